@@ -1,0 +1,1 @@
+//! The seam between language models and the machines that run them.

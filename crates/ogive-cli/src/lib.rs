@@ -1,0 +1,1 @@
+//! The program ogive: run, chat, inspect, measure.

@@ -1,0 +1,1 @@
+//! An oracle backend and the cases every Ogive backend must pass.

@@ -1,0 +1,1 @@
+//! Language models on the CPU: threads and SIMD.

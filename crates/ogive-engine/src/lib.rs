@@ -1,0 +1,1 @@
+//! Many sequences on one model: paged cache, continuous batching, sessions.

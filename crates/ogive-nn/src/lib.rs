@@ -1,0 +1,1 @@
+//! The layers, loader and registry that model architectures are written in.

@@ -1,0 +1,55 @@
+//! Part of a buffer that someone owns. Weights own their bytes through this, so that a backend may keep a mapped file
+//! instead of copying it, and a slice of rows is a weight like any other.
+
+use crate::{Error, Result};
+use std::{
+    fmt,
+    ops::{Deref, Range},
+    sync::Arc,
+};
+
+/// A range of a shared buffer: a mapped file, a `Vec`, a download. Cloning shares the owner.
+#[derive(Clone)]
+pub struct Bytes {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl Bytes {
+    /// The part `range` of what `owner` holds; an error if it reaches outside.
+    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<Self> {
+        match (*owner).as_ref().get(range.clone()) {
+            Some(_) => Ok(Self { owner, range }),
+            None => Err(Error::invalid("bytes", format!("the range {range:?} is outside its owner"))),
+        }
+    }
+
+    /// A part of these bytes, of the same owner; `range` counts from their start.
+    pub fn part(&self, range: Range<usize>) -> Result<Self> {
+        let outside =
+            || Error::invalid("bytes", format!("the range {range:?} is outside {} bytes", self.range.len()));
+        if range.start > range.end || range.end > self.range.len() {
+            return Err(outside());
+        }
+        Self::new(Arc::clone(&self.owner), self.range.start + range.start..self.range.start + range.end)
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(v: Vec<u8>) -> Self {
+        Self { range: 0..v.len(), owner: Arc::new(v) }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &(*self.owner).as_ref()[self.range.clone()]
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bytes[{}]", self.range.len())
+    }
+}

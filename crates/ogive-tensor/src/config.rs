@@ -1,0 +1,101 @@
+//! A model's settings: `config.json`, or a GGUF header under the same names.
+//!
+//! JSON values and not numbers, because rope scaling is an object and layer types are a list. A key of the wrong type is
+//! an error even where there is a default: a setting that is silently ignored gives a model that is silently wrong.
+
+use crate::{Error, Result};
+use serde_json::Value;
+
+/// Settings under Hugging Face's names. `null` counts as missing, as it does there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config(pub Value);
+
+impl Config {
+    fn value(&self, key: &str) -> Option<&Value> {
+        self.0.get(key).filter(|v| !v.is_null())
+    }
+
+    fn typed<T>(&self, key: &str, what: &str, read: impl FnOnce(&Value) -> Option<T>) -> Result<Option<T>> {
+        let wrong = |v: &Value| Error::invalid("config", format!("`{key}` should be {what} and is `{v}`"));
+        self.value(key).map(|v| read(v).ok_or_else(|| wrong(v))).transpose()
+    }
+
+    /// Whether there is a setting called `key`.
+    pub fn has(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
+    /// The settings below `key`; a missing key gives an empty configuration.
+    #[must_use]
+    pub fn at(&self, key: &str) -> Self {
+        Self(self.value(key).cloned().unwrap_or(Value::Null))
+    }
+
+    /// A whole number, if it is there.
+    pub fn opt_usize(&self, key: &str) -> Result<Option<usize>> {
+        self.typed(key, "a whole number", |v| v.as_u64().and_then(|v| usize::try_from(v).ok()))
+    }
+
+    /// A whole number that must be there.
+    pub fn usize(&self, key: &str) -> Result<usize> {
+        self.opt_usize(key)?.ok_or_else(|| Error::missing(&format!("config `{key}`")))
+    }
+
+    /// A whole number with a default.
+    pub fn usize_or(&self, key: &str, default: usize) -> Result<usize> {
+        Ok(self.opt_usize(key)?.unwrap_or(default))
+    }
+
+    /// A number, if it is there.
+    pub fn opt_f32(&self, key: &str) -> Result<Option<f32>> {
+        self.typed(key, "a number", |v| v.as_f64().map(|v| v as f32))
+    }
+
+    /// A number with a default.
+    pub fn f32_or(&self, key: &str, default: f32) -> Result<f32> {
+        Ok(self.opt_f32(key)?.unwrap_or(default))
+    }
+
+    /// A flag with a default.
+    pub fn bool_or(&self, key: &str, default: bool) -> Result<bool> {
+        Ok(self.typed(key, "true or false", Value::as_bool)?.unwrap_or(default))
+    }
+
+    /// A string, if it is there.
+    pub fn opt_str(&self, key: &str) -> Result<Option<&str>> {
+        let wrong = |v: &Value| Error::invalid("config", format!("`{key}` should be a string and is `{v}`"));
+        self.value(key).map(|v| v.as_str().ok_or_else(|| wrong(v))).transpose()
+    }
+
+    /// A list of numbers, if it is there.
+    pub fn opt_f32s(&self, key: &str) -> Result<Option<Vec<f32>>> {
+        self.typed(key, "a list of numbers", |v| {
+            v.as_array()?.iter().map(|v| Some(v.as_f64()? as f32)).collect()
+        })
+    }
+
+    /// A list of strings, if it is there.
+    pub fn opt_strs(&self, key: &str) -> Result<Option<Vec<String>>> {
+        self.typed(key, "a list of strings", |v| {
+            v.as_array()?.iter().map(|v| Some(v.as_str()?.into())).collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn null_is_missing_and_a_wrong_type_is_an_error() {
+        let c = Config(json!({"a": null, "b": 3, "c": "x", "d": {"e": [1, 2.5]}, "n": -1}));
+        assert_eq!((c.usize_or("a", 7).unwrap(), c.usize("b").unwrap()), (7, 3));
+        assert!(c.usize("a").unwrap_err().is_missing());
+        let e = c.usize_or("c", 1).unwrap_err().to_string();
+        assert_eq!(e, "config: `c` should be a whole number and is `\"x\"`");
+        assert!(c.usize_or("n", 1).is_err());
+        assert_eq!(c.at("d").opt_f32s("e").unwrap(), Some(vec![1.0, 2.5]));
+        assert!(!c.at("zz").has("e"));
+    }
+}

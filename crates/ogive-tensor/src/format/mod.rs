@@ -1,0 +1,86 @@
+//! Weight formats. A format is a value, not an enum variant, so that a crate outside this workspace can bring its own:
+//! it says how to decode a block, and every backend can then run it, if slowly.
+
+mod plain;
+
+pub use plain::{BF16, F16, F32};
+
+use crate::{Error, Result};
+use std::fmt;
+
+/// How a weight's elements are packed along the input dimension.
+pub struct Format {
+    /// The name weight files and error messages use, in lower case as ggml has it (`q4_k`).
+    pub name: &'static str,
+    /// Elements in a block.
+    pub block_len: usize,
+    /// Bytes in a block.
+    pub block_bytes: usize,
+    /// Decodes one block of `block_bytes` to `block_len` elements: the definition of the format.
+    pub decode: fn(&[u8], &mut [f32]),
+    /// Packs one block. `None` for a format that is only read.
+    pub encode: Option<fn(&[f32], &mut [u8])>,
+}
+
+impl Format {
+    /// Bytes of a row of `n` elements; `n` must be a multiple of the block.
+    pub fn row_bytes(&self, n: usize) -> usize {
+        n / self.block_len * self.block_bytes
+    }
+
+    /// Bits an element takes, its share of scales included.
+    pub fn bits(&self) -> f32 {
+        8.0 * self.block_bytes as f32 / self.block_len as f32
+    }
+
+    /// Decodes a row. Whole blocks only: what does not fill a block on either side is left alone.
+    pub fn decode_row(&self, bytes: &[u8], out: &mut [f32]) {
+        for (b, o) in bytes.chunks_exact(self.block_bytes).zip(out.chunks_exact_mut(self.block_len)) {
+            (self.decode)(b, o);
+        }
+    }
+
+    /// Packs a row into `out`. Fails if the format is only read or the lengths do not fit.
+    pub fn encode_row(&self, values: &[f32], out: &mut [u8]) -> Result<()> {
+        let encode = self
+            .encode
+            .ok_or_else(|| Error::unsupported(self.name, "this format can be read but not written"))?;
+        if values.len() % self.block_len != 0 || out.len() != self.row_bytes(values.len()) {
+            return Err(Error::invalid(
+                self.name,
+                format!(
+                    "{} elements in {} bytes are not whole blocks of {}",
+                    values.len(),
+                    out.len(),
+                    self.block_len
+                ),
+            ));
+        }
+        for (b, v) in out.chunks_exact_mut(self.block_bytes).zip(values.chunks_exact(self.block_len)) {
+            encode(v, b);
+        }
+        Ok(())
+    }
+}
+
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, self.block_len, self.block_bytes) == (other.name, other.block_len, other.block_bytes)
+    }
+}
+
+impl Eq for Format {}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Every format of this crate.
+pub static FORMATS: &[&Format] = &[&F32, &F16, &BF16];
+
+/// The format called `name`, in any case; `None` for a name this crate does not know.
+pub fn format_by_name(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().copied().find(|f| f.name.eq_ignore_ascii_case(name))
+}

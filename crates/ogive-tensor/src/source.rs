@@ -1,0 +1,42 @@
+//! Where weights come from. Here and not beside the loader, so that a crate that reads files depends on no machine.
+
+use crate::{Format, HostWeight, Result};
+use std::fmt::Debug;
+
+/// What a file says of a weight, without its bytes.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct WeightInfo {
+    /// In Hugging Face's names.
+    pub name: String,
+    /// `[experts, rows, cols]`, as in [`HostWeight`].
+    pub shape: [usize; 3],
+    /// How it is packed.
+    pub format: &'static Format,
+}
+
+impl WeightInfo {
+    /// A weight's name, shape and format.
+    pub fn new(name: impl Into<String>, shape: [usize; 3], format: &'static Format) -> Self {
+        Self { name: name.into(), shape, format }
+    }
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+    /// Bytes the packed elements take.
+    pub fn bytes(&self) -> usize {
+        self.shape[0] * self.shape[1] * self.format.row_bytes(self.shape[2])
+    }
+}
+
+/// A weight file: names and packed bytes. Safetensors and GGUF implement it, GGUF by translating its names to Hugging
+/// Face's.
+pub trait Source: Debug + Send + Sync {
+    /// The tensor called `name`; a vector has one row. An error with [`is_missing`](crate::Error::is_missing) if there
+    /// is none.
+    fn get(&self, name: &str) -> Result<HostWeight>;
+    /// Every tensor that [`get`](Self::get) can give, in the order of the file. Tensors that cannot be given (of an
+    /// unknown type, say) are left out here and an error there.
+    fn tensors(&self) -> Vec<WeightInfo>;
+}

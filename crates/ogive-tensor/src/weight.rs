@@ -1,0 +1,218 @@
+//! Weights as a file has them: packed bytes with a name, and what else some files keep beside the elements.
+
+use crate::{Bytes, Error, F32, Format, Result};
+use ndarray::Array3;
+use std::{ops::Range, sync::Arc};
+
+/// Factors beside the packed elements, each for a tile of rows and columns. FP8 files have one for 128 by 128.
+#[derive(Clone, Debug)]
+pub struct Scale {
+    /// The factors, row-major over the tiles of one expert, expert after expert.
+    pub values: Arc<[f32]>,
+    /// Rows and columns that one factor covers; neither may be 0.
+    pub tile: [usize; 2],
+}
+
+/// Which part of a larger weight this is: `index` of `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which part.
+    pub index: usize,
+    /// Of how many.
+    pub count: usize,
+}
+
+/// A weight as the file has it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HostWeight {
+    /// What it is called, in Hugging Face's names.
+    pub name: String,
+    /// `[experts, out, in]`; a plain matrix has one expert, a vector one row.
+    pub shape: [usize; 3],
+    /// How the bytes are packed.
+    pub format: &'static Format,
+    /// Row-major blocks.
+    pub bytes: Bytes,
+    /// Factors beside the elements.
+    pub scale: Option<Scale>,
+    /// Column `i` of the bytes multiplies input `input_perm[i]` (act-order).
+    pub input_perm: Option<Arc<[u32]>>,
+    /// Which part of a larger weight.
+    pub shard: Option<Shard>,
+}
+
+impl HostWeight {
+    /// A weight without scale, permutation or shard. Fails unless the bytes fill the shape exactly.
+    pub fn new(
+        name: impl Into<String>,
+        shape: [usize; 3],
+        format: &'static Format,
+        bytes: Bytes,
+    ) -> Result<Self> {
+        let name = name.into();
+        let [experts, rows, cols] = shape;
+        let want = (cols.is_multiple_of(format.block_len))
+            .then(|| {
+                experts
+                    .checked_mul(rows)?
+                    .checked_mul((cols / format.block_len).checked_mul(format.block_bytes)?)
+            })
+            .flatten();
+        if want != Some(bytes.len()) {
+            let why = format!(
+                "{} bytes do not fill the shape {shape:?} of {} (blocks of {} elements in {} bytes)",
+                bytes.len(),
+                format.name,
+                format.block_len,
+                format.block_bytes
+            );
+            return Err(Error::invalid(&name, why));
+        }
+        Ok(Self { name, shape, format, bytes, scale: None, input_perm: None, shard: None })
+    }
+
+    /// A weight made of numbers.
+    pub fn from_f32(name: impl Into<String>, shape: [usize; 3], values: &[f32]) -> Result<Self> {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Self::new(name, shape, &F32, bytes.into())
+    }
+
+    /// The same weight with factors beside its elements. Fails unless they cover it.
+    pub fn with_scale(self, scale: Scale) -> Result<Self> {
+        let ([e, r, c], [tr, tc]) = (self.shape, scale.tile);
+        if tr == 0 || tc == 0 || scale.values.len() != e * r.div_ceil(tr) * c.div_ceil(tc) {
+            return Err(Error::invalid(
+                &self.name,
+                format!("{} scales do not cover {:?}", scale.values.len(), self.shape),
+            ));
+        }
+        Ok(Self { scale: Some(scale), ..self })
+    }
+
+    /// The same weight with its inputs permuted. Fails unless `perm` names each input once.
+    pub fn with_input_perm(self, perm: Arc<[u32]>) -> Result<Self> {
+        let mut seen = vec![false; self.shape[2]];
+        let fresh = |&i: &u32| seen.get_mut(i as usize).is_some_and(|s| !std::mem::replace(s, true));
+        if perm.len() != self.shape[2] || !perm.iter().all(fresh) {
+            return Err(Error::invalid(&self.name, "the input permutation does not name each input once"));
+        }
+        Ok(Self { input_perm: Some(perm), ..self })
+    }
+
+    /// The same weight under another name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Whether nothing stands beside the packed elements.
+    pub fn is_plain(&self) -> bool {
+        self.scale.is_none() && self.input_perm.is_none()
+    }
+
+    /// Bytes of one row.
+    pub fn row_bytes(&self) -> usize {
+        self.format.row_bytes(self.shape[2])
+    }
+
+    /// Row `row`, counted through all experts, to `out` of `cols` elements: the definition of every field.
+    ///
+    /// # Panics
+    /// If there is no such row, or `out` is shorter than a row.
+    pub fn decode_row(&self, row: usize, out: &mut [f32]) {
+        let stride = self.row_bytes();
+        let out = &mut out[..self.shape[2]];
+        self.format.decode_row(&self.bytes[row * stride..][..stride], out);
+        if let Some(Scale { values, tile: [tr, tc] }) = &self.scale {
+            let (wide, high) = (out.len().div_ceil(*tc), self.shape[1].div_ceil(*tr));
+            let (expert, r) = (row / self.shape[1], row % self.shape[1]);
+            let line = &values[(expert * high + r / tr) * wide..][..wide];
+            out.iter_mut().enumerate().for_each(|(c, v)| *v *= line[c / tc]);
+        }
+        if let Some(perm) = &self.input_perm {
+            let packed = out.to_vec();
+            perm.iter().zip(packed).for_each(|(&to, v)| out[to as usize] = v);
+        }
+    }
+
+    /// All elements. `[experts, rows, cols]`
+    pub fn to_array(&self) -> Array3<f32> {
+        let [e, r, c] = self.shape;
+        let mut values = vec![0.0; e * r * c];
+        if c > 0 {
+            values.chunks_mut(c).enumerate().for_each(|(i, row)| self.decode_row(i, row));
+        }
+        // The vector was made with as many elements as the shape has.
+        Array3::from_shape_vec((e, r, c), values).unwrap_or_default()
+    }
+
+    /// All elements, row-major.
+    pub fn to_vec(&self) -> Vec<f32> {
+        self.to_array().into_raw_vec_and_offset().0
+    }
+
+    /// The same weight in plain single precision, for a backend (or a transformation) that knows neither the format
+    /// nor the other fields.
+    pub fn decoded(&self) -> Result<Self> {
+        Ok(Self { shard: self.shard, ..Self::from_f32(self.name.clone(), self.shape, &self.to_vec())? })
+    }
+
+    /// Rows `range` of a weight with one expert, sharing its bytes where nothing stands beside them in tiles of rows.
+    pub fn rows(&self, range: Range<usize>) -> Result<Self> {
+        if self.shape[0] != 1 || range.start > range.end || range.end > self.shape[1] {
+            return Err(Error::invalid(
+                &self.name,
+                format!("rows {range:?} are not within {:?}", self.shape),
+            ));
+        }
+        if self.scale.is_some() {
+            return self.decoded()?.rows(range);
+        }
+        let stride = self.row_bytes();
+        let bytes = self.bytes.part(range.start * stride..range.end * stride)?;
+        Ok(Self { shape: [1, range.len(), self.shape[2]], bytes, ..self.clone() })
+    }
+
+    /// Rows in another order: row `i` of the result is row `order[i]`. Copies packed rows; nothing is decoded.
+    pub fn reordered(&self, order: &[usize]) -> Result<Self> {
+        if self.shape[0] != 1 || order.len() != self.shape[1] || order.iter().any(|&r| r >= self.shape[1]) {
+            return Err(Error::invalid(&self.name, "the order of rows does not fit the weight"));
+        }
+        if self.scale.is_some() {
+            return self.decoded()?.reordered(order);
+        }
+        let stride = self.row_bytes();
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        order.iter().for_each(|&r| bytes.extend_from_slice(&self.bytes[r * stride..][..stride]));
+        Ok(Self { bytes: bytes.into(), ..self.clone() })
+    }
+
+    /// Rows become columns (GPT-2 keeps `[in, out]`): decoded, as blocks run along the input.
+    pub fn transposed(&self) -> Result<Self> {
+        let [e, r, c] = self.shape;
+        let values: Vec<f32> = self.to_array().permuted_axes([0, 2, 1]).iter().copied().collect();
+        Ok(Self { shard: self.shard, ..Self::from_f32(self.name.clone(), [e, c, r], &values)? })
+    }
+
+    /// Matrices of one shape and format as one weight with an expert each. Copies the packed bytes.
+    pub fn stack(name: impl Into<String>, parts: &[Self]) -> Result<Self> {
+        let name = name.into();
+        let first = parts.first().ok_or_else(|| Error::missing(&name))?;
+        if let Some(odd) =
+            parts.iter().find(|p| p.shape != first.shape || p.format != first.format || !p.is_plain())
+        {
+            let why =
+                format!("`{}` differs from `{}` in shape or format, or has scales", odd.name, first.name);
+            return Err(Error::invalid(&name, why));
+        }
+        let mut bytes = Vec::with_capacity(parts.len() * first.bytes.len());
+        parts.iter().for_each(|p| bytes.extend_from_slice(&p.bytes));
+        Self::new(
+            name,
+            [parts.len() * first.shape[0], first.shape[1], first.shape[2]],
+            first.format,
+            bytes.into(),
+        )
+    }
+}

@@ -1,0 +1,41 @@
+//! Weights are ranges of what someone owns, and every field means what it says.
+
+use ogive_tensor::{Bytes, F32, HostWeight, Scale};
+use std::sync::Arc;
+
+fn row(w: &HostWeight, r: usize) -> Vec<f32> {
+    let mut out = vec![0.0; w.shape[2]];
+    w.decode_row(r, &mut out);
+    out
+}
+
+#[test]
+fn parts_share_bytes_and_fields_apply() {
+    let file: Arc<Vec<u8>> = Arc::new((0..12u8).flat_map(|i| f32::from(i).to_le_bytes()).collect());
+    let w = HostWeight::new("w", [1, 4, 2], &F32, Bytes::new(file.clone(), 16..48).unwrap()).unwrap();
+    let part = w.rows(1..3).unwrap();
+    assert!(std::ptr::eq(&part.bytes[0], &file[24]), "no copy was made");
+    assert_eq!((row(&part, 0), row(&w.transposed().unwrap(), 1)), (vec![6., 7.], vec![5., 7., 9., 11.]));
+    assert_eq!(row(&w.reordered(&[3, 2, 1, 0]).unwrap(), 0), [10., 11.]);
+    let scaled = w.clone().with_scale(Scale { values: Arc::from([1., 10.]), tile: [2, 2] }).unwrap();
+    assert_eq!((row(&scaled, 1), row(&scaled, 2)), (vec![6., 7.], vec![80., 90.]));
+    assert_eq!(row(&scaled.rows(2..4).unwrap(), 0), [80., 90.]);
+    let permuted = scaled.with_input_perm(Arc::from([1, 0])).unwrap();
+    assert_eq!(row(&permuted, 0), [5., 4.]);
+    assert_eq!(row(&permuted.decoded().unwrap(), 3), [110., 100.]);
+    assert!(Bytes::new(file, 40..49).is_err());
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let w = HostWeight::from_f32("w", [1, 2, 2], &[0.0; 4]).unwrap();
+    assert!(HostWeight::from_f32("w", [1, 2, 3], &[0.0; 4]).is_err());
+    assert!(HostWeight::from_f32("w", [usize::MAX, 2, 3], &[0.0; 4]).is_err());
+    assert!(w.rows(1..3).is_err());
+    assert!(w.reordered(&[0, 2]).is_err());
+    assert!(w.clone().with_input_perm(Arc::from([0, 0])).is_err());
+    assert!(w.clone().with_scale(Scale { values: Arc::from([1.0]), tile: [1, 2] }).is_err());
+    let other = HostWeight::from_f32("v", [1, 1, 2], &[0.0; 2]).unwrap();
+    let e = HostWeight::stack("experts", &[w, other]).unwrap_err().to_string();
+    assert!(e.contains("`v` differs from `w`"), "{e}");
+}

@@ -1,0 +1,1 @@
+//! Weight files under one naming scheme: GGUF, safetensors, config.json.

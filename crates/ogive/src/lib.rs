@@ -1,0 +1,1 @@
+//! Run language models: GGUF or safetensors in, tokens out.
