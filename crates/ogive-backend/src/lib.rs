@@ -1,1 +1,313 @@
-//! The seam between language models and the machines that run them.
+//! The seam between models and machines.
+//!
+//! [`Backend`] lists the operators a language model is made of. A backend
+//! writes the *required* ones; the *provided* ones are compositions of those,
+//! and a backend overrides one when it can do better. The provided body is the
+//! definition: an override must compute the same thing.
+
+mod batch;
+mod cache;
+mod estimate;
+mod forward;
+mod moe;
+mod plain;
+mod recurrent;
+mod spec;
+mod trace;
+mod weight;
+
+pub use batch::{Batch, BlockCopy, BlockTable, Plan, Span, StepKey};
+pub use cache::{Cache, CacheSpec, LayerCache, group_windows};
+pub use estimate::Estimate;
+pub use moe::{Experts, RouterSpec, Routing, Scoring};
+pub use ogive_tensor::{self as tensor, HostWeight};
+pub use plain::Plain;
+pub use spec::{Activation, AttnOption, AttnSpec, Axis, Ids, Rope, RopeLayout};
+pub use trace::{Trace, TraceEntry};
+pub use weight::Weight;
+
+use ogive_tensor::{Error, Result, Shape, Tensor};
+use std::{any::Any, fmt::Debug};
+
+/// A machine that can run language models.
+///
+/// Object-safe on purpose: models are not generic over their backend, and a
+/// backend may live in any crate. A tensor taken by value may be overwritten.
+/// No operator takes host numbers that vary from step to step: those are in
+/// the [`Plan`], so a recorded step can be replayed.
+///
+/// `n` is the step's rows. The *contexts* are, for each span in turn, a row for
+/// each token it can see: those before the step and those in it.
+pub trait Backend: Any + Debug + Send + Sync {
+    // ---- memory ----------------------------------------------------------
+
+    /// What this backend is and what it computes with.
+    fn facts(&self) -> Facts;
+    /// Copies host values in.
+    fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor>;
+    /// Copies values out, waiting for whatever computes them.
+    fn download(&self, x: &Tensor) -> Result<Vec<f32>>;
+    /// Takes a weight in, packed as it is; lays it out as `linear` likes it.
+    fn upload_weight(&self, w: &HostWeight) -> Result<Weight>;
+    /// Reserves the cache all sequences share.
+    fn new_cache(&self, spec: &CacheSpec) -> Result<Cache>;
+    /// Sends a step's ids, positions, tables and slots to the device, once. Fails where spans or outputs do not fit
+    /// the rows.
+    fn plan(&self, batch: Batch) -> Result<Plan>;
+
+    // ---- required operators ----------------------------------------------
+
+    /// Rows of `table`, one for each row of the step; an id that the table has no row for is an error. `[n, dim]`
+    fn embed(&self, table: &Weight, ids: Ids, plan: &Plan) -> Result<Tensor>;
+    /// `x · wᵀ`. `[n, in] -> [n, out]`
+    fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor>;
+    /// `x / rms(x) * w` over the last dimension.
+    fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor>;
+    /// `(x - mean(x)) / std(x) * w + b` over the last dimension.
+    fn layer_norm(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>, eps: f32) -> Result<Tensor>;
+    /// Elementwise sum; broadcasts as `mul` does.
+    fn add(&self, x: Tensor, y: &Tensor) -> Result<Tensor>;
+    /// Elementwise product. Rows and columns (the last extent) of either side
+    /// may be 1: `[n, d] · [n, 1]`, `[n, d] · [1, d]`, `[n, 1] · [1, d] -> [n, d]`.
+    fn mul(&self, x: Tensor, y: &Tensor) -> Result<Tensor>;
+    /// The sum over the last dimension. `[n, d] -> [n, 1]`
+    fn sum(&self, x: &Tensor) -> Result<Tensor>;
+    /// Elementwise nonlinearity.
+    fn activate(&self, x: Tensor, f: Activation) -> Result<Tensor>;
+    /// Consecutive parts of one extent; `sizes` add up to it.
+    fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>>;
+    /// The reverse of `split`.
+    fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor>;
+    /// Rotates `[n, heads, dim]` by each row's position.
+    fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor>;
+    /// Appends this step's keys, and values if the layer keeps any.
+    fn store_kv(
+        &self,
+        layer: usize,
+        k: &Tensor,
+        v: Option<&Tensor>,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<()>;
+    /// What the layer holds of the contexts. `[contexts, k_dim]`, `[contexts, v_dim]`;
+    /// rows that a window has left behind are zeros.
+    fn gather_kv(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)>;
+    /// Softmax attention of each row over its own context. Fails on an option
+    /// it does not know. `[n, heads * k_dim] -> [n, heads * v_dim]`
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor>;
+    /// Copies the blocks that the step's [`Batch::copies`] name, in order, in every layer of their group.
+    fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()>;
+    /// The state of each span; zeros where nothing has gone before. `[spans, len]`
+    fn read_state(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor>;
+    /// Replaces the state of each span. `[spans, len]`
+    fn write_state(&self, layer: usize, state: &Tensor, cache: &Cache, plan: &Plan) -> Result<()>;
+    /// Chooses experts for each row. `[n, experts] -> [n, k]`
+    fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing>;
+    /// Each row through its experts, weighted. `[n, dim] -> [n, dim]`
+    fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor>;
+    /// The rows of `x` whose logits the step wants.
+    fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor>;
+
+    // ---- provided operators: override to fuse ----------------------------
+
+    /// Several products of one input.
+    fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
+        ws.iter().map(|w| self.linear(x, w)).collect()
+    }
+
+    /// A product of its own for each head. `[n, heads, in] -> [n, heads, out]`
+    fn linear_each(&self, x: &Tensor, ws: &[Weight]) -> Result<Tensor> {
+        let (n, dim) = (x.shape().dims()[0], x.shape().cols());
+        let heads = self.split(&x.clone().reshape([n, ws.len() * dim])?, Axis::Cols, &vec![dim; ws.len()])?;
+        let ys = heads.iter().zip(ws).map(|(x, w)| self.linear(x, w)).collect::<Result<Vec<_>>>()?;
+        let y = self.concat(&ys.iter().collect::<Vec<_>>(), Axis::Cols)?;
+        let out = y.shape().cols() / ws.len();
+        y.reshape([n, ws.len(), out])
+    }
+
+    /// The sum of `residual` and `x`, and the norm of that sum.
+    fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
+        let sum = self.add(residual, x)?;
+        let normed = self.rms_norm(&sum, w, eps)?;
+        Ok((sum, normed))
+    }
+
+    /// `f(gate) * up`
+    fn gated(&self, gate: Tensor, up: &Tensor, f: Activation) -> Result<Tensor> {
+        self.mul(self.activate(gate, f)?, up)
+    }
+
+    /// `f(x · gateᵀ) * (x · upᵀ)`: the first half of a gated MLP.
+    fn linear_gated(&self, x: &Tensor, gate: &Weight, up: &Weight, f: Activation) -> Result<Tensor> {
+        let mut ys = self.linear_many(x, &[gate, up])?.into_iter();
+        match (ys.next(), ys.next()) {
+            (Some(gate), Some(up)) => self.gated(gate, &up, f),
+            _ => Err(Error::invalid("linear_many", "the backend gave fewer products than weights")),
+        }
+    }
+
+    /// Attention over what the layer holds.
+    fn attend_cache(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (k, v) = self.gather_kv(layer, cache, plan)?;
+        let v = v.ok_or_else(|| Error::unsupported("attend_cache", "the layer keeps no values"))?;
+        self.attend(q, &k, &v, spec, plan)
+    }
+
+    /// Attention where a token's value is the first `v_dim` elements of its one
+    /// key: multi-head latent attention with the projections absorbed.
+    fn attend_latent(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (k, _) = self.gather_kv(layer, cache, plan)?;
+        let too_wide = || {
+            Error::invalid(
+                "attend_latent",
+                format!("values of {} in rows of {}", spec.v_dim, k.shape().cols()),
+            )
+        };
+        let rest = k.shape().cols().checked_sub(spec.v_dim).ok_or_else(too_wide)?;
+        let v = self.split(&k, Axis::Cols, &[spec.v_dim, rest])?.swap_remove(0);
+        self.attend(q, &k, &v, spec, plan)
+    }
+
+    /// Rotate, store, attend.
+    fn rope_attend(
+        &self,
+        layer: usize,
+        q: Tensor,
+        k: Tensor,
+        v: &Tensor,
+        rope: &Rope,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let q = self.rope(q, rope, plan)?;
+        let k = self.rope(k, rope, plan)?;
+        self.store_kv(layer, &k, Some(v), cache, plan)?;
+        self.attend_cache(layer, &q, cache, spec, plan)
+    }
+
+    /// Depthwise convolution along each sequence with `w` `[width, dim]`; the
+    /// layer's state is the last `width - 1` rows. `[n, dim] -> [n, dim]`
+    fn causal_conv(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        w: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        recurrent::causal_conv(self, layer, x, w, cache, plan)
+    }
+
+    /// `h = exp(dt a) h + (dt x) b`, `y = h c` along each sequence; the layer's
+    /// state is `h`. `x`, `dt` `[n, dim]`; `a` `[dim, m]`; `b`, `c` `[n, m]`.
+    fn selective_scan(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        dt: &Tensor,
+        a: &Tensor,
+        b: &Tensor,
+        c: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        recurrent::selective_scan(self, layer, x, dt, a, b, c, cache, plan)
+    }
+
+    /// Each row through the experts its router logits favour.
+    fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {
+        self.experts(x, &self.route(logits, spec)?, experts)
+    }
+
+    /// The index of the largest element of each row; the lower of equals. NaN counts as the least.
+    fn argmax(&self, x: &Tensor) -> Result<Vec<u32>> {
+        Ok(self.best(x, 1)?.into_iter().map(|row| row.first().map_or(0, |b| b.0)).collect())
+    }
+
+    /// The `k` largest elements of each row with their indices, best first; of equals the lower index. NaN counts as
+    /// the least. A sampler that needs few candidates can thus leave the vocabulary on the device.
+    fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
+        let (values, cols) = (self.download(x)?, x.shape().cols().max(1));
+        Ok(values.chunks(cols).map(|row| best_of(row, k)).collect())
+    }
+
+    /// Runs `f`, or replays an earlier run recorded under an equal `key` on the
+    /// numbers of `plan`. May run it twice: a step reads and writes different slots.
+    fn replay(
+        &self,
+        key: &StepKey,
+        plan: &Plan,
+        f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let _ = key;
+        f(plan)
+    }
+
+    /// The step as it should be padded so that `replay` hits.
+    fn bucket(&self, batch: Batch) -> Batch {
+        batch
+    }
+}
+
+/// What a backend is and what it computes with; for messages, benches and memory estimates.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Facts {
+    /// The backend's short name: `cpu`, `cuda`, `oracle`.
+    pub name: String,
+    /// The machine and the paths taken, in one line for people.
+    pub description: String,
+    /// Bytes of memory the machine has for models, if known.
+    pub memory: Option<u64>,
+    /// Whether packed weights are decoded and everything is computed in single precision.
+    pub exact: bool,
+}
+
+impl Facts {
+    /// A backend called `name`, described in one line.
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self { name: name.into(), description: description.into(), memory: None, exact: false }
+    }
+}
+
+/// The `k` largest of `row`, best first, ties to the lower index, NaN last: the definition of [`Backend::best`].
+pub fn best_of(row: &[f32], k: usize) -> Vec<(u32, f32)> {
+    let key = |i: u32| {
+        let v = row[i as usize];
+        if v.is_nan() { f32::NEG_INFINITY } else { v + 0.0 }
+    };
+    let order = |a: &u32, b: &u32| key(*b).total_cmp(&key(*a)).then(a.cmp(b));
+    let mut ids: Vec<u32> = (0..row.len() as u32).collect();
+    if k == 0 || row.is_empty() {
+        return Vec::new();
+    }
+    if k < ids.len() {
+        ids.select_nth_unstable_by(k - 1, order);
+        ids.truncate(k);
+    }
+    ids.sort_unstable_by(order);
+    ids.into_iter().map(|i| (i, row[i as usize])).collect()
+}
+
+impl dyn Backend {
+    /// This backend as a `T`, for an operator of one's own that has a special
+    /// case for it.
+    pub fn downcast_ref<T: Backend>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+}

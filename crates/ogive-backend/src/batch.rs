@@ -1,0 +1,182 @@
+//! One step's work: tokens of many sequences laid end to end, without a batch dimension.
+//!
+//! Prefill, decode, chunked prefill and continuous batching are thus one forward pass; only the spans tell them apart.
+//! Rows after the last span belong to nobody: [`bucket`](crate::Backend::bucket) adds them.
+
+use std::{any::Any, ops::Range, sync::Arc};
+
+/// The blocks of a sequence in one group of cache layers. A windowed group gives its oldest blocks back, so the table
+/// says which it still has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockTable {
+    /// Blocks already given back.
+    pub first: usize,
+    /// The others, oldest first.
+    pub blocks: Vec<u32>,
+}
+
+impl BlockTable {
+    /// The block that holds token `t` of the sequence, if it is still there.
+    pub fn block(&self, t: usize, block_len: usize) -> Option<u32> {
+        self.blocks.get((t / block_len).checked_sub(self.first)?).copied()
+    }
+}
+
+/// The part of a step that belongs to one sequence.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Span {
+    /// First row of this sequence in the step.
+    pub start: usize,
+    /// Rows of this sequence in the step: 1 when decoding, more in a prompt.
+    pub len: usize,
+    /// Tokens already in the cache before this step. 0 means a fresh state.
+    pub past: usize,
+    /// A block table for each group.
+    pub tables: Vec<BlockTable>,
+    /// Where the sequence's states are read and where they are written: two places, so that a step that fails, or runs
+    /// twice, has changed nothing.
+    pub slots: [u32; 2],
+    /// The adapter (LoRA) to apply, if any.
+    pub adapter: Option<u32>,
+}
+
+impl Span {
+    /// Rows of the step.
+    pub fn rows(&self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
+    /// Tokens the last row can see: those before this step and in it.
+    pub fn context(&self) -> usize {
+        self.past + self.len
+    }
+}
+
+/// One block to copy before anything else happens in a step (copy on write, when a sequence forks).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockCopy {
+    /// The group both blocks belong to.
+    pub group: usize,
+    /// The block that is read.
+    pub from: u32,
+    /// The block that is written.
+    pub to: u32,
+}
+
+/// A step as the scheduler made it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Batch {
+    /// The token of each row.
+    pub tokens: Vec<u32>,
+    /// The position of each row in its own sequence.
+    pub positions: Vec<u32>,
+    /// The segment of each row, for models that tell segments apart.
+    pub types: Vec<u32>,
+    /// Who owns which rows, in order, without gaps.
+    pub spans: Vec<Span>,
+    /// The rows whose logits are wanted.
+    pub outputs: Vec<u32>,
+    /// Blocks to copy first, in this order.
+    pub copies: Vec<BlockCopy>,
+}
+
+impl Batch {
+    /// Appends rows of a sequence that has `past` tokens in the cache.
+    pub fn push(&mut self, tokens: &[u32], past: usize, tables: Vec<BlockTable>, slots: [u32; 2]) {
+        self.spans.push(Span {
+            start: self.tokens.len(),
+            len: tokens.len(),
+            past,
+            tables,
+            slots,
+            adapter: None,
+        });
+        self.tokens.extend(tokens);
+        self.positions.extend((past..past + tokens.len()).map(|p| u32::try_from(p).unwrap_or(u32::MAX)));
+        self.types.resize(self.tokens.len(), 0);
+    }
+
+    /// Wants the logits of the row last pushed.
+    pub fn want_last(&mut self) {
+        self.outputs.extend(self.tokens.len().checked_sub(1).map(|r| r as u32));
+    }
+
+    /// Wants the logits of every row of the span last pushed.
+    pub fn want_all(&mut self) {
+        self.outputs.extend(self.spans.last().into_iter().flat_map(|s| s.rows()).map(|r| r as u32));
+    }
+
+    /// Adds rows that belong to nobody, up to `rows`.
+    pub fn pad(&mut self, rows: usize) {
+        let rows = rows.max(self.tokens.len());
+        self.tokens.resize(rows, 0);
+        self.positions.resize(rows, 0);
+        self.types.resize(rows, 0);
+    }
+
+    /// Rows of each span, then those that belong to nobody.
+    pub fn row_counts(&self) -> Vec<usize> {
+        let owned: usize = self.spans.iter().map(|s| s.len).sum();
+        self.spans.iter().map(|s| s.len).chain([self.tokens.len() - owned]).collect()
+    }
+
+    /// Rows of all contexts: for each span in turn, a row for each token it can see.
+    pub fn contexts(&self) -> usize {
+        self.spans.iter().map(Span::context).sum()
+    }
+}
+
+/// A step whose indices are on the device.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    batch: Batch,
+    device: Arc<dyn Any + Send + Sync>,
+}
+
+impl Plan {
+    /// A step and what the backend made of it. Called by backends only.
+    pub fn new(batch: Batch, device: impl Any + Send + Sync) -> Self {
+        Self { batch, device: Arc::new(device) }
+    }
+    /// The step.
+    pub fn batch(&self) -> &Batch {
+        &self.batch
+    }
+    /// What the backend made of it, if that is a `T`.
+    pub fn device<T: Any>(&self) -> Option<&T> {
+        self.device.downcast_ref()
+    }
+}
+
+/// What two steps must have in common for one to replay the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct StepKey {
+    /// Which model with which cache: the engine's number.
+    pub model: u64,
+    /// Rows, those of nobody included.
+    pub rows: usize,
+    /// Sequences.
+    pub spans: usize,
+    /// Rows whose logits are wanted.
+    pub outputs: usize,
+    /// The longest context, rounded up to a power of two.
+    pub context_bucket: usize,
+}
+
+impl StepKey {
+    /// The key of a step, if it can be replayed: only where each sequence has one row (definitions may split rows by
+    /// sequence) and no block is copied.
+    pub fn of(model: u64, batch: &Batch) -> Option<Self> {
+        let longest = batch.spans.iter().map(Span::context).max()?;
+        let same = batch.copies.is_empty() && batch.spans.iter().all(|s| s.len == 1);
+        same.then(|| Self {
+            model,
+            rows: batch.tokens.len(),
+            spans: batch.spans.len(),
+            outputs: batch.outputs.len(),
+            context_bucket: longest.next_power_of_two(),
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! Definitions of the recurrent operators, composed of required ones: rows are
+//! split by sequence, run in order from the sequence's state, and laid end to
+//! end again. Slow, and the oracle of any kernel.
+
+use crate::{Activation, Axis, Backend, Cache, Plan};
+use ogive_tensor::{Result, Tensor};
+
+/// One sequence's turn: its state and its rows of each input, to its state and
+/// rows after.
+type Advance<'a> = &'a mut dyn FnMut(Tensor, &[&Tensor]) -> Result<(Tensor, Tensor)>;
+
+/// `x` is `[rows, dim]`, `w` is `[width, dim]`, the state `[width - 1, dim]`.
+pub(crate) fn causal_conv<B: Backend + ?Sized>(
+    b: &B,
+    layer: usize,
+    x: &Tensor,
+    w: &Tensor,
+    cache: &Cache,
+    plan: &Plan,
+) -> Result<Tensor> {
+    let &[width, dim] = w.shape().dims() else {
+        return Err(ogive_tensor::Error::shape("causal_conv", x.shape(), w.shape()));
+    };
+    let taps = b.split(w, Axis::Rows, &vec![1; width])?;
+    each(b, layer, &[x], cache, plan, &mut |state, xs| {
+        let (len, all) =
+            (xs[0].shape().rows(), b.concat(&[&state.reshape([width - 1, dim])?, xs[0]], Axis::Rows)?);
+        let mut y: Option<Tensor> = None;
+        for (j, tap) in taps.iter().enumerate() {
+            let shifted = b.split(&all, Axis::Rows, &[j, len, width - 1 - j])?.swap_remove(1);
+            let term = b.mul(shifted, tap)?; // [len, dim] · [1, dim]
+            y = Some(match y.take() {
+                Some(y) => b.add(y, &term)?,
+                None => term,
+            });
+        }
+        Ok((b.split(&all, Axis::Rows, &[len, width - 1])?.swap_remove(1), y.unwrap_or_else(|| xs[0].clone())))
+    })
+}
+
+/// `x` and `dt` are `[rows, dim]`, `a` is `[dim, n]`, `bs` and `cs` are `[rows, n]`,
+/// the state `[dim, n]`: `h = exp(dt a) h + (dt x) b`, `y = h c`.
+pub(crate) fn selective_scan<B: Backend + ?Sized>(
+    b: &B,
+    layer: usize,
+    x: &Tensor,
+    dt: &Tensor,
+    a: &Tensor,
+    bs: &Tensor,
+    cs: &Tensor,
+    cache: &Cache,
+    plan: &Plan,
+) -> Result<Tensor> {
+    let (a_shape, dim) = (a.shape(), x.shape().cols());
+    let dtx = b.mul(dt.clone(), x)?;
+    each(b, layer, &[&dtx, dt, bs, cs], cache, plan, &mut |state, parts| {
+        let ones = vec![1; parts[0].shape().rows()];
+        let rows = |i: usize| b.split(parts[i], Axis::Rows, &ones);
+        let (mut h, mut ys) = (state.reshape(a_shape)?, Vec::new());
+        for (((dtx, dt), bs), cs) in rows(0)?.into_iter().zip(rows(1)?).zip(rows(2)?).zip(rows(3)?) {
+            let decay = b.mul(a.clone(), &dt.reshape([dim, 1])?)?; // [dim, n] · [dim, 1]
+            let new = b.mul(dtx.reshape([dim, 1])?, &bs)?; // [dim, 1] · [1, n]
+            h = b.add(b.mul(b.activate(decay, Activation::Exp)?, &h)?, &new)?;
+            ys.push(b.sum(&b.mul(h.clone(), &cs)?)?.reshape([1, dim])?); // [dim, n] · [1, n]
+        }
+        Ok((h, b.concat(&ys.iter().collect::<Vec<_>>(), Axis::Rows)?))
+    })
+}
+
+/// Runs `f` for each sequence. Rows of nobody come back as the first input has them.
+fn each<B: Backend + ?Sized>(
+    b: &B,
+    layer: usize,
+    inputs: &[&Tensor],
+    cache: &Cache,
+    plan: &Plan,
+    f: Advance<'_>,
+) -> Result<Tensor> {
+    let (counts, spans) = (plan.batch().row_counts(), plan.batch().spans.len());
+    let parts = inputs.iter().map(|x| b.split(x, Axis::Rows, &counts)).collect::<Result<Vec<_>>>()?;
+    let states = b.split(&b.read_state(layer, cache, plan)?, Axis::Rows, &vec![1; spans])?;
+    let (mut after, mut out) = (Vec::new(), Vec::new());
+    for (i, state) in states.into_iter().enumerate() {
+        let xs: Vec<&Tensor> = parts.iter().map(|p| &p[i]).collect();
+        let (state, y) = f(state, &xs)?;
+        let len = state.shape().len();
+        after.push(state.reshape([1, len])?);
+        out.push(y);
+    }
+    b.write_state(layer, &b.concat(&after.iter().collect::<Vec<_>>(), Axis::Rows)?, cache, plan)?;
+    out.push(parts[0][spans].clone());
+    b.concat(&out.iter().collect::<Vec<_>>(), Axis::Rows)
+}

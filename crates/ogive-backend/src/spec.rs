@@ -1,0 +1,160 @@
+//! Small descriptions that operators take.
+//!
+//! Attention's options are a list and not a struct of optional fields: a backend that does not know one must fail, and
+//! with a list the compiler makes it say what it does with those it does not know.
+
+use ogive_tensor::Tensor;
+use std::sync::Arc;
+
+/// Elementwise nonlinearities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Activation {
+    /// `x * sigmoid(x)`
+    Silu,
+    /// The exact form, with the error function.
+    Gelu,
+    /// The tanh approximation.
+    GeluTanh,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// `e^x`
+    Exp,
+    /// `ln(1 + e^x)`
+    Softplus,
+}
+
+/// Which of a row's numbers looks a table up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ids {
+    /// The row's token.
+    Tokens,
+    /// Its position.
+    Positions,
+    /// Its segment.
+    Types,
+}
+
+/// Which extent `split` and `concat` work on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// The first.
+    Rows,
+    /// The last.
+    Cols,
+}
+
+/// Which elements of a head rotate together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RopeLayout {
+    /// Element `i` with element `i + n / 2`.
+    Halves,
+    /// Element `2 i` with its neighbour.
+    Pairs,
+}
+
+/// A rotary position embedding of the first `2 * inv_freq.len()` elements of a
+/// head. Every way of stretching it is another list, not another operator.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Rope {
+    /// Inverse frequency of each pair. On the host, as loaders compute it; a
+    /// backend keeps its copy under the address of the `Arc`, holding a clone.
+    pub inv_freq: Arc<[f32]>,
+    /// Multiplies sine and cosine (YaRN's attention factor).
+    pub factor: f32,
+    /// Which elements are a pair.
+    pub layout: RopeLayout,
+}
+
+impl Rope {
+    /// Halves, factor 1.
+    pub fn new(inv_freq: impl Into<Arc<[f32]>>) -> Self {
+        Self { inv_freq: inv_freq.into(), factor: 1.0, layout: RopeLayout::Halves }
+    }
+    /// Another layout.
+    #[must_use]
+    pub fn layout(self, layout: RopeLayout) -> Self {
+        Self { layout, ..self }
+    }
+    /// Another factor.
+    #[must_use]
+    pub fn factor(self, factor: f32) -> Self {
+        Self { factor, ..self }
+    }
+}
+
+/// What attention may do besides scale, softmax and sum. A backend that does
+/// not know one must fail.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AttnOption {
+    /// A query sees no later token.
+    Causal,
+    /// A query sees this many tokens back, itself included.
+    Window(usize),
+    /// `cap * tanh(score / cap)`
+    SoftCap(f32),
+    /// One score for each head that takes part in the softmax only.
+    Sinks(Tensor),
+    /// A slope for each head; slope times distance is subtracted (Press et al. 2021, <https://arxiv.org/abs/2108.12409>).
+    Alibi(Arc<[f32]>),
+    /// Added to the scores: a row for each row of the step, a column for each token of the longest context.
+    /// `[n, longest context]`
+    Mask(Tensor),
+    /// One a stranger's backend knows by name.
+    Other(&'static str),
+}
+
+/// The shape and options of one attention layer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AttnSpec {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Elements of a query or key head.
+    pub k_dim: usize,
+    /// Elements of a value head.
+    pub v_dim: usize,
+    /// Factor on the scores.
+    pub scale: f32,
+    /// Everything else, in the order it is applied.
+    pub options: Vec<AttnOption>,
+}
+
+impl AttnSpec {
+    /// Causal attention with the usual scale.
+    pub fn causal(heads: usize, kv_heads: usize, dim: usize) -> Self {
+        Self::new(heads, kv_heads, dim, dim).with(AttnOption::Causal)
+    }
+    /// Every query sees every key.
+    pub fn new(heads: usize, kv_heads: usize, k_dim: usize, v_dim: usize) -> Self {
+        Self { heads, kv_heads, k_dim, v_dim, scale: (k_dim as f32).powf(-0.5), options: Vec::new() }
+    }
+    /// One option more.
+    #[must_use]
+    pub fn with(mut self, option: AttnOption) -> Self {
+        self.options.push(option);
+        self
+    }
+    /// Another scale.
+    #[must_use]
+    pub fn scale(self, scale: f32) -> Self {
+        Self { scale, ..self }
+    }
+    /// The window, if there is one.
+    pub fn window(&self) -> Option<usize> {
+        self.options.iter().find_map(|o| if let AttnOption::Window(w) = o { Some(*w) } else { None })
+    }
+    /// The tokens that a query at position `here` of a context of `context` sees, by the options that say so.
+    pub fn visible(&self, here: usize, context: usize) -> std::ops::Range<usize> {
+        let causal = self.options.iter().any(|o| matches!(o, AttnOption::Causal));
+        let end = if causal { context.min(here + 1) } else { context };
+        let begin = self.window().map_or(0, |w| (here + 1).saturating_sub(w));
+        begin.min(end)..end
+    }
+}
