@@ -1,12 +1,31 @@
 //! Weight formats. A format is a value, not an enum variant, so that a crate outside this workspace can bring its own:
 //! it says how to decode a block, and every backend can then run it, if slowly.
 
-mod plain;
+//!
+//! Every decoder here gives the same bits as ggml's, also where sums and products could be ordered otherwise; tests hold
+//! that against blocks that ggml made.
 
+mod k_encode;
+mod k_quants;
+mod legacy;
+mod nonlinear;
+mod plain;
+mod search;
+
+pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
+pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+pub use nonlinear::{IQ4_NL, IQ4_XS, MXFP4};
 pub use plain::{BF16, F16, F32};
 
 use crate::{Error, Result};
+use half::f16;
 use std::fmt;
+
+/// Turns one packed block into its elements.
+pub type Decode = fn(&[u8], &mut [f32]);
+
+/// Packs the elements of one block.
+pub type Encode = fn(&[f32], &mut [u8]);
 
 /// How a weight's elements are packed along the input dimension.
 pub struct Format {
@@ -16,10 +35,12 @@ pub struct Format {
     pub block_len: usize,
     /// Bytes in a block.
     pub block_bytes: usize,
-    /// Decodes one block of `block_bytes` to `block_len` elements: the definition of the format.
-    pub decode: fn(&[u8], &mut [f32]),
-    /// Packs one block. `None` for a format that is only read.
-    pub encode: Option<fn(&[f32], &mut [u8])>,
+    /// Decodes one block of exactly `block_bytes` to exactly `block_len` elements: the definition of the format. Any
+    /// bytes decode to something; a damaged scale may decode to infinities or NaN.
+    pub decode: Decode,
+    /// Packs exactly `block_len` elements to one block of exactly `block_bytes`. Any numbers pack to something, NaN and
+    /// infinities to something useless. `None` for a format that is only read.
+    pub encode: Option<Encode>,
 }
 
 impl Format {
@@ -45,7 +66,7 @@ impl Format {
         let encode = self
             .encode
             .ok_or_else(|| Error::unsupported(self.name, "this format can be read but not written"))?;
-        if values.len() % self.block_len != 0 || out.len() != self.row_bytes(values.len()) {
+        if !values.len().is_multiple_of(self.block_len) || out.len() != self.row_bytes(values.len()) {
             return Err(Error::invalid(
                 self.name,
                 format!(
@@ -78,9 +99,22 @@ impl fmt::Debug for Format {
 }
 
 /// Every format of this crate.
-pub static FORMATS: &[&Format] = &[&F32, &F16, &BF16];
+pub static FORMATS: &[&Format] = &[
+    &F32, &F16, &BF16, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q8_0, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &IQ4_NL,
+    &IQ4_XS, &MXFP4,
+];
 
 /// The format called `name`, in any case; `None` for a name this crate does not know.
 pub fn format_by_name(name: &str) -> Option<&'static Format> {
     FORMATS.iter().copied().find(|f| f.name.eq_ignore_ascii_case(name))
+}
+
+/// The f16 at byte `at` of a block.
+fn half_at(b: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes([b[at], b[at + 1]]).to_f32()
+}
+
+/// Writes `v`, rounded to nearest even, at byte `at` of a block.
+fn put_half(b: &mut [u8], at: usize, v: f32) {
+    b[at..at + 2].copy_from_slice(&f16::from_f32(v).to_le_bytes());
 }

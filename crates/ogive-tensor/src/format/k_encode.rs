@@ -1,0 +1,218 @@
+//! Packing numbers as K-quants: first a scale per sub-block, then the superblock's factors, then the codes.
+//!
+//! The scales are searched for (see `search`) and the codes chosen last, for the scales as they are after rounding. Every
+//! element's error counts alike: ggml weighs large elements more, but without knowing the activations one weight is as
+//! likely to be multiplied by a large one as any other.
+
+use super::k_quants::{LEN, six_bit_shift, six_bit_start, two_bit_shift, two_bit_start};
+use super::put_half;
+use super::search::{Affine, affine, code, inverse, refit_affine, refit_symmetric, symmetric};
+use half::f16;
+
+/// An affine superblock before packing: `d · scales[i] · codes - dmin · mins[i]`.
+struct AffineBlock<const SUBS: usize> {
+    d: f32,
+    dmin: f32,
+    scales: [u8; SUBS],
+    mins: [u8; SUBS],
+    codes: [u8; LEN],
+}
+
+impl<const SUBS: usize> AffineBlock<SUBS> {
+    /// `levels` is the greatest code, `fine` the greatest scale and minimum.
+    fn of(x: &[f32], levels: u8, fine: u8) -> Self {
+        let sub = LEN / SUBS;
+        let mut fits = [Affine::default(); SUBS];
+        for (fit, x) in fits.iter_mut().zip(x.chunks_exact(sub)) {
+            *fit = affine(x, levels);
+        }
+        let greatest = |f: fn(&Affine) -> f32| fits.iter().map(f).fold(0.0, f32::max);
+        let d = half_not_below(greatest(|f| f.scale) / f32::from(fine));
+        let dmin = half_not_below(greatest(|f| f.min) / f32::from(fine));
+        let (inverse_d, inverse_dmin) = (inverse(d), inverse(dmin));
+        let mut it = Self {
+            d,
+            dmin,
+            scales: fits.map(|f| code(f.scale * inverse_d, fine)),
+            mins: fits.map(|f| code(f.min * inverse_dmin, fine)),
+            codes: [0; LEN],
+        };
+        it.choose_codes(x, levels);
+        let (d, dmin) = refit_affine(x, &it.codes, &it.scales, &it.mins).unwrap_or((it.d, it.dmin));
+        let refit = Self { d: through_half(d), dmin: through_half(dmin), ..it };
+        let mut other = Self { codes: it.codes, ..refit };
+        other.choose_codes(x, levels);
+        if other.error(x) < it.error(x) { other } else { it }
+    }
+
+    fn factors(&self, i: usize) -> (f32, f32) {
+        (self.d * f32::from(self.scales[i]), self.dmin * f32::from(self.mins[i]))
+    }
+
+    fn choose_codes(&mut self, x: &[f32], levels: u8) {
+        let sub = LEN / SUBS;
+        for i in 0..SUBS {
+            let (scale, min) = self.factors(i);
+            let inverse = inverse(scale);
+            for (q, x) in self.codes[i * sub..][..sub].iter_mut().zip(&x[i * sub..]) {
+                *q = code((x + min) * inverse, levels);
+            }
+        }
+    }
+
+    fn error(&self, x: &[f32]) -> f32 {
+        let sub = LEN / SUBS;
+        let mut sum = 0.0;
+        for (i, (x, q)) in x.chunks_exact(sub).zip(self.codes.chunks_exact(sub)).enumerate() {
+            let (scale, min) = self.factors(i);
+            sum += x.iter().zip(q).map(|(x, &q)| (scale * f32::from(q) - min - x).powi(2)).sum::<f32>();
+        }
+        sum
+    }
+}
+
+/// A symmetric superblock before packing: `d · scales[i] · (codes - half)`.
+struct SymmetricBlock {
+    d: f32,
+    scales: [i8; 16],
+    codes: [u8; LEN],
+}
+
+impl SymmetricBlock {
+    /// Codes go from 0 to `2 · half - 1`, scales from `-fine` to `fine - 1`.
+    fn of(x: &[f32], half: i8, fine: f32) -> Self {
+        let mut fits = [0.0_f32; 16];
+        for (fit, x) in fits.iter_mut().zip(x.chunks_exact(16)) {
+            *fit = symmetric(x, half);
+        }
+        let furthest = fits.iter().fold(0.0_f32, |m, &s| if s.abs() > m.abs() { s } else { m });
+        let d = half_not_below(furthest / -fine);
+        let inverse = inverse(d);
+        let scales = fits.map(|s| (s * inverse).round().clamp(-fine, fine - 1.0) as i8);
+        let mut it = Self { d, scales, codes: [0; LEN] };
+        it.choose_codes(x, half);
+        let d = through_half(refit_symmetric(x, &it.codes, &it.scales, half).unwrap_or(it.d));
+        let mut other = Self { d, ..it };
+        other.choose_codes(x, half);
+        if other.error(x, half) < it.error(x, half) { other } else { it }
+    }
+
+    fn choose_codes(&mut self, x: &[f32], half: i8) {
+        let zero = f32::from(half);
+        for (i, (q, x)) in self.codes.chunks_exact_mut(16).zip(x.chunks_exact(16)).enumerate() {
+            let inverse = inverse(self.d * f32::from(self.scales[i]));
+            for (q, x) in q.iter_mut().zip(x) {
+                *q = code(x * inverse + zero, 2 * half as u8 - 1);
+            }
+        }
+    }
+
+    fn error(&self, x: &[f32], half: i8) -> f32 {
+        let zero = f32::from(half);
+        let mut sum = 0.0;
+        for (i, (x, q)) in x.chunks_exact(16).zip(self.codes.chunks_exact(16)).enumerate() {
+            let scale = self.d * f32::from(self.scales[i]);
+            sum += x.iter().zip(q).map(|(x, &q)| (scale * (f32::from(q) - zero) - x).powi(2)).sum::<f32>();
+        }
+        sum
+    }
+}
+
+pub(super) fn q2_k(x: &[f32], b: &mut [u8]) {
+    let it = AffineBlock::<16>::of(x, 3, 15);
+    b.fill(0);
+    for ((b, s), m) in b.iter_mut().zip(it.scales).zip(it.mins) {
+        *b = s | m << 4;
+    }
+    put_two_bits(&mut b[16..80], &it.codes, 0);
+    put_half(b, 80, it.d);
+    put_half(b, 82, it.dmin);
+}
+
+pub(super) fn q3_k(x: &[f32], b: &mut [u8]) {
+    let it = SymmetricBlock::of(x, 4, 32.0);
+    b.fill(0);
+    for (e, q) in it.codes.iter().enumerate() {
+        b[e % 32] |= (q >> 2) << (e / 32);
+    }
+    put_two_bits(&mut b[32..96], &it.codes, 0);
+    for (i, s) in it.scales.iter().enumerate() {
+        let s = (s + 32) as u8;
+        b[96 + i % 8] |= (s & 15) << (4 * (i / 8));
+        b[104 + i % 4] |= (s >> 4) << (2 * (i / 4));
+    }
+    put_half(b, 108, it.d);
+}
+
+pub(super) fn q4_k(x: &[f32], b: &mut [u8]) {
+    let it = AffineBlock::<8>::of(x, 15, 63);
+    put_pairs(b, &it);
+    put_nibbles(&mut b[16..144], &it.codes);
+}
+
+pub(super) fn q5_k(x: &[f32], b: &mut [u8]) {
+    let it = AffineBlock::<8>::of(x, 31, 63);
+    put_pairs(b, &it);
+    b[16..48].fill(0);
+    for (e, q) in it.codes.iter().enumerate() {
+        b[16 + e % 32] |= (q >> 4) << (e / 32);
+    }
+    put_nibbles(&mut b[48..176], &it.codes);
+}
+
+pub(super) fn q6_k(x: &[f32], b: &mut [u8]) {
+    let it = SymmetricBlock::of(x, 32, 128.0);
+    b.fill(0);
+    for (i, q) in it.codes.chunks_exact(16).enumerate() {
+        for (b, q) in b[six_bit_start(i)..][..16].iter_mut().zip(q) {
+            *b |= (q & 15) << six_bit_shift(i);
+        }
+    }
+    put_two_bits(&mut b[128..192], &it.codes, 4);
+    for (b, s) in b[192..208].iter_mut().zip(it.scales) {
+        *b = s.cast_unsigned();
+    }
+    put_half(b, 208, it.d);
+}
+
+/// Two bits of each code, from `bit` up.
+fn put_two_bits(b: &mut [u8], codes: &[u8; LEN], bit: u32) {
+    for (i, q) in codes.chunks_exact(16).enumerate() {
+        for (b, q) in b[two_bit_start(i)..][..16].iter_mut().zip(q) {
+            *b |= (q >> bit & 3) << two_bit_shift(i);
+        }
+    }
+}
+
+/// The low four bits of each code.
+fn put_nibbles(b: &mut [u8], codes: &[u8; LEN]) {
+    for (b, q) in b.chunks_exact_mut(32).zip(codes.chunks_exact(64)) {
+        for (l, b) in b.iter_mut().enumerate() {
+            *b = (q[l] & 15) | q[l + 32] << 4;
+        }
+    }
+}
+
+/// Factors, scales and minima of Q4_K and Q5_K.
+fn put_pairs(b: &mut [u8], it: &AffineBlock<8>) {
+    put_half(b, 0, it.d);
+    put_half(b, 2, it.dmin);
+    let (s, m) = (&it.scales, &it.mins);
+    for i in 0..4 {
+        b[4 + i] = s[i] | s[4 + i] >> 4 << 6;
+        b[8 + i] = m[i] | m[4 + i] >> 4 << 6;
+        b[12 + i] = (s[4 + i] & 15) | m[4 + i] << 4;
+    }
+}
+
+/// A factor as it is stored, but not much nearer to zero than it was: the steps of a small f16 are coarse, and the
+/// largest scale, a multiple of the factor, would be cut off. Nor does a factor become zero, which would lose the block.
+fn half_not_below(v: f32) -> f32 {
+    let h = f16::from_f32(v);
+    if h.to_f32().abs() < v.abs() * 0.999 { f16::from_bits(h.to_bits() + 1).to_f32() } else { h.to_f32() }
+}
+
+/// What is left of a factor once it is stored.
+fn through_half(v: f32) -> f32 {
+    f16::from_f32(v).to_f32()
+}

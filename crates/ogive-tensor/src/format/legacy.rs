@@ -1,0 +1,193 @@
+//! ggml's first formats: blocks of 32 elements with one scale each, and perhaps a minimum.
+//!
+//! Element `j` of a block shares its byte with element `j + 16`, not with its neighbour: a vector register of nibbles
+//! then splits into two halves without a shuffle. The encoders follow ggml's reference quantisers byte for byte (also in
+//! which of two equal extremes decides the sign of the scale), so that files made here and there can be compared.
+
+use super::{Format, half_at, put_half};
+
+/// Elements of a block.
+const LEN: usize = 32;
+
+/// 4 bits, symmetric: `d · (q - 8)`.
+///
+/// | bytes | what |
+/// |---|---|
+/// | 0–1 | `d`, f16 |
+/// | 2–17 | `q`: the low half of byte `j` is element `j`, the high half element `j + 16` |
+pub static Q4_0: Format = Format {
+    name: "q4_0",
+    block_len: LEN,
+    block_bytes: 18,
+    decode: |b, out| {
+        let d = half_at(b, 0);
+        let (low, high) = out.split_at_mut(16);
+        for ((&q, l), h) in b[2..18].iter().zip(low).zip(high) {
+            *l = f32::from((q & 15) as i8 - 8) * d;
+            *h = f32::from((q >> 4) as i8 - 8) * d;
+        }
+    },
+    encode: Some(|v, b| {
+        let (d, inverse) = symmetric_scale(v, -8.0);
+        put_half(b, 0, d);
+        for (j, q) in b[2..18].iter_mut().enumerate() {
+            *q = code(v[j] * inverse + 8.5, 15) | code(v[j + 16] * inverse + 8.5, 15) << 4;
+        }
+    }),
+};
+
+/// 4 bits with a minimum: `d · q + m`.
+///
+/// | bytes | what |
+/// |---|---|
+/// | 0–1 | `d`, f16 |
+/// | 2–3 | `m`, f16 |
+/// | 4–19 | `q`, as in [`Q4_0`] |
+pub static Q4_1: Format = Format {
+    name: "q4_1",
+    block_len: LEN,
+    block_bytes: 20,
+    decode: |b, out| {
+        let (d, m) = (half_at(b, 0), half_at(b, 2));
+        let (low, high) = out.split_at_mut(16);
+        for ((&q, l), h) in b[4..20].iter().zip(low).zip(high) {
+            *l = f32::from(q & 15) * d + m;
+            *h = f32::from(q >> 4) * d + m;
+        }
+    },
+    encode: Some(|v, b| {
+        let (d, inverse, min) = affine_scale(v, 15.0);
+        put_half(b, 0, d);
+        put_half(b, 2, min);
+        for (j, q) in b[4..20].iter_mut().enumerate() {
+            let at = |j: usize| code((v[j] - min) * inverse + 0.5, 15);
+            *q = at(j) | at(j + 16) << 4;
+        }
+    }),
+};
+
+/// 5 bits, symmetric: `d · (q - 16)`.
+///
+/// | bytes | what |
+/// |---|---|
+/// | 0–1 | `d`, f16 |
+/// | 2–5 | bit `j` is the fifth bit of element `j`, little-endian |
+/// | 6–21 | the low four bits of `q`, as in [`Q4_0`] |
+pub static Q5_0: Format = Format {
+    name: "q5_0",
+    block_len: LEN,
+    block_bytes: 22,
+    decode: |b, out| {
+        let d = half_at(b, 0);
+        let fifth = u32::from_le_bytes([b[2], b[3], b[4], b[5]]);
+        let (low, high) = out.split_at_mut(16);
+        for (j, ((&q, l), h)) in b[6..22].iter().zip(low).zip(high).enumerate() {
+            let (a, z) = five_bits(q, fifth, j);
+            *l = f32::from(a as i8 - 16) * d;
+            *h = f32::from(z as i8 - 16) * d;
+        }
+    },
+    encode: Some(|v, b| {
+        let (d, inverse) = symmetric_scale(v, -16.0);
+        put_half(b, 0, d);
+        put_five_bits(&mut b[2..22], |j| code(v[j] * inverse + 16.5, 31));
+    }),
+};
+
+/// 5 bits with a minimum: `d · q + m`.
+///
+/// | bytes | what |
+/// |---|---|
+/// | 0–1 | `d`, f16 |
+/// | 2–3 | `m`, f16 |
+/// | 4–7 | bit `j` is the fifth bit of element `j`, little-endian |
+/// | 8–23 | the low four bits of `q`, as in [`Q4_0`] |
+pub static Q5_1: Format = Format {
+    name: "q5_1",
+    block_len: LEN,
+    block_bytes: 24,
+    decode: |b, out| {
+        let (d, m) = (half_at(b, 0), half_at(b, 2));
+        let fifth = u32::from_le_bytes([b[4], b[5], b[6], b[7]]);
+        let (low, high) = out.split_at_mut(16);
+        for (j, ((&q, l), h)) in b[8..24].iter().zip(low).zip(high).enumerate() {
+            let (a, z) = five_bits(q, fifth, j);
+            *l = f32::from(a) * d + m;
+            *h = f32::from(z) * d + m;
+        }
+    },
+    encode: Some(|v, b| {
+        let (d, inverse, min) = affine_scale(v, 31.0);
+        put_half(b, 0, d);
+        put_half(b, 2, min);
+        put_five_bits(&mut b[4..24], |j| code((v[j] - min) * inverse + 0.5, 31));
+    }),
+};
+
+/// 8 bits, symmetric: `d · q`.
+///
+/// | bytes | what |
+/// |---|---|
+/// | 0–1 | `d`, f16 |
+/// | 2–33 | `q`, i8 |
+pub static Q8_0: Format = Format {
+    name: "q8_0",
+    block_len: LEN,
+    block_bytes: 34,
+    decode: |b, out| {
+        let d = half_at(b, 0);
+        for (&q, o) in b[2..34].iter().zip(out) {
+            *o = f32::from(q as i8) * d;
+        }
+    },
+    encode: Some(|v, b| {
+        let d = v.iter().fold(0.0_f32, |m, x| m.max(x.abs())) / 127.0;
+        let inverse = inverse(d);
+        put_half(b, 0, d);
+        for (q, x) in b[2..34].iter_mut().zip(v) {
+            *q = ((x * inverse).round() as i8).cast_unsigned();
+        }
+    }),
+};
+
+/// Elements `j` and `j + 16` from their shared byte and the word of fifth bits.
+fn five_bits(q: u8, fifth: u32, j: usize) -> (u8, u8) {
+    ((q & 15) | ((fifth >> j) << 4 & 16) as u8, (q >> 4) | (fifth >> (j + 12) & 16) as u8)
+}
+
+/// Writes the word of fifth bits and the bytes of low bits that [`five_bits`] reads.
+fn put_five_bits(b: &mut [u8], at: impl Fn(usize) -> u8) {
+    let mut fifth = 0_u32;
+    for j in 0..16 {
+        let (a, z) = (at(j), at(j + 16));
+        b[4 + j] = (a & 15) | z << 4;
+        fifth |= u32::from(a >> 4) << j | u32::from(z >> 4) << (j + 16);
+    }
+    b[..4].copy_from_slice(&fifth.to_le_bytes());
+}
+
+/// `value` cut to a whole number from 0 to `max`; NaN gives 0.
+fn code(value: f32, max: u8) -> u8 {
+    (value as u8).min(max)
+}
+
+/// The scale that maps the value furthest from 0, with its sign, to `end`; and its inverse.
+fn symmetric_scale(v: &[f32], end: f32) -> (f32, f32) {
+    let furthest = v.iter().fold(0.0_f32, |m, &x| if x.abs() > m.abs() { x } else { m });
+    let d = furthest / end;
+    (d, inverse(d))
+}
+
+/// The scale that spreads the values over `0..=levels`, its inverse, and the least value.
+fn affine_scale(v: &[f32], levels: f32) -> (f32, f32, f32) {
+    let (min, max) = v.iter().fold((f32::MAX, f32::MIN), |(lo, hi), &x| {
+        (if x < lo { x } else { lo }, if x > hi { x } else { hi })
+    });
+    let d = (max - min) / levels;
+    (d, inverse(d), min)
+}
+
+/// `1 / d`, or 0 for 0.
+fn inverse(d: f32) -> f32 {
+    if d == 0.0 { 0.0 } else { 1.0 / d }
+}

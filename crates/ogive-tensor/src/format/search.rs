@@ -1,0 +1,141 @@
+//! Least squares over whole-number codes: the scale (and minimum) of a sub-block of a K-quant.
+//!
+//! For given codes the best scale is a division, for a given scale the best codes are roundings; the joint optimum is
+//! neither. So a short list of starting scales around the one that just covers the values is tried, each improved by one
+//! least-squares step, and the best is kept. The list is short on purpose: the gain of a longer one is under 1 %.
+
+/// Numbers seen as `scale · code - min`; neither is negative.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Affine {
+    pub(super) scale: f32,
+    pub(super) min: f32,
+}
+
+/// Sums over a sub-block for one choice of codes.
+#[derive(Default)]
+struct Sums {
+    q: f32,
+    qq: f32,
+    qx: f32,
+}
+
+/// Codes the values as `v · inverse`, rounded and held within `range`, and sums up. Eight sums run side by side, because
+/// the order of additions is fixed by the program and one long sum would keep the machine's wide registers idle.
+fn sums(x: &[f32], inverse: f32, range: (f32, f32)) -> Sums {
+    let (mut q_sum, mut qq_sum, mut qx_sum) = ([0.0_f32; 8], [0.0_f32; 8], [0.0_f32; 8]);
+    for x in x.as_chunks::<8>().0 {
+        for lane in 0..8 {
+            let q = nearest((x[lane] * inverse).max(range.0).min(range.1));
+            q_sum[lane] += q;
+            qq_sum[lane] += q * q;
+            qx_sum[lane] += q * x[lane];
+        }
+    }
+    Sums { q: q_sum.iter().sum(), qq: qq_sum.iter().sum(), qx: qx_sum.iter().sum() }
+}
+
+/// The best fit found with codes from 0 to `levels`, for at most 32 values. Zero is always within reach, as `min` cannot
+/// be negative.
+pub(super) fn affine(x: &[f32], levels: u8) -> Affine {
+    let low = x.iter().fold(0.0_f32, |m, &v| if v < m { v } else { m });
+    let high = x.iter().fold(low, |m, &v| if v > m { v } else { m });
+    let (range, levels, n) = (high - low, f32::from(levels), x.len() as f32);
+    if range <= 0.0 {
+        return Affine { scale: 0.0, min: -low };
+    }
+    // Counted from the least value: sums of squares of values far from zero would drown the differences.
+    let mut above = [0.0_f32; 32];
+    above.iter_mut().zip(x).for_each(|(y, v)| *y = v - low);
+    let y = &above[..x.len().min(32)];
+    let (sy, syy) = (y.iter().sum::<f32>(), y.iter().map(|y| y * y).sum::<f32>());
+
+    let mut best = Affine { scale: range / levels, min: -low };
+    let mut least = f32::INFINITY;
+    for step in 0..16_u8 {
+        // Fewer levels than there are cut nothing off; more cut the extremes.
+        let inverse = (levels - 0.7 + 0.1 * f32::from(step)) / range;
+        let Sums { q, qq, qx: qy } = sums(y, inverse, (0.0, levels));
+        let det = n * qq - q * q;
+        let (scale, shift) = ((n * qy - q * sy) / det, (q * qy - qq * sy) / det);
+        let (fit, error) = if shift >= low {
+            (Affine { scale, min: shift - low }, syy - scale * qy + shift * sy)
+        } else {
+            // The minimum may not be negative: a line through zero, in the values themselves.
+            let (qx, xx) = (qy + low * q, syy + low * (2.0 * sy + n * low));
+            (Affine { scale: qx / qq, min: 0.0 }, xx - qx * qx / qq)
+        };
+        if error < least && fit.scale > 0.0 && fit.scale.is_finite() && fit.min.is_finite() {
+            (best, least) = (fit, error);
+        }
+    }
+    best
+}
+
+/// The factors of scales and minima that fit best when codes, scales and minima stay.
+pub(super) fn refit_affine(x: &[f32], codes: &[u8], scales: &[u8], mins: &[u8]) -> Option<(f32, f32)> {
+    let sub = x.len() / scales.len();
+    let (mut aa, mut ab, mut bb, mut ax, mut bx) = (0.0_f32, 0.0_f32, 0.0_f32, 0.0_f32, 0.0_f32);
+    for (e, (&v, &q)) in x.iter().zip(codes).enumerate() {
+        let (a, b) = (f32::from(scales[e / sub]) * f32::from(q), -f32::from(mins[e / sub]));
+        aa += a * a;
+        ab += a * b;
+        bb += b * b;
+        ax += a * v;
+        bx += b * v;
+    }
+    if bb == 0.0 {
+        return (aa > 0.0 && (ax / aa).is_finite()).then(|| (ax / aa, 0.0));
+    }
+    let det = aa * bb - ab * ab;
+    let (d, dmin) = ((ax * bb - bx * ab) / det, (bx * aa - ax * ab) / det);
+    (det > 0.0 && d >= 0.0 && dmin >= 0.0 && d.is_finite() && dmin.is_finite()).then_some((d, dmin))
+}
+
+/// The scale, of either sign, that fits best with codes from `-half` to `half - 1`.
+pub(super) fn symmetric(x: &[f32], half: i8) -> f32 {
+    let furthest = x.iter().fold(0.0_f32, |m, &v| if v.abs() > m.abs() { v } else { m });
+    if furthest == 0.0 {
+        return 0.0;
+    }
+    let n = f32::from(half);
+    // Of a fit s = Σqx / Σqq the error is Σxx - (Σqx)² / Σqq: only the last term is compared.
+    let (mut best, mut most) = (furthest / -n, f32::MIN);
+    for step in -9..=9_i8 {
+        let inverse = -(n + 0.1 * f32::from(step)) / furthest;
+        let Sums { qq, qx, .. } = sums(x, inverse, (-n, n - 1.0));
+        let gain = qx * qx / qq;
+        if gain > most && (qx / qq).is_finite() {
+            (best, most) = (qx / qq, gain);
+        }
+    }
+    best
+}
+
+/// The factor of scales that fits best when codes and scales stay.
+pub(super) fn refit_symmetric(x: &[f32], codes: &[u8], scales: &[i8], half: i8) -> Option<f32> {
+    let sub = x.len() / scales.len();
+    let (mut aa, mut ax) = (0.0_f32, 0.0_f32);
+    for (e, (&v, &q)) in x.iter().zip(codes).enumerate() {
+        let a = f32::from(scales[e / sub]) * (f32::from(q) - f32::from(half));
+        aa += a * a;
+        ax += a * v;
+    }
+    (aa > 0.0 && (ax / aa).is_finite()).then(|| ax / aa)
+}
+
+/// The nearest whole number, of two the even one, for values up to 2²² in size: adding 1.5 · 2²³ leaves no bits for a
+/// fraction. Machines without a rounding instruction do this much faster than the standard library's rounding.
+fn nearest(v: f32) -> f32 {
+    const NO_FRACTION: f32 = 12_582_912.0;
+    (v + NO_FRACTION) - NO_FRACTION
+}
+
+/// `value` rounded to a whole number from 0 to `max`; NaN gives 0.
+pub(super) fn code(value: f32, max: u8) -> u8 {
+    ((value + 0.5) as u8).min(max)
+}
+
+/// `1 / d`, or 0 for 0.
+pub(super) fn inverse(d: f32) -> f32 {
+    if d == 0.0 { 0.0 } else { 1.0 / d }
+}
