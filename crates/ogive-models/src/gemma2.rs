@@ -1,0 +1,112 @@
+//! Gemma 2: scaled embeddings, a norm before and after each block, a window on every other layer, and soft caps on the
+//! scores and on the logits.
+//!
+//! Gemma Team 2024, <https://arxiv.org/abs/2408.00118>; transformers' `modeling_gemma2`.
+
+use ogive_nn::backend::{Activation, AttnOption, AttnSpec, LayerCache};
+use ogive_nn::tensor::{Result, Tensor};
+use ogive_nn::{Attention, Config, Embedding, GatedMlp, Linear, Loader, Model, Residual, RmsNorm, Step};
+
+#[derive(Debug)]
+struct Gemma2 {
+    embed: Embedding,
+    embed_scale: Tensor,
+    blocks: Vec<Block>,
+    norm: RmsNorm,
+    head: Linear,
+    cap: Option<Cap>,
+}
+
+#[derive(Debug)]
+struct Block {
+    pre_attn: RmsNorm,
+    attn: Attention,
+    post_attn: RmsNorm,
+    pre_mlp: RmsNorm,
+    mlp: GatedMlp,
+    post_mlp: RmsNorm,
+}
+
+/// `cap * tanh(x / cap)`, as factors before and after.
+#[derive(Debug)]
+struct Cap {
+    before: Tensor,
+    after: Tensor,
+}
+
+/// Reads a checkpoint with Hugging Face's names.
+pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let eps = c.f32_or("rms_norm_eps", 1e-6)?;
+    let (dim, heads) = (c.usize("hidden_size")?, c.usize("num_attention_heads")?);
+    let (kv_heads, head_dim) = (c.usize_or("num_key_value_heads", heads)?, c.usize_or("head_dim", 256)?);
+    let rope = ogive_nn::rope_of(c, root, head_dim)?;
+    let scale = c.f32_or("query_pre_attn_scalar", head_dim as f32)?.powf(-0.5);
+    let mut full = AttnSpec::causal(heads, kv_heads, head_dim).scale(scale);
+    if let Some(cap) = c.opt_f32("attn_logit_softcapping")? {
+        full = full.with(AttnOption::SoftCap(cap));
+    }
+    let window = c.usize_or("sliding_window", 4096)?;
+    let types = c.opt_strs("layer_types")?;
+    let windowed = |i: usize| match &types {
+        Some(types) => types.get(i).is_some_and(|t| t == "sliding_attention"),
+        None => i % 2 == 0,
+    };
+    let activation = ogive_nn::activation(c, "hidden_activation", Activation::GeluTanh)?;
+
+    let model = root.at("model");
+    let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
+        let l = model.at("layers").at(i);
+        let spec = if windowed(i) { full.clone().with(AttnOption::Window(window)) } else { full.clone() };
+        Ok(Block {
+            pre_attn: l.rms_norm_less_one("input_layernorm", eps)?,
+            attn: Attention::load(&l.at("self_attn"), c, i, rope.clone(), spec)?,
+            post_attn: l.rms_norm_less_one("post_attention_layernorm", eps)?,
+            pre_mlp: l.rms_norm_less_one("pre_feedforward_layernorm", eps)?,
+            mlp: GatedMlp::load(&l.at("mlp"), activation)?,
+            post_mlp: l.rms_norm_less_one("post_feedforward_layernorm", eps)?,
+        })
+    });
+    let cap = match c.opt_f32("final_logit_softcapping")? {
+        Some(cap) => Some(Cap { before: root.constant(cap.recip())?, after: root.constant(cap)? }),
+        None => None,
+    };
+    let embed = model.embedding("embed_tokens")?;
+    Ok(Box::new(Gemma2 {
+        blocks: blocks.collect::<Result<_>>()?,
+        head: root.head("lm_head", &embed, c.bool_or("tie_word_embeddings", true)?)?,
+        embed,
+        embed_scale: root.constant((dim as f32).sqrt())?,
+        norm: model.rms_norm_less_one("norm", eps)?,
+        cap,
+    }))
+}
+
+impl Model for Gemma2 {
+    fn cache_layout(&self) -> Vec<LayerCache> {
+        ogive_nn::group_by_window(self.blocks.iter().map(|b| b.attn.cache()))
+    }
+
+    fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
+        let mut x = Residual::new(s.backend.mul(self.embed.forward(s)?, &self.embed_scale)?); // [n, dim]
+        let mut h;
+        for (i, block) in self.blocks.iter().enumerate() {
+            (x, h) = x.normed(s, &block.pre_attn)?;
+            h = block.attn.forward(s, &h)?;
+            s.observe(|| format!("model.layers.{i}.self_attn"), &h);
+            x = x.add(s, block.post_attn.forward(s, &h)?)?;
+            (x, h) = x.normed(s, &block.pre_mlp)?;
+            h = block.mlp.forward(s, &h)?;
+            s.observe(|| format!("model.layers.{i}.mlp"), &h);
+            x = x.add(s, block.post_mlp.forward(s, &h)?)?;
+        }
+        (_, h) = x.normed(s, &self.norm)?;
+        Ok(h)
+    }
+
+    fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
+        let (b, logits) = (s.backend, self.head.forward(s, &hidden)?);
+        let Some(cap) = &self.cap else { return Ok(logits) };
+        let capped = b.activate(b.mul(logits, &cap.before)?, Activation::Tanh)?;
+        b.mul(capped, &cap.after)
+    }
+}

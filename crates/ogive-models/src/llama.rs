@@ -1,0 +1,117 @@
+//! Llama, and the models that differ from it only in their configuration: Mistral (a sliding window), Qwen2 (biases on
+//! q, k and v), Qwen3 (norms on the query and key heads). Mixtral builds on it with other blocks after attention.
+//!
+//! Touvron et al. 2023, <https://arxiv.org/abs/2302.13971>; transformers' `modeling_llama`.
+
+use ogive_nn::backend::{Activation, AttnOption, AttnSpec, LayerCache};
+use ogive_nn::tensor::{Error, Result, Tensor};
+use ogive_nn::{
+    Attention, Config, Embedding, FeedForward, GatedMlp, Linear, Loader, Model, Residual, RmsNorm, Step,
+};
+
+#[derive(Debug)]
+struct Llama {
+    embed: Embedding,
+    blocks: Vec<Block>,
+    norm: RmsNorm,
+    head: Linear,
+}
+
+#[derive(Debug)]
+struct Block {
+    attn_norm: RmsNorm,
+    attn: Attention,
+    mlp_norm: RmsNorm,
+    mlp: FeedForward,
+}
+
+/// Reads a Llama or Mistral checkpoint.
+pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    load_with(c, root, windows(c, true)?, &dense(c)?)
+}
+
+/// Reads a Qwen2 or Qwen3 checkpoint, where a window is off unless the configuration turns it on.
+pub fn load_qwen(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    load_with(c, root, windows(c, false)?, &dense(c)?)
+}
+
+fn dense(c: &Config) -> Result<impl Fn(&Loader<'_>) -> Result<FeedForward> + use<>> {
+    let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
+    Ok(move |l: &Loader<'_>| Ok(FeedForward::Dense(GatedMlp::load(&l.at("mlp"), activation)?)))
+}
+
+/// The window of each layer: by `layer_types`, else from `max_window_layers` on, else all.
+pub(crate) fn windows(c: &Config, used_by_default: bool) -> Result<Vec<Option<usize>>> {
+    let n = c.usize("num_hidden_layers")?;
+    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0);
+    if let Some(types) = c.opt_strs("layer_types")? {
+        if types.len() != n {
+            return Err(Error::invalid("config", format!("{} `layer_types` for {n} layers", types.len())));
+        }
+        return Ok(types.iter().map(|t| window.filter(|_| t == "sliding_attention")).collect());
+    }
+    let used = c.bool_or("use_sliding_window", used_by_default)?;
+    let first = if c.has("use_sliding_window") { c.usize_or("max_window_layers", 0)? } else { 0 };
+    Ok((0..n).map(|i| window.filter(|_| used && i >= first)).collect())
+}
+
+/// Reads everything but what follows attention, which `feed_forward` reads from a block's place.
+pub(crate) fn load_with(
+    c: &Config,
+    root: &Loader<'_>,
+    windows: Vec<Option<usize>>,
+    feed_forward: &dyn Fn(&Loader<'_>) -> Result<FeedForward>,
+) -> Result<Box<dyn Model>> {
+    let eps = c.f32_or("rms_norm_eps", 1e-6)?;
+    let heads = c.usize("num_attention_heads")?;
+    let kv_heads = c.usize_or("num_key_value_heads", heads)?;
+    let head_dim = c.usize_or("head_dim", c.usize("hidden_size")? / heads.max(1))?;
+    let rope = ogive_nn::rope_of(c, root, head_dim)?;
+    let spec = AttnSpec::causal(heads, kv_heads, head_dim);
+
+    let model = root.at("model");
+    let blocks = windows.into_iter().enumerate().map(|(i, window)| {
+        let l = model.at("layers").at(i);
+        let spec = window.into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
+        Ok(Block {
+            attn_norm: l.rms_norm("input_layernorm", eps)?,
+            attn: Attention::load(&l.at("self_attn"), c, i, rope.clone(), spec)?,
+            mlp_norm: l.rms_norm("post_attention_layernorm", eps)?,
+            mlp: feed_forward(&l)?,
+        })
+    });
+    let embed = model.embedding("embed_tokens")?;
+    Ok(Box::new(Llama {
+        blocks: blocks.collect::<Result<_>>()?,
+        norm: model.rms_norm("norm", eps)?,
+        head: root.head("lm_head", &embed, c.bool_or("tie_word_embeddings", false)?)?,
+        embed,
+    }))
+}
+
+impl Model for Llama {
+    fn cache_layout(&self) -> Vec<LayerCache> {
+        ogive_nn::group_by_window(self.blocks.iter().map(|b| b.attn.cache()))
+    }
+
+    fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
+        let mut x = Residual::new(self.embed.forward(s)?); // [n, dim]
+        let mut h;
+        for (i, block) in self.blocks.iter().enumerate() {
+            (x, h) = x.normed(s, &block.attn_norm)?;
+            h = block.attn.forward(s, &h)?;
+            s.observe(|| format!("model.layers.{i}.self_attn"), &h);
+            x = x.add(s, h)?;
+            (x, h) = x.normed(s, &block.mlp_norm)?;
+            h = block.mlp.forward(s, &h)?;
+            s.observe(|| format!("model.layers.{i}.mlp"), &h);
+            x = x.add(s, h)?;
+        }
+        (_, h) = x.normed(s, &self.norm)?;
+        Ok(h)
+    }
+
+    fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
+        self.head.forward(s, &hidden)
+    }
+}

@@ -1,0 +1,97 @@
+//! Grouped-query attention (Ainslie et al. 2023, <https://arxiv.org/abs/2305.13245>) with rotary positions and, where
+//! the file has them, biases and norms on the query and key heads.
+
+use crate::backend::{AttnSpec, LayerCache, Rope};
+use crate::tensor::{Config, Error, Result, Tensor};
+use crate::{Linear, Loader, RmsNorm, Step};
+
+/// Query, key, value and output projections around one attention operator.
+#[derive(Debug)]
+pub struct Attention {
+    layer: usize,
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    o: Linear,
+    q_norm: Option<RmsNorm>,
+    k_norm: Option<RmsNorm>,
+    rope: Rope,
+    spec: AttnSpec,
+}
+
+impl Attention {
+    /// Reads `q_proj`, `k_proj`, `v_proj` and `o_proj`, and `q_norm` and `k_norm` if they are there. `layer` is the
+    /// cache layer it owns.
+    pub fn load(l: &Loader<'_>, c: &Config, layer: usize, rope: Rope, spec: AttnSpec) -> Result<Self> {
+        let eps = c.f32_or("rms_norm_eps", 1e-6)?;
+        if spec.kv_heads == 0 || !spec.heads.is_multiple_of(spec.kv_heads) {
+            let why =
+                format!("{} query heads cannot share {} key and value heads", spec.heads, spec.kv_heads);
+            return Err(Error::invalid("config", why));
+        }
+        Ok(Self {
+            layer,
+            q: l.linear("q_proj")?,
+            k: l.linear("k_proj")?,
+            v: l.linear("v_proj")?,
+            o: l.linear("o_proj")?,
+            q_norm: l.optional(l.rms_norm("q_norm", eps))?,
+            k_norm: l.optional(l.rms_norm("k_norm", eps))?,
+            rope,
+            spec,
+        })
+    }
+
+    /// What this layer keeps, in group 0; see [`group_by_window`].
+    pub fn cache(&self) -> LayerCache {
+        let (k, v) = (self.spec.kv_heads * self.spec.k_dim, self.spec.kv_heads * self.spec.v_dim);
+        match self.spec.window() {
+            Some(window) => LayerCache::windowed(k, v, window, 0),
+            None => LayerCache::full(k, v),
+        }
+    }
+
+    /// Attends over each sequence's past and this step. `[n, dim] -> [n, dim]`
+    pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+        let [q, k, v] = Linear::forward_many(s, x, [&self.q, &self.k, &self.v])?;
+        let (n, d) = (x.shape().rows(), self.spec.k_dim);
+        let mut q = q.reshape([n, self.spec.heads, d])?;
+        let mut k = k.reshape([n, self.spec.kv_heads, d])?;
+        if let Some(norm) = &self.q_norm {
+            q = norm.forward(s, &q)?;
+        }
+        if let Some(norm) = &self.k_norm {
+            k = norm.forward(s, &k)?;
+        }
+        let o = s.backend.rope_attend(self.layer, q, k, &v, &self.rope, s.cache, &self.spec, s.plan)?;
+        self.o.forward(s, &o) // [n, heads * v_dim] -> [n, dim]
+    }
+}
+
+/// Puts layers of one window into one group each, so that windowed layers give pages back while others keep theirs.
+/// Groups are numbered in the order they are met.
+pub fn group_by_window(layers: impl IntoIterator<Item = LayerCache>) -> Vec<LayerCache> {
+    let mut windows: Vec<Option<usize>> = Vec::new();
+    let place = |layer: LayerCache| {
+        let LayerCache::Paged { window, .. } = layer else { return layer };
+        let group = windows.iter().position(|w| *w == window).unwrap_or_else(|| {
+            windows.push(window);
+            windows.len() - 1
+        });
+        layer.in_group(group)
+    };
+    layers.into_iter().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::group_windows;
+
+    #[test]
+    fn windows_have_groups_of_their_own() {
+        let (w, f) = (LayerCache::windowed(4, 4, 16, 0), LayerCache::full(4, 4));
+        assert_eq!(group_windows(&group_by_window([w, f, w, f])), [Some(16), None]);
+        assert_eq!(group_windows(&group_by_window([f, f])), [None]);
+    }
+}

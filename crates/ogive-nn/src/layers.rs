@@ -1,0 +1,95 @@
+//! Layers of one operator: a weight or two and what uses them.
+
+use crate::Step;
+use crate::backend::{Ids, Weight};
+use crate::tensor::{Error, Result, Tensor};
+
+/// A matrix and perhaps a bias.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    /// `[out, in]`
+    pub weight: Weight,
+    /// `[out]`
+    pub bias: Option<Tensor>,
+}
+
+impl Linear {
+    /// `x · wᵀ + b`. `[n, in] -> [n, out]`
+    pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+        let y = s.backend.linear(x, &self.weight)?;
+        self.add_bias(s, y)
+    }
+
+    fn add_bias(&self, s: &Step<'_>, y: Tensor) -> Result<Tensor> {
+        match &self.bias {
+            Some(bias) => s.backend.add(y, bias),
+            None => Ok(y),
+        }
+    }
+
+    /// Several layers on one input.
+    pub fn forward_many<const N: usize>(s: &Step<'_>, x: &Tensor, layers: [&Self; N]) -> Result<[Tensor; N]> {
+        let ys = s.backend.linear_many(x, &layers.map(|l| &l.weight))?;
+        let ys = ys.into_iter().zip(layers).map(|(y, l)| l.add_bias(s, y)).collect::<Result<Vec<_>>>()?;
+        ys.try_into()
+            .map_err(|_| Error::invalid("linear_many", "the backend gave another number of products"))
+    }
+}
+
+/// Root-mean-square normalisation (Zhang and Sennrich 2019, <https://arxiv.org/abs/1910.07467>).
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    /// One factor for each column.
+    pub weight: Tensor,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+impl RmsNorm {
+    /// Normalises the last dimension.
+    pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+        s.backend.rms_norm(x, &self.weight, self.eps)
+    }
+}
+
+/// Normalisation to mean 0 and variance 1 (Ba et al. 2016, <https://arxiv.org/abs/1607.06450>).
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    /// One factor for each column.
+    pub weight: Tensor,
+    /// One summand for each column.
+    pub bias: Option<Tensor>,
+    /// Added to the variance.
+    pub eps: f32,
+}
+
+impl LayerNorm {
+    /// Normalises the last dimension.
+    pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+        s.backend.layer_norm(x, &self.weight, self.bias.as_ref(), self.eps)
+    }
+}
+
+/// A table of vectors.
+#[derive(Clone, Debug)]
+pub struct Embedding {
+    /// `[vocab, dim]`
+    pub weight: Weight,
+}
+
+impl Embedding {
+    /// The vectors of the step's tokens. `[n, dim]`
+    pub fn forward(&self, s: &Step<'_>) -> Result<Tensor> {
+        self.of(s, Ids::Tokens)
+    }
+
+    /// The vectors of the step's tokens, positions or types. `[n, dim]`
+    pub fn of(&self, s: &Step<'_>, ids: Ids) -> Result<Tensor> {
+        s.backend.embed(&self.weight, ids, s.plan)
+    }
+
+    /// The table as an output head.
+    pub fn tied(&self) -> Linear {
+        Linear { weight: self.weight.clone(), bias: None }
+    }
+}

@@ -1,0 +1,151 @@
+//! Filling layers from a weight file.
+
+use crate::backend::{Backend, Weight};
+use crate::tensor::{Error, HostWeight, Result, Source, Tensor, optional};
+use crate::{Embedding, LayerNorm, Linear, RmsNorm};
+use std::fmt::Display;
+
+/// A place in a weight file, and the backend its weights go to.
+#[derive(Clone, Debug)]
+pub struct Loader<'a> {
+    source: &'a dyn Source,
+    backend: &'a dyn Backend,
+    context: Option<usize>,
+    prefix: String,
+}
+
+impl<'a> Loader<'a> {
+    /// The root of a file.
+    pub fn new(source: &'a dyn Source, backend: &'a dyn Backend) -> Self {
+        Self { source, backend, context: None, prefix: String::new() }
+    }
+
+    /// The same for contexts of up to so many tokens: some ways of stretching rotary positions depend on it.
+    #[must_use]
+    pub fn for_context(self, tokens: usize) -> Self {
+        Self { context: Some(tokens), ..self }
+    }
+
+    /// The longest context that was asked for, if the caller said.
+    pub fn context(&self) -> Option<usize> {
+        self.context
+    }
+
+    /// Where the weights go.
+    pub fn backend(&self) -> &'a dyn Backend {
+        self.backend
+    }
+
+    /// The place `name` below this one.
+    #[must_use]
+    pub fn at(&self, name: impl Display) -> Self {
+        Self { prefix: format!("{}{name}.", self.prefix), ..self.clone() }
+    }
+
+    /// The tensor of exactly this name below this place, as the file has it.
+    pub fn tensor(&self, name: &str) -> Result<HostWeight> {
+        self.source.get(&format!("{}{name}", self.prefix))
+    }
+
+    /// `name.weight`, as the file has it.
+    pub fn host(&self, name: &str) -> Result<HostWeight> {
+        self.tensor(&format!("{name}.weight"))
+    }
+
+    /// Hands a weight to the backend.
+    pub fn weight(&self, host: &HostWeight) -> Result<Weight> {
+        self.backend.upload_weight(host).map_err(|e| e.within(&format!("loading `{}`", host.name)))
+    }
+
+    /// `name.weight`, packed, and `name.bias` if there is one.
+    pub fn linear(&self, name: &str) -> Result<Linear> {
+        self.with_bias(name, self.host(name)?)
+    }
+
+    /// The same where the file has `[in, out]`, as GPT-2's do.
+    pub fn linear_transposed(&self, name: &str) -> Result<Linear> {
+        self.with_bias(name, self.host(name)?.transposed()?)
+    }
+
+    fn with_bias(&self, name: &str, host: HostWeight) -> Result<Linear> {
+        let bias = self.optional(self.numbers(&format!("{name}.bias")))?;
+        if let Some(b) = &bias
+            && b.shape().len() != host.shape[1]
+        {
+            let why = format!("{} biases for {} outputs", b.shape().len(), host.shape[1]);
+            return Err(Error::invalid(&host.name, why));
+        }
+        Ok(Linear { weight: self.weight(&host)?, bias })
+    }
+
+    /// `name.weight` of `n` experts: one stacked tensor, or `0.name.weight`, `1.name.weight`, ...
+    pub fn stacked(&self, name: &str, n: usize) -> Result<Weight> {
+        let host = match self.optional(self.host(name))? {
+            Some(host) => host,
+            None => {
+                let parts = (0..n).map(|e| self.at(e).host(name)).collect::<Result<Vec<_>>>()?;
+                HostWeight::stack(format!("{}{name}.weight", self.prefix), &parts)?
+            }
+        };
+        if host.shape[0] != n {
+            return Err(Error::invalid(
+                &host.name,
+                format!("{} experts, where {n} are configured", host.shape[0]),
+            ));
+        }
+        self.weight(&host)
+    }
+
+    /// A small tensor as numbers: `[cols]`, or `[rows, cols]`.
+    pub fn numbers(&self, name: &str) -> Result<Tensor> {
+        self.upload(&self.tensor(name)?)
+    }
+
+    /// A small weight as numbers: `[cols]`, or `[experts * rows, cols]`.
+    pub fn upload(&self, host: &HostWeight) -> Result<Tensor> {
+        let [experts, rows, cols] = host.shape;
+        let shape = if experts * rows == 1 { [cols].into() } else { [experts * rows, cols].into() };
+        self.backend.upload(&host.to_vec(), shape)
+    }
+
+    /// `name.weight` and `name.bias` as a norm's factors and summands.
+    pub fn layer_norm(&self, name: &str, eps: f32) -> Result<LayerNorm> {
+        let bias = self.optional(self.numbers(&format!("{name}.bias")))?;
+        Ok(LayerNorm { weight: self.numbers(&format!("{name}.weight"))?, bias, eps })
+    }
+
+    /// `name.weight` as a norm's factors.
+    pub fn rms_norm(&self, name: &str, eps: f32) -> Result<RmsNorm> {
+        Ok(RmsNorm { weight: self.numbers(&format!("{name}.weight"))?, eps })
+    }
+
+    /// The same where the file keeps the factors less one, as Gemma's do.
+    pub fn rms_norm_less_one(&self, name: &str, eps: f32) -> Result<RmsNorm> {
+        let host = self.host(name)?;
+        let factors: Vec<f32> = host.to_vec().iter().map(|w| 1.0 + w).collect();
+        Ok(RmsNorm { weight: self.backend.upload(&factors, [factors.len()].into())?, eps })
+    }
+
+    /// One number, to add or multiply by. `[1]`
+    pub fn constant(&self, value: f32) -> Result<Tensor> {
+        self.backend.upload(&[value], [1].into())
+    }
+
+    /// `name.weight` as a table of token vectors.
+    pub fn embedding(&self, name: &str) -> Result<Embedding> {
+        Ok(Embedding { weight: self.weight(&self.host(name)?)? })
+    }
+
+    /// The output head `name.weight`; the embedding where `tied` says so or the file has no head.
+    pub fn head(&self, name: &str, embed: &Embedding, tied: bool) -> Result<Linear> {
+        if tied {
+            return Ok(embed.tied());
+        }
+        Ok(self.optional(self.linear(name))?.unwrap_or_else(|| embed.tied()))
+    }
+
+    /// Turns "there is none" into `None`; other errors stay errors.
+    pub fn optional<T>(&self, found: Result<T>) -> Result<Option<T>> {
+        optional(found)
+    }
+}

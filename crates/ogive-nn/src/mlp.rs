@@ -1,0 +1,102 @@
+//! What follows attention in a block: a gated MLP, or a mixture of them.
+
+use crate::backend::{Activation, Experts, RouterSpec};
+use crate::tensor::{Config, Error, Result, Tensor};
+use crate::{Linear, Loader, Step};
+
+/// The activation that a configuration names under `key`; `default` where it names none.
+pub fn activation(c: &Config, key: &str, default: Activation) -> Result<Activation> {
+    Ok(match c.opt_str(key)? {
+        None => default,
+        Some("silu" | "swish") => Activation::Silu,
+        Some("gelu") => Activation::Gelu,
+        Some("gelu_new" | "gelu_fast" | "gelu_pytorch_tanh") => Activation::GeluTanh,
+        Some("tanh") => Activation::Tanh,
+        Some(other) => {
+            let known = "silu, gelu, gelu_new, gelu_pytorch_tanh, tanh";
+            return Err(Error::unsupported("config", format!("`{key}` is `{other}`; known are {known}")));
+        }
+    })
+}
+
+/// `down(f(gate(x)) * up(x))` (Shazeer 2020, <https://arxiv.org/abs/2002.05202>).
+#[derive(Debug)]
+pub struct GatedMlp {
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+    activation: Activation,
+}
+
+impl GatedMlp {
+    /// Reads `gate_proj`, `up_proj` and `down_proj`.
+    pub fn load(l: &Loader<'_>, activation: Activation) -> Result<Self> {
+        Ok(Self {
+            gate: l.linear("gate_proj")?,
+            up: l.linear("up_proj")?,
+            down: l.linear("down_proj")?,
+            activation,
+        })
+    }
+
+    /// Applies the block. `[n, dim] -> [n, dim]`
+    pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+        let h = if self.gate.bias.is_none() && self.up.bias.is_none() {
+            s.backend.linear_gated(x, &self.gate.weight, &self.up.weight, self.activation)?
+        } else {
+            let [gate, up] = Linear::forward_many(s, x, [&self.gate, &self.up])?;
+            s.backend.gated(gate, &up, self.activation)?
+        };
+        self.down.forward(s, &h)
+    }
+}
+
+/// A router and the gated MLPs it chooses from (Shazeer et al. 2017, <https://arxiv.org/abs/1701.06538>).
+#[derive(Debug)]
+pub struct Moe {
+    router: Linear,
+    spec: RouterSpec,
+    experts: Experts,
+}
+
+impl Moe {
+    /// Reads the router `gate` and, below `experts`, the projections of `n` experts called `names` (gate, up, down):
+    /// stacked, or one of each for experts 0, 1, ...
+    pub fn load(
+        l: &Loader<'_>,
+        n: usize,
+        spec: RouterSpec,
+        names: [&str; 3],
+        activation: Activation,
+    ) -> Result<Self> {
+        let stack = |name| l.at("experts").stacked(name, n);
+        let experts =
+            Experts { gate: stack(names[0])?, up: stack(names[1])?, down: stack(names[2])?, activation };
+        Ok(Self { router: l.linear("gate")?, spec, experts })
+    }
+
+    /// Applies the block. `[n, dim] -> [n, dim]`
+    pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+        let logits = self.router.forward(s, x)?; // [n, experts]
+        s.backend.moe(x, &logits, &self.spec, &self.experts)
+    }
+}
+
+/// Either of them, for architectures that come with both.
+#[derive(Debug)]
+pub enum FeedForward {
+    /// One gated MLP.
+    Dense(GatedMlp),
+    /// A mixture of them.
+    Moe(Moe),
+}
+
+impl FeedForward {
+    /// Applies the block. `[n, dim] -> [n, dim]`
+    pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Dense(mlp) => mlp.forward(s, x),
+            Self::Moe(moe) => moe.forward(s, x),
+        }
+    }
+}

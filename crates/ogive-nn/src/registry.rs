@@ -1,0 +1,52 @@
+//! Which architecture name builds which model. A plain value that the program owns: nothing registers itself behind its
+//! back.
+
+use crate::tensor::{Config, Error, Result};
+use crate::{Loader, Model};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+/// Builds a model from its configuration and weights.
+pub type Build = Arc<dyn Fn(&Config, &Loader<'_>) -> Result<Box<dyn Model>> + Send + Sync>;
+
+/// Architecture names, as `config.json` has them under `architectures`, and their builders.
+#[derive(Clone, Default)]
+pub struct Registry(BTreeMap<String, Build>);
+
+impl Registry {
+    /// No architectures.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an architecture, or replaces it.
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: &str,
+        build: impl Fn(&Config, &Loader<'_>) -> Result<Box<dyn Model>> + Send + Sync + 'static,
+    ) -> Self {
+        self.0.insert(name.into(), Arc::new(build));
+        self
+    }
+
+    /// The names, in alphabetical order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Builds the model called `name`; the error for an unknown one lists those that are known.
+    pub fn build(&self, name: &str, config: &Config, loader: &Loader<'_>) -> Result<Box<dyn Model>> {
+        let unknown = || {
+            let known = self.names().collect::<Vec<_>>().join(", ");
+            Error::missing_among(&format!("architecture `{name}`"), &known)
+        };
+        self.0.get(name).ok_or_else(unknown)?(config, loader)
+            .map_err(|e| e.within(&format!("loading {name}")))
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}

@@ -1,0 +1,166 @@
+//! Rotary position embeddings and the ways of stretching them (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
+//!
+//! Every way is another list of inverse frequencies, chosen when the model is loaded; no operator knows of them. The
+//! formulas are those of transformers' `modeling_rope_utils`. Frequencies are computed in double precision and rounded
+//! once, so that they do not depend on a platform's single-precision `powf`.
+
+use crate::Loader;
+use crate::backend::Rope;
+use crate::tensor::{Config, Error, Result};
+use std::f64::consts::PI;
+
+/// A plain rotary embedding of all of a head of `dim` elements.
+pub fn rope(dim: usize, theta: f32) -> Rope {
+    Rope::new(rounded(&plain(dim, f64::from(theta))))
+}
+
+/// The rotary embedding that a configuration asks for, for heads of `head_dim` elements: `rope_theta`,
+/// `partial_rotary_factor`, and `rope_scaling` of type `default`, `linear`, `dynamic`, `llama3`, `yarn` or `factors`
+/// (GGUF's list of divisors, the tensor `rope_freqs.weight`).
+pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
+    let scaling = if c.has("rope_scaling") { c.at("rope_scaling") } else { c.at("rope_parameters") };
+    let theta = c.f32_or("rope_theta", scaling.f32_or("rope_theta", 10_000.0)?)?;
+    if theta.is_nan() || theta <= 0.0 {
+        return Err(Error::invalid("config", format!("`rope_theta` should be above 0 and is {theta}")));
+    }
+    let dim = (head_dim as f32 * c.f32_or("partial_rotary_factor", 1.0)?) as usize / 2 * 2;
+    if dim == 0 || dim > head_dim {
+        return Err(Error::invalid(
+            "config",
+            format!("{dim} of {head_dim} elements of a head should rotate"),
+        ));
+    }
+    let freqs = plain(dim, f64::from(theta));
+    let kind = scaling.opt_str("rope_type")?.or(scaling.opt_str("type")?).unwrap_or("default");
+    let stretch = Stretch { c, s: &scaling, dim, theta: f64::from(theta) };
+    match kind {
+        "default" => Ok(Rope::new(rounded(&freqs))),
+        "linear" => {
+            let factor = stretch.factor()?;
+            Ok(Rope::new(rounded(&freqs.iter().map(|f| f / factor).collect::<Vec<_>>())))
+        }
+        "dynamic" => stretch.dynamic(root.context()),
+        "llama3" => stretch.llama3(&freqs),
+        "yarn" => stretch.yarn(&freqs),
+        "factors" => {
+            let host = root.tensor("rope_freqs.weight")?;
+            let divisors = host.to_vec();
+            if divisors.len() != freqs.len() || divisors.iter().any(|d| !d.is_finite() || *d <= 0.0) {
+                let why =
+                    format!("{} divisors, all above 0, are needed; found {:?}", freqs.len(), host.shape);
+                return Err(Error::invalid("rope_freqs.weight", why));
+            }
+            Ok(Rope::new(rounded(
+                &freqs.iter().zip(divisors).map(|(f, d)| f / f64::from(d)).collect::<Vec<_>>(),
+            )))
+        }
+        other => {
+            let known = "default, linear, dynamic, llama3, yarn, factors";
+            Err(Error::unsupported("config", format!("rope scaling `{other}`; known are {known}")))
+        }
+    }
+}
+
+fn plain(dim: usize, theta: f64) -> Vec<f64> {
+    (0..dim / 2).map(|i| theta.powf(-2.0 * i as f64 / dim as f64)).collect()
+}
+
+fn rounded(freqs: &[f64]) -> Vec<f32> {
+    freqs.iter().map(|f| *f as f32).collect()
+}
+
+/// What the formulas read: all settings, those of the scaling, the rotating elements of a head, and theta.
+struct Stretch<'a> {
+    c: &'a Config,
+    s: &'a Config,
+    dim: usize,
+    theta: f64,
+}
+
+impl Stretch<'_> {
+    fn positive(&self, key: &str, value: Option<f32>) -> Result<f64> {
+        let value = value.ok_or_else(|| Error::missing(&format!("config `rope_scaling.{key}`")))?;
+        if value.is_finite() && value > 0.0 {
+            return Ok(f64::from(value));
+        }
+        Err(Error::invalid("config", format!("`rope_scaling.{key}` should be above 0 and is {value}")))
+    }
+
+    fn number(&self, key: &str, default: Option<f32>) -> Result<f64> {
+        self.positive(key, self.s.opt_f32(key)?.or(default))
+    }
+
+    fn factor(&self) -> Result<f64> {
+        self.number("factor", None)
+    }
+
+    /// The context the model was trained for.
+    fn original(&self) -> Result<f64> {
+        let key = "original_max_position_embeddings";
+        let outer = self.c.opt_f32(key)?.or(self.c.opt_f32("max_position_embeddings")?);
+        self.positive(key, self.s.opt_f32(key)?.or(outer))
+    }
+
+    /// A larger theta for a longer context (NTK-aware scaling), for the context that was asked for.
+    fn dynamic(&self, context: Option<usize>) -> Result<Rope> {
+        let (factor, trained, dim) = (self.factor()?, self.original()?, self.dim as f64);
+        let context = context.map_or(trained, |c| c as f64).max(trained);
+        let grown = (factor * context / trained - (factor - 1.0)).powf(dim / (dim - 2.0).max(1.0));
+        Ok(Rope::new(rounded(&plain(self.dim, self.theta * grown))))
+    }
+
+    /// Llama 3.1: long waves are stretched, short ones are not, those between in part.
+    fn llama3(&self, freqs: &[f64]) -> Result<Rope> {
+        let (factor, old) = (self.factor()?, self.original()?);
+        let (low, high) =
+            (self.number("low_freq_factor", Some(1.0))?, self.number("high_freq_factor", Some(4.0))?);
+        if high <= low {
+            return Err(Error::invalid(
+                "config",
+                "`rope_scaling.high_freq_factor` should be above `low_freq_factor`",
+            ));
+        }
+        let stretched = |f: &f64| {
+            let wave = 2.0 * PI / f;
+            if wave > old / low {
+                f / factor
+            } else if wave < old / high {
+                *f
+            } else {
+                let smooth = (old / wave - low) / (high - low);
+                (1.0 - smooth) * f / factor + smooth * f
+            }
+        };
+        Ok(Rope::new(rounded(&freqs.iter().map(stretched).collect::<Vec<_>>())))
+    }
+
+    /// YaRN (Peng et al. 2023, <https://arxiv.org/abs/2309.00071>): a ramp between stretched and not, by the number of
+    /// turns in the trained context, and a factor on sine and cosine.
+    fn yarn(&self, freqs: &[f64]) -> Result<Rope> {
+        let (factor, old, dim) = (self.factor()?, self.original()?, self.dim as f64);
+        let (fast, slow) = (self.number("beta_fast", Some(32.0))?, self.number("beta_slow", Some(1.0))?);
+        let at = |turns: f64| dim * (old / (turns * 2.0 * PI)).ln() / (2.0 * self.theta.ln());
+        let (mut low, mut high) = (at(fast), at(slow));
+        if self.s.bool_or("truncate", true)? {
+            (low, high) = (low.floor(), high.ceil());
+        }
+        (low, high) = (low.max(0.0), high.min(dim - 1.0));
+        let width = if high == low { 0.001 } else { high - low };
+        let mixed = |(i, f): (usize, &f64)| {
+            let ramp = ((i as f64 - low) / width).clamp(0.0, 1.0);
+            f / factor * ramp + f * (1.0 - ramp)
+        };
+        let freqs = rounded(&freqs.iter().enumerate().map(mixed).collect::<Vec<_>>());
+        let m = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+        let attention = match (
+            self.s.opt_f32("attention_factor")?,
+            self.s.opt_f32("mscale")?,
+            self.s.opt_f32("mscale_all_dim")?,
+        ) {
+            (Some(given), ..) => f64::from(given),
+            (None, Some(a), Some(b)) if a != 0.0 && b != 0.0 => m(f64::from(a)) / m(f64::from(b)),
+            _ => m(1.0),
+        };
+        Ok(Rope::new(freqs).factor(attention as f32))
+    }
+}
