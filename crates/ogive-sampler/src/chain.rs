@@ -1,0 +1,176 @@
+//! Stages in order, then a draw.
+//!
+//! A chain draws from all logits by first taking the best ones that it [needs](Chain::needs), just as a
+//! device would send them. One path serves both, so they cannot drift apart.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use crate::candidates::{Candidate, Candidates};
+use crate::error::SampleError;
+use crate::rng::Rng;
+use crate::stage::{Needs, Stage};
+use crate::stages::Greedy;
+
+/// Stages in order, then a draw. A clone goes on exactly as the original would.
+pub struct Chain {
+    stages: Vec<Box<dyn Stage>>,
+    seed: u64,
+    rng: Rng,
+    /// Memory of the last list: a vocabulary is a megabyte, which need not be allocated for every token.
+    spare: Vec<Candidate>,
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain")
+            .field("stages", &self.stages)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Clone for Chain {
+    fn clone(&self) -> Self {
+        Self { stages: self.stages.clone(), seed: self.seed, rng: self.rng.clone(), spare: Vec::new() }
+    }
+}
+
+impl Chain {
+    /// No stages yet: draws from the model's own distribution.
+    pub fn new(seed: u64) -> Self {
+        Self { stages: Vec::new(), seed, rng: Rng::new(seed), spare: Vec::new() }
+    }
+
+    /// Always the best token; of equal ones the lowest.
+    pub fn greedy() -> Self {
+        Self::new(0).then(Greedy)
+    }
+
+    /// With one more stage at the end.
+    #[must_use]
+    pub fn then(self, stage: impl Stage + 'static) -> Self {
+        self.then_boxed(Box::new(stage))
+    }
+
+    /// With one more stage at the end, where its type is known only at run time.
+    #[must_use]
+    pub fn then_boxed(mut self, stage: Box<dyn Stage>) -> Self {
+        self.stages.push(stage);
+        self
+    }
+
+    /// The stages, in order.
+    pub fn stages(&self) -> impl ExactSizeIterator<Item = &dyn Stage> {
+        self.stages.iter().map(|s| &**s)
+    }
+
+    /// How many of the best candidates decide the draw; all where it is `None`.
+    ///
+    /// At least one. It may exceed the vocabulary. Which ones are the best is what [`best`](crate::best)
+    /// says.
+    pub fn needs(&self) -> Option<usize> {
+        self.stages.iter().rev().fold(None, |next, stage| match stage.needs() {
+            Needs::All => None,
+            Needs::Next => next,
+            Needs::NextAnd(more) => next.and_then(|n| n.checked_add(more)),
+            Needs::Best(k) => Some(next.map_or(k, |n| n.min(k)).max(1)),
+        })
+    }
+
+    /// The next token after `history` (prompt included), from one row of logits. The stages hear of it.
+    ///
+    /// After an error no number was drawn and no token accepted.
+    pub fn sample(&mut self, logits: &[f32], history: &[u32]) -> Result<u32, SampleError> {
+        let spare = std::mem::take(&mut self.spare);
+        let candidates = Candidates::load(spare, logits, self.needs())?;
+        let possible = || logits.iter().any(|&l| l > f32::NEG_INFINITY);
+        self.choose(candidates, history, logits.len(), possible)
+    }
+
+    /// The next token, from a list of candidates in any order.
+    ///
+    /// It must hold at least the [needed](Self::needs) best ones of the vocabulary; then the token is the
+    /// one that [`sample`](Self::sample) would give.
+    pub fn sample_candidates(&mut self, list: Vec<Candidate>, history: &[u32]) -> Result<u32, SampleError> {
+        let count = list.len();
+        let possible = list.iter().any(|c| c.logit > f32::NEG_INFINITY);
+        self.choose(Candidates::from_list(list)?, history, count, || possible)
+    }
+
+    fn choose(
+        &mut self,
+        mut candidates: Candidates,
+        history: &[u32],
+        count: usize,
+        possible: impl Fn() -> bool,
+    ) -> Result<u32, SampleError> {
+        for stage in &mut self.stages {
+            stage.apply(&mut candidates, history);
+        }
+        let softmax = candidates.softmax();
+        if softmax.total == 0 {
+            return Err(if possible() { self.all_banned() } else { SampleError::NoLogit { count } });
+        }
+        let mut left = self.rng.below(softmax.total);
+        let mut token = candidates.best().id;
+        for &c in candidates.as_slice() {
+            let weight = softmax.weight(c);
+            if left < weight {
+                token = c.id;
+                break;
+            }
+            left -= weight;
+        }
+        self.spare = candidates.into_list();
+        self.accept(token);
+        Ok(token)
+    }
+
+    fn all_banned(&self) -> SampleError {
+        let names: Vec<_> = self.stages().map(|s| s.name()).collect();
+        SampleError::AllBanned { stages: names.join(", ") }
+    }
+
+    /// The tokens that [`sample`](Self::sample) could give next and their probabilities, most likely
+    /// first. They sum to 1. Changes nothing: it works on a copy of the stages.
+    pub fn distribution(&self, logits: &[f32], history: &[u32]) -> Result<Vec<(u32, f64)>, SampleError> {
+        let mut candidates = Candidates::load(Vec::new(), logits, self.needs())?;
+        for stage in &mut self.stages.clone() {
+            stage.apply(&mut candidates, history);
+        }
+        let softmax = candidates.softmax();
+        if softmax.total == 0 {
+            let possible = logits.iter().any(|&l| l > f32::NEG_INFINITY);
+            return Err(if possible {
+                self.all_banned()
+            } else {
+                SampleError::NoLogit { count: logits.len() }
+            });
+        }
+        let mut list = candidates.into_list();
+        list.retain(|&c| softmax.weight(c) > 0);
+        list.sort_unstable_by_key(|c| Reverse(c.rank()));
+        let total = softmax.total as f64;
+        Ok(list.into_iter().map(|c| (c.id, softmax.weight(c) as f64 / total)).collect())
+    }
+
+    /// Tells the stages of a token that was not drawn here: one that was forced, or taken from elsewhere.
+    /// [`sample`](Self::sample) does so itself.
+    pub fn accept(&mut self, token: u32) {
+        self.stages.iter_mut().for_each(|s| s.accept(token));
+    }
+
+    /// As it was when built: stages and random numbers.
+    pub fn reset(&mut self) {
+        self.stages.iter_mut().for_each(|s| s.reset());
+        self.rng = Rng::new(self.seed);
+    }
+
+    /// Draws from here on by another seed, so that forks of one sequence part ways. Stages that keep
+    /// chance of their own are not touched.
+    pub fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+        self.rng = Rng::new(seed);
+    }
+}

@@ -1,0 +1,147 @@
+//! Probabilities as integers, and the two functions behind them.
+//!
+//! A candidate's weight is `exp(logit - best)` as a whole number of 2^-40ths. Integers, because their sum
+//! is the same in any order: a list that was cut, sorted or permuted on the way, or summed in vector
+//! lanes, cannot change a draw. The price: what is less than 2^-41 as likely as the best token counts as
+//! impossible; all of a vocabulary of 2^18 tokens at that edge would hold a mass of about 1e-7, below
+//! what the f32 logits themselves resolve.
+//!
+//! `exp` and `ln` use additions, multiplications, divisions and bit operations only, which IEEE 754 fixes
+//! to the last bit (and Rust never fuses), unlike the C library's functions.
+
+use crate::candidates::Candidate;
+
+/// Weights are multiples of 2^-40 of the best candidate's.
+const BITS: u32 = 40;
+
+/// The weight of the best candidate.
+pub(crate) const ONE: u64 = 1 << BITS;
+
+/// How many candidates can be added up without overflow: 2^23 of at most 2^40 each stay below 2^64.
+pub(crate) const LIMIT: usize = 1 << 23;
+
+/// Below this, `exp` is less than half of 2^-40, so the weight is zero.
+const FLOOR: f32 = -30.0;
+
+/// `e^x` for x in [-30, 0], within 2^-22 of the true value, relatively (tested).
+///
+/// x = n·ln 2 + r with |r| <= 0.35 (Cody and Waite's split of ln 2), Taylor's polynomial of degree 7 for
+/// e^r (its rest is below 6e-9), and n goes straight into the exponent.
+fn exp(x: f32) -> f32 {
+    // Adding 1.5·2^23 leaves the nearest integer in the low bits of the mantissa.
+    const ROUND: f32 = 12_582_912.0;
+    // Nine bits, so that its product with |n| <= 44 is exact.
+    const LN2_HIGH: f32 = 355.0 / 512.0;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (x - n * LN2_HIGH) - n * LN2_LOW;
+    let mut p = 1.0 / 5040.0;
+    for c in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        p = p * r + c;
+    }
+    let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127);
+    p * f32::from_bits(exponent << 23)
+}
+
+/// The natural logarithm of a positive, finite, normal x, within 4 units in the last place or 1e-15
+/// (tested).
+///
+/// x = 2^e·m with m in [0.7, 1.42], and ln m = 2·artanh((m-1)/(m+1)) by its series up to the 21st power.
+pub(crate) fn ln(x: f64) -> f64 {
+    const SQRT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
+    let offset = x.to_bits().wrapping_sub(SQRT_HALF) as i64;
+    let e = offset >> 52;
+    let m = f64::from_bits(x.to_bits().wrapping_sub((e << 52) as u64));
+    let s = (m - 1.0) / (m + 1.0);
+    let s2 = s * s;
+    let mut sum = 0.0;
+    for k in (0..=10).rev() {
+        sum = sum * s2 + 1.0 / f64::from(2 * k + 1);
+    }
+    2.0 * s * sum + e as f64 * std::f64::consts::LN_2
+}
+
+/// `exp(x)` in 2^-40ths, rounded; x <= 0. NaN and minus infinity weigh nothing.
+fn weight(x: f32) -> u64 {
+    let x = if x > FLOOR { x } else { FLOOR };
+    // Adding 2^12 leaves the multiples of 2^-40 in the low bits of a double's mantissa: a rounding
+    // conversion that vectorises.
+    const SHIFT: f64 = (1u64 << (52 - BITS)) as f64;
+    (f64::from(exp(x)) + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits())
+}
+
+/// The weights of a list of candidates, computed as they are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Softmax {
+    best: Candidate,
+    /// The sum of all weights; 0 if nothing is possible.
+    pub(crate) total: u64,
+}
+
+impl Softmax {
+    /// Of `list`, whose best candidate is `best`.
+    pub(crate) fn new(list: &[Candidate], best: Candidate) -> Self {
+        let this = Self { best, total: 0 };
+        let total = if best.logit.is_finite() {
+            list.iter().map(|c| weight(c.logit - best.logit)).sum()
+        } else {
+            this.weight(best)
+        };
+        Self { total, ..this }
+    }
+
+    /// A candidate's share of [`total`](Self::total). Of infinite logits only the best one's has any.
+    pub(crate) fn weight(&self, c: Candidate) -> u64 {
+        if self.best.logit.is_finite() {
+            weight(c.logit - self.best.logit)
+        } else if self.best.logit > 0.0 && c.id == self.best.id {
+            ONE
+        } else {
+            0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_within_its_bound() {
+        let mut worst = 0.0f64;
+        // Every 97th float of [-30, 0].
+        for bits in (0..=30.0f32.to_bits()).step_by(97) {
+            let x = -f32::from_bits(bits);
+            let truth = f64::from(x).exp();
+            worst = worst.max((f64::from(exp(x)) - truth).abs() / truth);
+        }
+        assert!(worst < 0.5f64.powi(22), "{worst:e}");
+        assert_eq!(exp(0.0), 1.0);
+    }
+
+    #[test]
+    fn ln_is_within_its_bound() {
+        for i in 0..200_000u32 {
+            for x in [f64::from(i + 1) * 1e-5, f64::from(f32::from_bits(1 + i * 5000)), f64::from(i) + 0.5] {
+                let (got, truth) = (ln(x), x.ln());
+                assert!(
+                    (got - truth).abs() <= (4.0 * f64::EPSILON * truth.abs()).max(1e-15),
+                    "{x}: {got} {truth}"
+                );
+            }
+        }
+        assert_eq!(ln(1.0), 0.0);
+    }
+
+    #[test]
+    fn weights_at_the_edges() {
+        assert_eq!(weight(0.0), ONE);
+        assert_eq!(weight(-0.0), ONE);
+        assert_eq!(weight(FLOOR), 0);
+        assert_eq!(weight(f32::NEG_INFINITY), 0);
+        assert_eq!(weight(f32::NAN), 0);
+        assert!(weight(-27.0) > 0);
+        assert!(LIMIT as u64 <= u64::MAX / ONE);
+    }
+}
