@@ -1,0 +1,87 @@
+//! Instruction sets, and the choice among them.
+//!
+//! The choice is a value that is made once, when the backend is built, and travels with each weight. So two backends in
+//! one process can take different paths, which is how tests compare them.
+
+use ogive_tensor::{Error, Result};
+use std::fmt;
+
+/// The environment variable that forces a path.
+pub(crate) const FORCE: &str = "OGIVE_CPU_FORCE";
+
+/// A set of kernels. All paths give the same bits; [`Path::Scalar`] defines them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Path {
+    /// Plain Rust.
+    Scalar,
+    /// AVX2 with FMA and F16C.
+    Avx2,
+}
+
+impl Path {
+    /// Every path, best first.
+    pub const ALL: &[Self] = &[Self::Avx2, Self::Scalar];
+
+    /// The name that `OGIVE_CPU_FORCE` knows it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Avx2 => "avx2",
+        }
+    }
+
+    /// Whether this machine can take it.
+    pub fn is_supported(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 => false,
+        }
+    }
+
+    /// The best path of this machine, or the one that `OGIVE_CPU_FORCE` names. Fails on a name that is not known and on
+    /// a path the machine cannot take.
+    pub fn choose() -> Result<Self> {
+        Self::forced(std::env::var_os(FORCE).as_deref().map(|v| v.to_string_lossy()).as_deref())
+    }
+
+    fn forced(name: Option<&str>) -> Result<Self> {
+        let best = || Self::ALL.iter().copied().find(|p| p.is_supported()).unwrap_or(Self::Scalar);
+        let Some(name) = name.filter(|n| !n.is_empty()) else { return Ok(best()) };
+        let known = Self::ALL.iter().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+        match Self::ALL.iter().copied().find(|p| p.name() == name) {
+            None => Err(Error::missing_among(&format!("{FORCE}={name}"), &known)),
+            Some(p) if !p.is_supported() => {
+                Err(Error::unsupported(&format!("{FORCE}={name}"), "this machine lacks the instructions"))
+            }
+            Some(p) => Ok(p),
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_can_be_forced_and_an_unknown_one_is_an_error() {
+        assert_eq!(Path::forced(Some("scalar")).unwrap(), Path::Scalar);
+        assert!(Path::forced(None).unwrap().is_supported());
+        assert_eq!(Path::forced(Some("")).unwrap(), Path::forced(None).unwrap());
+        let e = Path::forced(Some("mmx")).unwrap_err().to_string();
+        assert_eq!(e, "OGIVE_CPU_FORCE=mmx: there is nothing of this name; known are avx2, scalar");
+    }
+}
