@@ -49,7 +49,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let types = c.opt_strs("layer_types")?;
     let windowed = |i: usize| match &types {
         Some(types) => types.get(i).is_some_and(|t| t == "sliding_attention"),
-        None => i % 2 == 0,
+        None => i.is_multiple_of(2),
     };
     let activation = ogive_nn::activation(c, "hidden_activation", Activation::GeluTanh)?;
 

@@ -1,0 +1,71 @@
+//! The forward pass of a step, and the draws from its logits.
+//!
+//! Nothing of the engine is changed here: draws are made on clones of the chains, which the engine takes over when the
+//! whole step has succeeded.
+
+use crate::Engine;
+use crate::backend::{Batch, StepKey};
+use crate::nn::{self, Step};
+use crate::request::SeqId;
+use crate::sampler::{Candidate, Chain, SampleError};
+use crate::tensor::{Error, Result, Tensor};
+
+/// A sequence, its chain after the draw, and what it drew.
+pub(crate) type Drawn = (SeqId, Chain, Result<u32, SampleError>);
+
+/// Up to so many candidates are asked of the backend; beyond, whole rows come back.
+const FEW: usize = 256;
+
+impl Engine {
+    /// Runs the step and draws a token for each sequence of `ran` that has then seen all it has.
+    pub(crate) fn compute(&self, batch: Batch, ran: &[(SeqId, usize)]) -> Result<Vec<Drawn>> {
+        let wanting: Vec<_> = ran
+            .iter()
+            .filter_map(|(id, len)| Some((*id, self.seqs.get(id)?, *len)))
+            .filter(|(_, seq, len)| seq.past + len == seq.tokens.len())
+            .collect();
+        let logits = self.logits(batch)?;
+        if wanting.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut drawn = Vec::with_capacity(wanting.len());
+        let needs = wanting.iter().map(|(_, seq, _)| seq.chain.needs()).try_fold(0, |a, n| Some(a.max(n?)));
+        match needs.filter(|n| *n <= FEW) {
+            Some(k) => {
+                let rows = self.backend.best(&logits, k)?;
+                for ((id, seq, _), row) in wanting.iter().zip(rows) {
+                    let list = row.into_iter().map(|(id, logit)| Candidate { id, logit }).collect();
+                    let mut chain = seq.chain.clone();
+                    let token = chain.sample_candidates(list, &seq.tokens);
+                    drawn.push((*id, chain, token));
+                }
+            }
+            None => {
+                let (values, vocab) = (self.backend.download(&logits)?, logits.shape().cols().max(1));
+                for ((id, seq, _), row) in wanting.iter().zip(values.chunks(vocab)) {
+                    let mut chain = seq.chain.clone();
+                    let token = chain.sample(row, &seq.tokens);
+                    drawn.push((*id, chain, token));
+                }
+            }
+        }
+        if drawn.len() != wanting.len() {
+            let why = format!("{} rows of logits for {} sequences", drawn.len(), wanting.len());
+            return Err(Error::invalid("step", why));
+        }
+        Ok(drawn)
+    }
+
+    /// The logits that `batch` wants. `[outputs, vocab]`
+    fn logits(&self, batch: Batch) -> Result<Tensor> {
+        let batch = self.backend.bucket(batch);
+        let key = StepKey::of(self.key, &batch);
+        let plan = self.backend.plan(batch)?;
+        nn::prepare(&*self.backend, &self.cache, &plan)?;
+        let step_logits = |plan: &_| self.model.logits(&Step::new(&*self.backend, plan, &self.cache));
+        match key {
+            Some(key) => self.backend.replay(&key, &plan, &mut |plan| step_logits(plan)),
+            None => step_logits(&plan),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The engine: sequences in flight, and the promise that a step either happens or does not.
+//!
+//! What a sequence has seen is counted only when its logits have come back. Keys and values can be stored again; a state
+//! cannot be advanced again, so each sequence has two, and which of them is read changes with the count. A step that
+//! fails, wherever it breaks off, thus leaves every sequence as it was.
+
+use crate::backend::{Backend, Cache};
+use crate::pool::{Held, Pool};
+use crate::request::{Event, Finish, Request, SeqId};
+use crate::sampler::{Chain, SampleError};
+use crate::tensor::{Error, Result};
+use crate::{Limits, Session, nn::Model};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+#[derive(Debug)]
+pub(crate) struct Seq {
+    pub(crate) tokens: Vec<u32>,
+    /// Tokens whose keys and values are in the cache.
+    pub(crate) past: usize,
+    /// Tokens still to draw; 0 for a kept sequence that waits.
+    pub(crate) left: usize,
+    pub(crate) held: Held,
+    pub(crate) chain: Chain,
+    stop: Vec<u32>,
+    keep: bool,
+}
+
+impl Seq {
+    /// Rows it wants computed before its next token can be drawn.
+    pub(crate) fn unseen(&self) -> usize {
+        if self.left == 0 { 0 } else { self.tokens.len() - self.past }
+    }
+}
+
+/// What an engine has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Steps that happened.
+    pub steps: u64,
+    /// Rows computed in them.
+    pub rows: u64,
+    /// How often a sequence gave its pages back and had to start over.
+    pub preempted: u64,
+}
+
+/// A model, a backend and the sequences in flight.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) limits: Limits,
+    pub(crate) cache: Cache,
+    pub(crate) pool: Pool,
+    pub(crate) seqs: BTreeMap<SeqId, Seq>,
+    pub(crate) stats: Stats,
+    pub(crate) key: u64,
+    pub(crate) inbox: VecDeque<Event>,
+    next: SeqId,
+}
+
+/// Numbers engines, because a recorded step holds one model and one cache and must not be replayed for another. Only
+/// ever read to get a number that no other engine has.
+static ENGINES: AtomicU64 = AtomicU64::new(0);
+
+impl Engine {
+    /// Reserves the cache.
+    pub fn new(backend: Arc<dyn Backend>, model: Arc<dyn Model>, limits: Limits) -> Result<Self> {
+        let spec = limits.cache_spec(model.cache_layout())?;
+        let (cache, pool) = (backend.new_cache(&spec)?, Pool::new(&spec));
+        tracing::debug!(blocks = ?spec.blocks, bytes = spec.bytes(), element = spec.element.name, "cache reserved");
+        let (seqs, stats, inbox) = Default::default();
+        let key = ENGINES.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { backend, model, limits, cache, pool, seqs, stats, key, inbox, next: 0 })
+    }
+
+    /// How large sequences and steps may grow.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What has been done so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Adds a sequence; it joins at the next step. Fails if it has no prompt, nothing to draw, or no room to draw a
+    /// token into: every sequence that was added can finish.
+    pub fn add(&mut self, request: Request) -> Result<SeqId> {
+        let Request { prompt, max_tokens, chain, stop, keep } = request;
+        let seq = Seq { tokens: prompt, past: 0, left: max_tokens, held: Held::default(), chain, stop, keep };
+        self.check("adding a sequence", seq.tokens.len(), max_tokens)?;
+        self.seqs.insert(self.next, seq);
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    /// Goes on with a kept sequence that has ended: `tokens` are appended, then up to `max_tokens` drawn. On an error
+    /// the sequence is as it was.
+    pub fn resume(&mut self, id: SeqId, tokens: &[u32], max_tokens: usize) -> Result<()> {
+        let doing = "resuming a sequence";
+        let seq = self.seqs.get(&id).ok_or_else(|| Error::missing(&format!("{doing}: sequence {id}")))?;
+        if seq.left > 0 {
+            return Err(Error::invalid(
+                doing,
+                format!("sequence {id} has not ended; cancel it or let it end"),
+            ));
+        }
+        self.check(doing, seq.tokens.len() + tokens.len(), max_tokens)?;
+        if let Some(seq) = self.seqs.get_mut(&id) {
+            seq.tokens.extend(tokens);
+            seq.left = max_tokens;
+        }
+        Ok(())
+    }
+
+    fn check(&self, doing: &str, len: usize, max_tokens: usize) -> Result<()> {
+        if len == 0 || max_tokens == 0 {
+            return Err(Error::invalid(doing, "it needs at least one token to start from and one to draw"));
+        }
+        if len >= self.limits.context {
+            let why =
+                format!("a prompt of {len} tokens leaves no room in a context of {}", self.limits.context);
+            return Err(Error::invalid(doing, format!("{why}; shorten it or ask for a longer context")));
+        }
+        let longest = (len + max_tokens).min(self.limits.context);
+        if !self.pool.fits(longest, self.limits.step_tokens) {
+            return Err(Error::cache_full(format!("{longest} tokens could not be kept even alone")));
+        }
+        Ok(())
+    }
+
+    /// The tokens of a sequence, prompt included; `None` once it is gone.
+    pub fn tokens(&self, id: SeqId) -> Option<&[u32]> {
+        self.seqs.get(&id).map(|s| &*s.tokens)
+    }
+
+    /// Forgets a sequence and frees its pages; false if there is none of this name.
+    pub fn cancel(&mut self, id: SeqId) -> bool {
+        let Some(mut seq) = self.seqs.remove(&id) else { return false };
+        self.pool.release(&mut seq.held);
+        self.inbox.retain(|e| e.id != id);
+        true
+    }
+
+    /// Ends a kept sequence's turn where it is, so that it can be resumed; false if it is not running.
+    pub fn pause(&mut self, id: SeqId) -> bool {
+        let Some(seq) = self.seqs.get_mut(&id).filter(|s| s.keep && s.left > 0) else { return false };
+        seq.left = 0;
+        self.inbox.retain(|e| e.id != id);
+        true
+    }
+
+    /// Whether no sequence has anything left to do.
+    pub fn is_idle(&self) -> bool {
+        self.inbox.is_empty() && self.seqs.values().all(|s| s.left == 0)
+    }
+
+    /// Runs one step and returns what it did. After an error the engine is as it was: the step can be tried again.
+    pub fn step(&mut self) -> Result<Vec<Event>> {
+        if !self.inbox.is_empty() {
+            return Ok(self.inbox.drain(..).collect());
+        }
+        self.forward()
+    }
+
+    /// Adds a sequence and gives its tokens one by one. Other sequences move on too; their events wait for
+    /// [`step`](Self::step).
+    pub fn run(&mut self, request: Request) -> Result<Session<'_>> {
+        let id = self.add(request)?;
+        Ok(Session::new(self, id))
+    }
+
+    /// Takes up the tokens of a sequence that was added or resumed, as [`run`](Self::run) does.
+    pub fn follow(&mut self, id: SeqId) -> Session<'_> {
+        Session::new(self, id)
+    }
+
+    pub(crate) fn forward(&mut self) -> Result<Vec<Event>> {
+        let (batch, ran) = self.schedule();
+        if ran.is_empty() {
+            return if self.is_idle() {
+                Ok(Vec::new())
+            } else {
+                Err(Error::cache_full("no sequence can move"))
+            };
+        }
+        let rows = batch.tokens.len();
+        let drawn = self.compute(batch, &ran)?;
+        self.stats.steps += 1;
+        self.stats.rows += rows as u64;
+        tracing::trace!(rows, sequences = ran.len(), drawn = drawn.len(), "step");
+        for (id, len) in ran {
+            let Some(seq) = self.seqs.get_mut(&id) else { continue };
+            seq.past += len;
+            seq.held.slots = seq.held.slots.map(|[read, written]| [written, read]);
+        }
+        Ok(drawn.into_iter().map(|(id, chain, token)| self.take(id, chain, token)).collect())
+    }
+
+    /// Appends a drawn token, and ends the sequence where it says so.
+    fn take(&mut self, id: SeqId, chain: Chain, drawn: Result<u32, SampleError>) -> Event {
+        let Some(seq) = self.seqs.get_mut(&id) else { return Event { id, token: None, finish: None } };
+        seq.chain = chain;
+        let (token, finish) = match drawn {
+            Err(e) => (None, Some(Finish::Failed(e))),
+            Ok(token) => {
+                seq.tokens.push(token);
+                seq.left -= 1;
+                let finish = if seq.stop.contains(&token) {
+                    Some(Finish::Stop)
+                } else if seq.left == 0 {
+                    Some(Finish::Length)
+                } else {
+                    (seq.tokens.len() >= self.limits.context).then_some(Finish::Context)
+                };
+                (Some(token), finish)
+            }
+        };
+        if finish.is_some() {
+            seq.left = 0;
+            if !seq.keep {
+                self.cancel(id);
+            }
+        }
+        Event { id, token, finish }
+    }
+}

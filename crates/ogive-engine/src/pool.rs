@@ -1,0 +1,129 @@
+//! Which cache blocks and state slots are free.
+
+use crate::backend::{BlockTable, CacheSpec, LayerCache};
+use crate::limits::windowed_blocks;
+
+/// Free blocks of each group, and free pairs of slots.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    windows: Vec<Option<usize>>,
+    total: Vec<usize>,
+    free: Vec<Vec<u32>>,
+    slots: Vec<[u32; 2]>,
+    has_states: bool,
+    block_len: usize,
+}
+
+/// What a sequence holds.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) tables: Vec<BlockTable>,
+    pub(crate) slots: Option<[u32; 2]>,
+}
+
+impl Held {
+    /// Whether giving it up would free anything.
+    pub(crate) fn any(&self) -> bool {
+        self.slots.is_some() || self.tables.iter().any(|t| !t.blocks.is_empty())
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(spec: &CacheSpec) -> Self {
+        let stack = |n: usize| (0..n as u32).rev().collect::<Vec<_>>();
+        Self {
+            windows: spec.groups(),
+            total: spec.blocks.clone(),
+            free: spec.blocks.iter().map(|&n| stack(n)).collect(),
+            slots: stack(spec.slots / 2).into_iter().map(|s| [2 * s, 2 * s + 1]).collect(),
+            has_states: spec.layers.iter().any(|l| matches!(l, LayerCache::State { .. })),
+            block_len: spec.block_len,
+        }
+    }
+
+    /// Whether a sequence of `tokens`, in steps of up to `step`, fits when it is alone.
+    pub(crate) fn fits(&self, tokens: usize, step: usize) -> bool {
+        self.windows.iter().zip(&self.total).all(|(window, total)| {
+            let all = tokens.div_ceil(self.block_len);
+            window.map_or(all, |w| all.min(windowed_blocks(w, step, self.block_len))) <= *total
+        })
+    }
+
+    /// Gives back what no token from `past` on can see, then grows `held` so that tokens up to `end` fit. On failure it
+    /// has grown nothing.
+    pub(crate) fn grow(&mut self, held: &mut Held, past: usize, end: usize) -> bool {
+        held.tables.resize(self.windows.len(), BlockTable::default());
+        let mut more = Vec::with_capacity(self.windows.len());
+        for ((table, window), free) in held.tables.iter_mut().zip(&self.windows).zip(&mut self.free) {
+            let unseen = window.map_or(0, |w| (past + 1).saturating_sub(w)) / self.block_len;
+            let gone = unseen.saturating_sub(table.first).min(table.blocks.len());
+            free.extend(table.blocks.drain(..gone));
+            table.first += gone;
+            more.push(end.div_ceil(self.block_len).saturating_sub(table.first + table.blocks.len()));
+        }
+        let short = more.iter().zip(&self.free).any(|(more, free)| *more > free.len());
+        let no_slot = self.has_states && held.slots.is_none() && self.slots.is_empty();
+        if short || no_slot {
+            return false;
+        }
+        if self.has_states {
+            held.slots = held.slots.or_else(|| self.slots.pop());
+        }
+        for ((table, free), more) in held.tables.iter_mut().zip(&mut self.free).zip(more) {
+            table.blocks.extend(free.drain(free.len() - more..).rev());
+        }
+        true
+    }
+
+    /// Takes back everything that `held` holds.
+    pub(crate) fn release(&mut self, held: &mut Held) {
+        for (table, free) in held.tables.drain(..).zip(&mut self.free) {
+            free.extend(table.blocks);
+        }
+        self.slots.extend(held.slots.take());
+    }
+
+    /// Free blocks of each group, for messages and tests.
+    pub(crate) fn free(&self) -> Vec<usize> {
+        self.free.iter().map(Vec::len).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+
+    fn pool(limits: &Limits, layers: Vec<LayerCache>) -> Pool {
+        Pool::new(&limits.cache_spec(layers).unwrap())
+    }
+
+    #[test]
+    fn a_window_gives_pages_back_and_runs_for_ever() {
+        let limits = Limits::new(1000).step_tokens(4).block_len(4);
+        let mut p = pool(&limits, vec![LayerCache::windowed(8, 8, 6, 0)]);
+        let (mut held, all) = (Held::default(), p.free());
+        assert_eq!(all, [windowed_blocks(6, 4, 4)]);
+        for past in 0..990 {
+            assert!(p.grow(&mut held, past, past + 4), "at {past}");
+            let table = &held.tables[0];
+            for seen in past.saturating_sub(5)..past + 4 {
+                assert!(table.block(seen, 4).is_some(), "token {seen} is seen from {past}");
+            }
+        }
+        p.release(&mut held);
+        assert_eq!(p.free(), all);
+    }
+
+    #[test]
+    fn growth_that_fails_takes_nothing() {
+        let limits = Limits::new(16).sequences(2).cache_tokens(16).block_len(4);
+        let mut p = pool(&limits, vec![LayerCache::full(8, 8), LayerCache::windowed(8, 8, 4, 1)]);
+        let (mut a, mut b) = (Held::default(), Held::default());
+        assert!(p.grow(&mut a, 0, 9));
+        let free = p.free();
+        assert!(!p.grow(&mut b, 0, 8));
+        assert_eq!((p.free(), b.any()), (free, false));
+        assert!(p.grow(&mut b, 0, 4));
+    }
+}
