@@ -28,6 +28,13 @@ impl Candidate {
         let key = bits ^ if bits >> 31 == 1 { u32::MAX } else { 1 << 31 };
         u64::from(key) << 32 | u64::from(!self.id)
     }
+
+    /// The candidate that has this rank, but for the sign of a zero.
+    pub(crate) fn from_rank(rank: u64) -> Self {
+        let (key, id) = ((rank >> 32) as u32, !(rank as u32));
+        let bits = key ^ if key >> 31 == 1 { 1 << 31 } else { u32::MAX };
+        Self { id, logit: f32::from_bits(bits) }
+    }
 }
 
 fn clean(logit: f32) -> f32 {
@@ -213,7 +220,15 @@ impl Candidates {
     /// Keeps those that pass, in their order; the best one where none does.
     pub fn retain(&mut self, mut pass: impl FnMut(Candidate) -> bool) {
         let best = self.best();
-        self.list.retain(|c| pass(*c));
+        // Every candidate is written, and only the count depends on the answer: which ones pass is too random
+        // for a branch to be predicted, and a misprediction costs more than all the rest.
+        let mut kept = 0;
+        for at in 0..self.list.len() {
+            let c = self.list[at];
+            self.list[kept] = c;
+            kept += usize::from(pass(c));
+        }
+        self.list.truncate(kept);
         if self.list.is_empty() {
             self.list.push(best);
         }

@@ -112,16 +112,9 @@ impl Chain {
         if softmax.total == 0 {
             return Err(if possible() { self.all_banned() } else { SampleError::NoLogit { count } });
         }
-        let mut left = self.rng.below(softmax.total);
-        let mut token = candidates.best().id;
-        for &c in candidates.as_slice() {
-            let weight = softmax.weight(c);
-            if left < weight {
-                token = c.id;
-                break;
-            }
-            left -= weight;
-        }
+        let at = self.rng.below(softmax.total);
+        let drawn = softmax.find(candidates.as_slice(), at);
+        let token = drawn.unwrap_or_else(|| candidates.best()).id;
         self.spare = candidates.into_list();
         self.accept(token);
         Ok(token)

@@ -71,6 +71,9 @@ fn weight(x: f32) -> u64 {
     (f64::from(exp(x)) + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits())
 }
 
+/// How many weights are computed together, so that the loop vectorises.
+const BLOCK: usize = 64;
+
 /// The weights of a list of candidates, computed as they are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Softmax {
@@ -83,12 +86,7 @@ impl Softmax {
     /// Of `list`, whose best candidate is `best`.
     pub(crate) fn new(list: &[Candidate], best: Candidate) -> Self {
         let this = Self { best, total: 0 };
-        let total = if best.logit.is_finite() {
-            list.iter().map(|c| weight(c.logit - best.logit)).sum()
-        } else {
-            this.weight(best)
-        };
-        Self { total, ..this }
+        Self { total: this.sum(list), ..this }
     }
 
     /// A candidate's share of [`total`](Self::total). Of infinite logits only the best one's has any.
@@ -100,6 +98,38 @@ impl Softmax {
         } else {
             0
         }
+    }
+
+    /// The weights of some candidates together.
+    pub(crate) fn sum(&self, list: &[Candidate]) -> u64 {
+        if !self.best.logit.is_finite() {
+            return list.iter().map(|&c| self.weight(c)).sum();
+        }
+        let mut sum = 0;
+        let (blocks, rest) = list.as_chunks::<BLOCK>();
+        for block in blocks {
+            // Candidates interleave tokens and logits; apart, the logits fill vectors.
+            let logits = block.map(|c| c.logit);
+            sum += logits.iter().map(|l| weight(l - self.best.logit)).sum::<u64>();
+        }
+        sum + rest.iter().map(|&c| self.weight(c)).sum::<u64>()
+    }
+
+    /// The candidate whose interval of the running sum holds `at`, which is below [`total`](Self::total).
+    pub(crate) fn find(&self, list: &[Candidate], mut at: u64) -> Option<Candidate> {
+        for block in list.chunks(BLOCK) {
+            let sum = self.sum(block);
+            if at < sum {
+                return block.iter().copied().find(|&c| {
+                    let weight = self.weight(c);
+                    let here = at < weight;
+                    at = at.wrapping_sub(weight);
+                    here
+                });
+            }
+            at -= sum;
+        }
+        None
     }
 }
 

@@ -122,6 +122,7 @@ fn check_queue(case: &Value) {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "a skip must be visible, and the log says what ran")]
 fn published_cases() {
     let Some(shared) = shared() else {
         println!("skipped: shared test data not found");
