@@ -1,0 +1,122 @@
+//! Routing and experts.
+//!
+//! Scores are rounded to single precision before they are compared: two that a backend cannot tell apart are a tie, and
+//! ties go to the lower index.
+
+use super::elementwise::function;
+use super::product::{host, product};
+use super::values::{make, read, row};
+use ogive_backend::tensor::{Error, Result, Tensor};
+use ogive_backend::{Experts, RouterSpec, Routing, Scoring};
+use std::cmp::Ordering;
+
+/// The chosen experts of each row: `[n, k]`.
+struct Ids(Vec<u32>);
+
+/// Larger first, NaN last.
+fn descending(a: f32, b: f32) -> Ordering {
+    let key = |v: f32| if v.is_nan() { f32::NEG_INFINITY } else { v };
+    key(b).partial_cmp(&key(a)).unwrap_or(Ordering::Equal)
+}
+
+/// The `k` of `among` with the largest `score`, best first, ties to the lower index. A stable sort of indices in order.
+fn best(among: impl Iterator<Item = usize>, k: usize, score: impl Fn(usize) -> f32) -> Vec<usize> {
+    let mut order: Vec<usize> = among.collect();
+    order.sort_by(|&a, &b| descending(score(a), score(b)));
+    order.truncate(k);
+    order
+}
+
+/// A score for each expert from a row's logits.
+fn scores(logits: &[f32], scoring: Scoring) -> Result<Vec<f32>> {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let exp = |v: &f32| (f64::from(*v) - f64::from(max)).exp();
+    match scoring {
+        Scoring::Softmax => {
+            let total: f64 = logits.iter().map(exp).sum();
+            Ok(logits.iter().map(|v| (exp(v) / total) as f32).collect())
+        }
+        Scoring::Sigmoid => {
+            Ok(logits.iter().map(|&v| (1.0 / (1.0 + (-f64::from(v)).exp())) as f32).collect())
+        }
+        other => Err(Error::unsupported("route", format!("the oracle does not know {other:?}"))),
+    }
+}
+
+/// Chooses experts for each row. `[n, experts] -> [n, k]`
+pub(super) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
+    let (values, n, experts) = (read("route", logits)?, logits.shape().rows(), logits.shape().cols());
+    let [groups, top] = spec.groups;
+    let wrong = |why: String| Err(Error::invalid("route", why));
+    if groups == 0 || experts % groups != 0 || top == 0 || top > groups || spec.group_best == 0 {
+        return wrong(format!(
+            "{experts} experts in {groups} groups, of which {top} are chosen by their {} best",
+            spec.group_best
+        ));
+    }
+    let size = experts / groups;
+    if spec.k == 0 || spec.k > size * top {
+        return wrong(format!("{} experts of {} to choose from", spec.k, size * top));
+    }
+    let bias = spec.bias.as_ref().map(|b| read("route", b)).transpose()?;
+    if let Some(bias) = bias.filter(|b| b.len() != experts) {
+        return wrong(format!("{} biases for {experts} experts", bias.len()));
+    }
+    let (mut ids, mut weights) = (Vec::new(), Vec::new());
+    for r in 0..n {
+        let scores = scores(row(values, r, experts), spec.scoring)?;
+        let choice = |e: usize| scores[e] + bias.map_or(0.0, |b| b[e]);
+        let worth = |g: usize| {
+            let members = best(g * size..(g + 1) * size, spec.group_best, choice);
+            members.into_iter().map(choice).sum::<f32>()
+        };
+        let open = best(0..groups, top, worth);
+        let chosen = best((0..experts).filter(|e| open.contains(&(e / size))), spec.k, choice);
+        let sum: f64 = chosen.iter().map(|&e| f64::from(scores[e])).sum();
+        // Scores that all underflow weigh nothing; they are no reason for NaN.
+        let total = if spec.normalise { sum.max(f64::MIN_POSITIVE) } else { 1.0 };
+        let weight = |&e: &usize| (f64::from(scores[e]) / total * f64::from(spec.scale)) as f32;
+        weights.extend(chosen.iter().map(weight));
+        ids.extend(chosen.iter().filter_map(|&e| u32::try_from(e).ok()));
+    }
+    Ok(Routing { ids: Tensor::new([n, spec.k], Ids(ids)), weights: make([n, spec.k], weights) })
+}
+
+/// Each row through its experts, weighted. `[n, dim] -> [n, dim]`
+pub(super) fn experts(x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
+    let at = "experts";
+    let (values, n, dim) = (read(at, x)?, x.shape().rows(), x.shape().cols());
+    let Ids(ids) = routing.ids.data::<Ids>().map_err(|e| e.within(at))?;
+    let (shares, k) = (read(at, &routing.weights)?, routing.ids.shape().cols());
+    let [gate, up, down] = [&experts.gate, &experts.up, &experts.down].map(|w| host(at, w));
+    let (gate, up, down) = (gate?, up?, down?);
+    let [count, hidden, _] = gate.shape;
+    if routing.ids.shape().rows() != n || routing.weights.shape() != routing.ids.shape() {
+        return Err(Error::shape(at, x.shape(), routing.ids.shape()));
+    }
+    for (w, want) in [(gate, [count, hidden, dim]), (up, [count, hidden, dim]), (down, [count, dim, hidden])]
+    {
+        if w.shape != want {
+            return Err(Error::shape(at, w.shape.into(), want.into()).within(&w.name));
+        }
+    }
+    if let Some(id) = ids.iter().find(|&&id| id as usize >= count) {
+        return Err(Error::invalid(at, format!("expert {id} was chosen of {count}")));
+    }
+    let f = function(experts.activation)?;
+    let mut sums = vec![0f64; values.len()];
+    for e in 0..count {
+        let chosen: Vec<usize> = (0..ids.len()).filter(|&i| ids[i] as usize == e).collect();
+        let xs: Vec<&[f32]> = chosen.iter().map(|i| row(values, i / k, dim)).collect();
+        let mut h = product(&xs, gate, e); // [chosen, hidden]
+        h.iter_mut().zip(product(&xs, up, e)).for_each(|(g, u)| *g = f(f64::from(*g)) as f32 * u);
+        let hs: Vec<&[f32]> = (0..chosen.len()).map(|i| row(&h, i, hidden)).collect();
+        let ys = product(&hs, down, e); // [chosen, dim]
+        for (i, &place) in chosen.iter().enumerate() {
+            let share = f64::from(shares[place]);
+            let to = &mut sums[place / k * dim..][..dim];
+            to.iter_mut().zip(row(&ys, i, dim)).for_each(|(to, &y)| *to += share * f64::from(y));
+        }
+    }
+    Ok(make(x.shape(), sums.into_iter().map(|v| v as f32).collect()))
+}
