@@ -169,8 +169,7 @@ impl Candidates {
             Order::Ranks => first,
             // In order of ids the first of the largest is the best.
             Order::Ids => {
-                let most =
-                    self.list.iter().fold(f32::NEG_INFINITY, |m, c| if c.logit > m { c.logit } else { m });
+                let most = largest_logit(&self.list);
                 self.list.iter().find(|c| c.logit == most)
             }
             Order::Unknown => self.list.iter().max_by_key(|c| c.rank()),
@@ -217,9 +216,9 @@ impl Candidates {
         }
     }
 
-    /// Keeps those that pass, in their order; the best one where none does.
+    /// Keeps those that pass, in their order; the best one where none does. Every candidate is asked once.
     pub fn retain(&mut self, mut pass: impl FnMut(Candidate) -> bool) {
-        let best = self.best();
+        let Some(&first) = self.list.first() else { return };
         // Every candidate is written, and only the count depends on the answer: which ones pass is too random
         // for a branch to be predicted, and a misprediction costs more than all the rest.
         let mut kept = 0;
@@ -228,9 +227,12 @@ impl Candidates {
             self.list[kept] = c;
             kept += usize::from(pass(c));
         }
-        self.list.truncate(kept);
-        if self.list.is_empty() {
-            self.list.push(best);
+        if kept > 0 {
+            self.list.truncate(kept);
+        } else {
+            // Only the first place was written to.
+            self.list[0] = first;
+            self.keep_best(1);
         }
     }
 
@@ -267,6 +269,19 @@ impl Candidates {
     pub(crate) fn softmax(&self) -> Softmax {
         Softmax::new(&self.list, self.best())
     }
+}
+
+/// The largest logit, in lanes that fill vectors.
+fn largest_logit(list: &[Candidate]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut most = [f32::NEG_INFINITY; 16];
+    let (blocks, rest) = list.as_chunks::<16>();
+    for block in blocks {
+        for (m, c) in most.iter_mut().zip(block) {
+            *m = larger(*m, c.logit);
+        }
+    }
+    most.into_iter().chain(rest.iter().map(|c| c.logit)).fold(f32::NEG_INFINITY, larger)
 }
 
 fn check_count(count: usize) -> Result<(), SampleError> {

@@ -2,15 +2,15 @@
 //! al. 2019, arXiv:1904.09751).
 //!
 //! The definition sorts the candidates and adds up weights until p is reached. This does the same without
-//! sorting a vocabulary, and because weights are integers the result is the same to the last token: first
-//! it drops what cannot belong to the nucleus, then it finds the last member by halving. The survivors
-//! stay in the order they came in.
+//! sorting a vocabulary, and because weights are integers the result is the same to the last token: it looks
+//! at the candidates near the best, and further down only while those do not hold p; among them it
+//! finds the last member of the nucleus by selection. The survivors stay in the order they came in.
 
 use std::cmp::Reverse;
 
 use crate::candidates::{Candidate, Candidates};
 use crate::error::{SampleError, check};
-use crate::softmax::{ONE, Softmax, ln};
+use crate::softmax::Softmax;
 use crate::stage::{Needs, Stage};
 
 /// Keeps the shortest run of best candidates whose probabilities sum to at least p; at least one.
@@ -38,13 +38,10 @@ impl Stage for TopP {
         if self.p == 0.0 {
             candidates.keep_best(1);
         } else if self.p < 1.0 {
-            let softmax = candidates.softmax();
-            let target = f64::from(self.p) * softmax.total as f64;
-            if !candidates.is_best_first() {
-                drop_hopeless(candidates, f64::from(self.p), softmax.total);
-            }
-            let last = last_member(candidates, &softmax, target);
-            candidates.retain(|c| c.rank() >= last);
+            let last = last_member(candidates, self.p);
+            let last = Candidate::from_rank(last);
+            // As comparing ranks, but cheaper.
+            candidates.retain(|c| (c.logit > last.logit) | ((c.logit == last.logit) & (c.id <= last.id)));
         }
     }
 
@@ -63,36 +60,30 @@ impl Stage for TopP {
     }
 }
 
-/// Drops candidates so unlikely that, were all as unlikely, they would still hold less than 1 - p
-/// together. Then the others hold at least p, and the nucleus lies among them.
-fn drop_hopeless(candidates: &mut Candidates, p: f64, total: u64) {
-    let best = candidates.best().logit;
-    // One less for the rounding of weights, and below a margin of a thousandth for that of exp, ln and
-    // the f32 sum.
-    let share = (1.0 - p) * total as f64 / candidates.len() as f64 - 1.0;
-    if share >= 1.0 && best.is_finite() {
-        let bar = f64::from(best) + ln(share / ONE as f64) - 1e-3;
-        // Far from zero an f32 is too coarse for the margin, so the comparison is in f64.
-        candidates.retain(|c| f64::from(c.logit) >= bar);
-    }
-}
-
-/// The rank of the last candidate that is needed for the sum of weights to reach `target`.
-fn last_member(candidates: &Candidates, softmax: &Softmax, target: f64) -> u64 {
+/// The rank of the last candidate that is needed to reach p.
+fn last_member(candidates: &Candidates, p: f32) -> u64 {
     /// So few are sorted.
     const FEW: usize = 128;
+    let softmax = candidates.softmax();
+    let target = f64::from(p) * softmax.total as f64;
+    let reached = |sum: u64| sum as f64 >= target;
+
     // Ranks hold all there is to know of a candidate, and single integers select and sort faster.
-    let mut ranks: Vec<u64> = candidates.as_slice().iter().map(|c| c.rank()).collect();
+    let mut ranks: Vec<u64> = if candidates.is_best_first() {
+        candidates.as_slice().iter().map(|c| c.rank()).collect()
+    } else {
+        top_ranks(candidates, &softmax, reached)
+    };
     let mut open = ranks.as_mut_slice();
     let mut sum = 0;
     if !candidates.is_best_first() {
         while open.len() > FEW {
-            // Of the rest, the better quarter: nuclei are small.
+            // First the better quarter: nuclei are small.
             let cut = open.len() - open.len() / 4;
             open.select_nth_unstable(cut);
             let (worse, better) = open.split_at_mut(cut);
             let with = better.iter().fold(sum, |sum, &rank| sum + softmax.weight(Candidate::from_rank(rank)));
-            if with as f64 >= target {
+            if reached(with) {
                 open = better;
             } else {
                 (open, sum) = (worse, with);
@@ -104,11 +95,26 @@ fn last_member(candidates: &Candidates, softmax: &Softmax, target: f64) -> u64 {
     for &mut rank in open {
         last = rank;
         sum += softmax.weight(Candidate::from_rank(rank));
-        if sum as f64 >= target {
+        if reached(sum) {
             break;
         }
     }
     last
+}
+
+/// The ranks of all candidates from the best down to some logit, so far that their sum is `reached`.
+fn top_ranks(candidates: &Candidates, softmax: &Softmax, reached: impl Fn(u64) -> bool) -> Vec<u64> {
+    let best = candidates.best().logit;
+    let mut top = Vec::new();
+    // 32 below the best all weights are zero.
+    for depth in [2.0, 4.0, 8.0, 16.0, 32.0] {
+        top.clear();
+        top.extend(candidates.as_slice().iter().filter(|c| c.logit >= best - depth));
+        if reached(softmax.sum(&top)) {
+            break;
+        }
+    }
+    top.iter().map(|c| c.rank()).collect()
 }
 
 #[cfg(test)]
