@@ -21,8 +21,8 @@ pub struct StringArray {
 impl StringArray {
     /// No strings.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new(), ends: Vec::new() }
     }
 
     /// How many strings.
@@ -112,7 +112,7 @@ pub enum Array {
     /// Strings.
     String(StringArray),
     /// Arrays, at most [`MAX_DEPTH`] deep.
-    Array(Vec<Array>),
+    Array(Vec<Self>),
     /// Unsigned, 64 bits.
     U64(Vec<u64>),
     /// Signed, 64 bits.

@@ -25,7 +25,7 @@ pub enum Error {
         /// The file that was being read or written.
         path: PathBuf,
         /// What was wrong with it.
-        error: Box<Error>,
+        error: Box<Self>,
     },
 
     /// The first four bytes are not `GGUF`.

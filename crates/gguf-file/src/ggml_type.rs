@@ -117,6 +117,8 @@ types! {
     NVFP4 = 40, 64, 36;
     /// One bit, a scale per 128.
     Q1_0 = 41, 128, 18;
+    /// 2 bits, a scale per 64.
+    Q2_0 = 42, 64, 18;
 }
 
 impl GgmlType {

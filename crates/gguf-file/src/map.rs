@@ -14,8 +14,14 @@ use crate::error::{Error, Result};
 /// Shared bytes whose owner may be a mapped file, a vector, or anything else.
 pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Maps the file at `path`, or reads it if it is no regular file (a pipe, say) and so cannot be mapped.
-pub(crate) fn map_file(path: &Path) -> Result<Bytes> {
+/// Maps any file, GGUF or not, into memory, or reads it if it is no regular file (a pipe, say) and so cannot be mapped.
+/// Public so that readers of other weight files need no unsafe code of their own.
+///
+/// The caller's promise is that of [`Gguf::open`](crate::Gguf::open): the file is not changed while the bytes live.
+///
+/// # Errors
+/// If the file cannot be opened, mapped or read.
+pub fn map_file(path: &Path) -> Result<Bytes> {
     let mut file = File::open(path).map_err(Error::io("opening the file"))?;
     let kind = file.metadata().map_err(Error::io("asking for the file's size"))?;
     if !kind.is_file() {
@@ -30,8 +36,11 @@ pub(crate) fn map_file(path: &Path) -> Result<Bytes> {
     Ok(Arc::new(map))
 }
 
-/// Reads the file at `path` whole.
-pub(crate) fn read_file(path: &Path) -> Result<Bytes> {
+/// Reads any file whole, so that it may change afterwards.
+///
+/// # Errors
+/// If the file cannot be opened or read.
+pub fn read_file(path: &Path) -> Result<Bytes> {
     read_all(&mut File::open(path).map_err(Error::io("opening the file"))?)
 }
 

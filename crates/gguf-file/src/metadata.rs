@@ -149,13 +149,28 @@ macro_rules! int {
     };
 }
 
-/// A conversion of an array by one of its methods, which gives `None` if an element does not fit.
+/// What an empty list of strings is read as.
+static NO_STRINGS: StringArray = StringArray::new();
+
+/// A conversion of an array: nothing if it is empty, for some writers cannot tell the element type of an empty list
+/// and put any.
+macro_rules! array {
+    ($empty:expr, |$array:ident| $convert:expr) => {
+        |v| match v.as_array() {
+            Some($array) if !$array.is_empty() => $convert,
+            Some(_) => Some(Converted::To($empty)),
+            None => None,
+        }
+    };
+}
+
+/// A conversion of an array by a method that gives `None` if an element does not fit.
 macro_rules! ints {
     ($to:ident) => {
-        |v| {
-            let array = v.as_array()?;
-            array.element_type().is_integer().then(|| Converted::in_range(array.$to()))
-        }
+        array!(Cow::Borrowed(&[][..]), |a| a
+            .element_type()
+            .is_integer()
+            .then(|| Converted::in_range(a.$to())))
     };
 }
 
@@ -191,7 +206,7 @@ accessors! {
     array, opt_array -> &Array, "an array", |v| v.as_array().map(Converted::To);
     /// An array of strings, UTF-8 or not.
     array_of_str, opt_array_of_str -> &StringArray, "an array of strings",
-        |v| v.as_array().and_then(Array::strings).map(Converted::To);
+        array!(&NO_STRINGS, |a| a.strings().map(Converted::To));
     /// An array of integers that all fit `u32`.
     array_of_u32, opt_array_of_u32 -> Cow<'_, [u32]>, "an array of integers (u32)", ints!(to_u32);
     /// An array of integers that all fit `i32`.
@@ -200,8 +215,8 @@ accessors! {
     array_of_u64, opt_array_of_u64 -> Cow<'_, [u64]>, "an array of integers (u64)", ints!(to_u64);
     /// An array of floats, rounded to `f32` if they are stored as `f64`.
     array_of_f32, opt_array_of_f32 -> Cow<'_, [f32]>, "an array of floats (f32)",
-        |v| v.as_array().and_then(Array::to_f32).map(Converted::To);
+        array!(Cow::Borrowed(&[][..]), |a| a.to_f32().map(Converted::To));
     /// An array of truth values.
     array_of_bool, opt_array_of_bool -> &[bool], "an array of bools",
-        |v| v.as_array().and_then(Array::as_bool).map(Converted::To);
+        array!(&[][..], |a| a.as_bool().map(Converted::To));
 }

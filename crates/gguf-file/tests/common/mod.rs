@@ -1,6 +1,10 @@
-//! What several test files need: where the shared test data lie, and an encoder that can write what the crate's own
-//! writer will not (old versions, big-endian, lies).
+//! What several test files need: where the shared test data lie, files to read, and a way to touch all that is in one.
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::print_stdout, reason = "skips are to be seen")]
+
+pub(crate) mod encode;
+pub(crate) mod samples;
+pub(crate) mod touch;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,96 @@
+//! Where a written file goes: to any writer, or to a file that gets its name only when it is whole.
+//!
+//! The file is written beside its final place, under a temporary name, and renamed at the end; dropped before that, it
+//! is removed. So a program that is interrupted leaves no half model under a name that someone will open, and a model
+//! that is being read (mapped, even) is replaced without being touched.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Large writes pass by the buffer, so it need only gather small ones.
+const BUFFER: usize = 1 << 16;
+
+/// A place to write to.
+pub(crate) enum Output<'w> {
+    Stream(Box<dyn Write + 'w>),
+    File(TempFile),
+}
+
+impl Output<'_> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Stream(w) => w.write_all(bytes).map_err(Error::io("writing")),
+            Self::File(f) => f.write(bytes).map_err(|e| f.error("writing", e)),
+        }
+    }
+
+    /// Ends the writing: a file gets its name.
+    pub(crate) fn commit(self) -> Result<()> {
+        match self {
+            Self::Stream(mut w) => w.flush().map_err(Error::io("writing")),
+            Self::File(f) => f.commit(),
+        }
+    }
+}
+
+/// A file under a temporary name, removed when dropped.
+pub(crate) struct TempFile {
+    /// `None` once it has its final name.
+    file: Option<BufWriter<File>>,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl TempFile {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        // Several writers in a process, and several processes, must not meet.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let Some(name) = path.file_name() else {
+            return Err(Error::Write { problem: format!("`{}` names no file", path.display()) });
+        };
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let temporary = path.with_file_name(hidden);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+            .map_err(|e| Error::io("creating a temporary file beside the file")(e).in_file(path))?;
+        Ok(Self { file: Some(BufWriter::with_capacity(BUFFER, file)), temporary, path: path.to_owned() })
+    }
+
+    fn error(&self, doing: &'static str, e: io::Error) -> Error {
+        Error::io(doing)(e).in_file(&self.path)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.as_mut().map_or_else(|| Err(io::ErrorKind::NotConnected.into()), |f| f.write_all(bytes))
+    }
+
+    fn commit(mut self) -> Result<()> {
+        if let Some(file) = &mut self.file {
+            // On disk before it has its name: else a crash could leave the name with a hole behind it.
+            let synced = file.flush().and_then(|()| file.get_ref().sync_all());
+            synced.map_err(|e| self.error("writing", e))?;
+        }
+        fs::rename(&self.temporary, &self.path).map_err(|e| self.error("renaming the finished file", e))?;
+        self.file = None;
+        Ok(())
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            // Closed before it is removed, and without writing what is left in the buffer. Nobody can be told of a
+            // failure here; a leftover has a name that says what it is.
+            drop(file.into_parts());
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
