@@ -29,11 +29,12 @@ impl Attention {
                 format!("{} query heads cannot share {} key and value heads", spec.heads, spec.kv_heads);
             return Err(Error::invalid("config", why));
         }
+        let (q_dim, kv_dim) = (spec.heads * spec.k_dim, spec.kv_heads * spec.k_dim);
         Ok(Self {
             layer,
-            q: l.linear("q_proj")?,
-            k: l.linear("k_proj")?,
-            v: l.linear("v_proj")?,
+            q: projection(l, "q_proj", q_dim)?,
+            k: projection(l, "k_proj", kv_dim)?,
+            v: projection(l, "v_proj", spec.kv_heads * spec.v_dim)?,
             o: l.linear("o_proj")?,
             q_norm: l.optional(l.rms_norm("q_norm", eps))?,
             k_norm: l.optional(l.rms_norm("k_norm", eps))?,
@@ -66,6 +67,19 @@ impl Attention {
         let o = s.backend.rope_attend(self.layer, q, k, &v, &self.rope, s.cache, &self.spec, s.plan)?;
         self.o.forward(s, &o) // [n, heads * v_dim] -> [n, dim]
     }
+}
+
+/// A projection whose outputs must be what the configured heads add up to.
+fn projection(l: &Loader<'_>, name: &str, outputs: usize) -> Result<Linear> {
+    let linear = l.linear(name)?;
+    let found = linear.weight.shape()[1];
+    if found != outputs {
+        let why = format!(
+            "{found} outputs, where the configured heads need {outputs}; do weights and config belong together?"
+        );
+        return Err(Error::invalid(&l.name(name), why));
+    }
+    Ok(linear)
 }
 
 /// Puts layers of one window into one group each, so that windowed layers give pages back while others keep theirs.

@@ -42,9 +42,14 @@ impl<'a> Loader<'a> {
         Self { prefix: format!("{}{name}.", self.prefix), ..self.clone() }
     }
 
+    /// What `name` below this place is called from the root of the file, for messages.
+    pub fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
     /// The tensor of exactly this name below this place, as the file has it.
     pub fn tensor(&self, name: &str) -> Result<HostWeight> {
-        self.source.get(&format!("{}{name}", self.prefix))
+        self.source.get(&self.name(name))
     }
 
     /// `name.weight`, as the file has it.
@@ -84,7 +89,7 @@ impl<'a> Loader<'a> {
             Some(host) => host,
             None => {
                 let parts = (0..n).map(|e| self.at(e).host(name)).collect::<Result<Vec<_>>>()?;
-                HostWeight::stack(format!("{}{name}.weight", self.prefix), &parts)?
+                HostWeight::stack(self.name(&format!("{name}.weight")), &parts)?
             }
         };
         if host.shape[0] != n {
