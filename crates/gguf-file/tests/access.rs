@@ -97,7 +97,7 @@ fn string_arrays_give_each_string_back() {
     let strings: StringArray = [&b""[..], b"x", b"\xff", b""].into_iter().collect();
     assert_eq!(strings.len(), 4);
     assert_eq!(strings.iter().collect::<Vec<_>>(), [&b""[..], b"x", b"\xff", b""]);
-    assert_eq!(strings.iter().rev().next(), Some(&b""[..]));
+    assert_eq!(strings.iter().next_back(), Some(&b""[..]));
     assert_eq!((strings.get(1), strings.get_str(1)), (Some(&b"x"[..]), Some("x")));
     assert_eq!((strings.get(2), strings.get_str(2)), (Some(&b"\xff"[..]), None));
     assert_eq!(strings.get(4), None);
