@@ -101,23 +101,49 @@ impl Engine {
         Ok(self.next - 1)
     }
 
-    /// Goes on with a kept sequence that has ended: `tokens` are appended, then up to `max_tokens` drawn. On an error
-    /// the sequence is as it was.
-    pub fn resume(&mut self, id: SeqId, tokens: &[u32], max_tokens: usize) -> Result<()> {
+    /// Goes on with a kept sequence that has ended: the request's prompt is appended, and its other fields hold from
+    /// here on. On an error the sequence is as it was.
+    pub fn resume(&mut self, id: SeqId, request: Request) -> Result<()> {
         let doing = "resuming a sequence";
-        let seq = self.seqs.get(&id).ok_or_else(|| Error::missing(&format!("{doing}: sequence {id}")))?;
+        let Request { prompt, max_tokens, chain, stop, keep } = request;
+        let len = self.ended(doing, id)?.tokens.len() + prompt.len();
+        self.check(doing, len, max_tokens)?;
+        let seq = self.ended(doing, id)?;
+        seq.tokens.extend(prompt);
+        (seq.left, seq.chain, seq.stop, seq.keep) = (max_tokens, chain, stop, keep);
+        Ok(())
+    }
+
+    /// Shortens a kept sequence that has ended to its first `len` tokens. What the cache holds of them stays where it
+    /// can: states cannot be taken back, and a window may have given away what would be seen again; then the sequence
+    /// is computed anew when it goes on. Gives the number of tokens that need not be.
+    pub fn rewind(&mut self, id: SeqId, len: usize) -> Result<usize> {
+        let seq = self.ended("rewinding a sequence", id)?;
+        seq.tokens.truncate(len);
+        // The last token is computed again, for its logits are not kept.
+        let past = seq.past.min(seq.tokens.len().saturating_sub(1));
+        if past == seq.past {
+            return Ok(past);
+        }
+        seq.past = past;
+        let Some(seq) = self.seqs.get_mut(&id) else { return Ok(0) };
+        if past == 0 || !self.pool.can_rewind(&seq.held, past) {
+            self.pool.release(&mut seq.held);
+            seq.past = 0;
+        }
+        Ok(seq.past)
+    }
+
+    /// A sequence that is there and waits.
+    fn ended(&mut self, doing: &str, id: SeqId) -> Result<&mut Seq> {
+        let seq = self.seqs.get_mut(&id).ok_or_else(|| Error::missing(&format!("{doing}: sequence {id}")))?;
         if seq.left > 0 {
             return Err(Error::invalid(
                 doing,
                 format!("sequence {id} has not ended; cancel it or let it end"),
             ));
         }
-        self.check(doing, seq.tokens.len() + tokens.len(), max_tokens)?;
-        if let Some(seq) = self.seqs.get_mut(&id) {
-            seq.tokens.extend(tokens);
-            seq.left = max_tokens;
-        }
-        Ok(())
+        Ok(seq)
     }
 
     fn check(&self, doing: &str, len: usize, max_tokens: usize) -> Result<()> {

@@ -75,6 +75,14 @@ impl Pool {
         true
     }
 
+    /// Whether a sequence that has only its first `past` tokens could go on with what it holds.
+    pub(crate) fn can_rewind(&self, held: &Held, past: usize) -> bool {
+        let seen = |(table, window): (&BlockTable, &Option<usize>)| {
+            window.map_or(0, |w| (past + 1).saturating_sub(w)) / self.block_len >= table.first
+        };
+        !self.has_states && held.tables.iter().zip(&self.windows).all(seen)
+    }
+
     /// Takes back everything that `held` holds.
     pub(crate) fn release(&mut self, held: &mut Held) {
         for (table, free) in held.tables.drain(..).zip(&mut self.free) {

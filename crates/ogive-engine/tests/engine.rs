@@ -65,15 +65,33 @@ fn a_kept_sequence_goes_on_as_if_it_had_been_one_prompt() {
     let id = e.add(Request::new([7, 8, 9], 4).keep()).unwrap();
     assert_eq!(e.follow(id).count(), 4);
     let rows = e.stats().rows;
-    e.resume(id, &[20, 21], 5).unwrap();
+    e.resume(id, Request::new([20, 21], 5).keep()).unwrap();
     let second: Vec<_> = e.follow(id).map(|e| e.unwrap().token.unwrap()).collect();
     assert_eq!(e.stats().rows - rows, 7, "what was in the cache is not computed again");
     let whole: Vec<u32> = [7, 8, 9].into_iter().chain(first).chain([20, 21]).collect();
     assert_eq!(second, tokens(&mut llama(wide()), Request::new(whole, 5)));
-    assert!(e.resume(id, &[1; 64], 1).is_err());
-    assert!(e.resume(99, &[1], 1).unwrap_err().is_missing());
+    assert!(e.resume(id, Request::new([1; 64], 1)).is_err());
+    assert!(e.resume(99, Request::new([1], 1)).unwrap_err().is_missing());
     assert_eq!(e.tokens(id).unwrap().len(), 3 + 4 + 2 + 5);
     assert!(e.cancel(id) && !e.cancel(id));
+}
+
+#[test]
+fn a_rewound_sequence_is_as_if_it_had_never_gone_further() {
+    for (arch, r) in zoo() {
+        let fresh =
+            |prompt: &[u32]| tokens(&mut engine(Arc::new(Oracle), arch, &r, wide()), Request::new(prompt, 6));
+        let mut e = engine(Arc::new(Oracle), arch, &r, wide().step_tokens(8));
+        let id = e.add(Request::new([1, 2, 3, 4, 5, 6, 7, 8, 9], 20).keep()).unwrap();
+        assert_eq!(e.follow(id).count(), 20);
+        for keep in [7, 3, 1] {
+            assert!(e.rewind(id, keep).unwrap() < keep);
+            e.resume(id, Request::new([30, 31], 6).keep()).unwrap();
+            let got: Vec<_> = e.follow(id).map(|e| e.unwrap().token.unwrap()).collect();
+            let prompt: Vec<u32> = (1..=keep as u32).chain([30, 31]).collect();
+            assert_eq!(got, fresh(&prompt), "{arch} to {keep}");
+        }
+    }
 }
 
 #[test]
@@ -86,7 +104,7 @@ fn dropping_a_session_frees_its_pages() {
     assert!(e.is_idle());
     let id = e.add(Request::new([1, 2, 3, 4, 5], 9).keep()).unwrap();
     e.follow(id).next();
-    e.resume(id, &[], 2).unwrap();
+    e.resume(id, Request::new([], 2)).unwrap();
     assert_eq!(e.follow(id).count(), 2);
 }
 
