@@ -174,4 +174,24 @@ mod tests {
         assert!(weight(-27.0) > 0);
         assert!(LIMIT as u64 <= u64::MAX / ONE);
     }
+
+    #[test]
+    fn find_gives_each_candidate_its_interval() {
+        // More than one block, with a rest; every fifth is impossible.
+        let logit = |id: u32| if id.is_multiple_of(5) { f32::NEG_INFINITY } else { -(id as f32) * 0.01 };
+        let list: Vec<_> = (0..150).map(|id| Candidate { id, logit: logit(id) }).collect();
+        let softmax = Softmax::new(&list, list[1]);
+        let mut start = 0;
+        for &c in &list {
+            let weight = softmax.weight(c);
+            assert_eq!(weight == 0, c.id.is_multiple_of(5));
+            if weight > 0 {
+                assert_eq!(softmax.find(&list, start), Some(c));
+                assert_eq!(softmax.find(&list, start + weight - 1), Some(c));
+            }
+            start += weight;
+        }
+        assert_eq!(start, softmax.total);
+        assert_eq!(softmax.find(&list, start), None);
+    }
 }

@@ -155,3 +155,28 @@ fn needs_add_up() {
     let nucleus_first = Chain::new(0).then(TopP::new(0.9).expect("valid")).then(TopK::new(8));
     assert_eq!(nucleus_first.needs(), None);
 }
+
+#[test]
+fn temperature_can_make_equals_of_two() {
+    // Two neighbouring floats whose quotients round to the same one: then the lower token wins, so that
+    // the best logit alone would not have been enough.
+    let temperature = 0.8f32;
+    let mut floats = (0..1000).map(|i| f32::from_bits(1.7f32.to_bits() + i));
+    let low = floats.find(|&l| l / temperature == l.next_up() / temperature).expect("such a pair");
+    let logits = [low, low.next_up()];
+    let hot = Temperature::new(temperature).expect("valid");
+    assert_eq!(Chain::greedy().sample(&logits, &[]), Ok(1));
+    let mut chain = Chain::new(0).then(hot).then(Greedy);
+    assert_eq!(chain.needs(), None);
+    assert_eq!(chain.sample(&logits, &[]), Ok(0));
+}
+
+#[test]
+fn retain_never_empties_the_list() {
+    let mut candidates = Candidates::from_logits(&[1.0, 3.0, 2.0, 3.0]).expect("some logits");
+    candidates.retain(|_| false);
+    assert_eq!(candidates.as_slice(), [Candidate { id: 1, logit: 3.0 }]);
+    let mut candidates = Candidates::from_logits(&[5.0, 3.0, 2.0]).expect("some logits");
+    candidates.retain(|_| false);
+    assert_eq!(candidates.as_slice(), [Candidate { id: 0, logit: 5.0 }]);
+}

@@ -15,8 +15,7 @@ use crate::stage::{Needs, Stage};
 
 /// Keeps the shortest run of best candidates whose probabilities sum to at least p; at least one.
 ///
-/// Linear in the number of candidates, with one exponential each (two for those that come near the
-/// nucleus).
+/// Linear in the number of candidates, with one exponential each and a few more for those near the nucleus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TopP {
     p: f32,
