@@ -1,0 +1,56 @@
+//! From a word to its tokens: a model of the `tokenizers` crate, or our own SentencePiece merger.
+
+use crate::spm::Spm;
+use crate::{Result, TokenizerError};
+use tokenizers::Model as _;
+use tokenizers::models::ModelWrapper;
+
+/// The model of a tokenizer.
+pub(crate) enum Model {
+    Spm(Spm),
+    Wrapped(Box<ModelWrapper>),
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Spm(spm) => spm.fmt(f),
+            // The crate prints whole vocabularies.
+            Self::Wrapped(_) => f.write_str(self.name()),
+        }
+    }
+}
+
+impl Model {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Spm(_) => "SentencePiece BPE",
+            Self::Wrapped(model) => match &**model {
+                ModelWrapper::BPE(_) => "BPE",
+                ModelWrapper::WordPiece(_) => "WordPiece",
+                ModelWrapper::WordLevel(_) => "WordLevel",
+                ModelWrapper::Unigram(_) => "Unigram",
+            },
+        }
+    }
+
+    /// Appends the tokens of one word.
+    pub(crate) fn encode(&self, word: &str, out: &mut Vec<u32>) -> Result<()> {
+        match self {
+            Self::Spm(spm) => spm.encode(word, out),
+            Self::Wrapped(model) => {
+                let tokens = model.tokenize(word).map_err(|e| TokenizerError::Model(e.to_string()))?;
+                out.extend(tokens.into_iter().map(|t| t.id));
+                Ok(())
+            }
+        }
+    }
+
+    /// The id of a token by its spelling in the file.
+    pub(crate) fn id(&self, spelling: &str) -> Option<u32> {
+        match self {
+            Self::Spm(spm) => spm.id(spelling.as_bytes()),
+            Self::Wrapped(model) => model.token_to_id(spelling),
+        }
+    }
+}
