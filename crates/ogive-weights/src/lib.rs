@@ -1,1 +1,38 @@
-//! Weight files under one naming scheme: GGUF, safetensors, config.json.
+//! Weight files under one naming scheme, Hugging Face's: GGUF, safetensors, `config.json`.
+//!
+//! [`open`] takes what users have, a GGUF file or a folder, and gives a [`Checkpoint`]: settings, the architecture's
+//! name, and a [`Source`](ogive_tensor::Source) of packed tensors. No model has to ask which kind of file it was: GGUF's
+//! names, keys and orders of rows are translated, by rules that are values ([`Translation`]), so that another crate can
+//! add an architecture of its own.
+//!
+//! ```no_run
+//! # fn main() -> ogive_tensor::Result<()> {
+//! let checkpoint = ogive_weights::open("model.gguf")?;
+//! println!("{}, {} layers", checkpoint.architecture, checkpoint.config.usize("num_hidden_layers")?);
+//! let q = checkpoint.source.get("model.layers.0.self_attn.q_proj.weight")?;
+//! println!("{:?} in {:?}", q.shape, q.format); // nothing was read or decoded yet
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What can be relied on
+//!
+//! - **Nothing is copied** that can be used as it is: a weight's bytes are a range of the mapped file. What must change
+//!   (Llama's q and k rows in GGUF, Gemma's norms) is made when it is asked for.
+//! - **Nothing in a file is believed**: lengths, offsets and shapes are checked against the bytes that are there, and no
+//!   input makes this crate panic or allocate more than a small multiple of a file's header.
+//! - **A tensor of an unknown format** does no harm until it is asked for; the error then names the tensor, its format
+//!   and the formats that are known. A format of another crate is added with [`OpenOptions::format`].
+//! - A mapped file **must not be changed or truncated** while anything of it is in use; where that cannot be promised,
+//!   [`OpenOptions::mmap`] reads it instead.
+
+mod formats;
+mod gguf;
+mod huggingface;
+mod json;
+mod open;
+mod safetensors;
+
+pub use gguf::{Change, GgufSource, Header, Rule, Settings, Translation, translations};
+pub use open::{Checkpoint, OpenOptions, open};
+pub use safetensors::Safetensors;

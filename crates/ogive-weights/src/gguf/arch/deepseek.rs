@@ -1,0 +1,84 @@
+//! `deepseek2`: DeepSeek's V2, V3 and R1, with latent attention and shared experts.
+//!
+//! Newer files split `kv_b_proj` into two halves that suit an attention over latents; here they become one again, as
+//! Hugging Face has it.
+
+use crate::gguf::settings::{copy, whole};
+use crate::gguf::{Change, Header, Rule, Settings, Translation};
+use ogive_tensor::Result;
+use serde_json::json;
+
+pub(super) fn deepseek2() -> Translation {
+    let kv_b = Rule::changed(
+        ["blk.{}.attn_k_b.weight", "blk.{}.attn_v_b.weight"],
+        "model.layers.{}.self_attn.kv_b_proj.weight",
+        Change::join_latent_halves(),
+    );
+    Translation::decoder("deepseek2", "DeepseekV2ForCausalLM")
+        .rename("blk.{}.attn_q_a", "model.layers.{}.self_attn.q_a_proj")
+        .rename("blk.{}.attn_q_a_norm", "model.layers.{}.self_attn.q_a_layernorm")
+        .rename("blk.{}.attn_q_b", "model.layers.{}.self_attn.q_b_proj")
+        .rename("blk.{}.attn_kv_a_mqa", "model.layers.{}.self_attn.kv_a_proj_with_mqa")
+        .rename("blk.{}.attn_kv_a_norm", "model.layers.{}.self_attn.kv_a_layernorm")
+        .rename("blk.{}.attn_kv_b", "model.layers.{}.self_attn.kv_b_proj")
+        .rule(kv_b)
+        .rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
+        .rule(Rule::new("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias"))
+        .rename("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.gate_proj")
+        .rename("blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.up_proj")
+        .rename("blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.down_proj")
+        .rename("blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_experts.gate_proj")
+        .rename("blk.{}.ffn_up_shexp", "model.layers.{}.mlp.shared_experts.up_proj")
+        .rename("blk.{}.ffn_down_shexp", "model.layers.{}.mlp.shared_experts.down_proj")
+        .settings(settings)
+}
+
+fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+    settings.insert("norm_topk_prob".into(), json!(false));
+    copy(
+        header,
+        settings,
+        &[
+            ("attention.q_lora_rank", "q_lora_rank"),
+            ("attention.kv_lora_rank", "kv_lora_rank"),
+            ("leading_dense_block_count", "first_k_dense_replace"),
+            ("expert_count", "n_routed_experts"),
+            ("expert_used_count", "num_experts_per_tok"),
+            ("expert_shared_count", "n_shared_experts"),
+            ("expert_group_count", "n_group"),
+            ("expert_group_used_count", "topk_group"),
+            ("expert_feed_forward_length", "moe_intermediate_size"),
+            ("expert_weights_scale", "routed_scaling_factor"),
+            ("expert_weights_norm", "norm_topk_prob"),
+        ],
+    )?;
+    // GGUF calls latent attention what it computes: one key head. Hugging Face counts the heads it expands to.
+    if let Some(heads) = settings.get("num_attention_heads").cloned() {
+        settings.insert("num_key_value_heads".into(), heads);
+    }
+    let key = header.usize("attention.key_length_mla")?.or(header.usize("attention.key_length")?);
+    let value = header.usize("attention.value_length_mla")?.or(header.usize("attention.value_length")?);
+    if let Some((key, turned)) = key.zip(header.usize("rope.dimension_count")?) {
+        settings.insert("qk_rope_head_dim".into(), turned.into());
+        settings.insert("qk_nope_head_dim".into(), key.saturating_sub(turned).into());
+        settings.insert("head_dim".into(), turned.into());
+        settings.remove("partial_rotary_factor");
+    }
+    if let Some(value) = value {
+        settings.insert("v_head_dim".into(), value.into());
+    }
+    // V3 scores by sigmoids and balances by a bias; V2 by softmax, its large model within groups.
+    let sigmoid = header.usize("expert_gating_func")? == Some(2);
+    let grouped = whole(settings, "n_group").is_some_and(|n| n > 1);
+    let (scoring, method) = match (sigmoid, grouped) {
+        (true, _) => ("sigmoid", "noaux_tc"),
+        (false, true) => ("softmax", "group_limited_greedy"),
+        (false, false) => ("softmax", "greedy"),
+    };
+    settings.insert("scoring_func".into(), json!(scoring));
+    settings.insert("topk_method".into(), json!(method));
+    if sigmoid {
+        settings.insert("architectures".into(), json!(["DeepseekV3ForCausalLM"]));
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! `gemma`, `gemma2`, `gemma3`: the norms are kept as factors and must lose one; some settings follow from the size.
+
+use crate::gguf::settings::whole;
+use crate::gguf::{Change, Header, Settings, Translation};
+use ogive_tensor::Result;
+use serde_json::json;
+
+fn any(architecture: &str, class: &str) -> Translation {
+    Translation::decoder(architecture, class).settings(|_, settings| {
+        // The key that these classes read; Llama's is `hidden_act`.
+        settings.insert("hidden_act".into(), json!("gelu_pytorch_tanh"));
+        settings.insert("hidden_activation".into(), json!("gelu_pytorch_tanh"));
+        Ok(())
+    })
+}
+
+pub(super) fn gemma() -> Translation {
+    any("gemma", "GemmaForCausalLM").change_all("norm.weight", &Change::less_one())
+}
+
+/// Norms after each block as well as before it.
+fn sandwich(architecture: &str, class: &str) -> Translation {
+    any(architecture, class)
+        .rename("blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm")
+        .rename("blk.{}.ffn_norm", "model.layers.{}.pre_feedforward_layernorm")
+        .rename("blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm")
+        .change_all("norm.weight", &Change::less_one())
+}
+
+pub(super) fn gemma2() -> Translation {
+    sandwich("gemma2", "Gemma2ForCausalLM").settings(|header, settings| {
+        score_scale(settings, 46);
+        // llama.cpp's defaults, which are the class's too.
+        settings.entry("attn_logit_softcapping").or_insert(json!(50.0));
+        settings.entry("final_logit_softcapping").or_insert(json!(30.0));
+        layer_types(header, settings, 2)
+    })
+}
+
+pub(super) fn gemma3() -> Translation {
+    sandwich("gemma3", "Gemma3ForCausalLM").settings(|header, settings| {
+        score_scale(settings, 62);
+        let local = header.value("rope.freq_base_swa")?.unwrap_or_else(|| json!(10_000.0));
+        settings.insert("rope_local_base_freq".into(), local);
+        if header.f32("rope.freq_base")?.is_none() {
+            settings.insert("rope_theta".into(), json!(1_000_000.0));
+        }
+        layer_types(header, settings, 6)
+    })
+}
+
+/// What the scores are divided by the root of: the head size, but in the 27B models, known by their layers, the model's
+/// width per head.
+fn score_scale(settings: &mut Settings, layers_of_27b: u64) {
+    let per_head = whole(settings, "hidden_size").zip(whole(settings, "num_attention_heads"));
+    let scalar = if whole(settings, "num_hidden_layers") == Some(layers_of_27b) {
+        per_head.and_then(|(size, heads)| size.checked_div(heads))
+    } else {
+        whole(settings, "head_dim")
+    };
+    if let Some(scalar) = scalar {
+        settings.insert("query_pre_attn_scalar".into(), scalar.into());
+    }
+}
+
+/// Every layer has a window but each `every`-th. A list that the layer count makes, so its length is bounded.
+fn layer_types(header: &Header<'_>, settings: &mut Settings, every: usize) -> Result<()> {
+    let every = header.usize("attention.sliding_window_pattern")?.unwrap_or(every).max(1) as u64;
+    let layers = whole(settings, "num_hidden_layers").unwrap_or(0).min(10_000);
+    let kinds =
+        (1..=layers).map(|i| if i.is_multiple_of(every) { "full_attention" } else { "sliding_attention" });
+    settings.insert("layer_types".into(), kinds.collect());
+    Ok(())
+}

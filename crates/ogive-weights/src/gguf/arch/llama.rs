@@ -1,0 +1,49 @@
+//! `llama`: Llama, Mistral and Mixtral, which GGUF calls by one name and tells apart by the number of experts.
+//!
+//! Mistral comes out as `LlamaForCausalLM`: the file does not say which it was, and the two differ in nothing but the
+//! settings. These are the architectures whose q and k rows the converter reorders.
+
+use crate::gguf::settings::copy;
+use crate::gguf::{Change, Header, Settings, Translation};
+use ogive_tensor::Result;
+use serde_json::json;
+
+/// Decoders whose q and k rows are interleaved in GGUF.
+fn interleaved(architecture: &str, class: &str) -> Translation {
+    let q = Change::split_rotary_pairs("num_attention_heads");
+    let k = Change::split_rotary_pairs("num_key_value_heads");
+    Translation::decoder(architecture, class)
+        .rename_changed("blk.{}.attn_q", "model.layers.{}.self_attn.q_proj", &q)
+        .rename_changed("blk.{}.attn_k", "model.layers.{}.self_attn.k_proj", &k)
+}
+
+pub(super) fn llama() -> Translation {
+    interleaved("llama", "LlamaForCausalLM")
+        .rename("blk.{}.ffn_gate_inp", "model.layers.{}.block_sparse_moe.gate")
+        .rename("blk.{}.ffn_gate_exps", "model.layers.{}.block_sparse_moe.experts.w1")
+        .rename("blk.{}.ffn_down_exps", "model.layers.{}.block_sparse_moe.experts.w2")
+        .rename("blk.{}.ffn_up_exps", "model.layers.{}.block_sparse_moe.experts.w3")
+        // Files of early 2024 have each expert by itself.
+        .rename("blk.{}.ffn_gate.{}", "model.layers.{}.block_sparse_moe.experts.{}.w1")
+        .rename("blk.{}.ffn_down.{}", "model.layers.{}.block_sparse_moe.experts.{}.w2")
+        .rename("blk.{}.ffn_up.{}", "model.layers.{}.block_sparse_moe.experts.{}.w3")
+        .settings(experts)
+}
+
+/// Mixtral is Llama with experts.
+fn experts(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+    if header.usize("expert_count")?.is_some_and(|n| n > 0) {
+        settings.insert("architectures".into(), json!(["MixtralForCausalLM"]));
+        copy(
+            header,
+            settings,
+            &[("expert_count", "num_local_experts"), ("expert_used_count", "num_experts_per_tok")],
+        )?;
+    }
+    Ok(())
+}
+
+/// Mistral's models of late 2025, whose scores also depend on the position.
+pub(super) fn mistral3() -> Translation {
+    interleaved("mistral3", "Ministral3ForCausalLM")
+}

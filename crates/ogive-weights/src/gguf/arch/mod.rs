@@ -1,0 +1,30 @@
+//! The GGUF architectures that are known, a family to a file.
+//!
+//! A list that is made anew for each caller and not a global table: who adds to it adds to his own.
+
+mod deepseek;
+mod gemma;
+mod gpt2;
+mod llama;
+mod phi3;
+mod qwen;
+
+use super::Translation;
+
+/// The translations this crate has.
+pub fn translations() -> Vec<Translation> {
+    vec![
+        llama::llama(),
+        llama::mistral3(),
+        qwen::qwen2(),
+        qwen::qwen3(),
+        qwen::qwen2_moe(),
+        qwen::qwen3_moe(),
+        gemma::gemma(),
+        gemma::gemma2(),
+        gemma::gemma3(),
+        phi3::phi3(),
+        gpt2::gpt2(),
+        deepseek::deepseek2(),
+    ]
+}

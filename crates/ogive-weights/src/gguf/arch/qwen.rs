@@ -1,0 +1,48 @@
+//! `qwen2`, `qwen3` and their mixtures of experts: nothing is reordered, only renamed.
+
+use crate::gguf::Translation;
+use crate::gguf::settings::copy;
+use serde_json::json;
+
+pub(super) fn qwen2() -> Translation {
+    Translation::decoder("qwen2", "Qwen2ForCausalLM")
+}
+
+pub(super) fn qwen3() -> Translation {
+    Translation::decoder("qwen3", "Qwen3ForCausalLM")
+}
+
+/// What the mixtures share.
+fn mixture(architecture: &str, class: &str, normalised: bool) -> Translation {
+    Translation::decoder(architecture, class)
+        .rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
+        .rename("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.gate_proj")
+        .rename("blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.up_proj")
+        .rename("blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.down_proj")
+        .settings(move |header, settings| {
+            // The flag is the class's default and not kept in GGUF.
+            settings.insert("norm_topk_prob".into(), json!(normalised));
+            copy(
+                header,
+                settings,
+                &[
+                    ("expert_count", "num_experts"),
+                    ("expert_used_count", "num_experts_per_tok"),
+                    ("expert_feed_forward_length", "moe_intermediate_size"),
+                    ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
+                ],
+            )
+        })
+}
+
+pub(super) fn qwen2_moe() -> Translation {
+    mixture("qwen2moe", "Qwen2MoeForCausalLM", false)
+        .rename("blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_expert.gate_proj")
+        .rename("blk.{}.ffn_up_shexp", "model.layers.{}.mlp.shared_expert.up_proj")
+        .rename("blk.{}.ffn_down_shexp", "model.layers.{}.mlp.shared_expert.down_proj")
+        .rename("blk.{}.ffn_gate_inp_shexp", "model.layers.{}.mlp.shared_expert_gate")
+}
+
+pub(super) fn qwen3_moe() -> Translation {
+    mixture("qwen3moe", "Qwen3MoeForCausalLM", true)
+}

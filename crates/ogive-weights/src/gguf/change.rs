@@ -1,0 +1,171 @@
+//! What a tensor must go through where GGUF keeps it in another form: rows in another order, transposed, with one added.
+//!
+//! A change is made when the tensor is asked for, not when the file is opened, and what it makes belongs to the weight
+//! alone: the mapped file stays as it is, and a model that is only looked at costs nothing.
+
+use ogive_tensor::{Config, Error, F32, HostWeight, Result, WeightInfo};
+use std::{fmt, sync::Arc};
+
+type Info = Arc<dyn Fn(&[WeightInfo], &Config) -> Result<WeightInfo> + Send + Sync>;
+type Apply = Arc<dyn Fn(&[HostWeight], &Config) -> Result<HostWeight> + Send + Sync>;
+
+/// How a tensor is made of those in the file.
+#[derive(Clone)]
+pub struct Change {
+    info: Info,
+    apply: Apply,
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Change")
+    }
+}
+
+impl Change {
+    /// `apply` makes the weight, `info` says beforehand what its shape and format will be; both are given what the rule
+    /// names, in its order, and the model's settings. The name is put in afterwards.
+    pub fn new(
+        info: impl Fn(&[WeightInfo], &Config) -> Result<WeightInfo> + Send + Sync + 'static,
+        apply: impl Fn(&[HostWeight], &Config) -> Result<HostWeight> + Send + Sync + 'static,
+    ) -> Self {
+        Self { info: Arc::new(info), apply: Arc::new(apply) }
+    }
+
+    /// A change to one tensor.
+    fn of_one(
+        info: impl Fn(&WeightInfo) -> WeightInfo + Send + Sync + 'static,
+        apply: impl Fn(&HostWeight, &Config) -> Result<HostWeight> + Send + Sync + 'static,
+    ) -> Self {
+        let none = || Error::invalid("translation", "a change of one tensor was given none");
+        Self::new(
+            move |of, _| of.first().map(&info).ok_or_else(none),
+            move |of, config| apply(of.first().ok_or_else(none)?, config),
+        )
+    }
+
+    /// Rows of query or key heads as Hugging Face has them. llama.cpp's converter interleaves the two halves of each head
+    /// so that rotary pairs are neighbours; this undoes it. `heads` is the setting that says how many heads there are.
+    /// Packed rows are copied, nothing is decoded.
+    pub fn split_rotary_pairs(heads: &'static str) -> Self {
+        Self::of_one(WeightInfo::clone, move |w, config| {
+            let vector = w.shape[0] == 1 && w.shape[1] == 1;
+            let rows = if vector { w.shape[2] } else { w.shape[1] };
+            let order = split_pairs(rows, config.usize(heads)?).ok_or_else(|| {
+                Error::invalid(&w.name, format!("{rows} rows are not `{heads}` heads of even size"))
+            })?;
+            if !vector {
+                return w.reordered(&order);
+            }
+            // A bias: its elements are the rows.
+            let w = if w.format.block_len == 1 && w.is_plain() { w.clone() } else { w.decoded()? };
+            let column = HostWeight::new(&*w.name, [1, rows, 1], w.format, w.bytes)?.reordered(&order)?;
+            HostWeight::new(column.name, [1, 1, rows], column.format, column.bytes)
+        })
+    }
+
+    /// One less, in single precision: GGUF keeps Gemma's norms as the factors themselves, Hugging Face as the factors less
+    /// one. Adding one gives back the factor bit for bit: the factor is a rounded `1 + w`, so that the difference has a
+    /// place in an f32 (both are multiples of the same power of two, and the difference is no larger).
+    pub fn less_one() -> Self {
+        Self::of_one(
+            |w| WeightInfo::new(&*w.name, w.shape, &F32),
+            |w, _| {
+                let values: Vec<f32> = w.to_vec().into_iter().map(|v| v - 1.0).collect();
+                HostWeight::from_f32(&*w.name, w.shape, &values)
+            },
+        )
+    }
+
+    /// Rows become columns, decoded: GPT-2's matrices are `[in, out]` in Hugging Face's files. Vectors stay.
+    pub fn transposed() -> Self {
+        let is_vector = |shape: [usize; 3]| shape[0] == 1 && shape[1] == 1;
+        Self::of_one(
+            move |w| match w.shape {
+                shape if is_vector(shape) => w.clone(),
+                [e, r, c] => WeightInfo::new(&*w.name, [e, c, r], &F32),
+            },
+            move |w, _| if is_vector(w.shape) { Ok(w.clone()) } else { w.transposed() },
+        )
+    }
+
+    /// DeepSeek's `kv_b_proj` from its two halves: GGUF keeps, per head, the keys' half transposed
+    /// (`[heads, rank, nope]`) and the values' half (`[heads, values, rank]`). Decoded, as blocks run the other way.
+    pub fn join_latent_halves() -> Self {
+        let shape = |k: [usize; 3], v: [usize; 3]| {
+            let rows = k[2].checked_add(v[1])?.checked_mul(k[0])?;
+            (k[0] == v[0] && k[1] == v[2]).then_some([1, rows, k[1]])
+        };
+        let misfit =
+            || Error::invalid("kv_b_proj", "its halves for keys and values have shapes that do not fit");
+        Self::new(
+            move |of, _| match of {
+                [k, v] => Ok(WeightInfo::new(&*k.name, shape(k.shape, v.shape).ok_or_else(misfit)?, &F32)),
+                _ => Err(misfit()),
+            },
+            move |of, _| {
+                let [k, v] = of else { return Err(misfit()) };
+                let (joined, [heads, rank, nope]) = (shape(k.shape, v.shape).ok_or_else(misfit)?, k.shape);
+                let (keys, values) = (k.transposed()?.to_vec(), v.to_vec());
+                let mut all = Vec::with_capacity(keys.len() + values.len());
+                for head in 0..heads {
+                    let (a, b) = (nope * rank, v.shape[1] * rank);
+                    all.extend_from_slice(keys.get(head * a..(head + 1) * a).ok_or_else(misfit)?);
+                    all.extend_from_slice(values.get(head * b..(head + 1) * b).ok_or_else(misfit)?);
+                }
+                HostWeight::from_f32(&*k.name, joined, &all)
+            },
+        )
+    }
+
+    pub(super) fn info(&self, of: &[WeightInfo], config: &Config) -> Result<WeightInfo> {
+        (self.info)(of, config)
+    }
+
+    pub(super) fn apply(&self, of: &[HostWeight], config: &Config) -> Result<HostWeight> {
+        (self.apply)(of, config)
+    }
+}
+
+/// Where each row comes from, when neighbours become halves. `None` unless the rows are that many heads of even size.
+fn split_pairs(rows: usize, heads: usize) -> Option<Vec<usize>> {
+    let half = rows.checked_div(heads)? / 2;
+    if half.checked_mul(2)?.checked_mul(heads)? != rows {
+        return None;
+    }
+    let row = |r: usize| (r / (2 * half)) * 2 * half + 2 * (r % half) + r / half % 2;
+    Some((0..rows).map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_become_halves_within_each_head() {
+        assert_eq!(split_pairs(8, 2).unwrap(), [0, 2, 1, 3, 4, 6, 5, 7]);
+        assert_eq!(split_pairs(6, 1).unwrap(), [0, 2, 4, 1, 3, 5]);
+        assert_eq!((split_pairs(6, 2), split_pairs(6, 0), split_pairs(0, 3)), (None, None, Some(vec![])));
+    }
+
+    #[test]
+    fn less_one_and_one_is_the_same_number() {
+        let mut w = -1.5_f32;
+        while w < 30.0 {
+            let factor = 1.0 + w;
+            assert_eq!((1.0 + (factor - 1.0)).to_bits(), factor.to_bits(), "{w}");
+            w += 0.000_717;
+        }
+    }
+
+    #[test]
+    fn latent_halves_join_head_by_head() {
+        // Two heads, rank 2, one row of keys and one of values each.
+        let k = HostWeight::from_f32("k", [2, 2, 1], &[1., 2., 3., 4.]).unwrap();
+        let v = HostWeight::from_f32("v", [2, 1, 2], &[5., 6., 7., 8.]).unwrap();
+        let change = Change::join_latent_halves();
+        let joined = change.apply(&[k.clone(), v], &Config::default()).unwrap();
+        assert_eq!((joined.shape, joined.to_vec()), ([1, 4, 2], vec![1., 2., 5., 6., 3., 4., 7., 8.]));
+        assert!(change.apply(&[k], &Config::default()).is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! A GGUF file's settings, asked for without the architecture's prefix.
+
+use gguf_file::{Gguf, Value as Stored};
+use ogive_tensor::{Error, HostWeight, Result};
+use serde_json::Value;
+
+/// What a function that fills in settings is given: the metadata and the list of tensors.
+#[derive(Debug)]
+pub struct Header<'a> {
+    gguf: &'a Gguf,
+    architecture: &'a str,
+}
+
+impl<'a> Header<'a> {
+    pub(super) fn new(gguf: &'a Gguf, architecture: &'a str) -> Self {
+        Self { gguf, architecture }
+    }
+
+    /// The file itself.
+    pub fn gguf(&self) -> &'a Gguf {
+        self.gguf
+    }
+
+    fn key(&self, key: &str) -> String {
+        format!("{}.{key}", self.architecture)
+    }
+
+    /// The whole number under `ARCHITECTURE.key`.
+    pub fn usize(&self, key: &str) -> Result<Option<usize>> {
+        self.gguf.metadata().opt_usize(&self.key(key)).map_err(failed)
+    }
+
+    /// The number under `ARCHITECTURE.key`.
+    pub fn f32(&self, key: &str) -> Result<Option<f32>> {
+        self.gguf.metadata().opt_f32(&self.key(key)).map_err(failed)
+    }
+
+    /// The flag under `ARCHITECTURE.key`.
+    pub fn bool(&self, key: &str) -> Result<Option<bool>> {
+        self.gguf.metadata().opt_bool(&self.key(key)).map_err(failed)
+    }
+
+    /// The string under `ARCHITECTURE.key`.
+    pub fn str(&self, key: &str) -> Result<Option<&'a str>> {
+        self.gguf.metadata().opt_str(&self.key(key)).map_err(failed)
+    }
+
+    /// Whatever is under `ARCHITECTURE.key`, as JSON. An array whose elements are all the same is that element: a value
+    /// for each layer says no more then.
+    pub fn value(&self, key: &str) -> Result<Option<Value>> {
+        let key = self.key(key);
+        self.gguf.metadata().get(&key).map(|v| to_json(&key, v)).transpose()
+    }
+
+    /// The whole number under `key`, without a prefix, as JSON.
+    pub fn global(&self, key: &str) -> Result<Option<Value>> {
+        self.gguf.metadata().get(key).map(|v| to_json(key, v)).transpose()
+    }
+
+    /// Whether there is a tensor of this GGUF name.
+    pub fn has_tensor(&self, name: &str) -> bool {
+        self.gguf.tensor(name).is_some()
+    }
+
+    /// The rows of a matrix of this GGUF name.
+    pub fn rows(&self, tensor: &str) -> Option<u64> {
+        self.gguf.tensor(tensor)?.dims().get(1).copied()
+    }
+
+    /// The numbers of a tensor of this GGUF name, as JSON: for short lists that Hugging Face keeps among the settings.
+    pub fn numbers(&self, tensor: &str) -> Result<Option<Value>> {
+        let Some(info) = self.gguf.tensor(tensor) else { return Ok(None) };
+        let weight: HostWeight = super::source::read(self.gguf, info, &crate::formats::Formats::default())?;
+        weight
+            .to_vec()
+            .into_iter()
+            .map(|v| number(tensor, v))
+            .collect::<Result<Vec<_>>>()
+            .map(|v| Some(v.into()))
+    }
+}
+
+fn failed(e: gguf_file::Error) -> Error {
+    Error::other("reading settings", e)
+}
+
+/// A metadata value as JSON.
+fn to_json(key: &str, value: &Stored) -> Result<Value> {
+    let wrong =
+        |what: &str| Error::invalid(key, format!("its value {value} is {what}, which no setting can be"));
+    let int = |i: i128| {
+        let unsigned = u64::try_from(i).map(Value::from);
+        unsigned.or_else(|_| i64::try_from(i).map(Value::from)).map_err(|_| wrong("too large"))
+    };
+    if let Some(i) = value.as_int() {
+        return int(i);
+    }
+    if let Some(array) = value.as_array() {
+        let list = if let Some(v) = array.as_bool() {
+            v.iter().map(|&b| Value::from(b)).collect()
+        } else if array.element_type().is_integer() {
+            array.to_i64().ok_or_else(|| wrong("too large"))?.iter().map(|&i| Value::from(i)).collect()
+        } else if let Some(v) = array.to_f32() {
+            v.iter().map(|&v| number(key, v)).collect::<Result<Vec<_>>>()?
+        } else {
+            let Some(strings) = array.strings() else { return Err(wrong("a nested array")) };
+            strings.iter().map(|s| Value::from(String::from_utf8_lossy(s).into_owned())).collect()
+        };
+        return Ok(match list.split_first() {
+            Some((first, rest)) if rest.iter().all(|v| v == first) => first.clone(),
+            _ => Value::Array(list),
+        });
+    }
+    match value {
+        Stored::F32(v) => number(key, *v),
+        Stored::F64(v) => {
+            serde_json::Number::from_f64(*v).map(Value::Number).ok_or_else(|| wrong("no finite number"))
+        }
+        Stored::Bool(v) => Ok(Value::from(*v)),
+        other => {
+            let text = other.as_string().and_then(|s| s.to_str().ok()).ok_or_else(|| wrong("no text"))?;
+            Ok(Value::from(text))
+        }
+    }
+}
+
+/// A single as the shortest decimal that means it: `1e-6` and not the double nearest to the single.
+pub(super) fn number(key: &str, v: f32) -> Result<Value> {
+    let finite = || Error::invalid(key, format!("its value {v} is no finite number"));
+    let double: f64 = v.to_string().parse().map_err(|_| finite())?;
+    serde_json::Number::from_f64(double).map(Value::Number).ok_or_else(finite)
+}

@@ -1,0 +1,89 @@
+//! The settings that all architectures share, from GGUF's keys to those of `config.json`.
+//!
+//! A key that GGUF leaves out gets llama.cpp's default where Hugging Face's classes have another or none, so that a model
+//! reads the same from either kind of file.
+
+use super::{Header, rope};
+use ogive_tensor::Result;
+use serde_json::{Map, Value, json};
+
+/// Settings under Hugging Face's keys.
+pub type Settings = Map<String, Value>;
+
+/// GGUF's keys (below the architecture) and Hugging Face's.
+const COPIED: &[(&str, &str)] = &[
+    ("block_count", "num_hidden_layers"),
+    ("embedding_length", "hidden_size"),
+    ("feed_forward_length", "intermediate_size"),
+    ("context_length", "max_position_embeddings"),
+    ("attention.head_count", "num_attention_heads"),
+    ("attention.head_count_kv", "num_key_value_heads"),
+    ("attention.key_length", "head_dim"),
+    ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    ("attention.scale", "attention_multiplier"),
+    ("attn_logit_softcapping", "attn_logit_softcapping"),
+    ("final_logit_softcapping", "final_logit_softcapping"),
+    ("rope.freq_base", "rope_theta"),
+];
+
+/// Token ids: keys without a prefix.
+const TOKENS: &[(&str, &str)] = &[
+    ("tokenizer.ggml.bos_token_id", "bos_token_id"),
+    ("tokenizer.ggml.eos_token_id", "eos_token_id"),
+    ("tokenizer.ggml.padding_token_id", "pad_token_id"),
+];
+
+/// Copies `(GGUF key, setting)` pairs that are there.
+pub(super) fn copy(header: &Header<'_>, settings: &mut Settings, keys: &[(&str, &str)]) -> Result<()> {
+    for (from, to) in keys {
+        if let Some(value) = header.value(from)? {
+            settings.insert((*to).into(), value);
+        }
+    }
+    Ok(())
+}
+
+/// What every architecture starts from.
+pub(super) fn common(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+    copy(header, settings, COPIED)?;
+    for (from, to) in TOKENS {
+        if let Some(value) = header.global(from)? {
+            settings.insert((*to).into(), value);
+        }
+    }
+    let heads = settings.get("num_attention_heads").cloned();
+    if let Some(heads) = heads {
+        settings.entry("num_key_value_heads").or_insert(heads);
+    }
+    if let Some(head_dim) =
+        whole(settings, "hidden_size").zip(whole(settings, "num_attention_heads")).and_then(even)
+    {
+        settings.entry("head_dim").or_insert(head_dim.into());
+    }
+    settings.entry("rope_theta").or_insert(json!(10_000.0));
+    settings.entry("hidden_act").or_insert(json!("silu"));
+    if let Some(window) = header.usize("attention.sliding_window")?.filter(|w| *w > 0) {
+        settings.insert("sliding_window".into(), window.into());
+    }
+    // The embedding decides, as logits have a place for each of its rows, whatever the vocabulary says.
+    let tokens = || {
+        let tokens = header.gguf().metadata().get("tokenizer.ggml.tokens").and_then(|v| v.as_array());
+        tokens.map(|t| t.len() as u64)
+    };
+    let rows = header.rows("token_embd.weight");
+    let size = rows.or(header.usize("vocab_size")?.map(|n| n as u64)).or_else(tokens);
+    if let Some(size) = size {
+        settings.insert("vocab_size".into(), size.into());
+    }
+    settings.insert("tie_word_embeddings".into(), (!header.has_tensor("output.weight")).into());
+    rope::fill(header, settings)
+}
+
+/// A setting that is a whole number.
+pub(super) fn whole(settings: &Settings, key: &str) -> Option<u64> {
+    settings.get(key)?.as_u64()
+}
+
+fn even((all, parts): (u64, u64)) -> Option<u64> {
+    (parts > 0 && all.is_multiple_of(parts)).then(|| all / parts)
+}

@@ -1,0 +1,136 @@
+//! A GGUF file's tensors under Hugging Face's names.
+
+use super::translation::fill_in;
+use super::{Change, Translation};
+use crate::formats::{Formats, fold_shape};
+use gguf_file::{Gguf, TensorInfo};
+use ogive_tensor::{Bytes, Config, Error, HostWeight, Result, Source, WeightInfo};
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry as Slot},
+    fmt,
+    sync::Arc,
+};
+
+/// A GGUF file as a source of weights. Tensors that have no rule keep their GGUF names.
+pub struct GgufSource {
+    gguf: Arc<Gguf>,
+    config: Config,
+    formats: Formats,
+    entries: Vec<Entry>,
+    by_name: HashMap<String, usize>,
+}
+
+/// A tensor that can be had.
+struct Entry {
+    name: String,
+    /// Places in the file's list of tensors.
+    of: Vec<usize>,
+    change: Option<Change>,
+}
+
+impl GgufSource {
+    /// The tensors of `gguf` by the rules of `translation`; `config` is what [`Translation::config`] gave. Fails if two
+    /// tensors would get the same name.
+    pub fn new(gguf: Arc<Gguf>, translation: &Translation, config: &Config) -> Result<Self> {
+        Self::with_formats(gguf, translation, config, Formats::default())
+    }
+
+    pub(crate) fn with_formats(
+        gguf: Arc<Gguf>,
+        translation: &Translation,
+        config: &Config,
+        formats: Formats,
+    ) -> Result<Self> {
+        let places: HashMap<&str, usize> =
+            gguf.tensors().iter().enumerate().map(|(i, t)| (t.name(), i)).collect();
+        let mut taken = HashSet::new();
+        let mut entries: Vec<Entry> = Vec::with_capacity(places.len());
+        for (i, tensor) in gguf.tensors().iter().enumerate() {
+            let Some((rule, numbers)) = translation.rule_for(tensor.name()) else { continue };
+            let mut of = vec![i];
+            of.extend(rule.from.iter().skip(1).map_while(|f| places.get(&*fill_in(f, &numbers)).copied()));
+            if of.len() < rule.from.len() {
+                continue;
+            }
+            of.iter().for_each(|i| _ = taken.insert(*i));
+            entries.push(Entry { name: fill_in(&rule.to, &numbers), of, change: rule.change.clone() });
+        }
+        for (i, tensor) in gguf.tensors().iter().enumerate().filter(|(i, _)| !taken.contains(i)) {
+            entries.push(Entry { name: tensor.name().to_owned(), of: vec![i], change: None });
+        }
+        entries.sort_by_key(|e| e.of.first().copied());
+        let mut by_name = HashMap::with_capacity(entries.len());
+        for (i, entry) in entries.iter().enumerate() {
+            match by_name.entry(entry.name.clone()) {
+                Slot::Vacant(slot) => slot.insert(i),
+                Slot::Occupied(_) => {
+                    let what = "two tensors of the file get this name; the file or its translation is wrong";
+                    return Err(Error::invalid(&entry.name, what));
+                }
+            };
+        }
+        Ok(Self { config: config.clone(), formats, entries, by_name, gguf })
+    }
+
+    /// The file.
+    pub fn gguf(&self) -> &Arc<Gguf> {
+        &self.gguf
+    }
+
+    fn tensors_of<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = &'a TensorInfo> {
+        entry.of.iter().filter_map(|&i| self.gguf.tensors().get(i))
+    }
+
+    fn info(&self, entry: &Entry) -> Result<WeightInfo> {
+        let mut of = self.tensors_of(entry).map(|t| info(t, &self.formats)).collect::<Result<Vec<_>>>()?;
+        let made = match &entry.change {
+            Some(change) => change.info(&of, &self.config)?,
+            None => of.pop().ok_or_else(|| Error::missing(&entry.name))?,
+        };
+        Ok(WeightInfo::new(&*entry.name, made.shape, made.format))
+    }
+}
+
+impl Source for GgufSource {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        let entry =
+            self.by_name.get(name).and_then(|&i| self.entries.get(i)).ok_or_else(|| Error::missing(name))?;
+        let mut of = Vec::with_capacity(entry.of.len());
+        for tensor in self.tensors_of(entry) {
+            of.push(read(&self.gguf, tensor, &self.formats).map_err(|e| e.within(name))?);
+        }
+        let made = match &entry.change {
+            Some(change) => change.apply(&of, &self.config).map_err(|e| e.within(name))?,
+            None => of.pop().ok_or_else(|| Error::missing(name))?,
+        };
+        Ok(made.named(name))
+    }
+
+    fn tensors(&self) -> Vec<WeightInfo> {
+        self.entries.iter().filter_map(|e| self.info(e).ok()).collect()
+    }
+}
+
+impl fmt::Debug for GgufSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GgufSource")
+            .field("gguf", &self.gguf)
+            .field("tensors", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the file says of a tensor.
+fn info(tensor: &TensorInfo, formats: &Formats) -> Result<WeightInfo> {
+    let name = tensor.name();
+    let ty = tensor.known_type().map_err(|e| Error::other("reading a tensor", e))?;
+    let format = formats.find(ty.name()).ok_or_else(|| formats.unknown(name, ty.name()))?;
+    Ok(WeightInfo::new(name, fold_shape(name, &tensor.shape())?, format))
+}
+
+/// A tensor as the file has it, under its GGUF name.
+pub(super) fn read(gguf: &Gguf, tensor: &TensorInfo, formats: &Formats) -> Result<HostWeight> {
+    let WeightInfo { name, shape, format, .. } = info(tensor, formats)?;
+    let data = gguf.data(tensor).map_err(|e| Error::other("reading a tensor", e))?;
+    HostWeight::new(name, shape, format, Bytes::new(data.owner, data.range)?)
+}

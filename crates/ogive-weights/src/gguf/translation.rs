@@ -1,0 +1,217 @@
+//! What one GGUF architecture's tensors and settings are called elsewhere.
+//!
+//! Names are matched as a whole, with `{}` for a number between dots, and not by regular expressions: rules are looked up
+//! in a table, and no two can disagree about a name.
+
+use super::settings::{self, Settings};
+use super::{Change, Header};
+use gguf_file::Gguf;
+use ogive_tensor::{Config, Error, Result};
+use serde_json::{Value, json};
+use std::{collections::HashMap, fmt, sync::Arc};
+
+/// A function that fills in settings; see [`Translation::settings`].
+type Fill = Arc<dyn Fn(&Header<'_>, &mut Settings) -> Result<()> + Send + Sync>;
+
+/// How to read the files of one GGUF architecture as a Hugging Face model.
+#[derive(Clone)]
+pub struct Translation {
+    architecture: String,
+    class: String,
+    /// By the first name that a rule takes.
+    rules: HashMap<String, Rule>,
+    fill: Vec<Fill>,
+}
+
+/// One tensor's new name, and what it is made of.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub(super) from: Vec<String>,
+    pub(super) to: String,
+    pub(super) change: Option<Change>,
+}
+
+impl Rule {
+    /// A tensor that only has another name. `{}` stands for a number (a layer, an expert), in the same order in both.
+    pub fn new(from: impl Into<String>, to: impl Into<String>) -> Self {
+        Self { from: vec![from.into()], to: to.into(), change: None }
+    }
+
+    /// A tensor made of one or several, by `change`. All must be there, or the rule does not apply.
+    pub fn changed<S: Into<String>>(
+        from: impl IntoIterator<Item = S>,
+        to: impl Into<String>,
+        change: Change,
+    ) -> Self {
+        Self { from: from.into_iter().map(Into::into).collect(), to: to.into(), change: Some(change) }
+    }
+}
+
+impl Translation {
+    /// Files whose `general.architecture` is `architecture`, as the Hugging Face class `class`. Common settings (sizes,
+    /// heads, rope, tokens) are translated; the names of tensors are up to [`rename`](Self::rename) and
+    /// [`rule`](Self::rule). A tensor without a rule keeps its name.
+    pub fn new(architecture: impl Into<String>, class: impl Into<String>) -> Self {
+        Self {
+            architecture: architecture.into(),
+            class: class.into(),
+            rules: HashMap::new(),
+            fill: Vec::new(),
+        }
+    }
+
+    /// As [`new`](Self::new), with the names that nearly all decoders have: embeddings, norms, attention and gated MLP
+    /// as Llama calls them. Later rules replace them.
+    pub fn decoder(architecture: impl Into<String>, class: impl Into<String>) -> Self {
+        let names = [
+            ("token_embd", "model.embed_tokens"),
+            ("output_norm", "model.norm"),
+            ("output", "lm_head"),
+            ("blk.{}.attn_norm", "model.layers.{}.input_layernorm"),
+            ("blk.{}.attn_q", "model.layers.{}.self_attn.q_proj"),
+            ("blk.{}.attn_k", "model.layers.{}.self_attn.k_proj"),
+            ("blk.{}.attn_v", "model.layers.{}.self_attn.v_proj"),
+            ("blk.{}.attn_output", "model.layers.{}.self_attn.o_proj"),
+            ("blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_norm"),
+            ("blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm"),
+            ("blk.{}.ffn_norm", "model.layers.{}.post_attention_layernorm"),
+            ("blk.{}.ffn_gate", "model.layers.{}.mlp.gate_proj"),
+            ("blk.{}.ffn_up", "model.layers.{}.mlp.up_proj"),
+            ("blk.{}.ffn_down", "model.layers.{}.mlp.down_proj"),
+        ];
+        names.into_iter().fold(Self::new(architecture, class), |t, (from, to)| t.rename(from, to))
+    }
+
+    /// `from.weight` becomes `to.weight`, and `from.bias` becomes `to.bias`.
+    #[must_use]
+    pub fn rename(self, from: &str, to: &str) -> Self {
+        self.rule(Rule::new(format!("{from}.weight"), format!("{to}.weight")))
+            .rule(Rule::new(format!("{from}.bias"), format!("{to}.bias")))
+    }
+
+    /// As [`rename`](Self::rename), with a change to both.
+    #[must_use]
+    pub fn rename_changed(self, from: &str, to: &str, change: &Change) -> Self {
+        ["weight", "bias"].into_iter().fold(self, |t, leaf| {
+            t.rule(Rule::changed([format!("{from}.{leaf}")], format!("{to}.{leaf}"), change.clone()))
+        })
+    }
+
+    /// Adds a rule, or replaces the one for the same first tensor.
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> Self {
+        if let Some(first) = rule.from.first() {
+            self.rules.insert(first.clone(), rule);
+        }
+        self
+    }
+
+    /// Makes a change to every tensor that is called `….LEAF` in the GGUF file and has a rule so far.
+    #[must_use]
+    pub fn change_all(mut self, ends_with: &str, change: &Change) -> Self {
+        for rule in self.rules.values_mut().filter(|r| r.from.iter().any(|f| f.ends_with(ends_with))) {
+            rule.change = Some(change.clone());
+        }
+        self
+    }
+
+    /// Fills in further settings, after the common ones and those of earlier calls, which it may change.
+    #[must_use]
+    pub fn settings(
+        mut self,
+        fill: impl Fn(&Header<'_>, &mut Settings) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.fill.push(Arc::new(fill));
+        self
+    }
+
+    /// The name under `general.architecture`.
+    pub fn architecture(&self) -> &str {
+        &self.architecture
+    }
+
+    /// The settings of a file, under the keys of `config.json`.
+    pub fn config(&self, gguf: &Gguf) -> Result<Config> {
+        let header = Header::new(gguf, &self.architecture);
+        let mut settings = Settings::new();
+        settings.insert("architectures".into(), json!([self.class]));
+        settings::common(&header, &mut settings)?;
+        for fill in &self.fill {
+            fill(&header, &mut settings)?;
+        }
+        Ok(Config(Value::Object(settings)))
+    }
+
+    /// The rule for a tensor, and the numbers in the tensor's name.
+    pub(super) fn rule_for<'a>(&self, tensor: &'a str) -> Option<(&Rule, Vec<&'a str>)> {
+        let (pattern, numbers) = pattern(tensor);
+        Some((self.rules.get(&pattern)?, numbers))
+    }
+}
+
+impl fmt::Debug for Translation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Translation")
+            .field("architecture", &self.architecture)
+            .field("class", &self.class)
+            .field("rules", &self.rules.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The last of `all` that is for this file.
+pub(crate) fn find<'a>(all: &'a [Translation], gguf: &Gguf) -> Result<&'a Translation> {
+    const KEY: &str = "general.architecture";
+    let name = gguf.metadata().str(KEY).map_err(|e| Error::other("reading the architecture", e))?;
+    all.iter().rev().find(|t| t.architecture == name).ok_or_else(|| {
+        let mut known: Vec<&str> = all.iter().map(Translation::architecture).collect();
+        known.sort_unstable();
+        known.dedup();
+        let why =
+            format!("the GGUF architecture `{name}` has no translation; known are {}", known.join(", "));
+        Error::unsupported(KEY, why)
+    })
+}
+
+/// A tensor's name with `{}` for each part that is a number, and the numbers.
+fn pattern(name: &str) -> (String, Vec<&str>) {
+    let mut numbers = Vec::new();
+    let parts: Vec<&str> = name
+        .split('.')
+        .map(|part| {
+            if part.is_empty() || !part.bytes().all(|b| b.is_ascii_digit()) {
+                return part;
+            }
+            numbers.push(part);
+            "{}"
+        })
+        .collect();
+    (parts.join("."), numbers)
+}
+
+/// A pattern with its numbers put in.
+pub(super) fn fill_in(pattern: &str, numbers: &[&str]) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut numbers = numbers.iter();
+    for (i, part) in pattern.split("{}").enumerate() {
+        if i > 0 {
+            out.push_str(numbers.next().copied().unwrap_or("{}"));
+        }
+        out.push_str(part);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_through_a_rule() {
+        let t = Translation::decoder("x", "XForCausalLM").rename("blk.{}.ffn_gate.{}", "l.{}.experts.{}.w1");
+        let to = |name: &str| t.rule_for(name).map(|(rule, n)| fill_in(&rule.to, &n));
+        assert_eq!(to("blk.12.attn_q.bias").unwrap(), "model.layers.12.self_attn.q_proj.bias");
+        assert_eq!(to("blk.3.ffn_gate.7.weight").unwrap(), "l.3.experts.7.w1.weight");
+        assert_eq!((to("blk.3.ffn_gate.7"), to("blk..attn_q.bias"), to("")), (None, None, None));
+    }
+}

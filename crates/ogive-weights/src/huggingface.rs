@@ -1,0 +1,98 @@
+//! A Hugging Face folder: `config.json` beside safetensors files.
+//!
+//! Settings are given as the file has them, but for two renamings in the format itself, done here so that no model has to
+//! know of both: `rope_scaling.type` became `rope_type`, and newer files keep `rope_theta` and `rope_scaling` together as
+//! `rope_parameters`. What is nested (`text_config` of models that also see) is left alone.
+
+use crate::formats::Formats;
+use crate::json;
+use crate::safetensors::{Load, Safetensors};
+use ogive_tensor::{Config, Error, Result};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+const CONFIG: &str = "config.json";
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// Opens a folder, or a file in one: its config, its index, or one of its safetensors files.
+pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config, Safetensors, PathBuf)> {
+    let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+    let config = read_config(&folder.join(CONFIG))?;
+    let index = folder.join(INDEX);
+    let single = match path.extension() {
+        // A file of a sharded checkpoint stands for the whole; any other is meant alone.
+        Some(e) if e == "safetensors" && path.is_file() && !index.is_file() => path.to_path_buf(),
+        _ => folder.join(SINGLE),
+    };
+    let source = if single.is_file() {
+        Safetensors::open_file(&single, load, formats)?
+    } else if index.is_file() {
+        Safetensors::open_index(&index, load, formats)?
+    } else {
+        let why =
+            format!("there is neither {SINGLE} nor {INDEX} in this folder; other weight files are not read");
+        return Err(Error::invalid(&folder.display().to_string(), why));
+    };
+    Ok((config, source, folder.to_path_buf()))
+}
+
+/// Reads `config.json`.
+fn read_config(path: &Path) -> Result<Config> {
+    let Value::Object(mut settings) = json::read(path)? else {
+        return Err(Error::invalid(&path.display().to_string(), "the settings are no JSON object"));
+    };
+    join_rope_parameters(&mut settings);
+    if let Some(Value::Object(scaling)) = settings.get_mut("rope_scaling")
+        && !scaling.contains_key("rope_type")
+        && let Some(kind) = scaling.get("type").cloned()
+    {
+        scaling.insert("rope_type".into(), kind);
+    }
+    Ok(Config(Value::Object(settings)))
+}
+
+/// Turns `rope_parameters` into the keys that were used before, where those are not there.
+fn join_rope_parameters(settings: &mut Map<String, Value>) {
+    let Some(Value::Object(rope)) = settings.get("rope_parameters").cloned() else { return };
+    // Models with windowed layers have one set for each kind of layer.
+    let of = |kind: &str| rope.get(kind).and_then(Value::as_object);
+    if let Some(theta) = of("sliding_attention").and_then(|r| r.get("rope_theta")) {
+        settings.entry("rope_local_base_freq").or_insert(theta.clone());
+    }
+    let rope = of("full_attention").unwrap_or(&rope);
+    for key in ["rope_theta", "partial_rotary_factor"] {
+        if let Some(value) = rope.get(key) {
+            settings.entry(key).or_insert(value.clone());
+        }
+    }
+    let kind = rope.get("rope_type").and_then(Value::as_str).unwrap_or("default");
+    if kind != "default" {
+        settings.entry("rope_scaling").or_insert(Value::Object(rope.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn joined(v: Value) -> Value {
+        let Value::Object(mut m) = v else { return Value::Null };
+        join_rope_parameters(&mut m);
+        Value::Object(m)
+    }
+
+    #[test]
+    fn newer_rope_keys_become_the_older() {
+        let c = joined(json!({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}));
+        assert_eq!((&c["rope_theta"], c.get("rope_scaling")), (&json!(5e5), None));
+        let c = joined(json!({"rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}));
+        assert_eq!((&c["rope_local_base_freq"], &c["rope_theta"]), (&json!(1e4), &json!(1e6)));
+        assert_eq!(c["rope_scaling"]["factor"], json!(8.0));
+        let c = joined(json!({"rope_theta": 1.0, "rope_parameters": {"rope_theta": 2.0}}));
+        assert_eq!(c["rope_theta"], json!(1.0));
+    }
+}

@@ -1,0 +1,129 @@
+//! One way in, for whatever the user has.
+//!
+//! What a path is, its first bytes say and not its ending: downloads are called anything.
+
+use crate::formats::Formats;
+use crate::gguf::{GgufSource, Translation, find_translation, translations};
+use crate::huggingface;
+use gguf_file::Gguf;
+use ogive_tensor::{Config, Error, Format, Result, Source};
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// An opened model: its settings and its weights, under Hugging Face's names.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// The settings, under the keys of `config.json`.
+    pub config: Config,
+    /// The name of the architecture, `LlamaForCausalLM` say: the first of `architectures`.
+    pub architecture: String,
+    /// The weights.
+    pub source: Box<dyn Source>,
+    /// The GGUF file, if it is one: its vocabulary and chat template are there.
+    pub gguf: Option<Arc<Gguf>>,
+    /// The folder, if it is one: `tokenizer.json` and the like are there.
+    pub folder: Option<PathBuf>,
+}
+
+/// Opens a GGUF file (of a split, the first part) or a Hugging Face folder (or its `config.json`, index or safetensors
+/// file). Files are mapped: they must not change while anything of them is in use.
+///
+/// Fails if the file is none of these, contradicts itself, or is of a GGUF architecture that has no translation.
+pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
+    OpenOptions::new().open(path)
+}
+
+/// How to open a model, where [`open`] does not say enough.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    mmap: bool,
+    formats: Formats,
+    translations: Vec<Translation>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OpenOptions {
+    /// Mapped, with this crate's formats and translations.
+    pub fn new() -> Self {
+        Self { mmap: true, formats: Formats::default(), translations: translations() }
+    }
+
+    /// Whether to map files (the default) or to read them, after which they may change.
+    #[must_use]
+    pub fn mmap(mut self, mmap: bool) -> Self {
+        self.mmap = mmap;
+        self
+    }
+
+    /// Adds a weight format, for tensors whose type has its name in any case: ggml's name in a GGUF file, the `dtype` in
+    /// safetensors. It replaces a format of the same name.
+    #[must_use]
+    pub fn format(mut self, format: &'static Format) -> Self {
+        self.formats.add(format);
+        self
+    }
+
+    /// Adds the translation of a GGUF architecture, or replaces that of the same name.
+    #[must_use]
+    pub fn translation(mut self, translation: Translation) -> Self {
+        self.translations.push(translation);
+        self
+    }
+
+    /// Opens `path`; see [`open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
+        let path = path.as_ref();
+        if !path.is_dir() && begins_with_gguf(path)? {
+            return self.open_gguf(path);
+        }
+        let load = if self.mmap { gguf_file::map_file } else { gguf_file::read_file };
+        let known = path.is_dir() || path.extension().is_some_and(|e| e == "json" || e == "safetensors");
+        if !known {
+            let why = "this is neither a GGUF file nor a folder with config.json and safetensors";
+            return Err(Error::unsupported(&path.display().to_string(), why));
+        }
+        let (config, source, folder) = huggingface::open(path, load, self.formats.clone())?;
+        let architecture = architecture(&config).map_err(|e| e.within(&folder.display().to_string()))?;
+        Ok(Checkpoint { config, architecture, source: Box::new(source), gguf: None, folder: Some(folder) })
+    }
+
+    fn open_gguf(&self, path: &Path) -> Result<Checkpoint> {
+        let at = path.display().to_string();
+        let gguf = if self.mmap { Gguf::open(path) } else { Gguf::open_in_memory(path) };
+        let gguf = Arc::new(gguf.map_err(|e| Error::other("opening a model", e))?);
+        self.of_gguf(gguf).map_err(|e| e.within(&at))
+    }
+
+    /// Takes a GGUF file that is open already.
+    pub fn of_gguf(&self, gguf: Arc<Gguf>) -> Result<Checkpoint> {
+        let translation = find_translation(&self.translations, &gguf)?;
+        let config = translation.config(&gguf)?;
+        let architecture = architecture(&config)?;
+        let source = GgufSource::with_formats(Arc::clone(&gguf), translation, &config, self.formats.clone())?;
+        Ok(Checkpoint { config, architecture, source: Box::new(source), gguf: Some(gguf), folder: None })
+    }
+}
+
+/// The first name under `architectures`.
+fn architecture(config: &Config) -> Result<String> {
+    let names = config.opt_strs("architectures")?.unwrap_or_default();
+    names.into_iter().next().ok_or_else(|| Error::missing("config `architectures`"))
+}
+
+/// Whether the file at `path` is a GGUF file, in either byte order.
+fn begins_with_gguf(path: &Path) -> Result<bool> {
+    let failed = |e: std::io::Error| Error::new(path.display().to_string(), e.into());
+    let mut magic = Vec::with_capacity(4);
+    File::open(path).map_err(failed)?.take(4).read_to_end(&mut magic).map_err(failed)?;
+    Ok(magic == b"GGUF")
+}

@@ -1,0 +1,117 @@
+//! Safetensors files, one or several: packed tensors under the names they have, which are Hugging Face's.
+//!
+//! The format is parsed here and not by the crate of its name, because this crate must list tensors of types that are not
+//! known yet, keep the mapped file alive from each weight, and refuse names that stand there twice.
+
+mod header;
+mod index;
+
+use crate::formats::{Formats, fold_shape};
+use header::Entry;
+use ogive_tensor::{Bytes, Error, Format, HostWeight, Result, Source, WeightInfo};
+use std::{collections::HashMap, fmt, path::Path, sync::Arc};
+
+/// Reads or maps a file.
+pub(crate) type Load = fn(&Path) -> gguf_file::Result<gguf_file::Bytes>;
+
+/// The tensors of a safetensors file, or of all files of a sharded checkpoint.
+pub struct Safetensors {
+    shards: Vec<gguf_file::Bytes>,
+    /// Shard and entry, in the order of the files.
+    tensors: Vec<(usize, Entry)>,
+    by_name: HashMap<Arc<str>, usize>,
+    formats: Formats,
+}
+
+impl Safetensors {
+    /// Takes a file's bytes, or anything that holds them. Fails if the header contradicts itself or the length.
+    pub fn from_bytes(bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Result<Self> {
+        Self::of([(String::new(), bytes)], Formats::default())
+    }
+
+    /// Opens one file.
+    pub(crate) fn open_file(path: &Path, load: Load, formats: Formats) -> Result<Self> {
+        let at = path.display().to_string();
+        let bytes = load(path).map_err(|e| Error::other(&at, e))?;
+        Self::of([(at, bytes)], formats)
+    }
+
+    /// Opens the files that an index names. Each tensor must be in the file the index says.
+    pub(crate) fn open_index(path: &Path, load: Load, formats: Formats) -> Result<Self> {
+        let index = index::read(path)?;
+        let at = path.display().to_string();
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut shards = Vec::with_capacity(index.files.len());
+        for file in &index.files {
+            let file = folder.join(file);
+            let name = file.display().to_string();
+            let bytes = load(&file).map_err(|e| Error::other(&name, e).within(&at))?;
+            shards.push((name, bytes));
+        }
+        let all = Self::of(shards, formats)?;
+        for (tensor, file) in &index.tensors {
+            let found = all.entry(tensor).map(|(shard, _)| *shard);
+            if found != Some(*file) {
+                let should = index.files.get(*file).map_or("", String::as_str);
+                let is = found
+                    .and_then(|f| index.files.get(f))
+                    .map_or("nowhere".to_owned(), |f| format!("in `{f}`"));
+                let why = format!(
+                    "`{tensor}` should be in `{should}` and is {is}; a file is damaged or of another model"
+                );
+                return Err(Error::invalid(&at, why));
+            }
+        }
+        Ok(all)
+    }
+
+    fn of(files: impl IntoIterator<Item = (String, gguf_file::Bytes)>, formats: Formats) -> Result<Self> {
+        let mut all = Self { shards: Vec::new(), tensors: Vec::new(), by_name: HashMap::new(), formats };
+        for (at, bytes) in files {
+            let wrong = |why| Error::invalid(if at.is_empty() { "safetensors" } else { &at }, why);
+            for entry in header::parse((*bytes).as_ref()).map_err(wrong)? {
+                if all.by_name.insert(Arc::clone(&entry.name), all.tensors.len()).is_some() {
+                    return Err(wrong(format!("the tensor `{}` stands in another file too", entry.name)));
+                }
+                all.tensors.push((all.shards.len(), entry));
+            }
+            all.shards.push(bytes);
+        }
+        Ok(all)
+    }
+
+    fn entry(&self, name: &str) -> Option<&(usize, Entry)> {
+        self.tensors.get(*self.by_name.get(name)?)
+    }
+
+    fn format(&self, entry: &Entry) -> Result<&'static Format> {
+        self.formats.find(&entry.dtype).ok_or_else(|| self.formats.unknown(&entry.name, &entry.dtype))
+    }
+}
+
+impl Source for Safetensors {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        let (shard, entry) = self.entry(name).ok_or_else(|| Error::missing(name))?;
+        let format = self.format(entry)?;
+        let owner = self.shards.get(*shard).ok_or_else(|| Error::missing(name))?;
+        let bytes = Bytes::new(Arc::clone(owner), entry.range.clone()).map_err(|e| e.within(name))?;
+        HostWeight::new(name, fold_shape(name, &entry.shape)?, format, bytes)
+    }
+
+    fn tensors(&self) -> Vec<WeightInfo> {
+        let info = |entry: &Entry| {
+            Ok(WeightInfo::new(&*entry.name, fold_shape(&entry.name, &entry.shape)?, self.format(entry)?))
+        };
+        self.tensors.iter().filter_map(|(_, entry)| Result::<_>::ok(info(entry))).collect()
+    }
+}
+
+impl fmt::Debug for Safetensors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (files, tensors) = (self.shards.len(), self.tensors.len());
+        f.debug_struct("Safetensors")
+            .field("files", &files)
+            .field("tensors", &tensors)
+            .finish_non_exhaustive()
+    }
+}
