@@ -1,0 +1,77 @@
+//! Ways to open: mapped, read, from memory, from a pipe; and what the errors of the file system say.
+
+mod common;
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+
+use common::samples;
+use gguf_file::{Error, Gguf, TensorData};
+
+#[test]
+fn all_ways_give_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("small.gguf");
+    fs::write(&path, samples::small()).expect("it can be written");
+    let bytes: &'static [u8] = samples::small().leak();
+    let files = [
+        Gguf::open(&path),
+        Gguf::open_in_memory(&path),
+        Gguf::read(fs::File::open(&path).expect("it opens")),
+        Gguf::from_bytes(samples::small()),
+        Gguf::from_bytes(bytes),
+    ];
+    for file in files {
+        let file = file.expect("it opens");
+        assert_eq!((file.alignment(), file.byte_len()), (16, samples::small().len() as u64));
+        assert_eq!(file.data_of("x").expect("x").bytes(), [1, 2, 3, 4]);
+        assert_eq!(file.data_of("y").expect("y").bytes(), [7; 12]);
+    }
+}
+
+#[test]
+fn one_file_serves_many_threads_and_its_data_outlive_it() {
+    let file = Arc::new(Gguf::from_bytes(samples::small()).expect("it opens"));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let file = Arc::clone(&file);
+            thread::spawn(move || file.data_of("y").expect("y"))
+        })
+        .collect();
+    let data: Vec<TensorData> = threads.into_iter().map(|t| t.join().expect("no panic")).collect();
+    drop(file);
+    for TensorData { owner, range, .. } in data {
+        assert_eq!((*owner).as_ref()[range], [7; 12]);
+    }
+}
+
+#[test]
+fn errors_name_the_path_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let absent = folder.path().join("absent.gguf");
+    let error = Gguf::open(&absent).expect_err("there is none");
+    assert!(matches!(error.kind(), Error::Io { doing: "opening the file", .. }));
+    assert_eq!(error.to_string().matches("absent.gguf").count(), 1, "{error}");
+
+    let empty = folder.path().join("empty.gguf");
+    fs::write(&empty, []).expect("it can be written");
+    for error in [Gguf::open(&empty), Gguf::open_in_memory(&empty)].map(|r| r.expect_err("it is empty")) {
+        assert!(matches!(error.kind(), Error::BadMagic { .. }), "{error}");
+        assert_eq!(error.to_string().matches("empty.gguf").count(), 1, "{error}");
+    }
+    assert!(Gguf::open(folder.path()).is_err(), "a folder is no file");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_is_read_instead_of_mapped() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let thread = thread::spawn(move || writer.write_all(&samples::small()));
+    let file = Gguf::open(format!("/dev/fd/{}", reader.as_raw_fd())).expect("it opens");
+    thread.join().expect("no panic").expect("all is written");
+    assert_eq!(file.data_of("x").expect("x").bytes(), [1, 2, 3, 4]);
+}
