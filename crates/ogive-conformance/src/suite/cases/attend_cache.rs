@@ -1,0 +1,208 @@
+//! Attention over the cache: store, then attend, for sequences of several lengths side by side.
+
+use super::sequences::Sequences;
+use super::{Case, owned, up};
+use crate::suite::Options;
+use crate::suite::lab::Lab;
+use ogive_backend::tensor::{F32, Format, Result, Tensor};
+use ogive_backend::{AttnOption, AttnSpec, Backend, Batch, CacheSpec, LayerCache};
+use std::sync::Arc;
+
+/// An attention layer and what its sequences go through.
+#[derive(Clone)]
+pub(super) struct Setting {
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) k_dim: usize,
+    pub(super) v_dim: usize,
+    pub(super) block_len: usize,
+    pub(super) element: &'static Format,
+    pub(super) options: &'static [Choice],
+    /// Steps: which sequence gets how many tokens, and rows of nobody.
+    pub(super) steps: &'static [(&'static [(usize, usize)], usize)],
+}
+
+/// An attention option without its tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Causal,
+    Window(usize),
+    SoftCap,
+    Sinks,
+    Alibi,
+    Mask,
+}
+
+use Choice::*;
+
+/// Prompts of several lengths, chunks, decoding alone and together, padding.
+pub(super) const MIXED: &[(&[(usize, usize)], usize)] = &[
+    (&[(0, 5), (1, 1)], 0),
+    (&[(1, 3), (0, 2), (2, 19)], 2),
+    (&[(0, 1), (1, 1), (2, 1)], 5),
+    (&[(2, 1)], 0),
+    (&[(1, 17), (0, 1)], 0),
+    (&[(0, 1), (1, 1), (2, 1)], 0),
+];
+
+pub(super) const BASE: Setting = Setting {
+    heads: 4,
+    kv_heads: 2,
+    k_dim: 32,
+    v_dim: 32,
+    block_len: 3,
+    element: &F32,
+    options: &[Causal],
+    steps: MIXED,
+};
+
+pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
+    let options_and_names: [(&str, &[Choice]); 9] = [
+        ("causal", &[Causal]),
+        ("bidirectional", &[]),
+        ("window", &[Causal, Window(4)]),
+        ("window-of-one", &[Causal, Window(1)]),
+        ("soft-cap", &[Causal, SoftCap]),
+        ("sinks", &[Causal, Sinks]),
+        ("alibi", &[Causal, Alibi]),
+        ("mask", &[Causal, Mask]),
+        ("everything", &[Causal, Window(7), Alibi, SoftCap, Mask, Sinks]),
+    ];
+    for (name, choices) in options_and_names {
+        for &element in &options.elements {
+            let setting = Setting { options: choices, element, ..BASE };
+            cases.push(Case::new(format!("attend_cache/{name}/{}-cache", element.name), move |lab| {
+                story(lab, &setting)
+            }));
+        }
+    }
+    let shapes: [(&str, Setting); 8] = [
+        ("heads/one", Setting { heads: 1, kv_heads: 1, ..BASE }),
+        ("heads/no-groups", Setting { heads: 3, kv_heads: 3, ..BASE }),
+        ("heads/groups-of-7", Setting { heads: 14, kv_heads: 2, ..BASE }),
+        ("heads/all-share-one", Setting { heads: 8, kv_heads: 1, ..BASE }),
+        ("dims/values-narrower", Setting { v_dim: 16, ..BASE }),
+        ("dims/values-wider", Setting { k_dim: 24, v_dim: 40, ..BASE }),
+        ("dims/odd", Setting { k_dim: 5, v_dim: 3, ..BASE }),
+        ("dims/128", Setting { k_dim: 128, v_dim: 128, ..BASE }),
+    ];
+    for (name, setting) in shapes {
+        cases.push(Case::new(format!("attend_cache/{name}"), move |lab| story(lab, &setting)));
+    }
+    for block_len in [1, 3, 16, 64] {
+        for choices in [&[Causal][..], &[Causal, Window(5)]] {
+            let window = if choices.len() > 1 { "/window" } else { "" };
+            let setting = Setting { block_len, options: choices, ..BASE };
+            cases.push(Case::new(format!("attend_cache/blocks-of-{block_len}{window}"), move |lab| {
+                story(lab, &setting)
+            }));
+        }
+    }
+    cases.push(Case::new("attend_cache/long", |lab| {
+        const LONG: &[(&[(usize, usize)], usize)] =
+            &[(&[(0, 300), (1, 257)], 0), (&[(0, 1), (1, 1)], 0), (&[(0, 260), (1, 1)], 3), (&[(0, 1)], 0)];
+        story(lab, &Setting { block_len: 16, k_dim: 16, v_dim: 16, steps: LONG, ..BASE })?;
+        story(
+            lab,
+            &Setting {
+                block_len: 16,
+                k_dim: 16,
+                v_dim: 16,
+                steps: LONG,
+                options: &[Causal, Window(40)],
+                ..BASE
+            },
+        )
+    }));
+}
+
+/// The numbers of one step: queries, keys, values, and what options need.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) batch: Batch,
+    pub(super) q: Vec<f32>,
+    pub(super) k: Vec<f32>,
+    pub(super) v: Vec<f32>,
+    mask: Vec<f32>,
+}
+
+impl Setting {
+    pub(super) fn window(&self) -> Option<usize> {
+        self.options.iter().find_map(|o| if let Window(w) = o { Some(*w) } else { None })
+    }
+
+    /// One layer with as much room as the steps can need.
+    pub(super) fn cache(&self) -> CacheSpec {
+        let (k, v) = (self.kv_heads * self.k_dim, self.kv_heads * self.v_dim);
+        let layer = self.window().map_or(LayerCache::full(k, v), |w| LayerCache::windowed(k, v, w, 0));
+        let tokens: usize = self.steps.iter().flat_map(|(work, _)| work.iter().map(|(_, n)| n)).sum();
+        CacheSpec::new(vec![layer], self.block_len, tokens / self.block_len + 8, 16).element(self.element)
+    }
+
+    /// Random numbers for each step.
+    pub(super) fn numbers(&self, lab: &mut Lab<'_>) -> Vec<Step> {
+        let mut sequences = Sequences::new(&mut lab.random, &self.cache(), 8);
+        let mut numbers = Vec::new();
+        for (work, nobody) in self.steps {
+            let batch = sequences.step(work, *nobody);
+            let n = batch.tokens.len();
+            let longest = batch.spans.iter().map(|s| s.context()).max().unwrap_or(0);
+            let mask = (0..n * longest).map(|i| match lab.random.below(4) {
+                // Never the first column a row can see alone: every fourth is hidden, none of a row's first tokens.
+                0 if i % longest > 2 => f32::NEG_INFINITY,
+                _ => lab.random.between(-2.0, 2.0),
+            });
+            numbers.push(Step {
+                mask: mask.collect(),
+                q: lab.random.normal(n * self.heads * self.k_dim).iter().map(|v| 2.0 * v).collect(),
+                k: lab.random.normal(n * self.kv_heads * self.k_dim),
+                v: lab.random.normal(n * self.kv_heads * self.v_dim),
+                batch,
+            });
+        }
+        numbers
+    }
+
+    /// The spec with the tensors its options need.
+    pub(super) fn spec(&self, b: &dyn Backend, step: &Step) -> Result<AttnSpec> {
+        let mut spec = AttnSpec::new(self.heads, self.kv_heads, self.k_dim, self.v_dim);
+        for choice in self.options {
+            // As many values as heads, no two alike.
+            let per_head = |f: fn(f32) -> f32| (0..self.heads).map(|h| f(h as f32)).collect::<Vec<_>>();
+            spec = spec.with(match choice {
+                Causal => AttnOption::Causal,
+                Window(w) => AttnOption::Window(*w),
+                SoftCap => AttnOption::SoftCap(3.0),
+                Sinks => AttnOption::Sinks(up(b, &per_head(|h| 2.0 - h), &[self.heads])?),
+                Alibi => AttnOption::Alibi(Arc::from(per_head(|h| 0.5 / (1.0 + h)))),
+                Mask => {
+                    let n = step.batch.tokens.len();
+                    AttnOption::Mask(up(b, &step.mask, &[n, step.mask.len() / n.max(1)])?)
+                }
+            });
+        }
+        Ok(spec)
+    }
+}
+
+/// Runs the steps and compares what every row of a sequence attends to.
+fn story(lab: &mut Lab<'_>, setting: &Setting) -> Result<()> {
+    let steps = setting.numbers(lab);
+    lab.defined("all steps", lab.attended(setting.element), &|b| {
+        let cache = b.new_cache(&setting.cache())?;
+        steps
+            .iter()
+            .map(|step| {
+                let n = step.batch.tokens.len();
+                let plan = b.plan(step.batch.clone())?;
+                let q = up(b, &step.q, &[n, setting.heads, setting.k_dim])?;
+                let k = up(b, &step.k, &[n, setting.kv_heads, setting.k_dim])?;
+                let v = up(b, &step.v, &[n, setting.kv_heads * setting.v_dim])?;
+                b.store_kv(0, &k, Some(&v), &cache, &plan)?;
+                let y = b.attend_cache(0, &q, &cache, &setting.spec(b, step)?, &plan)?;
+                owned(b, &y, &step.batch)
+            })
+            .collect::<Result<Vec<Tensor>>>()
+    });
+    Ok(())
+}

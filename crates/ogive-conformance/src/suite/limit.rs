@@ -1,0 +1,96 @@
+//! How far values may be from those expected, and how that is measured.
+//!
+//! An element of a long sum may cancel to nothing, so its own relative error says little: sums are measured against the
+//! root mean square of all expected values, functions of one number element by element.
+
+/// How an error is measured.
+#[derive(Clone, Copy, Debug)]
+enum Measure {
+    /// The largest difference over the root mean square of what is expected.
+    Rms,
+    /// The largest difference over the element expected plus this much.
+    Element(f32),
+    /// The squared differences over the squares expected.
+    MeanSquare,
+}
+
+/// A measure and the largest value it may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    measure: Measure,
+    most: f64,
+}
+
+/// How far off a result was.
+pub(crate) struct Error {
+    /// As a fraction of what is allowed.
+    pub(crate) of_limit: f64,
+    /// The element that differs most, with what was got and expected.
+    pub(crate) at: (usize, f32, f32),
+}
+
+impl Limit {
+    pub(crate) fn rms(most: f32) -> Self {
+        Self { measure: Measure::Rms, most: most.into() }
+    }
+    pub(crate) fn element(most: f32, floor: f32) -> Self {
+        Self { measure: Measure::Element(floor), most: most.into() }
+    }
+    pub(crate) fn mean_square(most: f32) -> Self {
+        Self { measure: Measure::MeanSquare, most: most.into() }
+    }
+    /// A limit wider by a factor, for inputs that magnify rounding.
+    #[must_use]
+    pub(crate) fn times(self, factor: f64) -> Self {
+        Self { most: self.most * factor, ..self }
+    }
+
+    /// How far `got` is from `want`, which are of one length. NaN agrees with NaN and an infinity with itself; with a
+    /// limit of 0 equal values are equal bits but for that.
+    pub(crate) fn error(&self, got: &[f32], want: &[f32]) -> Error {
+        let squares =
+            |v: &[f32]| v.iter().map(|&v| f64::from(v).powi(2)).filter(|v| v.is_finite()).sum::<f64>();
+        let rms = (squares(want) / want.len().max(1) as f64).sqrt();
+        let difference = |got: f32, want: f32| match () {
+            () if got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) => 0.0,
+            () if !got.is_finite() || !want.is_finite() => f64::INFINITY,
+            // Zeros of both signs differ only where bits are asked for.
+            () => (f64::from(got) - f64::from(want)).abs().max(f64::MIN_POSITIVE),
+        };
+        let scaled = |got: f32, want: f32| match (self.measure, difference(got, want)) {
+            (_, 0.0) => 0.0,
+            (Measure::Rms | Measure::MeanSquare, d) => d / rms.max(1e-30),
+            (Measure::Element(floor), d) => d / (f64::from(want).abs() + f64::from(floor)).max(1e-300),
+        };
+        let (mut worst, mut at, mut sum) = (0f64, (0, 0.0, 0.0), 0f64);
+        for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
+            let e = scaled(got, want);
+            sum += e * e;
+            if e > worst || i == 0 {
+                (worst, at) = (e, (i, got, want));
+            }
+        }
+        let error =
+            if let Measure::MeanSquare = self.measure { sum / got.len().max(1) as f64 } else { worst };
+        let of_limit = if error == 0.0 { 0.0 } else { error / self.most };
+        Error { of_limit, at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measures_what_it_says() {
+        let of = |l: Limit, got: &[f32], want: &[f32]| l.error(got, want).of_limit;
+        assert!((of(Limit::rms(0.1), &[1.1, 1.0], &[1.0, 1.0]) - 1.0).abs() < 1e-5);
+        assert!((of(Limit::element(0.1, 1.0), &[0.1, 9.0], &[0.0, 9.0]) - 1.0).abs() < 1e-5);
+        assert!((of(Limit::mean_square(0.5), &[2.0, 1.0], &[1.0, 1.0]) - 1.0).abs() < 1e-5);
+        let bits = Limit::rms(0.0);
+        assert_eq!(of(bits, &[f32::NAN, f32::INFINITY], &[f32::NAN, f32::INFINITY]), 0.0);
+        assert_eq!(of(bits, &[0.0], &[-0.0]), f64::INFINITY);
+        assert_eq!(of(Limit::rms(1e9), &[f32::NAN], &[1.0]), f64::INFINITY);
+        assert!(of(Limit::rms(1e-5), &[0.0], &[-0.0]) < 1e-3);
+    }
+}
