@@ -1,1 +1,54 @@
 //! Run language models: GGUF or safetensors in, tokens out.
+//!
+//! ```no_run
+//! # fn main() -> ogive::Result<()> {
+//! let model = ogive::open("model.gguf")?;
+//! let mut session = model.session()?;
+//! for piece in session.generate("Once upon a time", &ogive::Generate::new())? {
+//!     print!("{}", piece?);
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! A [`Model`] is immutable, `Send` and `Sync`, and cheap to clone; what a text has seen so far is in a [`Session`] (or a
+//! [`Chat`], which renders messages by the model's template). [`Options`] choose the device, the context and the
+//! precision, and bring in architectures, weight formats and backends from elsewhere. For many sequences at once there
+//! is [`Model::engine`]. Nothing here is global, and nothing prints: progress and warnings go to [`tracing`].
+
+mod chat;
+mod device;
+mod error;
+mod generate;
+mod memory;
+mod model;
+mod options;
+mod session;
+mod stop;
+
+pub use chat::{Chat, Reply};
+pub use device::{Device, devices};
+pub use error::{Error, Result};
+pub use generate::{Generate, Prompt};
+pub use memory::Memory;
+pub use model::Model;
+pub use options::Options;
+pub use session::{Generation, Session, Times};
+
+#[cfg(feature = "cpu")]
+pub use ogive_cpu as cpu;
+pub use ogive_engine::{self as engine, backend, nn, sampler, tensor};
+pub use ogive_models as models;
+pub use ogive_tokenizer as tokenizer;
+pub use ogive_weights as weights;
+
+pub use ndarray;
+
+/// Opens the model at `path`, a GGUF file (of a split, the first part) or a Hugging Face folder, on the best device.
+pub fn open(path: impl AsRef<std::path::Path>) -> Result<Model> {
+    Options::new().open(path)
+}
+
+/// What the model at `path` would take with the settings of [`open`], without loading it.
+pub fn estimate_memory(path: impl AsRef<std::path::Path>) -> Result<Memory> {
+    Options::new().estimate_memory(path)
+}

@@ -1,0 +1,101 @@
+//! A conversation: messages, the model's template, and a session that remembers what it has read.
+
+use crate::tokenizer::template::{ChatOptions, ChatTemplate, Message};
+use crate::{Generate, Generation, Prompt, Result, Session};
+
+/// A conversation by a chat template.
+#[derive(Debug)]
+pub struct Chat {
+    session: Session,
+    template: ChatTemplate,
+    messages: Vec<Message>,
+    options: ChatOptions,
+}
+
+impl Chat {
+    /// A conversation in `session` by `template`; for the model's own, see [`Model::chat`](crate::Model::chat).
+    pub fn new(session: Session, template: ChatTemplate) -> Result<Self> {
+        let mut options = ChatOptions::default();
+        let tokenizer = session.model().tokenizer()?;
+        let spelling = |id: Option<u32>| id.map(|id| tokenizer.decode_with_special(&[id])).transpose();
+        options.bos_token = spelling(tokenizer.bos())?.unwrap_or_default();
+        options.eos_token = spelling(tokenizer.eos())?.unwrap_or_default();
+        Ok(Self { session, template, messages: Vec::new(), options })
+    }
+
+    /// Begins with what the assistant is to be.
+    #[must_use]
+    pub fn system(mut self, text: impl Into<String>) -> Self {
+        self.messages.insert(0, Message::new("system", text));
+        self
+    }
+
+    /// The conversation so far; may be edited.
+    pub fn messages(&mut self) -> &mut Vec<Message> {
+        &mut self.messages
+    }
+
+    /// What the template is given beside the messages: further variables, the date.
+    pub fn options(&mut self) -> &mut ChatOptions {
+        &mut self.options
+    }
+
+    /// The session it runs in.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Says `text` and gives the answer piece by piece. When the answer has ended, or is dropped, what has come of it is
+    /// part of the conversation. On an error here the conversation is as it was.
+    pub fn send(&mut self, text: impl Into<String>, how: &Generate) -> Result<Reply<'_>> {
+        self.messages.push(Message::new("user", text));
+        let rendered = self.template.render_chat(&self.messages, &self.options);
+        let started =
+            rendered.map_err(Into::into).and_then(|r| self.session.generate(Prompt::Rendered(r), how));
+        match started {
+            Ok(generation) => Ok(Reply { generation, messages: &mut self.messages, text: String::new() }),
+            Err(e) => {
+                self.messages.pop();
+                Err(e)
+            }
+        }
+    }
+}
+
+/// An answer as it comes.
+#[derive(Debug)]
+pub struct Reply<'c> {
+    generation: Generation<'c>,
+    messages: &'c mut Vec<Message>,
+    text: String,
+}
+
+impl<'c> Reply<'c> {
+    /// The generation behind it: ids, times, why it ended.
+    pub fn generation(&self) -> &Generation<'c> {
+        &self.generation
+    }
+
+    /// Runs to the end and gives the whole text.
+    pub fn text(&mut self) -> Result<String> {
+        self.collect()
+    }
+}
+
+impl Iterator for Reply<'_> {
+    type Item = Result<String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.generation.next();
+        if let Some(Ok(piece)) = &next {
+            self.text.push_str(piece);
+        }
+        next
+    }
+}
+
+impl Drop for Reply<'_> {
+    fn drop(&mut self) {
+        self.messages.push(Message::new("assistant", std::mem::take(&mut self.text)));
+    }
+}

@@ -1,0 +1,38 @@
+//! What can go wrong between a path and a text.
+
+use crate::engine::sampler::SampleError;
+use crate::tensor;
+use crate::tokenizer::{TokenizerError, template::TemplateError};
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a model could not be opened or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Loading or computing failed.
+    #[error(transparent)]
+    Model(#[from] tensor::Error),
+    /// The vocabulary could not be read, or does not know a token.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The chat template could not be read or rendered.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// A setting of the sampler is wrong, or no token could be drawn.
+    #[error(transparent)]
+    Sampler(#[from] SampleError),
+    /// The device that was asked for is not to be had.
+    #[error("choosing a device: {0}")]
+    Device(String),
+    /// Text was given to or wanted from a model without a vocabulary.
+    #[error("this model has no tokenizer: {0}; give and take token ids instead")]
+    NoTokenizer(String),
+    /// A chat was asked of a model without a template.
+    #[error("this model has no chat template; use plain prompts, or give a template")]
+    NoTemplate,
+    /// There is nothing to start from.
+    #[error("the prompt is empty, and the vocabulary has no token to begin a text with; give a prompt")]
+    EmptyPrompt,
+}

@@ -1,0 +1,106 @@
+//! What to start from, and how to go on.
+
+use crate::engine::sampler::SamplerParams;
+
+/// What to start from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Prompt {
+    /// Plain text. Nothing in it is taken for a special token, whatever it says.
+    Text(String),
+    /// The output of a chat template: special tokens in it count, and none are added.
+    Rendered(String),
+    /// Token ids, as they are.
+    Ids(Vec<u32>),
+}
+
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Prompt {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<u32>> for Prompt {
+    fn from(ids: Vec<u32>) -> Self {
+        Self::Ids(ids)
+    }
+}
+
+impl From<&[u32]> for Prompt {
+    fn from(ids: &[u32]) -> Self {
+        Self::Ids(ids.into())
+    }
+}
+
+/// How to go on from a prompt.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Generate {
+    /// Tokens to draw at most; `None` for as many as the context holds.
+    pub max_tokens: Option<usize>,
+    /// How tokens are drawn.
+    pub sampler: SamplerParams,
+    /// Text that ends the answer and is not part of it.
+    pub stop: Vec<String>,
+    /// Whether to go on where the model would end.
+    pub ignore_end: bool,
+    /// Whether special tokens show in the text.
+    pub show_special: bool,
+}
+
+impl Default for Generate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Generate {
+    /// Draws as llama.cpp does by default, until the model ends or the context is full.
+    pub fn new() -> Self {
+        let sampler = SamplerParams::default();
+        Self { max_tokens: None, sampler, stop: Vec::new(), ignore_end: false, show_special: false }
+    }
+
+    /// Always the best token.
+    pub fn greedy() -> Self {
+        Self { sampler: SamplerParams::greedy(), ..Self::new() }
+    }
+
+    /// At most so many tokens.
+    #[must_use]
+    pub fn max_tokens(self, n: usize) -> Self {
+        Self { max_tokens: Some(n), ..self }
+    }
+
+    /// Other settings of the sampler.
+    #[must_use]
+    pub fn sampler(self, sampler: SamplerParams) -> Self {
+        Self { sampler, ..self }
+    }
+
+    /// The same settings with another seed.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.sampler.seed = seed;
+        self
+    }
+
+    /// One more text that ends the answer.
+    #[must_use]
+    pub fn stop(mut self, text: impl Into<String>) -> Self {
+        self.stop.push(text.into());
+        self
+    }
+
+    /// Goes on where the model would end.
+    #[must_use]
+    pub fn ignore_end(self) -> Self {
+        Self { ignore_end: true, ..self }
+    }
+}

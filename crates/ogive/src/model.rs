@@ -1,0 +1,162 @@
+//! A model that is open: immutable, shared by cloning, and the place sessions come from.
+
+use crate::engine::{Engine, Evaluate, Limits, backend::Backend, evaluate};
+use crate::nn::{self, Loader};
+use crate::tensor::{Config, Error as ModelError};
+use crate::tokenizer::{EncodeOptions, Tokenizer, template::ChatTemplate};
+use crate::weights::Checkpoint;
+use crate::{Chat, Error, Options, Prompt, Result, Session, device};
+use ndarray::Array2;
+use std::{path::Path, sync::Arc, time::Instant};
+
+/// A model, its vocabulary and the machine it is on. Cheap to clone; `Send` and `Sync`.
+#[derive(Clone, Debug)]
+pub struct Model(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    backend: Arc<dyn Backend>,
+    device: String,
+    model: Arc<dyn nn::Model>,
+    architecture: String,
+    config: Config,
+    limits: Limits,
+    tokenizer: Result<Tokenizer, String>,
+    template: Option<String>,
+}
+
+/// Sequence, step and cache limits for one session.
+pub(crate) fn limits(config: &Config, options: &Options) -> Result<Limits> {
+    let trained = config.opt_usize("max_position_embeddings")?;
+    if let (Some(asked), Some(trained)) = (options.context, trained)
+        && asked > trained
+    {
+        tracing::warn!(asked, trained, "the context is longer than the model was made for");
+    }
+    let context = options.context.unwrap_or_else(|| trained.unwrap_or(4096).min(4096));
+    let step = options.step_tokens.clamp(1, context.max(1));
+    Ok(Limits::new(context).step_tokens(step).element(options.element()))
+}
+
+impl Model {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
+        let start = Instant::now();
+        let checkpoint = options.files.open(path)?;
+        let (backend, device) = match &options.backend {
+            Some(own) => (Arc::clone(own), format!("using {}", own.facts().description)),
+            None => device::backend(options)?,
+        };
+        let Checkpoint { config, architecture, source, gguf, folder, .. } = checkpoint;
+        let limits = limits(&config, options)?;
+        let loader = Loader::new(&*source, &*backend).for_context(limits.context);
+        let at = |e: ModelError| e.within(&path.display().to_string());
+        let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
+        let tokenizer = match (&gguf, &folder) {
+            (Some(gguf), _) => Tokenizer::from_gguf(gguf.metadata()).map_err(|e| e.to_string()),
+            (None, Some(folder)) => Tokenizer::from_folder(folder).map_err(|e| e.to_string()),
+            (None, None) => Err("the file has none".into()),
+        };
+        let template = tokenizer.as_ref().ok().and_then(|t| t.chat_template()).map(Into::into);
+        tracing::info!(%architecture, device, seconds = start.elapsed().as_secs_f32(), "model open");
+        Ok(Self(Arc::new(Inner {
+            backend,
+            device,
+            model,
+            architecture,
+            config,
+            limits,
+            tokenizer,
+            template,
+        })))
+    }
+
+    /// The name of its architecture.
+    pub fn architecture(&self) -> &str {
+        &self.0.architecture
+    }
+
+    /// Its settings, under the keys of `config.json`.
+    pub fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    /// One line that says which device was taken and why.
+    pub fn device(&self) -> &str {
+        &self.0.device
+    }
+
+    /// Tokens that a session may have, prompt and answer together.
+    pub fn context(&self) -> usize {
+        self.0.limits.context
+    }
+
+    /// Where it computes.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.0.backend
+    }
+
+    /// The layers themselves, for those who drive them.
+    pub fn layers(&self) -> &Arc<dyn nn::Model> {
+        &self.0.model
+    }
+
+    /// Its vocabulary.
+    pub fn tokenizer(&self) -> Result<&Tokenizer> {
+        self.0.tokenizer.as_ref().map_err(|e| Error::NoTokenizer(e.clone()))
+    }
+
+    /// Its chat template's source, if it has one.
+    pub fn chat_template(&self) -> Option<&str> {
+        self.0.template.as_deref()
+    }
+
+    /// A session with a cache of its own.
+    pub fn session(&self) -> Result<Session> {
+        Ok(Session::new(self.clone(), self.engine(self.0.limits.clone())?))
+    }
+
+    /// A conversation by the model's own template.
+    pub fn chat(&self) -> Result<Chat> {
+        let source = self.chat_template().ok_or(Error::NoTemplate)?;
+        Chat::new(self.session()?, ChatTemplate::new(source)?)
+    }
+
+    /// An engine for many sequences at once, within `limits`.
+    pub fn engine(&self, limits: Limits) -> Result<Engine> {
+        Ok(Engine::new(Arc::clone(&self.0.backend), Arc::clone(&self.0.model), limits)?)
+    }
+
+    /// The ids that a prompt stands for. Text gets what the vocabulary begins a text with; no text at all is that alone.
+    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+        let ids = match prompt {
+            Prompt::Ids(ids) => ids.clone(),
+            Prompt::Text(text) => {
+                let t = self.tokenizer()?;
+                let ids = t.encode(text, EncodeOptions { add_special: true, parse_special: false })?;
+                if ids.is_empty() { t.bos().into_iter().collect() } else { ids }
+            }
+            Prompt::Rendered(text) => {
+                self.tokenizer()?.encode(text, EncodeOptions { add_special: false, parse_special: true })?
+            }
+        };
+        if ids.is_empty() { Err(Error::EmptyPrompt) } else { Ok(ids) }
+    }
+
+    /// The logits of every token of `ids`. `[tokens, vocab]`
+    pub fn logits(&self, ids: &[u32]) -> Result<Array2<f32>> {
+        self.evaluate(ids, Evaluate::new())
+    }
+
+    /// The last layer's output for every token of `ids`, normed. `[tokens, dim]`
+    pub fn hidden(&self, ids: &[u32]) -> Result<Array2<f32>> {
+        let mut how = Evaluate::new();
+        how.hidden = true;
+        self.evaluate(ids, how)
+    }
+
+    fn evaluate(&self, ids: &[u32], mut how: Evaluate<'_>) -> Result<Array2<f32>> {
+        how.chunk = self.0.limits.step_tokens;
+        how.element = self.0.limits.element;
+        Ok(evaluate(&*self.0.backend, &*self.0.model, ids, &how)?)
+    }
+}

@@ -1,0 +1,114 @@
+//! How to open a model, where [`open`](crate::open) does not say enough.
+
+use crate::engine::backend::Backend;
+use crate::nn::Registry;
+use crate::tensor::{F16, F32, Format};
+use crate::weights::OpenOptions;
+use crate::{Device, Memory, Model, Result, memory};
+use std::{path::Path, sync::Arc};
+
+/// Which device, how much context, what precision, and what else is known besides what Ogive brings.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) device: Device,
+    pub(crate) threads: Option<usize>,
+    pub(crate) exact: bool,
+    pub(crate) context: Option<usize>,
+    pub(crate) step_tokens: usize,
+    pub(crate) cache_element: Option<&'static Format>,
+    pub(crate) registry: Registry,
+    pub(crate) files: OpenOptions,
+    pub(crate) backend: Option<Arc<dyn Backend>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// The best device, all its threads, mapped files, and up to 4096 tokens of the context the model was made for.
+    pub fn new() -> Self {
+        Self {
+            device: Device::Auto,
+            threads: None,
+            exact: false,
+            context: None,
+            step_tokens: 512,
+            cache_element: None,
+            registry: ogive_models::registry(),
+            files: OpenOptions::new(),
+            backend: None,
+        }
+    }
+
+    /// Another device than the best.
+    #[must_use]
+    pub fn device(self, device: Device) -> Self {
+        Self { device, ..self }
+    }
+
+    /// So many threads on the CPU instead of one for each core.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    /// Decodes packed weights and computes everything in single precision, with a cache in single precision: slower, and
+    /// as near to the reference as single precision gets.
+    #[must_use]
+    pub fn exact(self, exact: bool) -> Self {
+        Self { exact, ..self }
+    }
+
+    /// Sessions of up to so many tokens, prompt and answer together.
+    #[must_use]
+    pub fn context(self, tokens: usize) -> Self {
+        Self { context: Some(tokens), ..self }
+    }
+
+    /// Prompts are read so many tokens at a time (512).
+    #[must_use]
+    pub fn step_tokens(self, step_tokens: usize) -> Self {
+        Self { step_tokens, ..self }
+    }
+
+    /// What keys and values are kept in: `F16` unless said otherwise, `F32` where `exact` is.
+    #[must_use]
+    pub fn cache_element(self, element: &'static Format) -> Self {
+        Self { cache_element: Some(element), ..self }
+    }
+
+    /// The architectures to choose from, instead of [`models::registry`](crate::models::registry).
+    #[must_use]
+    pub fn registry(self, registry: Registry) -> Self {
+        Self { registry, ..self }
+    }
+
+    /// How files are read: mapped or not, and which formats and GGUF architectures are known besides Ogive's own.
+    #[must_use]
+    pub fn files(self, files: OpenOptions) -> Self {
+        Self { files, ..self }
+    }
+
+    /// A backend of one's own, whatever `device`, `threads` and `exact` say.
+    #[must_use]
+    pub fn backend(self, backend: Arc<dyn Backend>) -> Self {
+        Self { backend: Some(backend), ..self }
+    }
+
+    /// Opens the model at `path`: a GGUF file (of a split, the first part) or a Hugging Face folder.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Model> {
+        Model::open(path.as_ref(), self)
+    }
+
+    /// What the model at `path` would take, without loading it.
+    pub fn estimate_memory(&self, path: impl AsRef<Path>) -> Result<Memory> {
+        memory::estimate(path.as_ref(), self)
+    }
+
+    pub(crate) fn element(&self) -> &'static Format {
+        self.cache_element.unwrap_or(if self.exact { &F32 } else { &F16 })
+    }
+}

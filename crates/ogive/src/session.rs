@@ -1,0 +1,237 @@
+//! A session: one sequence with a cache of its own, and the text it brings forth.
+//!
+//! Every prompt is given whole. What of it the session has in its cache already is not computed again, so a chat can
+//! render its whole conversation each turn and pays for the new part alone.
+
+use crate::engine::sampler::Chain;
+use crate::engine::{Engine, Event, Finish, Request, SeqId};
+use crate::stop::StopFilter;
+use crate::tensor::Error as ModelError;
+use crate::tokenizer::TextStream;
+use crate::{Generate, Model, Prompt, Result};
+use std::time::{Duration, Instant};
+
+/// One sequence of a model. Sessions of one model are independent of each other and may run in different threads.
+#[derive(Debug)]
+pub struct Session {
+    model: Model,
+    engine: Engine,
+    seq: Option<SeqId>,
+}
+
+impl Session {
+    pub(crate) fn new(model: Model, engine: Engine) -> Self {
+        Self { model, engine, seq: None }
+    }
+
+    /// The model it runs.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The tokens it holds: the last prompt and what followed.
+    pub fn tokens(&self) -> &[u32] {
+        self.seq.and_then(|id| self.engine.tokens(id)).unwrap_or_default()
+    }
+
+    /// Text that goes on from `prompt`, piece by piece.
+    ///
+    /// ```no_run
+    /// # fn main() -> ogive::Result<()> {
+    /// let mut session = ogive::open("model.gguf")?.session()?;
+    /// for piece in session.generate("Once upon a time", &ogive::Generate::new())? {
+    ///     print!("{}", piece?);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn generate(&mut self, prompt: impl Into<Prompt>, how: &Generate) -> Result<Generation<'_>> {
+        self.generate_with(prompt, how, how.sampler.build()?)
+    }
+
+    /// The same by a chain of stages of one's own; `how.sampler` is not looked at.
+    pub fn generate_with(
+        &mut self,
+        prompt: impl Into<Prompt>,
+        how: &Generate,
+        chain: Chain,
+    ) -> Result<Generation<'_>> {
+        let ids = self.model.encode(&prompt.into())?;
+        let tokenizer = self.model.tokenizer().ok();
+        let mut text = tokenizer.map(|t| t.stream_after(&ids));
+        if how.show_special {
+            text = text.map(TextStream::with_special);
+        }
+        let end = tokenizer.filter(|_| !how.ignore_end).map(|t| t.eog().to_vec()).unwrap_or_default();
+        let max_tokens = how.max_tokens.unwrap_or(self.model.context());
+        let request = Request::new([], max_tokens).chain(chain).stop(end.clone()).keep();
+        let start = Instant::now();
+        let (id, cached) = self.place(&ids, request)?;
+        Ok(Generation {
+            engine: &mut self.engine,
+            id,
+            text,
+            stop: StopFilter::new(&how.stop),
+            end,
+            prompt: ids.len(),
+            ids: Vec::new(),
+            finish: None,
+            times: Times { prompt_tokens: ids.len() - cached, ..Times::default() },
+            start,
+        })
+    }
+
+    /// Puts `ids` into the session's sequence, keeping what the cache has of them, and starts it.
+    fn place(&mut self, ids: &[u32], request: Request) -> Result<(SeqId, usize)> {
+        if let Some(id) = self.seq {
+            let had = self.engine.tokens(id).unwrap_or_default();
+            let common = had.iter().zip(ids).take_while(|(a, b)| a == b).count();
+            if common > 0 {
+                self.engine.pause(id);
+                let cached = self.engine.rewind(id, common)?;
+                self.engine.resume(id, Request { prompt: ids[common..].to_vec(), ..request })?;
+                return Ok((id, cached));
+            }
+            self.engine.cancel(id);
+            self.seq = None;
+        }
+        let id = self.engine.add(Request { prompt: ids.to_vec(), ..request })?;
+        self.seq = Some(id);
+        Ok((id, 0))
+    }
+}
+
+/// How long a generation took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Times {
+    /// Tokens of the prompt that had to be computed.
+    pub prompt_tokens: usize,
+    /// From the request to the first token.
+    pub prefill: Duration,
+    /// Tokens drawn after the first.
+    pub decoded: usize,
+    /// From the first token to the last.
+    pub decode: Duration,
+}
+
+impl Times {
+    /// Tokens of the prompt a second.
+    pub fn prefill_rate(&self) -> f64 {
+        rate(self.prompt_tokens, self.prefill)
+    }
+    /// Tokens of the answer a second, the first not counted.
+    pub fn decode_rate(&self) -> f64 {
+        rate(self.decoded, self.decode)
+    }
+}
+
+fn rate(n: usize, time: Duration) -> f64 {
+    if n == 0 || time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() }
+}
+
+/// Text as it comes: an iterator over its pieces. Dropping it early ends the answer where it is.
+#[derive(Debug)]
+pub struct Generation<'s> {
+    engine: &'s mut Engine,
+    id: SeqId,
+    text: Option<TextStream>,
+    stop: StopFilter,
+    end: Vec<u32>,
+    prompt: usize,
+    ids: Vec<u32>,
+    finish: Option<Finish>,
+    times: Times,
+    start: Instant,
+}
+
+impl Generation<'_> {
+    /// The ids of the prompt.
+    pub fn prompt_ids(&self) -> &[u32] {
+        self.engine.tokens(self.id).map_or(&[], |t| &t[..self.prompt.min(t.len())])
+    }
+
+    /// The ids drawn so far; a token that ended the answer is the last of them.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Why it ended, once it has. A stop string counts as [`Finish::Stop`].
+    pub fn finish(&self) -> Option<&Finish> {
+        self.finish.as_ref()
+    }
+
+    /// How long it has taken so far.
+    pub fn times(&self) -> Times {
+        self.times
+    }
+
+    /// Runs to the end and gives the whole text.
+    pub fn text(&mut self) -> Result<String> {
+        self.collect()
+    }
+
+    /// Draws the next token; `None` when the sequence has ended.
+    fn draw(&mut self) -> Result<Option<Event>> {
+        while self.finish.is_none() {
+            if let Some(event) = self.engine.step()?.into_iter().find(|e| e.id == self.id) {
+                self.clock();
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    fn clock(&mut self) {
+        if self.ids.is_empty() {
+            self.times.prefill = self.start.elapsed();
+        } else {
+            self.times.decoded = self.ids.len();
+            self.times.decode = self.start.elapsed().saturating_sub(self.times.prefill);
+        }
+    }
+
+    /// The text of one more token, and of the end if it is the last; `None` when there is no more.
+    fn piece(&mut self) -> Result<Option<String>> {
+        let Some(event) = self.draw()? else { return Ok(None) };
+        let mut piece = String::new();
+        if let Some(id) = event.token {
+            self.ids.push(id);
+            if let Some(text) = self.text.as_mut().filter(|_| !self.end.contains(&id)) {
+                piece = self.stop.push(&text.push(id)?);
+            }
+        }
+        self.finish = event.finish;
+        if self.stop.stopped() {
+            self.engine.pause(self.id);
+            self.finish = Some(Finish::Stop);
+        } else if self.finish.is_some() {
+            let rest = self.text.as_mut().map(TextStream::finish).unwrap_or_default();
+            piece += &self.stop.push(&rest);
+            piece += &self.stop.finish();
+        }
+        match &self.finish {
+            Some(Finish::Failed(e)) => Err(ModelError::other("drawing a token", e.clone()).into()),
+            _ => Ok(Some(piece)),
+        }
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<String>;
+
+    /// The next piece that is not empty.
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.piece().transpose()? {
+                Ok(piece) if piece.is_empty() => {}
+                other => return Some(other),
+            }
+        }
+    }
+}
+
+impl Drop for Generation<'_> {
+    fn drop(&mut self) {
+        self.engine.pause(self.id);
+    }
+}

@@ -1,0 +1,79 @@
+//! Stop strings: text that ends an answer and is not part of it, wherever the borders between tokens fall.
+
+/// Passes text on until a stop string has come, holding back what may yet become one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StopFilter {
+    stops: Vec<String>,
+    held: String,
+    stopped: bool,
+}
+
+impl StopFilter {
+    pub(crate) fn new(stops: &[String]) -> Self {
+        Self { stops: stops.iter().filter(|s| !s.is_empty()).cloned().collect(), ..Self::default() }
+    }
+
+    /// Whether a stop string has come.
+    pub(crate) fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Takes more text; gives what can no longer be part of a stop string.
+    pub(crate) fn push(&mut self, text: &str) -> String {
+        if self.stopped {
+            return String::new();
+        }
+        self.held.push_str(text);
+        if let Some(at) = self.stops.iter().filter_map(|s| self.held.find(s.as_str())).min() {
+            self.stopped = true;
+            self.held.truncate(at);
+            return std::mem::take(&mut self.held);
+        }
+        let keep = self.stops.iter().map(|s| overlap(&self.held, s)).max().unwrap_or(0);
+        let rest = self.held.split_off(self.held.len() - keep);
+        std::mem::replace(&mut self.held, rest)
+    }
+
+    /// What was held back, when no more text will come.
+    pub(crate) fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// Bytes of the longest end of `text` that `stop` begins with, the whole of `stop` excepted.
+fn overlap(text: &str, stop: &str) -> usize {
+    let most = text.len().min(stop.len() - 1);
+    (1..=most).rev().find(|&n| stop.is_char_boundary(n) && text.ends_with(&stop[..n])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(stops: &[&str], pieces: &[&str]) -> (String, bool) {
+        let mut f = StopFilter::new(&stops.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        let mut out: String = pieces.iter().map(|p| f.push(p)).collect();
+        let stopped = f.stopped();
+        out += &f.finish();
+        (out, stopped)
+    }
+
+    #[test]
+    fn a_stop_string_ends_the_text_however_it_is_cut() {
+        let text = "héllo END wörld";
+        for cut in (0..text.len()).filter(|c| text.is_char_boundary(*c)) {
+            let (a, b) = text.split_at(cut);
+            assert_eq!(run(&["END", "zzz"], &[a, b]), ("héllo ".into(), true), "{cut}");
+        }
+        let letters: Vec<String> = text.chars().map(String::from).collect();
+        assert_eq!(run(&["wörld!", "END"], &letters.iter().map(|s| &**s).collect::<Vec<_>>()).0, "héllo ");
+    }
+
+    #[test]
+    fn what_was_held_back_comes_in_the_end() {
+        assert_eq!(run(&["END"], &["the E", "N"]), ("the EN".into(), false));
+        assert_eq!(run(&[""], &["any"]), ("any".into(), false));
+        assert_eq!(run(&["aab"], &["aa", "ab"]), ("a".into(), true));
+        assert_eq!(run(&["bc", "abcd"], &["xabc"]), ("xa".into(), true), "the one that is complete first");
+    }
+}
