@@ -42,7 +42,9 @@ pub(crate) fn fold_shape(tensor: &str, dims: &[u64]) -> Result<[usize; 3]> {
         let place = &mut shape[2 - i.min(2)];
         *place = place.checked_mul(d).ok_or_else(too_large)?;
     }
-    shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d)).ok_or_else(too_large)?;
+    // Without its zeros, so that no later product over some of the dimensions can overflow, bytes included.
+    let most = shape.iter().try_fold(1_usize, |n, &d| n.checked_mul(d.max(1)));
+    most.filter(|n| *n <= isize::MAX as usize / 16).ok_or_else(too_large)?;
     Ok(shape)
 }
 
@@ -57,6 +59,8 @@ mod tests {
         assert_eq!((fold(&[4, 2, 3]), fold(&[7, 4, 2, 3])), ([4, 2, 3], [28, 2, 3]));
         assert!(fold_shape("w", &[u64::MAX, 2]).is_err());
         assert!(fold_shape("w", &[1 << 40, 1 << 40, 0]).is_err());
+        assert!(fold_shape("w", &[0, 1 << 62]).is_err());
+        assert_eq!(fold(&[0, 5]), [1, 0, 5]);
     }
 
     #[test]

@@ -34,5 +34,6 @@ mod open;
 mod safetensors;
 
 pub use gguf::{Change, GgufSource, Header, Rule, Settings, Translation, translations};
+pub use ogive_tensor as tensor;
 pub use open::{Checkpoint, OpenOptions, open};
 pub use safetensors::Safetensors;

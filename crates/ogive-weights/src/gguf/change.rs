@@ -49,6 +49,10 @@ impl Change {
     /// Packed rows are copied, nothing is decoded.
     pub fn split_rotary_pairs(heads: &'static str) -> Self {
         Self::of_one(WeightInfo::clone, move |w, config| {
+            if w.bytes.is_empty() {
+                // Its number of rows is bounded by nothing.
+                return Ok(w.clone());
+            }
             let vector = w.shape[0] == 1 && w.shape[1] == 1;
             let rows = if vector { w.shape[2] } else { w.shape[1] };
             let order = split_pairs(rows, config.usize(heads)?).ok_or_else(|| {
@@ -105,6 +109,9 @@ impl Change {
             },
             move |of, _| {
                 let [k, v] = of else { return Err(misfit()) };
+                if k.bytes.is_empty() || v.bytes.is_empty() {
+                    return Err(misfit());
+                }
                 let (joined, [heads, rank, nope]) = (shape(k.shape, v.shape).ok_or_else(misfit)?, k.shape);
                 let (keys, values) = (k.transposed()?.to_vec(), v.to_vec());
                 let mut all = Vec::with_capacity(keys.len() + values.len());
@@ -146,6 +153,17 @@ mod tests {
         assert_eq!(split_pairs(8, 2).unwrap(), [0, 2, 1, 3, 4, 6, 5, 7]);
         assert_eq!(split_pairs(6, 1).unwrap(), [0, 2, 4, 1, 3, 5]);
         assert_eq!((split_pairs(6, 2), split_pairs(6, 0), split_pairs(0, 3)), (None, None, Some(vec![])));
+    }
+
+    #[test]
+    fn empty_tensors_cost_nothing_whatever_they_claim() {
+        let empty = HostWeight::new("k", [1 << 40, 1 << 16, 0], &F32, Vec::new().into()).unwrap();
+        let config = Config(ogive_tensor::serde_json::json!({"n": 2}));
+        assert_eq!(
+            Change::split_rotary_pairs("n").apply(std::slice::from_ref(&empty), &config).unwrap().shape,
+            empty.shape
+        );
+        assert!(Change::join_latent_halves().apply(&[empty.clone(), empty], &config).is_err());
     }
 
     #[test]

@@ -69,7 +69,14 @@ impl<'a> Header<'a> {
 
     /// The numbers of a tensor of this GGUF name, as JSON: for short lists that Hugging Face keeps among the settings.
     pub fn numbers(&self, tensor: &str) -> Result<Option<Value>> {
+        const MOST: u64 = 1 << 16;
         let Some(info) = self.gguf.tensor(tensor) else { return Ok(None) };
+        if info.elements() > MOST {
+            return Err(Error::invalid(
+                tensor,
+                format!("{} elements are too many for a setting", info.elements()),
+            ));
+        }
         let weight: HostWeight = super::source::read(self.gguf, info, &crate::formats::Formats::default())?;
         weight
             .to_vec()

@@ -1,0 +1,77 @@
+//! The fuzzer's seed corpus, replayed on every run of the tests. `cargo test -p ogive-weights --test corpus -- --ignored`
+//! writes the seeds anew.
+
+mod common;
+#[path = "common/touch.rs"]
+mod touch;
+
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/safetensors")
+}
+
+/// Small files of every kind: whole, lying, damaged.
+fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let ok = common::safetensors_of(&[
+        ("model.norm.weight", &[4]),
+        ("a", &[2, 3]),
+        ("e", &[2, 2, 2]),
+        ("none", &[0, 3]),
+    ]);
+    let entry = |dtype: &str, shape: &str, begin: u64, end: u64| {
+        format!(r#"{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{begin},{end}]}}"#)
+    };
+    let one = |dtype, shape, begin, end, data| {
+        common::safetensors(&format!(r#"{{"w":{}}}"#, entry(dtype, shape, begin, end)), data)
+    };
+    let overlap = format!(r#"{{"a":{},"b":{}}}"#, entry("F16", "[2]", 0, 4), entry("BF16", "[2]", 2, 6));
+    let twice = format!(r#"{{"a":{0},"a":{0}}}"#, entry("F16", "[2]", 0, 4));
+    let metadata = format!(r#"{{"__metadata__":{{"format":"pt"}},"a":{}}}  "#, entry("F8_E4M3", "[4]", 0, 4));
+    vec![
+        ("empty", Vec::new()),
+        ("small", ok.clone()),
+        ("truncated", ok[..ok.len() - 5].to_vec()),
+        ("scalar", one("BF16", "[]", 0, 2, 2)),
+        ("five-dims", one("U8", "[1,2,1,2,1]", 0, 4, 4)),
+        ("count-overflow", one("F32", "[4294967296,4294967296,4]", 0, 4, 4)),
+        ("huge-zero", one("F32", "[18446744073709551615,0]", 0, 0, 0)),
+        ("offset-overflow", one("F32", "[1]", 18_446_744_073_709_551_610, 18_446_744_073_709_551_614, 4)),
+        ("backwards", one("F32", "[1]", 4, 0, 4)),
+        ("unknown-dtype", one("Q9", "[3]", 0, 4, 4)),
+        ("overlap", common::safetensors(&overlap, 6)),
+        ("twice", common::safetensors(&twice, 4)),
+        ("metadata", common::safetensors(&metadata, 4)),
+        ("deep", common::safetensors(&"[".repeat(2000), 0)),
+        ("lying-length", [u64::MAX.to_le_bytes().as_slice(), b"{}"].concat()),
+    ]
+}
+
+#[test]
+fn every_file_of_the_corpus_is_harmless() {
+    let files: Vec<_> = match std::fs::read_dir(folder()) {
+        Ok(files) => files.map(|f| f.unwrap().path()).collect(),
+        // A packaged crate has no folder beside it: then the seeds as they would be written.
+        Err(_) => Vec::new(),
+    };
+    let opened = files.iter().filter(|f| touch::touch(&std::fs::read(f).unwrap())).count();
+    assert!(
+        files.is_empty() || (opened >= 5 && files.len() - opened >= 8),
+        "{opened} of {} open",
+        files.len()
+    );
+    for (name, bytes) in seeds() {
+        let should =
+            ["small", "scalar", "five-dims", "huge-zero", "unknown-dtype", "metadata"].contains(&name);
+        assert_eq!(touch::touch(&bytes), should, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "writes the corpus"]
+fn write_the_corpus() {
+    std::fs::create_dir_all(folder()).unwrap();
+    for (name, bytes) in seeds() {
+        std::fs::write(folder().join(name), bytes).unwrap();
+    }
+}

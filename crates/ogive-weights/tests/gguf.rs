@@ -1,0 +1,267 @@
+//! GGUF files: settings and their defaults, translations from outside, and files that are damaged or lie.
+
+mod common;
+
+use common::gguf;
+use gguf_file::{Gguf, Value};
+use ogive_tensor::{Config, HostWeight, Result};
+use ogive_weights::{Change, Checkpoint, OpenOptions, Rule, Translation};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn open_with(options: &OpenOptions, bytes: Vec<u8>) -> Result<Checkpoint> {
+    let gguf = Gguf::from_bytes(bytes).map_err(|e| ogive_tensor::Error::other("test", e))?;
+    options.of_gguf(Arc::new(gguf))
+}
+
+fn open(bytes: Vec<u8>) -> Result<Checkpoint> {
+    open_with(&OpenOptions::new(), bytes)
+}
+
+fn set<const N: usize>(arch: &str, more: [(&'static str, Value); N]) -> Vec<(&'static str, Value)> {
+    let mut all = vec![("general.architecture", Value::from(arch))];
+    all.extend(more);
+    all
+}
+
+/// A Llama of two heads of four, without layers but one.
+fn llama<const N: usize>(more: [(&'static str, Value); N]) -> Vec<(&'static str, Value)> {
+    let mut all = set(
+        "llama",
+        [
+            ("llama.block_count", 1u32.into()),
+            ("llama.embedding_length", 8u32.into()),
+            ("llama.attention.head_count", 2u32.into()),
+            ("llama.attention.head_count_kv", 1u32.into()),
+        ],
+    );
+    all.extend(more);
+    all
+}
+
+#[test]
+fn rows_and_biases_of_llama_are_reordered() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("blk.0.attn_q.weight", &[8, 1]),
+        ("blk.0.attn_q.bias", &[8]),
+        ("blk.0.attn_k.weight", &[4, 2]),
+        ("blk.0.attn_v.weight", &[4, 1]),
+        ("custom.thing", &[3]),
+    ];
+    let model = open(gguf(&llama([]), tensors)).unwrap();
+    let get = |name: &str| model.source.get(&format!("model.layers.0.self_attn.{name}")).unwrap();
+    assert_eq!(get("q_proj.weight").to_vec(), [0., 2., 1., 3., 4., 6., 5., 7.]);
+    assert_eq!(
+        (get("q_proj.bias").shape, get("q_proj.bias").to_vec()),
+        ([1, 1, 8], vec![0., 2., 1., 3., 4., 6., 5., 7.])
+    );
+    assert_eq!(get("k_proj.weight").to_vec(), [0., 1., 4., 5., 2., 3., 6., 7.]);
+    assert_eq!(get("v_proj.weight").to_vec(), [0., 1., 2., 3.]);
+    assert_eq!(model.source.get("custom.thing").unwrap().shape, [1, 1, 3]);
+    assert!(model.source.get("blk.0.attn_q.weight").unwrap_err().is_missing());
+    let names: Vec<_> = model.source.tensors().into_iter().map(|t| t.name).collect();
+    assert_eq!((names.len(), &*names[4]), (5, "custom.thing"), "in the order of the file");
+    // Three rows are no two heads: an error that names the tensor, when it is asked for.
+    let e = open(gguf(&llama([]), &[("blk.0.attn_q.weight", &[3, 1])])).unwrap();
+    let e = e.source.get("model.layers.0.self_attn.q_proj.weight").unwrap_err().to_string();
+    assert!(e.contains("q_proj.weight") && e.contains("3 rows are not"), "{e}");
+}
+
+#[test]
+fn experts_make_a_mixtral_in_either_form() {
+    let meta = llama([("llama.expert_count", 2u32.into()), ("llama.expert_used_count", 1u32.into())]);
+    let tensors: &[(&str, &[u64])] =
+        &[("blk.0.ffn_gate_exps.weight", &[2, 3, 4]), ("blk.0.ffn_down.1.weight", &[4, 3])];
+    let model = open(gguf(&meta, tensors)).unwrap();
+    assert_eq!(model.architecture, "MixtralForCausalLM");
+    assert_eq!(
+        (
+            model.config.usize("num_local_experts").unwrap(),
+            model.config.usize("num_experts_per_tok").unwrap()
+        ),
+        (2, 1)
+    );
+    let get = |name: &str| {
+        model.source.get(&format!("model.layers.0.block_sparse_moe.experts.{name}.weight")).unwrap()
+    };
+    assert_eq!((get("w1").shape, get("1.w2").shape), ([2, 3, 4], [1, 4, 3]));
+}
+
+#[test]
+fn missing_settings_get_their_defaults() {
+    let c = open(gguf(
+        &set("llama", [("llama.embedding_length", 8u32.into()), ("llama.attention.head_count", 2u32.into())]),
+        &[],
+    ))
+    .unwrap()
+    .config;
+    assert_eq!((c.usize("num_key_value_heads").unwrap(), c.usize("head_dim").unwrap()), (2, 4));
+    assert_eq!(
+        (c.f32_or("rope_theta", 0.0).unwrap(), c.has("rope_scaling"), c.has("sliding_window")),
+        (10_000.0, false, false)
+    );
+    // A file with a vocabulary alone opens too.
+    let c = open(gguf(&set("qwen2", [("tokenizer.ggml.eos_token_id", 7u32.into())]), &[])).unwrap().config;
+    assert_eq!((c.usize("eos_token_id").unwrap(), c.has("hidden_size")), (7, false));
+    let c = open(gguf(&set("gemma2", [("gemma2.block_count", 3u32.into())]), &[])).unwrap().config;
+    assert_eq!(
+        c.opt_strs("layer_types").unwrap().unwrap(),
+        ["sliding_attention", "full_attention", "sliding_attention"]
+    );
+    assert_eq!(c.f32_or("attn_logit_softcapping", 0.0).unwrap(), 50.0);
+    let c = open(gguf(
+        &set(
+            "gemma2",
+            [
+                ("gemma2.block_count", 46u32.into()),
+                ("gemma2.embedding_length", 4608u32.into()),
+                ("gemma2.attention.head_count", 32u32.into()),
+                ("gemma2.attention.key_length", 128u32.into()),
+            ],
+        ),
+        &[],
+    ));
+    assert_eq!(c.unwrap().config.usize("query_pre_attn_scalar").unwrap(), 144);
+}
+
+#[test]
+fn lists_of_settings_collapse_or_say_so() {
+    let list = |v: Vec<i32>| llama([("llama.feed_forward_length", v.into())]);
+    assert_eq!(open(gguf(&list(vec![64, 64]), &[])).unwrap().config.usize("intermediate_size").unwrap(), 64);
+    let c = open(gguf(&list(vec![64, 96]), &[])).unwrap().config;
+    assert_eq!(c.opt_f32s("intermediate_size").unwrap().unwrap(), [64.0, 96.0]);
+    assert!(c.usize("intermediate_size").unwrap_err().to_string().contains("`intermediate_size`"));
+}
+
+#[test]
+fn rope_scalings_are_told() {
+    let scaling = |more: Vec<(&'static str, Value)>, tensors: &[(&str, &[u64])]| -> Result<Config> {
+        let mut meta = llama([]);
+        meta.extend(more);
+        Ok(open(gguf(&meta, tensors))?.config.at("rope_scaling"))
+    };
+    let kind = |c: &Config| c.opt_str("rope_type").unwrap().map(str::to_owned);
+    let c = scaling(vec![("llama.rope.scale_linear", 4.0f32.into())], &[]).unwrap();
+    assert_eq!((kind(&c).unwrap(), c.f32_or("factor", 0.0).unwrap()), ("linear".into(), 4.0));
+    let yarn = |more: Option<(&'static str, Value)>| {
+        let mut all = vec![
+            ("llama.rope.scaling.type", "yarn".into()),
+            ("llama.rope.scaling.factor", 4.0f32.into()),
+            ("llama.rope.scaling.original_context_length", 32_768u32.into()),
+        ];
+        all.extend(more);
+        scaling(all, &[]).unwrap()
+    };
+    let c = yarn(None);
+    assert_eq!(
+        (kind(&c).unwrap(), c.usize("original_max_position_embeddings").unwrap()),
+        ("yarn".into(), 32_768)
+    );
+    assert!(!c.has("attention_factor"));
+    let c = yarn(Some(("llama.rope.scaling.attn_factor", 2.0f32.into())));
+    assert!((c.f32_or("attention_factor", 0.0).unwrap() - 2.277_26).abs() < 1e-4);
+    let c = yarn(Some(("llama.rope.scaling.yarn_log_multiplier", 0.0707f32.into())));
+    assert!((c.f32_or("mscale_all_dim", 0.0).unwrap() - 0.707).abs() < 1e-6);
+    assert_eq!(kind(&scaling(vec![("llama.rope.scaling.type", "none".into())], &[]).unwrap()), None);
+    let freqs: &[(&str, &[u64])] = &[("rope_freqs.weight", &[2])];
+    assert_eq!(kind(&scaling(vec![], freqs).unwrap()).unwrap(), "factors");
+    let both = scaling(vec![("llama.rope.scaling.factor", 4.0f32.into())], freqs);
+    assert!(both.unwrap_err().to_string().contains("rope_freqs.weight"));
+    let e = scaling(vec![("llama.rope.scaling.factor", "four".into())], &[]).unwrap_err().to_string();
+    assert!(e.contains("llama.rope.scaling.factor"), "{e}");
+    let e = open(gguf(&llama([("llama.rope.freq_base", f32::NAN.into())]), &[])).unwrap_err().to_string();
+    assert!(e.contains("llama.rope.freq_base") && e.contains("no finite number"), "{e}");
+}
+
+#[test]
+fn unknown_architectures_and_formats_are_named() {
+    let e = open(gguf(&set("mamba9", []), &[])).unwrap_err().to_string();
+    assert!(e.contains("`mamba9`") && e.contains("llama") && e.contains("qwen3"), "{e}");
+    let e = open(gguf(&[], &[])).unwrap_err().to_string();
+    assert!(e.contains("general.architecture"), "{e}");
+    let mut writer = gguf_file::GgufWriter::new();
+    writer.set("general.architecture", "llama");
+    writer.tensor("output.weight", &[256], gguf_file::GgmlType::IQ2_XXS).unwrap();
+    let mut file = Vec::new();
+    let mut data = writer.write_to(&mut file).unwrap();
+    data.write_data("output.weight", &[0; 66]).unwrap();
+    data.finish().unwrap();
+    let model = open(file).unwrap();
+    assert!(model.source.tensors().is_empty());
+    let e = model.source.get("lm_head.weight").unwrap_err().to_string();
+    assert!(e.contains("output.weight") && e.contains("IQ2_XXS") && e.contains("q4_k, q5_k"), "{e}");
+}
+
+/// An architecture that this crate knows nothing of, from outside.
+#[test]
+fn a_stranger_adds_an_architecture() {
+    let doubled = Change::new(
+        |of, _| of.first().cloned().ok_or_else(|| ogive_tensor::Error::missing("w")),
+        |of, config| {
+            let by = config.f32_or("by", 1.0)?;
+            let values: Vec<f32> = of[0].to_vec().into_iter().map(|v| v * by).collect();
+            HostWeight::from_f32("w", of[0].shape, &values)
+        },
+    );
+    let mine = Translation::new("mine", "MineForCausalLM")
+        .rename("token_embd", "embedding")
+        .rule(Rule::changed(["blk.{}.a.weight"], "layers.{}.b", doubled))
+        .settings(|header, settings| {
+            settings.insert("by".into(), header.value("by")?.unwrap_or_default());
+            Ok(())
+        });
+    let file = gguf(
+        &set("mine", [("mine.by", 3.0f32.into())]),
+        &[("token_embd.weight", &[4, 2]), ("blk.5.a.weight", &[2])],
+    );
+    let model = open_with(&OpenOptions::new().translation(mine.clone()), file.clone()).unwrap();
+    assert_eq!((&*model.architecture, model.config.usize("vocab_size").unwrap()), ("MineForCausalLM", 4));
+    assert_eq!(model.source.get("layers.5.b").unwrap().to_vec(), [0.0, 3.0]);
+    // Two tensors under one name are refused.
+    let clash = mine.rename("blk.{}.a", "embedding");
+    let e = open_with(&OpenOptions::new().translation(clash), file).unwrap_err().to_string();
+    assert!(e.contains("embedding.weight: two tensors"), "{e}");
+}
+
+fn small() -> Vec<u8> {
+    let meta = llama([
+        ("llama.feed_forward_length", vec![4i32, 6].into()),
+        ("llama.rope.freq_base", 10_000f32.into()),
+        ("llama.expert_count", 2u32.into()),
+    ]);
+    gguf(
+        &meta,
+        &[
+            ("token_embd.weight", &[4, 8]),
+            ("blk.0.attn_q.weight", &[8, 8]),
+            ("blk.0.attn_k.bias", &[4]),
+            ("blk.0.ffn_up_exps.weight", &[2, 4, 8]),
+            ("rope_freqs.weight", &[2]),
+        ],
+    )
+}
+
+fn touch(bytes: Vec<u8>) {
+    let Ok(model) = open(bytes) else { return };
+    for info in model.source.tensors() {
+        // A change may refuse a tensor that does not fit the settings.
+        if let Ok(w) = model.source.get(&info.name) {
+            assert_eq!((w.shape, w.to_vec().len()), (info.shape, info.elements()));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_damaged_file_is_an_error_or_whole(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>(), whole in prop::bool::weighted(0.8)) {
+        let mut file = small();
+        let i = at.index(file.len().min(900));
+        file[i] = byte;
+        if !whole {
+            file.truncate(cut.index(file.len()));
+        }
+        touch(file);
+    }
+}
