@@ -1,12 +1,32 @@
 //! Language models on the CPU: threads and SIMD.
+//!
+//! ```
+//! use ogive_backend::Backend;
+//! use ogive_cpu::{CpuBackend, Precision};
+//!
+//! let cpu = CpuBackend::builder().threads(2).precision(Precision::Exact).build()?;
+//! let x = cpu.upload(&[3.0, 4.0], [1, 2].into())?;
+//! assert_eq!(cpu.download(&cpu.sum(&x)?)?, [7.0]);
+//! # Ok::<(), ogive_backend::tensor::Error>(())
+//! ```
+//!
+//! Determinism is a promise: a token's results are the same bits whatever else is in the step, however its prompt was
+//! cut, on any number of threads and on every path. Each file with a sum says how it keeps that.
 
-// Until the backend uses all of it.
-#![allow(dead_code)]
-
+mod attend;
+mod backend;
+mod builder;
+mod cache;
 mod linear;
+mod ops;
+mod plan;
 mod pool;
 mod simd;
 mod weight;
 
+pub use backend::CpuBackend;
+pub use builder::Builder;
 pub use simd::Path;
 pub use weight::Precision;
+
+use weight::CpuWeight;

@@ -3,6 +3,8 @@
 //! The choice is a value that is made once, when the backend is built, and travels with each weight. So two backends in
 //! one process can take different paths, which is how tests compare them.
 
+pub(crate) mod ops;
+
 use ogive_tensor::{Error, Result};
 use std::fmt;
 

@@ -1,0 +1,278 @@
+//! Attention: cut into units, computed on all threads, merged in order.
+//!
+//! A unit is a few rows of one span and the heads that share a key head, so that each key is read once for all of them.
+//! Where that gives too few units for the threads (one sequence that decodes), contexts are cut into their chunks too.
+//! Both cuts give the same bits, since a unit merges its chunks as the caller merges units.
+
+mod options;
+mod source;
+mod unit;
+
+use crate::{
+    CpuBackend, cache,
+    ops::{by_rows, make, math, read},
+    plan,
+    simd::ops::{Isa, Kernel, run},
+};
+use ogive_backend::{AttnSpec, Cache, Plan, Span};
+use ogive_tensor::{Error, Result, Tensor};
+use options::Options;
+use source::{Paged, Rows, Source};
+use std::ops::Range;
+use unit::{CHUNK, Place, Unit, merge};
+
+/// Queries of a unit: enough that loading keys costs little beside using them, few enough that their scores stay in the
+/// nearest cache.
+const QUERIES: usize = 32;
+
+pub(crate) fn attend(
+    b: &CpuBackend,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    spec: &AttnSpec,
+    plan: &Plan,
+) -> Result<Tensor> {
+    const AT: &str = "attend";
+    let contexts = plan.batch().contexts();
+    let widths = row_widths(AT, spec)?;
+    for (x, width) in [(k, widths[0]), (v, widths[1])] {
+        if x.shape().len() != contexts * width || x.shape().first() != contexts {
+            return Err(Error::shape(AT, x.shape(), [contexts, width].into()));
+        }
+    }
+    let mut first = Vec::new();
+    let mut next = 0;
+    for span in &plan.batch().spans {
+        first.push(next);
+        next += span.context();
+    }
+    let source = Rows { k: read(AT, k)?, v: read(AT, v)?, widths, first };
+    compute(b, AT, q, &source, spec, plan)
+}
+
+pub(crate) fn attend_cache(
+    b: &CpuBackend,
+    layer: usize,
+    q: &Tensor,
+    cache: &Cache,
+    spec: &AttnSpec,
+    plan: &Plan,
+    latent: bool,
+) -> Result<Tensor> {
+    let at = if latent { "attend_latent" } else { "attend_cache" };
+    let (pages, tables) = cache::reader(layer, cache, plan)?;
+    let widths = row_widths(at, spec)?;
+    if latent {
+        if spec.kv_heads != 1 || spec.v_dim > spec.k_dim || pages.k_dim != spec.k_dim {
+            let why =
+                format!("{} heads of values of {} in keys of {}", spec.kv_heads, spec.v_dim, pages.k_dim);
+            return Err(Error::invalid(at, why));
+        }
+    } else if pages.v_dim == 0 {
+        return Err(Error::unsupported(at, "the layer keeps no values; use attend_latent"));
+    } else if widths != [pages.k_dim, pages.v_dim] {
+        return Err(Error::shape(at, widths.into(), [pages.k_dim, pages.v_dim].into()));
+    }
+    let options = Options::new(at, spec, plan.batch())?;
+    let seen: Vec<_> = plan.batch().spans.iter().map(|span| seen(&options, span)).collect();
+    let source = Paged::new(&pages, &tables, &seen, latent)?;
+    compute(b, at, q, &source, spec, plan)
+}
+
+/// Elements of a token's keys and of its values.
+fn row_widths(at: &str, spec: &AttnSpec) -> Result<[usize; 2]> {
+    let (k, v) = (spec.kv_heads.checked_mul(spec.k_dim), spec.kv_heads.checked_mul(spec.v_dim));
+    match (k, v) {
+        (Some(k), Some(v))
+            if k > 0 && v > 0 && spec.heads > 0 && spec.heads.is_multiple_of(spec.kv_heads) =>
+        {
+            Ok([k, v])
+        }
+        _ => {
+            let (heads, kv, k, v) = (spec.heads, spec.kv_heads, spec.k_dim, spec.v_dim);
+            let why = format!("{heads} heads on {kv} of {k} and {v} elements; heads must be whole groups");
+            Err(Error::invalid(at, why))
+        }
+    }
+}
+
+/// The tokens that some row of `span` sees. What rows see grows and moves forward with the row.
+fn seen(options: &Options<'_>, span: &Span) -> Range<usize> {
+    match span.len {
+        0 => 0..0,
+        n => {
+            let (first, last) = (span.past, span.past + n - 1);
+            let (first, last) =
+                (options.visible(first, span.context()), options.visible(last, span.context()));
+            first.start..last.end
+        }
+    }
+}
+
+/// How one span is cut. Units are numbered by key head, part of its group, tile of rows, part of the context.
+struct Cut {
+    /// Number of the span's first unit.
+    first: usize,
+    /// Query heads of a unit, and units of a group of heads.
+    heads: [usize; 2],
+    /// Rows of a unit, and units of the span's rows.
+    rows: [usize; 2],
+    /// Chunks of a unit, and units of the context.
+    chunks: [usize; 2],
+    /// The chunks that some row sees.
+    seen: Range<usize>,
+}
+
+impl Cut {
+    fn new(span: &Span, seen: Range<usize>, spec: &AttnSpec, single: bool, first: usize) -> Self {
+        let group = spec.heads / spec.kv_heads;
+        let heads = group.min(QUERIES);
+        let rows = (QUERIES / heads).clamp(1, span.len.max(1));
+        let seen = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
+        let chunks = if single { 1 } else { seen.len().max(1) };
+        Self {
+            first,
+            heads: [heads, group.div_ceil(heads)],
+            rows: [rows, span.len.div_ceil(rows)],
+            chunks: [chunks, seen.len().div_ceil(chunks)],
+            seen,
+        }
+    }
+
+    fn units(&self, kv_heads: usize) -> usize {
+        kv_heads * self.heads[1] * self.rows[1] * self.chunks[1]
+    }
+
+    /// The unit that number `i` of the span is.
+    fn place(&self, i: usize, which: usize, span: &Span, spec: &AttnSpec) -> Place {
+        let group = spec.heads / spec.kv_heads;
+        let (i, chunk) = (i / self.chunks[1], i % self.chunks[1] * self.chunks[0] + self.seen.start);
+        let (i, row) = (i / self.rows[1], i % self.rows[1] * self.rows[0]);
+        let (kv_head, head) = (i / self.heads[1], i % self.heads[1] * self.heads[0]);
+        Place {
+            span: which,
+            rows: span.start + row..span.start + span.len.min(row + self.rows[0]),
+            here: span.past + row,
+            context: span.context(),
+            kv_head,
+            heads: kv_head * group + head..kv_head * group + group.min(head + self.heads[0]),
+            chunks: chunk..self.seen.end.min(chunk + self.chunks[0]),
+        }
+    }
+
+    /// The first unit that has `row` (of the span) and `head`, and which of its queries that is. Parts of the context
+    /// follow each other.
+    fn find(&self, row: usize, head: usize, group: usize) -> (usize, usize) {
+        let (kv_head, in_group) = (head / group, head % group);
+        let (part, offset) = (in_group / self.heads[0], in_group % self.heads[0]);
+        let heads = self.heads[0].min(group - part * self.heads[0]);
+        let unit = (kv_head * self.heads[1] + part) * self.rows[1] + row / self.rows[0];
+        (self.first + unit * self.chunks[1], row % self.rows[0] * heads + offset)
+    }
+}
+
+fn compute(
+    b: &CpuBackend,
+    at: &'static str,
+    q: &Tensor,
+    source: &impl Source,
+    spec: &AttnSpec,
+    plan: &Plan,
+) -> Result<Tensor> {
+    plan::rows_fit(at, q, plan)?;
+    let (n, spans) = (q.shape().first(), &plan.batch().spans);
+    let width = spec.heads.checked_mul(spec.k_dim).filter(|w| n * w == q.shape().len());
+    width.ok_or_else(|| Error::shape(at, q.shape(), [n, spec.heads, spec.k_dim].into()))?;
+    let (qs, options) = (read(at, q)?, Options::new(at, spec, plan.batch())?);
+    let cut = |single: bool| {
+        let mut first = 0;
+        let cut = |span: &Span| {
+            let cut = Cut::new(span, seen(&options, span), spec, single, first);
+            first += cut.units(spec.kv_heads);
+            cut
+        };
+        spans.iter().map(cut).collect::<Vec<_>>()
+    };
+    let count = |cuts: &[Cut]| cuts.last().map_or(0, |c| c.first + c.units(spec.kv_heads));
+    let mut cuts = cut(false);
+    if b.pool.threads() > 1 && count(&cuts) < 4 * b.pool.threads() {
+        cuts = cut(true);
+    }
+    let places: Vec<Place> = cuts
+        .iter()
+        .zip(spans)
+        .enumerate()
+        .flat_map(|(s, (c, span))| (0..c.units(spec.kv_heads)).map(move |i| c.place(i, s, span, spec)))
+        .collect();
+    let state = spec.v_dim + 2;
+    let queries = places.iter().map(|p| p.rows.len() * p.heads.len()).max().unwrap_or(0);
+    let mut states = vec![0.0; places.len() * queries * state];
+    let shape = [spec.heads, spec.k_dim, spec.v_dim];
+    b.pool.chunks(&mut states, queries * state, &|i, out| {
+        let (place, options) = (&places[i], &options);
+        run(b.path, Unit { place, source, options, q: qs, shape, scale: spec.scale, out });
+    });
+    let mut out = vec![0.0; n * spec.heads * spec.v_dim];
+    by_rows(b, &mut out, spec.heads * spec.v_dim, |first, part| {
+        let finish = Finish {
+            out: part,
+            first,
+            spans,
+            cuts: &cuts,
+            states: &states,
+            queries,
+            spec,
+            options: &options,
+        };
+        run(b.path, finish);
+    });
+    Ok(make([n, spec.heads * spec.v_dim], out))
+}
+
+/// Merges units into rows of the result.
+struct Finish<'a> {
+    out: &'a mut [f32],
+    /// The row that `out` begins with.
+    first: usize,
+    spans: &'a [Span],
+    cuts: &'a [Cut],
+    states: &'a [f32],
+    /// Queries of a unit's piece of `states`.
+    queries: usize,
+    spec: &'a AttnSpec,
+    options: &'a Options<'a>,
+}
+
+impl Kernel for Finish<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Isa>(self, _: S) {
+        let (spec, state) = (self.spec, self.spec.v_dim + 2);
+        let mut sum = vec![0.0; state];
+        for (i, out) in self.out.chunks_exact_mut(spec.heads * spec.v_dim).enumerate() {
+            let row = self.first + i;
+            let which = self.spans.partition_point(|s| s.start + s.len <= row);
+            let (Some(span), Some(cut)) = (self.spans.get(which), self.cuts.get(which)) else { continue };
+            for (head, out) in out.chunks_exact_mut(spec.v_dim).enumerate() {
+                let (unit, query) = cut.find(row - span.start, head, spec.heads / spec.kv_heads);
+                sum.fill(0.0);
+                sum[0] = f32::NEG_INFINITY;
+                for unit in unit..unit + cut.chunks[1] {
+                    merge(&mut sum, &self.states[(unit * self.queries + query) * state..][..state]);
+                }
+                if let Some(sinks) = self.options.sinks {
+                    let sink = sinks[head];
+                    let top = if sink > sum[0] { sink } else { sum[0] };
+                    let shrink = math::exp(sum[0] - top);
+                    sum[1] = sum[1] * shrink + math::exp(sink - top);
+                    sum[2..].iter_mut().for_each(|v| *v *= shrink);
+                }
+                // A row that sees nothing at all gives zeros.
+                let total = if sum[1] == 0.0 { 1.0 } else { sum[1] };
+                out.iter_mut().zip(&sum[2..]).for_each(|(o, v)| *o = v / total);
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Attention's options, checked once for a call and put into the form the kernel reads.
+
+use crate::ops::read;
+use ogive_backend::{AttnOption, AttnSpec, Batch};
+use ogive_tensor::{Error, Result};
+use std::ops::Range;
+
+/// Something done to a score, in the order the caller gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Edit<'a> {
+    /// `cap * tanh(score / cap)`
+    SoftCap(f32),
+    /// A slope for each head.
+    Alibi(&'a [f32]),
+    /// `[rows, columns]`
+    Mask(&'a [f32], usize),
+}
+
+/// The options of one call.
+#[derive(Debug)]
+pub(super) struct Options<'a> {
+    causal: bool,
+    window: Option<usize>,
+    /// What to do to each score.
+    pub(super) edits: Vec<Edit<'a>>,
+    /// A score for each head that takes part in the softmax only.
+    pub(super) sinks: Option<&'a [f32]>,
+}
+
+impl<'a> Options<'a> {
+    /// Reads the options of `spec`; an error for one this backend does not know, or whose numbers do not fit.
+    pub(super) fn new(at: &'static str, spec: &'a AttnSpec, batch: &Batch) -> Result<Self> {
+        let mut options = Self { causal: false, window: None, edits: Vec::new(), sinks: None };
+        let per_head = |what: &str, n: usize| match n == spec.heads {
+            true => Ok(()),
+            false => Err(Error::invalid(at, format!("{n} {what} for {} heads", spec.heads))),
+        };
+        for option in &spec.options {
+            match option {
+                AttnOption::Causal => options.causal = true,
+                AttnOption::Window(w) => options.window = Some(options.window.map_or(*w, |had| had.min(*w))),
+                AttnOption::SoftCap(cap) => options.edits.push(Edit::SoftCap(*cap)),
+                AttnOption::Alibi(slopes) => {
+                    per_head("slopes", slopes.len())?;
+                    options.edits.push(Edit::Alibi(slopes));
+                }
+                AttnOption::Sinks(scores) => {
+                    let scores = read(at, scores)?;
+                    per_head("sinks", scores.len())?;
+                    options.sinks = Some(scores);
+                }
+                AttnOption::Mask(mask) => {
+                    let longest = batch.spans.iter().map(|s| s.context()).max().unwrap_or(0);
+                    let (rows, cols) = (mask.shape().rows(), mask.shape().cols());
+                    if rows != batch.tokens.len() || cols < longest {
+                        let want = [batch.tokens.len(), longest].into();
+                        return Err(Error::shape(at, mask.shape(), want));
+                    }
+                    options.edits.push(Edit::Mask(read(at, mask)?, cols));
+                }
+                other => {
+                    return Err(Error::unsupported(at, format!("the CPU backend has no option {other:?}")));
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// The tokens that a query at position `here` of a context of `context` sees.
+    pub(super) fn visible(&self, here: usize, context: usize) -> Range<usize> {
+        let end = if self.causal { context.min(here + 1) } else { context };
+        let begin = self.window.map_or(0, |w| (here + 1).saturating_sub(w));
+        begin.min(end)..end
+    }
+}

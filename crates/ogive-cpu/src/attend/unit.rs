@@ -1,0 +1,283 @@
+//! One thread's share of attention: some rows and heads of one span that read the same keys.
+//!
+//! Softmax runs over chunks of 256 tokens that begin at multiples of 256 of the sequence, and chunks are merged oldest
+//! first. A row's result is thus a function of its query and its context: not of the rows beside it, not of how chunks
+//! were shared out. What a row does not see it does not touch, not even with a weight of zero: a page may hold anything
+//! behind the end of a sequence.
+
+use super::{
+    options::{Edit, Options},
+    source::Source,
+};
+use crate::{
+    ops::{math, norm::lane_sum},
+    simd::ops::{Isa, Kernel, LANES},
+};
+use std::ops::Range;
+
+/// Tokens that share a maximum and a sum.
+pub(super) const CHUNK: usize = 256;
+/// Queries that are computed together, so that a key in registers is used as often.
+pub(super) const BLOCK: usize = 4;
+
+/// What a unit is about.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Which span.
+    pub(super) span: usize,
+    /// Rows of the step.
+    pub(super) rows: Range<usize>,
+    /// The position of the first of them.
+    pub(super) here: usize,
+    /// Tokens in the span's context.
+    pub(super) context: usize,
+    /// Which key and value head.
+    pub(super) kv_head: usize,
+    /// Query heads that read it.
+    pub(super) heads: Range<usize>,
+    /// Which chunks of the context.
+    pub(super) chunks: Range<usize>,
+}
+
+/// The kernel's arguments.
+pub(super) struct Unit<'a, T> {
+    pub(super) place: &'a Place,
+    pub(super) source: &'a T,
+    pub(super) options: &'a Options<'a>,
+    /// `[rows, heads, k_dim]`
+    pub(super) q: &'a [f32],
+    /// All query heads, elements of a key and of a value.
+    pub(super) shape: [usize; 3],
+    pub(super) scale: f32,
+    /// For each query (row by row, its heads in order) a state of `v_dim + 2`.
+    pub(super) out: &'a mut [f32],
+}
+
+/// Merges two softmaxes under way. A state is the largest score, the sum of exponentials relative to it, and the
+/// weighted sum of values; an empty one has the maximum -infinity and the sum 0.
+#[inline(always)]
+pub(super) fn merge(into: &mut [f32], of: &[f32]) {
+    let empty = |s: &[f32]| s[0] == f32::NEG_INFINITY && s[1] == 0.0;
+    if empty(of) {
+        return;
+    }
+    if empty(into) {
+        return into.copy_from_slice(of);
+    }
+    let (m, n) = (into[0], of[0]);
+    let top = if n > m { n } else { m };
+    let (a, b) = (math::exp(m - top), math::exp(n - top));
+    into[0] = top;
+    for (x, y) in into[1..].iter_mut().zip(&of[1..]) {
+        *x = *x * a + *y * b;
+    }
+}
+
+/// Buffers of one unit.
+struct Scratch {
+    /// `[queries][k_dim]`
+    q: Vec<f32>,
+    /// Scores, then weights. `[queries][CHUNK]`
+    s: Vec<f32>,
+    /// `[k_dim][LANES]`
+    keys: Vec<f32>,
+    /// `[LANES][stride]`, where `stride` is `v_dim` rounded up to whole vectors.
+    values: Vec<f32>,
+    /// Weighted sums of a chunk. `[queries][stride]`
+    sums: Vec<f32>,
+    /// What each query sees of the chunk, counted from the chunk's beginning.
+    seen: Vec<Range<usize>>,
+    temp: Vec<f32>,
+}
+
+impl<T: Source> Kernel for Unit<'_, T> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Isa>(self, isa: S) {
+        let (place, [heads, k_dim, v_dim]) = (self.place, self.shape);
+        let (group, stride) = (place.heads.len(), v_dim.next_multiple_of(LANES));
+        let queries = group * place.rows.len();
+        let mut s = Scratch {
+            q: Vec::with_capacity(queries * k_dim),
+            s: vec![0.0; queries * CHUNK],
+            keys: vec![0.0; k_dim * LANES],
+            values: vec![0.0; stride * LANES],
+            sums: vec![0.0; queries * stride],
+            seen: vec![0..0; queries],
+            temp: Vec::new(),
+        };
+        for row in place.rows.clone() {
+            s.q.extend_from_slice(&self.q[(row * heads + place.heads.start) * k_dim..][..group * k_dim]);
+        }
+        let mut part = vec![0.0; v_dim + 2];
+        part[0] = f32::NEG_INFINITY;
+        self.out.chunks_exact_mut(v_dim + 2).take(queries).for_each(|state| state.copy_from_slice(&part));
+        for chunk in place.chunks.clone() {
+            let begin = chunk * CHUNK;
+            for (i, seen) in s.seen.iter_mut().enumerate() {
+                let all = self.options.visible(place.here + i / group, place.context);
+                let of = |t: usize| t.clamp(begin, begin + CHUNK) - begin;
+                *seen = of(all.start)..of(all.end);
+            }
+            let some = || s.seen.iter().filter(|r| !r.is_empty());
+            let (Some(first), Some(end)) = (some().map(|r| r.start).min(), some().map(|r| r.end).max())
+            else {
+                continue;
+            };
+            let seen = first..end;
+            self.scores(isa, &mut s, begin, seen.clone());
+            // Whole vectors of what was computed.
+            let computed = first / LANES * LANES..end.next_multiple_of(LANES);
+            let mut states = Vec::with_capacity(queries);
+            for (i, weights) in s.s.chunks_exact_mut(CHUNK).enumerate() {
+                states.push(self.softmax(weights, computed.clone(), s.seen[i].clone(), begin, i));
+            }
+            self.values(isa, &mut s, begin, seen);
+            for (i, (state, [top, sum])) in self.out.chunks_exact_mut(v_dim + 2).zip(states).enumerate() {
+                (part[0], part[1]) = (top, sum);
+                part[2..].copy_from_slice(&s.sums[i * stride..][..v_dim]);
+                merge(state, &part);
+            }
+        }
+    }
+}
+
+impl<T: Source> Unit<'_, T> {
+    /// The scores of all queries for the tokens `seen` of a chunk, and of others in the same tiles.
+    #[inline(always)]
+    fn scores<S: Isa>(&self, isa: S, s: &mut Scratch, begin: usize, seen: Range<usize>) {
+        let (place, k_dim) = (self.place, self.shape[1]);
+        for at in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
+            let tokens = begin + at.max(seen.start)..begin + seen.end.min(at + LANES);
+            self.source.keys(isa, place.span, place.kv_head, tokens, &mut s.keys, &mut s.temp);
+            let blocks = s.q.chunks(BLOCK * k_dim).zip(s.s.chunks_mut(BLOCK * CHUNK));
+            for (q, out) in blocks {
+                match out.len() / CHUNK {
+                    1 => dots::<1>(q, &s.keys, self.scale, out, at),
+                    2 => dots::<2>(q, &s.keys, self.scale, out, at),
+                    3 => dots::<3>(q, &s.keys, self.scale, out, at),
+                    _ => dots::<BLOCK>(q, &s.keys, self.scale, out, at),
+                }
+            }
+        }
+    }
+
+    /// Makes the scores of query `i` weights: the largest of them and their sum. What the query does not see gets 0.
+    #[inline(always)]
+    fn softmax(
+        &self,
+        s: &mut [f32],
+        computed: Range<usize>,
+        seen: Range<usize>,
+        begin: usize,
+        i: usize,
+    ) -> [f32; 2] {
+        let place = self.place;
+        let (row, head) = (i / place.heads.len(), place.heads.start + i % place.heads.len());
+        for edit in &self.options.edits {
+            let s = &mut s[seen.clone()];
+            match *edit {
+                Edit::SoftCap(cap) => s.iter_mut().for_each(|v| *v = cap * math::tanh(*v / cap)),
+                Edit::Alibi(slopes) => {
+                    let (slope, here) = (slopes[head], place.here + row);
+                    for (t, v) in (begin + seen.start..).zip(s) {
+                        *v -= slope * here.abs_diff(t) as f32;
+                    }
+                }
+                Edit::Mask(mask, cols) => {
+                    let mask = &mask[(place.rows.start + row) * cols + begin + seen.start..];
+                    s.iter_mut().zip(mask).for_each(|(v, m)| *v += m);
+                }
+            }
+        }
+        s[computed.start..seen.start.max(computed.start)].fill(f32::NEG_INFINITY);
+        s[seen.end.max(computed.start)..computed.end].fill(f32::NEG_INFINITY);
+        let s = &mut s[computed];
+        let mut tops = [f32::NEG_INFINITY; LANES];
+        for c in s.as_chunks::<LANES>().0 {
+            for i in 0..LANES {
+                tops[i] = if c[i] > tops[i] { c[i] } else { tops[i] };
+            }
+        }
+        let top = tops.iter().fold(f32::NEG_INFINITY, |m, v| if *v > m { *v } else { m });
+        // Where nothing is larger than -infinity, every weight is 0, or NaN where the score was.
+        let base = if top == f32::NEG_INFINITY { 0.0 } else { top };
+        s.iter_mut().for_each(|v| *v = math::exp(*v - base));
+        [top, lane_sum(s, |v| v)]
+    }
+
+    /// The weighted sums of values, token after token.
+    #[inline(always)]
+    fn values<S: Isa>(&self, isa: S, s: &mut Scratch, begin: usize, seen: Range<usize>) {
+        let (place, v_dim) = (self.place, self.shape[2]);
+        let stride = s.values.len() / LANES;
+        s.sums.fill(0.0);
+        for at in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
+            let tokens = begin + at.max(seen.start)..begin + seen.end.min(at + LANES);
+            self.source.values(isa, place.span, place.kv_head, tokens, v_dim, &mut s.values, &mut s.temp);
+            let of_tile =
+                |r: &Range<usize>| r.start.clamp(at, at + LANES) - at..r.end.clamp(at, at + LANES) - at;
+            let blocks = s.sums.chunks_mut(BLOCK * stride).zip(s.s.chunks(BLOCK * CHUNK));
+            for ((sums, weights), seen) in blocks.zip(s.seen.chunks(BLOCK)) {
+                let weights = &weights[at..];
+                let common = of_tile(&seen[0]);
+                if seen.len() == BLOCK && seen[1..].iter().all(|r| of_tile(r) == common) {
+                    weigh::<BLOCK>(weights, &s.values, common, sums);
+                    continue;
+                }
+                for (i, sums) in sums.chunks_exact_mut(stride).enumerate() {
+                    weigh::<1>(&weights[i * CHUNK..], &s.values, of_tile(&seen[i]), sums);
+                }
+            }
+        }
+    }
+}
+
+/// Scores of `N` queries and sixteen tokens, into column `at` of `out`, `[N][CHUNK]`. Each sums over the head's elements
+/// in order.
+#[inline(always)]
+fn dots<const N: usize>(q: &[f32], keys: &[f32], scale: f32, out: &mut [f32], at: usize) {
+    let keys = keys.as_chunks::<LANES>().0;
+    let q: [&[f32]; N] = std::array::from_fn(|n| &q[n * keys.len()..][..keys.len()]);
+    let mut sums = [[0.0f32; LANES]; N];
+    for (d, key) in keys.iter().enumerate() {
+        for n in 0..N {
+            let q = q[n][d];
+            for l in 0..LANES {
+                sums[n][l] = q.mul_add(key[l], sums[n][l]);
+            }
+        }
+    }
+    for (sums, out) in sums.iter().zip(out.chunks_exact_mut(CHUNK)) {
+        for (o, s) in out[at..][..LANES].iter_mut().zip(sums) {
+            *o = s * scale;
+        }
+    }
+}
+
+/// Adds the values of `tokens` of a tile to the sums of `N` queries, whose weights lie `CHUNK` apart.
+#[inline(always)]
+fn weigh<const N: usize>(weights: &[f32], values: &[f32], tokens: Range<usize>, sums: &mut [f32]) {
+    let stride = values.len() / LANES;
+    let w: [&[f32]; N] = std::array::from_fn(|n| &weights[n * CHUNK..][tokens.clone()]);
+    let values = &values[tokens.start * stride..tokens.end * stride];
+    for d in (0..stride).step_by(LANES) {
+        let mut acc = [[0.0f32; LANES]; N];
+        for n in 0..N {
+            acc[n].copy_from_slice(&sums[n * stride + d..][..LANES]);
+        }
+        for (t, value) in values.chunks_exact(stride).enumerate() {
+            let Some(value) = value[d..].first_chunk::<LANES>() else { continue };
+            for n in 0..N {
+                let w = w[n][t];
+                for l in 0..LANES {
+                    acc[n][l] = w.mul_add(value[l], acc[n][l]);
+                }
+            }
+        }
+        for n in 0..N {
+            sums[n * stride + d..][..LANES].copy_from_slice(&acc[n]);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The backend: each operator by its name, and where it is computed.
+
+use crate::{
+    Builder, CpuWeight, Path, Precision, attend, builder, cache, linear,
+    ops::{self, make, math::Function, read},
+    plan::{self, CpuPlan},
+    pool::Pool,
+};
+use ogive_backend::{
+    Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Plan,
+    Rope, RouterSpec, Routing, Weight,
+};
+use ogive_tensor::{Error, Result, Shape, Tensor};
+
+/// Runs language models on the CPU, on its own threads.
+///
+/// A token's results are the same bits whatever else is in the step, however its prompt was cut into steps, on any
+/// number of threads and on every [`Path`].
+#[derive(Debug)]
+pub struct CpuBackend {
+    pub(crate) pool: Pool,
+    pub(crate) precision: Precision,
+    pub(crate) path: Path,
+}
+
+impl CpuBackend {
+    /// With the default settings of [`Builder`].
+    pub fn new() -> Result<Self> {
+        Self::builder().build()
+    }
+    /// Settings to choose.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+    /// Threads that compute, the caller's among them.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+    /// What products with weights are computed in.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+    /// The instructions that are used.
+    pub fn path(&self) -> Path {
+        self.path
+    }
+}
+
+/// The elements of `x` and its rows, if it can be multiplied by each of `ws`, which have one matrix each.
+fn factors<'a>(at: &str, x: &'a Tensor, ws: &[&Weight]) -> Result<(&'a [f32], usize)> {
+    for w in ws {
+        let [experts, _, cols] = w.shape();
+        if experts != 1 || x.shape().cols() != cols {
+            return Err(Error::shape(at, x.shape(), w.shape().into()));
+        }
+    }
+    Ok((read(at, x)?, x.shape().rows()))
+}
+
+impl Backend for CpuBackend {
+    fn facts(&self) -> Facts {
+        let (threads, s) = (self.threads(), if self.threads() == 1 { "" } else { "s" });
+        let mut facts = Facts::new("cpu", format!("{threads} thread{s}, {}", self.path));
+        facts.memory = builder::memory();
+        facts.exact = self.precision == Precision::Exact;
+        facts
+    }
+    fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
+        if values.len() != shape.len() {
+            return Err(Error::shape("upload", [values.len()].into(), shape));
+        }
+        Ok(make(shape, values.to_vec()))
+    }
+    fn download(&self, x: &Tensor) -> Result<Vec<f32>> {
+        read("download", x).map(<[f32]>::to_vec)
+    }
+    fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
+        Ok(Weight::new(w, CpuWeight::new(w, self.precision, self.path)?))
+    }
+    fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
+        cache::new_cache(spec)
+    }
+    fn plan(&self, batch: Batch) -> Result<Plan> {
+        plan::check(&batch)?;
+        Ok(Plan::new(batch, CpuPlan::default()))
+    }
+    fn embed(&self, table: &Weight, ids: Ids, plan: &Plan) -> Result<Tensor> {
+        ops::shape::embed(self, table, ids, plan)
+    }
+    fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
+        let (xs, n) = factors("linear", x, &[w])?;
+        let mut out = vec![0.0; n * w.shape()[1]];
+        linear::linear(&self.pool, xs, n, w.data()?, 0, &mut out)?;
+        Ok(make(x.shape().with_cols(w.shape()[1]), out))
+    }
+    fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+        ops::norm::rms_norm(self, x, w, eps)
+    }
+    fn layer_norm(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>, eps: f32) -> Result<Tensor> {
+        ops::norm::layer_norm(self, x, w, b, eps)
+    }
+    fn add(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
+        ops::elementwise::zip(self, "add", x, y, |x, y| x + y)
+    }
+    fn mul(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
+        ops::elementwise::zip(self, "mul", x, y, |x, y| x * y)
+    }
+    fn sum(&self, x: &Tensor) -> Result<Tensor> {
+        ops::norm::sum(self, x)
+    }
+    fn activate(&self, x: Tensor, f: Activation) -> Result<Tensor> {
+        ops::elementwise::activate(self, x, f)
+    }
+    fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>> {
+        ops::shape::split(x, axis, sizes)
+    }
+    fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor> {
+        ops::shape::concat(xs, axis)
+    }
+    fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor> {
+        ops::rope::rope(self, x, rope, plan)
+    }
+    fn store_kv(
+        &self,
+        layer: usize,
+        k: &Tensor,
+        v: Option<&Tensor>,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<()> {
+        cache::store_kv(layer, k, v, cache, plan)
+    }
+    fn gather_kv(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {
+        cache::gather_kv(layer, cache, plan)
+    }
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor> {
+        attend::attend(self, q, k, v, spec, plan)
+    }
+    fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()> {
+        cache::copy_blocks(cache, plan)
+    }
+    fn read_state(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor> {
+        cache::read_state(layer, cache, plan)
+    }
+    fn write_state(&self, layer: usize, state: &Tensor, cache: &Cache, plan: &Plan) -> Result<()> {
+        cache::write_state(layer, state, cache, plan)
+    }
+    fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
+        ops::route::route(logits, spec)
+    }
+    fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
+        ops::experts::experts(self, x, routing, experts)
+    }
+    fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
+        ops::shape::outputs(x, plan)
+    }
+
+    fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
+        let (xs, n) = factors("linear_many", x, ws)?;
+        let data = ws.iter().map(|w| w.data()).collect::<Result<Vec<&CpuWeight>>>()?;
+        let mut outs: Vec<Vec<f32>> = ws.iter().map(|w| vec![0.0; n * w.shape()[1]]).collect();
+        linear::linear_many(&self.pool, xs, n, &data, &mut outs)?;
+        Ok(ws.iter().zip(outs).map(|(w, out)| make(x.shape().with_cols(w.shape()[1]), out)).collect())
+    }
+    fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
+        ops::norm::add_rms_norm(self, residual, x, w, eps)
+    }
+    fn gated(&self, gate: Tensor, up: &Tensor, f: Activation) -> Result<Tensor> {
+        ops::elementwise::gated(self, gate, up, f)
+    }
+    fn linear_gated(&self, x: &Tensor, gate: &Weight, up: &Weight, f: Activation) -> Result<Tensor> {
+        let (xs, n) = factors("linear_gated", x, &[gate, up])?;
+        if gate.shape() != up.shape() {
+            return Err(Error::shape("linear_gated", gate.shape().into(), up.shape().into()));
+        }
+        let f = Function::of(f)?;
+        let mut out = vec![0.0; n * gate.shape()[1]];
+        let apply = |part: &mut [f32]| ops::elementwise::apply(self, f, part);
+        linear::linear_gated(&self.pool, xs, n, gate.data()?, up.data()?, 0, &apply, &mut out)?;
+        Ok(make(x.shape().with_cols(gate.shape()[1]), out))
+    }
+    fn attend_cache(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        attend::attend_cache(self, layer, q, cache, spec, plan, false)
+    }
+    fn attend_latent(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        attend::attend_cache(self, layer, q, cache, spec, plan, true)
+    }
+    fn causal_conv(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        w: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        ops::recurrent::causal_conv(self, layer, x, w, cache, plan)
+    }
+    fn selective_scan(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        dt: &Tensor,
+        a: &Tensor,
+        b: &Tensor,
+        c: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        ops::recurrent::selective_scan(self, layer, [x, dt, a, b, c], cache, plan)
+    }
+    fn argmax(&self, x: &Tensor) -> Result<Vec<u32>> {
+        ops::best::argmax(self, x)
+    }
+    fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
+        ops::best::best(self, x, k)
+    }
+}

@@ -1,0 +1,54 @@
+//! How a CPU backend is asked for.
+
+use crate::{CpuBackend, Path, Precision, pool::Pool};
+use ogive_tensor::{Error, Result};
+
+/// More threads than any machine has are a mistake.
+const MOST: usize = 4096;
+
+/// Settings of a [`CpuBackend`]. Nothing is read from the environment but `OGIVE_CPU_FORCE`, which names a path for
+/// tests.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    threads: Option<usize>,
+    precision: Precision,
+    path: Option<Path>,
+}
+
+impl Builder {
+    /// Threads to compute with, the caller's among them. The default is one for each core that this process may use.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+    /// What products with weights are computed in.
+    #[must_use]
+    pub fn precision(self, precision: Precision) -> Self {
+        Self { precision, ..self }
+    }
+    /// The instructions to compute with; by default the best the machine has. All give the same bits.
+    #[must_use]
+    pub fn path(self, path: Path) -> Self {
+        Self { path: Some(path), ..self }
+    }
+    /// Starts the threads. Fails where their number is 0 or absurd, and where the machine cannot take the path.
+    pub fn build(self) -> Result<CpuBackend> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.unwrap_or_else(cores);
+        if threads == 0 || threads > MOST {
+            return Err(Error::invalid("cpu", format!("{threads} threads; ask for 1 to {MOST}")));
+        }
+        let path = self.path.map_or_else(Path::choose, Ok)?;
+        if !path.is_supported() {
+            return Err(Error::unsupported("cpu", format!("this machine cannot take the path {path}")));
+        }
+        Ok(CpuBackend { pool: Pool::new(threads), precision: self.precision, path })
+    }
+}
+
+/// Bytes of memory that could be had, where the system tells.
+pub(crate) fn memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}

@@ -1,0 +1,295 @@
+//! The pages of one layer: where keys and values lie, and how they get in and out.
+//!
+//! Values lie token after token, each a packed row. Keys lie in tiles of sixteen tokens with the tokens side by side
+//! (`[k_dim][16]`), so that attention computes sixteen scores at once and never adds across a vector. Where blocks are
+//! not whole tiles, or the element is none of the four that this file knows, keys lie like values: right, but slower.
+
+use crate::simd::ops::{Isa, LANES};
+use half::{bf16, f16};
+use ogive_backend::BlockTable;
+use ogive_tensor::{BF16, Error, F16, F32, Format, Q8_0, Result};
+
+/// Elements and bytes of a block of Q8_0: a half-precision scale and the quants.
+const Q8: [usize; 2] = [32, 34];
+
+/// What keys and values are kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Element {
+    F32,
+    F16,
+    BF16,
+    Q8,
+    Other,
+}
+
+/// One layer's keys and values.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    /// Elements of a token's keys, all heads.
+    pub(crate) k_dim: usize,
+    /// Elements of a token's values, all heads.
+    pub(crate) v_dim: usize,
+    format: &'static Format,
+    element: Element,
+    /// Whether keys lie in tiles.
+    tiled: bool,
+    block_len: usize,
+    blocks: usize,
+    k: Vec<u8>,
+    v: Vec<u8>,
+}
+
+impl Pages {
+    /// Zeroed pages. The caller has checked that rows are whole blocks of `format` and that the size does not overflow.
+    pub(crate) fn new(
+        format: &'static Format,
+        block_len: usize,
+        blocks: usize,
+        k_dim: usize,
+        v_dim: usize,
+    ) -> Result<Self> {
+        if format.encode.is_none() {
+            let why = format!("{} can be read but not written; use f16 or q8_0", format.name);
+            return Err(Error::unsupported("cache", why));
+        }
+        let known =
+            [(&F32, Element::F32), (&F16, Element::F16), (&BF16, Element::BF16), (&Q8_0, Element::Q8)];
+        let element = known.iter().find(|(f, _)| **f == *format).map_or(Element::Other, |k| k.1);
+        let tiled = element != Element::Other && block_len.is_multiple_of(LANES);
+        let rows = blocks * block_len;
+        let (k, v) = (vec![0; rows * format.row_bytes(k_dim)], vec![0; rows * format.row_bytes(v_dim)]);
+        Ok(Self { k_dim, v_dim, format, element, tiled, block_len, blocks, k, v })
+    }
+
+    /// Where token `t` of a sequence lies, counted in tokens; `None` if its block was given back.
+    pub(crate) fn place(&self, table: &BlockTable, t: usize) -> Result<Option<usize>> {
+        match table.block(t, self.block_len) {
+            Some(block) if (block as usize) < self.blocks => {
+                Ok(Some(block as usize * self.block_len + t % self.block_len))
+            }
+            Some(block) => {
+                let why = format!("block {block} of a table is outside the {} of its group", self.blocks);
+                Err(Error::invalid("cache", why))
+            }
+            None if t / self.block_len < table.first => Ok(None),
+            None => {
+                let end = (table.first + table.blocks.len()) * self.block_len;
+                Err(Error::cache_full(format!("a sequence has blocks for {end} tokens and needs token {t}")))
+            }
+        }
+    }
+
+    /// Rounds a token's keys and values to the element and keeps them.
+    pub(crate) fn store(&mut self, place: usize, k: &[f32], v: Option<&[f32]>) -> Result<()> {
+        let mut row = vec![0; self.format.row_bytes(self.k_dim)];
+        self.encode(k, &mut row)?;
+        if self.tiled {
+            let tile = &mut self.k[place / LANES * LANES * row.len()..][..LANES * row.len()];
+            scatter(self.element, &row, tile, place % LANES);
+        } else {
+            self.k[place * row.len()..][..row.len()].copy_from_slice(&row);
+        }
+        if let Some(v) = v {
+            row.resize(self.format.row_bytes(self.v_dim), 0);
+            self.encode(v, &mut row)?;
+            self.v[place * row.len()..][..row.len()].copy_from_slice(&row);
+        }
+        Ok(())
+    }
+
+    fn encode(&self, x: &[f32], out: &mut [u8]) -> Result<()> {
+        match self.element {
+            Element::F32 => put(x, out, f32::to_le_bytes),
+            Element::F16 => put(x, out, |v| f16::from_f32(v).to_le_bytes()),
+            Element::BF16 => put(x, out, |v| bf16::from_f32(v).to_le_bytes()),
+            Element::Q8 | Element::Other => self.format.encode_row(x, out)?,
+        }
+        Ok(())
+    }
+
+    /// A token's keys, and its values into the beginning of `v`.
+    pub(crate) fn load(&self, place: usize, k: &mut [f32], v: &mut [f32]) {
+        let bytes = self.format.row_bytes(self.k_dim);
+        if self.tiled {
+            let mut row = vec![0; bytes];
+            let tile = &self.k[place / LANES * LANES * bytes..][..LANES * bytes];
+            gather(self.element, tile, place % LANES, &mut row);
+            self.format.decode_row(&row, k);
+        } else {
+            self.format.decode_row(&self.k[place * bytes..][..bytes], k);
+        }
+        let bytes = self.format.row_bytes(self.v_dim);
+        self.format.decode_row(&self.v[place * bytes..][..bytes], &mut v[..self.v_dim]);
+    }
+
+    /// Copies a block onto another.
+    pub(crate) fn copy(&mut self, from: usize, to: usize) {
+        for (side, dim) in [(&mut self.k, self.k_dim), (&mut self.v, self.v_dim)] {
+            let n = self.block_len * self.format.row_bytes(dim);
+            side.copy_within(from * n..(from + 1) * n, to * n);
+        }
+    }
+
+    /// Elements `first..` of the keys of the tokens at `places`, side by side: `tile` is `[n][16]`, token `i` in column
+    /// `column + i`. Other columns may be overwritten with anything.
+    ///
+    /// The places are of one tile and of tokens in order.
+    #[inline(always)]
+    pub(crate) fn keys<S: Isa>(
+        &self,
+        isa: S,
+        places: &[usize],
+        column: usize,
+        first: usize,
+        tile: &mut [f32],
+        temp: &mut Vec<f32>,
+    ) {
+        let (bytes, n) = (self.format.row_bytes(self.k_dim), tile.len() / LANES);
+        if !self.tiled {
+            for (i, place) in places.iter().enumerate() {
+                let row = &self.k[place * bytes..][..bytes];
+                temp.resize(n, 0.0);
+                let mut piece = std::mem::take(temp);
+                self.piece(isa, row, first, &mut piece, temp);
+                for (column, v) in tile.chunks_exact_mut(LANES).map(|c| &mut c[column + i]).zip(&piece) {
+                    *column = *v;
+                }
+                *temp = piece;
+            }
+            return;
+        }
+        let Some(place) = places.first() else { return };
+        let from = &self.k[place / LANES * LANES * bytes..][..LANES * bytes];
+        let rows = tile.chunks_exact_mut(LANES);
+        match self.element {
+            Element::F32 => {
+                for (row, b) in rows.zip(from[first * 4 * LANES..].chunks_exact(4 * LANES)) {
+                    for (v, b) in row.iter_mut().zip(b.chunks_exact(4)) {
+                        *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+                    }
+                }
+            }
+            Element::F16 => {
+                for (row, b) in rows.zip(from[first * 2 * LANES..].as_chunks::<{ 2 * LANES }>().0) {
+                    row.copy_from_slice(&isa.halves(b));
+                }
+            }
+            Element::BF16 => {
+                for (row, b) in rows.zip(from[first * 2 * LANES..].chunks_exact(2 * LANES)) {
+                    for (v, b) in row.iter_mut().zip(b.chunks_exact(2)) {
+                        *v = f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+                    }
+                }
+            }
+            Element::Q8 | Element::Other => {
+                let mut scales = [0.0; LANES];
+                for (d, row) in (first..).zip(rows) {
+                    let block = &from[d / Q8[0] * Q8[1] * LANES..][..Q8[1] * LANES];
+                    if d == first || d % Q8[0] == 0 {
+                        if let Some(b) = block.first_chunk() {
+                            scales = isa.halves(b);
+                        }
+                    }
+                    let quants = &block[2 * LANES + d % Q8[0] * LANES..][..LANES];
+                    for ((v, q), s) in row.iter_mut().zip(quants).zip(scales) {
+                        *v = f32::from(*q as i8) * s;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Elements `first..` of the values of the token at `place`, as many as `out` has.
+    #[inline(always)]
+    pub(crate) fn values<S: Isa>(
+        &self,
+        isa: S,
+        place: usize,
+        first: usize,
+        out: &mut [f32],
+        temp: &mut Vec<f32>,
+    ) {
+        let bytes = self.format.row_bytes(self.v_dim);
+        self.piece(isa, &self.v[place * bytes..][..bytes], first, out, temp);
+    }
+
+    /// Elements `first..` of a packed row.
+    #[inline(always)]
+    fn piece<S: Isa>(&self, isa: S, row: &[u8], first: usize, out: &mut [f32], temp: &mut Vec<f32>) {
+        match self.element {
+            Element::F32 => {
+                for (v, b) in out.iter_mut().zip(row[first * 4..].chunks_exact(4)) {
+                    *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+                }
+            }
+            Element::F16 => {
+                let row = &row[first * 2..];
+                let (whole, rest) = out.as_chunks_mut::<LANES>();
+                let (packed, packed_rest) = row.as_chunks::<{ 2 * LANES }>();
+                for (v, b) in whole.iter_mut().zip(packed) {
+                    *v = isa.halves(b);
+                }
+                // Where more whole chunks are packed than wanted, the rest begins in the middle of one.
+                let tail =
+                    if packed.len() > whole.len() { &row[2 * LANES * whole.len()..] } else { packed_rest };
+                for (v, b) in rest.iter_mut().zip(tail.chunks_exact(2)) {
+                    *v = f16::from_le_bytes([b[0], b[1]]).to_f32();
+                }
+            }
+            Element::BF16 => {
+                for (v, b) in out.iter_mut().zip(row[first * 2..].chunks_exact(2)) {
+                    *v = f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+                }
+            }
+            Element::Q8 => {
+                let (mut d, end) = (first, first + out.len());
+                while d < end {
+                    let upto = end.min((d / Q8[0] + 1) * Q8[0]);
+                    let block = &row[d / Q8[0] * Q8[1]..][..Q8[1]];
+                    let scale = f16::from_le_bytes([block[0], block[1]]).to_f32();
+                    let quants = &block[2 + d % Q8[0]..];
+                    for (v, q) in out[d - first..upto - first].iter_mut().zip(quants) {
+                        *v = f32::from(*q as i8) * scale;
+                    }
+                    d = upto;
+                }
+            }
+            Element::Other => {
+                // All blocks that the piece touches.
+                let (len, size) = (self.format.block_len, self.format.block_bytes);
+                let (from, to) = (first / len, (first + out.len()).div_ceil(len));
+                temp.clear();
+                temp.resize((to - from) * len, 0.0);
+                self.format.decode_row(&row[from * size..to * size], temp);
+                out.copy_from_slice(&temp[first - from * len..][..out.len()]);
+            }
+        }
+    }
+}
+
+fn put<const N: usize>(x: &[f32], out: &mut [u8], f: impl Fn(f32) -> [u8; N]) {
+    for (b, v) in out.chunks_exact_mut(N).zip(x) {
+        b.copy_from_slice(&f(*v));
+    }
+}
+
+/// Walks the bytes of a packed row and where each lies in a tile: `f(byte of the row, byte of the tile)`.
+fn walk(element: Element, row: usize, lane: usize, mut f: impl FnMut(usize, usize)) {
+    match element {
+        Element::F32 => (0..row).for_each(|i| f(i, (i / 4 * LANES + lane) * 4 + i % 4)),
+        Element::F16 | Element::BF16 => (0..row).for_each(|i| f(i, (i / 2 * LANES + lane) * 2 + i % 2)),
+        // A block's sixteen scales, then its quants.
+        Element::Q8 | Element::Other => (0..row).for_each(|i| {
+            let (block, at) = (i / Q8[1] * Q8[1] * LANES, i % Q8[1]);
+            f(i, block + if at < 2 { lane * 2 + at } else { at * LANES + lane });
+        }),
+    }
+}
+
+fn scatter(element: Element, row: &[u8], tile: &mut [u8], lane: usize) {
+    walk(element, row.len(), lane, |i, j| tile[j] = row[i]);
+}
+
+fn gather(element: Element, tile: &[u8], lane: usize, row: &mut [u8]) {
+    walk(element, row.len(), lane, |i, j| row[i] = tile[j]);
+}

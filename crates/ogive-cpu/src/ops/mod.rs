@@ -1,0 +1,81 @@
+//! The operators that are neither products with weights nor attention, a file for each family.
+//!
+//! A tensor here is a `Vec<f32>` and nothing else: activations are small beside weights, and one element type keeps
+//! every operator a single loop.
+
+pub(crate) mod best;
+pub(crate) mod elementwise;
+pub(crate) mod experts;
+pub(crate) mod math;
+pub(crate) mod norm;
+pub(crate) mod recurrent;
+pub(crate) mod rope;
+pub(crate) mod route;
+pub(crate) mod shape;
+
+use crate::CpuBackend;
+use ogive_tensor::{Error, Result, Shape, Tensor};
+
+/// Fewer elements than this are not worth waking a thread for.
+const SMALL: usize = 1 << 14;
+
+/// Wraps values that fill `shape`.
+pub(crate) fn make(shape: impl Into<Shape>, values: Vec<f32>) -> Tensor {
+    let shape = shape.into();
+    debug_assert_eq!(shape.len(), values.len());
+    Tensor::new(shape, values)
+}
+
+/// The elements of `x`, as many as its shape says.
+pub(crate) fn read<'a>(at: &str, x: &'a Tensor) -> Result<&'a [f32]> {
+    let values = x.data::<Vec<f32>>().map_err(|e| e.within(at))?;
+    if values.len() != x.shape().len() {
+        let why = format!("a buffer of {} elements under the shape {:?}", values.len(), x.shape());
+        return Err(Error::invalid(at, why));
+    }
+    Ok(values)
+}
+
+/// The elements of `x` for overwriting: its own buffer where no one else holds it, a copy otherwise.
+pub(crate) fn take(at: &str, x: Tensor) -> Result<(Shape, Owned)> {
+    read(at, &x)?;
+    let shape = x.shape();
+    let mut x = x;
+    if x.data_mut::<Vec<f32>>().is_none() {
+        x = make(shape, read(at, &x)?.to_vec());
+    }
+    Ok((shape, Owned(x)))
+}
+
+/// A tensor that no one else holds.
+pub(crate) struct Owned(Tensor);
+
+impl Owned {
+    /// Its elements.
+    pub(crate) fn values(&mut self) -> &mut [f32] {
+        // `take` made sure that the buffer is ours alone and a `Vec<f32>`.
+        self.0.data_mut::<Vec<f32>>().map_or(&mut [], |v| v.as_mut_slice())
+    }
+    /// The tensor.
+    pub(crate) fn done(self) -> Tensor {
+        self.0
+    }
+}
+
+/// Runs `f(first row, rows)` on parts of `values`, each some whole rows of `cols`, on several threads where that pays.
+pub(crate) fn by_rows(b: &CpuBackend, values: &mut [f32], cols: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    if cols == 0 || values.is_empty() {
+        return;
+    }
+    let rows = values.len() / cols;
+    if values.len() < SMALL || rows == 1 {
+        return f(0, values);
+    }
+    let each = rows.div_ceil(4 * b.pool.threads()).max(SMALL / 4 / cols).max(1);
+    b.pool.chunks(values, each * cols, &|i, part| f(i * each, part));
+}
+
+/// The same for operators without rows: `f(first element, elements)`.
+pub(crate) fn by_parts(b: &CpuBackend, values: &mut [f32], f: impl Fn(usize, &mut [f32]) + Sync) {
+    by_rows(b, values, 1, f);
+}

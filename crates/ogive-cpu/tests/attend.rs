@@ -1,0 +1,172 @@
+//! Attention against its definition in double precision, and bit for bit against itself cut differently.
+
+mod common;
+
+use common::{Numbers, backends, bits, close, collect, rows, schedule, step, two_threads};
+use ogive_backend::{AttnOption, AttnSpec, Backend, CacheSpec, LayerCache, tensor::*};
+use std::sync::Arc;
+
+/// Queries, keys and values of some sequences.
+struct Case {
+    spec: AttnSpec,
+    lens: Vec<usize>,
+    q: Vec<Vec<f32>>,
+    k: Vec<Vec<f32>>,
+    v: Vec<Vec<f32>>,
+}
+
+impl Case {
+    fn new(spec: AttnSpec, lens: &[usize], seed: u64) -> Self {
+        let mut n = Numbers::new(seed);
+        let mut make = |width: usize| lens.iter().map(|l| n.vec(l * width)).collect::<Vec<_>>();
+        let (q, k, v) = (
+            make(spec.heads * spec.k_dim),
+            make(spec.kv_heads * spec.k_dim),
+            make(spec.kv_heads * spec.v_dim),
+        );
+        Self { spec, lens: lens.to_vec(), q, k, v }
+    }
+
+    /// Everything each sequence gives, computed in steps of at most `piece` rows of each of `which`.
+    fn run(
+        &self,
+        b: &dyn Backend,
+        which: &[usize],
+        piece: usize,
+        cache: &CacheSpec,
+        fused: bool,
+    ) -> Vec<Vec<f32>> {
+        let s = &self.spec;
+        let cache = b.new_cache(cache).unwrap();
+        let lens: Vec<usize> =
+            (0..self.lens.len()).map(|i| if which.contains(&i) { self.lens[i] } else { 0 }).collect();
+        let mut out = vec![Vec::new(); lens.len()];
+        for parts in schedule(&lens, piece) {
+            let plan = step(b, &parts, lens.len(), &lens, cache.spec().block_len, 1);
+            let q = rows(b, &self.q, &parts, &[s.heads * s.k_dim]);
+            let k = rows(b, &self.k, &parts, &[s.kv_heads * s.k_dim]);
+            let v = rows(b, &self.v, &parts, &[s.kv_heads * s.v_dim]);
+            b.store_kv(0, &k, Some(&v), &cache, &plan).unwrap();
+            let y = if fused {
+                b.attend_cache(0, &q, &cache, s, &plan).unwrap()
+            } else {
+                let (k, v) = b.gather_kv(0, &cache, &plan).unwrap();
+                b.attend(&q, &k, &v.unwrap(), s, &plan).unwrap()
+            };
+            collect(&mut out, &parts, &b.download(&y).unwrap());
+        }
+        out
+    }
+
+    fn cache(&self, block_len: usize, element: &'static Format) -> CacheSpec {
+        let s = &self.spec;
+        let layer = LayerCache::full(s.kv_heads * s.k_dim, s.kv_heads * s.v_dim);
+        let blocks = self.lens.iter().map(|n| n.div_ceil(block_len)).max().unwrap_or(0) * self.lens.len();
+        CacheSpec::new(vec![layer], block_len, blocks, 0).element(element)
+    }
+
+    /// Sequence `i` by the book; keys and values first rounded to `element`. `causal` only.
+    fn truth(&self, i: usize, element: &'static Format, sinks: Option<&[f32]>) -> Vec<f64> {
+        let (s, n) = (&self.spec, self.lens[i]);
+        let round = |x: &[f32], width: usize| -> Vec<f32> {
+            x.chunks(width)
+                .flat_map(|row| {
+                    let (mut packed, mut back) = (vec![0; element.row_bytes(width)], vec![0.0; width]);
+                    element.encode_row(row, &mut packed).unwrap();
+                    element.decode_row(&packed, &mut back);
+                    back
+                })
+                .collect()
+        };
+        let (kw, vw) = (s.kv_heads * s.k_dim, s.kv_heads * s.v_dim);
+        let (k, v) = (round(&self.k[i], kw), round(&self.v[i], vw));
+        let mut out = Vec::new();
+        for here in 0..n {
+            for h in 0..s.heads {
+                let kv = h / (s.heads / s.kv_heads);
+                let q = &self.q[i][(here * s.heads + h) * s.k_dim..][..s.k_dim];
+                let mut p: Vec<f64> = s
+                    .visible(here, n)
+                    .map(|t| {
+                        let k = &k[t * kw + kv * s.k_dim..][..s.k_dim];
+                        let dot: f64 = q.iter().zip(k).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                        let mut score = dot * f64::from(s.scale);
+                        for option in &s.options {
+                            match option {
+                                AttnOption::SoftCap(c) => {
+                                    score = f64::from(*c) * (score / f64::from(*c)).tanh()
+                                }
+                                AttnOption::Alibi(a) => score -= f64::from(a[h]) * here.abs_diff(t) as f64,
+                                _ => {}
+                            }
+                        }
+                        score
+                    })
+                    .collect();
+                let sink = sinks.map(|s| f64::from(s[h]));
+                let max = p.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
+                p.iter_mut().for_each(|v| *v = (*v - max).exp());
+                let sum = p.iter().sum::<f64>() + sink.map_or(0.0, |s| (s - max).exp());
+                out.extend((0..s.v_dim).map(|d| {
+                    let of = |(t, p): (usize, &f64)| p / sum * f64::from(v[t * vw + kv * s.v_dim + d]);
+                    s.visible(here, n).zip(&p).map(of).sum::<f64>()
+                }));
+            }
+        }
+        out
+    }
+}
+
+fn specs() -> Vec<AttnSpec> {
+    let slopes: Arc<[f32]> = vec![0.5, 0.25, 0.125, 0.0625, 0.03, 0.02].into();
+    vec![
+        AttnSpec::causal(6, 2, 32),
+        AttnSpec::causal(6, 6, 32).with(AttnOption::Window(40)),
+        AttnSpec::new(6, 1, 32, 64).scale(0.3).with(AttnOption::SoftCap(0.7)),
+        AttnSpec::causal(6, 3, 32).with(AttnOption::Alibi(slopes)),
+    ]
+}
+
+#[test]
+fn is_what_it_says_in_every_element() {
+    for (i, spec) in specs().into_iter().enumerate() {
+        let case = Case::new(spec, &[300, 5], i as u64);
+        for element in [&F32, &F16, &BF16, &Q8_0, &Q4_0] {
+            for (block_len, fused) in [(16, true), (16, false), (5, true)] {
+                let got = case.run(&two_threads(), &[0, 1], 1000, &case.cache(block_len, element), fused);
+                for (i, got) in got.iter().enumerate() {
+                    close(got, &case.truth(i, element, None), 2e-6);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn cuts_threads_paths_and_neighbours_change_no_bit() {
+    let lens = [300, 5, 33, 1, 70, 16, 20, 9];
+    let all: Vec<usize> = (0..lens.len()).collect();
+    for (i, spec) in specs().into_iter().enumerate() {
+        // What is not causal sees later rows of its step, so it cannot be cut.
+        let causal = spec.visible(0, 2).len() == 1;
+        let case = Case::new(spec, &lens, 10 + i as u64);
+        for element in [&F32, &F16, &Q8_0] {
+            let cache = case.cache(16, element);
+            let want = case.run(&two_threads(), &all, 1000, &cache, true);
+            let same = |got: &[Vec<f32>], which: &[usize]| {
+                which.iter().for_each(|&i| assert_eq!(bits(&got[i]), bits(&want[i]), "sequence {i}"));
+            };
+            for b in backends() {
+                same(&case.run(&b, &all, 1000, &cache, true), &all);
+                if causal {
+                    same(&case.run(&b, &all, 7, &cache, true), &all);
+                    same(&case.run(&b, &[0], 64, &cache, true), &[0]);
+                    same(&case.run(&b, &[2], 1, &cache, true), &[2]);
+                }
+            }
+            same(&case.run(&two_threads(), &[0], 1000, &cache, true), &[0]);
+            same(&case.run(&two_threads(), &all, 1000, &case.cache(6, element), true), &all);
+            same(&case.run(&two_threads(), &all, 1000, &cache, false), &all);
+        }
+    }
+}
