@@ -131,8 +131,8 @@ impl<'a> Lab<'a> {
     // ---- running ---------------------------------------------------------
 
     /// The backend under test.
-    pub(crate) fn subject(&self) -> &dyn Backend {
-        &*self.subject
+    pub(crate) fn subject(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.subject)
     }
 
     /// Runs `f`, taking a panic for a failure.

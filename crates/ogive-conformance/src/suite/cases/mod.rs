@@ -1,9 +1,15 @@
 //! The cases, a file for each family of operators, and what they share.
 
+mod attend;
 mod attend_cache;
+mod best;
+mod cache;
 mod elementwise;
 mod linear;
+mod lookup;
+mod moe;
 mod moves;
+mod recurrent;
 mod sequences;
 
 use super::{Case, Options};
@@ -16,7 +22,13 @@ pub(super) fn all(options: &Options) -> Vec<Case> {
     moves::add(&mut cases);
     elementwise::add(&mut cases);
     linear::add(&mut cases, options);
+    lookup::add(&mut cases, options);
+    cache::add(&mut cases, options);
+    attend::add(&mut cases);
     attend_cache::add(&mut cases, options);
+    recurrent::add(&mut cases);
+    moe::add(&mut cases, options);
+    best::add(&mut cases);
     cases
 }
 

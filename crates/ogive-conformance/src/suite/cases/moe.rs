@@ -1,0 +1,183 @@
+//! Mixtures of experts: routing, and experts of every format.
+//!
+//! Which experts were chosen only their maker can read, so choices show in what comes out: experts are random, and no two
+//! choices give the same sum.
+
+use super::{Case, up};
+use crate::suite::Options;
+use crate::suite::lab::{Host, Lab};
+use ogive_backend::tensor::{F32, Format, Result};
+use ogive_backend::{Activation, Backend, Experts, RouterSpec, Scoring};
+
+/// A router without its tensors.
+#[derive(Clone, Copy)]
+struct Router {
+    experts: usize,
+    k: usize,
+    scoring: Scoring,
+    /// Groups, how many are chosen, by how many of their best.
+    groups: [usize; 3],
+    normalise: bool,
+    scale: f32,
+    biased: bool,
+}
+
+const PLAIN: Router = Router {
+    experts: 8,
+    k: 2,
+    scoring: Scoring::Softmax,
+    groups: [1, 1, 1],
+    normalise: true,
+    scale: 1.0,
+    biased: false,
+};
+
+impl Router {
+    fn spec(&self, b: &dyn Backend, bias: &[f32]) -> Result<RouterSpec> {
+        let [n, top, best] = self.groups;
+        let mut spec = RouterSpec::new(self.k, self.scoring).grouped(n, top, best);
+        spec.scale = self.scale;
+        spec.normalise = self.normalise;
+        if self.biased {
+            spec = spec.biased(up(b, &bias[..self.experts], &[self.experts])?);
+        }
+        Ok(spec)
+    }
+}
+
+pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
+    let sigmoid = Router { scoring: Scoring::Sigmoid, ..PLAIN };
+    let routers = [
+        ("softmax", PLAIN),
+        ("softmax-unnormalised", Router { normalise: false, scale: 2.5, ..PLAIN }),
+        ("sigmoid", sigmoid),
+        ("sigmoid-unnormalised", Router { normalise: false, ..sigmoid }),
+        ("scaled", Router { scale: 16.0, ..PLAIN }),
+        ("biased", Router { biased: true, ..sigmoid }),
+        ("groups", Router { experts: 12, groups: [4, 2, 1], k: 3, ..PLAIN }),
+        (
+            "groups-by-two-best-biased",
+            Router { experts: 16, groups: [4, 2, 2], k: 4, biased: true, scale: 2.5, ..sigmoid },
+        ),
+        ("one-of-one", Router { experts: 1, k: 1, ..PLAIN }),
+        ("all", Router { experts: 5, k: 5, ..PLAIN }),
+        ("many", Router { experts: 128, k: 8, ..PLAIN }),
+    ];
+    for (name, router) in routers {
+        cases.push(Case::new(format!("moe/{name}"), move |lab| {
+            for n in [1, 3, 17] {
+                let logits: Vec<f32> =
+                    lab.random.normal(n * router.experts).iter().map(|v| 2.0 * v).collect();
+                mixture(lab, &format!("{n} rows"), router, &F32, logits)?;
+            }
+            Ok(())
+        }));
+    }
+
+    cases.push(Case::new("moe/ties", move |lab| {
+        let grouped = Router { groups: [4, 2, 1], ..PLAIN };
+        for (what, router, row) in [
+            ("all equal", PLAIN, [1.0; 8]),
+            ("the last equal", PLAIN, [0.0, 0.0, 0.0, 2.0, 1.0, 1.0, 1.0, 1.0]),
+            ("signs of zero", PLAIN, [-0.0, 0.0, -1.0, -0.0, 0.0, -0.0, 0.0, 0.0]),
+            ("equal sigmoids", sigmoid, [3.0, 1.0, 3.0, 3.0, 1.0, 3.0, 1.0, 1.0]),
+            ("equal groups", grouped, [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]),
+        ] {
+            mixture(lab, what, router, &F32, row.repeat(3))?;
+        }
+        Ok(())
+    }));
+
+    for &format in &options.formats {
+        cases.push(Case::new(format!("moe/{}", format.name), move |lab| {
+            let router = Router { experts: 4, ..PLAIN };
+            for n in [1, 9] {
+                let logits = lab.random.normal(n * router.experts);
+                mixture(lab, &format!("{n} rows"), router, format, logits)?;
+            }
+            Ok(())
+        }));
+    }
+
+    cases.push(Case::new("moe/refused", |lab| {
+        let w = |lab: &mut Lab<'_>, shape| lab.random.weight(shape, &F32);
+        let (up_w, down_w, odd) = (w(lab, [4, 6, 3])?, w(lab, [4, 3, 6])?, w(lab, [4, 5, 3])?);
+        let logits = |b: &dyn Backend| up(b, &[1.0; 8], &[2, 4]);
+        let soft = |k| RouterSpec::new(k, Scoring::Softmax);
+        for (what, spec) in [
+            ("more than there are", soft(5)),
+            ("none", soft(0)),
+            ("groups that do not divide", soft(1).grouped(3, 1, 1)),
+            ("no groups", soft(1).grouped(0, 0, 1)),
+            ("more groups than there are", soft(1).grouped(2, 3, 1)),
+            ("more than the open groups have", soft(3).grouped(2, 1, 1)),
+        ] {
+            lab.refuses(&format!("route, {what}"), logits, |b, x| b.route(&x, &spec));
+        }
+        lab.refuses("route, too few biases", logits, |b, x| {
+            b.route(&x, &soft(1).biased(up(b, &[1.0; 3], &[3])?))
+        });
+        let setup = |b: &dyn Backend| {
+            let [gate, down, odd] = [&up_w, &down_w, &odd].map(|w| b.upload_weight(w));
+            let (gate, down) = (gate?, down?);
+            let experts = Experts { up: gate.clone(), gate, down, activation: Activation::Silu };
+            let routing = b.route(&logits(b)?, &soft(2))?;
+            Ok((up(b, &[1.0; 6], &[2, 3])?, routing, experts, odd?))
+        };
+        lab.refuses("experts, other columns", setup, |b, (x, routing, e, _)| {
+            b.experts(&x.reshape([3, 2])?, &routing, &e)
+        });
+        lab.refuses("experts, more rows than routed", setup, |b, (x, routing, e, _)| {
+            let x = b.concat(&[&x, &x], ogive_backend::Axis::Rows)?;
+            b.experts(&x, &routing, &e)
+        });
+        lab.refuses("experts of other sizes", setup, |b, (x, routing, e, odd)| {
+            b.experts(&x, &routing, &Experts { up: odd, ..e })
+        });
+        lab.refuses("moe, experts of other sizes", setup, |b, (x, _, e, odd)| {
+            b.moe(&x, &logits(b)?, &soft(2), &Experts { up: odd, ..e })
+        });
+        lab.refuses("fewer experts than logits choose from", setup, |b, (x, _, e, _)| {
+            let wide = up(b, &[0.0, 0.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0, 9.0], &[2, 5])?;
+            b.moe(&x, &wide, &soft(1), &e)
+        });
+        Ok(())
+    }));
+}
+
+fn mixture(
+    lab: &mut Lab<'_>,
+    what: &str,
+    router: Router,
+    format: &'static Format,
+    logits: Vec<f32>,
+) -> Result<()> {
+    let (dim, hidden) =
+        if format.block_len == 1 { (24, 10) } else { (format.block_len, 2 * format.block_len) };
+    let (e, n) = (router.experts, logits.len() / router.experts);
+    let [gate, upward] = [(); 2].map(|()| lab.random.weight([e, hidden, dim], format));
+    let (gate, upward, down) = (gate?, upward?, lab.random.weight([e, dim, hidden], format)?);
+    let (x, bias) = (lab.random.normal(n * dim), lab.random.normal(e));
+    let shares: super::super::lab::Work<'_> =
+        &|b| Ok(vec![b.route(&up(b, &logits, &[n, e])?, &router.spec(b, &bias)?)?.weights]);
+    // The order of a row's experts is nobody's business.
+    let sorted = |hosts: Vec<Host>| -> Vec<Host> {
+        let sort = |mut h: Host| {
+            h.values.chunks_mut(router.k).for_each(|row| row.sort_by(f32::total_cmp));
+            h
+        };
+        hosts.into_iter().map(sort).collect()
+    };
+    if let (Some(got), Some(want)) = (lab.on_subject(what, shares), lab.on_oracle(what, shares)) {
+        lab.compare(&format!("{what}, shares"), lab.exact(), &sorted(got), &sorted(want));
+    }
+    // Three products in a row have the errors of all.
+    lab.defined(what, lab.product(format).times(6.0), &|b| {
+        let [gate, upward, down] = [&gate, &upward, &down].map(|w| b.upload_weight(w));
+        let experts = Experts { gate: gate?, up: upward?, down: down?, activation: Activation::Silu };
+        let (x, logits, spec) = (up(b, &x, &[n, dim])?, up(b, &logits, &[n, e])?, router.spec(b, &bias)?);
+        let routing = b.route(&logits, &spec)?;
+        Ok(vec![b.experts(&x, &routing, &experts)?, b.moe(&x, &logits, &spec, &experts)?])
+    });
+    Ok(())
+}
