@@ -340,7 +340,13 @@ pub(crate) struct Stripe<'a, T> {
     life: PhantomData<&'a mut T>,
 }
 
-impl<T> Stripe<'_, T> {
+impl<'a, T> Stripe<'a, T> {
+    /// The whole of a matrix with rows of `width`.
+    pub(crate) fn new(values: &'a mut [T], width: usize) -> Self {
+        let rows = values.len().checked_div(width).unwrap_or(0);
+        Self { base: values.as_mut_ptr(), rows, stride: width, width, life: PhantomData }
+    }
+
     /// Rows of the matrix.
     pub(crate) fn rows(&self) -> usize {
         self.rows
@@ -357,8 +363,8 @@ impl<T> Stripe<'_, T> {
     /// If there is no such row.
     pub(crate) fn row(&mut self, r: usize) -> &mut [T] {
         assert!(r < self.rows, "row {r} of {}", self.rows);
-        // SAFETY: `stripes` made this of columns that are inside every row and in no other stripe; the matrix is borrowed
-        // until `stripes` returns, and `&mut self` keeps two rows from being held at once.
+        // SAFETY: `stripes` and `new` make this of columns that are inside every row and in no other stripe; the matrix is
+        // borrowed for as long as the stripe lives, and `&mut self` keeps two rows from being held at once.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(r * self.stride), self.width) }
     }
 }

@@ -3,8 +3,11 @@
 //! Nothing is repacked or copied: a mapped file stays mapped, and memory holds the packed bytes once. The price is that
 //! kernels read the file's own layouts.
 
-use crate::simd::Path;
-use ogive_tensor::{Error, HostWeight, Result};
+use crate::{
+    linear::{Dense, Packed},
+    simd::Path,
+};
+use ogive_tensor::{BF16, Error, F16, F32, HostWeight, Result};
 
 /// What products are computed with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,21 +21,32 @@ pub enum Precision {
     Exact,
 }
 
+/// How a weight is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    /// Row by row in single precision, whatever the format and what stands beside its elements.
+    Decoded,
+    /// Dense elements as they are.
+    Dense(Dense),
+    /// Packed codes times 8-bit activations.
+    Packed(Packed),
+}
+
 /// A weight taken in.
 #[derive(Debug)]
 pub(crate) struct CpuWeight {
     host: HostWeight,
+    kernel: Kernel,
     path: Path,
 }
 
 impl CpuWeight {
-    /// Takes a weight in; its bytes stay where they are.
+    /// Takes a weight in; its bytes stay where they are. Fails on a path that this machine cannot take.
     pub(crate) fn new(w: &HostWeight, precision: Precision, path: Path) -> Result<Self> {
-        let _ = precision;
         if !path.is_supported() {
             return Err(Error::unsupported(&w.name, format!("this machine cannot take the path {path}")));
         }
-        Ok(Self { host: w.clone(), path })
+        Ok(Self { host: w.clone(), kernel: kernel(w, precision), path })
     }
 
     /// `[experts, rows, cols]`
@@ -45,9 +59,23 @@ impl CpuWeight {
         &self.host
     }
 
-    /// The kernels it is multiplied with.
+    /// How it is multiplied.
+    pub(crate) fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// The instructions it is multiplied with; this machine has them.
     pub(crate) fn path(&self) -> Path {
         self.path
+    }
+
+    /// The packed bytes of row `row`, counted through all experts.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub(crate) fn row(&self, row: usize) -> &[u8] {
+        let stride = self.host.row_bytes();
+        &self.host.bytes[row * stride..][..stride]
     }
 
     /// Row `row`, counted through all experts, in single precision.
@@ -56,5 +84,18 @@ impl CpuWeight {
     /// If there is no such row, or `out` is shorter than a row.
     pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) {
         self.host.decode_row(row, out);
+    }
+}
+
+fn kernel(w: &HostWeight, precision: Precision) -> Kernel {
+    let is = |f| std::ptr::eq(w.format, f);
+    match Packed::of(w.format) {
+        _ if !w.is_plain() => Kernel::Decoded,
+        _ if is(&F32) => Kernel::Dense(Dense::F32),
+        _ if is(&F16) => Kernel::Dense(Dense::F16),
+        _ if precision == Precision::Exact => Kernel::Decoded,
+        _ if is(&BF16) => Kernel::Dense(Dense::Bf16),
+        Some(packed) => Kernel::Packed(packed),
+        None => Kernel::Decoded,
     }
 }

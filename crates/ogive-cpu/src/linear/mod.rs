@@ -1,22 +1,58 @@
 //! Products of activations and weights.
 //!
 //! The result for one token and one row of a weight is a pure function of that token and that row: the same bits however
-//! many tokens there are, wherever the token stands among them, on any number of threads and on every path. `dot` says
-//! which function.
+//! many tokens there are, wherever the token stands among them, on any number of threads and on every path. [`dense`] and
+//! [`packed`] say which function. An activation that is not finite makes the results that read it infinite or not a
+//! number, and never anything else; which payload a NaN carries is not promised.
 
-mod dot;
+mod dense;
+mod input;
+mod packed;
+mod quantise;
+pub(crate) mod scalar;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use dense::{Dense, LANES};
+pub(crate) use input::Input;
+pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed, half_power, iq4_xs_scales, k_pairs, q3_scales};
+pub(crate) use quantise::{Quantised, block_len, factors};
 
 use crate::{
-    pool::{Matrix, Pool},
+    pool::{Matrix, Pool, Stripe},
     weight::CpuWeight,
 };
 use ogive_tensor::{Error, Result};
 
-/// Rows of a weight that a thread takes at a time.
-const STRIPE: usize = 32;
+/// Rows that a panel of the widest kernel holds: stripes are multiples of it.
+const PANEL: usize = 16;
+/// Bytes of a weight that are worth a thread's asking for more.
+const STRIPE_BYTES: usize = 64 << 10;
+/// Stripes for each thread, where there are enough rows: the last to finish holds the others up by one.
+const STRIPES: usize = 8;
 
-/// `x · wᵀ` for one expert of `w`. `x`: `[n, k]`, `out`: `[n, rows]`. An activation that is not a number or not finite
-/// makes the results that read it not a number.
+/// What a stripe of a result is made from: rows of one expert, and the activations.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) w: &'a CpuWeight,
+    pub(crate) input: &'a Input<'a>,
+    /// The stripe's first row, counted through all experts.
+    first: usize,
+}
+
+impl Job<'_> {
+    /// The packed bytes of row `r` of the stripe.
+    pub(crate) fn row(&self, r: usize) -> &[u8] {
+        self.w.row(self.first + r)
+    }
+
+    /// Row `r` of the stripe in single precision.
+    pub(crate) fn decode_row(&self, r: usize, out: &mut [f32]) {
+        self.w.decode_row(self.first + r, out);
+    }
+}
+
+/// `x · wᵀ` for one expert of `w`. `x`: `[n, k]`, `out`: `[n, rows]`.
 pub(crate) fn linear(
     pool: &Pool,
     x: &[f32],
@@ -25,23 +61,12 @@ pub(crate) fn linear(
     expert: usize,
     out: &mut [f32],
 ) -> Result<()> {
-    let [_, rows, cols] = check(x, n, w, expert)?;
-    if out.len() != n * rows {
-        return Err(Error::shape("linear", [out.len()].into(), [n, rows].into()));
-    }
-    pool.stripes(&mut [Matrix { values: out, cols: rows }], STRIPE, &|_, first, stripe| {
-        let mut row = vec![0.0; cols];
-        for r in 0..stripe.width() {
-            w.decode_row(expert * rows + first + r, &mut row);
-            for t in 0..n {
-                stripe.row(t)[r] = dot::f32(&x[t * cols..][..cols], &row);
-            }
-        }
-    });
+    check(x, n, w, expert, out.len())?;
+    products(pool, x, n, &[w], expert, &mut [out]);
     Ok(())
 }
 
-/// Products of one input with several weights of one expert each, in one fork and join.
+/// Products of one input with the first expert of several weights, in one fork and join.
 pub(crate) fn linear_many(
     pool: &Pool,
     x: &[f32],
@@ -52,10 +77,12 @@ pub(crate) fn linear_many(
     if ws.len() != outs.len() {
         return Err(Error::invalid("linear_many", "as many results as weights are needed"));
     }
-    ws.iter().zip(outs).try_for_each(|(w, out)| linear(pool, x, n, w, 0, out))
+    ws.iter().zip(outs.iter()).try_for_each(|(w, out)| check(x, n, w, 0, out.len()))?;
+    products(pool, x, n, ws, 0, &mut outs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+    Ok(())
 }
 
-/// `f(x · gateᵀ) * (x · upᵀ)` for one expert; `f` changes a slice in place.
+/// `f(x · gateᵀ) * (x · upᵀ)` for one expert of each; `f` changes a slice in place, element by element.
 pub(crate) fn linear_gated(
     pool: &Pool,
     x: &[f32],
@@ -66,25 +93,67 @@ pub(crate) fn linear_gated(
     f: &(dyn Fn(&mut [f32]) + Sync),
     out: &mut [f32],
 ) -> Result<()> {
-    let mut second = vec![0.0; out.len()];
-    linear(pool, x, n, gate, expert, out)?;
-    linear(pool, x, n, up, expert, &mut second)?;
-    f(out);
-    out.iter_mut().zip(second).for_each(|(g, u)| *g *= u);
+    check(x, n, gate, expert, out.len())?;
+    check(x, n, up, expert, out.len())?;
+    let [_, rows, cols] = gate.shape();
+    if n == 0 || cols == 0 {
+        out.fill(0.0);
+        return Ok(());
+    }
+    let input = Input::new(pool, x, n, &[gate, up]);
+    let width = stripe_width(pool, gate, rows);
+    pool.stripes(&mut [Matrix { values: out, cols: rows }], width, &|_, col, stripe| {
+        let mut other = vec![0.0; n * stripe.width()];
+        let mut other = Stripe::new(&mut other, stripe.width());
+        fill(gate, &input, expert * rows + col, stripe);
+        fill(up, &input, expert * rows + col, &mut other);
+        for t in 0..n {
+            let row = stripe.row(t);
+            f(row);
+            row.iter_mut().zip(other.row(t)).for_each(|(g, u)| *g *= *u);
+        }
+    });
     Ok(())
 }
 
-/// The weight's shape, if `x` and `expert` fit it.
-fn check(x: &[f32], n: usize, w: &CpuWeight, expert: usize) -> Result<[usize; 3]> {
-    let shape @ [experts, _, cols] = w.shape();
-    if x.len() != n * cols {
+fn products(pool: &Pool, x: &[f32], n: usize, ws: &[&CpuWeight], expert: usize, outs: &mut [&mut [f32]]) {
+    if x.is_empty() {
+        return outs.iter_mut().for_each(|out| out.fill(0.0));
+    }
+    let input = Input::new(pool, x, n, ws);
+    let rows = |w: &CpuWeight| w.shape()[1];
+    let width = ws.iter().map(|w| stripe_width(pool, w, ws.iter().map(|w| rows(w)).sum())).min();
+    let mut outs: Vec<_> =
+        ws.iter().zip(outs).map(|(w, out)| Matrix { values: &mut **out, cols: rows(w) }).collect();
+    pool.stripes(&mut outs, width.unwrap_or(PANEL), &|which, col, stripe| {
+        fill(ws[which], &input, expert * rows(ws[which]) + col, stripe);
+    });
+}
+
+/// Rows that a thread takes at a time, of `rows` in all.
+fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize) -> usize {
+    let worth = STRIPE_BYTES.div_ceil(w.host().row_bytes().max(1));
+    let share = rows / (pool.threads() * STRIPES);
+    worth.min(share).next_multiple_of(PANEL).max(PANEL)
+}
+
+/// Computes the stripe that begins at row `first` of `w`, counted through all experts.
+fn fill(w: &CpuWeight, input: &Input<'_>, first: usize, out: &mut Stripe<'_, f32>) {
+    w.path().stripe(&Job { w, input, first }, out);
+}
+
+/// Whether `x`, `expert` and a result of `len` fit the weight.
+fn check(x: &[f32], n: usize, w: &CpuWeight, expert: usize, len: usize) -> Result<()> {
+    let shape @ [experts, rows, cols] = w.shape();
+    if n.checked_mul(cols) != Some(x.len()) {
         return Err(Error::shape("linear", [n, x.len() / n.max(1)].into(), shape.into()));
     }
-    if expert >= experts {
-        return Err(Error::invalid(
-            "linear",
-            format!("`{}` has no expert {expert}, only {experts}", w.host().name),
-        ));
+    if n.checked_mul(rows) != Some(len) {
+        return Err(Error::shape("linear", [len].into(), [n, rows].into()));
     }
-    Ok(shape)
+    if expert >= experts {
+        let why = format!("`{}` has no expert {expert}, only {experts}", w.host().name);
+        return Err(Error::invalid("linear", why));
+    }
+    Ok(())
 }

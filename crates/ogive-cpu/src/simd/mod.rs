@@ -3,6 +3,13 @@
 //! The choice is a value that is made once, when the backend is built, and travels with each weight. So two backends in
 //! one process can take different paths, which is how tests compare them.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
+use crate::{
+    linear::{self, Job, Quantised},
+    pool::Stripe,
+};
 pub(crate) mod ops;
 
 use ogive_tensor::{Error, Result};
@@ -64,6 +71,30 @@ impl Path {
                 Err(Error::unsupported(&format!("{FORCE}={name}"), "this machine lacks the instructions"))
             }
             Some(p) => Ok(p),
+        }
+    }
+}
+
+/// The dispatch: every kernel that has more than one path is called from here.
+#[allow(unsafe_code)]
+impl Path {
+    /// Fills a stripe of a product.
+    pub(crate) fn stripe(self, job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+        match self {
+            // SAFETY: weights are only made for paths that the machine supports.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => unsafe { avx2::stripe(job, out) },
+            _ => linear::scalar::stripe(job, out),
+        }
+    }
+
+    /// Rounds a row of activations.
+    pub(crate) fn quantise(self, x: &[f32], out: &mut Quantised) {
+        match self {
+            // SAFETY: activations are only rounded for weights, and those only made for paths that the machine supports.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => unsafe { avx2::quantise(x, out) },
+            _ => out.fill(x),
         }
     }
 }

@@ -1,0 +1,98 @@
+//! Dense weights times activations in single precision, and the definition of their product.
+//!
+//! Sums run in 16 lanes, element `k` in lane `k % 16`, each a chain of fused multiply-adds, and the lanes are added in a
+//! fixed tree: what one 512-bit, two 256-bit or four 128-bit registers do. A row that ends inside the lanes is padded with
+//! zeros. BF16 weights differ only in the order of `k`: of each 32 elements first the odd and then the even ones, which is
+//! what falls out of a register of pairs without a shuffle (and the order of AVX-512's `vdpbf16ps`).
+
+use half::{bf16, f16};
+use std::borrow::Cow;
+
+/// Lanes of a single precision sum.
+pub(crate) const LANES: usize = 16;
+
+/// How the elements of a dense row are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Dense {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Dense {
+    /// Bytes of an element.
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+
+    /// Elements a row of `k` is padded to.
+    pub(crate) fn padded(self, k: usize) -> usize {
+        k.next_multiple_of(match self {
+            Self::F32 | Self::F16 => LANES,
+            Self::Bf16 => 2 * LANES,
+        })
+    }
+
+    /// One row in the order the sum takes, padded with zeros to the length of `out`.
+    pub(crate) fn decode(self, row: &[u8], out: &mut [f32]) {
+        out[row.len() / self.bytes()..].fill(0.0);
+        let halves = row.chunks_exact(2).map(|b| [b[0], b[1]]);
+        match self {
+            Self::F32 => {
+                for (b, o) in row.chunks_exact(4).zip(out) {
+                    *o = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+                }
+            }
+            Self::F16 => halves.zip(out).for_each(|(b, o)| *o = f16::from_le_bytes(b).to_f32()),
+            Self::Bf16 => {
+                out.fill(0.0);
+                halves.enumerate().for_each(|(k, b)| out[odd_first(k)] = bf16::from_le_bytes(b).to_f32());
+            }
+        }
+    }
+}
+
+/// Where element `k` stands when each 32 have the odd ones first.
+fn odd_first(k: usize) -> usize {
+    k / 32 * 32 + k % 32 / 2 + if k.is_multiple_of(2) { 16 } else { 0 }
+}
+
+/// Activations as `kind` takes them: rows of `padded(k)`.
+pub(crate) fn prepare(kind: Dense, x: &[f32], k: usize) -> Cow<'_, [f32]> {
+    let stride = kind.padded(k);
+    if kind != Dense::Bf16 && stride == k {
+        return x.into();
+    }
+    let mut out = vec![0.0; x.len().checked_div(k).unwrap_or(0) * stride];
+    for (x, o) in x.chunks_exact(k.max(1)).zip(out.chunks_exact_mut(stride.max(1))) {
+        match kind {
+            Dense::Bf16 => {
+                x.iter().enumerate().for_each(|(k, &v)| o[odd_first(k)] = bf16::from_f32(v).to_f32());
+            }
+            _ => o[..k].copy_from_slice(x),
+        }
+    }
+    out.into()
+}
+
+/// `x · w` of two rows, padded and in order.
+pub(crate) fn dot(x: &[f32], w: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; LANES];
+    for (x, w) in x.chunks_exact(LANES).zip(w.chunks_exact(LANES)) {
+        for ((s, &x), &w) in sums.iter_mut().zip(x).zip(w) {
+            *s = x.mul_add(w, *s);
+        }
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            sums[i] += sums[i + half];
+        }
+        half /= 2;
+    }
+    sums[0]
+}

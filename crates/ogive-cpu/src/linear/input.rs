@@ -1,0 +1,75 @@
+//! Activations in the forms that kernels read, each made once for all weights that meet on one input.
+
+use super::{
+    dense::{self, Dense},
+    quantise::Quantised,
+};
+use crate::{
+    pool::Pool,
+    simd::Path,
+    weight::{CpuWeight, Kernel},
+};
+use std::borrow::Cow;
+
+/// Tokens that one thread rounds at a time.
+const CHUNK: usize = 8;
+
+/// `n` rows of activations.
+#[derive(Debug)]
+pub(crate) struct Input<'a> {
+    n: usize,
+    f32: Option<Cow<'a, [f32]>>,
+    bf16: Option<Cow<'a, [f32]>>,
+    quantised: Vec<Quantised>,
+}
+
+impl<'a> Input<'a> {
+    /// The forms of `x`, `[n, k]`, that the weights `ws` need.
+    pub(crate) fn new(pool: &Pool, x: &'a [f32], n: usize, ws: &[&CpuWeight]) -> Self {
+        let k = x.len() / n.max(1);
+        let mut input = Self { n, f32: None, bf16: None, quantised: Vec::new() };
+        for w in ws {
+            match w.kernel() {
+                Kernel::Packed(_) if input.quantised.is_empty() => {
+                    input.quantised = quantise(pool, x, n, k, w.path());
+                }
+                Kernel::Dense(Dense::Bf16) if input.bf16.is_none() => {
+                    input.bf16 = Some(dense::prepare(Dense::Bf16, x, k));
+                }
+                Kernel::Decoded | Kernel::Dense(Dense::F32 | Dense::F16) if input.f32.is_none() => {
+                    input.f32 = Some(dense::prepare(Dense::F32, x, k));
+                }
+                _ => {}
+            }
+        }
+        input
+    }
+
+    /// Rows.
+    pub(crate) fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Rows as dense kernels of `kind` take them, and how long they are.
+    pub(crate) fn dense(&self, kind: Dense) -> (&[f32], usize) {
+        let form = if kind == Dense::Bf16 { &self.bf16 } else { &self.f32 };
+        let rows = form.as_deref().unwrap_or_default();
+        (rows, rows.len() / self.n.max(1))
+    }
+
+    /// Rows as packed kernels take them.
+    pub(crate) fn quantised(&self) -> &[Quantised] {
+        &self.quantised
+    }
+}
+
+fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quantised> {
+    let mut rows = vec![Quantised::default(); n];
+    pool.chunks(&mut rows, CHUNK, &|i, rows| {
+        for (j, row) in rows.iter_mut().enumerate() {
+            *row = Quantised::with_len(k);
+            path.quantise(&x[(i * CHUNK + j) * k..][..k], row);
+        }
+    });
+    rows
+}

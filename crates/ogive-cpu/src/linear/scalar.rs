@@ -1,0 +1,38 @@
+//! Products in plain Rust: the slow twin that defines the others.
+
+use super::{
+    Job,
+    dense::{self, Dense},
+    packed::{self, Block, Packed},
+};
+use crate::{pool::Stripe, weight::Kernel};
+
+/// Fills a stripe of the result.
+pub(crate) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    match job.w.kernel() {
+        Kernel::Decoded => rows(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
+        Kernel::Dense(kind) => rows(job, kind, out, |r, row| kind.decode(job.row(r), row)),
+        Kernel::Packed(format) => packed(job, format, out),
+    }
+}
+
+fn rows(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
+    let (x, len) = job.input.dense(kind);
+    let mut row = vec![0.0; len];
+    for r in 0..out.width() {
+        decode(r, &mut row);
+        for t in 0..job.input.n() {
+            out.row(t)[r] = dense::dot(&x[t * len..][..len], &row);
+        }
+    }
+}
+
+fn packed(job: &Job<'_>, format: Packed, out: &mut Stripe<'_, f32>) {
+    for r in 0..out.width() {
+        let row: Vec<Block> =
+            job.row(r).chunks_exact(format.block().1).map(|b| Block::read(format, b)).collect();
+        for (t, x) in job.input.quantised().iter().enumerate() {
+            out.row(t)[r] = packed::dot(format, &row, x);
+        }
+    }
+}

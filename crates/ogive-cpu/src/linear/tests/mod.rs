@@ -1,0 +1,105 @@
+//! Products are compared bit for bit: paths with the scalar twin, batches with single tokens, threads with each other.
+//! `accuracy` holds the twin itself against sums in double precision.
+
+mod accuracy;
+mod extremes;
+mod same_bits;
+mod seams;
+
+use super::linear;
+use crate::{
+    pool::Pool,
+    simd::Path,
+    weight::{CpuWeight, Precision},
+};
+use half::f16;
+use ogive_tensor::{BF16, F16, F32, FORMATS, Format, HostWeight};
+
+/// Numbers that look random and are the same everywhere.
+struct Noise(u64);
+
+impl Noise {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let x = self.0 ^ self.0 >> 29;
+        x.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+    }
+
+    /// From -1 to 1.
+    fn value(&mut self) -> f32 {
+        (self.bits() & 0xff_ffff) as f32 / 8_388_608.0 - 1.0
+    }
+
+    /// Roughly normal, as activations are.
+    fn values(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| (0..4).map(|_| self.value()).sum()).collect()
+    }
+
+    fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| self.bits() as u8).collect()
+    }
+}
+
+/// Where the f16 factors of a block are.
+fn factors_of(format: &Format) -> &'static [usize] {
+    match format.name {
+        "q4_0" | "q5_0" | "q8_0" | "iq4_nl" | "iq4_xs" => &[0],
+        "q4_1" | "q5_1" | "q4_k" | "q5_k" => &[0, 2],
+        "q2_k" => &[80, 82],
+        "q3_k" => &[108],
+        "q6_k" => &[208],
+        _ => &[],
+    }
+}
+
+/// A weight of random codes and scales, factors of an ordinary size.
+fn weight(noise: &mut Noise, format: &'static Format, shape: [usize; 3]) -> HostWeight {
+    let [experts, rows, cols] = shape;
+    let blocks = experts * rows * cols / format.block_len;
+    let mut bytes = match format {
+        f if [&F32, &F16, &BF16].contains(&f) => {
+            let mut bytes = vec![0; blocks * format.block_bytes];
+            format.encode_row(&noise.values(blocks), &mut bytes).unwrap();
+            bytes
+        }
+        _ => noise.bytes(blocks * format.block_bytes),
+    };
+    for block in bytes.chunks_exact_mut(format.block_bytes) {
+        for &at in factors_of(format) {
+            block[at..at + 2].copy_from_slice(&f16::from_f32(noise.value() / 64.0).to_le_bytes());
+        }
+        if format.name == "mxfp4" {
+            block[0] = 120 + block[0] % 8;
+        }
+    }
+    HostWeight::new("w", shape, format, bytes.into()).unwrap()
+}
+
+fn product(pool: &Pool, x: &[f32], n: usize, w: &HostWeight, precision: Precision, path: Path) -> Vec<f32> {
+    let w = CpuWeight::new(w, precision, path).unwrap();
+    let mut out = vec![f32::NAN; n * w.shape()[1]];
+    linear(pool, x, n, &w, 0, &mut out).unwrap();
+    out
+}
+
+/// Equal to the bit; of two that are not numbers the payload may differ.
+#[track_caller]
+fn assert_same(a: &[f32], b: &[f32], what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+        assert!(a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(), "{what}: element {i}: {a} and {b}");
+    }
+}
+
+/// The fast paths of this machine.
+fn fast_paths() -> Vec<Path> {
+    Path::ALL.iter().copied().filter(|&p| p != Path::Scalar && p.is_supported()).collect()
+}
+
+/// Row lengths that `format` allows: with and without ends, one and several blocks, more than a slice.
+fn lengths(format: &Format) -> impl Iterator<Item = usize> {
+    let dense: &[usize] = if format.block_len == 1 { &[1, 7, 15, 33] } else { &[] };
+    let all = [32, 64, 96, 128, 256, 512, 896, 2048, 2304];
+    let block = format.block_len;
+    dense.iter().copied().chain(all.into_iter().filter(move |k| k % block == 0))
+}

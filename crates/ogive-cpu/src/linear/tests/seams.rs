@@ -1,0 +1,126 @@
+//! What is not a kernel: experts, several weights at once, gates, other people's formats, and wrong arguments.
+
+use super::*;
+use crate::linear::{linear_gated, linear_many};
+use ogive_tensor::{Q4_0, Q4_K, Q8_0, Scale};
+
+fn taken(w: &HostWeight, path: Path) -> CpuWeight {
+    CpuWeight::new(w, Precision::Default, path).unwrap()
+}
+
+#[test]
+fn each_expert_is_a_matrix_of_its_own() {
+    let mut noise = Noise(20);
+    let pool = Pool::new(2);
+    let (rows, k) = (21, 64);
+    let all = weight(&mut noise, &Q8_0, [3, rows, k]);
+    let x = noise.values(5 * k);
+    for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
+        for expert in 0..3 {
+            let stride = rows * all.row_bytes();
+            let bytes = all.bytes.part(expert * stride..(expert + 1) * stride).unwrap();
+            let one = HostWeight::new("one", [1, rows, k], &Q8_0, bytes).unwrap();
+            let mut got = vec![0.0; 5 * rows];
+            linear(&pool, &x, 5, &taken(&all, path), expert, &mut got).unwrap();
+            let want = product(&pool, &x, 5, &one, Precision::Default, path);
+            assert_same(&got, &want, &format!("{path} expert {expert}"));
+        }
+    }
+}
+
+#[test]
+fn many_and_gated_are_what_they_are_made_of() {
+    let mut noise = Noise(21);
+    let pool = Pool::new(3);
+    let k = 256;
+    for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
+        for n in [0, 1, 2, 6] {
+            let hosts = [&Q4_K, &F16, &Q8_0, &BF16, &F32].map(|f| weight(&mut noise, f, [1, 37, k]));
+            let ws = hosts.each_ref().map(|w| taken(w, path));
+            let x = noise.values(n * k);
+            let mut outs = vec![vec![0.0; n * 37]; ws.len()];
+            linear_many(&pool, &x, n, &ws.each_ref(), &mut outs).unwrap();
+            for (out, w) in outs.iter().zip(&hosts) {
+                let want = product(&pool, &x, n, w, Precision::Default, path);
+                assert_same(out, &want, &format!("{path} {w:?} n={n}"));
+            }
+            let square = |v: &mut [f32]| v.iter_mut().for_each(|v| *v *= *v);
+            let mut gated = vec![0.0; n * 37];
+            linear_gated(&pool, &x, n, &ws[0], &ws[2], 0, &square, &mut gated).unwrap();
+            let want: Vec<f32> = outs[0].iter().zip(&outs[2]).map(|(g, u)| g * g * u).collect();
+            assert_same(&gated, &want, &format!("{path} gated n={n}"));
+        }
+    }
+}
+
+#[test]
+fn another_format_scales_and_permutations_are_decoded() {
+    /// Bytes that count in quarters; by name Q4_0, which it is not.
+    static QUARTERS: Format = Format {
+        name: "q4_0",
+        block_len: 32,
+        block_bytes: 18,
+        decode: |b, o| o.iter_mut().zip(b.iter().cycle()).for_each(|(o, &b)| *o = f32::from(b) / 4.0),
+        encode: None,
+    };
+    let mut noise = Noise(22);
+    let pool = Pool::new(2);
+    let k = 64;
+    let plain = weight(&mut noise, &Q4_0, [1, 18, k]);
+    let quarters = HostWeight::new("w", [1, 18, k], &QUARTERS, plain.bytes.clone()).unwrap();
+    let values = noise.values(9 * 2);
+    let scaled = plain.clone().with_scale(Scale { values: values.into(), tile: [2, 32] }).unwrap();
+    let permuted = plain.with_input_perm((0..k as u32).rev().collect()).unwrap();
+    for w in [quarters, scaled, permuted] {
+        for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
+            for n in [1, 5] {
+                let x = noise.values(n * k);
+                let got = product(&pool, &x, n, &w, Precision::Default, path);
+                let decoded = w.decoded().unwrap();
+                let want = product(&pool, &x, n, &decoded, Precision::Default, Path::Scalar);
+                assert_same(&got, &want, &format!("{w:?} {path} n={n}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_can_be_decoded() {
+    let mut noise = Noise(23);
+    let w = weight(&mut noise, &Q4_K, [1, 5, 256]);
+    let mut row = vec![0.0; 256];
+    taken(&w, Path::Scalar).decode_row(3, &mut row);
+    assert_eq!(row, w.to_vec()[3 * 256..][..256]);
+}
+
+#[test]
+fn empty_shapes() {
+    let pool = Pool::new(2);
+    for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
+        for shape in [[1, 0, 32], [1, 5, 0], [1, 0, 0]] {
+            for format in [&F32, &Q8_0] {
+                let w = HostWeight::new("w", shape, format, Vec::new().into()).unwrap();
+                for n in [0, 1, 6] {
+                    let got = product(&pool, &vec![1.0; n * shape[2]], n, &w, Precision::Default, path);
+                    assert_eq!(got, vec![0.0; n * shape[1]]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_arguments_are_errors() {
+    let mut noise = Noise(24);
+    let pool = Pool::new(2);
+    let w = taken(&weight(&mut noise, &Q8_0, [2, 3, 32]), Path::Scalar);
+    let (x, mut out) = (vec![0.0; 32], vec![0.0; 3]);
+    assert!(linear(&pool, &x, 1, &w, 1, &mut out).is_ok());
+    let e = linear(&pool, &x, 1, &w, 2, &mut out).unwrap_err().to_string();
+    assert_eq!(e, "linear: `w` has no expert 2, only 2");
+    assert!(linear(&pool, &x[1..], 1, &w, 0, &mut out).is_err());
+    assert!(linear(&pool, &x, 2, &w, 0, &mut out).is_err());
+    assert!(linear(&pool, &x, 1, &w, 0, &mut out[1..]).is_err());
+    assert!(linear_many(&pool, &x, 1, &[&w, &w], &mut [vec![0.0; 3]]).is_err());
+    assert!(linear_gated(&pool, &x, 1, &w, &w, 2, &|_| {}, &mut out).is_err());
+}

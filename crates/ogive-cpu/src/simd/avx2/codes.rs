@@ -1,0 +1,223 @@
+//! Unpacking: 32 codes of a row at a time, in the order of their elements, and the sub-scales of K-quants.
+//!
+//! The kernels for few and for many tokens share what is here, so that a format is written down once. Formats are const
+//! parameters and not types, because a trait's methods cannot be safe functions with target features; a match on a
+//! constant costs nothing.
+#![allow(unsafe_code)]
+
+use crate::linear::{E2M1_LEVELS, IQ4_LEVELS, Packed, iq4_xs_scales, k_pairs, q3_scales};
+use std::arch::x86_64::*;
+
+pub(super) const Q4_0: u8 = Packed::Q4_0 as u8;
+pub(super) const Q4_1: u8 = Packed::Q4_1 as u8;
+pub(super) const Q5_0: u8 = Packed::Q5_0 as u8;
+pub(super) const Q5_1: u8 = Packed::Q5_1 as u8;
+pub(super) const Q8_0: u8 = Packed::Q8_0 as u8;
+pub(super) const IQ4_NL: u8 = Packed::Iq4Nl as u8;
+pub(super) const MXFP4: u8 = Packed::Mxfp4 as u8;
+pub(super) const Q2_K: u8 = Packed::Q2K as u8;
+pub(super) const Q3_K: u8 = Packed::Q3K as u8;
+pub(super) const Q4_K: u8 = Packed::Q4K as u8;
+pub(super) const Q5_K: u8 = Packed::Q5K as u8;
+pub(super) const Q6_K: u8 = Packed::Q6K as u8;
+pub(super) const IQ4_XS: u8 = Packed::Iq4Xs as u8;
+
+/// Whether blocks have minima.
+pub(super) const fn has_min(f: u8) -> bool {
+    matches!(f, Q4_1 | Q5_1 | Q2_K | Q4_K | Q5_K)
+}
+
+/// Whether [`codes`] are signed; they are then multiplied by way of their magnitudes.
+pub(super) const fn signed(f: u8) -> bool {
+    matches!(f, Q8_0 | IQ4_NL | IQ4_XS)
+}
+
+/// What [`codes`] are too large by.
+pub(super) const fn offset(f: u8) -> i16 {
+    match f {
+        Q4_0 => 8,
+        Q5_0 => 16,
+        MXFP4 => 12,
+        Q3_K => 4,
+        Q6_K => 32,
+        _ => 0,
+    }
+}
+
+/// Whether a sub-scale of a superblock is for 16 elements, and not for 32.
+pub(super) const fn fine(f: u8) -> bool {
+    matches!(f, Q2_K | Q3_K | Q6_K)
+}
+
+/// How many products of pairs fit a 16-bit sum: `2 · 127 · largest code · adds < 2^15`.
+pub(super) const fn adds(f: u8) -> usize {
+    match f {
+        Q4_0 | Q4_1 | Q4_K => 8,
+        Q5_0 | Q5_1 | Q5_K | MXFP4 | Q2_K | Q3_K => 4,
+        Q6_K => 2,
+        _ => 1,
+    }
+}
+
+/// 32 bytes of a block.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load<const N: usize>(b: &[u8; N], at: usize) -> __m256i {
+    assert!(at + 32 <= N);
+    // SAFETY: the 32 bytes from `at` are inside the array.
+    unsafe { _mm256_loadu_si256(b.as_ptr().add(at).cast()) }
+}
+
+/// 16 bytes of a block.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_half<const N: usize>(b: &[u8; N], at: usize) -> __m128i {
+    assert!(at + 16 <= N);
+    // SAFETY: the 16 bytes from `at` are inside the array.
+    unsafe { _mm_loadu_si128(b.as_ptr().add(at).cast()) }
+}
+
+/// The halves of 16 bytes: low ones first.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn nibbles<const N: usize>(b: &[u8; N], at: usize) -> __m256i {
+    let q = load_half(b, at);
+    let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(q), _mm_srli_epi16::<4>(q));
+    _mm256_and_si256(both, _mm256_set1_epi8(15))
+}
+
+/// 16 in each byte whose bit is set.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn fifth_bits<const N: usize>(b: &[u8; N], at: usize) -> __m256i {
+    let word = i32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+    let spread = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+    let bits = _mm256_shuffle_epi8(_mm256_set1_epi32(word), spread);
+    let mask = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+    let set = _mm256_cmpeq_epi8(_mm256_and_si256(bits, mask), mask);
+    _mm256_and_si256(set, _mm256_set1_epi8(16))
+}
+
+/// The entries of a table of 16 that `q` names.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn look_up(levels: &[i8; 16], q: __m256i) -> __m256i {
+    // SAFETY: 16 bytes are read from an array of 16.
+    let levels = unsafe { _mm_loadu_si128(levels.as_ptr().cast()) };
+    _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(levels), q)
+}
+
+/// `(v >> shift) & mask` in each byte.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn bits(v: __m256i, shift: usize, mask: i8) -> __m256i {
+    _mm256_and_si256(_mm256_srl_epi16(v, _mm_cvtsi32_si128(shift as i32)), _mm256_set1_epi8(mask))
+}
+
+/// Codes of elements `32 j..32 j + 32` of a block: unsigned and too large by [`offset`], or [`signed`].
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn codes<const F: u8, const N: usize>(b: &[u8; N], j: usize) -> __m256i {
+    let (n, i) = (j / 4, j % 4);
+    match F {
+        Q4_0 => nibbles(b, 2),
+        Q4_1 => nibbles(b, 4),
+        Q5_0 => _mm256_or_si256(nibbles(b, 6), fifth_bits(b, 2)),
+        Q5_1 => _mm256_or_si256(nibbles(b, 8), fifth_bits(b, 4)),
+        Q8_0 => load(b, 2),
+        IQ4_NL => look_up(&IQ4_LEVELS, nibbles(b, 2)),
+        MXFP4 => look_up(&const { raised(E2M1_LEVELS, offset(MXFP4) as i8) }, nibbles(b, 1)),
+        Q2_K => bits(load(b, 16 + 32 * n), 2 * i, 3),
+        Q3_K => {
+            let third = _mm256_slli_epi16::<2>(bits(load(b, 0), j, 1));
+            _mm256_or_si256(bits(load(b, 32 + 32 * n), 2 * i, 3), third)
+        }
+        Q4_K => bits(load(b, 16 + 32 * (j / 2)), 4 * (j % 2), 15),
+        Q5_K => {
+            let fifth = _mm256_slli_epi16::<4>(bits(load(b, 16), j, 1));
+            _mm256_or_si256(bits(load(b, 48 + 32 * (j / 2)), 4 * (j % 2), 15), fifth)
+        }
+        Q6_K => {
+            let high = _mm256_slli_epi16::<4>(bits(load(b, 128 + 32 * n), 2 * i, 3));
+            _mm256_or_si256(bits(load(b, 64 * n + 32 * (i % 2)), 4 * (i / 2), 15), high)
+        }
+        _ => look_up(&IQ4_LEVELS, nibbles(b, 8 + 16 * j)),
+    }
+}
+
+const fn raised(mut levels: [i8; 16], by: i8) -> [i8; 16] {
+    let mut i = 0;
+    while i < 16 {
+        levels[i] += by;
+        i += 1;
+    }
+    levels
+}
+
+/// What a superblock's every 16 codes and, where the format has minima, every 16 activations are multiplied with.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn scales<const F: u8, const N: usize>(b: &[u8; N]) -> (__m256i, __m256i) {
+    let zero = _mm256_setzero_si256();
+    match F {
+        Q2_K => {
+            let both = load_half(b, 0);
+            let low = _mm_set1_epi8(15);
+            let (s, m) = (_mm_and_si128(both, low), _mm_and_si128(_mm_srli_epi16::<4>(both), low));
+            (_mm256_cvtepu8_epi16(s), _mm256_cvtepu8_epi16(m))
+        }
+        Q3_K => (words(&q3_scales(&b[96..108])), zero),
+        Q4_K | Q5_K => {
+            let (s, m) = k_pairs(&b[4..16]);
+            (twice(i64::from_le_bytes(s.map(|v| v))), twice(i64::from_le_bytes(m)))
+        }
+        Q6_K => (_mm256_cvtepi8_epi16(load_half(b, 192)), zero),
+        _ => {
+            let s = iq4_xs_scales(b);
+            (words(&std::array::from_fn(|i| s[i / 2])), zero)
+        }
+    }
+}
+
+/// Eight bytes, each twice, as words.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn twice(bytes: i64) -> __m256i {
+    let v = _mm_cvtsi64_si128(bytes);
+    _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(v, v))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn words(v: &[i16; 16]) -> __m256i {
+    // SAFETY: 32 bytes are read from an array of 32.
+    unsafe { _mm256_loadu_si256(v.as_ptr().cast()) }
+}
+
+/// Sums of products of pairs: codes of a weight with activations. 16 bits never saturate: activations are within ±127,
+/// unsigned codes below 64, and magnitudes of signed ones at most 128.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn pairs<const F: u8>(codes: __m256i, a: __m256i) -> __m256i {
+    if signed(F) {
+        _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(a, codes))
+    } else {
+        _mm256_maddubs_epi16(codes, a)
+    }
+}
+
+/// Whether a scale block has 256 elements and sub-scales, and not 32.
+pub(super) const fn super_block(f: u8) -> bool {
+    matches!(f, Q2_K | Q3_K | Q4_K | Q5_K | Q6_K | IQ4_XS)
+}
+
+/// Where the factors of codes and minima stand, in halves; a format without minima gives any place.
+pub(super) const fn factors_at(f: u8) -> (usize, usize) {
+    match f {
+        Q2_K => (80, 82),
+        Q3_K => (108, 0),
+        Q6_K => (208, 0),
+        Q4_1 | Q5_1 | Q4_K | Q5_K => (0, 2),
+        _ => (0, 0),
+    }
+}

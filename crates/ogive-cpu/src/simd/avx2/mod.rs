@@ -1,0 +1,193 @@
+//! AVX2 with FMA and F16C: which kernel a stripe of a product takes, and the loops around it.
+//!
+//! One or two tokens stream through the packed weight; more have a panel of rows unpacked for them. Both give the same
+//! bits, so where one takes over from the other is a matter of speed alone.
+
+mod codes;
+mod dense;
+mod few;
+mod many;
+mod panel;
+mod quantise;
+
+pub(super) use quantise::quantise;
+
+use crate::{
+    linear::{Dense, Job, Packed, Quantised},
+    pool::Stripe,
+    weight::Kernel,
+};
+use panel::{Lanes, Panel};
+use std::cell::RefCell;
+
+/// From so many tokens on, a panel is unpacked.
+const PANEL_FROM: usize = 4;
+/// Columns that are unpacked at a time: 16 rows of them fit the first cache.
+const SLICE: usize = 2048;
+/// Rows decoded at a time for dense products.
+const TILE: usize = 16;
+
+thread_local! {
+    /// What this thread unpacks to, kept from run to run.
+    static SCRATCH: RefCell<(Panel, Vec<f32>)> = RefCell::default();
+}
+
+/// Fills a stripe of the result.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    let n = job.input.n();
+    match job.w.kernel() {
+        Kernel::Decoded => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
+        Kernel::Dense(kind) if n >= PANEL_FROM => {
+            dense_many(job, kind, out, |r, row| dense::decode(kind, job.row(r), row));
+        }
+        Kernel::Dense(Dense::F32) => dense_few::<{ dense::F32 }>(job, Dense::F32, out),
+        Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }>(job, Dense::F16, out),
+        Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }>(job, Dense::Bf16, out),
+        Kernel::Packed(format) => match format {
+            Packed::Q4_0 => packed::<{ codes::Q4_0 }, 18>(job, out),
+            Packed::Q4_1 => packed::<{ codes::Q4_1 }, 20>(job, out),
+            Packed::Q5_0 => packed::<{ codes::Q5_0 }, 22>(job, out),
+            Packed::Q5_1 => packed::<{ codes::Q5_1 }, 24>(job, out),
+            Packed::Q8_0 => packed::<{ codes::Q8_0 }, 34>(job, out),
+            Packed::Iq4Nl => packed::<{ codes::IQ4_NL }, 18>(job, out),
+            Packed::Mxfp4 => packed::<{ codes::MXFP4 }, 17>(job, out),
+            Packed::Q2K => packed::<{ codes::Q2_K }, 84>(job, out),
+            Packed::Q3K => packed::<{ codes::Q3_K }, 110>(job, out),
+            Packed::Q4K => packed::<{ codes::Q4_K }, 144>(job, out),
+            Packed::Q5K => packed::<{ codes::Q5_K }, 176>(job, out),
+            Packed::Q6K => packed::<{ codes::Q6_K }, 210>(job, out),
+            Packed::Iq4Xs => packed::<{ codes::IQ4_XS }, 136>(job, out),
+        },
+    }
+}
+
+/// Rows from `first` on; beyond the stripe's end its last row stands in, and its results are dropped.
+fn rows<'a, const R: usize>(job: &'a Job<'_>, first: usize, width: usize) -> [&'a [u8]; R] {
+    std::array::from_fn(|r| job.row((first + r).min(width - 1)))
+}
+
+/// Writes what a kernel found for rows from `first` on.
+fn put(out: &mut Stripe<'_, f32>, t: usize, first: usize, values: &[f32]) {
+    let to = &mut out.row(t)[first..];
+    let len = to.len().min(values.len());
+    to[..len].copy_from_slice(&values[..len]);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn packed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    if job.input.n() >= PANEL_FROM { packed_many::<F, N>(job, out) } else { packed_few::<F, N>(job, out) }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    for first in (0..out.width()).step_by(few::ROWS) {
+        let rows = rows(job, first, out.width());
+        let (pairs, last) = job.input.quantised().as_chunks::<2>();
+        for (i, [a, b]) in pairs.iter().enumerate() {
+            let sums = few::few::<F, N, 2>(rows, [a, b]);
+            put(out, 2 * i, first, &sums[0]);
+            put(out, 2 * i + 1, first, &sums[1]);
+        }
+        if let [a] = last {
+            put(out, 2 * pairs.len(), first, &few::few::<F, N, 1>(rows, [a])[0]);
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    let len = if codes::super_block(F) { 256 } else { 32 };
+    SCRATCH.with_borrow_mut(|(panel, _)| {
+        for first in (0..out.width()).step_by(panel::ROWS) {
+            let rows: [&[u8]; panel::ROWS] = rows(job, first, out.width());
+            let slice = SLICE / len * N;
+            for (i, start) in (0..rows[0].len()).step_by(slice).enumerate() {
+                let end = rows[0].len().min(start + slice);
+                panel.unpack::<F, N>(&std::array::from_fn(|r| &rows[r][start..end]));
+                let (fours, rest) = job.input.quantised().as_chunks::<{ many::TOKENS }>();
+                let mut t = 0;
+                for x in fours {
+                    tokens::<F, 4>(panel, x.each_ref(), i * SLICE, out, t, first);
+                    t += many::TOKENS;
+                }
+                match rest {
+                    [a] => tokens::<F, 1>(panel, [a], i * SLICE, out, t, first),
+                    [a, b] => tokens::<F, 2>(panel, [a, b], i * SLICE, out, t, first),
+                    [a, b, c] => tokens::<F, 3>(panel, [a, b, c], i * SLICE, out, t, first),
+                    _ => {}
+                }
+            }
+        }
+    });
+}
+
+/// Carries the sums of some tokens through one slice of the columns.
+#[target_feature(enable = "avx2,fma")]
+fn tokens<const F: u8, const T: usize>(
+    panel: &Panel,
+    x: [&Quantised; T],
+    from: usize,
+    out: &mut Stripe<'_, f32>,
+    t: usize,
+    first: usize,
+) {
+    let mut sums = [Lanes([0.0; panel::ROWS]); T];
+    if from > 0 {
+        for (i, Lanes(s)) in sums.iter_mut().enumerate() {
+            let row = &out.row(t + i)[first..];
+            let len = row.len().min(s.len());
+            s[..len].copy_from_slice(&row[..len]);
+        }
+    }
+    many::many::<F, T>(panel, x, from, &mut sums);
+    for (i, Lanes(s)) in sums.iter().enumerate() {
+        put(out, t + i, first, s);
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn dense_few<const W: u8>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>) {
+    let (x, len) = job.input.dense(kind);
+    for first in (0..out.width()).step_by(dense::ROWS) {
+        let rows = rows(job, first, out.width());
+        for t in 0..job.input.n() {
+            put(out, t, first, &dense::few::<W>(kind, rows, &x[t * len..][..len]));
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
+    let (x, len) = job.input.dense(kind);
+    let n = job.input.n();
+    let token = |t: usize| &x[t * len..][..len];
+    SCRATCH.with_borrow_mut(|(_, tile)| {
+        tile.resize(TILE * len, 0.0);
+        for first in (0..out.width()).step_by(TILE) {
+            let count = TILE.min(out.width() - first);
+            for r in 0..count {
+                decode(first + r, &mut tile[r * len..][..len]);
+            }
+            let row = |r: usize| &tile[r.min(count - 1) * len..][..len];
+            for t in (0..n).step_by(3) {
+                for r in (0..count).step_by(2) {
+                    let w = [row(r), row(r + 1)];
+                    let keep = 2.min(count - r);
+                    match n - t {
+                        1 => put(out, t, first + r, &dense::many(w, [token(t)])[0][..keep]),
+                        2 => {
+                            let v = dense::many(w, [token(t), token(t + 1)]);
+                            put(out, t, first + r, &v[0][..keep]);
+                            put(out, t + 1, first + r, &v[1][..keep]);
+                        }
+                        _ => {
+                            let v = dense::many(w, [token(t), token(t + 1), token(t + 2)]);
+                            (0..3).for_each(|i| put(out, t + i, first + r, &v[i][..keep]));
+                        }
+                    }
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,132 @@
+//! Sixteen rows of a packed weight, unpacked for many tokens: one lane, one row.
+//!
+//! Codes stay bytes: a panel of 2048 columns takes 32 KiB and lives in the first cache while every token passes. With a
+//! lane for each row nothing is summed across registers, and sub-scales are a multiplication that has to be done anyway
+//! (pairs of 16-bit sums to 32 bits).
+#![allow(unsafe_code)]
+
+use super::codes::{self, codes, fine, has_min, offset};
+use crate::linear::half_power;
+use half::f16;
+use std::arch::x86_64::*;
+
+/// Rows of a panel.
+pub(super) const ROWS: usize = 16;
+
+/// A value for each row.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Lanes<T>(pub(super) [T; ROWS]);
+
+/// The unpacked rows; its buffers are used again.
+#[derive(Debug, Default)]
+pub(super) struct Panel {
+    /// Four neighbouring codes of each row. `[k / 4]`
+    pub(super) codes: Vec<Lanes<[u8; 4]>>,
+    /// Each sub-scale twice in 16 bits. `[superblocks * sub-scales]`
+    pub(super) scales: Vec<Lanes<[i16; 2]>>,
+    /// What neighbouring sums of 16 activations are multiplied with: minima, or the offset of the codes times their
+    /// scales. `[superblocks * 8]`
+    pub(super) mins: Vec<Lanes<[i16; 2]>>,
+    /// The factor of the codes. `[blocks]`
+    pub(super) d: Vec<Lanes<f32>>,
+    /// The factor of the minima, with its sign. `[blocks]`
+    pub(super) m: Vec<Lanes<f32>>,
+}
+
+/// Sub-scales of a superblock.
+pub(super) const fn subs(f: u8) -> usize {
+    if fine(f) { 16 } else { 8 }
+}
+
+impl Panel {
+    /// Unpacks rows of whole blocks of `N` bytes, all equally long.
+    #[target_feature(enable = "avx2,f16c")]
+    pub(super) fn unpack<const F: u8, const N: usize>(&mut self, rows: &[&[u8]; ROWS]) {
+        let rows: [&[[u8; N]]; ROWS] = std::array::from_fn(|r| rows[r].as_chunks().0);
+        let blocks = rows[0].len();
+        let quads = if codes::super_block(F) { 64 } else { 8 };
+        self.codes.resize(blocks * quads, Lanes([[0; 4]; ROWS]));
+        self.d.resize(blocks, Lanes([0.0; ROWS]));
+        self.m.resize(if has_min(F) { blocks } else { 0 }, Lanes([0.0; ROWS]));
+        let supers = if codes::super_block(F) { blocks } else { 0 };
+        self.scales.resize(supers * subs(F), Lanes([[0; 2]; ROWS]));
+        self.mins.resize(supers * 8, Lanes([[0; 2]; ROWS]));
+        for b in 0..blocks {
+            let to = &mut self.codes[b * quads..][..quads];
+            for (j, to) in to.chunks_exact_mut(8).enumerate() {
+                for half in 0..2 {
+                    let v = transpose(std::array::from_fn(|r| codes::<F, N>(&rows[8 * half + r][b], j)));
+                    for (to, v) in to.iter_mut().zip(v) {
+                        let to: &mut [[u8; 4]] = &mut to.0[8 * half..][..8];
+                        // SAFETY: 32 bytes are written to eight elements of 4.
+                        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) };
+                    }
+                }
+            }
+            self.factors::<F, N>(b, &rows);
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,f16c")]
+    fn factors<const F: u8, const N: usize>(&mut self, b: usize, rows: &[&[[u8; N]]; ROWS]) {
+        let (at, min_at) = codes::factors_at(F);
+        for r in 0..ROWS {
+            let block = &rows[r][b];
+            let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
+            self.d[b].0[r] = if F == codes::MXFP4 { half_power(block[0]) } else { half(at) };
+            if has_min(F) {
+                self.m[b].0[r] = if codes::super_block(F) { -half(min_at) } else { half(min_at) };
+            }
+            if codes::super_block(F) {
+                let (scale, min) = codes::scales::<F, N>(block);
+                let min = match offset(F) {
+                    0 => min,
+                    offset => _mm256_mullo_epi16(scale, _mm256_set1_epi16(-offset)),
+                };
+                let (scale, min) = (array(scale), array(min));
+                for (i, to) in self.scales[b * subs(F)..][..subs(F)].iter_mut().enumerate() {
+                    to.0[r] = [scale[i * (16 / subs(F))]; 2];
+                }
+                for (to, m) in self.mins[b * 8..][..8].iter_mut().zip(min.as_chunks::<2>().0) {
+                    to.0[r] = *m;
+                }
+            }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn array(v: __m256i) -> [i16; 16] {
+    let mut out = [0; 16];
+    // SAFETY: 32 bytes are written to an array of 32.
+    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), v) };
+    out
+}
+
+/// Eight rows of eight doublewords become eight columns.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transpose(v: [__m256i; 8]) -> [__m256i; 8] {
+    let mut pairs = v;
+    for i in 0..4 {
+        pairs[2 * i] = _mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
+        pairs[2 * i + 1] = _mm256_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
+    }
+    let mut fours = pairs;
+    for i in 0..2 {
+        for k in 0..2 {
+            let (low, high) = (pairs[4 * i + k], pairs[4 * i + 2 + k]);
+            fours[4 * i + 2 * k] = _mm256_unpacklo_epi64(low, high);
+            fours[4 * i + 2 * k + 1] = _mm256_unpackhi_epi64(low, high);
+        }
+    }
+    let mut out = fours;
+    for i in 0..4 {
+        out[i] = _mm256_permute2x128_si256::<0x20>(fours[i], fours[4 + i]);
+        out[4 + i] = _mm256_permute2x128_si256::<0x31>(fours[i], fours[4 + i]);
+    }
+    out
+}
