@@ -1,0 +1,72 @@
+//! Reference data and the backends that are held against it.
+#![allow(dead_code, clippy::unwrap_used, clippy::print_stdout)]
+
+use ndarray::Array2;
+use ogive_conformance::Oracle;
+use ogive_cpu::{CpuBackend, Precision};
+use ogive_engine::{Evaluate, evaluate};
+use ogive_nn::backend::Backend;
+use ogive_nn::{Loader, Model};
+use std::path::{Path, PathBuf};
+
+/// The test data beside the workspace, or `None` with a visible word where it is missing.
+pub(crate) fn shared() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let path = std::env::var_os("OGIVE_SHARED").map_or(beside, PathBuf::from);
+    if path.is_dir() {
+        return Some(path);
+    }
+    println!("skipped: shared test data not found");
+    None
+}
+
+pub(crate) fn exact() -> CpuBackend {
+    CpuBackend::builder().precision(Precision::Exact).build().unwrap()
+}
+
+/// Backends that compute in single precision throughout.
+pub(crate) fn exact_backends() -> Vec<(&'static str, Box<dyn Backend>)> {
+    vec![("oracle", Box::new(Oracle)), ("cpu", Box::new(exact()))]
+}
+
+pub(crate) fn load(path: &Path, b: &dyn Backend) -> Box<dyn Model> {
+    let c = ogive_weights::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let loader = Loader::new(&*c.source, b);
+    ogive_models::registry().build(&c.architecture, &c.config, &loader).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+pub(crate) fn logits(path: &Path, b: &dyn Backend, ids: &[u32]) -> Array2<f32> {
+    evaluate(b, &*load(path, b), ids, &Evaluate::new()).unwrap()
+}
+
+pub(crate) fn npy(path: &Path) -> Array2<f32> {
+    ndarray_npy::read_npy(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// A case of a `golden.json`: its name, ids and logits.
+pub(crate) fn cases(folder: &Path) -> Vec<(String, Vec<u32>, Array2<f32>)> {
+    let golden = std::fs::read_to_string(folder.join("golden.json")).unwrap();
+    let golden: serde_json::Value = serde_json::from_str(&golden).unwrap();
+    let case = |c: &serde_json::Value| {
+        let name = c["name"].as_str().unwrap().to_owned();
+        (name, ids(&c["ids"]), npy(&folder.join(c["logits"].as_str().unwrap())))
+    };
+    golden["cases"].as_array().unwrap().iter().map(case).collect()
+}
+
+pub(crate) fn ids(v: &serde_json::Value) -> Vec<u32> {
+    v.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect()
+}
+
+pub(crate) fn worst(a: &Array2<f32>, b: &Array2<f32>) -> f32 {
+    assert_eq!(a.dim(), b.dim());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, |m, d| if d.is_nan() { f32::NAN } else { d.max(m) })
+}
+
+/// Mean square of the difference over that of the reference.
+pub(crate) fn nmse(got: &Array2<f32>, want: &Array2<f32>) -> f64 {
+    assert_eq!(got.dim(), want.dim());
+    let square = |v: f32| f64::from(v) * f64::from(v);
+    let error: f64 = got.iter().zip(want).map(|(g, w)| square(g - w)).sum();
+    error / want.iter().map(|w| square(*w)).sum::<f64>()
+}

@@ -1,0 +1,84 @@
+//! Every architecture against transformers' logits, from safetensors and from GGUF.
+
+mod common;
+
+use common::*;
+
+/// Folders of `golden/` and the largest difference allowed.
+const ARCHITECTURES: [(&str, f32); 9] = [
+    ("llama", 5e-5),
+    ("llama3-rope", 5e-5),
+    ("llama-k256", 5e-5),
+    ("llama-bf16-sharded", 5e-5),
+    ("mistral", 5e-5),
+    ("qwen2", 5e-5),
+    ("qwen3", 5e-5),
+    ("mixtral", 5e-5),
+    ("gemma2", 1e-4),
+];
+
+#[test]
+fn logits_are_those_of_the_reference() {
+    let Some(shared) = shared() else { return };
+    let mut failed = Vec::new();
+    for (arch, tolerance) in ARCHITECTURES {
+        let folder = shared.join("golden").join(arch);
+        let mut files = vec![folder.clone()];
+        files.extend([folder.join(format!("{arch}-f32.gguf"))].into_iter().filter(|f| f.exists()));
+        if arch == "llama" {
+            files.push(shared.join("golden/llama-split/llama-f32-00001-of-00003.gguf"));
+        }
+        for (backend, b) in exact_backends() {
+            for file in &files {
+                for (case, ids, want) in cases(&folder) {
+                    let error = worst(&logits(file, &*b, &ids), &want);
+                    let name = file.file_name().unwrap_or_default().display();
+                    println!("{arch:20} {name:32} {backend:8} {case:8} {error:.1e}");
+                    if error.is_nan() || error > tolerance {
+                        failed.push(format!("{name} on {backend}, {case}: {error:.1e} of {tolerance:.0e}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn packed_weights_give_the_logits_of_their_decoded_values() {
+    let Some(shared) = shared() else { return };
+    let mut failed = Vec::new();
+    let mut files: Vec<_> = std::fs::read_dir(shared.join("golden/quant"))
+        .into_iter()
+        .flatten()
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|p| p.extension().is_some_and(|e| e == "gguf"))
+        .map(|p| (p, "llama-k256"))
+        .collect();
+    for (arch, _) in ARCHITECTURES {
+        for kind in ["Q8_0", "Q4_0"] {
+            let file = shared.join(format!("golden/{arch}/{arch}-{kind}.gguf"));
+            files.extend(file.exists().then_some((file, arch)));
+        }
+    }
+    assert!(files.len() > 20, "{} files", files.len());
+    files.sort();
+    let fast = ogive_cpu::CpuBackend::builder().build().expect("a CPU");
+    for (file, arch) in files {
+        let (_, ids, _) = cases(&shared.join("golden").join(arch)).remove(0);
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let want = npy(&file.with_file_name(format!("{name}.deq_logits.npy")));
+        let error = worst(&logits(&file, &exact(), &ids), &want);
+        let coarse = if name.contains("Q2_K") || name.contains("Q3_K") { 2e-3 } else { 1e-3 };
+        let drift = nmse(&logits(&file, &fast, &ids), &want);
+        println!("{name:24} exact {error:.1e}  default nmse {drift:.1e}");
+        if error.is_nan() || error > 1e-4 {
+            failed.push(format!("{name}: exact is off by {error:.1e}"));
+        }
+        // A mixture may route a near tie elsewhere, so its error says nothing of the arithmetic.
+        if (drift.is_nan() || drift > coarse) && arch != "mixtral" {
+            failed.push(format!("{name}: normalised mean square error {drift:.1e}"));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
