@@ -33,6 +33,7 @@ mod json;
 mod open;
 mod safetensors;
 
+pub use ::gguf_file;
 pub use gguf::{Change, GgufSource, Header, Rule, Settings, Translation, translations};
 pub use ogive_tensor as tensor;
 pub use open::{Checkpoint, OpenOptions, open};

@@ -76,6 +76,13 @@ impl<'c> Reply<'c> {
         &self.generation
     }
 
+    /// One step of the model; see [`Generation::step`].
+    pub fn step(&mut self) -> Result<Option<String>> {
+        let piece = self.generation.step()?;
+        self.text.push_str(piece.as_deref().unwrap_or_default());
+        Ok(piece)
+    }
+
     /// Runs to the end and gives the whole text.
     pub fn text(&mut self) -> Result<String> {
         self.collect()

@@ -43,6 +43,12 @@ impl fmt::Display for Device {
 
 const NO_CUDA: &str = "this build of Ogive has no CUDA backend";
 
+/// A backend's name and what it says of itself.
+pub(crate) fn describe(backend: &dyn Backend) -> String {
+    let facts = backend.facts();
+    format!("{}: {}", facts.name, facts.description)
+}
+
 /// The backend for what was asked, and a line that says what was taken and why.
 pub(crate) fn backend(options: &Options) -> Result<(Arc<dyn Backend>, String)> {
     match options.device {
@@ -51,12 +57,12 @@ pub(crate) fn backend(options: &Options) -> Result<(Arc<dyn Backend>, String)> {
         }
         Device::Cpu => {
             let cpu = cpu(options)?;
-            let line = format!("using {}", cpu.facts().description);
+            let line = format!("using {}", describe(&*cpu));
             Ok((cpu, line))
         }
         Device::Auto => {
             let cpu = cpu(options)?;
-            let line = format!("using {} ({NO_CUDA})", cpu.facts().description);
+            let line = format!("using {} ({NO_CUDA})", describe(&*cpu));
             Ok((cpu, line))
         }
     }

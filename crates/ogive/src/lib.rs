@@ -24,6 +24,7 @@ mod model;
 mod options;
 mod session;
 mod stop;
+mod vocabulary;
 
 pub use chat::{Chat, Reply};
 pub use device::{Device, devices};
@@ -33,6 +34,7 @@ pub use memory::Memory;
 pub use model::Model;
 pub use options::Options;
 pub use session::{Generation, Session, Times};
+pub use vocabulary::open_tokenizer;
 
 #[cfg(feature = "cpu")]
 pub use ogive_cpu as cpu;

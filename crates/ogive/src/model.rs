@@ -43,7 +43,7 @@ impl Model {
         let start = Instant::now();
         let checkpoint = options.files.open(path)?;
         let (backend, device) = match &options.backend {
-            Some(own) => (Arc::clone(own), format!("using {}", own.facts().description)),
+            Some(own) => (Arc::clone(own), format!("using {}", device::describe(&**own))),
             None => device::backend(options)?,
         };
         let Checkpoint { config, architecture, source, gguf, folder, .. } = checkpoint;

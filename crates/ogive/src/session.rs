@@ -63,10 +63,11 @@ impl Session {
         }
         let end = tokenizer.filter(|_| !how.ignore_end).map(|t| t.eog().to_vec()).unwrap_or_default();
         let max_tokens = how.max_tokens.unwrap_or(self.model.context());
-        let request = Request::new([], max_tokens).chain(chain).stop(end.clone()).keep();
         let start = Instant::now();
+        let request = |ids: &[u32]| Request::new(ids, max_tokens).chain(chain).stop(end.clone()).keep();
         let (id, cached) = self.place(&ids, request)?;
         Ok(Generation {
+            rows: self.engine.stats().rows,
             engine: &mut self.engine,
             id,
             text,
@@ -80,21 +81,22 @@ impl Session {
         })
     }
 
-    /// Puts `ids` into the session's sequence, keeping what the cache has of them, and starts it.
-    fn place(&mut self, ids: &[u32], request: Request) -> Result<(SeqId, usize)> {
+    /// Puts `ids` into the session's sequence, keeping what the cache has of them, and starts it with the `request` for the
+    /// ids that it does not have.
+    fn place(&mut self, ids: &[u32], request: impl FnOnce(&[u32]) -> Request) -> Result<(SeqId, usize)> {
         if let Some(id) = self.seq {
             let had = self.engine.tokens(id).unwrap_or_default();
             let common = had.iter().zip(ids).take_while(|(a, b)| a == b).count();
             if common > 0 {
                 self.engine.pause(id);
                 let cached = self.engine.rewind(id, common)?;
-                self.engine.resume(id, Request { prompt: ids[common..].to_vec(), ..request })?;
+                self.engine.resume(id, request(&ids[common..]))?;
                 return Ok((id, cached));
             }
             self.engine.cancel(id);
             self.seq = None;
         }
-        let id = self.engine.add(Request { prompt: ids.to_vec(), ..request })?;
+        let id = self.engine.add(request(ids))?;
         self.seq = Some(id);
         Ok((id, 0))
     }
@@ -138,6 +140,8 @@ pub struct Generation<'s> {
     stop: StopFilter,
     end: Vec<u32>,
     prompt: usize,
+    /// Rows the engine had computed before.
+    rows: u64,
     ids: Vec<u32>,
     finish: Option<Finish>,
     times: Times,
@@ -170,15 +174,19 @@ impl Generation<'_> {
         self.collect()
     }
 
-    /// Draws the next token; `None` when the sequence has ended.
+    /// Tokens of the prompt that have been computed so far, of the [`Times::prompt_tokens`] there are to compute.
+    pub fn prompt_read(&self) -> usize {
+        let rows = self.engine.stats().rows - self.rows;
+        usize::try_from(rows).unwrap_or(usize::MAX).min(self.times.prompt_tokens)
+    }
+
+    /// One step of the engine; what it did for this sequence, if anything.
     fn draw(&mut self) -> Result<Option<Event>> {
-        while self.finish.is_none() {
-            if let Some(event) = self.engine.step()?.into_iter().find(|e| e.id == self.id) {
-                self.clock();
-                return Ok(Some(event));
-            }
+        let event = self.engine.step()?.into_iter().find(|e| e.id == self.id);
+        if event.is_some() {
+            self.clock();
         }
-        Ok(None)
+        Ok(event)
     }
 
     fn clock(&mut self) {
@@ -190,9 +198,14 @@ impl Generation<'_> {
         }
     }
 
-    /// The text of one more token, and of the end if it is the last; `None` when there is no more.
-    fn piece(&mut self) -> Result<Option<String>> {
-        let Some(event) = self.draw()? else { return Ok(None) };
+    /// Runs one step of the model and gives the text that came of it, which is none while a prompt is read, a character
+    /// is incomplete or a stop string may begin; `None` when there is no more. The iterator steps until there is text:
+    /// this is for those who must look at a clock or a flag meanwhile.
+    pub fn step(&mut self) -> Result<Option<String>> {
+        if self.finish.is_some() {
+            return Ok(None);
+        }
+        let Some(event) = self.draw()? else { return Ok(Some(String::new())) };
         let mut piece = String::new();
         if let Some(id) = event.token {
             self.ids.push(id);
@@ -222,7 +235,7 @@ impl Iterator for Generation<'_> {
     /// The next piece that is not empty.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            match self.piece().transpose()? {
+            match self.step().transpose()? {
                 Ok(piece) if piece.is_empty() => {}
                 other => return Some(other),
             }

@@ -1,0 +1,24 @@
+//! A vocabulary without its model.
+//!
+//! Not a method of [`Options`](crate::Options): nothing there matters to a vocabulary, and a GGUF file that has nothing
+//! else, or is of an architecture that Ogive does not know, has one all the same.
+
+use crate::tensor::Error as ModelError;
+use crate::tokenizer::Tokenizer;
+use crate::weights::gguf_file::Gguf;
+use crate::{Error, Result};
+use std::path::Path;
+
+/// Opens the vocabulary at `path`, with its chat templates: that of a GGUF file (with weights or without), of a Hugging
+/// Face folder, or of the folder that the given JSON or safetensors file lies in.
+pub fn open_tokenizer(path: impl AsRef<Path>) -> Result<Tokenizer> {
+    let path = path.as_ref();
+    if path.is_dir() {
+        return Ok(Tokenizer::from_folder(path)?);
+    }
+    if path.is_file() && path.extension().is_some_and(|e| e == "json" || e == "safetensors") {
+        return Ok(Tokenizer::from_folder(path.parent().unwrap_or(Path::new(".")))?);
+    }
+    let gguf = Gguf::open(path).map_err(|e| Error::Model(ModelError::other("opening a vocabulary", e)))?;
+    Ok(Tokenizer::from_gguf(gguf.metadata())?)
+}
