@@ -29,8 +29,10 @@ fn greedy_ids_and_last_logits_are_the_published() {
             let prompt = ids(&case["prompt_ids"]);
             assert_eq!(greedy(&file, &b, &prompt, 64), ids(&case["greedy_ids"]), "{form} {}", case["prompt"]);
             let got = logits(&file, &*b, &prompt);
-            let want = case["last_logits_numpy_f64"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32);
-            let worst = got.row(prompt.len() - 1).iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            let want =
+                case["last_logits_numpy_f64"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32);
+            let worst =
+                got.row(prompt.len() - 1).iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(worst < 1e-4, "{form} {}: {worst:.1e}", case["prompt"]);
         }
     }

@@ -32,7 +32,9 @@ pub(crate) fn exact_backends() -> Vec<(&'static str, Box<dyn Backend>)> {
 pub(crate) fn load(path: &Path, b: &dyn Backend) -> Box<dyn Model> {
     let c = ogive_weights::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let loader = Loader::new(&*c.source, b);
-    ogive_models::registry().build(&c.architecture, &c.config, &loader).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    ogive_models::registry()
+        .build(&c.architecture, &c.config, &loader)
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 pub(crate) fn logits(path: &Path, b: &dyn Backend, ids: &[u32]) -> Array2<f32> {
