@@ -110,9 +110,9 @@ impl AddedTokens {
         if special { self.all.fragments(text) } else { self.plain.fragments(text) }
     }
 
-    /// The id of an added token by its content.
-    pub(crate) fn id(&self, content: &str) -> Option<u32> {
-        self.all.tokens.iter().find(|t| t.content == content).map(|t| t.id)
+    /// Contents and ids.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (String, u32)> {
+        self.all.tokens.iter().map(|t| (t.content.clone(), t.id))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -184,6 +184,7 @@ fn finish(metadata: &Metadata, table: &Table<'_>, rest: Rest) -> Result<Tokenize
     let templates = templates(metadata)?;
     Ok(Tokenizer::from_parts(Parts {
         vocab,
+        names: added.names().collect(),
         added,
         added_normalized: AddedTokens::default(),
         normalizers,

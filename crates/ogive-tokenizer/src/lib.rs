@@ -3,7 +3,9 @@
 mod added;
 mod byte_level;
 mod error;
+mod folder;
 mod gguf;
+mod json;
 mod model;
 mod normalize;
 mod pretokenize;

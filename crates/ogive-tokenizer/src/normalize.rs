@@ -1,7 +1,8 @@
 //! What is done to text before it is cut: Unicode normal forms, and SentencePiece's marks for spaces.
 //!
 //! The common steps are our own. The `tokenizers` crate keeps, for every byte, where in the original it came from; nothing
-//! here asks for that, and without it a megabyte of text is a copy. Its rarer steps are run by the crate itself. `Precompiled`
+//! here asks for that, and without it a megabyte of text is a copy. The normal forms use that crate's tables, old as they are
+//! (Unicode 9): models saw text normalised by them. Its rarer steps are run by the crate itself. `Precompiled`
 //! (the tables of T5 and XLM-R) is refused: the crate indexes those tables unchecked, so a damaged file would panic.
 
 use crate::split::pattern::Pattern;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::{NormalizedString, Normalizer as _};
-use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 /// SentencePiece's visible space, U+2581.
 pub(crate) const SPACE_MARK: &str = "\u{2581}";
@@ -108,10 +109,10 @@ impl Normalizer {
                 Cow::Owned(out)
             }
             Self::Nfc if is_nfc_quick(text.chars()) == IsNormalized::Yes => text,
-            Self::Nfc => Cow::Owned(text.nfc().collect()),
-            Self::Nfd => Cow::Owned(text.nfd().collect()),
-            Self::Nfkc => Cow::Owned(text.nfkc().collect()),
-            Self::Nfkd => Cow::Owned(text.nfkd().collect()),
+            Self::Nfc => Cow::Owned(text.nfc().map(|(c, _)| c).collect()),
+            Self::Nfd => Cow::Owned(text.nfd().map(|(c, _)| c).collect()),
+            Self::Nfkc => Cow::Owned(text.nfkc().map(|(c, _)| c).collect()),
+            Self::Nfkd => Cow::Owned(text.nfkd().map(|(c, _)| c).collect()),
             Self::Wrapped(step) => {
                 let mut s = NormalizedString::from(&*text);
                 step.normalize(&mut s).map_err(|e| TokenizerError::Model(e.to_string()))?;

@@ -4,7 +4,7 @@
 //! ones run in the `tokenizers` crate, word by word.
 
 use crate::split::runs::{Kind, Run};
-use crate::split::{Stage, names, pattern::Pattern};
+use crate::split::{Stage, names, pattern::Pattern, with_gaps};
 use crate::{Result, TokenizerError, byte_level};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -215,6 +215,9 @@ impl Step {
 
 /// The words that matches make, by behavior. Source: `NormalizedString::split` of the `tokenizers` crate.
 fn cut(matches: &[Range<usize>], len: usize, behavior: Behavior, invert: bool) -> Vec<Range<usize>> {
+    if behavior == Behavior::Isolated {
+        return with_gaps(matches, len);
+    }
     let mut pieces: Vec<(Range<usize>, bool)> = Vec::with_capacity(matches.len() * 2 + 1);
     let mut at = 0;
     for m in matches {
@@ -230,8 +233,9 @@ fn cut(matches: &[Range<usize>], len: usize, behavior: Behavior, invert: bool) -
     let mut out: Vec<Range<usize>> = Vec::with_capacity(pieces.len());
     let mut before = false;
     match behavior {
-        Behavior::Isolated => out.extend(pieces.into_iter().map(|(r, _)| r)),
-        Behavior::Removed => out.extend(pieces.into_iter().filter(|(_, matched)| !matched).map(|(r, _)| r)),
+        Behavior::Isolated | Behavior::Removed => {
+            out.extend(pieces.into_iter().filter(|(_, matched)| !matched).map(|(r, _)| r))
+        }
         Behavior::MergedWithPrevious => {
             for (r, matched) in pieces {
                 match out.last_mut() {

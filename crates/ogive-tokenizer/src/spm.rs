@@ -85,12 +85,6 @@ impl Spm {
         self.ids.get(text).copied()
     }
 
-    /// The token for one byte, or the unknown token.
-    pub(crate) fn byte(&self, b: u8, at: usize) -> Result<u32> {
-        let id = self.bytes[usize::from(b)].or_else(|| self.id(&[b])).or(self.unknown);
-        id.ok_or_else(|| TokenizerError::NoToken { what: format!("the byte 0x{b:02X}"), at })
-    }
-
     fn pair(&self, text: &[u8], symbols: &[Symbol], left: u32, right: u32) -> Option<Pair> {
         let (l, r) = (symbols.get(left as usize)?, symbols.get(right as usize)?);
         let len = l.len + r.len;
@@ -193,7 +187,7 @@ mod tests {
         for p in pieces {
             match spm.id(p.as_bytes()) {
                 Some(id) => out.push(id),
-                None => out.extend(p.bytes().map(|b| spm.byte(b, 0).unwrap())),
+                None => out.extend(p.bytes().map(|b| spm.bytes[usize::from(b)].unwrap())),
             }
         }
         out

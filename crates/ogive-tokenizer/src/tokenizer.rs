@@ -12,6 +12,7 @@ use crate::special::SpecialTokens;
 use crate::stream::TextStream;
 use crate::vocab::{TokenKind, Vocab};
 use crate::{Result, TokenizerError};
+use ahash::AHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -56,6 +57,8 @@ pub(crate) struct Parts {
     /// Found in the text as given, and found after normalising.
     pub(crate) added: AddedTokens,
     pub(crate) added_normalized: AddedTokens,
+    /// Added tokens by their content.
+    pub(crate) names: AHashMap<String, u32>,
     pub(crate) normalizers: Vec<Normalizer>,
     pub(crate) steps: Vec<Step>,
     pub(crate) model: Model,
@@ -68,6 +71,12 @@ pub(crate) struct Parts {
     pub(crate) suffix: Vec<u32>,
     pub(crate) strip: Strip,
     pub(crate) templates: Vec<(String, String)>,
+}
+
+impl Parts {
+    pub(crate) fn token_id(&self, spelling: &str) -> Option<u32> {
+        self.names.get(spelling).copied().or_else(|| self.model.id(spelling))
+    }
 }
 
 /// A vocabulary and the rules of cutting text into it. Immutable, `Send + Sync`, cheap to clone.
@@ -170,8 +179,7 @@ impl Tokenizer {
 
     /// The id of a token by its spelling in the file, such as `<|im_end|>` or `Ġthe`.
     pub fn token_id(&self, spelling: &str) -> Option<u32> {
-        let added = self.0.added.id(spelling).or_else(|| self.0.added_normalized.id(spelling));
-        added.or_else(|| self.0.model.id(spelling))
+        self.0.token_id(spelling)
     }
 
     /// The bytes of a sequence without its special tokens. Inverse of [`encode_bytes`](Self::encode_bytes) as far as the

@@ -73,12 +73,6 @@ impl Vocab {
     pub(crate) fn kind(&self, id: u32) -> Option<TokenKind> {
         self.kinds.get(usize::try_from(id).ok()?).copied()
     }
-
-    pub(crate) fn set_kind(&mut self, id: u32, kind: TokenKind) {
-        if let Some(slot) = usize::try_from(id).ok().and_then(|id| self.kinds.get_mut(id)) {
-            *slot = kind;
-        }
-    }
 }
 
 /// The byte that a token's text like `<0x0A>` names.
