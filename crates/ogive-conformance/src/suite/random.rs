@@ -59,19 +59,26 @@ impl Random {
         order
     }
 
-    /// A weight of normal numbers in `format`, or of arbitrary bytes where that cannot be written.
+    /// A weight of normal numbers in `format`, or of arbitrary bytes where that cannot be written. Blocks are drawn from
+    /// a few dozen that were encoded: the better encoders search, and would take all of the suite's time.
     pub(crate) fn weight(&mut self, shape: [usize; 3], format: &'static Format) -> Result<HostWeight> {
+        let [experts, rows, cols] = shape;
+        let (blocks, scale) = (experts * rows * cols / format.block_len, (cols as f32).powf(-0.5));
         if format.encode.is_none() {
             return self.weight_of_any_bytes(shape, format);
         }
-        let [experts, rows, cols] = shape;
-        let stride = format.row_bytes(cols);
-        let mut bytes = vec![0; experts * rows * stride];
-        for row in bytes.chunks_mut(stride.max(1)) {
-            let scale = (cols as f32).powf(-0.5);
-            let values: Vec<f32> = self.normal(cols).iter().map(|v| v * scale).collect();
-            format.encode_row(&values, row)?;
+        let distinct = if format.block_len == 1 { blocks } else { blocks.min(48) };
+        let mut pool = vec![0; distinct * format.block_bytes];
+        for block in pool.chunks_mut(format.block_bytes) {
+            let values: Vec<f32> = self.normal(format.block_len).iter().map(|v| v * scale).collect();
+            format.encode_row(&values, block)?;
         }
+        let bytes: Vec<u8> = (0..blocks)
+            .flat_map(|i| {
+                let i = if distinct == blocks { i } else { self.below(distinct) };
+                pool[i * format.block_bytes..][..format.block_bytes].to_vec()
+            })
+            .collect();
         HostWeight::new(format!("random {}", format.name), shape, format, bytes.into())
     }
 

@@ -4,7 +4,7 @@ use super::sequences::Sequences;
 use super::{Case, owned, up};
 use crate::suite::Options;
 use crate::suite::lab::Lab;
-use ogive_backend::tensor::{F32, Format, Result, Tensor};
+use ogive_backend::tensor::{Error, F32, Format, Result, Tensor};
 use ogive_backend::{AttnOption, AttnSpec, Backend, Batch, CacheSpec, LayerCache};
 use std::sync::Arc;
 
@@ -165,6 +165,17 @@ impl Setting {
 
     /// The spec with the tensors its options need.
     pub(super) fn spec(&self, b: &dyn Backend, step: &Step) -> Result<AttnSpec> {
+        let n = step.batch.tokens.len();
+        let mask = |b: &dyn Backend| up(b, &step.mask, &[n, step.mask.len() / n.max(1)]);
+        self.spec_with(b, mask)
+    }
+
+    /// The spec of a setting that has no mask.
+    pub(super) fn spec_without_mask(&self, b: &dyn Backend) -> Result<AttnSpec> {
+        self.spec_with(b, |_| Err(Error::invalid("mask", "this case has none")))
+    }
+
+    fn spec_with(&self, b: &dyn Backend, mask: impl Fn(&dyn Backend) -> Result<Tensor>) -> Result<AttnSpec> {
         let mut spec = AttnSpec::new(self.heads, self.kv_heads, self.k_dim, self.v_dim);
         for choice in self.options {
             // As many values as heads, no two alike.
@@ -175,10 +186,7 @@ impl Setting {
                 SoftCap => AttnOption::SoftCap(3.0),
                 Sinks => AttnOption::Sinks(up(b, &per_head(|h| 2.0 - h), &[self.heads])?),
                 Alibi => AttnOption::Alibi(Arc::from(per_head(|h| 0.5 / (1.0 + h)))),
-                Mask => {
-                    let n = step.batch.tokens.len();
-                    AttnOption::Mask(up(b, &step.mask, &[n, step.mask.len() / n.max(1)])?)
-                }
+                Mask => AttnOption::Mask(mask(b)?),
             });
         }
         Ok(spec)

@@ -3,13 +3,18 @@
 mod attend;
 mod attend_cache;
 mod best;
+mod bits;
 mod cache;
 mod elementwise;
+mod extremes;
+mod foreign;
 mod linear;
 mod lookup;
 mod moe;
 mod moves;
 mod recurrent;
+mod refusals;
+mod replay;
 mod sequences;
 
 use super::{Case, Options};
@@ -29,6 +34,11 @@ pub(super) fn all(options: &Options) -> Vec<Case> {
     recurrent::add(&mut cases);
     moe::add(&mut cases, options);
     best::add(&mut cases);
+    replay::add(&mut cases);
+    refusals::add(&mut cases);
+    foreign::add(&mut cases);
+    extremes::add(&mut cases, options);
+    bits::add(&mut cases, options);
     cases
 }
 

@@ -1,0 +1,194 @@
+//! Steps that are recorded and replayed: the same numbers must come out as from running them, whatever a step of the
+//! same key brought before.
+
+use super::sequences::Sequences;
+use super::{Case, up};
+use crate::suite::lab::Lab;
+use ogive_backend::tensor::{Error, F32, HostWeight, Result, Tensor};
+use ogive_backend::{
+    Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Ids, LayerCache, Plan, Rope, StepKey,
+    Weight,
+};
+
+const DIM: usize = 8;
+
+/// The numbers of a model of one layer that attends and one that convolves.
+struct Numbers {
+    embedding: HostWeight,
+    projections: Vec<HostWeight>,
+    head: HostWeight,
+    taps: Vec<f32>,
+}
+
+/// The same, taken in.
+struct Model<'a> {
+    b: &'a dyn Backend,
+    embedding: Weight,
+    projections: Vec<Weight>,
+    head: Weight,
+    taps: Tensor,
+    ones: Tensor,
+    rope: Rope,
+}
+
+impl Numbers {
+    fn new(lab: &mut Lab<'_>) -> Result<Self> {
+        let mut w = |rows| lab.random.weight([1, rows, DIM], &F32);
+        let embedding = w(50)?;
+        let projections = [w(DIM)?, w(DIM)?, w(DIM)?].into();
+        let head = w(50)?;
+        Ok(Self { embedding, projections, head, taps: lab.random.normal(3 * DIM) })
+    }
+
+    fn on<'a>(&self, b: &'a dyn Backend) -> Result<Model<'a>> {
+        Ok(Model {
+            b,
+            embedding: b.upload_weight(&self.embedding)?,
+            projections: self.projections.iter().map(|w| b.upload_weight(w)).collect::<Result<_>>()?,
+            head: b.upload_weight(&self.head)?,
+            taps: up(b, &self.taps, &[3, DIM])?,
+            ones: up(b, &[1.0; DIM], &[DIM])?,
+            rope: Rope::new([1.0, 0.1]),
+        })
+    }
+}
+
+fn cache() -> CacheSpec {
+    let layers = vec![LayerCache::full(DIM, DIM), LayerCache::State { len: 2 * DIM }];
+    CacheSpec::new(layers, 4, 40, 8)
+}
+
+impl Model<'_> {
+    fn step(&self, cache: &Cache, plan: &Plan) -> Result<Tensor> {
+        let (b, n) = (self.b, plan.batch().tokens.len());
+        let x = b.embed(&self.embedding, Ids::Tokens, plan)?;
+        let normed = b.rms_norm(&x, &self.ones, 1e-5)?;
+        let mut qkv = b.linear_many(&normed, &self.projections.iter().collect::<Vec<_>>())?.into_iter();
+        let mut next = || qkv.next().ok_or_else(|| Error::invalid("linear_many", "too few products"));
+        let heads = |x: Tensor| x.reshape([n, 2, DIM / 2]);
+        let (q, k, v) = (heads(next()?)?, heads(next()?)?, next()?);
+        let y = b.rope_attend(0, q, k, &v, &self.rope, cache, &AttnSpec::causal(2, 2, DIM / 2), plan)?;
+        let (x, normed) = b.add_rms_norm(x, &y, &self.ones, 1e-5)?;
+        let y = b.activate(b.causal_conv(1, &normed, &self.taps, cache, plan)?, Activation::Silu)?;
+        b.linear(&b.outputs(&b.add(x, &y)?, plan)?, &self.head)
+    }
+
+    /// Replays if the step has a key, and gives the logits that were wanted before the backend padded.
+    fn replayed(
+        &self,
+        number: u64,
+        batch: &Batch,
+        f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let (wanted, batch) = (batch.outputs.len(), self.b.bucket(batch.clone()));
+        let (key, plan) = (StepKey::of(number, &batch), self.b.plan(batch)?);
+        let y = match key {
+            Some(key) => self.b.replay(&key, &plan, f)?,
+            None => f(&plan)?,
+        };
+        let rest = y.shape().first() - wanted;
+        Ok(if rest == 0 { y } else { self.b.split(&y, Axis::Rows, &[wanted, rest])?.swap_remove(0) })
+    }
+}
+
+/// A prompt, then so many steps of one token each for two sequences.
+fn decoding(lab: &mut Lab<'_>, steps: usize) -> Vec<Batch> {
+    let mut sequences = Sequences::new(&mut lab.random, &cache(), 3);
+    let prompt = sequences.step(&[(0, 5), (1, 3)], 0);
+    [prompt].into_iter().chain((0..steps).map(|_| sequences.step(&[(0, 1), (1, 1)], 0))).collect()
+}
+
+pub(super) fn add(cases: &mut Vec<Case>) {
+    cases.push(Case::new("replay/decoding", |lab| {
+        let (numbers, batches) = (Numbers::new(lab)?, decoding(lab, 14));
+        lab.same("a prompt and 14 steps", lab.exact().times(20.0), &|b| {
+            let (model, cache) = (numbers.on(b)?, b.new_cache(&cache())?);
+            batches.iter().map(|batch| model.replayed(1, batch, &mut |p| model.step(&cache, p))).collect()
+        });
+        Ok(())
+    }));
+
+    cases.push(Case::new("replay/two-models", |lab| {
+        let (one, two, batches) = (Numbers::new(lab)?, Numbers::new(lab)?, decoding(lab, 6));
+        lab.same("in turn", lab.exact().times(20.0), &|b| {
+            let (models, caches) =
+                ([one.on(b)?, two.on(b)?], [b.new_cache(&cache())?, b.new_cache(&cache())?]);
+            let mut seen = Vec::new();
+            for batch in &batches {
+                for (number, (model, cache)) in models.iter().zip(&caches).enumerate() {
+                    seen.push(model.replayed(number as u64, batch, &mut |p| model.step(cache, p))?);
+                }
+            }
+            Ok(seen)
+        });
+        Ok(())
+    }));
+
+    cases.push(Case::new("replay/download-inside", |lab| {
+        let (numbers, batches) = (Numbers::new(lab)?, decoding(lab, 6));
+        lab.same("values read and put back", lab.exact().times(20.0), &|b| {
+            let (model, cache) = (numbers.on(b)?, b.new_cache(&cache())?);
+            let mut look = |plan: &Plan| {
+                let y = model.step(&cache, plan)?;
+                b.upload(&b.download(&y)?, y.shape())
+            };
+            batches.iter().map(|batch| model.replayed(1, batch, &mut look)).collect()
+        });
+        Ok(())
+    }));
+
+    cases.push(Case::new("replay/failing-step", |lab| {
+        let (numbers, batches) = (Numbers::new(lab)?, decoding(lab, 6));
+        let b = lab.subject();
+        let failed = lab.guarded("failing", || {
+            let (model, cache) = (numbers.on(&*b)?, b.new_cache(&cache())?);
+            let fail = |batch| {
+                let mut f = |p: &Plan| {
+                    model.step(&cache, p)?;
+                    Err(Error::unsupported("model", "told to fail"))
+                };
+                model.replayed(1, batch, &mut f).is_err()
+            };
+            // A key never seen before; a step that was recorded may be replayed without asking.
+            Ok(fail(&batches[1]))
+        });
+        lab.check(failed == Some(true), || "a failing step gave no error".into());
+        lab.same("after failures", lab.exact().times(20.0), &|b| {
+            let (model, cache) = (numbers.on(b)?, b.new_cache(&cache())?);
+            let mut seen = Vec::new();
+            for (i, batch) in batches.iter().enumerate() {
+                let mut once = i == 1;
+                if once {
+                    let mut fail = |_: &Plan| match std::mem::take(&mut once) {
+                        true => Err(Error::unsupported("model", "told to fail")),
+                        false => Err(Error::unsupported("model", "asked again")),
+                    };
+                    if model.replayed(1, batch, &mut fail).is_ok() {
+                        return Err(Error::invalid("replay", "a failing step gave no error"));
+                    }
+                }
+                seen.push(model.replayed(1, batch, &mut |p| model.step(&cache, p))?);
+            }
+            Ok(seen)
+        });
+        Ok(())
+    }));
+
+    cases.push(Case::new("bucket/keeps-the-step", |lab| {
+        let b = lab.subject();
+        for batch in decoding(lab, 9) {
+            let Some(padded) = lab.guarded("bucket", || Ok(b.bucket(batch.clone()))) else { continue };
+            let begins = |long: &[u32], short: &[u32]| long.get(..short.len()) == Some(short);
+            let ids = begins(&padded.tokens, &batch.tokens)
+                && begins(&padded.positions, &batch.positions)
+                && begins(&padded.types, &batch.types)
+                && begins(&padded.outputs, &batch.outputs);
+            lab.check(ids, || format!("rows or outputs of {batch:?} became {padded:?}"));
+            let spans = format!("{:?}{:?}", batch.spans, batch.copies)
+                == format!("{:?}{:?}", padded.spans, padded.copies);
+            lab.check(spans, || format!("spans or copies of {batch:?} became {padded:?}"));
+            lab.guarded("planning what bucket gave", || b.plan(padded));
+        }
+        Ok(())
+    }));
+}
