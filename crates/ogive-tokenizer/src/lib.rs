@@ -13,6 +13,7 @@ mod special;
 mod split;
 mod spm;
 mod stream;
+pub mod template;
 mod tokenizer;
 mod unicode;
 mod vocab;

@@ -1,0 +1,112 @@
+//! Real chat templates against the reference: what transformers and jinja2 rendered, or the error they gave.
+//!
+//! The exceptions are named in [`EXCEPTIONS`] with their reasons, and a case that is named there and passes fails the
+//! test: the list cannot outlive its reasons.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ogive_tokenizer::template::{ChatTemplate, DateTime, TemplateError};
+use serde_json::{Map, Value, json};
+
+/// Template, conversation, reason.
+const EXCEPTIONS: [(&str, &str, &str); 0] = [];
+
+fn shared() -> Option<PathBuf> {
+    let found = match std::env::var_os("OGIVE_SHARED") {
+        Some(path) => Some(PathBuf::from(path)),
+        None => {
+            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|a| a.join("shared")).find(|p| p.is_dir())
+        }
+    };
+    if found.is_none() {
+        eprintln!("skipped: shared test data not found");
+    }
+    found
+}
+
+fn read_json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_else(|| panic!("{key} is no string in {value}"))
+}
+
+/// Compares one outcome with the reference; returns what is wrong.
+fn difference(outcome: &Result<String, TemplateError>, expected: Option<&str>) -> Option<String> {
+    match (outcome, expected) {
+        (Ok(text), Some(expected)) if text == expected => None,
+        (Ok(text), Some(expected)) => Some(format!("--- expected\n{expected}\n--- found\n{text}")),
+        (Ok(text), None) => Some(format!("the reference fails, this rendered {text:?}")),
+        (Err(_), None) => None,
+        (Err(error), Some(_)) => Some(format!("the reference renders, this fails: {error}")),
+    }
+}
+
+#[test]
+fn real_templates_render_as_in_transformers() {
+    let Some(shared) = shared() else { return };
+    let folder = shared.join("templates");
+    let data = read_json(&folder.join("rendered.json"));
+    let now = DateTime::new(2025, 1, 15, 12, 34, 56);
+    let (mut rendered, mut refused, mut wrong) = (0, 0, Vec::new());
+    for case in data["cases"].as_array().unwrap() {
+        let (file, conversation) = (text(case, "template"), text(case, "conversation"));
+        let source = fs::read_to_string(folder.join(file)).unwrap();
+        let mut variables: Map<String, Value> =
+            data["conversations"][conversation].as_object().unwrap().clone();
+        for token in ["bos_token", "eos_token"] {
+            variables.insert(token.into(), case[token].clone());
+        }
+        let outcome = ChatTemplate::new(&source).and_then(|t| t.render(&Value::Object(variables), now));
+        let expected = case.get("expected").and_then(Value::as_str);
+        match (difference(&outcome, expected), expected) {
+            (Some(difference), _) => wrong.push((file.to_string(), conversation.to_string(), difference)),
+            (None, Some(_)) => rendered += 1,
+            (None, None) => refused += 1,
+        }
+        if let (Err(TemplateError::Raised { message }), Some(error)) = (&outcome, case.get("error")) {
+            let error = error.as_str().unwrap();
+            assert_eq!(error, format!("TemplateError: {message}"), "{file}, {conversation}");
+        }
+    }
+    println!("{rendered} cases render the same, {refused} are refused by both, {} differ", wrong.len());
+    let unnamed: Vec<_> = wrong
+        .iter()
+        .filter(|(file, conversation, _)| !EXCEPTIONS.iter().any(|e| e.0 == file && e.1 == conversation))
+        .map(|(file, conversation, difference)| format!("{file}, {conversation}:\n{difference}"))
+        .collect();
+    assert!(unnamed.is_empty(), "{}", unnamed.join("\n\n"));
+    assert_eq!(wrong.len(), EXCEPTIONS.len(), "an exception is named that does not occur");
+    assert_eq!(rendered + refused + wrong.len(), 288);
+}
+
+#[test]
+fn published_cases_render_as_in_jinja2() {
+    let Some(shared) = shared() else { return };
+    let data = read_json(&shared.join("templates").join("inline_cases.json"));
+    let (mut same, mut wrong) = (0, Vec::new());
+    for case in data["cases"].as_array().unwrap() {
+        let mut variables = Map::new();
+        for key in ["messages", "add_generation_prompt", "bos_token", "eos_token"] {
+            variables.insert(key.into(), case[key].clone());
+        }
+        let outcome =
+            ChatTemplate::new(text(case, "template")).and_then(|t| t.render(&Value::Object(variables), None));
+        match difference(&outcome, case["python_jinja2"].as_str()) {
+            None => same += 1,
+            Some(difference) => wrong.push(format!("{}:\n{difference}", text(case, "name"))),
+        }
+    }
+    println!("{same} cases are the same, {} differ", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert_eq!(same, 36);
+}
+
+#[test]
+fn variables_must_be_an_object() {
+    let template = ChatTemplate::new("x").unwrap();
+    let error = template.render(&json!([1]), None).unwrap_err();
+    assert!(matches!(error, TemplateError::Variables { .. }), "{error}");
+}
