@@ -41,25 +41,27 @@ fn dense(c: &Config) -> Result<impl Fn(&Loader<'_>) -> Result<FeedForward> + use
 }
 
 /// The window of each layer: by `layer_types`, else from `max_window_layers` on, else all.
-pub(crate) fn windows(c: &Config, used_by_default: bool) -> Result<Vec<Option<usize>>> {
+pub(crate) fn windows(c: &Config, used_by_default: bool) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
     let n = c.usize("num_hidden_layers")?;
     let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0);
-    if let Some(types) = c.opt_strs("layer_types")? {
-        if types.len() != n {
-            return Err(Error::invalid("config", format!("{} `layer_types` for {n} layers", types.len())));
-        }
-        return Ok(types.iter().map(|t| window.filter(|_| t == "sliding_attention")).collect());
+    let types = c.opt_strs("layer_types")?;
+    if let Some(types) = &types
+        && types.len() != n
+    {
+        return Err(Error::invalid("config", format!("{} `layer_types` for {n} layers", types.len())));
     }
     let used = c.bool_or("use_sliding_window", used_by_default)?;
     let first = if c.has("use_sliding_window") { c.usize_or("max_window_layers", 0)? } else { 0 };
-    Ok((0..n).map(|i| window.filter(|_| used && i >= first)).collect())
+    Ok(move |i: usize| {
+        window.filter(|_| types.as_ref().map_or(used && i >= first, |t| t[i] == "sliding_attention"))
+    })
 }
 
 /// Reads everything but what follows attention, which `feed_forward` reads from a block's place.
 pub(crate) fn load_with(
     c: &Config,
     root: &Loader<'_>,
-    windows: Vec<Option<usize>>,
+    window: impl Fn(usize) -> Option<usize>,
     feed_forward: &dyn Fn(&Loader<'_>) -> Result<FeedForward>,
 ) -> Result<Box<dyn Model>> {
     let eps = c.f32_or("rms_norm_eps", 1e-6)?;
@@ -70,9 +72,10 @@ pub(crate) fn load_with(
     let spec = AttnSpec::causal(heads, kv_heads, head_dim);
 
     let model = root.at("model");
-    let blocks = windows.into_iter().enumerate().map(|(i, window)| {
+    // One by one: a false number of layers ends at the first that is missing.
+    let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
         let l = model.at("layers").at(i);
-        let spec = window.into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
+        let spec = window(i).into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
         Ok(Block {
             attn_norm: l.rms_norm("input_layernorm", eps)?,
             attn: Attention::load(&l.at("self_attn"), c, i, rope.clone(), spec)?,

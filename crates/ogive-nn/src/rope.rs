@@ -9,6 +9,9 @@ use crate::backend::Rope;
 use crate::tensor::{Config, Error, Result};
 use std::f64::consts::PI;
 
+/// No model's heads come near it; it bounds what a false configuration can make us allocate.
+const LARGEST: usize = 1 << 16;
+
 /// A plain rotary embedding of all of a head of `dim` elements.
 pub fn rope(dim: usize, theta: f32) -> Rope {
     Rope::new(rounded(&plain(dim, f64::from(theta))))
@@ -24,11 +27,9 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
         return Err(Error::invalid("config", format!("`rope_theta` should be above 0 and is {theta}")));
     }
     let dim = (head_dim as f32 * c.f32_or("partial_rotary_factor", 1.0)?) as usize / 2 * 2;
-    if dim == 0 || dim > head_dim {
-        return Err(Error::invalid(
-            "config",
-            format!("{dim} of {head_dim} elements of a head should rotate"),
-        ));
+    if dim == 0 || dim > head_dim || dim > LARGEST {
+        let why = format!("{dim} of {head_dim} elements of a head should rotate; 2 to {LARGEST} can");
+        return Err(Error::invalid("config", why));
     }
     let freqs = plain(dim, f64::from(theta));
     let kind = scaling.opt_str("rope_type")?.or(scaling.opt_str("type")?).unwrap_or("default");

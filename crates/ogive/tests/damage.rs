@@ -1,0 +1,82 @@
+//! Damaged files end in an error or in a model that runs, never in a panic, a hang or a huge allocation.
+
+mod common;
+
+use common::*;
+use ogive::{Generate, Options};
+use std::path::Path;
+
+/// Opens what is at `path` and, where that works, goes as far as a user would.
+fn use_it(path: &Path) -> bool {
+    let Ok(model) = Options::new().threads(1).context(32).open(path) else { return false };
+    let ids = model.encode(&"Once upon".into()).unwrap_or_else(|_| vec![1, 2]);
+    if let Ok(mut session) = model.session()
+        && let Ok(generation) = session.generate(ids, &Generate::greedy().max_tokens(2))
+    {
+        generation.take(4).for_each(drop);
+    }
+    true
+}
+
+#[test]
+fn flipped_and_cut_files() {
+    let Some(shared) = shared() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = Random(3);
+    for name in ["llama/llama-Q4_0.gguf", "gemma2/gemma2-Q4_0.gguf", "mixtral/mixtral-Q4_0.gguf"] {
+        let good = std::fs::read(shared.join("golden").join(name)).unwrap();
+        // The header and the vocabulary are where damage can do anything but change a weight.
+        let header = (good.len() / 3).min(40_000);
+        let mut opened = 0;
+        for _ in 0..150 {
+            let mut bad = good.clone();
+            for _ in 0..=random.below(3) {
+                bad[random.below(header)] ^= 1 << random.below(8);
+            }
+            let path = folder.path().join("bad.gguf");
+            std::fs::write(&path, &bad).unwrap();
+            opened += usize::from(use_it(&path));
+        }
+        println!("{name}: {opened} of 150 with flipped bits still open");
+        for _ in 0..40 {
+            let path = folder.path().join("cut.gguf");
+            std::fs::write(&path, &good[..random.below(good.len())]).unwrap();
+            assert!(!use_it(&path));
+        }
+    }
+}
+
+#[test]
+fn settings_that_do_not_fit_the_weights() {
+    let Some(shared) = shared() else { return };
+    let good = shared.join("golden/llama");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(good.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    let config: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(good.join("config.json")).unwrap()).unwrap();
+    let numbers =
+        ["hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "num_hidden_layers"];
+    let odd = [0u64, 1, 3, 7, 1 << 20, 1 << 40, u64::MAX].map(serde_json::Value::from);
+    let odd: Vec<_> = odd.into_iter().chain(["x".into(), (-1).into(), 0.5.into(), vec![1].into()]).collect();
+    let mut keys = numbers.to_vec();
+    keys.extend([
+        "rms_norm_eps",
+        "rope_theta",
+        "rope_scaling",
+        "vocab_size",
+        "max_position_embeddings",
+        "architectures",
+    ]);
+    for key in keys {
+        for value in &odd {
+            let mut config = config.clone();
+            config[key] = value.clone();
+            std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+            if let Err(e) = Options::new().context(32).open(folder.path()) {
+                assert!(e.to_string().len() > 20, "{key} = {value}: {e}");
+            } else {
+                use_it(folder.path());
+            }
+        }
+    }
+}

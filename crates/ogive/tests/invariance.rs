@@ -1,0 +1,110 @@
+//! A promise of the CPU: a token's logits are the same to the bit whatever else is in the step, however the prompt was
+//! cut, and on any number of threads.
+
+mod common;
+
+use common::*;
+use ogive::backend::{Batch, BlockTable, CacheSpec};
+use ogive::nn::Step;
+use ogive::tensor::{F16, F32, Format, Q8_0};
+use ogive::{Device, Model, Options};
+use std::path::Path;
+
+const BLOCK: usize = 4;
+
+/// The logits of every token of each text: `steps` says how many rows of which text are computed together, in order.
+fn run(
+    model: &Model,
+    texts: &[Vec<u32>],
+    steps: &[Vec<(usize, usize)>],
+    element: &'static Format,
+) -> Vec<Vec<f32>> {
+    let (b, layers) = (&**model.backend(), model.layers());
+    let each = texts.iter().map(|t| t.len().div_ceil(BLOCK)).max().unwrap();
+    let spec =
+        CacheSpec::new(layers.cache_layout(), BLOCK, each * texts.len(), 2 * texts.len()).element(element);
+    let cache = b.new_cache(&spec).unwrap();
+    // Interleaved, so that no text's blocks lie side by side.
+    let table =
+        |t: usize| BlockTable { first: 0, blocks: (0..each).map(|i| (i * texts.len() + t) as u32).collect() };
+    let mut past = vec![0; texts.len()];
+    let mut out = vec![Vec::new(); texts.len()];
+    for step in steps {
+        let mut batch = Batch::default();
+        for &(t, len) in step {
+            batch.push(&texts[t][past[t]..past[t] + len], past[t], vec![table(t); spec.blocks.len()], [0, 1]);
+            batch.want_all();
+            past[t] += len;
+        }
+        let plan = b.plan(batch).unwrap();
+        let logits = layers.logits(&Step::new(b, &plan, &cache)).unwrap();
+        let vocab = logits.shape().cols();
+        let mut rows = b.download(&logits).unwrap();
+        for &(t, len) in step {
+            let rest = rows.split_off(len * vocab);
+            out[t].extend(std::mem::replace(&mut rows, rest));
+        }
+    }
+    out
+}
+
+fn open(path: &Path, threads: usize, exact: bool) -> Model {
+    Options::new().device(Device::Cpu).threads(threads).exact(exact).open(path).unwrap()
+}
+
+fn check(path: &Path, exact: bool, element: &'static Format) {
+    let model = open(path, 2, exact);
+    let mut random = Random(11);
+    let texts: Vec<Vec<u32>> =
+        (0..8).map(|i| (0..20 + 3 * i).map(|_| random.below(500) as u32).collect()).collect();
+    let whole = |t: usize| vec![vec![(t, texts[t].len())]];
+    let alone: Vec<Vec<f32>> =
+        (0..8).map(|t| run(&model, &texts, &whole(t), element).swap_remove(t)).collect();
+    let name = path.file_name().unwrap().display();
+    let same = |what: &str, got: Vec<Vec<f32>>| {
+        for (t, (got, want)) in got.iter().zip(&alone).enumerate() {
+            let differ = got.iter().zip(want).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+            assert_eq!(
+                (got.len(), differ),
+                (want.len(), 0),
+                "{name} exact={exact} {element:?}: {what}, text {t}"
+            );
+        }
+    };
+    same("eight together", run(&model, &texts, &[(0..8).map(|t| (t, texts[t].len())).collect()], element));
+    let sevens = |t: usize| (0..texts[t].len()).step_by(7).map(move |at| (t, at)).collect::<Vec<_>>();
+    let chunked: Vec<_> =
+        (0..8).flat_map(sevens).map(|(t, at)| vec![(t, 7.min(texts[t].len() - at))]).collect();
+    same("chunks of 7", run(&model, &texts, &chunked, element));
+    // Two chunks of prompts, then all decode together as long as they last.
+    let mut mixed = vec![(0..8).map(|t| (t, 11)).collect::<Vec<_>>()];
+    mixed.extend((11..41).map(|at| (0..8).filter(|&t| at < texts[t].len()).map(|t| (t, 1)).collect()));
+    same("decoded together", run(&model, &texts, &mixed, element));
+    for threads in [1, 5] {
+        let other = open(path, threads, exact);
+        same(
+            &format!("{threads} threads"),
+            run(&other, &texts, &[(0..8).map(|t| (t, texts[t].len())).collect()], element),
+        );
+    }
+}
+
+#[test]
+fn packed_and_dense_models_do_not_see_their_neighbours() {
+    let Some(shared) = shared() else { return };
+    let golden = shared.join("golden");
+    for file in ["Q4_K_M-mix", "Q8_0-pure", "Q4_0-pure", "Q2_K-pure", "MXFP4-pure", "F16-pure", "BF16-pure"] {
+        check(&golden.join(format!("quant/k256-{file}.gguf")), false, &F16);
+    }
+    for (file, exact, element) in [
+        ("llama-k256/llama-k256-f32.gguf", false, &F32),
+        ("quant/k256-Q4_K_M-mix.gguf", true, &F32),
+        ("qwen2/qwen2-Q4_0.gguf", false, &Q8_0),
+        ("qwen3/qwen3-Q8_0.gguf", false, &F16),
+        ("gemma2/gemma2-Q8_0.gguf", false, &F16),
+        ("mixtral/mixtral-Q4_0.gguf", false, &F16),
+        ("mistral", false, &F32),
+    ] {
+        check(&golden.join(file), exact, element);
+    }
+}
