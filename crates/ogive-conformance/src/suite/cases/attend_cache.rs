@@ -142,9 +142,12 @@ impl Setting {
     /// Random numbers for each step.
     pub(super) fn numbers(&self, lab: &mut Lab<'_>) -> Vec<Step> {
         let mut sequences = Sequences::new(&mut lab.random, &self.cache(), 8);
+        let mut batches: Vec<Batch> = self.steps.iter().map(|(work, n)| sequences.step(work, *n)).collect();
+        // A new sequence in blocks that an old one has used.
+        sequences.restart(0);
+        batches.extend([sequences.step(&[(1, 1), (0, 3)], 0), sequences.step(&[(0, 1)], 1)]);
         let mut numbers = Vec::new();
-        for (work, nobody) in self.steps {
-            let batch = sequences.step(work, *nobody);
+        for batch in batches {
             let n = batch.tokens.len();
             let longest = batch.spans.iter().map(|s| s.context()).max().unwrap_or(0);
             let mask = (0..n * longest).map(|i| match lab.random.below(4) {

@@ -135,17 +135,15 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
 fn products(lab: &mut Lab<'_>, format: &'static Format) -> Result<()> {
     for (rows, blocks) in [(1, 1), (50, 3), (131, 2)] {
         let cols = if format.block_len == 1 { 1 + 77 * (blocks - 1) } else { blocks * format.block_len };
-        let w = lab.random.weight([1, rows, cols], format)?;
+        let w = lab.subject().upload_weight(&lab.random.weight([1, rows, cols], format)?)?;
         let x = lab.random.normal(ROWS * cols);
         let what = |name: &str| format!("{name} of {cols} to {rows}");
-        cut(lab, &what("linear"), &|b, r| b.linear(&some(b, &x, cols, r)?, &b.upload_weight(&w)?));
+        cut(lab, &what("linear"), &|b, r| b.linear(&some(b, &x, cols, r)?, &w));
         cut(lab, &what("linear_many"), &|b, r| {
-            let w = b.upload_weight(&w)?;
             let ys = b.linear_many(&some(b, &x, cols, r)?, &[&w, &w])?;
             b.concat(&ys.iter().collect::<Vec<_>>(), Axis::Cols)
         });
         cut(lab, &what("linear_gated"), &|b, r| {
-            let w = b.upload_weight(&w)?;
             b.linear_gated(&some(b, &x, cols, r)?, &w, &w, Activation::Silu)
         });
     }
@@ -154,12 +152,10 @@ fn products(lab: &mut Lab<'_>, format: &'static Format) -> Result<()> {
 
 fn mixture(lab: &mut Lab<'_>, format: &'static Format) -> Result<()> {
     let dim = if format.block_len == 1 { 24 } else { format.block_len };
-    let [gate, upward, down] = [(); 3].map(|()| lab.random.weight([5, dim, dim], format));
-    let ws = [gate?, upward?, down?];
+    let mut stack = || lab.subject().upload_weight(&lab.random.weight([5, dim, dim], format)?);
+    let experts = Experts { gate: stack()?, up: stack()?, down: stack()?, activation: Activation::Silu };
     let (x, logits) = (lab.random.normal(ROWS * dim), lab.random.normal(ROWS * 5));
     cut(lab, "moe", &|b, r| {
-        let [gate, up, down] = [0, 1, 2].map(|i| b.upload_weight(&ws[i]));
-        let experts = Experts { gate: gate?, up: up?, down: down?, activation: Activation::Silu };
         let (x, logits) = (some(b, &x, dim, r.clone())?, some(b, &logits, 5, r)?);
         b.moe(&x, &logits, &RouterSpec::new(2, Scoring::Softmax), &experts)
     });

@@ -4,7 +4,8 @@ use super::attend_cache::{BASE, Setting, Step};
 use super::sequences::Sequences;
 use super::{Case, owned, up};
 use crate::suite::Options;
-use crate::suite::lab::Lab;
+use crate::suite::lab::{Host, Lab, Work};
+use crate::suite::limit::Limit;
 use ogive_backend::tensor::{Format, Result};
 use ogive_backend::{Backend, Batch, BlockCopy, BlockTable, CacheSpec, LayerCache, Rope};
 
@@ -14,7 +15,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             for (block_len, window) in
                 [(1, None), (3, None), (16, None), (3, Some(4)), (1, Some(2)), (16, Some(5))]
             {
-                gather(lab, element, block_len, window);
+                gather(lab, element, block_len, window)?;
             }
             Ok(())
         }));
@@ -97,7 +98,12 @@ pub(super) fn one(n: usize) -> Batch {
     batch
 }
 
-fn gather(lab: &mut Lab<'_>, element: &'static Format, block_len: usize, window: Option<usize>) {
+fn gather(
+    lab: &mut Lab<'_>,
+    element: &'static Format,
+    block_len: usize,
+    window: Option<usize>,
+) -> Result<()> {
     let layer = window.map_or(LayerCache::full(64, 32), |w| LayerCache::windowed(64, 32, w, 0));
     let spec = CacheSpec::new(vec![layer], block_len, 90, 16).element(element);
     let mut sequences = Sequences::new(&mut lab.random, &spec, 3);
@@ -111,7 +117,8 @@ fn gather(lab: &mut Lab<'_>, element: &'static Format, block_len: usize, window:
             (batch, lab.random.normal(n * 64), lab.random.normal(n * 32))
         })
         .collect();
-    lab.same(&format!("blocks of {block_len}, window {window:?}"), lab.stored(element), &|b| {
+    let what = format!("blocks of {block_len}, window {window:?}");
+    let work: Work<'_> = &|b| {
         let (cache, mut seen) = (b.new_cache(&spec)?, Vec::new());
         for (batch, k, v) in &steps {
             let (plan, n) = (b.plan(batch.clone())?, batch.tokens.len());
@@ -121,7 +128,24 @@ fn gather(lab: &mut Lab<'_>, element: &'static Format, block_len: usize, window:
             seen.extend(v);
         }
         Ok(seen)
-    });
+    };
+    lab.same(&what, lab.stored(element), work);
+    if element.block_len > 1 {
+        // Unrounded values would be within the limit. What was rounded once stays what it is when rounded again.
+        let Some(seen) = lab.on_subject(&what, work) else { return Ok(()) };
+        let again = seen.iter().map(|host| rounded(element, host)).collect::<Result<Vec<_>>>()?;
+        lab.compare(&format!("{what}, rounded again"), Limit::mean_square(1e-6), &seen, &again);
+    }
+    Ok(())
+}
+
+/// What `element` would make of these rows.
+fn rounded(element: &Format, host: &Host) -> Result<Host> {
+    let mut again = host.clone();
+    let mut bytes = vec![0; element.row_bytes(host.values.len())];
+    element.encode_row(&host.values, &mut bytes)?;
+    element.decode_row(&bytes, &mut again.values);
+    Ok(again)
 }
 
 /// Keys that hold their values: one head of keys for all queries, values the first part of it.

@@ -128,7 +128,11 @@ pub(super) fn add(cases: &mut Vec<Case>) {
 
 fn batches(lab: &mut Lab<'_>, spec: &CacheSpec, steps: Work) -> Vec<Batch> {
     let mut sequences = Sequences::new(&mut lab.random, spec, spec.slots / 2);
-    steps.iter().map(|(work, nobody)| sequences.step(work, *nobody)).collect()
+    let mut batches: Vec<Batch> = steps.iter().map(|(work, nobody)| sequences.step(work, *nobody)).collect();
+    // A new sequence in slots that an old one has used, and the old one's neighbour.
+    sequences.restart(0);
+    batches.extend([sequences.step(&[(0, 2), (2, 1)], 1), sequences.step(&[(2, 1), (0, 1)], 0)]);
+    batches
 }
 
 type Operator<'a> = &'a dyn Fn(&dyn Backend, &Cache, &Plan, &[Tensor]) -> Result<Tensor>;

@@ -38,6 +38,16 @@ impl Sequences {
         }
     }
 
+    /// Begins sequence `s` anew: its blocks go back and are the next to be used, its slots stay.
+    pub(super) fn restart(&mut self, s: usize) {
+        let seq = &mut self.all[s];
+        seq.len = 0;
+        for (table, free) in seq.tables.iter_mut().zip(&mut self.free) {
+            free.append(&mut table.blocks);
+            table.first = 0;
+        }
+    }
+
     /// A step that appends `n` tokens to sequence `s` for each `(s, n)`, with `nobody` rows of padding. What it wrote
     /// counts at once.
     pub(super) fn step(&mut self, work: &[(usize, usize)], nobody: usize) -> Batch {

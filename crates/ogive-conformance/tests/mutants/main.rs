@@ -1,0 +1,115 @@
+//! The suite under test: backends that are broken on purpose, each of which a named case must catch.
+//!
+//! A suite that passes everything is worth nothing; this is how we know that it does not.
+
+mod mutant;
+mod overwriter;
+
+use mutant::{Fault, Mutant};
+use ogive_backend::Backend;
+use ogive_conformance::{Options, Status, run};
+use overwriter::Overwriter;
+use std::sync::Arc;
+
+/// What a case of exactly this name says of a backend.
+fn verdict(backend: &Arc<dyn Backend>, case: &str) -> Status {
+    let options = Options::new().bit_exact_batching().filter(case);
+    let report = run(backend, &options);
+    let outcome = report.outcomes.into_iter().find(|o| o.name == case);
+    outcome.unwrap_or_else(|| panic!("there is no case called {case}")).status
+}
+
+#[test]
+fn every_fault_is_caught_by_the_case_that_names_it() {
+    use Fault::*;
+    let caught = [
+        (IgnoresWindow, "attend/window"),
+        (IgnoresWindow, "attend_cache/window/f32-cache"),
+        (IgnoresCausal, "attend/causal"),
+        (IgnoresSoftCap, "attend/soft-cap"),
+        (IgnoresSinks, "attend/sinks"),
+        (IgnoresAlibi, "attend/alibi"),
+        (IgnoresMask, "attend/mask"),
+        (IgnoresUnknownOption, "attend/unknown-option"),
+        (CapsFirst, "attend/mask-then-cap"),
+        (MisindexesGroupedHeads, "attend/causal"),
+        (MisindexesGroupedHeads, "attend_cache/heads/groups-of-7"),
+        (SwapsRopeLayouts, "rope/halves"),
+        (SwapsRopeLayouts, "rope/pairs/partial"),
+        (IgnoresRopeFactor, "rope/halves/factor"),
+        (RoundsNothingIntoTheCache, "gather_kv/f16-cache"),
+        (RoundsNothingIntoTheCache, "gather_kv/q8_0-cache"),
+        (RoundsNothingIntoTheCache, "attend_cache/causal/bf16-cache"),
+        (StoresRowsOfNobody, "attend_cache/causal/f32-cache"),
+        (CopiesBlocksBackwards, "copy_blocks/f32-cache"),
+        (WritesTheSlotItReads, "state/read-one-slot-write-the-other"),
+        (WritesTheSlotItReads, "causal_conv"),
+        (StartsFromAnOldState, "state/read-one-slot-write-the-other"),
+        (AddsBiasToScores, "moe/biased"),
+        (IgnoresRouterBias, "moe/biased"),
+        (TiesToTheHigherIndex, "moe/ties"),
+        (IgnoresGroups, "moe/groups"),
+        (IgnoresWeightScale, "linear/q8_0/scale-and-permutation"),
+        (IgnoresInputPermutation, "linear/f32/scale-and-permutation"),
+        (IgnoresInputPermutation, "embed/q4_k"),
+        (ClampsIds, "embed/refused"),
+        (ForgetsEpsilon, "rms_norm"),
+        (TakesGeluForItsApproximation, "activate/gelu"),
+        (SortsOutputs, "outputs"),
+        (ForgetsTheResidual, "add_rms_norm"),
+        (ReplaysStaleResults, "replay/decoding"),
+        (ReplaysStaleResults, "replay/download-inside"),
+        (ReplaysOtherModels, "replay/two-models"),
+        (DependsOnTheBatch, "bits/linear/f32"),
+        (DependsOnTheBatch, "bits/linear/q4_0"),
+        (DependsOnHowAPromptIsCut, "bits/attend_cache/causal/f32-cache"),
+        (SpreadsNan, "extremes/linear/f32"),
+        (PanicsOnWrongShapes, "linear/refused"),
+        (CallsForeignInvalid, "foreign-handles"),
+        (PlansAnything, "plan/refused"),
+        (TakesNanForTheLargest, "best/nan-and-infinity"),
+        (BestTiesToTheHigherIndex, "best/ties"),
+        (LosesPrecision, "linear/f32"),
+        (LosesPrecision, "linear_each"),
+    ];
+    let sound: Arc<dyn Backend> = Arc::new(Mutant::new(Nothing));
+    let mut missed = Vec::new();
+    for (fault, case) in caught {
+        let verdict_of_sound = verdict(&sound, case);
+        assert_eq!(verdict_of_sound, Status::Passed, "{case}, without a fault");
+        let broken: Arc<dyn Backend> = Arc::new(Mutant::new(fault));
+        if !matches!(verdict(&broken, case), Status::Failed(_)) {
+            missed.push((fault, case));
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
+
+#[test]
+fn overwriting_what_others_hold_is_caught() {
+    let sound: Arc<dyn Backend> = Arc::new(Overwriter::new(false));
+    let broken: Arc<dyn Backend> = Arc::new(Overwriter::new(true));
+    for case in
+        ["add/broadcast", "mul/broadcast", "activate/silu", "gated/silu", "reshape/shares-but-does-not-leak"]
+    {
+        assert_eq!(verdict(&sound, case), Status::Passed, "{case}");
+        assert!(
+            matches!(verdict(&broken, case), Status::Failed(_)),
+            "{case} lets shared inputs be overwritten"
+        );
+    }
+}
+
+#[test]
+fn a_failure_says_where_and_how_far_off() {
+    let broken: Arc<dyn Backend> = Arc::new(Mutant::new(Fault::ForgetsEpsilon));
+    let report = run(&broken, &Options::new().filter("rms_norm").seed(5));
+    assert!(!report.passed());
+    let text = report.to_string();
+    for part in ["FAILED  rms_norm", "times the limit; element", "seed 5", "of size 1e-3"] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let panicking: Arc<dyn Backend> = Arc::new(Mutant::new(Fault::PanicsOnWrongShapes));
+    let text = run(&panicking, &Options::new().filter("linear/refused")).to_string();
+    assert!(text.contains("panicked: told to"), "{text}");
+}

@@ -1,0 +1,325 @@
+//! The oracle with one fault.
+
+use ogive_backend::tensor::{Error, F32, Result, Shape, Tensor};
+use ogive_backend::*;
+use ogive_conformance::Oracle;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Nothing,
+    IgnoresWindow,
+    IgnoresCausal,
+    IgnoresSoftCap,
+    IgnoresSinks,
+    IgnoresAlibi,
+    IgnoresMask,
+    IgnoresUnknownOption,
+    CapsFirst,
+    MisindexesGroupedHeads,
+    SwapsRopeLayouts,
+    IgnoresRopeFactor,
+    RoundsNothingIntoTheCache,
+    StoresRowsOfNobody,
+    CopiesBlocksBackwards,
+    WritesTheSlotItReads,
+    StartsFromAnOldState,
+    AddsBiasToScores,
+    IgnoresRouterBias,
+    TiesToTheHigherIndex,
+    IgnoresGroups,
+    IgnoresWeightScale,
+    IgnoresInputPermutation,
+    ClampsIds,
+    ForgetsEpsilon,
+    TakesGeluForItsApproximation,
+    SortsOutputs,
+    ForgetsTheResidual,
+    ReplaysStaleResults,
+    ReplaysOtherModels,
+    DependsOnTheBatch,
+    DependsOnHowAPromptIsCut,
+    SpreadsNan,
+    PanicsOnWrongShapes,
+    CallsForeignInvalid,
+    PlansAnything,
+    TakesNanForTheLargest,
+    BestTiesToTheHigherIndex,
+    LosesPrecision,
+}
+
+use Fault::*;
+
+/// The oracle with a fault.
+#[derive(Debug)]
+pub(crate) struct Mutant {
+    fault: Fault,
+    recorded: Mutex<BTreeMap<String, Tensor>>,
+}
+
+impl Mutant {
+    pub(crate) fn new(fault: Fault) -> Self {
+        Self { fault, recorded: Mutex::default() }
+    }
+
+    fn is(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+
+    /// The plan of a step like this one but for an edit.
+    fn edited(&self, plan: &Plan, edit: impl FnOnce(&mut Batch)) -> Result<Plan> {
+        let mut batch = plan.batch().clone();
+        edit(&mut batch);
+        Oracle.plan(batch)
+    }
+
+    fn edited_spec(&self, spec: &AttnSpec) -> AttnSpec {
+        let mut spec = spec.clone();
+        let fault = self.fault;
+        spec.options.retain(|o| match o {
+            AttnOption::Window(_) => fault != IgnoresWindow,
+            AttnOption::Causal => fault != IgnoresCausal,
+            AttnOption::SoftCap(_) => fault != IgnoresSoftCap,
+            AttnOption::Sinks(_) => fault != IgnoresSinks,
+            AttnOption::Alibi(_) => fault != IgnoresAlibi,
+            AttnOption::Mask(_) => fault != IgnoresMask,
+            _ => fault != IgnoresUnknownOption,
+        });
+        if fault == CapsFirst {
+            spec.options.sort_by_key(|o| !matches!(o, AttnOption::SoftCap(_)));
+        }
+        spec
+    }
+
+    /// Heads of the last extent in another order.
+    fn reorder(x: &Tensor, heads: usize, order: impl Fn(usize) -> usize) -> Result<Tensor> {
+        let flat = x.clone().reshape([x.shape().first(), x.shape().len() / x.shape().first().max(1)])?;
+        let parts = Oracle.split(&flat, Axis::Cols, &vec![flat.shape().cols() / heads; heads])?;
+        let parts: Vec<&Tensor> = (0..heads).map(|i| &parts[order(i)]).collect();
+        Oracle.concat(&parts, Axis::Cols)
+    }
+
+    /// `x` scaled by very little more than one.
+    fn nudge(x: Tensor) -> Result<Tensor> {
+        Oracle.mul(x, &Oracle.upload(&[1.0 + f32::EPSILON], [1].into())?)
+    }
+}
+
+impl Backend for Mutant {
+    fn facts(&self) -> Facts {
+        Oracle.facts()
+    }
+    fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
+        Oracle.upload(values, shape)
+    }
+    fn download(&self, x: &Tensor) -> Result<Vec<f32>> {
+        let wrong =
+            |e| if self.is(CallsForeignInvalid) { Error::invalid("download", "cannot be read") } else { e };
+        Oracle.download(x).map_err(wrong)
+    }
+    fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
+        let mut w = w.clone();
+        if self.is(IgnoresWeightScale) {
+            w.scale = None;
+        }
+        if self.is(IgnoresInputPermutation) {
+            w.input_perm = None;
+        }
+        Oracle.upload_weight(&w)
+    }
+    fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
+        let exact = self.is(RoundsNothingIntoTheCache);
+        Oracle.new_cache(&if exact { spec.clone().element(&F32) } else { spec.clone() })
+    }
+    fn plan(&self, batch: Batch) -> Result<Plan> {
+        let wrong = |_| Oracle.plan(Batch::default());
+        if self.is(PlansAnything) { Oracle.plan(batch).or_else(wrong) } else { Oracle.plan(batch) }
+    }
+    fn embed(&self, table: &Weight, ids: Ids, plan: &Plan) -> Result<Tensor> {
+        if !self.is(ClampsIds) {
+            return Oracle.embed(table, ids, plan);
+        }
+        let last = table.shape()[1] as u32 - 1;
+        let plan = self.edited(plan, |b| b.tokens.iter_mut().for_each(|t| *t = (*t).min(last)))?;
+        Oracle.embed(table, ids, &plan)
+    }
+    fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
+        let y = Oracle.linear(x, w);
+        match self.fault {
+            PanicsOnWrongShapes => Ok(y.expect("told to")),
+            DependsOnTheBatch if x.shape().rows() > 7 => Self::nudge(y?),
+            SpreadsNan if Oracle.download(x)?.iter().any(|v| v.is_nan()) => {
+                Oracle.mul(y?, &Oracle.upload(&[f32::NAN], [1].into())?)
+            }
+            LosesPrecision => Oracle.mul(y?, &Oracle.upload(&[1.0001], [1].into())?),
+            _ => y,
+        }
+    }
+    fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+        Oracle.rms_norm(x, w, if self.is(ForgetsEpsilon) { 0.0 } else { eps })
+    }
+    fn layer_norm(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>, eps: f32) -> Result<Tensor> {
+        Oracle.layer_norm(x, w, b, eps)
+    }
+    fn add(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
+        Oracle.add(x, y)
+    }
+    fn mul(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
+        Oracle.mul(x, y)
+    }
+    fn sum(&self, x: &Tensor) -> Result<Tensor> {
+        Oracle.sum(x)
+    }
+    fn activate(&self, x: Tensor, f: Activation) -> Result<Tensor> {
+        let approximate = self.is(TakesGeluForItsApproximation) && f == Activation::Gelu;
+        Oracle.activate(x, if approximate { Activation::GeluTanh } else { f })
+    }
+    fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>> {
+        Oracle.split(x, axis, sizes)
+    }
+    fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor> {
+        Oracle.concat(xs, axis)
+    }
+    fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor> {
+        let mut rope = rope.clone();
+        if self.is(SwapsRopeLayouts) {
+            rope.layout =
+                if rope.layout == RopeLayout::Pairs { RopeLayout::Halves } else { RopeLayout::Pairs };
+        }
+        if self.is(IgnoresRopeFactor) {
+            rope.factor = 1.0;
+        }
+        Oracle.rope(x, &rope, plan)
+    }
+    fn store_kv(
+        &self,
+        layer: usize,
+        k: &Tensor,
+        v: Option<&Tensor>,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<()> {
+        Oracle.store_kv(layer, k, v, cache, plan)?;
+        let nobody = plan.batch().row_counts().last().copied().unwrap_or(0);
+        if !self.is(StoresRowsOfNobody) || nobody == 0 {
+            return Ok(());
+        }
+        // Into the first blocks, as one does whose tables are padded with zeros.
+        let rows = |x: &Tensor| -> Result<Tensor> {
+            let first = x.shape().first();
+            Ok(Oracle.split(x, Axis::Rows, &[first - nobody, nobody])?.swap_remove(1))
+        };
+        let mut stray = Batch::default();
+        stray.push(&vec![0; nobody], 0, vec![BlockTable { first: 0, blocks: (0..8).collect() }], [0, 1]);
+        let v = v.map(rows).transpose()?;
+        Oracle.store_kv(layer, &rows(k)?, v.as_ref(), cache, &Oracle.plan(stray)?)
+    }
+    fn gather_kv(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {
+        Oracle.gather_kv(layer, cache, plan)
+    }
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor> {
+        let (heads, kv) = (spec.heads, spec.kv_heads);
+        if self.is(MisindexesGroupedHeads)
+            && kv > 0
+            && heads % kv == 0
+            && q.shape().len().is_multiple_of(heads)
+        {
+            let group = heads / kv;
+            let q = Self::reorder(q, heads, |p| p % group * kv + p / group)?;
+            let y = Oracle.attend(&q, k, v, spec, plan)?;
+            return Self::reorder(&y, heads, |h| h % kv * group + h / kv);
+        }
+        let y = Oracle.attend(q, k, v, &self.edited_spec(spec), plan)?;
+        let cut = self.is(DependsOnHowAPromptIsCut) && plan.batch().spans.iter().any(|s| s.len > 100);
+        if cut { Self::nudge(y) } else { Ok(y) }
+    }
+    fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()> {
+        if self.is(CopiesBlocksBackwards) {
+            return Oracle.copy_blocks(cache, &self.edited(plan, |b| b.copies.reverse())?);
+        }
+        Oracle.copy_blocks(cache, plan)
+    }
+    fn read_state(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor> {
+        if self.is(StartsFromAnOldState) {
+            let old = |b: &mut Batch| b.spans.iter_mut().for_each(|s| s.past = s.past.max(1));
+            return Oracle.read_state(layer, cache, &self.edited(plan, old)?);
+        }
+        Oracle.read_state(layer, cache, plan)
+    }
+    fn write_state(&self, layer: usize, state: &Tensor, cache: &Cache, plan: &Plan) -> Result<()> {
+        if self.is(WritesTheSlotItReads) {
+            // In both: a backend that updates in place and does not notice while nothing is run again.
+            let same = |b: &mut Batch| b.spans.iter_mut().for_each(|s| s.slots[1] = s.slots[0]);
+            Oracle.write_state(layer, state, cache, &self.edited(plan, same)?)?;
+        }
+        Oracle.write_state(layer, state, cache, plan)
+    }
+    fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
+        let (mut logits, mut spec) = (logits.clone(), spec.clone());
+        match (self.fault, spec.bias.take()) {
+            (AddsBiasToScores, Some(bias)) => logits = Oracle.add(logits, &bias)?,
+            (IgnoresRouterBias, _) => {}
+            (_, bias) => spec.bias = bias,
+        }
+        if self.is(IgnoresGroups) {
+            spec.groups = [1, 1];
+        }
+        if self.is(TiesToTheHigherIndex) {
+            let rising: Vec<f32> = (0..logits.shape().cols()).map(|e| 1e-5 * e as f32).collect();
+            logits = Oracle.add(logits, &Oracle.upload(&rising, [rising.len()].into())?)?;
+        }
+        Oracle.route(&logits, &spec)
+    }
+    fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
+        Oracle.experts(x, routing, experts)
+    }
+    fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
+        if self.is(SortsOutputs) {
+            return Oracle.outputs(x, &self.edited(plan, |b| b.outputs.sort_unstable())?);
+        }
+        Oracle.outputs(x, plan)
+    }
+
+    fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
+        let sum = self.add(residual, x)?;
+        let normed = self.rms_norm(if self.is(ForgetsTheResidual) { x } else { &sum }, w, eps)?;
+        Ok((sum, normed))
+    }
+    fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
+        let (mut values, cols) = (self.download(x)?, x.shape().cols().max(1));
+        if self.is(TakesNanForTheLargest) {
+            values.iter_mut().filter(|v| v.is_nan()).for_each(|v| *v = f32::INFINITY);
+        }
+        let last = |i: u32| cols as u32 - 1 - i;
+        let row = |row: &mut [f32]| {
+            if !self.is(BestTiesToTheHigherIndex) {
+                return best_of(row, k);
+            }
+            row.reverse();
+            best_of(row, k).into_iter().map(|(i, v)| (last(i), v)).collect()
+        };
+        Ok(values.chunks_mut(cols).map(row).collect())
+    }
+    fn replay(
+        &self,
+        key: &StepKey,
+        plan: &Plan,
+        f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let mut key = key.clone();
+        if self.is(ReplaysOtherModels) {
+            key.model = plan.batch().positions.iter().map(|&p| u64::from(p)).sum();
+        } else if !self.is(ReplaysStaleResults) {
+            return f(plan);
+        }
+        let mut recorded = self.recorded.lock().unwrap();
+        if let Some(y) = recorded.get(&format!("{key:?}")) {
+            return Ok(y.clone());
+        }
+        let y = f(plan)?;
+        recorded.insert(format!("{key:?}"), y.clone());
+        Ok(y)
+    }
+}
