@@ -1,0 +1,147 @@
+//! `cargo xtask ci`: every check, in the order in which they fail fastest.
+//!
+//! The tests come last, so that the closing lines of the output are the test runner's own summary. A step is a plain
+//! child process with our own output streams: what it prints is what is seen.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cargo_metadata::{Metadata, MetadataCommand};
+
+/// One check: its name, and what to run.
+struct Step<'a> {
+    name: String,
+    run: Box<dyn Fn() -> Result<(), String> + 'a>,
+}
+
+/// Runs all steps; stops at the first failure unless `keep_going`.
+pub(crate) fn run(root: &Path, keep_going: bool) -> Result<(), String> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(root.join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .map_err(|e| format!("cargo metadata failed: {e}"))?;
+    let steps = steps(root, &metadata);
+    let start = Instant::now();
+    let mut times: Vec<(String, Duration, bool)> = Vec::new();
+    let mut failures = Vec::new();
+    for (i, step) in steps.iter().enumerate() {
+        // Times so far stand before the last step: its own summary closes the output.
+        if i + 1 == steps.len() {
+            report(&times);
+        }
+        eprintln!("\n=== {}/{} {}", i + 1, steps.len(), step.name);
+        let began = Instant::now();
+        let outcome = (step.run)();
+        times.push((step.name.clone(), began.elapsed(), outcome.is_ok()));
+        if let Err(message) = outcome {
+            eprintln!("=== {} failed after {:.1} s: {message}", step.name, began.elapsed().as_secs_f64());
+            failures.push(step.name.clone());
+            if !keep_going {
+                break;
+            }
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    if failures.is_empty() {
+        eprintln!("=== ci passed: {} steps in {seconds:.1} s", times.len());
+        return Ok(());
+    }
+    report(&times);
+    let rest = if keep_going { "" } else { " (later steps did not run; --keep-going runs them)" };
+    Err(format!("ci failed after {seconds:.1} s: {}{rest}", failures.join(", ")))
+}
+
+fn report(times: &[(String, Duration, bool)]) {
+    eprintln!();
+    for (name, time, passed) in times {
+        eprintln!("=== {} {:>7.1} s  {name}", if *passed { "passed" } else { "FAILED" }, time.as_secs_f64());
+    }
+}
+
+fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
+    let cargo = |args: &[&str], env: &[(&'static str, &'static str)]| -> Step<'a> {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        let env = env.to_vec();
+        let name = format!("cargo {}", args.join(" "));
+        Step { name, run: Box::new(move || cargo(root, &args, &env)) }
+    };
+    let mut steps = vec![
+        cargo(&["fmt", "--all", "--", "--check"], &[]),
+        Step { name: "tidy".into(), run: Box::new(move || crate::tidy::run(root)) },
+    ];
+    let mut packages: Vec<(String, bool)> = metadata
+        .workspace_packages()
+        .iter()
+        .map(|p| (p.name.to_string(), p.manifest_path.starts_with(metadata.workspace_root.join("examples"))))
+        .collect();
+    packages.sort();
+    for (package, _) in &packages {
+        steps.push(cargo(&["clippy", "--package", package, "--all-targets", "--", "-D", "warnings"], &[]));
+    }
+    for (package, _) in packages.iter().filter(|(_, example)| *example) {
+        steps.push(cargo(&["build", "--package", package, "--all-targets"], &[]));
+    }
+    steps.push(cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]));
+    steps.push(cargo(&["test", "--workspace", "--doc"], &[]));
+    steps.push(if has_nextest(root) {
+        cargo(&["nextest", "run", "--workspace", "--no-fail-fast"], &[])
+    } else {
+        cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast"], &[])
+    });
+    steps
+}
+
+fn command(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    command.current_dir(root).stdin(Stdio::null());
+    command
+}
+
+fn has_nextest(root: &Path) -> bool {
+    let probe =
+        command(root).args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    probe.is_ok_and(|status| status.success())
+}
+
+fn cargo(root: &Path, args: &[String], env: &[(&str, &str)]) -> Result<(), String> {
+    let status = command(root).args(args).envs(env.iter().copied()).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{status}")),
+        Err(error) => Err(format!("cargo cannot be started: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_come_last_and_every_crate_is_linted() {
+        let root = crate::root();
+        let metadata =
+            MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec().unwrap();
+        let names: Vec<String> = steps(&root, &metadata).into_iter().map(|step| step.name).collect();
+        let last = names.last().unwrap();
+        assert!(
+            last.contains("nextest run --workspace") || last.contains("test --workspace --lib"),
+            "{last}"
+        );
+        for package in metadata.workspace_packages() {
+            let wanted = format!("cargo clippy --package {} --all-targets -- -D warnings", package.name);
+            assert!(names.contains(&wanted), "{wanted}");
+        }
+        for wanted in ["cargo fmt --all -- --check", "tidy", "cargo doc --workspace --no-deps"] {
+            assert!(names.iter().any(|name| name == wanted), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error() {
+        let error = cargo(&crate::root(), &["no-such-command".to_string()], &[]).unwrap_err();
+        assert!(error.contains("exit"), "{error}");
+    }
+}

@@ -1,0 +1,48 @@
+//! The project's automation: `cargo xtask ci` runs everything that must pass, `cargo xtask tidy` checks the tree.
+//!
+//! A Rust program and not a set of scripts, so that it runs wherever the project builds and is itself tested. Arguments
+//! are read by hand: two commands and a flag do not need a parser.
+
+// A program talks to its user.
+#![allow(clippy::print_stderr)]
+
+mod ci;
+mod source;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "usage: cargo xtask COMMAND
+
+  ci [--keep-going]   everything that must pass: fmt, tidy, clippy, examples, docs, tests
+  tidy                the tree against the house rules: arrows, files, unsafe, docs, links
+";
+
+/// The workspace's root: the folder above this package.
+fn root() -> PathBuf {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    package.parent().map(PathBuf::from).unwrap_or(package)
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args[..] {
+        ["ci"] => ci::run(&root(), false),
+        ["ci", "--keep-going"] => ci::run(&root(), true),
+        ["tidy"] => tidy::run(&root()),
+        ["help" | "--help" | "-h"] | [] => {
+            eprint!("{HELP}");
+            return if args.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        }
+        _ => Err(format!("unknown arguments: {}\n\n{HELP}", args.join(" "))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
