@@ -1,1 +1,45 @@
 //! The program ogive: run, chat, inspect, measure.
+//!
+//! Text goes to stdout and nothing else does; the device, progress and figures go to stderr. Exit codes are 0, 1 for an
+//! error, 2 for wrong usage and 130 for Ctrl-C. Everything is built on the crate `ogive`, as any other program would be:
+//! what this one needs and the library does not offer is missing there, not here.
+
+mod answer;
+mod args;
+mod commands;
+mod error;
+mod figures;
+mod interrupt;
+mod log;
+mod options;
+mod output;
+
+use clap::Parser;
+use error::Error;
+use std::process::ExitCode;
+
+/// Runs the program with the process's arguments.
+pub fn main() -> ExitCode {
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Help and version count as no error.
+            let code = u8::try_from(e.exit_code()).unwrap_or(2);
+            let _ = e.print();
+            return ExitCode::from(code);
+        }
+    };
+    log::init(cli.verbose);
+    match cli.run() {
+        // Whoever read our output has had enough: that is no error.
+        Ok(()) | Err(Error::ClosedPipe) => ExitCode::SUCCESS,
+        Err(Error::Interrupted) => ExitCode::from(130),
+        Err(Error::Usage(why)) => fail(&why, 2),
+        Err(Error::Failed(why)) => fail(&why, 1),
+    }
+}
+
+fn fail(why: &str, code: u8) -> ExitCode {
+    output::note(format_args!("error: {why}"));
+    ExitCode::from(code)
+}

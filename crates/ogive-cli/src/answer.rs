@@ -1,0 +1,113 @@
+//! An answer on its way: step by step, so that Ctrl-C is heard and a long prompt shows progress.
+//!
+//! One loop for `run` and `chat`, over what the library gives for plain prompts and for conversations.
+
+use crate::args::Context;
+use crate::error::Result;
+use crate::options::progress;
+use ogive::engine::Finish;
+use ogive::{Generation, Reply};
+
+/// What gives text in steps.
+pub(crate) trait Steps {
+    /// One step and the text that came of it; `None` when there is no more.
+    fn step(&mut self) -> ogive::Result<Option<String>>;
+    /// What is known of it.
+    fn generation(&self) -> &Generation<'_>;
+}
+
+impl Steps for Generation<'_> {
+    fn step(&mut self) -> ogive::Result<Option<String>> {
+        Generation::step(self)
+    }
+    fn generation(&self) -> &Generation<'_> {
+        self
+    }
+}
+
+impl Steps for Reply<'_> {
+    fn step(&mut self) -> ogive::Result<Option<String>> {
+        Reply::step(self)
+    }
+    fn generation(&self) -> &Generation<'_> {
+        Reply::generation(self)
+    }
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The model ended it, or a stop text came.
+    Stop,
+    /// It has as many tokens as were asked for.
+    Length,
+    /// The context is full.
+    Context,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Ended {
+    /// A word for scripts.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Context => "context",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Runs an answer to its end or to Ctrl-C and hands each piece of text on.
+pub(crate) fn follow(
+    answer: &mut dyn Steps,
+    context: &Context,
+    mut take: impl FnMut(&str) -> Result<()>,
+) -> Result<Ended> {
+    let patience = context.interrupt.patience();
+    let prompt = answer.generation().times().prompt_tokens;
+    let bar = progress(context, "reading the prompt", prompt as u64, " tokens");
+    loop {
+        if patience.over() {
+            bar.finish_and_clear();
+            return Ok(Ended::Interrupted);
+        }
+        let step = answer.step();
+        if step.is_err() || !answer.generation().ids().is_empty() {
+            bar.finish_and_clear();
+        } else {
+            bar.set_position(answer.generation().prompt_read() as u64);
+        }
+        match step? {
+            Some(text) if text.is_empty() => {}
+            Some(text) => take(&text)?,
+            None => break,
+        }
+    }
+    Ok(match answer.generation().finish() {
+        Some(Finish::Length) => Ended::Length,
+        Some(Finish::Context) => Ended::Context,
+        _ => Ended::Stop,
+    })
+}
+
+/// Tokens, rates and the end, in one line.
+pub(crate) fn figures(generation: &Generation<'_>, ended: Ended) -> String {
+    let times = generation.times();
+    let held = generation.prompt_ids().len() - times.prompt_tokens;
+    let held = if held > 0 { format!(" ({held} more kept)") } else { String::new() };
+    let why = match ended {
+        Ended::Stop => "complete",
+        Ended::Length => "as long as asked for",
+        Ended::Context => "the context is full",
+        Ended::Interrupted => "interrupted",
+    };
+    format!(
+        "prompt: {} tokens{held}, {:.1} tokens/s; answer: {} tokens, {:.1} tokens/s; {why}",
+        times.prompt_tokens,
+        times.prefill_rate(),
+        generation.ids().len(),
+        times.decode_rate(),
+    )
+}

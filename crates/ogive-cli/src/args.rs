@@ -1,0 +1,86 @@
+//! The command line: which commands there are, and the switches that hold for all of them.
+
+use crate::commands::{bench, chat, devices, inspect, logits, run, template, tokenize};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use clap::{Parser, Subcommand};
+
+/// Runs language models: GGUF or safetensors in, tokens out.
+#[derive(Debug, Parser)]
+#[command(name = "ogive", version, propagate_version = true, infer_long_args = false)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Says more on stderr: -v what happens, -vv details, -vvv every step. OGIVE_LOG=crate=level says it finer
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// No device, seed, progress or figures on stderr
+    #[arg(short, long, global = true)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Goes on from a prompt
+    Run(run::Args),
+    /// Talks with a model
+    Chat(chat::Args),
+    /// Shows what is in a model: settings, tensors, formats, and the memory it would take
+    Inspect(inspect::Args),
+    /// Cuts stdin into tokens and prints their ids as a JSON array
+    Tokenize(tokenize::Args),
+    /// Renders a conversation by a chat template: a model's, or the Jinja file given as MODEL
+    Template(template::Args),
+    /// Writes the logits of every position as a NumPy file, f32 [tokens, vocab]
+    Logits(logits::Args),
+    /// Measures tokens per second
+    Bench(bench::Args),
+    /// Lists the devices there are, and why one cannot be used
+    Devices(devices::Args),
+}
+
+/// What every command is given besides its own arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    /// Whether stderr is for errors alone.
+    pub(crate) quiet: bool,
+    /// What Ctrl-C does.
+    pub(crate) interrupt: Interrupt,
+}
+
+impl Context {
+    /// A line for people on stderr.
+    pub(crate) fn note(&self, text: impl std::fmt::Display) {
+        if !self.quiet {
+            crate::output::note(text);
+        }
+    }
+}
+
+impl Cli {
+    /// Runs the command.
+    pub(crate) fn run(self) -> Result<()> {
+        let context = Context { quiet: self.quiet, interrupt: Interrupt::install()? };
+        match self.command {
+            Command::Run(args) => run::run(&args, &context),
+            Command::Chat(args) => chat::run(&args, &context),
+            Command::Inspect(args) => inspect::run(&args),
+            Command::Tokenize(args) => tokenize::run(&args),
+            Command::Template(args) => template::run(&args),
+            Command::Logits(args) => logits::run(&args, &context),
+            Command::Bench(args) => bench::run(&args, &context),
+            Command::Devices(args) => devices::run(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+}

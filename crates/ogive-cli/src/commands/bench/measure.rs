@@ -1,0 +1,138 @@
+//! One measurement.
+//!
+//! The tokens that a sequence has before (its depth) are read once and kept: after a measurement the sequences are wound
+//! back. Where a cache cannot be wound back, as that of a recurrent model, they are read again, outside the clock.
+
+use crate::error::{Error, Result};
+use ogive::Model;
+use ogive::engine::{Engine, Finish, Limits, Request, SeqId};
+use ogive::sampler::Rng;
+use ogive::tensor::Format;
+use std::time::Instant;
+
+/// Rows of a step, as sessions have it.
+const STEP: usize = 512;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) prompt: usize,
+    pub(super) tokens: usize,
+    pub(super) depth: usize,
+    pub(super) sequences: usize,
+    /// What keys and values are kept in.
+    pub(super) element: &'static Format,
+}
+
+impl Load {
+    /// Tokens that a sequence grows to.
+    pub(super) fn context(&self) -> Option<usize> {
+        self.filled().checked_add(self.prompt.max(self.tokens))?.checked_add(2)
+    }
+
+    /// Tokens that a sequence has before: it cannot have none.
+    fn filled(&self) -> usize {
+        self.depth.max(1)
+    }
+}
+
+/// A model and the sequences that it is measured with.
+#[derive(Debug)]
+pub(super) struct Bench {
+    engine: Engine,
+    load: Load,
+    vocabulary: u64,
+    rng: Rng,
+    /// Sequences that have their depth, and one token more that was drawn and not yet read.
+    filled: Vec<SeqId>,
+}
+
+impl Bench {
+    pub(super) fn new(model: &Model, load: Load) -> Result<Self> {
+        let context = load.context().unwrap_or(usize::MAX);
+        let limits = Limits::new(context)
+            .sequences(load.sequences)
+            .step_tokens(STEP.min(context).max(load.sequences))
+            .element(load.element);
+        let engine = model.engine(limits)?;
+        let vocabulary = match model.config().opt_usize("vocab_size")? {
+            Some(n) => n,
+            None => model.tokenizer()?.vocab_size(),
+        };
+        let vocabulary = u64::try_from(vocabulary)?.clamp(1, u64::from(u32::MAX));
+        // One seed for all: whoever compares two runs compares the same tokens.
+        Ok(Self { engine, load, vocabulary, rng: Rng::new(0), filled: Vec::new() })
+    }
+
+    /// Prompt tokens a second, of one sequence.
+    pub(super) fn prefill(&mut self) -> Result<f64> {
+        let n = self.load.prompt;
+        if self.load.depth == 0 {
+            let prompt = self.random(n);
+            let start = Instant::now();
+            self.engine.add(Request::new(prompt, 1))?;
+            self.finish()?;
+            return Ok(n as f64 / start.elapsed().as_secs_f64());
+        }
+        self.fill(1)?;
+        let Some(&id) = self.filled.first() else { return Err(Error::failed("no sequence to measure")) };
+        // The token that was drawn is read too.
+        let prompt = self.random(n - 1);
+        let start = Instant::now();
+        self.engine.resume(id, Request::new(prompt, 1).keep())?;
+        self.finish()?;
+        let rate = n as f64 / start.elapsed().as_secs_f64();
+        self.wind_back()?;
+        Ok(rate)
+    }
+
+    /// Drawn tokens a second, of all sequences together.
+    pub(super) fn decode(&mut self) -> Result<f64> {
+        self.fill(self.load.sequences)?;
+        let start = Instant::now();
+        for &id in &self.filled {
+            self.engine.resume(id, Request::new([], self.load.tokens).keep())?;
+        }
+        self.finish()?;
+        let rate = (self.load.tokens * self.filled.len()) as f64 / start.elapsed().as_secs_f64();
+        self.wind_back()?;
+        Ok(rate)
+    }
+
+    /// Gives `sequences` sequences their depth.
+    fn fill(&mut self, sequences: usize) -> Result<()> {
+        while self.filled.len() < sequences {
+            let prompt = self.random(self.load.filled());
+            self.filled.push(self.engine.add(Request::new(prompt, 1).keep())?);
+        }
+        self.finish()
+    }
+
+    fn wind_back(&mut self) -> Result<()> {
+        let depth = self.load.filled();
+        for id in std::mem::take(&mut self.filled) {
+            if self.engine.rewind(id, depth + 1)? == depth {
+                self.filled.push(id);
+            } else {
+                self.engine.cancel(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs until nothing is left to do.
+    fn finish(&mut self) -> Result<()> {
+        while !self.engine.is_idle() {
+            for event in self.engine.step()? {
+                if let Some(Finish::Failed(e)) = event.finish {
+                    return Err(e.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn random(&mut self, n: usize) -> Vec<u32> {
+        (0..n).map(|_| u32::try_from(self.rng.below(self.vocabulary)).unwrap_or(0)).collect()
+    }
+}

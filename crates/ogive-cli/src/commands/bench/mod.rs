@@ -1,0 +1,131 @@
+//! `ogive bench`: tokens per second.
+//!
+//! Prompts are random tokens and every draw takes the best, so that nothing but the model is measured. One unmeasured
+//! run of each kind goes first; what is told is the median of the others, for a machine that does something else for a
+//! moment makes a mean worthless.
+
+mod measure;
+mod traffic;
+
+use crate::args::Context;
+use crate::error::{Error, Result};
+use crate::figures::{Bytes, Spread};
+use crate::options::{Machine, ModelPath, progress};
+use crate::output;
+use measure::{Bench, Load};
+use serde_json::{Value, json};
+use std::num::NonZeroUsize;
+use traffic::Traffic;
+
+/// Arguments of `ogive bench`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelPath,
+    #[command(flatten)]
+    machine: Machine,
+    /// Tokens of the prompt that is read; 0 measures no prefill
+    #[arg(short, long, value_name = "N", default_value_t = 512)]
+    prompt: usize,
+    /// Tokens that are drawn for each sequence; 0 measures no decode
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 128)]
+    tokens: usize,
+    /// Tokens that each sequence has before
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    depth: usize,
+    /// Sequences that decode together
+    #[arg(short = 'b', long, value_name = "N", default_value = "1")]
+    sequences: NonZeroUsize,
+    /// Measurements of each kind
+    #[arg(short, long, value_name = "N", default_value = "5")]
+    repetitions: NonZeroUsize,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
+    let path = args.model.get()?;
+    if args.prompt == 0 && args.tokens == 0 {
+        return Err(Error::Usage("there is nothing to measure: -p and -n are both 0".into()));
+    }
+    let load = Load {
+        prompt: args.prompt,
+        tokens: args.tokens,
+        depth: args.depth,
+        sequences: args.sequences.get(),
+        element: args.machine.element(),
+    };
+    let limit = load.context().ok_or_else(|| Error::failed("so many tokens cannot be counted"))?;
+    let model = args.machine.open(path, Some(limit), context)?;
+    let traffic = Traffic::of(path, &model, &load)?;
+    let mut bench = Bench::new(&model, load)?;
+    let (prefill, decode) = measure(&mut bench, args, context)?;
+    let reads = decode.map(|d| traffic.gigabytes_per_second(d.median, args.sequences.get()));
+    if args.json {
+        return output::line(json!({
+            "model": path.to_string_lossy(),
+            "architecture": model.architecture(),
+            "device": model.backend().facts().name,
+            "about": model.backend().facts().description,
+            "prompt": args.prompt,
+            "tokens": args.tokens,
+            "depth": args.depth,
+            "sequences": args.sequences,
+            "repetitions": args.repetitions,
+            "prefill_tokens_per_second": spread(prefill),
+            "decode_tokens_per_second": spread(decode),
+            "weight_bytes_per_step": traffic.weights,
+            "cache_bytes_per_token": traffic.cache,
+            "bytes_per_token": traffic.per_token(),
+            "decode_gigabytes_per_second": reads,
+        }));
+    }
+    output::line(format_args!(
+        "{:<8} {:>7} {:>7} {:>9} {:>12} {:>10} {:>10}",
+        "", "tokens", "depth", "sequences", "tokens/s", "min", "max"
+    ))?;
+    for (name, tokens, sequences, spread) in
+        [("prefill", args.prompt, 1, prefill), ("decode", args.tokens, args.sequences.get(), decode)]
+    {
+        let Some(Spread { median, min, max }) = spread else { continue };
+        let depth = args.depth;
+        output::line(format_args!(
+            "{name:<8} {tokens:>7} {depth:>7} {sequences:>9} {median:>12.2} {min:>10.2} {max:>10.2}"
+        ))?;
+    }
+    if let Some(reads) = reads {
+        let (all, weights, cache) =
+            (Bytes(traffic.per_token()), Bytes(traffic.weights), Bytes(traffic.cache));
+        output::line(format_args!(
+            "decode reads {all} a token (weights {weights}, cache {cache}): {reads:.2} GB/s"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Tokens a second of prefill and of decode, whichever are asked for.
+fn measure(bench: &mut Bench, args: &Args, context: &Context) -> Result<(Option<Spread>, Option<Spread>)> {
+    let each = args.repetitions.get();
+    let kinds = u64::from(args.prompt > 0) + u64::from(args.tokens > 0);
+    let bar = progress(context, "measuring", kinds * (each as u64 + 1), " runs");
+    let series = |run: &mut dyn FnMut() -> Result<f64>| {
+        let mut rates = Vec::new();
+        for i in 0..=each {
+            let rate = run()?;
+            bar.inc(1);
+            if i > 0 {
+                rates.push(rate);
+            }
+        }
+        Ok::<_, Error>(Spread::of(rates))
+    };
+    let prefill = if args.prompt > 0 { series(&mut || bench.prefill())? } else { None };
+    let decode = if args.tokens > 0 { series(&mut || bench.decode())? } else { None };
+    bar.finish_and_clear();
+    Ok((prefill, decode))
+}
+
+fn spread(spread: Option<Spread>) -> Value {
+    spread.map_or(Value::Null, |s| json!({ "median": s.median, "min": s.min, "max": s.max }))
+}

@@ -1,0 +1,193 @@
+//! `ogive chat`: a conversation.
+//!
+//! With a terminal there is a line editor with a history; without one, every line of stdin is a message, so that a
+//! conversation can be scripted. Either way only the answers go to stdout.
+
+mod history;
+mod input;
+mod slash;
+
+use crate::answer::{self, Ended};
+use crate::args::Context;
+use crate::commands::template::read_template;
+use crate::error::{Doing, Error, Result};
+use crate::options::{Machine, ModelPath, Sampling};
+use crate::output;
+use input::{Input, Reader};
+use ogive::tokenizer::template::{ChatTemplate, Message};
+use ogive::{Chat, Generate, Model};
+use serde_json::{Value, json};
+use slash::Slash;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `ogive chat`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelPath,
+    #[command(flatten)]
+    machine: Machine,
+    #[command(flatten)]
+    sampling: Sampling,
+    /// What the assistant is to be
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// A Jinja file instead of the model's chat template
+    #[arg(long, value_name = "FILE")]
+    chat_template: Option<PathBuf>,
+}
+
+/// A conversation by a template of the user's own, or the model's.
+pub(crate) fn conversation(model: &Model, template: Option<&Path>, system: Option<&str>) -> Result<Chat> {
+    let chat = match template {
+        Some(path) => {
+            let template = ChatTemplate::new(&read_template(path)?);
+            Chat::new(model.session()?, template.doing(format_args!("reading {}", path.display()))?)?
+        }
+        None if model.chat_template().is_none() => {
+            return Err(Error::failed(
+                "this model has no chat template; give one with --chat-template FILE, or use `ogive run --raw`",
+            ));
+        }
+        None => model.chat()?,
+    };
+    Ok(match system {
+        Some(text) => chat.system(text),
+        None => chat,
+    })
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
+    let path = args.model.get()?;
+    let how = args.sampling.generate(context)?;
+    let model = args.machine.open(path, args.sampling.context, context)?;
+    let chat = conversation(&model, args.chat_template.as_deref(), args.system.as_deref())?;
+    let mut reader = Reader::new(context)?;
+    if reader.is_interactive() {
+        context.note("Write a message and press Enter. /help lists the commands, Ctrl-D leaves.");
+    }
+    let mut talk = Talk { chat, how, figures: None, context, failed: false };
+    let mut leaving = false;
+    loop {
+        match reader.next()? {
+            Input::Text(text) if talk.hear(&text)? => return talk.end(&reader),
+            Input::Text(_) => leaving = false,
+            Input::CtrlC { empty: true } if leaving => return Ok(()),
+            Input::CtrlC { empty } => {
+                leaving = empty;
+                if empty {
+                    output::note("Ctrl-C once more leaves, and so does Ctrl-D");
+                }
+            }
+            Input::End => return talk.end(&reader),
+        }
+    }
+}
+
+/// The conversation and how it goes on.
+struct Talk<'c> {
+    chat: Chat,
+    how: Generate,
+    figures: Option<String>,
+    context: &'c Context,
+    failed: bool,
+}
+
+impl Talk<'_> {
+    /// What became of it: without a terminal, an error that was told on the way counts.
+    fn end(&self, reader: &Reader) -> Result<()> {
+        if self.failed && !reader.is_interactive() {
+            return Err(Error::failed("the conversation did not go as it should; see above"));
+        }
+        Ok(())
+    }
+
+    /// Takes a message or a command; says whether to leave.
+    fn hear(&mut self, text: &str) -> Result<bool> {
+        match Slash::parse(text) {
+            None if text.trim().is_empty() => {}
+            // Two slashes at the beginning: a message that begins with one.
+            None => self.say(text.strip_prefix('/').unwrap_or(text))?,
+            Some(Ok(Slash::Exit)) => return Ok(true),
+            Some(Ok(command)) => self.obey(command),
+            Some(Err(why)) => self.complain(&why),
+        }
+        Ok(false)
+    }
+
+    fn complain(&mut self, why: &str) {
+        self.failed = true;
+        output::note(format_args!("error: {why}"));
+    }
+
+    /// Sends a message and writes the answer. What goes wrong with it does not end the conversation.
+    fn say(&mut self, text: &str) -> Result<()> {
+        let (ended, figures) = match self.chat.send(text, &self.how) {
+            Ok(mut reply) => {
+                let ended = answer::follow(&mut reply, self.context, |piece| output::write(piece.as_bytes()));
+                let figures = ended.as_ref().ok().map(|e| answer::figures(reply.generation(), *e));
+                output::write(b"\n")?;
+                (ended, figures)
+            }
+            Err(e) => (Err(e.into()), None),
+        };
+        // The next answer's draws are others, and still follow from the one seed.
+        self.how.sampler.seed = self.how.sampler.seed.wrapping_add(1);
+        match ended {
+            Err(Error::Failed(why)) => self.complain(&why),
+            Err(e) => return Err(e),
+            Ok(Ended::Context) => {
+                output::note("the context is full: /reset begins anew, --context N asks for more")
+            }
+            Ok(Ended::Interrupted) => output::note("(stopped)"),
+            Ok(Ended::Stop | Ended::Length) => {}
+        }
+        self.figures = figures;
+        Ok(())
+    }
+
+    fn obey(&mut self, command: Slash) {
+        match command {
+            Slash::Help => output::note(slash::HELP),
+            Slash::Reset => {
+                self.chat.messages().retain(|m| m.role == "system");
+                output::note("a new conversation");
+            }
+            Slash::System(text) => {
+                let messages = self.chat.messages();
+                messages.retain(|m| m.role != "system");
+                if !text.is_empty() {
+                    messages.insert(0, Message::new("system", text));
+                }
+                output::note("from the next answer on");
+            }
+            Slash::Save(path) => match self.save(&path) {
+                Ok(()) => output::note(format_args!("saved to {}", path.display())),
+                Err(Error::Failed(why)) => self.complain(&why),
+                Err(_) => {}
+            },
+            Slash::Stats => self.stats(),
+            Slash::Exit => {}
+        }
+    }
+
+    /// As a list of messages, which `ogive template` reads.
+    fn save(&mut self, path: &Path) -> Result<()> {
+        let messages: Vec<Value> =
+            self.chat.messages().iter().map(|m| json!({ "role": m.role, "content": m.content })).collect();
+        let text = serde_json::to_string_pretty(&messages)?;
+        fs::write(path, text + "\n").doing(format_args!("saving to {}", path.display()))
+    }
+
+    fn stats(&mut self) {
+        let messages = self.chat.messages().len();
+        let session = self.chat.session();
+        let (used, most) = (session.tokens().len(), session.model().context());
+        output::note(session.model().device());
+        output::note(format_args!("{messages} messages; {used} of {most} tokens of context"));
+        if let Some(figures) = &self.figures {
+            output::note(figures);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The commands, a file each: its arguments and what it does.
+
+pub(crate) mod bench;
+pub(crate) mod chat;
+pub(crate) mod devices;
+pub(crate) mod inspect;
+pub(crate) mod logits;
+pub(crate) mod run;
+pub(crate) mod template;
+pub(crate) mod tokenize;

@@ -1,0 +1,98 @@
+//! Why a command ended early.
+//!
+//! Whatever went wrong becomes one line here, with its causes: a user reads it once, and nobody matches on it.
+
+use std::fmt::Display;
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The command line is wrong.
+    Usage(String),
+    /// What was asked for failed.
+    Failed(String),
+    /// Ctrl-C.
+    Interrupted,
+    /// Nobody reads stdout any more.
+    ClosedPipe,
+}
+
+impl Error {
+    /// A failure in words of one's own.
+    pub(crate) fn failed(why: impl Display) -> Self {
+        Self::Failed(one_line(&why.to_string()))
+    }
+}
+
+/// Any library's error. (This type is none itself, or the two implementations would meet.)
+impl<E: std::error::Error> From<E> for Error {
+    fn from(e: E) -> Self {
+        Self::Failed(with_causes(&e))
+    }
+}
+
+/// Says what was being done.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl Display) -> Result<T>;
+}
+
+impl<T, E: std::error::Error> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, what: impl Display) -> Result<T> {
+        self.map_err(|e| Error::failed(format_args!("{what}: {}", with_causes(&e))))
+    }
+}
+
+/// An error and its causes in one line; a cause that the line before it told already is left out.
+pub(crate) fn with_causes(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut cause = e.source();
+    while let Some(c) = cause {
+        let more = c.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = c.source();
+    }
+    one_line(&text)
+}
+
+/// The same without control characters: names in files could steer a terminal.
+pub(crate) fn one_line(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .map(plain)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct E(&'static str, Option<Box<E>>);
+    impl Display for E {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+    impl std::error::Error for E {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            self.1.as_deref().map(|e| e as _)
+        }
+    }
+
+    #[test]
+    fn causes_come_once_and_in_one_line() {
+        let inner = |text| Some(Box::new(E(text, None)));
+        assert_eq!(with_causes(&E("opening x", inner("no such\nfile"))), "opening x: no such file");
+        assert_eq!(with_causes(&E("opening x: gone", inner("gone"))), "opening x: gone");
+        assert_eq!(one_line("a\u{1b}[2Jb\r\n\n c\n"), "a [2Jb c");
+    }
+}

@@ -1,0 +1,26 @@
+//! What the libraries tell, on stderr.
+
+use std::io;
+use tracing_subscriber::EnvFilter;
+
+/// Shows warnings, and with each `-v` more. The environment variable `OGIVE_LOG` says it finer, as in
+/// `OGIVE_LOG=ogive_engine=trace`.
+pub(crate) fn init(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = match std::env::var("OGIVE_LOG") {
+        Ok(asked) => EnvFilter::new(asked),
+        Err(_) => EnvFilter::new(level),
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .without_time()
+        .with_ansi(false);
+    // Fails only where there is one already.
+    let _ = subscriber.try_init();
+}
