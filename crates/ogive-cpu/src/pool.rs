@@ -348,6 +348,7 @@ impl<'a, T> Stripe<'a, T> {
     }
 
     /// Rows of the matrix.
+    #[cfg(test)]
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }

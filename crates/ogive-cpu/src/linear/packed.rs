@@ -203,6 +203,7 @@ impl Block {
 }
 
 /// The eight 6-bit pairs of scale and minimum that Q4_K and Q5_K keep in 12 bytes.
+#[inline(always)]
 pub(crate) fn k_pairs(p: &[u8]) -> ([u8; 8], [u8; 8]) {
     let word = |i: usize| u32::from_le_bytes([p[i], p[i + 1], p[i + 2], p[i + 3]]);
     let (a, b, c) = (word(0), word(4), word(8));
@@ -212,6 +213,7 @@ pub(crate) fn k_pairs(p: &[u8]) -> ([u8; 8], [u8; 8]) {
 }
 
 /// The sixteen 6-bit scales of Q3_K.
+#[inline(always)]
 pub(crate) fn q3_scales(p: &[u8]) -> [i16; 16] {
     std::array::from_fn(|i| {
         let s = (p[i % 8] >> (4 * (i / 8)) & 15) | (p[8 + i % 4] >> (2 * (i / 4)) & 3) << 4;
@@ -220,6 +222,7 @@ pub(crate) fn q3_scales(p: &[u8]) -> [i16; 16] {
 }
 
 /// The eight 6-bit scales of IQ4_XS.
+#[inline(always)]
 pub(crate) fn iq4_xs_scales(b: &[u8]) -> [i16; 8] {
     let high = u16::from_le_bytes([b[2], b[3]]);
     std::array::from_fn(|i| {
@@ -229,6 +232,7 @@ pub(crate) fn iq4_xs_scales(b: &[u8]) -> [i16; 8] {
 }
 
 /// `2^(e - 128)`: MXFP4's scale for doubled levels.
+#[inline(always)]
 pub(crate) fn half_power(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }

@@ -81,9 +81,9 @@ fn load_half<const N: usize>(b: &[u8; N], at: usize) -> __m128i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn nibbles<const N: usize>(b: &[u8; N], at: usize) -> __m256i {
-    let q = load_half(b, at);
-    let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(q), _mm_srli_epi16::<4>(q));
-    _mm256_and_si256(both, _mm256_set1_epi8(15))
+    let twice = _mm256_broadcastsi128_si256(load_half(b, at));
+    let high = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
+    _mm256_and_si256(high, _mm256_set1_epi8(15))
 }
 
 /// 16 in each byte whose bit is set.

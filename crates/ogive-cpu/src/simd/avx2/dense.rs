@@ -44,7 +44,11 @@ pub(super) fn few<const W: u8>(kind: Dense, rows: [&[u8]; ROWS], x: &[f32]) -> [
             }
         }
     }
-    sums.map(|s| add_lanes(s))
+    let mut out = [0.0; ROWS];
+    for r in 0..ROWS {
+        out[r] = add_lanes(sums[r]);
+    }
+    out
 }
 
 /// Adds the products of one chunk.
@@ -56,13 +60,9 @@ fn step<const W: u8>(w: &[u8], x: &[f32], sum: &mut Sum) {
         F32 => multiply(single(w), load(&x[0]), sum),
         F16 => multiply(halves(w), load(&x[0]), sum),
         _ => {
-            let (low, high) = (integers(&w[..32]), integers(&w[32..]));
-            let odd = |v| {
-                _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(0xffff_0000_u32.cast_signed())))
-            };
-            let even = |v| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(v));
-            multiply([odd(low), odd(high)], load(&x[0]), sum);
-            multiply([even(low), even(high)], load(&x[1]), sum);
+            let (odd, even) = odd_even(w);
+            multiply(odd, load(&x[0]), sum);
+            multiply(even, load(&x[1]), sum);
         }
     }
 }
@@ -70,20 +70,27 @@ fn step<const W: u8>(w: &[u8], x: &[f32], sum: &mut Sum) {
 /// The twin of [`Dense::decode`].
 #[target_feature(enable = "avx2,f16c")]
 pub(super) fn decode(kind: Dense, row: &[u8], out: &mut [f32]) {
-    if kind != Dense::F16 {
-        return kind.decode(row, out);
-    }
-    let (whole, rest) = row.as_chunks::<32>();
-    let (to, end) = out.split_at_mut(whole.len() * LANES);
-    for (w, o) in whole.iter().zip(to.as_chunks_mut::<LANES>().0) {
-        let v = halves(w);
-        // SAFETY: 64 bytes are written to an array of 64.
-        unsafe {
-            _mm256_storeu_ps(o.as_mut_ptr(), v[0]);
-            _mm256_storeu_ps(o.as_mut_ptr().add(8), v[1]);
+    match kind {
+        Dense::F32 => kind.decode(row, out),
+        Dense::F16 => {
+            let (whole, rest) = row.as_chunks::<32>();
+            let (to, end) = out.split_at_mut(whole.len() * LANES);
+            for (w, o) in whole.iter().zip(to.as_chunks_mut().0) {
+                store(halves(w), o);
+            }
+            kind.decode(rest, end);
+        }
+        Dense::Bf16 => {
+            let (whole, rest) = row.as_chunks::<64>();
+            let (to, end) = out.split_at_mut(whole.len() * 2 * LANES);
+            for (w, [odd, even]) in whole.iter().zip(to.as_chunks_mut().0.as_chunks_mut().0) {
+                let sums = odd_even(w);
+                store(sums.0, odd);
+                store(sums.1, even);
+            }
+            kind.decode(rest, end);
         }
     }
-    kind.decode(rest, end);
 }
 
 /// Products of `R` rows with `T` tokens, all padded and equally long.
@@ -134,6 +141,30 @@ fn add_lanes(s: Sum) -> f32 {
 fn load(v: &[f32; LANES]) -> Sum {
     // SAFETY: 64 bytes are read from an array of 64.
     unsafe { [_mm256_loadu_ps(v.as_ptr()), _mm256_loadu_ps(v.as_ptr().add(8))] }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store(v: Sum, to: &mut [f32; LANES]) {
+    // SAFETY: 64 bytes are written to an array of 64.
+    unsafe {
+        _mm256_storeu_ps(to.as_mut_ptr(), v[0]);
+        _mm256_storeu_ps(to.as_mut_ptr().add(8), v[1]);
+    }
+}
+
+/// The odd and the even elements of 64 bytes of bf16.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn odd_even(b: &[u8]) -> (Sum, Sum) {
+    let (low, high) = (integers(&b[..32]), integers(&b[32..]));
+    let mask = _mm256_set1_epi32(0xffff_0000_u32.cast_signed());
+    let odd = [_mm256_and_si256(low, mask), _mm256_and_si256(high, mask)];
+    let even = [_mm256_slli_epi32::<16>(low), _mm256_slli_epi32::<16>(high)];
+    (
+        [_mm256_castsi256_ps(odd[0]), _mm256_castsi256_ps(odd[1])],
+        [_mm256_castsi256_ps(even[0]), _mm256_castsi256_ps(even[1])],
+    )
 }
 
 #[inline]

@@ -12,7 +12,6 @@ use std::arch::x86_64::*;
 pub(super) const ROWS: usize = 4;
 
 /// Products of four rows with `T` tokens, `N` bytes to a scale block.
-#[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn few<const F: u8, const N: usize, const T: usize>(
     rows: [&[u8]; ROWS],
@@ -39,7 +38,9 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(
     let sums_of: [&[[i16; 16]]; T] = std::array::from_fn(|t| x[t].sums.as_chunks().0);
     let zero = _mm256_setzero_si256();
     let mut out = [_mm_setzero_ps(); T];
-    for b in 0..rows[0].len() {
+    let blocks = rows[0].len();
+    let rows = [rows[0], &rows[1][..blocks], &rows[2][..blocks], &rows[3][..blocks]];
+    for b in 0..blocks {
         let (mut sums, mut mins) = ([[zero; ROWS]; T], [[zero; ROWS]; T]);
         for r in 0..ROWS {
             let block = &rows[r][b];
@@ -85,26 +86,33 @@ fn blocks<const F: u8, const N: usize, const T: usize>(
     let rows: [&[[u8; N]]; ROWS] = std::array::from_fn(|r| rows[r].as_chunks().0);
     let codes_of: [&[[i8; 32]]; T] = std::array::from_fn(|t| x[t].codes.as_chunks().0);
     let sums_of: [&[[i16; 2]]; T] = std::array::from_fn(|t| x[t].sums.as_chunks().0);
-    let ones = _mm256_set1_epi16(1);
     let mut out = [_mm_setzero_ps(); T];
     let scales = x[0].scales.len();
     let each = rows[0].len().checked_div(scales).unwrap_or(0);
     for a in 0..scales {
+        // Cut to one length, so that the loop below checks no bounds.
+        let span = a * each..(a + 1) * each;
+        let rows =
+            [&rows[0][span.clone()], &rows[1][span.clone()], &rows[2][span.clone()], &rows[3][span.clone()]];
+        let (mut codes_of, mut sums_of) = (codes_of, sums_of);
+        for t in 0..T {
+            (codes_of[t], sums_of[t]) = (&codes_of[t][span.clone()], &sums_of[t][span.clone()]);
+        }
         let mut p = [_mm_setzero_ps(); T];
-        for b in a * each..(a + 1) * each {
+        for b in 0..rows[0].len() {
             let block = [&rows[0][b], &rows[1][b], &rows[2][b], &rows[3][b]];
             let (d, m) = factors::<F, N>(block);
             let mut sums = [[_mm256_setzero_si256(); ROWS]; T];
             for r in 0..ROWS {
                 let c = codes::<F, N>(block[r], 0);
                 for t in 0..T {
-                    sums[t][r] = _mm256_madd_epi16(pairs::<F>(c, activations(&codes_of[t][b], 0)), ones);
+                    sums[t][r] = pairs::<F>(c, activations(&codes_of[t][b], 0));
                 }
             }
             for t in 0..T {
                 let [low, high] = sums_of[t][b];
                 let total = i32::from(low) + i32::from(high);
-                let mut sum = add_across(sums[t]);
+                let mut sum = add_pairs_across::<F>(sums[t]);
                 if offset(F) != 0 {
                     sum = _mm_sub_epi32(sum, _mm_set1_epi32(total * i32::from(offset(F))));
                 }
@@ -151,6 +159,25 @@ fn add_across(v: [__m256i; 4]) -> __m128i {
     _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs))
 }
 
+/// The sum of each register of sixteen words, in a lane of its own.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_pairs_across<const F: u8>(v: [__m256i; 4]) -> __m128i {
+    let ones = _mm256_set1_epi16(1);
+    let mut s = [_mm256_setzero_si256(); 4];
+    for r in 0..4 {
+        s[r] = _mm256_madd_epi16(v[r], ones);
+    }
+    if codes::adds(F) < 8 {
+        return add_across(s);
+    }
+    // All 32 products fit 16 bits together, so that sums may be packed and added by one multiplication.
+    let two = [_mm256_packs_epi32(s[0], s[1]), _mm256_packs_epi32(s[2], s[3])];
+    let two = [_mm256_madd_epi16(two[0], ones), _mm256_madd_epi16(two[1], ones)];
+    let one = _mm256_madd_epi16(_mm256_packs_epi32(two[0], two[1]), ones);
+    _mm_add_epi32(_mm256_castsi256_si128(one), _mm256_extracti128_si256::<1>(one))
+}
+
 /// The factors of codes and minima of four blocks, with their signs.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
@@ -169,6 +196,8 @@ fn factors<const F: u8, const N: usize>(b: [&[u8; N]; 4]) -> (__m128, __m128) {
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 fn halves<const N: usize>(b: [&[u8; N]; 4], at: usize) -> __m128 {
-    let h = |i: usize| i64::from(u16::from_le_bytes([b[i][at], b[i][at + 1]]));
-    _mm_cvtph_ps(_mm_cvtsi64_si128(h(0) | h(1) << 16 | h(2) << 32 | h(3) << 48))
+    let h = |i: usize| i32::from(u16::from_le_bytes([b[i][at], b[i][at + 1]]));
+    let v = _mm_cvtsi32_si128(h(0));
+    let v = _mm_insert_epi16::<2>(_mm_insert_epi16::<1>(v, h(1)), h(2));
+    _mm_cvtph_ps(_mm_insert_epi16::<3>(v, h(3)))
 }

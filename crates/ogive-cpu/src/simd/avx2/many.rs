@@ -25,7 +25,10 @@ pub(super) fn many<const F: u8, const T: usize>(
     from: usize,
     sums: &mut [Lanes<f32>; T],
 ) {
-    let mut out = std::array::from_fn(|t| floats(&sums[t]));
+    let mut out = [[_mm256_setzero_ps(); 2]; T];
+    for t in 0..T {
+        out[t] = floats(&sums[t]);
+    }
     if super_block(F) {
         superblocks::<F, T>(panel, x, from, &mut out);
     } else {
@@ -57,7 +60,10 @@ fn superblocks<const F: u8, const T: usize>(
     let blocks = panel.codes.as_chunks::<64>().0.iter().zip(panel.scales.chunks_exact(subs(F)));
     let blocks = blocks.zip(panel.mins.as_chunks::<8>().0);
     for (b, ((codes, scales), mins)) in blocks.enumerate() {
-        let a: [&[i8; 256]; T] = std::array::from_fn(|t| &codes_of[t][b]);
+        let mut a = [&[0; 256]; T];
+        for t in 0..T {
+            a[t] = &codes_of[t][b];
+        }
         let mut sums = [[zero; 2]; T];
         let mut low = [[zero; 2]; T];
         if offset(F) != 0 || has_min(F) {
@@ -114,7 +120,10 @@ fn blocks<const F: u8, const T: usize>(panel: &Panel, x: [&Quantised; T], from: 
         let mut p = [[_mm256_setzero_ps(); 2]; T];
         for (i, codes) in codes.iter().enumerate() {
             let b = group * each + i;
-            let a: [&[i8; 32]; T] = std::array::from_fn(|t| &codes_of[t][b]);
+            let mut a = [&[0; 32]; T];
+            for t in 0..T {
+                a[t] = &codes_of[t][b];
+            }
             let mut sums = [[_mm256_setzero_si256(); 2]; T];
             let mut totals = [_mm256_setzero_si256(); T];
             for t in 0..T {

@@ -7,7 +7,6 @@
 
 use super::codes::{self, codes, fine, has_min, offset};
 use crate::linear::half_power;
-use half::f16;
 use std::arch::x86_64::*;
 
 /// Rows of a panel.
@@ -56,8 +55,11 @@ impl Panel {
             let to = &mut self.codes[b * quads..][..quads];
             for (j, to) in to.chunks_exact_mut(8).enumerate() {
                 for half in 0..2 {
-                    let v = transpose(std::array::from_fn(|r| codes::<F, N>(&rows[8 * half + r][b], j)));
-                    for (to, v) in to.iter_mut().zip(v) {
+                    let mut v = [_mm256_setzero_si256(); 8];
+                    for r in 0..8 {
+                        v[r] = codes::<F, N>(&rows[8 * half + r][b], j);
+                    }
+                    for (to, v) in to.iter_mut().zip(transpose(v)) {
                         let to: &mut [[u8; 4]] = &mut to.0[8 * half..][..8];
                         // SAFETY: 32 bytes are written to eight elements of 4.
                         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) };
@@ -74,10 +76,9 @@ impl Panel {
         let (at, min_at) = codes::factors_at(F);
         for r in 0..ROWS {
             let block = &rows[r][b];
-            let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
-            self.d[b].0[r] = if F == codes::MXFP4 { half_power(block[0]) } else { half(at) };
+            self.d[b].0[r] = if F == codes::MXFP4 { half_power(block[0]) } else { half(block, at) };
             if has_min(F) {
-                self.m[b].0[r] = if codes::super_block(F) { -half(min_at) } else { half(min_at) };
+                self.m[b].0[r] = if codes::super_block(F) { -half(block, min_at) } else { half(block, min_at) };
             }
             if codes::super_block(F) {
                 let (scale, min) = codes::scales::<F, N>(block);
@@ -95,6 +96,13 @@ impl Panel {
             }
         }
     }
+}
+
+#[inline]
+#[target_feature(enable = "f16c")]
+fn half<const N: usize>(b: &[u8; N], at: usize) -> f32 {
+    let bits = i32::from(u16::from_le_bytes([b[at], b[at + 1]]));
+    _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)))
 }
 
 #[inline]
