@@ -6,6 +6,7 @@
 //! without bars (Qwen's `</s>`) does not end generation; and a damaged vocabulary is an error.
 
 use crate::added::{Added, AddedTokens};
+use crate::bpe::Bpe;
 use crate::model::Model;
 use crate::normalize::{Normalizer, SPACE_MARK};
 use crate::pretokenize::Step;
@@ -17,7 +18,6 @@ use crate::vocab::{TokenKind, Vocab, byte_token};
 use crate::{Result, Tokenizer, TokenizerError, byte_level};
 use ahash::AHashMap;
 use gguf_file::{Metadata, StringArray};
-use tokenizers::models::bpe::{BPE, Vocab as BpeVocab};
 
 fn bad(e: gguf_file::Error) -> TokenizerError {
     TokenizerError::Gguf(e.to_string())
@@ -298,51 +298,44 @@ fn bpe(metadata: &Metadata) -> Result<Tokenizer> {
         "default"
     }))?;
     let mut vocab = Vocab::with_capacity(count);
-    let mut ids = BpeVocab::with_capacity(count);
+    let mut spellings: Vec<(&str, u32)> = Vec::with_capacity(count);
     for (id, text, kind) in table.iter() {
-        let spelling = std::str::from_utf8(text)
-            .map_err(|_| damaged(format!("token {id} ({:?}) is not UTF-8", table.text(id))))?;
-        match kind {
-            TokenKind::Control | TokenKind::Unknown => vocab.push(text, kind),
-            TokenKind::UserDefined => vocab.push(text, kind),
-            _ => match byte_level::decode(spelling) {
-                Some(bytes) => vocab.push(&bytes, kind),
-                None => vocab.push(text, kind),
-            },
+        let spelling = std::str::from_utf8(text);
+        let spelling =
+            spelling.map_err(|_| damaged(format!("token {id} ({:?}) is not UTF-8", table.text(id))))?;
+        match byte_level::decode(spelling) {
+            Some(bytes) if !kind.is_special() && kind != TokenKind::UserDefined => vocab.push(&bytes, kind),
+            _ => vocab.push(text, kind),
         }
-        if !spelling.is_empty() {
-            if let Some(other) = ids.insert(spelling.to_owned(), id) {
-                return Err(table.duplicate(other, id));
-            }
+        spellings.push((spelling, id));
+    }
+    let mut seen: AHashMap<&str, u32> = AHashMap::with_capacity(count);
+    for &(spelling, id) in spellings.iter().filter(|(spelling, _)| !spelling.is_empty()) {
+        if let Some(other) = seen.insert(spelling, id) {
+            return Err(table.duplicate(other, id));
         }
     }
     let mut bytes = Box::new([None; 256]);
     for b in 0..=255u8 {
-        bytes[usize::from(b)] = ids.get(byte_level::to_char(b).encode_utf8(&mut [0; 4]) as &str).copied();
+        let spelling = byte_level::to_char(b);
+        let id = seen.get(spelling.encode_utf8(&mut [0; 4]) as &str);
+        bytes[usize::from(b)] =
+            Some(*id.ok_or_else(|| damaged(format!("the byte 0x{b:02X} ({spelling:?}) has no token")))?);
     }
     let merges = metadata.array_of_str("tokenizer.ggml.merges").map_err(bad)?;
-    let merges = merges.iter_str().enumerate().map(|(i, merge)| {
-        // The first half may itself begin with a space.
+    let pairs = merges.iter_str().enumerate().map(|(i, merge)| {
         let merge = merge.map_err(|_| damaged(format!("merge {i} is not UTF-8")))?;
-        let space = merge.char_indices().skip(1).find(|(_, c)| *c == ' ');
-        let (at, _) = space.ok_or_else(|| {
-            damaged(format!("merge {i} ({merge:?}) is not two tokens with a space between"))
-        })?;
-        Ok((merge[..at].to_owned(), merge[at + 1..].to_owned()))
+        let halves = merge.split_once(' ').filter(|(a, b)| !a.is_empty() && !b.is_empty());
+        halves.ok_or_else(|| damaged(format!("merge {i} ({merge:?}) is not two tokens with a space between")))
     });
-    let merges = merges.collect::<Result<Vec<_>>>()?;
-    let model = BPE::builder().vocab_and_merges(ids, merges).ignore_merges(pre.ignore_merges).build();
-    let model = Model::Wrapped(Box::new(
-        model.map_err(|e| damaged(format!("its merges do not fit its tokens: {e}")))?.into(),
-    ));
+    let model = Bpe::new(spellings.iter().copied(), pairs, pre.ignore_merges)?;
+    let model = model.ok_or_else(|| damaged("a merge is not spelt in GPT-2's alphabet of bytes"))?;
     let special = table.special(metadata, [None; 3])?;
-    let mut steps: Vec<Step> = pre.stages.into_iter().map(Step::isolate).collect();
-    steps.push(Step::ByteLevel);
     let rest = Rest {
         vocab,
         normalizers: Vec::new(),
-        steps,
-        model,
+        steps: pre.stages.into_iter().map(Step::isolate).collect(),
+        model: Model::Bpe(model),
         bytes,
         special,
         add_bos: pre.add_bos,

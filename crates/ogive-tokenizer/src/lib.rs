@@ -1,6 +1,7 @@
 //! Text to tokens and back, and chat templates.
 
 mod added;
+mod bpe;
 mod byte_level;
 mod error;
 mod folder;

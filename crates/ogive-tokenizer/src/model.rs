@@ -1,5 +1,6 @@
-//! From a word to its tokens: a model of the `tokenizers` crate, or our own SentencePiece merger.
+//! From a word to its tokens: one of our own two mergers, or a model of the `tokenizers` crate for all other vocabularies.
 
+use crate::bpe::Bpe;
 use crate::spm::Spm;
 use crate::{Result, TokenizerError};
 use tokenizers::Model as _;
@@ -7,6 +8,7 @@ use tokenizers::models::ModelWrapper;
 
 /// The model of a tokenizer.
 pub(crate) enum Model {
+    Bpe(Bpe),
     Spm(Spm),
     Wrapped(Box<ModelWrapper>),
 }
@@ -14,6 +16,7 @@ pub(crate) enum Model {
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Bpe(bpe) => bpe.fmt(f),
             Self::Spm(spm) => spm.fmt(f),
             // The crate prints whole vocabularies.
             Self::Wrapped(_) => f.write_str(self.name()),
@@ -24,6 +27,7 @@ impl std::fmt::Debug for Model {
 impl Model {
     pub(crate) fn name(&self) -> &'static str {
         match self {
+            Self::Bpe(_) => "byte-level BPE",
             Self::Spm(_) => "SentencePiece BPE",
             Self::Wrapped(model) => match &**model {
                 ModelWrapper::BPE(_) => "BPE",
@@ -37,6 +41,7 @@ impl Model {
     /// Appends the tokens of one word.
     pub(crate) fn encode(&self, word: &str, out: &mut Vec<u32>) -> Result<()> {
         match self {
+            Self::Bpe(bpe) => bpe.encode(word.as_bytes(), out),
             Self::Spm(spm) => spm.encode(word, out),
             Self::Wrapped(model) => {
                 let tokens = model.tokenize(word).map_err(|e| TokenizerError::Model(e.to_string()))?;
@@ -49,6 +54,7 @@ impl Model {
     /// The id of a token by its spelling in the file.
     pub(crate) fn id(&self, spelling: &str) -> Option<u32> {
         match self {
+            Self::Bpe(bpe) => bpe.id(spelling),
             Self::Spm(spm) => spm.id(spelling.as_bytes()),
             Self::Wrapped(model) => model.token_to_id(spelling),
         }

@@ -9,6 +9,7 @@ mod model;
 mod post;
 
 use crate::added::{Added, AddedTokens};
+use crate::model::Model;
 use crate::normalize::{Normalizer, normalize};
 use crate::pretokenize::{Prepend, Step};
 use crate::special::{SpecialTokens, WellKnown, forced_kind};
@@ -98,9 +99,13 @@ pub(crate) fn parts(bytes: &[u8], extra: &[AddedJson]) -> Result<(Parts, WellKno
     let file: File<'_> =
         serde_json::from_slice(bytes).map_err(|e| TokenizerError::json("tokenizer.json", e))?;
     let normalizers = section(&file.normalizer, Normalizer::parse)?;
-    let steps = section(&file.pre_tokenizer, Step::parse)?;
+    let mut steps = section(&file.pre_tokenizer, Step::parse)?;
     let spelling = Spelling::parse(&file.decoder, &steps)?;
-    let model = model::read(file.model.get())?;
+    let model = model::read(file.model.get(), matches!(steps.last(), Some(Step::ByteLevel)))?;
+    if matches!(model.model, Model::Bpe(_)) {
+        // Our own model takes bytes as they are.
+        steps.pop();
+    }
 
     let mut table = Table { slots: Vec::new() };
     for (text, id) in &model.tokens {

@@ -1,9 +1,10 @@
 //! The `model` section: BPE is read and checked here, the other models by the `tokenizers` crate.
 //!
-//! BPE is what language models use, its sections are large (280,000 merges in Llama 3), and the crate's reader keeps them as JSON
-//! values on the way; reading them straight into its builder's shape takes a third of the time.
+//! BPE is what language models use, and its sections are large (280,000 merges in Llama 3): they are read straight into the shape
+//! that a model is built from. Over bytes that model is our own, otherwise the crate's.
 
 use super::damaged;
+use crate::bpe::Bpe;
 use crate::model::Model;
 use crate::{Result, TokenizerError};
 use serde::Deserialize;
@@ -105,13 +106,13 @@ impl<'de> Deserialize<'de> for Merge {
     }
 }
 
-/// Reads the section from its text.
-pub(super) fn read(text: &str) -> Result<Read> {
+/// Reads the section from its text. `byte_level`: words come to the model spelt as bytes and nothing else.
+pub(super) fn read(text: &str, byte_level: bool) -> Result<Read> {
     let json = |e| TokenizerError::json("the model of tokenizer.json", e);
     let peek: Peek = serde_json::from_str(text).map_err(json)?;
     match peek.r#type.as_deref() {
-        Some("BPE") => bpe(serde_json::from_str(text).map_err(json)?),
-        None if peek.merges.is_some() => bpe(serde_json::from_str(text).map_err(json)?),
+        Some("BPE") => bpe(serde_json::from_str(text).map_err(json)?, byte_level),
+        None if peek.merges.is_some() => bpe(serde_json::from_str(text).map_err(json)?, byte_level),
         Some("Unigram" | "WordPiece" | "WordLevel") | None => {
             let model: ModelWrapper = serde_json::from_str(text).map_err(json)?;
             let vocab: HashMap<String, u32> = model.get_vocab();
@@ -140,7 +141,7 @@ struct UnigramJson {
     unk_id: Option<u32>,
 }
 
-fn bpe(json: BpeJson) -> Result<Read> {
+fn bpe(json: BpeJson, byte_level: bool) -> Result<Read> {
     let BpeJson { vocab: Ids(vocab), merges, byte_fallback, .. } = json;
     if json.dropout.is_some_and(|p| p != 0.0) {
         tracing::warn!("the tokenizer drops merges at random (dropout), which is for training; ignored");
@@ -152,6 +153,17 @@ fn bpe(json: BpeJson) -> Result<Read> {
         }
     }
     let tokens: Vec<(String, u32)> = vocab.iter().map(|(text, id)| (text.clone(), *id)).collect();
+    // With a token for every byte nothing is unknown.
+    let plain = !byte_fallback
+        && json.continuing_subword_prefix.as_deref().unwrap_or_default().is_empty()
+        && json.end_of_word_suffix.as_deref().unwrap_or_default().is_empty();
+    if plain && byte_level {
+        let spellings = vocab.iter().map(|(text, id)| (text.as_str(), *id));
+        let pairs = merges.iter().map(|Merge(a, b)| Ok((a.as_str(), b.as_str())));
+        if let Some(model) = Bpe::new(spellings, pairs, json.ignore_merges)? {
+            return Ok(Read { model: Model::Bpe(model), tokens, unknown: json.unk_token, byte_fallback });
+        }
+    }
     let mut builder = BPE::builder()
         .vocab_and_merges(vocab, merges.into_iter().map(|Merge(a, b)| (a, b)).collect())
         .fuse_unk(json.fuse_unk)
