@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 use crate::{
     linear::{self, Job, Quantised},
@@ -26,17 +28,20 @@ pub enum Path {
     Scalar,
     /// AVX2 with FMA and F16C.
     Avx2,
+    /// AVX-512 (F, BW, VL) with VNNI, and what [`Path::Avx2`] needs.
+    Avx512,
 }
 
 impl Path {
     /// Every path, best first.
-    pub const ALL: &[Self] = &[Self::Avx2, Self::Scalar];
+    pub const ALL: &[Self] = &[Self::Avx512, Self::Avx2, Self::Scalar];
 
     /// The name that `OGIVE_CPU_FORCE` knows it by.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
             Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
         }
     }
 
@@ -50,8 +55,16 @@ impl Path {
                     && is_x86_feature_detected!("fma")
                     && is_x86_feature_detected!("f16c")
             }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                Self::Avx2.is_supported()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vnni")
+            }
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx2 => false,
+            Self::Avx2 | Self::Avx512 => false,
         }
     }
 
@@ -84,6 +97,9 @@ impl Path {
             // SAFETY: weights are only made for paths that the machine supports.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { avx2::stripe(job, out) },
+            // SAFETY: the same.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => unsafe { avx512::stripe(job, out) },
             _ => linear::scalar::stripe(job, out),
         }
     }
@@ -93,7 +109,7 @@ impl Path {
         match self {
             // SAFETY: activations are only rounded for weights, and those only made for paths that the machine supports.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => unsafe { avx2::quantise(x, out) },
+            Self::Avx2 | Self::Avx512 => unsafe { avx2::quantise(x, out) },
             _ => out.fill(x),
         }
     }
@@ -115,6 +131,6 @@ mod tests {
         assert!(Path::forced(None).unwrap().is_supported());
         assert_eq!(Path::forced(Some("")).unwrap(), Path::forced(None).unwrap());
         let e = Path::forced(Some("mmx")).unwrap_err().to_string();
-        assert_eq!(e, "OGIVE_CPU_FORCE=mmx: there is nothing of this name; known are avx2, scalar");
+        assert_eq!(e, "OGIVE_CPU_FORCE=mmx: there is nothing of this name; known are avx512, avx2, scalar");
     }
 }

@@ -3,11 +3,11 @@
 //! One or two tokens stream through the packed weight; more have a panel of rows unpacked for them. Both give the same
 //! bits, so where one takes over from the other is a matter of speed alone.
 
-mod codes;
+pub(super) mod codes;
 mod dense;
 mod few;
 mod many;
-mod panel;
+pub(super) mod panel;
 mod quantise;
 
 pub(super) use quantise::quantise;
@@ -21,15 +21,15 @@ use panel::{Lanes, Panel};
 use std::cell::RefCell;
 
 /// From so many tokens on, a panel is unpacked.
-const PANEL_FROM: usize = 4;
+pub(super) const PANEL_FROM: usize = 4;
 /// Columns that are unpacked at a time: 16 rows of them fit the first cache.
-const SLICE: usize = 2048;
+pub(super) const SLICE: usize = 2048;
 /// Rows decoded at a time for dense products.
 const TILE: usize = 16;
 
 thread_local! {
     /// What this thread unpacks to, kept from run to run.
-    static SCRATCH: RefCell<(Panel, Vec<f32>)> = RefCell::default();
+    pub(super) static SCRATCH: RefCell<(Panel, Vec<f32>)> = RefCell::default();
 }
 
 /// Fills a stripe of the result.
@@ -63,12 +63,12 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
 }
 
 /// Rows from `first` on; beyond the stripe's end its last row stands in, and its results are dropped.
-fn rows<'a, const R: usize>(job: &'a Job<'_>, first: usize, width: usize) -> [&'a [u8]; R] {
+pub(super) fn rows<'a, const R: usize>(job: &'a Job<'_>, first: usize, width: usize) -> [&'a [u8]; R] {
     std::array::from_fn(|r| job.row((first + r).min(width - 1)))
 }
 
 /// Writes what a kernel found for rows from `first` on.
-fn put(out: &mut Stripe<'_, f32>, t: usize, first: usize, values: &[f32]) {
+pub(super) fn put(out: &mut Stripe<'_, f32>, t: usize, first: usize, values: &[f32]) {
     let to = &mut out.row(t)[first..];
     let len = to.len().min(values.len());
     to[..len].copy_from_slice(&values[..len]);
@@ -104,7 +104,7 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, 
             let slice = SLICE / len * N;
             for (i, start) in (0..rows[0].len()).step_by(slice).enumerate() {
                 let end = rows[0].len().min(start + slice);
-                panel.unpack::<F, N>(&std::array::from_fn(|r| &rows[r][start..end]));
+                panel.unpack::<F, N, false>(&std::array::from_fn(|r| &rows[r][start..end]));
                 let (fours, rest) = job.input.quantised().as_chunks::<{ many::TOKENS }>();
                 let mut t = 0;
                 for x in fours {

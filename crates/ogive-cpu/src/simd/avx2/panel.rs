@@ -5,43 +5,55 @@
 //! (pairs of 16-bit sums to 32 bits).
 #![allow(unsafe_code)]
 
-use super::codes::{self, codes, fine, has_min, offset};
+use super::codes::{self, codes, fine, has_min, offset, signed};
 use crate::linear::half_power;
 use std::arch::x86_64::*;
 
 /// Rows of a panel.
-pub(super) const ROWS: usize = 16;
+pub(in crate::simd) const ROWS: usize = 16;
 
 /// A value for each row.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Lanes<T>(pub(super) [T; ROWS]);
+pub(in crate::simd) struct Lanes<T>(pub(in crate::simd) [T; ROWS]);
 
 /// The unpacked rows; its buffers are used again.
 #[derive(Debug, Default)]
-pub(super) struct Panel {
+pub(in crate::simd) struct Panel {
     /// Four neighbouring codes of each row. `[k / 4]`
-    pub(super) codes: Vec<Lanes<[u8; 4]>>,
+    pub(in crate::simd) codes: Vec<Lanes<[u8; 4]>>,
     /// Each sub-scale twice in 16 bits. `[superblocks * sub-scales]`
-    pub(super) scales: Vec<Lanes<[i16; 2]>>,
+    pub(in crate::simd) scales: Vec<Lanes<[i16; 2]>>,
     /// What neighbouring sums of 16 activations are multiplied with: minima, or the offset of the codes times their
     /// scales. `[superblocks * 8]`
-    pub(super) mins: Vec<Lanes<[i16; 2]>>,
+    pub(in crate::simd) mins: Vec<Lanes<[i16; 2]>>,
     /// The factor of the codes. `[blocks]`
-    pub(super) d: Vec<Lanes<f32>>,
+    pub(in crate::simd) d: Vec<Lanes<f32>>,
     /// The factor of the minima, with its sign. `[blocks]`
-    pub(super) m: Vec<Lanes<f32>>,
+    pub(in crate::simd) m: Vec<Lanes<f32>>,
+}
+
+/// What signed codes are raised by where instructions want unsigned ones.
+const RAISED: u16 = 128;
+
+/// What the codes of a panel are too large by.
+pub(in crate::simd) const fn raised(f: u8, raise: bool) -> i16 {
+    if raise && signed(f) { RAISED.cast_signed() } else { offset(f) }
 }
 
 /// Sub-scales of a superblock.
-pub(super) const fn subs(f: u8) -> usize {
+pub(in crate::simd) const fn subs(f: u8) -> usize {
     if fine(f) { 16 } else { 8 }
 }
 
 impl Panel {
-    /// Unpacks rows of whole blocks of `N` bytes, all equally long.
+    /// Unpacks rows of whole blocks of `N` bytes, all equally long. With `RAISE`, signed codes are raised by
+    /// [`RAISED`] and become unsigned, for instructions that want that.
     #[target_feature(enable = "avx2,f16c")]
-    pub(super) fn unpack<const F: u8, const N: usize>(&mut self, rows: &[&[u8]; ROWS]) {
+    pub(in crate::simd) fn unpack<const F: u8, const N: usize, const RAISE: bool>(
+        &mut self,
+        rows: &[&[u8]; ROWS],
+    ) {
         let rows: [&[[u8; N]]; ROWS] = std::array::from_fn(|r| rows[r].as_chunks().0);
         let blocks = rows[0].len();
         let quads = if codes::super_block(F) { 64 } else { 8 };
@@ -58,6 +70,9 @@ impl Panel {
                     let mut v = [_mm256_setzero_si256(); 8];
                     for r in 0..8 {
                         v[r] = codes::<F, N>(&rows[8 * half + r][b], j);
+                        if RAISE && signed(F) {
+                            v[r] = _mm256_xor_si256(v[r], _mm256_set1_epi8(RAISED.cast_signed() as i8));
+                        }
                     }
                     for (to, v) in to.iter_mut().zip(transpose(v)) {
                         let to: &mut [[u8; 4]] = &mut to.0[8 * half..][..8];
@@ -66,13 +81,17 @@ impl Panel {
                     }
                 }
             }
-            self.factors::<F, N>(b, &rows);
+            self.factors::<F, N, RAISE>(b, &rows);
         }
     }
 
     #[inline]
     #[target_feature(enable = "avx2,f16c")]
-    fn factors<const F: u8, const N: usize>(&mut self, b: usize, rows: &[&[[u8; N]]; ROWS]) {
+    fn factors<const F: u8, const N: usize, const RAISE: bool>(
+        &mut self,
+        b: usize,
+        rows: &[&[[u8; N]]; ROWS],
+    ) {
         let (at, min_at) = codes::factors_at(F);
         for r in 0..ROWS {
             let block = &rows[r][b];
@@ -82,7 +101,7 @@ impl Panel {
             }
             if codes::super_block(F) {
                 let (scale, min) = codes::scales::<F, N>(block);
-                let min = match offset(F) {
+                let min = match raised(F, RAISE) {
                     0 => min,
                     offset => _mm256_mullo_epi16(scale, _mm256_set1_epi16(-offset)),
                 };
