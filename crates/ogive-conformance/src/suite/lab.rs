@@ -102,22 +102,23 @@ impl<'a> Lab<'a> {
     pub(crate) fn moved(&self) -> Limit {
         Limit::element(self.options.moved, 0.0)
     }
-    /// Sums in single precision.
+    /// Sums in single precision, of values whose size is about one.
     pub(crate) fn exact(&self) -> Limit {
-        Limit::rms(self.options.exact)
+        Limit::rms(self.options.exact).usually(0.3)
     }
     /// Functions of one number, whose error may be `floor` times the bound where they are near zero.
     pub(crate) fn each(&self, floor: f32) -> Limit {
         Limit::element(self.options.exact, floor)
     }
-    /// Products with weights of `format`.
-    pub(crate) fn product(&self, format: &Format) -> Limit {
-        match format.name {
+    /// Products of normal numbers with weights of `format`, whose size is usually about `size`.
+    pub(crate) fn product(&self, format: &Format, size: f64) -> Limit {
+        let limit = match format.name {
             _ if self.exact_weights => self.exact(),
             "f32" | "f16" => self.exact(),
             "bf16" => Limit::mean_square(self.options.bf16),
             _ => Limit::mean_square(self.options.int8),
-        }
+        };
+        limit.usually(size)
     }
     /// What a cache of `format` gives back of what was stored.
     pub(crate) fn stored(&self, format: &Format) -> Limit {

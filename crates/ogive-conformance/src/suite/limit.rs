@@ -1,7 +1,8 @@
 //! How far values may be from those expected, and how that is measured.
 //!
 //! An element of a long sum may cancel to nothing, so its own relative error says little: sums are measured against the
-//! root mean square of all expected values, functions of one number element by element.
+//! root mean square of all expected values, functions of one number element by element. And where there are but a few
+//! sums, all may cancel: then they are measured against the size such sums usually have, which the case knows.
 
 /// How an error is measured.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,8 @@ enum Measure {
 pub(crate) struct Limit {
     measure: Measure,
     most: f64,
+    /// The least that the root mean square of what is expected counts as.
+    usual: f64,
 }
 
 /// How far off a result was.
@@ -31,18 +34,24 @@ pub(crate) struct Error {
 
 impl Limit {
     pub(crate) fn rms(most: f32) -> Self {
-        Self { measure: Measure::Rms, most: most.into() }
+        Self { measure: Measure::Rms, most: most.into(), usual: 1e-30 }
     }
     pub(crate) fn element(most: f32, floor: f32) -> Self {
-        Self { measure: Measure::Element(floor), most: most.into() }
+        Self { measure: Measure::Element(floor), most: most.into(), usual: 1e-30 }
     }
     pub(crate) fn mean_square(most: f32) -> Self {
-        Self { measure: Measure::MeanSquare, most: most.into() }
+        Self { measure: Measure::MeanSquare, most: most.into(), usual: 1e-30 }
     }
     /// A limit wider by a factor, for inputs that magnify rounding.
     #[must_use]
     pub(crate) fn times(self, factor: f64) -> Self {
         Self { most: self.most * factor, ..self }
+    }
+
+    /// The same limit on values whose root mean square is usually about `size`.
+    #[must_use]
+    pub(crate) fn usually(self, size: f64) -> Self {
+        Self { usual: size.max(1e-30), ..self }
     }
 
     /// How far `got` is from `want`, which are of one length. NaN agrees with NaN and an infinity with itself; with a
@@ -59,7 +68,7 @@ impl Limit {
         };
         let scaled = |got: f32, want: f32| match (self.measure, difference(got, want)) {
             (_, 0.0) => 0.0,
-            (Measure::Rms | Measure::MeanSquare, d) => d / rms.max(1e-30),
+            (Measure::Rms | Measure::MeanSquare, d) => d / rms.max(self.usual),
             (Measure::Element(floor), d) => d / (f64::from(want).abs() + f64::from(floor)).max(1e-300),
         };
         let (mut worst, mut at, mut sum) = (0f64, (0, 0.0, 0.0), 0f64);
@@ -87,6 +96,8 @@ mod tests {
         assert!((of(Limit::rms(0.1), &[1.1, 1.0], &[1.0, 1.0]) - 1.0).abs() < 1e-5);
         assert!((of(Limit::element(0.1, 1.0), &[0.1, 9.0], &[0.0, 9.0]) - 1.0).abs() < 1e-5);
         assert!((of(Limit::mean_square(0.5), &[2.0, 1.0], &[1.0, 1.0]) - 1.0).abs() < 1e-5);
+        let unusual = Limit::mean_square(0.5).usually(2.0);
+        assert!((of(unusual, &[1.0], &[0.0]) - 0.5).abs() < 1e-5);
         let bits = Limit::rms(0.0);
         assert_eq!(of(bits, &[f32::NAN, f32::INFINITY], &[f32::NAN, f32::INFINITY]), 0.0);
         assert_eq!(of(bits, &[0.0], &[-0.0]), f64::INFINITY);

@@ -108,6 +108,12 @@ impl Random {
     }
 }
 
+/// The size of a weight's products with normal numbers: the root mean square of a row's length.
+pub(crate) fn gain(w: &HostWeight) -> f64 {
+    let squares: f64 = w.to_vec().iter().map(|&v| f64::from(v).powi(2)).sum();
+    (squares / (w.shape[0] * w.shape[1]).max(1) as f64).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -48,6 +48,7 @@ pub(crate) enum Fault {
     TakesNanForTheLargest,
     BestTiesToTheHigherIndex,
     LosesPrecision,
+    AttendsToUnroundedKeys,
 }
 
 use Fault::*;
@@ -286,6 +287,25 @@ impl Backend for Mutant {
         let sum = self.add(residual, x)?;
         let normed = self.rms_norm(if self.is(ForgetsTheResidual) { x } else { &sum }, w, eps)?;
         Ok((sum, normed))
+    }
+    fn rope_attend(
+        &self,
+        layer: usize,
+        q: Tensor,
+        k: Tensor,
+        v: &Tensor,
+        rope: &Rope,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (q, k) = (self.rope(q, rope, plan)?, self.rope(k, rope, plan)?);
+        self.store_kv(layer, &k, Some(v), cache, plan)?;
+        let first = plan.batch().spans.len() == 1 && plan.batch().spans[0].past == 0;
+        if self.is(AttendsToUnroundedKeys) && first && plan.batch().row_counts()[1] == 0 {
+            return self.attend(&q, &k, v, spec, plan);
+        }
+        self.attend_cache(layer, &q, cache, spec, plan)
     }
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         let (mut values, cols) = (self.download(x)?, x.shape().cols().max(1));

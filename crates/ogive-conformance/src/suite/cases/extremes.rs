@@ -6,6 +6,7 @@ use super::{Case, up};
 use crate::suite::Options;
 use crate::suite::lab::{Lab, Work};
 use crate::suite::limit::Limit;
+use crate::suite::random::gain;
 use ogive_backend::tensor::{F32, Format, Result, Tensor};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, CacheSpec, Experts, LayerCache, Rope, RouterSpec, Scoring,
@@ -61,8 +62,9 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         cases.push(Case::new(format!("extremes/linear/{}", format.name), move |lab| {
             let cols = 2 * format.block_len.max(9);
             let w = lab.random.weight([1, 9, cols], format)?;
-            isolated(lab, lab.product(format), cols, &|b, x| b.linear(&x, &b.upload_weight(&w)?));
-            isolated(lab, lab.product(format).times(4.0), cols, &|b, x| {
+            isolated(lab, lab.product(format, gain(&w)), cols, &|b, x| b.linear(&x, &b.upload_weight(&w)?));
+            let gated = lab.product(format, 0.3 * gain(&w).powi(2)).times(4.0);
+            isolated(lab, gated, cols, &|b, x| {
                 let w = b.upload_weight(&w)?;
                 b.linear_gated(&x, &w, &w, Activation::Silu)
             });

@@ -3,6 +3,7 @@
 use super::{Case, up};
 use crate::suite::Options;
 use crate::suite::lab::Lab;
+use crate::suite::random::gain;
 use ogive_backend::tensor::{Bytes, F32, Format, HostWeight, Q4_0, Q8_0, Result, Scale};
 use ogive_backend::{Activation, Backend};
 use std::sync::Arc;
@@ -128,7 +129,8 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                     .map(|rows| lab.random.weight([1, rows, cols], format))
                     .collect::<Result<Vec<_>>>()?;
                 let x = lab.random.normal(n * cols);
-                lab.defined(&format!("[{n}, {cols}]"), lab.product(format), &|b| {
+                let limit = lab.product(format, ws.iter().map(gain).fold(0.0, f64::max));
+                lab.defined(&format!("[{n}, {cols}]"), limit, &|b| {
                     let ws = ws.iter().map(|w| b.upload_weight(w)).collect::<Result<Vec<_>>>()?;
                     b.linear_many(&up(b, &x, &[n, cols])?, &ws.iter().collect::<Vec<_>>())
                 });
@@ -142,7 +144,8 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                     let [gate, upward] = [(); 2].map(|()| lab.random.weight([1, rows, cols], format));
                     let (gate, upward, x) = (gate?, upward?, lab.random.normal(n * cols));
                     // The product of two products has the errors of both.
-                    let limit = lab.product(format).times(4.0);
+                    let size = 0.3 * gain(&gate) * gain(&upward);
+                    let limit = lab.product(format, size).times(4.0);
                     lab.defined(&format!("{f:?} [{n}, {cols}] to {rows}"), limit, &|b| {
                         let (gate, upward) = (b.upload_weight(&gate)?, b.upload_weight(&upward)?);
                         Ok(vec![b.linear_gated(&up(b, &x, &[n, cols])?, &gate, &upward, f)?])
@@ -157,7 +160,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         let ws = [&F32, &Q8_0, &Q4_0].map(|f| lab.random.weight([1, 24, 64], f));
         let ws = ws.into_iter().collect::<Result<Vec<_>>>()?;
         let x = lab.random.normal(3 * 64);
-        lab.defined("f32, q8_0 and q4_0", lab.product(&Q4_0), &|b| {
+        lab.defined("f32, q8_0 and q4_0", lab.product(&Q4_0, 1.0), &|b| {
             let ws = ws.iter().map(|w| b.upload_weight(w)).collect::<Result<Vec<_>>>()?;
             b.linear_many(&up(b, &x, &[3, 64])?, &ws.iter().collect::<Vec<_>>())
         });
@@ -173,7 +176,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                     .collect::<Result<Vec<_>>>()?;
                 let x = lab.random.normal(n * heads * cols);
                 let what = format!("{} [{n}, {heads}, {cols}] to {rows}", format.name);
-                lab.defined(&what, lab.product(format), &|b| {
+                lab.defined(&what, lab.product(format, 1.0), &|b| {
                     let ws = ws.iter().map(|w| b.upload_weight(w)).collect::<Result<Vec<_>>>()?;
                     Ok(vec![b.linear_each(&up(b, &x, &[n, heads, cols])?, &ws)?])
                 });
@@ -194,7 +197,7 @@ fn sizes(format: &Format) -> impl Iterator<Item = (usize, usize, usize)> + use<>
 fn product(lab: &mut Lab<'_>, what: &str, w: &HostWeight, n: usize) {
     let [_, rows, cols] = w.shape;
     let x = lab.random.normal(n * cols);
-    lab.same(&format!("{what}[{n}, {cols}] to {rows}"), lab.product(w.format), &|b| {
+    lab.same(&format!("{what}[{n}, {cols}] to {rows}"), lab.product(w.format, gain(w)), &|b| {
         let x = up(b, &x, &[n, cols])?;
         Ok(vec![b.linear(&x, &b.upload_weight(w)?)?])
     });

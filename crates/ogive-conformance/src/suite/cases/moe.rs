@@ -5,7 +5,8 @@
 
 use super::{Case, up};
 use crate::suite::Options;
-use crate::suite::lab::{Host, Lab};
+use crate::suite::lab::{Host, Lab, Work};
+use crate::suite::random::gain;
 use ogive_backend::tensor::{F32, Format, Result};
 use ogive_backend::{Activation, Backend, Experts, RouterSpec, Scoring};
 
@@ -158,7 +159,7 @@ fn mixture(
     let [gate, upward] = [(); 2].map(|()| lab.random.weight([e, hidden, dim], format));
     let (gate, upward, down) = (gate?, upward?, lab.random.weight([e, dim, hidden], format)?);
     let (x, bias) = (lab.random.normal(n * dim), lab.random.normal(e));
-    let shares: super::super::lab::Work<'_> =
+    let shares: Work<'_> =
         &|b| Ok(vec![b.route(&up(b, &logits, &[n, e])?, &router.spec(b, &bias)?)?.weights]);
     // The order of a row's experts is nobody's business.
     let sorted = |hosts: Vec<Host>| -> Vec<Host> {
@@ -172,7 +173,8 @@ fn mixture(
         lab.compare(&format!("{what}, shares"), lab.exact(), &sorted(got), &sorted(want));
     }
     // Three products in a row have the errors of all.
-    lab.defined(what, lab.product(format).times(6.0), &|b| {
+    let size = 0.2 * gain(&gate) * gain(&upward) * gain(&down);
+    lab.defined(what, lab.product(format, size).times(6.0), &|b| {
         let [gate, upward, down] = [&gate, &upward, &down].map(|w| b.upload_weight(w));
         let experts = Experts { gate: gate?, up: upward?, down: down?, activation: Activation::Silu };
         let (x, logits, spec) = (up(b, &x, &[n, dim])?, up(b, &logits, &[n, e])?, router.spec(b, &bias)?);
