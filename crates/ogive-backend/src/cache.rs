@@ -146,7 +146,8 @@ impl CacheSpec {
             let bytes = match *layer {
                 LayerCache::Paged { k_dim, v_dim, group, .. } => {
                     let tokens = self.blocks.get(group)?.checked_mul(self.block_len)?;
-                    tokens.checked_mul(self.element.row_bytes(k_dim) + self.element.row_bytes(v_dim))?
+                    let row = self.element.row_bytes(k_dim).checked_add(self.element.row_bytes(v_dim))?;
+                    tokens.checked_mul(row)?
                 }
                 LayerCache::State { len } => self.slots.checked_mul(len)?.checked_mul(4)?,
                 LayerCache::Shares(_) => 0,

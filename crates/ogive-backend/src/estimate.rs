@@ -37,9 +37,12 @@ fn no_values<T>(at: &str) -> Result<T> {
     Err(Error::unsupported(at, "an estimate has no values"))
 }
 
-/// The larger of both extents, as broadcasting gives it.
+/// The shape of the operand that has all elements already, else rows of the one and columns of the other.
 fn broadcast(x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    hollow(if y.shape().len() > x.shape().len() { y.shape() } else { x.shape() })
+    let (a, b) = (x.shape(), y.shape());
+    let (rows, cols) = (a.rows().max(b.rows()), a.cols().max(b.cols()));
+    let whole = [a, b].into_iter().find(|s| (s.rows(), s.cols()) == (rows, cols));
+    hollow(whole.unwrap_or([rows, cols].into()))
 }
 
 impl Backend for Estimate {

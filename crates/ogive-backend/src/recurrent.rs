@@ -21,6 +21,9 @@ pub(crate) fn causal_conv<B: Backend + ?Sized>(
     let &[width, dim] = w.shape().dims() else {
         return Err(ogive_tensor::Error::shape("causal_conv", x.shape(), w.shape()));
     };
+    if width == 0 {
+        return Err(ogive_tensor::Error::shape("causal_conv", x.shape(), w.shape()));
+    }
     let taps = b.split(w, Axis::Rows, &vec![1; width])?;
     each(b, layer, &[x], cache, plan, &mut |state, xs| {
         let (len, all) =

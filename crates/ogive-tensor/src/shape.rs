@@ -15,10 +15,10 @@ impl Shape {
         &self.dims[..self.rank]
     }
 
-    /// Number of elements.
+    /// Number of elements; the largest number there is where they are more, so that no buffer ever fits.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.dims().iter().product()
+        product(self.dims())
     }
 
     /// The first extent.
@@ -28,7 +28,7 @@ impl Shape {
 
     /// Everything but the last extent, multiplied up.
     pub fn rows(&self) -> usize {
-        self.dims[..self.rank - 1].iter().product()
+        product(&self.dims[..self.rank - 1])
     }
 
     /// The last extent.
@@ -49,6 +49,10 @@ impl Shape {
         self.dims[self.rank - 1] = cols;
         self
     }
+}
+
+fn product(dims: &[usize]) -> usize {
+    dims.iter().fold(1, |n, d| n.saturating_mul(*d))
 }
 
 impl<const N: usize> From<[usize; N]> for Shape {
