@@ -11,6 +11,7 @@ use ogive_backend::{
     Rope, RouterSpec, Routing, Weight,
 };
 use ogive_tensor::{Error, Result, Shape, Tensor};
+use std::sync::Arc;
 
 /// Runs language models on the CPU, on its own threads.
 ///
@@ -57,6 +58,19 @@ fn factors<'a>(at: &str, x: &'a Tensor, ws: &[&Weight]) -> Result<(&'a [f32], us
     Ok((read(at, x)?, x.shape().rows()))
 }
 
+/// Checks what kernels lean on, because a weight's fields can be set one by one: that the bytes fill the shape, that
+/// scales cover it, and that a permutation names each column once.
+fn check_weight(w: &HostWeight) -> Result<()> {
+    let mut whole = HostWeight::new(w.name.as_str(), w.shape, w.format, w.bytes.clone())?;
+    if let Some(scale) = &w.scale {
+        whole = whole.with_scale(scale.clone())?;
+    }
+    if let Some(perm) = &w.input_perm {
+        whole.with_input_perm(Arc::clone(perm))?;
+    }
+    Ok(())
+}
+
 impl Backend for CpuBackend {
     fn facts(&self) -> Facts {
         let (threads, s) = (self.threads(), if self.threads() == 1 { "" } else { "s" });
@@ -66,7 +80,9 @@ impl Backend for CpuBackend {
         facts
     }
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
-        if values.len() != shape.len() {
+        // Multiplied up with care: a shape may say more than can be counted.
+        let len = shape.dims().iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+        if len != Some(values.len()) {
             return Err(Error::shape("upload", [values.len()].into(), shape));
         }
         Ok(make(shape, values.to_vec()))
@@ -75,6 +91,7 @@ impl Backend for CpuBackend {
         read("download", x).map(<[f32]>::to_vec)
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
+        check_weight(w)?;
         Ok(Weight::new(w, CpuWeight::new(w, self.precision, self.path)?))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {

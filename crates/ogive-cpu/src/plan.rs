@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex};
 /// What [`Plan::device`] is here.
 #[derive(Debug, Default)]
 pub(crate) struct CpuPlan {
-    /// By the address of the frequencies, which the entry keeps alive, and the factor.
-    angles: Mutex<Vec<(Arc<[f32]>, u32, Arc<Angles>)>>,
+    angles: Mutex<Vec<(Key, Arc<Angles>)>>,
 }
+
+/// Frequencies, by their address, which the entry keeps alive; and the factor's bits.
+type Key = (Arc<[f32]>, u32);
 
 /// Cosine and sine for each row of a step and each frequency.
 #[derive(Debug)]
@@ -28,13 +30,12 @@ impl CpuPlan {
         let poisoned = |_| Error::invalid("rope", "another thread failed while it computed the angles");
         let mut known = self.angles.lock().map_err(poisoned)?;
         let factor = rope.factor.to_bits();
-        if let Some((_, _, a)) =
-            known.iter().find(|(f, by, _)| Arc::ptr_eq(f, &rope.inv_freq) && *by == factor)
-        {
-            return Ok(Arc::clone(a));
+        let same = |(of, by): &Key| Arc::ptr_eq(of, &rope.inv_freq) && *by == factor;
+        if let Some((_, angles)) = known.iter().find(|(key, _)| same(key)) {
+            return Ok(Arc::clone(angles));
         }
         let angles = Arc::new(Angles::new(rope, positions));
-        known.push((Arc::clone(&rope.inv_freq), factor, Arc::clone(&angles)));
+        known.push(((Arc::clone(&rope.inv_freq), factor), Arc::clone(&angles)));
         Ok(angles)
     }
 }

@@ -154,10 +154,10 @@ impl<T: Source> Unit<'_, T> {
             let blocks = s.q.chunks(BLOCK * k_dim).zip(s.s.chunks_mut(BLOCK * CHUNK));
             for (q, out) in blocks {
                 match out.len() / CHUNK {
-                    1 => dots::<1>(q, &s.keys, self.scale, out, at),
-                    2 => dots::<2>(q, &s.keys, self.scale, out, at),
-                    3 => dots::<3>(q, &s.keys, self.scale, out, at),
-                    _ => dots::<BLOCK>(q, &s.keys, self.scale, out, at),
+                    1 => dots::<S, 1>(isa, q, &s.keys, self.scale, out, at),
+                    2 => dots::<S, 2>(isa, q, &s.keys, self.scale, out, at),
+                    3 => dots::<S, 3>(isa, q, &s.keys, self.scale, out, at),
+                    _ => dots::<S, BLOCK>(isa, q, &s.keys, self.scale, out, at),
                 }
             }
         }
@@ -223,11 +223,11 @@ impl<T: Source> Unit<'_, T> {
                 let weights = &weights[at..];
                 let common = of_tile(&seen[0]);
                 if seen.len() == BLOCK && seen[1..].iter().all(|r| of_tile(r) == common) {
-                    weigh::<BLOCK>(weights, &s.values, common, sums);
+                    weigh::<S, BLOCK>(isa, weights, &s.values, common, sums);
                     continue;
                 }
                 for (i, sums) in sums.chunks_exact_mut(stride).enumerate() {
-                    weigh::<1>(&weights[i * CHUNK..], &s.values, of_tile(&seen[i]), sums);
+                    weigh::<S, 1>(isa, &weights[i * CHUNK..], &s.values, of_tile(&seen[i]), sums);
                 }
             }
         }
@@ -237,47 +237,53 @@ impl<T: Source> Unit<'_, T> {
 /// Scores of `N` queries and sixteen tokens, into column `at` of `out`, `[N][CHUNK]`. Each sums over the head's elements
 /// in order.
 #[inline(always)]
-fn dots<const N: usize>(q: &[f32], keys: &[f32], scale: f32, out: &mut [f32], at: usize) {
+fn dots<S: Isa, const N: usize>(isa: S, q: &[f32], keys: &[f32], scale: f32, out: &mut [f32], at: usize) {
     let keys = keys.as_chunks::<LANES>().0;
     let q: [&[f32]; N] = std::array::from_fn(|n| &q[n * keys.len()..][..keys.len()]);
-    let mut sums = [[0.0f32; LANES]; N];
+    let mut sums = [isa.splat(0.0); N];
     for (d, key) in keys.iter().enumerate() {
+        let key = isa.load(key);
         for n in 0..N {
-            let q = q[n][d];
-            for l in 0..LANES {
-                sums[n][l] = q.mul_add(key[l], sums[n][l]);
-            }
+            sums[n] = isa.mul_add(isa.splat(q[n][d]), key, sums[n]);
         }
     }
-    for (sums, out) in sums.iter().zip(out.chunks_exact_mut(CHUNK)) {
-        for (o, s) in out[at..][..LANES].iter_mut().zip(sums) {
-            *o = s * scale;
+    for (sum, out) in sums.into_iter().zip(out.chunks_exact_mut(CHUNK)) {
+        if let Some(out) = out[at..].first_chunk_mut() {
+            isa.store(isa.mul(sum, isa.splat(scale)), out);
         }
     }
 }
 
 /// Adds the values of `tokens` of a tile to the sums of `N` queries, whose weights lie `CHUNK` apart.
 #[inline(always)]
-fn weigh<const N: usize>(weights: &[f32], values: &[f32], tokens: Range<usize>, sums: &mut [f32]) {
+fn weigh<S: Isa, const N: usize>(
+    isa: S,
+    weights: &[f32],
+    values: &[f32],
+    tokens: Range<usize>,
+    sums: &mut [f32],
+) {
     let stride = values.len() / LANES;
     let w: [&[f32]; N] = std::array::from_fn(|n| &weights[n * CHUNK..][tokens.clone()]);
     let values = &values[tokens.start * stride..tokens.end * stride];
     for d in (0..stride).step_by(LANES) {
-        let mut acc = [[0.0f32; LANES]; N];
-        for n in 0..N {
-            acc[n].copy_from_slice(&sums[n * stride + d..][..LANES]);
-        }
-        for (t, value) in values.chunks_exact(stride).enumerate() {
-            let Some(value) = value[d..].first_chunk::<LANES>() else { continue };
-            for n in 0..N {
-                let w = w[n][t];
-                for l in 0..LANES {
-                    acc[n][l] = w.mul_add(value[l], acc[n][l]);
-                }
+        let mut acc = [isa.splat(0.0); N];
+        for (acc, sums) in acc.iter_mut().zip(sums.chunks_exact(stride)) {
+            if let Some(sums) = sums[d..].first_chunk() {
+                *acc = isa.load(sums);
             }
         }
-        for n in 0..N {
-            sums[n * stride + d..][..LANES].copy_from_slice(&acc[n]);
+        for (t, value) in values.chunks_exact(stride).enumerate() {
+            let Some(value) = value[d..].first_chunk() else { continue };
+            let value = isa.load(value);
+            for n in 0..N {
+                acc[n] = isa.mul_add(isa.splat(w[n][t]), value, acc[n]);
+            }
+        }
+        for (acc, sums) in acc.into_iter().zip(sums.chunks_exact_mut(stride)) {
+            if let Some(sums) = sums[d..].first_chunk_mut() {
+                isa.store(acc, sums);
+            }
         }
     }
 }

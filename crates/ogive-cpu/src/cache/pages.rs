@@ -160,18 +160,16 @@ impl Pages {
         }
         let Some(place) = places.first() else { return };
         let from = &self.k[place / LANES * LANES * bytes..][..LANES * bytes];
-        let rows = tile.chunks_exact_mut(LANES);
+        let rows = tile.as_chunks_mut::<LANES>().0.iter_mut();
         match self.element {
             Element::F32 => {
-                for (row, b) in rows.zip(from[first * 4 * LANES..].chunks_exact(4 * LANES)) {
-                    for (v, b) in row.iter_mut().zip(b.chunks_exact(4)) {
-                        *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-                    }
+                for (row, b) in rows.zip(from[first * 4 * LANES..].as_chunks::<{ 4 * LANES }>().0) {
+                    isa.store(isa.singles(b), row);
                 }
             }
             Element::F16 => {
                 for (row, b) in rows.zip(from[first * 2 * LANES..].as_chunks::<{ 2 * LANES }>().0) {
-                    row.copy_from_slice(&isa.halves(b));
+                    isa.store(isa.halves(b), row);
                 }
             }
             Element::BF16 => {
@@ -185,10 +183,9 @@ impl Pages {
                 let mut scales = [0.0; LANES];
                 for (d, row) in (first..).zip(rows) {
                     let block = &from[d / Q8[0] * Q8[1] * LANES..][..Q8[1] * LANES];
-                    if d == first || d % Q8[0] == 0 {
-                        if let Some(b) = block.first_chunk() {
-                            scales = isa.halves(b);
-                        }
+                    let new = d == first || d % Q8[0] == 0;
+                    if let Some(b) = block.first_chunk().filter(|_| new) {
+                        isa.store(isa.halves(b), &mut scales);
                     }
                     let quants = &block[2 * LANES + d % Q8[0] * LANES..][..LANES];
                     for ((v, q), s) in row.iter_mut().zip(quants).zip(scales) {
@@ -227,7 +224,7 @@ impl Pages {
                 let (whole, rest) = out.as_chunks_mut::<LANES>();
                 let (packed, packed_rest) = row.as_chunks::<{ 2 * LANES }>();
                 for (v, b) in whole.iter_mut().zip(packed) {
-                    *v = isa.halves(b);
+                    isa.store(isa.halves(b), v);
                 }
                 // Where more whole chunks are packed than wanted, the rest begins in the middle of one.
                 let tail =

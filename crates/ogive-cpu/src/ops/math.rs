@@ -30,7 +30,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     let n = shifted - ROUND;
     // ln 2 in two parts: the product with the first is exact.
     let r = (-n).mul_add(1.428_606_8e-6, (-n).mul_add(0.693_145_75, x));
-    let q = poly(r, [1.989_198_1e-4, 1.393_454_2e-3, 8.333_31e-3, 4.166_645_7e-2, 1.666_666_7e-1, 0.5]);
+    let q = poly(r, [1.989_198e-4, 1.393_454_2e-3, 8.333_31e-3, 4.166_645_7e-2, 1.666_666_7e-1, 0.5]);
     let y = (r * r).mul_add(q, r) + 1.0;
     // 2^n in two halves, so that subnormal results are rounded once and large ones become infinity.
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
@@ -73,7 +73,7 @@ pub(crate) fn softplus(x: f32) -> f32 {
             -1.636_515_3e-1,
             1.995_670_8e-1,
             -2.499_676e-1,
-            3.333_323_8e-1,
+            3.333_324e-1,
             -0.5,
         ],
     );
@@ -97,7 +97,7 @@ fn normal_cdf(x: f32) -> f32 {
             7.456_795e-2,
             3.905_752e-2,
             1.897_954_7e-1,
-            2.444_791_1e-1,
+            2.444_791e-1,
             2.823_184_3e-1,
             2.820_858_5e-1,
         ],
@@ -117,7 +117,7 @@ pub(crate) fn gelu(x: f32) -> f32 {
 /// GELU's tanh approximation.
 #[inline(always)]
 pub(crate) fn gelu_tanh(x: f32) -> f32 {
-    0.5 * x * (1.0 + tanh(0.797_884_56 * (0.044_715 * x * x).mul_add(x, x)))
+    0.5 * x * (1.0 + tanh(0.797_884_6 * (0.044_715 * x * x).mul_add(x, x)))
 }
 
 /// `x * sigmoid(x)` within 3 ulp.

@@ -28,7 +28,8 @@ fn scores(row: &[f32], scoring: Scoring) -> Result<Vec<f32>> {
 
 pub(crate) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
     let (n, experts, [groups, top]) = (logits.shape().rows(), logits.shape().cols(), spec.groups);
-    if groups == 0 || experts % groups != 0 || top > groups || spec.k > experts / groups * top {
+    if spec.k == 0 || groups == 0 || experts % groups != 0 || top > groups || spec.k > experts / groups * top
+    {
         let why = format!("{} of {experts} experts in {top} of {groups} groups cannot be chosen", spec.k);
         return Err(Error::invalid("route", why));
     }

@@ -1,11 +1,12 @@
 //! Operators that move numbers and change none: lookups, splitting, joining, choosing rows.
 
 use super::{by_rows, make, read};
-use crate::{CpuBackend, CpuWeight, plan::rows_fit};
+use crate::{CpuBackend, CpuWeight, plan};
 use ogive_backend::{Axis, Ids, Plan, Weight};
 use ogive_tensor::{Error, Result, Shape, Tensor};
 
 pub(crate) fn embed(b: &CpuBackend, table: &Weight, ids: Ids, plan: &Plan) -> Result<Tensor> {
+    plan::device(plan)?;
     let (ids, what) = match ids {
         Ids::Tokens => (&plan.batch().tokens, "token"),
         Ids::Positions => (&plan.batch().positions, "position"),
@@ -91,7 +92,7 @@ pub(crate) fn concat(xs: &[&Tensor], axis: Axis) -> Result<Tensor> {
 }
 
 pub(crate) fn outputs(x: &Tensor, plan: &Plan) -> Result<Tensor> {
-    rows_fit("outputs", x, plan)?;
+    plan::rows_fit("outputs", x, plan)?;
     let (xs, rows) = (read("outputs", x)?, &plan.batch().outputs);
     let len = x.shape().len() / x.shape().first().max(1);
     let mut out = Vec::with_capacity(rows.len() * len);

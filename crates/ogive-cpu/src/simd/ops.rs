@@ -1,9 +1,9 @@
 //! Runs a kernel written in safe Rust on the vectors that were found at start.
 //!
 //! A kernel is a struct with one inlined method: compiled here a second time for AVX2, its loops over arrays of fixed
-//! length become vector instructions, and nothing is written twice. That leans on the optimiser; what it cannot find
-//! (half-precision loads) is a method of [`Isa`]. Both compilations give the same bits: lanes never meet, and
-//! multiply-adds are fused in both.
+//! length become vector instructions, and nothing is written twice. That leans on the optimiser; where it fails (half-
+//! precision loads, several sums at once) a kernel says what it means with [`Isa`]. Both compilations give the same bits:
+//! lanes never meet, and multiply-adds are fused in both.
 
 #![allow(unsafe_code)]
 
@@ -23,8 +23,22 @@ pub(crate) trait Kernel {
 
 /// A set of vector instructions that is known to be there.
 pub(crate) trait Isa: Copy {
-    /// Sixteen little-endian halves.
-    fn halves(self, from: &[u8; 2 * LANES]) -> [f32; LANES];
+    /// [`LANES`] numbers, in registers.
+    type V: Copy;
+    /// The same number in every lane.
+    fn splat(self, x: f32) -> Self::V;
+    /// Numbers from memory.
+    fn load(self, from: &[f32; LANES]) -> Self::V;
+    /// Numbers to memory.
+    fn store(self, x: Self::V, to: &mut [f32; LANES]);
+    /// `a * b + c`, rounded once.
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `a * b`
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Little-endian halves.
+    fn halves(self, from: &[u8; 2 * LANES]) -> Self::V;
+    /// Little-endian singles.
+    fn singles(self, from: &[u8; 4 * LANES]) -> Self::V;
 }
 
 /// Runs `kernel` on the vectors of `path`.
@@ -38,20 +52,47 @@ pub(crate) fn run<K: Kernel>(path: Path, kernel: K) -> K::Out {
     kernel.run(Scalar)
 }
 
+/// What the others must equal.
 #[derive(Clone, Copy)]
 struct Scalar;
 
 impl Isa for Scalar {
+    type V = [f32; LANES];
     #[inline(always)]
-    fn halves(self, from: &[u8; 2 * LANES]) -> [f32; LANES] {
+    fn splat(self, x: f32) -> Self::V {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> Self::V {
+        *from
+    }
+    #[inline(always)]
+    fn store(self, x: Self::V, to: &mut [f32; LANES]) {
+        *to = x;
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    fn halves(self, from: &[u8; 2 * LANES]) -> Self::V {
         std::array::from_fn(|i| f16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
+    }
+    #[inline(always)]
+    fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
+        let word = |i: usize| [from[i], from[i + 1], from[i + 2], from[i + 3]];
+        std::array::from_fn(|i| f32::from_le_bytes(word(4 * i)))
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{Isa, Kernel, LANES};
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+    use std::arch::x86_64::*;
 
     /// Made only inside [`run`], so whoever holds one may use AVX2, FMA and F16C.
     #[derive(Clone, Copy)]
@@ -63,17 +104,51 @@ mod avx2 {
     }
 
     impl Isa for Avx2 {
+        type V = [__m256; 2];
         #[inline(always)]
-        fn halves(self, from: &[u8; 2 * LANES]) -> [f32; LANES] {
-            let mut out = [0.0; LANES];
-            // SAFETY: `self` proves F16C; both loads and both stores stay inside the arrays, whose lengths are in
-            // their types, and none needs alignment.
+        fn splat(self, x: f32) -> Self::V {
+            // SAFETY: `self` proves AVX.
+            unsafe { [_mm256_set1_ps(x); 2] }
+        }
+        #[inline(always)]
+        fn load(self, from: &[f32; LANES]) -> Self::V {
+            // SAFETY: `self` proves AVX; both loads stay inside the array and need no alignment.
+            unsafe { [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))] }
+        }
+        #[inline(always)]
+        fn store(self, x: Self::V, to: &mut [f32; LANES]) {
+            // SAFETY: `self` proves AVX; both stores stay inside the array and need no alignment.
+            unsafe {
+                _mm256_storeu_ps(to.as_mut_ptr(), x[0]);
+                _mm256_storeu_ps(to.as_mut_ptr().add(8), x[1]);
+            }
+        }
+        #[inline(always)]
+        fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            // SAFETY: `self` proves FMA.
+            unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
+        }
+        #[inline(always)]
+        fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: `self` proves AVX.
+            unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
+        }
+        #[inline(always)]
+        fn halves(self, from: &[u8; 2 * LANES]) -> Self::V {
+            // SAFETY: `self` proves F16C; both loads stay inside the array and need no alignment.
             unsafe {
                 let from = from.as_ptr().cast::<__m128i>();
-                _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(from)));
-                _mm256_storeu_ps(out.as_mut_ptr().add(8), _mm256_cvtph_ps(_mm_loadu_si128(from.add(1))));
+                [_mm256_cvtph_ps(_mm_loadu_si128(from)), _mm256_cvtph_ps(_mm_loadu_si128(from.add(1)))]
             }
-            out
+        }
+        #[inline(always)]
+        fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
+            // SAFETY: `self` proves AVX; both loads stay inside the array and need no alignment, and any bytes are
+            // numbers.
+            unsafe {
+                let from = from.as_ptr().cast::<f32>();
+                [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))]
+            }
         }
     }
 }
