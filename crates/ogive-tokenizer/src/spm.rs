@@ -3,12 +3,15 @@
 //! Not one of the `tokenizers` crate's models. Its BPE wants ranked pairs of tokens, and GGUF keeps only scores: two adjacent
 //! pieces merge whenever their text together is a token, the highest score first, the leftmost of equals. A list of pairs can
 //! be derived, but ties between scores then fall by the derivation's order and not by position; and its Unigram maximises a sum
-//! over the whole text, which is another segmentation. So this is the rule itself, with a heap: O(n log n) in the text.
+//! over the whole text, which is another segmentation. So this is the rule itself, with a heap: O(n log n) in the text. Where
+//! no token spans the start of a word, words are merged one by one, which gives the same and stays within the cache.
 
+use crate::normalize::SPACE_MARK;
 use crate::{Result, TokenizerError};
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 /// The model. Texts are keyed by their bytes, because vocabularies hold pieces that are no UTF-8.
 pub(crate) struct Spm {
@@ -21,6 +24,15 @@ pub(crate) struct Spm {
     unknown: Option<u32>,
     /// Bytes of the longest token: longer pairs need no look-up.
     longest: usize,
+    /// Bytes before a space mark inside some token. After any other byte nothing merges with a mark.
+    before_mark: AHashSet<u8>,
+}
+
+/// Buffers that one text's words share.
+#[derive(Default)]
+struct Work {
+    symbols: Vec<Symbol>,
+    heap: BinaryHeap<Pair>,
 }
 
 impl std::fmt::Debug for Spm {
@@ -78,7 +90,10 @@ impl Spm {
         unknown: Option<u32>,
     ) -> Self {
         let longest = ids.keys().map(|k| k.len()).max().unwrap_or(0);
-        Self { ids, scores, bytes, unknown, longest }
+        let mark = SPACE_MARK.as_bytes();
+        let windows = ids.keys().flat_map(|k| k.windows(mark.len() + 1));
+        let before_mark = windows.filter(|w| w.ends_with(mark)).map(|w| w[0]).collect();
+        Self { ids, scores, bytes, unknown, longest, before_mark }
     }
 
     pub(crate) fn id(&self, text: &[u8]) -> Option<u32> {
@@ -101,24 +116,36 @@ impl Spm {
         if text.len() >= limit {
             return Err(TokenizerError::TooLong { len: text.len(), limit });
         }
+        let mut work = Work::default();
+        let mut start = 0;
+        for (at, _) in text.match_indices(SPACE_MARK) {
+            let before = at.checked_sub(1).and_then(|i| text.as_bytes().get(i));
+            if before.is_some_and(|b| !self.before_mark.contains(b)) {
+                self.merge(text, start..at, &mut work, out)?;
+                start = at;
+            }
+        }
+        self.merge(text, start..text.len(), &mut work, out)
+    }
+
+    fn merge(&self, text: &str, range: Range<usize>, work: &mut Work, out: &mut Vec<u32>) -> Result<()> {
         let bytes = text.as_bytes();
-        // Offsets and counts fit u32 from here on.
-        let mut symbols: Vec<Symbol> = Vec::with_capacity(bytes.len());
-        for (i, (start, c)) in text.char_indices().enumerate() {
-            let i = i as u32;
-            symbols.push(Symbol {
-                start: start as u32,
-                len: c.len_utf8() as u32,
-                prev: i.wrapping_sub(1),
-                next: i + 1,
-            });
+        let Work { symbols, heap } = work;
+        symbols.clear();
+        // Offsets and counts fit u32: `encode` looked.
+        for (i, (at, c)) in (0u32..).zip(text[range.clone()].char_indices()) {
+            let start = (range.start + at) as u32;
+            symbols.push(Symbol { start, len: c.len_utf8() as u32, prev: i.wrapping_sub(1), next: i + 1 });
         }
         if let Some(last) = symbols.last_mut() {
             last.next = NONE;
         }
         let count = symbols.len() as u32;
-        let mut heap: BinaryHeap<Pair> =
-            (1..count).filter_map(|r| self.pair(bytes, &symbols, r - 1, r)).collect();
+        // One heapify, not a push for each pair.
+        let mut pairs = std::mem::take(heap).into_vec();
+        pairs.clear();
+        pairs.extend((1..count).filter_map(|r| self.pair(bytes, symbols, r - 1, r)));
+        *heap = BinaryHeap::from(pairs);
         while let Some(Pair { left, right, len, .. }) = heap.pop() {
             let (l, r) = (symbols[left as usize], symbols[right as usize]);
             if l.len == 0 || r.len == 0 || l.len + r.len != len {
@@ -130,8 +157,8 @@ impl Spm {
             if r.next != NONE {
                 symbols[r.next as usize].prev = left;
             }
-            heap.extend(self.pair(bytes, &symbols, l.prev, left));
-            heap.extend(self.pair(bytes, &symbols, left, r.next));
+            heap.extend(self.pair(bytes, symbols, l.prev, left));
+            heap.extend(self.pair(bytes, symbols, left, r.next));
         }
         for s in symbols.iter().filter(|s| s.len > 0) {
             let start = s.start as usize;

@@ -4,6 +4,7 @@
 use ogive_tokenizer::Tokenizer;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The folder of shared test data, or `None` after saying that it is missing.
 pub(crate) fn shared() -> Option<PathBuf> {
@@ -37,4 +38,18 @@ pub(crate) fn gguf(path: &Path) -> Tokenizer {
 pub(crate) fn vocabularies(shared: &Path) -> Vec<(&'static str, Tokenizer)> {
     let open = |name| (name, gguf(&shared.join(format!("vocab/ggml-vocab-{name}.gguf"))));
     ["gpt-2", "llama-bpe", "llama-spm", "qwen2"].map(open).into()
+}
+
+/// Processor time of this thread where the system tells it, else wall time: others use the machine too.
+pub(crate) fn cpu_time<T>(f: impl FnOnce() -> T) -> (Duration, T) {
+    let used = || {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+        Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
+    };
+    let (wall, before) = (Instant::now(), used());
+    let result = f();
+    match (before, used()) {
+        (Some(a), Some(b)) => (b.saturating_sub(a), result),
+        _ => (wall.elapsed(), result),
+    }
 }
