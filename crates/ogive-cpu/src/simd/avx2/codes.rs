@@ -62,7 +62,7 @@ pub(in crate::simd) const fn adds(f: u8) -> usize {
 /// 32 bytes of a block.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load<const N: usize>(b: &[u8; N], at: usize) -> __m256i {
+pub(in crate::simd) fn load<const N: usize>(b: &[u8; N], at: usize) -> __m256i {
     assert!(at + 32 <= N);
     // SAFETY: the 32 bytes from `at` are inside the array.
     unsafe { _mm256_loadu_si256(b.as_ptr().add(at).cast()) }
@@ -117,7 +117,7 @@ fn bits(v: __m256i, shift: usize, mask: i8) -> __m256i {
 /// Codes of elements `32 j..32 j + 32` of a block: unsigned and too large by [`offset`], or [`signed`].
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn codes<const F: u8, const N: usize>(b: &[u8; N], j: usize) -> __m256i {
+pub(in crate::simd) fn codes<const F: u8, const N: usize>(b: &[u8; N], j: usize) -> __m256i {
     let (n, i) = (j / 4, j % 4);
     match F {
         Q4_0 => nibbles(b, 2),
@@ -157,7 +157,7 @@ const fn raised(mut levels: [i8; 16], by: i8) -> [i8; 16] {
 /// What a superblock's every 16 codes and, where the format has minima, every 16 activations are multiplied with.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn scales<const F: u8, const N: usize>(b: &[u8; N]) -> (__m256i, __m256i) {
+pub(in crate::simd) fn scales<const F: u8, const N: usize>(b: &[u8; N]) -> (__m256i, __m256i) {
     let zero = _mm256_setzero_si256();
     match F {
         Q2_K => {
@@ -189,7 +189,7 @@ fn twice(bytes: i64) -> __m256i {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn words(v: &[i16; 16]) -> __m256i {
+pub(in crate::simd) fn words(v: &[i16; 16]) -> __m256i {
     // SAFETY: 32 bytes are read from an array of 32.
     unsafe { _mm256_loadu_si256(v.as_ptr().cast()) }
 }
@@ -198,7 +198,7 @@ pub(super) fn words(v: &[i16; 16]) -> __m256i {
 /// unsigned codes below 64, and magnitudes of signed ones at most 128.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn pairs<const F: u8>(codes: __m256i, a: __m256i) -> __m256i {
+pub(in crate::simd) fn pairs<const F: u8>(codes: __m256i, a: __m256i) -> __m256i {
     if signed(F) {
         _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(a, codes))
     } else {

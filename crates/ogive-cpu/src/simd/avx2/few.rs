@@ -9,7 +9,7 @@ use crate::linear::{Quantised, half_power};
 use std::arch::x86_64::*;
 
 /// Rows that advance together.
-pub(super) const ROWS: usize = 4;
+pub(in crate::simd) const ROWS: usize = 4;
 
 /// Products of four rows with `T` tokens, `N` bytes to a scale block.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -137,7 +137,7 @@ fn blocks<const F: u8, const N: usize, const T: usize>(
 /// no further than a row, and four short streams at once confuse it.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn look_ahead(rows: [&[u8]; ROWS], from: usize, len: usize) {
+pub(in crate::simd) fn look_ahead(rows: [&[u8]; ROWS], from: usize, len: usize) {
     for row in rows {
         let next = row.as_ptr().wrapping_add(ROWS * row.len() + from);
         for at in (0..len).step_by(64) {
@@ -172,7 +172,7 @@ fn even_odd(v: __m256i) -> __m256i {
 /// The sum of each register, in a lane of its own.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn add_across(v: [__m256i; 4]) -> __m128i {
+pub(in crate::simd) fn add_across(v: [__m256i; 4]) -> __m128i {
     let pairs = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
     _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs))
 }
@@ -199,7 +199,7 @@ fn add_pairs_across<const F: u8>(v: [__m256i; 4]) -> __m128i {
 /// The factors of codes and minima of four blocks, with their signs.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn factors<const F: u8, const N: usize>(b: [&[u8; N]; 4]) -> (__m128, __m128) {
+pub(in crate::simd) fn factors<const F: u8, const N: usize>(b: [&[u8; N]; 4]) -> (__m128, __m128) {
     let (at, min_at) = codes::factors_at(F);
     let d = if F == codes::MXFP4 {
         _mm_setr_ps(half_power(b[0][0]), half_power(b[1][0]), half_power(b[2][0]), half_power(b[3][0]))

@@ -5,7 +5,7 @@
 
 pub(super) mod codes;
 mod dense;
-mod few;
+pub(super) mod few;
 mod many;
 pub(super) mod panel;
 mod quantise;

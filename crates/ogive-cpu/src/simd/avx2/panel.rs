@@ -97,7 +97,8 @@ impl Panel {
             let block = &rows[r][b];
             self.d[b].0[r] = if F == codes::MXFP4 { half_power(block[0]) } else { half(block, at) };
             if has_min(F) {
-                self.m[b].0[r] = if codes::super_block(F) { -half(block, min_at) } else { half(block, min_at) };
+                self.m[b].0[r] =
+                    if codes::super_block(F) { -half(block, min_at) } else { half(block, min_at) };
             }
             if codes::super_block(F) {
                 let (scale, min) = codes::scales::<F, N>(block);

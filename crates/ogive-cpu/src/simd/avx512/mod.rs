@@ -1,9 +1,10 @@
-//! AVX-512 with VNNI: packed products of many tokens, which is where prefill spends its time.
+//! AVX-512 with VNNI: packed products, where a model spends its time.
 //!
-//! One register holds a code of each of sixteen rows four times over, one instruction multiplies it with four broadcast
-//! activations, and the sums are exact: so the bits are those of AVX2, whose panels this unpacks. All else is AVX2's: a
-//! stream through the weight waits for memory there already.
+//! Sums within a block are exact, so the bits are those of AVX2 whatever the width. For many tokens one register holds
+//! four codes of each of sixteen rows, and one instruction multiplies them with four broadcast activations; the panels
+//! are AVX2's. For few, superblocks are unpacked 64 codes at a time. All else waits for memory on AVX2 already.
 
+mod few;
 mod many;
 
 use super::avx2::{
@@ -21,9 +22,6 @@ use crate::{
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
     let Kernel::Packed(format) = job.w.kernel() else { return avx2::stripe(job, out) };
-    if job.input.n() < PANEL_FROM {
-        return avx2::stripe(job, out);
-    }
     match format {
         Packed::Q4_0 => packed::<{ codes::Q4_0 }, 18>(job, out),
         Packed::Q4_1 => packed::<{ codes::Q4_1 }, 20>(job, out),
@@ -43,6 +41,33 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn packed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    if job.input.n() >= PANEL_FROM {
+        packed_many::<F, N>(job, out);
+    } else if codes::super_block(F) {
+        packed_few::<F, N>(job, out);
+    } else {
+        avx2::stripe(job, out);
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    for first in (0..out.width()).step_by(avx2::few::ROWS) {
+        let rows = rows(job, first, out.width());
+        let (pairs, last) = job.input.quantised().as_chunks::<2>();
+        for (i, [a, b]) in pairs.iter().enumerate() {
+            let sums = few::few::<F, N, 2>(rows, [a, b]);
+            put(out, 2 * i, first, &sums[0]);
+            put(out, 2 * i + 1, first, &sums[1]);
+        }
+        if let [a] = last {
+            put(out, 2 * pairs.len(), first, &few::few::<F, N, 1>(rows, [a])[0]);
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
     let len = if codes::super_block(F) { 256 } else { 32 };
     let x = job.input.quantised();
     SCRATCH.with_borrow_mut(|(panel, _)| {
