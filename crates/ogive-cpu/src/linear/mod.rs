@@ -124,7 +124,7 @@ fn products(pool: &Pool, x: &[f32], n: usize, ws: &[&CpuWeight], expert: usize, 
     let rows = |w: &CpuWeight| w.shape()[1];
     let width = ws.iter().map(|w| stripe_width(pool, w, ws.iter().map(|w| rows(w)).sum())).min();
     let mut outs: Vec<_> =
-        ws.iter().zip(outs).map(|(w, out)| Matrix { values: &mut **out, cols: rows(w) }).collect();
+        ws.iter().zip(outs).map(|(w, out)| Matrix { values: out, cols: rows(w) }).collect();
     pool.stripes(&mut outs, width.unwrap_or(PANEL), &|which, col, stripe| {
         fill(ws[which], &input, expert * rows(ws[which]) + col, stripe);
     });

@@ -128,8 +128,8 @@ impl Block {
             }
             Packed::Q2K => {
                 (o.d, o.m) = (half(80), -half(82));
-                for i in 0..16 {
-                    (o.scales[i], o.mins[i]) = (i16::from(b[i] & 15), i16::from(b[i] >> 4));
+                for (&b, (s, m)) in b.iter().zip(o.scales.iter_mut().zip(&mut o.mins)) {
+                    (*s, *m) = (i16::from(b & 15), i16::from(b >> 4));
                 }
                 o.fill(|n, j, l| (b[16 + 32 * n + l] >> (2 * j) & 3) as i8);
             }

@@ -4,6 +4,8 @@
 //! lane for each row nothing is summed across registers, and sub-scales are a multiplication that has to be done anyway
 //! (pairs of 16-bit sums to 32 bits).
 #![allow(unsafe_code)]
+// Closures would not be inlined: the library functions that call them lack these instructions.
+#![allow(clippy::needless_range_loop)]
 
 use super::codes::{self, codes, fine, has_min, offset, signed};
 use crate::linear::half_power;
