@@ -2,14 +2,14 @@
 //!
 //! The reference is transformers' `apply_chat_template`: jinja2 in an immutable sandbox, with `trim_blocks`,
 //! `lstrip_blocks`, `break` and `continue`, the `generation` tag, `tojson`, `raise_exception` and `strftime_now`.
-//! Rendering is minijinja's, behind a rewrite: [`statements`] and [`lower`] turn every operation on values into a
+//! Rendering is minijinja's, behind a rewrite (`statements.rs`, `lower/`) that turns every operation on values into a
 //! call of a function here, so that Python's meaning and a budget hold for all of them. A template comes from a model
 //! file, which is untrusted: it runs in bounded time, memory and stack.
 //!
 //! Known differences from the reference, all but the first of them errors here: `dict.items()` and its kin print as
 //! plain lists; integers hold 127 bits; macros, namespaces and loops cannot be put into lists, dicts and namespaces;
-//! macros take no surplus arguments (`varargs`, `kwargs`) and recursive loops no `else`; `autoescape`, `cycler`, `joiner` and the filters that no
-//! chat template uses (`xmlattr`, `urlize`, …) are unknown.
+//! macros take no surplus arguments (`varargs`, `kwargs`) and recursive loops no `else`; `autoescape`, `cycler`,
+//! `joiner` and the filters that no chat template uses (`xmlattr`, `urlize`, …) are unknown.
 
 mod arguments;
 mod date;
@@ -277,7 +277,7 @@ fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Resu
 /// `namespace(a=1)`: minijinja's own, holding plain values only.
 fn namespace(state: &mut State<'_, '_>, args: &[Value]) -> Result<Value, minijinja::Error> {
     let fields = sequences::dict(state, args)?;
-    check_plain(state, &fields, 0)?;
+    check_plain(state, &fields)?;
     minijinja::functions::namespace(Some(ValueOrKwargs::from(fields)))
 }
 

@@ -40,7 +40,7 @@ pub(super) fn operators() -> [(&'static str, Builtin); 20] {
         ("__invoke", |state, a, args| a.call(state, args)),
         ("__iter", |state, a, _| elements(state, a).map(Value::from)),
         ("__keep", keep),
-        ("__store", |state, a, _| check_plain(state, a, 0).map(|()| a.clone())),
+        ("__store", |state, a, _| check_plain(state, a).map(|()| a.clone())),
         ("__text", |state, a, args| {
             charge(state, args.first().and_then(Value::as_usize).unwrap_or(0))?;
             Ok(a.clone())
@@ -54,7 +54,7 @@ pub(super) fn keep(state: &mut State<'_, '_>, a: &Value, _: &[Value]) -> Outcome
         Kind::List(items) | Kind::Tuple(items) => charge_elements(state, items.len())?,
         _ => {}
     }
-    check_plain(state, a, 0)?;
+    check_plain(state, a)?;
     Ok(a.clone())
 }
 

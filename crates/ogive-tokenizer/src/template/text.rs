@@ -2,7 +2,7 @@
 
 use minijinja::{Error, State, Value};
 
-use super::values::{Kind, budget, charge, kind, limit, pairs};
+use super::values::{Kind, charge, kind, limit, pairs, room};
 
 /// A string under construction that stops when the rendering's budget is spent.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Sink {
 
 impl Sink {
     pub(super) fn new(state: &mut State<'_, '_>) -> Self {
-        Self { text: String::new(), room: *budget(state) }
+        Self { text: String::new(), room: room(state) }
     }
 
     pub(super) fn push(&mut self, text: &str) -> Result<(), Error> {

@@ -5,6 +5,7 @@
 //! [`MAX_DEPTH`], and walking, printing, comparing and dropping one is safe.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use minijinja::value::{DynObject, Tuple, ValueKind};
@@ -15,11 +16,13 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// Bytes that one rendering may produce, all intermediate values together. A conversation of a megabyte passes some
 /// twenty operations; a list of four thousand messages that is built one by one (`list + [message]`) takes 200 MB.
 const BUDGET: usize = 256 << 20;
+/// Bytes that one operation may take of it.
+const SINGLE: usize = 64 << 20;
 /// What one element of a list or dict costs beside its contents.
 const ELEMENT: usize = 24;
 
 /// What looking at one pair of values costs: time is drawn on the same budget as memory.
-const COMPARISON: usize = 8;
+const COMPARISON: usize = 32;
 
 /// Why a rendering was stopped, carried as the source of a minijinja error.
 #[derive(Debug, thiserror::Error)]
@@ -49,14 +52,22 @@ struct Meter {
     left: usize,
 }
 
+/// Bytes that the next operation may take.
+pub(super) fn room(state: &mut State<'_, '_>) -> usize {
+    (*budget(state)).min(SINGLE)
+}
+
 /// Bytes this rendering may still produce.
-pub(super) fn budget<'a>(state: &'a mut State<'_, '_>) -> &'a mut usize {
+fn budget<'a>(state: &'a mut State<'_, '_>) -> &'a mut usize {
     &mut state.get_or_insert_extension_with(|| Meter { left: BUDGET }).left
 }
 
 /// Takes `bytes` from the budget.
 pub(super) fn charge(state: &mut State<'_, '_>, bytes: usize) -> Result<(), Error> {
     let left = budget(state);
+    if bytes > SINGLE {
+        return Err(limit(format!("one operation of the template produces more than {} MiB", SINGLE >> 20)));
+    }
     *left = left.checked_sub(bytes).ok_or_else(|| {
         limit(format!("template produces more than {} MiB of values and text", BUDGET >> 20))
     })?;
@@ -193,30 +204,53 @@ pub(super) fn elements(state: &mut State<'_, '_>, value: &Value) -> Result<Vec<V
 }
 
 /// Checks that a value may be stored in another, and pays for looking.
-pub(super) fn check_plain(state: &mut State<'_, '_>, value: &Value, depth: usize) -> Result<(), Error> {
-    if depth > MAX_DEPTH {
+pub(super) fn check_plain(state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    let height = height(state, value, &mut HashMap::new())?;
+    if height > MAX_DEPTH {
         return Err(limit(format!("value is nested more than {MAX_DEPTH} levels deep")));
     }
+    Ok(())
+}
+
+/// Levels of lists and dicts. What is inside was checked when it was stored, so this is not deeper than the stack.
+/// Lists are remembered: `[l, l]`, thirty times over, has a billion leaves and thirty lists.
+fn height(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    seen: &mut HashMap<usize, usize>,
+) -> Result<usize, Error> {
+    let mut tallest = 0;
     match kind(value) {
         Kind::List(items) | Kind::Tuple(items) => {
             charge(state, items.len().saturating_mul(2))?;
-            items.iter().try_for_each(|item| check_plain(state, item, depth + 1))
+            let address = items.as_ptr().addr();
+            if let Some(height) = seen.get(&address) {
+                return Ok(*height);
+            }
+            for item in items {
+                tallest = tallest.max(height(state, item, seen)?);
+            }
+            if !items.is_empty() {
+                seen.insert(address, tallest + 1);
+            }
         }
         Kind::Dict(dict) => {
-            charge(state, dict_len(dict).saturating_mul(2))?;
+            charge(state, dict_len(dict).saturating_mul(16))?;
             for (key, item) in pairs(dict) {
                 if matches!(kind(&key), Kind::List(_) | Kind::Dict(_) | Kind::Opaque) {
                     return Err(fail(format!("unhashable type: '{}'", kind(&key).name())));
                 }
-                check_plain(state, &item, depth + 1)?;
+                tallest = tallest.max(height(state, &item, seen)?);
             }
-            Ok(())
         }
         Kind::Opaque => {
-            Err(fail("macros, namespaces and loops cannot be stored in lists, dicts or namespaces here"))
+            return Err(fail(
+                "macros, namespaces and loops cannot be stored in lists, dicts or namespaces here",
+            ));
         }
-        _ => Ok(()),
+        _ => return Ok(0),
     }
+    Ok(tallest + 1)
 }
 
 /// Python's `==`, charged by what it looks at.
