@@ -104,7 +104,7 @@ pub(crate) fn figures(generation: &Generation<'_>, ended: Ended) -> String {
         Ended::Interrupted => "interrupted",
     };
     format!(
-        "prompt: {} tokens{held}, {:.1} tokens/s; answer: {} tokens, {:.1} tokens/s; {why}",
+        "prompt: {}{held} at {:.1} tokens/s; answer: {} at {:.1} tokens/s; {why}",
         times.prompt_tokens,
         times.prefill_rate(),
         generation.ids().len(),

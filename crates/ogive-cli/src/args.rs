@@ -1,13 +1,13 @@
 //! The command line: which commands there are, and the switches that hold for all of them.
 
-use crate::commands::{bench, chat, devices, inspect, logits, run, template, tokenize};
+use crate::commands::{bench, chat, devices, inspect, logits, run, synth, template, tokenize};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use clap::{Parser, Subcommand};
 
 /// Runs language models: GGUF or safetensors in, tokens out.
 #[derive(Debug, Parser)]
-#[command(name = "ogive", version, propagate_version = true, infer_long_args = false)]
+#[command(name = "ogive", version, propagate_version = true, args_override_self = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -35,6 +35,8 @@ enum Command {
     Logits(logits::Args),
     /// Measures tokens per second
     Bench(bench::Args),
+    /// Makes a model of random weights in the sizes of a real one
+    Synth(synth::Args),
     /// Lists the devices there are, and why one cannot be used
     Devices(devices::Args),
 }
@@ -69,6 +71,7 @@ impl Cli {
             Command::Template(args) => template::run(&args),
             Command::Logits(args) => logits::run(&args, &context),
             Command::Bench(args) => bench::run(&args, &context),
+            Command::Synth(args) => synth::run(&args, &context),
             Command::Devices(args) => devices::run(&args),
         }
     }

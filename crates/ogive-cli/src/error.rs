@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct E(&'static str, Option<Box<E>>);
+    struct E(&'static str, Option<Box<Self>>);
     impl Display for E {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str(self.0)

@@ -32,7 +32,7 @@ impl Display for Count {
         let digits = self.0.to_string();
         let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
         for (i, c) in digits.chars().enumerate() {
-            if i > 0 && (digits.len() - i) % 3 == 0 {
+            if i > 0 && (digits.len() - i).is_multiple_of(3) {
                 text.push(',');
             }
             text.push(c);

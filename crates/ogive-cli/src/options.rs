@@ -156,28 +156,33 @@ pub(crate) struct Sampling {
 }
 
 impl Sampling {
-    /// The library's settings. A seed that is drawn here is shown, so that the run can be repeated.
-    pub(crate) fn generate(&self, context: &Context) -> Result<Generate> {
-        let mut sampler = SamplerParams::default();
-        sampler.temperature = self.temperature;
-        sampler.top_k = self.top_k;
-        sampler.top_p = self.top_p;
-        sampler.min_p = self.min_p;
-        sampler.repeat_penalty = self.repeat_penalty;
-        sampler.penalty_last_n = self.repeat_last_n;
-        sampler.frequency_penalty = self.frequency_penalty;
-        sampler.presence_penalty = self.presence_penalty;
-        // Wrong settings are told before a model is loaded.
+    /// The library's settings, checked, so that wrong ones are told before a model is loaded.
+    pub(crate) fn generate(&self) -> Result<Generate> {
+        let sampler = SamplerParams {
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repeat_penalty: self.repeat_penalty,
+            penalty_last_n: self.repeat_last_n,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            seed: self.seed.unwrap_or_else(random),
+            ..SamplerParams::default()
+        };
         sampler.build()?;
-        sampler.seed = self.seed.unwrap_or_else(random);
-        if self.seed.is_none() && self.temperature > 0.0 {
-            context.note(format_args!("seed {}", sampler.seed));
-        }
         let mut generate = Generate::new().sampler(sampler);
         generate.max_tokens = self.max_tokens.map(NonZeroUsize::get);
         generate.stop.clone_from(&self.stop);
         generate.ignore_end = self.ignore_eos;
         Ok(generate)
+    }
+
+    /// Shows a seed that was drawn here, so that the run can be repeated.
+    pub(crate) fn show_seed(&self, how: &Generate, context: &Context) {
+        if self.seed.is_none() && self.temperature > 0.0 {
+            context.note(format_args!("seed {}", how.sampler.seed));
+        }
     }
 }
 

@@ -43,6 +43,13 @@ fn ids(text: &str) -> Result<Ids, String> {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let Ids(ids) = &args.tokens;
+    let folder = folder(&args.out);
+    if !folder.is_dir() || args.out.is_dir() {
+        // Told before anything is computed.
+        let wrong =
+            if args.out.is_dir() { "this is a folder; name a file" } else { "there is no such folder" };
+        return Err(Error::failed(format_args!("writing {}: {wrong}", args.out.display())));
+    }
     let model = args.machine.open(args.model.get()?, args.context, context)?;
     if ids.len() > model.context() {
         let (have, most) = (ids.len(), model.context());
@@ -59,6 +66,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     if patience.over() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
+/// Where a file lies.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Writes beside the file and renames. What is there and is no plain file, a pipe say, is written to as it is.
 fn save(logits: &Array2<f32>, path: &Path) -> io::Result<()> {
     let other = |e: ndarray_npy::WriteNpyError| match e {
@@ -70,7 +82,6 @@ fn save(logits: &Array2<f32>, path: &Path) -> io::Result<()> {
         logits.write_npy(&mut file).map_err(other)?;
         return file.flush();
     }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     {
@@ -78,7 +89,7 @@ fn save(logits: &Array2<f32>, path: &Path) -> io::Result<()> {
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    let mut file = BufWriter::new(builder.prefix(".ogive-logits").tempfile_in(folder)?);
+    let mut file = BufWriter::new(builder.prefix(".ogive-logits").tempfile_in(folder(path))?);
     logits.write_npy(&mut file).map_err(other)?;
     file.into_inner().map_err(io::IntoInnerError::into_error)?.persist(path)?;
     Ok(())

@@ -41,12 +41,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get()?;
-    let how = args.sampling.generate(context)?;
+    let how = args.sampling.generate()?;
     let prompt = match &*args.prompt {
         "-" => io::read_to_string(io::stdin()).doing("reading the prompt from stdin")?,
         text => text.to_owned(),
     };
     let model = args.machine.open(path, args.sampling.context, context)?;
+    args.sampling.show_seed(&how, context);
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
     if templated && !args.raw && !prompt.is_empty() {
         let mut chat = conversation(&model, args.chat_template.as_deref(), args.system.as_deref())?;

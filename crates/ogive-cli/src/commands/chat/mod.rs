@@ -60,8 +60,9 @@ pub(crate) fn conversation(model: &Model, template: Option<&Path>, system: Optio
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get()?;
-    let how = args.sampling.generate(context)?;
+    let how = args.sampling.generate()?;
     let model = args.machine.open(path, args.sampling.context, context)?;
+    args.sampling.show_seed(&how, context);
     let chat = conversation(&model, args.chat_template.as_deref(), args.system.as_deref())?;
     let mut reader = Reader::new(context)?;
     if reader.is_interactive() {

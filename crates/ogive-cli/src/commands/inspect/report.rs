@@ -142,13 +142,18 @@ fn tensor(info: WeightInfo) -> Tensor {
 /// A metadata value as JSON. Strings that are no UTF-8 get replacement characters, numbers that are none become null.
 fn value_json(value: &Gv) -> Value {
     match value {
-        Gv::F32(v) => json!(v),
+        Gv::F32(v) => short(*v),
         Gv::F64(v) => json!(v),
         Gv::Bool(v) => json!(v),
         Gv::String(v) => json!(v.to_string()),
         Gv::Array(v) => array_json(v),
         other => other.as_int().map_or(Value::Null, int),
     }
+}
+
+/// The number as it was meant: 1e-5 and not the double next to the single next to it.
+fn short(v: f32) -> Value {
+    json!(v.to_string().parse::<f64>().unwrap_or(f64::NAN))
 }
 
 fn int(v: i128) -> Value {
@@ -166,7 +171,7 @@ fn array_json(array: &Array) -> Value {
         Array::I32(v) => json!(v),
         Array::U64(v) => json!(v),
         Array::I64(v) => json!(v),
-        Array::F32(v) => json!(v),
+        Array::F32(v) => v.iter().copied().map(short).collect(),
         Array::F64(v) => json!(v),
         Array::Bool(v) => json!(v),
         Array::String(v) => v.iter().map(|s| Value::from(Str::from(s).to_string())).collect(),

@@ -1,0 +1,185 @@
+//! What goes wrong, and that it is told in one line with the right exit code.
+
+mod common;
+
+use common::{ogive, ogive_reads, shared};
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+fn model() -> Option<PathBuf> {
+    shared("models/stories260K/stories260K-f32.gguf")
+}
+
+fn message(code: i32, args: Vec<OsString>) -> String {
+    ogive(args).error(code).to_owned()
+}
+
+/// Runs the program and gives its message.
+macro_rules! wrong {
+    ($code:literal, $($arg:expr),* $(,)?) => { message($code, args![$($arg),*]) };
+}
+
+#[test]
+fn files_that_are_no_models() {
+    let Some(model) = model() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let whole = fs::read(&model).unwrap();
+    let bare = folder.path().join("bare");
+    fs::create_dir(&bare).unwrap();
+    let cases = [
+        (folder.path().join("missing.gguf"), "No such file"),
+        (write("empty.gguf", b""), "neither a GGUF file nor a folder"),
+        (write("text.txt", b"Once upon a time"), "neither a GGUF file nor a folder"),
+        (write("head.gguf", &whole[..3000]), "truncated or damaged"),
+        (write("tail.gguf", &whole[..whole.len() - 1000]), "truncated"),
+        (write("version.gguf", b"GGUF\x63\0\0\0\0\0\0\0"), "version"),
+        (bare.clone(), "config.json"),
+        (shared("golden/gpt2/gpt2-f32.gguf").unwrap(), "known are"),
+        (shared("golden/phi3").unwrap(), "known are"),
+        (shared("golden/llama-split/llama-f32-00002-of-00003.gguf").unwrap(), "00001-of-00003"),
+    ];
+    for (path, why) in &cases {
+        for form in [
+            args!["run", "--model", path, "x"],
+            args!["bench", "--model", path],
+            args!["chat", "--model", path],
+        ] {
+            let ran = ogive(form);
+            assert!(ran.error(1).contains(why), "{}: {}", path.display(), ran.stderr);
+        }
+    }
+    for (path, _) in &cases[..7] {
+        let message = wrong!(1, "inspect", path);
+        assert!(message.contains(path.file_name().unwrap().to_str().unwrap()), "{message}");
+        wrong!(1, "tokenize", "--model", path);
+    }
+}
+
+#[test]
+fn numbers_and_names_that_make_no_sense() {
+    let Some(model) = model() else { return };
+    let run = |more: &[&str]| {
+        let fixed = args!["run", "--model", model];
+        ogive(fixed.into_iter().chain(more.iter().map(Into::into)))
+    };
+    for (more, why) in [
+        (&["--max-tokens", "-3", "x"][..], "--max-tokens"),
+        (&["--max-tokens", "0", "x"], "--max-tokens"),
+        (&["--max-tokens", "99999999999999999999999", "x"], "--max-tokens"),
+        (&["--temperature", "warm", "x"], "--temperature"),
+        (&["--seed", "-1", "x"], "--seed"),
+        (&["--cache-type", "q4_0", "x"], "--cache-type"),
+        (&["--device", "tpu", "x"], "cuda:N"),
+        (&["--no-such-thing", "x"], "--no-such-thing"),
+        (&["--raw", "--system", "s", "x"], "--system"),
+        (&["x", "y"], "y"),
+        (&[], "not provided"),
+    ] {
+        let ran = run(more);
+        ran.error(2);
+        assert!(ran.stderr.contains(why), "{more:?}: {}", ran.stderr);
+    }
+    for (more, why) in [
+        (&["--temperature", "-1", "x"][..], "temperature"),
+        (&["--temperature", "nan", "x"], "temperature"),
+        (&["--top-p", "1.5", "x"], "top_p"),
+        (&["--min-p", "-0.1", "x"], "min_p"),
+        (&["--repeat-penalty", "0", "x"], "repeat"),
+        (&["--threads", "0", "x"], "threads"),
+        (&["--threads", "1000000", "x"], "threads"),
+        (&["--context", "0", "x"], "context"),
+        (&["--context", "1000000000000", "x"], "memory"),
+        (&["--context", "18446744073709551615", "x"], ""),
+        (&["--context", "4", "Once upon a time"], "a prompt of 5 tokens"),
+        (&["--device", "cuda", "x"], "no CUDA backend"),
+        (&["--device", "cuda:3", "x"], "cuda:3"),
+        (&["--chat-template", "/no/such.jinja", "x"], "/no/such.jinja"),
+    ] {
+        let ran = run(more);
+        assert!(ran.error(1).contains(why), "{more:?}: {}", ran.stderr);
+    }
+    let message = wrong!(2, "run", "x");
+    assert!(message.contains("--model") && message.contains("ogive synth"), "{message}");
+    assert!(wrong!(1, "chat", "--model", model).contains("no chat template"));
+    wrong!(2, "frobnicate");
+    wrong!(2, "bench", "--model", model, "-p", "0", "-n", "0");
+    wrong!(2, "bench", "--model", model, "-r", "0");
+    wrong!(1, "bench", "--model", model, "-d", "99999999999999");
+    wrong!(1, "bench", "--model", model, "-d", "18446744073709551615");
+}
+
+#[test]
+fn tokens_and_places_for_logits() {
+    let Some(model) = model() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("l.npy");
+    for tokens in ["", "-1", "1,,2", "x", "4294967296"] {
+        assert!(wrong!(2, "logits", "--model", model, "--tokens", tokens, "--out", out).contains("--tokens"));
+    }
+    let logits = |tokens: &str| wrong!(1, "logits", "--model", model, "--tokens", tokens, "--out", out);
+    assert!(logits("1,512").contains("512"));
+    assert!(logits(&vec!["1"; 513].join(",")).contains("--context"));
+    assert!(!out.exists());
+    let nowhere = folder.path().join("no").join("l.npy");
+    assert!(wrong!(1, "logits", "--model", model, "--tokens", "1", "--out", nowhere).contains("l.npy"));
+    assert!(
+        wrong!(1, "logits", "--model", model, "--tokens", "1", "--out", folder.path()).contains("folder")
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn templates_and_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let good = write("good.json", r#"[{"role": "user", "content": "x"}]"#);
+    let plain = write("plain.jinja", "{{ messages[0].content }}");
+    assert_eq!(ogive(args!["template", "--model", plain, "--messages", good]).text(), "x");
+    for (name, text) in
+        [("a", r#"{"messages":"#), ("b", "3"), ("c", ""), ("d", "\u{0}"), ("e", &"[".repeat(100_000))]
+    {
+        let bad = write(name, text);
+        assert!(wrong!(1, "template", "--model", plain, "--messages", bad).contains("reading messages from"));
+    }
+    wrong!(1, "template", "--model", plain, "--messages", folder.path().join("missing.json"));
+    wrong!(1, "template", "--model", folder.path().join("missing.jinja"), "--messages", good);
+    wrong!(2, "template", "--model", plain, "--messages", good, "--now", "yesterday");
+    for (name, source, why) in [
+        ("raise.jinja", "{{ raise_exception('not\nthis') }}", "not this"),
+        ("syntax.jinja", "{% for %}", "does not compile"),
+        (
+            "loop.jinja",
+            "{% for a in range(99999) %}{% for b in range(99999) %}{{ b }}{% endfor %}{% endfor %}",
+            "stopped",
+        ),
+        ("deep.jinja", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "stopped"),
+    ] {
+        let message = wrong!(1, "template", "--model", write(name, source), "--messages", good);
+        assert!(message.contains(why), "{message}");
+    }
+    let Some(model) = model() else { return };
+    assert!(wrong!(1, "template", "--model", model, "--messages", good).contains("no chat template"));
+    let raise = folder.path().join("raise.jinja");
+    let ran = ogive(args!["run", "--model", model, "--chat-template", raise, "x"]);
+    assert!(ran.error(1).contains("not this"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_prompt_of_a_megabyte_is_told_to_be_too_long() {
+    let Some(model) = model() else { return };
+    let prompt = "Once upon a time ".repeat(60_000);
+    let ran = ogive_reads(args!["run", "--model", model, "-"], prompt.as_bytes());
+    assert!(ran.error(1).contains("leaves no room in a context of 512"), "{}", ran.stderr);
+    let ran = ogive_reads(args!["run", "--model", model, "-"], b"\xff");
+    assert!(ran.error(1).contains("stdin"), "{}", ran.stderr);
+}

@@ -1,0 +1,62 @@
+//! What the program does when nobody reads, when nothing can be written, and on Ctrl-C.
+#![cfg(unix)]
+
+mod common;
+
+use common::{command, shared};
+use std::fs::File;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_reader_that_has_enough_ends_it_quietly() {
+    let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
+    let long: [&[&str]; 2] =
+        [&["run", "-q", "--ignore-eos", "--context", "100000", "Once"], &["inspect", "--full"]];
+    for args in long {
+        let mut run = command();
+        run.args(args).env("OGIVE_MODEL", &model).env("OGIVE_LOG", "error");
+        let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut few = [0; 10];
+        child.stdout.take().unwrap().read_exact(&mut few).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
+            (Some(0), ""),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_an_error() {
+    let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
+    for args in [&["run", "Once"][..], &["inspect"], &["run", "--json", "Once"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = command().args(args).env("OGIVE_MODEL", &model).stdout(full).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("error: writing to stdout: No space left"), "{stderr}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_run_with_130() {
+    let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
+    let mut run = command();
+    run.args(["run", "--ignore-eos", "--context", "200000", "Once"]).env("OGIVE_MODEL", &model);
+    let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 20]).unwrap();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let start = Instant::now();
+    let rest = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()).unwrap());
+    let output = child.wait_with_output().unwrap();
+    rest.join().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("interrupted") && !stderr.contains("error"), "{stderr}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
