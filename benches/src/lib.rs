@@ -1,1 +1,11 @@
-//! Placeholder.
+//! What the benches share: numbers that look like a model's and are the same on every run.
+
+/// `n` values around 0 with a deviation near `scale`, as sums of uniform numbers.
+pub fn values(n: usize, scale: f32) -> Vec<f32> {
+    let mut state = 7u64;
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..n).map(|_| scale * (uniform() + uniform() + uniform())).collect()
+}
