@@ -69,7 +69,7 @@ fn step<const W: u8>(w: &[u8], x: &[f32], sum: &mut Sum) {
 
 /// The twin of [`Dense::decode`].
 #[target_feature(enable = "avx2,f16c")]
-pub(super) fn decode(kind: Dense, row: &[u8], out: &mut [f32]) {
+pub(in crate::simd) fn decode(kind: Dense, row: &[u8], out: &mut [f32]) {
     match kind {
         Dense::F32 => kind.decode(row, out),
         Dense::F16 => {

@@ -143,7 +143,9 @@ pub(in crate::simd) fn look_ahead(rows: [&[u8]; ROWS], from: usize, len: usize) 
         for at in (0..len).step_by(64) {
             // SAFETY: a prefetch reads nothing and never faults, wherever it points.
             #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(at).cast()) };
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(at).cast())
+            };
         }
     }
 }

@@ -4,7 +4,7 @@
 //! bits, so where one takes over from the other is a matter of speed alone.
 
 pub(super) mod codes;
-mod dense;
+pub(super) mod dense;
 pub(super) mod few;
 mod many;
 pub(super) mod panel;
@@ -25,7 +25,7 @@ pub(super) const PANEL_FROM: usize = 4;
 /// Columns that are unpacked at a time: 16 rows of them fit the first cache.
 pub(super) const SLICE: usize = 2048;
 /// Rows decoded at a time for dense products.
-const TILE: usize = 16;
+pub(super) const TILE: usize = 16;
 
 thread_local! {
     /// What this thread unpacks to, kept from run to run.

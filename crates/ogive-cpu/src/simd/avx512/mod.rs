@@ -2,18 +2,20 @@
 //!
 //! Sums within a block are exact, so the bits are those of AVX2 whatever the width. For many tokens one register holds
 //! four codes of each of sixteen rows, and one instruction multiplies them with four broadcast activations; the panels
-//! are AVX2's. For few, superblocks are unpacked 64 codes at a time. All else waits for memory on AVX2 already.
+//! are AVX2's. For few, superblocks are unpacked 64 codes at a time. Dense rows for many tokens take sixteen lanes at once. All
+//! else waits for memory on AVX2 already.
 
+mod dense;
 mod few;
 mod many;
 
 use super::avx2::{
-    self, PANEL_FROM, SCRATCH, SLICE, codes,
+    self, PANEL_FROM, SCRATCH, SLICE, TILE, codes,
     panel::{self, Lanes, Panel},
     put, rows,
 };
 use crate::{
-    linear::{Job, Packed, Quantised},
+    linear::{Dense, Job, Packed, Quantised},
     pool::Stripe,
     weight::Kernel,
 };
@@ -21,7 +23,14 @@ use crate::{
 /// Fills a stripe of the result.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
-    let Kernel::Packed(format) = job.w.kernel() else { return avx2::stripe(job, out) };
+    let format = match job.w.kernel() {
+        Kernel::Packed(format) => format,
+        _ if job.input.n() < PANEL_FROM => return avx2::stripe(job, out),
+        Kernel::Decoded => return dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
+        Kernel::Dense(kind) => {
+            return dense_many(job, kind, out, |r, row| avx2::dense::decode(kind, job.row(r), row));
+        }
+    };
     match format {
         Packed::Q4_0 => packed::<{ codes::Q4_0 }, 18>(job, out),
         Packed::Q4_1 => packed::<{ codes::Q4_1 }, 20>(job, out),
@@ -116,6 +125,58 @@ fn tokens<const F: u8, const T: usize>(
     }
     for (i, Lanes(s)) in sums.iter().enumerate() {
         put(out, t + i, first, s);
+    }
+    T
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
+    let (x, len) = job.input.dense(kind);
+    let n = job.input.n();
+    SCRATCH.with_borrow_mut(|(_, tile)| {
+        tile.resize(TILE * len, 0.0);
+        for first in (0..out.width()).step_by(TILE) {
+            let count = TILE.min(out.width() - first);
+            for r in 0..count {
+                decode(first + r, &mut tile[r * len..][..len]);
+            }
+            let tile = &tile[..count * len];
+            let mut t = 0;
+            while t < n {
+                t += match n - t {
+                    4.. => dense_tokens::<4>(tile, x, len, out, t, first),
+                    2 | 3 => dense_tokens::<2>(tile, x, len, out, t, first),
+                    _ => dense_tokens::<1>(tile, x, len, out, t, first),
+                };
+            }
+        }
+    });
+}
+
+/// `T` tokens from `t` on times the rows of a tile; returns `T`.
+#[target_feature(enable = "avx512f")]
+fn dense_tokens<const T: usize>(
+    tile: &[f32],
+    x: &[f32],
+    len: usize,
+    out: &mut Stripe<'_, f32>,
+    t: usize,
+    first: usize,
+) -> usize {
+    let mut tokens = [&x[..0]; T];
+    for (i, token) in tokens.iter_mut().enumerate() {
+        *token = &x[(t + i) * len..][..len];
+    }
+    let count = tile.len() / len.max(1);
+    for r in (0..count).step_by(dense::ROWS) {
+        let mut rows = [&tile[..0]; dense::ROWS];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = &tile[(r + i).min(count - 1) * len..][..len];
+        }
+        let keep = dense::ROWS.min(count - r);
+        for (i, sums) in dense::many(rows, tokens).iter().enumerate() {
+            put(out, t + i, first + r, &sums[..keep]);
+        }
     }
     T
 }
