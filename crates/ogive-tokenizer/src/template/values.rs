@@ -16,8 +16,8 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// Bytes that one rendering may produce, all intermediate values together. A conversation of a megabyte passes some
 /// twenty operations; a list of four thousand messages that is built one by one (`list + [message]`) takes 200 MB.
 const BUDGET: usize = 256 << 20;
-/// Bytes that one operation may take of it.
-const SINGLE: usize = 64 << 20;
+/// Bytes that one operation may take of it: well beyond the longest context there is.
+const SINGLE: usize = 32 << 20;
 /// What one element of a list or dict costs beside its contents.
 const ELEMENT: usize = 24;
 
