@@ -2,6 +2,9 @@
 //!
 //! Damage is deterministic, so that a failure can be run again. What the seeds render is pinned where it is short.
 
+// Skips and counts are said aloud.
+#![allow(clippy::print_stdout)]
+
 use std::fs;
 use std::path::Path;
 
