@@ -107,10 +107,15 @@ fn machine_paths(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a path starts so: not the middle of another path or of an address.
+/// Whether a path starts so: not the middle of another path or of an address, nor an example whose user is one letter.
 fn is_path(line: &str, start: &str) -> bool {
     line.match_indices(start).any(|(at, _)| {
         let before = line.get(..at).and_then(|s| s.chars().next_back());
+        let after = line.get(at + start.len()..).unwrap_or_default();
+        let name = after.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')).count();
+        if name == 1 {
+            return false;
+        }
         !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '~' | '$' | '}' | '/'))
     })
 }
@@ -161,7 +166,7 @@ mod tests {
 
     #[test]
     fn machine_paths_are_found() {
-        let text = format!("fine: https://x.org{0}y ./{0} ../../x\nbad: {0}me/x\n", MACHINE_PATHS[0]);
+        let text = format!("fine: https://x.org{0}y ./{0} ../../x {0}a/b\nbad: {0}me/x\n", MACHINE_PATHS[0]);
         assert_found(check(&with(&[("docs/x.md", &text)])), &[("docs/x.md", 2, "one machine")]);
         assert_found(check(&with(&[("fuzz/corpus/x/y", &text)])), &[]);
     }
