@@ -96,11 +96,11 @@ impl Bpe {
 
     /// Appends the tokens of one word.
     pub(crate) fn encode(&self, word: &[u8], out: &mut Vec<u32>) -> Result<()> {
-        if self.ignore_merges {
-            if let Some(id) = self.ids.get(word) {
-                out.push(*id);
-                return Ok(());
-            }
+        if self.ignore_merges
+            && let Some(id) = self.ids.get(word)
+        {
+            out.push(*id);
+            return Ok(());
         }
         match word {
             [] => {}

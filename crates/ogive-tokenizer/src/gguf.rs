@@ -244,10 +244,10 @@ fn spm(metadata: &Metadata) -> Result<Tokenizer> {
             }
             (None, _) => {
                 vocab.push(&replace(text, SPACE_MARK.as_bytes(), b' '), kind);
-                if !text.is_empty() {
-                    if let Some(other) = ids.insert(text.into(), id) {
-                        return Err(table.duplicate(other, id));
-                    }
+                if !text.is_empty()
+                    && let Some(other) = ids.insert(text.into(), id)
+                {
+                    return Err(table.duplicate(other, id));
                 }
             }
         }
@@ -260,7 +260,7 @@ fn spm(metadata: &Metadata) -> Result<Tokenizer> {
     if prefix {
         normalizers.insert(0, Normalizer::Prepend(SPACE_MARK.into()));
     }
-    let model = Model::Spm(Spm::new(ids, scores, *bytes, special.unknown));
+    let model = Model::Spm(Box::new(Spm::new(ids, scores, *bytes, special.unknown)));
     let strip = if prefix { Strip::AfterAdded } else { Strip::Never };
     finish(
         metadata,
@@ -335,7 +335,7 @@ fn bpe(metadata: &Metadata) -> Result<Tokenizer> {
         vocab,
         normalizers: Vec::new(),
         steps: pre.stages.into_iter().map(Step::isolate).collect(),
-        model: Model::Bpe(model),
+        model: Model::Bpe(Box::new(model)),
         bytes,
         special,
         add_bos: pre.add_bos,

@@ -8,8 +8,8 @@ use tokenizers::models::ModelWrapper;
 
 /// The model of a tokenizer.
 pub(crate) enum Model {
-    Bpe(Bpe),
-    Spm(Spm),
+    Bpe(Box<Bpe>),
+    Spm(Box<Spm>),
     Wrapped(Box<ModelWrapper>),
 }
 

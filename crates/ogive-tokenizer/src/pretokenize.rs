@@ -270,7 +270,7 @@ fn cut(matches: &[Range<usize>], len: usize, behavior: Behavior, invert: bool) -
 
 /// Runs all steps. `first`: the text stands at the very beginning.
 pub(crate) fn words<'t>(steps: &[Step], text: Cow<'t, str>, first: bool) -> Result<Words<'t>> {
-    let ranges = if text.is_empty() { Vec::new() } else { vec![0..text.len()] };
+    let ranges = with_gaps(&[], text.len());
     let mut words = Words { text, ranges };
     for step in steps {
         step.apply(&mut words, first)?;

@@ -109,7 +109,7 @@ mod tests {
         }
         for c in '\0'..=char::MAX {
             assert_eq!(class(c) & SPACE != 0, c.is_whitespace(), "{c:?}");
-            assert_eq!(class(c) & (UPPER | LOWER) != 0 && class(c) & LETTER == 0, false, "{c:?}");
+            assert!(class(c) & (UPPER | LOWER) == 0 || class(c) & LETTER != 0, "{c:?}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Hugging Face folders and the GGUF files beside them: both against the ids of `golden.json`, and against each other.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "skips and figures are to be seen")]
+
 mod common;
 
 use common::{gguf, ids, json, shared};

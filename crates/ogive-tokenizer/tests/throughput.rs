@@ -2,6 +2,8 @@
 //!
 //! `cargo test --release -p ogive-tokenizer --test throughput -- --ignored --nocapture`
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "skips and figures are to be seen")]
+
 mod common;
 
 use common::{cpu_time, gguf, shared, vocabularies};

@@ -1,5 +1,7 @@
 //! Real vocabularies from GGUF against ids that llama.cpp made: every published pair and every text of `vocab/ext`.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "skips and figures are to be seen")]
+
 mod common;
 
 use common::{hex, ids, json, shared, vocabularies};

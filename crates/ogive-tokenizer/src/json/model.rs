@@ -161,7 +161,12 @@ fn bpe(json: BpeJson, byte_level: bool) -> Result<Read> {
         let spellings = vocab.iter().map(|(text, id)| (text.as_str(), *id));
         let pairs = merges.iter().map(|Merge(a, b)| Ok((a.as_str(), b.as_str())));
         if let Some(model) = Bpe::new(spellings, pairs, json.ignore_merges)? {
-            return Ok(Read { model: Model::Bpe(model), tokens, unknown: json.unk_token, byte_fallback });
+            return Ok(Read {
+                model: Model::Bpe(Box::new(model)),
+                tokens,
+                unknown: json.unk_token,
+                byte_fallback,
+            });
         }
     }
     let mut builder = BPE::builder()

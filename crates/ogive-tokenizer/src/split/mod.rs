@@ -89,7 +89,7 @@ pub(crate) fn with_gaps(matches: &[Range<usize>], len: usize) -> Vec<Range<usize
 /// Passes `text` through all `stages`; the pieces cover it completely.
 #[cfg(test)]
 pub(crate) fn split(stages: &[Stage], text: &str) -> Result<Vec<Range<usize>>> {
-    let mut pieces = if text.is_empty() { Vec::new() } else { vec![0..text.len()] };
+    let mut pieces = with_gaps(&[], text.len());
     for stage in stages {
         let mut next = Vec::with_capacity(pieces.len());
         for piece in pieces {

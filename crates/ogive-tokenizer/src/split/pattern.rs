@@ -38,12 +38,11 @@ impl Pattern {
         }
         if let Some(rest) = source.strip_suffix(GIVE_BACK) {
             // Groups of the rest would shift the number of ours.
-            if let Ok(alone) = regex::Regex::new(rest) {
-                if alone.captures_len() == 1 {
-                    if let Ok(regex) = regex::Regex::new(&format!(r"(?:{rest})|(\s+)")) {
-                        return Ok(Engine::GiveBack(regex));
-                    }
-                }
+            if let Ok(alone) = regex::Regex::new(rest)
+                && alone.captures_len() == 1
+                && let Ok(regex) = regex::Regex::new(&format!(r"(?:{rest})|(\s+)"))
+            {
+                return Ok(Engine::GiveBack(regex));
             }
         }
         match fancy_regex::Regex::new(source) {

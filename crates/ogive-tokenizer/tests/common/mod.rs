@@ -1,6 +1,9 @@
 //! What the tests share: the folder of test data that lies outside the repository, and tokenizers opened from it.
 #![allow(dead_code)]
 
+pub(crate) mod samples;
+pub(crate) mod touch;
+
 use ogive_tokenizer::Tokenizer;
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,158 @@
+//! What callers rely on: special tokens, odd input, streams, roles and templates from a folder's files.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "skips and figures are to be seen")]
+
+mod common;
+
+use common::{samples, shared, vocabularies};
+use ogive_tokenizer::{EncodeOptions, TextStream, Tokenizer, TokenizerError};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const TEXT: EncodeOptions = EncodeOptions::TEXT;
+const PARSED: EncodeOptions = EncodeOptions { add_special: false, parse_special: true };
+
+fn open(json: &Value) -> Tokenizer {
+    Tokenizer::from_json(&serde_json::to_vec(json).unwrap()).unwrap()
+}
+
+#[test]
+fn is_shared_between_threads() {
+    fn all<T: Send + Sync + Clone + 'static>() {}
+    all::<Tokenizer>();
+    all::<TextStream>();
+}
+
+#[test]
+fn special_tokens_are_parsed_only_when_asked() {
+    let t = open(&samples::byte_level());
+    assert_eq!(t.encode("a</s>b", PARSED).unwrap(), [97, 262, 98]);
+    assert!(!t.encode("a</s>b", TEXT).unwrap().contains(&262));
+    assert_eq!(t.decode(&t.encode("a</s>b", TEXT).unwrap()).unwrap(), "a</s>b");
+    assert_eq!(t.decode(&[97, 262, 98]).unwrap(), "ab");
+    assert_eq!(t.decode_with_special(&[97, 262, 98]).unwrap(), "a</s>b");
+}
+
+#[test]
+fn added_tokens_strip_and_normalise() {
+    let t = open(&samples::llama());
+    // `</s>` takes the space before it; text after a special token gets SentencePiece's space, and decoding takes it off.
+    let ids = t.encode("a  </s>a", PARSED).unwrap();
+    assert_eq!(ids, [262, 2, 262]);
+    assert_eq!(t.decode(&ids).unwrap(), "aa");
+    let mut json = samples::llama();
+    let token = json!({"id": 264, "content": "b b", "single_word": false, "lstrip": false, "rstrip": false, "special": false, "normalized": true});
+    json["added_tokens"].as_array_mut().unwrap().push(token);
+    let t = open(&json);
+    // The normaliser puts its mark before the token's content, too: as in the `tokenizers` crate, it is found at a text's start.
+    let theirs = tokenizers::Tokenizer::from_bytes(serde_json::to_vec(&json).unwrap()).unwrap();
+    for text in ["b b", "ab b", "a b b a"] {
+        assert_eq!(
+            t.encode(text, TEXT).unwrap(),
+            theirs.encode_fast(text, false).unwrap().get_ids(),
+            "{text:?}"
+        );
+    }
+    assert_eq!(t.token_id("b b"), Some(264));
+}
+
+#[test]
+fn bytes_that_are_no_text_survive() {
+    let inputs: [&[u8]; 6] =
+        [b"", b"\0", b"a\xffb", b"\xe4\xb8", b"ok \xf0\x9f\xa6\x99 \xf0\x9f", b"\xc0\x80\xed\xa0\x80"];
+    for t in [open(&samples::byte_level()), open(&samples::llama())] {
+        for input in inputs {
+            let ids = t.encode_bytes(input, TEXT).unwrap();
+            assert_eq!(t.decode_bytes(&ids).unwrap(), input, "{}", t.model_name());
+        }
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(t.decode_bytes(&t.encode_bytes(&all, TEXT).unwrap()).unwrap(), all);
+    }
+}
+
+#[test]
+fn unknown_ids_are_errors() {
+    let t = open(&samples::byte_level());
+    for id in [263, u32::MAX] {
+        assert!(matches!(t.token_bytes(id), Err(TokenizerError::UnknownToken { size: 263, .. })));
+        assert!(t.decode(&[97, id]).is_err());
+        let mut stream = t.stream();
+        assert!(stream.push(id).is_err());
+        assert_eq!(stream.push(97).unwrap(), "a");
+        assert_eq!((t.token_kind(id), t.is_eog(id)), (None, false));
+    }
+}
+
+#[test]
+fn streams_give_whole_characters_of_every_vocabulary() {
+    let Some(shared) = shared() else { return };
+    let text = " Zoë ate 世界 🦙👩‍🚀 123 naïve e\u{301}";
+    for (name, t) in vocabularies(&shared) {
+        let ids = t.encode(text, TEXT).unwrap();
+        let mut stream = t.stream();
+        let pieces: Vec<String> = ids.iter().map(|id| stream.push(*id).unwrap()).collect();
+        assert!(pieces.iter().all(|p| !p.contains('\u{fffd}')), "{name}: {pieces:?}");
+        assert!(pieces.iter().any(String::is_empty), "{name}: no character spans tokens");
+        assert_eq!((pieces.concat(), stream.finish()), (text.to_owned(), String::new()), "{name}");
+        // Cut inside a character, the rest is one replacement.
+        let cut =
+            (1..ids.len()).find(|n| String::from_utf8(t.decode_bytes(&ids[..*n]).unwrap()).is_err()).unwrap();
+        let mut stream = t.stream();
+        let got: String = ids[..cut].iter().map(|id| stream.push(*id).unwrap()).collect();
+        assert_eq!(got + &stream.finish(), t.decode(&ids[..cut]).unwrap());
+    }
+}
+
+#[test]
+fn a_megabyte_of_text_and_an_empty_one() {
+    let Some(shared) = shared() else { return };
+    let text = "The quick brown fox — naïve, 世界! 42\n".repeat(27_000);
+    for (name, t) in vocabularies(&shared) {
+        let ids = t.encode(&text, TEXT).unwrap();
+        assert_eq!(t.decode(&ids).unwrap(), text, "{name}");
+        assert!(t.encode("", TEXT).unwrap().is_empty());
+        let prefix = t.encode("", EncodeOptions::default()).unwrap();
+        assert_eq!(prefix, if t.add_bos() { vec![t.bos().unwrap()] } else { vec![] });
+    }
+}
+
+fn write(folder: &Path, name: &str, value: &Value) {
+    std::fs::write(folder.join(name), serde_json::to_vec(value).unwrap()).unwrap();
+}
+
+#[test]
+fn a_folder_adds_roles_ends_and_templates() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let e = Tokenizer::from_folder(path).unwrap_err().to_string();
+    assert!(e.contains("tokenizer.json"), "{e}");
+    let mut file = samples::byte_level();
+    file["post_processor"] = Value::Null;
+    write(path, "tokenizer.json", &file);
+    let plain = Tokenizer::from_folder(path).unwrap();
+    assert_eq!((plain.bos(), plain.add_bos(), plain.chat_template()), (None, false, None));
+    write(path, "generation_config.json", &json!({"eos_token_id": [97, 9999], "bos_token_id": 261}));
+    write(
+        path,
+        "tokenizer_config.json",
+        &json!({
+            "eos_token": {"content": "</s>", "lstrip": false}, "pad_token": "<pad>", "unk_token": "nothing",
+            "add_bos_token": true, "add_eos_token": true,
+            "added_tokens_decoder": {"261": {"content": "<s>", "special": true}, "263": {"content": "<pad>", "special": true}},
+            "chat_template": [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T"}],
+        }),
+    );
+    let t = Tokenizer::from_folder(path).unwrap();
+    assert_eq!(
+        (t.bos(), t.eos(), t.special().padding, t.special().unknown),
+        (Some(261), Some(262), Some(263), None)
+    );
+    assert_eq!(t.eog(), [97, 262]);
+    assert_eq!(t.encode("a", EncodeOptions::default()).unwrap(), [261, 97, 262]);
+    assert_eq!((t.chat_template(), t.chat_template_named("tool_use")), (Some("D"), Some("T")));
+    std::fs::write(path.join("chat_template.jinja"), "J").unwrap();
+    assert_eq!(Tokenizer::from_folder(path).unwrap().chat_template(), Some("J"));
+    std::fs::write(path.join("tokenizer_config.json"), "{").unwrap();
+    let e = Tokenizer::from_folder(path).unwrap_err().to_string();
+    assert!(e.contains("tokenizer_config.json"), "{e}");
+}
