@@ -20,7 +20,9 @@ pub(crate) fn init(verbose: u8) {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .without_time()
-        .with_ansi(false);
+        .with_ansi(false)
+        // By default a line that cannot be written is told of on stderr, which panics.
+        .log_internal_errors(false);
     // Fails only where there is one already.
     let _ = subscriber.try_init();
 }

@@ -150,9 +150,6 @@ pub(crate) struct Sampling {
     /// Goes on where the model would end
     #[arg(long)]
     ignore_eos: bool,
-    /// Tokens of prompt and answer together [default: the model's, up to 4096]
-    #[arg(short, long, value_name = "N", help_heading = "Options")]
-    pub(crate) context: Option<usize>,
 }
 
 impl Sampling {

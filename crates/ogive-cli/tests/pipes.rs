@@ -43,6 +43,21 @@ fn a_full_disk_is_an_error() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_stderr_that_takes_nothing_is_nothing_to_fail_for() {
+    let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let run =
+        |args: &[&str]| command().args(args).env("OGIVE_MODEL", &model).stderr(full()).output().unwrap();
+    let told = run(&["run", "-vvv", "--temp", "0", "-n", "5", "Once upon a time"]);
+    assert_eq!(
+        (told.status.code(), String::from_utf8(told.stdout).unwrap().as_str()),
+        (Some(0), ", there was a")
+    );
+    assert_eq!(run(&["run", "--context", "0", "x"]).status.code(), Some(1));
+}
+
+#[test]
 fn ctrl_c_ends_a_run_with_130() {
     let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
     let mut run = command();

@@ -21,8 +21,9 @@ pub(crate) struct Args {
     model: ModelPath,
     #[command(flatten)]
     machine: Machine,
-    #[command(flatten)]
-    sampling: Sampling,
+    /// Tokens of prompt and answer together [default: the model's, up to 4096]
+    #[arg(short, long, value_name = "N")]
+    context: Option<usize>,
     /// Plain text in, whatever chat template the model has
     #[arg(long)]
     raw: bool,
@@ -37,6 +38,9 @@ pub(crate) struct Args {
     chat_template: Option<PathBuf>,
     /// What to go on from; an empty text begins with BOS alone, `-` reads stdin
     prompt: String,
+    // Last, for its heading holds for all that follows.
+    #[command(flatten)]
+    sampling: Sampling,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
@@ -46,7 +50,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         "-" => io::read_to_string(io::stdin()).doing("reading the prompt from stdin")?,
         text => text.to_owned(),
     };
-    let model = args.machine.open(path, args.sampling.context, context)?;
+    let model = args.machine.open(path, args.context, context)?;
     args.sampling.show_seed(&how, context);
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
     if templated && !args.raw && !prompt.is_empty() {

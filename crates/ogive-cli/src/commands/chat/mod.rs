@@ -28,14 +28,18 @@ pub(crate) struct Args {
     model: ModelPath,
     #[command(flatten)]
     machine: Machine,
-    #[command(flatten)]
-    sampling: Sampling,
+    /// Tokens of prompt and answer together [default: the model's, up to 4096]
+    #[arg(short, long, value_name = "N")]
+    context: Option<usize>,
     /// What the assistant is to be
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// A Jinja file instead of the model's chat template
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
+    // Last, for its heading holds for all that follows.
+    #[command(flatten)]
+    sampling: Sampling,
 }
 
 /// A conversation by a template of the user's own, or the model's.
@@ -61,7 +65,7 @@ pub(crate) fn conversation(model: &Model, template: Option<&Path>, system: Optio
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get()?;
     let how = args.sampling.generate()?;
-    let model = args.machine.open(path, args.sampling.context, context)?;
+    let model = args.machine.open(path, args.context, context)?;
     args.sampling.show_seed(&how, context);
     let chat = conversation(&model, args.chat_template.as_deref(), args.system.as_deref())?;
     let mut reader = Reader::new(context)?;
