@@ -52,7 +52,7 @@ fn a_stderr_that_takes_nothing_is_nothing_to_fail_for() {
     let told = run(&["run", "-vvv", "--temp", "0", "-n", "5", "Once upon a time"]);
     assert_eq!(
         (told.status.code(), String::from_utf8(told.stdout).unwrap().as_str()),
-        (Some(0), ", there was a")
+        (Some(0), ", there was a little")
     );
     assert_eq!(run(&["run", "--context", "0", "x"]).status.code(), Some(1));
 }
