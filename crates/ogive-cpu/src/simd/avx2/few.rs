@@ -1,4 +1,4 @@
-//! Packed weights times one or two tokens: a stream through the weight, unpacked in registers.
+//! Packed weights times up to three tokens: a stream through the weight, unpacked in registers.
 //!
 //! Four rows advance together, because sums across a register then cost a third: two rounds of pairwise adds turn four
 //! registers of partial sums into one with a lane for each row, and scales are applied to four rows at once.

@@ -1,6 +1,6 @@
 //! AVX2 with FMA and F16C: which kernel a stripe of a product takes, and the loops around it.
 //!
-//! One or two tokens stream through the packed weight; more have a panel of rows unpacked for them. Both give the same
+//! A few tokens stream through the packed weight; more have a panel of rows unpacked for them. Both give the same
 //! bits, so where one takes over from the other is a matter of speed alone.
 
 pub(super) mod codes;
@@ -20,8 +20,14 @@ use crate::{
 use panel::{Lanes, Panel};
 use std::cell::RefCell;
 
-/// From so many tokens on, a panel is unpacked.
-pub(super) const PANEL_FROM: usize = 4;
+/// From so many tokens on, rows are unpacked for them.
+pub(super) const DENSE_FROM: usize = 4;
+
+/// The same for packed rows; scales of 16 elements make unpacking dearer.
+pub(super) const fn panel_from(f: u8) -> usize {
+    if codes::fine(f) { 6 } else { 4 }
+}
+
 /// Columns that are unpacked at a time: 16 rows of them fit the first cache.
 pub(super) const SLICE: usize = 2048;
 /// Rows decoded at a time for dense products.
@@ -38,7 +44,7 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
     let n = job.input.n();
     match job.w.kernel() {
         Kernel::Decoded => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
-        Kernel::Dense(kind) if n >= PANEL_FROM => {
+        Kernel::Dense(kind) if n >= DENSE_FROM => {
             dense_many(job, kind, out, |r, row| dense::decode(kind, job.row(r), row));
         }
         Kernel::Dense(Dense::F32) => dense_few::<{ dense::F32 }>(job, Dense::F32, out),
@@ -74,23 +80,35 @@ pub(super) fn put(out: &mut Stripe<'_, f32>, t: usize, first: usize, values: &[f
     to[..len].copy_from_slice(&values[..len]);
 }
 
+/// Writes what a kernel found for `T` tokens from `t` on; returns `T`.
+pub(super) fn put_all<const R: usize, const T: usize>(
+    out: &mut Stripe<'_, f32>,
+    t: usize,
+    first: usize,
+    values: [[f32; R]; T],
+) -> usize {
+    values.iter().enumerate().for_each(|(i, v)| put(out, t + i, first, v));
+    T
+}
+
 #[target_feature(enable = "avx2,fma,f16c")]
 fn packed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
-    if job.input.n() >= PANEL_FROM { packed_many::<F, N>(job, out) } else { packed_few::<F, N>(job, out) }
+    if job.input.n() >= panel_from(F) { packed_many::<F, N>(job, out) } else { packed_few::<F, N>(job, out) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
     for first in (0..out.width()).step_by(few::ROWS) {
         let rows = rows(job, first, out.width());
-        let (pairs, last) = job.input.quantised().as_chunks::<2>();
-        for (i, [a, b]) in pairs.iter().enumerate() {
-            let sums = few::few::<F, N, 2>(rows, [a, b]);
-            put(out, 2 * i, first, &sums[0]);
-            put(out, 2 * i + 1, first, &sums[1]);
-        }
-        if let [a] = last {
-            put(out, 2 * pairs.len(), first, &few::few::<F, N, 1>(rows, [a])[0]);
+        let x = job.input.quantised();
+        let mut t = 0;
+        while t < x.len() {
+            t += match x[t..] {
+                [ref a, ref b, ref c] => put_all(out, t, first, few::few::<F, N, 3>(rows, [a, b, c])),
+                [ref a, ref b, ..] => put_all(out, t, first, few::few::<F, N, 2>(rows, [a, b])),
+                [ref a, ..] => put_all(out, t, first, few::few::<F, N, 1>(rows, [a])),
+                [] => 1,
+            };
         }
     }
 }

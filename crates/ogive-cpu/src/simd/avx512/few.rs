@@ -1,4 +1,4 @@
-//! Superblocks times one or two tokens: AVX2's stream through the weight, 64 codes at a time.
+//! Superblocks times up to three tokens: AVX2's stream through the weight, 64 codes at a time.
 #![allow(unsafe_code)]
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]

@@ -10,9 +10,9 @@ mod few;
 mod many;
 
 use super::avx2::{
-    self, PANEL_FROM, SCRATCH, SLICE, TILE, codes,
+    self, DENSE_FROM, SCRATCH, SLICE, TILE, codes,
     panel::{self, Lanes, Panel},
-    put, rows,
+    panel_from, put, put_all, rows,
 };
 use crate::{
     linear::{Dense, Job, Packed, Quantised},
@@ -25,7 +25,7 @@ use crate::{
 pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
     let format = match job.w.kernel() {
         Kernel::Packed(format) => format,
-        _ if job.input.n() < PANEL_FROM => return avx2::stripe(job, out),
+        _ if job.input.n() < DENSE_FROM => return avx2::stripe(job, out),
         Kernel::Decoded => return dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) => {
             return dense_many(job, kind, out, |r, row| avx2::dense::decode(kind, job.row(r), row));
@@ -50,7 +50,7 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn packed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
-    if job.input.n() >= PANEL_FROM {
+    if job.input.n() >= panel_from(F) {
         packed_many::<F, N>(job, out);
     } else if codes::super_block(F) {
         packed_few::<F, N>(job, out);
@@ -63,14 +63,15 @@ fn packed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>)
 fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
     for first in (0..out.width()).step_by(avx2::few::ROWS) {
         let rows = rows(job, first, out.width());
-        let (pairs, last) = job.input.quantised().as_chunks::<2>();
-        for (i, [a, b]) in pairs.iter().enumerate() {
-            let sums = few::few::<F, N, 2>(rows, [a, b]);
-            put(out, 2 * i, first, &sums[0]);
-            put(out, 2 * i + 1, first, &sums[1]);
-        }
-        if let [a] = last {
-            put(out, 2 * pairs.len(), first, &few::few::<F, N, 1>(rows, [a])[0]);
+        let x = job.input.quantised();
+        let mut t = 0;
+        while t < x.len() {
+            t += match x[t..] {
+                [ref a, ref b, ref c] => put_all(out, t, first, few::few::<F, N, 3>(rows, [a, b, c])),
+                [ref a, ref b, ..] => put_all(out, t, first, few::few::<F, N, 2>(rows, [a, b])),
+                [ref a, ..] => put_all(out, t, first, few::few::<F, N, 1>(rows, [a])),
+                [] => 1,
+            };
         }
     }
 }
