@@ -1,0 +1,25 @@
+//! An architecture from another crate: GPT-2, which `examples/outside` adds. docs/ADD-A-MODEL.md tells how it is written.
+//!
+//! `cargo run --release -p ogive-examples --example 05_architecture -- MODEL [PROMPT]`, where MODEL is a GPT-2: a Hugging
+//! Face folder or a GGUF file.
+
+use ogive::{Generate, Options};
+use std::{env, error::Error};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = env::args().skip(1);
+    let path = args.next().ok_or("usage: 05_architecture MODEL [PROMPT]")?;
+    let prompt = args.next().unwrap_or_else(|| "Once upon a time".into());
+
+    // A registry is a plain value: Ogive's own architectures and one more.
+    let registry = ogive_example_outside::registry();
+    println!("known: {}", registry.names().collect::<Vec<_>>().join(", "));
+
+    let model = Options::new().registry(registry).open(path)?;
+    println!("opened: {}, contexts of up to {} tokens", model.architecture(), model.context());
+    let mut session = model.session()?;
+    let mut text = session.generate(prompt, &Generate::greedy().max_tokens(16).ignore_end())?;
+    println!("text: {:?}", text.text()?);
+    println!("ids: {:?}", text.ids());
+    Ok(())
+}

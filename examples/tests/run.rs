@@ -1,0 +1,155 @@
+//! Runs every example as a newcomer would and looks at what it prints.
+//!
+//! `cargo test -p ogive-examples` (or nextest) builds them beforehand. They are examples and not programs of the package,
+//! for `--example` is where people look; Cargo tells a test no path to those, so it is found beside the test itself.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A file of the test data, or `None` with a visible word where that is missing.
+fn shared(file: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
+    let shared = std::env::var_os("OGIVE_SHARED").map_or(beside, PathBuf::from);
+    if shared.is_dir() {
+        return Some(shared.join(file));
+    }
+    println!("skipped: shared test data not found");
+    None
+}
+
+fn stories() -> Option<PathBuf> {
+    shared("models/stories260K/stories260K-f32.gguf")
+}
+
+fn start(example: &str, args: &[&Path]) -> Output {
+    let test = std::env::current_exe().unwrap(); // target/PROFILE/deps/run-HASH
+    let built = test.parent().unwrap().parent().unwrap().join("examples").join(example);
+    let built = built.with_extension(std::env::consts::EXE_EXTENSION);
+    assert!(built.exists(), "{} is missing; `cargo test -p ogive-examples` builds it", built.display());
+    Command::new(built).args(args).output().unwrap()
+}
+
+/// What the example prints.
+fn run(example: &str, args: &[&Path]) -> String {
+    let output = start(example, args);
+    assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn generate_tells_the_published_story() {
+    let Some(model) = stories() else { return };
+    let golden = std::fs::read_to_string(shared("models/stories260K/golden.json").unwrap()).unwrap();
+    let story = run("01_generate", &[&model]);
+    // The file is JSON, where a line break is written as two characters.
+    let escaped = story.trim_end().replace('\n', "\\n").replace('"', "\\\"");
+    assert!(escaped.len() > 200 && golden.contains(&escaped), "{story}");
+}
+
+#[test]
+fn chat_reads_only_what_is_new() {
+    let Some(model) = stories() else { return };
+    let text = run("02_chat", &[&model]);
+    let read: Vec<(usize, usize)> = text
+        .lines()
+        .filter(|l| l.starts_with('('))
+        .map(|l| {
+            let mut numbers = l.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
+            (numbers.next().unwrap(), numbers.next().unwrap())
+        })
+        .collect();
+    let [(first, whole), (second, both)] = read[..] else { panic!("{text}") };
+    assert!(first == whole && both > whole + 40 && second < both - whole, "{text}");
+
+    let template = shared("templates/Qwen-Qwen2.5-7B-Instruct.jinja").unwrap();
+    assert!(run("02_chat", &[&model, &template]).contains("user: But then it began to rain."));
+}
+
+#[test]
+fn many_sequences_tell_what_each_tells_alone() {
+    let Some(model) = stories() else { return };
+    let text = run("03_many_sequences", &[&model]);
+    assert_eq!(text.matches(" (Length)\n").count(), 3, "{text}");
+    for prompt in ["Once upon a time", "Lily and Tom went to the park. They", "The dog"] {
+        let together = text.split('[').find_map(|t| t.get(3..).filter(|t| t.starts_with(prompt))).unwrap();
+        let alone = run("01_generate", &[&model, prompt.as_ref()]);
+        let together = together.trim_end().strip_suffix(" (Length)").unwrap();
+        assert!(together.len() > prompt.len() + 40 && alone.starts_with(together), "{together}\n{alone}");
+    }
+}
+
+#[test]
+fn a_stage_of_ones_own_forbids_a_letter() {
+    let Some(model) = stories() else { return };
+    for letter in ["s", "e"] {
+        let text = run("04_sampler_stage", &[&model, letter.as_ref()]);
+        assert!(text.len() > 60 && !text.to_lowercase().contains(letter), "{text}");
+    }
+}
+
+#[test]
+fn an_architecture_of_another_crate_runs() {
+    let Some(folder) = shared("golden/gpt2") else { return };
+    let text = run("05_architecture", &[&folder]);
+    assert!(text.contains("GPT2LMHeadModel, Gemma2ForCausalLM, LlamaForCausalLM"), "{text}");
+    assert!(text.contains("opened: GPT2LMHeadModel, contexts of up to 256 tokens"), "{text}");
+    assert_eq!(text, run("05_architecture", &[&folder.join("gpt2-f32.gguf")]));
+    // Ogive's own registry does not know it, and says what it knows.
+    let refused = start("01_generate", &[&folder]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("GPT2LMHeadModel") && why.contains("Llama"), "{why}");
+}
+
+#[test]
+fn a_weight_format_of_ones_own_packs_and_runs() {
+    let Some(folder) = shared("models/stories260K/hf") else { return };
+    let new = tempfile::tempdir().unwrap();
+    let text = run("06_weight_format", &[&folder, new.path()]);
+    let before = folder.join("model.safetensors").metadata().unwrap().len();
+    let after = new.path().join("model.safetensors").metadata().unwrap().len();
+    assert!(after * 3 < before, "{after} of {before} bytes");
+    assert!(text.contains("Once upon a time, there was a little"), "{text}");
+    // Without the format the error names the tensor, the type and what is known.
+    let refused = start("01_generate", &[new.path()]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(why.contains("embed_tokens") && why.contains("F8_E4M3") && why.contains("q4_k"), "{why}");
+}
+
+#[test]
+fn a_backend_of_ones_own_conforms_and_is_used() {
+    let Some(model) = stories() else { return };
+    let text = run("07_backend", &[&model]);
+    assert!(text.contains("0 failed"), "{text}");
+    let calls = |name: &str| -> usize {
+        let line = text.lines().find(|l| l.ends_with(&format!(" {name}"))).unwrap_or_default();
+        line.split_whitespace().next().map_or(0, |n| n.parse().unwrap())
+    };
+    // Five layers, a prompt and 19 further tokens: one pair of products in each.
+    assert_eq!((calls("linear_many"), calls("gather_kv")), (100, 100), "{text}");
+    let story = run("01_generate", &[&model]);
+    assert!(text.lines().any(|l| l.len() > 20 && story.contains(l.trim())), "{text}");
+}
+
+#[test]
+fn logits_and_hidden_states_are_arrays() {
+    let Some(model) = stories() else { return };
+    let text = run("08_logits", &[&model]);
+    assert!(text.contains("MiB: weights 1") && text.contains("(13, 512), hidden states (13, 64)"), "{text}");
+    let perplexity = text.lines().find_map(|l| l.strip_prefix("perplexity: ")).unwrap();
+    assert!((1.0..4.0).contains(&perplexity.parse::<f32>().unwrap()), "{text}");
+    // The model has learned this sentence by heart.
+    let best = text.lines().rev().nth(4).unwrap();
+    assert!(best.starts_with("0.") && best.contains("named"), "{text}");
+}
+
+#[test]
+fn a_missing_argument_or_file_is_said() {
+    for example in ["01_generate", "02_chat", "03_many_sequences", "04_sampler_stage", "05_architecture"] {
+        let output = start(example, &[]);
+        assert!(!output.status.success());
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("usage: {example} MODEL")));
+        let output = start(example, &["nowhere.gguf".as_ref()]);
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("Error: nowhere.gguf: "), "{output:?}");
+    }
+}
