@@ -1,8 +1,8 @@
 //! A Hugging Face folder: `config.json` beside safetensors files.
 //!
-//! Settings are given as the file has them, but for two renamings in the format itself, done here so that no model has to
-//! know of both: `rope_scaling.type` became `rope_type`, and newer files keep `rope_theta` and `rope_scaling` together as
-//! `rope_parameters`. What is nested (`text_config` of models that also see) is left alone.
+//! Settings are given as the file has them, but for three renamings in the format itself, done here so that no model has
+//! to know of both: `rope_scaling.type` became `rope_type`, newer files keep `rope_theta` and `rope_scaling` together as
+//! `rope_parameters`, and GPT-2 and its kin say `n_embd` where all others say `hidden_size`. What is nested (`text_config` of models that also see) is left alone.
 
 use crate::formats::Formats;
 use crate::json;
@@ -14,6 +14,15 @@ use std::path::{Path, PathBuf};
 const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+
+/// Settings of the first models, and what transformers' own classes (`attribute_map`) take them for.
+const FIRST_NAMES: &[(&str, &str)] = &[
+    ("n_embd", "hidden_size"),
+    ("n_head", "num_attention_heads"),
+    ("n_inner", "intermediate_size"),
+    ("n_layer", "num_hidden_layers"),
+    ("n_positions", "max_position_embeddings"),
+];
 
 /// Opens a folder, or a file in one: its config, its index, or one of its safetensors files.
 pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config, Safetensors, PathBuf)> {
@@ -43,6 +52,7 @@ fn read_config(path: &Path) -> Result<Config> {
         return Err(Error::invalid(&path.display().to_string(), "the settings are no JSON object"));
     };
     join_rope_parameters(&mut settings);
+    add_later_names(&mut settings);
     if let Some(Value::Object(scaling)) = settings.get_mut("rope_scaling")
         && !scaling.contains_key("rope_type")
         && let Some(kind) = scaling.get("type").cloned()
@@ -50,6 +60,15 @@ fn read_config(path: &Path) -> Result<Config> {
         scaling.insert("rope_type".into(), kind);
     }
     Ok(Config(Value::Object(settings)))
+}
+
+/// Gives what has one of the [`FIRST_NAMES`] its later name too.
+fn add_later_names(settings: &mut Map<String, Value>) {
+    for (first, later) in FIRST_NAMES {
+        if let Some(value) = settings.get(*first).filter(|v| !v.is_null()).cloned() {
+            settings.entry(*later).or_insert(value);
+        }
+    }
 }
 
 /// Turns `rope_parameters` into the keys that were used before, where those are not there.
@@ -94,5 +113,20 @@ mod tests {
         assert_eq!(c["rope_scaling"]["factor"], json!(8.0));
         let c = joined(json!({"rope_theta": 1.0, "rope_parameters": {"rope_theta": 2.0}}));
         assert_eq!(c["rope_theta"], json!(1.0));
+    }
+
+    #[test]
+    fn the_first_names_of_settings_count_as_the_later() {
+        let Value::Object(mut m) =
+            json!({"n_embd": 768, "n_inner": null, "n_layer": 12, "num_hidden_layers": 6})
+        else {
+            return;
+        };
+        add_later_names(&mut m);
+        assert_eq!(
+            (&m["hidden_size"], &m["n_embd"], &m["num_hidden_layers"]),
+            (&json!(768), &json!(768), &json!(6))
+        );
+        assert_eq!(m.get("intermediate_size"), None);
     }
 }
