@@ -39,7 +39,7 @@ fn limit(path: &str) -> (usize, &'static str) {
         return (ARCHITECTURE, "an architecture");
     }
     // The package that adds an architecture from outside is a crate, not an example file.
-    if path.starts_with("examples/outside/") {
+    if path.starts_with("examples/outside/") || path.starts_with("examples/tests/") {
         return (ARCHITECTURE, "an outside architecture");
     }
     if path.starts_with("examples/") { (EXAMPLE, "an example") } else { (LIMIT, "a file") }
@@ -102,6 +102,7 @@ mod tests {
             ("examples/examples/a.rs", &example),
             ("examples/examples/b.rs", &long_example),
             ("examples/outside/src/lib.rs", &long_example),
+            ("examples/tests/run.rs", &long_example),
         ]));
         assert_found(
             found,
