@@ -1,14 +1,17 @@
 //! What can go wrong between a path and a text.
+//!
+//! `Debug` shows the message and not the variants: it is what a `main` that returns an error, and `unwrap`, print.
 
 use crate::engine::sampler::SampleError;
 use crate::tensor;
 use crate::tokenizer::{TokenizerError, template::TemplateError};
+use std::fmt;
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a model could not be opened or go on.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Loading or computing failed.
@@ -35,4 +38,19 @@ pub enum Error {
     /// There is nothing to start from.
     #[error("the prompt is empty, and the vocabulary has no token to begin a text with; give a prompt")]
     EmptyPrompt,
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_main_prints_is_the_message() {
+        let e = crate::open("nowhere.gguf").unwrap_err();
+        assert!(format!("{e:?}").starts_with("nowhere.gguf: "), "{e:?}");
+    }
 }
