@@ -6,5 +6,6 @@ pub(crate) mod devices;
 pub(crate) mod inspect;
 pub(crate) mod logits;
 pub(crate) mod run;
+pub(crate) mod synth;
 pub(crate) mod template;
 pub(crate) mod tokenize;

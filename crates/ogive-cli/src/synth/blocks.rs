@@ -1,0 +1,153 @@
+//! Random weights, packed: blocks are drawn as they lie in the file, not quantised from numbers.
+//!
+//! A quantiser that searches for the best scales would take an hour over 8 billion random weights and change nothing that
+//! can be measured. Instead the codes of a block are uniform over their range and its scales are drawn about a value that
+//! gives the decoded weights the standard deviation asked for and mean 0. What is lost is the bell shape of real weights
+//! within a block; what a kernel does with them is the same. The layouts are those of `ogive_tensor`'s formats, whose
+//! decoders the tests hold against this.
+
+use super::rng::Rng;
+use gguf_file::GgmlType;
+use half::{bf16, f16};
+
+/// Fills `out`, whole blocks of type `ty`, with weights of deviation `std`. The types are those that
+/// [`FileFormat::type_of`](super::mix::FileFormat::type_of) gives; any other is left as it is and not reported.
+pub(crate) fn fill(ty: GgmlType, std: f32, rng: &mut Rng, out: &mut [u8]) {
+    let Ok(len) = usize::try_from(ty.block_bytes()) else { return };
+    let block: fn(f32, &mut Rng, &mut [u8]) = match ty {
+        GgmlType::F32 => |std, rng, b| b.copy_from_slice(&(std * rng.normal()).to_le_bytes()),
+        GgmlType::F16 => |std, rng, b| b.copy_from_slice(&f16::from_f32(std * rng.normal()).to_le_bytes()),
+        GgmlType::BF16 => |std, rng, b| b.copy_from_slice(&bf16::from_f32(std * rng.normal()).to_le_bytes()),
+        GgmlType::Q8_0 => q8_0,
+        GgmlType::Q4_0 => q4_0,
+        GgmlType::Q5_0 => q5_0,
+        GgmlType::Q5_1 => q5_1,
+        GgmlType::Q4_K => q4_k,
+        GgmlType::Q5_K => q5_k,
+        GgmlType::Q6_K => q6_k,
+        _ => return,
+    };
+    for b in out.chunks_exact_mut(len) {
+        block(std, rng, b);
+    }
+}
+
+/// A block's scale: such that weights whose codes have a root mean square of `unit` get the deviation `std`, and a
+/// quarter more or less from block to block.
+fn scale(std: f32, unit: f32, rng: &mut Rng) -> f16 {
+    // The root mean square of numbers between 0.75 and 1.25.
+    const SPREAD: f32 = 1.010_363;
+    let factor = 0.75 + 0.5 * (rng.bits() >> 40) as f32 / (1_u32 << 24) as f32;
+    f16::from_f32(std / (unit * SPREAD) * factor)
+}
+
+/// The same with a random sign, which centres codes that have one more value below zero than above.
+fn signed_scale(std: f32, unit: f32, rng: &mut Rng) -> f16 {
+    let d = scale(std, unit, rng);
+    if rng.bits() >> 63 == 0 { d } else { -d }
+}
+
+/// Codes -127 to 127, 0 twice as often: their mean square is 5397.5.
+fn q8_0(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    b[..2].copy_from_slice(&scale(std, 73.468, rng).to_le_bytes());
+    rng.fill(&mut b[2..]);
+    for q in &mut b[2..] {
+        *q = if *q == 0x80 { 0 } else { *q };
+    }
+}
+
+/// Codes -8 to 7: 21.5.
+fn q4_0(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    b[..2].copy_from_slice(&signed_scale(std, 4.6368, rng).to_le_bytes());
+    rng.fill(&mut b[2..]);
+}
+
+/// Codes -16 to 15: 85.5.
+fn q5_0(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    b[..2].copy_from_slice(&signed_scale(std, 9.2466, rng).to_le_bytes());
+    rng.fill(&mut b[2..]);
+}
+
+/// Codes 0 to 31 above a minimum of -15.5: 85.25.
+fn q5_1(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    let d = scale(std, 9.2331, rng);
+    b[..2].copy_from_slice(&d.to_le_bytes());
+    b[2..4].copy_from_slice(&f16::from_f32(-15.5 * d.to_f32()).to_le_bytes());
+    rng.fill(&mut b[4..]);
+}
+
+/// Codes 0 to 15 times scales of 31 to 62, less 7.5 times as much: 47787.5.
+fn q4_k(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    pairs(scale(std, 218.604, rng), 7.5, rng, b);
+    rng.fill(&mut b[16..]);
+}
+
+/// Codes 0 to 31 likewise, less 15.5 times as much: 191719.5.
+fn q5_k(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    pairs(scale(std, 437.858, rng), 15.5, rng, b);
+    rng.fill(&mut b[16..]);
+}
+
+/// The first 16 bytes of the two formats above: scales, and minima that differ from them by at most one, with `dmin` the
+/// `middle` of the codes times `d`.
+fn pairs(d: f16, middle: f32, rng: &mut Rng, b: &mut [u8]) {
+    b[..2].copy_from_slice(&d.to_le_bytes());
+    b[2..4].copy_from_slice(&f16::from_f32(middle * d.to_f32()).to_le_bytes());
+    let bits = rng.bits();
+    let s = |i: usize| 31 + (bits >> (7 * i) & 31) as u8;
+    // One less, the same, the same, one more.
+    let m = |i: usize| s(i) + [0, 1, 1, 2][(bits >> (7 * i + 5) & 3) as usize] - 1;
+    for i in 0..4 {
+        b[4 + i] = s(i) | s(4 + i) >> 4 << 6;
+        b[8 + i] = m(i) | m(4 + i) >> 4 << 6;
+        b[12 + i] = s(4 + i) & 15 | m(4 + i) << 4;
+    }
+}
+
+/// Codes -32 to 31 times scales of 64 to 127 of either sign: 3231102.
+fn q6_k(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    rng.fill(&mut b[..208]);
+    for s in &mut b[192..208] {
+        let size = (64 | *s & 63) as i8;
+        *s = if *s < 128 { size } else { -size } as u8;
+    }
+    b[208..].copy_from_slice(&scale(std, 1797.53, rng).to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ogive::tensor::format_by_name;
+
+    #[test]
+    fn every_type_decodes_to_the_deviation_that_was_asked_for() {
+        for ty in ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"] {
+            let format = format_by_name(ty).unwrap();
+            let ty = *GgmlType::ALL.iter().find(|t| t.name() == ty).unwrap();
+            // The scales of a wide matrix are subnormal halves.
+            for std in [0.3_f32, 1.0 / 14_336.0_f32.sqrt()] {
+                let n = 1 << 18;
+                let mut bytes = vec![0; format.row_bytes(n)];
+                fill(ty, std, &mut Rng::new(3, "w", 0), &mut bytes);
+                let mut values = vec![0.0; n];
+                format.decode_row(&bytes, &mut values);
+                let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n as f64 / f64::from(std);
+                let square = values.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / n as f64;
+                let deviation = square.sqrt() / f64::from(std);
+                assert!(mean.abs() < 0.01, "{ty:?} {std}: mean {mean}");
+                assert!((deviation - 1.0).abs() < 0.01, "{ty:?} {std}: deviation {deviation}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_differ_from_each_other() {
+        for ty in [GgmlType::Q4_K, GgmlType::Q6_K, GgmlType::Q8_0, GgmlType::Q5_0] {
+            let len = ty.block_bytes() as usize;
+            let mut bytes = vec![0; 2 * len];
+            fill(ty, 1.0, &mut Rng::new(3, "w", 0), &mut bytes);
+            let same = bytes[..len].iter().zip(&bytes[len..]).filter(|(a, b)| a == b).count();
+            assert!(same < len / 4, "{ty:?}: {same} of {len} bytes");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The metadata that a converter would write for a real model of the shape: settings and vocabulary.
+//!
+//! Including keys that Ogive can do without, because other programs insist on them.
+
+use super::mix::FileFormat;
+use super::shapes::{Family, Shape};
+use super::vocabulary::{TEMPLATE, Vocabulary};
+use gguf_file::GgufWriter;
+
+/// Sets everything but the tensors.
+pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: u64) {
+    let arch = shape.family.architecture();
+    w.set("general.architecture", arch)
+        .set("general.type", "model")
+        .set("general.name", format!("random weights in the shape of {} (seed {seed})", shape.name))
+        .set("general.file_type", format.file_type)
+        .set("general.quantization_version", 2_u32);
+
+    let key = |name: &str| format!("{arch}.{name}");
+    // All of the table's numbers are far below 2^32.
+    for (name, value) in [
+        ("block_count", shape.layers),
+        ("context_length", shape.context),
+        ("embedding_length", shape.dim),
+        ("feed_forward_length", shape.ffn),
+        ("attention.head_count", shape.heads),
+        ("attention.head_count_kv", shape.kv_heads),
+        ("attention.key_length", shape.head_dim),
+        ("attention.value_length", shape.head_dim),
+        ("rope.dimension_count", shape.head_dim),
+        ("vocab_size", shape.vocab),
+    ] {
+        w.set(&key(name), value as u32);
+    }
+    w.set(&key("rope.freq_base"), shape.theta);
+    w.set(&key("attention.layer_norm_rms_epsilon"), shape.eps);
+    if shape.family == Family::Gemma2 {
+        w.set(&key("attn_logit_softcapping"), 50.0_f32);
+        w.set(&key("final_logit_softcapping"), 30.0_f32);
+        w.set(&key("attention.sliding_window"), 4096_u32);
+    }
+
+    let qwen = matches!(shape.family, Family::Qwen2 | Family::Qwen3);
+    let v = Vocabulary::new(shape.vocab);
+    w.set("tokenizer.ggml.model", "gpt2")
+        .set("tokenizer.ggml.pre", if qwen { "qwen2" } else { "llama-bpe" })
+        .set("tokenizer.ggml.tokens", v.tokens)
+        .set("tokenizer.ggml.token_type", v.kinds)
+        .set("tokenizer.ggml.merges", v.merges)
+        .set("tokenizer.ggml.bos_token_id", v.bos)
+        .set("tokenizer.ggml.eos_token_id", v.eos)
+        .set("tokenizer.ggml.eot_token_id", v.eot)
+        // Qwen's models begin without.
+        .set("tokenizer.ggml.add_bos_token", !qwen)
+        .set("tokenizer.chat_template", TEMPLATE);
+}

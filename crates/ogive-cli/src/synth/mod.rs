@@ -1,0 +1,178 @@
+//! Random weights under a real model's shapes, with a working vocabulary: for measuring, and for first steps without a
+//! download.
+//!
+//! The file is one that a converter and a quantiser could have written, so every program that reads GGUF can be measured
+//! on it. The same shape, format and seed give the same bytes, on any number of threads. Weights are made in chunks of
+//! about a megabyte, in parallel, and written in order, so memory stays small whatever the model's size.
+
+mod blocks;
+mod metadata;
+mod mix;
+mod plan;
+mod rng;
+mod shapes;
+#[cfg(test)]
+mod tests;
+mod text;
+mod vocabulary;
+
+use gguf_file::GgufWriter;
+use mix::{FORMATS, FileFormat};
+use plan::{Fill, TensorPlan, plan};
+use rng::Rng;
+use shapes::{SHAPES, Shape};
+use std::{ops::Range, path::Path, sync::mpsc, thread};
+
+/// Bytes that are made at once, about. Part of what a seed means: another number, other weights.
+const CHUNK: u64 = 1 << 20;
+
+/// Why a model was not made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// No shape of that name.
+    #[error("making a model: the shape `{name}` is not known; known are {known}")]
+    Shape {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// No format of that name.
+    #[error("making a model: the format `{name}` is not known; known are {known}")]
+    Format {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The file could not be written.
+    #[error("making a model: {0}")]
+    Write(#[from] gguf_file::Error),
+    /// The caller wanted no more of it.
+    #[error("making a model: stopped before it was whole; nothing was left")]
+    Stopped,
+    /// A thread ended before its work was done.
+    #[error("making a model: a thread ended early; this is a bug, please report it")]
+    Thread,
+}
+
+/// Names of all shapes, for messages.
+pub(crate) fn shape_names() -> String {
+    SHAPES.iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Names of all formats, for messages.
+pub(crate) fn format_names() -> String {
+    FORMATS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ")
+}
+
+/// A model that can be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Synth {
+    shape: &'static Shape,
+    format: &'static FileFormat,
+    seed: u64,
+    threads: usize,
+}
+
+impl Synth {
+    /// A model of the shape and format of these names, in any case.
+    ///
+    /// # Errors
+    /// If one of the names is not known; the message lists those that are.
+    pub(crate) fn new(shape: &str, format: &str, seed: u64) -> Result<Self, Error> {
+        let known = || Error::Shape { name: shape.to_owned(), known: shape_names() };
+        let shape = Shape::find(shape).ok_or_else(known)?;
+        let known = || Error::Format { name: format.to_owned(), known: format_names() };
+        let format = FileFormat::find(format).ok_or_else(known)?;
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self { shape, format, seed, threads })
+    }
+
+    /// Writes the model to `path`, which gets its name when all is written. `progress` hears how many bytes of weights are
+    /// written, of how many, and says whether to go on.
+    ///
+    /// # Errors
+    /// If the file cannot be created or written, or if `progress` stops it. What was there under the name is then
+    /// untouched.
+    pub(crate) fn write(&self, path: &Path, mut progress: impl FnMut(u64, u64) -> bool) -> Result<(), Error> {
+        let tensors = plan(self.shape, self.format);
+        let mut writer = GgufWriter::new();
+        metadata::set(&mut writer, self.shape, self.format, self.seed);
+        for t in &tensors {
+            writer.tensor(&t.name, &t.dims, t.ty)?;
+        }
+        let mut data = writer.create(path)?;
+        let total = tensors.iter().map(|t| t.blocks() * t.ty.block_bytes()).sum();
+        let chunks: Vec<Chunk<'_>> = tensors.iter().flat_map(chunks).collect();
+        let mut done = 0;
+        self.in_order(&chunks, |bytes| {
+            data.append(&bytes)?;
+            done += bytes.len() as u64;
+            if progress(done, total) { Ok(()) } else { Err(Error::Stopped) }
+        })?;
+        Ok(data.finish()?)
+    }
+
+    /// Makes the chunks on all threads and gives them to `take` one after the other.
+    fn in_order(
+        &self,
+        chunks: &[Chunk<'_>],
+        mut take: impl FnMut(Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (threads, seed) = (self.threads.max(1), self.seed);
+        thread::scope(|scope| {
+            let queues: Vec<mpsc::Receiver<Vec<u8>>> = (0..threads)
+                .map(|first| {
+                    let (send, receive) = mpsc::sync_channel(2);
+                    scope.spawn(move || {
+                        // Nobody takes any more after a failed write: the thread ends.
+                        chunks.iter().skip(first).step_by(threads).all(|c| send.send(c.make(seed)).is_ok())
+                    });
+                    receive
+                })
+                .collect();
+            for (_, queue) in chunks.iter().zip(queues.iter().cycle()) {
+                take(queue.recv().map_err(|_| Error::Thread)?)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Some blocks of a tensor.
+#[derive(Debug)]
+struct Chunk<'a> {
+    tensor: &'a TensorPlan,
+    index: u64,
+    blocks: Range<u64>,
+}
+
+fn chunks(tensor: &TensorPlan) -> impl Iterator<Item = Chunk<'_>> {
+    let (all, each) = (tensor.blocks(), CHUNK / tensor.ty.block_bytes());
+    (0..all.div_ceil(each)).map(move |index| {
+        let blocks = index * each..all.min((index + 1) * each);
+        Chunk { tensor, index, blocks }
+    })
+}
+
+impl Chunk<'_> {
+    fn make(&self, seed: u64) -> Vec<u8> {
+        let TensorPlan { name, ty, fill, .. } = self.tensor;
+        let mut rng = Rng::new(seed, name, self.index);
+        let blocks = self.blocks.start as usize..self.blocks.end as usize;
+        match fill {
+            Fill::Random(std) => {
+                let mut bytes = vec![0; blocks.len() * ty.block_bytes() as usize];
+                blocks::fill(*ty, *std, &mut rng, &mut bytes);
+                bytes
+            }
+            // Vectors, which are single precision.
+            Fill::Near(mean) => {
+                blocks.flat_map(|_| (mean * (1.0 + 0.05 * rng.normal())).to_le_bytes()).collect()
+            }
+            Fill::Values(values) => values[blocks].iter().flat_map(|v| v.to_le_bytes()).collect(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Which tensors a file of a shape and a format has, in their order, with what they are filled with.
+//!
+//! The plan is made before anything is written, so it can be tested for shapes of gigabytes. Weights are drawn such that
+//! activations stay near 1 through all layers: matrices with a deviation of 1/sqrt(inputs), norms near 1. Two scales differ,
+//! or greedy decoding would stand still, which is no good for measuring. The embedding is small: where it is the head too,
+//! what the residual stream still holds of a token speaks for that token. And attention, an average that hardly changes
+//! from step to step, is smaller than what it is added to: the next token must depend on the last one most of all.
+
+use super::mix::{FileFormat, Role};
+use super::shapes::{Family, Shape};
+use gguf_file::GgmlType;
+
+/// What a tensor's elements are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fill {
+    /// Random, with mean 0 and this deviation.
+    Random(f32),
+    /// These.
+    Values(Vec<f32>),
+    /// Random about this, by a twentieth of it.
+    Near(f32),
+}
+
+/// A tensor to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct TensorPlan {
+    pub(crate) name: String,
+    /// Fastest first.
+    pub(crate) dims: Vec<u64>,
+    pub(crate) ty: GgmlType,
+    pub(crate) fill: Fill,
+}
+
+impl TensorPlan {
+    /// How many blocks it has.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.dims.iter().product::<u64>() / self.ty.block_len()
+    }
+}
+
+/// Deviation of logits.
+const LOGITS: f32 = 2.5;
+/// Size of an embedding in the residual stream, to which each layer adds about 1.
+const EMBEDDING: f32 = 0.02;
+/// Size of what attention adds, beside the feed-forward block's 1.
+const ATTENTION: f32 = 0.5;
+/// Deviation of biases: beside queries and keys of 1.
+const BIAS: f32 = 0.1;
+
+/// The tensors of `shape` in `format`.
+pub(crate) fn plan(shape: &Shape, format: &'static FileFormat) -> Vec<TensorPlan> {
+    let mut p = Plan { format, tensors: Vec::new() };
+    let root = (shape.dim as f32).sqrt();
+    // Gemma's embedding enters the stream sqrt(dim) times as large.
+    let embed = if shape.family == Family::Gemma2 { EMBEDDING / root } else { EMBEDDING };
+    let gain = LOGITS / (root * embed);
+
+    if let Some(factors) = shape.rope_factors() {
+        p.vector("rope_freqs.weight", factors.len(), Fill::Values(factors));
+    }
+    let role = if shape.tied { Role::Head } else { Role::Other };
+    p.matrix("token_embd.weight", shape.dim, shape.vocab, role, embed);
+    for layer in 0..shape.layers {
+        p.layer(shape, layer);
+    }
+    p.vector("output_norm.weight", shape.dim, Fill::Near(gain));
+    if !shape.tied {
+        p.matrix("output.weight", shape.dim, shape.vocab, Role::Head, embed);
+    }
+    p.tensors
+}
+
+struct Plan {
+    format: &'static FileFormat,
+    tensors: Vec<TensorPlan>,
+}
+
+impl Plan {
+    fn layer(&mut self, shape: &Shape, layer: usize) {
+        let (q, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+        let (dim, ffn) = (shape.dim, shape.ffn);
+        let sensitive = Role::Sensitive { layer, layers: shape.layers };
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let even = |inputs: usize| 1.0 / (inputs as f32).sqrt();
+        // The first layer's is added to nothing but the embedding.
+        let attention = if layer == 0 { EMBEDDING } else { ATTENTION };
+
+        self.vector(&name("attn_norm.weight"), dim, Fill::Near(1.0));
+        self.matrix(&name("attn_q.weight"), dim, q, Role::Other, even(dim));
+        self.matrix(&name("attn_k.weight"), dim, kv, Role::Other, even(dim));
+        self.matrix(&name("attn_v.weight"), dim, kv, sensitive, even(dim));
+        if shape.family == Family::Qwen2 {
+            self.vector(&name("attn_q.bias"), q, Fill::Random(BIAS));
+            self.vector(&name("attn_k.bias"), kv, Fill::Random(BIAS));
+            self.vector(&name("attn_v.bias"), kv, Fill::Random(BIAS));
+        }
+        if shape.family == Family::Qwen3 {
+            self.vector(&name("attn_q_norm.weight"), shape.head_dim, Fill::Near(1.0));
+            self.vector(&name("attn_k_norm.weight"), shape.head_dim, Fill::Near(1.0));
+        }
+        self.matrix(&name("attn_output.weight"), q, dim, Role::Other, attention * even(q));
+        if shape.family == Family::Gemma2 {
+            self.vector(&name("post_attention_norm.weight"), dim, Fill::Near(attention));
+        }
+        self.vector(&name("ffn_norm.weight"), dim, Fill::Near(1.0));
+        self.matrix(&name("ffn_gate.weight"), dim, ffn, Role::Other, even(dim));
+        self.matrix(&name("ffn_up.weight"), dim, ffn, Role::Other, even(dim));
+        self.matrix(&name("ffn_down.weight"), ffn, dim, sensitive, even(ffn));
+        if shape.family == Family::Gemma2 {
+            self.vector(&name("post_ffw_norm.weight"), dim, Fill::Near(1.0));
+        }
+    }
+
+    fn matrix(&mut self, name: &str, cols: usize, rows: usize, role: Role, std: f32) {
+        self.tensors.push(TensorPlan {
+            name: name.to_owned(),
+            dims: vec![cols as u64, rows as u64],
+            ty: self.format.type_of(role, cols),
+            fill: Fill::Random(std),
+        });
+    }
+
+    /// Vectors are never packed.
+    fn vector(&mut self, name: &str, len: usize, fill: Fill) {
+        self.tensors.push(TensorPlan {
+            name: name.to_owned(),
+            dims: vec![len as u64],
+            ty: GgmlType::F32,
+            fill,
+        });
+    }
+}

@@ -1,0 +1,199 @@
+//! The shapes that are known: what the models' publishers say in their `config.json`.
+//!
+//! A table and not a way to give one's own numbers: figures can be compared when a shape's name says all of it. A shape
+//! is the model's as it is run, so tied heads are tied, and the vocabulary has its real size (its words are made up).
+
+/// How a family's tensors are named, normed and filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Llama and Mistral.
+    Llama,
+    /// Biases on q, k and v.
+    Qwen2,
+    /// Norms on query and key heads.
+    Qwen3,
+    /// Norms after each block too, soft caps, windows.
+    Gemma2,
+}
+
+impl Family {
+    /// GGUF's name of the architecture.
+    pub(crate) fn architecture(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+            Self::Gemma2 => "gemma2",
+        }
+    }
+}
+
+/// A model's sizes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    pub(crate) family: Family,
+    pub(crate) layers: usize,
+    /// Width of the residual stream.
+    pub(crate) dim: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    /// Width between the two halves of the feed-forward block.
+    pub(crate) ffn: usize,
+    pub(crate) vocab: usize,
+    /// Tokens the model was made for.
+    pub(crate) context: usize,
+    pub(crate) theta: f32,
+    pub(crate) eps: f32,
+    /// Whether the embedding is the head too.
+    pub(crate) tied: bool,
+    /// Llama 3's frequency scaling: its factor. The other three numbers are the same in all its models.
+    pub(crate) rope_factor: Option<f32>,
+}
+
+/// What most of the table has in common: a small Llama, which is itself the shape for tests and first steps.
+const TINY: Shape = Shape {
+    name: "tiny",
+    family: Family::Llama,
+    layers: 2,
+    // K-quants need rows of 256.
+    dim: 256,
+    heads: 8,
+    kv_heads: 2,
+    head_dim: 32,
+    ffn: 256,
+    vocab: 512,
+    context: 2048,
+    theta: 10_000.0,
+    eps: 1e-5,
+    tied: true,
+    rope_factor: None,
+};
+
+/// Llama 3.2 1B; its larger relations differ in sizes alone.
+const LLAMA_3_2_1B: Shape = Shape {
+    name: "llama-3.2-1b",
+    layers: 16,
+    dim: 2048,
+    heads: 32,
+    kv_heads: 8,
+    head_dim: 64,
+    ffn: 8192,
+    vocab: 128_256,
+    context: 131_072,
+    theta: 500_000.0,
+    rope_factor: Some(32.0),
+    ..TINY
+};
+
+const QWEN_2_5_0_5B: Shape = Shape {
+    name: "qwen2.5-0.5b",
+    family: Family::Qwen2,
+    layers: 24,
+    dim: 896,
+    heads: 14,
+    kv_heads: 2,
+    head_dim: 64,
+    ffn: 4864,
+    vocab: 151_936,
+    context: 32_768,
+    theta: 1_000_000.0,
+    eps: 1e-6,
+    ..TINY
+};
+
+const QWEN_3_0_6B: Shape = Shape {
+    name: "qwen3-0.6b",
+    family: Family::Qwen3,
+    layers: 28,
+    dim: 1024,
+    heads: 16,
+    kv_heads: 8,
+    head_dim: 128,
+    ffn: 3072,
+    context: 40_960,
+    ..QWEN_2_5_0_5B
+};
+
+/// All shapes, small first.
+pub(crate) const SHAPES: &[Shape] = &[
+    TINY,
+    QWEN_2_5_0_5B,
+    QWEN_3_0_6B,
+    LLAMA_3_2_1B,
+    Shape {
+        name: "gemma-2-2b",
+        family: Family::Gemma2,
+        layers: 26,
+        dim: 2304,
+        heads: 8,
+        kv_heads: 4,
+        head_dim: 256,
+        ffn: 9216,
+        vocab: 256_000,
+        context: 8192,
+        eps: 1e-6,
+        ..TINY
+    },
+    Shape {
+        name: "qwen2.5-3b",
+        layers: 36,
+        dim: 2048,
+        heads: 16,
+        head_dim: 128,
+        ffn: 11_008,
+        ..QWEN_2_5_0_5B
+    },
+    Shape { name: "llama-3.2-3b", layers: 28, dim: 3072, heads: 24, head_dim: 128, ..LLAMA_3_2_1B },
+    Shape { name: "qwen3-4b", layers: 36, dim: 2560, heads: 32, ffn: 9728, ..QWEN_3_0_6B },
+    // Version 0.3: without the window of 0.1.
+    Shape {
+        name: "mistral-7b",
+        layers: 32,
+        dim: 4096,
+        heads: 32,
+        kv_heads: 8,
+        head_dim: 128,
+        ffn: 14_336,
+        vocab: 32_768,
+        context: 32_768,
+        theta: 1_000_000.0,
+        tied: false,
+        ..TINY
+    },
+    Shape {
+        name: "llama-3.1-8b",
+        layers: 32,
+        dim: 4096,
+        head_dim: 128,
+        ffn: 14_336,
+        tied: false,
+        rope_factor: Some(8.0),
+        ..LLAMA_3_2_1B
+    },
+];
+
+impl Shape {
+    /// The shape called `name`, in any case.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        SHAPES.iter().find(|s| s.name.eq_ignore_ascii_case(name))
+    }
+
+    /// What Llama 3's scaling divides each inverse frequency by, as converters write it to `rope_freqs.weight`:
+    /// `[head_dim / 2]`. Source: `rope_type: llama3` of transformers' `modeling_rope_utils`.
+    pub(crate) fn rope_factors(&self) -> Option<Vec<f32>> {
+        const TRAINED: f64 = 8192.0;
+        const LOW: f64 = 1.0;
+        const HIGH: f64 = 4.0;
+        let factor = f64::from(self.rope_factor?);
+        let factors = (0..self.head_dim / 2).map(|i| {
+            let frequency = f64::from(self.theta).powf(-((2 * i) as f64) / self.head_dim as f64);
+            // Turns within the context that the model was first trained with.
+            let turns = TRAINED * frequency / std::f64::consts::TAU;
+            let kept = ((turns - LOW) / (HIGH - LOW)).clamp(0.0, 1.0);
+            (1.0 / ((1.0 - kept) / factor + kept)) as f32
+        });
+        Some(factors.collect())
+    }
+}

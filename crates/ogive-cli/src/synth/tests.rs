@@ -1,0 +1,277 @@
+//! The files as others see them: opened, loaded and run.
+
+use super::mix::Role;
+use super::*;
+use gguf_file::GgmlType;
+use ogive::engine::{Evaluate, evaluate};
+use ogive::nn::{Loader, Model};
+use ogive::tensor::F32;
+use ogive::tokenizer::{EncodeOptions, Tokenizer};
+use ogive_conformance::Oracle;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+
+fn written(synth: &Synth) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    synth.write(&path, |_, _| true).unwrap();
+    (folder, path)
+}
+
+/// Logits of every token. `[tokens, vocab]`
+fn logits(model: &dyn Model, ids: &[u32]) -> ogive::ndarray::Array2<f32> {
+    let mut how = Evaluate::new();
+    how.element = &F32;
+    evaluate(&Oracle, model, ids, &how).unwrap()
+}
+
+fn best(row: &[f32]) -> u32 {
+    (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap() as u32
+}
+
+fn check_logits(model: &dyn Model, vocab: usize, what: &str) {
+    let mut ids: Vec<u32> = (0..6).map(|i| (i * 83 + 40) % vocab as u32).collect();
+    let all = logits(model, &ids);
+    assert_eq!(all.dim(), (6, vocab), "{what}");
+    assert!(all.iter().all(|v| v.is_finite()), "{what}");
+    for row in all.rows() {
+        let n = vocab as f32;
+        let mean = row.sum() / n;
+        let deviation = (row.iter().map(|v| (v - mean).powi(2)).sum::<f32>() / n).sqrt();
+        assert!(mean.abs() < 1.0 && (1.0..5.0).contains(&deviation), "{what}: {mean} {deviation}");
+    }
+    // Greedy output wanders. Of so few tokens one may by chance be its own best successor, so several texts are tried.
+    let (mut steps, mut still, mut drawn) = (0, 0, HashSet::new());
+    for start in 0..5 {
+        ids.truncate(1);
+        ids[0] = start * 97 + 20;
+        for _ in 0..8 {
+            let next = best(logits(model, &ids).rows().into_iter().next_back().unwrap().as_slice().unwrap());
+            (steps, still) = (steps + 1, still + usize::from(ids.last() == Some(&next)));
+            drawn.insert(next);
+            ids.push(next);
+        }
+    }
+    assert!(still * 3 <= steps && drawn.len() >= 16, "{what}: {still} of {steps} stand still, {drawn:?}");
+}
+
+#[test]
+fn the_tiny_shape_runs_in_every_format() {
+    for format in FORMATS {
+        let (_folder, path) = written(&Synth::new("tiny", format.name, 1).unwrap());
+        let checkpoint = ogive::weights::open(&path).unwrap();
+        let gguf = checkpoint.gguf.as_ref().unwrap();
+        assert_eq!(gguf.metadata().usize("general.file_type").unwrap() as u32, format.file_type);
+        let registry = ogive::models::registry();
+        let loader = Loader::new(&*checkpoint.source, &Oracle);
+        let model = registry.build(&checkpoint.architecture, &checkpoint.config, &loader).unwrap();
+        check_logits(&*model, 512, format.name);
+    }
+}
+
+#[test]
+fn every_family_runs() {
+    // Small models of each family: their own sizes would take minutes here.
+    for name in ["llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "gemma-2-2b", "mistral-7b"] {
+        let real = Shape::find(name).unwrap();
+        // Rows that 256 does not divide, so that the older types are seen too.
+        let small = Shape {
+            layers: 4,
+            dim: 160,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 32,
+            ffn: 256,
+            vocab: 640,
+            context: 512,
+            ..*real
+        };
+        let synth = Synth {
+            shape: Box::leak(Box::new(small)),
+            format: FileFormat::find("q4_k_m").unwrap(),
+            seed: 1,
+            threads: 2,
+        };
+        let (_folder, path) = written(&synth);
+        let checkpoint = ogive::weights::open(&path).unwrap();
+        let registry = ogive::models::registry();
+        let loader = Loader::new(&*checkpoint.source, &Oracle);
+        let model = registry.build(&checkpoint.architecture, &checkpoint.config, &loader).unwrap();
+        check_logits(&*model, 640, name);
+    }
+}
+
+#[test]
+fn the_vocabulary_works() {
+    let folder = tempfile::tempdir().unwrap();
+    for (shape, bos) in [("tiny", true), ("llama-3.2-1b", true), ("qwen2.5-0.5b", false)] {
+        // The metadata alone: no weights, however large the model.
+        let path = folder.path().join(shape);
+        let mut writer = GgufWriter::new();
+        metadata::set(&mut writer, Shape::find(shape).unwrap(), &FORMATS[0], 1);
+        writer.create(&path).unwrap().finish().unwrap();
+        let gguf = gguf_file::Gguf::open(&path).unwrap();
+        let t = Tokenizer::from_gguf(gguf.metadata()).unwrap();
+
+        let english =
+            "The people of the town would not know what makes the water stop, but they had an answer.";
+        for text in [english, "", " ", "a\n\n b\t", "naïve café, 東京 🙂 1234567", "<|end|>", "badefo zuzazi"]
+        {
+            let ids = t.encode(text, EncodeOptions::TEXT).unwrap();
+            assert_eq!(t.decode_bytes(&ids).unwrap(), text.as_bytes(), "{shape}: {text:?}");
+        }
+        let ids = t.encode(english, EncodeOptions::TEXT).unwrap();
+        assert!(ids.len() * 2 < english.len(), "{shape}: {} tokens for {} letters", ids.len(), english.len());
+        let special = t.encode("a", EncodeOptions::default()).unwrap();
+        assert_eq!(special.first() == t.bos().as_ref(), bos, "{shape}");
+        let turn = t.encode("<|end|>", EncodeOptions::PROMPT).unwrap();
+        assert!(t.eog().contains(turn.last().unwrap()), "{shape}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    // f32, so that tensors have several chunks.
+    let of = |seed, threads| {
+        let synth = Synth { threads, ..Synth::new("tiny", "f32", seed).unwrap() };
+        let (_folder, path) = written(&synth);
+        fs::read(path).unwrap()
+    };
+    let first = of(7, 1);
+    assert!(first.len() > 3 << 20);
+    assert!(first == of(7, 1) && first == of(7, 2) && first == of(7, 5));
+    assert!(first != of(8, 2));
+}
+
+#[test]
+fn progress_ends_at_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut seen = Vec::new();
+    let synth = Synth::new("tiny", "q8_0", 1).unwrap();
+    let notes = |done, total| {
+        seen.push((done, total));
+        true
+    };
+    synth.write(&folder.path().join("m.gguf"), notes).unwrap();
+    let (done, total) = *seen.last().unwrap();
+    assert!(done == total && seen.is_sorted(), "{seen:?}");
+    assert!(total < fs::metadata(folder.path().join("m.gguf")).unwrap().len());
+}
+
+#[test]
+fn errors_list_what_is_known_and_leave_no_file() {
+    let e = Synth::new("llama-9", "q4_k_m", 1).unwrap_err().to_string();
+    assert!(e.contains("`llama-9`") && e.contains("tiny, qwen2.5-0.5b") && e.contains("llama-3.1-8b"), "{e}");
+    let e = Synth::new("TINY", "q4", 1).unwrap_err().to_string();
+    assert!(e.contains("`q4`") && e.contains("f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, q4_0"), "{e}");
+    let folder = tempfile::tempdir().unwrap();
+    let synth = Synth::new("Tiny", "Q4_K_M", 1).unwrap();
+    let path = folder.path().join("missing/m.gguf");
+    let e = synth.write(&path, |_, _| true).unwrap_err().to_string();
+    assert!(e.contains("missing/m.gguf"), "{e}");
+    assert!(synth.write(folder.path(), |_, _| true).is_err());
+    let stopped = synth.write(&folder.path().join("m.gguf"), |_, _| false);
+    assert!(matches!(stopped, Err(Error::Stopped)));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// Types of one kind of tensor over the layers, as runs: `6 6 4` is Q6_K, Q6_K, Q4_K.
+fn kinds(plan: &[TensorPlan]) -> BTreeMap<String, Vec<&'static str>> {
+    let mut kinds: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
+    for t in plan {
+        let part =
+            t.name.strip_prefix("blk.").and_then(|n| n.split_once('.')).map_or(&*t.name, |(_, part)| part);
+        kinds.entry(part.to_owned()).or_default().push(t.ty.name());
+    }
+    kinds
+}
+
+#[test]
+fn q4_k_m_chooses_types_as_llama_cpp_does() {
+    let types = |shape: &str| kinds(&plan(Shape::find(shape).unwrap(), FileFormat::find("q4_k_m").unwrap()));
+    // Where `use_more_bits` holds, worked out by hand: an eighth at each end, and of the rest each third.
+    let layers = |n: usize, more: &[usize], a: &'static str, b: &'static str| -> Vec<&'static str> {
+        (0..n).map(|i| if more.contains(&i) { a } else { b }).collect()
+    };
+
+    let of_16 = [0, 1, 4, 7, 10, 13, 14, 15];
+    let llama = types("llama-3.2-1b");
+    assert_eq!(llama["token_embd.weight"], ["Q6_K"]);
+    assert!(!llama.contains_key("output.weight"));
+    for part in ["attn_v.weight", "ffn_down.weight"] {
+        assert_eq!(llama[part], layers(16, &of_16, "Q6_K", "Q4_K"), "{part}");
+    }
+    for part in ["attn_q.weight", "attn_k.weight", "attn_output.weight", "ffn_gate.weight", "ffn_up.weight"] {
+        assert_eq!(llama[part], layers(16, &[], "", "Q4_K"), "{part}");
+    }
+    for part in ["attn_norm.weight", "ffn_norm.weight"] {
+        assert_eq!(llama[part], layers(16, &[], "", "F32"), "{part}");
+    }
+    assert_eq!((&llama["output_norm.weight"], &llama["rope_freqs.weight"]), (&vec!["F32"], &vec!["F32"]));
+    assert_eq!(llama.len(), 12);
+
+    // Rows of 896 are no multiple of 256, those of 4864 are.
+    let of_24 = [0, 1, 2, 5, 8, 11, 14, 17, 20, 21, 22, 23];
+    let qwen = types("qwen2.5-0.5b");
+    assert_eq!(qwen["token_embd.weight"], ["Q8_0"]);
+    assert_eq!(qwen["attn_v.weight"], layers(24, &of_24, "Q8_0", "Q5_0"));
+    assert_eq!(qwen["ffn_down.weight"], layers(24, &of_24, "Q6_K", "Q4_K"));
+    for part in ["attn_q.weight", "attn_k.weight", "attn_output.weight", "ffn_gate.weight", "ffn_up.weight"] {
+        assert_eq!(qwen[part], layers(24, &[], "", "Q5_0"), "{part}");
+    }
+    for part in ["attn_q.bias", "attn_k.bias", "attn_v.bias"] {
+        assert_eq!(qwen[part], layers(24, &[], "", "F32"), "{part}");
+    }
+
+    // Untied: the head is large, the embedding is not.
+    let llama = types("llama-3.1-8b");
+    assert_eq!((&*llama["token_embd.weight"], &*llama["output.weight"]), (&["Q4_K"][..], &["Q6_K"][..]));
+    assert_eq!(llama["attn_v.weight"].iter().filter(|t| **t == "Q6_K").count(), 16);
+}
+
+#[test]
+fn other_formats_choose_too() {
+    let ty = |format: &str, role, cols| FileFormat::find(format).unwrap().type_of(role, cols);
+    let sensitive = Role::Sensitive { layer: 0, layers: 16 };
+    assert_eq!(ty("q4_0", Role::Head, 2048), GgmlType::Q6_K);
+    assert_eq!(ty("q4_0", Role::Head, 896), GgmlType::Q8_0);
+    assert_eq!(ty("q4_0", sensitive, 896), GgmlType::Q4_0);
+    assert_eq!(ty("q8_0", Role::Head, 896), GgmlType::Q8_0);
+    assert_eq!(ty("q6_k", Role::Other, 896), GgmlType::Q8_0);
+    assert_eq!(ty("q5_k_m", Role::Other, 896), GgmlType::Q5_1);
+    assert_eq!(ty("q5_k_m", sensitive, 2048), GgmlType::Q6_K);
+    assert_eq!(ty("f16", Role::Head, 2048), GgmlType::F16);
+    assert_eq!(ty("bf16", sensitive, 2048), GgmlType::BF16);
+}
+
+#[test]
+fn shapes_have_their_published_sizes() {
+    // Parameters, as the publishers count them: tied heads once.
+    for (name, parameters) in [
+        ("llama-3.2-1b", 1_235_814_400_u64),
+        ("llama-3.2-3b", 3_212_749_824),
+        ("llama-3.1-8b", 8_030_261_248),
+        ("qwen2.5-0.5b", 494_032_768),
+        ("qwen2.5-3b", 3_085_938_688),
+        ("qwen3-0.6b", 596_049_920),
+        ("qwen3-4b", 4_022_468_096),
+        ("mistral-7b", 7_248_023_552),
+        ("gemma-2-2b", 2_614_341_888),
+    ] {
+        let plan = plan(Shape::find(name).unwrap(), &FORMATS[0]);
+        // The factors of rotary frequencies are no parameters.
+        let weights = plan.iter().filter(|t| t.name != "rope_freqs.weight");
+        assert_eq!(weights.map(TensorPlan::blocks).sum::<u64>(), parameters, "{name}");
+    }
+}
+
+#[test]
+fn rope_factors_follow_the_published_rule() {
+    let factors = Shape::find("llama-3.1-8b").unwrap().rope_factors().unwrap();
+    // Fast turns are kept, slow ones divided by 8; between, 1 / ((1 - s) / 8 + s) at pair 32:
+    // 8192 · 500000^-0.5 / 2π = 1.8438 turns, s = 0.28127.
+    assert_eq!((factors.len(), factors[0], factors[28], factors[63]), (64, 1.0, 1.0, 8.0));
+    assert!((factors[32] - 2.6941).abs() < 1e-3, "{}", factors[32]);
+    assert!(factors.is_sorted());
+    assert!(Shape::find("tiny").unwrap().rope_factors().is_none());
+}
