@@ -7,8 +7,8 @@
 //! decoders the tests hold against this.
 
 use super::rng::Rng;
-use gguf_file::GgmlType;
-use half::{bf16, f16};
+use ogive::tensor::half::{bf16, f16};
+use ogive::weights::gguf_file::GgmlType;
 
 /// Fills `out`, whole blocks of type `ty`, with weights of deviation `std`. The types are those that
 /// [`FileFormat::type_of`](super::mix::FileFormat::type_of) gives; any other is left as it is and not reported.

@@ -5,7 +5,7 @@
 use super::mix::FileFormat;
 use super::shapes::{Family, Shape};
 use super::vocabulary::{TEMPLATE, Vocabulary};
-use gguf_file::GgufWriter;
+use ogive::weights::gguf_file::GgufWriter;
 
 /// Sets everything but the tensors.
 pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: u64) {

@@ -4,7 +4,7 @@
 //! on `attn_v` and `ffn_down` in the outer layers and every third of the others. Rows that 256 does not divide cannot be
 //! K-quants and get the nearest of the older types.
 
-use gguf_file::GgmlType;
+use ogive::weights::gguf_file::GgmlType;
 
 /// A format as users name it: of a whole file.
 #[derive(Clone, Copy, Debug)]

@@ -16,8 +16,8 @@ mod tests;
 mod text;
 mod vocabulary;
 
-use gguf_file::GgufWriter;
 use mix::{FORMATS, FileFormat};
+use ogive::weights::gguf_file::GgufWriter;
 use plan::{Fill, TensorPlan, plan};
 use rng::Rng;
 use shapes::{SHAPES, Shape};
@@ -48,7 +48,7 @@ pub(crate) enum Error {
     },
     /// The file could not be written.
     #[error("making a model: {0}")]
-    Write(#[from] gguf_file::Error),
+    Write(#[from] ogive::weights::gguf_file::Error),
     /// The caller wanted no more of it.
     #[error("making a model: stopped before it was whole; nothing was left")]
     Stopped,

@@ -8,7 +8,7 @@
 
 use super::mix::{FileFormat, Role};
 use super::shapes::{Family, Shape};
-use gguf_file::GgmlType;
+use ogive::weights::gguf_file::GgmlType;
 
 /// What a tensor's elements are.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,11 +2,11 @@
 
 use super::mix::Role;
 use super::*;
-use gguf_file::GgmlType;
 use ogive::engine::{Evaluate, evaluate};
 use ogive::nn::{Loader, Model};
 use ogive::tensor::F32;
 use ogive::tokenizer::{EncodeOptions, Tokenizer};
+use ogive::weights::gguf_file::GgmlType;
 use ogive_conformance::Oracle;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -110,7 +110,7 @@ fn the_vocabulary_works() {
         let mut writer = GgufWriter::new();
         metadata::set(&mut writer, Shape::find(shape).unwrap(), &FORMATS[0], 1);
         writer.create(&path).unwrap().finish().unwrap();
-        let gguf = gguf_file::Gguf::open(&path).unwrap();
+        let gguf = ogive::weights::gguf_file::Gguf::open(&path).unwrap();
         let t = Tokenizer::from_gguf(gguf.metadata()).unwrap();
 
         let english =

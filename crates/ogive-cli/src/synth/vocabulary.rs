@@ -6,7 +6,7 @@
 //! three syllables, each a token that no merge makes: a random model answers with them, and it can be read aloud.
 
 use super::text::TEXT;
-use gguf_file::StringArray;
+use ogive::weights::gguf_file::StringArray;
 use std::collections::{BTreeMap, HashSet};
 
 /// Begins a text.
