@@ -29,8 +29,11 @@ fn npy(path: &Path) -> Array2<f32> {
     ndarray_npy::read_npy(path).unwrap()
 }
 
-/// The cases of `golden.json`: input ids, the greedy continuation, how far each best logit was ahead, and the logits.
-fn cases(folder: &Path) -> Vec<(Vec<u32>, Vec<u32>, Vec<f64>, Array2<f32>)> {
+/// Input ids, the greedy continuation, how far each best logit was ahead, and the logits.
+type Case = (Vec<u32>, Vec<u32>, Vec<f64>, Array2<f32>);
+
+/// The cases of `golden.json`.
+fn cases(folder: &Path) -> Vec<Case> {
     let json: Value = from_str(&std::fs::read_to_string(folder.join("golden.json")).unwrap()).unwrap();
     let ids = |v: &Value| v.as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect();
     let numbers = |v: &Value| v.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
@@ -68,7 +71,8 @@ fn packed_weights_give_the_logits_of_their_decoded_values() {
         let want = npy(&folder.join(format!("{name}.deq_logits.npy")));
         let error = worst(&open(&folder.join(format!("{name}.gguf"))).logits(&ids).unwrap(), &want);
         println!("{name}: {error:.1e}");
-        // The reference looks GELU up in a table of half-precision numbers.
+        // The reference looks GELU up in a table of half-precision numbers: transformers, given the decoded values, is as
+        // far from it, and within 1e-5 of what is computed here.
         assert!(error <= 2e-3, "{name}: {error:.1e}");
     }
 }
