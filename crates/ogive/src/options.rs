@@ -11,6 +11,7 @@ use std::{path::Path, sync::Arc};
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) device: Device,
+    #[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "only the CPU backend has threads"))]
     pub(crate) threads: Option<usize>,
     pub(crate) exact: bool,
     pub(crate) context: Option<usize>,
