@@ -1,4 +1,5 @@
 //! Every architecture against transformers' logits, from safetensors and from GGUF.
+#![allow(clippy::print_stdout)]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Damaged files end in an error or in a model that runs, never in a panic, a hang or a huge allocation.
+#![allow(clippy::print_stdout)]
 
 mod common;
 
