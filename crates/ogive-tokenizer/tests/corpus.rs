@@ -32,7 +32,11 @@ fn every_file_of_the_corpus_is_harmless() {
         println!("skipped: fuzz/corpus/tokenizer_json not found");
         return;
     };
-    let replayed = entries.map(|e| touch(&fs::read(e.unwrap().path()).unwrap())).count();
+    let mut replayed = 0;
+    for entry in entries {
+        touch(&fs::read(entry.unwrap().path()).unwrap());
+        replayed += 1;
+    }
     assert!(replayed >= 20, "only {replayed} files were replayed");
 }
 
