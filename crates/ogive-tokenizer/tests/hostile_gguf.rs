@@ -77,8 +77,9 @@ fn the_samples_open_and_agree_with_their_json() {
 
 #[test]
 fn lies_are_refused_by_name() {
-    type Change = fn(&mut Metadata);
-    let cases: &[(&str, fn() -> Metadata, Change, &str)] = &[
+    /// What is wrong, the vocabulary, the change, and a word of the error.
+    type Lie = (&'static str, fn() -> Metadata, fn(&mut Metadata), &'static str);
+    let cases: &[Lie] = &[
         ("no model", spm, |m| drop(m.remove("tokenizer.ggml.model")), "tokenizer.ggml.model"),
         ("another model", spm, |m| set(m, "tokenizer.ggml.model", "bert"), "\"bert\""),
         ("model of a wrong type", spm, |m| set(m, "tokenizer.ggml.model", 3u32), "tokenizer.ggml.model"),
