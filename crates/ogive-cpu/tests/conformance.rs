@@ -1,4 +1,5 @@
 //! The suite every backend must pass, on each path, in both precisions, with and without the overrides.
+#![allow(clippy::print_stdout)]
 
 use ogive_backend::{Backend, Plain};
 use ogive_conformance::{Options, assert_conforms};
