@@ -86,6 +86,10 @@ impl Model for Gemma2 {
         ogive_nn::group_by_window(self.blocks.iter().map(|b| b.attn.cache()))
     }
 
+    fn vocab(&self) -> Option<usize> {
+        Some(self.embed.rows())
+    }
+
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
         let mut x = Residual::new(s.backend.mul(self.embed.forward(s)?, &self.embed_scale)?); // [n, dim]
         let mut h;

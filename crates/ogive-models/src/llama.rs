@@ -97,6 +97,10 @@ impl Model for Llama {
         ogive_nn::group_by_window(self.blocks.iter().map(|b| b.attn.cache()))
     }
 
+    fn vocab(&self) -> Option<usize> {
+        Some(self.embed.rows())
+    }
+
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
         let mut x = Residual::new(self.embed.forward(s)?); // [n, dim]
         let mut h;

@@ -29,12 +29,16 @@ impl Attention {
                 format!("{} query heads cannot share {} key and value heads", spec.heads, spec.kv_heads);
             return Err(Error::invalid("config", why));
         }
-        let (q_dim, kv_dim) = (spec.heads * spec.k_dim, spec.kv_heads * spec.k_dim);
+        let width = |heads: usize, dim: usize| {
+            let why = || format!("{heads} heads of {dim} elements are more than can be counted");
+            heads.checked_mul(dim).ok_or_else(|| Error::invalid("config", why()))
+        };
+        let (q_dim, kv_dim) = (width(spec.heads, spec.k_dim)?, width(spec.kv_heads, spec.k_dim)?);
         Ok(Self {
             layer,
             q: projection(l, "q_proj", q_dim)?,
             k: projection(l, "k_proj", kv_dim)?,
-            v: projection(l, "v_proj", spec.kv_heads * spec.v_dim)?,
+            v: projection(l, "v_proj", width(spec.kv_heads, spec.v_dim)?)?,
             o: l.linear("o_proj")?,
             q_norm: l.optional(l.rms_norm("q_norm", eps))?,
             k_norm: l.optional(l.rms_norm("k_norm", eps))?,

@@ -88,6 +88,11 @@ impl Embedding {
         s.backend.embed(&self.weight, ids, s.plan)
     }
 
+    /// How many ids it has vectors for.
+    pub fn rows(&self) -> usize {
+        self.weight.shape()[1]
+    }
+
     /// The table as an output head.
     pub fn tied(&self) -> Linear {
         Linear { weight: self.weight.clone(), bias: None }

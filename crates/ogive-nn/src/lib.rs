@@ -37,6 +37,11 @@ pub trait Model: Debug + Send + Sync {
     fn hidden(&self, step: &Step<'_>) -> Result<Tensor>;
     /// Logits of any rows of it. `[m, dim] -> [m, vocab]`
     fn head(&self, step: &Step<'_>, hidden: Tensor) -> Result<Tensor>;
+    /// How many token ids it has vectors for, if it says. An engine refuses the others at once; otherwise they fail the
+    /// steps they are in.
+    fn vocab(&self) -> Option<usize> {
+        None
+    }
     /// The logits of the rows the step asks for. `[outputs, vocab]`
     fn logits(&self, step: &Step<'_>) -> Result<Tensor> {
         let hidden = self.hidden(step)?;
