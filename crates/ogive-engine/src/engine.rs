@@ -28,7 +28,7 @@ pub(crate) struct Seq {
     pub(crate) held: Held,
     pub(crate) chain: Chain,
     stop: Vec<u32>,
-    keep: bool,
+    pub(crate) keep: bool,
 }
 
 impl Seq {
@@ -91,23 +91,29 @@ impl Engine {
     }
 
     /// Adds a sequence; it joins at the next step. Fails if it has no prompt, nothing to draw, or no room to draw a
-    /// token into: every sequence that was added can finish.
+    /// token into, and if it has a token that the model [says](Model::vocab) it does not know: every sequence that was
+    /// added can finish.
     pub fn add(&mut self, request: Request) -> Result<SeqId> {
         let Request { prompt, max_tokens, chain, stop, keep } = request;
         let seq = Seq { tokens: prompt, past: 0, left: max_tokens, held: Held::default(), chain, stop, keep };
-        self.check("adding a sequence", seq.tokens.len(), max_tokens)?;
+        self.check("adding a sequence", &seq.tokens, seq.tokens.len(), max_tokens)?;
         self.seqs.insert(self.next, seq);
         self.next += 1;
         Ok(self.next - 1)
     }
 
     /// Goes on with a kept sequence that has ended: the request's prompt is appended, and its other fields hold from
-    /// here on. On an error the sequence is as it was.
+    /// here on. Events of its last turn that nobody has taken are dropped. On an error the sequence is as it was.
     pub fn resume(&mut self, id: SeqId, request: Request) -> Result<()> {
         let doing = "resuming a sequence";
         let Request { prompt, max_tokens, chain, stop, keep } = request;
         let len = self.ended(doing, id)?.tokens.len() + prompt.len();
-        self.check(doing, len, max_tokens)?;
+        self.check(doing, &prompt, len, max_tokens)?;
+        if prompt.is_empty() {
+            // A draw that failed has left no token unseen, so the last one's logits must be computed again.
+            self.rewind(id, len)?;
+        }
+        self.inbox.retain(|e| e.id != id);
         let seq = self.ended(doing, id)?;
         seq.tokens.extend(prompt);
         (seq.left, seq.chain, seq.stop, seq.keep) = (max_tokens, chain, stop, keep);
@@ -146,7 +152,7 @@ impl Engine {
         Ok(seq)
     }
 
-    fn check(&self, doing: &str, len: usize, max_tokens: usize) -> Result<()> {
+    fn check(&self, doing: &str, prompt: &[u32], len: usize, max_tokens: usize) -> Result<()> {
         if len == 0 || max_tokens == 0 {
             return Err(Error::invalid(doing, "it needs at least one token to start from and one to draw"));
         }
@@ -155,7 +161,15 @@ impl Engine {
                 format!("a prompt of {len} tokens leaves no room in a context of {}", self.limits.context);
             return Err(Error::invalid(doing, format!("{why}; shorten it or ask for a longer context")));
         }
-        let longest = (len + max_tokens).min(self.limits.context);
+        if let Some(vocab) = self.model.vocab()
+            && let Some(id) = prompt.iter().find(|id| usize::try_from(**id).is_ok_and(|id| id >= vocab))
+        {
+            return Err(Error::invalid(
+                doing,
+                format!("token {id} is none of the {vocab} that the model knows"),
+            ));
+        }
+        let longest = len.saturating_add(max_tokens).min(self.limits.context);
         if !self.pool.fits(longest, self.limits.step_tokens) {
             return Err(Error::cache_full(format!("{longest} tokens could not be kept even alone")));
         }
@@ -169,13 +183,18 @@ impl Engine {
 
     /// Forgets a sequence and frees its pages; false if there is none of this name.
     pub fn cancel(&mut self, id: SeqId) -> bool {
+        self.inbox.retain(|e| e.id != id);
+        self.forget(id)
+    }
+
+    /// Frees a sequence; what it has drawn may still wait to be taken.
+    fn forget(&mut self, id: SeqId) -> bool {
         let Some(mut seq) = self.seqs.remove(&id) else { return false };
         self.pool.release(&mut seq.held);
-        self.inbox.retain(|e| e.id != id);
         true
     }
 
-    /// Ends a kept sequence's turn where it is, so that it can be resumed; false if it is not running.
+    /// Ends a kept sequence's turn where it is, so that it can be resumed; false if it is not running, or not kept.
     pub fn pause(&mut self, id: SeqId) -> bool {
         let Some(seq) = self.seqs.get_mut(&id).filter(|s| s.keep && s.left > 0) else { return false };
         seq.left = 0;
@@ -188,7 +207,8 @@ impl Engine {
         self.inbox.is_empty() && self.seqs.values().all(|s| s.left == 0)
     }
 
-    /// Runs one step and returns what it did. After an error the engine is as it was: the step can be tried again.
+    /// Runs one step and returns what it did. After an error the engine is as it was: the step can be tried again. It
+    /// fails for all that are in it, so a sequence that can never be computed must be cancelled for the others to go on.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         if !self.inbox.is_empty() {
             return Ok(self.inbox.drain(..).collect());
@@ -252,7 +272,7 @@ impl Engine {
         if finish.is_some() {
             seq.left = 0;
             if !seq.keep {
-                self.cancel(id);
+                self.forget(id);
             }
         }
         Event { id, token, finish }

@@ -59,7 +59,7 @@ impl Limits {
     }
 
     /// What a model with these cache layers needs reserved. Fails where a limit is 0, where a step could not hold a row
-    /// of each sequence and one of a prompt, or where the cache could not hold one whole context.
+    /// of each sequence, where the cache could not hold one whole context, or where there were more blocks than numbers.
     pub fn cache_spec(&self, layers: Vec<LayerCache>) -> Result<CacheSpec> {
         let bad = |why: String| Err(Error::invalid("engine limits", why));
         if self.context == 0 || self.sequences == 0 || self.block_len == 0 {
@@ -86,13 +86,19 @@ impl Limits {
             if self.cache_tokens.is_some() { all.div_ceil(self.block_len) } else { one * self.sequences };
         let blocks = |window: &Option<usize>| match window {
             Some(w) => {
-                full.min(windowed_blocks(*w, self.step_tokens, self.block_len).min(one) * self.sequences)
+                let each = windowed_blocks(*w, self.step_tokens, self.block_len).min(one);
+                full.min(each.saturating_mul(self.sequences))
             }
             None => full,
         };
-        let blocks = group_windows(&layers).iter().map(blocks).collect();
-        let slots =
-            if layers.iter().any(|l| matches!(l, LayerCache::State { .. })) { 2 * self.sequences } else { 0 };
+        let blocks: Vec<usize> = group_windows(&layers).iter().map(blocks).collect();
+        let has_states = layers.iter().any(|l| matches!(l, LayerCache::State { .. }));
+        let slots = if has_states { self.sequences.saturating_mul(2) } else { 0 };
+        if let Some(n) = blocks.iter().chain([&slots]).find(|n| u32::try_from(**n).is_err()) {
+            return bad(format!(
+                "{n} blocks or states cannot be numbered; ask for less, or for longer blocks"
+            ));
+        }
         let spec = CacheSpec::new(layers, self.block_len, 0, slots).element(self.element).blocks(blocks);
         spec.check()?;
         Ok(spec)
@@ -101,5 +107,5 @@ impl Limits {
 
 /// Blocks that a sequence holds at most where only the last `window` tokens are looked at, in steps of up to `step`.
 pub(crate) fn windowed_blocks(window: usize, step: usize, block_len: usize) -> usize {
-    (window.saturating_add(step)).div_ceil(block_len) + 1
+    window.saturating_add(step).div_ceil(block_len).saturating_add(1)
 }

@@ -21,7 +21,9 @@ impl Engine {
             let Some(unseen) = self.seqs.get(&id).map(|s| s.unseen()) else { continue };
             decoding -= usize::from(unseen == 1);
             let free = self.limits.step_tokens.saturating_sub(batch.tokens.len());
-            let room = if unseen == 1 { free } else { free.saturating_sub(decoding).max(free.min(1)) };
+            // No more of them than can still be in the step.
+            let others = decoding.min(self.limits.sequences - ran.len() - 1);
+            let room = if unseen == 1 { free } else { free.saturating_sub(others).max(free.min(1)) };
             let Some(len) = self.reserve(id, room) else { continue };
             let Some(seq) = self.seqs.get(&id) else { continue };
             let tokens = &seq.tokens[seq.past..seq.past + len];

@@ -4,8 +4,8 @@ use crate::Engine;
 use crate::request::{Event, SeqId};
 use crate::tensor::Result;
 
-/// Gives the events of one sequence until it ends. Dropping it early cancels the sequence, unless it was to be kept:
-/// then it is paused.
+/// Gives the events of one sequence until it ends. After an error it goes on: the step is tried again. Dropping it early
+/// cancels the sequence, unless it was to be kept: then it is paused.
 #[derive(Debug)]
 pub struct Session<'e> {
     engine: &'e mut Engine,
@@ -62,8 +62,15 @@ impl Iterator for Session<'_> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        if !self.ended && !self.engine.pause(self.id) {
-            self.engine.cancel(self.id);
+        if self.ended {
+            return;
+        }
+        match self.engine.seqs.get_mut(&self.id).filter(|s| s.keep) {
+            Some(kept) => {
+                kept.left = 0;
+                self.engine.inbox.retain(|e| e.id != self.id);
+            }
+            None => drop(self.engine.cancel(self.id)),
         }
     }
 }

@@ -34,14 +34,28 @@ fn what_never_fits_is_refused_at_once() {
 }
 
 #[test]
-fn a_token_out_of_the_vocabulary_is_an_error_and_the_rest_goes_on() {
+fn a_token_out_of_the_vocabulary_is_refused() {
     let mut e = llama(wide());
+    for bad in [128, 5_000_000, u32::MAX] {
+        let error = e.add(Request::new([1, bad], 3)).unwrap_err().to_string();
+        assert!(error.contains(&format!("token {bad} is none of the 128")), "{error}");
+    }
+    let id = e.add(Request::new([127], 3).keep()).unwrap();
+    assert_eq!(e.follow(id).count(), 3);
+    assert!(e.resume(id, Request::new([128], 3)).is_err());
+    assert_eq!(e.tokens(id).unwrap().len(), 4);
+}
+
+#[test]
+fn where_the_model_does_not_say_it_is_an_error_and_the_rest_goes_on() {
+    let gpt2 = || engine(Arc::new(Oracle), "GPT2LMHeadModel", &Random::gpt2(), wide());
+    let mut e = gpt2();
     let bad = e.add(Request::new([5_000_000], 3)).unwrap();
     let good = e.add(Request::new([5], 3)).unwrap();
     assert!(e.step().unwrap_err().to_string().contains("5000000"));
     assert!(e.cancel(bad));
     let got: Vec<_> = e.follow(good).map(|event| event.unwrap().token.unwrap()).collect();
-    assert_eq!(got, tokens(&mut llama(wide()), Request::new([5], 3)));
+    assert_eq!(got, tokens(&mut gpt2(), Request::new([5], 3)));
 }
 
 #[test]
@@ -122,6 +136,17 @@ fn others_are_served_while_a_long_prompt_is_read() {
         answered += events.iter().filter(|event| event.id == quick).count();
     }
     assert_eq!(steps, 10, "one token a step");
+}
+
+#[test]
+fn those_who_wait_for_a_place_take_no_rows_from_a_prompt() {
+    let mut e = llama(Limits::new(100).sequences(2).step_tokens(8).block_len(4).element(&F32));
+    let long = e.add(Request::new(vec![3; 70], 1)).unwrap();
+    for _ in 0..30 {
+        e.add(Request::new([4], 20)).unwrap();
+    }
+    let steps = (1..).find(|_| e.step().unwrap().iter().any(|event| event.id == long));
+    assert_eq!(steps, Some(10), "seven rows a step");
 }
 
 #[test]
