@@ -1,0 +1,76 @@
+//! The other end of a worker: starts it, asks it, ends it.
+
+use crate::Result;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A running engine.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    child: Child,
+    ask: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    name: &'static str,
+    /// The engine's name and version.
+    pub(crate) about: String,
+}
+
+impl Peer {
+    /// Starts `engine` on `model` and waits until it has loaded.
+    pub(crate) fn start(name: &'static str, model: &Path, threads: usize) -> Result<Self> {
+        let threads = threads.to_string();
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--worker", name, "--threads", &threads])
+            .arg(model)
+            // candle has no other way to be told.
+            .env("RAYON_NUM_THREADS", &threads)
+            .env("CANDLE_NUM_THREADS", &threads)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let ask = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().ok_or("a worker without stdout")?);
+        let mut peer = Self { child, ask, answers, name, about: name.to_owned() };
+        let ready = peer.answer()?;
+        let (seconds, about) = ready.split_once('\t').ok_or("a worker that does not say who it is")?;
+        peer.about = about.to_owned();
+        eprintln!("{about}: {} loaded in {:.1} s", model.display(), seconds.parse::<f64>()?);
+        Ok(peer)
+    }
+
+    /// Seconds to read `n` tokens, and the best token after them.
+    pub(crate) fn prefill(&mut self, n: usize) -> Result<(f64, u32)> {
+        self.ask(&format!("prefill {n}"))
+    }
+
+    /// Seconds to draw `n` tokens, and the best token after the short prompt.
+    pub(crate) fn decode(&mut self, n: usize) -> Result<(f64, u32)> {
+        self.ask(&format!("decode {n}"))
+    }
+
+    fn ask(&mut self, command: &str) -> Result<(f64, u32)> {
+        let ask = self.ask.as_mut().ok_or("a worker without stdin")?;
+        writeln!(ask, "{command}")?;
+        ask.flush()?;
+        let answer = self.answer()?;
+        let (seconds, token) = answer.split_once('\t').ok_or("an answer without a token")?;
+        Ok((seconds.parse()?, token.parse()?))
+    }
+
+    fn answer(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            return Err(format!("the engine {} ended; its reason is above", self.name).into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // At the end of its stdin a worker ends.
+        self.ask = None;
+        let _ = self.child.wait();
+    }
+}
