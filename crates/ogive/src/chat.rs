@@ -46,7 +46,7 @@ impl Chat {
     }
 
     /// Says `text` and gives the answer piece by piece. When the answer has ended, or is dropped, what has come of it is
-    /// part of the conversation. On an error here the conversation is as it was.
+    /// part of the conversation. On an error here, or where not one token has come, the conversation is as it was.
     pub fn send(&mut self, text: impl Into<String>, how: &Generate) -> Result<Reply<'_>> {
         self.messages.push(Message::new("user", text));
         let rendered = self.template.render_chat(&self.messages, &self.options);
@@ -103,6 +103,11 @@ impl Iterator for Reply<'_> {
 
 impl Drop for Reply<'_> {
     fn drop(&mut self) {
-        self.messages.push(Message::new("assistant", std::mem::take(&mut self.text)));
+        if self.generation.ids().is_empty() {
+            // The question that was not answered: asked again, it would be there twice.
+            self.messages.pop();
+        } else {
+            self.messages.push(Message::new("assistant", std::mem::take(&mut self.text)));
+        }
     }
 }

@@ -24,7 +24,7 @@ pub struct Memory {
 impl Memory {
     /// All of it.
     pub fn total(&self) -> u64 {
-        self.weights + self.cache + self.working
+        self.weights.saturating_add(self.cache).saturating_add(self.working)
     }
 }
 
@@ -49,7 +49,9 @@ pub(crate) fn of_checkpoint(checkpoint: &Checkpoint, options: &Options) -> Resul
     let spec = limits.cache_spec(model.cache_layout())?;
     let cache = spec.bytes().ok_or_else(|| ModelError::invalid("cache", "more bytes than can be counted"))?;
     let wide = config.usize_or("intermediate_size", 0)?.max(config.usize_or("hidden_size", 0)?);
-    let working = 4 * (6 * limits.step_tokens * wide + config.usize_or("vocab_size", 0)?);
+    // These settings are only the file's word; the shapes that loading checks are not among them.
+    let activations = limits.step_tokens.saturating_mul(6).saturating_mul(wide);
+    let working = activations.saturating_add(config.usize_or("vocab_size", 0)?).saturating_mul(4);
     Ok(Memory {
         weights: counter.weight_bytes() + counter.tensor_bytes(),
         cache: cache as u64,

@@ -76,6 +76,7 @@ impl Session {
             prompt: ids.len(),
             ids: Vec::new(),
             finish: None,
+            failed: false,
             times: Times { prompt_tokens: ids.len() - cached, ..Times::default() },
             start,
         })
@@ -93,11 +94,11 @@ impl Session {
                 self.engine.resume(id, request(&ids[common..]))?;
                 return Ok((id, cached));
             }
-            self.engine.cancel(id);
-            self.seq = None;
         }
         let id = self.engine.add(request(ids))?;
-        self.seq = Some(id);
+        if let Some(old) = self.seq.replace(id) {
+            self.engine.cancel(old);
+        }
         Ok((id, 0))
     }
 }
@@ -144,6 +145,8 @@ pub struct Generation<'s> {
     rows: u64,
     ids: Vec<u32>,
     finish: Option<Finish>,
+    /// The iterator has given an error.
+    failed: bool,
     times: Times,
     start: Instant,
 }
@@ -207,13 +210,14 @@ impl Generation<'_> {
         }
         let Some(event) = self.draw()? else { return Ok(Some(String::new())) };
         let mut piece = String::new();
+        // Before anything can fail: who asks again after the last event would wait for ever.
+        self.finish = event.finish;
         if let Some(id) = event.token {
             self.ids.push(id);
             if let Some(text) = self.text.as_mut().filter(|_| !self.end.contains(&id)) {
                 piece = self.stop.push(&text.push(id)?);
             }
         }
-        self.finish = event.finish;
         if self.stop.stopped() {
             self.engine.pause(self.id);
             self.finish = Some(Finish::Stop);
@@ -232,14 +236,19 @@ impl Generation<'_> {
 impl Iterator for Generation<'_> {
     type Item = Result<String>;
 
-    /// The next piece that is not empty.
+    /// The next piece that is not empty. An error is the last that comes: one that stays would never end. To try again
+    /// there is [`step`](Generation::step).
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
+        while !self.failed {
             match self.step().transpose()? {
                 Ok(piece) if piece.is_empty() => {}
-                other => return Some(other),
+                other => {
+                    self.failed = other.is_err();
+                    return Some(other);
+                }
             }
         }
+        None
     }
 }
 
