@@ -45,18 +45,18 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     if let Some(cap) = c.opt_f32("attn_logit_softcapping")? {
         full = full.with(AttnOption::SoftCap(cap));
     }
-    let window = c.usize_or("sliding_window", 4096)?;
-    let types = c.opt_strs("layer_types")?;
-    let windowed = |i: usize| match &types {
-        Some(types) => types.get(i).is_some_and(|t| t == "sliding_attention"),
-        None => i.is_multiple_of(2),
+    let alternate = c.opt_usize("sliding_window")?.map_or(Some(4096), |w| (w > 0).then_some(w));
+    let listed = c.has("layer_types").then(|| crate::llama::windows(c, true)).transpose()?;
+    let window = |i: usize| match &listed {
+        Some(windows) => windows(i),
+        None => alternate.filter(|_| i.is_multiple_of(2)),
     };
     let activation = ogive_nn::activation(c, "hidden_activation", Activation::GeluTanh)?;
 
     let model = root.at("model");
     let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
         let l = model.at("layers").at(i);
-        let spec = if windowed(i) { full.clone().with(AttnOption::Window(window)) } else { full.clone() };
+        let spec = window(i).into_iter().fold(full.clone(), |s, w| s.with(AttnOption::Window(w)));
         Ok(Block {
             pre_attn: l.rms_norm_less_one("input_layernorm", eps)?,
             attn: Attention::load(&l.at("self_attn"), c, i, rope.clone(), spec)?,

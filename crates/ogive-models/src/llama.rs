@@ -25,7 +25,7 @@ struct Block {
     mlp: FeedForward,
 }
 
-/// Reads a Llama or Mistral checkpoint.
+/// Reads a Llama or Mistral checkpoint. A window counts for both: GGUF files do not say which of the two they are.
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load_with(c, root, windows(c, true)?, &dense(c)?)
 }
@@ -51,7 +51,7 @@ pub(crate) fn windows(c: &Config, used_by_default: bool) -> Result<impl Fn(usize
         return Err(Error::invalid("config", format!("{} `layer_types` for {n} layers", types.len())));
     }
     let used = c.bool_or("use_sliding_window", used_by_default)?;
-    let first = if c.has("use_sliding_window") { c.usize_or("max_window_layers", 0)? } else { 0 };
+    let first = if c.has("use_sliding_window") { c.usize_or("max_window_layers", 28)? } else { 0 };
     Ok(move |i: usize| {
         window.filter(|_| types.as_ref().map_or(used && i >= first, |t| t[i] == "sliding_attention"))
     })

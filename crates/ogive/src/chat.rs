@@ -23,9 +23,10 @@ impl Chat {
         Ok(Self { session, template, messages: Vec::new(), options })
     }
 
-    /// Begins with what the assistant is to be.
+    /// Begins with what the assistant is to be, instead of what it was told before.
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Self {
+        self.messages.retain(|m| m.role != "system");
         self.messages.insert(0, Message::new("system", text));
         self
     }

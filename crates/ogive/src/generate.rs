@@ -98,6 +98,12 @@ impl Generate {
         self
     }
 
+    /// Shows special tokens in the text.
+    #[must_use]
+    pub fn show_special(self) -> Self {
+        Self { show_special: true, ..self }
+    }
+
     /// Goes on where the model would end.
     #[must_use]
     pub fn ignore_end(self) -> Self {

@@ -142,7 +142,8 @@ impl Model {
         if ids.is_empty() { Err(Error::EmptyPrompt) } else { Ok(ids) }
     }
 
-    /// The logits of every token of `ids`. `[tokens, vocab]`
+    /// The logits of every token of `ids`, computed as a session would: with the options' precision and cache element.
+    /// `[tokens, vocab]`
     pub fn logits(&self, ids: &[u32]) -> Result<Array2<f32>> {
         self.evaluate(ids, Evaluate::new())
     }
