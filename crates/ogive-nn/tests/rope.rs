@@ -1,0 +1,119 @@
+//! Frequencies of every way of stretching, against numbers from a transcription of transformers' formulas to Python, and
+//! the settings that must be refused. (Llama 3's are also held to transformers itself by the golden model `llama3-rope`.)
+#![allow(clippy::unwrap_used)]
+
+use ogive_backend::{Estimate, Rope};
+use ogive_nn::tensor::serde_json::{Value, json};
+use ogive_nn::tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
+use ogive_nn::{Loader, rope_of};
+
+/// A file that holds nothing but the divisors of GGUF's Llama 3.
+#[derive(Debug)]
+struct Divisors(Vec<f32>);
+
+impl Source for Divisors {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        if name == "rope_freqs.weight" && !self.0.is_empty() {
+            return HostWeight::from_f32(name, [1, 1, self.0.len()], &self.0);
+        }
+        Err(Error::missing(name))
+    }
+    fn tensors(&self) -> Vec<WeightInfo> {
+        Vec::new()
+    }
+}
+
+fn rope(config: Value, dim: usize, context: Option<usize>, divisors: &[f32]) -> Result<Rope> {
+    let (source, backend) = (Divisors(divisors.to_vec()), Estimate::new());
+    let loader = Loader::new(&source, &backend);
+    rope_of(&Config(config), &context.map_or(loader.clone(), |c| loader.for_context(c)), dim)
+}
+
+/// The first frequency, those at the quarters, and the last.
+fn check(rope: &Rope, factor: f32, want: [f32; 5]) {
+    let (f, n) = (&rope.inv_freq, rope.inv_freq.len());
+    for (i, want) in [0, n / 4, n / 2, 3 * n / 4, n - 1].into_iter().zip(want) {
+        assert!((f[i] / want - 1.0).abs() < 1e-6, "frequency {i} of {n} is {} and not {want}", f[i]);
+    }
+    assert!((rope.factor / factor - 1.0).abs() < 1e-6, "the factor is {} and not {factor}", rope.factor);
+}
+
+#[test]
+fn frequencies_are_those_of_the_reference() {
+    let plain = rope(json!({}), 64, None, &[]).unwrap();
+    check(&plain, 1.0, [1.0, 0.1, 0.01, 0.001, 1.333_521_4e-4]);
+    let linear = json!({"rope_scaling": {"type": "linear", "factor": 4.0}});
+    check(&rope(linear, 64, None, &[]).unwrap(), 1.0, [0.25, 0.025, 0.0025, 0.00025, 3.333_804e-5]);
+    let llama3 = json!({"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", "factor": 32.0,
+        "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}});
+    let want = [1.0, 0.037_606_03, 4.295_568e-4, 1.661_967e-6, 9.418_307e-8];
+    check(&rope(llama3, 64, None, &[]).unwrap(), 1.0, want);
+}
+
+#[test]
+fn yarn_ramps_and_scales() {
+    let qwen = json!({"rope_theta": 1e6, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+        "original_max_position_embeddings": 32768}});
+    let want = [1.0, 0.031_622_78, 5.833_333e-4, 7.905_694e-6, 3.849_816e-7];
+    check(&rope(qwen, 64, None, &[]).unwrap(), 1.138_629, want);
+    let deepseek = json!({"rope_scaling": {"rope_type": "yarn", "factor": 16.0, "beta_fast": 16.0, "beta_slow": 2.0,
+        "mscale": 0.707, "mscale_all_dim": 1.2, "original_max_position_embeddings": 1024}});
+    check(&rope(deepseek, 32, None, &[]).unwrap(), 0.897_435_6, [1.0, 0.1, 6.25e-4, 6.25e-5, 1.111_425e-5]);
+    let untruncated = json!({"rope_theta": 1.5e5, "rope_scaling": {"rope_type": "yarn", "factor": 32.0,
+        "truncate": false, "original_max_position_embeddings": 4096}});
+    let want = [1.0, 0.050_813_27, 4.564_839e-4, 4.099_978e-6, 4.387_978e-7];
+    check(&rope(untruncated, 32, None, &[]).unwrap(), 1.346_574, want);
+}
+
+#[test]
+fn dynamic_scaling_follows_the_context_that_was_asked_for() {
+    let config =
+        json!({"max_position_embeddings": 2048, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}});
+    let want = [1.0, 0.066_499_44, 0.004_422_175, 2.940_721e-4, 2.744_224e-5];
+    check(&rope(config.clone(), 64, Some(6000), &[]).unwrap(), 1.0, want);
+    let short = rope(config, 64, Some(100), &[]).unwrap();
+    assert_eq!(short.inv_freq, rope(json!({}), 64, None, &[]).unwrap().inv_freq);
+}
+
+#[test]
+fn divisors_come_from_the_file() {
+    let config = json!({"rope_scaling": {"rope_type": "factors"}});
+    let divisors: Vec<f32> = (0..32).map(|i| 1.0 + i as f32).collect();
+    let (plain, divided) =
+        (rope(json!({}), 64, None, &[]).unwrap(), rope(config.clone(), 64, None, &divisors).unwrap());
+    for (i, (p, d)) in plain.inv_freq.iter().zip(divided.inv_freq.iter()).enumerate() {
+        assert!((p / d / divisors[i] - 1.0).abs() < 1e-6);
+    }
+    assert!(rope(config.clone(), 64, None, &[]).unwrap_err().is_missing());
+    for bad in [&divisors[..31], &[0.0; 32], &[f32::NAN; 32]] {
+        assert!(rope(config.clone(), 64, None, bad).unwrap_err().to_string().contains("32 divisors"));
+    }
+}
+
+#[test]
+fn part_of_a_head_rotates_where_that_is_asked_for() {
+    let half = rope(json!({"partial_rotary_factor": 0.5}), 64, None, &[]).unwrap();
+    assert_eq!(half.inv_freq.len(), 16);
+    assert_eq!(half.inv_freq, rope(json!({}), 32, None, &[]).unwrap().inv_freq);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_by_name() {
+    let scaled = |s: Value| json!({"max_position_embeddings": 64, "rope_scaling": s});
+    for (config, word) in [
+        (scaled(json!({"rope_type": "longer"})), "known are"),
+        (scaled(json!({"rope_type": "linear"})), "factor"),
+        (scaled(json!({"rope_type": "linear", "factor": 0.0})), "factor"),
+        (scaled(json!({"rope_type": "linear", "factor": "4"})), "factor"),
+        (scaled(json!({"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 4.0})), "high_freq_factor"),
+        (json!({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}), "original_max_position_embeddings"),
+        (json!({"rope_theta": -1.0}), "rope_theta"),
+        (json!({"rope_theta": "ten"}), "rope_theta"),
+        (json!({"partial_rotary_factor": 2.0}), "rotate"),
+        (json!({"partial_rotary_factor": 0.0}), "rotate"),
+    ] {
+        let e = rope(config, 64, None, &[]).unwrap_err().to_string();
+        assert!(e.contains(word), "{e}");
+    }
+    assert!(rope(json!({}), 1 << 40, None, &[]).is_err());
+}
