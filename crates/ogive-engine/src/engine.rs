@@ -26,6 +26,8 @@ pub(crate) struct Seq {
     /// Tokens still to draw; 0 for a kept sequence that waits.
     pub(crate) left: usize,
     pub(crate) held: Held,
+    /// The last step it was in.
+    pub(crate) last_step: u64,
     pub(crate) chain: Chain,
     stop: Vec<u32>,
     pub(crate) keep: bool,
@@ -95,7 +97,8 @@ impl Engine {
     /// added can finish.
     pub fn add(&mut self, request: Request) -> Result<SeqId> {
         let Request { prompt, max_tokens, chain, stop, keep } = request;
-        let seq = Seq { tokens: prompt, past: 0, left: max_tokens, held: Held::default(), chain, stop, keep };
+        let held = Held::default();
+        let seq = Seq { tokens: prompt, past: 0, left: max_tokens, held, last_step: 0, chain, stop, keep };
         self.check("adding a sequence", &seq.tokens, seq.tokens.len(), max_tokens)?;
         self.seqs.insert(self.next, seq);
         self.next += 1;
@@ -245,6 +248,7 @@ impl Engine {
         for (id, len) in ran {
             let Some(seq) = self.seqs.get_mut(&id) else { continue };
             seq.past += len;
+            seq.last_step = self.stats.steps;
             seq.held.slots = seq.held.slots.map(|[read, written]| [written, read]);
         }
         Ok(drawn.into_iter().map(|(id, chain, token)| self.take(id, chain, token)).collect())

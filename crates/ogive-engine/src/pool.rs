@@ -75,6 +75,23 @@ impl Pool {
         true
     }
 
+    /// Whether `held` could grow to hold tokens up to `end` if all `victims` gave up what they hold.
+    pub(crate) fn could_grow<'a>(
+        &self,
+        held: &Held,
+        end: usize,
+        victims: impl Iterator<Item = &'a Held>,
+    ) -> bool {
+        let mut free = self.free();
+        let mut slot = !self.has_states || held.slots.is_some() || !self.slots.is_empty();
+        for victim in victims {
+            free.iter_mut().zip(&victim.tables).for_each(|(free, table)| *free += table.blocks.len());
+            slot |= victim.slots.is_some();
+        }
+        let more = |t: &BlockTable| end.div_ceil(self.block_len).saturating_sub(t.first + t.blocks.len());
+        slot && held.tables.iter().zip(free).all(|(table, free)| more(table) <= free)
+    }
+
     /// Whether a sequence that has only its first `past` tokens could go on with what it holds.
     pub(crate) fn can_rewind(&self, held: &Held, past: usize) -> bool {
         let seen = |(table, window): (&BlockTable, &Option<usize>)| {

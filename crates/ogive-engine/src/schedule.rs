@@ -36,23 +36,42 @@ impl Engine {
         (batch, ran)
     }
 
-    /// Finds pages for the next rows of a sequence, if need be those of a sequence that waits or of the youngest after
-    /// it. Gives the number of rows.
-    fn reserve(&mut self, id: SeqId, room: usize) -> Option<usize> {
+    /// Finds pages for the next rows of a sequence, if need be those of others. Gives the number of rows: fewer where
+    /// all that others hold would not do for more, and none before anyone has lost pages in vain.
+    fn reserve(&mut self, id: SeqId, mut room: usize) -> Option<usize> {
         loop {
             let seq = self.seqs.get_mut(&id)?;
             let len = seq.unseen().min(room);
             if len == 0 {
                 return None;
             }
-            if self.pool.grow(&mut seq.held, seq.past, seq.past + len) {
+            let end = seq.past + len;
+            if self.pool.grow(&mut seq.held, seq.past, end) {
                 return Some(len);
             }
-            let waiting = self.seqs.iter().find(|(_, s)| s.left == 0 && s.held.any()).map(|(id, _)| *id);
-            let younger = || self.seqs.range(id + 1..).rev().find(|(_, s)| s.held.any()).map(|(id, _)| *id);
-            let victim = waiting.or_else(younger)?;
-            self.start_over(victim);
+            let victims = self.victims(id);
+            let held = victims.iter().filter_map(|v| Some(&self.seqs.get(v)?.held));
+            if self.pool.could_grow(&self.seqs.get(&id)?.held, end, held) {
+                self.start_over(*victims.first()?);
+            } else {
+                room = len / 2;
+            }
         }
+    }
+
+    /// Who may lose pages to sequence `id`, first to last: those that wait, the longest idle first, then those after it,
+    /// the youngest first.
+    fn victims(&self, id: SeqId) -> Vec<SeqId> {
+        let mut waiting: Vec<_> = self
+            .seqs
+            .iter()
+            .filter(|(_, s)| s.left == 0 && s.held.any())
+            .map(|(id, s)| (s.last_step, *id))
+            .collect();
+        waiting.sort_unstable();
+        let younger =
+            self.seqs.range(id + 1..).rev().filter(|(_, s)| s.left > 0 && s.held.any()).map(|(id, _)| *id);
+        waiting.into_iter().map(|(_, id)| id).chain(younger).collect()
     }
 
     /// Takes a sequence's pages; it keeps its tokens and its chain, so that it goes on as if nothing had been.

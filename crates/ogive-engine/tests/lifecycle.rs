@@ -7,7 +7,7 @@ use common::*;
 use ogive_conformance::Oracle;
 use ogive_engine::{Engine, Event, Finish, Limits, Request};
 use ogive_nn::backend::{CacheSpec, LayerCache};
-use ogive_nn::tensor::Result;
+use ogive_nn::tensor::{F32, Result};
 use ogive_sampler::{Candidates, Chain, Needs, Stage};
 use random::Random;
 use std::sync::Arc;
@@ -118,4 +118,34 @@ fn the_smallest_limits_give_the_same_tokens() {
     }
     assert!(llama(Limits::new(1)).add(Request::new([1], 1)).is_err(), "no room for a token");
     assert_eq!(tokens(llama(Limits::new(2)).run(Request::new([1], 9)).unwrap()).len(), 1);
+}
+
+#[test]
+fn the_longest_idle_loses_its_pages_first_and_nobody_in_vain() {
+    // Room for three sequences of 16 tokens, of which two are kept and wait.
+    let limits = Limits::new(16).sequences(3).step_tokens(16).block_len(4).element(&F32);
+    let mut e = llama(limits);
+    let kept: Vec<_> = (0..3)
+        .map(|i| {
+            let id = e.add(Request::new([i + 1; 8], 2).keep()).unwrap();
+            assert_eq!(e.follow(id).count(), 2);
+            id
+        })
+        .collect();
+    e.resume(kept[0], Request::new([7], 2).keep()).unwrap();
+    assert_eq!(e.follow(kept[0]).count(), 2);
+    assert_eq!(e.stats().preempted, 0);
+    // The next sequence needs more than is free: the second, idle the longest, gives way and the others do not.
+    let rows = e.stats().rows;
+    let long = e.add(Request::new([9; 14], 1)).unwrap();
+    assert_eq!(e.follow(long).count(), 1);
+    assert_eq!((e.stats().preempted, e.stats().rows - rows), (1, 14));
+    let rows = e.stats().rows;
+    e.resume(kept[0], Request::new([8], 1).keep()).unwrap();
+    assert_eq!(e.follow(kept[0]).count(), 1);
+    assert_eq!(e.stats().rows - rows, 2, "the first kept its pages");
+    let rows = e.stats().rows;
+    e.resume(kept[1], Request::new([8], 1).keep()).unwrap();
+    assert_eq!(e.follow(kept[1]).count(), 1);
+    assert_eq!(e.stats().rows - rows, 11, "the second starts over");
 }
