@@ -96,13 +96,18 @@ impl Engine {
     /// token into, and if it has a token that the model [says](Model::vocab) it does not know: every sequence that was
     /// added can finish.
     pub fn add(&mut self, request: Request) -> Result<SeqId> {
+        self.would_take(&request)?;
         let Request { prompt, max_tokens, chain, stop, keep } = request;
         let held = Held::default();
         let seq = Seq { tokens: prompt, past: 0, left: max_tokens, held, last_step: 0, chain, stop, keep };
-        self.check("adding a sequence", &seq.tokens, seq.tokens.len(), max_tokens)?;
         self.seqs.insert(self.next, seq);
         self.next += 1;
         Ok(self.next - 1)
+    }
+
+    /// Whether [`add`](Self::add) would take `request`, and if not, why.
+    pub fn would_take(&self, request: &Request) -> Result<()> {
+        self.check("adding a sequence", &request.prompt, request.prompt.len(), request.max_tokens)
     }
 
     /// Goes on with a kept sequence that has ended: the request's prompt is appended, and its other fields hold from

@@ -64,8 +64,8 @@ impl Session {
         let end = tokenizer.filter(|_| !how.ignore_end).map(|t| t.eog().to_vec()).unwrap_or_default();
         let max_tokens = how.max_tokens.unwrap_or(self.model.context());
         let start = Instant::now();
-        let request = |ids: &[u32]| Request::new(ids, max_tokens).chain(chain).stop(end.clone()).keep();
-        let (id, cached) = self.place(&ids, request)?;
+        let request = Request::new(&*ids, max_tokens).chain(chain).stop(&*end).keep();
+        let (id, cached) = self.place(request)?;
         Ok(Generation {
             rows: self.engine.stats().rows,
             engine: &mut self.engine,
@@ -82,20 +82,23 @@ impl Session {
         })
     }
 
-    /// Puts `ids` into the session's sequence, keeping what the cache has of them, and starts it with the `request` for the
-    /// ids that it does not have.
-    fn place(&mut self, ids: &[u32], request: impl FnOnce(&[u32]) -> Request) -> Result<(SeqId, usize)> {
+    /// Starts the session's sequence on a request for a whole prompt, keeping what the cache has of it. Gives the number of
+    /// tokens that need not be computed.
+    fn place(&mut self, mut request: Request) -> Result<(SeqId, usize)> {
+        // Before anything of the old sequence goes: what is refused leaves the session as it was.
+        self.engine.would_take(&request)?;
         if let Some(id) = self.seq {
             let had = self.engine.tokens(id).unwrap_or_default();
-            let common = had.iter().zip(ids).take_while(|(a, b)| a == b).count();
+            let common = had.iter().zip(&request.prompt).take_while(|(a, b)| a == b).count();
             if common > 0 {
                 self.engine.pause(id);
                 let cached = self.engine.rewind(id, common)?;
-                self.engine.resume(id, request(&ids[common..]))?;
+                request.prompt.drain(..common);
+                self.engine.resume(id, request)?;
                 return Ok((id, cached));
             }
         }
-        let id = self.engine.add(request(ids))?;
+        let id = self.engine.add(request)?;
         if let Some(old) = self.seq.replace(id) {
             self.engine.cancel(old);
         }

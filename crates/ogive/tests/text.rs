@@ -45,6 +45,10 @@ fn pieces_stop_strings_and_sessions() {
     let mut again = session.generate("Once upon a time", &how).unwrap();
     assert_eq!((again.text().unwrap(), again.times().prompt_tokens), (text, 1));
     drop(again);
+    // A prompt that is refused leaves what the session holds.
+    let held = session.tokens().to_vec();
+    assert!(session.generate("Once upon a time, ".repeat(200), &how).is_err());
+    assert_eq!(session.tokens(), held);
     // Another prompt in the same session is as if it were alone.
     let how = Generate::greedy().max_tokens(20);
     let other = session.generate("Lily and Tom", &how).unwrap().text().unwrap();
