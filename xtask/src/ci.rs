@@ -72,18 +72,14 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
         cargo(&["fmt", "--all", "--", "--check"], &[]),
         Step { name: "tidy".into(), run: Box::new(move || crate::tidy::run(root)) },
     ];
-    let mut packages: Vec<(String, bool)> = metadata
-        .workspace_packages()
-        .iter()
-        .map(|p| (p.name.to_string(), p.manifest_path.starts_with(metadata.workspace_root.join("examples"))))
-        .collect();
+    let mut packages: Vec<String> =
+        metadata.workspace_packages().iter().map(|p| p.name.to_string()).collect();
     packages.sort();
-    for (package, _) in &packages {
+    for package in &packages {
         steps.push(cargo(&["clippy", "--package", package, "--all-targets", "--", "-D", "warnings"], &[]));
     }
-    for (package, _) in packages.iter().filter(|(_, example)| *example) {
-        steps.push(cargo(&["build", "--package", package, "--all-targets"], &[]));
-    }
+    // All at once, so that dependencies are built with the features that the tests use too, and only once.
+    steps.push(cargo(&["build", "--workspace", "--examples"], &[]));
     steps.push(cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]));
     steps.push(cargo(&["test", "--workspace", "--doc"], &[]));
     steps.push(if has_nextest(root) {

@@ -95,9 +95,10 @@ impl Limits {
         let has_states = layers.iter().any(|l| matches!(l, LayerCache::State { .. }));
         let slots = if has_states { self.sequences.saturating_mul(2) } else { 0 };
         if let Some(n) = blocks.iter().chain([&slots]).find(|n| u32::try_from(**n).is_err()) {
-            return bad(format!(
-                "{n} blocks or states cannot be numbered; ask for less, or for longer blocks"
-            ));
+            let (c, q) = (self.context, self.sequences);
+            let why =
+                format!("{q} contexts of {c} tokens need {n} blocks or states, more than can be numbered");
+            return bad(format!("{why}; ask for a shorter context or fewer sequences"));
         }
         let spec = CacheSpec::new(layers, self.block_len, 0, slots).element(self.element).blocks(blocks);
         spec.check()?;
