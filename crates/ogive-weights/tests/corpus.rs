@@ -39,6 +39,8 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("offset-overflow", one("F32", "[1]", 18_446_744_073_709_551_610, 18_446_744_073_709_551_614, 4)),
         ("backwards", one("F32", "[1]", 4, 0, 4)),
         ("unknown-dtype", one("Q9", "[3]", 0, 4, 4)),
+        ("small-letters", one("f16", "[4]", 0, 16, 16)),
+        ("packed", one("q8_0", "[64]", 0, 68, 68)),
         ("overlap", common::safetensors(&overlap, 6)),
         ("twice", common::safetensors(&twice, 4)),
         ("metadata", common::safetensors(&metadata, 4)),
@@ -61,8 +63,8 @@ fn every_file_of_the_corpus_is_harmless() {
         files.len()
     );
     for (name, bytes) in seeds() {
-        let should =
-            ["small", "scalar", "five-dims", "huge-zero", "unknown-dtype", "metadata"].contains(&name);
+        let should = ["small", "scalar", "five-dims", "huge-zero", "unknown-dtype", "packed", "metadata"]
+            .contains(&name);
         assert_eq!(touch::touch(&bytes), should, "{name}");
     }
 }

@@ -77,7 +77,25 @@ impl Safetensors {
             }
             all.shards.push(bytes);
         }
+        // The header is checked by safetensors' own types; the formats known here may be others, or differ in case.
+        for (shard, entry) in &all.tensors {
+            if let (Ok(format), Ok(shape)) = (all.format(entry), fold_shape(&entry.name, &entry.shape)) {
+                all.weight(*shard, entry, shape, format)?;
+            }
+        }
         Ok(all)
+    }
+
+    fn weight(
+        &self,
+        shard: usize,
+        entry: &Entry,
+        shape: [usize; 3],
+        format: &'static Format,
+    ) -> Result<HostWeight> {
+        let owner = self.shards.get(shard).ok_or_else(|| Error::missing(&entry.name))?;
+        let bytes = Bytes::new(Arc::clone(owner), entry.range.clone()).map_err(|e| e.within(&entry.name))?;
+        HostWeight::new(&*entry.name, shape, format, bytes)
     }
 
     fn entry(&self, name: &str) -> Option<&(usize, Entry)> {
@@ -92,10 +110,7 @@ impl Safetensors {
 impl Source for Safetensors {
     fn get(&self, name: &str) -> Result<HostWeight> {
         let (shard, entry) = self.entry(name).ok_or_else(|| Error::missing(name))?;
-        let format = self.format(entry)?;
-        let owner = self.shards.get(*shard).ok_or_else(|| Error::missing(name))?;
-        let bytes = Bytes::new(Arc::clone(owner), entry.range.clone()).map_err(|e| e.within(name))?;
-        HostWeight::new(name, fold_shape(name, &entry.shape)?, format, bytes)
+        self.weight(*shard, entry, fold_shape(name, &entry.shape)?, self.format(entry)?)
     }
 
     fn tensors(&self) -> Vec<WeightInfo> {
