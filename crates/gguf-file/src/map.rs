@@ -27,11 +27,11 @@ pub fn map_file(path: &Path) -> Result<Bytes> {
     if !kind.is_file() {
         return read_all(&mut file);
     }
-    // SAFETY: memmap2 asks that the mapped bytes do not change while the map lives, for they are handed out as `&[u8]`.
     // The map is private and read-only, so nothing in this process can write through it; what remains is another
     // process that writes to or truncates the file, which no program can prevent and which the documentation of
     // `Gguf::open` names as the caller's promise. The bounds of all slices come from the map's own length.
-    #[allow(unsafe_code, reason = "mapping a file is unsafe by nature; see above")]
+    #[allow(unsafe_code, reason = "mapping a file is unsafe by nature")]
+    // SAFETY: the mapped bytes, handed out as `&[u8]`, do not change while the map lives: that is the caller's promise.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(Error::io("mapping the file"))?;
     Ok(Arc::new(map))
 }
