@@ -1,0 +1,130 @@
+//! The registers of one warp: a row of 32 lanes for each.
+//!
+//! Values of 8 to 32 bits share rows of `u32` and 64-bit values have rows of their own; a predicate is a mask. Narrow values sit in the low bits, and
+//! what stands above them is unspecified: whoever reads a 16-bit register looks at 16 bits.
+
+/// One bit for each lane.
+pub(crate) type Mask = u32;
+
+/// All 32 lanes.
+pub(crate) const ALL: Mask = !0;
+
+/// Index of a row within its kind.
+pub(crate) type Slot = u32;
+
+/// What kind of row a register has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    /// A predicate.
+    Pred,
+    /// 8, 16 or 32 bits.
+    Word,
+    /// 64 bits.
+    Long,
+}
+
+/// The register file of one warp.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Registers {
+    words: Vec<[u32; 32]>,
+    longs: Vec<[u64; 32]>,
+    preds: Vec<Mask>,
+}
+
+impl Registers {
+    /// Rows for a program; everything is zero.
+    pub(crate) fn new(words: u32, longs: u32, preds: u32) -> Self {
+        Self {
+            words: vec![[0; 32]; words as usize],
+            longs: vec![[0; 32]; longs as usize],
+            preds: vec![0; preds as usize],
+        }
+    }
+
+    /// The row of a word register.
+    #[inline(always)]
+    pub(crate) fn word(&self, slot: Slot) -> [u32; 32] {
+        self.words[slot as usize]
+    }
+
+    /// One lane of a word register.
+    #[inline(always)]
+    pub(crate) fn word_lane(&self, slot: Slot, lane: usize) -> u32 {
+        self.words[slot as usize][lane]
+    }
+
+    /// The row of a 64-bit register.
+    #[inline(always)]
+    pub(crate) fn long(&self, slot: Slot) -> [u64; 32] {
+        self.longs[slot as usize]
+    }
+
+    /// One lane of a 64-bit register.
+    #[inline(always)]
+    pub(crate) fn long_lane(&self, slot: Slot, lane: usize) -> u64 {
+        self.longs[slot as usize][lane]
+    }
+
+    /// The lanes in which a predicate holds.
+    #[inline(always)]
+    pub(crate) fn pred(&self, slot: Slot) -> Mask {
+        self.preds[slot as usize]
+    }
+
+    /// Writes the lanes of `mask`.
+    #[inline(always)]
+    pub(crate) fn set_word(&mut self, slot: Slot, values: &[u32; 32], mask: Mask) {
+        let row = &mut self.words[slot as usize];
+        if mask == ALL {
+            *row = *values;
+        } else {
+            for lane in lanes(mask) {
+                row[lane] = values[lane];
+            }
+        }
+    }
+
+    /// Writes one lane.
+    #[inline(always)]
+    pub(crate) fn set_word_lane(&mut self, slot: Slot, lane: usize, value: u32) {
+        self.words[slot as usize][lane] = value;
+    }
+
+    /// Writes the lanes of `mask`.
+    #[inline(always)]
+    pub(crate) fn set_long(&mut self, slot: Slot, values: &[u64; 32], mask: Mask) {
+        let row = &mut self.longs[slot as usize];
+        if mask == ALL {
+            *row = *values;
+        } else {
+            for lane in lanes(mask) {
+                row[lane] = values[lane];
+            }
+        }
+    }
+
+    /// Writes one lane.
+    #[inline(always)]
+    pub(crate) fn set_long_lane(&mut self, slot: Slot, lane: usize, value: u64) {
+        self.longs[slot as usize][lane] = value;
+    }
+
+    /// Writes the lanes of `mask`.
+    #[inline(always)]
+    pub(crate) fn set_pred(&mut self, slot: Slot, values: Mask, mask: Mask) {
+        let row = &mut self.preds[slot as usize];
+        *row = (*row & !mask) | (values & mask);
+    }
+}
+
+/// The lanes of a mask, lowest first.
+#[inline(always)]
+pub(crate) fn lanes(mut mask: Mask) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (mask != 0).then(|| {
+            let lane = mask.trailing_zeros();
+            mask &= mask - 1;
+            lane as usize
+        })
+    })
+}

@@ -1,0 +1,10 @@
+//! A stand-in for an NVIDIA GPU: driver, cuBLAS and a checked PTX interpreter, to test CUDA programs on any machine.
+#![cfg_attr(not(test), allow(dead_code))]
+
+mod exec;
+pub mod fault;
+pub mod memory;
+mod program;
+pub mod ptx;
+
+pub use program::{ParamSlot, Program};
