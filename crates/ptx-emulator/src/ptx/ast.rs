@@ -20,6 +20,8 @@ pub struct Module {
     pub variables: Vec<Variable>,
     /// Kernels and functions, declarations and definitions.
     pub functions: Vec<Function>,
+    /// `.alias name, function`: a second name for a function.
+    pub aliases: Vec<(String, String)>,
 }
 
 /// A state space: where a variable lives or an instruction goes.
@@ -94,6 +96,8 @@ pub struct Variable {
     pub init: Vec<u8>,
     /// Addresses within `init` that are known only when the module is loaded.
     pub relocations: Vec<Relocation>,
+    /// `.attribute(.managed)`: unified memory.
+    pub managed: bool,
     /// Line of the declaration.
     pub line: u32,
 }
@@ -101,9 +105,13 @@ pub struct Variable {
 /// An address inside an initialiser.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relocation {
-    /// Byte offset in the initialiser; eight bytes are replaced.
+    /// Byte offset in the initialiser.
     pub at: u64,
-    /// The variable whose address goes there.
+    /// Bytes replaced: 8 for a whole address, 1 for `0xFF00(symbol)` in an array of `.u8`.
+    pub size: u32,
+    /// Bits the address is shifted right by before its low `size` bytes are taken: 8 for `0xFF00(symbol)`.
+    pub shift: u32,
+    /// The variable or function whose address goes there.
     pub symbol: String,
     /// Added to the address.
     pub addend: i64,
@@ -126,6 +134,17 @@ pub struct Param {
     pub len: u64,
     /// `name[n]` and not a scalar.
     pub array: bool,
+    /// `.ptr`: what the compiler promised about the address in it.
+    pub pointer: Option<Pointer>,
+}
+
+/// `.ptr .global .align 16` of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// Where it points; `None` is generic.
+    pub space: Option<Space>,
+    /// Alignment in bytes of what it points to.
+    pub align: u64,
 }
 
 /// A `.entry` or a `.func`.
@@ -143,6 +162,8 @@ pub struct Function {
     pub returns: Vec<Param>,
     /// `.maxntid`, `.reqntid` and their like.
     pub limits: Limits,
+    /// `.noreturn`: a call of it does not come back.
+    pub noreturn: bool,
     /// `None` for a declaration.
     pub body: Option<Vec<Statement>>,
     /// Line of the declaration.
@@ -170,7 +191,7 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     /// `NAME:`
-    Label(String),
+    Label(Label),
     /// An instruction.
     Instruction(Instruction),
     /// `.reg .TYPE names;`
@@ -180,9 +201,18 @@ pub enum Statement {
     /// `{ … }`: a scope of names of its own.
     Block(Vec<Statement>),
     /// `NAME: .branchtargets a, b, …;`
-    BranchTargets(String, Vec<String>),
+    BranchTargets(Label, Vec<String>),
     /// `NAME: .callprototype …;` or `.calltargets`; indirect calls are refused when lowered.
-    CallPrototype(String),
+    CallPrototype(Label),
+}
+
+/// A name before a colon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The name.
+    pub name: String,
+    /// Line in the PTX text.
+    pub line: u32,
 }
 
 /// Registers of one type declared together.
@@ -194,6 +224,8 @@ pub struct Registers {
     pub vector: u32,
     /// Name, and for `%r<10>` the count: that declares `%r0` to `%r9`.
     pub names: Vec<(String, Option<u32>)>,
+    /// Line of the declaration.
+    pub line: u32,
 }
 
 /// Where the source that PTX was compiled from has an instruction (`.loc`).
@@ -227,7 +259,7 @@ pub struct Instruction {
     pub operands: Vec<Operand>,
     /// Line in the PTX text, from 1.
     pub line: u32,
-    /// Line in the source, from the `.loc` in force.
+    /// Line in the source, from the `.loc` in force: of inlined code the line itself, not that of the call.
     pub source: Option<SourceLine>,
 }
 
