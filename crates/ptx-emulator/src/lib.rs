@@ -1,6 +1,7 @@
 //! A stand-in for an NVIDIA GPU: driver, cuBLAS and a checked PTX interpreter, to test CUDA programs on any machine.
 #![cfg_attr(not(test), allow(dead_code))]
 
+mod alu;
 mod exec;
 pub mod fault;
 pub mod memory;
