@@ -1,12 +1,13 @@
 //! The project's automation: `cargo xtask ci` runs everything that must pass, `cargo xtask tidy` checks the tree.
 //!
 //! A Rust program and not a set of scripts, so that it runs wherever the project builds and is itself tested. Arguments
-//! are read by hand: two commands and a flag do not need a parser.
+//! are read by hand: three commands and their flags do not need a parser.
 
 // A program talks to its user.
 #![allow(clippy::print_stderr)]
 
 mod ci;
+mod emu;
 mod source;
 mod tidy;
 
@@ -28,21 +29,29 @@ fn root() -> PathBuf {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    if let Some(("emu", rest)) = args.split_first().map(|(first, rest)| (*first, rest)) {
+        return match emu::run(&root(), rest) {
+            Ok(code) => ExitCode::from(code),
+            Err(message) => fail(&message),
+        };
+    }
     let outcome = match args[..] {
         ["ci"] => ci::run(&root(), false),
         ["ci", "--keep-going"] => ci::run(&root(), true),
         ["tidy"] => tidy::run(&root()),
         ["help" | "--help" | "-h"] | [] => {
-            eprint!("{HELP}");
+            eprint!("{HELP}{}", emu::HELP);
             return if args.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
-        _ => Err(format!("unknown arguments: {}\n\n{HELP}", args.join(" "))),
+        _ => Err(format!("unknown arguments: {}\n\n{HELP}{}", args.join(" "), emu::HELP)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("xtask: {message}");
-            ExitCode::FAILURE
-        }
+        Err(message) => fail(&message),
     }
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("xtask: {message}");
+    ExitCode::FAILURE
 }

@@ -1,0 +1,161 @@
+//! Tests under the emulator: a test runs itself again, alone, in a process with the emulator in place of the driver.
+//!
+//! A process of its own for each case, and not one for the whole test program: settings are read once, a device that failed stays
+//! failed, and what leaks is found when a process ends. It needs nothing of the harness but `--exact`, so `cargo test` and
+//! nextest both work, with or without `cargo xtask emu` around them.
+
+use std::fs::File;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::{Error, Launcher};
+
+/// Set to anything but `0`, or `CI` set: a test that cannot run under the emulator fails and does not just say so.
+pub const REQUIRED: &str = "PTX_EMU_REQUIRED";
+/// Tells the process that runs one case which one.
+const CASE: &str = "PTX_EMU_TEST_CASE";
+/// No case takes so long; one that does waits for something that never comes.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What became of one case.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Whether the test passed and its process ended well.
+    pub passed: bool,
+    /// How the process ended.
+    pub ending: String,
+    /// What it printed to standard output.
+    pub stdout: String,
+    /// What it and the emulator printed to standard error.
+    pub stderr: String,
+}
+
+impl Report {
+    /// The report if the case passed.
+    ///
+    /// # Panics
+    /// If it did not, with everything it printed.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert!(self.passed, "{}\n--- stdout\n{}\n--- stderr\n{}", self.ending, self.stdout, self.stderr);
+        self
+    }
+
+    /// What stands after `key: ` on lines that begin so.
+    pub fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.stdout.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix(": "))
+    }
+}
+
+/// In the process of a case: which one. `None` in the test program itself.
+#[must_use]
+pub fn case() -> Option<String> {
+    std::env::var(CASE).ok()
+}
+
+/// The name under which the harness knows a test, from a function declared inside it; see [`test_name`](crate::test_name).
+#[must_use]
+pub fn name_of<F>(_: &F) -> &'static str {
+    let path = std::any::type_name::<F>();
+    let path = path.split_once("::").map_or(path, |(_, rest)| rest);
+    path.split("::{{closure}}").next().unwrap_or(path).trim_end_matches("::__here")
+}
+
+/// The name of the test function this stands in.
+#[macro_export]
+macro_rules! test_name {
+    () => {{
+        fn __here() {}
+        $crate::test::name_of(&__here)
+    }};
+}
+
+/// Runs `name`, a test of this very program, again as `case` under the emulator. `None`, after saying why, where what it needs
+/// cannot be had and nothing requires it.
+///
+/// # Panics
+/// Where the emulator cannot be set up although it is required, or its library was not built.
+#[track_caller]
+#[must_use]
+pub fn run(name: &str, case: &str, launcher: &Launcher) -> Option<Report> {
+    match start(name, case, launcher) {
+        Ok(report) => Some(report),
+        Err(error) if excusable(&error) && !required() => {
+            skip(name, &error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[allow(clippy::print_stderr)] // what a test skips, its log should say
+fn skip(name: &str, error: &Error) {
+    eprintln!("skipped: {name}: {error}");
+}
+
+fn excusable(error: &Error) -> bool {
+    matches!(error, Error::NoNetwork { .. } | Error::NoPip { .. } | Error::Platform { .. })
+}
+
+fn required() -> bool {
+    match std::env::var(REQUIRED) {
+        Ok(value) => !matches!(value.as_str(), "" | "0"),
+        Err(_) => std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false")),
+    }
+}
+
+fn start(name: &str, case: &str, launcher: &Launcher) -> Result<Report, Error> {
+    let exe = std::env::current_exe().map_err(|e| Error::files("finding", "this program".as_ref(), &e))?;
+    let mut command = launcher.command(&exe, &|_| ())?;
+    command.args(["--exact", name, "--nocapture", "--include-ignored", "--test-threads=1"]).env(CASE, case);
+    // Files and not pipes: nothing must be read for the process to go on.
+    let folder = std::env::temp_dir();
+    let stem = format!("emu-{}-{:?}", std::process::id(), std::thread::current().id());
+    let paths = ["out", "err"].map(|end| folder.join(format!("{stem}.{end}")));
+    let make = |path| File::create(path).map_err(|e| Error::files("making", path, &e));
+    command.stdin(Stdio::null()).stdout(make(&paths[0])?).stderr(make(&paths[1])?);
+    let mut child = command.spawn().map_err(|e| Error::files("starting", &exe, &e))?;
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    let (passed, ending) = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break (status.success(), format!("{name} as {case:?}: {status}")),
+            Ok(None) if began.elapsed() < TIMEOUT => std::thread::sleep(pause),
+            Ok(None) => {
+                child.kill().ok();
+                child.wait().ok();
+                break (false, format!("{name} as {case:?}: no end after {} s", TIMEOUT.as_secs()));
+            }
+            Err(e) => return Err(Error::files("waiting for", &exe, &e)),
+        }
+        pause = (pause * 2).min(Duration::from_millis(20));
+    };
+    let [stdout, stderr] = paths.map(|path| {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        std::fs::remove_file(&path).ok();
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    Ok(Report { passed, ending, stdout, stderr })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_knows_its_name() {
+        assert_eq!(crate::test_name!(), "test::tests::a_test_knows_its_name");
+        assert_eq!((|| crate::test_name!())(), "test::tests::a_test_knows_its_name");
+    }
+
+    #[test]
+    fn values_are_found_by_their_key() {
+        let report = Report {
+            passed: true,
+            ending: String::new(),
+            stdout: "x\nsum: 1\nsummary: 2\nsum: 3\n".into(),
+            stderr: String::new(),
+        };
+        assert_eq!(report.values("sum").collect::<Vec<_>>(), ["1", "3"]);
+    }
+}
