@@ -1,0 +1,190 @@
+//! Shared memory's shadow: who last wrote and read each granule, and when.
+//!
+//! A granule is as wide as the program's narrowest access to shared memory, so that neighbours never stand in one cell. A cell holds
+//! one writer and the two last readers of different threads: of two, one is not the thread that writes next.
+
+use super::clocks::Clocks;
+
+/// What the shadow found wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// Nothing wrote there.
+    Unwritten,
+    /// An access that nothing orders against this one.
+    Race {
+        /// What collided: `"read after write"` and so on.
+        what: &'static str,
+        /// The other's thread.
+        thread: u32,
+        /// The other's place.
+        place: u32,
+    },
+    /// A `cp.async` or a bulk copy into these bytes is still under way.
+    InFlight {
+        /// Who issued it.
+        thread: u32,
+        /// Where.
+        place: u32,
+    },
+}
+
+/// One access in a cell: epoch, place, thread, whether atomic. Zero is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark(u64);
+
+impl Mark {
+    #[inline(always)]
+    fn new(epoch: u32, place: u32, thread: u32, atomic: bool) -> Self {
+        Self(
+            u64::from(epoch) << 32
+                | u64::from(place & 0x1f_ffff) << 11
+                | u64::from(thread & 0x3ff) << 1
+                | u64::from(atomic),
+        )
+    }
+    #[inline(always)]
+    fn epoch(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+    fn place(self) -> u32 {
+        (self.0 >> 11) as u32 & 0x1f_ffff
+    }
+    #[inline(always)]
+    fn thread(self) -> u32 {
+        (self.0 >> 1) as u32 & 0x3ff
+    }
+    #[inline(always)]
+    fn atomic(self) -> bool {
+        self.0 & 1 != 0
+    }
+    /// Whether nothing orders this mark before what `thread` does now.
+    #[inline(always)]
+    fn unordered(self, clocks: &Clocks, thread: u32) -> bool {
+        let other = self.thread();
+        self.0 != 0
+            && other != thread
+            && !clocks.knows(thread as usize / 32, other as usize / 32, self.epoch())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    write: Mark,
+    reads: [Mark; 2],
+}
+
+/// Who accesses, for the shadow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct By {
+    /// Thread of the block.
+    pub(crate) thread: u32,
+    /// Index of the place.
+    pub(crate) place: u32,
+    /// An atomic operation, or strong: not a race with its like.
+    pub(crate) atomic: bool,
+}
+
+/// The shadow of a block's shared memory.
+#[derive(Debug, Default)]
+pub(crate) struct Shadow {
+    /// Granules are `1 << shift` bytes.
+    shift: u32,
+    cells: Vec<Cell>,
+    /// Marks of copies under way, by granule; empty as long as there are none.
+    flying: std::collections::BTreeMap<u32, Mark>,
+}
+
+impl Shadow {
+    /// Forgets everything: a block begins.
+    pub(crate) fn reset(&mut self, bytes: usize, granule: u32) {
+        self.shift = granule.clamp(1, 16).trailing_zeros();
+        self.cells.clear();
+        self.cells.resize((bytes >> self.shift) + 1, Cell::default());
+        self.flying.clear();
+    }
+
+    #[inline(always)]
+    fn range(&self, at: usize, bytes: usize) -> std::ops::Range<usize> {
+        let last = (at + bytes.max(1) - 1) >> self.shift;
+        at >> self.shift..(last + 1).min(self.cells.len())
+    }
+
+    /// A read of `bytes` bytes at `at`.
+    #[inline]
+    pub(crate) fn read(&mut self, clocks: &Clocks, at: usize, bytes: usize, by: By) -> Result<(), Finding> {
+        let epoch = clocks.epoch(by.thread as usize / 32);
+        let mark = Mark::new(epoch, by.place, by.thread, by.atomic);
+        let range = self.range(at, bytes);
+        if !self.flying.is_empty() {
+            self.in_flight(range.clone())?;
+        }
+        for cell in &mut self.cells[range] {
+            let write = cell.write;
+            if write.0 == 0 {
+                // Once is enough: the next read of it is not another finding.
+                cell.write = mark;
+                return Err(Finding::Unwritten);
+            }
+            if write.unordered(clocks, by.thread) && !(by.atomic && write.atomic()) {
+                return Err(race("read after write", write));
+            }
+            if cell.reads[0].thread() != by.thread {
+                cell.reads[1] = cell.reads[0];
+            }
+            cell.reads[0] = mark;
+        }
+        Ok(())
+    }
+
+    /// A write of `bytes` bytes at `at`. The finding of a write after a write is for the caller to drop where the value does not change.
+    #[inline]
+    pub(crate) fn write(&mut self, clocks: &Clocks, at: usize, bytes: usize, by: By) -> Result<(), Finding> {
+        let epoch = clocks.epoch(by.thread as usize / 32);
+        let mark = Mark::new(epoch, by.place, by.thread, by.atomic);
+        let range = self.range(at, bytes);
+        if !self.flying.is_empty() {
+            self.in_flight(range.clone())?;
+        }
+        let mut found = Ok(());
+        for cell in &mut self.cells[range] {
+            for read in cell.reads {
+                if read.unordered(clocks, by.thread) && !(by.atomic && read.atomic()) {
+                    return Err(race("write after read", read));
+                }
+            }
+            if cell.write.unordered(clocks, by.thread) && !(by.atomic && cell.write.atomic()) {
+                found = Err(race("write after write", cell.write));
+            }
+            cell.write = mark;
+        }
+        found
+    }
+
+    /// A copy into these bytes was issued; whoever touches them before [`Shadow::landed`] is told.
+    pub(crate) fn take_off(&mut self, clocks: &Clocks, at: usize, bytes: usize, by: By) {
+        let epoch = clocks.epoch(by.thread as usize / 32);
+        for granule in self.range(at, bytes) {
+            self.flying.insert(granule as u32, Mark::new(epoch, by.place, by.thread, false));
+        }
+    }
+
+    /// The copy into these bytes is complete (its write is to be told with [`Shadow::write`], after this).
+    pub(crate) fn landed(&mut self, at: usize, bytes: usize) {
+        for granule in self.range(at, bytes) {
+            self.flying.remove(&(granule as u32));
+        }
+    }
+
+    #[cold]
+    fn in_flight(&self, range: std::ops::Range<usize>) -> Result<(), Finding> {
+        match self.flying.range(range.start as u32..range.end as u32).next() {
+            Some((_, mark)) => Err(Finding::InFlight { thread: mark.thread(), place: mark.place() }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn race(what: &'static str, other: Mark) -> Finding {
+    Finding::Race { what, thread: other.thread(), place: other.place() }
+}
