@@ -2,8 +2,10 @@
 #![cfg_attr(not(test), allow(dead_code))]
 
 mod alu;
-mod exec;
+pub mod check;
+pub mod exec;
 pub mod fault;
+pub mod lower;
 pub mod memory;
 mod program;
 pub mod ptx;

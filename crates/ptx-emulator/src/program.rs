@@ -30,7 +30,7 @@ pub(crate) enum Action {
     Alu(AluFn),
     /// Memory, conversion of addresses, atomics, copies, anything that needs the block or the grid.
     Exec(ExecFn),
-    /// Like `Exec`, but all lanes of the member mask (`src[3]`, or `imm` where that is [`NONE`]) come together first.
+    /// Like `Exec`, but all lanes of the member mask (the row `src[3]`; all 32 where that is [`NONE`]) come together first.
     Together(ExecFn),
     /// Jump to step `imm` where the guard holds.
     Branch,
@@ -38,7 +38,10 @@ pub(crate) enum Action {
     BranchIndexed,
     /// The lanes end.
     Exit,
-    /// `bar`, `barrier`: the lanes wait for the block.
+    /// `bar.warp.sync`: the lanes of the member mask (`src[3]`) come together, wherever each is.
+    WarpSync,
+    /// `bar`, `barrier`: the lanes wait for the block. `src[0]` is the row of the barrier's number, `src[1]` of the number of threads
+    /// (or [`NONE`]: all of the block).
     Barrier(BarrierKind),
     /// `griddepcontrol.wait`: the grid waits for the one before it.
     DependencyWait,
@@ -119,6 +122,8 @@ pub struct Program {
     pub(crate) constants: Vec<(Class, Slot, u64)>,
     /// Parameters in order.
     pub(crate) params: Vec<ParamSlot>,
+    /// Bytes of the narrowest access to shared memory.
+    pub(crate) granule: u32,
     /// Bytes of the parameter block.
     pub(crate) param_bytes: u32,
     /// Bytes of static shared memory.
@@ -129,6 +134,18 @@ pub struct Program {
     pub(crate) local_bytes: u32,
     /// `.maxntid` and its like.
     pub(crate) limits: crate::ptx::ast::Limits,
+}
+
+impl Program {
+    /// Where a place is, in words: `file.cu:12`, or `ptx line 40` without debug information.
+    #[must_use]
+    pub fn place_name(&self, place: u32) -> String {
+        match self.places.get(place as usize) {
+            Some(Place { source: Some((file, line)), .. }) => format!("{file}:{line}"),
+            Some(Place { ptx_line, text, .. }) => format!("ptx line {ptx_line} ({text})"),
+            None => "an unknown place".into(),
+        }
+    }
 }
 
 impl Step {

@@ -142,8 +142,9 @@ impl Cx<'_> {
         bytes: usize,
         space: &str,
     ) -> Box<Fault> {
-        let message =
-            format!("access of {bytes} bytes of {space} memory at {address:#x}, which {bytes} does not divide");
+        let message = format!(
+            "access of {bytes} bytes of {space} memory at {address:#x}, which {bytes} does not divide"
+        );
         self.fault(place, lane, Kind::Misaligned, message)
     }
 
@@ -400,8 +401,9 @@ impl Cx<'_> {
         }
         let size = u64::from(self.grid.launch.program.local_bytes);
         if offset.checked_add(bytes as u64).is_none_or(|end| end > size) {
-            let message =
-                format!("access of {bytes} bytes of local memory at {offset:#x}, but a thread has {size} bytes");
+            let message = format!(
+                "access of {bytes} bytes of local memory at {offset:#x}, but a thread has {size} bytes"
+            );
             return Err(self.fault(place, lane, Kind::OutOfBounds, message));
         }
         Ok(offset as usize)
@@ -417,8 +419,9 @@ impl Cx<'_> {
     ) -> Result<usize, Box<Fault>> {
         let size = self.grid.launch.arguments.len() as u64;
         if offset.checked_add(bytes as u64).is_none_or(|end| end > size) {
-            let message =
-                format!("access of {bytes} bytes of parameters at {offset:#x}, but the kernel has {size} bytes");
+            let message = format!(
+                "access of {bytes} bytes of parameters at {offset:#x}, but the kernel has {size} bytes"
+            );
             return Err(self.fault(place, lane, Kind::OutOfBounds, message));
         }
         Ok(offset as usize)

@@ -3,13 +3,16 @@
 //! A grid in progress is a value that can be put aside and taken up again, so that a dependent launch can run up to its wait and
 //! spinning blocks can give way to those they wait for.
 
+pub(crate) mod copies;
+mod cx;
+mod grid;
+mod launch;
+pub(crate) mod mbarrier;
+pub(crate) mod raw;
 pub(crate) mod registers;
+pub(crate) mod state;
+pub(crate) mod windows;
 
-use registers::Registers;
-
-/// What an instruction sees: its warp's registers, its block and its grid.
-#[derive(Debug)]
-pub(crate) struct Cx<'a> {
-    /// The registers of the warp.
-    pub(crate) registers: &'a mut Registers,
-}
+pub(crate) use cx::{Cx, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Target};
+pub use grid::Grid;
+pub use launch::{Environment, Launch, Progress, Until};

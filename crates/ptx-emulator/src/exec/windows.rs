@@ -5,16 +5,7 @@
 use std::sync::Arc;
 
 use super::launch::Environment;
-use crate::memory::{Allocation, Place};
-
-/// One allocation, as an interval and the host's address of its start.
-#[derive(Clone, Debug)]
-struct Window {
-    start: u64,
-    len: u64,
-    host: *mut u8,
-    allocation: Arc<Allocation>,
-}
+use crate::memory::Allocation;
 
 // How many a worker keeps; a kernel with more buffers than this looks some of them up again.
 const KEPT: usize = 8;
@@ -69,14 +60,19 @@ impl Windows {
     #[inline]
     pub(crate) fn unwritten(&self, address: u64, bytes: usize) -> Option<u64> {
         let allocation = self.kept.get(self.front)?;
-        allocation.unwritten(address.wrapping_sub(allocation.start), bytes as u64).map(|at| allocation.start + at)
+        allocation
+            .written()?
+            .first_unwritten(address.wrapping_sub(allocation.start), bytes as u64)
+            .map(|at| allocation.start + at)
     }
 
     /// Marks bytes of the window in front as written.
     #[inline]
     pub(crate) fn mark(&self, address: u64, bytes: usize) {
-        if let Some(allocation) = self.kept.get(self.front) {
-            allocation.mark_written(address.wrapping_sub(allocation.start), bytes as u64);
+        if let Some(allocation) = self.kept.get(self.front)
+            && let Some(written) = allocation.written()
+        {
+            written.mark(address.wrapping_sub(allocation.start), bytes as u64);
         }
     }
 }

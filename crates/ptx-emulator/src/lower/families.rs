@@ -1,0 +1,22 @@
+//! Which file lowers which opcode.
+//!
+//! To add a family: write `pub(crate) fn lower(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, String>` beside the instructions' code
+//! and name it here by its opcode. It looks at `i.modifiers` (every word is understood or refused: `Err` with one sentence), asks `o` for the
+//! rows of its operands, and returns a [`Step`] with its action. Guard, place and line are filled in by the caller. Longer operand
+//! lists go to [`Operands::list`]; steps that must come before go to [`Operands::emit`].
+//!
+//! Warp-wide instructions return [`Action::Together`](crate::program::Action): the member mask is the row in `src[3]`, or all 32 lanes where that is
+//! `NONE`; the function is called once for all lanes of the mask that are alive, together.
+
+use super::operands::Operands;
+use crate::program::Step;
+use crate::ptx::ast::Instruction;
+
+/// Lowers the instructions of one opcode.
+pub(crate) type Family = fn(&Instruction, &mut Operands<'_>) -> Result<Step, String>;
+
+/// The family of an opcode that is not register-to-register.
+pub(crate) fn family(opcode: &str) -> Option<Family> {
+    let _ = opcode;
+    None
+}
