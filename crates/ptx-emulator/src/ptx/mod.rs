@@ -1,6 +1,19 @@
-//! PTX text read into a tree: [`parse`].
+//! PTX text read into a tree ([`parse`]).
 //!
 //! A hand-written parser and no generator: the grammar is small and regular, the files are megabytes long when a compiler emits
 //! them, and an error must name a line and its text.
 
 pub mod ast;
+mod cursor;
+mod error;
+mod expression;
+mod function;
+mod lexer;
+mod module;
+mod operand;
+mod print;
+mod statement;
+mod variable;
+
+pub use error::Error;
+pub use module::parse;
