@@ -7,10 +7,13 @@ pub(crate) mod copies;
 mod cx;
 mod grid;
 mod launch;
+pub(crate) mod matrix;
 pub(crate) mod mbarrier;
 pub(crate) mod raw;
 pub(crate) mod registers;
+pub(crate) mod shuffle;
 pub(crate) mod state;
+pub(crate) mod vote;
 pub(crate) mod windows;
 
 pub(crate) use cx::{Cx, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Target};

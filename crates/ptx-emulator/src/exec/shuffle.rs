@@ -1,0 +1,166 @@
+//! `shfl`: lanes read one another's registers.
+//!
+//! Where each lane reads is computed apart from the reading, as a pure function of the operands: that is what is compared with the
+//! manual's pseudocode.
+
+use super::Cx;
+use super::registers::{Mask, lanes};
+use crate::fault::Kind;
+use crate::program::{ExecFn, NONE, Outcome, Step};
+
+/// How the source lane is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// `b` lanes down in number.
+    Up,
+    /// `b` lanes up in number.
+    Down,
+    /// The lane whose number differs in the bits of `b`.
+    Butterfly,
+    /// Lane `b`.
+    Index,
+}
+
+/// The handler of `shfl.MODE`: `dst`, predicate `dst2`, sources `a`, `b` and `c`.
+pub(crate) fn handler(mode: &str) -> Option<ExecFn> {
+    Some(match mode {
+        "up" => up,
+        "down" => down,
+        "bfly" => butterfly,
+        "idx" => index,
+        _ => return None,
+    })
+}
+
+fn up(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+    shuffle(cx, step, mask, Mode::Up)
+}
+
+fn down(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+    shuffle(cx, step, mask, Mode::Down)
+}
+
+fn butterfly(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+    shuffle(cx, step, mask, Mode::Butterfly)
+}
+
+fn index(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+    shuffle(cx, step, mask, Mode::Index)
+}
+
+/// Where lane `lane` reads, and whether that lies in its segment; where not it reads itself.
+#[inline(always)]
+fn source(mode: Mode, lane: u32, b: u32, c: u32) -> (u32, bool) {
+    let b = b & 31;
+    let segment = (c >> 8) & 31;
+    let clamp = c & 31;
+    let highest = (lane & segment) | (clamp & !segment);
+    let lowest = lane & segment;
+    let (from, inside) = match mode {
+        // Signed: below lane 0 there is none.
+        Mode::Up => (lane.wrapping_sub(b), lane as i32 - b as i32 >= highest as i32),
+        Mode::Down => (lane + b, lane + b <= highest),
+        Mode::Butterfly => (lane ^ b, lane ^ b <= highest),
+        Mode::Index => {
+            let from = lowest | (b & !segment);
+            (from, from <= highest)
+        }
+    };
+    if inside { (from & 31, true) } else { (lane, false) }
+}
+
+#[inline(always)]
+fn shuffle(cx: &mut Cx<'_>, step: &Step, mask: Mask, mode: Mode) -> Outcome {
+    let a = cx.registers.word(step.src[0]);
+    let b = cx.registers.word(step.src[1]);
+    let c = cx.registers.word(step.src[2]);
+    let mut values = [0; 32];
+    let mut inside = 0;
+    let mut read = 0;
+    for lane in 0..32 {
+        let (from, within) = source(mode, lane as u32, b[lane], c[lane]);
+        values[lane] = a[from as usize];
+        inside |= Mask::from(within) << lane;
+        read |= (mask >> lane & 1) << from;
+    }
+    // The value of a lane that takes no part is undefined; a GPU gives what its register held, and so do we where nothing is checked.
+    if read & !mask != 0 && cx.grid.checked {
+        return Err(outside(cx, step, mask, mode, &b, &c));
+    }
+    if step.dst != NONE {
+        cx.registers.set_word(step.dst, &values, mask);
+    }
+    if step.dst2 != NONE {
+        cx.registers.set_pred(step.dst2, inside, mask);
+    }
+    Ok(())
+}
+
+#[cold]
+fn outside(
+    cx: &Cx<'_>,
+    step: &Step,
+    mask: Mask,
+    mode: Mode,
+    b: &[u32; 32],
+    c: &[u32; 32],
+) -> Box<crate::fault::Fault> {
+    let pair = lanes(mask)
+        .map(|lane| (lane, source(mode, lane as u32, b[lane], c[lane]).0))
+        .find(|(_, from)| mask >> from & 1 == 0);
+    let (lane, from) = pair.unwrap_or_default();
+    let message = format!("shfl: lane {lane} reads lane {from}, which takes no part (lanes {mask:#010x} do)");
+    cx.fault(step.place, lane, Kind::WrongMask, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The manual's pseudocode, in signed numbers.
+    fn manual(mode: Mode, lane: i32, b: u32, c: u32) -> (i32, bool) {
+        let bval = (b & 0x1f) as i32;
+        let cval = (c & 0x1f) as i32;
+        let mask = ((c >> 8) & 0x1f) as i32;
+        let max_lane = (lane & mask) | (cval & !mask);
+        let min_lane = lane & mask;
+        let (j, pval) = match mode {
+            Mode::Up => (lane - bval, lane - bval >= max_lane),
+            Mode::Down => (lane + bval, lane + bval <= max_lane),
+            Mode::Butterfly => (lane ^ bval, lane ^ bval <= max_lane),
+            Mode::Index => {
+                let j = min_lane | (bval & !mask);
+                (j, j <= max_lane)
+            }
+        };
+        (if pval { j } else { lane }, pval)
+    }
+
+    #[test]
+    fn sources_by_the_manual() {
+        for mode in [Mode::Up, Mode::Down, Mode::Butterfly, Mode::Index] {
+            for lane in 0..32 {
+                for b in (0..40).chain([u32::MAX]) {
+                    // Every clamp with every segment mask, those that no width gives too.
+                    for c in 0..0x2000 {
+                        let (from, inside) = source(mode, lane, b, c);
+                        assert_eq!((from as i32, inside), manual(mode, lane as i32, b, c), "{mode:?} {lane} {b} {c:#x}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn widths_as_cuda_passes_them() {
+        // __shfl_down_sync(mask, v, 1, 8): c = (32 - 8) << 8 | 31.
+        let c = (32 - 8) << 8 | 31;
+        assert_eq!(source(Mode::Down, 6, 1, c), (7, true));
+        assert_eq!(source(Mode::Down, 7, 1, c), (7, false));
+        // __shfl_up_sync(mask, v, 1, 8): the clamp is 0.
+        let c = (32 - 8) << 8;
+        assert_eq!(source(Mode::Up, 8, 1, c), (8, false));
+        assert_eq!(source(Mode::Up, 9, 1, c), (8, true));
+        assert_eq!(source(Mode::Index, 13, 2, (32 - 8) << 8 | 31), (10, true));
+    }
+}
