@@ -148,6 +148,15 @@ impl Program {
     }
 }
 
+impl Program {
+    /// The operands of a step that did not fit into it.
+    #[inline(always)]
+    pub(crate) fn list(&self, step: &Step) -> &[Slot] {
+        let (start, len) = step.list;
+        self.slots.get(start as usize..(start + len) as usize).unwrap_or_default()
+    }
+}
+
 impl Step {
     /// A step with nothing set but its action.
     pub(crate) fn new(action: Action) -> Self {

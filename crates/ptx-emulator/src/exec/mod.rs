@@ -3,6 +3,7 @@
 //! A grid in progress is a value that can be put aside and taken up again, so that a dependent launch can run up to its wait and
 //! spinning blocks can give way to those they wait for.
 
+mod address;
 pub(crate) mod copies;
 mod cx;
 mod grid;

@@ -4,9 +4,11 @@
 //! manual's pseudocode.
 
 use super::Cx;
-use super::registers::{Mask, lanes};
+use super::registers::{Class, Mask, lanes};
 use crate::fault::Kind;
-use crate::program::{ExecFn, NONE, Outcome, Step};
+use crate::lower::Operands;
+use crate::program::{Action, ExecFn, NONE, Outcome, Step};
+use crate::ptx::ast::{Instruction, Operand};
 
 /// How the source lane is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +23,47 @@ pub(crate) enum Mode {
     Index,
 }
 
-/// The handler of `shfl.MODE`: `dst`, predicate `dst2`, sources `a`, `b` and `c`.
-pub(crate) fn handler(mode: &str) -> Option<ExecFn> {
-    Some(match mode {
+/// Lowers `shfl`, with and without `.sync`.
+pub(crate) fn lower(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, String> {
+    let words: Vec<&str> = i.modifiers.iter().map(String::as_str).collect();
+    let (sync, mode) = match words[..] {
+        ["sync", mode, "b32"] => (true, mode),
+        [mode, "b32"] => (false, mode),
+        _ => return Err("it is .sync, a mode and .b32".into()),
+    };
+    let run: ExecFn = match mode {
         "up" => up,
         "down" => down,
         "bfly" => butterfly,
         "idx" => index,
-        _ => return None,
-    })
+        _ => return Err(format!(".{mode} is not a mode; .up, .down, .bfly and .idx are")),
+    };
+    let mut step = Step::new(if sync { Action::Together(run) } else { Action::Exec(run) });
+    let (result, sources) = match (&i.operands[..], sync) {
+        ([d, a, b, c], false) => (d, vec![a, b, c]),
+        ([d, a, b, c, members], true) => (d, vec![a, b, c, members]),
+        _ => return Err("it takes a result, three sources and with .sync a member mask".into()),
+    };
+    destination_pair(&mut step, o, result)?;
+    for (slot, operand) in step.src.iter_mut().zip(sources) {
+        *slot = o.word(operand)?;
+    }
+    Ok(step)
+}
+
+/// `d` or `d|p`: a word, and a predicate that may be left out.
+pub(crate) fn destination_pair(
+    step: &mut Step,
+    o: &mut Operands<'_>,
+    operand: &Operand,
+) -> Result<(), String> {
+    if let Operand::Pair(first, second) = operand {
+        step.dst = o.destination(first, Class::Word)?;
+        step.dst2 = o.destination(second, Class::Pred)?;
+    } else {
+        step.dst = o.destination(operand, Class::Word)?;
+    }
+    Ok(())
 }
 
 fn up(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
@@ -144,7 +178,11 @@ mod tests {
                     // Every clamp with every segment mask, those that no width gives too.
                     for c in 0..0x2000 {
                         let (from, inside) = source(mode, lane, b, c);
-                        assert_eq!((from as i32, inside), manual(mode, lane as i32, b, c), "{mode:?} {lane} {b} {c:#x}");
+                        assert_eq!(
+                            (from as i32, inside),
+                            manual(mode, lane as i32, b, c),
+                            "{mode:?} {lane} {b} {c:#x}"
+                        );
                     }
                 }
             }

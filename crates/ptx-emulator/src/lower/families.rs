@@ -17,6 +17,18 @@ pub(crate) type Family = fn(&Instruction, &mut Operands<'_>) -> Result<Step, Str
 
 /// The family of an opcode that is not register-to-register.
 pub(crate) fn family(opcode: &str) -> Option<Family> {
-    let _ = opcode;
-    None
+    use crate::exec::{matrix, shuffle, vote};
+    Some(match opcode {
+        "activemask" => vote::lower_activemask,
+        "elect" => vote::lower_elect,
+        "ldmatrix" => matrix::lower_ldmatrix,
+        "match" => vote::lower_match,
+        "mma" => matrix::lower_mma,
+        "movmatrix" => matrix::lower_movmatrix,
+        "redux" => vote::lower_redux,
+        "shfl" => shuffle::lower,
+        "stmatrix" => matrix::lower_stmatrix,
+        "vote" => vote::lower_vote,
+        _ => return None,
+    })
 }

@@ -35,7 +35,8 @@ pub(super) fn words<'a>(modifiers: &[&'a str]) -> Result<Words<'a>, String> {
             "xor" | "and" => out.bits = word,
             "popc" => {}
             "kind::f8f6f4" => {}
-            "f16" | "bf16" | "tf32" | "f32" | "f64" | "s8" | "u8" | "s4" | "u4" | "b1" | "s32" | "e4m3" | "e5m2" => {
+            "f16" | "bf16" | "tf32" | "f32" | "f64" | "s8" | "u8" | "s4" | "u4" | "b1" | "s32" | "e4m3"
+            | "e5m2" => {
                 types.push(word);
             }
             _ if word.starts_with('m') && word.contains('n') && word.contains('k') => out.shape = word,

@@ -66,12 +66,8 @@ where
     C: Carrier<f32> + 'static,
     D: Carrier<f32> + 'static,
 {
-    const COUNTS: [usize; 4] = [
-        M / 8 * D::REGISTERS,
-        M / 8 * K * A::BITS / 128,
-        K * B::BITS / 128,
-        M / 8 * C::REGISTERS,
-    ];
+    const COUNTS: [usize; 4] =
+        [M / 8 * D::REGISTERS, M / 8 * K * A::BITS / 128, K * B::BITS / 128, M / 8 * C::REGISTERS];
     const CLASS: Class = Class::Word;
     #[inline(always)]
     fn run(registers: &mut Registers, at: Operands<'_>, _: u32) {
@@ -148,11 +144,12 @@ fn compute_fast<X: Kernel>(registers: &mut Registers, at: Operands<'_>, flags: u
 #[inline(always)]
 fn run<X: Kernel>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     super::whole_warp(cx, step, mask)?;
-    let slots: &[u32] = &[];
-    let [d, a, b, c] = X::COUNTS;
-    let (d, rest) = slots.split_at(d);
+    let grid = cx.grid;
+    let [d, a, b, _] = X::COUNTS;
+    // Lowering made the list from the same counts.
+    let (d, rest) = grid.launch.program.list(step).split_at(d);
     let (a, rest) = rest.split_at(a);
-    let (b, rest) = rest.split_at(b);
-    X::run(cx.registers, Operands { d, a, b, c: &rest[..c] }, step.flags);
+    let (b, c) = rest.split_at(b);
+    X::run(cx.registers, Operands { d, a, b, c }, step.flags);
     Ok(())
 }

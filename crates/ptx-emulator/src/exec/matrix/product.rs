@@ -88,7 +88,8 @@ pub(super) fn rows<E: Element, const M: usize, const K: usize>(
         for g in 0..8 {
             for t in 0..4 {
                 for e in 0..per {
-                    out[half * 8 + g][(chunk * 4 + t) * per + e] = E::value(words[g * 4 + t] >> (e * E::BITS));
+                    out[half * 8 + g][(chunk * 4 + t) * per + e] =
+                        E::value(words[g * 4 + t] >> (e * E::BITS));
                 }
             }
         }
@@ -98,10 +99,7 @@ pub(super) fn rows<E: Element, const M: usize, const K: usize>(
 
 /// `b` as rows of 8, one for each `k`.
 #[inline(always)]
-pub(super) fn columns<E: Element, const K: usize>(
-    registers: &Registers,
-    slots: &[Slot],
-) -> [[E::Sum; 8]; K] {
+pub(super) fn columns<E: Element, const K: usize>(registers: &Registers, slots: &[Slot]) -> [[E::Sum; 8]; K] {
     let per = 32 / E::BITS;
     let mut out = [[E::Sum::default(); 8]; K];
     for (chunk, &slot) in slots.iter().enumerate() {
@@ -244,9 +242,8 @@ pub(super) fn doubles<const M: usize, const K: usize>(registers: &mut Registers,
     }
     add_products(&mut sums, &a, &b);
     for (index, &slot) in at.d.iter().enumerate() {
-        let row = std::array::from_fn(|lane| {
-            sums[index / 2 * 8 + lane / 4][lane % 4 * 2 + index % 2].to_bits()
-        });
+        let row =
+            std::array::from_fn(|lane| sums[index / 2 * 8 + lane / 4][lane % 4 * 2 + index % 2].to_bits());
         registers.set_long(slot, &row, ALL);
     }
 }

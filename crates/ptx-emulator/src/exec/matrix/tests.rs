@@ -20,14 +20,10 @@ fn a_at(shape: &str, bits: usize, lane: usize, i: usize) -> (usize, usize) {
         ("m16n8k4", 32 | 64) => (low(i == 0), t),
         ("m16n8k8", 16) => (low(i < 2), t * 2 + (i & 1)),
         ("m16n8k8", 32 | 64) => (low(i == 0 || i == 2), if i < 2 { t } else { t + 4 }),
-        ("m16n8k16", 16) => {
-            (low(i < 2 || (4..6).contains(&i)), t * 2 + (i & 1) + if i < 4 { 0 } else { 8 })
-        }
+        ("m16n8k16", 16) => (low(i < 2 || (4..6).contains(&i)), t * 2 + (i & 1) + if i < 4 { 0 } else { 8 }),
         ("m16n8k16", 64) => (low(i % 2 == 0), if i % 2 == 0 { i * 2 + t } else { i * 2 - 2 + t }),
         ("m16n8k16", 8) => (low(i < 4), t * 4 + (i & 3)),
-        ("m16n8k32", 8) => {
-            (low(i < 4 || (8..12).contains(&i)), t * 4 + (i & 3) + if i < 8 { 0 } else { 16 })
-        }
+        ("m16n8k32", 8) => (low(i < 4 || (8..12).contains(&i)), t * 4 + (i & 3) + if i < 8 { 0 } else { 16 }),
         ("m16n8k32", 4) => (low(i < 8), t * 8 + (i & 7)),
         ("m16n8k64", 4) => {
             (low(i < 8 || (16..24).contains(&i)), t * 8 + (i & 7) + if i < 16 { 0 } else { 32 })
@@ -49,7 +45,13 @@ fn b_at(shape: &str, bits: usize, lane: usize, i: usize) -> (usize, usize) {
         ("m8n8k128" | "m16n8k128", 1) => t * 32 + i,
         ("m8n8k4" | "m16n8k4", 32 | 64) => t,
         ("m16n8k8", 16) => t * 2 + i,
-        ("m16n8k8", 32 | 64) => if i == 0 { t } else { t + 4 },
+        ("m16n8k8", 32 | 64) => {
+            if i == 0 {
+                t
+            } else {
+                t + 4
+            }
+        }
         ("m16n8k16", 16) => t * 2 + (i & 1) + if i < 2 { 0 } else { 8 },
         ("m16n8k16", 64) => t + i * 4,
         ("m16n8k32", 8) => t * 4 + (i & 3) + if i < 4 { 0 } else { 16 },
@@ -94,8 +96,7 @@ fn value(ty: &str, bits: u64) -> f64 {
         "e5m2" => half::f16::from_bits((bits as u16) << 8).to_f64(),
         "e4m3" => {
             let (e, m) = ((bits >> 3) & 15, (bits & 7) as f64 / 8.0);
-            let magnitude =
-                if e == 0 { m / 64.0 } else { (1.0 + m) * 2f64.powi(e as i32 - 7) };
+            let magnitude = if e == 0 { m / 64.0 } else { (1.0 + m) * 2f64.powi(e as i32 - 7) };
             if bits >> 7 & 1 == 1 { -magnitude } else { magnitude }
         }
         _ => panic!("{ty}"),
@@ -351,7 +352,10 @@ fn speed() {
             }
             let seconds = start.elapsed().as_secs_f64();
             let rate = f64::from(rounds) * f64::from(products) / seconds / 1e9;
-            eprintln!("{text} variant {variant}: {rate:.2} GMAC/s, {:.0} ns", seconds * 1e9 / f64::from(rounds));
+            eprintln!(
+                "{text} variant {variant}: {rate:.2} GMAC/s, {:.0} ns",
+                seconds * 1e9 / f64::from(rounds)
+            );
         }
     }
 }
