@@ -16,9 +16,15 @@
 //! - `mov` with a vector is [`pack`] and [`unpack`].
 //! - `min` and `max` of three sources are looked up as `min3` and `max3`.
 
+mod bits;
+mod compare;
+mod float;
+mod half;
 mod int;
+mod rounding;
 mod rows;
 mod select;
+mod wide;
 mod words;
 
 use crate::exec::registers::{Class, Slot};
@@ -63,7 +69,8 @@ impl Alu {
 /// One sentence, where the opcode is known and the combination of modifiers is not.
 pub(crate) fn lookup(opcode: &str, modifiers: &[&str]) -> Result<Option<Alu>, String> {
     let mut words = Words::new(opcode, modifiers);
-    let themes: [fn(&mut Words<'_>) -> Result<Option<Alu>, String>; 2] = [int::lookup, select::lookup];
+    let themes: [fn(&mut Words<'_>) -> Result<Option<Alu>, String>; 6] =
+        [int::lookup, wide::lookup, bits::lookup, compare::lookup, select::lookup, float::lookup];
     for theme in themes {
         if let Some(alu) = theme(&mut words)? {
             words.end()?;

@@ -1,0 +1,100 @@
+//! The two 16-bit floats as lanes: to f32 and back.
+//!
+//! By integers and selects and not by the processor's conversion: the same code then runs everywhere and the compiler makes vectors
+//! of it, where a call for each lane would cost more than the arithmetic.
+
+/// A 16-bit format.
+pub(super) trait Half: Copy {
+    /// The NaN that results are.
+    const NAN: u16;
+    /// Exact.
+    fn widen(bits: u16) -> f32;
+    /// Rounded to nearest, ties to even; NaN becomes [`Self::NAN`].
+    fn narrow(value: f32) -> u16;
+    /// Infinity.
+    const INFINITY: u16;
+    /// The least normal number.
+    const LEAST_NORMAL: u16;
+    /// One.
+    const ONE: u16;
+}
+
+/// IEEE binary16.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct F16;
+
+/// The upper half of an f32.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bf16;
+
+impl Half for F16 {
+    const NAN: u16 = 0x7fff;
+    const INFINITY: u16 = 0x7c00;
+    const LEAST_NORMAL: u16 = 0x0400;
+    const ONE: u16 = 0x3c00;
+
+    #[inline(always)]
+    fn widen(bits: u16) -> f32 {
+        let magnitude = u32::from(bits & 0x7fff) << 13;
+        let sign = u32::from(bits & 0x8000) << 16;
+        let exponent = magnitude & 0x0f80_0000;
+        // The exponent's bias differs by 112; infinity and NaN keep the highest one.
+        let normal = magnitude + (112 << 23);
+        let special = magnitude + (224 << 23);
+        // A subnormal: its mantissa below a one at 2^-14, and that one taken away.
+        let small = (f32::from_bits(magnitude + (113 << 23)) - f32::from_bits(113 << 23)).to_bits();
+        let value = if exponent == 0x0f80_0000 { special } else { normal };
+        f32::from_bits(sign | if exponent == 0 { small } else { value })
+    }
+
+    #[inline(always)]
+    fn narrow(value: f32) -> u16 {
+        let bits = value.to_bits();
+        let (sign, magnitude) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
+        // Half of the last bit that stays, less one if that is even; carries run into the exponent as they should.
+        let normal = magnitude.wrapping_add(0xfff + (magnitude >> 13 & 1)).wrapping_sub(112 << 23) >> 13;
+        // Below 2^-14 the last bit is 2^-24, which is the last bit of numbers from one half to one.
+        let small = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+        let value = if magnitude < 113 << 23 { small } else { normal };
+        let value = if magnitude >= 143 << 23 { 0x7c00 } else { value };
+        let value = if magnitude > 255 << 23 { u32::from(Self::NAN) } else { value | sign };
+        value as u16
+    }
+}
+
+impl Half for Bf16 {
+    const NAN: u16 = 0x7fff;
+    const INFINITY: u16 = 0x7f80;
+    const LEAST_NORMAL: u16 = 0x0080;
+    const ONE: u16 = 0x3f80;
+
+    #[inline(always)]
+    fn widen(bits: u16) -> f32 {
+        f32::from_bits(u32::from(bits) << 16)
+    }
+
+    #[inline(always)]
+    fn narrow(value: f32) -> u16 {
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+        (if bits & 0x7fff_ffff > 255 << 23 { u32::from(Self::NAN) } else { rounded }) as u16
+    }
+}
+
+/// A subnormal becomes a zero of its sign.
+#[inline(always)]
+pub(super) fn flush<H: Half>(bits: u16) -> u16 {
+    if bits & 0x7fff < H::LEAST_NORMAL { bits & 0x8000 } else { bits }
+}
+
+/// The lower and the upper half of a word.
+#[inline(always)]
+pub(super) fn halves(word: u32) -> (u16, u16) {
+    (word as u16, (word >> 16) as u16)
+}
+
+/// A word of two halves.
+#[inline(always)]
+pub(super) fn word(low: u16, high: u16) -> u32 {
+    u32::from(low) | u32::from(high) << 16
+}
