@@ -16,6 +16,7 @@ pub(crate) mod shuffle;
 pub(crate) mod state;
 pub(crate) mod vote;
 pub(crate) mod windows;
+mod words;
 
 pub(crate) use cx::{Cx, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Target};
 pub use grid::Grid;
