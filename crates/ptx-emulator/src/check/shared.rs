@@ -90,8 +90,10 @@ pub(crate) struct Shadow {
     /// Granules are `1 << shift` bytes.
     shift: u32,
     cells: Vec<Cell>,
-    /// Marks of copies under way, by granule; empty as long as there are none.
-    flying: std::collections::BTreeMap<u32, Mark>,
+    /// Marks of copies under way, by granule; an atomic mark is a copy that only reads. Empty until there is one.
+    flying: Vec<Mark>,
+    /// How many granules have such a mark.
+    flights: usize,
 }
 
 impl Shadow {
@@ -101,6 +103,7 @@ impl Shadow {
         self.cells.clear();
         self.cells.resize((bytes >> self.shift) + 1, Cell::default());
         self.flying.clear();
+        self.flights = 0;
     }
 
     #[inline(always)]
@@ -115,8 +118,8 @@ impl Shadow {
         let epoch = clocks.epoch(by.thread as usize / 32);
         let mark = Mark::new(epoch, by.place, by.thread, by.atomic);
         let range = self.range(at, bytes);
-        if !self.flying.is_empty() {
-            self.in_flight(range.clone())?;
+        if self.flights != 0 {
+            self.in_flight(range.clone(), false)?;
         }
         for cell in &mut self.cells[range] {
             let write = cell.write;
@@ -142,8 +145,8 @@ impl Shadow {
         let epoch = clocks.epoch(by.thread as usize / 32);
         let mark = Mark::new(epoch, by.place, by.thread, by.atomic);
         let range = self.range(at, bytes);
-        if !self.flying.is_empty() {
-            self.in_flight(range.clone())?;
+        if self.flights != 0 {
+            self.in_flight(range.clone(), true)?;
         }
         let mut found = Ok(());
         for cell in &mut self.cells[range] {
@@ -160,25 +163,32 @@ impl Shadow {
         found
     }
 
-    /// A copy into these bytes was issued; whoever touches them before [`Shadow::landed`] is told.
-    pub(crate) fn take_off(&mut self, clocks: &Clocks, at: usize, bytes: usize, by: By) {
-        let epoch = clocks.epoch(by.thread as usize / 32);
+    /// A copy into these bytes was issued, or with `reads` one out of them: whoever touches them, or with `reads` writes them, before
+    /// [`Shadow::landed`] is told. The access itself is to be told with [`Shadow::write`] or [`Shadow::read`] before this: a copy counts
+    /// as done when it was issued, by the thread that did.
+    pub(crate) fn take_off(&mut self, clocks: &Clocks, at: usize, bytes: usize, by: By, reads: bool) {
+        let mark = Mark::new(clocks.epoch(by.thread as usize / 32), by.place, by.thread, reads);
+        self.flying.resize(self.cells.len(), Mark::default());
         for granule in self.range(at, bytes) {
-            self.flying.insert(granule as u32, Mark::new(epoch, by.place, by.thread, false));
+            self.flights += usize::from(self.flying[granule].0 == 0);
+            self.flying[granule] = mark;
         }
     }
 
-    /// The copy into these bytes is complete (its write is to be told with [`Shadow::write`], after this).
+    /// The copy into or out of these bytes is complete.
     pub(crate) fn landed(&mut self, at: usize, bytes: usize) {
-        for granule in self.range(at, bytes) {
-            self.flying.remove(&(granule as u32));
+        let range = self.range(at, bytes);
+        for mark in self.flying.get_mut(range).unwrap_or_default() {
+            self.flights -= usize::from(mark.0 != 0);
+            *mark = Mark::default();
         }
     }
 
-    #[cold]
-    fn in_flight(&self, range: std::ops::Range<usize>) -> Result<(), Finding> {
-        match self.flying.range(range.start as u32..range.end as u32).next() {
-            Some((_, mark)) => Err(Finding::InFlight { thread: mark.thread(), place: mark.place() }),
+    #[inline]
+    fn in_flight(&self, range: std::ops::Range<usize>, writes: bool) -> Result<(), Finding> {
+        let flying = self.flying.get(range).unwrap_or_default();
+        match flying.iter().find(|mark| mark.0 != 0 && (writes || !mark.atomic())) {
+            Some(mark) => Err(Finding::InFlight { thread: mark.thread(), place: mark.place() }),
             None => Ok(()),
         }
     }

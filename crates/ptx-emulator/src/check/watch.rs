@@ -94,6 +94,13 @@ pub trait BlockWatch: Send + fmt::Debug {
     /// A barrier of the block is complete: `arrived` (with [`crate::exec`]'s `bar.arrive`) come before all that `released` do next.
     fn barrier(&mut self, arrived: &[(u32, Mask)], released: &[(u32, Mask)]);
 
+    /// Lanes of a warp arrive at the mbarrier at an offset in shared memory (or issue a copy that will): what they did comes before what
+    /// those do whose wait for it succeeds.
+    fn mbarrier_arrive(&mut self, _warp: u32, _lanes: Mask, _mbarrier: u32) {}
+
+    /// A wait of some lanes for an mbarrier succeeded.
+    fn mbarrier_wait(&mut self, _warp: u32, _lanes: Mask, _mbarrier: u32) {}
+
     /// The block went past `griddepcontrol.wait`: what the grids before did is visible.
     fn dependency_wait(&mut self) {}
 

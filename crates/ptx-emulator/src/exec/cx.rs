@@ -326,7 +326,9 @@ impl Cx<'_> {
             ),
             Finding::InFlight { thread, place } => (
                 Kind::SharedRace,
-                format!("access of shared memory at {at:#x} while an asynchronous copy into it is under way"),
+                format!(
+                    "access of shared memory at {at:#x} while an asynchronous copy of these bytes is under way"
+                ),
                 Some((place, thread)),
             ),
         };
@@ -335,25 +337,39 @@ impl Cx<'_> {
         fault
     }
 
-    /// A copy into shared memory was issued by `lane`: until [`Cx::shared_landed`], whoever touches these bytes is told. Bounds first.
-    pub(crate) fn shared_in_flight(&mut self, place: u32, lane: usize, at: usize, bytes: usize) {
-        if self.grid.checked {
-            let by = By { thread: self.thread(lane), place, atomic: false };
-            self.block.shadow.take_off(&self.block.clocks, at, bytes, by);
-        }
+    /// A copy into shared memory was issued by `lane`: until [`Cx::shared_landed`], whoever touches these bytes is told. Bounds first; only
+    /// called where memory is checked. To the shadow the lane writes now; what would not be ordered before the copy is a race already.
+    pub(crate) fn shared_in_flight(&mut self, place: u32, lane: usize, at: usize, bytes: usize) -> Outcome {
+        self.shared_shadow(place, lane, at, bytes, Access::Write, None)?;
+        let by = By { thread: self.thread(lane), place, atomic: false };
+        self.block.shadow.take_off(&self.block.clocks, at, bytes, by, false);
+        Ok(())
     }
 
-    /// The copy is complete: writes `data` in the name of `lane`. `async_proxy` says that it counts as ordered (by an mbarrier that
-    /// waiters acquire from) and not as a write of the lane's.
-    pub(crate) fn shared_landed(&mut self, place: u32, lane: usize, at: usize, data: &[u8]) -> Outcome {
+    /// The copy is complete: here are its bytes.
+    pub(crate) fn shared_landed(&mut self, at: usize, data: &[u8]) {
         if self.grid.checked {
             self.block.shadow.landed(at, data.len());
-            self.shared_shadow(place, lane, at, data.len(), Access::Write, None)?;
         }
         if let Some(to) = self.block.shared.get_mut(at..at + data.len()) {
             to.copy_from_slice(data);
         }
+    }
+
+    /// A copy out of shared memory was issued by `lane`: until [`Cx::shared_was_read`], whoever writes these bytes is told. Otherwise as
+    /// [`Cx::shared_in_flight`].
+    pub(crate) fn shared_being_read(&mut self, place: u32, lane: usize, at: usize, bytes: usize) -> Outcome {
+        self.shared_shadow(place, lane, at, bytes, Access::Read, None)?;
+        let by = By { thread: self.thread(lane), place, atomic: false };
+        self.block.shadow.take_off(&self.block.clocks, at, bytes, by, true);
         Ok(())
+    }
+
+    /// The copy has read its source.
+    pub(crate) fn shared_was_read(&mut self, at: usize, bytes: usize) {
+        if self.grid.checked {
+            self.block.shadow.landed(at, bytes);
+        }
     }
 
     /// Everything the warp did and knows, for whoever acquires it (an mbarrier's arrival); empty where nothing is checked.

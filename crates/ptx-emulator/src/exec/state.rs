@@ -49,6 +49,8 @@ pub(crate) struct BlockState {
     pub(crate) copies: copies::BlockCopies,
     /// Mbarriers of the block.
     pub(crate) mbarriers: mbarrier::Mbarriers,
+    /// Threads that have not ended.
+    pub(crate) alive: u32,
     /// Some thread ran `griddepcontrol.launch_dependents`.
     pub(crate) dependents_released: bool,
 }

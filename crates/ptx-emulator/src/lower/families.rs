@@ -17,12 +17,14 @@ pub(crate) type Family = fn(&Instruction, &mut Operands<'_>) -> Result<Step, Str
 
 /// The family of an opcode that is not register-to-register.
 pub(crate) fn family(opcode: &str) -> Option<Family> {
-    use crate::exec::{matrix, shuffle, vote};
+    use crate::exec::{copies, matrix, mbarrier, shuffle, vote};
     Some(match opcode {
         "activemask" => vote::lower_activemask,
+        "cp" => copies::lower,
         "elect" => vote::lower_elect,
         "ldmatrix" => matrix::lower_ldmatrix,
         "match" => vote::lower_match,
+        "mbarrier" => mbarrier::lower,
         "mma" => matrix::lower_mma,
         "movmatrix" => matrix::lower_movmatrix,
         "redux" => vote::lower_redux,

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use super::{Awaited, What};
 use crate::check::Access;
-use crate::exec::registers::{ALL, Class, Mask, lanes};
+use crate::exec::mbarrier::Mbarrier;
+use crate::exec::registers::{Class, Mask, lanes};
 use crate::exec::words::Words;
 use crate::exec::{Cx, address, raw};
 use crate::fault::{Fault, Kind};
 use crate::lower::Operands;
-use crate::program::{Action, NONE, Outcome, Step};
+use crate::program::{Action, Outcome, Step};
 use crate::ptx::ast::Instruction;
 
 /// `src[0]` is how many bytes are read; the rest is zero.
@@ -213,7 +214,9 @@ fn wait(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     let open = step.imm as u32;
     // A group is due if `open` or more were committed after it.
     let due = cx.block.copies.queue(warp).committed.map(|committed| committed.saturating_sub(open));
-    land_where(cx, warp, |copy| lanes(copy.lanes & mask).fold(0, |out, lane| out | Mask::from(copy.groups[lane] < due[lane]) << lane))
+    land_where(cx, warp, |copy| {
+        lanes(copy.lanes & mask).fold(0, |out, lane| out | Mask::from(copy.groups[lane] < due[lane]) << lane)
+    })
 }
 
 fn wait_all(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
@@ -279,8 +282,11 @@ fn arrive(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
         for lane in lanes(same) {
             at = cx.mbarrier(step.place, lane, addresses[lane])?;
             if step.flags & NO_INCREMENT == 0 {
-                cx.change_mbarrier(step.place, lane, at, super::super::mbarrier::Mbarrier::await_one_more)?;
+                cx.change_mbarrier(step.place, lane, at, Mbarrier::await_one_more)?;
             }
+        }
+        if let Some(watch) = &mut cx.block.watch {
+            watch.mbarrier_arrive(cx.warp.index, same, at as u32);
         }
         let serial = cx.block.copies.serial;
         cx.block.copies.awaited.push(Awaited {
@@ -295,7 +301,7 @@ fn arrive(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
 }
 
 /// A warp has ended.
-pub(super) fn warp_ended(cx: &mut Cx<'_>) -> Outcome {
+pub(super) fn warp_end(cx: &mut Cx<'_>) -> Outcome {
     if !cx.grid.checked {
         return Ok(());
     }
@@ -316,5 +322,3 @@ pub(super) fn warp_ended(cx: &mut Cx<'_>) -> Outcome {
     );
     Err(cx.fault(place, lane, Kind::Misuse, message))
 }
-
-const _: () = assert!(NONE != 0 && ALL != 0);

@@ -187,7 +187,7 @@ fn load(cx: &mut Cx<'_>, step: &Step, mask: Mask, from_global: bool) -> Outcome 
         } else {
             let source = shared(cx, step, lane, from[lane], bytes)?;
             if cx.grid.checked {
-                cx.shared_shadow(step.place, lane, source, bytes as usize, Access::Read, None)?;
+                cx.shared_being_read(step.place, lane, source, bytes as usize)?;
             }
             Source::Shared(source)
         };
@@ -196,6 +196,9 @@ fn load(cx: &mut Cx<'_>, step: &Step, mask: Mask, from_global: bool) -> Outcome 
         }
         let what = What::Bulk(Load { from: source, to: target, bytes });
         let (place, warp) = (step.place, cx.warp.index);
+        if let Some(watch) = &mut cx.block.watch {
+            watch.mbarrier_arrive(warp, 1 << lane, at as u32);
+        }
         cx.block.copies.awaited.push(Awaited { at, what, clock: clock.clone(), place, warp });
     }
     Ok(())
@@ -217,6 +220,7 @@ impl Load {
                 }
             }
             Source::Shared(from) => {
+                cx.shared_was_read(from, bytes);
                 if let Some(source) = cx.block.shared.get(from..from + bytes) {
                     data.copy_from_slice(source);
                 }
@@ -236,8 +240,7 @@ fn store(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
         check_size(cx, step, lane, bytes)?;
         let source = shared(cx, step, lane, from[lane], bytes)?;
         if cx.grid.checked {
-            cx.shared_shadow(step.place, lane, source, bytes as usize, Access::Read, None)?;
-            cx.shared_being_read(step.place, lane, source, bytes as usize);
+            cx.shared_being_read(step.place, lane, source, bytes as usize)?;
         }
         global(cx, step, lane, to[lane], bytes, Access::Write)?;
         let group = cx.block.copies.queue(warp).bulk_committed[lane];
@@ -302,7 +305,7 @@ impl Store {
 }
 
 /// A block has ended: what was read is written; what was not read should have been waited for.
-pub(super) fn block_ended(cx: &mut Cx<'_>) -> Outcome {
+pub(super) fn block_end(cx: &mut Cx<'_>) -> Outcome {
     for mut store in std::mem::take(&mut cx.block.copies.stores) {
         if store.data.is_none() && cx.grid.checked {
             let message = "the block ended while a bulk copy was reading its shared memory; wait_group.read comes before";

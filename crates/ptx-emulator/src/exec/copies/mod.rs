@@ -162,13 +162,13 @@ fn land(cx: &mut Cx<'_>, lane: usize, awaited: &Awaited) -> Outcome {
     }
 }
 
-/// A warp has ended: copies of its own must have been waited for.
-pub(crate) fn warp_ended(cx: &mut Cx<'_>) -> Outcome {
-    async_copy::warp_ended(cx)
-}
-
-/// A block has ended: what was under way to mbarriers must have been waited for, and stores to global memory complete now.
-pub(crate) fn block_ended(cx: &mut Cx<'_>) -> Outcome {
+/// All lanes of the warp have ended. Its copies must have been waited for; with the last warp those to mbarriers too, and stores to global
+/// memory complete now.
+pub(crate) fn warp_end(cx: &mut Cx<'_>) -> Outcome {
+    async_copy::warp_end(cx)?;
+    if cx.block.alive != 0 {
+        return Ok(());
+    }
     if cx.grid.checked
         && let Some(awaited) = cx.block.copies.awaited.first()
     {
@@ -178,5 +178,5 @@ pub(crate) fn block_ended(cx: &mut Cx<'_>) -> Outcome {
         );
         return Err(cx.fault(awaited.place, 0, Kind::Misuse, message));
     }
-    bulk::block_ended(cx)
+    bulk::block_end(cx)
 }

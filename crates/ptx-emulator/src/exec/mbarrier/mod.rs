@@ -18,8 +18,8 @@ const LIMIT: u32 = (1 << 20) - 1;
 #[derive(Debug, Default)]
 pub(crate) struct Mbarriers {
     table: BTreeMap<usize, Mbarrier>,
-    /// Counts what may let a waiting warp go on.
-    progress: u64,
+    /// Polls in vain since anything happened to any of them.
+    vain: u32,
 }
 
 /// One mbarrier.
@@ -52,12 +52,17 @@ impl Mbarriers {
     /// A block begins.
     pub(crate) fn reset(&mut self) {
         self.table.clear();
-        self.progress = 0;
+        self.vain = 0;
     }
 
-    /// Grows with everything that may let a waiting warp go on. As long as it stands still, polls that failed fail again.
-    pub(crate) fn progress(&self) -> u64 {
-        self.progress
+    /// A wait failed in all lanes.
+    pub(crate) fn polled_in_vain(&mut self) {
+        self.vain = self.vain.saturating_add(1);
+    }
+
+    /// Whether so many polls failed while nothing happened that nothing will, if all warps wait for mbarriers.
+    pub(crate) fn stuck(&self) -> bool {
+        self.vain > 1 << 16
     }
 
     /// The mbarriers in phases that are not complete, in words for the report of a deadlock.
@@ -71,17 +76,17 @@ impl Mbarriers {
     }
 
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut Mbarrier> {
-        self.progress += 1;
+        self.vain = 0;
         self.table.get_mut(&at)
     }
 
     fn insert(&mut self, at: usize, mbarrier: Mbarrier) {
-        self.progress += 1;
+        self.vain = 0;
         self.table.insert(at, mbarrier);
     }
 
     fn remove(&mut self, at: usize) {
-        self.progress += 1;
+        self.vain = 0;
         self.table.remove(&at);
     }
 }
@@ -203,9 +208,7 @@ impl Mbarrier {
     /// Whether the phase waited for is complete.
     pub(crate) fn passed(&self, wait: Wait) -> Result<bool, String> {
         match wait {
-            Wait::Parity(parity) if parity > 1 => {
-                Err(format!("a phase parity of {parity}; it is 0 or 1"))
-            }
+            Wait::Parity(parity) if parity > 1 => Err(format!("a phase parity of {parity}; it is 0 or 1")),
             Wait::Parity(parity) => Ok(self.phase & 1 != u64::from(parity)),
             Wait::State(state) => match self.phase.checked_sub(state >> 20) {
                 Some(0) => Ok(false),

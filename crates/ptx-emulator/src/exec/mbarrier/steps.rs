@@ -24,8 +24,6 @@ const NO_COMPLETE: u32 = 1 << 10;
 const RELAXED: u32 = 1 << 11;
 /// The wait is for a parity, not for a state.
 const PARITY: u32 = 1 << 12;
-/// The wait may put the thread to sleep.
-const TRY: u32 = 1 << 13;
 
 /// Lowers `mbarrier.*`.
 pub(crate) fn lower(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, String> {
@@ -83,9 +81,6 @@ pub(crate) fn lower(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, Strin
     if operation == "arrive_drop" {
         flags |= DROP;
     }
-    if operation == "try_wait" {
-        flags |= TRY;
-    }
     let mut step = Step::new(Action::Exec(run));
     step.flags = flags;
     if let Some((operand, class)) = result {
@@ -114,7 +109,8 @@ impl Cx<'_> {
     pub(crate) fn mbarrier(&mut self, place: u32, lane: usize, address: u64) -> Result<usize, Box<Fault>> {
         let at = self.mbarrier_bounds(place, lane, address)?;
         let Some(mbarrier) = self.block.mbarriers.get(at) else {
-            let message = format!("there is no mbarrier at {at:#x} in shared memory; mbarrier.init comes first");
+            let message =
+                format!("there is no mbarrier at {at:#x} in shared memory; mbarrier.init comes first");
             return Err(self.fault(place, lane, Kind::Misuse, message));
         };
         let summary = mbarrier.summary().to_le_bytes();
@@ -161,9 +157,11 @@ fn init(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     let counts = cx.registers.word(step.src[0]);
     for lane in lanes(mask) {
         let at = cx.mbarrier_bounds(step.place, lane, addresses[lane])?;
-        let whole = cx.block.mbarriers.get(at).is_some_and(|old| {
-            cx.block.shared.get(at..at + 8) == Some(&old.summary().to_le_bytes()[..])
-        });
+        let whole = cx
+            .block
+            .mbarriers
+            .get(at)
+            .is_some_and(|old| cx.block.shared.get(at..at + 8) == Some(&old.summary().to_le_bytes()[..]));
         if whole && cx.grid.checked {
             let message = format!(
                 "mbarrier.init of {at:#x}, which is an mbarrier already{}; mbarrier.inval comes first",
@@ -171,8 +169,8 @@ fn init(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
             );
             return Err(cx.fault(step.place, lane, Kind::Misuse, message));
         }
-        let new = Mbarrier::new(counts[lane])
-            .map_err(|what| cx.fault(step.place, lane, Kind::Misuse, what))?;
+        let new =
+            Mbarrier::new(counts[lane]).map_err(|what| cx.fault(step.place, lane, Kind::Misuse, what))?;
         cx.shared(step.place, lane, addresses[lane], 8, Access::Write)?;
         cx.block.mbarriers.insert(at, new);
         cx.change_mbarrier(step.place, lane, at, |_| Ok(()))?;
@@ -269,22 +267,15 @@ fn wait(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
         cx.registers.set_pred(step.dst, done, mask);
     }
     if done == 0 {
-        if step.flags & TRY != 0 {
-            cx.warp.yielding = true;
-        }
-        cx.polled(step.place);
+        // It waits for somebody else: no use in going on.
+        cx.warp.yielding = true;
+        cx.block.mbarriers.polled_in_vain();
     }
     Ok(())
 }
 
 /// Whether the phase is complete for one lane; what it learns by that is learnt for the warp.
-fn wait_one(
-    cx: &mut Cx<'_>,
-    step: &Step,
-    lane: usize,
-    address: u64,
-    wait: Wait,
-) -> Result<bool, Box<Fault>> {
+fn wait_one(cx: &mut Cx<'_>, step: &Step, lane: usize, address: u64, wait: Wait) -> Result<bool, Box<Fault>> {
     let at = cx.mbarrier(step.place, lane, address)?;
     let mut passed = passed(cx, step, lane, at, wait)?;
     if !passed && copies::deliver(cx, step.place, lane, at)? {
