@@ -1,8 +1,9 @@
-//! Every PTX file in a folder is read.
+//! Every PTX file in a folder is read and found right.
 //!
 //! What compilers emit is megabytes and not ours, so it is made outside the repository and found by `PTX_EMU_CORPUS`; what the
 //! parser must know in any case is tested beside it.
 
+use ptx_emulator::ptx;
 use std::path::{Path, PathBuf};
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -17,7 +18,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn corpus_is_read() {
+fn corpus_is_accepted() {
     let Some(folder) = std::env::var_os("PTX_EMU_CORPUS") else {
         eprintln!("skipped: PTX_EMU_CORPUS names no folder of PTX files");
         return;
@@ -28,9 +29,13 @@ fn corpus_is_read() {
     let mut wrong = Vec::new();
     for path in &found {
         let text = std::fs::read_to_string(path).expect("a PTX file is text");
-        if let Err(error) = ptx_emulator::ptx::parse(&text) {
-            wrong.push(format!("{}: {error}", path.display()));
+        match ptx::parse(&text) {
+            Err(error) => wrong.push(format!("{}: {error}", path.display())),
+            Ok(module) => {
+                let errors = ptx::verify(&module).err().unwrap_or_default();
+                wrong.extend(errors.iter().map(|error| format!("{}: {error}", path.display())));
+            }
         }
     }
-    assert!(wrong.is_empty(), "{} of {} files:\n{}", wrong.len(), found.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} mistakes in {} files:\n{}", wrong.len(), found.len(), wrong.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! PTX text read into a tree ([`parse`]).
+//! PTX text read into a tree ([`parse`]) and checked ([`verify`]).
 //!
 //! A hand-written parser and no generator: the grammar is small and regular, the files are megabytes long when a compiler emits
 //! them, and an error must name a line and its text.
@@ -14,6 +14,8 @@ mod operand;
 mod print;
 mod statement;
 mod variable;
+mod verify;
 
 pub use error::Error;
 pub use module::parse;
+pub use verify::verify;
