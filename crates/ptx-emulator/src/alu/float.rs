@@ -39,6 +39,8 @@ macro_rules! modified {
     }};
 }
 
+pub(super) use modified;
+
 /// A subnormal becomes a zero of its sign.
 #[inline(always)]
 pub(super) fn flush<const FLUSH: bool>(a: f32) -> f32 {
@@ -283,27 +285,29 @@ const GREATER: u32 = 1 << 9;
 const NAN_WINS: u32 = 1 << 10;
 /// Flag of `min` and `max`: of magnitudes, with the product's sign.
 const XORSIGN: u32 = 1 << 11;
+/// Flag of `min` and `max` of three: of magnitudes.
+const ABS: u32 = 1 << 12;
 
 fn extreme32(words: &mut Words<'_>) -> Alu {
     let greater = words.opcode.starts_with("max");
     let (ftz, nan) = (words.flag("ftz"), words.flag("NaN"));
-    // `.xorsign.abs` is one modifier of two words.
-    let xorsign = words.has("xorsign") && words.has("abs") && words.flag("xorsign") && words.flag("abs");
+    let mut flags = [(greater, GREATER), (ftz, FTZ), (nan, NAN_WINS)]
+        .into_iter()
+        .filter(|(set, _)| *set)
+        .fold(0, |flags, (_, flag)| flags | flag);
     if words.opcode.ends_with('3') {
+        flags |= if words.flag("abs") { ABS } else { 0 };
         let run = once!(|r, s, m| map3(r, s, m, |a: f32, b: f32, c: f32| {
             extreme(s.flags, extreme(s.flags, a, b), c)
         }));
-        return Alu {
-            flags: extreme_flags(greater, ftz, nan, xorsign),
-            ..Alu::new(run, Class::Word, &[Class::Word; 3])
-        };
+        return Alu { flags, ..Alu::new(run, Class::Word, &[Class::Word; 3]) };
     }
+    // `.xorsign.abs` is one modifier of two words.
+    let xorsign = words.has("xorsign") && words.has("abs") && words.flag("xorsign") && words.flag("abs");
     if xorsign || nan {
+        flags |= if xorsign { XORSIGN } else { 0 };
         let run = both!(|r, s, m| map2(r, s, m, |a: f32, b: f32| extreme(s.flags, a, b)));
-        return Alu {
-            flags: extreme_flags(greater, ftz, nan, xorsign),
-            ..Alu::new(run, Class::Word, &[Class::Word; 2])
-        };
+        return Alu { flags, ..Alu::new(run, Class::Word, &[Class::Word; 2]) };
     }
     if greater {
         modified!(
@@ -320,19 +324,12 @@ fn extreme32(words: &mut Words<'_>) -> Alu {
     }
 }
 
-fn extreme_flags(greater: bool, ftz: bool, nan: bool, xorsign: bool) -> u32 {
-    [(greater, GREATER), (ftz, FTZ), (nan, NAN_WINS), (xorsign, XORSIGN)]
-        .into_iter()
-        .filter(|(set, _)| *set)
-        .fold(0, |flags, (_, flag)| flags | flag)
-}
-
 #[inline(always)]
 fn extreme(flags: u32, a: f32, b: f32) -> f32 {
     let (a, b) = if flags & FTZ != 0 { (flush::<true>(a), flush::<true>(b)) } else { (a, b) };
     let sign = (a.to_bits() ^ b.to_bits()) & 1 << 31;
     let nan = a.is_nan() || b.is_nan();
-    let (x, y) = if flags & XORSIGN != 0 { (a.abs(), b.abs()) } else { (a, b) };
+    let (x, y) = if flags & (XORSIGN | ABS) != 0 { (a.abs(), b.abs()) } else { (a, b) };
     let value = if flags & GREATER != 0 { -less(-x, -y) } else { less(x, y) };
     let value = if flags & XORSIGN != 0 { f32::from_bits(value.to_bits() | sign) } else { value };
     if value.is_nan() || nan && flags & NAN_WINS != 0 { NAN32 } else { value }

@@ -16,14 +16,20 @@
 //! - `mov` with a vector is [`pack`] and [`unpack`].
 //! - `min` and `max` of three sources are looked up as `min3` and `max3`.
 
+mod approx;
 mod bits;
 mod compare;
+mod convert;
 mod float;
 mod half;
 mod int;
+mod packed;
 mod rounding;
 mod rows;
 mod select;
+mod simd;
+mod soften;
+mod video;
 mod wide;
 mod words;
 
@@ -69,8 +75,19 @@ impl Alu {
 /// One sentence, where the opcode is known and the combination of modifiers is not.
 pub(crate) fn lookup(opcode: &str, modifiers: &[&str]) -> Result<Option<Alu>, String> {
     let mut words = Words::new(opcode, modifiers);
-    let themes: [fn(&mut Words<'_>) -> Result<Option<Alu>, String>; 6] =
-        [int::lookup, wide::lookup, bits::lookup, compare::lookup, select::lookup, float::lookup];
+    let themes: [fn(&mut Words<'_>) -> Result<Option<Alu>, String>; 11] = [
+        int::lookup,
+        float::lookup,
+        packed::lookup,
+        select::lookup,
+        compare::lookup,
+        bits::lookup,
+        convert::lookup,
+        wide::lookup,
+        simd::lookup,
+        approx::lookup,
+        video::lookup,
+    ];
     for theme in themes {
         if let Some(alu) = theme(&mut words)? {
             words.end()?;

@@ -67,14 +67,22 @@ pub(super) struct Format {
     exponent: u32,
     /// The NaN that results are.
     nan: u64,
+    /// All ones in the exponent is infinity or NaN; otherwise only all ones in the exponent and the mantissa is NaN.
+    infinities: bool,
 }
 
-pub(super) const F16: Format = Format { mantissa: 10, exponent: 5, nan: 0x7fff };
-pub(super) const BF16: Format = Format { mantissa: 7, exponent: 8, nan: 0x7fff };
-pub(super) const F32: Format = Format { mantissa: 23, exponent: 8, nan: 0x7fff_ffff };
-pub(super) const F64: Format = Format { mantissa: 52, exponent: 11, nan: 0xfff8_0000_0000_0000 };
+const fn ieee(mantissa: u32, exponent: u32, nan: u64) -> Format {
+    Format { mantissa, exponent, nan, infinities: true }
+}
+
+pub(super) const F16: Format = ieee(10, 5, 0x7fff);
+pub(super) const BF16: Format = ieee(7, 8, 0x7fff);
+pub(super) const F32: Format = ieee(23, 8, 0x7fff_ffff);
+pub(super) const F64: Format = ieee(52, 11, 0xfff8_0000_0000_0000);
 /// The upper 19 bits of an f32; values are shifted up by 13 to stand in a register.
-pub(super) const TF32: Format = Format { mantissa: 10, exponent: 8, nan: 0x3ffff };
+pub(super) const TF32: Format = ieee(10, 8, 0x3ffff);
+pub(super) const E5M2: Format = ieee(2, 5, 0x7f);
+pub(super) const E4M3: Format = Format { mantissa: 3, exponent: 4, nan: 0x7f, infinities: false };
 
 /// What bits stand for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,8 +151,19 @@ impl Format {
         1 << (self.mantissa + self.exponent)
     }
 
+    /// The first bits that are no finite number.
     fn infinity(self) -> u64 {
-        self.sign_bit() - (1 << self.mantissa)
+        self.sign_bit() - if self.infinities { 1 << self.mantissa } else { 1 }
+    }
+
+    /// The largest finite number.
+    pub(super) fn largest(self, negative: bool) -> u64 {
+        self.infinity() - 1 | self.sign(negative)
+    }
+
+    /// Whether the sign is set.
+    pub(super) fn is_negative(self, bits: u64) -> bool {
+        bits & self.sign_bit() != 0
     }
 
     /// Exponent of the lowest bit of subnormals.
@@ -161,11 +180,11 @@ impl Format {
     pub(super) fn decode(self, bits: u64) -> Number {
         let negative = bits & self.sign_bit() != 0;
         let magnitude = bits & (self.sign_bit() - 1);
-        if magnitude > self.infinity() {
-            return Number::Nan;
-        }
-        if magnitude == self.infinity() {
+        if magnitude == self.infinity() && self.infinities {
             return Number::Infinite(negative);
+        }
+        if magnitude >= self.infinity() {
+            return Number::Nan;
         }
         let field = (magnitude >> self.mantissa) as i32;
         let low = magnitude & ((1 << self.mantissa) - 1);

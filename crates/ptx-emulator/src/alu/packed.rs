@@ -1,0 +1,320 @@
+//! Arithmetic on f16 and bf16, one or two to a register.
+//!
+//! Sums and products go through f32, whose 24 bits are enough that rounding twice is rounding once (2·11 + 2 for f16). `fma` is not so lucky and is made
+//! exact: see [`fma_f16`] and [`fma_bf16`].
+
+use super::Alu;
+use super::half::{Bf16, F16, Half, flush, halves, word};
+use super::rows::{both, map2, op};
+use super::words::Words;
+use crate::exec::registers::{Class, Mask, Registers};
+use crate::program::Step;
+
+/// What happens to a result: nothing, `.sat`, `.relu`.
+const PLAIN: u8 = 0;
+const SAT: u8 = 1;
+const RELU: u8 = 2;
+
+/// An instruction with the constants `FLUSH` and `END` set.
+macro_rules! variants {
+    ($ftz:expr, $end:expr, $op:expr) => {
+        match ($ftz, $end) {
+            (false, PLAIN) => variants!(false, PLAIN => $op),
+            (true, PLAIN) => variants!(true, PLAIN => $op),
+            (false, SAT) => variants!(false, SAT => $op),
+            (true, SAT) => variants!(true, SAT => $op),
+            (false, _) => variants!(false, RELU => $op),
+            (true, _) => variants!(true, RELU => $op),
+        }
+    };
+    ($ftz:literal, $end:ident => $op:expr) => {{
+        const FLUSH: bool = $ftz;
+        const END: u8 = $end;
+        $op
+    }};
+}
+
+/// An instruction on one half and on two.
+macro_rules! half_op {
+    ($packed:expr, 2, $f:expr) => {
+        if $packed {
+            op!(u32, u32 => u32, |a, b| {
+                let ((a0, a1), (b0, b1)) = (halves(a), halves(b));
+                word($f(a0, b0), $f(a1, b1))
+            })
+        } else {
+            op!(u16, u16 => u16, |a, b| $f(a, b))
+        }
+    };
+    ($packed:expr, 3, $f:expr) => {
+        if $packed {
+            op!(u32, u32, u32 => u32, |a, b, c| {
+                let ((a0, a1), (b0, b1), (c0, c1)) = (halves(a), halves(b), halves(c));
+                word($f(a0, b0, c0), $f(a1, b1, c1))
+            })
+        } else {
+            op!(u16, u16, u16 => u16, |a, b, c| $f(a, b, c))
+        }
+    };
+}
+
+pub(super) fn lookup(words: &mut Words<'_>) -> Result<Option<Alu>, String> {
+    let (bf16, packed) = match words.last() {
+        Some("f16") => (false, false),
+        Some("f16x2") => (false, true),
+        Some("bf16") => (true, false),
+        Some("bf16x2") => (true, true),
+        _ => return Ok(None),
+    };
+    let alu = match (words.opcode, bf16) {
+        ("add" | "sub" | "mul" | "fma", _) => {
+            let rounded = words.flag("rn");
+            if words.opcode == "fma" && !rounded {
+                return Err("fma of halves needs .rn".into());
+            }
+            let ftz = !bf16 && words.flag("ftz");
+            let end = match () {
+                () if !bf16 && words.flag("sat") => SAT,
+                () if words.opcode == "fma" && words.flag("relu") => RELU,
+                () => PLAIN,
+            };
+            if bf16 { arithmetic_bf16(words, packed, end) } else { arithmetic_f16(words, packed, ftz, end) }
+        }
+        ("min" | "max", _) => extreme(words, bf16, packed),
+        ("abs" | "neg", _) => {
+            let ftz = !bf16 && words.flag("ftz");
+            signs(words, packed, ftz)
+        }
+        _ => return Ok(None),
+    };
+    words.pop();
+    Ok(Some(alu))
+}
+
+#[inline(always)]
+fn input<H: Half, const FLUSH: bool>(a: u16) -> f32 {
+    H::widen(if FLUSH { flush::<H>(a) } else { a })
+}
+
+/// What every result goes through.
+#[inline(always)]
+fn output<H: Half, const FLUSH: bool, const END: u8>(bits: u16) -> u16 {
+    let bits = if FLUSH { flush::<H>(bits) } else { bits };
+    let nan = bits & 0x7fff > H::INFINITY;
+    match END {
+        SAT if nan || bits >= 0x8000 => 0,
+        SAT => bits.min(H::ONE),
+        RELU if bits >= 0x8000 && !nan => 0,
+        _ => bits,
+    }
+}
+
+fn arithmetic_f16(words: &Words<'_>, packed: bool, ftz: bool, end: u8) -> Alu {
+    match words.opcode {
+        "add" => variants!(
+            ftz,
+            end,
+            half_op!(packed, 2, |a, b| {
+                let sum = input::<F16, FLUSH>(a) + input::<F16, FLUSH>(b);
+                output::<F16, FLUSH, END>(F16::narrow(sum))
+            })
+        ),
+        "sub" => variants!(
+            ftz,
+            end,
+            half_op!(packed, 2, |a, b| {
+                let difference = input::<F16, FLUSH>(a) - input::<F16, FLUSH>(b);
+                output::<F16, FLUSH, END>(F16::narrow(difference))
+            })
+        ),
+        "mul" => variants!(
+            ftz,
+            end,
+            half_op!(packed, 2, |a, b| {
+                let product = input::<F16, FLUSH>(a) * input::<F16, FLUSH>(b);
+                output::<F16, FLUSH, END>(F16::narrow(product))
+            })
+        ),
+        _ => variants!(
+            ftz,
+            end,
+            half_op!(packed, 3, |a, b, c| {
+                let value = fma_f16(input::<F16, FLUSH>(a), input::<F16, FLUSH>(b), input::<F16, FLUSH>(c));
+                output::<F16, FLUSH, END>(F16::narrow(value))
+            })
+        ),
+    }
+}
+
+/// `a · b + c` of f16 values, such that rounding it to f16 is the only rounding.
+///
+/// The product has 22 bits and is exact. The sum is rounded to odd: where bits were lost the last bit is set, so that the value lies on
+/// the right side of every number of less precision, and of what is half way between two of them. What was lost is known exactly (Knuth's two-sum).
+#[inline(always)]
+pub(super) fn fma_f16(a: f32, b: f32, c: f32) -> f32 {
+    let product = a * b;
+    let sum = product + c;
+    let part = sum - product;
+    let lost = (product - (sum - part)) + (c - part);
+    to_odd(sum, lost)
+}
+
+/// Moves a rounded value whose last bit is even by one bit towards what it was rounded from.
+#[inline(always)]
+fn to_odd(value: f32, lost: f32) -> f32 {
+    let bits = value.to_bits();
+    let outwards = (lost > 0.0) == (value > 0.0);
+    let odd = if outwards { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+    // Not `!=`: what was lost is NaN where the sum is infinite.
+    let inexact = lost > 0.0 || lost < 0.0;
+    f32::from_bits(if inexact && bits & 1 == 0 { odd } else { bits })
+}
+
+fn arithmetic_bf16(words: &Words<'_>, packed: bool, end: u8) -> Alu {
+    match words.opcode {
+        // The product has 16 bits. Where it is too small for f32 to hold, rounding twice would show only for 65535 · 2^-150, which
+        // is no product of two 8-bit numbers.
+        "mul" => half_op!(packed, 2, |a, b| Bf16::narrow(Bf16::widen(a) * Bf16::widen(b))),
+        "add" => half_op!(packed, 2, |a, b| Bf16::narrow(Bf16::widen(a) + Bf16::widen(b))),
+        "sub" => half_op!(packed, 2, |a, b| Bf16::narrow(Bf16::widen(a) - Bf16::widen(b))),
+        _ => {
+            let class = [Class::Word; 3];
+            match (packed, end) {
+                (false, PLAIN) => {
+                    Alu::new(both!(|r, s, m| fma_bf16::<false, PLAIN>(r, s, m)), Class::Word, &class)
+                }
+                (false, _) => {
+                    Alu::new(both!(|r, s, m| fma_bf16::<false, RELU>(r, s, m)), Class::Word, &class)
+                }
+                (true, PLAIN) => {
+                    Alu::new(both!(|r, s, m| fma_bf16::<true, PLAIN>(r, s, m)), Class::Word, &class)
+                }
+                (true, _) => Alu::new(both!(|r, s, m| fma_bf16::<true, RELU>(r, s, m)), Class::Word, &class),
+            }
+        }
+    }
+}
+
+/// `fma` of bf16 by that of f32, which is wrong only where f32 rounds to a value half way between two bf16: these are put right one by one.
+#[inline(always)]
+fn fma_bf16<const PACKED: bool, const END: u8>(r: &mut Registers, s: &Step, mask: Mask) {
+    let (a, b, c) = (r.word(s.src[0]), r.word(s.src[1]), r.word(s.src[2]));
+    let low = |x: u32| f32::from_bits(x << 16);
+    let high = |x: u32| f32::from_bits(x & 0xffff_0000);
+    let mut values = [[0f32; 32]; 2];
+    for lane in 0..32 {
+        values[0][lane] = low(a[lane]).mul_add(low(b[lane]), low(c[lane]));
+    }
+    if PACKED {
+        for lane in 0..32 {
+            values[1][lane] = high(a[lane]).mul_add(high(b[lane]), high(c[lane]));
+        }
+    }
+    let half_way = |value: f32| value.to_bits() & 0xffff == 0x8000;
+    let mut doubtful = 0;
+    for lane in 0..32 {
+        doubtful |= u32::from(half_way(values[0][lane])) | u32::from(half_way(values[1][lane]));
+    }
+    if doubtful != 0 {
+        for lane in 0..32 {
+            values[0][lane] = settle(values[0][lane], low(a[lane]), low(b[lane]), low(c[lane]));
+            values[1][lane] = settle(values[1][lane], high(a[lane]), high(b[lane]), high(c[lane]));
+        }
+    }
+    let mut d = [0; 32];
+    for lane in 0..32 {
+        let low = output::<Bf16, false, END>(Bf16::narrow(values[0][lane]));
+        let high = if PACKED { output::<Bf16, false, END>(Bf16::narrow(values[1][lane])) } else { 0 };
+        d[lane] = word(low, high);
+    }
+    r.set_word(s.dst, &d, mask);
+}
+
+/// The fused sum moved off the half-way value, to the side where the exact one is.
+#[inline(never)]
+fn settle(value: f32, a: f32, b: f32, c: f32) -> f32 {
+    if value.to_bits() & 0xffff != 0x8000 {
+        return value;
+    }
+    // In f64 the product is exact; the sum is either already on one side, or equal and what it lost tells.
+    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
+    let sum = product + c;
+    let part = sum - product;
+    let lost = (product - (sum - part)) + (c - part);
+    let above = sum - f64::from(value);
+    let side = if above == 0.0 { lost } else { above };
+    to_odd(
+        value,
+        if side > 0.0 {
+            1.0
+        } else if side < 0.0 {
+            -1.0
+        } else {
+            0.0
+        },
+    )
+}
+
+/// Flags of `min` and `max`.
+const FTZ: u32 = 1 << 8;
+const GREATER: u32 = 1 << 9;
+const NAN_WINS: u32 = 1 << 10;
+const XORSIGN: u32 = 1 << 11;
+
+fn extreme(words: &mut Words<'_>, bf16: bool, packed: bool) -> Alu {
+    let mut flags = if words.opcode.starts_with("max") { GREATER } else { 0 };
+    flags |= if !bf16 && words.flag("ftz") { FTZ } else { 0 };
+    flags |= if words.flag("NaN") { NAN_WINS } else { 0 };
+    let xorsign = words.has("xorsign") && words.has("abs") && words.flag("xorsign") && words.flag("abs");
+    flags |= if xorsign { XORSIGN } else { 0 };
+    let run = match (bf16, packed) {
+        (false, false) => both!(|r, s, m| map2(r, s, m, |a: u16, b: u16| pick::<F16>(s.flags, a, b))),
+        (true, false) => both!(|r, s, m| map2(r, s, m, |a: u16, b: u16| pick::<Bf16>(s.flags, a, b))),
+        (false, true) => both!(|r, s, m| map2(r, s, m, |a: u32, b: u32| pick2::<F16>(s.flags, a, b))),
+        (true, true) => both!(|r, s, m| map2(r, s, m, |a: u32, b: u32| pick2::<Bf16>(s.flags, a, b))),
+    };
+    Alu { flags, ..Alu::new(run, Class::Word, &[Class::Word; 2]) }
+}
+
+#[inline(always)]
+fn pick2<H: Half>(flags: u32, a: u32, b: u32) -> u32 {
+    let ((a0, a1), (b0, b1)) = (halves(a), halves(b));
+    word(pick::<H>(flags, a0, b0), pick::<H>(flags, a1, b1))
+}
+
+/// The lesser or greater of two; a NaN gives way to a number, and -0.0 is less than 0.0.
+#[inline(always)]
+fn pick<H: Half>(flags: u32, a: u16, b: u16) -> u16 {
+    let (a, b) = if flags & FTZ != 0 { (flush::<H>(a), flush::<H>(b)) } else { (a, b) };
+    let nan = |x: u16| x & 0x7fff > H::INFINITY;
+    let (nan_a, nan_b) = (nan(a), nan(b));
+    let sign = if flags & XORSIGN != 0 { (a ^ b) & 0x8000 } else { 0 };
+    let (a, b) = if flags & XORSIGN != 0 { (a & 0x7fff, b & 0x7fff) } else { (a, b) };
+    // Magnitudes of negative numbers turned over: the order of integers is that of floats.
+    let key = |x: u16| (x ^ ((x as i16 >> 15) as u16 & 0x7fff)) as i16;
+    let first = if flags & GREATER != 0 { key(a) > key(b) } else { key(a) < key(b) };
+    let value = if (first || nan_b) && !nan_a { a } else { b };
+    let both_count = flags & NAN_WINS != 0;
+    let is_nan = if both_count { nan_a || nan_b } else { nan_a && nan_b };
+    if is_nan { H::NAN } else { value | sign }
+}
+
+/// `abs` and `neg` change the sign bit, of NaN too.
+fn signs(words: &Words<'_>, packed: bool, ftz: bool) -> Alu {
+    match (words.opcode, packed, ftz) {
+        ("abs", false, false) => op!(u16 => u16, |a| a & 0x7fff),
+        ("abs", false, true) => op!(u16 => u16, |a| flush::<F16>(a) & 0x7fff),
+        ("abs", true, false) => op!(u32 => u32, |a| a & 0x7fff_7fff),
+        ("abs", true, true) => op!(u32 => u32, |a| flush2(a) & 0x7fff_7fff),
+        (_, false, false) => op!(u16 => u16, |a| a ^ 0x8000),
+        (_, false, true) => op!(u16 => u16, |a| flush::<F16>(a) ^ 0x8000),
+        (_, true, false) => op!(u32 => u32, |a| a ^ 0x8000_8000),
+        (_, true, true) => op!(u32 => u32, |a| flush2(a) ^ 0x8000_8000),
+    }
+}
+
+#[inline(always)]
+fn flush2(a: u32) -> u32 {
+    let (low, high) = halves(a);
+    word(flush::<F16>(low), flush::<F16>(high))
+}
