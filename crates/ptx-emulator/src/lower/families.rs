@@ -30,6 +30,7 @@ pub(crate) fn family(opcode: &str) -> Option<Family> {
         "redux" => vote::lower_redux,
         "shfl" => shuffle::lower,
         "stmatrix" => matrix::lower_stmatrix,
+        "wmma" => matrix::lower_wmma,
         "vote" => vote::lower_vote,
         _ => return None,
     })

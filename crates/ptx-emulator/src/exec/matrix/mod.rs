@@ -9,8 +9,12 @@ mod moves;
 mod product;
 #[cfg(test)]
 mod tests;
+mod volta;
+mod wmma;
+mod wmma_product;
 
 pub(crate) use moves::{lower_ldmatrix, lower_movmatrix, lower_stmatrix};
+pub(crate) use wmma::lower_wmma;
 
 use crate::exec::Cx;
 use crate::exec::registers::{ALL, Class, Mask, Slot};
@@ -22,7 +26,15 @@ use crate::ptx::ast::{Instruction, Operand};
 /// Lowers `mma.sync`.
 pub(crate) fn lower_mma(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, String> {
     let modifiers: Vec<&str> = i.modifiers.iter().map(String::as_str).collect();
-    let form = forms::lookup(&forms::words(&modifiers)?)?;
+    let words = forms::words(&modifiers)?;
+    if words.shape == "m8n8k4" && words.types[1..3] == ["f16", "f16"] {
+        return volta::lower(i, o, &words);
+    }
+    product_step(i, o, &forms::lookup(&words)?)
+}
+
+/// The step of a product whose fragments are those of `mma`.
+fn product_step(i: &Instruction, o: &mut Operands<'_>, form: &kernels::Form) -> Result<Step, String> {
     let [d, a, b, c] = &i.operands[..] else {
         return Err("it takes four operands: d, a, b and c".into());
     };
