@@ -137,6 +137,26 @@ pub struct Program {
 }
 
 impl Program {
+    /// A kernel with no steps and no parameters.
+    #[cfg(test)]
+    pub(crate) fn empty(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            steps: Vec::new(),
+            places: Vec::new(),
+            slots: Vec::new(),
+            rows: [0; 3],
+            constants: Vec::new(),
+            params: Vec::new(),
+            param_bytes: 0,
+            static_shared: 0,
+            dynamic_base: 0,
+            local_bytes: 0,
+            limits: Default::default(),
+            granule: 4,
+        }
+    }
+
     /// Where a place is, in words: `file.cu:12`, or `ptx line 40` without debug information.
     #[must_use]
     pub fn place_name(&self, place: u32) -> String {

@@ -1,13 +1,14 @@
 //! The checker: what it looks for, and who is told.
 //!
-//! Shared memory is judged here, by the block that owns it. Global memory is judged by a [`Watch`] that another file supplies: it is told
-//! of every access, atomic, fence and barrier of a grid, and nothing is called when there is none.
+//! Shared memory is judged by the block that owns it (`shared`). Global memory is judged by a [`Watch`], told of every access, fence
+//! and barrier of a grid ([`races`]); nothing is called when there is none.
 
 pub(crate) mod clocks;
+pub mod races;
 pub(crate) mod shared;
 mod watch;
 
-pub use watch::{Access, BlockWatch, Order, Scope, Watch, Who};
+pub(crate) use watch::{Access, BlockWatch, Order, Scope, Watch, Who};
 
 /// What is looked for beyond what a GPU notices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

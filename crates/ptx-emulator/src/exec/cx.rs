@@ -181,7 +181,7 @@ impl Cx<'_> {
     ) -> Outcome {
         let who = Who { warp: self.warp.index, lane: lane as u32, place };
         match &mut self.block.watch {
-            Some(watch) => watch.access(who, address, bytes as u32, access),
+            Some(watch) => watch.access(&mut self.block.clocks, who, address, bytes as u32, access),
             None => Ok(()),
         }
     }
