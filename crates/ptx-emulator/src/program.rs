@@ -118,10 +118,16 @@ pub struct Program {
     pub(crate) slots: Vec<Slot>,
     /// Rows of each class a warp needs: words, longs, predicates.
     pub(crate) rows: [u32; 3],
+    /// How many of the rows of each class are variables; constants and special registers stand behind them.
+    pub(crate) variables: [u32; 3],
+    /// Rows of special registers.
+    pub(crate) specials: Vec<(crate::exec::specials::Special, Slot)>,
     /// Rows that hold one constant in all lanes; set once for each warp and never written.
     pub(crate) constants: Vec<(Class, Slot, u64)>,
     /// Parameters in order.
     pub(crate) params: Vec<ParamSlot>,
+    /// The kernel has fences, or accesses with an order.
+    pub(crate) fences: bool,
     /// Bytes of the narrowest access to shared memory.
     pub(crate) granule: u32,
     /// Bytes of the parameter block.

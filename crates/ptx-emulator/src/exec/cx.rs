@@ -74,19 +74,20 @@ impl Cx<'_> {
         Box::new(Fault { kind, message, site, other: None })
     }
 
-    /// A poll came to nothing: what it waits for is another warp's doing. After a few of them at one place the warp gives up its
-    /// turn, and the block too when all its warps do. Call it where a strong load or a failed atomic or a `try_wait` changed nothing.
+    /// A poll saw `seen` (a loaded value, or any number where only failure counts): what it waits for is another warp's doing. When it saw
+    /// the same a few times at one place, the warp gives up its turn, and the block too when all its warps do. Call it where a strong load
+    /// was done, or where a failed atomic or a `try_wait` changed nothing.
     #[inline]
-    pub(crate) fn polled(&mut self, place: u32) {
+    pub(crate) fn polled(&mut self, place: u32, seen: u64) {
         let poll = &mut self.warp.poll;
-        if poll.0 == place {
-            poll.1 += 1;
-            if poll.1 >= 8 {
-                poll.1 = 0;
+        if (poll.0, poll.1) == (place, seen) {
+            poll.2 += 1;
+            if poll.2 >= 8 {
+                poll.2 = 0;
                 self.warp.yielding = true;
             }
         } else {
-            *poll = (place, 0);
+            *poll = (place, seen, 0);
         }
     }
 
@@ -374,12 +375,12 @@ impl Cx<'_> {
 
     /// Everything the warp did and knows, for whoever acquires it (an mbarrier's arrival); empty where nothing is checked.
     pub(crate) fn release_clock(&mut self) -> Clock {
-        if self.grid.checked { self.block.clocks.release(self.warp.index as usize) } else { Clock::new() }
+        if self.grid.clocked { self.block.clocks.release(self.warp.index as usize) } else { Clock::new() }
     }
 
     /// Takes in what was released (a wait that succeeded).
     pub(crate) fn acquire_clock(&mut self, clock: &[u32]) {
-        if self.grid.checked {
+        if self.grid.clocked {
             self.block.clocks.acquire(self.warp.index as usize, clock);
         }
     }

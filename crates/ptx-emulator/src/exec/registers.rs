@@ -41,6 +41,13 @@ impl Registers {
         }
     }
 
+    /// Zeroes the first rows of each class: the variables.
+    pub(crate) fn clear(&mut self, words: u32, longs: u32, preds: u32) {
+        self.words[..words as usize].fill([0; 32]);
+        self.longs[..longs as usize].fill([0; 32]);
+        self.preds[..preds as usize].fill(0);
+    }
+
     /// The row of a word register.
     #[inline(always)]
     pub(crate) fn word(&self, slot: Slot) -> [u32; 32] {

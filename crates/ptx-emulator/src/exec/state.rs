@@ -1,7 +1,8 @@
 //! What a warp, a block and a grid are made of, as far as instructions see it.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::barrier::Barriers;
 use super::launch::{Environment, Launch};
 use super::registers::Mask;
 use super::{copies, mbarrier};
@@ -22,8 +23,8 @@ pub(crate) struct WarpState {
     pub(crate) local: Vec<[u32; 32]>,
     /// Set by an instruction that waits for somebody else's progress (a poll that failed): the warp's turn ends after it.
     pub(crate) yielding: bool,
-    /// Where the last poll was and how often it came to nothing; see [`super::Cx::polled`].
-    pub(crate) poll: (u32, u32),
+    /// Where the last poll was, what it saw, and how often it came to nothing; see [`super::Cx::polled`].
+    pub(crate) poll: (u32, u64, u32),
     /// Instructions executed; `%clock`.
     pub(crate) clock: u64,
     /// Copies of `cp.async`.
@@ -49,8 +50,12 @@ pub(crate) struct BlockState {
     pub(crate) copies: copies::BlockCopies,
     /// Mbarriers of the block.
     pub(crate) mbarriers: mbarrier::Mbarriers,
+    /// Clocks of addresses that strong accesses met at; only kept where memory is checked.
+    pub(crate) meetings: std::collections::HashMap<u64, crate::check::clocks::Clock>,
     /// Threads that have not ended.
     pub(crate) alive: u32,
+    /// Named barriers.
+    pub(crate) barriers: Barriers,
     /// Some thread ran `griddepcontrol.launch_dependents`.
     pub(crate) dependents_released: bool,
 }
@@ -66,6 +71,19 @@ pub(crate) struct GridState {
     pub(crate) id: u64,
     /// `environment.checks.memory`.
     pub(crate) checked: bool,
+    /// Clocks of warps are kept: memory is checked, or global memory watched.
+    pub(crate) clocked: bool,
     /// Warp instructions executed by all blocks, in turns.
     pub(crate) executed: AtomicU64,
+    /// The grids before this one are done: `griddepcontrol.wait` lets through.
+    pub(crate) dependencies: AtomicBool,
+    /// The grid is to stop: something failed, or the budget is used up.
+    pub(crate) stop: AtomicBool,
+}
+
+impl GridState {
+    /// Whether `griddepcontrol.wait` lets through.
+    pub(crate) fn dependencies_done(&self) -> bool {
+        self.dependencies.load(Ordering::Relaxed)
+    }
 }

@@ -17,8 +17,17 @@ pub(crate) type Family = fn(&Instruction, &mut Operands<'_>) -> Result<Step, Str
 
 /// The family of an opcode that is not register-to-register.
 pub(crate) fn family(opcode: &str) -> Option<Family> {
+    use super::memory;
     use crate::exec::{copies, matrix, mbarrier, shuffle, vote};
     Some(match opcode {
+        "ld" | "ldu" => memory::lower_load,
+        "st" => memory::lower_store,
+        "atom" | "red" => memory::lower_atomic,
+        "fence" | "membar" => memory::lower_fence,
+        "cvta" => memory::lower_cvta,
+        "isspacep" => memory::lower_isspacep,
+        "prefetch" | "prefetchu" | "applypriority" | "discard" => memory::lower_hint,
+        "createpolicy" => memory::lower_policy,
         "activemask" => vote::lower_activemask,
         "cp" => copies::lower,
         "elect" => vote::lower_elect,

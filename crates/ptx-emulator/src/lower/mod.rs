@@ -3,10 +3,19 @@
 //! Whatever can be decided once is decided here: registers become rows, symbols addresses, labels step numbers, calls are inlined, constants get
 //! rows of their own. What is not understood is an error with the line and the text; nothing is skipped.
 
+mod alu;
+mod calls;
+mod control;
 mod families;
+mod finish;
+mod function;
+mod memory;
+mod names;
 mod operands;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use operands::{Address, Operands};
+pub(crate) use operands::Operands;
 
 use crate::program::Program;
 use crate::ptx::ast;
@@ -42,6 +51,20 @@ pub fn lower(
     entry: &str,
     symbols: &dyn Fn(&str) -> Option<u64>,
 ) -> Result<Program, Error> {
-    let _ = (module, symbols);
-    Err(Error::NoEntry { name: entry.into() })
+    function::kernel(module, entry, symbols)
+}
+
+/// The parameters of a kernel within its parameter block, and its size. A driver needs them before (and even if never) it is lowered.
+#[must_use]
+pub fn parameters(function: &ast::Function) -> (Vec<crate::program::ParamSlot>, u32) {
+    let mut end = 0u64;
+    let slots = function.params.iter().map(|param| {
+        let size = param.ty.size().saturating_mul(param.len);
+        end = end.next_multiple_of(param.align.max(1));
+        let offset = end;
+        end = end.saturating_add(size);
+        crate::program::ParamSlot { offset: offset as u32, size: size as u32 }
+    });
+    let slots = slots.collect();
+    (slots, u32::try_from(end).unwrap_or(u32::MAX))
 }

@@ -1,0 +1,247 @@
+//! Loads.
+//!
+//! A warp that reads one piece of memory from end to end, and one that reads a single address, are found by comparing addresses; everything else goes lane
+//! by lane. The functions are compiled for each space, width and number of elements, since this is where kernels spend their time.
+
+use super::access::{self, SIGNED, STRONG, UNIFORM, space};
+use super::raw::{self, Plain};
+use super::registers::{ALL, Mask, Slot, lanes};
+use super::{Cx, Target};
+use crate::program::{ExecFn, Outcome, Step};
+
+/// The function for a load of `count` elements of `bytes` bytes from a space.
+pub(crate) fn function(space: u8, bytes: u64, count: usize) -> Option<ExecFn> {
+    macro_rules! counts {
+        ($space:expr, $type:ty) => {
+            match count {
+                1 => load::<{ $space }, $type, 1> as ExecFn,
+                2 => load::<{ $space }, $type, 2>,
+                4 => load::<{ $space }, $type, 4>,
+                8 => load::<{ $space }, $type, 8>,
+                _ => return None,
+            }
+        };
+    }
+    macro_rules! widths {
+        ($space:expr) => {
+            match bytes {
+                1 => counts!($space, u8),
+                2 => counts!($space, u16),
+                4 => counts!($space, u32),
+                8 => counts!($space, u64),
+                _ => return None,
+            }
+        };
+    }
+    Some(match space {
+        space::GLOBAL => widths!(space::GLOBAL),
+        space::SHARED => widths!(space::SHARED),
+        space::LOCAL => widths!(space::LOCAL),
+        space::PARAM => widths!(space::PARAM),
+        _ => widths!(space::GENERIC),
+    })
+}
+
+fn load<const SPACE: u8, T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+    let addresses = access::row(cx, step);
+    let stride = N * T::BYTES;
+    if step.flags & (UNIFORM | STRONG) == 0 && mask == ALL && access::consecutive(&addresses, stride as u64) {
+        let rows = match access::space_of::<SPACE>(addresses[0]) {
+            space::GLOBAL => cx.global_row(addresses[0], stride, true).map(raw::load_rows::<T, N>),
+            space::SHARED => cx.shared_row(step, addresses[0], stride)?.map(|at| {
+                raw::rows_of::<T, N>(cx.block.shared.get(at..at + 32 * stride).unwrap_or_default())
+            }),
+            _ => None,
+        };
+        if let Some(rows) = rows {
+            deliver(cx, step, &rows, mask);
+            return Ok(());
+        }
+    } else if step.flags & (UNIFORM | STRONG) == UNIFORM
+        || step.flags & STRONG == 0 && access::same(&addresses, mask)
+    {
+        return broadcast::<SPACE, T, N>(cx, step, mask, &addresses);
+    }
+    by_lane(cx, step, mask, &addresses, SPACE, T::BYTES, N)
+}
+
+/// Writes 32 groups of values to the destinations.
+#[inline(always)]
+fn deliver<T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step, rows: &[[T; N]; 32], mask: Mask) {
+    let signed = step.flags & SIGNED != 0;
+    for k in 0..N {
+        let Some(dst) = destination(cx, step, k, N) else { continue };
+        if T::BYTES == 8 {
+            let row: [u64; 32] = std::array::from_fn(|lane| rows[lane][k].long(false));
+            cx.registers.set_long(dst, &row, mask);
+        } else if signed {
+            let row: [u32; 32] = std::array::from_fn(|lane| rows[lane][k].word(true));
+            cx.registers.set_word(dst, &row, mask);
+        } else {
+            let row: [u32; 32] = std::array::from_fn(|lane| rows[lane][k].word(false));
+            cx.registers.set_word(dst, &row, mask);
+        }
+    }
+}
+
+/// The row of the `k`-th of `n` elements; `None` where it is not wanted.
+#[inline(always)]
+fn destination(cx: &Cx<'_>, step: &Step, k: usize, n: usize) -> Option<Slot> {
+    let slot = if n == 1 { step.dst } else { *cx.grid.launch.program.slots.get(step.list.0 as usize + k)? };
+    (slot != crate::program::NONE).then_some(slot)
+}
+
+/// All lanes read the same address.
+fn broadcast<const SPACE: u8, T: Plain, const N: usize>(
+    cx: &mut Cx<'_>,
+    step: &Step,
+    mask: Mask,
+    addresses: &[u64; 32],
+) -> Outcome {
+    let lane = mask.trailing_zeros() as usize & 31;
+    let address = addresses[lane];
+    let space = access::space_of::<SPACE>(address);
+    if space == space::LOCAL {
+        // The same offset, and in each lane another value.
+        if T::BYTES < 4 {
+            return by_lane(cx, step, mask, addresses, SPACE, T::BYTES, N);
+        }
+        cx.local(step.place, lane, address, N * T::BYTES)?;
+        let first = Cx::local_row(address);
+        let empty = [0; 32];
+        for k in 0..N {
+            let Some(dst) = destination(cx, step, k, N) else { continue };
+            if T::BYTES == 8 {
+                let low = cx.warp.local.get(first + 2 * k).unwrap_or(&empty);
+                let high = cx.warp.local.get(first + 2 * k + 1).unwrap_or(&empty);
+                let row: [u64; 32] = std::array::from_fn(|l| u64::from(low[l]) | u64::from(high[l]) << 32);
+                cx.registers.set_long(dst, &row, mask);
+            } else {
+                cx.registers.set_word(dst, cx.warp.local.get(first + k).unwrap_or(&empty), mask);
+            }
+        }
+        return Ok(());
+    }
+    let target = cx.target(step, lane, space, address, N * T::BYTES, crate::check::Access::Read)?;
+    let last = 31 - mask.leading_zeros() as usize;
+    if (cx.grid.checked && space == space::SHARED || cx.block.watch.is_some()) && last != lane {
+        // Of the readers the first and the last are noted: whichever of them writes next, there is another.
+        cx.target(step, last, space, address, N * T::BYTES, crate::check::Access::Read)?;
+    }
+    let mut group = [T::default(); N];
+    for (k, value) in group.iter_mut().enumerate() {
+        *value = T::cut(cx.element(target, lane, k * T::BYTES, T::BYTES));
+    }
+    deliver(cx, step, &[group; 32], mask);
+    Ok(())
+}
+
+/// Any addresses, any mask.
+#[inline(never)]
+fn by_lane(
+    cx: &mut Cx<'_>,
+    step: &Step,
+    mask: Mask,
+    addresses: &[u64; 32],
+    space: u8,
+    bytes: usize,
+    count: usize,
+) -> Outcome {
+    let access = access::kind(step, true, false);
+    let mut seen = 0u64;
+    for lane in lanes(mask) {
+        let target = cx.target(step, lane, space, addresses[lane], bytes * count, access)?;
+        for k in 0..count {
+            let value = cx.element(target, lane, k * bytes, bytes);
+            seen = seen.rotate_left(7) ^ value;
+            let Some(dst) = destination(cx, step, k, count) else { continue };
+            let signed = step.flags & SIGNED != 0;
+            match bytes {
+                8 => cx.registers.set_long_lane(dst, lane, value),
+                4 => cx.registers.set_word_lane(dst, lane, value as u32),
+                2 => cx.registers.set_word_lane(dst, lane, (value as u16).word(signed)),
+                _ => cx.registers.set_word_lane(dst, lane, (value as u8).word(signed)),
+            }
+        }
+        if step.flags & STRONG != 0 {
+            cx.synchronise(addresses[lane], step);
+            cx.told(step.place, lane, target, addresses[lane], access);
+        }
+    }
+    if step.flags & STRONG != 0 {
+        cx.polled(step.place, seen);
+    }
+    Ok(())
+}
+
+impl Cx<'_> {
+    /// One element where a target leads.
+    #[inline]
+    pub(crate) fn element(&self, target: Target, lane: usize, offset: usize, bytes: usize) -> u64 {
+        let plain = |from: &[u8], at: usize| {
+            let mut value = [0; 8];
+            if let Some(from) = from.get(at..at + bytes) {
+                value[..bytes].copy_from_slice(from);
+            }
+            u64::from_le_bytes(value)
+        };
+        match target {
+            Target::Global(host) => raw::load(host.wrapping_add(offset), bytes),
+            Target::Shared(at) => plain(&self.block.shared, at + offset),
+            Target::Local(at) => self.local_read(lane, at + offset, bytes),
+            Target::Param(at) => plain(&self.grid.launch.arguments, at + offset),
+        }
+    }
+
+    /// 32 accesses of `stride` bytes that follow one another in global memory, if nothing is wrong with them and nobody is to be told of each.
+    #[inline(always)]
+    pub(crate) fn global_row(&mut self, address: u64, stride: usize, reads: bool) -> Option<*mut u8> {
+        if !address.is_multiple_of(stride as u64) || self.block.watch.is_some() {
+            return None;
+        }
+        let host = match self.windows.host(address, 32 * stride) {
+            Some(host) => host,
+            None => {
+                self.windows.enter(&self.grid.environment, address);
+                self.windows.host(address, 32 * stride)?
+            }
+        };
+        if self.grid.checked {
+            if !reads {
+                self.windows.mark(address, 32 * stride);
+            } else if self.windows.unwritten(address, 32 * stride).is_some() {
+                return None;
+            }
+        }
+        Some(host)
+    }
+
+    /// 32 reads of `stride` bytes that follow one another in shared memory; `None` if one of them is wrong.
+    #[inline(always)]
+    fn shared_row(
+        &mut self,
+        step: &Step,
+        address: u64,
+        stride: usize,
+    ) -> Result<Option<usize>, Box<crate::fault::Fault>> {
+        let offset = Self::shared_offset(address);
+        let end = offset.saturating_add(32 * stride as u64);
+        if !offset.is_multiple_of(stride as u64) || end > self.block.shared.len() as u64 {
+            return Ok(None);
+        }
+        let at = offset as usize;
+        if self.grid.checked {
+            for lane in 0..32 {
+                self.shared_shadow(
+                    step.place,
+                    lane,
+                    at + lane * stride,
+                    stride,
+                    crate::check::Access::Read,
+                    None,
+                )?;
+            }
+        }
+        Ok(Some(at))
+    }
+}

@@ -1,0 +1,88 @@
+//! The end of lowering: labels become step numbers, fixed rows move behind the variables.
+
+use super::Error;
+use super::function::Lowering;
+use super::operands::{CLASS_SHIFT, FIXED, Fixed};
+use crate::exec::registers::Slot;
+use crate::program::{Action, ParamSlot, Program};
+use crate::ptx::ast::Function;
+
+impl Lowering<'_> {
+    /// The finished kernel.
+    pub(super) fn complete(
+        mut self,
+        function: &Function,
+        params: Vec<ParamSlot>,
+        param_bytes: u32,
+    ) -> Result<Program, Error> {
+        let labels: Vec<u32> = self.labels.iter().map(|place| place.unwrap_or(u32::MAX)).collect();
+        let steps = &mut self.rows.steps;
+        let end = steps.len().saturating_sub(1) as u32;
+        // A label without a place cannot be jumped to (it was declared with its scope); the last step, an exit, is where all paths end.
+        let place = |label: u32| labels.get(label as usize).copied().unwrap_or(end).min(end);
+        for step in steps.iter_mut() {
+            match step.action {
+                Action::Branch => step.imm = i64::from(place(step.imm as u32)),
+                Action::BranchIndexed => {
+                    let (start, len) = (step.list.0 as usize, step.list.1 as usize);
+                    if let Some(targets) = self.rows.slots.get_mut(start..start + len) {
+                        targets.iter_mut().for_each(|target| *target = place(*target));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let variables = self.rows.rows;
+        for step in steps.iter_mut() {
+            for slot in [&mut step.guard, &mut step.dst, &mut step.dst2].into_iter().chain(&mut step.src) {
+                settle(slot, variables);
+            }
+        }
+        self.rows.slots.iter_mut().for_each(|slot| settle(slot, variables));
+        let shared = self.shared.borrow();
+        let dynamic_base = shared.bytes.next_multiple_of(shared.dynamic_align.max(1));
+        let (mut constants, mut specials) = (Vec::new(), Vec::new());
+        for (&(class, what), &slot) in &self.rows.fixed {
+            let mut slot = slot;
+            settle(&mut slot, variables);
+            match what {
+                Fixed::Constant(value) => constants.push((class, slot, value)),
+                Fixed::Dynamic(offset) => constants.push((class, slot, dynamic_base.wrapping_add(offset))),
+                Fixed::Special(special) => specials.push((special, slot)),
+            }
+        }
+        constants.sort_unstable_by_key(|(class, slot, _)| (class.index(), *slot));
+        specials.sort_unstable_by_key(|(_, slot)| *slot);
+        let too_large = |what: &str| {
+            Self::error(function.line, function.name.clone(), format!("more than 4 GiB of {what}"))
+        };
+        let fixed = self.rows.fixed_rows;
+        Ok(Program {
+            name: function.name.clone(),
+            steps: std::mem::take(&mut self.rows.steps),
+            places: std::mem::take(&mut self.places),
+            slots: std::mem::take(&mut self.rows.slots),
+            rows: [0, 1, 2].map(|class| variables[class] + fixed[class]),
+            variables,
+            specials,
+            constants,
+            params,
+            granule: self.rows.granule,
+            fences: self.rows.fences,
+            param_bytes,
+            static_shared: u32::try_from(shared.bytes).map_err(|_| too_large("shared memory"))?,
+            dynamic_base: u32::try_from(dynamic_base).map_err(|_| too_large("shared memory"))?,
+            local_bytes: u32::try_from(self.frame).map_err(|_| too_large("local memory"))?,
+            limits: function.limits.clone(),
+        })
+    }
+}
+
+/// Moves a fixed row behind the variables of its class. Lists also hold plain numbers; none of them is in the range of fixed rows
+/// (offsets of a gigabyte and more).
+fn settle(slot: &mut Slot, variables: [u32; 3]) {
+    if *slot >> 30 == FIXED >> 30 {
+        let class = (*slot >> CLASS_SHIFT & 3) as usize;
+        *slot = (*slot & ((1 << CLASS_SHIFT) - 1)) + variables.get(class).copied().unwrap_or(0);
+    }
+}
