@@ -27,6 +27,8 @@ pub(crate) mod specials;
 pub(crate) mod state;
 pub(crate) mod store;
 pub(crate) mod system;
+#[cfg(test)]
+mod tests;
 pub(crate) mod vote;
 mod warp;
 pub(crate) mod windows;
