@@ -4,6 +4,9 @@ use super::super::ast::{Function, Instruction, Operand, Param, Type};
 use super::names::Found;
 use super::{Checker, types};
 
+/// Functions that the driver brings.
+const SYSTEM: [&str; 4] = ["__assertfail", "free", "malloc", "vprintf"];
+
 impl Checker<'_, '_> {
     /// `call (ret), function, (arguments);` in any of its forms.
     pub(super) fn call(&self, instruction: &Instruction) -> Result<(), String> {
@@ -22,6 +25,11 @@ impl Checker<'_, '_> {
         match self.names.find(callee) {
             Some(Found::Function(function)) if function.entry => {
                 Err(format!("{callee} is a kernel and cannot be called"))
+            }
+            Some(Found::Function(function))
+                if function.body.is_none() && !SYSTEM.contains(&callee.as_str()) =>
+            {
+                Err(format!("{callee} is declared and never defined; a driver cannot link it"))
             }
             Some(Found::Function(function)) => self.arguments(function, returns, arguments),
             // Through a register; what it points to is not known here.

@@ -51,7 +51,7 @@ const FEATURES: &[(&str, &[&str], u32, Version)] = &[
     ("copysign", &[], 20, (2, 0)),
     ("cp", &["async"], 80, (7, 0)),
     ("cp", &["async", "bulk"], 90, (8, 0)),
-    ("cp", &["async", "bulk", "shared::cta", "global"], 90, (8, 0)),
+    ("cp", &["async", "bulk", "shared::cta", "global", "mbarrier::complete_tx::bytes"], 90, (8, 6)),
     ("createpolicy", &[], 80, (7, 4)),
     ("cvt", &["bf16"], 80, (7, 0)),
     ("cvt", &["bf16", "f16"], 90, (7, 8)),
@@ -70,6 +70,8 @@ const FEATURES: &[(&str, &[&str], u32, Version)] = &[
     ("cvt", &["f16x2", "f32"], 80, (7, 0)),
     ("cvt", &["relu"], 80, (7, 0)),
     ("cvt", &["tf32"], 80, (7, 0)),
+    ("cvt", &["tf32", "rn"], 90, (7, 8)),
+    ("cvt", &["tf32", "rz"], 90, (7, 8)),
     ("discard", &[], 80, (7, 4)),
     ("dp2a", &[], 61, (5, 0)),
     ("dp4a", &[], 61, (5, 0)),
@@ -120,6 +122,7 @@ const FEATURES: &[(&str, &[&str], u32, Version)] = &[
     ("max", &["f16x2"], 80, (7, 0)),
     ("max", &["NaN"], 80, (7, 0)),
     ("max", &["s16x2"], 90, (8, 0)),
+    ("max", &["s32", "relu"], 90, (8, 0)),
     ("max", &["u16x2"], 90, (8, 0)),
     ("max", &["xorsign"], 86, (7, 2)),
     ("mbarrier", &[], 80, (7, 0)),
@@ -133,6 +136,7 @@ const FEATURES: &[(&str, &[&str], u32, Version)] = &[
     ("min", &["f16x2"], 80, (7, 0)),
     ("min", &["NaN"], 80, (7, 0)),
     ("min", &["s16x2"], 90, (8, 0)),
+    ("min", &["s32", "relu"], 90, (8, 0)),
     ("min", &["u16x2"], 90, (8, 0)),
     ("min", &["xorsign"], 86, (7, 2)),
     ("mma", &[], 70, (6, 4)),
@@ -147,6 +151,9 @@ const FEATURES: &[(&str, &[&str], u32, Version)] = &[
     ("mma", &["m16n8k4"], 80, (7, 0)),
     ("mma", &["m16n8k64"], 80, (7, 0)),
     ("mma", &["m16n8k8"], 75, (6, 5)),
+    ("mma", &["m16n8k8", "f64"], 90, (7, 8)),
+    ("mma", &["m16n8k16", "f64"], 90, (7, 8)),
+    ("mma", &["m16n8k4", "f64"], 90, (7, 8)),
     ("mma", &["s4"], 75, (6, 5)),
     ("mma", &["s8"], 75, (6, 5)),
     ("mma", &["sp"], 80, (7, 1)),
@@ -160,11 +167,13 @@ const FEATURES: &[(&str, &[&str], u32, Version)] = &[
     ("mul", &["f16x2"], 53, (4, 2)),
     ("mul", &["f32x2"], 100, (8, 6)),
     ("multimem", &[], 90, (8, 1)),
-    ("nanosleep", &[], 70, (6, 3)),
+    ("nanosleep", &[], 70, (6, 2)),
     ("neg", &["bf16"], 80, (7, 0)),
     ("neg", &["bf16x2"], 80, (7, 0)),
     ("neg", &["f16"], 53, (6, 0)),
     ("neg", &["f16x2"], 53, (6, 0)),
+    ("prefetch", &["L2::evict_last"], 80, (7, 4)),
+    ("prefetch", &["L2::evict_normal"], 80, (7, 4)),
     ("red", &["acq_rel"], 70, (6, 0)),
     ("red", &["add", "bf16"], 90, (7, 8)),
     ("red", &["add", "bf16x2"], 90, (7, 8)),
@@ -289,6 +298,22 @@ pub(super) fn version_of(arch: u32, suffix: &str) -> Option<Version> {
     Some(if suffix.is_empty() { *version } else { (*version).max((8, 0)) })
 }
 
+/// What an instruction's form needs beyond what its words say.
+fn form_needs(instruction: &Instruction) -> Option<(u32, Version)> {
+    let has = |modifier: &str| instruction.modifiers.iter().any(|m| m == modifier);
+    let operands = instruction.operands.len();
+    match instruction.opcode.as_str() {
+        // With a count.
+        "mbarrier" if has("arrive") && !has("noComplete") && !has("expect_tx") && operands == 3 => {
+            Some((90, (7, 8)))
+        }
+        // Of three values.
+        "max" | "min" if operands == 4 => Some((100, (8, 8))),
+        _ if has("shared::cta") || has("param::entry") || has("param::func") => Some((0, (7, 8))),
+        _ => None,
+    }
+}
+
 /// What the target lacks for an instruction.
 pub(super) fn missing(instruction: &Instruction, arch: &Arch) -> Option<String> {
     let opcode = instruction.opcode.as_str();
@@ -298,18 +323,19 @@ pub(super) fn missing(instruction: &Instruction, arch: &Arch) -> Option<String> 
         words.collect::<Vec<_>>().join(".")
     };
     let start = FEATURES.partition_point(|(name, ..)| *name < opcode);
-    for (_, needed, number, version) in FEATURES.iter().skip(start).take_while(|(name, ..)| *name == opcode) {
-        if !needed.iter().all(has) {
-            continue;
-        }
-        if arch.number < *number {
+    let rows = FEATURES.iter().skip(start).take_while(|(name, ..)| *name == opcode);
+    let rows = rows
+        .filter(|(_, needed, ..)| needed.iter().all(has))
+        .map(|&(_, _, number, version)| (number, version));
+    for (number, version) in rows.chain(form_needs(instruction)) {
+        if arch.number < number {
             return Some(format!(
                 "{} needs sm_{number} or newer; the text says .target {}",
                 what(),
                 arch.name
             ));
         }
-        if arch.version < *version {
+        if arch.version < version {
             let (major, minor) = arch.version;
             return Some(format!(
                 "{} needs .version {}.{} or newer; the text says {major}.{minor}",

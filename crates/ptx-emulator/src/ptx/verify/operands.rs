@@ -54,6 +54,11 @@ impl Checker<'_, '_> {
             "cvta" => return self.cvta(instruction),
             _ => {}
         }
+        if let ("cvt", [to, Operand::Name(name)]) = (instruction.opcode.as_str(), given.as_slice())
+            && let Some(Found::Special(_)) = self.names.find(name)
+        {
+            return shape(instruction).map_or(Ok(()), |shape| self.value(to, shape.first, true, true));
+        }
         let Some(pattern) = forms::pattern(instruction) else { return Ok(()) };
         let shape = shape(instruction);
         let words: Vec<&str> = pattern.split(' ').filter(|word| !word.is_empty()).collect();
@@ -152,8 +157,9 @@ impl Checker<'_, '_> {
                 Some(Found::Register(register, 1)) => wrong(&format!("a .{} register", word(register))),
                 Some(Found::Register(_, elements)) => wrong(&format!("a vector of {elements}")),
                 Some(Found::Special(_)) if result => Err(format!("{name} cannot be written")),
-                // Which widths `ptxas` takes a special register for has changed over time; nobody gets it wrong by accident.
-                Some(Found::Special(_)) => Ok(()),
+                Some(Found::Special(_)) => {
+                    Err(format!("{name} is a special register, which only mov and cvt read"))
+                }
                 Some(Found::Variable(_) | Found::Param(_) | Found::Function(_)) => wrong("an address"),
                 Some(Found::Label | Found::Targets | Found::Prototype) => wrong("a label"),
                 None => Ok(()),
@@ -262,6 +268,13 @@ impl Checker<'_, '_> {
                             return Err(format!("{name} is a vector of {elements}"));
                         }
                     }
+                    // A special register fits one type of its width; `ptxas` takes `%tid.x` for 16 bits as well.
+                    Some(Found::Special(own)) if own.size() == 8 || shape.last.size() == 8 => {
+                        if own.size() != shape.last.size() {
+                            return Err(format!("{name} is a .{} register", word(own)));
+                        }
+                    }
+                    Some(Found::Special(_)) => {}
                     _ => self.value(operand, shape.last, false, result)?,
                 },
                 Operand::NameOffset(..) if !result => pointer(shape.last)?,
