@@ -15,7 +15,7 @@ pub const REQUIRED: &str = "PTX_EMU_REQUIRED";
 /// Tells the process that runs one case which one.
 const CASE: &str = "PTX_EMU_TEST_CASE";
 /// No case takes so long; one that does waits for something that never comes.
-const TIMEOUT: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What became of one case.
 #[derive(Clone, Debug)]

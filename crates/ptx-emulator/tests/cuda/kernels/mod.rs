@@ -1,0 +1,12 @@
+//! Kernels as they are written in earnest, each compared with plain Rust.
+
+mod attention;
+mod gemm;
+mod gemv;
+mod hash;
+mod norms;
+mod reduce;
+mod scan;
+mod select;
+mod splitk;
+mod transpose;
