@@ -4,4 +4,5 @@
 //! checks. `cargo xtask emu --fetch` gets the compilers beforehand; without them, the tests say `skipped:`.
 
 mod kernels;
+mod programs;
 mod support;

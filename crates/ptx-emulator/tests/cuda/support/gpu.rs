@@ -6,13 +6,14 @@
 
 use std::cell::Cell;
 use std::collections::hash_map::DefaultHasher;
+use std::ffi::c_void;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::{
     CudaContext, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig,
-    PushKernelArg, ValidAsZeroBits,
+    PushKernelArg, ValidAsZeroBits, sys,
 };
 
 /// An argument of a kernel. It borrows the slice it points to, so that none is given back before the launch.
@@ -101,13 +102,13 @@ impl Gpu {
 
     /// Another stream on the same device and module.
     pub(crate) fn other_stream(&self) -> Self {
-        let stream = self.context.new_stream().unwrap();
-        Self {
-            context: Arc::clone(&self.context),
-            stream,
-            module: self.module.clone(),
-            promised: Cell::new(0),
-        }
+        self.on(self.context.new_stream().unwrap())
+    }
+
+    /// The same device and module with this stream.
+    pub(crate) fn on(&self, stream: Arc<CudaStream>) -> Self {
+        let (context, module) = (Arc::clone(&self.context), self.module.clone());
+        Self { context, stream, module, promised: Cell::new(0) }
     }
 
     pub(crate) fn module(&self) -> &Arc<CudaModule> {
@@ -165,7 +166,7 @@ impl Gpu {
     ) -> Result<(), DriverError> {
         let function = self.module().load_function(kernel)?;
         if shared > 48 << 10 {
-            use cudarc::driver::sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as SHARED;
+            use sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as SHARED;
             function.set_attribute(SHARED, i32::try_from(shared).unwrap())?;
         }
         let mut builder = self.stream.launch_builder(&function);
@@ -180,6 +181,48 @@ impl Gpu {
         let launched =
             unsafe { if cooperative { builder.launch_cooperative(config) } else { builder.launch(config) } };
         launched.map(|_| ())
+    }
+
+    /// Launches so that the kernel may start before the one ahead of it in the stream is done (`griddepcontrol`).
+    pub(crate) fn launch_dependent(&self, kernel: &str, grid: u32, block: u32, args: &[Arg<'_>]) {
+        let function = self.module().load_function(kernel).unwrap();
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: grid,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: block,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: self.stream.cu_stream(),
+            attrs: &raw mut attribute,
+            numAttrs: 1,
+        };
+        let mut values: Vec<u64> = args
+            .iter()
+            .map(|arg| match arg {
+                Arg::Long(value) | Arg::Pointer(value, _) => *value,
+                Arg::Word(value) => (*value).into(),
+            })
+            .collect();
+        let mut pointers: Vec<*mut c_void> =
+            values.iter_mut().map(|value| (&raw mut *value).cast()).collect();
+        // SAFETY: everything pointed to lives until the call returns; a word is the lower half of its long.
+        unsafe {
+            sys::cuLaunchKernelEx(
+                &raw const config,
+                function.cu_function(),
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+        .result()
+        .unwrap();
     }
 
     /// Says that these values depend on nothing but the inputs.

@@ -7,4 +7,4 @@ pub(crate) mod run;
 
 pub(crate) use compare::{Random, close, halves, halves_to_f32, to_bf16};
 pub(crate) use gpu::{Arg, Gpu, args};
-pub(crate) use run::{everywhere, source};
+pub(crate) use run::{everywhere, everywhere_since, in_all_settings, source};

@@ -20,13 +20,23 @@ macro_rules! source {
 pub(crate) use source;
 
 /// Every architecture's device at once; a test takes the one it is for.
-pub(crate) const DEVICES: &str = "sm_61,sm_70,sm_75,sm_80,sm_90,sm_120";
+pub(crate) const DEVICES: &str = "sm_61,sm_75,sm_80,sm_90,sm_120";
 
 /// The settings under which everything must hold. Seeds draw the order of blocks and streams.
 const RUNS: [&[(&str, &str)]; 3] = [
-    &[("PTX_EMU_SEED", "1"), ("PTX_EMU_WORKERS", "2"), ("PTX_EMU_CHECK", "1")],
-    &[("PTX_EMU_SEED", "2"), ("PTX_EMU_WORKERS", "2")],
-    &[("PTX_EMU_SEED", "3"), ("PTX_EMU_WORKERS", "1"), ("PTX_EMU_CHECK", "races")],
+    &[
+        ("PTX_EMU_SEED", "1"),
+        ("PTX_EMU_WORKERS", "2"),
+        ("PTX_EMU_CHECK", "1"),
+        ("PTX_EMU_SCHEDULE", "adversarial"),
+    ],
+    &[("PTX_EMU_SEED", "2"), ("PTX_EMU_WORKERS", "3"), ("PTX_EMU_SCHEDULE", "random")],
+    &[
+        ("PTX_EMU_SEED", "3"),
+        ("PTX_EMU_WORKERS", "1"),
+        ("PTX_EMU_CHECK", "races"),
+        ("PTX_EMU_SCHEDULE", "lazy"),
+    ],
 ];
 
 /// Runs the test `name` again as `case` with these settings; `None` where it had to be skipped.
@@ -64,10 +74,16 @@ pub(crate) fn in_all_settings(name: &str, body: impl Fn()) {
 /// Runs `body` on `source` as each compiler makes it for each architecture from `least` on, under each of the settings. What the
 /// body promises must be the same to the bit under all of them.
 #[track_caller]
-#[allow(clippy::print_stdout)] // how a case speaks to the test that started it
 pub(crate) fn everywhere(name: &str, source: Source, least: u32, body: impl Fn(&Gpu)) {
+    everywhere_since(name, source, Nvrtc::V11, least, body);
+}
+
+/// The same for what older compilers do not know.
+#[track_caller]
+#[allow(clippy::print_stdout)] // how a case speaks to the test that started it
+pub(crate) fn everywhere_since(name: &str, source: Source, since: Nvrtc, least: u32, body: impl Fn(&Gpu)) {
     in_all_settings(name, || {
-        for version in Nvrtc::ALL {
+        for version in Nvrtc::ALL.into_iter().filter(|version| *version >= since) {
             let compiler = Compiler::new(version);
             for arch in compiler.architectures().iter().filter(|arch| **arch >= least) {
                 let ptx = compiler.compile(source.0, source.1, *arch, &[], &[]);
