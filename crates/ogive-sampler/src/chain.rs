@@ -13,6 +13,16 @@ use crate::stage::{Needs, Stage};
 use crate::stages::Greedy;
 
 /// Stages in order, then a draw. A clone goes on exactly as the original would.
+///
+/// It prints as text that [`Samplers`](crate::Samplers) reads, `top_k:40,temperature:0.8`; logit bias and DRY's
+/// breakers are not part of it.
+///
+/// # Going back
+///
+/// What a stage reads from the history (the penalties, DRY) follows a sequence that is cut short by itself. What moves on
+/// with every token drawn does not: the random numbers, XTC's among them, mirostat's allowance, adaptive-p's memory. To
+/// draw again from an earlier place, keep a clone of the chain from there; [`reset`](Self::reset) is the clone from the
+/// beginning.
 pub struct Chain {
     stages: Vec<Box<dyn Stage>>,
     seed: u64,
@@ -27,6 +37,15 @@ impl fmt::Debug for Chain {
             .field("stages", &self.stages)
             .field("seed", &self.seed)
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, stage) in self.stages.iter().enumerate() {
+            write!(f, "{}{}", if i == 0 { "" } else { "," }, stage.text())?;
+        }
+        Ok(())
     }
 }
 
@@ -160,9 +179,9 @@ impl Chain {
         self.rng = Rng::new(self.seed);
     }
 
-    /// Draws from here on by another seed, so that forks of one sequence part ways. Stages that keep
-    /// chance of their own are not touched.
+    /// Draws from here on by another seed, so that forks of one sequence part ways; the stages' own chance too.
     pub fn reseed(&mut self, seed: u64) {
+        self.stages.iter_mut().for_each(|s| s.reseed(seed));
         self.seed = seed;
         self.rng = Rng::new(seed);
     }

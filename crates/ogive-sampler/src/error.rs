@@ -23,6 +23,76 @@ pub enum SampleError {
         /// The token.
         token: u32,
     },
+    /// A text names a sampler that there is not.
+    #[error("reading a chain of samplers: there is no {name:?}{hint}; known are {known}")]
+    UnknownSampler {
+        /// As it was written.
+        name: String,
+        /// The nearest name, as a part of the sentence; empty where none is near.
+        hint: String,
+        /// All names.
+        known: String,
+    },
+    /// A value in a chain's text is not one.
+    #[error("reading a chain of samplers: {name} of {sampler} is {value:?}, but must be {expected}")]
+    Value {
+        /// The sampler's name.
+        sampler: &'static str,
+        /// The value's name.
+        name: &'static str,
+        /// As it was written.
+        value: String,
+        /// What is accepted.
+        expected: &'static str,
+    },
+    /// A sampler has more values than it takes.
+    #[error("reading a chain of samplers: {sampler} has too many values; it takes {takes}")]
+    TooManyValues {
+        /// The sampler's name.
+        sampler: &'static str,
+        /// The names of its values.
+        takes: String,
+    },
+    /// A chain's text has nothing between two commas, or at its end.
+    #[error(
+        "reading a chain of samplers: number {place} is empty; write names with commas between them, such as \
+         \"top_k:40,temperature:0.8\""
+    )]
+    EmptyStage {
+        /// Which one, counted from 1.
+        place: usize,
+    },
+    /// Mirostat would not see what is drawn.
+    #[error(
+        "building a sampler: {after} comes after {name}, which must be the last to know the probability of what \
+         is drawn; move or remove one"
+    )]
+    NotLast {
+        /// The one that must be last.
+        name: &'static str,
+        /// What comes after it.
+        after: &'static str,
+    },
+    /// There is no such version of mirostat.
+    #[error("building a sampler: mirostat is {value}, but must be 0 (off), 1 or 2")]
+    MirostatVersion {
+        /// What was given.
+        value: u8,
+    },
+    /// DRY's sequence breakers are text, and nobody said what tokens they are.
+    #[error(
+        "building a sampler: dry_sequence_breakers are text, and no vocabulary was given to cut them; build with \
+         one, or leave the list empty"
+    )]
+    NoVocabulary,
+    /// A sequence breaker could not be cut into tokens.
+    #[error("building a sampler: cutting the sequence breaker {text:?} into tokens: {why}")]
+    Breaker {
+        /// The breaker.
+        text: String,
+        /// What the vocabulary said.
+        why: String,
+    },
     /// There are no logits to choose from.
     #[error("sampling: the list of logits is empty; a model's last logits are expected")]
     Empty,

@@ -1,4 +1,4 @@
-//! Probabilities as integers, and the two functions behind them.
+//! Probabilities as integers, and the exponential behind them.
 //!
 //! A candidate's weight is `exp(logit - best)` as a whole number of 2^-40ths. Integers, because their sum
 //! is the same in any order: a list that was cut, sorted or permuted on the way, or summed in vector
@@ -6,10 +6,12 @@
 //! impossible; all of a vocabulary of 2^18 tokens at that edge would hold a mass of about 1e-7, below
 //! what the f32 logits themselves resolve.
 //!
-//! `exp` and `ln` use additions, multiplications, divisions and bit operations only, which IEEE 754 fixes
-//! to the last bit (and Rust never fuses), unlike the C library's functions.
+//! `exp` uses additions, multiplications and bit operations only, which IEEE 754 fixes to the last bit (and
+//! Rust never fuses), unlike the C library's. It is apart from the one in [`math`](crate::math) because a
+//! vocabulary's worth of them must fill vectors.
 
 use crate::candidates::Candidate;
+use crate::math::ln;
 
 /// Weights are multiples of 2^-40 of the best candidate's.
 const BITS: u32 = 40;
@@ -44,24 +46,6 @@ fn exp(x: f32) -> f32 {
     p * f32::from_bits(exponent << 23)
 }
 
-/// The natural logarithm of a positive, finite, normal x, within 4 units in the last place or 1e-15
-/// (tested).
-///
-/// x = 2^e·m with m in [0.7, 1.42], and ln m = 2·artanh((m-1)/(m+1)) by its series up to the 21st power.
-pub(crate) fn ln(x: f64) -> f64 {
-    const SQRT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
-    let offset = x.to_bits().wrapping_sub(SQRT_HALF) as i64;
-    let e = offset >> 52;
-    let m = f64::from_bits(x.to_bits().wrapping_sub((e << 52) as u64));
-    let s = (m - 1.0) / (m + 1.0);
-    let s2 = s * s;
-    let mut sum = 0.0;
-    for k in (0..=10).rev() {
-        sum = sum * s2 + 1.0 / f64::from(2 * k + 1);
-    }
-    2.0 * s * sum + e as f64 * std::f64::consts::LN_2
-}
-
 /// `exp(x)` in 2^-40ths, rounded; x <= 0. NaN and minus infinity weigh nothing.
 fn weight(x: f32) -> u64 {
     let x = if x > FLOOR { x } else { FLOOR };
@@ -69,6 +53,16 @@ fn weight(x: f32) -> u64 {
     // conversion that vectorises.
     const SHIFT: f64 = (1u64 << (52 - BITS)) as f64;
     (f64::from(exp(x)) + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits())
+}
+
+/// `x` times the weight of `exp(-x)`, in 2^-40ths, rounded; x >= 0, and 0 where the weight is.
+///
+/// Never above 0.37 times [`ONE`], so that as many can be added up as weights.
+fn surprise(x: f32) -> u64 {
+    let x = if x < -FLOOR { x } else { -FLOOR };
+    const SHIFT: f64 = (1u64 << (52 - BITS)) as f64;
+    let weight = (f64::from(exp(-x)) + SHIFT) - SHIFT;
+    (weight * f64::from(x) + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits())
 }
 
 /// How many weights are computed together, so that the loop vectorises.
@@ -115,6 +109,28 @@ impl Softmax {
         sum + rest.iter().map(|&c| self.weight(c)).sum::<u64>()
     }
 
+    /// The logarithm of the sum of `exp(logit - best)`: what takes a distance from the best candidate's logit
+    /// to a surprise. 0 where nothing is possible.
+    pub(crate) fn ln_total(&self) -> f64 {
+        if self.total == 0 { 0.0 } else { ln(self.total as f64 / ONE as f64) }
+    }
+
+    /// The entropy in nats of the list that this was made of. Within 1e-6 for 2^18 candidates, and the same
+    /// in any order. 0 where nothing is possible or one candidate is certain.
+    pub(crate) fn entropy(&self, list: &[Candidate]) -> f64 {
+        if self.total == 0 || !self.best.logit.is_finite() {
+            return 0.0;
+        }
+        let mut sum = 0u64;
+        let (blocks, rest) = list.as_chunks::<BLOCK>();
+        for block in blocks {
+            let logits = block.map(|c| c.logit);
+            sum += logits.iter().map(|l| surprise(self.best.logit - l)).sum::<u64>();
+        }
+        sum += rest.iter().map(|c| surprise(self.best.logit - c.logit)).sum::<u64>();
+        self.ln_total() + sum as f64 / self.total as f64
+    }
+
     /// The candidate whose interval of the running sum holds `at`, which is below [`total`](Self::total).
     pub(crate) fn find(&self, list: &[Candidate], mut at: u64) -> Option<Candidate> {
         for block in list.chunks(BLOCK) {
@@ -151,20 +167,6 @@ mod tests {
     }
 
     #[test]
-    fn ln_is_within_its_bound() {
-        for i in 0..200_000u32 {
-            for x in [f64::from(i + 1) * 1e-5, f64::from(f32::from_bits(1 + i * 5000)), f64::from(i) + 0.5] {
-                let (got, truth) = (ln(x), x.ln());
-                assert!(
-                    (got - truth).abs() <= (4.0 * f64::EPSILON * truth.abs()).max(1e-15),
-                    "{x}: {got} {truth}"
-                );
-            }
-        }
-        assert_eq!(ln(1.0), 0.0);
-    }
-
-    #[test]
     fn weights_at_the_edges() {
         assert_eq!(weight(0.0), ONE);
         assert_eq!(weight(-0.0), ONE);
@@ -173,6 +175,29 @@ mod tests {
         assert_eq!(weight(f32::NAN), 0);
         assert!(weight(-27.0) > 0);
         assert!(LIMIT as u64 <= u64::MAX / ONE);
+    }
+
+    #[test]
+    fn entropy_is_within_its_bound() {
+        let mut rng = crate::rng::Rng::new(3);
+        for (n, spread) in [(1, 1.0), (2, 0.0), (100, 0.0), (1000, 4.0), (1 << 18, 0.1), (1 << 18, 60.0)] {
+            let logit = |u: f64| 7.0 - (u * spread) as f32;
+            let mut list: Vec<_> = (0..n).map(|id| Candidate { id, logit: logit(rng.uniform()) }).collect();
+            list.push(Candidate { id: n, logit: f32::NEG_INFINITY });
+            let best = list.iter().copied().max_by(|a, b| a.logit.total_cmp(&b.logit)).expect("some");
+            let softmax = Softmax::new(&list, best);
+            let terms = || list.iter().map(|c| f64::from(c.logit - best.logit)).filter(|x| x.is_finite());
+            let total: f64 = terms().map(f64::exp).sum();
+            let truth = total.ln() - terms().map(|x| x * x.exp()).sum::<f64>() / total;
+            let got = softmax.entropy(&list);
+            assert!((got - truth).abs() < 1e-6, "{n} {spread}: {got} {truth}");
+            list.reverse();
+            assert_eq!(softmax.entropy(&list), got);
+        }
+        let none = [Candidate { id: 0, logit: f32::NEG_INFINITY }];
+        assert_eq!(Softmax::new(&none, none[0]).entropy(&none), 0.0);
+        let forced = [1.0, f32::INFINITY].map(|logit| Candidate { id: u32::from(logit > 1.0), logit });
+        assert_eq!(Softmax::new(&forced, forced[1]).entropy(&forced), 0.0);
     }
 
     #[test]

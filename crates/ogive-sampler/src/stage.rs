@@ -30,10 +30,16 @@ pub enum Needs {
 /// A stage may keep a state (mirostat's target, a grammar's position); it moves on in
 /// [`accept`](Self::accept), not in `apply`: a step may be applied without a draw following, as
 /// [`Chain::distribution`](crate::Chain::distribution) does on a copy. A stage that wants chance of its
-/// own keeps an [`Rng`](crate::Rng).
+/// own keeps an [`Rng`](crate::Rng), looks at its next number in `apply` and moves on in `accept`.
 pub trait Stage: Debug + Send + Sync {
     /// The stage's name, for messages: lower case, with llama.cpp's spelling where it has one.
     fn name(&self) -> &str;
+
+    /// As a chain's text has it: the name and the values, `xtc:0.5:0.1`. By default the name alone. What
+    /// [`Samplers`](crate::Samplers) knows reads it back.
+    fn text(&self) -> String {
+        self.name().replace('-', "_")
+    }
 
     /// Edits the candidates; `history` is the whole sequence so far, prompt included.
     fn apply(&mut self, candidates: &mut Candidates, history: &[u32]);
@@ -45,6 +51,11 @@ pub trait Stage: Debug + Send + Sync {
 
     /// Forgets what was accepted, for a new sequence.
     fn reset(&mut self) {}
+
+    /// Takes chance of its own from another seed, so that forks of one sequence part ways.
+    fn reseed(&mut self, seed: u64) {
+        let _ = seed;
+    }
 
     /// How many of the best candidates it must see.
     fn needs(&self) -> Needs {

@@ -5,7 +5,7 @@
 //! platform.
 
 use ogive_sampler::stages::TopK;
-use ogive_sampler::{Candidates, Chain, Rng, SamplerParams, Stage};
+use ogive_sampler::{Candidates, Chain, Rng, SampleError, SamplerParams, Stage};
 
 /// `n` logits in [-8, 8), some of them equal, for one step.
 fn logits(step: u64, n: usize) -> Vec<f32> {
@@ -60,6 +60,103 @@ const GOLDEN: [[u32; 24]; 4] = [
         17, 98, 248, 279,
     ],
 ];
+
+/// The settings of a chain that has every stage with a state or chance of its own in turn.
+fn steered() -> [SamplerParams; 4] {
+    let default = SamplerParams { seed: 42, ..SamplerParams::default() };
+    [
+        SamplerParams { xtc_probability: 0.5, typical_p: 0.9, dynatemp_range: 0.5, ..default.clone() },
+        SamplerParams { mirostat: 1, ..default.clone() },
+        SamplerParams { mirostat: 2, ..default.clone() },
+        SamplerParams { adaptive_target: 0.3, ..default },
+    ]
+}
+
+#[test]
+fn golden_sequences_of_steered_chains() {
+    let found: Vec<_> =
+        steered().iter().map(|p| generate(&mut p.build().expect("valid"), 0..16, 500)).collect();
+    assert_eq!(found, STEERED, "draws changed: that breaks the promise of equal tokens for equal seeds");
+}
+
+/// XTC, typical and a dynamic temperature; mirostat; mirostat 2; adaptive-p.
+const STEERED: [[u32; 16]; 4] = [
+    [163, 489, 180, 277, 401, 397, 202, 371, 194, 375, 250, 19, 296, 210, 225, 258],
+    [163, 77, 453, 228, 406, 318, 66, 109, 430, 375, 355, 276, 139, 183, 486, 198],
+    [24, 146, 314, 454, 498, 374, 363, 443, 367, 215, 301, 139, 418, 183, 365, 434],
+    [310, 215, 256, 280, 432, 489, 216, 12, 126, 282, 165, 19, 425, 210, 486, 98],
+];
+
+#[test]
+fn going_back_is_a_clone_from_there() {
+    for params in steered() {
+        let mut chain = params.build().expect("valid");
+        let first = generate(&mut chain, 0..10, 300);
+        let kept = chain.clone();
+        let ours = generate(&mut chain, 10..30, 300);
+        // Where the chain has moved on, the same steps need not give the same tokens.
+        generate(&mut chain, 10..30, 300);
+        assert_eq!(generate(&mut kept.clone(), 10..30, 300), ours, "{params:?}");
+        chain.reset();
+        assert_eq!(generate(&mut chain, 0..10, 300), first, "{params:?}");
+        assert_eq!(generate(&mut chain, 10..30, 300), ours, "{params:?}");
+    }
+}
+
+#[test]
+fn a_failed_draw_moves_no_state() {
+    for params in steered() {
+        let mut chain = params.build().expect("valid");
+        let mut other = chain.clone();
+        generate(&mut chain, 0..5, 300);
+        generate(&mut other, 0..5, 300);
+        assert!(matches!(other.sample(&[f32::NAN; 9], &[]), Err(SampleError::NoLogit { .. })));
+        other.distribution(&logits(77, 300), &[]).expect("a distribution");
+        assert_eq!(generate(&mut chain, 5..25, 300), generate(&mut other, 5..25, 300), "{params:?}");
+    }
+}
+
+#[test]
+fn mirostat_keeps_the_surprise_near_its_target() {
+    for version in [1, 2] {
+        let params = SamplerParams {
+            mirostat: version,
+            mirostat_tau: 3.0,
+            temperature: 1.0,
+            ..SamplerParams::default()
+        };
+        let mut chain = params.build().expect("valid");
+        let (mut sum, steps) = (0.0, 2000);
+        for step in 0..steps {
+            let row = logits(step, 500);
+            let distribution = chain.distribution(&row, &[]).expect("a distribution");
+            let token = chain.sample(&row, &[]).expect("a token");
+            sum -= distribution.iter().find(|d| d.0 == token).expect("on offer").1.log2();
+        }
+        let mean = sum / steps as f64;
+        assert!((mean - 3.0).abs() < 0.1, "mirostat {version}: {mean} bits");
+    }
+}
+
+#[test]
+fn adaptive_p_keeps_the_probability_near_its_target() {
+    let mean = |target: f32| {
+        let params = SamplerParams { adaptive_target: target, temperature: 1.0, ..SamplerParams::default() };
+        let plain = SamplerParams { temperature: 1.0, ..SamplerParams::default() }.build().expect("valid");
+        let mut chain = params.build().expect("valid");
+        let steps = 2000;
+        let mut sum = 0.0;
+        for step in 0..steps {
+            let row = logits(step, 30);
+            let token = chain.sample(&row, &[]).expect("a token");
+            let before = plain.distribution(&row, &[]).expect("a distribution");
+            sum += before.iter().find(|d| d.0 == token).expect("possible before").1;
+        }
+        sum / steps as f64
+    };
+    let (low, high) = (mean(0.1), mean(0.4));
+    assert!((low - 0.1).abs() < 0.05 && (high - 0.4).abs() < 0.05, "{low} {high}");
+}
 
 /// Pearson's statistic of `draws` draws must stay below the 1 - 1e-6 quantile of its distribution (Wilson
 /// and Hilferty's approximation), so that a fair sampler fails once in a million seeds; this seed is

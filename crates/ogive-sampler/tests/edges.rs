@@ -122,6 +122,22 @@ fn parameters_are_checked() {
     assert!(bad(|p| p.presence_penalty = NAN).contains("presence_penalty"));
     assert!(bad(|p| p.logit_bias = vec![(1, NAN)]).contains("logit_bias"));
     assert!(bad(|p| p.logit_bias = vec![(1, 0.0), (2, 1.0), (1, 0.0)]).contains("token 1"));
+    assert!(bad(|p| p.typical_p = 1.5).contains("typical_p is 1.5"));
+    assert!(bad(|p| p.typical_p = NAN).contains("typical_p"));
+    assert!(bad(|p| p.top_n_sigma = INF).contains("top_n_sigma"));
+    assert!(bad(|p| p.top_n_sigma = NAN).contains("top_n_sigma"));
+    assert!(bad(|p| p.xtc_probability = -0.5).contains("xtc_probability"));
+    assert!(bad(|p| p.xtc_threshold = NAN).contains("xtc_threshold"));
+    assert!(bad(|p| p.dynatemp_range = -1.0).contains("dynatemp_range"));
+    assert!(bad(|p| p.dynatemp_exponent = INF).contains("dynatemp_exponent"));
+    assert!(bad(|p| p.dry_multiplier = NAN).contains("dry_multiplier"));
+    assert!(bad(|p| p.dry_base = 0.9).contains("dry_base is 0.9, but must be a number of at least 1"));
+    assert!(bad(|p| p.mirostat_tau = -1.0).contains("mirostat_tau"));
+    assert!(bad(|p| p.mirostat_eta = NAN).contains("mirostat_eta"));
+    assert!(bad(|p| p.adaptive_target = 1.1).contains("adaptive_target"));
+    assert!(
+        bad(|p| p.adaptive_decay = 1.0).contains("adaptive_decay is 1, but must be a number from 0 to 0.99")
+    );
     // Also where greedy would not use it.
     assert!(bad(|p| (p.temperature, p.top_p) = (0.0, 2.0)).contains("top_p"));
 }

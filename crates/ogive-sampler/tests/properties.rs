@@ -5,8 +5,11 @@
 
 use std::mem::discriminant;
 
-use ogive_sampler::stages::{Greedy, LogitBias, MinP, Penalties, Temperature, TopK, TopP};
-use ogive_sampler::{Candidate, Candidates, Chain, SampleError, Stage, best};
+use ogive_sampler::stages::{
+    AdaptiveP, Breakers, Dry, DynamicTemperature, Greedy, LogitBias, MinP, Mirostat, MirostatV2, Penalties,
+    Temperature, TopK, TopNSigma, TopP, Typical, Xtc,
+};
+use ogive_sampler::{Candidate, Candidates, Chain, SampleError, SamplerParams, Samplers, Stage, best};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -45,8 +48,36 @@ fn boxed(stage: impl Stage + 'static) -> Box<dyn Stage> {
     Box::new(stage)
 }
 
+fn dry() -> impl Strategy<Value = Box<dyn Stage>> {
+    let numbers = (prop_oneof![Just(0.0f32), 0.1f32..3.0, -1.0f32..0.0], 1.0f32..3.0, 0usize..4);
+    let window = prop_oneof![Just(usize::MAX), 0usize..20];
+    (numbers, window, vec(vec(0u32..40, 0..3), 0..4)).prop_map(
+        |((multiplier, base, allowed), last_n, breakers)| {
+            boxed(Dry::new(multiplier, base, allowed, last_n, Breakers::from_tokens(breakers)).unwrap())
+        },
+    )
+}
+
+/// Those with a state or chance of their own.
+fn steering() -> impl Strategy<Value = Box<dyn Stage>> {
+    prop_oneof![
+        (any::<u64>(), prop_oneof![Just(1.0f32), 0.0f32..=1.0], prop_oneof![Just(0.0f32), 0.0f32..0.6])
+            .prop_map(|(seed, p, t)| boxed(Xtc::new(p, t, seed).unwrap())),
+        (0.0f32..10.0, 0.0f32..2.0).prop_map(|(tau, eta)| boxed(Mirostat::new(tau, eta).unwrap())),
+        (0.0f32..10.0, 0.0f32..2.0).prop_map(|(tau, eta)| boxed(MirostatV2::new(tau, eta).unwrap())),
+        (-0.2f32..=1.0, 0.0f32..=0.99)
+            .prop_map(|(target, decay)| boxed(AdaptiveP::new(target, decay).unwrap())),
+    ]
+}
+
 fn stage() -> impl Strategy<Value = Box<dyn Stage>> {
     prop_oneof![
+        2 => prop_oneof![Just(0.0f32), Just(1.0), 0.0f32..=1.0].prop_map(|p| boxed(Typical::new(p).unwrap())),
+        2 => (-1.0f32..4.0).prop_map(|n| boxed(TopNSigma::new(n).unwrap())),
+        1 => (0.0f32..2.0, 0.0f32..2.0, 0.0f32..3.0)
+            .prop_map(|(t, range, e)| boxed(DynamicTemperature::new(t, range, e).unwrap())),
+        3 => dry(),
+        3 => steering(),
         1 => Just(()).prop_map(|()| boxed(Greedy)),
         3 => (0usize..50).prop_map(|k| boxed(TopK::new(k))),
         2 => prop_oneof![Just(0.0f32), Just(1.0), 0.0f32..=1.0].prop_map(|p| boxed(TopP::new(p).unwrap())),
@@ -123,6 +154,46 @@ proptest! {
             let x = whole.sample_candidates(list(&logits), &history);
             let y = limited.sample_candidates(few.clone(), &history);
             prop_assert!(same(&x, &y), "{:?} {:?} {:?}", x, y, limited);
+        }
+    }
+
+    #[test]
+    fn equal_seeds_draw_equal_tokens(rows in vec(logits(), 1..6), history in history(), chain in chain()) {
+        // A clone, a reset chain, and one that was asked about its distribution on the way.
+        let (mut a, mut b, mut c) = (chain.clone(), chain.clone(), chain);
+        for row in &rows {
+            let _ = c.sample(row, &history);
+        }
+        c.reset();
+        for row in &rows {
+            let (x, y) = (a.sample(row, &history), b.sample(row, &history));
+            let _ = c.distribution(row, &history);
+            let z = c.sample(row, &history);
+            prop_assert!(same(&x, &y) && same(&x, &z), "{:?} {:?} {:?}", x, y, z);
+        }
+    }
+
+    #[test]
+    fn a_chain_prints_what_makes_it(chain in chain(), rows in vec(logits(), 1..4), history in history()) {
+        // What a text does not hold: biases, breakers, other seeds than the chain's, stages after mirostat.
+        let text = chain.to_string();
+        let samplers: Samplers = text.parse().unwrap();
+        prop_assert_eq!(samplers.to_string(), &*text);
+        let params = SamplerParams { samplers, dry_sequence_breakers: Vec::new(), ..SamplerParams::default() };
+        let Ok(mut rebuilt) = params.build() else { return Ok(()) };
+        // Again: off stages are gone, and nothing else changes.
+        let samplers: Samplers = rebuilt.to_string().parse().unwrap();
+        let mut again = SamplerParams { samplers, ..params }.build().unwrap();
+        for row in &rows {
+            let (x, y) = (rebuilt.sample(row, &history), again.sample(row, &history));
+            prop_assert!(same(&x, &y), "{}: {:?} {:?}", rebuilt, x, y);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "[a-z_:,;. 0-9-]{0,40}|\\PC{0,40}") {
+        if let Ok(samplers) = text.parse::<Samplers>() {
+            prop_assert_eq!(samplers.to_string().parse::<Samplers>(), Ok(samplers));
         }
     }
 

@@ -5,7 +5,7 @@
 
 use crate::candidates::Candidates;
 use crate::error::{SampleError, check};
-use crate::softmax::ln;
+use crate::math::ln;
 use crate::stage::{Needs, Stage};
 
 /// Keeps the candidates whose probability is at least p times the best one's. Two passes, no sort.
@@ -27,6 +27,10 @@ impl MinP {
 impl Stage for MinP {
     fn name(&self) -> &str {
         "min-p"
+    }
+
+    fn text(&self) -> String {
+        format!("min_p:{}", self.p)
     }
 
     fn apply(&mut self, candidates: &mut Candidates, _: &[u32]) {

@@ -52,6 +52,14 @@ impl Stage for Penalties {
         "penalties"
     }
 
+    fn text(&self) -> String {
+        let (repeat, frequency, presence) = (self.repeat, self.frequency, self.presence);
+        match self.last_n {
+            usize::MAX => format!("penalties:{repeat}:{frequency}:{presence}:-1"),
+            last_n => format!("penalties:{repeat}:{frequency}:{presence}:{last_n}"),
+        }
+    }
+
     fn apply(&mut self, candidates: &mut Candidates, history: &[u32]) {
         if self.is_off() {
             return;

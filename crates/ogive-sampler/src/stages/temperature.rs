@@ -30,22 +30,12 @@ impl Stage for Temperature {
         "temperature"
     }
 
+    fn text(&self) -> String {
+        format!("temperature:{}", self.t)
+    }
+
     fn apply(&mut self, candidates: &mut Candidates, _: &[u32]) {
-        let t = self.t;
-        if t == 0.0 {
-            candidates.keep_best(1);
-        } else if t != 1.0 {
-            // Overflow must neither force nor forbid a token that was merely likely or unlikely.
-            let best = candidates.best().logit;
-            if (best / t).is_finite() {
-                candidates.map(|c| if c.logit.is_finite() { (c.logit / t).max(f32::MIN) } else { c.logit });
-            } else {
-                // Softmax does not see a shift; relative to the best, nothing overflows upwards.
-                candidates.map(|c| {
-                    if c.logit.is_finite() { ((c.logit - best) / t).max(f32::MIN) } else { c.logit }
-                });
-            }
-        }
+        divide(candidates, self.t);
     }
 
     fn needs(&self) -> Needs {
@@ -60,5 +50,25 @@ impl Stage for Temperature {
 
     fn clone_stage(&self) -> Box<dyn Stage> {
         Box::new(*self)
+    }
+}
+
+/// Divides the logits by `t`, which is finite and at least 0; 0 keeps the best candidate alone.
+pub(super) fn divide(candidates: &mut Candidates, t: f32) {
+    if t == 0.0 {
+        candidates.keep_best(1);
+    } else if t != 1.0 {
+        // Overflow must neither force nor forbid a token that was merely likely or unlikely.
+        let best = candidates.best().logit;
+        if (best / t).is_finite() {
+            candidates.map(|c| if c.logit.is_finite() { (c.logit / t).max(f32::MIN) } else { c.logit });
+        } else {
+            // Softmax does not see a shift; relative to the best, nothing overflows upwards.
+            candidates.map(
+                |c| {
+                    if c.logit.is_finite() { ((c.logit - best) / t).max(f32::MIN) } else { c.logit }
+                },
+            );
+        }
     }
 }

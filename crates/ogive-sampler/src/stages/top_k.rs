@@ -22,6 +22,10 @@ impl Stage for TopK {
         "top-k"
     }
 
+    fn text(&self) -> String {
+        format!("top_k:{}", self.k)
+    }
+
     fn apply(&mut self, candidates: &mut Candidates, _: &[u32]) {
         if self.k > 0 {
             candidates.keep_best(self.k);

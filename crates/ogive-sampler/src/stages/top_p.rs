@@ -33,6 +33,10 @@ impl Stage for TopP {
         "top-p"
     }
 
+    fn text(&self) -> String {
+        format!("top_p:{}", self.p)
+    }
+
     fn apply(&mut self, candidates: &mut Candidates, _: &[u32]) {
         if self.p == 0.0 {
             candidates.keep_best(1);
