@@ -2,8 +2,8 @@
 //! arXiv:2202.00666), with llama.cpp's cut: the first sum *above* p ends it.
 //!
 //! The definition sorts a vocabulary by the distance of each surprise from the entropy. A surprise is the
-//! logit and a constant, so that distance is one from a logit in the middle; this looks at ever wider bands
-//! around the middle until they hold p, and finds the last token by selection. What survives stays in the
+//! logit and a constant, so that distance is one from a logit in the middle; this looks at ever wider rings
+//! around the middle until they hold p, and finds the last token in the last of them by selection. What survives stays in the
 //! order it came in, where llama.cpp sorts it. The best token may be among what goes.
 
 use crate::candidates::{Candidate, Candidates};
@@ -14,7 +14,7 @@ use crate::stage::{Needs, Stage};
 /// Keeps the candidates nearest to the entropy that together hold more than p; at least one.
 ///
 /// Of two equally near, the better one comes first. Linear in the number of candidates, with two exponentials
-/// each and a few more for those in the bands.
+/// each and a few more for those in the last ring.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Typical {
     p: f32,
@@ -60,17 +60,23 @@ impl Middle {
         const FEW: usize = 128;
         let target = f64::from(p) * self.softmax.total as f64;
         let exceeded = |sum: u64| sum as f64 > target;
-        let mut band: Vec<Candidate> = Vec::new();
+        // Ring by ring outwards: each candidate is weighed once, and only the last ring is sorted.
+        let mut ring: Vec<Candidate> = Vec::new();
+        let (mut sum, mut inner) = (0, f64::NEG_INFINITY);
         // All that has any weight is within 30 of the best, and so is the middle.
-        for width in [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 64.0] {
-            band.clear();
-            band.extend(candidates.as_slice().iter().filter(|&&c| self.off(c) <= width));
-            if exceeded(self.softmax.sum(&band)) {
+        for outer in [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 64.0] {
+            ring.clear();
+            ring.extend(candidates.as_slice().iter().filter(|&&c| {
+                let off = self.off(c);
+                (off > inner) & (off <= outer)
+            }));
+            let with = sum + self.softmax.sum(&ring);
+            if exceeded(with) {
                 break;
             }
+            (sum, inner) = (with, outer);
         }
-        let mut sum = 0;
-        let mut open = band.as_mut_slice();
+        let mut open = ring.as_mut_slice();
         while open.len() > FEW {
             let half = open.len() / 2;
             open.select_nth_unstable_by_key(half, |&c| self.distance(c));

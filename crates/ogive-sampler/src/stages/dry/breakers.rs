@@ -129,6 +129,10 @@ fn overlaps(
     let mut rests: Vec<Option<Vec<u32>>> = vec![None; text.len()];
     for id in 0..u32::try_from(vocabulary.size()).unwrap_or(u32::MAX) {
         let Some(token) = vocabulary.token_bytes(id) else { continue };
+        // Most tokens have nothing of it: the first byte tells, and a search for one byte is quick.
+        if !token.contains(&first) {
+            continue;
+        }
         if token.windows(text.len()).any(|part| part == text) {
             pairs.push((id, Vec::new()));
             continue;
