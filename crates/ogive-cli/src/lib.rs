@@ -13,6 +13,7 @@ mod interrupt;
 mod log;
 mod options;
 mod output;
+mod sampling;
 mod synth;
 
 use clap::Parser;

@@ -92,6 +92,11 @@ impl Engine {
         self.stats
     }
 
+    /// The chain that a sequence draws by, in its present state.
+    pub fn chain(&self, id: SeqId) -> Option<&Chain> {
+        self.seqs.get(&id).map(|seq| &seq.chain)
+    }
+
     /// Adds a sequence; it joins at the next step. Fails if it has no prompt, nothing to draw, or no room to draw a
     /// token into, and if it has a token that the model [says](Model::vocab) it does not know: every sequence that was
     /// added can finish.

@@ -1,6 +1,6 @@
 //! What to start from, and how to go on.
 
-use crate::engine::sampler::SamplerParams;
+use crate::engine::sampler::{SamplerParams, Samplers};
 
 /// What to start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +82,20 @@ impl Generate {
     #[must_use]
     pub fn sampler(self, sampler: SamplerParams) -> Self {
         Self { sampler, ..self }
+    }
+
+    /// The same settings with other stages, or in another order.
+    ///
+    /// ```
+    /// # fn main() -> ogive::Result<()> {
+    /// let how = ogive::Generate::new().samplers("min_p:0.1,xtc:0.5:0.1,temp:1.2".parse()?);
+    /// # assert_eq!(how.sampler.samplers.to_string(), "min_p:0.1,xtc:0.5:0.1,temperature:1.2");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn samplers(mut self, samplers: Samplers) -> Self {
+        self.sampler.samplers = samplers;
+        self
     }
 
     /// The same settings with another seed.

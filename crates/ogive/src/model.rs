@@ -2,8 +2,10 @@
 
 use crate::engine::{Engine, Evaluate, Limits, backend::Backend, evaluate};
 use crate::nn::{self, Loader};
+use crate::sampler::{Chain, SamplerParams};
 use crate::tensor::{Config, Error as ModelError};
 use crate::tokenizer::{EncodeOptions, Tokenizer, template::ChatTemplate};
+use crate::vocabulary::Words;
 use crate::weights::Checkpoint;
 use crate::{Chat, Error, Options, Prompt, Result, Session, device};
 use ndarray::Array2;
@@ -119,6 +121,15 @@ impl Model {
     pub fn chat(&self) -> Result<Chat> {
         let source = self.chat_template().ok_or(Error::NoTemplate)?;
         Chat::new(self.session()?, ChatTemplate::new(source)?)
+    }
+
+    /// The chain of stages that `params` describe, DRY's sequence breakers cut by the model's vocabulary: what a
+    /// session draws by, and what [`Request::chain`](crate::engine::Request::chain) takes.
+    pub fn chain(&self, params: &SamplerParams) -> Result<Chain> {
+        Ok(match self.tokenizer() {
+            Ok(tokenizer) => params.build_for(&Words(tokenizer))?,
+            Err(_) => params.build()?,
+        })
     }
 
     /// An engine for many sequences at once, within `limits`.

@@ -34,7 +34,17 @@ impl Session {
         self.seq.and_then(|id| self.engine.tokens(id)).unwrap_or_default()
     }
 
+    /// The chain that the last answer was drawn by, as it was left: its random numbers, mirostat's and adaptive-p's state.
+    /// A clone goes on from there, also where the session has since gone back.
+    pub fn chain(&self) -> Option<&Chain> {
+        self.engine.chain(self.seq?)
+    }
+
     /// Text that goes on from `prompt`, piece by piece.
+    ///
+    /// Every call draws by a new chain, from its seed: penalties and DRY see the whole prompt, but mirostat and adaptive-p
+    /// begin anew, as llama.cpp's do at each request. To carry them over, give [`generate_with`](Self::generate_with) a
+    /// clone of [`chain`](Self::chain).
     ///
     /// ```no_run
     /// # fn main() -> ogive::Result<()> {
@@ -45,10 +55,12 @@ impl Session {
     /// # Ok(()) }
     /// ```
     pub fn generate(&mut self, prompt: impl Into<Prompt>, how: &Generate) -> Result<Generation<'_>> {
-        self.generate_with(prompt, how, how.sampler.build()?)
+        let chain = self.model.chain(&how.sampler)?;
+        self.generate_with(prompt, how, chain)
     }
 
-    /// The same by a chain of stages of one's own; `how.sampler` is not looked at.
+    /// The same by a chain of stages of one's own; `how.sampler` is not looked at. A chain that has drawn before goes on
+    /// from its state.
     pub fn generate_with(
         &mut self,
         prompt: impl Into<Prompt>,

@@ -1,10 +1,11 @@
-//! A vocabulary without its model.
+//! A vocabulary without its model, and as samplers see it.
 //!
-//! Not a method of [`Options`](crate::Options): nothing there matters to a vocabulary, and a GGUF file that has nothing
+//! Opening one is not a method of [`Options`](crate::Options): nothing there matters to a vocabulary, and a GGUF file that has nothing
 //! else, or is of an architecture that Ogive does not know, has one all the same.
 
+use crate::sampler::stages::Vocabulary;
 use crate::tensor::Error as ModelError;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{EncodeOptions, Tokenizer};
 use crate::weights::gguf_file::Gguf;
 use crate::{Error, Result};
 use std::path::Path;
@@ -21,4 +22,21 @@ pub fn open_tokenizer(path: impl AsRef<Path>) -> Result<Tokenizer> {
     }
     let gguf = Gguf::open(path).map_err(|e| Error::Model(ModelError::other("opening a vocabulary", e)))?;
     Ok(Tokenizer::from_gguf(gguf.metadata())?)
+}
+
+/// A tokenizer as DRY sees it, which cuts its sequence breakers by it.
+pub(crate) struct Words<'t>(pub(crate) &'t Tokenizer);
+
+impl Vocabulary for Words<'_> {
+    fn size(&self) -> usize {
+        self.0.vocab_size()
+    }
+
+    fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+        self.0.token_bytes(id).ok()
+    }
+
+    fn tokenize(&self, text: &[u8]) -> std::result::Result<Vec<u32>, String> {
+        self.0.encode_bytes(text, EncodeOptions::TEXT).map_err(|e| e.to_string())
+    }
 }

@@ -7,8 +7,9 @@ use crate::answer::{self, Ended, Steps};
 use crate::args::Context;
 use crate::commands::chat::conversation;
 use crate::error::{Doing, Error, Result};
-use crate::options::{Machine, ModelPath, Sampling};
+use crate::options::{Machine, ModelPath};
 use crate::output;
+use crate::sampling::{Sampling, plain_chain};
 use ogive::{Generate, Model, Prompt};
 use serde_json::json;
 use std::io;
@@ -83,6 +84,7 @@ fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) ->
             "text": text,
             "finish": ended.word(),
             "seed": how.sampler.seed,
+            "samplers": plain_chain(&how.sampler),
             "prefill_tokens_per_second": times.prefill_rate(),
             "decode_tokens_per_second": times.decode_rate(),
         }))?;
