@@ -5,7 +5,7 @@
 //! the same bits on every host.
 
 use super::Alu;
-use super::float::{FTZ, flush, modified, result};
+use super::float::{FTZ, flush, modified, result, result64};
 use super::half::{Bf16, F16, Half, flush as flush16, halves, word};
 use super::rows::{both, map1, op};
 use super::words::Words;
@@ -29,7 +29,7 @@ pub(super) fn lookup(words: &mut Words<'_>) -> Result<Option<Alu>, String> {
         }
         ("rcp", "f64") if ftz => op!(u64 => u64, |a| gross(a, |a| 1.0 / a)),
         ("rsqrt", "f64") if ftz => op!(u64 => u64, |a| gross(a, |a| 1.0 / a.sqrt())),
-        ("rsqrt", "f64") => op!(f64 => f64, |a| 1.0 / a.sqrt()),
+        ("rsqrt", "f64") => op!(f64 => f64, |a| result64(1.0 / a.sqrt())),
         ("sqrt", "f32") => {
             modified!(ftz, false, op!(f32 => f32, |a| result::<FLUSH, false>(flush::<FLUSH>(a).sqrt())))
         }

@@ -6,7 +6,7 @@
 //! NaN becomes an integer as the ISA says: 0, but the highest bit alone where the source is f64 or the destination has 64 bits.
 
 use super::Alu;
-use super::float::{NAN32, flush, modified, result};
+use super::float::{canonical, flush, modified, result, result64};
 use super::half::{Bf16, F16, Half, word};
 use super::rounding::Rounding;
 use super::rows::both;
@@ -224,9 +224,7 @@ fn hot(c: &Conversion) -> Option<Alu> {
         (Kind::F32, Kind::F64) if nearest => {
             Some(modified!(c.ftz, c.sat, op!(f64 => f32, |a| result::<FLUSH, CUT>(a as f32))))
         }
-        (Kind::F64, Kind::F32) if !c.sat && !c.ftz => {
-            Some(op!(f32 => u64, |a| if a.is_nan() { 0xfff8_0000_0000_0000 } else { f64::from(a).to_bits() }))
-        }
+        (Kind::F64, Kind::F32) if !c.sat && !c.ftz => Some(op!(f32 => f64, |a| result64(f64::from(a)))),
         (Kind::F32, Kind::F16) if !c.sat => Some(op!(u16 => f32, |a| canonical(F16::widen(a)))),
         (Kind::F32, Kind::Bf16) if !c.sat && !c.ftz => Some(op!(u16 => f32, |a| canonical(Bf16::widen(a)))),
         (Kind::F16, Kind::F32) if nearest && !c.sat => {
@@ -237,11 +235,6 @@ fn hot(c: &Conversion) -> Option<Alu> {
         }
         _ => None,
     }
-}
-
-#[inline(always)]
-fn canonical(a: f32) -> f32 {
-    if a.is_nan() { NAN32 } else { a }
 }
 
 /// f32 to f32: to an integer, flushed, cut.

@@ -17,9 +17,9 @@ pub(super) const FTZ: u32 = 1 << 8;
 const SAT: u32 = 1 << 9;
 
 /// What f32 instructions give for NaN.
-pub(super) const NAN32: f32 = f32::from_bits(0x7fff_ffff);
+const NAN32: u32 = 0x7fff_ffff;
 /// What f64 instructions give for NaN.
-const NAN64: f64 = f64::from_bits(0xfff8_0000_0000_0000);
+const NAN64: u64 = 0xfff8_0000_0000_0000;
 
 /// An instruction with the constants `FLUSH` and `CUT` set as the arguments say.
 macro_rules! modified {
@@ -54,12 +54,22 @@ pub(super) fn result<const FLUSH: bool, const CUT: bool>(a: f32) -> f32 {
         let a = if a > 0.0 { a } else { 0.0 };
         return flush::<FLUSH>(if a < 1.0 { a } else { 1.0 });
     }
-    flush::<FLUSH>(if a.is_nan() { NAN32 } else { a })
+    flush::<FLUSH>(canonical(a))
+}
+
+/// Any NaN becomes the one that a GPU gives.
+///
+/// By integers: of floats the compiler takes one NaN to be as good as another and leaves the test out.
+#[inline(always)]
+pub(super) fn canonical(a: f32) -> f32 {
+    let bits = a.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > f32::INFINITY.to_bits() { NAN32 } else { bits })
 }
 
 #[inline(always)]
-fn result64(a: f64) -> f64 {
-    if a.is_nan() { NAN64 } else { a }
+pub(super) fn result64(a: f64) -> f64 {
+    let bits = a.to_bits();
+    f64::from_bits(if bits & !(1 << 63) > f64::INFINITY.to_bits() { NAN64 } else { bits })
 }
 
 pub(super) fn lookup(words: &mut Words<'_>) -> Result<Option<Alu>, String> {
@@ -332,5 +342,5 @@ fn extreme(flags: u32, a: f32, b: f32) -> f32 {
     let (x, y) = if flags & (XORSIGN | ABS) != 0 { (a.abs(), b.abs()) } else { (a, b) };
     let value = if flags & GREATER != 0 { -less(-x, -y) } else { less(x, y) };
     let value = if flags & XORSIGN != 0 { f32::from_bits(value.to_bits() | sign) } else { value };
-    if value.is_nan() || nan && flags & NAN_WINS != 0 { NAN32 } else { value }
+    canonical(if nan && flags & NAN_WINS != 0 { f32::from_bits(NAN32) } else { value })
 }

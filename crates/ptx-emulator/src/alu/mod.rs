@@ -33,6 +33,9 @@ mod video;
 mod wide;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use crate::exec::registers::{Class, Slot};
 use crate::program::AluFn;
 #[cfg(doc)]

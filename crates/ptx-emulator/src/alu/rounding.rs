@@ -201,6 +201,7 @@ impl Format {
     pub(super) fn encode(self, number: Number, mode: Rounding) -> u64 {
         let exact = match number {
             Number::Nan => return self.nan,
+            Number::Infinite(negative) if !self.infinities => return self.largest(negative),
             Number::Infinite(negative) => return self.infinity() | self.sign(negative),
             Number::Finite(exact) => exact,
         };
@@ -219,6 +220,8 @@ impl Format {
             return bits | sign;
         }
         let stays = match mode {
+            // Only saturating conversions have such a type.
+            _ if !self.infinities => true,
             Rounding::Nearest | Rounding::Away => false,
             Rounding::Zero => true,
             Rounding::Down => !exact.negative,

@@ -59,8 +59,18 @@ lane! {
     f64: Long, u64, long, set_long, |x| Self::from_bits(x), |x| x.to_bits();
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Makes [`wide`] say no, so that tests see both versions.
+    pub(super) static PLAIN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// Whether the second version of each function may run.
 pub(super) fn wide() -> bool {
+    #[cfg(test)]
+    if PLAIN.get() {
+        return false;
+    }
     #[cfg(target_arch = "x86_64")]
     {
         std::is_x86_feature_detected!("avx2")

@@ -193,7 +193,7 @@ impl Conversion {
 
     fn float(&self, number: Number, format: Format) -> u64 {
         let number = match number {
-            Number::Finite(value) if self.integral => {
+            Number::Finite(value) if self.integral && value.exponent < 0 => {
                 let magnitude = value.round_to(0, self.mode);
                 Number::Finite(Exact { mantissa: magnitude, exponent: 0, sticky: false, ..value })
             }
