@@ -1,0 +1,232 @@
+//! The backend: each operator by its name, and where it is computed.
+
+use crate::builder::Builder;
+use crate::device::{self, Device, bytes};
+use crate::driver::DeviceInfo;
+use crate::error::Result as CudaResult;
+use crate::ops::{attend, best, elementwise, elementwise::Two, linear, moe, moves, norm, rope};
+use crate::{cache, library, plan, weight};
+use ogive_backend::{
+    Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Plan,
+    Rope, RouterSpec, Routing, Weight, best_of,
+};
+use ogive_tensor::{Error, Result, Shape, Tensor};
+
+/// Runs language models on one NVIDIA GPU.
+///
+/// Weights stay packed on the device; activations and sums are in single precision. The same step gives the same bits. Calls
+/// queue their work and return; [`download`](Backend::download), [`best`](Backend::best) and [`argmax`](Backend::argmax) wait.
+#[derive(Debug)]
+pub struct CudaBackend {
+    pub(crate) device: Device,
+}
+
+impl CudaBackend {
+    /// The first device.
+    ///
+    /// # Errors
+    /// If there is no driver, no NVRTC for it, or no device.
+    pub fn new() -> CudaResult<Self> {
+        Self::with_device(0)
+    }
+
+    /// Device `number` of those that `CUDA_VISIBLE_DEVICES` leaves visible.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and if there are not that many devices.
+    pub fn with_device(number: usize) -> CudaResult<Self> {
+        Self::builder().device(number).build()
+    }
+
+    /// Settings to choose.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Whether there is a driver, a device, and an NVRTC that compiles for it. Costs what opening them costs, the first time.
+    #[must_use]
+    pub fn is_available() -> bool {
+        Self::unavailable().is_none()
+    }
+
+    /// Why [`is_available`](Self::is_available) is false, if it is.
+    #[must_use]
+    pub fn unavailable() -> Option<crate::Error> {
+        Self::devices().and_then(|devices| device::compiler_for(devices.first())).err()
+    }
+
+    /// The devices there are.
+    ///
+    /// # Errors
+    /// If there is no driver, or it does not start.
+    pub fn devices() -> CudaResult<Vec<DeviceInfo>> {
+        let (driver, _) = library::driver()?;
+        (0..driver.devices()?).map(|number| driver.info(number)).collect()
+    }
+
+    /// What this backend's device is.
+    #[must_use]
+    pub fn info(&self) -> &DeviceInfo {
+        &self.device.info
+    }
+
+    /// Bytes of device memory in use, and the most that ever were.
+    #[must_use]
+    pub fn memory_used(&self) -> (u64, u64) {
+        self.device.pool.used()
+    }
+
+    /// Waits until everything that was asked for is done.
+    ///
+    /// # Errors
+    /// If any of it failed: a device reports failures late.
+    pub fn synchronize(&self) -> CudaResult<()> {
+        self.device.stream.wait("synchronize")
+    }
+}
+
+impl Backend for CudaBackend {
+    fn facts(&self) -> Facts {
+        let d = &self.device;
+        let gib = d.info.memory as f64 / f64::from(1 << 30);
+        let ((major, minor), (n_major, n_minor)) = (d.driver, d.modules.nvrtc().version);
+        let about = format!(
+            "{}, {gib:.0} GiB, driver for CUDA {major}.{minor}, NVRTC {n_major}.{n_minor}",
+            d.info.name
+        );
+        let mut facts = Facts::new("cuda", about);
+        facts.memory = Some(d.pool.limit());
+        facts.exact = true;
+        facts
+    }
+    fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
+        let at = "upload";
+        if bytes(at, shape)? != 4 * values.len() {
+            return Err(Error::shape(at, [values.len()].into(), shape));
+        }
+        let x = self.device.tensor(at, shape)?;
+        self.device.transfer.send_values(&self.device.stream, self.device.read(at, &x)?, values)?;
+        Ok(x)
+    }
+    fn download(&self, x: &Tensor) -> Result<Vec<f32>> {
+        let at = "download";
+        let (from, len) = (self.device.read(at, x)?, x.shape().len());
+        let mut values = Vec::with_capacity(len);
+        self.device.transfer.fetch(&self.device.stream, at, from, 4 * len, &mut |part| {
+            let number = |b: &[u8]| f32::from_le_bytes(b.first_chunk::<4>().copied().unwrap_or_default());
+            values.extend(part.chunks_exact(4).map(number));
+        })?;
+        Ok(values)
+    }
+    fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
+        weight::upload(&self.device, w)
+    }
+    fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
+        cache::new_cache(&self.device, spec)
+    }
+    fn plan(&self, batch: Batch) -> Result<Plan> {
+        plan::plan(&self.device, batch)
+    }
+    fn embed(&self, table: &Weight, ids: Ids, plan: &Plan) -> Result<Tensor> {
+        moves::embed(&self.device, table, ids, plan)
+    }
+    fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
+        linear::linear(&self.device, x, w)
+    }
+    fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+        norm::rms_norm(&self.device, x, w, eps)
+    }
+    fn layer_norm(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>, eps: f32) -> Result<Tensor> {
+        norm::layer_norm(&self.device, x, w, b, eps)
+    }
+    fn add(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
+        elementwise::broadcast(&self.device, Two::Add, x, y)
+    }
+    fn mul(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
+        elementwise::broadcast(&self.device, Two::Mul, x, y)
+    }
+    fn sum(&self, x: &Tensor) -> Result<Tensor> {
+        norm::sum(&self.device, x)
+    }
+    fn activate(&self, x: Tensor, f: Activation) -> Result<Tensor> {
+        elementwise::activate(&self.device, x, f)
+    }
+    fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>> {
+        moves::split(&self.device, x, axis, sizes)
+    }
+    fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor> {
+        moves::concat(&self.device, xs, axis)
+    }
+    fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor> {
+        rope::rope(&self.device, x, rope, plan)
+    }
+    fn store_kv(
+        &self,
+        layer: usize,
+        k: &Tensor,
+        v: Option<&Tensor>,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<()> {
+        cache::store_kv(&self.device, layer, k, v, cache, plan)
+    }
+    fn gather_kv(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {
+        cache::gather_kv(&self.device, layer, cache, plan)
+    }
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor> {
+        attend::attend(&self.device, q, k, v, spec, plan)
+    }
+    fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()> {
+        cache::copy_blocks(&self.device, cache, plan)
+    }
+    fn read_state(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor> {
+        cache::read_state(&self.device, layer, cache, plan)
+    }
+    fn write_state(&self, layer: usize, state: &Tensor, cache: &Cache, plan: &Plan) -> Result<()> {
+        cache::write_state(&self.device, layer, state, cache, plan)
+    }
+    fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
+        moe::route(&self.device, logits, spec)
+    }
+    fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
+        moe::experts(&self.device, x, routing, experts)
+    }
+    fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
+        moves::outputs(&self.device, x, plan)
+    }
+
+    fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
+        norm::add_rms_norm(&self.device, residual, x, w, eps)
+    }
+    fn gated(&self, gate: Tensor, up: &Tensor, f: Activation) -> Result<Tensor> {
+        elementwise::gated(&self.device, gate, up, f)
+    }
+    fn attend_cache(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        attend::attend_cache(&self.device, layer, q, cache, spec, plan, false)
+    }
+    fn attend_latent(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        attend::attend_cache(&self.device, layer, q, cache, spec, plan, true)
+    }
+    fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
+        if let Some(found) = best::best(&self.device, x, k)? {
+            return Ok(found);
+        }
+        let (values, cols) = (self.download(x)?, x.shape().cols().max(1));
+        Ok(values.chunks(cols).map(|row| best_of(row, k)).collect())
+    }
+}

@@ -1,0 +1,178 @@
+//! A device taken: its context, its one stream, its memory, its kernels.
+//!
+//! One stream on purpose: a step is a chain of operators that each need the one before, and with one queue no buffer needs a lock
+//! or an event to be used again.
+
+use crate::driver::{Address, Context, DeviceInfo, Stream};
+use crate::error::{Error, Result};
+use crate::library::{self, Nvrtc, Wanted};
+use crate::memory::{Buffer, Pool};
+use crate::module::Modules;
+use crate::transfer::Transfer;
+use ogive_tensor::{Shape, Tensor};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Everything that belongs to one device. Two of them on one device share nothing.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// Makes handles of one backend strangers to another.
+    id: u64,
+    pub(crate) info: DeviceInfo,
+    pub(crate) driver: (u32, u32),
+    pub(crate) modules: Modules,
+    pub(crate) transfer: Transfer,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) stream: Stream,
+    constants: Mutex<Vec<(Arc<[f32]>, Arc<Buffer>)>>,
+}
+
+/// What a tensor is here: single precision numbers, row-major.
+#[derive(Debug)]
+pub(crate) struct Values {
+    buffer: Buffer,
+    device: u64,
+}
+
+/// What chosen experts are: 32-bit numbers, all below `below`.
+#[derive(Debug)]
+pub(crate) struct Indices {
+    buffer: Buffer,
+    device: u64,
+    below: usize,
+}
+
+impl Device {
+    pub(crate) fn new(number: usize, limit: Option<u64>) -> Result<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let (driver, _) = library::driver()?;
+        let (info, version) = (driver.info(number)?, driver.version);
+        let nvrtc = compiler(version, &info)?;
+        let context = Context::new(driver, number)?;
+        Ok(Self {
+            id: NUMBER.fetch_add(1, Relaxed),
+            driver: version,
+            modules: Modules::new(&context, Arc::new(nvrtc), info.capability),
+            transfer: Transfer::new(&context)?,
+            pool: Pool::new(&context, limit)?,
+            stream: Stream::new(&context)?,
+            info,
+            constants: Mutex::default(),
+        })
+    }
+
+    /// Memory for `bytes`, for operator `at`.
+    pub(crate) fn take(&self, at: &str, bytes: usize) -> Result<Buffer> {
+        self.pool.take(at, bytes)
+    }
+
+    /// A tensor not yet written.
+    pub(crate) fn tensor(&self, at: &str, shape: impl Into<Shape>) -> ogive_tensor::Result<Tensor> {
+        let shape = shape.into();
+        let buffer = self.take(at, bytes(at, shape)?)?;
+        Ok(Tensor::new(shape, Values { buffer, device: self.id }))
+    }
+
+    /// Where the values of `x` lie, if they are of this device.
+    pub(crate) fn read(&self, at: &str, x: &Tensor) -> ogive_tensor::Result<Address> {
+        let values = x.data::<Values>().map_err(|e| e.within(at))?;
+        self.own(at, values.device)?;
+        Ok(values.buffer.address())
+    }
+
+    /// Whether no one else holds the values of `x`, so that they may be overwritten.
+    pub(crate) fn is_free(x: &mut Tensor) -> bool {
+        x.data_mut::<Values>().is_some()
+    }
+
+    /// `x` if no one else holds it, a copy otherwise.
+    pub(crate) fn owned(&self, at: &str, mut x: Tensor) -> ogive_tensor::Result<Tensor> {
+        let from = self.read(at, &x)?;
+        if Self::is_free(&mut x) {
+            return Ok(x);
+        }
+        let copy = self.tensor(at, x.shape())?;
+        let len = bytes(at, x.shape())?;
+        if len > 0 {
+            self.stream.copy_within(self.read(at, &copy)?, from, len)?;
+        }
+        Ok(copy)
+    }
+
+    /// Numbers not yet written, which will all be below `below`.
+    pub(crate) fn indices(
+        &self,
+        at: &str,
+        shape: impl Into<Shape>,
+        below: usize,
+    ) -> ogive_tensor::Result<Tensor> {
+        let shape = shape.into();
+        let buffer = self.take(at, bytes(at, shape)?)?;
+        Ok(Tensor::new(shape, Indices { buffer, device: self.id, below }))
+    }
+
+    /// Where the numbers of `x` lie, and what they are below.
+    pub(crate) fn read_indices(&self, at: &str, x: &Tensor) -> ogive_tensor::Result<(Address, usize)> {
+        let indices = x.data::<Indices>().map_err(|e| e.within(at))?;
+        self.own(at, indices.device)?;
+        Ok((indices.buffer.address(), indices.below))
+    }
+
+    /// An error unless `device` is this one.
+    pub(crate) fn own(&self, at: &str, device: u64) -> ogive_tensor::Result<()> {
+        if device == self.id { Ok(()) } else { Err(ogive_tensor::Error::foreign(at)) }
+    }
+
+    /// What handles of this device carry.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Values of the host that many calls use, sent up once and kept as long as anyone else holds them.
+    pub(crate) fn constant(&self, at: &str, values: &Arc<[f32]>) -> Result<Arc<Buffer>> {
+        let mut known = self.constants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, buffer)) = known.iter().find(|(held, _)| Arc::ptr_eq(held, values)) {
+            return Ok(Arc::clone(buffer));
+        }
+        known.retain(|(held, _)| Arc::strong_count(held) > 1);
+        let buffer = Arc::new(self.take(at, 4 * values.len())?);
+        self.transfer.send_values(&self.stream, buffer.address(), values)?;
+        known.push((Arc::clone(values), Arc::clone(&buffer)));
+        Ok(buffer)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // Page-locked memory and modules go next: nothing may still be using them.
+        if let Err(e) = self.stream.wait("closing the device") {
+            tracing::debug!(target: "ogive::cuda", error = %e, "the device failed before it was closed");
+        }
+    }
+}
+
+fn compiler(driver: (u32, u32), info: &DeviceInfo) -> Result<Nvrtc> {
+    library::nvrtc(Wanted { driver, capability: info.capability })
+}
+
+/// Fails unless there is a device and a compiler for it.
+pub(crate) fn compiler_for(info: Option<&DeviceInfo>) -> Result<()> {
+    let (driver, _) = library::driver()?;
+    let info = info.ok_or(Error::NoDevice { asked: 0, found: 0 })?;
+    compiler(driver.version, info).map(drop)
+}
+
+/// Bytes of a tensor in single precision.
+pub(crate) fn bytes(at: &str, shape: Shape) -> ogive_tensor::Result<usize> {
+    let fold = shape.dims().iter().try_fold(4usize, |n, d| n.checked_mul(*d));
+    // No allocation of Rust's own could be larger either.
+    fold.filter(|&n| isize::try_from(n).is_ok()).ok_or_else(|| {
+        ogive_tensor::Error::invalid(at, format!("{shape:?} is more elements than can be counted"))
+    })
+}
+
+/// A size as kernels count, which is in 31 bits.
+pub(crate) fn count(doing: &str, what: &'static str, size: usize) -> Result<i32> {
+    let limit = i32::MAX as u64;
+    i32::try_from(size).map_err(|_| Error::Limit { doing: doing.into(), what, size: size as u64, limit })
+}

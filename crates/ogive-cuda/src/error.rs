@@ -1,0 +1,145 @@
+//! One error for everything that can go wrong between a program and a GPU.
+//!
+//! Operators turn it into the error all backends share; those who use this crate's own functions get it as it is.
+
+use std::fmt;
+
+/// A result whose error is [`Error`] unless said otherwise.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What failed between a program and a GPU, and what to do about it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A library is missing, too old, or not to be loaded.
+    #[error("{library}: {why}")]
+    Library {
+        /// Which: the driver, NVRTC or cuBLAS.
+        library: &'static str,
+        /// What was looked for, what was found, and what helps.
+        why: String,
+    },
+    /// There is no such device.
+    #[error(
+        "cuda:{asked}: there {} here; look at nvidia-smi, and at CUDA_VISIBLE_DEVICES if it is set",
+        Devices(*.found)
+    )]
+    NoDevice {
+        /// The number asked for.
+        asked: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A call to the driver failed.
+    #[error("{doing}: the CUDA driver says {name} ({code}){}", Hint(*.code))]
+    Driver {
+        /// What was being done.
+        doing: String,
+        /// The driver's number for it.
+        code: u32,
+        /// And its name.
+        name: String,
+    },
+    /// The device has too little memory.
+    #[error(
+        "{doing}: {asked} bytes of device memory asked for, {free} free of {total}; use a smaller context, cache, step or model, or close other programs that use the GPU"
+    )]
+    Memory {
+        /// What was being done.
+        doing: String,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that could be had.
+        free: u64,
+        /// Bytes of the device.
+        total: u64,
+    },
+    /// NVRTC refused a kernel.
+    #[error("compiling {kernel} for {target}: {log}")]
+    Compile {
+        /// The module.
+        kernel: String,
+        /// The architecture.
+        target: String,
+        /// What NVRTC said.
+        log: String,
+    },
+    /// Something is larger than a launch can be.
+    #[error("{doing}: {what} is {size}, more than {limit}, the most that is supported; use smaller steps")]
+    Limit {
+        /// What was being done.
+        doing: String,
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        size: u64,
+        /// How large it may be.
+        limit: u64,
+    },
+}
+
+struct Devices(usize);
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("is no device"),
+            1 => f.write_str("is one device (cuda:0)"),
+            n => write!(f, "are {n} devices (cuda:0 to cuda:{})", n - 1),
+        }
+    }
+}
+
+/// What helps, for the codes that people meet.
+struct Hint(u32);
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            2 => "; use a smaller context, cache, step or model",
+            3 | 4 => "; the driver is shutting down or was not started",
+            34 => {
+                "; this libcuda is the toolkit's stub and not the driver's: take its folder off LD_LIBRARY_PATH"
+            }
+            100 => "; no device is visible: look at nvidia-smi, and at CUDA_VISIBLE_DEVICES if it is set",
+            46 | 101 => "; look at nvidia-smi, and at CUDA_VISIBLE_DEVICES if it is set",
+            209 => "; the device cannot run what was compiled",
+            218 | 222 => "; NVRTC is newer than the driver: update the driver or install an older NVRTC",
+            700 | 702 | 710 | 717 | 718 | 719 => {
+                "; the device cannot be used any more by this process: make a new backend in a new one, and report this"
+            }
+            802 => "; wait until the machine's NVSwitches are set up (nvidia-fabricmanager)",
+            803 => "; the driver's library and its kernel module are of different versions: reboot",
+            804 => "; this device cannot run with a driver library newer than its kernel module",
+            999 => "; is the driver's kernel module loaded (nvidia-smi)?",
+            _ => "",
+        })
+    }
+}
+
+impl From<Error> for ogive_tensor::Error {
+    fn from(e: Error) -> Self {
+        match e {
+            Error::Memory { doing, asked, free, .. } => {
+                Self::new(doing, ogive_tensor::ErrorKind::Memory { needed: asked, available: free })
+            }
+            other => Self::other("cuda", other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_helps() {
+        let e = Error::NoDevice { asked: 2, found: 1 };
+        assert!(e.to_string().starts_with("cuda:2: there is one device (cuda:0) here; look at nvidia-smi"));
+        let e = Error::Driver { doing: "starting".into(), code: 34, name: "CUDA_ERROR_STUB_LIBRARY".into() };
+        assert!(e.to_string().contains("LD_LIBRARY_PATH"));
+        let e = Error::Memory { doing: "linear".into(), asked: 10, free: 3, total: 9 };
+        let shared = ogive_tensor::Error::from(e);
+        assert!(matches!(shared.kind(), ogive_tensor::ErrorKind::Memory { needed: 10, available: 3 }));
+    }
+}

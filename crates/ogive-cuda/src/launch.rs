@@ -1,0 +1,153 @@
+//! A kernel's call: its defines, its arguments in order, and how it is spread over the device.
+//!
+//! Arguments are packed as bits of their own size, sixteen bytes for each, so that no struct has to match one of the kernel's by
+//! luck. The kernel's parameter list is the contract; the emulator checks it in tests.
+
+use crate::device::{Device, count};
+use crate::driver::{Address, Extent};
+use crate::error::{Error, Result};
+use crate::module::{Define, Value};
+use ogive_kernels::Source;
+
+/// Threads of a block where nothing says otherwise.
+pub(crate) const THREADS: u32 = 256;
+/// The most blocks along x, and along y and z.
+const MOST: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
+
+/// A call in the making. What cannot be counted is found at the end.
+pub(crate) struct Call<'a> {
+    device: &'a Device,
+    at: &'a str,
+    source: &'static Source,
+    kernel: &'static str,
+    defines: Vec<Define>,
+    arguments: Vec<[u64; 2]>,
+    wrong: Option<Error>,
+}
+
+impl<'a> Call<'a> {
+    /// A call of `kernel` in `source` for operator `at`.
+    pub(crate) fn new(
+        device: &'a Device,
+        at: &'a str,
+        source: &'static Source,
+        kernel: &'static str,
+    ) -> Self {
+        let (defines, arguments) = (Vec::new(), Vec::with_capacity(20));
+        Self { device, at, source, kernel, defines, arguments, wrong: None }
+    }
+
+    /// A define that is a number.
+    pub(crate) fn define(mut self, name: &'static str, value: usize) -> Self {
+        self.defines.push((name, Value::Count(value)));
+        self
+    }
+
+    /// A define that is a word.
+    pub(crate) fn word(mut self, name: &'static str, value: &'static str) -> Self {
+        self.defines.push((name, Value::Word(value)));
+        self
+    }
+
+    /// A define that is there or not.
+    pub(crate) fn flag(self, name: &'static str, on: bool) -> Self {
+        if on { self.define(name, 1) } else { self }
+    }
+
+    fn bits(mut self, low: u64, high: u64) -> Self {
+        self.arguments.push([low, high]);
+        self
+    }
+
+    /// A pointer; 0 is null.
+    pub(crate) fn at(self, address: Address) -> Self {
+        self.bits(address, 0)
+    }
+
+    /// A size, as an `int`.
+    pub(crate) fn count(mut self, what: &'static str, size: usize) -> Self {
+        match count(self.at, what, size) {
+            Ok(n) => self.bits(u64::from(n.cast_unsigned()), 0),
+            Err(e) => {
+                self.wrong = self.wrong.or(Some(e));
+                self
+            }
+        }
+    }
+
+    /// A small number, as `int` or `u32`.
+    pub(crate) fn number(self, n: u32) -> Self {
+        self.bits(n.into(), 0)
+    }
+
+    /// A yes or no, as `int`.
+    pub(crate) fn yes(self, on: bool) -> Self {
+        self.number(on.into())
+    }
+
+    /// A size, as `u64`.
+    pub(crate) fn long(self, n: usize) -> Self {
+        self.bits(n as u64, 0)
+    }
+
+    /// A single precision number.
+    pub(crate) fn float(self, v: f32) -> Self {
+        self.bits(v.to_bits().into(), 0)
+    }
+
+    /// A struct of an `int`, a `float` and a pointer.
+    pub(crate) fn edit(self, kind: u32, value: f32, data: Address) -> Self {
+        self.bits(u64::from(kind) | u64::from(value.to_bits()) << 32, data)
+    }
+
+    /// Queues it on that many blocks of that many threads; on none, nothing happens.
+    pub(crate) fn run(self, grid: [usize; 3], block: [u32; 3]) -> Result<()> {
+        self.run_shared(grid, block, 0)
+    }
+
+    /// The same, with so many bytes of shared memory beside what the kernel declares.
+    pub(crate) fn run_shared(mut self, grid: [usize; 3], block: [u32; 3], shared: usize) -> Result<()> {
+        if let Some(e) = self.wrong {
+            return Err(e);
+        }
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let too_large = |what, size: u64, limit| Error::Limit { doing: self.at.into(), what, size, limit };
+        let mut blocks = [0; 3];
+        for (i, (to, &from)) in blocks.iter_mut().zip(&grid).enumerate() {
+            let (size, limit) = (from as u64, MOST.get(i).copied().unwrap_or(1));
+            let fits = u32::try_from(size).ok().filter(|_| size <= limit);
+            *to = fits.ok_or_else(|| too_large("a number of blocks", size, limit))?;
+        }
+        let most = self.device.info.shared_memory;
+        let fits = u32::try_from(shared).ok().filter(|s| *s <= most);
+        let shared = fits.ok_or_else(|| too_large("shared memory in bytes", shared as u64, most.into()))?;
+        let kernel = self.device.modules.kernel(self.source, self.kernel, self.defines)?;
+        kernel.allow_shared(shared)?;
+        let extent = Extent { grid: blocks, block, shared };
+        self.device.stream.launch(&kernel, self.at, extent, &mut self.arguments)
+    }
+
+    /// A thread for each of `n` elements, in blocks that loop where they are more than fill the device.
+    pub(crate) fn over(self, n: usize) -> Result<()> {
+        let most = self.device.info.multiprocessors.max(1) as usize * 32;
+        let blocks = n.div_ceil(THREADS as usize).min(most);
+        self.run([blocks, 1, 1], [THREADS, 1, 1])
+    }
+
+    /// A block for each of `rows`, of as many threads as `cols` elements keep busy.
+    pub(crate) fn by_rows(self, rows: usize, cols: usize) -> Result<()> {
+        self.run([rows, 1, 1], [threads(cols), 1, 1])
+    }
+}
+
+/// Threads for a row of `cols` elements: whole warps, a few elements each. Set by the length alone, as the order of sums is.
+pub(crate) fn threads(cols: usize) -> u32 {
+    match cols {
+        0..=64 => 32,
+        65..=512 => 128,
+        513..=8192 => 256,
+        _ => 1024,
+    }
+}

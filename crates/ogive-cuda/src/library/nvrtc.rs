@@ -1,0 +1,240 @@
+//! NVRTC: the compiler, as a library that was opened by its path.
+//!
+//! Its interface is ten functions that have not changed since 11.2, so they are declared here and not bound to a version.
+#![allow(unsafe_code)]
+
+use super::search::Candidate;
+use crate::error::{Error, Result};
+use libloading::Library;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+use std::ptr::{null, null_mut};
+use std::sync::{Mutex, PoisonError};
+
+type Program = *mut c_void;
+
+macro_rules! functions {
+    ($($field:ident = $symbol:literal ($($ty:ty),*);)*) => {
+        struct Functions {
+            $($field: unsafe extern "C" fn($($ty),*) -> c_int,)*
+            // Never closed: what a library started at its opening may outlive whoever opened it.
+            _library: ManuallyDrop<Library>,
+        }
+
+        impl Functions {
+            fn of(library: Library) -> Result<Self, libloading::Error> {
+                Ok(Self {
+                    // SAFETY: the type is the one that NVRTC's documentation has for this symbol, and the library that the
+                    // pointer leads into stays open as long as the table that holds it.
+                    $($field: *unsafe { library.get::<unsafe extern "C" fn($($ty),*) -> c_int>($symbol)? },)*
+                    _library: ManuallyDrop::new(library),
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    version = b"nvrtcVersion\0" (*mut c_int, *mut c_int);
+    count = b"nvrtcGetNumSupportedArchs\0" (*mut c_int);
+    architectures = b"nvrtcGetSupportedArchs\0" (*mut c_int);
+    create = b"nvrtcCreateProgram\0" (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char);
+    compile = b"nvrtcCompileProgram\0" (Program, c_int, *const *const c_char);
+    destroy = b"nvrtcDestroyProgram\0" (*mut Program);
+    log_size = b"nvrtcGetProgramLogSize\0" (Program, *mut usize);
+    log = b"nvrtcGetProgramLog\0" (Program, *mut c_char);
+    ptx_size = b"nvrtcGetPTXSize\0" (Program, *mut usize);
+    ptx = b"nvrtcGetPTX\0" (Program, *mut c_char);
+    cubin_size = b"nvrtcGetCUBINSize\0" (Program, *mut usize);
+    cubin = b"nvrtcGetCUBIN\0" (Program, *mut c_char);
+}
+
+/// No log or program is larger.
+const LARGEST: usize = 1 << 28;
+
+/// A compiler.
+pub(crate) struct Nvrtc {
+    f: Functions,
+    /// Where it was found.
+    pub(crate) path: PathBuf,
+    /// Its version, major and minor.
+    pub(crate) version: (u32, u32),
+    /// Architectures it compiles for, as 75, 80, 90.
+    pub(crate) architectures: Vec<u32>,
+    /// Older versions are not safe to use from two threads at once.
+    busy: Mutex<()>,
+}
+
+impl std::fmt::Debug for Nvrtc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nvrtc")
+            .field("path", &self.path)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a compiler is wanted for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// The driver's version of CUDA.
+    pub(crate) driver: (u32, u32),
+    /// The device's compute capability.
+    pub(crate) capability: (u32, u32),
+}
+
+impl Wanted {
+    fn device(self) -> u32 {
+        self.capability.0 * 10 + self.capability.1
+    }
+
+    /// Smaller is to be tried first: the driver's own generation, older ones, newer ones.
+    pub(super) fn order(self, generation: u32) -> u32 {
+        match generation {
+            0 => 1,
+            g if g <= self.driver.0 => self.driver.0 - g,
+            g => 100 + g,
+        }
+    }
+
+    /// Nothing better can come: it is not newer than the driver and knows the device itself.
+    pub(super) fn is_best(self, n: &Nvrtc) -> bool {
+        n.version.0 <= self.driver.0 && n.architectures.contains(&self.device())
+    }
+
+    /// Smaller is better.
+    pub(super) fn rank(self, n: &Nvrtc) -> (bool, u32) {
+        (!n.architectures.contains(&self.device()), self.order(n.version.0))
+    }
+
+    /// Whether it makes something that the device can run.
+    pub(super) fn can_use(self, n: &Nvrtc) -> bool {
+        n.architectures.iter().any(|&a| a <= self.device())
+    }
+}
+
+/// What was compiled: machine code for one architecture, or PTX for it and later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Machine code.
+    Cubin(u32),
+    /// PTX, which the driver compiles.
+    Ptx(u32),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cubin(a) => write!(f, "sm_{a}"),
+            Self::Ptx(a) => write!(f, "compute_{a}"),
+        }
+    }
+}
+
+impl Nvrtc {
+    /// Opens it and asks what it is.
+    pub(super) fn open(candidate: &Candidate) -> Result<Self> {
+        let failed = |e: String| Error::Library {
+            library: "NVRTC",
+            why: format!("{}: {e}", candidate.path.display()),
+        };
+        let library = candidate.open().map_err(|e| failed(e.to_string()))?;
+        let f = Functions::of(library).map_err(|e| failed(format!("{e}; at least 11.2 is needed")))?;
+        let (mut major, mut minor, mut count) = (0, 0, 0);
+        // SAFETY: all three numbers are on the stack.
+        let asked = unsafe { (f.version)(&raw mut major, &raw mut minor) | (f.count)(&raw mut count) };
+        let mut architectures = vec![0; usize::try_from(count).unwrap_or(0).min(1000)];
+        // SAFETY: NVRTC writes as many numbers as it said there are.
+        let listed =
+            if count <= 1000 { unsafe { (f.architectures)(architectures.as_mut_ptr()) } } else { -1 };
+        if asked != 0 || listed != 0 {
+            return Err(failed("it does not say which version it is".into()));
+        }
+        let number = |n: c_int| u32::try_from(n).unwrap_or(0);
+        Ok(Self {
+            f,
+            path: candidate.path.clone(),
+            version: (number(major), number(minor)),
+            architectures: architectures.into_iter().map(number).collect(),
+            busy: Mutex::new(()),
+        })
+    }
+
+    /// Machine code for the device if it is known here, else PTX for the nearest older architecture.
+    pub(crate) fn target(&self, capability: (u32, u32), cubins: bool) -> Target {
+        let device = capability.0 * 10 + capability.1;
+        let below = self.architectures.iter().copied().filter(|&a| a <= device).max().unwrap_or(device);
+        if cubins && below == device { Target::Cubin(device) } else { Target::Ptx(below) }
+    }
+
+    /// Compiles `text`; also gives the compiler's log.
+    pub(crate) fn compile(
+        &self,
+        name: &str,
+        text: &str,
+        target: Target,
+        options: &[String],
+    ) -> Result<(Vec<u8>, String)> {
+        let _alone = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |log: String| Error::Compile { kernel: name.into(), target: target.to_string(), log };
+        let c = |text: &str| CString::new(text).map_err(|e| failed(e.to_string()));
+        let mut options = options.iter().map(|o| c(o)).collect::<Result<Vec<_>>>()?;
+        options.push(c(&format!("--gpu-architecture={target}"))?);
+        let (source, file) = (c(text)?, c(&format!("{name}.cu"))?);
+        let mut program = null_mut();
+        // SAFETY: both texts end with a zero and live through the call; there are no headers.
+        let made =
+            unsafe { (self.f.create)(&raw mut program, source.as_ptr(), file.as_ptr(), 0, null(), null()) };
+        if made != 0 {
+            return Err(failed(format!("NVRTC gives error {made} before it has begun")));
+        }
+        let program = Owned { f: &self.f, program };
+        let pointers: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
+        let count = c_int::try_from(pointers.len()).unwrap_or(0);
+        // SAFETY: the options end with zeros and live through the call.
+        let compiled = unsafe { (self.f.compile)(program.program, count, pointers.as_ptr()) };
+        let log = program.read(self.f.log_size, self.f.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n']).to_owned();
+        if compiled != 0 {
+            return Err(failed(log));
+        }
+        let code = match target {
+            Target::Cubin(_) => program.read(self.f.cubin_size, self.f.cubin),
+            Target::Ptx(_) => program.read(self.f.ptx_size, self.f.ptx),
+        };
+        let code = code.filter(|code| !code.is_empty());
+        code.map(|code| (code, log)).ok_or_else(|| failed("NVRTC gave nothing back".into()))
+    }
+}
+
+/// A program that is destroyed in the end.
+struct Owned<'a> {
+    f: &'a Functions,
+    program: Program,
+}
+
+impl Owned<'_> {
+    fn read(
+        &self,
+        size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+        fill: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    ) -> Option<Vec<u8>> {
+        let mut len = 0;
+        // SAFETY: the size is written to a number on the stack.
+        let asked = unsafe { size(self.program, &raw mut len) };
+        if asked != 0 || len > LARGEST {
+            return None;
+        }
+        let mut bytes = vec![0; len];
+        // SAFETY: NVRTC writes as many bytes as it said.
+        (unsafe { fill(self.program, bytes.as_mut_ptr().cast()) } == 0).then_some(bytes)
+    }
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made once, by `compile`.
+        unsafe { (self.f.destroy)(&raw mut self.program) };
+    }
+}

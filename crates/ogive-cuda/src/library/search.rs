@@ -1,0 +1,305 @@
+//! Where the libraries of CUDA may be, best place first.
+//!
+//! The order is: what the user says (`OGIVE_CUDA_PATH`), what the toolkit's own variables say, what the loader finds, where the
+//! toolkit's installer and the distributions put it, and Python's packages. The places are a value with its own view of
+//! the environment, so that a test can lay out any combination of missing and old libraries in a folder.
+#![allow(unsafe_code)]
+
+use libloading::Library;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Which library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Driver,
+    Nvrtc,
+    Cublas,
+}
+
+/// Generations of CUDA whose NVRTC and cuBLAS this build may load.
+const GENERATIONS: [(u32, bool); 3] =
+    [(13, cfg!(feature = "cuda-13")), (12, cfg!(feature = "cuda-12")), (11, cfg!(feature = "cuda-11"))];
+
+/// Whether this build may load that generation.
+pub(super) fn allowed(major: u32) -> bool {
+    GENERATIONS.iter().any(|&(generation, on)| on && generation == major)
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Driver => "CUDA driver",
+            Self::Nvrtc => "NVRTC",
+            Self::Cublas => "cuBLAS",
+        }
+    }
+
+    /// What messages call the file.
+    pub(super) fn main_name(self) -> &'static str {
+        match self {
+            Self::Driver => "libcuda.so.1",
+            Self::Nvrtc => "libnvrtc.so",
+            Self::Cublas => "libcublas.so",
+        }
+    }
+
+    /// What helps where it is missing.
+    pub(super) fn help(self) -> &'static str {
+        match self {
+            Self::Driver => "install NVIDIA's driver (nvidia-smi must work)",
+            Self::Nvrtc => {
+                "pip install nvidia-cuda-nvrtc-cu12 (CUDA 13: nvidia-cuda-nvrtc, CUDA 11: nvidia-cuda-nvrtc-cu11), or point OGIVE_CUDA_PATH to its folder"
+            }
+            Self::Cublas => {
+                "optional: pip install nvidia-cublas-cu12, or point OGIVE_CUDA_PATH to its folder"
+            }
+        }
+    }
+
+    /// File names with the generation they say they are of; 0 where the name says none.
+    fn names(self) -> Vec<(String, u32)> {
+        let generations = GENERATIONS.iter().filter(|(_, on)| *on).map(|(major, _)| *major);
+        match self {
+            Self::Driver => vec![("libcuda.so.1".into(), 0), ("libcuda.so".into(), 0)],
+            // Until CUDA 11 the name has the first version with this interface.
+            Self::Nvrtc => generations
+                .flat_map(|g| match g {
+                    11 => vec![("libnvrtc.so.11.2".to_owned(), 11)],
+                    g => vec![(format!("libnvrtc.so.{g}"), g)],
+                })
+                .chain([("libnvrtc.so".to_owned(), 0)])
+                .collect(),
+            Self::Cublas => generations
+                .map(|g| (format!("libcublas.so.{g}"), g))
+                .chain([("libcublas.so".to_owned(), 0)])
+                .collect(),
+        }
+    }
+}
+
+/// A library that may be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    /// A file, or a bare name for the loader.
+    pub(super) path: PathBuf,
+    /// The generation its name tells, or 0.
+    pub(super) generation: u32,
+}
+
+impl Candidate {
+    /// Opens it.
+    pub(super) fn open(&self) -> Result<Library, libloading::Error> {
+        // SAFETY: opening runs the library's initialisers. It is one of NVIDIA's by its name, from a place that the user or
+        // the system chose for such libraries, as a program linked against it would get it.
+        unsafe { Library::new(&self.path) }
+    }
+}
+
+/// Where to look.
+pub(super) struct Places {
+    variable: Box<dyn Fn(&str) -> Option<OsString>>,
+    /// What system paths begin with: `/`, but for tests.
+    root: PathBuf,
+}
+
+/// Folders inside a toolkit's.
+const INSIDE: [&str; 5] = ["", "lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"];
+/// Where toolkits are installed.
+const TOOLKITS: [&str; 3] = ["usr/local/cuda", "opt/cuda", "usr/lib/cuda"];
+/// Where distributions, containers and WSL put libraries.
+const SYSTEM: [&str; 9] = [
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+    "usr/lib",
+    "usr/lib64/nvidia",
+    "usr/local/nvidia/lib64",
+    "usr/local/nvidia/lib",
+    "usr/lib/wsl/lib",
+    "run/opengl-driver/lib",
+];
+
+impl Places {
+    /// This machine's.
+    pub(super) fn here() -> Self {
+        Self { variable: Box::new(|name| std::env::var_os(name)), root: "/".into() }
+    }
+
+    fn paths(&self, variable: &str) -> Vec<PathBuf> {
+        let value = (self.variable)(variable).filter(|v| !v.is_empty());
+        value.map(|v| std::env::split_paths(&v).collect()).unwrap_or_default()
+    }
+
+    /// Folders before the loader's turn.
+    fn first(&self, kind: Kind) -> Vec<PathBuf> {
+        let mut tops = self.paths("OGIVE_CUDA_PATH");
+        if kind != Kind::Driver {
+            // Not for the driver: what a toolkit has of it is a stub to link against.
+            tops.extend(["CUDA_PATH", "CUDA_ROOT", "CUDA_HOME"].iter().flat_map(|name| self.paths(name)));
+        }
+        tops.iter().flat_map(|top| INSIDE.iter().map(move |inside| top.join(inside))).collect()
+    }
+
+    /// Folders after it.
+    fn last(&self, kind: Kind) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        if kind != Kind::Driver {
+            for top in
+                TOOLKITS.iter().map(|top| self.root.join(top)).chain(self.versions("usr/local", "cuda-"))
+            {
+                folders.extend(INSIDE.iter().skip(1).map(|inside| top.join(inside)));
+            }
+        }
+        folders.extend(SYSTEM.iter().map(|folder| self.root.join(folder)));
+        if kind != Kind::Driver {
+            folders.extend(self.wheels());
+        }
+        folders
+    }
+
+    /// Folders of `parent` whose names begin so, newest last by name, so reversed.
+    fn versions(&self, parent: &str, begin: &str) -> Vec<PathBuf> {
+        let mut found = below(&self.root.join(parent));
+        found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin)));
+        found.sort();
+        found.reverse();
+        found
+    }
+
+    /// Library folders of NVIDIA's Python packages.
+    fn wheels(&self) -> Vec<PathBuf> {
+        let mut pythons: Vec<PathBuf> =
+            ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().flat_map(|v| self.paths(v)).collect();
+        let conda = self.paths("CONDA_PREFIX").into_iter().map(|p| p.join("lib"));
+        pythons.extend(self.paths("HOME").into_iter().map(|home| home.join(".local")));
+        pythons.extend(["usr/local", "usr"].map(|top| self.root.join(top)));
+        let mut folders: Vec<PathBuf> = conda.collect();
+        for lib in pythons.iter().map(|top| top.join("lib")) {
+            let mut versions = below(&lib);
+            versions.retain(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("python3")));
+            versions.sort();
+            for packages in
+                versions.iter().rev().flat_map(|v| ["site-packages", "dist-packages"].map(|p| v.join(p)))
+            {
+                let mut inside = below(&packages.join("nvidia"));
+                inside.sort();
+                folders.extend(inside.into_iter().rev().map(|package| package.join("lib")));
+            }
+        }
+        folders
+    }
+
+    fn in_folders(folders: &[PathBuf], kind: Kind) -> Vec<Candidate> {
+        let in_folder = |folder: &PathBuf| {
+            let file = |(name, generation): (String, u32)| Candidate { path: folder.join(name), generation };
+            kind.names().into_iter().map(file).filter(|c| c.path.is_file()).collect::<Vec<_>>()
+        };
+        folders.iter().flat_map(in_folder).collect()
+    }
+
+    /// All that may be opened, in order.
+    pub(super) fn candidates(&self, kind: Kind) -> Vec<Candidate> {
+        let mut all = Self::in_folders(&self.first(kind), kind);
+        all.extend(
+            kind.names().into_iter().map(|(name, generation)| Candidate { path: name.into(), generation }),
+        );
+        all.extend(Self::in_folders(&self.last(kind), kind));
+        all
+    }
+
+    /// Files that exist, the loader's path among them.
+    pub(super) fn files(&self, kind: Kind) -> Vec<PathBuf> {
+        let mut folders = self.first(kind);
+        folders.extend(self.paths("LD_LIBRARY_PATH"));
+        folders.extend(self.last(kind));
+        Self::in_folders(&folders, kind).into_iter().map(|c| c.path).collect()
+    }
+
+    /// The places, in words.
+    pub(super) fn describe(&self, kind: Kind) -> String {
+        let set = |name: &&str| (self.variable)(name).is_some_and(|v| !v.is_empty());
+        let names: &[&str] = match kind {
+            Kind::Driver => &["OGIVE_CUDA_PATH"],
+            _ => &["OGIVE_CUDA_PATH", "CUDA_PATH", "CUDA_ROOT", "CUDA_HOME"],
+        };
+        let mut words: Vec<&str> = names.iter().filter(|n| set(n)).copied().collect();
+        words.extend(["the loader's path", "the usual folders"]);
+        if kind != Kind::Driver {
+            words.push("Python's packages");
+        }
+        words.join(", ")
+    }
+}
+
+/// What is in a folder; nothing where it cannot be read.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    // A folder of this many entries is no folder of libraries.
+    entries.take(10_000).filter_map(|entry| entry.ok().map(|e| e.path())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn laid_out(files: &[&str], variables: &[(&str, &str)]) -> (tempfile::TempDir, Places) {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "not a library").unwrap();
+        }
+        let at = |value: &str| folder.path().join(value).into_os_string();
+        let variables: HashMap<String, OsString> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), at(value))).collect();
+        let root = folder.path().to_owned();
+        (folder, Places { variable: Box::new(move |name| variables.get(name).cloned()), root })
+    }
+
+    fn found(folder: &tempfile::TempDir, places: &Places, kind: Kind) -> Vec<String> {
+        let name =
+            |c: Candidate| c.path.strip_prefix(folder.path()).map_or(c.path.clone(), Path::to_path_buf);
+        places.candidates(kind).into_iter().map(|c| name(c).display().to_string()).collect()
+    }
+
+    #[test]
+    fn what_the_user_says_comes_first_and_packages_last() {
+        let files = [
+            "mine/lib64/libnvrtc.so.12",
+            "toolkit/lib64/libnvrtc.so.13",
+            "usr/local/cuda-12.4/lib64/libnvrtc.so.12",
+            "home/.local/lib/python3.12/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+            "home/.local/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+        ];
+        let (folder, places) =
+            laid_out(&files, &[("OGIVE_CUDA_PATH", "mine"), ("CUDA_HOME", "toolkit"), ("HOME", "home")]);
+        let found = found(&folder, &places, Kind::Nvrtc);
+        assert_eq!(found.first().unwrap(), files[0]);
+        assert_eq!(found[1], files[1]);
+        assert!(found.contains(&"libnvrtc.so".to_owned()), "{found:?}");
+        assert_eq!(found[found.len() - 3..], [files[2], files[3], files[4]].map(str::to_owned));
+    }
+
+    #[test]
+    fn a_toolkit_has_no_driver() {
+        let (folder, places) = laid_out(
+            &["toolkit/lib64/libcuda.so", "usr/lib/wsl/lib/libcuda.so.1", "mine/libcuda.so.1"],
+            &[("CUDA_PATH", "toolkit"), ("OGIVE_CUDA_PATH", "mine")],
+        );
+        let found = found(&folder, &places, Kind::Driver);
+        assert_eq!(
+            found,
+            ["mine/libcuda.so.1", "libcuda.so.1", "libcuda.so", "usr/lib/wsl/lib/libcuda.so.1"]
+        );
+    }
+
+    #[test]
+    fn what_is_no_library_is_an_error() {
+        let (folder, places) = laid_out(&["mine/libnvrtc.so.12"], &[("OGIVE_CUDA_PATH", "mine")]);
+        assert!(places.candidates(Kind::Nvrtc)[0].open().is_err());
+        assert!(places.describe(Kind::Nvrtc).starts_with("OGIVE_CUDA_PATH, the loader's path"));
+        drop(folder);
+    }
+}

@@ -1,0 +1,198 @@
+//! Device memory: a pool that keeps what was given back, so that the same step gets the same addresses.
+//!
+//! Sizes are rounded up by at most an eighth, so that sizes which differ a little share places. Small pieces are cut from large ones,
+//! as the driver's own grain is two megabytes. Everything runs on one stream, so a piece may be used again as soon as it is
+//! given back: whatever still reads it was queued earlier.
+
+use crate::driver::{Address, Context};
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Every piece begins at a multiple of this, and is as long as one.
+const GRAIN: usize = 256;
+/// Larger pieces are the driver's own.
+const SMALL: usize = 1 << 20;
+/// What small pieces are cut from.
+const SLAB: usize = 4 << 20;
+/// Left to the driver and to others, at most.
+const MARGIN: u64 = 512 << 20;
+
+#[derive(Debug, Default)]
+struct State {
+    /// Pieces by size, given back.
+    free: BTreeMap<usize, Vec<Address>>,
+    /// What the driver gave for small pieces.
+    slabs: Vec<Address>,
+    /// What is left of the last slab.
+    rest: (Address, usize),
+    /// Bytes had from the driver.
+    held: u64,
+    /// Bytes in use.
+    used: u64,
+    /// The most bytes that ever were.
+    peak: u64,
+}
+
+/// The pool of one device.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    context: Arc<Context>,
+    limit: u64,
+    total: u64,
+    state: Mutex<State>,
+}
+
+/// Device memory in use; dropped, it goes back to the pool.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    address: Address,
+    size: usize,
+    pool: Arc<Pool>,
+}
+
+impl Buffer {
+    pub(crate) fn address(&self) -> Address {
+        self.address
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut state = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.used -= self.size as u64;
+        state.free.entry(self.size).or_default().push(self.address);
+    }
+}
+
+/// The size of the piece for `bytes`: a multiple of a sixteenth of the power of two above it.
+fn rounded(bytes: usize) -> Option<usize> {
+    let step = (bytes.checked_next_power_of_two()? / 16).max(GRAIN);
+    bytes.max(1).checked_next_multiple_of(step)
+}
+
+impl Pool {
+    /// A pool of what is free now, less a margin, and of no more than `limit` bytes.
+    pub(crate) fn new(context: &Arc<Context>, limit: Option<u64>) -> Result<Arc<Self>> {
+        let (free, total) = context.memory()?;
+        let most = free.saturating_sub((total / 32).min(MARGIN));
+        let limit = limit.map_or(most, |l| l.min(most));
+        Ok(Arc::new(Self { context: Arc::clone(context), limit, total, state: Mutex::default() }))
+    }
+
+    /// Bytes it may hold.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes in use now, and the most there ever were.
+    pub(crate) fn used(&self) -> (u64, u64) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.used, state.peak)
+    }
+
+    /// Memory for `bytes`, for what `doing` says.
+    pub(crate) fn take(self: &Arc<Self>, doing: &str, bytes: usize) -> Result<Buffer> {
+        let size = rounded(bytes).ok_or_else(|| self.short(doing, u64::MAX, 0))?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = match Self::again(&mut state, size) {
+            Some(found) => found,
+            None if size <= SMALL => (self.cut(&mut state, doing, size)?, size),
+            None => (self.from_driver(&mut state, doing, size)?, size),
+        };
+        let (address, size) = address;
+        state.used += size as u64;
+        state.peak = state.peak.max(state.used);
+        Ok(Buffer { address, size, pool: Arc::clone(self) })
+    }
+
+    /// A piece that was given back: of this size, or of a larger one where little is lost.
+    fn again(state: &mut State, size: usize) -> Option<(Address, usize)> {
+        let most = if size <= SMALL { size } else { size.saturating_add(size / 4) };
+        for (&size, pieces) in state.free.range_mut(size..=most) {
+            if let Some(address) = pieces.pop() {
+                return Some((address, size));
+            }
+        }
+        None
+    }
+
+    fn cut(&self, state: &mut State, doing: &str, size: usize) -> Result<Address> {
+        if state.rest.1 < size {
+            let slab = self.from_driver(state, doing, SLAB)?;
+            state.slabs.push(slab);
+            state.rest = (slab, SLAB);
+        }
+        let (at, left) = state.rest;
+        state.rest = (at + size as u64, left - size);
+        Ok(at)
+    }
+
+    fn from_driver(&self, state: &mut State, doing: &str, size: usize) -> Result<Address> {
+        if state.held.saturating_add(size as u64) > self.limit {
+            self.trim(state);
+        }
+        if state.held.saturating_add(size as u64) > self.limit {
+            return Err(self.short(doing, size as u64, self.limit - state.held.min(self.limit)));
+        }
+        let address = match self.context.allocate(size) {
+            Err(Error::Driver { code: 2, .. }) => {
+                self.trim(state);
+                self.context.allocate(size)
+            }
+            taken => taken,
+        };
+        match address {
+            Ok(address) => {
+                state.held += size as u64;
+                Ok(address)
+            }
+            Err(Error::Driver { code: 2, .. }) => {
+                let free = self.context.memory().map_or(0, |(free, _)| free);
+                Err(self.short(doing, size as u64, free))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Gives the driver back what is not in use and is not part of a slab.
+    fn trim(&self, state: &mut State) {
+        for (size, pieces) in state.free.iter_mut().filter(|(size, _)| **size > SMALL) {
+            for address in pieces.drain(..) {
+                self.context.free(address);
+                state.held -= *size as u64;
+            }
+        }
+    }
+
+    fn short(&self, doing: &str, asked: u64, free: u64) -> Error {
+        Error::Memory { doing: doing.into(), asked, free, total: self.total }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let large = state.free.iter().filter(|(size, _)| **size > SMALL).flat_map(|(_, pieces)| pieces);
+        large.chain(&state.slabs).for_each(|&address| self.context.free(address));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_grow_by_an_eighth_at_most() {
+        assert_eq!(rounded(0), Some(256));
+        assert_eq!(rounded(256), Some(256));
+        assert_eq!(rounded(257), Some(512));
+        assert_eq!(rounded(1 << 20), Some(1 << 20));
+        for bytes in [1000, 5000, 70_000, 1_000_003, 123_456_789_usize] {
+            let size = rounded(bytes).unwrap();
+            assert!(size >= bytes && size % GRAIN == 0, "{bytes}");
+            assert!(size - bytes <= (bytes / 8).max(GRAIN), "{bytes}: {size}");
+        }
+        assert_eq!(rounded(usize::MAX), None);
+    }
+}

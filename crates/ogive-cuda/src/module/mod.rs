@@ -1,0 +1,128 @@
+//! Kernels by name: compiled at first use for the device and the model's constants, kept in memory and on disk.
+//!
+//! Machine code is preferred, as loading it takes no compiler; a driver that refuses it gets PTX from then on. A kernel's defines are part
+//! of its name here, so a specialised kernel is found as quickly as any other.
+
+mod disk;
+
+use crate::driver::{Context, Function, Image};
+use crate::error::{Error, Result};
+use crate::library::{Nvrtc, Target};
+use disk::Disk;
+use ogive_kernels::Source;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The value of a define.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Value {
+    /// A number.
+    Count(usize),
+    /// A word, such as a format's name.
+    Word(&'static str),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(n) => write!(f, "{n}"),
+            Self::Word(w) => f.write_str(w),
+        }
+    }
+}
+
+/// A define.
+pub(crate) type Define = (&'static str, Value);
+
+/// Module, kernel, defines.
+type Key = (&'static str, &'static str, Vec<Define>);
+
+/// Errors of a driver that cannot take an image made for another device or by a newer compiler.
+const REFUSED: [u32; 4] = [200, 209, 218, 222];
+
+/// All kernels of a device.
+#[derive(Debug)]
+pub(crate) struct Modules {
+    context: Arc<Context>,
+    nvrtc: Arc<Nvrtc>,
+    capability: (u32, u32),
+    disk: Disk,
+    cubins: AtomicBool,
+    kernels: Mutex<HashMap<Key, Arc<Function>>>,
+}
+
+impl Modules {
+    pub(crate) fn new(context: &Arc<Context>, nvrtc: Arc<Nvrtc>, capability: (u32, u32)) -> Self {
+        Self {
+            context: Arc::clone(context),
+            nvrtc,
+            capability,
+            disk: Disk::here(),
+            cubins: AtomicBool::new(true),
+            kernels: Mutex::default(),
+        }
+    }
+
+    /// The compiler.
+    pub(crate) fn nvrtc(&self) -> &Nvrtc {
+        &self.nvrtc
+    }
+
+    /// A kernel of `source` under these defines.
+    pub(crate) fn kernel(
+        &self,
+        source: &'static Source,
+        kernel: &'static str,
+        defines: Vec<Define>,
+    ) -> Result<Arc<Function>> {
+        let key = (source.name, kernel, defines);
+        // Held while compiling: two threads that want the same kernel shall not both compile it.
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = kernels.get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        let image = self.image(source, &key.2)?;
+        for &name in source.kernels {
+            kernels.insert((source.name, name, key.2.clone()), Arc::new(image.function(name)?));
+        }
+        let found = kernels.get(&key).map(Arc::clone);
+        found.ok_or_else(|| Error::Compile {
+            kernel: kernel.into(),
+            target: source.name.into(),
+            log: "the module has no such kernel".into(),
+        })
+    }
+
+    fn image(&self, source: &Source, defines: &[Define]) -> Result<Arc<Image>> {
+        let mut options = vec!["--std=c++17".to_owned(), "-default-device".to_owned()];
+        options.extend(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
+        let text = source.text();
+        let target = self.nvrtc.target(self.capability, self.cubins.load(Relaxed));
+        match self.load(source.name, &text, target, &options) {
+            Err(Error::Driver { code, .. })
+                if REFUSED.contains(&code) && matches!(target, Target::Cubin(_)) =>
+            {
+                tracing::debug!(target: "ogive::cuda", code, "the driver refuses machine code; using PTX");
+                self.cubins.store(false, Relaxed);
+                self.load(source.name, &text, self.nvrtc.target(self.capability, false), &options)
+            }
+            loaded => loaded,
+        }
+    }
+
+    fn load(&self, name: &str, text: &str, target: Target, options: &[String]) -> Result<Arc<Image>> {
+        let (major, minor) = self.nvrtc.version;
+        let key = format!("{major}.{minor}\n{target}\n{}\n{text}", options.join(" "));
+        let code = match self.disk.get(&key) {
+            Some(code) => code,
+            None => {
+                let (code, _) = self.nvrtc.compile(name, text, target, options)?;
+                self.disk.put(&key, &code);
+                code
+            }
+        };
+        Image::load(&self.context, &format!("{name} for {target}"), &code)
+    }
+}

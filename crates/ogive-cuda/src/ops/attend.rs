@@ -1,0 +1,221 @@
+//! Attention: over rows laid end to end, and over the paged cache. One kernel for both; what differs is where a token's row lies.
+
+use crate::cache;
+use crate::device::Device;
+use crate::driver::Address;
+use crate::launch::Call;
+use crate::plan::{self, CudaPlan};
+use ogive_backend::{AttnOption, AttnSpec, Cache, Plan};
+use ogive_kernels::ATTEND;
+use ogive_tensor::{Error, Result, Tensor};
+use std::sync::Arc;
+
+/// Threads of a block: `WARPS` in the kernel.
+const THREADS: u32 = 128;
+/// Options that change a score, at most.
+const EDITS: usize = 3;
+
+/// Keys and values: where they begin, bytes of a row, and elements of a key row.
+struct Rows {
+    k: Address,
+    k_bytes: usize,
+    k_cols: usize,
+    v: Address,
+    v_bytes: usize,
+    /// The cache's block length, group and element type.
+    paged: Option<(usize, usize, &'static str)>,
+}
+
+/// The options as the kernel takes them.
+struct Options {
+    causal: bool,
+    window: u32,
+    edits: [(u32, f32, Address); EDITS],
+    sinks: Address,
+    mask_width: usize,
+    /// Keeps what the host sent up until the kernel is queued.
+    _held: Vec<Arc<crate::memory::Buffer>>,
+}
+
+fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan) -> Result<Options> {
+    let mut o = Options {
+        causal: false,
+        window: 0,
+        edits: [(0, 0.0, 0); EDITS],
+        sinks: 0,
+        mask_width: 0,
+        _held: Vec::new(),
+    };
+    let per_head = |what: &str, len: usize| {
+        let why = format!("{len} {what} for {} heads", spec.heads);
+        if len == spec.heads { Ok(()) } else { Err(Error::invalid(at, why)) }
+    };
+    let mut edits = Vec::new();
+    for option in &spec.options {
+        match option {
+            AttnOption::Causal => o.causal = true,
+            AttnOption::Window(_) => {}
+            AttnOption::SoftCap(cap) => edits.push((1, *cap, 0)),
+            AttnOption::Alibi(slopes) => {
+                per_head("slopes", slopes.len())?;
+                let buffer = device.constant(at, slopes)?;
+                edits.push((2, 0.0, buffer.address()));
+                o._held.push(buffer);
+            }
+            AttnOption::Mask(mask) => {
+                if mask.shape().dims() != [n, step.longest] {
+                    return Err(Error::shape(at, mask.shape(), [n, step.longest].into()).within("mask"));
+                }
+                edits.push((3, 0.0, device.read(at, mask)?));
+                o.mask_width = step.longest;
+            }
+            AttnOption::Sinks(scores) => {
+                o.sinks = device.read(at, scores)?;
+                per_head("sinks", scores.shape().len())?;
+            }
+            AttnOption::Other(name) => {
+                return Err(Error::unsupported(at, format!("CUDA does not know the option `{name}`")));
+            }
+            other => return Err(Error::unsupported(at, format!("CUDA does not know the option {other:?}"))),
+        }
+    }
+    if edits.len() > EDITS {
+        let why = format!("{} options change the scores; at most {EDITS} may", edits.len());
+        return Err(Error::unsupported(at, why));
+    }
+    o.edits.iter_mut().zip(edits).for_each(|(to, edit)| *to = edit);
+    o.window = spec.window().and_then(|w| u32::try_from(w).ok()).unwrap_or(u32::MAX);
+    Ok(o)
+}
+
+/// Checks heads and queries.
+fn check(device: &Device, at: &str, q: &Tensor, spec: &AttnSpec, n: usize) -> Result<Address> {
+    let AttnSpec { heads, kv_heads, k_dim, .. } = *spec;
+    if heads == 0 || kv_heads == 0 || heads % kv_heads != 0 {
+        return Err(Error::invalid(at, format!("{heads} heads do not share {kv_heads} evenly")));
+    }
+    fits(device, at, q, [n, heads, k_dim])
+}
+
+/// Where `x` lies, if it is `rows` times `heads` times `dim`, whether heads are an extent or not.
+fn fits(device: &Device, at: &str, x: &Tensor, [rows, heads, dim]: [usize; 3]) -> Result<Address> {
+    let address = device.read(at, x)?;
+    let len = rows.checked_mul(heads).and_then(|n| n.checked_mul(dim));
+    if x.shape().first() != rows || Some(x.shape().len()) != len {
+        return Err(Error::shape(at, x.shape(), [rows, heads, dim].into()));
+    }
+    Ok(address)
+}
+
+/// `[n, heads * k_dim] -> [n, heads * v_dim]`
+pub(crate) fn attend(
+    device: &Device,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    spec: &AttnSpec,
+    plan: &Plan,
+) -> Result<Tensor> {
+    let at = "attend";
+    let (step, n) = (plan::device(at, device, plan)?, plan.batch().tokens.len());
+    let from = check(device, at, q, spec, n)?;
+    let rows = Rows {
+        k: fits(device, at, k, [step.contexts, spec.kv_heads, spec.k_dim])?,
+        k_bytes: 4 * spec.kv_heads * spec.k_dim,
+        k_cols: spec.kv_heads * spec.k_dim,
+        v: fits(device, at, v, [step.contexts, spec.kv_heads, spec.v_dim])?,
+        v_bytes: 4 * spec.kv_heads * spec.v_dim,
+        paged: None,
+    };
+    launch(device, at, from, &rows, spec, n, step)
+}
+
+/// Attention over what the layer holds; `latent` where values are the beginning of the keys.
+pub(crate) fn attend_cache(
+    device: &Device,
+    layer: usize,
+    q: &Tensor,
+    cache: &Cache,
+    spec: &AttnSpec,
+    plan: &Plan,
+    latent: bool,
+) -> Result<Tensor> {
+    let at = if latent { "attend_latent" } else { "attend_cache" };
+    let (step, n) = (plan::device(at, device, plan)?, plan.batch().tokens.len());
+    let from = check(device, at, q, spec, n)?;
+    let pages = cache::pages(device, at, cache, layer)?;
+    pages.check(at, step, plan.batch(), true)?;
+    let v = match (latent, pages.v) {
+        (false, Some(v)) => v,
+        (false, None) => return Err(Error::unsupported(at, "the layer keeps no values")),
+        (true, _) if spec.v_dim > pages.k.dim || spec.kv_heads != 1 => {
+            return Err(Error::invalid(
+                at,
+                format!("{} values of {} in rows of {}", spec.kv_heads, spec.v_dim, pages.k.dim),
+            ));
+        }
+        (true, _) => pages.k,
+    };
+    let wide = |dim: usize| spec.kv_heads.checked_mul(dim);
+    if wide(spec.k_dim) != Some(pages.k.dim) || (!latent && wide(spec.v_dim) != Some(v.dim)) {
+        let why =
+            format!("heads of {} and {} over rows of {} and {}", spec.k_dim, spec.v_dim, pages.k.dim, v.dim);
+        return Err(Error::invalid(at, why));
+    }
+    let rows = Rows {
+        k: pages.k.address,
+        k_bytes: pages.k.row_bytes,
+        k_cols: pages.k.dim,
+        v: v.address,
+        v_bytes: v.row_bytes,
+        paged: Some((pages.block_len, pages.group, pages.element)),
+    };
+    launch(device, at, from, &rows, spec, n, step)
+}
+
+fn launch(
+    device: &Device,
+    at: &str,
+    q: Address,
+    rows: &Rows,
+    spec: &AttnSpec,
+    n: usize,
+    step: &CudaPlan,
+) -> Result<Tensor> {
+    let options = options(device, at, spec, n, step)?;
+    let width = spec.heads.checked_mul(spec.v_dim);
+    let width = width.ok_or_else(|| Error::invalid(at, "the result is more elements than can be counted"))?;
+    let out = device.tensor(at, [n, width])?;
+    if width == 0 {
+        return Ok(out);
+    }
+    let (block_len, group, element) = rows.paged.unwrap_or((1, 0, "f32"));
+    let mut call = Call::new(device, at, &ATTEND, "attend")
+        .define("K_DIM", spec.k_dim)
+        .define("V_DIM", spec.v_dim)
+        .define("VECTOR", rows.k_cols.is_multiple_of(8).into())
+        .word("ELEMENT", element)
+        .flag("PAGED", rows.paged.is_some())
+        .flag("CAUSAL", options.causal)
+        .at(q)
+        .at(rows.k)
+        .long(rows.k_bytes)
+        .count("elements of a key row", rows.k_cols)
+        .at(rows.v)
+        .long(rows.v_bytes)
+        .count("tokens in a block", block_len)
+        .count("groups", group)
+        .at(device.read(at, &out)?)
+        .count("heads", spec.heads)
+        .count("key heads", spec.kv_heads)
+        .float(spec.scale)
+        .number(options.window);
+    for (kind, value, data) in options.edits {
+        call = call.edit(kind, value, data);
+    }
+    call.count("columns of the mask", options.mask_width)
+        .at(options.sinks)
+        .at(step.address())
+        .run([spec.heads, n, 1], [THREADS, 1, 1])?;
+    Ok(out)
+}

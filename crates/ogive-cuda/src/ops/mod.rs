@@ -1,0 +1,10 @@
+//! The operators that are neither the cache's nor a step's, a file for each family.
+
+pub(crate) mod attend;
+pub(crate) mod best;
+pub(crate) mod elementwise;
+pub(crate) mod linear;
+pub(crate) mod moe;
+pub(crate) mod moves;
+pub(crate) mod norm;
+pub(crate) mod rope;

@@ -1,0 +1,86 @@
+//! Norms and sums over the last dimension: a block a row.
+
+use crate::device::Device;
+use crate::driver::Address;
+use crate::launch::Call;
+use ogive_kernels::NORM;
+use ogive_tensor::{Error, Result, Tensor};
+
+/// Where one factor for each column of `x` lies.
+fn factors(device: &Device, at: &str, x: &Tensor, w: &Tensor) -> Result<Address> {
+    if w.shape().rows() != 1 || w.shape().cols() != x.shape().cols() {
+        return Err(Error::shape(at, x.shape(), w.shape()));
+    }
+    device.read(at, w)
+}
+
+pub(crate) fn rms_norm(device: &Device, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+    let at = "rms_norm";
+    let (from, scales) = (device.read(at, x)?, factors(device, at, x, w)?);
+    let (out, cols) = (device.tensor(at, x.shape())?, x.shape().cols());
+    let call = Call::new(device, at, &NORM, "rms_norm").at(from).at(scales).at(device.read(at, &out)?);
+    call.count("columns", cols).float(eps).by_rows(rows(x), cols)?;
+    Ok(out)
+}
+
+pub(crate) fn add_rms_norm(
+    device: &Device,
+    residual: Tensor,
+    x: &Tensor,
+    w: &Tensor,
+    eps: f32,
+) -> Result<(Tensor, Tensor)> {
+    let at = "add_rms_norm";
+    if residual.shape() != x.shape() {
+        let sum = super::elementwise::broadcast(device, super::elementwise::Two::Add, residual, x)?;
+        let normed = rms_norm(device, &sum, w, eps)?;
+        return Ok((sum, normed));
+    }
+    let mut residual = residual;
+    let (from, other) = (device.read(at, &residual)?, device.read(at, x)?);
+    let (scales, cols) = (factors(device, at, x, w)?, x.shape().cols());
+    let fresh = if Device::is_free(&mut residual) { None } else { Some(device.tensor(at, x.shape())?) };
+    let sum = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;
+    let out = device.tensor(at, x.shape())?;
+    Call::new(device, at, &NORM, "add_rms_norm")
+        .at(from)
+        .at(other)
+        .at(scales)
+        .at(sum)
+        .at(device.read(at, &out)?)
+        .count("columns", cols)
+        .float(eps)
+        .by_rows(rows(x), cols)?;
+    Ok((fresh.unwrap_or(residual), out))
+}
+
+pub(crate) fn layer_norm(
+    device: &Device,
+    x: &Tensor,
+    w: &Tensor,
+    b: Option<&Tensor>,
+    eps: f32,
+) -> Result<Tensor> {
+    let at = "layer_norm";
+    let (from, scales) = (device.read(at, x)?, factors(device, at, x, w)?);
+    let shifts = b.map_or(Ok(0), |b| factors(device, at, x, b))?;
+    let (out, cols) = (device.tensor(at, x.shape())?, x.shape().cols());
+    let call = Call::new(device, at, &NORM, "layer_norm").at(from).at(scales).at(shifts);
+    call.at(device.read(at, &out)?).count("columns", cols).float(eps).by_rows(rows(x), cols)?;
+    Ok(out)
+}
+
+/// `[n, d] -> [n, 1]`
+pub(crate) fn sum(device: &Device, x: &Tensor) -> Result<Tensor> {
+    let at = "sum";
+    let (from, cols) = (device.read(at, x)?, x.shape().cols());
+    let out = device.tensor(at, x.shape().with_cols(1))?;
+    let call = Call::new(device, at, &NORM, "sum").at(from).at(device.read(at, &out)?);
+    call.count("columns", cols).by_rows(x.shape().rows(), cols)?;
+    Ok(out)
+}
+
+/// Rows that have something in them.
+fn rows(x: &Tensor) -> usize {
+    if x.shape().cols() == 0 { 0 } else { x.shape().rows() }
+}

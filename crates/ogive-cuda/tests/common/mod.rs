@@ -1,0 +1,34 @@
+//! Where a test runs: on the GPU of this machine if there is one, else under the emulator.
+//!
+//! The emulator takes the driver's place for a whole process, so a test that wants it starts itself again.
+#![allow(clippy::print_stdout)]
+
+use ogive_cuda::CudaBackend;
+use ptx_emulator_launcher::{Error, Launcher, Nvrtc, test};
+
+/// Set: a test that finds neither a GPU nor the emulator fails.
+const REQUIRED: &str = "OGIVE_REQUIRE_CUDA";
+
+fn required() -> bool {
+    std::env::var(REQUIRED).is_ok_and(|v| !matches!(v.as_str(), "" | "0"))
+}
+
+/// Runs `body` on a device: here if there is one, else in a process of its own under the emulator with this compiler.
+#[allow(dead_code)] // not every test program wants it
+pub(crate) fn on_device(name: &str, nvrtc: Nvrtc, body: impl FnOnce()) {
+    if test::case().is_some() || CudaBackend::is_available() {
+        return body();
+    }
+    let launcher = Launcher::new().nvrtc(nvrtc);
+    match launcher.environment(&|_| {}) {
+        Err(e @ Error::NoLibrary { .. }) if !required() => return println!("skipped: {name}: {e}"),
+        _ => {}
+    }
+    match test::run(name, &format!("nvrtc {nvrtc}"), &launcher) {
+        Some(report) => {
+            let report = report.ok();
+            report.stdout.lines().filter(|l| l.starts_with("cuda:")).for_each(|l| println!("{l}"));
+        }
+        None => assert!(!required(), "{name}: neither a GPU nor the emulator is here, but {REQUIRED} is set"),
+    }
+}

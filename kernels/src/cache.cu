@@ -1,0 +1,51 @@
+// The paged cache: what a step appends, and what a layer holds, in single precision.
+//
+// Rows are stored in the cache's element type, rounded to nearest. Cost: 4 bytes and the element's an element. Defines: ELEMENT,
+// VECTOR; PACKED where elements come in blocks of 32 with a scale.
+
+#ifdef PACKED
+// A warp for each block: a lane an element, the largest by shuffles.
+DEVICE void store_row(u8* to, const float* from, int dim) {
+    for (int b = warp(); b < dim / 32; b += warps()) {
+        float v = from[32 * b + lane()];
+        float d = warp_max(fabsf(v)) / 127.0f;
+        float inverse = d == 0.0f ? 0.0f : 1.0f / d;
+        u8* block = to + (u64)b * 34;
+        if (lane() == 0) *(u16*)block = float_to_half(d);
+        block[2 + lane()] = (u8)(i8)fminf(fmaxf(roundf(v * inverse), -128.0f), 127.0f);
+    }
+}
+#else
+DEVICE void put(f32, u8* row, int i, float v) { ((float*)row)[i] = v; }
+DEVICE void put(f16, u8* row, int i, float v) { ((u16*)row)[i] = float_to_half(v); }
+DEVICE void put(bf16, u8* row, int i, float v) { ((u16*)row)[i] = float_to_bf16(v); }
+
+DEVICE void store_row(u8* to, const float* from, int dim) {
+    for (int i = threadIdx.x; i < dim; i += blockDim.x) put(ELEMENT(), to, i, from[i]);
+}
+#endif
+
+// Appends one side, keys or values: a block a row of the step.
+KERNEL store(const float* x, int dim, u8* base, u64 row_bytes, u32 block_len, u32 group, const u32* step) {
+    Step s = {step};
+    u32 row = blockIdx.x, owner = s.owner(row);
+    if (owner == NOBODY) return;
+    Span span = s.span(owner);
+    Pages pages = Pages::of(base, row_bytes, block_len, s, group, owner);
+    u8* to = pages.row(span.past + row - span.start);
+    if (to) store_row(to, x + (u64)row * dim, dim);
+}
+
+// What a layer holds of the contexts: blocks share a span's tokens.
+KERNEL gather(u8* base, u64 row_bytes, u32 block_len, u32 group, float* out, int dim, const u32* step) {
+    Step s = {step};
+    for (u32 i = blockIdx.y; i < s.spans(); i += gridDim.y) {
+        Span span = s.span(i);
+        Pages pages = Pages::of(base, row_bytes, block_len, s, group, i);
+        for (u32 t = blockIdx.x; t < span.context(); t += gridDim.x) {
+            const u8* from = pages.row(t);
+            float* to = out + (u64)(span.context0 + t) * dim;
+            for (int j = threadIdx.x; j < dim; j += blockDim.x) to[j] = from ? ELEMENT::at(from, j) : 0.0f;
+        }
+    }
+}

@@ -1,0 +1,39 @@
+// Sums, products and functions of single elements.
+//
+// One thread an element, in a loop over the grid. Cost: 12 bytes and one operation an element for two full operands, 8 bytes for
+// one; broadcasts read the smaller operand from cache. The output may be one of the inputs: each element is read before it is
+// written, by the same thread.
+
+DEVICE int place(int i, int cols, int rows_of, int cols_of) {
+    int row = rows_of == 1 ? 0 : i / cols, col = cols_of == 1 ? 0 : i % cols;
+    return row * cols_of + col;
+}
+
+KERNEL add(const float* x, const float* y, float* out, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] + y[i];
+}
+
+KERNEL mul(const float* x, const float* y, float* out, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] * y[i];
+}
+
+// Rows and columns of either side may be one.
+KERNEL add_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, int n, int cols) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        out[i] = x[place(i, cols, x_rows, x_cols)] + y[place(i, cols, y_rows, y_cols)];
+}
+
+KERNEL mul_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, int n, int cols) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        out[i] = x[place(i, cols, x_rows, x_cols)] * y[place(i, cols, y_rows, y_cols)];
+}
+
+KERNEL activate(const float* x, float* out, int n, int f) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = activation(f, x[i]);
+}
+
+// f(gate) * up
+KERNEL gated(const float* gate, const float* up, float* out, int n, int f) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        out[i] = activation(f, gate[i]) * up[i];
+}

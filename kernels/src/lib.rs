@@ -1,0 +1,222 @@
+//! GPU kernels of Ogive, as strings: CUDA C++ that NVRTC compiles for the device found, at first use.
+//!
+//! A crate of its own, because Cargo publishes no files from outside a crate, and because a program of another kind may want the
+//! kernels without the backend. No toolkit headers: half precision and its like are inline PTX in `prelude.cu`, so NVRTC alone,
+//! from 11.8 on, compiles everything. A kernel takes pointers and knows nothing of the host. Shapes that a model fixes (head
+//! size, weight format) are defines, so that a kernel is specialised for the model that is loaded; each file says which.
+//!
+//! Each source stands for one module; [`Source::text`] is what the compiler gets.
+
+/// A module's source: the files it is made of, in order, and its kernels.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Source {
+    /// What it is called: the last file's name.
+    pub name: &'static str,
+    /// Names and texts of its files.
+    pub files: &'static [(&'static str, &'static str)],
+    /// Kernels, by the names they are launched by.
+    pub kernels: &'static [&'static str],
+    /// Defines to compile it with where no model says: a few that between them cover its paths.
+    pub samples: &'static [&'static [(&'static str, &'static str)]],
+}
+
+impl Source {
+    /// The whole text; compiler messages name file and line of the parts.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let part = |(name, text): &(&str, &str)| format!("#line 1 \"{name}\"\n{text}");
+        self.files.iter().map(part).collect::<Vec<_>>().join("\n")
+    }
+}
+
+macro_rules! file {
+    ($name:literal) => {
+        ($name, include_str!($name))
+    };
+}
+
+const PRELUDE: (&str, &str) = file!("prelude.cu");
+const FORMATS: (&str, &str) = file!("formats.cu");
+const STEP: (&str, &str) = file!("step.cu");
+const PAGES: (&str, &str) = file!("pages.cu");
+
+/// Formats that kernels decode, by the names that weight files use.
+pub const WEIGHT_FORMATS: [&str; 16] = [
+    "f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k",
+    "iq4_nl", "iq4_xs", "mxfp4",
+];
+
+/// Formats the cache may keep keys and values in.
+pub const CACHE_FORMATS: [&str; 4] = ["f32", "f16", "bf16", "q8_0"];
+
+/// Sums, products, functions of single elements.
+pub const ELEMENTWISE: Source = Source {
+    name: "elementwise",
+    files: &[PRELUDE, file!("elementwise.cu")],
+    kernels: &["add", "mul", "add_broadcast", "mul_broadcast", "activate", "gated"],
+    samples: &[&[]],
+};
+
+/// Norms and sums over the last dimension.
+pub const NORM: Source = Source {
+    name: "norm",
+    files: &[PRELUDE, file!("norm.cu")],
+    kernels: &["rms_norm", "add_rms_norm", "layer_norm", "sum"],
+    samples: &[&[]],
+};
+
+/// Operators that only move values.
+pub const MOVES: Source = Source {
+    name: "moves",
+    files: &[PRELUDE, STEP, file!("moves.cu")],
+    kernels: &["copy_runs", "outputs", "read_state", "write_state"],
+    samples: &[&[]],
+};
+
+/// Rows of a table.
+pub const EMBED: Source = Source {
+    name: "embed",
+    files: &[PRELUDE, FORMATS, STEP, file!("embed.cu")],
+    kernels: &["embed"],
+    samples: &[
+        &[("FORMAT", "q4_k"), ("VECTOR", "1"), ("KIND", "0")],
+        &[("FORMAT", "f16"), ("VECTOR", "0"), ("KIND", "1")],
+    ],
+};
+
+/// Products with weights, few rows.
+pub const LINEAR_FEW: Source = Source {
+    name: "linear_few",
+    files: &[PRELUDE, FORMATS, file!("linear_few.cu")],
+    kernels: &["linear_few"],
+    samples: &[
+        &[("FORMAT", "f32"), ("VECTOR", "0"), ("ROWS", "8")],
+        &[("FORMAT", "f16"), ("VECTOR", "1"), ("ROWS", "8")],
+        &[("FORMAT", "q2_k"), ("VECTOR", "1"), ("ROWS", "4")],
+        &[("FORMAT", "q3_k"), ("VECTOR", "1"), ("ROWS", "8")],
+        &[("FORMAT", "q4_k"), ("VECTOR", "1"), ("ROWS", "1")],
+        &[("FORMAT", "q6_k"), ("VECTOR", "1"), ("ROWS", "8")],
+        &[("FORMAT", "q8_0"), ("VECTOR", "1"), ("ROWS", "1")],
+        &[("FORMAT", "iq4_xs"), ("VECTOR", "1"), ("ROWS", "8")],
+        &[("FORMAT", "mxfp4"), ("VECTOR", "1"), ("ROWS", "8")],
+    ],
+};
+
+/// Products with weights, many rows.
+pub const LINEAR_MANY: Source = Source {
+    name: "linear_many",
+    files: &[PRELUDE, FORMATS, file!("linear_many.cu")],
+    kernels: &["linear_many"],
+    samples: &[
+        &[("FORMAT", "bf16"), ("VECTOR", "0")],
+        &[("FORMAT", "f32"), ("VECTOR", "1")],
+        &[("FORMAT", "q4_0"), ("VECTOR", "1")],
+        &[("FORMAT", "q4_1"), ("VECTOR", "1")],
+        &[("FORMAT", "q5_0"), ("VECTOR", "1")],
+        &[("FORMAT", "q5_1"), ("VECTOR", "1")],
+        &[("FORMAT", "q5_k"), ("VECTOR", "1")],
+        &[("FORMAT", "iq4_nl"), ("VECTOR", "1")],
+    ],
+};
+
+/// Rotary position embedding.
+pub const ROPE: Source =
+    Source { name: "rope", files: &[PRELUDE, STEP, file!("rope.cu")], kernels: &["rope"], samples: &[&[]] };
+
+/// Storing to the paged cache and reading it back.
+pub const CACHE: Source = Source {
+    name: "cache",
+    files: &[PRELUDE, FORMATS, STEP, PAGES, file!("cache.cu")],
+    kernels: &["store", "gather"],
+    samples: &[
+        &[("ELEMENT", "f32")],
+        &[("ELEMENT", "f16")],
+        &[("ELEMENT", "bf16")],
+        &[("ELEMENT", "q8_0"), ("PACKED", "1")],
+    ],
+};
+
+/// Attention, over rows laid end to end or over the paged cache.
+pub const ATTEND: Source = Source {
+    name: "attend",
+    files: &[PRELUDE, FORMATS, STEP, PAGES, file!("attend.cu")],
+    kernels: &["attend"],
+    samples: &[
+        &[("K_DIM", "64"), ("V_DIM", "64"), ("VECTOR", "1"), ("ELEMENT", "f32"), ("CAUSAL", "1")],
+        &[("K_DIM", "5"), ("V_DIM", "3"), ("VECTOR", "0"), ("ELEMENT", "f32")],
+        &[
+            ("K_DIM", "128"),
+            ("V_DIM", "128"),
+            ("VECTOR", "1"),
+            ("ELEMENT", "f16"),
+            ("PAGED", "1"),
+            ("CAUSAL", "1"),
+        ],
+        &[("K_DIM", "256"), ("V_DIM", "256"), ("VECTOR", "1"), ("ELEMENT", "q8_0"), ("PAGED", "1")],
+        &[("K_DIM", "576"), ("V_DIM", "512"), ("VECTOR", "1"), ("ELEMENT", "bf16"), ("PAGED", "1")],
+    ],
+};
+
+/// Choosing experts.
+pub const ROUTE: Source =
+    Source { name: "route", files: &[PRELUDE, file!("route.cu")], kernels: &["route"], samples: &[&[]] };
+
+/// Rows through their experts.
+pub const EXPERTS: Source = Source {
+    name: "experts",
+    files: &[PRELUDE, FORMATS, file!("experts.cu")],
+    kernels: &["experts_up", "experts_down"],
+    samples: &[
+        &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("VECTOR", "1")],
+        &[("FORMAT", "mxfp4"), ("UP", "mxfp4"), ("DOWN", "mxfp4"), ("VECTOR", "1")],
+        &[("FORMAT", "f32"), ("UP", "f32"), ("DOWN", "f32"), ("VECTOR", "0")],
+    ],
+};
+
+/// The largest elements of rows.
+pub const BEST: Source =
+    Source { name: "best", files: &[PRELUDE, file!("best.cu")], kernels: &["best"], samples: &[&[]] };
+
+/// Every module.
+pub const SOURCES: [&Source; 12] = [
+    &ELEMENTWISE,
+    &NORM,
+    &MOVES,
+    &EMBED,
+    &LINEAR_FEW,
+    &LINEAR_MANY,
+    &ROPE,
+    &CACHE,
+    &ATTEND,
+    &ROUTE,
+    &EXPERTS,
+    &BEST,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_what_they_say() {
+        for source in SOURCES {
+            let text = source.text();
+            for kernel in source.kernels {
+                assert!(text.contains(&format!("{kernel}(")), "{} has no {kernel}", source.name);
+            }
+            assert!(!text.contains("#include"), "{} includes a header", source.name);
+            assert!(!source.samples.is_empty(), "{} is never compiled", source.name);
+            for (name, text) in source.files {
+                assert!(text.starts_with("// "), "{name} does not open with what it is for");
+            }
+        }
+    }
+
+    #[test]
+    fn every_format_has_a_struct() {
+        for name in WEIGHT_FORMATS.iter().chain(&CACHE_FORMATS) {
+            assert!(FORMATS.1.contains(&format!("struct {name} ")), "{name}");
+        }
+    }
+}

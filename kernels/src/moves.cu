@@ -1,0 +1,34 @@
+// Operators that only move values: parts of rows, rows by number, states by slot.
+//
+// One thread an element, 8 bytes each; what is read and written is contiguous but for the seams.
+
+// `turns` runs of `width` elements, from one stride to another.
+KERNEL copy_runs(const float* from, u64 from_stride, float* to, u64 to_stride, int width, int turns) {
+    for (int turn = blockIdx.y; turn < turns; turn += gridDim.y)
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += gridDim.x * blockDim.x)
+            to[turn * to_stride + i] = from[turn * from_stride + i];
+}
+
+// The rows whose logits are wanted, a block each.
+KERNEL outputs(const float* x, float* out, int width, const u32* step) {
+    Step s = {step};
+    const float* from = x + (u64)s.outputs()[blockIdx.x] * width;
+    float* to = out + (u64)blockIdx.x * width;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
+}
+
+// A block for each span; zeros where nothing has gone before.
+KERNEL read_state(const float* states, float* out, int len, const u32* step) {
+    Step s = {step};
+    Span span = s.span(blockIdx.x);
+    const float* from = states + (u64)span.read_slot * len;
+    float* to = out + (u64)blockIdx.x * len;
+    for (int i = threadIdx.x; i < len; i += blockDim.x) to[i] = span.past > 0u ? from[i] : 0.0f;
+}
+
+KERNEL write_state(const float* x, float* states, int len, const u32* step) {
+    Step s = {step};
+    const float* from = x + (u64)blockIdx.x * len;
+    float* to = states + (u64)s.span(blockIdx.x).write_slot * len;
+    for (int i = threadIdx.x; i < len; i += blockDim.x) to[i] = from[i];
+}

@@ -1,0 +1,99 @@
+// Words every kernel uses: integer types, half and bfloat16 as bits, sums over a warp and over a block.
+//
+// Half precision comes as inline PTX and not from the toolkit's headers, so that NVRTC alone compiles everything. Sums have one
+// order, set by the number of threads and by nothing else: the same step gives the same bits.
+
+typedef signed char i8;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
+#define KERNEL extern "C" __global__ void
+#define INF __int_as_float(0x7f800000)
+#define ALL 0xffffffffu
+
+DEVICE int lane() { return (int)(threadIdx.x & 31u); }
+DEVICE int warp() { return (int)(threadIdx.x >> 5); }
+DEVICE int warps() { return (int)(blockDim.x >> 5); }
+
+// ---- half and bfloat16, as bits -------------------------------------------------------------------------------------
+
+DEVICE float half_to_float(u16 h) {
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+}
+
+DEVICE u16 float_to_half(float f) {
+    u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+}
+
+DEVICE float bf16_to_float(u16 b) { return __int_as_float((int)b << 16); }
+
+// By integers: the instruction exists from compute capability 8.0 only.
+DEVICE u16 float_to_bf16(float f) {
+    u32 bits = (u32)__float_as_int(f);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (u16)((bits >> 16) | 0x40u);
+    return (u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// ---- loads of four bytes where less than four of alignment is known --------------------------------------------------
+
+template <int ALIGN> DEVICE u32 load4(const u8* p) {
+    if (ALIGN >= 4) return *(const u32*)p;
+    if (ALIGN == 2) return (u32)((const u16*)p)[0] | (u32)((const u16*)p)[1] << 16;
+    return (u32)p[0] | (u32)p[1] << 8 | (u32)p[2] << 16 | (u32)p[3] << 24;
+}
+
+template <int ALIGN> DEVICE u32 load2(const u8* p) {
+    if (ALIGN >= 2) return *(const u16*)p;
+    return (u32)p[0] | (u32)p[1] << 8;
+}
+
+template <int ALIGN> DEVICE float load_half(const u8* p) { return half_to_float((u16)load2<ALIGN>(p)); }
+
+// Byte `j` of eight in two words.
+DEVICE u32 byte_of(u32 low, u32 high, int j) { return ((j < 4 ? low : high) >> (8 * (j & 3))) & 255u; }
+
+// ---- sums and maxima -------------------------------------------------------------------------------------------------
+
+DEVICE float warp_sum(float v) {
+#pragma unroll
+    for (int o = 16; o > 0; o >>= 1) v += __shfl_xor_sync(ALL, v, o);
+    return v;
+}
+
+DEVICE float warp_max(float v) {
+#pragma unroll
+    for (int o = 16; o > 0; o >>= 1) v = fmaxf(v, __shfl_xor_sync(ALL, v, o));
+    return v;
+}
+
+// The sum over a block of whole warps, at most 32 of them; every thread gets it. May be called again at once.
+DEVICE float block_sum(float v) {
+    __shared__ float part[32];
+    v = warp_sum(v);
+    __syncthreads();
+    if (lane() == 0) part[warp()] = v;
+    __syncthreads();
+    v = lane() < warps() ? part[lane()] : 0.0f;
+    return warp_sum(v);
+}
+
+// ---- functions of one number: the order is that of the host's table of activations --------------------------------------
+
+DEVICE float activation(int f, float x) {
+    switch (f) {
+        case 0: return x / (1.0f + expf(-x));
+        case 1: return 0.5f * x * erfcf(-x * 0.70710678118654752f);
+        case 2: return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+        case 3: return tanhf(x);
+        case 4: return expf(x);
+        default: return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+    }
+}

@@ -1,0 +1,22 @@
+// Rotary position embedding, in place: a block a row of the step, a thread a pair of elements of all heads.
+//
+// The angle is the single precision product of position and frequency, as models were trained with; sine and cosine reduce it
+// exactly. Cost: 8 bytes an element, one sine and cosine a pair and row. `pairs` rotate, the rest of a head stays.
+
+KERNEL rope(float* x, const float* inv_freq, float factor, int heads, int dim, int pairs, int neighbours, const u32* step) {
+    Step s = {step};
+    float position = (float)s.ids(1)[blockIdx.x];
+    float* row = x + (u64)blockIdx.x * heads * dim;
+    for (int i = threadIdx.x; i < pairs; i += blockDim.x) {
+        float sine, cosine;
+        sincosf(__fmul_rn(position, inv_freq[i]), &sine, &cosine);
+        sine *= factor;
+        cosine *= factor;
+        int a = neighbours ? 2 * i : i, b = neighbours ? 2 * i + 1 : i + pairs;
+        for (int h = threadIdx.y; h < heads; h += blockDim.y) {
+            float u = row[h * dim + a], v = row[h * dim + b];
+            row[h * dim + a] = u * cosine - v * sine;
+            row[h * dim + b] = v * cosine + u * sine;
+        }
+    }
+}
