@@ -24,8 +24,11 @@ pub(crate) struct Device {
     pub(crate) transfer: Transfer,
     pub(crate) pool: Arc<Pool>,
     pub(crate) stream: Stream,
-    constants: Mutex<Vec<(Arc<[f32]>, Arc<Buffer>)>>,
+    constants: Mutex<Vec<Constant>>,
 }
+
+/// Values of the host and their copy.
+type Constant = (Arc<[f32]>, Arc<Buffer>);
 
 /// What a tensor is here: single precision numbers, row-major.
 #[derive(Debug)]

@@ -98,7 +98,7 @@ impl Pool {
         let address = match Self::again(&mut state, size) {
             Some(found) => found,
             None if size <= SMALL => (self.cut(&mut state, doing, size)?, size),
-            None => (self.from_driver(&mut state, doing, size)?, size),
+            None => (self.more(&mut state, doing, size)?, size),
         };
         let (address, size) = address;
         state.used += size as u64;
@@ -119,7 +119,7 @@ impl Pool {
 
     fn cut(&self, state: &mut State, doing: &str, size: usize) -> Result<Address> {
         if state.rest.1 < size {
-            let slab = self.from_driver(state, doing, SLAB)?;
+            let slab = self.more(state, doing, SLAB)?;
             state.slabs.push(slab);
             state.rest = (slab, SLAB);
         }
@@ -128,7 +128,7 @@ impl Pool {
         Ok(at)
     }
 
-    fn from_driver(&self, state: &mut State, doing: &str, size: usize) -> Result<Address> {
+    fn more(&self, state: &mut State, doing: &str, size: usize) -> Result<Address> {
         if state.held.saturating_add(size as u64) > self.limit {
             self.trim(state);
         }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(rounded(1 << 20), Some(1 << 20));
         for bytes in [1000, 5000, 70_000, 1_000_003, 123_456_789_usize] {
             let size = rounded(bytes).unwrap();
-            assert!(size >= bytes && size % GRAIN == 0, "{bytes}");
+            assert!(size >= bytes && size.is_multiple_of(GRAIN), "{bytes}");
             assert!(size - bytes <= (bytes / 8).max(GRAIN), "{bytes}: {size}");
         }
         assert_eq!(rounded(usize::MAX), None);

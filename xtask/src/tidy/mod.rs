@@ -76,7 +76,10 @@ impl Tree {
 
     /// The libraries, by the folders that have a manifest.
     fn crates(&self) -> impl Iterator<Item = &str> {
-        self.matching("crates/", "/Cargo.toml").filter_map(|(path, _)| path.split('/').nth(1))
+        let libraries =
+            self.matching("crates/", "/Cargo.toml").filter_map(|(path, _)| path.split('/').nth(1));
+        // The one library that is not under its own name in `crates`.
+        libraries.chain(self.get("kernels/Cargo.toml").map(|_| "ogive-kernels"))
     }
 }
 

@@ -144,12 +144,14 @@ impl Nvrtc {
         let (mut major, mut minor, mut count) = (0, 0, 0);
         // SAFETY: all three numbers are on the stack.
         let asked = unsafe { (f.version)(&raw mut major, &raw mut minor) | (f.count)(&raw mut count) };
-        let mut architectures = vec![0; usize::try_from(count).unwrap_or(0).min(1000)];
-        // SAFETY: NVRTC writes as many numbers as it said there are.
-        let listed =
-            if count <= 1000 { unsafe { (f.architectures)(architectures.as_mut_ptr()) } } else { -1 };
-        if asked != 0 || listed != 0 {
+        if asked != 0 || !(1..=1000).contains(&count) {
             return Err(failed("it does not say which version it is".into()));
+        }
+        let mut architectures = vec![0; usize::try_from(count).unwrap_or(0)];
+        // SAFETY: NVRTC writes as many numbers as it said there are, for which there is room.
+        let listed = unsafe { (f.architectures)(architectures.as_mut_ptr()) };
+        if listed != 0 {
+            return Err(failed("it does not say what it compiles for".into()));
         }
         let number = |n: c_int| u32::try_from(n).unwrap_or(0);
         Ok(Self {

@@ -96,9 +96,12 @@ impl Candidate {
     }
 }
 
+/// The environment, by name.
+type Variable = Box<dyn Fn(&str) -> Option<OsString>>;
+
 /// Where to look.
 pub(super) struct Places {
-    variable: Box<dyn Fn(&str) -> Option<OsString>>,
+    variable: Variable,
     /// What system paths begin with: `/`, but for tests.
     root: PathBuf,
 }

@@ -8,8 +8,11 @@ use ogive_tensor::{Result, Tensor};
 /// More than this many are found on the host: each costs a pass over the row.
 const FEW: usize = 64;
 
+/// Places and values, best first, for each row.
+type Rows = Vec<Vec<(u32, f32)>>;
+
 /// The `k` best of each row; `None` if they are too many for the device.
-pub(crate) fn best(device: &Device, x: &Tensor, k: usize) -> Result<Option<Vec<Vec<(u32, f32)>>>> {
+pub(crate) fn best(device: &Device, x: &Tensor, k: usize) -> Result<Option<Rows>> {
     let at = "best";
     let (from, n, cols) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
     let k = k.min(cols);
