@@ -1,7 +1,10 @@
 //! Input that is not a sensible row of logits, and settings that make no sense: a clear error or a
 //! defined token.
 
-use ogive_sampler::stages::{Greedy, LogitBias, MinP, Penalties, Temperature, TopK, TopP};
+use ogive_sampler::stages::{
+    AdaptiveP, Breakers, Dry, DynamicTemperature, Greedy, LogitBias, MinP, Mirostat, MirostatV2, Penalties,
+    Temperature, TopK, TopNSigma, TopP, Typical, Xtc,
+};
 use ogive_sampler::{Candidate, Candidates, Chain, SampleError, SamplerParams, Stage};
 
 const INF: f32 = f32::INFINITY;
@@ -195,4 +198,72 @@ fn retain_never_empties_the_list() {
     let mut candidates = Candidates::from_logits(&[5.0, 3.0, 2.0]).expect("some logits");
     candidates.retain(|_| false);
     assert_eq!(candidates.as_slice(), [Candidate { id: 0, logit: 5.0 }]);
+}
+
+/// Every stage that looks at probabilities, with settings that bite.
+fn biting() -> Vec<Box<dyn Stage>> {
+    vec![
+        Box::new(Typical::new(0.1).expect("valid")),
+        Box::new(TopNSigma::new(0.1).expect("valid")),
+        Box::new(Xtc::new(1.0, 0.0, 0).expect("valid")),
+        Box::new(DynamicTemperature::new(0.5, 0.5, 3.0).expect("valid")),
+        Box::new(Dry::new(1e30, 1e30, 0, usize::MAX, Breakers::none()).expect("valid")),
+        Box::new(Mirostat::new(0.0, 1.0).expect("valid")),
+        Box::new(MirostatV2::new(0.0, 1.0).expect("valid")),
+        Box::new(AdaptiveP::new(0.0, 0.0).expect("valid")),
+    ]
+}
+
+#[test]
+fn what_is_certain_or_impossible_stays_so() {
+    for stage in biting() {
+        let mut chain = Chain::new(1).then_boxed(stage);
+        for _ in 0..5 {
+            // A forced token, also where several are; one possible token; none; extremes.
+            assert_eq!(chain.sample(&[1.0, INF, 3.0, INF], &[1, 1, 1]), Ok(1), "{chain}");
+            assert_eq!(chain.sample(&[-INF, NAN, -7.0], &[2, 2, 2]), Ok(2), "{chain}");
+            assert_eq!(chain.sample(&[NAN, -INF], &[]), Err(SampleError::NoLogit { count: 2 }), "{chain}");
+            assert_eq!(chain.sample(&[5.0], &[0, 0]), Ok(0), "{chain}");
+            chain.sample(&[f32::MAX, f32::MIN, 0.0, f32::MAX], &[0, 3]).expect("a token");
+        }
+    }
+}
+
+#[test]
+fn xtc_at_a_threshold_of_nothing_leaves_the_least_likely_that_is_possible() {
+    // 28 below the best is the least that has any weight.
+    let logits = [0.0, -28.2, -3.0, -29.5, -INF, -27.9];
+    let mut chain = Chain::new(0).then(Xtc::new(1.0, 0.0, 0).expect("valid"));
+    assert_eq!(chain.sample(&logits, &[]), Ok(1));
+    // Alone above the threshold, the best stays.
+    let mut chain = Chain::new(0).then(Xtc::new(1.0, 0.4, 0).expect("valid")).then(Greedy);
+    assert_eq!(chain.sample(&[2.0, 1.0, 0.5], &[]), Ok(0));
+}
+
+#[test]
+fn a_harsh_dry_is_no_ban() {
+    let dry = || Dry::new(f32::MAX, f32::MAX, 0, usize::MAX, Breakers::none()).expect("valid");
+    let mut chain = Chain::new(0).then(dry());
+    assert_eq!(chain.sample(&[3.0, 2.0], &[0, 0, 0]), Ok(1));
+    assert_eq!(chain.sample(&[3.0, -INF], &[0, 0, 0]), Ok(0));
+    // Tokens that are no candidates, and the largest id.
+    assert_eq!(chain.sample(&[3.0], &[u32::MAX, 7, u32::MAX, 7]), Ok(0));
+    let reward = Dry::new(-f32::MAX, 2.0, 1, usize::MAX, Breakers::none()).expect("valid");
+    assert_eq!(Chain::new(0).then(reward).then(Greedy).sample(&[3.0, 0.0, 5.0], &[1, 1, 1]), Ok(1));
+}
+
+#[test]
+fn surprise_without_end_does_not_break_mirostat() {
+    for version in [1, 2] {
+        let params = SamplerParams {
+            mirostat: version,
+            mirostat_eta: 1e30,
+            temperature: 1.0,
+            ..SamplerParams::default()
+        };
+        let mut chain = params.build().expect("valid");
+        for step in 0..50u8 {
+            chain.sample(&[0.0, f32::from(step) - 25.0, -1.0], &[]).expect("a token");
+        }
+    }
 }

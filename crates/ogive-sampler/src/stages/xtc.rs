@@ -8,6 +8,7 @@
 
 use crate::candidates::{Candidate, Candidates};
 use crate::error::{SampleError, check};
+use crate::math::ln;
 use crate::rng::Rng;
 use crate::stage::{Needs, Stage};
 
@@ -67,8 +68,8 @@ impl Stage for Xtc {
         // What is impossible is no choice, even at a threshold of 0.
         let bar = (f64::from(self.threshold) * softmax.total as f64).max(1.0);
         let top = |c: Candidate| softmax.weight(c) as f64 >= bar;
-        // No logit this far below can reach the bar: spares a vocabulary's exponentials.
-        let floor = f64::from(candidates.best().logit) + crate::math::ln(bar) - BITS_LN - 1e-3;
+        // No logit this far below can reach the bar, weights being rounded: spares a vocabulary's exponentials.
+        let floor = f64::from(candidates.best().logit) + ln(bar - 0.5) - BITS_LN - 1e-3;
         let near = candidates.as_slice().iter().copied().filter(|c| f64::from(c.logit) >= floor);
         let worst = near.filter(|&c| top(c)).min_by_key(|c| c.rank());
         if let Some(worst) = worst {
