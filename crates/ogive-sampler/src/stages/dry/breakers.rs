@@ -60,7 +60,9 @@ impl Breakers {
 
     /// From texts; empty ones are passed over, and of long ones the first 40 bytes count.
     ///
-    /// Looks at every token of the vocabulary once for each text.
+    /// Looks at every token of the vocabulary once for each text. As in llama.cpp, the rest of a text of which a
+    /// token holds the beginning is cut like a text of its own: a vocabulary that puts a space before texts puts one
+    /// there too, and then only breakers within one token are found.
     ///
     /// # Errors
     /// If the vocabulary cannot cut the rest of a text.
