@@ -3,11 +3,15 @@
 
 mod alu;
 pub mod check;
+pub mod device;
+mod driver;
 pub mod exec;
 pub mod fault;
 pub mod lower;
 pub mod memory;
 mod program;
 pub mod ptx;
+pub mod runtime;
+pub mod settings;
 
 pub use program::{ParamSlot, Program};

@@ -278,7 +278,7 @@ impl Machine {
     }
 
     /// After something was queued: runs it if the policy is eager, and keeps queues within bounds.
-    pub(super) fn queued(&self, mut state: MutexGuard<'_, State>) {
+    pub(super) fn queued<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         if self.shared.settings.schedule == Schedule::Eager {
             while !state.tasks.ready().is_empty() {
                 let (next, moved) = self.step(state, None);

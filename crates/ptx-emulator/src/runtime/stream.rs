@@ -248,9 +248,9 @@ impl Machine {
         state.context(context).map(|_| ())
     }
 
-    pub(super) fn query(
-        &self,
-        mut state: MutexGuard<'_, State>,
+    pub(super) fn query<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
         context: Context,
         goals: &[TaskId],
     ) -> Result<bool> {

@@ -1,0 +1,149 @@
+//! The emulated machine: devices, contexts, streams, events, graphs, modules.
+//!
+//! Everything the driver does is here as safe Rust, and the C interface only translates; so a test can use the machine without a
+//! shared library, and look inside: what was launched, what went wrong, what was never freed.
+//!
+//! ```
+//! use ptx_emulator::runtime::{Argument, LaunchConfig, Machine, Stream};
+//! use ptx_emulator::settings::Settings;
+//!
+//! let machine = Machine::new(Settings::default());
+//! let context = machine.retain_primary(0)?;
+//! let bytes = machine.allocate(context, 16)?;
+//! machine.upload(context, Stream::DEFAULT, bytes, &[7; 16])?;
+//! let mut back = [0; 16];
+//! machine.download(context, Stream::DEFAULT, &mut back, bytes)?;
+//! assert_eq!(back, [7; 16]);
+//! machine.free(context, bytes)?;
+//! assert!(machine.leaks().is_empty());
+//! # Ok::<(), ptx_emulator::runtime::Error>(())
+//! ```
+
+mod allocate;
+mod capture;
+mod context;
+pub(crate) mod copy;
+mod counts;
+mod error;
+mod event;
+mod graph;
+mod graph_exec;
+mod handle;
+mod launch;
+mod module;
+mod occupancy;
+mod pool;
+mod schedule;
+pub(crate) mod state;
+mod stream;
+mod task;
+mod transfer;
+pub(crate) mod work;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+pub use allocate::PointerFacts;
+pub use capture::{CaptureMode, CaptureStatus};
+pub use counts::Counts;
+pub use error::{Code, Error, Result};
+pub use event::DISABLE_TIMING;
+pub use graph::NodeKind;
+pub use handle::{Context, Event, Exec, Function, Graph, Module, Node, Pool, Stream};
+pub use launch::{Argument, LaunchConfig};
+pub(crate) use schedule::{in_host_function, say};
+pub use stream::{NON_BLOCKING, PRIORITIES};
+pub use transfer::{Place3, Transfer};
+
+use crate::fault::Fault;
+use crate::memory::Memory;
+use crate::settings::{Check, Settings};
+use state::State;
+
+/// An emulated machine with its devices. Clones are the same machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    memory: Arc<Memory>,
+    state: Mutex<State>,
+    /// A task has run.
+    changed: Condvar,
+}
+
+impl Machine {
+    /// A machine with the devices of the settings, switched on.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let memory = if settings.check >= Check::On { Memory::tracking() } else { Memory::new() };
+        for (index, device) in settings.devices.iter().enumerate() {
+            if let Ok(index) = u32::try_from(index) {
+                memory.set_capacity(index, device.memory);
+            }
+        }
+        let state = Mutex::new(State::new(settings.seed));
+        let shared = Shared { settings, memory: Arc::new(memory), state, changed: Condvar::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The settings it was made with.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// All memory, of devices and pinned.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.shared.memory
+    }
+
+    /// The first thing a kernel did wrong, or the checker found, since this was asked last.
+    #[must_use]
+    pub fn take_fault(&self) -> Option<Fault> {
+        self.lock().fault.take().map(|fault| (*fault).clone())
+    }
+
+    /// What happened so far, in numbers.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    /// Starts counting anew; faults that are made to happen by number count anew too.
+    pub fn reset_counts(&self) {
+        self.lock().counts = Counts::default();
+    }
+
+    /// Lets contexts that an error killed work again, as no driver can: for tests that go on after a fault.
+    pub fn forgive(&self) {
+        let mut state = self.lock();
+        for context in state.contexts.values_mut() {
+            context.error = None;
+        }
+        state.fault = None;
+    }
+
+    /// Runs everything that is queued anywhere.
+    pub fn drain(&self) {
+        let state = self.lock();
+        let goals = state.tasks.which(|_| true);
+        drop(self.run_until(state, &goals));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call of the driver interface; the number it is.
+    pub(crate) fn called(&self) -> u64 {
+        let mut state = self.lock();
+        state.last_call = Instant::now();
+        state.counts.calls += 1;
+        state.counts.calls
+    }
+}
