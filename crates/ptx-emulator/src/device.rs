@@ -200,72 +200,72 @@ impl Model {
         let ampere = u32::from(self.arch() >= 80);
         let hopper = u32::from(self.arch() >= 90);
         let value = match attribute {
-            1 | 2..=3 => BLOCK_THREADS,          // MAX_THREADS_PER_BLOCK, MAX_BLOCK_DIM_X, _Y
-            4 => BLOCK[2],                       // MAX_BLOCK_DIM_Z
-            5 => GRID[0],                        // MAX_GRID_DIM_X
-            6 | 7 => GRID[1],                    // MAX_GRID_DIM_Y, _Z
-            8 => self.shared_per_block,          // MAX_SHARED_MEMORY_PER_BLOCK
-            9 => CONSTANT_BYTES as u32,          // TOTAL_CONSTANT_MEMORY
-            10 => 32,                            // WARP_SIZE
-            11 => i32::MAX as u32,               // MAX_PITCH
-            12 | 82 => REGISTERS,                // MAX_REGISTERS_PER_BLOCK, _PER_MULTIPROCESSOR
-            13 => self.clock,                    // CLOCK_RATE
-            14 => 512,                           // TEXTURE_ALIGNMENT
-            15 => 1,                             // GPU_OVERLAP
-            16 => self.sms,                      // MULTIPROCESSOR_COUNT
-            17 | 18 => 0,                        // KERNEL_EXEC_TIMEOUT, INTEGRATED
-            19 => 1,                             // CAN_MAP_HOST_MEMORY
-            20 => 0,                             // COMPUTE_MODE
+            1 | 2..=3 => BLOCK_THREADS,            // MAX_THREADS_PER_BLOCK, MAX_BLOCK_DIM_X, _Y
+            4 => BLOCK[2],                         // MAX_BLOCK_DIM_Z
+            5 => GRID[0],                          // MAX_GRID_DIM_X
+            6 | 7 => GRID[1],                      // MAX_GRID_DIM_Y, _Z
+            8 => self.shared_per_block,            // MAX_SHARED_MEMORY_PER_BLOCK
+            9 => CONSTANT_BYTES as u32,            // TOTAL_CONSTANT_MEMORY
+            10 => 32,                              // WARP_SIZE
+            11 => i32::MAX as u32,                 // MAX_PITCH
+            12 | 82 => REGISTERS,                  // MAX_REGISTERS_PER_BLOCK, _PER_MULTIPROCESSOR
+            13 => self.clock,                      // CLOCK_RATE
+            14 => 512,                             // TEXTURE_ALIGNMENT
+            15 => 1,                               // GPU_OVERLAP
+            16 => self.sms,                        // MULTIPROCESSOR_COUNT
+            17 | 18 => 0,                          // KERNEL_EXEC_TIMEOUT, INTEGRATED
+            19 => 1,                               // CAN_MAP_HOST_MEMORY
+            20 => 0,                               // COMPUTE_MODE
             21..=30 | 42..=49 | 52..=74 | 77 => 0, // textures and surfaces: there are none here
-            31 => 1,                             // CONCURRENT_KERNELS
-            32 => 0,                             // ECC_ENABLED
-            33 => ordinal + 1,                   // PCI_BUS_ID
-            34 | 50 => 0,                        // PCI_DEVICE_ID, PCI_DOMAIN_ID
-            35 => 0,                             // TCC_DRIVER
-            36 => self.memory_clock,             // MEMORY_CLOCK_RATE
-            37 => self.bus,                      // GLOBAL_MEMORY_BUS_WIDTH
-            38 => self.l2,                       // L2_CACHE_SIZE
-            39 => self.threads_per_sm,           // MAX_THREADS_PER_MULTIPROCESSOR
-            40 => self.copy_engines,             // ASYNC_ENGINE_COUNT
-            41 => 1,                             // UNIFIED_ADDRESSING
-            51 => 32,                            // TEXTURE_PITCH_ALIGNMENT
-            75 => self.capability.0,             // COMPUTE_CAPABILITY_MAJOR
-            76 => self.capability.1,             // COMPUTE_CAPABILITY_MINOR
-            78 => 1,                             // STREAM_PRIORITIES_SUPPORTED
-            79 | 80 => 1,                        // GLOBAL_, LOCAL_L1_CACHE_SUPPORTED
-            81 => self.shared_per_sm,            // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
-            83 => 0,                             // MANAGED_MEMORY: not emulated, and said so
-            84 | 85 => 0,                        // MULTI_GPU_BOARD, _GROUP_ID
-            86 => 0,                             // HOST_NATIVE_ATOMIC_SUPPORTED
-            87 => self.double_ratio,             // SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
-            88 | 89 | 100 => 0,                  // pageable and managed access
-            90 => 1,                             // COMPUTE_PREEMPTION_SUPPORTED
-            91 => 1,                             // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
-            92..=94 => 1,                        // stream memory operations
-            95 => 1,                             // COOPERATIVE_LAUNCH
-            96 => 0,                             // COOPERATIVE_MULTI_DEVICE_LAUNCH
-            97 => self.shared_opt_in,            // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
-            98 => 0,                             // CAN_FLUSH_REMOTE_WRITES
-            99 => 1,                             // HOST_REGISTER_SUPPORTED
-            101 => 0,                            // DIRECT_MANAGED_MEM_ACCESS_FROM_HOST
-            102..=105 => 0,                      // virtual memory management and its handles
-            106 => self.blocks_per_sm,           // MAX_BLOCKS_PER_MULTIPROCESSOR
-            107 => 0,                            // GENERIC_COMPRESSION_SUPPORTED
-            108 => self.l2_persisting,           // MAX_PERSISTING_L2_CACHE_SIZE
-            109 => ampere * 134_213_632,         // MAX_ACCESS_POLICY_WINDOW_SIZE
-            110 => 0,                            // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
-            111 => self.shared_reserved,         // RESERVED_SHARED_MEMORY_PER_BLOCK
-            112 => 0,                            // SPARSE_CUDA_ARRAY_SUPPORTED
-            113 => 1,                            // READ_ONLY_HOST_REGISTER_SUPPORTED
-            114 => 0,                            // TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
-            115 => 1,                            // MEMORY_POOLS_SUPPORTED
-            116..=119 => 0,                      // GPUDirect RDMA, pool handle types
-            120 => hopper,                       // CLUSTER_LAUNCH
-            121 => 0,                            // DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
-            122..=124 => 1,                      // stream memory operations, version 2
-            125 => 0,                            // DMA_BUF_SUPPORTED
-            126..=133 => 0,                      // IPC, memory sync domains, tensor maps, fabric, multicast
-            134..=148 => 0,                      // NUMA, MPS, host allocations of managed memory
+            31 => 1,                               // CONCURRENT_KERNELS
+            32 => 0,                               // ECC_ENABLED
+            33 => ordinal + 1,                     // PCI_BUS_ID
+            34 | 50 => 0,                          // PCI_DEVICE_ID, PCI_DOMAIN_ID
+            35 => 0,                               // TCC_DRIVER
+            36 => self.memory_clock,               // MEMORY_CLOCK_RATE
+            37 => self.bus,                        // GLOBAL_MEMORY_BUS_WIDTH
+            38 => self.l2,                         // L2_CACHE_SIZE
+            39 => self.threads_per_sm,             // MAX_THREADS_PER_MULTIPROCESSOR
+            40 => self.copy_engines,               // ASYNC_ENGINE_COUNT
+            41 => 1,                               // UNIFIED_ADDRESSING
+            51 => 32,                              // TEXTURE_PITCH_ALIGNMENT
+            75 => self.capability.0,               // COMPUTE_CAPABILITY_MAJOR
+            76 => self.capability.1,               // COMPUTE_CAPABILITY_MINOR
+            78 => 1,                               // STREAM_PRIORITIES_SUPPORTED
+            79 | 80 => 1,                          // GLOBAL_, LOCAL_L1_CACHE_SUPPORTED
+            81 => self.shared_per_sm,              // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+            83 => 0,                               // MANAGED_MEMORY: not emulated, and said so
+            84 | 85 => 0,                          // MULTI_GPU_BOARD, _GROUP_ID
+            86 => 0,                               // HOST_NATIVE_ATOMIC_SUPPORTED
+            87 => self.double_ratio,               // SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
+            88 | 89 | 100 => 0,                    // pageable and managed access
+            90 => 1,                               // COMPUTE_PREEMPTION_SUPPORTED
+            91 => 1,                               // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+            92..=94 => 1,                          // stream memory operations
+            95 => 1,                               // COOPERATIVE_LAUNCH
+            96 => 0,                               // COOPERATIVE_MULTI_DEVICE_LAUNCH
+            97 => self.shared_opt_in,              // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+            98 => 0,                               // CAN_FLUSH_REMOTE_WRITES
+            99 => 1,                               // HOST_REGISTER_SUPPORTED
+            101 => 0,                              // DIRECT_MANAGED_MEM_ACCESS_FROM_HOST
+            102..=105 => 0,                        // virtual memory management and its handles
+            106 => self.blocks_per_sm,             // MAX_BLOCKS_PER_MULTIPROCESSOR
+            107 => 0,                              // GENERIC_COMPRESSION_SUPPORTED
+            108 => self.l2_persisting,             // MAX_PERSISTING_L2_CACHE_SIZE
+            109 => ampere * 134_213_632,           // MAX_ACCESS_POLICY_WINDOW_SIZE
+            110 => 0,                              // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
+            111 => self.shared_reserved,           // RESERVED_SHARED_MEMORY_PER_BLOCK
+            112 => 0,                              // SPARSE_CUDA_ARRAY_SUPPORTED
+            113 => 1,                              // READ_ONLY_HOST_REGISTER_SUPPORTED
+            114 => 0,                              // TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
+            115 => 1,                              // MEMORY_POOLS_SUPPORTED
+            116..=119 => 0,                        // GPUDirect RDMA, pool handle types
+            120 => hopper,                         // CLUSTER_LAUNCH
+            121 => 0,                              // DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
+            122..=124 => 1,                        // stream memory operations, version 2
+            125 => 0,                              // DMA_BUF_SUPPORTED
+            126..=133 => 0,                        // IPC, memory sync domains, tensor maps, fabric, multicast
+            134..=148 => 0,                        // NUMA, MPS, host allocations of managed memory
             _ => return None,
         };
         i32::try_from(value).ok()

@@ -4,13 +4,14 @@
 //! |---|---|---|
 //! | `PTX_EMU_DEVICES` | `sm_80`, or several with their memory: `sm_80,sm_90:16G`; `none` | `sm_80:8G` |
 //! | `CUDA_VISIBLE_DEVICES` | indices into that list, as with any driver | all |
-//! | `PTX_EMU_DRIVER` | what `cuDriverGetVersion` says, `13000` for CUDA 13.0 | `13000` |
+//! | `PTX_EMU_DRIVER` | what `cuDriverGetVersion` says, `13000` for CUDA 13.0 | `13050` |
 //! | `PTX_EMU_SCHEDULE` | `eager`, `lazy`, `random`, `adversarial`: when and in which order queued work runs ([`Schedule`]) | `random` |
 //! | `PTX_EMU_SEED` | a number: the order of streams, graph nodes and blocks | `0` |
 //! | `PTX_EMU_CHECK` | `0`, `1` (the checker), `races` (global memory too) | `0` |
 //! | `PTX_EMU_WORKERS` | threads that run blocks | all cores |
 //! | `PTX_EMU_LIMIT` | warp instructions after which a launch is stopped (error 702) | none |
 //! | `PTX_EMU_IDLE_MS` | when the host made no call for so long, queued work runs by itself; `0`: never | `100` |
+//! | `PTX_EMU_PAGEABLE` | `waits`, `late`: whether an asynchronous download to pageable memory is done when the call returns | `waits` |
 //! | `PTX_EMU_TRACE` | `1`: each call and its result on standard error | `0` |
 //! | `PTX_EMU_STATS` | `1`: counts of calls, launches and instructions when the process ends | `0` |
 //! | `PTX_EMU_FAULT` | what shall fail: a list of the below | nothing |
@@ -88,6 +89,9 @@ pub struct Settings {
     pub limit: Option<u64>,
     /// Idle time after which queued work runs by itself; `None`: never.
     pub idle: Option<Duration>,
+    /// An asynchronous download to pageable memory is under way when the call returns. CUDA allows it; drivers have always waited, and programs
+    /// (cudarc's among them) build on that.
+    pub late_downloads: bool,
     /// Each call on standard error.
     pub trace: bool,
     /// Counts at the end.
@@ -116,7 +120,8 @@ impl Default for Settings {
         let model = Model::find("sm_80").unwrap_or(&MODELS[0]);
         Self {
             devices: vec![Device { model, memory: DEFAULT_MEMORY, slot: 0 }],
-            driver_version: 13000,
+            driver_version: 13050,
+            late_downloads: false,
             schedule: Schedule::default(),
             seed: 0,
             check: Check::Off,
@@ -158,13 +163,14 @@ impl Settings {
         };
         let mut settings = Self::default();
         if let Some(text) = get("PTX_EMU_DEVICES") {
-            settings.devices = devices(&text).map_err(|what| Invalid::new("PTX_EMU_DEVICES", &text, &what))?;
+            settings.devices =
+                devices(&text).map_err(|what| Invalid::new("PTX_EMU_DEVICES", &text, &what))?;
         }
         if let Some(version) = number("PTX_EMU_DRIVER")? {
-            settings.driver_version = i32::try_from(version)
-                .ok()
-                .filter(|v| (6000..100_000).contains(v))
-                .ok_or_else(|| Invalid::new("PTX_EMU_DRIVER", &version.to_string(), "is no version such as 12080"))?;
+            settings.driver_version =
+                i32::try_from(version).ok().filter(|v| (6000..100_000).contains(v)).ok_or_else(|| {
+                    Invalid::new("PTX_EMU_DRIVER", &version.to_string(), "is no version such as 12080")
+                })?;
         }
         settings.schedule = match get("PTX_EMU_SCHEDULE").as_deref().map(str::trim) {
             None => Schedule::default(),
@@ -173,7 +179,11 @@ impl Settings {
             Some("random") => Schedule::Random,
             Some("adversarial") => Schedule::Adversarial,
             Some(text) => {
-                return Err(Invalid::new("PTX_EMU_SCHEDULE", text, "is not eager, lazy, random or adversarial"));
+                return Err(Invalid::new(
+                    "PTX_EMU_SCHEDULE",
+                    text,
+                    "is not eager, lazy, random or adversarial",
+                ));
             }
         };
         settings.check = match get("PTX_EMU_CHECK").as_deref().map(str::trim) {
@@ -184,14 +194,20 @@ impl Settings {
         };
         settings.seed = number("PTX_EMU_SEED")?.unwrap_or(0);
         if let Some(workers) = number("PTX_EMU_WORKERS")? {
-            settings.workers = usize::try_from(workers).ok().filter(|n| (1..=1024).contains(n)).ok_or_else(|| {
-                Invalid::new("PTX_EMU_WORKERS", &workers.to_string(), "is not between 1 and 1024")
-            })?;
+            settings.workers =
+                usize::try_from(workers).ok().filter(|n| (1..=1024).contains(n)).ok_or_else(|| {
+                    Invalid::new("PTX_EMU_WORKERS", &workers.to_string(), "is not between 1 and 1024")
+                })?;
         }
         settings.limit = number("PTX_EMU_LIMIT")?.filter(|limit| *limit > 0);
         if let Some(idle) = number("PTX_EMU_IDLE_MS")? {
             settings.idle = (idle > 0).then(|| Duration::from_millis(idle));
         }
+        settings.late_downloads = match get("PTX_EMU_PAGEABLE").as_deref().map(str::trim) {
+            None | Some("waits") => false,
+            Some("late") => true,
+            Some(text) => return Err(Invalid::new("PTX_EMU_PAGEABLE", text, "is neither waits nor late")),
+        };
         settings.trace = switch("PTX_EMU_TRACE")?;
         settings.stats = switch("PTX_EMU_STATS")?;
         if let Some(text) = get("PTX_EMU_FAULT") {
@@ -261,7 +277,8 @@ fn bytes(text: &str) -> Result<u64, String> {
         Some(b'G' | b'g') => (&text[..text.len() - 1], 1 << 30),
         _ => (text, 1),
     };
-    let size = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).filter(|n| (1..=1 << 43).contains(n));
+    let size =
+        digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).filter(|n| (1..=1 << 43).contains(n));
     size.ok_or_else(|| format!("has the size `{text}`; a size is a number with K, M or G"))
 }
 
@@ -299,7 +316,11 @@ mod tests {
         ])
         .expect("valid");
         let seen: Vec<_> = settings.devices.iter().map(|d| (d.model.arch_name, d.memory, d.slot)).collect();
-        assert_eq!(seen, [("sm_120", 512 << 20, 2), ("sm_80", 8 << 30, 0)], "nothing after an index that is none");
+        assert_eq!(
+            seen,
+            [("sm_120", 512 << 20, 2), ("sm_80", 8 << 30, 0)],
+            "nothing after an index that is none"
+        );
         assert_eq!((settings.schedule, settings.check), (Schedule::Adversarial, Check::Races));
         assert_eq!((settings.seed, settings.idle, settings.driver_version), (7, None, 11040));
     }

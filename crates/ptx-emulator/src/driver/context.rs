@@ -10,7 +10,12 @@ use crate::runtime::{Code, Context, PRIORITIES};
 /// Scheduling, mapped host memory, local memory kept, sync of memory operations.
 const FLAGS: c_uint = 0xff;
 
-fn make(m: &'static crate::runtime::Machine, out: Out<u64>, flags: c_uint, dev: c_int) -> crate::runtime::Result<()> {
+fn make(
+    m: &'static crate::runtime::Machine,
+    out: Out<u64>,
+    flags: c_uint,
+    dev: c_int,
+) -> crate::runtime::Result<()> {
     if flags & !FLAGS != 0 {
         return Code::INVALID_VALUE.error(format!("context flags {flags:#x}"));
     }

@@ -7,13 +7,17 @@ use super::entry::{Out, Symbol, call_always};
 use crate::runtime::Code;
 
 fn text(name: &'static str, code: c_int, out: Out<*const c_char>, description: bool) -> c_int {
-    call_always(name, || code.to_string(), || match Code(code).names() {
-        Some((short, long)) => out.set(if description { long } else { short }.as_ptr()),
-        None => {
-            out.offer(std::ptr::null());
-            Code::INVALID_VALUE.error(format!("{code} is no error of the driver"))
-        }
-    })
+    call_always(
+        name,
+        || code.to_string(),
+        || match Code(code).names() {
+            Some((short, long)) => out.set(if description { long } else { short }.as_ptr()),
+            None => {
+                out.offer(std::ptr::null());
+                Code::INVALID_VALUE.error(format!("{code} is no error of the driver"))
+            }
+        },
+    )
 }
 
 #[unsafe(no_mangle)]

@@ -15,7 +15,12 @@ use crate::runtime::{Code, Exec, Function, Graph, LaunchConfig, Machine, Node, R
 
 fn kernel(m: &Machine, given: &KernelNodeParams) -> Result<Operation> {
     let function = Function(if given.function == 0 { given.kernel } else { given.function });
-    let config = LaunchConfig { grid: given.grid, block: given.block, shared: given.shared, ..LaunchConfig::default() };
+    let config = LaunchConfig {
+        grid: given.grid,
+        block: given.block,
+        shared: given.shared,
+        ..LaunchConfig::default()
+    };
     let block = arguments(m, function, given.params, given.extra)?;
     let context = m.function_facts(function)?.1;
     Ok(Operation::Launch(Arc::new(m.launch_spec(context, None, function, &config, block)?)))
@@ -33,7 +38,14 @@ fn memset(m: &Machine, given: &MemsetNodeParams) -> Result<Operation> {
     Ok(Operation::Fill(m.checked_fill(given.to, given.pitch as u64, value, columns, rows)?))
 }
 
-fn add(m: &Machine, node: Out<u64>, graph: u64, before: In<u64>, count: usize, operation: Operation) -> Result<()> {
+fn add(
+    m: &Machine,
+    node: Out<u64>,
+    graph: u64,
+    before: In<u64>,
+    count: usize,
+    operation: Operation,
+) -> Result<()> {
     let before: Vec<Node> = before.list(count)?.into_iter().map(Node).collect();
     node.set(m.add_node(Graph(graph), operation, &before)?.0)
 }

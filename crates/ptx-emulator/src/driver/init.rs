@@ -108,7 +108,12 @@ extern "C" fn cuGetProcAddress_v2(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuGetProcAddress(name: Text, function: Out<*const c_void>, version: c_int, flags: u64) -> c_int {
+extern "C" fn cuGetProcAddress(
+    name: Text,
+    function: Out<*const c_void>,
+    version: c_int,
+    flags: u64,
+) -> c_int {
     always("cuGetProcAddress", || {
         function.offer(std::ptr::null());
         function.set(find(&name.get()?, version, flags)?)

@@ -26,8 +26,11 @@ pub(super) fn arguments(
         }
         let (buffer, size) = from_extra(extra)?;
         if size < block.len() {
-            return Code::INVALID_VALUE
-                .error(format!("a buffer of {size} bytes of arguments; {} takes {}", program.name, block.len()));
+            return Code::INVALID_VALUE.error(format!(
+                "a buffer of {size} bytes of arguments; {} takes {}",
+                program.name,
+                block.len()
+            ));
         }
         let bytes = In::from(buffer).list(block.len())?;
         return Ok(bytes);
@@ -75,7 +78,10 @@ fn attributes(list: &[LaunchAttribute], config: &mut LaunchConfig) -> Result<()>
             2 => config.cooperative = a != 0,
             // CLUSTER_DIMENSION
             4 if (a, b, c) == (1, 1, 1) => {}
-            4 => return Code::NOT_SUPPORTED.error(format!("clusters of {a} by {b} by {c} blocks are not emulated")),
+            4 => {
+                return Code::NOT_SUPPORTED
+                    .error(format!("clusters of {a} by {b} by {c} blocks are not emulated"));
+            }
             // CLUSTER_SCHEDULING_POLICY_PREFERENCE
             5 => {}
             // PROGRAMMATIC_STREAM_SERIALIZATION
@@ -101,8 +107,12 @@ fn launch(
 }
 
 fn config(given: &LaunchConfigC) -> Result<LaunchConfig> {
-    let mut config =
-        LaunchConfig { grid: given.grid, block: given.block, shared: given.shared, ..LaunchConfig::default() };
+    let mut config = LaunchConfig {
+        grid: given.grid,
+        block: given.block,
+        shared: given.shared,
+        ..LaunchConfig::default()
+    };
     attributes(&In::from(given.attributes).list(given.count as usize)?, &mut config)?;
     Ok(config)
 }

@@ -43,9 +43,12 @@ fn side2(side: &Side2) -> Result<(Place3, bool)> {
 fn side3(side: &Side3) -> Result<(Place3, bool)> {
     let (base, device) = address(side.kind, side.host, side.device, side.array)?;
     let rows = side.z.checked_mul(side.height).and_then(|rows| rows.checked_add(side.y));
-    let offset = rows.and_then(|rows| rows.checked_mul(side.pitch)).and_then(|bytes| bytes.checked_add(side.x));
+    let offset =
+        rows.and_then(|rows| rows.checked_mul(side.pitch)).and_then(|bytes| bytes.checked_add(side.x));
     match offset.and_then(|offset| base.checked_add(offset as u64)) {
-        Some(address) => Ok((Place3 { address, pitch: side.pitch as u64, height: side.height as u64 }, device)),
+        Some(address) => {
+            Ok((Place3 { address, pitch: side.pitch as u64, height: side.height as u64 }, device))
+        }
         None => beyond(),
     }
 }

@@ -46,7 +46,8 @@ fn load(m: &Machine, text: &str, log: Out<c_char>, room: usize, size: Out<usize>
     if let Err(error) = &loaded {
         say(&format!("ptx-emulator: {}", error.message));
         if room > 0 && !log.is_null() {
-            let bytes: Vec<c_char> = error.message.bytes().take(room - 1).chain([0]).map(|b| b as c_char).collect();
+            let bytes: Vec<c_char> =
+                error.message.bytes().take(room - 1).chain([0]).map(|b| b as c_char).collect();
             size.offer(bytes.len());
             log.fill(bytes)?;
         }
@@ -60,7 +61,8 @@ fn plain(m: &Machine, text: &str) -> Result<Module> {
 
 fn file(name: Text) -> Result<String> {
     let name = name.get()?;
-    let bytes = std::fs::read(&name).map_err(|error| Error::new(Code::FILE_NOT_FOUND, format!("{name}: {error}")))?;
+    let bytes =
+        std::fs::read(&name).map_err(|error| Error::new(Code::FILE_NOT_FOUND, format!("{name}: {error}")))?;
     check_magic(&bytes)?;
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(text).into_owned())
@@ -75,7 +77,8 @@ fn with_options(
 ) -> Result<Module> {
     let options = options.list(count as usize)?;
     let values = values.list(count as usize)?;
-    let value = |wanted: c_int| options.iter().zip(&values).find(|(option, _)| **option == wanted).map(|(_, v)| *v);
+    let value =
+        |wanted: c_int| options.iter().zip(&values).find(|(option, _)| **option == wanted).map(|(_, v)| *v);
     let log = value(ERROR_LOG).unwrap_or(std::ptr::null_mut());
     // The size stands in the pointer itself, and the bytes used come back in its place.
     let room = value(ERROR_SIZE).unwrap_or(std::ptr::null_mut()) as usize;

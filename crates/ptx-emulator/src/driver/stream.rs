@@ -50,7 +50,12 @@ thread_local! {
     static DEPENDENCIES: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-fn status(m: &Machine, handle: u64, out: Out<c_int>, id: Out<u64>) -> Result<(CaptureStatus, u64, Vec<Node>)> {
+fn status(
+    m: &Machine,
+    handle: u64,
+    out: Out<c_int>,
+    id: Out<u64>,
+) -> Result<(CaptureStatus, u64, Vec<Node>)> {
     let (status, number, graph, nodes) = m.capture_status(current()?, stream(handle))?;
     out.set(match status {
         CaptureStatus::None => 0,

@@ -77,11 +77,14 @@ impl Machine {
         let mut state = self.lock();
         state.context(context)?;
         state.not_while_capturing("freeing memory")?;
-        let owned = self.owner(&state, address, |origin| matches!(origin, Origin::Device | Origin::Pool(_)))?;
+        let owned =
+            self.owner(&state, address, |origin| matches!(origin, Origin::Device | Origin::Pool(_)))?;
         let goals = state.tasks.which(|_| true);
         let context = owned.context;
-        let goals: Vec<_> =
-            goals.into_iter().filter(|id| state.tasks.get(*id).is_some_and(|task| task.context == context)).collect();
+        let goals: Vec<_> = goals
+            .into_iter()
+            .filter(|id| state.tasks.get(*id).is_some_and(|task| task.context == context))
+            .collect();
         state.counts.host_waits += 1;
         let mut state = self.run_until(state, &goals);
         self.release_memory(&mut state, address);
@@ -102,7 +105,8 @@ impl Machine {
             return Code::INVALID_VALUE
                 .error("freeing while the stream captures: the memory does not belong to the graph");
         }
-        let owned = self.owner(&state, address, |origin| matches!(origin, Origin::Device | Origin::Pool(_)))?;
+        let owned =
+            self.owner(&state, address, |origin| matches!(origin, Origin::Device | Origin::Pool(_)))?;
         if owned.freeing {
             return Code::INVALID_VALUE.error(format!("freeing {address:#x}: it is being freed already"));
         }
@@ -157,7 +161,13 @@ impl Machine {
     ///
     /// # Errors
     /// A part of it is pinned already.
-    pub unsafe fn register_host(&self, context: Context, start: *mut u8, bytes: u64, flags: u32) -> Result<()> {
+    pub unsafe fn register_host(
+        &self,
+        context: Context,
+        start: *mut u8,
+        bytes: u64,
+        flags: u32,
+    ) -> Result<()> {
         let mut state = self.lock();
         let device = state.context(context)?.device;
         if start.is_null() || bytes == 0 {
@@ -285,9 +295,8 @@ impl Machine {
     fn owner(&self, state: &State, address: u64, fits: impl Fn(Origin) -> bool) -> Result<Owned> {
         match state.owned.get(&address) {
             Some(owned) if fits(owned.origin) => Ok(*owned),
-            Some(owned) => {
-                Code::INVALID_VALUE.error(format!("{address:#x} is {:?} memory and not freed this way", owned.origin))
-            }
+            Some(owned) => Code::INVALID_VALUE
+                .error(format!("{address:#x} is {:?} memory and not freed this way", owned.origin)),
             None => {
                 let what = self.shared.memory.describe(address);
                 Code::INVALID_VALUE.error(format!("{address:#x} is not the start of an allocation: {what}"))

@@ -79,7 +79,8 @@ impl Machine {
     pub fn end_capture(&self, context: Context, stream: Stream) -> Result<Graph> {
         let mut state = self.lock();
         let stream = state.stream(context, stream)?;
-        let Some((id, frontier)) = state.streams.get(&stream).and_then(|stream| stream.capture.clone()) else {
+        let Some((id, frontier)) = state.streams.get(&stream).and_then(|stream| stream.capture.clone())
+        else {
             return Code::ILLEGAL_STATE.error("ending a capture: the stream does not capture");
         };
         let Some(capture) = state.captures.get(&id) else {
@@ -88,14 +89,16 @@ impl Machine {
         let (graph, broken) = (capture.graph, capture.broken);
         if capture.origin != stream {
             state.invalidate(id);
-            return Code::STREAM_CAPTURE_UNMATCHED.error("ending a capture in a stream in which it did not begin");
+            return Code::STREAM_CAPTURE_UNMATCHED
+                .error("ending a capture in a stream in which it did not begin");
         }
         if capture.mode != CaptureMode::Relaxed && capture.thread != std::thread::current().id() {
             return Code::STREAM_CAPTURE_WRONG_THREAD
                 .error("ending a capture on another thread than it began on; only relaxed ones may");
         }
         let reached = state.graphs.get(&graph).map(|graph| graph.ancestors(&frontier)).unwrap_or_default();
-        let unjoined = state.streams.values_mut().filter(|stream| stream.capture.as_ref().is_some_and(|c| c.0 == id));
+        let unjoined =
+            state.streams.values_mut().filter(|stream| stream.capture.as_ref().is_some_and(|c| c.0 == id));
         let mut loose = false;
         for stream in unjoined {
             let (_, nodes) = stream.capture.take().unwrap_or_default();
@@ -280,10 +283,12 @@ impl State {
             }
             (own, Some((id, nodes))) => {
                 let Some(capture) = self.captures.get(&id) else {
-                    return Code::CAPTURED_EVENT.error("waiting for an event that a capture recorded which has ended");
+                    return Code::CAPTURED_EVENT
+                        .error("waiting for an event that a capture recorded which has ended");
                 };
                 if capture.broken {
-                    return Code::STREAM_CAPTURE_INVALIDATED.error("the event's capture was broken by an earlier call");
+                    return Code::STREAM_CAPTURE_INVALIDATED
+                        .error("the event's capture was broken by an earlier call");
                 }
                 let mut all = match own {
                     Some((other, ..)) if other != id => {

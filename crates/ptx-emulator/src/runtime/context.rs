@@ -53,7 +53,8 @@ impl Machine {
         self.device(device)?;
         let mut state = self.lock();
         let Some(context) = state.primaries.get(&device).copied() else {
-            return Code::INVALID_CONTEXT.error(format!("the primary context of device {device} is not retained"));
+            return Code::INVALID_CONTEXT
+                .error(format!("the primary context of device {device} is not retained"));
         };
         let left = state.contexts.get_mut(&context).map_or(0, |found| {
             found.retained = found.retained.saturating_sub(1);
@@ -122,7 +123,8 @@ impl Machine {
     pub fn context_device(&self, context: Context) -> Result<(u32, u32)> {
         match self.lock().contexts.get(&context) {
             Some(found) => Ok((found.device, found.flags)),
-            None => Code::INVALID_CONTEXT.error(format!("{context:x?} is no context; is one current on this thread?")),
+            None => Code::INVALID_CONTEXT
+                .error(format!("{context:x?} is no context; is one current on this thread?")),
         }
     }
 
@@ -194,10 +196,12 @@ impl Machine {
             return Code::INVALID_DEVICE.error("a device is not its own peer");
         }
         if enable && !found.peers.insert(device) {
-            return Code::PEER_ACCESS_ALREADY_ENABLED.error(format!("peer access to device {device} is enabled"));
+            return Code::PEER_ACCESS_ALREADY_ENABLED
+                .error(format!("peer access to device {device} is enabled"));
         }
         if !enable && !found.peers.remove(&device) {
-            return Code::PEER_ACCESS_NOT_ENABLED.error(format!("peer access to device {device} is not enabled"));
+            return Code::PEER_ACCESS_NOT_ENABLED
+                .error(format!("peer access to device {device} is not enabled"));
         }
         Ok(())
     }
@@ -212,7 +216,8 @@ impl Machine {
                 say(&line);
             }
         }
-        let modules: Vec<_> = state.modules.iter().filter(|(_, m)| m.context == context).map(|(m, _)| *m).collect();
+        let modules: Vec<_> =
+            state.modules.iter().filter(|(_, m)| m.context == context).map(|(m, _)| *m).collect();
         for module in modules {
             state.drop_module(self, module);
         }
@@ -249,7 +254,11 @@ fn leaks(state: &State, memory: &crate::memory::Memory, context: Option<Context>
         if !ours || owned.freeing || matches!(owned.origin, Origin::Module(_) | Origin::Registered) {
             continue;
         }
-        let place = if owned.origin == Origin::Pinned { "pinned memory".into() } else { format!("device {}", owned.device) };
+        let place = if owned.origin == Origin::Pinned {
+            "pinned memory".into()
+        } else {
+            format!("device {}", owned.device)
+        };
         lines.push(format!(
             "ptx-emulator: leak: allocation #{} of {} bytes on {place} was never freed",
             allocation.serial, allocation.len

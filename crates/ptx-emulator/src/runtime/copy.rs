@@ -116,7 +116,10 @@ pub(crate) fn locate(
         }
         Some(allocation) => {
             let over = bytes - (allocation.end() - address);
-            fault(Kind::OutOfBounds, format!("{} and {over} bytes further than it goes", memory.describe(address)))
+            fault(
+                Kind::OutOfBounds,
+                format!("{} and {over} bytes further than it goes", memory.describe(address)),
+            )
         }
         None if memory.was_freed(address) => fault(Kind::UseAfterFree, memory.describe(address)),
         None => fault(Kind::OutOfBounds, memory.describe(address)),
@@ -203,7 +206,9 @@ pub(crate) fn fill(memory: &Memory, fill: &Fill) -> Result<(), Fault> {
         } else {
             for column in 0..fill.columns as usize {
                 // SAFETY: as above, and the value has `size` bytes.
-                unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), start.wrapping_add(column * size), size) };
+                unsafe {
+                    std::ptr::copy_nonoverlapping(value.as_ptr(), start.wrapping_add(column * size), size)
+                };
             }
         }
         if let Some(written) = allocation.written() {

@@ -23,7 +23,8 @@ impl Machine {
         let mut state = self.lock();
         state.context(context)?;
         if flags & !KNOWN != 0 || flags & 4 != 0 && flags & DISABLE_TIMING == 0 {
-            return Code::INVALID_VALUE.error(format!("creating an event: flags {flags:#x} do not go together"));
+            return Code::INVALID_VALUE
+                .error(format!("creating an event: flags {flags:#x} do not go together"));
         }
         let event = Event(state.number());
         state.events.insert(event, EventState { context, flags, recorded: None, at: None, captured: None });

@@ -67,7 +67,8 @@ impl GraphState {
     pub(crate) fn ancestors(&self, nodes: &[Node]) -> HashSet<Node> {
         let mut found = HashSet::new();
         let mut open = nodes.to_vec();
-        let index: std::collections::HashMap<Node, &NodeState> = self.nodes.iter().map(|(n, s)| (*n, s)).collect();
+        let index: std::collections::HashMap<Node, &NodeState> =
+            self.nodes.iter().map(|(n, s)| (*n, s)).collect();
         while let Some(node) = open.pop() {
             if found.insert(node)
                 && let Some(state) = index.get(&node)
@@ -106,7 +107,8 @@ impl Machine {
     pub fn clone_graph(&self, graph: Graph) -> Result<Graph> {
         let mut state = self.lock();
         let old = state.graph(graph)?.clone();
-        let names: Vec<(Node, Node)> = old.nodes.iter().map(|(node, _)| (*node, Node(state.number()))).collect();
+        let names: Vec<(Node, Node)> =
+            old.nodes.iter().map(|(node, _)| (*node, Node(state.number()))).collect();
         let renamed = |node: Node| names.iter().find(|(old, _)| *old == node).map_or(node, |(_, new)| *new);
         let nodes = old.nodes.into_iter().map(|(node, found)| {
             let before = found.before.iter().map(|before| renamed(*before)).collect();
@@ -125,7 +127,9 @@ impl Machine {
     pub fn node_in_clone(&self, node: Node, clone: Graph) -> Result<Node> {
         let state = self.lock();
         let found = state.graph(clone)?.nodes.iter().find(|(_, found)| found.original == Some(node));
-        found.map(|(node, _)| *node).ok_or_else(|| Error::new(Code::INVALID_VALUE, "the clone has no such node"))
+        found
+            .map(|(node, _)| *node)
+            .ok_or_else(|| Error::new(Code::INVALID_VALUE, "the clone has no such node"))
     }
 
     /// Adds a node.
@@ -193,7 +197,10 @@ impl Machine {
     pub fn graph_edges(&self, graph: Graph) -> Result<Vec<(Node, Node)>> {
         let state = self.lock();
         let nodes = &state.graph(graph)?.nodes;
-        Ok(nodes.iter().flat_map(|(node, found)| found.before.iter().map(move |before| (*before, *node))).collect())
+        Ok(nodes
+            .iter()
+            .flat_map(|(node, found)| found.before.iter().map(move |before| (*before, *node)))
+            .collect())
     }
 
     /// The nodes of a node's graph that come right before it, or right after.
@@ -205,9 +212,11 @@ impl Machine {
         let edges = self.graph_edges(graph)?;
         Ok(edges
             .into_iter()
-            .filter_map(|(from, to)| {
-                if after { (from == node).then_some(to) } else { (to == node).then_some(from) }
-            })
+            .filter_map(
+                |(from, to)| {
+                    if after { (from == node).then_some(to) } else { (to == node).then_some(from) }
+                },
+            )
             .collect())
     }
 
@@ -219,7 +228,8 @@ impl Machine {
         let mut state = self.lock();
         let mut changed = state.graph(graph)?.clone();
         for (from, to) in edges {
-            let invalid = || Error::new(Code::INVALID_VALUE, format!("changing the edge {from:x?} to {to:x?}"));
+            let invalid =
+                || Error::new(Code::INVALID_VALUE, format!("changing the edge {from:x?} to {to:x?}"));
             changed.get(*from).ok_or_else(invalid)?;
             if add && changed.ancestors(&[*from]).contains(to) {
                 return Err(invalid());
@@ -280,15 +290,15 @@ impl Machine {
 
 impl State {
     pub(super) fn graph(&self, graph: Graph) -> Result<&GraphState> {
-        self.graphs
-            .get(&graph)
-            .ok_or_else(|| Error::new(Code::INVALID_VALUE, format!("{graph:x?} is no graph, or was destroyed")))
+        self.graphs.get(&graph).ok_or_else(|| {
+            Error::new(Code::INVALID_VALUE, format!("{graph:x?} is no graph, or was destroyed"))
+        })
     }
 
     pub(super) fn graph_mut(&mut self, graph: Graph) -> Result<&mut GraphState> {
-        self.graphs
-            .get_mut(&graph)
-            .ok_or_else(|| Error::new(Code::INVALID_VALUE, format!("{graph:x?} is no graph, or was destroyed")))
+        self.graphs.get_mut(&graph).ok_or_else(|| {
+            Error::new(Code::INVALID_VALUE, format!("{graph:x?} is no graph, or was destroyed"))
+        })
     }
 
     pub(super) fn graph_of(&self, node: Node) -> Result<Graph> {

@@ -69,7 +69,8 @@ impl Machine {
             if let Operation::Launch(spec) = &node.operation
                 && state.function(spec.function)?.context != home
             {
-                return Code::INVALID_VALUE.error("launching a graph in a stream of another context than its kernels'");
+                return Code::INVALID_VALUE
+                    .error("launching a graph in a stream of another context than its kernels'");
             }
         }
         state.counts.graph_launches += 1;
@@ -95,7 +96,8 @@ impl Machine {
             };
             tasks.push(state.tasks.add(home, stream, work, waits, primary));
         }
-        let mut joined: Vec<_> = tasks.iter().zip(&ends).filter(|(_, end)| **end).map(|(task, _)| *task).collect();
+        let mut joined: Vec<_> =
+            tasks.iter().zip(&ends).filter(|(_, end)| **end).map(|(task, _)| *task).collect();
         if joined.is_empty() {
             joined = before;
         }
@@ -134,10 +136,15 @@ impl Machine {
         let new = sorted(state.graph(graph)?)?;
         let old = state.exec(exec)?;
         let same = old.nodes.len() == new.len()
-            && old.nodes.iter().zip(&new).all(|(a, b)| a.before == b.before && a.operation.kind() == b.operation.kind());
+            && old
+                .nodes
+                .iter()
+                .zip(&new)
+                .all(|(a, b)| a.before == b.before && a.operation.kind() == b.operation.kind());
         if !same {
-            return Code::GRAPH_EXEC_UPDATE_FAILURE
-                .error("updating an instantiated graph: the new one has other nodes or edges; instantiate it");
+            return Code::GRAPH_EXEC_UPDATE_FAILURE.error(
+                "updating an instantiated graph: the new one has other nodes or edges; instantiate it",
+            );
         }
         let merged = old.nodes.iter().zip(new).map(|(a, b)| ExecNode { node: a.node, ..b }).collect();
         if let Some(found) = state.execs.get_mut(&exec) {
@@ -150,7 +157,8 @@ impl Machine {
     pub(crate) fn set_exec_node(&self, exec: Exec, node: Node, operation: Operation) -> Result<()> {
         let mut state = self.lock();
         let Some(found) = state.execs.get_mut(&exec) else {
-            return Code::INVALID_VALUE.error(format!("{exec:x?} is no instantiated graph, or was destroyed"));
+            return Code::INVALID_VALUE
+                .error(format!("{exec:x?} is no instantiated graph, or was destroyed"));
         };
         let nodes = Arc::make_mut(&mut found.nodes);
         match nodes.iter_mut().find(|found| found.node == node) {
@@ -182,7 +190,8 @@ fn sorted(graph: &GraphState) -> Result<Vec<ExecNode>> {
         let mut later = Vec::new();
         for pair in rest {
             let (node, found) = pair;
-            let before: Option<Vec<usize>> = found.before.iter().map(|node| done.get(node).copied()).collect();
+            let before: Option<Vec<usize>> =
+                found.before.iter().map(|node| done.get(node).copied()).collect();
             match before {
                 Some(before) => {
                     done.insert(*node, nodes.len());

@@ -152,9 +152,15 @@ impl Machine {
     }
 
     /// The grid of a checked launch.
-    pub(super) fn begin(&self, spec: &LaunchSpec, device: u32, seed: u64) -> std::result::Result<Grid, Fault> {
+    pub(super) fn begin(
+        &self,
+        spec: &LaunchSpec,
+        device: u32,
+        seed: u64,
+    ) -> std::result::Result<Grid, Fault> {
         let settings = &self.shared.settings;
-        let (arch, sms) = settings.devices.get(device as usize).map_or((80, 1), |d| (d.model.arch(), d.model.sms));
+        let (arch, sms) =
+            settings.devices.get(device as usize).map_or((80, 1), |d| (d.model.arch(), d.model.sms));
         let launch = Launch {
             program: Arc::clone(&spec.program),
             grid: spec.grid,
@@ -194,7 +200,8 @@ pub(crate) fn registers(program: &Program) -> u32 {
 /// The most threads a block of this kernel may have.
 pub(crate) fn max_threads(program: &Program) -> u32 {
     let of = |shape: [u32; 3]| shape.iter().fold(1u32, |n, x| n.saturating_mul(*x));
-    let most = program.limits.required_threads.or(program.limits.max_threads).map_or(device::BLOCK_THREADS, of);
+    let most =
+        program.limits.required_threads.or(program.limits.max_threads).map_or(device::BLOCK_THREADS, of);
     most.min(device::BLOCK_THREADS)
 }
 
@@ -220,7 +227,8 @@ fn check(model: &Model, function: &FunctionState, config: &LaunchConfig) -> Resu
     let [x, y, z] = config.block;
     for (what, given, most) in [("grid", config.grid, device::GRID), ("block", config.block, device::BLOCK)] {
         if given.contains(&0) || given.iter().zip(most).any(|(given, most)| *given > most) {
-            return Code::INVALID_VALUE.error(format!("{what} {given:?}; each extent is between 1 and {most:?}"));
+            return Code::INVALID_VALUE
+                .error(format!("{what} {given:?}; each extent is between 1 and {most:?}"));
         }
     }
     let threads = x.saturating_mul(y).saturating_mul(z);
@@ -228,13 +236,16 @@ fn check(model: &Model, function: &FunctionState, config: &LaunchConfig) -> Resu
         return Code::INVALID_VALUE.error(format!("a block of {threads} threads; the device takes 1024"));
     }
     if threads > max_threads(program) {
-        return Code::INVALID_VALUE
-            .error(format!("a block of {threads} threads; the kernel was compiled for {}", max_threads(program)));
+        return Code::INVALID_VALUE.error(format!(
+            "a block of {threads} threads; the kernel was compiled for {}",
+            max_threads(program)
+        ));
     }
     if let Some(required) = program.limits.required_threads
         && required != config.block
     {
-        return Code::INVALID_VALUE.error(format!("a block of {:?}; the kernel requires {required:?}", config.block));
+        return Code::INVALID_VALUE
+            .error(format!("a block of {:?}; the kernel requires {required:?}", config.block));
     }
     if config.shared > function.max_dynamic {
         return Code::INVALID_VALUE.error(format!(
@@ -250,7 +261,8 @@ fn check(model: &Model, function: &FunctionState, config: &LaunchConfig) -> Resu
         return Code::NOT_SUPPORTED.error(format!("clusters of {cluster:?} blocks are not emulated"));
     }
     if registers(program).saturating_mul(threads.next_multiple_of(32)) > device::REGISTERS {
-        return Code::LAUNCH_OUT_OF_RESOURCES.error(format!("{threads} threads need more registers than there are"));
+        return Code::LAUNCH_OUT_OF_RESOURCES
+            .error(format!("{threads} threads need more registers than there are"));
     }
     if config.cooperative {
         let resident = resident_blocks(model, program, threads, u64::from(config.shared));

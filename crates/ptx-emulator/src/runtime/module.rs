@@ -85,15 +85,21 @@ impl Machine {
         for variable in tree.variables.iter().filter(|v| matches!(v.space, Space::Global | Space::Const)) {
             let bytes = variable.len.map(|len| len.saturating_mul(variable.ty.size()));
             let Some(bytes) = bytes.filter(|_| variable.linkage != ast::Linkage::Extern) else {
-                return Err(invalid(format!("line {}: extern {} is defined nowhere", variable.line, variable.name)));
+                return Err(invalid(format!(
+                    "line {}: extern {} is defined nowhere",
+                    variable.line, variable.name
+                )));
             };
             if variable.managed {
-                return Code::NOT_SUPPORTED.error(format!("loading PTX: {} is managed memory", variable.name));
+                return Code::NOT_SUPPORTED
+                    .error(format!("loading PTX: {} is managed memory", variable.name));
             }
             if variable.space == Space::Const {
                 const_bytes += bytes;
                 if const_bytes > device::CONSTANT_BYTES {
-                    return Err(invalid(format!("{const_bytes} bytes of constants; a module may have 65536")));
+                    return Err(invalid(format!(
+                        "{const_bytes} bytes of constants; a module may have 65536"
+                    )));
                 }
             }
             let address = self.reserve(context, bytes.max(1), Origin::Module(module))?;
@@ -256,14 +262,16 @@ fn initial(
         let at = usize::try_from(relocation.at).unwrap_or(usize::MAX);
         let size = (relocation.size as usize).min(8);
         let target = at.checked_add(size).and_then(|end| data.get_mut(at..end));
-        let target = target.ok_or_else(|| format!("line {line}: an address in {name} goes beyond its end"))?;
+        let target =
+            target.ok_or_else(|| format!("line {line}: an address in {name} goes beyond its end"))?;
         target.copy_from_slice(&value.to_le_bytes()[..size]);
     }
     Ok(data)
 }
 
 fn versions(tree: &ast::Module) -> (i32, i32) {
-    let digits: String = tree.target.first().map(|t| t.chars().filter(char::is_ascii_digit).collect()).unwrap_or_default();
+    let digits: String =
+        tree.target.first().map(|t| t.chars().filter(char::is_ascii_digit).collect()).unwrap_or_default();
     let version = tree.version.0 * 10 + tree.version.1;
     (i32::try_from(version).unwrap_or(0), digits.parse().unwrap_or(0))
 }

@@ -74,7 +74,9 @@ impl Machine {
                 Ok(())
             }
             14 => Ok(()),
-            _ => Code::INVALID_VALUE.error(format!("function attribute {attribute} cannot be set to {value}")),
+            _ => {
+                Code::INVALID_VALUE.error(format!("function attribute {attribute} cannot be set to {value}"))
+            }
         })
     }
 
@@ -124,12 +126,16 @@ impl Machine {
     pub fn available_shared(&self, function: Function, blocks: i32, threads: i32) -> Result<u64> {
         let fit = self.occupancy(function, threads, 0)?;
         if blocks <= 0 || blocks > fit {
-            return Code::INVALID_VALUE.error(format!("{blocks} blocks of {threads} threads do not fit; {fit} do"));
+            return Code::INVALID_VALUE
+                .error(format!("{blocks} blocks of {threads} threads do not fit; {fit} do"));
         }
         self.with_function(function, |found, model| {
             let each = (model.shared_per_sm / blocks as u32) / 128 * 128;
             let taken = model.shared_reserved + found.program.static_shared;
-            Ok(u64::from(each.saturating_sub(taken).min(model.shared_opt_in.saturating_sub(found.program.static_shared))))
+            Ok(u64::from(
+                each.saturating_sub(taken)
+                    .min(model.shared_opt_in.saturating_sub(found.program.static_shared)),
+            ))
         })
     }
 
@@ -140,7 +146,12 @@ impl Machine {
     pub(crate) fn function_facts(
         &self,
         function: Function,
-    ) -> Result<(super::handle::Module, Context, std::sync::Arc<std::ffi::CStr>, std::sync::Arc<crate::Program>)> {
+    ) -> Result<(
+        super::handle::Module,
+        Context,
+        std::sync::Arc<std::ffi::CStr>,
+        std::sync::Arc<crate::Program>,
+    )> {
         let state = self.lock();
         let found = state.function(function)?;
         Ok((found.module, found.context, found.name.clone(), found.program.clone()))

@@ -134,7 +134,10 @@ impl Machine {
             // High-water marks can only be reset.
             6 if value == 0 => found.reserved_high = found.reserved,
             8 if value == 0 => found.used_high = found.used,
-            _ => return Code::INVALID_VALUE.error(format!("pool attribute {attribute} cannot be set to {value}")),
+            _ => {
+                return Code::INVALID_VALUE
+                    .error(format!("pool attribute {attribute} cannot be set to {value}"));
+            }
         }
         Ok(())
     }
@@ -171,8 +174,12 @@ impl State {
 
     /// Addresses a context owns.
     pub(super) fn owned_by(&self, context: Context, fits: impl Fn(Origin) -> bool) -> Vec<u64> {
-        let mut all: Vec<u64> =
-            self.owned.iter().filter(|(_, o)| o.context == context && fits(o.origin)).map(|(a, _)| *a).collect();
+        let mut all: Vec<u64> = self
+            .owned
+            .iter()
+            .filter(|(_, o)| o.context == context && fits(o.origin))
+            .map(|(a, _)| *a)
+            .collect();
         all.sort_unstable();
         all
     }

@@ -113,9 +113,10 @@ impl Machine {
             return None;
         }
         // What may begin before its predecessor ends does so: that is the surprise worth testing.
-        let early = ready.iter().copied().filter(|id| {
-            state.tasks.get(*id).is_some_and(|task| task.stage == Stage::Early)
-        });
+        let early = ready
+            .iter()
+            .copied()
+            .filter(|id| state.tasks.get(*id).is_some_and(|task| task.stage == Stage::Early));
         match self.shared.settings.schedule {
             Schedule::Eager => ready.iter().min().copied(),
             Schedule::Lazy => match goals {
@@ -260,7 +261,8 @@ impl Machine {
             Work::Free(address) => self.release_memory(state, *address),
             Work::Copy(copy) => state.clock += copy.extent.bytes() / 16,
             Work::Launch(launched) => {
-                let threads: u64 = launched.spec.grid.iter().chain(&launched.spec.block).map(|n| u64::from(*n)).product();
+                let threads: u64 =
+                    launched.spec.grid.iter().chain(&launched.spec.block).map(|n| u64::from(*n)).product();
                 state.clock += 1000 + threads;
             }
             _ => {}
@@ -303,7 +305,9 @@ impl Machine {
             state.drainer = true;
             let shared = Arc::downgrade(&self.shared);
             // Without the thread a program that polls would hang; with it refused there is nothing better to do.
-            let _ = std::thread::Builder::new().name("ptx-emulator drain".into()).spawn(move || drain(&shared, idle));
+            let _ = std::thread::Builder::new()
+                .name("ptx-emulator drain".into())
+                .spawn(move || drain(&shared, idle));
         }
     }
 }

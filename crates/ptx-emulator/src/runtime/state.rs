@@ -211,8 +211,7 @@ impl State {
             _ => {
                 let known = self.streams.get(&stream).filter(|state| !state.legacy);
                 let Some(known) = known else {
-                    return Code::INVALID_HANDLE
-                        .error(format!("{stream:x?} is no stream, or was destroyed"));
+                    return Code::INVALID_HANDLE.error(format!("{stream:x?} is no stream, or was destroyed"));
                 };
                 self.context(known.context)?;
                 Ok(stream)

@@ -168,12 +168,7 @@ impl Machine {
     }
 
     /// Queues an operation behind what is in a stream.
-    pub(super) fn enqueue(
-        &self,
-        state: &mut State,
-        stream: Stream,
-        operation: &Operation,
-    ) -> Result<TaskId> {
+    pub(super) fn enqueue(&self, state: &mut State, stream: Stream, operation: &Operation) -> Result<TaskId> {
         let work = self.admit(state, operation)?;
         let before = state.before(stream);
         let mut primary = None;
@@ -270,7 +265,9 @@ impl State {
         let mut all = found.waits.clone();
         all.extend(found.last);
         if found.legacy {
-            for other in self.streams.values().filter(|s| s.context == found.context && s.flags & NON_BLOCKING == 0) {
+            for other in
+                self.streams.values().filter(|s| s.context == found.context && s.flags & NON_BLOCKING == 0)
+            {
                 all.extend(&other.waits);
                 all.extend(other.last);
             }

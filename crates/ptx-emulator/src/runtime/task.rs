@@ -117,7 +117,8 @@ impl Tasks {
 
     /// Those of which `wanted` holds.
     pub(crate) fn which(&self, wanted: impl Fn(&Task) -> bool) -> Vec<TaskId> {
-        let mut found: Vec<TaskId> = self.all.iter().filter(|(_, task)| wanted(task)).map(|(id, _)| *id).collect();
+        let mut found: Vec<TaskId> =
+            self.all.iter().filter(|(_, task)| wanted(task)).map(|(id, _)| *id).collect();
         found.sort_unstable();
         found
     }

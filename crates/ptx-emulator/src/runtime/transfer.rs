@@ -1,7 +1,8 @@
 //! Copies and fills as the host asks for them: what is checked at the call, and what is read when.
 //!
 //! CUDA says of an asynchronous copy from pageable memory that the source may be changed after the call, and of one from pinned memory that it may
-//! not; of a copy to pageable memory, that it may still be under way. The first is staged here at the call, the others happen late.
+//! not. The first is staged here at the call, the other read late. A download to pageable memory "might be synchronous": drivers wait, so it does here,
+//! unless the settings want it late.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -60,7 +61,13 @@ impl Machine {
     ///
     /// # Errors
     /// Addresses that are not where they should be; the rules of capture; with `wait`, what went wrong on the device.
-    pub unsafe fn transfer(&self, context: Context, stream: Stream, transfer: &Transfer, wait: bool) -> Result<()> {
+    pub unsafe fn transfer(
+        &self,
+        context: Context,
+        stream: Stream,
+        transfer: &Transfer,
+        wait: bool,
+    ) -> Result<()> {
         let copy = self.checked(transfer)?;
         let bytes = copy.extent.bytes();
         if bytes == 0 {
@@ -89,6 +96,8 @@ impl Machine {
                 wait = true;
             }
         }
+        let download = matches!(copy.to, Side::Host(_)) && matches!(copy.from, Side::Device(_));
+        wait |= download && !capturing && !self.shared.settings.late_downloads;
         // Between two places on the device nobody waits, not even in the "synchronous" call.
         let wait = wait && (pageable || host_only || !self.within_device(&copy));
         self.submit(context, stream, Operation::Copy(copy))?;
@@ -173,14 +182,17 @@ impl Machine {
     pub(crate) fn checked(&self, transfer: &Transfer) -> Result<Copy> {
         let [width, height, depth] = transfer.extent;
         let extent = Extent { width, height, depth };
-        let layers = |place: Place3| Pitch { row: place.pitch, layer: place.pitch.saturating_mul(place.height) };
+        let layers =
+            |place: Place3| Pitch { row: place.pitch, layer: place.pitch.saturating_mul(place.height) };
         let (to_pitch, from_pitch) = (layers(transfer.to), layers(transfer.from));
         let side = |place: Place3, pitch: Pitch, device: bool, doing: &str| -> Result<Side> {
             let invalid = |what: String| Code::INVALID_VALUE.error(what);
             if height > 1 && place.pitch < width {
                 return invalid(format!("{doing} rows of {width} bytes that begin every {}", place.pitch));
             }
-            let Some(span) = extent.span(pitch) else { return invalid(format!("{doing} beyond all addresses")) };
+            let Some(span) = extent.span(pitch) else {
+                return invalid(format!("{doing} beyond all addresses"));
+            };
             if span == 0 {
                 return Ok(Side::Host(0));
             }

@@ -71,7 +71,12 @@ pub(crate) enum Work {
     /// Gives memory back.
     Free(u64),
     /// Waits until a word of memory compares.
-    WaitValue { address: u64, value: u64, wide: bool, until: Comparison },
+    WaitValue {
+        address: u64,
+        value: u64,
+        wide: bool,
+        until: Comparison,
+    },
 }
 
 /// What can be queued and can stand in a graph.

@@ -126,7 +126,9 @@ mod tests {
 
     #[test]
     fn a_list_is_read_and_counted() {
-        let parsed = parse("alloc:3,launch:2+:700, missing-symbol:cuGraphLaunch,no-device,driver:11040,memory:64M").expect("valid");
+        let parsed =
+            parse("alloc:3,launch:2+:700, missing-symbol:cuGraphLaunch,no-device,driver:11040,memory:64M")
+                .expect("valid");
         assert_eq!(parsed.faults.alloc, [Nth { at: 3, onwards: false, code: 2 }]);
         assert_eq!(parsed.faults.launch, [Nth { at: 2, onwards: true, code: 700 }]);
         assert!(parsed.faults.launch.iter().any(|n| n.strikes(5)));
@@ -138,7 +140,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_its_text() {
-        for bad in ["alloc", "alloc:0", "alloc:x", "frob:1", "init", "no-device:1", "launch:1:2:3", "memory:many"] {
+        for bad in
+            ["alloc", "alloc:0", "alloc:x", "frob:1", "init", "no-device:1", "launch:1:2:3", "memory:many"]
+        {
             let error = parse(bad).expect_err(bad).to_string();
             assert!(error.contains(bad), "{error}");
         }
