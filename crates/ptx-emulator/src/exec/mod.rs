@@ -8,6 +8,7 @@ mod address;
 pub(crate) mod atomic;
 mod barrier;
 mod block;
+pub(crate) mod cluster;
 pub(crate) mod copies;
 mod cx;
 pub(crate) mod fence;

@@ -18,7 +18,7 @@ pub(crate) type Family = fn(&Instruction, &mut Operands<'_>) -> Result<Step, Str
 /// The family of an opcode that is not register-to-register.
 pub(crate) fn family(opcode: &str) -> Option<Family> {
     use super::memory;
-    use crate::exec::{copies, matrix, mbarrier, shuffle, vote};
+    use crate::exec::{cluster, copies, matrix, mbarrier, shuffle, vote};
     Some(match opcode {
         "ld" | "ldu" => memory::lower_load,
         "st" => memory::lower_store,
@@ -31,7 +31,9 @@ pub(crate) fn family(opcode: &str) -> Option<Family> {
         "activemask" => vote::lower_activemask,
         "cp" => copies::lower,
         "elect" => vote::lower_elect,
+        "getctarank" => cluster::lower_getctarank,
         "ldmatrix" => matrix::lower_ldmatrix,
+        "mapa" => cluster::lower_mapa,
         "match" => vote::lower_match,
         "mbarrier" => mbarrier::lower,
         "mma" => matrix::lower_mma,

@@ -114,8 +114,8 @@ fn random(ty: &str, state: &mut u64) -> u64 {
         "s32" => (draw % 100_000).wrapping_sub(50_000) & 0xffff_ffff,
         "f16" => u64::from(half::f16::from_f64(small).to_bits()),
         "bf16" => u64::from(half::bf16::from_f64(small).to_bits()),
-        "e5m2" => draw & 0x80 | draw % 0x45,
-        "e4m3" => draw & 0x80 | draw % 0x45,
+        "e5m2" => draw & 0x80 | (draw % 0x45),
+        "e4m3" => draw & 0x80 | (draw % 0x45),
         _ => draw & ((1 << width(ty)) - 1),
     }
 }
