@@ -30,6 +30,8 @@ pub(crate) mod store;
 pub(crate) mod system;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trials;
 pub(crate) mod vote;
 mod warp;
 pub(crate) mod windows;

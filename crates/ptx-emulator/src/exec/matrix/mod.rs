@@ -8,7 +8,7 @@ mod kernels;
 mod moves;
 mod product;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod volta;
 mod wmma;
 mod wmma_product;

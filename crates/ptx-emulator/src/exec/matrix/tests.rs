@@ -9,7 +9,7 @@ use super::product::Operands;
 use crate::exec::registers::{Class, Registers};
 
 /// Row and column of element `i` of `a` in `lane`, by the manual's table for the shape.
-fn a_at(shape: &str, bits: usize, lane: usize, i: usize) -> (usize, usize) {
+pub(in crate::exec) fn a_at(shape: &str, bits: usize, lane: usize, i: usize) -> (usize, usize) {
     let (g, t) = (lane >> 2, lane % 4);
     let low = |first: bool| if first { g } else { g + 8 };
     match (shape, bits) {
@@ -37,7 +37,7 @@ fn a_at(shape: &str, bits: usize, lane: usize, i: usize) -> (usize, usize) {
 }
 
 /// Row and column of element `i` of `b`.
-fn b_at(shape: &str, bits: usize, lane: usize, i: usize) -> (usize, usize) {
+pub(in crate::exec) fn b_at(shape: &str, bits: usize, lane: usize, i: usize) -> (usize, usize) {
     let (g, t) = (lane >> 2, lane % 4);
     let row = match (shape, bits) {
         ("m8n8k16" | "m16n8k16", 8) => t * 4 + i,
@@ -63,12 +63,12 @@ fn b_at(shape: &str, bits: usize, lane: usize, i: usize) -> (usize, usize) {
 }
 
 /// Row and column of element `i` of `c` and `d`.
-fn c_at(lane: usize, i: usize) -> (usize, usize) {
+pub(in crate::exec) fn c_at(lane: usize, i: usize) -> (usize, usize) {
     let (g, t) = (lane >> 2, lane % 4);
     (if i < 2 { g } else { g + 8 }, t * 2 + (i & 1))
 }
 
-fn width(ty: &str) -> usize {
+pub(in crate::exec) fn width(ty: &str) -> usize {
     match ty {
         "f64" => 64,
         "f32" | "s32" | "tf32" => 32,
@@ -81,7 +81,7 @@ fn width(ty: &str) -> usize {
 }
 
 /// The value of an element by the definition of its type.
-fn value(ty: &str, bits: u64) -> f64 {
+pub(in crate::exec) fn value(ty: &str, bits: u64) -> f64 {
     match ty {
         "f64" => f64::from_bits(bits),
         "f32" => f64::from(f32::from_bits(bits as u32)),
@@ -104,7 +104,7 @@ fn value(ty: &str, bits: u64) -> f64 {
 }
 
 /// Bits of an element that is finite and of moderate size.
-fn random(ty: &str, state: &mut u64) -> u64 {
+pub(in crate::exec) fn random(ty: &str, state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let draw = *state >> 20;
     let small = (draw % 4001) as f64 / 1000.0 - 2.0;
