@@ -158,7 +158,11 @@ impl Shadow {
             if cell.write.unordered(clocks, by.thread) && !(by.atomic && cell.write.atomic()) {
                 found = Err(race("write after write", cell.write));
             }
-            cell.write = mark;
+            // An atomic of a thread does not undo its plain write: others race with that all the same.
+            let plain = Mark::new(epoch, cell.write.place(), by.thread, false);
+            if !(by.atomic && cell.write == plain) {
+                cell.write = mark;
+            }
         }
         found
     }

@@ -157,6 +157,11 @@ impl Block {
                 }
                 return Err(self.deadlock(grid));
             }
+            if polling < ran {
+                self.state.mbarriers.others_go_on();
+            } else if self.state.mbarriers.stuck() {
+                return Err(self.deadlock(grid));
+            }
             if left <= 0 || polling == ran {
                 return Ok(BlockTurn::Aside);
             }
@@ -219,7 +224,8 @@ impl Block {
                     Wait::Together { member } | Wait::WarpSync { member } => {
                         format!("for the lanes {member:#010x} in a .sync operation")
                     }
-                    Wait::Run | Wait::Dependency => "for nothing".into(),
+                    Wait::Run => "in a loop, for an mbarrier".into(),
+                    Wait::Dependency => "for nothing".into(),
                 };
                 let (index, mask) = (warp.state.index, fragment.mask);
                 if message.len() < 4096 {
@@ -232,6 +238,9 @@ impl Block {
                     thread: index * 32 + mask.trailing_zeros(),
                 });
             }
+        }
+        for line in self.state.mbarriers.describe().into_iter().chain(self.state.copies.describe()) {
+            message += &format!("\n    {line}");
         }
         Box::new(Fault { kind: Kind::Deadlock, message, site, other: None })
     }

@@ -79,6 +79,7 @@ impl Cx<'_> {
     /// was done, or where a failed atomic or a `try_wait` changed nothing.
     #[inline]
     pub(crate) fn polled(&mut self, place: u32, seen: u64) {
+        self.block.mbarriers.others_go_on();
         let poll = &mut self.warp.poll;
         if (poll.0, poll.1) == (place, seen) {
             poll.2 += 1;

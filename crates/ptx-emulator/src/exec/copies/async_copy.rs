@@ -270,12 +270,13 @@ fn land(cx: &mut Cx<'_>, copy: &Copy, picked: Mask) -> Outcome {
 
 fn arrive(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     let addresses = cx.addresses(cx.grid.launch.program.list(step));
-    let clock = cx.release_clock();
+    let (serial, warp) = (cx.block.copies.serial, cx.warp.index);
+    let first = cx.block.copies.awaited.len();
     let mut rest = mask;
     while rest != 0 {
-        let first = rest.trailing_zeros() as usize;
+        let leader = rest.trailing_zeros() as usize;
         let same = lanes(rest)
-            .filter(|&lane| addresses[lane] == addresses[first])
+            .filter(|&lane| addresses[lane] == addresses[leader])
             .fold(0, |out, lane| out | (1 << lane) as Mask);
         rest &= !same;
         let mut at = 0;
@@ -286,16 +287,14 @@ fn arrive(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
             }
         }
         if let Some(watch) = &mut cx.block.watch {
-            watch.mbarrier_arrive(cx.warp.index, same, at as u32);
+            watch.mbarrier_arrive(warp, same, at as u32);
         }
-        let serial = cx.block.copies.serial;
-        cx.block.copies.awaited.push(Awaited {
-            at,
-            what: What::Arrivals { lanes: same, serial },
-            clock: clock.clone(),
-            place: step.place,
-            warp: cx.warp.index,
-        });
+        let what = What::Arrivals { lanes: same, serial };
+        cx.block.copies.awaited.push(Awaited { at, what, clock: Vec::new(), place: step.place, warp });
+    }
+    let clock = cx.release_clock();
+    for awaited in cx.block.copies.awaited.iter_mut().skip(first) {
+        awaited.clock.clone_from(&clock);
     }
     Ok(())
 }

@@ -175,7 +175,7 @@ fn load_shared(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
 fn load(cx: &mut Cx<'_>, step: &Step, mask: Mask, from_global: bool) -> Outcome {
     let [to, from, mbarrier] = [0, 1, 2].map(|n| addresses(cx, step, n));
     let sizes = cx.registers.word(step.src[0]);
-    let clock = cx.release_clock();
+    let first = cx.block.copies.awaited.len();
     for lane in lanes(mask) {
         let bytes = sizes[lane];
         check_size(cx, step, lane, bytes)?;
@@ -199,7 +199,12 @@ fn load(cx: &mut Cx<'_>, step: &Step, mask: Mask, from_global: bool) -> Outcome 
         if let Some(watch) = &mut cx.block.watch {
             watch.mbarrier_arrive(warp, 1 << lane, at as u32);
         }
-        cx.block.copies.awaited.push(Awaited { at, what, clock: clock.clone(), place, warp });
+        cx.block.copies.awaited.push(Awaited { at, what, clock: Vec::new(), place, warp });
+    }
+    // Only now: the copies' own writes are among what those who wait for them know.
+    let clock = cx.release_clock();
+    for awaited in cx.block.copies.awaited.iter_mut().skip(first) {
+        awaited.clock.clone_from(&clock);
     }
     Ok(())
 }

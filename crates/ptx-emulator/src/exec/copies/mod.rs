@@ -10,8 +10,10 @@ mod bulk;
 pub(crate) use async_copy::Queue;
 pub(crate) use bulk::Store;
 
+use std::collections::BTreeMap;
+
 use super::Cx;
-use super::registers::{Mask, lanes};
+use super::registers::{ALL, Mask, lanes};
 use crate::check::clocks::Clock;
 use crate::fault::{Fault, Kind};
 use crate::lower::Operands;
@@ -69,6 +71,22 @@ impl BlockCopies {
         self.serial = 0;
     }
 
+    /// What is under way to which mbarrier, for the report of a deadlock.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let mut sums = BTreeMap::<usize, (u32, u64)>::new();
+        for awaited in &self.awaited {
+            let sum = sums.entry(awaited.at).or_default();
+            match &awaited.what {
+                What::Arrivals { lanes, .. } => sum.0 += lanes.count_ones(),
+                What::Bulk(load) => sum.1 += u64::from(load.bytes()),
+            }
+        }
+        let line = |(at, (arrivals, bytes))| {
+            format!("copies under way bring {arrivals} arrivals and {bytes} bytes to the mbarrier at {at:#x}")
+        };
+        sums.into_iter().take(32).map(line).collect()
+    }
+
     fn queue(&mut self, warp: u32) -> &mut Queue {
         let index = warp as usize;
         if self.queues.len() <= index {
@@ -98,25 +116,32 @@ pub(crate) fn under_way_to(cx: &Cx<'_>, at: usize) -> bool {
 }
 
 /// Lands what is under way to an mbarrier if that ends its phase; says whether it did. Called where a wait would fail.
+///
+/// Nothing lands at the first such wait of a phase: one that is not repeated is a mistake, and shows this way.
 pub(crate) fn deliver(cx: &mut Cx<'_>, place: u32, lane: usize, at: usize) -> Result<bool, Box<Fault>> {
-    if cx.block.copies.awaited.is_empty() {
+    if !under_way_to(cx, at) || !cx.block.mbarriers.waited_before(at) {
         return Ok(false);
     }
     let Some(mbarrier) = cx.block.mbarriers.get(at) else { return Ok(false) };
-    let (mut arrivals, mut bytes, mut enough) = (0, 0, false);
-    let mut last = 0;
+    // As many as it takes, in order; of lanes that arrive together the lowest.
+    let (mut arrivals, mut bytes) = (0, 0);
+    let mut last = None;
     for (index, awaited) in cx.block.copies.awaited.iter().enumerate().filter(|(_, a)| a.at == at) {
+        let mut take = ALL;
         match &awaited.what {
-            What::Arrivals { lanes, .. } => arrivals += lanes.count_ones(),
+            What::Arrivals { lanes: arriving, .. } => {
+                let missing = mbarrier.missing().saturating_sub(arrivals) as usize;
+                take = lanes(*arriving).take(missing).fold(0, |out, lane| out | (1 << lane) as Mask);
+                arrivals += take.count_ones();
+            }
             What::Bulk(load) => bytes += i64::from(load.bytes()),
         }
-        last = index;
         if mbarrier.would_complete(arrivals, bytes) {
-            enough = true;
+            last = Some((index, take));
             break;
         }
     }
-    if !enough {
+    let Some((last, take)) = last else {
         if mbarrier.would_overrun(arrivals, bytes) {
             let message = format!(
                 "waiting for the mbarrier at {at:#x}: all arrivals are in, and bulk copies bring {bytes} bytes, more than \
@@ -125,16 +150,23 @@ pub(crate) fn deliver(cx: &mut Cx<'_>, place: u32, lane: usize, at: usize) -> Re
             return Err(cx.fault(place, lane, Kind::Misuse, message));
         }
         return Ok(false);
-    }
-    // The first `last + 1` that are meant for this mbarrier land, in order.
+    };
     let all = std::mem::take(&mut cx.block.copies.awaited);
     let mut landing = Vec::new();
-    for (index, awaited) in all.into_iter().enumerate() {
-        if awaited.at == at && index <= last {
-            landing.push(awaited);
-        } else {
+    for (index, mut awaited) in all.into_iter().enumerate() {
+        if awaited.at != at || index > last {
             cx.block.copies.awaited.push(awaited);
+            continue;
         }
+        if let (What::Arrivals { lanes, serial }, true) = (&mut awaited.what, index == last)
+            && *lanes & !take != 0
+        {
+            let what = What::Arrivals { lanes: *lanes & !take, serial: *serial };
+            *lanes &= take;
+            let clock = awaited.clock.clone();
+            cx.block.copies.awaited.push(Awaited { what, clock, ..awaited });
+        }
+        landing.push(awaited);
     }
     for awaited in landing {
         land(cx, lane, &awaited)?;

@@ -33,6 +33,8 @@ pub(crate) struct Mbarrier {
     pending: u32,
     /// Bytes announced and not yet come; below zero where they came first.
     bytes: i64,
+    /// A wait for the current phase failed.
+    waited: bool,
     /// What those who arrived in the current phase did before.
     arriving: Clock,
     /// What those who arrived in complete phases did before.
@@ -65,10 +67,14 @@ impl Mbarriers {
         self.vain > 1 << 16
     }
 
-    /// The mbarriers in phases that are not complete, in words for the report of a deadlock.
-    pub(crate) fn describe(&self) -> String {
-        let lines: Vec<String> = self.table.iter().map(|(at, mbarrier)| mbarrier.describe(*at)).collect();
-        lines.join("; ")
+    /// A warp runs that does not wait for an mbarrier, or waits for something outside: it may yet arrive.
+    pub(crate) fn others_go_on(&mut self) {
+        self.vain = 0;
+    }
+
+    /// What the mbarriers wait for, for the report of a deadlock.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        self.table.iter().take(32).map(|(at, mbarrier)| mbarrier.describe(*at)).collect()
     }
 
     pub(crate) fn get(&self, at: usize) -> Option<&Mbarrier> {
@@ -78,6 +84,11 @@ impl Mbarriers {
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut Mbarrier> {
         self.vain = 0;
         self.table.get_mut(&at)
+    }
+
+    /// Whether a wait for the current phase failed before; this one does.
+    pub(crate) fn waited_before(&mut self, at: usize) -> bool {
+        self.table.get_mut(&at).is_some_and(|mbarrier| std::mem::replace(&mut mbarrier.waited, true))
     }
 
     fn insert(&mut self, at: usize, mbarrier: Mbarrier) {
@@ -177,6 +188,11 @@ impl Mbarrier {
         self.arrived.clone()
     }
 
+    /// Arrivals that the phase still waits for.
+    pub(crate) fn missing(&self) -> u32 {
+        self.pending
+    }
+
     /// Whether `arrivals` and `bytes` more would end the phase.
     pub(crate) fn would_complete(&self, arrivals: u32, bytes: i64) -> bool {
         self.pending == arrivals && self.bytes == bytes
@@ -190,6 +206,7 @@ impl Mbarrier {
     fn settle(&mut self) {
         if self.pending == 0 && self.bytes == 0 {
             self.phase += 1;
+            self.waited = false;
             self.pending = self.expected;
             let clock = std::mem::take(&mut self.arriving);
             join(&mut self.arrived, &clock);

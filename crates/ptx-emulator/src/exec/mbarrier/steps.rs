@@ -215,10 +215,15 @@ fn complete(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
 fn arrive(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     let addresses = addresses(cx, step);
     let counts = if step.src[0] == NONE { [1; 32] } else { cx.registers.word(step.src[0]) };
+    let mut places = [0; 32];
+    for lane in lanes(mask) {
+        places[lane] = cx.mbarrier(step.place, lane, addresses[lane])?;
+    }
+    // After the accesses: to the shadow a release orders them before what the warp does next.
     let clock = if step.flags & RELAXED != 0 { Vec::new() } else { cx.release_clock() };
     let mut states = [0; 32];
     for lane in lanes(mask) {
-        let at = cx.mbarrier(step.place, lane, addresses[lane])?;
+        let at = places[lane];
         if step.flags & RELAXED == 0
             && let Some(watch) = &mut cx.block.watch
         {

@@ -37,7 +37,10 @@ fn each_width_lands_with_the_wait() {
                 + COMMIT
                 + WAIT
                 + "    bar.sync 0;\n    xor.b32 %r2, %tid, 31;\n"
-                + &format!("    mad.lo.u32 %r3, %r2, {bytes}, %r80;\n    ld.shared.b32 %r1, [%r3+{}];\n", bytes - 4)
+                + &format!(
+                    "    mad.lo.u32 %r3, %r2, {bytes}, %r80;\n    ld.shared.b32 %r1, [%r3+{}];\n",
+                    bytes - 4
+                )
                 + &store_word("%r1", 1, 0);
             let given = Trial::new(32, &body).with_words(&content).with_room(128).result(1);
             for (lane, given) in given.iter().enumerate() {
@@ -97,7 +100,8 @@ fn each_thread_counts_its_own_groups() {
 
 #[test]
 fn a_wait_is_no_barrier() {
-    let neighbour = "    xor.b32 %r2, %tid, 1;\n    mad.lo.u32 %r3, %r2, 4, %r80;\n    ld.shared.b32 %r1, [%r3];\n";
+    let neighbour =
+        "    xor.b32 %r2, %tid, 1;\n    mad.lo.u32 %r3, %r2, 4, %r80;\n    ld.shared.b32 %r1, [%r3];\n";
     kernel(&[COPY, COMMIT, WAIT, neighbour]).fails(Kind::SharedRace, "read after write");
     let given = kernel(&[COPY, COMMIT, WAIT, "    bar.warp.sync -1;\n", neighbour]).result(1);
     assert_eq!(given[0], noise(1, 32)[1]);
@@ -117,7 +121,7 @@ fn a_copy_over_what_others_still_read() {
             + &store_word("%r1", 1, 0);
         Trial::new(64, &body).with_words(&noise(1, 64)).with_room(256)
     };
-    kernel("").fails(Kind::SharedRace, "write after read");
+    kernel("").fails(Kind::SharedRace, "and no barrier between");
     assert_eq!(kernel("    bar.sync 0;\n").result(1)[5], 37);
 }
 
@@ -154,8 +158,10 @@ fn wrong_operands() {
     kernel(&[beyond, COMMIT, WAIT, READ]).fails(Kind::Misuse, "is to read 5");
     kernel(&["    add.u64 %l1, %l1, 2;\n", COPY, COMMIT, WAIT, READ]).fails(Kind::Misaligned, "4");
     kernel(&["    add.u32 %r90, %r90, 2;\n", COPY, COMMIT, WAIT, READ]).fails(Kind::Misaligned, "4");
-    kernel(&["    add.u64 %l1, %l1, 128;\n", COPY, COMMIT, WAIT, READ]).fails(Kind::OutOfBounds, "past the end");
-    kernel(&["    add.u32 %r90, %r90, 65536;\n", COPY, COMMIT, WAIT, READ]).fails(Kind::OutOfBounds, "shared memory");
+    kernel(&["    add.u64 %l1, %l1, 128;\n", COPY, COMMIT, WAIT, READ])
+        .fails(Kind::OutOfBounds, "past the end");
+    kernel(&["    add.u32 %r90, %r90, 65536;\n", COPY, COMMIT, WAIT, READ])
+        .fails(Kind::OutOfBounds, "shared memory");
     let mut unwritten = kernel(&[COPY, COMMIT, WAIT, READ]);
     unwritten.buffers.clear();
     unwritten.with_room(128).with_room(128).fails(Kind::Unwritten, "global memory");

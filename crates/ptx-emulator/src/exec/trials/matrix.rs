@@ -14,8 +14,11 @@ fn fragment(class: &str, first: usize, count: usize) -> String {
 fn check(text: &str) {
     let words: Vec<&str> = text.split('.').collect();
     let shape = words[3];
-    let types: Vec<&str> =
-        words[6..].iter().copied().filter(|word| !matches!(*word, "satfinite" | "xor" | "and" | "popc")).collect();
+    let types: Vec<&str> = words[6..]
+        .iter()
+        .copied()
+        .filter(|word| !matches!(*word, "satfinite" | "xor" | "and" | "popc"))
+        .collect();
     let k: usize = shape.split('k').nth(1).unwrap().parse().unwrap();
     let m = if shape.starts_with("m16") { 16 } else { 8 };
     let counts = [m / 4, m * k / 32, k / 4, m / 4];
@@ -101,7 +104,10 @@ fn check(text: &str) {
                 "f16" => 2e-3,
                 _ => 0.0,
             };
-            assert!((given - exact).abs() <= room * exact.abs().max(k as f64 / 2.0), "{text}: {given} for {exact}");
+            assert!(
+                (given - exact).abs() <= room * exact.abs().max(k as f64 / 2.0),
+                "{text}: {given} for {exact}"
+            );
         }
     }
 }
@@ -159,11 +165,13 @@ fn four_small_products() {
                 for i in 0..4 {
                     let element = random("f16", &mut state);
                     content[0][i / 2 * 32 + lane] |= (element as u32) << (i % 2 * 16);
-                    let (row, column) = if layout_a == "row" { (lane % 4 + upper, i) } else { (i + upper, lane % 4) };
+                    let (row, column) =
+                        if layout_a == "row" { (lane % 4 + upper, i) } else { (i + upper, lane % 4) };
                     a[product][row][column] = value("f16", element);
                     let element = random("f16", &mut state);
                     content[1][i / 2 * 32 + lane] |= (element as u32) << (i % 2 * 16);
-                    let (row, column) = if layout_b == "row" { (lane % 4, i + upper) } else { (i, lane % 4 + upper) };
+                    let (row, column) =
+                        if layout_b == "row" { (lane % 4, i + upper) } else { (i, lane % 4 + upper) };
                     b[product][row][column] = value("f16", element);
                 }
                 for i in 0..8 {
@@ -191,7 +199,8 @@ fn four_small_products() {
             for n in 0..d_count {
                 body += &store_word(&format!("%r{}", 1 + n), 3, n * 32);
             }
-            let trial = content.iter().fold(Trial::new(32, &body).arch(70), |trial, words| trial.with_words(words));
+            let trial =
+                content.iter().fold(Trial::new(32, &body).arch(70), |trial, words| trial.with_words(words));
             let given = trial.with_room(d_count as u64 * 128).result(3);
             for lane in 0..32 {
                 for i in 0..8 {
@@ -200,7 +209,10 @@ fn four_small_products() {
                     let ((row, column), product) = (sum_at(d, lane, i), lane % 16 / 4);
                     let exact = sums[product][row][column]
                         + (0..4).map(|k| a[product][row][k] * b[product][k][column]).sum::<f64>();
-                    assert!((given - exact).abs() < 4e-3 * exact.abs().max(2.0), "{layout_a} {layout_b} {d} {c}");
+                    assert!(
+                        (given - exact).abs() < 4e-3 * exact.abs().max(2.0),
+                        "{layout_a} {layout_b} {d} {c}"
+                    );
                 }
             }
         }
@@ -211,7 +223,8 @@ fn four_small_products() {
 fn fill() -> String {
     let mut body = "    mad.wide.u32 %l1, %tid, 64, %p0;\n    mov.u32 %r90, shared;\n    mad.lo.u32 %r91, %tid, 64, %r90;\n".to_owned();
     for n in 0..16 {
-        body += &format!("    ld.global.b32 %r92, [%l1+{}];\n    st.shared.b32 [%r91+{}], %r92;\n", n * 4, n * 4);
+        body +=
+            &format!("    ld.global.b32 %r92, [%l1+{}];\n    st.shared.b32 [%r91+{}], %r92;\n", n * 4, n * 4);
     }
     body + "    bar.sync 0;\n"
 }
@@ -221,9 +234,14 @@ fn matrices_from_shared_memory() {
     let content = noise(12, 512);
     let half = |row: usize, column: usize| content[row * 4 + column / 2] >> (column % 2 * 16) & 0xffff;
     // Lane `l` gives row `5 l mod 128`: no order that a wrong program could have by accident.
-    for (count, transposed, generic) in
-        [(1, false, false), (2, false, true), (4, false, false), (1, true, true), (2, true, false), (4, true, true)]
-    {
+    for (count, transposed, generic) in [
+        (1, false, false),
+        (2, false, true),
+        (4, false, false),
+        (1, true, true),
+        (2, true, false),
+        (4, true, true),
+    ] {
         let names: Vec<String> = (1..=count).map(|n| format!("%r{n}")).collect();
         let body = fill()
             + "    mul.lo.u32 %r10, %tid, 5;\n    and.b32 %r10, %r10, 127;\n    mad.lo.u32 %r11, %r10, 16, %r90;\n    cvt.u64.u32 %l2, \
@@ -277,7 +295,9 @@ fn matrices_to_shared_memory_and_across() {
 #[test]
 fn matrices_at_wrong_addresses() {
     let at = |address: &str| {
-        format!("    mov.u32 %r90, shared;\n    {address}\n    ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r1}}, [%r11];\n")
+        format!(
+            "    mov.u32 %r90, shared;\n    {address}\n    ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r1}}, [%r11];\n"
+        )
     };
     let odd = fill() + &at("mad.lo.u32 %r11, %tid, 8, %r90;");
     Trial::new(32, &odd).with_words(&noise(1, 512)).fails(Kind::Misaligned, "16");

@@ -20,8 +20,10 @@ fn wait(parity: &str, label: &str) -> String {
 
 /// Reads the word of the thread opposite into `%r1`, and stores it.
 fn opposite(threads: u32) -> String {
-    format!("    xor.b32 %r2, %tid, {};\n    mad.lo.u32 %r3, %r2, 4, %r81;\n    ld.shared.b32 %r1, [%r3];\n", threads - 1)
-        + &store_word("%r1", 0, 0)
+    format!(
+        "    xor.b32 %r2, %tid, {};\n    mad.lo.u32 %r3, %r2, 4, %r81;\n    ld.shared.b32 %r1, [%r3];\n",
+        threads - 1
+    ) + &store_word("%r1", 0, 0)
 }
 
 const WRITE: &str = "    st.shared.b32 [%r90], %tid;\n";
@@ -37,7 +39,7 @@ fn a_barrier_of_two_warps() {
             assert_eq!(*given, thread as u32 ^ 63);
         }
         let without = begin(64) + WRITE + ARRIVE + &opposite(64) + &waiting;
-        Trial::new(64, &without).with_room(256).fails(Kind::SharedRace, "");
+        Trial::new(64, &without).with_room(256).run().expect_err("no wait");
         let relaxed = body.replace("arrive.shared", "arrive.relaxed.cta.shared");
         Trial::new(64, &relaxed).with_room(256).fails(Kind::SharedRace, "read after write");
     }
@@ -45,10 +47,10 @@ fn a_barrier_of_two_warps() {
 
 #[test]
 fn generic_addresses_and_counts() {
-    let body = begin(96).replace("shared::cta.b64 [%r80]", "b64 [%l1]").replace(
-        "    setp.eq",
-        "    cvt.u64.u32 %l2, %r80;\n    cvta.shared.u64 %l1, %l2;\n    setp.eq",
-    ) + WRITE
+    let body = begin(96)
+        .replace("shared::cta.b64 [%r80]", "b64 [%l1]")
+        .replace("    setp.eq", "    cvt.u64.u32 %l2, %r80;\n    cvta.shared.u64 %l1, %l2;\n    setp.eq")
+        + WRITE
         + "    shr.u32 %r5, %tid, 5;\n    add.u32 %r5, %r5, 1;\n    mbarrier.arrive.b64 %l9, [%l1], %r5;\n    mbarrier.pending_count.b64 %r6, \
            %l9;\nagain:\n    mbarrier.test_wait.b64 %q8, [%l1], %l9;\n    @!%q8 bra again;\n"
         + &opposite(64)
@@ -62,8 +64,10 @@ fn generic_addresses_and_counts() {
 
 /// Warp 0 produces and warp 1 consumes through two slots with a full and an empty mbarrier each, as kernels for sm_90 have it.
 fn ring(change: impl Fn(String) -> String) -> Trial {
-    let init = |at: usize, count: u32| format!("    @%q9 mbarrier.init.shared::cta.b64 [%r80+{at}], {count};\n");
-    let mut body = "    mov.u32 %r80, shared;\n    add.u32 %r81, %r80, 128;\n    setp.eq.u32 %q9, %tid, 0;\n".to_owned();
+    let init =
+        |at: usize, count: u32| format!("    @%q9 mbarrier.init.shared::cta.b64 [%r80+{at}], {count};\n");
+    let mut body =
+        "    mov.u32 %r80, shared;\n    add.u32 %r81, %r80, 128;\n    setp.eq.u32 %q9, %tid, 0;\n".to_owned();
     for slot in 0..2 {
         body += &(init(slot * 8, 32) + &init(16 + slot * 8, 32));
     }
@@ -93,13 +97,17 @@ fn a_ring_between_two_warps() {
         assert_eq!(given[32 + lane], 36 * 100 + 9 * (lane as u32 ^ 31));
     }
     // The producer does not wait for room: it writes what is still read.
-    ring(|body| body.replace("@!%q2 bra room", "@!%q2 bra over;\nover")).fails(Kind::SharedRace, "");
+    ring(|body| body.replace("@!%q2 bra room;", "")).fails(Kind::SharedRace, "");
     // The consumer waits for the other parity: it passes at once in round 0.
-    ring(|body| body.replace("[%r13], %r12", "[%r13], %r15").replace("consume:\n", "consume:\n    xor.b32 %r15, %r12, 1;\n"))
-        .run()
-        .expect_err("waiting for the wrong parity");
+    ring(|body| {
+        body.replace("[%r13], %r12", "[%r13], %r15")
+            .replace("consume:\n", "consume:\n    xor.b32 %r15, %r12, 1;\n")
+    })
+    .run()
+    .expect_err("waiting for the wrong parity");
     // The consumer never says that there is room.
-    ring(|body| body.replace("mbarrier.arrive.shared::cta.b64 _, [%r13+16];", "")).fails(Kind::Deadlock, "the mbarrier at");
+    ring(|body| body.replace("mbarrier.arrive.shared::cta.b64 _, [%r13+16];", ""))
+        .fails(Kind::Deadlock, "the mbarrier at");
 }
 
 /// Thread 0 announces `announced` bytes and copies 256 from buffer 1; all wait.
@@ -121,14 +129,24 @@ fn bulk_copies_into_shared_memory() {
         assert_eq!(*given, noise(6, 64)[thread ^ 63]);
     }
     bulk(128, |body| body).fails(Kind::Misuse, "more than expect_tx announced");
-    bulk(512, |body| body).fails(Kind::Deadlock, "for 256 bytes");
-    let no_wait = |body: String| body.replace("@!%q8 bra wait;", "");
+    bulk(512, |body| body).fails(Kind::Deadlock, "for 512 bytes");
+    let no_wait = |body: String| {
+        body.replace("    mbarrier.try_wait", "    // mbarrier.try_wait").replace("    @!%q8 bra wait;\n", "")
+    };
     bulk(256, no_wait).fails(Kind::SharedRace, "while an asynchronous copy");
-    bulk(256, |body| body.replace("[%r80], 0;", "[%r80], 1;")).fails(Kind::SharedRace, "while an asynchronous copy");
-    bulk(256, |body| body.replace("256, [%r80]", "250, [%r80]")).fails(Kind::Misuse, "which 16 does not divide");
+    let mut one_try = bulk(256, |body| body.replace("    @!%q8 bra wait;\n", ""));
+    one_try.threads = 32;
+    one_try.fails(Kind::SharedRace, "while an asynchronous copy");
+    bulk(256, |body| body.replace("[%r80], 0;", "[%r80], 1;"))
+        .fails(Kind::SharedRace, "while an asynchronous copy");
+    bulk(256, |body| body.replace("256, [%r80]", "250, [%r80]"))
+        .fails(Kind::Misuse, "which 16 does not divide");
     bulk(256, |body| body.replace("[%r81], [%p1]", "[%r81+8], [%p1]")).fails(Kind::Misaligned, "16");
     bulk(256, |body| body.replace("[%p1], 256", "[%p1+16], 256")).fails(Kind::OutOfBounds, "past the end");
-    let nobody = |body: String| body.replace("wait:", "over:\n    bra end;\nwait:").replace("bra wait;\n    mb", "bra end;\n    mb") + "end:\n";
+    let nobody = |body: String| {
+        body.replace("wait:", "over:\n    bra end;\nwait:").replace("bra wait;\n    mb", "bra end;\n    mb")
+            + "end:\n"
+    };
     bulk(256, nobody).fails(Kind::Misuse, "the block ended while copies");
 }
 
@@ -185,10 +203,14 @@ fn async_copies_tied_to_an_mbarrier() {
         for (thread, given) in given.iter().enumerate() {
             assert_eq!(*given, noise(6, 64)[thread ^ 63]);
         }
-        tied(noinc, 64, |body| body.replace("@!%q8 bra wait;", "")).fails(Kind::SharedRace, "under way");
+        tied(noinc, 64, |body| body.replace("@!%q8 bra wait;", "")).fails(Kind::SharedRace, "");
+        let without = |body: String| {
+            body.replace("    @!%q8 bra wait;\n", "").replace("mbarrier.try_wait", "// mbarrier.try_wait")
+        };
+        tied(noinc, 64, without).run().expect_err("no wait");
     }
-    tied(".noinc", 63, |body| body).fails(Kind::Misuse, "");
-    tied(".noinc", 65, |body| body).fails(Kind::Deadlock, "1 of 65 arrivals");
+    tied(".noinc", 63, |body| body).fails(Kind::SharedRace, "under way");
+    tied(".noinc", 65, |body| body).fails(Kind::Deadlock, "bring 64 arrivals and 0 bytes");
 }
 
 #[test]
@@ -197,7 +219,7 @@ fn misuse() {
     let none = begin(64).replace("@%q9 mbarrier.init.shared::cta.b64 [%r80], 64;", "") + ARRIVE;
     run(&none).fails(Kind::Misuse, "there is no mbarrier");
     run(&(begin(0) + ARRIVE)).fails(Kind::Misuse, "a count of 0");
-    run(&(begin(63) + ARRIVE + ARRIVE)).fails(Kind::Misuse, "");
+    run(&(begin(64) + &ARRIVE.replace("[%r80]", "[%r80], 3"))).fails(Kind::Misuse, "waits for 1 more of 64");
     let twice = begin(64) + "    @%q9 mbarrier.init.shared::cta.b64 [%r80], 64;\n";
     run(&twice).fails(Kind::Misuse, "an mbarrier already");
     let again = begin(64)
@@ -212,9 +234,11 @@ fn misuse() {
     let fault = run(&unordered).run().expect_err("no barrier after mbarrier.init");
     assert!(matches!(fault.kind, Kind::SharedRace | Kind::Misuse), "{fault}");
     run(&(begin(64) + &wait("2", "again"))).fails(Kind::Misuse, "parity of 2");
-    run(&(begin(64) + "    mov.u64 %l9, 0x900000;\n    mbarrier.test_wait.shared::cta.b64 %q8, [%r80], %l9;\n"))
-        .fails(Kind::Misuse, "a state from phase 9");
+    run(&(begin(64)
+        + "    mov.u64 %l9, 0x900000;\n    mbarrier.test_wait.shared::cta.b64 %q8, [%r80], %l9;\n"))
+    .fails(Kind::Misuse, "a state from phase 9");
     run(&begin(64).replace("[%r80], 64", "[%r80+4], 64")).fails(Kind::Misaligned, "8");
     run(&(begin(65) + ARRIVE + &wait("0", "again"))).fails(Kind::Deadlock, "waits for 1 of 65 arrivals");
-    run(&(begin(64) + "    mbarrier.arrive.noComplete.shared::cta.b64 %l9, [%r80], 1;\n")).fails(Kind::Misuse, "last arrival");
+    run(&(begin(64) + "    mbarrier.arrive.noComplete.shared::cta.b64 %l9, [%r80], 1;\n"))
+        .fails(Kind::Misuse, "last arrival");
 }

@@ -164,16 +164,10 @@ pub(super) fn noise(seed: u64, count: usize) -> Vec<u32> {
 
 /// PTX that loads the word `%tid + offset` of buffer `p` into a register.
 pub(super) fn load_word(register: &str, p: usize, offset: usize) -> String {
-    format!(
-        "    mad.wide.u32 %l90, %tid, 4, %p{p};\n    ld.global.b32 {register}, [%l90+{}];\n",
-        offset * 4
-    )
+    format!("    mad.wide.u32 %l90, %tid, 4, %p{p};\n    ld.global.b32 {register}, [%l90+{}];\n", offset * 4)
 }
 
 /// PTX that stores a register to the word `%tid + offset` of buffer `p`.
 pub(super) fn store_word(register: &str, p: usize, offset: usize) -> String {
-    format!(
-        "    mad.wide.u32 %l90, %tid, 4, %p{p};\n    st.global.b32 [%l90+{}], {register};\n",
-        offset * 4
-    )
+    format!("    mad.wide.u32 %l90, %tid, 4, %p{p};\n    st.global.b32 [%l90+{}], {register};\n", offset * 4)
 }

@@ -27,7 +27,9 @@ fn shuffles_of_a_whole_warp() {
         for c in [0, 31, 0x1f00, 0x181f, 0x1800, 0x101f, 0x1c1f, 0x1e00, 0x0307] {
             let body = load_word("%r1", 0, 0)
                 + &load_word("%r2", 1, 0)
-                + &format!("    shfl.sync.{mode}.b32 %r3|%q1, %r1, %r2, {c}, -1;\n    selp.u32 %r4, 1, 0, %q1;\n")
+                + &format!(
+                    "    shfl.sync.{mode}.b32 %r3|%q1, %r1, %r2, {c}, -1;\n    selp.u32 %r4, 1, 0, %q1;\n"
+                )
                 + &store_word("%r3", 2, 0)
                 + &store_word("%r4", 2, 32);
             let given = Trial::new(32, &body).with_words(&values).with_words(&b).with_room(256).result(2);
@@ -173,5 +175,6 @@ fn ranks_in_a_cluster_of_one() {
         .to_owned()
         + &store_word("%r3", 0, 0);
     assert_eq!(Trial::new(1, &body).with_room(4).result(0), [5]);
-    Trial::new(1, "    mov.u32 %r1, shared;\n    mapa.shared::cluster.u32 %r2, %r1, 1;\n").fails(Kind::Misuse, "mapa to block 1");
+    Trial::new(1, "    mov.u32 %r1, shared;\n    mapa.shared::cluster.u32 %r2, %r1, 1;\n")
+        .fails(Kind::Misuse, "mapa to block 1");
 }

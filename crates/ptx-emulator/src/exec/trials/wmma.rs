@@ -144,11 +144,14 @@ fn products() {
 #[test]
 fn misuse() {
     let load = |address: &str| {
-        format!("    wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {}, [{address}], 16;\n", names("r", 1, 8))
+        format!(
+            "    wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {}, [{address}], 16;\n",
+            names("r", 1, 8)
+        )
     };
     let apart = "    mad.wide.u32 %l1, %tid, 32, %p0;\n".to_owned() + &load("%l1");
     Trial::new(32, &apart).with(&[0; 4096]).fails(Kind::Misuse, "must be the same");
     Trial::new(32, &load("%p0+2")).with(&[0; 4096]).fails(Kind::Misaligned, "16");
-    Trial::new(32, &load("%p0")).with(&[0; 500]).fails(Kind::OutOfBounds, "past the end");
+    Trial::new(32, &load("%p0")).with(&[0; 500]).fails(Kind::OutOfBounds, "of the 500-byte");
     Trial::new(31, &load("%p0")).with(&[0; 512]).fails(Kind::WrongMask, "all 32 lanes");
 }
