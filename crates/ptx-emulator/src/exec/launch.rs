@@ -37,13 +37,31 @@ pub struct Environment {
     /// What is looked for.
     pub checks: Checks,
     /// Who is told of accesses to global memory; `None` costs nothing.
-    pub watch: Option<Arc<dyn Watch>>,
+    pub(crate) watch: Option<Arc<dyn Watch>>,
     /// The order of blocks is drawn from it.
     pub seed: u64,
     /// Threads of the host that run blocks; at least 1 is taken.
     pub workers: usize,
     /// Warp instructions after which the launch is given up.
     pub limit: Option<u64>,
+}
+
+impl Environment {
+    /// A device of compute capability 8.0 with 8 multiprocessors, run by one thread, unchecked, without a limit.
+    #[must_use]
+    pub fn new(memory: Arc<Memory>) -> Self {
+        Self {
+            memory,
+            device: 0,
+            arch: 80,
+            sms: 8,
+            checks: Checks::default(),
+            watch: None,
+            seed: 0,
+            workers: 1,
+            limit: None,
+        }
+    }
 }
 
 /// How far a grid is to run.
