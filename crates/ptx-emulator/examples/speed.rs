@@ -11,6 +11,20 @@ use ptx_emulator::check::Checks;
 use ptx_emulator::exec::{Environment, Grid, Launch, Until};
 use ptx_emulator::memory::{Memory, Place};
 
+/// Seconds that this process ran, where the system tells; else seconds. Other load on the machine counts less that way.
+fn busy() -> f64 {
+    let ticks = |text: String| {
+        let fields: Vec<f64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        fields.first().map(|nanoseconds| nanoseconds / 1e9)
+    };
+    let told = std::fs::read_to_string("/proc/self/schedstat").ok().and_then(ticks);
+    told.unwrap_or_else(|| START.with(|start| start.elapsed().as_secs_f64()))
+}
+
+thread_local! {
+    static START: Instant = Instant::now();
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(path) = arguments.next() else {
@@ -48,10 +62,10 @@ fn main() {
             let mut best = f64::MAX;
             let mut steps = 0;
             for _ in 0..5 {
-                let begin = Instant::now();
+                let begin = busy();
                 let mut grid = Grid::new(launch.clone(), environment.clone()).expect("a launch in order");
                 grid.run(Until::End).expect("no fault");
-                best = best.min(begin.elapsed().as_secs_f64());
+                best = best.min(busy() - begin);
                 steps = grid.executed();
             }
             (best, steps)
@@ -74,10 +88,18 @@ fn main() {
             &[buffer(u64::from(k * rows * 2)), buffer(u64::from(k * 2)), buffer(u64::from(rows * 4))],
             &[k, rows],
         );
-        report("gemv_bf16", f64::from(k) * f64::from(rows), run("gemv_bf16", [rows / 8, 1, 1], 256, arguments));
+        report(
+            "gemv_bf16",
+            f64::from(k) * f64::from(rows),
+            run("gemv_bf16", [rows / 8, 1, 1], 256, arguments),
+        );
         let blocks = k / 32;
         let arguments = bytes(
-            &[buffer(u64::from(blocks * rows * 36)), buffer(u64::from(blocks * 36)), buffer(u64::from(rows * 4))],
+            &[
+                buffer(u64::from(blocks * rows * 36)),
+                buffer(u64::from(blocks * 36)),
+                buffer(u64::from(rows * 4)),
+            ],
             &[blocks, rows],
         );
         report("gemv_q8", f64::from(k) * f64::from(rows), run("gemv_q8", [rows / 8, 1, 1], 256, arguments));

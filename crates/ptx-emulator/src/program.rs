@@ -166,6 +166,12 @@ impl Program {
         }
     }
 
+    /// Bytes of a block's shared memory, with so many dynamic ones.
+    pub(crate) fn shared_bytes(&self, dynamic: u32) -> u32 {
+        let dynamic_end = if dynamic > 0 { self.dynamic_base.saturating_add(dynamic) } else { 0 };
+        self.static_shared.max(dynamic_end)
+    }
+
     /// Where a place is, in words: `file.cu:12`, or `ptx line 40` without debug information.
     #[must_use]
     pub fn place_name(&self, place: u32) -> String {

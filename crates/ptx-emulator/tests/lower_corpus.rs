@@ -17,7 +17,8 @@ fn every_kernel_of_the_corpus_is_lowered() {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("a text");
-        let module = ptx_emulator::ptx::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let module =
+            ptx_emulator::ptx::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for function in module.functions.iter().filter(|f| f.entry && f.body.is_some()) {
             kernels += 1;
             if let Err(error) = ptx_emulator::lower::lower(&module, &function.name, &|_| Some(1 << 20)) {

@@ -106,6 +106,13 @@ impl Shadow {
         self.flights = 0;
     }
 
+    /// These bytes hold something from the start.
+    pub(crate) fn assume_written(&mut self, at: usize, bytes: usize) {
+        let range = self.range(at, bytes);
+        // Of epoch 0, which everybody knows of.
+        self.cells[range].iter_mut().for_each(|cell| cell.write = Mark::new(0, 0, 0, true));
+    }
+
     #[inline(always)]
     fn range(&self, at: usize, bytes: usize) -> std::ops::Range<usize> {
         let last = (at + bytes.max(1) - 1) >> self.shift;

@@ -106,6 +106,24 @@ pub(crate) fn same(addresses: &[u64; 32], mask: Mask) -> bool {
     }
 }
 
+/// The lowest address of the lanes of a mask, and how far the highest is from it.
+#[inline(always)]
+pub(crate) fn span(addresses: &[u64; 32], mask: Mask) -> (u64, u64) {
+    let (mut low, mut high) = (u64::MAX, 0);
+    if mask == ALL {
+        for &address in addresses {
+            low = low.min(address);
+            high = high.max(address);
+        }
+    } else {
+        for lane in lanes(mask) {
+            low = low.min(addresses[lane]);
+            high = high.max(addresses[lane]);
+        }
+    }
+    (low, high.wrapping_sub(low))
+}
+
 /// The space that an address of a step in `space` is in, for spaces that are known only from the address.
 #[inline(always)]
 pub(crate) fn space_of<const SPACE: u8>(address: u64) -> u8 {

@@ -13,6 +13,9 @@ use crate::program::Action;
 /// Steps a warp runs before the next has its turn. Long, since registers of a warp fill a cache.
 const WARP_SHARE: i64 = 1 << 15;
 
+/// Bytes that the system keeps of a block's shared memory, all zero at first.
+const RESERVED: usize = 1024;
+
 /// A block, put aside or running.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
@@ -69,16 +72,22 @@ impl Block {
         state.index = index;
         state.alive = state.threads;
         state.dependents_released = false;
-        let shared = (program.dynamic_base.max(program.static_shared) + grid.launch.dynamic_shared) as usize;
+        let shared = program.shared_bytes(grid.launch.dynamic_shared) as usize;
         state.shared.clear();
         // Not zero, so that nothing seems to work because it was.
         state.shared.resize(shared, 0xff);
+        if program.specials.iter().any(|(special, _)| *special == specials::Special::Reserved) {
+            state.shared.resize(shared.next_multiple_of(16), 0xff);
+            state.shared.resize(shared.next_multiple_of(16) + RESERVED, 0);
+        }
+        let (own, shared) = (shared, state.shared.len());
         state.barriers.reset();
         state.copies.reset();
         state.mbarriers.reset();
         if grid.checked {
             state.meetings.clear();
             state.shadow.reset(shared, program.granule);
+            state.shadow.assume_written(own, shared - own);
         }
         if grid.clocked {
             state.clocks.reset(self.warps.len());

@@ -82,8 +82,7 @@ impl Grid {
                 launch.arguments.len()
             )));
         }
-        let shared = launch.program.static_shared.max(launch.program.dynamic_base) as u64
-            + u64::from(launch.dynamic_shared);
+        let shared = u64::from(launch.program.shared_bytes(launch.dynamic_shared));
         if shared > 1 << 20 {
             return Err(refuse(format!("launching {name}: {shared} bytes of shared memory for a block")));
         }

@@ -62,7 +62,75 @@ fn load<const SPACE: u8, T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step,
     {
         return broadcast::<SPACE, T, N>(cx, step, mask, &addresses);
     }
+    if step.flags & STRONG == 0
+        && let Some(rows) = gather::<T, N>(
+            cx,
+            step,
+            mask,
+            &addresses,
+            access::space_of::<SPACE>(addresses[31 - mask.leading_zeros() as usize & 31]),
+        )?
+    {
+        deliver(cx, step, &rows, mask);
+        return Ok(());
+    }
     by_lane(cx, step, mask, &addresses, SPACE, T::BYTES, N)
+}
+
+/// Any addresses, as long as all of them lie in one piece of memory and nothing is wrong with any.
+#[inline(always)]
+fn gather<T: Plain, const N: usize>(
+    cx: &mut Cx<'_>,
+    step: &Step,
+    mask: Mask,
+    addresses: &[u64; 32],
+    space: u8,
+) -> Result<Option<[[T; N]; 32]>, Box<crate::fault::Fault>> {
+    let stride = N * T::BYTES;
+    let (low, span) = access::span(addresses, mask);
+    // One odd address spoils all of them; so does one in another window, since the span is no allocation then.
+    if lanes(mask).any(|lane| addresses[lane] & (stride as u64 - 1) != 0) {
+        return Ok(None);
+    }
+    let mut rows = [[T::default(); N]; 32];
+    match space {
+        space::GLOBAL => {
+            let Some(host) = cx.global_piece(low, span, stride) else { return Ok(None) };
+            if cx.grid.checked && !cx.windows.whole() {
+                for lane in lanes(mask) {
+                    if cx.windows.unwritten(addresses[lane], stride).is_some() {
+                        return Ok(None);
+                    }
+                }
+            }
+            for lane in lanes(mask) {
+                let from = host.wrapping_add((addresses[lane] - low) as usize);
+                for (k, value) in rows[lane].iter_mut().enumerate() {
+                    *value = T::cut(raw::load(from.wrapping_add(k * T::BYTES), T::BYTES));
+                }
+            }
+        }
+        space::SHARED => {
+            let low = Cx::shared_offset(low);
+            let fits =
+                low.checked_add(span + stride as u64).is_some_and(|end| end <= cx.block.shared.len() as u64);
+            if !fits {
+                return Ok(None);
+            }
+            for lane in lanes(mask) {
+                let at = Cx::shared_offset(addresses[lane]) as usize;
+                if cx.grid.checked {
+                    cx.shared_shadow(step.place, lane, at, stride, crate::check::Access::Read, None)?;
+                }
+                let from = cx.block.shared.get(at..at + stride).unwrap_or_default();
+                for (value, from) in rows[lane].iter_mut().zip(from.chunks_exact(T::BYTES)) {
+                    *value = raw::value_of(from);
+                }
+            }
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(rows))
 }
 
 /// Writes 32 groups of values to the destinations.
@@ -214,6 +282,22 @@ impl Cx<'_> {
             }
         }
         Some(host)
+    }
+
+    /// A piece of global memory that begins at `low` and ends `stride` bytes after `span`; `None` if it is no piece of one allocation.
+    #[inline(always)]
+    pub(crate) fn global_piece(&mut self, low: u64, span: u64, stride: usize) -> Option<*mut u8> {
+        if self.block.watch.is_some() {
+            return None;
+        }
+        let bytes = usize::try_from(span).ok()?.checked_add(stride)?;
+        match self.windows.host(low, bytes) {
+            Some(host) => Some(host),
+            None => {
+                self.windows.enter(&self.grid.environment, low);
+                self.windows.host(low, bytes)
+            }
+        }
     }
 
     /// 32 reads of `stride` bytes that follow one another in shared memory; `None` if one of them is wrong.

@@ -117,6 +117,14 @@ pub(crate) fn rows_of<T: Plain, const N: usize>(bytes: &[u8]) -> [[T; N]; 32] {
     rows
 }
 
+/// A value from as many bytes as it has.
+#[inline(always)]
+pub(crate) fn value_of<T: Plain>(bytes: &[u8]) -> T {
+    let mut value = [0; 8];
+    value[..T::BYTES].copy_from_slice(bytes);
+    T::cut(u64::from_le_bytes(value))
+}
+
 /// Loads one value of 1, 2, 4 or 8 bytes.
 #[inline(always)]
 pub(crate) fn load(host: *mut u8, bytes: usize) -> u64 {

@@ -45,6 +45,8 @@ pub(crate) enum Special {
     DynamicShared,
     /// `%total_smem_size`, `%aggr_smem_size`.
     TotalShared,
+    /// `%reserved_smem_offset_1` and so on: shared memory behind the block's own, which the system keeps for libraries.
+    Reserved,
     /// A number.
     Fixed(u32),
     /// A predicate that does not hold (`%is_explicit_cluster`).
@@ -73,6 +75,9 @@ pub(crate) fn lookup(name: &str) -> Option<(Special, Class, i64)> {
             _ => return None,
         });
     }
+    if name.starts_with("%reserved_smem_offset_") {
+        return word(Special::Reserved);
+    }
     if let Some(number) = name.strip_prefix("%envreg") {
         return number.parse::<u32>().is_ok_and(|n| n < 32).then_some((Special::Fixed(0), Class::Word, 0));
     }
@@ -90,9 +95,7 @@ pub(crate) fn lookup(name: &str) -> Option<(Special, Class, i64)> {
         "%lanemask_gt" => word(Special::LanemaskGt),
         "%dynamic_smem_size" => word(Special::DynamicShared),
         "%total_smem_size" | "%aggr_smem_size" => word(Special::TotalShared),
-        "%cluster_ctarank" | "%reserved_smem_offset_begin" | "%reserved_smem_offset_end" => {
-            word(Special::Fixed(0))
-        }
+        "%cluster_ctarank" => word(Special::Fixed(0)),
         "%cluster_nctarank" => word(Special::Fixed(1)),
         "%is_explicit_cluster" => Some((Special::False, Class::Pred, 0)),
         "%clock" => Some((Special::Clock, Class::Word, 0)),
@@ -129,7 +132,8 @@ pub(crate) fn of_thread(grid: &GridState, warp: &mut Warp) {
             Special::LanemaskGe => lanes.map(|l| !((1 << l) - 1)),
             Special::LanemaskGt => lanes.map(|l| !((1 << l) - 1 | 1 << l)),
             Special::DynamicShared => [dynamic; 32],
-            Special::TotalShared => [program.dynamic_base.max(program.static_shared) + dynamic; 32],
+            Special::TotalShared => [program.shared_bytes(dynamic); 32],
+            Special::Reserved => [program.shared_bytes(dynamic).next_multiple_of(16); 32],
             Special::Fixed(number) => [number; 32],
             Special::False => {
                 warp.registers.set_pred(slot, 0, !0);

@@ -18,6 +18,7 @@ pub(crate) struct Windows {
     host: usize,
     kept: Vec<Arc<Allocation>>,
     front: usize,
+    whole: bool,
 }
 
 impl Windows {
@@ -48,6 +49,8 @@ impl Windows {
         let allocation = &self.kept[index];
         (self.start, self.len, self.host) = (allocation.start, allocation.len, allocation.host() as usize);
         self.front = index;
+        // Asked once for each visit: what is whole now stays so while the grid runs.
+        self.whole = allocation.written().is_none_or(|written| written.is_whole());
         true
     }
 
@@ -59,6 +62,9 @@ impl Windows {
     /// The first of `bytes` bytes at `address` that nothing wrote, by the map of the window in front.
     #[inline]
     pub(crate) fn unwritten(&self, address: u64, bytes: usize) -> Option<u64> {
+        if self.whole {
+            return None;
+        }
         let allocation = self.kept.get(self.front)?;
         allocation
             .written()?
@@ -66,10 +72,18 @@ impl Windows {
             .map(|at| allocation.start + at)
     }
 
+    /// Everything in the window in front was written.
+    #[inline(always)]
+    pub(crate) fn whole(&self) -> bool {
+        self.whole
+            || self.kept.get(self.front).is_none_or(|a| a.written().is_none_or(|written| written.is_whole()))
+    }
+
     /// Marks bytes of the window in front as written.
     #[inline]
     pub(crate) fn mark(&self, address: u64, bytes: usize) {
-        if let Some(allocation) = self.kept.get(self.front)
+        if !self.whole
+            && let Some(allocation) = self.kept.get(self.front)
             && let Some(written) = allocation.written()
         {
             written.mark(address.wrapping_sub(allocation.start), bytes as u64);

@@ -2,18 +2,22 @@
 //!
 //! A bit for a byte and not for a word: kernels on f16 and i8 write half words, and a report must not depend on a neighbour.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// The bytes that were written.
 #[derive(Debug)]
 pub struct Written {
     bits: Box<[AtomicU64]>,
+    bytes: u64,
+    /// One write covered everything, as a copy of a weight does: then nobody has to look at bits.
+    whole: AtomicBool,
 }
 
 impl Written {
     /// Nothing is written.
     pub(super) fn new(bytes: u64) -> Self {
-        Self { bits: (0..bytes.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+        let bits = (0..bytes.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Self { bits, bytes, whole: AtomicBool::new(false) }
     }
 
     /// The parts of words that a range covers: index and mask.
@@ -36,6 +40,16 @@ impl Written {
                 word.fetch_or(mask, Relaxed);
             }
         }
+        if offset == 0 && len >= self.bytes {
+            self.whole.store(true, Relaxed);
+        }
+    }
+
+    /// Whether one write covered everything. False does not say that something is unwritten.
+    #[inline]
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.whole.load(Relaxed)
     }
 
     /// The first byte of the range that nothing wrote.
@@ -70,6 +84,7 @@ impl Written {
     }
 
     fn unmark(&self, offset: u64) {
+        self.whole.store(false, Relaxed);
         for (word, mask, _) in self.parts(offset, 1) {
             word.fetch_and(!mask, Relaxed);
         }

@@ -1,11 +1,13 @@
 //! Kernels written by hand, for each part of the machine.
 
+mod atomics;
 mod basics;
+mod checks;
+mod synchronisation;
 
 use std::sync::Arc;
 
 use super::{Environment, Grid, Launch, Progress, Until};
-use crate::check::Checks;
 use crate::fault::{Fault, Kind};
 use crate::memory::{Allocation, Memory, Place};
 use crate::program::Program;
@@ -46,17 +48,13 @@ impl Bench {
         }
         let program = crate::lower::lower(&module, "k", &|name| symbols.get(name).copied());
         let program = Arc::new(program.unwrap_or_else(|error| panic!("{error}")));
-        let environment = Environment {
-            memory: Arc::clone(&memory),
-            device: 0,
-            arch: 90,
-            sms: 4,
-            checks: Checks { memory: true, ..Checks::default() },
-            watch: None,
-            seed: 1,
-            workers: 2,
-            limit: Some(50_000_000),
-        };
+        let mut environment = Environment::new(Arc::clone(&memory));
+        environment.arch = 90;
+        environment.sms = 4;
+        environment.checks.memory = true;
+        environment.seed = 1;
+        environment.workers = 2;
+        environment.limit = Some(50_000_000);
         Self { memory, program, environment, arguments: Vec::new(), dynamic: 0, cooperative: false }
     }
 
