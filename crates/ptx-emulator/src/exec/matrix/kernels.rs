@@ -1,4 +1,4 @@
-//! The products as steps: one type for each form of `mma`, compiled once for any processor and once for one with AVX2 and FMA.
+//! The products as steps: one type for each form of `mma`, compiled for any processor and, where it pays, for one with AVX2 and FMA.
 //!
 //! A type and not a closure over the shape: sizes known to the compiler are what makes the loops in `product` vectors.
 #![allow(unsafe_code)]
@@ -9,6 +9,7 @@ use super::elements::Element;
 use super::product::{self, Carrier, Operands};
 use crate::exec::Cx;
 use crate::exec::registers::{Class, Mask, Registers};
+use crate::fault::Fault;
 use crate::program::{ExecFn, Outcome, Step};
 
 /// Flag of a step: the sum saturates.
@@ -20,6 +21,8 @@ pub(super) trait Kernel: 'static {
     const COUNTS: [usize; 4];
     /// What kind of registers they are.
     const CLASS: Class;
+    /// Worth the second compilation: the forms that kernels of language models spend their time in.
+    const HOT: bool = false;
     /// Computes `d`.
     fn run(registers: &mut Registers, at: Operands<'_>, flags: u32);
 }
@@ -69,6 +72,7 @@ where
     const COUNTS: [usize; 4] =
         [M / 8 * D::REGISTERS, M / 8 * K * A::BITS / 128, K * B::BITS / 128, M / 8 * C::REGISTERS];
     const CLASS: Class = Class::Word;
+    const HOT: bool = M == 16 && K >= 8;
     #[inline(always)]
     fn run(registers: &mut Registers, at: Operands<'_>, _: u32) {
         product::floats::<A, B, C, D, M, K>(registers, at);
@@ -82,6 +86,7 @@ where
 {
     const COUNTS: [usize; 4] = [M / 4, M / 8 * K * A::BITS / 128, K * B::BITS / 128, M / 4];
     const CLASS: Class = Class::Word;
+    const HOT: bool = M == 16 && A::BITS == 8;
     #[inline(always)]
     fn run(registers: &mut Registers, at: Operands<'_>, flags: u32) {
         product::integers::<A, B, M, K>(registers, at, flags & SATURATE != 0);
@@ -108,48 +113,64 @@ impl<const M: usize, const K: usize, const AND: bool> Kernel for Bits<M, K, AND>
 
 /// The form of a kernel, with the code that suits this processor.
 pub(super) fn form<X: Kernel>() -> Form {
-    #[cfg(target_arch = "x86_64")]
-    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    Form {
-        #[cfg(target_arch = "x86_64")]
-        run: if avx2 { fast::<X> } else { plain::<X> },
-        #[cfg(not(target_arch = "x86_64"))]
+    let form = Form {
         run: plain::<X>,
         counts: X::COUNTS,
         class: X::CLASS,
         flags: 0,
-        #[cfg(all(test, target_arch = "x86_64"))]
-        computes: if avx2 { vec![X::run, compute_fast::<X>] } else { vec![X::run] },
-        #[cfg(all(test, not(target_arch = "x86_64")))]
-        computes: vec![X::run],
+        #[cfg(test)]
+        computes: vec![compute::<X>],
+    };
+    #[cfg(target_arch = "x86_64")]
+    if X::HOT && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        return Form {
+            run: fast::<X>,
+            #[cfg(test)]
+            computes: vec![compute::<X>, compute_fast::<X>],
+            ..form
+        };
     }
+    form
+}
+
+/// The product alone. Not inlined, so that each is compiled once and not once more for the tests.
+#[inline(never)]
+fn compute<X: Kernel>(registers: &mut Registers, at: Operands<'_>, flags: u32) {
+    X::run(registers, at, flags);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+#[inline(never)]
+fn compute_fast<X: Kernel>(registers: &mut Registers, at: Operands<'_>, flags: u32) {
+    X::run(registers, at, flags);
+}
+
+fn plain<X: Kernel>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+    let at = operands(cx, step, mask, X::COUNTS)?;
+    compute::<X>(cx.registers, at, step.flags);
+    Ok(())
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn fast<X: Kernel>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
-    run::<X>(cx, step, mask)
+    let at = operands(cx, step, mask, X::COUNTS)?;
+    compute_fast::<X>(cx.registers, at, step.flags);
+    Ok(())
 }
 
-fn plain<X: Kernel>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
-    run::<X>(cx, step, mask)
-}
-
-#[cfg(all(test, target_arch = "x86_64"))]
-#[target_feature(enable = "avx2,fma")]
-fn compute_fast<X: Kernel>(registers: &mut Registers, at: Operands<'_>, flags: u32) {
-    X::run(registers, at, flags);
-}
-
-#[inline(always)]
-fn run<X: Kernel>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+/// The registers of a product, cut from the step's list; lowering made it from the same counts.
+fn operands<'a>(
+    cx: &Cx<'a>,
+    step: &Step,
+    mask: Mask,
+    counts: [usize; 4],
+) -> Result<Operands<'a>, Box<Fault>> {
     super::whole_warp(cx, step, mask)?;
     let grid = cx.grid;
-    let [d, a, b, _] = X::COUNTS;
-    // Lowering made the list from the same counts.
-    let (d, rest) = grid.launch.program.list(step).split_at(d);
-    let (a, rest) = rest.split_at(a);
-    let (b, c) = rest.split_at(b);
-    X::run(cx.registers, Operands { d, a, b, c }, step.flags);
-    Ok(())
+    let (d, rest) = grid.launch.program.list(step).split_at(counts[0]);
+    let (a, rest) = rest.split_at(counts[1]);
+    let (b, c) = rest.split_at(counts[2]);
+    Ok(Operands { d, a, b, c })
 }
