@@ -4,6 +4,7 @@
 //! [`soften`](super::soften). Both kinds are tested against the same definitions.
 //!
 //! NaN becomes an integer as the ISA says: 0, but the highest bit alone where the source is f64 or the destination has 64 bits.
+#![allow(unsafe_code)]
 
 use super::Alu;
 use super::float::{canonical, flush, modified, result, result64};
@@ -185,11 +186,21 @@ fn hot(c: &Conversion) -> Option<Alu> {
             c.to, c.from;
             8 false u8, 8 true i8, 16 false u16, 16 true i16, 32 false u32, 32 true i32, 64 false u64, 64 true i64,
         ),
-        // Rust's casts saturate and take NaN to 0, as these do; `.sat` therefore changes nothing.
-        (Kind::Integer(32, true), Kind::F32) => Some(rounded!(f32 => i32, c.mode, |a| a as i32)),
-        (Kind::Integer(32, false), Kind::F32) => Some(rounded!(f32 => u32, c.mode, |a| a as u32)),
-        (Kind::Integer(8, true), Kind::F32) => Some(rounded!(f32 => i8, c.mode, |a| a as i8)),
-        (Kind::Integer(8, false), Kind::F32) => Some(rounded!(f32 => u8, c.mode, |a| a as u8)),
+        // Floats saturate without `.sat`, which therefore changes nothing.
+        (Kind::Integer(32, true), Kind::F32) => Some(rounded!(f32 => i32, c.mode, |a| to_i32(a))),
+        (Kind::Integer(32, false), Kind::F32) => Some(rounded!(f32 => u32, c.mode, |a| to_u32(a))),
+        (Kind::Integer(16, true), Kind::F32) => {
+            Some(rounded!(f32 => i16, c.mode, |a| to_i32(clamp(a, -32768.0, 32767.0)) as i16))
+        }
+        (Kind::Integer(16, false), Kind::F32) => {
+            Some(rounded!(f32 => u16, c.mode, |a| to_i32(clamp(a, 0.0, 65535.0)) as u16))
+        }
+        (Kind::Integer(8, true), Kind::F32) => {
+            Some(rounded!(f32 => i8, c.mode, |a| to_i32(clamp(a, -128.0, 127.0)) as i8))
+        }
+        (Kind::Integer(8, false), Kind::F32) => {
+            Some(rounded!(f32 => u8, c.mode, |a| to_i32(clamp(a, 0.0, 255.0)) as u8))
+        }
         (Kind::Integer(64, true), Kind::F32) => {
             Some(rounded!(f32 => i64, c.mode, |a| if a.is_nan() { i64::MIN } else { a as i64 }))
         }
@@ -235,6 +246,34 @@ fn hot(c: &Conversion) -> Option<Alu> {
         }
         _ => None,
     }
+}
+
+/// What `a as i32` gives. The cast itself becomes a branch for each lane; this becomes vectors.
+#[inline(always)]
+fn to_i32(a: f32) -> i32 {
+    const END: f32 = 2_147_483_648.0;
+    let inside = if a.abs() < END { a } else { 0.0 };
+    // SAFETY: what is not inside of the type, or NaN, was replaced by zero.
+    let value: i32 = unsafe { inside.to_int_unchecked() };
+    let value = if a >= END { i32::MAX } else { value };
+    if a <= -END { i32::MIN } else { value }
+}
+
+/// What `a as u32` gives.
+#[inline(always)]
+fn to_u32(a: f32) -> u32 {
+    const HALF: f32 = 2_147_483_648.0;
+    // The upper half of the range goes through the lower one.
+    let upper = a >= HALF;
+    let value = to_i32(if upper { a - HALF } else { a }).max(0) as u32;
+    if upper { value + (1 << 31) } else { value }
+}
+
+/// Between two bounds; NaN stays what it is.
+#[inline(always)]
+fn clamp(a: f32, least: f32, most: f32) -> f32 {
+    let a = if a < least { least } else { a };
+    if a > most { most } else { a }
 }
 
 /// f32 to f32: to an integer, flushed, cut.

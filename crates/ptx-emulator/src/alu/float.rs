@@ -1,20 +1,20 @@
 //! f32 and f64: sums, products, quotients, roots, minima.
 //!
-//! To nearest by the processor, in the other directions by [`rounding`](super::rounding). Every NaN that comes out of an f32 instruction is 0x7fffffff,
+//! To nearest by the processor, in the other directions by [`directed`] and [`rounding`](super::rounding). Every NaN that comes out of an f32 instruction is 0x7fffffff,
 //! as on a GPU; for f64, where a GPU lets the bits of a NaN through, it is 0xfff8000000000000 always, so that results do not depend on the order in
 //! which the host's compiler puts the operands.
 
-use super::Alu;
 use super::rounding::{F32, F64, MODES, Rounding};
 use super::rows::{both, map1, map2, map3, once, op};
 use super::words::Words;
+use super::{Alu, directed};
 use crate::exec::registers::{Class, Mask, Registers};
 use crate::program::Step;
 
 /// Flag: subnormals are zero.
 pub(super) const FTZ: u32 = 1 << 8;
 /// Flag: the result is cut to 0 to 1, NaN to 0.
-const SAT: u32 = 1 << 9;
+pub(super) const SAT: u32 = 1 << 9;
 
 /// What f32 instructions give for NaN.
 const NAN32: u32 = 0x7fff_ffff;
@@ -139,31 +139,8 @@ fn arithmetic32(words: &mut Words<'_>) -> Result<Alu, String> {
             ),
         });
     }
-    let two = &[Class::Word; 2];
-    let alu = match words.opcode {
-        "add" => {
-            Alu::new(once!(|r, s, m| soft2(r, s, m, |a, b, mode| F32.add(a, b, mode))), Class::Word, two)
-        }
-        "sub" => Alu::new(
-            once!(|r, s, m| soft2(r, s, m, |a, b, mode| F32.add(a, b ^ 1 << 31, mode))),
-            Class::Word,
-            two,
-        ),
-        "mul" => {
-            Alu::new(once!(|r, s, m| soft2(r, s, m, |a, b, mode| F32.mul(a, b, mode))), Class::Word, two)
-        }
-        _ => Alu::new(
-            once!(|r, s, m| {
-                let mode = Rounding::from_code(s.imm);
-                map3(r, s, m, |a: u32, b: u32, c: u32| {
-                    soft_result(s, F32.fma(soft_input(s, a), soft_input(s, b), soft_input(s, c), mode))
-                });
-            }),
-            Class::Word,
-            &[Class::Word; 3],
-        ),
-    };
-    Ok(Alu { flags: if ftz { FTZ } else { 0 } | if sat { SAT } else { 0 }, imm: mode.code(), ..alu })
+    let flags = if ftz { FTZ } else { 0 } | if sat { SAT } else { 0 };
+    Ok(directed::arithmetic(words.opcode, mode, flags))
 }
 
 fn soft_input(s: &Step, bits: u32) -> u64 {
@@ -173,7 +150,6 @@ fn soft_input(s: &Step, bits: u32) -> u64 {
 
 fn soft_result(s: &Step, bits: u64) -> u32 {
     let a = f32::from_bits(bits as u32);
-    let a = if s.flags & SAT != 0 { result::<false, true>(a) } else { a };
     (if s.flags & FTZ != 0 { flush::<true>(a) } else { a }).to_bits()
 }
 

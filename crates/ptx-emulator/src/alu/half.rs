@@ -1,7 +1,8 @@
 //! The two 16-bit floats as lanes: to f32 and back.
 //!
-//! By integers and selects and not by the processor's conversion: the same code then runs everywhere and the compiler makes vectors
-//! of it, where a call for each lane would cost more than the arithmetic.
+//! By integers and selects, which run everywhere and become vectors; whole rows of f16 go by the processor's conversion where there is one, because
+//! arithmetic on packed halves is little else than converting.
+#![allow(unsafe_code)]
 
 /// A 16-bit format.
 pub(super) trait Half: Copy {
@@ -17,6 +18,26 @@ pub(super) trait Half: Copy {
     const LEAST_NORMAL: u16;
     /// One.
     const ONE: u16;
+
+    /// [`Self::widen`] of many; `FAST` promises AVX2 and F16C.
+    #[inline(always)]
+    fn widen_all<const FAST: bool, const N: usize>(bits: &[u16; N]) -> [f32; N] {
+        let mut out = [0.0; N];
+        for at in 0..N {
+            out[at] = Self::widen(bits[at]);
+        }
+        out
+    }
+
+    /// [`Self::narrow`] of many; `FAST` promises AVX2 and F16C.
+    #[inline(always)]
+    fn narrow_all<const FAST: bool, const N: usize>(values: &[f32; N]) -> [u16; N] {
+        let mut out = [0; N];
+        for at in 0..N {
+            out[at] = Self::narrow(values[at]);
+        }
+        out
+    }
 }
 
 /// IEEE binary16.
@@ -60,6 +81,54 @@ impl Half for F16 {
         let value = if magnitude > 255 << 23 { u32::from(Self::NAN) } else { value | sign };
         value as u16
     }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn widen_all<const FAST: bool, const N: usize>(bits: &[u16; N]) -> [f32; N] {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+        let mut out = [0.0; N];
+        if FAST {
+            for (bits, out) in bits.chunks_exact(8).zip(out.chunks_exact_mut(8)) {
+                // SAFETY: both chunks have eight elements, and `FAST` is set only in functions compiled for F16C.
+                unsafe {
+                    let bits = _mm_loadu_si128(bits.as_ptr().cast());
+                    _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(bits));
+                }
+            }
+        } else {
+            for at in 0..N {
+                out[at] = Self::widen(bits[at]);
+            }
+        }
+        out
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn narrow_all<const FAST: bool, const N: usize>(values: &[f32; N]) -> [u16; N] {
+        use std::arch::x86_64::{
+            _MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps,
+        };
+        let mut out = [0; N];
+        if FAST {
+            for (values, out) in values.chunks_exact(8).zip(out.chunks_exact_mut(8)) {
+                // SAFETY: both chunks have eight elements, and `FAST` is set only in functions compiled for F16C.
+                unsafe {
+                    let values = _mm256_loadu_ps(values.as_ptr());
+                    let bits = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
+                    _mm_storeu_si128(out.as_mut_ptr().cast(), bits);
+                }
+            }
+            for bits in &mut out {
+                *bits = if *bits & 0x7fff > Self::INFINITY { Self::NAN } else { *bits };
+            }
+        } else {
+            for at in 0..N {
+                out[at] = Self::narrow(values[at]);
+            }
+        }
+        out
+    }
 }
 
 impl Half for Bf16 {
@@ -85,6 +154,26 @@ impl Half for Bf16 {
 #[inline(always)]
 pub(super) fn flush<H: Half>(bits: u16) -> u16 {
     if bits & 0x7fff < H::LEAST_NORMAL { bits & 0x8000 } else { bits }
+}
+
+/// The halves of a row: 32, one in each word, or 64, two in each.
+#[inline(always)]
+pub(super) fn split<const N: usize>(row: &[u32; 32]) -> [u16; N] {
+    let mut out = [0; N];
+    for at in 0..N {
+        out[at] = if N == 64 { (row[at / 2] >> (16 * (at % 2))) as u16 } else { row[at] as u16 };
+    }
+    out
+}
+
+/// The inverse of [`split`].
+#[inline(always)]
+pub(super) fn join<const N: usize>(halves: &[u16; N]) -> [u32; 32] {
+    let mut out = [0; 32];
+    for at in 0..32 {
+        out[at] = if N == 64 { word(halves[2 * at], halves[2 * at + 1]) } else { u32::from(halves[at]) };
+    }
+    out
 }
 
 /// The lower and the upper half of a word.

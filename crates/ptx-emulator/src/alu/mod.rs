@@ -20,6 +20,7 @@ mod approx;
 mod bits;
 mod compare;
 mod convert;
+mod directed;
 mod float;
 mod half;
 mod int;

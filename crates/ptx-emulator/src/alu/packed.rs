@@ -4,10 +4,10 @@
 //! exact: see [`fma_f16`] and [`fma_bf16`].
 
 use super::Alu;
-use super::half::{Bf16, F16, Half, flush, halves, word};
-use super::rows::{both, map2, op};
+use super::half::{Bf16, F16, Half, flush, halves, join, split, word};
+use super::rows::{both, op};
 use super::words::Words;
-use crate::exec::registers::{Class, Mask, Registers};
+use crate::exec::registers::{Class, Mask, Registers, Slot};
 use crate::program::Step;
 
 /// What happens to a result: nothing, `.sat`, `.relu`.
@@ -34,28 +34,16 @@ macro_rules! variants {
     }};
 }
 
-/// An instruction on one half and on two.
+/// An instruction of two or three sources, on one half or on two.
 macro_rules! half_op {
-    ($packed:expr, 2, $f:expr) => {
-        if $packed {
-            op!(u32, u32 => u32, |a, b| {
-                let ((a0, a1), (b0, b1)) = (halves(a), halves(b));
-                word($f(a0, b0), $f(a1, b1))
-            })
+    ($format:ty, $packed:expr, $row:ident, $sources:literal, $f:expr) => {{
+        let run = if $packed {
+            both!(|r, s, m| $row::<$format, FAST, 64, FLUSH, END>(r, s, m, $f))
         } else {
-            op!(u16, u16 => u16, |a, b| $f(a, b))
-        }
-    };
-    ($packed:expr, 3, $f:expr) => {
-        if $packed {
-            op!(u32, u32, u32 => u32, |a, b, c| {
-                let ((a0, a1), (b0, b1), (c0, c1)) = (halves(a), halves(b), halves(c));
-                word($f(a0, b0, c0), $f(a1, b1, c1))
-            })
-        } else {
-            op!(u16, u16, u16 => u16, |a, b, c| $f(a, b, c))
-        }
-    };
+            both!(|r, s, m| $row::<$format, FAST, 32, FLUSH, END>(r, s, m, $f))
+        };
+        Alu::new(run, Class::Word, &[Class::Word; $sources])
+    }};
 }
 
 pub(super) fn lookup(words: &mut Words<'_>) -> Result<Option<Alu>, String> {
@@ -92,57 +80,80 @@ pub(super) fn lookup(words: &mut Words<'_>) -> Result<Option<Alu>, String> {
 }
 
 #[inline(always)]
-fn input<H: Half, const FLUSH: bool>(a: u16) -> f32 {
-    H::widen(if FLUSH { flush::<H>(a) } else { a })
+fn input<H: Half, const FAST: bool, const N: usize, const FLUSH: bool>(
+    r: &Registers,
+    slot: Slot,
+) -> [f32; N] {
+    let mut bits = split::<N>(&r.word(slot));
+    if FLUSH {
+        for bits in &mut bits {
+            *bits = flush::<H>(*bits);
+        }
+    }
+    H::widen_all::<FAST, N>(&bits)
 }
 
 /// What every result goes through.
 #[inline(always)]
-fn output<H: Half, const FLUSH: bool, const END: u8>(bits: u16) -> u16 {
-    let bits = if FLUSH { flush::<H>(bits) } else { bits };
-    let nan = bits & 0x7fff > H::INFINITY;
-    match END {
-        SAT if nan || bits >= 0x8000 => 0,
-        SAT => bits.min(H::ONE),
-        RELU if bits >= 0x8000 && !nan => 0,
-        _ => bits,
+fn output<H: Half, const FAST: bool, const N: usize, const FLUSH: bool, const END: u8>(
+    r: &mut Registers,
+    slot: Slot,
+    values: &[f32; N],
+    mask: Mask,
+) {
+    let mut bits = H::narrow_all::<FAST, N>(values);
+    for bits in &mut bits {
+        *bits = if FLUSH { flush::<H>(*bits) } else { *bits };
+        let nan = *bits & 0x7fff > H::INFINITY;
+        *bits = match END {
+            SAT if nan || *bits >= 0x8000 => 0,
+            SAT => (*bits).min(H::ONE),
+            RELU if *bits >= 0x8000 && !nan => 0,
+            _ => *bits,
+        };
     }
+    r.set_word(slot, &join(&bits), mask);
+}
+
+#[inline(always)]
+fn row2<H: Half, const FAST: bool, const N: usize, const FLUSH: bool, const END: u8>(
+    r: &mut Registers,
+    s: &Step,
+    mask: Mask,
+    f: impl Fn(f32, f32) -> f32,
+) {
+    let a = input::<H, FAST, N, FLUSH>(r, s.src[0]);
+    let b = input::<H, FAST, N, FLUSH>(r, s.src[1]);
+    let mut values = [0.0; N];
+    for at in 0..N {
+        values[at] = f(a[at], b[at]);
+    }
+    output::<H, FAST, N, FLUSH, END>(r, s.dst, &values, mask);
+}
+
+#[inline(always)]
+fn row3<H: Half, const FAST: bool, const N: usize, const FLUSH: bool, const END: u8>(
+    r: &mut Registers,
+    s: &Step,
+    mask: Mask,
+    f: impl Fn(f32, f32, f32) -> f32,
+) {
+    let a = input::<H, FAST, N, FLUSH>(r, s.src[0]);
+    let b = input::<H, FAST, N, FLUSH>(r, s.src[1]);
+    let c = input::<H, FAST, N, FLUSH>(r, s.src[2]);
+    let mut values = [0.0; N];
+    for at in 0..N {
+        values[at] = f(a[at], b[at], c[at]);
+    }
+    output::<H, FAST, N, FLUSH, END>(r, s.dst, &values, mask);
 }
 
 fn arithmetic_f16(words: &Words<'_>, packed: bool, ftz: bool, end: u8) -> Alu {
     match words.opcode {
-        "add" => variants!(
-            ftz,
-            end,
-            half_op!(packed, 2, |a, b| {
-                let sum = input::<F16, FLUSH>(a) + input::<F16, FLUSH>(b);
-                output::<F16, FLUSH, END>(F16::narrow(sum))
-            })
-        ),
-        "sub" => variants!(
-            ftz,
-            end,
-            half_op!(packed, 2, |a, b| {
-                let difference = input::<F16, FLUSH>(a) - input::<F16, FLUSH>(b);
-                output::<F16, FLUSH, END>(F16::narrow(difference))
-            })
-        ),
-        "mul" => variants!(
-            ftz,
-            end,
-            half_op!(packed, 2, |a, b| {
-                let product = input::<F16, FLUSH>(a) * input::<F16, FLUSH>(b);
-                output::<F16, FLUSH, END>(F16::narrow(product))
-            })
-        ),
-        _ => variants!(
-            ftz,
-            end,
-            half_op!(packed, 3, |a, b, c| {
-                let value = fma_f16(input::<F16, FLUSH>(a), input::<F16, FLUSH>(b), input::<F16, FLUSH>(c));
-                output::<F16, FLUSH, END>(F16::narrow(value))
-            })
-        ),
+        "add" => variants!(ftz, end, half_op!(F16, packed, row2, 2, |a, b| a + b)),
+        "sub" => variants!(ftz, end, half_op!(F16, packed, row2, 2, |a, b| a - b)),
+        "mul" => variants!(ftz, end, half_op!(F16, packed, row2, 2, |a, b| a * b)),
+        _ => variants!(ftz, end, half_op!(F16, packed, row3, 3, |a, b, c| fma_f16(a, b, c))),
     }
 }
 
@@ -174,60 +185,42 @@ fn arithmetic_bf16(words: &Words<'_>, packed: bool, end: u8) -> Alu {
     match words.opcode {
         // The product has 16 bits. Where it is too small for f32 to hold, rounding twice would show only for 65535 · 2^-150, which
         // is no product of two 8-bit numbers.
-        "mul" => half_op!(packed, 2, |a, b| Bf16::narrow(Bf16::widen(a) * Bf16::widen(b))),
-        "add" => half_op!(packed, 2, |a, b| Bf16::narrow(Bf16::widen(a) + Bf16::widen(b))),
-        "sub" => half_op!(packed, 2, |a, b| Bf16::narrow(Bf16::widen(a) - Bf16::widen(b))),
+        "mul" => variants!(false, PLAIN => half_op!(Bf16, packed, row2, 2, |a, b| a * b)),
+        "add" => variants!(false, PLAIN => half_op!(Bf16, packed, row2, 2, |a, b| a + b)),
+        "sub" => variants!(false, PLAIN => half_op!(Bf16, packed, row2, 2, |a, b| a - b)),
         _ => {
-            let class = [Class::Word; 3];
-            match (packed, end) {
-                (false, PLAIN) => {
-                    Alu::new(both!(|r, s, m| fma_bf16::<false, PLAIN>(r, s, m)), Class::Word, &class)
-                }
-                (false, _) => {
-                    Alu::new(both!(|r, s, m| fma_bf16::<false, RELU>(r, s, m)), Class::Word, &class)
-                }
-                (true, PLAIN) => {
-                    Alu::new(both!(|r, s, m| fma_bf16::<true, PLAIN>(r, s, m)), Class::Word, &class)
-                }
-                (true, _) => Alu::new(both!(|r, s, m| fma_bf16::<true, RELU>(r, s, m)), Class::Word, &class),
-            }
+            let run = match (packed, end) {
+                (false, PLAIN) => both!(|r, s, m| fma_bf16::<FAST, 32, PLAIN>(r, s, m)),
+                (false, _) => both!(|r, s, m| fma_bf16::<FAST, 32, RELU>(r, s, m)),
+                (true, PLAIN) => both!(|r, s, m| fma_bf16::<FAST, 64, PLAIN>(r, s, m)),
+                (true, _) => both!(|r, s, m| fma_bf16::<FAST, 64, RELU>(r, s, m)),
+            };
+            Alu::new(run, Class::Word, &[Class::Word; 3])
         }
     }
 }
 
-/// `fma` of bf16 by that of f32, which is wrong only where f32 rounds to a value half way between two bf16: these are put right one by one.
+/// `fma` of bf16 by that of f32, which is wrong only where f32 rounds to a value half way between two bf16: these are put right
+/// one by one.
 #[inline(always)]
-fn fma_bf16<const PACKED: bool, const END: u8>(r: &mut Registers, s: &Step, mask: Mask) {
-    let (a, b, c) = (r.word(s.src[0]), r.word(s.src[1]), r.word(s.src[2]));
-    let low = |x: u32| f32::from_bits(x << 16);
-    let high = |x: u32| f32::from_bits(x & 0xffff_0000);
-    let mut values = [[0f32; 32]; 2];
-    for lane in 0..32 {
-        values[0][lane] = low(a[lane]).mul_add(low(b[lane]), low(c[lane]));
+fn fma_bf16<const FAST: bool, const N: usize, const END: u8>(r: &mut Registers, s: &Step, mask: Mask) {
+    let a = input::<Bf16, FAST, N, false>(r, s.src[0]);
+    let b = input::<Bf16, FAST, N, false>(r, s.src[1]);
+    let c = input::<Bf16, FAST, N, false>(r, s.src[2]);
+    let mut values = [0f32; N];
+    for at in 0..N {
+        values[at] = a[at].mul_add(b[at], c[at]);
     }
-    if PACKED {
-        for lane in 0..32 {
-            values[1][lane] = high(a[lane]).mul_add(high(b[lane]), high(c[lane]));
-        }
-    }
-    let half_way = |value: f32| value.to_bits() & 0xffff == 0x8000;
     let mut doubtful = 0;
-    for lane in 0..32 {
-        doubtful |= u32::from(half_way(values[0][lane])) | u32::from(half_way(values[1][lane]));
+    for value in &values {
+        doubtful |= u32::from(value.to_bits() & 0xffff == 0x8000);
     }
     if doubtful != 0 {
-        for lane in 0..32 {
-            values[0][lane] = settle(values[0][lane], low(a[lane]), low(b[lane]), low(c[lane]));
-            values[1][lane] = settle(values[1][lane], high(a[lane]), high(b[lane]), high(c[lane]));
+        for at in 0..N {
+            values[at] = settle(values[at], a[at], b[at], c[at]);
         }
     }
-    let mut d = [0; 32];
-    for lane in 0..32 {
-        let low = output::<Bf16, false, END>(Bf16::narrow(values[0][lane]));
-        let high = if PACKED { output::<Bf16, false, END>(Bf16::narrow(values[1][lane])) } else { 0 };
-        d[lane] = word(low, high);
-    }
-    r.set_word(s.dst, &d, mask);
+    output::<Bf16, FAST, N, false, END>(r, s.dst, &values, mask);
 }
 
 /// The fused sum moved off the half-way value, to the side where the exact one is.
@@ -268,18 +261,22 @@ fn extreme(words: &mut Words<'_>, bf16: bool, packed: bool) -> Alu {
     let xorsign = words.has("xorsign") && words.has("abs") && words.flag("xorsign") && words.flag("abs");
     flags |= if xorsign { XORSIGN } else { 0 };
     let run = match (bf16, packed) {
-        (false, false) => both!(|r, s, m| map2(r, s, m, |a: u16, b: u16| pick::<F16>(s.flags, a, b))),
-        (true, false) => both!(|r, s, m| map2(r, s, m, |a: u16, b: u16| pick::<Bf16>(s.flags, a, b))),
-        (false, true) => both!(|r, s, m| map2(r, s, m, |a: u32, b: u32| pick2::<F16>(s.flags, a, b))),
-        (true, true) => both!(|r, s, m| map2(r, s, m, |a: u32, b: u32| pick2::<Bf16>(s.flags, a, b))),
+        (false, false) => both!(|r, s, m| pick_row::<F16, 32>(r, s, m)),
+        (true, false) => both!(|r, s, m| pick_row::<Bf16, 32>(r, s, m)),
+        (false, true) => both!(|r, s, m| pick_row::<F16, 64>(r, s, m)),
+        (true, true) => both!(|r, s, m| pick_row::<Bf16, 64>(r, s, m)),
     };
     Alu { flags, ..Alu::new(run, Class::Word, &[Class::Word; 2]) }
 }
 
 #[inline(always)]
-fn pick2<H: Half>(flags: u32, a: u32, b: u32) -> u32 {
-    let ((a0, a1), (b0, b1)) = (halves(a), halves(b));
-    word(pick::<H>(flags, a0, b0), pick::<H>(flags, a1, b1))
+fn pick_row<H: Half, const N: usize>(r: &mut Registers, s: &Step, mask: Mask) {
+    let (a, b) = (split::<N>(&r.word(s.src[0])), split::<N>(&r.word(s.src[1])));
+    let mut d = [0; N];
+    for at in 0..N {
+        d[at] = pick::<H>(s.flags, a[at], b[at]);
+    }
+    r.set_word(s.dst, &join(&d), mask);
 }
 
 /// The lesser or greater of two; a NaN gives way to a number, and -0.0 is less than 0.0.

@@ -165,15 +165,20 @@ pub(super) fn put_pred(r: &mut Registers, slot: Slot, values: Mask, mask: Mask) 
     }
 }
 
-/// Two versions of a row function: `both!(|registers, step, mask| …)` is the one this processor runs.
+/// Two versions of a row function: `both!(|registers, step, mask| …)` is the one this processor runs. `FAST` is true in the one
+/// that may use AVX2, FMA and F16C.
 macro_rules! both {
     (|$r:ident, $s:ident, $m:ident| $body:expr) => {{
         fn plain($r: &mut $crate::exec::registers::Registers, $s: &$crate::program::Step, $m: u32) {
+            #[allow(dead_code)]
+            const FAST: bool = false;
             $body
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma,f16c")]
         fn vector($r: &mut $crate::exec::registers::Registers, $s: &$crate::program::Step, $m: u32) {
+            #[allow(dead_code)]
+            const FAST: bool = true;
             $body
         }
         #[cfg(target_arch = "x86_64")]

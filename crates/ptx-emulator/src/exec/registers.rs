@@ -23,11 +23,16 @@ pub(crate) enum Class {
     Long,
 }
 
+/// A row that no cache line cuts in the middle of a vector.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Row<T>([T; 32]);
+
 /// The register file of one warp.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registers {
-    words: Vec<[u32; 32]>,
-    longs: Vec<[u64; 32]>,
+    words: Vec<Row<u32>>,
+    longs: Vec<Row<u64>>,
     preds: Vec<Mask>,
 }
 
@@ -35,41 +40,41 @@ impl Registers {
     /// Rows for a program; everything is zero.
     pub(crate) fn new(words: u32, longs: u32, preds: u32) -> Self {
         Self {
-            words: vec![[0; 32]; words as usize],
-            longs: vec![[0; 32]; longs as usize],
+            words: vec![Row([0; 32]); words as usize],
+            longs: vec![Row([0; 32]); longs as usize],
             preds: vec![0; preds as usize],
         }
     }
 
     /// Zeroes the first rows of each class: the variables.
     pub(crate) fn clear(&mut self, words: u32, longs: u32, preds: u32) {
-        self.words[..words as usize].fill([0; 32]);
-        self.longs[..longs as usize].fill([0; 32]);
+        self.words[..words as usize].fill(Row([0; 32]));
+        self.longs[..longs as usize].fill(Row([0; 32]));
         self.preds[..preds as usize].fill(0);
     }
 
     /// The row of a word register.
     #[inline(always)]
     pub(crate) fn word(&self, slot: Slot) -> [u32; 32] {
-        self.words[slot as usize]
+        self.words[slot as usize].0
     }
 
     /// One lane of a word register.
     #[inline(always)]
     pub(crate) fn word_lane(&self, slot: Slot, lane: usize) -> u32 {
-        self.words[slot as usize][lane]
+        self.words[slot as usize].0[lane]
     }
 
     /// The row of a 64-bit register.
     #[inline(always)]
     pub(crate) fn long(&self, slot: Slot) -> [u64; 32] {
-        self.longs[slot as usize]
+        self.longs[slot as usize].0
     }
 
     /// One lane of a 64-bit register.
     #[inline(always)]
     pub(crate) fn long_lane(&self, slot: Slot, lane: usize) -> u64 {
-        self.longs[slot as usize][lane]
+        self.longs[slot as usize].0[lane]
     }
 
     /// The lanes in which a predicate holds.
@@ -81,12 +86,13 @@ impl Registers {
     /// Writes the lanes of `mask`.
     #[inline(always)]
     pub(crate) fn set_word(&mut self, slot: Slot, values: &[u32; 32], mask: Mask) {
-        let row = &mut self.words[slot as usize];
+        let row = &mut self.words[slot as usize].0;
         if mask == ALL {
             *row = *values;
         } else {
-            for lane in lanes(mask) {
-                row[lane] = values[lane];
+            // All lanes and not those of the mask: this becomes a few blends, and the values never leave the vector registers.
+            for lane in 0..32 {
+                row[lane] = if mask & (1 << lane) != 0 { values[lane] } else { row[lane] };
             }
         }
     }
@@ -94,18 +100,19 @@ impl Registers {
     /// Writes one lane.
     #[inline(always)]
     pub(crate) fn set_word_lane(&mut self, slot: Slot, lane: usize, value: u32) {
-        self.words[slot as usize][lane] = value;
+        self.words[slot as usize].0[lane] = value;
     }
 
     /// Writes the lanes of `mask`.
     #[inline(always)]
     pub(crate) fn set_long(&mut self, slot: Slot, values: &[u64; 32], mask: Mask) {
-        let row = &mut self.longs[slot as usize];
+        let row = &mut self.longs[slot as usize].0;
         if mask == ALL {
             *row = *values;
         } else {
-            for lane in lanes(mask) {
-                row[lane] = values[lane];
+            // All lanes and not those of the mask: this becomes a few blends, and the values never leave the vector registers.
+            for lane in 0..32 {
+                row[lane] = if mask & (1 << lane) != 0 { values[lane] } else { row[lane] };
             }
         }
     }
@@ -113,7 +120,7 @@ impl Registers {
     /// Writes one lane.
     #[inline(always)]
     pub(crate) fn set_long_lane(&mut self, slot: Slot, lane: usize, value: u64) {
-        self.longs[slot as usize][lane] = value;
+        self.longs[slot as usize].0[lane] = value;
     }
 
     /// Writes the lanes of `mask`.
