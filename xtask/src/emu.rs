@@ -74,15 +74,11 @@ impl Options {
 /// Runs the command; its exit code is ours, the first that is not zero of several.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<u8, String> {
     let options = Options::parse(args)?;
-    let target = target_folder(root)?;
     build(root, &options)?;
-    let profile = if options.release { "release" } else { "debug" };
-    let mut launcher = Launcher::new();
+    let mut launcher = launcher(root)?;
     if std::env::var_os(ptx_emulator_launcher::LIBRARY).is_none() {
-        launcher = launcher.library(target.join(profile).join("libptx_emulator.so"));
-    }
-    if std::env::var_os(ptx_emulator_launcher::CACHE).is_none() {
-        launcher = launcher.cache(target.join("emu"));
+        let profile = if options.release { "release" } else { "debug" };
+        launcher = launcher.library(target_folder(root)?.join(profile).join("libptx_emulator.so"));
     }
     for (name, value) in &options.settings {
         launcher = launcher.set(name, value);
@@ -106,6 +102,15 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<u8, String> {
         }
     }
     Ok(0)
+}
+
+/// A launcher that keeps what it fetches in cargo's target folder.
+pub(crate) fn launcher(root: &Path) -> Result<Launcher, String> {
+    let launcher = Launcher::new();
+    if std::env::var_os(ptx_emulator_launcher::CACHE).is_some() {
+        return Ok(launcher);
+    }
+    Ok(launcher.cache(target_folder(root)?.join("emu")))
 }
 
 fn say(text: &str) {

@@ -7,6 +7,7 @@
 #![allow(clippy::print_stderr)]
 
 mod ci;
+mod corpus;
 mod emu;
 mod source;
 mod tidy;
@@ -38,12 +39,13 @@ fn main() -> ExitCode {
     let outcome = match args[..] {
         ["ci"] => ci::run(&root(), false),
         ["ci", "--keep-going"] => ci::run(&root(), true),
+        ["emu-corpus"] => emu::launcher(&root()).and_then(|launcher| corpus::run(&launcher)),
         ["tidy"] => tidy::run(&root()),
         ["help" | "--help" | "-h"] | [] => {
-            eprint!("{HELP}{}", emu::HELP);
+            eprint!("{HELP}{}{}", emu::HELP, corpus::HELP);
             return if args.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
-        _ => Err(format!("unknown arguments: {}\n\n{HELP}{}", args.join(" "), emu::HELP)),
+        _ => Err(format!("unknown arguments: {}\n\n{HELP}{}{}", args.join(" "), emu::HELP, corpus::HELP)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

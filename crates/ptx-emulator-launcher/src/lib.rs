@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub use error::Error;
-pub use wheels::{Nvrtc, Wheel};
+pub use wheels::Nvrtc;
 
 /// Where a wheel's files are kept, instead of `emu` in cargo's target folder.
 pub const CACHE: &str = "PTX_EMU_CACHE";
@@ -79,12 +79,12 @@ impl Launcher {
         nvrtc.folder(&self.cache_folder()?, say)
     }
 
-    /// The folders to include the toolkit's headers from, fetched if need be.
+    /// nvcc's folder (`bin`, `include`, `nvvm`), fetched if need be. It wants a C++ compiler of the machine beside it.
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn headers(&self, say: &dyn Fn(&str)) -> Result<Vec<PathBuf>, Error> {
-        wheels::headers(&self.cache_folder()?, say)
+    pub fn nvcc_folder(&self, say: &dyn Fn(&str)) -> Result<PathBuf, Error> {
+        wheels::nvcc(&self.cache_folder()?, say)
     }
 
     /// Everything the program needs in its environment, after fetching what is missing. `say` hears of work that takes a while.
@@ -121,7 +121,11 @@ impl Launcher {
         Ok(command)
     }
 
-    fn cache_folder(&self) -> Result<PathBuf, Error> {
+    /// The folder for what is fetched and made from it.
+    ///
+    /// # Errors
+    /// [`Error::NoCache`] if nothing says where.
+    pub fn cache_folder(&self) -> Result<PathBuf, Error> {
         if let Some(cache) = &self.cache {
             return Ok(cache.clone());
         }

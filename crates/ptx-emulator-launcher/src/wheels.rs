@@ -29,20 +29,16 @@ impl Nvrtc {
     /// All of them, oldest first.
     pub const ALL: [Self; 3] = [Self::V11, Self::V12, Self::V13];
 
-    fn package(self) -> &'static str {
-        match self {
-            Self::V11 => "nvidia-cuda-nvrtc-cu11",
-            Self::V12 => "nvidia-cuda-nvrtc-cu12",
-            Self::V13 => "nvidia-cuda-nvrtc",
-        }
+    fn set(self) -> Result<Set, Error> {
+        Set::named(&format!("nvrtc-{self}"))
     }
 
     pub(crate) fn folder(self, cache: &Path, say: &dyn Fn(&str)) -> Result<PathBuf, Error> {
-        let wheel = Wheel::named(self.package())?;
-        let root = wheel.unpacked(cache, say)?;
+        let set = self.set()?;
+        let root = set.unpacked(cache, say)?;
         // Until CUDA 12 each library has its folder; from 13 on they share one.
         let folders = ["nvidia/cuda_nvrtc/lib", "nvidia/cu13/lib"].map(|inner| root.join(inner));
-        folders.into_iter().find(|folder| folder.is_dir()).ok_or_else(|| wheel.lacks("lib folder", &root))
+        folders.into_iter().find(|folder| folder.is_dir()).ok_or_else(|| set.lacks("lib folder", &root))
     }
 
     /// The compiler's library in its folder.
@@ -50,14 +46,14 @@ impl Nvrtc {
     /// # Errors
     /// [`Error::Incomplete`] if it is not there.
     pub fn library(self, folder: &Path) -> Result<PathBuf, Error> {
-        let wheel = Wheel::named(self.package())?;
+        let set = self.set()?;
         let name = match self {
             // Named after the first version with this interface.
             Self::V11 => "libnvrtc.so.11.2",
             Self::V12 => "libnvrtc.so.12",
             Self::V13 => "libnvrtc.so.13",
         };
-        Some(folder.join(name)).filter(|path| path.is_file()).ok_or_else(|| wheel.lacks(name, folder))
+        Some(folder.join(name)).filter(|path| path.is_file()).ok_or_else(|| set.lacks(name, folder))
     }
 }
 
@@ -80,58 +76,47 @@ impl std::str::FromStr for Nvrtc {
     }
 }
 
-/// The folders of the toolkit's headers.
-pub(crate) fn headers(cache: &Path, say: &dyn Fn(&str)) -> Result<Vec<PathBuf>, Error> {
-    let parts = [
-        ("nvidia-cuda-runtime-cu12", "nvidia/cuda_runtime/include"),
-        ("nvidia-cuda-nvcc-cu12", "nvidia/cuda_nvcc/include"),
-    ];
-    let mut folders = Vec::new();
-    for (package, inner) in parts {
-        let wheel = Wheel::named(package)?;
-        let root = wheel.unpacked(cache, say)?;
-        let folder = root.join(inner);
-        if !folder.is_dir() {
-            return Err(wheel.lacks("include folder", &root));
-        }
-        folders.push(folder);
-    }
-    Ok(folders)
+/// nvcc's own folder, with `bin`, `include` and `nvvm`.
+pub(crate) fn nvcc(cache: &Path, say: &dyn Fn(&str)) -> Result<PathBuf, Error> {
+    let set = Set::named("nvcc-13")?;
+    let root = set.unpacked(cache, say)?;
+    let folder = root.join("nvidia/cu13");
+    if folder.join("bin/nvcc").is_file() { Ok(folder) } else { Err(set.lacks("nvcc", &root)) }
 }
 
-/// One pinned file of a package index.
+/// Wheels that are unpacked into one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wheel {
-    /// The package.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// The line for pip, with the hash.
-    requirement: String,
+struct Set {
+    name: String,
+    /// Lines for pip: package, version, hash.
+    requirements: Vec<String>,
 }
 
-impl fmt::Display for Wheel {
+/// The packages and their versions.
+impl fmt::Display for Set {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.version)
+        let packages = self.requirements.iter().filter_map(|line| line.split_whitespace().next());
+        f.write_str(&packages.collect::<Vec<_>>().join(", ").replace("==", " "))
     }
 }
 
-impl Wheel {
-    /// All pinned wheels, in the order of the list.
-    #[must_use]
-    pub fn pinned() -> Vec<Self> {
-        let lines = PINNED.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        lines
-            .filter_map(|line| {
-                let (name, rest) = line.split_once("==")?;
-                let version = rest.split_whitespace().next()?;
-                Some(Self { name: name.into(), version: version.into(), requirement: line.into() })
-            })
-            .collect()
+impl Set {
+    fn pinned() -> Vec<Self> {
+        let mut sets: Vec<Self> = Vec::new();
+        for line in PINNED.lines().map(str::trim) {
+            if let Some(name) = line.strip_prefix("# [").and_then(|rest| rest.strip_suffix(']')) {
+                sets.push(Self { name: name.into(), requirements: Vec::new() });
+            } else if line.contains("==")
+                && let Some(set) = sets.last_mut()
+            {
+                set.requirements.push(line.into());
+            }
+        }
+        sets
     }
 
     fn named(name: &str) -> Result<Self, Error> {
-        let found = Self::pinned().into_iter().find(|wheel| wheel.name == name);
+        let found = Self::pinned().into_iter().find(|set| set.name == name);
         found.ok_or_else(|| Error::Pip { wheel: name.into(), detail: "it is not in the list".into() })
     }
 
@@ -139,9 +124,17 @@ impl Wheel {
         Error::Incomplete { wheel: self.to_string(), what: what.into(), folder: folder.into() }
     }
 
+    /// The name of its folder: another version, another folder.
+    fn folder_name(&self) -> String {
+        let version =
+            self.requirements.first().and_then(|line| line.split_once("==")?.1.split_whitespace().next());
+        format!("{}-{}", self.name, version.unwrap_or("0"))
+    }
+
     /// The folder with its files; fetched the first time.
     fn unpacked(&self, cache: &Path, say: &dyn Fn(&str)) -> Result<PathBuf, Error> {
-        let folder = cache.join(format!("{}-{}", self.name, self.version));
+        let name = self.folder_name();
+        let folder = cache.join(&name);
         if folder.is_dir() {
             return Ok(folder);
         }
@@ -157,12 +150,12 @@ impl Wheel {
         if folder.is_dir() {
             return Ok(folder);
         }
-        let failure = cache.join(format!("{}-{}.failed", self.name, self.version));
+        let failure = cache.join(format!("{name}.failed"));
         if let Some(error) = self.failed_lately(&failure) {
             return Err(error);
         }
         say(&format!("fetching {self} (once)"));
-        let staging = cache.join(format!("{}-{}.part", self.name, self.version));
+        let staging = cache.join(format!("{name}.part"));
         let outcome = self.fetch(&staging).and_then(|()| {
             std::fs::rename(&staging, &folder).map_err(|e| Error::files("moving", &staging, &e))
         });
@@ -185,8 +178,8 @@ impl Wheel {
             std::fs::remove_dir_all(staging).map_err(|e| Error::files("emptying", staging, &e))?;
         }
         std::fs::create_dir_all(staging).map_err(|e| Error::files("making", staging, &e))?;
-        let list = staging.join("requirement.txt");
-        std::fs::write(&list, format!("{}\n", self.requirement))
+        let list = staging.join("requirements.txt");
+        std::fs::write(&list, self.requirements.join("\n") + "\n")
             .map_err(|e| Error::files("writing", &list, &e))?;
         let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
         let output = Command::new(&python)
@@ -240,14 +233,15 @@ mod tests {
 
     #[test]
     fn the_list_is_whole() {
-        let wheels = Wheel::pinned();
-        assert_eq!(wheels.len(), PINNED.lines().filter(|line| line.contains("==")).count());
-        for wheel in &wheels {
-            let hash = wheel.requirement.split("--hash=sha256:").nth(1).unwrap_or_default();
-            assert!(hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()), "{wheel}");
+        let sets = Set::pinned();
+        let lines: Vec<&String> = sets.iter().flat_map(|set| &set.requirements).collect();
+        assert_eq!(lines.len(), PINNED.lines().filter(|line| line.contains("==")).count());
+        for line in lines {
+            let hash = line.split("--hash=sha256:").nth(1).unwrap_or_default();
+            assert!(hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()), "{line}");
         }
         for nvrtc in Nvrtc::ALL {
-            assert!(Wheel::named(nvrtc.package()).is_ok(), "{nvrtc}");
+            assert!(nvrtc.set().unwrap().folder_name().starts_with(&format!("nvrtc-{nvrtc}-{nvrtc}.")));
             assert_eq!(nvrtc.to_string().parse(), Ok(nvrtc));
         }
     }
@@ -267,14 +261,14 @@ mod tests {
     fn a_failure_is_remembered_for_a_while() {
         let folder = std::env::temp_dir().join(format!("emu-failed-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let wheel = Wheel::named("nvidia-cuda-nvrtc").unwrap();
+        let set = Set::named("nvrtc-13").unwrap();
         let failure = folder.join("x.failed");
-        assert!(wheel.failed_lately(&failure).is_none());
+        assert!(set.failed_lately(&failure).is_none());
         std::fs::write(&failure, "down").unwrap();
-        assert!(matches!(wheel.failed_lately(&failure), Some(Error::NoNetwork { .. })));
+        assert!(matches!(set.failed_lately(&failure), Some(Error::NoNetwork { .. })));
         let old = std::time::SystemTime::now() - PATIENCE * 2;
         std::fs::File::options().write(true).open(&failure).unwrap().set_modified(old).unwrap();
-        assert!(wheel.failed_lately(&failure).is_none());
+        assert!(set.failed_lately(&failure).is_none());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
