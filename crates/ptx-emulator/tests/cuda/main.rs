@@ -3,6 +3,7 @@
 //! Each test runs itself again under the emulator (`support::run`), once for each of several seeds, numbers of workers and
 //! checks. `cargo xtask emu --fetch` gets the compilers beforehand; without them, the tests say `skipped:`.
 
+mod corpus;
 mod faults;
 mod kernels;
 mod programs;
