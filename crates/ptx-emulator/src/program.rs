@@ -94,6 +94,8 @@ pub(crate) struct Place {
     pub(crate) ptx_line: u32,
     /// File and line in the source, where the debug information tells them.
     pub(crate) source: Option<(std::sync::Arc<str>, u32)>,
+    /// Where the call stands, if the line belongs to a function that was inlined.
+    pub(crate) caller: Option<(std::sync::Arc<str>, u32)>,
     /// The instruction with its modifiers.
     pub(crate) text: String,
 }
@@ -172,10 +174,13 @@ impl Program {
         self.static_shared.max(dynamic_end)
     }
 
-    /// Where a place is, in words: `file.cu:12`, or `ptx line 40` without debug information.
+    /// Where a place is, in words: `file.cu:12`, `help.cuh:3 (from file.cu:12)` of what was inlined, or `ptx line 40` without debug information.
     #[must_use]
     pub fn place_name(&self, place: u32) -> String {
         match self.places.get(place as usize) {
+            Some(Place { source: Some((file, line)), caller: Some((from, at)), .. }) => {
+                format!("{file}:{line} (from {from}:{at})")
+            }
             Some(Place { source: Some((file, line)), .. }) => format!("{file}:{line}"),
             Some(Place { ptx_line, text, .. }) => format!("ptx line {ptx_line} ({text})"),
             None => "an unknown place".into(),

@@ -216,6 +216,21 @@ impl Block {
         }
     }
 
+    /// Where one of the threads is, to say something of a block that does not end.
+    #[cold]
+    pub(super) fn somewhere(&self, grid: &GridState) -> Option<Site> {
+        let program = &grid.launch.program;
+        let found = self.warps.iter().find_map(|warp| Some((warp.state.index, warp.fragments.all().iter().next()?)));
+        let (warp, fragment) = found?;
+        let step = program.steps.get(fragment.pc as usize)?;
+        Some(Site {
+            kernel: program.name.clone(),
+            place: program.place_name(step.place),
+            block: self.state.index,
+            thread: warp * 32 + fragment.mask.trailing_zeros(),
+        })
+    }
+
     /// Nothing can run, and nobody outside will help.
     #[cold]
     fn deadlock(&self, grid: &GridState) -> Box<Fault> {

@@ -190,6 +190,8 @@ impl Grid {
         let outcome = block.run(&self.state, windows, share);
         let steps = block.clock() - before;
         let executed = self.state.executed.fetch_add(steps, Relaxed) + steps;
+        let over = self.state.environment.limit.is_some_and(|limit| executed > limit);
+        let site = if over { block.somewhere(&self.state) } else { None };
         let mut queue = self.lock();
         queue.running -= 1;
         match outcome {
@@ -219,13 +221,13 @@ impl Grid {
                 queue.resident -= 1;
             }
         }
-        if self.state.environment.limit.is_some_and(|limit| executed > limit) && queue.fault.is_none() {
+        if over && queue.fault.is_none() {
             let message = format!(
                 "the launch of {} ran {executed} warp instructions and has not ended; the limit in the settings is {}",
                 self.state.launch.program.name,
                 self.state.environment.limit.unwrap_or(0),
             );
-            let fault = Fault { kind: Kind::TimedOut, message, site: None, other: None };
+            let fault = Fault { kind: Kind::TimedOut, message, site, other: None };
             queue.fault = Some((u64::MAX, Box::new(fault)));
             self.state.stop.store(true, Relaxed);
         }

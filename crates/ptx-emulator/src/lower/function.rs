@@ -279,7 +279,8 @@ impl<'a> Lowering<'a> {
         let refused = |text: &str, what: String| Error::Line { line, text: text.to_owned(), what };
         let place = self.places.len() as u32;
         let source = i.source.map(|source| (self.file(source.file), source.line));
-        self.places.push(Place { ptx_line: line, source, text: text.clone() });
+        let caller = i.source.and_then(|source| source.caller).map(|(file, line)| (self.file(file), line));
+        self.places.push(Place { ptx_line: line, source, caller, text: text.clone() });
         let guard = match &i.guard {
             None => (NONE, false),
             Some(guard) => {

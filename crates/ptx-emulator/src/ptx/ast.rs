@@ -235,6 +235,8 @@ pub struct SourceLine {
     pub file: u32,
     /// Line, from 1.
     pub line: u32,
+    /// File and line of the call, where the code was inlined: the nearest one.
+    pub caller: Option<(u32, u32)>,
 }
 
 /// `@!%p1` before an instruction.
@@ -259,7 +261,7 @@ pub struct Instruction {
     pub operands: Vec<Operand>,
     /// Line in the PTX text, from 1.
     pub line: u32,
-    /// Line in the source, from the `.loc` in force: of inlined code the line itself, not that of the call.
+    /// Line in the source, from the `.loc` in force: of inlined code the line itself, and beside it that of the call.
     pub source: Option<SourceLine>,
 }
 

@@ -132,19 +132,21 @@ impl Cursor<'_> {
         let file = self.small("the file of .loc")?;
         let line = self.small("the line of .loc")?;
         self.small("the column of .loc")?;
+        let mut caller = None;
         while self.eat(",") {
             if self.eat_word("function_name") {
                 self.name("the label of a function's name")?;
                 self.offset()?;
             } else if self.eat_word("inlined_at") {
-                for what in ["the file of inlined_at", "the line of inlined_at", "the column of inlined_at"] {
-                    self.small(what)?;
-                }
+                let file = self.small("the file of inlined_at")?;
+                let line = self.small("the line of inlined_at")?;
+                self.small("the column of inlined_at")?;
+                caller = (line > 0).then_some((file, line));
             } else {
                 return Err(self.expected("`function_name` or `inlined_at`"));
             }
         }
-        self.source = (line > 0).then_some(SourceLine { file, line });
+        self.source = (line > 0).then_some(SourceLine { file, line, caller });
         Ok(())
     }
 

@@ -4,6 +4,8 @@
 
 KERNEL dropped_barrier(const float* x, float* y) {
     __shared__ float s[256];
+    s[threadIdx.x] = 0.f;   // so that it is not the missing value that is found
+    __syncthreads();
     s[threadIdx.x] = x[threadIdx.x];        // OTHER
 #if !PLANTED
     __syncthreads();
@@ -15,9 +17,9 @@ KERNEL dropped_barrier(const float* x, float* y) {
 KERNEL second_round(const float* x, float* y) {
     __shared__ float s[128];
     for (int i = 0; i < 2; i++) {
-        s[threadIdx.x] = x[i * 128 + threadIdx.x];          // FOUND
+        s[threadIdx.x] = x[i * 128 + threadIdx.x];          // FOUND OTHER
         __syncthreads();
-        y[i * 128 + threadIdx.x] = s[127 - threadIdx.x];    // OTHER
+        y[i * 128 + threadIdx.x] = s[127 - threadIdx.x];    // FOUND OTHER
 #if !PLANTED
         __syncthreads();
 #endif
@@ -26,6 +28,8 @@ KERNEL second_round(const float* x, float* y) {
 
 KERNEL missing_syncwarp(const float* x, float* y) {
     __shared__ float s[32];
+    s[threadIdx.x] = 0.f;
+    __syncwarp();
     s[threadIdx.x] = x[threadIdx.x];   // OTHER
 #if !PLANTED
     __syncwarp();
@@ -36,8 +40,8 @@ KERNEL missing_syncwarp(const float* x, float* y) {
 KERNEL divergent_barrier(const float* x, float* y) {
     float v = x[threadIdx.x];
 #if PLANTED
-    if (threadIdx.x < 48) __syncthreads();   // FOUND
-    else { v += 1.f; __syncthreads(); }
+    if (threadIdx.x < 48) __syncthreads();   // FOUND OTHER
+    else { v += 1.f; __syncthreads(); }      // FOUND OTHER
 #else
     if (threadIdx.x >= 48) v += 1.f;
     __syncthreads();

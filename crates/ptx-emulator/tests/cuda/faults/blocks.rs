@@ -6,7 +6,7 @@ use super::Planted;
 use crate::support::{Gpu, args, source};
 
 const SOURCE: (&str, &str) = source!("blocks.cu");
-const RACE: [&str; 2] = ["race", "nothing orders"];
+const RACE: [&str; 1] = ["race in shared memory"];
 
 fn run(gpu: &Gpu, kernel: &str, threads: u32) -> Result<(), cudarc::driver::DriverError> {
     let (x, y) = (gpu.up(&[1f32; 256]), gpu.fresh::<f32>(256));

@@ -28,7 +28,9 @@ KERNEL wrong_group(const float* x, float* y) {
 // Each thread has waited for its own copies only; it reads another's.
 KERNEL wait_without_barrier(const float* x, float* y) {
     __shared__ __align__(16) float s[256];
-    copy16(&s[threadIdx.x * 4], x + threadIdx.x * 4);
+    for (int i = 0; i < 4; i++) s[threadIdx.x * 4 + i] = 0.f;
+    __syncthreads();
+    copy16(&s[threadIdx.x * 4], x + threadIdx.x * 4);   // OTHER
     copy_wait_all();
 #if !PLANTED
     __syncthreads();

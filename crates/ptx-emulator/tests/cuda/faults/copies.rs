@@ -6,8 +6,8 @@ use super::Planted;
 use crate::support::{Gpu, args, source};
 
 const SOURCE: (&str, &str) = source!("copies.cu");
-const FLIGHT: [&str; 4] = ["in flight", "not arrived", "not been waited", "nothing orders"];
-const NEVER: [&str; 3] = ["for ever", "never", "wait"];
+const FLIGHT: [&str; 2] = ["copy of these bytes is under way", "race in shared memory"];
+const NEVER: [&str; 2] = ["deadlock", "never"];
 
 fn run(gpu: &Gpu, kernel: &str) -> Result<(), cudarc::driver::DriverError> {
     let (x, y) = (gpu.up(&[1f32; 512]), gpu.fresh::<f32>(64));

@@ -26,6 +26,8 @@ fn find(
     let Some(twin) = again(name, "twin", &all) else { return };
     let twin = twin.ok();
     assert!(!twin.stderr.contains("ptx-emulator:"), "the twin is reported:\n{}", twin.stderr);
+    // Calls that are refused say why in a trace.
+    all.push(("PTX_EMU_TRACE", "1"));
     let Some(planted) = again(name, "planted", &all) else { return };
     assert!(found(&planted), "{}\n{}\n{}", planted.ending, planted.stdout, planted.stderr);
 }

@@ -30,11 +30,13 @@ struct Planted<'a> {
     at: Option<([u32; 3], u32)>,
     /// The kernel on the other side of a race, where it is not the same.
     other: Option<&'a str>,
+    /// Warp instructions after which a kernel that spins is stopped.
+    limit: &'a str,
 }
 
 impl<'a> Planted<'a> {
     fn new(name: &'a str, source: Source, kernel: &'a str, says: &'a [&'a str]) -> Self {
-        Self { name, source, arch: 80, check: "1", kernel, says, at: None, other: None }
+        Self { name, source, arch: 80, check: "1", kernel, says, at: None, other: None, limit: "0" }
     }
 
     fn at(mut self, block: u32, thread: u32) -> Self {
@@ -58,6 +60,12 @@ impl<'a> Planted<'a> {
         self
     }
 
+    /// Stopped after so many warp instructions.
+    fn limit(mut self, limit: &'a str) -> Self {
+        self.limit = limit;
+        self
+    }
+
     /// Runs `program` with the fault and without it. It ends with an error or with results that it has compared.
     #[track_caller]
     fn find(&self, program: impl Fn(&Gpu) -> Result<(), cudarc::driver::DriverError>) {
@@ -76,8 +84,12 @@ impl<'a> Planted<'a> {
             return outcome.unwrap();
         }
         for seed in ["1", "2"] {
-            let settings =
-                [("PTX_EMU_CHECK", self.check), ("PTX_EMU_SEED", seed), ("PTX_EMU_SCHEDULE", "adversarial")];
+            let settings = [
+                ("PTX_EMU_CHECK", self.check),
+                ("PTX_EMU_SEED", seed),
+                ("PTX_EMU_SCHEDULE", "adversarial"),
+                ("PTX_EMU_LIMIT", self.limit),
+            ];
             let Some(twin) = again(self.name, "twin", &settings) else { return };
             let twin = twin.ok();
             assert!(!twin.stderr.contains("ptx-emulator:"), "the twin is reported:\n{}", twin.stderr);
@@ -91,35 +103,39 @@ impl<'a> Planted<'a> {
     fn named_in(&self, text: &str) {
         assert!(text.contains("ptx-emulator: error"), "nothing is reported:\n{text}");
         assert!(self.says.iter().any(|words| text.contains(words)), "none of {:?} in\n{text}", self.says);
-        if let Some(line) = self.line(self.kernel, "// FOUND") {
-            let site = format!("in {} at ", self.kernel);
-            let named =
-                text.lines().any(|found| found.contains(&site) && found.contains(&place(self.source, line)));
-            assert!(named, "not {site}line {line} in\n{text}");
-        }
+        self.names(text, "in", self.kernel, "FOUND");
         if let Some(([x, y, z], thread)) = self.at {
             let at = format!("block ({x}, {y}, {z}), thread {thread}");
             assert!(text.contains(&at), "no {at:?} in\n{text}");
         }
-        let other = self.other.unwrap_or(self.kernel);
-        if let Some(line) = self.line(other, "// OTHER") {
-            let site = format!("and {other} at ");
-            let named =
-                text.lines().any(|found| found.contains(&site) && found.contains(&place(self.source, line)));
-            assert!(named, "not {site}line {line} in\n{text}");
+        self.names(text, "and", self.other.unwrap_or(self.kernel), "OTHER");
+    }
+
+    /// One of the marked lines of `kernel` stands in a line that begins with `word`; inlined code is named with its caller.
+    #[track_caller]
+    fn names(&self, text: &str, word: &str, kernel: &str, mark: &str) {
+        let lines = self.marked(kernel, mark);
+        if lines.is_empty() {
+            return;
         }
+        let site = format!("    {word} {kernel} at ");
+        let file = self.source.0;
+        let named = |found: &str| {
+            let places = lines.iter().map(|line| format!("{file}:{line}"));
+            places.into_iter().any(|p| found.contains(&format!("{p},")) || found.contains(&format!("{p})")))
+        };
+        let found = text.lines().any(|line| line.starts_with(&site) && named(line));
+        assert!(found, "no `{site}{file}` at one of {lines:?} in\n{text}");
     }
 
-    /// The line in `kernel` that carries `mark`.
-    fn line(&self, kernel: &str, mark: &str) -> Option<usize> {
-        let start = self.source.1.find(&format!("KERNEL {kernel}("))?;
-        let (before, rest) = self.source.1.split_at(start);
-        let body = rest.split("\nKERNEL ").next()?;
-        let inside = body.find(mark)?;
-        Some(before.lines().count() + body[..inside].lines().count())
+    /// The lines in `kernel` that carry `mark` in a comment.
+    fn marked(&self, kernel: &str, mark: &str) -> Vec<usize> {
+        let start = format!("KERNEL {kernel}(");
+        let lines = self.source.1.lines().enumerate().skip_while(|(_, line)| !line.starts_with(&start));
+        let body = lines.enumerate().take_while(|(i, (_, line))| *i == 0 || !line.starts_with("KERNEL "));
+        body.map(|(_, (at, line))| (at + 1, line))
+            .filter(|(_, line)| line.split_once("//").is_some_and(|(_, comment)| comment.contains(mark)))
+            .map(|(at, _)| at)
+            .collect()
     }
-}
-
-fn place(source: Source, line: usize) -> String {
-    format!("{}:{line},", source.0)
 }

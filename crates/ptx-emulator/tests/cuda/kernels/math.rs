@@ -65,7 +65,7 @@ fn floats(gpu: &Gpu) {
 
 /// The error function by its series, which converges everywhere though slowly.
 fn erf(x: f64) -> f64 {
-    if x.abs() > 6.0 {
+    if x.abs() > 4.5 {
         return x.signum();
     }
     let (mut term, mut sum) = (x, x);
