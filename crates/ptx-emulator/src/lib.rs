@@ -3,6 +3,7 @@
 
 mod alu;
 pub mod check;
+mod cublas;
 pub mod device;
 mod driver;
 pub mod exec;

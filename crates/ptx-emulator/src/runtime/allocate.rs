@@ -237,6 +237,18 @@ impl Machine {
         })
     }
 
+    /// Memory for a library's intermediate result; pinned, so that it is not counted against the device.
+    pub(crate) fn allocate_scratch(&self, context: Context, bytes: u64) -> Result<u64> {
+        self.lock().context(context)?;
+        Ok(self.shared.memory.allocate(Place::Pinned, bytes)?.start)
+    }
+
+    /// Gives it back; everything that used it was waited for.
+    pub(crate) fn free_scratch(&self, address: u64) {
+        // It was allocated a moment ago.
+        let _ = self.shared.memory.free(address);
+    }
+
     fn counted(&self, context: Context, bytes: u64, origin: Origin) -> Result<u64> {
         if bytes == 0 {
             return Code::INVALID_VALUE.error("allocating 0 bytes");
