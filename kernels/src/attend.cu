@@ -32,6 +32,7 @@ DEVICE float edited(const Edit& e, float score, u32 row, int head, u32 here, u32
 DEVICE float scored(const float* q, const u8* key, int at, int cols) {
     float sum = 0.0f;
 #if K_DIM % 8 == 0
+#pragma unroll 2
     for (int i = 0; i < K_DIM; i += 8) {
         float v[8];
         ELEMENT::read8(key, at + i, cols, v);
@@ -44,7 +45,7 @@ DEVICE float scored(const float* q, const u8* key, int at, int cols) {
     return sum;
 }
 
-KERNEL __launch_bounds__(32 * WARPS)
+KERNEL __launch_bounds__(32 * WARPS, 1)
     attend(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* out, int heads,
            int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third, u32 mask_width, const float* sinks,
            const u32* step) {

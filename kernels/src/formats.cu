@@ -126,6 +126,11 @@ struct q5_1 : Packed<q5_1, 32, 24> {
 };
 
 struct q8_0 : Packed<q8_0, 32, 34> {
+    // The cache reads single elements of this one.
+    DEVICE float at(const u8* row, int i) {
+        const u8* b = row + (u64)(i / 32) * 34;
+        return __fmul_rn((float)(i8)b[2 + i % 32], load_half<2>(b));
+    }
     DEVICE void eight(const u8* b, int g, float (&v)[8]) {
         float d = load_half<2>(b);
         u32 low = load4<2>(b + 2 + 8 * g), high = load4<2>(b + 6 + 8 * g);

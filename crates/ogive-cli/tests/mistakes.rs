@@ -113,7 +113,7 @@ fn numbers_and_names_that_make_no_sense() {
         (&["--context", "1000000000000", "x"], "a shorter context"),
         (&["--context", "18446744073709551615", "x"], ""),
         (&["--context", "4", "Once upon a time"], "a prompt of 5 tokens"),
-        (&["--device", "cuda", "x"], "no CUDA backend"),
+        (&["--device", "cuda:77", "x"], "cuda:77 was asked for, but"),
         (&["--device", "cuda:3", "x"], "cuda:3"),
         (&["--chat-template", "/no/such.jinja", "x"], "/no/such.jinja"),
     ] {

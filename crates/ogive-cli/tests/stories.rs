@@ -18,7 +18,7 @@ fn the_published_story_to_the_letter() {
         let model = shared("models/stories260K").unwrap().join(form);
         let run = ogive(args!["run", "--model", model, "--raw", "--temperature", "0", "--max-tokens", n, ""]);
         assert_eq!(run.text(), golden["published"]["text"].as_str().unwrap(), "{form}");
-        assert!(run.stderr.contains("using cpu") && run.stderr.contains("tokens/s"), "{}", run.stderr);
+        assert!(run.stderr.contains("using the CPU") && run.stderr.contains("tokens/s"), "{}", run.stderr);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::builder::Builder;
 use crate::device::{self, Device, bytes};
-use crate::driver::DeviceInfo;
+use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
 use crate::ops::{attend, best, elementwise, elementwise::Two, linear, moe, moves, norm, rope};
 use crate::{cache, library, plan, weight};
@@ -91,10 +91,8 @@ impl Backend for CudaBackend {
         let d = &self.device;
         let gib = d.info.memory as f64 / f64::from(1 << 30);
         let ((major, minor), (n_major, n_minor)) = (d.driver, d.modules.nvrtc().version);
-        let about = format!(
-            "{}, {gib:.0} GiB, driver for CUDA {major}.{minor}, NVRTC {n_major}.{n_minor}",
-            d.info.name
-        );
+        let driver = driver::release().unwrap_or_else(|| format!("for CUDA {major}.{minor}"));
+        let about = format!("{}, {gib:.0} GiB, driver {driver}, NVRTC {n_major}.{n_minor}", d.info.name);
         let mut facts = Facts::new("cuda", about);
         facts.memory = Some(d.pool.limit());
         facts.exact = true;

@@ -78,6 +78,18 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// What is wrong, without what was looked for and what helps: the message up to its first semicolon.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        let text = match self {
+            Self::Library { why, .. } => why.clone(),
+            other => other.to_string(),
+        };
+        text.split(';').next().unwrap_or_default().to_owned()
+    }
+}
+
 struct Devices(usize);
 
 impl fmt::Display for Devices {
@@ -106,7 +118,7 @@ impl fmt::Display for Hint {
             209 => "; the device cannot run what was compiled",
             218 | 222 => "; NVRTC is newer than the driver: update the driver or install an older NVRTC",
             700 | 702 | 710 | 717 | 718 | 719 => {
-                "; the device cannot be used any more by this process: make a new backend in a new one, and report this"
+                "; this process cannot use the device any more: start a new one, and report this"
             }
             802 => "; wait until the machine's NVSwitches are set up (nvidia-fabricmanager)",
             803 => "; the driver's library and its kernel module are of different versions: reboot",
@@ -134,6 +146,8 @@ mod tests {
 
     #[test]
     fn says_what_helps() {
+        let e = Error::Library { library: "NVRTC", why: "libnvrtc.so not found; looked in x; do y".into() };
+        assert_eq!(e.brief(), "libnvrtc.so not found");
         let e = Error::NoDevice { asked: 2, found: 1 };
         assert!(e.to_string().starts_with("cuda:2: there is one device (cuda:0) here; look at nvidia-smi"));
         let e = Error::Driver { doing: "starting".into(), code: 34, name: "CUDA_ERROR_STUB_LIBRARY".into() };

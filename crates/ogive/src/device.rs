@@ -41,31 +41,73 @@ impl fmt::Display for Device {
     }
 }
 
-const NO_CUDA: &str = "this build of Ogive has no CUDA backend";
+/// Set, and neither empty nor 0: `Auto` does not look for a GPU.
+const FORCE_CPU: &str = "OGIVE_FORCE_CPU";
 
 /// A backend's name and what it says of itself.
 pub(crate) fn describe(backend: &dyn Backend) -> String {
     let facts = backend.facts();
-    format!("{}: {}", facts.name, facts.description)
+    match facts.name.as_str() {
+        "cpu" => format!("the CPU, {}", facts.description),
+        "cuda" => format!("CUDA: {}", facts.description),
+        name => format!("{name}: {}", facts.description),
+    }
+}
+
+fn forced() -> bool {
+    std::env::var_os(FORCE_CPU).is_some_and(|v| !v.is_empty() && v != "0")
 }
 
 /// The backend for what was asked, and a line that says what was taken and why.
 pub(crate) fn backend(options: &Options) -> Result<(Arc<dyn Backend>, String)> {
+    let using = |backend: Arc<dyn Backend>| {
+        let line = format!("using {}", describe(&*backend));
+        Ok((backend, line))
+    };
     match options.device {
-        Device::Cuda(n) => {
-            Err(Error::Device(format!("cuda:{n} was asked for, but {NO_CUDA}; use the device cpu")))
+        Device::Cuda(n) if forced() => {
+            Err(Error::Device(format!("cuda:{n} was asked for, but {FORCE_CPU} is set; use the device cpu")))
         }
-        Device::Cpu => {
-            let cpu = cpu(options)?;
-            let line = format!("using {}", describe(&*cpu));
-            Ok((cpu, line))
+        Device::Cuda(n) => match cuda(n) {
+            Ok(cuda) => using(cuda),
+            Err(why) => Err(Error::Device(format!("cuda:{n} was asked for, but {why}"))),
+        },
+        Device::Cpu => using(cpu(options)?),
+        Device::Auto if forced() => {
+            let (cpu, line) = using(cpu(options)?)?;
+            Ok((cpu, format!("{line} ({FORCE_CPU} is set)")))
         }
-        Device::Auto => {
-            let cpu = cpu(options)?;
-            let line = format!("using {} ({NO_CUDA})", describe(&*cpu));
-            Ok((cpu, line))
-        }
+        Device::Auto => match automatic() {
+            Ok(cuda) => using(cuda),
+            Err(why) => {
+                let (cpu, line) = using(cpu(options)?)?;
+                Ok((cpu, format!("CUDA not used: {why}; {line}")))
+            }
+        },
     }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(number: usize) -> Result<Arc<dyn Backend>, String> {
+    let backend = ogive_cuda::CudaBackend::with_device(number).map_err(|e| e.to_string())?;
+    Ok(Arc::new(backend))
+}
+
+/// The first device; the reason, where there is none, in one clause.
+#[cfg(feature = "cuda")]
+fn automatic() -> Result<Arc<dyn Backend>, String> {
+    let backend = ogive_cuda::CudaBackend::new().map_err(|e| e.brief())?;
+    Ok(Arc::new(backend))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(_: usize) -> Result<Arc<dyn Backend>, String> {
+    Err("this build of Ogive has no CUDA backend; use the device cpu".into())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn automatic() -> Result<Arc<dyn Backend>, String> {
+    Err("this build of Ogive has no CUDA backend".into())
 }
 
 #[cfg(feature = "cpu")]
@@ -83,11 +125,42 @@ fn cpu(_: &Options) -> Result<Arc<dyn Backend>> {
     Err(Error::Device("this build of Ogive has no CPU backend; turn the feature `cpu` on".into()))
 }
 
-/// Every device this build could use, with a line about each.
+/// Every device this build could use, with a line about each; what cannot be used, with the reason.
 pub fn devices() -> Vec<(Device, String)> {
     let cpu = backend(&Options::new().device(Device::Cpu)).map(|(b, _)| b.facts().description);
-    vec![
-        (Device::Cpu, cpu.unwrap_or_else(|e| e.to_string())),
-        (Device::Cuda(0), format!("not available: {NO_CUDA}")),
-    ]
+    let mut all = vec![(Device::Cpu, cpu.unwrap_or_else(|e| e.to_string()))];
+    all.extend(cuda_devices());
+    all
+}
+
+#[cfg(feature = "cuda")]
+fn cuda_devices() -> Vec<(Device, String)> {
+    use ogive_cuda::CudaBackend;
+    let (found, why) = match (CudaBackend::devices(), CudaBackend::unavailable()) {
+        (Ok(found), None) if !found.is_empty() => (found, None),
+        (Ok(found), why) => (found, why.map(|e| e.to_string())),
+        (Err(e), _) => (Vec::new(), Some(e.to_string())),
+    };
+    if found.is_empty() {
+        let why = why.unwrap_or_else(|| "there is no device".into());
+        return vec![(Device::Cuda(0), format!("not available: {why}"))];
+    }
+    let line = |d: &ogive_cuda::DeviceInfo| match &why {
+        None => format!("{d}"),
+        Some(why) => format!("{d}; not available: {why}"),
+    };
+    found.iter().map(|d| (Device::Cuda(d.number), line(d))).collect()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_devices() -> Vec<(Device, String)> {
+    vec![(Device::Cuda(0), "not available: this build of Ogive has no CUDA backend".into())]
+}
+
+/// What was found of the libraries that devices need, where, and what is missing: a line for each.
+pub fn libraries() -> Vec<String> {
+    #[cfg(feature = "cuda")]
+    return ogive_cuda::report().to_string().lines().map(str::to_owned).collect();
+    #[cfg(not(feature = "cuda"))]
+    Vec::new()
 }

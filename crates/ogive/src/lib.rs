@@ -27,7 +27,7 @@ mod stop;
 mod vocabulary;
 
 pub use chat::{Chat, Reply};
-pub use device::{Device, devices};
+pub use device::{Device, devices, libraries};
 pub use error::{Error, Result};
 pub use generate::{Generate, Prompt};
 pub use memory::Memory;
@@ -38,6 +38,8 @@ pub use vocabulary::open_tokenizer;
 
 #[cfg(feature = "cpu")]
 pub use ogive_cpu as cpu;
+#[cfg(feature = "cuda")]
+pub use ogive_cuda as cuda;
 pub use ogive_engine::{self as engine, backend, nn, sampler, tensor};
 pub use ogive_models as models;
 pub use ogive_tokenizer as tokenizer;

@@ -22,5 +22,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for (device, about) in devices {
         output::line(format_args!("{:<8} {about}", device.to_string()))?;
     }
+    for line in ogive::libraries() {
+        output::line(line)?;
+    }
     Ok(())
 }

@@ -20,6 +20,7 @@ use cudarc::driver::sys::{
 
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::null_mut;
@@ -104,8 +105,8 @@ pub(crate) struct Driver {
     pub(crate) version: (u32, u32),
 }
 
-impl std::fmt::Debug for Driver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("version", &self.version).finish_non_exhaustive()
     }
 }
@@ -126,6 +127,21 @@ pub struct DeviceInfo {
     pub multiprocessors: u32,
     /// Bytes of shared memory a block may have where it asks for them.
     pub shared_memory: u32,
+}
+
+impl fmt::Display for DeviceInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (gib, (major, minor)) = (self.memory as f64 / f64::from(1 << 30), self.capability);
+        write!(f, "{}, {gib:.0} GiB, sm_{major}{minor}", self.name)
+    }
+}
+
+/// The driver's own version, such as 580.65.06, where the system says it: its interface knows only CUDA's.
+pub(crate) fn release() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
+    let number = |word: &&str| word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    line.split_whitespace().find(number).map(str::to_owned)
 }
 
 impl Driver {
