@@ -199,7 +199,7 @@ pub enum Statement {
     /// `.shared`, `.local`, `.param` and other variables of this scope.
     Variable(Variable),
     /// `{ … }`: a scope of names of its own.
-    Block(Vec<Statement>),
+    Block(Vec<Self>),
     /// `NAME: .branchtargets a, b, …;`
     BranchTargets(Label, Vec<String>),
     /// `NAME: .callprototype …;` or `.calltargets`; indirect calls are refused when lowered.
@@ -281,22 +281,22 @@ pub enum Operand {
     /// `[base+offset]`; an absolute address has `base` = an integer. `[a, {x, y}]` of tensors and textures has the rest in `extra`.
     Address {
         /// A name or an integer.
-        base: Box<Operand>,
+        base: Box<Self>,
         /// Bytes.
         offset: i64,
         /// What follows a comma inside the brackets.
-        extra: Vec<Operand>,
+        extra: Vec<Self>,
     },
     /// `{a, b, c, d}`.
-    Vector(Vec<Operand>),
+    Vector(Vec<Self>),
     /// `(a, b)` of a call.
-    List(Vec<Operand>),
+    List(Vec<Self>),
     /// `p|q`.
-    Pair(Box<Operand>, Box<Operand>),
+    Pair(Box<Self>, Box<Self>),
     /// `!p`.
-    Not(Box<Operand>),
+    Not(Box<Self>),
     /// `-%r1`: only constants are folded.
-    Negative(Box<Operand>),
+    Negative(Box<Self>),
     /// `_`: the result is not wanted.
     Sink,
 }

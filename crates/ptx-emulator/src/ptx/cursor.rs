@@ -130,6 +130,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A name that is declared here: one without dots in it, for `%v.x` means a part of `%v`.
+    pub(super) fn new_name(&mut self, what: &str) -> Result<&'a str, Error> {
+        if self.token.text.contains('.') {
+            return Err(self.expected(what));
+        }
+        self.name(what)
+    }
+
     pub(super) fn string(&mut self, what: &str) -> Result<&'a str, Error> {
         if self.token.kind == Kind::Text { Ok(self.bump().text) } else { Err(self.expected(what)) }
     }

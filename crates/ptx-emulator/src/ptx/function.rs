@@ -18,7 +18,7 @@ impl Cursor<'_> {
             self.attribute()?;
         }
         let returns = if self.is("(") { self.params()? } else { Vec::new() };
-        let name = self.name("the name of a function")?.to_owned();
+        let name = self.new_name("the name of a function")?.to_owned();
         let params = if self.is("(") { self.params()? } else { Vec::new() };
         let mut function = Function {
             name,
@@ -156,7 +156,7 @@ impl Cursor<'_> {
             }
         }
         let ty = ty.ok_or_else(|| self.expected("the type of a parameter"))?;
-        let name = self.name("the name of a parameter")?.to_owned();
+        let name = self.new_name("the name of a parameter")?.to_owned();
         let (mut len, mut array) = (1, false);
         if self.eat("[") {
             array = true;

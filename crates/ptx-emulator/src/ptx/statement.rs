@@ -55,7 +55,7 @@ impl Cursor<'_> {
             }
             None if self.then(":") => {
                 let line = self.line();
-                let label = Label { name: self.name("a label")?.to_owned(), line };
+                let label = Label { name: self.new_name("a label")?.to_owned(), line };
                 self.expect(":")?;
                 statements.push(self.labelled(label)?);
             }
@@ -106,7 +106,7 @@ impl Cursor<'_> {
         let ty = ty.ok_or_else(|| self.expected("the type of registers"))?;
         let mut names = Vec::new();
         loop {
-            let name = self.name("the name of a register")?.to_owned();
+            let name = self.new_name("the name of a register")?.to_owned();
             let mut count = None;
             if self.eat("<") {
                 let given = self.small("the number of registers")?;

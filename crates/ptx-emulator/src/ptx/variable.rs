@@ -79,7 +79,7 @@ impl Cursor<'_> {
         let align = align.unwrap_or_else(|| ty.size().saturating_mul(vector));
         let mut variables = Vec::new();
         loop {
-            let name = self.name("the name of a variable")?.to_owned();
+            let name = self.new_name("the name of a variable")?.to_owned();
             let mut variable = Variable {
                 name,
                 space,

@@ -28,7 +28,14 @@ const FORMS: &[(&str, &[&str], &str)] = &[
     ("and", &[], "T T T"),
     ("atom", &["cas"], "T A T T 64?"),
     ("atom", &[], "T A T 64?"),
+    ("bar", &["arrive"], "32 32"),
+    ("bar", &["red"], "T 32 32 P"),
     ("bar", &["warp"], "32"),
+    ("bar", &["sync"], "32 32?"),
+    ("barrier", &["cluster"], ""),
+    ("barrier", &["arrive"], "32 32"),
+    ("barrier", &["red"], "T 32 32 P"),
+    ("barrier", &["sync"], "32 32?"),
     ("bfe", &[], "T T 32 32"),
     ("bfi", &[], "T T T 32 32"),
     ("bfind", &[], "32 T"),
@@ -114,6 +121,10 @@ const FORMS: &[(&str, &[&str], &str)] = &[
 pub(super) fn pattern(instruction: &Instruction) -> Option<&'static str> {
     let has = |modifier: &&str| instruction.modifiers.iter().any(|m| m == modifier);
     let start = FORMS.partition_point(|(opcode, ..)| *opcode < instruction.opcode.as_str());
+    // The number of threads may be left out in the middle.
+    if instruction.opcode.starts_with("bar") && has(&"red") && instruction.operands.len() == 3 {
+        return Some("T 32 P");
+    }
     let candidates = FORMS.iter().skip(start).take_while(|(opcode, ..)| *opcode == instruction.opcode);
     candidates.filter(|(_, needed, _)| needed.iter().all(has)).map(|&(_, _, pattern)| pattern).next()
 }

@@ -25,6 +25,11 @@ pub(super) fn check(module: &Module, report: &mut Report) {
         .collect();
     let functions: HashMap<&str, &Function> =
         module.functions.iter().filter(|f| f.body.is_some()).map(|f| (f.name.as_str(), f)).collect();
+    // Most modules have less shared memory in all than one kernel may use, and then nothing needs to be followed.
+    let mut own =
+        Used { shared: &shared, functions: &functions, seen: HashSet::new(), work: Vec::new(), sum: 0 };
+    module.functions.iter().for_each(|f| own.declared(f.body.as_deref().unwrap_or(&[])));
+    let possible = shared.values().copied().fold(own.sum, u64::saturating_add);
     let newer = module.version >= (8, 1) && features::Arch::of(module).number >= 70;
     for kernel in module.functions.iter().filter(|f| f.entry && f.body.is_some()) {
         let limit = if newer { PARAMS.1 } else { PARAMS.0 };
@@ -39,6 +44,9 @@ pub(super) fn check(module: &Module, report: &mut Report) {
                 &kernel.name,
                 format!("{end} bytes of parameters; {} can have {limit}", kernel.name),
             );
+        }
+        if possible <= SHARED {
+            continue;
         }
         let mut used =
             Used { shared: &shared, functions: &functions, seen: HashSet::new(), work: vec![kernel], sum: 0 };
@@ -69,6 +77,19 @@ struct Used<'m> {
 }
 
 impl<'m> Used<'m> {
+    /// Adds only what is declared in the statements.
+    fn declared(&mut self, statements: &'m [Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Block(inner) => self.declared(inner),
+                Statement::Variable(v) if v.space == Space::Shared => {
+                    self.sum = self.sum.saturating_add(bytes(v))
+                }
+                _ => {}
+            }
+        }
+    }
+
     fn statements(&mut self, statements: &'m [Statement]) {
         for statement in statements {
             match statement {
@@ -86,13 +107,12 @@ impl<'m> Used<'m> {
 
     fn operand(&mut self, operand: &'m Operand) {
         match operand {
-            Operand::Name(name) | Operand::NameOffset(name, _) => {
+            Operand::Name(name) | Operand::NameOffset(name, _)
                 // Registers are nine names of ten and never either of the two.
-                if !name.starts_with('%') && self.seen.insert(name) {
+                if !name.starts_with('%') && self.seen.insert(name) => {
                     self.sum = self.sum.saturating_add(self.shared.get(name.as_str()).copied().unwrap_or(0));
                     self.work.extend(self.functions.get(name.as_str()).copied());
                 }
-            }
             Operand::Address { base, .. } => self.operand(base),
             _ => {}
         }

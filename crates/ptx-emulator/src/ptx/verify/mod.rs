@@ -9,6 +9,7 @@ mod call;
 mod features;
 mod forms;
 mod limits;
+mod modifiers;
 mod names;
 mod operands;
 mod types;
@@ -90,7 +91,7 @@ fn module_rules(module: &Module, report: &mut Report) {
 
 fn check_function<'m>(module: &'m Module, function: &'m Function, names: Names<'m>, report: &mut Report) {
     let Some(body) = &function.body else { return };
-    let mut checker = Checker { module, arch: features::Arch::of(module), names, report };
+    let mut checker = Checker { arch: features::Arch::of(module), names, report };
     checker.names.enter();
     for param in function.returns.iter().chain(&function.params) {
         checker.alignment(function.line, &param.name, param.align);
@@ -101,7 +102,6 @@ fn check_function<'m>(module: &'m Module, function: &'m Function, names: Names<'
 
 /// Goes through one function.
 struct Checker<'r, 'm> {
-    module: &'m Module,
     arch: features::Arch,
     names: Names<'m>,
     report: &'r mut Report,
@@ -190,10 +190,10 @@ impl<'m> Checker<'_, 'm> {
             self.report.instruction(instruction, message);
             return;
         }
-        let checked = match instruction.opcode.as_str() {
+        let checked = modifiers::check(instruction).and_then(|()| match instruction.opcode.as_str() {
             "call" => self.call(instruction),
             _ => self.operands(instruction),
-        };
+        });
         if let Err(message) = checked {
             self.report.instruction(instruction, message);
         }

@@ -70,10 +70,10 @@ impl<'m> Names<'m> {
         for function in &module.functions {
             match names.get(function.name.as_str()) {
                 None => {}
-                Some(Found::Function(old)) if old.body.is_none() || function.body.is_none() => {
-                    if old.body.is_some() {
-                        continue;
-                    }
+                Some(Found::Function(old))
+                    if (old.body.is_none() || function.body.is_none()) && old.body.is_some() =>
+                {
+                    continue;
                 }
                 Some(_) => {
                     report.add(function.line, &function.name, format!("{} is defined twice", function.name))
@@ -83,7 +83,7 @@ impl<'m> Names<'m> {
         }
         for (alias, function) in &module.aliases {
             match names.get(function.as_str()) {
-                Some(&(found @ Found::Function(_))) => drop(names.insert(alias, found)),
+                Some(&found) if matches!(found, Found::Function(_)) => drop(names.insert(alias, found)),
                 _ => report.add(1, alias, format!("alias of {function}, which is no function")),
             }
         }

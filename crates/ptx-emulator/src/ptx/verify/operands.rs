@@ -35,6 +35,14 @@ fn shape(instruction: &Instruction) -> Option<Shape> {
             ("v2", _) => vector = 2,
             ("v4", _) => vector = 4,
             ("v8", _) => vector = 8,
+            // Registers of packed integers are plain ones.
+            ("s16x2" | "u16x2", _) => {
+                found = Some(Shape {
+                    first: found.map_or(Type::U32, |shape| shape.first),
+                    last: Type::U32,
+                    vector,
+                });
+            }
             (_, Some(ty)) => {
                 found = Some(Shape { first: found.map_or(ty, |shape| shape.first), last: ty, vector })
             }
@@ -49,6 +57,12 @@ impl Checker<'_, '_> {
     /// Checks number and kind of the operands.
     pub(super) fn operands(&self, instruction: &Instruction) -> Result<(), String> {
         let given = &instruction.operands;
+        let known =
+            matches!(instruction.opcode.as_str(), "mov" | "cvta") || forms::pattern(instruction).is_some();
+        if known && !matches!(instruction.opcode.as_str(), "atom" | "setp") && given.contains(&Operand::Sink)
+        {
+            return Err(format!("{} cannot leave its result out", instruction.opcode));
+        }
         match instruction.opcode.as_str() {
             "mov" => return self.mov(instruction),
             "cvta" => return self.cvta(instruction),
@@ -57,7 +71,11 @@ impl Checker<'_, '_> {
         if let ("cvt", [to, Operand::Name(name)]) = (instruction.opcode.as_str(), given.as_slice())
             && let Some(Found::Special(_)) = self.names.find(name)
         {
-            return shape(instruction).map_or(Ok(()), |shape| self.value(to, shape.first, true, true));
+            let Some(shape) = shape(instruction) else { return Ok(()) };
+            if !types::integer(shape.first) || !types::integer(shape.last) {
+                return Err(format!("{name} can only be converted between integers"));
+            }
+            return self.value(to, shape.first, true, true);
         }
         let Some(pattern) = forms::pattern(instruction) else { return Ok(()) };
         let shape = shape(instruction);
@@ -72,8 +90,7 @@ impl Checker<'_, '_> {
             return Err(format!("{} operands, {} takes {wanted}", given.len(), instruction.opcode));
         }
         for (index, (operand, word)) in given.iter().zip(words).enumerate() {
-            let result = index == 0
-                && !matches!(instruction.opcode.as_str(), "st" | "red" | "bra" | "brx" | "bar" | "nanosleep");
+            let result = index == 0 && returns(instruction);
             self.matches(instruction, operand, word.trim_end_matches('?'), shape, result)?;
         }
         Ok(())
@@ -172,7 +189,8 @@ impl Checker<'_, '_> {
             Operand::Float64(_) if types::takes_float(ty, false) => Ok(()),
             Operand::Integer(_) => wrong("an integer"),
             Operand::Float32(_) | Operand::Float64(_) => wrong("a floating-point constant"),
-            Operand::Sink => Ok(()),
+            Operand::Sink if result => Ok(()),
+            Operand::Sink => Err("`_` stands for a result that is not wanted".to_owned()),
             Operand::NameOffset(..) => wrong("an address"),
             Operand::Address { .. } => wrong("memory"),
             Operand::Vector(_) | Operand::List(_) => wrong("a list"),
@@ -243,8 +261,14 @@ impl Checker<'_, '_> {
             match operand {
                 Operand::Vector(elements) => {
                     let bytes = shape.last.size();
+                    if types::bits(bytes) != Some(shape.last) {
+                        return Err(format!(
+                            "a vector needs mov.b{} and not mov.{}",
+                            bytes * 8,
+                            word(shape.last)
+                        ));
+                    }
                     let part = types::bits(bytes / (elements.len() as u64).max(1));
-                    // Four bytes in one `.b32` go through registers of any width.
                     let Some(part) =
                         part.filter(|p| p.size() * elements.len() as u64 == bytes && elements.len() > 1)
                     else {
@@ -254,9 +278,7 @@ impl Checker<'_, '_> {
                             word(shape.last)
                         ));
                     };
-                    elements
-                        .iter()
-                        .try_for_each(|element| self.value(element, part, part == Type::B8, result))?;
+                    elements.iter().try_for_each(|element| self.value(element, part, false, result))?;
                 }
                 Operand::Name(name) if !result => match self.names.find(name) {
                     Some(Found::Variable(_) | Found::Param(_) | Found::Function(_) | Found::Label) => {
@@ -298,9 +320,15 @@ impl Checker<'_, '_> {
         let ([to, from], Some(shape)) = (instruction.operands.as_slice(), shape(instruction)) else {
             return Err("cvta takes 2 operands and a type".to_owned());
         };
-        pointer(shape.last)?;
+        let words = instruction.modifiers.iter().filter(|m| *m != "to").count();
+        if shape.last != Type::U64 || words != 2 {
+            return Err("cvta takes one space and .u64".to_owned());
+        }
         self.value(to, shape.last, false, true)?;
         match from {
+            _ if instruction.modifiers.iter().any(|m| m == "to") => {
+                self.value(from, shape.last, false, false)
+            }
             Operand::NameOffset(..) => Ok(()),
             Operand::Name(name)
                 if matches!(self.names.find(name), Some(Found::Variable(_) | Found::Param(_))) =>
@@ -309,6 +337,15 @@ impl Checker<'_, '_> {
             }
             _ => self.value(from, shape.last, false, false),
         }
+    }
+}
+
+/// Whether the first operand is a result.
+fn returns(instruction: &Instruction) -> bool {
+    match instruction.opcode.as_str() {
+        "st" | "red" | "bra" | "brx" | "nanosleep" => false,
+        "bar" | "barrier" => instruction.modifiers.iter().any(|m| m == "red"),
+        _ => true,
     }
 }
 
@@ -323,7 +360,7 @@ fn wanted(ty: Type, wide: bool) -> String {
 }
 
 /// The type as PTX writes it.
-fn word(ty: Type) -> String {
+pub(super) fn word(ty: Type) -> String {
     format!("{ty:?}").to_ascii_lowercase()
 }
 

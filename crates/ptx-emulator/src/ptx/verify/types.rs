@@ -43,6 +43,11 @@ pub(super) fn fits(register: Type, wanted: Type, wide: bool) -> bool {
     }
 }
 
+/// `.u8` to `.s64`.
+pub(super) fn integer(ty: Type) -> bool {
+    kind(ty) == Kind::Integer
+}
+
 /// Whether an integer constant can stand there.
 pub(super) fn takes_integer(wanted: Type) -> bool {
     matches!(kind(wanted), Kind::Bits | Kind::Integer | Kind::Predicate)
