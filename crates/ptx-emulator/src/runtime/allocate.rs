@@ -292,6 +292,9 @@ impl Machine {
     /// Gives memory back now.
     pub(super) fn release_memory(&self, state: &mut State, address: u64) {
         let Ok(gone) = self.shared.memory.free(address) else { return };
+        if let Some(races) = &self.shared.races {
+            races.forget(address, gone.len);
+        }
         if let Some(Owned { origin: Origin::Pool(pool), .. }) = state.owned.remove(&address) {
             state.pool_gave(pool, gone.len);
         }
@@ -321,7 +324,10 @@ impl Machine {
         let goals = state.tasks.which(|_| true);
         let mut state = self.run_until(state, &goals);
         state.owned.remove(&address);
-        self.shared.memory.free(address)?;
+        let gone = self.shared.memory.free(address)?;
+        if let Some(races) = &self.shared.races {
+            races.forget(address, gone.len);
+        }
         match state.contexts.get(&owned.context).and_then(|context| context.error) {
             None => Ok(()),
             Some(code) => code.error("an earlier error of this context"),

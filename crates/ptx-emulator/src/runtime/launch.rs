@@ -6,6 +6,7 @@ use super::Machine;
 use super::error::{Code, Error, Result};
 use super::handle::{Context, Function, Stream};
 use super::module::FunctionState;
+use super::order::Order;
 use super::work::{LaunchSpec, Operation};
 use crate::check::Checks;
 use crate::device::{self, Model};
@@ -156,6 +157,7 @@ impl Machine {
         &self,
         spec: &LaunchSpec,
         device: u32,
+        order: Option<&Order>,
         seed: u64,
     ) -> std::result::Result<Grid, Fault> {
         let settings = &self.shared.settings;
@@ -174,13 +176,20 @@ impl Machine {
             races: settings.check >= Check::Races,
             leaks: settings.check >= Check::On,
         };
+        let watch = match (&self.shared.races, order) {
+            (Some(races), Some(order)) => {
+                let (known, after) = (order.known.clone(), order.known_after_wait.clone());
+                Some(races.kernel(&spec.program, spec.grid, order.moment, known, after))
+            }
+            _ => None,
+        };
         let environment = Environment {
             memory: Arc::clone(&self.shared.memory),
             device,
             arch,
             sms,
             checks,
-            watch: None,
+            watch,
             seed,
             workers: settings.workers,
             limit: settings.limit,

@@ -32,6 +32,7 @@ mod handle;
 mod launch;
 mod module;
 mod occupancy;
+mod order;
 mod pool;
 mod schedule;
 pub(crate) mod state;
@@ -55,6 +56,7 @@ pub(crate) use schedule::{in_host_function, say};
 pub use stream::{NON_BLOCKING, PRIORITIES};
 pub use transfer::{Place3, Transfer};
 
+use crate::check::races::Races;
 use crate::fault::Fault;
 use crate::memory::Memory;
 use crate::settings::{Check, Settings};
@@ -70,6 +72,8 @@ pub struct Machine {
 struct Shared {
     settings: Settings,
     memory: Arc<Memory>,
+    /// Where races are looked for.
+    races: Option<Arc<Races>>,
     state: Mutex<State>,
     /// A task has run.
     changed: Condvar,
@@ -85,8 +89,14 @@ impl Machine {
                 memory.set_capacity(index, device.memory);
             }
         }
-        let state = Mutex::new(State::new(settings.seed));
-        let shared = Shared { settings, memory: Arc::new(memory), state, changed: Condvar::new() };
+        let memory = Arc::new(memory);
+        let mut state = State::new(settings.seed);
+        let mut races = None;
+        if settings.check >= Check::Races {
+            races = Some(Races::new(Arc::clone(&memory)));
+            state.tasks.orders = Some(order::Orders::default());
+        }
+        let shared = Shared { settings, memory, races, state: Mutex::new(state), changed: Condvar::new() };
         Self { shared: Arc::new(shared) }
     }
 

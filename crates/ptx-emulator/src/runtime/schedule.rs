@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::copy;
 use super::error::{Code, Error, Result};
 use super::handle::Context;
+use super::order::{self, Order};
 use super::state::State;
 use super::task::{Stage, TaskId};
 use super::work::{Comparison, Work};
@@ -53,6 +54,9 @@ impl Machine {
     ) -> MutexGuard<'a, State> {
         loop {
             if goals.iter().all(|goal| state.tasks.is_done(*goal)) {
+                if let Some(orders) = &mut state.tasks.orders {
+                    orders.seen_by_host(goals);
+                }
                 return state;
             }
             state = self.step(state, Some(goals)).0;
@@ -78,9 +82,10 @@ impl Machine {
         let Some(mut work) = task.work.take() else { return (state, false) };
         let (context, early) = (task.context, task.stage == Stage::Early);
         let device = state.contexts.get(&context).map_or(0, |context| context.device);
+        let order = state.tasks.orders.as_ref().and_then(|orders| orders.of(id)).cloned();
         state.running = true;
         drop(state);
-        let run = || self.execute(&mut work, device, early, slice, seed);
+        let run = || self.execute(&mut work, device, order.as_ref(), early, slice, seed);
         let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let what = panic
                 .downcast_ref::<String>()
@@ -142,8 +147,21 @@ impl Machine {
         }
     }
 
-    fn execute(&self, work: &mut Work, device: u32, early: bool, slice: u64, seed: u64) -> Outcome {
+    fn execute(
+        &self,
+        work: &mut Work,
+        device: u32,
+        order: Option<&Order>,
+        early: bool,
+        slice: u64,
+        seed: u64,
+    ) -> Outcome {
         let memory = &*self.shared.memory;
+        if let (Some(races), Some(order)) = (&self.shared.races, order)
+            && let Err(fault) = order::transfer(races, order, work)
+        {
+            return Outcome::Failed(fault);
+        }
         let simple = |result: Result<(), Fault>| match result {
             Ok(()) => Outcome::Done,
             Err(fault) => Outcome::Failed(fault),
@@ -172,7 +190,7 @@ impl Machine {
                     return Outcome::Done;
                 }
                 if launched.grid.is_none() {
-                    match self.begin(&launched.spec, device, seed) {
+                    match self.begin(&launched.spec, device, order, seed) {
                         Ok(grid) => launched.grid = Some(Box::new(grid)),
                         Err(fault) => return Outcome::Failed(fault),
                     }

@@ -97,7 +97,7 @@ impl Machine {
         let recorded = state.event(event)?.recorded;
         let open = recorded.filter(|task| !state.tasks.is_done(*task));
         if let Some(stream) = state.streams.get_mut(&stream) {
-            stream.waits.extend(open);
+            stream.waits.extend(recorded);
             stream.last_is_launch &= open.is_none();
         }
         Ok(())
@@ -254,12 +254,16 @@ impl Machine {
             state = self.step(state, Some(goals)).0;
         }
         state.context(context)?;
-        Ok(!open(&state))
+        let done = !open(&state);
+        if done && let Some(orders) = &mut state.tasks.orders {
+            orders.seen_by_host(goals);
+        }
+        Ok(done)
     }
 }
 
 impl State {
-    /// What a synchronisation with a stream waits for.
+    /// What a synchronisation with a stream waits for; some of it may be done.
     pub(super) fn frontier(&self, stream: Stream) -> Vec<TaskId> {
         let Some(found) = self.streams.get(&stream) else { return Vec::new() };
         let mut all = found.waits.clone();
@@ -272,7 +276,6 @@ impl State {
                 all.extend(other.last);
             }
         }
-        all.retain(|task| !self.tasks.is_done(*task));
         all
     }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::handle::{Context, Stream};
+use super::order::Orders;
 use super::work::Work;
 
 /// Counts tasks in the order in which they were queued; not used twice.
@@ -47,10 +48,12 @@ pub(crate) struct Tasks {
     all: HashMap<TaskId, Task>,
     ready: Vec<TaskId>,
     last: TaskId,
+    /// Where races are looked for.
+    pub(crate) orders: Option<Orders>,
 }
 
 impl Tasks {
-    /// Queues work behind `before` (of which some may be done).
+    /// Queues work behind `before` (of which some may be done: they need not be waited for, but they do come before).
     pub(crate) fn add(
         &mut self,
         context: Context,
@@ -61,7 +64,11 @@ impl Tasks {
     ) -> TaskId {
         self.last += 1;
         let id = self.last;
+        let before: Vec<TaskId> = before.into_iter().collect();
         let mut waits: Vec<TaskId> = Vec::new();
+        if let Some(orders) = &mut self.orders {
+            orders.add(id, &before, primary);
+        }
         for one in before {
             if !waits.contains(&one)
                 && let Some(task) = self.all.get_mut(&one)

@@ -42,6 +42,8 @@ pub(crate) struct HostFunction(pub(crate) Arc<dyn Fn() + Send + Sync>);
 #[derive(Clone)]
 pub(crate) struct Native {
     pub(crate) name: &'static str,
+    /// What it reads and writes: address, bytes, whether it writes.
+    pub(crate) touches: Vec<(u64, u64, bool)>,
     pub(crate) run: Arc<dyn Fn(&Memory) -> Result<(), Fault> + Send + Sync>,
 }
 

@@ -81,7 +81,7 @@ impl Races {
     /// A kernel begins at `moment`, knowing of the operations in `known`, and after `griddepcontrol.wait` of those in `known_after_wait`
     /// too (which is the same for an ordinary launch).
     #[must_use]
-    pub fn kernel(
+    pub(crate) fn kernel(
         self: &Arc<Self>,
         program: &Arc<Program>,
         grid: [u32; 3],
@@ -114,6 +114,11 @@ impl Races {
             |other: Mark| other.operation == operation || known.has(self.moment(other.operation));
         let found = self.shadow.access(address, bytes, mark, !writes, writes, &mut ordered);
         found.map_err(|collision| self.report(collision, Some(transfer_site(label))))
+    }
+
+    /// Bytes of the allocation that begins at `address`; 0 if none does.
+    pub(crate) fn length(&self, address: u64) -> u64 {
+        self.memory.find(address).filter(|found| found.start == address).map_or(0, |found| found.len)
     }
 
     /// These bytes were freed: what is placed there later has nothing to do with them.
