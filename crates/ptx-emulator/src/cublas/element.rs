@@ -5,8 +5,8 @@ use half::{bf16, f16};
 
 use super::status::{NOT_SUPPORTED, Status};
 use crate::fault::{Fault, Kind};
-use crate::memory::Memory;
 use crate::runtime::copy::locate;
+use crate::runtime::work::Reach;
 
 /// `cudaDataType_t`, as far as real matrices go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,14 +178,14 @@ impl Matrix {
     }
 
     /// The whole of it, from the first byte to behind the last.
-    fn find(&self, memory: &Memory) -> Result<Piece, Fault> {
+    fn find(&self, memory: &Reach<'_>) -> Result<Piece, Fault> {
         let stride = u64::try_from(self.ld).unwrap_or(0) * self.element.size();
         let span = stride * (self.columns as u64).saturating_sub(1) + self.column_bytes();
         let doing = format!(
             "{} ({} x {}, {} elements from column to column)",
             self.name, self.rows, self.columns, self.ld
         );
-        let (allocation, offset) = locate(memory, self.address, span, &doing)?;
+        let (allocation, offset) = locate(memory.memory, self.address, span, &doing)?;
         if self.address % self.element.size() != 0 {
             let message =
                 format!("{doing}: at {:#x}, which its elements' size does not divide", self.address);
@@ -195,7 +195,7 @@ impl Matrix {
     }
 
     /// Reads it: `rows` elements, then the next column.
-    pub(crate) fn read<T: Number>(&self, memory: &Memory) -> Result<Vec<T>, Fault> {
+    pub(crate) fn read<T: Number>(&self, memory: &Reach<'_>) -> Result<Vec<T>, Fault> {
         if self.rows == 0 || self.columns == 0 {
             return Ok(Vec::new());
         }
@@ -205,6 +205,7 @@ impl Matrix {
         let mut all = Vec::with_capacity(self.rows * self.columns);
         for column in 0..self.columns as u64 {
             let at = piece.offset + column * stride;
+            (memory.told)(self.address + column * stride, bytes, false)?;
             if let Some(hole) =
                 piece.allocation.written().and_then(|written| written.first_unwritten(at, bytes))
             {
@@ -225,7 +226,7 @@ impl Matrix {
     }
 
     /// Writes it back.
-    pub(crate) fn write<T: Number>(&self, memory: &Memory, values: &[T]) -> Result<(), Fault> {
+    pub(crate) fn write<T: Number>(&self, memory: &Reach<'_>, values: &[T]) -> Result<(), Fault> {
         if self.rows == 0 || self.columns == 0 {
             return Ok(());
         }
@@ -234,6 +235,7 @@ impl Matrix {
         let stride = u64::try_from(self.ld).unwrap_or(0) * self.element.size();
         for (column, values) in values.chunks(self.rows).take(self.columns).enumerate() {
             let at = piece.offset + column as u64 * stride;
+            (memory.told)(self.address + column as u64 * stride, bytes, true)?;
             // SAFETY: as in `read`, and nothing else refers to this memory meanwhile.
             let data = unsafe {
                 std::slice::from_raw_parts_mut(

@@ -6,8 +6,8 @@ use super::element::{Element, Matrix, Number};
 use super::multiply::{Factor, multiply};
 use super::status::{ARCH_MISMATCH, INVALID_VALUE, NOT_SUPPORTED, Status};
 use crate::fault::Fault;
-use crate::memory::Memory;
 use crate::runtime::copy;
+use crate::runtime::work::Reach;
 
 /// What sums are kept in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Gemm {
     }
 
     /// Does it.
-    pub(crate) fn run(&self, memory: &Memory) -> Result<(), Fault> {
+    pub(crate) fn run(&self, memory: &Reach<'_>) -> Result<(), Fault> {
         if self.m == 0 || self.n == 0 {
             return Ok(());
         }
@@ -132,7 +132,7 @@ impl Gemm {
         Ok(())
     }
 
-    fn one<T: Number>(&self, memory: &Memory, index: i64) -> Result<(), Fault> {
+    fn one<T: Number>(&self, memory: &Reach<'_>, index: i64) -> Result<(), Fault> {
         let (m, n, k) = (self.m as usize, self.n as usize, self.k as usize);
         let matrix = |operand: &Operand, rows: usize, columns: usize, name| -> Result<Matrix, Fault> {
             let (rows, columns) = if operand.transposed { (columns, rows) } else { (rows, columns) };
@@ -199,18 +199,18 @@ fn in_halves<T: Number>(a: Factor<'_, T>, b: Factor<'_, T>, [m, n, k]: [usize; 3
 }
 
 impl Place {
-    fn address(self, memory: &Memory, index: i64, element: Element) -> Result<u64, Fault> {
+    fn address(self, memory: &Reach<'_>, index: i64, element: Element) -> Result<u64, Fault> {
         match self {
             Self::Strided(first, stride) => {
                 Ok(first.wrapping_add_signed(stride.wrapping_mul(index).wrapping_mul(element.size() as i64)))
             }
-            Self::Array(list) => copy::read_word(memory, list.wrapping_add(index as u64 * 8), true),
+            Self::Array(list) => copy::read_word(memory.memory, list.wrapping_add(index as u64 * 8), true),
         }
     }
 }
 
 impl Scalar {
-    pub(crate) fn read<T: Number>(self, memory: &Memory, compute: Compute) -> Result<T, Fault> {
+    pub(crate) fn read<T: Number>(self, memory: &Reach<'_>, compute: Compute) -> Result<T, Fault> {
         let element = compute.scalar();
         match self {
             Self::Value(bytes) => {

@@ -11,8 +11,7 @@ use super::gemm::{Compute, Scalar};
 use super::status::{INTERNAL_ERROR, INVALID_VALUE, NOT_INITIALIZED, Status, names};
 use crate::driver::entry::{In, Out, current, machine, settings};
 use crate::fault::Fault;
-use crate::memory::Memory;
-use crate::runtime::work::{Native, Operation};
+use crate::runtime::work::{Native, Operation, Reach};
 use crate::runtime::{Context, Machine, Stream, in_host_function, say};
 
 /// `CUBLAS_POINTER_MODE_DEVICE`.
@@ -89,7 +88,7 @@ impl Handle {
         &self,
         machine: &Machine,
         name: &'static str,
-        run: impl Fn(&Memory) -> Result<(), Fault> + Send + Sync + 'static,
+        run: impl Fn(&Reach<'_>) -> Result<(), Fault> + Send + Sync + 'static,
     ) -> Result<(), Status> {
         let native = Native { name, run: std::sync::Arc::new(run) };
         Ok(machine.submit(self.context, Stream(self.stream), Operation::Native(native))?)

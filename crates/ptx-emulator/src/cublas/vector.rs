@@ -5,7 +5,7 @@
 use super::element::{Element, Matrix, Number};
 use super::gemm::{Compute, Scalar};
 use crate::fault::Fault;
-use crate::memory::Memory;
+use crate::runtime::work::Reach;
 
 /// A vector in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl Vector {
         }
     }
 
-    pub(crate) fn read<T: Number>(&self, memory: &Memory) -> Result<Vec<T>, Fault> {
+    pub(crate) fn read<T: Number>(&self, memory: &Reach<'_>) -> Result<Vec<T>, Fault> {
         let mut values = self.matrix().read::<T>(memory)?;
         if self.step < 0 {
             values.reverse();
@@ -39,7 +39,7 @@ impl Vector {
         Ok(values)
     }
 
-    pub(crate) fn write<T: Number>(&self, memory: &Memory, mut values: Vec<T>) -> Result<(), Fault> {
+    pub(crate) fn write<T: Number>(&self, memory: &Reach<'_>, mut values: Vec<T>) -> Result<(), Fault> {
         if self.step < 0 {
             values.reverse();
         }
@@ -59,7 +59,13 @@ pub(crate) enum Reduction {
 }
 
 /// A sum over one or two vectors, written to `to`.
-pub(crate) fn reduce(memory: &Memory, what: Reduction, x: Vector, y: Vector, to: u64) -> Result<(), Fault> {
+pub(crate) fn reduce(
+    memory: &Reach<'_>,
+    what: Reduction,
+    x: Vector,
+    y: Vector,
+    to: u64,
+) -> Result<(), Fault> {
     let values = x.read::<f64>(memory)?;
     let sum = match what {
         Reduction::Dot => values.iter().zip(y.read::<f64>(memory)?).map(|(x, y)| x * y).sum(),
@@ -71,7 +77,7 @@ pub(crate) fn reduce(memory: &Memory, what: Reduction, x: Vector, y: Vector, to:
 
 /// `y = alpha · x + y`.
 pub(crate) fn axpy<T: Number>(
-    memory: &Memory,
+    memory: &Reach<'_>,
     alpha: Scalar,
     compute: Compute,
     x: Vector,
@@ -85,7 +91,7 @@ pub(crate) fn axpy<T: Number>(
 
 /// `x = alpha · x`.
 pub(crate) fn scale<T: Number>(
-    memory: &Memory,
+    memory: &Reach<'_>,
     alpha: Scalar,
     compute: Compute,
     x: Vector,
@@ -108,7 +114,7 @@ pub(crate) struct Gemv {
 }
 
 impl Gemv {
-    pub(crate) fn run<T: Number>(&self, memory: &Memory) -> Result<(), Fault> {
+    pub(crate) fn run<T: Number>(&self, memory: &Reach<'_>) -> Result<(), Fault> {
         let alpha: T = self.alpha.read(memory, self.compute)?;
         let beta: T = self.beta.read(memory, self.compute)?;
         let a = self.a.read::<T>(memory)?;

@@ -220,7 +220,8 @@ impl Block {
     #[cold]
     pub(super) fn somewhere(&self, grid: &GridState) -> Option<Site> {
         let program = &grid.launch.program;
-        let found = self.warps.iter().find_map(|warp| Some((warp.state.index, warp.fragments.all().iter().next()?)));
+        let found =
+            self.warps.iter().find_map(|warp| Some((warp.state.index, warp.fragments.all().iter().next()?)));
         let (warp, fragment) = found?;
         let step = program.steps.get(fragment.pc as usize)?;
         Some(Site {

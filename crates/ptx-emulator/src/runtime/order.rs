@@ -8,9 +8,10 @@ use std::collections::HashMap;
 
 use super::copy::{Copy, Side};
 use super::task::TaskId;
-use super::work::{Native, Work};
+use super::work::{Native, Reach, Work};
 use crate::check::races::{Known, Moment, Races};
 use crate::fault::Fault;
+use crate::memory::Memory;
 
 /// One task's place among the others.
 #[derive(Clone, Debug)]
@@ -74,38 +75,47 @@ impl Orders {
     }
 }
 
-/// Tells the detector what work other than a kernel touches.
+/// Tells the detector what work touches, other than a kernel or a library's computation: those tell as they go.
 ///
 /// # Errors
 /// The race that was found.
 pub(super) fn transfer(races: &Races, order: &Order, work: &Work) -> Result<(), Fault> {
-    let touch = |label: &str, address: u64, bytes: u64, writes: bool| {
-        races.transfer(label, order.moment, &order.known, address, bytes, writes).map_err(|fault| *fault)
+    let whole = |label: &str, parts: &mut dyn Iterator<Item = (u64, u64, bool)>| {
+        let transfer = races.transfer(label, order.moment, &order.known);
+        for (address, bytes, writes) in parts {
+            transfer.touch(address, bytes, writes).map_err(|fault| *fault)?;
+        }
+        Ok(())
     };
     match work {
         Work::Copy(copy) => {
-            let label = format!("a copy of {} bytes", copy.extent.bytes());
-            for (address, bytes, writes) in rows(copy) {
-                touch(&label, address, bytes, writes)?;
-            }
-            Ok(())
+            whole(&format!("a copy of {} bytes", copy.extent.bytes()), &mut rows(copy).into_iter())
         }
         Work::Fill(fill) => {
             let bytes = fill.columns.saturating_mul(u64::from(fill.size));
             let label = format!("a memset of {} bytes", bytes.saturating_mul(fill.rows));
-            (0..fill.rows).try_for_each(|row| {
-                touch(&label, fill.address.wrapping_add(row.wrapping_mul(fill.pitch)), bytes, true)
-            })
+            let row = |row: u64| (fill.address.wrapping_add(row.wrapping_mul(fill.pitch)), bytes, true);
+            whole(&label, &mut (0..fill.rows).map(row))
         }
         Work::Free(address) => {
-            let len = races.length(*address);
-            touch("a free in stream order", *address, len, true)
-        }
-        Work::Native(Native { name, touches, .. }) => {
-            touches.iter().try_for_each(|(address, bytes, writes)| touch(name, *address, *bytes, *writes))
+            let whole_allocation = (*address, races.length(*address), true);
+            whole("a free in stream order", &mut std::iter::once(whole_allocation))
         }
         _ => Ok(()),
     }
+}
+
+/// Runs a library's computation, telling the detector of what it touches if there is one.
+///
+/// # Errors
+/// What went wrong; the race that was found.
+pub(super) fn native(memory: &Memory, native: &Native, watch: Option<(&Races, &Order)>) -> Result<(), Fault> {
+    let Some((races, order)) = watch else {
+        return (native.run)(&Reach { memory, told: &|_, _, _| Ok(()) });
+    };
+    let transfer = races.transfer(native.name, order.moment, &order.known);
+    let told = |address, bytes, writes| transfer.touch(address, bytes, writes).map_err(|fault| *fault);
+    (native.run)(&Reach { memory, told: &told })
 }
 
 /// The bytes of device memory that a copy reads and writes, row by row.

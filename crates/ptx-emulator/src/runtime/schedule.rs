@@ -171,7 +171,9 @@ impl Machine {
             Work::Fail(code) => Outcome::Injected(*code),
             Work::Copy(copy) => simple(copy::copy(memory, copy)),
             Work::Fill(fill) => simple(copy::fill(memory, fill)),
-            Work::Native(native) => simple((native.run)(memory)),
+            Work::Native(native) => {
+                simple(order::native(memory, native, self.shared.races.as_deref().zip(order)))
+            }
             Work::Host(function) => {
                 IN_HOST_FUNCTION.with(|flag| flag.store(true, Ordering::Relaxed));
                 (function.0)();

@@ -42,9 +42,14 @@ pub(crate) struct HostFunction(pub(crate) Arc<dyn Fn() + Send + Sync>);
 #[derive(Clone)]
 pub(crate) struct Native {
     pub(crate) name: &'static str,
-    /// What it reads and writes: address, bytes, whether it writes.
-    pub(crate) touches: Vec<(u64, u64, bool)>,
-    pub(crate) run: Arc<dyn Fn(&Memory) -> Result<(), Fault> + Send + Sync>,
+    pub(crate) run: Arc<dyn Fn(&Reach<'_>) -> Result<(), Fault> + Send + Sync>,
+}
+
+/// Memory as a library's computation reaches it.
+pub(crate) struct Reach<'a> {
+    pub(crate) memory: &'a Memory,
+    /// Told of each piece before it is touched: address, bytes, whether it is written.
+    pub(crate) told: &'a dyn Fn(u64, u64, bool) -> Result<(), Fault>,
 }
 
 /// When a wait on a value ends (`CUstreamWaitValue_flags`).

@@ -49,6 +49,15 @@ enum What {
     Transfer(String),
 }
 
+/// An operation of the host's making that touches memory.
+#[derive(Debug)]
+pub(crate) struct Transfer<'a> {
+    races: &'a Races,
+    label: &'a str,
+    operation: u32,
+    known: &'a Known,
+}
+
 /// A kernel under watch.
 #[derive(Debug)]
 struct Kernel {
@@ -95,25 +104,10 @@ impl Races {
         Arc::new(KernelWatch(Arc::new(Kernel { races, program, grid, operation, known, known_after_wait })))
     }
 
-    /// A copy, a memset or a free called `label` touches `bytes` bytes at `address` at `moment`.
-    ///
-    /// # Errors
-    /// The race that was found.
-    pub fn transfer(
-        &self,
-        label: &str,
-        moment: Moment,
-        known: &Known,
-        address: u64,
-        bytes: u64,
-        writes: bool,
-    ) -> Result<(), Box<Fault>> {
+    /// A copy, a memset, a free or a library's computation called `label` begins at `moment`, knowing of the operations in `known`.
+    pub(crate) fn transfer<'a>(&'a self, label: &'a str, moment: Moment, known: &'a Known) -> Transfer<'a> {
         let operation = self.begin(moment, What::Transfer(label.to_owned()));
-        let mark = Mark::new(operation, Mark::TRANSFER, 0, 0, 0, 0, Strength::Weak);
-        let mut ordered =
-            |other: Mark| other.operation == operation || known.has(self.moment(other.operation));
-        let found = self.shadow.access(address, bytes, mark, !writes, writes, &mut ordered);
-        found.map_err(|collision| self.report(collision, Some(transfer_site(label))))
+        Transfer { races: self, label, operation, known }
     }
 
     /// Bytes of the allocation that begins at `address`; 0 if none does.
@@ -179,6 +173,21 @@ impl Races {
                 }
             }
         })
+    }
+}
+
+impl Transfer<'_> {
+    /// Reads or writes `bytes` bytes at `address`.
+    ///
+    /// # Errors
+    /// The race that was found.
+    pub(crate) fn touch(&self, address: u64, bytes: u64, writes: bool) -> Result<(), Box<Fault>> {
+        let Self { races, label, operation, known } = self;
+        let mark = Mark::new(*operation, Mark::TRANSFER, 0, 0, 0, 0, Strength::Weak);
+        let mut ordered =
+            |other: Mark| other.operation == *operation || known.has(races.moment(other.operation));
+        let found = races.shadow.access(address, bytes, mark, !writes, writes, &mut ordered);
+        found.map_err(|collision| races.report(collision, Some(transfer_site(label))))
     }
 }
 

@@ -247,12 +247,13 @@ fn copies_and_kernels_race_too() {
     let mut a = Block::new(&kernel(&races, 1, 1, Known::new()), 0);
     a.write(0, DATA + 8).unwrap();
     let second = Moment { chain: 2, count: 1 };
-    let fault = races.transfer("cuMemcpyDtoHAsync", second, &Known::new(), DATA, 64, false).unwrap_err();
+    let fault =
+        races.transfer("cuMemcpyDtoHAsync", second, &Known::new()).touch(DATA, 64, false).unwrap_err();
     assert_eq!(fault.site.map(|s| s.kernel), Some("cuMemcpyDtoHAsync".into()));
     assert_eq!(fault.other.map(|s| s.kernel), Some("kernel".into()));
     let mut known = Known::new();
     known.add(Moment { chain: 1, count: 1 });
-    races.transfer("cuMemcpyDtoHAsync", second, &known, DATA, 64, false).unwrap();
+    races.transfer("cuMemcpyDtoHAsync", second, &known).touch(DATA, 64, false).unwrap();
     // The kernel still runs and writes what the copy has read: the copy knows the kernel, the kernel not the copy.
     assert!(is_race(a.write(0, DATA + 8)));
     races.forget(DATA, 64);
