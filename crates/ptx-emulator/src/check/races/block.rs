@@ -40,10 +40,12 @@ pub(super) struct Block {
 impl Warp {
     /// Takes in what a barrier of the block hands on.
     ///
-    /// What was released goes along: a fence before the barrier counts for the strong write that another thread makes after it. That
-    /// is how split-k and grid barriers are written, and the hardware's fences are cumulative.
+    /// What was released goes along: a fence before the barrier counts for the strong write that another thread makes after it, and a
+    /// fence after the barrier for the strong read that another made before. That is how split-k and grid barriers are written, and
+    /// the hardware's fences are cumulative.
     fn give(&mut self, other: &Self) {
         self.knows.join(&other.knows);
+        self.pending.join(&other.pending);
         self.released.join(&other.released);
     }
 }
