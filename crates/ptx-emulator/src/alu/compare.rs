@@ -155,10 +155,15 @@ impl<H: Half> View for Flushed<H> {
     }
 }
 
+/// The relation is in the step: [`Step::imm`] from bit 32 on.
+const LATE: u8 = u8::MAX;
+
 /// The relations that are compared; `Gt` and `Ge` stand beside `Lt` and `Le` because operands cannot change places.
+#[allow(clippy::double_comparisons)] // of NaN neither holds
 #[inline(always)]
-fn holds<T: PartialOrd, const RELATION: u8>(a: T, b: T) -> bool {
-    match RELATION {
+fn holds<T: PartialOrd, const RELATION: u8>(s: &Step, a: T, b: T) -> bool {
+    let relation = if RELATION == LATE { (s.imm >> 32) as u8 } else { RELATION };
+    match relation {
         0 => a == b,
         1 => a < b || a > b,
         2 => a < b,
@@ -188,7 +193,7 @@ impl<V: View> Compare for Single<V> {
         let mut mask = 0;
         for lane in 0..32 {
             let (a, b) = (V::see(V::Row::of(a[lane])), V::see(V::Row::of(b[lane])));
-            mask |= u32::from(holds::<_, RELATION>(a, b)) << lane;
+            mask |= u32::from(holds::<_, RELATION>(s, a, b)) << lane;
         }
         (mask, !mask)
     }
@@ -203,8 +208,8 @@ impl<V: View<Row = u16>> Compare for Packed<V> {
         let (mut low, mut high) = (0, 0);
         for lane in 0..32 {
             let ((a0, a1), (b0, b1)) = (halves(a[lane]), halves(b[lane]));
-            low |= u32::from(holds::<_, RELATION>(V::see(a0), V::see(b0))) << lane;
-            high |= u32::from(holds::<_, RELATION>(V::see(a1), V::see(b1))) << lane;
+            low |= u32::from(holds::<_, RELATION>(s, V::see(a0), V::see(b0))) << lane;
+            high |= u32::from(holds::<_, RELATION>(s, V::see(a1), V::see(b1))) << lane;
         }
         (low, high)
     }
@@ -232,8 +237,8 @@ fn setp_row<C: Compare, const RELATION: u8>(r: &mut Registers, s: &Step, mask: M
     put_pred(r, s.dst2, q, mask);
 }
 
-fn setp_plain<C: Compare, const RELATION: u8>(r: &mut Registers, s: &Step, mask: Mask) {
-    setp_row::<C, RELATION>(r, s, mask);
+fn setp_plain<C: Compare>(r: &mut Registers, s: &Step, mask: Mask) {
+    setp_row::<C, LATE>(r, s, mask);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -243,54 +248,57 @@ fn setp_vector<C: Compare, const RELATION: u8>(r: &mut Registers, s: &Step, mask
 }
 
 /// `set`: [`Step::imm`] is what is written where the relation holds.
-fn set_row<C: Compare, const RELATION: u8>(r: &mut Registers, s: &Step, mask: Mask) {
-    let (low, high) = outcome::<C, RELATION>(r, s);
+fn set_row<C: Compare>(r: &mut Registers, s: &Step, mask: Mask) {
+    let (low, high) = outcome::<C, LATE>(r, s);
     let value = s.imm as u32;
     let d = std::array::from_fn(|lane| {
         let (low, high) = (low >> lane & 1, high >> lane & 1);
-        if C::PACKED { value * low | (value * high) << 16 } else { value * low }
+        if C::PACKED { (value * low) | (value * high) << 16 } else { value * low }
     });
     r.set_word(s.dst, &d, mask);
 }
 
+/// A version for each relation only where it is fast: the others look the relation up.
 fn pick<C: Compare, const RELATION: u8>(set: bool) -> AluFn {
     if set {
-        return set_row::<C, RELATION>;
+        return set_row::<C>;
     }
     #[cfg(target_arch = "x86_64")]
     if wide() {
         return setp_vector::<C, RELATION>;
     }
-    setp_plain::<C, RELATION>
+    setp_plain::<C>
 }
 
-/// The function for a type and a relation, with the flags the relation needs.
-fn function<C: Compare>(relation: Relation, set: bool) -> (AluFn, u32, Class) {
-    let (run, flags) = match relation {
-        Relation::Eq => (pick::<C, 0>(set), 0),
-        Relation::Neu => (pick::<C, 0>(set), INVERT),
-        Relation::Ne => (pick::<C, 1>(set), 0),
-        Relation::Equ => (pick::<C, 1>(set), INVERT),
-        Relation::Lt => (pick::<C, 2>(set), 0),
-        Relation::Geu => (pick::<C, 2>(set), INVERT),
-        Relation::Le => (pick::<C, 3>(set), 0),
-        Relation::Gtu => (pick::<C, 3>(set), INVERT),
-        Relation::Gt => (pick::<C, 4>(set), 0),
-        Relation::Leu => (pick::<C, 4>(set), INVERT),
-        Relation::Ge => (pick::<C, 5>(set), 0),
-        Relation::Ltu => (pick::<C, 5>(set), INVERT),
-        Relation::Num => (pick::<C, 6>(set), 0),
-        Relation::Nan => (pick::<C, 6>(set), INVERT),
+/// What a type and a relation need: the function, flags, the relation for [`LATE`], the kind of row.
+struct Chosen {
+    run: AluFn,
+    flags: u32,
+    imm: i64,
+    class: Class,
+}
+
+fn function<C: Compare>(relation: Relation, set: bool) -> Chosen {
+    let (run, flags, compared) = match relation {
+        Relation::Eq => (pick::<C, 0>(set), 0, 0),
+        Relation::Neu => (pick::<C, 0>(set), INVERT, 0),
+        Relation::Ne => (pick::<C, 1>(set), 0, 1),
+        Relation::Equ => (pick::<C, 1>(set), INVERT, 1),
+        Relation::Lt => (pick::<C, 2>(set), 0, 2),
+        Relation::Geu => (pick::<C, 2>(set), INVERT, 2),
+        Relation::Le => (pick::<C, 3>(set), 0, 3),
+        Relation::Gtu => (pick::<C, 3>(set), INVERT, 3),
+        Relation::Gt => (pick::<C, 4>(set), 0, 4),
+        Relation::Leu => (pick::<C, 4>(set), INVERT, 4),
+        Relation::Ge => (pick::<C, 5>(set), 0, 5),
+        Relation::Ltu => (pick::<C, 5>(set), INVERT, 5),
+        Relation::Num => (pick::<C, 6>(set), 0, 6),
+        Relation::Nan => (pick::<C, 6>(set), INVERT, 6),
     };
-    (run, flags, C::CLASS)
+    Chosen { run, flags, imm: compared << 32, class: C::CLASS }
 }
 
-fn by_type(
-    words: &mut Words<'_>,
-    ty: Type,
-    relation: Relation,
-    set: bool,
-) -> Result<(AluFn, u32, Class), String> {
+fn by_type(words: &mut Words<'_>, ty: Type, relation: Relation, set: bool) -> Result<Chosen, String> {
     use Type::{B16, B32, B64, S16, S32, S64, U16, U32, U64};
     let ftz = matches!(ty, Type::F32 | Type::F16 | Type::F16x2) && words.flag("ftz");
     // Of integers only equality is the same for both signs; it is compared unsigned.
@@ -324,9 +332,9 @@ fn sources(class: Class, boolean: u32) -> Vec<Class> {
 
 fn setp(words: &mut Words<'_>) -> Result<Alu, String> {
     let (relation, boolean, ty) = relation(words)?;
-    let (run, flags, class) = by_type(words, ty, relation, false)?;
+    let Chosen { run, flags, imm, class } = by_type(words, ty, relation, false)?;
     let alu = Alu::new(run, Class::Pred, &sources(class, boolean));
-    Ok(Alu { flags: flags | boolean, dst2: Some(Class::Pred), ..alu })
+    Ok(Alu { flags: flags | boolean, imm, dst2: Some(Class::Pred), ..alu })
 }
 
 fn set(words: &mut Words<'_>) -> Result<Alu, String> {
@@ -345,8 +353,9 @@ fn set(words: &mut Words<'_>) -> Result<Alu, String> {
         (_, Type::Bf16) => i64::from(Bf16::ONE),
         _ => return words.refuse(to),
     };
-    let (run, flags, class) = by_type(words, ty, relation, true)?;
-    Ok(Alu { flags: flags | boolean, imm, ..Alu::new(run, Class::Word, &sources(class, boolean)) })
+    let chosen = by_type(words, ty, relation, true)?;
+    let (flags, imm) = (chosen.flags | boolean, chosen.imm | imm);
+    Ok(Alu { flags, imm, ..Alu::new(chosen.run, Class::Word, &sources(chosen.class, boolean)) })
 }
 
 fn testp(words: &mut Words<'_>) -> Result<Alu, String> {

@@ -92,7 +92,7 @@ fn sum<const MODE: u8>(a: f64, b: f64) -> f32 {
     let outwards = (lost > 0.0) == (sum > 0.0);
     let odd = if outwards { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
     // Not `!=`: what was lost is NaN where the sum is infinite.
-    let inexact = lost > 0.0 || lost < 0.0;
+    let inexact = lost.abs() > 0.0;
     let value = f64::from_bits(if inexact && bits & 1 == 0 { odd } else { bits });
     // Downwards, what cancels is -0.0.
     let cancels = MODE == DOWN && sum == 0.0 && (a.is_sign_negative() || b.is_sign_negative());

@@ -156,12 +156,18 @@ pub(super) fn flush<H: Half>(bits: u16) -> u16 {
     if bits & 0x7fff < H::LEAST_NORMAL { bits & 0x8000 } else { bits }
 }
 
-/// The halves of a row: 32, one in each word, or 64, two in each.
+/// The halves of a row: 32, one in each word, or 64, two in each in the host's order.
 #[inline(always)]
 pub(super) fn split<const N: usize>(row: &[u32; 32]) -> [u16; N] {
     let mut out = [0; N];
-    for at in 0..N {
-        out[at] = if N == 64 { (row[at / 2] >> (16 * (at % 2))) as u16 } else { row[at] as u16 };
+    if N == 64 {
+        // SAFETY: both are 128 bytes of plain integers; loops over pairs become shuffles, and this nothing at all.
+        let all: [u16; 64] = unsafe { std::mem::transmute(*row) };
+        out.copy_from_slice(&all[..N]);
+    } else {
+        for at in 0..N {
+            out[at] = row[at] as u16;
+        }
     }
     out
 }
@@ -169,11 +175,14 @@ pub(super) fn split<const N: usize>(row: &[u32; 32]) -> [u16; N] {
 /// The inverse of [`split`].
 #[inline(always)]
 pub(super) fn join<const N: usize>(halves: &[u16; N]) -> [u32; 32] {
-    let mut out = [0; 32];
-    for at in 0..32 {
-        out[at] = if N == 64 { word(halves[2 * at], halves[2 * at + 1]) } else { u32::from(halves[at]) };
+    if N == 64 {
+        let mut all = [0; 64];
+        all[..N].copy_from_slice(halves);
+        // SAFETY: as in `split`.
+        unsafe { std::mem::transmute::<[u16; 64], [u32; 32]>(all) }
+    } else {
+        std::array::from_fn(|at| u32::from(halves[at]))
     }
-    out
 }
 
 /// The lower and the upper half of a word.

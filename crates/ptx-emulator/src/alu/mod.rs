@@ -16,6 +16,9 @@
 //! - `mov` with a vector is [`pack`] and [`unpack`].
 //! - `min` and `max` of three sources are looked up as `min3` and `max3`.
 
+// A closure shows the sources of an instruction, where a path would not.
+#![allow(clippy::redundant_closure)]
+
 mod approx;
 mod bits;
 mod compare;
@@ -73,13 +76,16 @@ impl Alu {
     }
 }
 
+/// The lookup of one file; `None` leaves the words as they were.
+type Theme = fn(&mut Words<'_>) -> Result<Option<Alu>, String>;
+
 /// The function for an opcode (`fma`) and its modifiers (`rn`, `f32`); `None` if it is not an instruction on registers.
 ///
 /// # Errors
 /// One sentence, where the opcode is known and the combination of modifiers is not.
 pub(crate) fn lookup(opcode: &str, modifiers: &[&str]) -> Result<Option<Alu>, String> {
     let mut words = Words::new(opcode, modifiers);
-    let themes: [fn(&mut Words<'_>) -> Result<Option<Alu>, String>; 11] = [
+    let themes: [Theme; 11] = [
         int::lookup,
         float::lookup,
         packed::lookup,

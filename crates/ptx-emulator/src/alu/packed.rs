@@ -7,42 +7,26 @@ use super::Alu;
 use super::half::{Bf16, F16, Half, flush, halves, join, split, word};
 use super::rows::{both, op};
 use super::words::Words;
-use crate::exec::registers::{Class, Mask, Registers, Slot};
+use crate::exec::registers::{Class, Mask, Registers};
 use crate::program::Step;
 
-/// What happens to a result: nothing, `.sat`, `.relu`.
-const PLAIN: u8 = 0;
-const SAT: u8 = 1;
-const RELU: u8 = 2;
+/// Flag: subnormals are zero.
+const FTZ: u32 = 1 << 8;
+/// Flag: the result is cut to 0 to 1, NaN to 0.
+const SAT: u32 = 1 << 12;
+/// Flag: a negative result becomes zero.
+const RELU: u32 = 1 << 13;
 
-/// An instruction with the constants `FLUSH` and `END` set.
-macro_rules! variants {
-    ($ftz:expr, $end:expr, $op:expr) => {
-        match ($ftz, $end) {
-            (false, PLAIN) => variants!(false, PLAIN => $op),
-            (true, PLAIN) => variants!(true, PLAIN => $op),
-            (false, SAT) => variants!(false, SAT => $op),
-            (true, SAT) => variants!(true, SAT => $op),
-            (false, _) => variants!(false, RELU => $op),
-            (true, _) => variants!(true, RELU => $op),
-        }
-    };
-    ($ftz:literal, $end:ident => $op:expr) => {{
-        const FLUSH: bool = $ftz;
-        const END: u8 = $end;
-        $op
-    }};
-}
-
-/// An instruction of two or three sources, on one half or on two.
+/// An instruction of two or three sources, on one half or on two; with flags by a version that looks at them.
 macro_rules! half_op {
-    ($format:ty, $packed:expr, $row:ident, $sources:literal, $f:expr) => {{
-        let run = if $packed {
-            both!(|r, s, m| $row::<$format, FAST, 64, FLUSH, END>(r, s, m, $f))
-        } else {
-            both!(|r, s, m| $row::<$format, FAST, 32, FLUSH, END>(r, s, m, $f))
+    ($format:ty, $packed:expr, $flags:expr, $row:ident, $sources:literal, $f:expr) => {{
+        let run = match ($packed, $flags == 0) {
+            (false, true) => both!(|r, s, m| $row::<$format, FAST, 32, true>(r, s, m, $f)),
+            (false, false) => both!(|r, s, m| $row::<$format, FAST, 32, false>(r, s, m, $f)),
+            (true, true) => both!(|r, s, m| $row::<$format, FAST, 64, true>(r, s, m, $f)),
+            (true, false) => both!(|r, s, m| $row::<$format, FAST, 64, false>(r, s, m, $f)),
         };
-        Alu::new(run, Class::Word, &[Class::Word; $sources])
+        Alu { flags: $flags, ..Alu::new(run, Class::Word, &[Class::Word; $sources]) }
     }};
 }
 
@@ -60,13 +44,13 @@ pub(super) fn lookup(words: &mut Words<'_>) -> Result<Option<Alu>, String> {
             if words.opcode == "fma" && !rounded {
                 return Err("fma of halves needs .rn".into());
             }
-            let ftz = !bf16 && words.flag("ftz");
-            let end = match () {
-                () if !bf16 && words.flag("sat") => SAT,
-                () if words.opcode == "fma" && words.flag("relu") => RELU,
-                () => PLAIN,
-            };
-            if bf16 { arithmetic_bf16(words, packed, end) } else { arithmetic_f16(words, packed, ftz, end) }
+            let mut flags = if !bf16 && words.flag("ftz") { FTZ } else { 0 };
+            if !bf16 && words.flag("sat") {
+                flags |= SAT;
+            } else if words.opcode == "fma" && words.flag("relu") {
+                flags |= RELU;
+            }
+            if bf16 { arithmetic_bf16(words, packed, flags) } else { arithmetic_f16(words, packed, flags) }
         }
         ("min" | "max", _) => extreme(words, bf16, packed),
         ("abs" | "neg", _) => {
@@ -79,13 +63,15 @@ pub(super) fn lookup(words: &mut Words<'_>) -> Result<Option<Alu>, String> {
     Ok(Some(alu))
 }
 
+/// The values of a source; `PLAIN` promises that there are no flags.
 #[inline(always)]
-fn input<H: Half, const FAST: bool, const N: usize, const FLUSH: bool>(
+fn input<H: Half, const FAST: bool, const N: usize, const PLAIN: bool>(
     r: &Registers,
-    slot: Slot,
+    s: &Step,
+    source: usize,
 ) -> [f32; N] {
-    let mut bits = split::<N>(&r.word(slot));
-    if FLUSH {
+    let mut bits = split::<N>(&r.word(s.src[source]));
+    if !PLAIN && s.flags & FTZ != 0 {
         for bits in &mut bits {
             *bits = flush::<H>(*bits);
         }
@@ -95,65 +81,70 @@ fn input<H: Half, const FAST: bool, const N: usize, const FLUSH: bool>(
 
 /// What every result goes through.
 #[inline(always)]
-fn output<H: Half, const FAST: bool, const N: usize, const FLUSH: bool, const END: u8>(
+fn output<H: Half, const FAST: bool, const N: usize, const PLAIN: bool>(
     r: &mut Registers,
-    slot: Slot,
+    s: &Step,
     values: &[f32; N],
     mask: Mask,
 ) {
     let mut bits = H::narrow_all::<FAST, N>(values);
-    for bits in &mut bits {
-        *bits = if FLUSH { flush::<H>(*bits) } else { *bits };
-        let nan = *bits & 0x7fff > H::INFINITY;
-        *bits = match END {
-            SAT if nan || *bits >= 0x8000 => 0,
-            SAT => (*bits).min(H::ONE),
-            RELU if *bits >= 0x8000 && !nan => 0,
-            _ => *bits,
-        };
+    if !PLAIN {
+        for bits in &mut bits {
+            *bits = limited::<H>(s.flags, *bits);
+        }
     }
-    r.set_word(slot, &join(&bits), mask);
+    r.set_word(s.dst, &join(&bits), mask);
 }
 
 #[inline(always)]
-fn row2<H: Half, const FAST: bool, const N: usize, const FLUSH: bool, const END: u8>(
+fn limited<H: Half>(flags: u32, bits: u16) -> u16 {
+    let bits = if flags & FTZ != 0 { flush::<H>(bits) } else { bits };
+    let (nan, negative) = (bits & 0x7fff > H::INFINITY, bits >= 0x8000);
+    if flags & SAT != 0 {
+        return if nan || negative { 0 } else { bits.min(H::ONE) };
+    }
+    if flags & RELU != 0 && negative && !nan { 0 } else { bits }
+}
+
+#[inline(always)]
+fn row2<H: Half, const FAST: bool, const N: usize, const PLAIN: bool>(
     r: &mut Registers,
     s: &Step,
     mask: Mask,
     f: impl Fn(f32, f32) -> f32,
 ) {
-    let a = input::<H, FAST, N, FLUSH>(r, s.src[0]);
-    let b = input::<H, FAST, N, FLUSH>(r, s.src[1]);
+    let a = input::<H, FAST, N, PLAIN>(r, s, 0);
+    let b = input::<H, FAST, N, PLAIN>(r, s, 1);
     let mut values = [0.0; N];
     for at in 0..N {
         values[at] = f(a[at], b[at]);
     }
-    output::<H, FAST, N, FLUSH, END>(r, s.dst, &values, mask);
+    output::<H, FAST, N, PLAIN>(r, s, &values, mask);
 }
 
 #[inline(always)]
-fn row3<H: Half, const FAST: bool, const N: usize, const FLUSH: bool, const END: u8>(
+fn row3<H: Half, const FAST: bool, const N: usize, const PLAIN: bool>(
     r: &mut Registers,
     s: &Step,
     mask: Mask,
     f: impl Fn(f32, f32, f32) -> f32,
 ) {
-    let a = input::<H, FAST, N, FLUSH>(r, s.src[0]);
-    let b = input::<H, FAST, N, FLUSH>(r, s.src[1]);
-    let c = input::<H, FAST, N, FLUSH>(r, s.src[2]);
+    let a = input::<H, FAST, N, PLAIN>(r, s, 0);
+    let b = input::<H, FAST, N, PLAIN>(r, s, 1);
+    let c = input::<H, FAST, N, PLAIN>(r, s, 2);
     let mut values = [0.0; N];
     for at in 0..N {
         values[at] = f(a[at], b[at], c[at]);
     }
-    output::<H, FAST, N, FLUSH, END>(r, s.dst, &values, mask);
+    output::<H, FAST, N, PLAIN>(r, s, &values, mask);
 }
 
-fn arithmetic_f16(words: &Words<'_>, packed: bool, ftz: bool, end: u8) -> Alu {
+fn arithmetic_f16(words: &Words<'_>, packed: bool, flags: u32) -> Alu {
     match words.opcode {
-        "add" => variants!(ftz, end, half_op!(F16, packed, row2, 2, |a, b| a + b)),
-        "sub" => variants!(ftz, end, half_op!(F16, packed, row2, 2, |a, b| a - b)),
-        "mul" => variants!(ftz, end, half_op!(F16, packed, row2, 2, |a, b| a * b)),
-        _ => variants!(ftz, end, half_op!(F16, packed, row3, 3, |a, b, c| fma_f16(a, b, c))),
+        "add" => half_op!(F16, packed, flags, row2, 2, |a, b| a + b),
+        "sub" => half_op!(F16, packed, flags, row2, 2, |a, b| a - b),
+        "mul" => half_op!(F16, packed, flags, row2, 2, |a, b| a * b),
+        _ => half_op!(F16, packed, flags, row3, 3, |a, b, c| fma_f16(a, b, c)),
     }
 }
 
@@ -177,25 +168,25 @@ fn to_odd(value: f32, lost: f32) -> f32 {
     let outwards = (lost > 0.0) == (value > 0.0);
     let odd = if outwards { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
     // Not `!=`: what was lost is NaN where the sum is infinite.
-    let inexact = lost > 0.0 || lost < 0.0;
+    let inexact = lost.abs() > 0.0;
     f32::from_bits(if inexact && bits & 1 == 0 { odd } else { bits })
 }
 
-fn arithmetic_bf16(words: &Words<'_>, packed: bool, end: u8) -> Alu {
+fn arithmetic_bf16(words: &Words<'_>, packed: bool, flags: u32) -> Alu {
     match words.opcode {
         // The product has 16 bits. Where it is too small for f32 to hold, rounding twice would show only for 65535 · 2^-150, which
         // is no product of two 8-bit numbers.
-        "mul" => variants!(false, PLAIN => half_op!(Bf16, packed, row2, 2, |a, b| a * b)),
-        "add" => variants!(false, PLAIN => half_op!(Bf16, packed, row2, 2, |a, b| a + b)),
-        "sub" => variants!(false, PLAIN => half_op!(Bf16, packed, row2, 2, |a, b| a - b)),
+        "mul" => half_op!(Bf16, packed, flags, row2, 2, |a, b| a * b),
+        "add" => half_op!(Bf16, packed, flags, row2, 2, |a, b| a + b),
+        "sub" => half_op!(Bf16, packed, flags, row2, 2, |a, b| a - b),
         _ => {
-            let run = match (packed, end) {
-                (false, PLAIN) => both!(|r, s, m| fma_bf16::<FAST, 32, PLAIN>(r, s, m)),
-                (false, _) => both!(|r, s, m| fma_bf16::<FAST, 32, RELU>(r, s, m)),
-                (true, PLAIN) => both!(|r, s, m| fma_bf16::<FAST, 64, PLAIN>(r, s, m)),
-                (true, _) => both!(|r, s, m| fma_bf16::<FAST, 64, RELU>(r, s, m)),
+            let run = match (packed, flags == 0) {
+                (false, true) => both!(|r, s, m| fma_bf16::<FAST, 32, true>(r, s, m)),
+                (false, false) => both!(|r, s, m| fma_bf16::<FAST, 32, false>(r, s, m)),
+                (true, true) => both!(|r, s, m| fma_bf16::<FAST, 64, true>(r, s, m)),
+                (true, false) => both!(|r, s, m| fma_bf16::<FAST, 64, false>(r, s, m)),
             };
-            Alu::new(run, Class::Word, &[Class::Word; 3])
+            Alu { flags, ..Alu::new(run, Class::Word, &[Class::Word; 3]) }
         }
     }
 }
@@ -203,10 +194,10 @@ fn arithmetic_bf16(words: &Words<'_>, packed: bool, end: u8) -> Alu {
 /// `fma` of bf16 by that of f32, which is wrong only where f32 rounds to a value half way between two bf16: these are put right
 /// one by one.
 #[inline(always)]
-fn fma_bf16<const FAST: bool, const N: usize, const END: u8>(r: &mut Registers, s: &Step, mask: Mask) {
-    let a = input::<Bf16, FAST, N, false>(r, s.src[0]);
-    let b = input::<Bf16, FAST, N, false>(r, s.src[1]);
-    let c = input::<Bf16, FAST, N, false>(r, s.src[2]);
+fn fma_bf16<const FAST: bool, const N: usize, const PLAIN: bool>(r: &mut Registers, s: &Step, mask: Mask) {
+    let a = input::<Bf16, FAST, N, PLAIN>(r, s, 0);
+    let b = input::<Bf16, FAST, N, PLAIN>(r, s, 1);
+    let c = input::<Bf16, FAST, N, PLAIN>(r, s, 2);
     let mut values = [0f32; N];
     for at in 0..N {
         values[at] = a[at].mul_add(b[at], c[at]);
@@ -220,7 +211,7 @@ fn fma_bf16<const FAST: bool, const N: usize, const END: u8>(r: &mut Registers, 
             values[at] = settle(values[at], a[at], b[at], c[at]);
         }
     }
-    output::<Bf16, FAST, N, false, END>(r, s.dst, &values, mask);
+    output::<Bf16, FAST, N, PLAIN>(r, s, &values, mask);
 }
 
 /// The fused sum moved off the half-way value, to the side where the exact one is.
@@ -249,7 +240,6 @@ fn settle(value: f32, a: f32, b: f32, c: f32) -> f32 {
 }
 
 /// Flags of `min` and `max`.
-const FTZ: u32 = 1 << 8;
 const GREATER: u32 = 1 << 9;
 const NAN_WINS: u32 = 1 << 10;
 const XORSIGN: u32 = 1 << 11;

@@ -158,7 +158,7 @@ impl Format {
 
     /// The largest finite number.
     pub(super) fn largest(self, negative: bool) -> u64 {
-        self.infinity() - 1 | self.sign(negative)
+        (self.infinity() - 1) | self.sign(negative)
     }
 
     /// Whether the sign is set.

@@ -139,17 +139,6 @@ pub(super) fn map4<A: Lane, B: Lane, C: Lane, E: Lane, D: Lane>(
     D::put(r, s.dst, &d, mask);
 }
 
-/// The lanes where a comparison holds.
-#[inline(always)]
-pub(super) fn test2<A: Lane, B: Lane>(r: &Registers, s: &Step, f: impl Fn(A, B) -> bool) -> Mask {
-    let (a, b) = (A::row(r, s.src[0]), B::row(r, s.src[1]));
-    let mut holds = 0;
-    for lane in 0..32 {
-        holds |= u32::from(f(A::of(a[lane]), B::of(b[lane]))) << lane;
-    }
-    holds
-}
-
 /// A predicate source, negated where the flags say so.
 #[inline(always)]
 pub(super) fn pred(r: &Registers, s: &Step, source: usize) -> Mask {

@@ -28,10 +28,11 @@ macro_rules! carried {
 
 pub(super) fn lookup(words: &mut Words<'_>) -> Result<Option<Alu>, String> {
     let opcode = words.opcode;
-    let takes = matches!(opcode, "addc" | "subc" | "madc");
-    if !takes && !(matches!(opcode, "add" | "sub" | "mad") && words.has("cc")) {
-        return Ok(None);
-    }
+    let takes = match opcode {
+        "addc" | "subc" | "madc" => true,
+        "add" | "sub" | "mad" if words.has("cc") => false,
+        _ => return Ok(None),
+    };
     let flags = if takes { IN } else { 0 } | if words.flag("cc") { OUT } else { 0 };
     let part = match opcode {
         "mad" | "madc" => Some(words.choose("the part of the product", &PARTS[..2])?),

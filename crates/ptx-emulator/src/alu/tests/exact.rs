@@ -165,13 +165,13 @@ impl Shape {
         let beside = |value: &Big| if negative { exact(value).reverse() } else { exact(value) };
         let here = beside(&self.big(magnitude | sign));
         let infinite = magnitude == self.infinity();
-        let below = |x: u64| beside(&self.big(x - 1 | sign));
-        let above = |x: u64| beside(&self.big(x + 1 | sign));
-        let towards_zero = mode == "rz" || mode == "rm" && !negative || mode == "rp" && negative;
+        let below = |x: u64| beside(&self.big((x - 1) | sign));
+        let above = |x: u64| beside(&self.big((x + 1) | sign));
+        let towards_zero = mode == "rz" || mode == if negative { "rp" } else { "rm" };
         let good = match mode {
             "rn" | "rna" => {
                 let middle = |x: u64| {
-                    let sum = self.big(x | sign).add(&self.big(x + 1 | sign));
+                    let sum = self.big(x | sign).add(&self.big((x + 1) | sign));
                     beside(&sum.mul(&Big::new(false, 1, -1)))
                 };
                 let even = magnitude & 1 == 0;

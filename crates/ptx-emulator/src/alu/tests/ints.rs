@@ -29,10 +29,6 @@ fn over_types(opcode: &str, sources: usize, f: impl Fn(&[i128], u32, bool) -> i1
     }
 }
 
-fn limits(width: u32, signed: bool) -> (i128, i128) {
-    if signed { (-1 << (width - 1), (1 << (width - 1)) - 1) } else { (0, (1 << width) - 1) }
-}
-
 #[test]
 fn sums() {
     over_types("add", 2, |x, _, _| x[0] + x[1]);
@@ -48,11 +44,12 @@ fn products() {
     over_types("mul.lo", 2, |x, _, _| x[0].wrapping_mul(x[1]));
     // The u64 product needs 128 bits without a sign.
     over_types("mul.hi", 2, |x, width, signed| {
-        if signed { x[0] * x[1] >> width } else { (x[0] as u128 * x[1] as u128 >> width) as i128 }
+        if signed { (x[0] * x[1]) >> width } else { ((x[0] as u128 * x[1] as u128) >> width) as i128 }
     });
     over_types("mad.lo", 3, |x, _, _| x[0].wrapping_mul(x[1]).wrapping_add(x[2]));
     over_types("mad.hi", 3, |x, width, signed| {
-        let high = if signed { x[0] * x[1] >> width } else { (x[0] as u128 * x[1] as u128 >> width) as i128 };
+        let high =
+            if signed { (x[0] * x[1]) >> width } else { ((x[0] as u128 * x[1] as u128) >> width) as i128 };
         high + x[2]
     });
     for (name, width, signed) in &TYPES[..4] {
@@ -66,7 +63,7 @@ fn products() {
     }
     let edges = integers(32);
     check("mad.hi.sat.s32", &[&edges, &edges, &edges], 32, |x| {
-        let high = value(x[0], 32, true) * value(x[1], 32, true) >> 32;
+        let high = (value(x[0], 32, true) * value(x[1], 32, true)) >> 32;
         (high + value(x[2], 32, true)).clamp(-(1 << 31), (1 << 31) - 1) as u64
     });
 }
@@ -86,7 +83,7 @@ fn products_of_24_bits() {
         });
     }
     check("mad24.hi.sat.s32", &[&edges, &edges, &edges], 32, |x| {
-        let high = value(x[0], 24, true) * value(x[1], 24, true) >> 16;
+        let high = (value(x[0], 24, true) * value(x[1], 24, true)) >> 16;
         (high + value(x[2], 32, true)).clamp(-(1 << 31), (1 << 31) - 1) as u64
     });
 }
@@ -101,7 +98,7 @@ fn quotients() {
 fn signs_and_extremes() {
     for (name, width, _) in TYPES.iter().filter(|(_, _, signed)| *signed) {
         let edges = integers(*width);
-        check(&format!("abs.{name}"), &[&edges], *width, |x| value(x[0], *width, true).abs() as u64);
+        check(&format!("abs.{name}"), &[&edges], *width, |x| value(x[0], *width, true).unsigned_abs() as u64);
         check(&format!("neg.{name}"), &[&edges], *width, |x| -value(x[0], *width, true) as u64);
     }
     over_types("min", 2, |x, _, _| if x[0] < x[1] { x[0] } else { x[1] });

@@ -3,6 +3,8 @@
 //! A definition sees one lane. The harness does the rest once for all: rows of 32, both versions of a function, masks, a destination that is
 //! also a source.
 #![allow(unsafe_code)]
+// Loops over lanes look at several rows.
+#![allow(clippy::needless_range_loop)]
 
 mod approx;
 mod bits;
@@ -141,11 +143,11 @@ fn combinations(values: &[&[u64]], most: usize) -> Vec<Vec<u64>> {
         out.push(
             values
                 .iter()
-                .map(|list| if random.next() % 4 == 0 { random.pick(list) } else { random.next() })
+                .map(|list| if random.next().is_multiple_of(4) { random.pick(list) } else { random.next() })
                 .collect(),
         );
     }
-    while out.len() % 32 != 0 {
+    while !out.len().is_multiple_of(32) {
         out.push(out[0].clone());
     }
     out
@@ -277,7 +279,7 @@ fn floats(mantissa: u32, exponent: u32) -> Vec<u64> {
         one - (1 << mantissa),
         one - (1 << mantissa) + 1,
         one + half + 1,
-        one + (3 << mantissa) | half,
+        (one + (3 << mantissa)) | half,
         one + (u64::from(mantissa) << mantissa),
         one + (u64::from(mantissa) << mantissa) + 1,
         one + (u64::from(mantissa + 1) << mantissa) + 1,
