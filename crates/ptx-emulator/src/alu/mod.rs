@@ -44,7 +44,6 @@ use crate::exec::registers::{Class, Slot};
 use crate::program::AluFn;
 #[cfg(doc)]
 use crate::program::{NONE, Step};
-#[allow(unused_imports)] // until lowering asks for them
 pub(crate) use select::{pack, unpack};
 use words::Words;
 
