@@ -263,16 +263,11 @@ pub(crate) fn call(
     body: impl FnOnce(&'static Machine) -> Result<()>,
 ) -> c_int {
     PER_THREAD.set(per_thread);
-    let run = || {
-        let machine = machine()?;
-        in_host_function()?;
-        let count = machine.called();
-        if let Some(lost) = machine.settings().faults.lost.filter(|lost| lost.strikes(count)) {
-            return Code(lost.code).error("the device is lost: the settings want it");
-        }
-        body(machine)
-    };
-    finish(name, arguments, run)
+    let mut body = Some(body);
+    finish(name, &mut once(arguments), &mut || {
+        let machine = admitted()?;
+        body.take().map_or(Ok(()), |body| body(machine))
+    })
 }
 
 /// Runs a call that needs no machine.
@@ -281,10 +276,32 @@ pub(crate) fn call_always(
     arguments: impl FnOnce() -> String,
     body: impl FnOnce() -> Result<()>,
 ) -> c_int {
-    finish(name, arguments, body)
+    let mut body = Some(body);
+    finish(name, &mut once(arguments), &mut || body.take().map_or(Ok(()), |body| body()))
 }
 
-fn finish(name: &'static str, arguments: impl FnOnce() -> String, run: impl FnOnce() -> Result<()>) -> c_int {
+/// The machine, if this thread may call it now and the device is not lost.
+fn admitted() -> Result<&'static Machine> {
+    let machine = machine()?;
+    in_host_function()?;
+    let count = machine.called();
+    if let Some(lost) = machine.settings().faults.lost.filter(|lost| lost.strikes(count)) {
+        return Code(lost.code).error("the device is lost: the settings want it");
+    }
+    Ok(machine)
+}
+
+fn once<T: Default>(f: impl FnOnce() -> T) -> impl FnMut() -> T {
+    let mut f = Some(f);
+    move || f.take().map(|f| f()).unwrap_or_default()
+}
+
+/// What all calls have in common; not generic, since there are hundreds of them.
+fn finish(
+    name: &'static str,
+    arguments: &mut dyn FnMut() -> String,
+    run: &mut dyn FnMut() -> Result<()>,
+) -> c_int {
     let result = catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|_| Code::UNKNOWN.error("the emulator itself failed; please report it"));
     // Settings that make no sense have no trace either.
