@@ -11,6 +11,39 @@ use ptx_emulator::check::Checks;
 use ptx_emulator::exec::{Environment, Grid, Launch, Until};
 use ptx_emulator::memory::{Memory, Place};
 
+/// The inner loop of a tiled GEMM: a broadcast, a row, a product; a barrier every 32 steps.
+const TILE: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry empty() { ret; }
+.visible .entry tile(.param .u64 out)
+{
+    .reg .u64 %o; .reg .u32 %t, %w, %r, %k, %a, %b, %n; .reg .f32 %x, %y, %s; .reg .pred %p;
+    .shared .align 16 .b8 rows[1024]; .shared .align 16 .b8 columns[4096];
+    mov.u32 %t, %tid.x; shr.u32 %w, %t, 5; and.b32 %r, %t, 31;
+    mov.u32 %a, rows; mad.lo.u32 %a, %t, 4, %a; cvt.rn.f32.u32 %x, %t; st.shared.f32 [%a], %x;
+    mov.u32 %a, columns; mad.lo.u32 %a, %t, 16, %a; st.shared.v4.f32 [%a], {%x, %x, %x, %x};
+    mov.f32 %s, 0f00000000; mov.u32 %n, 0;
+OUTER:
+    bar.sync 0;
+    mov.u32 %a, rows; mad.lo.u32 %a, %w, 128, %a;
+    mov.u32 %b, columns; mad.lo.u32 %b, %r, 4, %b;
+    mov.u32 %k, 0;
+INNER:
+    ld.shared.f32 %x, [%a];
+    ld.shared.f32 %y, [%b];
+    fma.rn.f32 %s, %x, %y, %s;
+    add.u32 %a, %a, 4; add.u32 %b, %b, 128; add.u32 %k, %k, 1;
+    setp.lt.u32 %p, %k, 32; @%p bra INNER;
+    bar.sync 0;
+    add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 64; @%p bra OUTER;
+    ld.param.u64 %o, [out]; mov.u32 %k, %ctaid.x; mad.lo.u32 %k, %k, 256, %t; mad.wide.u32 %o, %k, 4, %o;
+    st.global.f32 [%o], %s;
+    ret;
+}
+";
+
 /// Seconds that this process ran, where the system tells; else seconds. Other load on the machine counts less that way.
 fn busy() -> f64 {
     let ticks = |text: String| {
@@ -47,8 +80,8 @@ fn main() {
             }
             allocation.start
         };
-        let run = |kernel: &str, grid: [u32; 3], block: u32, arguments: Vec<u8>| {
-            let program = ptx_emulator::lower::lower(&module, kernel, &|_| None).expect("a kernel");
+        let run = |module: &ptx_emulator::ptx::ast::Module, kernel: &str, grid: [u32; 3], block: u32, arguments: Vec<u8>| {
+            let program = ptx_emulator::lower::lower(module, kernel, &|_| None).expect("a kernel");
             let mut environment = Environment::new(Arc::clone(&device));
             (environment.checks, environment.workers) = (checks, workers);
             let launch = Launch {
@@ -91,7 +124,7 @@ fn main() {
         report(
             "gemv_bf16",
             f64::from(k) * f64::from(rows),
-            run("gemv_bf16", [rows / 8, 1, 1], 256, arguments),
+            run(&module, "gemv_bf16", [rows / 8, 1, 1], 256, arguments),
         );
         let blocks = k / 32;
         let arguments = bytes(
@@ -102,13 +135,21 @@ fn main() {
             ],
             &[blocks, rows],
         );
-        report("gemv_q8", f64::from(k) * f64::from(rows), run("gemv_q8", [rows / 8, 1, 1], 256, arguments));
+        report("gemv_q8", f64::from(k) * f64::from(rows), run(&module, "gemv_q8", [rows / 8, 1, 1], 256, arguments));
+        let own = ptx_emulator::ptx::parse(TILE).expect("PTX");
+        let arguments = bytes(&[buffer(4 * 64 * 256)], &[]);
+        report("shared sgemm", 64.0 * 256.0 * 2048.0, run(&own, "tile", [64, 1, 1], 256, arguments.clone()));
+        let begin = busy();
+        for _ in 0..1000 {
+            run(&own, "empty", [1, 1, 1], 32, Vec::new());
+        }
+        println!("{mode:8} launch     {:8.2} us (of one warp, with its lowering)", (busy() - begin) / 5e3 * 1e6);
         let (m, n, k) = (256u32, 256u32, 1024u32);
         let arguments = bytes(
             &[buffer(u64::from(m * k * 2)), buffer(u64::from(n * k * 2)), buffer(u64::from(m * n * 4))],
             &[m, n, k],
         );
         let work = f64::from(m) * f64::from(n) * f64::from(k);
-        report("gemm_mma", work, run("gemm_mma", [n / 8, m / 16, 1], 32, arguments));
+        report("gemm_mma", work, run(&module, "gemm_mma", [n / 8, m / 16, 1], 32, arguments));
     }
 }
