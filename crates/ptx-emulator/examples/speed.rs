@@ -80,7 +80,11 @@ fn main() {
             }
             allocation.start
         };
-        let run = |module: &ptx_emulator::ptx::ast::Module, kernel: &str, grid: [u32; 3], block: u32, arguments: Vec<u8>| {
+        let run = |module: &ptx_emulator::ptx::ast::Module,
+                   kernel: &str,
+                   grid: [u32; 3],
+                   block: u32,
+                   arguments: Vec<u8>| {
             let program = ptx_emulator::lower::lower(module, kernel, &|_| None).expect("a kernel");
             let mut environment = Environment::new(Arc::clone(&device));
             (environment.checks, environment.workers) = (checks, workers);
@@ -135,7 +139,11 @@ fn main() {
             ],
             &[blocks, rows],
         );
-        report("gemv_q8", f64::from(k) * f64::from(rows), run(&module, "gemv_q8", [rows / 8, 1, 1], 256, arguments));
+        report(
+            "gemv_q8",
+            f64::from(k) * f64::from(rows),
+            run(&module, "gemv_q8", [rows / 8, 1, 1], 256, arguments),
+        );
         let own = ptx_emulator::ptx::parse(TILE).expect("PTX");
         let arguments = bytes(&[buffer(4 * 64 * 256)], &[]);
         report("shared sgemm", 64.0 * 256.0 * 2048.0, run(&own, "tile", [64, 1, 1], 256, arguments.clone()));
@@ -143,7 +151,10 @@ fn main() {
         for _ in 0..1000 {
             run(&own, "empty", [1, 1, 1], 32, Vec::new());
         }
-        println!("{mode:8} launch     {:8.2} us (of one warp, with its lowering)", (busy() - begin) / 5e3 * 1e6);
+        println!(
+            "{mode:8} launch     {:8.2} us (of one warp, with its lowering)",
+            (busy() - begin) / 5e3 * 1e6
+        );
         let (m, n, k) = (256u32, 256u32, 1024u32);
         let arguments = bytes(
             &[buffer(u64::from(m * k * 2)), buffer(u64::from(n * k * 2)), buffer(u64::from(m * n * 4))],

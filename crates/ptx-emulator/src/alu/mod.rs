@@ -38,7 +38,7 @@ mod wide;
 mod words;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::exec::registers::{Class, Slot};
 use crate::program::AluFn;

@@ -36,6 +36,12 @@ impl Clocks {
         epoch < self.warps[warp][other]
     }
 
+    /// What a warp knows of each: epochs below these numbers.
+    #[inline(always)]
+    pub(crate) fn known(&self, warp: usize) -> &[u32] {
+        &self.warps[warp]
+    }
+
     /// All the warp did and knows, to be given to somebody; a new epoch begins.
     pub(crate) fn release(&mut self, warp: usize) -> Clock {
         self.warps[warp][warp] += 1;

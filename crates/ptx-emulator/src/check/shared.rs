@@ -54,6 +54,10 @@ impl Mark {
         (self.0 >> 1) as u32 & 0x3ff
     }
     #[inline(always)]
+    fn warp(self) -> usize {
+        (self.0 >> 6) as usize & 0x1f
+    }
+    #[inline(always)]
     fn atomic(self) -> bool {
         self.0 & 1 != 0
     }
@@ -172,6 +176,67 @@ impl Shadow {
             }
         }
         found
+    }
+
+    /// Reads of `stride` bytes by the 32 threads of a warp, one behind the other. False where one of them needs a closer look: then none
+    /// was told wholly, and each is to be told by itself.
+    #[inline]
+    pub(crate) fn read_row(&mut self, clocks: &Clocks, at: usize, stride: usize, first: By) -> bool {
+        let per = stride >> self.shift;
+        let Some((known, base, cells)) = self.row(clocks, at, stride, first) else { return false };
+        for (lane, group) in cells.chunks_exact_mut(per).enumerate() {
+            let mark = Mark(base.0 + 2 * lane as u64);
+            for cell in group {
+                let write = cell.write;
+                if write.0 == 0 || !(write.epoch() < known[write.warp()] || write.thread() == mark.thread()) {
+                    return false;
+                }
+                if cell.reads[0].thread() != mark.thread() {
+                    cell.reads[1] = cell.reads[0];
+                }
+                cell.reads[0] = mark;
+            }
+        }
+        true
+    }
+
+    /// Writes of `stride` bytes by the 32 threads of a warp, one behind the other; as [`Shadow::read_row`].
+    #[inline]
+    pub(crate) fn write_row(&mut self, clocks: &Clocks, at: usize, stride: usize, first: By) -> bool {
+        let per = stride >> self.shift;
+        let Some((known, base, cells)) = self.row(clocks, at, stride, first) else { return false };
+        for (lane, group) in cells.chunks_exact_mut(per).enumerate() {
+            let mark = Mark(base.0 + 2 * lane as u64);
+            for cell in group {
+                let fine = |other: Mark| {
+                    other.0 == 0 || other.epoch() < known[other.warp()] || other.thread() == mark.thread()
+                };
+                if !(fine(cell.write) && fine(cell.reads[0]) && fine(cell.reads[1])) {
+                    return false;
+                }
+                cell.write = mark;
+            }
+        }
+        true
+    }
+
+    /// What a warp knows, the mark of its first thread, and the cells of 32 accesses of `stride` bytes.
+    #[inline(always)]
+    fn row<'a>(
+        &'a mut self,
+        clocks: &'a Clocks,
+        at: usize,
+        stride: usize,
+        first: By,
+    ) -> Option<(&'a [u32], Mark, &'a mut [Cell])> {
+        let warp = first.thread as usize / 32;
+        if self.flights != 0 || stride >> self.shift == 0 {
+            return None;
+        }
+        let base = Mark::new(clocks.epoch(warp), first.place, first.thread, first.atomic);
+        let start = at >> self.shift;
+        let cells = self.cells.get_mut(start..start + 32 * (stride >> self.shift))?;
+        Some((clocks.known(warp), base, cells))
     }
 
     /// A copy into these bytes was issued, or with `reads` one out of them: whoever touches them, or with `reads` writes them, before

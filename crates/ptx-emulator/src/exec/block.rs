@@ -32,8 +32,10 @@ pub(crate) enum BlockTurn {
     Ended,
     /// All that could run wait at `griddepcontrol.wait`.
     Waiting,
-    /// Its share is used up, or all its warps poll.
+    /// Its share is used up.
     Aside,
+    /// All its warps poll.
+    Polling,
 }
 
 impl Block {
@@ -171,7 +173,10 @@ impl Block {
             } else if self.state.mbarriers.stuck() {
                 return Err(self.deadlock(grid));
             }
-            if left <= 0 || polling == ran {
+            if polling == ran {
+                return Ok(BlockTurn::Polling);
+            }
+            if left <= 0 {
                 return Ok(BlockTurn::Aside);
             }
         }

@@ -210,7 +210,9 @@ impl Grid {
                         queue.aside.push_back(block);
                     }
                     BlockTurn::Waiting => queue.waiting.push(block),
-                    BlockTurn::Aside => queue.aside.push_back(block),
+                    // It may wait for the block that failed, for ever.
+                    BlockTurn::Polling if queue.fault.is_some() => queue.resident -= 1,
+                    BlockTurn::Aside | BlockTurn::Polling => queue.aside.push_back(block),
                 }
             }
             Err(fault) => {

@@ -7,6 +7,7 @@ use super::access::{self, SIGNED, STRONG, UNIFORM, space};
 use super::raw::{self, Plain};
 use super::registers::{ALL, Mask, Slot, lanes};
 use super::{Cx, Target};
+use crate::check::shared::By;
 use crate::program::{ExecFn, Outcome, Step};
 
 /// The function for a load of `count` elements of `bytes` bytes from a space.
@@ -284,6 +285,25 @@ impl Cx<'_> {
         Some(host)
     }
 
+    /// Tells the shadow of a row of accesses at once; the lanes that have to be told one by one, if that shows something odd.
+    #[inline(always)]
+    pub(crate) fn lanes_to_tell(
+        &mut self,
+        step: &Step,
+        at: usize,
+        stride: usize,
+        writes: bool,
+    ) -> std::ops::Range<usize> {
+        let first = By { thread: self.thread(0), place: step.place, atomic: false };
+        let block = &mut *self.block;
+        let fine = if writes {
+            block.shadow.write_row(&block.clocks, at, stride, first)
+        } else {
+            block.shadow.read_row(&block.clocks, at, stride, first)
+        };
+        if fine { 0..0 } else { 0..32 }
+    }
+
     /// A piece of global memory that begins at `low` and ends `stride` bytes after `span`; `None` if it is no piece of one allocation.
     #[inline(always)]
     pub(crate) fn global_piece(&mut self, low: u64, span: u64, stride: usize) -> Option<*mut u8> {
@@ -315,7 +335,7 @@ impl Cx<'_> {
         }
         let at = offset as usize;
         if self.grid.checked {
-            for lane in 0..32 {
+            for lane in self.lanes_to_tell(step, at, stride, false) {
                 self.shared_shadow(
                     step.place,
                     lane,

@@ -70,7 +70,8 @@ fn store<const SPACE: u8, T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step
                         let rows = gather::<T, N>(cx, step);
                         let bytes = raw::bytes_of(&rows);
                         if cx.grid.checked {
-                            for (lane, new) in bytes.chunks_exact(stride).enumerate() {
+                            for lane in cx.lanes_to_tell(step, at, stride, true) {
+                                let new = &bytes[lane * stride..][..stride];
                                 let at = at + lane * stride;
                                 cx.shared_shadow(step.place, lane, at, stride, Access::Write, Some(new))?;
                             }

@@ -93,7 +93,13 @@ pub(crate) fn print(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     for lane in lanes(mask) {
         let (format, list) = (cx.local_read(lane, format, 8), cx.local_read(lane, list, 8));
         let format = cx.string(step.place, lane, format)?;
-        let (text, count) = formatted(cx, step.place, lane, &format, list)?;
+        let (place, mut at) = (step.place, list);
+        let cell = std::cell::RefCell::new(&mut *cx);
+        let (text, count) = formatted(
+            &format,
+            &mut |size| next(&mut cell.borrow_mut(), place, lane, &mut at, size),
+            &mut |address| cell.borrow_mut().string(place, lane, address),
+        )?;
         emit(&text);
         if let Some(result) = offsets.first().filter(|_| results > 0) {
             cx.local_write(lane, *result, 4, count as u64);
@@ -107,17 +113,15 @@ fn emit(text: &str) {
     eprint!("{text}");
 }
 
-/// The text of a format and its arguments, which stand one after the other at `list`, each aligned to its size; and how many there were.
-fn formatted(
-    cx: &mut Cx<'_>,
-    place: u32,
-    lane: usize,
+/// The text of a format, and how many arguments it took: `next` gives the next one, of so many bytes, and `string` the text at an address.
+pub(super) fn formatted(
     format: &str,
-    list: u64,
+    next: &mut dyn FnMut(u64) -> Result<u64, Box<Fault>>,
+    string: &mut dyn FnMut(u64) -> Result<String, Box<Fault>>,
 ) -> Result<(String, u32), Box<Fault>> {
     let mut out = String::new();
     let mut rest = format.chars().peekable();
-    let (mut at, mut count) = (list, 0);
+    let mut count = 0;
     while let Some(c) = rest.next() {
         if c != '%' {
             out.push(c);
@@ -135,7 +139,7 @@ fn formatted(
             }
             rest.next();
         }
-        let mut number = |cx: &mut Cx<'_>, rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
+        let mut number = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
             let mut value = None;
             while let Some(digit) = rest.peek().and_then(|c| c.to_digit(10)) {
                 value = Some((value.unwrap_or(0) * 10 + digit as usize).min(4096));
@@ -143,16 +147,16 @@ fn formatted(
             }
             if rest.peek() == Some(&'*') {
                 rest.next();
-                let raw = next(cx, place, lane, &mut at, 4)? as i32;
+                let raw = next(4)? as i32;
                 count += 1;
                 value = usize::try_from(raw).ok().map(|v| v.min(4096));
             }
             Ok::<_, Box<Fault>>(value)
         };
-        spec.width = number(cx, &mut rest)?.unwrap_or(0);
+        spec.width = number(&mut rest)?.unwrap_or(0);
         if rest.peek() == Some(&'.') {
             rest.next();
-            spec.precision = Some(number(cx, &mut rest)?.unwrap_or(0));
+            spec.precision = Some(number(&mut rest)?.unwrap_or(0));
         }
         let mut long = false;
         while let Some('l' | 'h' | 'z' | 'j' | 't' | 'L') = rest.peek() {
@@ -165,9 +169,9 @@ fn formatted(
         }
         count += 1;
         let size = if long || "pseEfFgGaA".contains(kind) { 8 } else { 4 };
-        let raw = next(cx, place, lane, &mut at, size)?;
+        let raw = next(size)?;
         let text = match kind {
-            's' => cx.string(place, lane, raw)?,
+            's' => string(raw)?,
             _ => spec.value(kind, raw, long),
         };
         spec.pad(&mut out, text, kind != 's' && kind != 'c');

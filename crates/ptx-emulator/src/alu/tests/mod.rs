@@ -16,7 +16,7 @@ mod halves;
 mod ints;
 mod moves;
 mod speed;
-mod table;
+pub(crate) mod table;
 
 use super::rows::PLAIN;
 use super::{Alu, CARRY, lookup};

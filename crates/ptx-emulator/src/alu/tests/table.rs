@@ -8,7 +8,7 @@ const TABLE: &str = include_str!("../../../INSTRUCTIONS.md");
 const SEEN: &str = include_str!("seen.txt");
 
 /// All instructions that a line of the table stands for.
-pub(super) fn expand(line: &str) -> Vec<String> {
+pub(crate) fn expand(line: &str) -> Vec<String> {
     let Some(open) = line.find(['{', '[']) else { return vec![line.to_owned()] };
     let (before, rest) = line.split_at(open);
     let optional = rest.starts_with('[');

@@ -4,6 +4,7 @@ mod atomics;
 mod basics;
 mod checks;
 mod synchronisation;
+mod system;
 
 use std::sync::Arc;
 
