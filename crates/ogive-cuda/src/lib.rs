@@ -40,6 +40,7 @@
 mod backend;
 mod builder;
 mod cache;
+mod compiler;
 mod device;
 mod driver;
 mod error;
@@ -54,6 +55,7 @@ mod weight;
 
 pub use backend::CudaBackend;
 pub use builder::Builder;
+pub use compiler::{Compiled, Compiler, Resources};
 pub use driver::DeviceInfo;
 pub use error::{Error, Result};
 pub use library::{Finding, Report, report};

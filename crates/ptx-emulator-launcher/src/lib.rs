@@ -12,6 +12,7 @@ mod wheels;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 pub use error::Error;
 pub use wheels::Nvrtc;
@@ -24,6 +25,9 @@ pub const LIBRARY: &str = "PTX_EMU_LIBRARY";
 /// The version of the driver that the emulator says it is.
 const DRIVER: &str = "PTX_EMU_DRIVER";
 
+/// Few tests take so long; one that does mostly waits for something that never comes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// What runs under the emulator sees these of its settings. The table of all is in the emulator's README.
 #[derive(Clone, Debug)]
 pub struct Launcher {
@@ -31,6 +35,7 @@ pub struct Launcher {
     library: Option<PathBuf>,
     cache: Option<PathBuf>,
     settings: Vec<(OsString, OsString)>,
+    patience: Duration,
 }
 
 impl Default for Launcher {
@@ -43,7 +48,7 @@ impl Launcher {
     /// NVRTC 12, and every setting as the environment has it.
     #[must_use]
     pub fn new() -> Self {
-        Self { nvrtc: Nvrtc::V12, library: None, cache: None, settings: Vec::new() }
+        Self { nvrtc: Nvrtc::V12, library: None, cache: None, settings: Vec::new(), patience: PATIENCE }
     }
 
     /// Which compiler the program finds as `libnvrtc.so`.
@@ -71,6 +76,13 @@ impl Launcher {
     #[must_use]
     pub fn set(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// How long a [`test`]'s process may take, where two minutes are not enough.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 

@@ -14,8 +14,6 @@ use crate::{Error, Launcher};
 pub const REQUIRED: &str = "PTX_EMU_REQUIRED";
 /// Tells the process that runs one case which one.
 const CASE: &str = "PTX_EMU_TEST_CASE";
-/// No case takes so long; one that does waits for something that never comes.
-const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What became of one case.
 #[derive(Clone, Debug)]
@@ -120,11 +118,11 @@ fn start(name: &str, case: &str, launcher: &Launcher) -> Result<Report, Error> {
     let (passed, ending) = loop {
         match child.try_wait() {
             Ok(Some(status)) => break (status.success(), format!("{name} as {case:?}: {status}")),
-            Ok(None) if began.elapsed() < TIMEOUT => std::thread::sleep(pause),
+            Ok(None) if began.elapsed() < launcher.patience => std::thread::sleep(pause),
             Ok(None) => {
                 child.kill().ok();
                 child.wait().ok();
-                break (false, format!("{name} as {case:?}: no end after {} s", TIMEOUT.as_secs()));
+                break (false, format!("{name} as {case:?}: no end after {} s", launcher.patience.as_secs()));
             }
             Err(e) => return Err(Error::files("waiting for", &exe, &e)),
         }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 use std::sync::{Mutex, PoisonError};
 
@@ -133,6 +133,11 @@ impl std::fmt::Display for Target {
 }
 
 impl Nvrtc {
+    /// Opens the library at `path`.
+    pub(crate) fn at(path: &Path) -> Result<Self> {
+        Self::open(&Candidate { path: path.into(), generation: 0 })
+    }
+
     /// Opens it and asks what it is.
     pub(super) fn open(candidate: &Candidate) -> Result<Self> {
         let failed = |e: String| Error::Library {

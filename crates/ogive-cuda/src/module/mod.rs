@@ -39,6 +39,12 @@ pub(crate) type Define = (&'static str, Value);
 /// Module, kernel, defines.
 type Key = (&'static str, &'static str, Vec<Define>);
 
+/// What every kernel is compiled with, and these defines.
+pub(crate) fn options<'a, V: fmt::Display>(defines: impl Iterator<Item = (&'a str, V)>) -> Vec<String> {
+    let fixed = ["--std=c++17", "-default-device"].map(str::to_owned);
+    fixed.into_iter().chain(defines.map(|(name, value)| format!("-D{name}={value}"))).collect()
+}
+
 /// Errors of a driver that cannot take an image made for another device or by a newer compiler.
 const REFUSED: [u32; 4] = [200, 209, 218, 222];
 
@@ -96,8 +102,7 @@ impl Modules {
     }
 
     fn image(&self, source: &Source, defines: &[Define]) -> Result<Arc<Image>> {
-        let mut options = vec!["--std=c++17".to_owned(), "-default-device".to_owned()];
-        options.extend(defines.iter().map(|(name, value)| format!("-D{name}={value}")));
+        let options = options(defines.iter().copied());
         let text = source.text();
         let target = self.nvrtc.target(self.capability, self.cubins.load(Relaxed));
         match self.load(source.name, &text, target, &options) {

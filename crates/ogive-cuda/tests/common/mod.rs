@@ -5,6 +5,7 @@
 
 use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Error, Launcher, Nvrtc, test};
+use std::time::Duration;
 
 /// Set: a test that finds neither a GPU nor the emulator fails.
 const REQUIRED: &str = "OGIVE_REQUIRE_CUDA";
@@ -19,7 +20,10 @@ pub(crate) fn on_device(name: &str, nvrtc: Nvrtc, body: impl FnOnce()) {
     if test::case().is_some() || CudaBackend::is_available() {
         return body();
     }
-    let launcher = Launcher::new().nvrtc(nvrtc);
+    let mut launcher = Launcher::new().nvrtc(nvrtc).patience(Duration::from_secs(900));
+    if std::env::var_os("PTX_EMU_CHECK").is_none() {
+        launcher = launcher.set("PTX_EMU_CHECK", "races");
+    }
     match launcher.environment(&|_| {}) {
         Err(e @ Error::NoLibrary { .. }) if !required() => return println!("skipped: {name}: {e}"),
         _ => {}

@@ -1,0 +1,74 @@
+//! The gate: every kernel compiles with every generation of NVRTC, for its architectures, and spills no register.
+//!
+//! Every day, all samples for one architecture and the first of each for the oldest and the newest; everything with `--ignored`,
+//! which takes minutes.
+#![allow(clippy::print_stdout)]
+
+use ogive_cuda::Compiler;
+use ogive_kernels::SOURCES;
+use ptx_emulator_launcher::{Error, Launcher, Nvrtc};
+
+fn compiler(nvrtc: Nvrtc) -> Option<Compiler> {
+    let folder = match Launcher::new().nvrtc_folder(nvrtc, &|_| {}) {
+        Ok(folder) => folder,
+        Err(e @ (Error::NoNetwork { .. } | Error::NoPip { .. } | Error::Platform { .. })) => {
+            println!("skipped: {e}");
+            return None;
+        }
+        Err(e) => panic!("{e}"),
+    };
+    Some(Compiler::open(nvrtc.library(&folder).unwrap()).unwrap())
+}
+
+/// The architecture that every NVRTC knows.
+const MIDDLE: u32 = 80;
+
+fn gate(nvrtc: Nvrtc, all: bool) {
+    let Some(compiler) = compiler(nvrtc) else { return };
+    let known = compiler.architectures();
+    let some = [known.iter().min(), Some(&MIDDLE), known.iter().max()];
+    let wanted: Vec<u32> = known.iter().copied().filter(|a| all || some.contains(&Some(a))).collect();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for &architecture in &wanted {
+        for source in SOURCES {
+            let most = if all || architecture == MIDDLE { source.samples.len() } else { 1 };
+            for defines in source.samples.iter().take(most) {
+                count += 1;
+                match compiler.cubin(source, defines, architecture) {
+                    Err(e) => wrong.push(format!("{defines:?}: {e}")),
+                    Ok(compiled) => {
+                        assert!(compiled.code.starts_with(b"\x7fELF"), "{} is no machine code", source.name);
+                        for kernel in compiled.resources.iter().filter(|k| k.spilled > 0 || k.registers == 0)
+                        {
+                            wrong.push(format!("sm_{architecture} {defines:?}: {kernel:?}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let (major, minor) = compiler.version();
+    println!("NVRTC {major}.{minor}: {count} modules for sm_{wanted:?}");
+    assert!(wrong.is_empty(), "NVRTC {major}.{minor}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn nvrtc_11() {
+    gate(Nvrtc::V11, false);
+}
+
+#[test]
+fn nvrtc_12() {
+    gate(Nvrtc::V12, false);
+}
+
+#[test]
+fn nvrtc_13() {
+    gate(Nvrtc::V13, false);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn every_architecture() {
+    Nvrtc::ALL.into_iter().for_each(|nvrtc| gate(nvrtc, true));
+}
