@@ -12,6 +12,9 @@ use crate::program::{BarrierKind, NONE, Step};
 /// The barrier of a cluster of one block: behind those that programs can name.
 pub(crate) const CLUSTER_BARRIER: u8 = 16;
 
+/// A warp, and those of its lanes that are meant.
+pub(crate) type Party = (u32, Mask);
+
 /// One barrier.
 #[derive(Debug, Default)]
 struct Barrier {
@@ -22,9 +25,9 @@ struct Barrier {
     /// Threads that came.
     count: u32,
     /// Lanes that came, by warp.
-    arrived: Vec<(u32, Mask)>,
+    arrived: Vec<Party>,
     /// Those of them that wait.
-    waiting: Vec<(u32, Mask)>,
+    waiting: Vec<Party>,
     /// Where the first arrival was, and who.
     first: Option<(u32, u32)>,
     /// How many threads brought a true predicate.
@@ -94,7 +97,7 @@ impl Barriers {
     }
 
     /// Who came and who waited in the phase that was completed last; forgotten by this.
-    pub(crate) fn take_parties(&mut self, id: u8) -> (Vec<(u32, Mask)>, Vec<(u32, Mask)>) {
+    pub(crate) fn take_parties(&mut self, id: u8) -> (Vec<Party>, Vec<Party>) {
         let barrier = &mut self.all[usize::from(id)];
         (std::mem::take(&mut barrier.arrived), std::mem::take(&mut barrier.waiting))
     }

@@ -4,7 +4,7 @@
 //! hooks for global memory stand once. Accesses name a place (an index into [`Program::places`](crate::Program)) and a lane and not a
 //! step, so that a copy that lands later is still told of where it was issued.
 
-use super::registers::{Mask, Registers};
+use super::registers::Registers;
 use super::state::{BlockState, GridState, WarpState};
 use super::windows::Windows;
 use crate::check::clocks::Clock;
@@ -443,25 +443,5 @@ impl Cx<'_> {
             return Err(self.fault(place, lane, Kind::OutOfBounds, message));
         }
         Ok(offset as usize)
-    }
-
-    /// Reads bytes of global memory on behalf of a lane.
-    pub(crate) fn read_global(&mut self, place: u32, lane: usize, address: u64, to: &mut [u8]) -> Outcome {
-        let host = self.global(place, lane, address, to.len(), Access::Read)?;
-        super::raw::read(host, to);
-        Ok(())
-    }
-
-    /// Writes bytes of global memory on behalf of a lane.
-    pub(crate) fn write_global(&mut self, place: u32, lane: usize, address: u64, from: &[u8]) -> Outcome {
-        let host = self.global(place, lane, address, from.len(), Access::Write)?;
-        super::raw::write(host, from);
-        Ok(())
-    }
-
-    /// The lanes that exist and have not ended.
-    #[inline(always)]
-    pub(crate) fn alive(&self) -> Mask {
-        self.warp.alive
     }
 }

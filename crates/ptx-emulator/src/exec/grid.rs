@@ -46,8 +46,10 @@ struct Queue {
     running: u64,
     aside: VecDeque<Box<Block>>,
     /// At `griddepcontrol.wait`.
+    #[allow(clippy::vec_box)] // blocks move between lists and workers by their pointer
     waiting: Vec<Box<Block>>,
     /// Ended; their registers are used again.
+    #[allow(clippy::vec_box)] // as above
     spare: Vec<Box<Block>>,
     /// Blocks that ran `griddepcontrol.launch_dependents` or ended.
     released: u64,

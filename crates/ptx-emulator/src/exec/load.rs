@@ -69,7 +69,7 @@ fn load<const SPACE: u8, T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step,
             step,
             mask,
             &addresses,
-            access::space_of::<SPACE>(addresses[31 - mask.leading_zeros() as usize & 31]),
+            access::space_of::<SPACE>(addresses[(31 - mask.leading_zeros() as usize) & 31]),
         )?
     {
         deliver(cx, step, &rows, mask);
@@ -135,6 +135,7 @@ fn gather<T: Plain, const N: usize>(
 }
 
 /// Writes 32 groups of values to the destinations.
+#[allow(clippy::needless_range_loop)] // rows and columns of one table
 #[inline(always)]
 fn deliver<T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step, rows: &[[T; N]; 32], mask: Mask) {
     let signed = step.flags & SIGNED != 0;

@@ -95,6 +95,7 @@ fn store<const SPACE: u8, T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step
 }
 
 /// The values of all lanes, as they stand in memory.
+#[allow(clippy::needless_range_loop)] // rows and columns of one table
 #[inline(always)]
 fn gather<T: Plain, const N: usize>(cx: &Cx<'_>, step: &Step) -> [[T; N]; 32] {
     let mut rows = [[T::default(); N]; 32];

@@ -54,11 +54,6 @@ impl Windows {
         true
     }
 
-    /// Forgets everything: the host may have freed and allocated since.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// The first of `bytes` bytes at `address` that nothing wrote, by the map of the window in front.
     #[inline]
     pub(crate) fn unwritten(&self, address: u64, bytes: usize) -> Option<u64> {

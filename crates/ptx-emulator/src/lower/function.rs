@@ -106,9 +106,6 @@ pub(super) fn kernel(
             functions.insert(alias, f);
         }
     }
-    let target = module.target.iter().find_map(|word| {
-        word.strip_prefix("sm_")?.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()
-    });
     let rows = Operands {
         scopes: Vec::new(),
         globals: &globals,
@@ -118,7 +115,6 @@ pub(super) fn kernel(
         fixed_rows: [0; 3],
         steps: Vec::new(),
         slots: Vec::new(),
-        target: target.unwrap_or(0),
         granule: 4,
         fences: false,
     };

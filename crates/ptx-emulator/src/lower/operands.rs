@@ -52,8 +52,6 @@ pub(crate) struct Operands<'a> {
     pub(super) fixed_rows: [u32; 3],
     pub(super) steps: Vec<Step>,
     pub(super) slots: Vec<Slot>,
-    /// Compute capability asked for by the module's target.
-    pub(crate) target: u32,
     /// Bytes of the narrowest access to shared memory so far.
     pub(crate) granule: u32,
     /// The kernel has fences, or accesses with an order.

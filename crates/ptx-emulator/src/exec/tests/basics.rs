@@ -60,7 +60,7 @@ fn lanes_diverge_and_come_together() {
     let steps = |mut x: u32| {
         let mut count = 0;
         while x != 1 {
-            x = if x % 2 == 0 { x / 2 } else { 3 * x + 1 };
+            x = if x.is_multiple_of(2) { x / 2 } else { 3 * x + 1 };
             count += 1;
         }
         // Every lane adds 1000: at the end of the loop all 32 were together again.
