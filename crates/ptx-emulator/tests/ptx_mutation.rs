@@ -1,8 +1,9 @@
 //! Nonsense is refused and never a panic.
 //!
 //! Mutations are drawn from a fixed seed: truncations, changed bytes, tokens taken away, doubled and exchanged. Each text that is
-//! still PTX goes on through the checker. `PTX_EMU_MUTATIONS` draws more.
+//! still PTX goes on through the checker, and what the checker finds right through lowering. `PTX_EMU_MUTATIONS` draws more.
 
+use ptx_emulator::lower::lower;
 use ptx_emulator::ptx::{parse, verify};
 
 /// A small generator; the quality of the numbers does not matter.
@@ -83,7 +84,11 @@ fn nonsense_is_no_panic() {
         let mutated = mutate(text, &mut random);
         if let Ok(module) = parse(&mutated) {
             read += 1;
-            let _ = verify(&module);
+            if verify(&module).is_ok() {
+                for kernel in module.functions.iter().filter(|f| f.entry && f.body.is_some()) {
+                    let _ = lower(&module, &kernel.name, &|_| Some(4096));
+                }
+            }
         }
     }
     // Some must still be PTX, or the mutations are too wild to reach the checker.
