@@ -38,19 +38,13 @@ struct Copy {
 }
 
 /// The copies of a warp, oldest first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Queue {
     pending: VecDeque<Copy>,
     /// How many groups each lane has committed.
     committed: [u32; 32],
     /// The same of bulk copies.
     pub(super) bulk_committed: [u32; 32],
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self { pending: VecDeque::new(), committed: [0; 32], bulk_committed: [0; 32] }
-    }
 }
 
 impl Queue {

@@ -134,7 +134,7 @@ fn addresses(cx: &Cx<'_>, step: &Step, n: usize) -> [u64; 32] {
 }
 
 fn check_size(cx: &Cx<'_>, step: &Step, lane: usize, bytes: u32) -> Outcome {
-    if bytes % UNIT as u32 == 0 {
+    if bytes.is_multiple_of(UNIT as u32) {
         return Ok(());
     }
     let message = format!("cp.async.bulk of {bytes} bytes, which {UNIT} does not divide");

@@ -3,8 +3,9 @@
 //! Written out as a match and not computed from sizes: a form the ISA does not have is refused with its name, as an assembler would.
 
 use super::elements::{Bf16, E4m3, E5m2, F16, S4, S8, Tf32, U4, U8};
-use super::kernels::{Bits, Doubles, Floats, Form, Integers, SATURATE, form};
-use super::product::{Packed, Whole};
+use super::kernels::{
+    AND, Bits, Doubles, FixedFloats, FixedIntegers, Floats, Form, Integers, SATURATE, form,
+};
 
 /// The words of an `mma` after the opcode, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,84 +60,21 @@ pub(super) fn words<'a>(modifiers: &[&'a str]) -> Result<Words<'a>, String> {
     Ok(out)
 }
 
-macro_rules! floats {
-    ($a:ty, $b:ty, $m:literal, $k:literal, $d:expr, $c:expr) => {
-        match ($d, $c) {
-            ("f32", "f32") => Some(form::<Floats<$a, $b, Whole, Whole, $m, $k>>()),
-            ("f16", "f16") => Some(form::<Floats<$a, $b, Packed, Packed, $m, $k>>()),
-            ("f32", "f16") => Some(form::<Floats<$a, $b, Packed, Whole, $m, $k>>()),
-            ("f16", "f32") => Some(form::<Floats<$a, $b, Whole, Packed, $m, $k>>()),
-            _ => None,
-        }
-    };
-}
-
 macro_rules! integers {
-    ($s:ty, $u:ty, $m:literal, $k:literal, $a:expr, $b:expr) => {
+    ($s:ty, $u:ty, $most:literal, $m:expr, $k:expr, $a:expr, $b:expr) => {
         match ($a.starts_with('s'), $b.starts_with('s')) {
-            (true, true) => Some(form::<Integers<$s, $s, $m, $k>>()),
-            (true, false) => Some(form::<Integers<$s, $u, $m, $k>>()),
-            (false, true) => Some(form::<Integers<$u, $s, $m, $k>>()),
-            (false, false) => Some(form::<Integers<$u, $u, $m, $k>>()),
-        }
-    };
-}
-
-macro_rules! bits {
-    ($m:literal, $k:literal, $operation:expr) => {
-        match $operation {
-            "xor" => Some(form::<Bits<$m, $k, false>>()),
-            "and" => Some(form::<Bits<$m, $k, true>>()),
-            _ => None,
+            (true, true) => form::<Integers<$s, $s, $most>>($m, $k, ["s32"; 2]),
+            (true, false) => form::<Integers<$s, $u, $most>>($m, $k, ["s32"; 2]),
+            (false, true) => form::<Integers<$u, $s, $most>>($m, $k, ["s32"; 2]),
+            (false, false) => form::<Integers<$u, $u, $most>>($m, $k, ["s32"; 2]),
         }
     };
 }
 
 /// The kernel of a form with `.row.col`, or why there is none.
 pub(super) fn lookup(words: &Words<'_>) -> Result<Form, String> {
+    let found = find(words);
     let [d, a, b, c] = words.types;
-    let found = match (words.shape, a, b) {
-        ("m16n8k8", "f16", "f16") => floats!(F16, F16, 16, 8, d, c),
-        ("m16n8k16", "f16", "f16") => floats!(F16, F16, 16, 16, d, c),
-        ("m16n8k8", "bf16", "bf16") if d == "f32" => floats!(Bf16, Bf16, 16, 8, d, c),
-        ("m16n8k16", "bf16", "bf16") if d == "f32" => floats!(Bf16, Bf16, 16, 16, d, c),
-        ("m16n8k4", "tf32", "tf32") if d == "f32" => floats!(Tf32, Tf32, 16, 4, d, c),
-        ("m16n8k8", "tf32", "tf32") if d == "f32" => floats!(Tf32, Tf32, 16, 8, d, c),
-        ("m16n8k16", "e4m3", "e4m3") => floats!(E4m3, E4m3, 16, 16, d, c),
-        ("m16n8k16", "e4m3", "e5m2") => floats!(E4m3, E5m2, 16, 16, d, c),
-        ("m16n8k16", "e5m2", "e4m3") => floats!(E5m2, E4m3, 16, 16, d, c),
-        ("m16n8k16", "e5m2", "e5m2") => floats!(E5m2, E5m2, 16, 16, d, c),
-        ("m16n8k32", "e4m3", "e4m3") => floats!(E4m3, E4m3, 16, 32, d, c),
-        ("m16n8k32", "e4m3", "e5m2") => floats!(E4m3, E5m2, 16, 32, d, c),
-        ("m16n8k32", "e5m2", "e4m3") => floats!(E5m2, E4m3, 16, 32, d, c),
-        ("m16n8k32", "e5m2", "e5m2") => floats!(E5m2, E5m2, 16, 32, d, c),
-        (shape, "s8" | "u8", "s8" | "u8") if (d, c) == ("s32", "s32") => match shape {
-            "m8n8k16" => integers!(S8, U8, 8, 16, a, b),
-            "m16n8k16" => integers!(S8, U8, 16, 16, a, b),
-            "m16n8k32" => integers!(S8, U8, 16, 32, a, b),
-            _ => None,
-        },
-        (shape, "s4" | "u4", "s4" | "u4") if (d, c) == ("s32", "s32") => match shape {
-            "m8n8k32" => integers!(S4, U4, 8, 32, a, b),
-            "m16n8k32" => integers!(S4, U4, 16, 32, a, b),
-            "m16n8k64" => integers!(S4, U4, 16, 64, a, b),
-            _ => None,
-        },
-        (shape, "b1", "b1") if (d, c) == ("s32", "s32") => match shape {
-            "m8n8k128" => bits!(8, 128, words.bits),
-            "m16n8k128" => bits!(16, 128, words.bits),
-            "m16n8k256" => bits!(16, 256, words.bits),
-            _ => None,
-        },
-        (shape, "f64", "f64") if (d, c) == ("f64", "f64") => match shape {
-            "m8n8k4" => Some(form::<Doubles<8, 4>>()),
-            "m16n8k4" => Some(form::<Doubles<16, 4>>()),
-            "m16n8k8" => Some(form::<Doubles<16, 8>>()),
-            "m16n8k16" => Some(form::<Doubles<16, 16>>()),
-            _ => None,
-        },
-        _ => None,
-    };
     let integer = matches!(a, "s8" | "u8" | "s4" | "u4");
     match found {
         Some(mut form) if words.layouts == ["row", "col"] && (integer || !words.saturate) => {
@@ -153,4 +91,61 @@ pub(super) fn lookup(words: &Words<'_>) -> Result<Form, String> {
             if words.saturate { " with .satfinite" } else { "" },
         )),
     }
+}
+
+fn find(words: &Words<'_>) -> Option<Form> {
+    let [d, a, b, c] = words.types;
+    let sums = [d, c];
+    let floats = matches!(sums, ["f16" | "f32", "f16" | "f32"]);
+    Some(match (words.shape, a, b) {
+        ("m16n8k8", "f16", "f16") if floats => form::<Floats<F16, F16, 16>>(16, 8, sums),
+        ("m16n8k16", "f16", "f16") if floats => form::<FixedFloats<F16, F16, 16>>(16, 16, sums),
+        ("m16n8k8", "bf16", "bf16") if sums == ["f32"; 2] => form::<Floats<Bf16, Bf16, 16>>(16, 8, sums),
+        ("m16n8k16", "bf16", "bf16") if sums == ["f32"; 2] => {
+            form::<FixedFloats<Bf16, Bf16, 16>>(16, 16, sums)
+        }
+        ("m16n8k4", "tf32", "tf32") if sums == ["f32"; 2] => form::<Floats<Tf32, Tf32, 8>>(16, 4, sums),
+        ("m16n8k8", "tf32", "tf32") if sums == ["f32"; 2] => form::<Floats<Tf32, Tf32, 8>>(16, 8, sums),
+        ("m16n8k16" | "m16n8k32", "e4m3" | "e5m2", "e4m3" | "e5m2") if floats => {
+            let k = if words.shape == "m16n8k16" { 16 } else { 32 };
+            match (a, b) {
+                ("e4m3", "e4m3") => form::<Floats<E4m3, E4m3, 32>>(16, k, sums),
+                ("e4m3", _) => form::<Floats<E4m3, E5m2, 32>>(16, k, sums),
+                (_, "e4m3") => form::<Floats<E5m2, E4m3, 32>>(16, k, sums),
+                _ => form::<Floats<E5m2, E5m2, 32>>(16, k, sums),
+            }
+        }
+        ("m16n8k16", "s8", "s8") if sums == ["s32"; 2] => form::<FixedIntegers<S8, S8, 16>>(16, 16, sums),
+        ("m16n8k32", "s8", "s8") if sums == ["s32"; 2] => form::<FixedIntegers<S8, S8, 32>>(16, 32, sums),
+        (shape, "s8" | "u8", "s8" | "u8") if sums == ["s32"; 2] => match shape {
+            "m8n8k16" => integers!(S8, U8, 32, 8, 16, a, b),
+            "m16n8k16" => integers!(S8, U8, 32, 16, 16, a, b),
+            "m16n8k32" => integers!(S8, U8, 32, 16, 32, a, b),
+            _ => return None,
+        },
+        (shape, "s4" | "u4", "s4" | "u4") if sums == ["s32"; 2] => match shape {
+            "m8n8k32" => integers!(S4, U4, 64, 8, 32, a, b),
+            "m16n8k32" => integers!(S4, U4, 64, 16, 32, a, b),
+            "m16n8k64" => integers!(S4, U4, 64, 16, 64, a, b),
+            _ => return None,
+        },
+        (shape, "b1", "b1") if sums == ["s32"; 2] && !words.bits.is_empty() => {
+            let mut form = match shape {
+                "m8n8k128" => form::<Bits>(8, 128, sums),
+                "m16n8k128" => form::<Bits>(16, 128, sums),
+                "m16n8k256" => form::<Bits>(16, 256, sums),
+                _ => return None,
+            };
+            form.flags |= if words.bits == "and" { AND } else { 0 };
+            form
+        }
+        (shape, "f64", "f64") if sums == ["f64"; 2] => match shape {
+            "m8n8k4" => form::<Doubles>(8, 4, sums),
+            "m16n8k4" => form::<Doubles>(16, 4, sums),
+            "m16n8k8" => form::<Doubles>(16, 8, sums),
+            "m16n8k16" => form::<Doubles>(16, 16, sums),
+            _ => return None,
+        },
+        _ => return None,
+    })
 }

@@ -123,10 +123,10 @@ fn load(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     if step.flags & GENERIC != 0 {
         cx.only_shared(step, given(cx, slots.len()), &addresses)?;
     }
-    for lane in slots.len() * 8..32 {
-        // Before sm_80 the other lanes' addresses count too: they must be valid.
-        if grid.environment.arch < 80 && grid.checked {
-            cx.shared_bounds(step.place, lane, addresses[lane], 16)?;
+    // Before sm_80 the other lanes' addresses count too: they must be valid.
+    if grid.environment.arch < 80 && grid.checked {
+        for (lane, address) in addresses.iter().enumerate() {
+            cx.shared_bounds(step.place, lane, *address, 16)?;
         }
     }
     let mut rows = [[0; 32]; 4];

@@ -10,60 +10,6 @@
 use super::elements::{Element, Sum, f16_bits, f16_value, f32_bits};
 use crate::exec::registers::{ALL, Registers, Slot};
 
-/// How `c` and `d` lie in registers.
-pub(super) trait Carrier<S: Sum> {
-    /// Registers for each 8 rows.
-    const REGISTERS: usize;
-    /// The two elements of one lane from its registers.
-    fn load(registers: [u32; 2]) -> [S; 2];
-    /// The registers for two elements.
-    fn store(sums: [S; 2]) -> [u32; 2];
-}
-
-/// One register for each element.
-#[derive(Debug)]
-pub(super) struct Whole;
-
-/// Two f16 in one register.
-#[derive(Debug)]
-pub(super) struct Packed;
-
-impl Carrier<f32> for Whole {
-    const REGISTERS: usize = 2;
-    #[inline(always)]
-    fn load(registers: [u32; 2]) -> [f32; 2] {
-        registers.map(f32::from_bits)
-    }
-    #[inline(always)]
-    fn store(sums: [f32; 2]) -> [u32; 2] {
-        [f32_bits(sums[0]), f32_bits(sums[1])]
-    }
-}
-
-impl Carrier<i32> for Whole {
-    const REGISTERS: usize = 2;
-    #[inline(always)]
-    fn load(registers: [u32; 2]) -> [i32; 2] {
-        registers.map(|bits| bits as i32)
-    }
-    #[inline(always)]
-    fn store(sums: [i32; 2]) -> [u32; 2] {
-        sums.map(|sum| sum as u32)
-    }
-}
-
-impl Carrier<f32> for Packed {
-    const REGISTERS: usize = 1;
-    #[inline(always)]
-    fn load(registers: [u32; 2]) -> [f32; 2] {
-        [f16_value(registers[0]), f16_value(registers[0] >> 16)]
-    }
-    #[inline(always)]
-    fn store(sums: [f32; 2]) -> [u32; 2] {
-        [f16_bits(sums[0]) | f16_bits(sums[1]) << 16, 0]
-    }
-}
-
 /// The slots of an `mma`'s registers, in the order in which the instruction names them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operands<'a> {
@@ -73,15 +19,26 @@ pub(super) struct Operands<'a> {
     pub(super) c: &'a [Slot],
 }
 
-/// `a` as rows of `K`.
+/// Rows and depth of a product.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) m: usize,
+    pub(super) k: usize,
+}
+
+/// Most rows of a product.
+const ROWS: usize = 16;
+
+/// `a`, by rows.
 #[inline(always)]
-pub(super) fn rows<E: Element, const M: usize, const K: usize>(
+fn rows<E: Element, const K: usize>(
     registers: &Registers,
     slots: &[Slot],
-) -> [[E::Sum; K]; M] {
-    let halves = M / 8;
+    size: Size,
+) -> [[E::Sum; K]; ROWS] {
+    let halves = size.m / 8;
     let per = 32 / E::BITS;
-    let mut out = [[E::Sum::default(); K]; M];
+    let mut out = [[E::Sum::default(); K]; ROWS];
     for (index, &slot) in slots.iter().enumerate() {
         let words = registers.word(slot);
         let (half, chunk) = (index % halves, index / halves);
@@ -99,7 +56,7 @@ pub(super) fn rows<E: Element, const M: usize, const K: usize>(
 
 /// `b` as rows of 8, one for each `k`.
 #[inline(always)]
-pub(super) fn columns<E: Element, const K: usize>(registers: &Registers, slots: &[Slot]) -> [[E::Sum; 8]; K] {
+fn columns<E: Element, const K: usize>(registers: &Registers, slots: &[Slot]) -> [[E::Sum; 8]; K] {
     let per = 32 / E::BITS;
     let mut out = [[E::Sum::default(); 8]; K];
     for (chunk, &slot) in slots.iter().enumerate() {
@@ -115,61 +72,55 @@ pub(super) fn columns<E: Element, const K: usize>(registers: &Registers, slots: 
     out
 }
 
-/// The accumulator as rows of 8.
+/// The words of an accumulator as rows of 8. Where they are `packed`, two f16 stand in one register.
 #[inline(always)]
-pub(super) fn accumulator<S: Sum, C: Carrier<S>, const M: usize>(
-    registers: &Registers,
-    slots: &[Slot],
-) -> [[S; 8]; M] {
-    let mut out = [[S::default(); 8]; M];
-    for half in 0..M / 8 {
-        let low = registers.word(slots[half * C::REGISTERS]);
-        let high = registers.word(slots[half * C::REGISTERS + C::REGISTERS - 1]);
+fn accumulator(registers: &Registers, slots: &[Slot], packed: bool) -> [[u32; 8]; ROWS] {
+    let mut out = [[0; 8]; ROWS];
+    for (index, &slot) in slots.iter().enumerate() {
+        let words = registers.word(slot);
         for g in 0..8 {
             for t in 0..4 {
-                let [first, second] = C::load([low[g * 4 + t], high[g * 4 + t]]);
-                out[half * 8 + g][2 * t] = first;
-                out[half * 8 + g][2 * t + 1] = second;
+                let word = words[g * 4 + t];
+                if packed {
+                    out[index * 8 + g][2 * t] = word & 0xffff;
+                    out[index * 8 + g][2 * t + 1] = word >> 16;
+                } else {
+                    out[index / 2 * 8 + g][2 * t + index % 2] = word;
+                }
             }
         }
     }
     out
 }
 
-/// Writes the result back, in all lanes.
+/// Writes the words of the result back, in all lanes.
 #[inline(always)]
-pub(super) fn write<S: Sum, D: Carrier<S>, const M: usize>(
-    registers: &mut Registers,
-    slots: &[Slot],
-    sums: &[[S; 8]; M],
-) {
-    for half in 0..M / 8 {
-        let mut low = [0; 32];
-        let mut high = [0; 32];
+fn write(registers: &mut Registers, slots: &[Slot], sums: &[[u32; 8]; ROWS], packed: bool) {
+    for (index, &slot) in slots.iter().enumerate() {
+        let mut words = [0; 32];
         for g in 0..8 {
             for t in 0..4 {
-                let row = &sums[half * 8 + g];
-                let [first, second] = D::store([row[2 * t], row[2 * t + 1]]);
-                low[g * 4 + t] = first;
-                high[g * 4 + t] = second;
+                words[g * 4 + t] = if packed {
+                    sums[index * 8 + g][2 * t] | sums[index * 8 + g][2 * t + 1] << 16
+                } else {
+                    sums[index / 2 * 8 + g][2 * t + index % 2]
+                };
             }
         }
-        registers.set_word(slots[half * D::REGISTERS], &low, ALL);
-        if D::REGISTERS == 2 {
-            registers.set_word(slots[half * 2 + 1], &high, ALL);
-        }
+        registers.set_word(slot, &words, ALL);
     }
 }
 
 #[inline(always)]
-fn add_products<S: Sum, const M: usize, const K: usize>(
-    sums: &mut [[S; 8]; M],
-    a: &[[S; K]; M],
+fn add_products<S: Sum, const K: usize>(
+    sums: &mut [[S; 8]; ROWS],
+    a: &[[S; K]; ROWS],
     b: &[[S; 8]; K],
+    size: Size,
 ) {
-    for (row, sums) in a.iter().zip(sums) {
+    for (row, sums) in a.iter().zip(sums).take(size.m) {
         let mut sum = *sums;
-        for (&x, column) in row.iter().zip(b) {
+        for (&x, column) in row.iter().zip(b).take(size.k) {
             for (s, &y) in sum.iter_mut().zip(column) {
                 *s = s.plus_product(x, y);
             }
@@ -178,50 +129,56 @@ fn add_products<S: Sum, const M: usize, const K: usize>(
     }
 }
 
-/// Products of floats.
+/// Products of floats; `packed` says whether `c` and whether `d` are f16.
 #[inline(always)]
-pub(super) fn floats<A, B, C, D, const M: usize, const K: usize>(registers: &mut Registers, at: Operands<'_>)
-where
+pub(super) fn floats<A, B, const K: usize>(
+    registers: &mut Registers,
+    at: Operands<'_>,
+    size: Size,
+    packed: [bool; 2],
+) where
     A: Element<Sum = f32>,
     B: Element<Sum = f32>,
-    C: Carrier<f32>,
-    D: Carrier<f32>,
 {
-    let a = rows::<A, M, K>(registers, at.a);
+    let a = rows::<A, K>(registers, at.a, size);
     let b = columns::<B, K>(registers, at.b);
-    let mut sums = accumulator::<f32, C, M>(registers, at.c);
-    add_products(&mut sums, &a, &b);
-    write::<f32, D, M>(registers, at.d, &sums);
+    let c = accumulator(registers, at.c, packed[0]);
+    let mut sums = c.map(|row| if packed[0] { row.map(f16_value) } else { row.map(f32::from_bits) });
+    add_products(&mut sums, &a, &b, size);
+    let d = sums.map(|row| if packed[1] { row.map(f16_bits) } else { row.map(f32_bits) });
+    write(registers, at.d, &d, packed[1]);
 }
 
 /// Products of integers; the sum with `c` wraps, or with `saturate` stays at the ends of the range.
 #[inline(always)]
-pub(super) fn integers<A, B, const M: usize, const K: usize>(
+pub(super) fn integers<A, B, const K: usize>(
     registers: &mut Registers,
     at: Operands<'_>,
+    size: Size,
     saturate: bool,
 ) where
     A: Element<Sum = i32>,
     B: Element<Sum = i32>,
 {
-    let a = rows::<A, M, K>(registers, at.a);
+    let a = rows::<A, K>(registers, at.a, size);
     let b = columns::<B, K>(registers, at.b);
-    let mut sums = [[0i32; 8]; M];
-    add_products(&mut sums, &a, &b);
-    let c = accumulator::<i32, Whole, M>(registers, at.c);
-    for (sum, c) in sums.as_flattened_mut().iter_mut().zip(c.as_flattened()) {
-        *sum = if saturate { sum.saturating_add(*c) } else { sum.wrapping_add(*c) };
+    let mut sums = [[0i32; 8]; ROWS];
+    add_products(&mut sums, &a, &b, size);
+    let mut d = accumulator(registers, at.c, false);
+    for (c, sum) in d.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+        let with = *c as i32;
+        *c = (if saturate { sum.saturating_add(with) } else { sum.wrapping_add(with) }) as u32;
     }
-    write::<i32, Whole, M>(registers, at.d, &sums);
+    write(registers, at.d, &d, false);
 }
 
 /// Products of doubles: `a` and `b` hold one element in each register.
 #[inline(always)]
-pub(super) fn doubles<const M: usize, const K: usize>(registers: &mut Registers, at: Operands<'_>) {
-    let halves = M / 8;
-    let mut a = [[0f64; K]; M];
-    let mut b = [[0f64; 8]; K];
-    let mut sums = [[0f64; 8]; M];
+pub(super) fn doubles(registers: &mut Registers, at: Operands<'_>, size: Size) {
+    let halves = size.m / 8;
+    let mut a = [[0f64; 16]; ROWS];
+    let mut b = [[0f64; 8]; 16];
+    let mut sums = [[0f64; 8]; ROWS];
     for (index, &slot) in at.a.iter().enumerate() {
         let row = registers.long(slot).map(f64::from_bits);
         for (lane, value) in row.into_iter().enumerate() {
@@ -240,7 +197,7 @@ pub(super) fn doubles<const M: usize, const K: usize>(registers: &mut Registers,
             sums[index / 2 * 8 + lane / 4][lane % 4 * 2 + index % 2] = value;
         }
     }
-    add_products(&mut sums, &a, &b);
+    add_products(&mut sums, &a, &b, size);
     for (index, &slot) in at.d.iter().enumerate() {
         let row =
             std::array::from_fn(|lane| sums[index / 2 * 8 + lane / 4][lane % 4 * 2 + index % 2].to_bits());
@@ -250,9 +207,9 @@ pub(super) fn doubles<const M: usize, const K: usize>(registers: &mut Registers,
 
 /// Products of single bits: the count of ones in `a ^ b` or `a & b`.
 #[inline(always)]
-pub(super) fn bits<const M: usize, const AND: bool>(registers: &mut Registers, at: Operands<'_>) {
-    let halves = M / 8;
-    let mut sums = accumulator::<i32, Whole, M>(registers, at.c);
+pub(super) fn bits(registers: &mut Registers, at: Operands<'_>, size: Size, and: bool) {
+    let halves = size.m / 8;
+    let mut sums = accumulator(registers, at.c, false);
     for (index, &slot) in at.a.iter().enumerate() {
         let (half, chunk) = (index % halves, index / halves);
         let a = registers.word(slot);
@@ -261,12 +218,12 @@ pub(super) fn bits<const M: usize, const AND: bool>(registers: &mut Registers, a
             for n in 0..8 {
                 for t in 0..4 {
                     let (x, y) = (a[g * 4 + t], b[n * 4 + t]);
-                    let ones = if AND { x & y } else { x ^ y }.count_ones();
+                    let ones = if and { x & y } else { x ^ y }.count_ones();
                     let sum = &mut sums[half * 8 + g][n];
-                    *sum = sum.wrapping_add(ones as i32);
+                    *sum = sum.wrapping_add(ones);
                 }
             }
         }
     }
-    write::<i32, Whole, M>(registers, at.d, &sums);
+    write(registers, at.d, &sums, false);
 }

@@ -21,7 +21,7 @@ pub(in crate::exec) fn a_at(shape: &str, bits: usize, lane: usize, i: usize) -> 
         ("m16n8k8", 16) => (low(i < 2), t * 2 + (i & 1)),
         ("m16n8k8", 32 | 64) => (low(i == 0 || i == 2), if i < 2 { t } else { t + 4 }),
         ("m16n8k16", 16) => (low(i < 2 || (4..6).contains(&i)), t * 2 + (i & 1) + if i < 4 { 0 } else { 8 }),
-        ("m16n8k16", 64) => (low(i % 2 == 0), if i % 2 == 0 { i * 2 + t } else { i * 2 - 2 + t }),
+        ("m16n8k16", 64) => (low(i & 1 == 0), if i & 1 == 0 { i * 2 + t } else { i * 2 - 2 + t }),
         ("m16n8k16", 8) => (low(i < 4), t * 4 + (i & 3)),
         ("m16n8k32", 8) => (low(i < 4 || (8..12).contains(&i)), t * 4 + (i & 3) + if i < 8 { 0 } else { 16 }),
         ("m16n8k32", 4) => (low(i < 8), t * 8 + (i & 7)),

@@ -151,7 +151,7 @@ fn four_small_products() {
             let mut a = [[[0f64; 4]; 8]; 4];
             let mut b = [[[0f64; 8]; 4]; 4];
             let mut sums = [[[0f64; 8]; 8]; 4];
-            let mut content = vec![vec![0u32; 64], vec![0; 64], vec![0; if c == "f16" { 128 } else { 256 }]];
+            let mut content = [vec![0u32; 64], vec![0; 64], vec![0; if c == "f16" { 128 } else { 256 }]];
             let sum_at = |ty: &str, lane: usize, i: usize| {
                 let upper = if lane < 16 { 0 } else { 4 };
                 if ty == "f16" {

@@ -3,6 +3,7 @@
 mod copies;
 mod matrix;
 mod mbarrier;
+mod speed;
 mod warp;
 mod wmma;
 
@@ -23,6 +24,7 @@ pub(super) struct Trial {
     checked: bool,
     arch: u32,
     seed: u64,
+    limit: u64,
 }
 
 impl Trial {
@@ -38,6 +40,7 @@ impl Trial {
             checked: true,
             arch: 90,
             seed: 1,
+            limit: 1 << 24,
         }
     }
 
@@ -89,7 +92,7 @@ impl Trial {
     }
 
     /// Runs it to its end.
-    pub(super) fn run(&self) -> Result<(), Fault> {
+    pub(super) fn run(&self) -> Result<(), Box<Fault>> {
         let text = self.text();
         let module = crate::ptx::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let program =
@@ -111,7 +114,7 @@ impl Trial {
             watch: None,
             seed: self.seed,
             workers: 1,
-            limit: Some(1 << 24),
+            limit: Some(self.limit),
         };
         let mut grid = Grid::new(launch, environment)?;
         assert_eq!(grid.run(Until::End)?, Progress::Finished);

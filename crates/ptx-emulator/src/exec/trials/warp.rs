@@ -115,7 +115,8 @@ fn matches() {
 #[test]
 fn reductions() {
     let values = noise(9, 32);
-    let forms: [(&str, fn(u32, u32) -> u32); 9] = [
+    type Combine = fn(u32, u32) -> u32;
+    let forms: [(&str, Combine); 9] = [
         ("add.u32", u32::wrapping_add),
         ("add.s32", u32::wrapping_add),
         ("min.u32", u32::min),
@@ -137,8 +138,8 @@ fn reductions() {
         let given = Trial::new(32, &body).with_words(&values).with_room(128).result(1);
         let low = values[..20].iter().copied().reduce(combine).unwrap();
         let high = values[20..].iter().copied().reduce(combine).unwrap();
-        for lane in 0..32 {
-            assert_eq!(given[lane], if lane < 20 { low } else { high }, "{form}");
+        for (lane, given) in given.iter().enumerate() {
+            assert_eq!(*given, if lane < 20 { low } else { high }, "{form}");
         }
     }
 }
