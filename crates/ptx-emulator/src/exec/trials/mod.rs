@@ -4,6 +4,7 @@ mod copies;
 mod matrix;
 mod mbarrier;
 mod speed;
+mod table;
 mod warp;
 mod wmma;
 
