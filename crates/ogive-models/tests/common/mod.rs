@@ -72,3 +72,43 @@ pub(crate) fn nmse(got: &Array2<f32>, want: &Array2<f32>) -> f64 {
     let error: f64 = got.iter().zip(want).map(|(g, w)| square(g - w)).sum();
     error / want.iter().map(|w| square(*w)).sum::<f64>()
 }
+
+/// Folders of `golden/` and the largest difference allowed.
+pub(crate) const ARCHITECTURES: [(&str, f32); 9] = [
+    ("llama", 5e-5),
+    ("llama3-rope", 5e-5),
+    ("llama-k256", 5e-5),
+    ("llama-bf16-sharded", 5e-5),
+    ("mistral", 5e-5),
+    ("qwen2", 5e-5),
+    ("qwen3", 5e-5),
+    ("mixtral", 5e-5),
+    ("gemma2", 1e-4),
+];
+
+/// Packed models of `golden/` and the folder whose ids they were given.
+pub(crate) fn packed_files(shared: &Path) -> Vec<(PathBuf, &'static str)> {
+    let mut files: Vec<_> = std::fs::read_dir(shared.join("golden/quant"))
+        .into_iter()
+        .flatten()
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|p| p.extension().is_some_and(|e| e == "gguf"))
+        .map(|p| (p, "llama-k256"))
+        .collect();
+    for (arch, _) in ARCHITECTURES {
+        for kind in ["Q8_0", "Q4_0"] {
+            let file = shared.join(format!("golden/{arch}/{arch}-{kind}.gguf"));
+            files.extend(file.exists().then_some((file, arch)));
+        }
+    }
+    assert!(files.len() > 20, "{} files", files.len());
+    files.sort();
+    files
+}
+
+/// The largest difference from logits of decoded weights.
+pub(crate) fn decoded_tolerance(arch: &str) -> f32 {
+    // The decoded reference of Gemma looks GELU up in a table of half-precision numbers; rounding the function so
+    // brings the difference down to 2e-4. Against transformers' exact function it is within 1e-5.
+    if arch == "gemma2" { 2e-3 } else { 1e-4 }
+}
