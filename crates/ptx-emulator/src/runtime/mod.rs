@@ -38,6 +38,8 @@ mod schedule;
 pub(crate) mod state;
 mod stream;
 mod task;
+#[cfg(test)]
+mod tests;
 mod transfer;
 pub(crate) mod work;
 
