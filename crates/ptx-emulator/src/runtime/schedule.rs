@@ -74,6 +74,7 @@ impl Machine {
         }
         let Some(id) = self.pick(&mut state, goals) else {
             // All that is left waits for a value that another thread of the host must write.
+            state.stalled.clear();
             return (self.sleep(state, Duration::from_micros(200)), false);
         };
         let slice = if state.tasks.has_secondaries(id) { SHORT_SLICE } else { SLICE };
@@ -113,37 +114,25 @@ impl Machine {
 
     /// The next task by the policy; among those that `goals` need where the policy is lazy.
     fn pick(&self, state: &mut State, goals: Option<&[TaskId]>) -> Option<TaskId> {
-        let ready = state.tasks.ready();
-        if ready.is_empty() {
-            return None;
-        }
+        let ready: Vec<TaskId> =
+            state.tasks.ready().iter().copied().filter(|id| !state.stalled.contains(id)).collect();
         // What may begin before its predecessor ends does so: that is the surprise worth testing.
-        let early = ready
-            .iter()
-            .copied()
-            .filter(|id| state.tasks.get(*id).is_some_and(|task| task.stage == Stage::Early));
+        let early = || {
+            let stage = |id: &TaskId| state.tasks.get(*id).is_some_and(|task| task.stage == Stage::Early);
+            ready.iter().copied().filter(stage).max()
+        };
         match self.shared.settings.schedule {
             Schedule::Eager => ready.iter().min().copied(),
-            Schedule::Lazy => match goals {
-                None => ready.iter().min().copied(),
-                Some(goals) => {
-                    let needed = state.tasks.needed(goals);
-                    let wanted = ready.iter().copied().filter(|id| needed.contains(id)).min();
-                    // A wait for a value may need work that nothing says it needs.
-                    early.min().or(wanted).or_else(|| ready.iter().min().copied())
-                }
-            },
-            Schedule::Random => {
-                let index = state.random.below(state.tasks.ready().len());
-                state.tasks.ready().get(index).copied()
+            Schedule::Lazy => {
+                let needed = goals.map(|goals| state.tasks.needed(goals));
+                let wanted = |id: &TaskId| needed.as_ref().is_none_or(|needed| needed.contains(id));
+                // A wait for a value may need work that nothing says it needs: then any.
+                let oldest = || ready.iter().copied().filter(wanted).min();
+                early().or_else(oldest).or_else(|| ready.iter().min().copied())
             }
-            Schedule::Adversarial => {
-                let waits = |id: &TaskId| {
-                    let work = state.tasks.get(*id).and_then(|task| task.work.as_ref());
-                    matches!(work, Some(Work::WaitValue { .. }))
-                };
-                early.max().or_else(|| ready.iter().copied().max_by_key(|id| (!waits(id), *id)))
-            }
+            Schedule::Random if ready.is_empty() => None,
+            Schedule::Random => ready.get(state.random.below(ready.len())).copied(),
+            Schedule::Adversarial => early().or_else(|| ready.iter().max().copied()),
         }
     }
 
@@ -223,6 +212,9 @@ impl Machine {
         state.clock += 1000;
         state.counts.tasks += 1;
         let context = state.tasks.get(id).map(|task| task.context);
+        if !matches!(outcome, Outcome::NotYet) {
+            state.stalled.clear();
+        }
         let back = |state: &mut State, work: Work| {
             if let Some(task) = state.tasks.get_mut(id) {
                 task.work = Some(work);
@@ -248,7 +240,8 @@ impl Machine {
             }
             Outcome::NotYet => {
                 back(state, work);
-                return false;
+                state.stalled.insert(id);
+                return true;
             }
             Outcome::Failed(fault) => {
                 let code = Code(fault.kind.code());

@@ -104,6 +104,8 @@ pub(crate) struct State {
     pub(crate) capture_modes: HashMap<ThreadId, CaptureMode>,
     pub(crate) owned: HashMap<u64, Owned>,
     pub(crate) tasks: Tasks,
+    /// Waits for values that were not there, since anything else ran last.
+    pub(crate) stalled: BTreeSet<TaskId>,
     /// Somebody runs a task.
     pub(crate) running: bool,
     /// Virtual nanoseconds since the machine was switched on.
@@ -157,6 +159,7 @@ impl State {
             capture_modes: HashMap::new(),
             owned: HashMap::new(),
             tasks: Tasks::default(),
+            stalled: BTreeSet::new(),
             running: false,
             clock: 0,
             random: Random::new(seed),

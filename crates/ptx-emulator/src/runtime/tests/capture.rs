@@ -64,11 +64,17 @@ fn captured_work_does_not_run_until_it_is_launched() {
 #[test]
 fn what_could_wait_breaks_the_capture() {
     let c = begun(CaptureMode::Global);
-    c.is_broken_by(c.bench.machine.synchronize_stream(c.bench.context, c.stream), Code::STREAM_CAPTURE_UNSUPPORTED);
+    c.is_broken_by(
+        c.bench.machine.synchronize_stream(c.bench.context, c.stream),
+        Code::STREAM_CAPTURE_UNSUPPORTED,
+    );
     let c = begun(CaptureMode::Global);
     c.is_broken_by(c.bench.machine.synchronize(c.bench.context), Code::STREAM_CAPTURE_UNSUPPORTED);
     let c = begun(CaptureMode::ThreadLocal);
-    c.is_broken_by(c.bench.machine.allocate(c.bench.context, 4).map(|_| ()), Code::STREAM_CAPTURE_UNSUPPORTED);
+    c.is_broken_by(
+        c.bench.machine.allocate(c.bench.context, 4).map(|_| ()),
+        Code::STREAM_CAPTURE_UNSUPPORTED,
+    );
     let c = begun(CaptureMode::Global);
     c.is_broken_by(c.bench.machine.free(c.bench.context, c.words), Code::STREAM_CAPTURE_UNSUPPORTED);
 }
@@ -94,7 +100,8 @@ fn the_default_stream_cannot_take_part() {
     let bench = Bench::new(Schedule::Random);
     let begin = |stream| bench.machine.begin_capture(bench.context, stream, CaptureMode::Relaxed);
     assert_eq!(begin(Stream::DEFAULT).expect_err("default").code, Code::STREAM_CAPTURE_UNSUPPORTED);
-    let (words, blocking) = (bench.words(), bench.machine.create_stream(bench.context, 0, 0).expect("a stream"));
+    let (words, blocking) =
+        (bench.words(), bench.machine.create_stream(bench.context, 0, 0).expect("a stream"));
     begin(blocking).expect("begun");
     let implicit = bench.launch(Stream::DEFAULT, "past", &[super::Argument::Pointer(words)]);
     assert_eq!(implicit.expect_err("would wait for it").code, Code::STREAM_CAPTURE_IMPLICIT);
@@ -157,7 +164,9 @@ fn two_captures_do_not_merge_and_threads_end_their_own() {
     c.record(event, other);
     c.is_broken_by(c.wait(c.stream, event), Code::STREAM_CAPTURE_MERGE);
     let c = begun(CaptureMode::ThreadLocal);
-    let code = std::thread::scope(|scope| scope.spawn(|| c.end().expect_err("not ours").code).join().expect("no panic"));
+    let code = std::thread::scope(|scope| {
+        scope.spawn(|| c.end().expect_err("not ours").code).join().expect("no panic")
+    });
     assert_eq!(code, Code::STREAM_CAPTURE_WRONG_THREAD);
     c.end().expect("the thread it began on");
     assert_eq!(c.end().expect_err("over").code, Code::ILLEGAL_STATE);

@@ -11,7 +11,10 @@ fn run(schedule: Schedule, programmatic: bool, seed: u64) -> (u32, u32) {
     let stream = bench.stream();
     let launch = |name: &str, programmatic: bool, arguments: &[Argument<'_>]| {
         let config = LaunchConfig { grid: [1; 3], block: [1; 3], programmatic, ..LaunchConfig::default() };
-        bench.machine.launch(bench.context, stream, bench.function(name), &config, arguments).expect("launched");
+        bench
+            .machine
+            .launch(bench.context, stream, bench.function(name), &config, arguments)
+            .expect("launched");
     };
     launch("first", false, &[Argument::Pointer(p)]);
     launch("second", programmatic, &[Argument::Pointer(p), Argument::Pointer(q)]);
@@ -31,15 +34,20 @@ fn after_the_wait_the_first_kernel_is_done() {
 
 #[test]
 fn a_chain_of_dependent_launches_ends() {
-    let bench = Bench::with(Settings { idle: None, ..Settings::default() }.with_devices("sm_90").expect("valid"));
+    let bench =
+        Bench::with(Settings { idle: None, ..Settings::default() }.with_devices("sm_90").expect("valid"));
     let (p, q) = (bench.words(), bench.words());
     let config = LaunchConfig { grid: [1; 3], block: [1; 3], programmatic: true, ..LaunchConfig::default() };
     let stream = bench.stream();
     for _ in 0..10 {
-        for (name, arguments) in
-            [("first", &[Argument::Pointer(p)][..]), ("second", &[Argument::Pointer(p), Argument::Pointer(q)][..])]
-        {
-            bench.machine.launch(bench.context, stream, bench.function(name), &config, arguments).expect("launched");
+        for (name, arguments) in [
+            ("first", &[Argument::Pointer(p)][..]),
+            ("second", &[Argument::Pointer(p), Argument::Pointer(q)][..]),
+        ] {
+            bench
+                .machine
+                .launch(bench.context, stream, bench.function(name), &config, arguments)
+                .expect("launched");
         }
     }
     bench.machine.synchronize_stream(bench.context, stream).expect("done");

@@ -11,7 +11,8 @@ fn with(faults: &str) -> Bench {
 #[test]
 fn the_nth_allocation_fails_and_the_next_does_not() {
     let bench = with("alloc:2");
-    let codes: Vec<_> = (0..3).map(|_| bench.machine.allocate(bench.context, 4).map_err(|e| e.code).err()).collect();
+    let codes: Vec<_> =
+        (0..3).map(|_| bench.machine.allocate(bench.context, 4).map_err(|e| e.code).err()).collect();
     assert_eq!(codes, [None, Some(Code::OUT_OF_MEMORY), None]);
     let bench = with("alloc:2+");
     let failed = (0..3).filter(|_| bench.machine.allocate(bench.context, 4).is_err()).count();

@@ -13,7 +13,10 @@ fn kernel(bench: &Bench, name: &str, at: u64, value: u32) -> Operation {
     let mut block = at.to_le_bytes().to_vec();
     block.extend(value.to_le_bytes());
     let config = LaunchConfig { grid: [1; 3], block: [1; 3], ..LaunchConfig::default() };
-    let spec = bench.machine.launch_spec(bench.context, None, bench.function(name), &config, block).expect("checked");
+    let spec = bench
+        .machine
+        .launch_spec(bench.context, None, bench.function(name), &config, block)
+        .expect("checked");
     Operation::Launch(std::sync::Arc::new(spec))
 }
 
@@ -115,7 +118,8 @@ fn graphs_refuse_what_they_cannot_hold() {
     let (stream, words) = (bench.stream(), bench.words());
     let mode = super::super::CaptureMode::Relaxed;
     bench.machine.begin_capture(bench.context, stream, mode).expect("begun");
-    let code = bench.machine.allocate_async(bench.context, 16, None, stream).expect_err("owned by the graph").code;
+    let code =
+        bench.machine.allocate_async(bench.context, 16, None, stream).expect_err("owned by the graph").code;
     assert_eq!(code, Code::NOT_SUPPORTED);
     assert!(bench.machine.free_async(bench.context, words, stream).is_err());
     bench.launch(stream, "add", &[Argument::Pointer(words), Argument::U32(1)]).expect("captured");

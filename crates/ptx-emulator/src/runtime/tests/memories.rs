@@ -78,14 +78,19 @@ fn copies_that_leave_their_allocation_are_refused_at_the_call() {
     let words = bench.words();
     let copy = |transfer: &Transfer| {
         // SAFETY: refused before anything is touched.
-        unsafe { bench.machine.transfer(bench.context, Stream::DEFAULT, transfer, true) }.expect_err("refused").code
+        unsafe { bench.machine.transfer(bench.context, Stream::DEFAULT, transfer, true) }
+            .expect_err("refused")
+            .code
     };
     assert_eq!(copy(&Transfer::line(words + 8, true, words, true, 12)), Code::INVALID_VALUE);
     assert_eq!(copy(&Transfer::line(words, true, 0, false, 4)), Code::INVALID_VALUE);
     assert_eq!(copy(&Transfer::line(8, true, words, true, 4)), Code::INVALID_VALUE);
     let fill = bench.machine.fill(bench.context, Stream::DEFAULT, words, 0, (0, 4), 5, 1);
     assert_eq!(fill.expect_err("refused").code, Code::INVALID_VALUE);
-    assert!(bench.machine.fill(bench.context, Stream::DEFAULT, words + 2, 0, (0, 4), 1, 1).is_err(), "misaligned");
+    assert!(
+        bench.machine.fill(bench.context, Stream::DEFAULT, words + 2, 0, (0, 4), 1, 1).is_err(),
+        "misaligned"
+    );
 }
 
 #[test]
@@ -126,6 +131,9 @@ fn what_was_never_freed_is_told() {
     assert!(bench.machine.leaks().is_empty());
     let past = bench.words();
     bench.launch(Stream::DEFAULT, "past", &[Argument::Pointer(past)]).expect("launched");
-    assert_eq!(bench.machine.synchronize(bench.context).expect_err("past the end").code, Code::ILLEGAL_ADDRESS);
+    assert_eq!(
+        bench.machine.synchronize(bench.context).expect_err("past the end").code,
+        Code::ILLEGAL_ADDRESS
+    );
     assert_eq!(bench.machine.take_fault().expect("a report").kind, Kind::OutOfBounds);
 }
