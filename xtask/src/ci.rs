@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cargo_metadata::{Metadata, MetadataCommand};
+use ptx_emulator_launcher::{Nvrtc, test::REQUIRED};
 
 /// One check: its name, and what to run.
 struct Step<'a> {
@@ -78,16 +79,49 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
     for package in &packages {
         steps.push(cargo(&["clippy", "--package", package, "--all-targets", "--", "-D", "warnings"], &[]));
     }
+    // What the emulator's tests need; those who cannot have it say so (CONTRIBUTING.md).
+    let required = if emulator_required() { "1" } else { "0" };
+    steps.push(Step { name: "emu --fetch".into(), run: Box::new(move || optional(fetch(root))) });
+    steps.push(Step { name: "emu-corpus".into(), run: Box::new(move || optional(corpus(root))) });
     // All at once, so that dependencies are built with the features that the tests use too, and only once.
     steps.push(cargo(&["build", "--workspace", "--examples"], &[]));
     steps.push(cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]));
     steps.push(cargo(&["test", "--workspace", "--doc"], &[]));
     steps.push(if has_nextest(root) {
-        cargo(&["nextest", "run", "--workspace", "--no-fail-fast"], &[])
+        cargo(&["nextest", "run", "--workspace", "--no-fail-fast"], &[(REQUIRED, required)])
     } else {
-        cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast"], &[])
+        let tests = ["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast"];
+        cargo(&tests, &[(REQUIRED, required)])
     });
     steps
+}
+
+/// Whether tests that cannot run under the emulator fail: unless somebody says otherwise.
+fn emulator_required() -> bool {
+    std::env::var(REQUIRED).map_or(true, |value| value != "0")
+}
+
+fn fetch(root: &Path) -> Result<(), String> {
+    let launcher = crate::emu::launcher(root)?;
+    Nvrtc::ALL.into_iter().try_for_each(|nvrtc| {
+        let fetched = launcher.nvrtc_folder(nvrtc, &|text| eprintln!("{text}"));
+        fetched.map(drop).map_err(|e| format!("{e}\n{REQUIRED}=0 lets ci pass without"))
+    })
+}
+
+fn corpus(root: &Path) -> Result<(), String> {
+    crate::corpus::run(&crate::emu::launcher(root)?)
+}
+
+/// A failure that counts only where the emulator is required.
+fn optional(outcome: Result<(), String>) -> Result<(), String> {
+    match outcome {
+        Err(message) if !emulator_required() => {
+            eprintln!("skipped: {message}");
+            Ok(())
+        }
+        outcome => outcome,
+    }
 }
 
 fn command(root: &Path) -> Command {

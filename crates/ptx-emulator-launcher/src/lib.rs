@@ -22,9 +22,6 @@ pub const CACHE: &str = "PTX_EMU_CACHE";
 /// The emulator's library, instead of the one cargo built.
 pub const LIBRARY: &str = "PTX_EMU_LIBRARY";
 
-/// The version of the driver that the emulator says it is.
-const DRIVER: &str = "PTX_EMU_DRIVER";
-
 /// Few tests take so long; one that does mostly waits for something that never comes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -122,10 +119,6 @@ impl Launcher {
             (CACHE.into(), self.cache_folder()?.into_os_string()),
             (LIBRARY.into(), library.into_os_string()),
         ];
-        // A driver as new as the newest compiler, or it would refuse what that writes.
-        if std::env::var_os(DRIVER).is_none() {
-            all.push((DRIVER.into(), "13050".into()));
-        }
         all.extend(self.settings.iter().cloned());
         Ok(all)
     }

@@ -7,4 +7,5 @@ mod corpus;
 mod faults;
 mod kernels;
 mod programs;
+mod speed;
 mod support;
