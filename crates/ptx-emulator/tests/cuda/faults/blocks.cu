@@ -6,11 +6,11 @@ KERNEL dropped_barrier(const float* x, float* y) {
     __shared__ float s[256];
     s[threadIdx.x] = 0.f;   // so that it is not the missing value that is found
     __syncthreads();
-    s[threadIdx.x] = x[threadIdx.x];        // OTHER
+    s[threadIdx.x] = x[threadIdx.x];         // FOUND OTHER
 #if !PLANTED
     __syncthreads();
 #endif
-    y[threadIdx.x] = s[255 - threadIdx.x];   // FOUND
+    y[threadIdx.x] = s[255 - threadIdx.x];   // FOUND OTHER
 }
 
 // The second round's writes meet the first round's reads.
@@ -30,11 +30,11 @@ KERNEL missing_syncwarp(const float* x, float* y) {
     __shared__ float s[32];
     s[threadIdx.x] = 0.f;
     __syncwarp();
-    s[threadIdx.x] = x[threadIdx.x];   // OTHER
+    s[threadIdx.x] = x[threadIdx.x];       // FOUND OTHER
 #if !PLANTED
     __syncwarp();
 #endif
-    y[threadIdx.x] = s[threadIdx.x ^ 1];   // FOUND
+    y[threadIdx.x] = s[threadIdx.x ^ 1];   // FOUND OTHER
 }
 
 KERNEL divergent_barrier(const float* x, float* y) {

@@ -30,12 +30,12 @@ KERNEL wait_without_barrier(const float* x, float* y) {
     __shared__ __align__(16) float s[256];
     for (int i = 0; i < 4; i++) s[threadIdx.x * 4 + i] = 0.f;
     __syncthreads();
-    copy16(&s[threadIdx.x * 4], x + threadIdx.x * 4);   // OTHER
+    copy16(&s[threadIdx.x * 4], x + threadIdx.x * 4);   // FOUND OTHER
     copy_wait_all();
 #if !PLANTED
     __syncthreads();
 #endif
-    y[threadIdx.x] = s[(63 - threadIdx.x) * 4];   // FOUND
+    y[threadIdx.x] = s[(63 - threadIdx.x) * 4];      // FOUND OTHER
 }
 
 #if __CUDA_ARCH__ >= 900

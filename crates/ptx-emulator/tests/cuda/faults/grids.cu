@@ -11,7 +11,7 @@ KERNEL overlap(const float* x, float* y, int n) {
 // The last block adds what the others stored; without the fence nothing says that it is there.
 KERNEL last_block(const float* x, float* parts, u32* tickets, float* y) {
     __shared__ bool last;
-    parts[blockIdx.x * 32 + threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];   // OTHER
+    parts[blockIdx.x * 32 + threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];   // FOUND OTHER
 #if !PLANTED
     __threadfence();
 #endif
@@ -25,7 +25,7 @@ KERNEL last_block(const float* x, float* parts, u32* tickets, float* y) {
     __syncthreads();
     if (!last) return;
     float v = 0.f;
-    for (int i = 0; i < gridDim.x; i++) v += parts[i * 32 + threadIdx.x];   // FOUND
+    for (int i = 0; i < gridDim.x; i++) v += parts[i * 32 + threadIdx.x];   // FOUND OTHER
     y[threadIdx.x] = v;
 }
 

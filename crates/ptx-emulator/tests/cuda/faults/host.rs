@@ -171,7 +171,7 @@ fn wrong_leading_dimension() {
         };
         assert_eq!(outcome.is_err(), planted);
     };
-    find(test_name!(), &[], program, says(&["ptx-emulator:", "lda"]));
+    find(test_name!(), &[], program, says(&["cublasSgemm_v2 = CUBLAS_STATUS_INVALID_VALUE"]));
 }
 
 #[test]
