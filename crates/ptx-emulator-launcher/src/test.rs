@@ -41,7 +41,11 @@ impl Report {
 
     /// What stands after `key: ` on lines that begin so.
     pub fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.stdout.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix(": "))
+        // The harness begins the first line with the test's name.
+        let own = |line: &'a str| {
+            line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")).map_or(line, |(_, own)| own)
+        };
+        self.stdout.lines().map(own).filter_map(move |line| line.strip_prefix(key)?.strip_prefix(": "))
     }
 }
 
@@ -151,7 +155,7 @@ mod tests {
         let report = Report {
             passed: true,
             ending: String::new(),
-            stdout: "x\nsum: 1\nsummary: 2\nsum: 3\n".into(),
+            stdout: "x\ntest a::b ... sum: 1\nsummary: 2\nsum: 3\n".into(),
             stderr: String::new(),
         };
         assert_eq!(report.values("sum").collect::<Vec<_>>(), ["1", "3"]);
