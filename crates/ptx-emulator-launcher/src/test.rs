@@ -147,7 +147,8 @@ mod tests {
     #[test]
     fn a_test_knows_its_name() {
         assert_eq!(crate::test_name!(), "test::tests::a_test_knows_its_name");
-        assert_eq!((|| crate::test_name!())(), "test::tests::a_test_knows_its_name");
+        let inside = || crate::test_name!();
+        assert_eq!(inside(), "test::tests::a_test_knows_its_name");
     }
 
     #[test]

@@ -4,11 +4,12 @@
 use cudarc::cublas::result::sgemm;
 use cudarc::cublas::sys::cublasOperation_t::CUBLAS_OP_N;
 use cudarc::driver::sys::{self, CUresult, CUstreamCaptureMode};
-use ptx_emulator_launcher::{test, test_name};
+use ptx_emulator_launcher::{Nvrtc, test, test_name};
 
-use crate::support::Gpu;
 use crate::support::gpu::address;
+use crate::support::nvrtc::Compiler;
 use crate::support::run::again;
+use crate::support::{Gpu, args};
 
 /// Runs `program` with the fault and without it; `wrong` judges what the first printed, the second must be silent.
 #[track_caller]
@@ -190,4 +191,43 @@ fn copy_beyond_the_end() {
         }
     };
     find(test_name!(), &[], program, says(&["ptx-emulator:", "256-byte"]));
+}
+
+/// The kernels of `grids.cu` on one stream and another.
+fn two_streams() -> (Gpu, Gpu) {
+    let source = include_str!("grids.cu");
+    let ptx = Compiler::new(Nvrtc::V12).compile("grids.cu", source, 80, &["PLANTED=0"], &[]);
+    let gpu = Gpu::open(80).with(&ptx);
+    let other = gpu.other_stream();
+    (gpu, other)
+}
+
+#[test]
+fn missing_event_shows_in_the_result() {
+    let program = |planted: bool| {
+        let (gpu, other) = two_streams();
+        let (x, y) = (gpu.up(&[0f32; 64]), gpu.fresh::<f32>(64));
+        gpu.stream.synchronize().unwrap();
+        gpu.run("fill", 1, 64, 0, args![&x, 3f32]);
+        if !planted {
+            other.stream.wait(&gpu.stream.record_event(None).unwrap()).unwrap();
+        }
+        other.run("twice", 1, 64, 0, args![&x, &y]);
+        let seen = other.down(&y);
+        gpu.stream.synchronize().unwrap();
+        assert_eq!(seen, [6.0; 64]);
+    };
+    find(test_name!(), &[], program, shows);
+}
+
+#[test]
+fn launch_too_big() {
+    let program = |planted: bool| {
+        let (gpu, _) = two_streams();
+        let x = gpu.fresh::<f32>(2048);
+        let threads = if planted { 2048 } else { 1024 };
+        let launched = gpu.try_launch("fill", (1, 1, 1), (threads, 1, 1), 0, args![&x, 1f32], false);
+        assert_eq!(launched.is_err(), planted);
+    };
+    find(test_name!(), &[], program, says(&["cuLaunchKernel", "1024"]));
 }
