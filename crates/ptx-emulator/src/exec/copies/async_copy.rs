@@ -246,9 +246,16 @@ fn land_where(cx: &mut Cx<'_>, warp: u32, due: impl Fn(&Copy) -> Mask) -> Outcom
 }
 
 fn land(cx: &mut Cx<'_>, copy: &Copy, picked: Mask) -> Outcome {
-    let bytes = usize::from(copy.bytes);
+    match copy.bytes {
+        4 => land_bytes::<4>(cx, copy, picked),
+        8 => land_bytes::<8>(cx, copy, picked),
+        _ => land_bytes::<16>(cx, copy, picked),
+    }
+}
+
+fn land_bytes<const BYTES: usize>(cx: &mut Cx<'_>, copy: &Copy, picked: Mask) -> Outcome {
     for lane in lanes(picked) {
-        let mut data = [0; 16];
+        let mut data = [0; BYTES];
         let size = usize::from(copy.sizes[lane]);
         if size != 0 {
             let host = match cx.windows.host(copy.from[lane], size) {
@@ -257,7 +264,7 @@ fn land(cx: &mut Cx<'_>, copy: &Copy, picked: Mask) -> Outcome {
             };
             raw::read(host, &mut data[..size]);
         }
-        cx.shared_landed(copy.to[lane] as usize, &data[..bytes]);
+        cx.shared_landed(copy.to[lane] as usize, &data);
     }
     Ok(())
 }

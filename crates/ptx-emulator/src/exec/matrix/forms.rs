@@ -3,9 +3,7 @@
 //! Written out as a match and not computed from sizes: a form the ISA does not have is refused with its name, as an assembler would.
 
 use super::elements::{Bf16, E4m3, E5m2, F16, S4, S8, Tf32, U4, U8};
-use super::kernels::{
-    AND, Bits, Doubles, FixedFloats, FixedIntegers, Floats, Form, Integers, SATURATE, form,
-};
+use super::kernels::{AND, Bits, Doubles, FixedFloats, Floats, Form, Integers, SATURATE, form};
 
 /// The words of an `mma` after the opcode, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,8 +113,6 @@ fn find(words: &Words<'_>) -> Option<Form> {
                 _ => form::<Floats<E5m2, E5m2, 32>>(16, k, sums),
             }
         }
-        ("m16n8k16", "s8", "s8") if sums == ["s32"; 2] => form::<FixedIntegers<S8, S8, 16>>(16, 16, sums),
-        ("m16n8k32", "s8", "s8") if sums == ["s32"; 2] => form::<FixedIntegers<S8, S8, 32>>(16, 32, sums),
         (shape, "s8" | "u8", "s8" | "u8") if sums == ["s32"; 2] => match shape {
             "m8n8k16" => integers!(S8, U8, 32, 8, 16, a, b),
             "m16n8k16" => integers!(S8, U8, 32, 16, 16, a, b),

@@ -1,6 +1,6 @@
 //! The products as steps: compiled once for any processor and once for one with AVX2 and FMA.
 //!
-//! Only the forms that whole models are made of have a type of their own, whose sizes the compiler knows and turns into straight vector code. The
+//! Only the forms of floats that whole models are made of have a type of their own, whose sizes the compiler knows and turns into straight vector code. The
 //! others take their sizes from the step: each form written out made this the largest part of the crate's code, and the slowest to
 //! compile.
 #![allow(unsafe_code)]
@@ -66,10 +66,6 @@ pub(super) struct FixedFloats<A, B, const K: usize>(PhantomData<(A, B)>);
 #[derive(Debug)]
 pub(super) struct Integers<A, B, const K: usize>(PhantomData<(A, B)>);
 
-/// Integers of 16 rows and exactly `K` products.
-#[derive(Debug)]
-pub(super) struct FixedIntegers<A, B, const K: usize>(PhantomData<(A, B)>);
-
 /// Doubles.
 #[derive(Debug)]
 pub(super) struct Doubles;
@@ -100,15 +96,6 @@ impl<A: Element<Sum = i32>, B: Element<Sum = i32>, const K: usize> Kernel for In
     #[inline(always)]
     fn run(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
         product::integers::<A, B, K>(registers, at, size, flags & SATURATE != 0);
-    }
-}
-
-impl<A: Element<Sum = i32>, B: Element<Sum = i32>, const K: usize> Kernel for FixedIntegers<A, B, K> {
-    const BITS: usize = A::BITS;
-    const FIXED: Option<Size> = Some(Size { m: 16, k: K });
-    #[inline(always)]
-    fn run(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
-        Integers::<A, B, K>::run(registers, at, size, flags);
     }
 }
 

@@ -131,16 +131,18 @@ fn load(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     }
     let mut rows = [[0; 32]; 4];
     for (index, row) in rows.iter_mut().take(slots.len()).enumerate() {
-        let mut matrix = Matrix::default();
-        for (at, elements) in matrix.iter_mut().enumerate() {
+        // A row's 16 bytes are what four lanes hold.
+        for (at, words) in row.chunks_exact_mut(4).enumerate() {
             let lane = index * 8 + at;
             let start = cx.shared(step.place, lane, addresses[lane], 16, Access::Read)?;
             let bytes = cx.block.shared.get(start..start + 16).unwrap_or(&[0; 16]);
-            for (element, pair) in elements.iter_mut().zip(bytes.chunks_exact(2)) {
-                *element = u16::from_le_bytes([pair[0], pair[1]]);
+            for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+                *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             }
         }
-        *row = fragment(&matrix, step.flags & TRANSPOSED != 0);
+        if step.flags & TRANSPOSED != 0 {
+            *row = fragment(&matrix(row, false), true);
+        }
     }
     for (slot, row) in slots.iter().zip(&rows) {
         cx.registers.set_word(*slot, row, ALL);
