@@ -53,9 +53,8 @@ fn votes(gpu: &Gpu) {
         wanted[9] = active;
         // What the architecture compiled for lacks is zero.
         if got[12 * 32] != 0 {
-            let top = x[0] >> 8;
-            let all = x.iter().all(|v| v >> 8 == top);
-            wanted.extend([bits(&|v| v & 3 == x[t] & 3), if all { 0 } else { 0 }]);
+            // All agree: the full mask, and one more for the predicate.
+            wanted.extend([bits(&|v| v & 3 == x[t] & 3), u32::MAX.wrapping_add(1)]);
             assert!(arch >= 70);
         } else {
             wanted.extend([0, 0]);
