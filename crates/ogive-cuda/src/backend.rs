@@ -45,6 +45,7 @@ impl CudaBackend {
     }
 
     /// Whether there is a driver, a device, and an NVRTC that compiles for it. Costs what opening them costs, the first time.
+    /// [`new`](Self::new) may still fail: on a device without free memory, or with a driver too old for that NVRTC.
     #[must_use]
     pub fn is_available() -> bool {
         Self::unavailable().is_none()

@@ -52,7 +52,7 @@ impl Device {
         let (info, version) = (driver.info(number)?, driver.version);
         let nvrtc = compiler(version, &info)?;
         let context = Context::new(driver, number)?;
-        Ok(Self {
+        let device = Self {
             id: NUMBER.fetch_add(1, Relaxed),
             driver: version,
             modules: Modules::new(&context, Arc::new(nvrtc), info.capability),
@@ -61,7 +61,11 @@ impl Device {
             stream: Stream::new(&context)?,
             info,
             constants: Mutex::default(),
-        })
+        };
+        // One kernel now: whether this driver takes what this compiler makes shows nowhere else, and whoever would fall back to
+        // another backend must know before a model is loaded.
+        device.modules.kernel(&ogive_kernels::ELEMENTWISE, "add", Vec::new())?;
+        Ok(device)
     }
 
     /// Memory for `bytes`, for operator `at`.

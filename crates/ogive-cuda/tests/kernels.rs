@@ -67,6 +67,23 @@ fn nvrtc_13() {
     gate(Nvrtc::V13, false);
 }
 
+/// The table in docs/CUDA.md.
+#[test]
+#[ignore = "prints a table"]
+fn resources() {
+    let Some(compiler) = compiler(Nvrtc::V12) else { return };
+    println!("| kernel | defines | registers | shared bytes |\n|---|---|---|---|");
+    for source in SOURCES {
+        for defines in source.samples {
+            let compiled = compiler.cubin(source, defines, 90).unwrap();
+            let words: Vec<&str> = defines.iter().map(|(_, value)| *value).collect();
+            for k in compiled.resources {
+                println!("| `{}` | {} | {} | {} |", k.kernel, words.join(" "), k.registers, k.shared);
+            }
+        }
+    }
+}
+
 #[test]
 #[ignore = "takes minutes"]
 fn every_architecture() {

@@ -125,7 +125,7 @@ fn cpu(_: &Options) -> Result<Arc<dyn Backend>> {
     Err(Error::Device("this build of Ogive has no CPU backend; turn the feature `cpu` on".into()))
 }
 
-/// Every device this build could use, with a line about each; what cannot be used, with the reason.
+/// Every device this build could use, with a line about each; what cannot be used, with the reason. [`libraries`] says what helps.
 pub fn devices() -> Vec<(Device, String)> {
     let cpu = backend(&Options::new().device(Device::Cpu)).map(|(b, _)| b.facts().description);
     let mut all = vec![(Device::Cpu, cpu.unwrap_or_else(|e| e.to_string()))];
@@ -138,8 +138,9 @@ fn cuda_devices() -> Vec<(Device, String)> {
     use ogive_cuda::CudaBackend;
     let (found, why) = match (CudaBackend::devices(), CudaBackend::unavailable()) {
         (Ok(found), None) if !found.is_empty() => (found, None),
-        (Ok(found), why) => (found, why.map(|e| e.to_string())),
-        (Err(e), _) => (Vec::new(), Some(e.to_string())),
+        // What helps stands with the libraries.
+        (Ok(found), why) => (found, why.map(|e| e.brief())),
+        (Err(e), _) => (Vec::new(), Some(e.brief())),
     };
     if found.is_empty() {
         let why = why.unwrap_or_else(|| "there is no device".into());

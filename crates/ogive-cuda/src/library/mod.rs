@@ -26,7 +26,11 @@ fn find_driver(places: &Places) -> Result<(Arc<Driver>, PathBuf)> {
     for candidate in places.candidates(Kind::Driver) {
         let Ok(library) = candidate.open() else { continue };
         match Driver::start(library, &candidate.path) {
-            Ok(driver) => return Ok((driver, candidate.path)),
+            Ok(driver) => return Ok((driver, candidate.loaded_from())),
+            // The driver is there, and that is all there is.
+            Err(Error::Driver { code: 100, .. }) => {
+                first = first.or(Some(Error::NoDevice { asked: 0, found: 0 }));
+            }
             Err(e) => first = first.or(Some(e)),
         }
     }
@@ -51,7 +55,9 @@ pub(crate) fn nvrtc(wanted: Wanted) -> Result<Nvrtc> {
             }
             Ok(nvrtc) if wanted.is_best(&nvrtc) => return Ok(nvrtc),
             Ok(nvrtc) => found.push(nvrtc),
-            Err(e) => refused.push(e.to_string()),
+            // A bare name that does not open is mostly one that is not there.
+            Err(e) if candidate.is_file() => refused.push(e.brief()),
+            Err(_) => {}
         }
     }
     found.sort_by_key(|n| wanted.rank(n));

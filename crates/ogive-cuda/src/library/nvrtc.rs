@@ -161,7 +161,7 @@ impl Nvrtc {
         let number = |n: c_int| u32::try_from(n).unwrap_or(0);
         Ok(Self {
             f,
-            path: candidate.path.clone(),
+            path: candidate.loaded_from(),
             version: (number(major), number(minor)),
             architectures: architectures.into_iter().map(number).collect(),
             busy: Mutex::new(()),

@@ -88,6 +88,21 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
+    /// Whether it is a file that was seen, and no bare name.
+    pub(super) fn is_file(&self) -> bool {
+        self.path.parent().is_some_and(|folder| !folder.as_os_str().is_empty())
+    }
+
+    /// Where it lies, once it is open: for a bare name, what the system says was mapped.
+    pub(super) fn loaded_from(&self) -> PathBuf {
+        let name = self.path.to_string_lossy();
+        let maps = if self.is_file() { None } else { std::fs::read_to_string("/proc/self/maps").ok() };
+        let is_it = |path: &&Path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&*name));
+        let found = maps.as_deref().into_iter().flat_map(str::lines).filter_map(|line| line.split_once('/'));
+        let found = found.map(|(_, path)| format!("/{path}")).find(|path| is_it(&Path::new(path)));
+        found.map_or_else(|| self.path.clone(), PathBuf::from)
+    }
+
     /// Opens it.
     pub(super) fn open(&self) -> Result<Library, libloading::Error> {
         // SAFETY: opening runs the library's initialisers. It is one of NVIDIA's by its name, from a place that the user or
