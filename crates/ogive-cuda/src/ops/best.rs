@@ -19,23 +19,24 @@ pub(crate) fn best(device: &Device, x: &Tensor, k: usize) -> Result<Option<Rows>
     if k > FEW || k == 0 || n == 0 {
         return Ok(None);
     }
-    let (ids, values) = (device.indices(at, [n, k], cols)?, device.tensor(at, [n, k])?);
-    let (ids_at, values_at) = (device.read_indices(at, &ids)?.0, device.read(at, &values)?);
+    // Places and values in one piece, so that one copy brings both.
+    let found = device.indices(at, [2, n * k], cols)?;
+    let (place, _) = device.read_indices(at, &found)?;
     Call::new(device, at, &BEST, "best")
         .at(from)
         .count("columns", cols)
         .count("candidates", k)
-        .at(ids_at)
-        .at(values_at)
+        .at(place)
+        .at(place + 4 * (n * k) as u64)
         .run([n, 1, 1], [if cols > 4096 { 1024 } else { 256 }, 1, 1])?;
-    let (mut numbers, mut scores) = (Vec::with_capacity(n * k), Vec::with_capacity(n * k));
-    let word = |b: &[u8]| b.first_chunk::<4>().copied().unwrap_or_default();
-    device.transfer.fetch(&device.stream, at, ids_at, 4 * n * k, &mut |part| {
-        numbers.extend(part.chunks_exact(4).map(|b| u32::from_le_bytes(word(b))));
+    let mut words: Vec<u32> = Vec::with_capacity(2 * n * k);
+    device.transfer.fetch(&device.stream, at, place, 8 * n * k, &mut |part| {
+        let word = |b: &[u8]| u32::from_le_bytes(b.first_chunk::<4>().copied().unwrap_or_default());
+        words.extend(part.chunks_exact(4).map(word));
     })?;
-    device.transfer.fetch(&device.stream, at, values_at, 4 * n * k, &mut |part| {
-        scores.extend(part.chunks_exact(4).map(|b| f32::from_le_bytes(word(b))));
-    })?;
-    let row = |(ids, values): (&[u32], &[f32])| ids.iter().copied().zip(values.iter().copied()).collect();
-    Ok(Some(numbers.chunks(k).zip(scores.chunks(k)).map(row).collect()))
+    let (ids, values) = words.split_at(n * k);
+    let row = |(ids, values): (&[u32], &[u32])| {
+        ids.iter().zip(values).map(|(&i, &bits)| (i, f32::from_bits(bits))).collect()
+    };
+    Ok(Some(ids.chunks(k).zip(values.chunks(k)).map(row).collect()))
 }
