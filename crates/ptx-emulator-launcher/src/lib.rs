@@ -29,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Launcher {
     nvrtc: Nvrtc,
+    every_nvrtc: bool,
     library: Option<PathBuf>,
     cache: Option<PathBuf>,
     settings: Vec<(OsString, OsString)>,
@@ -45,7 +46,14 @@ impl Launcher {
     /// NVRTC 12, and every setting as the environment has it.
     #[must_use]
     pub fn new() -> Self {
-        Self { nvrtc: Nvrtc::V12, library: None, cache: None, settings: Vec::new(), patience: PATIENCE }
+        Self {
+            nvrtc: Nvrtc::V12,
+            every_nvrtc: false,
+            library: None,
+            cache: None,
+            settings: Vec::new(),
+            patience: PATIENCE,
+        }
     }
 
     /// Which compiler the program finds as `libnvrtc.so`.
@@ -83,6 +91,13 @@ impl Launcher {
         self
     }
 
+    /// All compilers shall be there, for a program that opens them by their folders.
+    #[must_use]
+    pub fn every_nvrtc(mut self) -> Self {
+        self.every_nvrtc = true;
+        self
+    }
+
     /// The folder with NVRTC's library, fetched if need be.
     ///
     /// # Errors
@@ -105,6 +120,9 @@ impl Launcher {
     /// See [`Error`].
     pub fn environment(&self, say: &dyn Fn(&str)) -> Result<Vec<(OsString, OsString)>, Error> {
         let library = self.find_library()?;
+        if self.every_nvrtc {
+            Nvrtc::ALL.into_iter().try_for_each(|nvrtc| self.nvrtc_folder(nvrtc, say).map(drop))?;
+        }
         let compiler = self.nvrtc_folder(self.nvrtc, say)?;
         let links = links::lay(&library, self.nvrtc, &compiler)?;
         let mut path = OsString::from(&links);

@@ -42,7 +42,7 @@ const RUNS: [&[(&str, &str)]; 3] = [
 /// Runs the test `name` again as `case` with these settings; `None` where it had to be skipped.
 #[track_caller]
 pub(crate) fn again(name: &str, case: &str, settings: &[(&str, &str)]) -> Option<Report> {
-    let mut launcher = Launcher::new();
+    let mut launcher = Launcher::new().every_nvrtc();
     if !settings.iter().any(|(name, _)| *name == "PTX_EMU_DEVICES") {
         launcher = launcher.set("PTX_EMU_DEVICES", DEVICES);
     }
