@@ -89,7 +89,7 @@ pub const EMBED: Source = Source {
 pub const LINEAR_FEW: Source = Source {
     name: "linear_few",
     files: &[PRELUDE, FORMATS, file!("linear_few.cu")],
-    kernels: &["linear_few"],
+    kernels: &["linear_few", "linear_gated_few"],
     samples: &[
         &[("FORMAT", "f32"), ("VECTOR", "0"), ("ROWS", "8")],
         &[("FORMAT", "f16"), ("VECTOR", "1"), ("ROWS", "8")],

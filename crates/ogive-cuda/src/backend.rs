@@ -201,6 +201,12 @@ impl Backend for CudaBackend {
     fn gated(&self, gate: Tensor, up: &Tensor, f: Activation) -> Result<Tensor> {
         elementwise::gated(&self.device, gate, up, f)
     }
+    fn linear_gated(&self, x: &Tensor, gate: &Weight, up: &Weight, f: Activation) -> Result<Tensor> {
+        if let Some(y) = linear::linear_gated(&self.device, x, gate, up, f)? {
+            return Ok(y);
+        }
+        self.gated(self.linear(x, gate)?, &self.linear(x, up)?, f)
+    }
     fn attend_cache(
         &self,
         layer: usize,

@@ -1,6 +1,6 @@
 //! Device memory: a pool that keeps what was given back, so that the same step gets the same addresses.
 //!
-//! Sizes are rounded up by at most an eighth, so that sizes which differ a little share places. Small pieces are cut from large ones,
+//! Sizes are rounded up by at most an eighth (large ones by a sixteenth), so that sizes which differ a little share places. Small pieces are cut from large ones,
 //! as the driver's own grain is two megabytes. Everything runs on one stream, so a piece may be used again as soon as it is
 //! given back: whatever still reads it was queued earlier.
 
@@ -65,9 +65,10 @@ impl Drop for Buffer {
     }
 }
 
-/// The size of the piece for `bytes`: a multiple of a sixteenth of the power of two above it.
+/// The size of the piece for `bytes`: a multiple of a part of the power of two above it, finer for what is large.
 fn rounded(bytes: usize) -> Option<usize> {
-    let step = (bytes.checked_next_power_of_two()? / 16).max(GRAIN);
+    let part = if bytes <= SMALL { 16 } else { 32 };
+    let step = (bytes.checked_next_power_of_two()? / part).max(GRAIN);
     bytes.max(1).checked_next_multiple_of(step)
 }
 
@@ -191,7 +192,8 @@ mod tests {
         for bytes in [1000, 5000, 70_000, 1_000_003, 123_456_789_usize] {
             let size = rounded(bytes).unwrap();
             assert!(size >= bytes && size.is_multiple_of(GRAIN), "{bytes}");
-            assert!(size - bytes <= (bytes / 8).max(GRAIN), "{bytes}: {size}");
+            let most = if bytes <= SMALL { bytes / 8 } else { bytes / 16 };
+            assert!(size - bytes <= most.max(GRAIN), "{bytes}: {size}");
         }
         assert_eq!(rounded(usize::MAX), None);
     }

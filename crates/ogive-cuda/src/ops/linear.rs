@@ -3,8 +3,9 @@
 
 use crate::device::Device;
 use crate::launch::Call;
+use crate::ops::elementwise::function;
 use crate::weight::{self, CudaWeight};
-use ogive_backend::Weight;
+use ogive_backend::{Activation, Weight};
 use ogive_kernels::{LINEAR_FEW, LINEAR_MANY};
 use ogive_tensor::{Error, Result, Tensor};
 
@@ -27,8 +28,7 @@ pub(crate) fn linear(device: &Device, x: &Tensor, w: &Weight) -> Result<Tensor> 
     let y = device.tensor(at, x.shape().with_cols(out))?;
     let to = device.read(at, &y)?;
     if n <= FEW {
-        // As few versions of a kernel as make a difference.
-        let rows = [1, 4, FEW].into_iter().find(|&r| n <= r).unwrap_or(FEW);
+        let rows = rows(n);
         let call =
             product(Call::new(device, at, &LINEAR_FEW, "linear_few"), w, from, to, n).define("ROWS", rows);
         call.run([out.div_ceil(WARPS as usize), n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
@@ -37,6 +37,49 @@ pub(crate) fn linear(device: &Device, x: &Tensor, w: &Weight) -> Result<Tensor> 
         call.run([out.div_ceil(TILE), n.div_ceil(TILE), 1], [256, 1, 1])?;
     }
     Ok(y)
+}
+
+/// `f(x · gateᵀ) * (x · upᵀ)` in one kernel, for few rows; `None` where that is not for this step.
+pub(crate) fn linear_gated(
+    device: &Device,
+    x: &Tensor,
+    gate: &Weight,
+    up: &Weight,
+    f: Activation,
+) -> Result<Option<Tensor>> {
+    let at = "linear_gated";
+    let (from, f) = (device.read(at, x)?, function(f)?);
+    let (gate, up) = (weight::read(device, at, gate)?, weight::read(device, at, up)?);
+    let ([experts, out, cols], n) = (gate.shape, x.shape().rows());
+    if n > FEW || gate.shape != up.shape {
+        return Ok(None);
+    }
+    if experts != 1 || x.shape().cols() != cols {
+        return Err(Error::shape(at, x.shape(), gate.shape.into()));
+    }
+    let (y, rows) = (device.tensor(at, x.shape().with_cols(out))?, rows(n));
+    Call::new(device, at, &LINEAR_FEW, "linear_gated_few")
+        .word("FORMAT", gate.format)
+        .word("UP", up.format)
+        .define("VECTOR", gate.is_wide().into())
+        .define("ROWS", rows)
+        .at(from)
+        .at(gate.address())
+        .long(gate.row_bytes)
+        .at(up.address())
+        .long(up.row_bytes)
+        .at(device.read(at, &y)?)
+        .count("rows", n)
+        .count("outputs", out)
+        .count("inputs", cols)
+        .number(f)
+        .run([out.div_ceil(WARPS as usize), n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
+    Ok(Some(y))
+}
+
+/// Rows that a kernel for few does at a time: as few versions of it as make a difference.
+fn rows(n: usize) -> usize {
+    [1, 4].into_iter().find(|&r| n <= r).unwrap_or(FEW)
 }
 
 /// What both kernels take.

@@ -18,6 +18,8 @@ fn required() -> bool {
 #[allow(dead_code)] // not every test program wants it
 pub(crate) fn on_device(name: &str, nvrtc: Nvrtc, body: impl FnOnce()) {
     if test::case().is_some() || CudaBackend::is_available() {
+        // The harness has begun a line.
+        println!();
         return body();
     }
     let mut launcher = Launcher::new().nvrtc(nvrtc).patience(Duration::from_secs(900));

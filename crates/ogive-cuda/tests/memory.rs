@@ -1,0 +1,79 @@
+//! What device memory is taken: packed weights as the file has them, a pool that a repeated step does not make grow, limits that hold.
+#![allow(clippy::print_stdout)]
+
+mod common;
+
+use ogive_backend::Backend;
+use ogive_backend::tensor::{ErrorKind, HostWeight, Q4_K};
+use ogive_cuda::CudaBackend;
+use ptx_emulator_launcher::{Nvrtc, test_name};
+
+#[test]
+fn weights_stay_packed() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let b = CudaBackend::new().unwrap();
+        // Larger than what goes up in one piece.
+        let (rows, cols) = (3000, 4096);
+        let bytes = rows * Q4_K.row_bytes(cols);
+        let packed: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
+        let w =
+            b.upload_weight(&HostWeight::new("w", [1, rows, cols], &Q4_K, packed.into()).unwrap()).unwrap();
+        let (used, peak) = b.memory_used();
+        println!("cuda: {bytes} bytes of weights take {used}, at most {peak}");
+        assert!(used as usize >= bytes && peak as f64 <= bytes as f64 * 1.07);
+        drop(w);
+        assert_eq!(b.memory_used().0, 0);
+    });
+}
+
+#[test]
+fn a_step_again_takes_nothing_more() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let b = CudaBackend::new().unwrap();
+        let w = HostWeight::from_f32("w", [1, 300, 64], &[0.5; 300 * 64]).unwrap();
+        let (w, ones) = (b.upload_weight(&w).unwrap(), b.upload(&[1.0; 64], [64].into()).unwrap());
+        let step = || {
+            let x = b.upload(&[0.25; 5 * 64], [5, 64].into()).unwrap();
+            let y = b.linear(&b.rms_norm(&x, &ones, 1e-5).unwrap(), &w).unwrap();
+            b.download(&y).unwrap()
+        };
+        let (first, (used, peak)) = (step(), b.memory_used());
+        for _ in 0..10 {
+            assert_eq!(step().iter().map(|v| v.to_bits()).collect::<Vec<_>>(), bits(&first));
+        }
+        assert_eq!(b.memory_used(), (used, peak));
+    });
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn a_limit_holds_and_says_what_is_missing() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let b = CudaBackend::builder().memory(16 << 20).build().unwrap();
+        let large = vec![0.0; 8 << 20];
+        let e = b.upload(&large, [8 << 20].into()).unwrap_err();
+        let ErrorKind::Memory { needed, available } = *e.kind() else { panic!("{e}") };
+        assert!(needed >= 32 << 20 && available <= 16 << 20, "{e}");
+        assert!(e.to_string().contains("use a smaller context, cache or model"), "{e}");
+        // What fits still does, again and again.
+        for _ in 0..8 {
+            b.upload(&large[..2 << 20], [2 << 20].into()).unwrap();
+        }
+        assert_eq!(b.memory_used().0, 0);
+    });
+}
+
+#[test]
+fn handles_of_two_backends_are_strangers() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let (a, b) = (CudaBackend::new().unwrap(), CudaBackend::new().unwrap());
+        let x = a.upload(&[1.0, 2.0], [1, 2].into()).unwrap();
+        for e in [b.download(&x).unwrap_err(), b.sum(&x).unwrap_err()] {
+            assert!(matches!(e.kind(), ErrorKind::Foreign), "{e}");
+        }
+        assert_eq!(a.download(&a.sum(&x).unwrap()).unwrap(), [3.0]);
+    });
+}
