@@ -251,7 +251,10 @@ fn leaks(state: &State, memory: &crate::memory::Memory, context: Option<Context>
         let Some(owned) = state.owned.get(&allocation.start) else { continue };
         let ours = context.is_none_or(|context| context == owned.context);
         // Module variables go with their module, registered memory is the program's, and what is being freed is on its way.
-        if !ours || owned.freeing || matches!(owned.origin, Origin::Module(_) | Origin::Registered) {
+        // After a fault nothing can be freed: what is left then is no finding.
+        let failed = state.contexts.get(&owned.context).is_some_and(|context| context.error.is_some());
+        if !ours || failed || owned.freeing || matches!(owned.origin, Origin::Module(_) | Origin::Registered)
+        {
             continue;
         }
         let place = if owned.origin == Origin::Pinned {

@@ -102,6 +102,7 @@ impl<'a> Planted<'a> {
     #[track_caller]
     fn named_in(&self, text: &str) {
         assert!(text.contains("ptx-emulator: error"), "nothing is reported:\n{text}");
+        assert!(!text.contains("leak:"), "what a fault left behind is no leak:\n{text}");
         assert!(self.says.iter().any(|words| text.contains(words)), "none of {:?} in\n{text}", self.says);
         if let Some(([x, y, z], thread)) = self.at {
             let at = format!("block ({x}, {y}, {z}), thread {thread}");
