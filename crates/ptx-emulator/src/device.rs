@@ -200,7 +200,7 @@ impl Model {
         let ampere = u32::from(self.arch() >= 80);
         let hopper = u32::from(self.arch() >= 90);
         let value = match attribute {
-            1 | 2..=3 => BLOCK_THREADS,            // MAX_THREADS_PER_BLOCK, MAX_BLOCK_DIM_X, _Y
+            1..=3 => BLOCK_THREADS,                // MAX_THREADS_PER_BLOCK, MAX_BLOCK_DIM_X, _Y
             4 => BLOCK[2],                         // MAX_BLOCK_DIM_Z
             5 => GRID[0],                          // MAX_GRID_DIM_X
             6 | 7 => GRID[1],                      // MAX_GRID_DIM_Y, _Z

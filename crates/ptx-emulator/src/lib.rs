@@ -15,4 +15,5 @@ pub mod ptx;
 pub mod runtime;
 pub mod settings;
 
+pub use driver::without_functions;
 pub use program::{ParamSlot, Program};

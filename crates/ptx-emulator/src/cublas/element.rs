@@ -186,7 +186,7 @@ impl Matrix {
             self.name, self.rows, self.columns, self.ld
         );
         let (allocation, offset) = locate(memory.memory, self.address, span, &doing)?;
-        if self.address % self.element.size() != 0 {
+        if !self.address.is_multiple_of(self.element.size()) {
             let message =
                 format!("{doing}: at {:#x}, which its elements' size does not divide", self.address);
             return Err(Fault { kind: Kind::Misaligned, message, site: None, other: None });

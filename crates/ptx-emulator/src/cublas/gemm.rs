@@ -47,7 +47,6 @@ pub(crate) struct Operand {
 /// `c = alpha · op(a) · op(b) + beta · c`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gemm {
-    pub(crate) name: &'static str,
     pub(crate) m: i64,
     pub(crate) n: i64,
     pub(crate) k: i64,

@@ -37,7 +37,6 @@ fn gemm(
     on(name, handle, |machine, known| {
         let compute = compute?;
         let gemm = Gemm {
-            name,
             m: m.into(),
             n: n.into(),
             k: k.into(),

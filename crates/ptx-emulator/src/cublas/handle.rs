@@ -197,7 +197,7 @@ extern "C" fn cublasGetAtomicsMode(handle: u64, mode: Out<c_int>) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cublasSetWorkspace_v2(handle: u64, workspace: u64, bytes: usize) -> c_int {
     on("cublasSetWorkspace_v2", handle, |machine, _| {
-        if workspace % 256 != 0 {
+        if !workspace.is_multiple_of(256) {
             return Err(INVALID_VALUE);
         }
         if bytes > 0 && machine.pointer(workspace)?.bytes < bytes as u64 {

@@ -10,5 +10,7 @@ mod gemms;
 mod handle;
 mod multiply;
 mod status;
+#[cfg(test)]
+mod tests;
 mod vector;
 mod vectors;

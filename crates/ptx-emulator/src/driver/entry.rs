@@ -130,10 +130,6 @@ impl<T: Copy> In<T> {
 }
 
 impl<T> In<T> {
-    pub(crate) fn is_null(self) -> bool {
-        self.0.is_null()
-    }
-
     /// Something whose type another argument tells.
     pub(crate) fn cast<U>(self) -> In<U> {
         In(self.0.cast())

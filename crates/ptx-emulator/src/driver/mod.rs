@@ -25,7 +25,12 @@ mod pointer;
 mod pool;
 mod refused;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod types;
+mod without;
+
+pub use without::without_functions;
 
 /// Every function, for `cuGetProcAddress`.
 fn symbols() -> impl Iterator<Item = &'static entry::Symbol> {

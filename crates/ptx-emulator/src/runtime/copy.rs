@@ -223,7 +223,7 @@ pub(crate) fn read_word(memory: &Memory, address: u64, wide: bool) -> Result<u64
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire};
     let bytes = if wide { 8 } else { 4 };
     let (allocation, offset) = locate(memory, address, bytes, "waiting for a value")?;
-    if address % bytes != 0 {
+    if !address.is_multiple_of(bytes) {
         let message = format!("waiting for a value of {bytes} bytes at {address:#x}: misaligned");
         return Err(Fault { kind: Kind::Misaligned, message, site: None, other: None });
     }

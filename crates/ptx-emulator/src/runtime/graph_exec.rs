@@ -94,7 +94,7 @@ impl Machine {
                 (Operation::Launch(spec), [one]) if spec.programmatic => tasks.get(*one).copied(),
                 _ => None,
             };
-            tasks.push(state.tasks.add(home, stream, work, waits, primary));
+            tasks.push(state.tasks.add(home, work, waits, primary));
         }
         let mut joined: Vec<_> =
             tasks.iter().zip(&ends).filter(|(_, end)| **end).map(|(task, _)| *task).collect();

@@ -302,7 +302,7 @@ impl State {
         primary: Option<TaskId>,
     ) -> TaskId {
         let context = self.streams.get(&stream).map(|stream| stream.context).unwrap_or_default();
-        let task = self.tasks.add(context, stream, work, before, primary);
+        let task = self.tasks.add(context, work, before, primary);
         if let Some(stream) = self.streams.get_mut(&stream) {
             stream.last = Some(task);
             stream.waits.clear();

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::handle::{Context, Stream};
+use super::handle::Context;
 use super::order::Orders;
 use super::work::Work;
 
@@ -28,7 +28,6 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) context: Context,
-    pub(crate) stream: Stream,
     /// `None` while it runs.
     pub(crate) work: Option<Work>,
     pub(crate) stage: Stage,
@@ -36,8 +35,6 @@ pub(crate) struct Task {
     pub(crate) before: Vec<TaskId>,
     /// Who waits for this one.
     pub(crate) after: Vec<TaskId>,
-    /// The launch that this one depends on programmatically; also in `before`.
-    pub(crate) primary: Option<TaskId>,
     /// Launches that may begin when this one releases its dependents.
     pub(crate) secondaries: Vec<TaskId>,
 }
@@ -57,7 +54,6 @@ impl Tasks {
     pub(crate) fn add(
         &mut self,
         context: Context,
-        stream: Stream,
         work: Work,
         before: impl IntoIterator<Item = TaskId>,
         primary: Option<TaskId>,
@@ -86,12 +82,10 @@ impl Tasks {
         }
         let task = Task {
             context,
-            stream,
             work: Some(work),
             stage: Stage::Queued,
             before: waits,
             after: Vec::new(),
-            primary,
             secondaries: Vec::new(),
         };
         self.all.insert(id, task);

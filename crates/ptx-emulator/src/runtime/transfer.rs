@@ -160,7 +160,7 @@ impl Machine {
         rows: u64,
     ) -> Result<Fill> {
         let invalid = |what: String| Code::INVALID_VALUE.error(what);
-        if !matches!(size, 1 | 2 | 4) || address % u64::from(size) != 0 {
+        if !matches!(size, 1 | 2 | 4) || !address.is_multiple_of(u64::from(size)) {
             return invalid(format!("filling {address:#x} with values of {size} bytes"));
         }
         let Some(width) = columns.checked_mul(u64::from(size)) else {

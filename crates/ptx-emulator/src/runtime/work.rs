@@ -42,8 +42,11 @@ pub(crate) struct HostFunction(pub(crate) Arc<dyn Fn() + Send + Sync>);
 #[derive(Clone)]
 pub(crate) struct Native {
     pub(crate) name: &'static str,
-    pub(crate) run: Arc<dyn Fn(&Reach<'_>) -> Result<(), Fault> + Send + Sync>,
+    pub(crate) run: Arc<Computation>,
 }
+
+/// What such a computation does.
+pub(crate) type Computation = dyn Fn(&Reach<'_>) -> Result<(), Fault> + Send + Sync;
 
 /// Memory as a library's computation reaches it.
 pub(crate) struct Reach<'a> {
