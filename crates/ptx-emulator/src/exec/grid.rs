@@ -121,9 +121,15 @@ impl Grid {
                 }
             }
             Until::Wait => {}
+            Until::Released => {
+                self.until_released();
+                budget = 0;
+            }
             Until::Budget(steps) => budget = self.state.executed.load(Relaxed).saturating_add(steps),
         }
-        self.all_workers(budget);
+        if budget > 0 {
+            self.all_workers(budget);
+        }
         let mut queue = self.lock();
         if let Some((_, fault)) = queue.fault.take() {
             return Err(*fault);
@@ -150,6 +156,19 @@ impl Grid {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Blocks in short turns, which grow so that a release at the very end of a long kernel is reached too.
+    fn until_released(&self) {
+        let mut windows = Windows::default();
+        let mut turns = 0u64;
+        while !self.release_dependents_reached() {
+            let share = 1i64 << (turns >> 8).min(12);
+            if !self.work(&mut windows, u64::MAX, share) {
+                return;
+            }
+            turns += 1;
+        }
     }
 
     /// This thread works; once that proves worth it, others help.

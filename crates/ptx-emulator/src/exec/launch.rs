@@ -71,6 +71,8 @@ pub enum Until {
     Wait,
     /// The end. What waits at `griddepcontrol.wait` goes on: the grids before are done.
     End,
+    /// Every block has released its dependents or ended, and as little beyond that as can be had.
+    Released,
     /// About this many warp instructions more; waits stay closed until [`Until::End`] was asked for once.
     Budget(u64),
 }

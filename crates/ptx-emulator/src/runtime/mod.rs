@@ -7,15 +7,36 @@
 //! use ptx_emulator::runtime::{Argument, LaunchConfig, Machine, Stream};
 //! use ptx_emulator::settings::Settings;
 //!
+//! let text = r"
+//! .version 8.0
+//! .target sm_80
+//! .address_size 64
+//! .visible .entry add(.param .u64 p, .param .u32 v)
+//! {
+//!     .reg .b32 %r<4>; .reg .b64 %rd<4>;
+//!     ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v];
+//!     mov.u32 %r2, %tid.x; mul.wide.u32 %rd2, %r2, 4; add.s64 %rd3, %rd1, %rd2;
+//!     ld.global.u32 %r3, [%rd3]; add.s32 %r3, %r3, %r1; st.global.u32 [%rd3], %r3;
+//!     ret;
+//! }";
 //! let machine = Machine::new(Settings::default());
 //! let context = machine.retain_primary(0)?;
-//! let bytes = machine.allocate(context, 16)?;
-//! machine.upload(context, Stream::DEFAULT, bytes, &[7; 16])?;
-//! let mut back = [0; 16];
-//! machine.download(context, Stream::DEFAULT, &mut back, bytes)?;
-//! assert_eq!(back, [7; 16]);
-//! machine.free(context, bytes)?;
-//! assert!(machine.leaks().is_empty());
+//! let add = machine.function(machine.load_module(context, text)?, "add")?;
+//! let (stream, words) = (Stream::DEFAULT, machine.allocate(context, 16)?);
+//! machine.upload(context, stream, words, &[1; 16])?;
+//!
+//! let four = LaunchConfig { grid: [1; 3], block: [4, 1, 1], ..LaunchConfig::default() };
+//! machine.launch(context, stream, add, &four, &[Argument::Pointer(words), Argument::U32(1)])?;
+//! let mut back = [0; 4];
+//! machine.download(context, stream, &mut back, words + 12)?;
+//! assert_eq!(u32::from_le_bytes(back), 0x0101_0102);
+//!
+//! // One thread too many: found, named, and the end of the context.
+//! let five = LaunchConfig { block: [5, 1, 1], ..four };
+//! machine.launch(context, stream, add, &five, &[Argument::Pointer(words), Argument::U32(1)])?;
+//! assert!(machine.synchronize(context).is_err());
+//! let fault = machine.take_fault().expect("a report");
+//! assert_eq!(fault.site.map(|site| (site.kernel, site.thread)), Some(("add".into(), 4)));
 //! # Ok::<(), ptx_emulator::runtime::Error>(())
 //! ```
 

@@ -22,8 +22,6 @@ use crate::settings::Schedule;
 
 /// Warp instructions after which another task may have its turn.
 const SLICE: u64 = 1 << 20;
-/// The same for a launch that others depend on programmatically: they may begin in its midst.
-const SHORT_SLICE: u64 = 1 << 10;
 /// So many tasks may wait; then the machine works without being asked, as a real driver's queues fill up.
 const QUEUE: usize = 8192;
 
@@ -77,7 +75,8 @@ impl Machine {
             state.stalled.clear();
             return (self.sleep(state, Duration::from_micros(200)), false);
         };
-        let slice = if state.tasks.has_secondaries(id) { SHORT_SLICE } else { SLICE };
+        // Others depend on it programmatically: they may begin in its midst.
+        let until = if state.tasks.has_secondaries(id) { Until::Released } else { Until::Budget(SLICE) };
         let seed = state.random.next();
         let Some(task) = state.tasks.get_mut(id) else { return (state, false) };
         let Some(mut work) = task.work.take() else { return (state, false) };
@@ -86,7 +85,7 @@ impl Machine {
         let order = state.tasks.orders.as_ref().and_then(|orders| orders.of(id)).cloned();
         state.running = true;
         drop(state);
-        let run = || self.execute(&mut work, device, order.as_ref(), early, slice, seed);
+        let run = || self.execute(&mut work, device, order.as_ref(), early, until, seed);
         let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let what = panic
                 .downcast_ref::<String>()
@@ -142,7 +141,7 @@ impl Machine {
         device: u32,
         order: Option<&Order>,
         early: bool,
-        slice: u64,
+        until: Until,
         seed: u64,
     ) -> Outcome {
         let memory = &*self.shared.memory;
@@ -187,7 +186,7 @@ impl Machine {
                     }
                 }
                 let Some(grid) = launched.grid.as_mut() else { return Outcome::Done };
-                let until = if early { Until::Wait } else { Until::Budget(slice) };
+                let until = if early { Until::Wait } else { until };
                 let progress = match grid.run(until) {
                     Ok(Progress::Waiting) if !early => grid.run(Until::End),
                     other => other,

@@ -131,9 +131,12 @@ impl Tasks {
         for after in task.after {
             let Some(waiting) = self.all.get_mut(&after) else { continue };
             waiting.before.retain(|before| *before != id);
-            if waiting.before.is_empty() && !self.ready.contains(&after) {
+            if waiting.before.is_empty() {
+                // Also where it could have begun early and did not yet: now nothing holds it.
                 waiting.stage = Stage::Queued;
-                self.ready.push(after);
+                if !self.ready.contains(&after) {
+                    self.ready.push(after);
+                }
             }
         }
     }

@@ -33,6 +33,14 @@ fn after_the_wait_the_first_kernel_is_done() {
 }
 
 #[test]
+fn before_the_wait_the_first_kernel_may_not_be_done() {
+    assert_eq!(run(Schedule::Adversarial, true, 0), (0, 7));
+    assert_eq!(run(Schedule::Lazy, true, 0), (0, 7));
+    let early: Vec<u32> = (0..16).map(|seed| run(Schedule::Random, true, seed).0).collect();
+    assert!(early.contains(&0) && early.contains(&7), "{early:?}");
+}
+
+#[test]
 fn a_chain_of_dependent_launches_ends() {
     let bench =
         Bench::with(Settings { idle: None, ..Settings::default() }.with_devices("sm_90").expect("valid"));

@@ -13,7 +13,7 @@ use super::{Argument, Context, Function, LaunchConfig, Machine, Module, NON_BLOC
 use crate::settings::{Schedule, Settings};
 
 /// `set(p, v)`: p[i] = v. `add(p, v)`: p[i] += v. `past(p)`: writes 16 MiB behind p. `narrow`: at most 64 threads. `room`: 1024 bytes of static
-/// shared memory and some dynamic. `first` releases its dependents and then sets; `second` copies before its wait, and after it.
+/// shared memory and some dynamic. `first` releases its dependents, works for a while and then sets; `second` copies before its wait, and after it.
 const KERNELS: &str = r"
 .version 8.0
 .target sm_80
@@ -56,8 +56,11 @@ const KERNELS: &str = r"
 }
 .visible .entry first(.param .u64 p)
 {
-    .reg .b32 %r<2>; .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [p]; griddepcontrol.launch_dependents; mov.u32 %r1, 7; st.global.u32 [%rd1], %r1;
+    .reg .b32 %r<3>; .reg .b64 %rd<2>; .reg .pred %more;
+    ld.param.u64 %rd1, [p]; griddepcontrol.launch_dependents; mov.u32 %r2, 0;
+again:
+    add.s32 %r2, %r2, 1; setp.lt.u32 %more, %r2, 1000; @%more bra again;
+    mov.u32 %r1, 7; st.global.u32 [%rd1], %r1;
     ret;
 }
 .visible .entry second(.param .u64 p, .param .u64 q)
