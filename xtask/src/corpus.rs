@@ -29,6 +29,10 @@ pub(crate) fn run(launcher: &Launcher) -> Result<(), String> {
     if out.join("complete").is_file() {
         return Ok(());
     }
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        eprintln!("skipped: emu-corpus: nvcc's wheels are for x86-64 Linux");
+        return Ok(());
+    }
     if !has_host_compiler() {
         eprintln!("skipped: emu-corpus: nvcc needs g++, which is not there; install it to test {CRATE}");
         return Ok(());

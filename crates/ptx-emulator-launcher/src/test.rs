@@ -82,7 +82,8 @@ macro_rules! test_name {
 pub fn run(name: &str, case: &str, launcher: &Launcher) -> Option<Report> {
     match start(name, case, launcher) {
         Ok(report) => Some(report),
-        Err(error) if excusable(&error) && !required() => {
+        // What no setting can mend is never required.
+        Err(error) if matches!(error, Error::Platform { .. }) || excusable(&error) && !required() => {
             skip(name, &error);
             None
         }
@@ -96,7 +97,7 @@ fn skip(name: &str, error: &Error) {
 }
 
 fn excusable(error: &Error) -> bool {
-    matches!(error, Error::NoNetwork { .. } | Error::NoPip { .. } | Error::Platform { .. })
+    matches!(error, Error::NoNetwork { .. } | Error::NoPip { .. })
 }
 
 fn required() -> bool {
