@@ -178,8 +178,16 @@ pub const EXPERTS: Source = Source {
 pub const BEST: Source =
     Source { name: "best", files: &[PRELUDE, file!("best.cu")], kernels: &["best"], samples: &[&[]] };
 
+/// A trial of the instructions that fast kernels are made of; for tests.
+pub const TRIAL: Source = Source {
+    name: "trial",
+    files: &[PRELUDE, file!("matrix.cu"), file!("trial.cu")],
+    kernels: &["trial"],
+    samples: &[&[]],
+};
+
 /// Every module.
-pub const SOURCES: [&Source; 12] = [
+pub const SOURCES: [&Source; 13] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
@@ -192,6 +200,7 @@ pub const SOURCES: [&Source; 12] = [
     &ROUTE,
     &EXPERTS,
     &BEST,
+    &TRIAL,
 ];
 
 #[cfg(test)]

@@ -151,3 +151,68 @@ pub(crate) fn threads(cols: usize) -> u32 {
         _ => 1024,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::print_stdout)]
+
+    use super::*;
+    use crate::CudaBackend;
+    use ogive_backend::Backend;
+    use ogive_kernels::TRIAL;
+    use ptx_emulator_launcher::{Error as LauncherError, Launcher, Nvrtc, test, test_name};
+
+    /// Runs the trial on whole numbers, so that every path gives the very same.
+    fn trial() {
+        let b = CudaBackend::new().unwrap();
+        let d = &b.device;
+        let number = |i: usize| ((i * 37 + 11) % 23) as i32 - 11;
+        let list = |n: usize, from: usize| (0..n).map(|i| number(i + from)).collect::<Vec<i32>>();
+        let (a, w, x, y) = (list(256, 0), list(128, 5), list(512, 9), list(256, 2));
+        let floats = |v: &[i32]| v.iter().map(|v| *v as f32).collect::<Vec<f32>>();
+        let bytes = |v: &[i32]| {
+            let words = v.chunks(4).map(|v| u32::from_le_bytes([v[0], v[1], v[2], v[3]].map(|v| v as u8)));
+            words.map(f32::from_bits).collect::<Vec<f32>>()
+        };
+        let up = |v: Vec<f32>| b.upload(&v, [v.len()].into()).unwrap();
+        let given = [up(floats(&a)), up(floats(&w)), up(bytes(&x)), up(bytes(&y))];
+        let out = d.tensor("trial", [4, 128]).unwrap();
+        let mut call = Call::new(d, "trial", &TRIAL, "trial");
+        for x in given.iter().chain([&out]) {
+            call = call.at(d.read("trial", x).unwrap());
+        }
+        call.run([1, 1, 1], [32, 1, 1]).unwrap();
+        let product = |a: &[i32], w: &[i32], k: usize| -> Vec<f32> {
+            let dot = |i: usize| (0..k).map(|j| a[i / 8 * k + j] * w[i % 8 * k + j]).sum::<i32>() as f32;
+            (0..128).map(dot).collect()
+        };
+        let (halves, whole) = (product(&a, &w, 16), product(&x, &y, 32));
+        assert_eq!(b.download(&out).unwrap(), [halves.clone(), halves, whole.clone(), whole].concat());
+    }
+
+    /// On a GPU if there is one, else under the emulator as each kind of device.
+    fn on(name: &str, nvrtc: Nvrtc, device: &str) {
+        if test::case().is_some() || CudaBackend::is_available() {
+            return trial();
+        }
+        let launcher = Launcher::new().nvrtc(nvrtc).set("PTX_EMU_DEVICES", device).set("PTX_EMU_CHECK", "1");
+        if let Err(e @ LauncherError::NoLibrary { .. }) = launcher.environment(&|_| {}) {
+            return println!("skipped: {name}: {e}");
+        }
+        test::run(name, device, &launcher).map(test::Report::ok);
+    }
+
+    #[test]
+    fn instructions_give_what_they_should() {
+        on(test_name!(), Nvrtc::V12, "sm_80");
+        on(test_name!(), Nvrtc::V13, "sm_90");
+        on(test_name!(), Nvrtc::V11, "sm_75");
+    }
+
+    #[test]
+    fn threads_are_whole_warps() {
+        for cols in [0, 1, 64, 65, 513, 100_000] {
+            assert!(threads(cols).is_multiple_of(32) && threads(cols) <= 1024);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+// The instructions that make products fast, as inline PTX, and what stands for them on older devices.
+//
+// `dp4a` from compute capability 6.1, `ldmatrix` from 7.5, `cp.async` and the larger `mma.sync` from 8.0. HAS_MATRIX says whether the
+// latter two are there: a kernel that needs them has another path. Fragments are those of the PTX documentation: a lane's
+// group is lane / 4, its place in it lane % 4.
+
+#if __CUDA_ARCH__ >= 800
+#define HAS_MATRIX 1
+#else
+#define HAS_MATRIX 0
+#endif
+
+// c + the products of four signed bytes.
+DEVICE int dp4a(u32 a, u32 b, int c) {
+#if __CUDA_ARCH__ >= 610
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(c) : "r"(a), "r"(b), "r"(c));
+#else
+#pragma unroll
+    for (int i = 0; i < 4; i++) c += (int)(i8)(a >> 8 * i) * (int)(i8)(b >> 8 * i);
+#endif
+    return c;
+}
+
+// Sixteen bytes from global to shared memory, both aligned to sixteen; there after `copied` and a barrier.
+DEVICE void copy16(void* shared, const void* global) {
+#if __CUDA_ARCH__ >= 800
+    u32 at = (u32)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(global) : "memory");
+#else
+    *(uint4*)shared = *(const uint4*)global;
+#endif
+}
+
+// Ends a group of copies.
+DEVICE void copies_end() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until all but the last PENDING groups of this thread's copies are there.
+template <int PENDING> DEVICE void copied() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#endif
+}
+
+#if HAS_MATRIX
+// Four matrices of eight rows of sixteen bytes; lane i gives the address of row i % 8 of matrix i / 8.
+DEVICE void load_matrix(u32 (&r)[4], const void* shared) {
+    u32 at = (u32)__cvta_generic_to_shared(shared);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+// d += a · b, 16 x 16 by 16 x 8, in single precision.
+DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// d += a · b, 16 x 32 by 32 x 8, of signed bytes.
+DEVICE void mma_i8(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+#endif
