@@ -16,10 +16,6 @@ DEVICE void store_row(u8* to, const float* from, int dim) {
     }
 }
 #else
-DEVICE void put(f32, u8* row, int i, float v) { ((float*)row)[i] = v; }
-DEVICE void put(f16, u8* row, int i, float v) { ((u16*)row)[i] = float_to_half(v); }
-DEVICE void put(bf16, u8* row, int i, float v) { ((u16*)row)[i] = float_to_bf16(v); }
-
 DEVICE void store_row(u8* to, const float* from, int dim) {
     for (int i = threadIdx.x; i < dim; i += blockDim.x) put(ELEMENT(), to, i, from[i]);
 }

@@ -124,6 +124,14 @@ pub const LINEAR_MANY: Source = Source {
 pub const ROPE: Source =
     Source { name: "rope", files: &[PRELUDE, STEP, file!("rope.cu")], kernels: &["rope"], samples: &[&[]] };
 
+/// Rotating queries and keys and storing keys and values, at once.
+pub const ROPE_STORE: Source = Source {
+    name: "rope_store",
+    files: &[PRELUDE, FORMATS, STEP, PAGES, file!("rope_store.cu")],
+    kernels: &["rope_store"],
+    samples: &[&[("ELEMENT", "f16")], &[("ELEMENT", "f32")], &[("ELEMENT", "bf16")]],
+};
+
 /// Storing to the paged cache and reading it back.
 pub const CACHE: Source = Source {
     name: "cache",
@@ -187,7 +195,7 @@ pub const TRIAL: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 13] = [
+pub const SOURCES: [&Source; 14] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
@@ -195,6 +203,7 @@ pub const SOURCES: [&Source; 13] = [
     &LINEAR_FEW,
     &LINEAR_MANY,
     &ROPE,
+    &ROPE_STORE,
     &CACHE,
     &ATTEND,
     &ROUTE,

@@ -27,3 +27,8 @@ struct Pages {
         return base + ((u64)blocks[block - given_back] * block_len + t % block_len) * row_bytes;
     }
 };
+
+// Element `i` of a row, rounded to nearest, for element types without blocks.
+DEVICE void put(f32, u8* row, int i, float v) { ((float*)row)[i] = v; }
+DEVICE void put(f16, u8* row, int i, float v) { ((u16*)row)[i] = float_to_half(v); }
+DEVICE void put(bf16, u8* row, int i, float v) { ((u16*)row)[i] = float_to_bf16(v); }

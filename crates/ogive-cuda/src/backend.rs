@@ -227,6 +227,25 @@ impl Backend for CudaBackend {
     ) -> Result<Tensor> {
         attend::attend_cache(&self.device, layer, q, cache, spec, plan, true)
     }
+    fn rope_attend(
+        &self,
+        layer: usize,
+        q: Tensor,
+        k: Tensor,
+        v: &Tensor,
+        rope: &Rope,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (mut q, done) = rope::rope_store(&self.device, layer, q, &k, v, rope, cache, plan)?;
+        if !done {
+            q = self.rope(q, rope, plan)?;
+            let k = self.rope(k, rope, plan)?;
+            self.store_kv(layer, &k, Some(v), cache, plan)?;
+        }
+        self.attend_cache(layer, &q, cache, spec, plan)
+    }
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         if let Some(found) = best::best(&self.device, x, k)? {
             return Ok(found);

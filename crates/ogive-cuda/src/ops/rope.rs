@@ -1,10 +1,10 @@
-//! Rotary position embedding, in place.
+//! Rotary position embedding, in place, and together with storing what was rotated.
 
 use crate::device::Device;
 use crate::launch::Call;
-use crate::plan;
-use ogive_backend::{Plan, Rope, RopeLayout};
-use ogive_kernels::ROPE;
+use crate::{cache, plan};
+use ogive_backend::{Cache, Plan, Rope, RopeLayout};
+use ogive_kernels::{ROPE, ROPE_STORE};
 use ogive_tensor::{Error, Result, Tensor};
 
 /// Rotates the first `2 * inv_freq.len()` elements of each head of `[n, heads, dim]`.
@@ -20,11 +20,7 @@ pub(crate) fn rope(device: &Device, x: Tensor, rope: &Rope, plan: &Plan) -> Resu
         let why = format!("{shape:?} with {rows} positions and {pairs} frequencies");
         return Err(Error::invalid(at, why));
     }
-    let neighbours = match rope.layout {
-        RopeLayout::Halves => false,
-        RopeLayout::Pairs => true,
-        other => return Err(Error::unsupported(at, format!("CUDA does not know {other:?}"))),
-    };
+    let neighbours = neighbours(at, rope)?;
     let frequencies = device.constant(at, &rope.inv_freq)?;
     let x = device.owned(at, x)?;
     if pairs == 0 || heads == 0 {
@@ -41,4 +37,71 @@ pub(crate) fn rope(device: &Device, x: Tensor, rope: &Rope, plan: &Plan) -> Resu
         .at(step.address())
         .run([n, 1, 1], [32, 8, 1])?;
     Ok(x)
+}
+
+/// Whether the elements of a pair are neighbours.
+fn neighbours(at: &str, rope: &Rope) -> Result<bool> {
+    match rope.layout {
+        RopeLayout::Halves => Ok(false),
+        RopeLayout::Pairs => Ok(true),
+        other => Err(Error::unsupported(at, format!("CUDA does not know {other:?}"))),
+    }
+}
+
+/// Rotates queries, and keys on their way to the cache, and stores values: in one kernel where shapes and the cache allow it. Gives
+/// the queries back, and whether it was done.
+pub(crate) fn rope_store(
+    device: &Device,
+    layer: usize,
+    q: Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    rope: &Rope,
+    cache: &Cache,
+    plan: &Plan,
+) -> Result<(Tensor, bool)> {
+    let at = "rope_attend";
+    let (step, pages) = (plan::device(at, device, plan)?, cache::pages(device, at, cache, layer)?);
+    let (n, pairs) = (plan.batch().tokens.len(), rope.inv_freq.len());
+    let (&[q_rows, heads, dim], &[k_rows, kv_heads, k_dim]) = (q.shape().dims(), k.shape().dims()) else {
+        return Ok((q, false));
+    };
+    let Some(values) = pages.v.filter(|_| pages.owner == layer && pages.element != "q8_0") else {
+        return Ok((q, false));
+    };
+    let fits = [q_rows, k_rows, v.shape().first()] == [n; 3]
+        && k_dim == dim
+        && pairs <= dim / 2
+        && kv_heads.checked_mul(dim) == Some(pages.k.dim)
+        && n.checked_mul(values.dim) == Some(v.shape().len());
+    if !fits {
+        // The operators one by one say what is wrong.
+        return Ok((q, false));
+    }
+    let (keys, stored) = (device.read(at, k)?, device.read(at, v)?);
+    let (neighbours, frequencies) = (neighbours(at, rope)?, device.constant(at, &rope.inv_freq)?);
+    pages.check(at, step, plan.batch(), false)?;
+    let q = device.owned(at, q)?;
+    Call::new(device, at, &ROPE_STORE, "rope_store")
+        .word("ELEMENT", pages.element)
+        .at(device.read(at, &q)?)
+        .count("heads", heads)
+        .at(keys)
+        .count("key heads", kv_heads)
+        .count("elements of a head", dim)
+        .at(stored)
+        .count("elements of a value row", values.dim)
+        .at(frequencies.address())
+        .float(rope.factor)
+        .count("pairs", pairs)
+        .yes(neighbours)
+        .at(pages.k.address)
+        .long(pages.k.row_bytes)
+        .at(values.address)
+        .long(values.row_bytes)
+        .count("tokens in a block", pages.block_len)
+        .count("groups", pages.group)
+        .at(step.address())
+        .run([n, 1, 1], [32, 8, 1])?;
+    Ok((q, true))
 }

@@ -1,0 +1,53 @@
+// What comes before attention, in one kernel: queries rotated in place, keys rotated on their way to the cache, values stored.
+//
+// A block a row of the step, threads as in `rope.cu`. Cost: 8 bytes an element of the queries, 4 and the cache's of keys and values;
+// rotated keys are never written but to their page. Defines: ELEMENT, one without blocks.
+
+struct Angle {
+    float sine, cosine;
+};
+
+DEVICE Angle angle(float position, float frequency, float factor) {
+    Angle a;
+    sincosf(__fmul_rn(position, frequency), &a.sine, &a.cosine);
+    a.sine *= factor;
+    a.cosine *= factor;
+    return a;
+}
+
+KERNEL rope_store(float* q, int heads, const float* k, int kv_heads, int dim, const float* v, int v_cols, const float* inv_freq,
+                  float factor, int pairs, int neighbours, u8* k_base, u64 k_bytes, u8* v_base, u64 v_bytes, u32 block_len,
+                  u32 group, const u32* step) {
+    Step s = {step};
+    u32 row = blockIdx.x, owner = s.owner(row);
+    u8 *keys = 0, *values = 0;
+    if (owner != NOBODY) {
+        Span span = s.span(owner);
+        u32 t = span.past + row - span.start;
+        keys = Pages::of(k_base, k_bytes, block_len, s, group, owner).row(t);
+        values = Pages::of(v_base, v_bytes, block_len, s, group, owner).row(t);
+    }
+    float* own = q + (u64)row * heads * dim;
+    const float* key = k + (u64)row * kv_heads * dim;
+    const float* value = v + (u64)row * v_cols;
+    float position = (float)s.ids(1)[row];
+    for (int i = threadIdx.x; i < pairs; i += blockDim.x) {
+        Angle at = angle(position, inv_freq[i], factor);
+        int a = neighbours ? 2 * i : i, b = neighbours ? 2 * i + 1 : i + pairs;
+        for (int h = threadIdx.y; h < heads; h += blockDim.y) {
+            float x = own[h * dim + a], y = own[h * dim + b];
+            own[h * dim + a] = x * at.cosine - y * at.sine;
+            own[h * dim + b] = y * at.cosine + x * at.sine;
+        }
+        for (int h = threadIdx.y; keys && h < kv_heads; h += blockDim.y) {
+            float x = key[h * dim + a], y = key[h * dim + b];
+            put(ELEMENT(), keys, h * dim + a, x * at.cosine - y * at.sine);
+            put(ELEMENT(), keys, h * dim + b, y * at.cosine + x * at.sine);
+        }
+    }
+    // What of a head does not rotate.
+    for (int h = threadIdx.y; keys && h < kv_heads; h += blockDim.y)
+        for (int i = 2 * pairs + threadIdx.x; i < dim; i += blockDim.x) put(ELEMENT(), keys, h * dim + i, key[h * dim + i]);
+    int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+    for (int i = thread; values && i < v_cols; i += threads) put(ELEMENT(), values, i, value[i]);
+}
