@@ -196,6 +196,7 @@ mod tests {
             return trial();
         }
         let launcher = Launcher::new().nvrtc(nvrtc).set("PTX_EMU_DEVICES", device).set("PTX_EMU_CHECK", "1");
+        let launcher = launcher.set("OGIVE_CUDA_CACHE", "off");
         if let Err(e @ LauncherError::NoLibrary { .. }) = launcher.environment(&|_| {}) {
             return println!("skipped: {name}: {e}");
         }

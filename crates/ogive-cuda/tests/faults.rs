@@ -65,7 +65,10 @@ fn case() {
 }
 
 fn launcher() -> Launcher {
-    Launcher::new().set("PTX_EMU_CHECK", "1").patience(Duration::from_secs(300))
+    Launcher::new()
+        .set("PTX_EMU_CHECK", "1")
+        .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"))
+        .patience(Duration::from_secs(300))
 }
 
 /// Runs the case with this fault; `None` where there is no emulator.

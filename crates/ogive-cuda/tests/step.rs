@@ -65,7 +65,9 @@ fn one_upload_and_one_download() {
         eprintln!("mark: end");
         return println!("tokens {warm:?} and {token}");
     }
-    let launcher = Launcher::new().set("PTX_EMU_TRACE", "1");
+    let launcher = Launcher::new()
+        .set("PTX_EMU_TRACE", "1")
+        .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
     if let Err(e @ Error::NoLibrary { .. }) = launcher.environment(&|_| {}) {
         return println!("skipped: {name}: {e}");
     }

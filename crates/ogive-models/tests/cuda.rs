@@ -21,6 +21,10 @@ fn on_device(name: &str, body: impl FnOnce()) {
     if std::env::var_os("PTX_EMU_CHECK").is_none() {
         launcher = launcher.set("PTX_EMU_CHECK", "races");
     }
+    if std::env::var_os("OGIVE_CUDA_CACHE").is_none() {
+        // Not among the user's own.
+        launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
+    }
     if let Err(e @ Error::NoLibrary { .. }) = launcher.environment(&|_| {}) {
         return println!("skipped: {name}: {e}");
     }

@@ -26,6 +26,10 @@ pub(crate) fn on_device(name: &str, nvrtc: Nvrtc, body: impl FnOnce()) {
     if std::env::var_os("PTX_EMU_CHECK").is_none() {
         launcher = launcher.set("PTX_EMU_CHECK", "races");
     }
+    if std::env::var_os("OGIVE_CUDA_CACHE").is_none() {
+        // Not among the user's own.
+        launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
+    }
     match launcher.environment(&|_| {}) {
         Err(e @ Error::NoLibrary { .. }) if !required() => return println!("skipped: {name}: {e}"),
         _ => {}
