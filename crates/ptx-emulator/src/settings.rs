@@ -9,7 +9,7 @@
 //! | `PTX_EMU_SEED` | a number: the order of streams, graph nodes and blocks | `0` |
 //! | `PTX_EMU_CHECK` | `0`, `1` (the checker), `races` (global memory too) | `0` |
 //! | `PTX_EMU_WORKERS` | threads that run blocks | all cores |
-//! | `PTX_EMU_LIMIT` | warp instructions after which a launch is stopped (error 702) | none |
+//! | `PTX_EMU_LIMIT` | warp instructions after which a launch is stopped (error 702); `0`: never | ten thousand million |
 //! | `PTX_EMU_IDLE_MS` | when the host made no call for so long, queued work runs by itself; `0`: never | `100` |
 //! | `PTX_EMU_PAGEABLE` | `waits`, `late`: whether an asynchronous download to pageable memory is done when the call returns | `waits` |
 //! | `PTX_EMU_TRACE` | `1`: each call and its result on standard error | `0` |
@@ -32,6 +32,9 @@ use crate::device::{MODELS, Model};
 
 /// Memory of a device unless the settings say otherwise.
 const DEFAULT_MEMORY: u64 = 8 << 30;
+/// Warp instructions of a launch unless the settings say otherwise: some minutes on a small machine, so that blocks that spin for ever
+/// end in a report and not in a test that hangs.
+const DEFAULT_LIMIT: u64 = 10_000_000_000;
 
 /// When and in which order queued work runs. Every order that a policy takes is one a GPU may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +129,7 @@ impl Default for Settings {
             seed: 0,
             check: Check::Off,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
-            limit: None,
+            limit: Some(DEFAULT_LIMIT),
             idle: Some(Duration::from_millis(100)),
             trace: false,
             stats: false,
@@ -199,7 +202,9 @@ impl Settings {
                     Invalid::new("PTX_EMU_WORKERS", &workers.to_string(), "is not between 1 and 1024")
                 })?;
         }
-        settings.limit = number("PTX_EMU_LIMIT")?.filter(|limit| *limit > 0);
+        if let Some(limit) = number("PTX_EMU_LIMIT")? {
+            settings.limit = (limit > 0).then_some(limit);
+        }
         if let Some(idle) = number("PTX_EMU_IDLE_MS")? {
             settings.idle = (idle > 0).then(|| Duration::from_millis(idle));
         }
