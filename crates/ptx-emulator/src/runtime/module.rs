@@ -40,6 +40,9 @@ pub(crate) struct FunctionState {
     pub(crate) carveout: i32,
 }
 
+/// Mistakes of a module that its error shows.
+const SHOWN: usize = 5;
+
 impl Machine {
     /// Loads PTX text into a context.
     ///
@@ -66,6 +69,11 @@ impl Machine {
         self.check_version(&tree)?;
         let target = tree.target.first().map_or("", String::as_str);
         runs_target(arch, target).map_err(|fault| invalid(fault.message))?;
+        // A driver compiles before it runs: what its compiler refuses must not load here either.
+        ptx::verify(&tree).map_err(|errors| {
+            let sentences: Vec<String> = errors.iter().take(SHOWN).map(ToString::to_string).collect();
+            invalid(sentences.join("\n"))
+        })?;
         let mut allocated = Vec::new();
         let loaded = self.load_tree(context, &tree, &mut allocated);
         if loaded.is_err() {

@@ -103,7 +103,7 @@ impl BlockWatch for Block {
                         self.release(clocks, warp);
                     }
                     if let Some(state) = self.warps.get(warp) {
-                        self.kernel.races.publish(address, &state.released, &*self.kernel);
+                        self.kernel.races.publish(address, &state.released, &self.kernel);
                     }
                 }
                 (reads, writes, if wide { Strength::Device } else { Strength::Block })

@@ -143,7 +143,7 @@ impl Shadow {
                 shard.entry(number).or_insert_with(|| Page { shift: 12, cells: vec![Cell::default()] });
             page.fit(at % PAGE, until - at);
             let first = ((at % PAGE) >> page.shift) as usize;
-            let last = ((until - 1) % PAGE >> page.shift) as usize;
+            let last = (((until - 1) % PAGE) >> page.shift) as usize;
             for (index, cell) in page.cells.iter_mut().enumerate().take(last + 1).skip(first) {
                 cell.check(mark, reads, writes, ordered).map_err(|(what, other)| Collision {
                     what,
