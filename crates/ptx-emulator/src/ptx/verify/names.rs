@@ -70,11 +70,9 @@ impl<'m> Names<'m> {
         for function in &module.functions {
             match names.get(function.name.as_str()) {
                 None => {}
-                Some(Found::Function(old))
-                    if (old.body.is_none() || function.body.is_none()) && old.body.is_some() =>
-                {
-                    continue;
-                }
+                // A definition after its declaration takes its place; a declaration after it changes nothing.
+                Some(Found::Function(old)) if old.body.is_none() => {}
+                Some(Found::Function(_)) if function.body.is_none() => continue,
                 Some(_) => {
                     report.add(function.line, &function.name, format!("{} is defined twice", function.name))
                 }
