@@ -2,7 +2,7 @@
 //!
 //! The emulator is found as a driver is found, by its file's name on the loader's path. So a program needs no change and no
 //! feature, at the price of a process of its own: the loader reads its path once, when a process starts. `cargo xtask emu` is
-//! this crate with a command line; [`test`] is it inside `cargo test`.
+//! this crate with a command line; [`mod@test`] is it inside `cargo test`.
 
 mod error;
 mod links;
@@ -84,7 +84,7 @@ impl Launcher {
         self
     }
 
-    /// How long a [`test`]'s process may take, where two minutes are not enough.
+    /// How long a [`mod@test`]'s process may take, where two minutes are not enough.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;

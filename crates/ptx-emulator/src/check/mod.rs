@@ -1,6 +1,6 @@
 //! The checker: what it looks for, and who is told.
 //!
-//! Shared memory is judged by the block that owns it (`shared`). Global memory is judged by a [`Watch`], told of every access, fence
+//! Shared memory is judged by the block that owns it (`shared`). Global memory is judged by a `Watch`, told of every access, fence
 //! and barrier of a grid ([`races`]); nothing is called when there is none.
 
 pub(crate) mod clocks;

@@ -17,7 +17,7 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub dynamic_shared: u32,
-    /// The parameter block, laid out as [`Program::params`] says.
+    /// The parameter block, laid out as the program lists its parameters.
     pub arguments: Vec<u8>,
     /// All blocks are resident at once and may wait for one another.
     pub cooperative: bool,
