@@ -22,13 +22,22 @@ fn speed() {
         measure();
         return;
     }
-    println!("\n{:<10} {:>16} {:>14} {:>14}", "checker", "bf16 weights/s", "mma MAC/s", "launches/s");
+    println!(
+        "\n{:<10} {:>16} {:>16} {:>16} {:>14}",
+        "checker", "bf16 weights/s", "mma MAC/s, bf16", "mma MAC/s, f16", "launches/s"
+    );
     for check in ["0", "1", "races"] {
         let Some(report) = again(test_name!(), "measure", &[("PTX_EMU_CHECK", check)]) else { return };
         let report = report.ok();
         let mut values = report.values("rate").map(|value| value.parse::<f64>().unwrap());
         let mut next = || values.next().unwrap();
-        println!("{check:<10} {:>14.0} M {:>12.2} G {:>14.0}", next() / 1e6, next() / 1e9, next());
+        println!(
+            "{check:<10} {:>14.0} M {:>14.2} G {:>14.2} G {:>14.0}",
+            next() / 1e6,
+            next() / 1e9,
+            next() / 1e9,
+            next()
+        );
     }
 }
 
@@ -48,10 +57,12 @@ fn measure() {
     let (m, n, k) = (512u32, 512u32, 512u32);
     let (a, b) = (gpu.zeros::<u16>((m * k) as usize), gpu.zeros::<u16>((n * k) as usize));
     let c = gpu.zeros::<f32>((m * n) as usize);
-    rate(&gpu, f64::from(m * n) * f64::from(k), || {
-        let arguments = args![&a, &b, &c, m, n, 2 * k];
-        gpu.launch("gemm_half", (n / 32, m / 64, 1), (128, 1, 1), 0, arguments);
-    });
+    for kernel in ["gemm_bfloat", "gemm_half"] {
+        rate(&gpu, f64::from(m * n) * f64::from(k), || {
+            let arguments = args![&a, &b, &c, m, n, 2 * k];
+            gpu.launch(kernel, (n / 32, m / 64, 1), (128, 1, 1), 0, arguments);
+        });
+    }
 
     let gpu = module(GEMV);
     let launches = 2000;
