@@ -1,5 +1,5 @@
 //! Gemma 2: scaled embeddings, a norm before and after each block, a window on every other layer, and soft caps on the
-//! scores and on the logits.
+//! scores and on the logits. Gemma 3 builds on it with other attention.
 //!
 //! Gemma Team 2024, <https://arxiv.org/abs/2408.00118>; transformers' `modeling_gemma2`.
 
@@ -36,30 +36,42 @@ struct Cap {
 
 /// Reads a checkpoint with Hugging Face's names.
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    let eps = c.f32_or("rms_norm_eps", 1e-6)?;
-    let (dim, heads) = (c.usize("hidden_size")?, c.usize("num_attention_heads")?);
-    let (kv_heads, head_dim) = (c.usize_or("num_key_value_heads", heads)?, c.usize_or("head_dim", 256)?);
-    let rope = ogive_nn::rope_of(c, root, head_dim)?;
-    let scale = c.f32_or("query_pre_attn_scalar", head_dim as f32)?.powf(-0.5);
-    let mut full = AttnSpec::causal(heads, kv_heads, head_dim).scale(scale);
-    if let Some(cap) = c.opt_f32("attn_logit_softcapping")? {
-        full = full.with(AttnOption::SoftCap(cap));
-    }
+    let spec = scores(c)?;
+    let rope = ogive_nn::rope_of(c, root, spec.k_dim)?;
     let alternate = c.opt_usize("sliding_window")?.map_or(Some(4096), |w| (w > 0).then_some(w));
     let listed = c.has("layer_types").then(|| crate::llama::windows(c, true)).transpose()?;
-    let window = |i: usize| match &listed {
-        Some(windows) => windows(i),
-        None => alternate.filter(|_| i.is_multiple_of(2)),
-    };
-    let activation = ogive_nn::activation(c, "hidden_activation", Activation::GeluTanh)?;
+    load_with(c, root, &|l, i| {
+        let window = match &listed {
+            Some(windows) => windows(i),
+            None => alternate.filter(|_| i.is_multiple_of(2)),
+        };
+        let spec = window.into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
+        Attention::load(l, c, i, rope.clone(), spec)
+    })
+}
 
+/// Heads, the scale of their scores, and the soft cap on them where there is one; no window.
+pub(crate) fn scores(c: &Config) -> Result<AttnSpec> {
+    let (heads, head_dim) = (c.usize("num_attention_heads")?, c.usize_or("head_dim", 256)?);
+    let scale = c.f32_or("query_pre_attn_scalar", head_dim as f32)?.powf(-0.5);
+    let spec = AttnSpec::causal(heads, c.usize_or("num_key_value_heads", heads)?, head_dim).scale(scale);
+    Ok(c.opt_f32("attn_logit_softcapping")?.into_iter().fold(spec, |s, cap| s.with(AttnOption::SoftCap(cap))))
+}
+
+/// Reads everything but attention, which `attention` reads from a block's place.
+pub(crate) fn load_with(
+    c: &Config,
+    root: &Loader<'_>,
+    attention: &dyn Fn(&Loader<'_>, usize) -> Result<Attention>,
+) -> Result<Box<dyn Model>> {
+    let eps = c.f32_or("rms_norm_eps", 1e-6)?;
+    let activation = ogive_nn::activation(c, "hidden_activation", Activation::GeluTanh)?;
     let model = root.at("model");
     let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
         let l = model.at("layers").at(i);
-        let spec = window(i).into_iter().fold(full.clone(), |s, w| s.with(AttnOption::Window(w)));
         Ok(Block {
             pre_attn: l.rms_norm_less_one("input_layernorm", eps)?,
-            attn: Attention::load(&l.at("self_attn"), c, i, rope.clone(), spec)?,
+            attn: attention(&l.at("self_attn"), i)?,
             post_attn: l.rms_norm_less_one("post_attention_layernorm", eps)?,
             pre_mlp: l.rms_norm_less_one("pre_feedforward_layernorm", eps)?,
             mlp: GatedMlp::load(&l.at("mlp"), activation)?,
@@ -75,7 +87,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
         blocks: blocks.collect::<Result<_>>()?,
         head: root.head("lm_head", &embed, c.bool_or("tie_word_embeddings", true)?)?,
         embed,
-        embed_scale: root.constant((dim as f32).sqrt())?,
+        embed_scale: root.constant((c.usize("hidden_size")? as f32).sqrt())?,
         norm: model.rms_norm_less_one("norm", eps)?,
         cap,
     }))

@@ -4,16 +4,23 @@
 //! this one adds its own with [`Registry::with`](ogive_nn::Registry::with).
 
 pub mod gemma2;
+pub mod gemma3;
+pub mod gpt2;
 pub mod llama;
 pub mod mixtral;
+pub mod phi3;
 
 /// Every architecture in this crate, under the names that `config.json` has for them.
 pub fn registry() -> ogive_nn::Registry {
     ogive_nn::Registry::new()
         .with("Gemma2ForCausalLM", gemma2::load)
+        .with("GPT2LMHeadModel", gpt2::load)
+        .with("Gemma3ForCausalLM", gemma3::load)
+        .with("Gemma3ForConditionalGeneration", gemma3::load_nested)
         .with("LlamaForCausalLM", llama::load)
         .with("MistralForCausalLM", llama::load)
         .with("MixtralForCausalLM", mixtral::load)
+        .with("Phi3ForCausalLM", phi3::load)
         .with("Qwen2ForCausalLM", llama::load_qwen)
         .with("Qwen3ForCausalLM", llama::load_qwen)
 }

@@ -1,5 +1,5 @@
 //! Llama, and the models that differ from it only in their configuration: Mistral (a sliding window), Qwen2 (biases on
-//! q, k and v), Qwen3 (norms on the query and key heads). Mixtral builds on it with other blocks after attention.
+//! q, k and v), Qwen3 (norms on the query and key heads). Mixtral builds on it with other blocks after attention, Phi-3 with fused matrices.
 //!
 //! Touvron et al. 2023, <https://arxiv.org/abs/2302.13971>; transformers' `modeling_llama`.
 
@@ -35,7 +35,8 @@ pub fn load_qwen(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load_with(c, root, windows(c, false)?, &dense(c)?)
 }
 
-fn dense(c: &Config) -> Result<impl Fn(&Loader<'_>) -> Result<FeedForward> + use<>> {
+/// Reads a block's gated MLP.
+pub(crate) fn dense(c: &Config) -> Result<impl Fn(&Loader<'_>) -> Result<FeedForward> + use<>> {
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
     Ok(move |l: &Loader<'_>| Ok(FeedForward::Dense(GatedMlp::load(&l.at("mlp"), activation)?)))
 }

@@ -2,6 +2,7 @@
 //! the file has them, biases and norms on the query and key heads.
 
 use crate::backend::{AttnSpec, LayerCache, Rope};
+use crate::mlp::fixed;
 use crate::tensor::{Config, Error, Result, Tensor};
 use crate::{Linear, Loader, RmsNorm, Step};
 
@@ -20,8 +21,8 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Reads `q_proj`, `k_proj`, `v_proj` and `o_proj`, and `q_norm` and `k_norm` if they are there. `layer` is the
-    /// cache layer it owns.
+    /// Reads `q_proj`, `k_proj`, `v_proj` (the three may be one matrix, `qkv_proj`) and `o_proj`, and `q_norm` and
+    /// `k_norm` if they are there. `layer` is the cache layer it owns.
     pub fn load(l: &Loader<'_>, c: &Config, layer: usize, rope: Rope, spec: AttnSpec) -> Result<Self> {
         let eps = c.f32_or("rms_norm_eps", 1e-6)?;
         if spec.kv_heads == 0 || !spec.heads.is_multiple_of(spec.kv_heads) {
@@ -33,18 +34,36 @@ impl Attention {
             let why = || format!("{heads} heads of {dim} elements are more than can be counted");
             heads.checked_mul(dim).ok_or_else(|| Error::invalid("config", why()))
         };
-        let (q_dim, kv_dim) = (width(spec.heads, spec.k_dim)?, width(spec.kv_heads, spec.k_dim)?);
+        let sizes = [
+            width(spec.heads, spec.k_dim)?,
+            width(spec.kv_heads, spec.k_dim)?,
+            width(spec.kv_heads, spec.v_dim)?,
+        ];
+        let [q, k, v] = match l.optional(l.linear_parts("qkv_proj", &sizes))? {
+            Some(parts) => fixed("qkv_proj", parts)?,
+            None => [
+                projection(l, "q_proj", sizes[0])?,
+                projection(l, "k_proj", sizes[1])?,
+                projection(l, "v_proj", sizes[2])?,
+            ],
+        };
         Ok(Self {
             layer,
-            q: projection(l, "q_proj", q_dim)?,
-            k: projection(l, "k_proj", kv_dim)?,
-            v: projection(l, "v_proj", width(spec.kv_heads, spec.v_dim)?)?,
+            q,
+            k,
+            v,
             o: l.linear("o_proj")?,
             q_norm: l.optional(l.rms_norm("q_norm", eps))?,
             k_norm: l.optional(l.rms_norm("k_norm", eps))?,
             rope,
             spec,
         })
+    }
+
+    /// The same with other norms on the query and key heads, for models that keep them otherwise.
+    #[must_use]
+    pub fn head_norms(self, q: RmsNorm, k: RmsNorm) -> Self {
+        Self { q_norm: Some(q), k_norm: Some(k), ..self }
     }
 
     /// What this layer keeps, in group 0; see [`group_by_window`].

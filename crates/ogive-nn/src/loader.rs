@@ -72,6 +72,37 @@ impl<'a> Loader<'a> {
         self.with_bias(name, self.host(name)?.transposed()?)
     }
 
+    /// Matrices that the file keeps one below the other as `name.weight` (and `name.bias`), cut into linears of so many
+    /// outputs each. Packed rows are shared, not copied.
+    pub fn linear_parts(&self, name: &str, outputs: &[usize]) -> Result<Vec<Linear>> {
+        let host = self.host(name)?;
+        let sum = outputs.iter().try_fold(0usize, |sum, n| sum.checked_add(*n));
+        if host.shape[0] != 1 || sum != Some(host.shape[1]) {
+            let why = format!(
+                "{:?} is not made of parts with {outputs:?} outputs; do weights and config belong together?",
+                host.shape
+            );
+            return Err(Error::invalid(&host.name, why));
+        }
+        let bias = match self.optional(self.tensor(&format!("{name}.bias")))? {
+            Some(bias) if Some(bias.to_vec().len()) == sum => Some(bias.to_vec()),
+            Some(bias) => {
+                let why = format!("{:?} biases for {} outputs", bias.shape, host.shape[1]);
+                return Err(Error::invalid(&bias.name, why));
+            }
+            None => None,
+        };
+        let mut from = 0;
+        let part = |n: &usize| {
+            let rows = from..from + n;
+            from = rows.end;
+            let part =
+                bias.as_ref().map(|b| self.backend.upload(&b[rows.clone()], [*n].into())).transpose()?;
+            Ok(Linear { weight: self.weight(&host.rows(rows)?)?, bias: part })
+        };
+        outputs.iter().map(part).collect()
+    }
+
     fn with_bias(&self, name: &str, host: HostWeight) -> Result<Linear> {
         let bias = self.optional(self.numbers(&format!("{name}.bias")))?;
         if let Some(b) = &bias

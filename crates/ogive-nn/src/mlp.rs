@@ -19,6 +19,11 @@ pub fn activation(c: &Config, key: &str, default: Activation) -> Result<Activati
     })
 }
 
+/// A list of layers as an array.
+pub(crate) fn fixed<const N: usize>(name: &str, layers: Vec<Linear>) -> Result<[Linear; N]> {
+    layers.try_into().map_err(|_| Error::invalid(name, format!("it has not {N} parts")))
+}
+
 /// `down(f(gate(x)) * up(x))` (Shazeer 2020, <https://arxiv.org/abs/2002.05202>).
 #[derive(Debug)]
 pub struct GatedMlp {
@@ -29,14 +34,15 @@ pub struct GatedMlp {
 }
 
 impl GatedMlp {
-    /// Reads `gate_proj`, `up_proj` and `down_proj`.
+    /// Reads `gate_proj`, `up_proj` and `down_proj`; the first two may be one matrix, `gate_up_proj`.
     pub fn load(l: &Loader<'_>, activation: Activation) -> Result<Self> {
-        Ok(Self {
-            gate: l.linear("gate_proj")?,
-            up: l.linear("up_proj")?,
-            down: l.linear("down_proj")?,
-            activation,
-        })
+        const FUSED: &str = "gate_up_proj";
+        let down = l.linear("down_proj")?;
+        let [gate, up] = match l.optional(l.host(FUSED))? {
+            Some(both) => fixed(FUSED, l.linear_parts(FUSED, &[both.shape[1] / 2; 2])?)?,
+            None => [l.linear("gate_proj")?, l.linear("up_proj")?],
+        };
+        Ok(Self { gate, up, down, activation })
     }
 
     /// Applies the block. `[n, dim] -> [n, dim]`

@@ -18,8 +18,8 @@ pub fn rope(dim: usize, theta: f32) -> Rope {
 }
 
 /// The rotary embedding that a configuration asks for, for heads of `head_dim` elements: `rope_theta`,
-/// `partial_rotary_factor`, and `rope_scaling` of type `default`, `linear`, `dynamic`, `llama3`, `yarn` or `factors`
-/// (GGUF's list of divisors, the tensor `rope_freqs.weight`).
+/// `partial_rotary_factor`, and `rope_scaling` of type `default`, `linear`, `dynamic`, `llama3`, `yarn`, `longrope` or
+/// `factors` (GGUF's list of divisors, the tensor `rope_freqs.weight`).
 pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
     let scaling = if c.has("rope_scaling") { c.at("rope_scaling") } else { c.at("rope_parameters") };
     let theta = c.f32_or("rope_theta", scaling.f32_or("rope_theta", 10_000.0)?)?;
@@ -43,20 +43,13 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
         "dynamic" => stretch.dynamic(root.context()),
         "llama3" => stretch.llama3(&freqs),
         "yarn" => stretch.yarn(&freqs),
+        "longrope" | "su" => stretch.long(&freqs, root.context()),
         "factors" => {
             let host = root.tensor("rope_freqs.weight")?;
-            let divisors = host.to_vec();
-            if divisors.len() != freqs.len() || divisors.iter().any(|d| !d.is_finite() || *d <= 0.0) {
-                let why =
-                    format!("{} divisors, all above 0, are needed; found {:?}", freqs.len(), host.shape);
-                return Err(Error::invalid("rope_freqs.weight", why));
-            }
-            Ok(Rope::new(rounded(
-                &freqs.iter().zip(divisors).map(|(f, d)| f / f64::from(d)).collect::<Vec<_>>(),
-            )))
+            Ok(Rope::new(divided(&freqs, &host.to_vec(), "rope_freqs.weight")?))
         }
         other => {
-            let known = "default, linear, dynamic, llama3, yarn, factors";
+            let known = "default, linear, dynamic, llama3, yarn, longrope, factors";
             Err(Error::unsupported("config", format!("rope scaling `{other}`; known are {known}")))
         }
     }
@@ -64,6 +57,15 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
 
 fn plain(dim: usize, theta: f64) -> Vec<f64> {
     (0..dim / 2).map(|i| theta.powf(-2.0 * i as f64 / dim as f64)).collect()
+}
+
+/// Each frequency divided by a factor of its own, from the list `what`.
+fn divided(freqs: &[f64], divisors: &[f32], what: &str) -> Result<Vec<f32>> {
+    if divisors.len() != freqs.len() || divisors.iter().any(|d| !d.is_finite() || *d <= 0.0) {
+        let why = format!("{} divisors, all above 0, are needed; found {}", freqs.len(), divisors.len());
+        return Err(Error::invalid(what, why));
+    }
+    Ok(rounded(&freqs.iter().zip(divisors).map(|(f, d)| f / f64::from(*d)).collect::<Vec<_>>()))
 }
 
 fn rounded(freqs: &[f64]) -> Vec<f32> {
@@ -133,6 +135,28 @@ impl Stretch<'_> {
             }
         };
         Ok(Rope::new(rounded(&freqs.iter().map(stretched).collect::<Vec<_>>())))
+    }
+
+    /// LongRoPE (Ding et al. 2024, <https://arxiv.org/abs/2402.13753>), as Phi-3 has it: one list of divisors for contexts
+    /// up to the trained one and another for longer ones, and a factor on sine and cosine for both. transformers changes
+    /// lists when a sequence grows past the trained context; here the context that was asked for decides once, as in
+    /// llama.cpp, since keys that are in the cache were rotated by one list.
+    fn long(&self, freqs: &[f64], context: Option<usize>) -> Result<Rope> {
+        let old = self.original()?;
+        let key = if context.is_some_and(|c| c as f64 > old) { "long_factor" } else { "short_factor" };
+        let list =
+            self.s.opt_f32s(key)?.ok_or_else(|| Error::missing(&format!("config `rope_scaling.{key}`")))?;
+        let grown = match self.c.opt_f32("original_max_position_embeddings")? {
+            Some(_) => self.c.opt_f32("max_position_embeddings")?.map_or(1.0, |max| f64::from(max) / old),
+            None => self.number("factor", Some(1.0))?,
+        };
+        let attention = match self.s.opt_f32("attention_factor")? {
+            Some(given) => f64::from(given),
+            None if grown <= 1.0 || old <= 1.0 => 1.0,
+            None => (1.0 + grown.ln() / old.ln()).sqrt(),
+        };
+        let rope = Rope::new(divided(freqs, &list, &format!("config `rope_scaling.{key}`"))?);
+        Ok(rope.factor(attention as f32))
     }
 
     /// YaRN (Peng et al. 2023, <https://arxiv.org/abs/2309.00071>): a ramp between stretched and not, by the number of

@@ -91,6 +91,25 @@ fn divisors_come_from_the_file() {
 }
 
 #[test]
+fn longrope_has_a_list_for_each_side_of_the_trained_context() {
+    let config = |extra: &str| {
+        let mut c = json!({"max_position_embeddings": 4096, "original_max_position_embeddings": 64,
+            "rope_scaling": {"type": "longrope", "short_factor": [1.0, 2.0], "long_factor": [4.0, 8.0]}});
+        if !extra.is_empty() {
+            c["rope_scaling"][extra] = json!(1.25);
+        }
+        c
+    };
+    let of = |context, extra| rope(config(extra), 4, context, &[]).unwrap();
+    for (context, want) in [(None, [1.0, 0.005]), (Some(64), [1.0, 0.005]), (Some(65), [0.25, 0.00125])] {
+        assert_eq!(*of(context, "").inv_freq, want, "{context:?}");
+        // The root of 1 + ln 64 / ln 64.
+        assert_eq!(of(context, "").factor, std::f32::consts::SQRT_2);
+    }
+    assert_eq!(of(None, "attention_factor").factor, 1.25);
+}
+
+#[test]
 fn part_of_a_head_rotates_where_that_is_asked_for() {
     let half = rope(json!({"partial_rotary_factor": 0.5}), 64, None, &[]).unwrap();
     assert_eq!(half.inv_freq.len(), 16);
@@ -107,6 +126,8 @@ fn settings_that_make_no_sense_are_refused_by_name() {
         (scaled(json!({"rope_type": "linear", "factor": "4"})), "factor"),
         (scaled(json!({"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 4.0})), "high_freq_factor"),
         (json!({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}), "original_max_position_embeddings"),
+        (scaled(json!({"rope_type": "longrope", "short_factor": [1.0]})), "32 divisors"),
+        (scaled(json!({"rope_type": "longrope", "long_factor": [1.0]})), "short_factor"),
         (json!({"rope_theta": -1.0}), "rope_theta"),
         (json!({"rope_theta": "ten"}), "rope_theta"),
         (json!({"partial_rotary_factor": 2.0}), "rotate"),

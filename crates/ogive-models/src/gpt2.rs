@@ -1,0 +1,119 @@
+//! GPT-2 (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"): learned positions, layer norms
+//! with biases, one matrix for queries, keys and values.
+//!
+//! The reference is transformers' `modeling_gpt2`. Its checkpoints keep matrices as `[in, out]`, other than nearly
+//! everybody's; `linear_transposed` turns them when they are loaded, so that nothing below has to know.
+
+use ogive_nn::backend::{Activation, AttnSpec, Axis, Ids, LayerCache};
+use ogive_nn::tensor::{Error, Result, Tensor};
+use ogive_nn::{Config, Embedding, LayerNorm, Linear, Loader, Model, Step, activation};
+
+#[derive(Debug)]
+struct Gpt2 {
+    tokens: Embedding,
+    positions: Embedding,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+    head: Linear,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// The cache layer it owns.
+    layer: usize,
+    attn_norm: LayerNorm,
+    qkv: Linear,
+    o: Linear,
+    mlp_norm: LayerNorm,
+    up: Linear,
+    down: Linear,
+    dim: usize,
+    spec: AttnSpec,
+    activation: Activation,
+}
+
+/// Reads a checkpoint with Hugging Face's names, with or without `transformer.` before them: the first published ones
+/// have it not.
+pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let bare = file.optional(file.host("wte"))?.is_some();
+    let l = if bare { file.clone() } else { file.at("transformer") };
+    let eps = c.f32_or("layer_norm_epsilon", 1e-5)?;
+    let blocks = 0..c.usize("num_hidden_layers")?;
+
+    let wpe = l.host("wpe")?;
+    let places = wpe.shape[1];
+    if let Some(context) = file.context().filter(|c| *c > places) {
+        let why =
+            format!("the model has learned {places} positions, and a context of {context} was asked for");
+        return Err(Error::invalid(&wpe.name, why));
+    }
+    let tokens = l.embedding("wte")?;
+    Ok(Box::new(Gpt2 {
+        positions: Embedding { weight: l.weight(&wpe)? },
+        blocks: blocks.map(|i| Block::load(&l.at("h").at(i), c, i, eps)).collect::<Result<_>>()?,
+        norm: l.layer_norm("ln_f", eps)?,
+        head: file.head("lm_head", &tokens, c.bool_or("tie_word_embeddings", true)?)?,
+        tokens,
+    }))
+}
+
+impl Block {
+    fn load(l: &Loader<'_>, c: &Config, layer: usize, eps: f32) -> Result<Self> {
+        let (dim, heads) = (c.usize("hidden_size")?, c.usize("num_attention_heads")?);
+        if heads == 0 || !dim.is_multiple_of(heads) {
+            let why = format!("`hidden_size` {dim} cannot be cut into {heads} heads");
+            return Err(Error::invalid("config", why));
+        }
+        let mut spec = AttnSpec::causal(heads, heads, dim / heads);
+        if !c.bool_or("scale_attn_weights", true)? {
+            spec.scale = 1.0;
+        }
+        if c.bool_or("scale_attn_by_inverse_layer_idx", false)? {
+            spec.scale /= (layer + 1) as f32;
+        }
+        Ok(Self {
+            layer,
+            attn_norm: l.layer_norm("ln_1", eps)?,
+            qkv: l.linear_transposed("attn.c_attn")?,
+            o: l.linear_transposed("attn.c_proj")?,
+            mlp_norm: l.layer_norm("ln_2", eps)?,
+            up: l.linear_transposed("mlp.c_fc")?,
+            down: l.linear_transposed("mlp.c_proj")?,
+            dim,
+            spec,
+            activation: activation(c, "activation_function", Activation::GeluTanh)?,
+        })
+    }
+
+    /// `[n, dim] -> [n, dim]`
+    fn forward(&self, s: &Step<'_>, x: Tensor) -> Result<Tensor> {
+        let b = s.backend;
+        let qkv = self.qkv.forward(s, &self.attn_norm.forward(s, &x)?)?; // [n, 3 * dim]
+        let qkv = b.split(&qkv, Axis::Cols, &[self.dim; 3])?;
+        b.store_kv(self.layer, &qkv[1], Some(&qkv[2]), s.cache, s.plan)?;
+        let h = b.attend_cache(self.layer, &qkv[0], s.cache, &self.spec, s.plan)?; // [n, dim]
+        let x = b.add(x, &self.o.forward(s, &h)?)?;
+        let h = self.up.forward(s, &self.mlp_norm.forward(s, &x)?)?; // [n, ffn]
+        let h = self.down.forward(s, &b.activate(h, self.activation)?)?;
+        b.add(x, &h)
+    }
+}
+
+impl Model for Gpt2 {
+    fn cache_layout(&self) -> Vec<LayerCache> {
+        self.blocks.iter().map(|block| LayerCache::full(block.dim, block.dim)).collect()
+    }
+
+    fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
+        let mut x = s.backend.add(self.tokens.forward(s)?, &self.positions.of(s, Ids::Positions)?)?; // [n, dim]
+        for block in &self.blocks {
+            x = block.forward(s, x)?;
+            s.observe(|| format!("h.{}", block.layer), &x);
+        }
+        self.norm.forward(s, &x)
+    }
+
+    fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
+        self.head.forward(s, &hidden)
+    }
+}
