@@ -9,6 +9,7 @@
 mod ci;
 mod corpus;
 mod emu;
+mod golden;
 mod source;
 mod tidy;
 
@@ -40,17 +41,22 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(&root(), false),
         ["ci", "--keep-going"] => ci::run(&root(), true),
         ["emu-corpus"] => emu::launcher(&root()).and_then(|launcher| corpus::run(&launcher)),
+        ["golden", ref names @ ..] => golden::run(&root(), names),
         ["tidy"] => tidy::run(&root()),
         ["help" | "--help" | "-h"] | [] => {
-            eprint!("{HELP}{}{}", emu::HELP, corpus::HELP);
+            eprint!("{}", help());
             return if args.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
-        _ => Err(format!("unknown arguments: {}\n\n{HELP}{}{}", args.join(" "), emu::HELP, corpus::HELP)),
+        _ => Err(format!("unknown arguments: {}\n\n{}", args.join(" "), help())),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => fail(&message),
     }
+}
+
+fn help() -> String {
+    format!("{HELP}{}{}{}", golden::HELP, emu::HELP, corpus::HELP)
 }
 
 fn fail(message: &str) -> ExitCode {

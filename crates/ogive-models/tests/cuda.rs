@@ -52,6 +52,24 @@ fn logits_are_those_of_the_reference() {
     });
 }
 
+/// Odd sizes, short windows and every stretching of rotary positions.
+#[test]
+fn logits_of_the_repositorys_models_are_those_of_transformers() {
+    on_device(test_name!(), || {
+        let (b, mut failed) = (CudaBackend::new().unwrap(), Vec::new());
+        for (name, folder) in own() {
+            for (case, ids, want) in cases(&folder) {
+                let error = worst(&logits(&folder, &b, &ids), &want);
+                println!("{name:20} {case:8} {error:.1e}");
+                if error.is_nan() || error > 5e-5 {
+                    failed.push(format!("{name}, {case}: {error:.1e}"));
+                }
+            }
+        }
+        assert!(failed.is_empty(), "{}", failed.join("\n"));
+    });
+}
+
 #[test]
 fn packed_weights_give_the_logits_of_their_decoded_values() {
     let Some(shared) = shared() else { return };

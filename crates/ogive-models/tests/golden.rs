@@ -1,9 +1,43 @@
-//! Every architecture against transformers' logits, from safetensors and from GGUF.
+//! Every architecture against transformers' logits: the models in this repository (`cargo xtask golden`), and those beside
+//! it, from safetensors and from GGUF.
+//!
+//! Two sets, because they prove different things: the first has what a class can do switched on, and is always there; the
+//! second was made by others, and has GGUF files by llama.cpp's converter.
 #![allow(clippy::print_stdout)]
 
 mod common;
 
 use common::*;
+use ndarray::Array2;
+use ogive_nn::backend::Backend;
+use std::path::Path;
+
+/// Backend, model and prompt in turn: what `compute` makes of it is held to the result `what`.
+fn check_own(what: &str, compute: fn(&Path, &dyn Backend, &[u32]) -> Array2<f32>) {
+    let mut failed = Vec::new();
+    for (backend, b) in exact_backends() {
+        for (name, folder) in own() {
+            for (case, ids, want) in cases_of(&folder, what) {
+                let error = worst(&compute(&folder, &*b, &ids), &want);
+                println!("{name:20} {backend:8} {case:8} {error:.1e}");
+                if error.is_nan() || error > 2e-5 {
+                    failed.push(format!("{name} on {backend}, {case}: {what} are off by {error:.1e}"));
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn logits_of_the_repositorys_models_are_those_of_transformers() {
+    check_own("logits", logits);
+}
+
+#[test]
+fn hidden_states_of_the_repositorys_models_are_those_of_transformers() {
+    check_own("hidden", hidden);
+}
 
 #[test]
 fn logits_are_those_of_the_reference() {

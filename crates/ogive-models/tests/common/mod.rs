@@ -20,6 +20,19 @@ pub(crate) fn shared() -> Option<PathBuf> {
     None
 }
 
+/// The models that `cargo xtask golden` makes, by name; they are part of the repository.
+pub(crate) fn own() -> Vec<(String, PathBuf)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut all: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path))
+        .collect();
+    all.sort();
+    assert!(all.len() >= 14, "{all:?}");
+    all
+}
+
 pub(crate) fn exact() -> CpuBackend {
     CpuBackend::builder().precision(Precision::Exact).build().unwrap()
 }
@@ -30,15 +43,28 @@ pub(crate) fn exact_backends() -> Vec<(&'static str, Box<dyn Backend>)> {
 }
 
 pub(crate) fn load(path: &Path, b: &dyn Backend) -> Box<dyn Model> {
+    load_for(path, b, None)
+}
+
+/// The model at `path` for a context of so many tokens: some ways of stretching rotary positions depend on it.
+pub(crate) fn load_for(path: &Path, b: &dyn Backend, context: Option<usize>) -> Box<dyn Model> {
     let c = ogive_weights::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let loader = Loader::new(&*c.source, b);
+    let loader = context.map_or(loader.clone(), |tokens| loader.for_context(tokens));
     ogive_models::registry()
         .build(&c.architecture, &c.config, &loader)
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 pub(crate) fn logits(path: &Path, b: &dyn Backend, ids: &[u32]) -> Array2<f32> {
-    evaluate(b, &*load(path, b), ids, &Evaluate::new()).unwrap()
+    evaluate(b, &*load_for(path, b, Some(ids.len())), ids, &Evaluate::new()).unwrap()
+}
+
+/// The last layer's output for each token, normed.
+pub(crate) fn hidden(path: &Path, b: &dyn Backend, ids: &[u32]) -> Array2<f32> {
+    let mut how = Evaluate::new();
+    how.hidden = true;
+    evaluate(b, &*load_for(path, b, Some(ids.len())), ids, &how).unwrap()
 }
 
 pub(crate) fn npy(path: &Path) -> Array2<f32> {
@@ -47,11 +73,16 @@ pub(crate) fn npy(path: &Path) -> Array2<f32> {
 
 /// A case of a `golden.json`: its name, ids and logits.
 pub(crate) fn cases(folder: &Path) -> Vec<(String, Vec<u32>, Array2<f32>)> {
+    cases_of(folder, "logits")
+}
+
+/// The same with another result in place of the logits.
+pub(crate) fn cases_of(folder: &Path, what: &str) -> Vec<(String, Vec<u32>, Array2<f32>)> {
     let golden = std::fs::read_to_string(folder.join("golden.json")).unwrap();
     let golden: serde_json::Value = serde_json::from_str(&golden).unwrap();
     let case = |c: &serde_json::Value| {
         let name = c["name"].as_str().unwrap().to_owned();
-        (name, ids(&c["ids"]), npy(&folder.join(c["logits"].as_str().unwrap())))
+        (name, ids(&c["ids"]), npy(&folder.join(c[what].as_str().unwrap())))
     };
     golden["cases"].as_array().unwrap().iter().map(case).collect()
 }

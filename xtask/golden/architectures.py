@@ -1,0 +1,113 @@
+"""The tiny models: what is switched on in each, and why.
+
+Sizes are odd on purpose: heads * head_dim is not hidden_size, three query heads share a key head, the vocabulary is no
+multiple of 32, windows and trained contexts are shorter than the longer prompt. Whatever a class does only under some
+setting, some model here sets.
+"""
+
+from transformers import AutoModelForCausalLM, AutoConfig
+
+VOCAB = 131
+# Long enough to leave every window and every trained context behind; short enough to stay within.
+LENGTHS = {"long": 40, "short": 7}
+
+BASE = dict(
+    vocab_size=VOCAB, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=6,
+    num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, tie_word_embeddings=False,
+    bos_token_id=1, eos_token_id=2, pad_token_id=0,
+)
+TRAINED = 16
+
+
+def scaled(**scaling):
+    """Llama with wide heads, so that its frequencies fall on every side of a scaling's limits."""
+    trained = dict(max_position_embeddings=TRAINED) if scaling["rope_type"] == "dynamic" else {}
+    return "llama", dict(BASE, head_dim=32, num_attention_heads=3, num_key_value_heads=1, rope_scaling=scaling) | trained
+
+
+ARCHITECTURES = {
+    "llama": ("llama", dict(BASE, head_dim=12, attention_bias=True, mlp_bias=True)),
+    "llama-linear": scaled(rope_type="linear", factor=4.0),
+    "llama-dynamic": scaled(rope_type="dynamic", factor=3.0),
+    "llama-yarn": scaled(rope_type="yarn", factor=4.0, original_max_position_embeddings=TRAINED, beta_fast=4.0),
+    "llama-yarn-mscale": scaled(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=TRAINED, beta_fast=6.0, beta_slow=0.5,
+        mscale=0.8, mscale_all_dim=1.3, truncate=False,
+    ),
+    "llama3-rope": scaled(
+        rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=TRAINED,
+    ),
+    "mistral": ("mistral", dict(BASE, head_dim=12, sliding_window=9)),
+    "mixtral": (
+        "mixtral",
+        dict(BASE, head_dim=8, intermediate_size=24, sliding_window=11, num_local_experts=5, num_experts_per_tok=2),
+    ),
+    "qwen2": (
+        "qwen2",
+        dict(
+            BASE, num_hidden_layers=3, use_sliding_window=True, sliding_window=9, max_window_layers=1,
+            tie_word_embeddings=True,
+        ),
+    ),
+    "qwen3": (
+        "qwen3",
+        dict(
+            BASE, num_hidden_layers=3, head_dim=12, use_sliding_window=True, sliding_window=10, max_window_layers=2,
+            attention_bias=True,
+        ),
+    ),
+    "gemma2": (
+        "gemma2",
+        dict(
+            BASE, head_dim=12, sliding_window=9, query_pre_attn_scalar=20, attn_logit_softcapping=3.0,
+            final_logit_softcapping=5.0, tie_word_embeddings=True,
+        ),
+    ),
+    "gemma3": (
+        "gemma3_text",
+        dict(
+            BASE, num_hidden_layers=4, head_dim=12, intermediate_size=40, sliding_window=9, query_pre_attn_scalar=20,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+            rope_theta=1e6, rope_local_base_freq=1e4, rope_scaling=dict(rope_type="linear", factor=8.0),
+            tie_word_embeddings=True,
+        ),
+    ),
+    # Heads of 16, half of which turn; LongRoPE's lists for 4 pairs.
+    "phi3": (
+        "phi3",
+        dict(
+            BASE, num_attention_heads=3, num_key_value_heads=1, partial_rotary_factor=0.5, sliding_window=19,
+            original_max_position_embeddings=TRAINED,
+            rope_scaling=dict(
+                type="longrope", short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.2, 1.9, 3.1, 4.0],
+            ),
+        ),
+    ),
+    "gpt2": (
+        "gpt2",
+        dict(
+            vocab_size=VOCAB, n_embd=48, n_head=3, n_layer=2, n_positions=43, n_inner=80,
+            scale_attn_by_inverse_layer_idx=True, bos_token_id=1, eos_token_id=2,
+        ),
+    ),
+    "gpt-neox": (
+        "gpt_neox",
+        dict(
+            vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=3,
+            rotary_pct=0.25, max_position_embeddings=64, use_parallel_residual=True, bos_token_id=1, eos_token_id=2,
+        ),
+    ),
+}
+
+
+def folder(name):
+    """Where the tests look for it, from the repository's root."""
+    return "examples/outside/golden" if name == "gpt-neox" else f"crates/ogive-models/tests/golden/{name}"
+
+
+def build(name):
+    """The model of that name, its weights still transformers' own."""
+    model_type, settings = ARCHITECTURES[name]
+    config = AutoConfig.for_model(model_type, **settings)
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()

@@ -1,0 +1,105 @@
+"""Makes a tiny random model and what transformers computes with it.
+
+python make.py ROOT NAME...        (or `all`)
+
+The model's folder below ROOT, the repository, gets config.json, model.safetensors (bfloat16), and for each of two prompts the logits and the last hidden
+states, [tokens, vocab] and [tokens, dim] in single precision, with golden.json to say what is what. The same versions
+give the same bytes: weights are whole numbers of a counted generator, scaled, and torch is kept to one thread and to
+instructions that every machine has.
+"""
+
+import os
+
+# Before torch is there: both read them once.
+os.environ["ATEN_CPU_CAPABILITY"] = "default"
+os.environ["MKL_CBWR"] = "COMPATIBLE"
+
+import json
+import pathlib
+import sys
+import zlib
+
+# A torch for CUDA without its libraries still loads if no function is looked up before it is called.
+if sys.platform == "linux":
+    sys.setdlopenflags(os.RTLD_LAZY | os.RTLD_GLOBAL)
+
+import numpy
+import torch
+import transformers
+from safetensors.torch import save_file
+
+from architectures import ARCHITECTURES, LENGTHS, VOCAB, build, folder
+
+torch.set_num_threads(1)
+torch.backends.mkldnn.enabled = False
+
+
+def fill(model, generator):
+    """Uniform weights that bfloat16 holds exactly enough: rounded before anything is computed with them.
+
+    Norms are near 1 and biases are not 0, as their defaults would hide a mistake; matrices keep what passes through
+    them at its size.
+    """
+    seen = set()
+    for name, p in sorted(model.named_parameters()):
+        if p.data_ptr() in seen:
+            continue
+        seen.add(p.data_ptr())
+        whole = generator.integers(-32768, 32768, size=tuple(p.shape), dtype=numpy.int32)
+        uniform = torch.from_numpy(whole.astype(numpy.float32) / 32768)
+        if p.dim() == 1:
+            kept_less_one = "gemma" in model.config.model_type
+            centre = 0.0 if name.endswith("bias") or kept_less_one else 1.0
+            value = centre + 0.3 * uniform
+        else:
+            value = uniform * (1.7 * p.shape[-1] ** -0.5)
+        p.data = value.to(torch.bfloat16).to(torch.float32)
+
+
+def make(name, out):
+    """One model's folder."""
+    seed = zlib.crc32(name.encode())
+    generator = numpy.random.Generator(numpy.random.PCG64(seed))
+    model = build(name)
+    fill(model, generator)
+    model.tie_weights()
+    out.mkdir(parents=True, exist_ok=True)
+    for old in out.glob("*"):
+        old.unlink()
+
+    cases = []
+    for case, length in LENGTHS.items():
+        ids = generator.integers(0, VOCAB, size=length).tolist()
+        with torch.no_grad():
+            got = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
+        numpy.save(out / f"logits_{case}.npy", got.logits[0].numpy())
+        numpy.save(out / f"hidden_{case}.npy", got.hidden_states[-1][0].numpy())
+        cases.append(dict(name=case, ids=ids, logits=f"logits_{case}.npy", hidden=f"hidden_{case}.npy"))
+
+    # A head that is the embedding once more is not in a checkpoint.
+    tied = model._tied_weights_keys if model.config.tie_word_embeddings else []
+    kept = {key: value for key, value in model.state_dict().items() if key not in tied}
+    tensors = {key: value.to(torch.bfloat16).contiguous() for key, value in sorted(kept.items())}
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    # All settings and not only those that differ from a class's defaults, as those change between versions.
+    settings = {k: v for k, v in model.config.to_dict().items() if not k.startswith("_") and k != "transformers_version"}
+    settings |= dict(architectures=[type(model).__name__], dtype="bfloat16")
+    write(out / "config.json", settings)
+    versions = dict(torch=torch.__version__.split("+")[0], transformers=transformers.__version__)
+    write(out / "golden.json", dict(made_by="cargo xtask golden", versions=versions, seed=seed, cases=cases))
+    size = sum(file.stat().st_size for file in out.glob("*"))
+    print(f"{name:18} {type(model).__name__:20} {size / 1024:6.1f} KB")
+    if size > 300 * 1024:
+        sys.exit(f"{name}: more than 300 KB, which is what the repository takes")
+
+
+def write(path, value):
+    path.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    root, *names = sys.argv[1:]
+    for name in ARCHITECTURES if names == ["all"] else names:
+        if name not in ARCHITECTURES:
+            sys.exit(f"no architecture `{name}`; known are {', '.join(ARCHITECTURES)}")
+        make(name, pathlib.Path(root) / folder(name))
