@@ -7,11 +7,11 @@ use crate::Engine;
 use crate::backend::{Batch, StepKey};
 use crate::nn::{self, Step};
 use crate::request::SeqId;
-use crate::sampler::{Candidate, Chain, SampleError};
+use crate::sampler::{Candidate, Chain, LogProbs, SampleError};
 use crate::tensor::{Error, Result, Tensor};
 
-/// A sequence, its chain after the draw, and what it drew.
-pub(crate) type Drawn = (SeqId, Chain, Result<u32, SampleError>);
+/// A sequence, its chain after the draw, what it drew, and how likely that was if it wants to know.
+pub(crate) type Drawn = (SeqId, Chain, Result<u32, SampleError>, Option<LogProbs>);
 
 /// Up to so many candidates are asked of the backend; beyond, whole rows come back.
 const FEW: usize = 256;
@@ -30,14 +30,16 @@ impl Engine {
         }
         let mut drawn = Vec::with_capacity(wanting.len());
         let needs = wanting.iter().map(|(_, seq, _)| seq.chain.needs()).try_fold(0, |a, n| Some(a.max(n?)));
-        match needs.filter(|n| *n <= FEW) {
+        // A probability has all logits in it, whatever the draw needs.
+        let whole = wanting.iter().any(|(_, seq, _)| seq.logprobs.is_some());
+        match needs.filter(|n| *n <= FEW && !whole) {
             Some(k) => {
                 let rows = self.backend.best(&logits, k)?;
                 for ((id, seq, _), row) in wanting.iter().zip(rows) {
                     let list = row.into_iter().map(|(id, logit)| Candidate { id, logit }).collect();
                     let mut chain = seq.chain.clone();
                     let token = chain.sample_candidates(list, &seq.tokens);
-                    drawn.push((*id, chain, token));
+                    drawn.push((*id, chain, token, None));
                 }
             }
             None => {
@@ -45,7 +47,9 @@ impl Engine {
                 for ((id, seq, _), row) in wanting.iter().zip(values.chunks(vocab)) {
                     let mut chain = seq.chain.clone();
                     let token = chain.sample(row, &seq.tokens);
-                    drawn.push((*id, chain, token));
+                    let of = |n| Some(LogProbs::new(row, *token.as_ref().ok()?, n));
+                    let logprobs = seq.logprobs.and_then(of);
+                    drawn.push((*id, chain, token, logprobs));
                 }
             }
         }

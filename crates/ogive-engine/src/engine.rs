@@ -7,7 +7,7 @@
 use crate::backend::{Backend, Cache};
 use crate::pool::{Held, Pool};
 use crate::request::{Event, Finish, Request, SeqId};
-use crate::sampler::{Chain, SampleError};
+use crate::sampler::{Chain, LogProbs, SampleError};
 use crate::tensor::{Error, Result};
 use crate::{Limits, Session, nn::Model};
 use std::{
@@ -31,9 +31,29 @@ pub(crate) struct Seq {
     pub(crate) chain: Chain,
     stop: Vec<u32>,
     pub(crate) keep: bool,
+    pub(crate) logprobs: Option<usize>,
+    /// The state of the chain that it was saved with, until it is resumed.
+    pub(crate) saved_chain: Option<Vec<u8>>,
 }
 
 impl Seq {
+    /// Kept, with nothing to draw.
+    pub(crate) fn waiting(tokens: Vec<u32>, chain: Chain) -> Self {
+        let (held, stop, last_step, saved_chain) = Default::default();
+        Self {
+            tokens,
+            past: 0,
+            left: 0,
+            held,
+            last_step,
+            chain,
+            stop,
+            keep: true,
+            logprobs: None,
+            saved_chain,
+        }
+    }
+
     /// Rows it wants computed before its next token can be drawn.
     pub(crate) fn unseen(&self) -> usize {
         if self.left == 0 { 0 } else { self.tokens.len() - self.past }
@@ -102,12 +122,15 @@ impl Engine {
     /// added can finish.
     pub fn add(&mut self, request: Request) -> Result<SeqId> {
         self.would_take(&request)?;
-        let Request { prompt, max_tokens, chain, stop, keep } = request;
-        let held = Held::default();
-        let seq = Seq { tokens: prompt, past: 0, left: max_tokens, held, last_step: 0, chain, stop, keep };
+        let Request { prompt, max_tokens: left, chain, stop, keep, logprobs } = request;
+        Ok(self.insert(Seq { left, stop, keep, logprobs, ..Seq::waiting(prompt, chain) }))
+    }
+
+    /// Takes a sequence in, under a name of its own.
+    pub(crate) fn insert(&mut self, seq: Seq) -> SeqId {
         self.seqs.insert(self.next, seq);
         self.next += 1;
-        Ok(self.next - 1)
+        self.next - 1
     }
 
     /// Whether [`add`](Self::add) would take `request`, and if not, why.
@@ -119,7 +142,7 @@ impl Engine {
     /// here on. Events of its last turn that nobody has taken are dropped. On an error the sequence is as it was.
     pub fn resume(&mut self, id: SeqId, request: Request) -> Result<()> {
         let doing = "resuming a sequence";
-        let Request { prompt, max_tokens, chain, stop, keep } = request;
+        let Request { prompt, max_tokens, chain, stop, keep, logprobs } = request;
         let len = self.ended(doing, id)?.tokens.len() + prompt.len();
         self.check(doing, &prompt, len, max_tokens)?;
         if prompt.is_empty() {
@@ -130,6 +153,7 @@ impl Engine {
         let seq = self.ended(doing, id)?;
         seq.tokens.extend(prompt);
         (seq.left, seq.chain, seq.stop, seq.keep) = (max_tokens, chain, stop, keep);
+        (seq.logprobs, seq.saved_chain) = (logprobs, None);
         Ok(())
     }
 
@@ -261,12 +285,23 @@ impl Engine {
             seq.last_step = self.stats.steps;
             seq.held.slots = seq.held.slots.map(|[read, written]| [written, read]);
         }
-        Ok(drawn.into_iter().map(|(id, chain, token)| self.take(id, chain, token)).collect())
+        Ok(drawn
+            .into_iter()
+            .map(|(id, chain, token, logprobs)| self.take(id, chain, token, logprobs))
+            .collect())
     }
 
     /// Appends a drawn token, and ends the sequence where it says so.
-    fn take(&mut self, id: SeqId, chain: Chain, drawn: Result<u32, SampleError>) -> Event {
-        let Some(seq) = self.seqs.get_mut(&id) else { return Event { id, token: None, finish: None } };
+    fn take(
+        &mut self,
+        id: SeqId,
+        chain: Chain,
+        drawn: Result<u32, SampleError>,
+        logprobs: Option<LogProbs>,
+    ) -> Event {
+        let Some(seq) = self.seqs.get_mut(&id) else {
+            return Event { id, token: None, finish: None, logprobs };
+        };
         seq.chain = chain;
         let (token, finish) = match drawn {
             Err(e) => (None, Some(Finish::Failed(e))),
@@ -289,6 +324,6 @@ impl Engine {
                 self.forget(id);
             }
         }
-        Event { id, token, finish }
+        Event { id, token, finish, logprobs }
     }
 }

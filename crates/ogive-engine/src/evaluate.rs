@@ -4,6 +4,7 @@
 use crate::Limits;
 use crate::backend::{Backend, Batch, BlockTable, Plan};
 use crate::nn::{self, Model, Observer, Step};
+use crate::sampler::LogProbs;
 use crate::tensor::{Error, F32, Format, Result};
 use ndarray::Array2;
 
@@ -50,6 +51,45 @@ pub fn evaluate(
     tokens: &[u32],
     how: &Evaluate<'_>,
 ) -> Result<Array2<f32>> {
+    let (mut out, mut cols) = (Vec::new(), 0);
+    each_step(b, model, tokens, how, &mut |rows, width| {
+        cols = width;
+        out.extend(rows);
+    })?;
+    let rows = out.len() / cols.max(1);
+    Array2::from_shape_vec((rows, cols), out).map_err(|e| Error::other("evaluate", e))
+}
+
+/// How likely a text is: what the model held of every token but the first, which nothing precedes, and of the `best` most
+/// likely ones there. Of `how`, `hidden` and `last` do not matter; whole rows of logits are never kept for longer than a
+/// step, and of a large vocabulary a step has fewer rows than `how` says.
+pub fn score(
+    b: &dyn Backend,
+    model: &dyn Model,
+    tokens: &[u32],
+    best: usize,
+    how: &Evaluate<'_>,
+) -> Result<Vec<LogProbs>> {
+    /// Logits that a step may have.
+    const MOST: usize = 1 << 24;
+    let rows = model.vocab().map_or(how.chunk, |n| how.chunk.min(MOST / n.max(1)).max(1));
+    let how = Evaluate { hidden: false, last: false, chunk: rows, ..*how };
+    let (mut out, mut next) = (Vec::new(), tokens.iter().skip(1));
+    each_step(b, model, tokens, &how, &mut |rows, vocab| {
+        let known = rows.chunks(vocab.max(1)).zip(next.by_ref());
+        out.extend(known.map(|(row, token)| LogProbs::new(row, *token, best)));
+    })?;
+    Ok(out)
+}
+
+/// Runs `tokens` step by step and hands on the rows of each that are wanted, with their length.
+fn each_step(
+    b: &dyn Backend,
+    model: &dyn Model,
+    tokens: &[u32],
+    how: &Evaluate<'_>,
+    take: &mut dyn FnMut(Vec<f32>, usize),
+) -> Result<()> {
     if tokens.is_empty() || how.chunk == 0 {
         return Err(Error::invalid("evaluate", "it needs at least one token, and steps of at least one row"));
     }
@@ -60,7 +100,7 @@ pub fn evaluate(
     let spec = spec.clone().blocks(vec![blocks; spec.blocks.len()]);
     let cache = b.new_cache(&spec)?;
     let table = BlockTable { first: 0, blocks: (0..blocks as u32).collect() };
-    let (mut out, mut cols, mut past, mut slots) = (Vec::new(), 0, 0, [0, 1]);
+    let (mut past, mut slots) = (0, [0, 1]);
     for chunk in tokens.chunks(how.chunk) {
         let mut batch = Batch::default();
         batch.push(chunk, past, vec![table.clone(); spec.blocks.len()], slots);
@@ -77,12 +117,10 @@ pub fn evaluate(
         let step = how.observer.map_or(step, |o| step.observed(o));
         let rows = run(b, model, &step, &plan, how.hidden)?;
         if wanted > 0 {
-            cols = rows.shape().cols();
-            out.extend(b.download(&rows)?);
+            take(b.download(&rows)?, rows.shape().cols());
         }
     }
-    let rows = out.len() / cols.max(1);
-    Array2::from_shape_vec((rows, cols), out).map_err(|e| Error::other("evaluate", e))
+    Ok(())
 }
 
 fn run(

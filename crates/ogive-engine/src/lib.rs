@@ -8,18 +8,22 @@
 //! back and starts over later from the tokens it has; nothing wedges, and nothing of what it draws changes.
 
 mod compute;
+mod digest;
 mod engine;
 mod evaluate;
 mod limits;
 mod pool;
 mod request;
+mod saved;
 mod schedule;
 mod session;
 
+pub use digest::Digest;
 pub use engine::{Engine, Stats};
-pub use evaluate::{Evaluate, evaluate};
+pub use evaluate::{Evaluate, evaluate, score};
 pub use limits::Limits;
 pub use ogive_nn::{self as nn, backend, tensor};
 pub use ogive_sampler as sampler;
 pub use request::{Event, Finish, Request, SeqId};
+pub use saved::Loaded;
 pub use session::Session;

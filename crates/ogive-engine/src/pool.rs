@@ -75,6 +75,24 @@ impl Pool {
         true
     }
 
+    /// Pages and slots for a sequence whose first `past` tokens come from elsewhere, of which each group has those from
+    /// `firsts` on: for all of those where there is room, else for what the next token sees. `None` where they would not
+    /// do to go on with, or there is no room for that either.
+    pub(crate) fn place(&mut self, past: usize, firsts: &[usize]) -> Option<Held> {
+        let needed =
+            self.windows.iter().map(|w| w.map_or(0, |w| (past + 1).saturating_sub(w)) / self.block_len);
+        let needed: Vec<usize> = needed.collect();
+        let given: Vec<usize> = firsts.iter().map(|first| first.div_ceil(self.block_len)).collect();
+        if given.len() != needed.len() || given.iter().zip(&needed).any(|(given, needed)| given > needed) {
+            return None;
+        }
+        [given, needed].into_iter().find_map(|firsts| {
+            let table = |first| BlockTable { first, blocks: Vec::new() };
+            let mut held = Held { tables: firsts.into_iter().map(table).collect(), slots: None };
+            self.grow(&mut held, past, past).then_some(held)
+        })
+    }
+
     /// Whether `held` could grow to hold tokens up to `end` if all `victims` gave up what they hold.
     pub(crate) fn could_grow<'a>(
         &self,

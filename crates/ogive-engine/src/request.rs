@@ -1,6 +1,6 @@
 //! What is asked of the engine, and what it answers.
 
-use crate::sampler::{Chain, SampleError};
+use crate::sampler::{Chain, LogProbs, SampleError};
 
 /// Names a sequence of one engine; never used twice.
 pub type SeqId = u64;
@@ -19,12 +19,16 @@ pub struct Request {
     pub stop: Vec<u32>,
     /// Whether the sequence stays when it has ended, to be gone on with by [`Engine::resume`](crate::Engine::resume).
     pub keep: bool,
+    /// How many of the most likely tokens to tell with each token drawn, and that one's log probability; `None` for
+    /// neither. They are the model's own, before the chain; a device then sends whole rows of logits.
+    pub logprobs: Option<usize>,
 }
 
 impl Request {
     /// Draws up to `max_tokens` after `prompt`, always the best.
     pub fn new(prompt: impl Into<Vec<u32>>, max_tokens: usize) -> Self {
-        Self { prompt: prompt.into(), max_tokens, chain: Chain::greedy(), stop: Vec::new(), keep: false }
+        let (prompt, chain) = (prompt.into(), Chain::greedy());
+        Self { prompt, max_tokens, chain, stop: Vec::new(), keep: false, logprobs: None }
     }
 
     /// Draws by `chain`.
@@ -37,6 +41,12 @@ impl Request {
     #[must_use]
     pub fn stop(self, stop: impl Into<Vec<u32>>) -> Self {
         Self { stop: stop.into(), ..self }
+    }
+
+    /// Tells log probabilities: of each token drawn, and of the `n` most likely ones there.
+    #[must_use]
+    pub fn logprobs(self, n: usize) -> Self {
+        Self { logprobs: Some(n), ..self }
     }
 
     /// Stays when it has ended.
@@ -70,4 +80,6 @@ pub struct Event {
     pub token: Option<u32>,
     /// Set where the sequence ended.
     pub finish: Option<Finish>,
+    /// What the model held of the token and of the best ones, where the request asked for it.
+    pub logprobs: Option<LogProbs>,
 }

@@ -24,9 +24,9 @@ use crate::stages::Greedy;
 /// draw again from an earlier place, keep a clone of the chain from there; [`reset`](Self::reset) is the clone from the
 /// beginning.
 pub struct Chain {
-    stages: Vec<Box<dyn Stage>>,
-    seed: u64,
-    rng: Rng,
+    pub(crate) stages: Vec<Box<dyn Stage>>,
+    pub(crate) seed: u64,
+    pub(crate) rng: Rng,
     /// Memory of the last list: a vocabulary is a megabyte, which need not be allocated for every token.
     spare: Vec<Candidate>,
 }

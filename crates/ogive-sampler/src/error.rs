@@ -62,6 +62,12 @@ pub enum SampleError {
         /// Which one, counted from 1.
         place: usize,
     },
+    /// What a chain's state was to be restored from does not fit it.
+    #[error("restoring a chain of samplers: {problem}")]
+    State {
+        /// What does not fit.
+        problem: String,
+    },
     /// Mirostat would not see what is drawn.
     #[error(
         "building a sampler: {after} comes after {name}, which must be the last to know the probability of what \

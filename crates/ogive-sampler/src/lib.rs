@@ -56,6 +56,7 @@
 mod candidates;
 mod chain;
 mod error;
+mod logprob;
 mod math;
 mod params;
 mod rng;
@@ -63,10 +64,12 @@ mod samplers;
 mod softmax;
 mod stage;
 pub mod stages;
+mod state;
 
 pub use candidates::{Candidate, Candidates, best};
 pub use chain::Chain;
 pub use error::SampleError;
+pub use logprob::{LogProb, LogProbs};
 pub use params::SamplerParams;
 pub use rng::Rng;
 pub use samplers::{Sampler, Samplers, Step};

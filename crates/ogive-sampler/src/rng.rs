@@ -19,6 +19,16 @@ impl Rng {
         Self { state: std::array::from_fn(|_| split_mix(&mut x)) }
     }
 
+    /// Where it stands: what [`from_state`](Self::from_state) goes on from.
+    pub fn state(&self) -> [u64; 4] {
+        self.state
+    }
+
+    /// The generator that stands there; `None` for four zeros, from which nothing but zeros would come.
+    pub fn from_state(state: [u64; 4]) -> Option<Self> {
+        state.iter().any(|word| *word != 0).then_some(Self { state })
+    }
+
     /// The next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = self.state;

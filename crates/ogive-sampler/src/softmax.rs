@@ -47,7 +47,7 @@ fn exp(x: f32) -> f32 {
 }
 
 /// `exp(x)` in 2^-40ths, rounded; x <= 0. NaN and minus infinity weigh nothing.
-fn weight(x: f32) -> u64 {
+pub(crate) fn weight(x: f32) -> u64 {
     let x = if x > FLOOR { x } else { FLOOR };
     // Adding 2^12 leaves the multiples of 2^-40 in the low bits of a double's mantissa: a rounding
     // conversion that vectorises.

@@ -8,6 +8,7 @@
 use std::fmt::Debug;
 
 use crate::candidates::Candidates;
+use crate::error::SampleError;
 
 /// How many of the best candidates a stage must see for its output to be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,20 @@ pub trait Stage: Debug + Send + Sync {
     /// Takes chance of its own from another seed, so that forks of one sequence part ways.
     fn reseed(&mut self, seed: u64) {
         let _ = seed;
+    }
+
+    /// What the accepted tokens have left in it, as bytes, for a chain that is [saved](crate::Chain::state). A stage that
+    /// keeps anything overrides this and [`restore`](Self::restore); what it can read from the history is not part of it.
+    fn state(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes over what [`state`](Self::state) of a stage with the same settings gave.
+    ///
+    /// # Errors
+    /// If it never gives such bytes; the stage is then as it was.
+    fn restore(&mut self, state: &[u8]) -> Result<(), SampleError> {
+        if state.is_empty() { Ok(()) } else { Err(SampleError::bad_state(self.name())) }
     }
 
     /// How many of the best candidates it must see.

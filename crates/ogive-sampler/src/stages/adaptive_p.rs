@@ -9,6 +9,7 @@ use super::offered::Offered;
 use crate::candidates::Candidates;
 use crate::error::{SampleError, check};
 use crate::stage::{Needs, Stage};
+use crate::state::finite;
 
 /// The logit of a candidate that has just the probability aimed at.
 const PEAK: f64 = 5.0;
@@ -93,6 +94,17 @@ impl Stage for AdaptiveP {
         self.weight = 1.0 / (1.0 - f64::from(self.decay));
         self.sum = f64::from(self.target) * self.weight;
         self.offered.forget();
+    }
+
+    fn state(&self) -> Vec<u8> {
+        [self.sum, self.weight].map(f64::to_le_bytes).concat()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), SampleError> {
+        let good = finite(state).filter(|[_, weight]| *weight >= 1.0);
+        [self.sum, self.weight] = good.ok_or_else(|| SampleError::bad_state(self.name()))?;
+        self.offered.forget();
+        Ok(())
     }
 
     fn needs(&self) -> Needs {

@@ -13,6 +13,7 @@ use crate::candidates::{Candidate, Candidates};
 use crate::error::{SampleError, check};
 use crate::math::{exp, ln, log2};
 use crate::stage::{Needs, Stage};
+use crate::state::finite;
 
 /// The surprise allowed, which follows the surprise met.
 #[derive(Clone, Debug)]
@@ -42,6 +43,13 @@ impl Control {
             let surprise = -log2(p.max(f64::EPSILON));
             self.mu -= f64::from(self.eta) * (surprise - f64::from(self.tau));
         }
+    }
+
+    fn restore(&mut self, name: &str, state: &[u8]) -> Result<(), SampleError> {
+        let [mu] = finite(state).ok_or_else(|| SampleError::bad_state(name))?;
+        self.mu = mu;
+        self.offered.forget();
+        Ok(())
     }
 
     fn reset(&mut self) {
@@ -127,6 +135,14 @@ impl Stage for Mirostat {
         self.control.reset();
     }
 
+    fn state(&self) -> Vec<u8> {
+        self.control.mu.to_le_bytes().into()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), SampleError> {
+        self.control.restore("mirostat", state)
+    }
+
     fn needs(&self) -> Needs {
         Needs::All
     }
@@ -177,6 +193,14 @@ impl Stage for MirostatV2 {
 
     fn reset(&mut self) {
         self.control.reset();
+    }
+
+    fn state(&self) -> Vec<u8> {
+        self.control.mu.to_le_bytes().into()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), SampleError> {
+        self.control.restore("mirostat-v2", state)
     }
 
     fn needs(&self) -> Needs {

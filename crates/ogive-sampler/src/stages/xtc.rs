@@ -11,6 +11,7 @@ use crate::error::{SampleError, check};
 use crate::math::ln;
 use crate::rng::Rng;
 use crate::stage::{Needs, Stage};
+use crate::state::{read_rng, write_rng};
 
 /// Drops, with some probability, all candidates at least as likely as a threshold but the least likely of
 /// them; nothing where fewer than two are.
@@ -88,6 +89,15 @@ impl Stage for Xtc {
     fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.reset();
+    }
+
+    fn state(&self) -> Vec<u8> {
+        write_rng(&self.rng)
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), SampleError> {
+        self.rng = read_rng(state).ok_or_else(|| SampleError::bad_state(self.name()))?;
+        Ok(())
     }
 
     fn needs(&self) -> Needs {
