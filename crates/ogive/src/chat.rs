@@ -14,13 +14,15 @@ pub struct Chat {
 
 impl Chat {
     /// A conversation in `session` by `template`; for the model's own, see [`Model::chat`](crate::Model::chat).
-    pub fn new(session: Session, template: ChatTemplate) -> Result<Self> {
+    /// A session that was saved with a conversation brings its messages.
+    pub fn new(mut session: Session, template: ChatTemplate) -> Result<Self> {
         let mut options = ChatOptions::default();
         let tokenizer = session.model().tokenizer()?;
         let spelling = |id: Option<u32>| id.map(|id| tokenizer.decode_with_special(&[id])).transpose();
         options.bos_token = spelling(tokenizer.bos())?.unwrap_or_default();
         options.eos_token = spelling(tokenizer.eos())?.unwrap_or_default();
-        Ok(Self { session, template, messages: Vec::new(), options })
+        let messages = std::mem::take(&mut session.note.messages);
+        Ok(Self { session, template, messages, options })
     }
 
     /// Begins with what the assistant is to be, instead of what it was told before.
@@ -34,6 +36,11 @@ impl Chat {
     /// The conversation so far; may be edited.
     pub fn messages(&mut self) -> &mut Vec<Message> {
         &mut self.messages
+    }
+
+    /// The conversation so far.
+    pub(crate) fn said(&self) -> &[Message] {
+        &self.messages
     }
 
     /// What the template is given beside the messages: further variables, the date.

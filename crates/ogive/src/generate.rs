@@ -52,6 +52,9 @@ pub struct Generate {
     pub ignore_end: bool,
     /// Whether special tokens show in the text.
     pub show_special: bool,
+    /// How many of the most likely tokens to tell with each token of the answer, beside its own log probability; `None`
+    /// for neither.
+    pub logprobs: Option<usize>,
 }
 
 impl Default for Generate {
@@ -64,7 +67,8 @@ impl Generate {
     /// Draws as llama.cpp does by default, until the model ends or the context is full.
     pub fn new() -> Self {
         let sampler = SamplerParams::default();
-        Self { max_tokens: None, sampler, stop: Vec::new(), ignore_end: false, show_special: false }
+        let (stop, ignore_end, show_special) = Default::default();
+        Self { max_tokens: None, sampler, stop, ignore_end, show_special, logprobs: None }
     }
 
     /// Always the best token.
@@ -110,6 +114,30 @@ impl Generate {
     pub fn stop(mut self, text: impl Into<String>) -> Self {
         self.stop.push(text.into());
         self
+    }
+
+    /// Tells how likely each token was, and the `n` most likely ones at its place: see
+    /// [`Generation::logprobs`](crate::Generation::logprobs). Changes nothing of what is drawn.
+    ///
+    /// ```no_run
+    /// # fn main() -> ogive::Result<()> {
+    /// let mut session = ogive::open("model.gguf")?.session()?;
+    /// let how = ogive::Generate::greedy().max_tokens(20).logprobs(3);
+    /// let mut story = session.generate("Once upon a time", &how)?;
+    /// let mut told = 0;
+    /// while let Some(piece) = story.step()? {
+    ///     for each in &story.logprobs()[told..] {
+    ///         let others: Vec<String> = each.best.iter().map(|b| b.text()).collect();
+    ///         println!("{piece:?}: {:.1} %, of {others:?}", 100.0 * each.token.probability());
+    ///     }
+    ///     told = story.logprobs().len();
+    /// }
+    /// println!("all of it: {:.2}", story.cumulative_logprob());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn logprobs(self, n: usize) -> Self {
+        Self { logprobs: Some(n), ..self }
     }
 
     /// Shows special tokens in the text.

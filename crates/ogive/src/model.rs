@@ -1,6 +1,7 @@
 //! A model that is open: immutable, shared by cloning, and the place sessions come from.
 
 use crate::engine::{Engine, Evaluate, Limits, backend::Backend, evaluate};
+use crate::fingerprint::Noted;
 use crate::nn::{self, Loader};
 use crate::sampler::{Chain, SamplerParams};
 use crate::tensor::{Config, Error as ModelError};
@@ -25,6 +26,7 @@ struct Inner {
     limits: Limits,
     tokenizer: Result<Tokenizer, String>,
     template: Option<String>,
+    number: u64,
 }
 
 /// Sequence, step and cache limits for one session.
@@ -50,7 +52,8 @@ impl Model {
         };
         let Checkpoint { config, architecture, source, gguf, folder, .. } = checkpoint;
         let limits = limits(&config, options)?;
-        let loader = Loader::new(&*source, &*backend).for_context(limits.context);
+        let noted = Noted::new(&*source);
+        let loader = Loader::new(&noted, &*backend).for_context(limits.context);
         let at = |e: ModelError| e.within(&path.display().to_string());
         let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
         let tokenizer = match (&gguf, &folder) {
@@ -59,6 +62,8 @@ impl Model {
             (None, None) => Err("the file has none".into()),
         };
         let template = tokenizer.as_ref().ok().and_then(|t| t.chat_template()).map(Into::into);
+        let words = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
+        let number = noted.number(&architecture, &config, words, limits.context);
         tracing::info!(%architecture, device, seconds = start.elapsed().as_secs_f32(), "model open");
         Ok(Self(Arc::new(Inner {
             backend,
@@ -69,7 +74,13 @@ impl Model {
             limits,
             tokenizer,
             template,
+            number,
         })))
+    }
+
+    /// What it is known again by: see [`fingerprint`](crate::fingerprint).
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number
     }
 
     /// The name of its architecture.
@@ -166,9 +177,14 @@ impl Model {
         self.evaluate(ids, how)
     }
 
-    fn evaluate(&self, ids: &[u32], mut how: Evaluate<'_>) -> Result<Array2<f32>> {
+    /// Sets what a session would compute with.
+    pub(crate) fn adjust(&self, how: &mut Evaluate<'_>) {
         how.chunk = self.0.limits.step_tokens;
         how.element = self.0.limits.element;
+    }
+
+    fn evaluate(&self, ids: &[u32], mut how: Evaluate<'_>) -> Result<Array2<f32>> {
+        self.adjust(&mut how);
         Ok(evaluate(&*self.0.backend, &*self.0.model, ids, &how)?)
     }
 }

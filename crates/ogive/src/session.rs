@@ -5,23 +5,26 @@
 
 use crate::engine::sampler::Chain;
 use crate::engine::{Engine, Event, Finish, Request, SeqId};
+use crate::saved::Note;
 use crate::stop::StopFilter;
 use crate::tensor::Error as ModelError;
 use crate::tokenizer::TextStream;
-use crate::{Generate, Model, Prompt, Result};
+use crate::{Generate, Model, Prompt, Result, TokenLogprobs};
 use std::time::{Duration, Instant};
 
 /// One sequence of a model. Sessions of one model are independent of each other and may run in different threads.
 #[derive(Debug)]
 pub struct Session {
-    model: Model,
-    engine: Engine,
-    seq: Option<SeqId>,
+    pub(crate) model: Model,
+    pub(crate) engine: Engine,
+    pub(crate) seq: Option<SeqId>,
+    /// What is saved with it beside its tokens.
+    pub(crate) note: Note,
 }
 
 impl Session {
     pub(crate) fn new(model: Model, engine: Engine) -> Self {
-        Self { model, engine, seq: None }
+        Self { model, engine, seq: None, note: Note::default() }
     }
 
     /// The model it runs.
@@ -68,25 +71,49 @@ impl Session {
         chain: Chain,
     ) -> Result<Generation<'_>> {
         let ids = self.model.encode(&prompt.into())?;
+        self.start(ids, how, chain, None)
+    }
+
+    /// Goes on from `ids`. `held` is text that was drawn before and not given away, of a text that goes on.
+    pub(crate) fn start(
+        &mut self,
+        ids: Vec<u32>,
+        how: &Generate,
+        chain: Chain,
+        held: Option<String>,
+    ) -> Result<Generation<'_>> {
+        /// A character is in the last so many tokens, if it is incomplete.
+        const TAIL: usize = 8;
         let tokenizer = self.model.tokenizer().ok();
-        let mut text = tokenizer.map(|t| t.stream_after(&ids));
+        let (before, tail) =
+            ids.split_at(held.as_ref().map_or(ids.len(), |_| ids.len().saturating_sub(TAIL)));
+        let mut text = tokenizer.map(|t| t.stream_after(before));
         if how.show_special {
             text = text.map(TextStream::with_special);
+        }
+        for id in tail {
+            // What is complete was given away before; a token without a spelling has none.
+            text.as_mut().map(|text| text.push(*id));
         }
         let end = tokenizer.filter(|_| !how.ignore_end).map(|t| t.eog().to_vec()).unwrap_or_default();
         let max_tokens = how.max_tokens.unwrap_or(self.model.context());
         let start = Instant::now();
-        let request = Request::new(&*ids, max_tokens).chain(chain).stop(&*end).keep();
+        let mut request = Request::new(&*ids, max_tokens).chain(chain).stop(&*end).keep();
+        request.logprobs = how.logprobs;
         let (id, cached) = self.place(request)?;
+        self.note = Note::default();
         Ok(Generation {
             rows: self.engine.stats().rows,
+            model: &self.model,
+            held: &mut self.note.held,
             engine: &mut self.engine,
             id,
             text,
-            stop: StopFilter::new(&how.stop),
+            stop: StopFilter::new(&how.stop).holding(held.unwrap_or_default()),
             end,
             prompt: ids.len(),
             ids: Vec::new(),
+            logprobs: Vec::new(),
             finish: None,
             failed: false,
             times: Times { prompt_tokens: ids.len() - cached, ..Times::default() },
@@ -150,7 +177,10 @@ fn rate(n: usize, time: Duration) -> f64 {
 /// Text as it comes: an iterator over its pieces. Dropping it early ends the answer where it is.
 #[derive(Debug)]
 pub struct Generation<'s> {
+    model: &'s Model,
     engine: &'s mut Engine,
+    /// Takes the text that is held back when this is dropped.
+    held: &'s mut String,
     id: SeqId,
     text: Option<TextStream>,
     stop: StopFilter,
@@ -159,6 +189,7 @@ pub struct Generation<'s> {
     /// Rows the engine had computed before.
     rows: u64,
     ids: Vec<u32>,
+    logprobs: Vec<TokenLogprobs>,
     finish: Option<Finish>,
     /// The iterator has given an error.
     failed: bool,
@@ -175,6 +206,17 @@ impl Generation<'_> {
     /// The ids drawn so far; a token that ended the answer is the last of them.
     pub fn ids(&self) -> &[u32] {
         &self.ids
+    }
+
+    /// How likely each of [`ids`](Self::ids) was, where [`Generate::logprobs`] asked for it; empty else. A piece of text is
+    /// made of whole characters and may come of several tokens, or of none that is new.
+    pub fn logprobs(&self) -> &[TokenLogprobs] {
+        &self.logprobs
+    }
+
+    /// The sum of their log probabilities: the logarithm of the answer's, as far as it has come.
+    pub fn cumulative_logprob(&self) -> f64 {
+        self.logprobs.iter().map(|each| each.token.logprob).sum()
     }
 
     /// Why it ended, once it has. A stop string counts as [`Finish::Stop`].
@@ -229,6 +271,7 @@ impl Generation<'_> {
         self.finish = event.finish;
         if let Some(id) = event.token {
             self.ids.push(id);
+            self.logprobs.extend(event.logprobs.map(|found| TokenLogprobs::of(self.model, found)));
             if let Some(text) = self.text.as_mut().filter(|_| !self.end.contains(&id)) {
                 piece = self.stop.push(&text.push(id)?);
             }
@@ -270,5 +313,8 @@ impl Iterator for Generation<'_> {
 impl Drop for Generation<'_> {
     fn drop(&mut self) {
         self.engine.pause(self.id);
+        if self.finish.is_none() {
+            *self.held = self.stop.finish();
+        }
     }
 }

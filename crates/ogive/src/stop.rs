@@ -13,6 +13,11 @@ impl StopFilter {
         Self { stops: stops.iter().filter(|s| !s.is_empty()).cloned().collect(), ..Self::default() }
     }
 
+    /// The same with text that another held back.
+    pub(crate) fn holding(self, held: String) -> Self {
+        Self { held, ..self }
+    }
+
     /// Whether a stop string has come.
     pub(crate) fn stopped(&self) -> bool {
         self.stopped

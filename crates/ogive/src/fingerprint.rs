@@ -1,0 +1,76 @@
+//! What a model is known again by: a number that two models share only if a session of one can go on with the other.
+//!
+//! Taken while the model is loaded, from the weights that it asks for, and not by reading the file: a hash of all bytes would
+//! take longer than opening a model that stays mapped. Of a large tensor a sample is enough to tell a fine-tune from its base,
+//! as training touches every number of a matrix.
+
+use crate::engine::Digest;
+use crate::tensor::{Config, HostWeight, Result, Source, WeightInfo};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// Bytes looked at from where a tensor begins, and from its middle.
+const SAMPLE: usize = 256;
+
+/// A source that takes note of what is asked of it.
+#[derive(Debug)]
+pub(crate) struct Noted<'s> {
+    source: &'s dyn Source,
+    seen: Mutex<BTreeMap<String, u64>>,
+}
+
+impl<'s> Noted<'s> {
+    pub(crate) fn new(source: &'s dyn Source) -> Self {
+        Self { source, seen: Mutex::default() }
+    }
+
+    /// The number of the model that was loaded. `words` is the size of its vocabulary; `context` counts where positions
+    /// are scaled by it, for then the same token has other keys.
+    pub(crate) fn number(self, architecture: &str, config: &Config, words: usize, context: usize) -> u64 {
+        let seen = self.seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let settings = config.0.to_string();
+        let mut digest = Digest::new();
+        let mut put = |bytes: &[u8]| {
+            digest.push(&(bytes.len() as u64).to_le_bytes());
+            digest.push(bytes);
+        };
+        put(architecture.as_bytes());
+        put(settings.as_bytes());
+        put(&(words as u64).to_le_bytes());
+        let scaled =
+            ["dynamic", "longrope", "long_factor", "\"su\""].iter().any(|word| settings.contains(word));
+        if scaled || seen.keys().any(|name| name.contains("factors_long")) {
+            put(&(context as u64).to_le_bytes());
+        }
+        for (name, sample) in seen {
+            put(name.as_bytes());
+            put(&sample.to_le_bytes());
+        }
+        digest.value()
+    }
+}
+
+/// A tensor's shape, format and length, and some of its bytes.
+fn sample(w: &HostWeight) -> u64 {
+    let mut digest = Digest::new();
+    digest.push(w.format.name.as_bytes());
+    w.shape.iter().chain([&w.bytes.len()]).for_each(|n| digest.push(&(*n as u64).to_le_bytes()));
+    let some = |from: usize| w.bytes.get(from..w.bytes.len().min(from.saturating_add(SAMPLE)));
+    for from in [0, w.bytes.len() / 2] {
+        digest.push(some(from).unwrap_or_default());
+    }
+    digest.value()
+}
+
+impl Source for Noted<'_> {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        let w = self.source.get(name)?;
+        let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        seen.insert(name.to_owned(), sample(&w));
+        Ok(w)
+    }
+
+    fn tensors(&self) -> Vec<WeightInfo> {
+        self.source.tensors()
+    }
+}

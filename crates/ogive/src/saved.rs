@@ -1,0 +1,180 @@
+//! Sessions and conversations in files.
+//!
+//! A file gets its name only when it is whole, and is checked to its last byte when it is read. Beside what
+//! [`Engine::save`](crate::engine::Engine::save) writes it has a note, a JSON object: text that was drawn and not yet given
+//! away (`held`), and the messages of a conversation. So a conversation is a session too, and either opens as the other.
+
+use crate::engine::sampler::Chain;
+use crate::tensor::serde_json::{Value, from_slice, json};
+use crate::tensor::{Error as ModelError, ErrorKind};
+use crate::tokenizer::template::{ChatTemplate, Message};
+use crate::{Chat, Error, Generate, Generation, Model, Result, Session};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SAVING: &str = "saving a session";
+
+/// Bytes that are read or written at a time.
+const BUFFER: usize = 1 << 20;
+
+/// What a session's note says.
+#[derive(Debug, Default)]
+pub(crate) struct Note {
+    pub(crate) held: String,
+    pub(crate) messages: Vec<Message>,
+}
+
+impl Note {
+    fn to_bytes(&self) -> Vec<u8> {
+        let said: Vec<Value> =
+            self.messages.iter().map(|m| json!({ "role": m.role, "content": m.content })).collect();
+        json!({ "held": self.held, "messages": said }).to_string().into_bytes()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        // Other programs on the same engine may write notes of their own.
+        let Ok(note) = from_slice::<Value>(bytes) else { return Some(Self::default()) };
+        let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+        let message = |m: &Value| Some(Message::new(text(m.get("role")?)?, text(m.get("content")?)?));
+        let messages = note.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let held = note.get("held").and_then(text).unwrap_or_default();
+        Some(Self { held, messages: messages.iter().map(message).collect::<Option<_>>()? })
+    }
+}
+
+impl Model {
+    /// A session that [`Session::save`] or [`Chat::save`] wrote, with this model. It goes on as if nothing had been in
+    /// between: what it has read is not computed again, and [`Session::resume`] draws what would have been drawn.
+    ///
+    /// ```no_run
+    /// # fn main() -> ogive::Result<()> {
+    /// let model = ogive::open("model.gguf")?;
+    /// let how = ogive::Generate::new().max_tokens(50);
+    /// let mut session = model.session()?;
+    /// print!("{}", session.generate("Once upon a time", &how)?.text()?);
+    /// session.save("story.session")?;
+    /// // Tomorrow, in another process:
+    /// print!("{}", model.load_session("story.session")?.resume(&how)?.text()?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the file is no saved session or a damaged one, if it is of another model, cache element or, where positions are
+    /// scaled by it, context, or if it is longer than the context here.
+    pub fn load_session(&self, path: impl AsRef<Path>) -> Result<Session> {
+        let path = path.as_ref();
+        let failed = |e: io::Error| in_file(path, ModelError::new("loading a session", ErrorKind::Io(e)));
+        let file = File::open(path).map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        let mut session = self.session()?;
+        let mut reader = BufReader::with_capacity(BUFFER, file);
+        let loaded = session.engine.load(self.number(), &mut reader, len).map_err(|e| in_file(path, e))?;
+        let wrong = || ModelError::invalid("loading a session", "its note is not one of this program's");
+        let note = Note::from_bytes(&loaded.note).ok_or_else(|| in_file(path, wrong()))?;
+        session.seq = Some(loaded.id);
+        session.note = note;
+        Ok(session)
+    }
+
+    /// A conversation that [`Chat::save`] wrote, with this model and its own template. With another template:
+    /// [`Chat::new`] with a [loaded](Self::load_session) session.
+    pub fn load_chat(&self, path: impl AsRef<Path>) -> Result<Chat> {
+        let source = self.chat_template().ok_or(Error::NoTemplate)?;
+        Chat::new(self.load_session(path)?, ChatTemplate::new(source)?)
+    }
+}
+
+impl Session {
+    /// Writes the session to a file for [`Model::load_session`]: its tokens, what the cache holds of them, and where its
+    /// sampler stands. It takes about as many bytes as the session does of the cache.
+    ///
+    /// # Errors
+    /// If the session has no tokens yet, or writing fails. Of a file that was not written to its end nothing is left, and
+    /// one that was there before stays.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.save_with(path.as_ref(), &self.note)
+    }
+
+    pub(crate) fn save_with(&self, path: &Path, note: &Note) -> Result<()> {
+        let id = self.seq.ok_or_else(|| nothing(SAVING))?;
+        let note = note.to_bytes();
+        whole_file(path, |out| self.engine.save(id, self.model.number(), &note, out))
+            .map_err(|e| in_file(path, e))
+    }
+
+    /// Goes on where the session stopped, whether just now, or before it was saved: its sampler goes on too, with the random
+    /// numbers it was at, so that the texts together are the one that would have come without a stop. `how` must ask for
+    /// the same samplers; its seed is not looked at.
+    ///
+    /// # Errors
+    /// If the session has no tokens yet, or `how` draws otherwise than it did. (To go on with other samplers, generate from
+    /// [`tokens`](Self::tokens).)
+    pub fn resume(&mut self, how: &Generate) -> Result<Generation<'_>> {
+        let chain = self.model.chain(&how.sampler)?;
+        self.resume_with(how, chain)
+    }
+
+    /// The same by a chain of stages of one's own, made as the session's was; `how.sampler` is not looked at.
+    pub fn resume_with(&mut self, how: &Generate, mut chain: Chain) -> Result<Generation<'_>> {
+        let doing = "going on with a session";
+        let state = self.seq.and_then(|id| self.engine.chain_state(id)).ok_or_else(|| nothing(doing))?;
+        chain.restore(&state)?;
+        let (ids, held) = (self.tokens().to_vec(), self.note.held.clone());
+        self.start(ids, how, chain, Some(held))
+    }
+}
+
+impl Chat {
+    /// Writes the conversation to a file for [`Model::load_chat`]: its messages, and the [session](Session::save) with what
+    /// it has read of them.
+    ///
+    /// # Errors
+    /// If nothing was said yet, or writing fails.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let note = Note { held: String::new(), messages: self.said().to_vec() };
+        self.session().save_with(path.as_ref(), &note)
+    }
+}
+
+fn nothing(doing: &str) -> Error {
+    ModelError::invalid(doing, "it holds no tokens yet; generate something first").into()
+}
+
+fn in_file(path: &Path, e: ModelError) -> Error {
+    e.within(&path.display().to_string()).into()
+}
+
+/// Writes a file under a temporary name beside its own, and gives it its own when it is whole.
+fn whole_file(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), ModelError>,
+) -> Result<(), ModelError> {
+    // Two that save at a time must not meet.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let failed = |e: io::Error| ModelError::new(SAVING, ErrorKind::Io(e));
+    // What a link points to is replaced, and not the link.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = path.file_name().filter(|_| path.metadata().map_or(true, |m| m.is_file()));
+    let name = name.ok_or_else(|| ModelError::invalid(SAVING, "this is not the name of a file"))?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+    let temporary = Temporary(path.with_file_name(hidden));
+    let file = OpenOptions::new().write(true).create_new(true).open(&temporary.0).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(BUFFER, file);
+    write(&mut out)?;
+    out.flush().and_then(|()| out.get_ref().sync_all()).map_err(failed)?;
+    fs::rename(&temporary.0, &path).map_err(failed)
+}
+
+/// A name that stands for nothing when this is dropped.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Gone already where it was renamed; else nobody can be told of a failure here.
+        let _ = fs::remove_file(&self.0);
+    }
+}

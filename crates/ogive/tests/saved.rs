@@ -1,0 +1,257 @@
+//! Sessions in files: what comes after loading is what would have come, and what cannot be loaded is refused.
+
+mod common;
+
+use common::*;
+use ogive::sampler::{Chain, stages::MinP};
+use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
+use ogive::tokenizer::template::ChatTemplate;
+use ogive::{Chat, Generate, Model, Options, Prompt};
+use std::fs;
+use std::path::Path;
+
+fn open(path: &Path, element: &'static Format) -> Model {
+    Options::new().threads(2).cache_element(element).open(path).unwrap()
+}
+
+fn stories() -> Option<Model> {
+    Some(open(&shared()?.join("models/stories260K/stories260K-q8_0.gguf"), &F16))
+}
+
+/// Draws by what keeps a state.
+fn how(i: usize) -> Generate {
+    let mut how = Generate::new().seed(3).max_tokens(90).ignore_end();
+    match i % 4 {
+        0 => how.sampler.mirostat = 2,
+        1 => how.sampler.adaptive_target = 0.4,
+        2 => how.sampler.xtc_probability = 0.5,
+        _ => (how.sampler.dry_multiplier, how.sampler.mirostat) = (0.8, 1),
+    }
+    how
+}
+
+#[test]
+fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
+    let Some(shared) = shared() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.session");
+    let models = [
+        "models/stories260K/stories260K-q8_0.gguf",
+        "golden/gemma2/gemma2-Q4_0.gguf",
+        "golden/mistral",
+        "golden/mixtral",
+    ];
+    for (i, name) in models.into_iter().enumerate() {
+        for (j, element) in [&F32, &F16, &BF16, &Q8_0].into_iter().enumerate() {
+            let model = open(&shared.join(name), element);
+            let Ok(mut session) = model.session() else {
+                assert_eq!(element.name, "q8_0", "{name}: only heads of odd sizes cannot be kept so");
+                continue;
+            };
+            let prompt: Vec<u32> = (1..40).collect();
+            let how = how(i + j);
+            let mut whole = session.generate(&*prompt, &how).unwrap();
+            let (text, ids) = (whole.text().unwrap(), whole.ids().to_vec());
+            drop(whole);
+            for cut in [1, 30, 60] {
+                let mut first = model.session().unwrap();
+                let begun = first.generate(&*prompt, &how.clone().max_tokens(cut)).unwrap().text().unwrap();
+                first.save(&path).unwrap();
+                // Another process would open the model again.
+                let again = if cut == 30 { open(&shared.join(name), element) } else { model.clone() };
+                let mut second = again.load_session(&path).unwrap();
+                assert_eq!(second.tokens(), [&*prompt, &ids[..cut]].concat());
+                let mut rest = second.resume(&how.clone().max_tokens(90 - cut).seed(99)).unwrap();
+                let more = rest.text().unwrap();
+                assert_eq!(
+                    (rest.ids(), rest.times().prompt_tokens),
+                    (&ids[cut..], 1),
+                    "{name} {} {cut}",
+                    element.name
+                );
+                // A character that was cut in two came as U+FFFD where the first part ended.
+                if !begun.ends_with('\u{fffd}') {
+                    assert_eq!(begun + &more, text, "{name} {} {cut}", element.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_dropped_anywhere_is_gone_on_with_in_place_and_from_a_file() {
+    let Some(model) = stories() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.session");
+    let how = how(0).stop("a stop that nobody writes").stop("the ").max_tokens(120);
+    let want = model.session().unwrap().generate("Once upon", &how).unwrap().text().unwrap();
+    for pieces in [1, 5, 17] {
+        let mut session = model.session().unwrap();
+        let mut text: String =
+            session.generate("Once upon", &how).unwrap().take(pieces).map(Result::unwrap).collect();
+        session.save(&path).unwrap();
+        let mut later = model.load_session(&path).unwrap();
+        let rest = later.resume(&how).unwrap().text().unwrap();
+        assert_eq!(rest, session.resume(&how).unwrap().text().unwrap(), "as if it had not been saved");
+        text += &rest;
+        assert_eq!(text, want, "after {pieces} pieces");
+    }
+    // A session that was only loaded can be saved as it is.
+    let loaded = model.load_session(&path).unwrap();
+    let (before, copy) = (fs::read(&path).unwrap(), folder.path().join("copy"));
+    loaded.save(&copy).unwrap();
+    assert!(fs::read(&copy).unwrap() == before);
+}
+
+#[test]
+fn other_samplers_are_told_and_chains_of_ones_own_go_on() {
+    let Some(model) = stories() else { return };
+    let path = tempfile::tempdir().unwrap().keep().join("a.session");
+    let mut session = model.session().unwrap();
+    assert!(session.save(&path).unwrap_err().to_string().contains("holds no tokens yet"));
+    assert!(session.resume(&how(0)).is_err());
+    let chain = || Chain::new(8).then(MinP::new(0.02).unwrap());
+    let plain = Generate::new().max_tokens(20);
+    let whole = Generate::new().max_tokens(40);
+    let want = session.generate_with("One day", &whole, chain()).unwrap().text().unwrap();
+    let begun = session.generate_with("One day", &plain, chain()).unwrap().text().unwrap();
+    session.save(&path).unwrap();
+    let mut later = model.load_session(&path).unwrap();
+    let error = later.resume(&plain).unwrap_err().to_string();
+    assert!(error.contains("\"min_p:0.02\"") && error.contains("give the same samplers"), "{error}");
+    let rest = later.resume_with(&plain, chain()).unwrap().text().unwrap();
+    assert_eq!(begun + &rest, want);
+    // Or a prompt, of which the session has a part.
+    let mut later = model.load_session(&path).unwrap();
+    let mut longer = later.generate("One day, a girl", &plain).unwrap();
+    longer.by_ref().for_each(|piece| drop(piece.unwrap()));
+    assert!(longer.times().prompt_tokens < longer.prompt_ids().len());
+    fs::remove_dir_all(path.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn a_conversation_goes_on_with_its_messages() {
+    let Some(model) = stories() else { return };
+    let template =
+        || ChatTemplate::new("{{ bos_token }}{% for m in messages %}{{ m.content }} {% endfor %}").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("talk.session");
+    let mut chat = Chat::new(model.session().unwrap(), template()).unwrap().system("A story.");
+    assert!(chat.save(&path).is_err(), "nothing was said");
+    let how = Generate::new().seed(1).max_tokens(20);
+    chat.send("Once upon a time", &how).unwrap().text().unwrap();
+    chat.send("Then", &how).unwrap().text().unwrap();
+    chat.save(&path).unwrap();
+    let mut later = Chat::new(model.load_session(&path).unwrap(), template()).unwrap();
+    assert_eq!(later.messages(), chat.messages());
+    assert_eq!(later.messages().len(), 5);
+    let (mut a, mut b) = (chat.send("And so", &how).unwrap(), later.send("And so", &how).unwrap());
+    assert_eq!(a.text().unwrap(), b.text().unwrap());
+    assert_eq!(a.generation().times().prompt_tokens, b.generation().times().prompt_tokens, "read once");
+    // As a session it has no messages to lose, and as a chat a plain session has none.
+    drop((a, b));
+    assert!(model.load_session(&path).unwrap().resume(&how).is_ok());
+    assert!(model.load_chat(&path).is_err(), "this model has no template");
+    model.load_session(&path).unwrap().save(&path).unwrap();
+    let kept = Chat::new(model.load_session(&path).unwrap(), template()).unwrap().messages().len();
+    assert_eq!(kept, 5, "saving what was loaded loses nothing");
+}
+
+#[test]
+fn other_models_and_settings_are_refused_with_a_reason() {
+    let Some(shared) = shared() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("a.session"), folder.path().join("other.gguf"));
+    let file = shared.join("models/stories260K/stories260K-q8_0.gguf");
+    let model = stories().unwrap();
+    let mut session = model.session().unwrap();
+    session.generate("One day", &Generate::greedy().max_tokens(20)).unwrap().text().unwrap();
+    session.save(&path).unwrap();
+    let refused = |model: &Model, path: &Path| {
+        let error = model.load_session(path).unwrap_err().to_string();
+        assert!(error.starts_with(&path.display().to_string()), "{error}");
+        error
+    };
+    for name in ["stories260K-f32.gguf", "stories260K-f16.gguf", "hf"] {
+        let model = open(&shared.join("models/stories260K").join(name), &F16);
+        assert!(refused(&model, &path).contains("another model"), "{name}");
+    }
+    // The same shapes with slightly other numbers, as a fine-tune has them.
+    let mut bytes = fs::read(&file).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].iter_mut().step_by(67).for_each(|byte| *byte ^= 1);
+    fs::write(&other, &bytes).unwrap();
+    assert!(refused(&open(&other, &F16), &path).contains("another model"));
+    // The same file elsewhere is the same model.
+    fs::copy(&file, &other).unwrap();
+    open(&other, &F16).load_session(&path).unwrap();
+    assert!(refused(&open(&file, &Q8_0), &path).contains("\"q8_0\""));
+    let short = Options::new().context(16).open(&file).unwrap();
+    assert!(refused(&short, &path).contains("longer context"));
+    assert!(refused(&model, &file).contains("not a saved session"));
+    assert!(refused(&model, Path::new("/no/such")).contains("No such file"));
+    assert!(refused(&model, folder.path()).len() > 20);
+    assert!(session.save(folder.path()).unwrap_err().to_string().contains("not the name of a file"));
+    assert!(session.save(folder.path().join("no/such/folder")).is_err());
+}
+
+#[test]
+fn damaged_files_are_refused_and_nothing_half_written_is_left() {
+    let Some(model) = stories() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.session");
+    let mut session = model.session().unwrap();
+    session.generate("One day", &how(1).max_tokens(10)).unwrap().text().unwrap();
+    session.save(&path).unwrap();
+    session.save(&path).unwrap();
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["a.session"]);
+    let good = fs::read(&path).unwrap();
+    let mut random = Random(9);
+    for i in 0..400 {
+        let mut bad = good.clone();
+        if i % 4 == 0 {
+            bad.truncate(random.below(good.len()));
+        } else {
+            // The header is where most can go wrong.
+            let within = if i % 2 == 0 { good.len() } else { 400 };
+            bad[random.below(within)] ^= 1 << random.below(8);
+        }
+        fs::write(&path, &bad).unwrap();
+        let error = model.load_session(&path).unwrap_err().to_string();
+        assert!(error.len() > 20, "{error}");
+    }
+}
+
+#[test]
+fn log_probabilities_of_an_answer_are_those_of_its_text() {
+    let Some(model) = stories() else { return };
+    let mut session = model.session().unwrap();
+    let how = Generate::new().seed(2).max_tokens(40);
+    let plain = session.generate("Once upon a time", &how).unwrap().text().unwrap();
+    let mut story = session.generate("Once upon a time", &how.clone().logprobs(3)).unwrap();
+    assert_eq!(story.text().unwrap(), plain, "asking changes nothing");
+    let (ids, told) = (story.ids().to_vec(), story.logprobs().to_vec());
+    let prompt = story.prompt_ids().to_vec();
+    assert_eq!(told.iter().map(|t| t.token.id).collect::<Vec<_>>(), ids);
+    let bytes: Vec<u8> = told.iter().flat_map(|t| t.token.bytes.clone()).collect();
+    assert_eq!(String::from_utf8_lossy(&bytes), plain);
+    let sum: f64 = told.iter().map(|t| t.token.logprob).sum();
+    assert_eq!(story.cumulative_logprob(), sum);
+    drop(story);
+    let scored = model.score(Prompt::Ids([&*prompt, &*ids].concat()), 3).unwrap();
+    assert_eq!(scored[prompt.len() - 1..], told, "to the bit");
+    // Greedy draws the first of the best, at any temperature of the model's own distribution.
+    let mut best = session.generate("Once", &Generate::greedy().max_tokens(9).logprobs(1)).unwrap();
+    best.text().unwrap();
+    assert!(best.logprobs().iter().all(|t| t.best == [t.token.clone()]));
+    // A text and its perplexity: sense is likelier than the same words in disorder.
+    let mean = |text: &str| {
+        let all = model.score(text, 0).unwrap();
+        all.iter().map(|t| t.token.logprob).sum::<f64>() / all.len() as f64
+    };
+    assert!(
+        mean("Once upon a time, there was a little girl.")
+            > mean("girl a upon little Once was time, there a.") + 1.0
+    );
+}
