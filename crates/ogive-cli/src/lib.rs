@@ -11,6 +11,7 @@ mod error;
 mod figures;
 mod interrupt;
 mod log;
+mod logprobs;
 mod options;
 mod output;
 mod sampling;

@@ -124,6 +124,11 @@ impl Sampling {
         Ok(generate)
     }
 
+    /// Whether a seed was asked for.
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.seed.is_some()
+    }
+
     fn params(&self) -> SamplerParams {
         let default = SamplerParams::default();
         SamplerParams {

@@ -79,6 +79,11 @@ impl Chain {
         self
     }
 
+    /// What its random numbers began from.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The stages, in order.
     pub fn stages(&self) -> impl ExactSizeIterator<Item = &dyn Stage> {
         self.stages.iter().map(|s| &**s)

@@ -7,13 +7,15 @@ use crate::answer::{self, Ended, Steps};
 use crate::args::Context;
 use crate::commands::chat::conversation;
 use crate::error::{Doing, Error, Result};
+use crate::logprobs;
 use crate::options::{Machine, ModelPath};
 use crate::output;
 use crate::sampling::{Sampling, plain_chain};
-use ogive::{Generate, Model, Prompt};
+use ogive::sampler::Chain;
+use ogive::{Generate, Generation, Session};
 use serde_json::json;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `ogive run`.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,8 +39,19 @@ pub(crate) struct Args {
     /// A Jinja file instead of the model's chat template
     #[arg(long, value_name = "FILE", conflicts_with = "raw")]
     chat_template: Option<PathBuf>,
+    /// Tells how likely each token was and the N likeliest at its place: with --json as `logprobs`, else on stderr
+    #[arg(long, value_name = "N")]
+    logprobs: Option<usize>,
+    /// Writes the session to FILE in the end: its tokens, and what the model has read of them
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Goes on with a session of the same model that --save wrote: a conversation with PROMPT as its next message, plain
+    /// text from PROMPT, of which nothing is read again that FILE has; without PROMPT where it stopped
+    #[arg(long, value_name = "FILE")]
+    load: Option<PathBuf>,
     /// What to go on from; an empty text begins with BOS alone, `-` reads stdin
-    prompt: String,
+    #[arg(required_unless_present = "load")]
+    prompt: Option<String>,
     // Last, for its heading holds for all that follows.
     #[command(flatten)]
     sampling: Sampling,
@@ -46,27 +59,60 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get()?;
-    let how = args.sampling.generate()?;
-    let prompt = match &*args.prompt {
-        "-" => io::read_to_string(io::stdin()).doing("reading the prompt from stdin")?,
-        text => text.to_owned(),
+    let mut how = args.sampling.generate()?;
+    how.logprobs = args.logprobs;
+    let prompt = match args.prompt.as_deref() {
+        Some("-") => Some(io::read_to_string(io::stdin()).doing("reading the prompt from stdin")?),
+        text => text.map(ToOwned::to_owned),
     };
     let model = args.machine.open(path, args.context, context)?;
+    let mut session = match &args.load {
+        Some(file) => model.load_session(file)?,
+        None => model.session()?,
+    };
+    let Some(prompt) = prompt else {
+        let ended = say(&mut resumed(&mut session, &mut how, args, context)?, &how, args, context)?;
+        return finish(ended, args, |file| session.save(file));
+    };
     args.sampling.show_seed(&how, context);
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
     if templated && !args.raw && !prompt.is_empty() {
-        let mut chat = conversation(&model, args.chat_template.as_deref(), args.system.as_deref())?;
-        say(&mut chat.send(prompt, &how)?, &how, args, context)
+        let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
+        let ended = say(&mut chat.send(prompt, &how)?, &how, args, context)?;
+        finish(ended, args, |file| chat.save(file))
     } else {
-        plain(&model, prompt.into(), &how, args, context)
+        let ended = say(&mut session.generate(prompt, &how)?, &how, args, context)?;
+        finish(ended, args, |file| session.save(file))
     }
 }
 
-fn plain(model: &Model, prompt: Prompt, how: &Generate, args: &Args, context: &Context) -> Result<()> {
-    say(&mut model.session()?.generate(prompt, how)?, how, args, context)
+/// Goes on where a session stopped, its sampler too. With other samplers than it had, or another seed, draws begin anew.
+fn resumed<'s>(
+    session: &'s mut Session,
+    how: &mut Generate,
+    args: &Args,
+    context: &Context,
+) -> Result<Generation<'s>> {
+    if !args.sampling.is_seeded() && session.resume(how).is_ok() {
+        let chain = session.chain().map(Chain::seed);
+        how.sampler.seed = chain.unwrap_or(how.sampler.seed);
+        return Ok(session.resume(how)?);
+    }
+    args.sampling.show_seed(how, context);
+    context.note("the session goes on by other samplers than it was drawn by");
+    let tokens = session.tokens().to_vec();
+    Ok(session.generate(tokens, how)?)
 }
 
-fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) -> Result<()> {
+/// Saves what is to be saved, however the answer ended.
+fn finish(ended: Ended, args: &Args, save: impl FnOnce(&Path) -> ogive::Result<()>) -> Result<()> {
+    if let Some(file) = &args.save {
+        save(file)?;
+    }
+    if ended == Ended::Interrupted { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) -> Result<Ended> {
     let mut text = String::new();
     let ended = answer::follow(steps, context, |piece| {
         if args.json {
@@ -78,7 +124,7 @@ fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) ->
     let generation = steps.generation();
     if args.json {
         let times = generation.times();
-        output::line(json!({
+        let mut object = json!({
             "prompt_ids": generation.prompt_ids(),
             "ids": generation.ids(),
             "text": text,
@@ -87,10 +133,18 @@ fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) ->
             "samplers": plain_chain(&how.sampler),
             "prefill_tokens_per_second": times.prefill_rate(),
             "decode_tokens_per_second": times.decode_rate(),
-        }))?;
+        });
+        if how.logprobs.is_some() {
+            object["logprobs"] = logprobs::json(generation.logprobs());
+            object["cumulative_logprob"] = json!(generation.cumulative_logprob());
+        }
+        output::line(object)?;
     } else if output::is_terminal() {
         output::write(b"\n")?;
     }
+    if how.logprobs.is_some() && !args.json {
+        output::note(logprobs::table(generation.logprobs()));
+    }
     context.note(answer::figures(generation, ended));
-    if ended == Ended::Interrupted { Err(Error::Interrupted) } else { Ok(()) }
+    Ok(ended)
 }

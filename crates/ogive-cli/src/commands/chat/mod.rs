@@ -16,7 +16,7 @@ use crate::output;
 use crate::sampling::Sampling;
 use input::{Input, Reader};
 use ogive::tokenizer::template::{ChatTemplate, Message};
-use ogive::{Chat, Generate, Model};
+use ogive::{Chat, Generate, Session};
 use serde_json::{Value, json};
 use slash::Slash;
 use std::fs;
@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Tokens of prompt and answer together [default: the model's, up to 4096]
     #[arg(short, long, value_name = "N")]
     context: Option<usize>,
+    /// Keeps the conversation in FILE: goes on with it if it is there, and writes it on leaving
+    #[arg(long, value_name = "FILE")]
+    session: Option<PathBuf>,
     /// What the assistant is to be
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
@@ -44,19 +47,18 @@ pub(crate) struct Args {
 }
 
 /// A conversation by a template of the user's own, or the model's.
-pub(crate) fn conversation(model: &Model, template: Option<&Path>, system: Option<&str>) -> Result<Chat> {
-    let chat = match template {
-        Some(path) => {
-            let template = ChatTemplate::new(&read_template(path)?);
-            Chat::new(model.session()?, template.doing(format_args!("reading {}", path.display()))?)?
-        }
-        None if model.chat_template().is_none() => {
+pub(crate) fn conversation(session: Session, template: Option<&Path>, system: Option<&str>) -> Result<Chat> {
+    let source = match (template, session.model().chat_template()) {
+        (Some(path), _) => read_template(path)?,
+        (None, Some(own)) => own.to_owned(),
+        (None, None) => {
             return Err(Error::failed(
                 "this model has no chat template; give one with --chat-template FILE, or use `ogive run --raw`",
             ));
         }
-        None => model.chat()?,
     };
+    let at = template.map_or("the model's chat template".into(), |path| path.display().to_string());
+    let chat = Chat::new(session, ChatTemplate::new(&source).doing(format_args!("reading {at}"))?)?;
     Ok(match system {
         Some(text) => chat.system(text),
         None => chat,
@@ -68,27 +70,28 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let how = args.sampling.generate()?;
     let model = args.machine.open(path, args.context, context)?;
     args.sampling.show_seed(&how, context);
-    let chat = conversation(&model, args.chat_template.as_deref(), args.system.as_deref())?;
+    let session = match args.session.as_deref().filter(|file| file.exists()) {
+        Some(file) => model.load_session(file)?,
+        None => model.session()?,
+    };
+    let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
+    let read = chat.session().tokens().len();
+    if read > 0 {
+        context.note(format_args!("{} messages, {read} tokens read", chat.messages().len()));
+    }
     let mut reader = Reader::new(context)?;
     if reader.is_interactive() {
         context.note("Write a message and press Enter. /help lists the commands, Ctrl-D leaves.");
     }
-    let mut talk = Talk { chat, how, figures: None, context, failed: false };
-    let mut leaving = false;
-    loop {
-        match reader.next()? {
-            Input::Text(text) if talk.hear(&text)? => return talk.end(&reader),
-            Input::Text(_) => leaving = false,
-            Input::CtrlC { empty: true } if leaving => return Ok(()),
-            Input::CtrlC { empty } => {
-                leaving = empty;
-                if empty {
-                    output::note("Ctrl-C once more leaves, and so does Ctrl-D");
-                }
-            }
-            Input::End => return talk.end(&reader),
-        }
-    }
+    let template = args.chat_template.as_deref();
+    let mut talk = Talk { chat, how, figures: None, context, failed: false, template };
+    let left = talk.lead(&mut reader);
+    // However it ended: an error on the way is no reason to lose what was said before.
+    let kept = match &args.session {
+        Some(file) if !talk.chat.session().tokens().is_empty() => talk.chat.save(file).map_err(Error::from),
+        _ => Ok(()),
+    };
+    left.and(kept)
 }
 
 /// The conversation and how it goes on.
@@ -98,9 +101,30 @@ struct Talk<'c> {
     figures: Option<String>,
     context: &'c Context,
     failed: bool,
+    /// The template of the user's own.
+    template: Option<&'c Path>,
 }
 
 impl Talk<'_> {
+    /// Hears until somebody leaves.
+    fn lead(&mut self, reader: &mut Reader) -> Result<()> {
+        let mut leaving = false;
+        loop {
+            match reader.next()? {
+                Input::Text(text) if self.hear(&text)? => return self.end(reader),
+                Input::Text(_) => leaving = false,
+                Input::CtrlC { empty: true } if leaving => return Ok(()),
+                Input::CtrlC { empty } => {
+                    leaving = empty;
+                    if empty {
+                        output::note("Ctrl-C once more leaves, and so does Ctrl-D");
+                    }
+                }
+                Input::End => return self.end(reader),
+            }
+        }
+    }
+
     /// What became of it: without a terminal, an error that was told on the way counts.
     fn end(&self, reader: &Reader) -> Result<()> {
         if self.failed && !reader.is_interactive() {
@@ -173,17 +197,42 @@ impl Talk<'_> {
                 Err(Error::Failed(why)) => self.complain(&why),
                 Err(_) => {}
             },
+            Slash::Load(path) => match self.load(&path) {
+                Ok(n) => output::note(format_args!("{n} messages from {}", path.display())),
+                Err(Error::Failed(why)) => self.complain(&why),
+                Err(_) => {}
+            },
             Slash::Stats => self.stats(),
             Slash::Exit => {}
         }
     }
 
-    /// As a list of messages, which `ogive template` reads.
+    /// As a list of messages, which `ogive template` reads, or with all that the model has read.
     fn save(&mut self, path: &Path) -> Result<()> {
+        if !is_json(path) {
+            return Ok(self.chat.save(path)?);
+        }
         let messages: Vec<Value> =
             self.chat.messages().iter().map(|m| json!({ "role": m.role, "content": m.content })).collect();
         let text = serde_json::to_string_pretty(&messages)?;
         fs::write(path, text + "\n").doing(format_args!("saving to {}", path.display()))
+    }
+
+    /// Goes on with another conversation instead; says how many messages it has.
+    fn load(&mut self, path: &Path) -> Result<usize> {
+        if is_json(path) {
+            let at = || format!("reading a conversation from {}", path.display());
+            let said: Vec<Value> = serde_json::from_slice(&fs::read(path).doing(at())?).doing(at())?;
+            let text = |m: &Value, key: &str| m.get(key)?.as_str().map(ToOwned::to_owned);
+            let message = |m: &Value| Some(Message::new(text(m, "role")?, text(m, "content")?));
+            let messages: Option<Vec<Message>> = said.iter().map(message).collect();
+            let wrong = || Error::failed(format_args!("{}: a message needs a role and a content", at()));
+            *self.chat.messages() = messages.ok_or_else(wrong)?;
+        } else {
+            let session = self.chat.session().model().load_session(path)?;
+            self.chat = conversation(session, self.template, None)?;
+        }
+        Ok(self.chat.messages().len())
     }
 
     fn stats(&mut self) {
@@ -196,4 +245,9 @@ impl Talk<'_> {
             output::note(figures);
         }
     }
+}
+
+/// Whether a file is to have messages alone.
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
 }

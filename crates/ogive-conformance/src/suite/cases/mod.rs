@@ -15,6 +15,7 @@ mod moves;
 mod recurrent;
 mod refusals;
 mod replay;
+mod restored;
 mod sequences;
 
 use super::{Case, Options};
@@ -29,6 +30,7 @@ pub(super) fn all(options: &Options) -> Vec<Case> {
     linear::add(&mut cases, options);
     lookup::add(&mut cases, options);
     cache::add(&mut cases, options);
+    restored::add(&mut cases, options);
     attend::add(&mut cases);
     attend_cache::add(&mut cases, options);
     recurrent::add(&mut cases);
