@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 
 use crate::error::SampleError;
+use crate::mask::Mask;
 use crate::softmax::{LIMIT, Softmax};
 
 /// A token that may come next.
@@ -48,15 +49,16 @@ fn clean(logit: f32) -> f32 {
 /// One pass that skips whole runs of hopeless logits; time grows with `logits.len() + n log n`.
 pub fn best(logits: &[f32], n: usize) -> Vec<Candidate> {
     let mut list = Vec::new();
-    gather_best(logits, n, &mut list);
+    gather_best(logits, n, None, &mut list);
     list.sort_unstable_by_key(|c| Reverse(c.rank()));
     list
 }
 
-/// The `n` best of `logits`, in no particular order, into an empty `list`.
-fn gather_best(logits: &[f32], n: usize, list: &mut Vec<Candidate>) {
-    /// Logits that are looked at together; the comparison of a run vectorises.
-    const RUN: usize = 32;
+/// Logits that are looked at together; the comparison of a run vectorises. A word of a mask has as many bits.
+const RUN: usize = u32::BITS as usize;
+
+/// The `n` best of `logits` that the mask allows, in no particular order, into an empty `list`.
+fn gather_best(logits: &[f32], n: usize, mask: Option<Mask<'_>>, list: &mut Vec<Candidate>) {
     if n == 0 {
         return;
     }
@@ -64,11 +66,12 @@ fn gather_best(logits: &[f32], n: usize, list: &mut Vec<Candidate>) {
     // The n-th best so far. A later logit must be larger: of equal ones the earlier id wins.
     let mut bar: Option<f32> = None;
     let mut id = 0u32;
-    for run in logits.chunks(RUN) {
+    for (at, run) in logits.chunks(RUN).enumerate() {
+        let allowed = mask.map_or(u32::MAX, |mask| mask.word(at));
         let hopeless = bar.is_some_and(|bar| !run.iter().fold(false, |any, &l| any | (l > bar)));
-        if !hopeless {
+        if allowed != 0 && !hopeless {
             for (i, &logit) in (id..).zip(run) {
-                if bar.is_none_or(|bar| logit > bar) {
+                if allowed >> (i % u32::BITS) & 1 == 1 && bar.is_none_or(|bar| logit > bar) {
                     list.push(Candidate { id: i, logit: clean(logit) });
                 }
             }
@@ -131,7 +134,7 @@ impl Candidates {
         list.clear();
         match best.filter(|&n| n < logits.len()) {
             Some(n) => {
-                gather_best(logits, n.max(1), &mut list);
+                gather_best(logits, n.max(1), None, &mut list);
                 list.sort_unstable_by_key(|c| c.id);
             }
             None => {
@@ -139,6 +142,20 @@ impl Candidates {
             }
         }
         Ok(Self { list, order: Order::Ids })
+    }
+
+    /// From those of a row of logits that the mask allows, all or only the `best` ones; `None` if it allows none.
+    pub(crate) fn load_allowed(
+        mut list: Vec<Candidate>,
+        logits: &[f32],
+        best: Option<usize>,
+        mask: Mask<'_>,
+    ) -> Result<Option<Self>, SampleError> {
+        check_count(logits.len())?;
+        list.clear();
+        gather_best(logits, best.unwrap_or(usize::MAX).max(1), Some(mask), &mut list);
+        list.sort_unstable_by_key(|c| c.id);
+        Ok((!list.is_empty()).then_some(Self { list, order: Order::Ids }))
     }
 
     /// The memory, for the next time.

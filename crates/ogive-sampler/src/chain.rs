@@ -9,6 +9,7 @@ use std::fmt;
 use crate::candidates::{Candidate, Candidates};
 use crate::error::SampleError;
 use crate::rng::Rng;
+use crate::softmax::Softmax;
 use crate::stage::{Needs, Stage};
 use crate::stages::Greedy;
 
@@ -84,6 +85,13 @@ impl Chain {
         self.seed
     }
 
+    /// With one more stage at the beginning: where what forbids tokens belongs, such as a grammar.
+    #[must_use]
+    pub fn first(mut self, stage: impl Stage + 'static) -> Self {
+        self.stages.insert(0, Box::new(stage));
+        self
+    }
+
     /// The stages, in order.
     pub fn stages(&self) -> impl ExactSizeIterator<Item = &dyn Stage> {
         self.stages.iter().map(|s| &**s)
@@ -94,12 +102,7 @@ impl Chain {
     /// At least one. It may exceed the vocabulary. Which ones are the best is what [`best`](crate::best)
     /// says.
     pub fn needs(&self) -> Option<usize> {
-        self.stages.iter().rev().fold(None, |next, stage| match stage.needs() {
-            Needs::All => None,
-            Needs::Next => next,
-            Needs::NextAnd(more) => next.and_then(|n| n.checked_add(more)),
-            Needs::Best(k) => Some(next.map_or(k, |n| n.min(k)).max(1)),
-        })
+        needs(&self.stages)
     }
 
     /// The next token after `history` (prompt included), from one row of logits. The stages hear of it.
@@ -107,9 +110,8 @@ impl Chain {
     /// After an error no number was drawn and no token accepted.
     pub fn sample(&mut self, logits: &[f32], history: &[u32]) -> Result<u32, SampleError> {
         let spare = std::mem::take(&mut self.spare);
-        let candidates = Candidates::load(spare, logits, self.needs())?;
-        let possible = || logits.iter().any(|&l| l > f32::NEG_INFINITY);
-        self.choose(candidates, history, logits.len(), possible)
+        let candidates = gather(&mut self.stages, spare, logits, history)?;
+        self.choose(candidates, logits.len(), || is_possible(logits))
     }
 
     /// The next token, from a list of candidates in any order.
@@ -119,23 +121,21 @@ impl Chain {
     pub fn sample_candidates(&mut self, list: Vec<Candidate>, history: &[u32]) -> Result<u32, SampleError> {
         let count = list.len();
         let possible = list.iter().any(|c| c.logit > f32::NEG_INFINITY);
-        self.choose(Candidates::from_list(list)?, history, count, || possible)
+        let mut candidates = Candidates::from_list(list)?;
+        self.stages.iter_mut().for_each(|stage| stage.apply(&mut candidates, history));
+        self.choose(Some(candidates), count, || possible)
     }
 
+    /// Draws from what the stages left.
     fn choose(
         &mut self,
-        mut candidates: Candidates,
-        history: &[u32],
+        candidates: Option<Candidates>,
         count: usize,
         possible: impl Fn() -> bool,
     ) -> Result<u32, SampleError> {
-        for stage in &mut self.stages {
-            stage.apply(&mut candidates, history);
-        }
-        let softmax = candidates.softmax();
-        if softmax.total == 0 {
-            return Err(if possible() { self.all_banned() } else { SampleError::NoLogit { count } });
-        }
+        let Some((candidates, softmax)) = weigh(candidates) else {
+            return Err(nothing_left(&self.stages, count, possible()));
+        };
         let at = self.rng.below(softmax.total);
         let drawn = softmax.find(candidates.as_slice(), at);
         let token = drawn.unwrap_or_else(|| candidates.best()).id;
@@ -144,27 +144,14 @@ impl Chain {
         Ok(token)
     }
 
-    fn all_banned(&self) -> SampleError {
-        let names: Vec<_> = self.stages().map(|s| s.name()).collect();
-        SampleError::AllBanned { stages: names.join(", ") }
-    }
-
     /// The tokens that [`sample`](Self::sample) could give next and their probabilities, most likely
     /// first. They sum to 1. Changes nothing: it works on a copy of the stages.
     pub fn distribution(&self, logits: &[f32], history: &[u32]) -> Result<Vec<(u32, f64)>, SampleError> {
-        let mut candidates = Candidates::load(Vec::new(), logits, self.needs())?;
-        for stage in &mut self.stages.clone() {
-            stage.apply(&mut candidates, history);
-        }
-        let softmax = candidates.softmax();
-        if softmax.total == 0 {
-            let possible = logits.iter().any(|&l| l > f32::NEG_INFINITY);
-            return Err(if possible {
-                self.all_banned()
-            } else {
-                SampleError::NoLogit { count: logits.len() }
-            });
-        }
+        let mut stages = self.stages.clone();
+        let candidates = gather(&mut stages, Vec::new(), logits, history)?;
+        let Some((candidates, softmax)) = weigh(candidates) else {
+            return Err(nothing_left(&stages, logits.len(), is_possible(logits)));
+        };
         let mut list = candidates.into_list();
         list.retain(|&c| softmax.weight(c) > 0);
         list.sort_unstable_by_key(|c| Reverse(c.rank()));
@@ -190,4 +177,60 @@ impl Chain {
         self.seed = seed;
         self.rng = Rng::new(seed);
     }
+}
+
+type Stages = [Box<dyn Stage>];
+
+/// How many of the best candidates decide what these stages leave; all where it is `None`.
+fn needs(stages: &Stages) -> Option<usize> {
+    stages.iter().rev().fold(None, |next, stage| match stage.needs() {
+        Needs::All => None,
+        Needs::Next => next,
+        Needs::NextAnd(more) => next.and_then(|n| n.checked_add(more)),
+        Needs::Best(k) => Some(next.map_or(k, |n| n.min(k)).max(1)),
+    })
+}
+
+/// The candidates of a row of logits after all stages; `None` if the first one's mask is empty.
+fn gather(
+    stages: &mut Stages,
+    spare: Vec<Candidate>,
+    logits: &[f32],
+    history: &[u32],
+) -> Result<Option<Candidates>, SampleError> {
+    if let Some((first, rest)) = stages.split_first_mut()
+        && let Some(mask) = first.mask(history)
+    {
+        let mut candidates = Candidates::load_allowed(spare, logits, needs(rest), mask)?;
+        if let Some(candidates) = &mut candidates {
+            rest.iter_mut().for_each(|stage| stage.apply(candidates, history));
+        }
+        return Ok(candidates);
+    }
+    let mut candidates = Candidates::load(spare, logits, needs(stages))?;
+    stages.iter_mut().for_each(|stage| stage.apply(&mut candidates, history));
+    Ok(Some(candidates))
+}
+
+/// The candidates and their weights, if one of them is possible.
+fn weigh(candidates: Option<Candidates>) -> Option<(Candidates, Softmax)> {
+    let candidates = candidates?;
+    let softmax = candidates.softmax();
+    (softmax.total > 0).then_some((candidates, softmax))
+}
+
+fn is_possible(logits: &[f32]) -> bool {
+    logits.iter().any(|&l| l > f32::NEG_INFINITY)
+}
+
+/// Why there is nothing to draw, where the model alone would have had something, or not.
+fn nothing_left(stages: &Stages, count: usize, possible: bool) -> SampleError {
+    if let Some((stage, why)) = stages.iter().find_map(|s| Some((s.name().into(), s.failure()?))) {
+        return SampleError::Stuck { stage, why };
+    }
+    if !possible {
+        return SampleError::NoLogit { count };
+    }
+    let names: Vec<_> = stages.iter().map(|s| s.name()).collect();
+    SampleError::AllBanned { stages: names.join(", ") }
 }

@@ -125,6 +125,14 @@ pub enum SampleError {
         /// How many logits were given.
         count: usize,
     },
+    /// A stage forbade every token, and says why.
+    #[error("sampling: the stage {stage} left no token possible: {why}")]
+    Stuck {
+        /// The stage's name.
+        stage: String,
+        /// What it said.
+        why: String,
+    },
     /// The stages forbade every token.
     #[error(
         "sampling: the stages {stages} left no token possible; loosen a ban in logit_bias or a constraint"

@@ -9,6 +9,7 @@ use std::fmt::Debug;
 
 use crate::candidates::Candidates;
 use crate::error::SampleError;
+use crate::mask::Mask;
 
 /// How many of the best candidates a stage must see for its output to be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,20 @@ pub trait Stage: Debug + Send + Sync {
 
     /// Edits the candidates; `history` is the whole sequence so far, prompt included.
     fn apply(&mut self, candidates: &mut Candidates, history: &[u32]);
+
+    /// The tokens that it lets through as they are, if that is all it does: it drops every other one.
+    ///
+    /// Asked of a chain's first stage alone, instead of `apply`: the chain then lists only candidates that may come, and of those
+    /// only as many as the stages after it need. The default, `None`, is always right; `apply` is the definition.
+    fn mask(&mut self, history: &[u32]) -> Option<Mask<'_>> {
+        let _ = history;
+        None
+    }
+
+    /// Why it left no token possible, if that was its doing: what the error says.
+    fn failure(&self) -> Option<String> {
+        None
+    }
 
     /// Hears which token was drawn.
     fn accept(&mut self, token: u32) {

@@ -1,0 +1,133 @@
+//! JSON Schema: read and checked here, compiled by llguidance.
+//!
+//! llguidance passes over keywords that its draft does not know, since JSON Schema says so. Here a keyword that is not enforced is
+//! an error: whoever wrote `requierd` or `uniqueItems` wants to hear of it, and not of the output that breaks it. Annotations,
+//! and keywords that begin with `x-`, enforce nothing and are let be.
+
+mod ends;
+mod keywords;
+
+use crate::error::{GrammarError, at_most};
+use keywords::Checker;
+use serde_json::{Value, json};
+
+/// Bytes of a schema.
+const MAX_BYTES: usize = 4 << 20;
+/// Schemas in schemas, for all that references lead to added up: how far down llguidance's recursion can come.
+pub(crate) const MAX_DEPTH: usize = 4_000;
+/// White space between the parts of a text, as llama.cpp has it: one space, or up to two line ends and an indent. Without a
+/// bound, a model that is at a loss writes spaces for ever.
+const SPACE: &str = " |\\n{1,2}[ \\t]{0,20}";
+
+/// Reads a schema and checks what can be checked without compiling it.
+pub(crate) fn parse(text: &str) -> Result<Value, GrammarError> {
+    at_most("its length in bytes", text.len(), MAX_BYTES)?;
+    let schema: Value = serde_json::from_str(text).map_err(|e| GrammarError::Json { why: e.to_string() })?;
+    if schema == Value::Bool(false) {
+        return Err(GrammarError::Unsatisfiable { why: "the schema is false".into() });
+    }
+    let mut checker = Checker::new(&schema);
+    checker.run()?;
+    let targets = checker.targets();
+    let depth: usize = targets.values().map(|t| t.depth).sum();
+    at_most("its depth, references followed,", depth, MAX_DEPTH)?;
+    if !ends::can_end(&schema, &targets) {
+        let why = "it needs itself inside itself without an end; make what refers back optional";
+        return Err(GrammarError::Unsatisfiable { why: why.into() });
+    }
+    Ok(schema)
+}
+
+/// The schema with what llguidance is to make of it.
+pub(crate) fn with_options(schema: &Value) -> Value {
+    let mut schema = match schema {
+        Value::Object(_) => schema.clone(),
+        _ => json!({}),
+    };
+    if let Some(object) = schema.as_object_mut() {
+        // Some drafts have llguidance pass over keywords of others. They mean the same wherever they are known.
+        object.shift_remove("$schema");
+        object.insert("x-guidance".into(), json!({ "whitespace_pattern": SPACE }));
+    }
+    schema
+}
+
+/// llguidance's refusal in our words.
+pub(crate) fn refused(text: &str) -> GrammarError {
+    if let Some(why) = text.strip_prefix("Unsatisfiable schema: ") {
+        return GrammarError::Unsatisfiable { why: why.replace('\n', ";") };
+    }
+    let what = if text.starts_with("oneOf constraints are not supported") {
+        "the alternatives of a oneOf can hold at once, or cannot be shown not to; use anyOf".into()
+    } else {
+        text.replace('\n', ";")
+    };
+    GrammarError::Schema { what, at: "#".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(schema: &str) -> String {
+        parse(schema).map(drop).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_not_enforced_is_named() {
+        for (schema, said) in [
+            (r#"{"requierd": []}"#, "\"requierd\" at # is not supported, but \"required\" is; leave it out"),
+            (r#"{"properties": {"a/b": {"not": {}}}}"#, "\"not\" at #/properties/a~1b is not supported; leave it out"),
+            (r#"{"items": {"uniqueItems": true}}"#, "\"uniqueItems\" at #/items"),
+            (r#"{"anyOf": [{}, {"if": {}}]}"#, "\"if\" at #/anyOf/1"),
+            (r#"{"$defs": {"x": {"contains": {}}}}"#, "\"contains\" at #/$defs/x"),
+            (r#"{"$ref": "https://example.com/x.json"}"#, "only references within the schema"),
+            (r##"{"$ref": "#/$defs/nothing"}"##, "leads nowhere"),
+            (r#"{"prefixItems": [], "additionalItems": {}}"#, "prefixItems and additionalItems"),
+            (r#"{"const": 9007199254740993}"#, "9007199254740993 is too large"),
+            (r#"{"properties": 3}"#, "properties must be an object"),
+            (r#"{"type": "object", "#, "reading a JSON schema: EOF"),
+            (r#""string""#, "a schema must be an object, true or false"),
+            ("false", "the schema is false"),
+        ] {
+            let e = error(schema);
+            assert!(e.contains(said), "{schema}: {e}");
+        }
+        for fine in [
+            "true",
+            "{}",
+            r#"{"title": "T", "description": "D", "deprecated": true, "x-mine": 1, "uniqueItems": false, "default": {"not": 1}}"#,
+            r#"{"properties": {"not": {"type": "string"}, "if": true}, "enum": [{"not": 1}]}"#,
+        ] {
+            parse(fine).unwrap_or_else(|e| panic!("{fine}: {e}"));
+        }
+    }
+
+    #[test]
+    fn endless_schemas_are_refused_and_others_recurse() {
+        for endless in [
+            r##"{"$ref": "#"}"##,
+            r##"{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}"##,
+            r##"{"$defs": {"x": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/y"}}, "y": {"allOf": [{"$ref": "#/$defs/x"}]}}, "$ref": "#/$defs/x"}"##,
+        ] {
+            assert!(error(endless).contains("without an end"), "{endless}");
+        }
+        for good in [
+            r##"{"type": "object", "properties": {"a": {"$ref": "#"}}}"##,
+            r##"{"properties": {"a": {"$ref": "#"}}, "required": ["a"]}"##,
+            r##"{"type": "array", "items": {"$ref": "#"}}"##,
+            r##"{"anyOf": [{"type": "null"}, {"type": "array", "minItems": 2, "items": {"$ref": "#"}}]}"##,
+        ] {
+            parse(good).unwrap_or_else(|e| panic!("{good}: {e}"));
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = format!("{}true{}", "{\"items\":".repeat(5000), "}".repeat(5000));
+        assert!(error(&deep).contains("recursion limit"));
+        let chain: Vec<String> = (0..5000).map(|i| format!(r##""d{i}": {{"$ref": "#/$defs/d{}"}}"##, i + 1)).collect();
+        let chain = format!(r##"{{"$ref": "#/$defs/d0", "$defs": {{{}, "d5000": true}}}}"##, chain.join(","));
+        assert!(error(&chain).contains("its depth"));
+    }
+}
