@@ -216,6 +216,9 @@ mod tests {
         assert!(meet("\"a\"{1000}", "\"a\"", "\"a\"{1000}", "\"b\"").left_ends);
         // Other characters, the same first byte.
         assert!(meet("[é]", "[è]", "[é] [ê]", "\"x\"").left_ends);
-        assert_eq!(meet("\"\\\"\" [^\"]* \"\\\"\"", ".", "\"\\\"\" [^\"]* \"\\\"\"", "."), m(true, false, false));
+        assert_eq!(
+            meet("\"\\\"\" [^\"]* \"\\\"\"", ".", "\"\\\"\" [^\"]* \"\\\"\"", "."),
+            m(true, false, false)
+        );
     }
 }

@@ -18,7 +18,9 @@ pub enum GrammarError {
         what: String,
     },
     /// A rule that is used and not defined.
-    #[error("reading a grammar: line {line}, column {column}: no rule is called {name:?}; define it with `{name} ::= ...`")]
+    #[error(
+        "reading a grammar: line {line}, column {column}: no rule is called {name:?}; define it with `{name} ::= ...`"
+    )]
     UndefinedRule {
         /// The rule's name.
         name: String,
@@ -28,13 +30,17 @@ pub enum GrammarError {
         column: usize,
     },
     /// A grammar without its first rule.
-    #[error("reading a grammar: there is no rule {name:?}, with which every grammar begins; add `{name} ::= ...`")]
+    #[error(
+        "reading a grammar: there is no rule {name:?}, with which every grammar begins; add `{name} ::= ...`"
+    )]
     NoRoot {
         /// The rule's name, always `root`.
         name: &'static str,
     },
     /// A grammar whose sentences have no end.
-    #[error("reading a grammar: {name:?} can never end, for every way through it leads back into it; give it a way out")]
+    #[error(
+        "reading a grammar: {name:?} can never end, for every way through it leads back into it; give it a way out"
+    )]
     Endless {
         /// A rule.
         name: String,

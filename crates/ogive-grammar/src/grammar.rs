@@ -119,14 +119,18 @@ impl Grammar {
     pub fn compile(&self, vocabulary: &Vocabulary) -> Result<Constraint, GrammarError> {
         let run = || {
             let grammar = self.lower(vocabulary)?;
-            let parser = vocabulary.factory().create_parser(grammar).map_err(|e| self.refused(&e.to_string()))?;
+            let parser =
+                vocabulary.factory().create_parser(grammar).map_err(|e| self.refused(&e.to_string()))?;
             Constraint::new(vocabulary, Matcher::new(Ok(parser)))
         };
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("grammar".into()).stack_size(STACK);
             let thread = thread.spawn_scoped(scope, run);
-            let thread = thread.map_err(|e| GrammarError::Compile(format!("starting a thread for it: {e}")))?;
-            thread.join().map_err(|_| GrammarError::Compile("it failed; this is a mistake in Ogive".into()))?
+            let thread =
+                thread.map_err(|e| GrammarError::Compile(format!("starting a thread for it: {e}")))?;
+            thread
+                .join()
+                .map_err(|_| GrammarError::Compile("it failed; this is a mistake in Ogive".into()))?
         })
     }
 

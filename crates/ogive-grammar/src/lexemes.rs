@@ -180,12 +180,13 @@ fn add(set: &mut Set, more: &Set) -> bool {
 }
 
 fn members(set: &Set) -> impl Iterator<Item = usize> + '_ {
-    set.iter().enumerate().flat_map(|(i, &word)| (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i * 64 + bit))
+    set.iter()
+        .enumerate()
+        .flat_map(|(i, &word)| (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i * 64 + bit))
 }
 
 /// What may come first and next, as for an LL parser.
-struct Flow<'c> {
-    cut: &'c Cut,
+struct Flow {
     empty: Set,
     /// For each rule: what it begins with, what comes after it, and whether it may be empty.
     first: Vec<Set>,
@@ -195,12 +196,13 @@ struct Flow<'c> {
     after: Vec<Set>,
 }
 
-impl<'c> Flow<'c> {
-    fn new(cut: &'c Cut) -> Self {
+impl Flow {
+    fn new(cut: &Cut) -> Self {
         let empty: Set = vec![0; cut.lexemes.len().div_ceil(64)];
         let sets = |n| vec![empty.clone(); n];
-        let (first, after_rule, after) = (sets(cut.rules.len()), sets(cut.rules.len()), sets(cut.lexemes.len()));
-        let mut flow = Self { cut, empty, first, after_rule, nullable: vec![false; cut.rules.len()], after };
+        let (first, after_rule, after) =
+            (sets(cut.rules.len()), sets(cut.rules.len()), sets(cut.lexemes.len()));
+        let mut flow = Self { empty, first, after_rule, nullable: vec![false; cut.rules.len()], after };
         let mut grown = true;
         while grown {
             grown = false;

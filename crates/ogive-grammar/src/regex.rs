@@ -58,7 +58,8 @@ fn one(arena: &mut Arena, hir: &Hir) -> Result<Id, GrammarError> {
     Ok(match hir.kind() {
         HirKind::Empty => arena.empty(),
         HirKind::Literal(literal) => {
-            let text = std::str::from_utf8(&literal.0).map_err(|_| wrong("it asks for bytes that are no text"))?;
+            let text =
+                std::str::from_utf8(&literal.0).map_err(|_| wrong("it asks for bytes that are no text"))?;
             arena.literal(text.chars().map(u32::from))
         }
         HirKind::Class(HirClass::Unicode(class)) => {

@@ -187,7 +187,8 @@ impl Rules {
         }
     }
 
-    /// A rule that calls itself only at the end of its alternatives, or only at their beginning, without calling itself.
+    /// A rule that calls itself only at the end of its alternatives, or only at their beginning, as a repetition (Arden's
+    /// lemma).
     fn unrolled(&mut self, rule: u32, body: Id) -> Option<Id> {
         let mut recursive = HashMap::new();
         for at_end in [true, false] {
@@ -216,9 +217,13 @@ impl Rules {
             return Some(());
         }
         match self.arena.node(id).clone() {
-            // That the rule may be itself says nothing.
-            Node::Rule(_) => Some(()),
-            Node::Alt(ids) => ids.into_iter().try_for_each(|id| self.split(id, rule, at_end, known, again, once)),
+            Node::Rule(_) => {
+                again.push(self.arena.empty());
+                Some(())
+            }
+            Node::Alt(ids) => {
+                ids.into_iter().try_for_each(|id| self.split(id, rule, at_end, known, again, once))
+            }
             Node::Repeat(inner, 0, Some(1)) => {
                 once.push(self.arena.empty());
                 self.split(inner, rule, at_end, known, again, once)
@@ -229,11 +234,7 @@ impl Rules {
                     return None;
                 }
                 let (mut inner_again, mut inner_once) = (Vec::new(), Vec::new());
-                if matches!(self.arena.node(edge), Node::Rule(_)) {
-                    inner_again.push(self.arena.empty());
-                } else {
-                    self.split(edge, rule, at_end, known, &mut inner_again, &mut inner_once)?;
-                }
+                self.split(edge, rule, at_end, known, &mut inner_again, &mut inner_once)?;
                 for (parts, all) in [(inner_again, &mut *again), (inner_once, &mut *once)] {
                     for part in parts {
                         let mut whole = ids.clone();
@@ -280,6 +281,7 @@ mod tests {
             "root ::= \"a\" root | \"b\"",
             "root ::= root \"a\" | \"b\"",
             "root ::= \"x\" (\"a\" root | \"b\" (\"c\" root)?)",
+            "root ::= (\"a\" | root) [ab]?",
         ] {
             assert!(is_regular(regular), "{regular}");
         }

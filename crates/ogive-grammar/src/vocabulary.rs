@@ -60,7 +60,10 @@ struct Inner {
 
 impl fmt::Debug for Vocabulary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vocabulary").field("size", &self.0.size).field("ends", &self.0.ends).finish_non_exhaustive()
+        f.debug_struct("Vocabulary")
+            .field("size", &self.0.size)
+            .field("ends", &self.0.ends)
+            .finish_non_exhaustive()
     }
 }
 

@@ -28,14 +28,19 @@ pub(crate) fn limits() -> ParserLimits {
 
 /// An error's text without the state and the backtrace that llguidance adds for its developers.
 pub(crate) fn message(text: &str) -> String {
-    let end = ["\n<state>", "\n<non-verbose/>", "\n<backtrace>", "\n<grammar>"].iter().filter_map(|mark| text.find(mark)).min();
+    let end = ["\n<state>", "\n<non-verbose/>", "\n<backtrace>", "\n<grammar>"]
+        .iter()
+        .filter_map(|mark| text.find(mark))
+        .min();
     let text = text.get(..end.unwrap_or(text.len())).unwrap_or(text).trim();
     let mut short: String = text.chars().take(400).collect();
     if short.len() < text.len() {
         short.push_str("...");
     }
     match short.strip_prefix("panic: ") {
-        Some(panic) => format!("the parser behind failed ({panic}); this is a mistake in it, not in the grammar"),
+        Some(panic) => {
+            format!("the parser behind failed ({panic}); this is a mistake in it, not in the grammar")
+        }
         None => short,
     }
 }

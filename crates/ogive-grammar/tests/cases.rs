@@ -17,7 +17,8 @@ fn tokens(string: &Value) -> Vec<u32> {
         return text.bytes().map(u32::from).collect();
     }
     let hex = string["hex"].as_str().unwrap();
-    let data: Vec<u8> = (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
+    let data: Vec<u8> =
+        (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
     let (mut tokens, mut rest) = (Vec::new(), &data[..]);
     while let Some((&first, after)) = rest.split_first() {
         if first == 0xff {

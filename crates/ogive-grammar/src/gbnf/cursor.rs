@@ -48,7 +48,9 @@ impl<'t> Cursor<'t> {
     pub(super) fn eat(&mut self, text: &str) -> bool {
         let found = self.rest.starts_with(text);
         if found {
-            text.chars().for_each(|_| drop(self.next()));
+            for _ in text.chars() {
+                self.next();
+            }
         }
         found
     }

@@ -23,7 +23,8 @@ pub(crate) const MAX_BYTES: usize = 4 << 20;
 /// Reads a grammar; its sentences are those of `root`.
 pub(crate) fn parse(text: &str) -> Result<Rules, GrammarError> {
     at_most("its length in bytes", text.len(), MAX_BYTES)?;
-    let mut parser = Parser { at: Cursor::new(text), rules: Rules::default(), names: HashMap::new(), nesting: 0 };
+    let mut parser =
+        Parser { at: Cursor::new(text), rules: Rules::default(), names: HashMap::new(), nesting: 0 };
     parser.at.space(true);
     while parser.at.peek().is_some() {
         parser.definition()?;
@@ -71,7 +72,10 @@ impl<'t> Parser<'t> {
         if let Some(known) = self.names.get_mut(name)
             && let Some((line, column)) = known.defined.replace(place)
         {
-            return Err(wrong_at(place, format!("{name:?} is defined already, at line {line}, column {column}")));
+            return Err(wrong_at(
+                place,
+                format!("{name:?} is defined already, at line {line}, column {column}"),
+            ));
         }
         let body = self.alternatives(false)?;
         self.rules.define(rule, body);
@@ -152,7 +156,10 @@ impl<'t> Parser<'t> {
         self.at.next();
         self.nesting += 1;
         if self.nesting > MAX_NESTING {
-            return Err(wrong_at(place, format!("more than {MAX_NESTING} groups in each other; make rules of some")));
+            return Err(wrong_at(
+                place,
+                format!("more than {MAX_NESTING} groups in each other; make rules of some"),
+            ));
         }
         self.at.space(true);
         let group = self.alternatives(true)?;
@@ -188,7 +195,10 @@ impl<'t> Parser<'t> {
                     return Err(self.at.expected("`,` or `}`"));
                 }
                 if let Some(max) = max.filter(|max| *max < min) {
-                    return Err(wrong_at(place, format!("at least {min} and at most {max} contradict each other")));
+                    return Err(wrong_at(
+                        place,
+                        format!("at least {min} and at most {max} contradict each other"),
+                    ));
                 }
                 return Ok(Some((min, max)));
             }
@@ -205,7 +215,9 @@ impl<'t> Parser<'t> {
             return Err(self.at.expected(what));
         }
         let number = digits.parse().ok().filter(|n| *n <= MAX_REPEAT);
-        number.ok_or_else(|| wrong_at(place, format!("{digits} times is too often; at most {MAX_REPEAT} is taken")))
+        number.ok_or_else(|| {
+            wrong_at(place, format!("{digits} times is too often; at most {MAX_REPEAT} is taken"))
+        })
     }
 
     fn literal(&mut self) -> Result<Id, GrammarError> {
@@ -217,7 +229,10 @@ impl<'t> Parser<'t> {
             let end = format!("`\"` for the text of line {line}, column {column}");
             let c = self.character(&end)?;
             if char::from_u32(c).is_none() {
-                return Err(wrong_at(place, format!("\\u{c:04x} is half of a character; write the whole one as \\U")));
+                return Err(wrong_at(
+                    place,
+                    format!("\\u{c:04x} is half of a character; write the whole one as \\U"),
+                ));
             }
             chars.push(c);
         }
@@ -247,7 +262,10 @@ impl<'t> Parser<'t> {
         }
         self.at.next();
         if ranges.is_empty() && !negated {
-            return Err(wrong_at(place, "the class is empty, so nothing would match it; `\"\"` is the empty text"));
+            return Err(wrong_at(
+                place,
+                "the class is empty, so nothing would match it; `\"\"` is the empty text",
+            ));
         }
         let class = Class::new(ranges);
         Ok(self.rules.arena.class(if negated { class.negated() } else { class }))
@@ -273,7 +291,10 @@ impl<'t> Parser<'t> {
                     _ => {
                         return Err(wrong_at(
                             place,
-                            format!("there is no escape `\\{}`; known are \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\x \\u \\U", c.escape_default()),
+                            format!(
+                                "there is no escape `\\{}`; known are \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\x \\u \\U",
+                                c.escape_default()
+                            ),
                         ));
                     }
                 };
@@ -288,7 +309,9 @@ impl<'t> Parser<'t> {
         let Some(value) = value else {
             return Err(self.at.expected(&format!("{digits} hexadecimal digits")));
         };
-        (0..digits).for_each(|_| drop(self.at.next()));
+        for _ in 0..digits {
+            self.at.next();
+        }
         if value > u32::from(char::MAX) {
             return Err(wrong_at(place, format!("there is no character {value:x}; the last one is 10ffff")));
         }
@@ -311,7 +334,9 @@ impl<'t> Parser<'t> {
             None => None,
             Some(number) => {
                 let number = number.strip_suffix(']').and_then(|n| n.parse().ok());
-                Some(number.ok_or_else(|| wrong_at(place, format!("{text} is no token's number, as <[10]> would be")))?)
+                Some(number.ok_or_else(|| {
+                    wrong_at(place, format!("{text} is no token's number, as <[10]> would be"))
+                })?)
             }
         };
         if text == "<>" {
@@ -354,11 +379,17 @@ mod tests {
         for (bad, said) in [
             ("", "no rule \"root\""),
             ("a ::= \"x\"", "no rule \"root\""),
-            ("root ::= \"a", "line 1, column 12: the grammar ends, but `\"` for the text of line 1, column 10 was"),
+            (
+                "root ::= \"a",
+                "line 1, column 12: the grammar ends, but `\"` for the text of line 1, column 10 was",
+            ),
             ("root ::= [a-", "`]` for the class of line 1, column 10"),
             ("root ::= [z-a]", "line 1, column 11: the range runs backwards"),
             ("root ::= []", "the class is empty"),
-            ("root ::= \"a\"\nroot ::= \"b\"", "line 2, column 1: \"root\" is defined already, at line 1, column 1"),
+            (
+                "root ::= \"a\"\nroot ::= \"b\"",
+                "line 2, column 1: \"root\" is defined already, at line 1, column 1",
+            ),
             ("root ::= foo\n\n", "line 1, column 10: no rule is called \"foo\""),
             ("root = \"a\"", "line 1, column 6: there is '=', but `::=` was expected"),
             ("root ::= *", "nothing before this to repeat"),

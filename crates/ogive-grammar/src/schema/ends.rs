@@ -52,7 +52,8 @@ fn ends_with(schema: &Value, ends: &BTreeMap<&str, bool>) -> bool {
         }
         Some("array") => {
             let least = keywords.get("minItems").and_then(Value::as_u64).unwrap_or(0);
-            let first = keywords.get("prefixItems").or(keywords.get("items").filter(|items| items.is_array()));
+            let first =
+                keywords.get("prefixItems").or(keywords.get("items").filter(|items| items.is_array()));
             let first = first.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             let rest = keywords.get("items").filter(|items| !items.is_array());
             let needed = usize::try_from(least).unwrap_or(usize::MAX);

@@ -39,8 +39,20 @@ const ENFORCED: [(&str, Holds); 27] = [
 
 /// What says something about a schema and enforces nothing.
 const ANNOTATIONS: [&str; 14] = [
-    "$anchor", "$comment", "$id", "$schema", "contentEncoding", "contentMediaType", "default", "deprecated",
-    "description", "examples", "id", "readOnly", "title", "writeOnly",
+    "$anchor",
+    "$comment",
+    "$id",
+    "$schema",
+    "contentEncoding",
+    "contentMediaType",
+    "default",
+    "deprecated",
+    "description",
+    "examples",
+    "id",
+    "readOnly",
+    "title",
+    "writeOnly",
 ];
 
 /// What a keyword's value is.
@@ -99,7 +111,10 @@ impl<'s> Checker<'s> {
             Value::Object(keywords) => {
                 let both = keywords.contains_key("prefixItems") && keywords.contains_key("additionalItems");
                 if both {
-                    return Err(wrong(at, "prefixItems and additionalItems are of different drafts; use items"));
+                    return Err(wrong(
+                        at,
+                        "prefixItems and additionalItems are of different drafts; use items",
+                    ));
                 }
                 keywords.iter().try_for_each(|(keyword, value)| self.keyword(keyword, value, at))
             }
@@ -125,7 +140,9 @@ impl<'s> Checker<'s> {
         match (holds, value) {
             (Holds::Schema, value) => self.below(at, keyword, |s, at| s.schema(value, at)),
             (Holds::List | Holds::SchemaOrList, Value::Array(list)) => self.below(at, keyword, |s, at| {
-                (0..).zip(list).try_for_each(|(i, value)| s.below(at, &i.to_string(), |s, at| s.schema(value, at)))
+                (0..)
+                    .zip(list)
+                    .try_for_each(|(i, value)| s.below(at, &i.to_string(), |s, at| s.schema(value, at)))
             }),
             (Holds::SchemaOrList, value) => self.below(at, keyword, |s, at| s.schema(value, at)),
             (Holds::Map, Value::Object(map)) => self.below(at, keyword, |s, at| {
@@ -165,7 +182,9 @@ impl<'s> Checker<'s> {
             Some("" | "/") => "",
             Some(steps) if steps.starts_with('/') => steps,
             _ => {
-                let what = format!("{text:?}: only references within the schema, such as \"#/$defs/name\", are followed");
+                let what = format!(
+                    "{text:?}: only references within the schema, such as \"#/$defs/name\", are followed"
+                );
                 return Err(wrong(at, what));
             }
         };
@@ -203,7 +222,8 @@ fn exact(value: &Value) -> Result<(), String> {
     const MOST: u64 = 1 << 53;
     match value {
         Value::Number(n) => {
-            let large = n.as_u64().is_some_and(|n| n > MOST) || n.as_i64().is_some_and(|n| n.unsigned_abs() > MOST);
+            let large =
+                n.as_u64().is_some_and(|n| n > MOST) || n.as_i64().is_some_and(|n| n.unsigned_abs() > MOST);
             if large { Err(n.to_string()) } else { Ok(()) }
         }
         Value::Array(list) => list.iter().try_for_each(exact),

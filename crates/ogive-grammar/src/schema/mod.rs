@@ -77,7 +77,10 @@ mod tests {
     fn what_is_not_enforced_is_named() {
         for (schema, said) in [
             (r#"{"requierd": []}"#, "\"requierd\" at # is not supported, but \"required\" is; leave it out"),
-            (r#"{"properties": {"a/b": {"not": {}}}}"#, "\"not\" at #/properties/a~1b is not supported; leave it out"),
+            (
+                r#"{"properties": {"a/b": {"not": {}}}}"#,
+                "\"not\" at #/properties/a~1b is not supported; leave it out",
+            ),
             (r#"{"items": {"uniqueItems": true}}"#, "\"uniqueItems\" at #/items"),
             (r#"{"anyOf": [{}, {"if": {}}]}"#, "\"if\" at #/anyOf/1"),
             (r#"{"$defs": {"x": {"contains": {}}}}"#, "\"contains\" at #/$defs/x"),
@@ -126,7 +129,8 @@ mod tests {
     fn depth_is_bounded() {
         let deep = format!("{}true{}", "{\"items\":".repeat(5000), "}".repeat(5000));
         assert!(error(&deep).contains("recursion limit"));
-        let chain: Vec<String> = (0..5000).map(|i| format!(r##""d{i}": {{"$ref": "#/$defs/d{}"}}"##, i + 1)).collect();
+        let chain: Vec<String> =
+            (0..5000).map(|i| format!(r##""d{i}": {{"$ref": "#/$defs/d{}"}}"##, i + 1)).collect();
         let chain = format!(r##"{{"$ref": "#/$defs/d0", "$defs": {{{}, "d5000": true}}}}"##, chain.join(","));
         assert!(error(&chain).contains("its depth"));
     }

@@ -6,10 +6,10 @@ use ogive_sampler::Stage;
 use std::path::{Path, PathBuf};
 
 /// Ends texts in the vocabulary of bytes.
-pub const END: u32 = 256;
+pub(crate) const END: u32 = 256;
 
 /// A token for each byte, the end, and 16 special tokens, of which the first is number 257.
-pub fn bytes() -> Vocabulary {
+pub(crate) fn bytes() -> Vocabulary {
     let bytes: Vec<[u8; 1]> = (0..=255).map(|b| [b]).collect();
     let names: Vec<String> = (257..273).map(|id| format!("<special{id}>")).collect();
     let tokens = bytes.iter().map(|b| Token::Text(b)).chain([Token::Special(b"</s>")]);
@@ -18,7 +18,7 @@ pub fn bytes() -> Vocabulary {
 }
 
 /// Whether the tokens make a whole sentence.
-pub fn takes(constraint: &Constraint, tokens: &[u32]) -> bool {
+pub(crate) fn takes(constraint: &Constraint, tokens: &[u32]) -> bool {
     let mut constraint = constraint.clone();
     constraint.mask(&[]);
     for &token in tokens {
@@ -34,7 +34,7 @@ pub fn takes(constraint: &Constraint, tokens: &[u32]) -> bool {
 
 /// A file of the test data, or `None` with a visible word where that is missing.
 #[allow(clippy::print_stdout)]
-pub fn shared(file: &str) -> Option<PathBuf> {
+pub(crate) fn shared(file: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let shared = std::env::var_os("OGIVE_SHARED").map_or(beside, PathBuf::from);
     if shared.is_dir() {
