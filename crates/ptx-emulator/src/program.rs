@@ -62,6 +62,15 @@ pub(crate) enum BarrierKind {
     Or,
 }
 
+/// Which operands in a step's list are results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Results {
+    /// Any of them may be.
+    Unknown,
+    /// So many from there on.
+    At(u8, u8),
+}
+
 /// One instruction, decoded.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
@@ -83,6 +92,10 @@ pub(crate) struct Step {
     pub(crate) imm: i64,
     /// Operands that do not fit: a range of [`Program::slots`].
     pub(crate) list: (u32, u32),
+    /// Which of those are written, all others being read.
+    pub(crate) results: Results,
+    /// All it does is to copy the row `src[0]` to `dst`.
+    pub(crate) moves: bool,
     /// Index into [`Program::places`].
     pub(crate) place: u32,
 }
@@ -210,6 +223,8 @@ impl Step {
             flags: 0,
             imm: 0,
             list: (0, 0),
+            results: Results::Unknown,
+            moves: false,
             place: 0,
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn copy(class: Class, dst: Slot, src: Slot) -> Step {
         Class::Long => copy_long,
         Class::Pred => copy_pred,
     };
-    unary(run, dst, src)
+    Step { moves: true, ..unary(run, dst, src) }
 }
 
 impl Lowering<'_> {
@@ -111,6 +111,8 @@ impl Lowering<'_> {
             step.dst = self.rows.fresh(found.dst);
         }
         self.sources(&mut step, &found, sources, convert)?;
+        // What stands above a narrow value is nobody's business, so that copies of 16 bits may be of 32.
+        step.moves = i.opcode == "mov" && found.src == [found.dst] && step.flags == 0;
         self.rows.emit(step);
         if let Some(step) = after {
             self.rows.emit(step);

@@ -1,8 +1,11 @@
-//! The end of lowering: labels become step numbers, fixed rows move behind the variables.
+//! The end of lowering: labels become step numbers, copies go, registers become rows with the fixed ones behind.
 
 use super::Error;
 use super::function::Lowering;
+use super::live::Live;
+use super::mentions::Register;
 use super::operands::{CLASS_SHIFT, FIXED, Fixed};
+use super::{allocate, copies};
 use crate::exec::registers::Slot;
 use crate::program::{Action, ParamSlot, Program};
 use crate::ptx::ast::Function;
@@ -32,19 +35,31 @@ impl Lowering<'_> {
                 _ => {}
             }
         }
-        let variables = self.rows.rows;
+        let slots = &mut self.rows.slots;
+        let live = Live::new(steps, slots, self.rows.rows);
+        copies::propagate(steps, slots, &live);
+        let live = Live::new(steps, slots, self.rows.rows);
+        let intervals = live.intervals(steps, slots);
+        let [words, longs, _] = self.rows.rows.map(|n| n as usize);
+        let (first, preds) = intervals.split_at(words + longs);
+        let (words, longs) = first.split_at(words);
+        // The first predicate is the carry flag.
+        let [words, longs, preds] = [(words, 0), (longs, 0), (preds, 1)].map(|(of, reserved)| allocate::rows(of, reserved));
+        let variables = [words.1, longs.1, preds.1];
+        let rows = [words.0, longs.0, preds.0];
+        let settle = |slot: &mut Slot| settle(slot, &rows, variables);
         for step in steps.iter_mut() {
             for slot in [&mut step.guard, &mut step.dst, &mut step.dst2].into_iter().chain(&mut step.src) {
-                settle(slot, variables);
+                settle(slot);
             }
         }
-        self.rows.slots.iter_mut().for_each(|slot| settle(slot, variables));
+        slots.iter_mut().for_each(settle);
         let shared = self.shared.borrow();
         let dynamic_base = shared.bytes.next_multiple_of(shared.dynamic_align.max(1));
         let (mut constants, mut specials) = (Vec::new(), Vec::new());
         for (&(class, what), &slot) in &self.rows.fixed {
             let mut slot = slot;
-            settle(&mut slot, variables);
+            settle(&mut slot);
             match what {
                 Fixed::Constant(value) => constants.push((class, slot, value)),
                 Fixed::Dynamic(offset) => constants.push((class, slot, dynamic_base.wrapping_add(offset))),
@@ -78,10 +93,12 @@ impl Lowering<'_> {
     }
 }
 
-/// Moves a fixed row behind the variables of its class. Lists also hold plain numbers; none of them is in the range of fixed rows
-/// (offsets of a gigabyte and more).
-fn settle(slot: &mut Slot, variables: [u32; 3]) {
-    if *slot >> 30 == FIXED >> 30 {
+/// From a number of lowering to a row: a variable's own, or behind the variables of its class. Lists also hold plain numbers; none of them is
+/// in the range of rows (offsets of a gigabyte and more).
+fn settle(slot: &mut Slot, rows: &[Vec<Slot>; 3], variables: [u32; 3]) {
+    if let Some(Register { class, number }) = Register::of(*slot) {
+        *slot = rows.get(class).and_then(|rows| rows.get(number)).copied().unwrap_or(0);
+    } else if *slot >> 30 == FIXED >> 30 {
         let class = (*slot >> CLASS_SHIFT & 3) as usize;
         *slot = (*slot & ((1 << CLASS_SHIFT) - 1)) + variables.get(class).copied().unwrap_or(0);
     }

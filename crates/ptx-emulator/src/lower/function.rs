@@ -22,6 +22,8 @@ const MAX_STEPS: usize = 1 << 21;
 const MAX_DEPTH: usize = 64;
 /// Most rows that one declaration makes.
 const MAX_ROWS: u32 = 1 << 20;
+/// Most rows of a kernel; a number has room for eight times as many.
+const MAX_ALL_ROWS: u64 = 1 << 24;
 
 /// Shared memory of a kernel as it fills.
 #[derive(Debug, Default)]
@@ -109,8 +111,7 @@ pub(super) fn kernel(
     let rows = Operands {
         scopes: Vec::new(),
         globals: &globals,
-        // The first predicate is the carry flag.
-        rows: [0, 0, 1],
+        rows: [0; 3],
         fixed: HashMap::new(),
         fixed_rows: [0; 3],
         steps: Vec::new(),
@@ -219,6 +220,11 @@ impl<'a> Lowering<'a> {
                 Some(count) => {
                     if *count > MAX_ROWS {
                         let what = format!("{count} registers; at most {MAX_ROWS} are taken");
+                        return Err(Self::error(declared.line, format!(".reg {name}<{count}>"), what));
+                    }
+                    let before: u64 = self.rows.rows.iter().map(|&rows| u64::from(rows)).sum();
+                    if before > MAX_ALL_ROWS {
+                        let what = format!("more than {MAX_ALL_ROWS} registers in one kernel");
                         return Err(Self::error(declared.line, format!(".reg {name}<{count}>"), what));
                     }
                     for number in 0..*count {

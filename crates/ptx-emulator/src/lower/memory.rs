@@ -7,7 +7,7 @@ use crate::check::{Order, Scope};
 use crate::exec::access::{self, SIGNED, STRONG, UNIFORM, WIDE, space};
 use crate::exec::registers::{Class, Slot};
 use crate::exec::{atomic, fence, load, spaces, store};
-use crate::program::{Action, NONE, Step};
+use crate::program::{Action, NONE, Results, Step};
 use crate::ptx::ast::{Instruction, Operand, Space, Type};
 
 /// The words of a memory instruction.
@@ -193,7 +193,7 @@ pub(crate) fn lower_load(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, 
     }
     match slots[..] {
         [dst] => step.dst = dst,
-        _ => step.list = o.list(&slots),
+        _ => (step.list, step.results) = (o.list(&slots), Results::At(0, slots.len() as u8)),
     }
     Ok(with_after(o, step, after))
 }
@@ -263,7 +263,7 @@ pub(crate) fn lower_store(i: &Instruction, o: &mut Operands<'_>) -> Result<Step,
     }
     match slots[..] {
         [src] => step.src[1] = src,
-        _ => step.list = o.list(&slots),
+        _ => (step.list, step.results) = (o.list(&slots), Results::At(0, 0)),
     }
     Ok(step)
 }
@@ -307,7 +307,7 @@ pub(crate) fn lower_atomic(i: &Instruction, o: &mut Operands<'_>) -> Result<Step
             }
         }
         step.action = Action::Exec(atomic::wide);
-        step.list = o.list(&rows);
+        (step.list, step.results) = (o.list(&rows), Results::At(0, 2));
         return Ok(step);
     }
     let run = atomic::function(operation, words.type_word);
@@ -331,7 +331,7 @@ pub(crate) fn lower_atomic(i: &Instruction, o: &mut Operands<'_>) -> Result<Step
         if rows.len() != 2 * words.vector {
             return Err(format!("vectors of {} elements are expected", words.vector));
         }
-        step.list = o.list(&rows);
+        (step.list, step.results) = (o.list(&rows), Results::At(0, words.vector as u8));
         return Ok(step);
     }
     if let Some(result) = result {
@@ -389,6 +389,7 @@ pub(crate) fn lower_cvta(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, 
     if class == Class::Long {
         step.flags |= WIDE;
     }
+    step.moves = matches!(words.space, Some(Space::Global | Space::Const)) && step.dst != NONE;
     Ok(step)
 }
 

@@ -1,15 +1,19 @@
 //! From the syntax tree to steps.
 //!
 //! Whatever can be decided once is decided here: registers become rows, symbols addresses, labels step numbers, calls are inlined, constants get
-//! rows of their own. What is not understood is an error with the line and the text; nothing is skipped.
+//! rows of their own, copies are left out, registers share rows. What is not understood is an error with the line and the text; nothing is skipped.
 
+mod allocate;
 mod alu;
 mod calls;
 mod control;
+mod copies;
 mod families;
 mod finish;
 mod function;
+mod live;
 mod memory;
+mod mentions;
 mod names;
 mod operands;
 #[cfg(test)]

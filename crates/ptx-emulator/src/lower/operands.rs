@@ -1,7 +1,8 @@
 //! Operands to rows.
 //!
-//! While a kernel is lowered, rows that never change (constants, special registers) have numbers of their own above [`FIXED`]; in the end they
-//! move behind the variables, so that a block that begins can zero its variables in one sweep.
+//! While a kernel is lowered, every row has a number above [`FIXED`] that tells its class, so that it can be told from any other number in
+//! a list. In the end variables that are never in use at the same time share rows, and those that never change (constants, special
+//! registers) stand behind them, so that a block that begins can zero its variables in one sweep.
 
 use std::collections::HashMap;
 
@@ -11,10 +12,12 @@ use crate::exec::specials::{self, Special};
 use crate::program::{Action, NONE, Step};
 use crate::ptx::ast::{Operand, Space, Type};
 
-/// Numbers of fixed rows begin here until the kernel is complete.
+/// Numbers of rows begin here until the kernel is complete.
 pub(super) const FIXED: Slot = 1 << 30;
-/// Where the class of a fixed row stands in its number.
+/// Where the class of a row stands in its number.
 pub(super) const CLASS_SHIFT: u32 = 28;
+/// Set in the number of a variable.
+pub(super) const VARIABLE: Slot = 1 << 27;
 
 /// An address operand: base row and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +94,7 @@ impl Operands<'_> {
     pub(crate) fn fresh(&mut self, class: Class) -> Slot {
         let next = &mut self.rows[class.index()];
         *next += 1;
-        *next - 1
+        FIXED | (class.index() as Slot) << CLASS_SHIFT | VARIABLE | (*next - 1)
     }
 
     pub(super) fn fixed(&mut self, class: Class, what: Fixed) -> Slot {

@@ -10,7 +10,7 @@ use crate::exec::words::Words;
 use crate::exec::{Cx, address, raw};
 use crate::fault::{Fault, Kind};
 use crate::lower::Operands;
-use crate::program::{Action, Outcome, Step};
+use crate::program::{Action, Outcome, Results, Step};
 use crate::ptx::ast::Instruction;
 
 /// `src[0]` is how many bytes are read; the rest is zero.
@@ -94,7 +94,7 @@ pub(super) fn lower(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, Strin
     let mut list = Vec::new();
     address::push(&mut list, o, to)?;
     address::push(&mut list, o, from)?;
-    step.list = o.list(&list);
+    (step.list, step.results) = (o.list(&list), Results::At(0, 0));
     Ok(step)
 }
 
@@ -132,7 +132,7 @@ pub(super) fn lower_arrive(i: &Instruction, o: &mut Operands<'_>) -> Result<Step
     let [at] = &i.operands[..] else { return Err("it takes the address of an mbarrier".into()) };
     let mut list = Vec::new();
     address::push(&mut list, o, at)?;
-    step.list = o.list(&list);
+    (step.list, step.results) = (o.list(&list), Results::At(0, 0));
     Ok(step)
 }
 

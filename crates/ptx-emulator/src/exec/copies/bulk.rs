@@ -10,7 +10,7 @@ use crate::exec::words::Words;
 use crate::exec::{Cx, address, raw};
 use crate::fault::Kind;
 use crate::lower::Operands;
-use crate::program::{Action, ExecFn, Outcome, Step};
+use crate::program::{Action, ExecFn, Outcome, Results, Step};
 use crate::ptx::ast::{Instruction, Operand};
 
 /// `wait_group.read`: only the sources are waited for.
@@ -115,7 +115,7 @@ fn with_addresses(
     for operand in addresses {
         address::push(&mut list, o, operand)?;
     }
-    step.list = o.list(&list);
+    (step.list, step.results) = (o.list(&list), Results::At(0, 0));
     step.src[0] = o.word(size)?;
     Ok(step)
 }

@@ -20,7 +20,7 @@ use crate::exec::Cx;
 use crate::exec::registers::{ALL, Class, Mask, Slot};
 use crate::fault::Kind;
 use crate::lower::Operands;
-use crate::program::{Action, Outcome, Step};
+use crate::program::{Action, Outcome, Results, Step};
 use crate::ptx::ast::{Instruction, Operand};
 
 /// Lowers `mma.sync`.
@@ -45,7 +45,7 @@ fn product_step(i: &Instruction, o: &mut Operands<'_>, form: &kernels::Form) -> 
     }
     let mut step = Step::new(Action::Together(form.run));
     step.flags = form.flags;
-    step.list = o.list(&list);
+    (step.list, step.results) = (o.list(&list), Results::At(0, form.counts[0] as u8));
     Ok(step)
 }
 

@@ -8,7 +8,7 @@ use crate::check::Access;
 use crate::exec::registers::{ALL, Class, Mask};
 use crate::exec::{Cx, address};
 use crate::lower::Operands;
-use crate::program::{Action, NONE, Outcome, Step};
+use crate::program::{Action, NONE, Outcome, Results, Step};
 use crate::ptx::ast::Instruction;
 
 /// Flag: rows become columns.
@@ -26,7 +26,7 @@ pub(crate) fn lower_ldmatrix(i: &Instruction, o: &mut Operands<'_>) -> Result<St
     let mut list = Vec::new();
     address::push(&mut list, o, at)?;
     registers(&mut list, o, d, count, Class::Word, true)?;
-    Ok(step(load, flags, &list, o))
+    Ok(step(load, flags, &list, count, o))
 }
 
 /// Lowers `stmatrix`.
@@ -36,7 +36,7 @@ pub(crate) fn lower_stmatrix(i: &Instruction, o: &mut Operands<'_>) -> Result<St
     let mut list = Vec::new();
     address::push(&mut list, o, at)?;
     registers(&mut list, o, s, count, Class::Word, false)?;
-    Ok(step(store, flags, &list, o))
+    Ok(step(store, flags, &list, 0, o))
 }
 
 /// Lowers `movmatrix.sync.aligned.m8n8.trans.b16`.
@@ -52,10 +52,16 @@ pub(crate) fn lower_movmatrix(i: &Instruction, o: &mut Operands<'_>) -> Result<S
     if step.dst == NONE { Err("the result cannot be left out".into()) } else { Ok(step) }
 }
 
-fn step(run: crate::program::ExecFn, flags: u32, list: &[u32], o: &mut Operands<'_>) -> Step {
+fn step(
+    run: crate::program::ExecFn,
+    flags: u32,
+    list: &[u32],
+    results: usize,
+    o: &mut Operands<'_>,
+) -> Step {
     let mut step = Step::new(Action::Together(run));
     step.flags = flags;
-    step.list = o.list(list);
+    (step.list, step.results) = (o.list(list), Results::At(address::PLACES as u8, results as u8));
     step
 }
 

@@ -8,7 +8,7 @@ use super::{registers, whole_warp};
 use crate::exec::Cx;
 use crate::exec::registers::{ALL, Class, Mask};
 use crate::lower::Operands;
-use crate::program::{Action, Outcome, Step};
+use crate::program::{Action, Outcome, Results, Step};
 use crate::ptx::ast::Instruction;
 
 /// `a` by columns.
@@ -44,7 +44,7 @@ pub(super) fn lower(i: &Instruction, o: &mut Operands<'_>, words: &Words<'_>) ->
     ] {
         step.flags |= if is { flag } else { 0 };
     }
-    step.list = o.list(&list);
+    (step.list, step.results) = (o.list(&list), Results::At(0, count(d) as u8));
     Ok(step)
 }
 

@@ -10,7 +10,7 @@ use crate::exec::words::Words;
 use crate::exec::{Cx, Target, address, raw};
 use crate::fault::{Fault, Kind};
 use crate::lower::Operands;
-use crate::program::{Action, Outcome, Step};
+use crate::program::{Action, Outcome, Results, Step};
 use crate::ptx::ast::Instruction;
 
 /// The largest matrix, in elements: 32 by 16.
@@ -197,7 +197,8 @@ fn lower_move(i: &Instruction, o: &mut Operands<'_>, load: bool) -> Result<Step,
         None => o.constant(Class::Word, (layout.line_len() * layout.bits / layout.element) as u64),
     });
     registers(&mut list, o, fragment, layout.registers(), layout.class(), load)?;
-    step.list = o.list(&list);
+    let results = if load { layout.registers() } else { 0 };
+    (step.list, step.results) = (o.list(&list), Results::At(address::PLACES as u8 + 1, results as u8));
     step.imm = layout.pack();
     Ok(step)
 }

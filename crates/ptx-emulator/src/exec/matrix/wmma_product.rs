@@ -10,7 +10,7 @@ use super::{forms, registers, whole_warp};
 use crate::exec::Cx;
 use crate::exec::registers::{ALL, Mask, Registers, Slot};
 use crate::lower::Operands;
-use crate::program::{Action, ExecFn, Outcome, Step};
+use crate::program::{Action, ExecFn, Outcome, Results, Step};
 use crate::ptx::ast::Instruction;
 
 /// `c` holds two f16 in a register.
@@ -36,13 +36,16 @@ pub(super) fn lower(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, Strin
         );
     }
     let parts = [(Part::C, d), (Part::A, a), (Part::B, b), (Part::C, c)];
-    let mut list = Vec::new();
+    let (mut list, mut results) = (Vec::new(), 0);
     let [to, x, y, from] = &i.operands[..] else {
         return Err("it takes four operands: d, a, b and c".into());
     };
     for (index, ((part, ty), operand)) in parts.into_iter().zip([to, x, y, from]).enumerate() {
         let layout = Layout::new(part, words.shape, ty, true)?;
         registers(&mut list, o, operand, layout.registers(), layout.class(), index == 0)?;
+        if index == 0 {
+            results = list.len();
+        }
     }
     let run: ExecFn = match (a, b, d, c) {
         ("f16", "f16", "f16" | "f32", "f16" | "f32") => floats::<F16>,
@@ -63,7 +66,7 @@ pub(super) fn lower(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, Strin
         step.flags |= if is { flag } else { 0 };
     }
     step.imm = Layout::new(Part::A, words.shape, a, true)?.pack();
-    step.list = o.list(&list);
+    (step.list, step.results) = (o.list(&list), Results::At(0, results as u8));
     Ok(step)
 }
 

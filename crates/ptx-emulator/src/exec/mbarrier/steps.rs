@@ -11,7 +11,7 @@ use crate::exec::words::Words;
 use crate::exec::{Cx, address};
 use crate::fault::{Fault, Kind};
 use crate::lower::Operands;
-use crate::program::{Action, ExecFn, NONE, Outcome, Step};
+use crate::program::{Action, ExecFn, NONE, Outcome, Results, Step};
 use crate::ptx::ast::Instruction;
 
 /// The arrival takes itself out of later phases.
@@ -91,7 +91,7 @@ pub(crate) fn lower(i: &Instruction, o: &mut Operands<'_>) -> Result<Step, Strin
     }
     let mut list = Vec::new();
     address::push(&mut list, o, at)?;
-    step.list = o.list(&list);
+    (step.list, step.results) = (o.list(&list), Results::At(0, 0));
     Ok(step)
 }
 
