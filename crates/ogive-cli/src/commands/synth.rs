@@ -12,7 +12,7 @@ use std::time::Instant;
 /// Arguments of `ogive synth`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Whose sizes it has: `tiny` (for trying things), or a real model's such as llama-3.2-1b; a wrong name lists all
+    /// Whose sizes it has: `tiny` (for trying things), or a real model's such as stories-15m or llama-3.2-1b; a wrong name lists all
     #[arg(long, value_name = "SHAPE")]
     shape: String,
     /// How its weights are packed, as in q4_k_m, q8_0 or f16; a wrong name lists all

@@ -71,6 +71,21 @@ const TINY: Shape = Shape {
     rope_factor: None,
 };
 
+/// The 15 M of Karpathy's llama2.c, made to tell stories: the smallest shape of a model that was ever of use, for tests where each operation
+/// is dear (`ptx-emulator` is measured with it). Its rows are no multiple of 256, so k-quants give way to others in it.
+const STORIES_15M: Shape = Shape {
+    name: "stories-15m",
+    layers: 6,
+    dim: 288,
+    heads: 6,
+    kv_heads: 6,
+    head_dim: 48,
+    ffn: 768,
+    vocab: 32_000,
+    context: 256,
+    ..TINY
+};
+
 /// Llama 3.2 1B; its larger relations differ in sizes alone.
 const LLAMA_3_2_1B: Shape = Shape {
     name: "llama-3.2-1b",
@@ -119,6 +134,7 @@ const QWEN_3_0_6B: Shape = Shape {
 /// All shapes, small first.
 pub(crate) const SHAPES: &[Shape] = &[
     TINY,
+    STORIES_15M,
     QWEN_2_5_0_5B,
     QWEN_3_0_6B,
     LLAMA_3_2_1B,

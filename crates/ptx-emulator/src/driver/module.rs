@@ -36,8 +36,11 @@ fn check_magic(head: &[u8]) -> Result<()> {
         [0xed, 0x43, 0x4e, b'P', ..] => "compressed PTX",
         _ => return Ok(()),
     };
-    say(&format!("ptx-emulator: {what} cannot be emulated: give PTX (nvrtc with compute_XX, nvcc -ptx)"));
-    Code::NO_BINARY_FOR_GPU.error(format!("{what} holds machine code and cannot be emulated; give PTX"))
+    // Not said aloud: a program that tries machine code first and then PTX does nothing wrong, and the code tells the others.
+    let message = format!(
+        "{what} holds machine code and cannot be emulated; give PTX (nvrtc with compute_XX, nvcc -ptx)"
+    );
+    Code::NO_BINARY_FOR_GPU.error(message)
 }
 
 /// Loads, and tells what is wrong: in the log buffer if there is one, and to whoever watches.

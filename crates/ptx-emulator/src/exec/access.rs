@@ -73,10 +73,27 @@ pub(crate) mod space {
 /// The addresses of all lanes.
 #[inline(always)]
 pub(crate) fn row(cx: &Cx<'_>, step: &Step) -> [u64; 32] {
+    // Loops over what stands in the registers, since `map` copies it first.
+    let mut row = [0; 32];
     if step.flags & WIDE != 0 {
-        cx.registers.long(step.src[0]).map(|address| address.wrapping_add(step.imm as u64))
+        for (to, from) in row.iter_mut().zip(cx.registers.long_row(step.src[0])) {
+            *to = from.wrapping_add(step.imm as u64);
+        }
     } else {
-        cx.registers.word(step.src[0]).map(|address| u64::from(address.wrapping_add(step.imm as u32)))
+        for (to, from) in row.iter_mut().zip(cx.registers.word_row(step.src[0])) {
+            *to = u64::from(from.wrapping_add(step.imm as u32));
+        }
+    }
+    row
+}
+
+/// The address of one lane.
+#[inline(always)]
+pub(crate) fn one(cx: &Cx<'_>, step: &Step, lane: usize) -> u64 {
+    if step.flags & WIDE != 0 {
+        cx.registers.long_lane(step.src[0], lane).wrapping_add(step.imm as u64)
+    } else {
+        u64::from(cx.registers.word_lane(step.src[0], lane).wrapping_add(step.imm as u32))
     }
 }
 

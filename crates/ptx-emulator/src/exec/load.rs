@@ -1,7 +1,9 @@
 //! Loads.
 //!
 //! A warp that reads one piece of memory from end to end, and one that reads a single address, are found by comparing addresses; everything else goes lane
-//! by lane. The functions are compiled for each space, width and number of elements, since this is where kernels spend their time.
+//! by lane. The functions are compiled for each space, width and number of elements, since this is where kernels spend their time; those of
+//! words in global and shared memory once more for processors with AVX2, where the common case is a transposition in registers.
+#![allow(unsafe_code)]
 
 use super::access::{self, SIGNED, STRONG, UNIFORM, space};
 use super::raw::{self, Plain};
@@ -34,6 +36,18 @@ pub(crate) fn function(space: u8, bytes: u64, count: usize) -> Option<ExecFn> {
             }
         };
     }
+    #[cfg(target_arch = "x86_64")]
+    if bytes == 4 && super::columns::wide() {
+        match (space, count) {
+            (space::GLOBAL, 1) => return Some(wide::<{ space::GLOBAL }, 1>),
+            (space::GLOBAL, 2) => return Some(wide::<{ space::GLOBAL }, 2>),
+            (space::GLOBAL, 4) => return Some(wide::<{ space::GLOBAL }, 4>),
+            (space::SHARED, 1) => return Some(wide::<{ space::SHARED }, 1>),
+            (space::SHARED, 2) => return Some(wide::<{ space::SHARED }, 2>),
+            (space::SHARED, 4) => return Some(wide::<{ space::SHARED }, 4>),
+            _ => {}
+        }
+    }
     Some(match space {
         space::GLOBAL => widths!(space::GLOBAL),
         space::SHARED => widths!(space::SHARED),
@@ -43,10 +57,50 @@ pub(crate) fn function(space: u8, bytes: u64, count: usize) -> Option<ExecFn> {
     })
 }
 
-fn load<const SPACE: u8, T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+/// [`load`] of words, for processors with AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn wide<const SPACE: u8, const N: usize>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     let addresses = access::row(cx, step);
+    let stride = 4 * N;
+    if step.flags & STRONG == 0 && mask == ALL && access::consecutive(&addresses, stride as u64) {
+        let columns = if SPACE == space::GLOBAL {
+            cx.global_row(addresses[0], stride, true).map(|host| super::columns::of_device::<N>(host))
+        } else {
+            cx.shared_row(step, addresses[0], stride)?.map(|at| {
+                super::columns::of_slice::<N>(cx.block.shared.get(at..at + 32 * stride).unwrap_or_default())
+            })
+        };
+        if let Some(columns) = columns {
+            for (k, column) in columns.iter().enumerate() {
+                if let Some(dst) = destination(cx, step, k, N) {
+                    cx.registers.set_word(dst, column, ALL);
+                }
+            }
+            return Ok(());
+        }
+    }
+    load_from::<SPACE, u32, N>(cx, step, mask, &addresses)
+}
+
+fn load<const SPACE: u8, T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+    if step.flags & (UNIFORM | STRONG) == UNIFORM {
+        let address = access::one(cx, step, mask.trailing_zeros() as usize & 31);
+        return broadcast::<SPACE, T, N>(cx, step, mask, address);
+    }
+    let addresses = access::row(cx, step);
+    load_from::<SPACE, T, N>(cx, step, mask, &addresses)
+}
+
+#[inline(always)]
+fn load_from<const SPACE: u8, T: Plain, const N: usize>(
+    cx: &mut Cx<'_>,
+    step: &Step,
+    mask: Mask,
+    addresses: &[u64; 32],
+) -> Outcome {
     let stride = N * T::BYTES;
-    if step.flags & (UNIFORM | STRONG) == 0 && mask == ALL && access::consecutive(&addresses, stride as u64) {
+    if step.flags & STRONG == 0 && mask == ALL && access::consecutive(addresses, stride as u64) {
         let rows = match access::space_of::<SPACE>(addresses[0]) {
             space::GLOBAL => cx.global_row(addresses[0], stride, true).map(raw::load_rows::<T, N>),
             space::SHARED => cx.shared_row(step, addresses[0], stride)?.map(|at| {
@@ -58,27 +112,24 @@ fn load<const SPACE: u8, T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step,
             deliver(cx, step, &rows, mask);
             return Ok(());
         }
-    } else if step.flags & (UNIFORM | STRONG) == UNIFORM
-        || step.flags & STRONG == 0 && access::same(&addresses, mask)
-    {
-        return broadcast::<SPACE, T, N>(cx, step, mask, &addresses);
+    } else if step.flags & STRONG == 0 && access::same(addresses, mask) {
+        return broadcast::<SPACE, T, N>(cx, step, mask, addresses[mask.trailing_zeros() as usize & 31]);
     }
     if step.flags & STRONG == 0
-        && let Some(rows) = gather::<T, N>(
+        && gather::<T, N>(
             cx,
             step,
             mask,
-            &addresses,
+            addresses,
             access::space_of::<SPACE>(addresses[(31 - mask.leading_zeros() as usize) & 31]),
         )?
     {
-        deliver(cx, step, &rows, mask);
         return Ok(());
     }
-    by_lane(cx, step, mask, &addresses, SPACE, T::BYTES, N)
+    by_lane(cx, step, mask, addresses, SPACE, T::BYTES, N)
 }
 
-/// Any addresses, as long as all of them lie in one piece of memory and nothing is wrong with any.
+/// Any addresses, as long as all of them lie in one piece of memory and nothing is wrong with any; false, and nothing done, where not.
 #[inline(always)]
 fn gather<T: Plain, const N: usize>(
     cx: &mut Cx<'_>,
@@ -86,28 +137,30 @@ fn gather<T: Plain, const N: usize>(
     mask: Mask,
     addresses: &[u64; 32],
     space: u8,
-) -> Result<Option<[[T; N]; 32]>, Box<crate::fault::Fault>> {
+) -> Result<bool, Box<crate::fault::Fault>> {
     let stride = N * T::BYTES;
     let (low, span) = access::span(addresses, mask);
     // One odd address spoils all of them; so does one in another window, since the span is no allocation then.
     if lanes(mask).any(|lane| addresses[lane] & (stride as u64 - 1) != 0) {
-        return Ok(None);
+        return Ok(false);
     }
-    let mut rows = [[T::default(); N]; 32];
+    let signed = step.flags & SIGNED != 0;
+    let to: [Option<Slot>; N] = std::array::from_fn(|k| destination(cx, step, k, N));
     match space {
         space::GLOBAL => {
-            let Some(host) = cx.global_piece(low, span, stride) else { return Ok(None) };
+            let Some(host) = cx.global_piece(low, span, stride) else { return Ok(false) };
             if cx.grid.checked && !cx.windows.whole() {
                 for lane in lanes(mask) {
                     if cx.windows.unwritten(addresses[lane], stride).is_some() {
-                        return Ok(None);
+                        return Ok(false);
                     }
                 }
             }
             for lane in lanes(mask) {
                 let from = host.wrapping_add((addresses[lane] - low) as usize);
-                for (k, value) in rows[lane].iter_mut().enumerate() {
-                    *value = T::cut(raw::load(from.wrapping_add(k * T::BYTES), T::BYTES));
+                for (k, to) in to.iter().enumerate() {
+                    let value = T::cut(raw::load(from.wrapping_add(k * T::BYTES), T::BYTES));
+                    put(cx, *to, lane, value, signed);
                 }
             }
         }
@@ -116,7 +169,7 @@ fn gather<T: Plain, const N: usize>(
             let fits =
                 low.checked_add(span + stride as u64).is_some_and(|end| end <= cx.block.shared.len() as u64);
             if !fits {
-                return Ok(None);
+                return Ok(false);
             }
             for lane in lanes(mask) {
                 let at = Cx::shared_offset(addresses[lane]) as usize;
@@ -124,14 +177,25 @@ fn gather<T: Plain, const N: usize>(
                     cx.shared_shadow(step.place, lane, at, stride, crate::check::Access::Read, None)?;
                 }
                 let from = cx.block.shared.get(at..at + stride).unwrap_or_default();
-                for (value, from) in rows[lane].iter_mut().zip(from.chunks_exact(T::BYTES)) {
-                    *value = raw::value_of(from);
+                let values: [T; N] = raw::group_of(from);
+                for (to, value) in to.iter().zip(values) {
+                    put(cx, *to, lane, value, signed);
                 }
             }
         }
-        _ => return Ok(None),
+        _ => return Ok(false),
     }
-    Ok(Some(rows))
+    Ok(true)
+}
+
+/// Writes a value to one lane of a destination that is wanted.
+#[inline(always)]
+fn put<T: Plain>(cx: &mut Cx<'_>, to: Option<Slot>, lane: usize, value: T, signed: bool) {
+    match to {
+        Some(to) if T::BYTES == 8 => cx.registers.set_long_lane(to, lane, value.long(false)),
+        Some(to) => cx.registers.set_word_lane(to, lane, value.word(signed)),
+        None => {}
+    }
 }
 
 /// Writes 32 groups of values to the destinations.
@@ -166,15 +230,14 @@ fn broadcast<const SPACE: u8, T: Plain, const N: usize>(
     cx: &mut Cx<'_>,
     step: &Step,
     mask: Mask,
-    addresses: &[u64; 32],
+    address: u64,
 ) -> Outcome {
     let lane = mask.trailing_zeros() as usize & 31;
-    let address = addresses[lane];
     let space = access::space_of::<SPACE>(address);
     if space == space::LOCAL {
         // The same offset, and in each lane another value.
         if T::BYTES < 4 {
-            return by_lane(cx, step, mask, addresses, SPACE, T::BYTES, N);
+            return by_lane(cx, step, mask, &[address; 32], SPACE, T::BYTES, N);
         }
         cx.local(step.place, lane, address, N * T::BYTES)?;
         let first = Cx::local_row(address);
@@ -198,11 +261,14 @@ fn broadcast<const SPACE: u8, T: Plain, const N: usize>(
         // Of the readers the first and the last are noted: whichever of them writes next, there is another.
         cx.target(step, last, space, address, N * T::BYTES, crate::check::Access::Read)?;
     }
-    let mut group = [T::default(); N];
-    for (k, value) in group.iter_mut().enumerate() {
-        *value = T::cut(cx.element(target, lane, k * T::BYTES, T::BYTES));
+    for k in 0..N {
+        let value = T::cut(cx.element(target, lane, k * T::BYTES, T::BYTES));
+        match destination(cx, step, k, N) {
+            Some(dst) if T::BYTES == 8 => cx.registers.set_long(dst, &[value.long(false); 32], mask),
+            Some(dst) => cx.registers.set_word(dst, &[value.word(step.flags & SIGNED != 0); 32], mask),
+            None => {}
+        }
     }
-    deliver(cx, step, &[group; 32], mask);
     Ok(())
 }
 

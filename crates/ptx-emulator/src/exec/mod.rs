@@ -9,6 +9,7 @@ pub(crate) mod atomic;
 mod barrier;
 mod block;
 pub(crate) mod cluster;
+pub(crate) mod columns;
 pub(crate) mod copies;
 mod cx;
 pub(crate) mod fence;

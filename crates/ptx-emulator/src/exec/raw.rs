@@ -117,12 +117,16 @@ pub(crate) fn rows_of<T: Plain, const N: usize>(bytes: &[u8]) -> [[T; N]; 32] {
     rows
 }
 
-/// A value from as many bytes as it has.
+/// Values from as many bytes as they have; fewer leave the rest zero.
 #[inline(always)]
-pub(crate) fn value_of<T: Plain>(bytes: &[u8]) -> T {
-    let mut value = [0; 8];
-    value[..T::BYTES].copy_from_slice(bytes);
-    T::cut(u64::from_le_bytes(value))
+pub(crate) fn group_of<T: Plain, const N: usize>(bytes: &[u8]) -> [T; N] {
+    std::array::from_fn(|k| {
+        let mut value = [0; 8];
+        if let Some(from) = bytes.get(k * T::BYTES..(k + 1) * T::BYTES) {
+            value[..T::BYTES].copy_from_slice(from);
+        }
+        T::cut(u64::from_le_bytes(value))
+    })
 }
 
 /// Loads one value of 1, 2, 4 or 8 bytes.

@@ -59,6 +59,12 @@ impl Registers {
         self.words[slot as usize].0
     }
 
+    /// The row of a word register, where it stands.
+    #[inline(always)]
+    pub(crate) fn word_row(&self, slot: Slot) -> &[u32; 32] {
+        &self.words[slot as usize].0
+    }
+
     /// One lane of a word register.
     #[inline(always)]
     pub(crate) fn word_lane(&self, slot: Slot, lane: usize) -> u32 {
@@ -69,6 +75,12 @@ impl Registers {
     #[inline(always)]
     pub(crate) fn long(&self, slot: Slot) -> [u64; 32] {
         self.longs[slot as usize].0
+    }
+
+    /// The row of a 64-bit register, where it stands.
+    #[inline(always)]
+    pub(crate) fn long_row(&self, slot: Slot) -> &[u64; 32] {
+        &self.longs[slot as usize].0
     }
 
     /// One lane of a 64-bit register.

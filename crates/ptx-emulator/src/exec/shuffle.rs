@@ -4,7 +4,7 @@
 //! manual's pseudocode.
 
 use super::Cx;
-use super::registers::{Class, Mask, lanes};
+use super::registers::{ALL, Class, Mask, lanes};
 use crate::fault::Kind;
 use crate::lower::Operands;
 use crate::program::{Action, ExecFn, NONE, Outcome, Step};
@@ -75,7 +75,41 @@ fn down(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
 }
 
 fn butterfly(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
+    if mask == ALL && step.dst != NONE && swap(cx, step) {
+        return Ok(());
+    }
     shuffle(cx, step, mask, Mode::Butterfly)
+}
+
+/// Sums and maxima over a warp: all lanes take part in one segment, and each reads the lane that differs in one bit. False where it is not that.
+#[inline(always)]
+fn swap(cx: &mut Cx<'_>, step: &Step) -> bool {
+    let b = cx.registers.word(step.src[1]);
+    let c = cx.registers.word(step.src[2]);
+    let differ =
+        b.iter().fold(0, |all, x| all | (x ^ b[0])) | c.iter().fold(0, |all, x| all | (x & 0x1f1f ^ 31));
+    if differ != 0 {
+        return false;
+    }
+    let a = cx.registers.word(step.src[0]);
+    let values = match b[0] & 31 {
+        1 => swapped::<1>(&a),
+        2 => swapped::<2>(&a),
+        4 => swapped::<4>(&a),
+        8 => swapped::<8>(&a),
+        16 => swapped::<16>(&a),
+        _ => return false,
+    };
+    cx.registers.set_word(step.dst, &values, ALL);
+    if step.dst2 != NONE {
+        cx.registers.set_pred(step.dst2, ALL, ALL);
+    }
+    true
+}
+
+#[inline(always)]
+fn swapped<const BIT: usize>(row: &[u32; 32]) -> [u32; 32] {
+    std::array::from_fn(|lane| row[lane ^ BIT])
 }
 
 fn index(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {

@@ -329,6 +329,11 @@ fn uniform_member(cx: &Cx<'_>, step: &Step, mask: Mask) -> Option<Mask> {
         return Some(ALL);
     }
     let first = cx.registers.word_lane(step.src[3], mask.trailing_zeros() as usize);
+    if mask == ALL {
+        let differ =
+            cx.registers.word(step.src[3]).iter().fold(0, |differ, member| differ | (member ^ first));
+        return (differ == 0).then_some(first);
+    }
     lanes(mask).all(|lane| cx.registers.word_lane(step.src[3], lane) == first).then_some(first)
 }
 

@@ -111,8 +111,10 @@ impl Lowering<'_> {
             step.dst = self.rows.fresh(found.dst);
         }
         self.sources(&mut step, &found, sources, convert)?;
-        // What stands above a narrow value is nobody's business, so that copies of 16 bits may be of 32.
-        step.moves = i.opcode == "mov" && found.src == [found.dst] && step.flags == 0;
+        // Narrow ones are cut, and thus more than a copy.
+        let whole =
+            matches!(modifiers[..], ["pred" | "b32" | "u32" | "s32" | "f32" | "b64" | "u64" | "s64" | "f64"]);
+        step.moves = whole && i.opcode == "mov" && found.src == [found.dst] && step.flags == 0;
         self.rows.emit(step);
         if let Some(step) = after {
             self.rows.emit(step);

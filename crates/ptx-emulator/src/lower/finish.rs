@@ -7,8 +7,48 @@ use super::mentions::Register;
 use super::operands::{CLASS_SHIFT, FIXED, Fixed};
 use super::{allocate, copies};
 use crate::exec::registers::Slot;
-use crate::program::{Action, ParamSlot, Program};
+use crate::program::{Action, ParamSlot, Program, Step};
 use crate::ptx::ast::Function;
+
+/// The rows of a class's registers, and how many there are.
+type Rows = (Vec<Slot>, u32);
+
+/// Of each class, rows that are left out: the first predicate is the carry flag.
+const RESERVED: [u32; 3] = [0, 0, 1];
+
+#[cfg(test)]
+thread_local! {
+    /// Makes every register have a row of its own and keeps every copy, so that tests can compare.
+    pub(crate) static PLAIN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+fn plain() -> bool {
+    #[cfg(test)]
+    return PLAIN.get();
+    #[cfg(not(test))]
+    false
+}
+
+/// The definition that sharing is compared with.
+fn each_its_own(registers: [u32; 3]) -> [Rows; 3] {
+    [0, 1, 2].map(|class: usize| {
+        let (count, reserved) = (registers[class], RESERVED[class]);
+        ((reserved..reserved + count).collect(), reserved + count)
+    })
+}
+
+/// Takes out copies and lets registers share rows.
+fn shared_rows(steps: &mut Vec<Step>, slots: &mut [Slot], registers: [u32; 3]) -> [Rows; 3] {
+    let live = Live::new(steps, slots, registers);
+    copies::propagate(steps, slots, &live);
+    let intervals = Live::new(steps, slots, registers).intervals(steps, slots);
+    let mut rest = &intervals[..];
+    [0, 1, 2].map(|class: usize| {
+        let (of, behind) = rest.split_at(registers[class] as usize);
+        rest = behind;
+        allocate::rows(of, RESERVED[class])
+    })
+}
 
 impl Lowering<'_> {
     /// The finished kernel.
@@ -36,17 +76,11 @@ impl Lowering<'_> {
             }
         }
         let slots = &mut self.rows.slots;
-        let live = Live::new(steps, slots, self.rows.rows);
-        copies::propagate(steps, slots, &live);
-        let live = Live::new(steps, slots, self.rows.rows);
-        let intervals = live.intervals(steps, slots);
-        let [words, longs, _] = self.rows.rows.map(|n| n as usize);
-        let (first, preds) = intervals.split_at(words + longs);
-        let (words, longs) = first.split_at(words);
-        // The first predicate is the carry flag.
-        let [words, longs, preds] = [(words, 0), (longs, 0), (preds, 1)].map(|(of, reserved)| allocate::rows(of, reserved));
+        let rows =
+            if plain() { each_its_own(self.rows.rows) } else { shared_rows(steps, slots, self.rows.rows) };
+        let [words, longs, preds] = &rows;
         let variables = [words.1, longs.1, preds.1];
-        let rows = [words.0, longs.0, preds.0];
+        let rows = [&words.0[..], &longs.0[..], &preds.0[..]];
         let settle = |slot: &mut Slot| settle(slot, &rows, variables);
         for step in steps.iter_mut() {
             for slot in [&mut step.guard, &mut step.dst, &mut step.dst2].into_iter().chain(&mut step.src) {
@@ -95,7 +129,7 @@ impl Lowering<'_> {
 
 /// From a number of lowering to a row: a variable's own, or behind the variables of its class. Lists also hold plain numbers; none of them is
 /// in the range of rows (offsets of a gigabyte and more).
-fn settle(slot: &mut Slot, rows: &[Vec<Slot>; 3], variables: [u32; 3]) {
+fn settle(slot: &mut Slot, rows: &[&[Slot]; 3], variables: [u32; 3]) {
     if let Some(Register { class, number }) = Register::of(*slot) {
         *slot = rows.get(class).and_then(|rows| rows.get(number)).copied().unwrap_or(0);
     } else if *slot >> 30 == FIXED >> 30 {

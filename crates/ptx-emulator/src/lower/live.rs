@@ -44,11 +44,7 @@ fn successors(step: &Step, at: usize, slots: &[Slot], mut go: impl FnMut(usize))
             step.guard != NONE
         }
         Action::BranchIndexed => {
-            slots
-                .get(start..start + len)
-                .unwrap_or_default()
-                .iter()
-                .for_each(|&target| go(target as usize));
+            slots.get(start..start + len).unwrap_or_default().iter().for_each(|&target| go(target as usize));
             step.guard != NONE
         }
         Action::Exit => step.guard != NONE,

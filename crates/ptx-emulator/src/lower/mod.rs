@@ -9,7 +9,7 @@ mod calls;
 mod control;
 mod copies;
 mod families;
-mod finish;
+pub(crate) mod finish;
 mod function;
 mod live;
 mod memory;

@@ -2,6 +2,7 @@
 //!
 //! Conversions are written as arithmetic on bits and not as calls of `half`: these loops are compiled into code for AVX2, where a
 //! select costs nothing and a call per element would cost everything.
+#![allow(unsafe_code)]
 
 /// A format of multiplicands: how wide it is, and which number its bits are.
 pub(super) trait Element: Copy + 'static {
@@ -11,6 +12,21 @@ pub(super) trait Element: Copy + 'static {
     const BITS: usize;
     /// The value of the low [`Element::BITS`] bits; what stands above them is not zero.
     fn value(bits: u32) -> Self::Sum;
+
+    /// The elements of a register of 16-bit ones as eight rows of eight: lanes `4 g` to `4 g + 3` hold row `g`. `FAST` promises AVX2 and F16C.
+    #[inline(always)]
+    fn rows<const FAST: bool>(words: &[u32; 32]) -> [[Self::Sum; 8]; 8] {
+        std::array::from_fn(|g| {
+            std::array::from_fn(|at| Self::value(words[4 * g + at / 2] >> (16 * (at % 2))))
+        })
+    }
+
+    /// The same transposed.
+    #[inline(always)]
+    fn columns<const FAST: bool>(words: &[u32; 32]) -> [[Self::Sum; 8]; 8] {
+        let rows = Self::rows::<FAST>(words);
+        std::array::from_fn(|at| std::array::from_fn(|g| rows[g][at]))
+    }
 }
 
 /// A type in which products are summed.
@@ -43,7 +59,7 @@ impl Sum for i32 {
 }
 
 macro_rules! element {
-    ($(#[$doc:meta])* $name:ident, $sum:ty, $bits:expr, $value:expr) => {
+    ($(#[$doc:meta])* $name:ident, $sum:ty, $bits:expr, $value:expr $(, $half:literal)?) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub(super) struct $name;
@@ -54,17 +70,42 @@ macro_rules! element {
             fn value(bits: u32) -> $sum {
                 ($value)(bits)
             }
+            $(
+                #[cfg(target_arch = "x86_64")]
+                #[inline(always)]
+                fn rows<const FAST: bool>(words: &[u32; 32]) -> [[f32; 8]; 8] {
+                    if FAST {
+                        // SAFETY: what `FAST` promises.
+                        unsafe { super::halves::rows::<$half>(words) }
+                    } else {
+                        std::array::from_fn(|g| {
+                            std::array::from_fn(|at| Self::value(words[4 * g + at / 2] >> (16 * (at % 2))))
+                        })
+                    }
+                }
+                #[cfg(target_arch = "x86_64")]
+                #[inline(always)]
+                fn columns<const FAST: bool>(words: &[u32; 32]) -> [[f32; 8]; 8] {
+                    if FAST {
+                        // SAFETY: what `FAST` promises.
+                        unsafe { super::halves::columns::<$half>(words) }
+                    } else {
+                        let rows = Self::rows::<false>(words);
+                        std::array::from_fn(|at| std::array::from_fn(|g| rows[g][at]))
+                    }
+                }
+            )?
         }
     };
 }
 
 element!(
     /// `.f16`.
-    F16, f32, 16, f16_value
+    F16, f32, 16, f16_value, true
 );
 element!(
     /// `.bf16`.
-    Bf16, f32, 16, |bits: u32| f32::from_bits(bits << 16)
+    Bf16, f32, 16, |bits: u32| f32::from_bits(bits << 16), false
 );
 element!(
     /// `.tf32`: a float of which the hardware sees the upper 19 bits.

@@ -32,7 +32,9 @@ pub(super) trait Kernel: 'static {
     /// The size, where it is the same for all steps.
     const FIXED: Option<Size> = None;
     /// Computes `d`.
-    fn run(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32);
+    ///
+    /// `FAST` promises AVX2, FMA and F16C.
+    fn run<const FAST: bool>(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32);
 }
 
 /// A kernel chosen for this processor, with the registers it takes.
@@ -77,8 +79,13 @@ pub(super) struct Bits;
 impl<A: Element<Sum = f32>, B: Element<Sum = f32>, const K: usize> Kernel for Floats<A, B, K> {
     const BITS: usize = A::BITS;
     #[inline(always)]
-    fn run(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
-        product::floats::<A, B, K>(registers, at, size, [PACKED_C, PACKED_D].map(|flag| flags & flag != 0));
+    fn run<const FAST: bool>(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
+        product::floats::<A, B, K, FAST>(
+            registers,
+            at,
+            size,
+            [PACKED_C, PACKED_D].map(|flag| flags & flag != 0),
+        );
     }
 }
 
@@ -86,23 +93,23 @@ impl<A: Element<Sum = f32>, B: Element<Sum = f32>, const K: usize> Kernel for Fi
     const BITS: usize = A::BITS;
     const FIXED: Option<Size> = Some(Size { m: 16, k: K });
     #[inline(always)]
-    fn run(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
-        Floats::<A, B, K>::run(registers, at, size, flags);
+    fn run<const FAST: bool>(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
+        Floats::<A, B, K>::run::<FAST>(registers, at, size, flags);
     }
 }
 
 impl<A: Element<Sum = i32>, B: Element<Sum = i32>, const K: usize> Kernel for Integers<A, B, K> {
     const BITS: usize = A::BITS;
     #[inline(always)]
-    fn run(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
-        product::integers::<A, B, K>(registers, at, size, flags & SATURATE != 0);
+    fn run<const FAST: bool>(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
+        product::integers::<A, B, K, FAST>(registers, at, size, flags & SATURATE != 0);
     }
 }
 
 impl Kernel for Doubles {
     const BITS: usize = 64;
     #[inline(always)]
-    fn run(registers: &mut Registers, at: Operands<'_>, size: Size, _: u32) {
+    fn run<const FAST: bool>(registers: &mut Registers, at: Operands<'_>, size: Size, _: u32) {
         product::doubles(registers, at, size);
     }
 }
@@ -110,7 +117,7 @@ impl Kernel for Doubles {
 impl Kernel for Bits {
     const BITS: usize = 1;
     #[inline(always)]
-    fn run(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
+    fn run<const FAST: bool>(registers: &mut Registers, at: Operands<'_>, size: Size, flags: u32) {
         product::bits(registers, at, size, flags & AND != 0);
     }
 }
@@ -126,7 +133,9 @@ fn counts(bits: usize, size: Size, flags: u32) -> [usize; 4] {
 /// The form of a kernel with the code that suits this processor, for the types of `d` and `c`.
 pub(super) fn form<X: Kernel>(m: usize, k: usize, [d, c]: [&str; 2]) -> Form {
     #[cfg(target_arch = "x86_64")]
-    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
     let mut flags = ((m | k << 5) as u32) << SIZE;
     for (is, flag) in [(c == "f16", PACKED_C), (d == "f16", PACKED_D)] {
         flags |= if is { flag } else { 0 };
@@ -149,14 +158,14 @@ pub(super) fn form<X: Kernel>(m: usize, k: usize, [d, c]: [&str; 2]) -> Form {
 /// The product alone. Not inlined, so that each is compiled once and not once more for the tests.
 #[inline(never)]
 fn compute<X: Kernel>(registers: &mut Registers, at: Operands<'_>, flags: u32) {
-    X::run(registers, at, size::<X>(flags), flags);
+    X::run::<false>(registers, at, size::<X>(flags), flags);
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 #[inline(never)]
 fn compute_fast<X: Kernel>(registers: &mut Registers, at: Operands<'_>, flags: u32) {
-    X::run(registers, at, size::<X>(flags), flags);
+    X::run::<true>(registers, at, size::<X>(flags), flags);
 }
 
 fn plain<X: Kernel>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
@@ -166,7 +175,7 @@ fn plain<X: Kernel>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn fast<X: Kernel>(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     let at = operands(cx, step, mask, counts(X::BITS, size::<X>(step.flags), step.flags))?;
     compute_fast::<X>(cx.registers, at, step.flags);

@@ -4,6 +4,7 @@
 
 mod elements;
 mod forms;
+mod halves;
 mod kernels;
 mod moves;
 mod product;

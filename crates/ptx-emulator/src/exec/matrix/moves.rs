@@ -52,13 +52,7 @@ pub(crate) fn lower_movmatrix(i: &Instruction, o: &mut Operands<'_>) -> Result<S
     if step.dst == NONE { Err("the result cannot be left out".into()) } else { Ok(step) }
 }
 
-fn step(
-    run: crate::program::ExecFn,
-    flags: u32,
-    list: &[u32],
-    results: usize,
-    o: &mut Operands<'_>,
-) -> Step {
+fn step(run: crate::program::ExecFn, flags: u32, list: &[u32], results: usize, o: &mut Operands<'_>) -> Step {
     let mut step = Step::new(Action::Together(run));
     step.flags = flags;
     (step.list, step.results) = (o.list(list), Results::At(address::PLACES as u8, results as u8));

@@ -31,7 +31,7 @@ const ROWS: usize = 16;
 
 /// `a`, by rows.
 #[inline(always)]
-fn rows<E: Element, const K: usize>(
+fn rows<E: Element, const K: usize, const FAST: bool>(
     registers: &Registers,
     slots: &[Slot],
     size: Size,
@@ -42,6 +42,12 @@ fn rows<E: Element, const K: usize>(
     for (index, &slot) in slots.iter().enumerate() {
         let words = registers.word(slot);
         let (half, chunk) = (index % halves, index / halves);
+        if E::BITS == 16 {
+            for (row, from) in out[half * 8..].iter_mut().zip(E::rows::<FAST>(&words)) {
+                row[chunk * 8..chunk * 8 + 8].copy_from_slice(&from);
+            }
+            continue;
+        }
         for g in 0..8 {
             for t in 0..4 {
                 for e in 0..per {
@@ -56,11 +62,18 @@ fn rows<E: Element, const K: usize>(
 
 /// `b` as rows of 8, one for each `k`.
 #[inline(always)]
-fn columns<E: Element, const K: usize>(registers: &Registers, slots: &[Slot]) -> [[E::Sum; 8]; K] {
+fn columns<E: Element, const K: usize, const FAST: bool>(
+    registers: &Registers,
+    slots: &[Slot],
+) -> [[E::Sum; 8]; K] {
     let per = 32 / E::BITS;
     let mut out = [[E::Sum::default(); 8]; K];
     for (chunk, &slot) in slots.iter().enumerate() {
         let words = registers.word(slot);
+        if E::BITS == 16 {
+            out[chunk * 8..chunk * 8 + 8].copy_from_slice(&E::columns::<FAST>(&words));
+            continue;
+        }
         for t in 0..4 {
             for e in 0..per {
                 for n in 0..8 {
@@ -131,7 +144,7 @@ fn add_products<S: Sum, const K: usize>(
 
 /// Products of floats; `packed` says whether `c` and whether `d` are f16.
 #[inline(always)]
-pub(super) fn floats<A, B, const K: usize>(
+pub(super) fn floats<A, B, const K: usize, const FAST: bool>(
     registers: &mut Registers,
     at: Operands<'_>,
     size: Size,
@@ -140,8 +153,8 @@ pub(super) fn floats<A, B, const K: usize>(
     A: Element<Sum = f32>,
     B: Element<Sum = f32>,
 {
-    let a = rows::<A, K>(registers, at.a, size);
-    let b = columns::<B, K>(registers, at.b);
+    let a = rows::<A, K, FAST>(registers, at.a, size);
+    let b = columns::<B, K, FAST>(registers, at.b);
     let c = accumulator(registers, at.c, packed[0]);
     let mut sums = c.map(|row| if packed[0] { row.map(f16_value) } else { row.map(f32::from_bits) });
     add_products(&mut sums, &a, &b, size);
@@ -151,7 +164,7 @@ pub(super) fn floats<A, B, const K: usize>(
 
 /// Products of integers; the sum with `c` wraps, or with `saturate` stays at the ends of the range.
 #[inline(always)]
-pub(super) fn integers<A, B, const K: usize>(
+pub(super) fn integers<A, B, const K: usize, const FAST: bool>(
     registers: &mut Registers,
     at: Operands<'_>,
     size: Size,
@@ -160,8 +173,8 @@ pub(super) fn integers<A, B, const K: usize>(
     A: Element<Sum = i32>,
     B: Element<Sum = i32>,
 {
-    let a = rows::<A, K>(registers, at.a, size);
-    let b = columns::<B, K>(registers, at.b);
+    let a = rows::<A, K, FAST>(registers, at.a, size);
+    let b = columns::<B, K, FAST>(registers, at.b);
     let mut sums = [[0i32; 8]; ROWS];
     add_products(&mut sums, &a, &b, size);
     let mut d = accumulator(registers, at.c, false);

@@ -3,6 +3,7 @@
 mod atomics;
 mod basics;
 mod checks;
+mod rows;
 mod synchronisation;
 mod system;
 
@@ -57,6 +58,11 @@ impl Bench {
         environment.workers = 2;
         environment.limit = Some(50_000_000);
         Self { memory, program, environment, arguments: Vec::new(), dynamic: 0, cooperative: false }
+    }
+
+    /// Rows of the variables of each class.
+    pub(super) fn rows(&self) -> [u32; 3] {
+        self.program.variables
     }
 
     /// Device memory that holds these words; its address is the next argument.
