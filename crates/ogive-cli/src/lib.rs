@@ -7,6 +7,7 @@
 mod answer;
 mod args;
 mod commands;
+mod constraint;
 mod error;
 mod figures;
 mod interrupt;

@@ -4,6 +4,7 @@
 //! escapes are read so here.
 
 use crate::args::Context;
+use crate::constraint::Constraint;
 use crate::error::Result;
 use ogive::Generate;
 use ogive::sampler::{SamplerParams, Samplers};
@@ -110,6 +111,8 @@ pub(crate) struct Sampling {
     /// Goes on where the model would end
     #[arg(long)]
     ignore_eos: bool,
+    #[command(flatten)]
+    constraint: Constraint,
 }
 
 impl Sampling {
@@ -121,6 +124,7 @@ impl Sampling {
         generate.max_tokens = self.max_tokens.map(NonZeroUsize::get);
         generate.stop.clone_from(&self.stop);
         generate.ignore_end = self.ignore_eos;
+        generate.grammar = self.constraint.grammar()?;
         Ok(generate)
     }
 

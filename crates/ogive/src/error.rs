@@ -26,6 +26,23 @@ pub enum Error {
     /// A setting of the sampler is wrong, or no token could be drawn.
     #[error(transparent)]
     Sampler(#[from] SampleError),
+    /// A grammar does not parse, or cannot be held to.
+    #[cfg(feature = "grammar")]
+    #[error(transparent)]
+    Grammar(#[from] ogive_grammar::GrammarError),
+    /// An answer was to be a whole, and is not.
+    #[cfg(feature = "grammar")]
+    #[error(
+        "the answer was cut short after {tokens} tokens, before it was whole; allow more with max_tokens or a larger context"
+    )]
+    CutShort {
+        /// How many tokens it has.
+        tokens: usize,
+    },
+    /// An answer is not the JSON that was wanted.
+    #[cfg(feature = "grammar")]
+    #[error("reading the answer as JSON: {0}; does the schema say what the type is?")]
+    Json(String),
     /// The device that was asked for is not to be had.
     #[error("choosing a device: {0}")]
     Device(String),

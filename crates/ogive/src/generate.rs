@@ -1,6 +1,8 @@
 //! What to start from, and how to go on.
 
 use crate::engine::sampler::{SamplerParams, Samplers};
+#[cfg(feature = "grammar")]
+use ogive_grammar::Grammar;
 
 /// What to start from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +57,9 @@ pub struct Generate {
     /// How many of the most likely tokens to tell with each token of the answer, beside its own log probability; `None`
     /// for neither.
     pub logprobs: Option<usize>,
+    /// What the answer must be.
+    #[cfg(feature = "grammar")]
+    pub grammar: Option<Grammar>,
 }
 
 impl Default for Generate {
@@ -68,7 +73,16 @@ impl Generate {
     pub fn new() -> Self {
         let sampler = SamplerParams::default();
         let (stop, ignore_end, show_special) = Default::default();
-        Self { max_tokens: None, sampler, stop, ignore_end, show_special, logprobs: None }
+        Self {
+            max_tokens: None,
+            sampler,
+            stop,
+            ignore_end,
+            show_special,
+            logprobs: None,
+            #[cfg(feature = "grammar")]
+            grammar: None,
+        }
     }
 
     /// Always the best token.
@@ -146,7 +160,7 @@ impl Generate {
         Self { show_special: true, ..self }
     }
 
-    /// Goes on where the model would end.
+    /// Goes on where the model would end. A grammar still ends the answer where nothing can come after it.
     #[must_use]
     pub fn ignore_end(self) -> Self {
         Self { ignore_end: true, ..self }

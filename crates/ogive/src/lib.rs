@@ -16,6 +16,8 @@
 //! is [`Model::engine`]. Nothing here is global, and nothing prints: progress and warnings go to [`tracing`].
 
 mod chat;
+#[cfg(feature = "grammar")]
+mod constrained;
 mod device;
 mod error;
 mod fingerprint;
@@ -45,6 +47,8 @@ pub use ogive_cpu as cpu;
 #[cfg(feature = "cuda")]
 pub use ogive_cuda as cuda;
 pub use ogive_engine::{self as engine, backend, nn, sampler, tensor};
+#[cfg(feature = "grammar")]
+pub use ogive_grammar as grammar;
 pub use ogive_models as models;
 pub use ogive_tokenizer as tokenizer;
 pub use ogive_weights as weights;

@@ -10,6 +10,8 @@ use crate::vocabulary::Words;
 use crate::weights::Checkpoint;
 use crate::{Chat, Error, Options, Prompt, Result, Session, device};
 use ndarray::Array2;
+#[cfg(feature = "grammar")]
+use std::sync::OnceLock;
 use std::{path::Path, sync::Arc, time::Instant};
 
 /// A model, its vocabulary and the machine it is on. Cheap to clone; `Send` and `Sync`.
@@ -27,6 +29,9 @@ struct Inner {
     tokenizer: Result<Tokenizer, String>,
     template: Option<String>,
     number: u64,
+    /// Its vocabulary as grammars see it, once one was used.
+    #[cfg(feature = "grammar")]
+    vocabulary: OnceLock<Result<ogive_grammar::Vocabulary, ogive_grammar::GrammarError>>,
 }
 
 /// Sequence, step and cache limits for one session.
@@ -75,12 +80,21 @@ impl Model {
             tokenizer,
             template,
             number,
+            #[cfg(feature = "grammar")]
+            vocabulary: OnceLock::new(),
         })))
     }
 
     /// What it is known again by: see [`fingerprint`](crate::fingerprint).
     pub(crate) fn number(&self) -> u64 {
         self.0.number
+    }
+
+    #[cfg(feature = "grammar")]
+    pub(crate) fn vocabulary_cell(
+        &self,
+    ) -> &OnceLock<Result<ogive_grammar::Vocabulary, ogive_grammar::GrammarError>> {
+        &self.0.vocabulary
     }
 
     /// The name of its architecture.

@@ -120,9 +120,18 @@ impl Session {
     pub fn resume_with(&mut self, how: &Generate, mut chain: Chain) -> Result<Generation<'_>> {
         let doing = "going on with a session";
         let state = self.seq.and_then(|id| self.engine.chain_state(id)).ok_or_else(|| nothing(doing))?;
+        #[cfg(feature = "grammar")]
+        let constraint;
+        #[cfg(feature = "grammar")]
+        {
+            (chain, constraint) = self.model.constrained(how, chain)?;
+        }
         chain.restore(&state)?;
         let (ids, held) = (self.tokens().to_vec(), self.note.held.clone());
-        self.start(ids, how, chain, Some(held))
+        let generation = self.start(ids, how, chain, Some(held))?;
+        #[cfg(feature = "grammar")]
+        let generation = generation.held_to(constraint);
+        Ok(generation)
     }
 }
 

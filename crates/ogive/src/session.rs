@@ -71,7 +71,12 @@ impl Session {
         chain: Chain,
     ) -> Result<Generation<'_>> {
         let ids = self.model.encode(&prompt.into())?;
-        self.start(ids, how, chain, None)
+        #[cfg(feature = "grammar")]
+        let (chain, constraint) = self.model.constrained(how, chain)?;
+        let generation = self.start(ids, how, chain, None)?;
+        #[cfg(feature = "grammar")]
+        let generation = generation.held_to(constraint);
+        Ok(generation)
     }
 
     /// Goes on from `ids`. `held` is text that was drawn before and not given away, of a text that goes on.
@@ -95,7 +100,12 @@ impl Session {
             // What is complete was given away before; a token without a spelling has none.
             text.as_mut().map(|text| text.push(*id));
         }
-        let end = tokenizer.filter(|_| !how.ignore_end).map(|t| t.eog().to_vec()).unwrap_or_default();
+        // A grammar says itself how far to go on.
+        #[cfg(feature = "grammar")]
+        let ignore_end = how.ignore_end && how.grammar.is_none();
+        #[cfg(not(feature = "grammar"))]
+        let ignore_end = how.ignore_end;
+        let end = tokenizer.filter(|_| !ignore_end).map(|t| t.eog().to_vec()).unwrap_or_default();
         let max_tokens = how.max_tokens.unwrap_or(self.model.context());
         let start = Instant::now();
         let mut request = Request::new(&*ids, max_tokens).chain(chain).stop(&*end).keep();
@@ -114,6 +124,8 @@ impl Session {
             prompt: ids.len(),
             ids: Vec::new(),
             logprobs: Vec::new(),
+            #[cfg(feature = "grammar")]
+            constraint: None,
             finish: None,
             failed: false,
             times: Times { prompt_tokens: ids.len() - cached, ..Times::default() },
@@ -190,6 +202,9 @@ pub struct Generation<'s> {
     rows: u64,
     ids: Vec<u32>,
     logprobs: Vec<TokenLogprobs>,
+    /// What it is held to, at its beginning.
+    #[cfg(feature = "grammar")]
+    pub(crate) constraint: Option<ogive_grammar::Constraint>,
     finish: Option<Finish>,
     /// The iterator has given an error.
     failed: bool,
@@ -217,6 +232,17 @@ impl Generation<'_> {
     /// The sum of their log probabilities: the logarithm of the answer's, as far as it has come.
     pub fn cumulative_logprob(&self) -> f64 {
         self.logprobs.iter().map(|each| each.token.logprob).sum()
+    }
+
+    #[cfg(feature = "grammar")]
+    pub(crate) fn held_to(mut self, constraint: Option<ogive_grammar::Constraint>) -> Self {
+        self.constraint = constraint;
+        self
+    }
+
+    #[cfg(feature = "grammar")]
+    pub(crate) fn chain(&self) -> Option<&Chain> {
+        self.engine.chain(self.id)
     }
 
     /// Why it ended, once it has. A stop string counts as [`Finish::Stop`].

@@ -129,6 +129,7 @@ fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) ->
             "ids": generation.ids(),
             "text": text,
             "finish": ended.word(),
+            "complete": generation.is_complete(),
             "seed": how.sampler.seed,
             "samplers": plain_chain(&how.sampler),
             "prefill_tokens_per_second": times.prefill_rate(),
@@ -146,5 +147,8 @@ fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) ->
         output::note(logprobs::table(generation.logprobs()));
     }
     context.note(answer::figures(generation, ended));
+    if generation.is_complete() == Some(false) {
+        context.note("the answer was cut off before it was what was asked for: -n and --context allow more");
+    }
     Ok(ended)
 }
