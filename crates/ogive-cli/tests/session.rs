@@ -1,0 +1,188 @@
+//! Sessions in files and log probabilities, as the program offers them.
+
+mod common;
+
+use common::{Ran, command, ogive, ogive_reads, shared};
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+/// A run of so many tokens by a sampler that keeps a state.
+fn run(model: &Path, more: &[&std::ffi::OsStr]) -> Ran {
+    let fixed = args!["run", "--model", model, "--raw", "--json", "--mirostat", "2", "--ignore-eos"];
+    ogive(fixed.iter().map(AsRef::as_ref).chain(more.iter().copied()))
+}
+
+macro_rules! run {
+    ($model:expr, $($arg:expr),*) => { run($model, &[$(std::ffi::OsStr::new(&$arg)),*]) };
+}
+
+#[test]
+fn a_story_goes_on_as_if_it_had_not_been_saved() {
+    let Some(model) = shared("models/stories260K/stories260K-q8_0.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let whole = run!(&model, "-n", "40", "--seed", "7", "Once upon a time").json();
+    let first = run!(&model, "-n", "15", "--seed", "7", "--save", a, "Once upon a time").json();
+    let second = run!(&model, "-n", "15", "--load", a, "--save", b).json();
+    let third = run!(&model, "-n", "10", "--load", b).json();
+    let text = |part: &serde_json::Value| part["text"].as_str().unwrap().to_owned();
+    assert_eq!([text(&first), text(&second), text(&third)].concat(), text(&whole));
+    assert_eq!((&second["seed"], &third["seed"]), (&whole["seed"], &whole["seed"]));
+    // Another seed draws otherwise, and other samplers are told of.
+    let other = run!(&model, "-n", "15", "--load", a, "--seed", "8").json();
+    assert_ne!(other["ids"], second["ids"]);
+    let ran = ogive(args!["run", "--model", model, "--raw", "--temp", "0", "-n", "4", "--load", a]);
+    assert!(!ran.text().is_empty() && ran.stderr.contains("other samplers"), "{}", ran.stderr);
+    // A prompt that the session has a part of is not read again.
+    let ran = ogive(args!["run", "--model", model, "--raw", "-n", "4", "--load", a, "Once upon a time"]);
+    assert!(ran.text().len() > 2 && ran.stderr.contains("more kept)"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_cannot_be_loaded_or_saved_is_one_clear_line() {
+    let Some(model) = shared("models/stories260K/stories260K-q8_0.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let a = folder.path().join("a");
+    run!(&model, "-n", "5", "--save", a, "Once").json();
+    let other = shared("models/stories260K/stories260K-f16.gguf").unwrap();
+    assert!(run!(&other, "--load", a).error(1).contains("saved with another model"));
+    assert!(run!(&model, "--cache-type", "f32", "--load", a).error(1).contains("\"f32\""));
+    assert!(run!(&model, "--load", model).error(1).contains("not a saved session"));
+    assert!(run!(&model, "--load", folder.path().join("none")).error(1).contains("No such file"));
+    assert!(run!(&model,).stderr.contains("PROMPT"));
+    let mut bytes = fs::read(&a).unwrap();
+    bytes.truncate(bytes.len() - 1);
+    fs::write(&a, bytes).unwrap();
+    assert!(run!(&model, "--load", a).error(1).contains("damaged"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_leaves_nothing_and_spares_what_was_there() {
+    let Some(model) = shared("models/stories260K/stories260K-q8_0.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let a = folder.path().join("a");
+    fs::write(&a, "as it was").unwrap();
+    // A limit on a file's size is as good as a disk that is full; the signal that comes with it is ignored.
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"";
+    let ran = std::process::Command::new("sh")
+        .args(args![
+            "-c",
+            script,
+            command().get_program(),
+            "run",
+            "--model",
+            model,
+            "--raw",
+            "-q",
+            "-n",
+            "40"
+        ])
+        .args(args!["--save", a, "Once upon a time"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains("saving a session"), "{stderr}");
+    assert!(!ran.stdout.is_empty(), "the text had come");
+    assert_eq!(fs::read_to_string(&a).unwrap(), "as it was");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn log_probabilities_as_json_and_as_a_table() {
+    let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
+    let json = run!(&model, "-n", "6", "--seed", "1", "--logprobs", "3", "Once upon a time").json();
+    let each = json["logprobs"].as_array().unwrap();
+    assert_eq!(each.len(), 6);
+    let ids: Vec<_> = each.iter().map(|t| t["id"].clone()).collect();
+    assert_eq!(serde_json::Value::from(ids), json["ids"]);
+    let mut sum = 0.0;
+    for token in each {
+        let top = token["top_logprobs"].as_array().unwrap();
+        assert_eq!(top.len(), 3);
+        assert!(top[0]["logprob"].as_f64() >= token["logprob"].as_f64(), "{token}");
+        let bytes: Vec<u8> = serde_json::from_value(token["bytes"].clone()).unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes), token["token"].as_str().unwrap());
+        sum += token["logprob"].as_f64().unwrap();
+    }
+    assert!((json["cumulative_logprob"].as_f64().unwrap() - sum).abs() < 1e-12);
+    assert!(run!(&model, "-n", "2", "Once").json().get("logprobs").is_none());
+
+    let ran = ogive(args![
+        "run",
+        "--model",
+        model,
+        "--temp",
+        "0",
+        "-n",
+        "3",
+        "-q",
+        "--logprobs",
+        "2",
+        "Once upon a time"
+    ]);
+    assert_eq!(ran.text(), ", there was");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(lines.len(), 5, "{}", ran.stderr);
+    assert!(
+        lines[0].starts_with("token") && lines[1].starts_with("\",\"") && lines[2].contains("\" there\"")
+    );
+    assert!(lines[4].starts_with("3 tokens: logprob -"), "{}", lines[4]);
+}
+
+#[test]
+fn a_conversation_is_kept_between_runs() {
+    let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let (template, kept, other, json) = (file("t.jinja"), file("kept"), file("other"), file("said.JSON"));
+    fs::write(&template, "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}").unwrap();
+    let talk = |more: &[&std::ffi::OsStr], script: &str| {
+        let fixed = args!["chat", "--model", model, "--chat-template", template, "--temp", "0", "-n", "9"];
+        ogive_reads(fixed.iter().map(AsRef::as_ref).chain(more.iter().copied()), script.as_bytes())
+    };
+    let whole = talk(&[], "Once upon a time\nLily\nThe end\n").text();
+    let session = args!["--session", kept];
+    let session: Vec<_> = session.iter().map(AsRef::as_ref).collect();
+    let first = talk(&session, "Once upon a time\n").text();
+    let again = talk(&session, "Lily\n/stats\n");
+    assert!(
+        again.stderr.contains("2 messages, ") && again.stderr.contains("4 messages;"),
+        "{}",
+        again.stderr
+    );
+    assert!(again.stderr.contains("more kept)"), "only what is new was read: {}", again.stderr);
+    let third = talk(&session, &format!("/save {}\n/save {}\nThe end\n", other.display(), json.display()));
+    assert_eq!([first, again.text(), third.text()].concat(), whole);
+    for saved in [&other, &json] {
+        let ran = talk(&[], &format!("Something else\n/load {}\nThe end\n", saved.display()));
+        assert!(ran.text().ends_with(&third.text()), "{}", ran.stderr);
+        assert!(ran.stderr.contains("4 messages from"), "{}", ran.stderr);
+    }
+    let bad = talk(&[], &format!("/load {}\n/load {}\n", template.display(), file("none").display()));
+    assert_eq!(bad.code, Some(1));
+    assert!(
+        bad.stderr.contains("not a saved session") && bad.stderr.contains("No such file"),
+        "{}",
+        bad.stderr
+    );
+    // `ogive run` goes on with a conversation too.
+    let ran = ogive(args![
+        "run",
+        "--model",
+        model,
+        "--chat-template",
+        template,
+        "--temp",
+        "0",
+        "-n",
+        "9",
+        "--load",
+        other,
+        "The end"
+    ]);
+    assert_eq!(ran.text() + "\n", third.text());
+}
