@@ -90,15 +90,14 @@ fn a_stage_of_ones_own_forbids_a_letter() {
 
 #[test]
 fn an_architecture_of_another_crate_runs() {
-    let Some(folder) = shared("golden/gpt2") else { return };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("outside/golden");
     let text = run("05_architecture", &[&folder]);
-    assert!(text.contains("GPT2LMHeadModel, Gemma2ForCausalLM, LlamaForCausalLM"), "{text}");
-    assert!(text.contains("opened: GPT2LMHeadModel, contexts of up to 256 tokens"), "{text}");
-    assert_eq!(text, run("05_architecture", &[&folder.join("gpt2-f32.gguf")]));
+    assert!(text.contains("GPT2LMHeadModel, GPTNeoXForCausalLM, Gemma2ForCausalLM"), "{text}");
+    assert!(text.contains("opened: GPTNeoXForCausalLM, contexts of up to 64 tokens"), "{text}");
     // Ogive's own registry does not know it, and says what it knows.
     let refused = start("01_generate", &[&folder]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && why.contains("GPT2LMHeadModel") && why.contains("Llama"), "{why}");
+    assert!(!refused.status.success() && why.contains("GPTNeoXForCausalLM") && why.contains("Llama"), "{why}");
 }
 
 #[test]

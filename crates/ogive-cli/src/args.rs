@@ -1,6 +1,6 @@
 //! The command line: which commands there are, and the switches that hold for all of them.
 
-use crate::commands::{bench, chat, devices, inspect, logits, run, synth, template, tokenize};
+use crate::commands::{bench, chat, devices, embed, inspect, logits, run, synth, template, tokenize};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use clap::{Parser, Subcommand};
@@ -33,6 +33,8 @@ enum Command {
     Template(template::Args),
     /// Writes the logits of every position as a NumPy file, f32 [tokens, vocab]
     Logits(logits::Args),
+    /// Turns texts into vectors, a JSON array a line
+    Embed(embed::Args),
     /// Measures tokens per second
     Bench(bench::Args),
     /// Makes a model of random weights in the sizes of a real one
@@ -70,6 +72,7 @@ impl Cli {
             Command::Tokenize(args) => tokenize::run(&args),
             Command::Template(args) => template::run(&args),
             Command::Logits(args) => logits::run(&args, &context),
+            Command::Embed(args) => embed::run(&args, &context),
             Command::Bench(args) => bench::run(&args, &context),
             Command::Synth(args) => synth::run(&args, &context),
             Command::Devices(args) => devices::run(&args),

@@ -13,6 +13,7 @@ mod figures;
 mod interrupt;
 mod log;
 mod logprobs;
+mod npy;
 mod options;
 mod output;
 mod sampling;

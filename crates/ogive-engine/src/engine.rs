@@ -94,6 +94,11 @@ static ENGINES: AtomicU64 = AtomicU64::new(0);
 impl Engine {
     /// Reserves the cache.
     pub fn new(backend: Arc<dyn Backend>, model: Arc<dyn Model>, limits: Limits) -> Result<Self> {
+        if !model.causal() {
+            let why =
+                "an encoder draws no tokens, as each sees those after it; ask for its vectors (`embed`)";
+            return Err(Error::unsupported("engine", why));
+        }
         let spec = limits.cache_spec(model.cache_layout())?;
         let (cache, pool) = (backend.new_cache(&spec)?, Pool::new(&spec));
         tracing::debug!(blocks = ?spec.blocks, bytes = spec.bytes(), element = spec.element.name, "cache reserved");

@@ -93,7 +93,9 @@ fn each_step(
     if tokens.is_empty() || how.chunk == 0 {
         return Err(Error::invalid("evaluate", "it needs at least one token, and steps of at least one row"));
     }
-    let limits = Limits::new(tokens.len()).step_tokens(tokens.len().min(how.chunk)).element(how.element);
+    // What looks ahead must be in one step.
+    let chunk = if model.causal() { how.chunk.min(tokens.len()) } else { tokens.len() };
+    let limits = Limits::new(tokens.len()).step_tokens(chunk).element(how.element);
     let spec = limits.cache_spec(model.cache_layout())?;
     // Windowed groups keep all their blocks here, for the tables below hold every token.
     let blocks = tokens.len().div_ceil(limits.block_len);
@@ -101,7 +103,7 @@ fn each_step(
     let cache = b.new_cache(&spec)?;
     let table = BlockTable { first: 0, blocks: (0..blocks as u32).collect() };
     let (mut past, mut slots) = (0, [0, 1]);
-    for chunk in tokens.chunks(how.chunk) {
+    for chunk in tokens.chunks(chunk) {
         let mut batch = Batch::default();
         batch.push(chunk, past, vec![table.clone(); spec.blocks.len()], slots);
         past += chunk.len();

@@ -9,6 +9,7 @@
 
 mod compute;
 mod digest;
+mod embed;
 mod engine;
 mod evaluate;
 mod limits;
@@ -19,6 +20,7 @@ mod schedule;
 mod session;
 
 pub use digest::Digest;
+pub use embed::{Embed, Pooling, embed};
 pub use engine::{Engine, Stats};
 pub use evaluate::{Evaluate, evaluate, score};
 pub use limits::Limits;

@@ -66,7 +66,7 @@ pub(crate) fn load_with(
 ) -> Result<Box<dyn Model>> {
     let eps = c.f32_or("rms_norm_eps", 1e-6)?;
     let activation = ogive_nn::activation(c, "hidden_activation", Activation::GeluTanh)?;
-    let model = root.at("model");
+    let model = root.at_or_here("model", "embed_tokens")?;
     let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
         let l = model.at("layers").at(i);
         Ok(Block {

@@ -8,12 +8,16 @@
 
 use crate::gemma2;
 use ogive_nn::backend::AttnOption;
-use ogive_nn::tensor::{Result, serde_json::json};
+use ogive_nn::tensor::{Error, Result, serde_json::json};
 use ogive_nn::{Attention, Config, Loader, Model};
 
 /// Reads a checkpoint with Hugging Face's names.
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let c = &with_defaults(c);
+    if c.bool_or("use_bidirectional_attention", false)? {
+        let why = "`use_bidirectional_attention` is on: an encoder (EmbeddingGemma), which is not known yet";
+        return Err(Error::unsupported("config", why));
+    }
     let (spec, eps) = (gemma2::scores(c)?, c.f32_or("rms_norm_eps", 1e-6)?);
     let full = ogive_nn::rope_of(c, root, spec.k_dim)?;
     let local = Config(json!({"rope_theta": c.f32_or("rope_local_base_freq", 10_000.0)?}));

@@ -35,8 +35,7 @@ struct Block {
 /// Reads a checkpoint with Hugging Face's names, with or without `transformer.` before them: the first published ones
 /// have it not.
 pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
-    let bare = file.optional(file.host("wte"))?.is_some();
-    let l = if bare { file.clone() } else { file.at("transformer") };
+    let l = file.at_or_here("transformer", "wte")?;
     let eps = c.f32_or("layer_norm_epsilon", 1e-5)?;
     let blocks = 0..c.usize("num_hidden_layers")?;
 

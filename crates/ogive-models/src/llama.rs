@@ -72,7 +72,7 @@ pub(crate) fn load_with(
     let rope = ogive_nn::rope_of(c, root, head_dim)?;
     let spec = AttnSpec::causal(heads, kv_heads, head_dim);
 
-    let model = root.at("model");
+    let model = root.at_or_here("model", "embed_tokens")?;
     // One by one: a false number of layers ends at the first that is missing.
     let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
         let l = model.at("layers").at(i);

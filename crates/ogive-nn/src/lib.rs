@@ -42,6 +42,11 @@ pub trait Model: Debug + Send + Sync {
     fn vocab(&self) -> Option<usize> {
         None
     }
+    /// Whether a token's result depends on no later one. Encoders say no: a text must be whole in one step, and no engine
+    /// draws from them.
+    fn causal(&self) -> bool {
+        true
+    }
     /// The logits of the rows the step asks for. `[outputs, vocab]`
     fn logits(&self, step: &Step<'_>) -> Result<Tensor> {
         let hidden = self.hidden(step)?;

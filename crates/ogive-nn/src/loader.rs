@@ -42,6 +42,12 @@ impl<'a> Loader<'a> {
         Self { prefix: format!("{}{name}.", self.prefix), ..self.clone() }
     }
 
+    /// The place `name` below this one, or this one itself where `weight` is right here: checkpoints that were saved
+    /// without a head leave the prefix out.
+    pub fn at_or_here(&self, name: &str, weight: &str) -> Result<Self> {
+        Ok(if self.optional(self.host(weight))?.is_some() { self.clone() } else { self.at(name) })
+    }
+
     /// What `name` below this place is called from the root of the file, for messages.
     pub fn name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)

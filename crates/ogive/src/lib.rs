@@ -19,6 +19,7 @@ mod chat;
 #[cfg(feature = "grammar")]
 mod constrained;
 mod device;
+mod embed;
 mod error;
 mod fingerprint;
 mod generate;
@@ -33,6 +34,7 @@ mod vocabulary;
 
 pub use chat::{Chat, Reply};
 pub use device::{Device, devices, libraries};
+pub use embed::Embed;
 pub use error::{Error, Result};
 pub use generate::{Generate, Prompt};
 pub use logprobs::{Logprob, TokenLogprobs};
@@ -46,7 +48,7 @@ pub use vocabulary::open_tokenizer;
 pub use ogive_cpu as cpu;
 #[cfg(feature = "cuda")]
 pub use ogive_cuda as cuda;
-pub use ogive_engine::{self as engine, backend, nn, sampler, tensor};
+pub use ogive_engine::{self as engine, Pooling, backend, nn, sampler, tensor};
 #[cfg(feature = "grammar")]
 pub use ogive_grammar as grammar;
 pub use ogive_models as models;

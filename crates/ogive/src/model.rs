@@ -1,6 +1,6 @@
 //! A model that is open: immutable, shared by cloning, and the place sessions come from.
 
-use crate::engine::{Engine, Evaluate, Limits, backend::Backend, evaluate};
+use crate::engine::{Engine, Evaluate, Limits, Pooling, backend::Backend, evaluate};
 use crate::fingerprint::Noted;
 use crate::nn::{self, Loader};
 use crate::sampler::{Chain, SamplerParams};
@@ -8,7 +8,7 @@ use crate::tensor::{Config, Error as ModelError};
 use crate::tokenizer::{EncodeOptions, Tokenizer, template::ChatTemplate};
 use crate::vocabulary::Words;
 use crate::weights::Checkpoint;
-use crate::{Chat, Error, Options, Prompt, Result, Session, device};
+use crate::{Chat, Error, Options, Prompt, Result, Session, device, embed};
 use ndarray::Array2;
 #[cfg(feature = "grammar")]
 use std::sync::OnceLock;
@@ -29,6 +29,7 @@ struct Inner {
     tokenizer: Result<Tokenizer, String>,
     template: Option<String>,
     number: u64,
+    pooling: Result<Option<Pooling>, String>,
     /// Its vocabulary as grammars see it, once one was used.
     #[cfg(feature = "grammar")]
     vocabulary: OnceLock<Result<ogive_grammar::Vocabulary, ogive_grammar::GrammarError>>,
@@ -66,6 +67,7 @@ impl Model {
             (None, Some(folder)) => Tokenizer::from_folder(folder).map_err(|e| e.to_string()),
             (None, None) => Err("the file has none".into()),
         };
+        let pooling = embed::pooling_of(&config, folder.as_deref());
         let template = tokenizer.as_ref().ok().and_then(|t| t.chat_template()).map(Into::into);
         let words = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
         let number = noted.number(&architecture, &config, words, limits.context);
@@ -80,6 +82,7 @@ impl Model {
             tokenizer,
             template,
             number,
+            pooling,
             #[cfg(feature = "grammar")]
             vocabulary: OnceLock::new(),
         })))
@@ -135,6 +138,15 @@ impl Model {
     /// Its chat template's source, if it has one.
     pub fn chat_template(&self) -> Option<&str> {
         self.0.template.as_deref()
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// How the checkpoint wants hidden states pooled, or why it has no vectors.
+    pub(crate) fn pooling(&self) -> Result<Option<Pooling>, String> {
+        self.0.pooling.clone()
     }
 
     /// A session with a cache of its own.

@@ -1,21 +1,21 @@
-//! An architecture added to Ogive from another crate, through the façade alone: GPT-2.
+//! An architecture added to Ogive from another crate, through the façade alone: GPT-NeoX, which Pythia is.
 //!
 //! ```no_run
 //! # fn main() -> ogive::Result<()> {
-//! let model = ogive::Options::new().registry(ogive_example_outside::registry()).open("gpt2")?;
+//! let model = ogive::Options::new().registry(ogive_example_outside::registry()).open("pythia-160m")?;
 //! # Ok(()) }
 //! ```
 //!
-//! This is what docs/ADD-A-MODEL.md walks through. The model is in `gpt2.rs`; this file only gives it a name, so that a
+//! This is what docs/ADD-A-MODEL.md walks through. The model is in `gpt_neox.rs`; this file only gives it a name, so that a
 //! second architecture has a place beside it.
 
-mod gpt2;
+mod gpt_neox;
 
-pub use gpt2::load;
+pub use gpt_neox::load;
 
 use ogive::nn::Registry;
 
-/// Ogive's own architectures, and GPT-2 under the name that its `config.json` has in `architectures`.
+/// Ogive's own architectures, and GPT-NeoX under the name that its `config.json` has in `architectures`.
 pub fn registry() -> Registry {
-    ogive::models::registry().with("GPT2LMHeadModel", load)
+    ogive::models::registry().with("GPTNeoXForCausalLM", load)
 }

@@ -1,15 +1,10 @@
 //! `ogive logits`: what the model makes of given tokens, for comparing it with another implementation.
-//!
-//! The file gets its name when it is complete, so that a script never reads half of one.
 
 use crate::args::Context;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
+use crate::npy;
 use crate::options::{Machine, ModelPath, spinner};
-use ndarray_npy::WriteNpyExt;
-use ogive::ndarray::Array2;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Arguments of `ogive logits`.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,13 +38,7 @@ fn ids(text: &str) -> Result<Ids, String> {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let Ids(ids) = &args.tokens;
-    let folder = folder(&args.out);
-    if !folder.is_dir() || args.out.is_dir() {
-        // Told before anything is computed.
-        let wrong =
-            if args.out.is_dir() { "this is a folder; name a file" } else { "there is no such folder" };
-        return Err(Error::failed(format_args!("writing {}: {wrong}", args.out.display())));
-    }
+    npy::check(&args.out)?;
     let model = args.machine.open(args.model.get()?, args.context, context)?;
     if ids.len() > model.context() {
         let (have, most) = (ids.len(), model.context());
@@ -62,37 +51,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     working.finish_and_clear();
     let logits = logits?;
     let patience = context.interrupt.patience();
-    save(&logits, &args.out).doing(format_args!("writing {}", args.out.display()))?;
+    npy::save(&logits, &args.out)?;
     if patience.over() { Err(Error::Interrupted) } else { Ok(()) }
-}
-
-/// Where a file lies.
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Writes beside the file and renames. What is there and is no plain file, a pipe say, is written to as it is.
-fn save(logits: &Array2<f32>, path: &Path) -> io::Result<()> {
-    let other = |e: ndarray_npy::WriteNpyError| match e {
-        ndarray_npy::WriteNpyError::Io(e) => e,
-        e => io::Error::other(e),
-    };
-    if fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-        let mut file = BufWriter::new(File::options().write(true).open(path)?);
-        logits.write_npy(&mut file).map_err(other)?;
-        return file.flush();
-    }
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        // What any new file has, less the process's mask, and not a temporary file's privacy.
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    let mut file = BufWriter::new(builder.prefix(".ogive-logits").tempfile_in(folder(path))?);
-    logits.write_npy(&mut file).map_err(other)?;
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.persist(path)?;
-    Ok(())
 }
 
 #[cfg(test)]

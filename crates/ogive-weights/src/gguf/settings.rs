@@ -24,6 +24,8 @@ const COPIED: &[(&str, &str)] = &[
     ("attn_logit_softcapping", "attn_logit_softcapping"),
     ("final_logit_softcapping", "final_logit_softcapping"),
     ("rope.freq_base", "rope_theta"),
+    // Not a setting of Hugging Face's classes: how hidden states become the vector of a text.
+    ("pooling_type", "pooling_type"),
 ];
 
 /// Token ids: keys without a prefix.

@@ -1,0 +1,201 @@
+//! Vectors of texts: hidden states pooled to one row for each text.
+//!
+//! Texts are packed into steps end to end, as the engine packs sequences, and not padded to a rectangle; so many short texts
+//! cost what their tokens cost. Pooling is done on the host, in double precision and in the order of the tokens: a vector is
+//! the same whatever else was in the step.
+
+use crate::Limits;
+use crate::backend::{Backend, Batch, BlockTable, Cache};
+use crate::nn::{self, Model, Step};
+use crate::tensor::{Error, F32, Format, Result};
+use ndarray::Array2;
+use std::ops::Range;
+
+/// Texts in one step at most: each takes pages of its own, which a step of one-token texts would waste.
+const TEXTS: usize = 64;
+
+/// Which of a text's hidden states its vector is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pooling {
+    /// The mean of all.
+    #[default]
+    Mean,
+    /// The first token's: BERT's `[CLS]`.
+    Cls,
+    /// The last token's, the only one that has seen the whole text in a model that looks back.
+    Last,
+}
+
+/// How to make vectors of texts.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Embed {
+    /// Which hidden states count.
+    pub pooling: Pooling,
+    /// Whether vectors are scaled to length 1, so that their dot product is their cosine.
+    pub normalize: bool,
+    /// Rows of a step.
+    pub chunk: usize,
+    /// What keys and values are kept in.
+    pub element: &'static Format,
+}
+
+impl Embed {
+    /// So pooled and scaled to length 1, in steps of 512 rows, with a cache in single precision.
+    pub fn new(pooling: Pooling) -> Self {
+        Self { pooling, normalize: true, chunk: 512, element: &F32 }
+    }
+}
+
+/// A row for each of `texts`, none of which may be empty. `[texts, dim]`
+pub fn embed<T: AsRef<[u32]>>(
+    b: &dyn Backend,
+    model: &dyn Model,
+    texts: &[T],
+    how: &Embed,
+) -> Result<Array2<f32>> {
+    let texts: Vec<&[u32]> = texts.iter().map(AsRef::as_ref).collect();
+    if let Some(i) = texts.iter().position(|t| t.is_empty()) {
+        return Err(Error::invalid("embed", format!("text {i} has no tokens")));
+    }
+    if how.chunk == 0 {
+        return Err(Error::invalid("embed", "steps need at least one row"));
+    }
+    let Some(longest) = texts.iter().map(|t| t.len()).max() else { return Ok(Array2::default((0, 0))) };
+    let groups = groups(&texts, how.chunk);
+    let most = groups.iter().map(Range::len).max().unwrap_or(1);
+    let limits =
+        Limits::new(longest).sequences(most).step_tokens(how.chunk.max(longest)).element(how.element);
+    let spec = limits.cache_spec(model.cache_layout())?;
+    let pages =
+        |group: &Range<usize>| texts[group.clone()].iter().map(|t| t.len().div_ceil(limits.block_len));
+    let all = groups.iter().map(|g| pages(g).sum::<usize>()).max().unwrap_or(0);
+    // Windowed groups keep all their blocks here, as in `evaluate`.
+    let spec = spec.clone().blocks(vec![all; spec.blocks.len()]);
+    let (cache, tables) = (b.new_cache(&spec)?, spec.blocks.len());
+    let mut out = Vec::new();
+    for group in groups {
+        let mut first = 0;
+        let blocks = pages(&group).map(|n| {
+            let blocks = (first..first + n as u32).collect();
+            first += n as u32;
+            vec![BlockTable { first: 0, blocks }; tables]
+        });
+        let members: Vec<_> = texts[group.clone()].iter().copied().zip(blocks).collect();
+        run(b, model, &cache, &members, how, &mut out)?;
+    }
+    let dim = out.len() / texts.len();
+    Array2::from_shape_vec((texts.len(), dim), out).map_err(|e| Error::other("embed", e))
+}
+
+/// Consecutive texts that fit one step; one that fits none is alone.
+fn groups(texts: &[&[u32]], rows: usize) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut left = 0;
+    for (i, text) in texts.iter().enumerate() {
+        match groups.last_mut().filter(|g| text.len() <= left && g.len() < TEXTS) {
+            Some(group) => group.end = i + 1,
+            None => {
+                groups.push(i..i + 1);
+                left = rows;
+            }
+        }
+        left = left.saturating_sub(text.len());
+    }
+    groups
+}
+
+/// One group: a step, or several for a long text of a model that looks back only.
+fn run(
+    b: &dyn Backend,
+    model: &dyn Model,
+    cache: &Cache,
+    members: &[(&[u32], Vec<BlockTable>)],
+    how: &Embed,
+    out: &mut Vec<f32>,
+) -> Result<()> {
+    let mut pools: Vec<Pool> = members.iter().map(|_| Pool::default()).collect();
+    let longest = members.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
+    // A text that looks ahead must be in one step, and several texts always are.
+    let rows = if model.causal() && members.len() == 1 { how.chunk } else { longest.max(1) };
+    let mut past = 0;
+    while past < longest {
+        let (mut batch, mut wanted) = (Batch::default(), Vec::new());
+        for (i, (text, tables)) in members.iter().enumerate() {
+            let part = &text[past..text.len().min(past + rows)];
+            let (start, slots) = (batch.tokens.len(), [2 * i as u32, 2 * i as u32 + 1]);
+            let turned = (past / rows).is_multiple_of(2);
+            batch.push(part, past, tables.clone(), if turned { slots } else { [slots[1], slots[0]] });
+            let before = batch.outputs.len();
+            match how.pooling {
+                Pooling::Mean => batch.want_all(),
+                Pooling::Cls if past == 0 => batch.outputs.push(start as u32),
+                Pooling::Last if past + part.len() == text.len() => batch.want_last(),
+                Pooling::Cls | Pooling::Last => {}
+            }
+            wanted.push(batch.outputs.len() - before);
+        }
+        let none = batch.outputs.is_empty();
+        let plan = b.plan(batch)?;
+        let step = Step::new(b, &plan, cache);
+        nn::prepare(b, cache, &plan)?;
+        let hidden = model.hidden(&step)?;
+        past += rows;
+        if none {
+            continue;
+        }
+        let hidden = b.outputs(&hidden, &plan)?;
+        let (values, dim) = (b.download(&hidden)?, hidden.shape().cols().max(1));
+        let mut each = values.chunks_exact(dim);
+        for (pool, n) in pools.iter_mut().zip(wanted) {
+            each.by_ref().take(n).for_each(|row| pool.add(row));
+        }
+    }
+    pools.into_iter().for_each(|pool| out.extend(pool.finish(how.normalize)));
+    Ok(())
+}
+
+/// A sum of rows.
+#[derive(Debug, Default)]
+struct Pool {
+    sum: Vec<f64>,
+    rows: usize,
+}
+
+impl Pool {
+    fn add(&mut self, row: &[f32]) {
+        self.sum.resize(row.len(), 0.0);
+        self.sum.iter_mut().zip(row).for_each(|(sum, v)| *sum += f64::from(*v));
+        self.rows += 1;
+    }
+
+    /// The mean, of length 1 if so asked; a vector of zeros stays one.
+    fn finish(self, normalize: bool) -> Vec<f32> {
+        let mean: Vec<f64> = self.sum.iter().map(|v| v / self.rows.max(1) as f64).collect();
+        let length = mean.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let by = if normalize && length > 0.0 { length } else { 1.0 };
+        mean.iter().map(|v| (v / by) as f32).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_share_a_step_while_they_fit() {
+        let texts = [3, 3, 4, 11, 1, 10].map(|n| vec![0u32; n]);
+        let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+        assert_eq!(groups(&texts, 10), [0..3, 3..4, 4..5, 5..6]);
+        let many = vec![&[0u32][..]; 130];
+        assert_eq!(groups(&many, 1000), [0..64, 64..128, 128..130]);
+    }
+
+    #[test]
+    fn zeros_have_no_direction() {
+        let mut pool = Pool::default();
+        pool.add(&[0.0, 0.0]);
+        assert_eq!(pool.finish(true), [0.0, 0.0]);
+    }
+}
