@@ -97,7 +97,10 @@ fn an_architecture_of_another_crate_runs() {
     // Ogive's own registry does not know it, and says what it knows.
     let refused = start("01_generate", &[&folder]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && why.contains("GPTNeoXForCausalLM") && why.contains("Llama"), "{why}");
+    assert!(
+        !refused.status.success() && why.contains("GPTNeoXForCausalLM") && why.contains("Llama"),
+        "{why}"
+    );
 }
 
 #[test]

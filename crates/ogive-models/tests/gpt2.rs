@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use ogive_nn::tensor::{Error, HostWeight, Result, Source, WeightInfo};
 use ogive_nn::Loader;
+use ogive_nn::tensor::{Error, HostWeight, Result, Source, WeightInfo};
 use std::path::PathBuf;
 
 fn folder() -> PathBuf {
