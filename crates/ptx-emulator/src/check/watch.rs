@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::clocks::Clocks;
-use crate::exec::registers::Mask;
+use crate::exec::registers::{Mask, lanes};
 use crate::fault::Fault;
 
 /// What an instruction does to memory.
@@ -88,6 +88,25 @@ pub(crate) trait BlockWatch: Send + fmt::Debug {
         bytes: u32,
         access: Access,
     ) -> Result<(), Box<Fault>>;
+
+    /// The lanes of a mask do plain reads of `bytes` bytes, `who` being lane 0 of their warp: as so many accesses, lowest lane first.
+    ///
+    /// # Errors
+    /// The first race that was found.
+    fn reads(
+        &mut self,
+        clocks: &mut Clocks,
+        who: Who,
+        mask: Mask,
+        addresses: &[u64; 32],
+        bytes: u32,
+    ) -> Result<(), Box<Fault>> {
+        for lane in lanes(mask) {
+            let who = Who { lane: lane as u32, ..who };
+            self.access(clocks, who, addresses[lane], bytes, Access::Read)?;
+        }
+        Ok(())
+    }
 
     /// A strong access was done. Called after it, and before any other of this block: whose write it saw is known only now.
     fn strong_done(&mut self, who: Who, address: u64, access: Access);

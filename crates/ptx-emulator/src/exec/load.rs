@@ -65,7 +65,7 @@ fn wide<const SPACE: u8, const N: usize>(cx: &mut Cx<'_>, step: &Step, mask: Mas
     let stride = 4 * N;
     if step.flags & STRONG == 0 && mask == ALL && access::consecutive(&addresses, stride as u64) {
         let columns = if SPACE == space::GLOBAL {
-            cx.global_row(addresses[0], stride, true).map(|host| super::columns::of_device::<N>(host))
+            cx.global_row(step, &addresses, stride, true)?.map(|host| super::columns::of_device::<N>(host))
         } else {
             cx.shared_row(step, addresses[0], stride)?.map(|at| {
                 super::columns::of_slice::<N>(cx.block.shared.get(at..at + 32 * stride).unwrap_or_default())
@@ -102,7 +102,7 @@ fn load_from<const SPACE: u8, T: Plain, const N: usize>(
     let stride = N * T::BYTES;
     if step.flags & STRONG == 0 && mask == ALL && access::consecutive(addresses, stride as u64) {
         let rows = match access::space_of::<SPACE>(addresses[0]) {
-            space::GLOBAL => cx.global_row(addresses[0], stride, true).map(raw::load_rows::<T, N>),
+            space::GLOBAL => cx.global_row(step, addresses, stride, true)?.map(raw::load_rows::<T, N>),
             space::SHARED => cx.shared_row(step, addresses[0], stride)?.map(|at| {
                 raw::rows_of::<T, N>(cx.block.shared.get(at..at + 32 * stride).unwrap_or_default())
             }),
@@ -148,13 +148,16 @@ fn gather<T: Plain, const N: usize>(
     let to: [Option<Slot>; N] = std::array::from_fn(|k| destination(cx, step, k, N));
     match space {
         space::GLOBAL => {
-            let Some(host) = cx.global_piece(low, span, stride) else { return Ok(false) };
+            let Some(host) = cx.global_piece(low, span, stride, true) else { return Ok(false) };
             if cx.grid.checked && !cx.windows.whole() {
                 for lane in lanes(mask) {
                     if cx.windows.unwritten(addresses[lane], stride).is_some() {
                         return Ok(false);
                     }
                 }
+            }
+            if cx.block.watch.is_some() {
+                cx.tell_reads(step.place, mask, addresses, stride)?;
             }
             for lane in lanes(mask) {
                 let from = host.wrapping_add((addresses[lane] - low) as usize);
@@ -331,25 +334,49 @@ impl Cx<'_> {
 
     /// 32 accesses of `stride` bytes that follow one another in global memory, if nothing is wrong with them and nobody is to be told of each.
     #[inline(always)]
-    pub(crate) fn global_row(&mut self, address: u64, stride: usize, reads: bool) -> Option<*mut u8> {
-        if !address.is_multiple_of(stride as u64) || self.block.watch.is_some() {
-            return None;
+    pub(crate) fn global_row(
+        &mut self,
+        step: &Step,
+        addresses: &[u64; 32],
+        stride: usize,
+        reads: bool,
+    ) -> Result<Option<*mut u8>, Box<crate::fault::Fault>> {
+        let address = addresses[0];
+        if !address.is_multiple_of(stride as u64) || self.block.watch.is_some() && !reads {
+            return Ok(None);
         }
         let host = match self.windows.host(address, 32 * stride) {
             Some(host) => host,
             None => {
                 self.windows.enter(&self.grid.environment, address);
-                self.windows.host(address, 32 * stride)?
+                match self.windows.host(address, 32 * stride) {
+                    Some(host) => host,
+                    None => return Ok(None),
+                }
             }
         };
         if self.grid.checked {
             if !reads {
                 self.windows.mark(address, 32 * stride);
             } else if self.windows.unwritten(address, 32 * stride).is_some() {
-                return None;
+                return Ok(None);
             }
         }
-        Some(host)
+        if self.block.watch.is_some() {
+            self.tell_reads(step.place, ALL, addresses, stride)?;
+        }
+        Ok(Some(host))
+    }
+
+    /// Tells the watch of plain reads of `stride` bytes by the lanes of a mask.
+    #[cold]
+    #[inline(never)]
+    fn tell_reads(&mut self, place: u32, mask: Mask, addresses: &[u64; 32], stride: usize) -> Outcome {
+        let who = crate::check::Who { warp: self.warp.index, lane: 0, place };
+        match &mut self.block.watch {
+            Some(watch) => watch.reads(&mut self.block.clocks, who, mask, addresses, stride as u32),
+            None => Ok(()),
+        }
     }
 
     /// Tells the shadow of a row of accesses at once; the lanes that have to be told one by one, if that shows something odd.
@@ -371,10 +398,17 @@ impl Cx<'_> {
         if fine { 0..0 } else { 0..32 }
     }
 
-    /// A piece of global memory that begins at `low` and ends `stride` bytes after `span`; `None` if it is no piece of one allocation.
+    /// A piece of global memory that begins at `low` and ends `stride` bytes after `span`; `None` if it is no piece of one allocation. The
+    /// watch is still to be told where something `reads`; of writes it has to be told lane by lane.
     #[inline(always)]
-    pub(crate) fn global_piece(&mut self, low: u64, span: u64, stride: usize) -> Option<*mut u8> {
-        if self.block.watch.is_some() {
+    pub(crate) fn global_piece(
+        &mut self,
+        low: u64,
+        span: u64,
+        stride: usize,
+        reads: bool,
+    ) -> Option<*mut u8> {
+        if self.block.watch.is_some() && !reads {
             return None;
         }
         let bytes = usize::try_from(span).ok()?.checked_add(stride)?;

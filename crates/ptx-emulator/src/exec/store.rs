@@ -57,7 +57,7 @@ fn store<const SPACE: u8, T: Plain, const N: usize>(cx: &mut Cx<'_>, step: &Step
             let address = addresses[0];
             match access::space_of::<SPACE>(address) {
                 space::GLOBAL => {
-                    if let Some(host) = cx.global_row(address, stride, false) {
+                    if let Some(host) = cx.global_row(step, &addresses, stride, false)? {
                         raw::store_rows(host, &gather::<T, N>(cx, step));
                         return Ok(());
                     }

@@ -73,8 +73,8 @@ fn blocks(steps: &[Step], slots: &[Slot]) -> Vec<Block> {
     }
     let mut blocks = Vec::new();
     let mut start = 0;
-    for end in 1..=steps.len() {
-        if leads[end] || end == steps.len() {
+    for (end, leads) in leads.into_iter().enumerate().skip(1) {
+        if leads || end == steps.len() {
             blocks.push(Block { start, end });
             start = end;
         }
@@ -176,10 +176,12 @@ impl Live {
                         }
                     }
                 });
-                for word in number * words..(number + 1) * words {
-                    let before = self.before[word] | self.after[word] & kept[word];
-                    changed |= before != self.before[word];
-                    self.before[word] = before;
+                let own = number * words..(number + 1) * words;
+                let after = self.after[own.clone()].iter().zip(&kept[own.clone()]);
+                for (before, (after, kept)) in self.before[own].iter_mut().zip(after) {
+                    let now = *before | after & kept;
+                    changed |= now != *before;
+                    *before = now;
                 }
             }
         }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Kernel;
 use super::knowledge::{Knowledge, Party};
-use super::shadow::{Mark, Strength};
+use super::shadow::{Collision, Mark, Strength};
+use super::{Kernel, Races};
 use crate::check::clocks::Clocks;
 use crate::check::watch::{Access, BlockWatch, Order, Scope, Who};
-use crate::exec::registers::Mask;
+use crate::exec::registers::{Mask, lanes};
 use crate::fault::Fault;
 
 /// What one warp knows and gives on.
@@ -35,6 +35,8 @@ pub(super) struct Block {
     waited: bool,
     /// Whether an operation comes before this one: answers already found.
     before: HashMap<u32, bool>,
+    /// The one of them that was asked for last; operation 0 is none.
+    last: (u32, bool),
 }
 
 impl Warp {
@@ -64,6 +66,7 @@ impl Block {
             mbarriers: HashMap::new(),
             waited: false,
             before: HashMap::new(),
+            last: (0, false),
         }
     }
 
@@ -74,6 +77,46 @@ impl Block {
             state.released.join(&state.knows);
             state.released.learn(self.party, &clock);
         }
+    }
+
+    fn mark(&self, clocks: &Clocks, who: Who, strength: Strength) -> Mark {
+        let Party { operation, block } = self.party;
+        Mark::new(operation, block, clocks.epoch(who.warp as usize), who.place, who.warp, who.lane, strength)
+    }
+
+    /// Asks the shadow, which is told whether the second of two marks comes before the first, one of this warp; what collides is reported.
+    fn judge(
+        &mut self,
+        clocks: &Clocks,
+        warp: usize,
+        ask: impl FnOnce(&Races, &mut dyn FnMut(Mark, Mark) -> bool) -> Result<(), (Collision, Mark)>,
+    ) -> Result<(), Box<Fault>> {
+        let Self { kernel, party, warps, waited, before, last, .. } = self;
+        let mut ordered = |mark: Mark, other: Mark| {
+            if other.operation == party.operation && other.block == party.block {
+                let itself = other.thread() == mark.thread();
+                return itself || clocks.knows(warp, other.warp() as usize, other.epoch);
+            }
+            if other.operation != party.operation {
+                if last.0 != other.operation {
+                    let known = before
+                        .entry(other.operation)
+                        .or_insert_with(|| kernel.races.comes_before(other.operation, kernel, *waited));
+                    *last = (other.operation, *known);
+                }
+                if last.1 {
+                    return true;
+                }
+            }
+            let other_party = Party { operation: other.operation, block: other.block };
+            warps
+                .get(warp)
+                .is_some_and(|state| state.knows.has(other_party, other.warp() as usize, other.epoch))
+        };
+        ask(&kernel.races, &mut ordered).map_err(|(collision, mark)| {
+            let site = kernel.site(self.index, mark);
+            kernel.races.report(collision, Some(site))
+        })
     }
 
     fn acquire(&mut self, warp: usize) {
@@ -109,33 +152,31 @@ impl BlockWatch for Block {
                 (reads, writes, if wide { Strength::Device } else { Strength::Block })
             }
         };
-        let epoch = clocks.epoch(warp);
-        let mark =
-            Mark::new(self.party.operation, self.party.block, epoch, who.place, who.warp, who.lane, strength);
-        let Self { kernel, party, warps, waited, before, .. } = self;
-        let mut ordered = |other: Mark| {
-            if other.operation == party.operation && other.block == party.block {
-                let itself = other.thread() == mark.thread();
-                return itself || clocks.knows(warp, other.warp() as usize, other.epoch);
-            }
-            if other.operation != party.operation {
-                let known = before
-                    .entry(other.operation)
-                    .or_insert_with(|| kernel.races.comes_before(other.operation, kernel, *waited));
-                if *known {
-                    return true;
-                }
-            }
-            let other_party = Party { operation: other.operation, block: other.block };
-            warps
-                .get(warp)
-                .is_some_and(|state| state.knows.has(other_party, other.warp() as usize, other.epoch))
-        };
-        let shadow = &kernel.races.shadow;
-        let found = shadow.access(address, u64::from(bytes), mark, reads, writes, &mut ordered);
-        found.map_err(|collision| {
-            let site = kernel.site(self.index, mark);
-            kernel.races.report(collision, Some(site))
+        let mark = self.mark(clocks, who, strength);
+        self.judge(clocks, warp, |races, ordered| {
+            races
+                .shadow
+                .access(address, u64::from(bytes), mark, reads, writes, &mut |other| ordered(mark, other))
+                .map_err(|collision| (collision, mark))
+        })
+    }
+
+    fn reads(
+        &mut self,
+        clocks: &mut Clocks,
+        who: Who,
+        mask: Mask,
+        addresses: &[u64; 32],
+        bytes: u32,
+    ) -> Result<(), Box<Fault>> {
+        let marks: [Mark; 32] =
+            std::array::from_fn(|lane| self.mark(clocks, Who { lane: lane as u32, ..who }, Strength::Weak));
+        self.judge(clocks, who.warp as usize, |races, ordered| {
+            races.shadow.reads(
+                lanes(mask).map(|lane| (addresses[lane], marks[lane])),
+                u64::from(bytes),
+                ordered,
+            )
         })
     }
 
@@ -189,5 +230,6 @@ impl BlockWatch for Block {
     fn dependency_wait(&mut self) {
         self.waited = true;
         self.before.clear();
+        self.last = (0, false);
     }
 }

@@ -141,18 +141,39 @@ impl Shadow {
             let mut shard = self.shard(number);
             let page =
                 shard.entry(number).or_insert_with(|| Page { shift: 12, cells: vec![Cell::default()] });
-            page.fit(at % PAGE, until - at);
-            let first = ((at % PAGE) >> page.shift) as usize;
-            let last = (((until - 1) % PAGE) >> page.shift) as usize;
-            for (index, cell) in page.cells.iter_mut().enumerate().take(last + 1).skip(first) {
-                cell.check(mark, reads, writes, ordered).map_err(|(what, other)| Collision {
-                    what,
-                    address: number * PAGE + ((index as u64) << page.shift),
-                    other,
-                })?;
-                cell.keep(mark, reads, writes, ordered);
-            }
+            page.access(number, at % PAGE, until - at, mark, reads, writes, ordered)?;
             at = until;
+        }
+        Ok(())
+    }
+
+    /// Plain reads of `bytes` bytes each, one after the other, as [`Shadow::access`] judges each; `ordered` tells whether the second mark comes
+    /// before the first. A page is looked up once for as long as the reads stay in it.
+    pub(crate) fn reads(
+        &self,
+        reads: impl Iterator<Item = (u64, Mark)>,
+        bytes: u64,
+        ordered: &mut dyn FnMut(Mark, Mark) -> bool,
+    ) -> Result<(), (Collision, Mark)> {
+        let mut reads = reads.peekable();
+        while let Some(&(first, mark)) = reads.peek() {
+            let number = first / PAGE;
+            let inside = |address: u64| address / PAGE == number && address % PAGE + bytes <= PAGE;
+            if !inside(first) {
+                self.access(first, bytes, mark, true, false, &mut |other| ordered(mark, other))
+                    .map_err(|collision| (collision, mark))?;
+                reads.next();
+                continue;
+            }
+            let mut shard = self.shard(number);
+            let page =
+                shard.entry(number).or_insert_with(|| Page { shift: 12, cells: vec![Cell::default()] });
+            while let Some((address, mark)) = reads.next_if(|(address, _)| inside(*address)) {
+                page.access(number, address % PAGE, bytes, mark, true, false, &mut |other| {
+                    ordered(mark, other)
+                })
+                .map_err(|collision| (collision, mark))?;
+            }
         }
         Ok(())
     }
@@ -177,6 +198,31 @@ impl Shadow {
 }
 
 impl Page {
+    /// An access of `bytes` bytes at `offset`; the page is the `number`-th.
+    #[inline]
+    fn access(
+        &mut self,
+        number: u64,
+        offset: u64,
+        bytes: u64,
+        mark: Mark,
+        reads: bool,
+        writes: bool,
+        ordered: &mut dyn FnMut(Mark) -> bool,
+    ) -> Result<(), Collision> {
+        self.fit(offset, bytes);
+        let (first, last) = ((offset >> self.shift) as usize, ((offset + bytes - 1) >> self.shift) as usize);
+        for (index, cell) in (first..).zip(self.cells.get_mut(first..=last).unwrap_or_default()) {
+            cell.check(mark, reads, writes, ordered).map_err(|(what, other)| Collision {
+                what,
+                address: number * PAGE + ((index as u64) << self.shift),
+                other,
+            })?;
+            cell.keep(mark, reads, writes, ordered);
+        }
+        Ok(())
+    }
+
     /// Makes the granules narrow enough for an access of `bytes` bytes at `offset`.
     fn fit(&mut self, offset: u64, bytes: u64) {
         let wanted = (offset | bytes).trailing_zeros().min(12);
@@ -300,6 +346,44 @@ mod tests {
         shadow.forget(PAGE, PAGE);
         assert_eq!(shadow.access(PAGE, 4, b, true, false, &mut never), Ok(()));
         assert!(shadow.access(2 * PAGE, 4, b, true, false, &mut never).is_err());
+    }
+
+    #[test]
+    fn reads_of_a_warp_are_so_many_accesses() {
+        let mut state = 1u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut collisions = 0;
+        for _ in 0..300 {
+            let (together, alone) = (Shadow::default(), Shadow::default());
+            for _ in 0..random(4) {
+                let (address, bytes, block) = (PAGE - 256 + random(512), 1 + random(40), random(3) as u32);
+                for shadow in [&together, &alone] {
+                    let writer = mark(block, 0, Strength::Weak);
+                    let _ = shadow.access(address, bytes, writer, false, true, &mut |_| true);
+                }
+            }
+            for _ in 0..3 {
+                let (start, stride, bytes) = (PAGE - 128 + random(128), random(20), 1 << random(5));
+                let lanes = (0..32).map(|lane| (start + lane * stride, mark(1, lane as u32, Strength::Weak)));
+                let ordered = |mine: Mark, other: Mark| mine.block == other.block || other.block == 2;
+                let given = together.reads(lanes.clone(), bytes, &mut { ordered });
+                let expected = lanes.clone().try_for_each(|(address, mark)| {
+                    let found =
+                        alone.access(address, bytes, mark, true, false, &mut |other| ordered(mark, other));
+                    found.map_err(|collision| (collision, mark))
+                });
+                assert_eq!(given, expected);
+                collisions += u32::from(given.is_err());
+            }
+            for page in 0..2 {
+                let cells = |shadow: &Shadow| shadow.shard(page).get(&page).map(|page| format!("{page:?}"));
+                assert_eq!(cells(&together), cells(&alone));
+            }
+        }
+        assert!(collisions > 50);
     }
 
     #[test]
