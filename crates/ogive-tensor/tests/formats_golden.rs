@@ -45,7 +45,8 @@ fn decodes_bit_for_bit() {
 
 #[test]
 fn plain_and_older_formats_encode_byte_for_byte() {
-    for format in FORMATS.iter().filter(|f| f.block_len <= 32 && f.encode.is_some()) {
+    let searched = ["iq4_nl", "mxfp4"];
+    for format in FORMATS.iter().filter(|f| f.block_len <= 32 && !searched.contains(&f.name)) {
         let Some(g) = golden(format) else { continue };
         for (raw, original) in g.raw.outer_iter().zip(g.original.outer_iter()) {
             let mut out = vec![0; raw.len()];
@@ -56,8 +57,8 @@ fn plain_and_older_formats_encode_byte_for_byte() {
 }
 
 #[test]
-fn k_quants_encode_no_worse_than_the_reference() {
-    for format in FORMATS.iter().filter(|f| f.block_len == 256 && f.encode.is_some()) {
+fn searched_formats_encode_no_worse_than_the_reference() {
+    for format in FORMATS.iter().filter(|f| f.block_len == 256 || ["iq4_nl", "mxfp4"].contains(&f.name)) {
         let Some(g) = golden(format) else { continue };
         let (mut ours, mut numbers, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
         for (original, decoded) in g.original.outer_iter().zip(g.decoded.outer_iter()) {

@@ -207,7 +207,7 @@ fn put_pairs(b: &mut [u8], it: &AffineBlock<8>) {
 
 /// A factor as it is stored, but not much nearer to zero than it was: the steps of a small f16 are coarse, and the
 /// largest scale, a multiple of the factor, would be cut off. Nor does a factor become zero, which would lose the block.
-fn half_not_below(v: f32) -> f32 {
+pub(super) fn half_not_below(v: f32) -> f32 {
     let h = f16::from_f32(v);
     if h.to_f32().abs() < v.abs() * 0.999 { f16::from_bits(h.to_bits() + 1).to_f32() } else { h.to_f32() }
 }

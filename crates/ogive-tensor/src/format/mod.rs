@@ -8,6 +8,7 @@
 mod k_encode;
 mod k_quants;
 mod legacy;
+mod level_encode;
 mod nonlinear;
 mod plain;
 mod search;

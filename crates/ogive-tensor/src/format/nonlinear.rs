@@ -1,9 +1,8 @@
 //! Formats whose codes look up a table of levels instead of counting evenly.
 //!
-//! They are read only: their files come from tools that choose codes with knowledge of the activations, and an encoder
-//! without that knowledge would make worse files under the same name.
+//! Each layout is written down once, in the byte table of its static; `level_encode` writes what is read here.
 
-use super::{Format, half_at};
+use super::{Format, half_at, level_encode};
 
 /// The levels of [`IQ4_NL`] and [`IQ4_XS`]: denser near zero, as trained weights are.
 pub(super) static IQ4_LEVELS: [i8; 16] =
@@ -25,7 +24,7 @@ pub static IQ4_NL: Format = Format {
     block_len: 32,
     block_bytes: 18,
     decode: |b, out| look_up(&b[2..18], half_at(b, 0), &IQ4_LEVELS, out),
-    encode: None,
+    encode: Some(level_encode::iq4_nl),
 };
 
 /// The levels of [`IQ4_NL`] in superblocks of 256: `d · (s - 32) · level[q]` with a 6-bit scale for each 32 elements.
@@ -49,7 +48,7 @@ pub static IQ4_XS: Format = Format {
             look_up(q, d * f32::from(scale - 32), &IQ4_LEVELS, o);
         }
     },
-    encode: None,
+    encode: Some(level_encode::iq4_xs),
 };
 
 /// The Open Compute Project's MXFP4: E2M1 elements in blocks of 32 with a power of two, `2^(e - 127) · value[q]`.
@@ -66,7 +65,7 @@ pub static MXFP4: Format = Format {
     block_len: 32,
     block_bytes: 17,
     decode: |b, out| look_up(&b[1..17], half_power(b[0]), &E2M1_LEVELS, out),
-    encode: None,
+    encode: Some(level_encode::mxfp4),
 };
 
 /// 32 elements from 16 bytes of codes.
@@ -79,6 +78,6 @@ fn look_up(codes: &[u8], d: f32, levels: &[i8; 16], out: &mut [f32]) {
 }
 
 /// `2^(e - 128)`: half of what E8M0 means, because the levels are doubled. The two least are subnormal.
-fn half_power(e: u8) -> f32 {
+pub(super) fn half_power(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
