@@ -1,6 +1,8 @@
 //! The command line: which commands there are, and the switches that hold for all of them.
 
-use crate::commands::{bench, chat, devices, embed, inspect, logits, run, synth, template, tokenize};
+use crate::commands::{
+    bench, chat, detokenize, devices, embed, inspect, logits, perplexity, quantize, run, synth, template, tokenize,
+};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use clap::{Parser, Subcommand};
@@ -29,12 +31,18 @@ enum Command {
     Inspect(inspect::Args),
     /// Cuts stdin into tokens and prints their ids as a JSON array
     Tokenize(tokenize::Args),
+    /// Prints the text that token ids stand for: those given, or a JSON array or a list on stdin
+    Detokenize(detokenize::Args),
     /// Renders a conversation by a chat template: a model's, or the Jinja file given as MODEL
     Template(template::Args),
     /// Writes the logits of every position as a NumPy file, f32 [tokens, vocab]
     Logits(logits::Args),
     /// Turns texts into vectors, a JSON array a line
     Embed(embed::Args),
+    /// Measures how well the model foretells a text file
+    Perplexity(perplexity::Args),
+    /// Packs a model: a GGUF file or a Hugging Face folder in, a GGUF file out
+    Quantize(quantize::Args),
     /// Measures tokens per second
     Bench(bench::Args),
     /// Makes a model of random weights in the sizes of a real one
@@ -70,6 +78,9 @@ impl Cli {
             Command::Chat(args) => chat::run(&args, &context),
             Command::Inspect(args) => inspect::run(&args),
             Command::Tokenize(args) => tokenize::run(&args),
+            Command::Detokenize(args) => detokenize::run(&args),
+            Command::Perplexity(args) => perplexity::run(&args, &context),
+            Command::Quantize(args) => quantize::run(&args, &context),
             Command::Template(args) => template::run(&args),
             Command::Logits(args) => logits::run(&args, &context),
             Command::Embed(args) => embed::run(&args, &context),

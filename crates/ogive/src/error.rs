@@ -52,6 +52,9 @@ pub enum Error {
     /// A chat was asked of a model without a template.
     #[error("this model has no chat template; use plain prompts, or give a template")]
     NoTemplate,
+    /// A text cannot be scored.
+    #[error("scoring a text: {0}")]
+    Scoring(String),
     /// There is nothing to start from.
     #[error("the prompt is empty, and the vocabulary has no token to begin a text with; give a prompt")]
     EmptyPrompt,

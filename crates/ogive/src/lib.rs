@@ -27,6 +27,7 @@ mod logprobs;
 mod memory;
 mod model;
 mod options;
+mod perplexity;
 mod saved;
 mod session;
 mod stop;
@@ -41,6 +42,7 @@ pub use logprobs::{Logprob, TokenLogprobs};
 pub use memory::Memory;
 pub use model::Model;
 pub use options::Options;
+pub use perplexity::{Perplexity, Score};
 pub use session::{Generation, Session, Times};
 pub use vocabulary::open_tokenizer;
 

@@ -41,7 +41,8 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "ogive-cuda",
         ],
     ),
-    ("ogive-cli", &["ogive"]),
+    ("ogive-quantize", &["ogive-weights", "ogive-tokenizer"]),
+    ("ogive-cli", &["ogive", "ogive-quantize"]),
     // Stands in for the CUDA driver in tests; knows PTX and nothing of ours.
     ("ptx-emulator", &[]),
     // Sets up the emulator for programs and tests; finds it as a file, not as a crate.

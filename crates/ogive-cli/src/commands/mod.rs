@@ -2,10 +2,13 @@
 
 pub(crate) mod bench;
 pub(crate) mod chat;
+pub(crate) mod detokenize;
 pub(crate) mod devices;
 pub(crate) mod embed;
 pub(crate) mod inspect;
 pub(crate) mod logits;
+pub(crate) mod perplexity;
+pub(crate) mod quantize;
 pub(crate) mod run;
 pub(crate) mod synth;
 pub(crate) mod template;

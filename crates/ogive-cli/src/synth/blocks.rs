@@ -11,7 +11,7 @@ use ogive::tensor::half::{bf16, f16};
 use ogive::weights::gguf_file::GgmlType;
 
 /// Fills `out`, whole blocks of type `ty`, with weights of deviation `std`. The types are those that
-/// [`FileFormat::type_of`](super::mix::FileFormat::type_of) gives; any other is left as it is and not reported.
+/// the formats of [`FORMATS`](super::FORMATS) come to; any other is left as it is and not reported.
 pub(crate) fn fill(ty: GgmlType, std: f32, rng: &mut Rng, out: &mut [u8]) {
     let Ok(len) = usize::try_from(ty.block_bytes()) else { return };
     let block: fn(f32, &mut Rng, &mut [u8]) = match ty {

@@ -2,10 +2,10 @@
 //!
 //! Including keys that Ogive can do without, because other programs insist on them.
 
-use super::mix::FileFormat;
 use super::shapes::{Family, Shape};
 use super::vocabulary::{TEMPLATE, Vocabulary};
 use ogive::weights::gguf_file::GgufWriter;
+use ogive_quantize::FileFormat;
 
 /// Sets everything but the tensors.
 pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: u64) {

@@ -7,7 +7,6 @@
 
 mod blocks;
 mod metadata;
-mod mix;
 mod plan;
 mod rng;
 mod shapes;
@@ -16,8 +15,8 @@ mod tests;
 mod text;
 mod vocabulary;
 
-use mix::{FORMATS, FileFormat};
 use ogive::weights::gguf_file::GgufWriter;
+use ogive_quantize::FileFormat;
 use plan::{Fill, TensorPlan, plan};
 use rng::Rng;
 use shapes::{SHAPES, Shape};
@@ -57,6 +56,9 @@ pub(crate) enum Error {
     Thread,
 }
 
+/// The formats whose blocks can be drawn at random.
+const FORMATS: [&str; 8] = ["f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"];
+
 /// Names of all shapes, for messages.
 pub(crate) fn shape_names() -> String {
     SHAPES.iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
@@ -64,7 +66,7 @@ pub(crate) fn shape_names() -> String {
 
 /// Names of all formats, for messages.
 pub(crate) fn format_names() -> String {
-    FORMATS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ")
+    FORMATS.join(", ")
 }
 
 /// A model that can be written.
@@ -85,7 +87,8 @@ impl Synth {
         let known = || Error::Shape { name: shape.to_owned(), known: shape_names() };
         let shape = Shape::find(shape).ok_or_else(known)?;
         let known = || Error::Format { name: format.to_owned(), known: format_names() };
-        let format = FileFormat::find(format).ok_or_else(known)?;
+        let drawn = |f: &&FileFormat| FORMATS.contains(&f.name);
+        let format = FileFormat::find(format).ok().filter(drawn).ok_or_else(known)?;
         let threads = thread::available_parallelism().map_or(1, usize::from);
         Ok(Self { shape, format, seed, threads })
     }

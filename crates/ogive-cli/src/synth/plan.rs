@@ -6,9 +6,9 @@
 //! what the residual stream still holds of a token speaks for that token. And attention, an average that hardly changes
 //! from step to step, is smaller than what it is added to: the next token must depend on the last one most of all.
 
-use super::mix::{FileFormat, Role};
 use super::shapes::{Family, Shape};
 use ogive::weights::gguf_file::GgmlType;
+use ogive_quantize::{Facts, FileFormat, Mix};
 
 /// What a tensor's elements are.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,9 +47,22 @@ const ATTENTION: f32 = 0.5;
 /// Deviation of biases: beside queries and keys of 1.
 const BIAS: f32 = 0.1;
 
-/// The tensors of `shape` in `format`.
+/// The tensors of `shape` in `format`, with the types that `ogive quantize` would give them.
 pub(crate) fn plan(shape: &Shape, format: &'static FileFormat) -> Vec<TensorPlan> {
-    let mut p = Plan { format, tensors: Vec::new() };
+    let mut tensors = bare(shape);
+    let facts = Facts::new(shape.family.architecture(), shape.layers, shape.heads, shape.kv_heads, 0);
+    let shapes: Vec<_> = tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
+    // It fails for types that were asked for by a tensor's name alone.
+    let types = Mix::new(format).choose(&facts, &shapes).unwrap_or_default();
+    for (tensor, ty) in tensors.iter_mut().zip(types) {
+        tensor.ty = ty.unwrap_or(GgmlType::F32);
+    }
+    tensors
+}
+
+/// The tensors in single precision.
+fn bare(shape: &Shape) -> Vec<TensorPlan> {
+    let mut p = Plan { tensors: Vec::new() };
     let root = (shape.dim as f32).sqrt();
     // Gemma's embedding enters the stream sqrt(dim) times as large.
     let embed = if shape.family == Family::Gemma2 { EMBEDDING / root } else { EMBEDDING };
@@ -58,20 +71,18 @@ pub(crate) fn plan(shape: &Shape, format: &'static FileFormat) -> Vec<TensorPlan
     if let Some(factors) = shape.rope_factors() {
         p.vector("rope_freqs.weight", factors.len(), Fill::Values(factors));
     }
-    let role = if shape.tied { Role::Head } else { Role::Other };
-    p.matrix("token_embd.weight", shape.dim, shape.vocab, role, embed);
+    p.matrix("token_embd.weight", shape.dim, shape.vocab, embed);
     for layer in 0..shape.layers {
         p.layer(shape, layer);
     }
     p.vector("output_norm.weight", shape.dim, Fill::Near(gain));
     if !shape.tied {
-        p.matrix("output.weight", shape.dim, shape.vocab, Role::Head, embed);
+        p.matrix("output.weight", shape.dim, shape.vocab, embed);
     }
     p.tensors
 }
 
 struct Plan {
-    format: &'static FileFormat,
     tensors: Vec<TensorPlan>,
 }
 
@@ -79,16 +90,15 @@ impl Plan {
     fn layer(&mut self, shape: &Shape, layer: usize) {
         let (q, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
         let (dim, ffn) = (shape.dim, shape.ffn);
-        let sensitive = Role::Sensitive { layer, layers: shape.layers };
         let name = |part: &str| format!("blk.{layer}.{part}");
         let even = |inputs: usize| 1.0 / (inputs as f32).sqrt();
         // The first layer's is added to nothing but the embedding.
         let attention = if layer == 0 { EMBEDDING } else { ATTENTION };
 
         self.vector(&name("attn_norm.weight"), dim, Fill::Near(1.0));
-        self.matrix(&name("attn_q.weight"), dim, q, Role::Other, even(dim));
-        self.matrix(&name("attn_k.weight"), dim, kv, Role::Other, even(dim));
-        self.matrix(&name("attn_v.weight"), dim, kv, sensitive, even(dim));
+        self.matrix(&name("attn_q.weight"), dim, q, even(dim));
+        self.matrix(&name("attn_k.weight"), dim, kv, even(dim));
+        self.matrix(&name("attn_v.weight"), dim, kv, even(dim));
         if shape.family == Family::Qwen2 {
             self.vector(&name("attn_q.bias"), q, Fill::Random(BIAS));
             self.vector(&name("attn_k.bias"), kv, Fill::Random(BIAS));
@@ -98,35 +108,28 @@ impl Plan {
             self.vector(&name("attn_q_norm.weight"), shape.head_dim, Fill::Near(1.0));
             self.vector(&name("attn_k_norm.weight"), shape.head_dim, Fill::Near(1.0));
         }
-        self.matrix(&name("attn_output.weight"), q, dim, Role::Other, attention * even(q));
+        self.matrix(&name("attn_output.weight"), q, dim, attention * even(q));
         if shape.family == Family::Gemma2 {
             self.vector(&name("post_attention_norm.weight"), dim, Fill::Near(attention));
         }
         self.vector(&name("ffn_norm.weight"), dim, Fill::Near(1.0));
-        self.matrix(&name("ffn_gate.weight"), dim, ffn, Role::Other, even(dim));
-        self.matrix(&name("ffn_up.weight"), dim, ffn, Role::Other, even(dim));
-        self.matrix(&name("ffn_down.weight"), ffn, dim, sensitive, even(ffn));
+        self.matrix(&name("ffn_gate.weight"), dim, ffn, even(dim));
+        self.matrix(&name("ffn_up.weight"), dim, ffn, even(dim));
+        self.matrix(&name("ffn_down.weight"), ffn, dim, even(ffn));
         if shape.family == Family::Gemma2 {
             self.vector(&name("post_ffw_norm.weight"), dim, Fill::Near(1.0));
         }
     }
 
-    fn matrix(&mut self, name: &str, cols: usize, rows: usize, role: Role, std: f32) {
-        self.tensors.push(TensorPlan {
-            name: name.to_owned(),
-            dims: vec![cols as u64, rows as u64],
-            ty: self.format.type_of(role, cols),
-            fill: Fill::Random(std),
-        });
+    fn matrix(&mut self, name: &str, cols: usize, rows: usize, std: f32) {
+        self.push(name, vec![cols as u64, rows as u64], Fill::Random(std));
     }
 
-    /// Vectors are never packed.
     fn vector(&mut self, name: &str, len: usize, fill: Fill) {
-        self.tensors.push(TensorPlan {
-            name: name.to_owned(),
-            dims: vec![len as u64],
-            ty: GgmlType::F32,
-            fill,
-        });
+        self.push(name, vec![len as u64], fill);
+    }
+
+    fn push(&mut self, name: &str, dims: Vec<u64>, fill: Fill) {
+        self.tensors.push(TensorPlan { name: name.to_owned(), dims, ty: GgmlType::F32, fill });
     }
 }

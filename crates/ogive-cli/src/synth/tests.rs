@@ -230,21 +230,6 @@ fn q4_k_m_chooses_types_as_llama_cpp_does() {
 }
 
 #[test]
-fn other_formats_choose_too() {
-    let ty = |format: &str, role, cols| FileFormat::find(format).unwrap().type_of(role, cols);
-    let sensitive = Role::Sensitive { layer: 0, layers: 16 };
-    assert_eq!(ty("q4_0", Role::Head, 2048), GgmlType::Q6_K);
-    assert_eq!(ty("q4_0", Role::Head, 896), GgmlType::Q8_0);
-    assert_eq!(ty("q4_0", sensitive, 896), GgmlType::Q4_0);
-    assert_eq!(ty("q8_0", Role::Head, 896), GgmlType::Q8_0);
-    assert_eq!(ty("q6_k", Role::Other, 896), GgmlType::Q8_0);
-    assert_eq!(ty("q5_k_m", Role::Other, 896), GgmlType::Q5_1);
-    assert_eq!(ty("q5_k_m", sensitive, 2048), GgmlType::Q6_K);
-    assert_eq!(ty("f16", Role::Head, 2048), GgmlType::F16);
-    assert_eq!(ty("bf16", sensitive, 2048), GgmlType::BF16);
-}
-
-#[test]
 fn shapes_have_their_published_sizes() {
     // Parameters, as the publishers count them: tied heads once.
     for (name, parameters) in [

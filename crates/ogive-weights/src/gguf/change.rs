@@ -14,6 +14,8 @@ type Apply = Arc<dyn Fn(&[HostWeight], &Config) -> Result<HostWeight> + Send + S
 pub struct Change {
     info: Info,
     apply: Apply,
+    /// What undoes it.
+    back: Option<(Info, Apply)>,
 }
 
 impl fmt::Debug for Change {
@@ -29,7 +31,20 @@ impl Change {
         info: impl Fn(&[WeightInfo], &Config) -> Result<WeightInfo> + Send + Sync + 'static,
         apply: impl Fn(&[HostWeight], &Config) -> Result<HostWeight> + Send + Sync + 'static,
     ) -> Self {
-        Self { info: Arc::new(info), apply: Arc::new(apply) }
+        Self { info: Arc::new(info), apply: Arc::new(apply), back: None }
+    }
+
+    /// The same with what undoes it, for writers of GGUF files.
+    #[must_use]
+    pub fn undone_by(self, back: Self) -> Self {
+        Self { back: Some((back.info, back.apply)), ..self }
+    }
+
+    /// The change that undoes this one; `None` where it is not known.
+    #[must_use]
+    pub fn reversed(&self) -> Option<Self> {
+        let (info, apply) = self.back.clone()?;
+        Some(Self { info, apply, back: Some((Arc::clone(&self.info), Arc::clone(&self.apply))) })
     }
 
     /// A change to one tensor.
@@ -48,6 +63,11 @@ impl Change {
     /// so that rotary pairs are neighbours; this undoes it. `heads` is the setting that says how many heads there are.
     /// Packed rows are copied, nothing is decoded.
     pub fn split_rotary_pairs(heads: &'static str) -> Self {
+        Self::rows_in_heads(heads, split_pairs).undone_by(Self::rows_in_heads(heads, join_halves))
+    }
+
+    /// Rows, or a bias's elements, in the order that `order` gives for so many rows and heads.
+    fn rows_in_heads(heads: &'static str, order: fn(usize, usize) -> Option<Vec<usize>>) -> Self {
         Self::of_one(WeightInfo::clone, move |w, config| {
             if w.bytes.is_empty() {
                 // Its number of rows is bounded by nothing.
@@ -55,7 +75,7 @@ impl Change {
             }
             let vector = w.shape[0] == 1 && w.shape[1] == 1;
             let rows = if vector { w.shape[2] } else { w.shape[1] };
-            let order = split_pairs(rows, config.usize(heads)?).ok_or_else(|| {
+            let order = order(rows, config.usize(heads)?).ok_or_else(|| {
                 Error::invalid(&w.name, format!("{rows} rows are not `{heads}` heads of even size"))
             })?;
             if !vector {
@@ -72,25 +92,29 @@ impl Change {
     /// one. Adding one gives back the factor bit for bit: the factor is a rounded `1 + w`, so that the difference has a
     /// place in an f32 (both are multiples of the same power of two, and the difference is no larger).
     pub fn less_one() -> Self {
-        Self::of_one(
-            |w| WeightInfo::new(&*w.name, w.shape, &F32),
-            |w, _| {
-                let values: Vec<f32> = w.to_vec().into_iter().map(|v| v - 1.0).collect();
-                HostWeight::from_f32(&*w.name, w.shape, &values)
-            },
-        )
+        let add = |what: f32| {
+            Self::of_one(
+                |w| WeightInfo::new(&*w.name, w.shape, &F32),
+                move |w, _| {
+                    let values: Vec<f32> = w.to_vec().into_iter().map(|v| v + what).collect();
+                    HostWeight::from_f32(&*w.name, w.shape, &values)
+                },
+            )
+        };
+        add(-1.0).undone_by(add(1.0))
     }
 
     /// Rows become columns, decoded: GPT-2's matrices are `[in, out]` in Hugging Face's files. Vectors stay.
     pub fn transposed() -> Self {
         let is_vector = |shape: [usize; 3]| shape[0] == 1 && shape[1] == 1;
-        Self::of_one(
+        let turn = Self::of_one(
             move |w| match w.shape {
                 shape if is_vector(shape) => w.clone(),
                 [e, r, c] => WeightInfo::new(&*w.name, [e, c, r], &F32),
             },
             move |w, _| if is_vector(w.shape) { Ok(w.clone()) } else { w.transposed() },
-        )
+        );
+        turn.clone().undone_by(turn)
     }
 
     /// DeepSeek's `kv_b_proj` from its two halves: GGUF keeps, per head, the keys' half transposed
@@ -125,23 +149,38 @@ impl Change {
         )
     }
 
-    pub(super) fn info(&self, of: &[WeightInfo], config: &Config) -> Result<WeightInfo> {
+    /// What the change would make of these, with the model's settings.
+    ///
+    /// # Errors
+    /// If their number or shapes do not fit it.
+    pub fn info(&self, of: &[WeightInfo], config: &Config) -> Result<WeightInfo> {
         (self.info)(of, config)
     }
 
-    pub(super) fn apply(&self, of: &[HostWeight], config: &Config) -> Result<HostWeight> {
+    /// What the change makes of these, with the model's settings. Fails where the settings or shapes do not fit.
+    pub fn apply(&self, of: &[HostWeight], config: &Config) -> Result<HostWeight> {
         (self.apply)(of, config)
     }
 }
 
 /// Where each row comes from, when neighbours become halves. `None` unless the rows are that many heads of even size.
 fn split_pairs(rows: usize, heads: usize) -> Option<Vec<usize>> {
-    let half = rows.checked_div(heads)? / 2;
-    if half.checked_mul(2)?.checked_mul(heads)? != rows {
-        return None;
-    }
+    let half = halves(rows, heads)?;
     let row = |r: usize| (r / (2 * half)) * 2 * half + 2 * (r % half) + r / half % 2;
     Some((0..rows).map(row).collect())
+}
+
+/// Where each row comes from, when halves become neighbours.
+fn join_halves(rows: usize, heads: usize) -> Option<Vec<usize>> {
+    let half = halves(rows, heads)?;
+    let row = |r: usize| (r / (2 * half)) * 2 * half + r % 2 * half + r % (2 * half) / 2;
+    Some((0..rows).map(row).collect())
+}
+
+/// Half of a head's rows. `None` unless the rows are that many heads of even size.
+fn halves(rows: usize, heads: usize) -> Option<usize> {
+    let half = rows.checked_div(heads)? / 2;
+    (half.checked_mul(2)?.checked_mul(heads)? == rows).then_some(half)
 }
 
 #[cfg(test)]
@@ -153,6 +192,28 @@ mod tests {
         assert_eq!(split_pairs(8, 2).unwrap(), [0, 2, 1, 3, 4, 6, 5, 7]);
         assert_eq!(split_pairs(6, 1).unwrap(), [0, 2, 4, 1, 3, 5]);
         assert_eq!((split_pairs(6, 2), split_pairs(6, 0), split_pairs(0, 3)), (None, None, Some(vec![])));
+        assert_eq!(join_halves(8, 2).unwrap(), [0, 2, 1, 3, 4, 6, 5, 7]);
+        assert_eq!(join_halves(6, 1).unwrap(), [0, 3, 1, 4, 2, 5]);
+        assert_eq!((join_halves(6, 4), join_halves(0, 1)), (None, Some(vec![])));
+    }
+
+    #[test]
+    fn what_can_be_undone_is() {
+        let config = Config(ogive_tensor::serde_json::json!({"n": 2}));
+        let values: Vec<f32> = (0..48).map(|v| v as f32 * 0.37 - 5.0).collect();
+        for change in [Change::split_rotary_pairs("n"), Change::less_one(), Change::transposed()] {
+            for shape in [[1, 12, 4], [1, 1, 48]] {
+                let w = HostWeight::from_f32("w", shape, &values).unwrap();
+                let back = change.reversed().unwrap();
+                let there = back.apply(std::slice::from_ref(&w), &config).unwrap();
+                let info = back.info(&[WeightInfo::new("w", shape, w.format)], &config).unwrap();
+                assert_eq!((there.shape, there.format), (info.shape, info.format));
+                let again = change.apply(&[there], &config).unwrap();
+                assert_eq!(again.shape, shape);
+                assert!(again.to_vec().iter().zip(&values).all(|(a, b)| (a - b).abs() < 1e-6));
+            }
+        }
+        assert!(Change::join_latent_halves().reversed().is_none());
     }
 
     #[test]

@@ -142,6 +142,20 @@ impl Translation {
         Ok(Config(Value::Object(settings)))
     }
 
+    /// The other way round: GGUF's name for what is called `name` here, and how the tensor must change for it. `None` for a
+    /// name that no rule gives, and where the change cannot be undone.
+    pub fn gguf_name(&self, name: &str) -> Option<(String, Option<Change>)> {
+        let (pattern, numbers) = pattern(name);
+        // Where several rules give a name, that of the tensor which sorts first, so that the answer is always the same.
+        let rules = self.rules.values().filter(|r| r.to == pattern && r.from.len() == 1);
+        let rule = rules.min_by(|a, b| a.from.cmp(&b.from))?;
+        let back = match &rule.change {
+            Some(change) => Some(change.reversed()?),
+            None => None,
+        };
+        Some((fill_in(rule.from.first()?, &numbers), back))
+    }
+
     /// The rule for a tensor, and the numbers in the tensor's name.
     pub(super) fn rule_for<'a>(&self, tensor: &'a str) -> Option<(&Rule, Vec<&'a str>)> {
         let (pattern, numbers) = pattern(tensor);
@@ -213,5 +227,9 @@ mod tests {
         assert_eq!(to("blk.12.attn_q.bias").unwrap(), "model.layers.12.self_attn.q_proj.bias");
         assert_eq!(to("blk.3.ffn_gate.7.weight").unwrap(), "l.3.experts.7.w1.weight");
         assert_eq!((to("blk.3.ffn_gate.7"), to("blk..attn_q.bias"), to("")), (None, None, None));
+        let back = |name: &str| t.gguf_name(name).map(|(n, _)| n);
+        assert_eq!(back("model.layers.12.self_attn.q_proj.bias").unwrap(), "blk.12.attn_q.bias");
+        assert_eq!(back("l.3.experts.7.w1.weight").unwrap(), "blk.3.ffn_gate.7.weight");
+        assert_eq!((back("model.layers.x.mlp.up_proj.weight"), back("")), (None, None));
     }
 }

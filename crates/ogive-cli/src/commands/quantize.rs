@@ -1,0 +1,138 @@
+//! `ogive quantize`: a model packed, or converted from a Hugging Face folder, or both.
+//!
+//! An existing file is not replaced unless told so: packing may take minutes, and what it would replace may be the only
+//! copy of a model.
+
+use crate::args::Context;
+use crate::error::{Error, Result};
+use crate::figures::{Bytes, Count};
+use crate::options::progress;
+use crate::output;
+use ogive_quantize::{FileFormat, GgmlType, Input, Packed, Progress, Quantize, Rule, Summary, tensor_type};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Arguments of `ogive quantize`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A GGUF file (of a split, the first part) or a Hugging Face folder
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The GGUF file to write
+    #[arg(value_name = "OUT", required_unless_present = "plan")]
+    out: Option<PathBuf>,
+    /// What to pack it as: llama.cpp's names, as in q4_k_m, q8_0 or f16; a wrong name lists all
+    #[arg(short, long, value_name = "FORMAT", value_parser = FileFormat::find)]
+    format: &'static FileFormat,
+    /// The format's own type for every matrix, with no better ones where it matters most
+    #[arg(long)]
+    pure: bool,
+    /// The type of the head, as in q8_0
+    #[arg(long, value_name = "TYPE", value_parser = tensor_type)]
+    output_tensor_type: Option<GgmlType>,
+    /// The type of the token embedding
+    #[arg(long, value_name = "TYPE", value_parser = tensor_type)]
+    token_embedding_type: Option<GgmlType>,
+    /// The type of all tensors whose name the regular expression matches, as in 'attn_v=q8_0'; may be repeated, the first
+    /// that matches counts
+    #[arg(long, value_name = "PATTERN=TYPE")]
+    tensor_type: Vec<Rule>,
+    /// Packs what is packed already, which loses more than packing the original
+    #[arg(long)]
+    allow_requantize: bool,
+    /// Replaces OUT if it is there
+    #[arg(long)]
+    force: bool,
+    /// Threads [default: one for each core]
+    #[arg(short, long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Prints what every tensor would become and writes nothing
+    #[arg(long)]
+    plan: bool,
+}
+
+impl Args {
+    fn quantize(&self) -> Quantize {
+        let all = Quantize::new(self.format)
+            .pure(self.pure)
+            .output_type(self.output_tensor_type)
+            .embedding_type(self.token_embedding_type)
+            .rules(self.tensor_type.clone())
+            .allow_requantize(self.allow_requantize)
+            .overwrite(self.force);
+        self.threads.into_iter().fold(all, |all, n| all.threads(n.get()))
+    }
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
+    const MEGABYTE: u64 = 1_000_000;
+    let quantize = args.quantize();
+    let out = match (&args.out, args.plan) {
+        (Some(out), false) => out,
+        _ => return quantize.plan(&Input::open(&args.input)?)?.iter().try_for_each(line),
+    };
+    let (start, patience) = (Instant::now(), context.interrupt.patience());
+    let bar = progress(context, "packing", 0, " MB");
+    let mut shown = None;
+    let packed =
+        quantize.run(&args.input, out, |Progress { tensor, index, count, written, total, .. }| {
+            if shown.replace(*index) != Some(*index) {
+                bar.set_message(format!(
+                    "{}/{count} {} {} to {}",
+                    index + 1,
+                    tensor.name,
+                    tensor.from,
+                    tensor.to
+                ));
+            }
+            bar.set_length(total / MEGABYTE);
+            bar.set_position(written / MEGABYTE);
+            !patience.over()
+        });
+    bar.finish_and_clear();
+    let packed = match packed {
+        Err(ogive_quantize::Error::Stopped) => return Err(Error::Interrupted),
+        packed => packed?,
+    };
+    context.note(summary(args, &packed, std::fs::metadata(out)?.len(), start.elapsed()));
+    Ok(())
+}
+
+/// A tensor of the plan.
+fn line(t: &Packed) -> Result<()> {
+    let shape: Vec<String> = t.dims.iter().rev().map(u64::to_string).collect();
+    let (from, to) = (t.from.name().to_lowercase(), t.to.name().to_lowercase());
+    output::line(format_args!(
+        "{:<40} {:>20} {from:>7} {to:>7} {:>11}",
+        t.name,
+        shape.join("x"),
+        Bytes(t.bytes())
+    ))
+}
+
+/// Sizes, bits, types and time.
+fn summary(args: &Args, packed: &Summary, bytes: u64, time: Duration) -> String {
+    let mut types: Vec<(GgmlType, usize)> = Vec::new();
+    for t in &packed.tensors {
+        match types.iter_mut().find(|(ty, _)| *ty == t.to) {
+            Some((_, n)) => *n += 1,
+            None => types.push((t.to, 1)),
+        }
+    }
+    types.sort_by_key(|(ty, n)| (std::cmp::Reverse(*n), ty.id()));
+    let types: Vec<String> =
+        types.iter().map(|(ty, n)| format!("{n} {}", ty.name().to_lowercase())).collect();
+    let elements = packed.tensors.iter().map(Packed::elements).sum();
+    let seconds = time.as_secs_f64();
+    format!(
+        "{}: {} became {} ({:.2} bits a weight) in {seconds:.1} s; {} weights in {} tensors: {}",
+        args.out.as_deref().unwrap_or(&args.input).display(),
+        Bytes(packed.bytes_before),
+        Bytes(bytes),
+        packed.bits_per_weight(),
+        Count(elements),
+        packed.tensors.len(),
+        types.join(", "),
+    )
+}

@@ -1,0 +1,184 @@
+//! What is to be packed: tensors under GGUF's names, and the metadata that go with them.
+//!
+//! A GGUF file is taken as it is, without a look at its architecture, so that models this workspace cannot run can be
+//! packed all the same. A Hugging Face folder is converted first (see `convert`); both end as a list of tensors whose
+//! bytes are fetched one by one, when their turn comes.
+
+use crate::format::decoder;
+use crate::{Error, Result, convert};
+use gguf_file::{GgmlType, Gguf, Metadata, TensorInfo};
+use ogive_tensor::{Bytes, Config, HostWeight, Source};
+use ogive_weights::{Change, OpenOptions};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A model that can be packed.
+#[derive(Debug)]
+pub struct Input {
+    pub(crate) metadata: Metadata,
+    pub(crate) tensors: Vec<Tensor>,
+    /// The file, or the folder.
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+enum Origin {
+    Gguf(Gguf),
+    Folder { source: Box<dyn Source>, config: Config },
+}
+
+/// A tensor of the file that will be.
+#[derive(Debug)]
+pub(crate) struct Tensor {
+    pub(crate) name: String,
+    /// Fastest first.
+    pub(crate) dims: Vec<u64>,
+    /// What its elements are now.
+    pub(crate) ty: GgmlType,
+    /// Its parts, expert after expert.
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// Where a part of a tensor comes from.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// This tensor of the GGUF file.
+    Gguf(usize),
+    /// The weight of this name, changed.
+    Named(String, Option<Change>),
+    /// Numbers that the conversion made.
+    Made(HostWeight),
+}
+
+impl Input {
+    /// Opens a GGUF file (of a split, the first part) or a Hugging Face folder (or one of its files). Nothing but headers
+    /// and the vocabulary is read.
+    ///
+    /// # Errors
+    /// If there is no such file, if it is none of these or contradicts itself, if it has no tensors; of a folder, if
+    /// something in it has no place in a GGUF file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let input = if is_gguf(path)? { Self::of_gguf(path)? } else { Self::of_folder(path)? };
+        if input.tensors.is_empty() {
+            return Err(Error::Empty { path: path.to_owned() });
+        }
+        Ok(input)
+    }
+
+    fn of_gguf(path: &Path) -> Result<Self> {
+        let gguf = Gguf::open(path)?;
+        let tensor = |(i, t): (usize, &TensorInfo)| {
+            let ty = t.known_type()?;
+            Ok(Tensor { name: t.name().into(), dims: t.dims().into(), ty, pieces: vec![Piece::Gguf(i)] })
+        };
+        let tensors = gguf.tensors().iter().enumerate().map(tensor).collect::<Result<_>>()?;
+        let mut metadata = gguf.metadata().clone();
+        for key in ["split.no", "split.count", "split.tensors.count"] {
+            metadata.remove(key);
+        }
+        let bytes = gguf.byte_len();
+        Ok(Self { metadata, tensors, path: path.to_owned(), bytes, origin: Origin::Gguf(gguf) })
+    }
+
+    fn of_folder(path: &Path) -> Result<Self> {
+        let checkpoint = OpenOptions::new().open(path)?;
+        let folder = checkpoint.folder.clone().unwrap_or_default();
+        let (metadata, tensors) = convert::convert(&checkpoint, &folder)?;
+        let bytes = checkpoint.source.tensors().iter().map(|t| t.bytes() as u64).sum();
+        let origin = Origin::Folder { source: checkpoint.source, config: checkpoint.config };
+        Ok(Self { metadata, tensors, path: path.to_owned(), bytes, origin })
+    }
+
+    /// The metadata as they will be, but for the format.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Bytes of the input: of a file, all of it; of a folder, its weights.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether tensors that are not packed become single precision, as converters write them. A GGUF file's stay as they
+    /// are.
+    pub(crate) fn widens(&self) -> bool {
+        matches!(self.origin, Origin::Folder { .. })
+    }
+
+    /// The files it consists of, as far as the output could hit them.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let Origin::Gguf(gguf) = &self.origin else { return vec![self.path.clone()] };
+        let name = self.path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let parts = gguf.parts() as u64;
+        let Some(stem) = name.strip_suffix(&gguf_file::split_file_name("", 1, parts)) else {
+            return vec![self.path.clone()];
+        };
+        (1..=parts).map(|n| self.path.with_file_name(gguf_file::split_file_name(stem, n, parts))).collect()
+    }
+
+    /// A tensor's bytes as they are in the file, for those that are copied without a look.
+    pub(crate) fn raw(&self, tensor: &Tensor) -> Result<Vec<gguf_file::TensorData>> {
+        let Origin::Gguf(gguf) = &self.origin else { return Ok(Vec::new()) };
+        let info = |piece: &Piece| match piece {
+            Piece::Gguf(i) => gguf.tensors().get(*i),
+            _ => None,
+        };
+        tensor.pieces.iter().filter_map(info).map(|t| Ok(gguf.data(t)?)).collect()
+    }
+
+    /// A part of a tensor, under the tensor's name.
+    pub(crate) fn weight(&self, tensor: &Tensor, piece: &Piece) -> Result<HostWeight> {
+        let weight = match (piece, &self.origin) {
+            (Piece::Made(weight), _) => weight.clone(),
+            (Piece::Named(name, change), Origin::Folder { source, config }) => {
+                let weight = source.get(name)?;
+                match change {
+                    Some(change) => {
+                        change.apply(std::slice::from_ref(&weight), config).map_err(|e| e.within(name))?
+                    }
+                    None => weight,
+                }
+            }
+            (Piece::Gguf(i), Origin::Gguf(gguf)) => {
+                let missing = || ogive_tensor::Error::missing(&tensor.name);
+                let info = gguf.tensors().get(*i).ok_or_else(missing)?;
+                let data = gguf.data(info)?;
+                let ty = tensor.ty.name();
+                let format =
+                    decoder(tensor.ty).ok_or(Error::NotDecoded { tensor: tensor.name.clone(), ty })?;
+                let bytes = Bytes::new(data.owner, data.range)?;
+                HostWeight::new(&*tensor.name, folded(&tensor.dims)?, format, bytes)?
+            }
+            _ => return Err(ogive_tensor::Error::missing(&tensor.name).into()),
+        };
+        Ok(weight.named(&*tensor.name))
+    }
+}
+
+/// `[experts, rows, cols]` of dimensions fastest first.
+fn folded(dims: &[u64]) -> Result<[usize; 3]> {
+    let mut shape = [1_usize; 3];
+    for (i, d) in dims.iter().enumerate() {
+        let d = usize::try_from(*d).ok();
+        let place = &mut shape[2 - i.min(2)];
+        let product = d.and_then(|d| place.checked_mul(d));
+        *place =
+            product.ok_or_else(|| ogive_tensor::Error::invalid("a tensor", "its size cannot be counted"))?;
+    }
+    Ok(shape)
+}
+
+/// Whether the file begins as GGUF files do.
+fn is_gguf(path: &Path) -> Result<bool> {
+    if path.is_dir() {
+        return Ok(false);
+    }
+    let failed = |e: std::io::Error| ogive_tensor::Error::new(path.display().to_string(), e.into());
+    let mut magic = Vec::with_capacity(4);
+    File::open(path).map_err(failed)?.take(4).read_to_end(&mut magic).map_err(failed)?;
+    Ok(magic == b"GGUF")
+}

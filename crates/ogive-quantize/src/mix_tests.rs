@@ -1,0 +1,195 @@
+//! The choice, against what llama.cpp's source says by hand.
+
+use super::*;
+use crate::format::FILE_FORMATS;
+
+fn names(layers: usize) -> Vec<String> {
+    let parts = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+    let mut all: Vec<String> =
+        ["token_embd.weight", "output.weight", "output_norm.weight"].map(str::to_owned).into();
+    // Out of order, as converters write them.
+    for layer in (0..layers).rev() {
+        all.extend(parts.iter().map(|p| format!("blk.{layer}.{p}.weight")));
+    }
+    all
+}
+
+fn types(format: &str, facts: &Facts, cols: u64) -> Vec<(String, &'static str)> {
+    let (names, dims) = (names(facts.layers), [cols, 64]);
+    let norm = [cols];
+    let shapes: Vec<Shape<'_>> =
+        names.iter().map(|n| (&**n, if n.contains("norm") { &norm[..] } else { &dims[..] })).collect();
+    let types = Mix::new(FileFormat::find(format).unwrap()).choose(facts, &shapes).unwrap();
+    let named = |t: Option<GgmlType>| t.map_or("-", GgmlType::name);
+    names.into_iter().zip(types).map(|(n, t)| (n, named(t))).collect()
+}
+
+/// Types of one kind of tensor, layer by layer.
+fn by_layer(all: &[(String, &'static str)], part: &str, layers: usize) -> Vec<&'static str> {
+    let find = |l| all.iter().find(|(n, _)| *n == format!("blk.{l}.{part}.weight")).map_or("", |(_, t)| *t);
+    (0..layers).map(find).collect()
+}
+
+#[test]
+fn each_mix_spends_its_bits_where_llama_cpp_does() {
+    let facts = Facts::new("llama", 16, 32, 8, 0);
+    let run = |format: &str| types(format, &facts, 2048);
+    let sixes = |n: &[usize], a: &'static str, b: &'static str| -> Vec<&'static str> {
+        (0..16).map(|i| if n.contains(&i) { a } else { b }).collect()
+    };
+    let more = [0, 1, 4, 7, 10, 13, 14, 15];
+
+    let m = run("q4_k_m");
+    assert_eq!(m[2].1, "-");
+    assert_eq!(m[0].1, "Q4_K");
+    assert_eq!(m[1].1, "Q6_K");
+    assert_eq!(by_layer(&m, "attn_v", 16), sixes(&more, "Q6_K", "Q4_K"));
+    assert_eq!(by_layer(&m, "ffn_down", 16), sixes(&more, "Q6_K", "Q4_K"));
+    assert_eq!(by_layer(&m, "attn_output", 16), sixes(&[], "", "Q4_K"));
+
+    let m = run("q4_k_s");
+    assert_eq!(by_layer(&m, "attn_v", 16), sixes(&[0, 1, 2, 3], "Q5_K", "Q4_K"));
+    assert_eq!(by_layer(&m, "ffn_down", 16), sixes(&[0, 1], "Q5_K", "Q4_K"));
+
+    let m = run("q3_k_m");
+    assert_eq!(by_layer(&m, "attn_v", 16), sixes(&[0, 1], "Q5_K", "Q4_K"));
+    assert_eq!(by_layer(&m, "ffn_down", 16), sixes(&[0], "Q5_K", "Q4_K"));
+    assert_eq!(by_layer(&m, "attn_output", 16), sixes(&[], "", "Q4_K"));
+    assert_eq!(by_layer(&m, "ffn_up", 16), sixes(&[], "", "Q3_K"));
+
+    let m = run("q3_k_l");
+    for part in ["attn_v", "ffn_down", "attn_output"] {
+        assert_eq!(by_layer(&m, part, 16), sixes(&[], "", "Q5_K"), "{part}");
+    }
+    assert_eq!(by_layer(&run("q3_k_s"), "attn_v", 16), sixes(&[], "", "Q3_K"));
+
+    // Four query heads share a key head here.
+    let m = run("q2_k");
+    assert_eq!(
+        (by_layer(&m, "attn_v", 16), by_layer(&m, "ffn_down", 16)),
+        (vec!["Q4_K"; 16], vec!["Q3_K"; 16])
+    );
+    assert_eq!(
+        (by_layer(&m, "attn_output", 16), by_layer(&m, "attn_q", 16)),
+        (vec!["Q3_K"; 16], vec!["Q2_K"; 16])
+    );
+    let m = run("q2_k_s");
+    assert_eq!(
+        (by_layer(&m, "attn_v", 16), by_layer(&m, "ffn_down", 16)),
+        (vec!["Q4_K"; 16], sixes(&[0, 1], "Q4_K", "Q2_K"))
+    );
+    assert_eq!(
+        by_layer(&types("q2_k", &Facts::new("llama", 16, 32, 32, 0), 2048), "attn_v", 16),
+        vec!["Q3_K"; 16]
+    );
+
+    for format in ["iq4_nl", "iq4_xs"] {
+        let base = FileFormat::find(format).unwrap().base.name();
+        let m = run(format);
+        assert_eq!(by_layer(&m, "attn_v", 16), vec!["Q5_K"; 16]);
+        assert_eq!(by_layer(&m, "ffn_down", 16), sixes(&[0, 1], "Q5_K", base));
+        assert_eq!((m[0].1, m[1].1), (base, "Q6_K"));
+    }
+    let m = run("mxfp4_moe");
+    assert!(m.iter().all(|(n, t)| *t == if n.contains("norm") { "-" } else { "Q8_0" }), "{m:?}");
+    for format in ["q8_0", "f16", "f32", "bf16"] {
+        let base = FileFormat::find(format).unwrap().base.name();
+        assert!(run(format).iter().all(|(n, t)| *t == if n.contains("norm") { "-" } else { base }));
+    }
+}
+
+#[test]
+fn experts_and_seventy_billions_are_exceptions() {
+    let m = types("q4_k_m", &Facts::new("llama", 32, 32, 8, 8), 4096);
+    assert_eq!((by_layer(&m, "attn_v", 2), by_layer(&m, "attn_k", 2)), (vec!["Q8_0"; 2], vec!["Q8_0"; 2]));
+    assert_eq!(by_layer(&m, "attn_output", 2), ["Q5_K"; 2]);
+    let m = types("q4_k_m", &Facts::new("llama", 80, 64, 8, 0), 8192);
+    // An eighth of 80 is 10; then every third.
+    assert_eq!(by_layer(&m, "attn_v", 13)[9..], ["Q6_K", "Q5_K", "Q5_K", "Q6_K"]);
+    let (name, stacked) = ("blk.3.ffn_down_exps.weight", [2048, 4096, 16]);
+    let facts = Facts::new("qwen3moe", 48, 32, 4, 16);
+    let ty = |format: &str| {
+        Mix::new(FileFormat::find(format).unwrap()).choose(&facts, &[(name, &stacked)]).unwrap()
+    };
+    assert_eq!((ty("mxfp4_moe"), ty("q4_k_m")), (vec![Some(GgmlType::MXFP4)], vec![Some(GgmlType::Q6_K)]));
+}
+
+#[test]
+fn rows_that_do_not_fit_get_the_nearest_older_type() {
+    let facts = Facts::new("qwen2", 24, 14, 2, 0);
+    let base = |format: &str, cols| by_layer(&types(format, &facts, cols), "attn_q", 1)[0];
+    for (format, fallback) in [
+        ("q2_k", "IQ4_NL"),
+        ("q3_k_m", "IQ4_NL"),
+        ("iq4_xs", "IQ4_NL"),
+        ("q4_k_m", "Q5_0"),
+        ("q5_k_m", "Q5_1"),
+        ("q6_k", "Q8_0"),
+    ] {
+        assert_eq!(base(format, 896), fallback, "{format}");
+        assert_eq!(base(format, 100), "F16", "{format}");
+    }
+    assert_eq!((base("q8_0", 896), base("q8_0", 100), base("mxfp4", 100)), ("Q8_0", "F16", "F16"));
+    let q4 = types("q4_k_m", &facts, 896);
+    assert_eq!((q4[0].1, q4[1].1), ("Q5_0", "Q8_0"));
+}
+
+#[test]
+fn what_is_asked_for_by_name_comes_first() {
+    let facts = Facts::new("llama", 2, 4, 4, 0);
+    let shape = [256_u64, 64];
+    let all: [Shape<'_>; 4] = [
+        ("token_embd.weight", &shape),
+        ("output.weight", &shape),
+        ("blk.0.attn_v.weight", &shape),
+        ("blk.1.attn_q.weight", &shape),
+    ];
+    let mut mix = Mix::new(FileFormat::find("q4_k_m").unwrap());
+    mix.output = Some(GgmlType::F16);
+    mix.embedding = Some(GgmlType::Q8_0);
+    mix.rules = vec![
+        "attn_[vk]=q5_1".parse().unwrap(),
+        r"^blk\.1\.=f32".parse().unwrap(),
+        "attn_v=q2_k".parse().unwrap(),
+    ];
+    let names = |mix: &Mix| -> Vec<&str> {
+        mix.choose(&facts, &all).unwrap().iter().map(|t| t.unwrap().name()).collect()
+    };
+    assert_eq!(names(&mix), ["Q8_0", "F16", "Q5_1", "F32"]);
+    // Tied: the embedding is the head.
+    assert_eq!(mix.choose(&facts, &all[..1]).unwrap(), [Some(GgmlType::Q8_0)]);
+    mix.embedding = None;
+    assert_eq!(mix.choose(&facts, &all[..1]).unwrap(), [Some(GgmlType::F16)]);
+    let mut pure = Mix::new(FileFormat::find("q3_k_l").unwrap());
+    pure.pure = true;
+    assert_eq!(names(&pure), ["Q3_K"; 4]);
+
+    pure.rules = vec!["attn_q=q6_k".parse().unwrap()];
+    let e = pure.choose(&facts, &[("blk.0.attn_q.weight", &[100, 2])]).unwrap_err().to_string();
+    assert!(e.contains("blk.0.attn_q.weight: rows of 100 elements") && e.contains("Q6_K"), "{e}");
+    for (rule, why) in
+        [("attn_v", "no `=`"), ("=q8_0", "no pattern"), ("(=q8_0", "does not parse"), ("x=q9", "`q9`")]
+    {
+        let e = rule.parse::<Rule>().unwrap_err().to_string();
+        assert!(e.contains(why) && !e.contains('\n'), "{rule}: {e}");
+    }
+}
+
+#[test]
+fn what_decides_or_is_small_stays() {
+    let facts = Facts::default();
+    let square = [256_u64, 256];
+    for name in [
+        "blk.0.attn_norm.weight",
+        "blk.0.ffn_gate_inp.weight",
+        "position_embd.weight",
+        "blk.0.attn_q.bias",
+        "blk.2.ssm_conv1d.weight",
+    ] {
+        for format in FILE_FORMATS {
+            assert_eq!(Mix::new(format).choose(&facts, &[(name, &square)]).unwrap(), [None], "{name}");
+        }
+    }
+    let vector: Shape<'_> = ("x.weight", &[256, 1, 1]);
+    assert_eq!(Mix::new(&FILE_FORMATS[1]).choose(&facts, &[vector]).unwrap(), [None]);
+}
