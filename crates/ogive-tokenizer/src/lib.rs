@@ -48,6 +48,7 @@ mod folder;
 mod gguf;
 mod json;
 mod model;
+mod name;
 mod normalize;
 mod pretokenize;
 mod special;
@@ -60,6 +61,7 @@ mod unicode;
 mod vocab;
 
 pub use error::{Result, TokenizerError};
+pub use name::pre_tokenizer_name;
 pub use special::SpecialTokens;
 pub use stream::TextStream;
 pub use tokenizer::{EncodeOptions, Tokenizer};

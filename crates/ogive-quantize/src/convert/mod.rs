@@ -1,11 +1,111 @@
 //! A Hugging Face folder as a GGUF file: names, settings, vocabulary.
+//!
+//! The way back from what `ogive-weights` reads, and by its rules: names and changes are its translations, reversed. What
+//! was written is read back before it is believed, the settings by the translation and the vocabulary by the tokenizer, so
+//! that a model which GGUF cannot say is an error here and not a model that answers differently.
+
+mod check;
+mod settings;
+mod tensors;
+mod vocab;
 
 use crate::input::Tensor;
 use crate::{Error, Result};
-use gguf_file::Metadata;
-use ogive_weights::Checkpoint;
+use gguf_file::{Metadata, Value};
+use ogive_tensor::Config;
+use ogive_weights::{Checkpoint, Translation, translations};
 use std::path::Path;
 
-pub(crate) fn convert(checkpoint: &Checkpoint, _: &Path) -> Result<(Metadata, Vec<Tensor>)> {
-    Err(Error::convert(&checkpoint.architecture, "not yet"))
+/// Hugging Face's classes and GGUF's architectures.
+const CLASSES: &[(&str, &str)] = &[
+    ("LlamaForCausalLM", "llama"),
+    ("MistralForCausalLM", "llama"),
+    ("MixtralForCausalLM", "llama"),
+    ("Qwen2ForCausalLM", "qwen2"),
+    ("Qwen3ForCausalLM", "qwen3"),
+    ("Qwen2MoeForCausalLM", "qwen2moe"),
+    ("Qwen3MoeForCausalLM", "qwen3moe"),
+    ("GemmaForCausalLM", "gemma"),
+    ("Gemma2ForCausalLM", "gemma2"),
+    ("Gemma3ForCausalLM", "gemma3"),
+    ("Phi3ForCausalLM", "phi3"),
+    ("GPT2LMHeadModel", "gpt2"),
+];
+
+/// What is converted, and what it becomes.
+pub(crate) struct Model<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) class: &'a str,
+    pub(crate) architecture: &'static str,
+    pub(crate) translation: Translation,
+}
+
+/// Metadata that are being collected.
+pub(crate) struct Keys<'a> {
+    pub(crate) metadata: Metadata,
+    architecture: &'a str,
+}
+
+impl Keys<'_> {
+    /// Sets a key below the architecture.
+    pub(crate) fn set(&mut self, key: &str, value: impl Into<Value>) {
+        self.metadata.set(&format!("{}.{key}", self.architecture), value);
+    }
+}
+
+pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadata, Vec<Tensor>)> {
+    let Checkpoint { config, architecture: class, source, .. } = checkpoint;
+    let known = || {
+        let known: Vec<&str> = CLASSES.iter().map(|(class, _)| *class).collect();
+        Error::convert(class, format!("this architecture is not converted; known are {}", known.join(", ")))
+    };
+    let architecture = CLASSES.iter().find(|(c, _)| c == class).ok_or_else(known)?.1;
+    let translation =
+        translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
+    let model = Model { config, class, architecture, translation };
+    if config.has("quantization_config") {
+        let why =
+            "the weights are packed already, in a way that GGUF does not have; start from the original model";
+        return Err(Error::convert("config.json", why));
+    }
+
+    let mut tensors = tensors::tensors(&model, &**source)?;
+    let mut keys = Keys { metadata: Metadata::new(), architecture };
+    general(&mut keys.metadata, &model, &tensors, folder)?;
+    let factors = settings::set(&mut keys, &model)?;
+    check::settings(&model, &keys.metadata, &factors)?;
+    tensors::add_factors(&mut tensors, factors);
+    let rows = tensors.iter().find(|t| t.name == "token_embd.weight").and_then(|t| t.dims.get(1).copied());
+    let rows = rows.ok_or_else(|| Error::convert("token_embd.weight", "the model has no token embedding"))?;
+    vocab::set(&mut keys.metadata, folder, rows)?;
+    Ok((keys.metadata, tensors))
+}
+
+fn general(metadata: &mut Metadata, model: &Model<'_>, tensors: &[Tensor], folder: &Path) -> Result<()> {
+    let name = folder.canonicalize().ok().and_then(|f| Some(f.file_name()?.to_string_lossy().into_owned()));
+    metadata
+        .set("general.architecture", model.architecture)
+        .set("general.type", "model")
+        .set("general.name", name.unwrap_or_else(|| model.class.to_owned()))
+        .set("general.size_label", size_label(tensors));
+    Ok(())
+}
+
+/// The number of weights as llama.cpp's converter puts it: `1.2B`, `8x7B`.
+fn size_label(tensors: &[Tensor]) -> String {
+    let count = |t: &Tensor| t.dims.iter().product::<u64>();
+    let experts = tensors.iter().filter(|t| t.name.contains("_exps.")).filter_map(|t| t.dims.get(2)).max();
+    let stacked: u64 = tensors.iter().filter(|t| t.name.contains("_exps.")).map(count).sum();
+    let all: u64 = tensors.iter().map(count).sum();
+    match experts {
+        Some(n) => format!("{n}x{}", rounded(all - stacked + stacked / (*n).max(1))),
+        None => rounded(all),
+    }
+}
+
+fn rounded(weights: u64) -> String {
+    let units = [(1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")];
+    let (scale, unit) = units.into_iter().find(|(s, _)| weights as f64 > *s).unwrap_or((1e3, "K"));
+    let value = weights as f64 / scale;
+    if value < 9.5 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
 }

@@ -138,6 +138,20 @@ pub(crate) fn pre(name: &str) -> Result<Pre> {
     })
 }
 
+/// The name that stands for these stages: of several that cut alike, one with the same habit where there is one.
+pub(crate) fn name_of(stages: &[Stage], ignore_merges: bool) -> Option<&'static str> {
+    // Stages hold compiled patterns, which are compared by what they print.
+    let shown = |stages: &[Stage]| format!("{stages:?}");
+    let wanted = shown(stages);
+    let names =
+        FAMILIES.iter().filter(|(family, _)| *family != Family::Default).filter_map(|(family, names)| {
+            let name = if *family == Family::Llama3 { "llama-bpe" } else { names.first()? };
+            pre(name).ok().filter(|pre| shown(&pre.stages) == wanted).map(|pre| (name, pre.ignore_merges))
+        });
+    let found: Vec<_> = names.collect();
+    found.iter().find(|(_, habit)| *habit == ignore_merges).or(found.first()).map(|(name, _)| *name)
+}
+
 /// llama.cpp spells contractions `'[sS]`, so GGUF never folds U+017F.
 const QWEN2: Words = Words { digits: 1, tail: Tail::Lines, marks: false, long_s: false };
 const LLAMA3: Words = Words { digits: 3, ..QWEN2 };

@@ -1,0 +1,156 @@
+//! `ogive quantize`: folders become files that give the references' logits, and packed files get worse as they get smaller.
+
+mod common;
+
+use common::{ogive, ogive_reads, shared, shared_json};
+use ndarray_npy::{ReadNpyExt, read_npy};
+use ogive::ndarray::Array2;
+use std::fs;
+
+/// Folders, and how much a logit may differ.
+const FOLDERS: [(&str, f32); 11] = [
+    ("llama", 5e-5),
+    ("llama-bf16-sharded", 5e-5),
+    ("llama3-rope", 5e-5),
+    ("mistral", 5e-5),
+    ("mixtral", 5e-5),
+    ("qwen2", 5e-5),
+    ("qwen3", 5e-5),
+    ("gemma2", 1e-4),
+    ("gemma3", 1e-4),
+    ("phi3", 1e-4),
+    ("gpt2", 1e-4),
+];
+
+#[test]
+fn folders_become_files_that_compute_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, tolerance) in FOLDERS {
+        let Some(golden) = shared_json(&format!("golden/{name}/golden.json")) else { return };
+        let here = shared("golden").unwrap().join(name);
+        let (out, npy) = (folder.path().join(format!("{name}.gguf")), folder.path().join("logits.npy"));
+        let made = ogive(args!["quantize", here, out, "--format", "f32"]);
+        assert_eq!(made.text(), "");
+        assert!(made.stderr.contains("32.00 bits a weight"), "{}", made.stderr);
+        for case in golden["cases"].as_array().unwrap() {
+            let ids: Vec<String> = case["ids"].as_array().unwrap().iter().map(ToString::to_string).collect();
+            let expected: Array2<f32> = read_npy(here.join(case["logits"].as_str().unwrap())).unwrap();
+            ogive(args!["logits", "--model", out, "--tokens", ids.join(","), "--out", npy, "--exact"]).text();
+            let got = Array2::<f32>::read_npy(fs::File::open(&npy).unwrap()).unwrap();
+            assert_eq!(got.dim(), expected.dim());
+            let worst = (&got - &expected).iter().fold(0.0_f32, |w, d| w.max(d.abs()));
+            assert!(worst <= tolerance, "{name}: {worst}");
+        }
+        let text = golden["text"].as_str().unwrap().as_bytes();
+        let ids = |model| ogive_reads(args!["tokenize", "--special", "--model", model], text).json();
+        assert_eq!(ids(out), ids(here), "{name}");
+    }
+}
+
+#[test]
+fn stories_get_less_likely_as_bits_get_fewer() {
+    let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let story =
+        ogive(args!["run", "--model", model, "--raw", "--temp", "0", "-n", "480", "-q", "Once upon a time"]);
+    let text = folder.path().join("story.txt");
+    fs::write(&text, story.text()).unwrap();
+    let perplexity = |model| {
+        let got = ogive(args!["perplexity", "--model", model, "-c", "64", "--json", "--exact", &text]).json();
+        assert!(got["windows"].as_u64().unwrap() > 3);
+        got["perplexity"].as_f64().unwrap()
+    };
+    let mut last = perplexity(&model);
+    let original = last;
+    for (format, most) in [("q8_0", 1.01), ("q5_1", 1.1), ("q4_0", 1.6)] {
+        let out = folder.path().join(format!("{format}.gguf"));
+        ogive(args!["quantize", model, out, "-f", format]).text();
+        let now = perplexity(&out);
+        // Eight bits are as good as all, within what chance does.
+        assert!(now > last * 0.999 && now < original * most, "{format}: {now} after {last}, of {original}");
+        last = now;
+    }
+}
+
+#[test]
+fn options_are_heard_and_plans_write_nothing() {
+    let Some(model) = shared("golden/llama-k256/llama-k256-f32.gguf") else { return };
+    let plan = |more: &[&str]| {
+        let fixed = args!["quantize", model, "--plan", "--format"];
+        ogive(fixed.into_iter().chain(more.iter().map(Into::into))).text()
+    };
+    let ty = |plan: &str, tensor: &str| {
+        let line = plan.lines().find(|l| l.starts_with(tensor)).unwrap_or_else(|| panic!("{plan}"));
+        line.split_whitespace().nth(3).unwrap().to_owned()
+    };
+    let p = plan(&["q4_k_m"]);
+    assert_eq!((ty(&p, "output.weight"), ty(&p, "blk.0.attn_q.")), ("q6_k".into(), "q4_k".into()));
+    let p = plan(&["q4_k_m", "--pure"]);
+    assert_eq!(ty(&p, "output.weight"), "q4_k");
+    let p = plan(&[
+        "iq4_xs",
+        "--output-tensor-type",
+        "q8_0",
+        "--token-embedding-type",
+        "F16",
+        "--tensor-type",
+        "ffn_.*=mxfp4",
+    ]);
+    assert_eq!(
+        (ty(&p, "output.weight"), ty(&p, "token_embd"), ty(&p, "blk.0.ffn_up")),
+        ("q8_0".into(), "f16".into(), "mxfp4".into())
+    );
+    assert_eq!(ty(&p, "blk.0.attn_norm"), "f32");
+}
+
+#[test]
+fn mistakes_are_told_in_a_line() {
+    let Some(model) = shared("golden/llama/llama-f32.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("x.gguf");
+    for (more, why) in [
+        (&["--format", "q9"][..], "q4_k_m"),
+        (&["--format", "q8_0", "--tensor-type", "attn_v"], "no `=`"),
+        (&["--format", "q8_0", "--output-tensor-type", "i8"], "iq4_nl"),
+        (&[], "--format"),
+    ] {
+        let fixed = args!["quantize", model, out];
+        let wrong = ogive(fixed.into_iter().chain(more.iter().map(Into::into)));
+        assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
+        assert!(wrong.stderr.contains(why), "{}", wrong.stderr);
+    }
+    let quantize = |input: &std::path::Path, more: &[&str]| {
+        let fixed = args!["quantize", input, out, "-f", "q4_0"];
+        ogive(fixed.into_iter().chain(more.iter().map(Into::into))).error(1).to_owned()
+    };
+    let empty = folder.path().join("empty");
+    fs::write(&empty, b"").unwrap();
+    assert!(quantize(&empty, &[]).contains("neither a GGUF file nor a folder"));
+    assert!(quantize(&shared("golden/llama/llama-Q8_0.gguf").unwrap(), &[]).contains("allow requantizing"));
+    assert!(quantize(&model, &["--tensor-type", "attn_v=q4_k"]).contains("blk.0.attn_v.weight"));
+    assert!(!out.exists());
+    fs::write(&out, b"precious").unwrap();
+    assert!(quantize(&model, &[]).contains("--force"));
+    assert_eq!(fs::read(&out).unwrap(), b"precious");
+    assert_eq!(ogive(args!["quantize", model, out, "-f", "q4_0", "--force", "-q"]).text(), "");
+    assert!(fs::read(&out).unwrap().starts_with(b"GGUF"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn texts_that_cannot_be_scored() {
+    let Some(model) = shared("models/stories260K/stories260K-q8_0.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("t.txt");
+    fs::write(&text, "Once upon a time").unwrap();
+    let wrong = |more: &[&str]| {
+        let fixed = args!["perplexity", "--model", model, text];
+        ogive(fixed.into_iter().chain(more.iter().map(Into::into))).error(1).to_owned()
+    };
+    assert!(wrong(&[]).contains("one window takes 512"));
+    assert!(wrong(&["-c", "2"]).contains("from 4 to"));
+    let missing = folder.path().join("none.txt");
+    assert!(ogive(args!["perplexity", "--model", model, missing]).error(1).contains("none.txt"));
+    let line = ogive(args!["perplexity", "--model", model, "-c", "4", "--chunks", "1", text]).text();
+    assert!(line.starts_with("PPL = ") && line.contains("+/-"), "{line}");
+}

@@ -1,0 +1,206 @@
+//! `config.json` as GGUF's keys.
+//!
+//! The keys are those llama.cpp's converter writes, with one more habit: what a class takes for granted where the file is
+//! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
+
+use super::{Keys, Model};
+use crate::{Error, Result};
+use ogive_tensor::{Config, HostWeight};
+use std::f64::consts::TAU;
+
+/// Whole numbers: settings, and keys below the architecture.
+const WHOLE: &[(&str, &str)] = &[
+    ("num_hidden_layers", "block_count"),
+    ("max_position_embeddings", "context_length"),
+    ("hidden_size", "embedding_length"),
+    ("intermediate_size", "feed_forward_length"),
+    ("num_attention_heads", "attention.head_count"),
+    ("num_key_value_heads", "attention.head_count_kv"),
+    ("head_dim", "attention.key_length"),
+    ("head_dim", "attention.value_length"),
+    ("num_local_experts", "expert_count"),
+    ("num_experts", "expert_count"),
+    ("num_experts_per_tok", "expert_used_count"),
+    ("moe_intermediate_size", "expert_feed_forward_length"),
+    ("shared_expert_intermediate_size", "expert_shared_feed_forward_length"),
+];
+
+/// Other numbers.
+const REAL: &[(&str, &str)] = &[
+    ("rope_theta", "rope.freq_base"),
+    ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
+    ("layer_norm_epsilon", "attention.layer_norm_epsilon"),
+    ("attn_logit_softcapping", "attn_logit_softcapping"),
+    ("final_logit_softcapping", "final_logit_softcapping"),
+    ("rope_local_base_freq", "rope.freq_base_swa"),
+];
+
+/// Sets the keys, and gives the factors of rotary frequencies, which GGUF keeps as tensors.
+pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeight>> {
+    let (config, architecture) = (model.config, model.architecture);
+    for needed in ["num_hidden_layers", "hidden_size", "num_attention_heads"] {
+        config.usize(needed)?;
+    }
+    refuse_what_has_no_key(model)?;
+    for (setting, key) in WHOLE {
+        if let Some(value) = config.opt_usize(setting)? {
+            keys.set(key, whole(setting, value)?);
+        }
+    }
+    for (setting, key) in REAL {
+        if let Some(value) = config.opt_f32(setting)? {
+            keys.set(key, value);
+        }
+    }
+    let (size, heads) = (config.usize("hidden_size")?, config.usize("num_attention_heads")?);
+    let gemma = architecture.starts_with("gemma");
+    let usual = if gemma { 256 } else { size.checked_div(heads).unwrap_or(0) };
+    let head_dim = config.usize_or("head_dim", usual)?;
+    if gemma {
+        keys.set("attention.key_length", whole("head_dim", head_dim)?);
+        keys.set("attention.value_length", whole("head_dim", head_dim)?);
+    }
+    match architecture {
+        "llama" => {
+            if let Some(vocab) = config.opt_usize("vocab_size")? {
+                keys.set("vocab_size", whole("vocab_size", vocab)?);
+            }
+            keys.set("rope.dimension_count", whole("head_dim", head_dim)?);
+        }
+        "phi3" => {
+            let part = config.f32_or("partial_rotary_factor", 1.0)?;
+            keys.set("rope.dimension_count", whole("head_dim", (part * head_dim as f32) as usize)?);
+            let context = config.usize_or("max_position_embeddings", 4096)?;
+            let original = config.usize_or("original_max_position_embeddings", context)?;
+            keys.set(
+                "rope.scaling.original_context_length",
+                whole("original_max_position_embeddings", original)?,
+            );
+        }
+        "gpt2" if !config.has("intermediate_size") => {
+            keys.set("feed_forward_length", whole("n_embd", size.saturating_mul(4))?);
+        }
+        _ => {}
+    }
+    let used = config.bool_or("use_sliding_window", true)?;
+    let window = config.opt_usize("sliding_window")?.filter(|_| used);
+    match window {
+        Some(window) => keys.set("attention.sliding_window", whole("sliding_window", window)?),
+        // Silence would mean llama.cpp's own window.
+        None if architecture == "phi3" => keys.set("attention.sliding_window", 0_u32),
+        None => {}
+    }
+    if architecture == "gemma3" {
+        let every =
+            config.opt_usize("sliding_window_pattern")?.or(config.opt_usize("_sliding_window_pattern")?);
+        if let Some(every) = every.filter(|n| *n != 6) {
+            keys.set("attention.sliding_window_pattern", whole("sliding_window_pattern", every)?);
+        }
+    }
+    rope(keys, model, head_dim)
+}
+
+fn whole(setting: &str, value: usize) -> Result<u32> {
+    let why = || Error::convert(format!("the setting {setting}"), format!("{value} has no place in 32 bits"));
+    u32::try_from(value).map_err(|_| why())
+}
+
+/// Settings that change what a model computes and that GGUF cannot say.
+fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
+    let Model { config, architecture, .. } = model;
+    let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
+    if architecture.starts_with("qwen") && config.bool_or("use_sliding_window", false)? {
+        return refuse("use_sliding_window", "GGUF has no windows for this architecture");
+    }
+    let windows = config.opt_strs("layer_types")?.unwrap_or_default();
+    if !architecture.starts_with("gemma") && windows.iter().any(|t| t != "full_attention") {
+        return refuse("layer_types", "GGUF cannot say which layers of this architecture have a window");
+    }
+    for (flag, usual) in [
+        ("scale_attn_weights", true),
+        ("scale_attn_by_inverse_layer_idx", false),
+        ("reorder_and_upcast_attn", false),
+        ("use_bidirectional_attention", false),
+    ] {
+        if config.bool_or(flag, usual)? != usual {
+            return refuse(flag, "GGUF has no key for it");
+        }
+    }
+    Ok(())
+}
+
+/// The scaling of rotary positions, by keys or by factors.
+fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<HostWeight>> {
+    let scaling = model.config.at("rope_scaling");
+    let Some(kind) = scaling.opt_str("rope_type")? else { return Ok(Vec::new()) };
+    let need = |key: &str| {
+        let missing = || Error::convert("the setting rope_scaling", format!("it has no `{key}`"));
+        scaling.opt_f32(key)?.ok_or_else(missing)
+    };
+    match kind {
+        "default" => {}
+        "linear" => {
+            keys.set("rope.scaling.type", "linear");
+            keys.set("rope.scaling.factor", need("factor")?);
+        }
+        "yarn" => {
+            keys.set("rope.scaling.type", "yarn");
+            keys.set("rope.scaling.factor", need("factor")?);
+            let original = need("original_max_position_embeddings")?;
+            keys.set("rope.scaling.original_context_length", original as u32);
+            for (setting, key) in [("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")] {
+                if let Some(value) = scaling.opt_f32(setting)? {
+                    keys.set(&format!("rope.scaling.{key}"), value);
+                }
+            }
+            if scaling.has("attention_factor") || scaling.has("mscale") {
+                let why = "a YaRN of its own magnitude is not converted";
+                return Err(Error::convert("the setting rope_scaling", why));
+            }
+        }
+        "llama3" => return llama3(&scaling, model.config.f32_or("rope_theta", 10_000.0)?, head_dim),
+        "longrope" | "su" => return long_rope(keys, model, &scaling),
+        other => {
+            let why =
+                format!("GGUF has no scaling of type `{other}`; known are linear, yarn, llama3, longrope");
+            return Err(Error::convert("the setting rope_scaling", why));
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Llama 3's scaling as finished factors: 1 for fast turns, the whole factor for slow ones, between them smoothly.
+fn llama3(scaling: &Config, theta: f32, head_dim: usize) -> Result<Vec<HostWeight>> {
+    let number = |key: &str, usual: f32| Ok::<_, Error>(f64::from(scaling.f32_or(key, usual)?));
+    let (factor, original) = (number("factor", 8.0)?, number("original_max_position_embeddings", 8192.0)?);
+    let (low, high) = (number("low_freq_factor", 1.0)?, number("high_freq_factor", 4.0)?);
+    if head_dim > 1 << 16 || factor <= 0.0 || low >= high {
+        return Err(Error::convert("the setting rope_scaling", "its numbers make no sense"));
+    }
+    let of = |pair: usize| {
+        let turns = original * f64::from(theta).powf(-(2.0 * pair as f64) / head_dim as f64) / TAU;
+        let smooth = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+        (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
+    };
+    let factors: Vec<f32> = (0..head_dim / 2).map(of).collect();
+    Ok(vec![HostWeight::from_f32("rope_freqs.weight", [1, 1, factors.len()], &factors)?])
+}
+
+/// Phi-3's two lists, for texts within the original context and for longer ones.
+fn long_rope(keys: &mut Keys<'_>, model: &Model<'_>, scaling: &Config) -> Result<Vec<HostWeight>> {
+    let list = |key: &str, name: &str| {
+        let missing = || Error::convert("the setting rope_scaling", format!("it has no `{key}`"));
+        let factors = scaling.opt_f32s(key)?.ok_or_else(missing)?;
+        Ok::<_, Error>(HostWeight::from_f32(name, [1, 1, factors.len()], &factors)?)
+    };
+    let (long, short) = (
+        list("long_factor", "rope_factors_long.weight")?,
+        list("short_factor", "rope_factors_short.weight")?,
+    );
+    let context = model.config.usize("max_position_embeddings")? as f64;
+    let original = model.config.usize_or("original_max_position_embeddings", 4096)? as f64;
+    let stretch = context / original;
+    let usual = if stretch <= 1.0 { 1.0 } else { (1.0 + stretch.ln() / original.ln()).sqrt() as f32 };
+    keys.set("rope.scaling.attn_factor", scaling.f32_or("attention_factor", usual)?);
+    Ok(vec![long, short])
+}

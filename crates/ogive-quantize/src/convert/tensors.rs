@@ -1,0 +1,157 @@
+//! Which tensors the file will have, and what each is made of.
+//!
+//! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
+//! one tensor each kind, of parts that are still fetched one by one.
+
+use super::Model;
+use crate::input::{Piece, Tensor};
+use crate::{Error, Result};
+use gguf_file::GgmlType;
+use ogive_tensor::{HostWeight, Source, WeightInfo};
+use ogive_weights::Change;
+use std::collections::BTreeMap;
+
+/// What some checkpoints keep beside the weights, which can be computed.
+const BUFFERS: &[&str] = &[".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"];
+
+/// The tensors of the file, embedding first, then layer by layer.
+pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tensor>> {
+    let tied = tied(model)?;
+    let mut plain: Vec<Tensor> = Vec::new();
+    let mut stacks: BTreeMap<String, BTreeMap<u64, WeightInfo>> = BTreeMap::new();
+    for info in source.tensors() {
+        let name = full_name(model, &info.name);
+        if BUFFERS.iter().any(|b| name.ends_with(b)) || tied && name == "lm_head.weight" {
+            continue;
+        }
+        if let Some((stacked, expert)) = expert_of(model, &name) {
+            stacks.entry(stacked).or_default().insert(expert, info);
+            continue;
+        }
+        let unknown = || {
+            let why = format!("GGUF has no name for it in the architecture {}", model.architecture);
+            Error::convert(format!("the tensor {}", info.name), why)
+        };
+        let (to, change) = model.translation.gguf_name(&name).ok_or_else(unknown)?;
+        plain.push(one(model, to, &info, change)?);
+    }
+    for (name, experts) in stacks {
+        plain.push(stack(name, experts)?);
+    }
+    plain.sort_by_key(|t| place(&t.name));
+    complete(model, &plain)?;
+    Ok(plain)
+}
+
+/// Whether the embedding is the head too. Classes differ in what they take silence for.
+fn tied(model: &Model<'_>) -> Result<bool> {
+    let silent = matches!(model.architecture, "gemma" | "gemma2" | "gemma3" | "gpt2");
+    Ok(model.config.bool_or("tie_word_embeddings", silent)?)
+}
+
+/// The name as the class has it: the first GPT-2 files leave out the model's own.
+fn full_name(model: &Model<'_>, name: &str) -> String {
+    let bare =
+        model.architecture == "gpt2" && !name.starts_with("transformer.") && !name.starts_with("lm_head.");
+    if bare { format!("transformer.{name}") } else { name.to_owned() }
+}
+
+/// GGUF's name of the stack that a weight belongs to, and which expert it is: `....experts.7.w1.weight`.
+fn expert_of(model: &Model<'_>, name: &str) -> Option<(String, u64)> {
+    let (before, after) = name.split_once(".experts.")?;
+    let (number, leaf) = after.split_once('.')?;
+    let expert = number.parse().ok()?;
+    let (stacked, change) = model.translation.gguf_name(&format!("{before}.experts.{leaf}"))?;
+    change.is_none().then_some((stacked, expert))
+}
+
+fn ggml_type(info: &WeightInfo) -> Result<GgmlType> {
+    let found = GgmlType::ALL.iter().find(|t| t.name().eq_ignore_ascii_case(info.format.name));
+    found.copied().filter(|t| t.is_plain()).ok_or_else(|| {
+        Error::convert(
+            format!("the tensor {}", info.name),
+            format!("elements of type {} have no place in GGUF", info.format.name),
+        )
+    })
+}
+
+/// Fastest first, without dimensions of one element in front.
+fn dims(shape: [usize; 3]) -> Vec<u64> {
+    let [experts, rows, cols] = shape.map(|n| n as u64);
+    match (experts, rows) {
+        (1, 1) => vec![cols],
+        (1, _) => vec![cols, rows],
+        _ => vec![cols, rows, experts],
+    }
+}
+
+fn one(model: &Model<'_>, name: String, info: &WeightInfo, change: Option<Change>) -> Result<Tensor> {
+    let made = match &change {
+        Some(change) => change.info(std::slice::from_ref(info), model.config)?,
+        None => info.clone(),
+    };
+    let pieces = vec![Piece::Named(info.name.clone(), change)];
+    Ok(Tensor { name, dims: dims(made.shape), ty: ggml_type(&made)?, pieces })
+}
+
+/// Experts as one tensor; all must be there and alike.
+fn stack(name: String, experts: BTreeMap<u64, WeightInfo>) -> Result<Tensor> {
+    let wrong = |why: String| Error::convert(format!("the experts of {name}"), why);
+    let Some(first) = experts.values().next().cloned() else { return Err(wrong("there are none".into())) };
+    let mut pieces = Vec::with_capacity(experts.len());
+    for (i, (number, info)) in (0..).zip(&experts) {
+        if *number != i {
+            return Err(wrong(format!("number {i} is missing; is the download complete?")));
+        }
+        if (info.shape, info.format) != (first.shape, first.format) || info.shape[0] != 1 {
+            return Err(wrong(format!("`{}` is not like `{}`", info.name, first.name)));
+        }
+        pieces.push(Piece::Named(info.name.clone(), None));
+    }
+    let [_, rows, cols] = first.shape.map(|n| n as u64);
+    let ty = ggml_type(&first)?;
+    Ok(Tensor { dims: vec![cols, rows, pieces.len() as u64], ty, pieces, name })
+}
+
+/// Where a tensor stands: what begins, the layers, what ends.
+fn place(name: &str) -> (u8, u64) {
+    match layer(name) {
+        Some(n) => (1, n),
+        None if name.starts_with("output") => (2, 0),
+        None => (0, 0),
+    }
+}
+
+fn layer(name: &str) -> Option<u64> {
+    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
+}
+
+/// That every layer is there. A source leaves out what it cannot read, and so does a download that broke off.
+fn complete(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
+    let layers = model.config.usize("num_hidden_layers")? as u64;
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for n in tensors.iter().filter_map(|t| layer(&t.name)) {
+        *counts.entry(n).or_default() += 1;
+    }
+    let most = counts.values().max().copied().unwrap_or(0);
+    let poor = counts.iter().find(|(_, n)| **n < most).map(|(layer, _)| *layer);
+    // Their number is bounded by that of the tensors.
+    let missing = (0..layers.min(counts.len() as u64 + 1)).find(|l| !counts.contains_key(l));
+    if let Some(layer) = missing.or(poor) {
+        let why = "some of its tensors are missing, or of a type that is not read; is the download complete?";
+        return Err(Error::convert(format!("layer {layer} of {layers}"), why));
+    }
+    if counts.len() as u64 != layers {
+        let why = format!("config.json says {layers} layers, and the weights are of {}", counts.len());
+        return Err(Error::convert("the layers", why));
+    }
+    Ok(())
+}
+
+/// Adds factors of rotary frequencies, which GGUF keeps as tensors.
+pub(super) fn add_factors(tensors: &mut Vec<Tensor>, factors: Vec<HostWeight>) {
+    for weight in factors {
+        let (name, dims) = (weight.name.clone(), vec![weight.shape[2] as u64]);
+        tensors.insert(0, Tensor { name, dims, ty: GgmlType::F32, pieces: vec![Piece::Made(weight)] });
+    }
+}

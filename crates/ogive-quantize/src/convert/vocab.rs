@@ -1,0 +1,223 @@
+//! `tokenizer.json` and what lies beside it, as `tokenizer.ggml.*`.
+//!
+//! Ids, kinds and roles are asked of `ogive-tokenizer`, which has checked the files; what is read here besides is how tokens
+//! are spelt and what merges with what. A BPE over characters becomes SentencePiece's, whose merges go by scores: a
+//! token's score is the rank of the first merge that makes it. That is not the same in every case, and neither are
+//! normalizers, which GGUF does not have. So the vocabulary that was made is opened and both are tried on a text.
+
+use crate::{Error, Result};
+use gguf_file::{Metadata, StringArray};
+use ogive_tokenizer::{EncodeOptions, TokenKind, Tokenizer, pre_tokenizer_name};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+
+#[derive(Deserialize)]
+struct File {
+    model: Model,
+    #[serde(default)]
+    added_tokens: Vec<Added>,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    normalizer: Value,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    model: KindOfModel,
+}
+
+#[derive(Deserialize)]
+struct KindOfModel {
+    r#type: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    vocab: HashMap<String, u32>,
+    merges: Vec<Merge>,
+    #[serde(default)]
+    byte_fallback: bool,
+    #[serde(default)]
+    ignore_merges: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Merge {
+    Joined(String),
+    Pair(String, String),
+}
+
+#[derive(Deserialize)]
+struct Added {
+    id: u32,
+    content: String,
+}
+
+impl Merge {
+    /// The two halves. `None` for a merge that is none.
+    fn halves(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Joined(text) => text.split_once(' '),
+            Self::Pair(a, b) => Some((a, b)),
+        }
+    }
+}
+
+fn wrong(why: impl Into<String>) -> Error {
+    Error::convert("tokenizer.json", why)
+}
+
+/// Sets the vocabulary's keys, for an embedding of so many rows.
+pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<()> {
+    let tokenizer = Tokenizer::from_folder(folder)?;
+    let bytes = std::fs::read(folder.join("tokenizer.json")).map_err(|e| wrong(e.to_string()))?;
+    let parse = |e: serde_json::Error| wrong(format!("reading it failed: {e}"));
+    let kind: Kind = serde_json::from_slice(&bytes).map_err(parse)?;
+    if kind.model.r#type.as_deref().is_some_and(|t| t != "BPE") {
+        let kind = kind.model.r#type.unwrap_or_default();
+        return Err(wrong(format!(
+            "a model of type {kind} has no place in a GGUF file that Ogive reads; known is BPE"
+        )));
+    }
+    let file: File = serde_json::from_slice(&bytes).map_err(parse)?;
+    let names = spellings(&file, &tokenizer, rows)?;
+    let kinds: Vec<i32> = (0..names.len() as u32).map(|id| number(tokenizer.token_kind(id))).collect();
+    let pieces = file.model.byte_fallback;
+    metadata.set("tokenizer.ggml.model", if pieces { "llama" } else { "gpt2" });
+    let pre =
+        if pieces { "default" } else { pre_tokenizer_name(&file.pre_tokenizer, file.model.ignore_merges)? };
+    metadata.set("tokenizer.ggml.pre", pre);
+    metadata.set("tokenizer.ggml.tokens", names.iter().collect::<StringArray>());
+    if pieces {
+        metadata.set("tokenizer.ggml.scores", scores(&file, &names)?);
+    }
+    metadata.set("tokenizer.ggml.token_type", kinds);
+    if !pieces {
+        metadata.set("tokenizer.ggml.merges", merges(&file)?);
+    }
+    roles(metadata, &tokenizer);
+    if pieces {
+        metadata.set("tokenizer.ggml.add_space_prefix", adds_space(&file));
+    }
+    for (name, template) in tokenizer.chat_templates() {
+        match name.as_str() {
+            "default" => metadata.set("tokenizer.chat_template", template.as_str()),
+            other => metadata.set(&format!("tokenizer.chat_template.{other}"), template.as_str()),
+        };
+    }
+    check(&tokenizer, metadata)
+}
+
+/// How each token is spelt, by id; what no file names is filled up, as llama.cpp's converter does.
+fn spellings(file: &File, tokenizer: &Tokenizer, rows: u64) -> Result<Vec<String>> {
+    let count = tokenizer.vocab_size();
+    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+    if count > rows {
+        return Err(wrong(format!("it has {count} tokens, and the embedding {rows} rows")));
+    }
+    let mut names: Vec<Option<String>> = vec![None; rows];
+    let added =
+        file.added_tokens.iter().map(|a| (&a.content, file.model.vocab.get(&a.content).unwrap_or(&a.id)));
+    for (text, id) in file.model.vocab.iter().chain(added) {
+        if let Some(name) = names.get_mut(*id as usize) {
+            *name = Some(text.clone());
+        }
+    }
+    let fill = |(id, name): (u32, Option<String>)| match (name, tokenizer.token_bytes(id)) {
+        (Some(name), _) => name,
+        // Tokens that tokenizer_config.json adds.
+        (None, Ok(bytes)) if !bytes.is_empty() => String::from_utf8_lossy(bytes).into_owned(),
+        _ => format!("[PAD{id}]"),
+    };
+    Ok((0..).zip(names).map(fill).collect())
+}
+
+/// GGUF's number of a kind.
+fn number(kind: Option<TokenKind>) -> i32 {
+    match kind {
+        Some(TokenKind::Normal) => 1,
+        Some(TokenKind::Unknown) => 2,
+        Some(TokenKind::Control) => 3,
+        Some(TokenKind::UserDefined) => 4,
+        Some(TokenKind::Byte) => 6,
+        _ => 5,
+    }
+}
+
+/// Scores by which SentencePiece merges as the file does: the earlier a merge, the greater.
+fn scores(file: &File, names: &[String]) -> Result<Vec<f32>> {
+    let mut ranks: HashMap<String, usize> = HashMap::with_capacity(file.model.merges.len());
+    for (rank, merge) in file.model.merges.iter().enumerate() {
+        let (a, b) = merge.halves().ok_or_else(|| wrong(format!("merge {rank} is not two tokens")))?;
+        ranks.entry(format!("{a}{b}")).or_insert(rank);
+    }
+    // Singles hold every number up to 2^24, and no vocabulary has as many merges.
+    let worst = file.model.merges.len() + 1;
+    Ok(names.iter().map(|name| -(ranks.get(name).map_or(worst, |rank| rank + 1) as f32)).collect())
+}
+
+fn merges(file: &File) -> Result<StringArray> {
+    let merge = |(rank, merge): (usize, &Merge)| match merge.halves() {
+        Some((a, b)) if !a.contains(' ') && !b.contains(' ') => Ok(format!("{a} {b}")),
+        _ => Err(wrong(format!("merge {rank} is not two tokens in the alphabet of bytes"))),
+    };
+    let merges: Vec<String> = file.model.merges.iter().enumerate().map(merge).collect::<Result<_>>()?;
+    Ok(merges.iter().collect())
+}
+
+/// Whether encoding puts a space before a text.
+fn adds_space(file: &File) -> bool {
+    fn any(json: &Value, list: &str, adds: fn(&Value) -> bool) -> bool {
+        adds(json) || json[list].as_array().is_some_and(|all| all.iter().any(adds))
+    }
+    any(&file.normalizer, "normalizers", |n| n["type"] == "Prepend")
+        || any(&file.pre_tokenizer, "pretokenizers", |p| {
+            p["type"] == "Metaspace" && p["prepend_scheme"] != "never" && p["add_prefix_space"] != false
+        })
+}
+
+/// Tokens with a role, and whether they are added.
+fn roles(metadata: &mut Metadata, tokenizer: &Tokenizer) {
+    let special = tokenizer.special();
+    // The key of the separator is misspelt in the format.
+    for (role, id) in [
+        ("bos", special.bos),
+        ("eos", special.eos),
+        ("eot", special.eot.filter(|id| Some(*id) != special.eos)),
+        ("eom", special.eom),
+        ("unknown", special.unknown),
+        ("seperator", special.separator),
+        ("padding", special.padding),
+        ("mask", special.mask),
+    ] {
+        if let Some(id) = id {
+            metadata.set(&format!("tokenizer.ggml.{role}_token_id"), id);
+        }
+    }
+    metadata.set("tokenizer.ggml.add_bos_token", tokenizer.add_bos());
+    metadata.set("tokenizer.ggml.add_eos_token", tokenizer.add_eos());
+}
+
+/// Words of many kinds, composed as normalizers leave them.
+const PROBE: &str = "Once upon a time, there was a little girl named Lily. She didn't know: it's 1,234.56 o'clock!\n\n\
+    \tHELLO world  with   spaces\nfn main() { println!(\"{}\", x[0] + 12345678); } // https://example.org/?q=a&b=c#d\n\
+    Grüße, ça va? Привет мир. 日本語のテキスト 한국어 ελληνικά עברית हिन्दी 🙂👍🏽 — “quotes” … €5\r\n  end ";
+
+/// That both vocabularies cut alike: the folder's, and the one that was made of it.
+fn check(tokenizer: &Tokenizer, metadata: &Metadata) -> Result<()> {
+    let made = Tokenizer::from_gguf(metadata)?;
+    let options = EncodeOptions { add_special: true, parse_special: false };
+    for text in PROBE.split_inclusive('\n').chain([PROBE]) {
+        if tokenizer.encode(text, options)? != made.encode(text, options)? {
+            let text: String = text.chars().take(40).collect();
+            return Err(wrong(format!(
+                "a GGUF vocabulary would cut {text:?} otherwise; its normalizer, pre_tokenizer or merges have no place there"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! What goes wrong: inputs that are damaged, disks that fill up, names that are taken. Nothing half-written stays.
+
+mod common;
+
+use common::{format, packed, shared};
+use ogive_quantize::{Error, GgmlType, Input};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// A copy of a golden folder, with changes to one of its JSON files.
+fn changed(name: &str, file: &str, change: impl FnOnce(&mut Value)) -> Option<tempfile::TempDir> {
+    let from = shared(&format!("golden/{name}"))?;
+    let folder = tempfile::tempdir().unwrap();
+    for f in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::write(folder.path().join(f), std::fs::read(from.join(f)).unwrap()).unwrap();
+    }
+    let path = folder.path().join(file);
+    let mut value: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    change(&mut value);
+    std::fs::write(path, value.to_string()).unwrap();
+    Some(folder)
+}
+
+fn message(folder: &Path) -> String {
+    Input::open(folder).map(|_| ()).unwrap_err().to_string()
+}
+
+type Change = fn(&mut Value);
+
+#[test]
+fn settings_that_are_missing_or_have_no_place() {
+    let cases: &[(&str, Change, &str)] = &[
+        ("llama", |c| _ = c.as_object_mut().unwrap().remove("num_hidden_layers"), "num_hidden_layers"),
+        ("llama", |c| _ = c.as_object_mut().unwrap().remove("hidden_size"), "hidden_size"),
+        ("llama", |c| _ = c.as_object_mut().unwrap().remove("architectures"), "architectures"),
+        ("llama", |c| c["architectures"] = json!(["MambaForCausalLM"]), "known are LlamaForCausalLM"),
+        ("llama", |c| c["num_attention_heads"] = json!("four"), "a whole number"),
+        ("llama", |c| c["num_hidden_layers"] = json!(3), "layer"),
+        ("llama", |c| c["num_hidden_layers"] = json!(1), "layers"),
+        ("llama", |c| c["num_hidden_layers"] = json!(1_u64 << 60), "layer"),
+        ("llama", |c| c["max_position_embeddings"] = json!(1_u64 << 40), "32 bits"),
+        ("llama", |c| c["hidden_act"] = json!("gelu"), "hidden_act"),
+        ("llama", |c| c["rope_scaling"] = json!({"rope_type": "dynamic", "factor": 2.0}), "dynamic"),
+        ("llama", |c| c["rope_scaling"] = json!({"rope_type": "linear"}), "factor"),
+        ("gemma2", |c| c["query_pre_attn_scalar"] = json!(99), "query_pre_attn_scalar"),
+        ("gemma2", |c| c["layer_types"] = json!(vec!["full_attention"; 4]), "layer_types"),
+        ("qwen2", |c| c["use_sliding_window"] = json!(true), "use_sliding_window"),
+        ("gpt2", |c| c["scale_attn_by_inverse_layer_idx"] = json!(true), "scale_attn_by_inverse_layer_idx"),
+        ("mixtral", |c| c["quantization_config"] = json!({"quant_method": "fp8"}), "packed already"),
+    ];
+    for (name, change, why) in cases {
+        let Some(folder) = changed(name, "config.json", change) else { return };
+        let e = message(folder.path());
+        assert!(e.contains(why) && !e.contains('\n'), "{why}: {e}");
+    }
+}
+
+#[test]
+fn vocabularies_that_are_broken_or_have_no_place() {
+    let cases: &[(&str, Change, &str)] = &[
+        ("llama", |t| t["model"]["type"] = json!("Unigram"), ""),
+        ("llama", |t| t["model"]["merges"] = json!([["a"]]), "merge"),
+        ("llama", |t| t["model"]["merges"] = json!(["nospace"]), "merge"),
+        ("llama", |t| t["model"]["vocab"]["zzz"] = json!(1_u64 << 31), ""),
+        ("llama", |t| t["model"]["vocab"]["one more"] = json!(512), "embedding"),
+        ("llama", |t| *t = json!([]), "tokenizer.json"),
+        ("llama", |t| _ = t.as_object_mut().unwrap().remove("model"), "model"),
+        // A lower-casing normalizer cannot be said.
+        ("qwen2", |t| t["normalizer"] = json!({"type": "Lowercase"}), "normalizer"),
+        (
+            "qwen2",
+            |t| t["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = json!("\\p{L}+"),
+            "pre_tokenizer",
+        ),
+        ("gpt2", |t| t["pre_tokenizer"]["add_prefix_space"] = json!(true), "pre_tokenizer"),
+        ("gpt2", |t| t["model"]["vocab"] = json!({"a": 0}), ""),
+    ];
+    for (name, change, why) in cases {
+        let Some(folder) = changed(name, "tokenizer.json", change) else { return };
+        let e = message(folder.path());
+        assert!(e.contains(why) && !e.contains('\n'), "{why}: {e}");
+    }
+}
+
+#[test]
+fn any_damage_to_the_json_files_is_an_error_or_a_model() {
+    let Some(folder) = changed("llama", "config.json", |_| {}) else { return };
+    let mut state = 1_u64;
+    let mut below = |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    for file in ["config.json", "tokenizer.json", "tokenizer_config.json"] {
+        let path = folder.path().join(file);
+        let whole = std::fs::read(&path).unwrap();
+        for _ in 0..60 {
+            let mut bytes = whole.clone();
+            for _ in 0..=below(3) {
+                let at = below(bytes.len());
+                match below(3) {
+                    0 => bytes[at] = below(256) as u8,
+                    1 => bytes.truncate(at.max(1)),
+                    _ => _ = bytes.splice(at..at, b"99999999999".iter().copied()).count(),
+                }
+            }
+            std::fs::write(&path, bytes).unwrap();
+            // An error or a model, but no panic.
+            _ = Input::open(folder.path()).map(|i| packed(&format("q8_0"), folder.path()).map(|_| i.bytes()));
+        }
+        std::fs::write(&path, whole).unwrap();
+    }
+    assert!(Input::open(folder.path()).is_ok());
+}
+
+/// Fails as a full disk does.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0 -= bytes.len();
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn full_disks_are_told() {
+    let Some(path) = shared("golden/llama/llama-f32.gguf") else { return };
+    let input = Input::open(path).unwrap();
+    for room in [0, 100, 10_000, 50_000, 120_000] {
+        let e = format("q8_0").write_to(&input, Full(room), |_| true).unwrap_err();
+        let mut text = e.to_string();
+        let mut cause = std::error::Error::source(&e);
+        while let Some(c) = cause {
+            text += &c.to_string();
+            cause = c.source();
+        }
+        assert!(text.contains("writing") && text.contains("storage"), "{text}");
+    }
+}
+
+#[test]
+fn names_that_are_taken() {
+    let Some(model) = shared("golden/llama/llama-f32.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.gguf"), folder.path().join("out.gguf"));
+    std::fs::write(&input, std::fs::read(&model).unwrap()).unwrap();
+    std::fs::write(&output, b"precious").unwrap();
+    let run = |force: bool, to: &Path| format("q8_0").overwrite(force).run(&input, to, |_| true);
+    assert!(matches!(run(false, &output), Err(Error::Exists { .. })));
+    assert!(matches!(run(true, folder.path()), Err(Error::Output { .. })));
+    assert!(matches!(run(true, &input), Err(Error::Output { .. })));
+    let e = run(false, &folder.path().join("no/such.gguf")).unwrap_err().to_string();
+    assert!(e.contains("no/such.gguf"), "{e}");
+    // Stopped in the middle: what was there stays, and nothing else is left.
+    let mut steps = 0;
+    let stopped = format("q8_0").overwrite(true).run(&input, &output, |_| {
+        steps += 1;
+        steps < 5
+    });
+    assert!(matches!(stopped, Err(Error::Stopped)));
+    assert_eq!(std::fs::read(&output).unwrap(), b"precious");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    let summary = run(true, &output).unwrap();
+    assert!(summary.bits_per_weight() > 8.4 && summary.bytes_after < summary.bytes_before / 3);
+    #[cfg(unix)]
+    assert!(run(true, Path::new("/dev/full")).unwrap_err().to_string().contains("no plain file"));
+}
+
+#[test]
+fn packed_models_are_packed_again_only_when_allowed() {
+    let Some(model) = shared("golden/llama/llama-Q8_0.gguf") else { return };
+    let e = packed(&format("q4_0"), &model).unwrap_err().to_string();
+    assert!(e.contains("packed as Q8_0 already") && e.contains("allow requantizing"), "{e}");
+    let again = packed(&format("q4_0").allow_requantize(true), &model).unwrap();
+    assert!(again.tensors().iter().any(|t| t.ggml_type() == Some(GgmlType::Q4_0)));
+    // The same format again changes nothing.
+    let same = packed(&format("q8_0"), &model).unwrap();
+    let original = ogive_quantize::gguf_file::Gguf::open(&model).unwrap();
+    for t in original.tensors() {
+        assert!(same.data_of(t.name()).unwrap().bytes() == original.data(t).unwrap().bytes(), "{}", t.name());
+    }
+}
+
+#[test]
+fn vocabularies_alone_are_not_models() {
+    let Some(vocabulary) = shared("vocab/ggml-vocab-gpt-2.gguf") else { return };
+    assert!(matches!(Input::open(vocabulary), Err(Error::Empty { .. })));
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in [("empty.gguf", &b""[..]), ("text.txt", b"Once upon a time")] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        assert!(Input::open(path).unwrap_err().to_string().contains(name));
+    }
+    assert!(Input::open(folder.path()).unwrap_err().to_string().contains("config.json"));
+    assert!(Input::open(folder.path().join("none.gguf")).is_err());
+}
