@@ -55,7 +55,7 @@ fn stories_get_less_likely_as_bits_get_fewer() {
         ogive(args!["run", "--model", model, "--raw", "--temp", "0", "-n", "480", "-q", "Once upon a time"]);
     let text = folder.path().join("story.txt");
     fs::write(&text, story.text()).unwrap();
-    let perplexity = |model| {
+    let perplexity = |model: &std::path::Path| {
         let got = ogive(args!["perplexity", "--model", model, "-c", "64", "--json", "--exact", &text]).json();
         assert!(got["windows"].as_u64().unwrap() > 3);
         got["perplexity"].as_f64().unwrap()

@@ -168,7 +168,7 @@ impl Mix {
     }
 
     fn mixed(&self, facts: &Facts, name: &str, dims: &[u64], counts: &mut Counts) -> GgmlType {
-        use GgmlType::{IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
+        use GgmlType::{IQ4_NL, IQ4_XS, MXFP4, Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
         let (format, base) = (self.format.name, self.format.base);
         let falcon = facts.architecture == "falcon";
         let iq4 = matches!(base, IQ4_NL | IQ4_XS);
@@ -271,7 +271,6 @@ impl Mix {
                 _ => base,
             };
         }
-        debug_assert!(base != Q2_K || format.starts_with("q2_k"));
         base
     }
 }
