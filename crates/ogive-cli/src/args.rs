@@ -1,7 +1,8 @@
 //! The command line: which commands there are, and the switches that hold for all of them.
 
 use crate::commands::{
-    bench, chat, detokenize, devices, embed, inspect, logits, perplexity, quantize, run, synth, template, tokenize,
+    bench, chat, detokenize, devices, embed, inspect, logits, perplexity, quantize, run, synth, template,
+    tokenize,
 };
 use crate::error::Result;
 use crate::interrupt::Interrupt;

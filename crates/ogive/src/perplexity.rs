@@ -126,7 +126,9 @@ impl Perplexity {
             let surprise = -p.chosen.logprob;
             if !surprise.is_finite() {
                 let id = p.chosen.id;
-                return Err(Error::Scoring(format!("the model holds token {id} impossible, or its logits are no numbers")));
+                return Err(Error::Scoring(format!(
+                    "the model holds token {id} impossible, or its logits are no numbers"
+                )));
             }
             (sum, squares, tokens) = (sum + surprise, squares + surprise * surprise, tokens + 1);
         }

@@ -30,7 +30,7 @@ static NEAREST: [u8; 512] = {
 
 /// The code of the level nearest to `v`; NaN gives any.
 fn nearest(v: f32) -> u8 {
-    NEAREST[(v * 2.0 + 256.0).max(0.0).min(511.0) as usize & 511]
+    NEAREST[(v * 2.0 + 256.0).clamp(0.0, 511.0) as usize & 511]
 }
 
 /// Σqx and Σqq of the levels nearest to the values times `inverse`, in eight lanes as in `search`.
