@@ -1,12 +1,10 @@
 //! The files as others see them: opened, loaded and run.
 
-use super::mix::Role;
 use super::*;
 use ogive::engine::{Evaluate, evaluate};
 use ogive::nn::{Loader, Model};
 use ogive::tensor::F32;
 use ogive::tokenizer::{EncodeOptions, Tokenizer};
-use ogive::weights::gguf_file::GgmlType;
 use ogive_conformance::Oracle;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -57,7 +55,8 @@ fn check_logits(model: &dyn Model, vocab: usize, what: &str) {
 
 #[test]
 fn the_tiny_shape_runs_in_every_format() {
-    for format in FORMATS {
+    for name in FORMATS {
+        let format = FileFormat::find(name).unwrap();
         let (_folder, path) = written(&Synth::new("tiny", format.name, 1).unwrap());
         let checkpoint = ogive::weights::open(&path).unwrap();
         let gguf = checkpoint.gguf.as_ref().unwrap();
@@ -108,7 +107,7 @@ fn the_vocabulary_works() {
         // The metadata alone: no weights, however large the model.
         let path = folder.path().join(shape);
         let mut writer = GgufWriter::new();
-        metadata::set(&mut writer, Shape::find(shape).unwrap(), &FORMATS[0], 1);
+        metadata::set(&mut writer, Shape::find(shape).unwrap(), FileFormat::find("f32").unwrap(), 1);
         writer.create(&path).unwrap().finish().unwrap();
         let gguf = ogive::weights::gguf_file::Gguf::open(&path).unwrap();
         let t = Tokenizer::from_gguf(gguf.metadata()).unwrap();
@@ -244,7 +243,7 @@ fn shapes_have_their_published_sizes() {
         ("mistral-7b", 7_248_023_552),
         ("gemma-2-2b", 2_614_341_888),
     ] {
-        let plan = plan(Shape::find(name).unwrap(), &FORMATS[0]);
+        let plan = plan(Shape::find(name).unwrap(), FileFormat::find("f32").unwrap());
         // The factors of rotary frequencies are no parameters.
         let weights = plan.iter().filter(|t| t.name != "rope_freqs.weight");
         assert_eq!(weights.map(TensorPlan::blocks).sum::<u64>(), parameters, "{name}");
