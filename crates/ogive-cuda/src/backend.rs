@@ -4,17 +4,19 @@ use crate::builder::Builder;
 use crate::device::{self, Device, bytes};
 use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
+use crate::graph::{self, GraphCounts};
 use crate::ops::{attend, best, elementwise, elementwise::Two, linear, moe, moves, norm, rope};
 use crate::{cache, library, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Plan,
-    Rope, RouterSpec, Routing, Weight, best_of,
+    Rope, RouterSpec, Routing, StepKey, Weight, best_of,
 };
 use ogive_tensor::{Error, Result, Shape, Tensor};
 
 /// Runs language models on one NVIDIA GPU.
 ///
-/// Weights stay packed on the device; activations and sums are in single precision. The same step gives the same bits. Calls
+/// Weights stay packed on the device; activations and sums are in single precision. The same step gives the same bits, replayed or
+/// not: [`replay`](Backend::replay) makes a CUDA graph of a step that comes again, unless a model asks for values in its middle. Calls
 /// queue their work and return; [`download`](Backend::download), [`best`](Backend::best) and [`argmax`](Backend::argmax) wait.
 #[derive(Debug)]
 pub struct CudaBackend {
@@ -78,12 +80,25 @@ impl CudaBackend {
         self.device.pool.used()
     }
 
+    /// How steps were run that could have been replayed as graphs.
+    #[must_use]
+    pub fn graphs(&self) -> GraphCounts {
+        self.device.graphs.counts()
+    }
+
+    /// Gives back the memory that recorded steps keep. Steps that come again are recorded anew. Happens by itself where memory is short.
+    pub fn drop_graphs(&self) {
+        self.device.graphs.forget(&self.device);
+        self.device.slots.forget();
+    }
+
     /// Waits until everything that was asked for is done.
     ///
     /// # Errors
     /// If any of it failed: a device reports failures late.
     pub fn synchronize(&self) -> CudaResult<()> {
-        self.device.stream.wait("synchronize")
+        self.device.outside("synchronize")?;
+        self.device.stream().wait("synchronize")
     }
 }
 
@@ -101,18 +116,20 @@ impl Backend for CudaBackend {
     }
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
         let at = "upload";
+        self.device.outside(at)?;
         if bytes(at, shape)? != 4 * values.len() {
             return Err(Error::shape(at, [values.len()].into(), shape));
         }
         let x = self.device.tensor(at, shape)?;
-        self.device.transfer.send_values(&self.device.stream, self.device.read(at, &x)?, values)?;
+        self.device.transfer.send_values(self.device.stream(), self.device.read(at, &x)?, values)?;
         Ok(x)
     }
     fn download(&self, x: &Tensor) -> Result<Vec<f32>> {
         let at = "download";
+        self.device.outside(at)?;
         let (from, len) = (self.device.read(at, x)?, x.shape().len());
         let mut values = Vec::with_capacity(len);
-        self.device.transfer.fetch(&self.device.stream, at, from, 4 * len, &mut |part| {
+        self.device.transfer.fetch(self.device.stream(), at, from, 4 * len, &mut |part| {
             let number = |b: &[u8]| f32::from_le_bytes(b.first_chunk::<4>().copied().unwrap_or_default());
             values.extend(part.chunks_exact(4).map(number));
         })?;
@@ -252,5 +269,13 @@ impl Backend for CudaBackend {
         }
         let (values, cols) = (self.download(x)?, x.shape().cols().max(1));
         Ok(values.chunks(cols).map(|row| best_of(row, k)).collect())
+    }
+    fn replay(
+        &self,
+        key: &StepKey,
+        plan: &Plan,
+        f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        graph::replay(&self.device, key, plan, f)
     }
 }

@@ -5,11 +5,18 @@ use crate::device::Device;
 use crate::error::Result;
 
 /// Which device, and how much of its memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Builder {
     device: usize,
     memory: Option<u64>,
+    graphs: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self { device: 0, memory: None, graphs: true }
+    }
 }
 
 impl Builder {
@@ -25,11 +32,18 @@ impl Builder {
         Self { memory: Some(bytes), ..self }
     }
 
+    /// Whether steps that come again are recorded and replayed as graphs; they are, unless said otherwise. For comparisons, and for
+    /// drivers that do it wrong.
+    #[must_use]
+    pub fn graphs(self, on: bool) -> Self {
+        Self { graphs: on, ..self }
+    }
+
     /// Takes the device.
     ///
     /// # Errors
     /// If there is no driver, no NVRTC for it, no such device, or the device fails.
     pub fn build(self) -> Result<CudaBackend> {
-        Ok(CudaBackend { device: Device::new(self.device, self.memory)? })
+        Ok(CudaBackend { device: Device::new(self.device, self.memory, self.graphs)? })
     }
 }

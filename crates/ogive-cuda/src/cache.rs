@@ -8,6 +8,7 @@ use crate::driver::Address;
 use crate::launch::Call;
 use crate::memory::Buffer;
 use crate::plan::{self, Checked, CudaPlan};
+use crate::record::Need;
 use ogive_backend::{Batch, Cache, CacheSpec, LayerCache, Plan};
 use ogive_kernels as kernels;
 use ogive_tensor::{BF16, Error, F16, F32, Q8_0, Result, Tensor};
@@ -58,6 +59,7 @@ fn element(spec: &CacheSpec) -> Result<&'static str> {
 /// Reserves the cache.
 pub(crate) fn new_cache(device: &Device, spec: &CacheSpec) -> Result<Cache> {
     let at = "new_cache";
+    device.outside(at)?;
     spec.check()?;
     let element = element(spec)?;
     let total = spec.bytes().filter(|&n| isize::try_from(n).is_ok());
@@ -65,7 +67,7 @@ pub(crate) fn new_cache(device: &Device, spec: &CacheSpec) -> Result<Cache> {
     let cleared = |bytes: usize| {
         let buffer = device.take(at, bytes)?;
         if bytes > 0 {
-            device.stream.clear(buffer.address(), bytes)?;
+            device.stream().clear(buffer.address(), bytes)?;
         }
         Ok::<_, Error>(Some(buffer))
     };
@@ -117,10 +119,19 @@ pub(crate) fn pages(device: &Device, at: &str, cache: &Cache, layer: usize) -> R
 
 impl Pages {
     /// Checks that the blocks are there which a step touches.
-    pub(crate) fn check(&self, at: &str, step: &CudaPlan, batch: &Batch, context: bool) -> Result<()> {
+    pub(crate) fn check(
+        &self,
+        device: &Device,
+        at: &str,
+        step: &CudaPlan,
+        batch: &Batch,
+        context: bool,
+    ) -> Result<()> {
         count(at, "tokens in a block", self.block_len)?;
         let (group, blocks, block_len) = (self.group, self.blocks, self.block_len);
-        step.check_blocks(at, batch, Checked { group, blocks, block_len, context })
+        let want = Checked { group, blocks, block_len, context };
+        device.needs(Need::Blocks(want));
+        step.check_blocks(at, batch, want)
     }
 }
 
@@ -153,7 +164,7 @@ pub(crate) fn store_kv(
             return Err(Error::shape(at, x.shape(), [n, side.dim].into()));
         }
     }
-    pages.check(at, step, plan.batch(), false)?;
+    pages.check(device, at, step, plan.batch(), false)?;
     for (x, side) in sides {
         Call::new(device, at, &kernels::CACHE, "store")
             .word("ELEMENT", pages.element)
@@ -178,8 +189,10 @@ pub(crate) fn gather_kv(
     plan: &Plan,
 ) -> Result<(Tensor, Option<Tensor>)> {
     let at = "gather_kv";
+    // As many rows as all contexts have.
+    device.outside(at)?;
     let (pages, step) = (pages(device, at, cache, layer)?, plan::device(at, device, plan)?);
-    pages.check(at, step, plan.batch(), true)?;
+    pages.check(device, at, step, plan.batch(), true)?;
     let side = |side: Side| {
         let out = device.tensor(at, [step.contexts, side.dim])?;
         let spans = plan.batch().spans.len().min(65_535);
@@ -205,6 +218,9 @@ pub(crate) fn copy_blocks(device: &Device, cache: &Cache, plan: &Plan) -> Result
     let (own, spec) = (own(device, at, cache)?, cache.spec());
     plan::device(at, device, plan)?;
     let copies = &plan.batch().copies;
+    if !copies.is_empty() {
+        device.outside(at)?;
+    }
     for copy in copies {
         let blocks = spec.blocks.get(copy.group).copied().unwrap_or(0);
         if let Some(block) = [copy.from, copy.to].into_iter().find(|&b| b as usize >= blocks) {
@@ -219,7 +235,7 @@ pub(crate) fn copy_blocks(device: &Device, cache: &Cache, plan: &Plan) -> Result
                 let bytes = spec.block_len * spec.element.row_bytes(dim);
                 let Some(buffer) = buffer.as_ref().filter(|_| bytes > 0) else { continue };
                 let place = |block: u32| buffer.address() + u64::from(block) * bytes as u64;
-                device.stream.copy_within(place(copy.to), place(copy.from), bytes)?;
+                device.stream().copy_within(place(copy.to), place(copy.from), bytes)?;
             }
         }
     }
@@ -237,8 +253,11 @@ fn states(device: &Device, at: &str, cache: &Cache, layer: usize) -> Result<(Add
     Ok((buffer.address(), len, owner))
 }
 
-fn check_slots(at: &str, cache: &Cache, slots: impl Iterator<Item = u32>) -> Result<()> {
+fn check_slots(device: &Device, at: &str, cache: &Cache, batch: &Batch, written: bool) -> Result<()> {
     let most = cache.spec().slots;
+    device.needs(Need::Slots { written, below: most });
+    let touched = batch.spans.iter().filter(|s| written || s.past > 0);
+    let slots = touched.map(|s| s.slots[usize::from(written)]);
     match { slots }.find(|&slot| slot as usize >= most) {
         Some(slot) => Err(Error::invalid(at, format!("slot {slot} is outside the cache's {most}"))),
         None => Ok(()),
@@ -250,7 +269,7 @@ pub(crate) fn read_state(device: &Device, layer: usize, cache: &Cache, plan: &Pl
     let at = "read_state";
     let ((address, len, _), step) = (states(device, at, cache, layer)?, plan::device(at, device, plan)?);
     let spans = &plan.batch().spans;
-    check_slots(at, cache, spans.iter().filter(|s| s.past > 0).map(|s| s.slots[0]))?;
+    check_slots(device, at, cache, plan.batch(), false)?;
     let out = device.tensor(at, [spans.len(), len])?;
     Call::new(device, at, &kernels::MOVES, "read_state")
         .at(address)
@@ -279,7 +298,7 @@ pub(crate) fn write_state(
     if x.shape().first() != spans.len() || Some(x.shape().len()) != spans.len().checked_mul(len) {
         return Err(Error::shape(at, x.shape(), [spans.len(), len].into()));
     }
-    check_slots(at, cache, spans.iter().map(|s| s.slots[1]))?;
+    check_slots(device, at, cache, plan.batch(), true)?;
     Call::new(device, at, &kernels::MOVES, "write_state")
         .at(from)
         .at(address)

@@ -1,13 +1,16 @@
 //! A device taken: its context, its one stream, its memory, its kernels.
 //!
-//! One stream on purpose: a step is a chain of operators that each need the one before, and with one queue no buffer needs a lock
-//! or an event to be used again.
+//! One stream that works, on purpose: a step is a chain of operators that each need the one before, and with one queue no buffer needs a
+//! lock or an event to be used again. Another stream is there to record steps, and never does anything.
 
 use crate::driver::{Address, Context, DeviceInfo, Stream};
 use crate::error::{Error, Result};
+use crate::graph::{Graphs, Loan};
 use crate::library::{self, Nvrtc, Wanted};
 use crate::memory::{Buffer, Pool};
 use crate::module::Modules;
+use crate::plan::Slots;
+use crate::record::Need;
 use crate::transfer::Transfer;
 use ogive_tensor::{Shape, Tensor};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,10 +23,14 @@ pub(crate) struct Device {
     id: u64,
     pub(crate) info: DeviceInfo,
     pub(crate) driver: (u32, u32),
+    /// Recorded steps; before what they launch.
+    pub(crate) graphs: Graphs,
+    pub(crate) slots: Slots,
     pub(crate) modules: Modules,
     pub(crate) transfer: Transfer,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) stream: Stream,
+    work: Stream,
+    record: Stream,
     constants: Mutex<Vec<Constant>>,
 }
 
@@ -33,8 +40,16 @@ type Constant = (Arc<[f32]>, Arc<Buffer>);
 /// What a tensor is here: single precision numbers, row-major.
 #[derive(Debug)]
 pub(crate) struct Values {
-    buffer: Buffer,
+    place: Place,
     device: u64,
+}
+
+/// Whose the memory of values is.
+#[derive(Debug)]
+enum Place {
+    Own(Buffer),
+    /// A recorded step's, until the next one is launched.
+    Lent(Arc<Loan>),
 }
 
 /// What chosen experts are: 32-bit numbers, all below `below`.
@@ -46,7 +61,7 @@ pub(crate) struct Indices {
 }
 
 impl Device {
-    pub(crate) fn new(number: usize, limit: Option<u64>) -> Result<Self> {
+    pub(crate) fn new(number: usize, limit: Option<u64>, graphs: bool) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let (driver, _) = library::driver()?;
         let (info, version) = (driver.info(number)?, driver.version);
@@ -55,10 +70,13 @@ impl Device {
         let device = Self {
             id: NUMBER.fetch_add(1, Relaxed),
             driver: version,
+            graphs: Graphs::new(graphs && context.has_graphs()),
+            slots: Slots::default(),
             modules: Modules::new(&context, Arc::new(nvrtc), info.capability),
             transfer: Transfer::new(&context)?,
             pool: Pool::new(&context, limit)?,
-            stream: Stream::new(&context)?,
+            work: Stream::new(&context)?,
+            record: Stream::new(&context)?,
             info,
             constants: Mutex::default(),
         };
@@ -68,23 +86,79 @@ impl Device {
         Ok(device)
     }
 
-    /// Memory for `bytes`, for operator `at`.
+    /// Where this thread's work is queued.
+    pub(crate) fn stream(&self) -> &Stream {
+        if self.pool.recorder.here() { &self.record } else { &self.work }
+    }
+
+    /// Where steps are recorded.
+    pub(crate) fn record(&self) -> &Stream {
+        &self.record
+    }
+
+    /// Waits until all that was queued is done, failed or not.
+    pub(crate) fn settle(&self) {
+        if let Err(e) = self.work.wait("dropping a recorded step") {
+            tracing::debug!(target: "ogive::cuda", error = %e, "the device failed");
+        }
+    }
+
+    /// An error if this thread records a step: what `at` does cannot be replayed.
+    pub(crate) fn outside(&self, at: &str) -> Result<()> {
+        self.pool.recorder.outside(at, true)
+    }
+
+    /// Notes what was checked of a step, if one is recorded.
+    pub(crate) fn needs(&self, need: Need) {
+        self.pool.recorder.needs(need);
+    }
+
+    /// Memory for `bytes`, for operator `at`. If there is too little, recorded steps give theirs back.
     pub(crate) fn take(&self, at: &str, bytes: usize) -> Result<Buffer> {
-        self.pool.take(at, bytes)
+        if let Some(arena) = self.pool.recorder.arena() {
+            return arena.take(&self.pool, at, bytes);
+        }
+        match self.pool.take(at, bytes) {
+            Err(Error::Memory { .. }) if self.graphs.forget(self) => self.pool.take(at, bytes),
+            taken => taken,
+        }
     }
 
     /// A tensor not yet written.
     pub(crate) fn tensor(&self, at: &str, shape: impl Into<Shape>) -> ogive_tensor::Result<Tensor> {
         let shape = shape.into();
         let buffer = self.take(at, bytes(at, shape)?)?;
-        Ok(Tensor::new(shape, Values { buffer, device: self.id }))
+        Ok(Tensor::new(shape, Values { place: Place::Own(buffer), device: self.id }))
+    }
+
+    /// A tensor in the memory of a recorded step.
+    pub(crate) fn lent(&self, shape: Shape, loan: &Arc<Loan>) -> Tensor {
+        Tensor::new(shape, Values { place: Place::Lent(Arc::clone(loan)), device: self.id })
     }
 
     /// Where the values of `x` lie, if they are of this device.
     pub(crate) fn read(&self, at: &str, x: &Tensor) -> ogive_tensor::Result<Address> {
         let values = x.data::<Values>().map_err(|e| e.within(at))?;
         self.own(at, values.device)?;
-        Ok(values.buffer.address())
+        match &values.place {
+            Place::Own(buffer) => Ok(buffer.address()),
+            // The next launch may overwrite it, this record's included.
+            Place::Lent(loan) => {
+                self.outside("reading the result of an earlier step")?;
+                Ok(loan.address)
+            }
+        }
+    }
+
+    /// Where the result of a recorded step lies, if it is the step's own and no one else's.
+    pub(crate) fn recorded(&self, mut y: Tensor) -> Option<(Address, Shape)> {
+        let shape = y.shape();
+        match y.data_mut::<Values>() {
+            Some(Values { place: Place::Own(buffer), device }) if *device == self.id => {
+                buffer.is_of_arena().then(|| (buffer.address(), shape))
+            }
+            _ => None,
+        }
     }
 
     /// Whether no one else holds the values of `x`, so that they may be overwritten.
@@ -101,7 +175,7 @@ impl Device {
         let copy = self.tensor(at, x.shape())?;
         let len = bytes(at, x.shape())?;
         if len > 0 {
-            self.stream.copy_within(self.read(at, &copy)?, from, len)?;
+            self.stream().copy_within(self.read(at, &copy)?, from, len)?;
         }
         Ok(copy)
     }
@@ -141,9 +215,10 @@ impl Device {
         if let Some((_, buffer)) = known.iter().find(|(held, _)| Arc::ptr_eq(held, values)) {
             return Ok(Arc::clone(buffer));
         }
+        self.pool.recorder.outside("sending constants", false)?;
         known.retain(|(held, _)| Arc::strong_count(held) > 1);
         let buffer = Arc::new(self.take(at, 4 * values.len())?);
-        self.transfer.send_values(&self.stream, buffer.address(), values)?;
+        self.transfer.send_values(&self.work, buffer.address(), values)?;
         known.push((Arc::clone(values), Arc::clone(&buffer)));
         Ok(buffer)
     }
@@ -152,7 +227,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // Page-locked memory and modules go next: nothing may still be using them.
-        if let Err(e) = self.stream.wait("closing the device") {
+        if let Err(e) = self.work.wait("closing the device") {
             tracing::debug!(target: "ogive::cuda", error = %e, "the device failed before it was closed");
         }
     }

@@ -64,6 +64,12 @@ pub enum Error {
         /// What NVRTC said.
         log: String,
     },
+    /// A step is being recorded, and what was asked for cannot be part of a record.
+    #[error("{doing}: not while a step is recorded; the step is run without a record")]
+    Recording {
+        /// What was being done.
+        doing: String,
+    },
     /// Something is larger than a launch can be.
     #[error("{doing}: {what} is {size}, more than {limit}, the most that is supported; use smaller steps")]
     Limit {
@@ -135,6 +141,7 @@ impl From<Error> for ogive_tensor::Error {
             Error::Memory { doing, asked, free, .. } => {
                 Self::new(doing, ogive_tensor::ErrorKind::Memory { needed: asked, available: free })
             }
+            Error::Recording { doing } => Self::new(doing, ogive_tensor::ErrorKind::Recording),
             other => Self::other("cuda", other),
         }
     }

@@ -126,7 +126,7 @@ impl<'a> Call<'a> {
         let kernel = self.device.modules.kernel(self.source, self.kernel, self.defines)?;
         kernel.allow_shared(shared)?;
         let extent = Extent { grid: blocks, block, shared };
-        self.device.stream.launch(&kernel, self.at, extent, &mut self.arguments)
+        self.device.stream().launch(&kernel, self.at, extent, &mut self.arguments)
     }
 
     /// A thread for each of `n` elements, in blocks that loop where they are more than fill the device.

@@ -21,7 +21,7 @@
 //! # How it is cut
 //!
 //! `driver` is all of the CUDA driver that is used, `library` finds libraries, `module` compiles kernels and keeps them, `memory` and
-//! `transfer` hold and move bytes, `launch` calls kernels, `plan` is a step, `weight` and `cache` are what their names say, and
+//! `transfer` hold and move bytes, `launch` calls kernels, `plan` is a step, `record` and `graph` turn one into a CUDA graph, `weight` and `cache` are what their names say, and
 //! `ops` has the operators.
 //!
 //! # To add an operator
@@ -44,12 +44,14 @@ mod compiler;
 mod device;
 mod driver;
 mod error;
+mod graph;
 mod launch;
 mod library;
 mod memory;
 mod module;
 mod ops;
 mod plan;
+mod record;
 mod transfer;
 mod weight;
 
@@ -58,4 +60,5 @@ pub use builder::Builder;
 pub use compiler::{Compiled, Compiler, Resources};
 pub use driver::DeviceInfo;
 pub use error::{Error, Result};
+pub use graph::GraphCounts;
 pub use library::{Finding, Report, report};

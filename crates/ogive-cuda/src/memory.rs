@@ -6,7 +6,9 @@
 
 use crate::driver::{Address, Context};
 use crate::error::{Error, Result};
-use std::collections::BTreeMap;
+use crate::record::{Arena, Recorder};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Every piece begins at a multiple of this, and is as long as one.
@@ -32,6 +34,8 @@ struct State {
     used: u64,
     /// The most bytes that ever were.
     peak: u64,
+    /// Whom to tell when what lies there is given back.
+    watched: HashMap<Address, Vec<Arc<AtomicBool>>>,
 }
 
 /// The pool of one device.
@@ -41,25 +45,55 @@ pub(crate) struct Pool {
     limit: u64,
     total: u64,
     state: Mutex<State>,
+    /// Who records a step.
+    pub(crate) recorder: Recorder,
 }
 
-/// Device memory in use; dropped, it goes back to the pool.
+/// Device memory in use; dropped, it goes back to the pool, or to the arena it came from.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     address: Address,
     size: usize,
     pool: Arc<Pool>,
+    arena: Option<Arc<Arena>>,
 }
 
 impl Buffer {
+    /// Where it lies. A step that is recorded leans on it from now on.
     pub(crate) fn address(&self) -> Address {
+        if self.arena.is_none() {
+            self.pool.recorder.uses(self.address);
+        }
         self.address
+    }
+
+    /// Bytes of it.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The same, to be given back to `arena`.
+    pub(crate) fn of_arena(mut self, arena: Arc<Arena>) -> Self {
+        self.arena = Some(arena);
+        self
+    }
+
+    /// Whether it is of an arena.
+    pub(crate) fn is_of_arena(&self) -> bool {
+        self.arena.is_some()
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if let Some(arena) = self.arena.take() {
+            let pool = Arc::clone(&self.pool);
+            return arena.give(Self { address: self.address, size: self.size, pool, arena: None });
+        }
         let mut state = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watching) = state.watched.remove(&self.address) {
+            watching.iter().for_each(|stale| stale.store(true, Relaxed));
+        }
         state.used -= self.size as u64;
         state.free.entry(self.size).or_default().push(self.address);
     }
@@ -78,7 +112,13 @@ impl Pool {
         let (free, total) = context.memory()?;
         let most = free.saturating_sub((total / 32).min(MARGIN));
         let limit = limit.map_or(most, |l| l.min(most));
-        Ok(Arc::new(Self { context: Arc::clone(context), limit, total, state: Mutex::default() }))
+        Ok(Arc::new(Self {
+            context: Arc::clone(context),
+            limit,
+            total,
+            state: Mutex::default(),
+            recorder: Recorder::default(),
+        }))
     }
 
     /// Bytes it may hold.
@@ -104,7 +144,22 @@ impl Pool {
         let (address, size) = address;
         state.used += size as u64;
         state.peak = state.peak.max(state.used);
-        Ok(Buffer { address, size, pool: Arc::clone(self) })
+        Ok(Buffer { address, size, pool: Arc::clone(self), arena: None })
+    }
+
+    /// The size of the piece for `bytes`, if there is one.
+    pub(crate) fn size(bytes: usize) -> Option<usize> {
+        rounded(bytes)
+    }
+
+    /// Sets `stale` when what lies at any of `addresses` is given back.
+    pub(crate) fn watch(&self, addresses: impl IntoIterator<Item = Address>, stale: &Arc<AtomicBool>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for address in addresses {
+            let watching = state.watched.entry(address).or_default();
+            watching.retain(|other| Arc::strong_count(other) > 1);
+            watching.push(Arc::clone(stale));
+        }
     }
 
     /// A piece that was given back: of this size, or of a larger one where little is lost.

@@ -3,13 +3,15 @@
 //! All of it is one buffer of 32-bit words whose head says where the rest is (`step.cu` in ogive-kernels reads it), so a step costs one
 //! upload whatever it is made of. What depends on the cache too (whether blocks are there) is checked at the first use of a
 //! group and remembered.
+//!
+//! Steps that can be replayed have their words in one of two places that stay, in turn if the next is planned while one runs.
 
 use crate::device::Device;
 use crate::driver::Address;
 use crate::memory::Buffer;
-use ogive_backend::{Batch, Plan};
+use ogive_backend::{Batch, Plan, StepKey};
 use ogive_tensor::{Error, Result, Tensor};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Words of the head.
 const HEAD: usize = 16;
@@ -17,6 +19,52 @@ const HEAD: usize = 16;
 const SPAN: usize = 6;
 /// A row of nobody's.
 const NOBODY: u32 = u32::MAX;
+
+/// Words of the smallest lasting place; others have a power of two of them.
+const LEAST: usize = 1024;
+/// Lasting places of one size.
+const PLACES: usize = 2;
+
+/// Places for the words of steps that can be replayed: recorded kernels read the step there.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    all: Mutex<Vec<Slot>>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    buffer: Arc<Buffer>,
+    words: usize,
+}
+
+impl Slots {
+    /// A place for so many words, unless all of that size are held.
+    fn take(&self, device: &Device, words: usize) -> Result<Option<Arc<Buffer>>> {
+        let words = words.max(LEAST).next_power_of_two();
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = 0;
+        for slot in all.iter().filter(|slot| slot.words == words) {
+            if Arc::strong_count(&slot.buffer) == 1 {
+                return Ok(Some(Arc::clone(&slot.buffer)));
+            }
+            count += 1;
+        }
+        if count >= PLACES {
+            return Ok(None);
+        }
+        let buffer = Arc::new(device.take("plan", 4 * words)?);
+        all.push(Slot { buffer: Arc::clone(&buffer), words });
+        Ok(Some(buffer))
+    }
+
+    /// Gives back the places that no step holds.
+    pub(crate) fn forget(&self) {
+        self.all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|slot| Arc::strong_count(&slot.buffer) > 1);
+    }
+}
 
 /// What is known of a group of a cache with so many blocks of such a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +79,8 @@ pub(crate) struct Checked {
 /// What [`Plan::device`] is here.
 #[derive(Debug)]
 pub(crate) struct CudaPlan {
-    buffer: Buffer,
+    buffer: Arc<Buffer>,
+    lasts: bool,
     device: u64,
     /// The largest token, position and type.
     largest: [u32; 3],
@@ -128,15 +177,24 @@ fn words(batch: &Batch) -> Result<Vec<u32>> {
 
 /// Checks a step and sends it up.
 pub(crate) fn plan(device: &Device, batch: Batch) -> Result<Plan> {
+    device.outside("plan")?;
     let contexts = check(&batch)? as usize;
     let words = words(&batch)?;
-    let buffer = device.take("plan", 4 * words.len())?;
-    device.transfer.send_words(&device.stream, buffer.address(), &words)?;
+    let place = match StepKey::of(0, &batch) {
+        Some(_) => device.slots.take(device, words.len())?,
+        None => None,
+    };
+    let lasts = place.is_some();
+    let buffer = match place {
+        Some(buffer) => buffer,
+        None => Arc::new(device.take("plan", 4 * words.len())?),
+    };
+    device.transfer.send_words(device.stream(), buffer.address(), &words)?;
     let largest =
         [&batch.tokens, &batch.positions, &batch.types].map(|ids| ids.iter().copied().max().unwrap_or(0));
     let longest = batch.spans.iter().map(|s| s.context()).max().unwrap_or(0);
-    let own = CudaPlan { buffer, device: device.id(), largest, contexts, longest, checked: Mutex::default() };
-    Ok(Plan::new(batch, own))
+    let (device, checked) = (device.id(), Mutex::default());
+    Ok(Plan::new(batch, CudaPlan { buffer, lasts, device, largest, contexts, longest, checked }))
 }
 
 /// What this backend made of a step.
@@ -159,6 +217,11 @@ impl CudaPlan {
     /// Where it lies.
     pub(crate) fn address(&self) -> Address {
         self.buffer.address()
+    }
+
+    /// Whether that is a place that stays.
+    pub(crate) fn lasts(&self) -> bool {
+        self.lasts
     }
 
     /// The largest of tokens (0), positions (1) or types (2).

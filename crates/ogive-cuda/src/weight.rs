@@ -44,6 +44,7 @@ fn kept(w: &HostWeight) -> Option<&'static str> {
 
 /// Takes a weight in.
 pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
+    device.outside("upload_weight")?;
     check(w)?;
     let [experts, rows, cols] = w.shape;
     let (format, row_bytes) = match kept(w) {
@@ -57,7 +58,7 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
     };
     let at = || format!("upload_weight `{}`", w.name);
     let buffer = device.take(&at(), bytes)?;
-    let (stream, transfer) = (&device.stream, &device.transfer);
+    let (stream, transfer) = (device.stream(), &device.transfer);
     if kept(w).is_some() {
         transfer.send(stream, buffer.address(), &w.bytes)?;
     } else {

@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout)]
 
 use ogive_backend::tensor::{F16, HostWeight, Q8_0, Result};
-use ogive_backend::{AttnSpec, Backend, Batch, BlockTable, CacheSpec, Ids, LayerCache, Rope};
+use ogive_backend::{AttnSpec, Backend, Batch, BlockTable, CacheSpec, Ids, LayerCache, Plan, Rope, StepKey};
 use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Error, Launcher, test};
 use std::time::Duration;
@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Bytes that may stay: the frequencies of the last rotation.
 const CONSTANTS: u64 = 256;
 
-/// A weight, a cache, two steps through most kinds of calls. Needs more than one piece of memory.
+/// A weight, a cache, two steps through most kinds of calls, and three of one row that are recorded and replayed. Needs more than
+/// one piece of memory.
 fn work(b: &CudaBackend) -> Result<Vec<f32>> {
     let values: Vec<f32> = (0..64 * 64).map(|i| (i % 17) as f32 / 17.0 - 0.4).collect();
     let plain = HostWeight::from_f32("w", [1, 64, 64], &values)?;
@@ -27,18 +28,25 @@ fn work(b: &CudaBackend) -> Result<Vec<f32>> {
     let cache = b.new_cache(&CacheSpec::new(vec![LayerCache::full(64, 64)], 4, 8, 2).element(&F16))?;
     let (ones, rope) = (b.upload(&[1.0; 64], [64].into())?, Rope::new(vec![0.5; 16]));
     let mut seen = Vec::new();
-    for step in 0..2 {
+    for (step, rows, past) in [(0, 9, 0), (1, 9, 9), (2, 1, 8), (3, 1, 9), (4, 1, 10)] {
         let mut batch = Batch::default();
-        let tokens: Vec<u32> = (0..9).map(|t| t + step).collect();
+        let tokens: Vec<u32> = (0..rows).map(|t| t + step).collect();
         let blocks = (0..5).collect();
-        batch.push(&tokens, 9 * step as usize, vec![BlockTable { first: 0, blocks }], [0, 1]);
+        batch.push(&tokens, past, vec![BlockTable { first: 0, blocks }], [0, 1]);
         batch.want_last();
-        let plan = b.plan(batch)?;
-        let x = b.embed(&table, Ids::Tokens, &plan)?;
-        let normed = b.rms_norm(&x, &ones, 1e-5)?;
-        let q = b.linear(&normed, &w)?.reshape([9, 2, 32])?;
-        let y = b.rope_attend(0, q.clone(), q, &normed, &rope, &cache, &AttnSpec::causal(2, 2, 32), &plan)?;
-        let x = b.outputs(&b.add(x, &y)?, &plan)?;
+        let (key, plan) = (StepKey::of(1, &batch), b.plan(batch)?);
+        let mut run = |plan: &Plan| {
+            let x = b.embed(&table, Ids::Tokens, plan)?;
+            let normed = b.rms_norm(&x, &ones, 1e-5)?;
+            let (q, spec) =
+                (b.linear(&normed, &w)?.reshape([rows as usize, 2, 32])?, AttnSpec::causal(2, 2, 32));
+            let y = b.rope_attend(0, q.clone(), q, &normed, &rope, &cache, &spec, plan)?;
+            b.outputs(&b.add(x, &y)?, plan)
+        };
+        let x = match key {
+            Some(key) => b.replay(&key, &plan, &mut run)?,
+            None => run(&plan)?,
+        };
         seen.extend(b.download(&x)?);
         seen.extend(b.best(&x, 3)?.into_iter().flatten().map(|(_, v)| v));
     }
@@ -60,6 +68,9 @@ fn case() {
             Err(e) => told(&e),
         }
     }
+    let counts = backend.graphs();
+    println!("replayed: {}", counts.replayed);
+    backend.drop_graphs();
     let (used, _) = backend.memory_used();
     println!("held: {used}");
 }
@@ -141,6 +152,32 @@ fn no_page_locked_memory() {
 #[test]
 fn a_launch_fails() {
     everywhere("a_launch_fails", "launch:N", "CUDA driver says");
+}
+
+/// Whatever of a graph fails, the step is run without, and gives what it should.
+#[test]
+fn a_graph_fails() {
+    let name = "a_graph_fails";
+    if test::case().is_some() {
+        println!();
+        return case();
+    }
+    for (fault, replayed) in
+        [("graph:1", "3"), ("graph:2", "3"), ("graph:3", "3"), ("graph:1+", "0"), ("graph:9", "4")]
+    {
+        let Some(report) = with(name, fault) else { return };
+        let worked: Vec<&str> = report.values("worked").collect();
+        assert!(
+            worked.len() == 2 && worked.iter().all(|w| w.ends_with("true")),
+            "{fault}: {}",
+            report.stdout
+        );
+        assert_eq!(report.values("replayed").next(), Some(replayed), "{fault}: {}", report.stdout);
+        assert_eq!(
+            report.values("held").next().map(|held| held.parse::<u64>().unwrap() <= CONSTANTS),
+            Some(true)
+        );
+    }
 }
 
 #[test]

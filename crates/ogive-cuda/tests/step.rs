@@ -1,96 +1,86 @@
-//! A step costs one upload, its plan, and one download, what it is asked for; nothing between them waits for the device.
+//! A step costs one upload, its plan, and one download, what it is asked for; nothing between them waits for the device. A step that came
+//! before is one launch.
 //!
 //! Counted in the emulator's trace of driver calls, between two marks that the test writes there.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-use ogive_backend::tensor::{F16, HostWeight, Result};
-use ogive_backend::{
-    Activation, AttnSpec, Backend, Batch, BlockTable, CacheSpec, Ids, LayerCache, Rope, Weight,
-};
+#[path = "common/llama.rs"]
+mod llama;
+
+use llama::Model;
+use ogive_backend::Backend;
 use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Error, Launcher, test, test_name};
 
-const DIM: usize = 64;
-
-/// One layer of a Llama, and what it is given.
-struct Model {
-    ws: Vec<Weight>,
-    rope: Rope,
-    cache: ogive_backend::Cache,
-    ones: ogive_backend::tensor::Tensor,
-}
-
-impl Model {
-    fn new(b: &CudaBackend) -> Result<Self> {
-        let values: Vec<f32> = (0..DIM * DIM).map(|i| ((i * 31) % 97) as f32 / 97.0 - 0.5).collect();
-        let w = HostWeight::from_f32("w", [1, DIM, DIM], &values)?;
-        Ok(Self {
-            ws: (0..8).map(|_| b.upload_weight(&w)).collect::<Result<_>>()?,
-            rope: Rope::new(vec![0.5; 16]),
-            cache: b.new_cache(&CacheSpec::new(vec![LayerCache::full(DIM, DIM)], 4, 8, 2).element(&F16))?,
-            ones: b.upload(&[1.0; DIM], [DIM].into())?,
-        })
-    }
-
-    fn step(&self, b: &CudaBackend, past: usize) -> Result<u32> {
-        let [table, q, k, v, out, gate, up, down] = &self.ws[..] else { return Ok(0) };
-        let mut batch = Batch::default();
-        batch.push(&[7], past, vec![BlockTable { first: 0, blocks: (0..8).collect() }], [0, 1]);
-        batch.want_last();
-        let plan = b.plan(batch)?;
-        let x = b.embed(table, Ids::Tokens, &plan)?;
-        let normed = b.rms_norm(&x, &self.ones, 1e-5)?;
-        let heads = |w: &Weight| b.linear(&normed, w)?.reshape([1, 2, 32]);
-        let (q, k, v) = (heads(q)?, heads(k)?, b.linear(&normed, v)?);
-        let spec = AttnSpec::causal(2, 2, 32);
-        let y = b.rope_attend(0, q, k, &v, &self.rope, &self.cache, &spec, &plan)?;
-        let (x, normed) = b.add_rms_norm(x, &b.linear(&y, out)?, &self.ones, 1e-5)?;
-        let y = b.linear(&b.linear_gated(&normed, gate, up, Activation::Silu)?, down)?;
-        let (_, normed) = b.add_rms_norm(x, &y, &self.ones, 1e-5)?;
-        let logits = b.linear(&b.outputs(&normed, &plan)?, table)?;
-        Ok(b.argmax(&logits)?.first().copied().unwrap_or(0))
-    }
-}
-
-#[test]
-fn one_upload_and_one_download() {
-    let name = test_name!();
+/// The lines of the third of three steps; `None` where there is no emulator.
+fn third_step(name: &str, replay: bool) -> Option<Vec<String>> {
     if test::case().is_some() {
         let b = CudaBackend::new().unwrap();
-        let model = Model::new(&b).unwrap();
-        // What the first step compiles and takes, the later ones have.
-        let warm = (0..2).map(|past| model.step(&b, past).unwrap()).last();
+        let model = Model::new(&b, 0).unwrap();
+        let step = |past| {
+            let batch = Model::batch(&[7], past);
+            let logits = match replay {
+                true => model.replayed(&b, 1, batch),
+                false => model.logits(&b, &b.plan(batch).unwrap()),
+            };
+            b.argmax(&logits.unwrap()).unwrap()
+        };
+        // What the first steps compile, take and record, the later ones have.
+        let warm = (4..6).map(step).last();
         eprintln!("mark: begin");
-        let token = model.step(&b, 2).unwrap();
+        let token = step(6);
         eprintln!("mark: end");
-        return println!("tokens {warm:?} and {token}");
+        println!("tokens {warm:?} and {token:?}");
+        return None;
     }
     let launcher = Launcher::new()
         .set("PTX_EMU_TRACE", "1")
         .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
     if let Err(e @ Error::NoLibrary { .. }) = launcher.environment(&|_| {}) {
-        return println!("skipped: {name}: {e}");
+        println!("skipped: {name}: {e}");
+        return None;
     }
-    let Some(report) = test::run(name, "trace", &launcher) else { return };
-    let report = report.ok();
-    let between: Vec<&str> = report
-        .stderr
-        .lines()
-        .skip_while(|line| !line.contains("mark: begin"))
-        .take_while(|line| !line.contains("mark: end"))
-        .collect();
-    let count = |word: &str| between.iter().filter(|line| line.contains(word)).count();
-    let calls = ["cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel"].map(count);
-    println!("cuda: uploads, downloads and launches of a step: {calls:?}");
-    assert_eq!(calls[..2], [1, 1], "{}", between.join("\n"));
-    assert!(calls[2] > 10, "{calls:?}");
-    for nothing in
-        ["cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadData", "cuModuleGetFunction", "cuEventSynchronize"]
-    {
-        assert_eq!(count(nothing), 0, "{nothing}");
-    }
+    let report = test::run(name, "trace", &launcher)?.ok();
+    let after = report.stderr.lines().skip_while(|line| !line.contains("mark: begin")).skip(1);
+    Some(after.take_while(|line| !line.contains("mark: end")).map(str::to_owned).collect())
+}
+
+/// How often each of these calls was made.
+fn count<const N: usize>(lines: &[String], calls: [&str; N]) -> [usize; N] {
+    calls.map(|call| lines.iter().filter(|line| line.contains(call)).count())
+}
+
+/// The calls whose price a step must not pay.
+fn takes_and_waits_for_nothing(lines: &[String]) {
+    let nothing = ["cuMemAlloc", "cuMemHostAlloc", "cuModule", "cuEventSynchronize", "cuStreamBeginCapture"];
+    assert_eq!(count(lines, nothing), [0; 5], "{}", lines.join("\n"));
     // The one wait comes with the download, which comes last.
-    assert_eq!(count("Synchronize"), 1, "{}", between.join("\n"));
-    let last = between.iter().rev().find(|line| !line.contains("cuCtxSetCurrent"));
+    assert_eq!(count(lines, ["Synchronize"]), [1], "{}", lines.join("\n"));
+    let last = lines.iter().rev().find(|line| !line.contains("cuCtxSetCurrent"));
     assert!(last.is_some_and(|line| line.contains("cuStreamSynchronize")), "{last:?}");
+}
+
+#[test]
+fn one_upload_and_one_download() {
+    let Some(lines) = third_step(test_name!(), false) else { return };
+    let [up, down, launches] = count(&lines, ["cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel"]);
+    println!("cuda: uploads, downloads and launches of a step: {up}, {down}, {launches}");
+    assert_eq!([up, down], [1, 1], "{}", lines.join("\n"));
+    assert!(launches > 10, "{launches}");
+    takes_and_waits_for_nothing(&lines);
+}
+
+#[test]
+fn a_step_that_came_before_is_one_launch() {
+    let Some(lines) = third_step(test_name!(), true) else { return };
+    let calls =
+        ["cuMemcpyHtoDAsync", "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync"];
+    let found = count(&lines, calls);
+    println!("cuda: a replayed step: {calls:?}: {found:?}");
+    // The plan, the step, the choice of the token, and its way back.
+    assert_eq!(found, [1, 1, 1, 0, 1], "{}", lines.join("\n"));
+    takes_and_waits_for_nothing(&lines);
+    let others = lines.iter().filter(|line| !calls.iter().any(|call| line.contains(call)));
+    let others: Vec<&String> = others.filter(|l| !l.contains("CtxSetCurrent")).collect();
+    assert_eq!(others.len(), 1, "{others:?}");
 }

@@ -16,7 +16,7 @@
 //! | `PTX_EMU_STATS` | `1`: counts of calls, launches and instructions when the process ends | `0` |
 //! | `PTX_EMU_FAULT` | what shall fail: a list of the below | nothing |
 //!
-//! Faults: `alloc:N` (the n-th allocation fails; `N+`: and all after it), `host-alloc:N`, `launch:N[:CODE]`, `memcpy:N[:CODE]`, `module:N[:CODE]`,
+//! Faults: `alloc:N` (the n-th allocation fails; `N+`: and all after it), `host-alloc:N`, `launch:N[:CODE]`, `memcpy:N[:CODE]`, `graph:N[:CODE]`, `module:N[:CODE]`,
 //! `lost:N[:CODE]` (with the n-th call the device is gone), `missing-symbol:NAME`, `no-device`, `init:CODE`, `driver:VERSION`, `memory:SIZE`.
 //!
 //! A value that makes no sense is an error and not a default: a test that runs with other settings than it believes proves

@@ -55,8 +55,8 @@ impl Drop for Pinned {
 /// A queue of work.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    context: Arc<Context>,
-    raw: CUstream,
+    pub(super) context: Arc<Context>,
+    pub(super) raw: CUstream,
 }
 
 // SAFETY: the driver's handles may be used from any thread.

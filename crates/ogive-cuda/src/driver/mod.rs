@@ -8,8 +8,10 @@
 //! reached by address only, never by reference, so nothing a kernel does to it can break a rule of Rust's.
 #![allow(unsafe_code)]
 
+mod graphs;
 mod handles;
 
+pub(crate) use graphs::Recorded;
 pub(crate) use handles::{Event, Extent, Function, Image, Pinned, Stream};
 
 use crate::error::{Error, Result};
@@ -34,6 +36,7 @@ macro_rules! functions {
     ($($field:ident = $symbol:literal ($($ty:ty),*);)*) => {
         struct Functions {
             $($field: unsafe extern "C" fn($($ty),*) -> u32,)*
+            graphs: Option<graphs::Functions>,
             // Never closed: what a library started at its opening may outlive whoever opened it.
             _library: ManuallyDrop<Library>,
         }
@@ -50,6 +53,7 @@ macro_rules! functions {
                             why: format!("{} is no driver of CUDA 11 or newer ({e}); update the driver", path.display()),
                         })?
                     },)*
+                    graphs: graphs::Functions::of(&library),
                     _library: ManuallyDrop::new(library),
                 })
             }

@@ -63,6 +63,8 @@ fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan
                 o._held.push(buffer);
             }
             AttnOption::Mask(mask) => {
+                // As wide as the longest context.
+                device.outside("a mask")?;
                 if mask.shape().dims() != [n, step.longest] {
                     return Err(Error::shape(at, mask.shape(), [n, step.longest].into()).within("mask"));
                 }
@@ -117,6 +119,8 @@ pub(crate) fn attend(
     plan: &Plan,
 ) -> Result<Tensor> {
     let at = "attend";
+    // Rows of all contexts: their number is the step's own.
+    device.outside(at)?;
     let (step, n) = (plan::device(at, device, plan)?, plan.batch().tokens.len());
     let from = check(device, at, q, spec, n)?;
     let rows = Rows {
@@ -144,7 +148,7 @@ pub(crate) fn attend_cache(
     let (step, n) = (plan::device(at, device, plan)?, plan.batch().tokens.len());
     let from = check(device, at, q, spec, n)?;
     let pages = cache::pages(device, at, cache, layer)?;
-    pages.check(at, step, plan.batch(), true)?;
+    pages.check(device, at, step, plan.batch(), true)?;
     let v = match (latent, pages.v) {
         (false, Some(v)) => v,
         (false, None) => return Err(Error::unsupported(at, "the layer keeps no values")),

@@ -14,6 +14,7 @@ type Rows = Vec<Vec<(u32, f32)>>;
 /// The `k` best of each row; `None` if they are too many for the device.
 pub(crate) fn best(device: &Device, x: &Tensor, k: usize) -> Result<Option<Rows>> {
     let at = "best";
+    device.outside(at)?;
     let (from, n, cols) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
     let k = k.min(cols);
     if k > FEW || k == 0 || n == 0 {
@@ -30,7 +31,7 @@ pub(crate) fn best(device: &Device, x: &Tensor, k: usize) -> Result<Option<Rows>
         .at(place + 4 * (n * k) as u64)
         .run([n, 1, 1], [if cols > 4096 { 1024 } else { 256 }, 1, 1])?;
     let mut words: Vec<u32> = Vec::with_capacity(2 * n * k);
-    device.transfer.fetch(&device.stream, at, place, 8 * n * k, &mut |part| {
+    device.transfer.fetch(device.stream(), at, place, 8 * n * k, &mut |part| {
         let word = |b: &[u8]| u32::from_le_bytes(b.first_chunk::<4>().copied().unwrap_or_default());
         words.extend(part.chunks_exact(4).map(word));
     })?;

@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::{Call, THREADS};
+use crate::record::Need;
 use crate::{plan, weight};
 use ogive_backend::{Axis, Ids, Plan, Weight};
 use ogive_kernels::{EMBED, MOVES};
@@ -36,7 +37,7 @@ struct Runs {
 fn copy(device: &Device, at: &str, r: &Runs) -> Result<()> {
     if r.turns == 1 {
         if r.width > 0 {
-            device.stream.copy_within(r.to, r.from, 4 * r.width)?;
+            device.stream().copy_within(r.to, r.from, 4 * r.width)?;
         }
         return Ok(());
     }
@@ -139,6 +140,7 @@ pub(crate) fn embed(device: &Device, table: &Weight, ids: Ids, plan: &Plan) -> R
     if n > 0 && largest as usize >= len {
         return Err(Error::invalid(at, format!("id {largest} is outside a table of {len} rows")));
     }
+    device.needs(Need::Ids { kind, below: len });
     let out = device.tensor(at, [n, cols])?;
     Call::new(device, at, &EMBED, "embed")
         .word("FORMAT", w.format)

@@ -80,7 +80,7 @@ pub(crate) fn rope_store(
     }
     let (keys, stored) = (device.read(at, k)?, device.read(at, v)?);
     let (neighbours, frequencies) = (neighbours(at, rope)?, device.constant(at, &rope.inv_freq)?);
-    pages.check(at, step, plan.batch(), false)?;
+    pages.check(device, at, step, plan.batch(), false)?;
     let q = device.owned(at, q)?;
     Call::new(device, at, &ROPE_STORE, "rope_store")
         .word("ELEMENT", pages.element)

@@ -35,8 +35,9 @@ impl Machine {
             }
         }
         let nodes = Arc::new(sorted(found)?);
-        let exec = Exec(state.number());
         state.counts.graph_instantiations += 1;
+        self.admit_graph(&state, "instantiating")?;
+        let exec = Exec(state.number());
         state.execs.insert(exec, ExecState { nodes, last: None, flags });
         Ok(exec)
     }
@@ -50,6 +51,15 @@ impl Machine {
         state.exec(exec)?;
         state.execs.remove(&exec);
         Ok(())
+    }
+
+    /// Fails where the settings say so.
+    fn admit_graph(&self, state: &State, doing: &str) -> Result<()> {
+        let count = state.counts.graph_instantiations + state.counts.graph_launches;
+        match self.shared.settings.faults.graph.iter().find(|nth| nth.strikes(count)) {
+            Some(nth) => Code(nth.code).error(format!("{doing} a graph: told to fail")),
+            None => Ok(()),
+        }
     }
 
     /// Launches a graph in a stream.
@@ -74,6 +84,7 @@ impl Machine {
             }
         }
         state.counts.graph_launches += 1;
+        self.admit_graph(&state, "launching")?;
         let mut before = state.before(stream);
         before.extend(last);
         let mut tasks = Vec::with_capacity(nodes.len());

@@ -27,6 +27,8 @@ pub struct Faults {
     pub launch: Vec<Nth>,
     /// Copies, to and from the device and within it. Sticky or not, as with launches.
     pub memcpy: Vec<Nth>,
+    /// Graphs that are instantiated or launched, counted together.
+    pub graph: Vec<Nth>,
     /// Modules that load.
     pub module: Vec<Nth>,
     /// Names `cuGetProcAddress` does not find.
@@ -88,6 +90,7 @@ pub(super) fn parse(list: &str) -> Result<Parsed, Invalid> {
             "host-alloc" => parsed.faults.host_alloc.push(nth(2)?),
             "launch" => parsed.faults.launch.push(nth(719)?),
             "memcpy" => parsed.faults.memcpy.push(nth(719)?),
+            "graph" => parsed.faults.graph.push(nth(2)?),
             "module" => parsed.faults.module.push(nth(209)?),
             "lost" => parsed.faults.lost = Some(Nth { onwards: true, ..nth(999)? }),
             "missing-symbol" => {
@@ -112,7 +115,7 @@ pub(super) fn parse(list: &str) -> Result<Parsed, Invalid> {
             }
             _ => {
                 return Err(bad(
-                    "is not one of alloc, host-alloc, launch, memcpy, module, lost, missing-symbol, no-device, init, driver, memory",
+                    "is not one of alloc, host-alloc, launch, memcpy, graph, module, lost, missing-symbol, no-device, init, driver, memory",
                 ));
             }
         }

@@ -9,6 +9,7 @@ use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Ids, LayerCache, Plan, Rope, StepKey,
     Weight,
 };
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const DIM: usize = 8;
 
@@ -23,6 +24,8 @@ struct Numbers {
 /// The same, taken in.
 struct Model<'a> {
     b: &'a dyn Backend,
+    /// No two models of a process have the same: a record may outlive its model.
+    number: u64,
     embedding: Weight,
     projections: Vec<Weight>,
     head: Weight,
@@ -41,8 +44,10 @@ impl Numbers {
     }
 
     fn on<'a>(&self, b: &'a dyn Backend) -> Result<Model<'a>> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         Ok(Model {
             b,
+            number: NUMBER.fetch_add(1, Relaxed),
             embedding: b.upload_weight(&self.embedding)?,
             projections: self.projections.iter().map(|w| b.upload_weight(w)).collect::<Result<_>>()?,
             head: b.upload_weight(&self.head)?,
@@ -74,14 +79,9 @@ impl Model<'_> {
     }
 
     /// Replays if the step has a key, and gives the logits that were wanted before the backend padded.
-    fn replayed(
-        &self,
-        number: u64,
-        batch: &Batch,
-        f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
-    ) -> Result<Tensor> {
+    fn replayed(&self, batch: &Batch, f: &mut dyn FnMut(&Plan) -> Result<Tensor>) -> Result<Tensor> {
         let (wanted, batch) = (batch.outputs.len(), self.b.bucket(batch.clone()));
-        let (key, plan) = (StepKey::of(number, &batch), self.b.plan(batch)?);
+        let (key, plan) = (StepKey::of(self.number, &batch), self.b.plan(batch)?);
         let y = match key {
             Some(key) => self.b.replay(&key, &plan, f)?,
             None => f(&plan)?,
@@ -103,7 +103,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         let (numbers, batches) = (Numbers::new(lab)?, decoding(lab, 14));
         lab.same("a prompt and 14 steps", lab.exact().times(20.0), &|b| {
             let (model, cache) = (numbers.on(b)?, b.new_cache(&cache())?);
-            batches.iter().map(|batch| model.replayed(1, batch, &mut |p| model.step(&cache, p))).collect()
+            batches.iter().map(|batch| model.replayed(batch, &mut |p| model.step(&cache, p))).collect()
         });
         Ok(())
     }));
@@ -115,8 +115,8 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                 ([one.on(b)?, two.on(b)?], [b.new_cache(&cache())?, b.new_cache(&cache())?]);
             let mut seen = Vec::new();
             for batch in &batches {
-                for (number, (model, cache)) in models.iter().zip(&caches).enumerate() {
-                    seen.push(model.replayed(number as u64, batch, &mut |p| model.step(cache, p))?);
+                for (model, cache) in models.iter().zip(&caches) {
+                    seen.push(model.replayed(batch, &mut |p| model.step(cache, p))?);
                 }
             }
             Ok(seen)
@@ -132,7 +132,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                 let y = model.step(&cache, plan)?;
                 b.upload(&b.download(&y)?, y.shape())
             };
-            batches.iter().map(|batch| model.replayed(1, batch, &mut look)).collect()
+            batches.iter().map(|batch| model.replayed(batch, &mut look)).collect()
         });
         Ok(())
     }));
@@ -147,7 +147,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                     model.step(&cache, p)?;
                     Err(Error::unsupported("model", "told to fail"))
                 };
-                model.replayed(1, batch, &mut f).is_err()
+                model.replayed(batch, &mut f).is_err()
             };
             // A key never seen before; a step that was recorded may be replayed without asking.
             Ok(fail(&batches[1]))
@@ -163,11 +163,11 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                         true => Err(Error::unsupported("model", "told to fail")),
                         false => Err(Error::unsupported("model", "asked again")),
                     };
-                    if model.replayed(1, batch, &mut fail).is_ok() {
+                    if model.replayed(batch, &mut fail).is_ok() {
                         return Err(Error::invalid("replay", "a failing step gave no error"));
                     }
                 }
-                seen.push(model.replayed(1, batch, &mut |p| model.step(&cache, p))?);
+                seen.push(model.replayed(batch, &mut |p| model.step(&cache, p))?);
             }
             Ok(seen)
         });

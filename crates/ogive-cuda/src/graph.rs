@@ -1,0 +1,311 @@
+//! Steps as graphs: run once, recorded when they come again, and from then on one launch each.
+//!
+//! A step's first run loads its kernels and sends its constants, so that the second can be recorded without either. A record is for one
+//! key and one place of the plan, whose numbers the kernels read on the device. It leans on the buffers it names: if one is given
+//! back, the record is dropped. What was checked on the host while it was recorded is checked again for each step.
+//!
+//! Results are lent: they lie in the memory of the records, which the next launch overwrites. Who still holds one by then keeps it, with
+//! all of that memory; the records are made anew, and results are copied from then on. Loans that could move would need no copies,
+//! but then a tensor's address could change under an operator of another thread.
+
+use crate::device::Device;
+use crate::driver::{Address, Recorded};
+use crate::error::Error as CudaError;
+use crate::plan::{self, CudaPlan};
+use crate::record::{Arena, Need};
+use ogive_backend::{Plan, StepKey};
+use ogive_tensor::{Result, Shape, Tensor};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+/// Keys that are remembered.
+const MOST: usize = 64;
+/// So many attempts fail before a key is given up.
+const ATTEMPTS: u32 = 3;
+
+/// How steps were run that could have been replayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GraphCounts {
+    /// Steps that were one launch of a graph.
+    pub replayed: u64,
+    /// Graphs that were made.
+    pub recorded: u64,
+    /// Steps that were run operator by operator, the first of each kind among them.
+    pub eager: u64,
+    /// Why the last of those was.
+    pub reason: Option<String>,
+}
+
+/// The memory of a result that a recorded step lends.
+#[derive(Debug)]
+pub(crate) struct Loan {
+    pub(crate) address: Address,
+    _arena: Arc<Arena>,
+}
+
+/// A record, ready to be launched.
+#[derive(Debug)]
+struct Ready {
+    work: Recorded,
+    needs: Vec<Need>,
+    /// Set when a buffer it leans on was given back.
+    stale: Arc<AtomicBool>,
+    result: (Address, Shape),
+}
+
+/// What is known of a key.
+#[derive(Debug)]
+enum Known {
+    /// It was run, and is to be recorded when it comes again.
+    Run,
+    Refused(String),
+    Ready(Ready),
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: StepKey,
+    plan: Address,
+    /// Attempts to record or to launch it that failed.
+    failed: u32,
+    known: Known,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The one used last comes first.
+    entries: Vec<Entry>,
+    arena: Arc<Arena>,
+    loan: Option<Arc<Loan>>,
+    /// Whether results are copied rather than lent.
+    copies: bool,
+    counts: GraphCounts,
+}
+
+/// The recorded steps of a device.
+#[derive(Debug)]
+pub(crate) struct Graphs {
+    on: bool,
+    state: Mutex<State>,
+}
+
+/// Why a step is not replayed.
+type Reason = String;
+
+/// Ends a recording whatever comes.
+struct Open<'a>(&'a Device);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if self.0.pool.recorder.end().is_some() {
+            drop(self.0.record().recorded(false));
+        }
+    }
+}
+
+impl Graphs {
+    pub(crate) fn new(on: bool) -> Self {
+        Self { on, state: Mutex::default() }
+    }
+
+    /// The state, unless it is in use: by a step that is recorded in this thread, or by another thread's.
+    fn state(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    pub(crate) fn counts(&self) -> GraphCounts {
+        self.state().map(|state| state.counts.clone()).unwrap_or_default()
+    }
+
+    /// Drops all records, for their memory; whether there were any.
+    pub(crate) fn forget(&self, device: &Device) -> bool {
+        let Some(mut state) = self.state() else { return false };
+        let any = state.arena.holds();
+        if any {
+            tracing::debug!(target: "ogive::cuda", "dropping recorded steps: memory is short");
+            state.renew(device);
+        }
+        any
+    }
+
+    fn ran(&self, reason: Reason) {
+        tracing::debug!(target: "ogive::cuda", reason, "a step is run without a record");
+        if let Some(mut state) = self.state() {
+            state.counts.eager += 1;
+            state.counts.reason = Some(reason);
+        }
+    }
+}
+
+/// Runs `f`, or replays an earlier run of the same key.
+pub(crate) fn replay(
+    device: &Device,
+    key: &StepKey,
+    plan: &Plan,
+    f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let step = plan::device("replay", device, plan)?;
+    match attempt(device, key, plan, step, f) {
+        Ok(y) => Ok(y),
+        Err(reason) => {
+            device.graphs.ran(reason);
+            f(plan)
+        }
+    }
+}
+
+fn attempt(
+    device: &Device,
+    key: &StepKey,
+    plan: &Plan,
+    step: &CudaPlan,
+    f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
+) -> Result<Tensor, Reason> {
+    if !device.graphs.on {
+        return Err("graphs are off, or the driver has none".into());
+    }
+    if !step.lasts() {
+        return Err("the plan lies in no lasting place: more than two are held".into());
+    }
+    let mut guard = device.graphs.state().ok_or("another step is recorded or launched")?;
+    let state = &mut *guard;
+    if state.loan.as_ref().is_some_and(|loan| Arc::strong_count(loan) > 1) {
+        state.renew(device);
+        state.copies = true;
+        tracing::debug!(target: "ogive::cuda", "a step's result is held beyond the next: results are copied from now on");
+    }
+    // One stream: who reads the last result was queued before what comes now.
+    state.loan = None;
+    let at = state.find(device, key, step.address());
+    let entry = state.entries.first_mut().filter(|_| at).ok_or("the first step of its kind")?;
+    match &entry.known {
+        Known::Refused(why) => return Err(why.clone()),
+        Known::Ready(ready) if ready.stale.load(Relaxed) => {
+            state.drop_first(device, Known::Run);
+            return Err("what was recorded leans on memory that was given back".into());
+        }
+        Known::Ready(ready) => {
+            if let Some(need) = ready.needs.iter().find(|need| !need.holds(step, plan.batch())) {
+                return Err(format!("the step is not what was checked: {need:?}"));
+            }
+        }
+        Known::Run => match record(device, &state.arena, plan, f) {
+            Ok(ready) => {
+                state.counts.recorded += 1;
+                entry.known = Known::Ready(ready);
+            }
+            Err((why, for_good)) => {
+                state.fail(device, &why, for_good);
+                return Err(why);
+            }
+        },
+    }
+    let launched = state.launch(device);
+    if let Err(why) = &launched {
+        state.fail(device, why, false);
+    }
+    launched
+}
+
+/// Records `f`. An error says whether it is for good.
+fn record(
+    device: &Device,
+    arena: &Arc<Arena>,
+    plan: &Plan,
+    f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
+) -> Result<Ready, (Reason, bool)> {
+    let failed = |e: CudaError| (e.to_string(), false);
+    device.record().record().map_err(failed)?;
+    device.pool.recorder.begin(arena);
+    let open = Open(device);
+    let result = f(plan);
+    let result = result.map(|y| device.recorded(y));
+    let found = device.pool.recorder.end();
+    let spoilt = found.as_ref().and_then(|found| found.spoilt.clone());
+    let keep = spoilt.is_none() && matches!(result, Ok(Some(_))) && arena.taken() == 0;
+    let work = device.record().recorded(keep);
+    drop(open);
+    if let Some((doing, for_good)) = spoilt {
+        return Err((format!("it cannot be recorded: {doing}"), for_good));
+    }
+    let result = result.map_err(|e| (format!("recording it failed: {e}"), false))?;
+    let result = result.ok_or(("its result is not its own".to_owned(), true))?;
+    let (Some(work), Some(found)) = (work.map_err(failed)?, found) else {
+        return Err(("it keeps values beside its result".into(), true));
+    };
+    let stale = Arc::new(AtomicBool::new(false));
+    device.pool.watch(found.used, &stale);
+    Ok(Ready { work, needs: found.needs, stale, result })
+}
+
+impl State {
+    /// Moves the entry of this key and place to the front. If there is none, makes one and says no.
+    fn find(&mut self, device: &Device, key: &StepKey, plan: Address) -> bool {
+        if let Some(at) = self.entries.iter().position(|e| e.plan == plan && e.key == *key) {
+            self.entries[..=at].rotate_right(1);
+            return true;
+        }
+        if self.entries.len() >= MOST {
+            device.settle();
+            self.entries.truncate(MOST - 1);
+        }
+        self.entries.insert(0, Entry { key: key.clone(), plan, failed: 0, known: Known::Run });
+        false
+    }
+
+    /// Puts `known` in the first entry's place.
+    fn drop_first(&mut self, device: &Device, known: Known) {
+        device.settle();
+        if let Some(entry) = self.entries.first_mut() {
+            entry.known = known;
+        }
+    }
+
+    /// The first entry could not be recorded or launched.
+    fn fail(&mut self, device: &Device, why: &str, for_good: bool) {
+        let Some(entry) = self.entries.first_mut() else { return };
+        entry.failed += 1;
+        let refused = for_good || entry.failed >= ATTEMPTS;
+        self.drop_first(device, if refused { Known::Refused(why.into()) } else { Known::Run });
+    }
+
+    /// Drops all records and their memory; what was run once can be recorded again at once.
+    fn renew(&mut self, device: &Device) {
+        device.settle();
+        for entry in &mut self.entries {
+            if matches!(entry.known, Known::Ready(_)) {
+                entry.known = Known::Run;
+            }
+        }
+        self.arena = Arc::default();
+        self.loan = None;
+    }
+
+    /// Launches the first entry's record.
+    fn launch(&mut self, device: &Device) -> Result<Tensor, Reason> {
+        let Some(Entry { known: Known::Ready(ready), .. }) = self.entries.first() else {
+            return Err("there is no record".into());
+        };
+        let (address, shape) = ready.result;
+        let copy =
+            if self.copies { Some(device.tensor("replay", shape).map_err(|e| e.to_string())?) } else { None };
+        device.stream().replay(&ready.work).map_err(|e| e.to_string())?;
+        self.counts.replayed += 1;
+        let Some(copy) = copy else {
+            let loan = Arc::new(Loan { address, _arena: Arc::clone(&self.arena) });
+            let y = device.lent(shape, &loan);
+            self.loan = Some(loan);
+            return Ok(y);
+        };
+        if shape.len() > 0 {
+            let to = device.read("replay", &copy).map_err(|e| e.to_string())?;
+            device.stream().copy_within(to, address, 4 * shape.len()).map_err(|e| e.to_string())?;
+        }
+        Ok(copy)
+    }
+}

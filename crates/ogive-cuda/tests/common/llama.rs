@@ -1,0 +1,77 @@
+//! One layer of a Llama, small, run step by step: as a program would, without an engine.
+
+use ogive_backend::tensor::{F16, HostWeight, Result, Tensor};
+use ogive_backend::{
+    Activation, AttnSpec, Backend, Batch, BlockTable, Cache, CacheSpec, Ids, LayerCache, Plan, Rope, StepKey,
+    Weight,
+};
+use ogive_cuda::CudaBackend;
+
+pub(crate) const DIM: usize = 64;
+/// Tokens of a block, and blocks of a sequence.
+const BLOCK: usize = 4;
+pub(crate) const BLOCKS: u32 = 8;
+
+/// The layer, with a cache for three sequences.
+pub(crate) struct Model {
+    ws: Vec<Weight>,
+    rope: Rope,
+    cache: Cache,
+    ones: Tensor,
+}
+
+impl Model {
+    /// Weights that differ with `seed`.
+    pub(crate) fn new(b: &CudaBackend, seed: usize) -> Result<Self> {
+        let weight = |i: usize| {
+            let value = |j: usize| ((j * 31 + i * 17 + seed * 7) % 97) as f32 / 97.0 - 0.5;
+            let values: Vec<f32> = (0..DIM * DIM).map(value).collect();
+            b.upload_weight(&HostWeight::from_f32("w", [1, DIM, DIM], &values)?)
+        };
+        let layers = vec![LayerCache::full(DIM, DIM)];
+        Ok(Self {
+            ws: (0..8).map(weight).collect::<Result<_>>()?,
+            rope: Rope::new(vec![0.5; 16]),
+            cache: b.new_cache(&CacheSpec::new(layers, BLOCK, 3 * BLOCKS as usize, 2).element(&F16))?,
+            ones: b.upload(&[1.0; DIM], [DIM].into())?,
+        })
+    }
+
+    /// A token for each of `tokens`, each a sequence of its own, after `past` others.
+    pub(crate) fn batch(tokens: &[u32], past: usize) -> Batch {
+        let mut batch = Batch::default();
+        for (i, token) in (0u32..).zip(tokens) {
+            let blocks = (i * BLOCKS..(i + 1) * BLOCKS).collect();
+            batch.push(&[*token], past, vec![BlockTable { first: 0, blocks }], [0, 1]);
+            batch.want_last();
+        }
+        batch
+    }
+
+    /// `[outputs, DIM]`
+    pub(crate) fn logits(&self, b: &CudaBackend, plan: &Plan) -> Result<Tensor> {
+        let (n, [table, q, k, v, out, gate, up, down]) = (plan.batch().tokens.len(), &self.ws[..]) else {
+            unreachable!("eight weights")
+        };
+        let x = b.embed(table, Ids::Tokens, plan)?;
+        let normed = b.rms_norm(&x, &self.ones, 1e-5)?;
+        let heads = |w: &Weight| b.linear(&normed, w)?.reshape([n, 2, 32]);
+        let (q, k, v) = (heads(q)?, heads(k)?, b.linear(&normed, v)?);
+        let spec = AttnSpec::causal(2, 2, 32);
+        let y = b.rope_attend(0, q, k, &v, &self.rope, &self.cache, &spec, plan)?;
+        let (x, normed) = b.add_rms_norm(x, &b.linear(&y, out)?, &self.ones, 1e-5)?;
+        let y = b.linear(&b.linear_gated(&normed, gate, up, Activation::Silu)?, down)?;
+        let (_, normed) = b.add_rms_norm(x, &y, &self.ones, 1e-5)?;
+        b.linear(&b.outputs(&normed, plan)?, table)
+    }
+
+    /// The same, recorded under the number `key` and replayed when it comes again.
+    pub(crate) fn replayed(&self, b: &CudaBackend, key: u64, batch: Batch) -> Result<Tensor> {
+        let key = StepKey::of(key, &batch);
+        let plan = b.plan(batch)?;
+        match key {
+            Some(key) => b.replay(&key, &plan, &mut |plan| self.logits(b, plan)),
+            None => self.logits(b, &plan),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Replayed steps are the steps they stand for: the same bits, the same errors, whatever a program does between them.
+//!
+//! `replay/*` of the conformance suite says what every backend must do; here stands what a graph could get wrong.
+#![allow(clippy::print_stdout)]
+
+mod common;
+#[path = "common/llama.rs"]
+mod llama;
+
+use llama::{BLOCKS, DIM, Model};
+use ogive_backend::tensor::Result;
+use ogive_backend::{Backend, Plan, StepKey};
+use ogive_cuda::CudaBackend;
+use ptx_emulator_launcher::{Nvrtc, test_name};
+
+fn on_device(name: &str, body: impl FnOnce()) {
+    common::on_device(name, Nvrtc::V12, body);
+}
+
+fn bits(values: Vec<f32>) -> Vec<u32> {
+    values.into_iter().map(f32::to_bits).collect()
+}
+
+/// So many steps of `rows` sequences each, from an empty cache.
+fn steps(b: &CudaBackend, model: &Model, key: u64, rows: u32, count: usize) -> Result<Vec<Vec<u32>>> {
+    let tokens =
+        |past: usize| (0..rows).map(|i| (past as u32 * 13 + i * 29) % DIM as u32).collect::<Vec<_>>();
+    let step = |past| {
+        let y = model.replayed(b, key, Model::batch(&tokens(past), past))?;
+        b.download(&y).map(bits)
+    };
+    (0..count).map(step).collect()
+}
+
+#[test]
+fn the_same_bits_as_without_graphs() {
+    on_device(test_name!(), || {
+        let (with, without) =
+            (CudaBackend::new().unwrap(), CudaBackend::builder().graphs(false).build().unwrap());
+        let (a, b) = (Model::new(&with, 0).unwrap(), Model::new(&without, 0).unwrap());
+        for rows in [1, 3, 2, 1] {
+            let got = steps(&with, &a, 1, rows, 20).unwrap();
+            assert_eq!(got, steps(&without, &b, 1, rows, 20).unwrap(), "{rows} rows");
+        }
+        let counts = with.graphs();
+        println!("cuda: {counts:?}");
+        // Contexts of 1, 2, 4, 8, 16 and 32 tokens with one, two or three rows: each is run once and recorded once, but for the
+        // contexts of one and two tokens, which come twice at most.
+        assert_eq!((counts.recorded, counts.eager, counts.replayed), (14, 18, 62), "{counts:?}");
+        assert_eq!(without.graphs().replayed, 0);
+    });
+}
+
+#[test]
+fn results_that_are_held_stay_as_they_are() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        let model = Model::new(&b, 0).unwrap();
+        let step = |past: usize| model.replayed(&b, 1, Model::batch(&[past as u32], past)).unwrap();
+        let held: Vec<_> = (8..16).map(step).collect();
+        assert!(b.graphs().replayed >= 7, "{:?}", b.graphs());
+        let late: Vec<_> = held.iter().map(|y| bits(b.download(y).unwrap())).collect();
+        let at_once: Vec<_> = (8..16).map(|past| bits(b.download(&step(past)).unwrap())).collect();
+        assert_eq!(late, at_once);
+        assert!(late.windows(2).all(|two| two[0] != two[1]));
+        // In place on what is lent, too.
+        let y = step(12);
+        let doubled = b.add(y.clone(), &y).unwrap();
+        drop(y);
+        let again = step(12);
+        let twice: Vec<f32> = b.download(&again).unwrap().iter().map(|v| v + v).collect();
+        assert_eq!(b.download(&doubled).unwrap(), twice);
+    });
+}
+
+#[test]
+fn another_model_under_the_same_key_after_the_first_is_gone() {
+    on_device(test_name!(), || {
+        let (b, plain) = (CudaBackend::new().unwrap(), CudaBackend::builder().graphs(false).build().unwrap());
+        let mut seen = Vec::new();
+        for seed in 0..4 {
+            let (model, twin) = (Model::new(&b, seed).unwrap(), Model::new(&plain, seed).unwrap());
+            let got = steps(&b, &model, 1, 2, 9).unwrap();
+            assert_eq!(got, steps(&plain, &twin, 1, 2, 9).unwrap(), "model {seed}");
+            seen.push(got);
+        }
+        assert!(seen.windows(2).all(|two| two[0] != two[1]), "the models are all alike");
+        assert!(b.graphs().replayed > 10, "{:?}", b.graphs());
+    });
+}
+
+#[test]
+fn what_was_checked_is_checked_again() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        let model = Model::new(&b, 0).unwrap();
+        for past in 4..7 {
+            model.replayed(&b, 1, Model::batch(&[1], past)).unwrap();
+        }
+        let replayed = b.graphs().replayed;
+        assert!(replayed > 0);
+        let e = model.replayed(&b, 1, Model::batch(&[DIM as u32], 7)).unwrap_err();
+        assert!(e.to_string().contains("outside a table"), "{e}");
+        let mut batch = Model::batch(&[1], 7);
+        batch.spans[0].tables[0].blocks[1] = 3 * BLOCKS;
+        let e = model.replayed(&b, 1, batch).unwrap_err();
+        assert!(e.to_string().contains("outside its"), "{e}");
+        let mut batch = Model::batch(&[1], 7);
+        batch.spans[0].tables[0].blocks.truncate(1);
+        let e = model.replayed(&b, 1, batch).unwrap_err();
+        assert!(e.to_string().contains("no block for token 7"), "{e}");
+        assert_eq!(b.graphs().replayed, replayed);
+        model.replayed(&b, 1, Model::batch(&[1], 7)).unwrap();
+        assert_eq!(b.graphs().replayed, replayed + 1);
+    });
+}
+
+#[test]
+fn two_plans_take_turns_and_a_third_is_run() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        let model = Model::new(&b, 0).unwrap();
+        let key = StepKey::of(1, &Model::batch(&[1], 4)).unwrap();
+        let plan = |past: usize| b.plan(Model::batch(&[past as u32], past)).unwrap();
+        let run = |plan: &Plan| {
+            bits(b.download(&b.replay(&key, plan, &mut |p| model.logits(&b, p)).unwrap()).unwrap())
+        };
+        // Each next step is planned before the one before has been run.
+        let (mut next, mut seen) = (plan(4), Vec::new());
+        for past in 5..9 {
+            let current = std::mem::replace(&mut next, plan(past.min(7)));
+            seen.push(run(&current));
+        }
+        let held = [plan(4), plan(5), plan(6)];
+        let again: Vec<_> = held.iter().chain([&next]).map(run).collect();
+        assert_eq!(seen, again);
+        let counts = b.graphs();
+        assert!(counts.recorded == 2 && counts.replayed >= 2, "{counts:?}");
+        assert!(counts.reason.as_ref().is_some_and(|why| why.contains("more than two")), "{counts:?}");
+    });
+}
+
+#[test]
+fn what_cannot_be_recorded_is_run_and_the_reason_said() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        let model = Model::new(&b, 0).unwrap();
+        let mut seen = Vec::new();
+        for past in 8..13 {
+            let batch = Model::batch(&[3], past);
+            let (key, plan) = (StepKey::of(1, &batch).unwrap(), b.plan(batch).unwrap());
+            let mut look = |plan: &_| {
+                let y = model.logits(&b, plan)?;
+                b.upload(&b.download(&y)?, y.shape())
+            };
+            let y = b.replay(&key, &plan, &mut look).unwrap();
+            seen.push(bits(b.download(&y).unwrap()));
+        }
+        let counts = b.graphs();
+        assert_eq!((counts.recorded, counts.replayed, counts.eager), (0, 0, 5), "{counts:?}");
+        assert_eq!(counts.reason.as_deref(), Some("it cannot be recorded: download"));
+        let plain: Vec<_> = (8..13)
+            .map(|past| bits(b.download(&model.replayed(&b, 2, Model::batch(&[3], past)).unwrap()).unwrap()))
+            .collect();
+        assert_eq!(seen, plain);
+        // A result that is not the step's own, and one that is kept elsewhere too.
+        let other = b.upload(&[1.0; DIM], [1, DIM].into()).unwrap();
+        let mut kept = Vec::new();
+        for (number, wanted) in [(3, "its result is not its own"), (4, "it keeps values beside its result")] {
+            for _ in 0..3 {
+                let batch = Model::batch(&[3], 8);
+                let (key, plan) = (StepKey::of(number, &batch).unwrap(), b.plan(batch).unwrap());
+                let mut f = |plan: &_| {
+                    let y = model.logits(&b, plan)?;
+                    kept.push(b.sum(&y)?);
+                    if number == 3 {
+                        kept.clear();
+                        return Ok(other.clone());
+                    }
+                    Ok(y)
+                };
+                b.replay(&key, &plan, &mut f).unwrap();
+            }
+            assert_eq!(b.graphs().reason.as_deref(), Some(wanted));
+        }
+    });
+}
+
+#[test]
+fn memory_of_records_is_given_back_where_it_is_short() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::builder().memory(16 << 20).build().unwrap();
+        let model = Model::new(&b, 0).unwrap();
+        // The constants stay.
+        drop(steps(&b, &model, 1, 3, 1).unwrap());
+        b.drop_graphs();
+        let before = b.memory_used().0;
+        let first = steps(&b, &model, 1, 3, 12).unwrap();
+        assert!(b.memory_used().0 > before && b.graphs().replayed > 0);
+        b.drop_graphs();
+        assert_eq!(b.memory_used().0, before);
+        assert_eq!(steps(&b, &model, 1, 3, 12).unwrap(), first);
+        let replayed = b.graphs().replayed;
+        // All there is, but for what records hold.
+        let mut rest = Vec::new();
+        let mut size = 4 << 20;
+        while size >= 256 {
+            match b.upload(&vec![0.0; size / 4], [size / 4].into()) {
+                Ok(x) => rest.push(x),
+                Err(_) => size /= 2,
+            }
+        }
+        assert_eq!(steps(&b, &model, 1, 1, 1).unwrap().len(), 1);
+        drop(rest);
+        assert_eq!(steps(&b, &model, 1, 3, 12).unwrap(), first);
+        assert!(b.graphs().replayed > replayed);
+    });
+}
+
+#[test]
+fn other_threads_are_not_recorded() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        let model = Model::new(&b, 0).unwrap();
+        let x = b.upload(&[1.0, 2.0, 3.0], [1, 3].into()).unwrap();
+        let mut sums = Vec::new();
+        for past in 8..13 {
+            let batch = Model::batch(&[3], past);
+            let (key, plan) = (StepKey::of(1, &batch).unwrap(), b.plan(batch).unwrap());
+            let mut f = |plan: &_| {
+                let sum = || b.download(&b.sum(&x).unwrap()).unwrap();
+                sums.push(std::thread::scope(|s| s.spawn(sum).join().unwrap()));
+                model.logits(&b, plan)
+            };
+            b.download(&b.replay(&key, &plan, &mut f).unwrap()).unwrap();
+        }
+        // Asked in the first run and in the record only.
+        assert_eq!(sums, [[6.0], [6.0]]);
+        assert_eq!(b.graphs().replayed, 4);
+    });
+}
