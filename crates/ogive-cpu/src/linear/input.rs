@@ -3,6 +3,7 @@
 use super::{
     dense::{self, Dense},
     quantise::Quantised,
+    tile::Tile,
 };
 use crate::{
     pool::Pool,
@@ -21,17 +22,21 @@ pub(crate) struct Input<'a> {
     f32: Option<Cow<'a, [f32]>>,
     bf16: Option<Cow<'a, [f32]>>,
     quantised: Vec<Quantised>,
+    tiles: Vec<Tile>,
 }
 
 impl<'a> Input<'a> {
     /// The forms of `x`, `[n, k]`, that the weights `ws` need.
     pub(crate) fn new(pool: &Pool, x: &'a [f32], n: usize, ws: &[&CpuWeight]) -> Self {
         let k = x.len() / n.max(1);
-        let mut input = Self { n, f32: None, bf16: None, quantised: Vec::new() };
+        let mut input = Self { n, f32: None, bf16: None, quantised: Vec::new(), tiles: Vec::new() };
         for w in ws {
             match w.kernel() {
                 Kernel::Packed(_) if input.quantised.is_empty() => {
                     input.quantised = quantise(pool, x, n, k, w.path());
+                    if w.path().tiles_from().is_some_and(|from| n >= from) {
+                        input.tiles = tiles(pool, &input.quantised, k);
+                    }
                 }
                 Kernel::Dense(Dense::Bf16) if input.bf16.is_none() => {
                     input.bf16 = Some(dense::prepare(Dense::Bf16, x, k));
@@ -61,6 +66,11 @@ impl<'a> Input<'a> {
     pub(crate) fn quantised(&self) -> &[Quantised] {
         &self.quantised
     }
+
+    /// The same rows side by side, where there are as many as [`Path::tiles_from`] wants.
+    pub(crate) fn tiles(&self) -> &[Tile] {
+        &self.tiles
+    }
 }
 
 fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quantised> {
@@ -72,4 +82,12 @@ fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quant
         }
     });
     rows
+}
+
+fn tiles(pool: &Pool, rows: &[Quantised], k: usize) -> Vec<Tile> {
+    let mut tiles = vec![Tile::default(); Tile::count(rows.len())];
+    pool.chunks(&mut tiles, 1, &|i, tiles| {
+        tiles.iter_mut().for_each(|tile| tile.fill(&rows[Tile::tokens(rows.len(), i)], k));
+    });
+    tiles
 }

@@ -12,11 +12,13 @@ mod quantise;
 pub(crate) mod scalar;
 #[cfg(test)]
 mod tests;
+mod tile;
 
 pub(crate) use dense::{Dense, LANES};
 pub(crate) use input::Input;
 pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed, half_power, iq4_xs_scales, k_pairs, q3_scales};
 pub(crate) use quantise::{Quantised, block_len, factors};
+pub(crate) use tile::{RAISED, TOKENS, Tile};
 
 use crate::{
     pool::{Matrix, Pool, Stripe},
@@ -25,7 +27,7 @@ use crate::{
 use ogive_tensor::{Error, Result};
 
 /// Rows that a panel of the widest kernel holds: stripes are multiples of it.
-const PANEL: usize = 16;
+const PANEL: usize = 32;
 /// Bytes of a weight that are worth a thread's asking for more.
 const STRIPE_BYTES: usize = 64 << 10;
 /// Stripes for each thread, where there are enough rows: the last to finish holds the others up by one.

@@ -104,6 +104,15 @@ impl Path {
         }
     }
 
+    /// From how many tokens on its packed products want activations side by side, if ever.
+    pub(crate) fn tiles_from(self) -> Option<usize> {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => Some(avx2::DENSE_FROM),
+            _ => None,
+        }
+    }
+
     /// Rounds a row of activations.
     pub(crate) fn quantise(self, x: &[f32], out: &mut Quantised) {
         match self {

@@ -122,7 +122,7 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, 
             let slice = SLICE / len * N;
             for (i, start) in (0..rows[0].len()).step_by(slice).enumerate() {
                 let end = rows[0].len().min(start + slice);
-                panel.unpack::<F, N, false>(&std::array::from_fn(|r| &rows[r][start..end]));
+                panel.unpack::<F, N>(&std::array::from_fn(|r| &rows[r][start..end]));
                 let (fours, rest) = job.input.quantised().as_chunks::<{ many::TOKENS }>();
                 let mut t = 0;
                 for x in fours {

@@ -7,7 +7,7 @@
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
 
-use super::codes::{self, codes, fine, has_min, offset, signed};
+use super::codes::{self, codes, fine, has_min, offset};
 use crate::linear::half_power;
 use std::arch::x86_64::*;
 
@@ -35,27 +35,15 @@ pub(in crate::simd) struct Panel {
     pub(in crate::simd) m: Vec<Lanes<f32>>,
 }
 
-/// What signed codes are raised by where instructions want unsigned ones.
-const RAISED: u16 = 128;
-
-/// What the codes of a panel are too large by.
-pub(in crate::simd) const fn raised(f: u8, raise: bool) -> i16 {
-    if raise && signed(f) { RAISED.cast_signed() } else { offset(f) }
-}
-
 /// Sub-scales of a superblock.
 pub(in crate::simd) const fn subs(f: u8) -> usize {
     if fine(f) { 16 } else { 8 }
 }
 
 impl Panel {
-    /// Unpacks rows of whole blocks of `N` bytes, all equally long. With `RAISE`, signed codes are raised by
-    /// [`RAISED`] and become unsigned, for instructions that want that.
+    /// Unpacks rows of whole blocks of `N` bytes, all equally long.
     #[target_feature(enable = "avx2,f16c")]
-    pub(in crate::simd) fn unpack<const F: u8, const N: usize, const RAISE: bool>(
-        &mut self,
-        rows: &[&[u8]; ROWS],
-    ) {
+    pub(in crate::simd) fn unpack<const F: u8, const N: usize>(&mut self, rows: &[&[u8]; ROWS]) {
         let rows: [&[[u8; N]]; ROWS] = std::array::from_fn(|r| rows[r].as_chunks().0);
         let blocks = rows[0].len();
         let quads = if codes::super_block(F) { 64 } else { 8 };
@@ -72,9 +60,6 @@ impl Panel {
                     let mut v = [_mm256_setzero_si256(); 8];
                     for r in 0..8 {
                         v[r] = codes::<F, N>(&rows[8 * half + r][b], j);
-                        if RAISE && signed(F) {
-                            v[r] = _mm256_xor_si256(v[r], _mm256_set1_epi8(RAISED.cast_signed() as i8));
-                        }
                     }
                     for (to, v) in to.iter_mut().zip(transpose(v)) {
                         let to: &mut [[u8; 4]] = &mut to.0[8 * half..][..8];
@@ -83,17 +68,13 @@ impl Panel {
                     }
                 }
             }
-            self.factors::<F, N, RAISE>(b, &rows);
+            self.factors::<F, N>(b, &rows);
         }
     }
 
     #[inline]
     #[target_feature(enable = "avx2,f16c")]
-    fn factors<const F: u8, const N: usize, const RAISE: bool>(
-        &mut self,
-        b: usize,
-        rows: &[&[[u8; N]]; ROWS],
-    ) {
+    fn factors<const F: u8, const N: usize>(&mut self, b: usize, rows: &[&[[u8; N]]; ROWS]) {
         let (at, min_at) = codes::factors_at(F);
         for r in 0..ROWS {
             let block = &rows[r][b];
@@ -104,7 +85,7 @@ impl Panel {
             }
             if codes::super_block(F) {
                 let (scale, min) = codes::scales::<F, N>(block);
-                let min = match raised(F, RAISE) {
+                let min = match offset(F) {
                     0 => min,
                     offset => _mm256_mullo_epi16(scale, _mm256_set1_epi16(-offset)),
                 };
@@ -122,14 +103,14 @@ impl Panel {
 
 #[inline]
 #[target_feature(enable = "f16c")]
-fn half<const N: usize>(b: &[u8; N], at: usize) -> f32 {
+pub(in crate::simd) fn half<const N: usize>(b: &[u8; N], at: usize) -> f32 {
     let bits = i32::from(u16::from_le_bytes([b[at], b[at + 1]]));
     _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)))
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn array(v: __m256i) -> [i16; 16] {
+pub(in crate::simd) fn array(v: __m256i) -> [i16; 16] {
     let mut out = [0; 16];
     // SAFETY: 32 bytes are written to an array of 32.
     unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), v) };
@@ -139,7 +120,7 @@ fn array(v: __m256i) -> [i16; 16] {
 /// Eight rows of eight doublewords become eight columns.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn transpose(v: [__m256i; 8]) -> [__m256i; 8] {
+pub(in crate::simd) fn transpose(v: [__m256i; 8]) -> [__m256i; 8] {
     let mut pairs = v;
     for i in 0..4 {
         pairs[2 * i] = _mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]);

@@ -1,35 +1,35 @@
-//! A panel of sixteen unpacked rows times up to eight tokens: one register, one value of each row.
+//! A panel of thirty-two unpacked rows times a tile of up to six tokens: two registers, one value of each row.
+//!
+//! A load of codes serves all tokens, a broadcast of activations both registers, and twelve sums keep both multipliers
+//! busy. What is done beside the products is kept to two instructions a part: one to convert, one to scale and add.
 #![allow(unsafe_code)]
+// Closures would not be inlined: the library functions that call them lack these instructions.
+#![allow(clippy::needless_range_loop)]
 
+use super::panel::{Both, Panel, Scaling, bytes, floats, integers, parts, scaling, words};
 use crate::{
-    linear::Quantised,
-    simd::avx2::{
-        codes::{has_min, super_block},
-        panel::{Lanes, Panel, raised, subs},
-    },
+    linear::{TOKENS, Tile},
+    simd::avx2::codes::{fine, has_min, super_block},
 };
 use std::arch::x86_64::*;
 
-/// Adds the products of a panel with the activations from element `from` on.
+/// A register for each half of the rows and each token.
+type Sums<V, const T: usize> = [[V; 2]; T];
+
+/// Adds the products of a panel with the activations of a tile of `T` tokens from element `from` on. Blocks of activations are
+/// of `block` elements.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn many<const F: u8, const T: usize>(
     panel: &Panel,
-    x: &[Quantised; T],
+    tile: &Tile,
+    block: usize,
     from: usize,
-    sums: &mut [Lanes<f32>; T],
+    sums: &mut [Both<f32>; T],
 ) {
-    let mut out = [_mm512_setzero_ps(); T];
-    for t in 0..T {
-        out[t] = floats(&sums[t]);
-    }
     if super_block(F) {
-        superblocks::<F, T>(panel, x, from, &mut out);
+        superblocks::<F, T>(panel, tile, from, sums);
     } else {
-        blocks::<F, T>(panel, x, from, &mut out);
-    }
-    for t in 0..T {
-        // SAFETY: the array has 64 bytes and starts at a multiple of 64.
-        unsafe { _mm512_store_ps(sums[t].0.as_mut_ptr(), out[t]) };
+        blocks::<F, T>(panel, tile, block, from, sums);
     }
 }
 
@@ -37,136 +37,197 @@ pub(super) fn many<const F: u8, const T: usize>(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn superblocks<const F: u8, const T: usize>(
     panel: &Panel,
-    x: &[Quantised; T],
+    tile: &Tile,
     from: usize,
-    out: &mut [__m512; T],
+    out: &mut [Both<f32>; T],
 ) {
     let first = from / 256;
-    let quads = 64 / subs(F);
-    let blocks = panel.codes.as_chunks::<64>().0.iter().zip(panel.scales.chunks_exact(subs(F)));
-    let blocks = blocks.zip(panel.mins.as_chunks::<8>().0);
-    for (b, ((codes, scales), mins)) in blocks.enumerate() {
-        let (mut a, mut s) = ([&[0; 256]; T], [&[0; 16]; T]);
-        for t in 0..T {
-            a[t] = &x[t].codes.as_chunks().0[first + b];
-            s[t] = &x[t].sums.as_chunks().0[first + b];
-        }
-        let mut low = [_mm512_setzero_si512(); T];
-        if raised(F, true) != 0 || has_min(F) {
-            for (i, min) in mins.iter().enumerate() {
-                let min = words(min);
+    let count = panel.d.len();
+    let parts = parts(F);
+    let acts = &tile.codes.as_chunks::<64>().0[first..][..count];
+    let codes = &panel.codes.as_chunks::<64>().0[..count];
+    let scales = &tile.scales[first..][..count];
+    for b in 0..count {
+        let total = match scaling(F) {
+            Scaling::Singles(each) => {
+                let starts = &panel.starts[b * parts..][..parts];
+                let scales = &panel.scales[b * parts..][..parts];
+                singles::<F, T>(&codes[b], starts, scales, &acts[b], each)
+            }
+            Scaling::Integers => {
+                let scales = &panel.scales[b * parts..][..parts];
+                whole::<F, T>(&codes[b], &panel.starts[b], scales, &acts[b])
+            }
+        };
+        let mut low = [[_mm512_setzero_si512(); 2]; T];
+        if has_min(F) {
+            let pairs = parts / 2;
+            let sums = if fine(F) { &tile.sixteens } else { &tile.pairs };
+            let sums = &sums[(first + b) * pairs..][..pairs];
+            for (min, sums) in panel.mins[b * pairs..][..pairs].iter().zip(sums) {
+                let min = [words(&min[0]), words(&min[1])];
                 for t in 0..T {
-                    low[t] = _mm512_dpwssd_epi32(low[t], min, two(s[t], 2 * i));
+                    let s = two(sums[t]);
+                    for h in 0..2 {
+                        low[t][h] = _mm512_dpwssd_epi32(low[t][h], min[h], s);
+                    }
                 }
             }
         }
-        let mut sums = if raised(F, true) != 0 { low } else { [_mm512_setzero_si512(); T] };
-        for (i, (codes, scale)) in codes.chunks_exact(quads).zip(scales).enumerate() {
-            let scale = _mm512_srai_epi32::<16>(words(scale));
-            let mut part = [_mm512_setzero_si512(); T];
-            for (q, codes) in codes.iter().enumerate() {
-                let c = bytes(codes);
-                for t in 0..T {
-                    part[t] = _mm512_dpbusd_epi32(part[t], c, four(a[t], 4 * (i * quads + q)));
-                }
-            }
-            for t in 0..T {
-                sums[t] = _mm512_add_epi32(sums[t], _mm512_mullo_epi32(part[t], scale));
-            }
-        }
-        let d = floats(&panel.d[b]);
         for t in 0..T {
-            let mut p = _mm512_mul_ps(d, _mm512_cvtepi32_ps(sums[t]));
-            if has_min(F) {
-                p = _mm512_fmadd_ps(floats(&panel.m[b]), _mm512_cvtepi32_ps(low[t]), p);
+            let scale = _mm512_set1_ps(scales[b][t]);
+            for h in 0..2 {
+                let mut p = _mm512_mul_ps(floats(&panel.d[b][h]), total[t][h]);
+                if has_min(F) {
+                    p = _mm512_fmadd_ps(floats(&panel.m[b][h]), _mm512_cvtepi32_ps(low[t][h]), p);
+                }
+                add(&mut out[t][h].0, scale, p);
             }
-            out[t] = _mm512_fmadd_ps(_mm512_set1_ps(x[t].scales[first + b]), p, out[t]);
         }
     }
+}
+
+/// A superblock's parts, scaled and summed in single precision: exact over `each` of them, and rounded once when the last two
+/// such sums are added.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn singles<const F: u8, const T: usize>(
+    codes: &[Both<[i8; 4]>; 64],
+    starts: &[Both<i32>],
+    scales: &[Both<i32>],
+    acts: &[[[u8; 4]; TOKENS]; 64],
+    each: usize,
+) -> Sums<__m512, T> {
+    let quads = 64 / parts(F);
+    let mut total = [[_mm512_setzero_ps(); 2]; T];
+    for from in (0..parts(F)).step_by(each) {
+        let mut sums = [[_mm512_setzero_ps(); 2]; T];
+        for i in from..from + each {
+            let start = [integers(&starts[i][0]), integers(&starts[i][1])];
+            let part = part::<T>([start; T], &codes[i * quads..][..quads], &acts[i * quads..][..quads]);
+            let scale = [integers(&scales[i][0]), integers(&scales[i][1])];
+            for t in 0..T {
+                for h in 0..2 {
+                    let scale = _mm512_castsi512_ps(scale[h]);
+                    sums[t][h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(part[t][h]), scale, sums[t][h]);
+                }
+            }
+        }
+        for t in 0..T {
+            for h in 0..2 {
+                total[t][h] = _mm512_add_ps(total[t][h], sums[t][h]);
+            }
+        }
+    }
+    total
+}
+
+/// The same in integers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn whole<const F: u8, const T: usize>(
+    codes: &[Both<[i8; 4]>; 64],
+    start: &Both<i32>,
+    scales: &[Both<i32>],
+    acts: &[[[u8; 4]; TOKENS]; 64],
+) -> Sums<__m512, T> {
+    let quads = 64 / parts(F);
+    let zero = [_mm512_setzero_si512(); 2];
+    // Sums wrap around and come back: what is right in the end fits.
+    let mut sums = [[integers(&start[0]), integers(&start[1])]; T];
+    for (i, scale) in scales.iter().enumerate() {
+        let part = part::<T>([zero; T], &codes[i * quads..][..quads], &acts[i * quads..][..quads]);
+        let scale = [integers(&scale[0]), integers(&scale[1])];
+        for t in 0..T {
+            for h in 0..2 {
+                sums[t][h] = _mm512_add_epi32(sums[t][h], _mm512_mullo_epi32(part[t][h], scale[h]));
+            }
+        }
+    }
+    let mut total = [[_mm512_setzero_ps(); 2]; T];
+    for t in 0..T {
+        for h in 0..2 {
+            total[t][h] = _mm512_cvtepi32_ps(sums[t][h]);
+        }
+    }
+    total
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn blocks<const F: u8, const T: usize>(
     panel: &Panel,
-    x: &[Quantised; T],
+    tile: &Tile,
+    block: usize,
     from: usize,
-    out: &mut [__m512; T],
+    out: &mut [Both<f32>; T],
 ) {
-    let first = from / 32;
-    let each = (x[0].codes.len() / 32 / x[0].scales.len().max(1)).max(1);
-    let ones = _mm512_set1_epi16(1);
-    let offset = _mm512_set1_epi16(-raised(F, true));
-    let zero = _mm512_setzero_si512();
-    for (group, codes) in panel.codes.as_chunks::<8>().0.chunks(each).enumerate() {
-        let mut p = [_mm512_setzero_ps(); T];
-        for (i, codes) in codes.iter().enumerate() {
-            let b = group * each + i;
-            let (mut a, mut s) = ([&[0; 32]; T], [&[0; 2]; T]);
+    let (first, each) = (from / 32, (block / 32).max(1));
+    let count = panel.d.len();
+    let acts = &tile.codes.as_chunks::<8>().0[first..][..count];
+    let totals = &tile.totals[first..][..count];
+    let codes = &panel.codes.as_chunks::<8>().0[..count];
+    for group in 0..count / each {
+        let mut p = [[_mm512_setzero_ps(); 2]; T];
+        for b in group * each..(group + 1) * each {
+            let start = [integers(&panel.starts[b][0]), integers(&panel.starts[b][1])];
+            let part = part::<T>([start; T], &codes[b], &acts[b]);
+            let d = [floats(&panel.d[b][0]), floats(&panel.d[b][1])];
             for t in 0..T {
-                a[t] = &x[t].codes.as_chunks().0[first + b];
-                s[t] = &x[t].sums.as_chunks().0[first + b];
-            }
-            let mut sums = [zero; T];
-            if raised(F, true) != 0 {
-                for t in 0..T {
-                    sums[t] = _mm512_madd_epi16(offset, two(s[t], 0));
-                }
-            }
-            for (q, codes) in codes.iter().enumerate() {
-                let c = bytes(codes);
-                for t in 0..T {
-                    sums[t] = _mm512_dpbusd_epi32(sums[t], c, four(a[t], 4 * q));
-                }
-            }
-            let d = floats(&panel.d[b]);
-            for t in 0..T {
-                p[t] = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(sums[t]), p[t]);
-                if has_min(F) {
-                    let total = _mm512_cvtepi32_ps(_mm512_madd_epi16(ones, two(s[t], 0)));
-                    p[t] = _mm512_fmadd_ps(floats(&panel.m[b]), total, p[t]);
+                for h in 0..2 {
+                    p[t][h] = _mm512_fmadd_ps(d[h], _mm512_cvtepi32_ps(part[t][h]), p[t][h]);
+                    if has_min(F) {
+                        let total = _mm512_set1_ps(totals[b][t]);
+                        p[t][h] = _mm512_fmadd_ps(floats(&panel.m[b][h]), total, p[t][h]);
+                    }
                 }
             }
         }
+        let scales = &tile.scales[first / each + group];
         for t in 0..T {
-            let scale = _mm512_set1_ps(x[t].scales[first / each + group]);
-            out[t] = _mm512_fmadd_ps(scale, p[t], out[t]);
+            let scale = _mm512_set1_ps(scales[t]);
+            for h in 0..2 {
+                add(&mut out[t][h].0, scale, p[t][h]);
+            }
         }
     }
 }
 
-/// Four neighbouring activations, for every row.
+/// Adds products of codes and activations, four neighbours at a time.
 #[inline]
-#[target_feature(enable = "avx512f")]
-fn four<const N: usize>(a: &[i8; N], at: usize) -> __m512i {
-    let b = [a[at] as u8, a[at + 1] as u8, a[at + 2] as u8, a[at + 3] as u8];
-    _mm512_set1_epi32(i32::from_le_bytes(b))
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn part<const T: usize>(
+    mut sums: Sums<__m512i, T>,
+    codes: &[Both<[i8; 4]>],
+    acts: &[[[u8; 4]; TOKENS]],
+) -> Sums<__m512i, T> {
+    for (codes, acts) in codes.iter().zip(acts) {
+        let c = [bytes(&codes[0]), bytes(&codes[1])];
+        for t in 0..T {
+            let a = _mm512_set1_epi32(i32::from_le_bytes(acts[t]));
+            for h in 0..2 {
+                sums[t][h] = _mm512_dpbusd_epi32(sums[t][h], a, c[h]);
+            }
+        }
+    }
+    sums
 }
 
 /// Two neighbouring sums, for every row.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn two<const N: usize>(s: &[i16; N], at: usize) -> __m512i {
-    _mm512_set1_epi32(i32::from(s[at]) & 0xffff | i32::from(s[at + 1]) << 16)
+fn two(s: [i16; 2]) -> __m512i {
+    let [a, b] = [s[0].to_le_bytes(), s[1].to_le_bytes()];
+    _mm512_set1_epi32(i32::from_le_bytes([a[0], a[1], b[0], b[1]]))
 }
 
+/// `to += a * b`, rounded once.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn bytes(v: &Lanes<[u8; 4]>) -> __m512i {
-    // SAFETY: the array has 64 bytes and starts at a multiple of 64.
-    unsafe { _mm512_load_si512(v.0.as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn words(v: &Lanes<[i16; 2]>) -> __m512i {
-    // SAFETY: the array has 64 bytes and starts at a multiple of 64.
-    unsafe { _mm512_load_si512(v.0.as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn floats(v: &Lanes<f32>) -> __m512 {
-    // SAFETY: the array has 64 bytes and starts at a multiple of 64.
-    unsafe { _mm512_load_ps(v.0.as_ptr()) }
+fn add(to: &mut [f32; 16], a: __m512, b: __m512) {
+    // SAFETY: 64 bytes are read from and written to an array of 64.
+    unsafe {
+        let sum = _mm512_fmadd_ps(a, b, _mm512_loadu_ps(to.as_ptr()));
+        _mm512_storeu_ps(to.as_mut_ptr(), sum);
+    }
 }

@@ -1,24 +1,30 @@
 //! AVX-512 with VNNI: packed products, where a model spends its time.
 //!
 //! Sums within a block are exact, so the bits are those of AVX2 whatever the width. For many tokens one register holds
-//! four codes of each of sixteen rows, and one instruction multiplies them with four broadcast activations; the panels
-//! are AVX2's. For few, superblocks are unpacked 64 codes at a time. Dense rows for many tokens take sixteen lanes at once. All
+//! four codes of each of sixteen rows, and one instruction multiplies them with four broadcast activations. For few, superblocks are unpacked 64 codes at a time. Dense rows for many tokens take sixteen lanes at once. All
 //! else waits for memory on AVX2 already.
 
 mod dense;
 mod few;
 mod many;
+mod panel;
 
-use super::avx2::{
-    self, DENSE_FROM, SCRATCH, SLICE, TILE, codes,
-    panel::{self, Lanes, Panel},
-    panel_from, put, put_all, rows,
-};
+use super::avx2::{self, DENSE_FROM, SCRATCH, TILE, codes, panel::Lanes, panel_from, put, put_all, rows};
 use crate::{
-    linear::{Dense, Job, Packed, Quantised},
+    linear::{Dense, Job, Packed, Tile, block_len},
     pool::Stripe,
     weight::Kernel,
 };
+use panel::{Both, Panel};
+use std::cell::RefCell;
+
+/// Columns that are unpacked at a time: a panel of them stays in the first cache while all tokens pass.
+const SLICE: usize = 512;
+
+thread_local! {
+    /// What this thread unpacks to, and its sums; kept from run to run.
+    static WIDE: RefCell<(Panel, Vec<Both<f32>>)> = RefCell::default();
+}
 
 /// Fills a stripe of the result.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
@@ -79,55 +85,58 @@ fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
     let len = if codes::super_block(F) { 256 } else { 32 };
-    let x = job.input.quantised();
-    SCRATCH.with_borrow_mut(|(panel, _)| {
+    WIDE.with_borrow_mut(|(panel, sums)| {
         for first in (0..out.width()).step_by(panel::ROWS) {
             let rows: [&[u8]; panel::ROWS] = rows(job, first, out.width());
+            sums.clear();
+            sums.resize(job.input.n(), [Lanes([0.0; 16]); 2]);
+            let block = block_len(rows[0].len() / N * len);
             let slice = SLICE / len * N;
             for (i, start) in (0..rows[0].len()).step_by(slice).enumerate() {
                 let end = rows[0].len().min(start + slice);
                 let mut part = rows;
                 part.iter_mut().for_each(|row| *row = &row[start..end]);
-                panel.unpack::<F, N, true>(&part);
-                let mut t = 0;
-                while t < x.len() {
-                    t += match x.len() - t {
-                        8.. => tokens::<F, 8>(panel, x, i * SLICE, out, t, first),
-                        4..8 => tokens::<F, 4>(panel, x, i * SLICE, out, t, first),
-                        2 | 3 => tokens::<F, 2>(panel, x, i * SLICE, out, t, first),
-                        _ => tokens::<F, 1>(panel, x, i * SLICE, out, t, first),
-                    };
+                panel.unpack::<F, N>(&part);
+                let mut rest = &mut sums[..];
+                for tile in job.input.tiles() {
+                    let now;
+                    (now, rest) = rest.split_at_mut(tile.tokens);
+                    let from = i * SLICE;
+                    match tile.tokens {
+                        6 => tokens::<F, 6>(panel, tile, block, from, now),
+                        5 => tokens::<F, 5>(panel, tile, block, from, now),
+                        4 => tokens::<F, 4>(panel, tile, block, from, now),
+                        3 => tokens::<F, 3>(panel, tile, block, from, now),
+                        2 => tokens::<F, 2>(panel, tile, block, from, now),
+                        _ => tokens::<F, 1>(panel, tile, block, from, now),
+                    }
+                }
+            }
+            for (t, both) in sums.iter().enumerate() {
+                for (to, sums) in out.row(t)[first..].chunks_mut(16).zip(both) {
+                    match <&mut [f32; 16]>::try_from(&mut *to) {
+                        // Of a length the compiler knows: a store and not a call.
+                        Ok(to) => *to = sums.0,
+                        Err(_) => to.copy_from_slice(&sums.0[..to.len()]),
+                    }
                 }
             }
         }
     });
 }
 
-/// Carries the sums of `T` tokens from `t` on through one slice of the columns; returns `T`.
+/// Adds what one slice of the columns gives for the tokens of a tile.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn tokens<const F: u8, const T: usize>(
     panel: &Panel,
-    x: &[Quantised],
+    tile: &Tile,
+    block: usize,
     from: usize,
-    out: &mut Stripe<'_, f32>,
-    t: usize,
-    first: usize,
-) -> usize {
-    let mut sums = [Lanes([0.0; panel::ROWS]); T];
-    if from > 0 {
-        for (i, Lanes(s)) in sums.iter_mut().enumerate() {
-            let row = &out.row(t + i)[first..];
-            let len = row.len().min(s.len());
-            s[..len].copy_from_slice(&row[..len]);
-        }
+    sums: &mut [Both<f32>],
+) {
+    if let Some(sums) = sums.first_chunk_mut() {
+        many::many::<F, T>(panel, tile, block, from, sums);
     }
-    if let Some(x) = x[t..].first_chunk() {
-        many::many::<F, T>(panel, x, from, &mut sums);
-    }
-    for (i, Lanes(s)) in sums.iter().enumerate() {
-        put(out, t + i, first, s);
-    }
-    T
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
