@@ -1,6 +1,8 @@
 //! The other end of a worker: starts it, asks it, ends it.
 
 use crate::Result;
+use crate::engines::{Engine, Start};
+use crate::phase::{Phase, Sizes};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,16 +14,17 @@ pub(crate) struct Peer {
     ask: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     name: &'static str,
-    /// The engine's name and version.
+    /// The engine's name, version and setting.
     pub(crate) about: String,
 }
 
 impl Peer {
     /// Starts `engine` on `model` and waits until it has loaded.
-    pub(crate) fn start(name: &'static str, model: &Path, threads: usize) -> Result<Self> {
-        let threads = threads.to_string();
+    pub(crate) fn start(engine: &Engine, model: &Path, how: &Start) -> Result<Self> {
+        let threads = how.threads.to_string();
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--worker", name, "--threads", &threads])
+            .args(["--worker", engine.name, "--threads", &threads, "--setting", &how.setting])
+            .args(["--batch", &how.sequences.to_string()])
             .arg(model)
             // candle has no other way to be told.
             .env("RAYON_NUM_THREADS", &threads)
@@ -31,6 +34,7 @@ impl Peer {
             .spawn()?;
         let ask = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().ok_or("a worker without stdout")?);
+        let name = engine.name;
         let mut peer = Self { child, ask, answers, name, about: name.to_owned() };
         let ready = peer.answer()?;
         let (seconds, about) = ready.split_once('\t').ok_or("a worker that does not say who it is")?;
@@ -39,23 +43,14 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Seconds to read `n` tokens, and the best token after them.
-    pub(crate) fn prefill(&mut self, n: usize) -> Result<(f64, u32)> {
-        self.ask(&format!("prefill {n}"))
-    }
-
-    /// Seconds to draw `n` tokens, and the best token after the short prompt.
-    pub(crate) fn decode(&mut self, n: usize) -> Result<(f64, u32)> {
-        self.ask(&format!("decode {n}"))
-    }
-
-    fn ask(&mut self, command: &str) -> Result<(f64, u32)> {
+    /// Tokens a second in `phase`, and the best token after the prompt.
+    pub(crate) fn rate(&mut self, phase: Phase, sizes: &Sizes) -> Result<(f64, u32)> {
         let ask = self.ask.as_mut().ok_or("a worker without stdin")?;
-        writeln!(ask, "{command}")?;
+        writeln!(ask, "{}", sizes.command(phase))?;
         ask.flush()?;
         let answer = self.answer()?;
         let (seconds, token) = answer.split_once('\t').ok_or("an answer without a token")?;
-        Ok((seconds.parse()?, token.parse()?))
+        Ok((sizes.tokens(phase) as f64 / seconds.parse::<f64>()?, token.parse()?))
     }
 
     fn answer(&mut self) -> Result<String> {

@@ -1,31 +1,40 @@
 //! What came out: a table for people, JSON for everything else.
 
+use crate::file::{Arithmetic, Work};
+use crate::peak::Peaks;
+use crate::phase::{Phase, Sizes};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// One repetition. Engines in their order.
+/// One repetition.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Repetition {
     /// Bytes a second, plain reads.
     pub(crate) bandwidth: f64,
-    /// Tokens a second.
-    pub(crate) decode: Vec<f64>,
-    /// Tokens a second.
-    pub(crate) prefill: Vec<f64>,
-    /// The best token after the short prompt: a sign that all compute the same.
+    /// Operations a second.
+    pub(crate) peaks: Peaks,
+    /// Tokens a second, entry by entry.
+    pub(crate) rates: Vec<f64>,
+    /// The best token after the short prompt, engine by engine: a sign that all compute the same.
     pub(crate) first: Vec<u32>,
     /// Processes that were running or waiting to, a minute's average; what the system says.
     pub(crate) load: Option<f64>,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Entry {
+    pub(crate) phase: Phase,
+    /// Name, version and setting.
+    pub(crate) engine: String,
 }
 
 /// A model's figures.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measured {
     pub(crate) model: String,
-    /// The file's size.
-    pub(crate) bytes: u64,
-    /// Names and versions.
-    pub(crate) engines: Vec<String>,
+    pub(crate) work: Work,
+    pub(crate) entries: Vec<Entry>,
     pub(crate) repetitions: Vec<Repetition>,
 }
 
@@ -38,57 +47,85 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
+impl Work {
+    /// What part of the machine's ceiling a rate is: of its reads where tokens come one by one, of its arithmetic where
+    /// many share the weights.
+    fn fraction(&self, phase: Phase, rate: f64, sizes: &Sizes, at: &Repetition) -> Option<f64> {
+        let past = match phase {
+            Phase::Decode | Phase::Together => 0,
+            Phase::Depth => sizes.depth,
+            Phase::Prefill => {
+                let peak = match self.arithmetic {
+                    Arithmetic::Int8 => at.peaks.int8,
+                    Arithmetic::Bf16 => at.peaks.bf16,
+                    Arithmetic::F32 => at.peaks.f32,
+                };
+                return Some(2.0 * self.weights as f64 * rate / peak?);
+            }
+        };
+        let at_once = if phase == Phase::Together { sizes.together } else { 1 };
+        let bytes =
+            self.bytes as f64 + (self.cache * (past + sizes.decode / 2) as u64 * at_once as u64) as f64;
+        Some(bytes * rate / at_once as f64 / at.bandwidth)
+    }
+}
+
 impl Measured {
-    fn rates(&self, phase: fn(&Repetition) -> &Vec<f64>, engine: usize) -> impl Iterator<Item = f64> {
-        self.repetitions.iter().map(move |r| phase(r)[engine])
+    fn rates(&self, entry: usize) -> impl Iterator<Item = f64> {
+        self.repetitions.iter().map(move |r| r.rates[entry])
     }
 
-    /// A Markdown table: a row for each engine and phase, medians over the repetitions.
-    pub(crate) fn table(&self) -> String {
-        let mut out = format!("\n### {} ({} MB)\n\n", self.model, self.bytes / 1_000_000);
-        let bandwidth = median(self.repetitions.iter().map(|r| r.bandwidth));
-        let token = self.repetitions.first().and_then(|r| r.first.first());
-        let load = median(self.repetitions.iter().filter_map(|r| r.load));
-        let agree = self.repetitions.iter().flat_map(|r| &r.first).all(|t| Some(t) == token);
-        let first = self.engines.first().map_or("", String::as_str);
+    /// A Markdown table: a row for each phase and engine, medians over the repetitions.
+    pub(crate) fn table(&self, sizes: &Sizes) -> String {
+        let mut out = format!(
+            "\n### {}\n\n{} repetitions; a token touches {} MB",
+            self.model,
+            self.repetitions.len(),
+            self.work.bytes / 1_000_000
+        );
+        let of = |get: fn(&Repetition) -> Option<f64>| median(self.repetitions.iter().filter_map(get));
+        let _ = write!(out, "; memory reads at {:.1} GB/s", of(|r| Some(r.bandwidth)) / 1e9);
+        let peaks: [(&str, fn(&Repetition) -> Option<f64>); 3] =
+            [("int8", |r| r.peaks.int8), ("bf16", |r| r.peaks.bf16), ("f32", |r| r.peaks.f32)];
+        for (name, peak) in peaks {
+            let _ = write!(out, ", {name} {:.2}", of(peak) / 1e12);
+        }
+        let first = self.repetitions.first().and_then(|r| r.first.first());
+        let agree = self.repetitions.iter().flat_map(|r| &r.first).all(|t| Some(t) == first);
         let _ = writeln!(
             out,
-            "{} repetitions; memory reads at {:.1} GB/s; load average {load:.1}; the engines {} on the first token\n",
-            self.repetitions.len(),
-            bandwidth / 1e9,
+            " TOP/s; load average {:.1}; the engines {} on the first token\n",
+            of(|r| r.load),
             if agree { "agree" } else { "DO NOT AGREE" }
         );
-        let _ = writeln!(out, "| phase | engine | tokens/s | least | most | GB/s of file | {first} is |");
+        let us = self.entries.first().map_or("", |e| e.engine.split(' ').next().unwrap_or_default());
+        let _ = writeln!(out, "| phase | engine | tokens/s | least | most | of the ceiling | {us} is |");
         let _ = writeln!(out, "|---|---|---:|---:|---:|---:|---:|");
-        let phases: [(&str, fn(&Repetition) -> &Vec<f64>); 2] =
-            [("decode", |r| &r.decode), ("prefill", |r| &r.prefill)];
-        for (name, phase) in phases {
-            for (e, engine) in self.engines.iter().enumerate() {
-                let rate = median(self.rates(phase, e));
-                let least = self.rates(phase, e).fold(f64::INFINITY, f64::min);
-                let most = self.rates(phase, e).fold(0.0, f64::max);
-                let ratio = median(self.repetitions.iter().map(|r| phase(r)[0] / phase(r)[e]));
-                // Only decoding reads the whole file for each token.
-                let read = match name {
-                    "decode" => format!("{:.1}", rate * self.bytes as f64 / 1e9),
-                    _ => String::new(),
-                };
-                let _ = writeln!(
-                    out,
-                    "| {name} | {engine} | {rate:.2} | {least:.2} | {most:.2} | {read} | {ratio:.2} × |"
-                );
-            }
+        for (e, entry) in self.entries.iter().enumerate() {
+            let least = self.rates(e).fold(f64::INFINITY, f64::min);
+            let most = self.rates(e).fold(0.0, f64::max);
+            let first = self.entries.iter().position(|f| f.phase == entry.phase).unwrap_or(e);
+            let ratio = median(self.repetitions.iter().map(|r| r.rates[first] / r.rates[e]));
+            let fractions =
+                self.repetitions.iter().filter_map(|r| self.work.fraction(entry.phase, r.rates[e], sizes, r));
+            let _ = writeln!(
+                out,
+                "| {} | {} | {:.2} | {least:.2} | {most:.2} | {:.0} % | {ratio:.2} × |",
+                sizes.name(entry.phase),
+                entry.engine,
+                median(self.rates(e)),
+                100.0 * median(fractions)
+            );
         }
         out
     }
 }
 
 /// Everything, with each repetition.
-pub(crate) fn json(all: &[Measured], threads: usize, prompt: usize, tokens: usize) -> String {
+pub(crate) fn json(all: &[Measured], threads: usize, sizes: &Sizes) -> String {
     let whole = serde_json::json!({
         "threads": threads,
-        "prompt_tokens": prompt,
-        "decoded_tokens": tokens,
+        "sizes": sizes,
         "models": all,
     });
     format!("{whole:#}")
@@ -109,21 +146,27 @@ mod tests {
         assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
         let r = |a, b| Repetition {
             bandwidth: 1e10,
-            decode: vec![a, b],
-            prefill: vec![a, a],
+            peaks: Peaks { int8: Some(1e12), ..Peaks::default() },
+            rates: vec![a, b, 10.0 * a, 10.0 * b],
             first: vec![7, 7],
             load: Some(1.0),
         };
+        let entry = |phase, engine: &str| Entry { phase, engine: engine.into() };
         let m = Measured {
             model: "m".into(),
-            bytes: 1_000_000_000,
-            engines: vec!["a".into(), "b".into()],
+            work: Work { bytes: 1_000_000_000, weights: 1_000_000_000, ..Work::default() },
+            entries: vec![
+                entry(Phase::Decode, "a"),
+                entry(Phase::Decode, "b"),
+                entry(Phase::Prefill, "a"),
+                entry(Phase::Prefill, "b"),
+            ],
             // A slow moment of both: the ratio is 2 throughout.
             repetitions: vec![r(10.0, 5.0), r(2.0, 1.0), r(12.0, 6.0)],
         };
-        let table = m.table();
+        let table = m.table(&Sizes { decode: 4, prefill: 9, depth: 0, together: 0 });
         assert!(table.contains("engines agree"), "{table}");
-        assert!(table.contains("| decode | b | 5.00 | 1.00 | 6.00 | 5.0 | 2.00 × |"), "{table}");
-        assert!(table.contains("| prefill | b | 10.00 | 2.00 | 12.00 |  | 1.00 × |"), "{table}");
+        assert!(table.contains("| decode | b | 5.00 | 1.00 | 6.00 | 50 % | 2.00 × |"), "{table}");
+        assert!(table.contains("| prefill 9 | b | 50.00 | 10.00 | 60.00 | 10 % | 2.00 × |"), "{table}");
     }
 }

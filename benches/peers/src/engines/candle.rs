@@ -1,6 +1,6 @@
 //! candle: its quantised Llama and Qwen2, used as its own examples use them.
 
-use super::Running;
+use super::{Running, Start};
 use crate::Result;
 use candle_core::quantized::gguf_file::Content;
 use candle_core::{Device, Tensor};
@@ -21,7 +21,7 @@ struct Candle {
 }
 
 /// Threads are told by the environment.
-pub(super) fn open(path: &Path, _threads: usize) -> Result<Box<dyn Running>> {
+pub(super) fn open(path: &Path, _: &Start) -> Result<Box<dyn Running>> {
     let mut file = File::open(path)?;
     let content = Content::read(&mut file)?;
     let architecture =
@@ -62,7 +62,6 @@ impl Running for Candle {
         };
         self.past += ids.len();
         let logits: Vec<f32> = logits.squeeze(0)?.to_vec1()?;
-        let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).ok_or("no logits")?;
-        Ok(best.0 as u32)
+        super::best(&logits)
     }
 }

@@ -1,29 +1,31 @@
-//! Ogive, by its facade: an engine with one sequence, which draws the best token.
+//! Ogive, by its facade: an engine with one sequence, which draws the best token; and one with several.
 
-use super::Running;
+use super::{CONTEXT, Running, Start};
 use crate::Result;
-use ogive::engine::{Engine, Finish, Limits, Request, SeqId};
+use ogive::engine::{Engine, Event, Finish, Limits, Request, SeqId};
 use ogive::tensor::F16;
 use std::path::Path;
-
-/// Tokens of a sequence at most.
-const CONTEXT: usize = 4096;
+use std::time::Instant;
 
 struct Ogive {
+    model: ogive::Model,
     engine: Engine,
     vocabulary: usize,
     sequence: Option<SeqId>,
 }
 
 /// Default settings: weights repacked or not as the backend likes, keys and values in half precision.
-pub(super) fn open(path: &Path, threads: usize) -> Result<Box<dyn Running>> {
-    let model =
-        ogive::Options::new().device(ogive::Device::Cpu).threads(threads).context(CONTEXT).open(path)?;
+pub(super) fn open(path: &Path, start: &Start) -> Result<Box<dyn Running>> {
+    let model = ogive::Options::new()
+        .device(ogive::Device::Cpu)
+        .threads(start.threads)
+        .context(CONTEXT)
+        .open(path)?;
     eprintln!("ogive: {}", model.device());
     // As the facade's own sessions have it.
     let engine = model.engine(Limits::new(CONTEXT).step_tokens(512).element(&F16))?;
     let vocabulary = model.config().usize("vocab_size")?;
-    Ok(Box::new(Ogive { engine, vocabulary, sequence: None }))
+    Ok(Box::new(Ogive { model, engine, vocabulary, sequence: None }))
 }
 
 impl Running for Ogive {
@@ -52,13 +54,42 @@ impl Running for Ogive {
         }
         loop {
             for event in self.engine.step()? {
-                if let Some(Finish::Failed(e)) = event.finish {
-                    return Err(e.to_string().into());
-                }
-                if let Some(token) = event.token {
+                if let Some(token) = token(event)? {
                     return Ok(token);
                 }
             }
         }
+    }
+
+    fn together(&mut self, prompts: &[Vec<u32>], n: usize) -> Result<f64> {
+        let limits = Limits::new(CONTEXT).sequences(prompts.len()).cache_tokens(CONTEXT);
+        let mut engine = self.model.engine(limits.step_tokens(512).element(&F16))?;
+        for prompt in prompts {
+            engine.add(Request::new(&prompt[..], n + 1))?;
+        }
+        // All prompts fit one step, which draws the first token of each.
+        let drawn = engine.step()?.len();
+        if drawn != prompts.len() {
+            return Err(format!("the first step drew {drawn} tokens for {} sequences", prompts.len()).into());
+        }
+        let start = Instant::now();
+        let mut drawn = 0;
+        while !engine.is_idle() {
+            for event in engine.step()? {
+                drawn += usize::from(token(event)?.is_some());
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        match drawn == n * prompts.len() {
+            true => Ok(seconds),
+            false => Err(format!("{drawn} tokens for {} sequences", prompts.len()).into()),
+        }
+    }
+}
+
+fn token(event: Event) -> Result<Option<u32>> {
+    match event.finish {
+        Some(Finish::Failed(e)) => Err(e.to_string().into()),
+        _ => Ok(event.token),
     }
 }
