@@ -1,14 +1,14 @@
 //! Text from a prompt, piece by piece.
 //!
-//! `cargo run --release -p ogive-examples --example 01_generate -- MODEL [PROMPT]`, where MODEL is a GGUF file or a
-//! Hugging Face folder.
+//! `cargo run --release -p ogive-examples --example 01_generate -- [MODEL [PROMPT]]`, where MODEL is a GGUF file or a
+//! Hugging Face folder; without one it is Ogive's own small model, as in all examples.
 
 use ogive::Generate;
 use std::{env, error::Error, io::Write};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
-    let path = args.next().ok_or("usage: 01_generate MODEL [PROMPT]")?;
+    let path = args.next().unwrap_or_else(|| ogive::DEMO.into());
     let prompt = args.next().unwrap_or_else(|| "Once upon a time".into());
 
     let model = ogive::open(path)?;

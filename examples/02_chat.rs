@@ -1,6 +1,6 @@
 //! A conversation of two turns. The second costs only what is new: the session remembers what it has read.
 //!
-//! `cargo run --release -p ogive-examples --example 02_chat -- MODEL [TEMPLATE.jinja]`
+//! `cargo run --release -p ogive-examples --example 02_chat -- [MODEL [TEMPLATE.jinja]]`
 
 use ogive::tokenizer::template::ChatTemplate;
 use ogive::{Chat, Generate};
@@ -11,7 +11,7 @@ const PLAIN: &str = "{{ bos_token }}{% for m in messages %}{{ m.content }}\n{% e
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
-    let model = ogive::open(args.next().ok_or("usage: 02_chat MODEL [TEMPLATE.jinja]")?)?;
+    let model = ogive::open(args.next().unwrap_or_else(|| ogive::DEMO.into()))?;
 
     let mut chat = match (args.next(), model.chat_template()) {
         (Some(file), _) => Chat::new(model.session()?, ChatTemplate::new(&fs::read_to_string(file)?)?)?,
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         (None, None) => Chat::new(model.session()?, ChatTemplate::new(PLAIN)?)?,
     };
     let how = Generate::greedy().max_tokens(40);
-    for said in ["One day, Tom found a red ball.", "But then it began to rain."] {
+    for said in ["What is the capital of France?", "And of Japan?"] {
         println!("user: {said}");
         print!("assistant: ");
         let mut reply = chat.send(said, &how)?;

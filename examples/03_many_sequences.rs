@@ -1,7 +1,7 @@
 //! Several prompts at once. The engine puts whatever is to be done into one step: prompts of different lengths, and
 //! sequences that begin while others are running (continuous batching).
 //!
-//! `cargo run --release -p ogive-examples --example 03_many_sequences -- MODEL`
+//! `cargo run --release -p ogive-examples --example 03_many_sequences -- [MODEL]`
 
 use ogive::engine::{Limits, Request};
 use std::{collections::BTreeMap, env, error::Error};
@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, env, error::Error};
 const PROMPTS: [&str; 3] = ["Once upon a time", "Lily and Tom went to the park. They", "The dog"];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let model = ogive::open(env::args().nth(1).ok_or("usage: 03_many_sequences MODEL")?)?;
+    let model = ogive::open(env::args().nth(1).unwrap_or_else(|| ogive::DEMO.into()))?;
     let tokenizer = model.tokenizer()?;
 
     // Memory is bounded here, before anything runs: two sequences at a time, the third waits for a place.

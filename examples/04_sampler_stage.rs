@@ -1,6 +1,6 @@
 //! A sampler stage of one's own: no word with a given letter.
 //!
-//! `cargo run --release -p ogive-examples --example 04_sampler_stage -- MODEL [LETTER]`
+//! `cargo run --release -p ogive-examples --example 04_sampler_stage -- [MODEL [LETTER]]`
 
 use ogive::Generate;
 use ogive::sampler::{Candidates, Chain, Needs, Stage, stages};
@@ -50,7 +50,7 @@ impl Stage for Without {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
-    let model = ogive::open(args.next().ok_or("usage: 04_sampler_stage MODEL [LETTER]")?)?;
+    let model = ogive::open(args.next().unwrap_or_else(|| ogive::DEMO.into()))?;
     let letter = args.next().unwrap_or_else(|| "s".into()).to_lowercase();
 
     let chain = Chain::new(42)

@@ -1,6 +1,6 @@
 //! A backend from outside: it forwards to another, counts the calls, and does one operator its own way.
 //!
-//! `cargo run --release -p ogive-examples --example 07_backend -- MODEL`
+//! `cargo run --release -p ogive-examples --example 07_backend -- [MODEL]`
 //!
 //! Every backend is held to the same suite; here the cases of the operator that was written anew, on dense weights.
 
@@ -46,7 +46,7 @@ impl Backend for Counting {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = env::args().nth(1).ok_or("usage: 07_backend MODEL")?;
+    let path = env::args().nth(1).unwrap_or_else(|| ogive::DEMO.into());
     let inner = CpuBackend::builder().precision(Precision::Exact).build()?;
     let counting = Arc::new(Counting { inner, calls: Mutex::default() });
     let backend: Arc<dyn Backend> = counting.clone();

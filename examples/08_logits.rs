@@ -1,6 +1,6 @@
 //! Logits and hidden states of a whole text as `ndarray`, and what a model will take before it is loaded.
 //!
-//! `cargo run --release -p ogive-examples --example 08_logits -- MODEL [TEXT]`
+//! `cargo run --release -p ogive-examples --example 08_logits -- [MODEL [TEXT]]`
 
 use ogive::Options;
 use ogive::ndarray::ArrayView1;
@@ -8,7 +8,7 @@ use std::{env, error::Error};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
-    let path = args.next().ok_or("usage: 08_logits MODEL [TEXT]")?;
+    let path = args.next().unwrap_or_else(|| ogive::DEMO.into());
     let text = args.next().unwrap_or_else(|| "Once upon a time, there was a little girl".into());
 
     // `exact` computes everything in single precision: for comparing with another implementation.

@@ -63,7 +63,7 @@ fn chat_reads_only_what_is_new() {
     assert!(first == whole && both > whole + 40 && second < both - whole, "{text}");
 
     let template = shared("templates/Qwen-Qwen2.5-7B-Instruct.jinja").unwrap();
-    assert!(run("02_chat", &[&model, &template]).contains("user: But then it began to rain."));
+    assert!(run("02_chat", &[&model, &template]).contains("user: And of Japan?"));
 }
 
 #[test]
@@ -147,11 +147,38 @@ fn logits_and_hidden_states_are_arrays() {
 
 #[test]
 fn a_missing_argument_or_file_is_said() {
+    let output = start("05_architecture", &[]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("usage: 05_architecture MODEL"));
     for example in ["01_generate", "02_chat", "03_many_sequences", "04_sampler_stage", "05_architecture"] {
-        let output = start(example, &[]);
-        assert!(!output.status.success());
-        assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("usage: {example} MODEL")));
         let output = start(example, &["nowhere.gguf".as_ref()]);
         assert!(String::from_utf8_lossy(&output.stderr).starts_with("Error: nowhere.gguf: "), "{output:?}");
     }
+}
+
+#[test]
+fn ogives_own_model_serves_where_none_is_given() {
+    let story = run("01_generate", &[]);
+    assert!(story.starts_with("Once upon a time") && story.len() > 200, "{story}");
+    let chat = run("02_chat", &[]);
+    assert!(
+        chat.contains("The capital of France is Paris.") && chat.contains("The capital of Japan is Tokyo."),
+        "{chat}"
+    );
+    assert_eq!(run("03_many_sequences", &[]).matches("[").count(), 3);
+    let without = run("04_sampler_stage", &[]);
+    assert!(without.len() > 60 && !without.to_lowercase().contains('s'), "{without}");
+    assert!(run("07_backend", &[]).contains("0 failed"));
+    let text = run("08_logits", &[]);
+    let perplexity = text.lines().find_map(|l| l.strip_prefix("perplexity: ")).unwrap();
+    assert!((1.0..20.0).contains(&perplexity.parse::<f32>().unwrap()), "{text}");
+}
+
+#[test]
+fn capitals_are_counted() {
+    let text = run("11_capitals", &[]);
+    let last = text.lines().last().unwrap();
+    let right: usize = last.strip_suffix(" of 100 right").unwrap().parse().unwrap();
+    assert_eq!(text.lines().count(), 101 - right);
+    assert!(right >= 95, "{text}");
 }

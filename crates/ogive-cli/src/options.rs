@@ -1,7 +1,7 @@
 //! Arguments that several commands share: which model, and on what.
 
 use crate::args::Context;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
@@ -10,21 +10,24 @@ use ogive::{Device, Model, Options};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const NO_MODEL: &str = "no model given: use --model FILE.gguf (or a Hugging Face folder), or set OGIVE_MODEL; \
-    a model of random weights, to try things with, comes from `ogive synth --shape qwen2.5-0.5b --format q8_0 model.gguf`";
+/// What is said where nobody named a model.
+const DEMO_NOTE: &str = "no --model given (nor OGIVE_MODEL): this is Ogive's own small model, which tells stories and knows capitals";
 
 /// Where the model is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ModelPath {
-    /// A GGUF file (of a split, the first part) or a Hugging Face folder
+    /// A GGUF file (of a split, the first part) or a Hugging Face folder [default: Ogive's own small model]
     #[arg(short, long, value_name = "MODEL", env = "OGIVE_MODEL")]
     model: Option<PathBuf>,
 }
 
 impl ModelPath {
-    /// The path, or what to do about there being none.
-    pub(crate) fn get(&self) -> Result<&Path> {
-        self.model.as_deref().ok_or_else(|| Error::Usage(NO_MODEL.into()))
+    /// The path, or the name of the model that needs none; that it is this one is said on stderr.
+    pub(crate) fn get(&self, context: &Context) -> &Path {
+        self.model.as_deref().unwrap_or_else(|| {
+            context.note(DEMO_NOTE);
+            Path::new(ogive::DEMO)
+        })
     }
 }
 

@@ -120,8 +120,6 @@ fn numbers_and_names_that_make_no_sense() {
         let ran = run(more);
         assert!(ran.error(1).contains(why), "{more:?}: {}", ran.stderr);
     }
-    let message = wrong!(2, "run", "x");
-    assert!(message.contains("--model") && message.contains("ogive synth"), "{message}");
     assert!(wrong!(1, "chat", "--model", model).contains("no chat template"));
     wrong!(2, "frobnicate");
     wrong!(2, "bench", "--model", model, "-p", "0", "-n", "0");

@@ -10,6 +10,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! With the feature `demo-model`, [`DEMO`] stands for a path too: a small model that is part of Ogive, for first steps and tests.
+//!
 //! A [`Model`] is immutable, `Send` and `Sync`, and cheap to clone; what a text has seen so far is in a [`Session`] (or a
 //! [`Chat`], which renders messages by the model's template). [`Options`] choose the device, the context and the
 //! precision, and bring in architectures, weight formats and backends from elsewhere. For many sequences at once there
@@ -18,6 +20,7 @@
 mod chat;
 #[cfg(feature = "grammar")]
 mod constrained;
+mod demo;
 mod device;
 mod embed;
 mod error;
@@ -34,6 +37,7 @@ mod stop;
 mod vocabulary;
 
 pub use chat::{Chat, Reply};
+pub use demo::{DEMO, is_demo, open_gguf};
 pub use device::{Device, devices, libraries};
 pub use embed::Embed;
 pub use error::{Error, Result};
@@ -59,7 +63,8 @@ pub use ogive_weights as weights;
 
 pub use ndarray;
 
-/// Opens the model at `path`, a GGUF file (of a split, the first part) or a Hugging Face folder, on the best device.
+/// Opens the model at `path`, a GGUF file (of a split, the first part), a Hugging Face folder or [`DEMO`], on the
+/// best device.
 pub fn open(path: impl AsRef<std::path::Path>) -> Result<Model> {
     Options::new().open(path)
 }

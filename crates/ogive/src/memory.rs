@@ -37,7 +37,7 @@ impl fmt::Display for Memory {
 }
 
 pub(crate) fn estimate(path: &Path, options: &Options) -> Result<Memory> {
-    of_checkpoint(&options.files.open(path)?, options)
+    of_checkpoint(&options.checkpoint(path)?, options)
 }
 
 /// Builds the model on a backend that only counts, so that the estimate is made by the code that loads.

@@ -51,7 +51,7 @@ pub(crate) fn limits(config: &Config, options: &Options) -> Result<Limits> {
 impl Model {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
         let start = Instant::now();
-        let checkpoint = options.files.open(path)?;
+        let checkpoint = options.checkpoint(path)?;
         let (backend, device) = match &options.backend {
             Some(own) => (Arc::clone(own), format!("using {}", device::describe(&**own))),
             None => device::backend(options)?,

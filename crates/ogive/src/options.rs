@@ -3,8 +3,8 @@
 use crate::engine::backend::Backend;
 use crate::nn::Registry;
 use crate::tensor::{F16, F32, Format};
-use crate::weights::OpenOptions;
-use crate::{Device, Memory, Model, Result, memory};
+use crate::weights::{Checkpoint, OpenOptions};
+use crate::{Device, Memory, Model, Result, demo, memory};
 use std::{path::Path, sync::Arc};
 
 /// Which device, how much context, what precision, and what else is known besides what Ogive brings.
@@ -99,9 +99,19 @@ impl Options {
         Self { backend: Some(backend), ..self }
     }
 
-    /// Opens the model at `path`: a GGUF file (of a split, the first part) or a Hugging Face folder.
+    /// Opens the model at `path`: a GGUF file (of a split, the first part), a Hugging Face folder or
+    /// [`DEMO`](crate::DEMO).
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Model> {
         Model::open(path.as_ref(), self)
+    }
+
+    /// What is at `path` before it is a model: settings, and weights as they are stored, none of them read.
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
+        let path = path.as_ref();
+        if demo::is_demo(path) {
+            return Ok(self.files.of_gguf(Arc::new(demo::open_gguf(path)?))?);
+        }
+        Ok(self.files.open(path)?)
     }
 
     /// What the model at `path` would take, without loading it.

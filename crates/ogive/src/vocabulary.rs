@@ -4,10 +4,8 @@
 //! else, or is of an architecture that Ogive does not know, has one all the same.
 
 use crate::sampler::stages::Vocabulary;
-use crate::tensor::Error as ModelError;
 use crate::tokenizer::{EncodeOptions, Tokenizer};
-use crate::weights::gguf_file::Gguf;
-use crate::{Error, Result};
+use crate::{Result, open_gguf};
 use std::path::Path;
 
 /// Opens the vocabulary at `path`, with its chat templates: that of a GGUF file (with weights or without), of a Hugging
@@ -20,7 +18,7 @@ pub fn open_tokenizer(path: impl AsRef<Path>) -> Result<Tokenizer> {
     if path.is_file() && path.extension().is_some_and(|e| e == "json" || e == "safetensors") {
         return Ok(Tokenizer::from_folder(path.parent().unwrap_or(Path::new(".")))?);
     }
-    let gguf = Gguf::open(path).map_err(|e| Error::Model(ModelError::other("opening a vocabulary", e)))?;
+    let gguf = open_gguf(path)?;
     Ok(Tokenizer::from_gguf(gguf.metadata())?)
 }
 

@@ -13,12 +13,14 @@ use super::Finding;
 const RULE: &str = "the arrows are in docs/ARCHITECTURE.md and xtask/src/tidy/arrows.rs";
 
 /// Every library and what it may depend on.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("gguf-file", &[]),
     ("ogive-tensor", &[]),
     ("ogive-sampler", &[]),
     // A stage of the sampler. It takes tokens as a plain list, so sampler and tokenizer know nothing of each other.
     ("ogive-grammar", &["ogive-sampler"]),
+    // Bytes, and nothing else.
+    ("ogive-demo-model", &[]),
     ("ogive-kernels", &[]),
     ("ogive-backend", &["ogive-tensor"]),
     ("ogive-conformance", &["ogive-backend"]),
@@ -39,6 +41,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "ogive-tokenizer",
             "ogive-cpu",
             "ogive-cuda",
+            "ogive-demo-model",
         ],
     ),
     ("ogive-quantize", &["ogive-weights", "ogive-tokenizer"]),

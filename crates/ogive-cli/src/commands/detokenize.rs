@@ -3,6 +3,7 @@
 //! It prints the bytes and nothing after them, not even a line break: so the two in a row give back what went in, also
 //! where that is no UTF-8.
 
+use crate::args::Context;
 use crate::error::{Doing, Error, Result};
 use crate::options::ModelPath;
 use crate::output;
@@ -25,13 +26,13 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let text = if args.ids.is_empty() { stdin()? } else { args.ids.join(" ") };
     let ids = ids(&text).map_err(|why| match args.ids.is_empty() {
         true => Error::failed(format_args!("reading stdin: {why}")),
         false => Error::Usage(why),
     })?;
-    let tokenizer = ogive::open_tokenizer(args.model.get()?)?;
+    let tokenizer = ogive::open_tokenizer(args.model.get(context))?;
     match (args.special, args.json) {
         (true, true) => output::line(json!(tokenizer.decode_with_special(&ids)?)),
         (false, true) => output::line(json!(tokenizer.decode(&ids)?)),

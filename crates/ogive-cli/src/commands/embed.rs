@@ -48,7 +48,7 @@ enum How {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     args.out.as_deref().map_or(Ok(()), npy::check)?;
-    let model = args.machine.open(args.model.get()?, args.context, context)?;
+    let model = args.machine.open(args.model.get(context), args.context, context)?;
     let texts = if args.texts.is_empty() { lines()? } else { args.texts.clone() };
     let mut how = Embed::new().normalize(!args.no_normalize);
     how.pooling = args.pooling.map(|how| match how {

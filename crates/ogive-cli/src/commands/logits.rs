@@ -39,7 +39,7 @@ fn ids(text: &str) -> Result<Ids, String> {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let Ids(ids) = &args.tokens;
     npy::check(&args.out)?;
-    let model = args.machine.open(args.model.get()?, args.context, context)?;
+    let model = args.machine.open(args.model.get(context), args.context, context)?;
     if ids.len() > model.context() {
         let (have, most) = (ids.len(), model.context());
         return Err(Error::failed(format_args!(

@@ -38,7 +38,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    let path = args.model.get()?;
+    let path = args.model.get(context);
     let text = read(args)?;
     let model = args.machine.open(path, args.context, context)?;
     let window = args.context.unwrap_or_else(|| model.context().min(WINDOW));

@@ -58,7 +58,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    let path = args.model.get()?;
+    let path = args.model.get(context);
     let mut how = args.sampling.generate()?;
     how.logprobs = args.logprobs;
     let prompt = match args.prompt.as_deref() {

@@ -3,6 +3,7 @@
 //! As in transformers, nothing opens the assistant's turn unless it is asked for: the output can be compared with
 //! `apply_chat_template` argument by argument.
 
+use crate::args::Context;
 use crate::error::{Doing, Error, Result};
 use crate::options::ModelPath;
 use crate::output;
@@ -34,8 +35,8 @@ fn date(text: &str) -> Result<DateTime, &'static str> {
     DateTime::parse_iso(text).ok_or("write a date as in 2025-01-15 or 2025-01-15T12:34:56")
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let path = args.model.get()?;
+pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
+    let path = args.model.get(context);
     let mut variables = Map::new();
     let source = if is_model(path)? {
         let tokenizer = ogive::open_tokenizer(path)?;
@@ -67,8 +68,11 @@ fn is_model(path: &Path) -> Result<bool> {
     Ok(path.is_dir() || of_folder || is_gguf(path)?)
 }
 
-/// Whether a file says of itself that it is GGUF.
+/// Whether a file says of itself that it is GGUF, as the one inside Ogive would.
 pub(crate) fn is_gguf(path: &Path) -> Result<bool> {
+    if ogive::is_demo(path) {
+        return Ok(true);
+    }
     let mut magic = Vec::new();
     let file = File::open(path).and_then(|f| f.take(4).read_to_end(&mut magic));
     file.doing(format_args!("opening {}", path.display()))?;

@@ -2,6 +2,7 @@
 //!
 //! All of stdin is one text, its last line break too, and bytes that are no UTF-8 count: what goes in can be had back.
 
+use crate::args::Context;
 use crate::error::{Doing, Result};
 use crate::options::ModelPath;
 use crate::output;
@@ -22,8 +23,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let tokenizer = ogive::open_tokenizer(args.model.get()?)?;
+pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
+    let tokenizer = ogive::open_tokenizer(args.model.get(context))?;
     let mut text = Vec::new();
     io::stdin().lock().read_to_end(&mut text).doing("reading stdin")?;
     let options = EncodeOptions { add_special: args.special, parse_special: args.special };

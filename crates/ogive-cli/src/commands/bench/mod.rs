@@ -45,7 +45,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    let path = args.model.get()?;
+    let path = args.model.get(context);
     if args.prompt == 0 && args.tokens == 0 {
         return Err(Error::Usage("there is nothing to measure: -p and -n are both 0".into()));
     }

@@ -6,10 +6,9 @@
 
 use super::measure::Load;
 use crate::error::Result;
-use ogive::Model;
 use ogive::engine::Limits;
 use ogive::tensor::{Config, WeightInfo};
-use ogive::weights::OpenOptions;
+use ogive::{Model, Options};
 use std::path::Path;
 
 /// Bytes that decoding reads.
@@ -23,7 +22,7 @@ pub(super) struct Traffic {
 
 impl Traffic {
     pub(super) fn of(path: &Path, model: &Model, load: &Load) -> Result<Self> {
-        let tensors = OpenOptions::new().open(path)?.source.tensors();
+        let tensors = Options::new().checkpoint(path)?.source.tensors();
         let halfway = load.depth + load.tokens / 2;
         let limits = Limits::new(halfway.max(1)).block_len(1).step_tokens(1).element(load.element);
         let cache = limits.cache_spec(model.layers().cache_layout())?.bytes().unwrap_or(0);

@@ -66,7 +66,7 @@ pub(crate) fn conversation(session: Session, template: Option<&Path>, system: Op
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    let path = args.model.get()?;
+    let path = args.model.get(context);
     let how = args.sampling.generate()?;
     let model = args.machine.open(path, args.context, context)?;
     args.sampling.show_seed(&how, context);

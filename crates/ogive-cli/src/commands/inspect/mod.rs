@@ -5,6 +5,7 @@
 mod report;
 mod show;
 
+use crate::args::Context;
 use crate::error::Result;
 use crate::options::{Machine, ModelPath};
 use crate::output;
@@ -32,10 +33,10 @@ pub(crate) struct Args {
     full: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = match &args.path {
         Some(path) => path,
-        None => args.model.get()?,
+        None => args.model.get(context),
     };
     let options = args.context.into_iter().fold(args.machine.options(), ogive::Options::context);
     let report = Report::of(path, &options)?;

@@ -3,8 +3,8 @@
 use crate::error::{Result, with_causes};
 use ogive::tensor::WeightInfo;
 use ogive::tokenizer::Tokenizer;
+use ogive::weights::Checkpoint;
 use ogive::weights::gguf_file::{Array, Gguf, Str, TensorInfo, Value as Gv};
-use ogive::weights::{Checkpoint, OpenOptions};
 use ogive::{Memory, Options};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -49,10 +49,9 @@ pub(super) struct Report {
 impl Report {
     /// Gathers it, without loading weights.
     pub(super) fn of(path: &Path, options: &Options) -> Result<Self> {
-        let gguf = if path.is_file() { gguf(path)? } else { None };
-        let mut report = match gguf {
+        let mut report = match gguf(path)? {
             Some(gguf) => Self::of_gguf(path, &gguf),
-            None => Self::of_folder(path, &OpenOptions::new().open(path)?),
+            None => Self::of_folder(path, &Options::new().checkpoint(path)?),
         };
         let vocabulary = ogive::open_tokenizer(path);
         let about = |t: Tokenizer| (t.model_name().to_owned(), t.vocab_size(), t.chat_template().is_some());
@@ -105,10 +104,11 @@ impl Report {
 
 /// The file, if it is GGUF; `None` for another kind, to be told by whoever knows it.
 fn gguf(path: &Path) -> Result<Option<Gguf>> {
-    if !crate::commands::template::is_gguf(path)? {
+    let one_file = path.is_file() || ogive::is_demo(path);
+    if !one_file || !crate::commands::template::is_gguf(path)? {
         return Ok(None);
     }
-    Ok(Some(Gguf::open(path)?))
+    Ok(Some(ogive::open_gguf(path)?))
 }
 
 fn order(gguf: &Gguf) -> &'static str {
