@@ -86,6 +86,16 @@ fn tells_the_same_story_whatever_computes_it() {
 }
 
 #[test]
+fn the_readme_shows_what_its_first_command_prints() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let story = ogive(["run", "--seed", "7", "Once upon a time"]).text();
+    assert!(
+        std::fs::read_to_string(readme).unwrap().contains(story.trim()),
+        "README.md should show\n{story}"
+    );
+}
+
+#[test]
 fn stories_end_and_differ() {
     let mut session = model().session().unwrap();
     let mut stories: Vec<String> = (0..6)
