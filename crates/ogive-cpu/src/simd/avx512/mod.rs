@@ -1,8 +1,9 @@
 //! AVX-512 with VNNI: packed products, where a model spends its time.
 //!
 //! Sums within a block are exact, so the bits are those of AVX2 whatever the width. For many tokens one register holds
-//! four codes of each of sixteen rows, and one instruction multiplies them with four broadcast activations. For few, superblocks are unpacked 64 codes at a time. Dense rows for many tokens take sixteen lanes at once. All
-//! else waits for memory on AVX2 already.
+//! four codes of each of sixteen rows, and one instruction multiplies them with four broadcast activations. For few,
+//! superblocks are unpacked 64 codes at a time. Dense rows for many tokens take sixteen lanes at once. All else waits for
+//! memory on AVX2 already.
 
 mod dense;
 mod few;
