@@ -182,3 +182,21 @@ fn capitals_are_counted() {
     assert_eq!(text.lines().count(), 101 - right);
     assert!(right >= 95, "{text}");
 }
+
+#[test]
+fn json_is_json() {
+    let text = run("09_json", &[]);
+    let (json, count) = text.trim_end().rsplit_once('\n').unwrap();
+    let value: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(count, "3 keys");
+    assert!((3..=9).contains(&value["age"].as_u64().unwrap()), "{json}");
+}
+
+#[test]
+fn texts_of_one_kind_are_near() {
+    let text = run("10_embeddings", &[]);
+    let nearest: Vec<(&str, &str)> = text.lines().filter_map(|l| l.split_once(" <- ")).collect();
+    assert_eq!(nearest.len(), 6, "{text}");
+    let kind = |text: &str| text.contains("capital");
+    assert!(nearest.iter().all(|(a, b)| kind(a) == kind(b)), "{text}");
+}

@@ -150,7 +150,7 @@ impl Constraint {
             may_end = mask.get(size / 32).is_some_and(|word| word >> (size % 32) & 1 == 1);
             words.iter_mut().zip(mask).for_each(|(word, allowed)| *word = *allowed);
             // The tokens that end a text come in below; llguidance's own end is beyond the last token.
-            let own = words.last_mut().filter(|_| size % 32 > 0);
+            let own = words.last_mut().filter(|_| !size.is_multiple_of(32));
             own.into_iter().for_each(|last| *last &= (1 << (size % 32)) - 1);
             vocabulary.ends().iter().for_each(|&id| set(&mut words, id, false));
         }

@@ -25,7 +25,7 @@ pub(crate) enum Sym {
     Lexeme(usize),
     Rule(usize),
     Token(TokenRef),
-    Repeat(Box<Sym>, u32, Option<u32>),
+    Repeat(Box<Self>, u32, Option<u32>),
 }
 
 /// A grammar over lexemes. Rule 0 is the first.

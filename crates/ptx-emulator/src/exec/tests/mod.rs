@@ -61,7 +61,7 @@ impl Bench {
     }
 
     /// Rows of the variables of each class.
-    pub(super) fn rows(&self) -> [u32; 3] {
+    pub(super) fn variables(&self) -> [u32; 3] {
         self.program.variables
     }
 

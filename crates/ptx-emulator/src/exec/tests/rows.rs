@@ -114,7 +114,7 @@ fn ran(text: &str, plain: bool) -> (Vec<u32>, [u32; 3]) {
     let out = bench.buffer(&vec![7; (32 * 4 * COUNT) as usize]);
     bench.environment.checks.memory = false;
     bench.succeeds(1, 32);
-    (words(&out), bench.rows())
+    (words(&out), bench.variables())
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn copies_and_temporaries_take_no_rows() {
     bench.succeeds(1, 32);
     let expected = (0..32u32).map(|x| (0..50).fold(0, |s, n| s ^ (x + n)));
     assert!(words(&out).into_iter().eq(expected));
-    assert_eq!(bench.rows(), [2, 1, 1]);
+    assert_eq!(bench.variables(), [2, 1, 1]);
 }
 
 #[test]

@@ -1,0 +1,191 @@
+//! Answers held to a grammar: real vocabularies, a real model, and sessions that stop and go on.
+#![cfg(feature = "grammar")]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use ogive::engine::Finish;
+use ogive::grammar::{Constraint, Grammar, Token, Vocabulary};
+use ogive::sampler::Stage;
+use ogive::tokenizer::{TokenKind, Tokenizer};
+use ogive::{Generate, Model};
+use serde_json::Value;
+use std::collections::HashMap;
+
+fn stories() -> Option<Model> {
+    Some(ogive::open(shared()?.join("models/stories260K/stories260K-f32.gguf")).unwrap())
+}
+
+/// The tokens of the cases are numbers below 30; here the same much higher, where they are words.
+const SHIFT: u32 = 20_000;
+
+struct Words {
+    vocabulary: Vocabulary,
+    by_bytes: HashMap<Vec<u8>, u32>,
+    longest: usize,
+    end: u32,
+}
+
+impl Words {
+    fn new(tokenizer: &Tokenizer) -> Self {
+        let mut by_bytes = HashMap::new();
+        let mut tokens = Vec::new();
+        for id in 0..tokenizer.vocab_size() as u32 {
+            let bytes = tokenizer.token_bytes(id).unwrap();
+            tokens.push(match tokenizer.token_kind(id).unwrap() {
+                TokenKind::Normal | TokenKind::UserDefined | TokenKind::Byte => {
+                    if !(SHIFT..SHIFT + 30).contains(&id) {
+                        by_bytes.insert(bytes.to_vec(), id);
+                    }
+                    Token::Text(bytes)
+                }
+                _ => Token::Special(bytes),
+            });
+        }
+        let longest = by_bytes.keys().map(Vec::len).max().unwrap();
+        let vocabulary = Vocabulary::new(tokens, tokenizer.eog()).unwrap();
+        Self { vocabulary, by_bytes, longest, end: tokenizer.eog()[0] }
+    }
+
+    /// In the longest tokens there are.
+    fn cut(&self, mut bytes: &[u8]) -> Vec<u32> {
+        let mut ids = Vec::new();
+        while !bytes.is_empty() {
+            let most = self.longest.min(bytes.len());
+            let (n, id) = (1..=most).rev().find_map(|n| Some((n, *self.by_bytes.get(&bytes[..n])?))).unwrap();
+            ids.push(id);
+            bytes = &bytes[n..];
+        }
+        ids
+    }
+
+    fn tokens(&self, string: &Value) -> Vec<u32> {
+        if let Some(text) = string.as_str() {
+            return self.cut(text.as_bytes());
+        }
+        let hex = string["hex"].as_str().unwrap();
+        let data: Vec<u8> =
+            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
+        let (mut ids, mut rest) = (Vec::new(), &data[..]);
+        while !rest.is_empty() {
+            if rest[0] == 0xff {
+                ids.push(u32::from_be_bytes(rest[1..5].try_into().unwrap()) + SHIFT);
+                rest = &rest[5..];
+            }
+            let text = rest.iter().position(|&b| b == 0xff).unwrap_or(rest.len());
+            ids.extend(self.cut(&rest[..text]));
+            rest = &rest[text..];
+        }
+        ids
+    }
+
+    fn takes(&self, constraint: &Constraint, ids: &[u32]) -> bool {
+        let mut constraint = constraint.clone();
+        constraint.mask(&[]);
+        for &id in ids {
+            if !constraint.allowed().allows(id) {
+                return false;
+            }
+            constraint.accept(id);
+        }
+        constraint.allowed().allows(self.end)
+    }
+}
+
+#[test]
+fn all_387_strings_in_the_tokens_of_real_vocabularies() {
+    let Some(shared) = shared() else { return };
+    let cases: Value =
+        serde_json::from_slice(&std::fs::read(shared.join("misc/grammar_cases.json")).unwrap()).unwrap();
+    for name in ["qwen2", "llama-spm"] {
+        let tokenizer = ogive::open_tokenizer(shared.join(format!("vocab/ggml-vocab-{name}.gguf"))).unwrap();
+        let words = Words::new(&tokenizer);
+        let (mut strings, mut wrong) = (0, Vec::new());
+        for case in cases["cases"].as_array().unwrap() {
+            let mut text = case["grammar"].as_str().unwrap().to_owned();
+            for id in (10..30).rev() {
+                text = text.replace(&format!("<[{id}]>"), &format!("<[{}]>", id + SHIFT));
+            }
+            let constraint = Grammar::gbnf(&text).unwrap().compile(&words.vocabulary).unwrap();
+            for (list, expected) in [("pass", true), ("fail", false)] {
+                for string in case[list].as_array().unwrap() {
+                    strings += 1;
+                    if words.takes(&constraint, &words.tokens(string)) != expected {
+                        wrong.push(format!("{name}, {}: should {list}: {string}\n{text}", case["desc"]));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+        assert_eq!(strings, 387);
+    }
+}
+
+const HERO: &str = r#"{"type": "object", "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 12},
+    "age": {"type": "integer", "minimum": 1, "maximum": 99}, "likes": {"type": "array", "items": {"enum": ["cake", "the sun", "dogs"]},
+    "minItems": 1, "maxItems": 2}}, "required": ["name", "age", "likes"], "additionalProperties": false}"#;
+
+#[test]
+fn a_model_that_knows_no_json_gives_json() {
+    let Some(model) = stories() else { return };
+    let mut session = model.session().unwrap();
+    for seed in 0..12 {
+        let how = Generate::new().seed(seed).max_tokens(120).json_schema(HERO).unwrap();
+        let mut answer = session.generate("Once upon a time there was", &how).unwrap();
+        let hero: Value = answer.json().unwrap();
+        assert_eq!(answer.finish(), Some(&Finish::Stop));
+        assert_eq!(answer.is_complete(), Some(true));
+        let age = hero["age"].as_u64().unwrap();
+        assert!((1..=99).contains(&age) && !hero["name"].as_str().unwrap().is_empty(), "{hero}");
+        assert_eq!(hero.as_object().unwrap().len(), 3);
+    }
+    // Without one the session goes on as ever.
+    let story =
+        session.generate("Once upon a time", &Generate::greedy().max_tokens(20)).unwrap().text().unwrap();
+    assert!(story.contains("there was"), "{story}");
+}
+
+#[test]
+fn what_is_cut_short_says_so_and_can_go_on() {
+    let Some(model) = stories() else { return };
+    let how = |n| Generate::new().seed(5).max_tokens(n).json_schema(HERO).unwrap();
+    let mut session = model.session().unwrap();
+    let whole = session.generate("Once", &how(120)).unwrap().text().unwrap();
+
+    let mut answer = session.generate("Once", &how(6)).unwrap();
+    let first = answer.text().unwrap();
+    assert_eq!(answer.is_complete(), Some(false));
+    drop(answer);
+    let mut answer = session.resume(&how(120)).unwrap();
+    let rest = answer.text().unwrap();
+    assert_eq!(answer.is_complete(), Some(true), "{first}{rest}");
+    drop(answer);
+    assert_eq!(first + &rest, whole);
+
+    let e = session.generate("Once", &how(6)).unwrap().json::<Value>().unwrap_err();
+    assert!(e.to_string().contains("cut short after 6 tokens"), "{e}");
+    let plain = session.generate("Once", &Generate::greedy().max_tokens(3)).unwrap().is_complete();
+    assert_eq!(plain, None);
+}
+
+#[test]
+fn regular_expressions_and_grammars_hold() {
+    let Some(model) = stories() else { return };
+    let mut session = model.session().unwrap();
+    let how = Generate::new().regex("(Lily|Tom) (likes|has) [a-z]{3,6}\\.").unwrap();
+    let text = session.generate("One day, ", &how).unwrap().text().unwrap();
+    assert!(text.ends_with('.') && (text.starts_with("Lily ") || text.starts_with("Tom ")), "{text}");
+    let how = Generate::greedy().grammar("root ::= \"(\" root \")\" | \"x\"").unwrap().max_tokens(40);
+    let text = session.generate("One day", &how).unwrap().text().unwrap();
+    assert!(text.trim_matches(['(', ')', 'x']).is_empty(), "{text}");
+    // Where the text could end it goes on if asked to, and ends where nothing can come.
+    let how = Generate::greedy().regex("a{1,9}").unwrap().ignore_end();
+    assert_eq!(session.generate("One day", &how).unwrap().text().unwrap(), "aaaaaaaaa");
+    // A grammar that does not fit the vocabulary leaves the session as it was.
+    let before = session.tokens().to_vec();
+    let how = Generate::new().grammar("root ::= <|no_such|>").unwrap();
+    let e = session.generate("One day", &how).unwrap_err().to_string();
+    assert!(e.contains("<|no_such|>, which the vocabulary does not have"), "{e}");
+    assert_eq!(session.tokens(), before);
+}
