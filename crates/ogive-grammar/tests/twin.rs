@@ -14,9 +14,9 @@ enum Expr {
     Class(&'static str, bool),
     Any,
     Rule(usize),
-    Seq(Vec<Expr>),
-    Alt(Vec<Expr>),
-    Repeat(Box<Expr>, usize, Option<usize>),
+    Seq(Vec<Self>),
+    Alt(Vec<Self>),
+    Repeat(Box<Self>, usize, Option<usize>),
 }
 
 use Expr::{Alt, Any, Class, Repeat, Rule, Seq, Text};
@@ -125,7 +125,7 @@ fn texts(constraint: &Constraint, tokens: &mut Vec<u32>, text: &str, found: &mut
         if text.len() + token.len() <= LONGEST && here.allowed().allows(id) {
             tokens.push(id);
             // Now and then from the copy that was here before, which goes on from elsewhere by then.
-            let from = if tokens.len() % 2 == 0 { constraint } else { &here };
+            let from = if tokens.len().is_multiple_of(2) { constraint } else { &here };
             texts(from, tokens, &format!("{text}{token}"), found);
             tokens.pop();
         }
