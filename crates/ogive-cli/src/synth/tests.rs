@@ -160,7 +160,12 @@ fn progress_ends_at_the_whole() {
 #[test]
 fn errors_list_what_is_known_and_leave_no_file() {
     let e = Synth::new("llama-9", "q4_k_m", 1).unwrap_err().to_string();
-    assert!(e.contains("`llama-9`") && e.contains("tiny, stories-15m, qwen2.5-0.5b") && e.contains("llama-3.1-8b"), "{e}");
+    assert!(
+        e.contains("`llama-9`")
+            && e.contains("tiny, stories-15m, qwen2.5-0.5b")
+            && e.contains("llama-3.1-8b"),
+        "{e}"
+    );
     let e = Synth::new("TINY", "q4", 1).unwrap_err().to_string();
     assert!(e.contains("`q4`") && e.contains("f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, q4_0"), "{e}");
     let folder = tempfile::tempdir().unwrap();
