@@ -1,8 +1,9 @@
 //! Steps and caches that contradict themselves: each must be an error, neither accepted nor a panic.
 
 use super::cache::one;
+use super::linear::STRANGER;
 use super::{Case, up};
-use ogive_backend::tensor::{F32, Format, IQ4_XS, Q8_0, Result, Tensor};
+use ogive_backend::tensor::{F32, Q8_0, Result, Tensor};
 use ogive_backend::{AttnSpec, Backend, Batch, BlockTable, Cache, CacheSpec, LayerCache, Rope};
 
 type Edit = (&'static str, fn(&mut Batch));
@@ -47,7 +48,6 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     cases.push(Case::new("new_cache/refused", |lab| {
         let full = || CacheSpec::new(vec![LayerCache::full(8, 8)], 2, 4, 0);
         let shared = |of| CacheSpec::new(vec![LayerCache::full(8, 8), LayerCache::Shares(of)], 2, 4, 0);
-        static UNWRITABLE: &Format = &IQ4_XS;
         for (what, spec) in [
             ("blocks of no tokens", CacheSpec::new(vec![LayerCache::full(8, 8)], 0, 4, 0)),
             ("no count of blocks for a group", full().blocks(vec![])),
@@ -56,7 +56,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             ("rows that are not whole blocks", full().element(&Q8_0)),
             (
                 "an element that cannot be written",
-                CacheSpec::new(vec![LayerCache::full(256, 0)], 2, 4, 0).element(UNWRITABLE),
+                CacheSpec::new(vec![LayerCache::full(7, 7)], 2, 4, 0).element(&STRANGER),
             ),
             ("more than can be counted", full().blocks(vec![usize::MAX])),
         ] {
