@@ -73,6 +73,29 @@ fn stories_get_less_likely_as_bits_get_fewer() {
 }
 
 #[test]
+fn our_own_model_gets_worse_format_by_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, text) = (folder.path().join("own.gguf"), folder.path().join("stories.txt"));
+    fs::write(&model, ogive_demo_model::GGUF).unwrap();
+    // What the model says unbent is what it holds for likely: any change of its weights makes it less so.
+    let unbent = args!["--temperature", "1", "--top-k", "0", "--top-p", "1", "--min-p", "0"];
+    let story = |seed: u32| {
+        let fixed = args!["run", "--model", model, "--raw", "-q", "-n", "200", "--seed", seed.to_string()];
+        ogive(fixed.into_iter().chain(unbent.clone()).chain(args!["Once upon a time"])).text()
+    };
+    fs::write(&text, (1..=10).map(story).collect::<String>()).unwrap();
+    let mut last = 0.0;
+    for format in ["q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k"] {
+        let out = folder.path().join(format!("{format}.gguf"));
+        ogive(args!["quantize", model, out, "-f", format, "--allow-requantize"]).text();
+        let got = ogive(args!["perplexity", "--model", out, "-c", "256", "--json", text]).json();
+        let now = got["perplexity"].as_f64().unwrap();
+        assert!(now > last && now < 12.0, "{format}: {now} after {last}");
+        last = now;
+    }
+}
+
+#[test]
 fn options_are_heard_and_plans_write_nothing() {
     let Some(model) = shared("golden/llama-k256/llama-k256-f32.gguf") else { return };
     let plan = |more: &[&str]| {
