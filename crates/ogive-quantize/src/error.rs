@@ -59,7 +59,7 @@ pub enum Error {
     /// A tensor is packed already, and packing it anew was not allowed.
     #[error(
         "{tensor} is packed as {from} already, and packing it again as {to} loses more than packing the original would; \
-         start from the f16, bf16 or f32 model, or allow requantizing"
+         start from the f16, bf16 or f32 model, or allow requantizing (`--allow-requantize`)"
     )]
     Requantize {
         /// The tensor.
