@@ -1,33 +1,33 @@
-//! Texts as vectors: which of a handful is nearest to each.
+//! Texts as vectors: which of a handful is nearest to a question.
 //!
 //! `cargo run --release -p ogive-examples --example 10_embeddings -- [MODEL]`
 //!
-//! A model that was made for it (its file says how its states are pooled) ranks by meaning. One that tells stories has learned to
-//! go on with a text, so what it holds for near is what goes on alike.
+//! A model that was made for it ranks by meaning; its file says how its states are pooled, and `Embed::new()` heeds that. One that
+//! tells stories has learned to go on with a text, so the state after its last token is taken: what goes on alike is near.
 
-use ogive::Embed;
+use ogive::{Embed, Pooling};
 use std::{env, error::Error};
 
-const TEXTS: [&str; 6] = [
-    "Once upon a time, there was a little boy named Tom.",
-    "What is the capital of France?",
-    "One day, a girl named Lily went to the market with her mom.",
-    "Tell me the capital of Japan.",
-    "They played in the garden and were happy.",
+const TEXTS: [&str; 5] = [
     "Do you know the capital of Peru?",
+    "One day, a girl named Lily went to the market with her mom.",
+    "They played in the garden and were happy.",
+    "What is the capital of France?",
+    "Once upon a time, there was a little boy named Tom.",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let model = ogive::open(env::args().nth(1).unwrap_or_else(|| ogive::DEMO.into()))?;
     // All of them share the steps; a text's vector is the same to the bit as if it came alone.
-    let vectors = model.embed_all(TEXTS, &Embed::new())?; // [texts, dim], each of length 1
+    let vectors = model.embed_all(TEXTS, &Embed::new().pooling(Pooling::Last))?; // [texts, dim], each of length 1
     println!("{} texts, {} numbers each", vectors.nrows(), vectors.ncols());
 
-    let cosines = vectors.dot(&vectors.t()); // [texts, texts]
-    for (i, text) in TEXTS.iter().enumerate() {
-        let others = (0..TEXTS.len()).filter(|j| *j != i);
-        let nearest = others.max_by(|a, b| cosines[[i, *a]].total_cmp(&cosines[[i, *b]])).unwrap_or(i);
-        println!("{text} <- {} ({:.3})", TEXTS[nearest], cosines[[i, nearest]]);
+    let cosines = vectors.dot(&vectors.row(0)); // [texts]
+    let mut others: Vec<usize> = (1..TEXTS.len()).collect();
+    others.sort_by(|a, b| cosines[*b].total_cmp(&cosines[*a]));
+    println!("near to \"{}\":", TEXTS[0]);
+    for i in others {
+        println!("{:6.3} {}", cosines[i], TEXTS[i]);
     }
     Ok(())
 }
