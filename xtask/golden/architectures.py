@@ -5,7 +5,9 @@ multiple of 32, windows and trained contexts are shorter than the longer prompt.
 setting, some model here sets.
 """
 
-from transformers import AutoModelForCausalLM, AutoConfig
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+
+from nomic_bert import NomicBertConfig, NomicBertModel
 
 VOCAB = 131
 # Long enough to leave every window and every trained context behind; short enough to stay within.
@@ -100,6 +102,26 @@ ARCHITECTURES = {
     ),
 }
 
+# Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.
+ENCODERS = {
+    "bert": (
+        "bert",
+        dict(
+            vocab_size=VOCAB, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=3,
+            max_position_embeddings=43, type_vocab_size=2, layer_norm_eps=1e-3, pad_token_id=0,
+        ),
+    ),
+    "nomic-bert": (
+        "nomic_bert",
+        dict(
+            vocab_size=VOCAB, n_embd=48, n_inner=56, n_layer=2, n_head=3, n_positions=256, max_trained_positions=64,
+            type_vocab_size=2, layer_norm_epsilon=1e-3, rotary_emb_base=1000, pad_token_id=0,
+        ),
+    ),
+}
+# How sentence-transformers is told to pool; the other architecture has its usual mean.
+POOLING = {"bert": "cls_token", "nomic-bert": "mean_tokens"}
+
 
 def folder(name):
     """Where the tests look for it, from the repository's root."""
@@ -108,6 +130,12 @@ def folder(name):
 
 def build(name):
     """The model of that name, its weights still transformers' own."""
+    if name == "nomic-bert":
+        return NomicBertModel(NomicBertConfig(**ENCODERS[name][1])).eval()
+    if name in ENCODERS:
+        model_type, settings = ENCODERS[name]
+        config = AutoConfig.for_model(model_type, **settings)
+        return AutoModel.from_config(config, add_pooling_layer=False, attn_implementation="eager").eval()
     model_type, settings = ARCHITECTURES[name]
     config = AutoConfig.for_model(model_type, **settings)
     return AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()

@@ -5,7 +5,8 @@ python make.py ROOT NAME...        (or `all`)
 The model's folder below ROOT, the repository, gets config.json, model.safetensors (bfloat16), and for each of two prompts the logits and the last hidden
 states, [tokens, vocab] and [tokens, dim] in single precision, with golden.json to say what is what. The same versions
 give the same bytes: weights are whole numbers of a counted generator, scaled, and torch is kept to one thread and to
-instructions that every machine has.
+instructions that every machine has. An encoder's folder has no logits, but what sentence-transformers wants of one: a
+tokenizer, how to pool, and the vectors of some texts.
 """
 
 import os
@@ -24,11 +25,13 @@ if sys.platform == "linux":
     sys.setdlopenflags(os.RTLD_LAZY | os.RTLD_GLOBAL)
 
 import numpy
+import tokenizers
 import torch
 import transformers
 from safetensors.torch import save_file
 
-from architectures import ARCHITECTURES, LENGTHS, VOCAB, build, folder
+import texts
+from architectures import ARCHITECTURES, ENCODERS, LENGTHS, POOLING, VOCAB, build, folder
 
 torch.set_num_threads(1)
 torch.backends.mkldnn.enabled = False
@@ -64,7 +67,7 @@ def make(name, out):
     fill(model, generator)
     model.tie_weights()
     out.mkdir(parents=True, exist_ok=True)
-    for old in out.glob("*"):
+    for old in [path for path in out.rglob("*") if path.is_file()]:
         old.unlink()
 
     cases = []
@@ -72,12 +75,17 @@ def make(name, out):
         ids = generator.integers(0, VOCAB, size=length).tolist()
         with torch.no_grad():
             got = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
-        numpy.save(out / f"logits_{case}.npy", got.logits[0].numpy())
-        numpy.save(out / f"hidden_{case}.npy", got.hidden_states[-1][0].numpy())
-        cases.append(dict(name=case, ids=ids, logits=f"logits_{case}.npy", hidden=f"hidden_{case}.npy"))
+        cases.append(dict(name=case, ids=ids))
+        for what, value in [("logits", getattr(got, "logits", None)), ("hidden", got.hidden_states[-1])]:
+            if value is not None:
+                cases[-1][what] = f"{what}_{case}.npy"
+                numpy.save(out / cases[-1][what], value[0].numpy())
+    golden = dict(cases=cases)
+    if name in ENCODERS:
+        golden["texts"] = encode(model, POOLING[name], out)
 
     # A head that is the embedding once more is not in a checkpoint.
-    tied = model._tied_weights_keys if model.config.tie_word_embeddings else []
+    tied = (model._tied_weights_keys or []) if model.config.tie_word_embeddings else []
     kept = {key: value for key, value in model.state_dict().items() if key not in tied}
     tensors = {key: value.to(torch.bfloat16).contiguous() for key, value in sorted(kept.items())}
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
@@ -86,11 +94,34 @@ def make(name, out):
     settings |= dict(architectures=[type(model).__name__], dtype="bfloat16")
     write(out / "config.json", settings)
     versions = dict(torch=torch.__version__.split("+")[0], transformers=transformers.__version__)
-    write(out / "golden.json", dict(made_by="cargo xtask golden", versions=versions, seed=seed, cases=cases))
-    size = sum(file.stat().st_size for file in out.glob("*"))
+    write(out / "golden.json", dict(golden, made_by="cargo xtask golden", versions=versions, seed=seed))
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     print(f"{name:18} {type(model).__name__:20} {size / 1024:6.1f} KB")
     if size > 300 * 1024:
         sys.exit(f"{name}: more than 300 KB, which is what the repository takes")
+
+
+def encode(model, pooling, out):
+    """An encoder's vocabulary, and its texts as ids and as vectors of length 1, by sentence-transformers' formulas. Of a text
+    that does not fit, the vector is that of its beginning."""
+    write(out / "tokenizer.json", texts.tokenizer(VOCAB))
+    write(out / "tokenizer_config.json", texts.TOKENIZER_CONFIG)
+    tokenizer = tokenizers.Tokenizer.from_file(str(out / "tokenizer.json"))
+    all_ids = [tokenizer.encode(text).ids for text in texts.TEXTS]
+    most = getattr(model.config, "max_trained_positions", None) or model.config.max_position_embeddings
+    vectors = []
+    for ids in all_ids:
+        kept = ids if len(ids) <= most else ids[: most - 1] + ids[-1:]
+        with torch.no_grad():
+            hidden = model(torch.tensor([kept]), output_hidden_states=True, use_cache=False).hidden_states[-1][0]
+        vector = hidden[0] if pooling == "cls_token" else hidden.mean(dim=0)
+        vectors.append((vector / vector.norm()).numpy())
+    numpy.save(out / "vectors.npy", numpy.stack(vectors))
+    modules, settings = texts.sentence_transformers(vectors[0].size, pooling)
+    write(out / "modules.json", modules)
+    (out / "1_Pooling").mkdir(exist_ok=True)
+    write(out / "1_Pooling/config.json", settings)
+    return dict(of=texts.TEXTS, ids=all_ids, vectors="vectors.npy")
 
 
 def write(path, value):
@@ -99,7 +130,8 @@ def write(path, value):
 
 if __name__ == "__main__":
     root, *names = sys.argv[1:]
-    for name in ARCHITECTURES if names == ["all"] else names:
-        if name not in ARCHITECTURES:
-            sys.exit(f"no architecture `{name}`; known are {', '.join(ARCHITECTURES)}")
+    known = {**ARCHITECTURES, **ENCODERS}
+    for name in known if names == ["all"] else names:
+        if name not in known:
+            sys.exit(f"no architecture `{name}`; known are {', '.join(known)}")
         make(name, pathlib.Path(root) / folder(name))

@@ -6,7 +6,7 @@
 
 use ogive_nn::backend::{Activation, AttnSpec, Axis, Ids, LayerCache};
 use ogive_nn::tensor::{Error, Result, Tensor};
-use ogive_nn::{Config, Embedding, LayerNorm, Linear, Loader, Model, Step, activation};
+use ogive_nn::{Config, Embedding, LayerNorm, Linear, Loader, Mlp, Model, Step, activation};
 
 #[derive(Debug)]
 struct Gpt2 {
@@ -25,11 +25,9 @@ struct Block {
     qkv: Linear,
     o: Linear,
     mlp_norm: LayerNorm,
-    up: Linear,
-    down: Linear,
+    mlp: Mlp,
     dim: usize,
     spec: AttnSpec,
-    activation: Activation,
 }
 
 /// Reads a checkpoint with Hugging Face's names, with or without `transformer.` before them: the first published ones
@@ -39,16 +37,9 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     let eps = c.f32_or("layer_norm_epsilon", 1e-5)?;
     let blocks = 0..c.usize("num_hidden_layers")?;
 
-    let wpe = l.host("wpe")?;
-    let places = wpe.shape[1];
-    if let Some(context) = file.context().filter(|c| *c > places) {
-        let why =
-            format!("the model has learned {places} positions, and a context of {context} was asked for");
-        return Err(Error::invalid(&wpe.name, why));
-    }
     let tokens = l.embedding("wte")?;
     Ok(Box::new(Gpt2 {
-        positions: Embedding { weight: l.weight(&wpe)? },
+        positions: l.positions("wpe")?,
         blocks: blocks.map(|i| Block::load(&l.at("h").at(i), c, i, eps)).collect::<Result<_>>()?,
         norm: l.layer_norm("ln_f", eps)?,
         head: file.head("lm_head", &tokens, c.bool_or("tie_word_embeddings", true)?)?,
@@ -76,11 +67,13 @@ impl Block {
             qkv: l.linear_transposed("attn.c_attn")?,
             o: l.linear_transposed("attn.c_proj")?,
             mlp_norm: l.layer_norm("ln_2", eps)?,
-            up: l.linear_transposed("mlp.c_fc")?,
-            down: l.linear_transposed("mlp.c_proj")?,
+            mlp: Mlp {
+                up: l.linear_transposed("mlp.c_fc")?,
+                down: l.linear_transposed("mlp.c_proj")?,
+                activation: activation(c, "activation_function", Activation::GeluTanh)?,
+            },
             dim,
             spec,
-            activation: activation(c, "activation_function", Activation::GeluTanh)?,
         })
     }
 
@@ -92,8 +85,7 @@ impl Block {
         b.store_kv(self.layer, &qkv[1], Some(&qkv[2]), s.cache, s.plan)?;
         let h = b.attend_cache(self.layer, &qkv[0], s.cache, &self.spec, s.plan)?; // [n, dim]
         let x = b.add(x, &self.o.forward(s, &h)?)?;
-        let h = self.up.forward(s, &self.mlp_norm.forward(s, &x)?)?; // [n, ffn]
-        let h = self.down.forward(s, &b.activate(h, self.activation)?)?;
+        let h = self.mlp.forward(s, &self.mlp_norm.forward(s, &x)?)?;
         b.add(x, &h)
     }
 }

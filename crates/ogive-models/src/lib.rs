@@ -3,16 +3,21 @@
 //! An architecture is a function from a configuration and a weight file to a [`Model`](ogive_nn::Model); a crate outside
 //! this one adds its own with [`Registry::with`](ogive_nn::Registry::with).
 
+pub mod bert;
 pub mod gemma2;
 pub mod gemma3;
 pub mod gpt2;
 pub mod llama;
 pub mod mixtral;
+pub mod nomic_bert;
 pub mod phi3;
 
 /// Every architecture in this crate, under the names that `config.json` has for them.
 pub fn registry() -> ogive_nn::Registry {
     ogive_nn::Registry::new()
+        .with("BertModel", bert::load)
+        .with("BertForMaskedLM", bert::load)
+        .with("BertForPreTraining", bert::load)
         .with("Gemma2ForCausalLM", gemma2::load)
         .with("GPT2LMHeadModel", gpt2::load)
         .with("Gemma3ForCausalLM", gemma3::load)
@@ -20,6 +25,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("LlamaForCausalLM", llama::load)
         .with("MistralForCausalLM", llama::load)
         .with("MixtralForCausalLM", mixtral::load)
+        .with("NomicBertModel", nomic_bert::load)
         .with("Phi3ForCausalLM", phi3::load)
         .with("Qwen2ForCausalLM", llama::load_qwen)
         .with("Qwen3ForCausalLM", llama::load_qwen)

@@ -70,6 +70,21 @@ fn logits_of_the_repositorys_models_are_those_of_transformers() {
     });
 }
 
+/// Attention without a mask, over keys that are in no cache.
+#[test]
+fn hidden_states_of_encoders_are_those_of_transformers() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        for (name, folder) in encoders() {
+            for (case, ids, want) in cases_of(&folder, "hidden") {
+                let error = worst(&hidden(&folder, &b, &ids), &want);
+                println!("{name:20} {case:8} {error:.1e}");
+                assert!(error < 5e-5, "{name}, {case}: {error:.1e}");
+            }
+        }
+    });
+}
+
 #[test]
 fn packed_weights_give_the_logits_of_their_decoded_values() {
     let Some(shared) = shared() else { return };

@@ -10,15 +10,15 @@ mod common;
 use common::*;
 use ndarray::Array2;
 use ogive_nn::backend::Backend;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Backend, model and prompt in turn: what `compute` makes of it is held to the result `what`.
-fn check_own(what: &str, compute: fn(&Path, &dyn Backend, &[u32]) -> Array2<f32>) {
+fn check(models: &[(String, PathBuf)], what: &str, compute: fn(&Path, &dyn Backend, &[u32]) -> Array2<f32>) {
     let mut failed = Vec::new();
     for (backend, b) in exact_backends() {
-        for (name, folder) in own() {
-            for (case, ids, want) in cases_of(&folder, what) {
-                let error = worst(&compute(&folder, &*b, &ids), &want);
+        for (name, folder) in models {
+            for (case, ids, want) in cases_of(folder, what) {
+                let error = worst(&compute(folder, &*b, &ids), &want);
                 println!("{name:20} {backend:8} {case:8} {error:.1e}");
                 if error.is_nan() || error > 2e-5 {
                     failed.push(format!("{name} on {backend}, {case}: {what} are off by {error:.1e}"));
@@ -31,12 +31,12 @@ fn check_own(what: &str, compute: fn(&Path, &dyn Backend, &[u32]) -> Array2<f32>
 
 #[test]
 fn logits_of_the_repositorys_models_are_those_of_transformers() {
-    check_own("logits", logits);
+    check(&own(), "logits", logits);
 }
 
 #[test]
 fn hidden_states_of_the_repositorys_models_are_those_of_transformers() {
-    check_own("hidden", hidden);
+    check(&every(), "hidden", hidden);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! the file has them, biases and norms on the query and key heads.
 
 use crate::backend::{AttnSpec, LayerCache, Rope};
-use crate::mlp::fixed;
 use crate::tensor::{Config, Error, Result, Tensor};
 use crate::{Linear, Loader, RmsNorm, Step};
 
@@ -39,14 +38,7 @@ impl Attention {
             width(spec.kv_heads, spec.k_dim)?,
             width(spec.kv_heads, spec.v_dim)?,
         ];
-        let [q, k, v] = match l.optional(l.linear_parts("qkv_proj", &sizes))? {
-            Some(parts) => fixed("qkv_proj", parts)?,
-            None => [
-                projection(l, "q_proj", sizes[0])?,
-                projection(l, "k_proj", sizes[1])?,
-                projection(l, "v_proj", sizes[2])?,
-            ],
-        };
+        let [q, k, v] = l.linears("qkv_proj", ["q_proj", "k_proj", "v_proj"], sizes)?;
         Ok(Self {
             layer,
             q,
@@ -90,19 +82,6 @@ impl Attention {
         let o = s.backend.rope_attend(self.layer, q, k, &v, &self.rope, s.cache, &self.spec, s.plan)?;
         self.o.forward(s, &o) // [n, heads * v_dim] -> [n, dim]
     }
-}
-
-/// A projection whose outputs must be what the configured heads add up to.
-fn projection(l: &Loader<'_>, name: &str, outputs: usize) -> Result<Linear> {
-    let linear = l.linear(name)?;
-    let found = linear.weight.shape()[1];
-    if found != outputs {
-        let why = format!(
-            "{found} outputs, where the configured heads need {outputs}; do weights and config belong together?"
-        );
-        return Err(Error::invalid(&l.name(name), why));
-    }
-    Ok(linear)
 }
 
 /// Puts layers of one window into one group each, so that windowed layers give pages back while others keep theirs.

@@ -16,7 +16,7 @@ mod step;
 pub use attention::{Attention, group_by_window};
 pub use layers::{Embedding, LayerNorm, Linear, RmsNorm};
 pub use loader::Loader;
-pub use mlp::{FeedForward, GatedMlp, Moe, activation};
+pub use mlp::{FeedForward, GatedMlp, Mlp, Moe, activation};
 pub use ogive_backend::{self as backend, tensor};
 pub use registry::{Build, Registry};
 pub use residual::Residual;

@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, Weight};
 use crate::tensor::{Error, HostWeight, Result, Source, Tensor, optional};
-use crate::{Embedding, LayerNorm, Linear, RmsNorm};
+use crate::{Embedding, LayerNorm, Linear, RmsNorm, mlp::fixed};
 use std::fmt::Display;
 
 /// A place in a weight file, and the backend its weights go to.
@@ -109,6 +109,28 @@ impl<'a> Loader<'a> {
         outputs.iter().map(part).collect()
     }
 
+    /// Linears of so many outputs each: parts of the one matrix `fused`, or of a name each.
+    pub fn linears<const N: usize>(
+        &self,
+        fused: &str,
+        names: [&str; N],
+        outputs: [usize; N],
+    ) -> Result<[Linear; N]> {
+        if let Some(parts) = self.optional(self.linear_parts(fused, &outputs))? {
+            return fixed(fused, parts);
+        }
+        let linear = |(name, outputs): (&str, usize)| {
+            let linear = self.linear(name)?;
+            let found = linear.weight.shape()[1];
+            if found == outputs {
+                return Ok(linear);
+            }
+            let why = format!("{found} outputs, where the configured heads need {outputs}");
+            Err(Error::invalid(&self.name(name), format!("{why}; do weights and config belong together?")))
+        };
+        fixed(names[0], names.into_iter().zip(outputs).map(linear).collect::<Result<_>>()?)
+    }
+
     fn with_bias(&self, name: &str, host: HostWeight) -> Result<Linear> {
         let bias = self.optional(self.numbers(&format!("{name}.bias")))?;
         if let Some(b) = &bias
@@ -150,10 +172,16 @@ impl<'a> Loader<'a> {
         self.backend.upload(&host.to_vec(), shape)
     }
 
-    /// `name.weight` and `name.bias` as a norm's factors and summands.
+    /// `name.weight` and `name.bias` as a norm's factors and summands; the first BERT checkpoints call them `gamma` and
+    /// `beta`.
     pub fn layer_norm(&self, name: &str, eps: f32) -> Result<LayerNorm> {
-        let bias = self.optional(self.numbers(&format!("{name}.bias")))?;
-        Ok(LayerNorm { weight: self.numbers(&format!("{name}.weight"))?, bias, eps })
+        let leaf = |leaf: &str| self.optional(self.numbers(&format!("{name}.{leaf}")));
+        let weight = match leaf("gamma")? {
+            Some(gamma) => gamma,
+            None => self.numbers(&format!("{name}.weight"))?,
+        };
+        let bias = leaf("bias")?;
+        Ok(LayerNorm { weight, bias: if bias.is_some() { bias } else { leaf("beta")? }, eps })
     }
 
     /// `name.weight` as a norm's factors.
@@ -176,6 +204,19 @@ impl<'a> Loader<'a> {
     /// `name.weight` as a table of token vectors.
     pub fn embedding(&self, name: &str) -> Result<Embedding> {
         Ok(Embedding { weight: self.weight(&self.host(name)?)? })
+    }
+
+    /// `name.weight` as a table of position vectors. A model has none beyond them, so a longer context is refused here and
+    /// not by the first text that needs it.
+    pub fn positions(&self, name: &str) -> Result<Embedding> {
+        let host = self.host(name)?;
+        let places = host.shape[1];
+        if let Some(context) = self.context.filter(|c| *c > places) {
+            let why =
+                format!("the model has learned {places} positions, and a context of {context} was asked for");
+            return Err(Error::invalid(&host.name, why));
+        }
+        Ok(Embedding { weight: self.weight(&host)? })
     }
 
     /// The output head `name.weight`; the embedding where `tied` says so or the file has no head.

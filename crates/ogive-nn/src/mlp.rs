@@ -1,4 +1,4 @@
-//! What follows attention in a block: a gated MLP, or a mixture of them.
+//! What follows attention in a block: an MLP, gated or not, or a mixture of gated ones.
 
 use crate::backend::{Activation, Experts, RouterSpec};
 use crate::tensor::{Config, Error, Result, Tensor};
@@ -24,6 +24,25 @@ pub(crate) fn fixed<const N: usize>(name: &str, layers: Vec<Linear>) -> Result<[
     layers.try_into().map_err(|_| Error::invalid(name, format!("it has not {N} parts")))
 }
 
+/// `down(f(up(x)))`, as the first transformers have it (Vaswani et al. 2017, <https://arxiv.org/abs/1706.03762>).
+#[derive(Debug)]
+pub struct Mlp {
+    /// `[ffn, dim]`
+    pub up: Linear,
+    /// `[dim, ffn]`
+    pub down: Linear,
+    /// Between the two.
+    pub activation: Activation,
+}
+
+impl Mlp {
+    /// Applies the block. `[n, dim] -> [n, dim]`
+    pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+        let h = self.up.forward(s, x)?; // [n, ffn]
+        self.down.forward(s, &s.backend.activate(h, self.activation)?)
+    }
+}
+
 /// `down(f(gate(x)) * up(x))` (Shazeer 2020, <https://arxiv.org/abs/2002.05202>).
 #[derive(Debug)]
 pub struct GatedMlp {
@@ -37,12 +56,17 @@ impl GatedMlp {
     /// Reads `gate_proj`, `up_proj` and `down_proj`; the first two may be one matrix, `gate_up_proj`.
     pub fn load(l: &Loader<'_>, activation: Activation) -> Result<Self> {
         const FUSED: &str = "gate_up_proj";
-        let down = l.linear("down_proj")?;
-        let [gate, up] = match l.optional(l.host(FUSED))? {
-            Some(both) => fixed(FUSED, l.linear_parts(FUSED, &[both.shape[1] / 2; 2])?)?,
-            None => [l.linear("gate_proj")?, l.linear("up_proj")?],
+        let Some(both) = l.optional(l.host(FUSED))? else {
+            return Self::named(l, ["gate_proj", "up_proj", "down_proj"], activation);
         };
-        Ok(Self { gate, up, down, activation })
+        let [gate, up] = fixed(FUSED, l.linear_parts(FUSED, &[both.shape[1] / 2; 2])?)?;
+        Ok(Self { gate, up, down: l.linear("down_proj")?, activation })
+    }
+
+    /// Reads gate, up and down from under other names.
+    pub fn named(l: &Loader<'_>, names: [&str; 3], activation: Activation) -> Result<Self> {
+        let [gate, up, down] = names.map(|name| l.linear(name));
+        Ok(Self { gate: gate?, up: up?, down: down?, activation })
     }
 
     /// Applies the block. `[n, dim] -> [n, dim]`
@@ -88,9 +112,11 @@ impl Moe {
     }
 }
 
-/// Either of them, for architectures that come with both.
+/// One of them, for architectures that come with several.
 #[derive(Debug)]
 pub enum FeedForward {
+    /// One without a gate.
+    Plain(Mlp),
     /// One gated MLP.
     Dense(GatedMlp),
     /// A mixture of them.
@@ -101,6 +127,7 @@ impl FeedForward {
     /// Applies the block. `[n, dim] -> [n, dim]`
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         match self {
+            Self::Plain(mlp) => mlp.forward(s, x),
             Self::Dense(mlp) => mlp.forward(s, x),
             Self::Moe(moe) => moe.forward(s, x),
         }

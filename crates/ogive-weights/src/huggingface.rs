@@ -2,7 +2,7 @@
 //!
 //! Settings are given as the file has them, but for three renamings in the format itself, done here so that no model has
 //! to know of both: `rope_scaling.type` became `rope_type`, newer files keep `rope_theta` and `rope_scaling` together as
-//! `rope_parameters`, and GPT-2 and its kin say `n_embd` where all others say `hidden_size`. What is nested (`text_config` of models that also see) is left alone.
+//! `rope_parameters`, and GPT-2 and its kin (Nomic's BERT) say `n_embd` where all others say `hidden_size`. What is nested (`text_config` of models that also see) is left alone.
 
 use crate::formats::Formats;
 use crate::json;
@@ -21,7 +21,11 @@ const FIRST_NAMES: &[(&str, &str)] = &[
     ("n_head", "num_attention_heads"),
     ("n_inner", "intermediate_size"),
     ("n_layer", "num_hidden_layers"),
+    // Nomic's: beyond it, positions are stretched. Their `n_positions` is what that reaches to.
+    ("max_trained_positions", "max_position_embeddings"),
     ("n_positions", "max_position_embeddings"),
+    ("rotary_emb_base", "rope_theta"),
+    ("rotary_emb_fraction", "partial_rotary_factor"),
 ];
 
 /// Opens a folder, or a file in one: its config, its index, or one of its safetensors files.

@@ -20,8 +20,26 @@ pub(crate) fn shared() -> Option<PathBuf> {
     None
 }
 
-/// The models that `cargo xtask golden` makes, by name; they are part of the repository.
+/// The models that `cargo xtask golden` makes and that have logits, by name; they are part of the repository.
 pub(crate) fn own() -> Vec<(String, PathBuf)> {
+    let own: Vec<_> = every().into_iter().filter(|(_, folder)| !is_encoder(folder)).collect();
+    assert!(own.len() >= 14, "{own:?}");
+    own
+}
+
+/// Those that have hidden states only.
+pub(crate) fn encoders() -> Vec<(String, PathBuf)> {
+    let own: Vec<_> = every().into_iter().filter(|(_, folder)| is_encoder(folder)).collect();
+    assert!(own.len() >= 2, "{own:?}");
+    own
+}
+
+fn is_encoder(folder: &Path) -> bool {
+    folder.join("1_Pooling").is_dir()
+}
+
+/// All of them.
+pub(crate) fn every() -> Vec<(String, PathBuf)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut all: Vec<_> = std::fs::read_dir(&folder)
         .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
@@ -29,7 +47,6 @@ pub(crate) fn own() -> Vec<(String, PathBuf)> {
         .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path))
         .collect();
     all.sort();
-    assert!(all.len() >= 14, "{all:?}");
     all
 }
 

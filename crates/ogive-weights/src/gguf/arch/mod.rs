@@ -2,6 +2,7 @@
 //!
 //! A list that is made anew for each caller and not a global table: who adds to it adds to his own.
 
+mod bert;
 mod deepseek;
 mod gemma;
 mod gpt2;
@@ -25,6 +26,8 @@ pub fn translations() -> Vec<Translation> {
         gemma::gemma3(),
         phi3::phi3(),
         gpt2::gpt2(),
+        bert::bert(),
+        bert::nomic_bert(),
         deepseek::deepseek2(),
     ]
 }

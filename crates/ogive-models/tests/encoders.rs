@@ -1,0 +1,181 @@
+//! Encoders' own traits: whole texts or none, no logits and no engine, names of several kinds, settings that are refused.
+
+mod common;
+
+use common::*;
+use ogive_engine::{Engine, Limits};
+use ogive_nn::backend::{Backend, Batch, CacheSpec};
+use ogive_nn::tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
+use ogive_nn::{Loader, Model, Step};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn folder(name: &str) -> PathBuf {
+    encoders().into_iter().find(|(own, _)| own == name).unwrap().1
+}
+
+fn config(name: &str) -> Config {
+    ogive_weights::open(folder(name)).unwrap().config
+}
+
+/// Loads the model of that name from `source`.
+fn build(name: &str, config: &Config, source: &dyn Source) -> Result<Box<dyn Model>> {
+    let class = if name == "bert" { "BertModel" } else { "NomicBertModel" };
+    ogive_models::registry().build(class, config, &Loader::new(source, &exact()))
+}
+
+fn refusal(name: &str, change: impl FnOnce(&mut Config)) -> String {
+    let (mut config, file) = (config(name), ogive_weights::open(folder(name)).unwrap());
+    change(&mut config);
+    build(name, &config, &*file.source).unwrap_err().to_string()
+}
+
+/// The same weights under other names: asked for `name`, it looks for what `renamed` makes of it.
+#[derive(Debug)]
+struct Renamed(Box<dyn Source>, fn(&str) -> Option<String>);
+
+impl Source for Renamed {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        self.0.get(&(self.1)(name).ok_or_else(|| Error::missing(name))?)
+    }
+    fn tensors(&self) -> Vec<WeightInfo> {
+        Vec::new()
+    }
+}
+
+fn hidden_of(model: &dyn Model, ids: &[u32]) -> ndarray::Array2<f32> {
+    let mut how = ogive_engine::Evaluate::new();
+    (how.hidden, how.chunk) = (true, 4);
+    ogive_engine::evaluate(&exact(), model, ids, &how).unwrap()
+}
+
+/// That the model reads the same from under other names.
+fn reads(name: &str, renamed: fn(&str) -> Option<String>) {
+    let source = Renamed(ogive_weights::open(folder(name)).unwrap().source, renamed);
+    let model = build(name, &config(name), &source).unwrap();
+    for (case, ids, want) in cases_of(&folder(name), "hidden") {
+        let error = worst(&hidden_of(&*model, &ids), &want);
+        assert!(error < 2e-5, "{name} {case}: {error:.1e}");
+    }
+}
+
+#[test]
+fn the_first_checkpoints_names_are_read() {
+    reads("bert", |name| {
+        let name = name.strip_prefix("bert.")?;
+        let old =
+            name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias");
+        (!name.contains("LayerNorm.") || old != name).then_some(old)
+    });
+    reads("nomic-bert", |name| Some(name.strip_prefix("bert.")?.to_owned()));
+}
+
+#[test]
+fn transformers_names_are_read() {
+    reads("nomic-bert", |name| {
+        let (layer, rest) =
+            name.strip_prefix("layers.").and_then(|n| n.split_once('.')).unwrap_or(("", name));
+        let own = match rest.strip_suffix(".weight").or(rest.strip_suffix(".bias"))? {
+            "embeddings.LayerNorm" => return Some(name.replace("embeddings.LayerNorm", "emb_ln")),
+            "embeddings.word_embeddings" | "embeddings.token_type_embeddings" => {
+                return Some(name.to_owned());
+            }
+            "self_attn.qkv_proj" => "attn.Wqkv",
+            "self_attn.o_proj" => "attn.out_proj",
+            "post_attention_layernorm" => "norm1",
+            "post_mlp_layernorm" => "norm2",
+            "mlp.up_proj" => "mlp.fc11",
+            "mlp.gate_proj" => "mlp.fc12",
+            "mlp.down_proj" => "mlp.fc2",
+            _ => return None,
+        };
+        let leaf = rest.rsplit('.').next()?;
+        Some(format!("encoder.layers.{layer}.{own}.{leaf}"))
+    });
+}
+
+#[test]
+fn a_text_is_whole_in_its_step_or_refused() {
+    let b = exact();
+    for (name, folder) in encoders() {
+        let model = load(&folder, &b);
+        let cache = b.new_cache(&CacheSpec::new(model.cache_layout(), 16, 4, 0).blocks(vec![])).unwrap();
+        let mut batch = Batch::default();
+        batch.push(&[5, 6], 3, vec![], [0, 1]);
+        batch.want_all();
+        let plan = b.plan(batch).unwrap();
+        let e = model.hidden(&Step::new(&b, &plan, &cache)).unwrap_err().to_string();
+        assert!(e.contains("3 tokens of a text were in an earlier step"), "{name}: {e}");
+    }
+}
+
+#[test]
+fn nothing_is_drawn_from_an_encoder() {
+    for (name, folder) in encoders() {
+        let b: Arc<dyn Backend> = Arc::new(exact());
+        let e =
+            Engine::new(Arc::clone(&b), load(&folder, &*b).into(), Limits::new(8)).unwrap_err().to_string();
+        assert!(e.contains("ask for its vectors (`embed`)"), "{name}: {e}");
+        let model = load(&folder, &*b);
+        let e = ogive_engine::evaluate(&*b, &*model, &[1], &ogive_engine::Evaluate::new()).unwrap_err();
+        assert!(e.to_string().contains("it has no logits"), "{name}: {e}");
+    }
+}
+
+#[test]
+fn positions_end_where_they_were_learned() {
+    let (b, file) = (exact(), ogive_weights::open(folder("bert")).unwrap());
+    let load = |context| {
+        let loader = Loader::new(&*file.source, &b).for_context(context);
+        ogive_models::bert::load(&file.config, &loader).map(|_| ())
+    };
+    load(43).unwrap();
+    let e = load(44).unwrap_err().to_string();
+    assert!(e.contains("has learned 43 positions, and a context of 44"), "{e}");
+}
+
+#[test]
+fn rotations_are_stretched_beyond_the_trained_context_where_the_settings_say_so() {
+    let (b, file) = (exact(), ogive_weights::open(folder("nomic-bert")).unwrap());
+    let vectors = |config: &Config, context| {
+        let loader = Loader::new(&*file.source, &b).for_context(context);
+        hidden_of(&*ogive_models::nomic_bert::load(config, &loader).unwrap(), &[5, 17, 42, 99])
+    };
+    let mut config = file.config.clone();
+    assert_eq!(vectors(&config, 256), vectors(&config, 64));
+    config.0["rotary_scaling_factor"] = 2.0.into();
+    assert_eq!(vectors(&config, 64), vectors(&file.config, 64));
+    // 2 * 256 / 64 - 1 times 16 / 14 to the power: a base of 1000 becomes another.
+    let stretched = vectors(&config, 256);
+    assert_ne!(stretched, vectors(&file.config, 256));
+    let mut own = file.config.clone();
+    own.0["rope_theta"] = (1000.0 * 7.0_f64.powf(16.0 / 14.0)).into();
+    assert!(worst(&stretched, &vectors(&own, 64)) < 1e-5);
+}
+
+#[test]
+fn what_is_not_known_is_refused_by_name() {
+    for (key, value) in [
+        ("is_decoder", serde_json::json!(true)),
+        ("position_embedding_type", "relative_key".into()),
+        ("hidden_act", "mish".into()),
+        ("num_attention_heads", 5.into()),
+    ] {
+        let e = refusal("bert", |c| c.0[key] = value);
+        assert!(e.contains(key) || e.contains("5 heads"), "{key}: {e}");
+    }
+    for (key, value) in [
+        ("prenorm", serde_json::json!(true)),
+        ("causal", true.into()),
+        ("use_rms_norm", true.into()),
+        ("rotary_emb_scale_base", 512.into()),
+        ("moe_every_n_layers", 2.into()),
+        ("activation_function", "gelu".into()),
+        ("partial_rotary_factor", 0.0.into()),
+    ] {
+        let e = refusal("nomic-bert", |c| c.0[key] = value);
+        assert!(e.contains(key) || key == "partial_rotary_factor", "{key}: {e}");
+    }
+    let e = refusal("bert", |c| c.0["hidden_size"] = 96.into());
+    assert!(e.contains("48 outputs, where the configured heads need 96"), "{e}");
+}
