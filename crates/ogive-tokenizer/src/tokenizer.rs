@@ -177,7 +177,8 @@ impl Tokenizer {
         self.0.vocab.kind(id)
     }
 
-    /// The id of a token by its spelling in the file, such as `<|im_end|>` or `Ġthe`.
+    /// The id of a token by its spelling in the file, such as `<|im_end|>` or `Ġthe`. Word pieces are spelt as in a
+    /// tokenizer.json (`the`, `##ing`), also those of a GGUF file.
     pub fn token_id(&self, spelling: &str) -> Option<u32> {
         self.0.token_id(spelling)
     }

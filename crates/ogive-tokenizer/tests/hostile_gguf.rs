@@ -81,7 +81,7 @@ fn lies_are_refused_by_name() {
     type Lie = (&'static str, fn() -> Metadata, fn(&mut Metadata), &'static str);
     let cases: &[Lie] = &[
         ("no model", spm, |m| drop(m.remove("tokenizer.ggml.model")), "tokenizer.ggml.model"),
-        ("another model", spm, |m| set(m, "tokenizer.ggml.model", "bert"), "\"bert\""),
+        ("another model", spm, |m| set(m, "tokenizer.ggml.model", "rwkv"), "\"rwkv\""),
         ("model of a wrong type", spm, |m| set(m, "tokenizer.ggml.model", 3u32), "tokenizer.ggml.model"),
         ("no tokens", spm, |m| drop(m.remove("tokenizer.ggml.tokens")), "tokenizer.ggml.tokens"),
         (

@@ -5,6 +5,8 @@
 //! Three deviations, on purpose: SentencePiece merges never make a control token; an ordinary token spelt like an end marker
 //! without bars (Qwen's `</s>`) does not end generation; and a damaged vocabulary is an error.
 
+mod bert;
+
 use crate::added::{Added, AddedTokens};
 use crate::bpe::Bpe;
 use crate::model::Model;
@@ -38,10 +40,11 @@ impl Tokenizer {
         match kind {
             Some("llama") => spm(metadata),
             Some("gpt2") => bpe(metadata),
+            Some("bert") => bert::bert(metadata),
             Some(other) => Err(TokenizerError::unsupported(
                 "tokenizer.ggml.model",
                 other,
-                "llama (SentencePiece BPE), gpt2 (byte-level BPE)",
+                "llama (SentencePiece BPE), gpt2 (byte-level BPE), bert (WordPiece)",
             )),
             None => Err(TokenizerError::Gguf(
                 "the key tokenizer.ggml.model is missing; the file has no vocabulary".into(),
@@ -55,6 +58,8 @@ struct Table<'m> {
     texts: &'m StringArray,
     kinds: Vec<TokenKind>,
     known: WellKnown,
+    /// Stands before user-defined tokens that are found in text without it.
+    mark: &'static str,
 }
 
 fn table(metadata: &Metadata) -> Result<Table<'_>> {
@@ -88,7 +93,7 @@ fn table(metadata: &Metadata) -> Result<Table<'_>> {
             *kind = forced_kind(*kind);
         }
     }
-    Ok(Table { texts, kinds, known })
+    Ok(Table { texts, kinds, known, mark: "" })
 }
 
 impl Table<'_> {
@@ -110,11 +115,14 @@ impl Table<'_> {
         // As in llama.cpp: Phi-3's special tokens take the white space after them, but its converter cannot say so.
         let phi3 = name.contains("phi-3") || name.contains("phi3");
         AddedTokens::new(self.iter().filter_map(|(id, text, kind)| {
-            let content = std::str::from_utf8(text).ok()?.to_owned();
+            let mut content = std::str::from_utf8(text).ok()?.to_owned();
             // llama.cpp takes all tokens that are spelt like end markers for special ones.
             let special = kind.is_special() || well_known(&content).is_some();
             if !special && kind != TokenKind::UserDefined {
                 return None;
+            }
+            if !special && let Some(bare) = content.strip_prefix(self.mark) {
+                content = bare.to_owned();
             }
             let rstrip = phi3 && (special && !["<unk>", "<s>", "<|endoftext|>"].contains(&content.as_str()));
             Some(Added { id, content, special, rstrip, ..Added::default() })
@@ -173,7 +181,7 @@ struct Rest {
     strip: Strip,
 }
 
-fn finish(metadata: &Metadata, table: &Table<'_>, rest: Rest) -> Result<Tokenizer> {
+fn finish(metadata: &Metadata, table: &Table<'_>, rest: Rest) -> Result<Parts> {
     let Rest { vocab, normalizers, steps, model, bytes, mut special, add_bos, strip } = rest;
     let flag = |key: &str, default| metadata.opt_bool(key).map_err(bad).map(|v| v.unwrap_or(default));
     let add = |id: Option<u32>, wanted: bool| id.filter(|_| wanted).into_iter().collect::<Vec<u32>>();
@@ -182,7 +190,7 @@ fn finish(metadata: &Metadata, table: &Table<'_>, rest: Rest) -> Result<Tokenize
     let eog = table.known.complete(&mut special, &[]);
     let added = table.added(metadata)?;
     let templates = templates(metadata)?;
-    Ok(Tokenizer::from_parts(Parts {
+    Ok(Parts {
         vocab,
         names: added.names().collect(),
         added,
@@ -197,7 +205,7 @@ fn finish(metadata: &Metadata, table: &Table<'_>, rest: Rest) -> Result<Tokenize
         suffix,
         strip,
         templates,
-    }))
+    })
 }
 
 fn templates(metadata: &Metadata) -> Result<Vec<(String, String)>> {
@@ -262,11 +270,8 @@ fn spm(metadata: &Metadata) -> Result<Tokenizer> {
     }
     let model = Model::Spm(Box::new(Spm::new(ids, scores, *bytes, special.unknown)));
     let strip = if prefix { Strip::AfterAdded } else { Strip::Never };
-    finish(
-        metadata,
-        &table,
-        Rest { vocab, normalizers, steps: Vec::new(), model, bytes, special, add_bos: true, strip },
-    )
+    let rest = Rest { vocab, normalizers, steps: Vec::new(), model, bytes, special, add_bos: true, strip };
+    finish(metadata, &table, rest).map(Tokenizer::from_parts)
 }
 
 /// `text` with every `from` replaced by one byte.
@@ -341,5 +346,5 @@ fn bpe(metadata: &Metadata) -> Result<Tokenizer> {
         add_bos: pre.add_bos,
         strip: Strip::Never,
     };
-    finish(metadata, &table, rest)
+    finish(metadata, &table, rest).map(Tokenizer::from_parts)
 }
