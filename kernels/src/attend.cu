@@ -5,29 +5,10 @@
 // dot product with the query in shared memory; then lanes are elements of the value and tokens are summed in order. A warp keeps
 // its maximum, its sum and its part of the result; in the end the warps' parts are merged in their order. Cost: each head reads
 // keys and values of its context once, 2 · (K_DIM + V_DIM) operations a token and head. Queries of a group of heads do not
-// share what they read: that is for a faster kernel.
+// share what they read: `attend_split.cu` does that, for few rows and long contexts.
 //
 // Where a token's value is the beginning of its key, `v` is `k`. Defines: K_DIM, V_DIM, VECTOR, ELEMENT; PAGED if keys and values
 // are in the cache and not rows laid end to end; CAUSAL.
-
-#define WARPS 4
-#define MINE ((V_DIM + 31) / 32)
-
-// An option that changes a score; they are applied in the order they come.
-struct Edit {
-    int kind;  // 0 none, 1 soft cap, 2 slopes of heads, 3 mask
-    float cap;
-    const float* data;
-};
-
-DEVICE float edited(const Edit& e, float score, u32 row, int head, u32 here, u32 t, u32 width) {
-    switch (e.kind) {
-        case 1: return e.cap * tanhf(score / e.cap);
-        case 2: return score - e.data[head] * (float)(here > t ? here - t : t - here);
-        case 3: return score + e.data[(u64)row * width + t];
-        default: return score;
-    }
-}
 
 DEVICE float scored(const float* q, const u8* key, int at, int cols) {
     float sum = 0.0f;
@@ -62,12 +43,8 @@ KERNEL __launch_bounds__(32 * WARPS, 1)
         return;
     }
     Span span = s.span(owner);
-    u32 here = span.past + row - span.start, end = span.context();
-#ifdef CAUSAL
-    end = min(end, here + 1u);
-#endif
-    u32 begin = here + 1u > window ? here + 1u - window : 0u;
-    begin = min(begin, end);
+    Sight sight = Sight::of(span, row, window);
+    u32 here = sight.here, begin = sight.begin, end = sight.end;
     for (int i = threadIdx.x; i < K_DIM; i += blockDim.x) query[i] = q[((u64)row * heads + head) * K_DIM + i];
     __syncthreads();
 

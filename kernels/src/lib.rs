@@ -40,6 +40,7 @@ const PRELUDE: (&str, &str) = file!("prelude.cu");
 const FORMATS: (&str, &str) = file!("formats.cu");
 const STEP: (&str, &str) = file!("step.cu");
 const PAGES: (&str, &str) = file!("pages.cu");
+const SCORES: (&str, &str) = file!("scores.cu");
 
 /// Formats that kernels decode, by the names that weight files use.
 pub const WEIGHT_FORMATS: [&str; 16] = [
@@ -148,7 +149,7 @@ pub const CACHE: Source = Source {
 /// Attention, over rows laid end to end or over the paged cache.
 pub const ATTEND: Source = Source {
     name: "attend",
-    files: &[PRELUDE, FORMATS, STEP, PAGES, file!("attend.cu")],
+    files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, file!("attend.cu")],
     kernels: &["attend"],
     samples: &[
         &[("K_DIM", "64"), ("V_DIM", "64"), ("VECTOR", "1"), ("ELEMENT", "f32"), ("CAUSAL", "1")],
@@ -163,6 +164,27 @@ pub const ATTEND: Source = Source {
         ],
         &[("K_DIM", "256"), ("V_DIM", "256"), ("VECTOR", "1"), ("ELEMENT", "q8_0"), ("PAGED", "1")],
         &[("K_DIM", "576"), ("V_DIM", "512"), ("VECTOR", "1"), ("ELEMENT", "bf16"), ("PAGED", "1")],
+    ],
+};
+
+/// Attention of few rows over long contexts of the paged cache, in chunks.
+pub const ATTEND_SPLIT: Source = Source {
+    name: "attend_split",
+    files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, file!("attend_split.cu")],
+    kernels: &["attend_part", "attend_join"],
+    samples: &[
+        &[
+            ("K_DIM", "128"),
+            ("V_DIM", "128"),
+            ("VECTOR", "1"),
+            ("ELEMENT", "f16"),
+            ("HEADS", "4"),
+            ("CAUSAL", "1"),
+        ],
+        &[("K_DIM", "64"), ("V_DIM", "64"), ("VECTOR", "1"), ("ELEMENT", "q8_0"), ("HEADS", "8")],
+        &[("K_DIM", "256"), ("V_DIM", "256"), ("VECTOR", "1"), ("ELEMENT", "f32"), ("HEADS", "2")],
+        &[("K_DIM", "576"), ("V_DIM", "512"), ("VECTOR", "1"), ("ELEMENT", "bf16"), ("HEADS", "2")],
+        &[("K_DIM", "5"), ("V_DIM", "3"), ("VECTOR", "0"), ("ELEMENT", "bf16"), ("HEADS", "8")],
     ],
 };
 
@@ -195,7 +217,7 @@ pub const TRIAL: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 14] = [
+pub const SOURCES: [&Source; 15] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
@@ -206,6 +228,7 @@ pub const SOURCES: [&Source; 14] = [
     &ROPE_STORE,
     &CACHE,
     &ATTEND,
+    &ATTEND_SPLIT,
     &ROUTE,
     &EXPERTS,
     &BEST,

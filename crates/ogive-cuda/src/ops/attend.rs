@@ -1,38 +1,40 @@
-//! Attention: over rows laid end to end, and over the paged cache. One kernel for both; what differs is where a token's row lies.
+//! Attention: over rows laid end to end, and over the paged cache. One kernel for both; what differs is where a token's row lies. Few rows
+//! over long contexts of the cache are another's (`split`), which shares them out over the device.
 
 use crate::cache;
 use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
+use crate::ops::split::{self, Split};
 use crate::plan::{self, CudaPlan};
 use ogive_backend::{AttnOption, AttnSpec, Cache, Plan};
 use ogive_kernels::ATTEND;
 use ogive_tensor::{Error, Result, Tensor};
 use std::sync::Arc;
 
-/// Threads of a block: `WARPS` in the kernel.
-const THREADS: u32 = 128;
+/// Threads of a block: `WARPS` in the kernels.
+pub(super) const THREADS: u32 = 128;
 /// Options that change a score, at most.
 const EDITS: usize = 3;
 
 /// Keys and values: where they begin, bytes of a row, and elements of a key row.
-struct Rows {
-    k: Address,
-    k_bytes: usize,
-    k_cols: usize,
-    v: Address,
-    v_bytes: usize,
+pub(super) struct Rows {
+    pub(super) k: Address,
+    pub(super) k_bytes: usize,
+    pub(super) k_cols: usize,
+    pub(super) v: Address,
+    pub(super) v_bytes: usize,
     /// The cache's block length, group and element type.
-    paged: Option<(usize, usize, &'static str)>,
+    pub(super) paged: Option<(usize, usize, &'static str)>,
 }
 
 /// The options as the kernel takes them.
-struct Options {
-    causal: bool,
-    window: u32,
-    edits: [(u32, f32, Address); EDITS],
-    sinks: Address,
-    mask_width: usize,
+pub(super) struct Options {
+    pub(super) causal: bool,
+    pub(super) window: u32,
+    pub(super) edits: [(u32, f32, Address); EDITS],
+    pub(super) sinks: Address,
+    pub(super) mask_width: usize,
     /// Keeps what the host sent up until the kernel is queued.
     _held: Vec<Arc<crate::memory::Buffer>>,
 }
@@ -191,6 +193,10 @@ fn launch(
     let width = width.ok_or_else(|| Error::invalid(at, "the result is more elements than can be counted"))?;
     let out = device.tensor(at, [n, width])?;
     if width == 0 {
+        return Ok(out);
+    }
+    if let Some(split) = Split::of(rows, &options, spec, n, step.longest) {
+        split::launch(device, at, q, rows, &options, spec, n, step, split, device.read(at, &out)?)?;
         return Ok(out);
     }
     let (block_len, group, element) = rows.paged.unwrap_or((1, 0, "f32"));

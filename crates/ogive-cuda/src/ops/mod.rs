@@ -8,3 +8,4 @@ pub(crate) mod moe;
 pub(crate) mod moves;
 pub(crate) mod norm;
 pub(crate) mod rope;
+mod split;
