@@ -1,190 +1,83 @@
-// Attention of few rows over long contexts of the paged cache: the context is cut into chunks, blocks take a chunk each, and a second
-// kernel puts them together (Dao et al. 2023, "Flash-Decoding", https://pytorch.org/blog/flash-decoding/).
+// Attention of few rows over long contexts of the paged cache: a block for each chunk of the context, and the last of a row's to
+// arrive puts them together (Dao et al. 2023, "Flash-Decoding", https://pytorch.org/blog/flash-decoding/).
 //
-// Chunks begin at multiples of CHUNK tokens, whatever the row's place or how many blocks there are, and are put together in their
-// order: the same bits however long the longest context of a step is. A block does HEADS queries that share a key head, so a
-// key or value is read and decoded once for all of them. Within a chunk it is as in `attend.cu`: warps take 32 tokens in turn, a lane
-// a token's scores, then lanes are elements of the value. Cost: keys and values of the context once for HEADS heads,
-// 2 · (K_DIM + V_DIM) operations a token and head, and 8 · (V_DIM + 2) bytes a chunk and head between the kernels.
+// The grid is set by rows, heads and the power of two of the longest context, so that a recorded step fits every length of its
+// kind; a block reads on the device what its row sees, and ends at once if its chunk is not of that. Parts are put together in the order
+// of chunks, whoever arrives last: the same bits as `attend.cu`, and in every run. One launch and not two, as a launch costs
+// more than what the last block does.
 //
-// Defines: K_DIM, V_DIM, VECTOR, ELEMENT, HEADS; CAUSAL.
+// Cost: keys and values of the context once for HEADS heads, 2 · (K_DIM + V_DIM) operations a token and head, and
+// 8 · (V_DIM + 2) bytes a chunk and head written and read between blocks: with f16 keys and values of 128 elements, 4 heads sharing
+// one, 4 kB for every 128 kB. A chunk of 256 tokens is two groups of 32 for each warp. Registers allow four blocks on a
+// multiprocessor (two with 8 heads): with 8 key heads on an H200 one block for each at 4096 tokens, all four from 16 k on.
+//
+// Defines: those of `scores.cu`; PAGED is one of them.
 
-#define CHUNK 256u
 // Of a chunk and head: the sum of weighted values, the highest score, the sum of weights.
 #define PART (V_DIM + 2)
 
-// Products of a key with HEADS queries.
-DEVICE void scores_of(const float (*q)[K_DIM], const u8* key, int at, int cols, float (&sum)[HEADS]) {
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) sum[h] = 0.0f;
-#if K_DIM % 8 == 0
-    for (int i = 0; i < K_DIM; i += 8) {
-        float v[8];
-        ELEMENT::read8(key, at + i, cols, v);
-#pragma unroll
-        for (int h = 0; h < HEADS; h++)
-#pragma unroll
-            for (int j = 0; j < 8; j++) sum[h] = fmaf(q[h][i + j], v[j], sum[h]);
-    }
-#else
-    for (int i = 0; i < K_DIM; i++) {
-        float v = ELEMENT::at(key, at + i);
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) sum[h] = fmaf(q[h][i], v, sum[h]);
-    }
-#endif
-}
-
-// Blocks: parts of key heads, chunks from the first that the row sees, rows.
-KERNEL __launch_bounds__(32 * WARPS, 1)
-    attend_part(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts, int heads,
-                int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third, const u32* step) {
+// Blocks: heads of a row, chunks from the first that the row sees, rows. `parts`: [rows, heads, gridDim.y, PART].
+KERNEL __launch_bounds__(THREADS, HEADS > 4 ? 2 : 4)
+    attend_split(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
+                 float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third,
+                 const float* sinks, const u32* step) {
     __shared__ __align__(16) float query[HEADS][K_DIM];
-    __shared__ float part[WARPS][HEADS][V_DIM];
-    __shared__ float top[WARPS][HEADS], sum[WARPS][HEADS];
+    __shared__ Warps made;
+    __shared__ u32 before;
     Step s = {step};
     u32 row = blockIdx.z, owner = s.owner(row);
-    if (owner == NOBODY) return;
-    int share_of = heads / kv_heads, tiles = (share_of + HEADS - 1) / HEADS;
-    int kv = blockIdx.x / tiles, within = blockIdx.x % tiles * HEADS, head0 = kv * share_of + within;
-    int mine = min(HEADS, share_of - within);
-    Sight sight = Sight::of(s.span(owner), row, window);
-    u32 chunk = (sight.begin / CHUNK + blockIdx.y) * CHUNK;
-    u32 begin = max(sight.begin, chunk), end = min(sight.end, chunk + CHUNK);
-    if (begin >= end) return;
-    // Heads past the last repeat it, and are not written.
-    for (int i = threadIdx.x; i < HEADS * K_DIM; i += blockDim.x)
-        query[i / K_DIM][i % K_DIM] = q[((u64)row * heads + head0 + min(i / K_DIM, mine - 1)) * K_DIM + i % K_DIM];
-    __syncthreads();
-    Pages keys = Pages::of(k, k_bytes, block_len, s, group, owner);
-    Pages values = Pages::of(v, v_bytes, block_len, s, group, owner);
-
-    float most[HEADS], total[HEADS], acc[HEADS][MINE];
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        most[h] = -INF;
-        total[h] = 0.0f;
-#pragma unroll
-        for (int j = 0; j < MINE; j++) acc[h][j] = 0.0f;
-    }
-    for (u32 at = chunk + 32u * warp(); at < end; at += 32u * WARPS) {
-        u32 t = at + lane();
-        bool seen = t >= begin && t < end;
-        float share[HEADS];
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) share[h] = 0.0f;
-        const u8* key = seen ? keys.row(t) : 0;
-        if (key) scores_of(query, key, kv * K_DIM, k_cols, share);
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            float score = -INF;
-            if (seen) {
-                int head = head0 + min(h, mine - 1);
-                score = edited(first, scale * share[h], row, head, sight.here, t, 0);
-                score = edited(second, score, row, head, sight.here, t, 0);
-                score = edited(third, score, row, head, sight.here, t, 0);
-            }
-            // A score that is no number must spoil the result, and no maximum finds it.
-            bool spoilt = __any_sync(ALL, score != score);
-            float higher = fmaxf(most[h], warp_max(score));
-            bool nothing = higher == -INF && !spoilt;
-            float shrink = most[h] == -INF ? 0.0f : expf(most[h] - higher);
-            share[h] = seen && !nothing ? expf(score - higher) : 0.0f;
-            most[h] = higher;
-            total[h] = nothing ? total[h] : total[h] * shrink + warp_sum(share[h]);
-#pragma unroll
-            for (int j = 0; j < MINE; j++) acc[h][j] *= nothing ? 1.0f : shrink;
-        }
-        for (u32 i = 0; i < 32u && at + i < end; i++) {
-            const u8* value = at + i < begin ? 0 : values.row(at + i);
-            if (!value) continue;
-            float weight[HEADS];
-#pragma unroll
-            for (int h = 0; h < HEADS; h++) weight[h] = __shfl_sync(ALL, share[h], i);
-#pragma unroll
-            for (int j = 0; j < MINE; j++) {
-                int e = 32 * j + lane();
-                if (V_DIM % 32 == 0 || e < V_DIM) {
-                    float x = ELEMENT::at(value, kv * V_DIM + e);
-#pragma unroll
-                    for (int h = 0; h < HEADS; h++) acc[h][j] = fmaf(weight[h], x, acc[h][j]);
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-#pragma unroll
-        for (int j = 0; j < MINE; j++) {
-            int e = 32 * j + lane();
-            if (V_DIM % 32 == 0 || e < V_DIM) part[warp()][h][e] = acc[h][j];
-        }
-        if (lane() == 0) {
-            top[warp()][h] = most[h];
-            sum[warp()][h] = total[h];
-        }
-    }
-    __syncthreads();
-    // The warps' parts in their order; a chunk's part is not yet divided by its sum.
-    for (int i = threadIdx.x; i < mine * V_DIM; i += blockDim.x) {
-        int h = i / V_DIM, e = i % V_DIM;
-        float highest = -INF, all = 0.0f, value = 0.0f;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) highest = fmaxf(highest, top[w][h]);
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            float factor = top[w][h] == -INF && sum[w][h] == 0.0f ? 0.0f : expf(top[w][h] - highest);
-            all += sum[w][h] * factor;
-            value = fmaf(part[w][h][e], factor, value);
-        }
-        float* to = parts + (((u64)row * heads + head0 + h) * gridDim.y + blockIdx.y) * PART;
-        to[e] = value;
-        if (e == 0) {
-            to[V_DIM] = highest;
-            to[V_DIM + 1] = all;
-        }
-    }
-}
-
-// A block for each head and row.
-KERNEL attend_join(const float* parts, float* out, int heads, int chunks, u32 window, const float* sinks, const u32* step) {
-    __shared__ float factor[128], weight[128];
-    Step s = {step};
-    u32 row = blockIdx.y, owner = s.owner(row);
-    int head = blockIdx.x;
-    float* to = out + ((u64)row * heads + head) * V_DIM;
+    Heads h = heads_of(row, blockIdx.x, heads, kv_heads, scale, first, second, third, 0);
+    float* to = out + ((u64)row * heads + h.first) * V_DIM;
     Sight sight = {0u, 0u, 0u};
     if (owner != NOBODY) sight = Sight::of(s.span(owner), row, window);
-    int count = sight.begin < sight.end ? (int)((sight.end - 1u) / CHUNK - sight.begin / CHUNK + 1u) : 0;
-    const float* from = parts + ((u64)row * heads + head) * chunks * PART;
-    float sink = owner != NOBODY && sinks ? sinks[head] : -INF, highest = sink;
-    for (int c = 0; c < count; c++) highest = fmaxf(highest, from[c * PART + V_DIM]);
-    float all = 0.0f, acc[(V_DIM + 127) / 128];
-#pragma unroll
-    for (int j = 0; j < (V_DIM + 127) / 128; j++) acc[j] = 0.0f;
-    for (int tile = 0; tile < count; tile += 128) {
-        int c = tile + threadIdx.x;
-        __syncthreads();
-        if (c < count) {
-            float top = from[c * PART + V_DIM], sum = from[c * PART + V_DIM + 1];
-            factor[threadIdx.x] = top == -INF && sum == 0.0f ? 0.0f : expf(top - highest);
-            weight[threadIdx.x] = sum;
-        }
-        __syncthreads();
-        for (int i = 0; i < 128 && tile + i < count; i++) {
-            all += weight[i] * factor[i];
-#pragma unroll
-            for (int j = 0; j < (V_DIM + 127) / 128; j++) {
-                int e = 128 * j + threadIdx.x;
-                if (e < V_DIM) acc[j] = fmaf(from[(tile + i) * PART + e], factor[i], acc[j]);
+    u32 chunks = sight.chunks();
+    if (blockIdx.y >= chunks) {
+        if (blockIdx.y == 0)
+            for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) to[i] = 0.0f;
+        return;
+    }
+    load_queries(query, q, h, heads);
+    Side keys = Side::of(k, k_bytes, block_len, group, s, owner);
+    Side values = Side::of(v, v_bytes, block_len, group, s, owner);
+    __syncthreads();
+    attend_chunk(query, keys, values, k_cols, h, sight, sight.first() + blockIdx.y * CHUNK, made);
+    __syncthreads();
+    float* from = parts + ((u64)row * heads + h.first) * gridDim.y * PART;
+    if (chunks > 1u) {
+        for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) {
+            Running part = Running::of_warps(made, i);
+            float* mine = from + ((u64)(i / V_DIM) * gridDim.y + blockIdx.y) * PART;
+            mine[i % V_DIM] = part.value;
+            if (i % V_DIM == 0) {
+                mine[V_DIM] = part.top;
+                mine[V_DIM + 1] = part.sum;
             }
         }
+        // Everyone's part is to be seen before the ticket is: it says that the part is there.
+        __threadfence();
+        __syncthreads();
+        u32* ticket = s.tickets() + blockIdx.z * gridDim.x + blockIdx.x;
+        if (threadIdx.x == 0) {
+            before = atomicAdd(ticket, 1u);
+            // For the next layer.
+            if (before + 1u == chunks) atomicExch(ticket, 0u);
+            __threadfence();
+        }
+        __syncthreads();
+        if (before + 1u != chunks) return;
     }
-    if (sink != -INF && highest != -INF) all += expf(sink - highest);
-#pragma unroll
-    for (int j = 0; j < (V_DIM + 127) / 128; j++) {
-        int e = 128 * j + threadIdx.x;
-        // A query that sees nothing gives zeros.
-        if (e < V_DIM) to[e] = all == 0.0f ? 0.0f : acc[j] / all;
+    for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) {
+        Running all;
+        all.clear();
+        if (chunks == 1u) {
+            Running part = Running::of_warps(made, i);
+            all.add(part.top, part.sum, part.value);
+        } else {
+            const float* part = from + (u64)(i / V_DIM) * gridDim.y * PART;
+#pragma unroll 4
+            for (u32 c = 0; c < chunks; c++, part += PART) all.add(part[V_DIM], part[V_DIM + 1], part[i % V_DIM]);
+        }
+        add_sink(all, sinks, h.first + i / V_DIM);
+        to[i] = all.result();
     }
 }

@@ -152,18 +152,40 @@ pub const ATTEND: Source = Source {
     files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, file!("attend.cu")],
     kernels: &["attend"],
     samples: &[
-        &[("K_DIM", "64"), ("V_DIM", "64"), ("VECTOR", "1"), ("ELEMENT", "f32"), ("CAUSAL", "1")],
+        &[
+            ("K_DIM", "64"),
+            ("V_DIM", "64"),
+            ("VECTOR", "1"),
+            ("ELEMENT", "f32"),
+            ("HEADS", "8"),
+            ("CAUSAL", "1"),
+        ],
         &[("K_DIM", "5"), ("V_DIM", "3"), ("VECTOR", "0"), ("ELEMENT", "f32")],
         &[
             ("K_DIM", "128"),
             ("V_DIM", "128"),
             ("VECTOR", "1"),
             ("ELEMENT", "f16"),
+            ("HEADS", "4"),
             ("PAGED", "1"),
             ("CAUSAL", "1"),
         ],
-        &[("K_DIM", "256"), ("V_DIM", "256"), ("VECTOR", "1"), ("ELEMENT", "q8_0"), ("PAGED", "1")],
-        &[("K_DIM", "576"), ("V_DIM", "512"), ("VECTOR", "1"), ("ELEMENT", "bf16"), ("PAGED", "1")],
+        &[
+            ("K_DIM", "256"),
+            ("V_DIM", "256"),
+            ("VECTOR", "1"),
+            ("ELEMENT", "q8_0"),
+            ("HEADS", "4"),
+            ("PAGED", "1"),
+        ],
+        &[
+            ("K_DIM", "576"),
+            ("V_DIM", "512"),
+            ("VECTOR", "1"),
+            ("ELEMENT", "bf16"),
+            ("HEADS", "2"),
+            ("PAGED", "1"),
+        ],
     ],
 };
 
@@ -171,7 +193,7 @@ pub const ATTEND: Source = Source {
 pub const ATTEND_SPLIT: Source = Source {
     name: "attend_split",
     files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, file!("attend_split.cu")],
-    kernels: &["attend_part", "attend_join"],
+    kernels: &["attend_split"],
     samples: &[
         &[
             ("K_DIM", "128"),
@@ -179,12 +201,41 @@ pub const ATTEND_SPLIT: Source = Source {
             ("VECTOR", "1"),
             ("ELEMENT", "f16"),
             ("HEADS", "4"),
+            ("PAGED", "1"),
             ("CAUSAL", "1"),
         ],
-        &[("K_DIM", "64"), ("V_DIM", "64"), ("VECTOR", "1"), ("ELEMENT", "q8_0"), ("HEADS", "8")],
-        &[("K_DIM", "256"), ("V_DIM", "256"), ("VECTOR", "1"), ("ELEMENT", "f32"), ("HEADS", "2")],
-        &[("K_DIM", "576"), ("V_DIM", "512"), ("VECTOR", "1"), ("ELEMENT", "bf16"), ("HEADS", "2")],
-        &[("K_DIM", "5"), ("V_DIM", "3"), ("VECTOR", "0"), ("ELEMENT", "bf16"), ("HEADS", "8")],
+        &[
+            ("K_DIM", "64"),
+            ("V_DIM", "64"),
+            ("VECTOR", "1"),
+            ("ELEMENT", "q8_0"),
+            ("HEADS", "8"),
+            ("PAGED", "1"),
+        ],
+        &[
+            ("K_DIM", "256"),
+            ("V_DIM", "256"),
+            ("VECTOR", "1"),
+            ("ELEMENT", "f32"),
+            ("HEADS", "2"),
+            ("PAGED", "1"),
+        ],
+        &[
+            ("K_DIM", "576"),
+            ("V_DIM", "512"),
+            ("VECTOR", "1"),
+            ("ELEMENT", "bf16"),
+            ("HEADS", "2"),
+            ("PAGED", "1"),
+        ],
+        &[
+            ("K_DIM", "5"),
+            ("V_DIM", "3"),
+            ("VECTOR", "0"),
+            ("ELEMENT", "bf16"),
+            ("HEADS", "8"),
+            ("PAGED", "1"),
+        ],
     ],
 };
 

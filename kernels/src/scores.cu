@@ -1,9 +1,24 @@
-// A token's score in attention: the product with the query, and the options that change it. For the kernels that attend.
+// Attention within one chunk of the context, by one block: what the kernels that attend share, so that they give the same bits.
 //
-// Defines: K_DIM, V_DIM, VECTOR, ELEMENT.
+// A chunk is CHUNK tokens from a multiple of CHUNK on, whatever the row's place, the step's other rows or the number of blocks. Four
+// warps take groups of 32 tokens in turn. A lane has a token's scores with HEADS queries that share a key head, so a key or a value is
+// read and decoded once for all of them; then lanes are elements of the value and tokens are summed in order. A warp keeps its
+// highest score, its sum and its part of the result (Milakov and Gimelshein 2018, https://arxiv.org/abs/1805.02867); the warps' parts
+// are put together in their order, and chunks one after the other (`Running`). Every product and sum that two kernels must do
+// alike is written as one instruction, so that no compiler contracts one of them and not the other.
+//
+// Defines: K_DIM, V_DIM, VECTOR, ELEMENT; HEADS, one unless said otherwise; PAGED if keys and values are in the cache and not rows laid
+// end to end; CAUSAL.
 
+#ifndef HEADS
+#define HEADS 1
+#endif
 #define WARPS 4
+#define THREADS (32 * WARPS)
+#define CHUNK 256u
 #define MINE ((V_DIM + 31) / 32)
+// Elements of the result that a thread puts together.
+#define OWN ((HEADS * V_DIM + THREADS - 1) / THREADS)
 
 // An option that changes a score; they are applied in the order they come.
 struct Edit {
@@ -14,9 +29,9 @@ struct Edit {
 
 DEVICE float edited(const Edit& e, float score, u32 row, int head, u32 here, u32 t, u32 width) {
     switch (e.kind) {
-        case 1: return e.cap * tanhf(score / e.cap);
-        case 2: return score - e.data[head] * (float)(here > t ? here - t : t - here);
-        case 3: return score + e.data[(u64)row * width + t];
+        case 1: return __fmul_rn(e.cap, tanhf(__fdiv_rn(score, e.cap)));
+        case 2: return fmaf(-e.data[head], (float)(here > t ? here - t : t - here), score);
+        case 3: return __fadd_rn(score, e.data[(u64)row * width + t]);
         default: return score;
     }
 }
@@ -35,4 +50,187 @@ struct Sight {
         s.begin = min(s.begin, s.end);
         return s;
     }
+    // Where the chunk of the first token begins.
+    METHOD u32 first() const { return begin / CHUNK * CHUNK; }
+    METHOD u32 chunks() const { return begin < end ? (end - 1u) / CHUNK - begin / CHUNK + 1u : 0u; }
 };
+
+// One side of the context, keys or values.
+struct Side {
+#ifdef PAGED
+    Pages pages;
+    METHOD const u8* row(u32 t) const { return pages.row(t); }
+    DEVICE Side of(u8* base, u64 bytes, u32 block_len, u32 group, const Step& s, u32 owner) {
+        return Side{Pages::of(base, bytes, block_len, s, group, owner)};
+    }
+#else
+    const u8* base;
+    u64 bytes;
+    METHOD const u8* row(u32 t) const { return base + (u64)t * bytes; }
+    DEVICE Side of(u8* base, u64 bytes, u32, u32, const Step& s, u32 owner) {
+        return Side{base + (u64)s.span(owner).context0 * bytes, bytes};
+    }
+#endif
+};
+
+// Whose scores a block computes, and how.
+struct Heads {
+    u32 row;
+    int first, mine, kv;  // the first of its heads, how many there are, the key head they share
+    float scale;
+    Edit edits[3];
+    u32 mask_width;
+};
+
+// What the warps of a block made of a chunk.
+struct Warps {
+    float value[WARPS][HEADS][V_DIM];
+    float top[WARPS][HEADS], sum[WARPS][HEADS];
+};
+
+// Of chunks so far: the highest score, the sum of weights and one element of the sum of weighted values, not yet divided by it.
+struct Running {
+    float top, sum, value;
+    METHOD void clear() { top = -INF; sum = value = 0.0f; }
+    METHOD void add(float t, float s, float v) {
+        float higher = fmaxf(top, t);
+        float old = top == -INF && sum == 0.0f ? 0.0f : expf(__fsub_rn(top, higher));
+        float now = t == -INF && s == 0.0f ? 0.0f : expf(__fsub_rn(t, higher));
+        top = higher;
+        sum = fmaf(s, now, __fmul_rn(sum, old));
+        value = fmaf(v, now, __fmul_rn(value, old));
+    }
+    // Element `i % V_DIM` of head `i / V_DIM`.
+    DEVICE Running of_warps(const Warps& warps, int i) {
+        Running r;
+        r.clear();
+#pragma unroll
+        for (int w = 0; w < WARPS; w++)
+            r.add(warps.top[w][i / V_DIM], warps.sum[w][i / V_DIM], warps.value[w][i / V_DIM][i % V_DIM]);
+        return r;
+    }
+    // A query that sees nothing gives zeros.
+    METHOD float result() const { return sum == 0.0f ? 0.0f : __fdiv_rn(value, sum); }
+};
+
+// A head's score that no value belongs to.
+DEVICE void add_sink(Running& r, const float* sinks, int head) {
+    if (sinks && sinks[head] != -INF) r.add(sinks[head], 1.0f, 0.0f);
+}
+
+// The block's queries; heads past the last repeat it, and are not written.
+DEVICE void load_queries(float (&query)[HEADS][K_DIM], const float* q, const Heads& h, int heads) {
+    for (int i = threadIdx.x; i < HEADS * K_DIM; i += THREADS)
+        query[i / K_DIM][i % K_DIM] = q[((u64)h.row * heads + h.first + min(i / K_DIM, h.mine - 1)) * K_DIM + i % K_DIM];
+}
+
+// Products of a key with the block's queries.
+DEVICE void scores_of(const float (&q)[HEADS][K_DIM], const u8* key, int at, int cols, float (&sum)[HEADS]) {
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) sum[h] = 0.0f;
+#if K_DIM % 8 == 0
+#pragma unroll 2
+    for (int i = 0; i < K_DIM; i += 8) {
+        float v[8];
+        ELEMENT::read8(key, at + i, cols, v);
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+#pragma unroll
+            for (int j = 0; j < 8; j++) sum[h] = fmaf(q[h][i + j], v[j], sum[h]);
+    }
+#else
+    for (int i = 0; i < K_DIM; i++) {
+        float v = ELEMENT::at(key, at + i);
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) sum[h] = fmaf(q[h][i], v, sum[h]);
+    }
+#endif
+}
+
+// What the block's heads see of the chunk at `chunk`, for each warp its part. A barrier must follow before `to` is read.
+DEVICE void attend_chunk(const float (&query)[HEADS][K_DIM], const Side& keys, const Side& values, int k_cols, const Heads& h,
+                         const Sight& sight, u32 chunk, Warps& to) {
+    u32 begin = max(sight.begin, chunk), end = min(sight.end, chunk + CHUNK);
+    float most[HEADS], total[HEADS], acc[HEADS][MINE];
+#pragma unroll
+    for (int m = 0; m < HEADS; m++) {
+        most[m] = -INF;
+        total[m] = 0.0f;
+#pragma unroll
+        for (int j = 0; j < MINE; j++) acc[m][j] = 0.0f;
+    }
+    for (u32 at = chunk + 32u * warp(); at < end; at += 32u * WARPS) {
+        // The same for all lanes.
+        if (at + 32u <= begin) continue;
+        u32 t = at + lane();
+        bool seen = t >= begin && t < end;
+        float share[HEADS];
+#pragma unroll
+        for (int m = 0; m < HEADS; m++) share[m] = 0.0f;
+        const u8* key = seen ? keys.row(t) : 0;
+        if (key) scores_of(query, key, h.kv * K_DIM, k_cols, share);
+#pragma unroll
+        for (int m = 0; m < HEADS; m++) {
+            float score = -INF;
+            if (seen) {
+                int head = h.first + min(m, h.mine - 1);
+                score = __fmul_rn(h.scale, share[m]);
+#pragma unroll
+                for (int e = 0; e < 3; e++) score = edited(h.edits[e], score, h.row, head, sight.here, t, h.mask_width);
+            }
+            // A score that is no number must spoil the result, and no maximum finds it.
+            bool spoilt = __any_sync(ALL, score != score);
+            float higher = fmaxf(most[m], warp_max(score));
+            bool nothing = higher == -INF && !spoilt;
+            float shrink = nothing ? 1.0f : most[m] == -INF ? 0.0f : expf(__fsub_rn(most[m], higher));
+            share[m] = seen && !nothing ? expf(__fsub_rn(score, higher)) : 0.0f;
+            most[m] = higher;
+            total[m] = fmaf(total[m], shrink, warp_sum(share[m]));
+#pragma unroll
+            for (int j = 0; j < MINE; j++) acc[m][j] = __fmul_rn(acc[m][j], shrink);
+        }
+        for (u32 i = 0; i < 32u && at + i < end; i++) {
+            const u8* value = at + i < begin ? 0 : values.row(at + i);
+            if (!value) continue;
+            float weight[HEADS];
+#pragma unroll
+            for (int m = 0; m < HEADS; m++) weight[m] = __shfl_sync(ALL, share[m], i);
+#pragma unroll
+            for (int j = 0; j < MINE; j++) {
+                int e = 32 * j + lane();
+                if (V_DIM % 32 == 0 || e < V_DIM) {
+                    float x = ELEMENT::at(value, h.kv * V_DIM + e);
+#pragma unroll
+                    for (int m = 0; m < HEADS; m++) acc[m][j] = fmaf(weight[m], x, acc[m][j]);
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < HEADS; m++) {
+#pragma unroll
+        for (int j = 0; j < MINE; j++) {
+            int e = 32 * j + lane();
+            if (V_DIM % 32 == 0 || e < V_DIM) to.value[warp()][m][e] = acc[m][j];
+        }
+        if (lane() == 0) {
+            to.top[warp()][m] = most[m];
+            to.sum[warp()][m] = total[m];
+        }
+    }
+}
+
+// The heads of block `tile` of a row: of a key head's `heads / kv_heads` queries, HEADS from a multiple of HEADS on.
+DEVICE Heads heads_of(u32 row, int tile, int heads, int kv_heads, float scale, const Edit& a, const Edit& b, const Edit& c,
+                      u32 mask_width) {
+    int shared_by = heads / kv_heads, tiles = (shared_by + HEADS - 1) / HEADS, within = tile % tiles * HEADS;
+    Heads h;
+    h.row = row;
+    h.kv = tile / tiles;
+    h.first = h.kv * shared_by + within;
+    h.mine = min(HEADS, shared_by - within);
+    h.scale = scale;
+    h.edits[0] = a; h.edits[1] = b; h.edits[2] = c;
+    h.mask_width = mask_width;
+    return h;
+}

@@ -25,6 +25,8 @@ struct Step {
     // The span of a row, or NOBODY.
     METHOD u32 owner(u32 row) const { return (p + p[7])[row]; }
     METHOD const u32* outputs() const { return p + p[8]; }
+    // Counters that are zero, for blocks that wait for no other; whoever counts leaves zeros behind.
+    METHOD u32* tickets() const { return (u32*)p + p[12]; }
     METHOD Span span(u32 i) const { return Span::at(p + p[9] + 6u * i); }
     // Where a span's blocks of a group begin, and how many it has given back.
     METHOD const u32* blocks(u32 group, u32 i) const { return p + (p + p[10])[3u * (group * p[1] + i)]; }

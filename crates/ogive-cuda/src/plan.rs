@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const HEAD: usize = 16;
 /// Words of a span.
 const SPAN: usize = 6;
+/// Counters of a step with no more rows than these, for blocks that count who is done.
+pub(crate) const TICKETS: usize = 256;
 /// A row of nobody's.
 const NOBODY: u32 = u32::MAX;
 
@@ -168,6 +170,8 @@ fn words(batch: &Batch) -> Result<Vec<u32>> {
     }
     section(&mut all, 10, &tables)?;
     section(&mut all, 11, &blocks)?;
+    // Sent as zeros with every step, so that no step leans on how the one before ended.
+    section(&mut all, 12, if batch.tokens.len() <= TICKETS { &[0; TICKETS] } else { &[] })?;
     let counts = [batch.tokens.len(), batch.spans.len(), batch.outputs.len(), groups];
     for (to, n) in all.iter_mut().zip(counts) {
         *to = word(n)?;
@@ -299,6 +303,7 @@ mod tests {
         let tables = at(10, 6);
         assert_eq!((tables[1], tables[2], tables[4], tables[5]), (1, 0, 2, 1));
         assert_eq!(w[tables[3] as usize..][..2], [5, 6]);
+        assert_eq!(at(12, TICKETS), [0; TICKETS]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 const CONSTANTS: u64 = 256;
 
 /// A weight, a cache, two steps through most kinds of calls, and three of one row that are recorded and replayed. Needs more than
-/// one piece of memory.
+/// one piece of memory, and contexts that are split.
 fn work(b: &CudaBackend) -> Result<Vec<f32>> {
     let values: Vec<f32> = (0..64 * 64).map(|i| (i % 17) as f32 / 17.0 - 0.4).collect();
     let plain = HostWeight::from_f32("w", [1, 64, 64], &values)?;
@@ -25,12 +25,12 @@ fn work(b: &CudaBackend) -> Result<Vec<f32>> {
         b.upload_weight(&HostWeight::new("q", [1, 64, 64], &Q8_0, packed.into())?)?,
     );
     let large = b.upload_weight(&HostWeight::from_f32("large", [1, 4096, 512], &vec![0.25; 4096 * 512])?)?;
-    let cache = b.new_cache(&CacheSpec::new(vec![LayerCache::full(64, 64)], 4, 8, 2).element(&F16))?;
+    let cache = b.new_cache(&CacheSpec::new(vec![LayerCache::full(64, 64)], 64, 8, 2).element(&F16))?;
     let (ones, rope) = (b.upload(&[1.0; 64], [64].into())?, Rope::new(vec![0.5; 16]));
     let mut seen = Vec::new();
-    for (step, rows, past) in [(0, 9, 0), (1, 9, 9), (2, 1, 8), (3, 1, 9), (4, 1, 10)] {
+    for (step, rows, past) in [(0, 260, 0), (1, 9, 260), (2, 1, 267), (3, 1, 268), (4, 1, 269)] {
         let mut batch = Batch::default();
-        let tokens: Vec<u32> = (0..rows).map(|t| t + step).collect();
+        let tokens: Vec<u32> = (0..rows).map(|t| (t + step) % 64).collect();
         let blocks = (0..5).collect();
         batch.push(&tokens, past, vec![BlockTable { first: 0, blocks }], [0, 1]);
         batch.want_last();

@@ -1,11 +1,11 @@
 //! The gate: every kernel compiles with every generation of NVRTC, for its architectures, and spills no register.
 //!
 //! Every day, all samples for one architecture and the first of each for the oldest and the newest; everything with `--ignored`,
-//! which takes minutes.
+//! which takes minutes. `OGIVE_CUDA_FILTER=attend,norm` takes only modules whose names contain one of these.
 #![allow(clippy::print_stdout)]
 
 use ogive_cuda::Compiler;
-use ogive_kernels::SOURCES;
+use ogive_kernels::{SOURCES, Source};
 use ptx_emulator_launcher::{Error, Launcher, Nvrtc};
 
 fn compiler(nvrtc: Nvrtc) -> Option<Compiler> {
@@ -23,6 +23,13 @@ fn compiler(nvrtc: Nvrtc) -> Option<Compiler> {
 /// The architecture that every NVRTC knows.
 const MIDDLE: u32 = 80;
 
+/// The modules that are asked for.
+fn sources() -> impl Iterator<Item = &'static Source> {
+    let filter = std::env::var("OGIVE_CUDA_FILTER").unwrap_or_default();
+    let wanted = move |s: &&Source| filter.is_empty() || filter.split(',').any(|part| s.name.contains(part));
+    SOURCES.into_iter().filter(wanted)
+}
+
 fn gate(nvrtc: Nvrtc, all: bool) {
     let Some(compiler) = compiler(nvrtc) else { return };
     let known = compiler.architectures();
@@ -30,7 +37,7 @@ fn gate(nvrtc: Nvrtc, all: bool) {
     let wanted: Vec<u32> = known.iter().copied().filter(|a| all || some.contains(&Some(a))).collect();
     let (mut wrong, mut count) = (Vec::new(), 0);
     for &architecture in &wanted {
-        for source in SOURCES {
+        for source in sources() {
             let most = if all || architecture == MIDDLE { source.samples.len() } else { 1 };
             for defines in source.samples.iter().take(most) {
                 count += 1;
@@ -73,7 +80,7 @@ fn nvrtc_13() {
 fn resources() {
     let Some(compiler) = compiler(Nvrtc::V12) else { return };
     println!("| kernel | defines | registers | shared bytes |\n|---|---|---|---|");
-    for source in SOURCES {
+    for source in sources() {
         for defines in source.samples {
             let compiled = compiler.cubin(source, defines, 90).unwrap();
             let words: Vec<&str> = defines.iter().map(|(_, value)| *value).collect();

@@ -1,4 +1,4 @@
-//! Attention that is split over chunks of the context: what the oracle says, and the same bits however many chunks there are.
+//! Attention that is split over chunks of the context: what the oracle says, and the same bits in any company.
 //!
 //! The conformance suite's contexts are shorter than a chunk, so these are long.
 #![allow(clippy::print_stdout)]
@@ -32,9 +32,8 @@ struct Case {
     name: &'static str,
     spec: AttnSpec,
     element: &'static Format,
-    /// Tokens of each sequence before the step, and rows of it in the step.
-    pasts: Vec<usize>,
-    rows: usize,
+    /// Of each sequence: tokens before the step, and rows of it in the step.
+    sequences: Vec<(usize, usize)>,
     latent: bool,
     /// The scores of sinks, one a head.
     sinks: bool,
@@ -42,7 +41,13 @@ struct Case {
 
 impl Case {
     fn new(name: &'static str, spec: AttnSpec, pasts: &[usize]) -> Self {
-        Self { name, spec, element: &F16, pasts: pasts.into(), rows: 1, latent: false, sinks: false }
+        let sequences = pasts.iter().map(|past| (*past, 1)).collect();
+        Self { name, spec, element: &F16, sequences, latent: false, sinks: false }
+    }
+
+    fn rows(mut self, rows: usize) -> Self {
+        self.sequences.iter_mut().for_each(|s| s.1 = rows);
+        self
     }
 
     fn widths(&self) -> [usize; 2] {
@@ -54,27 +59,18 @@ impl Case {
 
     fn cache(&self, b: &dyn Backend) -> Result<Cache> {
         let [k, v] = self.widths();
-        let spec = CacheSpec::new(vec![LayerCache::full(k, v)], BLOCK, BLOCKS * self.pasts.len(), 2);
+        let spec = CacheSpec::new(vec![LayerCache::full(k, v)], BLOCK, BLOCKS * self.sequences.len(), 2);
         b.new_cache(&spec.element(self.element))
-    }
-
-    /// The blocks of sequence `i`, last ones first, but for `gone` that were given back.
-    fn table(i: usize, gone: usize) -> Vec<BlockTable> {
-        let blocks = (0..BLOCKS - gone).map(|j| (i * BLOCKS + BLOCKS - 1 - gone - j) as u32).collect();
-        vec![BlockTable { first: gone, blocks }]
     }
 
     /// So many tokens of each sequence after so many, stored.
     fn batch(&self, parts: impl Iterator<Item = (usize, usize)>) -> Batch {
         let mut batch = Batch::default();
         for (i, (past, rows)) in parts.enumerate() {
-            let behind = self.spec.window().map_or(0, |w| (past + 1).saturating_sub(w) / BLOCK);
-            let gone = if rows == self.rows { behind } else { 0 };
-            // Blocks keep their numbers when older ones are given back.
-            let mut table = Self::table(i, 0);
-            table[0].first = gone;
-            table[0].blocks.drain(..gone);
-            batch.push(&vec![0; rows], past, table, [0, 1]);
+            // Blocks lie last ones first, and keep their places when those behind the window are given back.
+            let first = self.spec.window().map_or(0, |w| (past + 1).saturating_sub(w) / BLOCK);
+            let blocks = (first..BLOCKS).map(|j| (i * BLOCKS + BLOCKS - 1 - j) as u32).collect();
+            batch.push(&vec![0; rows], past, vec![BlockTable { first, blocks }], [0, 1]);
         }
         batch
     }
@@ -101,11 +97,11 @@ impl Case {
     /// What the rows attend to, a row for each of the step. Sequences are known by their seeds.
     fn run(&self, b: &dyn Backend, seeds: &[u64]) -> Result<Vec<Vec<f32>>> {
         let cache = self.cache(b)?;
-        self.store(b, &cache, self.batch(self.pasts.iter().map(|past| (0, *past))), seeds)?;
-        let plan =
-            self.store(b, &cache, self.batch(self.pasts.iter().map(|past| (*past, self.rows))), seeds)?;
+        self.store(b, &cache, self.batch(self.sequences.iter().map(|(past, _)| (0, *past))), seeds)?;
+        let plan = self.store(b, &cache, self.batch(self.sequences.iter().copied()), seeds)?;
         let (n, width) = (plan.batch().tokens.len(), self.spec.heads * self.spec.k_dim);
-        let q: Vec<f32> = seeds.iter().flat_map(|seed| numbers(seed * 1000 + 3, self.rows * width)).collect();
+        let all = seeds.iter().zip(&self.sequences);
+        let q: Vec<f32> = all.flat_map(|(seed, (_, rows))| numbers(seed * 1000 + 3, rows * width)).collect();
         let (q, mut spec) = (b.upload(&q, [n, width].into())?, self.spec.clone());
         if self.sinks {
             let scores = b.upload(&numbers(77, spec.heads), [spec.heads].into())?;
@@ -120,7 +116,7 @@ impl Case {
 }
 
 fn agrees(b: &CudaBackend, case: &Case) {
-    let seeds: Vec<u64> = (1..=case.pasts.len() as u64).collect();
+    let seeds: Vec<u64> = (1..=case.sequences.len() as u64).collect();
     let (got, want) = (case.run(b, &seeds).unwrap(), case.run(&Oracle, &seeds).unwrap());
     let pairs = got.iter().flatten().zip(want.iter().flatten());
     let worst = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
@@ -129,9 +125,8 @@ fn agrees(b: &CudaBackend, case: &Case) {
     assert!(want.iter().flatten().any(|v| v.abs() > 1e-3), "{}: all zeros", case.name);
 }
 
-#[test]
-fn agrees_with_the_oracle() {
-    common::on_device(test_name!(), Nvrtc::V12, || {
+fn all_agree(name: &str, nvrtc: Nvrtc) {
+    common::on_device(name, nvrtc, || {
         let b = CudaBackend::new().unwrap();
         let element = |element: &'static Format, case: Case| Case { element, ..case };
         let cases = [
@@ -140,9 +135,14 @@ fn agrees_with_the_oracle() {
             element(&F32, Case::new("a group of three, f32", AttnSpec::causal(6, 2, 16), &[256, 511])),
             element(&BF16, Case::new("a group of nine, bf16", AttnSpec::causal(9, 1, 16), &[300])),
             element(&Q8_0, Case::new("q8_0", AttnSpec::causal(4, 2, 32), &[400, 10])),
-            Case { rows: 3, ..Case::new("three rows each", AttnSpec::causal(2, 1, 8), &[254, 510]) },
+            Case::new("three rows each", AttnSpec::causal(2, 1, 8), &[254, 510]).rows(3),
+            Case::new(
+                "where blocks and chunks end",
+                AttnSpec::causal(2, 1, 8),
+                &[254, 255, 256, 511, 512, 15, 16],
+            ),
             Case::new("odd sizes", AttnSpec::new(4, 2, 5, 3).with(AttnOption::Causal), &[300]),
-            Case { rows: 2, ..Case::new("all of the context", AttnSpec::new(2, 2, 16, 16), &[300]) },
+            Case::new("all of the context", AttnSpec::new(2, 2, 16, 16), &[300]).rows(2),
             Case::new(
                 "a window within a chunk",
                 AttnSpec::causal(4, 2, 16).with(AttnOption::Window(100)),
@@ -152,6 +152,11 @@ fn agrees_with_the_oracle() {
                 "a window over chunks",
                 AttnSpec::causal(4, 2, 16).with(AttnOption::Window(300)),
                 &[700],
+            ),
+            Case::new(
+                "a window that ends with a chunk",
+                AttnSpec::causal(2, 1, 16).with(AttnOption::Window(256)),
+                &[511, 512, 767, 255],
             ),
             Case::new(
                 "a window that is not causal",
@@ -174,18 +179,47 @@ fn agrees_with_the_oracle() {
     });
 }
 
-/// A sequence's bits do not depend on how long the longest context of the step is, and a window's not on what is behind it.
 #[test]
-fn the_same_bits_however_many_chunks() {
+fn agrees_with_the_oracle_nvrtc_11() {
+    all_agree(test_name!(), Nvrtc::V11);
+}
+
+#[test]
+fn agrees_with_the_oracle_nvrtc_12() {
+    all_agree(test_name!(), Nvrtc::V12);
+}
+
+#[test]
+fn agrees_with_the_oracle_nvrtc_13() {
+    all_agree(test_name!(), Nvrtc::V13);
+}
+
+/// A sequence's bits do not depend on its company: neither on how long other contexts are, nor on how many rows there are, so
+/// neither on whether the step is split.
+#[test]
+fn the_same_bits_in_any_company() {
     common::on_device(test_name!(), Nvrtc::V12, || {
         let b = CudaBackend::new().unwrap();
-        let case = |pasts: &[usize]| Case::new("", AttnSpec::causal(4, 2, 32), pasts);
-        let alone = case(&[290]).run(&b, &[5]).unwrap();
-        let longer = case(&[700, 290]).run(&b, &[6, 5]).unwrap();
-        let longest = case(&[290, 40, 1000]).run(&b, &[5, 8, 7]).unwrap();
-        let bits = |row: &[f32]| row.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(&alone[0]), bits(&longer[1]));
-        assert_eq!(bits(&alone[0]), bits(&longest[0]));
+        let windowed = || AttnSpec::causal(4, 2, 32).with(AttnOption::Window(90));
+        let capped = || AttnSpec::causal(4, 1, 32).with(AttnOption::SoftCap(3.0));
+        let element = |element: &'static Format, case: Case| Case { element, ..case };
+        let cases = [
+            (Case::new("", AttnSpec::causal(4, 2, 32), &[]), 200),
+            (Case::new("", AttnSpec::causal(4, 2, 32), &[]), 290),
+            (Case { sinks: true, ..element(&Q8_0, Case::new("", windowed(), &[])) }, 230),
+            (element(&BF16, Case::new("", capped(), &[])), 255),
+            (element(&F32, Case::new("", AttnSpec::causal(6, 2, 16), &[])), 256),
+        ];
+        for (case, past) in cases {
+            let row = |sequences: &[(usize, usize)], seeds: &[u64], at: usize| {
+                let case = Case { sequences: sequences.into(), ..case.clone() };
+                case.run(&b, seeds).unwrap()[at].iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+            };
+            let alone = row(&[(past, 1)], &[5], 0);
+            assert_eq!(alone, row(&[(700, 1), (past, 1)], &[6, 5], 1), "after a longer one");
+            assert_eq!(alone, row(&[(past, 1), (40, 1), (1000, 1)], &[5, 8, 7], 0), "before others");
+            assert_eq!(alone, row(&[(past, 1), (0, 270)], &[5, 9], 0), "beside a prompt");
+        }
     });
 }
 

@@ -1,40 +1,44 @@
-//! Attention: over rows laid end to end, and over the paged cache. One kernel for both; what differs is where a token's row lies. Few rows
-//! over long contexts of the cache are another's (`split`), which shares them out over the device.
+//! Attention: over rows laid end to end, and over the paged cache. What differs is where a token's row lies.
+//!
+//! Two kernels give the same bits: one takes a row's context chunk after chunk, the other a block for each chunk. So which of them
+//! a row meets may hang on the rest of the step (`split` says how), and its result does not.
 
 use crate::cache;
 use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
-use crate::ops::split::{self, Split};
+use crate::ops::split;
 use crate::plan::{self, CudaPlan};
 use ogive_backend::{AttnOption, AttnSpec, Cache, Plan};
-use ogive_kernels::ATTEND;
+use ogive_kernels::{ATTEND, ATTEND_SPLIT};
 use ogive_tensor::{Error, Result, Tensor};
 use std::sync::Arc;
 
-/// Threads of a block: `WARPS` in the kernels.
-pub(super) const THREADS: u32 = 128;
+/// Threads of a block: `THREADS` in the kernels.
+const THREADS: u32 = 128;
+/// Heads of a block times elements of a value, at most: what a warp keeps. Of a key there may be four times as many.
+const KEPT: usize = 1024;
 /// Options that change a score, at most.
 const EDITS: usize = 3;
 
 /// Keys and values: where they begin, bytes of a row, and elements of a key row.
-pub(super) struct Rows {
-    pub(super) k: Address,
-    pub(super) k_bytes: usize,
-    pub(super) k_cols: usize,
-    pub(super) v: Address,
-    pub(super) v_bytes: usize,
+struct Rows {
+    k: Address,
+    k_bytes: usize,
+    k_cols: usize,
+    v: Address,
+    v_bytes: usize,
     /// The cache's block length, group and element type.
-    pub(super) paged: Option<(usize, usize, &'static str)>,
+    paged: Option<(usize, usize, &'static str)>,
 }
 
 /// The options as the kernel takes them.
-pub(super) struct Options {
-    pub(super) causal: bool,
-    pub(super) window: u32,
-    pub(super) edits: [(u32, f32, Address); EDITS],
-    pub(super) sinks: Address,
-    pub(super) mask_width: usize,
+struct Options {
+    causal: bool,
+    window: u32,
+    edits: [(u32, f32, Address); EDITS],
+    sinks: Address,
+    mask_width: usize,
     /// Keeps what the host sent up until the kernel is queued.
     _held: Vec<Arc<crate::memory::Buffer>>,
 }
@@ -179,6 +183,14 @@ pub(crate) fn attend_cache(
     launch(device, at, from, &rows, spec, n, step)
 }
 
+/// Queries of a block that share a key head: no more than there are, and no more than a thread's registers hold results of.
+fn heads_of_block(spec: &AttnSpec) -> usize {
+    let group = spec.heads / spec.kv_heads;
+    let fits =
+        |h: usize| h < 2 * group && spec.v_dim.max(spec.k_dim / 4).checked_mul(h).is_some_and(|n| n <= KEPT);
+    [8, 4, 2].into_iter().find(|h| fits(*h)).unwrap_or(1)
+}
+
 fn launch(
     device: &Device,
     at: &str,
@@ -195,16 +207,27 @@ fn launch(
     if width == 0 {
         return Ok(out);
     }
-    if let Some(split) = Split::of(rows, &options, spec, n, step.longest) {
-        split::launch(device, at, q, rows, &options, spec, n, step, split, device.read(at, &out)?)?;
-        return Ok(out);
-    }
+    let heads = heads_of_block(spec);
+    let tiles = spec.kv_heads * (spec.heads / spec.kv_heads).div_ceil(heads);
+    // A mask is as wide as the longest context, which a recorded step does not know.
+    let paged = rows.paged.is_some() && options.mask_width == 0;
+    let seen = if options.causal { options.window } else { u32::MAX };
+    let split = if paged { split::chunks(spec, seen, tiles, n, step.longest) } else { None };
+    let parts = match split {
+        Some(chunks) => Some(device.tensor(at, [n * spec.heads, chunks, spec.v_dim + 2])?),
+        None => None,
+    };
+    let (source, kernel) = match split {
+        Some(_) => (&ATTEND_SPLIT, "attend_split"),
+        None => (&ATTEND, "attend"),
+    };
     let (block_len, group, element) = rows.paged.unwrap_or((1, 0, "f32"));
-    let mut call = Call::new(device, at, &ATTEND, "attend")
+    let mut call = Call::new(device, at, source, kernel)
         .define("K_DIM", spec.k_dim)
         .define("V_DIM", spec.v_dim)
         .define("VECTOR", rows.k_cols.is_multiple_of(8).into())
         .word("ELEMENT", element)
+        .define("HEADS", heads)
         .flag("PAGED", rows.paged.is_some())
         .flag("CAUSAL", options.causal)
         .at(q)
@@ -214,7 +237,11 @@ fn launch(
         .at(rows.v)
         .long(rows.v_bytes)
         .count("tokens in a block", block_len)
-        .count("groups", group)
+        .count("groups", group);
+    if let Some(parts) = &parts {
+        call = call.at(device.read(at, parts)?);
+    }
+    call = call
         .at(device.read(at, &out)?)
         .count("heads", spec.heads)
         .count("key heads", spec.kv_heads)
@@ -223,9 +250,10 @@ fn launch(
     for (kind, value, data) in options.edits {
         call = call.edit(kind, value, data);
     }
-    call.count("columns of the mask", options.mask_width)
-        .at(options.sinks)
-        .at(step.address())
-        .run([spec.heads, n, 1], [THREADS, 1, 1])?;
+    if split.is_none() {
+        call = call.count("columns of the mask", options.mask_width);
+    }
+    let grid = split.map_or([tiles, n, 1], |chunks| [tiles, chunks, n]);
+    call.at(options.sinks).at(step.address()).run(grid, [THREADS, 1, 1])?;
     Ok(out)
 }

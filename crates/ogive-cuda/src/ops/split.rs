@@ -1,110 +1,45 @@
-//! Attention of few rows over long contexts: chunks of the context side by side, then put together.
+//! Which steps of attention are split over chunks of the context.
 //!
-//! Whether a step is split is decided by what its key says, its rows and the power of two of its longest context, so a recorded
-//! step is split as it would be without a record. Where the line is drawn has not been measured on a GPU.
+//! Decided by what a step's key says, its rows and the power of two of its longest context, so that a recorded step is split as it
+//! would be without a record, and its grid fits all of its kind. Bits do not hang on it: both kernels put chunks together alike. Where
+//! the line is drawn has not been measured on a GPU.
 
-use super::attend::{Options, Rows, THREADS};
-use crate::device::Device;
-use crate::driver::Address;
-use crate::launch::Call;
-use crate::plan::CudaPlan;
+use crate::plan::TICKETS;
 use ogive_backend::AttnSpec;
-use ogive_kernels::ATTEND_SPLIT;
-use ogive_tensor::Result;
 
-/// Tokens of a chunk: `CHUNK` in the kernel.
+/// Tokens of a chunk: `CHUNK` in the kernels.
 const CHUNK: usize = 256;
-/// Blocks a chunk, at most: with more, rows and heads alone fill a device.
-const BLOCKS: usize = 256;
-/// Bytes between the two kernels, at most.
-const BETWEEN: usize = 64 << 20;
-/// Heads of a block times elements of a value, at most: what a warp keeps. Of a key there may be four times as many.
-const KEPT: usize = 1024;
+/// Blocks a chunk, at most: with more, rows and heads alone fill a device. Each has a counter in the step.
+const BLOCKS: usize = TICKETS;
+/// Bytes of parts, at most.
+const PARTS: usize = 64 << 20;
 
-/// How a step is shared out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Split {
-    /// Queries of a block.
-    heads: usize,
-    /// Blocks for all heads of a row.
-    tiles: usize,
-    /// Chunks that a row may see.
-    chunks: usize,
+/// Chunks that a row may see, if `n` rows of so many `tiles` of heads, over contexts of at most `longest`, are split. A row sees no more
+/// than `seen` tokens.
+pub(super) fn chunks(spec: &AttnSpec, seen: u32, tiles: usize, n: usize, longest: usize) -> Option<usize> {
+    let bucket = longest.checked_next_power_of_two()?;
+    // A window may begin and end within chunks.
+    let of_window = (seen as usize).div_ceil(CHUNK).saturating_add(1);
+    let chunks = bucket.div_ceil(CHUNK).min(of_window);
+    let parts = n.checked_mul(spec.heads)?.checked_mul(chunks)?.checked_mul(4 * (spec.v_dim + 2))?;
+    (bucket > CHUNK && tiles.checked_mul(n)? <= BLOCKS && parts <= PARTS).then_some(chunks)
 }
 
-impl Split {
-    /// How `n` rows over contexts of at most `longest` are shared out, if they are.
-    pub(super) fn of(rows: &Rows, o: &Options, spec: &AttnSpec, n: usize, longest: usize) -> Option<Self> {
-        let bucket = longest.checked_next_power_of_two()?;
-        if rows.paged.is_none() || o.mask_width > 0 || bucket <= CHUNK {
-            return None;
-        }
-        let of_group = spec.heads / spec.kv_heads;
-        let fits = |h: usize| {
-            h < 2 * of_group && spec.v_dim.max(spec.k_dim / 4).checked_mul(h).is_some_and(|n| n <= KEPT)
-        };
-        let heads = [8, 4, 2].into_iter().find(|h| fits(*h)).unwrap_or(1);
-        let tiles = spec.kv_heads * of_group.div_ceil(heads);
-        // A window may begin and end within chunks; without causality it has no end.
-        let window = if o.causal { o.window as usize } else { usize::MAX };
-        let seen = window.div_ceil(CHUNK).saturating_add(1);
-        let chunks = bucket.div_ceil(CHUNK).min(seen);
-        let between = n.checked_mul(spec.heads)?.checked_mul(chunks)?.checked_mul(4 * (spec.v_dim + 2))?;
-        (tiles.checked_mul(n)? <= BLOCKS && between <= BETWEEN).then_some(Self { heads, tiles, chunks })
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Attends; the result goes to `out`.
-pub(super) fn launch(
-    device: &Device,
-    at: &str,
-    q: Address,
-    rows: &Rows,
-    o: &Options,
-    spec: &AttnSpec,
-    n: usize,
-    step: &CudaPlan,
-    split: Split,
-    out: Address,
-) -> Result<()> {
-    let (block_len, group, element) = rows.paged.unwrap_or((1, 0, "f32"));
-    let parts = device.tensor(at, [n * spec.heads, split.chunks, spec.v_dim + 2])?;
-    let between = device.read(at, &parts)?;
-    let call = |kernel| {
-        Call::new(device, at, &ATTEND_SPLIT, kernel)
-            .define("K_DIM", spec.k_dim)
-            .define("V_DIM", spec.v_dim)
-            .define("VECTOR", rows.k_cols.is_multiple_of(8).into())
-            .word("ELEMENT", element)
-            .define("HEADS", split.heads)
-            .flag("CAUSAL", o.causal)
-    };
-    let mut first = call("attend_part")
-        .at(q)
-        .at(rows.k)
-        .long(rows.k_bytes)
-        .count("elements of a key row", rows.k_cols)
-        .at(rows.v)
-        .long(rows.v_bytes)
-        .count("tokens in a block", block_len)
-        .count("groups", group)
-        .at(between)
-        .count("heads", spec.heads)
-        .count("key heads", spec.kv_heads)
-        .float(spec.scale)
-        .number(o.window);
-    for (kind, value, data) in o.edits {
-        first = first.edit(kind, value, data);
+    #[test]
+    fn the_grid_is_that_of_the_key() {
+        let spec = AttnSpec::causal(32, 8, 128);
+        let of = |seen, n, longest| chunks(&spec, seen, 8, n, longest);
+        assert_eq!(of(u32::MAX, 1, 256), None);
+        assert_eq!(of(u32::MAX, 1, 257), Some(2));
+        assert!((513..=1024).all(|longest| of(u32::MAX, 1, longest) == Some(4)));
+        assert_eq!(of(300, 1, 32_768), Some(3));
+        assert_eq!((of(u32::MAX, 32, 1024), of(u32::MAX, 33, 1024)), (Some(4), None));
+        // Parts would take more than they save.
+        assert_eq!(of(u32::MAX, 32, 1 << 20), None);
+        assert_eq!(of(u32::MAX, usize::MAX, 1024), None);
     }
-    first.at(step.address()).run([split.tiles, split.chunks, n], [THREADS, 1, 1])?;
-    call("attend_join")
-        .at(between)
-        .at(out)
-        .count("heads", spec.heads)
-        .count("chunks", split.chunks)
-        .number(o.window)
-        .at(o.sinks)
-        .at(step.address())
-        .run([spec.heads, n, 1], [THREADS, 1, 1])?;
-    Ok(())
 }
