@@ -267,6 +267,14 @@ pub const TRIAL: Source = Source {
     samples: &[&[]],
 };
 
+/// What the memory gives, and numbers to multiply; for measuring.
+pub const PROBE: Source = Source {
+    name: "probe",
+    files: &[PRELUDE, file!("probe.cu")],
+    kernels: &["copy", "read", "scatter"],
+    samples: &[&[]],
+};
+
 /// Every module.
 pub const SOURCES: [&Source; 15] = [
     &ELEMENTWISE,
@@ -284,6 +292,7 @@ pub const SOURCES: [&Source; 15] = [
     &EXPERTS,
     &BEST,
     &TRIAL,
+    &PROBE,
 ];
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod synth;
 
 use clap::Parser;
 use error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the program with the process's arguments.
@@ -42,6 +43,16 @@ pub fn main() -> ExitCode {
         Err(Error::Usage(why)) => fail(&why, 2),
         Err(Error::Failed(why)) => fail(&why, 1),
     }
+}
+
+/// Writes the model of random weights that `ogive synth --shape SHAPE --format FORMAT --seed SEED OUT` writes, for benches that want one
+/// without a second program.
+///
+/// # Errors
+/// If a name is not known (the message lists those that are) or the file cannot be written.
+pub fn write_synth(shape: &str, format: &str, seed: u64, out: &Path) -> Result<(), String> {
+    let synth = synth::Synth::new(shape, format, seed).map_err(|e| e.to_string())?;
+    synth.write(out, |_, _| true).map_err(|e| error::with_causes(&e))
 }
 
 fn fail(why: &str, code: u8) -> ExitCode {

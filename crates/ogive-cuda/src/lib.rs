@@ -21,7 +21,7 @@
 //! # How it is cut
 //!
 //! `driver` is all of the CUDA driver that is used, `library` finds libraries, `module` compiles kernels and keeps them, `memory` and
-//! `transfer` hold and move bytes, `launch` calls kernels, `plan` is a step, `record` and `graph` turn one into a CUDA graph, `weight` and `cache` are what their names say, and
+//! `transfer` hold and move bytes, `measure` times what the device does, `launch` calls kernels, `plan` is a step, `record` and `graph` turn one into a CUDA graph, `weight` and `cache` are what their names say, and
 //! `ops` has the operators.
 //!
 //! # To add an operator
@@ -47,6 +47,7 @@ mod error;
 mod graph;
 mod launch;
 mod library;
+pub mod measure;
 mod memory;
 mod module;
 mod ops;

@@ -10,9 +10,11 @@
 
 mod graphs;
 mod handles;
+mod timing;
 
 pub(crate) use graphs::Recorded;
 pub(crate) use handles::{Event, Extent, Function, Image, Pinned, Stream};
+pub(crate) use timing::Mark;
 
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{
@@ -37,6 +39,7 @@ macro_rules! functions {
         struct Functions {
             $($field: unsafe extern "C" fn($($ty),*) -> u32,)*
             graphs: Option<graphs::Functions>,
+            elapsed: Option<timing::Elapsed>,
             // Never closed: what a library started at its opening may outlive whoever opened it.
             _library: ManuallyDrop<Library>,
         }
@@ -54,6 +57,7 @@ macro_rules! functions {
                         })?
                     },)*
                     graphs: graphs::Functions::of(&library),
+                    elapsed: timing::elapsed(&library),
                     _library: ManuallyDrop::new(library),
                 })
             }

@@ -3,9 +3,11 @@
 //! They are opened by path rather than left to the loader alone: NVRTC is most often had from a Python package, where no loader
 //! looks, and a path says in a message what was really taken.
 
+mod cublas;
 mod nvrtc;
 mod search;
 
+pub(crate) use cublas::Cublas;
 pub(crate) use nvrtc::{Nvrtc, Target, Wanted};
 
 use crate::driver::Driver;

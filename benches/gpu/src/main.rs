@@ -1,0 +1,170 @@
+//! What a GPU gives and what we make of it: ceilings, operators, models and other engines, in one run and one report.
+//!
+//! A program and no criterion bench: a GPU is lent for minutes, so everything comes from one start, in the order of what is missed
+//! most, and the report is written anew after each part: what was measured is kept whatever ends the run.
+
+// A program talks to its user.
+#![allow(clippy::print_stderr)]
+
+mod ceilings;
+mod clock;
+mod figure;
+mod lab;
+mod models;
+mod operators;
+mod peers;
+mod report;
+mod start;
+mod trace;
+
+use clap::Parser;
+use ogive::cuda::CudaBackend;
+use report::Report;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+/// What may be measured, in this order.
+const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
+
+/// Measures a GPU and Ogive on it.
+#[derive(Debug, Parser)]
+#[command(name = "ogive-gpu-bench", version)]
+struct Args {
+    /// Which device
+    #[arg(long, default_value_t = 0)]
+    device: usize,
+    /// Where report.md and report.json go
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    out: PathBuf,
+    /// Where models of random weights are written and looked for; they take up to 16 GB each [default: a temporary folder]
+    #[arg(long, value_name = "FOLDER")]
+    work: Option<PathBuf>,
+    /// Only these of ceilings, operators, models, start, peers; ceilings are always measured
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = PARTS)]
+    only: Vec<String>,
+    /// Only operators whose names contain this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Models, as SHAPE:FORMAT of `ogive synth`
+    #[arg(long, value_name = "MODEL", value_delimiter = ',', default_values_t = models::ALL.map(str::to_owned))]
+    models: Vec<String>,
+    /// Begins nothing new after so many seconds; what was left out stands in the report
+    #[arg(long, value_name = "SECONDS", default_value_t = 1500)]
+    budget: u64,
+    /// llama.cpp's bench [default: llama-bench, on the PATH]
+    #[arg(long, value_name = "PROGRAM", default_value = "llama-bench")]
+    llama_bench: PathBuf,
+    /// A Python that may have PyTorch
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: PathBuf,
+    /// Tiny sizes and few runs: whether everything runs, not how fast
+    #[arg(long)]
+    smoke: bool,
+    /// Opens this model, computes a step, says in JSON how long it took, and ends: how the part `start` starts
+    #[arg(long, value_name = "MODEL", hide = true)]
+    first: Option<PathBuf>,
+}
+
+/// What every part is given.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) cuda: Arc<CudaBackend>,
+    pub(crate) device: usize,
+    pub(crate) smoke: bool,
+    pub(crate) filter: String,
+    pub(crate) models: Vec<String>,
+    pub(crate) work: PathBuf,
+    pub(crate) llama_bench: PathBuf,
+    pub(crate) python: PathBuf,
+    end: Instant,
+}
+
+impl Run {
+    /// Whether something new may be begun.
+    pub(crate) fn has_time(&self) -> bool {
+        Instant::now() < self.end
+    }
+
+    /// The smaller one where only running counts.
+    pub(crate) fn pick<T>(&self, real: T, smoke: T) -> T {
+        if self.smoke { smoke } else { real }
+    }
+
+    /// The file of a model of random weights, written if need be.
+    pub(crate) fn model(&self, name: &str) -> Result<PathBuf> {
+        let (shape, format) =
+            name.split_once(':').ok_or("a model is SHAPE:FORMAT, as in llama-3.2-1b:q4_k_m")?;
+        let path = self.work.join(format!("{shape}-{format}.gguf"));
+        if !path.is_file() {
+            eprintln!("writing {}", path.display());
+            ogive_cli::write_synth(shape, format, 1, &path)?;
+        }
+        Ok(path)
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = match &args.first {
+        Some(model) => start::child(model, args.device),
+        None => measure(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(args: &Args) -> Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let begin = Instant::now();
+    let cuda = Arc::new(CudaBackend::with_device(args.device)?);
+    let run = Run {
+        device: args.device,
+        smoke: args.smoke,
+        filter: args.filter.clone(),
+        models: args.models.clone(),
+        work: args.work.clone().unwrap_or_else(|| temporary.path().to_owned()),
+        llama_bench: args.llama_bench.clone(),
+        python: args.python.clone(),
+        end: begin + Duration::from_secs(args.budget),
+        cuda,
+    };
+    std::fs::create_dir_all(&run.work)?;
+    std::fs::create_dir_all(&args.out)?;
+    let mut report = Report::new(&run);
+    for part in PARTS {
+        if part != "ceilings" && !args.only.is_empty() && !args.only.iter().any(|p| p == part) {
+            continue;
+        }
+        eprintln!("{part}");
+        let since = Instant::now();
+        let outcome = match part {
+            "ceilings" => ceilings::measure(&run, &mut report),
+            "operators" => operators::measure(&run, &mut report),
+            "models" => models::measure(&run, &mut report),
+            "start" => start::measure(&run, &mut report),
+            _ => peers::measure(&run, &mut report),
+        };
+        if let Err(e) = outcome {
+            report.note(format!("{part}: {e}"));
+        }
+        report.seconds.push((part.into(), since.elapsed().as_secs_f64()));
+        write(&args.out, &report)?;
+    }
+    eprintln!("{}", args.out.join("report.md").display());
+    Ok(())
+}
+
+fn write(folder: &Path, report: &Report) -> Result<()> {
+    std::fs::write(folder.join("report.json"), serde_json::to_string_pretty(report)?)?;
+    Ok(std::fs::write(folder.join("report.md"), report.markdown())?)
+}

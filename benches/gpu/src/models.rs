@@ -1,0 +1,228 @@
+//! Whole models: loading, prompts, tokens one by one, and where a step's time goes.
+//!
+//! Steps are run by themselves and not by an engine: a sequence of 32,000 tokens need not be read before the token after it is measured, as
+//! an empty cache is as long to read as a full one. Each step is all that a drawn token takes: the plan up, the graph, the best
+//! token back.
+
+use crate::clock::Clock;
+use crate::figure::Figure;
+use crate::lab::Sequences;
+use crate::report::Load;
+use crate::trace::{Kernels, Marked};
+use crate::{Report, Result, Run};
+use ogive::backend::{Backend, LayerCache, Plan, StepKey};
+use ogive::cuda::measure::Mark;
+use ogive::nn::{self, Step};
+use ogive::tensor::{self, F16, Tensor};
+use ogive::{Model, Options};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// Models that are measured unless others are named.
+pub(crate) const ALL: [&str; 6] = [
+    "llama-3.2-1b:q4_k_m",
+    "llama-3.1-8b:q4_k_m",
+    "llama-3.2-1b:f16",
+    "llama-3.1-8b:q8_0",
+    "llama-3.1-8b:f16",
+    "llama-3.2-1b:q8_0",
+];
+
+/// Rows of a step in which long prompts are read.
+const CHUNK: usize = 2048;
+
+/// What a step of a model moves and computes.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    /// Bytes of weights that every step reads.
+    weights: f64,
+    /// Operations of a row, attention not counted.
+    row: f64,
+    /// Bytes of the cache for a token.
+    cache: f64,
+    /// Operations of attention for a token that is seen.
+    seen: f64,
+}
+
+impl Work {
+    fn of(path: &Path, model: &Model) -> Result<Self> {
+        let tensors = Options::new().checkpoint(path)?.source.tensors();
+        let tied = !tensors.iter().any(|t| t.name == "lm_head.weight");
+        // A step reads a row of the table of tokens; where that is the head too, all of it.
+        let used = tensors.iter().filter(|t| tied || !t.name.ends_with("embed_tokens.weight"));
+        let (mut weights, mut elements) = (0.0, 0.0);
+        for t in used {
+            weights += t.bytes() as f64;
+            elements += t.elements() as f64;
+        }
+        let config = model.config();
+        let heads = config.usize("num_attention_heads")?;
+        let head = config.usize_or("head_dim", config.usize("hidden_size")? / heads.max(1))?;
+        let layers = layout(model);
+        let row = |layer: &LayerCache| match *layer {
+            LayerCache::Paged { k_dim, v_dim, .. } => (F16.row_bytes(k_dim) + F16.row_bytes(v_dim)) as f64,
+            _ => 0.0,
+        };
+        let cache = layers.iter().map(row).sum();
+        Ok(Self { weights, row: 2.0 * elements, cache, seen: 4.0 * (heads * head * layers.len()) as f64 })
+    }
+
+    /// Bytes and operations of `count` sequences that each read `rows` tokens after `past`.
+    fn step(&self, count: usize, rows: usize, past: usize) -> [f64; 2] {
+        let (count, rows, past) = (count as f64, rows as f64, past as f64);
+        let seen = rows * (past + (rows + 1.0) / 2.0);
+        [self.weights + count * (past + rows) * self.cache, count * (rows * self.row + seen * self.seen)]
+    }
+}
+
+fn layout(model: &Model) -> Vec<LayerCache> {
+    // One group for all: no window gives pages back here.
+    model.layers().cache_layout().into_iter().map(|layer| layer.in_group(0)).collect()
+}
+
+pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
+    let names = if run.smoke { vec!["tiny:q4_k_m".to_owned()] } else { run.models.clone() };
+    for name in names {
+        if !run.has_time() {
+            report.note(format!("no time was left for {name}"));
+        } else if let Err(e) = one(run, report, &name) {
+            report.note(format!("{name}: {e}"));
+        }
+    }
+    Ok(())
+}
+
+fn one(run: &Run, report: &mut Report, name: &str) -> Result<()> {
+    let path = run.model(name)?;
+    let (before, _) = run.cuda.memory_used();
+    let begin = Instant::now();
+    let backend: Arc<dyn Backend> = Arc::clone(&run.cuda) as _;
+    let model = Options::new().backend(backend).open(&path)?;
+    run.cuda.synchronize()?;
+    let (seconds, bytes) = (begin.elapsed().as_secs_f64(), std::fs::metadata(&path)?.len());
+    report.loads.push(Load {
+        model: name.into(),
+        file_bytes: bytes,
+        seconds,
+        gigabytes_per_second: bytes as f64 / 1e9 / seconds,
+        device_bytes: run.cuda.memory_used().0.saturating_sub(before),
+    });
+    let work = Work::of(&path, &model)?;
+    let mut bench = Bench { run, report, name, model: &model, work };
+    bench.kernels()?;
+    for &tokens in run.pick(&[512, 2048, 8192, 32_768][..], &[20]) {
+        bench.prompt(tokens)?;
+    }
+    for &count in run.pick(&[1, 2, 4, 8, 16, 64, 256][..], &[1, 3]) {
+        for &context in run.pick(&[512, 2048, 8192, 32_768][..], &[40]) {
+            bench.decode(count, context)?;
+        }
+    }
+    run.cuda.drop_graphs();
+    Ok(())
+}
+
+struct Bench<'a> {
+    run: &'a Run,
+    report: &'a mut Report,
+    name: &'a str,
+    model: &'a Model,
+    work: Work,
+}
+
+impl Bench<'_> {
+    fn sequences(&self, count: usize, context: usize) -> Result<Sequences> {
+        Sequences::new(&self.run.cuda, layout(self.model), count, context)
+    }
+
+    /// Whether a cache of so many tokens fits, beside what steps need.
+    fn fits(&self, tokens: usize) -> bool {
+        let (used, _) = self.run.cuda.memory_used();
+        let free = self.run.cuda.facts().memory.unwrap_or(0).saturating_sub(used);
+        self.work.cache * (tokens as f64) < 0.85 * free as f64
+    }
+
+    fn prompt(&mut self, tokens: usize) -> Result<()> {
+        if !self.run.has_time() || !self.fits(tokens) {
+            self.report.note(format!("{}: no prompt of {tokens} tokens: no time or no memory", self.name));
+            return Ok(());
+        }
+        let (all, b) = (self.sequences(1, tokens)?, &self.run.cuda);
+        let [times, device] = Clock::new(self.run).whole(|| {
+            let before = Mark::now(b)?;
+            let mut last = None;
+            for past in (0..tokens).step_by(CHUNK) {
+                let plan = all.plan(b, CHUNK.min(tokens - past), past)?;
+                last = Some(self.logits(&**b, &plan, &all)?);
+            }
+            let after = Mark::now(b)?;
+            last.map(|logits| b.argmax(&logits)).transpose()?;
+            Ok([before, after])
+        })?;
+        // Only the last chunk's head counts, and each chunk reads the weights.
+        let [_, operations] = self.work.step(1, tokens, 0);
+        let bytes = self.work.weights * tokens.div_ceil(CHUNK) as f64 + self.work.cache * tokens as f64;
+        let name = format!("{}, prefill", self.name);
+        let mut figure =
+            Figure::new(name, format!("{tokens} tokens"), times, [bytes, operations]).tokens(tokens);
+        figure.device = Some(device);
+        self.report.add("models", figure);
+        Ok(())
+    }
+
+    fn decode(&mut self, count: usize, context: usize) -> Result<()> {
+        static KEYS: AtomicU64 = AtomicU64::new(1 << 50);
+        if !self.fits(count * context) {
+            return Ok(());
+        }
+        if !self.run.has_time() {
+            self.report.note(format!("{}: no time was left for {count} × {context} tokens", self.name));
+            return Ok(());
+        }
+        let (all, b) = (self.sequences(count, context)?, &self.run.cuda);
+        let batch = all.batch(1, context - 1);
+        let key = StepKey::of(KEYS.fetch_add(1, Relaxed), &batch).ok_or("a step that cannot be replayed")?;
+        let graphs = b.graphs();
+        let [times, device] = Clock::new(self.run).whole(|| {
+            let before = Mark::now(b)?;
+            let plan = b.plan(batch.clone())?;
+            let logits = b.replay(&key, &plan, &mut |plan| self.logits(&**b, plan, &all))?;
+            let after = Mark::now(b)?;
+            b.argmax(&logits)?;
+            Ok([before, after])
+        })?;
+        let after = b.graphs();
+        let work = self.work.step(count, 1, context - 1);
+        let case = format!("{count} × 1 after {}", context - 1);
+        let mut figure = Figure::new(format!("{}, decode", self.name), case, times, work).tokens(count);
+        figure.graph = after.replayed - graphs.replayed > after.eager - graphs.eager;
+        figure.device = Some(device);
+        self.report.add("models", figure);
+        Ok(())
+    }
+
+    fn logits(&self, b: &dyn Backend, plan: &Plan, all: &Sequences) -> tensor::Result<Tensor> {
+        nn::prepare(b, &all.cache, plan)?;
+        self.model.layers().logits(&Step::new(b, plan, &all.cache))
+    }
+
+    /// Which operators a step's time goes to.
+    fn kernels(&mut self) -> Result<()> {
+        let b = &self.run.cuda;
+        let busy = b.stretch(self.run.pick(1 << 30, 1 << 12))?;
+        let (short, long) = self.run.pick((512, 2048), (8, 20));
+        for (count, rows, past) in
+            [(1, 1, short - 1), (self.run.pick(16, 2), 1, short - 1), (1, short, 0), (1, long, 0)]
+        {
+            let all = self.sequences(count, rows + past)?;
+            let plan = all.plan(b, rows, past)?;
+            let marked = Marked::new(b);
+            let (operators, total) = marked.trace(self.run, &busy, &|b| self.logits(b, &plan, &all))?;
+            let step = format!("{count} × {rows} after {past} tokens");
+            self.report.kernels.push(Kernels { model: self.name.into(), step, operators, total });
+        }
+        Ok(())
+    }
+}

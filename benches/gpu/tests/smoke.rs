@@ -1,0 +1,148 @@
+//! The whole bench with tiny sizes, under the emulator: that it runs to its end and what its report holds, and nothing about speed.
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+use ptx_emulator_launcher::{Error, Launcher};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Stands in for a program of somebody else's.
+fn stand_in(folder: &Path, name: &str, says: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\ncat <<'END'\n{says}\nEND\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// The bench, under the emulator unless there is a GPU; `None` where neither can be had.
+fn bench() -> Option<Command> {
+    let program = env!("CARGO_BIN_EXE_ogive-gpu-bench");
+    if ogive::cuda::CudaBackend::is_available() {
+        return Some(Command::new(program));
+    }
+    let launcher = Launcher::new().set("PTX_EMU_CHECK", "1");
+    let launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
+    match launcher.command(Path::new(program), &|_| {}) {
+        Ok(command) => Some(command),
+        Err(
+            e @ (Error::NoLibrary { .. }
+            | Error::NoNetwork { .. }
+            | Error::NoPip { .. }
+            | Error::Platform { .. }),
+        ) => {
+            println!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+fn names<'a>(report: &'a Value, part: &str) -> BTreeSet<&'a str> {
+    let list = report["figures"][part].as_array().unwrap_or_else(|| panic!("no {part}: {report:#}"));
+    list.iter().map(|f| f["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_smoke_run_reports_everything() {
+    let Some(mut command) = bench() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let line =
+        r#"{"name": "torch copy", "case": "x", "seconds": [0.5, 0.25], "bytes": 1e9, "operations": 0}"#;
+    let python = stand_in(at, "python", &format!("note: torch 0.0\n{line}\nnot json"));
+    let test = r#"[{"n_prompt": 0, "n_gen": 64, "n_depth": 512, "samples_ns": [2e9, 1e9], "model_size": 1e9, "model_n_params": 1e9}]"#;
+    let llama = stand_in(at, "llama", test);
+    command.arg("--smoke").args(["--out", at.to_str().unwrap(), "--work", at.to_str().unwrap()]);
+    command.arg("--python").arg(&python).arg("--llama-bench").arg(&llama);
+    let out = command.output().unwrap();
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{error}");
+    let report: Value = serde_json::from_slice(&fs::read(at.join("report.json")).unwrap()).unwrap();
+    let text = fs::read_to_string(at.join("report.md")).unwrap();
+
+    assert_eq!(report["smoke"], true);
+    for note in report["notes"].as_array().unwrap() {
+        let note = note.as_str().unwrap();
+        assert!(note.starts_with("cuBLAS") || note.starts_with("torch 0.0"), "{note}\n{text}");
+    }
+    assert!(report["ceilings"]["bandwidth"].as_f64().unwrap() > 0.0);
+    assert!(report["ceilings"]["rate"].as_f64().unwrap() > 0.0);
+    let ceilings = names(&report, "ceilings");
+    assert!(
+        ceilings.is_superset(
+            &["copy, cuMemcpyDtoD", "copy, our kernel", "read, our kernel", "cuBLAS bf16"].into()
+        ),
+        "{ceilings:?}"
+    );
+    let operators = names(&report, "operators");
+    let wanted = [
+        "linear f32",
+        "linear q4_k",
+        "linear iq4_xs",
+        "linear mxfp4",
+        "linear_gated q4_k",
+        "attend_cache f16, decode",
+        "attend_cache f16, prefill",
+        "rms_norm",
+        "layer_norm",
+        "add_rms_norm",
+        "gated",
+        "rope_attend f16, first tokens",
+        "argmax",
+        "best 40",
+        "moe q4_k, 2 of 4",
+    ];
+    for name in wanted {
+        assert!(operators.contains(name), "{name} of {operators:?}");
+    }
+    assert_eq!(names(&report, "models"), ["tiny:q4_k_m, decode", "tiny:q4_k_m, prefill"].into());
+    assert_eq!(names(&report, "peers"), ["llama.cpp tiny:q4_k_m, decode", "torch copy"].into());
+
+    let all = report["figures"].as_object().unwrap().values().flat_map(|v| v.as_array().unwrap());
+    for figure in all {
+        let number = |key: &str| figure[key].as_f64().unwrap();
+        assert!(number("bytes") + number("operations") > 0.0, "{figure}");
+        assert!(figure["times"]["runs"].as_u64().unwrap() > 0, "{figure}");
+        let [least, median, most] = ["least", "median", "most"].map(|k| figure["times"][k].as_f64().unwrap());
+        assert!(0.0 <= least && least <= median && median <= most, "{figure}");
+        assert!(text.contains(figure["case"].as_str().unwrap()), "{figure}");
+    }
+    // Everything that can be a graph is one; a prompt's rows are no step of decoding.
+    let figures = report["figures"]["operators"].as_array().unwrap();
+    let eager: BTreeSet<_> =
+        figures.iter().filter(|f| f["graph"] == false).map(|f| f["name"].as_str().unwrap()).collect();
+    assert_eq!(eager, ["argmax", "attend_cache f16, prefill", "best 40"].into());
+
+    let load = &report["loads"][0];
+    let (file, device) = (load["file_bytes"].as_u64().unwrap(), load["device_bytes"].as_u64().unwrap());
+    assert!(device > file / 2, "{load}");
+    let starts: Vec<_> =
+        report["starts"].as_array().unwrap().iter().map(|s| s["cache"].as_str().unwrap()).collect();
+    assert_eq!(starts, ["cold", "cached"]);
+    let kernels = report["kernels"].as_array().unwrap();
+    assert_eq!(kernels.len(), 4);
+    for step in kernels {
+        let list = step["operators"].as_array().unwrap();
+        assert!(
+            list.iter().any(|o| o["operator"] == "linear" && o["calls"].as_u64().unwrap() > 1),
+            "{step:#}"
+        );
+        let seconds: Vec<f64> = list.iter().map(|o| o["seconds"].as_f64().unwrap()).collect();
+        assert!(seconds.is_sorted_by(|a, b| a >= b), "{seconds:?}");
+    }
+    assert!(text.contains("A smoke run") && text.contains("## first kernels"), "{text}");
+}
+
+/// What the bench asks of Python parses, where there is one.
+#[test]
+fn the_script_is_python() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/torch_peer.py");
+    let check = "import ast, sys; ast.parse(open(sys.argv[1]).read())";
+    match Command::new("python3").args(["-c", check, script]).output() {
+        Ok(out) => assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr)),
+        Err(e) => println!("skipped: python3: {e}"),
+    }
+}
