@@ -117,7 +117,8 @@ fn say(text: &str) {
     eprintln!("emu: {text}");
 }
 
-fn target_folder(root: &Path) -> Result<PathBuf, String> {
+/// Cargo's target folder.
+pub(crate) fn target_folder(root: &Path) -> Result<PathBuf, String> {
     let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec();
     Ok(metadata.map_err(|e| format!("cargo metadata failed: {e}"))?.target_directory.into_std_path_buf())
 }

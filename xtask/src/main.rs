@@ -6,6 +6,7 @@
 // A program talks to its user.
 #![allow(clippy::print_stderr)]
 
+mod bundle;
 mod ci;
 mod corpus;
 mod emu;
@@ -38,6 +39,9 @@ fn main() -> ExitCode {
         };
     }
     let outcome = match args[..] {
+        ["bundle", ref args @ ..] => {
+            emu::target_folder(&root()).and_then(|target| bundle::run(&root(), &target, args))
+        }
         ["ci"] => ci::run(&root(), false),
         ["ci", "--keep-going"] => ci::run(&root(), true),
         ["emu-corpus"] => emu::launcher(&root()).and_then(|launcher| corpus::run(&launcher)),
@@ -56,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 fn help() -> String {
-    format!("{HELP}{}{}{}", golden::HELP, emu::HELP, corpus::HELP)
+    format!("{HELP}{}{}{}{}", bundle::HELP, golden::HELP, emu::HELP, corpus::HELP)
 }
 
 fn fail(message: &str) -> ExitCode {

@@ -5,14 +5,15 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cargo_metadata::{Message, TargetKind};
 
 /// What `cargo xtask help` says.
-pub(crate) const HELP: &str = "  bundle [OPTIONS]    a folder for a GPU machine without Rust: tests, CLI, GPU bench, and run.sh
+pub(crate) const HELP: &str =
+    "  bundle [OPTIONS]    a folder for a GPU machine without Rust: tests, CLI, GPU bench, and run.sh
       --features LIST     generations of NVRTC and cuBLAS to allow (cuda-11,cuda-12,cuda-13)
       --out FOLDER        where to (bundle in cargo's target folder); what is there is replaced
 ";
@@ -21,8 +22,6 @@ pub(crate) const HELP: &str = "  bundle [OPTIONS]    a folder for a GPU machine 
 const LIMIT: u64 = 60_000_000;
 /// What runs everything.
 const SCRIPT: &str = include_str!("run.sh");
-/// Makes one report of what it left.
-const REPORT: &str = include_str!("report.py");
 
 /// A command line.
 #[derive(Debug, PartialEq)]
@@ -50,37 +49,27 @@ impl Options {
     }
 }
 
-/// A build: what cargo is told, and the programs that are taken of it with their names in the bundle.
-struct Build {
-    args: &'static [&'static str],
-    takes: &'static [(&'static str, &'static str)],
-}
-
-/// Test programs of ogive-cuda that mean something on a device; `faults` is the emulator's.
-const BUILDS: [Build; 4] = [
-    Build { args: &["build", "-p", "ogive-cli", "--bin", "ogive"], takes: &[("ogive", "ogive")] },
-    Build { args: &["build", "-p", "ogive-gpu-bench"], takes: &[("ogive-gpu-bench", "ogive-gpu-bench")] },
-    Build {
-        args: &[
-            "test", "-p", "ogive-cuda", "--no-run", "--test", "conformance", "--test", "replay", "--test", "step",
-            "--test", "memory", "--test", "measure",
-        ],
-        takes: &[
-            ("conformance", "test-conformance"),
-            ("replay", "test-replay"),
-            ("step", "test-step"),
-            ("memory", "test-memory"),
-            ("measure", "test-measure"),
-        ],
-    },
-    Build { args: &["test", "-p", "ogive-models", "--no-run", "--test", "cuda"], takes: &[("cuda", "test-models")] },
+/// Programs that are taken, by cargo's name and by the bundle's. Of ogive-cuda's tests those that mean something on a device: `faults` and
+/// `step` are about the emulator.
+const PROGRAMS: [(&str, &str); 7] = [
+    ("ogive", "ogive"),
+    ("ogive-gpu-bench", "ogive-gpu-bench"),
+    ("conformance", "test-conformance"),
+    ("replay", "test-replay"),
+    ("memory", "test-memory"),
+    ("measure", "test-measure"),
+    ("cuda", "test-models"),
 ];
+
+/// What has them. One build for all, so that what they share is built once.
+const PACKAGES: [&str; 4] = ["ogive-cli", "ogive-gpu-bench", "ogive-cuda", "ogive-models"];
 
 /// Builds and lays out the bundle.
 pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let out = options.out.clone().unwrap_or_else(|| target.join("bundle"));
-    let failed = |doing: &str, path: &Path, e: std::io::Error| format!("bundle: {doing} {}: {e}", path.display());
+    let failed =
+        |doing: &str, path: &Path, e: std::io::Error| format!("bundle: {doing} {}: {e}", path.display());
     if out.exists() {
         // Nothing is removed that is no bundle.
         let ours = out.join("run.sh").is_file() || fs::read_dir(&out).is_ok_and(|mut d| d.next().is_none());
@@ -91,18 +80,14 @@ pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), Strin
     }
     let bin = out.join("bin");
     fs::create_dir_all(&bin).map_err(|e| failed("making", &bin, e))?;
-    for build in &BUILDS {
-        for (name, program) in programs(root, build, &options.features)? {
-            let to = bin.join(name);
-            fs::copy(&program, &to).map_err(|e| failed("copying to", &to, e))?;
-        }
+    for (name, program) in programs(root, &options.features)? {
+        let to = bin.join(name);
+        fs::copy(&program, &to).map_err(|e| failed("copying to", &to, e))?;
     }
     copy(&root.join("crates/ogive-models/tests/golden"), &out.join("golden"))?;
-    for (name, text) in [("run.sh", SCRIPT), ("report.py", REPORT)] {
-        let path = out.join(name);
-        fs::write(&path, text).map_err(|e| failed("writing", &path, e))?;
-    }
-    executable(&out.join("run.sh"))?;
+    let script = out.join("run.sh");
+    fs::write(&script, SCRIPT).map_err(|e| failed("writing", &script, e))?;
+    executable(&script)?;
     let commit = Command::new("git").current_dir(root).args(["rev-parse", "HEAD"]).output();
     let commit = commit.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
     let glibc = newest_glibc(&bin)?;
@@ -117,33 +102,158 @@ pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), Strin
 }
 
 /// Builds, and finds the programs in what cargo says of it.
-fn programs(root: &Path, build: &Build, features: &str) -> Result<Vec<(&'static str, PathBuf)>, String> {
+fn programs(root: &Path, features: &str) -> Result<Vec<(&'static str, PathBuf)>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
-    command.current_dir(root).args(build.args).args(["--release", "--config", "profile.release.strip=true"]);
-    if build.args.contains(&"ogive-models") {
-        // Its tests have ogive-cuda with all generations; so has everything built with it.
-    } else {
-        command.args(["--no-default-features", "--features", features]);
+    // Optimising across crates would take the longer part of the build, for the host's share of what is measured.
+    let settings = ["profile.release.strip=true", "profile.release.lto=false"];
+    command.current_dir(root).args(["build", "--release", "--message-format=json-render-diagnostics"]);
+    command.args(settings.iter().flat_map(|setting| ["--config", setting]));
+    command.args(PACKAGES.iter().flat_map(|package| ["--package", package])).arg("--no-default-features");
+    let with = |package: &&str| features.split(',').map(|f| format!("{package}/{f}")).collect::<Vec<_>>();
+    // What tests of models need of ogive-cuda they say themselves.
+    let all: Vec<String> = PACKAGES.iter().take(3).flat_map(with).collect();
+    command.arg("--features").arg(all.join(","));
+    for (target, name) in PROGRAMS {
+        command.args([if name.starts_with("test-") { "--test" } else { "--bin" }, target]);
     }
-    command.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stdout(Stdio::piped());
-    let wrong = |e: String| format!("bundle: cargo {}: {e}", build.args.join(" "));
-    let mut child = command.spawn().map_err(|e| wrong(e.to_string()))?;
-    let stdout = child.stdout.take().ok_or_else(|| wrong("it has no output".into()))?;
+    let wrong = |e: String| format!("bundle: building: {e}");
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|e| wrong(e.to_string()))?;
+    let stdout = child.stdout.take().ok_or_else(|| wrong("cargo has no output".into()))?;
     let mut found = Vec::new();
-    for message in Message::parse_stream(BufReader::new(stdout).take_lines()) {
+    for message in Message::parse_stream(BufReader::new(stdout)) {
         let Ok(Message::CompilerArtifact(artifact)) = message else { continue };
-        let kind = &artifact.target.kind;
-        let program = kind.contains(&TargetKind::Bin) || kind.contains(&TargetKind::Test);
-        let Some(path) = artifact.executable.filter(|_| program) else { continue };
-        found.extend(build.takes.iter().filter(|(name, _)| *name == artifact.target.name).map(|(_, as_name)| (*as_name, path.clone().into_std_path_buf())));
+        let Some(path) = artifact.executable else { continue };
+        let is_test = artifact.target.kind.contains(&TargetKind::Test);
+        let taken = |(target, name): &&(&str, &str)| {
+            *target == artifact.target.name && name.starts_with("test-") == is_test
+        };
+        found.extend(PROGRAMS.iter().find(taken).map(|(_, name)| (*name, path.into_std_path_buf())));
     }
     let status = child.wait().map_err(|e| wrong(e.to_string()))?;
     if !status.success() {
         return Err(wrong(status.to_string()));
     }
-    match build.takes.iter().find(|(_, name)| !found.iter().any(|(f, _)| f == name)) {
-        Some((name, _)) => Err(wrong(format!("it made no {name}"))),
+    match PROGRAMS.iter().find(|(_, name)| !found.iter().any(|(f, _)| f == name)) {
+        Some((target, _)) => Err(wrong(format!("cargo made no {target}"))),
         None => Ok(found),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("bundle: copying {}: {e}", from.display());
+    if from.is_file() {
+        return fs::copy(from, to).map(drop).map_err(failed);
+    }
+    fs::create_dir_all(to).map_err(failed)?;
+    for entry in fs::read_dir(from).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Calls `f` with every file below `folder`.
+fn files(folder: &Path, f: &mut dyn FnMut(&Path)) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("bundle: reading {}: {e}", folder.display());
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_dir() { files(&path, f)? } else { f(&path) }
+    }
+    Ok(())
+}
+
+fn size(folder: &Path) -> Result<u64, String> {
+    let mut sum = 0;
+    files(folder, &mut |path| sum += fs::metadata(path).map_or(0, |m| m.len()))?;
+    Ok(sum)
+}
+
+/// The newest version of the C library that a program of `folder` names: one that is older there starts none of them.
+fn newest_glibc(folder: &Path) -> Result<String, String> {
+    const NAME: &[u8] = b"GLIBC_2.";
+    let mut newest = 0;
+    files(folder, &mut |path| {
+        let bytes = fs::read(path).unwrap_or_default();
+        for at in
+            bytes.windows(NAME.len()).enumerate().filter(|(_, w)| *w == NAME).map(|(i, _)| i + NAME.len())
+        {
+            let digits = bytes[at..].iter().take(3).take_while(|b| b.is_ascii_digit());
+            newest = newest.max(digits.fold(0, |n, b| 10 * n + u32::from(b - b'0')));
+        }
+    })?;
+    Ok(format!("2.{newest}"))
+}
+
+#[cfg(unix)]
+fn executable(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .map_err(|e| format!("bundle: {}: {e}", path.display()))
+}
+
+#[cfg(not(unix))]
+fn executable(_: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_read() {
+        let options = Options::parse(&["--features", "cuda-12", "--out", "there"]).unwrap();
+        assert_eq!(options, Options { features: "cuda-12".into(), out: Some("there".into()) });
+        for wrong in [&["--features", "cuda-10"][..], &["--features"], &["--speed"]] {
+            assert!(Options::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    /// The script with stand-ins for the programs: each part once, a failure that stops nothing, a report that holds both.
+    #[cfg(unix)]
+    #[test]
+    fn the_script_runs_all_and_reports_what_failed() {
+        let folder = std::env::temp_dir().join(format!("ogive-bundle-{}", std::process::id()));
+        let bin = folder.join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::write(folder.join("run.sh"), SCRIPT).unwrap();
+        fs::write(folder.join("about.txt"), "commit x\n").unwrap();
+        for (_, name) in PROGRAMS {
+            let text = match name {
+                "test-memory" => "echo 'test result: FAILED. 3 \"bad\" | ones'; exit 101",
+                "ogive-gpu-bench" => {
+                    "mkdir -p \"$2\"; echo '{\"a\": 1}' >\"$2/report.json\"; echo '## bench' >\"$2/report.md\""
+                }
+                _ => "echo \"$0 $*\"",
+            };
+            fs::write(bin.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+            executable(&bin.join(name)).unwrap();
+        }
+        let run = |args: &[&str]| {
+            let mut command = Command::new("sh");
+            command.arg(folder.join("run.sh")).arg("--out").arg(folder.join("out")).args(args);
+            command.stdout(Stdio::null()).status().unwrap().success()
+        };
+        assert!(run(&["conformance", "tests", "models", "cli", "bench"]));
+        let read = |name: &str| fs::read_to_string(folder.join("out").join(name)).unwrap();
+        let (text, json) = (read("report.md"), read("report.json"));
+        for (part, status) in
+            [("conformance", 0), ("test replay", 0), ("test memory", 101), ("golden models", 0), ("bench", 0)]
+        {
+            assert!(text.contains(&format!("| {part} | {status} |")), "{part}: {text}");
+        }
+        assert!(text.contains("## bench") && text.contains("- commit x"), "{text}");
+        let json = json.replace(char::is_whitespace, "");
+        assert!(json.starts_with("{\"parts\":[{\"name\":\"conformance\",\"status\":0,"), "{json}");
+        assert!(
+            json.contains("},{\"name\":\"testreplay\"") && json.ends_with("],\"bench\":{\"a\":1}}"),
+            "{json}"
+        );
+        assert!(json.contains("FAILED.3badones") && !json.contains("\"bad\""), "{json}");
+        assert!(read("log.txt").contains("test-conformance nvrtc_12"));
+        assert!(!run(&["nonsense"]));
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

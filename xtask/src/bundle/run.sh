@@ -1,0 +1,122 @@
+#!/bin/sh
+# Runs what this bundle holds on the GPU of this machine and writes one report. Needs the driver, NVRTC and a shell; nothing is built
+# or fetched. A part that fails stops nothing: its status stands in the report, and what it printed in the log.
+#
+#   ./run.sh [--out FOLDER] [--work FOLDER] [--budget SECONDS] [--smoke] [PART…]
+#
+# Parts, in this order unless some are named: devices conformance tests models cli bench sanitizer.
+#   --out FOLDER      where report.md, report.json, log.txt and the bench's own report go (./report)
+#   --work FOLDER     where models of random weights are made for the bench; up to 45 GB (a temporary folder)
+#   --budget SECONDS  the bench begins nothing new after that (1200)
+#   --smoke           the bench with tiny sizes: whether it runs
+# OGIVE_CUDA_PATH names folders with NVRTC and cuBLAS where they are not found; LLAMA_BENCH and PYTHON name other programs.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+out=report work= budget=1200 smoke= parts=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) out=$2; shift ;;
+        --work) work=$2; shift ;;
+        --budget) budget=$2; shift ;;
+        --smoke) smoke=--smoke ;;
+        -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        devices | conformance | tests | models | cli | bench | sanitizer) parts="$parts $1" ;;
+        *) echo "run.sh: unknown argument $1; --help tells" >&2; exit 2 ;;
+    esac
+    shift
+done
+[ -n "$parts" ] || parts="devices conformance tests models cli bench sanitizer"
+mkdir -p "$out" || exit 1
+out=$(cd "$out" && pwd)
+temporary=$(mktemp -d) || exit 1
+trap 'rm -rf "$temporary"' EXIT
+[ -n "$work" ] || work=$temporary/work
+# A test that finds no device fails here; golden models are those of the bundle; compiled kernels are shared by all parts.
+export OGIVE_REQUIRE_CUDA=1 OGIVE_GOLDEN="$here/golden" OGIVE_CUDA_CACHE="${OGIVE_CUDA_CACHE:-$temporary/kernels}"
+log=$out/log.txt
+: >"$log"
+: >"$temporary/rows"
+: >"$temporary/json"
+
+# step NAME COMMAND…: runs it, notes how it ended and how long it took.
+step() {
+    name=$1
+    shift
+    echo "== $name" | tee -a "$log"
+    begin=$(date +%s)
+    "$@" >"$temporary/output" 2>&1
+    status=$?
+    seconds=$(($(date +%s) - begin))
+    cat "$temporary/output" >>"$log"
+    # What a test program or a sanitizer counts at its end.
+    said=$(grep -aE '^test result:|ERROR SUMMARY|cases passed' "$temporary/output" | tail -n 4 | tr '\n|"\\' '  ' | tr -d '\000-\037')
+    echo "== $name: status $status, $seconds s $said" | tee -a "$log"
+    echo "| $name | $status | $seconds | $said |" >>"$temporary/rows"
+    echo "{\"name\": \"$name\", \"status\": $status, \"seconds\": $seconds, \"said\": \"$said\"}" >>"$temporary/json"
+    report
+}
+
+# Written anew after each step: what is known is kept, whatever ends the run.
+report() {
+    {
+        echo "# Ogive's bundle on this machine"
+        echo
+        sed 's/^/- /' "$here/about.txt"
+        echo
+        echo "| part | status | seconds | what it counted |"
+        echo "|---|---:|---:|---|"
+        cat "$temporary/rows"
+        echo
+        [ -f "$out/bench/report.md" ] && cat "$out/bench/report.md"
+    } >"$out/report.md"
+    {
+        echo '{"parts": ['
+        sed '$!s/$/,/' "$temporary/json"
+        echo '], "bench":'
+        if [ -f "$out/bench/report.json" ]; then cat "$out/bench/report.json"; else echo null; fi
+        echo '}'
+    } >"$out/report.json"
+}
+
+same_text() {
+    "$here/bin/ogive" run --quiet --device cuda --temp 0 --max-tokens 60 "Once upon a time" >"$temporary/cuda.txt" || return 1
+    "$here/bin/ogive" run --quiet --device cpu --exact --temp 0 --max-tokens 60 "Once upon a time" >"$temporary/cpu.txt" || return 1
+    cat "$temporary/cuda.txt"
+    cmp "$temporary/cuda.txt" "$temporary/cpu.txt"
+}
+
+for part in $parts; do
+    case $part in
+        devices)
+            step "nvidia-smi" nvidia-smi
+            step "ogive devices" "$here/bin/ogive" devices
+            ;;
+        # The suite is there once for each NVRTC; on a device there is one, so one set is run.
+        conformance) step "conformance" "$here/bin/test-conformance" nvrtc_12 --nocapture ;;
+        tests)
+            for name in replay memory measure; do
+                step "test $name" "$here/bin/test-$name" --nocapture --test-threads 1
+            done
+            ;;
+        models) step "golden models" "$here/bin/test-models" --nocapture --test-threads 1 ;;
+        cli) step "the same text as the CPU" same_text ;;
+        bench)
+            # shellcheck disable=SC2086
+            step "bench" "$here/bin/ogive-gpu-bench" --out "$out/bench" --work "$work" --budget "$budget" $smoke \
+                --llama-bench "${LLAMA_BENCH:-llama-bench}" --python "${PYTHON:-python3}"
+            ;;
+        sanitizer)
+            if ! command -v compute-sanitizer >/dev/null; then
+                step "compute-sanitizer" sh -c 'echo "compute-sanitizer is not on the PATH"; exit 127'
+                continue
+            fi
+            # Each slows the device by far more than ten times, so a few cases of each kind.
+            export OGIVE_CUDA_FILTER="${OGIVE_CUDA_FILTER:-linear/q4_k,linear/f16,attend/window,attend_cache,rms_norm,rope/,moe,best,store}"
+            for tool in memcheck racecheck initcheck synccheck; do
+                step "compute-sanitizer $tool" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+                    "$here/bin/test-conformance" nvrtc_12 --nocapture --test-threads 1
+            done
+            ;;
+    esac
+done
+echo "$out/report.md"
