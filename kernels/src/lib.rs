@@ -276,7 +276,7 @@ pub const PROBE: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 15] = [
+pub const SOURCES: [&Source; 16] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
