@@ -35,7 +35,8 @@ pub(super) fn bert(metadata: &Metadata) -> Result<Tokenizer> {
             vocab.push(text.as_bytes(), kind);
             continue;
         }
-        let (spelling, shown) = match text.strip_prefix(SPACE_MARK) {
+        // The mark alone goes on with a word: none is empty.
+        let (spelling, shown) = match text.strip_prefix(SPACE_MARK).filter(|word| !word.is_empty()) {
             Some(word) => (word.to_owned(), format!(" {word}")),
             None => (format!("{CONTINUES}{text}"), text.to_owned()),
         };
