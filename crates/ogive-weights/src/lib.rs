@@ -32,9 +32,11 @@ mod huggingface;
 mod json;
 mod open;
 mod safetensors;
+mod sentence;
 
 pub use ::gguf_file;
 pub use gguf::{Change, GgufSource, Header, Rule, Settings, Translation, translations};
 pub use ogive_tensor as tensor;
 pub use open::{Checkpoint, OpenOptions, open};
 pub use safetensors::Safetensors;
+pub use sentence::SentenceSettings;

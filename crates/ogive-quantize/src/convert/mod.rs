@@ -5,6 +5,7 @@
 //! that a model which GGUF cannot say is an error here and not a model that answers differently.
 
 mod check;
+mod pieces;
 mod settings;
 mod tensors;
 mod vocab;
@@ -13,7 +14,7 @@ use crate::input::Tensor;
 use crate::{Error, Result};
 use gguf_file::{Metadata, Value};
 use ogive_tensor::Config;
-use ogive_weights::{Checkpoint, Translation, translations};
+use ogive_weights::{Checkpoint, SentenceSettings, Translation, translations};
 use std::path::Path;
 
 /// Hugging Face's classes and GGUF's architectures.
@@ -30,6 +31,10 @@ const CLASSES: &[(&str, &str)] = &[
     ("Gemma3ForCausalLM", "gemma3"),
     ("Phi3ForCausalLM", "phi3"),
     ("GPT2LMHeadModel", "gpt2"),
+    ("BertModel", "bert"),
+    ("BertForMaskedLM", "bert"),
+    ("BertForPreTraining", "bert"),
+    ("NomicBertModel", "nomic-bert"),
 ];
 
 /// What is converted, and what it becomes.
@@ -38,6 +43,13 @@ pub(crate) struct Model<'a> {
     pub(crate) class: &'a str,
     pub(crate) architecture: &'static str,
     pub(crate) translation: Translation,
+}
+
+impl Model<'_> {
+    /// Whether it gives hidden states and no logits.
+    fn is_encoder(&self) -> bool {
+        self.architecture.ends_with("bert")
+    }
 }
 
 /// Metadata that are being collected.
@@ -73,6 +85,9 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;
+    if let Some(pooling) = SentenceSettings::read(folder)?.pooling_type {
+        keys.set("pooling_type", pooling);
+    }
     check::settings(&model, &keys.metadata, &factors)?;
     tensors::add_factors(&mut tensors, factors);
     let rows = tensors.iter().find(|t| t.name == "token_embd.weight").and_then(|t| t.dims.get(1).copied());

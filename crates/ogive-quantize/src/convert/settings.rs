@@ -30,6 +30,7 @@ const REAL: &[(&str, &str)] = &[
     ("rope_theta", "rope.freq_base"),
     ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
     ("layer_norm_epsilon", "attention.layer_norm_epsilon"),
+    ("layer_norm_eps", "attention.layer_norm_epsilon"),
     ("attn_logit_softcapping", "attn_logit_softcapping"),
     ("final_logit_softcapping", "final_logit_softcapping"),
     ("rope_local_base_freq", "rope.freq_base_swa"),
@@ -77,6 +78,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
                 whole("original_max_position_embeddings", original)?,
             );
         }
+        "bert" | "nomic-bert" => encoder(keys, model, head_dim)?,
         "gpt2" if !config.has("intermediate_size") => {
             keys.set("feed_forward_length", whole("n_embd", size.saturating_mul(4))?);
         }
@@ -98,6 +100,48 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         }
     }
     rope(keys, model, head_dim)
+}
+
+/// What an encoder has besides.
+fn encoder(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<()> {
+    let config = model.config;
+    keys.set("attention.causal", false);
+    let types = config.usize_or("type_vocab_size", 1)?;
+    keys.metadata.set("tokenizer.ggml.token_type_count", whole("type_vocab_size", types)?);
+    let part = config.f32_or("partial_rotary_factor", 1.0)?;
+    if part != 1.0 {
+        keys.set("rope.dimension_count", whole("head_dim", (part * head_dim as f32) as usize)?);
+    }
+    let refuse = |setting: &str| {
+        Err(Error::convert(format!("the setting {setting}"), "GGUF has no key for it in this architecture"))
+    };
+    // What each architecture's graph takes for granted.
+    let granted = [("position_embedding_type", "absolute"), ("activation_function", "swiglu")];
+    for (setting, value) in granted {
+        if config.opt_str(setting)?.is_some_and(|own| own != value) {
+            return refuse(setting);
+        }
+    }
+    let off = [
+        "causal",
+        "prenorm",
+        "parallel_block",
+        "parallel_block_tied_norm",
+        "use_rms_norm",
+        "rotary_emb_interleaved",
+    ];
+    for setting in off {
+        if config.bool_or(setting, false)? {
+            return refuse(setting);
+        }
+    }
+    if config.has("rotary_emb_scale_base") {
+        return refuse("rotary_emb_scale_base");
+    }
+    if config.usize_or("moe_every_n_layers", 0)? > 0 {
+        return refuse("moe_every_n_layers");
+    }
+    Ok(())
 }
 
 fn whole(setting: &str, value: usize) -> Result<u32> {

@@ -12,7 +12,10 @@ use ogive_weights::Change;
 use std::collections::BTreeMap;
 
 /// What some checkpoints keep beside the weights, which can be computed.
-const BUFFERS: &[&str] = &[".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"];
+const BUFFERS: &[&str] = &[".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".position_ids"];
+
+/// What encoders have for their training and for other answers than hidden states.
+const HEADS: &[&str] = &["pooler.", "cls."];
 
 /// The tensors of the file, embedding first, then layer by layer.
 pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tensor>> {
@@ -21,7 +24,8 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
     let mut stacks: BTreeMap<String, BTreeMap<u64, WeightInfo>> = BTreeMap::new();
     for info in source.tensors() {
         let name = full_name(model, &info.name);
-        if BUFFERS.iter().any(|b| name.ends_with(b)) || tied && name == "lm_head.weight" {
+        let head = model.is_encoder() && HEADS.iter().any(|h| name.starts_with(h));
+        if head || BUFFERS.iter().any(|b| name.ends_with(b)) || tied && name == "lm_head.weight" {
             continue;
         }
         if let Some((stacked, expert)) = expert_of(model, &name) {
@@ -49,8 +53,14 @@ fn tied(model: &Model<'_>) -> Result<bool> {
     Ok(model.config.bool_or("tie_word_embeddings", silent)?)
 }
 
-/// The name as the class has it: the first GPT-2 files leave out the model's own.
+/// The name as the class has it: the first GPT-2 files leave out the model's own, those of BERT for training have it, and
+/// the first of those have other names for what a norm consists of.
 fn full_name(model: &Model<'_>, name: &str) -> String {
+    if model.is_encoder() {
+        let name = name.strip_prefix("bert.").unwrap_or(name);
+        let leaf = |old, new| name.strip_suffix(old).map(|norm| format!("{norm}{new}"));
+        return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or_else(|| name.to_owned());
+    }
     let bare =
         model.architecture == "gpt2" && !name.starts_with("transformer.") && !name.starts_with("lm_head.");
     if bare { format!("transformer.{name}") } else { name.to_owned() }

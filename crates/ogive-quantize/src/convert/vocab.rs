@@ -5,6 +5,7 @@
 //! token's score is the rank of the first merge that makes it. That is not the same in every case, and neither are
 //! normalizers, which GGUF does not have. So the vocabulary that was made is opened and both are tried on a text.
 
+use super::pieces;
 use crate::{Error, Result};
 use gguf_file::{Metadata, StringArray};
 use ogive_tokenizer::{EncodeOptions, TokenKind, Tokenizer, pre_tokenizer_name};
@@ -52,7 +53,7 @@ enum Merge {
 }
 
 #[derive(Deserialize)]
-struct Added {
+pub(super) struct Added {
     id: u32,
     content: String,
 }
@@ -67,7 +68,7 @@ impl Merge {
     }
 }
 
-fn wrong(why: impl Into<String>) -> Error {
+pub(super) fn wrong(why: impl Into<String>) -> Error {
     Error::convert("tokenizer.json", why)
 }
 
@@ -77,14 +78,18 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
     let bytes = std::fs::read(folder.join("tokenizer.json")).map_err(|e| wrong(e.to_string()))?;
     let parse = |e: serde_json::Error| wrong(format!("reading it failed: {e}"));
     let kind: Kind = serde_json::from_slice(&bytes).map_err(parse)?;
-    if kind.model.r#type.as_deref().is_some_and(|t| t != "BPE") {
-        let kind = kind.model.r#type.unwrap_or_default();
-        return Err(wrong(format!(
-            "a model of type {kind} has no place in a GGUF file that Ogive reads; known is BPE"
-        )));
+    match kind.model.r#type.as_deref() {
+        None | Some("BPE") => {}
+        Some("WordPiece") => return pieces::set(metadata, &tokenizer, &bytes, rows),
+        Some(kind) => {
+            let known = "BPE, WordPiece";
+            return Err(wrong(format!(
+                "a model of type {kind} has no place in a GGUF file that Ogive reads; known are {known}"
+            )));
+        }
     }
     let file: File = serde_json::from_slice(&bytes).map_err(parse)?;
-    let names = spellings(&file, &tokenizer, rows)?;
+    let names = spellings(&file.model.vocab, &file.added_tokens, &tokenizer, rows)?;
     let kinds: Vec<i32> = (0..names.len() as u32).map(|id| number(tokenizer.token_kind(id))).collect();
     let pieces = file.model.byte_fallback;
     metadata.set("tokenizer.ggml.model", if pieces { "llama" } else { "gpt2" });
@@ -113,16 +118,20 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
 }
 
 /// How each token is spelt, by id; what no file names is filled up, as llama.cpp's converter does.
-fn spellings(file: &File, tokenizer: &Tokenizer, rows: u64) -> Result<Vec<String>> {
+pub(super) fn spellings(
+    vocab: &HashMap<String, u32>,
+    added: &[Added],
+    tokenizer: &Tokenizer,
+    rows: u64,
+) -> Result<Vec<String>> {
     let count = tokenizer.vocab_size();
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
     if count > rows {
         return Err(wrong(format!("it has {count} tokens, and the embedding {rows} rows")));
     }
     let mut names: Vec<Option<String>> = vec![None; rows];
-    let added =
-        file.added_tokens.iter().map(|a| (&a.content, file.model.vocab.get(&a.content).unwrap_or(&a.id)));
-    for (text, id) in file.model.vocab.iter().chain(added) {
+    let added = added.iter().map(|a| (&a.content, vocab.get(&a.content).unwrap_or(&a.id)));
+    for (text, id) in vocab.iter().chain(added) {
         if let Some(name) = names.get_mut(*id as usize) {
             *name = Some(text.clone());
         }
@@ -137,7 +146,7 @@ fn spellings(file: &File, tokenizer: &Tokenizer, rows: u64) -> Result<Vec<String
 }
 
 /// GGUF's number of a kind.
-fn number(kind: Option<TokenKind>) -> i32 {
+pub(super) fn number(kind: Option<TokenKind>) -> i32 {
     match kind {
         Some(TokenKind::Normal) => 1,
         Some(TokenKind::Unknown) => 2,
@@ -181,7 +190,7 @@ fn adds_space(file: &File) -> bool {
 }
 
 /// Tokens with a role, and whether they are added.
-fn roles(metadata: &mut Metadata, tokenizer: &Tokenizer) {
+pub(super) fn roles(metadata: &mut Metadata, tokenizer: &Tokenizer) {
     let special = tokenizer.special();
     // The key of the separator is misspelt in the format.
     for (role, id) in [
@@ -208,7 +217,7 @@ const PROBE: &str = "Once upon a time, there was a little girl named Lily. She d
     Grüße, ça va? Привет мир. 日本語のテキスト 한국어 ελληνικά עברית हिन्दी 🙂👍🏽 — “quotes” … €5\r\n  end ";
 
 /// That both vocabularies cut alike: the folder's, and the one that was made of it.
-fn check(tokenizer: &Tokenizer, metadata: &Metadata) -> Result<()> {
+pub(super) fn check(tokenizer: &Tokenizer, metadata: &Metadata) -> Result<()> {
     let made = Tokenizer::from_gguf(metadata)?;
     let options = EncodeOptions { add_special: true, parse_special: false };
     for text in PROBE.split_inclusive('\n').chain([PROBE]) {

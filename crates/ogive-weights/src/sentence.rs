@@ -1,0 +1,171 @@
+//! What sentence-transformers leaves beside a model: how its hidden states become the vector of a text.
+//!
+//! Poolings have the numbers of GGUF's `pooling_type`, so that a folder and the file made of it say the same. Whatever
+//! would make another vector and is not known (a dense layer, a maximum, two poolings side by side) is an error: a vector
+//! without it looks right and ranks badly.
+
+use crate::json;
+use ogive_tensor::{Error, Result};
+use serde_json::Value;
+use std::path::{Component, Path, PathBuf};
+
+const MODULES: &str = "modules.json";
+const MODES: &[(&str, u32)] = &[("mean_tokens", 1), ("cls_token", 2), ("lasttoken", 3)];
+
+/// The settings of a folder that sentence-transformers saved, as far as they decide what a text's vector is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SentenceSettings {
+    /// GGUF's number: 1 for the mean, 2 for the first token, 3 for the last. `None` where no file says.
+    pub pooling_type: Option<u32>,
+    /// Tokens of a text; of longer ones the beginning counts.
+    pub max_tokens: Option<usize>,
+}
+
+impl SentenceSettings {
+    /// Reads `modules.json` and what it names; without it, `1_Pooling/config.json`. A folder that has neither has no
+    /// settings, which is no error.
+    ///
+    /// # Errors
+    /// If a file cannot be read, if it names a layer or a pooling that is not known.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let mut settings = Self::default();
+        let modules = match folder.join(MODULES) {
+            path if path.is_file() => json::read::<Value>(&path)?,
+            _ => Value::Null,
+        };
+        let Some(modules) = modules.as_array() else {
+            settings.pool(&folder.join("1_Pooling/config.json"))?;
+            return Ok(settings);
+        };
+        for module in modules {
+            let kind = module["type"].as_str().unwrap_or_default();
+            let place = below(folder, module["path"].as_str().unwrap_or_default())?;
+            match kind.rsplit('.').next().unwrap_or_default() {
+                "Transformer" => settings.max_tokens = max_tokens(&place.join("sentence_bert_config.json"))?,
+                "Pooling" => settings.pool(&place.join("config.json"))?,
+                "Normalize" => {}
+                other => {
+                    let why = format!("the checkpoint goes on with a layer `{other}` after its model");
+                    return Err(Error::unsupported(MODULES, format!("{why}, which is not known")));
+                }
+            }
+        }
+        Ok(settings)
+    }
+
+    fn pool(&mut self, path: &Path) -> Result<()> {
+        if !path.is_file() {
+            return Ok(());
+        }
+        let config: Value = json::read(path)?;
+        let flags = config.as_object().into_iter().flatten();
+        let on = flags.filter(|(_, on)| on.as_bool() == Some(true));
+        let mut modes: Vec<&str> = on.filter_map(|(key, _)| key.strip_prefix("pooling_mode_")).collect();
+        let named = match config["pooling_mode"].as_str() {
+            Some("mean") => Some("mean_tokens"),
+            Some("cls") => Some("cls_token"),
+            other => other,
+        };
+        modes.extend(named.filter(|_| modes.is_empty()));
+        let refuse = |what: &str| {
+            let known: Vec<&str> = MODES.iter().map(|(mode, _)| *mode).collect();
+            let why = format!("the pooling {what} is not known; known is one of {}", known.join(", "));
+            Err(Error::unsupported(&path.display().to_string(), why))
+        };
+        match modes[..] {
+            [] => {}
+            [mode] => match MODES.iter().find(|(known, _)| *known == mode) {
+                Some((_, number)) => self.pooling_type = Some(*number),
+                None => return refuse(mode),
+            },
+            _ => return refuse(&modes.join(" with ")),
+        }
+        Ok(())
+    }
+}
+
+/// A folder that a file names, which must lie in this one.
+fn below(folder: &Path, name: &str) -> Result<PathBuf> {
+    if Path::new(name).components().all(|c| matches!(c, Component::Normal(_))) {
+        return Ok(folder.join(name));
+    }
+    Err(Error::invalid(MODULES, format!("a layer's path is {name:?}, which leads out of the folder")))
+}
+
+fn max_tokens(path: &Path) -> Result<Option<usize>> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let most = json::read::<Value>(path)?["max_seq_length"].as_u64();
+    Ok(most.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(files: &[(&str, Value)]) -> Result<SentenceSettings> {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, value) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, value.to_string()).unwrap();
+        }
+        SentenceSettings::read(folder.path())
+    }
+
+    fn module(kind: &str, path: &str) -> Value {
+        json!({"type": format!("sentence_transformers.models.{kind}"), "path": path})
+    }
+
+    #[test]
+    fn a_folder_says_how_it_is_pooled_and_where_texts_end() {
+        assert_eq!(read(&[]).unwrap(), SentenceSettings::default());
+        let pooling = |mode: &str| json!({"word_embedding_dimension": 4, (format!("pooling_mode_{mode}")): true, "pooling_mode_max_tokens": false});
+        for (mode, number) in MODES {
+            let plain = read(&[("1_Pooling/config.json", pooling(mode))]).unwrap();
+            assert_eq!(plain.pooling_type, Some(*number));
+            let modules =
+                json!([module("Transformer", ""), module("Pooling", "elsewhere"), module("Normalize", "n")]);
+            let all = read(&[
+                ("modules.json", modules),
+                ("elsewhere/config.json", pooling(mode)),
+                ("1_Pooling/config.json", pooling("max_tokens")),
+                ("sentence_bert_config.json", json!({"max_seq_length": 256})),
+            ]);
+            let all = all.unwrap();
+            assert_eq!((all.pooling_type, all.max_tokens), (Some(*number), Some(256)));
+        }
+        let newer = read(&[("1_Pooling/config.json", json!({"pooling_mode": "cls"}))]).unwrap();
+        assert_eq!(newer.pooling_type, Some(2));
+        assert_eq!(read(&[("1_Pooling/config.json", json!({}))]).unwrap().pooling_type, None);
+    }
+
+    #[test]
+    fn what_makes_other_vectors_is_refused() {
+        for (files, word) in [
+            (vec![("modules.json", json!([module("Dense", "2_Dense")]))], "a layer `Dense` after its model"),
+            (vec![("modules.json", json!([module("Pooling", "../x")]))], "leads out of the folder"),
+            (vec![("modules.json", json!([{"path": "/etc"}]))], "leads out of the folder"),
+            (vec![("1_Pooling/config.json", json!({"pooling_mode_max_tokens": true}))], "max_tokens"),
+            (vec![("1_Pooling/config.json", json!({"pooling_mode": "weightedmean"}))], "weightedmean"),
+            (
+                vec![(
+                    "1_Pooling/config.json",
+                    json!({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}),
+                )],
+                "cls_token with mean_tokens",
+            ),
+        ] {
+            let e = read(&files).unwrap_err().to_string();
+            assert!(e.contains(word), "{e}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("modules.json"), "[").unwrap();
+        assert!(
+            SentenceSettings::read(folder.path()).unwrap_err().to_string().contains("reading JSON failed")
+        );
+    }
+}
