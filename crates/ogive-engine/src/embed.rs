@@ -1,4 +1,4 @@
-//! Vectors of texts: hidden states pooled to one row for each text.
+//! Vectors of texts: hidden states pooled to one row for each text, or as they are, a row for each token.
 //!
 //! Texts are packed into steps end to end, as the engine packs sequences, and not padded to a rectangle; so many short texts
 //! cost what their tokens cost. Pooling is done on the host, in double precision and in the order of the tokens: a vector is
@@ -35,6 +35,9 @@ pub struct Embed {
     pub pooling: Pooling,
     /// Whether vectors are scaled to length 1, so that their dot product is their cosine.
     pub normalize: bool,
+    /// Numbers of a vector, the first of the model's; `None` for all. Scaled after the cut. Models that were trained for it keep
+    /// their meaning (Kusupati et al. 2022, <https://arxiv.org/abs/2205.13147>).
+    pub dimensions: Option<usize>,
     /// Rows of a step.
     pub chunk: usize,
     /// What keys and values are kept in.
@@ -44,17 +47,61 @@ pub struct Embed {
 impl Embed {
     /// So pooled and scaled to length 1, in steps of 512 rows, with a cache in single precision.
     pub fn new(pooling: Pooling) -> Self {
-        Self { pooling, normalize: true, chunk: 512, element: &F32 }
+        Self { pooling, normalize: true, dimensions: None, chunk: 512, element: &F32 }
     }
 }
 
-/// A row for each of `texts`, none of which may be empty. `[texts, dim]`
+/// A row for each of `texts`, none of which may be empty. `[texts, dimensions]`
 pub fn embed<T: AsRef<[u32]>>(
     b: &dyn Backend,
     model: &dyn Model,
     texts: &[T],
     how: &Embed,
 ) -> Result<Array2<f32>> {
+    let mut pools: Vec<Pool> = texts.iter().map(|_| Pool::default()).collect();
+    each_row(b, model, texts, how, Some(how.pooling), &mut |i, row| pools[i].add(row))?;
+    let vectors = pools.into_iter().map(|pool| pool.finish(how)).collect::<Result<Vec<_>>>()?;
+    matrix(vectors)
+}
+
+/// The vectors of every token of `texts`, none of which may be empty, without pooling: for those who compare texts token by
+/// token (Khattab and Zaharia 2020, <https://arxiv.org/abs/2004.12832>), or pool in a way of their own. For each text
+/// `[tokens, dimensions]`
+pub fn embed_tokens<T: AsRef<[u32]>>(
+    b: &dyn Backend,
+    model: &dyn Model,
+    texts: &[T],
+    how: &Embed,
+) -> Result<Vec<Array2<f32>>> {
+    let mut all: Vec<Vec<Vec<f32>>> = texts.iter().map(|_| Vec::new()).collect();
+    let mut failed = Ok(());
+    each_row(b, model, texts, how, None, &mut |i, row| {
+        let mut pool = Pool::default();
+        pool.add(row);
+        match pool.finish(how) {
+            Ok(row) => all[i].push(row),
+            Err(e) => failed = Err(e),
+        }
+    })?;
+    failed?;
+    all.into_iter().map(matrix).collect()
+}
+
+/// Rows of one length below each other.
+fn matrix(rows: Vec<Vec<f32>>) -> Result<Array2<f32>> {
+    let shape = (rows.len(), rows.first().map_or(0, Vec::len));
+    Array2::from_shape_vec(shape, rows.concat()).map_err(|e| Error::other("embed", e))
+}
+
+/// Hands on the states that `pooling` asks for, `None` for all: which text, and its rows in order.
+fn each_row<T: AsRef<[u32]>>(
+    b: &dyn Backend,
+    model: &dyn Model,
+    texts: &[T],
+    how: &Embed,
+    pooling: Option<Pooling>,
+    take: &mut dyn FnMut(usize, &[f32]),
+) -> Result<()> {
     let texts: Vec<&[u32]> = texts.iter().map(AsRef::as_ref).collect();
     if let Some(i) = texts.iter().position(|t| t.is_empty()) {
         return Err(Error::invalid("embed", format!("text {i} has no tokens")));
@@ -62,7 +109,7 @@ pub fn embed<T: AsRef<[u32]>>(
     if how.chunk == 0 {
         return Err(Error::invalid("embed", "steps need at least one row"));
     }
-    let Some(longest) = texts.iter().map(|t| t.len()).max() else { return Ok(Array2::default((0, 0))) };
+    let Some(longest) = texts.iter().map(|t| t.len()).max() else { return Ok(()) };
     let groups = groups(&texts, how.chunk);
     let most = groups.iter().map(Range::len).max().unwrap_or(1);
     let limits =
@@ -74,7 +121,6 @@ pub fn embed<T: AsRef<[u32]>>(
     // Windowed groups keep all their blocks here, as in `evaluate`.
     let spec = spec.clone().blocks(vec![all; spec.blocks.len()]);
     let (cache, tables) = (b.new_cache(&spec)?, spec.blocks.len());
-    let mut out = Vec::new();
     for group in groups {
         let mut first = 0;
         let blocks = pages(&group).map(|n| {
@@ -83,10 +129,9 @@ pub fn embed<T: AsRef<[u32]>>(
             vec![BlockTable { first: 0, blocks }; tables]
         });
         let members: Vec<_> = texts[group.clone()].iter().copied().zip(blocks).collect();
-        run(b, model, &cache, &members, how, &mut out)?;
+        run(b, model, &cache, &members, how.chunk, pooling, &mut |i, row| take(group.start + i, row))?;
     }
-    let dim = out.len() / texts.len();
-    Array2::from_shape_vec((texts.len(), dim), out).map_err(|e| Error::other("embed", e))
+    Ok(())
 }
 
 /// Consecutive texts that fit one step; one that fits none is alone.
@@ -112,13 +157,13 @@ fn run(
     model: &dyn Model,
     cache: &Cache,
     members: &[(&[u32], Vec<BlockTable>)],
-    how: &Embed,
-    out: &mut Vec<f32>,
+    chunk: usize,
+    pooling: Option<Pooling>,
+    take: &mut dyn FnMut(usize, &[f32]),
 ) -> Result<()> {
-    let mut pools: Vec<Pool> = members.iter().map(|_| Pool::default()).collect();
     let longest = members.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
     // A text that looks ahead must be in one step, and several texts always are.
-    let rows = if model.causal() && members.len() == 1 { how.chunk } else { longest.max(1) };
+    let rows = if model.causal() && members.len() == 1 { chunk } else { longest.max(1) };
     let mut past = 0;
     while past < longest {
         let (mut batch, mut wanted) = (Batch::default(), Vec::new());
@@ -128,11 +173,11 @@ fn run(
             let turned = (past / rows).is_multiple_of(2);
             batch.push(part, past, tables.clone(), if turned { slots } else { [slots[1], slots[0]] });
             let before = batch.outputs.len();
-            match how.pooling {
-                Pooling::Mean => batch.want_all(),
-                Pooling::Cls if past == 0 => batch.outputs.push(start as u32),
-                Pooling::Last if past + part.len() == text.len() => batch.want_last(),
-                Pooling::Cls | Pooling::Last => {}
+            match pooling {
+                None | Some(Pooling::Mean) => batch.want_all(),
+                Some(Pooling::Cls) if past == 0 => batch.outputs.push(start as u32),
+                Some(Pooling::Last) if past + part.len() == text.len() => batch.want_last(),
+                Some(Pooling::Cls | Pooling::Last) => {}
             }
             wanted.push(batch.outputs.len() - before);
         }
@@ -148,11 +193,10 @@ fn run(
         let hidden = b.outputs(&hidden, &plan)?;
         let (values, dim) = (b.download(&hidden)?, hidden.shape().cols().max(1));
         let mut each = values.chunks_exact(dim);
-        for (pool, n) in pools.iter_mut().zip(wanted) {
-            each.by_ref().take(n).for_each(|row| pool.add(row));
+        for (i, n) in wanted.into_iter().enumerate() {
+            each.by_ref().take(n).for_each(|row| take(i, row));
         }
     }
-    pools.into_iter().for_each(|pool| out.extend(pool.finish(how.normalize)));
     Ok(())
 }
 
@@ -170,12 +214,19 @@ impl Pool {
         self.rows += 1;
     }
 
-    /// The mean, of length 1 if so asked; a vector of zeros stays one.
-    fn finish(self, normalize: bool) -> Vec<f32> {
+    /// The mean, cut and of length 1 if so asked; a vector of zeros stays one.
+    fn finish(mut self, how: &Embed) -> Result<Vec<f32>> {
+        let own = self.sum.len();
+        let dimensions = how.dimensions.unwrap_or(own);
+        if dimensions > own || dimensions == 0 {
+            let why = format!("vectors of {dimensions} numbers were asked for, and the model's have {own}");
+            return Err(Error::invalid("embed", why));
+        }
+        self.sum.truncate(dimensions);
         let mean: Vec<f64> = self.sum.iter().map(|v| v / self.rows.max(1) as f64).collect();
         let length = mean.iter().map(|v| v * v).sum::<f64>().sqrt();
-        let by = if normalize && length > 0.0 { length } else { 1.0 };
-        mean.iter().map(|v| (v / by) as f32).collect()
+        let by = if how.normalize && length > 0.0 { length } else { 1.0 };
+        Ok(mean.iter().map(|v| (v / by) as f32).collect())
     }
 }
 
@@ -196,6 +247,22 @@ mod tests {
     fn zeros_have_no_direction() {
         let mut pool = Pool::default();
         pool.add(&[0.0, 0.0]);
-        assert_eq!(pool.finish(true), [0.0, 0.0]);
+        assert_eq!(pool.finish(&Embed::new(Pooling::Mean)).unwrap(), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_cut_vector_is_scaled_after_the_cut() {
+        let how = |dimensions| Embed { dimensions: Some(dimensions), ..Embed::new(Pooling::Mean) };
+        let finish = |how: &Embed| {
+            let mut pool = Pool::default();
+            [[3.0, 4.0, 0.0], [3.0, 4.0, 9.0]].iter().for_each(|row| pool.add(row));
+            pool.finish(how)
+        };
+        assert_eq!(finish(&how(2)).unwrap(), [0.6, 0.8]);
+        assert_eq!(finish(&Embed { normalize: false, ..how(3) }).unwrap(), [3.0, 4.0, 4.5]);
+        for none in [0, 4] {
+            let e = finish(&how(none)).unwrap_err().to_string();
+            assert!(e.contains(&format!("vectors of {none} numbers")) && e.contains("have 3"), "{e}");
+        }
     }
 }

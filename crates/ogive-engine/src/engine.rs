@@ -95,8 +95,7 @@ impl Engine {
     /// Reserves the cache.
     pub fn new(backend: Arc<dyn Backend>, model: Arc<dyn Model>, limits: Limits) -> Result<Self> {
         if !model.causal() {
-            let why =
-                "an encoder draws no tokens, as each sees those after it; ask for its vectors (`embed`)";
+            let why = "the model is an encoder and draws no tokens; ask for its vectors (`ogive embed`, `Model::embed`)";
             return Err(Error::unsupported("engine", why));
         }
         let spec = limits.cache_spec(model.cache_layout())?;

@@ -140,7 +140,7 @@ impl Model for Encoder {
     fn head(&self, _: &Step<'_>, _: Tensor) -> Result<Tensor> {
         Err(Error::unsupported(
             "encoder",
-            "it has no logits, only hidden states; ask for its vectors (`embed`)",
+            "it has no logits; ask for its vectors (`ogive embed`, `Model::embed`)",
         ))
     }
 }

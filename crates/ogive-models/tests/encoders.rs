@@ -115,7 +115,7 @@ fn nothing_is_drawn_from_an_encoder() {
         let b: Arc<dyn Backend> = Arc::new(exact());
         let e =
             Engine::new(Arc::clone(&b), load(&folder, &*b).into(), Limits::new(8)).unwrap_err().to_string();
-        assert!(e.contains("ask for its vectors (`embed`)"), "{name}: {e}");
+        assert!(e.contains("is an encoder") && e.contains("`ogive embed`"), "{name}: {e}");
         let model = load(&folder, &*b);
         let e = ogive_engine::evaluate(&*b, &*model, &[1], &ogive_engine::Evaluate::new()).unwrap_err();
         assert!(e.to_string().contains("it has no logits"), "{name}: {e}");

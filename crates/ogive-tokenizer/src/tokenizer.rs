@@ -278,6 +278,11 @@ impl Tokenizer {
         self.0.eog.binary_search(&id).is_ok()
     }
 
+    /// What [`EncodeOptions::add_special`] puts before a text and after it: BOS, BERT's `[CLS]` and `[SEP]`.
+    pub fn around(&self) -> [&[u32]; 2] {
+        [&self.0.prefix, &self.0.suffix]
+    }
+
     /// Whether [`EncodeOptions::add_special`] puts BOS before a text.
     pub fn add_bos(&self) -> bool {
         self.bos().is_some_and(|bos| self.0.prefix.contains(&bos))

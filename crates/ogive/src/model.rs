@@ -1,6 +1,6 @@
 //! A model that is open: immutable, shared by cloning, and the place sessions come from.
 
-use crate::engine::{Engine, Evaluate, Limits, Pooling, backend::Backend, evaluate};
+use crate::engine::{Engine, Evaluate, Limits, backend::Backend, evaluate};
 use crate::fingerprint::Noted;
 use crate::nn::{self, Loader};
 use crate::sampler::{Chain, SamplerParams};
@@ -29,7 +29,7 @@ struct Inner {
     tokenizer: Result<Tokenizer, String>,
     template: Option<String>,
     number: u64,
-    pooling: Result<Option<Pooling>, String>,
+    embeds: embed::Says,
     /// Its vocabulary as grammars see it, once one was used.
     #[cfg(feature = "grammar")]
     vocabulary: OnceLock<Result<ogive_grammar::Vocabulary, ogive_grammar::GrammarError>>,
@@ -67,7 +67,7 @@ impl Model {
             (None, Some(folder)) => Tokenizer::from_folder(folder).map_err(|e| e.to_string()),
             (None, None) => Err("the file has none".into()),
         };
-        let pooling = embed::pooling_of(&config, folder.as_deref());
+        let embeds = embed::Says::read(&config, folder.as_deref());
         let template = tokenizer.as_ref().ok().and_then(|t| t.chat_template()).map(Into::into);
         let words = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
         let number = noted.number(&architecture, &config, words, limits.context);
@@ -82,7 +82,7 @@ impl Model {
             tokenizer,
             template,
             number,
-            pooling,
+            embeds,
             #[cfg(feature = "grammar")]
             vocabulary: OnceLock::new(),
         })))
@@ -144,9 +144,14 @@ impl Model {
         &self.0.limits
     }
 
-    /// How the checkpoint wants hidden states pooled, or why it has no vectors.
-    pub(crate) fn pooling(&self) -> Result<Option<Pooling>, String> {
-        self.0.pooling.clone()
+    /// What the checkpoint says of its vectors.
+    pub(crate) fn embeds(&self) -> &embed::Says {
+        &self.0.embeds
+    }
+
+    /// Whether it is an encoder: it has vectors of texts ([`embed`](Self::embed)) and draws no tokens.
+    pub fn is_encoder(&self) -> bool {
+        !self.0.model.causal()
     }
 
     /// A session with a cache of its own.

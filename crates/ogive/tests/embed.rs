@@ -4,7 +4,8 @@
 mod common;
 
 use common::shared;
-use ogive::{Embed, Model, Options, Pooling};
+use ndarray::{Array2, Axis};
+use ogive::{Embed, Model, Options, Pooling, Prompt};
 use serde_json::json;
 use std::path::Path;
 
@@ -58,6 +59,114 @@ fn layers_after_the_model_are_refused_unless_a_pooling_is_chosen() {
     let e = model.embed(vec![1u32]).unwrap_err().to_string();
     assert!(e.contains("a layer `Dense` after its model"), "{e}");
     assert!(model.embed_all([vec![1u32]], &Embed::new().pooling(Pooling::Mean)).is_ok());
+}
+
+/// Texts, their ids, and the vectors that sentence-transformers' formulas make of transformers' states.
+fn texts(name: &str) -> (Vec<String>, Vec<Vec<u32>>, Array2<f32>) {
+    let golden = std::fs::read(golden(name).join("golden.json")).unwrap();
+    let golden: serde_json::Value = serde_json::from_slice(&golden).unwrap();
+    let of = serde_json::from_value(golden["texts"]["of"].clone()).unwrap();
+    let ids = serde_json::from_value(golden["texts"]["ids"].clone()).unwrap();
+    (of, ids, ndarray_npy::read_npy(self::golden(name).join("vectors.npy")).unwrap())
+}
+
+const ENCODERS: [&str; 2] = ["bert", "nomic-bert"];
+
+#[test]
+fn encoders_give_the_vectors_of_sentence_transformers() {
+    for name in ENCODERS {
+        let (texts, ids, want) = texts(name);
+        // Special tokens that stand in a user's text are text here, so that text is given as ids.
+        let prompt = |(text, ids): (&String, &Vec<u32>)| match text.contains("[CLS]") {
+            true => Prompt::Ids(ids.clone()),
+            false => Prompt::Text(text.clone()),
+        };
+        let prompts: Vec<Prompt> = texts.iter().zip(&ids).map(prompt).collect();
+        let model = open(&golden(name));
+        assert!(model.is_encoder());
+        let got = model.embed_all(prompts.clone(), &Embed::new().truncate(true)).unwrap();
+        let error = (&got - &want).iter().fold(0.0_f32, |most, d| most.max(d.abs()));
+        assert!(error < 2e-6, "{name}: {error:.1e}");
+        // The same bits alone, on any number of threads, in either order, without `exact` too.
+        for threads in [1, 3] {
+            for exact in [true, false] {
+                let model = Options::new().exact(exact).threads(threads).open(golden(name)).unwrap();
+                let how = Embed::new().truncate(true);
+                let all = model.embed_all(prompts.clone(), &how).unwrap();
+                let back = model.embed_all(prompts.iter().rev().cloned(), &how).unwrap();
+                for (i, prompt) in prompts.iter().enumerate() {
+                    let alone = model.embed_all([prompt.clone()], &how).unwrap();
+                    assert_eq!(alone.row(0), all.row(i), "{name}, {threads} threads");
+                    assert_eq!(alone.row(0), back.row(prompts.len() - 1 - i), "{name}, {threads} threads");
+                }
+                let far = (&all - &want).iter().fold(0.0_f32, |most, d| most.max(d.abs()));
+                assert!(far < 5e-3, "{name}: {far:.1e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_that_is_too_long_is_an_error_or_cut_before_its_last_token() {
+    let (texts, ids, want) = texts("bert");
+    let (at, long) = ids.iter().enumerate().max_by_key(|(_, ids)| ids.len()).unwrap();
+    let model = open(&golden("bert"));
+    assert_eq!((model.context(), long.len()), (43, 109));
+    let e = model.embed(texts[at].as_str()).unwrap_err().to_string();
+    assert!(e.contains("text 0 has 109 tokens, and the context is 43"), "{e}");
+    let cut = model.embed_all([texts[at].as_str()], &Embed::new().truncate(true)).unwrap();
+    assert!((&cut.row(0) - &want.row(at)).iter().all(|d| d.abs() < 2e-6));
+    let by_hand: Vec<u32> = long[..42].iter().chain(&long[108..]).copied().collect();
+    assert_eq!(model.embed(by_hand).unwrap(), cut.row(0).to_vec());
+    // A folder may say that its texts end sooner.
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "modules.json"] {
+        std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
+    }
+    std::fs::write(folder.path().join("sentence_bert_config.json"), r#"{"max_seq_length": 9}"#).unwrap();
+    let model = open(folder.path());
+    let cut =
+        model.embed_all([texts[at].as_str()], &Embed::new().pooling(Pooling::Cls).truncate(true)).unwrap();
+    let by_hand: Vec<u32> = long[..8].iter().chain(&long[108..]).copied().collect();
+    let own = model.embed_all([by_hand], &Embed::new().pooling(Pooling::Cls)).unwrap();
+    assert_eq!(own, cut);
+    let e = Options::new().context(44).open(golden("bert")).unwrap_err().to_string();
+    assert!(e.contains("has learned 43 positions, and a context of 44"), "{e}");
+}
+
+#[test]
+fn vectors_may_be_cut_and_tokens_keep_theirs() {
+    for name in ENCODERS {
+        let model = open(&golden(name));
+        let text = "The cats sat on the mat.";
+        let whole = model.embed_all([text], &Embed::new().normalize(false)).unwrap();
+        let cut = model.embed_all([text], &Embed::new().dimensions(5)).unwrap();
+        let length = whole.row(0).iter().take(5).map(|v| v * v).sum::<f32>().sqrt();
+        assert_eq!(cut.dim(), (1, 5));
+        assert!(cut.row(0).iter().zip(whole.row(0)).all(|(cut, v)| (cut - v / length).abs() < 1e-6));
+        let e = model.embed_all([text], &Embed::new().dimensions(49)).unwrap_err().to_string();
+        assert!(e.contains("vectors of 49 numbers were asked for, and the model's have 48"), "{e}");
+        let tokens = model.embed_tokens([text, "the"], &Embed::new().normalize(false)).unwrap();
+        assert_eq!(tokens.iter().map(Array2::dim).collect::<Vec<_>>(), [(12, 48), (3, 48)]);
+        let ids = model.encode(&text.into()).unwrap();
+        assert_eq!(tokens[0], model.hidden(&ids).unwrap());
+        let mean = model.embed_all([text], &Embed::new().normalize(false).pooling(Pooling::Mean)).unwrap();
+        let by_hand = tokens[0].mean_axis(Axis(0)).unwrap();
+        assert!(mean.row(0).iter().zip(&by_hand).all(|(a, b)| (a - b).abs() < 1e-6));
+        let scaled = model.embed_tokens([text], &Embed::new()).unwrap();
+        assert!(scaled[0].rows().into_iter().all(|row| (row.dot(&row) - 1.0).abs() < 1e-5));
+    }
+}
+
+#[test]
+fn an_encoder_says_where_its_answers_are() {
+    for name in ENCODERS {
+        let model = open(&golden(name));
+        for e in [model.session().unwrap_err(), model.logits(&[1, 2]).unwrap_err()] {
+            assert!(e.to_string().contains("ask for its vectors (`ogive embed`, `Model::embed`)"), "{e}");
+        }
+        assert!(model.embed(vec![1000u32]).is_err());
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::error::{Doing, Error, Result};
 use crate::options::{Machine, ModelPath, spinner};
 use crate::{npy, output};
 use clap::ValueEnum;
+use ogive::ndarray::Array2;
 use ogive::{Embed, Pooling};
 use serde_json::json;
 use std::io::{self, Read};
@@ -28,7 +29,13 @@ pub(crate) struct Args {
     /// Leaves vectors as long as they are, instead of scaling them to length 1
     #[arg(long)]
     no_normalize: bool,
-    /// Writes a NumPy file, f32 [texts, dim], instead of a JSON array a line
+    /// Cuts texts that are too long, instead of refusing them
+    #[arg(long)]
+    truncate: bool,
+    /// Keeps the first N numbers of each vector, for models that were trained for it (Matryoshka)
+    #[arg(long, value_name = "N")]
+    dimensions: Option<usize>,
+    /// Writes a NumPy file, f32 [texts, dim], instead of a JSON array a line; of one text with --pooling none, [tokens, dim]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Tokens that a text may have [default: the model's, up to 4096]
@@ -44,26 +51,41 @@ enum How {
     Cls,
     /// The last token
     Last,
+    /// Each token has a vector of its own: a list of them for each text
+    None,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     args.out.as_deref().map_or(Ok(()), npy::check)?;
     let model = args.machine.open(args.model.get(context), args.context, context)?;
     let texts = if args.texts.is_empty() { lines()? } else { args.texts.clone() };
-    let mut how = Embed::new().normalize(!args.no_normalize);
-    how.pooling = args.pooling.map(|how| match how {
-        How::Mean => Pooling::Mean,
-        How::Cls => Pooling::Cls,
-        How::Last => Pooling::Last,
-    });
+    let mut how = Embed::new().normalize(!args.no_normalize).truncate(args.truncate);
+    how.dimensions = args.dimensions;
+    how.pooling = match args.pooling {
+        Some(How::Mean) => Some(Pooling::Mean),
+        Some(How::Cls) => Some(Pooling::Cls),
+        Some(How::Last) => Some(Pooling::Last),
+        Some(How::None) | None => None,
+    };
+    let each = matches!(args.pooling, Some(How::None));
+    if each && args.out.is_some() && texts.len() > 1 {
+        let why = "with --pooling none texts have as many vectors as tokens, and a NumPy file has room for one text";
+        return Err(Error::Usage(why.into()));
+    }
     let working = spinner(context, format!("reading {} texts", texts.len()));
-    let vectors = model.embed_all(texts, &how);
+    let vectors = match each {
+        true => model.embed_tokens(texts, &how),
+        false => model.embed_all(texts, &how).map(|all| vec![all]),
+    };
     working.finish_and_clear();
     let vectors = vectors?;
     let patience = context.interrupt.patience();
-    match &args.out {
-        Some(path) => npy::save(&vectors, path)?,
-        None => vectors.rows().into_iter().try_for_each(|row| output::line(json!(row.to_vec())))?,
+    let rows = |all: &Array2<f32>| all.rows().into_iter().map(|row| json!(row.to_vec())).collect::<Vec<_>>();
+    match (&args.out, &vectors[..]) {
+        (Some(path), [all]) => npy::save(all, path)?,
+        (Some(path), _) => npy::save(&Array2::default((0, 0)), path)?,
+        (None, all) if each => all.iter().try_for_each(|all| output::line(json!(rows(all))))?,
+        (None, all) => all.iter().flat_map(rows).try_for_each(output::line)?,
     }
     if patience.over() { Err(Error::Interrupted) } else { Ok(()) }
 }
