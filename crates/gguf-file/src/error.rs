@@ -30,10 +30,11 @@ pub enum Error {
 
     /// The first four bytes are not `GGUF`.
     #[error(
-        "not a GGUF file: it begins with {found:?}, not with \"GGUF\"; check that the download is complete and is no web page or archive"
+        "not a GGUF file: {}; check that the download is complete and is no web page or archive",
+        begins(found)
     )]
     BadMagic {
-        /// The bytes found, at most four, as text where they are ASCII.
+        /// The bytes found, at most four, as text where they are ASCII; none of an empty file.
         found: String,
     },
 
@@ -175,6 +176,14 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+}
+
+/// What is wrong with a file's first bytes.
+fn begins(found: &str) -> String {
+    if found.is_empty() {
+        return "it is empty".into();
+    }
+    format!("it begins with \"{found}\", not with \"GGUF\"")
 }
 
 impl Error {

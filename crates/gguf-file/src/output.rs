@@ -49,9 +49,21 @@ impl TempFile {
     pub(crate) fn create(path: &Path) -> Result<Self> {
         // Several writers in a process, and several processes, must not meet.
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let Some(name) = path.file_name() else {
-            return Err(Error::Write { problem: format!("`{}` names no file", path.display()) });
-        };
+        // What a link leads to is replaced, and not the link. Told now and not after an hour of writing: renaming fails on a
+        // folder, and puts a file in the place of a device.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let wrong = |problem: &str| Err(Error::Write { problem: problem.into() });
+        match path.metadata() {
+            Ok(there) if there.is_dir() => return wrong("this is a folder; name a file"),
+            Ok(there) if !there.is_file() => {
+                return wrong("this is no plain file, and a model would replace it");
+            }
+            _ => {}
+        }
+        if path.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+            return wrong("there is no such folder; make it first");
+        }
+        let Some(name) = path.file_name() else { return wrong("this names no file") };
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
         hidden.push(format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -60,8 +72,8 @@ impl TempFile {
             .write(true)
             .create_new(true)
             .open(&temporary)
-            .map_err(|e| Error::io("creating a temporary file beside the file")(e).in_file(path))?;
-        Ok(Self { file: Some(BufWriter::with_capacity(BUFFER, file)), temporary, path: path.to_owned() })
+            .map_err(|e| Error::io("creating a temporary file beside the file")(e).in_file(&path))?;
+        Ok(Self { file: Some(BufWriter::with_capacity(BUFFER, file)), temporary, path })
     }
 
     fn error(&self, doing: &'static str, e: io::Error) -> Error {

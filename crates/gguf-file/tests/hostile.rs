@@ -26,8 +26,9 @@ fn assert_says(message: &str, parts: &[&str]) {
 #[test]
 fn what_is_no_gguf_file() {
     for (bytes, says) in [
-        (&b""[..], "not a GGUF file"),
+        (&b""[..], "not a GGUF file: it is empty"),
         (b"GG", "not a GGUF file"),
+        (b"a\n\0\xffz", "begins with \"a\\n\\x00\\xff\","),
         (b"<html>", "begins with \"<htm\""),
         (b"GGUF\x04\0\0\0", "version 4 is unknown"),
         (b"GGUF\0\0\0\0", "version 0 is unknown"),

@@ -120,8 +120,24 @@ fn what_no_reader_would_take_is_not_written() {
     }
     assert!(matches!(large.create(&path), Err(e) if matches!(e.kind(), Error::BadTensor { .. })));
     assert!(names(folder.path()).is_empty(), "nothing was created");
-    assert!(GgufWriter::new().create(folder.path().join("none/model.gguf")).is_err(), "no such folder");
-    assert!(GgufWriter::new().create(folder.path().join("..")).is_err(), "no file name");
+    let refused = |place: &str| {
+        let e = GgufWriter::new().create(folder.path().join(place)).err().map(|e| e.to_string());
+        e.expect("nothing can be written there")
+    };
+    assert!(refused("none/model.gguf").ends_with("there is no such folder; make it first"));
+    assert!(refused("..").ends_with("this is a folder; name a file"));
+}
+
+#[test]
+#[cfg(unix)]
+fn what_a_link_leads_to_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, link) = (folder.path().join("model.gguf"), folder.path().join("link.gguf"));
+    fs::write(&path, b"old").expect("it can be written");
+    std::os::unix::fs::symlink(&path, &link).expect("links are there");
+    GgufWriter::new().create(&link).expect("it can be created").finish().expect("no data are due");
+    assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
+    assert!(fs::read(&path).expect("it is there").starts_with(b"GGUF"));
 }
 
 /// A writer that fails after so many bytes.
