@@ -15,6 +15,9 @@ const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
+/// Names of a folder that are looked at for advice.
+const MOST_NAMES: usize = 10_000;
+
 /// Settings of the first models, and what transformers' own classes (`attribute_map`) take them for.
 const FIRST_NAMES: &[(&str, &str)] = &[
     ("n_embd", "hidden_size"),
@@ -31,6 +34,9 @@ const FIRST_NAMES: &[(&str, &str)] = &[
 /// Opens a folder, or a file in one: its config, its index, or one of its safetensors files.
 pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config, Safetensors, PathBuf)> {
     let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+    if !folder.join(CONFIG).exists() {
+        return Err(Error::invalid(&folder.display().to_string(), no_config(folder)));
+    }
     let config = read_config(&folder.join(CONFIG))?;
     let index = folder.join(INDEX);
     let single = match path.extension() {
@@ -48,6 +54,21 @@ pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config,
         return Err(Error::invalid(&folder.display().to_string(), why));
     };
     Ok((config, source, folder.to_path_buf()))
+}
+
+/// What to do about a folder without settings; many have a GGUF file in a folder of its own.
+fn no_config(folder: &Path) -> String {
+    let names = std::fs::read_dir(folder).into_iter().flatten().take(MOST_NAMES).flatten();
+    let gguf = names.map(|entry| entry.path()).filter(|p| p.extension().is_some_and(|e| e == "gguf")).min();
+    match gguf.as_deref().and_then(Path::file_name) {
+        Some(name) => format!(
+            "there is no {CONFIG} in this folder, but a GGUF file: name {}",
+            Path::new(name).display()
+        ),
+        None => format!(
+            "there is no {CONFIG} in this folder, which that of a Hugging Face model has beside its safetensors"
+        ),
+    }
 }
 
 /// Reads `config.json`.

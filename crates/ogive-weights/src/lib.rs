@@ -37,6 +37,6 @@ mod sentence;
 pub use ::gguf_file;
 pub use gguf::{Change, GgufSource, Header, Rule, Settings, Translation, translations};
 pub use ogive_tensor as tensor;
-pub use open::{Checkpoint, OpenOptions, open};
+pub use open::{Checkpoint, OpenOptions, is_gguf, open};
 pub use safetensors::Safetensors;
 pub use sentence::SentenceSettings;

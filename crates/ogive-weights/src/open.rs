@@ -9,7 +9,7 @@ use gguf_file::Gguf;
 use ogive_tensor::{Config, Error, Format, Result, Source};
 use std::{
     fs::File,
-    io::Read,
+    io::{ErrorKind, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -83,7 +83,7 @@ impl OpenOptions {
     /// Opens `path`; see [`open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = path.as_ref();
-        if !path.is_dir() && begins_with_gguf(path)? {
+        if is_gguf(path)? {
             return self.open_gguf(path);
         }
         let load = if self.mmap { gguf_file::map_file } else { gguf_file::read_file };
@@ -120,10 +120,23 @@ fn architecture(config: &Config) -> Result<String> {
     names.into_iter().next().ok_or_else(|| Error::missing("config `architectures`"))
 }
 
-/// Whether the file at `path` is a GGUF file, in either byte order.
-fn begins_with_gguf(path: &Path) -> Result<bool> {
-    let failed = |e: std::io::Error| Error::new(path.display().to_string(), e.into());
+/// Whether the file at `path` says of itself that it is GGUF, in either byte order; a folder does not.
+///
+/// # Errors
+/// If there is nothing at `path`, or it cannot be read.
+pub fn is_gguf(path: impl AsRef<Path>) -> Result<bool> {
+    let path = path.as_ref();
+    if path.is_dir() {
+        return Ok(false);
+    }
+    let failed = |e: std::io::Error| {
+        // The whole name may be one of a model elsewhere.
+        let e = if e.kind() == ErrorKind::NotFound { std::io::Error::new(e.kind(), NOWHERE) } else { e };
+        Error::new(path.display().to_string(), e.into())
+    };
     let mut magic = Vec::with_capacity(4);
     File::open(path).map_err(failed)?.take(4).read_to_end(&mut magic).map_err(failed)?;
     Ok(magic == b"GGUF")
 }
+
+const NOWHERE: &str = "no such file or folder; a model is a GGUF file or a Hugging Face folder on this machine, and nothing is downloaded";

@@ -136,7 +136,9 @@ fn a_folder_that_lacks_something_says_what() {
         let e = open(folder.path()).unwrap_err().to_string();
         assert!(e.contains(what), "{e}");
     };
-    says("config.json");
+    says("no config.json in this folder, which");
+    write(folder.path(), "model-q4.gguf", "");
+    says("but a GGUF file: name model-q4.gguf");
     write(folder.path(), "config.json", "{");
     says("reading JSON failed");
     write(folder.path(), "config.json", "[]");
