@@ -87,6 +87,12 @@ pub enum GrammarError {
         /// Where, as a JSON pointer: `#/properties/name`.
         at: String,
     },
+    /// A schema that does not compile.
+    #[error("reading a JSON schema: {why}")]
+    Refused {
+        /// What the compiler said.
+        why: String,
+    },
     /// A schema that nothing satisfies.
     #[error("reading a JSON schema: nothing can satisfy it: {why}")]
     Unsatisfiable {

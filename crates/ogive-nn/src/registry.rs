@@ -38,6 +38,7 @@ impl Registry {
     pub fn build(&self, name: &str, config: &Config, loader: &Loader<'_>) -> Result<Box<dyn Model>> {
         let unknown = || {
             let known = self.names().collect::<Vec<_>>().join(", ");
+            let known = format!("{known}; a program can bring its own with `Registry::with`");
             Error::missing_among(&format!("architecture `{name}`"), &known)
         };
         self.0.get(name).ok_or_else(unknown)?(config, loader)

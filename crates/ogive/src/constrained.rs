@@ -61,7 +61,10 @@ impl Generate {
     /// # Errors
     /// If it is no schema, contradicts itself, or has a keyword that is not enforced.
     pub fn json_schema(self, schema: &str) -> Result<Self> {
-        Ok(self.constrain(Grammar::json_schema(schema)?))
+        let grammar = Grammar::json_schema(schema)?;
+        // Half of what is wrong with schemas only compiling shows, which would otherwise come with the first answer.
+        grammar.check()?;
+        Ok(self.constrain(grammar))
     }
 
     /// Only matches of a regular expression, in the syntax of the `regex` crate: the whole answer must match.

@@ -69,7 +69,8 @@ impl Default for Generate {
 }
 
 impl Generate {
-    /// Draws as llama.cpp does by default, until the model ends or the context is full.
+    /// Draws as llama.cpp does by default, until the model ends or the context is full. The seed is 0, so a program that
+    /// changes nothing writes the same text on every run; [`seed`](Self::seed) gives others.
     pub fn new() -> Self {
         let sampler = SamplerParams::default();
         let (stop, ignore_end, show_special) = Default::default();

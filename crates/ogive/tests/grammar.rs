@@ -147,6 +147,19 @@ fn a_model_that_knows_no_json_gives_json() {
 }
 
 #[test]
+fn a_schema_that_contradicts_itself_is_told_before_there_is_a_model() {
+    for (schema, said) in [
+        (r#"{"type": "integer", "minimum": 3, "maximum": 1}"#, "nothing can satisfy it"),
+        (r##"{"properties": {"a": {"$ref": "#"}}, "required": ["a"], "type": "object"}"##, "without an end"),
+        (r#"{"properties": {"a": {"type": "text"}}}"#, "\"text\" is no type"),
+        ("", "EOF"),
+    ] {
+        let e = Generate::new().json_schema(schema).unwrap_err().to_string();
+        assert!(e.contains(said), "{schema}: {e}");
+    }
+}
+
+#[test]
 fn what_is_cut_short_says_so_and_can_go_on() {
     let Some(model) = stories() else { return };
     let how = |n| Generate::new().seed(5).max_tokens(n).json_schema(HERO).unwrap();

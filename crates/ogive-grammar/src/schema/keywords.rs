@@ -34,8 +34,11 @@ const ENFORCED: [(&str, Holds); 27] = [
     ("prefixItems", Holds::List),
     ("properties", Holds::Map),
     ("required", Holds::Nothing),
-    ("type", Holds::Nothing),
+    ("type", Holds::Types),
 ];
+
+/// What `type` may name.
+const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
 /// What says something about a schema and enforces nothing.
 const ANNOTATIONS: [&str; 14] = [
@@ -65,6 +68,8 @@ enum Holds {
     /// JSON whose numbers must be exact.
     Data,
     Reference,
+    /// Names of types, one or a list.
+    Types,
     Nothing,
 }
 
@@ -152,6 +157,8 @@ impl<'s> Checker<'s> {
             (Holds::Data, value) => exact(value).map_err(|number| {
                 wrong(at, format!("{number} is too large to be exact; numbers go to 2^53, 9007199254740992"))
             }),
+            (Holds::Types, Value::Array(names)) => names.iter().try_for_each(|name| type_name(name, at)),
+            (Holds::Types, name) => type_name(name, at),
             (Holds::Nothing, _) => Ok(()),
             (Holds::List, _) => Err(kind("an array of schemas")),
             (Holds::Map, _) => Err(kind("an object of schemas")),
@@ -201,6 +208,13 @@ impl<'s> Checker<'s> {
         self.open.push(text);
         Ok(())
     }
+}
+
+/// One of [`TYPES`].
+fn type_name(name: &Value, at: &str) -> Result<(), GrammarError> {
+    let known = name.as_str().is_some_and(|name| TYPES.contains(&name));
+    let what = || format!("{name} is no type; there are {}", TYPES.join(", "));
+    if known { Ok(()) } else { Err(wrong(at, what())) }
 }
 
 fn wrong(at: &str, what: impl Into<String>) -> GrammarError {

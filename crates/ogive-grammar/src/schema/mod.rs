@@ -52,17 +52,23 @@ pub(crate) fn with_options(schema: &Value) -> Value {
     schema
 }
 
-/// llguidance's refusal in our words.
+/// llguidance's refusal in our words. It does not tell where in the schema.
 pub(crate) fn refused(text: &str) -> GrammarError {
     if let Some(why) = text.strip_prefix("Unsatisfiable schema: ") {
         return GrammarError::Unsatisfiable { why: why.replace('\n', ";") };
     }
-    let what = if text.starts_with("oneOf constraints are not supported") {
+    let why = if text.starts_with("oneOf constraints are not supported") {
         "the alternatives of a oneOf can hold at once, or cannot be shown not to; use anyOf".into()
+    } else if let Some(name) = text.strip_prefix("Unknown format: ") {
+        format!("the format {name:?} is not supported; use a pattern, or leave it out")
+    } else if let Some(why) = text.strip_prefix("regex parse error:") {
+        // The expression with a mark below it, then what is wrong.
+        let why = why.rsplit_once("error: ").map_or(why, |(_, why)| why);
+        format!("a pattern is no regular expression: {why}")
     } else {
         text.replace('\n', ";")
     };
-    GrammarError::Schema { what, at: "#".into() }
+    GrammarError::Refused { why }
 }
 
 #[cfg(test)]
@@ -88,6 +94,11 @@ mod tests {
             (r##"{"$ref": "#/$defs/nothing"}"##, "leads nowhere"),
             (r#"{"prefixItems": [], "additionalItems": {}}"#, "prefixItems and additionalItems"),
             (r#"{"const": 9007199254740993}"#, "9007199254740993 is too large"),
+            (
+                r#"{"items": {"type": "strin"}}"#,
+                "\"strin\" is no type; there are null, boolean, integer, number, string, array, object, at #/items",
+            ),
+            (r#"{"type": ["string", {}]}"#, "{} is no type"),
             (r#"{"properties": 3}"#, "properties must be an object"),
             (r#"{"type": "object", "#, "reading a JSON schema: EOF"),
             (r#""string""#, "a schema must be an object, true or false"),
