@@ -10,6 +10,7 @@ mod commands;
 mod constraint;
 mod error;
 mod figures;
+mod files;
 mod interrupt;
 mod log;
 mod logprobs;

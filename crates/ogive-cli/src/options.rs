@@ -16,7 +16,7 @@ const DEMO_NOTE: &str = "no --model given (nor OGIVE_MODEL): this is Ogive's own
 /// Where the model is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ModelPath {
-    /// A GGUF file (of a split, the first part) or a Hugging Face folder [default: Ogive's own small model]
+    /// A GGUF file (of a split, the first part) or a Hugging Face folder [default: ogive:demo, Ogive's own small model]
     #[arg(short, long, value_name = "MODEL", env = "OGIVE_MODEL")]
     model: Option<PathBuf>,
 }

@@ -37,13 +37,13 @@ fn files_that_are_no_models() {
     writer.set("general.architecture", "no-such-architecture");
     writer.create(&strange).unwrap().finish().unwrap();
     let cases = [
-        (folder.path().join("missing.gguf"), "No such file"),
+        (folder.path().join("missing.gguf"), "nothing is downloaded"),
         (write("empty.gguf", b""), "neither a GGUF file nor a folder"),
         (write("text.txt", b"Once upon a time"), "neither a GGUF file nor a folder"),
         (write("head.gguf", &whole[..3000]), "truncated or damaged"),
         (write("tail.gguf", &whole[..whole.len() - 1000]), "truncated"),
         (write("version.gguf", b"GGUF\x63\0\0\0\0\0\0\0"), "version"),
-        (bare.clone(), "config.json"),
+        (bare.clone(), "there is no config.json in this folder"),
         (strange, "known are"),
         (shared("golden/llama-split/llama-f32-00002-of-00003.gguf").unwrap(), "00001-of-00003"),
     ];

@@ -99,5 +99,5 @@ fn paths_need_not_be_utf_8() {
     assert_eq!(ogive(args!["logits", "--model", copy, "--tokens", "1", "--out", out]).text(), "");
     assert!(out.is_file());
     assert!(ogive(args!["inspect", copy]).text().contains("260,032"));
-    assert!(ogive(args!["run", "--model", name(b"no\xff"), "x"]).error(1).contains("No such file"));
+    assert!(ogive(args!["run", "--model", name(b"no\xff"), "x"]).error(1).contains("no such file"));
 }

@@ -8,9 +8,7 @@ use crate::format::decoder;
 use crate::{Error, Result, convert};
 use gguf_file::{GgmlType, Gguf, Metadata, TensorInfo};
 use ogive_tensor::{Bytes, Config, HostWeight, Source};
-use ogive_weights::{Change, OpenOptions};
-use std::fs::File;
-use std::io::Read;
+use ogive_weights::{Change, OpenOptions, is_gguf};
 use std::path::{Path, PathBuf};
 
 /// A model that can be packed.
@@ -62,15 +60,16 @@ impl Input {
     /// something in it has no place in a GGUF file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let input = if is_gguf(path)? { Self::of_gguf(path)? } else { Self::of_folder(path)? };
-        if input.tensors.is_empty() {
-            return Err(Error::Empty { path: path.to_owned() });
-        }
-        Ok(input)
+        if is_gguf(path)? { Self::from_gguf(Gguf::open(path)?, path) } else { Self::from_folder(path) }
     }
 
-    fn of_gguf(path: &Path) -> Result<Self> {
-        let gguf = Gguf::open(path)?;
+    /// A GGUF file that is open already, or is in memory and no file at all; `name` is for messages, and is the path if there
+    /// is one.
+    ///
+    /// # Errors
+    /// If a tensor's type is not known, or there are no tensors.
+    pub fn from_gguf(gguf: Gguf, name: impl AsRef<Path>) -> Result<Self> {
+        let path = name.as_ref();
         let tensor = |(i, t): (usize, &TensorInfo)| {
             let ty = t.known_type()?;
             Ok(Tensor { name: t.name().into(), dims: t.dims().into(), ty, pieces: vec![Piece::Gguf(i)] })
@@ -81,16 +80,21 @@ impl Input {
             metadata.remove(key);
         }
         let bytes = gguf.byte_len();
-        Ok(Self { metadata, tensors, path: path.to_owned(), bytes, origin: Origin::Gguf(gguf) })
+        Self { metadata, tensors, path: path.to_owned(), bytes, origin: Origin::Gguf(gguf) }.with_tensors()
     }
 
-    fn of_folder(path: &Path) -> Result<Self> {
+    fn from_folder(path: &Path) -> Result<Self> {
         let checkpoint = OpenOptions::new().open(path)?;
         let folder = checkpoint.folder.clone().unwrap_or_default();
         let (metadata, tensors) = convert::convert(&checkpoint, &folder)?;
         let bytes = checkpoint.source.tensors().iter().map(|t| t.bytes() as u64).sum();
         let origin = Origin::Folder { source: checkpoint.source, config: checkpoint.config };
-        Ok(Self { metadata, tensors, path: path.to_owned(), bytes, origin })
+        Self { metadata, tensors, path: path.to_owned(), bytes, origin }.with_tensors()
+    }
+
+    /// Itself, if there is something in it.
+    fn with_tensors(self) -> Result<Self> {
+        if self.tensors.is_empty() { Err(Error::Empty { path: self.path }) } else { Ok(self) }
     }
 
     /// The metadata as they will be, but for the format.
@@ -170,15 +174,4 @@ fn folded(dims: &[u64]) -> Result<[usize; 3]> {
             product.ok_or_else(|| ogive_tensor::Error::invalid("a tensor", "its size cannot be counted"))?;
     }
     Ok(shape)
-}
-
-/// Whether the file begins as GGUF files do.
-fn is_gguf(path: &Path) -> Result<bool> {
-    if path.is_dir() {
-        return Ok(false);
-    }
-    let failed = |e: std::io::Error| ogive_tensor::Error::new(path.display().to_string(), e.into());
-    let mut magic = Vec::with_capacity(4);
-    File::open(path).map_err(failed)?.take(4).read_to_end(&mut magic).map_err(failed)?;
-    Ok(magic == b"GGUF")
 }

@@ -176,12 +176,26 @@ impl Quantize {
         output: impl AsRef<Path>,
         progress: impl FnMut(&Progress<'_>) -> bool,
     ) -> Result<Summary> {
+        // Before a vocabulary is read, which takes its time.
+        self.check_kind(output.as_ref())?;
+        self.save(&Input::open(input)?, output, progress)
+    }
+
+    /// The same of an input that is open.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn save(
+        &self,
+        input: &Input,
+        output: impl AsRef<Path>,
+        progress: impl FnMut(&Progress<'_>) -> bool,
+    ) -> Result<Summary> {
         let output = output.as_ref();
         self.check_kind(output)?;
-        let input = Input::open(input)?;
-        self.check_same(&input, output)?;
-        let (writer, tensors) = self.announce(&input)?;
-        self.write(&input, tensors, writer.create(output)?, progress)
+        self.check_same(input, output)?;
+        let (writer, tensors) = self.announce(input)?;
+        self.write(input, tensors, writer.create(output)?, progress)
     }
 
     /// Packs `input` into any writer.

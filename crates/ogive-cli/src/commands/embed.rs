@@ -6,7 +6,7 @@
 use crate::args::Context;
 use crate::error::{Doing, Error, Result};
 use crate::options::{Machine, ModelPath, spinner};
-use crate::{npy, output};
+use crate::{files, npy, output};
 use clap::ValueEnum;
 use ogive::ndarray::Array2;
 use ogive::{Embed, Pooling};
@@ -56,8 +56,9 @@ enum How {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    args.out.as_deref().map_or(Ok(()), npy::check)?;
-    let model = args.machine.open(args.model.get(context), args.context, context)?;
+    let path = args.model.get(context);
+    args.out.as_deref().map_or(Ok(()), |out| files::check(out, path))?;
+    let model = args.machine.open(path, args.context, context)?;
     let texts = if args.texts.is_empty() { lines()? } else { args.texts.clone() };
     let mut how = Embed::new().normalize(!args.no_normalize).truncate(args.truncate);
     how.dimensions = args.dimensions;

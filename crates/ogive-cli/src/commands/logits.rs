@@ -2,8 +2,8 @@
 
 use crate::args::Context;
 use crate::error::{Error, Result};
-use crate::npy;
 use crate::options::{Machine, ModelPath, spinner};
+use crate::{files, npy};
 use std::path::PathBuf;
 
 /// Arguments of `ogive logits`.
@@ -38,8 +38,9 @@ fn ids(text: &str) -> Result<Ids, String> {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let Ids(ids) = &args.tokens;
-    npy::check(&args.out)?;
-    let model = args.machine.open(args.model.get(context), args.context, context)?;
+    let path = args.model.get(context);
+    files::check(&args.out, path)?;
+    let model = args.machine.open(path, args.context, context)?;
     if ids.len() > model.context() {
         let (have, most) = (ids.len(), model.context());
         return Err(Error::failed(format_args!(

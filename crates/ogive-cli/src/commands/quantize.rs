@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Arguments of `ogive quantize`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A GGUF file (of a split, the first part) or a Hugging Face folder
+    /// A GGUF file (of a split, the first part) or a Hugging Face folder; `ogive:demo` is Ogive's own model
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The GGUF file to write
@@ -53,6 +53,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// What is to be packed. Ogive's own model has a name and no path.
+    fn open(&self) -> Result<Input> {
+        Ok(match ogive::is_demo(&self.input) {
+            true => Input::from_gguf(ogive::open_gguf(&self.input)?, &self.input)?,
+            false => Input::open(&self.input)?,
+        })
+    }
+
     fn quantize(&self) -> Quantize {
         let all = Quantize::new(self.format)
             .pure(self.pure)
@@ -70,26 +78,26 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let quantize = args.quantize();
     let out = match (&args.out, args.plan) {
         (Some(out), false) => out,
-        _ => return quantize.plan(&Input::open(&args.input)?)?.iter().try_for_each(line),
+        _ => return quantize.plan(&args.open()?)?.iter().try_for_each(line),
     };
+    let input = args.open()?;
     let (start, patience) = (Instant::now(), context.interrupt.patience());
     let bar = progress(context, "packing", 0, " MB");
     let mut shown = None;
-    let packed =
-        quantize.run(&args.input, out, |Progress { tensor, index, count, written, total, .. }| {
-            if shown.replace(*index) != Some(*index) {
-                bar.set_message(format!(
-                    "{}/{count} {} {} to {}",
-                    index + 1,
-                    tensor.name,
-                    tensor.from,
-                    tensor.to
-                ));
-            }
-            bar.set_length(total / MEGABYTE);
-            bar.set_position(written / MEGABYTE);
-            !patience.over()
-        });
+    let packed = quantize.save(&input, out, |Progress { tensor, index, count, written, total, .. }| {
+        if shown.replace(*index) != Some(*index) {
+            bar.set_message(format!(
+                "{}/{count} {} {} to {}",
+                index + 1,
+                tensor.name,
+                tensor.from,
+                tensor.to
+            ));
+        }
+        bar.set_length(total / MEGABYTE);
+        bar.set_position(written / MEGABYTE);
+        !patience.over()
+    });
     bar.finish_and_clear();
     let packed = match packed {
         Err(ogive_quantize::Error::Stopped) => return Err(Error::Interrupted),

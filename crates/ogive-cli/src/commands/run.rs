@@ -7,6 +7,7 @@ use crate::answer::{self, Ended, Steps};
 use crate::args::Context;
 use crate::commands::chat::conversation;
 use crate::error::{Doing, Error, Result};
+use crate::files;
 use crate::logprobs;
 use crate::options::{Machine, ModelPath};
 use crate::output;
@@ -60,6 +61,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
     let mut how = args.sampling.generate()?;
+    args.save.as_deref().map_or(Ok(()), |save| files::check(save, path))?;
     how.logprobs = args.logprobs;
     let prompt = match args.prompt.as_deref() {
         Some("-") => Some(io::read_to_string(io::stdin()).doing("reading the prompt from stdin")?),

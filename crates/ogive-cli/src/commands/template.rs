@@ -10,8 +10,7 @@ use crate::output;
 use ogive::tokenizer::Tokenizer;
 use ogive::tokenizer::template::{ChatTemplate, DateTime};
 use serde_json::{Map, Value, json};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `ogive template`.
@@ -70,18 +69,15 @@ fn is_model(path: &Path) -> Result<bool> {
 
 /// Whether a file says of itself that it is GGUF, as the one inside Ogive would.
 pub(crate) fn is_gguf(path: &Path) -> Result<bool> {
-    if ogive::is_demo(path) {
-        return Ok(true);
-    }
-    let mut magic = Vec::new();
-    let file = File::open(path).and_then(|f| f.take(4).read_to_end(&mut magic));
-    file.doing(format_args!("opening {}", path.display()))?;
-    Ok(magic == b"GGUF")
+    Ok(ogive::is_demo(path) || ogive::weights::is_gguf(path)?)
 }
 
 /// A file that is a template.
 pub(crate) fn read_template(path: &Path) -> Result<String> {
-    fs::read_to_string(path).doing(format_args!("reading the chat template {}", path.display()))
+    let at = || format!("reading the chat template {}", path.display());
+    let text = fs::read_to_string(path).doing(at())?;
+    // It would render, to nothing, whatever was said.
+    if text.trim().is_empty() { Err(Error::failed(format_args!("{}: it is empty", at()))) } else { Ok(text) }
 }
 
 fn read_variables(path: &Path) -> Result<Map<String, Value>> {

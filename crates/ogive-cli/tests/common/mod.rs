@@ -27,7 +27,18 @@ pub(crate) fn shared_json(name: &str) -> Option<serde_json::Value> {
 
 /// The program, apart from the user's environment.
 pub(crate) fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ogive"));
+    apart(Command::new(env!("CARGO_BIN_EXE_ogive")))
+}
+
+/// The same, where no file grows beyond so many blocks of 512 bytes. Without the trap a signal would end the program.
+pub(crate) fn limited(blocks: u32) -> Command {
+    let mut shell = Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_ogive")]);
+    apart(shell)
+}
+
+fn apart(mut command: Command) -> Command {
     command.env_remove("OGIVE_MODEL").env_remove("OGIVE_LOG").env("OGIVE_HISTORY", "");
     command
 }
@@ -76,8 +87,13 @@ pub(crate) fn ogive<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Ran {
 
 /// Runs the program on an input.
 pub(crate) fn ogive_reads<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]) -> Ran {
+    reads(command().args(args), input)
+}
+
+/// Runs any command on an input.
+pub(crate) fn reads(command: &mut Command, input: &[u8]) -> Ran {
     let pipe = Stdio::piped;
-    let mut child = command().args(args).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().unwrap();
+    let mut child = command.stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().unwrap();
     let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
     // A program that reads no input at all closes the pipe: no failure of the test.
     let writer = std::thread::spawn(move || stdin.write_all(&input).ok());

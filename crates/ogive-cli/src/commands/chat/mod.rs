@@ -11,6 +11,7 @@ use crate::answer::{self, Ended};
 use crate::args::Context;
 use crate::commands::template::read_template;
 use crate::error::{Doing, Error, Result};
+use crate::files;
 use crate::options::{Machine, ModelPath};
 use crate::output;
 use crate::sampling::Sampling;
@@ -68,6 +69,7 @@ pub(crate) fn conversation(session: Session, template: Option<&Path>, system: Op
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
     let how = args.sampling.generate()?;
+    args.session.as_deref().map_or(Ok(()), |file| files::check(file, path))?;
     let model = args.machine.open(path, args.context, context)?;
     args.sampling.show_seed(&how, context);
     let session = match args.session.as_deref().filter(|file| file.exists()) {
@@ -84,7 +86,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         context.note("Write a message and press Enter. /help lists the commands, Ctrl-D leaves.");
     }
     let template = args.chat_template.as_deref();
-    let mut talk = Talk { chat, how, figures: None, context, failed: false, template };
+    let mut talk = Talk { chat, how, figures: None, context, failed: false, template, path };
     let left = talk.lead(&mut reader);
     // However it ended: an error on the way is no reason to lose what was said before.
     let kept = match &args.session {
@@ -103,6 +105,8 @@ struct Talk<'c> {
     failed: bool,
     /// The template of the user's own.
     template: Option<&'c Path>,
+    /// The model's.
+    path: &'c Path,
 }
 
 impl Talk<'_> {
@@ -209,13 +213,14 @@ impl Talk<'_> {
 
     /// As a list of messages, which `ogive template` reads, or with all that the model has read.
     fn save(&mut self, path: &Path) -> Result<()> {
+        files::check(path, self.path)?;
         if !is_json(path) {
             return Ok(self.chat.save(path)?);
         }
         let messages: Vec<Value> =
             self.chat.messages().iter().map(|m| json!({ "role": m.role, "content": m.content })).collect();
         let text = serde_json::to_string_pretty(&messages)?;
-        fs::write(path, text + "\n").doing(format_args!("saving to {}", path.display()))
+        files::write(path, |file| writeln!(file, "{text}"))
     }
 
     /// Goes on with another conversation instead; says how many messages it has.

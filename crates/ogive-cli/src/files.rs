@@ -1,0 +1,117 @@
+//! Files that commands write.
+//!
+//! A file gets its name when it is complete, so that a script never reads half of one and what was there stays until then. Where
+//! it cannot be written is told before anything is computed: an answer of minutes is not to be lost for a misspelt folder.
+
+use crate::error::{Doing, Error, Result};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// Whether a file could be written there, and would not replace the model it is made with.
+pub(crate) fn check(path: &Path, model: &Path) -> Result<()> {
+    let wrong = if path.is_dir() {
+        "this is a folder; name a file"
+    } else if !folder(path).is_dir() {
+        "there is no such folder"
+    } else if is_of_model(path, model) {
+        "this is the model; write to another name"
+    } else {
+        return Ok(());
+    };
+    Err(Error::failed(format_args!("writing {}: {wrong}", path.display())))
+}
+
+/// Whether a path leads to the model's file, or to one of its folder's.
+fn is_of_model(path: &Path, model: &Path) -> bool {
+    let (Ok(path), Ok(model)) = (path.canonicalize(), model.canonicalize()) else { return false };
+    let beside = path.extension().is_some_and(|e| e == "safetensors" || e == "json");
+    path == model || beside && path.parent() == Some(&model)
+}
+
+/// Writes a file, or nothing.
+pub(crate) fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    whole(path, content).doing(format_args!("writing {}", path.display()))
+}
+
+/// Where a file lies.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Writes beside the file and renames. What is there and is no plain file, a pipe say, is written to as it is; what a link leads
+/// to is replaced, and not the link.
+fn whole(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        let mut file = BufWriter::new(File::options().write(true).open(path)?);
+        content(&mut file)?;
+        return file.flush();
+    }
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        // What any new file has, less the process's mask, and not a temporary file's privacy.
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let temporary = builder.prefix(".ogive").tempfile_in(folder(&path))?;
+    // The file itself, for the other kind adds its own path to every error.
+    let mut file = BufWriter::new(temporary.as_file());
+    content(&mut file)?;
+    file.flush()?;
+    drop(file);
+    temporary.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_a_file_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let full = |out: &mut dyn Write| {
+            out.write_all(&[1; 100_000])?;
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        assert!(write(&path, full).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        write(&path, |out| out.write_all(b"one")).unwrap();
+        assert!(write(&path, full).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_stay_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("a"), folder.path().join("b"));
+        fs::write(&path, b"old").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write(&link, |out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn places_where_nothing_can_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| folder.path().join(name);
+        fs::write(of("config.json"), b"{}").unwrap();
+        fs::write(of("notes.npy"), b"").unwrap();
+        let why = |path: &Path, model: &Path| match check(path, model) {
+            Err(Error::Failed(why)) => why,
+            other => format!("{other:?}"),
+        };
+        assert!(why(folder.path(), Path::new("m")).ends_with("this is a folder; name a file"));
+        assert!(why(&of("no/x"), Path::new("m")).ends_with("there is no such folder"));
+        assert!(why(&of("config.json"), &of("config.json")).contains("this is the model"));
+        assert!(why(&of("config.json"), folder.path()).contains("this is the model"));
+        assert_eq!(why(&of("notes.npy"), folder.path()), "Ok(())");
+        assert_eq!(why(&of("new"), folder.path()), "Ok(())");
+    }
+}
