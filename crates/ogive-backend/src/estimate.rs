@@ -1,23 +1,43 @@
-//! A backend that holds nothing and computes nothing: it counts what loading a model would take.
+//! A backend that holds nothing and computes nothing: it counts what loading a model and running its steps would take.
 //!
 //! Building a model on it runs the same code as loading it, so the estimate cannot drift from what loading does; and a
-//! model built on it can tell its cache layout, which only a built model knows.
+//! model built on it can tell its cache layout, which only a built model knows. A step that is run on it takes the tensors that a real
+//! one takes, for as long.
 
+use crate::ledger::{Ledger, Piece};
 use crate::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the bytes of weights and small tensors that a model uploads. Operators give tensors of the right shape
-/// without elements; what needs values (`download`) is an error.
+/// Counts the bytes of weights and small tensors that a model uploads, and of the tensors that its steps need. Operators give tensors
+/// of the right shape without elements; what needs values (`download`) is an error.
 #[derive(Debug, Default)]
 pub struct Estimate {
     weights: AtomicU64,
     tensors: AtomicU64,
+    sizes: Sizes,
+    ledger: Ledger,
 }
 
 impl Estimate {
     /// Nothing counted yet.
     pub fn new() -> Self {
         Self::default()
+    }
+    /// The same for a backend that rounds what it takes.
+    pub fn of(sizes: Sizes) -> Self {
+        Self { sizes, ..Self::default() }
+    }
+    /// Bytes that a cache would take; `None` where they cannot be counted.
+    pub fn cache_bytes(&self, spec: &CacheSpec) -> Option<u64> {
+        (self.sizes.cache)(spec)
+    }
+    /// What the tensors of `step` take, its result included.
+    pub fn activations(&self, step: impl FnOnce() -> Result<Tensor>) -> Result<Activations> {
+        self.ledger.begin();
+        let result = step()?;
+        let counted = self.ledger.end();
+        drop(result);
+        Ok(counted)
     }
     /// Bytes of all packed weights so far; one that is uploaded twice counts twice.
     pub fn weight_bytes(&self) -> u64 {
@@ -29,20 +49,30 @@ impl Estimate {
     }
 }
 
-fn hollow(shape: impl Into<Shape>) -> Result<Tensor> {
-    Ok(Tensor::new(shape, ()))
+impl Estimate {
+    fn hollow(&self, shape: impl Into<Shape>) -> Result<Tensor> {
+        let shape = shape.into();
+        let bytes = shape.dims().iter().fold(4u64, |n, d| n.saturating_mul(*d as u64));
+        Ok(self.ledger.take(shape, (self.sizes.piece)(bytes)))
+    }
+
+    /// `x` itself where it may be overwritten.
+    fn in_place(&self, mut x: Tensor) -> Result<Tensor> {
+        if x.data_mut::<Piece>().is_some() { Ok(x) } else { self.hollow(x.shape()) }
+    }
+
+    /// The shape of the operand that has all elements already, else rows of the one and columns of the other.
+    fn broadcast(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
+        let (a, b) = (x.shape(), y.shape());
+        let (rows, cols) = (a.rows().max(b.rows()), a.cols().max(b.cols()));
+        let whole = [a, b].into_iter().find(|s| (s.rows(), s.cols()) == (rows, cols));
+        let shape = whole.unwrap_or([rows, cols].into());
+        if shape == a { self.in_place(x) } else { self.hollow(shape) }
+    }
 }
 
 fn no_values<T>(at: &str) -> Result<T> {
     Err(Error::unsupported(at, "an estimate has no values"))
-}
-
-/// The shape of the operand that has all elements already, else rows of the one and columns of the other.
-fn broadcast(x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    let (a, b) = (x.shape(), y.shape());
-    let (rows, cols) = (a.rows().max(b.rows()), a.cols().max(b.cols()));
-    let whole = [a, b].into_iter().find(|s| (s.rows(), s.cols()) == (rows, cols));
-    hollow(whole.unwrap_or([rows, cols].into()))
 }
 
 impl Backend for Estimate {
@@ -50,14 +80,15 @@ impl Backend for Estimate {
         Facts::new("estimate", "counts memory, computes nothing")
     }
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
-        self.tensors.fetch_add(4 * values.len() as u64, Ordering::Relaxed);
-        hollow(shape)
+        self.tensors.fetch_add((self.sizes.piece)(4 * values.len() as u64), Ordering::Relaxed);
+        // Counted already, and there to stay.
+        Ok(Tensor::new(shape, ()))
     }
     fn download(&self, _: &Tensor) -> Result<Vec<f32>> {
         no_values("download")
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
-        self.weights.fetch_add(w.bytes.len() as u64, Ordering::Relaxed);
+        self.weights.fetch_add((self.sizes.weight)(w), Ordering::Relaxed);
         Ok(Weight::new(w, ()))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
@@ -68,45 +99,45 @@ impl Backend for Estimate {
         Ok(Plan::new(batch, ()))
     }
     fn embed(&self, table: &Weight, _: Ids, plan: &Plan) -> Result<Tensor> {
-        hollow([plan.batch().tokens.len(), table.shape()[2]])
+        self.hollow([plan.batch().tokens.len(), table.shape()[2]])
     }
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
-        hollow(x.shape().with_cols(w.shape()[1]))
+        self.hollow(x.shape().with_cols(w.shape()[1]))
     }
     fn rms_norm(&self, x: &Tensor, _: &Tensor, _: f32) -> Result<Tensor> {
-        hollow(x.shape())
+        self.hollow(x.shape())
     }
     fn layer_norm(&self, x: &Tensor, _: &Tensor, _: Option<&Tensor>, _: f32) -> Result<Tensor> {
-        hollow(x.shape())
+        self.hollow(x.shape())
     }
     fn add(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
-        broadcast(&x, y)
+        self.broadcast(x, y)
     }
     fn mul(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
-        broadcast(&x, y)
+        self.broadcast(x, y)
     }
     fn sum(&self, x: &Tensor) -> Result<Tensor> {
-        hollow(x.shape().with_cols(1))
+        self.hollow(x.shape().with_cols(1))
     }
     fn activate(&self, x: Tensor, _: Activation) -> Result<Tensor> {
-        hollow(x.shape())
+        self.in_place(x)
     }
     fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>> {
         let part = |&n: &usize| match axis {
-            Axis::Rows => hollow(x.shape().with_first(n)),
-            Axis::Cols => hollow(x.shape().with_cols(n)),
+            Axis::Rows => self.hollow(x.shape().with_first(n)),
+            Axis::Cols => self.hollow(x.shape().with_cols(n)),
         };
         sizes.iter().map(part).collect()
     }
     fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor> {
         let first = xs.first().ok_or_else(|| Error::invalid("concat", "nothing to lay end to end"))?.shape();
         match axis {
-            Axis::Rows => hollow(first.with_first(xs.iter().map(|x| x.shape().first()).sum())),
-            Axis::Cols => hollow(first.with_cols(xs.iter().map(|x| x.shape().cols()).sum())),
+            Axis::Rows => self.hollow(first.with_first(xs.iter().map(|x| x.shape().first()).sum())),
+            Axis::Cols => self.hollow(first.with_cols(xs.iter().map(|x| x.shape().cols()).sum())),
         }
     }
     fn rope(&self, x: Tensor, _: &Rope, _: &Plan) -> Result<Tensor> {
-        Ok(x)
+        self.in_place(x)
     }
     fn store_kv(&self, _: usize, _: &Tensor, _: Option<&Tensor>, _: &Cache, _: &Plan) -> Result<()> {
         Ok(())
@@ -115,20 +146,20 @@ impl Backend for Estimate {
         match cache.spec().owner(layer)? {
             (_, LayerCache::Paged { k_dim, v_dim, .. }) => {
                 let n = plan.batch().contexts();
-                Ok((hollow([n, k_dim])?, if v_dim > 0 { Some(hollow([n, v_dim])?) } else { None }))
+                Ok((self.hollow([n, k_dim])?, if v_dim > 0 { Some(self.hollow([n, v_dim])?) } else { None }))
             }
             _ => Err(Error::invalid("gather_kv", format!("layer {layer} has no pages"))),
         }
     }
     fn attend(&self, q: &Tensor, _: &Tensor, _: &Tensor, spec: &AttnSpec, _: &Plan) -> Result<Tensor> {
-        hollow([q.shape().first(), spec.heads * spec.v_dim])
+        self.hollow([q.shape().first(), spec.heads * spec.v_dim])
     }
     fn copy_blocks(&self, _: &Cache, _: &Plan) -> Result<()> {
         Ok(())
     }
     fn read_state(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor> {
         match cache.spec().owner(layer)? {
-            (_, LayerCache::State { len }) => hollow([plan.batch().spans.len(), len]),
+            (_, LayerCache::State { len }) => self.hollow([plan.batch().spans.len(), len]),
             _ => Err(Error::invalid("read_state", format!("layer {layer} has no state"))),
         }
     }
@@ -137,12 +168,21 @@ impl Backend for Estimate {
     }
     fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
         let shape = logits.shape().with_cols(spec.k);
-        Ok(Routing { ids: hollow(shape)?, weights: hollow(shape)? })
+        Ok(Routing { ids: self.hollow(shape)?, weights: self.hollow(shape)? })
     }
-    fn experts(&self, x: &Tensor, _: &Routing, _: &Experts) -> Result<Tensor> {
-        hollow(x.shape())
+    fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
+        // What lies between the two halves.
+        let _hidden = self.hollow([routing.ids.shape().len(), experts.gate.shape()[1]])?;
+        self.hollow(x.shape())
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
-        hollow(x.shape().with_first(plan.batch().outputs.len()))
+        self.hollow(x.shape().with_first(plan.batch().outputs.len()))
+    }
+    // A backend that runs models attends over the pages where they lie; the definition would lay them end to end first.
+    fn attend_cache(&self, _: usize, q: &Tensor, _: &Cache, spec: &AttnSpec, _: &Plan) -> Result<Tensor> {
+        self.hollow([q.shape().first(), spec.heads * spec.v_dim])
+    }
+    fn attend_latent(&self, _: usize, q: &Tensor, _: &Cache, spec: &AttnSpec, _: &Plan) -> Result<Tensor> {
+        self.hollow([q.shape().first(), spec.heads * spec.v_dim])
     }
 }

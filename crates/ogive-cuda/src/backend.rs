@@ -5,11 +5,12 @@ use crate::device::{self, Device, bytes};
 use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
+use crate::memory::Pool;
 use crate::ops::{attend, best, elementwise, elementwise::Two, linear, moe, moves, norm, rope};
 use crate::{cache, library, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Plan,
-    Rope, RouterSpec, Routing, StepKey, Weight, best_of,
+    Rope, RouterSpec, Routing, Sizes, StepKey, Weight, best_of,
 };
 use ogive_tensor::{Error, Result, Shape, Tensor};
 
@@ -78,6 +79,14 @@ impl CudaBackend {
     #[must_use]
     pub fn memory_used(&self) -> (u64, u64) {
         self.device.pool.used()
+    }
+
+    /// How much device memory is taken for what a model uploads, reserves and computes: for [`Estimate`](ogive_backend::Estimate). Needs
+    /// no device. What kernels, page-locked memory and the driver itself take is not in it.
+    #[must_use]
+    pub fn sizes() -> Sizes {
+        let piece = |bytes| usize::try_from(bytes).ok().and_then(Pool::size).map_or(u64::MAX, |n| n as u64);
+        Sizes::new(piece, weight::size, cache::size)
     }
 
     /// How steps were run that could have been replayed as graphs.

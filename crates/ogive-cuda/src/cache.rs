@@ -6,7 +6,7 @@
 use crate::device::{Device, count};
 use crate::driver::Address;
 use crate::launch::Call;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Pool};
 use crate::plan::{self, Checked, CudaPlan};
 use crate::record::Need;
 use ogive_backend::{Batch, Cache, CacheSpec, LayerCache, Plan};
@@ -54,6 +54,24 @@ fn element(spec: &CacheSpec) -> Result<&'static str> {
             format!("a cache of {} is not supported on CUDA; use f32, f16, bf16 or q8_0", spec.element.name);
         Error::unsupported("new_cache", why)
     })
+}
+
+/// Bytes of device memory that the cache would take.
+pub(crate) fn size(spec: &CacheSpec) -> Option<u64> {
+    let tokens = |group: usize| spec.blocks.get(group).copied().unwrap_or(0).checked_mul(spec.block_len);
+    let mut sum = 0u64;
+    for layer in &spec.layers {
+        let sides = match *layer {
+            LayerCache::Paged { k_dim, v_dim, group, .. } => [k_dim, v_dim]
+                .map(|dim| (dim > 0).then(|| tokens(group)?.checked_mul(spec.element.row_bytes(dim)))),
+            LayerCache::State { len } => [Some(spec.slots.checked_mul(len)?.checked_mul(4)), None],
+            _ => [None, None],
+        };
+        for bytes in sides.into_iter().flatten() {
+            sum = sum.checked_add(Pool::size(bytes?)? as u64)?;
+        }
+    }
+    Some(sum)
 }
 
 /// Reserves the cache.

@@ -5,7 +5,7 @@
 
 use crate::device::Device;
 use crate::driver::Address;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Pool};
 use ogive_backend::Weight;
 use ogive_kernels::WEIGHT_FORMATS;
 use ogive_tensor::{Error, FORMATS, HostWeight, Result};
@@ -42,15 +42,23 @@ fn kept(w: &HostWeight) -> Option<&'static str> {
     WEIGHT_FORMATS.into_iter().find(|name| known && w.is_plain() && *name == w.format.name)
 }
 
+/// Its name in the kernels, and bytes of a row, as it is kept.
+fn kept_as(w: &HostWeight) -> (&'static str, usize) {
+    kept(w).map_or(("f32", w.shape[2].saturating_mul(4)), |name| (name, w.row_bytes()))
+}
+
+/// Bytes of device memory it would take.
+pub(crate) fn size(w: &HostWeight) -> u64 {
+    let rows = w.shape[0].saturating_mul(w.shape[1]);
+    Pool::size(rows.saturating_mul(kept_as(w).1)).map_or(u64::MAX, |n| n as u64)
+}
+
 /// Takes a weight in.
 pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
     device.outside("upload_weight")?;
     check(w)?;
     let [experts, rows, cols] = w.shape;
-    let (format, row_bytes) = match kept(w) {
-        Some(name) => (name, w.row_bytes()),
-        None => ("f32", 4 * cols),
-    };
+    let (format, row_bytes) = kept_as(w);
     let count = experts.checked_mul(rows);
     let bytes = count.and_then(|n| n.checked_mul(row_bytes));
     let (Some(count), Some(bytes)) = (count, bytes) else {

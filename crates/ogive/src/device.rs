@@ -1,6 +1,7 @@
 //! Which machine to use, and why.
 
 use crate::engine::backend::Backend;
+use crate::memory::On;
 use crate::{Error, Options, Result};
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -110,6 +111,38 @@ fn automatic() -> Result<Arc<dyn Backend>, String> {
     Err("this build of Ogive has no CUDA backend".into())
 }
 
+/// How the device that these options name takes memory.
+pub(crate) fn sizes(options: &Options) -> On {
+    if let Some(own) = &options.backend {
+        return if own.facts().name == "cuda" { on_cuda() } else { On::default() };
+    }
+    match options.device {
+        Device::Cuda(_) => on_cuda(),
+        Device::Auto if !forced() && cuda_is_available() => on_cuda(),
+        _ => On::default(),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn on_cuda() -> On {
+    On { sizes: ogive_cuda::CudaBackend::sizes(), graphs: true }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda_is_available() -> bool {
+    ogive_cuda::CudaBackend::is_available()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn on_cuda() -> On {
+    On::default()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_is_available() -> bool {
+    false
+}
+
 #[cfg(feature = "cpu")]
 fn cpu(options: &Options) -> Result<Arc<dyn Backend>> {
     let precision = if options.exact { ogive_cpu::Precision::Exact } else { ogive_cpu::Precision::Default };
@@ -156,6 +189,15 @@ fn cuda_devices() -> Vec<(Device, String)> {
 #[cfg(not(feature = "cuda"))]
 fn cuda_devices() -> Vec<(Device, String)> {
     vec![(Device::Cuda(0), "not available: this build of Ogive has no CUDA backend".into())]
+}
+
+/// Bytes that a device has for models now; `None` where it cannot be used, or does not say, as the CPU.
+#[must_use]
+pub fn device_memory(device: Device) -> Option<u64> {
+    match device {
+        Device::Cuda(n) => cuda(n).ok()?.facts().memory,
+        _ => None,
+    }
 }
 
 /// What was found of the libraries that devices need, where, and what is missing: a line for each.

@@ -38,7 +38,7 @@ mod vocabulary;
 
 pub use chat::{Chat, Reply};
 pub use demo::{DEMO, is_demo, open_gguf};
-pub use device::{Device, devices, libraries};
+pub use device::{Device, device_memory, devices, libraries};
 pub use embed::Embed;
 pub use error::{Error, Result};
 pub use generate::{Generate, Prompt};

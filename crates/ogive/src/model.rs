@@ -4,11 +4,11 @@ use crate::engine::{Engine, Evaluate, Limits, backend::Backend, evaluate};
 use crate::fingerprint::Noted;
 use crate::nn::{self, Loader};
 use crate::sampler::{Chain, SamplerParams};
-use crate::tensor::{Config, Error as ModelError};
+use crate::tensor::{Config, Error as ModelError, ErrorKind};
 use crate::tokenizer::{EncodeOptions, Tokenizer, template::ChatTemplate};
 use crate::vocabulary::Words;
 use crate::weights::Checkpoint;
-use crate::{Chat, Error, Options, Prompt, Result, Session, device, embed};
+use crate::{Chat, Error, Options, Prompt, Result, Session, device, embed, memory};
 use ndarray::Array2;
 #[cfg(feature = "grammar")]
 use std::sync::OnceLock;
@@ -60,7 +60,14 @@ impl Model {
         let limits = limits(&config, options)?;
         let noted = Noted::new(&*source);
         let loader = Loader::new(&noted, &*backend).for_context(limits.context);
-        let at = |e: ModelError| e.within(&path.display().to_string());
+        let at = |e: ModelError| {
+            // How much would do is what whoever reads this needs, and counting it takes a moment.
+            let whole = match e.kind() {
+                ErrorKind::Memory { .. } => memory::estimate(path, options).map(|m| format!(" (in all {m})")),
+                _ => Ok(String::new()),
+            };
+            e.within(&format!("{}{}", path.display(), whole.unwrap_or_default()))
+        };
         let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
         let tokenizer = match (&gguf, &folder) {
             (Some(gguf), _) => Tokenizer::from_gguf(gguf.metadata()).map_err(|e| e.to_string()),

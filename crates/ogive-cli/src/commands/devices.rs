@@ -1,26 +1,74 @@
-//! `ogive devices`: where models can run.
+//! `ogive devices`: where models can run, and whether one fits there.
 
-use crate::error::Result;
+use crate::error::{Result, with_causes};
+use crate::figures::Bytes;
+use crate::options::Machine;
 use crate::output;
-use serde_json::json;
+use ogive::{Device, Options};
+use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// Arguments of `ogive devices`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Says of each device whether this model fits: its weights, a session's cache, what steps need
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<PathBuf>,
+    /// Tokens of context to count the cache for [default: the model's, up to 4096]
+    #[arg(short, long, value_name = "N", requires = "model")]
+    context: Option<usize>,
+    #[command(flatten)]
+    machine: Machine,
     /// One JSON array instead of lines
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let devices = ogive::devices();
-    if args.json {
-        let list: Vec<_> =
-            devices.iter().map(|(d, about)| json!({ "device": d.to_string(), "about": about })).collect();
-        return output::line(json!(list));
+/// What the model takes on a device, in a line and as JSON.
+fn memory(path: &std::path::Path, options: Options, device: Device) -> (String, Value) {
+    let free = ogive::device_memory(device);
+    match options.device(device).estimate_memory(path) {
+        Ok(m) => {
+            let whole = format!("{}: {m}", path.display());
+            let line = match free {
+                Some(free) if m.total() <= free => format!("{whole}; fits in {} free", Bytes(free)),
+                Some(free) => format!(
+                    "{whole}; does not fit in {} free: use a smaller context or cache type, or --gpu-layers auto",
+                    Bytes(free)
+                ),
+                None => whole,
+            };
+            let json = json!({
+                "weights": m.weights, "cache": m.cache, "working": m.working, "graphs": m.graphs, "total": m.total(),
+                "context": m.context, "free": free, "fits": free.map(|free| m.total() <= free),
+            });
+            (line, json)
+        }
+        Err(e) => {
+            let why = with_causes(&e);
+            (format!("memory is not known: {why}"), json!({ "error": why }))
+        }
     }
-    for (device, about) in devices {
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let options = args.context.into_iter().fold(args.machine.options(), Options::context);
+    let devices = ogive::devices().into_iter().map(|(device, about)| {
+        let memory = args.model.as_ref().map(|path| memory(path, options.clone(), device));
+        (device, about, memory)
+    });
+    if args.json {
+        let entry = |(device, about, memory): (Device, String, Option<(String, Value)>)| match memory {
+            Some((_, memory)) => json!({ "device": device.to_string(), "about": about, "memory": memory }),
+            None => json!({ "device": device.to_string(), "about": about }),
+        };
+        return output::line(json!(devices.map(entry).collect::<Vec<_>>()));
+    }
+    for (device, about, memory) in devices {
         output::line(format_args!("{:<8} {about}", device.to_string()))?;
+        if let Some((line, _)) = memory {
+            output::line(format_args!("{:<8} {line}", ""))?;
+        }
     }
     for line in ogive::libraries() {
         output::line(line)?;

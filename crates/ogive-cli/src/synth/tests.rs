@@ -265,3 +265,43 @@ fn rope_factors_follow_the_published_rule() {
     assert!(factors.is_sorted());
     assert!(Shape::find("tiny").unwrap().rope_factors().is_none());
 }
+
+/// A model of billions, of which only the header is written: the rest of the file is a hole.
+#[cfg(unix)]
+#[test]
+fn a_large_model_takes_little_more_than_its_file_on_a_gpu() {
+    use std::os::unix::fs::FileExt;
+    for (shape, format) in [("llama-3.1-8b", "q4_k_m"), ("llama-3.2-1b", "q8_0")] {
+        let synth = Synth::new(shape, format, 1).unwrap();
+        let (tensors, mut writer, mut bytes) =
+            (plan(synth.shape, synth.format), GgufWriter::new(), Vec::new());
+        metadata::set(&mut writer, synth.shape, synth.format, 1);
+        for t in &tensors {
+            writer.tensor(&t.name, &t.dims, t.ty).unwrap();
+        }
+        drop(writer.write_to(&mut bytes).unwrap());
+        let file = tempfile::NamedTempFile::with_suffix(".gguf").unwrap();
+        fs::write(file.path(), &bytes).unwrap();
+        let mut len = bytes.len() as u64;
+        for t in &tensors {
+            // Few numbers, but ones that loading checks.
+            if let Fill::Values(values) = &t.fill {
+                let values: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                file.as_file().write_all_at(&values, len).unwrap();
+            }
+            len += (t.blocks() * t.ty.block_bytes()).next_multiple_of(32);
+        }
+        file.as_file().set_len(len).unwrap();
+
+        // Of a build without CUDA, the sizes are those of the file.
+        let options = ogive::Options::new().device(ogive::Device::Cuda(0)).context(4096);
+        let memory = options.estimate_memory(file.path()).unwrap();
+        let beside = memory.total() - memory.cache;
+        assert!(memory.weights as f64 > 0.99 * len as f64, "{memory} of {len}");
+        assert!(beside as f64 <= 1.1 * len as f64, "{shape}: {memory} for a file of {len}");
+        // Keys and values of half precision for every token, layer and head.
+        let s = synth.shape;
+        let cache = 4 * (s.layers * s.kv_heads * s.head_dim * 4096) as u64;
+        assert!((cache..=cache + cache / 16).contains(&memory.cache), "{memory}: {cache}");
+    }
+}

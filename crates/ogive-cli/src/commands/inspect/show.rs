@@ -32,7 +32,7 @@ pub(super) fn json(report: &Report, full: bool) -> Value {
         .collect();
     let memory = match &report.memory {
         Ok(m) => json!({
-            "context": m.context, "weights": m.weights, "cache": m.cache, "working": m.working, "total": m.total(),
+            "context": m.context, "weights": m.weights, "cache": m.cache, "working": m.working, "graphs": m.graphs, "total": m.total(),
         }),
         Err(e) => json!({ "error": e }),
     };
@@ -110,9 +110,9 @@ fn write_text(out: &mut String, report: &Report, full: bool) -> std::fmt::Result
     match &report.memory {
         Ok(m) => {
             writeln!(out, "\nmemory at a context of {} tokens", Count(m.context as u64))?;
-            for (name, bytes) in
-                [("weights", m.weights), ("cache", m.cache), ("working", m.working), ("total", m.total())]
-            {
+            let graphs = (m.graphs > 0).then_some(("recorded", m.graphs));
+            let always = [("weights", m.weights), ("cache", m.cache), ("working", m.working)];
+            for (name, bytes) in always.into_iter().chain(graphs).chain([("total", m.total())]) {
                 writeln!(out, "  {name:<8} {:>12}", Bytes(bytes).to_string())?;
             }
             Ok(())

@@ -1,0 +1,107 @@
+//! What an estimate counts tensors in: bytes that are taken now, the most that ever were, and what a pool would keep.
+//!
+//! Tensors give their bytes back when they are dropped, as on a device. So the peak is that of the model's own code, whatever it keeps
+//! and for how long, and no formula has to be kept in step with it.
+
+use crate::{CacheSpec, HostWeight};
+use ogive_tensor::{Shape, Tensor};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How much a backend takes for what it is given. By default as much as there is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Sizes {
+    /// Bytes taken for so many bytes of values.
+    pub piece: fn(u64) -> u64,
+    /// Bytes a weight is kept in.
+    pub weight: fn(&HostWeight) -> u64,
+    /// Bytes a cache is kept in; `None` where that cannot be counted.
+    pub cache: fn(&CacheSpec) -> Option<u64>,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        let bytes = |spec: &CacheSpec| spec.bytes().map(|n| n as u64);
+        Self { piece: |bytes| bytes, weight: |w| w.bytes.len() as u64, cache: bytes }
+    }
+}
+
+impl Sizes {
+    /// Those of a backend that rounds.
+    pub fn new(
+        piece: fn(u64) -> u64,
+        weight: fn(&HostWeight) -> u64,
+        cache: fn(&CacheSpec) -> Option<u64>,
+    ) -> Self {
+        Self { piece, weight, cache }
+    }
+}
+
+/// Bytes of a step's tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Activations {
+    /// The most that were taken at a time.
+    pub peak: u64,
+    /// What a pool then has in which each piece serves only tensors of its own size.
+    pub kept: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    now: u64,
+    peak: u64,
+    /// Pieces of each size: now, and the most.
+    pieces: BTreeMap<u64, [u64; 2]>,
+}
+
+/// Counts tensors.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Counts>>);
+
+/// What a tensor of an estimate holds: nothing, but it is counted while it lives.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    size: u64,
+    counts: Arc<Mutex<Counts>>,
+}
+
+impl Ledger {
+    /// A tensor of so many bytes.
+    pub(crate) fn take(&self, shape: Shape, size: u64) -> Tensor {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.now = counts.now.saturating_add(size);
+        counts.peak = counts.peak.max(counts.now);
+        let [now, most] = counts.pieces.entry(size).or_default();
+        *now += 1;
+        *most = (*most).max(*now);
+        drop(counts);
+        Tensor::new(shape, Piece { size, counts: Arc::clone(&self.0) })
+    }
+
+    /// Begins anew; what is taken stays taken.
+    pub(crate) fn begin(&self) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.peak = counts.now;
+        counts.pieces.retain(|_, [now, _]| *now > 0);
+        counts.pieces.values_mut().for_each(|[now, most]| *most = *now);
+    }
+
+    /// What was counted since.
+    pub(crate) fn end(&self) -> Activations {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = |(size, [_, most]): (&u64, &[u64; 2])| size.saturating_mul(*most);
+        Activations { peak: counts.peak, kept: counts.pieces.iter().map(kept).sum() }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.now = counts.now.saturating_sub(self.size);
+        if let Some([now, _]) = counts.pieces.get_mut(&self.size) {
+            *now = now.saturating_sub(1);
+        }
+    }
+}
