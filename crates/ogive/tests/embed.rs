@@ -159,6 +159,36 @@ fn vectors_may_be_cut_and_tokens_keep_theirs() {
 }
 
 #[test]
+fn a_prompt_stands_before_each_text() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json"] {
+        std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
+    }
+    let say = |default: serde_json::Value| {
+        let prompts =
+            json!({"prompts": {"query": "cat: ", "document": "dog: "}, "default_prompt_name": default});
+        std::fs::write(folder.path().join("config_sentence_transformers.json"), prompts.to_string()).unwrap();
+        open(folder.path())
+    };
+    let (model, how) = (say(json!(null)), Embed::new());
+    assert_eq!(model.prompts().keys().collect::<Vec<_>>(), ["document", "query"]);
+    let by_hand = |text: &str| model.embed(text).unwrap();
+    let query = model.embed_all(["the mat", "tax"], &how.clone().prompt("query")).unwrap();
+    assert_eq!(query.row(0).to_vec(), by_hand("cat: the mat"));
+    assert_eq!(query.row(1).to_vec(), by_hand("cat: tax"));
+    let e = model.embed_all(["x"], &how.clone().prompt("no")).unwrap_err().to_string();
+    assert!(e.contains("prompt `no`") && e.contains("known are document, query"), "{e}");
+    let e = open(&golden("bert")).embed_all(["x"], &how.prompt("query")).unwrap_err().to_string();
+    assert!(e.contains("has no prompts"), "{e}");
+    assert_eq!(say(json!("document")).embed("the mat").unwrap(), by_hand("dog: the mat"));
+    // Ids stand as they are.
+    assert_eq!(
+        say(json!("document")).embed(vec![2u32, 23, 3]).unwrap(),
+        model.embed(vec![2u32, 23, 3]).unwrap()
+    );
+}
+
+#[test]
 fn an_encoder_says_where_its_answers_are() {
     for name in ENCODERS {
         let model = open(&golden(name));
