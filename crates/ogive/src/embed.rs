@@ -83,6 +83,12 @@ impl Embed {
     }
 }
 
+// What GGUF's poolings 0 and 4 say to whoever wants vectors.
+const UNPOOLED: &str =
+    "the file says that states are not pooled; choose a pooling, or take the vectors of tokens";
+const RANKS: &str =
+    "the model ranks texts for a question and has no vectors of them; choose a pooling to have its states";
+
 /// What a checkpoint says of its vectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Says {
@@ -103,11 +109,11 @@ impl Says {
         };
         let pooling = number.and_then(|number| match number {
             None => Ok(None),
-            Some(0) => Err("the file says that states are not pooled; choose a pooling, or take the vectors of tokens".into()),
+            Some(0) => Err(UNPOOLED.into()),
             Some(1) => Ok(Some(Pooling::Mean)),
             Some(2) => Ok(Some(Pooling::Cls)),
             Some(3) => Ok(Some(Pooling::Last)),
-            Some(4) => Err("the model ranks texts for a question, which has no vectors; choose a pooling to see its states".into()),
+            Some(4) => Err(RANKS.into()),
             Some(other) => Err(format!("the file names the pooling {other}, which is not known; choose one")),
         });
         Self { pooling, settings: settings.unwrap_or_default() }

@@ -107,6 +107,35 @@ fn encoders_give_the_vectors_of_sentence_transformers() {
 }
 
 #[test]
+fn what_a_file_says_of_its_pooling_is_heeded_or_told() {
+    let says = |number: serde_json::Value| {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["config.json", "model.safetensors"] {
+            std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
+        }
+        let path = folder.path().join("config.json");
+        let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        config["pooling_type"] = number;
+        std::fs::write(path, config.to_string()).unwrap();
+        open(folder.path()).embed(vec![2u32, 30, 3])
+    };
+    let model = open(&golden("bert"));
+    for (number, pooling) in [(1, Pooling::Mean), (2, Pooling::Cls), (3, Pooling::Last)] {
+        let want = model.embed_all([vec![2u32, 30, 3]], &Embed::new().pooling(pooling)).unwrap();
+        assert_eq!(says(json!(number)).unwrap(), want.row(0).to_vec());
+    }
+    for (number, word) in [
+        (json!(0), "are not pooled"),
+        (json!(4), "ranks"),
+        (json!(9), "pooling 9"),
+        (json!("x"), "pooling_type"),
+    ] {
+        let e = says(number).unwrap_err().to_string();
+        assert!(e.contains(word) && e.contains("choose"), "{e}");
+    }
+}
+
+#[test]
 fn a_text_that_is_too_long_is_an_error_or_cut_before_its_last_token() {
     let (texts, ids, want) = texts("bert");
     let (at, long) = ids.iter().enumerate().max_by_key(|(_, ids)| ids.len()).unwrap();
