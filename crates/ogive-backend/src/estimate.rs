@@ -98,7 +98,8 @@ impl Backend for Estimate {
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         spec.check()?;
-        let bytes = (self.sizes.cache)(spec).ok_or_else(|| Error::invalid("cache", "more bytes than can be counted"))?;
+        let bytes = (self.sizes.cache)(spec)
+            .ok_or_else(|| Error::invalid("cache", "more bytes than can be counted"))?;
         self.reserved.fetch_add(bytes, Ordering::Relaxed);
         Ok(Cache::new(spec.clone(), ()))
     }

@@ -1,4 +1,5 @@
 //! A model that is larger than the device: split, and what is said of it. Under the emulator, whose devices have the memory a test wants.
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod common;
 

@@ -162,8 +162,8 @@ impl Backend for Split {
         Ok(self.hold(part, self.backend(part)?.attend(&q, &k, &v, &spec, self.plan_of(part, plan)?)?))
     }
     fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()> {
-        let caches = self.shared(cache)?.caches.iter().enumerate();
-        caches.map(|(part, own)| self.backend(part)?.copy_blocks(own, self.plan_of(part, plan)?)).collect()
+        let mut caches = self.shared(cache)?.caches.iter().enumerate();
+        caches.try_for_each(|(part, own)| self.backend(part)?.copy_blocks(own, self.plan_of(part, plan)?))
     }
     fn read_state(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor> {
         let (part, own) = self.layer(layer, cache)?;
