@@ -75,14 +75,8 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
 
 /// The attention of every layer: all heads have keys of their own, and nothing is hidden.
 pub(crate) fn scores(c: &Config) -> Result<AttnSpec> {
-    let (dim, heads) = (c.usize("hidden_size")?, c.usize("num_attention_heads")?);
-    if heads == 0 || !dim.is_multiple_of(heads) {
-        return Err(Error::invalid(
-            "config",
-            format!("`hidden_size` {dim} cannot be cut into {heads} heads"),
-        ));
-    }
-    Ok(AttnSpec::new(heads, heads, dim / heads, dim / heads))
+    let (heads, dim) = ogive_nn::heads_of(c)?;
+    Ok(AttnSpec::new(heads, heads, dim, dim))
 }
 
 impl Block {

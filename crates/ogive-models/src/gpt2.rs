@@ -5,8 +5,8 @@
 //! everybody's; `linear_transposed` turns them when they are loaded, so that nothing below has to know.
 
 use ogive_nn::backend::{Activation, AttnSpec, Axis, Ids, LayerCache};
-use ogive_nn::tensor::{Error, Result, Tensor};
-use ogive_nn::{Config, Embedding, LayerNorm, Linear, Loader, Mlp, Model, Step, activation};
+use ogive_nn::tensor::{Result, Tensor};
+use ogive_nn::{Config, Embedding, LayerNorm, Linear, Loader, Mlp, Model, Step, activation, heads_of};
 
 #[derive(Debug)]
 struct Gpt2 {
@@ -49,12 +49,8 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
 
 impl Block {
     fn load(l: &Loader<'_>, c: &Config, layer: usize, eps: f32) -> Result<Self> {
-        let (dim, heads) = (c.usize("hidden_size")?, c.usize("num_attention_heads")?);
-        if heads == 0 || !dim.is_multiple_of(heads) {
-            let why = format!("`hidden_size` {dim} cannot be cut into {heads} heads");
-            return Err(Error::invalid("config", why));
-        }
-        let mut spec = AttnSpec::causal(heads, heads, dim / heads);
+        let (heads, dim) = heads_of(c)?;
+        let mut spec = AttnSpec::causal(heads, heads, dim);
         if !c.bool_or("scale_attn_weights", true)? {
             spec.scale = 1.0;
         }
@@ -72,7 +68,7 @@ impl Block {
                 down: l.linear_transposed("mlp.c_proj")?,
                 activation: activation(c, "activation_function", Activation::GeluTanh)?,
             },
-            dim,
+            dim: heads * dim,
             spec,
         })
     }

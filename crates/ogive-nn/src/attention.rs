@@ -5,6 +5,17 @@ use crate::backend::{AttnSpec, LayerCache, Rope};
 use crate::tensor::{Config, Error, Result, Tensor};
 use crate::{Linear, Loader, RmsNorm, Step};
 
+/// How many heads `num_attention_heads` says there are, and how many elements each has of `hidden_size`: for architectures that
+/// cut it evenly and say no `head_dim`.
+pub fn heads_of(c: &Config) -> Result<(usize, usize)> {
+    let (dim, heads) = (c.usize("hidden_size")?, c.usize("num_attention_heads")?);
+    if heads == 0 || !dim.is_multiple_of(heads) {
+        let why = format!("`hidden_size` {dim} cannot be cut into {heads} heads");
+        return Err(Error::invalid("config", why));
+    }
+    Ok((heads, dim / heads))
+}
+
 /// Query, key, value and output projections around one attention operator.
 #[derive(Debug)]
 pub struct Attention {

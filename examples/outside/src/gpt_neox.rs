@@ -5,7 +5,7 @@
 //! other, head after head; the rows are put in the order q, k, v when they are loaded, so that nothing below has to know.
 
 use ogive::backend::{Activation, AttnSpec, Axis, LayerCache, Rope};
-use ogive::nn::{Embedding, LayerNorm, Linear, Loader, Model, Step, activation, rope};
+use ogive::nn::{Embedding, LayerNorm, Linear, Loader, Mlp, Model, Step, activation, heads_of, rope};
 use ogive::tensor::{Config, Error, HostWeight, Result, Tensor};
 
 #[derive(Debug)]
@@ -24,11 +24,9 @@ struct Block {
     qkv: Linear,
     o: Linear,
     mlp_norm: LayerNorm,
-    up: Linear,
-    down: Linear,
+    mlp: Mlp,
     rope: Rope,
     spec: AttnSpec,
-    activation: Activation,
     /// Whether the MLP reads what attention read, and not what came of it.
     parallel: bool,
 }
@@ -72,12 +70,7 @@ fn load_qkv(l: &Loader<'_>, heads: usize, dim: usize) -> Result<Linear> {
 
 impl Block {
     fn load(l: &Loader<'_>, c: &Config, layer: usize, eps: f32) -> Result<Self> {
-        let (hidden, heads) = (c.usize("hidden_size")?, c.usize("num_attention_heads")?);
-        if heads == 0 || !hidden.is_multiple_of(heads) {
-            let why = format!("`hidden_size` {hidden} cannot be cut into {heads} heads");
-            return Err(Error::invalid("config", why));
-        }
-        let dim = hidden / heads;
+        let (heads, dim) = heads_of(c)?;
         let turning = (dim as f32 * c.f32_or("rotary_pct", 0.25)?) as usize;
         if turning > dim {
             return Err(Error::invalid("config", "`rotary_pct` should be 0 to 1"));
@@ -88,11 +81,13 @@ impl Block {
             qkv: load_qkv(l, heads, dim)?,
             o: l.linear("attention.dense")?,
             mlp_norm: l.layer_norm("post_attention_layernorm", eps)?,
-            up: l.linear("mlp.dense_h_to_4h")?,
-            down: l.linear("mlp.dense_4h_to_h")?,
+            mlp: Mlp {
+                up: l.linear("mlp.dense_h_to_4h")?,
+                down: l.linear("mlp.dense_4h_to_h")?,
+                activation: activation(c, "hidden_act", Activation::Gelu)?,
+            },
             rope: rope(turning, c.f32_or("rotary_emb_base", 10_000.0)?),
             spec: AttnSpec::causal(heads, heads, dim),
-            activation: activation(c, "hidden_act", Activation::Gelu)?,
             parallel: c.bool_or("use_parallel_residual", true)?,
         })
     }
@@ -110,8 +105,7 @@ impl Block {
         let h = b.rope_attend(self.layer, q, k, &v, &self.rope, s.cache, &self.spec, s.plan)?; // [n, dim]
         let attended = self.o.forward(s, &h)?;
         let x = if self.parallel { x } else { b.add(x, &attended)? };
-        let h = self.up.forward(s, &self.mlp_norm.forward(s, &x)?)?; // [n, ffn]
-        let h = self.down.forward(s, &b.activate(h, self.activation)?)?;
+        let h = self.mlp.forward(s, &self.mlp_norm.forward(s, &x)?)?;
         let x = if self.parallel { b.add(x, &attended)? } else { x };
         b.add(x, &h)
     }
