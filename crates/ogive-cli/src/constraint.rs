@@ -4,9 +4,8 @@
 //! brace and a grammar has `::=` in it, which no path that anybody uses does.
 
 use crate::error::{Doing, Result};
+use crate::files;
 use ogive::grammar::Grammar;
-use std::fs::File;
-use std::io::Read;
 
 /// What the answer must be; one of the three at most.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,11 +45,7 @@ impl Constraint {
     }
 }
 
-/// A file as text; of one that is too large to be a grammar, no more than shows that.
 fn read(path: &str) -> Result<String> {
-    const MOST: u64 = 64 << 20;
-    let mut text = String::new();
-    let file = File::open(path).doing(format_args!("opening {path}"))?;
-    file.take(MOST).read_to_string(&mut text).doing(format_args!("reading {path}"))?;
-    Ok(text)
+    let doing = format_args!("reading {path}");
+    files::text(files::read(path.as_ref(), doing)?, doing)
 }

@@ -1,12 +1,54 @@
-//! Files that commands write.
+//! Files that commands read and write.
+//!
+//! What is read is read whole, and so up to a bound: a path may lead to `/dev/zero`. It could be read in parts where a text is only
+//! printed, but a token's end may depend on all the text that follows: merges have no bound, patterns look ahead, normalizers
+//! reorder. So nothing here reads in parts.
 //!
 //! A file gets its name when it is complete, so that a script never reads half of one and what was there stays until then. Where
 //! it cannot be written is told before anything is computed: an answer of minutes is not to be lost for a misspelt folder.
 
 use crate::error::{Doing, Error, Result};
+use crate::figures::Bytes;
+use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
+
+/// Bytes that are read at most: a few hundred million tokens.
+const MOST: u64 = 1 << 30;
+
+/// A file's bytes. `doing` says what it is read for.
+pub(crate) fn read(path: &Path, doing: impl Display) -> Result<Vec<u8>> {
+    all(File::open(path).doing(&doing)?, MOST, doing)
+}
+
+/// All of stdin.
+pub(crate) fn stdin() -> Result<Vec<u8>> {
+    all(io::stdin().lock(), MOST, "reading stdin")
+}
+
+/// The same as text.
+pub(crate) fn stdin_text() -> Result<String> {
+    text(stdin()?, "reading stdin")
+}
+
+/// Bytes that should be text.
+pub(crate) fn text(bytes: Vec<u8>, doing: impl Display) -> Result<String> {
+    String::from_utf8(bytes).map_err(|e| {
+        Error::failed(format_args!("{doing}: it is no UTF-8 at byte {}", e.utf8_error().valid_up_to()))
+    })
+}
+
+fn all(reader: impl Read, most: u64, doing: impl Display) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(most + 1).read_to_end(&mut bytes).doing(&doing)?;
+    if bytes.len() as u64 > most {
+        let why =
+            format_args!("{doing}: there is more than {}, the most that is read at a time", Bytes(most));
+        return Err(Error::failed(why));
+    }
+    Ok(bytes)
+}
 
 /// Whether a file could be written there, and would not replace the model it is made with.
 pub(crate) fn check(path: &Path, model: &Path) -> Result<()> {
@@ -68,6 +110,15 @@ fn whole(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_no_end_is_not_read_to_it() {
+        assert_eq!(all(&b"12345"[..], 5, "reading").unwrap(), b"12345");
+        let Err(Error::Failed(why)) = all(io::repeat(0), 4096, "reading x") else { panic!("it was read") };
+        assert_eq!(why, "reading x: there is more than 4.00 KiB, the most that is read at a time");
+        let Err(Error::Failed(why)) = text(b"ab\xff".to_vec(), "reading x") else { panic!("it is text") };
+        assert_eq!(why, "reading x: it is no UTF-8 at byte 2");
+    }
 
     #[test]
     fn half_of_a_file_is_none() {

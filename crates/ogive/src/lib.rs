@@ -31,7 +31,6 @@ mod memory;
 mod model;
 mod options;
 mod perplexity;
-mod placement;
 mod saved;
 mod session;
 mod stop;
@@ -39,7 +38,7 @@ mod vocabulary;
 
 pub use chat::{Chat, Reply};
 pub use demo::{DEMO, is_demo, open_gguf};
-pub use device::{CudaDevices, Device, device_memory, devices, libraries};
+pub use device::{Device, device_memory, devices, libraries};
 pub use embed::Embed;
 pub use error::{Error, Result};
 pub use generate::{Generate, Prompt};
@@ -48,7 +47,6 @@ pub use memory::Memory;
 pub use model::Model;
 pub use options::Options;
 pub use perplexity::{Perplexity, Score};
-pub use placement::GpuLayers;
 pub use session::{Generation, Session, Times};
 pub use vocabulary::open_tokenizer;
 

@@ -4,6 +4,9 @@
 //! context's length that share nothing, each begins with the token that begins texts, and of each only the second half is
 //! scored, where every token has at least half a context before it. It stands in the façade and not in the engine, for it
 //! needs a vocabulary (the beginning token) and none of the engine's scheduling.
+//!
+//! A text is encoded whole. In parts it would take less memory, some bytes of ids for each byte of text, and would not give the same
+//! ids: where a token ends may depend on all that follows.
 
 use crate::engine::{Evaluate, score};
 use crate::tokenizer::EncodeOptions;

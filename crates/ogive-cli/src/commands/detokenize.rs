@@ -4,11 +4,11 @@
 //! where that is no UTF-8.
 
 use crate::args::Context;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
+use crate::files;
 use crate::options::ModelPath;
 use crate::output;
 use serde_json::json;
-use std::io::{self, Read};
 
 /// Arguments of `ogive detokenize`.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    let text = if args.ids.is_empty() { stdin()? } else { args.ids.join(" ") };
+    let text = if args.ids.is_empty() { files::stdin_text()? } else { args.ids.join(" ") };
     let ids = ids(&text).map_err(|why| match args.ids.is_empty() {
         true => Error::failed(format_args!("reading stdin: {why}")),
         false => Error::Usage(why),
@@ -39,12 +39,6 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         (true, false) => output::write(tokenizer.decode_with_special(&ids)?.as_bytes()),
         (false, false) => output::write(&tokenizer.decode_bytes(&ids)?),
     }
-}
-
-fn stdin() -> Result<String> {
-    let mut text = String::new();
-    io::stdin().lock().read_to_string(&mut text).doing("reading stdin")?;
-    Ok(text)
 }
 
 /// Ids between brackets or without, apart by commas or white space.

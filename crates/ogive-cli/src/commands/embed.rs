@@ -4,14 +4,13 @@
 //! printed, since they share steps.
 
 use crate::args::Context;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::options::{Machine, ModelPath, spinner};
 use crate::{files, npy, output};
 use clap::ValueEnum;
 use ogive::ndarray::Array2;
 use ogive::{Embed, Pooling};
 use serde_json::json;
-use std::io::{self, Read};
 use std::path::PathBuf;
 
 /// Arguments of `ogive embed`.
@@ -29,9 +28,6 @@ pub(crate) struct Args {
     /// Leaves vectors as long as they are, instead of scaling them to length 1
     #[arg(long)]
     no_normalize: bool,
-    /// Puts a prompt of the model before each text, by its name: `query` or `document`, say
-    #[arg(long, value_name = "NAME")]
-    prompt: Option<String>,
     /// Cuts texts that are too long, instead of refusing them
     #[arg(long)]
     truncate: bool,
@@ -64,7 +60,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let model = args.machine.open(path, args.context, context)?;
     let texts = if args.texts.is_empty() { lines()? } else { args.texts.clone() };
     let mut how = Embed::new().normalize(!args.no_normalize).truncate(args.truncate);
-    (how.dimensions, how.prompt) = (args.dimensions, args.prompt.clone());
+    how.dimensions = args.dimensions;
     how.pooling = match args.pooling {
         Some(How::Mean) => Some(Pooling::Mean),
         Some(How::Cls) => Some(Pooling::Cls),
@@ -96,8 +92,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
 
 /// The lines of stdin, without those that are empty.
 fn lines() -> Result<Vec<String>> {
-    let mut text = String::new();
-    io::stdin().lock().read_to_string(&mut text).doing("reading stdin")?;
+    let text = files::stdin_text()?;
     let texts: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(Into::into).collect();
     if texts.is_empty() {
         Err(Error::Usage("no text given: name some, or give lines on stdin".into()))

@@ -3,12 +3,12 @@
 //! The estimate so far goes to stderr after each window, the final one to stdout, so that a script reads one line.
 
 use crate::args::Context;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
+use crate::files;
 use crate::options::{Machine, ModelPath};
 use crate::output;
 use ogive::Perplexity;
 use serde_json::json;
-use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     model: ModelPath,
     #[command(flatten)]
     machine: Machine,
-    /// The text; `-` reads stdin
+    /// The text, of up to 1 GiB; `-` reads stdin
     #[arg(value_name = "FILE")]
     text: PathBuf,
     /// Tokens of a window [default: 512, or what the model was made for if that is less]
@@ -75,9 +75,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
 
 fn read(args: &Args) -> Result<Vec<u8>> {
     if args.text.as_os_str() == "-" {
-        let mut text = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut text).doing("reading stdin")?;
-        return Ok(text);
+        return files::stdin();
     }
-    std::fs::read(&args.text).doing(format_args!("reading {}", args.text.display()))
+    files::read(&args.text, format_args!("reading {}", args.text.display()))
 }

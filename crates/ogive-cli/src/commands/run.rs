@@ -6,7 +6,7 @@
 use crate::answer::{self, Ended, Steps};
 use crate::args::Context;
 use crate::commands::chat::conversation;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::files;
 use crate::logprobs;
 use crate::options::{Machine, ModelPath};
@@ -15,7 +15,6 @@ use crate::sampling::{Sampling, plain_chain};
 use ogive::sampler::Chain;
 use ogive::{Generate, Generation, Session};
 use serde_json::json;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `ogive run`.
@@ -64,7 +63,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     args.save.as_deref().map_or(Ok(()), |save| files::check(save, path))?;
     how.logprobs = args.logprobs;
     let prompt = match args.prompt.as_deref() {
-        Some("-") => Some(io::read_to_string(io::stdin()).doing("reading the prompt from stdin")?),
+        Some("-") => Some(files::stdin_text()?),
         text => text.map(ToOwned::to_owned),
     };
     let model = args.machine.open(path, args.context, context)?;

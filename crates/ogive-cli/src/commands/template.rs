@@ -5,12 +5,12 @@
 
 use crate::args::Context;
 use crate::error::{Doing, Error, Result};
+use crate::files;
 use crate::options::ModelPath;
 use crate::output;
 use ogive::tokenizer::Tokenizer;
 use ogive::tokenizer::template::{ChatTemplate, DateTime};
 use serde_json::{Map, Value, json};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `ogive template`.
@@ -75,14 +75,14 @@ pub(crate) fn is_gguf(path: &Path) -> Result<bool> {
 /// A file that is a template.
 pub(crate) fn read_template(path: &Path) -> Result<String> {
     let at = || format!("reading the chat template {}", path.display());
-    let text = fs::read_to_string(path).doing(at())?;
+    let text = files::text(files::read(path, at())?, at())?;
     // It would render, to nothing, whatever was said.
     if text.trim().is_empty() { Err(Error::failed(format_args!("{}: it is empty", at()))) } else { Ok(text) }
 }
 
 fn read_variables(path: &Path) -> Result<Map<String, Value>> {
     let at = || format!("reading messages from {}", path.display());
-    let bytes = fs::read(path).doing(at())?;
+    let bytes = files::read(path, at())?;
     match serde_json::from_slice(&bytes).doing(at())? {
         messages @ Value::Array(_) => Ok(Map::from_iter([("messages".into(), messages)])),
         Value::Object(variables) => Ok(variables),

@@ -3,12 +3,12 @@
 //! All of stdin is one text, its last line break too, and bytes that are no UTF-8 count: what goes in can be had back.
 
 use crate::args::Context;
-use crate::error::{Doing, Result};
+use crate::error::Result;
+use crate::files;
 use crate::options::ModelPath;
 use crate::output;
 use ogive::tokenizer::EncodeOptions;
 use serde_json::json;
-use std::io::{self, Read};
 
 /// Arguments of `ogive tokenize`.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,8 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let tokenizer = ogive::open_tokenizer(args.model.get(context))?;
-    let mut text = Vec::new();
-    io::stdin().lock().read_to_end(&mut text).doing("reading stdin")?;
+    let text = files::stdin()?;
     let options = EncodeOptions { add_special: args.special, parse_special: args.special };
     output::line(json!(tokenizer.encode_bytes(&text, options)?))
 }

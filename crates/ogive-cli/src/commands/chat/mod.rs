@@ -20,7 +20,6 @@ use ogive::tokenizer::template::{ChatTemplate, Message};
 use ogive::{Chat, Generate, Session};
 use serde_json::{Value, json};
 use slash::Slash;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `ogive chat`.
@@ -227,7 +226,7 @@ impl Talk<'_> {
     fn load(&mut self, path: &Path) -> Result<usize> {
         if is_json(path) {
             let at = || format!("reading a conversation from {}", path.display());
-            let said: Vec<Value> = serde_json::from_slice(&fs::read(path).doing(at())?).doing(at())?;
+            let said: Vec<Value> = serde_json::from_slice(&files::read(path, at())?).doing(at())?;
             let text = |m: &Value, key: &str| m.get(key)?.as_str().map(ToOwned::to_owned);
             let message = |m: &Value| Some(Message::new(text(m, "role")?, text(m, "content")?));
             let messages: Option<Vec<Message>> = said.iter().map(message).collect();
