@@ -81,6 +81,10 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
     }
     // As `cargo publish --dry-run` would make them, for what a published crate must have; they are built below.
     steps.push(cargo(&["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"], &[]));
+    steps.push(Step {
+        name: "minimal-versions".into(),
+        run: Box::new(move || crate::versions::minimal(root)),
+    });
     // What the emulator's tests need; those who cannot have it say so (CONTRIBUTING.md).
     let required = if emulator_required() { "1" } else { "0" };
     steps.push(Step { name: "emu --fetch".into(), run: Box::new(move || optional(fetch(root))) });
@@ -132,7 +136,8 @@ fn optional(outcome: Result<(), String>) -> Result<(), String> {
     }
 }
 
-fn command(root: &Path) -> Command {
+/// Cargo, the one that runs us, in a folder.
+pub(crate) fn command(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root).stdin(Stdio::null());
     command

@@ -98,11 +98,12 @@ fn stand_ins(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn done(command: &mut Command, what: &str) -> Result<(), String> {
+/// Runs it; `what` is what a failure is called.
+pub(crate) fn done(command: &mut Command, what: &str) -> Result<(), String> {
     let status = command.stdin(Stdio::null()).status();
-    match status.map_err(|e| format!("golden: {what} cannot be started: {e}"))? {
+    match status.map_err(|e| format!("{what} cannot be started: {e}"))? {
         status if status.success() => Ok(()),
-        status => Err(format!("golden: {what} failed ({status}); what it said stands above")),
+        status => Err(format!("{what} failed ({status}); what it said stands above")),
     }
 }
 

@@ -13,6 +13,7 @@ mod emu;
 mod golden;
 mod source;
 mod tidy;
+mod versions;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
         ["ci", "--keep-going"] => ci::run(&root(), true),
         ["emu-corpus"] => emu::launcher(&root()).and_then(|launcher| corpus::run(&launcher)),
         ["golden", ref names @ ..] => golden::run(&root(), names),
+        ["minimal-versions"] => versions::minimal(&root()),
+        ["semver"] => versions::semver(&root(), None),
+        ["semver", revision] => versions::semver(&root(), Some(revision)),
         ["tidy"] => tidy::run(&root()),
         ["help" | "--help" | "-h"] | [] => {
             eprint!("{}", help());
@@ -60,7 +64,7 @@ fn main() -> ExitCode {
 }
 
 fn help() -> String {
-    format!("{HELP}{}{}{}{}", bundle::HELP, golden::HELP, emu::HELP, corpus::HELP)
+    format!("{HELP}{}{}{}{}{}", bundle::HELP, golden::HELP, versions::HELP, emu::HELP, corpus::HELP)
 }
 
 fn fail(message: &str) -> ExitCode {
