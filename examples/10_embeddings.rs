@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p ogive-examples --example 10_embeddings -- [MODEL]`
 //!
-//! A model that was made for it ranks by meaning; its file says how its states are pooled, and `Embed::new()` heeds that. One that
-//! tells stories has learned to go on with a text, so the state after its last token is taken: what goes on alike is near.
+//! A model that was made for it (MODEL may be all-MiniLM-L6-v2, a bge or nomic-embed-text, as a folder or as GGUF) ranks by
+//! meaning; its file says how its states are pooled, and `Embed::new()` heeds that. One that tells stories has learned to go on
+//! with a text, so the state after its last token is taken: what goes on alike is near.
 
 use ogive::{Embed, Pooling};
 use std::{env, error::Error};
@@ -19,7 +20,8 @@ const TEXTS: [&str; 5] = [
 fn main() -> Result<(), Box<dyn Error>> {
     let model = ogive::open(env::args().nth(1).unwrap_or_else(|| ogive::DEMO.into()))?;
     // All of them share the steps; a text's vector is the same to the bit as if it came alone.
-    let vectors = model.embed_all(TEXTS, &Embed::new().pooling(Pooling::Last))?; // [texts, dim], each of length 1
+    let how = if model.is_encoder() { Embed::new() } else { Embed::new().pooling(Pooling::Last) };
+    let vectors = model.embed_all(TEXTS, &how)?; // [texts, dim], each of length 1
     println!("{} texts, {} numbers each", vectors.nrows(), vectors.ncols());
 
     let cosines = vectors.dot(&vectors.row(0)); // [texts]

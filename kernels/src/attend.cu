@@ -4,12 +4,13 @@
 // from a block for each chunk. Cost: keys and values of a row's context once for HEADS heads, 2 · (K_DIM + V_DIM) operations a token
 // and head, two barriers a chunk. Neighbouring rows do not share what they read but through the caches.
 //
+// Rows of spans of `less` rows or more are `attend_mma.cu`'s.
 // Where a token's value is the beginning of its key, `v` is `k`. Defines: those of `scores.cu`.
 
 KERNEL __launch_bounds__(THREADS, 2)
     attend(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* out, int heads,
            int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third, u32 mask_width, const float* sinks,
-           const u32* step) {
+           u32 less, const u32* step) {
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;
     Step s = {step};
@@ -20,7 +21,9 @@ KERNEL __launch_bounds__(THREADS, 2)
         for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) to[i] = 0.0f;
         return;
     }
-    Sight sight = Sight::of(s.span(owner), row, window);
+    Span span = s.span(owner);
+    if (span.len >= less) return;
+    Sight sight = Sight::of(span, row, window);
     load_queries(query, q, h, heads);
     Side keys = Side::of(k, k_bytes, block_len, group, s, owner);
     Side values = Side::of(v, v_bytes, block_len, group, s, owner);

@@ -11,7 +11,7 @@
 // one, 4 kB for every 128 kB. A chunk of 256 tokens is two groups of 32 for each warp. Registers allow four blocks on a
 // multiprocessor (two with 8 heads): with 8 key heads on an H200 one block for each at 4096 tokens, all four from 16 k on.
 //
-// Defines: those of `scores.cu`; PAGED is one of them.
+// Rows of spans of `less` rows or more are `attend_mma.cu`'s. Defines: those of `scores.cu`; PAGED is one of them.
 
 // Of a chunk and head: the sum of weighted values, the highest score, the sum of weights.
 #define PART (V_DIM + 2)
@@ -20,7 +20,7 @@
 KERNEL __launch_bounds__(THREADS, HEADS > 4 ? 2 : 4)
     attend_split(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
                  float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third,
-                 const float* sinks, const u32* step) {
+                 const float* sinks, u32 less, const u32* step) {
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;
     __shared__ u32 before;
@@ -29,7 +29,11 @@ KERNEL __launch_bounds__(THREADS, HEADS > 4 ? 2 : 4)
     Heads h = heads_of(row, blockIdx.x, heads, kv_heads, scale, first, second, third, 0);
     float* to = out + ((u64)row * heads + h.first) * V_DIM;
     Sight sight = {0u, 0u, 0u};
-    if (owner != NOBODY) sight = Sight::of(s.span(owner), row, window);
+    if (owner != NOBODY) {
+        Span span = s.span(owner);
+        if (span.len >= less) return;
+        sight = Sight::of(span, row, window);
+    }
     u32 chunks = sight.chunks();
     if (blockIdx.y >= chunks) {
         if (blockIdx.y == 0)

@@ -13,7 +13,12 @@
 #define VECTOR 0
 #endif
 
-struct f32 {
+// Elements and bytes of a block.
+template <int LEN, int BYTES> struct Block {
+    enum { len = LEN, bytes = BYTES };
+};
+
+struct f32 : Block<1, 4> {
     DEVICE float at(const u8* row, int i) { return ((const float*)row)[i]; }
     DEVICE void read8(const u8* row, int i, int cols, float (&v)[8]) {
         const float* p = (const float*)row + i;
@@ -40,7 +45,7 @@ DEVICE void read8_of_16(const u8* row, int i, int cols, u32 (&w)[8]) {
 #endif
 }
 
-struct f16 {
+struct f16 : Block<1, 2> {
     DEVICE float at(const u8* row, int i) { return half_to_float(((const u16*)row)[i]); }
     DEVICE void read8(const u8* row, int i, int cols, float (&v)[8]) {
         u32 w[8];
@@ -50,7 +55,7 @@ struct f16 {
     }
 };
 
-struct bf16 {
+struct bf16 : Block<1, 2> {
     DEVICE float at(const u8* row, int i) { return bf16_to_float(((const u16*)row)[i]); }
     DEVICE void read8(const u8* row, int i, int cols, float (&v)[8]) {
         u32 w[8];
@@ -61,7 +66,7 @@ struct bf16 {
 };
 
 // What packed formats share: `eight(block, g, v)` is group g of eight in a block.
-template <class F, int LEN, int BYTES> struct Packed {
+template <class F, int LEN, int BYTES> struct Packed : Block<LEN, BYTES> {
     DEVICE void read8(const u8* row, int i, int, float (&v)[8]) {
         F::eight(row + (u64)(i / LEN) * BYTES, i % LEN / 8, v);
     }

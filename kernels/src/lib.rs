@@ -40,6 +40,8 @@ const PRELUDE: (&str, &str) = file!("prelude.cu");
 const FORMATS: (&str, &str) = file!("formats.cu");
 const STEP: (&str, &str) = file!("step.cu");
 const PAGES: (&str, &str) = file!("pages.cu");
+const MATRIX: (&str, &str) = file!("matrix.cu");
+const HALF: (&str, &str) = file!("half.cu");
 const SCORES: (&str, &str) = file!("scores.cu");
 
 /// Formats that kernels decode, by the names that weight files use.
@@ -118,6 +120,68 @@ pub const LINEAR_MANY: Source = Source {
         &[("FORMAT", "q5_1"), ("VECTOR", "1")],
         &[("FORMAT", "q5_k"), ("VECTOR", "1")],
         &[("FORMAT", "iq4_nl"), ("VECTOR", "1")],
+    ],
+};
+
+/// Activations for products by tensor cores.
+pub const HALVES: Source = Source {
+    name: "halves",
+    files: &[PRELUDE, MATRIX, HALF, file!("halves.cu")],
+    kernels: &["halves"],
+    samples: &[&[("HALF", "bf16")], &[("HALF", "f16")]],
+};
+
+/// Defines of a tile, in the order of `linear_mma.cu`.
+macro_rules! mma {
+    ($format:literal, $vector:literal, $half:literal, $down:literal, $across:literal, $mt:literal, $nt:literal, $step:literal,
+     $raw:literal, $pitch:literal) => {
+        [
+            ("FORMAT", $format),
+            ("VECTOR", $vector),
+            ("HALF", $half),
+            ("DOWN", $down),
+            ("ACROSS", $across),
+            ("MT", $mt),
+            ("NT", $nt),
+            ("STEP", $step),
+            ("RAW", $raw),
+            ("PITCH", $pitch),
+        ]
+    };
+}
+
+/// Products with weights, by tensor cores.
+pub const LINEAR_MMA: Source = Source {
+    name: "linear_mma",
+    files: &[PRELUDE, FORMATS, MATRIX, HALF, file!("linear_mma.cu")],
+    kernels: &["linear_mma"],
+    samples: &[
+        &mma!("f32", "1", "bf16", "4", "1", "2", "16", "64", "64", "272"),
+        &mma!("f16", "1", "bf16", "4", "1", "2", "16", "64", "64", "144"),
+        &mma!("bf16", "1", "bf16", "4", "1", "2", "16", "64", "64", "144"),
+        &mma!("q4_0", "1", "bf16", "4", "1", "2", "16", "64", "64", "80"),
+        &mma!("q4_1", "1", "bf16", "4", "1", "2", "16", "64", "64", "80"),
+        &mma!("q5_0", "1", "bf16", "4", "1", "2", "16", "64", "64", "80"),
+        &mma!("q5_1", "1", "bf16", "4", "1", "2", "16", "64", "64", "80"),
+        &mma!("q8_0", "1", "bf16", "4", "1", "2", "16", "64", "64", "112"),
+        &mma!("q2_k", "1", "bf16", "4", "1", "2", "16", "64", "256", "112"),
+        &mma!("q3_k", "1", "bf16", "4", "1", "2", "16", "64", "256", "144"),
+        &mma!("q4_k", "1", "bf16", "4", "1", "2", "16", "64", "256", "144"),
+        &mma!("q5_k", "1", "bf16", "4", "1", "2", "16", "64", "256", "176"),
+        &mma!("q6_k", "1", "bf16", "4", "1", "2", "16", "64", "256", "240"),
+        &mma!("iq4_nl", "1", "bf16", "4", "1", "2", "16", "64", "64", "80"),
+        &mma!("iq4_xs", "1", "bf16", "4", "1", "2", "16", "64", "256", "176"),
+        &mma!("mxfp4", "1", "bf16", "4", "1", "2", "16", "64", "64", "80"),
+        &mma!("q4_k", "1", "f16", "4", "1", "1", "8", "64", "256", "144"),
+        &mma!("q8_0", "1", "f16", "4", "1", "1", "8", "64", "64", "112"),
+        &mma!("q6_k", "1", "f16", "4", "1", "1", "8", "64", "256", "240"),
+        &mma!("q4_k", "1", "bf16", "2", "4", "1", "1", "128", "256", "144"),
+        &mma!("q6_k", "1", "f16", "2", "4", "1", "1", "128", "256", "240"),
+        &mma!("q8_0", "1", "bf16", "2", "4", "1", "1", "128", "128", "176"),
+        &mma!("f16", "0", "f16", "2", "4", "1", "1", "128", "128", "272"),
+        &mma!("q4_k", "1", "bf16", "4", "2", "1", "8", "64", "256", "144"),
+        &mma!("q5_k", "1", "f16", "4", "2", "1", "8", "64", "256", "176"),
+        &mma!("f32", "0", "bf16", "4", "2", "1", "8", "64", "64", "272"),
     ],
 };
 
@@ -239,6 +303,74 @@ pub const ATTEND_SPLIT: Source = Source {
     ],
 };
 
+/// Attention of prompts over the paged cache, by tensor cores.
+pub const ATTEND_MMA: Source = Source {
+    name: "attend_mma",
+    files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, MATRIX, HALF, file!("attend_mma.cu")],
+    kernels: &["attend_mma"],
+    samples: &[
+        &[
+            ("HALF", "f16"),
+            ("ELEMENT", "f16"),
+            ("K_DIM", "128"),
+            ("V_DIM", "128"),
+            ("VECTOR", "1"),
+            ("GROUP", "4"),
+            ("KEYS", "32"),
+            ("PAGED", "1"),
+            ("CAUSAL", "1"),
+            ("SAME", "1"),
+        ],
+        &[
+            ("HALF", "bf16"),
+            ("ELEMENT", "f16"),
+            ("K_DIM", "128"),
+            ("V_DIM", "128"),
+            ("VECTOR", "1"),
+            ("GROUP", "8"),
+            ("KEYS", "32"),
+            ("PAGED", "1"),
+            ("CAUSAL", "1"),
+        ],
+        &[
+            ("HALF", "bf16"),
+            ("ELEMENT", "bf16"),
+            ("K_DIM", "64"),
+            ("V_DIM", "64"),
+            ("VECTOR", "1"),
+            ("GROUP", "1"),
+            ("KEYS", "64"),
+            ("PAGED", "1"),
+            ("CAUSAL", "1"),
+            ("SAME", "1"),
+        ],
+        &[
+            ("HALF", "f16"),
+            ("ELEMENT", "q8_0"),
+            ("K_DIM", "256"),
+            ("V_DIM", "256"),
+            ("VECTOR", "1"),
+            ("GROUP", "2"),
+            ("KEYS", "32"),
+            ("PAGED", "1"),
+            ("KIND1", "1"),
+            ("KIND2", "0"),
+            ("KIND3", "0"),
+        ],
+        &[
+            ("HALF", "bf16"),
+            ("ELEMENT", "f32"),
+            ("K_DIM", "80"),
+            ("V_DIM", "72"),
+            ("VECTOR", "1"),
+            ("GROUP", "7"),
+            ("KEYS", "64"),
+            ("PAGED", "1"),
+            ("CAUSAL", "1"),
+        ],
+    ],
+};
+
 /// Choosing experts.
 pub const ROUTE: Source =
     Source { name: "route", files: &[PRELUDE, file!("route.cu")], kernels: &["route"], samples: &[&[]] };
@@ -262,7 +394,7 @@ pub const BEST: Source =
 /// A trial of the instructions that fast kernels are made of; for tests.
 pub const TRIAL: Source = Source {
     name: "trial",
-    files: &[PRELUDE, file!("matrix.cu"), file!("trial.cu")],
+    files: &[PRELUDE, MATRIX, file!("trial.cu")],
     kernels: &["trial"],
     samples: &[&[]],
 };
@@ -276,18 +408,21 @@ pub const PROBE: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 16] = [
+pub const SOURCES: [&Source; 19] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
     &EMBED,
     &LINEAR_FEW,
     &LINEAR_MANY,
+    &HALVES,
+    &LINEAR_MMA,
     &ROPE,
     &ROPE_STORE,
     &CACHE,
     &ATTEND,
     &ATTEND_SPLIT,
+    &ATTEND_MMA,
     &ROUTE,
     &EXPERTS,
     &BEST,

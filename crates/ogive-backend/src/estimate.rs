@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Estimate {
     weights: AtomicU64,
     tensors: AtomicU64,
+    reserved: AtomicU64,
     sizes: Sizes,
     ledger: Ledger,
 }
@@ -26,6 +27,10 @@ impl Estimate {
     /// The same for a backend that rounds what it takes.
     pub fn of(sizes: Sizes) -> Self {
         Self { sizes, ..Self::default() }
+    }
+    /// Bytes of all caches so far.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
     }
     /// Bytes that a cache would take; `None` where they cannot be counted.
     pub fn cache_bytes(&self, spec: &CacheSpec) -> Option<u64> {
@@ -93,6 +98,9 @@ impl Backend for Estimate {
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         spec.check()?;
+        let bytes = (self.sizes.cache)(spec)
+            .ok_or_else(|| Error::invalid("cache", "more bytes than can be counted"))?;
+        self.reserved.fetch_add(bytes, Ordering::Relaxed);
         Ok(Cache::new(spec.clone(), ()))
     }
     fn plan(&self, batch: Batch) -> Result<Plan> {

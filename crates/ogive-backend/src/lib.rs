@@ -14,6 +14,7 @@ mod moe;
 mod plain;
 mod recurrent;
 mod spec;
+mod split;
 mod trace;
 mod weight;
 
@@ -25,6 +26,7 @@ pub use moe::{Experts, RouterSpec, Routing, Scoring};
 pub use ogive_tensor::{self as tensor, HostWeight};
 pub use plain::Plain;
 pub use spec::{Activation, AttnOption, AttnSpec, Axis, Ids, Rope, RopeLayout};
+pub use split::{Place, Split, layer_of};
 pub use trace::{Trace, TraceEntry};
 pub use weight::Weight;
 

@@ -6,7 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
 use ogive::weights::OpenOptions;
-use ogive::{Device, Model, Options};
+use ogive::{Device, GpuLayers, Model, Options};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,9 +34,12 @@ impl ModelPath {
 /// What a model is run on.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Machine {
-    /// Where to compute: auto, cpu, cuda or cuda:N
+    /// Where to compute: auto, cpu, cuda, cuda:N, or several as cuda:0,cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
+    /// How many of the last layers the GPU gets: a number, all, or auto for as many as fit [default: auto, or all with --device cuda]
+    #[arg(long, value_name = "N")]
+    gpu_layers: Option<GpuLayers>,
     /// Threads to compute with [default: one for each core]
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,
@@ -62,6 +65,9 @@ impl Machine {
     pub(crate) fn options(&self) -> Options {
         let files = OpenOptions::new().mmap(!self.no_mmap);
         let mut options = Options::new().device(self.device).exact(self.exact).files(files);
+        if let Some(layers) = self.gpu_layers {
+            options = options.gpu_layers(layers);
+        }
         if let Some(threads) = self.threads {
             options = options.threads(threads);
         }

@@ -1,6 +1,6 @@
 //! The backend: each operator by its name, and where it is computed.
 
-use crate::builder::Builder;
+use crate::builder::{Builder, Compute};
 use crate::device::{self, Device, bytes};
 use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
@@ -16,12 +16,14 @@ use ogive_tensor::{Error, Result, Shape, Tensor};
 
 /// Runs language models on one NVIDIA GPU.
 ///
-/// Weights stay packed on the device; activations and sums are in single precision. The same step gives the same bits, replayed or
+/// Weights stay packed on the device; activations and sums are in single precision, and products too unless
+/// [`Builder::compute`] says otherwise. The same step gives the same bits, replayed or
 /// not: [`replay`](Backend::replay) makes a CUDA graph of a step that comes again, unless a model asks for values in its middle. Calls
 /// queue their work and return; [`download`](Backend::download), [`best`](Backend::best) and [`argmax`](Backend::argmax) wait.
 #[derive(Debug)]
 pub struct CudaBackend {
     pub(crate) device: Device,
+    pub(crate) compute: Compute,
 }
 
 impl CudaBackend {
@@ -120,7 +122,7 @@ impl Backend for CudaBackend {
         let about = format!("{}, {gib:.0} GiB, driver {driver}, NVRTC {n_major}.{n_minor}", d.info.name);
         let mut facts = Facts::new("cuda", about);
         facts.memory = Some(d.pool.limit());
-        facts.exact = true;
+        facts.exact = self.compute == Compute::F32;
         facts
     }
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
@@ -157,7 +159,7 @@ impl Backend for CudaBackend {
         moves::embed(&self.device, table, ids, plan)
     }
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
-        linear::linear(&self.device, x, w)
+        linear::linear(&self.device, self.compute, x, w)
     }
     fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
         norm::rms_norm(&self.device, x, w, eps)
@@ -221,6 +223,9 @@ impl Backend for CudaBackend {
         moves::outputs(&self.device, x, plan)
     }
 
+    fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
+        linear::linear_many(&self.device, self.compute, x, ws)
+    }
     fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
         norm::add_rms_norm(&self.device, residual, x, w, eps)
     }
@@ -228,10 +233,11 @@ impl Backend for CudaBackend {
         elementwise::gated(&self.device, gate, up, f)
     }
     fn linear_gated(&self, x: &Tensor, gate: &Weight, up: &Weight, f: Activation) -> Result<Tensor> {
-        if let Some(y) = linear::linear_gated(&self.device, x, gate, up, f)? {
+        if let Some(y) = linear::linear_gated(&self.device, self.compute, x, gate, up, f)? {
             return Ok(y);
         }
-        self.gated(self.linear(x, gate)?, &self.linear(x, up)?, f)
+        let (gate, up) = linear::both(&self.device, self.compute, x, [gate, up])?;
+        self.gated(gate, &up, f)
     }
     fn attend_cache(
         &self,
@@ -241,7 +247,7 @@ impl Backend for CudaBackend {
         spec: &AttnSpec,
         plan: &Plan,
     ) -> Result<Tensor> {
-        attend::attend_cache(&self.device, layer, q, cache, spec, plan, false)
+        attend::attend_cache(&self.device, self.compute, layer, q, cache, spec, plan, false)
     }
     fn attend_latent(
         &self,
@@ -251,7 +257,7 @@ impl Backend for CudaBackend {
         spec: &AttnSpec,
         plan: &Plan,
     ) -> Result<Tensor> {
-        attend::attend_cache(&self.device, layer, q, cache, spec, plan, true)
+        attend::attend_cache(&self.device, self.compute, layer, q, cache, spec, plan, true)
     }
     fn rope_attend(
         &self,

@@ -153,7 +153,7 @@ pub(crate) fn threads(cols: usize) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::print_stdout)]
 
     use super::*;
@@ -190,10 +190,10 @@ mod tests {
         assert_eq!(b.download(&out).unwrap(), [halves.clone(), halves, whole.clone(), whole].concat());
     }
 
-    /// On a GPU if there is one, else under the emulator as each kind of device.
-    fn on(name: &str, nvrtc: Nvrtc, device: &str) {
+    /// Runs `body` on a GPU if there is one, else under the emulator as this kind of device.
+    pub(crate) fn on(name: &str, nvrtc: Nvrtc, device: &str, body: fn()) {
         if test::case().is_some() || CudaBackend::is_available() {
-            return trial();
+            return body();
         }
         let launcher = Launcher::new().nvrtc(nvrtc).set("PTX_EMU_DEVICES", device).set("PTX_EMU_CHECK", "1");
         let launcher = launcher.set("OGIVE_CUDA_CACHE", "off");
@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn instructions_give_what_they_should() {
-        on(test_name!(), Nvrtc::V12, "sm_80");
-        on(test_name!(), Nvrtc::V13, "sm_90");
-        on(test_name!(), Nvrtc::V11, "sm_75");
+        on(test_name!(), Nvrtc::V12, "sm_80", trial);
+        on(test_name!(), Nvrtc::V13, "sm_90", trial);
+        on(test_name!(), Nvrtc::V11, "sm_75", trial);
     }
 
     #[test]

@@ -92,6 +92,12 @@ impl CudaWeight {
         self.buffer.address()
     }
 
+    /// Elements and bytes of a block of its format.
+    pub(crate) fn block(&self) -> (usize, usize) {
+        let format = FORMATS.iter().find(|f| f.name == self.format);
+        format.map_or((1, 4), |f| (f.block_len, f.block_bytes))
+    }
+
     /// Whether rows are whole eights, so that plain numbers can be read in wide loads.
     pub(crate) fn is_wide(&self) -> bool {
         self.shape[2].is_multiple_of(8)

@@ -171,6 +171,44 @@ fn lies_are_refused_by_name_and_nothing_panics() {
     assert!(e.contains("it has no unknown token"), "{e}");
 }
 
+/// Whatever a file says of its tokens, it opens or says why not, and what opens encodes.
+#[test]
+fn damaged_vocabularies_are_harmless() {
+    let mut state = 7_u64;
+    let mut below = |n: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % n
+    };
+    let (good, mut opened) = (gguf(&tokens()), 0);
+    let texts: Vec<Vec<u8>> =
+        good.array_of_str("tokenizer.ggml.tokens").unwrap().iter().map(<[u8]>::to_vec).collect();
+    for _ in 0..400 {
+        let (mut m, mut texts) = (good.clone(), texts.clone());
+        let mut kinds = vec![1_i32; texts.len()];
+        for _ in 0..=below(4) {
+            let at = below(texts.len());
+            match below(6) {
+                0 => texts[at] = "\u{2581}\u{2581}".into(),
+                1 => texts[at].clear(),
+                2 => texts[at] = vec![below(256) as u8; below(300)],
+                3 => kinds[at] = below(9) as i32 - 1,
+                4 => _ = m.set("tokenizer.ggml.unknown_token_id", below(200) as u32),
+                _ => _ = m.set("tokenizer.ggml.seperator_token_id", below(200) as i32 - 50),
+            }
+        }
+        m.set("tokenizer.ggml.tokens", texts.iter().collect::<StringArray>());
+        m.set("tokenizer.ggml.token_type", kinds);
+        let Ok(t) = Tokenizer::from_gguf(&m) else { continue };
+        opened += 1;
+        for (text, _) in cases() {
+            let ids = t.encode(&text, EncodeOptions::PROMPT).unwrap();
+            assert!(ids.iter().all(|id| (*id as usize) < t.vocab_size()));
+            t.decode_bytes(&ids).unwrap();
+        }
+    }
+    assert!((50..400).contains(&opened), "{opened}");
+}
+
 #[test]
 fn bytes_that_are_no_text_and_endless_words_are_unknown() {
     let t = Tokenizer::from_gguf(&gguf(&tokens())).unwrap();

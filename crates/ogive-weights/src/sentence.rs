@@ -7,6 +7,7 @@
 use crate::json;
 use ogive_tensor::{Error, Result};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 const MODULES: &str = "modules.json";
@@ -20,6 +21,10 @@ pub struct SentenceSettings {
     pub pooling_type: Option<u32>,
     /// Tokens of a text; of longer ones the beginning counts.
     pub max_tokens: Option<usize>,
+    /// What stands before texts of a kind, by the kind's name: `query` and `document`, say.
+    pub prompts: BTreeMap<String, String>,
+    /// The kind that texts are of if nobody says.
+    pub default_prompt: Option<String>,
 }
 
 impl SentenceSettings {
@@ -30,6 +35,7 @@ impl SentenceSettings {
     /// If a file cannot be read, if it names a layer or a pooling that is not known.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut settings = Self::default();
+        settings.prompt(&folder.join("config_sentence_transformers.json"))?;
         let modules = match folder.join(MODULES) {
             path if path.is_file() => json::read::<Value>(&path)?,
             _ => Value::Null,
@@ -52,6 +58,23 @@ impl SentenceSettings {
             }
         }
         Ok(settings)
+    }
+
+    fn prompt(&mut self, path: &Path) -> Result<()> {
+        if !path.is_file() {
+            return Ok(());
+        }
+        let config: Value = json::read(path)?;
+        let text = |(name, text): (&String, &Value)| Some((name.clone(), text.as_str()?.to_owned()));
+        self.prompts = config["prompts"].as_object().into_iter().flatten().filter_map(text).collect();
+        self.default_prompt = config["default_prompt_name"].as_str().map(ToOwned::to_owned);
+        match &self.default_prompt {
+            Some(name) if !self.prompts.contains_key(name) => {
+                let why = format!("the default prompt {name:?} is none of its prompts");
+                Err(Error::invalid(&path.display().to_string(), why))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn pool(&mut self, path: &Path) -> Result<()> {
@@ -141,6 +164,19 @@ mod tests {
         let newer = read(&[("1_Pooling/config.json", json!({"pooling_mode": "cls"}))]).unwrap();
         assert_eq!(newer.pooling_type, Some(2));
         assert_eq!(read(&[("1_Pooling/config.json", json!({}))]).unwrap().pooling_type, None);
+    }
+
+    #[test]
+    fn prompts_have_names() {
+        let prompts = |default: Value| json!({"prompts": {"query": "query: ", "odd": 3}, "default_prompt_name": default});
+        let read = |default| read(&[("config_sentence_transformers.json", prompts(default))]);
+        let named = read(Value::Null).unwrap();
+        assert_eq!(named.prompts.into_iter().collect::<Vec<_>>(), [("query".into(), "query: ".into())]);
+        assert_eq!(
+            (named.default_prompt, read("query".into()).unwrap().default_prompt.as_deref()),
+            (None, Some("query"))
+        );
+        assert!(read("odd".into()).unwrap_err().to_string().contains("is none of its prompts"));
     }
 
     #[test]

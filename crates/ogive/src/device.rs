@@ -2,6 +2,8 @@
 
 use crate::engine::backend::Backend;
 use crate::memory::On;
+use crate::placement::{self, GpuLayers, Homes, Layers};
+use crate::weights::Checkpoint;
 use crate::{Error, Options, Result};
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -16,18 +18,59 @@ pub enum Device {
     Cpu,
     /// The CUDA device of this number. An error where there is none, never a silent run on the CPU.
     Cuda(usize),
+    /// Several CUDA devices, which share a model's layers.
+    Cudas(CudaDevices),
+}
+
+/// The numbers of several CUDA devices, in the order in which a step goes over them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CudaDevices {
+    numbers: [u16; Self::MOST],
+    count: usize,
+}
+
+impl CudaDevices {
+    /// No machine has more.
+    const MOST: usize = 16;
+
+    /// The devices of these numbers; an error if there are none, more than 16, or one twice.
+    pub fn new(numbers: &[usize]) -> Result<Self> {
+        let mut all = Self { numbers: [0; Self::MOST], count: numbers.len() };
+        for (i, number) in numbers.iter().enumerate() {
+            let wrong = || Error::Device(format!("cuda:{number}: up to {} devices, each once", Self::MOST));
+            let place = all.numbers.get_mut(i).ok_or_else(wrong)?;
+            *place = u16::try_from(*number).map_err(|_| wrong())?;
+            if numbers.iter().take(i).any(|other| other == number) {
+                return Err(wrong());
+            }
+        }
+        if numbers.is_empty() { Err(Error::Device("no device was named".into())) } else { Ok(all) }
+    }
+
+    /// Their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.numbers.iter().take(self.count).map(|n| usize::from(*n))
+    }
 }
 
 impl FromStr for Device {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        match s.split_once(':') {
-            None if s == "auto" => Ok(Self::Auto),
-            None if s == "cpu" => Ok(Self::Cpu),
-            None if s == "cuda" => Ok(Self::Cuda(0)),
-            Some(("cuda", n)) if n.parse::<usize>().is_ok() => Ok(Self::Cuda(n.parse().unwrap_or_default())),
-            _ => Err(Error::Device(format!("`{s}` is none; known are auto, cpu, cuda and cuda:N"))),
+        let none =
+            || Error::Device(format!("`{s}` is none; known are auto, cpu, cuda, cuda:N and cuda:N,cuda:M"));
+        let number = |s: &str| match s.split_once(':') {
+            None if s == "cuda" => Ok(0),
+            Some(("cuda", n)) => n.parse::<usize>().map_err(|_| none()),
+            _ => Err(none()),
+        };
+        match s {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            list if list.contains(',') => {
+                Ok(Self::Cudas(CudaDevices::new(&list.split(',').map(number).collect::<Result<Vec<_>>>()?)?))
+            }
+            one => number(one).map(Self::Cuda),
         }
     }
 }
@@ -38,6 +81,10 @@ impl fmt::Display for Device {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(n) => write!(f, "cuda:{n}"),
+            Self::Cudas(all) => {
+                let all: Vec<String> = all.iter().map(|n| format!("cuda:{n}")).collect();
+                f.write_str(&all.join(","))
+            }
         }
     }
 }
@@ -59,33 +106,97 @@ fn forced() -> bool {
     std::env::var_os(FORCE_CPU).is_some_and(|v| !v.is_empty() && v != "0")
 }
 
-/// The backend for what was asked, and a line that says what was taken and why.
-pub(crate) fn backend(options: &Options) -> Result<(Arc<dyn Backend>, String)> {
-    let using = |backend: Arc<dyn Backend>| {
-        let line = format!("using {}", describe(&*backend));
-        Ok((backend, line))
+/// A backend, and a line that says what was taken and why.
+type Taken = (Arc<dyn Backend>, String);
+
+fn using(backend: Arc<dyn Backend>) -> Taken {
+    let line = format!("using {}", describe(&*backend));
+    (backend, line)
+}
+
+/// The backend for what was asked, for this checkpoint, and a line that says what was taken and why.
+pub(crate) fn backend(options: &Options, checkpoint: &Checkpoint) -> Result<Taken> {
+    let named = |numbers: &[usize]| {
+        let name = options.device;
+        if forced() {
+            let why = format!("{name} was asked for, but {FORCE_CPU} is set; use the device cpu");
+            return Err(Error::Device(why));
+        }
+        let each = numbers.iter().map(|n| cuda(*n));
+        let gpus: Vec<_> = each
+            .collect::<Result<_, _>>()
+            .map_err(|why| Error::Device(format!("{name} was asked for, but {why}")))?;
+        // Who names a device wants the model there, and hears if it does not fit.
+        place(options, checkpoint, gpus, options.gpu_layers.unwrap_or(GpuLayers::Count(usize::MAX)))
     };
     match options.device {
-        Device::Cuda(n) if forced() => {
-            Err(Error::Device(format!("cuda:{n} was asked for, but {FORCE_CPU} is set; use the device cpu")))
-        }
-        Device::Cuda(n) => match cuda(n) {
-            Ok(cuda) => using(cuda),
-            Err(why) => Err(Error::Device(format!("cuda:{n} was asked for, but {why}"))),
-        },
-        Device::Cpu => using(cpu(options)?),
+        Device::Cuda(n) => named(&[n]),
+        Device::Cudas(all) => named(&all.iter().collect::<Vec<_>>()),
+        Device::Cpu => Ok(using(cpu(options)?)),
         Device::Auto if forced() => {
-            let (cpu, line) = using(cpu(options)?)?;
+            let (cpu, line) = using(cpu(options)?);
             Ok((cpu, format!("{line} ({FORCE_CPU} is set)")))
         }
         Device::Auto => match automatic() {
-            Ok(cuda) => using(cuda),
+            Ok(gpu) => place(options, checkpoint, vec![gpu], options.gpu_layers.unwrap_or(GpuLayers::Auto)),
             Err(why) => {
-                let (cpu, line) = using(cpu(options)?)?;
+                let (cpu, line) = using(cpu(options)?);
                 Ok((cpu, format!("CUDA not used: {why}; {line}")))
             }
         },
     }
+}
+
+/// Shares a model's layers out among GPUs and the CPU.
+fn place(
+    options: &Options,
+    checkpoint: &Checkpoint,
+    mut gpus: Vec<Arc<dyn Backend>>,
+    wanted: GpuLayers,
+) -> Result<Taken> {
+    let (layers, on) = (Layers::of(checkpoint, options), On { graphs: gpus.len() == 1, ..on_cuda() });
+    let free: Vec<u64> = gpus.iter().map(|b| b.facts().memory.unwrap_or(u64::MAX)).collect();
+    let all = free.iter().fold(0u64, |sum, free| sum.saturating_add(*free));
+    let mut why = String::new();
+    let gpu = match wanted {
+        GpuLayers::Count(n) => n.min(layers.count),
+        GpuLayers::Auto => {
+            let whole = layers.whole(on)?;
+            if gpus.len() == 1 && whole.total().saturating_add(placement::SLACK) <= all {
+                layers.count
+            } else {
+                why = format!("; all of it takes {whole}, of {} MiB free", all >> 20);
+                let most = if layers.count == 0 { None } else { layers.most(&free, &whole, on)? };
+                most.unwrap_or(0)
+            }
+        }
+    };
+    if gpu == 0 && layers.count > 0 {
+        let (cpu, line) = using(cpu(options)?);
+        let reason = if why.is_empty() {
+            "no layers on the GPU were asked for".into()
+        } else {
+            format!("not one layer fits{why}")
+        };
+        return Ok((cpu, format!("CUDA not used: {reason}; {line}")));
+    }
+    if gpus.len() == 1 && gpu == layers.count {
+        return Ok(using(gpus.swap_remove(0)));
+    }
+    if layers.count == 0 {
+        return Err(placement::no_layers());
+    }
+    let homes = Homes::new(layers.count, gpu, &free);
+    let mut parts = gpus;
+    if homes.cpu {
+        parts.insert(0, cpu(options)?);
+    }
+    // What a step ends on is named first.
+    let each = parts.iter().enumerate().rev();
+    let each: Vec<String> =
+        each.map(|(i, b)| format!("{} for {}", describe(&**b), homes.describe(i))).collect();
+    let line = format!("using {}{why}", each.join("; "));
+    Ok((Arc::new(layers.split(parts, &homes)?), line))
 }
 
 #[cfg(feature = "cuda")]
@@ -117,7 +228,7 @@ pub(crate) fn sizes(options: &Options) -> On {
         return if own.facts().name == "cuda" { on_cuda() } else { On::default() };
     }
     match options.device {
-        Device::Cuda(_) => on_cuda(),
+        Device::Cuda(_) | Device::Cudas(_) => on_cuda(),
         Device::Auto if !forced() && cuda_is_available() => on_cuda(),
         _ => On::default(),
     }
@@ -160,7 +271,7 @@ fn cpu(_: &Options) -> Result<Arc<dyn Backend>> {
 
 /// Every device this build could use, with a line about each; what cannot be used, with the reason. [`libraries`] says what helps.
 pub fn devices() -> Vec<(Device, String)> {
-    let cpu = backend(&Options::new().device(Device::Cpu)).map(|(b, _)| b.facts().description);
+    let cpu = cpu(&Options::new()).map(|b| b.facts().description);
     let mut all = vec![(Device::Cpu, cpu.unwrap_or_else(|e| e.to_string()))];
     all.extend(cuda_devices());
     all
@@ -196,6 +307,7 @@ fn cuda_devices() -> Vec<(Device, String)> {
 pub fn device_memory(device: Device) -> Option<u64> {
     match device {
         Device::Cuda(n) => cuda(n).ok()?.facts().memory,
+        Device::Cudas(all) => all.iter().map(|n| device_memory(Device::Cuda(n))).sum(),
         _ => None,
     }
 }

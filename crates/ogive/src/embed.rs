@@ -9,6 +9,7 @@ use crate::tensor::{Config, Error as ModelError};
 use crate::weights::SentenceSettings;
 use crate::{Model, Prompt, Result};
 use ndarray::Array2;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How to make vectors of texts.
@@ -33,6 +34,10 @@ pub struct Embed {
     /// So many numbers, the first of the model's; `None` for all. Only models that were trained for it (Matryoshka) keep their
     /// meaning.
     pub dimensions: Option<usize>,
+    /// The name of the prompt that stands before each text, of those the checkpoint has
+    /// ([`Model::prompts`]): `query` for what is looked for, say, and `document` for what is looked through. `None` for what the
+    /// checkpoint takes by default, mostly nothing.
+    pub prompt: Option<String>,
 }
 
 impl Default for Embed {
@@ -44,7 +49,7 @@ impl Default for Embed {
 impl Embed {
     /// Pooled as the checkpoint says, scaled to length 1.
     pub fn new() -> Self {
-        Self { pooling: None, normalize: true, truncate: false, dimensions: None }
+        Self { pooling: None, normalize: true, truncate: false, dimensions: None, prompt: None }
     }
 
     /// Pooled so, whatever the checkpoint says.
@@ -65,6 +70,12 @@ impl Embed {
         Self { truncate, ..self }
     }
 
+    /// With the prompt of this name before each text.
+    #[must_use]
+    pub fn prompt(self, name: impl Into<String>) -> Self {
+        Self { prompt: Some(name.into()), ..self }
+    }
+
     /// Only the first so many numbers of each vector.
     #[must_use]
     pub fn dimensions(self, dimensions: usize) -> Self {
@@ -72,20 +83,25 @@ impl Embed {
     }
 }
 
+// What GGUF's poolings 0 and 4 say to whoever wants vectors.
+const UNPOOLED: &str =
+    "the file says that states are not pooled; choose a pooling, or take the vectors of tokens";
+const RANKS: &str =
+    "the model ranks texts for a question and has no vectors of them; choose a pooling to have its states";
+
 /// What a checkpoint says of its vectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Says {
     /// How states are pooled, or why that is not possible.
     pooling: Result<Option<Pooling>, String>,
-    /// Tokens that texts are cut to.
-    max_tokens: Option<usize>,
+    /// The rest of what sentence-transformers left.
+    settings: SentenceSettings,
 }
 
 impl Says {
     pub(crate) fn read(config: &Config, folder: Option<&Path>) -> Self {
         let settings = folder.map_or_else(|| Ok(SentenceSettings::default()), SentenceSettings::read);
-        let max_tokens = settings.as_ref().ok().and_then(|s| s.max_tokens);
-        let number = match (config.opt_usize("pooling_type"), settings) {
+        let number = match (config.opt_usize("pooling_type"), &settings) {
             (Ok(Some(number)), _) => Ok(Some(number)),
             (Err(e), _) => Err(format!("{e}; choose a pooling")),
             (_, Ok(settings)) => Ok(settings.pooling_type.map(|n| n as usize)),
@@ -93,14 +109,14 @@ impl Says {
         };
         let pooling = number.and_then(|number| match number {
             None => Ok(None),
-            Some(0) => Err("the file says that states are not pooled; choose a pooling, or take the vectors of tokens".into()),
+            Some(0) => Err(UNPOOLED.into()),
             Some(1) => Ok(Some(Pooling::Mean)),
             Some(2) => Ok(Some(Pooling::Cls)),
             Some(3) => Ok(Some(Pooling::Last)),
-            Some(4) => Err("the model ranks texts for a question, which has no vectors; choose a pooling to see its states".into()),
+            Some(4) => Err(RANKS.into()),
             Some(other) => Err(format!("the file names the pooling {other}, which is not known; choose one")),
         });
-        Self { pooling, max_tokens }
+        Self { pooling, settings: settings.unwrap_or_default() }
     }
 }
 
@@ -147,12 +163,36 @@ impl Model {
         settings
     }
 
+    /// The prompts that the checkpoint has for texts of several kinds, by their names; empty for most.
+    pub fn prompts(&self) -> &BTreeMap<String, String> {
+        &self.embeds().settings.prompts
+    }
+
+    /// What the prompt of this name puts before a text.
+    fn before(&self, name: Option<&str>) -> Result<Option<&str>> {
+        let Some(name) = name else { return Ok(None) };
+        let unknown = || {
+            let known: Vec<&str> = self.prompts().keys().map(String::as_str).collect();
+            let why = match known[..] {
+                [] => "the checkpoint has no prompts; put the words before the texts".to_owned(),
+                _ => format!("the checkpoint has no such prompt; known are {}", known.join(", ")),
+            };
+            ModelError::invalid(&format!("prompt `{name}`"), why)
+        };
+        Ok(Some(self.prompts().get(name).ok_or_else(unknown)?))
+    }
+
     /// The ids of texts, none of which is longer than the context.
     fn cut<P: Into<Prompt>>(&self, texts: impl IntoIterator<Item = P>, how: &Embed) -> Result<Vec<Vec<u32>>> {
         let context = self.context();
-        let most = self.embeds().max_tokens.unwrap_or(context).min(context);
+        let settings = &self.embeds().settings;
+        let most = settings.max_tokens.unwrap_or(context).min(context);
+        let before = self.before(how.prompt.as_deref().or(settings.default_prompt.as_deref()))?;
         let fits = |(i, text): (usize, P)| {
-            let prompt = text.into();
+            let mut prompt = text.into();
+            if let (Prompt::Text(text), Some(before)) = (&mut prompt, before) {
+                text.insert_str(0, before);
+            }
             let mut ids = self.encode(&prompt)?;
             if how.truncate && ids.len() > most {
                 // What ends a text ends its beginning too.

@@ -31,6 +31,7 @@ mod memory;
 mod model;
 mod options;
 mod perplexity;
+mod placement;
 mod saved;
 mod session;
 mod stop;
@@ -38,7 +39,7 @@ mod vocabulary;
 
 pub use chat::{Chat, Reply};
 pub use demo::{DEMO, is_demo, open_gguf};
-pub use device::{Device, device_memory, devices, libraries};
+pub use device::{CudaDevices, Device, device_memory, devices, libraries};
 pub use embed::Embed;
 pub use error::{Error, Result};
 pub use generate::{Generate, Prompt};
@@ -47,6 +48,7 @@ pub use memory::Memory;
 pub use model::Model;
 pub use options::Options;
 pub use perplexity::{Perplexity, Score};
+pub use placement::GpuLayers;
 pub use session::{Generation, Session, Times};
 pub use vocabulary::open_tokenizer;
 

@@ -54,7 +54,7 @@ impl Model {
         let checkpoint = options.checkpoint(path)?;
         let (backend, device) = match &options.backend {
             Some(own) => (Arc::clone(own), format!("using {}", device::describe(&**own))),
-            None => device::backend(options)?,
+            None => device::backend(options, &checkpoint)?,
         };
         let Checkpoint { config, architecture, source, gguf, folder, .. } = checkpoint;
         let limits = limits(&config, options)?;

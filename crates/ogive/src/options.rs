@@ -4,13 +4,14 @@ use crate::engine::backend::Backend;
 use crate::nn::Registry;
 use crate::tensor::{F16, F32, Format};
 use crate::weights::{Checkpoint, OpenOptions};
-use crate::{Device, Memory, Model, Result, demo, memory};
+use crate::{Device, GpuLayers, Memory, Model, Result, demo, memory};
 use std::{path::Path, sync::Arc};
 
 /// Which device, how much context, what precision, and what else is known besides what Ogive brings.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) device: Device,
+    pub(crate) gpu_layers: Option<GpuLayers>,
     #[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "only the CPU backend has threads"))]
     pub(crate) threads: Option<usize>,
     pub(crate) exact: bool,
@@ -33,6 +34,7 @@ impl Options {
     pub fn new() -> Self {
         Self {
             device: Device::Auto,
+            gpu_layers: None,
             threads: None,
             exact: false,
             context: None,
@@ -48,6 +50,13 @@ impl Options {
     #[must_use]
     pub fn device(self, device: Device) -> Self {
         Self { device, ..self }
+    }
+
+    /// How many of the model's layers GPUs get, the others staying on the CPU. Unless said otherwise, as many as fit where the device is
+    /// chosen ([`Device::Auto`]), and all where it was named. A model that is split runs without recorded steps.
+    #[must_use]
+    pub fn gpu_layers(self, layers: GpuLayers) -> Self {
+        Self { gpu_layers: Some(layers), ..self }
     }
 
     /// So many threads on the CPU instead of one for each core.

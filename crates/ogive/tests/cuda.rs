@@ -6,7 +6,7 @@
 use ogive::backend::Backend;
 use ogive::cuda::CudaBackend;
 use ogive::engine::{Limits, Request};
-use ogive::{Model, Options};
+use ogive::{Device, GpuLayers, Model, Options};
 use ptx_emulator_launcher::{Error, Launcher, test, test_name};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,17 @@ use std::time::Duration;
 
 /// Runs `body` on a device: here, or in a process of its own under the emulator.
 fn on_device(name: &str, body: impl FnOnce()) {
-    if test::case().is_some() || CudaBackend::is_available() {
+    on_devices(name, "sm_80", body);
+}
+
+/// The same on several, under the emulator; here if there are as many.
+fn on_devices(name: &str, devices: &str, body: impl FnOnce()) {
+    let here = CudaBackend::devices().is_ok_and(|found| found.len() > devices.matches(',').count());
+    if test::case().is_some() || here && CudaBackend::is_available() {
         return body();
     }
     let mut launcher = Launcher::new().patience(Duration::from_secs(900)).set("PTX_EMU_CHECK", "1");
+    launcher = launcher.set("PTX_EMU_DEVICES", devices);
     if std::env::var_os("OGIVE_CUDA_CACHE").is_none() {
         launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
     }
@@ -77,5 +84,70 @@ fn too_little_memory_is_an_error_with_figures() {
         for word in ["(in all ", "weights", "cache", "needs", "are free"] {
             assert!(error.contains(word), "{word}: {error}");
         }
+    });
+}
+
+/// Prompts that are longer than a step, so that contexts are read from the cache of each part.
+fn logits(options: &Options, name: &str) -> (String, Vec<f32>) {
+    let model = options.clone().exact(true).context(40).step_tokens(16).open(golden(name)).unwrap();
+    let ids: Vec<u32> = (0..30).map(|i| 3 + i * 7 % 40).collect();
+    let logits = model.logits(&ids).unwrap();
+    // A session too: its cache is reserved otherwise, and it draws where the logits are.
+    let mut session = model.session().unwrap();
+    let drawn = session.generate(ogive::Prompt::Ids(ids), &ogive::Generate::greedy().max_tokens(5));
+    let drawn = drawn.unwrap().map(|piece| piece.unwrap()).count();
+    (format!("{} {drawn}", model.device()), logits.iter().copied().collect())
+}
+
+fn close(name: &str, got: &[f32], want: &[f32]) {
+    let size = want.iter().fold(0f32, |m, v| m.max(v.abs()));
+    let worst = got.iter().zip(want).map(|(a, b)| (a - b).abs() / size).fold(0f32, f32::max);
+    assert!(got.len() == want.len() && worst <= 2e-5, "{name}: off by {worst:.1e}");
+}
+
+#[test]
+fn layers_on_gpu_and_cpu_give_the_logits_of_one_machine() {
+    on_device(test_name!(), || {
+        for name in MODELS.into_iter().chain(["gemma3", "phi3"]) {
+            let (_, want) = logits(&Options::new().device(Device::Cpu), name);
+            for count in [1, 99] {
+                let options = Options::new().device(Device::Cuda(0)).gpu_layers(GpuLayers::Count(count));
+                let (line, got) = logits(&options, name);
+                println!("{name}: {line}");
+                close(name, &got, &want);
+                let split = line.contains("and the head; the CPU") && line.contains("for layer");
+                assert_eq!(split, count == 1, "{line}");
+            }
+        }
+        // None at all is the CPU, and said.
+        let options = Options::new().device(Device::Cuda(0)).gpu_layers(GpuLayers::Count(0));
+        let line = logits(&options, "llama").0;
+        assert!(
+            line.starts_with("CUDA not used: no layers on the GPU were asked for; using the CPU"),
+            "{line}"
+        );
+        // What fits whole is not split, however it is asked for.
+        let options = Options::new().device(Device::Auto).gpu_layers(GpuLayers::Auto);
+        assert!(logits(&options, "llama").0.starts_with("using CUDA: "));
+    });
+}
+
+#[test]
+fn layers_over_two_devices_give_the_logits_of_one() {
+    on_devices(test_name!(), "sm_80,sm_90", || {
+        let both: Device = "cuda:0,cuda:1".parse().unwrap();
+        for name in MODELS {
+            let (_, want) = logits(&Options::new().device(Device::Cpu), name);
+            let (line, got) = logits(&Options::new().device(both), name);
+            println!("{name}: {line}");
+            close(name, &got, &want);
+            assert_eq!(line.matches("CUDA: ").count(), 2, "{line}");
+            let (line, got) = logits(&Options::new().device(both).gpu_layers(GpuLayers::Count(1)), name);
+            close(name, &got, &want);
+            assert!(line.contains("the CPU"), "{line}");
+        }
+        let error =
+            Options::new().device("cuda:0,cuda:7".parse().unwrap()).open(golden("llama")).unwrap_err();
+        assert!(error.to_string().contains("cuda:0,cuda:7 was asked for, but cuda:7"), "{error}");
     });
 }

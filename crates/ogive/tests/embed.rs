@@ -107,6 +107,35 @@ fn encoders_give_the_vectors_of_sentence_transformers() {
 }
 
 #[test]
+fn what_a_file_says_of_its_pooling_is_heeded_or_told() {
+    let says = |number: serde_json::Value| {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["config.json", "model.safetensors"] {
+            std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
+        }
+        let path = folder.path().join("config.json");
+        let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        config["pooling_type"] = number;
+        std::fs::write(path, config.to_string()).unwrap();
+        open(folder.path()).embed(vec![2u32, 30, 3])
+    };
+    let model = open(&golden("bert"));
+    for (number, pooling) in [(1, Pooling::Mean), (2, Pooling::Cls), (3, Pooling::Last)] {
+        let want = model.embed_all([vec![2u32, 30, 3]], &Embed::new().pooling(pooling)).unwrap();
+        assert_eq!(says(json!(number)).unwrap(), want.row(0).to_vec());
+    }
+    for (number, word) in [
+        (json!(0), "are not pooled"),
+        (json!(4), "ranks"),
+        (json!(9), "pooling 9"),
+        (json!("x"), "pooling_type"),
+    ] {
+        let e = says(number).unwrap_err().to_string();
+        assert!(e.contains(word) && e.contains("choose"), "{e}");
+    }
+}
+
+#[test]
 fn a_text_that_is_too_long_is_an_error_or_cut_before_its_last_token() {
     let (texts, ids, want) = texts("bert");
     let (at, long) = ids.iter().enumerate().max_by_key(|(_, ids)| ids.len()).unwrap();
@@ -156,6 +185,36 @@ fn vectors_may_be_cut_and_tokens_keep_theirs() {
         let scaled = model.embed_tokens([text], &Embed::new()).unwrap();
         assert!(scaled[0].rows().into_iter().all(|row| (row.dot(&row) - 1.0).abs() < 1e-5));
     }
+}
+
+#[test]
+fn a_prompt_stands_before_each_text() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json"] {
+        std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
+    }
+    let say = |default: serde_json::Value| {
+        let prompts =
+            json!({"prompts": {"query": "cat: ", "document": "dog: "}, "default_prompt_name": default});
+        std::fs::write(folder.path().join("config_sentence_transformers.json"), prompts.to_string()).unwrap();
+        open(folder.path())
+    };
+    let (model, how) = (say(json!(null)), Embed::new());
+    assert_eq!(model.prompts().keys().collect::<Vec<_>>(), ["document", "query"]);
+    let by_hand = |text: &str| model.embed(text).unwrap();
+    let query = model.embed_all(["the mat", "tax"], &how.clone().prompt("query")).unwrap();
+    assert_eq!(query.row(0).to_vec(), by_hand("cat: the mat"));
+    assert_eq!(query.row(1).to_vec(), by_hand("cat: tax"));
+    let e = model.embed_all(["x"], &how.clone().prompt("no")).unwrap_err().to_string();
+    assert!(e.contains("prompt `no`") && e.contains("known are document, query"), "{e}");
+    let e = open(&golden("bert")).embed_all(["x"], &how.prompt("query")).unwrap_err().to_string();
+    assert!(e.contains("has no prompts"), "{e}");
+    assert_eq!(say(json!("document")).embed("the mat").unwrap(), by_hand("dog: the mat"));
+    // Ids stand as they are.
+    assert_eq!(
+        say(json!("document")).embed(vec![2u32, 23, 3]).unwrap(),
+        model.embed(vec![2u32, 23, 3]).unwrap()
+    );
 }
 
 #[test]

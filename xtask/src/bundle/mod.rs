@@ -80,14 +80,15 @@ pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), Strin
     }
     let bin = out.join("bin");
     fs::create_dir_all(&bin).map_err(|e| failed("making", &bin, e))?;
+    // First: it is what tells a bundle, also one whose build failed, from what must not be removed.
+    let script = out.join("run.sh");
+    fs::write(&script, SCRIPT).map_err(|e| failed("writing", &script, e))?;
+    executable(&script)?;
     for (name, program) in programs(root, &options.features)? {
         let to = bin.join(name);
         fs::copy(&program, &to).map_err(|e| failed("copying to", &to, e))?;
     }
     copy(&root.join("crates/ogive-models/tests/golden"), &out.join("golden"))?;
-    let script = out.join("run.sh");
-    fs::write(&script, SCRIPT).map_err(|e| failed("writing", &script, e))?;
-    executable(&script)?;
     let commit = Command::new("git").current_dir(root).args(["rev-parse", "HEAD"]).output();
     let commit = commit.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
     let glibc = newest_glibc(&bin)?;

@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// Leaves vectors as long as they are, instead of scaling them to length 1
     #[arg(long)]
     no_normalize: bool,
+    /// Puts a prompt of the model before each text, by its name: `query` or `document`, say
+    #[arg(long, value_name = "NAME")]
+    prompt: Option<String>,
     /// Cuts texts that are too long, instead of refusing them
     #[arg(long)]
     truncate: bool,
@@ -60,7 +63,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let model = args.machine.open(path, args.context, context)?;
     let texts = if args.texts.is_empty() { lines()? } else { args.texts.clone() };
     let mut how = Embed::new().normalize(!args.no_normalize).truncate(args.truncate);
-    how.dimensions = args.dimensions;
+    (how.dimensions, how.prompt) = (args.dimensions, args.prompt.clone());
     how.pooling = match args.pooling {
         Some(How::Mean) => Some(Pooling::Mean),
         Some(How::Cls) => Some(Pooling::Cls),

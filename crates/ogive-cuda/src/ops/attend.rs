@@ -3,11 +3,12 @@
 //! Two kernels give the same bits: one takes a row's context chunk after chunk, the other a block for each chunk. So which of them
 //! a row meets may hang on the rest of the step (`split` says how), and its result does not.
 
+use crate::builder::Compute;
 use crate::cache;
 use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
-use crate::ops::split;
+use crate::ops::{attend_tiles, split};
 use crate::plan::{self, CudaPlan};
 use ogive_backend::{AttnOption, AttnSpec, Cache, Plan};
 use ogive_kernels::{ATTEND, ATTEND_SPLIT};
@@ -15,30 +16,32 @@ use ogive_tensor::{Error, Result, Tensor};
 use std::sync::Arc;
 
 /// Threads of a block: `THREADS` in the kernels.
-const THREADS: u32 = 128;
+pub(super) const THREADS: u32 = 128;
 /// Heads of a block times elements of a value, at most: what a warp keeps. Of a key there may be four times as many.
 const KEPT: usize = 1024;
 /// Options that change a score, at most.
 const EDITS: usize = 3;
 
 /// Keys and values: where they begin, bytes of a row, and elements of a key row.
-struct Rows {
-    k: Address,
-    k_bytes: usize,
-    k_cols: usize,
-    v: Address,
-    v_bytes: usize,
+pub(super) struct Rows {
+    pub(super) k: Address,
+    pub(super) k_bytes: usize,
+    pub(super) k_cols: usize,
+    pub(super) v: Address,
+    pub(super) v_bytes: usize,
     /// The cache's block length, group and element type.
-    paged: Option<(usize, usize, &'static str)>,
+    pub(super) paged: Option<(usize, usize, &'static str)>,
+    /// Elements of a value row.
+    pub(super) v_cols: usize,
 }
 
 /// The options as the kernel takes them.
-struct Options {
-    causal: bool,
-    window: u32,
-    edits: [(u32, f32, Address); EDITS],
-    sinks: Address,
-    mask_width: usize,
+pub(super) struct Options {
+    pub(super) causal: bool,
+    pub(super) window: u32,
+    pub(super) edits: [(u32, f32, Address); EDITS],
+    pub(super) sinks: Address,
+    pub(super) mask_width: usize,
     /// Keeps what the host sent up until the kernel is queued.
     _held: Vec<Arc<crate::memory::Buffer>>,
 }
@@ -135,14 +138,16 @@ pub(crate) fn attend(
         k_cols: spec.kv_heads * spec.k_dim,
         v: fits(device, at, v, [step.contexts, spec.kv_heads, spec.v_dim])?,
         v_bytes: 4 * spec.kv_heads * spec.v_dim,
+        v_cols: spec.kv_heads * spec.v_dim,
         paged: None,
     };
-    launch(device, at, from, &rows, spec, n, step)
+    launch(device, Compute::F32, at, from, &rows, spec, plan, step)
 }
 
 /// Attention over what the layer holds; `latent` where values are the beginning of the keys.
 pub(crate) fn attend_cache(
     device: &Device,
+    compute: Compute,
     layer: usize,
     q: &Tensor,
     cache: &Cache,
@@ -178,9 +183,10 @@ pub(crate) fn attend_cache(
         k_cols: pages.k.dim,
         v: v.address,
         v_bytes: v.row_bytes,
+        v_cols: v.dim,
         paged: Some((pages.block_len, pages.group, pages.element)),
     };
-    launch(device, at, from, &rows, spec, n, step)
+    launch(device, compute, at, from, &rows, spec, plan, step)
 }
 
 /// Queries of a block that share a key head: no more than there are, and no more than a thread's registers hold results of.
@@ -193,19 +199,30 @@ fn heads_of_block(spec: &AttnSpec) -> usize {
 
 fn launch(
     device: &Device,
+    compute: Compute,
     at: &str,
     q: Address,
     rows: &Rows,
     spec: &AttnSpec,
-    n: usize,
+    plan: &Plan,
     step: &CudaPlan,
 ) -> Result<Tensor> {
+    let n = plan.batch().tokens.len();
     let options = options(device, at, spec, n, step)?;
     let width = spec.heads.checked_mul(spec.v_dim);
     let width = width.ok_or_else(|| Error::invalid(at, "the result is more elements than can be counted"))?;
     let out = device.tensor(at, [n, width])?;
     if width == 0 {
         return Ok(out);
+    }
+    // Prompts may go to tensor cores; what is left is for the kernels below.
+    let mut less = u32::MAX;
+    if attend_tiles::launch(device, compute, at, q, rows, &options, spec, plan, step, device.read(at, &out)?)?
+    {
+        less = attend_tiles::LONG;
+        if attend_tiles::long_rows(plan.batch()) == n {
+            return Ok(out);
+        }
     }
     let heads = heads_of_block(spec);
     let tiles = spec.kv_heads * (spec.heads / spec.kv_heads).div_ceil(heads);
@@ -254,6 +271,6 @@ fn launch(
         call = call.count("columns of the mask", options.mask_width);
     }
     let grid = split.map_or([tiles, n, 1], |chunks| [tiles, chunks, n]);
-    call.at(options.sinks).at(step.address()).run(grid, [THREADS, 1, 1])?;
+    call.at(options.sinks).number(less).at(step.address()).run(grid, [THREADS, 1, 1])?;
     Ok(out)
 }

@@ -1,9 +1,11 @@
 //! Products with weights: one kernel for few rows, which are bound by the weight's bytes, and one for many, which are bound by
-//! arithmetic.
+//! arithmetic; and, where the backend was told to compute in a half, tensor cores for more than one row (`matrix`).
 
+use crate::builder::Compute;
 use crate::device::Device;
 use crate::launch::Call;
 use crate::ops::elementwise::function;
+use crate::ops::matrix::{self, Halves};
 use crate::weight::{self, CudaWeight};
 use ogive_backend::{Activation, Weight};
 use ogive_kernels::{LINEAR_FEW, LINEAR_MANY};
@@ -17,8 +19,42 @@ const WARPS: u32 = 4;
 const TILE: usize = 64;
 
 /// `x · wᵀ`. `[.., in] -> [.., out]`
-pub(crate) fn linear(device: &Device, x: &Tensor, w: &Weight) -> Result<Tensor> {
-    let at = "linear";
+pub(crate) fn linear(device: &Device, compute: Compute, x: &Tensor, w: &Weight) -> Result<Tensor> {
+    let mut halves = None;
+    one(device, "linear", compute, x, w, &mut halves)
+}
+
+/// Several products of one input, which is rounded for tensor cores once.
+pub(crate) fn linear_many(
+    device: &Device,
+    compute: Compute,
+    x: &Tensor,
+    ws: &[&Weight],
+) -> Result<Vec<Tensor>> {
+    let mut halves = None;
+    ws.iter().map(|w| one(device, "linear_many", compute, x, w, &mut halves)).collect()
+}
+
+/// Two products of one input, likewise.
+pub(crate) fn both(
+    device: &Device,
+    compute: Compute,
+    x: &Tensor,
+    [a, b]: [&Weight; 2],
+) -> Result<(Tensor, Tensor)> {
+    let (at, mut halves) = ("linear_gated", None);
+    Ok((one(device, at, compute, x, a, &mut halves)?, one(device, at, compute, x, b, &mut halves)?))
+}
+
+/// One product; `halves` is what earlier ones left of the input.
+fn one(
+    device: &Device,
+    at: &str,
+    compute: Compute,
+    x: &Tensor,
+    w: &Weight,
+    halves: &mut Option<Halves>,
+) -> Result<Tensor> {
     let (from, w) = (device.read(at, x)?, weight::read(device, at, w)?);
     let [experts, out, cols] = w.shape;
     if experts != 1 || x.shape().cols() != cols {
@@ -27,7 +63,13 @@ pub(crate) fn linear(device: &Device, x: &Tensor, w: &Weight) -> Result<Tensor> 
     let n = x.shape().rows();
     let y = device.tensor(at, x.shape().with_cols(out))?;
     let to = device.read(at, &y)?;
-    if n <= FEW {
+    if matrix::takes(device, compute, n, w) {
+        let x = match halves.take() {
+            Some(x) => halves.insert(x),
+            None => halves.insert(matrix::halves(device, at, compute, x)?),
+        };
+        matrix::product(device, at, x, w, &y, n)?;
+    } else if n <= FEW {
         let rows = rows(n);
         let call =
             product(Call::new(device, at, &LINEAR_FEW, "linear_few"), w, from, to, n).define("ROWS", rows);
@@ -42,6 +84,7 @@ pub(crate) fn linear(device: &Device, x: &Tensor, w: &Weight) -> Result<Tensor> 
 /// `f(x · gateᵀ) * (x · upᵀ)` in one kernel, for few rows; `None` where that is not for this step.
 pub(crate) fn linear_gated(
     device: &Device,
+    compute: Compute,
     x: &Tensor,
     gate: &Weight,
     up: &Weight,
@@ -51,7 +94,7 @@ pub(crate) fn linear_gated(
     let (from, f) = (device.read(at, x)?, function(f)?);
     let (gate, up) = (weight::read(device, at, gate)?, weight::read(device, at, up)?);
     let ([experts, out, cols], n) = (gate.shape, x.shape().rows());
-    if n > FEW || gate.shape != up.shape {
+    if n > FEW || gate.shape != up.shape || [gate, up].iter().any(|w| matrix::takes(device, compute, n, w)) {
         return Ok(None);
     }
     if experts != 1 || x.shape().cols() != cols {

@@ -1,9 +1,11 @@
 //! The operators that are neither the cache's nor a step's, a file for each family.
 
 pub(crate) mod attend;
+mod attend_tiles;
 pub(crate) mod best;
 pub(crate) mod elementwise;
 pub(crate) mod linear;
+mod matrix;
 pub(crate) mod moe;
 pub(crate) mod moves;
 pub(crate) mod norm;

@@ -17,12 +17,21 @@ fn required() -> bool {
 /// Runs `body` on a device: here if there is one, else in a process of its own under the emulator with this compiler.
 #[allow(dead_code)] // not every test program wants it
 pub(crate) fn on_device(name: &str, nvrtc: Nvrtc, body: impl FnOnce()) {
+    on_kind(name, nvrtc, None, body);
+}
+
+/// The same; the emulator stands for this kind of device, as `sm_75`.
+#[allow(dead_code)] // not every test program wants it
+pub(crate) fn on_kind(name: &str, nvrtc: Nvrtc, kind: Option<&str>, body: impl FnOnce()) {
     if test::case().is_some() || CudaBackend::is_available() {
         // The harness has begun a line.
         println!();
         return body();
     }
     let mut launcher = Launcher::new().nvrtc(nvrtc).patience(Duration::from_secs(900));
+    if let Some(kind) = kind {
+        launcher = launcher.set("PTX_EMU_DEVICES", kind);
+    }
     if std::env::var_os("PTX_EMU_CHECK").is_none() {
         launcher = launcher.set("PTX_EMU_CHECK", "races");
     }

@@ -4,24 +4,13 @@
 //! Case and accents are written down always, though readers have defaults and the converter leaves them out: a vocabulary
 //! with capitals would lose them.
 
-use super::vocab::{Added, check, number, roles, spellings, wrong};
+use super::vocab::{File, check, number, roles, spellings, wrong};
 use crate::Result;
 use gguf_file::{Metadata, StringArray};
 use ogive_tokenizer::{TokenKind, Tokenizer};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
-
-#[derive(Deserialize)]
-struct File {
-    model: Model,
-    #[serde(default)]
-    added_tokens: Vec<Added>,
-    #[serde(default)]
-    pre_tokenizer: Value,
-    #[serde(default)]
-    normalizer: Value,
-}
 
 #[derive(Deserialize)]
 struct Model {
@@ -32,7 +21,7 @@ struct Model {
 
 /// Sets the vocabulary's keys, for an embedding of so many rows.
 pub(super) fn set(metadata: &mut Metadata, tokenizer: &Tokenizer, json: &[u8], rows: u64) -> Result<()> {
-    let file: File =
+    let file: File<Model> =
         serde_json::from_slice(json).map_err(|e| wrong(format!("reading word pieces failed: {e}")))?;
     let File { model, normalizer, pre_tokenizer, .. } = &file;
     let usual = |json: &Value, key: &str| json[key].as_bool().unwrap_or(true);

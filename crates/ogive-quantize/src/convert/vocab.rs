@@ -14,15 +14,16 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 
+/// What is read of the file, with a model of the kind it is of.
 #[derive(Deserialize)]
-struct File {
-    model: Model,
+pub(super) struct File<M> {
+    pub(super) model: M,
     #[serde(default)]
-    added_tokens: Vec<Added>,
+    pub(super) added_tokens: Vec<Added>,
     #[serde(default)]
-    pre_tokenizer: Value,
+    pub(super) pre_tokenizer: Value,
     #[serde(default)]
-    normalizer: Value,
+    pub(super) normalizer: Value,
 }
 
 #[derive(Deserialize)]
@@ -88,7 +89,7 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
             )));
         }
     }
-    let file: File = serde_json::from_slice(&bytes).map_err(parse)?;
+    let file: File<Model> = serde_json::from_slice(&bytes).map_err(parse)?;
     let names = spellings(&file.model.vocab, &file.added_tokens, &tokenizer, rows)?;
     let kinds: Vec<i32> = (0..names.len() as u32).map(|id| number(tokenizer.token_kind(id))).collect();
     let pieces = file.model.byte_fallback;
@@ -158,7 +159,7 @@ pub(super) fn number(kind: Option<TokenKind>) -> i32 {
 }
 
 /// Scores by which SentencePiece merges as the file does: the earlier a merge, the greater.
-fn scores(file: &File, names: &[String]) -> Result<Vec<f32>> {
+fn scores(file: &File<Model>, names: &[String]) -> Result<Vec<f32>> {
     let mut ranks: HashMap<String, usize> = HashMap::with_capacity(file.model.merges.len());
     for (rank, merge) in file.model.merges.iter().enumerate() {
         let (a, b) = merge.halves().ok_or_else(|| wrong(format!("merge {rank} is not two tokens")))?;
@@ -169,7 +170,7 @@ fn scores(file: &File, names: &[String]) -> Result<Vec<f32>> {
     Ok(names.iter().map(|name| -(ranks.get(name).map_or(worst, |rank| rank + 1) as f32)).collect())
 }
 
-fn merges(file: &File) -> Result<StringArray> {
+fn merges(file: &File<Model>) -> Result<StringArray> {
     let merge = |(rank, merge): (usize, &Merge)| match merge.halves() {
         Some((a, b)) if !a.contains(' ') && !b.contains(' ') => Ok(format!("{a} {b}")),
         _ => Err(wrong(format!("merge {rank} is not two tokens in the alphabet of bytes"))),
@@ -179,7 +180,7 @@ fn merges(file: &File) -> Result<StringArray> {
 }
 
 /// Whether encoding puts a space before a text.
-fn adds_space(file: &File) -> bool {
+fn adds_space(file: &File<Model>) -> bool {
     fn any(json: &Value, list: &str, adds: fn(&Value) -> bool) -> bool {
         adds(json) || json[list].as_array().is_some_and(|all| all.iter().any(adds))
     }

@@ -1,0 +1,278 @@
+//! Each operator of a split backend: which part computes it, and what is brought there.
+//!
+//! Provided operators are passed on where all they need is of one part, so that a part's own better ways are used; else their
+//! definitions run, and each piece finds its place.
+
+use super::Split;
+use crate::*;
+use ogive_tensor::{Error, Result, Shape, Tensor};
+
+/// The steps of all parts.
+#[derive(Debug)]
+struct Plans(Vec<Plan>);
+
+impl Split {
+    fn plan_of<'a>(&self, part: usize, plan: &'a Plan) -> Result<&'a Plan> {
+        let plans = plan.device::<Plans>().filter(|plans| plans.0.len() == self.parts.len());
+        plans.and_then(|plans| plans.0.get(part)).ok_or_else(|| Error::foreign("plan"))
+    }
+
+    /// Options that hold tensors, with those where `part` is.
+    fn attention(&self, part: usize, spec: &AttnSpec) -> Result<AttnSpec> {
+        let option = |option: &AttnOption| match option {
+            AttnOption::Sinks(x) => Ok(AttnOption::Sinks(self.at(part, x)?)),
+            AttnOption::Mask(x) => Ok(AttnOption::Mask(self.at(part, x)?)),
+            other => Ok(other.clone()),
+        };
+        let options = spec.options.iter().map(option).collect::<Result<_>>()?;
+        Ok(AttnSpec { options, ..spec.clone() })
+    }
+
+    fn router(&self, part: usize, spec: &RouterSpec) -> Result<RouterSpec> {
+        let bias = spec.bias.as_ref().map(|bias| self.at(part, bias)).transpose()?;
+        Ok(RouterSpec { bias, ..spec.clone() })
+    }
+
+    /// The experts, and the part that has all of them.
+    fn experts_of(&self, experts: &Experts) -> Result<(usize, Experts)> {
+        let [(part, gate), (b, up), (c, down)] =
+            [self.weight(&experts.gate)?, self.weight(&experts.up)?, self.weight(&experts.down)?];
+        if [b, c] != [part; 2] {
+            return Err(Error::unsupported(
+                "experts",
+                "the three weights of a layer's experts must be of one part",
+            ));
+        }
+        let [gate, up, down] = [gate, up, down].map(Clone::clone);
+        Ok((part, Experts { gate, up, down, activation: experts.activation }))
+    }
+
+    /// The part that all of these weights are of, if they are of one.
+    fn common<'a>(&self, ws: &[&'a Weight]) -> Result<Option<(usize, Vec<&'a Weight>)>> {
+        let placed = ws.iter().map(|w| self.weight(w)).collect::<Result<Vec<_>>>()?;
+        let Some(&(part, _)) = placed.first() else { return Ok(None) };
+        let same = placed.iter().all(|(p, _)| *p == part);
+        Ok(same.then(|| (part, placed.into_iter().map(|(_, w)| w).collect())))
+    }
+
+    fn pair(&self, part: usize, (a, b): (Tensor, Tensor)) -> (Tensor, Tensor) {
+        (self.hold(part, a), self.hold(part, b))
+    }
+
+    fn all(&self, part: usize, xs: Vec<Tensor>) -> Vec<Tensor> {
+        xs.into_iter().map(|x| self.hold(part, x)).collect()
+    }
+}
+
+impl Backend for Split {
+    fn facts(&self) -> Facts {
+        self.describe()
+    }
+    fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
+        if values.len() != shape.len() {
+            return Err(Error::shape("upload", [values.len()].into(), shape));
+        }
+        Ok(self.everywhere(values, shape))
+    }
+    fn download(&self, x: &Tensor) -> Result<Vec<f32>> {
+        self.values(x)
+    }
+    fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
+        self.take_weight(w)
+    }
+    fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
+        spec.check()?;
+        self.cache(spec)
+    }
+    fn plan(&self, batch: Batch) -> Result<Plan> {
+        let plans = self.parts.iter().map(|b| b.plan(batch.clone())).collect::<Result<_>>()?;
+        Ok(Plan::new(batch, Plans(plans)))
+    }
+
+    fn embed(&self, table: &Weight, ids: Ids, plan: &Plan) -> Result<Tensor> {
+        let (part, table) = self.weight(table)?;
+        Ok(self.hold(part, self.backend(part)?.embed(table, ids, self.plan_of(part, plan)?)?))
+    }
+    fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
+        let (part, w) = self.weight(w)?;
+        Ok(self.hold(part, self.backend(part)?.linear(&self.at(part, x)?, w)?))
+    }
+    fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
+        let part = self.part_of(&[x, w])?;
+        Ok(self.hold(part, self.backend(part)?.rms_norm(&self.at(part, x)?, &self.at(part, w)?, eps)?))
+    }
+    fn layer_norm(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>, eps: f32) -> Result<Tensor> {
+        let part = self.part_of(&[x, w])?;
+        let b = b.map(|b| self.at(part, b)).transpose()?;
+        let y = self.backend(part)?.layer_norm(&self.at(part, x)?, &self.at(part, w)?, b.as_ref(), eps)?;
+        Ok(self.hold(part, y))
+    }
+    fn add(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
+        let part = self.part_of(&[&x, y])?;
+        let y = self.at(part, y)?;
+        Ok(self.hold(part, self.backend(part)?.add(self.into(part, x)?, &y)?))
+    }
+    fn mul(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
+        let part = self.part_of(&[&x, y])?;
+        let y = self.at(part, y)?;
+        Ok(self.hold(part, self.backend(part)?.mul(self.into(part, x)?, &y)?))
+    }
+    fn sum(&self, x: &Tensor) -> Result<Tensor> {
+        let part = self.part_of(&[x])?;
+        Ok(self.hold(part, self.backend(part)?.sum(&self.at(part, x)?)?))
+    }
+    fn activate(&self, x: Tensor, f: Activation) -> Result<Tensor> {
+        let part = self.part_of(&[&x])?;
+        Ok(self.hold(part, self.backend(part)?.activate(self.into(part, x)?, f)?))
+    }
+    fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>> {
+        let part = self.part_of(&[x])?;
+        Ok(self.all(part, self.backend(part)?.split(&self.at(part, x)?, axis, sizes)?))
+    }
+    fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor> {
+        let part = self.part_of(xs)?;
+        let xs = xs.iter().map(|x| self.at(part, x)).collect::<Result<Vec<_>>>()?;
+        Ok(self.hold(part, self.backend(part)?.concat(&xs.iter().collect::<Vec<_>>(), axis)?))
+    }
+    fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor> {
+        let part = self.part_of(&[&x])?;
+        Ok(self.hold(part, self.backend(part)?.rope(self.into(part, x)?, rope, self.plan_of(part, plan)?)?))
+    }
+    fn store_kv(
+        &self,
+        layer: usize,
+        k: &Tensor,
+        v: Option<&Tensor>,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<()> {
+        let (part, own) = self.layer(layer, cache)?;
+        let (k, v) = (self.at(part, k)?, v.map(|v| self.at(part, v)).transpose()?);
+        self.backend(part)?.store_kv(layer, &k, v.as_ref(), own, self.plan_of(part, plan)?)
+    }
+    fn gather_kv(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {
+        let (part, own) = self.layer(layer, cache)?;
+        let (k, v) = self.backend(part)?.gather_kv(layer, own, self.plan_of(part, plan)?)?;
+        Ok((self.hold(part, k), v.map(|v| self.hold(part, v))))
+    }
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor> {
+        let part = self.part_of(&[q, k, v])?;
+        let (q, k, v) = (self.at(part, q)?, self.at(part, k)?, self.at(part, v)?);
+        let spec = self.attention(part, spec)?;
+        Ok(self.hold(part, self.backend(part)?.attend(&q, &k, &v, &spec, self.plan_of(part, plan)?)?))
+    }
+    fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()> {
+        let mut caches = self.shared(cache)?.caches.iter().enumerate();
+        caches.try_for_each(|(part, own)| self.backend(part)?.copy_blocks(own, self.plan_of(part, plan)?))
+    }
+    fn read_state(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor> {
+        let (part, own) = self.layer(layer, cache)?;
+        Ok(self.hold(part, self.backend(part)?.read_state(layer, own, self.plan_of(part, plan)?)?))
+    }
+    fn write_state(&self, layer: usize, state: &Tensor, cache: &Cache, plan: &Plan) -> Result<()> {
+        let (part, own) = self.layer(layer, cache)?;
+        self.backend(part)?.write_state(layer, &self.at(part, state)?, own, self.plan_of(part, plan)?)
+    }
+    fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
+        let part = self.part_of(&[logits])?;
+        let routing = self.backend(part)?.route(&self.at(part, logits)?, &self.router(part, spec)?)?;
+        let again = Some((logits.clone(), spec.clone()));
+        Ok(Routing { ids: self.holding(part, routing.ids, again), weights: self.hold(part, routing.weights) })
+    }
+    fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
+        let (part, experts) = self.experts_of(experts)?;
+        let (b, x) = (self.backend(part)?, self.at(part, x)?);
+        self.held(&routing.weights)?;
+        let (logits, spec) = self.routed(&routing.ids)?.ok_or_else(|| Error::foreign("routing"))?;
+        let y = if self.part_of(&[&routing.ids])? == part {
+            let own =
+                Routing { ids: self.at(part, &routing.ids)?, weights: self.at(part, &routing.weights)? };
+            b.experts(&x, &own, &experts)?
+        } else {
+            // Numbers of experts are in a form of the part that chose them.
+            b.experts(&x, &b.route(&self.at(part, logits)?, &self.router(part, spec)?)?, &experts)?
+        };
+        Ok(self.hold(part, y))
+    }
+    fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
+        let part = self.part_of(&[x])?;
+        Ok(self.hold(part, self.backend(part)?.outputs(&self.at(part, x)?, self.plan_of(part, plan)?)?))
+    }
+
+    fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
+        match self.common(ws)? {
+            Some((part, own)) => {
+                Ok(self.all(part, self.backend(part)?.linear_many(&self.at(part, x)?, &own)?))
+            }
+            None => ws.iter().map(|w| self.linear(x, w)).collect(),
+        }
+    }
+    fn linear_gated(&self, x: &Tensor, gate: &Weight, up: &Weight, f: Activation) -> Result<Tensor> {
+        if let Some((part, own)) = self.common(&[gate, up])?
+            && let [gate, up] = own[..]
+        {
+            let y = self.backend(part)?.linear_gated(&self.at(part, x)?, gate, up, f)?;
+            return Ok(self.hold(part, y));
+        }
+        self.gated(self.linear(x, gate)?, &self.linear(x, up)?, f)
+    }
+    fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
+        let part = self.part_of(&[&residual, x])?;
+        let (x, w) = (self.at(part, x)?, self.at(part, w)?);
+        Ok(self.pair(part, self.backend(part)?.add_rms_norm(self.into(part, residual)?, &x, &w, eps)?))
+    }
+    fn gated(&self, gate: Tensor, up: &Tensor, f: Activation) -> Result<Tensor> {
+        let part = self.part_of(&[&gate, up])?;
+        let up = self.at(part, up)?;
+        Ok(self.hold(part, self.backend(part)?.gated(self.into(part, gate)?, &up, f)?))
+    }
+    fn attend_cache(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (part, own) = self.layer(layer, cache)?;
+        let (q, spec, plan) = (self.at(part, q)?, self.attention(part, spec)?, self.plan_of(part, plan)?);
+        Ok(self.hold(part, self.backend(part)?.attend_cache(layer, &q, own, &spec, plan)?))
+    }
+    fn attend_latent(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (part, own) = self.layer(layer, cache)?;
+        let (q, spec, plan) = (self.at(part, q)?, self.attention(part, spec)?, self.plan_of(part, plan)?);
+        Ok(self.hold(part, self.backend(part)?.attend_latent(layer, &q, own, &spec, plan)?))
+    }
+    fn rope_attend(
+        &self,
+        layer: usize,
+        q: Tensor,
+        k: Tensor,
+        v: &Tensor,
+        rope: &Rope,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (part, own) = self.layer(layer, cache)?;
+        let (q, k, v) = (self.into(part, q)?, self.into(part, k)?, self.at(part, v)?);
+        let (spec, plan) = (self.attention(part, spec)?, self.plan_of(part, plan)?);
+        Ok(self.hold(part, self.backend(part)?.rope_attend(layer, q, k, &v, rope, own, &spec, plan)?))
+    }
+    fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {
+        let (part, experts) = self.experts_of(experts)?;
+        let (x, logits, spec) = (self.at(part, x)?, self.at(part, logits)?, self.router(part, spec)?);
+        Ok(self.hold(part, self.backend(part)?.moe(&x, &logits, &spec, &experts)?))
+    }
+    fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
+        let part = self.part_of(&[x])?;
+        self.backend(part)?.best(&self.at(part, x)?, k)
+    }
+}

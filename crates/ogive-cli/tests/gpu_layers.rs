@@ -1,0 +1,80 @@
+//! A model that is larger than the device: split, and what is said of it. Under the emulator, whose devices have the memory a test wants.
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+mod common;
+
+use common::ogive;
+use ptx_emulator_launcher::{Error, Launcher};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The program with an emulated device; `None` where it was built without CUDA, or there is no emulator.
+fn with_device(device: &str) -> Option<Command> {
+    if ogive(args!["devices"]).text().contains("has no CUDA backend") {
+        eprintln!("skipped: this build has no CUDA backend; a build of the whole workspace has");
+        return None;
+    }
+    let launcher = Launcher::new().set("PTX_EMU_DEVICES", device).set("PTX_EMU_CHECK", "1");
+    let launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
+    match launcher.command(Path::new(env!("CARGO_BIN_EXE_ogive")), &|_| {}) {
+        Ok(command) => Some(command),
+        Err(
+            e @ (Error::NoLibrary { .. }
+            | Error::NoNetwork { .. }
+            | Error::NoPip { .. }
+            | Error::Platform { .. }),
+        ) => {
+            eprintln!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Text and notes of a run.
+fn run(device: &str, args: &[&str]) -> Option<(bool, String, String)> {
+    let out = with_device(device)?.args(args).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some((out.status.success(), text(&out.stdout), text(&out.stderr)))
+}
+
+#[test]
+fn as_many_layers_as_fit_go_to_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model.gguf");
+    ogive(args!["synth", "--shape", "stories-15m", "--format", "f32", "-q", &model]).text();
+    let model = model.to_str().unwrap();
+    let how = ["run", "--model", model, "--raw", "--temp", "0", "-n", "4", "--exact", "The water"];
+    let with = |device: &str, more: &[&str]| run(device, &[&how[..], more].concat());
+
+    let Some((ok, small, said)) = with("sm_80:64M", &[]) else { return };
+    assert!(ok, "{said}");
+    let line = said.lines().find(|l| l.contains("using")).unwrap();
+    // Six layers; the head alone is half of the model.
+    assert!(line.starts_with("using CUDA: ") && line.contains("and the head; the CPU, "), "{line}");
+    assert!(
+        line.contains("for layers 0 to ")
+            && line.contains("; all of it takes ")
+            && line.contains(" MiB free"),
+        "{line}"
+    );
+    let (ok, large, said) = with("sm_80:8G", &[]).unwrap();
+    assert!(ok && !said.contains("the CPU"), "{said}");
+    let (_, cpu, _) = with("sm_80:8G", &["--device", "cpu"]).unwrap();
+    assert!(!cpu.is_empty() && small == cpu && large == cpu, "{small:?} {large:?} {cpu:?}");
+
+    // Who names the device gets it or an error that says what there is.
+    let (ok, _, said) = with("sm_80:64M", &["--device", "cuda"]).unwrap();
+    assert!(!ok && said.contains("(in all ") && said.contains("are free"), "{said}");
+    let (ok, named, said) = with("sm_80:64M", &["--device", "cuda", "--gpu-layers", "1"]).unwrap();
+    assert!(ok && named == cpu && said.contains("layer 5 and the head"), "{said}");
+    // Not even the head fits.
+    let (ok, none, said) = with("sm_80:16M", &[]).unwrap();
+    assert!(
+        ok && none == cpu && said.contains("CUDA not used: not one layer fits; all of it takes"),
+        "{said}"
+    );
+
+    let (_, text, _) = run("sm_80:64M", &["devices", "--model", model]).unwrap();
+    assert!(text.contains("does not fit in ") && text.contains("--gpu-layers auto"), "{text}");
+}

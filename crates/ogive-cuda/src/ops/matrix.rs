@@ -1,0 +1,206 @@
+//! Products by tensor cores: which tile for which rows, and the calls.
+//!
+//! The choice is one table, from the device's generation and the step's rows to a tile, so that measurements can fill it and nothing
+//! else has to change. What stands there now is arithmetic (in `linear_mma.cu`) and has not been measured. It hangs on nothing but
+//! sizes and the device: the same step gives the same bits.
+
+use crate::builder::Compute;
+use crate::device::Device;
+use crate::driver::DeviceInfo;
+use crate::launch::Call;
+use crate::memory::Buffer;
+use crate::weight::CudaWeight;
+use ogive_kernels::{HALVES, LINEAR_MMA};
+use ogive_tensor::{Error, Result, Tensor};
+
+/// What a block computes and how its warps share it, by the names of `linear_mma.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tile {
+    /// Warps along the outputs.
+    down: usize,
+    /// Warps along the inputs.
+    across: usize,
+    /// Sixteens of outputs of a warp.
+    mt: usize,
+    /// Eights of rows.
+    nt: usize,
+    /// Inputs of a step.
+    step: usize,
+}
+
+/// For devices of this capability and newer, and for this many rows of activations: a tile.
+struct Entry {
+    from: (u32, u32),
+    rows: [usize; 2],
+    tile: Tile,
+}
+
+const fn entry(from: (u32, u32), rows: [usize; 2], [down, across, mt, nt, step]: [usize; 5]) -> Entry {
+    Entry { from, rows, tile: Tile { down, across, mt, nt, step } }
+}
+
+const ANY: usize = usize::MAX;
+
+/// Of the entries that fit, the first that gives every multiprocessor a block is taken; if none does, the one with the most blocks.
+const TABLE: [Entry; 7] = [
+    entry((8, 0), [2, 8], [2, 4, 1, 1, 128]),
+    entry((8, 0), [9, 16], [2, 4, 1, 2, 128]),
+    entry((8, 0), [17, 32], [4, 2, 1, 4, 64]),
+    entry((8, 0), [65, ANY], [4, 1, 2, 16, 64]),
+    entry((8, 0), [33, ANY], [4, 2, 1, 8, 64]),
+    entry((7, 5), [2, 16], [2, 2, 1, 2, 64]),
+    entry((7, 5), [2, ANY], [4, 1, 1, 8, 64]),
+];
+
+/// Inputs of activations are filled up to a multiple of this: of every tile's step.
+const PADDED: usize = 128;
+
+/// The oldest device that computes in this type.
+pub(super) fn oldest(compute: Compute) -> (u32, u32) {
+    match compute {
+        Compute::F16 => (7, 5),
+        Compute::Bf16 => (8, 0),
+        Compute::F32 => (u32::MAX, 0),
+    }
+}
+
+/// How a weight's rows are staged for a tile.
+struct Staged {
+    /// Inputs at a time: whole blocks that cover a step.
+    raw: usize,
+    /// Bytes of a row at a time: an odd number of sixteens, so that rows begin in different banks.
+    pitch: usize,
+}
+
+impl Tile {
+    fn outputs(self) -> usize {
+        16 * self.mt * self.down
+    }
+
+    fn rows(self) -> usize {
+        8 * self.nt
+    }
+
+    fn staged(self, w: &CudaWeight) -> Staged {
+        let (len, bytes) = w.block();
+        let raw = self.step.max(len);
+        let aligned = if len == 1 { w.is_wide() } else { bytes.is_multiple_of(16) };
+        let needed = raw / len * bytes + if aligned { 0 } else { 15 };
+        Staged { raw, pitch: 16 * (needed.div_ceil(16) | 1) }
+    }
+
+    /// Bytes of shared memory of a block.
+    fn shared(self, w: &CudaWeight) -> usize {
+        let activations = self.across * self.rows() * self.step * 2;
+        let weights = self.down * self.across * 16 * self.mt * self.staged(w).pitch;
+        // Two of each; in the end the sums of all parts but the first.
+        (2 * (activations + weights)).max((self.across - 1) * self.outputs() * self.rows() * 4)
+    }
+
+    fn blocks(self, n: usize, outputs: usize) -> usize {
+        outputs.div_ceil(self.outputs()) * n.div_ceil(self.rows())
+    }
+}
+
+/// The tiles that could multiply `n` rows with this weight, in the table's order.
+fn fitting(info: &DeviceInfo, compute: Compute, n: usize, w: &CudaWeight) -> impl Iterator<Item = Tile> {
+    let able = info.capability >= oldest(compute) && w.shape[2] > 0;
+    let fits = move |e: &&Entry| {
+        able && info.capability >= e.from
+            && (e.rows[0]..=e.rows[1]).contains(&n)
+            && e.tile.shared(w) <= info.shared_memory as usize
+    };
+    TABLE.iter().filter(fits).map(|e| e.tile)
+}
+
+fn choose(info: &DeviceInfo, compute: Compute, n: usize, w: &CudaWeight) -> Option<Tile> {
+    let blocks = |t: &Tile| t.blocks(n, w.shape[1]);
+    let busy = |t: &Tile| blocks(t) >= info.multiprocessors.max(1) as usize;
+    let first = fitting(info, compute, n, w).find(busy);
+    first.or_else(|| fitting(info, compute, n, w).reduce(|a, b| if blocks(&b) > blocks(&a) { b } else { a }))
+}
+
+/// Whether products of `n` rows with this weight are computed by tensor cores.
+pub(super) fn takes(device: &Device, compute: Compute, n: usize, w: &CudaWeight) -> bool {
+    choose(&device.info, compute, n, w).is_some()
+}
+
+/// Activations as tensor cores take them.
+pub(super) struct Halves {
+    buffer: Buffer,
+    compute: Compute,
+    /// Elements of a row.
+    padded: usize,
+}
+
+/// Rounds `x`.
+pub(super) fn halves(device: &Device, at: &str, compute: Compute, x: &Tensor) -> Result<Halves> {
+    let (from, n, cols) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
+    let padded = cols.checked_next_multiple_of(PADDED);
+    let sizes = padded.and_then(|p| Some((p, p.checked_mul(n)?.checked_mul(2)?)));
+    let (padded, bytes) =
+        sizes.ok_or_else(|| Error::invalid(at, "the input is more elements than can be counted"))?;
+    let buffer = device.take(at, bytes)?;
+    Call::new(device, at, &HALVES, "halves")
+        .word("HALF", compute.name())
+        .at(from)
+        .at(buffer.address())
+        .count("rows", n)
+        .count("inputs", cols)
+        .count("inputs, filled up", padded)
+        .over(bytes / 16)?;
+    Ok(Halves { buffer, compute, padded })
+}
+
+/// `x · wᵀ`, if there is a tile for it.
+pub(super) fn product(
+    device: &Device,
+    at: &str,
+    x: &Halves,
+    w: &CudaWeight,
+    y: &Tensor,
+    n: usize,
+) -> Result<()> {
+    let tile = choose(&device.info, x.compute, n, w);
+    let tile = tile.ok_or_else(|| Error::unsupported(at, "there is no tile for this device"))?;
+    with(device, at, tile, x, w, y, n)
+}
+
+fn with(
+    device: &Device,
+    at: &str,
+    tile: Tile,
+    x: &Halves,
+    w: &CudaWeight,
+    y: &Tensor,
+    n: usize,
+) -> Result<()> {
+    let ([_, out, cols], Staged { raw, pitch }) = (w.shape, tile.staged(w));
+    let grid = [out.div_ceil(tile.outputs()), n.div_ceil(tile.rows()), 1];
+    let threads = 32 * tile.down * tile.across;
+    Call::new(device, at, &LINEAR_MMA, "linear_mma")
+        .word("FORMAT", w.format)
+        .define("VECTOR", w.is_wide().into())
+        .word("HALF", x.compute.name())
+        .define("DOWN", tile.down)
+        .define("ACROSS", tile.across)
+        .define("MT", tile.mt)
+        .define("NT", tile.nt)
+        .define("STEP", tile.step)
+        .define("RAW", raw)
+        .define("PITCH", pitch)
+        .at(x.buffer.address())
+        .at(w.address())
+        .at(device.read(at, y)?)
+        .count("rows", n)
+        .count("outputs", out)
+        .count("inputs", cols)
+        .count("inputs, filled up", x.padded)
+        .long(w.row_bytes)
+        .run_shared(grid, [u32::try_from(threads).unwrap_or(0), 1, 1], tile.shared(w))?;
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "matrix_tests.rs"]
+mod tests;

@@ -1,0 +1,116 @@
+//! Every tile against plain loops over the rounded numbers, as each kind of device; and what the table chooses.
+
+#![allow(clippy::print_stdout)]
+
+use super::*;
+use crate::CudaBackend;
+use crate::launch::tests::on;
+use crate::weight;
+use ogive_backend::Backend;
+use ogive_tensor::{BF16, F16, FORMATS, Format, HostWeight};
+use ptx_emulator_launcher::{Nvrtc, test_name};
+
+/// Numbers around zero, by a generator of Knuth's.
+fn numbers(seed: u64, n: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u32 << 24) as f32 - 0.5
+    };
+    (0..n).map(|_| next() * next() * 8.0).collect()
+}
+
+/// What is left of `values` in a format.
+fn through(format: &Format, values: &[f32]) -> Vec<f32> {
+    let mut bytes = vec![0; format.row_bytes(values.len())];
+    format.encode_row(values, &mut bytes).unwrap();
+    let mut out = vec![0.0; values.len()];
+    bytes
+        .chunks(format.block_bytes)
+        .zip(out.chunks_mut(format.block_len))
+        .for_each(|(b, o)| (format.decode)(b, o));
+    out
+}
+
+/// `n` rows times `out` of `cols`, with this tile. Checks two bounds: that of the sums alone, over what was rounded, and the one that
+/// `Compute` states, over what was not.
+fn check(b: &CudaBackend, tile: Tile, compute: Compute, format: &'static Format, [n, out, cols]: [usize; 3]) {
+    let what = format!("{tile:?} {compute:?} {} [{n}, {cols}] to {out}", format.name);
+    let (half, unit) = match compute {
+        Compute::F16 => (&F16, 2f64.powi(-11)),
+        _ => (&BF16, 2f64.powi(-8)),
+    };
+    let mut x = numbers(1 + cols as u64, n * cols);
+    x[cols / 2] = 300.0;
+    let mut bytes = vec![0; out * format.row_bytes(cols)];
+    format.encode_row(&numbers(2, out * cols), &mut bytes).unwrap();
+    let host = HostWeight::new("w", [1, out, cols], format, bytes.into()).unwrap();
+    let (w, held) = (host.to_vec(), b.upload_weight(&host).unwrap());
+    let (d, at) = (&b.device, "test");
+    let own = weight::read(d, at, &held).unwrap();
+    let given = b.upload(&x, [n, cols].into()).unwrap();
+    let (halves, y) = (halves(d, at, compute, &given).unwrap(), d.tensor(at, [n, out]).unwrap());
+    with(d, at, tile, &halves, own, &y, n).unwrap();
+    let got = b.download(&y).unwrap();
+
+    let (x_half, w_half) = (through(half, &x), through(half, &w));
+    let row = |v: &[f32], i: usize| v[i * cols..(i + 1) * cols].to_vec();
+    let dot = |a: &[f32], b: &[f32]| -> (f64, f64) {
+        let terms = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
+    };
+    for r in 0..n {
+        for o in 0..out {
+            let y = f64::from(got[r * out + o]);
+            let (sum, size) = dot(&row(&x_half, r), &row(&w_half, o));
+            let sums = cols as f64 * 2f64.powi(-23) * size;
+            assert!((y - sum).abs() <= sums, "{what}: row {r}, output {o}: {y} for {sum}");
+            let (exact, size) = dot(&row(&x, r), &row(&w, o));
+            // Below the normal range of f16 errors are absolute.
+            let least = cols as f64 * 2f64.powi(-25) * 310.0;
+            let stated = (2.0 * unit + unit * unit) * size + sums + least;
+            assert!((y - exact).abs() <= stated, "{what}: row {r}, output {o}: {y} for {exact}");
+        }
+    }
+}
+
+/// Each tile that this device can have: formats in turn, sizes that fill nothing, and rows that are no eights.
+fn tiles() {
+    let b = CudaBackend::new().unwrap();
+    let info = b.info().clone();
+    let mut count = 0;
+    for (i, e) in TABLE.iter().enumerate().filter(|(_, e)| e.from <= info.capability) {
+        for compute in [Compute::F16, Compute::Bf16].into_iter().filter(|c| oldest(*c) <= info.capability) {
+            let turn = FORMATS.iter().cycle().skip(3 * i).take(3).copied();
+            for (j, format) in turn.chain([&F16, &BF16]).enumerate() {
+                let cols = match format.block_len {
+                    1 if j >= 3 => 203,
+                    1 => 328,
+                    32 => 32 * 7,
+                    len => 3 * len,
+                };
+                let (out, n) = (e.tile.outputs() + 5, e.tile.rows() + 3);
+                check(&b, e.tile, compute, format, [n, out, cols]);
+                count += 1;
+            }
+            check(&b, e.tile, compute, &F16, [1, 1, 3]);
+        }
+    }
+    println!("cuda: {}: {count} products", info.name);
+    assert!(count > 0);
+}
+
+#[test]
+fn tiles_of_sm_80() {
+    on(test_name!(), Nvrtc::V12, "sm_80", tiles);
+}
+
+#[test]
+fn tiles_of_sm_90() {
+    on(test_name!(), Nvrtc::V13, "sm_90", tiles);
+}
+
+#[test]
+fn tiles_of_sm_75() {
+    on(test_name!(), Nvrtc::V11, "sm_75", tiles);
+}

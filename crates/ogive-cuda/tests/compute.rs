@@ -1,0 +1,131 @@
+//! Products in a half, by the backend's own choice of a tile: every format, few rows and many, fused forms, and steps that are replayed.
+//!
+//! `ops/matrix_tests.rs` has each tile by itself and the bounds; here the conformance suite's oracle says what is right.
+#![allow(clippy::print_stdout)]
+
+mod common;
+#[path = "common/llama.rs"]
+mod llama;
+
+use llama::{DIM, Model};
+use ogive_backend::tensor::{FORMATS, Format, HostWeight};
+use ogive_backend::{Activation, Backend};
+use ogive_conformance::Oracle;
+use ogive_cuda::{Compute, CudaBackend};
+use ptx_emulator_launcher::{Nvrtc, test_name};
+
+fn backend(compute: Compute) -> CudaBackend {
+    CudaBackend::builder().compute(compute).build().unwrap()
+}
+
+fn numbers(salt: usize, n: usize) -> Vec<f32> {
+    let value = |i: usize| ((i * 7919 + salt * 104_729) % 1009) as f32 / 1009.0 - 0.5;
+    (0..n).map(value).collect()
+}
+
+fn weight(format: &'static Format, salt: usize, [out, cols]: [usize; 2]) -> HostWeight {
+    let mut bytes = vec![0; out * format.row_bytes(cols)];
+    format.encode_row(&numbers(salt, out * cols), &mut bytes).unwrap();
+    HostWeight::new("w", [1, out, cols], format, bytes.into()).unwrap()
+}
+
+/// The error's root mean square against that of what is right.
+fn error(got: &[f32], want: &[f32]) -> f64 {
+    let square = |v: f64| v * v;
+    let wrong: f64 = got.iter().zip(want).map(|(a, b)| square(f64::from(*a) - f64::from(*b))).sum();
+    let all: f64 = want.iter().map(|v| square(f64::from(*v))).sum();
+    assert!(got.len() == want.len() && all > 0.0);
+    (wrong / all).sqrt()
+}
+
+/// Independent errors of two factors add up as squares: the bound of each, u / sqrt(3) on average, times sqrt(2), and some room.
+fn usual(compute: Compute) -> f64 {
+    match compute {
+        Compute::F16 => 2f64.powi(-11),
+        Compute::Bf16 => 2f64.powi(-8),
+        _ => 1e-6,
+    }
+}
+
+/// `linear`, `linear_many` and `linear_gated` of every format with so many rows.
+fn agrees(b: &CudaBackend, compute: Compute, formats: &[&'static Format], rows: &[usize]) {
+    let run = |b: &dyn Backend, ws: &[HostWeight; 2], x: &[f32], n: usize| {
+        let [w, v] = ws.each_ref().map(|w| b.upload_weight(w).unwrap());
+        let x = b.upload(x, [n, ws[0].shape[2]].into()).unwrap();
+        let mut ys = b.linear_many(&x, &[&w, &v]).unwrap();
+        ys.push(b.linear(&x, &w).unwrap());
+        ys.push(b.linear_gated(&x, &w, &v, Activation::Silu).unwrap());
+        ys.iter().map(|y| b.download(y).unwrap()).collect::<Vec<_>>()
+    };
+    for &format in formats {
+        let (cols, out) = (format.block_len.max(64) * 3, 70);
+        let ws = [weight(format, 1, [out, cols]), weight(format, 2, [out, cols])];
+        let mut worst = 0f64;
+        for &n in rows {
+            let x = numbers(3, n * cols);
+            let (got, want) = (run(b, &ws, &x, n), run(&Oracle, &ws, &x, n));
+            assert_eq!(got[0], got[2], "{}: alone and with another", format.name);
+            for (got, want) in got.iter().zip(&want) {
+                worst = worst.max(error(got, want));
+            }
+        }
+        println!("cuda: {compute:?} {:8} {worst:.1e}", format.name);
+        // A gate's product has the errors of two.
+        assert!(worst < 2.0 * usual(compute), "{compute:?} {}: off by {worst:e}", format.name);
+        assert!(worst > 0.01 * usual(compute), "{compute:?} {}: {worst:e} is not of that type", format.name);
+    }
+}
+
+#[test]
+fn every_format_in_bf16() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let b = backend(Compute::Bf16);
+        assert!(!b.facts().exact);
+        agrees(&b, Compute::Bf16, FORMATS, &[2, 9, 33]);
+    });
+}
+
+#[test]
+fn every_format_in_f16() {
+    common::on_device(test_name!(), Nvrtc::V13, || {
+        agrees(&backend(Compute::F16), Compute::F16, FORMATS, &[5, 20, 70]);
+    });
+}
+
+#[test]
+fn one_row_and_single_precision_are_exact() {
+    common::on_device(test_name!(), Nvrtc::V11, || {
+        let w = weight(FORMATS[0], 1, [70, 192]);
+        let run = |b: &dyn Backend, n: usize| {
+            let (w, x) =
+                (b.upload_weight(&w).unwrap(), b.upload(&numbers(3, n * 192), [n, 192].into()).unwrap());
+            b.download(&b.linear(&x, &w).unwrap()).unwrap()
+        };
+        assert!(error(&run(&backend(Compute::F16), 1), &run(&Oracle, 1)) < 1e-6);
+        assert!(error(&run(&CudaBackend::new().unwrap(), 40), &run(&Oracle, 40)) < 1e-6);
+    });
+}
+
+/// A step of several sequences is the same bits whenever it comes, recorded or not.
+#[test]
+fn replayed_steps_are_the_same_bits() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let tell = |b: &CudaBackend| -> Vec<Vec<u32>> {
+            let model = Model::new(b, 0).unwrap();
+            let tokens =
+                |past: usize| (0..5).map(|i| (past as u32 * 13 + i * 29) % DIM as u32).collect::<Vec<_>>();
+            let step = |past| {
+                let y = model.replayed(b, 1, Model::batch(&tokens(past)[..3], past)).unwrap();
+                b.download(&y).unwrap().into_iter().map(f32::to_bits).collect()
+            };
+            (0..12).map(step).collect()
+        };
+        let with = backend(Compute::Bf16);
+        let without = CudaBackend::builder().compute(Compute::Bf16).graphs(false).build().unwrap();
+        let first = tell(&with);
+        assert_eq!(first, tell(&without));
+        assert_eq!(first, tell(&with));
+        assert!(with.graphs().replayed > 5, "{:?}", with.graphs());
+        assert_ne!(first, tell(&CudaBackend::new().unwrap()), "it was computed in single precision");
+    });
+}

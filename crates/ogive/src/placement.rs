@@ -1,0 +1,197 @@
+//! A model over several machines: which layers each gets.
+//!
+//! The last layers go to the GPU, and with them what turns their output into logits: so a step begins on the CPU and ends on the
+//! device, and what comes back is a token. How many fit is found by loading the model on backends that only count, split as it would
+//! be: there is no second idea of what a layer takes.
+
+use crate::memory::{self, Memory, On};
+use crate::nn::Loader;
+use crate::tensor::Error as ModelError;
+use crate::weights::Checkpoint;
+use crate::{Error, Options, Result, model};
+use ogive_engine::backend::{Backend, Estimate, Split, layer_of};
+use std::{fmt, str::FromStr, sync::Arc};
+
+/// How many of a model's layers GPUs get; the others stay on the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GpuLayers {
+    /// As many as fit, with a session's cache and what steps need.
+    Auto,
+    /// The last so many; more than there are means all.
+    Count(usize),
+}
+
+impl FromStr for GpuLayers {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        let wrong = || Error::Device(format!("`{s}` layers on the GPU: a number, auto or all"));
+        match s {
+            "auto" => Ok(Self::Auto),
+            "all" => Ok(Self::Count(usize::MAX)),
+            n => n.parse().map(Self::Count).map_err(|_| wrong()),
+        }
+    }
+}
+
+impl fmt::Display for GpuLayers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Count(usize::MAX) => f.write_str("all"),
+            Self::Count(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+/// What a device's pool may have lost by cutting small pieces from large ones, and by keeping pieces of other sizes.
+pub(crate) const SLACK: u64 = 8 << 20;
+
+/// What a placement needs to know of a checkpoint.
+#[derive(Debug)]
+pub(crate) struct Layers<'a> {
+    checkpoint: &'a Checkpoint,
+    options: &'a Options,
+    /// How many there are.
+    pub(crate) count: usize,
+    /// Whether the table of tokens is the head too.
+    tied: bool,
+}
+
+/// Who gets what: parts in the order of a step, each layer's part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Homes {
+    /// Whether the first part is the CPU.
+    pub(crate) cpu: bool,
+    parts: usize,
+    layers: Vec<usize>,
+}
+
+impl Homes {
+    /// The last `gpu` of `count` layers over GPUs with so much free memory, each as many as its share.
+    pub(crate) fn new(count: usize, gpu: usize, free: &[u64]) -> Self {
+        let (gpu, cpu) = (gpu.min(count), gpu < count);
+        let all: u128 = free.iter().map(|f| u128::from((*f).max(1))).sum();
+        let (mut ends, mut sum) = (Vec::new(), 0u128);
+        for f in free {
+            sum += u128::from((*f).max(1));
+            // Rounded, so that equal devices get equal shares.
+            let end = (gpu as u128 * sum * 2 + all) / (all * 2).max(1);
+            ends.push(usize::try_from(end).unwrap_or(gpu));
+        }
+        let home = |i: usize| match i.checked_sub(count - gpu) {
+            Some(i) => usize::from(cpu) + ends.iter().position(|end| i < *end).unwrap_or(free.len() - 1),
+            None => 0,
+        };
+        Self { cpu, parts: free.len() + usize::from(cpu), layers: (0..count).map(home).collect() }
+    }
+
+    /// The layers of a part, in words.
+    pub(crate) fn describe(&self, part: usize) -> String {
+        let mut own = self.layers.iter().enumerate().filter(|(_, home)| **home == part).map(|(i, _)| i);
+        let head = if part + 1 == self.parts { " and the head" } else { "" };
+        match (own.next(), own.next_back()) {
+            (Some(first), Some(last)) => format!("layers {first} to {last}{head}"),
+            (Some(one), None) => format!("layer {one}{head}"),
+            _ => format!("no layers{head}"),
+        }
+    }
+}
+
+impl<'a> Layers<'a> {
+    pub(crate) fn of(checkpoint: &'a Checkpoint, options: &'a Options) -> Self {
+        let tensors = checkpoint.source.tensors();
+        let count =
+            tensors.iter().filter_map(|t| layer_of(&t.name)).max().map_or(0, |last| last.saturating_add(1));
+        // A false number in a name is no reason to count that far: there is a tensor for each layer, at least.
+        let count = count.min(tensors.len());
+        let tied = !tensors.iter().any(|t| t.name.ends_with("lm_head.weight"));
+        Self { checkpoint, options, count, tied }
+    }
+
+    /// What the model takes where one device has all of it.
+    pub(crate) fn whole(&self, on: On) -> Result<Memory> {
+        memory::of_checkpoint(self.checkpoint, self.options, on)
+    }
+
+    /// The backend that has layers as `homes` say.
+    pub(crate) fn split(&self, parts: Vec<Arc<dyn Backend>>, homes: &Homes) -> Result<Split> {
+        let (last, tied) = (parts.len().saturating_sub(1), self.tied);
+        // The table of tokens is looked up first, and where it is the head it is read last.
+        let first = |name: &str| ["embed", "wte", "wpe"].iter().any(|part| name.contains(part));
+        let place = move |name: &str| if first(name) && !tied { 0 } else { last };
+        Ok(Split::new(parts, homes.layers.clone(), place)?)
+    }
+
+    /// Bytes that each part would take of weights and of a session's cache.
+    fn bytes(&self, homes: &Homes, on: On) -> Result<Vec<u64>> {
+        let counters: Vec<Arc<Estimate>> = (0..homes.parts)
+            .map(|part| {
+                Arc::new(if homes.cpu && part == 0 { Estimate::new() } else { Estimate::of(on.sizes) })
+            })
+            .collect();
+        let parts = counters.iter().map(|c| Arc::clone(c) as Arc<dyn Backend>).collect();
+        let (split, Checkpoint { config, architecture, source, .. }) =
+            (self.split(parts, homes)?, self.checkpoint);
+        let limits = model::limits(config, self.options)?;
+        let loader = Loader::new(&**source, &split).for_context(limits.context);
+        let model = self.options.registry.build(architecture, config, &loader)?;
+        split.new_cache(&limits.cache_spec(model.cache_layout())?)?;
+        Ok(counters.iter().map(|c| c.weight_bytes().saturating_add(c.reserved_bytes())).collect())
+    }
+
+    /// Whether GPUs with so much free memory hold the last `gpu` layers, by the bytes that each part would take.
+    fn fits(&self, gpu: usize, free: &[u64], whole: &Memory, on: On) -> Result<bool> {
+        let homes = Homes::new(self.count, gpu, free);
+        let bytes = self.bytes(&homes, on)?;
+        // Norms and biases go to every part that uses them; they are a thousandth of a model.
+        let beside = whole.working.saturating_add(whole.weights / 256).saturating_add(SLACK);
+        let gpus = bytes.iter().skip(usize::from(homes.cpu)).zip(free);
+        Ok(gpus.into_iter().all(|(bytes, free)| bytes.saturating_add(beside) <= *free))
+    }
+
+    /// The most layers that fit; `None` where not even one does.
+    pub(crate) fn most(&self, free: &[u64], whole: &Memory, on: On) -> Result<Option<usize>> {
+        let (mut fits, mut not) = (0, self.count + 1);
+        while not - fits > 1 {
+            let middle = fits.midpoint(not);
+            if self.fits(middle, free, whole, on)? { fits = middle } else { not = middle }
+        }
+        Ok((fits > 0).then_some(fits))
+    }
+}
+
+/// An error for a model that has no layers to share out.
+pub(crate) fn no_layers() -> Error {
+    ModelError::unsupported("gpu layers", "no weight of this model has a layer's number in its name").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_go_over_devices_by_their_memory() {
+        let homes = Homes::new(8, 6, &[10, 20]);
+        assert_eq!(homes, Homes { cpu: true, parts: 3, layers: vec![0, 0, 1, 1, 2, 2, 2, 2] });
+        assert_eq!(homes.describe(0), "layers 0 to 1");
+        assert_eq!(homes.describe(2), "layers 4 to 7 and the head");
+        assert_eq!(Homes::new(4, 9, &[1, 1]), Homes { cpu: false, parts: 2, layers: vec![0, 0, 1, 1] });
+        assert_eq!(Homes::new(3, 1, &[0]).layers, [0, 0, 1]);
+        assert_eq!(Homes::new(2, 2, &[u64::MAX, u64::MAX]).layers, [0, 1]);
+        assert_eq!(Homes::new(1, 1, &[5, 5]).describe(0), "layer 0");
+        assert!(Homes::new(0, 3, &[5]).layers.is_empty());
+    }
+
+    #[test]
+    fn words_for_layers() {
+        for (text, wanted) in
+            [("auto", GpuLayers::Auto), ("12", GpuLayers::Count(12)), ("all", GpuLayers::Count(usize::MAX))]
+        {
+            assert_eq!(text.parse::<GpuLayers>().unwrap(), wanted);
+            assert_eq!(wanted.to_string(), text);
+        }
+        assert!("-1".parse::<GpuLayers>().is_err() && "".parse::<GpuLayers>().is_err());
+    }
+}
