@@ -31,7 +31,7 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
 
 fn copies(run: &Run, report: &mut Report) -> Result<f64> {
     let free = run.cuda.info().memory / 4;
-    let size = run.pick(2 << 30, 1 << 16).min(usize::try_from(free)?);
+    let size = run.pick(1 << 30, 1 << 16).min(usize::try_from(free)?);
     let memory = run.cuda.stretch(size)?;
     let mut best = 0f64;
     for (name, counts, go) in WAYS {

@@ -16,23 +16,38 @@ use std::time::{Duration, Instant};
 pub(crate) struct Clock<'a> {
     cuda: &'a CudaBackend,
     warmups: usize,
+    least: usize,
     runs: usize,
     patience: Duration,
 }
 
 impl<'a> Clock<'a> {
     pub(crate) fn new(run: &'a Run) -> Self {
-        let (warmups, runs) = run.pick((3, 30), (1, 2));
-        Self { cuda: &run.cuda, warmups, runs, patience: Duration::from_millis(run.pick(250, 1)) }
+        let (warmups, runs) = run.pick((3, 30), (2, 2));
+        Self { cuda: &run.cuda, warmups, least: 2, runs, patience: Duration::from_millis(run.pick(250, 20)) }
     }
 
-    /// Runs of `f` after the warm-up, each as long as `time` says it was: three at least, and no more once patience ends.
+    /// For what is never recorded: one run warms it up where that takes long.
+    pub(crate) fn unrecorded(self) -> Self {
+        Self { least: 1, ..self }
+    }
+
+    /// Runs of `f` after the warm-up: three at least, and no more once patience ends. What takes seconds is run once, warmed up by two
+    /// runs: the first loads its kernels, the second records it.
     fn collect(&self, mut f: impl FnMut() -> Result<Duration>) -> Result<Vec<Duration>> {
-        for _ in 0..self.warmups {
+        let begin = Instant::now();
+        for done in 0..self.warmups {
+            if done >= self.least && begin.elapsed() > 4 * self.patience {
+                break;
+            }
             f()?;
         }
         let (mut all, begin) = (Vec::with_capacity(self.runs), Instant::now());
-        while all.len() < self.runs && (all.len() < 3.min(self.runs) || begin.elapsed() < self.patience) {
+        while all.len() < self.runs {
+            let least = if begin.elapsed() < 8 * self.patience { 3 } else { 1 };
+            if all.len() >= least && begin.elapsed() > self.patience {
+                break;
+            }
             all.push(f()?);
         }
         Ok(all)

@@ -150,7 +150,7 @@ impl Bench<'_> {
             return Ok(());
         }
         let (all, b) = (self.sequences(1, tokens)?, &self.run.cuda);
-        let [times, device] = Clock::new(self.run).whole(|| {
+        let [times, device] = Clock::new(self.run).unrecorded().whole(|| {
             let before = Mark::now(b)?;
             let mut last = None;
             for past in (0..tokens).step_by(CHUNK) {

@@ -38,6 +38,8 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
         if let Err(e) = part(&mut bench) {
             bench.report.note(format!("operators: {e}"));
         }
+        // What was recorded keeps the memory of the largest rows.
+        run.cuda.drop_graphs();
     }
     Ok(())
 }
@@ -101,6 +103,7 @@ fn linear(bench: &mut Bench<'_>) -> Result<()> {
             let (case, calls) = (format!("{rows} × {inner} → {cols}"), Bench::calls(rows, ws.len()));
             bench.add(&name, &case, calls, work, &mut |i| b.linear(&x, &ws[i % ws.len()]).map(drop))?;
         }
+        b.drop_graphs();
     }
     Ok(())
 }

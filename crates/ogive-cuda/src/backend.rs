@@ -91,6 +91,17 @@ impl CudaBackend {
         Sizes::new(piece, weight::size, cache::size)
     }
 
+    /// Bytes of device memory that weights and a cache would take; `None` where they cannot be counted. Needs no device. What steps take
+    /// depends on the model: [`Estimate`](ogive_backend::Estimate) runs them.
+    #[must_use]
+    pub fn estimate_memory<'w>(
+        weights: impl IntoIterator<Item = &'w HostWeight>,
+        cache: Option<&CacheSpec>,
+    ) -> Option<u64> {
+        let cache = cache.map_or(Some(0), cache::size)?;
+        weights.into_iter().try_fold(cache, |sum, w| sum.checked_add(weight::size(w)))
+    }
+
     /// How steps were run that could have been replayed as graphs.
     #[must_use]
     pub fn graphs(&self) -> GraphCounts {

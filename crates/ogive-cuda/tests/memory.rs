@@ -3,8 +3,8 @@
 
 mod common;
 
-use ogive_backend::Backend;
-use ogive_backend::tensor::{ErrorKind, HostWeight, Q4_K};
+use ogive_backend::tensor::{ErrorKind, F16, FORMATS, HostWeight, Q4_K};
+use ogive_backend::{Backend, CacheSpec, LayerCache};
 use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
@@ -75,5 +75,35 @@ fn handles_of_two_backends_are_strangers() {
             assert!(matches!(e.kind(), ErrorKind::Foreign), "{e}");
         }
         assert_eq!(a.download(&a.sum(&x).unwrap()).unwrap(), [3.0]);
+    });
+}
+
+#[test]
+fn an_estimate_is_what_is_taken_to_the_byte() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let b = CudaBackend::new().unwrap();
+        let weight = |(i, format): (usize, &&'static ogive_backend::tensor::Format)| {
+            let (rows, cols) = (70 * i + 1, 512);
+            let bytes = vec![0u8; rows * format.row_bytes(cols)];
+            HostWeight::new(format.name, [1, rows, cols], format, bytes.into()).unwrap()
+        };
+        let mut weights: Vec<HostWeight> = FORMATS.iter().enumerate().map(weight).collect();
+        // One that is decoded on its way up.
+        let order: Vec<u32> = (0..512).rev().collect();
+        weights.push(weight((40, &&Q4_K)).with_input_perm(order.into()).unwrap());
+        let layers = vec![
+            LayerCache::full(96, 64),
+            LayerCache::windowed(32, 0, 8, 1),
+            LayerCache::State { len: 1000 },
+            LayerCache::Shares(0),
+        ];
+        let spec = CacheSpec::new(layers, 16, 33, 6).element(&F16);
+        let want = CudaBackend::estimate_memory(&weights, Some(&spec)).unwrap();
+        let held: Vec<_> = weights.iter().map(|w| b.upload_weight(w).unwrap()).collect();
+        let cache = b.new_cache(&spec).unwrap();
+        assert_eq!(b.memory_used().0, want);
+        drop((held, cache));
+        let endless = CacheSpec::new(vec![LayerCache::full(1 << 30, 1)], 1 << 20, 1 << 30, 0);
+        assert_eq!(CudaBackend::estimate_memory(&[], Some(&endless)), None);
     });
 }

@@ -124,41 +124,52 @@ impl<'a> Layers<'a> {
         Ok(Split::new(parts, homes.layers.clone(), place)?)
     }
 
-    /// Bytes that each part would take of weights and of a session's cache.
-    fn bytes(&self, homes: &Homes, on: On) -> Result<Vec<u64>> {
-        let counters: Vec<Arc<Estimate>> = (0..homes.parts)
-            .map(|part| {
-                Arc::new(if homes.cpu && part == 0 { Estimate::new() } else { Estimate::of(on.sizes) })
-            })
-            .collect();
+    /// What each layer takes, and what is before and behind them, by loading the model once with a part for each.
+    fn bytes(&self, on: On) -> Result<Bytes> {
+        let counters: Vec<_> = (0..self.count + 2).map(|_| Arc::new(Estimate::of(on.sizes))).collect();
         let parts = counters.iter().map(|c| Arc::clone(c) as Arc<dyn Backend>).collect();
+        let homes = Homes { cpu: false, parts: counters.len(), layers: (1..=self.count).collect() };
         let (split, Checkpoint { config, architecture, source, .. }) =
-            (self.split(parts, homes)?, self.checkpoint);
+            (self.split(parts, &homes)?, self.checkpoint);
         let limits = model::limits(config, self.options)?;
         let loader = Loader::new(&**source, &split).for_context(limits.context);
         let model = self.options.registry.build(architecture, config, &loader)?;
         split.new_cache(&limits.cache_spec(model.cache_layout())?)?;
-        Ok(counters.iter().map(|c| c.weight_bytes().saturating_add(c.reserved_bytes())).collect())
+        let mut all = counters.iter().map(|c| c.weight_bytes().saturating_add(c.reserved_bytes()));
+        let before = all.next().unwrap_or(0);
+        Ok(Bytes { before, layers: all.by_ref().take(self.count).collect(), behind: all.next().unwrap_or(0) })
     }
 
-    /// Whether GPUs with so much free memory hold the last `gpu` layers, by the bytes that each part would take.
-    fn fits(&self, gpu: usize, free: &[u64], whole: &Memory, on: On) -> Result<bool> {
-        let homes = Homes::new(self.count, gpu, free);
-        let bytes = self.bytes(&homes, on)?;
+    /// The most layers that GPUs with so much free memory hold; `None` where they hold not even one.
+    pub(crate) fn most(&self, free: &[u64], whole: &Memory, on: On) -> Result<Option<usize>> {
+        let bytes = self.bytes(on)?;
         // Norms and biases go to every part that uses them; they are a thousandth of a model.
         let beside = whole.working.saturating_add(whole.weights / 256).saturating_add(SLACK);
-        let gpus = bytes.iter().skip(usize::from(homes.cpu)).zip(free);
-        Ok(gpus.into_iter().all(|(bytes, free)| bytes.saturating_add(beside) <= *free))
+        let fits = |gpu: &usize| {
+            let homes = Homes::new(self.count, *gpu, free);
+            let gpus = (usize::from(homes.cpu)..homes.parts).zip(free);
+            gpus.into_iter().all(|(part, free)| bytes.of(part, &homes).saturating_add(beside) <= *free)
+        };
+        Ok((1..=self.count).rev().find(fits))
     }
+}
 
-    /// The most layers that fit; `None` where not even one does.
-    pub(crate) fn most(&self, free: &[u64], whole: &Memory, on: On) -> Result<Option<usize>> {
-        let (mut fits, mut not) = (0, self.count + 1);
-        while not - fits > 1 {
-            let middle = fits.midpoint(not);
-            if self.fits(middle, free, whole, on)? { fits = middle } else { not = middle }
-        }
-        Ok((fits > 0).then_some(fits))
+/// Bytes of a model's layers, with their cache, and of what is before and behind them.
+#[derive(Clone, Debug)]
+struct Bytes {
+    before: u64,
+    layers: Vec<u64>,
+    behind: u64,
+}
+
+impl Bytes {
+    /// What a part of these homes has.
+    fn of(&self, part: usize, homes: &Homes) -> u64 {
+        let own = self.layers.iter().zip(&homes.layers).filter(|(_, home)| **home == part);
+        let sum = own.fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
+        let before = if part == 0 { self.before } else { 0 };
+        let behind = if part + 1 == homes.parts { self.behind } else { 0 };
+        sum.saturating_add(before).saturating_add(behind)
     }
 }
 

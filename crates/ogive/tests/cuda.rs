@@ -87,19 +87,21 @@ fn too_little_memory_is_an_error_with_figures() {
     });
 }
 
+/// The device's line, the logits of a prompt, and what was drawn after another.
+type Ran = (String, Vec<f32>, Vec<u32>);
+
 /// Prompts that are longer than a step, so that contexts are read from the cache of each part.
-fn logits(options: &Options, name: &str) -> (String, Vec<f32>) {
+fn run(options: &Options, name: &str) -> Ran {
     let model = options.clone().exact(true).context(40).step_tokens(16).open(golden(name)).unwrap();
     let ids: Vec<u32> = (0..30).map(|i| 3 + i * 7 % 40).collect();
     let logits = model.logits(&ids).unwrap();
-    // A session too: its cache is reserved otherwise, and it draws where the logits are.
-    let mut session = model.session().unwrap();
-    let drawn = session.generate(ogive::Prompt::Ids(ids), &ogive::Generate::greedy().max_tokens(5));
-    let drawn = drawn.unwrap().map(|piece| piece.unwrap()).count();
-    (format!("{} {drawn}", model.device()), logits.iter().copied().collect())
+    // Drawn tokens too: their steps are those that a device would record, and they are chosen where the logits are.
+    let drawn = answer(&model, 6);
+    (model.device().to_owned(), logits.iter().copied().collect(), drawn)
 }
 
-fn close(name: &str, got: &[f32], want: &[f32]) {
+fn close(name: &str, (_, got, drawn): &Ran, (_, want, wanted): &Ran) {
+    assert_eq!(drawn, wanted, "{name}");
     let size = want.iter().fold(0f32, |m, v| m.max(v.abs()));
     let worst = got.iter().zip(want).map(|(a, b)| (a - b).abs() / size).fold(0f32, f32::max);
     assert!(got.len() == want.len() && worst <= 2e-5, "{name}: off by {worst:.1e}");
@@ -109,26 +111,27 @@ fn close(name: &str, got: &[f32], want: &[f32]) {
 fn layers_on_gpu_and_cpu_give_the_logits_of_one_machine() {
     on_device(test_name!(), || {
         for name in MODELS.into_iter().chain(["gemma3", "phi3"]) {
-            let (_, want) = logits(&Options::new().device(Device::Cpu), name);
+            let want = run(&Options::new().device(Device::Cpu), name);
             for count in [1, 99] {
                 let options = Options::new().device(Device::Cuda(0)).gpu_layers(GpuLayers::Count(count));
-                let (line, got) = logits(&options, name);
-                println!("{name}: {line}");
+                let got = run(&options, name);
                 close(name, &got, &want);
+                let line = got.0;
+                println!("{name}: {line}");
                 let split = line.contains("and the head; the CPU") && line.contains("for layer");
                 assert_eq!(split, count == 1, "{line}");
             }
         }
         // None at all is the CPU, and said.
         let options = Options::new().device(Device::Cuda(0)).gpu_layers(GpuLayers::Count(0));
-        let line = logits(&options, "llama").0;
+        let line = run(&options, "llama").0;
         assert!(
             line.starts_with("CUDA not used: no layers on the GPU were asked for; using the CPU"),
             "{line}"
         );
         // What fits whole is not split, however it is asked for.
         let options = Options::new().device(Device::Auto).gpu_layers(GpuLayers::Auto);
-        assert!(logits(&options, "llama").0.starts_with("using CUDA: "));
+        assert!(run(&options, "llama").0.starts_with("using CUDA: "));
     });
 }
 
@@ -137,14 +140,14 @@ fn layers_over_two_devices_give_the_logits_of_one() {
     on_devices(test_name!(), "sm_80,sm_90", || {
         let both: Device = "cuda:0,cuda:1".parse().unwrap();
         for name in MODELS {
-            let (_, want) = logits(&Options::new().device(Device::Cpu), name);
-            let (line, got) = logits(&Options::new().device(both), name);
-            println!("{name}: {line}");
+            let want = run(&Options::new().device(Device::Cpu), name);
+            let got = run(&Options::new().device(both), name);
             close(name, &got, &want);
-            assert_eq!(line.matches("CUDA: ").count(), 2, "{line}");
-            let (line, got) = logits(&Options::new().device(both).gpu_layers(GpuLayers::Count(1)), name);
+            println!("{name}: {}", got.0);
+            assert_eq!(got.0.matches("CUDA: ").count(), 2, "{}", got.0);
+            let got = run(&Options::new().device(both).gpu_layers(GpuLayers::Count(1)), name);
             close(name, &got, &want);
-            assert!(line.contains("the CPU"), "{line}");
+            assert!(got.0.contains("the CPU"), "{}", got.0);
         }
         let error =
             Options::new().device("cuda:0,cuda:7".parse().unwrap()).open(golden("llama")).unwrap_err();

@@ -9,7 +9,8 @@
 #   --work FOLDER     where models of random weights are made for the bench; up to 45 GB (a temporary folder)
 #   --budget SECONDS  the bench begins nothing new after that (1200)
 #   --smoke           the bench with tiny sizes: whether it runs
-# OGIVE_CUDA_PATH names folders with NVRTC and cuBLAS where they are not found; LLAMA_BENCH and PYTHON name other programs.
+# BENCH_ARGS are more arguments of the bench ("--only operators --filter q4_k"); LLAMA_BENCH and PYTHON name other programs;
+# OGIVE_CUDA_PATH names folders with NVRTC and cuBLAS where they are not found.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=report work= budget=1200 smoke= parts=
@@ -19,7 +20,7 @@ while [ $# -gt 0 ]; do
         --work) work=$2; shift ;;
         --budget) budget=$2; shift ;;
         --smoke) smoke=--smoke ;;
-        -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
         devices | conformance | tests | models | cli | bench | sanitizer) parts="$parts $1" ;;
         *) echo "run.sh: unknown argument $1; --help tells" >&2; exit 2 ;;
     esac
@@ -102,7 +103,7 @@ for part in $parts; do
         cli) step "the same text as the CPU" same_text ;;
         bench)
             # shellcheck disable=SC2086
-            step "bench" "$here/bin/ogive-gpu-bench" --out "$out/bench" --work "$work" --budget "$budget" $smoke \
+            step "bench" "$here/bin/ogive-gpu-bench" --out "$out/bench" --work "$work" --budget "$budget" $smoke ${BENCH_ARGS:-} \
                 --llama-bench "${LLAMA_BENCH:-llama-bench}" --python "${PYTHON:-python3}"
             ;;
         sanitizer)
