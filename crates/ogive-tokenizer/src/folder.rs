@@ -7,7 +7,7 @@
 
 use crate::json::{AddedJson, parts};
 use crate::tokenizer::Parts;
-use crate::{Result, Tokenizer, TokenizerError};
+use crate::{Result, Tokenizer, TokenizerError, vocab_txt};
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -33,18 +33,23 @@ fn text(bytes: Vec<u8>, name: &str) -> Result<String> {
 }
 
 impl Tokenizer {
-    /// Opens the tokenizer of a folder that has a `tokenizer.json`.
+    /// Opens the tokenizer of a folder that has a `tokenizer.json`, or the `vocab.txt` of the first BERTs.
     ///
     /// # Errors
     /// If there is none, if a file cannot be read or does not parse, and as [`from_json`](Self::from_json).
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
-        let Some(bytes) = read(&folder.join("tokenizer.json"))? else {
-            return Err(TokenizerError::NoTokenizerJson { folder: folder.to_owned() });
-        };
         let config = json(folder, "tokenizer_config.json")?;
         let map = json(folder, "special_tokens_map.json")?;
         let by_id = [json(folder, "generation_config.json")?, json(folder, "config.json")?];
+        let bytes = match read(&folder.join("tokenizer.json"))? {
+            Some(bytes) => bytes,
+            None => match read(&folder.join("vocab.txt"))?.filter(|_| vocab_txt::is_bert(&config, &by_id[1]))
+            {
+                Some(lines) => vocab_txt::to_json(&text(lines, "vocab.txt")?, &config)?,
+                None => return Err(TokenizerError::NoTokenizerJson { folder: folder.to_owned() }),
+            },
+        };
 
         let (mut parts, known) = parts(&bytes, &added_tokens(&config)?)?;
         parts.templates = templates(folder, &config)?;

@@ -28,7 +28,7 @@
 //!   73 pre-tokenizers by name. An unknown name is an error that lists the known ones; a missing one is llama.cpp's `default`, with
 //!   a warning. No normalisation, as in llama.cpp. `bert`, word pieces with BERT's own normaliser.
 //! - **tokenizer.json**: BPE, Unigram, WordPiece and WordLevel with the usual normalizers, pre-tokenizers, post-processors and
-//!   decoders. What is not understood is an error that names it, never left out.
+//!   decoders. What is not understood is an error that names it, never left out. Without it, BERT's `vocab.txt`.
 //!
 //! # What can be relied on
 //!
@@ -59,6 +59,7 @@ pub mod template;
 mod tokenizer;
 mod unicode;
 mod vocab;
+mod vocab_txt;
 
 pub use error::{Result, TokenizerError};
 pub use name::pre_tokenizer_name;

@@ -73,6 +73,30 @@ fn ids_are_those_of_the_tokenizers_package_from_either_file() {
 }
 
 #[test]
+fn a_list_of_tokens_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let open = || Tokenizer::from_folder(folder.path());
+    put("vocab.txt", &(tokens().join("\n") + "\n"));
+    assert!(open().unwrap_err().to_string().contains("tokenizer.json"), "of another model, it may be");
+    put("config.json", r#"{"model_type": "bert"}"#);
+    let t = open().unwrap();
+    for (text, ids) in cases() {
+        assert_eq!(t.encode(&text, EncodeOptions::PROMPT).unwrap(), ids, "{text:?}");
+    }
+    assert_eq!((t.bos(), t.eos(), t.special().unknown), (Some(2), Some(3), Some(1)));
+    put("tokenizer_config.json", r#"{"tokenizer_class": "BertTokenizer", "do_lower_case": false}"#);
+    assert_eq!(open().unwrap().encode("the The", EncodeOptions::TEXT).unwrap(), [23, 1]);
+    put("tokenizer_config.json", r#"{"tokenizer_class": "BertJapaneseTokenizer"}"#);
+    assert!(open().is_err());
+    put("tokenizer_config.json", r#"{"cls_token": "<s>"}"#);
+    assert!(open().unwrap_err().to_string().contains("vocab.txt has no <s>"));
+    put("tokenizer_config.json", "{}");
+    put("vocab.txt", "[UNK]\n[CLS]\n[SEP]\na\na\n");
+    assert!(open().unwrap_err().to_string().contains("\"a\" for the ids 3 and 4"));
+}
+
+#[test]
 fn a_users_words_are_no_special_tokens() {
     let made = Tokenizer::from_gguf(&gguf(&tokens())).unwrap();
     for t in [Tokenizer::from_folder(folder()).unwrap(), made] {
