@@ -22,6 +22,7 @@ pub struct CpuBackend {
     pub(crate) pool: Pool,
     pub(crate) precision: Precision,
     pub(crate) path: Path,
+    pub(crate) repack: bool,
 }
 
 impl CpuBackend {
@@ -92,7 +93,10 @@ impl Backend for CpuBackend {
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
         check_weight(w)?;
-        Ok(Weight::new(w, CpuWeight::new(w, self.precision, self.path)?))
+        let taken = CpuWeight::new(w, self.precision, self.path)?;
+        // As much again must be left: what is in memory only because it was read from a file counts as free.
+        let fits = || builder::memory().is_none_or(|free| free / 2 >= w.bytes.len() as u64);
+        Ok(Weight::new(w, if self.repack && fits() { taken.in_strips(&self.pool) } else { taken }))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         cache::new_cache(spec)

@@ -8,11 +8,18 @@ const MOST: usize = 4096;
 
 /// Settings of a [`CpuBackend`]. Nothing is read from the environment but `OGIVE_CPU_FORCE`, which names a path for
 /// tests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Builder {
     threads: Option<usize>,
     precision: Precision,
     path: Option<Path>,
+    repack: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self { threads: None, precision: Precision::Default, path: None, repack: true }
+    }
 }
 
 impl Builder {
@@ -31,6 +38,14 @@ impl Builder {
     pub fn path(self, path: Path) -> Self {
         Self { path: Some(path), ..self }
     }
+    /// Whether packed weights may be laid in memory in the order that kernels read them, as is the default: much faster, for
+    /// a copy of the weights made at loading. Without, they are read where they are, in a mapped file: for the fastest start.
+    /// Either way the bits are the same. Weights stay where they are as well where this path has no use for another order,
+    /// or memory for it is short.
+    #[must_use]
+    pub fn repack(self, repack: bool) -> Self {
+        Self { repack, ..self }
+    }
     /// Starts the threads. Fails where their number is 0 or absurd, and where the machine cannot take the path.
     pub fn build(self) -> Result<CpuBackend> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -42,7 +57,7 @@ impl Builder {
         if !path.is_supported() {
             return Err(Error::unsupported("cpu", format!("this machine cannot take the path {path}")));
         }
-        Ok(CpuBackend { pool: Pool::new(threads), precision: self.precision, path })
+        Ok(CpuBackend { pool: Pool::new(threads), precision: self.precision, path, repack: self.repack })
     }
 }
 

@@ -1,13 +1,13 @@
 //! A weight on the CPU: the bytes the file has, and how they are multiplied.
 //!
-//! Nothing is repacked or copied: a mapped file stays mapped, and memory holds the packed bytes once. The price is that
-//! kernels read the file's own layouts.
+//! A packed weight is laid in [`Strips`] where the machine has kernels for them, and else stays where it is: in a mapped file.
 
 use crate::{
-    linear::{Dense, Packed},
+    linear::{Dense, Packed, Strips},
+    pool::Pool,
     simd::Path,
 };
-use ogive_tensor::{BF16, Error, F16, F32, HostWeight, Result};
+use ogive_tensor::{BF16, Bytes, Error, F16, F32, HostWeight, Result};
 
 /// What products are computed with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) struct CpuWeight {
     host: HostWeight,
     kernel: Kernel,
     path: Path,
+    /// In place of the host's bytes.
+    strips: Option<Strips>,
 }
 
 impl CpuWeight {
@@ -46,7 +48,30 @@ impl CpuWeight {
         if !path.is_supported() {
             return Err(Error::unsupported(&w.name, format!("this machine cannot take the path {path}")));
         }
-        Ok(Self { host: w.clone(), kernel: kernel(w, precision), path })
+        Ok(Self { host: w.clone(), kernel: kernel(w, precision), path, strips: None })
+    }
+
+    /// The same weight in strips, where it has kernels that read them and there is memory; its bytes are let go then.
+    pub(crate) fn in_strips(mut self, pool: &Pool) -> Self {
+        if let (Kernel::Packed(format), true) = (self.kernel, self.path.has_strips()) {
+            let [experts, rows, _] = self.host.shape;
+            let shape = [experts, rows, self.host.row_bytes()];
+            self.strips = Strips::new(pool, format, &self.host.bytes, shape);
+            if self.strips.is_some() {
+                self.host.bytes = Bytes::from(Vec::new());
+            }
+        }
+        self
+    }
+
+    /// Its strips, if it lies so.
+    pub(crate) fn strips(&self) -> Option<&Strips> {
+        self.strips.as_ref()
+    }
+
+    /// Whether its kernels for `n` tokens want activations side by side.
+    pub(crate) fn wants_tiles(&self, n: usize) -> bool {
+        self.strips.is_some() || self.path.tiles_from().is_some_and(|from| n >= from)
     }
 
     /// `[experts, rows, cols]`
@@ -54,7 +79,7 @@ impl CpuWeight {
         self.host.shape
     }
 
-    /// The weight as the file has it.
+    /// What the file says of it, and its bytes unless it is in strips.
     pub(crate) fn host(&self) -> &HostWeight {
         &self.host
     }
@@ -69,10 +94,10 @@ impl CpuWeight {
         self.path
     }
 
-    /// The packed bytes of row `row`, counted through all experts.
+    /// The packed bytes of row `row`, counted through all experts, of a weight that is not in strips.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If there is no such row here.
     pub(crate) fn row(&self, row: usize) -> &[u8] {
         let stride = self.host.row_bytes();
         &self.host.bytes[row * stride..][..stride]
@@ -83,7 +108,11 @@ impl CpuWeight {
     /// # Panics
     /// If there is no such row, or `out` is shorter than a row.
     pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) {
-        self.host.decode_row(row, out);
+        match &self.strips {
+            // Nothing stands beside the elements of what has packed kernels.
+            Some(strips) => self.host.format.decode_row(&strips.row(row), &mut out[..self.host.shape[2]]),
+            None => self.host.decode_row(row, out),
+        }
     }
 }
 

@@ -32,9 +32,11 @@ impl<'a> Input<'a> {
         let mut input = Self { n, f32: None, bf16: None, quantised: Vec::new(), tiles: Vec::new() };
         for w in ws {
             match w.kernel() {
-                Kernel::Packed(_) if input.quantised.is_empty() => {
-                    input.quantised = quantise(pool, x, n, k, w.path());
-                    if w.path().tiles_from().is_some_and(|from| n >= from) {
+                Kernel::Packed(_) => {
+                    if input.quantised.is_empty() {
+                        input.quantised = quantise(pool, x, n, k, w.path());
+                    }
+                    if input.tiles.is_empty() && w.wants_tiles(n) {
                         input.tiles = tiles(pool, &input.quantised, k);
                     }
                 }
@@ -67,7 +69,7 @@ impl<'a> Input<'a> {
         &self.quantised
     }
 
-    /// The same rows side by side, where there are as many as [`Path::tiles_from`] wants.
+    /// The same rows side by side, where a weight wants them so.
     pub(crate) fn tiles(&self) -> &[Tile] {
         &self.tiles
     }

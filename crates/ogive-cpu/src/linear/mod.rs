@@ -10,6 +10,7 @@ mod input;
 mod packed;
 mod quantise;
 pub(crate) mod scalar;
+mod strips;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -18,7 +19,8 @@ pub(crate) use dense::{Dense, LANES};
 pub(crate) use input::Input;
 pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed, half_power, iq4_xs_scales, k_pairs, q3_scales};
 pub(crate) use quantise::{Quantised, block_len, factors};
-pub(crate) use tile::{RAISED, TOKENS, Tile};
+pub(crate) use strips::{STRIP, Strips, pack};
+pub(crate) use tile::{TOKENS, Tile};
 
 use crate::{
     pool::{Matrix, Pool, Stripe},
@@ -43,9 +45,14 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The packed bytes of row `r` of the stripe.
+    /// The packed bytes of row `r` of the stripe, if the weight lies as the file has it.
     pub(crate) fn row(&self, r: usize) -> &[u8] {
         self.w.row(self.first + r)
+    }
+
+    /// The strip that row `r` of the stripe begins, if the weight lies in strips.
+    pub(crate) fn strip(&self, r: usize) -> Option<&[u8]> {
+        self.w.strips().map(|strips| strips.strip(self.first + r).0)
     }
 
     /// Row `r` of the stripe in single precision.

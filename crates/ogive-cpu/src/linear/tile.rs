@@ -1,32 +1,27 @@
-//! Activations of a few tokens side by side, for kernels that have a panel of unpacked rows.
+//! Activations of a few tokens side by side, for kernels with a lane for each row of the weight.
 //!
 //! A kernel reads four neighbouring codes of every token of a tile, then the next four: in this order a tile is one stream.
-//! Codes are raised by 128 and unsigned, because the instruction multiplies unsigned by signed bytes: so all formats have
-//! their weights signed, and what raising adds is a property of the weights alone.
 
 use super::quantise::{Quantised, block_len};
 
 /// Tokens of a tile at most: with two registers of rows, twelve sums and twelve parts of sums fit the registers.
 pub(crate) const TOKENS: usize = 6;
 
-/// What activations are raised by.
-pub(crate) const RAISED: u8 = 128;
-
-/// Up to [`TOKENS`] rows of activations; the places of tokens that are not there hold nothing of meaning.
+/// Up to [`TOKENS`] rows of activations; each list has the values of all tokens at a place, then those at the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tile {
     /// How many tokens there are.
     pub(crate) tokens: usize,
-    /// Four raised codes of each token. `[k / 4]`
-    pub(crate) codes: Vec<[[u8; 4]; TOKENS]>,
-    /// The sums of two neighbouring groups of 16 codes, not raised. `[k / 32]`
-    pub(crate) sixteens: Vec<[[i16; 2]; TOKENS]>,
-    /// The same of two groups of 32. `[k / 64]`
-    pub(crate) pairs: Vec<[[i16; 2]; TOKENS]>,
-    /// The sums of 32 codes. `[k / 32]`
-    pub(crate) totals: Vec<[f32; TOKENS]>,
-    /// One for each block. `[k / block]`
-    pub(crate) scales: Vec<[f32; TOKENS]>,
+    /// Four codes. `[k / 4, tokens]`
+    pub(crate) codes: Vec<[i8; 4]>,
+    /// The sums of two neighbouring groups of 16 codes. `[k / 32, tokens]`
+    pub(crate) sixteens: Vec<[i16; 2]>,
+    /// The same of two groups of 32; an odd last one is left out. `[k / 64, tokens]`
+    pub(crate) pairs: Vec<[i16; 2]>,
+    /// The sums of 32 codes. `[k / 32, tokens]`
+    pub(crate) totals: Vec<f32>,
+    /// One for each block. `[k / block, tokens]`
+    pub(crate) scales: Vec<f32>,
 }
 
 impl Tile {
@@ -43,29 +38,28 @@ impl Tile {
 
     /// Lays rows of `k` side by side.
     pub(crate) fn fill(&mut self, rows: &[Quantised], k: usize) {
-        self.tokens = rows.len();
-        self.codes.resize(k / 4, [[0; 4]; TOKENS]);
-        self.sixteens.resize(k / 32, [[0; 2]; TOKENS]);
-        self.pairs.resize(k / 64, [[0; 2]; TOKENS]);
-        self.totals.resize(k / 32, [0.0; TOKENS]);
-        self.scales.resize(k / block_len(k), [0.0; TOKENS]);
+        let tokens = rows.len();
+        self.tokens = tokens;
+        self.codes.resize(k / 4 * tokens, [0; 4]);
+        self.sixteens.resize(k / 32 * tokens, [0; 2]);
+        self.pairs.resize(k / 64 * tokens, [0; 2]);
+        self.totals.resize(k / 32 * tokens, 0.0);
+        self.scales.resize(k / block_len(k) * tokens, 0.0);
         for (t, row) in rows.iter().enumerate() {
-            for (to, from) in self.codes.iter_mut().zip(row.codes.as_chunks::<4>().0) {
-                to[t] = from.map(|c| c.cast_unsigned() ^ RAISED);
-            }
             let sums = row.sums.as_chunks::<2>().0;
-            for (i, pair) in sums.iter().enumerate() {
-                self.sixteens[i][t] = *pair;
-                self.totals[i][t] = f32::from(pair[0] + pair[1]);
-            }
-            for (to, [a, b]) in self.pairs.iter_mut().zip(sums.as_chunks::<2>().0) {
-                to[t] = [a[0] + a[1], b[0] + b[1]];
-            }
-            for (to, scale) in self.scales.iter_mut().zip(&row.scales) {
-                to[t] = *scale;
-            }
+            lay(&mut self.codes, t, tokens, row.codes.as_chunks::<4>().0.iter().copied());
+            lay(&mut self.sixteens, t, tokens, sums.iter().copied());
+            lay(&mut self.totals, t, tokens, sums.iter().map(|[a, b]| f32::from(a + b)));
+            let pairs = sums.as_chunks::<2>().0;
+            lay(&mut self.pairs, t, tokens, pairs.iter().map(|[a, b]| [a[0] + a[1], b[0] + b[1]]));
+            lay(&mut self.scales, t, tokens, row.scales.iter().copied());
         }
     }
+}
+
+/// Puts the values of token `t` in their places.
+fn lay<T>(to: &mut [T], t: usize, tokens: usize, values: impl Iterator<Item = T>) {
+    to.iter_mut().skip(t).step_by(tokens).zip(values).for_each(|(to, value)| *to = value);
 }
 
 #[cfg(test)]
@@ -96,14 +90,14 @@ mod tests {
         tile.fill(&rows, k);
         for (t, row) in rows.iter().enumerate() {
             for (i, c) in row.codes.iter().enumerate() {
-                assert_eq!(i16::from(tile.codes[i / 4][t][i % 4]) - 128, i16::from(*c));
+                assert_eq!(tile.codes[i / 4 * 3 + t][i % 4], *c);
             }
             for (i, s) in row.sums.iter().enumerate() {
-                assert_eq!(tile.sixteens[i / 2][t][i % 2], *s);
+                assert_eq!(tile.sixteens[i / 2 * 3 + t][i % 2], *s);
             }
             let total: i16 = row.sums[2..4].iter().sum();
-            assert_eq!((tile.totals[1][t], tile.pairs[0][t][1]), (f32::from(total), total));
-            assert_eq!(tile.scales[0][t], row.scales[0]);
+            assert_eq!((tile.totals[3 + t], tile.pairs[t][1]), (f32::from(total), total));
+            assert_eq!(tile.scales[t], row.scales[0]);
         }
     }
 }

@@ -104,6 +104,11 @@ impl Path {
         }
     }
 
+    /// Whether its packed products can read weights in strips.
+    pub(crate) fn has_strips(self) -> bool {
+        self.tiles_from().is_some()
+    }
+
     /// From how many tokens on its packed products want activations side by side, if ever.
     pub(crate) fn tiles_from(self) -> Option<usize> {
         match self {

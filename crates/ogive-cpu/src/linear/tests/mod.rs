@@ -76,10 +76,17 @@ fn weight(noise: &mut Noise, format: &'static Format, shape: [usize; 3]) -> Host
 }
 
 fn product(pool: &Pool, x: &[f32], n: usize, w: &HostWeight, precision: Precision, path: Path) -> Vec<f32> {
-    let w = CpuWeight::new(w, precision, path).unwrap();
-    let mut out = vec![f32::NAN; n * w.shape()[1]];
-    linear(pool, x, n, &w, 0, &mut out).unwrap();
-    out
+    let compute = |w: &CpuWeight| {
+        let mut out = vec![f32::NAN; n * w.shape()[1]];
+        linear(pool, x, n, w, 0, &mut out).unwrap();
+        out
+    };
+    let taken = |w: &HostWeight| CpuWeight::new(w, precision, path).unwrap();
+    let (plain, strips) = (compute(&taken(w)), taken(w).in_strips(pool));
+    if strips.strips().is_some() {
+        assert_same(&compute(&strips), &plain, &format!("{path}, {n} tokens, {:?}: in strips", w.format));
+    }
+    plain
 }
 
 /// Equal to the bit; of two that are not numbers the payload may differ.

@@ -6,9 +6,12 @@
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
 
-use super::panel::{Both, Panel, Scaling, bytes, floats, integers, parts, scaling, words};
+use super::{
+    panel::{Both, Panel, Scaling, bytes, floats, integers, scaling, words},
+    strip::{parts, raise},
+};
 use crate::{
-    linear::{TOKENS, Tile},
+    linear::Tile,
     simd::avx2::codes::{fine, has_min, super_block},
 };
 use std::arch::x86_64::*;
@@ -44,26 +47,21 @@ fn superblocks<const F: u8, const T: usize>(
     let first = from / 256;
     let count = panel.d.len();
     let parts = parts(F);
-    let acts = &tile.codes.as_chunks::<64>().0[first..][..count];
+    let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<64>().0[first..][..count];
+    let sixteens = &tile.sixteens.as_chunks::<T>().0.as_chunks::<8>().0[first..][..count];
     let codes = &panel.codes.as_chunks::<64>().0[..count];
-    let scales = &tile.scales[first..][..count];
+    let scales = &tile.scales.as_chunks::<T>().0[first..][..count];
     for b in 0..count {
+        let part_scales = &panel.scales[b * parts..][..parts];
         let total = match scaling(F) {
-            Scaling::Singles(each) => {
-                let starts = &panel.starts[b * parts..][..parts];
-                let scales = &panel.scales[b * parts..][..parts];
-                singles::<F, T>(&codes[b], starts, scales, &acts[b], each)
-            }
-            Scaling::Integers => {
-                let scales = &panel.scales[b * parts..][..parts];
-                whole::<F, T>(&codes[b], &panel.starts[b], scales, &acts[b])
-            }
+            Scaling::Singles(each) => singles::<F, T>(&codes[b], part_scales, &acts[b], &sixteens[b], each),
+            Scaling::Integers => whole::<F, T>(&codes[b], part_scales, &acts[b], &sixteens[b]),
         };
         let mut low = [[_mm512_setzero_si512(); 2]; T];
         if has_min(F) {
             let pairs = parts / 2;
             let sums = if fine(F) { &tile.sixteens } else { &tile.pairs };
-            let sums = &sums[(first + b) * pairs..][..pairs];
+            let sums = &sums.as_chunks::<T>().0[(first + b) * pairs..][..pairs];
             for (min, sums) in panel.mins[b * pairs..][..pairs].iter().zip(sums) {
                 let min = [words(&min[0]), words(&min[1])];
                 for t in 0..T {
@@ -92,10 +90,10 @@ fn superblocks<const F: u8, const T: usize>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn singles<const F: u8, const T: usize>(
-    codes: &[Both<[i8; 4]>; 64],
-    starts: &[Both<i32>],
+    codes: &[Both<[u8; 4]>; 64],
     scales: &[Both<i32>],
-    acts: &[[[u8; 4]; TOKENS]; 64],
+    acts: &[[[i8; 4]; T]; 64],
+    sixteens: &[[[i16; 2]; T]; 8],
     each: usize,
 ) -> Sums<__m512, T> {
     let quads = 64 / parts(F);
@@ -103,8 +101,8 @@ fn singles<const F: u8, const T: usize>(
     for from in (0..parts(F)).step_by(each) {
         let mut sums = [[_mm512_setzero_ps(); 2]; T];
         for i in from..from + each {
-            let start = [integers(&starts[i][0]), integers(&starts[i][1])];
-            let part = part::<T>([start; T], &codes[i * quads..][..quads], &acts[i * quads..][..quads]);
+            let starts = starts::<F, T>(&sixteens[sums_at::<F>(i)], i);
+            let part = part::<T>(starts, &codes[i * quads..][..quads], &acts[i * quads..][..quads]);
             let scale = [integers(&scales[i][0]), integers(&scales[i][1])];
             for t in 0..T {
                 for h in 0..2 {
@@ -126,17 +124,16 @@ fn singles<const F: u8, const T: usize>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn whole<const F: u8, const T: usize>(
-    codes: &[Both<[i8; 4]>; 64],
-    start: &Both<i32>,
+    codes: &[Both<[u8; 4]>; 64],
     scales: &[Both<i32>],
-    acts: &[[[u8; 4]; TOKENS]; 64],
+    acts: &[[[i8; 4]; T]; 64],
+    sixteens: &[[[i16; 2]; T]; 8],
 ) -> Sums<__m512, T> {
     let quads = 64 / parts(F);
-    let zero = [_mm512_setzero_si512(); 2];
-    // Sums wrap around and come back: what is right in the end fits.
-    let mut sums = [[integers(&start[0]), integers(&start[1])]; T];
+    let mut sums = [[_mm512_setzero_si512(); 2]; T];
     for (i, scale) in scales.iter().enumerate() {
-        let part = part::<T>([zero; T], &codes[i * quads..][..quads], &acts[i * quads..][..quads]);
+        let starts = starts::<F, T>(&sixteens[sums_at::<F>(i)], i);
+        let part = part::<T>(starts, &codes[i * quads..][..quads], &acts[i * quads..][..quads]);
         let scale = [integers(&scale[0]), integers(&scale[1])];
         for t in 0..T {
             for h in 0..2 {
@@ -164,14 +161,14 @@ fn blocks<const F: u8, const T: usize>(
 ) {
     let (first, each) = (from / 32, (block / 32).max(1));
     let count = panel.d.len();
-    let acts = &tile.codes.as_chunks::<8>().0[first..][..count];
-    let totals = &tile.totals[first..][..count];
+    let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<8>().0[first..][..count];
+    let sixteens = &tile.sixteens.as_chunks::<T>().0[first..][..count];
+    let totals = &tile.totals.as_chunks::<T>().0[first..][..count];
     let codes = &panel.codes.as_chunks::<8>().0[..count];
     for group in 0..count / each {
         let mut p = [[_mm512_setzero_ps(); 2]; T];
         for b in group * each..(group + 1) * each {
-            let start = [integers(&panel.starts[b][0]), integers(&panel.starts[b][1])];
-            let part = part::<T>([start; T], &codes[b], &acts[b]);
+            let part = part::<T>(starts::<F, T>(&sixteens[b], 0), &codes[b], &acts[b]);
             let d = [floats(&panel.d[b][0]), floats(&panel.d[b][1])];
             for t in 0..T {
                 for h in 0..2 {
@@ -183,7 +180,7 @@ fn blocks<const F: u8, const T: usize>(
                 }
             }
         }
-        let scales = &tile.scales[first / each + group];
+        let scales = &tile.scales.as_chunks::<T>().0[first / each + group];
         for t in 0..T {
             let scale = _mm512_set1_ps(scales[t]);
             for h in 0..2 {
@@ -198,25 +195,61 @@ fn blocks<const F: u8, const T: usize>(
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn part<const T: usize>(
     mut sums: Sums<__m512i, T>,
-    codes: &[Both<[i8; 4]>],
-    acts: &[[[u8; 4]; TOKENS]],
+    codes: &[Both<[u8; 4]>],
+    acts: &[[[i8; 4]; T]],
 ) -> Sums<__m512i, T> {
     for (codes, acts) in codes.iter().zip(acts) {
         let c = [bytes(&codes[0]), bytes(&codes[1])];
         for t in 0..T {
-            let a = _mm512_set1_epi32(i32::from_le_bytes(acts[t]));
+            let a = four(acts[t]);
             for h in 0..2 {
-                sums[t][h] = _mm512_dpbusd_epi32(sums[t][h], a, c[h]);
+                sums[t][h] = _mm512_dpbusd_epi32(sums[t][h], c[h], a);
             }
         }
     }
     sums
 }
 
+/// What the sums of part `p` start from: what raised codes add, taken off. `sums` are of the activations it is for.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn start<const F: u8>(sums: [i16; 2], p: usize) -> __m512i {
+    let off = i32::from(-raise(F));
+    // A part of 32 takes both sums; of two parts of 16 each takes its own.
+    let first = if fine(F) && p % 2 == 1 { 0 } else { off & 0xffff };
+    let second = if fine(F) && p.is_multiple_of(2) { 0 } else { off << 16 };
+    _mm512_madd_epi16(two(sums), _mm512_set1_epi32(first | second))
+}
+
+/// The same for both registers of rows and each token.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn starts<const F: u8, const T: usize>(sums: &[[i16; 2]; T], p: usize) -> Sums<__m512i, T> {
+    let mut starts = [[_mm512_setzero_si512(); 2]; T];
+    if raise(F) != 0 {
+        for t in 0..T {
+            starts[t] = [start::<F>(sums[t], p); 2];
+        }
+    }
+    starts
+}
+
+/// Where the sums of part `p` stand among those of two times 16 elements.
+pub(super) const fn sums_at<const F: u8>(p: usize) -> usize {
+    if fine(F) { p / 2 } else { p }
+}
+
+/// Four neighbouring codes, for every row.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn four(a: [i8; 4]) -> __m512i {
+    _mm512_set1_epi32(i32::from_le_bytes(a.map(i8::cast_unsigned)))
+}
+
 /// Two neighbouring sums, for every row.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn two(s: [i16; 2]) -> __m512i {
+pub(super) fn two(s: [i16; 2]) -> __m512i {
     let [a, b] = [s[0].to_le_bytes(), s[1].to_le_bytes()];
     _mm512_set1_epi32(i32::from_le_bytes([a[0], a[1], b[0], b[1]]))
 }

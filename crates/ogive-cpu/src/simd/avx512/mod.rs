@@ -1,18 +1,20 @@
 //! AVX-512 with VNNI: packed products, where a model spends its time.
 //!
-//! Sums within a block are exact, so the bits are those of AVX2 whatever the width. For many tokens one register holds
-//! four codes of each of sixteen rows, and one instruction multiplies them with four broadcast activations. For few,
-//! superblocks are unpacked 64 codes at a time. Dense rows for many tokens take sixteen lanes at once. All else waits for
-//! memory on AVX2 already.
+//! Sums within a block are exact, so the bits are those of AVX2 whatever the width. One register holds four codes of each of
+//! sixteen rows, and one instruction multiplies them with four broadcast activations: [`stream`] for a few tokens, [`many`]
+//! with rows unpacked beforehand. Weights that lie as the file has them are laid in strips on the way for many tokens, and
+//! for few are read 64 codes at a time. Dense rows for many tokens take sixteen lanes at once.
 
 mod dense;
 mod few;
 mod many;
 mod panel;
+mod stream;
+mod strip;
 
 use super::avx2::{self, DENSE_FROM, SCRATCH, TILE, codes, panel::Lanes, panel_from, put, put_all, rows};
 use crate::{
-    linear::{Dense, Job, Packed, Tile, block_len},
+    linear::{Dense, Job, Packed, STRIP, TOKENS, Tile, block_len, pack},
     pool::Stripe,
     weight::Kernel,
 };
@@ -22,9 +24,20 @@ use std::cell::RefCell;
 /// Columns that are unpacked at a time: a panel of them stays in the first cache while all tokens pass.
 const SLICE: usize = 512;
 
+/// Up to so many tokens strips are unpacked in registers for each tile of them; more have a panel.
+const STREAM_TO: usize = 2 * TOKENS;
+
+/// What a thread keeps from run to run.
+#[derive(Default)]
+struct Wide {
+    panel: Panel,
+    sums: Vec<Both<f32>>,
+    /// Two strips of a weight that does not lie so.
+    strips: Vec<u8>,
+}
+
 thread_local! {
-    /// What this thread unpacks to, and its sums; kept from run to run.
-    static WIDE: RefCell<(Panel, Vec<Both<f32>>)> = RefCell::default();
+    static WIDE: RefCell<Wide> = RefCell::default();
 }
 
 /// Fills a stripe of the result.
@@ -39,31 +52,59 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
         }
     };
     match format {
-        Packed::Q4_0 => packed::<{ codes::Q4_0 }, 18>(job, out),
-        Packed::Q4_1 => packed::<{ codes::Q4_1 }, 20>(job, out),
-        Packed::Q5_0 => packed::<{ codes::Q5_0 }, 22>(job, out),
-        Packed::Q5_1 => packed::<{ codes::Q5_1 }, 24>(job, out),
-        Packed::Q8_0 => packed::<{ codes::Q8_0 }, 34>(job, out),
-        Packed::Iq4Nl => packed::<{ codes::IQ4_NL }, 18>(job, out),
-        Packed::Mxfp4 => packed::<{ codes::MXFP4 }, 17>(job, out),
-        Packed::Q2K => packed::<{ codes::Q2_K }, 84>(job, out),
-        Packed::Q3K => packed::<{ codes::Q3_K }, 110>(job, out),
-        Packed::Q4K => packed::<{ codes::Q4_K }, 144>(job, out),
-        Packed::Q5K => packed::<{ codes::Q5_K }, 176>(job, out),
-        Packed::Q6K => packed::<{ codes::Q6_K }, 210>(job, out),
-        Packed::Iq4Xs => packed::<{ codes::IQ4_XS }, 136>(job, out),
+        Packed::Q4_0 => packed::<{ codes::Q4_0 }, 18>(job, format, out),
+        Packed::Q4_1 => packed::<{ codes::Q4_1 }, 20>(job, format, out),
+        Packed::Q5_0 => packed::<{ codes::Q5_0 }, 22>(job, format, out),
+        Packed::Q5_1 => packed::<{ codes::Q5_1 }, 24>(job, format, out),
+        Packed::Q8_0 => packed::<{ codes::Q8_0 }, 34>(job, format, out),
+        Packed::Iq4Nl => packed::<{ codes::IQ4_NL }, 18>(job, format, out),
+        Packed::Mxfp4 => packed::<{ codes::MXFP4 }, 17>(job, format, out),
+        Packed::Q2K => packed::<{ codes::Q2_K }, 84>(job, format, out),
+        Packed::Q3K => packed::<{ codes::Q3_K }, 110>(job, format, out),
+        Packed::Q4K => packed::<{ codes::Q4_K }, 144>(job, format, out),
+        Packed::Q5K => packed::<{ codes::Q5_K }, 176>(job, format, out),
+        Packed::Q6K => packed::<{ codes::Q6_K }, 210>(job, format, out),
+        Packed::Iq4Xs => packed::<{ codes::IQ4_XS }, 136>(job, format, out),
     }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn packed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
-    if job.input.n() >= panel_from(F) {
-        packed_many::<F, N>(job, out);
-    } else if codes::super_block(F) {
-        packed_few::<F, N>(job, out);
-    } else {
-        avx2::stripe(job, out);
+fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_, f32>) {
+    let n = job.input.n();
+    match job.strip(0) {
+        Some(_) if n <= STREAM_TO => streamed::<F, N>(job, out),
+        None if n < panel_from(F) && codes::super_block(F) => packed_few::<F, N>(job, out),
+        None if n < panel_from(F) => avx2::stripe(job, out),
+        _ => packed_many::<F, N>(job, format, out),
     }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn streamed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    for first in (0..out.width()).step_by(STRIP) {
+        let Some(strip) = job.strip(first) else { return };
+        let block = block_len(strip.len() / STRIP / N * strip::elements(F));
+        let mut t = 0;
+        for tile in job.input.tiles() {
+            t += match tile.tokens {
+                6 => put_lanes(out, t, first, stream::stream::<F, N, 6>(strip, tile, block)),
+                5 => put_lanes(out, t, first, stream::stream::<F, N, 5>(strip, tile, block)),
+                4 => put_lanes(out, t, first, stream::stream::<F, N, 4>(strip, tile, block)),
+                3 => put_lanes(out, t, first, stream::stream::<F, N, 3>(strip, tile, block)),
+                2 => put_lanes(out, t, first, stream::stream::<F, N, 2>(strip, tile, block)),
+                _ => put_lanes(out, t, first, stream::stream::<F, N, 1>(strip, tile, block)),
+            };
+        }
+    }
+}
+
+fn put_lanes<const T: usize>(
+    out: &mut Stripe<'_, f32>,
+    t: usize,
+    first: usize,
+    values: [Lanes<f32>; T],
+) -> usize {
+    put_all(out, t, first, values.map(|lanes| lanes.0))
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
@@ -84,20 +125,36 @@ fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
-    let len = if codes::super_block(F) { 256 } else { 32 };
-    WIDE.with_borrow_mut(|(panel, sums)| {
+fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_, f32>) {
+    WIDE.with_borrow_mut(|Wide { panel, sums, strips }| {
         for first in (0..out.width()).step_by(panel::ROWS) {
-            let rows: [&[u8]; panel::ROWS] = rows(job, first, out.width());
+            let laid = job.strip(first).map(|low| {
+                // Where the stripe ends, the first strip stands in for the second, and its results are dropped.
+                let second = if first + STRIP < out.width() { first + STRIP } else { first };
+                [low, job.strip(second).unwrap_or(low)]
+            });
+            let row_bytes = laid.map_or_else(|| job.row(first).len(), |[low, _]| low.len() / STRIP);
             sums.clear();
             sums.resize(job.input.n(), [Lanes([0.0; 16]); 2]);
-            let block = block_len(rows[0].len() / N * len);
-            let slice = SLICE / len * N;
-            for (i, start) in (0..rows[0].len()).step_by(slice).enumerate() {
-                let end = rows[0].len().min(start + slice);
-                let mut part = rows;
-                part.iter_mut().for_each(|row| *row = &row[start..end]);
-                panel.unpack::<F, N>(&part);
+            let block = block_len(row_bytes / N * strip::elements(F));
+            let slice = SLICE / strip::elements(F) * N;
+            for (i, start) in (0..row_bytes).step_by(slice).enumerate() {
+                let end = row_bytes.min(start + slice);
+                match laid {
+                    Some(both) => {
+                        panel.unpack::<F, N>(both.map(|strip| &strip[start * STRIP..end * STRIP]));
+                    }
+                    None => {
+                        let rows: [&[u8]; panel::ROWS] = rows(job, first, out.width());
+                        let rows = rows.map(|row| &row[start..end]);
+                        strips.resize(panel::ROWS * (end - start), 0);
+                        let (low, high) = strips.split_at_mut(STRIP * (end - start));
+                        for (strip, rows) in [&mut *low, &mut *high].into_iter().zip(rows.as_chunks().0) {
+                            pack(format, rows, strip);
+                        }
+                        panel.unpack::<F, N>([low, high]);
+                    }
+                }
                 let mut rest = &mut sums[..];
                 for tile in job.input.tiles() {
                     let now;

@@ -1,0 +1,162 @@
+//! Rows of a packed weight in strips of sixteen, so that a register with a lane for each row is read straight through.
+//!
+//! A strip holds what its sixteen rows hold and not a byte more, block after block along the columns. Within a block comes the
+//! first word (four bytes) of each of the sixteen rows, then the second of each; last the bytes that fill no word, as rows have
+//! them. Every format with kernels keeps four neighbouring elements in the same bits of one word, or a multiple of four of them
+//! (see [`Packed::odd`] for the two bytes that stand in the way), so one rule serves all, and no format needs a packed form of
+//! its own. The price is a copy of the weight in memory beside the file, whose pages the system may take back.
+
+use super::packed::Packed;
+use crate::pool::Pool;
+
+/// Rows of a strip.
+pub(crate) const STRIP: usize = 16;
+
+impl Packed {
+    /// Where a block's bytes that fill no word begin, and how many there are: the factor in front of or behind the codes.
+    pub(crate) const fn odd(self) -> (usize, usize) {
+        match self {
+            Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::Iq4Nl => (0, 2),
+            Self::Mxfp4 => (0, 1),
+            Self::Q3K => (108, 2),
+            Self::Q6K => (208, 2),
+            Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K | Self::Iq4Xs => (0, 0),
+        }
+    }
+}
+
+/// Lays the whole blocks of sixteen equally long rows into `strip`, which is as long as all of them.
+///
+/// # Panics
+/// If a length is another.
+pub(crate) fn pack(format: Packed, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
+    let ((_, size), (at, odd)) = (format.block(), format.odd());
+    assert!(rows.iter().all(|row| row.len() * STRIP == strip.len()));
+    for (b, to) in strip.chunks_exact_mut(STRIP * size).enumerate() {
+        let (words, tail) = to.split_at_mut((size - odd) * STRIP);
+        let words = words.as_chunks_mut::<4>().0;
+        for (r, row) in rows.iter().enumerate() {
+            let block = &row[b * size..][..size];
+            let code = if at == 0 { &block[odd..] } else { &block[..at] };
+            for (to, from) in words[r..].iter_mut().step_by(STRIP).zip(code.as_chunks::<4>().0) {
+                *to = *from;
+            }
+            tail[r * odd..][..odd].copy_from_slice(&block[at..at + odd]);
+        }
+    }
+}
+
+/// Gives back row `r` of a strip: [`pack`], read backwards.
+///
+/// # Panics
+/// If there is no such row, or `row` is not a sixteenth of the strip.
+pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
+    let ((_, size), (at, odd)) = (format.block(), format.odd());
+    assert!(r < STRIP && row.len() * STRIP == strip.len());
+    for (from, to) in strip.chunks_exact(STRIP * size).zip(row.chunks_exact_mut(size)) {
+        let (words, tail) = from.split_at((size - odd) * STRIP);
+        let (low, rest) = to.split_at_mut(at);
+        let (middle, high) = rest.split_at_mut(odd);
+        middle.copy_from_slice(&tail[r * odd..][..odd]);
+        let code = if at == 0 { high } else { low };
+        let words = words.as_chunks::<4>().0;
+        for (to, from) in code.as_chunks_mut::<4>().0.iter_mut().zip(words[r..].iter().step_by(STRIP)) {
+            *to = *from;
+        }
+    }
+}
+
+/// A weight in strips.
+#[derive(Debug)]
+pub(crate) struct Strips {
+    /// Begins at a page of its own. Rows that are missing in an expert's last strip are zeros.
+    bytes: memmap2::MmapMut,
+    format: Packed,
+    /// Rows of an expert.
+    rows: usize,
+    row_bytes: usize,
+}
+
+impl Strips {
+    /// Lays `bytes` of `experts` matrices of so many rows in strips, on all threads. `None` where there is no memory for it or
+    /// nothing to lay.
+    pub(crate) fn new(
+        pool: &Pool,
+        format: Packed,
+        bytes: &[u8],
+        [experts, rows, row_bytes]: [usize; 3],
+    ) -> Option<Self> {
+        let (each, strip) = (rows.div_ceil(STRIP), STRIP * row_bytes);
+        let len = experts.checked_mul(each)?.checked_mul(strip).filter(|len| *len > 0)?;
+        let mut map = memmap2::MmapMut::map_anon(len).ok()?;
+        // Fewer and larger pages where the system has them: a stream stops at each page's end. It is as right without.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        let missing = vec![0; row_bytes];
+        pool.chunks(&mut map, strip, &|i, strip| {
+            let (expert, first) = (i / each, i % each * STRIP);
+            let row = |r: usize| match first + r < rows {
+                true => &bytes[(expert * rows + first + r) * row_bytes..][..row_bytes],
+                false => &missing,
+            };
+            pack(format, &std::array::from_fn(row), strip);
+        });
+        Some(Self { bytes: map, format, rows, row_bytes })
+    }
+
+    /// The strip that row `row` is in, counted through all experts, and its number there.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub(crate) fn strip(&self, row: usize) -> (&[u8], usize) {
+        let (expert, r) = (row / self.rows, row % self.rows);
+        let strip = expert * self.rows.div_ceil(STRIP) + r / STRIP;
+        let len = STRIP * self.row_bytes;
+        (&self.bytes[strip * len..][..len], r % STRIP)
+    }
+
+    /// The bytes of row `row` as the file has them.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub(crate) fn row(&self, row: usize) -> Vec<u8> {
+        let mut bytes = vec![0; self.row_bytes];
+        let (strip, r) = self.strip(row);
+        unpack(self.format, strip, r, &mut bytes);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ogive_tensor::FORMATS;
+
+    #[test]
+    fn what_is_laid_in_strips_can_be_read_back() {
+        let pool = Pool::new(2);
+        let packed = FORMATS.iter().filter_map(|f| Packed::of(f));
+        for format in packed {
+            let (_, size) = format.block();
+            let (experts, rows, row_bytes) = (2, 21, 3 * size);
+            let bytes: Vec<u8> =
+                (0..experts * rows * row_bytes).map(|i| (i * 7 + i / 256 * 13) as u8).collect();
+            let strips = Strips::new(&pool, format, &bytes, [experts, rows, row_bytes]).unwrap();
+            for (r, want) in bytes.chunks_exact(row_bytes).enumerate() {
+                assert_eq!(strips.row(r), want, "{format:?} row {r}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_of_sixteen_rows_is_one_register() {
+        let block = |r: usize| (0..18).map(|i| (16 * r + i) as u8).collect::<Vec<_>>();
+        let rows: [Vec<u8>; STRIP] = std::array::from_fn(block);
+        let mut strip = vec![0; 18 * STRIP];
+        pack(Packed::Q4_0, &rows.each_ref().map(Vec::as_slice), &mut strip);
+        for r in 0..STRIP {
+            assert_eq!(strip[64 + 4 * r..][..4], rows[r][6..10], "the second word of row {r}");
+            assert_eq!(strip[256 + 2 * r..][..2], rows[r][..2], "the factor of row {r}");
+        }
+    }
+}
