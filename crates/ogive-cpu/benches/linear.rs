@@ -2,53 +2,65 @@
 //! second for several. Weights are as large as a model, so that no cache holds them. Not criterion: what matters is the
 //! ratio to the bandwidth of the same moment, in one table.
 //!
-//! `cargo bench -p ogive-cpu --bench linear [-- FORMAT…]`; `OGIVE_CPU_THREADS` (2) and `OGIVE_CPU_FORCE` say with what.
+//! `cargo bench -p ogive-cpu --bench linear [-- FORMAT…]`; `OGIVE_CPU_THREADS` (2), `OGIVE_CPU_REPACK=0`,
+//! `OGIVE_CPU_MIB` and `OGIVE_CPU_FORCE` say with what.
 #![allow(clippy::print_stdout)]
 
 use ogive_backend::{Backend, tensor::*};
 use ogive_cpu::CpuBackend;
 use std::{hint::black_box, sync::Arc, time::Instant};
 
-/// Bytes of all weights.
-const BYTES: usize = 640 << 20;
-/// A matrix has so many rows and columns.
-const SHAPE: [usize; 3] = [1, 4096, 2048];
+/// Mebibytes of all weights, unless `OGIVE_CPU_MIB` says another number: 1 for the kernels' own speed, out of the cache.
+const MIB: usize = 640;
+/// Operations of a measurement with several tokens: enough for clocks that tick every few milliseconds.
+const WORK: usize = 20_000_000_000;
+/// A matrix has so many columns, and so many rows at most.
+const SHAPE: [usize; 2] = [4096, 2048];
 
-/// The best of a few runs of `f`, in seconds.
-fn best(runs: usize, mut f: impl FnMut()) -> f64 {
+/// Seconds that this thread has been on a processor, where the system tells: others do not disturb them.
+fn own_time() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(stat.split_whitespace().next()?.parse::<u64>().ok()? as f64 / 1e9)
+}
+
+/// The best of a few runs of `f`, in seconds: on the clock, or where one thread does it all, of its own time.
+fn best(runs: usize, alone: bool, mut f: impl FnMut()) -> f64 {
     let run = |_| {
-        let start = Instant::now();
+        let (start, own) = (Instant::now(), own_time().filter(|_| alone));
         f();
-        start.elapsed().as_secs_f64()
+        own.and_then(|own| Some(own_time()? - own)).unwrap_or_else(|| start.elapsed().as_secs_f64())
     };
     (0..runs).map(run).fold(f64::INFINITY, f64::min)
 }
 
 /// Reads `bytes` on `threads` and does next to nothing with them.
 fn read(bytes: &[u8], threads: usize) {
-    std::thread::scope(|s| {
-        for part in bytes.chunks(bytes.len().div_ceil(threads)) {
-            s.spawn(move || {
-                let mut sums = [0_u64; 32];
-                for line in part.as_chunks::<256>().0 {
-                    for (s, w) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
-                        *s ^= u64::from_le_bytes(*w);
-                    }
-                }
-                black_box(sums)
-            });
+    let part = |part: &[u8]| {
+        let mut sums = [0_u64; 32];
+        for line in part.as_chunks::<256>().0 {
+            for (s, w) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
+                *s ^= u64::from_le_bytes(*w);
+            }
         }
+        black_box(sums);
+    };
+    let (first, rest) = bytes.split_at(bytes.len().div_ceil(threads));
+    std::thread::scope(|s| {
+        rest.chunks(first.len()).for_each(|rest| drop(s.spawn(move || part(rest))));
+        part(first);
     });
 }
 
 fn main() -> Result<()> {
     let threads = std::env::var("OGIVE_CPU_THREADS").ok().and_then(|v| v.parse().ok()).unwrap_or(2);
+    let repack = std::env::var("OGIVE_CPU_REPACK").map_or(true, |v| v != "0");
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let cpu = CpuBackend::builder().threads(threads).build()?;
+    let cpu = CpuBackend::builder().threads(threads).repack(repack).build()?;
     println!("{}", cpu.facts().description);
     // Bytes from 16 to 63 are ordinary numbers in every format: neither denormal nor infinite.
     let mut state = 1_u64;
-    let mut bytes = vec![0_u8; BYTES];
+    let mib = std::env::var("OGIVE_CPU_MIB").ok().and_then(|v| v.parse().ok()).unwrap_or(MIB);
+    let mut bytes = vec![0_u8; mib << 20];
     for word in bytes.as_chunks_mut::<8>().0 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         *word = ((state ^ state >> 31) & 0x3f3f_3f3f_3f3f_3f3f | 0x1010_1010_1010_1010).to_le_bytes();
@@ -56,14 +68,16 @@ fn main() -> Result<()> {
     let bytes: Arc<Vec<u8>> = Arc::new(bytes);
     println!("format    GB/s n=1   of read | GOP/s n=2   n=4   n=8  n=32 n=512");
     for format in FORMATS.iter().filter(|f| wanted.is_empty() || wanted.iter().any(|w| w == f.name)) {
-        let [_, rows, cols] = SHAPE;
+        let [most, cols] = SHAPE;
+        let rows = most.min(bytes.len() / format.row_bytes(cols) / 32 * 32);
         let size = rows * format.row_bytes(cols);
-        let weights: Vec<_> = (0..BYTES / size)
+        let weights: Vec<_> = (0..bytes.len() / size)
             .map(|i| {
                 let bytes = Bytes::new(bytes.clone(), i * size..(i + 1) * size)?;
-                cpu.upload_weight(&HostWeight::new("w", SHAPE, format, bytes)?)
+                cpu.upload_weight(&HostWeight::new("w", [1, rows, cols], format, bytes)?)
             })
             .collect::<Result<_>>()?;
+        let passes = MIB.div_ceil(mib);
         let input = |n: usize| {
             let x: Vec<f32> = (0..n * cols).map(|i| ((i * 37 % 113) as f32 - 56.0) / 30.0).collect();
             cpu.upload(&x, [n, cols].into())
@@ -71,18 +85,21 @@ fn main() -> Result<()> {
         let x = input(1)?;
         let (mut stream, mut plain) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..3 {
-            plain = plain.min(best(1, || read(&bytes[..weights.len() * size], threads)));
-            stream = stream.min(best(1, || {
-                weights.iter().for_each(|w| drop(black_box(cpu.linear(&x, w))));
+            let reads = || (0..passes).for_each(|_| read(&bytes[..weights.len() * size], threads));
+            plain = plain.min(best(1, threads == 1, reads));
+            stream = stream.min(best(1, threads == 1, || {
+                let all = (0..passes).flat_map(|_| &weights);
+                all.for_each(|w| drop(black_box(cpu.linear(&x, w))));
             }));
         }
-        let gigabytes = (weights.len() * size) as f64 / 1e9;
+        let gigabytes = (passes * weights.len() * size) as f64 / 1e9;
         print!("{:8} {:9.1} {:8.0}% |  ", format.name, gigabytes / stream, 100.0 * plain / stream);
         for n in [2, 4, 8, 32, 512] {
             let x = input(n)?;
-            let count = (512 / n).clamp(1, weights.len());
-            let seconds = best(3, || {
-                weights[..count].iter().for_each(|w| drop(black_box(cpu.linear(&x, w))));
+            let count = WORK / (2 * n * rows * cols);
+            let seconds = best(3, threads == 1, || {
+                let some = (0..count).map(|i| &weights[i % weights.len()]);
+                some.for_each(|w| drop(black_box(cpu.linear(&x, w))));
             });
             print!("{:7.0}", (2 * n * rows * cols * count) as f64 / 1e9 / seconds);
         }
