@@ -94,7 +94,9 @@ fn main() -> Result<()> {
         }
         let gigabytes = (passes * weights.len() * size) as f64 / 1e9;
         print!("{:8} {:9.1} {:8.0}% |  ", format.name, gigabytes / stream, 100.0 * plain / stream);
-        for n in [2, 4, 8, 32, 512] {
+        let ns: Vec<usize> = std::env::var("NS")
+            .map_or(vec![2, 4, 8, 32, 512], |v| v.split(',').map(|n| n.parse().unwrap()).collect());
+        for n in ns {
             let x = input(n)?;
             let count = WORK / (2 * n * rows * cols);
             let seconds = best(3, threads == 1, || {

@@ -2,9 +2,10 @@
 
 use crate::{
     Builder, CpuWeight, Path, Precision, attend, builder, cache, linear,
-    ops::{self, make, math::Function, read},
+    ops::{self, make, make_in, math::Function, read},
     plan::{self, CpuPlan},
     pool::Pool,
+    spare::Spare,
 };
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Plan,
@@ -23,6 +24,7 @@ pub struct CpuBackend {
     pub(crate) precision: Precision,
     pub(crate) path: Path,
     pub(crate) repack: bool,
+    pub(crate) spare: Arc<Spare>,
 }
 
 impl CpuBackend {
@@ -110,9 +112,9 @@ impl Backend for CpuBackend {
     }
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
         let (xs, n) = factors("linear", x, &[w])?;
-        let mut out = vec![0.0; n * w.shape()[1]];
+        let mut out = self.spare.take(n * w.shape()[1]);
         linear::linear(&self.pool, xs, n, w.data()?, 0, &mut out)?;
-        Ok(make(x.shape().with_cols(w.shape()[1]), out))
+        Ok(make_in(self, x.shape().with_cols(w.shape()[1]), out))
     }
     fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
         ops::norm::rms_norm(self, x, w, eps)
@@ -179,9 +181,10 @@ impl Backend for CpuBackend {
     fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
         let (xs, n) = factors("linear_many", x, ws)?;
         let data = ws.iter().map(|w| w.data()).collect::<Result<Vec<&CpuWeight>>>()?;
-        let mut outs: Vec<Vec<f32>> = ws.iter().map(|w| vec![0.0; n * w.shape()[1]]).collect();
+        let mut outs: Vec<Vec<f32>> = ws.iter().map(|w| self.spare.take(n * w.shape()[1])).collect();
         linear::linear_many(&self.pool, xs, n, &data, &mut outs)?;
-        Ok(ws.iter().zip(outs).map(|(w, out)| make(x.shape().with_cols(w.shape()[1]), out)).collect())
+        let made = ws.iter().zip(outs).map(|(w, out)| make_in(self, x.shape().with_cols(w.shape()[1]), out));
+        Ok(made.collect())
     }
     fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
         ops::norm::add_rms_norm(self, residual, x, w, eps)
@@ -195,10 +198,10 @@ impl Backend for CpuBackend {
             return Err(Error::shape("linear_gated", gate.shape().into(), up.shape().into()));
         }
         let f = Function::of(f)?;
-        let mut out = vec![0.0; n * gate.shape()[1]];
+        let mut out = self.spare.take(n * gate.shape()[1]);
         let apply = |part: &mut [f32]| ops::elementwise::apply(self, f, part);
         linear::linear_gated(&self.pool, xs, n, gate.data()?, up.data()?, 0, &apply, &mut out)?;
-        Ok(make(x.shape().with_cols(gate.shape()[1]), out))
+        Ok(make_in(self, x.shape().with_cols(gate.shape()[1]), out))
     }
     fn attend_cache(
         &self,

@@ -2,6 +2,7 @@
 
 use crate::{CpuBackend, Path, Precision, pool::Pool};
 use ogive_tensor::{Error, Result};
+use std::sync::Arc;
 
 /// More threads than any machine has are a mistake.
 const MOST: usize = 4096;
@@ -57,7 +58,13 @@ impl Builder {
         if !path.is_supported() {
             return Err(Error::unsupported("cpu", format!("this machine cannot take the path {path}")));
         }
-        Ok(CpuBackend { pool: Pool::new(threads), precision: self.precision, path, repack: self.repack })
+        Ok(CpuBackend {
+            pool: Pool::new(threads),
+            precision: self.precision,
+            path,
+            repack: self.repack,
+            spare: Arc::default(),
+        })
     }
 }
 

@@ -22,6 +22,7 @@ mod ops;
 mod plan;
 mod pool;
 mod simd;
+mod spare;
 mod weight;
 
 pub use backend::CpuBackend;

@@ -1,6 +1,6 @@
 //! The operators that are neither products with weights nor attention, a file for each family.
 //!
-//! A tensor here is a `Vec<f32>` and nothing else: activations are small beside weights, and one element type keeps
+//! A tensor here is a list of `f32` and nothing else: activations are small beside weights, and one element type keeps
 //! every operator a single loop.
 
 pub(crate) mod best;
@@ -13,7 +13,7 @@ pub(crate) mod rope;
 pub(crate) mod route;
 pub(crate) mod shape;
 
-use crate::CpuBackend;
+use crate::{CpuBackend, spare::Values};
 use ogive_tensor::{Error, Result, Shape, Tensor};
 
 /// Fewer elements than this are not worth waking a thread for.
@@ -23,12 +23,19 @@ const SMALL: usize = 1 << 14;
 pub(crate) fn make(shape: impl Into<Shape>, values: Vec<f32>) -> Tensor {
     let shape = shape.into();
     debug_assert_eq!(shape.len(), values.len());
-    Tensor::new(shape, values)
+    Tensor::new(shape, Values::from(values))
+}
+
+/// The same of values from the backend's spare buffers, to which they go back.
+pub(crate) fn make_in(b: &CpuBackend, shape: impl Into<Shape>, values: Vec<f32>) -> Tensor {
+    let shape = shape.into();
+    debug_assert_eq!(shape.len(), values.len());
+    Tensor::new(shape, Values::of(&b.spare, values))
 }
 
 /// The elements of `x`, as many as its shape says.
 pub(crate) fn read<'a>(at: &str, x: &'a Tensor) -> Result<&'a [f32]> {
-    let values = x.data::<Vec<f32>>().map_err(|e| e.within(at))?;
+    let values = x.data::<Values>().map_err(|e| e.within(at))?;
     if values.len() != x.shape().len() {
         let why = format!("a buffer of {} elements under the shape {:?}", values.len(), x.shape());
         return Err(Error::invalid(at, why));
@@ -41,7 +48,7 @@ pub(crate) fn take(at: &str, x: Tensor) -> Result<(Shape, Owned)> {
     read(at, &x)?;
     let shape = x.shape();
     let mut x = x;
-    if x.data_mut::<Vec<f32>>().is_none() {
+    if x.data_mut::<Values>().is_none() {
         x = make(shape, read(at, &x)?.to_vec());
     }
     Ok((shape, Owned(x)))
@@ -53,8 +60,8 @@ pub(crate) struct Owned(Tensor);
 impl Owned {
     /// Its elements.
     pub(crate) fn values(&mut self) -> &mut [f32] {
-        // `take` made sure that the buffer is ours alone and a `Vec<f32>`.
-        self.0.data_mut::<Vec<f32>>().map_or(&mut [], |v| v.as_mut_slice())
+        // `take` made sure that the buffer is ours alone.
+        self.0.data_mut::<Values>().map_or(&mut [], |v| &mut **v)
     }
     /// The tensor.
     pub(crate) fn done(self) -> Tensor {

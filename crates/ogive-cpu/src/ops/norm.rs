@@ -3,7 +3,7 @@
 //! Every sum has sixteen partial sums, element `i` in number `i % 16`, which are then added in pairs: the order depends
 //! on the row's length alone, and it is one that vectors of 4, 8 and 16 lanes all follow.
 
-use super::{by_rows, make, read, take};
+use super::{by_rows, make, make_in, read, take};
 use crate::{
     CpuBackend,
     simd::ops::{Isa, Kernel, LANES, run},
@@ -110,12 +110,12 @@ fn over<'a>(at: &str, x: &Tensor, w: &'a Tensor) -> Result<&'a [f32]> {
 pub(crate) fn rms_norm(b: &CpuBackend, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     let w = over("rms_norm", x, w)?;
     let from = read("rms_norm", x)?;
-    let mut out = vec![0.0; from.len()];
+    let mut out = b.spare.take(from.len());
     by_rows(b, &mut out, w.len(), |first, part| {
         part.copy_from_slice(&from[first * w.len()..][..part.len()]);
         run(b.path, Rms { x: part, w, eps });
     });
-    Ok(make(x.shape(), out))
+    Ok(make_in(b, x.shape(), out))
 }
 
 pub(crate) fn add_rms_norm(

@@ -16,6 +16,41 @@ use crate::{
 };
 use std::arch::x86_64::*;
 
+/// The loop of [`part`], spelt out: a compiler that schedules it across parts runs out of registers, and half of the time goes to
+/// the sums it puts away and fetches.
+macro_rules! products {
+    ($sums:ident, $codes:ident, $acts:ident, $quads:ident, $tokens:ident, $($t:literal $a:ident $b:ident),+) => {
+        // Their type names the registers.
+        let mut spent = [_mm512_setzero_si512(); 3];
+        // SAFETY: what is read are the arrays behind the two references, of so many quads each.
+        unsafe {
+            std::arch::asm!(
+                ".rept {quads}",
+                "vmovdqa64 {c0}, zmmword ptr [{codes}]",
+                "vmovdqa64 {c1}, zmmword ptr [{codes} + 64]",
+                $(
+                    concat!("vpbroadcastd {x}, dword ptr [{acts} + 4 * ", $t, "]"),
+                    concat!("vpdpbusd {", stringify!($a), "}, {c0}, {x}"),
+                    concat!("vpdpbusd {", stringify!($b), "}, {c1}, {x}"),
+                )+
+                "add {codes}, 128",
+                "add {acts}, {step}",
+                ".endr",
+                quads = const $quads,
+                step = const 4 * $tokens,
+                codes = inout(reg) $codes.as_ptr() => _,
+                acts = inout(reg) $acts.as_ptr() => _,
+                c0 = out(zmm_reg) spent[0],
+                c1 = out(zmm_reg) spent[1],
+                x = out(zmm_reg) spent[2],
+                $($a = inout(zmm_reg) $sums[$t][0], $b = inout(zmm_reg) $sums[$t][1],)+
+                options(pure, readonly, nostack),
+            );
+        }
+        let _ = spent;
+    };
+}
+
 /// A register for each half of the rows and each token.
 type Sums<V, const T: usize> = [[V; 2]; T];
 
@@ -102,7 +137,11 @@ fn singles<const F: u8, const T: usize>(
         let mut sums = [[_mm512_setzero_ps(); 2]; T];
         for i in from..from + each {
             let starts = starts::<F, T>(&sixteens[sums_at::<F>(i)], i);
-            let part = part::<T>(starts, &codes[i * quads..][..quads], &acts[i * quads..][..quads]);
+            let part = if fine(F) {
+                part::<T, 4>(starts, &codes[i * quads..], &acts[i * quads..])
+            } else {
+                part::<T, 8>(starts, &codes[i * quads..], &acts[i * quads..])
+            };
             let scale = [integers(&scales[i][0]), integers(&scales[i][1])];
             for t in 0..T {
                 for h in 0..2 {
@@ -133,7 +172,11 @@ fn whole<const F: u8, const T: usize>(
     let mut sums = [[_mm512_setzero_si512(); 2]; T];
     for (i, scale) in scales.iter().enumerate() {
         let starts = starts::<F, T>(&sixteens[sums_at::<F>(i)], i);
-        let part = part::<T>(starts, &codes[i * quads..][..quads], &acts[i * quads..][..quads]);
+        let part = if fine(F) {
+            part::<T, 4>(starts, &codes[i * quads..], &acts[i * quads..])
+        } else {
+            part::<T, 8>(starts, &codes[i * quads..], &acts[i * quads..])
+        };
         let scale = [integers(&scale[0]), integers(&scale[1])];
         for t in 0..T {
             for h in 0..2 {
@@ -168,7 +211,7 @@ fn blocks<const F: u8, const T: usize>(
     for group in 0..count / each {
         let mut p = [[_mm512_setzero_ps(); 2]; T];
         for b in group * each..(group + 1) * each {
-            let part = part::<T>(starts::<F, T>(&sixteens[b], 0), &codes[b], &acts[b]);
+            let part = part::<T, 8>(starts::<F, T>(&sixteens[b], 0), &codes[b], &acts[b]);
             let d = [floats(&panel.d[b][0]), floats(&panel.d[b][1])];
             for t in 0..T {
                 for h in 0..2 {
@@ -190,20 +233,27 @@ fn blocks<const F: u8, const T: usize>(
     }
 }
 
-/// Adds products of codes and activations, four neighbours at a time.
+/// Adds products of codes and activations, `QUADS` times four neighbours.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-fn part<const T: usize>(
+fn part<const T: usize, const QUADS: usize>(
     mut sums: Sums<__m512i, T>,
     codes: &[Both<[u8; 4]>],
     acts: &[[[i8; 4]; T]],
 ) -> Sums<__m512i, T> {
-    for (codes, acts) in codes.iter().zip(acts) {
-        let c = [bytes(&codes[0]), bytes(&codes[1])];
-        for t in 0..T {
-            let a = four(acts[t]);
-            for h in 0..2 {
-                sums[t][h] = _mm512_dpbusd_epi32(sums[t][h], c[h], a);
+    let (codes, acts) = (&codes[..QUADS], &acts[..QUADS]);
+    if let Some(sums) = sums.first_chunk_mut::<6>().filter(|_| T == 6) {
+        products!(sums, codes, acts, QUADS, T, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5);
+    } else if let Some(sums) = sums.first_chunk_mut::<5>().filter(|_| T == 5) {
+        products!(sums, codes, acts, QUADS, T, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4);
+    } else {
+        for (codes, acts) in codes.iter().zip(acts) {
+            let c = [bytes(&codes[0]), bytes(&codes[1])];
+            for t in 0..T {
+                let a = four(acts[t]);
+                for h in 0..2 {
+                    sums[t][h] = _mm512_dpbusd_epi32(sums[t][h], c[h], a);
+                }
             }
         }
     }

@@ -1,7 +1,8 @@
 //! A strip times up to six tokens: one stream through sixteen rows, unpacked in registers.
 //!
 //! Nothing is summed across a register and nothing is written before the end, so a block costs little more than its products,
-//! and one token waits for memory. Tokens share what unpacking costs.
+//! and one token waits for memory. Tokens share what unpacking costs. Bytes are asked for some blocks ahead: the processor's own
+//! guess stops at the end of each page, and what it has asked for by then does not cover a superblock's arithmetic.
 #![allow(unsafe_code)]
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
@@ -18,6 +19,23 @@ use crate::{
     },
 };
 use std::arch::x86_64::*;
+
+/// How many bytes ahead of what is being read: some blocks, and well within the first cache.
+const AHEAD: usize = 6 << 10;
+
+/// Asks for the block that is [`AHEAD`] of this one, be it in the next strip.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn look_ahead<const N: usize>(block: &Block<N>) {
+    let next = block.as_ptr().cast::<i8>().wrapping_add(AHEAD);
+    for at in (0..size_of::<Block<N>>()).step_by(64) {
+        // SAFETY: a prefetch reads nothing and never faults, wherever it points.
+        #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(at))
+        };
+    }
+}
 
 /// Products of a strip's rows with the tokens of a tile, which are `T`. Blocks of activations are of `block` elements.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
@@ -50,6 +68,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     let mut out = [_mm512_setzero_ps(); T];
     let each = blocks.iter().zip(acts).zip(sixteens).zip(tile.scales.as_chunks::<T>().0);
     for (b, (((block, acts), sixteens), act_scales)) in each.enumerate() {
+        look_ahead(block);
         let scales = Scales::of::<F, N>(block);
         let mut sums = [_mm512_setzero_si512(); T];
         for p in 0..parts {
@@ -124,6 +143,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         for (block, (acts, (sixteens, totals))) in
             blocks.iter().zip(acts.iter().zip(sixteens.iter().zip(totals)))
         {
+            look_ahead(block);
             let (d, m) = factors::<F, N>(block);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
