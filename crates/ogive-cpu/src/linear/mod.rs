@@ -20,7 +20,7 @@ pub(crate) use input::Input;
 pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed, half_power, iq4_xs_scales, k_pairs, q3_scales};
 pub(crate) use quantise::{Quantised, block_len, factors};
 pub(crate) use strips::{STRIP, Strips, pack};
-pub(crate) use tile::{TOKENS, Tile};
+pub(crate) use tile::{FEW, Tile};
 
 use crate::{
     pool::{Matrix, Pool, Stripe},

@@ -5,9 +5,13 @@
 use super::quantise::{Quantised, block_len};
 
 /// Tokens of a tile at most: with two registers of rows, twelve sums and twelve parts of sums fit the registers.
-pub(crate) const TOKENS: usize = 6;
+const TOKENS: usize = 6;
+/// Up to [`FEW`] tokens of a step kernels have one register of rows, and tiles may be so wide.
+const WIDE: usize = 8;
+/// As many tokens as two such tiles hold.
+pub(crate) const FEW: usize = 2 * WIDE;
 
-/// Up to [`TOKENS`] rows of activations; each list has the values of all tokens at a place, then those at the next.
+/// Some rows of activations; each list has the values of all tokens at a place, then those at the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tile {
     /// How many tokens there are.
@@ -27,7 +31,7 @@ pub(crate) struct Tile {
 impl Tile {
     /// How many tiles `n` tokens make.
     pub(crate) fn count(n: usize) -> usize {
-        n.div_ceil(TOKENS)
+        n.div_ceil(if n <= FEW { WIDE } else { TOKENS })
     }
 
     /// The tokens of tile `i` of so many: all tiles have the same number, or one less.
@@ -72,7 +76,8 @@ mod tests {
             let tiles: Vec<_> = (0..Tile::count(n)).map(|i| Tile::tokens(n, i)).collect();
             assert_eq!(tiles.iter().cloned().flatten().collect::<Vec<_>>(), (0..n).collect::<Vec<_>>());
             let sizes = || tiles.iter().map(std::ops::Range::len);
-            assert!(sizes().max() <= Some(TOKENS) && sizes().max() <= sizes().min().map(|m| m + 1));
+            assert!(sizes().max() <= Some(if n <= FEW { WIDE } else { TOKENS }));
+            assert!(sizes().max() <= sizes().min().map(|m| m + 1));
         }
     }
 

@@ -14,7 +14,7 @@ mod strip;
 
 use super::avx2::{self, DENSE_FROM, SCRATCH, TILE, codes, panel::Lanes, panel_from, put, put_all, rows};
 use crate::{
-    linear::{Dense, Job, Packed, STRIP, TOKENS, Tile, block_len, pack},
+    linear::{Dense, FEW, Job, Packed, STRIP, Tile, block_len, pack},
     pool::Stripe,
     weight::Kernel,
 };
@@ -23,9 +23,6 @@ use std::cell::RefCell;
 
 /// Columns that are unpacked at a time: a panel of them stays in the first cache while all tokens pass.
 const SLICE: usize = 512;
-
-/// Up to so many tokens strips are unpacked in registers for each tile of them; more have a panel.
-const STREAM_TO: usize = 2 * TOKENS;
 
 /// What a thread keeps from run to run.
 #[derive(Default)]
@@ -72,7 +69,7 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
 fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_, f32>) {
     let n = job.input.n();
     match job.strip(0) {
-        Some(_) if n <= STREAM_TO => streamed::<F, N>(job, out),
+        Some(_) if n <= FEW => streamed::<F, N>(job, out),
         None if n < panel_from(F) && codes::super_block(F) => packed_few::<F, N>(job, out),
         None if n < panel_from(F) => avx2::stripe(job, out),
         _ => packed_many::<F, N>(job, format, out),
@@ -87,6 +84,8 @@ fn streamed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32
         let mut t = 0;
         for tile in job.input.tiles() {
             t += match tile.tokens {
+                8 => put_lanes(out, t, first, stream::stream::<F, N, 8>(strip, tile, block)),
+                7 => put_lanes(out, t, first, stream::stream::<F, N, 7>(strip, tile, block)),
                 6 => put_lanes(out, t, first, stream::stream::<F, N, 6>(strip, tile, block)),
                 5 => put_lanes(out, t, first, stream::stream::<F, N, 5>(strip, tile, block)),
                 4 => put_lanes(out, t, first, stream::stream::<F, N, 4>(strip, tile, block)),
@@ -161,6 +160,8 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: 
                     (now, rest) = rest.split_at_mut(tile.tokens);
                     let from = i * SLICE;
                     match tile.tokens {
+                        8 => tokens::<F, 8>(panel, tile, block, from, now),
+                        7 => tokens::<F, 7>(panel, tile, block, from, now),
                         6 => tokens::<F, 6>(panel, tile, block, from, now),
                         5 => tokens::<F, 5>(panel, tile, block, from, now),
                         4 => tokens::<F, 4>(panel, tile, block, from, now),

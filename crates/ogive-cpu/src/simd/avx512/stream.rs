@@ -1,4 +1,4 @@
-//! A strip times up to six tokens: one stream through sixteen rows, unpacked in registers.
+//! A strip times up to eight tokens: one stream through sixteen rows, unpacked in registers.
 //!
 //! Nothing is summed across a register and nothing is written before the end, so a block costs little more than its products,
 //! and one token waits for memory. Tokens share what unpacking costs. Bytes are asked for some blocks ahead: the processor's own
@@ -23,16 +23,18 @@ use std::arch::x86_64::*;
 /// How many bytes ahead of what is being read: some blocks, and well within the first cache.
 const AHEAD: usize = 6 << 10;
 
-/// Asks for the block that is [`AHEAD`] of this one, be it in the next strip.
+/// Asks for part `p` of `of` of the block that is [`AHEAD`] of this one, be it in the next strip. Little by little, because
+/// a core has room for no more than some sixteen lines that it waits for.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn look_ahead<const N: usize>(block: &Block<N>) {
+fn look_ahead<const N: usize>(block: &Block<N>, p: usize, of: usize) {
+    let lines = size_of::<Block<N>>().div_ceil(64);
     let next = block.as_ptr().cast::<i8>().wrapping_add(AHEAD);
-    for at in (0..size_of::<Block<N>>()).step_by(64) {
+    for line in p * lines / of..(p + 1) * lines / of {
         // SAFETY: a prefetch reads nothing and never faults, wherever it points.
         #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(at))
+            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(64 * line))
         };
     }
 }
@@ -68,10 +70,10 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     let mut out = [_mm512_setzero_ps(); T];
     let each = blocks.iter().zip(acts).zip(sixteens).zip(tile.scales.as_chunks::<T>().0);
     for (b, (((block, acts), sixteens), act_scales)) in each.enumerate() {
-        look_ahead(block);
         let scales = Scales::of::<F, N>(block);
         let mut sums = [_mm512_setzero_si512(); T];
         for p in 0..parts {
+            look_ahead(block, p, parts);
             let part = one::<F, N, T>(block, p, acts, sixteens);
             let scale = scales.scale::<F>(p);
             for t in 0..T {
@@ -143,7 +145,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         for (block, (acts, (sixteens, totals))) in
             blocks.iter().zip(acts.iter().zip(sixteens.iter().zip(totals)))
         {
-            look_ahead(block);
+            look_ahead(block, 0, 1);
             let (d, m) = factors::<F, N>(block);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
