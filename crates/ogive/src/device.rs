@@ -257,7 +257,7 @@ fn cuda_is_available() -> bool {
 #[cfg(feature = "cpu")]
 fn cpu(options: &Options) -> Result<Arc<dyn Backend>> {
     let precision = if options.exact { ogive_cpu::Precision::Exact } else { ogive_cpu::Precision::Default };
-    let mut builder = ogive_cpu::CpuBackend::builder().precision(precision);
+    let mut builder = ogive_cpu::CpuBackend::builder().precision(precision).repack(options.repack);
     if let Some(threads) = options.threads {
         builder = builder.threads(threads);
     }

@@ -15,6 +15,7 @@ pub struct Options {
     #[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "only the CPU backend has threads"))]
     pub(crate) threads: Option<usize>,
     pub(crate) exact: bool,
+    pub(crate) repack: bool,
     pub(crate) context: Option<usize>,
     pub(crate) step_tokens: usize,
     pub(crate) cache_element: Option<&'static Format>,
@@ -37,6 +38,7 @@ impl Options {
             gpu_layers: None,
             threads: None,
             exact: false,
+            repack: true,
             context: None,
             step_tokens: 512,
             cache_element: None,
@@ -70,6 +72,14 @@ impl Options {
     #[must_use]
     pub fn exact(self, exact: bool) -> Self {
         Self { exact, ..self }
+    }
+
+    /// Whether packed weights may be laid in memory in the order that the CPU's kernels read them, as is the default: faster, for
+    /// a copy made at loading. Without, they are read where they are, in a mapped file: the fastest start and the least
+    /// memory. The results are the same to the bit.
+    #[must_use]
+    pub fn repack(self, repack: bool) -> Self {
+        Self { repack, ..self }
     }
 
     /// Sessions of up to so many tokens, prompt and answer together.

@@ -3,6 +3,8 @@
 //! Codes come as unsigned bytes whatever the format, raised where they are signed, because the instruction multiplies unsigned
 //! codes by signed activations; what raising adds is a multiple of the activations' sums and the same for every row.
 #![allow(unsafe_code)]
+// Closures would not be inlined: the library functions that call them lack these instructions.
+#![allow(clippy::needless_range_loop)]
 
 use crate::{
     linear::{E2M1_LEVELS, IQ4_LEVELS, STRIP},
