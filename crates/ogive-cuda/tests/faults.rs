@@ -6,7 +6,7 @@
 
 use ogive_backend::tensor::{F16, HostWeight, Q8_0, Result};
 use ogive_backend::{AttnSpec, Backend, Batch, BlockTable, CacheSpec, Ids, LayerCache, Plan, Rope, StepKey};
-use ogive_cuda::CudaBackend;
+use ogive_cuda::{Compute, CudaBackend};
 use ptx_emulator_launcher::{Error, Launcher, test};
 use std::time::Duration;
 
@@ -58,7 +58,8 @@ fn work(b: &CudaBackend) -> Result<Vec<f32>> {
 /// In the process of a case: does the work twice, and says how it ended.
 fn case() {
     let told = |e: &dyn std::fmt::Display| println!("error: {e}");
-    let backend = match CudaBackend::new() {
+    // Steps of many rows by tensor cores: those take memory that others do not.
+    let backend = match CudaBackend::builder().compute(Compute::Bf16).build() {
         Ok(backend) => backend,
         Err(e) => return told(&e),
     };
