@@ -11,6 +11,7 @@ KERNEL __launch_bounds__(THREADS, 2)
     attend(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* out, int heads,
            int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third, u32 mask_width, const float* sinks,
            u32 less, const u32* step) {
+    after_the_last();
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;
     Step s = {step};

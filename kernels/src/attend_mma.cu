@@ -77,6 +77,7 @@ KERNEL __launch_bounds__(THREADS, 2)
     attend_mma(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, int v_cols, u32 block_len, u32 group, float* out,
                int heads, float scale, u32 window, Edit first, Edit second, Edit third, const float* sinks, u32 least,
                const u32* step) {
+    after_the_last();
     extern __shared__ __align__(16) u8 shared[];
     u8* queries = shared;
     u8* sides = shared + ROWS * K_PAD * 2;

@@ -21,6 +21,7 @@ KERNEL __launch_bounds__(THREADS, HEADS > 4 ? 2 : 4)
     attend_split(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
                  float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third,
                  const float* sinks, u32 less, const u32* step) {
+    after_the_last();
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;
     __shared__ u32 before;

@@ -10,30 +10,36 @@ DEVICE int place(int i, int cols, int rows_of, int cols_of) {
 }
 
 KERNEL add(const float* x, const float* y, float* out, int n) {
+    after_the_last();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] + y[i];
 }
 
 KERNEL mul(const float* x, const float* y, float* out, int n) {
+    after_the_last();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] * y[i];
 }
 
 // Rows and columns of either side may be one.
 KERNEL add_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, int n, int cols) {
+    after_the_last();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         out[i] = x[place(i, cols, x_rows, x_cols)] + y[place(i, cols, y_rows, y_cols)];
 }
 
 KERNEL mul_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, int n, int cols) {
+    after_the_last();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         out[i] = x[place(i, cols, x_rows, x_cols)] * y[place(i, cols, y_rows, y_cols)];
 }
 
 KERNEL activate(const float* x, float* out, int n, int f) {
+    after_the_last();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = activation(f, x[i]);
 }
 
 // f(gate) * up
 KERNEL gated(const float* gate, const float* up, float* out, int n, int f) {
+    after_the_last();
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         out[i] = activation(f, gate[i]) * up[i];
 }

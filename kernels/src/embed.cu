@@ -3,6 +3,7 @@
 // Cost: the packed row and 4 bytes an element written. Defines: FORMAT, VECTOR, KIND (which of a row's numbers looks up).
 
 KERNEL embed(const u8* table, u64 row_bytes, float* out, int cols, const u32* step) {
+    after_the_last();
     Step s = {step};
     const u8* row = table + (u64)s.ids(KIND)[blockIdx.x] * row_bytes;
     float* to = out + (u64)blockIdx.x * cols;

@@ -56,6 +56,7 @@ DEVICE int place(int row, int chunk) { return (row * (STEP / 8) + (chunk ^ 4 * (
 // `x`: halves, [n, padded], padded a multiple of STEP; blocks: outputs, rows.
 KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
     linear_mma(const u16* x, const u8* w, float* y, int n, int out, int cols, int padded, u64 row_bytes) {
+    after_the_last();
     static_assert(STEP % 64 == 0 && RAW % STEP == 0 && RAW % FORMAT::len == 0, "steps are whole blocks");
     static_assert(PITCH % 16 == 0 && PITCH >= RAW_BYTES + (ALIGNED ? 0 : 15), "a staged row holds what it must");
     extern __shared__ __align__(16) u8 shared[];

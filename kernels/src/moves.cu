@@ -4,6 +4,7 @@
 
 // `turns` runs of `width` elements, from one stride to another.
 KERNEL copy_runs(const float* from, u64 from_stride, float* to, u64 to_stride, int width, int turns) {
+    after_the_last();
     for (int turn = blockIdx.y; turn < turns; turn += gridDim.y)
         for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += gridDim.x * blockDim.x)
             to[turn * to_stride + i] = from[turn * from_stride + i];
@@ -11,6 +12,7 @@ KERNEL copy_runs(const float* from, u64 from_stride, float* to, u64 to_stride, i
 
 // The rows whose logits are wanted, a block each.
 KERNEL outputs(const float* x, float* out, int width, const u32* step) {
+    after_the_last();
     Step s = {step};
     const float* from = x + (u64)s.outputs()[blockIdx.x] * width;
     float* to = out + (u64)blockIdx.x * width;
@@ -19,6 +21,7 @@ KERNEL outputs(const float* x, float* out, int width, const u32* step) {
 
 // A block for each span; zeros where nothing has gone before.
 KERNEL read_state(const float* states, float* out, int len, const u32* step) {
+    after_the_last();
     Step s = {step};
     Span span = s.span(blockIdx.x);
     const float* from = states + (u64)span.read_slot * len;
@@ -27,6 +30,7 @@ KERNEL read_state(const float* states, float* out, int len, const u32* step) {
 }
 
 KERNEL write_state(const float* x, float* states, int len, const u32* step) {
+    after_the_last();
     Step s = {step};
     const float* from = x + (u64)blockIdx.x * len;
     float* to = states + (u64)s.span(blockIdx.x).write_slot * len;

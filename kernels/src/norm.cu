@@ -4,6 +4,7 @@
 // element. Threads take every blockDim-th element, so the order of a sum depends on the row's length alone.
 
 KERNEL rms_norm(const float* x, const float* w, float* out, int cols, float eps) {
+    after_the_last();
     const float* from = x + (u64)blockIdx.x * cols;
     float* to = out + (u64)blockIdx.x * cols;
     float sum = 0.0f;
@@ -14,6 +15,7 @@ KERNEL rms_norm(const float* x, const float* w, float* out, int cols, float eps)
 
 // sum = residual + x, out = rms_norm(sum); `sum` may be `residual`.
 KERNEL add_rms_norm(const float* residual, const float* x, const float* w, float* sum, float* out, int cols, float eps) {
+    after_the_last();
     u64 at = (u64)blockIdx.x * cols;
     float squares = 0.0f;
     for (int i = threadIdx.x; i < cols; i += blockDim.x) {
@@ -27,6 +29,7 @@ KERNEL add_rms_norm(const float* residual, const float* x, const float* w, float
 
 // `b` may be null. The variance is summed of differences: squares of large numbers would cancel.
 KERNEL layer_norm(const float* x, const float* w, const float* b, float* out, int cols, float eps) {
+    after_the_last();
     const float* from = x + (u64)blockIdx.x * cols;
     float* to = out + (u64)blockIdx.x * cols;
     float sum = 0.0f;
@@ -46,6 +49,7 @@ KERNEL layer_norm(const float* x, const float* w, const float* b, float* out, in
 
 // [rows, cols] -> [rows, 1]
 KERNEL sum(const float* x, float* out, int cols) {
+    after_the_last();
     const float* from = x + (u64)blockIdx.x * cols;
     float sum = 0.0f;
     for (int i = threadIdx.x; i < cols; i += blockDim.x) sum += from[i];

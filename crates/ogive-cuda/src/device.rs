@@ -32,6 +32,8 @@ pub(crate) struct Device {
     work: Stream,
     record: Stream,
     constants: Mutex<Vec<Constant>>,
+    /// Whether kernels are launched before the one before is done.
+    pub(crate) overlap: bool,
 }
 
 /// Values of the host and their copy.
@@ -79,11 +81,19 @@ impl Device {
             record: Stream::new(&context)?,
             info,
             constants: Mutex::default(),
+            overlap: false,
         };
         // One kernel now: whether this driver takes what this compiler makes shows nowhere else, and whoever would fall back to
         // another backend must know before a model is loaded.
         device.modules.kernel(&ogive_kernels::ELEMENTWISE, "add", Vec::new())?;
         Ok(device)
+    }
+
+    /// Whether they could be: the driver has the call, and kernels are compiled with the instructions.
+    pub(crate) fn can_overlap(&self) -> bool {
+        let (major, minor) = self.info.capability;
+        let compiled = self.modules.nvrtc().architectures.iter().filter(|a| **a <= 10 * major + minor).max();
+        compiled.is_some_and(|a| *a >= 90) && self.work.can_overlap()
     }
 
     /// Where this thread's work is queued.

@@ -14,6 +14,9 @@ pub(crate) const THREADS: u32 = 256;
 /// The most blocks along x, and along y and z.
 const MOST: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
 
+/// Modules whose kernels do not begin by waiting for the one before: what measures and tests.
+const UNORDERED: [&str; 2] = ["probe", "trial"];
+
 /// A call in the making. What cannot be counted is found at the end.
 pub(crate) struct Call<'a> {
     device: &'a Device,
@@ -123,10 +126,18 @@ impl<'a> Call<'a> {
         let most = self.device.info.shared_memory;
         let fits = u32::try_from(shared).ok().filter(|s| *s <= most);
         let shared = fits.ok_or_else(|| too_large("shared memory in bytes", shared as u64, most.into()))?;
+        let overlap = self.device.overlap && !UNORDERED.contains(&self.source.name);
+        if overlap {
+            self.defines.push(("OVERLAP", Value::Count(1)));
+        }
         let kernel = self.device.modules.kernel(self.source, self.kernel, self.defines)?;
         kernel.allow_shared(shared)?;
         let extent = Extent { grid: blocks, block, shared };
-        self.device.stream().launch(&kernel, self.at, extent, &mut self.arguments)
+        let stream = self.device.stream();
+        match overlap {
+            true => stream.launch_overlapping(&kernel, self.at, extent, &mut self.arguments),
+            false => stream.launch(&kernel, self.at, extent, &mut self.arguments),
+        }
     }
 
     /// A thread for each of `n` elements, in blocks that loop where they are more than fill the device.

@@ -13,9 +13,9 @@ use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Error, Launcher, test, test_name};
 
 /// The lines of the third of three steps; `None` where there is no emulator.
-fn third_step(name: &str, replay: bool) -> Option<Vec<String>> {
+fn third_step(name: &str, replay: bool, overlap: bool) -> Option<Vec<String>> {
     if test::case().is_some() {
-        let b = CudaBackend::new().unwrap();
+        let b = CudaBackend::builder().overlap(overlap).build().unwrap();
         let model = Model::new(&b, 0).unwrap();
         let step = |past| {
             let batch = Model::batch(&[7], past);
@@ -35,6 +35,7 @@ fn third_step(name: &str, replay: bool) -> Option<Vec<String>> {
     }
     let launcher = Launcher::new()
         .set("PTX_EMU_TRACE", "1")
+        .set("PTX_EMU_DEVICES", if overlap { "sm_90" } else { "sm_80" })
         .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
     if let Err(e @ Error::NoLibrary { .. }) = launcher.environment(&|_| {}) {
         println!("skipped: {name}: {e}");
@@ -62,7 +63,7 @@ fn takes_and_waits_for_nothing(lines: &[String]) {
 
 #[test]
 fn one_upload_and_one_download() {
-    let Some(lines) = third_step(test_name!(), false) else { return };
+    let Some(lines) = third_step(test_name!(), false, false) else { return };
     let [up, down, launches] = count(&lines, ["cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel"]);
     println!("cuda: uploads, downloads and launches of a step: {up}, {down}, {launches}");
     assert_eq!([up, down], [1, 1], "{}", lines.join("\n"));
@@ -72,7 +73,7 @@ fn one_upload_and_one_download() {
 
 #[test]
 fn a_step_that_came_before_is_one_launch() {
-    let Some(lines) = third_step(test_name!(), true) else { return };
+    let Some(lines) = third_step(test_name!(), true, false) else { return };
     let calls =
         ["cuMemcpyHtoDAsync", "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync"];
     let found = count(&lines, calls);
@@ -83,4 +84,13 @@ fn a_step_that_came_before_is_one_launch() {
     let others = lines.iter().filter(|line| !calls.iter().any(|call| line.contains(call)));
     let others: Vec<&String> = others.filter(|l| !l.contains("CtxSetCurrent")).collect();
     assert_eq!(others.len(), 1, "{others:?}");
+}
+
+#[test]
+fn launches_overlap_where_that_is_asked_for() {
+    let Some(lines) = third_step(test_name!(), false, true) else { return };
+    let [overlapping, all] = count(&lines, ["cuLaunchKernelEx", "cuLaunchKernel"]);
+    println!("cuda: {overlapping} of {all} launches overlap");
+    assert!(overlapping == all && all > 10, "{}", lines.join("\n"));
+    takes_and_waits_for_nothing(&lines);
 }

@@ -271,8 +271,8 @@ impl Drop for Image {
 /// A kernel that can be launched.
 #[derive(Debug)]
 pub(crate) struct Function {
-    raw: CUfunction,
-    name: &'static str,
+    pub(super) raw: CUfunction,
+    pub(super) name: &'static str,
     image: Arc<Image>,
 }
 

@@ -10,6 +10,7 @@
 
 mod graphs;
 mod handles;
+mod overlap;
 mod timing;
 
 pub(crate) use graphs::Recorded;
@@ -39,6 +40,7 @@ macro_rules! functions {
         struct Functions {
             $($field: unsafe extern "C" fn($($ty),*) -> u32,)*
             graphs: Option<graphs::Functions>,
+            overlap: Option<overlap::Launch>,
             elapsed: Option<timing::Elapsed>,
             // Never closed: what a library started at its opening may outlive whoever opened it.
             _library: ManuallyDrop<Library>,
@@ -57,6 +59,7 @@ macro_rules! functions {
                         })?
                     },)*
                     graphs: graphs::Functions::of(&library),
+                    overlap: overlap::launch(&library),
                     elapsed: timing::elapsed(&library),
                     _library: ManuallyDrop::new(library),
                 })

@@ -313,6 +313,10 @@ fn rare(
         }
         Action::DependencyWait => {
             if cx.grid.dependencies_done() {
+                // A block that begins late waits for nothing, and knows as much as one that did.
+                if let Some(watch) = &mut cx.block.watch {
+                    watch.dependency_wait();
+                }
                 fragments.at(index).pc = pc + 1;
                 return Ok(None);
             }
