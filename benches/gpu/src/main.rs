@@ -18,7 +18,7 @@ mod start;
 mod trace;
 
 use clap::Parser;
-use ogive::cuda::CudaBackend;
+use ogive::cuda::{Compute, CudaBackend};
 use report::Report;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,9 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// What may be measured, in this order.
 const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
+
+/// What products may be computed in.
+const COMPUTE: [&str; 3] = ["f32", "f16", "bf16"];
 
 /// Measures a GPU and Ogive on it.
 #[derive(Debug, Parser)]
@@ -56,6 +59,9 @@ struct Args {
     /// Begins nothing new after so many seconds; what was left out stands in the report
     #[arg(long, value_name = "SECONDS", default_value_t = 1500)]
     budget: u64,
+    /// What products and prompts are computed in: f32, f16, bf16; operators and models are measured with each
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE, default_values_t = ["bf16".to_owned(), "f32".to_owned()])]
+    compute: Vec<String>,
     /// llama.cpp's bench [default: llama-bench, on the PATH]
     #[arg(long, value_name = "PROGRAM", default_value = "llama-bench")]
     llama_bench: PathBuf,
@@ -75,6 +81,10 @@ struct Args {
 pub(crate) struct Run {
     pub(crate) cuda: Arc<CudaBackend>,
     pub(crate) device: usize,
+    /// What products are computed in.
+    pub(crate) compute: String,
+    /// Whether it was all measured in another way before, so that only what differs counts.
+    pub(crate) again: bool,
     pub(crate) smoke: bool,
     pub(crate) filter: String,
     pub(crate) models: Vec<String>,
@@ -123,42 +133,64 @@ fn main() -> ExitCode {
     }
 }
 
+/// A backend that computes products so.
+fn backend(device: usize, compute: &str) -> Result<CudaBackend> {
+    let compute = match compute {
+        "f16" => Compute::F16,
+        "bf16" => Compute::Bf16,
+        _ => Compute::F32,
+    };
+    Ok(CudaBackend::builder().device(device).compute(compute).build()?)
+}
+
 fn measure(args: &Args) -> Result<()> {
     let temporary = tempfile::tempdir()?;
-    let begin = Instant::now();
-    let cuda = Arc::new(CudaBackend::with_device(args.device)?);
-    let run = Run {
-        device: args.device,
-        smoke: args.smoke,
-        filter: args.filter.clone(),
-        models: args.models.clone(),
-        work: args.work.clone().unwrap_or_else(|| temporary.path().to_owned()),
-        llama_bench: args.llama_bench.clone(),
-        python: args.python.clone(),
-        end: begin + Duration::from_secs(args.budget),
-        cuda,
+    let end = Instant::now() + Duration::from_secs(args.budget);
+    // One at a time: a backend counts what is free when it is made.
+    let make = |i: usize, compute: &String| {
+        Ok::<_, Box<dyn Error>>(Run {
+            cuda: Arc::new(backend(args.device, compute)?),
+            device: args.device,
+            compute: compute.clone(),
+            again: i > 0,
+            smoke: args.smoke,
+            filter: args.filter.clone(),
+            models: args.models.clone(),
+            work: args.work.clone().unwrap_or_else(|| temporary.path().to_owned()),
+            llama_bench: args.llama_bench.clone(),
+            python: args.python.clone(),
+            end,
+        })
     };
-    std::fs::create_dir_all(&run.work)?;
     std::fs::create_dir_all(&args.out)?;
-    let mut report = Report::new(&run);
+    if let Some(work) = &args.work {
+        std::fs::create_dir_all(work)?;
+    }
+    let first = args.compute.first().map_or("f32", String::as_str).to_owned();
+    let mut report = Report::new(&make(0, &first)?);
     for part in PARTS {
         if part != "ceilings" && !args.only.is_empty() && !args.only.iter().any(|p| p == part) {
             continue;
         }
-        eprintln!("{part}");
-        let since = Instant::now();
-        let outcome = match part {
-            "ceilings" => ceilings::measure(&run, &mut report),
-            "operators" => operators::measure(&run, &mut report),
-            "models" => models::measure(&run, &mut report),
-            "start" => start::measure(&run, &mut report),
-            _ => peers::measure(&run, &mut report),
-        };
-        if let Err(e) = outcome {
-            report.note(format!("{part}: {e}"));
+        for (i, compute) in args.compute.iter().enumerate() {
+            if i > 0 && !matches!(part, "operators" | "models") {
+                break;
+            }
+            eprintln!("{part} ({compute})");
+            let since = Instant::now();
+            let outcome = make(i, compute).and_then(|run| match part {
+                "ceilings" => ceilings::measure(&run, &mut report),
+                "operators" => operators::measure(&run, &mut report),
+                "models" => models::measure(&run, &mut report),
+                "start" => start::measure(&run, &mut report),
+                _ => peers::measure(&run, &mut report),
+            });
+            if let Err(e) = outcome {
+                report.note(format!("{part}, {compute}: {e}"));
+            }
+            report.seconds.push((format!("{part}, {compute}"), since.elapsed().as_secs_f64()));
+            write(&args.out, &report)?;
         }
-        report.seconds.push((part.into(), since.elapsed().as_secs_f64()));
-        write(&args.out, &report)?;
     }
     eprintln!("{}", args.out.join("report.md").display());
     Ok(())

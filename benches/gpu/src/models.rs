@@ -164,7 +164,7 @@ impl Bench<'_> {
         // Only the last chunk's head counts, and each chunk reads the weights.
         let [_, operations] = self.work.step(1, tokens, 0);
         let bytes = self.work.weights * tokens.div_ceil(CHUNK) as f64 + self.work.cache * tokens as f64;
-        let name = format!("{}, prefill", self.name);
+        let name = format!("{}, {}, prefill", self.name, self.run.compute);
         let mut figure =
             Figure::new(name, format!("{tokens} tokens"), times, [bytes, operations]).tokens(tokens);
         figure.device = Some(device);
@@ -196,7 +196,9 @@ impl Bench<'_> {
         let after = b.graphs();
         let work = self.work.step(count, 1, context - 1);
         let case = format!("{count} × 1 after {}", context - 1);
-        let mut figure = Figure::new(format!("{}, decode", self.name), case, times, work).tokens(count);
+        let mut figure =
+            Figure::new(format!("{}, {}, decode", self.name, self.run.compute), case, times, work)
+                .tokens(count);
         figure.graph = after.replayed - graphs.replayed > after.eager - graphs.eager;
         figure.device = Some(device);
         self.report.add("models", figure);
@@ -220,7 +222,7 @@ impl Bench<'_> {
             let plan = all.plan(b, rows, past)?;
             let marked = Marked::new(b);
             let (operators, total) = marked.trace(self.run, &busy, &|b| self.logits(b, &plan, &all))?;
-            let step = format!("{count} × {rows} after {past} tokens");
+            let step = format!("{}, {count} × {rows} after {past} tokens", self.run.compute);
             self.report.kernels.push(Kernels { model: self.name.into(), step, operators, total });
         }
         Ok(())

@@ -31,9 +31,10 @@ struct Bench<'a> {
 
 pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
     let mut bench = Bench { run, report, b: &run.cuda, s: run.pick(REAL, TINY) };
-    let parts: [fn(&mut Bench<'_>) -> Result<()>; 8] =
-        [linear, gated, attention, prompts, norms, rope, best, experts];
-    for part in parts {
+    let products: [fn(&mut Bench<'_>) -> Result<()>; 3] = [linear, gated, prompts];
+    let others: [fn(&mut Bench<'_>) -> Result<()>; 5] = [attention, norms, rope, best, experts];
+    let others = others.into_iter().filter(|_| !run.again);
+    for part in products.into_iter().chain(others) {
         // One operator that fails must not take the others with it.
         if let Err(e) = part(&mut bench) {
             bench.report.note(format!("operators: {e}"));
@@ -64,7 +65,7 @@ impl Bench<'_> {
         }
         let (times, graph) =
             Clock::new(self.run).recorded(calls.0, calls.1, f).map_err(|e| format!("{name}, {case}: {e}"))?;
-        let mut figure = Figure::new(name, case, times, work);
+        let mut figure = Figure::new(format!("{name}, {}", self.run.compute), case, times, work);
         figure.graph = graph;
         self.report.add("operators", figure);
         Ok(())

@@ -96,9 +96,18 @@ fn a_smoke_run_reports_everything() {
         "moe q4_k, 2 of 4",
     ];
     for name in wanted {
-        assert!(operators.contains(name), "{name} of {operators:?}");
+        let ways = if name.starts_with("linear") || name.contains("prefill") {
+            &["bf16", "f32"][..]
+        } else {
+            &["bf16"]
+        };
+        for way in ways.iter().map(|way| format!("{name}, {way}")) {
+            let found = operators.contains(&*way) || operators.contains(name);
+            assert!(found, "{way} of {operators:?}");
+        }
     }
-    assert_eq!(names(&report, "models"), ["tiny:q4_k_m, decode", "tiny:q4_k_m, prefill"].into());
+    let models = ["bf16", "f32"].map(|c| ["decode", "prefill"].map(|w| format!("tiny:q4_k_m, {c}, {w}")));
+    assert_eq!(names(&report, "models"), models.iter().flatten().map(String::as_str).collect());
     assert_eq!(names(&report, "peers"), ["llama.cpp tiny:q4_k_m, decode", "torch copy"].into());
 
     let all = report["figures"].as_object().unwrap().values().flat_map(|v| v.as_array().unwrap());
@@ -114,7 +123,10 @@ fn a_smoke_run_reports_everything() {
     let figures = report["figures"]["operators"].as_array().unwrap();
     let eager: BTreeSet<_> =
         figures.iter().filter(|f| f["graph"] == false).map(|f| f["name"].as_str().unwrap()).collect();
-    assert_eq!(eager, ["argmax", "attend_cache f16, prefill", "best 40"].into());
+    assert_eq!(
+        eager,
+        ["argmax", "attend_cache f16, prefill, bf16", "attend_cache f16, prefill, f32", "best 40"].into()
+    );
 
     let load = &report["loads"][0];
     let (file, device) = (load["file_bytes"].as_u64().unwrap(), load["device_bytes"].as_u64().unwrap());
@@ -123,7 +135,7 @@ fn a_smoke_run_reports_everything() {
         report["starts"].as_array().unwrap().iter().map(|s| s["cache"].as_str().unwrap()).collect();
     assert_eq!(starts, ["cold", "cached"]);
     let kernels = report["kernels"].as_array().unwrap();
-    assert_eq!(kernels.len(), 4);
+    assert_eq!(kernels.len(), 8);
     for step in kernels {
         let list = step["operators"].as_array().unwrap();
         assert!(
