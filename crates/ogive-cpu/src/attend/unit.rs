@@ -11,14 +11,12 @@ use super::{
 };
 use crate::{
     ops::{math, norm::lane_sum},
-    simd::ops::{Isa, Kernel, LANES},
+    simd::ops::{Isa, Kernel, LANES, SUMS},
 };
 use std::ops::Range;
 
 /// Tokens that share a maximum and a sum.
 pub(super) const CHUNK: usize = 256;
-/// Queries that are computed together, so that a key in registers is used as often.
-pub(super) const BLOCK: usize = 4;
 
 /// What a unit is about.
 #[derive(Clone, Debug)]
@@ -151,13 +149,17 @@ impl<T: Source> Unit<'_, T> {
         for at in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
             let tokens = begin + at.max(seen.start)..begin + seen.end.min(at + LANES);
             self.source.keys(isa, place.span, place.kv_head, tokens, &mut s.keys, &mut s.temp);
-            let blocks = s.q.chunks(BLOCK * k_dim).zip(s.s.chunks_mut(BLOCK * CHUNK));
+            let blocks = s.q.chunks(S::SUMS * k_dim).zip(s.s.chunks_mut(S::SUMS * CHUNK));
             for (q, out) in blocks {
                 match out.len() / CHUNK {
                     1 => dots::<S, 1>(isa, q, &s.keys, self.scale, out, at),
                     2 => dots::<S, 2>(isa, q, &s.keys, self.scale, out, at),
                     3 => dots::<S, 3>(isa, q, &s.keys, self.scale, out, at),
-                    _ => dots::<S, BLOCK>(isa, q, &s.keys, self.scale, out, at),
+                    4 => dots::<S, 4>(isa, q, &s.keys, self.scale, out, at),
+                    5 => dots::<S, 5>(isa, q, &s.keys, self.scale, out, at),
+                    6 => dots::<S, 6>(isa, q, &s.keys, self.scale, out, at),
+                    7 => dots::<S, 7>(isa, q, &s.keys, self.scale, out, at),
+                    _ => dots::<S, SUMS>(isa, q, &s.keys, self.scale, out, at),
                 }
             }
         }
@@ -218,17 +220,17 @@ impl<T: Source> Unit<'_, T> {
             self.source.values(isa, place.span, place.kv_head, tokens, v_dim, &mut s.values, &mut s.temp);
             let of_tile =
                 |r: &Range<usize>| r.start.clamp(at, at + LANES) - at..r.end.clamp(at, at + LANES) - at;
-            let blocks = s.sums.chunks_mut(BLOCK * stride).zip(s.s.chunks(BLOCK * CHUNK));
-            for ((sums, weights), seen) in blocks.zip(s.seen.chunks(BLOCK)) {
-                let weights = &weights[at..];
-                let common = of_tile(&seen[0]);
-                if seen.len() == BLOCK && seen[1..].iter().all(|r| of_tile(r) == common) {
-                    weigh::<S, BLOCK>(isa, weights, &s.values, common, sums);
-                    continue;
-                }
-                for (i, sums) in sums.chunks_exact_mut(stride).enumerate() {
-                    weigh::<S, 1>(isa, &weights[i * CHUNK..], &s.values, of_tile(&seen[i]), sums);
-                }
+            let mut i = 0;
+            while let Some(first) = s.seen.get(i) {
+                // Queries that see the same part of the tile share its values.
+                let common = of_tile(first);
+                let same = s.seen[i..].iter().take_while(|r| of_tile(r) == common).count();
+                let (weights, sums) = (&s.s[i * CHUNK + at..], &mut s.sums[i * stride..]);
+                i += match same {
+                    SUMS.. if S::SUMS == SUMS => weigh::<S, SUMS>(isa, weights, &s.values, common, sums),
+                    4.. => weigh::<S, 4>(isa, weights, &s.values, common, sums),
+                    _ => weigh::<S, 1>(isa, weights, &s.values, common, sums),
+                };
             }
         }
     }
@@ -254,7 +256,7 @@ fn dots<S: Isa, const N: usize>(isa: S, q: &[f32], keys: &[f32], scale: f32, out
     }
 }
 
-/// Adds the values of `tokens` of a tile to the sums of `N` queries, whose weights lie `CHUNK` apart.
+/// Adds the values of `tokens` of a tile to the sums of `N` queries, whose weights lie `CHUNK` apart; returns `N`.
 #[inline(always)]
 fn weigh<S: Isa, const N: usize>(
     isa: S,
@@ -262,7 +264,7 @@ fn weigh<S: Isa, const N: usize>(
     values: &[f32],
     tokens: Range<usize>,
     sums: &mut [f32],
-) {
+) -> usize {
     let stride = values.len() / LANES;
     let w: [&[f32]; N] = std::array::from_fn(|n| &weights[n * CHUNK..][tokens.clone()]);
     let values = &values[tokens.start * stride..tokens.end * stride];
@@ -286,4 +288,5 @@ fn weigh<S: Isa, const N: usize>(
             }
         }
     }
+    N
 }

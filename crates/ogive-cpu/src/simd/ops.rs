@@ -1,9 +1,9 @@
 //! Runs a kernel written in safe Rust on the vectors that were found at start.
 //!
-//! A kernel is a struct with one inlined method: compiled here a second time for AVX2, its loops over arrays of fixed
+//! A kernel is a struct with one inlined method: compiled here again for AVX2 and AVX-512, its loops over arrays of fixed
 //! length become vector instructions, and nothing is written twice. That leans on the optimiser; where it fails (half-
-//! precision loads, several sums at once) a kernel says what it means with [`Isa`]. Both compilations give the same bits:
-//! lanes never meet, and multiply-adds are fused in both.
+//! precision loads, several sums at once) a kernel says what it means with [`Isa`]. All compilations give the same bits:
+//! lanes never meet, and multiply-adds are fused in all.
 
 #![allow(unsafe_code)]
 
@@ -12,6 +12,9 @@ use half::f16;
 
 /// Elements handled together; also the number of partial sums of every reduction.
 pub(crate) const LANES: usize = 16;
+
+/// What [`Isa::SUMS`] is at most.
+pub(crate) const SUMS: usize = 8;
 
 /// Work that profits from vectors. `run` must be `#[inline(always)]`, and so must all it calls in its loops.
 pub(crate) trait Kernel {
@@ -25,6 +28,8 @@ pub(crate) trait Kernel {
 pub(crate) trait Isa: Copy {
     /// [`LANES`] numbers, in registers.
     type V: Copy;
+    /// Sums that are under way at once for its multipliers to be busy, of [`LANES`] numbers each; at most [`SUMS`].
+    const SUMS: usize;
     /// The same number in every lane.
     fn splat(self, x: f32) -> Self::V;
     /// Numbers from memory.
@@ -43,13 +48,15 @@ pub(crate) trait Isa: Copy {
 
 /// Runs `kernel` on the vectors of `path`.
 pub(crate) fn run<K: Kernel>(path: Path, kernel: K) -> K::Out {
-    #[cfg(target_arch = "x86_64")]
-    if path != Path::Scalar {
-        // SAFETY: a path above scalar is made only where AVX2, FMA and F16C were detected.
-        return unsafe { avx2::run(kernel) };
+    match path {
+        // SAFETY: this path is made only where AVX2, FMA and F16C were detected.
+        #[cfg(target_arch = "x86_64")]
+        Path::Avx2 => unsafe { avx2::run(kernel) },
+        // SAFETY: this one only where AVX-512 (F, BW, VL) was detected with them.
+        #[cfg(target_arch = "x86_64")]
+        Path::Avx512 => unsafe { avx512::run(kernel) },
+        _ => kernel.run(Scalar),
     }
-    let _ = path;
-    kernel.run(Scalar)
 }
 
 /// What the others must equal.
@@ -58,6 +65,7 @@ struct Scalar;
 
 impl Isa for Scalar {
     type V = [f32; LANES];
+    const SUMS: usize = 4;
     #[inline(always)]
     fn splat(self, x: f32) -> Self::V {
         [x; LANES]
@@ -105,6 +113,7 @@ mod avx2 {
 
     impl Isa for Avx2 {
         type V = [__m256; 2];
+        const SUMS: usize = 4;
         #[inline(always)]
         fn splat(self, x: f32) -> Self::V {
             // SAFETY: `self` proves AVX.
@@ -149,6 +158,61 @@ mod avx2 {
                 let from = from.as_ptr().cast::<f32>();
                 [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))]
             }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::{Isa, Kernel, LANES};
+    use std::arch::x86_64::*;
+
+    /// Made only inside [`run`], so whoever holds one may use AVX-512 (F, BW, VL).
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx512(());
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
+    pub(super) fn run<K: Kernel>(kernel: K) -> K::Out {
+        kernel.run(Avx512(()))
+    }
+
+    impl Isa for Avx512 {
+        type V = __m512;
+        const SUMS: usize = 8;
+        #[inline(always)]
+        fn splat(self, x: f32) -> Self::V {
+            // SAFETY: `self` proves AVX-512.
+            unsafe { _mm512_set1_ps(x) }
+        }
+        #[inline(always)]
+        fn load(self, from: &[f32; LANES]) -> Self::V {
+            // SAFETY: `self` proves AVX-512; the load is the array and needs no alignment.
+            unsafe { _mm512_loadu_ps(from.as_ptr()) }
+        }
+        #[inline(always)]
+        fn store(self, x: Self::V, to: &mut [f32; LANES]) {
+            // SAFETY: `self` proves AVX-512; the store is the array and needs no alignment.
+            unsafe { _mm512_storeu_ps(to.as_mut_ptr(), x) }
+        }
+        #[inline(always)]
+        fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            // SAFETY: `self` proves AVX-512.
+            unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: `self` proves AVX-512.
+            unsafe { _mm512_mul_ps(a, b) }
+        }
+        #[inline(always)]
+        fn halves(self, from: &[u8; 2 * LANES]) -> Self::V {
+            // SAFETY: `self` proves AVX-512; the load is the array and needs no alignment.
+            unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) }
+        }
+        #[inline(always)]
+        fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
+            // SAFETY: `self` proves AVX-512; the load is the array and needs no alignment, and any bytes are numbers.
+            unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
         }
     }
 }
