@@ -22,6 +22,7 @@ mod synth;
 
 use clap::Parser;
 use error::Error;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -32,7 +33,12 @@ pub fn main() -> ExitCode {
         Err(e) => {
             // Help and version count as no error.
             let code = u8::try_from(e.exit_code()).unwrap_or(2);
-            let _ = e.print();
+            // Help is clap's to print, in colour where that can be seen.
+            let _ = if e.use_stderr() {
+                writeln!(io::stderr(), "{}", plainly(&e.to_string()))
+            } else {
+                e.print()
+            };
             return ExitCode::from(code);
         }
     };
@@ -44,6 +50,17 @@ pub fn main() -> ExitCode {
         Err(Error::Usage(why)) => fail(&why, 2),
         Err(Error::Failed(why)) => fail(&why, 1),
     }
+}
+
+/// Rust's words for a number that is none, in those of somebody who has typed it.
+fn plainly(message: &str) -> String {
+    let words = [
+        ("invalid digit found in string", "it should be a whole number from 0"),
+        ("number too large to fit in target type", "it is too large"),
+        ("number would be zero for non-zero type", "it should be at least 1"),
+        ("invalid float literal", "it should be a number"),
+    ];
+    words.iter().fold(message.trim_end().to_owned(), |text, (rust, plain)| text.replace(rust, plain))
 }
 
 /// Writes the model of random weights that `ogive synth --shape SHAPE --format FORMAT --seed SEED OUT` writes, for benches that want one

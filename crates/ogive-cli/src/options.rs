@@ -1,7 +1,7 @@
 //! Arguments that several commands share: which model, and on what.
 
 use crate::args::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
@@ -88,6 +88,9 @@ impl Machine {
 
     /// Opens the model, and says on what.
     pub(crate) fn open(&self, path: &Path, tokens: Option<usize>, context: &Context) -> Result<Model> {
+        if tokens == Some(0) {
+            return Err(Error::failed("--context 0: ask for at least one token"));
+        }
         let options = tokens.into_iter().fold(self.options(), Options::context);
         let progress = spinner(context, format!("opening {}", path.display()));
         let model = options.open(path);

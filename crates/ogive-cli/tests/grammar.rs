@@ -57,7 +57,8 @@ fn nonsense_is_told_before_a_model_is_loaded() {
     let deep = format!("root ::= {}", "(".repeat(100_000));
     let nested = format!("{{\"a\": {}", "[".repeat(100_000));
     for (option, value, said) in [
-        ("--grammar", "no/such/file", "no/such/file"),
+        ("--grammar", "no/such/file", "no/such/file: there is no such file; a grammar itself has"),
+        ("--json-schema", "[]", "a schema itself begins with a brace"),
         ("--grammar", binary, "UTF-8"),
         ("--grammar", empty, "no rule \"root\""),
         ("--grammar", "root ::= \"a", "line 1, column 12"),

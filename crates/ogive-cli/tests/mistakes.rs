@@ -73,7 +73,11 @@ fn numbers_and_names_that_make_no_sense() {
     };
     for (more, why) in [
         (&["--max-tokens", "-3", "x"][..], "--max-tokens"),
-        (&["--max-tokens", "0", "x"], "--max-tokens"),
+        (&["--max-tokens", "0", "x"], "it should be at least 1"),
+        (&["--max-tokens", "five", "x"], "it should be a whole number from 0"),
+        (&["--top-k", "-1", "x"], "it should be a whole number from 0"),
+        (&["--grammar", "", "x"], "--grammar"),
+        (&["--json-schema", "", "x"], "--json-schema"),
         (&["--max-tokens", "99999999999999999999999", "x"], "--max-tokens"),
         (&["--temperature", "warm", "x"], "--temperature"),
         (&["--seed", "-1", "x"], "--seed"),
@@ -111,7 +115,7 @@ fn numbers_and_names_that_make_no_sense() {
         (&["--samplers", "top_p:7", "x"], "top_p is 7"),
         (&["--threads", "0", "x"], "threads"),
         (&["--threads", "1000000", "x"], "threads"),
-        (&["--context", "0", "x"], "context"),
+        (&["--context", "0", "x"], "--context 0: ask for at least one token"),
         (&["--context", "100000000", "x"], "memory"),
         (&["--context", "1000000000000", "x"], "a shorter context"),
         (&["--context", "18446744073709551615", "x"], ""),
