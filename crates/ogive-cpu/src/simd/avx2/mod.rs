@@ -24,7 +24,7 @@ use std::cell::RefCell;
 pub(super) const DENSE_FROM: usize = 4;
 
 /// The same for packed rows; scales of 16 elements make unpacking dearer.
-pub(super) const fn panel_from(f: u8) -> usize {
+const fn panel_from(f: u8) -> usize {
     if codes::fine(f) { 6 } else { 4 }
 }
 

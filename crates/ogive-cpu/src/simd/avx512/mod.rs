@@ -12,7 +12,7 @@ mod panel;
 mod stream;
 mod strip;
 
-use super::avx2::{self, DENSE_FROM, SCRATCH, TILE, codes, panel::Lanes, panel_from, put, put_all, rows};
+use super::avx2::{self, DENSE_FROM, SCRATCH, TILE, codes, panel::Lanes, put, put_all, rows};
 use crate::{
     linear::{Dense, FEW, Job, Packed, STRIP, Tile, block_len, pack},
     pool::Stripe,
@@ -23,6 +23,9 @@ use std::cell::RefCell;
 
 /// Columns that are unpacked at a time: a panel of them stays in the first cache while all tokens pass.
 const SLICE: usize = 512;
+
+/// From so many tokens on it pays to lay rows in strips on the way.
+const LAID_FROM: usize = 9;
 
 /// What a thread keeps from run to run.
 #[derive(Default)]
@@ -70,8 +73,8 @@ fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut 
     let n = job.input.n();
     match job.strip(0) {
         Some(_) if n <= FEW => streamed::<F, N>(job, out),
-        None if n < panel_from(F) && codes::super_block(F) => packed_few::<F, N>(job, out),
-        None if n < panel_from(F) => avx2::stripe(job, out),
+        None if n < LAID_FROM && codes::super_block(F) => packed_few::<F, N>(job, out),
+        None if n < LAID_FROM => avx2::stripe(job, out),
         _ => packed_many::<F, N>(job, format, out),
     }
 }
