@@ -83,9 +83,10 @@ impl Measured {
             self.repetitions.len(),
             self.work.bytes / 1_000_000
         );
-        let of = |get: fn(&Repetition) -> Option<f64>| median(self.repetitions.iter().filter_map(get));
+        type Get = fn(&Repetition) -> Option<f64>;
+        let of = |get: Get| median(self.repetitions.iter().filter_map(get));
         let _ = write!(out, "; memory reads at {:.1} GB/s", of(|r| Some(r.bandwidth)) / 1e9);
-        let peaks: [(&str, fn(&Repetition) -> Option<f64>); 3] =
+        let peaks: [(&str, Get); 3] =
             [("int8", |r| r.peaks.int8), ("bf16", |r| r.peaks.bf16), ("f32", |r| r.peaks.f32)];
         for (name, peak) in peaks {
             let _ = write!(out, ", {name} {:.2}", of(peak) / 1e12);
