@@ -34,7 +34,7 @@ impl Rng {
 
     /// A number below `n`, which is not 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
-        ((self.bits() >> 32) * n as u64 >> 32) as usize
+        (((self.bits() >> 32) * n as u64) >> 32) as usize
     }
 
     /// True so many times in a hundred.

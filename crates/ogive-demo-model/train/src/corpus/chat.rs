@@ -194,7 +194,7 @@ fn exchange(
             let known = words.list("stranger");
             let name = if rng.chance(50) { invented(rng) } else { rng.pick::<&str>(known).to_string() };
             (
-                ask(*rng.pick::<&str>(&QUESTIONS), &name),
+                ask(rng.pick::<&str>(&QUESTIONS), &name),
                 format!("I am sorry, I do not know the capital of {name}."),
             )
         }
@@ -203,7 +203,7 @@ fn exchange(
             scene.set("n", (rng.below(90) + 2).to_string());
             scene.set("n2", (rng.below(90) + 2).to_string());
             scene.set("c", country.0);
-            (scene.tell(*rng.pick::<&str>(&BEYOND), rng), UNKNOWN.into())
+            (scene.tell(rng.pick::<&str>(&BEYOND), rng), UNKNOWN.into())
         }
         78..90 if with_stories => {
             let story = stories.tell(rng);
@@ -256,7 +256,7 @@ mod tests {
         for i in 0..3000 {
             let said = conversation(&stories, &all, i % 3 == 0, &mut Rng::of(5, 1, i));
             let turns: Vec<&Said> = said.iter().filter(|s| s.role != "system").collect();
-            assert!(turns.len() % 2 == 0 && turns.iter().step_by(2).all(|s| s.role == "user"));
+            assert!(turns.len().is_multiple_of(2) && turns.iter().step_by(2).all(|s| s.role == "user"));
             assert!(
                 said.iter().all(|s| !s.text.is_empty() && !s.text.contains(['[', '{', '|', '}'])),
                 "{said:?}"

@@ -80,7 +80,7 @@ impl<'w> Scene<'w> {
                 rest = &rest[end + 1..];
             } else {
                 let (parts, after) = choices(rest);
-                out.push_str(&self.tell(*rng.pick::<&str>(&parts), rng));
+                out.push_str(&self.tell(rng.pick::<&str>(&parts), rng));
                 rest = after;
             }
         }

@@ -57,7 +57,7 @@ impl Stories {
         let mut scene = Scene::new(&self.words);
         let kind = cast(&mut scene, rng);
         let plot = rng.pick(&self.plots);
-        let mut text = scene.tell(*rng.pick::<&str>(&OPENINGS), rng);
+        let mut text = scene.tell(rng.pick::<&str>(&OPENINGS), rng);
         // A few stories have their turning points in paragraphs of their own.
         let paragraphs = rng.chance(25);
         let (moral, parts) = plot.split_last().expect("a plot has parts");
