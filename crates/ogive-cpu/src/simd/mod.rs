@@ -113,7 +113,7 @@ impl Path {
     pub(crate) fn tiles_from(self) -> Option<usize> {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => Some(avx2::DENSE_FROM),
+            Self::Avx512 => Some(avx512::LAID_FROM),
             _ => None,
         }
     }

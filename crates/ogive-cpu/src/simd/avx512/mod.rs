@@ -25,7 +25,7 @@ use std::cell::RefCell;
 const SLICE: usize = 512;
 
 /// From so many tokens on it pays to lay rows in strips on the way.
-const LAID_FROM: usize = 9;
+pub(super) const LAID_FROM: usize = 9;
 
 /// What a thread keeps from run to run.
 #[derive(Default)]
