@@ -1,7 +1,7 @@
 //! The whole bench with tiny sizes, under the emulator: that it runs to its end and what its report holds, and nothing about speed.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
-use ptx_emulator_launcher::{Error, Launcher};
+use ptx_emulator_launcher::{Launcher, test};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,19 +25,7 @@ fn bench() -> Option<Command> {
     }
     let launcher = Launcher::new().set("PTX_EMU_CHECK", "1");
     let launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
-    match launcher.command(Path::new(program), &|_| {}) {
-        Ok(command) => Some(command),
-        Err(
-            e @ (Error::NoLibrary { .. }
-            | Error::NoNetwork { .. }
-            | Error::NoPip { .. }
-            | Error::Platform { .. }),
-        ) => {
-            println!("skipped: {e}");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    }
+    test::command(Path::new(program), &launcher)
 }
 
 fn names<'a>(report: &'a Value, part: &str) -> BTreeSet<&'a str> {

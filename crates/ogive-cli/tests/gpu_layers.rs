@@ -4,7 +4,7 @@
 mod common;
 
 use common::ogive;
-use ptx_emulator_launcher::{Error, Launcher};
+use ptx_emulator_launcher::{Launcher, test};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -16,19 +16,7 @@ fn with_device(device: &str) -> Option<Command> {
     }
     let launcher = Launcher::new().set("PTX_EMU_DEVICES", device).set("PTX_EMU_CHECK", "1");
     let launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
-    match launcher.command(Path::new(env!("CARGO_BIN_EXE_ogive")), &|_| {}) {
-        Ok(command) => Some(command),
-        Err(
-            e @ (Error::NoLibrary { .. }
-            | Error::NoNetwork { .. }
-            | Error::NoPip { .. }
-            | Error::Platform { .. }),
-        ) => {
-            eprintln!("skipped: {e}");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    }
+    test::command(Path::new(env!("CARGO_BIN_EXE_ogive")), &launcher)
 }
 
 /// Text and notes of a run.

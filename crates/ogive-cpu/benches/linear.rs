@@ -3,7 +3,7 @@
 //! ratio to the bandwidth of the same moment, in one table.
 //!
 //! `cargo bench -p ogive-cpu --bench linear [-- FORMAT…]`; `OGIVE_CPU_THREADS` (2), `OGIVE_CPU_REPACK=0`,
-//! `OGIVE_CPU_MIB` and `OGIVE_CPU_FORCE` say with what.
+//! `OGIVE_CPU_MIB`, `OGIVE_CPU_TOKENS` (2,4,8,32,512) and `OGIVE_CPU_FORCE` say with what.
 #![allow(clippy::print_stdout)]
 
 use ogive_backend::{Backend, tensor::*};
@@ -66,7 +66,11 @@ fn main() -> Result<()> {
         *word = ((state ^ state >> 31) & 0x3f3f_3f3f_3f3f_3f3f | 0x1010_1010_1010_1010).to_le_bytes();
     }
     let bytes: Arc<Vec<u8>> = Arc::new(bytes);
-    println!("format    GB/s n=1   of read | GOP/s n=2   n=4   n=8  n=32 n=512");
+    let tokens = std::env::var("OGIVE_CPU_TOKENS").unwrap_or_else(|_| "2,4,8,32,512".into());
+    let tokens: Vec<usize> = tokens.split(',').filter_map(|n| n.parse().ok()).filter(|n| *n > 0).collect();
+    print!("format    GB/s n=1   of read | GOP/s:");
+    tokens.iter().for_each(|n| print!(" n={n}"));
+    println!();
     for format in FORMATS.iter().filter(|f| wanted.is_empty() || wanted.iter().any(|w| w == f.name)) {
         let [most, cols] = SHAPE;
         let rows = most.min(bytes.len() / format.row_bytes(cols) / 32 * 32);
@@ -94,9 +98,7 @@ fn main() -> Result<()> {
         }
         let gigabytes = (passes * weights.len() * size) as f64 / 1e9;
         print!("{:8} {:9.1} {:8.0}% |  ", format.name, gigabytes / stream, 100.0 * plain / stream);
-        let ns: Vec<usize> = std::env::var("NS")
-            .map_or(vec![2, 4, 8, 32, 512], |v| v.split(',').map(|n| n.parse().unwrap()).collect());
-        for n in ns {
+        for &n in &tokens {
             let x = input(n)?;
             let count = WORK / (2 * n * rows * cols);
             let seconds = best(3, threads == 1, || {

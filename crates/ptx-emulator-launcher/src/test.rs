@@ -5,7 +5,8 @@
 //! nextest both work, with or without `cargo xtask emu` around them.
 
 use std::fs::File;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::{Error, Launcher};
@@ -85,6 +86,27 @@ pub fn run(name: &str, case: &str, launcher: &Launcher) -> Option<Report> {
         // What no setting can mend is never required.
         Err(error) if matches!(error, Error::Platform { .. }) || excusable(&error) && !required() => {
             skip(name, &error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The command that runs `program`, which is not this one, under the emulator; for tests of finished programs. `None`, after
+/// saying why, where what it needs cannot be had or the emulator was not built, and nothing requires it.
+///
+/// # Panics
+/// Where the emulator cannot be set up although it is required.
+#[track_caller]
+#[must_use]
+pub fn command(program: &Path, launcher: &Launcher) -> Option<Command> {
+    match launcher.command(program, &|_| ()) {
+        Ok(command) => Some(command),
+        Err(error)
+            if matches!(error, Error::Platform { .. })
+                || (excusable(&error) || matches!(error, Error::NoLibrary { .. })) && !required() =>
+        {
+            skip(&program.display().to_string(), &error);
             None
         }
         Err(error) => panic!("{error}"),

@@ -103,14 +103,14 @@ impl Panel {
 
 #[inline]
 #[target_feature(enable = "f16c")]
-pub(in crate::simd) fn half<const N: usize>(b: &[u8; N], at: usize) -> f32 {
+fn half<const N: usize>(b: &[u8; N], at: usize) -> f32 {
     let bits = i32::from(u16::from_le_bytes([b[at], b[at + 1]]));
     _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)))
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(in crate::simd) fn array(v: __m256i) -> [i16; 16] {
+fn array(v: __m256i) -> [i16; 16] {
     let mut out = [0; 16];
     // SAFETY: 32 bytes are written to an array of 32.
     unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), v) };
@@ -120,7 +120,7 @@ pub(in crate::simd) fn array(v: __m256i) -> [i16; 16] {
 /// Eight rows of eight doublewords become eight columns.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(in crate::simd) fn transpose(v: [__m256i; 8]) -> [__m256i; 8] {
+fn transpose(v: [__m256i; 8]) -> [__m256i; 8] {
     let mut pairs = v;
     for i in 0..4 {
         pairs[2 * i] = _mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
