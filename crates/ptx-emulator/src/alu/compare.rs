@@ -8,7 +8,9 @@ use std::num::FpCategory;
 
 use super::Alu;
 use super::half::{Bf16, F16, Half, flush, halves};
-use super::rows::{Lane, once, pred, put_pred, wide};
+#[cfg(target_arch = "x86_64")]
+use super::rows::wide;
+use super::rows::{Lane, once, pred, put_pred};
 use super::words::Words;
 use crate::exec::registers::{Class, Mask, Registers};
 use crate::program::{AluFn, NONE, Step};

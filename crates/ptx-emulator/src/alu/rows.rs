@@ -66,6 +66,7 @@ thread_local! {
 }
 
 /// Whether the second version of each function may run.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is no second version"))]
 pub(super) fn wide() -> bool {
     #[cfg(test)]
     if PLAIN.get() {
