@@ -12,6 +12,12 @@
 //!
 //! Determinism is a promise: a token's results are the same bits whatever else is in the step, however its prompt was
 //! cut, on any number of threads and on every path. Each file with a sum says how it keeps that.
+//!
+//! | [`Path`] | machines | tested |
+//! |---|---|---|
+//! | `avx512`, `avx2` | x86-64 | on machines, with measurements (docs/BENCHMARKS.md in the repository) |
+//! | `neon-i8mm`, `neon-dotprod`, `neon` | 64-bit ARM, little-endian | under qemu as a processor with each (`cargo xtask arm`); speed was not measured |
+//! | `scalar` | all | everywhere: it defines the others |
 
 mod attend;
 mod backend;

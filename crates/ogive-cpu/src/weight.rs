@@ -71,7 +71,7 @@ impl CpuWeight {
 
     /// Whether its kernels for `n` tokens want activations side by side.
     pub(crate) fn wants_tiles(&self, n: usize) -> bool {
-        self.strips.is_some() || self.path.tiles_from().is_some_and(|from| n >= from)
+        self.path.tiles_from().is_some_and(|from| self.strips.is_some() || n >= from)
     }
 
     /// `[experts, rows, cols]`

@@ -37,6 +37,26 @@ fn avx512_default() {
 }
 
 #[test]
+fn neon_exact() {
+    check(Path::Neon, Precision::Exact, 2, false);
+}
+
+#[test]
+fn neon_default() {
+    check(Path::Neon, Precision::Default, 3, false);
+}
+
+#[test]
+fn neon_dotprod_default() {
+    check(Path::NeonDotprod, Precision::Default, 2, false);
+}
+
+#[test]
+fn neon_i8mm_default() {
+    check(Path::NeonI8mm, Precision::Default, 2, false);
+}
+
+#[test]
 fn scalar_exact() {
     check(Path::Scalar, Precision::Exact, 1, false);
 }

@@ -70,6 +70,7 @@ impl<'a> Input<'a> {
     }
 
     /// The same rows side by side, where a weight wants them so.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn tiles(&self) -> &[Tile] {
         &self.tiles
     }

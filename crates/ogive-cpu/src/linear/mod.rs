@@ -17,9 +17,12 @@ mod tile;
 
 pub(crate) use dense::{Dense, LANES};
 pub(crate) use input::Input;
-pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed, half_power, iq4_xs_scales, k_pairs, q3_scales};
+pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use packed::{half_power, iq4_xs_scales, k_pairs, q3_scales};
 pub(crate) use quantise::{Quantised, block_len, factors};
 pub(crate) use strips::{STRIP, Strips, pack};
+#[cfg(target_arch = "x86_64")]
 pub(crate) use tile::{FEW, Tile};
 
 use crate::{

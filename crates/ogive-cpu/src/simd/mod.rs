@@ -7,6 +7,9 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod formats;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 
 use crate::{
     linear::{self, Job, Quantised},
@@ -15,6 +18,8 @@ use crate::{
 pub(crate) mod ops;
 
 use ogive_tensor::{Error, Result};
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+use std::arch::is_aarch64_feature_detected;
 use std::fmt;
 
 /// The environment variable that forces a path.
@@ -26,6 +31,12 @@ pub(crate) const FORCE: &str = "OGIVE_CPU_FORCE";
 pub enum Path {
     /// Plain Rust.
     Scalar,
+    /// What every 64-bit ARM has.
+    Neon,
+    /// The same with `sdot`, as most since 2018 have it.
+    NeonDotprod,
+    /// The same with `smmla` for prompts, too: Apple since the M2, Graviton since the 3rd.
+    NeonI8mm,
     /// AVX2 with FMA and F16C.
     Avx2,
     /// AVX-512 (F, BW, VL) with VNNI, and what [`Path::Avx2`] needs.
@@ -34,12 +45,16 @@ pub enum Path {
 
 impl Path {
     /// Every path, best first.
-    pub const ALL: &[Self] = &[Self::Avx512, Self::Avx2, Self::Scalar];
+    pub const ALL: &[Self] =
+        &[Self::Avx512, Self::Avx2, Self::NeonI8mm, Self::NeonDotprod, Self::Neon, Self::Scalar];
 
     /// The name that `OGIVE_CPU_FORCE` knows it by.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
+            Self::Neon => "neon",
+            Self::NeonDotprod => "neon-dotprod",
+            Self::NeonI8mm => "neon-i8mm",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
         }
@@ -63,8 +78,14 @@ impl Path {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512vnni")
             }
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx2 | Self::Avx512 => false,
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::Neon => is_aarch64_feature_detected!("neon"),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::NeonDotprod => Self::Neon.is_supported() && is_aarch64_feature_detected!("dotprod"),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::NeonI8mm => Self::NeonDotprod.is_supported() && is_aarch64_feature_detected!("i8mm"),
+            #[allow(unreachable_patterns, reason = "what another architecture has")]
+            _ => false,
         }
     }
 
@@ -100,16 +121,25 @@ impl Path {
             // SAFETY: the same.
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => unsafe { avx512::stripe(job, out) },
+            // SAFETY: the same.
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::Neon => unsafe { neon::stripe(neon::Plain, job, out) },
+            // SAFETY: the same.
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::NeonDotprod => unsafe { neon::stripe(neon::Dotprod::new(), job, out) },
+            // SAFETY: the same.
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::NeonI8mm => unsafe { neon::stripe(neon::I8mm::new(), job, out) },
             _ => linear::scalar::stripe(job, out),
         }
     }
 
     /// Whether its packed products can read weights in strips.
     pub(crate) fn has_strips(self) -> bool {
-        self.tiles_from().is_some()
+        !matches!(self, Self::Scalar | Self::Avx2)
     }
 
-    /// From how many tokens on its packed products want activations side by side, if ever.
+    /// From how many tokens on its packed products want activations side by side, if ever. Of weights in strips: from the first.
     pub(crate) fn tiles_from(self) -> Option<usize> {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -124,6 +154,9 @@ impl Path {
             // SAFETY: activations are only rounded for weights, and those only made for paths that the machine supports.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 | Self::Avx512 => unsafe { avx2::quantise(x, out) },
+            // SAFETY: the same.
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::Neon | Self::NeonDotprod | Self::NeonI8mm => unsafe { neon::quantise(x, out) },
             _ => out.fill(x),
         }
     }
@@ -145,6 +178,9 @@ mod tests {
         assert!(Path::forced(None).unwrap().is_supported());
         assert_eq!(Path::forced(Some("")).unwrap(), Path::forced(None).unwrap());
         let e = Path::forced(Some("mmx")).unwrap_err().to_string();
-        assert_eq!(e, "OGIVE_CPU_FORCE=mmx: there is nothing of this name; known are avx512, avx2, scalar");
+        assert_eq!(
+            e,
+            "OGIVE_CPU_FORCE=mmx: there is nothing of this name; known are avx512, avx2, neon-i8mm, neon-dotprod, neon, scalar"
+        );
     }
 }

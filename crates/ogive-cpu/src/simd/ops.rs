@@ -1,6 +1,6 @@
 //! Runs a kernel written in safe Rust on the vectors that were found at start.
 //!
-//! A kernel is a struct with one inlined method: compiled here again for AVX2 and AVX-512, its loops over arrays of fixed
+//! A kernel is a struct with one inlined method: compiled here again for AVX2, AVX-512 and NEON, its loops over arrays of fixed
 //! length become vector instructions, and nothing is written twice. That leans on the optimiser; where it fails (half-
 //! precision loads, several sums at once) a kernel says what it means with [`Isa`]. All compilations give the same bits:
 //! lanes never meet, and multiply-adds are fused in all.
@@ -55,6 +55,9 @@ pub(crate) fn run<K: Kernel>(path: Path, kernel: K) -> K::Out {
         // SAFETY: this one only where AVX-512 (F, BW, VL) was detected with them.
         #[cfg(target_arch = "x86_64")]
         Path::Avx512 => unsafe { avx512::run(kernel) },
+        // SAFETY: these only where NEON was detected.
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        Path::Neon | Path::NeonDotprod | Path::NeonI8mm => unsafe { neon::run(kernel) },
         _ => kernel.run(Scalar),
     }
 }
@@ -213,6 +216,71 @@ mod avx512 {
         fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
             // SAFETY: `self` proves AVX-512; the load is the array and needs no alignment, and any bytes are numbers.
             unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
+        }
+    }
+}
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon {
+    use super::{Isa, Kernel, LANES};
+    use crate::simd::neon::widen;
+    use std::arch::aarch64::*;
+
+    /// Made only inside [`run`], so whoever holds one may use NEON.
+    #[derive(Clone, Copy)]
+    pub(super) struct Neon(());
+
+    #[target_feature(enable = "neon")]
+    pub(super) fn run<K: Kernel>(kernel: K) -> K::Out {
+        kernel.run(Neon(()))
+    }
+
+    impl Isa for Neon {
+        type V = [float32x4_t; 4];
+        const SUMS: usize = 4;
+        #[inline(always)]
+        fn splat(self, x: f32) -> Self::V {
+            // SAFETY: `self` proves NEON.
+            unsafe { [vdupq_n_f32(x); 4] }
+        }
+        #[inline(always)]
+        fn load(self, from: &[f32; LANES]) -> Self::V {
+            let from = from.as_ptr();
+            // SAFETY: `self` proves NEON; four times four elements are the array.
+            unsafe {
+                [vld1q_f32(from), vld1q_f32(from.add(4)), vld1q_f32(from.add(8)), vld1q_f32(from.add(12))]
+            }
+        }
+        #[inline(always)]
+        fn store(self, x: Self::V, to: &mut [f32; LANES]) {
+            for (x, to) in x.into_iter().zip(to.as_chunks_mut::<4>().0) {
+                // SAFETY: `self` proves NEON; the store is the chunk.
+                unsafe { vst1q_f32(to.as_mut_ptr(), x) };
+            }
+        }
+        #[inline(always)]
+        fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            // SAFETY: `self` proves NEON.
+            let one = |i: usize| unsafe { vfmaq_f32(c[i], a[i], b[i]) };
+            [one(0), one(1), one(2), one(3)]
+        }
+        #[inline(always)]
+        fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+            // SAFETY: `self` proves NEON.
+            let one = |i: usize| unsafe { vmulq_f32(a[i], b[i]) };
+            [one(0), one(1), one(2), one(3)]
+        }
+        #[inline(always)]
+        fn halves(self, from: &[u8; 2 * LANES]) -> Self::V {
+            // SAFETY: `self` proves NEON; four times eight bytes are the array.
+            let one = |i: usize| unsafe { widen(vreinterpret_u16_u8(vld1_u8(from.as_ptr().add(8 * i)))) };
+            [one(0), one(1), one(2), one(3)]
+        }
+        #[inline(always)]
+        fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
+            // SAFETY: `self` proves NEON; four times sixteen bytes are the array, and any bytes are numbers.
+            let one = |i: usize| unsafe { vreinterpretq_f32_u8(vld1q_u8(from.as_ptr().add(16 * i))) };
+            [one(0), one(1), one(2), one(3)]
         }
     }
 }

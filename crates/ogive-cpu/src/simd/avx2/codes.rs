@@ -5,27 +5,10 @@
 //! constant costs nothing.
 #![allow(unsafe_code)]
 
-use crate::linear::{E2M1_LEVELS, IQ4_LEVELS, Packed, iq4_xs_scales, k_pairs, q3_scales};
+use crate::linear::{E2M1_LEVELS, IQ4_LEVELS, iq4_xs_scales, k_pairs, q3_scales};
 use std::arch::x86_64::*;
 
-pub(in crate::simd) const Q4_0: u8 = Packed::Q4_0 as u8;
-pub(in crate::simd) const Q4_1: u8 = Packed::Q4_1 as u8;
-pub(in crate::simd) const Q5_0: u8 = Packed::Q5_0 as u8;
-pub(in crate::simd) const Q5_1: u8 = Packed::Q5_1 as u8;
-pub(in crate::simd) const Q8_0: u8 = Packed::Q8_0 as u8;
-pub(in crate::simd) const IQ4_NL: u8 = Packed::Iq4Nl as u8;
-pub(in crate::simd) const MXFP4: u8 = Packed::Mxfp4 as u8;
-pub(in crate::simd) const Q2_K: u8 = Packed::Q2K as u8;
-pub(in crate::simd) const Q3_K: u8 = Packed::Q3K as u8;
-pub(in crate::simd) const Q4_K: u8 = Packed::Q4K as u8;
-pub(in crate::simd) const Q5_K: u8 = Packed::Q5K as u8;
-pub(in crate::simd) const Q6_K: u8 = Packed::Q6K as u8;
-pub(in crate::simd) const IQ4_XS: u8 = Packed::Iq4Xs as u8;
-
-/// Whether blocks have minima.
-pub(in crate::simd) const fn has_min(f: u8) -> bool {
-    matches!(f, Q4_1 | Q5_1 | Q2_K | Q4_K | Q5_K)
-}
+pub(in crate::simd) use crate::simd::formats::*;
 
 /// Whether [`codes`] are signed; they are then multiplied by way of their magnitudes.
 pub(in crate::simd) const fn signed(f: u8) -> bool {
@@ -42,11 +25,6 @@ pub(in crate::simd) const fn offset(f: u8) -> i16 {
         Q6_K => 32,
         _ => 0,
     }
-}
-
-/// Whether a sub-scale of a superblock is for 16 elements, and not for 32.
-pub(in crate::simd) const fn fine(f: u8) -> bool {
-    matches!(f, Q2_K | Q3_K | Q6_K)
 }
 
 /// How many products of pairs fit a 16-bit sum: `2 · 127 · largest code · adds < 2^15`.
@@ -204,11 +182,6 @@ pub(in crate::simd) fn pairs<const F: u8>(codes: __m256i, a: __m256i) -> __m256i
     } else {
         _mm256_maddubs_epi16(codes, a)
     }
-}
-
-/// Whether a scale block has 256 elements and sub-scales, and not 32.
-pub(in crate::simd) const fn super_block(f: u8) -> bool {
-    matches!(f, Q2_K | Q3_K | Q4_K | Q5_K | Q6_K | IQ4_XS)
 }
 
 /// Where the factors of codes and minima stand, in halves; a format without minima gives any place.
