@@ -1,6 +1,6 @@
 //! Dense rows times activations in single precision: a sum's sixteen lanes are four registers.
 #![allow(unsafe_code)]
-// Closures would not be inlined: the library functions that call them lack these instructions.
+// An index counts registers of several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
 use super::asm::widen;

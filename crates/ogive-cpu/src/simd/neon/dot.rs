@@ -3,7 +3,7 @@
 //! All sums are exact, so all three ways give the same; a kernel is written once and takes the way as a value that is made only
 //! where the machine has it.
 #![allow(unsafe_code)]
-// Closures would not be inlined: the library functions that call them lack these instructions.
+// An index counts registers of several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
 use super::{asm, panel::Quad};
@@ -18,6 +18,7 @@ pub(in crate::simd) trait Dot: Copy {
     fn dot<const I: i32>(self, sum: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t;
 
     /// Sums of products of eight rows with `T` tokens: as many codes as `acts` has, which is a multiple of 16.
+    #[inline(always)]
     fn part<const T: usize>(self, codes: &[Quad], acts: [&[[i8; 16]]; T]) -> [[int32x4_t; 2]; T] {
         // SAFETY: every machine these kernels run on has NEON.
         unsafe { fours(self, codes, acts) }

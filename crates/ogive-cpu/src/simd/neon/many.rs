@@ -2,7 +2,7 @@
 //!
 //! Eight sums of a part and eight of a superblock fit the registers with what is multiplied, so nothing is put away between.
 #![allow(unsafe_code)]
-// Closures would not be inlined: the library functions that call them lack these instructions.
+// An index counts registers of several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
 use super::{
@@ -18,8 +18,12 @@ pub(super) const TOKENS: usize = 4;
 /// A register for each half of the rows and each token.
 type Sums<V, const T: usize> = [[V; 2]; T];
 
+/// A slice of each token's row.
+type Cut<'a, V, const T: usize> = [&'a [V]; T];
+
 /// Adds the products of a panel with activations from element `from` on. Its blocks have `P` parts: one of 32 elements, or
 /// several of a superblock. Blocks of activations are of `block` elements.
+#[inline(never)]
 #[target_feature(enable = "neon")]
 pub(super) fn many<D: Dot, const P: usize, const T: usize>(
     d: D,
@@ -60,16 +64,23 @@ fn superblocks<D: Dot, const P: usize, const T: usize>(
     let count = panel.d.len();
     let codes = &panel.codes.as_chunks::<64>().0[..count];
     let scales = &panel.scales.as_chunks::<P>().0[..count];
+    // Cut to one length, so that the loop below checks no bounds.
+    let (mut acts_of, mut sums_of, mut scale_of): (
+        Cut<'_, [[i8; 16]; 16], T>,
+        Cut<'_, [i16; 16], T>,
+        Cut<'_, f32, T>,
+    ) = ([&[]; T], [&[]; T], [&[]; T]);
+    for t in 0..T {
+        acts_of[t] = &x[t].codes.as_chunks().0.as_chunks().0[first..][..count];
+        sums_of[t] = &x[t].sums.as_chunks().0[first..][..count];
+        scale_of[t] = &x[t].scales[first..][..count];
+    }
     for b in 0..count {
-        let mut acts: [&[[i8; 16]]; T] = [&[]; T];
-        for t in 0..T {
-            acts[t] = x[t].codes.as_chunks().0.as_chunks::<16>().0[first + b].as_slice();
-        }
         let mut total = [[vdupq_n_s32(0); 2]; T];
         for p in 0..P {
-            let mut now = acts;
+            let mut now: Cut<'_, [i8; 16], T> = [&[]; T];
             for t in 0..T {
-                now[t] = &acts[t][p * quads / 4..][..quads / 4];
+                now[t] = &acts_of[t][b][p * quads / 4..][..quads / 4];
             }
             let part = d.part(&codes[b][p * quads..][..quads], now);
             let scale = integers(&scales[b][p]);
@@ -83,7 +94,7 @@ fn superblocks<D: Dot, const P: usize, const T: usize>(
         if let Some(mins) = panel.mins.as_chunks::<P>().0.get(b) {
             let mut s = [[vdupq_n_s16(0); 2]; T];
             for t in 0..T {
-                s[t] = part_sums::<P>(&x[t].sums.as_chunks().0[first + b]);
+                s[t] = part_sums::<P>(&sums_of[t][b]);
             }
             for (i, mins) in mins.as_chunks::<8>().0.iter().enumerate() {
                 by_min::<0, T>(&mins[0], &s, i, &mut low);
@@ -103,7 +114,7 @@ fn superblocks<D: Dot, const P: usize, const T: usize>(
                 if let Some(m) = panel.m.get(b) {
                     p = vfmaq_f32(p, floats(m)[r], vcvtq_f32_s32(low[t][r]));
                 }
-                out[t][r] = vfmaq_n_f32(out[t][r], p, x[t].scales[first + b]);
+                out[t][r] = vfmaq_n_f32(out[t][r], p, scale_of[t][b]);
             }
         }
     }
@@ -123,20 +134,29 @@ fn blocks<D: Dot, const T: usize>(
     let count = panel.d.len();
     let codes = &panel.codes.as_chunks::<8>().0[..count];
     for group in 0..count / each {
+        // Cut to one length, so that the loop below checks no bounds.
+        let (codes, d_of) = (&codes[group * each..][..each], &panel.d[group * each..][..each]);
+        let m_of = panel.m.get(group * each..).unwrap_or_default();
+        let (mut acts_of, mut sums_of): (Cut<'_, [[i8; 16]; 2], T>, Cut<'_, [i16; 2], T>) =
+            ([&[]; T], [&[]; T]);
+        for t in 0..T {
+            acts_of[t] = &x[t].codes.as_chunks().0.as_chunks().0[first + group * each..][..each];
+            sums_of[t] = &x[t].sums.as_chunks().0[first + group * each..][..each];
+        }
         let mut p = [[vdupq_n_f32(0.0); 2]; T];
-        for b in group * each..(group + 1) * each {
-            let mut acts: [&[[i8; 16]]; T] = [&[]; T];
+        for b in 0..each {
+            let mut acts: Cut<'_, [i8; 16], T> = [&[]; T];
             for t in 0..T {
-                acts[t] = x[t].codes.as_chunks().0.as_chunks::<2>().0[first + b].as_slice();
+                acts[t] = acts_of[t][b].as_slice();
             }
             let part = d.part(&codes[b], acts);
-            let factor = floats(&panel.d[b]);
+            let factor = floats(&d_of[b]);
             for t in 0..T {
                 for r in 0..2 {
                     p[t][r] = vfmaq_f32(p[t][r], factor[r], vcvtq_f32_s32(part[t][r]));
                 }
-                if let Some(m) = panel.m.get(b) {
-                    let [low, high] = x[t].sums.as_chunks().0[first + b];
+                if let Some(m) = m_of.get(b) {
+                    let [low, high] = sums_of[t][b];
                     for r in 0..2 {
                         p[t][r] = vfmaq_n_f32(p[t][r], floats(m)[r], f32::from(low + high));
                     }

@@ -3,7 +3,7 @@
 //! Codes are signed bytes as they are meant, so that what multiplies them knows nothing of formats but how many parts a block
 //! has. How neighbours lie is the multiplier's choice: four of four rows to a register, or eight of two.
 #![allow(unsafe_code)]
-// Closures would not be inlined: the library functions that call them lack these instructions.
+// An index counts registers of several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
 use super::{

@@ -3,7 +3,7 @@
 //! Nothing is summed across a register and nothing is written before the end, so a block costs little more than its products,
 //! and a token waits for memory.
 #![allow(unsafe_code)]
-// Closures would not be inlined: the library functions that call them lack these instructions.
+// An index counts registers of several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
 use super::{
@@ -20,6 +20,7 @@ use std::arch::aarch64::*;
 type Sums<V, const T: usize> = [[V; 4]; T];
 
 /// Products of a strip's rows with `T` tokens. Blocks of activations are of `block` elements.
+#[inline(never)]
 #[target_feature(enable = "neon")]
 pub(super) fn stream<D: Dot, const F: u8, const N: usize, const T: usize>(
     d: D,

@@ -2,7 +2,7 @@
 //!
 //! Sixteen rows make four registers; `g` says which. Codes come as signed bytes, raised where the format keeps them raised.
 #![allow(unsafe_code)]
-// Closures would not be inlined: the library functions that call them lack these instructions.
+// An index counts registers of several arrays at once.
 #![allow(clippy::needless_range_loop)]
 
 use super::asm::widen;
