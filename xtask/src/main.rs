@@ -6,6 +6,7 @@
 // A program talks to its user.
 #![allow(clippy::print_stderr)]
 
+mod arm;
 mod bundle;
 mod ci;
 mod corpus;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ["bundle", ref args @ ..] => {
             emu::target_folder(&root()).and_then(|target| bundle::run(&root(), &target, args))
         }
+        ["arm"] => arm::run(&root()),
         ["ci"] => ci::run(&root(), false),
         ["ci", "--keep-going"] => ci::run(&root(), true),
         ["emu-corpus"] => emu::launcher(&root()).and_then(|launcher| corpus::run(&launcher)),
@@ -64,7 +66,15 @@ fn main() -> ExitCode {
 }
 
 fn help() -> String {
-    format!("{HELP}{}{}{}{}{}", bundle::HELP, golden::HELP, versions::HELP, emu::HELP, corpus::HELP)
+    format!(
+        "{HELP}{}{}{}{}{}{}",
+        bundle::HELP,
+        arm::HELP,
+        golden::HELP,
+        versions::HELP,
+        emu::HELP,
+        corpus::HELP
+    )
 }
 
 fn fail(message: &str) -> ExitCode {
