@@ -13,6 +13,11 @@ use std::arch::aarch64::*;
 pub(in crate::simd) trait Dot: Copy {
     /// Whether a panel's register has eight neighbouring codes of two rows, and not four of four.
     const EIGHTS: bool;
+    /// The way for few tokens: where two differ in [`Dot::part`] alone, theirs is the same.
+    type Few: Dot;
+
+    /// That way.
+    fn few(self) -> Self::Few;
 
     /// Adds to each lane, which is a row, the products of its four codes with the four of lane `I` of `acts`.
     fn dot<const I: i32>(self, sum: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t;
@@ -31,6 +36,12 @@ pub(in crate::simd) struct Plain;
 
 impl Dot for Plain {
     const EIGHTS: bool = false;
+    type Few = Self;
+
+    #[inline(always)]
+    fn few(self) -> Self {
+        self
+    }
 
     #[inline(always)]
     fn dot<const I: i32>(self, sum: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t {
@@ -59,6 +70,12 @@ impl Dotprod {
 
 impl Dot for Dotprod {
     const EIGHTS: bool = false;
+    type Few = Self;
+
+    #[inline(always)]
+    fn few(self) -> Self {
+        self
+    }
 
     #[inline(always)]
     fn dot<const I: i32>(self, sum: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t {
@@ -81,6 +98,12 @@ impl I8mm {
 
 impl Dot for I8mm {
     const EIGHTS: bool = true;
+    type Few = Dotprod;
+
+    #[inline(always)]
+    fn few(self) -> Dotprod {
+        self.0
+    }
 
     #[inline(always)]
     fn dot<const I: i32>(self, sum: int32x4_t, codes: int8x16_t, acts: int8x16_t) -> int32x4_t {

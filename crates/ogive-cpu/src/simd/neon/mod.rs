@@ -143,14 +143,14 @@ fn streamed<D: Dot, const F: u8, const N: usize>(
         match job.input.quantised() {
             [a, b] => {
                 let block = block_len(a.codes.len());
-                let [a, b] = stream::stream::<D, F, N, 2>(d, strip, [a, b], block);
+                let [a, b] = stream::stream::<D::Few, F, N, 2>(d.few(), strip, [a, b], block);
                 put(out, 0, first, &a);
                 put(out, 1, first, &b);
             }
             each => {
                 for (t, a) in each.iter().enumerate() {
                     let block = block_len(a.codes.len());
-                    put(out, t, first, &stream::stream::<D, F, N, 1>(d, strip, [a], block)[0]);
+                    put(out, t, first, &stream::stream::<D::Few, F, N, 1>(d.few(), strip, [a], block)[0]);
                 }
             }
         }
