@@ -13,7 +13,7 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 /// Mebibytes of all weights, unless `OGIVE_CPU_MIB` says another number: 1 for the kernels' own speed, out of the cache.
 const MIB: usize = 640;
 /// Operations of a measurement with several tokens: enough for clocks that tick every few milliseconds.
-const WORK: usize = 20_000_000_000;
+const WORK: usize = 100_000_000_000;
 /// A matrix has so many columns, and so many rows at most.
 const SHAPE: [usize; 2] = [4096, 2048];
 

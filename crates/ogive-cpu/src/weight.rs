@@ -3,7 +3,7 @@
 //! A packed weight is laid in [`Strips`] where the machine has kernels for them, and else stays where it is: in a mapped file.
 
 use crate::{
-    linear::{Dense, Packed, Strips},
+    linear::{Dense, Form, Packed, Strips},
     pool::Pool,
     simd::Path,
 };
@@ -69,9 +69,9 @@ impl CpuWeight {
         self.strips.as_ref()
     }
 
-    /// Whether its kernels for `n` tokens want activations side by side.
-    pub(crate) fn wants_tiles(&self, n: usize) -> bool {
-        self.path.tiles_from().is_some_and(|from| self.strips.is_some() || n >= from)
+    /// How its packed kernels want the activations of `n` tokens.
+    pub(crate) fn wants(&self, n: usize) -> Form {
+        self.path.wants(n, self.strips.is_some())
     }
 
     /// `[experts, rows, cols]`

@@ -2,6 +2,7 @@
 
 use super::{
     dense::{self, Dense},
+    group::{GROUP, Group},
     quantise::Quantised,
     tile::Tile,
 };
@@ -15,6 +16,18 @@ use std::borrow::Cow;
 /// Tokens that one thread rounds at a time.
 const CHUNK: usize = 8;
 
+/// How a packed product wants its activations.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "others read rows"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Row by row.
+    Rows,
+    /// A few tokens side by side.
+    Tiles,
+    /// Sixteen tokens together.
+    Groups,
+}
+
 /// `n` rows of activations.
 #[derive(Debug)]
 pub(crate) struct Input<'a> {
@@ -23,21 +36,30 @@ pub(crate) struct Input<'a> {
     bf16: Option<Cow<'a, [f32]>>,
     quantised: Vec<Quantised>,
     tiles: Vec<Tile>,
+    groups: Vec<Group>,
 }
 
 impl<'a> Input<'a> {
     /// The forms of `x`, `[n, k]`, that the weights `ws` need.
     pub(crate) fn new(pool: &Pool, x: &'a [f32], n: usize, ws: &[&CpuWeight]) -> Self {
         let k = x.len() / n.max(1);
-        let mut input = Self { n, f32: None, bf16: None, quantised: Vec::new(), tiles: Vec::new() };
+        let mut input =
+            Self { n, f32: None, bf16: None, quantised: Vec::new(), tiles: Vec::new(), groups: Vec::new() };
         for w in ws {
             match w.kernel() {
                 Kernel::Packed(_) => {
                     if input.quantised.is_empty() {
                         input.quantised = quantise(pool, x, n, k, w.path());
                     }
-                    if input.tiles.is_empty() && w.wants_tiles(n) {
-                        input.tiles = tiles(pool, &input.quantised, k);
+                    match w.wants(n) {
+                        Form::Rows => {}
+                        Form::Tiles if input.tiles.is_empty() => {
+                            input.tiles = tiles(pool, &input.quantised, k);
+                        }
+                        Form::Groups if input.groups.is_empty() => {
+                            input.groups = groups(pool, &input.quantised, k);
+                        }
+                        Form::Tiles | Form::Groups => {}
                     }
                 }
                 Kernel::Dense(Dense::Bf16) if input.bf16.is_none() => {
@@ -74,6 +96,12 @@ impl<'a> Input<'a> {
     pub(crate) fn tiles(&self) -> &[Tile] {
         &self.tiles
     }
+
+    /// The same rows in groups, where a weight wants them so.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
 }
 
 fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quantised> {
@@ -93,4 +121,13 @@ fn tiles(pool: &Pool, rows: &[Quantised], k: usize) -> Vec<Tile> {
         tiles.iter_mut().for_each(|tile| tile.fill(&rows[Tile::tokens(rows.len(), i)], k));
     });
     tiles
+}
+
+fn groups(pool: &Pool, rows: &[Quantised], k: usize) -> Vec<Group> {
+    let mut groups = vec![Group::default(); Group::count(rows.len())];
+    pool.chunks(&mut groups, 1, &|i, groups| {
+        let rows = &rows[i * GROUP..rows.len().min((i + 1) * GROUP)];
+        groups.iter_mut().for_each(|group| group.fill(rows, k));
+    });
+    groups
 }

@@ -6,6 +6,7 @@
 //! number, and never anything else; which payload a NaN carries is not promised.
 
 mod dense;
+mod group;
 mod input;
 mod packed;
 mod quantise;
@@ -16,7 +17,9 @@ mod tests;
 mod tile;
 
 pub(crate) use dense::{Dense, LANES};
-pub(crate) use input::Input;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use group::{GROUP, Group, Tokens};
+pub(crate) use input::{Form, Input};
 pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use packed::{half_power, iq4_xs_scales, k_pairs, q3_scales};
@@ -32,7 +35,7 @@ use crate::{
 use ogive_tensor::{Error, Result};
 
 /// Rows that a panel of the widest kernel holds: stripes are multiples of it.
-const PANEL: usize = 32;
+const PANEL: usize = 64;
 /// Bytes of a weight that are worth a thread's asking for more.
 const STRIPE_BYTES: usize = 64 << 10;
 /// Stripes for each thread, where there are enough rows: the last to finish holds the others up by one.

@@ -4,6 +4,8 @@
 //! one process can take different paths, which is how tests compare them.
 
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -12,7 +14,7 @@ mod formats;
 mod neon;
 
 use crate::{
-    linear::{self, Job, Quantised},
+    linear::{self, Form, Job, Quantised},
     pool::Stripe,
 };
 pub(crate) mod ops;
@@ -41,12 +43,14 @@ pub enum Path {
     Avx2,
     /// AVX-512 (F, BW, VL) with VNNI, and what [`Path::Avx2`] needs.
     Avx512,
+    /// AMX with products of bytes, on Linux, and what [`Path::Avx512`] needs.
+    Amx,
 }
 
 impl Path {
     /// Every path, best first.
     pub const ALL: &[Self] =
-        &[Self::Avx512, Self::Avx2, Self::NeonI8mm, Self::NeonDotprod, Self::Neon, Self::Scalar];
+        &[Self::Amx, Self::Avx512, Self::Avx2, Self::NeonI8mm, Self::NeonDotprod, Self::Neon, Self::Scalar];
 
     /// The name that `OGIVE_CPU_FORCE` knows it by.
     pub fn name(self) -> &'static str {
@@ -57,6 +61,7 @@ impl Path {
             Self::NeonI8mm => "neon-i8mm",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Amx => "amx",
         }
     }
 
@@ -78,6 +83,8 @@ impl Path {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512vnni")
             }
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => Self::Avx512.is_supported() && amx::tile::are_supported(),
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Self::Neon => is_aarch64_feature_detected!("neon"),
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
@@ -122,6 +129,9 @@ impl Path {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => unsafe { avx512::stripe(job, out) },
             // SAFETY: the same.
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => unsafe { amx::stripe(job, out) },
+            // SAFETY: the same.
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Self::Neon => unsafe { neon::stripe(neon::Plain, job, out) },
             // SAFETY: the same.
@@ -139,12 +149,14 @@ impl Path {
         !matches!(self, Self::Scalar | Self::Avx2)
     }
 
-    /// From how many tokens on its packed products want activations side by side, if ever. Of weights in strips: from the first.
-    pub(crate) fn tiles_from(self) -> Option<usize> {
+    /// How packed products of `n` tokens want their activations, with weights in strips or not.
+    pub(crate) fn wants(self, n: usize, strips: bool) -> Form {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => Some(avx512::LAID_FROM),
-            _ => None,
+            Self::Amx if n >= amx::FROM => Form::Groups,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 | Self::Amx if strips || n >= avx512::LAID_FROM => Form::Tiles,
+            _ => Form::Rows,
         }
     }
 
@@ -153,7 +165,7 @@ impl Path {
         match self {
             // SAFETY: activations are only rounded for weights, and those only made for paths that the machine supports.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 | Self::Avx512 => unsafe { avx2::quantise(x, out) },
+            Self::Avx2 | Self::Avx512 | Self::Amx => unsafe { avx2::quantise(x, out) },
             // SAFETY: the same.
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Self::Neon | Self::NeonDotprod | Self::NeonI8mm => unsafe { neon::quantise(x, out) },
@@ -180,7 +192,7 @@ mod tests {
         let e = Path::forced(Some("mmx")).unwrap_err().to_string();
         assert_eq!(
             e,
-            "OGIVE_CPU_FORCE=mmx: there is nothing of this name; known are avx512, avx2, neon-i8mm, neon-dotprod, neon, scalar"
+            "OGIVE_CPU_FORCE=mmx: there is nothing of this name; known are amx, avx512, avx2, neon-i8mm, neon-dotprod, neon, scalar"
         );
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn run<K: Kernel>(path: Path, kernel: K) -> K::Out {
         Path::Avx2 => unsafe { avx2::run(kernel) },
         // SAFETY: this one only where AVX-512 (F, BW, VL) was detected with them.
         #[cfg(target_arch = "x86_64")]
-        Path::Avx512 => unsafe { avx512::run(kernel) },
+        Path::Avx512 | Path::Amx => unsafe { avx512::run(kernel) },
         // SAFETY: these only where NEON was detected.
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
         Path::Neon | Path::NeonDotprod | Path::NeonI8mm => unsafe { neon::run(kernel) },

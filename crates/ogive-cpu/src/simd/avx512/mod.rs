@@ -7,10 +7,10 @@
 
 mod dense;
 mod few;
-mod many;
-mod panel;
+pub(super) mod many;
+pub(super) mod panel;
 mod stream;
-mod strip;
+pub(super) mod strip;
 
 use super::avx2::{self, DENSE_FROM, SCRATCH, TILE, codes, panel::Lanes, put, put_all, rows};
 use crate::{
@@ -18,8 +18,8 @@ use crate::{
     pool::Stripe,
     weight::Kernel,
 };
-use panel::{Both, Panel};
-use std::cell::RefCell;
+use panel::{Both, Panel, put_strip};
+use std::{cell::RefCell, ops::Range};
 
 /// Columns that are unpacked at a time: a panel of them stays in the first cache while all tokens pass.
 const SLICE: usize = 512;
@@ -130,33 +130,15 @@ fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f
 fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_, f32>) {
     WIDE.with_borrow_mut(|Wide { panel, sums, strips }| {
         for first in (0..out.width()).step_by(panel::ROWS) {
-            let laid = job.strip(first).map(|low| {
-                // Where the stripe ends, the first strip stands in for the second, and its results are dropped.
-                let second = if first + STRIP < out.width() { first + STRIP } else { first };
-                [low, job.strip(second).unwrap_or(low)]
-            });
-            let row_bytes = laid.map_or_else(|| job.row(first).len(), |[low, _]| low.len() / STRIP);
+            let rows = Rows::<2>::new(job, first, out.width());
+            let row_bytes = rows.len();
             sums.clear();
             sums.resize(job.input.n(), [Lanes([0.0; 16]); 2]);
             let block = block_len(row_bytes / N * strip::elements(F));
             let slice = SLICE / strip::elements(F) * N;
             for (i, start) in (0..row_bytes).step_by(slice).enumerate() {
                 let end = row_bytes.min(start + slice);
-                match laid {
-                    Some(both) => {
-                        panel.unpack::<F, N>(both.map(|strip| &strip[start * STRIP..end * STRIP]));
-                    }
-                    None => {
-                        let rows: [&[u8]; panel::ROWS] = rows(job, first, out.width());
-                        let rows = rows.map(|row| &row[start..end]);
-                        strips.resize(panel::ROWS * (end - start), 0);
-                        let (low, high) = strips.split_at_mut(STRIP * (end - start));
-                        for (strip, rows) in [&mut *low, &mut *high].into_iter().zip(rows.as_chunks().0) {
-                            pack(format, rows, strip);
-                        }
-                        panel.unpack::<F, N>([low, high]);
-                    }
-                }
+                panel.unpack::<F, N>(rows.part(format, start..end, strips));
                 let mut rest = &mut sums[..];
                 for tile in job.input.tiles() {
                     let now;
@@ -175,16 +157,58 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: 
                 }
             }
             for (t, both) in sums.iter().enumerate() {
-                for (to, sums) in out.row(t)[first..].chunks_mut(16).zip(both) {
-                    match <&mut [f32; 16]>::try_from(&mut *to) {
-                        // Of a length the compiler knows: a store and not a call.
-                        Ok(to) => *to = sums.0,
-                        Err(_) => to.copy_from_slice(&sums.0[..to.len()]),
-                    }
+                for (to, sums) in out.row(t)[first..].chunks_mut(STRIP).zip(both) {
+                    put_strip(to, sums);
                 }
             }
         }
     });
+}
+
+/// The rows of a panel: strips, or rows that are laid in strips on the way.
+pub(super) enum Rows<'a, const STRIPS: usize> {
+    Strips([&'a [u8]; STRIPS]),
+    Rows(Box<[[&'a [u8]; STRIP]; STRIPS]>),
+}
+
+impl<'a, const STRIPS: usize> Rows<'a, STRIPS> {
+    /// Those from `first` on, of a stripe of `width`. Where the stripe ends, the first strip or the last row stands in for others,
+    /// and their results are dropped.
+    pub(super) fn new(job: &'a Job<'_>, first: usize, width: usize) -> Self {
+        let strip = |i: usize| if first + i * STRIP < width { first + i * STRIP } else { first };
+        match job.strip(first) {
+            Some(low) => Self::Strips(std::array::from_fn(|i| job.strip(strip(i)).unwrap_or(low))),
+            None => Self::Rows(Box::new(std::array::from_fn(|i| rows(job, strip(i), width)))),
+        }
+    }
+
+    /// Bytes of a row.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Strips(strips) => strips[0].len() / STRIP,
+            Self::Rows(rows) => rows[0][0].len(),
+        }
+    }
+
+    /// Strips of the bytes `range` of each row, whole blocks; `buffer` is for rows.
+    pub(super) fn part<'b>(
+        &'b self,
+        format: Packed,
+        range: Range<usize>,
+        buffer: &'b mut Vec<u8>,
+    ) -> [&'b [u8]; STRIPS] {
+        match self {
+            Self::Strips(strips) => strips.map(|strip| &strip[range.start * STRIP..range.end * STRIP]),
+            Self::Rows(rows) => {
+                let each = STRIP * range.len();
+                buffer.resize(STRIPS * each, 0);
+                for (strip, rows) in buffer.chunks_exact_mut(each).zip(&**rows) {
+                    pack(format, &rows.map(|row| &row[range.clone()]), strip);
+                }
+                std::array::from_fn(|i| &buffer[i * each..][..each])
+            }
+        }
+    }
 }
 
 /// Adds what one slice of the columns gives for the tokens of a tile.

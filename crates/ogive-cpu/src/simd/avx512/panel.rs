@@ -17,14 +17,14 @@ use crate::{
 use std::arch::x86_64::*;
 
 /// Rows of a panel.
-pub(super) const ROWS: usize = 2 * STRIP;
+pub(in crate::simd) const ROWS: usize = 2 * STRIP;
 
 /// A value for each row.
-pub(super) type Both<T> = [Lanes<T>; 2];
+pub(in crate::simd) type Both<T> = [Lanes<T>; 2];
 
 /// How a superblock's parts are scaled and added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scaling {
+pub(in crate::simd) enum Scaling {
     /// In single precision, exact over so many parts: `127 · largest code · elements · largest scale < 2^24`.
     Singles(usize),
     /// In integers.
@@ -32,7 +32,7 @@ pub(super) enum Scaling {
 }
 
 /// The way of a format.
-pub(super) const fn scaling(f: u8) -> Scaling {
+pub(in crate::simd) const fn scaling(f: u8) -> Scaling {
     match f {
         // 3 · 15 and 4 · 32 times 127 · 256.
         codes::Q2_K | codes::Q3_K => Scaling::Singles(16),
@@ -44,23 +44,23 @@ pub(super) const fn scaling(f: u8) -> Scaling {
 
 /// The unpacked rows; its buffers are used again.
 #[derive(Debug, Default)]
-pub(super) struct Panel {
+pub(in crate::simd) struct Panel {
     /// Four neighbouring codes. `[k / 4]`
-    pub(super) codes: Vec<Both<[u8; 4]>>,
+    pub(in crate::simd) codes: Vec<Both<[u8; 4]>>,
     /// Sub-scales as bits: of `f32`, or integers. `[superblocks * parts]`
-    pub(super) scales: Vec<Both<i32>>,
+    pub(in crate::simd) scales: Vec<Both<i32>>,
     /// What neighbouring sums of activations are multiplied with. `[superblocks * parts / 2]`
-    pub(super) mins: Vec<Both<[i16; 2]>>,
+    pub(in crate::simd) mins: Vec<Both<[i16; 2]>>,
     /// The factor of the codes. `[blocks]`
-    pub(super) d: Vec<Both<f32>>,
+    pub(in crate::simd) d: Vec<Both<f32>>,
     /// The factor of the minima, with its sign. `[blocks]`
-    pub(super) m: Vec<Both<f32>>,
+    pub(in crate::simd) m: Vec<Both<f32>>,
 }
 
 impl Panel {
     /// Unpacks two equally long strips of whole blocks of `N` bytes a row.
     #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-    pub(super) fn unpack<const F: u8, const N: usize>(&mut self, strips: [&[u8]; 2]) {
+    pub(in crate::simd) fn unpack<const F: u8, const N: usize>(&mut self, strips: [&[u8]; 2]) {
         let count = strip::blocks::<N>(strips[0]).len();
         let (quads, supers) = (elements(F) / 4, if super_block(F) { count } else { 0 });
         self.codes.resize(count * quads, [Lanes([[0; 4]; STRIP]); 2]);
@@ -110,36 +110,47 @@ impl Panel {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn bytes(v: &Lanes<[u8; 4]>) -> __m512i {
+pub(in crate::simd) fn bytes(v: &Lanes<[u8; 4]>) -> __m512i {
     // SAFETY: the array has 64 bytes and starts at a multiple of 64.
     unsafe { _mm512_load_si512(v.0.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn words(v: &Lanes<[i16; 2]>) -> __m512i {
+pub(in crate::simd) fn words(v: &Lanes<[i16; 2]>) -> __m512i {
     // SAFETY: the array has 64 bytes and starts at a multiple of 64.
     unsafe { _mm512_load_si512(v.0.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn integers(v: &Lanes<i32>) -> __m512i {
+pub(in crate::simd) fn integers(v: &Lanes<i32>) -> __m512i {
     // SAFETY: the array has 64 bytes and starts at a multiple of 64.
     unsafe { _mm512_load_si512(v.0.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn floats(v: &Lanes<f32>) -> __m512 {
+pub(in crate::simd) fn floats(v: &Lanes<f32>) -> __m512 {
     // SAFETY: the array has 64 bytes and starts at a multiple of 64.
     unsafe { _mm512_load_ps(v.0.as_ptr()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn put<T>(to: &mut Lanes<T>, v: __m512i) {
+pub(in crate::simd) fn put<T>(to: &mut Lanes<T>, v: __m512i) {
     const { assert!(size_of::<Lanes<T>>() == 64) };
     // SAFETY: the array has 64 bytes and starts at a multiple of 64. Its elements are numbers of any bits.
     unsafe { _mm512_store_si512(to.0.as_mut_ptr().cast(), v) }
+}
+
+/// Writes the sums of a strip's rows, or of those of them that there are.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(in crate::simd) fn put_strip(to: &mut [f32], sums: &Lanes<f32>) {
+    match <&mut [f32; STRIP]>::try_from(&mut *to) {
+        // SAFETY: 64 bytes are written to an array of 64. A copy would be made one call for this case and the next.
+        Ok(to) => unsafe { _mm512_storeu_ps(to.as_mut_ptr(), floats(sums)) },
+        Err(_) => to.copy_from_slice(&sums.0[..to.len()]),
+    }
 }

@@ -13,25 +13,25 @@ use crate::{
 use std::arch::x86_64::*;
 
 /// A block of sixteen rows, of `N` bytes each.
-pub(super) type Block<const N: usize> = [[u8; N]; STRIP];
+pub(in crate::simd) type Block<const N: usize> = [[u8; N]; STRIP];
 
 /// What [`quad`] adds to codes.
-pub(super) const fn raise(f: u8) -> i16 {
+pub(in crate::simd) const fn raise(f: u8) -> i16 {
     if signed(f) { 128 } else { offset(f) }
 }
 
 /// Parts of a superblock, each with a sub-scale.
-pub(super) const fn parts(f: u8) -> usize {
+pub(in crate::simd) const fn parts(f: u8) -> usize {
     if fine(f) { 16 } else { 8 }
 }
 
 /// Elements of a block.
-pub(super) const fn elements(f: u8) -> usize {
+pub(in crate::simd) const fn elements(f: u8) -> usize {
     if codes::super_block(f) { 256 } else { 32 }
 }
 
 /// The blocks of a strip.
-pub(super) fn blocks<const N: usize>(strip: &[u8]) -> &[Block<N>] {
+pub(in crate::simd) fn blocks<const N: usize>(strip: &[u8]) -> &[Block<N>] {
     strip.as_chunks::<N>().0.as_chunks().0
 }
 
@@ -91,7 +91,7 @@ fn fifths(v: __m512i) -> __m512i {
 /// Codes `4 i..4 i + 4` of part `p`, raised by [`raise`]. A block of 32 has one part.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize) -> __m512i {
+pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize) -> __m512i {
     // Halves of bytes: four words have 16 low ones and then 16 high ones.
     let halves = |first: usize| bits(word(b, first + i % 4), 4 * (i / 4), 15);
     let fifth = |at: usize| fifths(_mm512_srlv_epi32(word(b, at), _mm512_set1_epi32(4 * i as i32)));
@@ -127,7 +127,7 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
 }
 
 /// The sub-scales of a superblock and its minima.
-pub(super) struct Scales {
+pub(in crate::simd) struct Scales {
     /// Four neighbours in a lane's bytes, signed. IQ4_XS's are put together when they are asked for: here are its words.
     scales: [__m512i; 4],
     /// The same of minima.
@@ -138,7 +138,7 @@ impl Scales {
     /// Those of one block.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    pub(super) fn of<const F: u8, const N: usize>(b: &Block<N>) -> Self {
+    pub(in crate::simd) fn of<const F: u8, const N: usize>(b: &Block<N>) -> Self {
         let zero = _mm512_setzero_si512();
         let (mut scales, mut mins) = ([zero; 4], [zero; 4]);
         match F {
@@ -176,7 +176,7 @@ impl Scales {
     /// That of part `p`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    pub(super) fn scale<const F: u8>(&self, p: usize) -> __m512i {
+    pub(in crate::simd) fn scale<const F: u8>(&self, p: usize) -> __m512i {
         if F == codes::IQ4_XS {
             let low = _mm512_srlv_epi32(self.scales[1], _mm512_set1_epi32(4 * p as i32));
             // Sixteen bits of high pairs stand in the upper half: their first pair has to come to the fifth bit.
@@ -192,7 +192,7 @@ impl Scales {
     /// The minima of parts `2 i` and `2 i + 1`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    pub(super) fn mins(&self, i: usize) -> __m512i {
+    pub(in crate::simd) fn mins(&self, i: usize) -> __m512i {
         // Bytes 0 and 1 of each lane, or 2 and 3, as 16 bits each.
         let first = (0x80 << 24 | 1 << 16 | 0x80 << 8) + (i % 2 * 0x0002_0002) as u32;
         let lanes = _mm512_add_epi32(
@@ -206,7 +206,7 @@ impl Scales {
 /// The factor of a block's codes, and that of its minima with its sign.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(super) fn factors<const F: u8, const N: usize>(b: &Block<N>) -> (__m512, __m512) {
+pub(in crate::simd) fn factors<const F: u8, const N: usize>(b: &Block<N>) -> (__m512, __m512) {
     let zero = _mm512_setzero_ps();
     let half = |v: __m512i| _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
     match F {

@@ -1,0 +1,245 @@
+//! Up to four strips of a packed weight, up to 256 columns of them, unpacked for tiles.
+//!
+//! A superblock's sub-scales would have to be applied between two products. Instead they go into the codes, cut into digits so that
+//! the product of a digit and a code is a byte again: Q4_K's scale is `16 h + l`, and both `h · code` and `l · code` stay below 256.
+//! So each digit makes a plane of bytes, a superblock's sum is `16 Σ h · code · a + Σ l · code · a`, and that is exact, as it is
+//! defined to be. Other blocks stand as they are, and are multiplied one by one.
+#![allow(unsafe_code)]
+// Closures would not be inlined: the library functions that call them lack these instructions.
+#![allow(clippy::needless_range_loop)]
+
+use crate::simd::{
+    avx2::{
+        codes::{self, has_min},
+        panel::Lanes,
+    },
+    avx512::{
+        panel::put,
+        strip::{Block, Scales, blocks, factors, parts, quad, raise},
+    },
+};
+use std::arch::x86_64::*;
+
+/// Strips of a panel: activations that have come into the first cache are used so many times.
+pub(super) const STRIPS: usize = 4;
+
+/// A tile B: row `i` has four neighbouring codes of each of a strip's rows.
+pub(super) type Tile = [Lanes<[u8; 4]>; 16];
+/// The same of 32 codes.
+pub(super) type HalfTile = [Lanes<[u8; 4]>; 8];
+
+/// How a format's superblocks are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As planes of digits, the first the most significant, of numbers to this base.
+    Planes(usize, i32),
+    /// 32 codes at a time.
+    Blocks,
+}
+
+/// The way of a format.
+pub(super) const fn way(f: u8) -> Way {
+    match f {
+        // 15 · 3.
+        codes::Q2_K => Way::Planes(1, 1),
+        // -4 · -32 is one more than a byte holds, so the sign is turned round.
+        codes::Q3_K => Way::Planes(1, -1),
+        // 15 · 15.
+        codes::Q4_K => Way::Planes(2, 16),
+        // 7 · 31.
+        codes::Q5_K => Way::Planes(2, 8),
+        // Digits from -3 to 3, times -32.
+        codes::Q6_K => Way::Planes(3, 7),
+        _ => Way::Blocks,
+    }
+}
+
+/// Planes of a format.
+pub(super) const fn planes(f: u8) -> usize {
+    match way(f) {
+        Way::Planes(n, _) => n,
+        Way::Blocks => 1,
+    }
+}
+
+/// The unpacked rows; its buffers are used again. All is strip by strip.
+#[derive(Debug, Default)]
+pub(super) struct Panel {
+    /// How many there are.
+    pub(super) strips: usize,
+    /// For each 64 codes of a superblock its planes. `[strips, 4, planes]`
+    pub(super) planes: Vec<Tile>,
+    /// What neighbouring sums of a superblock's activations are multiplied with. `[strips, parts / 2]`
+    pub(super) mins: Vec<Lanes<[i16; 2]>>,
+    /// Codes of 32 elements. `[strips, blocks]`
+    pub(super) blocks: Vec<HalfTile>,
+    /// What their sums are multiplied with, where they are parts of a superblock. `[strips, blocks]`
+    pub(super) scales: Vec<Lanes<i32>>,
+    /// The factor of the codes of a block or superblock. `[strips, count]`
+    pub(super) d: Vec<Lanes<f32>>,
+    /// The factor of its minima, with its sign. `[strips, count]`
+    pub(super) m: Vec<Lanes<f32>>,
+}
+
+impl Panel {
+    /// Unpacks one superblock of each strip.
+    #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    pub(super) fn superblock<const F: u8, const N: usize>(&mut self, strips: &[&[u8]]) {
+        self.strips = strips.len();
+        self.planes.resize(strips.len() * 4 * planes(F), [Lanes([[0; 4]; 16]); 16]);
+        self.mins.resize(strips.len() * parts(F) / 2, Lanes([[0; 2]; 16]));
+        self.d.resize(strips.len(), Lanes([0.0; 16]));
+        self.m.resize(strips.len(), Lanes([0.0; 16]));
+        for (s, strip) in strips.iter().enumerate() {
+            let block = &blocks::<N>(strip)[0];
+            let scales = Scales::of::<F, N>(block);
+            for p in 0..parts(F) {
+                self.part::<F, N>(block, s, p, scales.scale::<F>(p));
+            }
+            if has_min(F) {
+                for i in 0..parts(F) / 2 {
+                    put(&mut self.mins[s * parts(F) / 2 + i], scales.mins(i));
+                }
+            }
+            self.factors::<F, N>(s, block);
+        }
+    }
+
+    /// One part of a superblock, 16 or 32 codes: its planes.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+    fn part<const F: u8, const N: usize>(
+        &mut self,
+        block: &Block<N>,
+        strip: usize,
+        p: usize,
+        scale: __m512i,
+    ) {
+        let low = _mm512_set1_epi32(0x00ff_00ff);
+        let digits = digits::<F>(scale);
+        let mut factors = [[scale; 3]; 3];
+        for (to, digit) in factors.iter_mut().zip(digits) {
+            // The digit in the even bytes' words, in the odd ones', and what raised codes have too much of it.
+            let even = _mm512_mask_blend_epi16(0xaaaa_aaaa, digit, _mm512_slli_epi32::<16>(digit));
+            let bytes = _mm512_setr_epi32(
+                0,
+                0x0404_0404,
+                0x0808_0808,
+                0x0c0c_0c0c,
+                0,
+                0x0404_0404,
+                0x0808_0808,
+                0x0c0c_0c0c,
+                0,
+                0x0404_0404,
+                0x0808_0808,
+                0x0c0c_0c0c,
+                0,
+                0x0404_0404,
+                0x0808_0808,
+                0x0c0c_0c0c,
+            );
+            let raised = _mm512_shuffle_epi8(_mm512_mullo_epi16(even, _mm512_set1_epi16(raise(F))), bytes);
+            *to = [even, _mm512_slli_epi16::<8>(even), raised];
+        }
+        let quads = 64 / parts(F);
+        for i in 0..quads {
+            let at = p * quads + i;
+            let c = quad::<F, N>(block, p, i);
+            let (c_even, c_odd) = (_mm512_and_si512(c, low), _mm512_srli_epi16::<8>(c));
+            for n in 0..planes(F) {
+                let [even, odd, raised] = factors[n];
+                let (even, odd) = (_mm512_mullo_epi16(c_even, even), _mm512_mullo_epi16(c_odd, odd));
+                let mut v = _mm512_ternarylogic_epi32::<0xca>(low, even, odd);
+                if raise(F) != 0 {
+                    v = _mm512_sub_epi8(v, raised);
+                }
+                put(&mut self.planes[(strip * 4 + at / 16) * planes(F) + n][at % 16], v);
+            }
+        }
+    }
+
+    /// Unpacks blocks of 32 codes of each strip, all equally long.
+    #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    pub(super) fn blocks<const F: u8, const N: usize>(&mut self, strips: &[&[u8]]) {
+        let super_block = codes::super_block(F);
+        let count = strips.first().map_or(0, |strip| blocks::<N>(strip).len());
+        let each = if super_block { parts(F) } else { 1 };
+        let all = strips.len() * count;
+        self.strips = strips.len();
+        self.blocks.resize(all * each, [Lanes([[0; 4]; 16]); 8]);
+        self.scales.resize(if super_block { all * each } else { 0 }, Lanes([0; 16]));
+        self.d.resize(all, Lanes([0.0; 16]));
+        self.m.resize(if has_min(F) { all } else { 0 }, Lanes([0.0; 16]));
+        for (s, strip) in strips.iter().enumerate() {
+            for (b, block) in (s * count..).zip(&blocks::<N>(strip)[..count]) {
+                for p in 0..each {
+                    for i in 0..8 {
+                        let v = quad::<F, N>(block, p, i);
+                        let v = _mm512_sub_epi8(v, _mm512_set1_epi8(raise(F) as i8));
+                        put(&mut self.blocks[b * each + p][i], v);
+                    }
+                }
+                if super_block {
+                    let scales = Scales::of::<F, N>(block);
+                    for p in 0..each {
+                        put(&mut self.scales[b * each + p], scales.scale::<F>(p));
+                    }
+                }
+                self.factors::<F, N>(b, block);
+            }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    fn factors<const F: u8, const N: usize>(&mut self, b: usize, block: &Block<N>) {
+        let (d, m) = factors::<F, N>(block);
+        put(&mut self.d[b], _mm512_castps_si512(d));
+        if has_min(F) {
+            put(&mut self.m[b], _mm512_castps_si512(m));
+        }
+    }
+}
+
+/// The digits of sub-scales, the most significant first; as many as there are planes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn digits<const F: u8>(s: __m512i) -> [__m512i; 3] {
+    let and = |v: __m512i, mask: i32| _mm512_and_si512(v, _mm512_set1_epi32(mask));
+    match way(F) {
+        Way::Planes(1, sign) => {
+            [if sign < 0 { _mm512_sub_epi32(_mm512_setzero_si512(), s) } else { s }, s, s]
+        }
+        Way::Planes(2, 8) => [_mm512_srli_epi32::<3>(s), and(s, 7), s],
+        Way::Planes(3, _) => {
+            // The nearest multiple of 49, and of what is left that of 7: from -128 to 127 these products find it.
+            let nearest = |v: __m512i, inverse: i32| {
+                let product = _mm512_mullo_epi32(v, _mm512_set1_epi32(inverse));
+                _mm512_srai_epi32::<15>(_mm512_add_epi32(product, _mm512_set1_epi32(1 << 14)))
+            };
+            let less = |v: __m512i, n: __m512i, base: i32| {
+                _mm512_sub_epi32(v, _mm512_mullo_epi32(n, _mm512_set1_epi32(base)))
+            };
+            let high = nearest(s, 669);
+            let rest = less(s, high, 49);
+            let middle = nearest(rest, 4681);
+            [high, middle, less(rest, middle, 7)]
+        }
+        _ => [_mm512_srli_epi32::<4>(s), and(s, 15), s],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn digits_to_base_seven_are_small() {
+        let nearest = |v: i32, inverse: i32| (v * inverse + (1 << 14)) >> 15;
+        for s in -128..128_i32 {
+            let high = nearest(s, 669);
+            let middle = nearest(s - 49 * high, 4681);
+            let low = s - 49 * high - 7 * middle;
+            assert!([high, middle, low].iter().all(|d| d.abs() <= 3), "{s}: {high} {middle} {low}");
+        }
+    }
+}
