@@ -1,13 +1,13 @@
-//! Activations of sixteen tokens at a time, for kernels that multiply matrices in tiles.
+//! Activations of thirty-two tokens at a time, for kernels that multiply matrices in tiles.
 //!
-//! A tile takes 64 neighbouring codes of each of sixteen tokens; they lie together, and then the next 64 of each.
+//! A tile takes 64 neighbouring codes of each of sixteen tokens. Those of two tiles lie together, and then the next 64 of each token.
 
 use super::quantise::{Quantised, block_len};
 
 /// Tokens of a group. Where there are fewer, the others are zeros.
-pub(crate) const GROUP: usize = 16;
+pub(crate) const GROUP: usize = 32;
 
-/// Something of sixteen tokens that begins at a line of the cache.
+/// Something of each token that begins at a line of the cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Tokens<T>(pub(crate) [T; GROUP]);
@@ -19,10 +19,8 @@ pub(crate) struct Group {
     pub(crate) tokens: usize,
     /// 64 codes; behind the end of a row are zeros. `[k / 64]`
     pub(crate) codes: Vec<Tokens<[i8; 64]>>,
-    /// The sums of two neighbouring groups of 16 codes. `[k / 32]`
-    pub(crate) sixteens: Vec<Tokens<[i16; 2]>>,
-    /// The same of two groups of 32; an odd last one is left out. `[k / 64]`
-    pub(crate) pairs: Vec<Tokens<[i16; 2]>>,
+    /// The sums of each 16 of 256 codes, as two bf16 whose sum they are; what makes no 256 is left out. `[k / 256]`
+    pub(crate) sums: Vec<Tokens<[[u16; 2]; 16]>>,
     /// The sums of 32 codes. `[k / 32]`
     pub(crate) totals: Vec<Tokens<f32>>,
     /// One for each block. `[k / block]`
@@ -35,12 +33,14 @@ impl Group {
         n.div_ceil(GROUP)
     }
 
-    /// Lays up to sixteen rows of `k` together.
+    /// Lays rows of `k` together.
+    ///
+    /// # Panics
+    /// If they are more than a group has.
     pub(crate) fn fill(&mut self, rows: &[Quantised], k: usize) {
         self.tokens = rows.len();
         self.codes.resize(k.div_ceil(64), Tokens([[0; 64]; GROUP]));
-        self.sixteens.resize(k / 32, Tokens([[0; 2]; GROUP]));
-        self.pairs.resize(k / 64, Tokens([[0; 2]; GROUP]));
+        self.sums.resize(k / 256, Tokens([[[0; 2]; 16]; GROUP]));
         self.totals.resize(k / 32, Tokens([0.0; GROUP]));
         self.scales.resize(k / block_len(k), Tokens([0.0; GROUP]));
         for (t, row) in rows.iter().enumerate() {
@@ -49,22 +49,38 @@ impl Group {
             if let Some(to) = self.codes.last_mut().filter(|_| !rest.is_empty()) {
                 to.0[t][..rest.len()].copy_from_slice(rest);
             }
-            let sums = row.sums.as_chunks::<2>().0;
-            for ((to, total), sums) in self.sixteens.iter_mut().zip(&mut self.totals).zip(sums) {
-                to.0[t] = *sums;
-                total.0[t] = f32::from(sums[0] + sums[1]);
+            for (to, sums) in self.sums.iter_mut().zip(row.sums.as_chunks::<16>().0) {
+                to.0[t] = sums.map(two_bf16);
             }
-            for (to, [a, b]) in self.pairs.iter_mut().zip(sums.as_chunks::<2>().0) {
-                to.0[t] = [a[0] + a[1], b[0] + b[1]];
+            for (to, [a, b]) in self.totals.iter_mut().zip(row.sums.as_chunks::<2>().0) {
+                to.0[t] = f32::from(a + b);
             }
             self.scales.iter_mut().zip(&row.scales).for_each(|(to, scale)| to.0[t] = *scale);
         }
     }
 }
 
+/// `v` as the sum of a multiple of 128 and the rest: bf16 has eight bits and holds either.
+fn two_bf16(v: i16) -> [u16; 2] {
+    let low = v & 127;
+    [v - low, low].map(|v| (f32::from(v).to_bits() >> 16) as u16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn value(bf16: u16) -> f32 {
+        f32::from_bits(u32::from(bf16) << 16)
+    }
+
+    #[test]
+    fn every_sum_is_two_bf16() {
+        for v in -16 * 127..=16 * 127 {
+            let [high, low] = two_bf16(v);
+            assert_eq!(value(high) + value(low), f32::from(v));
+        }
+    }
 
     #[test]
     fn a_group_has_what_its_rows_have() {
@@ -87,10 +103,9 @@ mod tests {
                 let want: Vec<f32> =
                     row.codes.chunks(32).map(|c| c.iter().map(|c| f32::from(*c)).sum()).collect();
                 assert_eq!(totals, want);
-                let sums: Vec<i16> = group.sixteens.iter().flat_map(|s| s.0[t]).collect();
-                assert_eq!(sums, row.sums);
-                let pairs: Vec<f32> = group.pairs.iter().flat_map(|s| s.0[t]).map(f32::from).collect();
-                assert_eq!(pairs, totals[..k / 64 * 2]);
+                let sums = group.sums.iter().flat_map(|s| s.0[t]).map(|[a, b]| value(a) + value(b));
+                let want = row.sums.iter().map(|s| f32::from(*s)).take(k / 256 * 16);
+                assert!(sums.eq(want));
                 let scales: Vec<f32> = group.scales.iter().map(|s| s.0[t]).collect();
                 assert_eq!(scales, row.scales);
             }

@@ -43,7 +43,7 @@ pub enum Path {
     Avx2,
     /// AVX-512 (F, BW, VL) with VNNI, and what [`Path::Avx2`] needs.
     Avx512,
-    /// AMX with products of bytes, on Linux, and what [`Path::Avx512`] needs.
+    /// AMX with products of bytes and of bf16, on Linux, and what [`Path::Avx512`] needs.
     Amx,
 }
 

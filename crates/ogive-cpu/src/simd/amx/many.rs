@@ -8,38 +8,41 @@ use super::{
     tile::{Sums, Tiles},
 };
 use crate::{
-    linear::{Group, Tokens},
+    linear::{GROUP, Group, Tokens},
     simd::{
         avx2::{
-            codes::{self, fine, has_min},
+            codes::{self, has_min},
             panel::Lanes,
         },
         avx512::{
-            many::two,
-            panel::{floats, integers, words},
-            strip::{parts, raise},
+            panel::{floats, integers},
+            strip::raise,
         },
     },
 };
 use std::arch::x86_64::*;
 
-/// The sums of sixteen tokens with each strip.
-pub(super) type Out = [[Lanes<f32>; 16]; STRIPS];
+/// The sums of a group's tokens with each strip.
+pub(super) type Out = [[Lanes<f32>; GROUP]; STRIPS];
 
-/// Where tiles are written to be read as rows: the planes of a unit, or a block.
-pub(super) struct Written([Sums; 3]);
+/// Where tiles are written to be read as rows: those of a unit of a superblock, or the first of them a block.
+pub(super) struct Written {
+    /// For each half of the tokens each plane.
+    planes: [[Sums<i32>; 3]; 2],
+    /// For each half of the tokens the minima.
+    low: [Sums<f32>; 2],
+}
 
 impl Default for Written {
     fn default() -> Self {
-        Self([Sums([[0; 16]; 16]); 3])
+        Self { planes: [[Sums([[0; 16]; 16]); 3]; 2], low: [Sums([[0.0; 16]; 16]); 2] }
     }
 }
 
 /// What superblock `b` gives for all groups: `sums` has one for each, which the first superblock begins.
 ///
-/// A unit is one strip and one group. Units take turns with two sets of tiles: while the products of one are summed, what the last
-/// one summed is written, and what the one before that wrote is scaled and added, a quarter after each quarter of the products. So
-/// the processor, which looks some hundred instructions ahead, always sees products to begin.
+/// A unit is one strip and one group. While its products are summed, what the unit before it wrote is scaled and added, a quarter
+/// of that after each quarter of the products: the processor looks some five hundred operations ahead, and has to see products.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn superblock<const F: u8>(
     tiles: &Tiles,
@@ -47,38 +50,30 @@ pub(super) fn superblock<const F: u8>(
     groups: &[Group],
     b: usize,
     sums: &mut [Out],
-    written: &mut [Written; STRIPS],
+    written: &mut [Written; 4],
 ) {
-    let strips = panel.strips;
-    let total = groups.len() * strips;
-    let (mut now, mut before) = ((0, 0), (0, 0));
-    let mut i = 0;
-    macro_rules! step {
-        ($set:literal, $other:literal) => {
+    let total = groups.len() * panel.strips;
+    for i in 0..=total {
+        let [g, strip] = [i / panel.strips, i % panel.strips];
+        let before = i.checked_sub(1).map(|i| [i / panel.strips, i % panel.strips]);
+        for quarter in 0..4 {
             if i < total {
-                for quarter in 0..4 {
-                    products::<F, $set>(tiles, panel, &groups[now.0], now.1, b, quarter);
-                }
+                products::<F>(tiles, panel, &groups[g], strip, b, quarter);
             }
-            if (1..=total).contains(&i) {
-                let (g, strip) = before;
-                write::<F, $other>(tiles, &mut written[$other]);
-                scale::<F>(panel, &groups[g], strip, b, &mut sums[g][strip], &written[$other]);
+            if let Some([g, strip]) = before {
+                let written = &written[(i - 1) % 2];
+                scale::<F>(panel, &groups[g], strip, b, quarter, &mut sums[g][strip], written);
             }
-            before = now;
-            now = if now.1 + 1 < strips { (now.0, now.1 + 1) } else { (now.0 + 1, 0) };
-            i += 1;
-        };
-    }
-    while i <= total {
-        step!(0, 1);
-        step!(1, 0);
+        }
+        if i < total {
+            write::<F>(tiles, panel, &groups[g], strip, b, &mut written[i % 2]);
+        }
     }
 }
 
-/// Sums a quarter of a unit's products, in a tile for each plane.
+/// Sums a quarter of a unit's products, in a tile for each half of the tokens and each plane.
 #[inline(always)]
-fn products<const F: u8, const SET: usize>(
+fn products<const F: u8>(
     tiles: &Tiles,
     panel: &Panel,
     group: &Group,
@@ -86,50 +81,102 @@ fn products<const F: u8, const SET: usize>(
     b: usize,
     quarter: usize,
 ) {
-    let planes_of_it = &panel.planes[(strip * 4 + quarter) * planes(F)..][..planes(F)];
-    macro_rules! sum {
-        ($multiply:ident, $($c:literal $plane:literal),+) => {{
-            if quarter == 0 {
-                $(tiles.zero::<$c>();)+
-            }
-            // SAFETY: a whole tile A is read, and of each plane a whole tile B.
-            unsafe {
-                tiles.load::<6, 64>(group.codes[4 * b + quarter].0.as_ptr().cast());
-                $(
-                    tiles.load::<7, 64>(planes_of_it[$plane].as_ptr().cast());
-                    tiles.$multiply::<$c, 6, 7>();
-                )+
-            }
-        }};
+    let codes = &group.codes[4 * b + quarter].0;
+    let (first, second) = (codes.as_ptr().cast(), codes[16..].as_ptr().cast());
+    let plane = &panel.planes[(strip * 4 + quarter) * planes(F)..][..planes(F)];
+    if quarter == 0 {
+        tiles.zero::<0>();
+        tiles.zero::<2>();
+        if planes(F) > 1 {
+            tiles.zero::<1>();
+            tiles.zero::<3>();
+        }
+        if planes(F) > 2 {
+            tiles.zero::<4>();
+            tiles.zero::<5>();
+        }
     }
-    match (planes(F), raise(F) != 0, SET) {
-        (1, true, 0) => sum!(signed, 0 0),
-        (1, true, _) => sum!(signed, 2 0),
-        (1, false, 0) => sum!(unsigned, 0 0),
-        (1, false, _) => sum!(unsigned, 2 0),
-        (2, _, 0) => sum!(unsigned, 0 0, 1 1),
-        (2, _, _) => sum!(unsigned, 2 0, 3 1),
-        (_, _, 0) => sum!(signed, 0 0, 1 1, 4 2),
-        _ => sum!(signed, 2 0, 3 1, 5 2),
+    // SAFETY: whole tiles are read, of codes and of planes.
+    unsafe {
+        match planes(F) {
+            1 => {
+                tiles.load::<4, 64>(first);
+                tiles.load::<5, 64>(plane[0].as_ptr().cast());
+                tiles.load::<7, 64>(second);
+                if raise(F) == 0 {
+                    tiles.unsigned::<0, 4, 5>();
+                    tiles.unsigned::<2, 7, 5>();
+                } else {
+                    tiles.signed::<0, 4, 5>();
+                    tiles.signed::<2, 7, 5>();
+                }
+            }
+            2 => {
+                tiles.load::<4, 64>(first);
+                tiles.load::<5, 64>(plane[0].as_ptr().cast());
+                tiles.unsigned::<0, 4, 5>();
+                tiles.load::<6, 64>(plane[1].as_ptr().cast());
+                tiles.unsigned::<1, 4, 6>();
+                tiles.load::<7, 64>(second);
+                tiles.unsigned::<2, 7, 5>();
+                tiles.unsigned::<3, 7, 6>();
+            }
+            // Six tiles of sums leave room for one of each kind.
+            _ => {
+                tiles.load::<6, 64>(first);
+                tiles.load::<7, 64>(plane[0].as_ptr().cast());
+                tiles.signed::<0, 6, 7>();
+                tiles.load::<7, 64>(plane[1].as_ptr().cast());
+                tiles.signed::<1, 6, 7>();
+                tiles.load::<7, 64>(plane[2].as_ptr().cast());
+                tiles.signed::<4, 6, 7>();
+                tiles.load::<6, 64>(second);
+                tiles.signed::<5, 6, 7>();
+                tiles.load::<7, 64>(plane[1].as_ptr().cast());
+                tiles.signed::<3, 6, 7>();
+                tiles.load::<7, 64>(plane[0].as_ptr().cast());
+                tiles.signed::<2, 6, 7>();
+            }
+        }
     }
 }
 
-/// Writes what [`products`] has summed.
+/// Writes what [`products`] has summed, and what the minima are multiplied with.
 #[inline(always)]
-fn write<const F: u8, const SET: usize>(tiles: &Tiles, to: &mut Written) {
-    let Written([a, b, c]) = to;
-    macro_rules! write {
-        ($a:literal, $b:literal, $c:literal) => {{
-            tiles.store::<$a>(a);
-            if planes(F) > 1 {
-                tiles.store::<$b>(b);
-            }
-            if planes(F) > 2 {
-                tiles.store::<$c>(c);
-            }
-        }};
+fn write<const F: u8>(
+    tiles: &Tiles,
+    panel: &Panel,
+    group: &Group,
+    strip: usize,
+    b: usize,
+    Written { planes: to, low }: &mut Written,
+) {
+    let [[a0, a1, a2], [b0, b1, b2]] = to;
+    tiles.store::<0, _>(a0);
+    tiles.store::<2, _>(b0);
+    if planes(F) > 1 {
+        tiles.store::<1, _>(a1);
+        tiles.store::<3, _>(b1);
     }
-    if SET == 0 { write!(0, 1, 4) } else { write!(2, 3, 5) }
+    if planes(F) > 2 {
+        tiles.store::<4, _>(a2);
+        tiles.store::<5, _>(b2);
+    }
+    if has_min(F) {
+        let sums = &group.sums[b].0;
+        tiles.zero::<0>();
+        tiles.zero::<2>();
+        // SAFETY: whole tiles are read, of sums and of minima.
+        unsafe {
+            tiles.load::<5, 64>(panel.mins[strip].as_ptr().cast());
+            tiles.load::<4, 64>(sums.as_ptr().cast());
+            tiles.bf16::<0, 4, 5>();
+            tiles.load::<7, 64>(sums[16..].as_ptr().cast());
+            tiles.bf16::<2, 7, 5>();
+        }
+        tiles.store::<0, _>(&mut low[0]);
+        tiles.store::<2, _>(&mut low[1]);
+    }
 }
 
 /// Puts a unit's planes together and adds them, scaled, to its sums: a quarter of the tokens.
@@ -140,18 +187,18 @@ fn scale<const F: u8>(
     group: &Group,
     strip: usize,
     b: usize,
-    out: &mut [Lanes<f32>; 16],
-    Written(planes): &Written,
+    quarter: usize,
+    out: &mut [Lanes<f32>; GROUP],
+    Written { planes, low }: &Written,
 ) {
-    let scales = &group.scales[b].0;
     let d = floats(&panel.d[strip]);
     let m = if has_min(F) { floats(&panel.m[strip]) } else { d };
-    let pairs = if has_min(F) { parts(F) / 2 } else { 0 };
-    let mins = &panel.mins[strip * pairs..][..pairs];
-    let sums = if fine(F) { &group.sixteens } else { &group.pairs };
-    let sums = &sums[b * pairs..][..pairs];
-    for t in 0..16 {
-        let sum = |n: usize| row(&planes[n].0[t]);
+    let (half, first) = (quarter / 2, quarter % 2 * 8);
+    let (planes, low) = (&planes[half], &low[half]);
+    let at = quarter * 8;
+    let (scales, out) = (&group.scales[b].0[at..at + 8], &mut out[at..at + 8]);
+    for t in 0..8 {
+        let sum = |n: usize| row(&planes[n].0[first + t]);
         let sum = match way(F) {
             Way::Planes(1, -1) => _mm512_sub_epi32(_mm512_setzero_si512(), sum(0)),
             Way::Planes(2, 16) => _mm512_add_epi32(_mm512_slli_epi32::<4>(sum(0)), sum(1)),
@@ -164,11 +211,7 @@ fn scale<const F: u8>(
         };
         let mut p = _mm512_mul_ps(d, _mm512_cvtepi32_ps(sum));
         if has_min(F) {
-            let mut low = _mm512_setzero_si512();
-            for i in 0..pairs {
-                low = _mm512_dpwssd_epi32(low, words(&mins[i]), two(sums[i].0[t]));
-            }
-            p = _mm512_fmadd_ps(m, _mm512_cvtepi32_ps(low), p);
+            p = _mm512_fmadd_ps(m, single(&low.0[first + t]), p);
         }
         add(&mut out[t], _mm512_set1_ps(scales[t]), p, b == 0);
     }
@@ -185,13 +228,13 @@ pub(super) fn blocks<const F: u8>(
     block: usize,
     from: usize,
     sums: &mut [Out],
-    written: &mut [Written; STRIPS],
+    written: &mut [Written; 4],
 ) {
     let each = if codes::super_block(F) { 8 } else { block / 32 };
     let (strips, count) = (panel.strips, panel.blocks.len() / panel.strips);
-    let (first, total) = (from / 32, groups.len() * panel.blocks.len());
+    let (first, total) = (from / 32, 2 * groups.len() * panel.blocks.len());
     let mut p = [_mm512_setzero_ps(); 16];
-    // Group, strip and block that are multiplied next, and those that are scaled next.
+    // Half a group, strip and block that are multiplied next, and those that are scaled next.
     let (mut next, mut last) = ((0, 0, 0), (0, 0, 0));
     let after = |(g, strip, b)| {
         if b + 1 < count {
@@ -206,25 +249,42 @@ pub(super) fn blocks<const F: u8>(
     macro_rules! step {
         ($c:literal, $a:literal, $b:literal, $write:literal, $read:literal) => {
             if (3..total + 3).contains(&i) {
-                tiles.store::<$write>(&mut written[$write].0[0]);
+                tiles.store::<$write, _>(&mut written[$write].planes[0][0]);
             }
             if i < total {
                 let (g, strip, b) = next;
                 next = after(next);
-                product::<$c, $a, $b>(tiles, &groups[g], first + b, &panel.blocks[strip * count + b]);
+                product::<$c, $a, $b>(
+                    tiles,
+                    &groups[g / 2],
+                    g % 2,
+                    first + b,
+                    &panel.blocks[strip * count + b],
+                );
             }
             if (5..total + 5).contains(&i) {
                 let (g, strip, b) = last;
                 last = after(last);
-                one::<F>(panel, &groups[g], first + b, strip * count + b, &written[$read].0[0], &mut p);
+                let sums_of_it = &written[$read].planes[0][0];
+                let half = 16 * (g % 2);
+                one::<F>(
+                    panel,
+                    &groups[g / 2].totals,
+                    half,
+                    first + b,
+                    strip * count + b,
+                    sums_of_it,
+                    &mut p,
+                );
                 if b % each == each - 1 {
-                    let scales = &groups[g].scales[(first + b) / each].0;
+                    let scales = &groups[g / 2].scales[(first + b) / each].0[half..];
+                    let out = &mut sums[g / 2][strip][half..];
                     for t in 0..16 {
                         if codes::super_block(F) {
                             let sum = _mm512_cvtepi32_ps(_mm512_castps_si512(p[t]));
                             p[t] = _mm512_mul_ps(floats(&panel.d[strip]), sum);
                         }
-                        add(&mut sums[g][strip][t], _mm512_set1_ps(scales[t]), p[t], first + b < each);
+                        add(&mut out[t], _mm512_set1_ps(scales[t]), p[t], first + b < each);
                         p[t] = _mm512_setzero_ps();
                     }
                 }
@@ -242,9 +302,15 @@ pub(super) fn blocks<const F: u8>(
 
 /// A block's products with one strip, to tile `C`.
 #[inline(always)]
-fn product<const C: u8, const A: u8, const B: u8>(tiles: &Tiles, group: &Group, at: usize, b: &HalfTile) {
+fn product<const C: u8, const A: u8, const B: u8>(
+    tiles: &Tiles,
+    group: &Group,
+    half: usize,
+    at: usize,
+    b: &HalfTile,
+) {
     let Tokens(codes) = &group.codes[at / 2];
-    let a = &codes.as_flattened()[at % 2 * 32..];
+    let a = &codes[16 * half..].as_flattened()[at % 2 * 32..];
     tiles.zero::<C>();
     // SAFETY: sixteen rows of 32 bytes that begin 64 apart, and eight of 64, are read.
     unsafe {
@@ -257,7 +323,15 @@ fn product<const C: u8, const A: u8, const B: u8>(tiles: &Tiles, group: &Group, 
 /// Adds the sums of a block, scaled, to `p`: single precision, or integers where it is a part of a superblock. `at` is its place in
 /// the activations, `b` in the panel.
 #[inline(always)]
-fn one<const F: u8>(panel: &Panel, group: &Group, at: usize, b: usize, sums: &Sums, p: &mut [__m512; 16]) {
+fn one<const F: u8>(
+    panel: &Panel,
+    totals: &[Tokens<f32>],
+    half: usize,
+    at: usize,
+    b: usize,
+    sums: &Sums<i32>,
+    p: &mut [__m512; 16],
+) {
     // SAFETY: only kernels with these instructions call this.
     unsafe {
         if codes::super_block(F) {
@@ -273,7 +347,7 @@ fn one<const F: u8>(panel: &Panel, group: &Group, at: usize, b: usize, sums: &Su
             p[t] = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(row(&sums.0[t])), p[t]);
         }
         if has_min(F) {
-            let (m, totals) = (floats(&panel.m[b]), &group.totals[at].0);
+            let (m, totals) = (floats(&panel.m[b]), &totals[at].0[half..]);
             for t in 0..16 {
                 p[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(totals[t]), p[t]);
             }
@@ -286,6 +360,13 @@ fn one<const F: u8>(panel: &Panel, group: &Group, at: usize, b: usize, sums: &Su
 fn row(v: &[i32; 16]) -> __m512i {
     // SAFETY: the array has 64 bytes.
     unsafe { _mm512_loadu_si512(v.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn single(v: &[f32; 16]) -> __m512 {
+    // SAFETY: the array has 64 bytes.
+    unsafe { _mm512_loadu_ps(v.as_ptr()) }
 }
 
 /// `to += a * b`, rounded once; the `first` begins with zero.

@@ -31,7 +31,7 @@ const SLICE: usize = 256;
 struct Scratch {
     panel: Panel,
     sums: Vec<Out>,
-    written: [Written; STRIPS],
+    written: [Written; 4],
     strips: Vec<u8>,
 }
 
@@ -119,4 +119,4 @@ fn panels<const F: u8, const N: usize>(
     }
 }
 
-const _: () = assert!(STRIP == 16 && GROUP == 16);
+const _: () = assert!(STRIP == 16 && GROUP == 32);

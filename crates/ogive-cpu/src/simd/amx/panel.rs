@@ -69,8 +69,8 @@ pub(super) struct Panel {
     pub(super) strips: usize,
     /// For each 64 codes of a superblock its planes. `[strips, 4, planes]`
     pub(super) planes: Vec<Tile>,
-    /// What neighbouring sums of a superblock's activations are multiplied with. `[strips, parts / 2]`
-    pub(super) mins: Vec<Lanes<[i16; 2]>>,
+    /// What each 16 activations of a superblock are multiplied with, twice in bf16. `[strips]`
+    pub(super) mins: Vec<Tile>,
     /// Codes of 32 elements. `[strips, blocks]`
     pub(super) blocks: Vec<HalfTile>,
     /// What their sums are multiplied with, where they are parts of a superblock. `[strips, blocks]`
@@ -87,7 +87,7 @@ impl Panel {
     pub(super) fn superblock<const F: u8, const N: usize>(&mut self, strips: &[&[u8]]) {
         self.strips = strips.len();
         self.planes.resize(strips.len() * 4 * planes(F), [Lanes([[0; 4]; 16]); 16]);
-        self.mins.resize(strips.len() * parts(F) / 2, Lanes([[0; 2]; 16]));
+        self.mins.resize(strips.len(), [Lanes([[0; 4]; 16]); 16]);
         self.d.resize(strips.len(), Lanes([0.0; 16]));
         self.m.resize(strips.len(), Lanes([0.0; 16]));
         for (s, strip) in strips.iter().enumerate() {
@@ -97,8 +97,16 @@ impl Panel {
                 self.part::<F, N>(block, s, p, scales.scale::<F>(p));
             }
             if has_min(F) {
-                for i in 0..parts(F) / 2 {
-                    put(&mut self.mins[s * parts(F) / 2 + i], scales.mins(i));
+                let each = 16 / parts(F);
+                for (i, rows) in self.mins[s].chunks_exact_mut(2 * each).enumerate() {
+                    let pair = scales.mins(i);
+                    let low = _mm512_and_si512(pair, _mm512_set1_epi32(0xffff));
+                    for (j, row) in rows.iter_mut().enumerate() {
+                        let min = if j < each { low } else { _mm512_srli_epi32::<16>(pair) };
+                        // A number of eight bits is a bf16: the upper half of it in single precision.
+                        let high = _mm512_castps_si512(_mm512_cvtepi32_ps(min));
+                        put(row, _mm512_or_si512(high, _mm512_srli_epi32::<16>(high)));
+                    }
                 }
             }
             self.factors::<F, N>(s, block);

@@ -75,8 +75,9 @@ impl Tiles {
 
     /// Writes tile `T`, one of sixteen rows of 64 bytes.
     #[inline(always)]
-    pub(super) fn store<const T: u8>(&self, to: &mut Sums) {
-        // SAFETY: `self` proves the instruction; the array has the 1024 bytes that are written.
+    pub(super) fn store<const T: u8, E>(&self, to: &mut Sums<E>) {
+        const { assert!(size_of::<Sums<E>>() == 1024) };
+        // SAFETY: `self` proves the instruction; the array has the 1024 bytes that are written, of numbers of any bits.
         unsafe {
             asm!("tilestored [{to} + {stride}], tmm{t}", t = const T, to = in(reg) to.0.as_mut_ptr(), stride = in(reg) 64_usize,
                 options(nostack, preserves_flags));
@@ -102,6 +103,16 @@ impl Tiles {
                 options(nomem, nostack, preserves_flags));
         }
     }
+
+    /// The same of bf16 in single precision, two neighbours where there are four bytes.
+    #[inline(always)]
+    pub(super) fn bf16<const C: u8, const A: u8, const B: u8>(&self) {
+        // SAFETY: `self` proves the instruction.
+        unsafe {
+            asm!("tdpbf16ps tmm{c}, tmm{a}, tmm{b}", c = const C, a = const A, b = const B,
+                options(nomem, nostack, preserves_flags));
+        }
+    }
 }
 
 impl Drop for Tiles {
@@ -114,9 +125,9 @@ impl Drop for Tiles {
 /// What a tile C holds: sixteen tokens of sixteen rows of the weight.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Sums(pub(super) [[i32; 16]; 16]);
+pub(super) struct Sums<E>(pub(super) [[E; 16]; 16]);
 
-/// Whether there are tiles with products of bytes, and the system lets this process use them.
+/// Whether there are tiles with products of bytes and of bf16, and the system lets this process use them.
 #[cfg(target_os = "linux")]
 pub(in crate::simd) fn are_supported() -> bool {
     use std::sync::OnceLock;
@@ -133,8 +144,8 @@ pub(in crate::simd) fn are_supported() -> bool {
 #[cfg(target_os = "linux")]
 fn processor_has_them() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
-    /// Of leaf 7: tiles, and their products of bytes.
-    const WANTED: u32 = 1 << 24 | 1 << 25;
+    /// Of leaf 7: products of bf16, tiles, products of bytes.
+    const WANTED: u32 = 1 << 22 | 1 << 24 | 1 << 25;
     /// Of leaf 1: the system has set up the saving of registers.
     const SAVED: u32 = 1 << 27;
     // SAFETY: every x86-64 processor has the instruction. Newer compilers have it as a safe function.

@@ -299,7 +299,7 @@ pub(super) fn four(a: [i8; 4]) -> __m512i {
 /// Two neighbouring sums, for every row.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(in crate::simd) fn two(s: [i16; 2]) -> __m512i {
+pub(super) fn two(s: [i16; 2]) -> __m512i {
     let [a, b] = [s[0].to_le_bytes(), s[1].to_le_bytes()];
     _mm512_set1_epi32(i32::from_le_bytes([a[0], a[1], b[0], b[1]]))
 }

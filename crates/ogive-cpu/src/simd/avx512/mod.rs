@@ -7,7 +7,7 @@
 
 mod dense;
 mod few;
-pub(super) mod many;
+mod many;
 pub(super) mod panel;
 mod stream;
 pub(super) mod strip;
