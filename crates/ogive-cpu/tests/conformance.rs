@@ -57,6 +57,11 @@ fn neon_i8mm_default() {
 }
 
 #[test]
+fn amx_default() {
+    check(Path::Amx, Precision::Default, 2, false);
+}
+
+#[test]
 fn scalar_exact() {
     check(Path::Scalar, Precision::Exact, 1, false);
 }
