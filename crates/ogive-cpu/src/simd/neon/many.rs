@@ -65,11 +65,9 @@ fn superblocks<D: Dot, const P: usize, const T: usize>(
     let codes = &panel.codes.as_chunks::<64>().0[..count];
     let scales = &panel.scales.as_chunks::<P>().0[..count];
     // Cut to one length, so that the loop below checks no bounds.
-    let (mut acts_of, mut sums_of, mut scale_of): (
-        Cut<'_, [[i8; 16]; 16], T>,
-        Cut<'_, [i16; 16], T>,
-        Cut<'_, f32, T>,
-    ) = ([&[]; T], [&[]; T], [&[]; T]);
+    let mut acts_of: Cut<'_, [[i8; 16]; 16], T> = [&[]; T];
+    let mut sums_of: Cut<'_, [i16; 16], T> = [&[]; T];
+    let mut scale_of: Cut<'_, f32, T> = [&[]; T];
     for t in 0..T {
         acts_of[t] = &x[t].codes.as_chunks().0.as_chunks().0[first..][..count];
         sums_of[t] = &x[t].sums.as_chunks().0[first..][..count];
@@ -137,8 +135,8 @@ fn blocks<D: Dot, const T: usize>(
         // Cut to one length, so that the loop below checks no bounds.
         let (codes, d_of) = (&codes[group * each..][..each], &panel.d[group * each..][..each]);
         let m_of = panel.m.get(group * each..).unwrap_or_default();
-        let (mut acts_of, mut sums_of): (Cut<'_, [[i8; 16]; 2], T>, Cut<'_, [i16; 2], T>) =
-            ([&[]; T], [&[]; T]);
+        let mut acts_of: Cut<'_, [[i8; 16]; 2], T> = [&[]; T];
+        let mut sums_of: Cut<'_, [i16; 2], T> = [&[]; T];
         for t in 0..T {
             acts_of[t] = &x[t].codes.as_chunks().0.as_chunks().0[first + group * each..][..each];
             sums_of[t] = &x[t].sums.as_chunks().0[first + group * each..][..each];

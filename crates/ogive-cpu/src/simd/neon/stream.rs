@@ -54,8 +54,8 @@ fn superblocks<D: Dot, const F: u8, const N: usize, const T: usize>(
     let parts = parts(F);
     let mut out = [[vdupq_n_f32(0.0); 4]; T];
     for (b, block) in blocks.iter().enumerate() {
-        let (mut acts, mut act_sums): ([&[[i8; 16]; 16]; T], [&[i16; 16]; T]) =
-            ([&[[0; 16]; 16]; T], [&[0; 16]; T]);
+        let mut acts: [&[[i8; 16]; 16]; T] = [&[[0; 16]; 16]; T];
+        let mut act_sums: [&[i16; 16]; T] = [&[0; 16]; T];
         for t in 0..T {
             acts[t] = &x[t].codes.as_chunks().0.as_chunks().0[b];
             act_sums[t] = &x[t].sums.as_chunks().0[b];
