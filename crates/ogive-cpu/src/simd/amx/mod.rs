@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use tile::{Shape, Tiles};
 
 /// From so many tokens on products are computed in tiles.
-pub(super) const FROM: usize = 17;
+pub(super) const FROM: usize = 20;
 /// Columns that are unpacked at a time: a superblock, and a block of activations.
 const SLICE: usize = 256;
 
