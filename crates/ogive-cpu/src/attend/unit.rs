@@ -73,7 +73,7 @@ pub(super) fn merge(into: &mut [f32], of: &[f32]) {
 
 /// Buffers of one unit.
 struct Scratch {
-    /// `[queries][k_dim]`
+    /// The queries that are computed together lie side by side. `[queries / SUMS][k_dim][SUMS]`, the last fewer.
     q: Vec<f32>,
     /// Scores, then weights. `[queries][CHUNK]`
     s: Vec<f32>,
@@ -97,7 +97,7 @@ impl<T: Source> Kernel for Unit<'_, T> {
         let (group, stride) = (place.heads.len(), v_dim.next_multiple_of(LANES));
         let queries = group * place.rows.len();
         let mut s = Scratch {
-            q: Vec::with_capacity(queries * k_dim),
+            q: vec![0.0; queries * k_dim],
             s: vec![0.0; queries * CHUNK],
             keys: vec![0.0; k_dim * LANES],
             values: vec![0.0; stride * LANES],
@@ -105,8 +105,14 @@ impl<T: Source> Kernel for Unit<'_, T> {
             seen: vec![0..0; queries],
             temp: Vec::new(),
         };
-        for row in place.rows.clone() {
-            s.q.extend_from_slice(&self.q[(row * heads + place.heads.start) * k_dim..][..group * k_dim]);
+        for (i, to) in s.q.chunks_mut(S::SUMS * k_dim).enumerate() {
+            let side = to.len() / k_dim;
+            for j in 0..side {
+                let (row, head) = ((i * S::SUMS + j) / group, (i * S::SUMS + j) % group);
+                let at = ((place.rows.start + row) * heads + place.heads.start + head) * k_dim;
+                let q = &self.q[at..][..k_dim];
+                to.iter_mut().skip(j).step_by(side).zip(q).for_each(|(to, q)| *to = *q);
+            }
         }
         let mut part = vec![0.0; v_dim + 2];
         part[0] = f32::NEG_INFINITY;
@@ -236,17 +242,15 @@ impl<T: Source> Unit<'_, T> {
     }
 }
 
-/// Scores of `N` queries and sixteen tokens, into column `at` of `out`, `[N][CHUNK]`. Each sums over the head's elements
-/// in order.
+/// Scores of `N` queries, side by side, and sixteen tokens, into column `at` of `out`, `[N][CHUNK]`. Each sums over the head's
+/// elements in order.
 #[inline(always)]
 fn dots<S: Isa, const N: usize>(isa: S, q: &[f32], keys: &[f32], scale: f32, out: &mut [f32], at: usize) {
-    let keys = keys.as_chunks::<LANES>().0;
-    let q: [&[f32]; N] = std::array::from_fn(|n| &q[n * keys.len()..][..keys.len()]);
     let mut sums = [isa.splat(0.0); N];
-    for (d, key) in keys.iter().enumerate() {
+    for (key, q) in keys.as_chunks::<LANES>().0.iter().zip(q.as_chunks::<N>().0) {
         let key = isa.load(key);
         for n in 0..N {
-            sums[n] = isa.mul_add(isa.splat(q[n][d]), key, sums[n]);
+            sums[n] = isa.mul_add(isa.splat(q[n]), key, sums[n]);
         }
     }
     for (sum, out) in sums.into_iter().zip(out.chunks_exact_mut(CHUNK)) {
@@ -266,7 +270,13 @@ fn weigh<S: Isa, const N: usize>(
     sums: &mut [f32],
 ) -> usize {
     let stride = values.len() / LANES;
-    let w: [&[f32]; N] = std::array::from_fn(|n| &weights[n * CHUNK..][tokens.clone()]);
+    // Side by side for each token, once for all elements.
+    let mut w = [[0.0; N]; LANES];
+    for n in 0..N {
+        for (w, weight) in w.iter_mut().zip(&weights[n * CHUNK..][tokens.clone()]) {
+            w[n] = *weight;
+        }
+    }
     let values = &values[tokens.start * stride..tokens.end * stride];
     for d in (0..stride).step_by(LANES) {
         let mut acc = [isa.splat(0.0); N];
@@ -275,11 +285,11 @@ fn weigh<S: Isa, const N: usize>(
                 *acc = isa.load(sums);
             }
         }
-        for (t, value) in values.chunks_exact(stride).enumerate() {
+        for (value, w) in values.chunks_exact(stride).zip(&w) {
             let Some(value) = value[d..].first_chunk() else { continue };
             let value = isa.load(value);
             for n in 0..N {
-                acc[n] = isa.mul_add(isa.splat(w[n][t]), value, acc[n]);
+                acc[n] = isa.mul_add(isa.splat(w[n]), value, acc[n]);
             }
         }
         for (acc, sums) in acc.into_iter().zip(sums.chunks_exact_mut(stride)) {

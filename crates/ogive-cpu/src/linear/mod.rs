@@ -33,6 +33,7 @@ use crate::{
     weight::CpuWeight,
 };
 use ogive_tensor::{Error, Result};
+use std::cell::RefCell;
 
 /// Rows that a panel of the widest kernel holds: stripes are multiples of it.
 const PANEL: usize = 64;
@@ -40,6 +41,11 @@ const PANEL: usize = 64;
 const STRIPE_BYTES: usize = 64 << 10;
 /// Stripes for each thread, where there are enough rows: the last to finish holds the others up by one.
 const STRIPES: usize = 8;
+
+thread_local! {
+    /// A stripe of two products, kept from run to run.
+    static GATED: RefCell<Vec<f32>> = RefCell::default();
+}
 
 /// What a stripe of a result is made from: rows of one expert, and the activations.
 #[derive(Debug)]
@@ -118,15 +124,19 @@ pub(crate) fn linear_gated(
     let input = Input::new(pool, x, n, &[gate, up]);
     let width = stripe_width(pool, gate, rows);
     pool.stripes(&mut [Matrix { values: out, cols: rows }], width, &|_, col, stripe| {
-        let mut other = vec![0.0; n * stripe.width()];
-        let mut other = Stripe::new(&mut other, stripe.width());
-        fill(gate, &input, expert * rows + col, stripe);
-        fill(up, &input, expert * rows + col, &mut other);
-        for t in 0..n {
-            let row = stripe.row(t);
-            f(row);
-            row.iter_mut().zip(other.row(t)).for_each(|(g, u)| *g *= *u);
-        }
+        GATED.with_borrow_mut(|both| {
+            // Rows of the result lie far apart, in the same few sets of the cache: they are written once and not read.
+            let width = stripe.width();
+            both.resize(2 * n * width, 0.0);
+            let (gates, ups) = both.split_at_mut(n * width);
+            fill(gate, &input, expert * rows + col, &mut Stripe::new(gates, width));
+            fill(up, &input, expert * rows + col, &mut Stripe::new(ups, width));
+            f(gates);
+            for (t, (gates, ups)) in gates.chunks_exact(width).zip(ups.chunks_exact(width)).enumerate() {
+                let products = gates.iter().zip(ups).map(|(g, u)| g * u);
+                stripe.row(t).iter_mut().zip(products).for_each(|(to, product)| *to = product);
+            }
+        });
     });
     Ok(())
 }
