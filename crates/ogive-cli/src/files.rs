@@ -32,6 +32,15 @@ pub(crate) fn stdin_text() -> Result<String> {
     text(stdin()?, "reading stdin")
 }
 
+/// The same without the line break that `echo` and editors end a text with.
+pub(crate) fn stdin_line() -> Result<String> {
+    let mut text = stdin_text()?;
+    if text.ends_with('\n') {
+        text.truncate(text.len() - 1 - usize::from(text.ends_with("\r\n")));
+    }
+    Ok(text)
+}
+
 /// Bytes that should be text.
 pub(crate) fn text(bytes: Vec<u8>, doing: impl Display) -> Result<String> {
     String::from_utf8(bytes).map_err(|e| {
@@ -62,6 +71,15 @@ pub(crate) fn check(path: &Path, model: &Path) -> Result<()> {
         return Ok(());
     };
     Err(Error::failed(format_args!("writing {}: {wrong}", path.display())))
+}
+
+/// The same for a session, which replaces what is there.
+pub(crate) fn check_session(path: &Path, model: &Path) -> Result<()> {
+    if path.exists() && !path.is_file() && !path.is_dir() {
+        let why = "this is no plain file, and a session would replace it";
+        return Err(Error::failed(format_args!("writing {}: {why}", path.display())));
+    }
+    check(path, model)
 }
 
 /// Whether a path leads to the model's file, or to one of its folder's.

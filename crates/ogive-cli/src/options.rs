@@ -81,6 +81,14 @@ impl Machine {
         options
     }
 
+    /// The same for a context of so many tokens, where that is said.
+    pub(crate) fn options_for(&self, tokens: Option<usize>) -> Result<Options> {
+        if tokens == Some(0) {
+            return Err(Error::failed("--context 0: ask for at least one token"));
+        }
+        Ok(tokens.into_iter().fold(self.options(), Options::context))
+    }
+
     /// What keys and values are kept in.
     pub(crate) fn element(&self) -> &'static Format {
         self.cache_type.unwrap_or(if self.exact { &F32 } else { &F16 })
@@ -88,10 +96,7 @@ impl Machine {
 
     /// Opens the model, and says on what.
     pub(crate) fn open(&self, path: &Path, tokens: Option<usize>, context: &Context) -> Result<Model> {
-        if tokens == Some(0) {
-            return Err(Error::failed("--context 0: ask for at least one token"));
-        }
-        let options = tokens.into_iter().fold(self.options(), Options::context);
+        let options = self.options_for(tokens)?;
         let progress = spinner(context, format!("opening {}", path.display()));
         let model = options.open(path);
         progress.finish_and_clear();

@@ -106,7 +106,7 @@ pub(crate) struct Sampling {
     #[arg(long)]
     seed: Option<u64>,
     /// Ends the answer before this text; may be given more than once
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = stop)]
     stop: Vec<String>,
     /// Goes on where the model would end
     #[arg(long)]
@@ -188,6 +188,15 @@ pub(crate) fn plain_chain(params: &SamplerParams) -> String {
 /// A number that another run will not draw, of 32 bits: short enough to be typed again.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(()) >> 32
+}
+
+/// A text to stop at. An empty one is in every answer, before its first letter: what was meant, nobody knows.
+fn stop(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() {
+        Err("it is empty; give a text to stop at, or leave --stop out")
+    } else {
+        Ok(text.into())
+    }
 }
 
 /// How many of the last tokens count.

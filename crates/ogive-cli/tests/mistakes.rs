@@ -92,7 +92,8 @@ fn numbers_and_names_that_make_no_sense() {
         (&["--mirostat", "-1", "x"], "--mirostat"),
         (&["--raw", "--system", "s", "x"], "--system"),
         (&["x", "y"], "y"),
-        (&[], "not provided"),
+        (&["--stop", "", "x"], "leave --stop out"),
+        (&[], "there is no prompt, and nothing came by stdin: give the text"),
     ] {
         let ran = run(more);
         ran.error(2);
@@ -132,6 +133,16 @@ fn numbers_and_names_that_make_no_sense() {
     wrong!(2, "bench", "--model", model, "-p", "0", "-n", "0");
     wrong!(2, "bench", "--model", model, "-r", "0");
     wrong!(1, "bench", "--model", model, "-d", "99999999999999");
+    for command in ["inspect", "devices"] {
+        let message = wrong!(1, command, "--model", model, "--context", "0");
+        assert_eq!(message, "--context 0: ask for at least one token");
+    }
+    assert!(wrong!(1, "devices", "--model", "/no/such.gguf").contains("nothing is downloaded"));
+    assert!(
+        wrong!(1, "quantize", "ogive:demo", "ogive:demo", "--format", "q4_0").contains("Ogive's own model")
+    );
+    let long = ogive(args!["bench", "--model", model, "-p", "600", "-n", "0", "-r", "1"]);
+    assert!(long.stderr.contains("sequences of 603 tokens, 512 of which"), "{}", long.stderr);
     wrong!(1, "bench", "--model", model, "-d", "18446744073709551615");
 }
 
@@ -203,4 +214,12 @@ fn a_prompt_of_a_megabyte_is_told_to_be_too_long() {
     assert!(ran.error(1).contains("leaves no room in a context of 512"), "{}", ran.stderr);
     let ran = ogive_reads(args!["run", "--model", model, "-"], b"\xff");
     assert!(ran.error(1).contains("stdin"), "{}", ran.stderr);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_session_replaces_no_device() {
+    let Some(model) = model() else { return };
+    let message = wrong!(1, "run", "--model", model, "--save", "/dev/null", "x");
+    assert!(message.contains("/dev/null: this is no plain file"), "{message}");
 }

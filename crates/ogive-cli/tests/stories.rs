@@ -75,10 +75,15 @@ fn stop_texts_and_stdin_and_the_environment() {
     };
     let stopped = ask(&["--stop", "zzz", "--stop", "Lily", "Once upon a time"], b"").text();
     assert_eq!(stopped, ", there was a little girl named ");
-    assert_eq!(
-        ask(&["-n", "5", "-"], b"Once upon a time").text(),
-        ask(&["-n", "5", "Once upon a time"], b"").text()
-    );
+    // Named or not, and with the line break that `echo` leaves.
+    let given = ask(&["-n", "5", "Once upon a time"], b"").text();
+    for (prompt, input) in
+        [(&["-"][..], "Once upon a time"), (&[], "Once upon a time\n"), (&["-"], "Once upon a time\r\n")]
+    {
+        let more = [&["-n", "5"], prompt].concat();
+        assert_eq!(ask(&more, input.as_bytes()).text(), given, "{prompt:?} {input:?}");
+    }
+    assert_ne!(ask(&["-n", "5"], b"Once upon a time\n\n").text(), given, "one line break, not all");
 
     let mut command = common::command();
     let output = command.args(greedy).arg("Once upon a time").env("OGIVE_MODEL", &model).output().unwrap();

@@ -60,7 +60,7 @@ impl Perplexity {
         if context < 4 || context > model.context() {
             let most = model.context();
             return Err(Error::Scoring(format!(
-                "windows of {context} tokens were asked for; they have from 4 to {most} tokens, the context the model was opened for"
+                "windows of {context} tokens were asked for; a window has at least 4, and at most the {most} that the model was opened for"
             )));
         }
         let begin = model.tokenizer().ok().filter(|t| t.add_bos()).and_then(|t| t.bos());

@@ -52,7 +52,9 @@ fn memory(path: &std::path::Path, options: Options, device: Device) -> (String, 
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let options = args.context.into_iter().fold(args.machine.options(), Options::context);
+    let options = args.machine.options_for(args.context)?;
+    // What is no model is told once, and not as something that each device lacks.
+    args.model.as_ref().map_or(Ok(()), |path| options.checkpoint(path).map(|_| ()))?;
     let devices = ogive::devices().into_iter().map(|(device, about)| {
         let memory = args.model.as_ref().map(|path| memory(path, options.clone(), device));
         (device, about, memory)

@@ -80,6 +80,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         (Some(out), false) => out,
         _ => return quantize.plan(&args.open()?)?.iter().try_for_each(line),
     };
+    if ogive::is_demo(out) {
+        let why = "this is the name of Ogive's own model; name a file";
+        return Err(Error::failed(format_args!("writing {}: {why}", out.display())));
+    }
     let input = args.open()?;
     let (start, patience) = (Instant::now(), context.interrupt.patience());
     let bar = progress(context, "packing", 0, " MB");

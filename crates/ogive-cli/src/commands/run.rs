@@ -15,6 +15,7 @@ use crate::sampling::{Sampling, plain_chain};
 use ogive::sampler::Chain;
 use ogive::{Generate, Generation, Session};
 use serde_json::json;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 /// Arguments of `ogive run`.
@@ -49,8 +50,7 @@ pub(crate) struct Args {
     /// text from PROMPT, of which nothing is read again that FILE has; without PROMPT where it stopped
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
-    /// What to go on from; an empty text begins with BOS alone, `-` reads stdin
-    #[arg(required_unless_present = "load")]
+    /// What to go on from; an empty text begins with BOS alone, `-` reads stdin, as does no PROMPT where stdin is a pipe or a file
     prompt: Option<String>,
     // Last, for its heading holds for all that follows.
     #[command(flatten)]
@@ -58,14 +58,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
+    let prompt = prompt(args)?;
     let path = args.model.get(context);
     let mut how = args.sampling.generate()?;
-    args.save.as_deref().map_or(Ok(()), |save| files::check(save, path))?;
+    args.save.as_deref().map_or(Ok(()), |save| files::check_session(save, path))?;
     how.logprobs = args.logprobs;
-    let prompt = match args.prompt.as_deref() {
-        Some("-") => Some(files::stdin_text()?),
-        text => text.map(ToOwned::to_owned),
-    };
     let model = args.machine.open(path, args.context, context)?;
     let mut session = match &args.load {
         Some(file) => model.load_session(file)?,
@@ -85,6 +82,26 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         let ended = say(&mut session.generate(prompt, &how)?, &how, args, context)?;
         finish(ended, args, |file| session.save(file))
     }
+}
+
+/// The prompt that was given, or comes by stdin. Of a session that is gone on with there need be none.
+fn prompt(args: &Args) -> Result<Option<String>> {
+    match args.prompt.as_deref() {
+        Some("-") => files::stdin_line().map(Some),
+        Some(text) => Ok(Some(text.to_owned())),
+        None if args.load.is_some() => Ok(None),
+        None if io::stdin().is_terminal() => Err(no_prompt("there is no prompt")),
+        None => match files::stdin_line()? {
+            // Nobody means this: a script without a terminal, or a program before the pipe that failed.
+            text if text.is_empty() => Err(no_prompt("there is no prompt, and nothing came by stdin")),
+            text => Ok(Some(text)),
+        },
+    }
+}
+
+fn no_prompt(why: &str) -> Error {
+    let how = "give the text to go on from, as in `ogive run \"Once upon a time\"`, or let it come by stdin";
+    Error::Usage(format!("{why}: {how}; `ogive chat` talks, and `ogive run --help` tells more"))
 }
 
 /// Goes on where a session stopped, its sampler too. With other samplers than it had, or another seed, draws begin anew.

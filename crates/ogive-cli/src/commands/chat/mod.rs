@@ -68,7 +68,7 @@ pub(crate) fn conversation(session: Session, template: Option<&Path>, system: Op
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
     let how = args.sampling.generate()?;
-    args.session.as_deref().map_or(Ok(()), |file| files::check(file, path))?;
+    args.session.as_deref().map_or(Ok(()), |file| files::check_session(file, path))?;
     let model = args.machine.open(path, args.context, context)?;
     args.sampling.show_seed(&how, context);
     let session = match args.session.as_deref().filter(|file| file.exists()) {

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         Some(path) => path,
         None => args.model.get(context),
     };
-    let options = args.context.into_iter().fold(args.machine.options(), ogive::Options::context);
+    let options = args.machine.options_for(args.context)?;
     let report = Report::of(path, &options)?;
     if args.json {
         return output::line(show::json(&report, args.full));
