@@ -1,4 +1,6 @@
-//! What the benches share: numbers that look like a model's and are the same on every run.
+//! What the benches share: numbers that look like a model's and are the same on every run, and a clock that others do not disturb.
+
+use std::time::Duration;
 
 /// `n` values around 0 with a deviation near `scale`, as sums of uniform numbers.
 pub fn values(n: usize, scale: f32) -> Vec<f32> {
@@ -8,4 +10,10 @@ pub fn values(n: usize, scale: f32) -> Vec<f32> {
         (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     };
     (0..n).map(|_| scale * (uniform() + uniform() + uniform())).collect()
+}
+
+/// What this thread has been on a processor for, where the system says. It counts in steps of some milliseconds.
+pub fn own_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(stat.split_whitespace().next()?.parse().ok()?))
 }
