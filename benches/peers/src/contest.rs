@@ -1,13 +1,15 @@
 //! One model's contest: engines are started, the best of their settings found, and then measured in turns.
 
-use crate::bandwidth::Memory;
 use crate::engines::{Engine, Start};
 use crate::peer::Peer;
 use crate::phase::{Phase, Sizes};
 use crate::report::{Entry, Measured, Repetition};
-use crate::{Result, file, peak, report};
+use crate::{Result, file, report};
+use ogive::cpu::ceilings::{Memory, Peaks};
 use std::path::Path;
 
+/// Bytes that each thread reads: more than caches hold, save for those of the largest servers.
+const SHARE: usize = 1 << 29;
 /// Tokens decoded to compare settings.
 const PROBE: usize = 16;
 
@@ -88,12 +90,12 @@ pub(crate) fn measure(
             }
         }
     }
-    let mut memory = Memory::new(how.threads);
+    let memory = Memory::new(how.threads, SHARE);
     let mut all = Vec::new();
     for i in 0..=repetitions {
         let mut now = Repetition {
             bandwidth: memory.read_rate(),
-            peaks: peak::measure(how.threads),
+            peaks: Peaks::measure(how.threads),
             rates: vec![0.0; entries.len()],
             ..Repetition::default()
         };

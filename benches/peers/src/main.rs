@@ -5,11 +5,9 @@
 //! reads memory and computes are measured beside each repetition, for they are the ceilings, and a shared machine's change
 //! by the minute. Ratios are taken within a repetition and only then is their median: what slows both falls out.
 
-mod bandwidth;
 mod contest;
 mod engines;
 mod file;
-mod peak;
 mod peer;
 mod phase;
 mod report;

@@ -1,9 +1,9 @@
 //! What came out: a table for people, JSON for everything else.
 
 use crate::file::{Arithmetic, Work};
-use crate::peak::Peaks;
 use crate::phase::{Phase, Sizes};
-use serde::Serialize;
+use ogive::cpu::ceilings::Peaks;
+use serde::{Serialize, Serializer};
 use std::fmt::Write;
 
 /// One repetition.
@@ -12,6 +12,7 @@ pub(crate) struct Repetition {
     /// Bytes a second, plain reads.
     pub(crate) bandwidth: f64,
     /// Operations a second.
+    #[serde(serialize_with = "peaks")]
     pub(crate) peaks: Peaks,
     /// Tokens a second, entry by entry.
     pub(crate) rates: Vec<f64>,
@@ -19,6 +20,10 @@ pub(crate) struct Repetition {
     pub(crate) first: Vec<u32>,
     /// Processes that were running or waiting to, a minute's average; what the system says.
     pub(crate) load: Option<f64>,
+}
+
+fn peaks<S: Serializer>(peaks: &Peaks, to: S) -> Result<S::Ok, S::Error> {
+    serde_json::json!({ "int8": peaks.int8, "bf16": peaks.bf16, "f32": peaks.f32 }).serialize(to)
 }
 
 /// A row of the table.
@@ -145,9 +150,11 @@ mod tests {
     fn medians_and_ratios_are_of_repetitions() {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
+        let mut peaks = Peaks::default();
+        peaks.int8 = Some(1e12);
         let r = |a, b| Repetition {
             bandwidth: 1e10,
-            peaks: Peaks { int8: Some(1e12), ..Peaks::default() },
+            peaks,
             rates: vec![a, b, 10.0 * a, 10.0 * b],
             first: vec![7, 7],
             load: Some(1.0),

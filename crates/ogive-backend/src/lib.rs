@@ -7,6 +7,7 @@
 
 mod batch;
 mod cache;
+mod composed;
 mod estimate;
 mod forward;
 mod ledger;
@@ -27,7 +28,7 @@ pub use ogive_tensor::{self as tensor, HostWeight};
 pub use plain::Plain;
 pub use spec::{Activation, AttnOption, AttnSpec, Axis, Ids, Rope, RopeLayout};
 pub use split::{Place, Split, layer_of};
-pub use trace::{Trace, TraceEntry};
+pub use trace::{Trace, TraceEntry, Work};
 pub use weight::Weight;
 
 use ogive_tensor::{Error, Result, Shape, Tensor};
@@ -198,10 +199,7 @@ pub trait Backend: Any + Debug + Send + Sync {
         spec: &AttnSpec,
         plan: &Plan,
     ) -> Result<Tensor> {
-        let q = self.rope(q, rope, plan)?;
-        let k = self.rope(k, rope, plan)?;
-        self.store_kv(layer, &k, Some(v), cache, plan)?;
-        self.attend_cache(layer, &q, cache, spec, plan)
+        composed::rope_attend(self, layer, q, k, v, rope, cache, spec, plan)
     }
 
     /// Depthwise convolution along each sequence with `w` `[width, dim]`; the
@@ -235,7 +233,7 @@ pub trait Backend: Any + Debug + Send + Sync {
 
     /// Each row through the experts its router logits favour.
     fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {
-        self.experts(x, &self.route(logits, spec)?, experts)
+        composed::moe(self, x, logits, spec, experts)
     }
 
     /// The index of the largest element of each row; the lower of equals. NaN counts as the least.
@@ -280,12 +278,15 @@ pub struct Facts {
     pub memory: Option<u64>,
     /// Whether packed weights are decoded and everything is computed in single precision.
     pub exact: bool,
+    /// Which of `rope_attend` and `moe` it leaves to their definitions: those [`Trace`] may take apart without another kernel running
+    /// than without it. Others are seen whole.
+    pub composed: &'static [&'static str],
 }
 
 impl Facts {
     /// A backend called `name`, described in one line.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { name: name.into(), description: description.into(), memory: None, exact: false }
+        Self { name: name.into(), description: description.into(), ..Self::default() }
     }
 }
 

@@ -59,6 +59,35 @@ impl Spread {
     }
 }
 
+/// Columns as wide as what is in them: words to the left, and numbers, which begin with the third, to the right.
+#[derive(Debug)]
+pub(crate) struct Table<const N: usize>(Vec<[String; N]>);
+
+impl<const N: usize> Table<N> {
+    pub(crate) fn new(head: [&str; N]) -> Self {
+        Self(vec![head.map(str::to_owned)])
+    }
+
+    pub(crate) fn row(&mut self, cells: [String; N]) {
+        self.0.push(cells);
+    }
+}
+
+impl<const N: usize> Display for Table<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |c: usize| self.0.iter().map(|row| row[c].chars().count()).max().unwrap_or(0);
+        for row in &self.0 {
+            let mut line = String::new();
+            for (c, cell) in row.iter().enumerate() {
+                let width = width(c);
+                line += &if c < 2 { format!("{cell:<width$}  ") } else { format!("{cell:>width$}  ") };
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +104,14 @@ mod tests {
             ["0", "999", "1,000", "1,234,567"]
         );
         assert_eq!(format!("[{:>6}][{:>9}]", Count(1000), Bytes(12)), "[ 1,000][ 12 bytes]");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest() {
+        let mut table = Table::new(["name", "of", "n"]);
+        table.row(["a".into(), "2 × 3".into(), "10".into()]);
+        table.row(["longer".into(), String::new(), String::new()]);
+        assert_eq!(table.to_string(), "name    of      n\na       2 × 3  10\nlonger\n");
     }
 
     #[test]

@@ -40,3 +40,70 @@ fn devices_say_why_not() {
     let json = ogive(args!["devices", "--json"]).json();
     assert_eq!(json[0]["device"], "cpu");
 }
+
+/// Of Ogive's own model, whose file says what there is to read and to multiply.
+#[test]
+fn a_trace_counts_every_weight_and_every_row_of_the_cache() {
+    let (prompt, drawn, runs) = (20, 4, 2);
+    let fixed = args!["bench", "-m", "ogive:demo", "--device", "cpu", "--threads", "2", "--trace"];
+    let sizes = args!["-p", prompt.to_string(), "-n", drawn.to_string(), "-r", runs.to_string()];
+    let args: Vec<_> = fixed.into_iter().chain(sizes).collect();
+    let json = ogive(args.iter().cloned().chain(args!["--json"])).json();
+    let file = ogive(args!["inspect", "-m", "ogive:demo", "--json"]).json();
+    let (mut bytes, mut body, mut head) = (0, 0, 0);
+    let mut layers = 0;
+    for t in file["tensors"].as_array().unwrap() {
+        let name = t["name"].as_str().unwrap();
+        let dims: Vec<u64> = t["shape"].as_array().unwrap().iter().map(|d| d.as_u64().unwrap()).collect();
+        let elements: u64 = dims.iter().product();
+        layers += u64::from(name.ends_with(".attn_q.weight"));
+        let table = name == "token_embd.weight";
+        assert!(name != "output.weight", "the table is the head, which the sums below lean on");
+        if dims.iter().filter(|d| **d > 1).count() < 2 {
+            continue;
+        }
+        bytes += t["bytes"].as_u64().unwrap();
+        *(if table { &mut head } else { &mut body }) += elements;
+    }
+    let sum = |phase: &str, key: &str, of: &dyn Fn(&str) -> bool| -> u64 {
+        let all = json["trace"][phase]["operators"].as_array().unwrap();
+        all.iter().filter(|e| of(e["operator"].as_str().unwrap())).map(|e| e[key].as_u64().unwrap()).sum()
+    };
+    let linear = |name: &str| name.starts_with("linear");
+    let is = |wanted: &'static str| move |name: &str| name == wanted;
+    // A token drawn takes a step; a prompt is one, and only its last row meets the head.
+    for (phase, steps, rows) in [("prefill", runs, prompt), ("decode", runs * drawn, 1)] {
+        assert_eq!(json["trace"][phase]["steps"], steps);
+        assert_eq!(sum(phase, "calls", &is("plan")), steps);
+        assert_eq!(sum(phase, "calls", &is("attend_cache")), steps * layers);
+        assert_eq!(sum(phase, "calls", &is("store_kv")), steps * layers);
+        assert_eq!(sum(phase, "bytes", &linear), steps * bytes);
+        assert_eq!(sum(phase, "operations", &linear), steps * 2 * (rows * body + head));
+    }
+    // Halfway through four tokens is two.
+    let of_token = json["cache_bytes_per_token"].as_u64().unwrap() / 2;
+    assert_eq!(sum("prefill", "bytes", &is("store_kv")), runs * prompt * of_token);
+    assert_eq!(sum("prefill", "bytes", &is("attend_cache")), runs * prompt * of_token);
+    // A token before, and those that were drawn.
+    assert_eq!(sum("decode", "bytes", &is("attend_cache")), runs * (2 + 3 + 4 + 5) * of_token);
+    for phase in ["prefill", "decode"] {
+        let (phase, seconds) =
+            (&json["trace"][phase], |v: &serde_json::Value| v["seconds"].as_f64().unwrap());
+        let parts: f64 = phase["operators"].as_array().unwrap().iter().map(seconds).sum();
+        let (between, whole) = (seconds(&phase["between_operators"]), seconds(phase));
+        assert!((parts + between - whole).abs() < 1e-6 * whole, "{phase}");
+        assert!(parts > 0.0 && between > 0.0, "{phase}");
+    }
+    let ceilings = &json["trace"]["ceilings"];
+    assert!(ceilings["threads"] == 2 && ceilings["read_bytes_per_second"].as_f64().unwrap() > 0.0);
+
+    let text = ogive(args).text();
+    for part in ["ceilings of 2 threads: reads", "prefill: 2 steps traced", "decode: 8 steps traced"] {
+        assert!(text.contains(part), "{text}");
+    }
+    for operator in
+        ["operator ", "linear_gated ", "linear_many ", "attend_cache ", "rope ", "between operators "]
+    {
+        assert_eq!(text.lines().filter(|l| l.starts_with(operator)).count(), 2, "{operator}: {text}");
+    }
+}

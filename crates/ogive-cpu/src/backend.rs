@@ -80,6 +80,7 @@ impl Backend for CpuBackend {
         let mut facts = Facts::new("cpu", format!("{threads} thread{s}, {}", self.path));
         facts.memory = builder::memory();
         facts.exact = self.precision == Precision::Exact;
+        facts.composed = &["rope_attend", "moe"];
         facts
     }
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {

@@ -24,6 +24,7 @@ mod attend;
 mod backend;
 mod builder;
 mod cache;
+pub mod ceilings;
 mod linear;
 mod ops;
 mod plan;

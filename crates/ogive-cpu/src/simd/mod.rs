@@ -18,6 +18,7 @@ use crate::{
     pool::Stripe,
 };
 pub(crate) mod ops;
+pub(crate) mod peak;
 
 use ogive_tensor::{Error, Result};
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]

@@ -5,10 +5,12 @@
 
 use crate::error::{Error, Result};
 use ogive::Model;
+use ogive::backend::{Trace, TraceEntry};
 use ogive::engine::{Engine, Finish, Limits, Request, SeqId};
 use ogive::sampler::Rng;
 use ogive::tensor::Format;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Rows of a step, as sessions have it.
 const STEP: usize = 512;
@@ -36,10 +38,28 @@ impl Load {
     }
 }
 
+/// What was measured once.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// Tokens read or drawn.
+    pub(super) tokens: usize,
+    pub(super) time: Duration,
+    /// What the backend was asked for, where it is traced.
+    pub(super) entries: Vec<TraceEntry>,
+}
+
+impl Window {
+    /// Tokens a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.tokens as f64 / self.time.as_secs_f64()
+    }
+}
+
 /// A model and the sequences that it is measured with.
 #[derive(Debug)]
 pub(super) struct Bench {
     engine: Engine,
+    trace: Option<Trace>,
     load: Load,
     vocabulary: u64,
     rng: Rng,
@@ -49,54 +69,73 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(model: &Model, load: Load) -> Result<Self> {
+        Self::with(model, load, None)
+    }
+
+    /// The same through a backend that keeps count.
+    pub(super) fn traced(model: &Model, load: Load) -> Result<Self> {
+        Self::with(model, load, Some(Trace::new(Arc::clone(model.backend()))))
+    }
+
+    fn with(model: &Model, load: Load, trace: Option<Trace>) -> Result<Self> {
         let context = load.context().unwrap_or(usize::MAX);
         let limits = Limits::new(context)
             .sequences(load.sequences)
             .step_tokens(STEP.min(context).max(load.sequences))
             .element(load.element);
-        let engine = model.engine(limits)?;
+        let engine = match &trace {
+            Some(trace) => Engine::new(Arc::new(trace.clone()), Arc::clone(model.layers()), limits)?,
+            None => model.engine(limits)?,
+        };
         let vocabulary = match model.config().opt_usize("vocab_size")? {
             Some(n) => n,
             None => model.tokenizer()?.vocab_size(),
         };
         let vocabulary = u64::try_from(vocabulary)?.clamp(1, u64::from(u32::MAX));
         // One seed for all: whoever compares two runs compares the same tokens.
-        Ok(Self { engine, load, vocabulary, rng: Rng::new(0), filled: Vec::new() })
+        Ok(Self { engine, trace, load, vocabulary, rng: Rng::new(0), filled: Vec::new() })
     }
 
-    /// Prompt tokens a second, of one sequence.
-    pub(super) fn prefill(&mut self) -> Result<f64> {
+    /// Reads a prompt, as one sequence.
+    pub(super) fn prefill(&mut self) -> Result<Window> {
         let n = self.load.prompt;
         if self.load.depth == 0 {
             let prompt = self.random(n);
-            let start = Instant::now();
-            self.engine.add(Request::new(prompt, 1))?;
-            self.finish()?;
-            return Ok(n as f64 / start.elapsed().as_secs_f64());
+            return self.timed(n, |bench| bench.engine.add(Request::new(prompt, 1)).map(|_| ()));
         }
         self.fill(1)?;
         let Some(&id) = self.filled.first() else { return Err(Error::failed("no sequence to measure")) };
         // The token that was drawn is read too.
         let prompt = self.random(n - 1);
-        let start = Instant::now();
-        self.engine.resume(id, Request::new(prompt, 1).keep())?;
-        self.finish()?;
-        let rate = n as f64 / start.elapsed().as_secs_f64();
+        let window = self.timed(n, |bench| bench.engine.resume(id, Request::new(prompt, 1).keep()))?;
         self.wind_back()?;
-        Ok(rate)
+        Ok(window)
     }
 
-    /// Drawn tokens a second, of all sequences together.
-    pub(super) fn decode(&mut self) -> Result<f64> {
+    /// Draws tokens, all sequences together.
+    pub(super) fn decode(&mut self) -> Result<Window> {
         self.fill(self.load.sequences)?;
-        let start = Instant::now();
-        for &id in &self.filled {
-            self.engine.resume(id, Request::new([], self.load.tokens).keep())?;
-        }
-        self.finish()?;
-        let rate = (self.load.tokens * self.filled.len()) as f64 / start.elapsed().as_secs_f64();
+        let window = self.timed(self.load.tokens * self.filled.len(), |bench| {
+            let request = || Request::new([], bench.load.tokens).keep();
+            bench.filled.iter().try_for_each(|id| bench.engine.resume(*id, request()))
+        })?;
         self.wind_back()?;
-        Ok(rate)
+        Ok(window)
+    }
+
+    /// Starts something and runs it to its end.
+    fn timed(
+        &mut self,
+        tokens: usize,
+        begin: impl FnOnce(&mut Self) -> ogive::tensor::Result<()>,
+    ) -> Result<Window> {
+        let seen = |bench: &Self| bench.trace.as_ref().map_or_else(Vec::new, Trace::take);
+        // What came before is not of this.
+        drop(seen(self));
+        let start = Instant::now();
+        begin(self)?;
+        self.finish()?;
+        Ok(Window { tokens, time: start.elapsed(), entries: seen(self) })
     }
 
     /// Gives `sequences` sequences their depth.

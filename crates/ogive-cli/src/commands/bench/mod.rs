@@ -5,6 +5,7 @@
 //! moment makes a mean worthless.
 
 mod measure;
+mod trace;
 mod traffic;
 
 use crate::args::Context;
@@ -12,9 +13,10 @@ use crate::error::{Error, Result};
 use crate::figures::{Bytes, Spread};
 use crate::options::{Machine, ModelPath, progress};
 use crate::output;
-use measure::{Bench, Load};
+use measure::{Bench, Load, Window};
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
+use trace::Traced;
 use traffic::Traffic;
 
 /// Arguments of `ogive bench`.
@@ -39,6 +41,9 @@ pub(crate) struct Args {
     /// Measurements of each kind
     #[arg(short, long, value_name = "N", default_value = "5")]
     repetitions: NonZeroUsize,
+    /// Also says where the time goes: each operator of a step, and how near it is to what the machine can do
+    #[arg(long)]
+    trace: bool,
     /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -58,12 +63,21 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     };
     let limit = load.context().ok_or_else(|| Error::failed("so many tokens cannot be counted"))?;
     let model = args.machine.open(path, Some(limit), context)?;
+    if let Some(trained) = model.config().opt_usize("max_position_embeddings")?.filter(|t| limit > *t) {
+        let what = format_args!("sequences of {limit} tokens, {trained} of which the model was made for");
+        context.note(format_args!("measuring {what}: times hold for such a length, answers would not"));
+    }
+    if args.trace {
+        trace::threads(&model)?;
+    }
     let traffic = Traffic::of(path, &model, &load)?;
     let mut bench = Bench::new(&model, load)?;
     let (prefill, decode) = measure(&mut bench, args, context)?;
+    drop(bench);
+    let traced = args.trace.then(|| Traced::measure(&model, load, args)).transpose()?;
     let reads = decode.map(|d| traffic.gigabytes_per_second(d.median, args.sequences.get()));
     if args.json {
-        return output::line(json!({
+        let mut all = json!({
             "model": path.to_string_lossy(),
             "architecture": model.architecture(),
             "device": model.backend().facts().name,
@@ -79,7 +93,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
             "cache_bytes_per_token": traffic.cache,
             "bytes_per_token": traffic.per_token(),
             "decode_gigabytes_per_second": reads,
-        }));
+        });
+        if let Some(traced) = &traced {
+            all["trace"] = traced.json();
+        }
+        return output::line(all);
     }
     output::line(format_args!(
         "{:<8} {:>7} {:>7} {:>9} {:>12} {:>10} {:>10}",
@@ -101,7 +119,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
             "decode reads {all} a token (weights {weights}, cache {cache}): {reads:.2} GB/s"
         ))?;
     }
-    Ok(())
+    match traced {
+        Some(traced) => output::line(format_args!("\n{}", traced.table())),
+        None => Ok(()),
+    }
 }
 
 /// Tokens a second of prefill and of decode, whichever are asked for.
@@ -109,10 +130,10 @@ fn measure(bench: &mut Bench, args: &Args, context: &Context) -> Result<(Option<
     let each = args.repetitions.get();
     let kinds = u64::from(args.prompt > 0) + u64::from(args.tokens > 0);
     let bar = progress(context, "measuring", kinds * (each as u64 + 1), " runs");
-    let series = |run: &mut dyn FnMut() -> Result<f64>| {
+    let series = |run: &mut dyn FnMut() -> Result<Window>| {
         let mut rates = Vec::new();
         for i in 0..=each {
-            let rate = run()?;
+            let rate = run()?.rate();
             bar.inc(1);
             if i > 0 {
                 rates.push(rate);
