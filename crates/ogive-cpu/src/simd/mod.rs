@@ -151,6 +151,7 @@ impl Path {
     }
 
     /// How packed products of `n` tokens want their activations, with weights in strips or not.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "all others want rows"))]
     pub(crate) fn wants(self, n: usize, strips: bool) -> Form {
         match self {
             #[cfg(target_arch = "x86_64")]
