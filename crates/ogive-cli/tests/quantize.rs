@@ -171,7 +171,7 @@ fn texts_that_cannot_be_scored() {
         ogive(fixed.into_iter().chain(more.iter().map(Into::into))).error(1).to_owned()
     };
     assert!(wrong(&[]).contains("one window takes 512"));
-    assert!(wrong(&["-c", "2"]).contains("from 4 to"));
+    assert!(wrong(&["-c", "2"]).contains("at least 4"));
     let missing = folder.path().join("none.txt");
     assert!(ogive(args!["perplexity", "--model", model, missing]).error(1).contains("none.txt"));
     let line = ogive(args!["perplexity", "--model", model, "-c", "4", "--chunks", "1", text]).text();
