@@ -3,8 +3,10 @@
 //! Everything else is as on AVX-512. The sums are the same integers, so the bits are too.
 #![allow(unsafe_code)]
 
-mod many;
+mod blocks;
 mod panel;
+mod sums;
+mod superblocks;
 pub(super) mod tile;
 
 use super::{
@@ -16,9 +18,9 @@ use crate::{
     pool::Stripe,
     weight::Kernel,
 };
-use many::{Out, Written};
 use panel::{Panel, STRIPS, Way};
 use std::cell::RefCell;
+use sums::{Out, Written};
 use tile::{Shape, Tiles};
 
 /// From so many tokens on products are computed in tiles.
@@ -103,11 +105,11 @@ fn panels<const F: u8, const N: usize>(
             match panel::way(F) {
                 Way::Planes(..) => {
                     panel.superblock::<F, N>(part);
-                    many::superblock::<F>(tiles, panel, groups, i, sums, written);
+                    superblocks::superblock::<F>(tiles, panel, groups, i, sums, written);
                 }
                 Way::Blocks => {
                     panel.blocks::<F, N>(part);
-                    many::blocks::<F>(tiles, panel, groups, block, i * SLICE, sums, written);
+                    blocks::blocks::<F>(tiles, panel, groups, block, i * SLICE, sums, written);
                 }
             }
         }
