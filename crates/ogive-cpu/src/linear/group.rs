@@ -68,7 +68,7 @@ fn two_bf16(v: i16) -> [u16; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::quantise::some_rows, *};
 
     fn value(bf16: u16) -> f32 {
         f32::from_bits(u32::from(bf16) << 16)
@@ -85,13 +85,7 @@ mod tests {
     #[test]
     fn a_group_has_what_its_rows_have() {
         for k in [32, 96, 256, 512 + 64] {
-            let rows: Vec<_> = (0..3)
-                .map(|t| {
-                    let mut row = Quantised::with_len(k);
-                    row.fill(&(0..k).map(|i| ((i * 7 + t) % 13) as f32 - 6.0).collect::<Vec<_>>());
-                    row
-                })
-                .collect();
+            let rows = some_rows(3, k);
             let mut group = Group::default();
             group.fill(&rows, k);
             for t in 0..GROUP {

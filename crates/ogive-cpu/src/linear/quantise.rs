@@ -61,3 +61,14 @@ pub(crate) fn factors(max: f32) -> (Option<f32>, f32) {
         (Some(127.0 / max), max / 127.0)
     }
 }
+
+/// So many rows of `k` for tests, no two of them the same.
+#[cfg(test)]
+pub(super) fn some_rows(n: usize, k: usize) -> Vec<Quantised> {
+    let row = |t| {
+        let mut row = Quantised::with_len(k);
+        row.fill(&(0..k).map(|i| ((i * 7 + t) % 13) as f32 - 6.0).collect::<Vec<_>>());
+        row
+    };
+    (0..n).map(row).collect()
+}

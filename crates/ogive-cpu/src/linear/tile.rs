@@ -68,7 +68,7 @@ fn lay<T>(to: &mut [T], t: usize, tokens: usize, values: impl Iterator<Item = T>
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::quantise::some_rows, *};
 
     #[test]
     fn tokens_are_shared_out_evenly_and_in_order() {
@@ -84,13 +84,7 @@ mod tests {
     #[test]
     fn a_tile_has_what_its_rows_have() {
         let k = 64;
-        let rows: Vec<_> = (0..3)
-            .map(|t| {
-                let mut row = Quantised::with_len(k);
-                row.fill(&(0..k).map(|i| ((i * 7 + t) % 13) as f32 - 6.0).collect::<Vec<_>>());
-                row
-            })
-            .collect();
+        let rows = some_rows(3, k);
         let mut tile = Tile::default();
         tile.fill(&rows, k);
         for (t, row) in rows.iter().enumerate() {
