@@ -81,7 +81,7 @@ fn what_cannot_be_scored_is_told() {
     let model = open(&shared.join("models/stories260K/stories260K-f32.gguf"));
     let why = |text: &str, window| Perplexity::of_text(&model, text, window).unwrap_err().to_string();
     for window in [0, 3, 513] {
-        assert!(why(TEXT, window).contains("from 4 to 512"), "{window}");
+        assert!(why(TEXT, window).contains("at least 4, and at most the 512"), "{window}");
     }
     assert!(why("Once upon a time", 128).contains("one window takes 128"));
     assert!(why("", 4).contains("shorter context"));
