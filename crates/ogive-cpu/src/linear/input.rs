@@ -4,7 +4,7 @@ use super::{
     dense::{self, Dense},
     group::{GROUP, Group},
     quantise::Quantised,
-    tile::Tile,
+    tile::{SLICE, Tile},
 };
 use crate::{
     pool::Pool,
@@ -24,6 +24,8 @@ pub(crate) enum Form {
     Rows,
     /// A few tokens side by side.
     Tiles,
+    /// The same, slice by slice of the columns.
+    Slices,
     /// Sixteen tokens together.
     Groups,
 }
@@ -36,6 +38,7 @@ pub(crate) struct Input<'a> {
     bf16: Option<Cow<'a, [f32]>>,
     quantised: Vec<Quantised>,
     tiles: Vec<Tile>,
+    slices: Vec<Tile>,
     groups: Vec<Group>,
 }
 
@@ -43,8 +46,15 @@ impl<'a> Input<'a> {
     /// The forms of `x`, `[n, k]`, that the weights `ws` need.
     pub(crate) fn new(pool: &Pool, x: &'a [f32], n: usize, ws: &[&CpuWeight]) -> Self {
         let k = x.len() / n.max(1);
-        let mut input =
-            Self { n, f32: None, bf16: None, quantised: Vec::new(), tiles: Vec::new(), groups: Vec::new() };
+        let mut input = Self {
+            n,
+            f32: None,
+            bf16: None,
+            quantised: Vec::new(),
+            tiles: Vec::new(),
+            slices: Vec::new(),
+            groups: Vec::new(),
+        };
         for w in ws {
             match w.kernel() {
                 Kernel::Packed(_) => {
@@ -54,12 +64,15 @@ impl<'a> Input<'a> {
                     match w.wants(n) {
                         Form::Rows => {}
                         Form::Tiles if input.tiles.is_empty() => {
-                            input.tiles = tiles(pool, &input.quantised, k);
+                            input.tiles = tiles(pool, &input.quantised, k, k);
+                        }
+                        Form::Slices if input.slices.is_empty() => {
+                            input.slices = tiles(pool, &input.quantised, k, SLICE);
                         }
                         Form::Groups if input.groups.is_empty() => {
                             input.groups = groups(pool, &input.quantised, k);
                         }
-                        Form::Tiles | Form::Groups => {}
+                        Form::Tiles | Form::Slices | Form::Groups => {}
                     }
                 }
                 Kernel::Dense(Dense::Bf16) if input.bf16.is_none() => {
@@ -97,6 +110,13 @@ impl<'a> Input<'a> {
         &self.tiles
     }
 
+    /// The same cut into slices of [`SLICE`] columns: the tiles of each, or none if there is no such slice.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn slice(&self, i: usize) -> &[Tile] {
+        let count = Tile::count(self.n);
+        self.slices.get(i * count..(i + 1) * count).unwrap_or_default()
+    }
+
     /// The same rows in groups, where a weight wants them so.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn groups(&self) -> &[Group] {
@@ -115,10 +135,14 @@ fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quant
     rows
 }
 
-fn tiles(pool: &Pool, rows: &[Quantised], k: usize) -> Vec<Tile> {
-    let mut tiles = vec![Tile::default(); Tile::count(rows.len())];
+/// Tiles of the first `slice` columns of `rows` of `k`, then those of the next.
+fn tiles(pool: &Pool, rows: &[Quantised], k: usize, slice: usize) -> Vec<Tile> {
+    let count = Tile::count(rows.len());
+    let mut tiles = vec![Tile::default(); count * k.div_ceil(slice)];
     pool.chunks(&mut tiles, 1, &|i, tiles| {
-        tiles.iter_mut().for_each(|tile| tile.fill(&rows[Tile::tokens(rows.len(), i)], k));
+        let first = i / count * slice;
+        let rows = &rows[Tile::tokens(rows.len(), i % count)];
+        tiles.iter_mut().for_each(|tile| tile.fill(rows, k, first..k.min(first + slice)));
     });
     tiles
 }

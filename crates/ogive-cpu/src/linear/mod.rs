@@ -26,7 +26,7 @@ pub(crate) use packed::{half_power, iq4_xs_scales, k_pairs, q3_scales};
 pub(crate) use quantise::{Quantised, block_len, factors};
 pub(crate) use strips::{STRIP, Strips, pack};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use tile::{FEW, Tile};
+pub(crate) use tile::{FEW, SLICE, Tile};
 
 use crate::{
     pool::{Matrix, Pool, Stripe},
@@ -39,6 +39,8 @@ use std::cell::RefCell;
 const PANEL: usize = 64;
 /// Bytes of a weight that are worth a thread's asking for more.
 const STRIPE_BYTES: usize = 64 << 10;
+/// Rows that share slices of activations, which come from far, while their sums stay near.
+const STRIPE_ROWS: usize = 128;
 /// Stripes for each thread, where there are enough rows: the last to finish holds the others up by one.
 const STRIPES: usize = 8;
 
@@ -122,7 +124,7 @@ pub(crate) fn linear_gated(
         return Ok(());
     }
     let input = Input::new(pool, x, n, &[gate, up]);
-    let width = stripe_width(pool, gate, rows);
+    let width = stripe_width(pool, gate, rows, n);
     pool.stripes(&mut [Matrix { values: out, cols: rows }], width, &|_, col, stripe| {
         GATED.with_borrow_mut(|both| {
             // Rows of the result lie far apart, in the same few sets of the cache: they are written once and not read.
@@ -147,7 +149,7 @@ fn products(pool: &Pool, x: &[f32], n: usize, ws: &[&CpuWeight], expert: usize, 
     }
     let input = Input::new(pool, x, n, ws);
     let rows = |w: &CpuWeight| w.shape()[1];
-    let width = ws.iter().map(|w| stripe_width(pool, w, ws.iter().map(|w| rows(w)).sum())).min();
+    let width = ws.iter().map(|w| stripe_width(pool, w, ws.iter().map(|w| rows(w)).sum(), n)).min();
     let mut outs: Vec<_> =
         ws.iter().zip(outs).map(|(w, out)| Matrix { values: out, cols: rows(w) }).collect();
     pool.stripes(&mut outs, width.unwrap_or(PANEL), &|which, col, stripe| {
@@ -155,9 +157,12 @@ fn products(pool: &Pool, x: &[f32], n: usize, ws: &[&CpuWeight], expert: usize, 
     });
 }
 
-/// Rows that a thread takes at a time, of `rows` in all.
-fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize) -> usize {
-    let worth = STRIPE_BYTES.div_ceil(w.host().row_bytes().max(1));
+/// Rows that a thread takes at a time for `n` tokens, of `rows` in all.
+fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
+    let worth = match w.wants(n) {
+        Form::Slices => STRIPE_ROWS,
+        _ => STRIPE_BYTES.div_ceil(w.host().row_bytes().max(1)),
+    };
     let share = rows / (pool.threads() * STRIPES);
     worth.min(share).next_multiple_of(PANEL).max(PANEL)
 }

@@ -1,8 +1,10 @@
 //! Activations of a few tokens side by side, for kernels with a lane for each row of the weight.
 //!
-//! A kernel reads four neighbouring codes of every token of a tile, then the next four: in this order a tile is one stream.
+//! A kernel reads four neighbouring codes of every token of a tile, then the next four: in this order a tile is one stream. For a
+//! few tokens a tile has all columns; for more, whose activations no near cache holds, the columns are cut in slices.
 
 use super::quantise::{Quantised, block_len};
+use std::ops::Range;
 
 /// Tokens of a tile at most: with two registers of rows, twelve sums and twelve parts of sums fit the registers.
 const TOKENS: usize = 6;
@@ -10,6 +12,9 @@ const TOKENS: usize = 6;
 const WIDE: usize = 8;
 /// As many tokens as two such tiles hold.
 pub(crate) const FEW: usize = 2 * WIDE;
+/// Columns of a slice: so many of a panel of rows stay in the first cache while all tokens pass, and so many of some hundred
+/// tokens in the second while panel after panel passes.
+pub(crate) const SLICE: usize = 512;
 
 /// Some rows of activations; each list has the values of all tokens at a place, then those at the next.
 #[derive(Clone, Debug, Default)]
@@ -40,23 +45,28 @@ impl Tile {
         i * n / count..(i + 1) * n / count
     }
 
-    /// Lays rows of `k` side by side.
-    pub(crate) fn fill(&mut self, rows: &[Quantised], k: usize) {
-        let tokens = rows.len();
+    /// Lays the columns `cols` of rows of `k` side by side: all of them, or those of a slice.
+    pub(crate) fn fill(&mut self, rows: &[Quantised], k: usize, cols: Range<usize>) {
+        let (tokens, len, block) = (rows.len(), cols.len(), block_len(k));
         self.tokens = tokens;
-        self.codes.resize(k / 4 * tokens, [0; 4]);
-        self.sixteens.resize(k / 32 * tokens, [0; 2]);
-        self.pairs.resize(k / 64 * tokens, [0; 2]);
-        self.totals.resize(k / 32 * tokens, 0.0);
-        self.scales.resize(k / block_len(k) * tokens, 0.0);
+        self.codes.resize(len / 4 * tokens, [0; 4]);
+        self.sixteens.resize(len / 32 * tokens, [0; 2]);
+        self.pairs.resize(len / 64 * tokens, [0; 2]);
+        self.totals.resize(len / 32 * tokens, 0.0);
+        self.scales.resize(len / block * tokens, 0.0);
         for (t, row) in rows.iter().enumerate() {
-            let sums = row.sums.as_chunks::<2>().0;
-            lay(&mut self.codes, t, tokens, row.codes.as_chunks::<4>().0.iter().copied());
+            let sums = row.sums[cols.start / 16..cols.end / 16].as_chunks::<2>().0;
+            lay(&mut self.codes, t, tokens, row.codes[cols.clone()].as_chunks::<4>().0.iter().copied());
             lay(&mut self.sixteens, t, tokens, sums.iter().copied());
             lay(&mut self.totals, t, tokens, sums.iter().map(|[a, b]| f32::from(a + b)));
             let pairs = sums.as_chunks::<2>().0;
             lay(&mut self.pairs, t, tokens, pairs.iter().map(|[a, b]| [a[0] + a[1], b[0] + b[1]]));
-            lay(&mut self.scales, t, tokens, row.scales.iter().copied());
+            lay(
+                &mut self.scales,
+                t,
+                tokens,
+                row.scales[cols.start / block..cols.end / block].iter().copied(),
+            );
         }
     }
 }
@@ -83,20 +93,23 @@ mod tests {
 
     #[test]
     fn a_tile_has_what_its_rows_have() {
-        let k = 64;
+        let k = 192;
         let rows = some_rows(3, k);
-        let mut tile = Tile::default();
-        tile.fill(&rows, k);
-        for (t, row) in rows.iter().enumerate() {
-            for (i, c) in row.codes.iter().enumerate() {
-                assert_eq!(tile.codes[i / 4 * 3 + t][i % 4], *c);
+        for first in [0, 64] {
+            let mut tile = Tile::default();
+            tile.fill(&rows, k, first..k);
+            for (t, row) in rows.iter().enumerate() {
+                for (i, c) in row.codes[first..].iter().enumerate() {
+                    assert_eq!(tile.codes[i / 4 * 3 + t][i % 4], *c);
+                }
+                let sums = &row.sums[first / 16..];
+                for (i, s) in sums.iter().enumerate() {
+                    assert_eq!(tile.sixteens[i / 2 * 3 + t][i % 2], *s);
+                }
+                let total: i16 = sums[2..4].iter().sum();
+                assert_eq!((tile.totals[3 + t], tile.pairs[t][1]), (f32::from(total), total));
+                assert_eq!(tile.scales[t], row.scales[first / 64]);
             }
-            for (i, s) in row.sums.iter().enumerate() {
-                assert_eq!(tile.sixteens[i / 2 * 3 + t][i % 2], *s);
-            }
-            let total: i16 = row.sums[2..4].iter().sum();
-            assert_eq!((tile.totals[3 + t], tile.pairs[t][1]), (f32::from(total), total));
-            assert_eq!(tile.scales[t], row.scales[0]);
         }
     }
 }

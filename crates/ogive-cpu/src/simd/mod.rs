@@ -157,7 +157,9 @@ impl Path {
             #[cfg(target_arch = "x86_64")]
             Self::Amx if n >= amx::FROM => Form::Groups,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 | Self::Amx if strips || n >= avx512::LAID_FROM => Form::Tiles,
+            Self::Avx512 | Self::Amx if strips && n <= linear::FEW => Form::Tiles,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 | Self::Amx if strips || n >= avx512::LAID_FROM => Form::Slices,
             _ => Form::Rows,
         }
     }

@@ -7,43 +7,56 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    panel::{Both, Panel, Scaling, bytes, floats, integers, scaling, words},
+    panel::{Both, Panel, Scaling, bytes, floats, scaling, words},
     strip::{parts, raise},
 };
 use crate::{
     linear::Tile,
     simd::avx2::codes::{fine, has_min, super_block},
 };
-use std::arch::x86_64::*;
+use std::{arch::x86_64::*, hint::black_box};
 
-/// The loop of [`part`], spelt out: a compiler that schedules it across parts runs out of registers, and half of the time goes to
-/// the sums it puts away and fetches.
-macro_rules! products {
-    ($sums:ident, $codes:ident, $acts:ident, $quads:ident, $tokens:ident, $($t:literal $a:ident $b:ident),+) => {
+/// The loop of [`add_part`], spelt out: a compiler that schedules it across parts runs out of registers, and half of the time goes
+/// to the sums it puts away and fetches.
+macro_rules! add_part {
+    ($way:ident, $sums:ident, $part:ident, $codes:ident, $acts:ident, $scale:ident, $quads:ident, $tokens:ident,
+        $($t:literal $a:ident $b:ident $x:ident $y:ident),+) => {
         // Their type names the registers.
         let mut spent = [_mm512_setzero_si512(); 3];
-        // SAFETY: what is read are the arrays behind the two references, of so many quads each.
+        // SAFETY: what is read are the arrays behind the three references, of so many quads each and of two registers.
         unsafe {
             std::arch::asm!(
                 ".rept {quads}",
                 "vmovdqa64 {c0}, zmmword ptr [{codes}]",
                 "vmovdqa64 {c1}, zmmword ptr [{codes} + 64]",
                 $(
-                    concat!("vpbroadcastd {x}, dword ptr [{acts} + 4 * ", $t, "]"),
-                    concat!("vpdpbusd {", stringify!($a), "}, {c0}, {x}"),
-                    concat!("vpdpbusd {", stringify!($b), "}, {c1}, {x}"),
+                    concat!("vpbroadcastd {q}, dword ptr [{acts} + 4 * ", $t, "]"),
+                    concat!("vpdpbusd {", stringify!($a), "}, {c0}, {q}"),
+                    concat!("vpdpbusd {", stringify!($b), "}, {c1}, {q}"),
                 )+
                 "add {codes}, 128",
                 "add {acts}, {step}",
                 ".endr",
+                "vmovdqa64 {c0}, zmmword ptr [{scale}]",
+                "vmovdqa64 {c1}, zmmword ptr [{scale} + 64]",
+                $(
+                    scale!($way, $a, c0),
+                    scale!($way, $b, c1),
+                    sum!($way, $x, $a, c0),
+                    sum!($way, $y, $b, c1),
+                )+
                 quads = const $quads,
                 step = const 4 * $tokens,
                 codes = inout(reg) $codes.as_ptr() => _,
                 acts = inout(reg) $acts.as_ptr() => _,
+                scale = in(reg) $scale.as_ptr(),
                 c0 = out(zmm_reg) spent[0],
                 c1 = out(zmm_reg) spent[1],
-                x = out(zmm_reg) spent[2],
-                $($a = inout(zmm_reg) $sums[$t][0], $b = inout(zmm_reg) $sums[$t][1],)+
+                q = out(zmm_reg) spent[2],
+                $(
+                    $a = inout(zmm_reg) $part[$t][0] => _, $b = inout(zmm_reg) $part[$t][1] => _,
+                    $x = inout(zmm_reg) $sums[$t][0], $y = inout(zmm_reg) $sums[$t][1],
+                )+
                 options(pure, readonly, nostack),
             );
         }
@@ -51,23 +64,57 @@ macro_rules! products {
     };
 }
 
+/// What is done with a part before it is added.
+macro_rules! scale {
+    (singles, $a:ident, $c:ident) => {
+        concat!("vcvtdq2ps {", stringify!($a), "}, {", stringify!($a), "}")
+    };
+    (integers, $a:ident, $c:ident) => {
+        concat!("vpmulld {", stringify!($a), "}, {", stringify!($a), "}, {", stringify!($c), "}")
+    };
+}
+
+/// How it is added.
+macro_rules! sum {
+    (singles, $x:ident, $a:ident, $c:ident) => {
+        concat!("vfmadd231ps {", stringify!($x), "}, {", stringify!($a), "}, {", stringify!($c), "}")
+    };
+    (integers, $x:ident, $a:ident, $c:ident) => {
+        concat!("vpaddd {", stringify!($x), "}, {", stringify!($x), "}, {", stringify!($a), "}")
+    };
+}
+
 /// A register for each half of the rows and each token.
 type Sums<V, const T: usize> = [[V; 2]; T];
 
-/// Adds the products of a panel with the activations of a tile of `T` tokens from element `from` on. Blocks of activations are
-/// of `block` elements.
+/// Adds the products of a panel with the activations of a tile of `T` tokens, of the same columns; `next` is looked at next. Blocks
+/// of activations are of `block` elements.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn many<const F: u8, const T: usize>(
     panel: &Panel,
-    tile: &Tile,
+    [tile, next]: [&Tile; 2],
     block: usize,
-    from: usize,
     sums: &mut [Both<f32>; T],
 ) {
     if super_block(F) {
-        superblocks::<F, T>(panel, tile, from, sums);
+        superblocks::<F, T>(panel, [tile, next], sums);
     } else {
-        blocks::<F, T>(panel, tile, block, from, sums);
+        blocks::<F, T>(panel, [tile, next], block, sums);
+    }
+}
+
+/// Asks for what stands at a place of a list, from that place on so many bytes; little by little, as a core has room for no
+/// more than some sixteen lines that it waits for.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn ask<V>(list: &[V], at: usize, bytes: usize) {
+    let first = list.as_ptr().wrapping_add(at).cast::<i8>();
+    for line in (0..bytes).step_by(64) {
+        // SAFETY: a prefetch reads nothing and never faults, wherever it points.
+        #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(line))
+        };
     }
 }
 
@@ -75,28 +122,31 @@ pub(super) fn many<const F: u8, const T: usize>(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn superblocks<const F: u8, const T: usize>(
     panel: &Panel,
-    tile: &Tile,
-    from: usize,
+    [tile, next]: [&Tile; 2],
     out: &mut [Both<f32>; T],
 ) {
-    let first = from / 256;
     let count = panel.d.len();
     let parts = parts(F);
-    let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<64>().0[first..][..count];
-    let sixteens = &tile.sixteens.as_chunks::<T>().0.as_chunks::<8>().0[first..][..count];
+    let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<64>().0[..count];
+    let sixteens = &tile.sixteens.as_chunks::<T>().0.as_chunks::<8>().0[..count];
     let codes = &panel.codes.as_chunks::<64>().0[..count];
-    let scales = &tile.scales.as_chunks::<T>().0[first..][..count];
+    let scales = &tile.scales.as_chunks::<T>().0[..count];
     for b in 0..count {
         let part_scales = &panel.scales[b * parts..][..parts];
-        let total = match scaling(F) {
-            Scaling::Singles(each) => singles::<F, T>(&codes[b], part_scales, &acts[b], &sixteens[b], each),
-            Scaling::Integers => whole::<F, T>(&codes[b], part_scales, &acts[b], &sixteens[b]),
-        };
+        if raise(F) != 0 || fine(F) {
+            ask(&next.sixteens, b * 8 * T, 32 * T);
+        }
+        if has_min(F) && !fine(F) {
+            ask(&next.pairs, b * 4 * T, 16 * T);
+        }
+        ask(&next.scales, b * T, 4 * T);
+        let total =
+            scaled_parts::<F, T>(&codes[b], part_scales, &acts[b], &sixteens[b], &next.codes, b * 64 * T);
         let mut low = [[_mm512_setzero_si512(); 2]; T];
         if has_min(F) {
             let pairs = parts / 2;
             let sums = if fine(F) { &tile.sixteens } else { &tile.pairs };
-            let sums = &sums.as_chunks::<T>().0[(first + b) * pairs..][..pairs];
+            let sums = &sums.as_chunks::<T>().0[b * pairs..][..pairs];
             for (min, sums) in panel.mins[b * pairs..][..pairs].iter().zip(sums) {
                 let min = [words(&min[0]), words(&min[1])];
                 for t in 0..T {
@@ -120,74 +170,51 @@ fn superblocks<const F: u8, const T: usize>(
     }
 }
 
-/// A superblock's parts, scaled and summed in single precision: exact over `each` of them, and rounded once when the last two
-/// such sums are added.
+/// A superblock's parts, scaled and summed: exact over `each` of them, and rounded once when the last two such sums are added.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn singles<const F: u8, const T: usize>(
+fn scaled_parts<const F: u8, const T: usize>(
     codes: &[Both<[u8; 4]>; 64],
     scales: &[Both<i32>],
     acts: &[[[i8; 4]; T]; 64],
     sixteens: &[[[i16; 2]; T]; 8],
-    each: usize,
+    next: &[[i8; 4]],
+    at: usize,
 ) -> Sums<__m512, T> {
     let quads = 64 / parts(F);
+    let each = if let Scaling::Singles(each) = scaling(F) { each } else { parts(F) };
     let mut total = [[_mm512_setzero_ps(); 2]; T];
-    for from in (0..parts(F)).step_by(each) {
-        let mut sums = [[_mm512_setzero_ps(); 2]; T];
-        for i in from..from + each {
+    // A compiler that knows how many there are writes all of them out: ten kilobytes, which no processor decodes as fast as it
+    // computes them.
+    for (from, scales) in black_box(scales).chunks(each).enumerate() {
+        let mut sums = [[_mm512_setzero_si512(); 2]; T];
+        for (i, scale) in scales.iter().enumerate() {
+            let i = from * each + i;
+            ask(next, at + i * quads * T, 4 * quads * T);
             let starts = starts::<F, T>(&sixteens[sums_at::<F>(i)], i);
-            let part = if fine(F) {
-                part::<T, 4>(starts, &codes[i * quads..], &acts[i * quads..])
-            } else {
-                part::<T, 8>(starts, &codes[i * quads..], &acts[i * quads..])
-            };
-            let scale = [integers(&scales[i][0]), integers(&scales[i][1])];
-            for t in 0..T {
-                for h in 0..2 {
-                    let scale = _mm512_castsi512_ps(scale[h]);
-                    sums[t][h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(part[t][h]), scale, sums[t][h]);
+            let (codes, acts) = (&codes[i * quads..], &acts[i * quads..]);
+            match (scaling(F), fine(F)) {
+                (Scaling::Singles(_), true) => {
+                    add_part::<T, 4, true, _>(&mut sums, starts, codes, acts, scale)
+                }
+                (Scaling::Singles(_), false) => {
+                    add_part::<T, 8, true, _>(&mut sums, starts, codes, acts, scale);
+                }
+                (Scaling::Integers, true) => {
+                    add_part::<T, 4, false, _>(&mut sums, starts, codes, acts, scale)
+                }
+                (Scaling::Integers, false) => {
+                    add_part::<T, 8, false, _>(&mut sums, starts, codes, acts, scale);
                 }
             }
         }
         for t in 0..T {
             for h in 0..2 {
-                total[t][h] = _mm512_add_ps(total[t][h], sums[t][h]);
+                total[t][h] = match scaling(F) {
+                    Scaling::Singles(_) => _mm512_add_ps(total[t][h], _mm512_castsi512_ps(sums[t][h])),
+                    Scaling::Integers => _mm512_cvtepi32_ps(sums[t][h]),
+                };
             }
-        }
-    }
-    total
-}
-
-/// The same in integers.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn whole<const F: u8, const T: usize>(
-    codes: &[Both<[u8; 4]>; 64],
-    scales: &[Both<i32>],
-    acts: &[[[i8; 4]; T]; 64],
-    sixteens: &[[[i16; 2]; T]; 8],
-) -> Sums<__m512, T> {
-    let quads = 64 / parts(F);
-    let mut sums = [[_mm512_setzero_si512(); 2]; T];
-    for (i, scale) in scales.iter().enumerate() {
-        let starts = starts::<F, T>(&sixteens[sums_at::<F>(i)], i);
-        let part = if fine(F) {
-            part::<T, 4>(starts, &codes[i * quads..], &acts[i * quads..])
-        } else {
-            part::<T, 8>(starts, &codes[i * quads..], &acts[i * quads..])
-        };
-        let scale = [integers(&scale[0]), integers(&scale[1])];
-        for t in 0..T {
-            for h in 0..2 {
-                sums[t][h] = _mm512_add_epi32(sums[t][h], _mm512_mullo_epi32(part[t][h], scale[h]));
-            }
-        }
-    }
-    let mut total = [[_mm512_setzero_ps(); 2]; T];
-    for t in 0..T {
-        for h in 0..2 {
-            total[t][h] = _mm512_cvtepi32_ps(sums[t][h]);
         }
     }
     total
@@ -197,67 +224,103 @@ fn whole<const F: u8, const T: usize>(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn blocks<const F: u8, const T: usize>(
     panel: &Panel,
-    tile: &Tile,
+    [tile, next]: [&Tile; 2],
     block: usize,
-    from: usize,
     out: &mut [Both<f32>; T],
 ) {
-    let (first, each) = (from / 32, (block / 32).max(1));
+    let each = (block / 32).max(1);
     let count = panel.d.len();
-    let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<8>().0[first..][..count];
-    let sixteens = &tile.sixteens.as_chunks::<T>().0[first..][..count];
-    let totals = &tile.totals.as_chunks::<T>().0[first..][..count];
+    let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<8>().0[..count];
+    let sixteens = &tile.sixteens.as_chunks::<T>().0[..count];
+    let totals = &tile.totals.as_chunks::<T>().0[..count];
     let codes = &panel.codes.as_chunks::<8>().0[..count];
     for group in 0..count / each {
-        let mut p = [[_mm512_setzero_ps(); 2]; T];
+        let mut p = [[_mm512_setzero_si512(); 2]; T];
         for b in group * each..(group + 1) * each {
-            let part = part::<T, 8>(starts::<F, T>(&sixteens[b], 0), &codes[b], &acts[b]);
-            let d = [floats(&panel.d[b][0]), floats(&panel.d[b][1])];
-            for t in 0..T {
-                for h in 0..2 {
-                    p[t][h] = _mm512_fmadd_ps(d[h], _mm512_cvtepi32_ps(part[t][h]), p[t][h]);
-                    if has_min(F) {
-                        let total = _mm512_set1_ps(totals[b][t]);
-                        p[t][h] = _mm512_fmadd_ps(floats(&panel.m[b][h]), total, p[t][h]);
+            ask(&next.codes, b * 8 * T, 32 * T);
+            if raise(F) != 0 {
+                ask(&next.sixteens, b * T, 4 * T);
+            }
+            if has_min(F) {
+                ask(&next.totals, b * T, 4 * T);
+            }
+            let starts = starts::<F, T>(&sixteens[b], 0);
+            add_part::<T, 8, true, _>(&mut p, starts, &codes[b], &acts[b], &panel.d[b]);
+            if has_min(F) {
+                for t in 0..T {
+                    let total = _mm512_set1_ps(totals[b][t]);
+                    for h in 0..2 {
+                        let sum = _mm512_castsi512_ps(p[t][h]);
+                        p[t][h] = _mm512_castps_si512(_mm512_fmadd_ps(floats(&panel.m[b][h]), total, sum));
                     }
                 }
             }
         }
-        let scales = &tile.scales.as_chunks::<T>().0[first / each + group];
+        let scales = &tile.scales.as_chunks::<T>().0[group];
         for t in 0..T {
             let scale = _mm512_set1_ps(scales[t]);
             for h in 0..2 {
-                add(&mut out[t][h].0, scale, p[t][h]);
+                add(&mut out[t][h].0, scale, _mm512_castsi512_ps(p[t][h]));
             }
         }
     }
 }
 
-/// Adds products of codes and activations, `QUADS` times four neighbours.
+/// Adds one part to the sums, scaled: the products of codes and activations, `QUADS` times four neighbours, beginning at what
+/// `part` has. Factors and sums are in single precision or else integers.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vnni")]
-fn part<const T: usize, const QUADS: usize>(
-    mut sums: Sums<__m512i, T>,
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn add_part<const T: usize, const QUADS: usize, const SINGLES: bool, S>(
+    sums: &mut Sums<__m512i, T>,
+    mut part: Sums<__m512i, T>,
     codes: &[Both<[u8; 4]>],
     acts: &[[[i8; 4]; T]],
-) -> Sums<__m512i, T> {
+    scale: &Both<S>,
+) {
+    const { assert!(size_of::<Both<S>>() == 128) };
     let (codes, acts) = (&codes[..QUADS], &acts[..QUADS]);
-    if let Some(sums) = sums.first_chunk_mut::<6>().filter(|_| T == 6) {
-        products!(sums, codes, acts, QUADS, T, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5);
-    } else if let Some(sums) = sums.first_chunk_mut::<5>().filter(|_| T == 5) {
-        products!(sums, codes, acts, QUADS, T, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4);
-    } else {
-        for (codes, acts) in codes.iter().zip(acts) {
-            let c = [bytes(&codes[0]), bytes(&codes[1])];
-            for t in 0..T {
-                let a = four(acts[t]);
-                for h in 0..2 {
-                    sums[t][h] = _mm512_dpbusd_epi32(sums[t][h], c[h], a);
-                }
+    if T == 6
+        && let (Some(sums), Some(part)) = (sums.first_chunk_mut::<6>(), part.first_chunk::<6>())
+    {
+        if SINGLES {
+            add_part!(singles, sums, part, codes, acts, scale, QUADS, T, 0 a0 b0 x0 y0, 1 a1 b1 x1 y1, 2 a2 b2 x2 y2, 3 a3 b3 x3 y3, 4 a4 b4 x4 y4, 5 a5 b5 x5 y5);
+        } else {
+            add_part!(integers, sums, part, codes, acts, scale, QUADS, T, 0 a0 b0 x0 y0, 1 a1 b1 x1 y1, 2 a2 b2 x2 y2, 3 a3 b3 x3 y3, 4 a4 b4 x4 y4, 5 a5 b5 x5 y5);
+        }
+        return;
+    }
+    if T == 5
+        && let (Some(sums), Some(part)) = (sums.first_chunk_mut::<5>(), part.first_chunk::<5>())
+    {
+        if SINGLES {
+            add_part!(singles, sums, part, codes, acts, scale, QUADS, T, 0 a0 b0 x0 y0, 1 a1 b1 x1 y1, 2 a2 b2 x2 y2, 3 a3 b3 x3 y3, 4 a4 b4 x4 y4);
+        } else {
+            add_part!(integers, sums, part, codes, acts, scale, QUADS, T, 0 a0 b0 x0 y0, 1 a1 b1 x1 y1, 2 a2 b2 x2 y2, 3 a3 b3 x3 y3, 4 a4 b4 x4 y4);
+        }
+        return;
+    }
+    for (codes, acts) in codes.iter().zip(acts) {
+        let c = [bytes(&codes[0]), bytes(&codes[1])];
+        for t in 0..T {
+            let a = four(acts[t]);
+            for h in 0..2 {
+                part[t][h] = _mm512_dpbusd_epi32(part[t][h], c[h], a);
             }
         }
     }
-    sums
+    for h in 0..2 {
+        // SAFETY: the array has 64 bytes, as stands above, and starts at a multiple of 64.
+        let scale = unsafe { _mm512_load_si512(scale[h].0.as_ptr().cast()) };
+        for t in 0..T {
+            sums[t][h] = if SINGLES {
+                let part = _mm512_cvtepi32_ps(part[t][h]);
+                let sum = _mm512_fmadd_ps(part, _mm512_castsi512_ps(scale), _mm512_castsi512_ps(sums[t][h]));
+                _mm512_castps_si512(sum)
+            } else {
+                _mm512_add_epi32(sums[t][h], _mm512_mullo_epi32(part[t][h], scale))
+            };
+        }
+    }
 }
 
 /// What the sums of part `p` start from: what raised codes add, taken off. `sums` are of the activations it is for.

@@ -14,15 +14,12 @@ pub(super) mod strip;
 
 use super::avx2::{self, DENSE_FROM, SCRATCH, TILE, codes, panel::Lanes, put, put_all, rows};
 use crate::{
-    linear::{Dense, FEW, Job, Packed, STRIP, Tile, block_len, pack},
+    linear::{Dense, FEW, Job, Packed, SLICE, STRIP, Tile, block_len, pack},
     pool::Stripe,
     weight::Kernel,
 };
 use panel::{Both, Panel, put_strip};
 use std::{cell::RefCell, ops::Range};
-
-/// Columns that are unpacked at a time: a panel of them stays in the first cache while all tokens pass.
-const SLICE: usize = 512;
 
 /// From so many tokens on it pays to lay rows in strips on the way.
 pub(super) const LAID_FROM: usize = 9;
@@ -31,6 +28,7 @@ pub(super) const LAID_FROM: usize = 9;
 #[derive(Default)]
 struct Wide {
     panel: Panel,
+    /// For each panel of the stripe those of each token.
     sums: Vec<Both<f32>>,
     /// Two strips of a weight that does not lie so.
     strips: Vec<u8>,
@@ -128,38 +126,41 @@ fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_, f32>) {
+    let n = job.input.n();
     WIDE.with_borrow_mut(|Wide { panel, sums, strips }| {
-        for first in (0..out.width()).step_by(panel::ROWS) {
-            let rows = Rows::<2>::new(job, first, out.width());
-            let row_bytes = rows.len();
-            sums.clear();
-            sums.resize(job.input.n(), [Lanes([0.0; 16]); 2]);
-            let block = block_len(row_bytes / N * strip::elements(F));
-            let slice = SLICE / strip::elements(F) * N;
-            for (i, start) in (0..row_bytes).step_by(slice).enumerate() {
+        let panels = (0..out.width()).step_by(panel::ROWS);
+        sums.clear();
+        sums.resize(panels.len() * n, [Lanes([0.0; 16]); 2]);
+        let row_bytes = Rows::<2>::new(job, 0, out.width()).len();
+        let block = block_len(row_bytes / N * strip::elements(F));
+        let slice = SLICE / strip::elements(F) * N;
+        for (i, start) in (0..row_bytes).step_by(slice).enumerate() {
+            let tiles = job.input.slice(i);
+            for (first, mut rest) in panels.clone().zip(sums.chunks_exact_mut(n)) {
                 let end = row_bytes.min(start + slice);
-                panel.unpack::<F, N>(rows.part(format, start..end, strips));
-                let mut rest = &mut sums[..];
-                for tile in job.input.tiles() {
+                panel.unpack::<F, N>(Rows::new(job, first, out.width()).part(format, start..end, strips));
+                for (t, tile) in tiles.iter().enumerate() {
+                    // The first one comes again with the next panel.
+                    let both = [tile, &tiles[(t + 1) % tiles.len()]];
                     let now;
                     (now, rest) = rest.split_at_mut(tile.tokens);
-                    let from = i * SLICE;
                     match tile.tokens {
-                        8 => tokens::<F, 8>(panel, tile, block, from, now),
-                        7 => tokens::<F, 7>(panel, tile, block, from, now),
-                        6 => tokens::<F, 6>(panel, tile, block, from, now),
-                        5 => tokens::<F, 5>(panel, tile, block, from, now),
-                        4 => tokens::<F, 4>(panel, tile, block, from, now),
-                        3 => tokens::<F, 3>(panel, tile, block, from, now),
-                        2 => tokens::<F, 2>(panel, tile, block, from, now),
-                        _ => tokens::<F, 1>(panel, tile, block, from, now),
+                        8 => tokens::<F, 8>(panel, both, block, now),
+                        7 => tokens::<F, 7>(panel, both, block, now),
+                        6 => tokens::<F, 6>(panel, both, block, now),
+                        5 => tokens::<F, 5>(panel, both, block, now),
+                        4 => tokens::<F, 4>(panel, both, block, now),
+                        3 => tokens::<F, 3>(panel, both, block, now),
+                        2 => tokens::<F, 2>(panel, both, block, now),
+                        _ => tokens::<F, 1>(panel, both, block, now),
                     }
                 }
             }
-            for (t, both) in sums.iter().enumerate() {
-                for (to, sums) in out.row(t)[first..].chunks_mut(STRIP).zip(both) {
-                    put_strip(to, sums);
-                }
+        }
+        for t in 0..n {
+            let row = out.row(t).chunks_mut(panel::ROWS);
+            for (to, both) in row.zip(sums[t..].iter().step_by(n)) {
+                to.chunks_mut(STRIP).zip(both).for_each(|(to, sums)| put_strip(to, sums));
             }
         }
     });
@@ -211,17 +212,16 @@ impl<'a, const STRIPS: usize> Rows<'a, STRIPS> {
     }
 }
 
-/// Adds what one slice of the columns gives for the tokens of a tile.
+/// Adds what one slice of the columns gives for the tokens of a tile, the first of two.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn tokens<const F: u8, const T: usize>(
     panel: &Panel,
-    tile: &Tile,
+    tiles: [&Tile; 2],
     block: usize,
-    from: usize,
     sums: &mut [Both<f32>],
 ) {
     if let Some(sums) = sums.first_chunk_mut() {
-        many::many::<F, T>(panel, tile, block, from, sums);
+        many::many::<F, T>(panel, tiles, block, sums);
     }
 }
 
