@@ -3,7 +3,7 @@
 //! A packed weight is laid in [`Strips`] where the machine has kernels for them, and else stays where it is: in a mapped file.
 
 use crate::{
-    linear::{Dense, Form, Packed, Strips},
+    linear::{Dense, Form, Of, Packed, Side, Strips, least},
     pool::Pool,
     simd::Path,
 };
@@ -40,6 +40,8 @@ pub(crate) struct CpuWeight {
     path: Path,
     /// In place of the host's bytes.
     strips: Option<Strips>,
+    /// Of pairs of bf16 in strips the smallest exponent, as [`least`] has it.
+    least: i32,
 }
 
 impl CpuWeight {
@@ -48,20 +50,42 @@ impl CpuWeight {
         if !path.is_supported() {
             return Err(Error::unsupported(&w.name, format!("this machine cannot take the path {path}")));
         }
-        Ok(Self { host: w.clone(), kernel: kernel(w, precision), path, strips: None })
+        Ok(Self { host: w.clone(), kernel: kernel(w, precision), path, strips: None, least: i32::MAX })
     }
 
     /// The same weight in strips, where it has kernels that read them and there is memory; its bytes are let go then.
     pub(crate) fn in_strips(mut self, pool: &Pool) -> Self {
-        if let (Kernel::Packed(format), true) = (self.kernel, self.path.has_strips()) {
-            let [experts, rows, _] = self.host.shape;
-            let shape = [experts, rows, self.host.row_bytes()];
-            self.strips = Strips::new(pool, format, &self.host.bytes, shape);
-            if self.strips.is_some() {
-                self.host.bytes = Bytes::from(Vec::new());
+        let of = match self.kernel {
+            Kernel::Packed(format) if self.path.has_strips() => Of::Packed(format),
+            Kernel::Dense(kind) if self.path.has_dense_strips() => Of::Dense(kind),
+            _ => return self,
+        };
+        let [experts, rows, _] = self.host.shape;
+        let shape = [experts, rows, self.host.row_bytes()];
+        self.strips = Strips::new(pool, of, &self.host.bytes, shape);
+        if let Some(strips) = &self.strips {
+            self.host.bytes = Bytes::from(Vec::new());
+            if self.side() == Some(Side::Pairs) {
+                self.least = smallest(pool, strips.bytes());
             }
         }
         self
+    }
+
+    /// How activations meet it, if it is dense and lies in strips.
+    pub(crate) fn side(&self) -> Option<Side> {
+        match (self.kernel, &self.strips) {
+            (Kernel::Dense(Dense::F32 | Dense::F16), Some(_)) => Some(Side::Single),
+            (Kernel::Dense(Dense::Bf16), Some(_)) if self.path.has_pairs() => Some(Side::Pairs),
+            (Kernel::Dense(Dense::Bf16), Some(_)) => Some(Side::OddEven),
+            _ => None,
+        }
+    }
+
+    /// Of pairs of bf16 in strips the smallest exponent, as [`least`] has it.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn least(&self) -> i32 {
+        self.least
     }
 
     /// Its strips, if it lies so.
@@ -114,6 +138,19 @@ impl CpuWeight {
             None => self.host.decode_row(row, out),
         }
     }
+}
+
+/// [`least`] of all of these pairs.
+fn smallest(pool: &Pool, bytes: &[u8]) -> i32 {
+    const PART: usize = 1 << 18;
+    let mut parts = vec![i32::MAX; bytes.len().div_ceil(PART)];
+    pool.chunks(&mut parts, 1, &|i, part| {
+        let bytes = &bytes[i * PART..bytes.len().min((i + 1) * PART)];
+        let pairs = bytes.as_chunks().0.chunks(256);
+        let pairs = pairs.map(|some| least(&some.iter().map(|b| u32::from_le_bytes(*b)).collect::<Vec<_>>()));
+        part.fill(pairs.min().unwrap_or(i32::MAX));
+    });
+    parts.into_iter().min().unwrap_or(i32::MAX)
 }
 
 fn kernel(w: &HostWeight, precision: Precision) -> Kernel {

@@ -1,6 +1,7 @@
 //! Activations in the forms that kernels read, each made once for all weights that meet on one input.
 
 use super::{
+    columns::{Columns, Side},
     dense::{self, Dense},
     group::{GROUP, Group},
     quantise::Quantised,
@@ -40,6 +41,8 @@ pub(crate) struct Input<'a> {
     tiles: Vec<Tile>,
     slices: Vec<Tile>,
     groups: Vec<Group>,
+    /// For each [`Side`].
+    columns: [Vec<Columns>; 3],
 }
 
 impl<'a> Input<'a> {
@@ -54,6 +57,7 @@ impl<'a> Input<'a> {
             tiles: Vec::new(),
             slices: Vec::new(),
             groups: Vec::new(),
+            columns: Default::default(),
         };
         for w in ws {
             match w.kernel() {
@@ -73,6 +77,13 @@ impl<'a> Input<'a> {
                             input.groups = groups(pool, &input.quantised, k);
                         }
                         Form::Tiles | Form::Slices | Form::Groups => {}
+                    }
+                }
+                Kernel::Dense(_) if w.side().is_some() => {
+                    let Some(side) = w.side() else { continue };
+                    let columns = &mut input.columns[side as usize];
+                    if columns.is_empty() {
+                        *columns = lay_columns(pool, side, x, n, k);
                     }
                 }
                 Kernel::Dense(Dense::Bf16) if input.bf16.is_none() => {
@@ -97,6 +108,12 @@ impl<'a> Input<'a> {
         let form = if kind == Dense::Bf16 { &self.bf16 } else { &self.f32 };
         let rows = form.as_deref().unwrap_or_default();
         (rows, rows.len() / self.n.max(1))
+    }
+
+    /// The same as dense strips meet them.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn columns(&self, side: Side) -> &[Columns] {
+        &self.columns[side as usize]
     }
 
     /// Rows as packed kernels take them.
@@ -133,6 +150,15 @@ fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quant
         }
     });
     rows
+}
+
+fn lay_columns(pool: &Pool, side: Side, x: &[f32], n: usize, k: usize) -> Vec<Columns> {
+    let mut pieces = vec![Columns::default(); Columns::count(n)];
+    pool.chunks(&mut pieces, 1, &|i, pieces| {
+        let tokens = Columns::tokens(n, i);
+        pieces.iter_mut().for_each(|piece| piece.fill(side, &x[tokens.start * k..tokens.end * k], k));
+    });
+    pieces
 }
 
 /// Tiles of the first `slice` columns of `rows` of `k`, then those of the next.

@@ -5,6 +5,7 @@
 //! [`packed`] say which function. An activation that is not finite makes the results that read it infinite or not a
 //! number, and never anything else; which payload a NaN carries is not promised.
 
+mod columns;
 mod dense;
 mod group;
 mod input;
@@ -16,6 +17,7 @@ mod strips;
 mod tests;
 mod tile;
 
+pub(crate) use columns::{Columns, Side, TOGETHER, least, stay_normal};
 pub(crate) use dense::{Dense, LANES};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use group::{GROUP, Group, Tokens};
@@ -24,7 +26,7 @@ pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use packed::{half_power, iq4_xs_scales, k_pairs, q3_scales};
 pub(crate) use quantise::{Quantised, block_len, factors};
-pub(crate) use strips::{STRIP, Strips, pack};
+pub(crate) use strips::{Of, STRIP, Strips, pack};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use tile::{FEW, SLICE, Tile};
 

@@ -1,12 +1,13 @@
-//! Rows of a packed weight in strips of sixteen, so that a register with a lane for each row is read straight through.
+//! Rows of a weight in strips of sixteen, so that a register with a lane for each row is read straight through.
 //!
-//! A strip holds what its sixteen rows hold and not a byte more, block after block along the columns. Within a block comes the
+//! How the words of a dense strip lie is written in [`super::columns`]. A packed one holds what its sixteen rows hold and not a byte
+//! more, block after block along the columns. Within a block comes the
 //! first word (four bytes) of each of the sixteen rows, then the second of each; last the bytes that fill no word, as rows have
 //! them. Every format with kernels keeps four neighbouring elements in the same bits of one word, or a multiple of four of them
 //! (see [`Packed::odd`] for the two bytes that stand in the way), so one rule serves all, and no format needs a packed form of
 //! its own. The price is a copy of the weight in memory beside the file, whose pages the system may take back.
 
-use super::packed::Packed;
+use super::{columns, dense::Dense, packed::Packed};
 use crate::pool::Pool;
 
 /// Rows of a strip.
@@ -66,14 +67,24 @@ pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
     }
 }
 
+/// What strips are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Packed(Packed),
+    Dense(Dense),
+}
+
 /// A weight in strips.
 #[derive(Debug)]
 pub(crate) struct Strips {
     /// Begins at a page of its own. Rows that are missing in an expert's last strip are zeros.
     bytes: memmap2::MmapMut,
-    format: Packed,
+    of: Of,
     /// Rows of an expert.
     rows: usize,
+    /// Bytes of a strip.
+    strip: usize,
+    /// Bytes of a row in the file.
     row_bytes: usize,
 }
 
@@ -82,11 +93,16 @@ impl Strips {
     /// nothing to lay.
     pub(crate) fn new(
         pool: &Pool,
-        format: Packed,
+        of: Of,
         bytes: &[u8],
         [experts, rows, row_bytes]: [usize; 3],
     ) -> Option<Self> {
-        let (each, strip) = (rows.div_ceil(STRIP), STRIP * row_bytes);
+        let strip = STRIP
+            * match of {
+                Of::Packed(_) => row_bytes,
+                Of::Dense(kind) => kind.strip_row_bytes(row_bytes / kind.bytes()),
+            };
+        let each = rows.div_ceil(STRIP);
         let len = experts.checked_mul(each)?.checked_mul(strip).filter(|len| *len > 0)?;
         let mut map = memmap2::MmapMut::map_anon(len).ok()?;
         // Fewer and larger pages where the system has them: a stream stops at each page's end. It is as right without.
@@ -99,9 +115,13 @@ impl Strips {
                 true => &bytes[(expert * rows + first + r) * row_bytes..][..row_bytes],
                 false => &missing,
             };
-            pack(format, &std::array::from_fn(row), strip);
+            let rows = std::array::from_fn(row);
+            match of {
+                Of::Packed(format) => pack(format, &rows, strip),
+                Of::Dense(kind) => columns::pack(kind, &rows, strip),
+            }
         });
-        Some(Self { bytes: map, format, rows, row_bytes })
+        Some(Self { bytes: map, of, rows, strip, row_bytes })
     }
 
     /// The strip that row `row` is in, counted through all experts, and its number there.
@@ -111,8 +131,7 @@ impl Strips {
     pub(crate) fn strip(&self, row: usize) -> (&[u8], usize) {
         let (expert, r) = (row / self.rows, row % self.rows);
         let strip = expert * self.rows.div_ceil(STRIP) + r / STRIP;
-        let len = STRIP * self.row_bytes;
-        (&self.bytes[strip * len..][..len], r % STRIP)
+        (&self.bytes[strip * self.strip..][..self.strip], r % STRIP)
     }
 
     /// The bytes of row `row` as the file has them.
@@ -122,8 +141,16 @@ impl Strips {
     pub(crate) fn row(&self, row: usize) -> Vec<u8> {
         let mut bytes = vec![0; self.row_bytes];
         let (strip, r) = self.strip(row);
-        unpack(self.format, strip, r, &mut bytes);
+        match self.of {
+            Of::Packed(format) => unpack(format, strip, r, &mut bytes),
+            Of::Dense(kind) => columns::unpack(kind, strip, r, &mut bytes),
+        }
         bytes
+    }
+
+    /// Everything, strip after strip.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -141,7 +168,7 @@ mod tests {
             let (experts, rows, row_bytes) = (2, 21, 3 * size);
             let bytes: Vec<u8> =
                 (0..experts * rows * row_bytes).map(|i| (i * 7 + i / 256 * 13) as u8).collect();
-            let strips = Strips::new(&pool, format, &bytes, [experts, rows, row_bytes]).unwrap();
+            let strips = Strips::new(&pool, Of::Packed(format), &bytes, [experts, rows, row_bytes]).unwrap();
             for (r, want) in bytes.chunks_exact(row_bytes).enumerate() {
                 assert_eq!(strips.row(r), want, "{format:?} row {r}");
             }

@@ -150,6 +150,19 @@ impl Path {
         !matches!(self, Self::Scalar | Self::Avx2)
     }
 
+    /// Whether its dense products can.
+    pub(crate) fn has_dense_strips(self) -> bool {
+        matches!(self, Self::Avx512 | Self::Amx)
+    }
+
+    /// Whether it multiplies pairs of bf16 faster than singles.
+    pub(crate) fn has_pairs(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.has_dense_strips() && avx512::columns::are_pairs_fast();
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     /// How packed products of `n` tokens want their activations, with weights in strips or not.
     #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "all others want rows"))]
     pub(crate) fn wants(self, n: usize, strips: bool) -> Form {

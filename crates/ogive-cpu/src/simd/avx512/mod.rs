@@ -5,6 +5,7 @@
 //! with rows unpacked beforehand. Weights that lie as the file has them are laid in strips on the way for many tokens, and
 //! for few are read 64 codes at a time. Dense rows for many tokens take sixteen lanes at once.
 
+pub(super) mod columns;
 mod dense;
 mod few;
 mod many;
@@ -41,6 +42,9 @@ thread_local! {
 /// Fills a stripe of the result.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    if let (Kernel::Dense(kind), Some(side)) = (job.w.kernel(), job.w.side()) {
+        return columns::stripe(job, kind, side, out);
+    }
     let format = match job.w.kernel() {
         Kernel::Packed(format) => format,
         _ if job.input.n() < DENSE_FROM => return avx2::stripe(job, out),

@@ -21,7 +21,7 @@ use crate::{
 use std::arch::x86_64::*;
 
 /// How many bytes ahead of what is being read: some blocks, and well within the first cache.
-const AHEAD: usize = 6 << 10;
+pub(super) const AHEAD: usize = 6 << 10;
 
 /// Asks for part `p` of `of` of the block that is [`AHEAD`] of this one, be it in the next strip. Little by little, because
 /// a core has room for no more than some sixteen lines that it waits for.

@@ -1,0 +1,273 @@
+//! Dense weights in strips, with a lane for each row, and the activations that meet them.
+//!
+//! A product's sum has sixteen lanes (see [`super::dense`]), and element `k` is in lane `k % 16`. With a row in each lane of a register
+//! those sixteen sums come one after the other, each a chain through every sixteenth element; nothing is added across a register,
+//! and a value of one token is multiplied with sixteen rows, or thirty-two. The order in which they come makes the tree at the end
+//! a matter of adding each to what is there: first 0 and 8, then 4 and 12, then those two pairs.
+//!
+//! So a strip of sixteen rows is laid out by lanes of the sum, four of them together (a single token has four chains under way
+//! then), step by step along the columns, and in each step one word of every row: an element, or two neighbours of bf16.
+
+use super::{
+    dense::{Dense, LANES},
+    strips::STRIP,
+};
+
+/// Which lane of the sum comes when; and when each comes, as it is its own inverse.
+pub(crate) const ORDER: [usize; LANES] = [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15];
+/// Lanes that lie together in a strip.
+pub(crate) const TOGETHER: usize = 4;
+/// Tokens that stream together.
+const SIDE_BY_SIDE: usize = 4;
+/// Tokens that share loads of weights elsewhere: with two registers of rows, twenty-four sums.
+const TOKENS: usize = 12;
+
+impl Dense {
+    /// Bytes of what a row has in a step.
+    const fn word(self) -> usize {
+        match self {
+            Self::F16 => 2,
+            Self::F32 | Self::Bf16 => 4,
+        }
+    }
+
+    /// Bytes of a row of `k` in a strip.
+    pub(crate) fn strip_row_bytes(self, k: usize) -> usize {
+        self.padded(k) * self.bytes()
+    }
+}
+
+/// Where the word of step `step` and lane `lane` of a strip's first row is, counted in words.
+fn place(lane: usize, step: usize, steps: usize) -> usize {
+    let when = ORDER[lane];
+    (((when / TOGETHER) * steps + step) * TOGETHER + when % TOGETHER) * STRIP
+}
+
+/// Lays sixteen equally long rows into `strip`, which is zeros.
+///
+/// # Panics
+/// If the strip is too short.
+pub(crate) fn pack(kind: Dense, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
+    let word = kind.word();
+    let steps = strip.len() / (STRIP * LANES * word);
+    for step in 0..steps {
+        for (r, row) in rows.iter().enumerate() {
+            let words = row.get(step * LANES * word..).unwrap_or_default().chunks(word).take(LANES);
+            for (lane, from) in words.enumerate() {
+                let at = (place(lane, step, steps) + r) * word;
+                strip[at..at + from.len()].copy_from_slice(from);
+            }
+        }
+    }
+}
+
+/// Gives back row `r` of a strip: [`pack`], read backwards.
+///
+/// # Panics
+/// If there is no such row, or it is longer than the strip's.
+pub(crate) fn unpack(kind: Dense, strip: &[u8], r: usize, row: &mut [u8]) {
+    let word = kind.word();
+    let steps = strip.len() / (STRIP * LANES * word);
+    for (i, to) in row.chunks_mut(word).enumerate() {
+        let at = (place(i % LANES, i / LANES, steps) + r) * word;
+        to.copy_from_slice(&strip[at..at + to.len()]);
+    }
+}
+
+/// What activations are multiplied as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// In single precision.
+    Single,
+    /// Rounded to bf16, in single precision, the odd ones before the even ones.
+    OddEven,
+    /// Rounded to bf16, two neighbours in a word.
+    Pairs,
+}
+
+/// Some rows of activations: for each lane of the sum in [`ORDER`], step by step, the values of all tokens.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns {
+    /// How many tokens there are.
+    pub(crate) tokens: usize,
+    /// Bits of a single or of a pair. `[LANES, steps, tokens]`, with two steps for one of the weight's where the odd and the even
+    /// ones are apart.
+    pub(crate) values: Vec<u32>,
+    /// Of pairs the smallest exponent, as [`least`] has it.
+    pub(crate) least: i32,
+}
+
+impl Columns {
+    /// Up to so many tokens stream through the weight.
+    pub(crate) const FEW: usize = 8;
+
+    /// How many pieces `n` tokens make.
+    pub(crate) fn count(n: usize) -> usize {
+        n.div_ceil(if n <= Self::FEW { SIDE_BY_SIDE } else { TOKENS })
+    }
+
+    /// The tokens of piece `i` of so many: all have the same number, or one less.
+    pub(crate) fn tokens(n: usize, i: usize) -> std::ops::Range<usize> {
+        let count = Self::count(n);
+        i * n / count..(i + 1) * n / count
+    }
+
+    /// Lays rows of `k` elements.
+    pub(crate) fn fill(&mut self, side: Side, x: &[f32], k: usize) {
+        let tokens = x.len() / k;
+        let rows: Vec<Vec<u32>> = x.chunks_exact(k).map(|x| words(side, x)).collect();
+        let steps = rows.first().map_or(0, |row| row.len() / LANES);
+        self.tokens = tokens;
+        self.least = match side {
+            Side::Pairs => rows.iter().map(|row| least(row)).min().unwrap_or(i32::MAX),
+            _ => i32::MAX,
+        };
+        self.values.resize(LANES * steps * tokens, 0);
+        for step in 0..steps {
+            for (t, row) in rows.iter().enumerate() {
+                for (lane, word) in row[step * LANES..][..LANES].iter().enumerate() {
+                    self.values[(ORDER[lane] * steps + step) * tokens + t] = *word;
+                }
+            }
+        }
+    }
+}
+
+/// A row's words in steps of sixteen, one for each lane of the sum.
+fn words(side: Side, x: &[f32]) -> Vec<u32> {
+    let (per, step) = if side == Side::Single { (1, LANES) } else { (2, 2 * LANES) };
+    let mut row: Vec<u32> = match side {
+        Side::Single => x.iter().map(|v| v.to_bits()).collect(),
+        _ => x.iter().map(|v| bf16_bits(*v)).collect(),
+    };
+    row.resize(x.len().next_multiple_of(step), 0);
+    match side {
+        Side::Single => row,
+        Side::Pairs => row.as_chunks().0.iter().map(|[even, odd]| odd | even >> 16).collect(),
+        Side::OddEven => {
+            let steps = row.chunks_exact(step);
+            let half =
+                |words: &[u32], h: usize| words.iter().skip(h).step_by(per).copied().collect::<Vec<_>>();
+            steps.flat_map(|words| [half(words, 1), half(words, 0)]).flatten().collect()
+        }
+    }
+}
+
+/// The bits in single precision of `v` rounded to bf16: to nearest, ties to even.
+fn bf16_bits(v: f32) -> u32 {
+    let bits = v.to_bits();
+    let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    let nan = bits | 1 << 22;
+    (if bits & 0x7fff_ffff > 0x7f80_0000 { nan } else { nearest }) & 0xffff_0000
+}
+
+/// The smallest exponent of what is not zero among pairs of bf16, as they have it; far below all where something is too small to be
+/// a normal number.
+pub(crate) fn least(pairs: &[u32]) -> i32 {
+    // Magnitudes are ordered as their bits are; what is zero comes after all others when one is taken off.
+    let one = |half: u32| (half as u16 & 0x7fff).wrapping_sub(1);
+    let smallest = pairs.iter().fold(u16::MAX, |least, pair| least.min(one(*pair)).min(one(pair >> 16)));
+    match i32::from(smallest.wrapping_add(1)) {
+        0 => i32::MAX,
+        denormal if denormal >> 7 == 0 => -1000,
+        normal => normal >> 7,
+    }
+}
+
+/// Whether sums of products of such numbers are never denormal, be they added in what order: instructions for pairs of bf16 take
+/// denormals for zero. Each product is a multiple of `2^(a - 127 - 7 + b - 127 - 7)`, and so is every sum, rounded or not.
+pub(crate) fn stay_normal(a: i32, b: i32) -> bool {
+    a.saturating_add(b) >= 2 * (127 + 7) - 126
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::bf16;
+
+    #[test]
+    fn the_order_makes_the_tree() {
+        // What is added last is added to what has been waiting longest.
+        let mut waiting: Vec<Vec<usize>> = Vec::new();
+        for (i, lane) in ORDER.into_iter().enumerate() {
+            assert_eq!(ORDER[lane], i);
+            let mut sum = vec![lane];
+            for _ in 0..i.trailing_ones() {
+                let mut with = waiting.pop().unwrap();
+                with.append(&mut sum);
+                sum = with;
+            }
+            waiting.push(sum);
+        }
+        assert_eq!(waiting, [ORDER.to_vec()]);
+        // The definition's tree: halves are added until one is left.
+        let mut tree: Vec<Vec<usize>> = (0..LANES).map(|l| vec![l]).collect();
+        while tree.len() > 1 {
+            let high = tree.split_off(tree.len() / 2);
+            tree.iter_mut().zip(high).for_each(|(low, mut high)| low.append(&mut high));
+        }
+        assert_eq!(tree, waiting);
+    }
+
+    #[test]
+    fn what_is_laid_in_strips_can_be_read_back() {
+        for kind in [Dense::F32, Dense::F16, Dense::Bf16] {
+            for k in [1, 16, 33, 64, 100] {
+                let rows: Vec<Vec<u8>> = (0..STRIP)
+                    .map(|r| (0..k * kind.bytes()).map(|i| (i * 7 + r * 31 + 1) as u8).collect())
+                    .collect();
+                let mut strip = vec![0; STRIP * kind.strip_row_bytes(k)];
+                pack(kind, &std::array::from_fn(|r| &*rows[r]), &mut strip);
+                for (r, want) in rows.iter().enumerate() {
+                    let mut row = vec![0; want.len()];
+                    unpack(kind, &strip, r, &mut row);
+                    assert_eq!(row, *want, "{kind:?} of {k}, row {r}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn columns_have_what_rows_have() {
+        let k = 70;
+        let x: Vec<f32> = (0..3 * k).map(|i| (i as f32 - 100.3) / 7.0).collect();
+        let rounded =
+            |t: usize, i: usize| if i < k { bf16::from_f32(x[t * k + i]).to_f32().to_bits() } else { 0 };
+        for side in [Side::Single, Side::OddEven, Side::Pairs] {
+            let mut columns = Columns::default();
+            columns.fill(side, &x, k);
+            let steps = columns.values.len() / LANES / 3;
+            for (i, value) in columns.values.iter().enumerate() {
+                let (t, step, lane) = (i % 3, i / 3 % steps, ORDER[i / 3 / steps]);
+                let want = match side {
+                    Side::Single => x[t * k..][..k].get(step * LANES + lane).map_or(0, |v| v.to_bits()),
+                    Side::OddEven => rounded(t, step / 2 * 32 + 2 * lane + 1 - step % 2),
+                    Side::Pairs => {
+                        let first = step * 32 + 2 * lane;
+                        rounded(t, first + 1) | rounded(t, first) >> 16
+                    }
+                };
+                assert_eq!(*value, want, "{side:?} token {t} step {step} lane {lane}");
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_is_that_of_the_crate() {
+        for bits in (0..=u32::MAX).step_by(65_521).chain([0x7f80_0000, 0x7fc0_0001, 0x7f80_0001, 0xff80_0000])
+        {
+            let (got, want) =
+                (f32::from_bits(bf16_bits(f32::from_bits(bits))), bf16::from_f32(f32::from_bits(bits)));
+            assert!(got.to_bits() == want.to_f32().to_bits() || got.is_nan() && want.is_nan(), "{bits:#x}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_small_is_seen() {
+        assert_eq!((least(&[]), least(&[0x8000_0000])), (i32::MAX, i32::MAX));
+        assert_eq!((least(&[0x3f80_4000]), least(&[0x0001_3f80])), (0x7f, -1000));
+        let one = 127;
+        assert!(stay_normal(one, i32::MAX) && stay_normal(one, one) && stay_normal(one - 60, one - 52));
+        assert!(!stay_normal(one - 60, one - 53) && !stay_normal(-1000, 254));
+    }
+}
