@@ -49,12 +49,15 @@ pub(crate) struct Machine {
     /// Reads the file into memory instead of mapping it
     #[arg(long)]
     no_mmap: bool,
-    /// Reads packed weights where they are in the file: starts sooner and takes less memory, and computes more slowly
+    /// Reads weights where they are in the file: starts sooner and takes less memory, and computes more slowly
     #[arg(long)]
     no_repack: bool,
     /// Computes with decoded weights in single precision, and keeps keys and values so: slower
     #[arg(long)]
     exact: bool,
+    /// Rounds F16 and F32 weights, and the activations that meet them, to bf16 where that is faster
+    #[arg(long, conflicts_with = "exact")]
+    bf16: bool,
 }
 
 fn cache_type() -> impl TypedValueParser<Value = &'static Format> {
@@ -67,8 +70,12 @@ impl Machine {
     /// The library's options.
     pub(crate) fn options(&self) -> Options {
         let files = OpenOptions::new().mmap(!self.no_mmap);
-        let mut options =
-            Options::new().device(self.device).exact(self.exact).repack(!self.no_repack).files(files);
+        let mut options = Options::new()
+            .device(self.device)
+            .exact(self.exact)
+            .bf16(self.bf16)
+            .repack(!self.no_repack)
+            .files(files);
         if let Some(layers) = self.gpu_layers {
             options = options.gpu_layers(layers);
         }

@@ -6,6 +6,7 @@ use crate::{
     plan::{self, CpuPlan},
     pool::Pool,
     spare::Spare,
+    weight,
 };
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Plan,
@@ -96,6 +97,11 @@ impl Backend for CpuBackend {
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
         check_weight(w)?;
+        let rounded = match self.precision {
+            Precision::Bf16 => Some(weight::rounded(&self.pool, w)?),
+            _ => None,
+        };
+        let w = rounded.as_ref().unwrap_or(w);
         let taken = CpuWeight::new(w, self.precision, self.path)?;
         // As much again must be left: what is in memory only because it was read from a file counts as free.
         let fits = || builder::memory().is_none_or(|free| free / 2 >= w.bytes.len() as u64);

@@ -39,7 +39,7 @@ impl Builder {
     pub fn path(self, path: Path) -> Self {
         Self { path: Some(path), ..self }
     }
-    /// Whether packed weights may be laid in memory in the order that kernels read them, as is the default: much faster, for
+    /// Whether weights may be laid in memory in the order that kernels read them, as is the default: much faster, for
     /// a copy of the weights made at loading. Without, they are read where they are, in a mapped file: for the fastest start.
     /// Either way the bits are the same. Weights stay where they are as well where this path has no use for another order,
     /// or memory for it is short.

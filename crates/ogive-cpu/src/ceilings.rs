@@ -12,22 +12,32 @@ use std::time::Instant;
 /// Passes of which the best counts.
 const PASSES: usize = 3;
 
-/// Memory to read.
+/// Memory to read, in large pages where the system has them, as weights in strips are.
 #[derive(Debug)]
-pub struct Memory(Vec<Vec<u64>>);
+pub struct Memory(Vec<memmap2::MmapMut>);
 
 impl Memory {
     /// `share` bytes for each of so many threads; more than caches hold, all together, or it is their rate that is measured.
+    /// Where there is no such memory the rate is 0.
     #[must_use]
     pub fn new(threads: usize, share: usize) -> Self {
-        // Not zero, which a system may keep once for all pages.
-        Self((0..threads.max(1)).map(|t| (0..share / 8).map(|i| (i ^ t) as u64).collect()).collect())
+        let part = |t: usize| {
+            let mut part = memmap2::MmapMut::map_anon(share.max(1)).ok()?;
+            #[cfg(target_os = "linux")]
+            let _ = part.advise(memmap2::Advice::HugePage);
+            // Not zero, which a system may keep once for all pages.
+            for (i, to) in part.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                *to = (i ^ t).to_ne_bytes();
+            }
+            Some(part)
+        };
+        Self((0..threads.max(1)).map_while(part).collect())
     }
 
     /// Bytes a second that all threads together read, plainly and in order.
     #[must_use]
     pub fn read_rate(&self) -> f64 {
-        let bytes: usize = self.0.iter().map(|share| size_of_val(&**share)).sum();
+        let bytes: usize = self.0.iter().map(|share| share.len()).sum();
         best(bytes as f64, self.0.len(), |t| {
             black_box(self.0.get(t).map_or(0, |share| sum(share)));
         })
@@ -35,11 +45,11 @@ impl Memory {
 }
 
 /// Several sums side by side, so that nothing but memory is waited for.
-fn sum(values: &[u64]) -> u64 {
+fn sum(bytes: &[u8]) -> u64 {
     let mut sums = [0_u64; 64];
-    for chunk in values.chunks_exact(sums.len()) {
+    for chunk in bytes.as_chunks::<8>().0.chunks_exact(sums.len()) {
         for (s, v) in sums.iter_mut().zip(chunk) {
-            *s = s.wrapping_add(*v);
+            *s = s.wrapping_add(u64::from_ne_bytes(*v));
         }
     }
     sums.into_iter().fold(0, u64::wrapping_add)
@@ -96,7 +106,8 @@ mod tests {
             done[t].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         });
         assert!(rate > 0.0 && done.iter().all(|d| d.load(std::sync::atomic::Ordering::Relaxed) == PASSES));
-        assert_eq!(sum(&(0..1000_u64).collect::<Vec<_>>()), (0..960_u64).sum::<u64>());
+        let bytes: Vec<u8> = (0..1000_u64).flat_map(u64::to_ne_bytes).collect();
+        assert_eq!(sum(&bytes), (0..960_u64).sum::<u64>());
         assert!(Memory::new(2, 1 << 16).read_rate() > 0.0);
     }
 

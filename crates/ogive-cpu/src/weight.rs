@@ -7,6 +7,7 @@ use crate::{
     pool::Pool,
     simd::Path,
 };
+use half::bf16;
 use ogive_tensor::{BF16, Bytes, Error, F16, F32, HostWeight, Result};
 
 /// What products are computed with.
@@ -17,6 +18,10 @@ pub enum Precision {
     /// with activations rounded to 8 bits, one scale for up to 256 of them.
     #[default]
     Default,
+    /// The same, with F32 and F16 weights rounded to bf16 when they are taken in, and then multiplied as those: a relative error
+    /// of 2^-8 each in weights and activations. For F16 nearly twice as fast at prompts where the processor multiplies pairs
+    /// of bf16 (AMD's since Zen 4); elsewhere it gains nothing. F32 weights take half the memory.
+    Bf16,
     /// Every weight is decoded on the fly and multiplied in single precision.
     Exact,
 }
@@ -138,6 +143,24 @@ impl CpuWeight {
             None => self.host.decode_row(row, out),
         }
     }
+}
+
+/// The weight that [`Precision::Bf16`] makes of this one.
+pub(crate) fn rounded(pool: &Pool, w: &HostWeight) -> Result<HostWeight> {
+    let is = |f| std::ptr::eq(w.format, f);
+    if !w.is_plain() || !is(&F32) && !is(&F16) {
+        return Ok(w.clone());
+    }
+    let [_, _, cols] = w.shape;
+    let mut bytes = vec![0; w.bytes.len() / w.format.block_bytes * BF16.block_bytes];
+    pool.chunks(&mut bytes, (cols * BF16.block_bytes).max(1), &|row, bytes| {
+        let mut values = vec![0.0; cols];
+        w.decode_row(row, &mut values);
+        for (to, v) in bytes.as_chunks_mut().0.iter_mut().zip(values) {
+            *to = bf16::from_f32(v).to_le_bytes();
+        }
+    });
+    HostWeight::new(w.name.clone(), w.shape, &BF16, bytes.into())
 }
 
 /// [`least`] of all of these pairs.

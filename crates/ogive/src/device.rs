@@ -122,7 +122,7 @@ pub(crate) fn backend(options: &Options, checkpoint: &Checkpoint) -> Result<Take
             let why = format!("{name} was asked for, but {FORCE_CPU} is set; use the device cpu");
             return Err(Error::Device(why));
         }
-        let each = numbers.iter().map(|n| cuda(*n));
+        let each = numbers.iter().map(|n| cuda(options, *n));
         let gpus: Vec<_> = each
             .collect::<Result<_, _>>()
             .map_err(|why| Error::Device(format!("{name} was asked for, but {why}")))?;
@@ -137,7 +137,7 @@ pub(crate) fn backend(options: &Options, checkpoint: &Checkpoint) -> Result<Take
             let (cpu, line) = using(cpu(options)?);
             Ok((cpu, format!("{line} ({FORCE_CPU} is set)")))
         }
-        Device::Auto => match automatic() {
+        Device::Auto => match cuda(options, 0) {
             Ok(gpu) => place(options, checkpoint, vec![gpu], options.gpu_layers.unwrap_or(GpuLayers::Auto)),
             Err(why) => {
                 let (cpu, line) = using(cpu(options)?);
@@ -199,27 +199,19 @@ fn place(
     Ok((Arc::new(layers.split(parts, &homes)?), line))
 }
 
+/// A device; the reason, where there is none, in one clause.
 #[cfg(feature = "cuda")]
-fn cuda(number: usize) -> Result<Arc<dyn Backend>, String> {
-    let backend = ogive_cuda::CudaBackend::with_device(number).map_err(|e| e.to_string())?;
-    Ok(Arc::new(backend))
-}
-
-/// The first device; the reason, where there is none, in one clause.
-#[cfg(feature = "cuda")]
-fn automatic() -> Result<Arc<dyn Backend>, String> {
-    let backend = ogive_cuda::CudaBackend::new().map_err(|e| e.brief())?;
-    Ok(Arc::new(backend))
+fn cuda(options: &Options, number: usize) -> Result<Arc<dyn Backend>, String> {
+    use ogive_cuda::{Compute, CudaBackend};
+    let compute = if options.bf16 && !options.exact { Compute::Bf16 } else { Compute::F32 };
+    let backend = CudaBackend::builder().device(number).compute(compute).build();
+    Ok(Arc::new(backend.map_err(|e| if options.device == Device::Auto { e.brief() } else { e.to_string() })?))
 }
 
 #[cfg(not(feature = "cuda"))]
-fn cuda(_: usize) -> Result<Arc<dyn Backend>, String> {
-    Err("this build of Ogive has no CUDA backend; use the device cpu".into())
-}
-
-#[cfg(not(feature = "cuda"))]
-fn automatic() -> Result<Arc<dyn Backend>, String> {
-    Err("this build of Ogive has no CUDA backend".into())
+fn cuda(options: &Options, _: usize) -> Result<Arc<dyn Backend>, String> {
+    let instead = if options.device == Device::Auto { "" } else { "; use the device cpu" };
+    Err(format!("this build of Ogive has no CUDA backend{instead}"))
 }
 
 /// How the device that these options name takes memory.
@@ -256,7 +248,11 @@ fn cuda_is_available() -> bool {
 
 #[cfg(feature = "cpu")]
 fn cpu(options: &Options) -> Result<Arc<dyn Backend>> {
-    let precision = if options.exact { ogive_cpu::Precision::Exact } else { ogive_cpu::Precision::Default };
+    let precision = match options {
+        Options { exact: true, .. } => ogive_cpu::Precision::Exact,
+        Options { bf16: true, .. } => ogive_cpu::Precision::Bf16,
+        _ => ogive_cpu::Precision::Default,
+    };
     let mut builder = ogive_cpu::CpuBackend::builder().precision(precision).repack(options.repack);
     if let Some(threads) = options.threads {
         builder = builder.threads(threads);
@@ -306,7 +302,7 @@ fn cuda_devices() -> Vec<(Device, String)> {
 #[must_use]
 pub fn device_memory(device: Device) -> Option<u64> {
     match device {
-        Device::Cuda(n) => cuda(n).ok()?.facts().memory,
+        Device::Cuda(n) => cuda(&Options::new().device(device), n).ok()?.facts().memory,
         Device::Cudas(all) => all.iter().map(|n| device_memory(Device::Cuda(n))).sum(),
         _ => None,
     }

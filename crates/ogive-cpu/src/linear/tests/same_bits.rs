@@ -2,7 +2,7 @@
 
 use super::*;
 
-const NS: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 17, 33, 64];
+const NS: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 17, 24, 33, 64];
 
 fn check_paths(precision: Precision, rows: usize, lengths: impl Fn(&Format) -> Vec<usize>) {
     let mut noise = Noise(1);

@@ -124,3 +124,47 @@ fn wrong_arguments_are_errors() {
     assert!(linear_many(&pool, &x, 1, &[&w, &w], &mut [vec![0.0; 3]]).is_err());
     assert!(linear_gated(&pool, &x, 1, &w, &w, 2, &|_| {}, &mut out).is_err());
 }
+
+#[test]
+fn dense_rows_longer_than_a_part_of_a_panel() {
+    let mut noise = Noise(26);
+    let pool = Pool::new(2);
+    let k = 32 * (128 + 9);
+    for format in [&F32, &F16, &BF16] {
+        let w = weight(&mut noise, format, [1, 40, k]);
+        let mut x = noise.values(25 * k);
+        // Too small for products of pairs of bf16, in one piece of several.
+        x[3 * k] = 1e-40;
+        let want = product(&pool, &x, 25, &w, Precision::Default, Path::Scalar);
+        for path in fast_paths() {
+            for n in [1, 7, 25] {
+                let got = product(&pool, &x[..n * k], n, &w, Precision::Default, path);
+                assert_same(&got, &want[..n * 40], &format!("{format:?} {path} n={n}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_rounded_to_bf16_is_a_weight_in_bf16() {
+    let mut noise = Noise(27);
+    let pool = Pool::new(2);
+    let x = noise.values(3 * 70);
+    for format in [&F32, &F16] {
+        let w = weight(&mut noise, format, [2, 5, 70]);
+        let rounded = crate::weight::rounded(&pool, &w).unwrap();
+        let mut bytes = vec![0; 2 * 10 * 70];
+        BF16.encode_row(&w.to_vec(), &mut bytes).unwrap();
+        let want = HostWeight::new("w", [2, 5, 70], &BF16, bytes.into()).unwrap();
+        assert_eq!((&*rounded.bytes, rounded.format.name), (&*want.bytes, "bf16"));
+        for path in fast_paths() {
+            let [got, want] = [&rounded, &want].map(|w| product(&pool, &x, 3, w, Precision::Default, path));
+            assert_same(&got, &want, &format!("{format:?} {path}"));
+        }
+    }
+    // What is packed, or BF16 already, stays as it is.
+    for format in [&Q8_0, &BF16] {
+        let w = weight(&mut noise, format, [1, 2, 64]);
+        assert!(std::ptr::eq(crate::weight::rounded(&pool, &w).unwrap().format, w.format));
+    }
+}
