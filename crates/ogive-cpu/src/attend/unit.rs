@@ -77,8 +77,8 @@ struct Scratch {
     q: Vec<f32>,
     /// Scores, then weights. `[queries][CHUNK]`
     s: Vec<f32>,
-    /// `[k_dim][LANES]`
-    keys: Vec<f32>,
+    /// `[k_dim][LANES]` of one tile of tokens, and of the next.
+    keys: [Vec<f32>; 2],
     /// `[LANES][stride]`, where `stride` is `v_dim` rounded up to whole vectors.
     values: Vec<f32>,
     /// Weighted sums of a chunk. `[queries][stride]`
@@ -99,7 +99,7 @@ impl<T: Source> Kernel for Unit<'_, T> {
         let mut s = Scratch {
             q: vec![0.0; queries * k_dim],
             s: vec![0.0; queries * CHUNK],
-            keys: vec![0.0; k_dim * LANES],
+            keys: [vec![0.0; k_dim * LANES], vec![0.0; k_dim * LANES]],
             values: vec![0.0; stride * LANES],
             sums: vec![0.0; queries * stride],
             seen: vec![0..0; queries],
@@ -152,22 +152,24 @@ impl<T: Source> Unit<'_, T> {
     #[inline(always)]
     fn scores<S: Isa>(&self, isa: S, s: &mut Scratch, begin: usize, seen: Range<usize>) {
         let (place, k_dim) = (self.place, self.shape[1]);
-        for at in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
-            let tokens = begin + at.max(seen.start)..begin + seen.end.min(at + LANES);
-            self.source.keys(isa, place.span, place.kv_head, tokens, &mut s.keys, &mut s.temp);
+        let mut at = seen.start / LANES * LANES;
+        while at < seen.end {
+            // Two tiles share what is read of the queries, and have twice as many sums under way.
+            let tiles = if S::SUMS == SUMS && at + LANES < seen.end { 2 } else { 1 };
+            for (i, keys) in s.keys.iter_mut().enumerate().take(tiles) {
+                let at = at + i * LANES;
+                let tokens = begin + at.max(seen.start)..begin + seen.end.min(at + LANES);
+                self.source.keys(isa, place.span, place.kv_head, tokens, keys, &mut s.temp);
+            }
             let blocks = s.q.chunks(S::SUMS * k_dim).zip(s.s.chunks_mut(S::SUMS * CHUNK));
+            let [low, high] = &s.keys;
             for (q, out) in blocks {
-                match out.len() / CHUNK {
-                    1 => dots::<S, 1>(isa, q, &s.keys, self.scale, out, at),
-                    2 => dots::<S, 2>(isa, q, &s.keys, self.scale, out, at),
-                    3 => dots::<S, 3>(isa, q, &s.keys, self.scale, out, at),
-                    4 => dots::<S, 4>(isa, q, &s.keys, self.scale, out, at),
-                    5 => dots::<S, 5>(isa, q, &s.keys, self.scale, out, at),
-                    6 => dots::<S, 6>(isa, q, &s.keys, self.scale, out, at),
-                    7 => dots::<S, 7>(isa, q, &s.keys, self.scale, out, at),
-                    _ => dots::<S, SUMS>(isa, q, &s.keys, self.scale, out, at),
+                match tiles {
+                    2 => scores_of::<S, 2>(isa, q, [low, high], self.scale, out, at),
+                    _ => scores_of::<S, 1>(isa, q, [low], self.scale, out, at),
                 }
             }
+            at += tiles * LANES;
         }
     }
 
@@ -231,72 +233,138 @@ impl<T: Source> Unit<'_, T> {
                 // Queries that see the same part of the tile share its values.
                 let common = of_tile(first);
                 let same = s.seen[i..].iter().take_while(|r| of_tile(r) == common).count();
-                let (weights, sums) = (&s.s[i * CHUNK + at..], &mut s.sums[i * stride..]);
+                let (weights, sums) = (&s.s.as_chunks().0[i..], &mut s.sums[i * stride..]);
                 i += match same {
-                    SUMS.. if S::SUMS == SUMS => weigh::<S, SUMS>(isa, weights, &s.values, common, sums),
-                    4.. => weigh::<S, 4>(isa, weights, &s.values, common, sums),
-                    _ => weigh::<S, 1>(isa, weights, &s.values, common, sums),
+                    SUMS.. if S::SUMS == SUMS => weigh::<S, SUMS>(isa, weights, at, &s.values, common, sums),
+                    4.. => weigh::<S, 4>(isa, weights, at, &s.values, common, sums),
+                    _ => weigh::<S, 1>(isa, weights, at, &s.values, common, sums),
                 };
             }
         }
     }
 }
 
-/// Scores of `N` queries, side by side, and sixteen tokens, into column `at` of `out`, `[N][CHUNK]`. Each sums over the head's
-/// elements in order.
+/// [`dots`] of as many queries as `out` has rows.
 #[inline(always)]
-fn dots<S: Isa, const N: usize>(isa: S, q: &[f32], keys: &[f32], scale: f32, out: &mut [f32], at: usize) {
-    let mut sums = [isa.splat(0.0); N];
-    for (key, q) in keys.as_chunks::<LANES>().0.iter().zip(q.as_chunks::<N>().0) {
-        let key = isa.load(key);
+fn scores_of<S: Isa, const TILES: usize>(
+    isa: S,
+    q: &[f32],
+    keys: [&[f32]; TILES],
+    scale: f32,
+    out: &mut [f32],
+    at: usize,
+) {
+    match out.len() / CHUNK {
+        1 => dots::<S, 1, TILES>(isa, q, keys, scale, out, at),
+        2 => dots::<S, 2, TILES>(isa, q, keys, scale, out, at),
+        3 => dots::<S, 3, TILES>(isa, q, keys, scale, out, at),
+        4 => dots::<S, 4, TILES>(isa, q, keys, scale, out, at),
+        5 => dots::<S, 5, TILES>(isa, q, keys, scale, out, at),
+        6 => dots::<S, 6, TILES>(isa, q, keys, scale, out, at),
+        7 => dots::<S, 7, TILES>(isa, q, keys, scale, out, at),
+        _ => dots::<S, SUMS, TILES>(isa, q, keys, scale, out, at),
+    }
+}
+
+/// Scores of `N` queries, side by side, and the tokens of `TILES` tiles, into columns `at` on of `out`, `[N][CHUNK]`. Each sums over
+/// the head's elements in order.
+#[inline(always)]
+fn dots<S: Isa, const N: usize, const TILES: usize>(
+    isa: S,
+    q: &[f32],
+    keys: [&[f32]; TILES],
+    scale: f32,
+    out: &mut [f32],
+    at: usize,
+) {
+    let keys = keys.map(|keys| keys.as_chunks::<LANES>().0);
+    let q = q.as_chunks::<N>().0;
+    let len = keys.iter().map(|keys| keys.len()).fold(q.len(), usize::min);
+    let (keys, q) = (keys.map(|keys| &keys[..len]), &q[..len]);
+    let mut sums = [[isa.splat(0.0); N]; TILES];
+    for i in 0..len {
+        let tiles = keys.map(|keys| isa.load(&keys[i]));
         for n in 0..N {
-            sums[n] = isa.mul_add(isa.splat(q[n]), key, sums[n]);
+            let q = isa.splat(q[i][n]);
+            for (sums, key) in sums.iter_mut().zip(tiles) {
+                sums[n] = isa.mul_add(q, key, sums[n]);
+            }
         }
     }
-    for (sum, out) in sums.into_iter().zip(out.chunks_exact_mut(CHUNK)) {
-        if let Some(out) = out[at..].first_chunk_mut() {
-            isa.store(isa.mul(sum, isa.splat(scale)), out);
+    for (tile, sums) in sums.into_iter().enumerate() {
+        for (sum, out) in sums.into_iter().zip(out.chunks_exact_mut(CHUNK)) {
+            if let Some(out) = out[at + tile * LANES..].first_chunk_mut() {
+                isa.store(isa.mul(sum, isa.splat(scale)), out);
+            }
         }
     }
 }
 
-/// Adds the values of `tokens` of a tile to the sums of `N` queries, whose weights lie `CHUNK` apart; returns `N`.
+/// Adds the values of `tokens` of the tile at `at` to the sums of the first `N` queries of `weights`; returns `N`.
 #[inline(always)]
 fn weigh<S: Isa, const N: usize>(
     isa: S,
-    weights: &[f32],
+    weights: &[[f32; CHUNK]],
+    at: usize,
     values: &[f32],
     tokens: Range<usize>,
     sums: &mut [f32],
 ) -> usize {
     let stride = values.len() / LANES;
-    // Side by side for each token, once for all elements.
-    let mut w = [[0.0; N]; LANES];
-    for n in 0..N {
-        for (w, weight) in w.iter_mut().zip(&weights[n * CHUNK..][tokens.clone()]) {
-            w[n] = *weight;
-        }
+    let none = &[0.0; LANES];
+    let mut w = [none; N];
+    for (w, weights) in w.iter_mut().zip(weights) {
+        *w = weights[at..].first_chunk().unwrap_or(none);
     }
-    let values = &values[tokens.start * stride..tokens.end * stride];
-    for d in (0..stride).step_by(LANES) {
-        let mut acc = [isa.splat(0.0); N];
-        for (acc, sums) in acc.iter_mut().zip(sums.chunks_exact(stride)) {
-            if let Some(sums) = sums[d..].first_chunk() {
-                *acc = isa.load(sums);
-            }
-        }
-        for (value, w) in values.chunks_exact(stride).zip(&w) {
-            let Some(value) = value[d..].first_chunk() else { continue };
-            let value = isa.load(value);
-            for n in 0..N {
-                acc[n] = isa.mul_add(isa.splat(w[n]), value, acc[n]);
-            }
-        }
-        for (acc, sums) in acc.into_iter().zip(sums.chunks_exact_mut(stride)) {
-            if let Some(sums) = sums[d..].first_chunk_mut() {
-                isa.store(acc, sums);
-            }
-        }
+    let mut d = 0;
+    while d < stride {
+        // Two vectors of values share what is read of the weights.
+        d += match stride - d {
+            VALUES.. if S::SUMS == SUMS => weigh_part::<S, N, 2>(isa, w, values, d, tokens.clone(), sums),
+            _ => weigh_part::<S, N, 1>(isa, w, values, d, tokens.clone(), sums),
+        };
     }
     N
+}
+
+/// Two vectors of values.
+const VALUES: usize = 2 * LANES;
+
+/// The same for `D` vectors of values from element `d` on; returns how many elements those are.
+#[inline(always)]
+fn weigh_part<S: Isa, const N: usize, const D: usize>(
+    isa: S,
+    w: [&[f32; LANES]; N],
+    values: &[f32],
+    d: usize,
+    tokens: Range<usize>,
+    sums: &mut [f32],
+) -> usize {
+    let stride = values.len() / LANES;
+    let mut acc = [[isa.splat(0.0); D]; N];
+    for (acc, sums) in acc.iter_mut().zip(sums.chunks_exact(stride)) {
+        for (acc, sums) in acc.iter_mut().zip(sums[d..].as_chunks().0) {
+            *acc = isa.load(sums);
+        }
+    }
+    for (t, value) in values.chunks_exact(stride).enumerate().take(LANES).take(tokens.end).skip(tokens.start)
+    {
+        let value = &value[d..].as_chunks().0[..D];
+        let mut loaded = [isa.splat(0.0); D];
+        for (to, value) in loaded.iter_mut().zip(value) {
+            *to = isa.load(value);
+        }
+        for n in 0..N {
+            let w = isa.splat(w[n][t]);
+            for i in 0..D {
+                acc[n][i] = isa.mul_add(w, loaded[i], acc[n][i]);
+            }
+        }
+    }
+    for (acc, sums) in acc.into_iter().zip(sums.chunks_exact_mut(stride)) {
+        for (acc, sums) in acc.into_iter().zip(sums[d..].as_chunks_mut().0) {
+            isa.store(acc, sums);
+        }
+    }
+    D * LANES
 }

@@ -5,7 +5,7 @@
 //! not whole tiles, or the element is none of the four that this file knows, keys lie like values: right, but slower.
 
 use crate::simd::ops::{Isa, LANES};
-use half::{bf16, f16};
+use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ogive_backend::BlockTable;
 use ogive_tensor::{BF16, Error, F16, F32, Format, Q8_0, Result};
 
@@ -100,7 +100,12 @@ impl Pages {
     fn encode(&self, x: &[f32], out: &mut [u8]) -> Result<()> {
         match self.element {
             Element::F32 => put(x, out, f32::to_le_bytes),
-            Element::F16 => put(x, out, |v| f16::from_f32(v).to_le_bytes()),
+            Element::F16 => {
+                // All at once, for which the crate has the processor's instructions.
+                let mut halves = vec![f16::ZERO; x.len()];
+                halves.convert_from_f32_slice(x);
+                out.as_chunks_mut().0.iter_mut().zip(halves).for_each(|(to, half)| *to = half.to_le_bytes());
+            }
             Element::BF16 => put(x, out, |v| bf16::from_f32(v).to_le_bytes()),
             Element::Q8 | Element::Other => self.format.encode_row(x, out)?,
         }
@@ -284,7 +289,16 @@ fn walk(element: Element, row: usize, lane: usize, mut f: impl FnMut(usize, usiz
 }
 
 fn scatter(element: Element, row: &[u8], tile: &mut [u8], lane: usize) {
-    walk(element, row.len(), lane, |i, j| tile[j] = row[i]);
+    /// Elements of `N` bytes, each in a line of sixteen.
+    fn elements<const N: usize>(row: &[u8], tile: &mut [u8], lane: usize) {
+        let lines = tile.as_chunks_mut::<N>().0.as_chunks_mut::<LANES>().0;
+        lines.iter_mut().zip(row.as_chunks().0).for_each(|(line, element)| line[lane] = *element);
+    }
+    match element {
+        Element::F32 => elements::<4>(row, tile, lane),
+        Element::F16 | Element::BF16 => elements::<2>(row, tile, lane),
+        Element::Q8 | Element::Other => walk(element, row.len(), lane, |i, j| tile[j] = row[i]),
+    }
 }
 
 fn gather(element: Element, tile: &[u8], lane: usize, row: &mut [u8]) {
