@@ -20,6 +20,12 @@ pub(super) trait Source: Sync {
         tile: &mut [f32],
         temp: &mut Vec<f32>,
     );
+    /// Asks for keys of `k_dim` and values of `v_dim` elements of `tokens`, which will be read soon and may be far away. What there is
+    /// not of them is left out.
+    #[inline(always)]
+    fn ask<S: Isa>(&self, isa: S, span: usize, head: usize, tokens: Range<usize>, dims: [usize; 2]) {
+        let _ = (isa, span, head, tokens, dims);
+    }
     /// Values of `tokens`: token `t` begins at row `t % 16` of `rows`, `[16][stride]`, and has `dim` elements.
     fn values<S: Isa>(
         &self,
@@ -32,6 +38,9 @@ pub(super) trait Source: Sync {
         temp: &mut Vec<f32>,
     );
 }
+
+/// Bytes of a line of the cache; where lines are longer, some are asked for twice.
+const LINE: usize = 64;
 
 /// A layer of the cache.
 pub(super) struct Paged<'a> {
@@ -73,6 +82,24 @@ impl<'a> Paged<'a> {
 }
 
 impl Source for Paged<'_> {
+    #[inline(always)]
+    fn ask<S: Isa>(&self, isa: S, span: usize, head: usize, tokens: Range<usize>, dims: [usize; 2]) {
+        let (first, known) = (self.first[span], &self.places[span]);
+        let (from, to) =
+            (tokens.start.saturating_sub(first), known.len().min(tokens.end.saturating_sub(first)));
+        let Some(places) = known.get(from..to) else { return };
+        let [key, value] = self.pages.pieces(head, dims);
+        let ask = |piece: Option<&[u8]>| {
+            piece.unwrap_or_default().iter().step_by(LINE).for_each(|byte| isa.ask(byte));
+        };
+        if let Some(place) = places.first() {
+            ask(self.pages.key_tile(*place, key));
+        }
+        if !self.latent {
+            places.iter().for_each(|place| ask(self.pages.value_row(*place, value.clone())));
+        }
+    }
+
     #[inline(always)]
     fn keys<S: Isa>(
         &self,

@@ -15,6 +15,9 @@ use crate::{
 };
 use std::ops::Range;
 
+/// Tokens before which their keys and values are asked for: as many as take longer to compute than to fetch, and whose keys fit the
+/// nearest cache.
+const AHEAD: usize = 64;
 /// Tokens that share a maximum and a sum.
 pub(super) const CHUNK: usize = 256;
 
@@ -117,6 +120,10 @@ impl<T: Source> Kernel for Unit<'_, T> {
         let mut part = vec![0.0; v_dim + 2];
         part[0] = f32::NEG_INFINITY;
         self.out.chunks_exact_mut(v_dim + 2).take(queries).for_each(|state| state.copy_from_slice(&part));
+        let start = place.chunks.start * CHUNK;
+        for tile in (start..start + AHEAD).step_by(LANES) {
+            self.source.ask(isa, place.span, place.kv_head, tile..tile + LANES, [k_dim, v_dim]);
+        }
         for chunk in place.chunks.clone() {
             let begin = chunk * CHUNK;
             for (i, seen) in s.seen.iter_mut().enumerate() {
@@ -158,6 +165,9 @@ impl<T: Source> Unit<'_, T> {
             let tiles = if S::SUMS == SUMS && at + LANES < seen.end { 2 } else { 1 };
             for (i, keys) in s.keys.iter_mut().enumerate().take(tiles) {
                 let at = at + i * LANES;
+                let dims = [k_dim, self.shape[2]];
+                let ahead = begin + at + AHEAD..begin + at + AHEAD + LANES;
+                self.source.ask(isa, place.span, place.kv_head, ahead, dims);
                 let tokens = begin + at.max(seen.start)..begin + seen.end.min(at + LANES);
                 self.source.keys(isa, place.span, place.kv_head, tokens, keys, &mut s.temp);
             }

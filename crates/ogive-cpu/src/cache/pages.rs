@@ -8,6 +8,7 @@ use crate::simd::ops::{Isa, LANES};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ogive_backend::BlockTable;
 use ogive_tensor::{BF16, Error, F16, F32, Format, Q8_0, Result};
+use std::ops::Range;
 
 /// Elements and bytes of a block of Q8_0: a half-precision scale and the quants.
 const Q8: [usize; 2] = [32, 34];
@@ -35,8 +36,41 @@ pub(crate) struct Pages {
     tiled: bool,
     block_len: usize,
     blocks: usize,
-    k: Vec<u8>,
-    v: Vec<u8>,
+    k: Zeroed,
+    v: Zeroed,
+}
+
+/// Bytes that are zeros until they are written, and take no memory until then. In large pages where the system has them: a head's
+/// part of each token is small and far from the next token's, so that with small pages each would need its own address looked
+/// up.
+#[derive(Debug)]
+struct Zeroed {
+    map: memmap2::MmapMut,
+    /// A mapping has a byte at least.
+    len: usize,
+}
+
+impl Zeroed {
+    fn new(len: usize) -> Result<Self> {
+        let failed = |e: std::io::Error| Error::invalid("cache", format!("{len} bytes of memory: {e}"));
+        let map = memmap2::MmapMut::map_anon(len.max(1)).map_err(failed)?;
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Ok(Self { map, len })
+    }
+}
+
+impl std::ops::Deref for Zeroed {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.map[..self.len]
+    }
+}
+
+impl std::ops::DerefMut for Zeroed {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.map[..self.len]
+    }
 }
 
 impl Pages {
@@ -57,7 +91,8 @@ impl Pages {
         let element = known.iter().find(|(f, _)| **f == *format).map_or(Element::Other, |k| k.1);
         let tiled = element != Element::Other && block_len.is_multiple_of(LANES);
         let rows = blocks * block_len;
-        let (k, v) = (vec![0; rows * format.row_bytes(k_dim)], vec![0; rows * format.row_bytes(v_dim)]);
+        let (k, v) =
+            (Zeroed::new(rows * format.row_bytes(k_dim))?, Zeroed::new(rows * format.row_bytes(v_dim))?);
         Ok(Self { k_dim, v_dim, format, element, tiled, block_len, blocks, k, v })
     }
 
@@ -133,6 +168,25 @@ impl Pages {
             let n = self.block_len * self.format.row_bytes(dim);
             side.copy_within(from * n..(from + 1) * n, to * n);
         }
+    }
+
+    /// Which bytes of sixteen tokens' keys in a tile, and of a token's values, belong to `head`, of so many elements each.
+    pub(crate) fn pieces(&self, head: usize, [k_dim, v_dim]: [usize; 2]) -> [Range<usize>; 2] {
+        let bytes = |elements: usize| elements / self.format.block_len * self.format.block_bytes;
+        let piece = |dim: usize, of: usize| of * bytes(head * dim)..of * bytes((head + 1) * dim);
+        [piece(k_dim, LANES), piece(v_dim, 1)]
+    }
+
+    /// That part of the tile of keys that holds `place`, if keys lie in tiles.
+    pub(crate) fn key_tile(&self, place: usize, piece: Range<usize>) -> Option<&[u8]> {
+        let start = self.tiled.then(|| place / LANES * LANES * self.format.row_bytes(self.k_dim))?;
+        self.k.get(start + piece.start..start + piece.end)
+    }
+
+    /// That part of the values at `place`.
+    pub(crate) fn value_row(&self, place: usize, piece: Range<usize>) -> Option<&[u8]> {
+        let start = place * self.format.row_bytes(self.v_dim);
+        self.v.get(start + piece.start..start + piece.end)
     }
 
     /// Elements `first..` of the keys of the tokens at `places`, side by side: `tile` is `[n][16]`, token `i` in column

@@ -40,6 +40,11 @@ pub(crate) trait Isa: Copy {
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `a * b`
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Asks for the line of the cache that holds `from`, so that it is near when it is read; reads nothing.
+    #[inline(always)]
+    fn ask(self, from: &u8) {
+        let _ = from;
+    }
     /// Little-endian halves.
     fn halves(self, from: &[u8; 2 * LANES]) -> Self::V;
     /// Little-endian singles.
@@ -118,6 +123,14 @@ mod avx2 {
         type V = [__m256; 2];
         const SUMS: usize = 4;
         #[inline(always)]
+        fn ask(self, from: &u8) {
+            // SAFETY: a prefetch reads nothing and never faults.
+            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast())
+            };
+        }
+        #[inline(always)]
         fn splat(self, x: f32) -> Self::V {
             // SAFETY: `self` proves AVX.
             unsafe { [_mm256_set1_ps(x); 2] }
@@ -182,6 +195,14 @@ mod avx512 {
     impl Isa for Avx512 {
         type V = __m512;
         const SUMS: usize = 8;
+        #[inline(always)]
+        fn ask(self, from: &u8) {
+            // SAFETY: a prefetch reads nothing and never faults.
+            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast())
+            };
+        }
         #[inline(always)]
         fn splat(self, x: f32) -> Self::V {
             // SAFETY: `self` proves AVX-512.
