@@ -10,13 +10,14 @@ mod engines;
 mod file;
 mod peer;
 mod phase;
+mod plot;
 mod report;
 mod worker;
 
 use clap::Parser;
 use engines::{ENGINES, Start};
 use phase::Sizes;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
@@ -24,7 +25,7 @@ type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 /// Measures Ogive and other engines on the same GGUF files.
 #[derive(Debug, Parser)]
 struct Args {
-    /// GGUF files
+    /// GGUF files; with --plot those that --json wrote
     #[arg(required = true)]
     models: Vec<PathBuf>,
     /// Threads for each engine
@@ -51,6 +52,9 @@ struct Args {
     /// Writes all figures to this file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Draws the figures of such files, as SVG, and measures nothing
+    #[arg(long, value_name = "SVG")]
+    plot: Option<PathBuf>,
     /// Runs one engine for the program itself
     #[arg(long, hide = true)]
     worker: Option<String>,
@@ -62,8 +66,9 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let how = Start { threads: args.threads, setting: args.setting.clone(), sequences: args.batch };
-    let done = match (&args.worker, args.models.first()) {
-        (Some(engine), Some(model)) => worker::run(engine, model, &how),
+    let done = match (&args.worker, args.models.first(), &args.plot) {
+        (Some(engine), Some(model), _) => worker::run(engine, model, &how),
+        (_, _, Some(out)) => draw(&args.models, out),
         _ => compare(&args, &how),
     };
     match done {
@@ -73,6 +78,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn draw(files: &[PathBuf], out: &Path) -> Result<()> {
+    let read = |file: &PathBuf| {
+        let text = std::fs::read_to_string(file).map_err(|e| format!("reading {}: {e}", file.display()))?;
+        serde_json::from_str(&text).map_err(|e| format!("{} is no JSON: {e}", file.display()))
+    };
+    let files = files.iter().map(read).collect::<Result<Vec<_>, String>>()?;
+    std::fs::write(out, plot::svg(&files)?).map_err(|e| format!("writing {}: {e}", out.display()).into())
 }
 
 fn compare(args: &Args, how: &Start) -> Result<()> {

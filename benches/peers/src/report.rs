@@ -43,7 +43,8 @@ pub(crate) struct Measured {
     pub(crate) repetitions: Vec<Repetition>,
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+/// The middle one, or the mean of the two in the middle.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     match values.len() {

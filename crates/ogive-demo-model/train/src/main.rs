@@ -25,12 +25,12 @@ use std::path::{Path, PathBuf};
 use train::Plan;
 
 const USAGE: &str = "options, with what the committed model was made with:
-  --steps 1750       steps in all
-  --level 850        of these, at full rates
+  --steps 4000       steps in all
+  --level 1000       of these, at full rates
   --seed 1           of texts and first weights
   --tokens 3072      tokens in a step, about
-  --adam 0.004       rate of embeddings and norms
-  --muon 0.02        rate of matrices
+  --adam 0.002       rate of embeddings and norms
+  --muon 0.008       rate of matrices
   --threads 1        1 or 2; the weights do not depend on it
   --work work        folder of the checkpoint; a run goes on from it
   --out ../model.gguf
@@ -41,10 +41,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut work, mut out) = (PathBuf::from("work"), PathBuf::from("../model.gguf"));
     let mut plan = Plan {
         seed: 1,
-        steps: 1750,
-        level: 850,
+        steps: 4000,
+        level: 1000,
         tokens: 3072,
-        rates: Rates { adam: 0.004, muon: 0.02 },
+        rates: Rates { adam: 0.002, muon: 0.008 },
         threads: 1,
         checkpoint: PathBuf::new(),
     };

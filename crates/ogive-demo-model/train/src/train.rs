@@ -14,9 +14,8 @@ use std::{fs, io, thread};
 
 /// Parts of a step that may run at once.
 const SHARDS: usize = 2;
-/// From this step on a name or a thing that stands again in a story counts so much. Most words of a story are easy and say
-/// little about that; without it, a model that writes well long goes on changing names.
-const REPEATS_FROM: u64 = 1050;
+/// A name or a thing that stands again in a story counts so much. Most words of a story are easy and say little about that;
+/// without it, a model that writes well long goes on changing names.
 const REPEATS: f32 = 4.0;
 /// Streams of random numbers: the vocabulary's texts have 0.
 const WEIGHTS: u64 = 1;
@@ -39,11 +38,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Up in fifty steps, level until `level`; then a quarter of it, and down to nothing. A step has few tokens, so high rates
-    /// learn fast and soon learn no more for noise: what is fine, such as one name throughout a story, comes with the low ones.
+    /// Up in fifty steps, level until `level`, then evenly down to nothing. A step has few tokens, so high rates learn fast and
+    /// soon learn no more for noise: what is fine, such as one name throughout a story, comes with the low ones.
     fn rates(&self, step: u64) -> Rates {
         let left = (self.steps - step) as f32 / self.steps.saturating_sub(self.level).max(1) as f32;
-        let part = if step < self.level { ((step + 1) as f32 / 50.0).min(1.0) } else { 0.25 * left };
+        let part = if step < self.level { ((step + 1) as f32 / 50.0).min(1.0) } else { left };
         Rates { adam: self.rates.adam * part, muon: self.rates.muon * part }
     }
 }
@@ -111,11 +110,10 @@ pub(crate) fn run(
     while state.step < plan.steps {
         let step = state.step;
         let size = (plan.tokens / SHARDS, model.shape.context);
-        let repeats = if step < REPEATS_FROM { 1.0 } else { REPEATS };
         let shards = (0..SHARDS as u64)
             .map(|i| {
                 let mut rng = Rng::of(plan.seed, TEXTS, step * SHARDS as u64 + i);
-                corpus.batch(tokenizer, size, repeats, &mut rng)
+                corpus.batch(tokenizer, size, REPEATS, &mut rng)
             })
             .collect::<Result<Vec<_>, _>>()?;
         let (loss, mut g) = gradients(model, &w, &shards, plan.threads);
