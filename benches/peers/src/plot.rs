@@ -42,7 +42,8 @@ fn rows(model: &Value, sizes: &Value, y: &mut usize, body: &mut String) -> Resul
     for (e, entry) in entries.iter().enumerate() {
         let first = e == 0 || phase(e) != phase(e - 1);
         engine = if first { 0 } else { engine + 1 };
-        let fastest = (0..entries.len()).filter(|i| phase(*i) == phase(e)).map(rate).fold(f64::MIN_POSITIVE, f64::max);
+        let fastest =
+            (0..entries.len()).filter(|i| phase(*i) == phase(e)).map(rate).fold(f64::MIN_POSITIVE, f64::max);
         let top = *y;
         *y += ROW;
         let base = top + 13;
@@ -79,7 +80,9 @@ fn label(phase: &str, sizes: &Value) -> String {
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
-    value[name].as_array().ok_or_else(|| format!("there is no list `{name}`: is this what --json wrote?").into())
+    value[name]
+        .as_array()
+        .ok_or_else(|| format!("there is no list `{name}`: is this what --json wrote?").into())
 }
 
 fn escaped(text: &str) -> String {
@@ -104,7 +107,9 @@ mod tests {
             }],
         });
         let svg = svg(&[file]).unwrap();
-        for part in ["a&lt;b<", "prompt of 512", "width=\"420\"", "width=\"168\"", ">ogive 250<", ">other 100<"] {
+        for part in
+            ["a&lt;b<", "prompt of 512", "width=\"420\"", "width=\"168\"", ">ogive 250<", ">other 100<"]
+        {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert!(super::svg(&[Value::Null]).unwrap_err().to_string().contains("--json"));

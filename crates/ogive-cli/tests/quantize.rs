@@ -83,16 +83,43 @@ fn our_own_model_gets_worse_format_by_format() {
         let fixed = args!["run", "--model", model, "--raw", "-q", "-n", "200", "--seed", seed.to_string()];
         ogive(fixed.into_iter().chain(unbent.clone()).chain(args!["Once upon a time"])).text()
     };
-    fs::write(&text, (1..=10).map(story).collect::<String>()).unwrap();
-    let mut last = 0.0;
+    let stories: Vec<String> = (1..=10).map(story).collect();
+    fs::write(&text, stories.concat()).unwrap();
+    let own = ogive::open(&model).unwrap();
+    let ids = own.encode(&format!("Once upon a time{}", stories[0]).into()).unwrap();
+    let before = own.logits(&ids).unwrap();
+    let (mut last, mut last_perplexity) = (0.0, 0.0);
     for format in ["q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k"] {
         let out = folder.path().join(format!("{format}.gguf"));
         ogive(args!["quantize", model, out, "-f", format, "--allow-requantize"]).text();
-        let got = ogive(args!["perplexity", "--model", out, "-c", "256", "--json", text]).json();
-        let now = got["perplexity"].as_f64().unwrap();
-        assert!(now > last && now < 12.0, "{format}: {now} after {last}");
+        // How far it is from what the model says.
+        let now = divergence(&before, &ogive::open(&out).unwrap().logits(&ids).unwrap());
+        assert!(
+            if format == "q8_0" { now < 1e-6 } else { now > last && now < 1.0 },
+            "{format}: {now} after {last}"
+        );
         last = now;
+        let got = ogive(args!["perplexity", "--model", out, "-c", "256", "--json", text]).json();
+        // Finer formats differ by less than so few stories tell.
+        let perplexity = got["perplexity"].as_f64().unwrap();
+        assert!(perplexity > 0.98 * last_perplexity && perplexity < 12.0, "{format}: {perplexity}");
+        last_perplexity = perplexity;
     }
+    assert!(last_perplexity > 4.5, "q2_k: {last_perplexity}");
+}
+
+/// The mean Kullback-Leibler divergence, in nats, of what `after` foretells from what `before` does.
+fn divergence(before: &Array2<f32>, after: &Array2<f32>) -> f64 {
+    let logs = |row: &[f32]| {
+        let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = row.iter().map(|v| f64::from(v - top).exp()).sum();
+        row.iter().map(|v| f64::from(v - top) - sum.ln()).collect::<Vec<_>>()
+    };
+    let of =
+        |(p, q): (&[f32], &[f32])| logs(p).iter().zip(logs(q)).map(|(p, q)| p.exp() * (p - q)).sum::<f64>();
+    let rows = before.rows().into_iter().zip(after.rows());
+    let each: Vec<f64> = rows.map(|(p, q)| of((p.to_slice().unwrap(), q.to_slice().unwrap()))).collect();
+    each.iter().sum::<f64>() / each.len() as f64
 }
 
 #[test]

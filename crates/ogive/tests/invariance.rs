@@ -48,12 +48,20 @@ fn run(
     out
 }
 
-fn open(path: &Path, threads: usize, exact: bool) -> Model {
-    Options::new().device(Device::Cpu).threads(threads).exact(exact).open(path).unwrap()
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    Default,
+    Exact,
+    Bf16,
 }
 
-fn check(path: &Path, exact: bool, element: &'static Format) {
-    let model = open(path, 2, exact);
+fn open(path: &Path, threads: usize, how: How) -> Model {
+    let options = Options::new().device(Device::Cpu).threads(threads);
+    options.exact(how == How::Exact).bf16(how == How::Bf16).open(path).unwrap()
+}
+
+fn check(path: &Path, how: How, element: &'static Format) {
+    let model = open(path, 2, how);
     let mut random = Random(11);
     let texts: Vec<Vec<u32>> =
         (0..8).map(|i| (0..20 + 3 * i).map(|_| random.below(500) as u32).collect()).collect();
@@ -64,11 +72,7 @@ fn check(path: &Path, exact: bool, element: &'static Format) {
     let same = |what: &str, got: Vec<Vec<f32>>| {
         for (t, (got, want)) in got.iter().zip(&alone).enumerate() {
             let differ = got.iter().zip(want).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
-            assert_eq!(
-                (got.len(), differ),
-                (want.len(), 0),
-                "{name} exact={exact} {element:?}: {what}, text {t}"
-            );
+            assert_eq!((got.len(), differ), (want.len(), 0), "{name} {how:?} {element:?}: {what}, text {t}");
         }
     };
     same("eight together", run(&model, &texts, &[(0..8).map(|t| (t, texts[t].len())).collect()], element));
@@ -81,7 +85,7 @@ fn check(path: &Path, exact: bool, element: &'static Format) {
     mixed.extend((11..41).map(|at| (0..8).filter(|&t| at < texts[t].len()).map(|t| (t, 1)).collect()));
     same("decoded together", run(&model, &texts, &mixed, element));
     for threads in [1, 5] {
-        let other = open(path, threads, exact);
+        let other = open(path, threads, how);
         same(
             &format!("{threads} threads"),
             run(&other, &texts, &[(0..8).map(|t| (t, texts[t].len())).collect()], element),
@@ -94,17 +98,33 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
     let Some(shared) = shared() else { return };
     let golden = shared.join("golden");
     for file in ["Q4_K_M-mix", "Q8_0-pure", "Q4_0-pure", "Q2_K-pure", "MXFP4-pure", "F16-pure", "BF16-pure"] {
-        check(&golden.join(format!("quant/k256-{file}.gguf")), false, &F16);
+        check(&golden.join(format!("quant/k256-{file}.gguf")), How::Default, &F16);
     }
-    for (file, exact, element) in [
-        ("llama-k256/llama-k256-f32.gguf", false, &F32),
-        ("quant/k256-Q4_K_M-mix.gguf", true, &F32),
-        ("qwen2/qwen2-Q4_0.gguf", false, &Q8_0),
-        ("qwen3/qwen3-Q8_0.gguf", false, &F16),
-        ("gemma2/gemma2-Q8_0.gguf", false, &F16),
-        ("mixtral/mixtral-Q4_0.gguf", false, &F16),
-        ("mistral", false, &F32),
+    for (file, how, element) in [
+        ("llama-k256/llama-k256-f32.gguf", How::Default, &F32),
+        ("quant/k256-Q4_K_M-mix.gguf", How::Exact, &F32),
+        ("qwen2/qwen2-Q4_0.gguf", How::Default, &Q8_0),
+        ("qwen3/qwen3-Q8_0.gguf", How::Default, &F16),
+        ("gemma2/gemma2-Q8_0.gguf", How::Default, &F16),
+        ("mixtral/mixtral-Q4_0.gguf", How::Default, &F16),
+        ("mistral", How::Default, &F32),
+        ("quant/k256-F16-pure.gguf", How::Bf16, &F16),
     ] {
-        check(&golden.join(file), exact, element);
+        check(&golden.join(file), how, element);
     }
+}
+
+#[test]
+fn bf16_rounds_what_is_dense_and_nothing_else() {
+    let Some(shared) = shared() else { return };
+    let logits = |file: &str, how: How| {
+        let model = open(&shared.join(format!("golden/quant/k256-{file}.gguf")), 1, how);
+        run(&model, &[(1..20).collect()], &[vec![(0, 19)]], &F32).swap_remove(0)
+    };
+    let [plain, rounded] = [How::Default, How::Bf16].map(|how| logits("F16-pure", how));
+    let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v).powi(2)).sum::<f64>();
+    let error = squares(&mut plain.iter().zip(&rounded).map(|(a, b)| a - b));
+    let relative = (error / squares(&mut plain.iter().copied())).sqrt();
+    assert!(relative > 1e-5 && relative < 0.02, "{relative}");
+    assert_eq!(logits("Q8_0-pure", How::Default), logits("Q8_0-pure", How::Bf16));
 }
