@@ -52,7 +52,9 @@ struct Zeroed {
 
 impl Zeroed {
     fn new(len: usize) -> Result<Self> {
-        let failed = |e: std::io::Error| Error::invalid("cache", format!("{len} bytes of memory: {e}"));
+        let failed = |e: std::io::Error| {
+            Error::invalid("cache", format!("mapping {len} bytes for a layer: {e}; ask for fewer blocks or slots"))
+        };
         let map = memmap2::MmapMut::map_anon(len.max(1)).map_err(failed)?;
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
