@@ -53,7 +53,10 @@ struct Zeroed {
 impl Zeroed {
     fn new(len: usize) -> Result<Self> {
         let failed = |e: std::io::Error| {
-            Error::invalid("cache", format!("mapping {len} bytes for a layer: {e}; ask for fewer blocks or slots"))
+            Error::invalid(
+                "cache",
+                format!("mapping {len} bytes for a layer: {e}; ask for fewer blocks or slots"),
+            )
         };
         let map = memmap2::MmapMut::map_anon(len.max(1)).map_err(failed)?;
         #[cfg(target_os = "linux")]
