@@ -1,7 +1,7 @@
 //! Attention and what goes with it, in the shapes of Llama 3.2 1B (16 layers, 32 heads on 8 of 64): milliseconds a step
 //! of all layers takes at best. Not criterion: a step is milliseconds long, and the table is what one wants to see.
 //!
-//! `cargo bench -p ogive-cpu --bench attend [-- THREADS]`
+//! `cargo bench -p ogive-cpu --bench attend [-- THREADS] [CACHE]...`, where a cache is `f32`, `f16`, `bf16` or `q8_0`; all, unless said.
 #![allow(clippy::print_stdout)]
 
 use ogive_backend::{AttnSpec, Backend, Batch, BlockTable, CacheSpec, LayerCache, Rope, tensor::*};
@@ -13,21 +13,13 @@ const HEADS: usize = 32;
 const KV: usize = 8;
 const DIM: usize = 64;
 
-/// Milliseconds this thread has computed for, where the system tells, and else those that have passed: on a machine that
-/// does other things too, the first is what the work costs.
-fn now(begin: Instant) -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let ns = stat.and_then(|s| s.split_whitespace().next()?.parse::<f64>().ok());
-    ns.map_or_else(|| begin.elapsed().as_secs_f64() * 1e3, |ns| ns / 1e6)
-}
-
 /// Milliseconds of the fastest of some runs of `f`.
 fn time(mut f: impl FnMut()) -> f64 {
     let (begin, mut best) = (Instant::now(), f64::INFINITY);
     for i in 0..100 {
-        let start = now(begin);
+        let start = Instant::now();
         f();
-        best = best.min(now(begin) - start);
+        best = best.min(start.elapsed().as_secs_f64() * 1e3);
         if i >= 4 && begin.elapsed().as_secs_f64() > 0.5 {
             break;
         }
@@ -41,6 +33,10 @@ fn values(n: usize) -> Vec<f32> {
 
 fn main() -> Result<()> {
     let threads = std::env::args().filter_map(|a| a.parse().ok()).next();
+    let wanted: Vec<_> = std::env::args().collect();
+    let known = || [&F32, &F16, &BF16, &Q8_0].into_iter();
+    let named = |f: &&Format| wanted.iter().any(|w| w == f.name);
+    let elements: Vec<_> = known().filter(|f| !known().any(|k| named(&k)) || named(f)).collect();
     let b = CpuBackend::builder();
     let b = threads.map_or(b.clone(), |n| b.threads(n)).build()?;
     println!("{} ({})", b.facts().name, b.facts().description);
@@ -51,9 +47,9 @@ fn main() -> Result<()> {
     let spec = AttnSpec::causal(HEADS, KV, DIM);
     let rope = Rope::new((0..DIM / 2).map(|i| 5e5f32.powf(-(i as f32) / 32.0)).collect::<Vec<_>>());
     for (spans, len, past) in
-        [(1usize, 1usize, 2048usize), (1, 1, 16384), (8, 1, 2048), (1, 512, 0), (1, 512, 2048)]
+        [(1usize, 1usize, 64usize), (1, 1, 2048), (1, 1, 16384), (8, 1, 2048), (1, 512, 0), (1, 512, 2048)]
     {
-        for element in [&F32, &F16, &BF16, &Q8_0] {
+        for element in elements.clone() {
             let context = past + len;
             let blocks = context.div_ceil(16);
             let layers = vec![LayerCache::full(KV * DIM, KV * DIM); LAYERS];

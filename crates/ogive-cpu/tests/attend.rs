@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Numbers, backends, bits, close, collect, rows, schedule, step, two_threads};
+use common::{Numbers, backend, backends, bits, close, collect, rows, schedule, step, two_threads};
 use ogive_backend::{AttnOption, AttnSpec, Backend, CacheSpec, LayerCache, tensor::*};
+use ogive_cpu::Path;
 use std::sync::Arc;
 
 /// Queries, keys and values of some sequences.
@@ -167,6 +168,33 @@ fn cuts_threads_paths_and_neighbours_change_no_bit() {
             same(&case.run(&two_threads(), &[0], 1000, &cache, true), &[0]);
             same(&case.run(&two_threads(), &all, 1000, &case.cache(6, element), true), &all);
             same(&case.run(&two_threads(), &all, 1000, &cache, false), &all);
+        }
+    }
+}
+
+/// A step of one row has loops of its own, by the number of heads that share a key head and by what they are kept in.
+#[test]
+fn a_single_row_gets_the_bits_it_has_among_many() {
+    let groups = [1, 2, 3, 4, 7, 8, 9];
+    let dims = [(16, 16), (32, 48), (64, 64), (96, 160), (128, 128), (40, 24)];
+    for (i, (group, (k_dim, v_dim))) in groups.iter().zip(dims.into_iter().cycle()).enumerate() {
+        for (n, window) in [(2, 100), (17, 100), (257, 1000), (290, 270)] {
+            let mut spec = AttnSpec::new(2 * group, 2, k_dim, v_dim).with(AttnOption::Causal);
+            spec = spec.with(AttnOption::Window(window));
+            let case = Case::new(spec, &[n], 50 + i as u64);
+            for element in [&F32, &F16, &BF16, &Q8_0] {
+                if k_dim * 2 % element.block_len + v_dim * 2 % element.block_len > 0 {
+                    continue;
+                }
+                let cache = case.cache(16, element);
+                let want = case.run(&backend(Path::Scalar, 1), &[0], 1000, &cache, true);
+                for path in Path::ALL.iter().filter(|path| path.is_supported()) {
+                    let b = backend(*path, 2);
+                    let got = case.run(&b, &[0], n - 1, &cache, true);
+                    let what = format!("{group} heads of {k_dim} and {v_dim}, {n} tokens, {}", element.name);
+                    assert_eq!(bits(&got[0]), bits(&want[0]), "{what}, {}", b.facts().description);
+                }
+            }
         }
     }
 }

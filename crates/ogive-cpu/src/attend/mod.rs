@@ -4,6 +4,7 @@
 //! Where that gives too few units for the threads (one sequence that decodes), contexts are cut into their chunks too.
 //! Both cuts give the same bits, since a unit merges its chunks as the caller merges units.
 
+mod few;
 mod options;
 mod source;
 mod unit;
@@ -17,7 +18,7 @@ use crate::{
 use ogive_backend::{AttnSpec, Cache, Plan, Span};
 use ogive_tensor::{Error, Result, Tensor};
 use options::Options;
-use source::{Paged, Rows, Source};
+use source::{EndToEnd, Paged, Source};
 use std::ops::Range;
 use unit::{CHUNK, Place, Unit, merge};
 
@@ -47,7 +48,7 @@ pub(crate) fn attend(
         first.push(next);
         next += span.context();
     }
-    let source = Rows { k: read(AT, k)?, v: read(AT, v)?, widths, first };
+    let source = EndToEnd { k: read(AT, k)?, v: read(AT, v)?, widths, first };
     compute(b, AT, q, &source, spec, plan)
 }
 

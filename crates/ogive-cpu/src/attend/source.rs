@@ -1,7 +1,8 @@
 //! Where attention reads keys and values: the pages of a cache, or tensors laid end to end.
 
+use super::{few::ask, unit::CHUNK};
 use crate::{
-    cache::Pages,
+    cache::{Element, Pages, Rows},
     simd::ops::{Isa, LANES},
 };
 use ogive_backend::BlockTable;
@@ -20,11 +21,16 @@ pub(super) trait Source: Sync {
         tile: &mut [f32],
         temp: &mut Vec<f32>,
     );
-    /// Asks for keys of `k_dim` and values of `v_dim` elements of `tokens`, which will be read soon and may be far away. What there is
-    /// not of them is left out.
+    /// Asks for the keys, of `dim` elements, of the tile that begins with token `t`, which will be read soon and may be far away.
+    /// What there is not is left out.
     #[inline(always)]
-    fn ask<S: Isa>(&self, isa: S, span: usize, head: usize, tokens: Range<usize>, dims: [usize; 2]) {
-        let _ = (isa, span, head, tokens, dims);
+    fn ask_keys<S: Isa>(&self, isa: S, span: usize, head: usize, t: usize, dim: usize) {
+        let _ = (isa, span, head, t, dim);
+    }
+    /// The same for values.
+    #[inline(always)]
+    fn ask_values<S: Isa>(&self, isa: S, span: usize, head: usize, t: usize, dim: usize) {
+        let _ = (isa, span, head, t, dim);
     }
     /// Values of `tokens`: token `t` begins at row `t % 16` of `rows`, `[16][stride]`, and has `dim` elements.
     fn values<S: Isa>(
@@ -37,10 +43,51 @@ pub(super) trait Source: Sync {
         rows: &mut [f32],
         temp: &mut Vec<f32>,
     );
+    /// The element, if [`tiles`](Self::tiles) are there for heads whose keys and values have so many elements.
+    fn in_vectors(&self, dims: [usize; 2]) -> Option<Element> {
+        let _ = dims;
+        None
+    }
+    /// Keys and values of a head as they are kept, of some tokens of one chunk.
+    #[inline(always)]
+    fn tiles(&self, span: usize, head: usize, tokens: Range<usize>, dims: [usize; 2]) -> Tiles<'_> {
+        let _ = (span, head, tokens, dims);
+        Tiles::NONE
+    }
 }
 
-/// Bytes of a line of the cache; where lines are longer, some are asked for twice.
-const LINE: usize = 64;
+/// Tiles of a chunk.
+pub(super) struct Tiles<'a> {
+    n: usize,
+    keys: [&'a [u8]; CHUNK / LANES],
+    values: [Rows<'a>; CHUNK / LANES],
+    /// Keys of the tiles a chunk later, as far as there are any.
+    next: [&'a [u8]; CHUNK / LANES],
+}
+
+impl<'a> Tiles<'a> {
+    const NONE: Self = Self {
+        n: 0,
+        keys: [&[]; CHUNK / LANES],
+        values: [Rows::NONE; CHUNK / LANES],
+        next: [&[]; CHUNK / LANES],
+    };
+
+    /// Of all tokens of each tile.
+    pub(super) fn keys(&self) -> &[&'a [u8]] {
+        &self.keys[..self.n]
+    }
+
+    /// Of the tokens that were asked for, tile by tile.
+    pub(super) fn values(&self) -> &[Rows<'a>] {
+        &self.values[..self.n]
+    }
+
+    /// Keys that come after all this.
+    pub(super) fn next(&self) -> &[&'a [u8]] {
+        &self.next[..self.n]
+    }
+}
 
 /// A layer of the cache.
 pub(super) struct Paged<'a> {
@@ -81,22 +128,62 @@ impl<'a> Paged<'a> {
     }
 }
 
-impl Source for Paged<'_> {
+impl Paged<'_> {
+    /// The places of those of `tokens` that are known.
     #[inline(always)]
-    fn ask<S: Isa>(&self, isa: S, span: usize, head: usize, tokens: Range<usize>, dims: [usize; 2]) {
-        let (first, known) = (self.first[span], &self.places[span]);
-        let (from, to) =
-            (tokens.start.saturating_sub(first), known.len().min(tokens.end.saturating_sub(first)));
-        let Some(places) = known.get(from..to) else { return };
+    fn known(&self, span: usize, tokens: Range<usize>) -> &[usize] {
+        let (first, places) = (self.first[span], &self.places[span]);
+        let at = |t: usize| places.len().min(t.saturating_sub(first));
+        &places[at(tokens.start)..at(tokens.end)]
+    }
+
+    /// Keys of a head in the tile that begins with token `t`, if some of it is known.
+    #[inline(always)]
+    fn key_tile(&self, span: usize, t: usize, piece: &Range<usize>) -> &[u8] {
+        let place = self.known(span, t..t + LANES).first();
+        place.and_then(|place| self.pages.key_tile(*place, piece.clone())).unwrap_or_default()
+    }
+
+    /// Values of a head of those of `tokens`, of one tile, that are known.
+    #[inline(always)]
+    fn value_rows(&self, span: usize, tokens: Range<usize>, piece: &Range<usize>) -> Rows<'_> {
+        let places = self.known(span, tokens);
+        let rows = places.first().and_then(|at| self.pages.value_rows(*at, places.len(), piece.clone()));
+        rows.unwrap_or(Rows::NONE)
+    }
+}
+
+impl Source for Paged<'_> {
+    fn in_vectors(&self, dims: [usize; 2]) -> Option<Element> {
+        self.pages.in_vectors(dims).filter(|_| !self.latent)
+    }
+
+    #[inline(always)]
+    fn tiles(&self, span: usize, head: usize, tokens: Range<usize>, dims: [usize; 2]) -> Tiles<'_> {
         let [key, value] = self.pages.pieces(head, dims);
-        let ask = |piece: Option<&[u8]>| {
-            piece.unwrap_or_default().iter().step_by(LINE).for_each(|byte| isa.ask(byte));
-        };
-        if let Some(place) = places.first() {
-            ask(self.pages.key_tile(*place, key));
+        let mut tiles = Tiles::NONE;
+        let first = tokens.start / LANES * LANES;
+        for (i, t) in (first..tokens.end).step_by(LANES).enumerate().take(CHUNK / LANES) {
+            let of_tile = t.max(tokens.start)..tokens.end.min(t + LANES);
+            tiles.keys[i] = self.key_tile(span, t, &key);
+            tiles.values[i] = self.value_rows(span, of_tile, &value);
+            tiles.next[i] = self.key_tile(span, t + CHUNK, &key);
+            tiles.n = i + 1;
         }
+        tiles
+    }
+
+    #[inline(always)]
+    fn ask_keys<S: Isa>(&self, isa: S, span: usize, head: usize, t: usize, dim: usize) {
+        let [piece, _] = self.pages.pieces(head, [dim, 0]);
+        ask(isa, self.key_tile(span, t, &piece));
+    }
+
+    #[inline(always)]
+    fn ask_values<S: Isa>(&self, isa: S, span: usize, head: usize, t: usize, dim: usize) {
+        let [_, piece] = self.pages.pieces(head, [0, dim]);
         if !self.latent {
-            places.iter().for_each(|place| ask(self.pages.value_row(*place, value.clone())));
+            self.value_rows(span, t..t + LANES, &piece).iter().for_each(|row| ask(isa, row));
         }
     }
 
@@ -146,7 +233,7 @@ impl Source for Paged<'_> {
 }
 
 /// Tensors with a row for each token of each context.
-pub(super) struct Rows<'a> {
+pub(super) struct EndToEnd<'a> {
     /// `[contexts, kv_heads * k_dim]`
     pub(super) k: &'a [f32],
     /// `[contexts, kv_heads * v_dim]`
@@ -157,7 +244,7 @@ pub(super) struct Rows<'a> {
     pub(super) first: Vec<usize>,
 }
 
-impl Source for Rows<'_> {
+impl Source for EndToEnd<'_> {
     #[inline(always)]
     fn keys<S: Isa>(
         &self,

@@ -6,10 +6,12 @@
 //! behind the end of a sequence.
 
 use super::{
+    few,
     options::{Edit, Options},
     source::Source,
 };
 use crate::{
+    cache::{Brains, Element, Halves, Lines, Q8, Singles},
     ops::{math, norm::lane_sum},
     simd::ops::{Isa, Kernel, LANES, SUMS},
 };
@@ -95,8 +97,19 @@ impl<T: Source> Kernel for Unit<'_, T> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Isa>(self, isa: S) {
+    fn run<S: Isa>(mut self, isa: S) {
         let (place, [heads, k_dim, v_dim]) = (self.place, self.shape);
+        match self
+            .source
+            .in_vectors([k_dim, v_dim])
+            .filter(|_| place.rows.len() == 1 && place.heads.len() <= S::SUMS)
+        {
+            Some(Element::F32) => return self.some::<S, Singles>(isa),
+            Some(Element::F16) => return self.some::<S, Halves>(isa),
+            Some(Element::BF16) => return self.some::<S, Brains>(isa),
+            Some(Element::Q8) => return self.some::<S, Q8>(isa),
+            Some(Element::Other) | None => {}
+        }
         let (group, stride) = (place.heads.len(), v_dim.next_multiple_of(LANES));
         let queries = group * place.rows.len();
         let mut s = Scratch {
@@ -121,9 +134,7 @@ impl<T: Source> Kernel for Unit<'_, T> {
         part[0] = f32::NEG_INFINITY;
         self.out.chunks_exact_mut(v_dim + 2).take(queries).for_each(|state| state.copy_from_slice(&part));
         let start = place.chunks.start * CHUNK;
-        for tile in (start..start + AHEAD).step_by(LANES) {
-            self.source.ask(isa, place.span, place.kv_head, tile..tile + LANES, [k_dim, v_dim]);
-        }
+        (start..start + AHEAD).step_by(LANES).for_each(|t| self.ask(isa, t));
         for chunk in place.chunks.clone() {
             let begin = chunk * CHUNK;
             for (i, seen) in s.seen.iter_mut().enumerate() {
@@ -155,6 +166,75 @@ impl<T: Source> Kernel for Unit<'_, T> {
 }
 
 impl<T: Source> Unit<'_, T> {
+    /// All of it, where few queries are of one row, and keys and values can be used as they are read.
+    #[inline(always)]
+    fn some<S: Isa, L: Lines>(&mut self, isa: S) {
+        match self.place.heads.len() {
+            1 => self.few::<S, L, 1>(isa),
+            2 => self.few::<S, L, 2>(isa),
+            3..=4 => self.few::<S, L, 4>(isa),
+            _ => self.few::<S, L, SUMS>(isa),
+        }
+    }
+
+    /// The same for up to `N` queries.
+    #[inline(always)]
+    fn few<S: Isa, L: Lines, const N: usize>(&mut self, isa: S) {
+        let (place, [heads, k_dim, v_dim]) = (self.place, self.shape);
+        let queries = place.heads.len();
+        let mut q = vec![[0.0; N]; k_dim];
+        let of_row = &self.q[(place.rows.start * heads + place.heads.start) * k_dim..][..queries * k_dim];
+        for (n, of_head) in of_row.chunks_exact(k_dim).enumerate() {
+            q.iter_mut().zip(of_head).for_each(|(to, q)| to[n] = *q);
+        }
+        let mut weights = [[0.0; CHUNK]; N];
+        let (mut sums, mut part) = (vec![0.0; N * v_dim], vec![0.0; v_dim + 2]);
+        part[0] = f32::NEG_INFINITY;
+        self.out.chunks_exact_mut(v_dim + 2).take(queries).for_each(|state| state.copy_from_slice(&part));
+        let all = self.options.visible(place.here, place.context);
+        let all = all.start.max(place.chunks.start * CHUNK)..all.end.min(place.chunks.end * CHUNK);
+        let first = (all.start / LANES * LANES..all.end).step_by(LANES).take(CHUNK / LANES);
+        first.for_each(|t| self.source.ask_keys(isa, place.span, place.kv_head, t, k_dim));
+        for chunk in place.chunks.clone() {
+            let begin = chunk * CHUNK;
+            let tokens = all.start.max(begin)..all.end.min(begin + CHUNK);
+            if tokens.is_empty() {
+                continue;
+            }
+            let seen = tokens.start - begin..tokens.end - begin;
+            let computed = seen.start / LANES * LANES..seen.end.next_multiple_of(LANES);
+            let tiles = self.source.tiles(place.span, place.kv_head, tokens, [k_dim, v_dim]);
+            few::scores::<S, L, N>(
+                isa,
+                &q,
+                self.scale,
+                tiles.keys(),
+                &mut weights,
+                computed.start,
+                tiles.values(),
+            );
+            let mut states = [[0.0; 2]; N];
+            for (i, (state, weights)) in states.iter_mut().zip(&mut weights).enumerate().take(queries) {
+                *state = self.softmax(weights, computed.clone(), seen.clone(), begin, i);
+            }
+            few::weigh::<S, L, N>(isa, &weights, seen.start, tiles.values(), &mut sums, tiles.next());
+            let sums = sums.chunks_exact(v_dim).zip(states);
+            for (out, (sum, [top, total])) in self.out.chunks_exact_mut(v_dim + 2).zip(sums).take(queries) {
+                (part[0], part[1]) = (top, total);
+                part[2..].copy_from_slice(sum);
+                merge(out, &part);
+            }
+        }
+    }
+
+    /// Asks for the keys and values of the tile that begins with token `t`.
+    #[inline(always)]
+    fn ask<S: Isa>(&self, isa: S, t: usize) {
+        let (place, [_, k_dim, v_dim]) = (self.place, self.shape);
+        self.source.ask_keys(isa, place.span, place.kv_head, t, k_dim);
+        self.source.ask_values(isa, place.span, place.kv_head, t, v_dim);
+    }
+
     /// The scores of all queries for the tokens `seen` of a chunk, and of others in the same tiles.
     #[inline(always)]
     fn scores<S: Isa>(&self, isa: S, s: &mut Scratch, begin: usize, seen: Range<usize>) {
@@ -165,9 +245,7 @@ impl<T: Source> Unit<'_, T> {
             let tiles = if S::SUMS == SUMS && at + LANES < seen.end { 2 } else { 1 };
             for (i, keys) in s.keys.iter_mut().enumerate().take(tiles) {
                 let at = at + i * LANES;
-                let dims = [k_dim, self.shape[2]];
-                let ahead = begin + at + AHEAD..begin + at + AHEAD + LANES;
-                self.source.ask(isa, place.span, place.kv_head, ahead, dims);
+                self.ask(isa, begin + at + AHEAD);
                 let tokens = begin + at.max(seen.start)..begin + seen.end.min(at + LANES);
                 self.source.keys(isa, place.span, place.kv_head, tokens, keys, &mut s.temp);
             }
@@ -223,7 +301,10 @@ impl<T: Source> Unit<'_, T> {
         let top = tops.iter().fold(f32::NEG_INFINITY, |m, v| if *v > m { *v } else { m });
         // Where nothing is larger than -infinity, every weight is 0, or NaN where the score was.
         let base = if top == f32::NEG_INFINITY { 0.0 } else { top };
-        s.iter_mut().for_each(|v| *v = math::exp(*v - base));
+        // A loop, as a closure in one of the library's functions may be compiled without vectors.
+        for v in s.iter_mut() {
+            *v = math::exp(*v - base);
+        }
         [top, lane_sum(s, |v| v)]
     }
 

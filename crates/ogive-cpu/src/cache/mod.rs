@@ -4,9 +4,11 @@
 //! since a step goes through its layers one by one. Every index is checked before anything is written: a step that
 //! fails has changed nothing.
 
+mod lines;
 mod pages;
 
-pub(crate) use pages::Pages;
+pub(crate) use lines::{Brains, Halves, Lines, Q8, Singles};
+pub(crate) use pages::{Element, Pages, Rows};
 
 use crate::{
     ops::{make, read},

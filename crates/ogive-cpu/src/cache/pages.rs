@@ -4,18 +4,16 @@
 //! (`[k_dim][16]`), so that attention computes sixteen scores at once and never adds across a vector. Where blocks are
 //! not whole tiles, or the element is none of the four that this file knows, keys lie like values: right, but slower.
 
+use super::lines::{Brains, Halves, Lines, Q8, Singles};
 use crate::simd::ops::{Isa, LANES};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ogive_backend::BlockTable;
 use ogive_tensor::{BF16, Error, F16, F32, Format, Q8_0, Result};
 use std::ops::Range;
 
-/// Elements and bytes of a block of Q8_0: a half-precision scale and the quants.
-const Q8: [usize; 2] = [32, 34];
-
 /// What keys and values are kept in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Element {
+pub(crate) enum Element {
     F32,
     F16,
     BF16,
@@ -75,6 +73,27 @@ impl std::ops::Deref for Zeroed {
 impl std::ops::DerefMut for Zeroed {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.map[..self.len]
+    }
+}
+
+/// Part of the values of some tokens that follow each other.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    /// From the part of the first on.
+    bytes: &'a [u8],
+    /// Bytes from one token to the next, and of a part.
+    steps: [usize; 2],
+    tokens: usize,
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) const NONE: Self = Self { bytes: &[], steps: [1, 0], tokens: 0 };
+
+    /// Token by token.
+    #[inline(always)]
+    pub(crate) fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        let [stride, part] = self.steps;
+        self.bytes.chunks(stride).take(self.tokens).map(move |row| &row[..part.min(row.len())])
     }
 }
 
@@ -175,6 +194,12 @@ impl Pages {
         }
     }
 
+    /// The element, if tiles of keys and rows of values can be read vector by vector for heads of so many elements of each.
+    pub(crate) fn in_vectors(&self, dims: [usize; 2]) -> Option<Element> {
+        let len = if self.element == Element::Q8 { Q8::LEN } else { LANES };
+        (self.tiled && dims.iter().all(|dim| dim.is_multiple_of(len))).then_some(self.element)
+    }
+
     /// Which bytes of sixteen tokens' keys in a tile, and of a token's values, belong to `head`, of so many elements each.
     pub(crate) fn pieces(&self, head: usize, [k_dim, v_dim]: [usize; 2]) -> [Range<usize>; 2] {
         let bytes = |elements: usize| elements / self.format.block_len * self.format.block_bytes;
@@ -183,15 +208,18 @@ impl Pages {
     }
 
     /// That part of the tile of keys that holds `place`, if keys lie in tiles.
+    #[inline(always)]
     pub(crate) fn key_tile(&self, place: usize, piece: Range<usize>) -> Option<&[u8]> {
         let start = self.tiled.then(|| place / LANES * LANES * self.format.row_bytes(self.k_dim))?;
         self.k.get(start + piece.start..start + piece.end)
     }
 
-    /// That part of the values at `place`.
-    pub(crate) fn value_row(&self, place: usize, piece: Range<usize>) -> Option<&[u8]> {
-        let start = place * self.format.row_bytes(self.v_dim);
-        self.v.get(start + piece.start..start + piece.end)
+    /// That part of the values of the `tokens` from `place` on, which are in one block.
+    #[inline(always)]
+    pub(crate) fn value_rows(&self, place: usize, tokens: usize, piece: Range<usize>) -> Option<Rows<'_>> {
+        let stride = self.format.row_bytes(self.v_dim);
+        let bytes = self.v.get(place * stride + piece.start..(place + tokens) * stride)?;
+        Some(Rows { bytes, steps: [stride, piece.len()], tokens })
     }
 
     /// Elements `first..` of the keys of the tokens at `places`, side by side: `tile` is `[n][16]`, token `i` in column
@@ -224,39 +252,11 @@ impl Pages {
         }
         let Some(place) = places.first() else { return };
         let from = &self.k[place / LANES * LANES * bytes..][..LANES * bytes];
-        let rows = tile.as_chunks_mut::<LANES>().0.iter_mut();
         match self.element {
-            Element::F32 => {
-                for (row, b) in rows.zip(from[first * 4 * LANES..].as_chunks::<{ 4 * LANES }>().0) {
-                    isa.store(isa.singles(b), row);
-                }
-            }
-            Element::F16 => {
-                for (row, b) in rows.zip(from[first * 2 * LANES..].as_chunks::<{ 2 * LANES }>().0) {
-                    isa.store(isa.halves(b), row);
-                }
-            }
-            Element::BF16 => {
-                for (row, b) in rows.zip(from[first * 2 * LANES..].chunks_exact(2 * LANES)) {
-                    for (v, b) in row.iter_mut().zip(b.chunks_exact(2)) {
-                        *v = f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
-                    }
-                }
-            }
-            Element::Q8 | Element::Other => {
-                let mut scales = [0.0; LANES];
-                for (d, row) in (first..).zip(rows) {
-                    let block = &from[d / Q8[0] * Q8[1] * LANES..][..Q8[1] * LANES];
-                    let new = d == first || d % Q8[0] == 0;
-                    if let Some(b) = block.first_chunk().filter(|_| new) {
-                        isa.store(isa.halves(b), &mut scales);
-                    }
-                    let quants = &block[2 * LANES + d % Q8[0] * LANES..][..LANES];
-                    for ((v, q), s) in row.iter_mut().zip(quants).zip(scales) {
-                        *v = f32::from(*q as i8) * s;
-                    }
-                }
-            }
+            Element::F32 => key_vectors::<S, Singles>(isa, from, first, tile),
+            Element::F16 => key_vectors::<S, Halves>(isa, from, first, tile),
+            Element::BF16 => key_vectors::<S, Brains>(isa, from, first, tile),
+            Element::Q8 | Element::Other => key_vectors::<S, Q8>(isa, from, first, tile),
         }
     }
 
@@ -278,42 +278,28 @@ impl Pages {
     #[inline(always)]
     fn piece<S: Isa>(&self, isa: S, row: &[u8], first: usize, out: &mut [f32], temp: &mut Vec<f32>) {
         match self.element {
-            Element::F32 => {
-                for (v, b) in out.iter_mut().zip(row[first * 4..].chunks_exact(4)) {
-                    *v = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-                }
-            }
+            Element::F32 => value_vectors::<S, Singles, 4>(isa, &row[first * 4..], out, f32::from_le_bytes),
             Element::F16 => {
-                let row = &row[first * 2..];
-                let (whole, rest) = out.as_chunks_mut::<LANES>();
-                let (packed, packed_rest) = row.as_chunks::<{ 2 * LANES }>();
-                for (v, b) in whole.iter_mut().zip(packed) {
-                    isa.store(isa.halves(b), v);
-                }
-                // Where more whole chunks are packed than wanted, the rest begins in the middle of one.
-                let tail =
-                    if packed.len() > whole.len() { &row[2 * LANES * whole.len()..] } else { packed_rest };
-                for (v, b) in rest.iter_mut().zip(tail.chunks_exact(2)) {
-                    *v = f16::from_le_bytes([b[0], b[1]]).to_f32();
-                }
+                value_vectors::<S, Halves, 2>(isa, &row[first * 2..], out, |b| f16::from_le_bytes(b).to_f32())
             }
-            Element::BF16 => {
-                for (v, b) in out.iter_mut().zip(row[first * 2..].chunks_exact(2)) {
-                    *v = f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+            Element::BF16 => value_vectors::<S, Brains, 2>(isa, &row[first * 2..], out, |b| {
+                bf16::from_le_bytes(b).to_f32()
+            }),
+            Element::Q8 if (first % Q8::LEN, out.len() % Q8::LEN) == (0, 0) => {
+                let blocks = row.chunks_exact(Q8::BYTES).skip(first / Q8::LEN);
+                for (block, out) in blocks.zip(out.chunks_exact_mut(Q8::LEN)) {
+                    let scale = Q8::scale(isa, block);
+                    for (v, packed) in out.as_chunks_mut().0.iter_mut().zip(Q8::vectors(block, 1)) {
+                        isa.store(Q8::read(isa, packed, scale), v);
+                    }
                 }
             }
             Element::Q8 => {
-                let (mut d, end) = (first, first + out.len());
-                while d < end {
-                    let upto = end.min((d / Q8[0] + 1) * Q8[0]);
-                    let block = &row[d / Q8[0] * Q8[1]..][..Q8[1]];
+                let blocks = row.chunks_exact(Q8::BYTES).skip(first / Q8::LEN).flat_map(|block| {
                     let scale = f16::from_le_bytes([block[0], block[1]]).to_f32();
-                    let quants = &block[2 + d % Q8[0]..];
-                    for (v, q) in out[d - first..upto - first].iter_mut().zip(quants) {
-                        *v = f32::from(*q as i8) * scale;
-                    }
-                    d = upto;
-                }
+                    block[2..].iter().map(move |q| f32::from(*q as i8) * scale)
+                });
+                out.iter_mut().zip(blocks.skip(first % Q8::LEN)).for_each(|(to, v)| *to = v);
             }
             Element::Other => {
                 // All blocks that the piece touches.
@@ -326,6 +312,36 @@ impl Pages {
             }
         }
     }
+}
+
+/// Elements `first..` of a tile of keys.
+#[inline(always)]
+fn key_vectors<S: Isa, L: Lines>(isa: S, from: &[u8], first: usize, tile: &mut [f32]) {
+    let mut rows = tile.as_chunks_mut::<LANES>().0.iter_mut();
+    let mut inner = first % L::LEN;
+    for block in from.chunks_exact(L::BYTES * LANES).skip(first / L::LEN) {
+        let scales = L::scales(isa, block);
+        for (packed, row) in L::vectors(block, LANES).iter().skip(inner).zip(rows.by_ref()) {
+            isa.store(L::read(isa, packed, scales), row);
+        }
+        inner = 0;
+    }
+}
+
+/// As many elements as `out` has, of `N` bytes each; `one` is for those that fill no vector.
+#[inline(always)]
+fn value_vectors<S: Isa, L: Lines, const N: usize>(
+    isa: S,
+    row: &[u8],
+    out: &mut [f32],
+    one: impl Fn([u8; N]) -> f32,
+) {
+    let (whole, rest) = out.as_chunks_mut::<LANES>();
+    let tail = &row[whole.len() * LANES * N..];
+    for (v, packed) in whole.iter_mut().zip(L::vectors(row, 0)) {
+        isa.store(L::read(isa, packed, isa.splat(0.0)), v);
+    }
+    rest.iter_mut().zip(tail.as_chunks().0).for_each(|(v, b)| *v = one(*b));
 }
 
 fn put<const N: usize>(x: &[f32], out: &mut [u8], f: impl Fn(f32) -> [u8; N]) {
@@ -341,7 +357,7 @@ fn walk(element: Element, row: usize, lane: usize, mut f: impl FnMut(usize, usiz
         Element::F16 | Element::BF16 => (0..row).for_each(|i| f(i, (i / 2 * LANES + lane) * 2 + i % 2)),
         // A block's sixteen scales, then its quants.
         Element::Q8 | Element::Other => (0..row).for_each(|i| {
-            let (block, at) = (i / Q8[1] * Q8[1] * LANES, i % Q8[1]);
+            let (block, at) = (i / Q8::BYTES * Q8::BYTES * LANES, i % Q8::BYTES);
             f(i, block + if at < 2 { lane * 2 + at } else { at * LANES + lane });
         }),
     }

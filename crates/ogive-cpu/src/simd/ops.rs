@@ -47,8 +47,14 @@ pub(crate) trait Isa: Copy {
     }
     /// Little-endian halves.
     fn halves(self, from: &[u8; 2 * LANES]) -> Self::V;
+    /// The same little-endian half in every lane.
+    fn half(self, from: [u8; 2]) -> Self::V;
     /// Little-endian singles.
     fn singles(self, from: &[u8; 4 * LANES]) -> Self::V;
+    /// Little-endian bf16.
+    fn brains(self, from: &[u8; 2 * LANES]) -> Self::V;
+    /// Signed bytes.
+    fn bytes(self, from: &[u8; LANES]) -> Self::V;
 }
 
 /// Runs `kernel` on the vectors of `path`.
@@ -99,9 +105,21 @@ impl Isa for Scalar {
         std::array::from_fn(|i| f16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
     }
     #[inline(always)]
+    fn half(self, from: [u8; 2]) -> Self::V {
+        self.splat(f16::from_le_bytes(from).to_f32())
+    }
+    #[inline(always)]
     fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
         let word = |i: usize| [from[i], from[i + 1], from[i + 2], from[i + 3]];
         std::array::from_fn(|i| f32::from_le_bytes(word(4 * i)))
+    }
+    #[inline(always)]
+    fn brains(self, from: &[u8; 2 * LANES]) -> Self::V {
+        std::array::from_fn(|i| f32::from_le_bytes([0, 0, from[2 * i], from[2 * i + 1]]))
+    }
+    #[inline(always)]
+    fn bytes(self, from: &[u8; LANES]) -> Self::V {
+        from.map(|b| f32::from(b as i8))
     }
 }
 
@@ -167,12 +185,38 @@ mod avx2 {
             }
         }
         #[inline(always)]
+        fn half(self, from: [u8; 2]) -> Self::V {
+            // SAFETY: `self` proves F16C.
+            unsafe { [_mm256_cvtph_ps(_mm_set1_epi16(i16::from_le_bytes(from))); 2] }
+        }
+        #[inline(always)]
         fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
             // SAFETY: `self` proves AVX; both loads stay inside the array and need no alignment, and any bytes are
             // numbers.
             unsafe {
                 let from = from.as_ptr().cast::<f32>();
                 [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))]
+            }
+        }
+        #[inline(always)]
+        fn brains(self, from: &[u8; 2 * LANES]) -> Self::V {
+            // SAFETY: `self` proves AVX2; both loads stay inside the array and need no alignment.
+            unsafe {
+                let from = from.as_ptr().cast::<__m128i>();
+                let one = |from| {
+                    let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(from));
+                    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))
+                };
+                [one(from), one(from.add(1))]
+            }
+        }
+        #[inline(always)]
+        fn bytes(self, from: &[u8; LANES]) -> Self::V {
+            // SAFETY: `self` proves AVX2; the load is the array and needs no alignment.
+            unsafe {
+                let bytes = _mm_loadu_si128(from.as_ptr().cast());
+                let one = |bytes| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+                [one(bytes), one(_mm_srli_si128::<8>(bytes))]
             }
         }
     }
@@ -234,9 +278,27 @@ mod avx512 {
             unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) }
         }
         #[inline(always)]
+        fn half(self, from: [u8; 2]) -> Self::V {
+            // SAFETY: `self` proves AVX-512.
+            unsafe { _mm512_cvtph_ps(_mm256_set1_epi16(i16::from_le_bytes(from))) }
+        }
+        #[inline(always)]
         fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
             // SAFETY: `self` proves AVX-512; the load is the array and needs no alignment, and any bytes are numbers.
             unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
+        }
+        #[inline(always)]
+        fn brains(self, from: &[u8; 2 * LANES]) -> Self::V {
+            // SAFETY: `self` proves AVX-512; the load is the array and needs no alignment.
+            unsafe {
+                let words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(words))
+            }
+        }
+        #[inline(always)]
+        fn bytes(self, from: &[u8; LANES]) -> Self::V {
+            // SAFETY: `self` proves AVX-512; the load is the array and needs no alignment.
+            unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }
         }
     }
 }
@@ -298,10 +360,39 @@ mod neon {
             [one(0), one(1), one(2), one(3)]
         }
         #[inline(always)]
+        fn half(self, from: [u8; 2]) -> Self::V {
+            // SAFETY: `self` proves NEON.
+            unsafe { [widen(vdup_n_u16(u16::from_le_bytes(from))); 4] }
+        }
+        #[inline(always)]
         fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
             // SAFETY: `self` proves NEON; four times sixteen bytes are the array, and any bytes are numbers.
             let one = |i: usize| unsafe { vreinterpretq_f32_u8(vld1q_u8(from.as_ptr().add(16 * i))) };
             [one(0), one(1), one(2), one(3)]
+        }
+        #[inline(always)]
+        fn brains(self, from: &[u8; 2 * LANES]) -> Self::V {
+            // SAFETY: `self` proves NEON; four times eight bytes are the array.
+            let one = |i: usize| unsafe {
+                let words = vreinterpret_u16_u8(vld1_u8(from.as_ptr().add(8 * i)));
+                vreinterpretq_f32_u32(vshll_n_u16::<16>(words))
+            };
+            [one(0), one(1), one(2), one(3)]
+        }
+        #[inline(always)]
+        fn bytes(self, from: &[u8; LANES]) -> Self::V {
+            // SAFETY: `self` proves NEON; the load is the array.
+            unsafe {
+                let bytes = vld1q_s8(from.as_ptr().cast());
+                let (low, high) = (vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
+                let one = |words| vcvtq_f32_s32(words);
+                [
+                    one(vmovl_s16(vget_low_s16(low))),
+                    one(vmovl_high_s16(low)),
+                    one(vmovl_s16(vget_low_s16(high))),
+                    one(vmovl_high_s16(high)),
+                ]
+            }
         }
     }
 }
