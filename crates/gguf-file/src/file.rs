@@ -79,14 +79,14 @@ impl Gguf {
     {
         let mut parts = parts.into_iter();
         let first = parts.next().ok_or_else(|| split::problem("no parts were given".to_owned()))?;
-        let (mut file, split) = Self::first(Arc::new(first), None)?;
+        let (mut file, split) = Self::first(Bytes::new(first), None)?;
         let count = split.map_or(1, |s| s.count);
         for bytes in parts {
             let no = file.parts.len() as u64;
             let split = split.filter(|s| no < s.count).ok_or_else(|| {
                 split::problem(format!("more parts were given than the {count} that the first announces"))
             })?;
-            file.add(Arc::new(bytes), split, no)?;
+            file.add(Bytes::new(bytes), split, no)?;
         }
         if (file.parts.len() as u64) < count {
             return Err(split::problem(format!(
@@ -124,8 +124,7 @@ impl Gguf {
 
     /// The file, or the first part of one.
     fn first(bytes: Bytes, path: Option<&Path>) -> Result<(Self, Option<Split>)> {
-        let Parsed { version, order, alignment, metadata, tensors, data_start } =
-            parse((*bytes).as_ref(), 0)?;
+        let Parsed { version, order, alignment, metadata, tensors, data_start } = parse(bytes.as_ref(), 0)?;
         let split = Split::of(&metadata)?;
         if let Some(split) = split {
             split.expect_first(path)?;
@@ -136,7 +135,7 @@ impl Gguf {
 
     /// Adds part `no`, from 0.
     fn add(&mut self, bytes: Bytes, split: Split, no: u64) -> Result<()> {
-        let Parsed { order, metadata, tensors, data_start, .. } = parse((*bytes).as_ref(), self.parts.len())?;
+        let Parsed { order, metadata, tensors, data_start, .. } = parse(bytes.as_ref(), self.parts.len())?;
         split.expect_part(no, &metadata)?;
         self.tensors.extend(tensors);
         self.parts.push(Part { bytes, data_start, order });
@@ -183,7 +182,7 @@ impl Gguf {
     /// The size in bytes, of all parts together.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
-        self.parts.iter().map(|p| (*p.bytes).as_ref().len() as u64).sum()
+        self.parts.iter().map(|p| p.bytes.as_ref().len() as u64).sum()
     }
 
     /// The metadata; of the first part, if the file is split.
@@ -251,7 +250,7 @@ impl Gguf {
         let start = part.data_start.checked_add(info.offset).and_then(|n| usize::try_from(n).ok());
         let end = start.and_then(|n| n.checked_add(usize::try_from(len).ok()?));
         match (start, end) {
-            (Some(start), Some(end)) if end <= (*part.bytes).as_ref().len() => {
+            (Some(start), Some(end)) if end <= part.bytes.as_ref().len() => {
                 Ok(TensorData { owner: part.bytes.clone(), range: start..end })
             }
             _ => Err(no_such()),

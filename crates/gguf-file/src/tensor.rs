@@ -161,13 +161,13 @@ pub struct TensorData {
 
 impl TensorData {
     pub(crate) fn from_vec(bytes: Vec<u8>) -> Self {
-        Self { range: 0..bytes.len(), owner: Arc::new(bytes) }
+        Self { range: 0..bytes.len(), owner: Bytes::new(bytes) }
     }
 
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        (*self.owner).as_ref().get(self.range.clone()).unwrap_or_default()
+        self.owner.as_ref().get(self.range.clone()).unwrap_or_default()
     }
 }
 

@@ -42,7 +42,7 @@ fn one_file_serves_many_threads_and_its_data_outlive_it() {
     let data: Vec<TensorData> = threads.into_iter().map(|t| t.join().expect("no panic")).collect();
     drop(file);
     for TensorData { owner, range, .. } in data {
-        assert_eq!((*owner).as_ref()[range], [7; 12]);
+        assert_eq!(owner.as_ref()[range], [7; 12]);
     }
 }
 
@@ -74,4 +74,40 @@ fn a_pipe_is_read_instead_of_mapped() {
     let file = Gguf::open(format!("/dev/fd/{}", reader.as_raw_fd())).expect("it opens");
     thread.join().expect("no panic").expect("all is written");
     assert_eq!(file.data_of("x").expect("x").bytes(), [1, 2, 3, 4]);
+}
+
+/// Kilobytes of a mapped file that are in this process's memory.
+#[cfg(target_os = "linux")]
+fn resident(path: &std::path::Path) -> u64 {
+    let maps = fs::read_to_string("/proc/self/smaps").expect("the system tells of maps");
+    let name = path.to_str().expect("a name");
+    let mut of_file = maps.lines().skip_while(|line| !line.ends_with(name));
+    let line = of_file.find_map(|line| line.strip_prefix("Rss:")).expect("a map of the file");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn released_bytes_leave_memory_and_come_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("large.bin");
+    let written: Vec<u8> = (0..8 << 20).map(|i: u32| (i >> 8) as u8).collect();
+    fs::write(&path, &written).expect("it can be written");
+    let bytes = gguf_file::map_file(&path).expect("it can be mapped");
+    assert!(bytes.as_ref() == written);
+    assert_eq!(resident(&path), 8192);
+    // Ranges need not be whole pages, nor lie inside.
+    bytes.release(1_000_000..3_000_000);
+    // Where the system maps in larger pieces, it takes whole ones.
+    assert!(resident(&path) < 6400, "{} kB", resident(&path));
+    bytes.release(0..usize::MAX);
+    assert_eq!(resident(&path), 0);
+    bytes.release(written.len() + 1..usize::MAX);
+    #[allow(clippy::reversed_empty_ranges, reason = "it must do no harm")]
+    bytes.release(5..3);
+    assert!(bytes.as_ref() == written, "and they are what they were");
+    // What is no map has nothing to give back.
+    let read = gguf_file::read_file(&path).expect("it can be read");
+    read.release(0..written.len());
+    assert!(read.as_ref() == written);
 }

@@ -3,7 +3,7 @@
 //! A packed weight is laid in [`Strips`] where the machine has kernels for them, and else stays where it is: in a mapped file.
 
 use crate::{
-    linear::{Dense, Form, Of, Packed, Side, Strips, least},
+    linear::{Dense, Form, Of, Packed, Side, Strips},
     pool::Pool,
     simd::Path,
 };
@@ -45,8 +45,6 @@ pub(crate) struct CpuWeight {
     path: Path,
     /// In place of the host's bytes.
     strips: Option<Strips>,
-    /// Of pairs of bf16 in strips the smallest exponent, as [`least`] has it.
-    least: i32,
 }
 
 impl CpuWeight {
@@ -55,10 +53,10 @@ impl CpuWeight {
         if !path.is_supported() {
             return Err(Error::unsupported(&w.name, format!("this machine cannot take the path {path}")));
         }
-        Ok(Self { host: w.clone(), kernel: kernel(w, precision), path, strips: None, least: i32::MAX })
+        Ok(Self { host: w.clone(), kernel: kernel(w, precision), path, strips: None })
     }
 
-    /// The same weight in strips, where it has kernels that read them and there is memory; its bytes are let go then.
+    /// The same weight in strips, where it has kernels that read them and there is memory; its bytes are released then.
     pub(crate) fn in_strips(mut self, pool: &Pool) -> Self {
         let of = match self.kernel {
             Kernel::Packed(format) if self.path.has_strips() => Of::Packed(format),
@@ -68,11 +66,9 @@ impl CpuWeight {
         let [experts, rows, _] = self.host.shape;
         let shape = [experts, rows, self.host.row_bytes()];
         self.strips = Strips::new(pool, of, &self.host.bytes, shape);
-        if let Some(strips) = &self.strips {
+        if self.strips.is_some() {
+            self.host.bytes.release();
             self.host.bytes = Bytes::from(Vec::new());
-            if self.side() == Some(Side::Pairs) {
-                self.least = smallest(pool, strips.bytes());
-            }
         }
         self
     }
@@ -85,12 +81,6 @@ impl CpuWeight {
             (Kernel::Dense(Dense::Bf16), Some(_)) => Some(Side::OddEven),
             _ => None,
         }
-    }
-
-    /// Of pairs of bf16 in strips the smallest exponent, as [`least`] has it.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn least(&self) -> i32 {
-        self.least
     }
 
     /// Its strips, if it lies so.
@@ -160,20 +150,8 @@ pub(crate) fn rounded(pool: &Pool, w: &HostWeight) -> Result<HostWeight> {
             *to = bf16::from_f32(v).to_le_bytes();
         }
     });
+    w.bytes.release();
     HostWeight::new(w.name.clone(), w.shape, &BF16, bytes.into())
-}
-
-/// [`least`] of all of these pairs.
-fn smallest(pool: &Pool, bytes: &[u8]) -> i32 {
-    const PART: usize = 1 << 18;
-    let mut parts = vec![i32::MAX; bytes.len().div_ceil(PART)];
-    pool.chunks(&mut parts, 1, &|i, part| {
-        let bytes = &bytes[i * PART..bytes.len().min((i + 1) * PART)];
-        let pairs = bytes.as_chunks().0.chunks(256);
-        let pairs = pairs.map(|some| least(&some.iter().map(|b| u32::from_le_bytes(*b)).collect::<Vec<_>>()));
-        part.fill(pairs.min().unwrap_or(i32::MAX));
-    });
-    parts.into_iter().min().unwrap_or(i32::MAX)
 }
 
 fn kernel(w: &HostWeight, precision: Precision) -> Kernel {

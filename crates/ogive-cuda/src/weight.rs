@@ -76,6 +76,7 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
             transfer.send_values(stream, buffer.address() + (row * row_bytes) as u64, &decoded)?;
         }
     }
+    w.bytes.release();
     Ok(Weight::new(w, CudaWeight { buffer, device: device.id(), format, shape: w.shape, row_bytes }))
 }
 

@@ -7,8 +7,8 @@
 use crate::format::decoder;
 use crate::{Error, Result, convert};
 use gguf_file::{GgmlType, Gguf, Metadata, TensorInfo};
-use ogive_tensor::{Bytes, Config, HostWeight, Source};
-use ogive_weights::{Change, OpenOptions, is_gguf};
+use ogive_tensor::{Config, HostWeight, Source};
+use ogive_weights::{Change, OpenOptions, bytes_of, is_gguf};
 use std::path::{Path, PathBuf};
 
 /// A model that can be packed.
@@ -154,7 +154,7 @@ impl Input {
                 let ty = tensor.ty.name();
                 let format =
                     decoder(tensor.ty).ok_or(Error::NotDecoded { tensor: tensor.name.clone(), ty })?;
-                let bytes = Bytes::new(data.owner, data.range)?;
+                let bytes = bytes_of(&data.owner, data.range)?;
                 HostWeight::new(&*tensor.name, folded(&tensor.dims)?, format, bytes)?
             }
             _ => return Err(ogive_tensor::Error::missing(&tensor.name).into()),

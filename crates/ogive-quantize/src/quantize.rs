@@ -263,7 +263,11 @@ impl Quantize {
             match (decoder(tensor.from), encoder(tensor.to)) {
                 (Some(_), Some(to)) => self.pack(input, from, to, &mut take)?,
                 // Integers, and types that nobody here can read.
-                _ => input.raw(from)?.iter().try_for_each(|d| take(d.bytes()))?,
+                _ => input.raw(from)?.into_iter().try_for_each(|d| {
+                    take(d.bytes())?;
+                    d.owner.release(d.range);
+                    Ok::<_, Error>(())
+                })?,
             }
         }
         data.finish()?;
@@ -278,7 +282,9 @@ impl Quantize {
         take: &mut impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         for piece in &tensor.pieces {
-            pack(&input.weight(tensor, piece)?, to, self.threads, &mut *take)?;
+            let weight = input.weight(tensor, piece)?;
+            pack(&weight, to, self.threads, &mut *take)?;
+            weight.bytes.release();
         }
         Ok(())
     }

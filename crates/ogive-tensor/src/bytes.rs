@@ -13,13 +13,16 @@ use std::{
 pub struct Bytes {
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
     range: Range<usize>,
+    release: Option<Release>,
 }
+
+type Release = Arc<dyn Fn(Range<usize>) + Send + Sync>;
 
 impl Bytes {
     /// The part `range` of what `owner` holds; an error if it reaches outside.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<Self> {
         match (*owner).as_ref().get(range.clone()) {
-            Some(_) => Ok(Self { owner, range }),
+            Some(_) => Ok(Self { owner, range, release: None }),
             None => Err(Error::invalid("bytes", format!("the range {range:?} is outside its owner"))),
         }
     }
@@ -31,13 +34,31 @@ impl Bytes {
         if range.start > range.end || range.end > self.range.len() {
             return Err(outside());
         }
-        Self::new(Arc::clone(&self.owner), self.range.start + range.start..self.range.start + range.end)
+        let range = self.range.start + range.start..self.range.start + range.end;
+        Ok(Self { range, ..self.clone() })
+    }
+
+    /// The same bytes, with what [`release`](Self::release) does: `f` is given a range of the owner. Parts have it too.
+    pub fn on_release(mut self, f: impl Fn(Range<usize>) + Send + Sync + 'static) -> Self {
+        self.release = Some(Arc::new(f));
+        self
+    }
+
+    /// Tells the owner that these bytes will not be read soon, so that it may give memory back: a mapped file its pages, say. They
+    /// stay what they are, for everyone, and reading them costs a little more at most. Nothing happens unless the owner has said what
+    /// should ([`on_release`](Self::on_release)).
+    ///
+    /// For a backend that keeps a weight in a form of its own.
+    pub fn release(&self) {
+        if let Some(release) = &self.release {
+            release(self.range.clone());
+        }
     }
 }
 
 impl From<Vec<u8>> for Bytes {
     fn from(v: Vec<u8>) -> Self {
-        Self { range: 0..v.len(), owner: Arc::new(v) }
+        Self { range: 0..v.len(), owner: Arc::new(v), release: None }
     }
 }
 

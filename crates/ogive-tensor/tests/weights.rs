@@ -1,7 +1,7 @@
 //! Weights are ranges of what someone owns, and every field means what it says.
 
 use ogive_tensor::{Bytes, F32, HostWeight, Scale};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 fn row(w: &HostWeight, r: usize) -> Vec<f32> {
     let mut out = vec![0.0; w.shape[2]];
@@ -24,6 +24,21 @@ fn parts_share_bytes_and_fields_apply() {
     assert_eq!(row(&permuted, 0), [5., 4.]);
     assert_eq!(row(&permuted.decoded().unwrap(), 3), [110., 100.]);
     assert!(Bytes::new(file, 40..49).is_err());
+}
+
+#[test]
+fn an_owner_hears_of_what_is_no_longer_needed() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&heard);
+    let bytes = Bytes::new(Arc::new(vec![7; 64]), 8..48).unwrap();
+    bytes.release();
+    let bytes = bytes.on_release(move |range| to.lock().unwrap().push(range));
+    bytes.release();
+    let part = bytes.part(10..20).unwrap();
+    drop(bytes);
+    part.release();
+    assert_eq!(*heard.lock().unwrap(), [8..48, 18..28]);
+    assert_eq!(*part, [7; 10], "it is still there");
 }
 
 #[test]

@@ -26,6 +26,7 @@
 //! - A mapped file **must not be changed or truncated** while anything of it is in use; where that cannot be promised,
 //!   [`OpenOptions::mmap`] reads it instead.
 
+mod bytes;
 mod formats;
 mod gguf;
 mod huggingface;
@@ -35,6 +36,7 @@ mod safetensors;
 mod sentence;
 
 pub use ::gguf_file;
+pub use bytes::bytes_of;
 pub use gguf::{Change, GgufSource, Header, Rule, Settings, Translation, translations};
 pub use ogive_tensor as tensor;
 pub use open::{Checkpoint, OpenOptions, is_gguf, open};

@@ -48,15 +48,35 @@ fn place(lane: usize, step: usize, steps: usize) -> usize {
 /// # Panics
 /// If the strip is too short.
 pub(crate) fn pack(kind: Dense, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
-    let word = kind.word();
-    let steps = strip.len() / (STRIP * LANES * word);
-    for step in 0..steps {
-        for (r, row) in rows.iter().enumerate() {
-            let words = row.get(step * LANES * word..).unwrap_or_default().chunks(word).take(LANES);
-            for (lane, from) in words.enumerate() {
-                let at = (place(lane, step, steps) + r) * word;
-                strip[at..at + from.len()].copy_from_slice(from);
+    match kind.word() {
+        2 => lay::<2>(rows, strip),
+        _ => lay::<4>(rows, strip),
+    }
+}
+
+/// The same for words of `W` bytes.
+fn lay<const W: usize>(rows: &[&[u8]; STRIP], strip: &mut [u8]) {
+    let to = strip.as_chunks_mut::<W>().0.as_chunks_mut::<STRIP>().0;
+    let steps = to.len() / LANES;
+    let whole = rows.map(|row| row.as_chunks::<W>().0.as_chunks::<LANES>().0);
+    let count = whole.iter().map(|row| row.len()).fold(steps, usize::min);
+    for (group, to) in to.chunks_exact_mut((steps * TOGETHER).max(1)).enumerate() {
+        let lanes: [usize; TOGETHER] = std::array::from_fn(|i| ORDER[group * TOGETHER + i]);
+        for (step, to) in to.as_chunks_mut::<TOGETHER>().0.iter_mut().enumerate().take(count) {
+            for (r, row) in whole.iter().enumerate() {
+                let words = &row[step];
+                for (to, lane) in to.iter_mut().zip(lanes) {
+                    to[r] = words[lane % LANES];
+                }
             }
+        }
+    }
+    // What fills no step, or no word.
+    for (r, row) in rows.iter().enumerate() {
+        let rest = row.get(count * LANES * W..).unwrap_or_default();
+        for (i, from) in rest.chunks(W).enumerate() {
+            let word = &mut to[place(i % LANES, count + i / LANES, steps) / STRIP][r];
+            word[..from.len()].copy_from_slice(from);
         }
     }
 }
@@ -119,7 +139,7 @@ impl Columns {
         let steps = rows.first().map_or(0, |row| row.len() / LANES);
         self.tokens = tokens;
         self.least = match side {
-            Side::Pairs => rows.iter().map(|row| least(row)).min().unwrap_or(i32::MAX),
+            Side::Pairs => rows.iter().map(|row| least(row.iter().copied())).min().unwrap_or(i32::MAX),
             _ => i32::MAX,
         };
         self.values.resize(LANES * steps * tokens, 0);
@@ -163,10 +183,10 @@ fn bf16_bits(v: f32) -> u32 {
 
 /// The smallest exponent of what is not zero among pairs of bf16, as they have it; far below all where something is too small to be
 /// a normal number.
-pub(crate) fn least(pairs: &[u32]) -> i32 {
+pub(crate) fn least(pairs: impl Iterator<Item = u32>) -> i32 {
     // Magnitudes are ordered as their bits are; what is zero comes after all others when one is taken off.
     let one = |half: u32| (half as u16 & 0x7fff).wrapping_sub(1);
-    let smallest = pairs.iter().fold(u16::MAX, |least, pair| least.min(one(*pair)).min(one(pair >> 16)));
+    let smallest = pairs.fold(u16::MAX, |least, pair| least.min(one(pair)).min(one(pair >> 16)));
     match i32::from(smallest.wrapping_add(1)) {
         0 => i32::MAX,
         denormal if denormal >> 7 == 0 => -1000,
@@ -264,8 +284,9 @@ mod tests {
 
     #[test]
     fn what_is_too_small_is_seen() {
-        assert_eq!((least(&[]), least(&[0x8000_0000])), (i32::MAX, i32::MAX));
-        assert_eq!((least(&[0x3f80_4000]), least(&[0x0001_3f80])), (0x7f, -1000));
+        let of = |pairs: &[u32]| least(pairs.iter().copied());
+        assert_eq!((of(&[]), of(&[0x8000_0000])), (i32::MAX, i32::MAX));
+        assert_eq!((of(&[0x3f80_4000]), of(&[0x0001_3f80])), (0x7f, -1000));
         let one = 127;
         assert!(stay_normal(one, i32::MAX) && stay_normal(one, one) && stay_normal(one - 60, one - 52));
         assert!(!stay_normal(one - 60, one - 53) && !stay_normal(-1000, 254));

@@ -9,6 +9,7 @@
 
 use super::{columns, dense::Dense, packed::Packed};
 use crate::pool::Pool;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Rows of a strip.
 pub(crate) const STRIP: usize = 16;
@@ -86,6 +87,7 @@ pub(crate) struct Strips {
     strip: usize,
     /// Bytes of a row in the file.
     row_bytes: usize,
+    least: i32,
 }
 
 impl Strips {
@@ -109,6 +111,7 @@ impl Strips {
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let missing = vec![0; row_bytes];
+        let smallest = AtomicI32::new(i32::MAX);
         pool.chunks(&mut map, strip, &|i, strip| {
             let (expert, first) = (i / each, i % each * STRIP);
             let row = |r: usize| match first + r < rows {
@@ -120,8 +123,12 @@ impl Strips {
                 Of::Packed(format) => pack(format, &rows, strip),
                 Of::Dense(kind) => columns::pack(kind, &rows, strip),
             }
+            if of == Of::Dense(Dense::Bf16) {
+                let pairs = strip.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b));
+                smallest.fetch_min(columns::least(pairs), Ordering::Relaxed);
+            }
         });
-        Some(Self { bytes: map, of, rows, strip, row_bytes })
+        Some(Self { bytes: map, of, rows, strip, row_bytes, least: smallest.into_inner() })
     }
 
     /// The strip that row `row` is in, counted through all experts, and its number there.
@@ -148,9 +155,10 @@ impl Strips {
         bytes
     }
 
-    /// Everything, strip after strip.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// Of bf16 the smallest exponent, as [`columns::least`] has it.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn least(&self) -> i32 {
+        self.least
     }
 }
 

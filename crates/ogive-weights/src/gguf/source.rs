@@ -2,9 +2,12 @@
 
 use super::translation::fill_in;
 use super::{Change, Translation};
-use crate::formats::{Formats, fold_shape};
+use crate::{
+    bytes::bytes_of,
+    formats::{Formats, fold_shape},
+};
 use gguf_file::{Gguf, TensorInfo};
-use ogive_tensor::{Bytes, Config, Error, HostWeight, Result, Source, WeightInfo};
+use ogive_tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry as Slot},
     fmt,
@@ -100,7 +103,12 @@ impl Source for GgufSource {
             of.push(read(&self.gguf, tensor, &self.formats).map_err(|e| e.within(name))?);
         }
         let made = match &entry.change {
-            Some(change) => change.apply(&of, &self.config).map_err(|e| e.within(name))?,
+            Some(change) => {
+                let made = change.apply(&of, &self.config).map_err(|e| e.within(name))?;
+                // What it was made of has been read, and mostly is not read again.
+                of.iter().for_each(|w| w.bytes.release());
+                made
+            }
             None => of.pop().ok_or_else(|| Error::missing(name))?,
         };
         Ok(made.named(name))
@@ -132,5 +140,5 @@ fn info(tensor: &TensorInfo, formats: &Formats) -> Result<WeightInfo> {
 pub(super) fn read(gguf: &Gguf, tensor: &TensorInfo, formats: &Formats) -> Result<HostWeight> {
     let WeightInfo { name, shape, format, .. } = info(tensor, formats)?;
     let data = gguf.data(tensor).map_err(|e| Error::other("reading a tensor", e))?;
-    HostWeight::new(name, shape, format, Bytes::new(data.owner, data.range)?)
+    HostWeight::new(name, shape, format, bytes_of(&data.owner, data.range)?)
 }

@@ -6,9 +6,12 @@
 mod header;
 mod index;
 
-use crate::formats::{Formats, fold_shape};
+use crate::{
+    bytes::bytes_of,
+    formats::{Formats, fold_shape},
+};
 use header::Entry;
-use ogive_tensor::{Bytes, Error, Format, HostWeight, Result, Source, WeightInfo};
+use ogive_tensor::{Error, Format, HostWeight, Result, Source, WeightInfo};
 use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
 /// Reads or maps a file.
@@ -26,7 +29,7 @@ pub struct Safetensors {
 impl Safetensors {
     /// Takes a file's bytes, or anything that holds them. Fails if the header contradicts itself or the length.
     pub fn from_bytes(bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Result<Self> {
-        Self::of([(String::new(), bytes)], Formats::default())
+        Self::of([(String::new(), bytes.into())], Formats::default())
     }
 
     /// Opens one file.
@@ -69,7 +72,7 @@ impl Safetensors {
         let mut all = Self { shards: Vec::new(), tensors: Vec::new(), by_name: HashMap::new(), formats };
         for (at, bytes) in files {
             let wrong = |why| Error::invalid(if at.is_empty() { "safetensors" } else { &at }, why);
-            for entry in header::parse((*bytes).as_ref()).map_err(wrong)? {
+            for entry in header::parse(bytes.as_ref()).map_err(wrong)? {
                 if all.by_name.insert(Arc::clone(&entry.name), all.tensors.len()).is_some() {
                     return Err(wrong(format!("the tensor `{}` stands in another file too", entry.name)));
                 }
@@ -94,7 +97,7 @@ impl Safetensors {
         format: &'static Format,
     ) -> Result<HostWeight> {
         let owner = self.shards.get(shard).ok_or_else(|| Error::missing(&entry.name))?;
-        let bytes = Bytes::new(Arc::clone(owner), entry.range.clone()).map_err(|e| e.within(&entry.name))?;
+        let bytes = bytes_of(owner, entry.range.clone()).map_err(|e| e.within(&entry.name))?;
         HostWeight::new(&*entry.name, shape, format, bytes)
     }
 

@@ -13,7 +13,7 @@ use super::{
     stream::AHEAD,
 };
 use crate::{
-    linear::{Columns, Dense, Job, LANES, STRIP, Side, TOGETHER, stay_normal},
+    linear::{Columns, Dense, Job, LANES, STRIP, Side, Strips, TOGETHER, stay_normal},
     pool::Stripe,
     simd::avx2::panel::Lanes,
 };
@@ -88,7 +88,8 @@ fn streamed<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<
         let Some(strip) = job.strip(first) else { return };
         let mut t = 0;
         for piece in pieces {
-            let small = KIND == PAIRS && !stay_normal(piece.least, job.w.least());
+            let small =
+                KIND == PAIRS && !stay_normal(piece.least, job.w.strips().map_or(i32::MIN, Strips::least));
             t += match piece.tokens {
                 4 if small => put_lanes(out, t, first, stream::<SMALL_PAIRS, 4>(strip, piece)),
                 3 if small => put_lanes(out, t, first, stream::<SMALL_PAIRS, 3>(strip, piece)),
@@ -254,7 +255,7 @@ fn one_lane<const KIND: u8>(
             let next = &pieces[(i + 1) % pieces.len()];
             let now = &mut Sums { all: sums, n, t };
             t += piece.tokens;
-            if KIND == PAIRS && !stay_normal(piece.least, job.w.least()) {
+            if KIND == PAIRS && !stay_normal(piece.least, job.w.strips().map_or(i32::MIN, Strips::least)) {
                 tokens::<SMALL_PAIRS>(&w, piece, next, &place, now);
             } else if KIND == PAIRS {
                 tokens::<PAIRS>(&w, piece, next, &place, now);
