@@ -5,7 +5,7 @@
 //! first word (four bytes) of each of the sixteen rows, then the second of each; last the bytes that fill no word, as rows have
 //! them. Every format with kernels keeps four neighbouring elements in the same bits of one word, or a multiple of four of them
 //! (see [`Packed::odd`] for the two bytes that stand in the way), so one rule serves all, and no format needs a packed form of
-//! its own. The price is a copy of the weight in memory beside the file, whose pages the system may take back.
+//! its own. The price is a copy made at loading; the file's pages are given back then.
 
 use super::{columns, dense::Dense, packed::Packed};
 use crate::pool::Pool;
@@ -32,18 +32,37 @@ impl Packed {
 /// # Panics
 /// If a length is another.
 pub(crate) fn pack(format: Packed, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
-    let ((_, size), (at, odd)) = (format.block(), format.odd());
     assert!(rows.iter().all(|row| row.len() * STRIP == strip.len()));
-    for (b, to) in strip.chunks_exact_mut(STRIP * size).enumerate() {
-        let (words, tail) = to.split_at_mut((size - odd) * STRIP);
-        let words = words.as_chunks_mut::<4>().0;
+    // Bytes of a block, and what `odd` says: known to the compiler, as blocks of thirty-two elements are small.
+    match format {
+        Packed::Mxfp4 => lay::<17, 0, 1>(rows, strip),
+        Packed::Q4_0 | Packed::Iq4Nl => lay::<18, 0, 2>(rows, strip),
+        Packed::Q4_1 => lay::<20, 0, 0>(rows, strip),
+        Packed::Q5_0 => lay::<22, 0, 2>(rows, strip),
+        Packed::Q5_1 => lay::<24, 0, 0>(rows, strip),
+        Packed::Q8_0 => lay::<34, 0, 2>(rows, strip),
+        Packed::Q2K => lay::<84, 0, 0>(rows, strip),
+        Packed::Q3K => lay::<110, 108, 2>(rows, strip),
+        Packed::Iq4Xs => lay::<136, 0, 0>(rows, strip),
+        Packed::Q4K => lay::<144, 0, 0>(rows, strip),
+        Packed::Q5K => lay::<176, 0, 0>(rows, strip),
+        Packed::Q6K => lay::<210, 208, 2>(rows, strip),
+    }
+}
+
+/// The same for blocks of `SIZE` bytes, of which `ODD` from `AT` on fill no word.
+fn lay<const SIZE: usize, const AT: usize, const ODD: usize>(rows: &[&[u8]; STRIP], strip: &mut [u8]) {
+    let rows = rows.map(|row| row.as_chunks::<SIZE>().0);
+    for (b, to) in strip.chunks_exact_mut(STRIP * SIZE).enumerate() {
+        let (words, tail) = to.split_at_mut((SIZE - ODD) * STRIP);
+        let words = words.as_chunks_mut::<4>().0.as_chunks_mut::<STRIP>().0;
         for (r, row) in rows.iter().enumerate() {
-            let block = &row[b * size..][..size];
-            let code = if at == 0 { &block[odd..] } else { &block[..at] };
-            for (to, from) in words[r..].iter_mut().step_by(STRIP).zip(code.as_chunks::<4>().0) {
-                *to = *from;
+            let block = &row[b];
+            let code = if AT == 0 { &block[ODD..] } else { &block[..AT] };
+            for (to, from) in words.iter_mut().zip(code.as_chunks::<4>().0) {
+                to[r] = *from;
             }
-            tail[r * odd..][..odd].copy_from_slice(&block[at..at + odd]);
+            tail[r * ODD..][..ODD].copy_from_slice(&block[AT..AT + ODD]);
         }
     }
 }

@@ -107,7 +107,7 @@ pub(super) fn many<const F: u8, const T: usize>(
 /// more than some sixteen lines that it waits for.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn ask<V>(list: &[V], at: usize, bytes: usize) {
+pub(super) fn ask<V>(list: &[V], at: usize, bytes: usize) {
     let first = list.as_ptr().wrapping_add(at).cast::<i8>();
     for line in (0..bytes).step_by(64) {
         // SAFETY: a prefetch reads nothing and never faults, wherever it points.

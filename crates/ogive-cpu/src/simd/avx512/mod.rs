@@ -138,16 +138,25 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: 
         let row_bytes = Rows::<2>::new(job, 0, out.width()).len();
         let block = block_len(row_bytes / N * strip::elements(F));
         let slice = SLICE / strip::elements(F) * N;
-        for (i, start) in (0..row_bytes).step_by(slice).enumerate() {
+        let part = |i: usize| row_bytes.min(i * slice)..row_bytes.min((i + 1) * slice);
+        for i in 0..row_bytes.div_ceil(slice) {
             let tiles = job.input.slice(i);
-            for (first, mut rest) in panels.clone().zip(sums.chunks_exact_mut(n)) {
-                let end = row_bytes.min(start + slice);
-                panel.unpack::<F, N>(Rows::new(job, first, out.width()).part(format, start..end, strips));
+            for (p, mut rest) in sums.chunks_exact_mut(n).enumerate() {
+                let rows = Rows::new(job, p * panel::ROWS, out.width());
+                panel.unpack::<F, N>(rows.part(format, part(i), strips));
+                let last = p + 1 == panels.len();
+                let next = if last { (0, part(i + 1)) } else { ((p + 1) * panel::ROWS, part(i)) };
+                let next = strips_at(job, next, out.width());
                 for (t, tile) in tiles.iter().enumerate() {
                     // The first one comes again with the next panel.
                     let both = [tile, &tiles[(t + 1) % tiles.len()]];
                     let now;
                     (now, rest) = rest.split_at_mut(tile.tokens);
+                    // A part of each row is too short for the processor to see what comes after it.
+                    for strip in next {
+                        let share = strip.len().div_ceil(tiles.len());
+                        many::ask(strip, t * share, share);
+                    }
                     match tile.tokens {
                         8 => tokens::<F, 8>(panel, both, block, now),
                         7 => tokens::<F, 7>(panel, both, block, now),
@@ -168,6 +177,14 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: 
             }
         }
     });
+}
+
+/// The bytes of a panel's strips that hold the part `range` of each row; `first` is its first row. Nothing where there are no strips.
+fn strips_at<'a>(job: &'a Job<'_>, (first, range): (usize, Range<usize>), width: usize) -> [&'a [u8]; 2] {
+    [first, first + STRIP].map(|row| {
+        let strip = (row < width).then(|| job.strip(row)).flatten().unwrap_or_default();
+        strip.get(range.start * STRIP..range.end * STRIP).unwrap_or_default()
+    })
 }
 
 /// The rows of a panel: strips, or rows that are laid in strips on the way.
