@@ -22,10 +22,17 @@ struct Team {
 
 impl Team {
     fn start(engine: &Engine, model: &Path, how: &Start, sizes: &Sizes) -> Result<Self> {
-        let start = |setting: &&str| {
-            Peer::start(engine, model, &Start { setting: (*setting).to_owned(), ..how.clone() })
-        };
-        let mut peers = engine.settings.iter().map(start).collect::<Result<Vec<_>>>()?;
+        let mut peers = Vec::new();
+        for setting in engine.settings {
+            match Peer::start(engine, model, &Start { setting: (*setting).to_owned(), ..how.clone() }) {
+                Ok(peer) => peers.push(peer),
+                Err(e) if engine.settings.len() > 1 => eprintln!("{}, {setting}: left out: {e}", engine.name),
+                Err(e) => return Err(e),
+            }
+        }
+        if peers.is_empty() {
+            return Err(format!("{} starts with none of its settings", engine.name).into());
+        }
         let mut best = Vec::new();
         for phase in Phase::ALL {
             best.push(match engine.phases.contains(phase) && sizes.has(*phase) {
@@ -79,6 +86,11 @@ pub(crate) fn measure(
     sizes: &Sizes,
     repetitions: usize,
 ) -> Result<Measured> {
+    let name = model.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let nothing = Measured { model: name, work: file::work(model, how.cache)?, ..Measured::default() };
+    if repetitions == 0 {
+        return Ok(nothing);
+    }
     let start = |e: &&Engine| Team::start(e, model, how, sizes);
     let mut teams = engines.iter().map(start).collect::<Result<Vec<_>>>()?;
     // An entry for each phase and engine that is measured in it: a row of the table.
@@ -119,10 +131,5 @@ pub(crate) fn measure(
             all.push(now);
         }
     }
-    Ok(Measured {
-        model: model.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default(),
-        work: file::work(model)?,
-        entries: entries.into_iter().map(|e| e.0).collect(),
-        repetitions: all,
-    })
+    Ok(Measured { entries: entries.into_iter().map(|e| e.0).collect(), repetitions: all, ..nothing })
 }

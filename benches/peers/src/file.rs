@@ -1,6 +1,7 @@
 //! What a model's file says of the work a token costs: bytes to read, products to make.
 
 use crate::Result;
+use crate::engines::Cache;
 use gguf_file::{GgmlType, Gguf};
 use serde::Serialize;
 use std::path::Path;
@@ -12,7 +13,7 @@ pub(crate) struct Work {
     pub(crate) bytes: u64,
     /// Weights that each token of a prompt is multiplied with; the head is only for the last token.
     pub(crate) weights: u64,
-    /// Bytes of the cache for each token in it, in half precision.
+    /// Bytes of the cache for each token in it.
     pub(crate) cache: u64,
     /// What the weights are multiplied in.
     pub(crate) arithmetic: Arithmetic,
@@ -31,8 +32,8 @@ pub(crate) enum Arithmetic {
     F32,
 }
 
-/// Reads the file at `path`.
-pub(crate) fn work(path: &Path) -> Result<Work> {
+/// Reads the file at `path`; keys and values are kept in `element`.
+pub(crate) fn work(path: &Path, element: Cache) -> Result<Work> {
     let file = Gguf::open(path)?;
     let tied = file.tensor("output.weight").is_none();
     let (mut bytes, mut weights) = (0, 0);
@@ -56,10 +57,11 @@ pub(crate) fn work(path: &Path) -> Result<Work> {
             largest = (elements, arithmetic);
         }
     }
-    Ok(Work { bytes, weights, cache: cache(&file).unwrap_or(0), arithmetic: largest.1 })
+    let cache = element.bytes(cache(&file).unwrap_or(0));
+    Ok(Work { bytes, weights, cache, arithmetic: largest.1 })
 }
 
-/// Bytes that a token's keys and values take in all layers.
+/// Elements of a token's keys and values in all layers.
 fn cache(file: &Gguf) -> Option<u64> {
     let of = |key: &str| {
         let architecture = file.metadata().str("general.architecture").ok()?;
@@ -69,5 +71,5 @@ fn cache(file: &Gguf) -> Option<u64> {
     let length = of("embedding_length")? / heads.max(1);
     let (k, v) =
         (of("attention.key_length").unwrap_or(length), of("attention.value_length").unwrap_or(length));
-    Some(of("block_count")? * of("attention.head_count_kv").unwrap_or(heads) * (k + v) * 2)
+    Some(of("block_count")? * of("attention.head_count_kv").unwrap_or(heads) * (k + v))
 }

@@ -8,6 +8,7 @@
 mod contest;
 mod engines;
 mod file;
+mod launch;
 mod peer;
 mod phase;
 mod plot;
@@ -15,7 +16,7 @@ mod report;
 mod worker;
 
 use clap::Parser;
-use engines::{ENGINES, Start};
+use engines::{Cache, ENGINES, Start};
 use phase::Sizes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,7 +44,13 @@ struct Args {
     /// Sequences decoded together; 0 leaves that out
     #[arg(short, long, default_value_t = 8)]
     batch: usize,
-    /// Repetitions that count, after one that does not
+    /// What keys and values are kept in (candle always has single precision)
+    #[arg(long, value_enum, default_value_t = Cache::F16)]
+    cache: Cache,
+    /// Starts of each engine, for the time to a first token and the most memory; 0 leaves that out
+    #[arg(short, long, default_value_t = 3)]
+    starts: usize,
+    /// Repetitions that count, after one that does not; 0 measures starts alone
     #[arg(short, long, default_value_t = 7)]
     repetitions: usize,
     /// The engines to run [default: all]
@@ -65,7 +72,8 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let how = Start { threads: args.threads, setting: args.setting.clone(), sequences: args.batch };
+    let setting = args.setting.clone();
+    let how = Start { threads: args.threads, setting, sequences: args.batch, cache: args.cache };
     let done = match (&args.worker, args.models.first(), &args.plot) {
         (Some(engine), Some(model), _) => worker::run(engine, model, &how),
         (_, _, Some(out)) => draw(&args.models, out),
@@ -99,17 +107,19 @@ fn compare(args: &Args, how: &Start) -> Result<()> {
     let sizes = Sizes { decode: args.tokens, prefill: args.prompt, depth: args.depth, together: args.batch };
     let mut all = Vec::new();
     for model in &args.models {
-        let measured = contest::measure(model, &engines, how, &sizes, args.repetitions)?;
+        let launches = launch::measure(model, &engines, how, &sizes, args.starts)?;
+        let mut measured = contest::measure(model, &engines, how, &sizes, args.repetitions)?;
+        measured.launches = launches;
         // After each model: a long run that ends early has shown something.
         println!("{}", measured.table(&sizes));
         all.push(measured);
         if let Some(path) = &args.json {
-            let json = report::json(&all, how.threads, &sizes);
+            let json = report::json(&all, how, &sizes);
             std::fs::write(path, json).map_err(|e| format!("writing {}: {e}", path.display()))?;
         }
     }
     if args.json.is_none() {
-        println!("{}", report::json(&all, how.threads, &sizes));
+        println!("{}", report::json(&all, how, &sizes));
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ impl Peer {
         let threads = how.threads.to_string();
         let mut child = Command::new(std::env::current_exe()?)
             .args(["--worker", engine.name, "--threads", &threads, "--setting", &how.setting])
-            .args(["--batch", &how.sequences.to_string()])
+            .args(["--batch", &how.sequences.to_string(), "--cache", how.cache.name()])
             .arg(model)
             // candle has no other way to be told.
             .env("RAYON_NUM_THREADS", &threads)
@@ -51,6 +51,13 @@ impl Peer {
         let answer = self.answer()?;
         let (seconds, token) = answer.split_once('\t').ok_or("an answer without a token")?;
         Ok((sizes.tokens(phase) as f64 / seconds.parse::<f64>()?, token.parse()?))
+    }
+
+    /// The most memory the process has had, where the system tells.
+    pub(crate) fn peak_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
     }
 
     fn answer(&mut self) -> Result<String> {

@@ -1,6 +1,8 @@
 //! What came out: a table for people, JSON for everything else.
 
+use crate::engines::Start;
 use crate::file::{Arithmetic, Work};
+use crate::launch::Launches;
 use crate::phase::{Phase, Sizes};
 use ogive::cpu::ceilings::Peaks;
 use serde::{Serialize, Serializer};
@@ -35,10 +37,11 @@ pub(crate) struct Entry {
 }
 
 /// A model's figures.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Measured {
     pub(crate) model: String,
     pub(crate) work: Work,
+    pub(crate) launches: Vec<Launches>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) repetitions: Vec<Repetition>,
 }
@@ -81,14 +84,34 @@ impl Measured {
         self.repetitions.iter().map(move |r| r.rates[entry])
     }
 
-    /// A Markdown table: a row for each phase and engine, medians over the repetitions.
+    /// A Markdown table: how long engines take to start, and the memory they need.
+    fn launches(&self) -> String {
+        let mut out = String::new();
+        let Some(us) = self.launches.first() else { return out };
+        let _ = writeln!(out, "| engine | first token after | least | most | peak memory | time, memory to ours |");
+        let _ = writeln!(out, "|---|---:|---:|---:|---:|---:|");
+        for them in &self.launches {
+            let least = them.seconds.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = them.seconds.iter().copied().fold(0.0, f64::max);
+            let _ = writeln!(
+                out,
+                "| {} | {:.2} s | {least:.2} | {most:.2} | {:.0} MB | {:.2} ×, {:.2} × |",
+                them.engine,
+                them.start(),
+                them.peak() / 1e6,
+                them.start() / us.start(),
+                them.peak() / us.peak(),
+            );
+        }
+        out
+    }
+
+    /// Markdown tables: one of starts, and one with a row for each phase and engine; medians over the repetitions.
     pub(crate) fn table(&self, sizes: &Sizes) -> String {
-        let mut out = format!(
-            "\n### {}\n\n{} repetitions; a token touches {} MB",
-            self.model,
-            self.repetitions.len(),
-            self.work.bytes / 1_000_000
-        );
+        let mut out = format!("\n### {}\n\n{}\n", self.model, self.launches());
+        let Some(begin) = self.repetitions.first() else { return out };
+        let (count, touched) = (self.repetitions.len(), self.work.bytes / 1_000_000);
+        let _ = write!(out, "{count} repetitions; a token touches {touched} MB");
         type Get = fn(&Repetition) -> Option<f64>;
         let of = |get: Get| median(self.repetitions.iter().filter_map(get));
         let _ = write!(out, "; memory reads at {:.1} GB/s", of(|r| Some(r.bandwidth)) / 1e9);
@@ -97,7 +120,7 @@ impl Measured {
         for (name, peak) in peaks {
             let _ = write!(out, ", {name} {:.2}", of(peak) / 1e12);
         }
-        let first = self.repetitions.first().and_then(|r| r.first.first());
+        let first = begin.first.first();
         let agree = self.repetitions.iter().flat_map(|r| &r.first).all(|t| Some(t) == first);
         let _ = writeln!(
             out,
@@ -129,9 +152,10 @@ impl Measured {
 }
 
 /// Everything, with each repetition.
-pub(crate) fn json(all: &[Measured], threads: usize, sizes: &Sizes) -> String {
+pub(crate) fn json(all: &[Measured], how: &Start, sizes: &Sizes) -> String {
     let whole = serde_json::json!({
-        "threads": threads,
+        "threads": how.threads,
+        "cache": how.cache,
         "sizes": sizes,
         "models": all,
     });
@@ -172,9 +196,14 @@ mod tests {
             ],
             // A slow moment of both: the ratio is 2 throughout.
             repetitions: vec![r(10.0, 5.0), r(2.0, 1.0), r(12.0, 6.0)],
+            launches: vec![
+                Launches { engine: "a".into(), seconds: vec![1.0, 2.0, 9.0], bytes: vec![2_000_000; 3] },
+                Launches { engine: "b".into(), seconds: vec![5.0, 3.0, 4.0], bytes: vec![3_000_000; 3] },
+            ],
         };
         let table = m.table(&Sizes { decode: 4, prefill: 9, depth: 0, together: 0 });
         assert!(table.contains("engines agree"), "{table}");
+        assert!(table.contains("| b | 4.00 s | 3.00 | 5.00 | 3 MB | 2.00 ×, 1.50 × |"), "{table}");
         assert!(table.contains("| decode | b | 5.00 | 1.00 | 6.00 | 50 % | 2.00 × |"), "{table}");
         assert!(table.contains("| prefill 9 | b | 50.00 | 10.00 | 60.00 | 10 % | 2.00 × |"), "{table}");
     }

@@ -52,7 +52,8 @@ pub trait Backend: Any + Debug + Send + Sync {
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor>;
     /// Copies values out, waiting for whatever computes them.
     fn download(&self, x: &Tensor) -> Result<Vec<f32>>;
-    /// Takes a weight in, packed as it is; lays it out as `linear` likes it.
+    /// Takes a weight in, packed as it is; lays it out as `linear` likes it. Who has a copy then calls `w.bytes.release()`, so that the
+    /// pages of a mapped file need not stay in memory beside it.
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight>;
     /// Reserves the cache all sequences share.
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache>;

@@ -85,8 +85,8 @@ impl Options {
     }
 
     /// Whether weights may be laid in memory in the order that the CPU's kernels read them, as is the default: faster, for
-    /// a copy made at loading. Without, they are read where they are, in a mapped file: the fastest start and the least
-    /// memory. The results are the same to the bit.
+    /// a copy made at loading. Without, they are read where they are, in a mapped file: the fastest start, and memory that
+    /// programs share and the system may take back. The results are the same to the bit.
     #[must_use]
     pub fn repack(self, repack: bool) -> Self {
         Self { repack, ..self }

@@ -1,11 +1,11 @@
 //! llama.cpp, built from source by `llama-cpp-sys-2` and used by its C interface, as its own benchmark uses it.
 //!
 //! Two of its settings change speeds in either direction, by model and phase: whether weights are repacked into layouts of
-//! its own at load, and whether attention is the fused one. All four combinations are tried. Keys and values are kept in half
-//! precision, steps are of up to 512 tokens, and threads are OpenMP's, as its own builds have them.
+//! its own at load, and whether attention is the fused one. All four combinations are tried. (Plain attention does not take
+//! quantised values and is left out with them.) Steps are of up to 512 tokens, and threads are OpenMP's, as its own builds have them.
 #![allow(unsafe_code)]
 
-use super::{CONTEXT, Running, Start, best};
+use super::{CONTEXT, Cache, Running, Start, best};
 use crate::Result;
 use llama_cpp_sys_2 as sys;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -22,6 +22,9 @@ pub(super) const SETTINGS: &[&str] = &[
     "as stored, flash attention",
     "as stored, plain attention",
 ];
+
+/// How attention is done makes no difference to a start.
+pub(super) const STARTS: &[&str] = &[SETTINGS[0], SETTINGS[2]];
 
 /// Tokens of a step.
 const STEP: u32 = 512;
@@ -85,6 +88,9 @@ impl Context {
                 true => sys::LLAMA_FLASH_ATTN_TYPE_ENABLED,
                 false => sys::LLAMA_FLASH_ATTN_TYPE_DISABLED,
             };
+            if model.start.cache == Cache::Q8 {
+                (params.type_k, params.type_v) = (sys::GGML_TYPE_Q8_0, sys::GGML_TYPE_Q8_0);
+            }
             let context = sys::llama_init_from_model(model.model, params);
             if context.is_null() {
                 return Err("llama.cpp makes no context of this size".into());

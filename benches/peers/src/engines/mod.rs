@@ -7,18 +7,21 @@ mod ogive;
 
 use crate::Result;
 use crate::phase::Phase;
+use serde::Serialize;
 use std::path::Path;
 
 /// Tokens of a sequence at most.
 pub(crate) const CONTEXT: usize = 4096;
 
 /// An engine that can be started.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Engine {
     /// What it is called on the command line.
     pub(crate) name: &'static str,
     /// Settings of which the best is taken for each phase.
     pub(crate) settings: &'static [&'static str],
+    /// Settings that are started to see how long that takes.
+    pub(crate) starts: &'static [&'static str],
     /// What it is measured in.
     pub(crate) phases: &'static [Phase],
     open: fn(&Path, &Start) -> Result<Box<dyn Running>>,
@@ -32,15 +35,61 @@ pub(crate) struct Start {
     pub(crate) setting: String,
     /// Sequences that will be decoded together.
     pub(crate) sequences: usize,
+    pub(crate) cache: Cache,
+}
+
+/// What keys and values are kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Cache {
+    F16,
+    #[value(name = "q8_0")]
+    #[serde(rename = "q8_0")]
+    Q8,
+}
+
+impl Cache {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Q8 => "q8_0",
+        }
+    }
+
+    /// Bytes of so many elements, whole blocks of them.
+    pub(crate) const fn bytes(self, elements: u64) -> u64 {
+        match self {
+            Self::F16 => elements * 2,
+            Self::Q8 => elements / 32 * 34,
+        }
+    }
 }
 
 /// All engines. Ratios are the first's to the others.
 pub(crate) const ENGINES: &[Engine] = &[
-    Engine { name: "ogive", settings: &[""], phases: Phase::ALL, open: ogive::open },
+    Engine {
+        name: "ogive",
+        settings: &[""],
+        starts: &["", ogive::AS_STORED],
+        phases: Phase::ALL,
+        open: ogive::open,
+    },
     #[cfg(feature = "llama-cpp")]
-    Engine { name: "llama.cpp", settings: llama_cpp::SETTINGS, phases: Phase::ALL, open: llama_cpp::open },
+    Engine {
+        name: "llama.cpp",
+        settings: llama_cpp::SETTINGS,
+        starts: llama_cpp::STARTS,
+        phases: Phase::ALL,
+        open: llama_cpp::open,
+    },
     // At depth and together it would only be slow: its attention copies the whole cache for each token.
-    Engine { name: "candle", settings: &[""], phases: &[Phase::Decode, Phase::Prefill], open: candle::open },
+    Engine {
+        name: "candle",
+        settings: &[""],
+        starts: &[""],
+        phases: &[Phase::Decode, Phase::Prefill],
+        open: candle::open,
+    },
 ];
 
 /// Loads `model` in the engine called `name`.

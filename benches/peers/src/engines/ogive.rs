@@ -1,9 +1,9 @@
 //! Ogive, by its facade: an engine with one sequence, which draws the best token; and one with several.
 
-use super::{CONTEXT, Running, Start};
+use super::{CONTEXT, Cache, Running, Start};
 use crate::Result;
 use ogive::engine::{Engine, Event, Finish, Limits, Request, SeqId};
-use ogive::tensor::F16;
+use ogive::tensor::{F16, Format, Q8_0};
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,25 +12,41 @@ struct Ogive {
     engine: Engine,
     vocabulary: usize,
     sequence: Option<SeqId>,
+    start: Start,
 }
 
-/// Default settings: weights repacked or not as the backend likes, keys and values in half precision.
+/// The setting in which weights stay in the mapped file; the default is that the backend lays them out as it likes.
+pub(super) const AS_STORED: &str = "as stored";
+
+impl Start {
+    fn element(&self) -> &'static Format {
+        match self.cache {
+            Cache::F16 => &F16,
+            Cache::Q8 => &Q8_0,
+        }
+    }
+}
+
 pub(super) fn open(path: &Path, start: &Start) -> Result<Box<dyn Running>> {
     let model = ogive::Options::new()
         .device(ogive::Device::Cpu)
         .threads(start.threads)
+        .repack(start.setting != AS_STORED)
         .context(CONTEXT)
         .open(path)?;
-    eprintln!("ogive: {}", model.device());
     // As the facade's own sessions have it.
-    let engine = model.engine(Limits::new(CONTEXT).step_tokens(512).element(&F16))?;
+    let engine = model.engine(Limits::new(CONTEXT).step_tokens(512).element(start.element()))?;
     let vocabulary = model.config().usize("vocab_size")?;
-    Ok(Box::new(Ogive { model, engine, vocabulary, sequence: None }))
+    Ok(Box::new(Ogive { model, engine, vocabulary, sequence: None, start: start.clone() }))
 }
 
 impl Running for Ogive {
     fn about(&self) -> String {
-        concat!("ogive ", env!("CARGO_PKG_VERSION")).into()
+        let version = concat!("ogive ", env!("CARGO_PKG_VERSION"));
+        match &*self.start.setting {
+            "" => version.into(),
+            setting => format!("{version} ({setting})"),
+        }
     }
 
     fn vocabulary(&self) -> usize {
@@ -63,7 +79,7 @@ impl Running for Ogive {
 
     fn together(&mut self, prompts: &[Vec<u32>], n: usize) -> Result<f64> {
         let limits = Limits::new(CONTEXT).sequences(prompts.len()).cache_tokens(CONTEXT);
-        let mut engine = self.model.engine(limits.step_tokens(512).element(&F16))?;
+        let mut engine = self.model.engine(limits.step_tokens(512).element(self.start.element()))?;
         for prompt in prompts {
             engine.add(Request::new(&prompt[..], n + 1))?;
         }
