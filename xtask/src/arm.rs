@@ -46,6 +46,8 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     for (cpu, _) in MACHINES {
         test(cpu, &["--package", "ogive-cpu", "--lib"])?;
     }
+    // Attention reads its cache by instructions of its own.
+    test(MACHINES[0].0, &["--package", "ogive-cpu", "--test", "attend", "a_single_row"])?;
     say("the demo model");
     let (best, _) = MACHINES[0];
     done(tools.cargo(root, best).args(["build", "--package", "ogive-cli", "--quiet"]), "cargo build")?;

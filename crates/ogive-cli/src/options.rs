@@ -16,15 +16,18 @@ const DEMO_NOTE: &str = "no --model given (nor OGIVE_MODEL): this is Ogive's own
 /// Where the model is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ModelPath {
-    /// A GGUF file (of a split, the first part) or a Hugging Face folder [default: ogive:demo, Ogive's own small model]
-    #[arg(short, long, value_name = "MODEL", env = "OGIVE_MODEL")]
+    /// A GGUF file (of a split, the first part) or a Hugging Face folder [env: OGIVE_MODEL] [default: ogive:demo, Ogive's own small model]
+    #[arg(short, long, value_name = "MODEL")]
     model: Option<PathBuf>,
+    /// What the environment names. Not by clap's own means, for which an empty variable is a `--model` without a value.
+    #[arg(skip = std::env::var_os("OGIVE_MODEL").filter(|name| !name.is_empty()).map(PathBuf::from))]
+    environment: Option<PathBuf>,
 }
 
 impl ModelPath {
     /// The path, or the name of the model that needs none; that it is this one is said on stderr.
     pub(crate) fn get(&self, context: &Context) -> &Path {
-        self.model.as_deref().unwrap_or_else(|| {
+        self.model.as_deref().or(self.environment.as_deref()).unwrap_or_else(|| {
             context.note(DEMO_NOTE);
             Path::new(ogive::DEMO)
         })

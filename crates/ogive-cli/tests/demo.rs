@@ -159,3 +159,15 @@ fn the_library_takes_it_with_all_its_options() {
     assert!((2_500_000..3_000_000).contains(&memory.weights), "{memory:?}");
     assert_eq!(ogive::open_tokenizer(ogive::DEMO).unwrap().vocab_size(), 1280);
 }
+
+#[test]
+fn an_empty_variable_names_no_model() {
+    let run = |name: &str| {
+        let output = command().env("OGIVE_MODEL", name).args(["run", "-n", "1", "Once"]).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (fine, said) = run("");
+    assert!(fine && said.contains("no --model given"), "{said}");
+    let (fine, said) = run("nowhere.gguf");
+    assert!(!fine && said.contains("nowhere.gguf"), "{said}");
+}

@@ -8,6 +8,7 @@ use crate::{
     cache::{Lines, Rows},
     simd::ops::{Isa, LANES, SUMS},
 };
+
 /// Bytes of a line of the processor's cache; where lines are longer, some are asked for twice.
 const LINE: usize = 64;
 
@@ -52,6 +53,7 @@ pub(super) fn scores<S: Isa, L: Lines, const N: usize>(
     }
 }
 
+/// The same for `TILES` tiles at once.
 #[inline(always)]
 fn dots<S: Isa, L: Lines, const N: usize, const TILES: usize>(
     isa: S,

@@ -99,15 +99,12 @@ impl<T: Source> Kernel for Unit<'_, T> {
     #[inline(always)]
     fn run<S: Isa>(mut self, isa: S) {
         let (place, [heads, k_dim, v_dim]) = (self.place, self.shape);
-        match self
-            .source
-            .in_vectors([k_dim, v_dim])
-            .filter(|_| place.rows.len() == 1 && place.heads.len() <= S::SUMS)
-        {
-            Some(Element::F32) => return self.some::<S, Singles>(isa),
-            Some(Element::F16) => return self.some::<S, Halves>(isa),
-            Some(Element::BF16) => return self.some::<S, Brains>(isa),
-            Some(Element::Q8) => return self.some::<S, Q8>(isa),
+        let few = place.rows.len() == 1 && place.heads.len() <= S::SUMS;
+        match self.source.in_vectors([k_dim, v_dim]).filter(|_| few) {
+            Some(Element::F32) => return self.one_row::<S, Singles>(isa),
+            Some(Element::F16) => return self.one_row::<S, Halves>(isa),
+            Some(Element::BF16) => return self.one_row::<S, Brains>(isa),
+            Some(Element::Q8) => return self.one_row::<S, Q8>(isa),
             Some(Element::Other) | None => {}
         }
         let (group, stride) = (place.heads.len(), v_dim.next_multiple_of(LANES));
@@ -166,9 +163,9 @@ impl<T: Source> Kernel for Unit<'_, T> {
 }
 
 impl<T: Source> Unit<'_, T> {
-    /// All of it, where few queries are of one row, and keys and values can be used as they are read.
+    /// All of it, where few queries are of one row, and keys and values can be used as they are read (see [`few`]).
     #[inline(always)]
-    fn some<S: Isa, L: Lines>(&mut self, isa: S) {
+    fn one_row<S: Isa, L: Lines>(&mut self, isa: S) {
         match self.place.heads.len() {
             1 => self.few::<S, L, 1>(isa),
             2 => self.few::<S, L, 2>(isa),
