@@ -30,60 +30,45 @@ pub(crate) trait Lines: Copy {
     }
 }
 
-/// Single precision.
-#[derive(Clone, Copy)]
-pub(crate) struct Singles;
-/// Half precision.
-#[derive(Clone, Copy)]
-pub(crate) struct Halves;
-/// bf16.
-#[derive(Clone, Copy)]
-pub(crate) struct Brains;
+/// Elements of so many bytes without scales, and what of [`Isa`] reads them.
+macro_rules! plain {
+    ($(#[$doc:meta])* $name:ident, $bytes:literal, $read:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name;
+
+        impl Lines for $name {
+            const LEN: usize = LANES;
+            const BYTES: usize = $bytes * LANES;
+            type Packed = [u8; $bytes * LANES];
+            #[inline(always)]
+            fn vectors(block: &[u8], _: usize) -> &[Self::Packed] {
+                block.as_chunks().0
+            }
+            #[inline(always)]
+            fn read<S: Isa>(isa: S, packed: &Self::Packed, _: S::V) -> S::V {
+                isa.$read(packed)
+            }
+        }
+    };
+}
+
+plain!(
+    /// Single precision.
+    Singles, 4, singles
+);
+plain!(
+    /// Half precision.
+    Halves, 2, halves
+);
+plain!(
+    /// bf16.
+    Brains, 2, brains
+);
+
 /// Q8_0: a scale in half precision and 32 quants.
 #[derive(Clone, Copy)]
 pub(crate) struct Q8;
-
-impl Lines for Singles {
-    const LEN: usize = LANES;
-    const BYTES: usize = 4 * LANES;
-    type Packed = [u8; 4 * LANES];
-    #[inline(always)]
-    fn vectors(block: &[u8], _: usize) -> &[Self::Packed] {
-        block.as_chunks().0
-    }
-    #[inline(always)]
-    fn read<S: Isa>(isa: S, packed: &Self::Packed, _: S::V) -> S::V {
-        isa.singles(packed)
-    }
-}
-
-impl Lines for Halves {
-    const LEN: usize = LANES;
-    const BYTES: usize = 2 * LANES;
-    type Packed = [u8; 2 * LANES];
-    #[inline(always)]
-    fn vectors(block: &[u8], _: usize) -> &[Self::Packed] {
-        block.as_chunks().0
-    }
-    #[inline(always)]
-    fn read<S: Isa>(isa: S, packed: &Self::Packed, _: S::V) -> S::V {
-        isa.halves(packed)
-    }
-}
-
-impl Lines for Brains {
-    const LEN: usize = LANES;
-    const BYTES: usize = 2 * LANES;
-    type Packed = [u8; 2 * LANES];
-    #[inline(always)]
-    fn vectors(block: &[u8], _: usize) -> &[Self::Packed] {
-        block.as_chunks().0
-    }
-    #[inline(always)]
-    fn read<S: Isa>(isa: S, packed: &Self::Packed, _: S::V) -> S::V {
-        isa.brains(packed)
-    }
-}
 
 /// Bytes of a scale of Q8_0.
 const SCALE: usize = 2;
