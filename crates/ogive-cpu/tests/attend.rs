@@ -130,9 +130,12 @@ fn specs() -> Vec<AttnSpec> {
 
 #[test]
 fn is_what_it_says_in_every_element() {
-    for (i, spec) in specs().into_iter().enumerate() {
+    // The last has rows that are no whole vectors.
+    for (i, spec) in specs().into_iter().chain([AttnSpec::causal(4, 2, 12)]).enumerate() {
+        let row = spec.kv_heads * spec.k_dim;
         let case = Case::new(spec, &[300, 5], i as u64);
-        for element in [&F32, &F16, &BF16, &Q8_0, &Q4_0] {
+        let fits = |f: &&Format| row.is_multiple_of(f.block_len);
+        for element in [&F32, &F16, &BF16, &Q8_0, &Q4_0].into_iter().filter(fits) {
             for (block_len, fused) in [(16, true), (16, false), (5, true)] {
                 let got = case.run(&two_threads(), &[0, 1], 1000, &case.cache(block_len, element), fused);
                 for (i, got) in got.iter().enumerate() {

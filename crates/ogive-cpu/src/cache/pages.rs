@@ -319,7 +319,8 @@ impl Pages {
 fn key_vectors<S: Isa, L: Lines>(isa: S, from: &[u8], first: usize, tile: &mut [f32]) {
     let mut rows = tile.as_chunks_mut::<LANES>().0.iter_mut();
     let mut inner = first % L::LEN;
-    for block in from.chunks_exact(L::BYTES * LANES).skip(first / L::LEN) {
+    // The last one is shorter where rows are no whole vectors.
+    for block in from.chunks(L::BYTES * LANES).skip(first / L::LEN) {
         let scales = L::scales(isa, block);
         for (packed, row) in L::vectors(block, LANES).iter().skip(inner).zip(rows.by_ref()) {
             isa.store(L::read(isa, packed, scales), row);
