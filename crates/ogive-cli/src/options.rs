@@ -52,7 +52,7 @@ pub(crate) struct Machine {
     /// Reads the file into memory instead of mapping it
     #[arg(long)]
     no_mmap: bool,
-    /// Reads weights where they are in the file: starts sooner and takes less memory, and computes more slowly
+    /// Reads weights where they are in the file: starts sooner, and computes more slowly
     #[arg(long)]
     no_repack: bool,
     /// Computes with decoded weights in single precision, and keeps keys and values so: slower
