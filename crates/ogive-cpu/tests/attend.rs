@@ -201,3 +201,30 @@ fn a_single_row_gets_the_bits_it_has_among_many() {
         }
     }
 }
+
+/// What is not a number reaches the rows that see it and no others, be they computed together.
+#[test]
+fn what_a_row_does_not_see_it_does_not_touch() {
+    let at = 300;
+    for (group, window) in [(1, 1000), (1, 50), (4, 50), (3, 1000)] {
+        let spec = AttnSpec::causal(2 * group, 2, 32).with(AttnOption::Window(window));
+        let width = spec.heads * spec.v_dim;
+        let mut case = Case::new(spec, &[400], 70 + window as u64);
+        case.v[0][at * 64..][..64].fill(f32::NAN);
+        for element in [&F32, &F16] {
+            for b in backends() {
+                for piece in [1000, 77] {
+                    let got = case.run(&b, &[0], piece, &case.cache(16, element), true);
+                    for (t, row) in got[0].chunks_exact(width).enumerate() {
+                        let sees = (at..at + window).contains(&t);
+                        assert!(
+                            row.iter().all(|v| v.is_nan() == sees),
+                            "row {t}, {window}, {}",
+                            element.name
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -4,27 +4,31 @@
 //! Where that gives too few units for the threads (one sequence that decodes), contexts are cut into their chunks too.
 //! Both cuts give the same bits, since a unit merges its chunks as the caller merges units.
 
-mod few;
+mod block;
+mod general;
 mod options;
+mod softmax;
 mod source;
 mod unit;
 
 use crate::{
     CpuBackend, cache,
-    ops::{by_rows, make, math, read},
+    ops::{by_rows, make_in, math, read},
     plan,
     simd::ops::{Isa, Kernel, run},
+    spare::Values,
 };
 use ogive_backend::{AttnSpec, Cache, Plan, Span};
 use ogive_tensor::{Error, Result, Tensor};
 use options::Options;
+use softmax::{CHUNK, merge};
 use source::{EndToEnd, Paged, Source};
 use std::ops::Range;
-use unit::{CHUNK, Place, Unit, merge};
+use unit::{Place, Unit};
 
-/// Queries of a unit: enough that loading keys costs little beside using them, few enough that their scores stay in the
-/// nearest cache.
-const QUERIES: usize = 32;
+/// Queries of a unit: enough that fetching keys and values costs little beside using them, few enough that short prompts make units
+/// for all threads.
+const QUERIES: usize = 64;
 
 pub(crate) fn attend(
     b: &CpuBackend,
@@ -208,13 +212,14 @@ fn compute(
         .collect();
     let state = spec.v_dim + 2;
     let queries = places.iter().map(|p| p.rows.len() * p.heads.len()).max().unwrap_or(0);
-    let mut states = vec![0.0; places.len() * queries * state];
+    // Each unit writes the states of its queries.
+    let mut states = Values::of(&b.spare, b.spare.take(places.len() * queries * state));
     let shape = [spec.heads, spec.k_dim, spec.v_dim];
     b.pool.chunks(&mut states, queries * state, &|i, out| {
         let (place, options) = (&places[i], &options);
-        run(b.path, Unit { place, source, options, q: qs, shape, scale: spec.scale, out });
+        Unit { place, source, options, q: qs, shape, scale: spec.scale, out }.compute(b.path);
     });
-    let mut out = vec![0.0; n * spec.heads * spec.v_dim];
+    let mut out = b.spare.take(n * spec.heads * spec.v_dim);
     by_rows(b, &mut out, spec.heads * spec.v_dim, |first, part| {
         let finish = Finish {
             out: part,
@@ -228,7 +233,7 @@ fn compute(
         };
         run(b.path, finish);
     });
-    Ok(make([n, spec.heads * spec.v_dim], out))
+    Ok(make_in(b, [n, spec.heads * spec.v_dim], out))
 }
 
 /// Merges units into rows of the result.
@@ -261,7 +266,9 @@ impl Kernel for Finish<'_> {
                 sum.fill(0.0);
                 sum[0] = f32::NEG_INFINITY;
                 for unit in unit..unit + cut.chunks[1] {
-                    merge(&mut sum, &self.states[(unit * self.queries + query) * state..][..state]);
+                    let (top, sums) =
+                        self.states[(unit * self.queries + query) * state..][..state].split_at(2);
+                    merge(&mut sum, [top[0], top[1]], sums);
                 }
                 if let Some(sinks) = self.options.sinks {
                     let sink = sinks[head];

@@ -1,6 +1,6 @@
 //! Where attention reads keys and values: the pages of a cache, or tensors laid end to end.
 
-use super::{few::ask, unit::CHUNK};
+use super::softmax::CHUNK;
 use crate::{
     cache::{Element, Pages, Rows},
     simd::ops::{Isa, LANES},
@@ -21,17 +21,6 @@ pub(super) trait Source: Sync {
         tile: &mut [f32],
         temp: &mut Vec<f32>,
     );
-    /// Asks for the keys, of `dim` elements, of the tile that begins with token `t`, which will be read soon and may be far away.
-    /// What there is not is left out.
-    #[inline(always)]
-    fn ask_keys<S: Isa>(&self, isa: S, span: usize, head: usize, t: usize, dim: usize) {
-        let _ = (isa, span, head, t, dim);
-    }
-    /// The same for values.
-    #[inline(always)]
-    fn ask_values<S: Isa>(&self, isa: S, span: usize, head: usize, t: usize, dim: usize) {
-        let _ = (isa, span, head, t, dim);
-    }
     /// Values of `tokens`: token `t` begins at row `t % 16` of `rows`, `[16][stride]`, and has `dim` elements.
     fn values<S: Isa>(
         &self,
@@ -171,20 +160,6 @@ impl Source for Paged<'_> {
             tiles.n = i + 1;
         }
         tiles
-    }
-
-    #[inline(always)]
-    fn ask_keys<S: Isa>(&self, isa: S, span: usize, head: usize, t: usize, dim: usize) {
-        let [piece, _] = self.pages.pieces(head, [dim, 0]);
-        ask(isa, self.key_tile(span, t, &piece));
-    }
-
-    #[inline(always)]
-    fn ask_values<S: Isa>(&self, isa: S, span: usize, head: usize, t: usize, dim: usize) {
-        let [_, piece] = self.pages.pieces(head, [0, dim]);
-        if !self.latent {
-            self.value_rows(span, t..t + LANES, &piece).iter().for_each(|row| ask(isa, row));
-        }
     }
 
     #[inline(always)]

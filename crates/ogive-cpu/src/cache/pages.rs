@@ -95,6 +95,24 @@ impl<'a> Rows<'a> {
         let [stride, part] = self.steps;
         self.bytes.chunks(stride).take(self.tokens).map(move |row| &row[..part.min(row.len())])
     }
+
+    /// How many tokens there are.
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        self.tokens
+    }
+
+    /// Bytes from one token to the next.
+    #[inline(always)]
+    pub(crate) fn stride(self) -> usize {
+        self.steps[0]
+    }
+
+    /// What begins at byte `at` of token `i`'s.
+    #[inline(always)]
+    pub(crate) fn from(self, i: usize, at: usize) -> &'a [u8] {
+        self.bytes.get(i * self.steps[0] + at..).unwrap_or_default()
+    }
 }
 
 impl Pages {

@@ -21,22 +21,37 @@ fn poly<const N: usize>(x: f32, c: [f32; N]) -> f32 {
     y
 }
 
-/// `e^x` within 1 ulp where the result is normal; 0 below -103.98, infinity above 88.73, NaN for NaN.
+/// `y` and `n + ROUND` of `e^x = y * 2^n`, with `y` near 1; nothing of use where `n` would not be a small integer.
 #[inline(always)]
-pub(crate) fn exp(x: f32) -> f32 {
-    // Outside these bounds the result is 0 or infinity anyway; inside them no exponent overflows. `clamp` keeps NaN.
-    let x = x.clamp(-110.0, 100.0);
+fn parts_of_exp(x: f32) -> (f32, f32) {
     let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     // ln 2 in two parts: the product with the first is exact.
     let r = (-n).mul_add(1.428_606_8e-6, (-n).mul_add(0.693_145_75, x));
     let q = poly(r, [1.989_198e-4, 1.393_454_2e-3, 8.333_31e-3, 4.166_645_7e-2, 1.666_666_7e-1, 0.5]);
-    let y = (r * r).mul_add(q, r) + 1.0;
+    ((r * r).mul_add(q, r) + 1.0, shifted)
+}
+
+/// `e^x` within 1 ulp where the result is normal; 0 below -103.98, infinity above 88.73, NaN for NaN.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    // Outside these bounds the result is 0 or infinity anyway; inside them no exponent overflows. `clamp` keeps NaN.
+    let x = x.clamp(-110.0, 100.0);
+    let (y, shifted) = parts_of_exp(x);
     // 2^n in two halves, so that subnormal results are rounded once and large ones become infinity.
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let half = n >> 1;
     let power = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
     y * power(half) * power(n.wrapping_sub(half))
+}
+
+/// `e^x` for what is not above 0, and for NaN: the bits of [`exp`] where the result is normal, else 0.
+#[inline(always)]
+pub(crate) fn exp_down(x: f32) -> f32 {
+    let (y, shifted) = parts_of_exp(x);
+    let power = shifted.to_bits().wrapping_sub(ROUND.to_bits() - 127) << 23;
+    // ln 2^-126, rounded up.
+    if x < -87.336_54 { 0.0 } else { y * f32::from_bits(power) }
 }
 
 /// `1 / (1 + e^-x)` within 3 ulp.
@@ -213,6 +228,22 @@ mod tests {
             let far = (f64::from(gelu(x)) - want).abs() / f64::from(x.abs().max(1.0));
             assert!(far < 2e-7, "gelu({x}) {far}");
         }
+    }
+
+    #[test]
+    fn going_down_the_bits_are_the_same_until_there_is_nothing() {
+        for i in 0..2_000_000 {
+            let x = i as f32 * -5e-5;
+            let normal = exp(x) >= f32::MIN_POSITIVE;
+            assert_eq!(exp_down(x).to_bits(), if normal { exp(x).to_bits() } else { 0 }, "{x}");
+        }
+        let edge = (-87.336_54f32).to_bits();
+        assert!((edge - 2..edge + 3).all(|b| {
+            let x = f32::from_bits(b);
+            exp_down(x) == if exp(x) >= f32::MIN_POSITIVE { exp(x) } else { 0.0 }
+        }));
+        assert_eq!((exp_down(f32::NEG_INFINITY), exp_down(f32::MIN), exp_down(-0.0)), (0.0, 0.0, 1.0));
+        assert!(exp_down(f32::NAN).is_nan());
     }
 
     #[test]
