@@ -39,6 +39,11 @@ impl Group {
     /// If they are more than a group has.
     pub(crate) fn fill(&mut self, rows: &[Quantised], k: usize) {
         self.tokens = rows.len();
+        // What no row fills is zeros, whatever stood there.
+        self.codes.clear();
+        self.sums.clear();
+        self.totals.clear();
+        self.scales.clear();
         self.codes.resize(k.div_ceil(64), Tokens([[0; 64]; GROUP]));
         self.sums.resize(k / 256, Tokens([[[0; 2]; 16]; GROUP]));
         self.totals.resize(k / 32, Tokens([0.0; GROUP]));
@@ -103,6 +108,17 @@ mod tests {
                 let scales: Vec<f32> = group.scales.iter().map(|s| s.0[t]).collect();
                 assert_eq!(scales, row.scales);
             }
+        }
+    }
+
+    #[test]
+    fn a_used_group_is_filled_like_a_new_one() {
+        let mut used = Group::default();
+        for (n, k) in [(GROUP, 512), (3, 96), (5, 256), (1, 32)] {
+            let (rows, mut new) = (some_rows(n, k), Group::default());
+            used.fill(&rows, k);
+            new.fill(&rows, k);
+            assert_eq!(format!("{used:?}"), format!("{new:?}"));
         }
     }
 }

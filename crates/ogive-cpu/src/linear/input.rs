@@ -12,10 +12,35 @@ use crate::{
     simd::Path,
     weight::{CpuWeight, Kernel},
 };
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::RefCell};
 
 /// Tokens that one thread rounds at a time.
 const CHUNK: usize = 8;
+/// At most so many pieces of each form are kept for what comes next.
+const KEPT: usize = 4096;
+
+thread_local! {
+    /// Pieces that wait to be used again: there are thousands in a prompt's product, and asking the system's allocator for their
+    /// buffers takes a fiftieth of it.
+    static SPARE: RefCell<Spare> = RefCell::default();
+}
+
+#[derive(Default)]
+struct Spare {
+    rows: Vec<Quantised>,
+    tiles: Vec<Tile>,
+    groups: Vec<Group>,
+}
+
+/// `n` pieces, used ones as far as there are any.
+fn pieces<T: Default>(spare: impl FnOnce(&mut Spare) -> &mut Vec<T>, n: usize) -> Vec<T> {
+    let mut pieces = SPARE.with_borrow_mut(|all| {
+        let spare = spare(all);
+        spare.split_off(spare.len().saturating_sub(n))
+    });
+    pieces.resize_with(n, T::default);
+    pieces
+}
 
 /// How a packed product wants its activations.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "others read rows"))]
@@ -141,11 +166,28 @@ impl<'a> Input<'a> {
     }
 }
 
+impl Drop for Input<'_> {
+    fn drop(&mut self) {
+        fn keep<T>(spare: &mut Vec<T>, pieces: &mut Vec<T>) {
+            spare.append(pieces);
+            spare.truncate(KEPT);
+        }
+        // Where the thread ends there is nothing to keep them for, and it is an error to ask.
+        let _ = SPARE.try_with(|spare| {
+            let spare = &mut *spare.borrow_mut();
+            keep(&mut spare.rows, &mut self.quantised);
+            keep(&mut spare.tiles, &mut self.tiles);
+            keep(&mut spare.tiles, &mut self.slices);
+            keep(&mut spare.groups, &mut self.groups);
+        });
+    }
+}
+
 fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quantised> {
-    let mut rows = vec![Quantised::default(); n];
+    let mut rows = pieces(|spare| &mut spare.rows, n);
     pool.chunks(&mut rows, CHUNK, &|i, rows| {
         for (j, row) in rows.iter_mut().enumerate() {
-            *row = Quantised::with_len(k);
+            row.set_len(k);
             path.quantise(&x[(i * CHUNK + j) * k..][..k], row);
         }
     });
@@ -164,7 +206,7 @@ fn lay_columns(pool: &Pool, side: Side, x: &[f32], n: usize, k: usize) -> Vec<Co
 /// Tiles of the first `slice` columns of `rows` of `k`, then those of the next.
 fn tiles(pool: &Pool, rows: &[Quantised], k: usize, slice: usize) -> Vec<Tile> {
     let count = Tile::count(rows.len());
-    let mut tiles = vec![Tile::default(); count * k.div_ceil(slice)];
+    let mut tiles = pieces(|spare| &mut spare.tiles, count * k.div_ceil(slice));
     pool.chunks(&mut tiles, 1, &|i, tiles| {
         let first = i / count * slice;
         let rows = &rows[Tile::tokens(rows.len(), i % count)];
@@ -174,7 +216,7 @@ fn tiles(pool: &Pool, rows: &[Quantised], k: usize, slice: usize) -> Vec<Tile> {
 }
 
 fn groups(pool: &Pool, rows: &[Quantised], k: usize) -> Vec<Group> {
-    let mut groups = vec![Group::default(); Group::count(rows.len())];
+    let mut groups = pieces(|spare| &mut spare.groups, Group::count(rows.len()));
     pool.chunks(&mut groups, 1, &|i, groups| {
         let rows = &rows[i * GROUP..rows.len().min((i + 1) * GROUP)];
         groups.iter_mut().for_each(|group| group.fill(rows, k));

@@ -25,8 +25,18 @@ pub(crate) fn block_len(k: usize) -> usize {
 
 impl Quantised {
     /// Room for `k` elements, a multiple of 32.
+    #[cfg(test)]
     pub(crate) fn with_len(k: usize) -> Self {
-        Self { codes: vec![0; k], sums: vec![0; k / 16], scales: vec![0.0; k / block_len(k)] }
+        let mut row = Self::default();
+        row.set_len(k);
+        row
+    }
+
+    /// Makes room for `k` elements, a multiple of 32; what they are until they are written means nothing.
+    pub(crate) fn set_len(&mut self, k: usize) {
+        self.codes.resize(k, 0);
+        self.sums.resize(k / 16, 0);
+        self.scales.resize(k / block_len(k), 0.0);
     }
 
     /// Rounds `x` of as many elements: to nearest, ties to even. A block with an element that is not finite gets codes of

@@ -112,4 +112,15 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_used_tile_is_filled_like_a_new_one() {
+        let mut used = Tile::default();
+        for (n, k, cols) in [(6, 512, 0..512), (3, 96, 0..96), (5, 1024, 512..1024), (1, 32, 0..32)] {
+            let (rows, mut new) = (some_rows(n, k), Tile::default());
+            used.fill(&rows, k, cols.clone());
+            new.fill(&rows, k, cols);
+            assert_eq!(format!("{used:?}"), format!("{new:?}"));
+        }
+    }
 }
