@@ -1,8 +1,8 @@
 //! Dense strips: sixteen rows, one lane for each, and the lanes of the sum one after the other.
 //!
 //! A few tokens stream through the weight, four chains of multiply-adds each. For many, thirty-two rows and up to twelve tokens have
-//! twenty-four sums in registers: two loads of weights and twelve of activations for twenty-four multiply-adds. Singles are
-//! unpacked for that to a part of a panel which stays in the first cache; pairs of bf16 are multiplied as they lie.
+//! twenty-four sums in registers: two loads of weights and twelve of activations for twenty-four multiply-adds. The weights are laid
+//! for that in a part of a panel which stays in the first cache, as singles or as pairs of bf16.
 #![allow(unsafe_code)]
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
@@ -17,7 +17,7 @@ use crate::{
     pool::Stripe,
     simd::avx2::panel::Lanes,
 };
-use std::{arch::x86_64::*, cell::RefCell, sync::LazyLock};
+use std::{arch::x86_64::*, cell::RefCell, ops::Range, sync::LazyLock};
 
 /// Steps of a part of a panel.
 const STEPS: usize = 128;
@@ -209,10 +209,11 @@ fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_, 
         let panels = (0..out.width()).step_by(ROWS);
         // What they hold does not matter: each is written before it is read.
         sums.resize(panels.len() * DEPTHS * n, [Lanes([0.0; STRIP]); 2]);
-        for lane in 0..LANES {
+        let steps = job.strip(0).unwrap_or_default().len() / (LANES * word(KIND));
+        for part in (0..LANES).flat_map(|lane| Part::of(lane, steps)) {
             for (first, sums) in panels.clone().zip(sums.chunks_exact_mut(DEPTHS * n)) {
                 let strip = |r| job.strip(if r < out.width() { r } else { first }).unwrap_or_default();
-                one_lane::<KIND>(job, [strip(first), strip(first + STRIP)], lane, pieces, panel, sums);
+                one_part::<KIND>(job, [strip(first), strip(first + STRIP)], &part, pieces, panel, sums);
             }
         }
         for (first, sums) in panels.zip(sums.chunks_exact(DEPTHS * n)) {
@@ -224,12 +225,29 @@ fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_, 
     });
 }
 
-/// One lane's sums for all tokens, and what they complete in the tree.
+/// Some steps of one lane. All rows of a stripe meet them before the next come, so that their activations stay near.
+struct Part {
+    lane: usize,
+    steps: Range<usize>,
+    /// Whether they are the lane's last.
+    last: bool,
+}
+
+impl Part {
+    /// Those of a lane of so many steps.
+    fn of(lane: usize, steps: usize) -> impl Iterator<Item = Self> {
+        let end = move |from: usize| steps.min(from + STEPS);
+        let part = move |from| Self { lane, steps: from..end(from), last: end(from) == steps };
+        (0..steps).step_by(STEPS).map(part)
+    }
+}
+
+/// What a part adds to the lane's sums for all tokens, and what they complete in the tree.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn one_lane<const KIND: u8>(
+fn one_part<const KIND: u8>(
     job: &Job<'_>,
     strips: [&[u8]; 2],
-    lane: usize,
+    part: &Part,
     pieces: &[Columns],
     panel: &mut Vec<Both<f32>>,
     sums: &mut [Both<f32>],
@@ -237,49 +255,28 @@ fn one_lane<const KIND: u8>(
     let n = job.input.n();
     let steps = strips[0].len() / (LANES * word(KIND));
     assert!(strips.iter().all(|strip| strip.len() == LANES * steps * word(KIND)));
-    let start = (lane / TOGETHER * steps * TOGETHER + lane % TOGETHER) * word(KIND);
+    assert!(part.steps.end <= steps && part.lane < LANES);
     let stride = TOGETHER * word(KIND);
-    for from in (0..steps).step_by(STEPS) {
-        let count = STEPS.min(steps - from);
-        // SAFETY: the lane has so many words, of which this is one.
-        let words = strips.map(|strip| unsafe { strip.as_ptr().add(start + from * stride) });
-        let w = if KIND == PAIRS {
-            Words { at: words, stride, count }
+    let lane = (part.lane / TOGETHER * steps * TOGETHER + part.lane % TOGETHER) * word(KIND);
+    // SAFETY: the lane has so many words, of which this is one.
+    let words = strips.map(|strip| unsafe { strip.as_ptr().add(lane + part.steps.start * stride) });
+    // SAFETY: the lane has so many words from there on.
+    unsafe { unpack::<KIND>(words, stride, part.steps.len(), panel) };
+    let (start, end) = (part.steps.start * per_step(KIND), part.steps.end * per_step(KIND));
+    let part = Part { lane: part.lane, steps: start..end, last: part.last };
+    let mut t = 0;
+    for (i, piece) in pieces.iter().enumerate() {
+        let next = &pieces[(i + 1) % pieces.len()];
+        let now = &mut Sums { all: sums, n, t };
+        t += piece.tokens;
+        if KIND == PAIRS && !stay_normal(piece.least, job.w.strips().map_or(i32::MIN, Strips::least)) {
+            tokens::<SMALL_PAIRS>(panel, piece, next, &part, now);
+        } else if KIND == PAIRS {
+            tokens::<PAIRS>(panel, piece, next, &part, now);
         } else {
-            // SAFETY: the lane has so many words from there on.
-            unsafe { unpack::<KIND>(words, stride, count, panel) }
-        };
-        let place = Place { from: from * per_step(KIND), lane, last: from + count == steps };
-        let mut t = 0;
-        for (i, piece) in pieces.iter().enumerate() {
-            let next = &pieces[(i + 1) % pieces.len()];
-            let now = &mut Sums { all: sums, n, t };
-            t += piece.tokens;
-            if KIND == PAIRS && !stay_normal(piece.least, job.w.strips().map_or(i32::MIN, Strips::least)) {
-                tokens::<SMALL_PAIRS>(&w, piece, next, &place, now);
-            } else if KIND == PAIRS {
-                tokens::<PAIRS>(&w, piece, next, &place, now);
-            } else {
-                tokens::<F32>(&w, piece, next, &place, now);
-            }
+            tokens::<F32>(panel, piece, next, &part, now);
         }
     }
-}
-
-/// Words of two strips that are multiplied.
-struct Words {
-    at: [*const u8; 2],
-    /// Bytes from one step to the next.
-    stride: usize,
-    count: usize,
-}
-
-/// Which steps of activations they meet.
-struct Place {
-    from: usize,
-    lane: usize,
-    /// Whether they are the lane's last.
-    last: bool,
 }
 
 /// Where sums of tokens from `t` on are: `[DEPTHS, n]`.
@@ -289,7 +286,8 @@ struct Sums<'a> {
     t: usize,
 }
 
-/// Makes singles of `count` words of two strips.
+/// Lays `count` words of two strips side by side, what is not pairs as singles: in the strips, four lanes share the sets of the first
+/// cache that one would need.
 ///
 /// # Safety
 /// There are so many, `stride` bytes apart.
@@ -300,7 +298,7 @@ unsafe fn unpack<const KIND: u8>(
     stride: usize,
     count: usize,
     panel: &mut Vec<Both<f32>>,
-) -> Words {
+) {
     panel.resize(count * per_step(KIND), [Lanes([0.0; STRIP]); 2]);
     for (step, to) in panel.chunks_exact_mut(per_step(KIND)).enumerate() {
         for half in 0..2 {
@@ -313,50 +311,53 @@ unsafe fn unpack<const KIND: u8>(
             }
         }
     }
-    let at = panel.as_ptr().cast::<u8>();
-    Words { at: [at, at.wrapping_add(64)], stride: 128, count: panel.len() }
 }
 
 /// Goes on with the lane's sums for the tokens of a piece, in single precision or with pairs.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn tokens<const KIND: u8>(w: &Words, piece: &Columns, next: &Columns, place: &Place, sums: &mut Sums<'_>) {
+fn tokens<const KIND: u8>(
+    w: &[Both<f32>],
+    piece: &Columns,
+    next: &Columns,
+    part: &Part,
+    sums: &mut Sums<'_>,
+) {
     match piece.tokens {
-        12 => piece_of::<KIND, 12>(w, piece, next, place, sums),
-        11 => piece_of::<KIND, 11>(w, piece, next, place, sums),
-        10 => piece_of::<KIND, 10>(w, piece, next, place, sums),
-        9 => piece_of::<KIND, 9>(w, piece, next, place, sums),
-        8 => piece_of::<KIND, 8>(w, piece, next, place, sums),
-        7 => piece_of::<KIND, 7>(w, piece, next, place, sums),
-        6 => piece_of::<KIND, 6>(w, piece, next, place, sums),
-        5 => piece_of::<KIND, 5>(w, piece, next, place, sums),
+        12 => piece_of::<KIND, 12>(w, piece, next, part, sums),
+        11 => piece_of::<KIND, 11>(w, piece, next, part, sums),
+        10 => piece_of::<KIND, 10>(w, piece, next, part, sums),
+        9 => piece_of::<KIND, 9>(w, piece, next, part, sums),
+        8 => piece_of::<KIND, 8>(w, piece, next, part, sums),
+        7 => piece_of::<KIND, 7>(w, piece, next, part, sums),
+        6 => piece_of::<KIND, 6>(w, piece, next, part, sums),
+        5 => piece_of::<KIND, 5>(w, piece, next, part, sums),
         _ => unreachable!("more than a few tokens make pieces of five and more"),
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn piece_of<const KIND: u8, const T: usize>(
-    w: &Words,
+    w: &[Both<f32>],
     piece: &Columns,
     next: &Columns,
-    place: &Place,
+    part: &Part,
     sums: &mut Sums<'_>,
 ) {
     let x = piece.values.as_chunks::<T>().0;
-    let at = place.lane * (x.len() / LANES) + place.from;
-    let x = &x[at..at + w.count];
+    let at = part.lane * (x.len() / LANES) + part.steps.start;
+    let x = &x[at..at + w.len()];
     // Where this lane's sums wait between its parts there is room until they are complete.
-    let depth = place.lane.trailing_ones() as usize;
+    let depth = part.lane.trailing_ones() as usize;
     let slot = |depth: usize| depth * sums.n + sums.t..depth * sums.n + sums.t + T;
     let mut values = [[_mm512_setzero_ps(); 2]; T];
-    if place.from > 0 {
+    if part.steps.start > 0 {
         for (to, from) in values.iter_mut().zip(&sums.all[slot(depth)]) {
             *to = [floats(&from[0]), floats(&from[1])];
         }
     }
     let ahead = next.values.as_ptr().wrapping_add(at * next.tokens).addr().wrapping_sub(x.as_ptr().addr());
-    // SAFETY: there are so many words, and `x` is as long.
-    unsafe { steps::<KIND, T>(w, x, ahead, &mut values) };
-    if place.last {
+    steps::<KIND, T>(w, x, ahead, &mut values);
+    if part.last {
         for depth in 0..depth {
             for (to, from) in values.iter_mut().zip(&sums.all[slot(depth)]) {
                 for half in 0..2 {
@@ -376,29 +377,27 @@ fn piece_of<const KIND: u8, const T: usize>(
 /// The loop of [`steps`], spelt out: a compiler would fetch a token's value twice, which makes more loads than the processor has time
 /// for.
 macro_rules! steps {
-    ($op:literal, $stride:literal, $sums:ident, $w:ident, $x:ident, $ahead:ident, $tokens:literal, $($t:literal $a:ident $b:ident),+) => {
+    ($op:literal, $sums:ident, $w:ident, $x:ident, $ahead:ident, $tokens:literal, $($t:literal $a:ident $b:ident),+) => {
         // Their type names the registers.
         let mut spent = [_mm512_setzero_ps(); 3];
         std::arch::asm!(
             "2:",
-            "vmovups {c0}, zmmword ptr [{w0}]",
-            "vmovups {c1}, zmmword ptr [{w1}]",
+            "vmovaps {c0}, zmmword ptr [{w}]",
+            "vmovaps {c1}, zmmword ptr [{w} + 64]",
             "prefetcht0 byte ptr [{x} + {ahead}]",
             $(
                 concat!("vbroadcastss {v}, dword ptr [{x} + 4 * ", $t, "]"),
                 concat!($op, " {", stringify!($a), "}, {c0}, {v}"),
                 concat!($op, " {", stringify!($b), "}, {c1}, {v}"),
             )+
-            concat!("add {w0}, ", $stride),
-            concat!("add {w1}, ", $stride),
+            "add {w}, 128",
             concat!("add {x}, 4 * ", $tokens),
             "dec {n}",
             "jnz 2b",
-            w0 = inout(reg) $w.at[0] => _,
-            w1 = inout(reg) $w.at[1] => _,
+            w = inout(reg) $w.as_ptr() => _,
             x = inout(reg) $x.as_ptr() => _,
             ahead = in(reg) $ahead,
-            n = inout(reg) $w.count => _,
+            n = inout(reg) $w.len() => _,
             c0 = out(zmm_reg) spent[0],
             c1 = out(zmm_reg) spent[1],
             v = out(zmm_reg) spent[2],
@@ -409,28 +408,26 @@ macro_rules! steps {
     };
 }
 
-/// Adds the products of words with `T` tokens; `ahead` bytes from them are the next ones'.
-///
-/// # Safety
-/// The words are there, at least one, and `x` has as many steps.
+/// Adds the products of words with `T` tokens, of as many steps; `ahead` bytes from them are the next ones'.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn steps<const KIND: u8, const T: usize>(
-    w: &Words,
+fn steps<const KIND: u8, const T: usize>(
+    w: &[Both<f32>],
     x: &[[u32; T]],
     ahead: usize,
     sums: &mut [[__m512; 2]; T],
 ) {
-    const { assert!(TOGETHER * word(PAIRS) == 256 && size_of::<Both<f32>>() == 128) };
+    const { assert!(size_of::<Both<f32>>() == 128) };
+    assert!(!w.is_empty() && w.len() == x.len());
     if let Some(sums) = sums.first_chunk_mut::<12>() {
-        // SAFETY: what is read is what the caller says is there. Whoever has pairs has the instruction for them.
+        // SAFETY: what is read are two lists of so many steps. Whoever has pairs has the instruction for them.
         unsafe {
             if KIND == F32 {
-                steps!("vfmadd231ps", 128, sums, w, x, ahead, 12, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5,
+                steps!("vfmadd231ps", sums, w, x, ahead, 12, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5,
                     6 a6 b6, 7 a7 b7, 8 a8 b8, 9 a9 b9, 10 a10 b10, 11 a11 b11);
                 return;
             } else if KIND == PAIRS {
-                steps!("vdpbf16ps", 256, sums, w, x, ahead, 12, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5,
+                steps!("vdpbf16ps", sums, w, x, ahead, 12, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5,
                     6 a6 b6, 7 a7 b7, 8 a8 b8, 9 a9 b9, 10 a10 b10, 11 a11 b11);
                 return;
             }
@@ -441,20 +438,20 @@ unsafe fn steps<const KIND: u8, const T: usize>(
         // SAFETY: the same.
         unsafe {
             if KIND == F32 {
-                steps!("vfmadd231ps", 128, sums, w, x, ahead, 11, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5,
+                steps!("vfmadd231ps", sums, w, x, ahead, 11, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5,
                     6 a6 b6, 7 a7 b7, 8 a8 b8, 9 a9 b9, 10 a10 b10);
                 return;
             } else if KIND == PAIRS {
-                steps!("vdpbf16ps", 256, sums, w, x, ahead, 11, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5,
+                steps!("vdpbf16ps", sums, w, x, ahead, 11, 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5,
                     6 a6 b6, 7 a7 b7, 8 a8 b8, 9 a9 b9, 10 a10 b10);
                 return;
             }
         }
     }
-    for (step, x) in x.iter().enumerate() {
+    for (w, x) in w.iter().zip(x) {
         for half in 0..2 {
-            // SAFETY: the caller says that the word is there.
-            let w = unsafe { load::<KIND>(w.at[half].add(step * w.stride)) };
+            // SAFETY: the array has 64 bytes.
+            let w = unsafe { load::<KIND>(w[half].0.as_ptr().cast()) };
             for t in 0..T {
                 sums[t][half] = multiply::<KIND>(sums[t][half], w, [x[t], 0]);
             }
