@@ -93,10 +93,10 @@ impl<'a> Input<'a> {
                     match w.wants(n) {
                         Form::Rows => {}
                         Form::Tiles if input.tiles.is_empty() => {
-                            input.tiles = tiles(pool, &input.quantised, k, k);
+                            input.tiles = tiles(pool, &input.quantised, k, k, false);
                         }
                         Form::Slices if input.slices.is_empty() => {
-                            input.slices = tiles(pool, &input.quantised, k, SLICE);
+                            input.slices = tiles(pool, &input.quantised, k, SLICE, true);
                         }
                         Form::Groups if input.groups.is_empty() => {
                             input.groups = groups(pool, &input.quantised, k);
@@ -203,14 +203,14 @@ fn lay_columns(pool: &Pool, side: Side, x: &[f32], n: usize, k: usize) -> Vec<Co
     pieces
 }
 
-/// Tiles of the first `slice` columns of `rows` of `k`, then those of the next.
-fn tiles(pool: &Pool, rows: &[Quantised], k: usize, slice: usize) -> Vec<Tile> {
+/// Tiles of the first `slice` columns of `rows` of `k`, then those of the next; `raised` or not.
+fn tiles(pool: &Pool, rows: &[Quantised], k: usize, slice: usize, raised: bool) -> Vec<Tile> {
     let count = Tile::count(rows.len());
     let mut tiles = pieces(|spare| &mut spare.tiles, count * k.div_ceil(slice));
     pool.chunks(&mut tiles, 1, &|i, tiles| {
         let first = i / count * slice;
         let rows = &rows[Tile::tokens(rows.len(), i % count)];
-        tiles.iter_mut().for_each(|tile| tile.fill(rows, k, first..k.min(first + slice)));
+        tiles.iter_mut().for_each(|tile| tile.fill(rows, k, first..k.min(first + slice), raised));
     });
     tiles
 }

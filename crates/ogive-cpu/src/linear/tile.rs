@@ -21,7 +21,7 @@ pub(crate) const SLICE: usize = 512;
 pub(crate) struct Tile {
     /// How many tokens there are.
     pub(crate) tokens: usize,
-    /// Four codes. `[k / 4, tokens]`
+    /// Four codes; of a slice they are raised by 128, and bytes without a sign. `[k / 4, tokens]`
     pub(crate) codes: Vec<[i8; 4]>,
     /// The sums of two neighbouring groups of 16 codes. `[k / 32, tokens]`
     pub(crate) sixteens: Vec<[i16; 2]>,
@@ -45,8 +45,8 @@ impl Tile {
         i * n / count..(i + 1) * n / count
     }
 
-    /// Lays the columns `cols` of rows of `k` side by side: all of them, or those of a slice.
-    pub(crate) fn fill(&mut self, rows: &[Quantised], k: usize, cols: Range<usize>) {
+    /// Lays the columns `cols` of rows of `k` side by side: all of them, or those of a slice, which are `raised`.
+    pub(crate) fn fill(&mut self, rows: &[Quantised], k: usize, cols: Range<usize>, raised: bool) {
         let (tokens, len, block) = (rows.len(), cols.len(), block_len(k));
         self.tokens = tokens;
         self.codes.resize(len / 4 * tokens, [0; 4]);
@@ -56,7 +56,9 @@ impl Tile {
         self.scales.resize(len / block * tokens, 0.0);
         for (t, row) in rows.iter().enumerate() {
             let sums = row.sums[cols.start / 16..cols.end / 16].as_chunks::<2>().0;
-            lay(&mut self.codes, t, tokens, row.codes[cols.clone()].as_chunks::<4>().0.iter().copied());
+            let (fours, sign) =
+                (row.codes[cols.clone()].as_chunks::<4>().0, if raised { i8::MIN } else { 0 });
+            lay(&mut self.codes, t, tokens, fours.iter().map(|codes| codes.map(|code| code ^ sign)));
             lay(&mut self.sixteens, t, tokens, sums.iter().copied());
             lay(&mut self.totals, t, tokens, sums.iter().map(|[a, b]| f32::from(a + b)));
             let pairs = sums.as_chunks::<2>().0;
@@ -97,7 +99,7 @@ mod tests {
         let rows = some_rows(3, k);
         for first in [0, 64] {
             let mut tile = Tile::default();
-            tile.fill(&rows, k, first..k);
+            tile.fill(&rows, k, first..k, false);
             for (t, row) in rows.iter().enumerate() {
                 for (i, c) in row.codes[first..].iter().enumerate() {
                     assert_eq!(tile.codes[i / 4 * 3 + t][i % 4], *c);
@@ -118,8 +120,8 @@ mod tests {
         let mut used = Tile::default();
         for (n, k, cols) in [(6, 512, 0..512), (3, 96, 0..96), (5, 1024, 512..1024), (1, 32, 0..32)] {
             let (rows, mut new) = (some_rows(n, k), Tile::default());
-            used.fill(&rows, k, cols.clone());
-            new.fill(&rows, k, cols);
+            used.fill(&rows, k, cols.clone(), n == 3);
+            new.fill(&rows, k, cols, n == 3);
             assert_eq!(format!("{used:?}"), format!("{new:?}"));
         }
     }

@@ -7,8 +7,8 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    panel::{Both, Panel, Scaling, bytes, floats, scaling, words},
-    strip::{parts, raise},
+    panel::{Both, Panel, Scaling, bytes, floats, integers, scaling, words},
+    strip::parts,
 };
 use crate::{
     linear::Tile,
@@ -31,8 +31,8 @@ macro_rules! add_part {
                 "vmovdqa64 {c1}, zmmword ptr [{codes} + 64]",
                 $(
                     concat!("vpbroadcastd {q}, dword ptr [{acts} + 4 * ", $t, "]"),
-                    concat!("vpdpbusd {", stringify!($a), "}, {c0}, {q}"),
-                    concat!("vpdpbusd {", stringify!($b), "}, {c1}, {q}"),
+                    concat!("vpdpbusd {", stringify!($a), "}, {q}, {c0}"),
+                    concat!("vpdpbusd {", stringify!($b), "}, {q}, {c1}"),
                 )+
                 "add {codes}, 128",
                 "add {acts}, {step}",
@@ -128,20 +128,19 @@ fn superblocks<const F: u8, const T: usize>(
     let count = panel.d.len();
     let parts = parts(F);
     let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<64>().0[..count];
-    let sixteens = &tile.sixteens.as_chunks::<T>().0.as_chunks::<8>().0[..count];
     let codes = &panel.codes.as_chunks::<64>().0[..count];
     let scales = &tile.scales.as_chunks::<T>().0[..count];
     for b in 0..count {
-        let part_scales = &panel.scales[b * parts..][..parts];
-        if raise(F) != 0 || fine(F) {
+        let (part_scales, starts) =
+            (&panel.scales[b * parts..][..parts], &panel.starts[b * parts..][..parts]);
+        if has_min(F) && fine(F) {
             ask(&next.sixteens, b * 8 * T, 32 * T);
         }
         if has_min(F) && !fine(F) {
             ask(&next.pairs, b * 4 * T, 16 * T);
         }
         ask(&next.scales, b * T, 4 * T);
-        let total =
-            scaled_parts::<F, T>(&codes[b], part_scales, &acts[b], &sixteens[b], &next.codes, b * 64 * T);
+        let total = scaled_parts::<F, T>(&codes[b], part_scales, starts, &acts[b], &next.codes, b * 64 * T);
         let mut low = [[_mm512_setzero_si512(); 2]; T];
         if has_min(F) {
             let pairs = parts / 2;
@@ -174,10 +173,10 @@ fn superblocks<const F: u8, const T: usize>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn scaled_parts<const F: u8, const T: usize>(
-    codes: &[Both<[u8; 4]>; 64],
+    codes: &[Both<[i8; 4]>; 64],
     scales: &[Both<i32>],
+    starts: &[Both<i32>],
     acts: &[[[i8; 4]; T]; 64],
-    sixteens: &[[[i16; 2]; T]; 8],
     next: &[[i8; 4]],
     at: usize,
 ) -> Sums<__m512, T> {
@@ -186,25 +185,22 @@ fn scaled_parts<const F: u8, const T: usize>(
     let mut total = [[_mm512_setzero_ps(); 2]; T];
     // A compiler that knows how many there are writes all of them out. Those ten kilobytes took a quarter longer on Zen 5 than
     // the loop, presumably for being decoded again and again.
-    for (from, scales) in black_box(scales).chunks(each).enumerate() {
+    for (from, (scales, starts)) in black_box(scales).chunks(each).zip(starts.chunks(each)).enumerate() {
         let mut sums = [[_mm512_setzero_si512(); 2]; T];
-        for (i, scale) in scales.iter().enumerate() {
+        for (i, (scale, start)) in scales.iter().zip(starts).enumerate() {
             let i = from * each + i;
             ask(next, at + i * quads * T, 4 * quads * T);
-            let starts = starts::<F, T>(&sixteens[sums_at::<F>(i)], i);
             let (codes, acts) = (&codes[i * quads..], &acts[i * quads..]);
             match (scaling(F), fine(F)) {
                 (Scaling::Singles(_), true) => {
-                    add_part::<T, 4, true, _>(&mut sums, starts, codes, acts, scale)
+                    add_part::<T, 4, true, _>(&mut sums, start, codes, acts, scale)
                 }
                 (Scaling::Singles(_), false) => {
-                    add_part::<T, 8, true, _>(&mut sums, starts, codes, acts, scale);
+                    add_part::<T, 8, true, _>(&mut sums, start, codes, acts, scale);
                 }
-                (Scaling::Integers, true) => {
-                    add_part::<T, 4, false, _>(&mut sums, starts, codes, acts, scale)
-                }
+                (Scaling::Integers, true) => add_part::<T, 4, false, _>(&mut sums, start, codes, acts, scale),
                 (Scaling::Integers, false) => {
-                    add_part::<T, 8, false, _>(&mut sums, starts, codes, acts, scale);
+                    add_part::<T, 8, false, _>(&mut sums, start, codes, acts, scale);
                 }
             }
         }
@@ -231,21 +227,16 @@ fn blocks<const F: u8, const T: usize>(
     let each = (block / 32).max(1);
     let count = panel.d.len();
     let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<8>().0[..count];
-    let sixteens = &tile.sixteens.as_chunks::<T>().0[..count];
     let totals = &tile.totals.as_chunks::<T>().0[..count];
     let codes = &panel.codes.as_chunks::<8>().0[..count];
     for group in 0..count / each {
         let mut p = [[_mm512_setzero_si512(); 2]; T];
         for b in group * each..(group + 1) * each {
             ask(&next.codes, b * 8 * T, 32 * T);
-            if raise(F) != 0 {
-                ask(&next.sixteens, b * T, 4 * T);
-            }
             if has_min(F) {
                 ask(&next.totals, b * T, 4 * T);
             }
-            let starts = starts::<F, T>(&sixteens[b], 0);
-            add_part::<T, 8, true, _>(&mut p, starts, &codes[b], &acts[b], &panel.d[b]);
+            add_part::<T, 8, true, _>(&mut p, &panel.starts[b], &codes[b], &acts[b], &panel.d[b]);
             if has_min(F) {
                 for t in 0..T {
                     let total = _mm512_set1_ps(totals[b][t]);
@@ -266,19 +257,20 @@ fn blocks<const F: u8, const T: usize>(
     }
 }
 
-/// Adds one part to the sums, scaled: the products of codes and activations, `QUADS` times four neighbours, beginning at what
-/// `part` has. Factors and sums are in single precision or else integers.
+/// Adds one part to the sums, scaled: the products of codes and activations, `QUADS` times four neighbours, beginning at
+/// `start`. Factors and sums are in single precision or else integers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn add_part<const T: usize, const QUADS: usize, const SINGLES: bool, S>(
     sums: &mut Sums<__m512i, T>,
-    mut part: Sums<__m512i, T>,
-    codes: &[Both<[u8; 4]>],
+    start: &Both<i32>,
+    codes: &[Both<[i8; 4]>],
     acts: &[[[i8; 4]; T]],
     scale: &Both<S>,
 ) {
     const { assert!(size_of::<Both<S>>() == 128) };
     let (codes, acts) = (&codes[..QUADS], &acts[..QUADS]);
+    let mut part = [start.each_ref().map(|half| integers(half)); T];
     if T == 6
         && let (Some(sums), Some(part)) = (sums.first_chunk_mut::<6>(), part.first_chunk::<6>())
     {
@@ -304,7 +296,7 @@ fn add_part<const T: usize, const QUADS: usize, const SINGLES: bool, S>(
         for t in 0..T {
             let a = four(acts[t]);
             for h in 0..2 {
-                part[t][h] = _mm512_dpbusd_epi32(part[t][h], c[h], a);
+                part[t][h] = _mm512_dpbusd_epi32(part[t][h], a, c[h]);
             }
         }
     }
@@ -321,35 +313,6 @@ fn add_part<const T: usize, const QUADS: usize, const SINGLES: bool, S>(
             };
         }
     }
-}
-
-/// What the sums of part `p` start from: what raised codes add, taken off. `sums` are of the activations it is for.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-pub(super) fn start<const F: u8>(sums: [i16; 2], p: usize) -> __m512i {
-    let off = i32::from(-raise(F));
-    // A part of 32 takes both sums; of two parts of 16 each takes its own.
-    let first = if fine(F) && p % 2 == 1 { 0 } else { off & 0xffff };
-    let second = if fine(F) && p.is_multiple_of(2) { 0 } else { off << 16 };
-    _mm512_madd_epi16(two(sums), _mm512_set1_epi32(first | second))
-}
-
-/// The same for both registers of rows and each token.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn starts<const F: u8, const T: usize>(sums: &[[i16; 2]; T], p: usize) -> Sums<__m512i, T> {
-    let mut starts = [[_mm512_setzero_si512(); 2]; T];
-    if raise(F) != 0 {
-        for t in 0..T {
-            starts[t] = [start::<F>(sums[t], p); 2];
-        }
-    }
-    starts
-}
-
-/// Where the sums of part `p` stand among those of two times 16 elements.
-pub(super) const fn sums_at<const F: u8>(p: usize) -> usize {
-    if fine(F) { p / 2 } else { p }
 }
 
 /// Four neighbouring codes, for every row.

@@ -1,12 +1,14 @@
 //! Two strips of a packed weight, unpacked for many tokens: one lane, one row, two registers.
 //!
-//! Codes are unsigned bytes whatever the format, four neighbours of a row in a lane. Sub-scales are single precision where sums
+//! Codes are signed bytes whatever the format, four neighbours of a row in a lane, and meet activations raised by 128: the instruction
+//! multiplies unsigned bytes with signed ones. What raising adds depends on the rows alone, so sums start from it with its sign
+//! turned, which costs a load; raised codes would cost a product for each token. Sub-scales are single precision where sums
 //! of a few scaled parts are exact in it, and else integers: [`Scaling`] says which.
 #![allow(unsafe_code)]
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
 
-use super::strip::{self, Scales, elements, factors, parts, quad};
+use super::strip::{self, Scales, elements, factors, parts, quad, raise};
 use crate::{
     linear::STRIP,
     simd::avx2::{
@@ -46,7 +48,9 @@ pub(in crate::simd) const fn scaling(f: u8) -> Scaling {
 #[derive(Debug, Default)]
 pub(in crate::simd) struct Panel {
     /// Four neighbouring codes. `[k / 4]`
-    pub(in crate::simd) codes: Vec<Both<[u8; 4]>>,
+    pub(in crate::simd) codes: Vec<Both<[i8; 4]>>,
+    /// -128 times the sum of a part's codes, or of a block's. `[superblocks * parts]`, or `[blocks]`
+    pub(in crate::simd) starts: Vec<Both<i32>>,
     /// Sub-scales as bits: of `f32`, or integers. `[superblocks * parts]`
     pub(in crate::simd) scales: Vec<Both<i32>>,
     /// What neighbouring sums of activations are multiplied with. `[superblocks * parts / 2]`
@@ -64,6 +68,8 @@ impl Panel {
         let count = strip::blocks::<N>(strips[0]).len();
         let (quads, supers) = (elements(F) / 4, if super_block(F) { count } else { 0 });
         self.codes.resize(count * quads, [Lanes([[0; 4]; STRIP]); 2]);
+        let each = if super_block(F) { quads / parts(F) } else { quads };
+        self.starts.resize(count * (quads / each), [Lanes([0; STRIP]); 2]);
         self.scales.resize(supers * parts(F), [Lanes([0; STRIP]); 2]);
         self.mins.resize(if has_min(F) { supers * parts(F) / 2 } else { 0 }, [Lanes([[0; 2]; STRIP]); 2]);
         self.d.resize(count, [Lanes([0.0; STRIP]); 2]);
@@ -71,11 +77,18 @@ impl Panel {
         for half in 0..2 {
             let blocks = &strip::blocks::<N>(strips[half])[..count];
             for (b, block) in blocks.iter().enumerate() {
-                let each = if super_block(F) { quads / parts(F) } else { quads };
-                for (p, to) in self.codes[b * quads..][..quads].chunks_exact_mut(each).enumerate() {
+                let parts = self.codes[b * quads..][..quads].chunks_exact_mut(each);
+                let starts = &mut self.starts[b * (quads / each)..][..quads / each];
+                for (p, (to, start)) in parts.zip(starts).enumerate() {
+                    let mut sum = _mm512_setzero_si512();
                     for (i, to) in to.iter_mut().enumerate() {
-                        put(&mut to[half], quad::<F, N>(block, p, i));
+                        let code =
+                            _mm512_sub_epi8(quad::<F, N>(block, p, i), _mm512_set1_epi8(raise(F) as i8));
+                        // The first factor is 128.
+                        sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(-128), code);
+                        put(&mut to[half], code);
                     }
+                    put(&mut start[half], _mm512_sub_epi32(_mm512_setzero_si512(), sum));
                 }
                 let (d, m) = factors::<F, N>(block);
                 put(&mut self.d[b][half], _mm512_castps_si512(d));
@@ -110,7 +123,7 @@ impl Panel {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(in crate::simd) fn bytes(v: &Lanes<[u8; 4]>) -> __m512i {
+pub(in crate::simd) fn bytes(v: &Lanes<[i8; 4]>) -> __m512i {
     // SAFETY: the array has 64 bytes and starts at a multiple of 64.
     unsafe { _mm512_load_si512(v.0.as_ptr().cast()) }
 }

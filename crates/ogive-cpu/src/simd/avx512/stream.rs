@@ -8,7 +8,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    many::{four, start, sums_at, two},
+    many::{four, two},
     strip::{self, Block, Scales, elements, factors, parts, quad, raise},
 };
 use crate::{
@@ -171,4 +171,20 @@ fn small<const F: u8, const N: usize, const T: usize>(
         }
     }
     out
+}
+
+/// What the sums of part `p` start from: what raised codes add, taken off. `sums` are of the activations it is for.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn start<const F: u8>(sums: [i16; 2], p: usize) -> __m512i {
+    let off = i32::from(-raise(F));
+    // A part of 32 takes both sums; of two parts of 16 each takes its own.
+    let first = if fine(F) && p % 2 == 1 { 0 } else { off & 0xffff };
+    let second = if fine(F) && p.is_multiple_of(2) { 0 } else { off << 16 };
+    _mm512_madd_epi16(two(sums), _mm512_set1_epi32(first | second))
+}
+
+/// Where the sums of part `p` stand among those of two times 16 elements.
+const fn sums_at<const F: u8>(p: usize) -> usize {
+    if fine(F) { p / 2 } else { p }
 }
