@@ -1,7 +1,7 @@
 //! Up to eight queries and the tokens of one chunk: what attention's time goes to.
 //!
 //! Keys and values are used as they are read, so nothing is written down but scores and weighted sums, and a step that decodes runs at
-//! the pace of memory, one that reads a prompt at that of the multipliers. The sums are those of [`super::unit`], in its order, to
+//! the pace of memory, one that reads a prompt at that of the multipliers. The sums are those of [`super::general`], in its order, to
 //! the bit.
 //!
 //! Each step is a kernel of its own: compiled into one function with its callers, sums would be put away for lack of registers.
