@@ -133,25 +133,30 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: 
     let n = job.input.n();
     WIDE.with_borrow_mut(|Wide { panel, sums, strips }| {
         let panels = (0..out.width()).step_by(panel::ROWS);
-        sums.clear();
         sums.resize(panels.len() * n, [Lanes([0.0; 16]); 2]);
         let row_bytes = Rows::<2>::new(job, 0, out.width()).len();
         let block = block_len(row_bytes / N * strip::elements(F));
         let slice = SLICE / strip::elements(F) * N;
         let part = |i: usize| row_bytes.min(i * slice)..row_bytes.min((i + 1) * slice);
-        for i in 0..row_bytes.div_ceil(slice) {
+        let slices = row_bytes.div_ceil(slice);
+        for i in 0..slices {
             let tiles = job.input.slice(i);
-            for (p, mut rest) in sums.chunks_exact_mut(n).enumerate() {
-                let rows = Rows::new(job, p * panel::ROWS, out.width());
+            for (p, mut rest) in sums.chunks_exact_mut(n).take(panels.len()).enumerate() {
+                let first = p * panel::ROWS;
+                let rows = Rows::new(job, first, out.width());
                 panel.unpack::<F, N>(rows.part(format, part(i), strips));
                 let last = p + 1 == panels.len();
-                let next = if last { (0, part(i + 1)) } else { ((p + 1) * panel::ROWS, part(i)) };
+                let next = if last { (0, part(i + 1)) } else { (first + panel::ROWS, part(i)) };
                 let next = strips_at(job, next, out.width());
+                let mut token = 0;
                 for (t, tile) in tiles.iter().enumerate() {
                     // The first one comes again with the next panel.
                     let both = [tile, &tiles[(t + 1) % tiles.len()]];
                     let now;
                     (now, rest) = rest.split_at_mut(tile.tokens);
+                    if i == 0 {
+                        now.fill([Lanes([0.0; 16]); 2]);
+                    }
                     // A part of each row is too short for the processor to see what comes after it.
                     for strip in next {
                         let share = strip.len().div_ceil(tiles.len());
@@ -167,13 +172,14 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: 
                         2 => tokens::<F, 2>(panel, both, block, now),
                         _ => tokens::<F, 1>(panel, both, block, now),
                     }
+                    if i + 1 == slices {
+                        for (t, both) in now.iter().enumerate() {
+                            let row = &mut out.row(token + t)[first..];
+                            row.chunks_mut(STRIP).zip(both).for_each(|(to, sums)| put_strip(to, sums));
+                        }
+                    }
+                    token += tile.tokens;
                 }
-            }
-        }
-        for t in 0..n {
-            let row = out.row(t).chunks_mut(panel::ROWS);
-            for (to, both) in row.zip(sums[t..].iter().step_by(n)) {
-                to.chunks_mut(STRIP).zip(both).for_each(|(to, sums)| put_strip(to, sums));
             }
         }
     });
