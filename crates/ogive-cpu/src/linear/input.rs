@@ -14,7 +14,7 @@ use crate::{
 };
 use std::{borrow::Cow, cell::RefCell};
 
-/// Tokens that one thread rounds at a time.
+/// Tokens that one thread rounds at a time, at most.
 const CHUNK: usize = 8;
 /// At most so many pieces of each form are kept for what comes next.
 const KEPT: usize = 4096;
@@ -185,10 +185,11 @@ impl Drop for Input<'_> {
 
 fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quantised> {
     let mut rows = pieces(|spare| &mut spare.rows, n);
-    pool.chunks(&mut rows, CHUNK, &|i, rows| {
+    let chunk = n.div_ceil(pool.threads()).clamp(1, CHUNK);
+    pool.chunks(&mut rows, chunk, &|i, rows| {
         for (j, row) in rows.iter_mut().enumerate() {
             row.set_len(k);
-            path.quantise(&x[(i * CHUNK + j) * k..][..k], row);
+            path.quantise(&x[(i * chunk + j) * k..][..k], row);
         }
     });
     rows

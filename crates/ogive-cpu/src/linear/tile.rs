@@ -29,6 +29,8 @@ pub(crate) struct Tile {
     pub(crate) pairs: Vec<[i16; 2]>,
     /// The sums of 32 codes. `[k / 32, tokens]`
     pub(crate) totals: Vec<f32>,
+    /// The same times -8, for what weights that are raised by a multiple of 8 add; none of a slice. `[k / 32, tokens]`
+    pub(crate) eights: Vec<i32>,
     /// One for each block. `[k / block, tokens]`
     pub(crate) scales: Vec<f32>,
 }
@@ -53,29 +55,48 @@ impl Tile {
         self.sixteens.resize(len / 32 * tokens, [0; 2]);
         self.pairs.resize(len / 64 * tokens, [0; 2]);
         self.totals.resize(len / 32 * tokens, 0.0);
+        self.eights.resize(if raised { 0 } else { len / 32 * tokens }, 0);
         self.scales.resize(len / block * tokens, 0.0);
-        for (t, row) in rows.iter().enumerate() {
-            let sums = row.sums[cols.start / 16..cols.end / 16].as_chunks::<2>().0;
-            let (fours, sign) =
-                (row.codes[cols.clone()].as_chunks::<4>().0, if raised { i8::MIN } else { 0 });
-            lay(&mut self.codes, t, tokens, fours.iter().map(|codes| codes.map(|code| code ^ sign)));
-            lay(&mut self.sixteens, t, tokens, sums.iter().copied());
-            lay(&mut self.totals, t, tokens, sums.iter().map(|[a, b]| f32::from(a + b)));
-            let pairs = sums.as_chunks::<2>().0;
-            lay(&mut self.pairs, t, tokens, pairs.iter().map(|[a, b]| [a[0] + a[1], b[0] + b[1]]));
-            lay(
-                &mut self.scales,
-                t,
-                tokens,
-                row.scales[cols.start / block..cols.end / block].iter().copied(),
-            );
+        let sign = if raised { i8::MIN } else { 0 };
+        // Loops that know how many tokens there are write a tile from its beginning to its end.
+        match tokens {
+            8 => self.lay::<8>(rows, cols, block, sign),
+            7 => self.lay::<7>(rows, cols, block, sign),
+            6 => self.lay::<6>(rows, cols, block, sign),
+            5 => self.lay::<5>(rows, cols, block, sign),
+            4 => self.lay::<4>(rows, cols, block, sign),
+            3 => self.lay::<3>(rows, cols, block, sign),
+            2 => self.lay::<2>(rows, cols, block, sign),
+            1 => self.lay::<1>(rows, cols, block, sign),
+            _ => assert_eq!(tokens, 0, "a tile is at most {WIDE} tokens wide"),
         }
+    }
+
+    /// Lays the columns of `T` rows side by side where there is room for them. `sign` is what the codes are changed by.
+    fn lay<const T: usize>(&mut self, rows: &[Quantised], cols: Range<usize>, block: usize, sign: i8) {
+        let codes: [_; T] = std::array::from_fn(|t| rows[t].codes[cols.clone()].as_chunks::<4>().0);
+        side_by_side(&mut self.codes, codes, |codes| codes.map(|code| code ^ sign));
+        let sums: [_; T] =
+            std::array::from_fn(|t| rows[t].sums[cols.start / 16..cols.end / 16].as_chunks::<2>().0);
+        side_by_side(&mut self.sixteens, sums, |two| *two);
+        side_by_side(&mut self.totals, sums, |[a, b]| f32::from(a + b));
+        side_by_side(&mut self.eights, sums, |[a, b]| -8 * i32::from(a + b));
+        let pairs = sums.map(|sums| sums.as_chunks::<2>().0);
+        side_by_side(&mut self.pairs, pairs, |[a, b]| [a[0] + a[1], b[0] + b[1]]);
+        let scales: [_; T] = std::array::from_fn(|t| &rows[t].scales[cols.start / block..cols.end / block]);
+        side_by_side(&mut self.scales, scales, |scale| *scale);
     }
 }
 
-/// Puts the values of token `t` in their places.
-fn lay<T>(to: &mut [T], t: usize, tokens: usize, values: impl Iterator<Item = T>) {
-    to.iter_mut().skip(t).step_by(tokens).zip(values).for_each(|(to, value)| *to = value);
+/// Puts the first value of each row in their order, then the second.
+fn side_by_side<V, U, const T: usize>(to: &mut [U], rows: [&[V]; T], value: impl Fn(&V) -> U) {
+    let to = to.as_chunks_mut::<T>().0;
+    let rows = rows.map(|row| &row[..to.len()]);
+    for (i, to) in to.iter_mut().enumerate() {
+        for t in 0..T {
+            to[t] = value(&rows[t][i]);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -110,6 +131,7 @@ mod tests {
                 }
                 let total: i16 = sums[2..4].iter().sum();
                 assert_eq!((tile.totals[3 + t], tile.pairs[t][1]), (f32::from(total), total));
+                assert_eq!(tile.eights[3 + t], -8 * i32::from(total));
                 assert_eq!(tile.scales[t], row.scales[first / 64]);
             }
         }

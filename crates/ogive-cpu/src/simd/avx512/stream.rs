@@ -23,14 +23,17 @@ use std::arch::x86_64::*;
 /// How many bytes ahead of what is being read: some blocks, and well within the first cache.
 pub(super) const AHEAD: usize = 6 << 10;
 
-/// Asks for part `p` of `of` of the block that is [`AHEAD`] of this one, be it in the next strip. Little by little, because
-/// a core has room for no more than some sixteen lines that it waits for.
+/// Parts of a superblock that are written out one after the other, so that what differs between them is known to the compiler.
+const GROUP: usize = 2;
+
+/// Asks for a share of what is [`AHEAD`] of the block, be it in the next strip: of piece `piece` of `pieces` the `i`th of `of`.
+/// Little by little, because a core has room for no more than some sixteen lines that it waits for.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn look_ahead<const N: usize>(block: &Block<N>, p: usize, of: usize) {
-    let lines = size_of::<Block<N>>().div_ceil(64);
-    let next = block.as_ptr().cast::<i8>().wrapping_add(AHEAD);
-    for line in p * lines / of..(p + 1) * lines / of {
+fn look_ahead<const N: usize>(block: &Block<N>, [piece, pieces]: [usize; 2], [i, of]: [usize; 2]) {
+    let lines = size_of::<Block<N>>().div_ceil(64).div_ceil(pieces);
+    let next = block.as_ptr().cast::<i8>().wrapping_add(AHEAD + 64 * lines * piece);
+    for line in i * lines / of..(i + 1) * lines / of {
         // SAFETY: a prefetch reads nothing and never faults, wherever it points.
         #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
         unsafe {
@@ -65,33 +68,32 @@ pub(super) fn stream<const F: u8, const N: usize, const T: usize>(
 fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>], tile: &Tile) -> [__m512; T] {
     let parts = parts(F);
     let acts = tile.codes.as_chunks::<T>().0.as_chunks::<64>().0;
-    let sixteens = tile.sixteens.as_chunks::<T>().0.as_chunks::<8>().0;
     let pairs = if fine(F) { &tile.sixteens } else { &tile.pairs }.as_chunks::<T>().0;
     let mut out = [_mm512_setzero_ps(); T];
-    let each = blocks.iter().zip(acts).zip(sixteens).zip(tile.scales.as_chunks::<T>().0);
-    for (b, (((block, acts), sixteens), act_scales)) in each.enumerate() {
+    let each = blocks.iter().zip(acts).zip(tile.scales.as_chunks::<T>().0);
+    for (b, ((block, acts), act_scales)) in each.enumerate() {
         let scales = Scales::of::<F, N>(block);
         let mut sums = [_mm512_setzero_si512(); T];
-        for p in 0..parts {
-            look_ahead(block, p, parts);
-            let part = one::<F, N, T>(block, p, acts, sixteens);
-            let scale = scales.scale::<F>(p);
+        for group in 0..parts / GROUP {
+            add_part::<F, N, T, 0>(block, &scales, group, acts, &mut sums);
+            add_part::<F, N, T, 1>(block, &scales, group, acts, &mut sums);
+        }
+        // What minima are multiplied with, or what raised codes add.
+        let mut low = [_mm512_setzero_si512(); T];
+        for (i, sums) in pairs[b * parts / 2..][..parts / 2].iter().enumerate() {
+            let factor = if has_min(F) { scales.mins(i) } else { scales.pair::<F>(i) };
             for t in 0..T {
-                sums[t] = _mm512_add_epi32(sums[t], _mm512_mullo_epi32(part[t], scale));
+                low[t] = _mm512_dpwssd_epi32(low[t], factor, two(sums[t]));
             }
         }
         let (d, m) = factors::<F, N>(block);
-        let mut low = [_mm512_setzero_si512(); T];
-        if has_min(F) {
-            for (i, sums) in pairs[b * parts / 2..][..parts / 2].iter().enumerate() {
-                let min = scales.mins(i);
-                for t in 0..T {
-                    low[t] = _mm512_dpwssd_epi32(low[t], min, two(sums[t]));
-                }
-            }
-        }
         for t in 0..T {
-            let mut p = _mm512_mul_ps(d, _mm512_cvtepi32_ps(sums[t]));
+            let mut p = sums[t];
+            if !has_min(F) {
+                let raise = _mm512_set1_epi32(raise(F).trailing_zeros() as i32);
+                p = _mm512_sub_epi32(p, _mm512_sllv_epi32(low[t], raise));
+            }
+            let mut p = _mm512_mul_ps(d, _mm512_cvtepi32_ps(p));
             if has_min(F) {
                 p = _mm512_fmadd_ps(m, _mm512_cvtepi32_ps(low[t]), p);
             }
@@ -101,29 +103,29 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     out
 }
 
-/// One part's sums.
+/// Adds part `I` of a group of [`GROUP`], scaled, and raised as its codes are.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn one<const F: u8, const N: usize, const T: usize>(
+fn add_part<const F: u8, const N: usize, const T: usize, const I: usize>(
     block: &Block<N>,
-    p: usize,
+    scales: &Scales,
+    group: usize,
     acts: &[[[i8; 4]; T]; 64],
-    sixteens: &[[[i16; 2]; T]; 8],
-) -> [__m512i; T] {
-    let quads = 64 / parts(F);
+    sums: &mut [__m512i; T],
+) {
+    let (p, quads) = (group * GROUP + I, 64 / parts(F));
+    look_ahead(block, [group, parts(F) / GROUP], [I, GROUP]);
     let mut part = [_mm512_setzero_si512(); T];
-    if raise(F) != 0 {
-        for t in 0..T {
-            part[t] = start::<F>(sixteens[sums_at::<F>(p)][t], p);
-        }
-    }
     for i in 0..quads {
         let c = quad::<F, N>(block, p, i);
         for t in 0..T {
             part[t] = _mm512_dpbusd_epi32(part[t], c, four(acts[p * quads + i][t]));
         }
     }
-    part
+    let scale = scales.scale::<F>(p);
+    for t in 0..T {
+        sums[t] = _mm512_add_epi32(sums[t], _mm512_mullo_epi32(part[t], scale));
+    }
 }
 
 #[inline]
@@ -134,23 +136,23 @@ fn small<const F: u8, const N: usize, const T: usize>(
     each: usize,
 ) -> [__m512; T] {
     let acts = tile.codes.as_chunks::<T>().0.as_chunks::<8>().0;
-    let sixteens = tile.sixteens.as_chunks::<T>().0;
+    let eights = tile.eights.as_chunks::<T>().0;
     let totals = tile.totals.as_chunks::<T>().0;
     let mut out = [_mm512_setzero_ps(); T];
-    let groups = blocks.chunks_exact(each).zip(acts.chunks_exact(each)).zip(sixteens.chunks_exact(each));
-    for (((blocks, acts), sixteens), (totals, scales)) in
+    let groups = blocks.chunks_exact(each).zip(acts.chunks_exact(each)).zip(eights.chunks_exact(each));
+    for (((blocks, acts), eights), (totals, scales)) in
         groups.zip(totals.chunks_exact(each).zip(tile.scales.as_chunks::<T>().0))
     {
         let mut sums = [_mm512_setzero_ps(); T];
-        for (block, (acts, (sixteens, totals))) in
-            blocks.iter().zip(acts.iter().zip(sixteens.iter().zip(totals)))
+        for (block, (acts, (eights, totals))) in blocks.iter().zip(acts.iter().zip(eights.iter().zip(totals)))
         {
-            look_ahead(block, 0, 1);
+            look_ahead(block, [0, 1], [0, 1]);
             let (d, m) = factors::<F, N>(block);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
+                let times = _mm512_set1_epi32(raise(F).trailing_zeros() as i32 - 3);
                 for t in 0..T {
-                    part[t] = start::<F>(sixteens[t], 0);
+                    part[t] = _mm512_sllv_epi32(_mm512_set1_epi32(eights[t]), times);
                 }
             }
             for i in 0..8 {
@@ -171,20 +173,4 @@ fn small<const F: u8, const N: usize, const T: usize>(
         }
     }
     out
-}
-
-/// What the sums of part `p` start from: what raised codes add, taken off. `sums` are of the activations it is for.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn start<const F: u8>(sums: [i16; 2], p: usize) -> __m512i {
-    let off = i32::from(-raise(F));
-    // A part of 32 takes both sums; of two parts of 16 each takes its own.
-    let first = if fine(F) && p % 2 == 1 { 0 } else { off & 0xffff };
-    let second = if fine(F) && p.is_multiple_of(2) { 0 } else { off << 16 };
-    _mm512_madd_epi16(two(sums), _mm512_set1_epi32(first | second))
-}
-
-/// Where the sums of part `p` stand among those of two times 16 elements.
-const fn sums_at<const F: u8>(p: usize) -> usize {
-    if fine(F) { p / 2 } else { p }
 }

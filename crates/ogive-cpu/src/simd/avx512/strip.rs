@@ -15,9 +15,13 @@ use std::arch::x86_64::*;
 /// A block of sixteen rows, of `N` bytes each.
 pub(in crate::simd) type Block<const N: usize> = [[u8; N]; STRIP];
 
-/// What [`quad`] adds to codes.
+/// What [`quad`] adds to codes: nothing, or a power of two, so that what it adds to products is found by a shift.
 pub(in crate::simd) const fn raise(f: u8) -> i16 {
-    if signed(f) { 128 } else { offset(f) }
+    match f {
+        codes::MXFP4 => 16,
+        _ if signed(f) => 128,
+        _ => offset(f),
+    }
 }
 
 /// Parts of a superblock, each with a sub-scale.
@@ -189,18 +193,37 @@ impl Scales {
         _mm512_srai_epi32::<24>(top)
     }
 
+    /// Those of parts `2 i` and `2 i + 1`, 16 bits each.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(in crate::simd) fn pair<const F: u8>(&self, i: usize) -> __m512i {
+        if F == codes::IQ4_XS {
+            let high = _mm512_slli_epi32::<16>(self.scale::<F>(2 * i + 1));
+            return _mm512_mask_blend_epi16(0xaaaa_aaaa, self.scale::<F>(2 * i), high);
+        }
+        // The upper byte of each 16 bits, whose sign then fills the lower.
+        let both = _mm512_slli_epi16::<8>(two_bytes(self.scales[i / 2], i % 2));
+        _mm512_srai_epi16::<8>(both)
+    }
+
     /// The minima of parts `2 i` and `2 i + 1`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     pub(in crate::simd) fn mins(&self, i: usize) -> __m512i {
-        // Bytes 0 and 1 of each lane, or 2 and 3, as 16 bits each.
-        let first = (0x80 << 24 | 1 << 16 | 0x80 << 8) + (i % 2 * 0x0002_0002) as u32;
-        let lanes = _mm512_add_epi32(
-            _mm512_set1_epi32(first.cast_signed()),
-            _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x0004_0004, 0x0008_0008, 0x000c_000c)),
-        );
-        _mm512_shuffle_epi8(self.mins[i / 2], lanes)
+        two_bytes(self.mins[i / 2], i % 2)
     }
+}
+
+/// Bytes 0 and 1 of each lane, or 2 and 3, as 16 bits each.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn two_bytes(v: __m512i, which: usize) -> __m512i {
+    let first = (0x80 << 24 | 1 << 16 | 0x80 << 8) + (which * 0x0002_0002) as u32;
+    let lanes = _mm512_add_epi32(
+        _mm512_set1_epi32(first.cast_signed()),
+        _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x0004_0004, 0x0008_0008, 0x000c_000c)),
+    );
+    _mm512_shuffle_epi8(v, lanes)
 }
 
 /// The factor of a block's codes, and that of its minima with its sign.
