@@ -1,6 +1,6 @@
 //! Dense strips: sixteen rows, one lane for each, and the lanes of the sum one after the other.
 //!
-//! A few tokens stream through the weight, four chains of multiply-adds each; [`many`] meet unpacked panels.
+//! A few tokens stream through the weight, four chains of multiply-adds each; [many](mod@many) meet unpacked panels.
 #![allow(unsafe_code)]
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
