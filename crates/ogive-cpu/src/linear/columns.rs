@@ -121,9 +121,6 @@ impl Columns {
     /// Up to so many tokens stream through the weight.
     pub(crate) const FEW: usize = 8;
 
-    /// A piece has at most so many tokens.
-    pub(crate) const MOST: usize = TOKENS;
-
     /// How many pieces `n` tokens make.
     pub(crate) fn count(n: usize) -> usize {
         n.div_ceil(if n <= Self::FEW { SIDE_BY_SIDE } else { TOKENS })
@@ -137,41 +134,19 @@ impl Columns {
 
     /// Lays rows of `k` elements.
     pub(crate) fn fill(&mut self, side: Side, x: &[f32], k: usize) {
+        let tokens = x.len() / k;
         let rows: Vec<Vec<u32>> = x.chunks_exact(k).map(|x| words(side, x)).collect();
-        self.tokens = rows.len();
+        let steps = rows.first().map_or(0, |row| row.len() / LANES);
+        self.tokens = tokens;
         self.least = match side {
             Side::Pairs => rows.iter().map(|row| least(row.iter().copied())).min().unwrap_or(i32::MAX),
             _ => i32::MAX,
         };
-        // Loops that know how many tokens there are: they take a third of the time.
-        match self.tokens {
-            12 => self.lay::<12>(&rows),
-            11 => self.lay::<11>(&rows),
-            10 => self.lay::<10>(&rows),
-            9 => self.lay::<9>(&rows),
-            8 => self.lay::<8>(&rows),
-            7 => self.lay::<7>(&rows),
-            6 => self.lay::<6>(&rows),
-            5 => self.lay::<5>(&rows),
-            4 => self.lay::<4>(&rows),
-            3 => self.lay::<3>(&rows),
-            2 => self.lay::<2>(&rows),
-            1 => self.lay::<1>(&rows),
-            n => assert_eq!(n, 0, "a piece is of at most {TOKENS} tokens"),
-        }
-    }
-
-    /// Lays `T` rows of words side by side.
-    fn lay<const T: usize>(&mut self, rows: &[Vec<u32>]) {
-        let rows: [_; T] = std::array::from_fn(|t| rows[t].as_chunks::<LANES>().0);
-        let steps = rows[0].len();
-        self.values.resize(LANES * steps * T, 0);
-        let mut lanes = self.values.as_chunks_mut::<T>().0.chunks_exact_mut(steps.max(1));
-        let mut lanes: [_; LANES] = std::array::from_fn(|_| lanes.next().unwrap_or_default());
+        self.values.resize(LANES * steps * tokens, 0);
         for step in 0..steps {
-            for (to, lane) in lanes.iter_mut().zip(ORDER) {
-                for t in 0..T {
-                    to[step][t] = rows[t][step][lane];
+            for (t, row) in rows.iter().enumerate() {
+                for (lane, word) in row[step * LANES..][..LANES].iter().enumerate() {
+                    self.values[(ORDER[lane] * steps + step) * tokens + t] = *word;
                 }
             }
         }
@@ -180,29 +155,20 @@ impl Columns {
 
 /// A row's words in steps of sixteen, one for each lane of the sum.
 fn words(side: Side, x: &[f32]) -> Vec<u32> {
-    let step = if side == Side::Single { LANES } else { 2 * LANES };
-    let whole = x.len() / step * step;
-    let mut row = Vec::with_capacity(x.len().next_multiple_of(step));
-    row_words(side, &x[..whole], &mut row);
-    if whole < x.len() {
-        let mut last = [0.0; 2 * LANES];
-        last[..x.len() - whole].copy_from_slice(&x[whole..]);
-        row_words(side, &last[..step], &mut row);
-    }
-    row
-}
-
-/// The same of whole steps.
-fn row_words(side: Side, x: &[f32], row: &mut Vec<u32>) {
-    let pairs = x.as_chunks::<2>().0;
+    let (per, step) = if side == Side::Single { (1, LANES) } else { (2, 2 * LANES) };
+    let mut row: Vec<u32> = match side {
+        Side::Single => x.iter().map(|v| v.to_bits()).collect(),
+        _ => x.iter().map(|v| bf16_bits(*v)).collect(),
+    };
+    row.resize(x.len().next_multiple_of(step), 0);
     match side {
-        Side::Single => row.extend(x.iter().map(|v| v.to_bits())),
-        Side::Pairs => row.extend(pairs.iter().map(|[even, odd]| bf16_bits(*odd) | bf16_bits(*even) >> 16)),
+        Side::Single => row,
+        Side::Pairs => row.as_chunks().0.iter().map(|[even, odd]| odd | even >> 16).collect(),
         Side::OddEven => {
-            for step in pairs.chunks_exact(LANES) {
-                row.extend(step.iter().map(|[_, odd]| bf16_bits(*odd)));
-                row.extend(step.iter().map(|[even, _]| bf16_bits(*even)));
-            }
+            let steps = row.chunks_exact(step);
+            let half =
+                |words: &[u32], h: usize| words.iter().skip(h).step_by(per).copied().collect::<Vec<_>>();
+            steps.flat_map(|words| [half(words, 1), half(words, 0)]).flatten().collect()
         }
     }
 }
