@@ -79,6 +79,7 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
     for package in &packages {
         steps.push(cargo(&["clippy", "--package", package, "--all-targets", "--", "-D", "warnings"], &[]));
     }
+    steps.push(Step { name: "platforms".into(), run: Box::new(move || crate::platforms::run(root)) });
     // As `cargo publish --dry-run` would make them, for what a published crate must have; they are built below.
     steps.push(cargo(&["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"], &[]));
     steps.push(Step {

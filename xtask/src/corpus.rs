@@ -69,6 +69,7 @@ fn has_host_compiler() -> bool {
 }
 
 /// pip does not keep the mark of programs that wheels of libraries carry.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "there is no such mark"))]
 fn make_executable(nvcc: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     for folder in ["bin", "nvvm/bin"] {

@@ -12,6 +12,7 @@ mod ci;
 mod corpus;
 mod emu;
 mod golden;
+mod platforms;
 mod source;
 mod tidy;
 mod versions;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         ["emu-corpus"] => emu::launcher(&root()).and_then(|launcher| corpus::run(&launcher)),
         ["golden", ref names @ ..] => golden::run(&root(), names),
         ["minimal-versions"] => versions::minimal(&root()),
+        ["platforms"] => platforms::run(&root()),
         ["semver"] => versions::semver(&root(), None),
         ["semver", revision] => versions::semver(&root(), Some(revision)),
         ["tidy"] => tidy::run(&root()),
@@ -67,9 +69,10 @@ fn main() -> ExitCode {
 
 fn help() -> String {
     format!(
-        "{HELP}{}{}{}{}{}{}",
+        "{HELP}{}{}{}{}{}{}{}",
         bundle::HELP,
         arm::HELP,
+        platforms::HELP,
         golden::HELP,
         versions::HELP,
         emu::HELP,

@@ -1,4 +1,5 @@
 //! The whole bench with tiny sizes, under the emulator: that it runs to its end and what its report holds, and nothing about speed.
+#![cfg(unix)]
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use ptx_emulator_launcher::{Launcher, test};

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{command, shared};
+#[cfg(target_os = "linux")]
 use std::fs::File;
 use std::io::Read;
 use std::process::{Command, Stdio};

@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{Ran, command, limited, ogive, ogive_reads, reads};
+use common::{Ran, command, ogive, ogive_reads};
+#[cfg(unix)]
+use common::{limited, reads};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;

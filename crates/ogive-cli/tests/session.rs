@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{Ran, command, ogive, ogive_reads, shared};
+use common::{Ran, ogive, ogive_reads, shared};
+#[cfg(unix)]
+use common::{limited, reads};
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
 /// A run of so many tokens by a sampler that keeps a state.
 fn run(model: &Path, more: &[&std::ffi::OsStr]) -> Ran {
@@ -58,34 +59,17 @@ fn what_cannot_be_loaded_or_saved_is_one_clear_line() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 fn a_full_disk_leaves_nothing_and_spares_what_was_there() {
     let Some(model) = shared("models/stories260K/stories260K-q8_0.gguf") else { return };
     let folder = tempfile::tempdir().unwrap();
     let a = folder.path().join("a");
     fs::write(&a, "as it was").unwrap();
-    // A limit on a file's size is as good as a disk that is full; the signal that comes with it is ignored.
-    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"";
-    let ran = std::process::Command::new("sh")
-        .args(args![
-            "-c",
-            script,
-            command().get_program(),
-            "run",
-            "--model",
-            model,
-            "--raw",
-            "-q",
-            "-n",
-            "40"
-        ])
-        .args(args!["--save", a, "Once upon a time"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(1), "{stderr}");
-    assert!(stderr.starts_with("error: ") && stderr.contains("saving a session"), "{stderr}");
+    let mut run = limited(8);
+    run.args(args!["run", "--model", model, "--raw", "-q", "-n", "40", "--save", a, "Once upon a time"]);
+    let ran = reads(&mut run, b"");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains("saving a session"), "{}", ran.stderr);
     assert!(!ran.stdout.is_empty(), "the text had come");
     assert_eq!(fs::read_to_string(&a).unwrap(), "as it was");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -196,6 +196,7 @@ pub(crate) fn least(pairs: impl Iterator<Item = u32>) -> i32 {
 
 /// Whether sums of products of such numbers are never denormal, be they added in what order: instructions for pairs of bf16 take
 /// denormals for zero. Each product is a multiple of `2^(a - 127 - 7 + b - 127 - 7)`, and so is every sum, rounded or not.
+#[cfg(any(test, target_arch = "x86_64"))]
 pub(crate) fn stay_normal(a: i32, b: i32) -> bool {
     a.saturating_add(b) >= 2 * (127 + 7) - 126
 }

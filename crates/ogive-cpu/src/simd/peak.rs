@@ -2,10 +2,6 @@
 //! is what its loads, its unpacking and its scales leave over. Vectors are as wide as the machine has them.
 #![allow(unsafe_code)]
 
-/// Sums that are added to at once: more than two units with a latency of five need.
-const SUMS: usize = 16;
-/// The same where a vector has but sixteen registers, some of them for factors.
-const FEW: usize = 12;
 /// Rounds of a pass: some milliseconds.
 const ROUNDS: usize = 1 << 20;
 
@@ -38,6 +34,7 @@ pub(crate) fn passes() -> [Option<Pass>; 3] {
 /// With 8-bit integers, bf16 and single precision.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn passes() -> [Option<Pass>; 3] {
+    use x86::{FEW, SUMS};
     let has512 = is_x86_feature_detected!("avx512f");
     let vnni = has512 && is_x86_feature_detected!("avx512vnni");
     let bf16 = has512 && is_x86_feature_detected!("avx512bf16");
@@ -58,9 +55,14 @@ pub(crate) fn passes() -> [Option<Pass>; 3] {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{FEW, ROUNDS, SUMS};
+    use super::ROUNDS;
     use std::arch::x86_64::*;
     use std::hint::black_box;
+
+    /// Sums that are added to at once: more than two units with a latency of five need.
+    pub(super) const SUMS: usize = 16;
+    /// The same where a vector has but sixteen registers, some of them for factors.
+    pub(super) const FEW: usize = 12;
 
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn int8() {
