@@ -3,7 +3,8 @@
 //! ratio to the bandwidth of the same moment, in one table.
 //!
 //! `cargo bench -p ogive-cpu --bench linear [-- FORMAT…]`; `OGIVE_CPU_THREADS` (2), `OGIVE_CPU_REPACK=0`,
-//! `OGIVE_CPU_MIB`, `OGIVE_CPU_TOKENS` (2,4,8,32,512) and `OGIVE_CPU_FORCE` say with what.
+//! `OGIVE_CPU_MIB`, `OGIVE_CPU_TOKENS` (2,4,8,32,512), `OGIVE_CPU_SHAPE` (4096,2048: rows at most, columns) and
+//! `OGIVE_CPU_FORCE` say with what.
 #![allow(clippy::print_stdout)]
 
 use ogive_backend::{Backend, tensor::*};
@@ -14,7 +15,7 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 const MIB: usize = 640;
 /// Operations of a measurement with several tokens: enough for clocks that tick every few milliseconds.
 const WORK: usize = 100_000_000_000;
-/// A matrix has so many columns, and so many rows at most.
+/// A matrix has so many rows at most, and so many columns, unless `OGIVE_CPU_SHAPE` says other numbers.
 const SHAPE: [usize; 2] = [4096, 2048];
 
 /// Seconds that this thread has been on a processor, where the system tells: others do not disturb them.
@@ -71,8 +72,10 @@ fn main() -> Result<()> {
     print!("format    GB/s n=1   of read | GOP/s:");
     tokens.iter().for_each(|n| print!(" n={n}"));
     println!();
+    let shape = std::env::var("OGIVE_CPU_SHAPE").unwrap_or_default();
+    let shape: Vec<usize> = shape.split(',').filter_map(|n| n.parse().ok()).collect();
+    let [most, cols] = shape.try_into().unwrap_or(SHAPE);
     for format in FORMATS.iter().filter(|f| wanted.is_empty() || wanted.iter().any(|w| w == f.name)) {
-        let [most, cols] = SHAPE;
         let rows = most.min(bytes.len() / format.row_bytes(cols) / 32 * 32);
         let size = rows * format.row_bytes(cols);
         let weights: Vec<_> = (0..bytes.len() / size)

@@ -143,11 +143,32 @@ impl Columns {
             _ => i32::MAX,
         };
         self.values.resize(LANES * steps * tokens, 0);
+        match tokens {
+            12 => self.lay::<12>(&rows),
+            11 => self.lay::<11>(&rows),
+            10 => self.lay::<10>(&rows),
+            9 => self.lay::<9>(&rows),
+            8 => self.lay::<8>(&rows),
+            7 => self.lay::<7>(&rows),
+            6 => self.lay::<6>(&rows),
+            5 => self.lay::<5>(&rows),
+            4 => self.lay::<4>(&rows),
+            3 => self.lay::<3>(&rows),
+            2 => self.lay::<2>(&rows),
+            _ => self.lay::<1>(&rows),
+        }
+    }
+
+    /// Lays the words of `T` rows side by side.
+    fn lay<const T: usize>(&mut self, rows: &[Vec<u32>]) {
+        let Some(rows) = rows.first_chunk::<T>() else { return };
+        let rows = rows.each_ref().map(|row| row.as_chunks::<LANES>().0);
+        let to = self.values.as_chunks_mut::<T>().0;
+        let steps = to.len() / LANES;
         for step in 0..steps {
-            for (t, row) in rows.iter().enumerate() {
-                for (lane, word) in row[step * LANES..][..LANES].iter().enumerate() {
-                    self.values[(ORDER[lane] * steps + step) * tokens + t] = *word;
-                }
+            let words = rows.map(|row| &row[step]);
+            for lane in 0..LANES {
+                to[ORDER[lane] * steps + step] = words.map(|word| word[lane]);
             }
         }
     }

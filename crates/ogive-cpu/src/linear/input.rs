@@ -30,6 +30,7 @@ struct Spare {
     rows: Vec<Quantised>,
     tiles: Vec<Tile>,
     groups: Vec<Group>,
+    columns: Vec<Columns>,
 }
 
 /// `n` pieces, used ones as far as there are any.
@@ -179,6 +180,7 @@ impl Drop for Input<'_> {
             keep(&mut spare.tiles, &mut self.tiles);
             keep(&mut spare.tiles, &mut self.slices);
             keep(&mut spare.groups, &mut self.groups);
+            self.columns.iter_mut().for_each(|columns| keep(&mut spare.columns, columns));
         });
     }
 }
@@ -196,7 +198,7 @@ fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quant
 }
 
 fn lay_columns(pool: &Pool, side: Side, x: &[f32], n: usize, k: usize) -> Vec<Columns> {
-    let mut pieces = vec![Columns::default(); Columns::count(n)];
+    let mut pieces = pieces(|spare| &mut spare.columns, Columns::count(n));
     pool.chunks(&mut pieces, 1, &|i, pieces| {
         let tokens = Columns::tokens(n, i);
         pieces.iter_mut().for_each(|piece| piece.fill(side, &x[tokens.start * k..tokens.end * k], k));

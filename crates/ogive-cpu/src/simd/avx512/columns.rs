@@ -216,10 +216,12 @@ fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_, 
                 one_part::<KIND>(job, [strip(first), strip(first + STRIP)], &part, pieces, panel, sums);
             }
         }
-        for (first, sums) in panels.zip(sums.chunks_exact(DEPTHS * n)) {
-            for (t, both) in sums[(DEPTHS - 1) * n..].iter().enumerate() {
-                let to = out.row(t)[first..].chunks_mut(STRIP);
-                to.zip(both).for_each(|(to, sums)| put_strip(to, sums));
+        // A row of the result is a page of its own: all panels' results for one come together.
+        for t in 0..n {
+            let row = out.row(t).chunks_mut(ROWS);
+            for (to, sums) in row.zip(sums.chunks_exact(DEPTHS * n)) {
+                let both = &sums[(DEPTHS - 1) * n + t];
+                to.chunks_mut(STRIP).zip(both).for_each(|(to, sums)| put_strip(to, sums));
             }
         }
     });
