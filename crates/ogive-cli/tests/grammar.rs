@@ -23,8 +23,9 @@ fn each_form_holds() {
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
+    let marked = file("marked.json", &format!("\u{feff}{SCHEMA}"));
     let (schema, grammar) = (file("n.json", SCHEMA), file("n.gbnf", "root ::= \"yes\" | \"no\"\n"));
-    for form in [["--json-schema", SCHEMA], ["-j", &schema]] {
+    for form in [["--json-schema", SCHEMA], ["-j", &schema], ["-j", &marked]] {
         let Some(args) = run(&form) else { return };
         let value: serde_json::Value = serde_json::from_str(&ogive(args).text()).unwrap();
         assert!((1..=9).contains(&value["n"].as_u64().unwrap()), "{value}");

@@ -103,7 +103,7 @@ fn numbers_and_names_that_make_no_sense() {
         (&["--temperature", "-1", "x"][..], "temperature"),
         (&["--temperature", "nan", "x"], "temperature"),
         (&["--top-p", "1.5", "x"], "top_p"),
-        (&["--min-p", "-0.1", "x"], "min_p"),
+        (&["--min-p", "-0.1", "x"], "min_p is -0.1, but must be a number of at least 0 (off); above 1"),
         (&["--repeat-penalty", "0", "x"], "repeat"),
         (&["--typical", "-1", "x"], "typical_p is -1"),
         (&["--top-nsigma", "inf", "x"], "top_n_sigma is inf"),

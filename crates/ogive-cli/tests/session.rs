@@ -4,9 +4,13 @@ mod common;
 
 use common::{Ran, ogive, ogive_reads, shared};
 #[cfg(unix)]
-use common::{limited, reads};
+use common::{command, limited, reads};
 use std::fs;
+#[cfg(unix)]
+use std::io::Read;
 use std::path::Path;
+#[cfg(unix)]
+use std::process::Stdio;
 
 /// A run of so many tokens by a sampler that keeps a state.
 fn run(model: &Path, more: &[&std::ffi::OsStr]) -> Ran {
@@ -73,6 +77,28 @@ fn a_full_disk_leaves_nothing_and_spares_what_was_there() {
     assert!(!ran.stdout.is_empty(), "the text had come");
     assert_eq!(fs::read_to_string(&a).unwrap(), "as it was");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+#[cfg(unix)]
+fn what_a_reader_has_had_enough_of_is_saved() {
+    let Some(model) = shared("models/stories260K/stories260K-q8_0.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let a = folder.path().join("a");
+    let fixed =
+        args!["run", "--model", model, "--raw", "-q", "--context", "100000", "--temp", "0", "--ignore-eos"];
+    let mut run = command();
+    run.env("OGIVE_LOG", "error")
+        .args(&fixed)
+        .args(args!["--save", a, "Once"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = run.spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0; 20]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+    let more = ogive(fixed.into_iter().chain(args!["-n", "3", "--load", a]));
+    assert!(!more.text().is_empty());
 }
 
 #[test]

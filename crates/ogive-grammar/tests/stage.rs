@@ -161,7 +161,9 @@ fn schemas_that_only_compiling_shows_to_be_wrong() {
             r#"{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["b"], "additionalProperties": false}"#,
             "nothing can satisfy it",
         ),
-        (r#"{"enum": []}"#, "nothing can satisfy it"),
+        (r#"{"enum": []}"#, "nothing can satisfy it: an enum or an anyOf is empty"),
+        (r#"{"const": 1, "enum": [2]}"#, "maximum (1); a number in a const or an enum counts as both"),
+        (r#"{"const": "a", "enum": ["b"]}"#, "no string is all that its const, enum,"),
         (r#"{"type": "array", "minItems": 3, "maxItems": 2}"#, "nothing can satisfy it"),
     ] {
         let e = Grammar::json_schema(schema).unwrap().check().unwrap_err().to_string();

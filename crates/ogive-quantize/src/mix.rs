@@ -75,6 +75,13 @@ pub struct Rule {
     ty: GgmlType,
 }
 
+impl Rule {
+    /// Whether it is for the tensor of this name.
+    pub fn matches(&self, name: &str) -> bool {
+        self.pattern.is_match(name)
+    }
+}
+
 impl std::str::FromStr for Rule {
     type Err = Error;
 
@@ -157,7 +164,7 @@ impl Mix {
         } else {
             self.mixed(facts, name, dims, counts)
         };
-        let rule = self.rules.iter().find(|r| r.pattern.is_match(name)).map(|r| r.ty);
+        let rule = self.rules.iter().find(|r| r.matches(name)).map(|r| r.ty);
         let output = self.output.filter(|_| counts.is_head(name));
         let embedding = self.embedding.filter(|_| name == "token_embd.weight");
         match rule.or(embedding).or(output) {

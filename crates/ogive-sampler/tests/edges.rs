@@ -118,7 +118,7 @@ fn parameters_are_checked() {
     assert!(bad(|p| p.top_p = 1.1).contains("top_p is 1.1"));
     assert!(bad(|p| p.top_p = -0.1).contains("top_p"));
     assert!(bad(|p| p.top_p = NAN).contains("top_p"));
-    assert!(bad(|p| p.min_p = -0.1).contains("min_p"));
+    assert!(bad(|p| p.min_p = -0.1).contains("at least 0 (off); above 1 only the best is left"));
     assert!(bad(|p| p.min_p = NAN).contains("min_p"));
     assert!(bad(|p| p.repeat_penalty = 0.0).contains("repeat_penalty"));
     assert!(bad(|p| p.frequency_penalty = INF).contains("frequency_penalty"));
@@ -169,6 +169,8 @@ fn needs_add_up() {
     assert_eq!(needs(|p| p.temperature = 0.0), Some(1));
     assert_eq!(Chain::greedy().needs(), Some(1));
     assert_eq!(Chain::new(0).needs(), None);
+    // As in llama.cpp, which takes any number.
+    assert_eq!(Chain::new(0).then(MinP::new(2.0).expect("valid")).needs(), Some(1));
     let min_first = Chain::new(0).then(MinP::new(0.1).expect("valid")).then(TopK::new(8));
     assert_eq!(min_first.needs(), Some(8));
     let nucleus_first = Chain::new(0).then(TopP::new(0.9).expect("valid")).then(TopK::new(8));

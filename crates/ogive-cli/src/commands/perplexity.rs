@@ -3,7 +3,7 @@
 //! The estimate so far goes to stderr after each window, the final one to stdout, so that a script reads one line.
 
 use crate::args::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, with_causes};
 use crate::files;
 use crate::options::{Machine, ModelPath};
 use crate::output;
@@ -15,6 +15,8 @@ use std::time::Instant;
 
 /// Windows have so many tokens where nothing else is said, as in llama.cpp.
 const WINDOW: usize = 512;
+/// Of fewer tokens the library takes no windows.
+const LEAST: usize = 4;
 
 /// Arguments of `ogive perplexity`.
 #[derive(Clone, Debug, clap::Args)]
@@ -41,11 +43,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
     let text = read(args)?;
     let model = args.machine.open(path, args.context, context)?;
+    if model.is_encoder() {
+        let why = "the model is an encoder and foretells no tokens; ask for its vectors (`ogive embed`)";
+        return Err(Error::failed(why));
+    }
     let window = args.context.unwrap_or_else(|| model.context().min(WINDOW));
     let mut perplexity = Perplexity::new(&model, window)?;
     let ids = perplexity.encode(&text)?;
     drop(text);
-    let windows = perplexity.windows(&ids)?;
+    let windows = perplexity.windows(&ids).map_err(|e| too_short(&e, ids.len()))?;
     let count = args.chunks.map_or(windows.len(), |n| n.get().min(windows.len()));
     context.note(format_args!("{} tokens; scoring {count} windows of {window}", ids.len()));
     let (start, patience) = (Instant::now(), context.interrupt.patience());
@@ -74,8 +80,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
 }
 
 fn read(args: &Args) -> Result<Vec<u8>> {
-    if args.text.as_os_str() == "-" {
-        return files::stdin();
+    let (text, doing) = if args.text.as_os_str() == "-" {
+        (files::stdin()?, "reading stdin".to_owned())
+    } else {
+        let doing = format!("reading {}", args.text.display());
+        (files::read(&args.text, &doing)?, doing)
+    };
+    if text.is_empty() {
+        return Err(Error::failed(format_args!("{doing}: it is empty; give a text to score")));
     }
-    files::read(&args.text, format_args!("reading {}", args.text.display()))
+    Ok(text)
+}
+
+/// What the library says, and the option that helps.
+fn too_short(why: &ogive::Error, tokens: usize) -> Error {
+    let help = if tokens < LEAST { String::new() } else { format!(", as with -c {tokens}") };
+    Error::failed(format_args!("{}{help}", with_causes(why)))
 }

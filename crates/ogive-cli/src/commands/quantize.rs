@@ -8,8 +8,9 @@ use crate::error::{Error, Result};
 use crate::figures::{Bytes, Count};
 use crate::options::progress;
 use crate::output;
-use ogive_quantize::{FileFormat, GgmlType, Input, Packed, Progress, Quantize, Rule, Summary, tensor_type};
-use std::num::NonZeroUsize;
+use ogive_quantize::{
+    Facts, FileFormat, GgmlType, Input, Mix, Packed, Progress, Quantize, Rule, Shape, Summary, tensor_type,
+};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -36,8 +37,8 @@ pub(crate) struct Args {
     token_embedding_type: Option<GgmlType>,
     /// The type of all tensors whose name the regular expression matches, as in 'attn_v=q8_0'; may be repeated, the first
     /// that matches counts
-    #[arg(long, value_name = "PATTERN=TYPE")]
-    tensor_type: Vec<Rule>,
+    #[arg(long, value_name = "PATTERN=TYPE", value_parser = written)]
+    tensor_type: Vec<Written>,
     /// Packs what is packed already, which loses more than packing the original
     #[arg(long)]
     allow_requantize: bool,
@@ -46,10 +47,24 @@ pub(crate) struct Args {
     force: bool,
     /// Threads [default: one for each core]
     #[arg(short, long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    threads: Option<usize>,
     /// Prints what every tensor would become and writes nothing
     #[arg(long)]
     plan: bool,
+}
+
+/// More threads are a mistake, as for the commands that compute.
+const MOST_THREADS: usize = 4096;
+
+/// A rule and its text, to name it by.
+#[derive(Clone, Debug)]
+struct Written {
+    text: String,
+    rule: Rule,
+}
+
+fn written(text: &str) -> ogive_quantize::Result<Written> {
+    Ok(Written { text: text.to_owned(), rule: text.parse()? })
 }
 
 impl Args {
@@ -66,25 +81,29 @@ impl Args {
             .pure(self.pure)
             .output_type(self.output_tensor_type)
             .embedding_type(self.token_embedding_type)
-            .rules(self.tensor_type.clone())
+            .rules(self.tensor_type.iter().map(|r| r.rule.clone()).collect())
             .allow_requantize(self.allow_requantize)
             .overwrite(self.force);
-        self.threads.into_iter().fold(all, |all, n| all.threads(n.get()))
+        self.threads.into_iter().fold(all, |all, n| all.threads(n))
     }
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     const MEGABYTE: u64 = 1_000_000;
+    if let Some(n) = args.threads.filter(|n| !(1..=MOST_THREADS).contains(n)) {
+        return Err(Error::failed(format_args!("quantize: {n} threads; ask for 1 to {MOST_THREADS}")));
+    }
     let quantize = args.quantize();
     let out = match (&args.out, args.plan) {
         (Some(out), false) => out,
-        _ => return quantize.plan(&args.open()?)?.iter().try_for_each(line),
+        _ => return plan(args, &args.open()?, context),
     };
     if ogive::is_demo(out) {
         let why = "this is the name of Ogive's own model; name a file";
         return Err(Error::failed(format_args!("writing {}: {why}", out.display())));
     }
     let input = args.open()?;
+    check_rules(&args.tensor_type, &planned(args, &input)?)?;
     let (start, patience) = (Instant::now(), context.interrupt.patience());
     let bar = progress(context, "packing", 0, " MB");
     let mut shown = None;
@@ -109,6 +128,38 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     };
     context.note(summary(args, &packed, std::fs::metadata(out)?.len(), start.elapsed()));
     Ok(())
+}
+
+/// What every tensor would become, whether or not it may be packed again.
+fn planned(args: &Args, input: &Input) -> Result<Vec<Packed>> {
+    Ok(args.quantize().allow_requantize(true).plan(input)?)
+}
+
+/// Prints the plan.
+fn plan(args: &Args, input: &Input, context: &Context) -> Result<()> {
+    let tensors = planned(args, input)?;
+    check_rules(&args.tensor_type, &tensors)?;
+    tensors.iter().try_for_each(line)?;
+    if !args.allow_requantize && tensors.iter().any(|t| t.from != t.to && !t.from.is_plain()) {
+        context.note("some of it is packed already: packing it again takes --allow-requantize");
+    }
+    Ok(())
+}
+
+/// That each rule is for a tensor at least, also where another one before it counts.
+fn check_rules(rules: &[Written], tensors: &[Packed]) -> Result<()> {
+    let shapes: Vec<Shape<'_>> = tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
+    let types = Mix::new(FileFormat::find("q8_0")?).choose(&Facts::default(), &shapes)?;
+    let packed = shapes.iter().zip(types).filter(|(_, ty)| ty.is_some()).map(|((name, _), _)| *name);
+    let packed: Vec<&str> = packed.collect();
+    let Some(Written { text, .. }) = rules.iter().find(|r| !packed.iter().any(|name| r.rule.matches(name)))
+    else {
+        return Ok(());
+    };
+    Err(Error::failed(format_args!(
+        "--tensor-type {text}: no tensor that is packed has a name that it matches; there are {} and others (--plan lists them)",
+        packed.iter().take(3).copied().collect::<Vec<_>>().join(", ")
+    )))
 }
 
 /// A tensor of the plan.

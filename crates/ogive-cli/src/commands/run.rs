@@ -69,17 +69,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         None => model.session()?,
     };
     let Some(prompt) = prompt else {
-        let ended = say(&mut resumed(&mut session, &mut how, args, context)?, &how, args, context)?;
+        let ended = say(&mut resumed(&mut session, &mut how, args, context)?, &how, args, context);
         return finish(ended, args, |file| session.save(file));
     };
     args.sampling.show_seed(&how, context);
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
     if templated && !args.raw && !prompt.is_empty() {
         let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
-        let ended = say(&mut chat.send(prompt, &how)?, &how, args, context)?;
+        let ended = say(&mut chat.send(prompt, &how)?, &how, args, context);
         finish(ended, args, |file| chat.save(file))
     } else {
-        let ended = say(&mut session.generate(prompt, &how)?, &how, args, context)?;
+        let ended = say(&mut session.generate(prompt, &how)?, &how, args, context);
         finish(ended, args, |file| session.save(file))
     }
 }
@@ -122,12 +122,12 @@ fn resumed<'s>(
     Ok(session.generate(tokens, how)?)
 }
 
-/// Saves what is to be saved, however the answer ended.
-fn finish(ended: Ended, args: &Args, save: impl FnOnce(&Path) -> ogive::Result<()>) -> Result<()> {
-    if let Some(file) = &args.save {
+/// Saves what is to be saved, however the answer ended: at Ctrl-C, and where its reader has had enough, what came of it.
+fn finish(ended: Result<Ended>, args: &Args, save: impl FnOnce(&Path) -> ogive::Result<()>) -> Result<()> {
+    if let (Some(file), Ok(_) | Err(Error::ClosedPipe)) = (&args.save, &ended) {
         save(file)?;
     }
-    if ended == Ended::Interrupted { Err(Error::Interrupted) } else { Ok(()) }
+    if ended? == Ended::Interrupted { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) -> Result<Ended> {

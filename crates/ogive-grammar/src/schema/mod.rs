@@ -22,6 +22,8 @@ const SPACE: &str = " |\\n{1,2}[ \\t]{0,20}";
 /// Reads a schema and checks what can be checked without compiling it.
 pub(crate) fn parse(text: &str) -> Result<Value, GrammarError> {
     at_most("its length in bytes", text.len(), MAX_BYTES)?;
+    // As editors on Windows begin a file.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let schema: Value = serde_json::from_str(text).map_err(|e| GrammarError::Json { why: e.to_string() })?;
     if schema == Value::Bool(false) {
         return Err(GrammarError::Unsatisfiable { why: "the schema is false".into() });
@@ -55,7 +57,7 @@ pub(crate) fn with_options(schema: &Value) -> Value {
 /// llguidance's refusal in our words. It does not tell where in the schema.
 pub(crate) fn refused(text: &str) -> GrammarError {
     if let Some(why) = text.strip_prefix("Unsatisfiable schema: ") {
-        return GrammarError::Unsatisfiable { why: why.replace('\n', ";") };
+        return GrammarError::Unsatisfiable { why: contradiction(why) };
     }
     let why = if text.starts_with("oneOf constraints are not supported") {
         "the alternatives of a oneOf can hold at once, or cannot be shown not to; use anyOf".into()
@@ -69,6 +71,21 @@ pub(crate) fn refused(text: &str) -> GrammarError {
         text.replace('\n', ";")
     };
     GrammarError::Refused { why }
+}
+
+/// A contradiction in the schema's own keywords: llguidance takes an enum for an anyOf, and a number for its own bounds.
+fn contradiction(why: &str) -> String {
+    if why == "anyOf is empty" {
+        return "an enum or an anyOf is empty; list what it allows".into();
+    }
+    let why = why.replace('\n', ";");
+    if why.starts_with("minimum (") && why.contains(" maximum (") {
+        return format!("{why}; a number in a const or an enum counts as both");
+    }
+    if why.starts_with("Regex is empty") {
+        return "no string is all that its const, enum, pattern, format and lengths ask for".into();
+    }
+    why
 }
 
 #[cfg(test)]
@@ -115,6 +132,8 @@ mod tests {
         ] {
             parse(fine).unwrap_or_else(|e| panic!("{fine}: {e}"));
         }
+        parse("\u{feff}{}").expect("a byte order mark is no part of it");
+        assert!(error("\u{feff}\u{feff}{}").contains("reading a JSON schema"));
     }
 
     #[test]

@@ -18,7 +18,12 @@ pub struct MinP {
 impl MinP {
     /// `p` is at least 0 (off); above 1 only the best candidate is left, as in llama.cpp.
     pub fn new(p: f32) -> Result<Self, SampleError> {
-        check("min_p", p, p.is_finite() && p >= 0.0, "a number from 0 (off) to 1")?;
+        check(
+            "min_p",
+            p,
+            p.is_finite() && p >= 0.0,
+            "a number of at least 0 (off); above 1 only the best is left",
+        )?;
         let ln_p = if p > 0.0 { ln(f64::from(p)) as f32 } else { f32::NEG_INFINITY };
         Ok(Self { p, ln_p })
     }

@@ -6,7 +6,7 @@
 use super::{history, slash};
 use crate::args::Context;
 use crate::error::{Doing, Result};
-use crate::output;
+use crate::{files, output};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -16,7 +16,7 @@ use rustyline::validate::Validator;
 use rustyline::{Behavior, Config, Editor, Helper};
 use std::cell::Cell;
 use std::fs;
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, BufRead, ErrorKind, IsTerminal};
 use std::path::PathBuf;
 
 const PROMPT: &str = "> ";
@@ -29,6 +29,8 @@ pub(super) enum Input {
     Text(String),
     /// Ctrl-C, on an empty line or on one that was begun.
     CtrlC { empty: bool },
+    /// A line of a terminal that is no text, and why.
+    Refused(&'static str),
     /// Nothing more will come.
     End,
 }
@@ -36,14 +38,15 @@ pub(super) enum Input {
 /// Reads messages.
 pub(super) enum Reader {
     Editor(Box<Editor<Line, DefaultHistory>>, Option<PathBuf>),
-    Stdin,
+    /// Lines of stdin, and how many were read.
+    Stdin(u64),
 }
 
 impl Reader {
     /// A line editor if stdin is a terminal.
     pub(super) fn new(context: &Context) -> Result<Self> {
         if !io::stdin().is_terminal() {
-            return Ok(Self::Stdin);
+            return Ok(Self::Stdin(0));
         }
         // Where stdout is somebody else's, what the editor draws must not get there.
         let behavior = if output::is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
@@ -94,7 +97,10 @@ impl Reader {
     }
 
     fn line(&mut self, prompt: &str) -> Result<Input> {
-        let Self::Editor(editor, _) = self else { return stdin_line() };
+        let editor = match self {
+            Self::Editor(editor, _) => editor,
+            Self::Stdin(lines) => return stdin_line(lines),
+        };
         if let Some(line) = editor.helper() {
             line.empty.set(true);
         }
@@ -103,6 +109,10 @@ impl Reader {
             Err(ReadlineError::Eof) => Ok(Input::End),
             Err(ReadlineError::Interrupted) => {
                 Ok(Input::CtrlC { empty: editor.helper().is_none_or(|l| l.empty.get()) })
+            }
+            // What the terminal has sent of the line beside it is gone with it.
+            Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
+                Ok(Input::Refused("reading a message: it is no UTF-8; write it again"))
             }
             Err(e) => Err(io::Error::other(e)).doing("reading a message"),
         }
@@ -121,12 +131,13 @@ impl Reader {
     }
 }
 
-fn stdin_line() -> Result<Input> {
+fn stdin_line(lines: &mut u64) -> Result<Input> {
     let mut bytes = Vec::new();
     if io::stdin().lock().read_until(b'\n', &mut bytes).doing("reading stdin")? == 0 {
         return Ok(Input::End);
     }
-    let text = String::from_utf8_lossy(&bytes);
+    *lines += 1;
+    let text = files::text(bytes, format_args!("reading line {lines} of stdin"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     Ok(Input::Text(text.strip_suffix('\r').unwrap_or(text).into()))
 }

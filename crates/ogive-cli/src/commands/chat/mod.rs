@@ -123,6 +123,10 @@ impl Talk<'_> {
                         output::note("Ctrl-C once more leaves, and so does Ctrl-D");
                     }
                 }
+                Input::Refused(why) => {
+                    leaving = false;
+                    self.complain(why);
+                }
                 Input::End => return self.end(reader),
             }
         }
