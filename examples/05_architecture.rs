@@ -1,14 +1,17 @@
 //! An architecture from another crate: GPT-NeoX (Pythia), which `examples/outside` adds. docs/ADD-A-MODEL.md tells how it is written.
 //!
-//! `cargo run --release -p ogive-examples --example 05_architecture -- MODEL [PROMPT]`, where MODEL is a Hugging Face
-//! folder with a GPT-NeoX. Without a prompt it goes on from three ids, as tiny models have no vocabulary.
+//! `cargo run --release -p ogive-examples --example 05_architecture -- [MODEL [PROMPT]]`, where MODEL is a Hugging Face
+//! folder with a GPT-NeoX, by default the tiny one beside that crate. Without a prompt it goes on from three ids, as tiny models have
+//! no vocabulary.
 
 use ogive::{Generate, Options, Prompt};
 use std::{env, error::Error};
 
+const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/outside/golden");
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
-    let path = args.next().ok_or("usage: 05_architecture MODEL [PROMPT]")?;
+    let path = args.next().unwrap_or_else(|| TINY.into());
     let prompt = args.next().map_or(Prompt::Ids(vec![1, 5, 17]), Prompt::Text);
 
     // A registry is a plain value: Ogive's own architectures and one more.

@@ -1,14 +1,17 @@
 //! A weight format from outside: FP8 (E4M3), which Ogive does not bring. The example packs a model's matrices in it and
 //! runs the result; every backend can, for a format says how it is decoded.
 //!
-//! `cargo run --release -p ogive-examples --example 06_weight_format -- MODEL_FOLDER NEW_FOLDER`, where MODEL_FOLDER is a
-//! Hugging Face folder.
+//! `cargo run --release -p ogive-examples --example 06_weight_format -- [MODEL_FOLDER [NEW_FOLDER]]`, where MODEL_FOLDER is a
+//! Hugging Face folder, by default a tiny one of Ogive's tests, which goes on from three ids, as it has no vocabulary.
 
 use ogive::tensor::serde_json::json;
 use ogive::tensor::{F32, Format};
 use ogive::weights::OpenOptions;
-use ogive::{Generate, Options};
-use std::{env, error::Error, fs, path::Path};
+use ogive::{Generate, Options, Prompt};
+use std::path::{Path, PathBuf};
+use std::{env, error::Error, fs};
+
+const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/ogive-models/tests/golden/llama");
 
 /// A sign, four bits of exponent, three of fraction; no infinities (Micikevicius et al. 2022,
 /// <https://arxiv.org/abs/2209.05433>). A block is what is packed together: here a single element.
@@ -51,23 +54,26 @@ fn pack(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
     }
     let header = header.to_string().into_bytes();
     fs::create_dir_all(to)?;
-    let file = [&header.len().to_le_bytes()[..], &header, &data].concat();
-    println!("{} bytes", file.len());
-    fs::write(to.join("model.safetensors"), file)?;
-    for name in ["config.json", "tokenizer.json", "tokenizer_config.json"] {
+    let names = ["config.json", "tokenizer.json", "tokenizer_config.json"];
+    for name in names.into_iter().filter(|name| from.join(name).exists()) {
         fs::copy(from.join(name), to.join(name))?;
     }
-    Ok(())
+    let file = [&header.len().to_le_bytes()[..], &header, &data].concat();
+    println!("{} bytes", file.len());
+    Ok(fs::write(to.join("model.safetensors"), file)?)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let paths: Vec<_> = env::args().skip(1).collect();
-    let [from, to] = &paths[..] else { return Err("usage: 06_weight_format MODEL_FOLDER NEW_FOLDER".into()) };
-    pack(from.as_ref(), to.as_ref())?;
+    let mut paths = env::args_os().skip(1).map(PathBuf::from);
+    let from = &paths.next().unwrap_or_else(|| TINY.into());
+    let to = &paths.next().unwrap_or_else(|| env::temp_dir().join("ogive-f8_e4m3"));
+    pack(from, to).map_err(|e| format!("packing {} into {}: {e}", from.display(), to.display()))?;
 
     let model = Options::new().files(OpenOptions::new().format(&F8_E4M3)).open(to)?;
     let mut session = model.session()?;
-    let mut text = session.generate("Once upon a time", &Generate::greedy().max_tokens(60))?;
-    println!("Once upon a time{}", text.text()?);
+    let has_words = to.join("tokenizer.json").exists();
+    let prompt: Prompt = if has_words { "Once upon a time".into() } else { Prompt::Ids(vec![1, 5, 17]) };
+    let mut text = session.generate(prompt.clone(), &Generate::greedy().max_tokens(60))?;
+    println!("{prompt:?} goes on with {:?}, ids {:?}", text.text()?, text.ids());
     Ok(())
 }

@@ -111,11 +111,17 @@ fn a_weight_format_of_ones_own_packs_and_runs() {
     let before = folder.join("model.safetensors").metadata().unwrap().len();
     let after = new.path().join("model.safetensors").metadata().unwrap().len();
     assert!(after * 3 < before, "{after} of {before} bytes");
-    assert!(text.contains("Once upon a time, there was a little"), "{text}");
+    assert!(text.contains("goes on with \", there was a little"), "{text}");
     // Without the format the error names the tensor, the type and what is known.
     let refused = start("01_generate", &[new.path()]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(why.contains("embed_tokens") && why.contains("F8_E4M3") && why.contains("q4_k"), "{why}");
+}
+
+#[test]
+fn a_weight_format_needs_no_data_from_elsewhere() {
+    let text = run("06_weight_format", &[]);
+    assert!(text.contains("Ids([1, 5, 17]) goes on with") && text.contains("ids ["), "{text}");
 }
 
 #[test]
@@ -147,9 +153,11 @@ fn logits_and_hidden_states_are_arrays() {
 
 #[test]
 fn a_missing_argument_or_file_is_said() {
-    let output = start("05_architecture", &[]);
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("usage: 05_architecture MODEL"));
+    let folder = tempfile::tempdir().unwrap();
+    let new = folder.path().join("new");
+    let output = start("06_weight_format", &["nowhere".as_ref(), &new]);
+    assert!(!output.status.success() && !new.exists());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nowhere: no such file"), "{output:?}");
     for example in ["01_generate", "02_chat", "03_many_sequences", "04_sampler_stage", "05_architecture"] {
         let output = start(example, &["nowhere.gguf".as_ref()]);
         assert!(String::from_utf8_lossy(&output.stderr).starts_with("Error: nowhere.gguf: "), "{output:?}");
@@ -166,6 +174,7 @@ fn ogives_own_model_serves_where_none_is_given() {
         "{chat}"
     );
     assert_eq!(run("03_many_sequences", &[]).matches("[").count(), 3);
+    assert!(run("05_architecture", &[]).contains("opened: GPTNeoXForCausalLM"));
     let without = run("04_sampler_stage", &[]);
     assert!(without.len() > 60 && !without.to_lowercase().contains('s'), "{without}");
     assert!(run("07_backend", &[]).contains("0 failed"));
