@@ -17,6 +17,11 @@ struct Step<'a> {
     run: Box<dyn Fn() -> Result<(), String> + 'a>,
 }
 
+/// Workspaces of their own: what trains the demo model, what measures other engines (but for llama.cpp, which wants a C++ compiler), and
+/// what fuzzes.
+const OUTSIDE: [&str; 3] =
+    ["crates/ogive-demo-model/train/Cargo.toml", "benches/peers/Cargo.toml", "fuzz/Cargo.toml"];
+
 /// Runs all steps; stops at the first failure unless `keep_going`.
 pub(crate) fn run(root: &Path, keep_going: bool) -> Result<(), String> {
     let metadata = MetadataCommand::new()
@@ -79,9 +84,15 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
     for package in &packages {
         steps.push(cargo(&["clippy", "--package", package, "--all-targets", "--", "-D", "warnings"], &[]));
     }
+    // What a program has that takes only what it needs.
+    for features in ["demo-model", "cuda-12"] {
+        let only = ["--no-default-features", "--features", features];
+        let clippy = [&["clippy", "--package", "ogive"], &only[..], &["--", "-D", "warnings"]].concat();
+        steps.push(cargo(&clippy, &[]));
+    }
     steps.push(Step { name: "platforms".into(), run: Box::new(move || crate::platforms::run(root)) });
-    // As `cargo publish --dry-run` would make them, for what a published crate must have; they are built below.
-    steps.push(cargo(&["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"], &[]));
+    // Each crate as others will get it, built from what is packed and from nothing else.
+    steps.push(cargo(&["publish", "--dry-run", "--workspace", "--allow-dirty", "--quiet"], &[]));
     steps.push(Step {
         name: "minimal-versions".into(),
         run: Box::new(move || crate::versions::minimal(root)),
@@ -90,6 +101,9 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
     let required = if emulator_required() { "1" } else { "0" };
     steps.push(Step { name: "emu --fetch".into(), run: Box::new(move || optional(fetch(root))) });
     steps.push(Step { name: "emu-corpus".into(), run: Box::new(move || optional(corpus(root))) });
+    for manifest in OUTSIDE {
+        steps.push(cargo(&["check", "--locked", "--manifest-path", manifest], &[]));
+    }
     // All at once, so that dependencies are built with the features that the tests use too, and only once.
     steps.push(cargo(&["build", "--workspace", "--examples"], &[]));
     steps.push(cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]));

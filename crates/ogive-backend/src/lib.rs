@@ -4,6 +4,45 @@
 //! writes the *required* ones; the *provided* ones are compositions of those,
 //! and a backend overrides one when it can do better. The provided body is the
 //! definition: an override must compute the same thing.
+//!
+//! So a machine that does one operator its own way, here by counting, runs whatever is made of it:
+//!
+//! ```
+//! # use std::sync::atomic::{AtomicUsize, Ordering};
+//! use ogive_backend::tensor::{Result, Tensor};
+//! use ogive_backend::{Activation, Backend, HostWeight, Weight};
+//! # use ogive_conformance::Oracle;
+//!
+//! /// Another backend, and how many operators it was asked for.
+//! #[derive(Debug)]
+//! struct Counting(Oracle, AtomicUsize);
+//!
+//! impl Counting {
+//!     /// Every forwarded call goes through here.
+//!     fn around<T>(&self, _name: &'static str, call: impl FnOnce(&Oracle) -> Result<T>) -> Result<T> {
+//!         self.1.fetch_add(1, Ordering::Relaxed);
+//!         call(&self.0)
+//!     }
+//! }
+//!
+//! impl Backend for Counting {
+//!     ogive_backend::forward_required!();
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let machine = Counting(Oracle, AtomicUsize::new(0));
+//! let x = machine.upload(&[0.0, 2.0], [1, 2].into())?; // [n, in]
+//! let row = |name, values| machine.upload_weight(&HostWeight::from_f32(name, [1, 1, 2], values)?);
+//! let (gate, up) = (row("gate", &[1.0, 0.0])?, row("up", &[0.0, 1.0])?); // [1, out, in]
+//!
+//! // `exp(x · gateᵀ) * (x · upᵀ)` is provided: two products, a nonlinearity and a multiplication, all required.
+//! let before = machine.1.load(Ordering::Relaxed);
+//! let y = machine.linear_gated(&x, &gate, &up, Activation::Exp)?; // [n, out]
+//! assert_eq!(machine.1.load(Ordering::Relaxed) - before, 4);
+//! assert_eq!(machine.download(&y)?, [2.0]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod batch;
 mod cache;

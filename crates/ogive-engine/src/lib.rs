@@ -6,6 +6,38 @@
 //!
 //! Memory is bounded by [`Limits`] when the engine is made. When pages run out, the youngest sequence gives its pages
 //! back and starts over later from the tokens it has; nothing wedges, and nothing of what it draws changes.
+//!
+//! ```
+//! use ogive_engine::{Engine, Limits, Request, backend::Backend, nn::Loader};
+//! use std::sync::Arc;
+//!
+//! # fn main() -> ogive_engine::tensor::Result<()> {
+//! let backend: Arc<dyn Backend> = Arc::new(ogive_conformance::Oracle);
+//! let file = ogive_weights::open("../ogive-models/tests/golden/llama")?;
+//! let loader = Loader::new(&*file.source, &*backend);
+//! let model = ogive_models::registry().build(&file.architecture, &file.config, &loader)?;
+//! let mut engine = Engine::new(backend, model.into(), Limits::new(32).sequences(2))?;
+//!
+//! // One sequence by itself: an iterator.
+//! let mut alone = Vec::new();
+//! for event in engine.run(Request::new([1, 2, 3], 4))? {
+//!     alone.extend(event?.token);
+//! }
+//!
+//! // Two at a time: whoever calls decides when a step is taken, and who hears of its tokens.
+//! let first = engine.add(Request::new([1, 2, 3], 4))?;
+//! let second = engine.add(Request::new([9, 8], 6))?;
+//! let mut drawn = [Vec::new(), Vec::new()];
+//! while !engine.is_idle() {
+//!     for event in engine.step()? {
+//!         drawn[usize::from(event.id == second)].extend(event.token);
+//!     }
+//! }
+//! assert_eq!(drawn[0], alone, "nothing of {first} depends on {second}");
+//! assert_eq!(drawn[1].len(), 6);
+//! # Ok(())
+//! # }
+//! ```
 
 mod compute;
 mod digest;

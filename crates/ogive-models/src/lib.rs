@@ -2,6 +2,24 @@
 //!
 //! An architecture is a function from a configuration and a weight file to a [`Model`](ogive_nn::Model); a crate outside
 //! this one adds its own with [`Registry::with`](ogive_nn::Registry::with).
+//!
+//! ```
+//! use ogive_models::registry;
+//! use ogive_nn::Loader;
+//! # use ogive_conformance::Oracle;
+//!
+//! # fn main() -> ogive_nn::tensor::Result<()> {
+//! let file = ogive_weights::open("tests/golden/llama")?; // a folder with `config.json` and weights
+//! assert_eq!(file.architecture, "LlamaForCausalLM");
+//! let model = registry().build(&file.architecture, &file.config, &Loader::new(&*file.source, &Oracle))?;
+//! assert_eq!(model.cache_layout().len(), file.config.usize("num_hidden_layers")?);
+//!
+//! // Who brings an architecture adds it, or puts it in the place of one of these.
+//! let registry = registry().with("MyForCausalLM", ogive_models::llama::load);
+//! assert!(registry.names().any(|name| name == "MyForCausalLM"));
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod bert;
 pub mod gemma2;

@@ -3,6 +3,71 @@
 //!
 //! A model names layers and the order to use them in. It sees no device, element type or stride, and keeps no state
 //! between steps: what sequences remember is in the [`Cache`], which comes with each [`Step`].
+//!
+//! ```
+//! use ogive_nn::backend::{Backend, Batch, CacheSpec, Ids, LayerCache};
+//! use ogive_nn::tensor::{Config, Error, HostWeight, Result, Source, Tensor, WeightInfo};
+//! use ogive_nn::{Embedding, Linear, Loader, Model, Registry, RmsNorm, Step};
+//! # use ogive_conformance::Oracle;
+//!
+//! /// What comes next depends on the last token alone.
+//! #[derive(Debug)]
+//! struct Bigram {
+//!     embed: Embedding,
+//!     norm: RmsNorm,
+//!     head: Linear,
+//! }
+//!
+//! fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
+//!     let norm = file.rms_norm("norm", c.f32_or("rms_norm_eps", 1e-6)?)?;
+//!     Ok(Box::new(Bigram { embed: file.embedding("embed")?, norm, head: file.linear("head")? }))
+//! }
+//!
+//! impl Model for Bigram {
+//!     fn cache_layout(&self) -> Vec<LayerCache> {
+//!         Vec::new() // nothing to remember
+//!     }
+//!     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
+//!         self.norm.forward(s, &self.embed.of(s, Ids::Tokens)?) // [n, dim]
+//!     }
+//!     fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
+//!         self.head.forward(s, &hidden) // [n, vocab]
+//!     }
+//! }
+//! #
+//! # /// A file of a 3 by 3 table and what is needed beside it: after token 0 comes 1, after 1 comes 2, after 2 comes 0.
+//! # #[derive(Debug)]
+//! # struct File;
+//! #
+//! # impl Source for File {
+//! #     fn get(&self, name: &str) -> Result<HostWeight> {
+//! #         let (shape, values): (_, &[f32]) = match name {
+//! #             "embed.weight" => ([1, 3, 3], &[1., 0., 0., 0., 1., 0., 0., 0., 1.]),
+//! #             "norm.weight" => ([1, 1, 3], &[1.; 3]),
+//! #             "head.weight" => ([1, 3, 3], &[0., 0., 1., 1., 0., 0., 0., 1., 0.]),
+//! #             _ => return Err(Error::missing(name)),
+//! #         };
+//! #         HostWeight::from_f32(name, shape, values)
+//! #     }
+//! #     fn tensors(&self) -> Vec<WeightInfo> {
+//! #         Vec::new()
+//! #     }
+//! # }
+//!
+//! # fn main() -> Result<()> {
+//! let machine: &dyn Backend = &Oracle;
+//! let registry = Registry::new().with("BigramForCausalLM", load);
+//! let model = registry.build("BigramForCausalLM", &Config::default(), &Loader::new(&File, machine))?;
+//!
+//! let mut batch = Batch::default();
+//! batch.push(&[0, 1, 2], 0, Vec::new(), [0, 0]); // three tokens of one sequence, of which nothing was seen
+//! batch.want_all();
+//! let (plan, cache) = (machine.plan(batch)?, machine.new_cache(&CacheSpec::new(model.cache_layout(), 16, 0, 0))?);
+//! let logits = model.logits(&Step::new(machine, &plan, &cache))?; // [3, vocab]
+//! assert_eq!(machine.argmax(&logits)?, [1, 2, 0]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod attention;
 mod layers;

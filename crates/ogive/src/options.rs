@@ -15,7 +15,12 @@ pub struct Options {
     #[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "only the CPU backend has threads"))]
     pub(crate) threads: Option<usize>,
     pub(crate) exact: bool,
+    #[cfg_attr(
+        not(any(feature = "cpu", feature = "cuda")),
+        expect(dead_code, reason = "other backends were told before")
+    )]
     pub(crate) bf16: bool,
+    #[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "only the CPU backend lays weights anew"))]
     pub(crate) repack: bool,
     pub(crate) context: Option<usize>,
     pub(crate) step_tokens: usize,

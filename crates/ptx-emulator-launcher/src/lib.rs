@@ -3,6 +3,24 @@
 //! The emulator is found as a driver is found, by its file's name on the loader's path. So a program needs no change and no
 //! feature, at the price of a process of its own: the loader reads its path once, when a process starts. `cargo xtask emu` is
 //! this crate with a command line; [`mod@test`] is it inside `cargo test`.
+//!
+//! ```
+//! use ptx_emulator_launcher::{Error, Launcher, Nvrtc};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let launcher = Launcher::new().nvrtc(Nvrtc::V13).set("PTX_EMU_SEED", "7");
+//! # let launcher = launcher.library("nowhere/libptx_emulator.so");
+//! match launcher.command("target/debug/my-cuda-program", &|work| println!("{work}")) {
+//!     Ok(mut program) => assert!(program.status()?.success()),
+//!     // What is missing is named, and how it comes there.
+//!     Err(Error::NoLibrary { path }) => println!("no {}: `cargo build -p ptx-emulator`", path.display()),
+//!     Err(other) => return Err(other.into()),
+//! }
+//! # let missing = launcher.command("x", &|_| ()).unwrap_err();
+//! # assert!(missing.to_string().contains("cargo build -p ptx-emulator"), "{missing}");
+//! # Ok(())
+//! # }
+//! ```
 
 mod error;
 mod links;

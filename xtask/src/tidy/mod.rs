@@ -7,6 +7,7 @@ mod arrows;
 mod docs;
 mod files;
 mod links;
+mod manifests;
 mod unsafety;
 
 use std::collections::BTreeMap;
@@ -96,6 +97,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         eprintln!("tidy: for tests only: {from} -> {to}");
     }
     let mut findings = arrows::check(&graph);
+    findings.extend(manifests::check(&manifests::published(&metadata)));
     findings.extend(files::check(&tree));
     findings.extend(unsafety::check(&tree));
     findings.extend(docs::check(&tree));
