@@ -133,6 +133,7 @@ impl Columns {
     }
 
     /// Lays rows of `k` elements.
+    #[inline(always)] // and compiled with the instructions of whoever calls it
     pub(crate) fn fill(&mut self, side: Side, x: &[f32], k: usize) {
         let tokens = x.len() / k;
         let rows: Vec<Vec<u32>> = x.chunks_exact(k).map(|x| words(side, x)).collect();
@@ -160,6 +161,7 @@ impl Columns {
     }
 
     /// Lays the words of `T` rows side by side.
+    #[inline(always)]
     fn lay<const T: usize>(&mut self, rows: &[Vec<u32>]) {
         let Some(rows) = rows.first_chunk::<T>() else { return };
         let rows = rows.each_ref().map(|row| row.as_chunks::<LANES>().0);
@@ -175,26 +177,35 @@ impl Columns {
 }
 
 /// A row's words in steps of sixteen, one for each lane of the sum.
+#[inline(always)]
 fn words(side: Side, x: &[f32]) -> Vec<u32> {
-    let (per, step) = if side == Side::Single { (1, LANES) } else { (2, 2 * LANES) };
-    let mut row: Vec<u32> = match side {
-        Side::Single => x.iter().map(|v| v.to_bits()).collect(),
-        _ => x.iter().map(|v| bf16_bits(*v)).collect(),
-    };
-    row.resize(x.len().next_multiple_of(step), 0);
+    let step = if side == Side::Single { LANES } else { 2 * LANES };
+    let each = if side == Side::Pairs { LANES } else { step };
+    let mut row = vec![0; x.len().div_ceil(step) * each];
     match side {
-        Side::Single => row,
-        Side::Pairs => row.as_chunks().0.iter().map(|[even, odd]| odd | even >> 16).collect(),
+        Side::Single => row.iter_mut().zip(x).for_each(|(to, v)| *to = v.to_bits()),
+        Side::Pairs => {
+            let (pairs, last) = x.as_chunks();
+            for (to, [even, odd]) in row.iter_mut().zip(pairs) {
+                *to = bf16_bits(*odd) | bf16_bits(*even) >> 16;
+            }
+            if let ([even], Some(to)) = (last, row.get_mut(pairs.len())) {
+                *to = bf16_bits(*even) >> 16;
+            }
+        }
         Side::OddEven => {
-            let steps = row.chunks_exact(step);
-            let half =
-                |words: &[u32], h: usize| words.iter().skip(h).step_by(per).copied().collect::<Vec<_>>();
-            steps.flat_map(|words| [half(words, 1), half(words, 0)]).flatten().collect()
+            for (to, x) in row.chunks_exact_mut(step).zip(x.chunks(step)) {
+                for (i, v) in x.iter().enumerate() {
+                    to[(i + 1) % 2 * LANES + i / 2] = bf16_bits(*v);
+                }
+            }
         }
     }
+    row
 }
 
 /// The bits in single precision of `v` rounded to bf16: to nearest, ties to even.
+#[inline(always)]
 fn bf16_bits(v: f32) -> u32 {
     let bits = v.to_bits();
     let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
@@ -204,6 +215,7 @@ fn bf16_bits(v: f32) -> u32 {
 
 /// The smallest exponent of what is not zero among pairs of bf16, as they have it; far below all where something is too small to be
 /// a normal number.
+#[inline(always)]
 pub(crate) fn least(pairs: impl Iterator<Item = u32>) -> i32 {
     // Magnitudes are ordered as their bits are; what is zero comes after all others when one is taken off.
     let one = |half: u32| (half as u16 & 0x7fff).wrapping_sub(1);

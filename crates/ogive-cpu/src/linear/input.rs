@@ -109,7 +109,7 @@ impl<'a> Input<'a> {
                     let Some(side) = w.side() else { continue };
                     let columns = &mut input.columns[side as usize];
                     if columns.is_empty() {
-                        *columns = lay_columns(pool, side, x, n, k);
+                        *columns = lay_columns(pool, w.path(), side, x, n, k);
                     }
                 }
                 Kernel::Dense(Dense::Bf16) if input.bf16.is_none() => {
@@ -197,11 +197,12 @@ fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quant
     rows
 }
 
-fn lay_columns(pool: &Pool, side: Side, x: &[f32], n: usize, k: usize) -> Vec<Columns> {
+fn lay_columns(pool: &Pool, path: Path, side: Side, x: &[f32], n: usize, k: usize) -> Vec<Columns> {
     let mut pieces = pieces(|spare| &mut spare.columns, Columns::count(n));
     pool.chunks(&mut pieces, 1, &|i, pieces| {
         let tokens = Columns::tokens(n, i);
-        pieces.iter_mut().for_each(|piece| piece.fill(side, &x[tokens.start * k..tokens.end * k], k));
+        let x = &x[tokens.start * k..tokens.end * k];
+        pieces.iter_mut().for_each(|piece| path.lay(side, x, k, piece));
     });
     pieces
 }

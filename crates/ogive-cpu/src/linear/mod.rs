@@ -17,9 +17,9 @@ mod strips;
 mod tests;
 mod tile;
 
-pub(crate) use columns::Side;
+pub(crate) use columns::{Columns, Side};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use columns::{Columns, TOGETHER, stay_normal};
+pub(crate) use columns::{TOGETHER, stay_normal};
 pub(crate) use dense::{Dense, LANES};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use group::{GROUP, Group, Tokens};

@@ -14,7 +14,7 @@ mod formats;
 mod neon;
 
 use crate::{
-    linear::{self, Form, Job, Quantised},
+    linear::{self, Columns, Form, Job, Quantised, Side},
     pool::Stripe,
 };
 pub(crate) mod ops;
@@ -187,6 +187,16 @@ impl Path {
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Self::Neon | Self::NeonDotprod | Self::NeonI8mm => unsafe { neon::quantise(x, out) },
             _ => out.fill(x),
+        }
+    }
+
+    /// Lays rows of `k` activations for dense strips.
+    pub(crate) fn lay(self, side: Side, x: &[f32], k: usize, out: &mut Columns) {
+        match self {
+            // SAFETY: activations are only laid for weights, and those only made for paths that the machine supports.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 | Self::Amx => unsafe { avx512::columns::lay(side, x, k, out) },
+            _ => out.fill(side, x, k),
         }
     }
 }

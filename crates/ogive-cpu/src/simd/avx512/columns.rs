@@ -55,6 +55,12 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
+/// [`Columns::fill`] with these instructions.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+pub(in crate::simd) fn lay(side: Side, x: &[f32], k: usize, out: &mut Columns) {
+    out.fill(side, x, k);
+}
+
 /// Fills a stripe of the result. Where the weight's side is pairs, the machine has the instruction for them.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn stripe(job: &Job<'_>, kind: Dense, side: Side, out: &mut Stripe<'_, f32>) {
