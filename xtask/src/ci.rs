@@ -141,6 +141,7 @@ fn publish(root: &Path) -> Result<(), String> {
     let folder = crate::emu::target_folder(root)?.join("publish");
     let mut publish = command(root);
     publish.args(["publish", "--dry-run", "--workspace", "--allow-dirty", "--quiet", "--target-dir"]);
+    publish.env("CARGO_PROFILE_DEV_DEBUG", "false"); // gigabytes that nobody looks at
     crate::golden::done(publish.arg(folder), "cargo publish --dry-run")
 }
 
