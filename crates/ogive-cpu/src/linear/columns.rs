@@ -156,7 +156,8 @@ impl Columns {
             4 => self.lay::<4>(&rows),
             3 => self.lay::<3>(&rows),
             2 => self.lay::<2>(&rows),
-            _ => self.lay::<1>(&rows),
+            1 => self.lay::<1>(&rows),
+            n => assert_eq!(n, 0, "a piece is of at most {TOKENS} tokens"),
         }
     }
 
