@@ -52,7 +52,7 @@ pub(crate) struct Machine {
     /// Reads the file into memory instead of mapping it
     #[arg(long)]
     no_mmap: bool,
-    /// Reads weights where they are in the file: starts sooner, and computes more slowly
+    /// Reads weights where they are in the file and keeps no faster copy of them: computes more slowly
     #[arg(long)]
     no_repack: bool,
     /// Computes with decoded weights in single precision, and keeps keys and values so: slower
@@ -106,7 +106,11 @@ impl Machine {
 
     /// Opens the model, and says on what.
     pub(crate) fn open(&self, path: &Path, tokens: Option<usize>, context: &Context) -> Result<Model> {
-        let options = self.options_for(tokens)?;
+        Self::open_with(&self.options_for(tokens)?, path, context)
+    }
+
+    /// The same with these options.
+    pub(crate) fn open_with(options: &Options, path: &Path, context: &Context) -> Result<Model> {
         let progress = spinner(context, format!("opening {}", path.display()));
         let model = options.open(path);
         progress.finish_and_clear();

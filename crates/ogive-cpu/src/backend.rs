@@ -1,7 +1,9 @@
 //! The backend: each operator by its name, and where it is computed.
 
 use crate::{
-    Builder, CpuWeight, Path, Precision, attend, builder, cache, linear,
+    Builder, CpuWeight, Path, Precision, attend, builder, cache,
+    held::{self, Held, Repacker},
+    linear,
     ops::{self, make, make_in, math::Function, read},
     plan::{self, CpuPlan},
     pool::Pool,
@@ -25,6 +27,8 @@ pub struct CpuBackend {
     pub(crate) precision: Precision,
     pub(crate) path: Path,
     pub(crate) repack: bool,
+    /// Who lays weights, if not whoever uploads them.
+    pub(crate) repacker: Option<Repacker>,
     pub(crate) spare: Arc<Spare>,
 }
 
@@ -44,6 +48,18 @@ impl CpuBackend {
     /// What products with weights are computed in.
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+    /// Waits until weights lie as they will stay, where they are laid in the background ([`Builder::background`]): for whoever
+    /// measures.
+    pub fn settle(&self) {
+        if let Some(repacker) = &self.repacker {
+            repacker.wait();
+        }
+    }
+    fn gave_result(&self) {
+        if let Some(repacker) = &self.repacker {
+            repacker.begin();
+        }
     }
     /// The instructions that are used.
     pub fn path(&self) -> Path {
@@ -93,6 +109,7 @@ impl Backend for CpuBackend {
         Ok(make(shape, values.to_vec()))
     }
     fn download(&self, x: &Tensor) -> Result<Vec<f32>> {
+        self.gave_result();
         read("download", x).map(<[f32]>::to_vec)
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
@@ -103,9 +120,13 @@ impl Backend for CpuBackend {
         };
         let w = rounded.as_ref().unwrap_or(w);
         let taken = CpuWeight::new(w, self.precision, self.path)?;
-        // As much again must be left: what is in memory only because it was read from a file counts as free.
-        let fits = || builder::memory().is_none_or(|free| free / 2 >= w.bytes.len() as u64);
-        Ok(Weight::new(w, if self.repack && fits() { taken.in_strips(&self.pool) } else { taken }))
+        let held = Arc::new(Held::new(taken));
+        match &self.repacker {
+            _ if !self.repack => {}
+            Some(repacker) => repacker.lay(&held),
+            None => held.lay(&self.pool),
+        }
+        Ok(Weight::new(w, held))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         cache::new_cache(spec)
@@ -120,7 +141,7 @@ impl Backend for CpuBackend {
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
         let (xs, n) = factors("linear", x, &[w])?;
         let mut out = self.spare.take(n * w.shape()[1]);
-        linear::linear(&self.pool, xs, n, w.data()?, 0, &mut out)?;
+        linear::linear(&self.pool, xs, n, &*held::now(w)?, 0, &mut out)?;
         Ok(make_in(self, x.shape().with_cols(w.shape()[1]), out))
     }
     fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
@@ -187,7 +208,8 @@ impl Backend for CpuBackend {
 
     fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
         let (xs, n) = factors("linear_many", x, ws)?;
-        let data = ws.iter().map(|w| w.data()).collect::<Result<Vec<&CpuWeight>>>()?;
+        let data = ws.iter().map(|w| held::now(w)).collect::<Result<Vec<_>>>()?;
+        let data: Vec<_> = data.iter().map(|w| &**w).collect();
         let mut outs: Vec<Vec<f32>> = ws.iter().map(|w| self.spare.take(n * w.shape()[1])).collect();
         linear::linear_many(&self.pool, xs, n, &data, &mut outs)?;
         let made = ws.iter().zip(outs).map(|(w, out)| make_in(self, x.shape().with_cols(w.shape()[1]), out));
@@ -207,7 +229,8 @@ impl Backend for CpuBackend {
         let f = Function::of(f)?;
         let mut out = self.spare.take(n * gate.shape()[1]);
         let apply = |part: &mut [f32]| ops::elementwise::apply(self, f, part);
-        linear::linear_gated(&self.pool, xs, n, gate.data()?, up.data()?, 0, &apply, &mut out)?;
+        let data = [held::now(gate)?, held::now(up)?];
+        linear::linear_gated(&self.pool, xs, n, &data[0], &data[1], 0, &apply, &mut out)?;
         Ok(make_in(self, x.shape().with_cols(gate.shape()[1]), out))
     }
     fn attend_cache(
@@ -254,9 +277,11 @@ impl Backend for CpuBackend {
         ops::recurrent::selective_scan(self, layer, [x, dt, a, b, c], cache, plan)
     }
     fn argmax(&self, x: &Tensor) -> Result<Vec<u32>> {
+        self.gave_result();
         ops::best::argmax(self, x)
     }
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
+        self.gave_result();
         ops::best::best(self, x, k)
     }
 }

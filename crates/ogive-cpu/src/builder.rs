@@ -1,6 +1,6 @@
 //! How a CPU backend is asked for.
 
-use crate::{CpuBackend, Path, Precision, pool::Pool};
+use crate::{CpuBackend, Path, Precision, held::Repacker, pool::Pool};
 use ogive_tensor::{Error, Result};
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ pub struct Builder {
     precision: Precision,
     path: Option<Path>,
     repack: bool,
+    background: bool,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { threads: None, precision: Precision::Default, path: None, repack: true }
+        Self { threads: None, precision: Precision::Default, path: None, repack: true, background: false }
     }
 }
 
@@ -40,12 +41,20 @@ impl Builder {
         Self { path: Some(path), ..self }
     }
     /// Whether weights may be laid in memory in the order that kernels read them, as is the default: much faster, for
-    /// a copy of the weights made at loading. Without, they are read where they are, in a mapped file: for the fastest start.
+    /// a copy of the weights made at loading (or after it: [`background`](Self::background)). Without, they are read where they are, in a
+    /// mapped file.
     /// Either way the bits are the same. Weights stay where they are as well where this path has no use for another order,
     /// or memory for it is short.
     #[must_use]
     pub fn repack(self, repack: bool) -> Self {
         Self { repack, ..self }
+    }
+    /// Whether that copy is made by a thread of its own while the backend computes already, from its first result or half a second
+    /// after the last weight: it starts as soon as without, and is slower than it will be until the copy is there. Off unless said
+    /// otherwise. The bits are the same at any time.
+    #[must_use]
+    pub fn background(self, background: bool) -> Self {
+        Self { background, ..self }
     }
     /// Starts the threads. Fails where their number is 0 or absurd, and where the machine cannot take the path.
     pub fn build(self) -> Result<CpuBackend> {
@@ -63,6 +72,7 @@ impl Builder {
             precision: self.precision,
             path,
             repack: self.repack,
+            repacker: if self.repack && self.background { Repacker::new() } else { None },
             spare: Arc::default(),
         })
     }

@@ -25,6 +25,7 @@ mod backend;
 mod builder;
 mod cache;
 pub mod ceilings;
+mod held;
 mod linear;
 mod ops;
 mod plan;

@@ -56,21 +56,19 @@ impl CpuWeight {
         Ok(Self { host: w.clone(), kernel: kernel(w, precision), path, strips: None })
     }
 
-    /// The same weight in strips, where it has kernels that read them and there is memory; its bytes are released then.
-    pub(crate) fn in_strips(mut self, pool: &Pool) -> Self {
+    /// The same weight in strips, where it has kernels that read them and there is memory. It does not need its bytes then.
+    pub(crate) fn in_strips(&self, pool: &Pool) -> Option<Self> {
         let of = match self.kernel {
+            _ if self.strips.is_some() => return None,
             Kernel::Packed(format) if self.path.has_strips() => Of::Packed(format),
             Kernel::Dense(kind) if self.path.has_dense_strips() => Of::Dense(kind),
-            _ => return self,
+            _ => return None,
         };
         let [experts, rows, _] = self.host.shape;
-        let shape = [experts, rows, self.host.row_bytes()];
-        self.strips = Strips::new(pool, of, &self.host.bytes, shape);
-        if self.strips.is_some() {
-            self.host.bytes.release();
-            self.host.bytes = Bytes::from(Vec::new());
-        }
-        self
+        let strips = Strips::new(pool, of, &self.host.bytes, [experts, rows, self.host.row_bytes()])?;
+        let mut host = self.host.clone();
+        host.bytes = Bytes::from(Vec::new());
+        Some(Self { host, kernel: self.kernel, path: self.path, strips: Some(strips) })
     }
 
     /// How activations meet it, if it is dense and lies in strips.

@@ -71,6 +71,13 @@ fn scalar_default() {
     check(Path::Scalar, Precision::Default, 2, false);
 }
 
+/// Weights change their form under way, at a time that is another in each run.
+#[test]
+fn laid_in_the_background() {
+    let b = CpuBackend::builder().threads(2).background(true).build().unwrap();
+    assert_conforms(&(Arc::new(b) as Arc<dyn Backend>), &Options::new().bit_exact_batching());
+}
+
 #[test]
 fn definitions_on_this_machine() {
     check(Path::choose().unwrap(), Precision::Default, 2, true);

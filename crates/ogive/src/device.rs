@@ -253,7 +253,8 @@ fn cpu(options: &Options) -> Result<Arc<dyn Backend>> {
         Options { bf16: true, .. } => ogive_cpu::Precision::Bf16,
         _ => ogive_cpu::Precision::Default,
     };
-    let mut builder = ogive_cpu::CpuBackend::builder().precision(precision).repack(options.repack);
+    let builder = ogive_cpu::CpuBackend::builder().precision(precision);
+    let mut builder = builder.repack(options.repack).background(options.background);
     if let Some(threads) = options.threads {
         builder = builder.threads(threads);
     }

@@ -22,6 +22,8 @@ pub struct Options {
     pub(crate) bf16: bool,
     #[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "only the CPU backend lays weights anew"))]
     pub(crate) repack: bool,
+    #[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "only the CPU backend lays weights anew"))]
+    pub(crate) background: bool,
     pub(crate) context: Option<usize>,
     pub(crate) step_tokens: usize,
     pub(crate) cache_element: Option<&'static Format>,
@@ -46,6 +48,7 @@ impl Options {
             exact: false,
             bf16: false,
             repack: true,
+            background: true,
             context: None,
             step_tokens: 512,
             cache_element: None,
@@ -90,11 +93,19 @@ impl Options {
     }
 
     /// Whether weights may be laid in memory in the order that the CPU's kernels read them, as is the default: faster, for
-    /// a copy made at loading. Without, they are read where they are, in a mapped file: the fastest start, and memory that
-    /// programs share and the system may take back. The results are the same to the bit.
+    /// a copy that is made of them. Without, they are read where they are, in a mapped file: memory that programs share and the system
+    /// may take back. The results are the same to the bit.
     #[must_use]
     pub fn repack(self, repack: bool) -> Self {
         Self { repack, ..self }
+    }
+
+    /// Whether that copy is made in the background while the model is in use already, as is the default: the first token comes as soon as
+    /// without a copy, and speed grows as weights are done, a second or so for each gigabyte. `false` makes it before the model is
+    /// there: for measurements, and for programs that load long before they are asked. The results are the same to the bit.
+    #[must_use]
+    pub fn background(self, background: bool) -> Self {
+        Self { background, ..self }
     }
 
     /// Sessions of up to so many tokens, prompt and answer together.

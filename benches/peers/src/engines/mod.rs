@@ -70,7 +70,7 @@ pub(crate) const ENGINES: &[Engine] = &[
     Engine {
         name: "ogive",
         settings: &[""],
-        starts: &["", ogive::AS_STORED],
+        starts: &[ogive::BACKGROUND, "", ogive::AS_STORED],
         phases: Phase::ALL,
         open: ogive::open,
     },

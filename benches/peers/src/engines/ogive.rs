@@ -15,8 +15,10 @@ struct Ogive {
     start: Start,
 }
 
-/// The setting in which weights stay in the mapped file; the default is that the backend lays them out as it likes.
+/// The setting in which weights stay in the mapped file; without one the backend lays them out as it likes when it loads them.
 pub(super) const AS_STORED: &str = "as stored";
+/// The setting in which it does so while it computes already, which is the facade's default.
+pub(super) const BACKGROUND: &str = "in the background";
 
 impl Start {
     fn element(&self) -> &'static Format {
@@ -32,6 +34,7 @@ pub(super) fn open(path: &Path, start: &Start) -> Result<Box<dyn Running>> {
         .device(ogive::Device::Cpu)
         .threads(start.threads)
         .repack(start.setting != AS_STORED)
+        .background(start.setting == BACKGROUND)
         .context(CONTEXT)
         .open(path)?;
     // As the facade's own sessions have it.

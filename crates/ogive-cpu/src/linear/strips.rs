@@ -5,7 +5,7 @@
 //! first word (four bytes) of each of the sixteen rows, then the second of each; last the bytes that fill no word, as rows have
 //! them. Every format with kernels keeps four neighbouring elements in the same bits of one word, or a multiple of four of them
 //! (see [`Packed::odd`] for the two bytes that stand in the way), so one rule serves all, and no format needs a packed form of
-//! its own. The price is a copy made at loading; the file's pages are given back then.
+//! its own. The price is a copy; the file's pages are given back when it is made.
 
 use super::{columns, dense::Dense, packed::Packed};
 use crate::pool::Pool;

@@ -5,14 +5,13 @@
 //! routing.
 
 use super::{elementwise, make, math::Function, read};
-use crate::{CpuBackend, linear, weight::CpuWeight};
+use crate::{CpuBackend, held, linear};
 use ogive_backend::{Experts, Routing};
 use ogive_tensor::{Error, Result, Tensor};
 
 pub(crate) fn experts(b: &CpuBackend, x: &Tensor, routing: &Routing, w: &Experts) -> Result<Tensor> {
     let (n, dim, k) = (x.shape().rows(), x.shape().cols(), routing.ids.shape().cols());
-    let (gate, up, down) =
-        (w.gate.data::<CpuWeight>()?, w.up.data::<CpuWeight>()?, w.down.data::<CpuWeight>()?);
+    let (gate, up, down) = (held::now(&w.gate)?, held::now(&w.up)?, held::now(&w.down)?);
     let [count, hidden, _] = w.gate.shape();
     if w.gate.shape() != [count, hidden, dim] || w.up.shape() != w.gate.shape() {
         return Err(Error::shape("experts", w.gate.shape().into(), w.up.shape().into()));
@@ -40,8 +39,8 @@ pub(crate) fn experts(b: &CpuBackend, x: &Tensor, routing: &Routing, w: &Experts
         places.iter().for_each(|p| rows.extend_from_slice(&xs[p / k * dim..][..dim]));
         let mut h = vec![0.0; places.len() * hidden];
         let apply = |part: &mut [f32]| elementwise::apply(b, f, part);
-        linear::linear_gated(&b.pool, &rows, places.len(), gate, up, e, &apply, &mut h)?;
-        linear::linear(&b.pool, &h, places.len(), down, e, &mut rows)?;
+        linear::linear_gated(&b.pool, &rows, places.len(), &gate, &up, e, &apply, &mut h)?;
+        linear::linear(&b.pool, &h, places.len(), &down, e, &mut rows)?;
         for (p, y) in places.iter().zip(rows.chunks_exact(dim.max(1))) {
             outs[p * dim..][..dim].copy_from_slice(y);
         }

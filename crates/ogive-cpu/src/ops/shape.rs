@@ -1,7 +1,7 @@
 //! Operators that move numbers and change none: lookups, splitting, joining, choosing rows.
 
 use super::{by_rows, make, read};
-use crate::{CpuBackend, CpuWeight, plan};
+use crate::{CpuBackend, held, plan};
 use ogive_backend::{Axis, Ids, Plan, Weight};
 use ogive_tensor::{Error, Result, Shape, Tensor};
 
@@ -20,7 +20,7 @@ pub(crate) fn embed(b: &CpuBackend, table: &Weight, ids: Ids, plan: &Plan) -> Re
     if let Some(id) = ids.iter().find(|&&id| id as usize >= len) {
         return Err(Error::invalid("embed", format!("{what} {id} is outside a table of {len} rows")));
     }
-    let data = table.data::<CpuWeight>()?;
+    let data = held::now(table)?;
     let mut out = vec![0.0; ids.len() * dim];
     by_rows(b, &mut out, dim, |first, part| {
         for (out, &id) in part.chunks_exact_mut(dim).zip(&ids[first..]) {

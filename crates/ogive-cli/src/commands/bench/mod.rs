@@ -62,7 +62,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         element: args.machine.element(),
     };
     let limit = load.context().ok_or_else(|| Error::failed("so many tokens cannot be counted"))?;
-    let model = args.machine.open(path, Some(limit), context)?;
+    // What is measured is how fast it stays.
+    let options = args.machine.options_for(Some(limit))?.background(false);
+    let model = Machine::open_with(&options, path, context)?;
     if let Some(trained) = model.config().opt_usize("max_position_embeddings")?.filter(|t| limit > *t) {
         let what = format_args!("sequences of {limit} tokens, {trained} of which the model was made for");
         context.note(format_args!("measuring {what}: times hold for such a length, answers would not"));

@@ -81,9 +81,9 @@ fn product(pool: &Pool, x: &[f32], n: usize, w: &HostWeight, precision: Precisio
         linear(pool, x, n, w, 0, &mut out).unwrap();
         out
     };
-    let taken = |w: &HostWeight| CpuWeight::new(w, precision, path).unwrap();
-    let (plain, strips) = (compute(&taken(w)), taken(w).in_strips(pool));
-    if strips.strips().is_some() {
+    let taken = CpuWeight::new(w, precision, path).unwrap();
+    let plain = compute(&taken);
+    if let Some(strips) = taken.in_strips(pool) {
         assert_same(&compute(&strips), &plain, &format!("{path}, {n} tokens, {:?}: in strips", w.format));
     }
     plain

@@ -5,7 +5,8 @@ use crate::linear::{linear_gated, linear_many};
 use ogive_tensor::{Q4_0, Q4_K, Q8_0, Scale};
 
 fn taken(w: &HostWeight, path: Path) -> CpuWeight {
-    CpuWeight::new(w, Precision::Default, path).unwrap().in_strips(&Pool::new(1))
+    let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
+    taken.in_strips(&Pool::new(1)).unwrap_or(taken)
 }
 
 #[test]

@@ -1,0 +1,231 @@
+//! Weights as the backend holds them, and the thread that lays them anew while others compute.
+//!
+//! A weight has the same bits in every form, so the form may change between two operators. An operator asks once, when it begins, and
+//! keeps what it got; the new form is there for the next one.
+
+use crate::{CpuWeight, builder, pool::Pool};
+use ogive_backend::Weight;
+use ogive_tensor::Result;
+use std::{
+    collections::VecDeque,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// A weight in its present form.
+#[derive(Debug)]
+pub(crate) struct Held(RwLock<Arc<CpuWeight>>);
+
+impl Held {
+    pub(crate) fn new(w: CpuWeight) -> Self {
+        Self(RwLock::new(Arc::new(w)))
+    }
+
+    fn now(&self) -> Arc<CpuWeight> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lays it anew, where that is of use and there is as much memory again: what is in memory only because it was read from a file
+    /// counts as free.
+    pub(crate) fn lay(&self, pool: &Pool) {
+        let stored = self.now();
+        let bytes = &stored.host().bytes;
+        if builder::memory().is_some_and(|free| free / 2 < bytes.len() as u64) {
+            return;
+        }
+        if let Some(laid) = stored.in_strips(pool) {
+            *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(laid);
+            bytes.release();
+        }
+    }
+}
+
+/// The form of a weight of this backend for one operator.
+pub(crate) fn now(w: &Weight) -> Result<Arc<CpuWeight>> {
+    w.data::<Arc<Held>>().map(|held| held.now())
+}
+
+/// How long the thread leaves cores and memory to loading and to a first step, if that does not end before: a long prompt gains by not
+/// waiting for its end.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A thread that lays weights, one after the other in the order they came. It ends with its owner, and leaves what it has not begun.
+pub(crate) struct Repacker {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    work: Mutex<Work>,
+    /// Something came, or the end.
+    came: Condvar,
+    /// Nothing is left.
+    idle: Condvar,
+}
+
+#[derive(Default)]
+struct Work {
+    /// Whoever drops a weight need not wait for it to be laid.
+    weights: VecDeque<Weak<Held>>,
+    /// When the last one came.
+    since: Option<Instant>,
+    /// Whether there has been enough patience.
+    may_begin: bool,
+    is_laying: bool,
+    is_over: bool,
+}
+
+impl Repacker {
+    /// Starts the thread; `None` where the system has none.
+    pub(crate) fn new() -> Option<Self> {
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("ogive-cpu-repack".into()).spawn(move || of_thread.serve());
+        Some(Self { shared, thread: Some(thread.ok()?) })
+    }
+
+    /// Has a weight laid later.
+    pub(crate) fn lay(&self, w: &Arc<Held>) {
+        let mut work = self.shared.lock();
+        work.weights.push_back(Arc::downgrade(w));
+        work.since = Some(Instant::now());
+        self.shared.came.notify_one();
+    }
+
+    /// A first result is there: nobody has to be left alone any more.
+    pub(crate) fn begin(&self) {
+        let mut work = self.shared.lock();
+        if !work.may_begin {
+            work.may_begin = true;
+            self.shared.came.notify_one();
+        }
+    }
+
+    /// Waits until nothing is left to lay.
+    pub(crate) fn wait(&self) {
+        self.begin();
+        let mut work = self.shared.lock();
+        while work.is_laying || !work.weights.is_empty() {
+            work = self.shared.idle.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
+        let alone = Pool::new(1);
+        let mut work = self.lock();
+        while !work.is_over {
+            if let (false, Some(since)) = (work.may_begin, work.since) {
+                let left = PATIENCE.saturating_sub(since.elapsed());
+                work.may_begin = left.is_zero();
+                work = self.came.wait_timeout(work, left).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            let Some(w) = work.weights.pop_front() else {
+                self.idle.notify_all();
+                work = self.came.wait(work).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            work.is_laying = true;
+            drop(work);
+            if let Some(w) = w.upgrade() {
+                // A weight that cannot be laid stays as it is, and the others come none the less.
+                let _ = catch_unwind(AssertUnwindSafe(|| w.lay(&alone)));
+            }
+            work = self.lock();
+            work.is_laying = false;
+        }
+    }
+}
+
+impl Drop for Repacker {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.came.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It has no items of others to panic in.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Repacker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Repacker({} left)", self.shared.lock().weights.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::CpuBackend;
+    use ogive_backend::{Backend, HostWeight, Weight};
+    use ogive_tensor::{Bytes, F16, Tensor};
+
+    const ROWS: usize = 70;
+    const COLS: usize = 96;
+
+    fn host(seed: usize) -> HostWeight {
+        // Finite and not denormal, of either sign.
+        let half = |i: usize| [(i * 31 + seed) as u8, [0x30, 0x34, 0xb2, 0x38][(i * i + seed) % 4]];
+        let bytes: Vec<u8> = (0..ROWS * COLS).flat_map(half).collect();
+        HostWeight::new("w", [1, ROWS, COLS], &F16, Bytes::from(bytes)).unwrap()
+    }
+
+    fn input(b: &CpuBackend, n: usize) -> Tensor {
+        let values: Vec<f32> = (0..n * COLS).map(|i| ((i * 37 % 101) as f32 - 50.0) / 17.0).collect();
+        b.upload(&values, [n, COLS].into()).unwrap()
+    }
+
+    fn product(b: &CpuBackend, w: &Weight, n: usize) -> Vec<u32> {
+        let y = b.linear(&input(b, n), w).unwrap();
+        b.download(&y).unwrap().into_iter().map(f32::to_bits).collect()
+    }
+
+    #[test]
+    fn products_are_the_same_before_while_and_after_weights_are_laid() {
+        let plain = CpuBackend::builder().threads(2).repack(false).build().unwrap();
+        let b = CpuBackend::builder().threads(2).background(true).build().unwrap();
+        let all: Vec<_> = (0..40).map(|seed| (seed, b.upload_weight(&host(seed)).unwrap())).collect();
+        let check = |n: usize| {
+            for (seed, w) in &all {
+                let want = product(&plain, &plain.upload_weight(&host(*seed)).unwrap(), n);
+                assert_eq!(product(&b, w, n), want, "weight {seed}, {n} rows");
+            }
+        };
+        check(1);
+        b.settle();
+        check(1);
+        check(33);
+        let laid = all.iter().filter(|(_, w)| super::now(w).unwrap().strips().is_some()).count();
+        assert_eq!(laid, if b.path().has_dense_strips() { all.len() } else { 0 });
+    }
+
+    #[test]
+    fn neither_a_weight_nor_the_backend_waits_for_those_that_are_not_laid() {
+        let b = CpuBackend::builder().threads(1).background(true).build().unwrap();
+        let mut kept = Vec::new();
+        for seed in 0..200 {
+            let w = b.upload_weight(&host(seed)).unwrap();
+            if seed % 7 == 0 {
+                kept.push(w);
+            }
+        }
+        let want = product(&b, &kept[3], 2);
+        b.settle();
+        assert_eq!(product(&b, &kept[3], 2), want);
+        kept.extend((0..200).map(|seed| b.upload_weight(&host(seed)).unwrap()));
+        drop(b);
+        // Weights may outlive their backend, whatever form they are in.
+        let other = CpuBackend::builder().threads(1).build().unwrap();
+        assert_eq!(product(&other, &kept[3], 2), want);
+    }
+}
