@@ -6,7 +6,7 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::library::Cublas;
+use crate::library::{self, Cublas};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -72,9 +72,13 @@ impl Blas {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From how many rows on products are for it, as far as is known.
+    /// From how many rows on products are for it, as far as is known; before it was wanted, as far as there is a file of its name.
     pub(crate) fn wanted_from(&self) -> Option<usize> {
-        self.from.filter(|_| !matches!(*self.state(), State::Failed(_)))
+        self.from.filter(|_| match *self.state() {
+            State::Unasked => library::has_cublas(),
+            State::Started(_) => true,
+            State::Failed(_) => false,
+        })
     }
 
     /// What has become of it.
