@@ -131,6 +131,34 @@ pub const HALVES: Source = Source {
     samples: &[&[("HALF", "bf16")], &[("HALF", "f16")]],
 };
 
+/// Packed weights as halves, for products by cuBLAS.
+pub const UNPACK: Source = Source {
+    name: "unpack",
+    files: &[PRELUDE, FORMATS, MATRIX, HALF, file!("unpack.cu")],
+    kernels: &["unpack"],
+    samples: &[
+        &[("FORMAT", "q4_k"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "f32"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "f16"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "bf16"), ("VECTOR", "1"), ("HALF", "f16")],
+        &[("FORMAT", "q4_0"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "q4_1"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "q5_0"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "q5_1"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "q8_0"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "q2_k"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "q3_k"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "q5_k"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "q6_k"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "iq4_nl"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "iq4_xs"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "mxfp4"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "q6_k"), ("VECTOR", "1"), ("HALF", "f16")],
+        &[("FORMAT", "f16"), ("VECTOR", "0"), ("HALF", "f16")],
+        &[("FORMAT", "f32"), ("VECTOR", "0"), ("HALF", "f16")],
+    ],
+};
+
 /// Defines of a tile, in the order of `linear_mma.cu`.
 macro_rules! mma {
     ($format:literal, $vector:literal, $half:literal, $down:literal, $across:literal, $mt:literal, $nt:literal, $step:literal,
@@ -408,7 +436,7 @@ pub const PROBE: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 19] = [
+pub const SOURCES: [&Source; 20] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
@@ -416,6 +444,7 @@ pub const SOURCES: [&Source; 19] = [
     &LINEAR_FEW,
     &LINEAR_MANY,
     &HALVES,
+    &UNPACK,
     &LINEAR_MMA,
     &ROPE,
     &ROPE_STORE,
@@ -431,41 +460,4 @@ pub const SOURCES: [&Source; 19] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sources_are_what_they_say() {
-        for source in SOURCES {
-            let text = source.text();
-            for kernel in source.kernels {
-                assert!(text.contains(&format!("{kernel}(")), "{} has no {kernel}", source.name);
-            }
-            assert!(!text.contains("#include"), "{} includes a header", source.name);
-            assert!(!source.samples.is_empty(), "{} is never compiled", source.name);
-            for (name, text) in source.files {
-                assert!(text.starts_with("// "), "{name} does not open with what it is for");
-            }
-        }
-    }
-
-    #[test]
-    fn every_kernel_begins_after_the_last() {
-        for source in SOURCES.iter().filter(|s| !["probe", "trial"].contains(&s.name)) {
-            for (name, text) in source.files {
-                for kernel in text.split("\nKERNEL ").skip(1) {
-                    let body = kernel.split_once('{').map_or("", |(_, body)| body.trim_start());
-                    let begins = body.starts_with("after_the_last();") || body.starts_with("__trap();");
-                    assert!(begins, "{name}: {}", kernel.lines().next().unwrap_or_default());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_format_has_a_struct() {
-        for name in WEIGHT_FORMATS.iter().chain(&CACHE_FORMATS) {
-            assert!(FORMATS.1.contains(&format!("struct {name} ")), "{name}");
-        }
-    }
-}
+mod tests;

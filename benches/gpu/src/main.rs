@@ -32,7 +32,7 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
 
 /// What products may be computed in.
-const COMPUTE: [&str; 3] = ["f32", "f16", "bf16"];
+const COMPUTE: [&str; 7] = ["f32", "f16", "bf16", "f16-own", "bf16-own", "f16-cublas", "bf16-cublas"];
 
 /// Measures a GPU and Ogive on it.
 #[derive(Debug, Parser)]
@@ -59,7 +59,8 @@ struct Args {
     /// Begins nothing new after so many seconds; what was left out stands in the report
     #[arg(long, value_name = "SECONDS", default_value_t = 1500)]
     budget: u64,
-    /// What products and prompts are computed in: f32, f16, bf16; operators and models are measured with each
+    /// What products and prompts are computed in: f32, f16, bf16; operators and models are measured with each. `bf16-own` leaves cuBLAS
+    /// out, and `bf16-cublas` gives it all products of two rows and more, to see from how many rows on it pays
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE, default_values_t = ["bf16".to_owned(), "f32".to_owned()])]
     compute: Vec<String>,
     /// llama.cpp's bench [default: llama-bench, on the PATH]
@@ -135,12 +136,19 @@ fn main() -> ExitCode {
 
 /// A backend that computes products so.
 fn backend(device: usize, compute: &str) -> Result<CudaBackend> {
-    let compute = match compute {
+    let (kind, by) = compute.split_once('-').unwrap_or((compute, ""));
+    let compute = match kind {
         "f16" => Compute::F16,
         "bf16" => Compute::Bf16,
         _ => Compute::F32,
     };
-    Ok(CudaBackend::builder().device(device).compute(compute).build()?)
+    let builder = CudaBackend::builder().device(device).compute(compute);
+    let builder = match by {
+        "own" => builder.cublas(false),
+        "cublas" => builder.cublas_from(2),
+        _ => builder,
+    };
+    Ok(builder.build()?)
 }
 
 fn measure(args: &Args) -> Result<()> {

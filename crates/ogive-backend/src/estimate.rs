@@ -4,7 +4,7 @@
 //! model built on it can tell its cache layout, which only a built model knows. A step that is run on it takes the tensors that a real
 //! one takes, for as long.
 
-use crate::ledger::{Ledger, Piece};
+use crate::ledger::{Ledger, Multiplied, Piece};
 use crate::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +17,12 @@ pub struct Estimate {
     reserved: AtomicU64,
     sizes: Sizes,
     ledger: Ledger,
+}
+
+/// What a weight of an estimate holds.
+#[derive(Debug)]
+struct Held {
+    plain: bool,
 }
 
 impl Estimate {
@@ -94,7 +100,7 @@ impl Backend for Estimate {
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
         self.weights.fetch_add((self.sizes.weight)(w), Ordering::Relaxed);
-        Ok(Weight::new(w, ()))
+        Ok(Weight::new(w, Held { plain: w.is_plain() }))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         spec.check()?;
@@ -110,7 +116,15 @@ impl Backend for Estimate {
         self.hollow([plan.batch().tokens.len(), table.shape()[2]])
     }
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
-        self.hollow(x.shape().with_cols(w.shape()[1]))
+        let y = self.hollow(x.shape().with_cols(w.shape()[1]))?;
+        // A weight of another backend's is none of ours, and is not counted.
+        let plain = w.data::<Held>().is_ok_and(|held| held.plain);
+        let product = Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), plain };
+        match self.sizes.beside(&product) {
+            0 => {}
+            bytes => drop(self.ledger.take([1].into(), bytes)),
+        }
+        Ok(y)
     }
     fn rms_norm(&self, x: &Tensor, _: &Tensor, _: f32) -> Result<Tensor> {
         self.hollow(x.shape())

@@ -4,12 +4,30 @@
 //! and for how long, and no formula has to be kept in step with it.
 
 use crate::{CacheSpec, HostWeight};
-use ogive_tensor::{Shape, Tensor};
+use ogive_tensor::{Format, Shape, Tensor};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How much a backend takes for what it is given. By default as much as there is.
+/// A product with a weight, for [`Sizes::product`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Multiplied {
+    /// Rows of the input.
+    pub rows: usize,
+    /// The weight: `[experts, out, in]`
+    pub shape: [usize; 3],
+    /// How the file has it packed.
+    pub format: &'static Format,
+    /// Whether nothing stands beside its elements: no factors and no permutation.
+    pub plain: bool,
+}
+
+/// Bytes that a product takes beside its result.
+type Product = Arc<dyn Fn(&Multiplied) -> u64 + Send + Sync>;
+
+/// How much a backend takes for what it is given. By default as much as there is.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Sizes {
     /// Bytes taken for so many bytes of values.
@@ -18,12 +36,19 @@ pub struct Sizes {
     pub weight: fn(&HostWeight) -> u64,
     /// Bytes a cache is kept in; `None` where that cannot be counted.
     pub cache: fn(&CacheSpec) -> Option<u64>,
+    product: Option<Product>,
+}
+
+impl fmt::Debug for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sizes").field("product", &self.product.is_some()).finish_non_exhaustive()
+    }
 }
 
 impl Default for Sizes {
     fn default() -> Self {
         let bytes = |spec: &CacheSpec| spec.bytes().map(|n| n as u64);
-        Self { piece: |bytes| bytes, weight: |w| w.bytes.len() as u64, cache: bytes }
+        Self { piece: |bytes| bytes, weight: |w| w.bytes.len() as u64, cache: bytes, product: None }
     }
 }
 
@@ -34,7 +59,18 @@ impl Sizes {
         weight: fn(&HostWeight) -> u64,
         cache: fn(&CacheSpec) -> Option<u64>,
     ) -> Self {
-        Self { piece, weight, cache }
+        Self { piece, weight, cache, product: None }
+    }
+
+    /// The same, of a backend whose products take memory beside their results while they are computed: so many bytes.
+    #[must_use]
+    pub fn product(self, bytes: impl Fn(&Multiplied) -> u64 + Send + Sync + 'static) -> Self {
+        Self { product: Some(Arc::new(bytes)), ..self }
+    }
+
+    /// Bytes that a product takes beside its result.
+    pub(crate) fn beside(&self, product: &Multiplied) -> u64 {
+        self.product.as_ref().map_or(0, |bytes| bytes(product))
     }
 }
 

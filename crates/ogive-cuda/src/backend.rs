@@ -1,12 +1,13 @@
 //! The backend: each operator by its name, and where it is computed.
 
+use crate::blas::CublasUse;
 use crate::builder::{Builder, Compute};
 use crate::device::{self, Device, bytes};
 use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
-use crate::ops::{attend, best, elementwise, elementwise::Two, linear, moe, moves, norm, rope};
+use crate::ops::{attend, best, elementwise, elementwise::Two, linear, matrix, moe, moves, norm, rope};
 use crate::{cache, library, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Plan,
@@ -83,12 +84,11 @@ impl CudaBackend {
         self.device.pool.used()
     }
 
-    /// How much device memory is taken for what a model uploads, reserves and computes: for [`Estimate`](ogive_backend::Estimate). Needs
-    /// no device. What kernels, page-locked memory and the driver itself take is not in it.
+    /// How much device memory is taken for what a model uploads, reserves and computes: for [`Estimate`](ogive_backend::Estimate). What kernels,
+    /// page-locked memory and the driver itself take is not in it. [`Builder::sizes`] tells it before there is a backend.
     #[must_use]
-    pub fn sizes() -> Sizes {
-        let piece = |bytes| usize::try_from(bytes).ok().and_then(Pool::size).map_or(u64::MAX, |n| n as u64);
-        Sizes::new(piece, weight::size, cache::size)
+    pub fn sizes(&self) -> Sizes {
+        sizes(Some((self.device.info.clone(), self.compute, self.device.blas.wanted_from())))
     }
 
     /// Bytes of device memory that weights and a cache would take; `None` where they cannot be counted. Needs no device. What steps take
@@ -108,6 +108,12 @@ impl CudaBackend {
         self.device.graphs.counts()
     }
 
+    /// What has become of cuBLAS, which products of many rows in a half are for.
+    #[must_use]
+    pub fn cublas(&self) -> CublasUse {
+        self.device.blas.found()
+    }
+
     /// Gives back the memory that recorded steps keep. Steps that come again are recorded anew. Happens by itself where memory is short.
     pub fn drop_graphs(&self) {
         self.device.graphs.forget(&self.device);
@@ -122,6 +128,17 @@ impl CudaBackend {
         self.device.outside("synchronize")?;
         self.device.stream().wait("synchronize")
     }
+}
+
+/// How memory is taken: on this device, with products computed so, those of so many rows by cuBLAS.
+pub(crate) fn sizes(on: Option<(DeviceInfo, Compute, Option<usize>)>) -> Sizes {
+    let piece = |bytes| usize::try_from(bytes).ok().and_then(Pool::size).map_or(u64::MAX, |n| n as u64);
+    let sizes = Sizes::new(piece, weight::size, cache::size);
+    let Some((info, compute, cublas)) = on else { return sizes };
+    sizes.product(move |p| {
+        let kept = weight::Kept::of(p.format, p.plain, p.shape);
+        matrix::scratch(&info, compute, cublas, p.rows, &kept)
+    })
 }
 
 impl Backend for CudaBackend {

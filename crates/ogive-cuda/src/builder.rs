@@ -1,8 +1,12 @@
 //! Settings of a backend.
 
-use crate::backend::CudaBackend;
+use crate::backend::{self, CudaBackend};
 use crate::device::Device;
+use crate::driver::DeviceInfo;
 use crate::error::Result;
+use crate::library;
+use crate::ops::slabs;
+use ogive_backend::Sizes;
 
 /// What products with weights are computed in, where there is more than one row. Sums are in single precision in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +43,21 @@ pub struct Builder {
     graphs: bool,
     compute: Compute,
     overlap: bool,
+    cublas: bool,
+    cublas_from: Option<usize>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { device: 0, memory: None, graphs: true, compute: Compute::F32, overlap: false }
+        Self {
+            device: 0,
+            memory: None,
+            graphs: true,
+            compute: Compute::F32,
+            overlap: false,
+            cublas: true,
+            cublas_from: None,
+        }
     }
 }
 
@@ -81,6 +95,35 @@ impl Builder {
         Self { overlap: on, ..self }
     }
 
+    /// Whether products of many rows in a half go to cuBLAS, if there is one: they do, unless said otherwise. Without it own kernels
+    /// compute them, within the same bounds.
+    #[must_use]
+    pub fn cublas(self, on: bool) -> Self {
+        Self { cublas: on, ..self }
+    }
+
+    /// From how many rows on they do, in place of a table by the device's generation: for measuring, and for tests.
+    #[must_use]
+    pub fn cublas_from(self, rows: usize) -> Self {
+        Self { cublas_from: Some(rows), ..self }
+    }
+
+    /// From how many rows on products are for cuBLAS on this kind of device.
+    fn for_cublas(&self, info: &DeviceInfo) -> Option<usize> {
+        let on = self.cublas && self.compute != Compute::F32;
+        if on { self.cublas_from.or_else(|| slabs::from(info.capability)) } else { None }
+    }
+
+    /// How the backend that these settings build would take memory. Takes no device, but asks what it is; where there is none, and where
+    /// there is no cuBLAS, what those would take is left out.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        let info = CudaBackend::devices().ok().and_then(|all| all.into_iter().nth(self.device));
+        let Some(info) = info else { return backend::sizes(None) };
+        let cublas = self.for_cublas(&info).filter(|_| library::has_cublas());
+        backend::sizes(Some((info, self.compute, cublas)))
+    }
+
     /// Takes the device.
     ///
     /// # Errors
@@ -88,6 +131,7 @@ impl Builder {
     pub fn build(self) -> Result<CudaBackend> {
         let mut device = Device::new(self.device, self.memory, self.graphs)?;
         device.overlap = self.overlap && device.can_overlap();
+        device.blas.from = self.for_cublas(&device.info);
         Ok(CudaBackend { device, compute: self.compute })
     }
 }

@@ -3,6 +3,7 @@
 //! One stream that works, on purpose: a step is a chain of operators that each need the one before, and with one queue no buffer needs a
 //! lock or an event to be used again. Another stream is there to record steps, and never does anything.
 
+use crate::blas::Blas;
 use crate::driver::{Address, Context, DeviceInfo, Stream};
 use crate::error::{Error, Result};
 use crate::graph::{Graphs, Loan};
@@ -29,6 +30,8 @@ pub(crate) struct Device {
     pub(crate) modules: Modules,
     pub(crate) transfer: Transfer,
     pub(crate) pool: Arc<Pool>,
+    /// Before the streams that it is lent.
+    pub(crate) blas: Blas,
     work: Stream,
     record: Stream,
     constants: Mutex<Vec<Constant>>,
@@ -77,6 +80,7 @@ impl Device {
             modules: Modules::new(&context, Arc::new(nvrtc), info.capability),
             transfer: Transfer::new(&context)?,
             pool: Pool::new(&context, limit)?,
+            blas: Blas::default(),
             work: Stream::new(&context)?,
             record: Stream::new(&context)?,
             info,

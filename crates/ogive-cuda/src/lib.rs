@@ -21,7 +21,7 @@
 //! # How it is cut
 //!
 //! `driver` is all of the CUDA driver that is used, `library` finds libraries, `module` compiles kernels and keeps them, `memory` and
-//! `transfer` hold and move bytes, `measure` times what the device does, `launch` calls kernels, `plan` is a step, `record` and `graph` turn one into a CUDA graph, `weight` and `cache` are what their names say, and
+//! `transfer` hold and move bytes, `measure` times what the device does, `launch` calls kernels, `blas` is cuBLAS where it is used, `plan` is a step, `record` and `graph` turn one into a CUDA graph, `weight` and `cache` are what their names say, and
 //! `ops` has the operators.
 //!
 //! # To add an operator
@@ -38,6 +38,7 @@
 //! 5. Run the suite's cases of it under the emulator: `OGIVE_CUDA_FILTER=NAME cargo test -p ogive-cuda --test conformance`.
 
 mod backend;
+mod blas;
 mod builder;
 mod cache;
 mod compiler;
@@ -57,6 +58,7 @@ mod transfer;
 mod weight;
 
 pub use backend::CudaBackend;
+pub use blas::CublasUse;
 pub use builder::{Builder, Compute};
 pub use compiler::{Compiled, Compiler, Resources};
 pub use driver::DeviceInfo;

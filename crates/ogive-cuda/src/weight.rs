@@ -8,8 +8,17 @@ use crate::driver::Address;
 use crate::memory::{Buffer, Pool};
 use ogive_backend::Weight;
 use ogive_kernels::WEIGHT_FORMATS;
-use ogive_tensor::{Error, FORMATS, HostWeight, Result};
+use ogive_tensor::{Error, FORMATS, Format, HostWeight, Result};
 use std::sync::Arc;
+
+/// How a weight is kept, without the weight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    /// The format, by its name in the kernels.
+    pub(crate) format: &'static str,
+    /// `[experts, out, in]`
+    pub(crate) shape: [usize; 3],
+}
 
 /// What [`Weight::data`] is here.
 #[derive(Debug)]
@@ -36,10 +45,15 @@ fn check(w: &HostWeight) -> Result<()> {
     Ok(())
 }
 
-/// The kernels' name of the weight's format, if they read it as it is.
+/// The kernels' name of a format, if they read it as it is.
+fn named(format: &Format, plain: bool) -> Option<&'static str> {
+    let known = FORMATS.iter().any(|f| std::ptr::eq(*f, format));
+    WEIGHT_FORMATS.into_iter().find(|name| known && plain && *name == format.name)
+}
+
+/// That of the weight's.
 fn kept(w: &HostWeight) -> Option<&'static str> {
-    let known = FORMATS.iter().any(|f| std::ptr::eq(*f, w.format));
-    WEIGHT_FORMATS.into_iter().find(|name| known && w.is_plain() && *name == w.format.name)
+    named(w.format, w.is_plain())
 }
 
 /// Its name in the kernels, and bytes of a row, as it is kept.
@@ -93,13 +107,30 @@ impl CudaWeight {
         self.buffer.address()
     }
 
+    /// How it is kept.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept { format: self.format, shape: self.shape }
+    }
+
+    /// Whether rows are whole eights, so that plain numbers can be read in wide loads.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.kept().is_wide()
+    }
+}
+
+impl Kept {
+    /// How a weight of this format and shape would be kept; one that is not `plain` has more beside its elements.
+    pub(crate) fn of(format: &Format, plain: bool, shape: [usize; 3]) -> Self {
+        Self { format: named(format, plain).unwrap_or("f32"), shape }
+    }
+
     /// Elements and bytes of a block of its format.
     pub(crate) fn block(&self) -> (usize, usize) {
         let format = FORMATS.iter().find(|f| f.name == self.format);
         format.map_or((1, 4), |f| (f.block_len, f.block_bytes))
     }
 
-    /// Whether rows are whole eights, so that plain numbers can be read in wide loads.
+    /// As [`CudaWeight::is_wide`].
     pub(crate) fn is_wide(&self) -> bool {
         self.shape[2].is_multiple_of(8)
     }

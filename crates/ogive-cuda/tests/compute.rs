@@ -11,7 +11,7 @@ use llama::{DIM, Model};
 use ogive_backend::tensor::{FORMATS, Format, HostWeight};
 use ogive_backend::{Activation, Backend};
 use ogive_conformance::Oracle;
-use ogive_cuda::{Compute, CudaBackend};
+use ogive_cuda::{Builder, Compute, CublasUse, CudaBackend};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 fn backend(compute: Compute) -> CudaBackend {
@@ -92,6 +92,26 @@ fn every_format_in_f16() {
     });
 }
 
+/// The same with every product of two rows and more by cuBLAS.
+fn by_cublas(compute: Compute, rows: &[usize]) {
+    let b = CudaBackend::builder().compute(compute).cublas_from(2).build().unwrap();
+    agrees(&b, compute, FORMATS, rows);
+    let CublasUse::Failed(why) = b.cublas() else { return };
+    // A GPU machine may have none; the emulator has.
+    println!("skipped: {why}");
+    assert!(!b.info().name.contains("emulator"), "{why}");
+}
+
+#[test]
+fn every_format_in_bf16_by_cublas() {
+    common::on_device(test_name!(), Nvrtc::V13, || by_cublas(Compute::Bf16, &[2, 70]));
+}
+
+#[test]
+fn every_format_in_f16_by_cublas() {
+    common::on_device(test_name!(), Nvrtc::V12, || by_cublas(Compute::F16, &[9, 33]));
+}
+
 #[test]
 fn one_row_and_single_precision_are_exact() {
     common::on_device(test_name!(), Nvrtc::V11, || {
@@ -107,25 +127,42 @@ fn one_row_and_single_precision_are_exact() {
 }
 
 /// A step of several sequences is the same bits whenever it comes, recorded or not.
+fn replayed(set: impl Fn(Builder) -> Builder) -> Vec<Vec<u32>> {
+    let build = |graphs| set(CudaBackend::builder().compute(Compute::Bf16).graphs(graphs)).build().unwrap();
+    let tell = |b: &CudaBackend| -> Vec<Vec<u32>> {
+        let model = Model::new(b, 0).unwrap();
+        let tokens =
+            |past: usize| (0..5).map(|i| (past as u32 * 13 + i * 29) % DIM as u32).collect::<Vec<_>>();
+        let step = |past| {
+            let y = model.replayed(b, 1, Model::batch(&tokens(past)[..3], past)).unwrap();
+            b.download(&y).unwrap().into_iter().map(f32::to_bits).collect()
+        };
+        (0..12).map(step).collect()
+    };
+    let with = build(true);
+    let first = tell(&with);
+    assert_eq!(first, tell(&build(false)));
+    assert_eq!(first, tell(&with));
+    assert!(with.graphs().replayed > 5, "{:?}", with.graphs());
+    assert_ne!(first, tell(&CudaBackend::new().unwrap()), "it was computed in single precision");
+    first
+}
+
 #[test]
 fn replayed_steps_are_the_same_bits() {
     common::on_device(test_name!(), Nvrtc::V12, || {
-        let tell = |b: &CudaBackend| -> Vec<Vec<u32>> {
-            let model = Model::new(b, 0).unwrap();
-            let tokens =
-                |past: usize| (0..5).map(|i| (past as u32 * 13 + i * 29) % DIM as u32).collect::<Vec<_>>();
-            let step = |past| {
-                let y = model.replayed(b, 1, Model::batch(&tokens(past)[..3], past)).unwrap();
-                b.download(&y).unwrap().into_iter().map(f32::to_bits).collect()
-            };
-            (0..12).map(step).collect()
-        };
-        let with = backend(Compute::Bf16);
-        let without = CudaBackend::builder().compute(Compute::Bf16).graphs(false).build().unwrap();
-        let first = tell(&with);
-        assert_eq!(first, tell(&without));
-        assert_eq!(first, tell(&with));
-        assert!(with.graphs().replayed > 5, "{:?}", with.graphs());
-        assert_ne!(first, tell(&CudaBackend::new().unwrap()), "it was computed in single precision");
+        replayed(|b| b);
+    });
+}
+
+/// cuBLAS's products are recorded with the rest, on memory of the record's own.
+#[test]
+fn replayed_steps_are_the_same_bits_by_cublas() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let by_cublas = replayed(|b| b.cublas_from(2));
+        let own = replayed(|b| b.cublas_from(2).cublas(false));
+        let values =
+            |steps: &[Vec<u32>]| -> Vec<f32> { steps.iter().flatten().map(|v| f32::from_bits(*v)).collect() };
+        assert!(error(&values(&by_cublas), &values(&own)) < usual(Compute::Bf16));
     });
 }

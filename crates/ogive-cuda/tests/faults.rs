@@ -65,12 +65,16 @@ fn case() {
     };
     for _ in 0..2 {
         match work(&backend) {
-            Ok(seen) => println!("worked: {} values, {}", seen.len(), seen.iter().all(|v| v.is_finite())),
+            Ok(seen) => {
+                println!("worked: {} values, {}", seen.len(), seen.iter().all(|v| v.is_finite()));
+                println!("first: {:?}", &seen[..seen.len().min(64)]);
+            }
             Err(e) => told(&e),
         }
     }
     let counts = backend.graphs();
     println!("replayed: {}", counts.replayed);
+    println!("cublas: {}", backend.cublas());
     backend.drop_graphs();
     let (used, _) = backend.memory_used();
     println!("held: {used}");
@@ -178,6 +182,42 @@ fn a_graph_fails() {
             report.values("held").next().map(|held| held.parse::<u64>().unwrap() <= CONSTANTS),
             Some(true)
         );
+    }
+}
+
+/// Whatever of cuBLAS fails, own kernels compute its products, in this step and in all that come.
+#[test]
+fn cublas_fails() {
+    let name = "cublas_fails";
+    if test::case().is_some() {
+        println!();
+        return case();
+    }
+    let mut own: Option<String> = None;
+    for onwards in ["+", ""] {
+        let mut met = 0;
+        loop {
+            let Some(report) = with(name, &format!("cublas:{}{onwards}", met + 1)) else { return };
+            let worked: Vec<&str> = report.values("worked").collect();
+            let fine = worked.len() == 2 && worked.iter().all(|w| w.ends_with("true"));
+            assert!(fine && report.values("error").count() == 0, "{met}{onwards}: {}", report.stdout);
+            let held = report.values("held").next().map(|held| held.parse::<u64>().unwrap());
+            assert!(held.is_some_and(|held| held <= CONSTANTS), "{met}{onwards}: {}", report.stdout);
+            let (state, values) = (report.values("cublas").next(), report.values("first").last());
+            let failed = state.is_some_and(|state| state.contains("not used"));
+            // The second run is without cuBLAS from its beginning on, unless nothing failed or another library was found.
+            match (&own, values) {
+                (Some(own), Some(values)) if failed => assert_eq!(own, values, "{met}{onwards}"),
+                (None, Some(values)) => own = Some(values.to_owned()),
+                _ => {}
+            }
+            if !failed && met > 20 {
+                break;
+            }
+            met += 1;
+            assert!(met < 200, "cuBLAS never works: {state:?}");
+        }
+        println!("cuda: cublas{onwards}: met at {met} places");
     }
 }
 

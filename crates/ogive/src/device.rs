@@ -154,19 +154,20 @@ fn place(
     mut gpus: Vec<Arc<dyn Backend>>,
     wanted: GpuLayers,
 ) -> Result<Taken> {
-    let (layers, on) = (Layers::of(checkpoint, options), On { graphs: gpus.len() == 1, ..on_cuda() });
+    let own = gpus.first().map(|gpu| of_backend(&**gpu)).unwrap_or_default();
+    let (layers, on) = (Layers::of(checkpoint, options), On { graphs: gpus.len() == 1, ..own });
     let free: Vec<u64> = gpus.iter().map(|b| b.facts().memory.unwrap_or(u64::MAX)).collect();
     let all = free.iter().fold(0u64, |sum, free| sum.saturating_add(*free));
     let mut why = String::new();
     let gpu = match wanted {
         GpuLayers::Count(n) => n.min(layers.count),
         GpuLayers::Auto => {
-            let whole = layers.whole(on)?;
+            let whole = layers.whole(&on)?;
             if gpus.len() == 1 && whole.total().saturating_add(placement::SLACK) <= all {
                 layers.count
             } else {
                 why = format!("; all of it takes {whole}, of {} MiB free", all >> 20);
-                let most = if layers.count == 0 { None } else { layers.most(&free, &whole, on)? };
+                let most = if layers.count == 0 { None } else { layers.most(&free, &whole, &on)? };
                 most.unwrap_or(0)
             }
         }
@@ -199,12 +200,17 @@ fn place(
     Ok((Arc::new(layers.split(parts, &homes)?), line))
 }
 
+#[cfg(feature = "cuda")]
+fn cuda_builder(options: &Options, number: usize) -> ogive_cuda::Builder {
+    use ogive_cuda::{Compute, CudaBackend};
+    let compute = if options.bf16 && !options.exact { Compute::Bf16 } else { Compute::F32 };
+    CudaBackend::builder().device(number).compute(compute)
+}
+
 /// A device; the reason, where there is none, in one clause.
 #[cfg(feature = "cuda")]
 fn cuda(options: &Options, number: usize) -> Result<Arc<dyn Backend>, String> {
-    use ogive_cuda::{Compute, CudaBackend};
-    let compute = if options.bf16 && !options.exact { Compute::Bf16 } else { Compute::F32 };
-    let backend = CudaBackend::builder().device(number).compute(compute).build();
+    let backend = cuda_builder(options, number).build();
     Ok(Arc::new(backend.map_err(|e| if options.device == Device::Auto { e.brief() } else { e.to_string() })?))
 }
 
@@ -217,18 +223,28 @@ fn cuda(options: &Options, _: usize) -> Result<Arc<dyn Backend>, String> {
 /// How the device that these options name takes memory.
 pub(crate) fn sizes(options: &Options) -> On {
     if let Some(own) = &options.backend {
-        return if own.facts().name == "cuda" { on_cuda() } else { On::default() };
+        return of_backend(&**own);
     }
     match options.device {
-        Device::Cuda(_) | Device::Cudas(_) => on_cuda(),
-        Device::Auto if !forced() && cuda_is_available() => on_cuda(),
+        Device::Cuda(n) => on_cuda(options, n),
+        Device::Cudas(all) => on_cuda(options, all.iter().next().unwrap_or(0)),
+        Device::Auto if !forced() && cuda_is_available() => on_cuda(options, 0),
         _ => On::default(),
     }
 }
 
+/// How a backend takes memory; one that wraps another does as its device by default.
+fn of_backend(backend: &dyn Backend) -> On {
+    #[cfg(feature = "cuda")]
+    if let Some(cuda) = (backend as &dyn std::any::Any).downcast_ref::<ogive_cuda::CudaBackend>() {
+        return On { sizes: cuda.sizes(), graphs: true };
+    }
+    if backend.facts().name == "cuda" { on_cuda(&Options::new(), 0) } else { On::default() }
+}
+
 #[cfg(feature = "cuda")]
-fn on_cuda() -> On {
-    On { sizes: ogive_cuda::CudaBackend::sizes(), graphs: true }
+fn on_cuda(options: &Options, number: usize) -> On {
+    On { sizes: cuda_builder(options, number).sizes(), graphs: true }
 }
 
 #[cfg(feature = "cuda")]
@@ -237,7 +253,7 @@ fn cuda_is_available() -> bool {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn on_cuda() -> On {
+fn on_cuda(_: &Options, _: usize) -> On {
     On::default()
 }
 

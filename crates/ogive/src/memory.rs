@@ -43,13 +43,13 @@ impl fmt::Display for Memory {
 }
 
 pub(crate) fn estimate(path: &Path, options: &Options) -> Result<Memory> {
-    of_checkpoint(&options.checkpoint(path)?, options, device::sizes(options))
+    of_checkpoint(&options.checkpoint(path)?, options, &device::sizes(options))
 }
 
 /// Builds the model on a backend that only counts and runs its steps there, so that the estimate is made by the code that loads and
 /// computes.
-pub(crate) fn of_checkpoint(checkpoint: &Checkpoint, options: &Options, on: On) -> Result<Memory> {
-    let (counter, config) = (Estimate::of(on.sizes), &checkpoint.config);
+pub(crate) fn of_checkpoint(checkpoint: &Checkpoint, options: &Options, on: &On) -> Result<Memory> {
+    let (counter, config) = (Estimate::of(on.sizes.clone()), &checkpoint.config);
     let limits = model::limits(config, options)?;
     let loader = Loader::new(&*checkpoint.source, &counter).for_context(limits.context);
     let model = options.registry.build(&checkpoint.architecture, config, &loader)?;
@@ -88,7 +88,7 @@ fn activations(
 }
 
 /// How the device takes memory.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct On {
     pub(crate) sizes: Sizes,
     /// Whether steps that come again keep memory of their own.

@@ -111,7 +111,7 @@ impl<'a> Layers<'a> {
     }
 
     /// What the model takes where one device has all of it.
-    pub(crate) fn whole(&self, on: On) -> Result<Memory> {
+    pub(crate) fn whole(&self, on: &On) -> Result<Memory> {
         memory::of_checkpoint(self.checkpoint, self.options, on)
     }
 
@@ -125,8 +125,9 @@ impl<'a> Layers<'a> {
     }
 
     /// What each layer takes, and what is before and behind them, by loading the model once with a part for each.
-    fn bytes(&self, on: On) -> Result<Bytes> {
-        let counters: Vec<_> = (0..self.count + 2).map(|_| Arc::new(Estimate::of(on.sizes))).collect();
+    fn bytes(&self, on: &On) -> Result<Bytes> {
+        let counters: Vec<_> =
+            (0..self.count + 2).map(|_| Arc::new(Estimate::of(on.sizes.clone()))).collect();
         let parts = counters.iter().map(|c| Arc::clone(c) as Arc<dyn Backend>).collect();
         let homes = Homes { cpu: false, parts: counters.len(), layers: (1..=self.count).collect() };
         let (split, Checkpoint { config, architecture, source, .. }) =
@@ -141,7 +142,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The most layers that GPUs with so much free memory hold; `None` where they hold not even one.
-    pub(crate) fn most(&self, free: &[u64], whole: &Memory, on: On) -> Result<Option<usize>> {
+    pub(crate) fn most(&self, free: &[u64], whole: &Memory, on: &On) -> Result<Option<usize>> {
         let bytes = self.bytes(on)?;
         // Norms and biases go to every part that uses them; they are a thousandth of a model.
         let beside = whole.working.saturating_add(whole.weights / 256).saturating_add(SLACK);

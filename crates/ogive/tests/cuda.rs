@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use ogive::backend::Backend;
-use ogive::cuda::CudaBackend;
+use ogive::cuda::{Builder, Compute, CudaBackend};
 use ogive::engine::{Limits, Request};
 use ogive::{Device, GpuLayers, Model, Options};
 use ptx_emulator_launcher::{Error, Launcher, test, test_name};
@@ -51,26 +51,82 @@ fn answer(model: &Model, tokens: usize) -> Vec<u32> {
     events.map(|e| e.unwrap().token.unwrap()).collect()
 }
 
+/// Holds estimates against what backends with these settings then take.
+fn estimated(set: impl Fn(Builder) -> Builder) {
+    for name in MODELS {
+        let (path, cuda) = (golden(name), Arc::new(set(CudaBackend::builder()).build().unwrap()));
+        let options =
+            Options::new().backend(Arc::clone(&cuda) as Arc<dyn Backend>).context(40).step_tokens(16);
+        let estimate = options.estimate_memory(&path).unwrap();
+        let model = options.open(&path).unwrap();
+        let loaded = cuda.memory_used().0;
+        assert_eq!(loaded, estimate.weights, "{name}: weights");
+        drop(model.session().unwrap());
+        let reserved = cuda.memory_used().1 - loaded;
+        assert_eq!(reserved, estimate.cache, "{name}: the cache");
+        answer(&model, 12);
+        let (peak, total) = (cuda.memory_used().1, estimate.total());
+        println!("{name}: {peak} bytes at most, {total} estimated; {estimate}; {}", cuda.cublas());
+        // What is not counted: the step's own numbers, frequencies, parts of split attention.
+        assert!(peak <= total + total / 20 + (16 << 10), "{name}: {peak} of {total}");
+        assert!(total <= peak + peak / 20 + (16 << 10), "{name}: {peak} of {total}");
+    }
+}
+
 #[test]
 fn an_estimate_is_what_the_device_then_takes() {
+    on_device(test_name!(), || estimated(|b| b));
+}
+
+/// In bf16 products take memory beside their results; by cuBLAS more, and it is that or none.
+#[test]
+fn an_estimate_counts_what_products_take() {
     on_device(test_name!(), || {
-        for name in MODELS {
-            let (path, cuda) = (golden(name), Arc::new(CudaBackend::new().unwrap()));
-            let options =
-                Options::new().backend(Arc::clone(&cuda) as Arc<dyn Backend>).context(40).step_tokens(16);
-            let estimate = options.estimate_memory(&path).unwrap();
-            let model = options.open(&path).unwrap();
-            let loaded = cuda.memory_used().0;
-            assert_eq!(loaded, estimate.weights, "{name}: weights");
-            drop(model.session().unwrap());
-            let reserved = cuda.memory_used().1 - loaded;
-            assert_eq!(reserved, estimate.cache, "{name}: the cache");
-            answer(&model, 12);
-            let (peak, total) = (cuda.memory_used().1, estimate.total());
-            println!("{name}: {peak} bytes at most, {total} estimated; {estimate}");
-            // What is not counted: the step's own numbers, frequencies, parts of split attention.
-            assert!(peak <= total + total / 20 + (16 << 10), "{name}: {peak} of {total}");
-            assert!(total <= peak + peak / 20 + (16 << 10), "{name}: {peak} of {total}");
+        estimated(|b| b.compute(Compute::Bf16).cublas(false));
+        estimated(|b| b.compute(Compute::Bf16).cublas_from(2));
+        let path = golden("llama");
+        let working = |set: fn(Builder) -> Builder| {
+            let cuda = set(CudaBackend::builder().compute(Compute::Bf16)).build().unwrap();
+            let options = Options::new().backend(Arc::new(cuda)).context(40).step_tokens(16);
+            options.estimate_memory(&path).unwrap().working
+        };
+        let (own, few, with) =
+            (working(|b| b.cublas(false)), working(|b| b.cublas_from(17)), working(|b| b.cublas_from(16)));
+        assert!(own == few && with > own + 4_000_000, "{own} {few} {with}");
+        // Before there is a backend: what the options say of precision counts, and these are too few rows for cuBLAS by the table.
+        let options = Options::new().device(Device::Cuda(0)).context(40).step_tokens(16);
+        let exact = options.clone().estimate_memory(&path).unwrap().working;
+        let half = options.bf16(true).estimate_memory(&path).unwrap().working;
+        assert!(half > exact && half == own, "{exact} {half} {own}");
+    });
+}
+
+/// Logits in bf16, by cuBLAS and by own kernels: those of single precision up to the rounding, and the same bits each time.
+#[test]
+fn logits_by_cublas_are_those_of_the_model() {
+    on_device(test_name!(), || {
+        for name in MODELS.into_iter().chain(["gemma3", "phi3"]) {
+            let run = |set: fn(Builder) -> Builder| -> (Vec<f32>, String) {
+                let cuda = Arc::new(set(CudaBackend::builder()).build().unwrap());
+                let options = Options::new().backend(Arc::clone(&cuda) as Arc<dyn Backend>);
+                let model = options.context(40).step_tokens(16).open(golden(name)).unwrap();
+                let ids: Vec<u32> = (0..30).map(|i| 3 + i * 7 % 40).collect();
+                let logits: Vec<f32> = model.logits(&ids).unwrap().iter().copied().collect();
+                let again: Vec<f32> = model.logits(&ids).unwrap().iter().copied().collect();
+                assert_eq!(logits, again, "{name}");
+                (logits, cuda.cublas().to_string())
+            };
+            let want = run(|b| b).0;
+            let off = |got: &[f32]| {
+                let square = |v: f32| f64::from(v) * f64::from(v);
+                let wrong: f64 = got.iter().zip(&want).map(|(a, b)| square(a - b)).sum();
+                (wrong / want.iter().map(|v| square(*v)).sum::<f64>()).sqrt()
+            };
+            let (by_cublas, about) = run(|b| b.compute(Compute::Bf16).cublas_from(2));
+            let own = run(|b| b.compute(Compute::Bf16).cublas(false)).0;
+            println!("{name}: off by {:.1e}, own kernels by {:.1e}; {about}", off(&by_cublas), off(&own));
+            assert!(off(&by_cublas) < 0.03 && off(&own) < 0.03, "{name}");
+            assert!(off(&by_cublas) < 2.0 * off(&own) && off(&by_cublas) > 0.0, "{name}");
         }
     });
 }

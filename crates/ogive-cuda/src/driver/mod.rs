@@ -138,6 +138,8 @@ pub struct DeviceInfo {
     pub multiprocessors: u32,
     /// Bytes of shared memory a block may have where it asks for them.
     pub shared_memory: u32,
+    /// Bytes of its L2 cache; 0 where the driver does not say.
+    pub l2_cache: u32,
 }
 
 impl fmt::Display for DeviceInfo {
@@ -233,6 +235,7 @@ impl Driver {
             shared_memory: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
                 .unwrap_or(GRANTED)
                 .max(GRANTED),
+            l2_cache: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE).unwrap_or(0),
         })
     }
 }

@@ -1,6 +1,6 @@
-//! cuBLAS: one product of it, as the measure of what a device's matrix units give.
+//! cuBLAS: one product of it, for many rows, and as the measure of what a device's matrix units give.
 //!
-//! Loaded when it is asked for and not with the backend: it is hundreds of megabytes that few runs want. Its interface here is six
+//! Loaded when it is asked for and not with the backend: it is hundreds of megabytes that few runs want. Its interface here is eight
 //! functions that have not changed since CUDA 11, so they are declared and not bound to a version.
 #![allow(unsafe_code)]
 
@@ -16,8 +16,14 @@ use std::ptr::null_mut;
 
 type Handle = *mut c_void;
 
-/// `CUDA_R_16BF`
-const BF16: c_int = 14;
+/// What a matrix is of: `CUDA_R_32F`, `CUDA_R_16F`, `CUDA_R_16BF`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    F32 = 0,
+    F16 = 2,
+    Bf16 = 14,
+}
+
 /// `CUBLAS_COMPUTE_32F`
 const COMPUTE_32F: c_int = 68;
 /// `CUBLAS_GEMM_DEFAULT`
@@ -52,9 +58,25 @@ type Gemm = unsafe extern "C" fn(
 struct Functions {
     destroy: unsafe extern "C" fn(Handle) -> c_int,
     stream: unsafe extern "C" fn(Handle, *mut c_void) -> c_int,
+    workspace: unsafe extern "C" fn(Handle, Address, usize) -> c_int,
     gemm: Gemm,
     // Never closed: what a library started at its opening may outlive whoever opened it.
     _library: ManuallyDrop<Library>,
+}
+
+/// A product `c = a · bᵀ`, row-major: `[n, k] · [m, k]ᵀ -> [n, m]`, sums in single precision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    /// `n`, `m` and `k`.
+    pub(crate) sizes: [c_int; 3],
+    /// What `a` and `b` are of.
+    pub(crate) from: Element,
+    /// What `c` is of.
+    pub(crate) to: Element,
+    /// Where `a`, `b` and `c` begin.
+    pub(crate) at: [Address; 3],
+    /// Elements from one of their rows to the next.
+    pub(crate) pitches: [c_int; 3],
 }
 
 /// cuBLAS on a device.
@@ -66,6 +88,9 @@ pub(crate) struct Cublas {
     /// Its version, major, minor and patch.
     pub(crate) version: [u32; 3],
 }
+
+// SAFETY: a handle may be used from any thread, by one at a time; it is not `Sync`, and whoever shares it locks.
+unsafe impl Send for Cublas {}
 
 impl std::fmt::Debug for Cublas {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -120,18 +145,21 @@ impl Cublas {
         };
         // SAFETY: each field has the type that cuBLAS's documentation has for its symbol, and the table that holds them keeps the
         // library open.
-        let (create, version, f) = unsafe {
+        let (create, version, atomics, f) = unsafe {
             let create: unsafe extern "C" fn(*mut Handle) -> c_int =
                 *library.get(b"cublasCreate_v2\0").map_err(absent)?;
             let version: unsafe extern "C" fn(Handle, *mut c_int) -> c_int =
                 *library.get(b"cublasGetVersion_v2\0").map_err(absent)?;
+            let atomics: unsafe extern "C" fn(Handle, c_int) -> c_int =
+                *library.get(b"cublasSetAtomicsMode\0").map_err(absent)?;
             let f = Functions {
                 destroy: *library.get(b"cublasDestroy_v2\0").map_err(absent)?,
                 stream: *library.get(b"cublasSetStream_v2\0").map_err(absent)?,
+                workspace: *library.get(b"cublasSetWorkspace_v2\0").map_err(absent)?,
                 gemm: *library.get(b"cublasGemmEx\0").map_err(absent)?,
                 _library: ManuallyDrop::new(library),
             };
-            (create, version, f)
+            (create, version, atomics, f)
         };
         let (lent, mut handle) = (stream.lend()?, null_mut());
         // SAFETY: the handle is written to a pointer on the stack; the context it belongs to is current.
@@ -139,6 +167,8 @@ impl Cublas {
         let mut blas = Self { f, handle, path: path.to_owned(), version: [0; 3] };
         // SAFETY: the handle was just made, and the stream outlives it: both are the device's.
         check("giving cuBLAS a stream", unsafe { (blas.f.stream)(blas.handle, lent) })?;
+        // SAFETY: as above. Sums that depend on who comes first are off unless they are asked for; said all the same.
+        check("telling cuBLAS to sum in one order", unsafe { atomics(blas.handle, 0) })?;
         let mut number = 0;
         // SAFETY: the version is written to a number on the stack.
         check("asking cuBLAS for its version", unsafe { version(blas.handle, &raw mut number) })?;
@@ -149,10 +179,21 @@ impl Cublas {
         Ok(blas)
     }
 
-    /// Queues `c = a · bᵀ` of bfloat16 numbers, row-major: `[n, k] · [m, k]ᵀ -> [n, m]`, sums in single precision.
-    pub(crate) fn bf16(&self, stream: &Stream, [n, m, k]: [c_int; 3], at: [Address; 3]) -> Result<()> {
-        stream.lend()?;
-        let ([a, b, c], one, zero) = (at, 1f32, 0f32);
+    /// From now on it works on `stream`, and in `workspace` alone: so it takes no memory of its own in a stream that is recorded, and
+    /// picks the same algorithm for the same sizes. Whoever gives the memory keeps it until the stream has done what is queued.
+    pub(crate) fn work_on(&self, stream: &Stream, workspace: (Address, usize)) -> Result<()> {
+        let lent = stream.lend()?;
+        // SAFETY: the stream is of the handle's device, and outlives what is queued in it.
+        check("giving cuBLAS a stream", unsafe { (self.f.stream)(self.handle, lent) })?;
+        // SAFETY: device memory is reached by address; the caller keeps it. After the stream, which takes a workspace back.
+        let given = unsafe { (self.f.workspace)(self.handle, workspace.0, workspace.1) };
+        check("giving cuBLAS a workspace", given)
+    }
+
+    /// Queues a product. Before, the stream's context must have been made current in this thread, as [`work_on`](Self::work_on) does.
+    pub(crate) fn multiply(&self, p: &Product) -> Result<()> {
+        let ([n, m, k], [a, b, c], [a_pitch, b_pitch, c_pitch]) = (p.sizes, p.at, p.pitches);
+        let (one, zero, from) = (1f32, 0f32, p.from as c_int);
         // SAFETY: cuBLAS counts in columns, so the transposed product is asked for; both factors are read now, from the stack, and
         // the matrices are device memory that the caller keeps until the stream has done it.
         let status = unsafe {
@@ -165,20 +206,27 @@ impl Cublas {
                 k,
                 (&raw const one).cast(),
                 b,
-                BF16,
-                k,
+                from,
+                b_pitch,
                 a,
-                BF16,
-                k,
+                from,
+                a_pitch,
                 (&raw const zero).cast(),
                 c,
-                BF16,
-                m,
+                p.to as c_int,
+                c_pitch,
                 COMPUTE_32F,
                 DEFAULT,
             )
         };
         check("multiplying with cuBLAS", status)
+    }
+
+    /// Queues `c = a · bᵀ` of bfloat16 numbers, rows end to end, with the workspace that cuBLAS has by itself.
+    pub(crate) fn bf16(&self, stream: &Stream, sizes: [c_int; 3], at: [Address; 3]) -> Result<()> {
+        stream.lend()?;
+        let [_, m, k] = sizes;
+        self.multiply(&Product { sizes, from: Element::Bf16, to: Element::Bf16, at, pitches: [k, k, m] })
     }
 }
 

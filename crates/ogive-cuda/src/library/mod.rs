@@ -7,7 +7,7 @@ mod cublas;
 mod nvrtc;
 mod search;
 
-pub(crate) use cublas::Cublas;
+pub(crate) use cublas::{Cublas, Element, Product};
 pub(crate) use nvrtc::{Nvrtc, Target, Wanted};
 
 use crate::driver::Driver;
@@ -88,6 +88,11 @@ pub(crate) fn nvrtc(wanted: Wanted) -> Result<Nvrtc> {
 fn missing(kind: Kind, places: &Places) -> Error {
     let why = format!("{} not found; looked in {}; {}", kind.main_name(), places.describe(kind), kind.help());
     Error::Library { library: kind.name(), why }
+}
+
+/// Whether there is a file that may be cuBLAS; whether it starts shows when it is wanted.
+pub(crate) fn has_cublas() -> bool {
+    !Places::here().files(Kind::Cublas).is_empty()
 }
 
 /// One library, as [`report`] has it.

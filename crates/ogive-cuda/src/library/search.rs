@@ -52,7 +52,7 @@ impl Kind {
                 "pip install nvidia-cuda-nvrtc-cu12 (CUDA 13: nvidia-cuda-nvrtc, CUDA 11: nvidia-cuda-nvrtc-cu11), or point OGIVE_CUDA_PATH to its folder"
             }
             Self::Cublas => {
-                "optional: pip install nvidia-cublas-cu12, or point OGIVE_CUDA_PATH to its folder"
+                "optional, for long prompts with --bf16: pip install nvidia-cublas-cu12 (CUDA 13: nvidia-cublas, CUDA 11: nvidia-cublas-cu11), or point OGIVE_CUDA_PATH to its folder"
             }
         }
     }

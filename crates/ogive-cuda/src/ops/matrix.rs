@@ -1,4 +1,4 @@
-//! Products by tensor cores: which tile for which rows, and the calls.
+//! Products by tensor cores: which tile for which rows, and the calls. Of many rows by cuBLAS (`slabs`), where there is one.
 //!
 //! The choice is one table, from the device's generation and the step's rows to a tile, so that measurements can fill it and nothing
 //! else has to change. What stands there now is arithmetic (in `linear_mma.cu`) and has not been measured. It hangs on nothing but
@@ -8,8 +8,9 @@ use crate::builder::Compute;
 use crate::device::Device;
 use crate::driver::DeviceInfo;
 use crate::launch::Call;
-use crate::memory::Buffer;
-use crate::weight::CudaWeight;
+use crate::memory::{Buffer, Pool};
+use crate::ops::slabs;
+use crate::weight::{CudaWeight, Kept};
 use ogive_kernels::{HALVES, LINEAR_MMA};
 use ogive_tensor::{Error, Result, Tensor};
 
@@ -81,7 +82,7 @@ impl Tile {
         8 * self.nt
     }
 
-    fn staged(self, w: &CudaWeight) -> Staged {
+    fn staged(self, w: &Kept) -> Staged {
         let (len, bytes) = w.block();
         let raw = self.step.max(len);
         let aligned = if len == 1 { w.is_wide() } else { bytes.is_multiple_of(16) };
@@ -90,7 +91,7 @@ impl Tile {
     }
 
     /// Bytes of shared memory of a block.
-    fn shared(self, w: &CudaWeight) -> usize {
+    fn shared(self, w: &Kept) -> usize {
         let activations = self.across * self.rows() * self.step * 2;
         let weights = self.down * self.across * 16 * self.mt * self.staged(w).pitch;
         // Two of each; in the end the sums of all parts but the first.
@@ -103,7 +104,7 @@ impl Tile {
 }
 
 /// The tiles that could multiply `n` rows with this weight, in the table's order.
-fn fitting(info: &DeviceInfo, compute: Compute, n: usize, w: &CudaWeight) -> impl Iterator<Item = Tile> {
+fn fitting(info: &DeviceInfo, compute: Compute, n: usize, w: &Kept) -> impl Iterator<Item = Tile> {
     let able = info.capability >= oldest(compute) && w.shape[2] > 0;
     let fits = move |e: &&Entry| {
         able && info.capability >= e.from
@@ -113,7 +114,7 @@ fn fitting(info: &DeviceInfo, compute: Compute, n: usize, w: &CudaWeight) -> imp
     TABLE.iter().filter(fits).map(|e| e.tile)
 }
 
-fn choose(info: &DeviceInfo, compute: Compute, n: usize, w: &CudaWeight) -> Option<Tile> {
+fn choose(info: &DeviceInfo, compute: Compute, n: usize, w: &Kept) -> Option<Tile> {
     let blocks = |t: &Tile| t.blocks(n, w.shape[1]);
     let busy = |t: &Tile| blocks(t) >= info.multiprocessors.max(1) as usize;
     let first = fitting(info, compute, n, w).find(busy);
@@ -122,24 +123,39 @@ fn choose(info: &DeviceInfo, compute: Compute, n: usize, w: &CudaWeight) -> Opti
 
 /// Whether products of `n` rows with this weight are computed by tensor cores.
 pub(super) fn takes(device: &Device, compute: Compute, n: usize, w: &CudaWeight) -> bool {
-    choose(&device.info, compute, n, w).is_some()
+    choose(&device.info, compute, n, &w.kept()).is_some()
 }
 
 /// Activations as tensor cores take them.
 pub(super) struct Halves {
-    buffer: Buffer,
-    compute: Compute,
-    /// Elements of a row.
-    padded: usize,
+    pub(super) buffer: Buffer,
+    pub(super) compute: Compute,
+    /// Elements of a row, zeros behind the inputs.
+    pub(super) padded: usize,
+}
+
+/// Elements of a row of them, and bytes of them all.
+fn filled_up([n, cols]: [usize; 2]) -> Option<(usize, usize)> {
+    let padded = cols.checked_next_multiple_of(PADDED)?;
+    Some((padded, padded.checked_mul(n)?.checked_mul(2)?))
+}
+
+/// Bytes that a product of `n` rows takes beside its result, as the pool has them; products of so many rows as `cublas` says are its.
+pub(crate) fn scratch(info: &DeviceInfo, compute: Compute, cublas: Option<usize>, n: usize, w: &Kept) -> u64 {
+    if choose(info, compute, n, w).is_none() {
+        return 0;
+    }
+    let halves = filled_up([n, w.shape[2]]).and_then(|(_, bytes)| Pool::size(bytes));
+    let halves = halves.map_or(u64::MAX, |bytes| bytes as u64);
+    let by_cublas = cublas.is_some_and(|from| n >= from);
+    halves.saturating_add(if by_cublas { slabs::scratch(info, compute, w) } else { 0 })
 }
 
 /// Rounds `x`.
 pub(super) fn halves(device: &Device, at: &str, compute: Compute, x: &Tensor) -> Result<Halves> {
     let (from, n, cols) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
-    let padded = cols.checked_next_multiple_of(PADDED);
-    let sizes = padded.and_then(|p| Some((p, p.checked_mul(n)?.checked_mul(2)?)));
-    let (padded, bytes) =
-        sizes.ok_or_else(|| Error::invalid(at, "the input is more elements than can be counted"))?;
+    let (padded, bytes) = filled_up([n, cols])
+        .ok_or_else(|| Error::invalid(at, "the input is more elements than can be counted"))?;
     let buffer = device.take(at, bytes)?;
     Call::new(device, at, &HALVES, "halves")
         .word("HALF", compute.name())
@@ -152,7 +168,7 @@ pub(super) fn halves(device: &Device, at: &str, compute: Compute, x: &Tensor) ->
     Ok(Halves { buffer, compute, padded })
 }
 
-/// `x · wᵀ`, if there is a tile for it.
+/// `x · wᵀ`, if there is a tile for it: by cuBLAS where it is for so many rows, else in tiles.
 pub(super) fn product(
     device: &Device,
     at: &str,
@@ -161,9 +177,9 @@ pub(super) fn product(
     y: &Tensor,
     n: usize,
 ) -> Result<()> {
-    let tile = choose(&device.info, x.compute, n, w);
+    let tile = choose(&device.info, x.compute, n, &w.kept());
     let tile = tile.ok_or_else(|| Error::unsupported(at, "there is no tile for this device"))?;
-    with(device, at, tile, x, w, y, n)
+    if slabs::product(device, at, x, w, y, n)? { Ok(()) } else { with(device, at, tile, x, w, y, n) }
 }
 
 fn with(
@@ -175,7 +191,7 @@ fn with(
     y: &Tensor,
     n: usize,
 ) -> Result<()> {
-    let ([_, out, cols], Staged { raw, pitch }) = (w.shape, tile.staged(w));
+    let ([_, out, cols], Staged { raw, pitch }) = (w.shape, tile.staged(&w.kept()));
     let grid = [out.div_ceil(tile.outputs()), n.div_ceil(tile.rows()), 1];
     let threads = 32 * tile.down * tile.across;
     Call::new(device, at, &LINEAR_MMA, "linear_mma")
@@ -197,10 +213,10 @@ fn with(
         .count("inputs", cols)
         .count("inputs, filled up", x.padded)
         .long(w.row_bytes)
-        .run_shared(grid, [u32::try_from(threads).unwrap_or(0), 1, 1], tile.shared(w))?;
+        .run_shared(grid, [u32::try_from(threads).unwrap_or(0), 1, 1], tile.shared(&w.kept()))?;
     Ok(())
 }
 
 #[cfg(test)]
 #[path = "matrix_tests.rs"]
-mod tests;
+pub(super) mod tests;

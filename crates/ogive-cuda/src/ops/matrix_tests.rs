@@ -11,7 +11,7 @@ use ogive_tensor::{BF16, F16, FORMATS, Format, HostWeight};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 /// Numbers around zero, by a generator of Knuth's.
-fn numbers(seed: u64, n: usize) -> Vec<f32> {
+pub(crate) fn numbers(seed: u64, n: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -21,7 +21,7 @@ fn numbers(seed: u64, n: usize) -> Vec<f32> {
 }
 
 /// What is left of `values` in a format.
-fn through(format: &Format, values: &[f32]) -> Vec<f32> {
+pub(crate) fn through(format: &Format, values: &[f32]) -> Vec<f32> {
     let mut bytes = vec![0; format.row_bytes(values.len())];
     format.encode_row(values, &mut bytes).unwrap();
     let mut out = vec![0.0; values.len()];
@@ -32,10 +32,17 @@ fn through(format: &Format, values: &[f32]) -> Vec<f32> {
     out
 }
 
-/// `n` rows times `out` of `cols`, with this tile. Checks two bounds: that of the sums alone, over what was rounded, and the one that
+/// `n` rows times `out` of `cols`, by `product`. Checks two bounds: that of the sums alone, over what was rounded, and the one that
 /// `Compute` states, over what was not.
-fn check(b: &CudaBackend, tile: Tile, compute: Compute, format: &'static Format, [n, out, cols]: [usize; 3]) {
-    let what = format!("{tile:?} {compute:?} {} [{n}, {cols}] to {out}", format.name);
+pub(crate) fn check(
+    b: &CudaBackend,
+    what: &str,
+    compute: Compute,
+    format: &'static Format,
+    [n, out, cols]: [usize; 3],
+    product: impl FnOnce(&Halves, &CudaWeight, &Tensor),
+) {
+    let what = format!("{what} {compute:?} {} [{n}, {cols}] to {out}", format.name);
     let (half, unit) = match compute {
         Compute::F16 => (&F16, 2f64.powi(-11)),
         _ => (&BF16, 2f64.powi(-8)),
@@ -50,7 +57,7 @@ fn check(b: &CudaBackend, tile: Tile, compute: Compute, format: &'static Format,
     let own = weight::read(d, at, &held).unwrap();
     let given = b.upload(&x, [n, cols].into()).unwrap();
     let (halves, y) = (halves(d, at, compute, &given).unwrap(), d.tensor(at, [n, out]).unwrap());
-    with(d, at, tile, &halves, own, &y, n).unwrap();
+    product(&halves, own, &y);
     let got = b.download(&y).unwrap();
 
     let (x_half, w_half) = (through(half, &x), through(half, &w));
@@ -74,6 +81,13 @@ fn check(b: &CudaBackend, tile: Tile, compute: Compute, format: &'static Format,
     }
 }
 
+/// The same with this tile.
+fn check_tile(b: &CudaBackend, tile: Tile, compute: Compute, format: &'static Format, sizes: [usize; 3]) {
+    check(b, &format!("{tile:?}"), compute, format, sizes, |x, w, y| {
+        with(&b.device, "test", tile, x, w, y, sizes[0]).unwrap();
+    });
+}
+
 /// Each tile that this device can have: formats in turn, sizes that fill nothing, and rows that are no eights.
 fn tiles() {
     let b = CudaBackend::new().unwrap();
@@ -90,10 +104,10 @@ fn tiles() {
                     len => 3 * len,
                 };
                 let (out, n) = (e.tile.outputs() + 5, e.tile.rows() + 3);
-                check(&b, e.tile, compute, format, [n, out, cols]);
+                check_tile(&b, e.tile, compute, format, [n, out, cols]);
                 count += 1;
             }
-            check(&b, e.tile, compute, &F16, [1, 1, 3]);
+            check_tile(&b, e.tile, compute, &F16, [1, 1, 3]);
         }
     }
     println!("cuda: {}: {count} products", info.name);

@@ -39,7 +39,7 @@ pub(super) fn call(name: &'static str, body: impl FnOnce(&'static Machine) -> Re
     let run = || {
         let machine = machine()?;
         in_host_function()?;
-        machine.called();
+        machine.called_cublas().map_or(Ok(()), |status| Err(Status(status)))?;
         body(machine)
     };
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(INTERNAL_ERROR));

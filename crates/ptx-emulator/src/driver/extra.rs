@@ -25,6 +25,7 @@ api! {
             "fills" => counts.fills,
             "launches" => counts.launches,
             "library_calls" => counts.library_calls,
+            "cublas_calls" => counts.cublas_calls,
             "graph_launches" => counts.graph_launches,
             "graph_instantiations" => counts.graph_instantiations,
             "host_waits" => counts.host_waits,

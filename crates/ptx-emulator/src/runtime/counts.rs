@@ -23,6 +23,8 @@ pub struct Counts {
     pub launches: u64,
     /// Library calls that compute (GEMMs).
     pub library_calls: u64,
+    /// Calls of cuBLAS, those that only set something included.
+    pub cublas_calls: u64,
     /// Graphs launched.
     pub graph_launches: u64,
     /// Graphs instantiated.

@@ -179,4 +179,13 @@ impl Machine {
         state.counts.calls += 1;
         state.counts.calls
     }
+
+    /// A call of cuBLAS; the status it is told to fail with.
+    pub(crate) fn called_cublas(&self) -> Option<i32> {
+        self.called();
+        let mut state = self.lock();
+        state.counts.cublas_calls += 1;
+        let count = state.counts.cublas_calls;
+        self.shared.settings.faults.cublas.iter().find(|nth| nth.strikes(count)).map(|nth| nth.code)
+    }
 }

@@ -31,6 +31,8 @@ pub struct Faults {
     pub graph: Vec<Nth>,
     /// Modules that load.
     pub module: Vec<Nth>,
+    /// Calls of cuBLAS, which fail with a status of its own.
+    pub cublas: Vec<Nth>,
     /// Names `cuGetProcAddress` does not find.
     pub missing: Vec<String>,
     /// `cuInit` says that there is no device.
@@ -92,6 +94,8 @@ pub(super) fn parse(list: &str) -> Result<Parsed, Invalid> {
             "memcpy" => parsed.faults.memcpy.push(nth(719)?),
             "graph" => parsed.faults.graph.push(nth(2)?),
             "module" => parsed.faults.module.push(nth(209)?),
+            // CUBLAS_STATUS_INTERNAL_ERROR
+            "cublas" => parsed.faults.cublas.push(nth(14)?),
             "lost" => parsed.faults.lost = Some(Nth { onwards: true, ..nth(999)? }),
             "missing-symbol" => {
                 alone(1)?;
@@ -115,7 +119,7 @@ pub(super) fn parse(list: &str) -> Result<Parsed, Invalid> {
             }
             _ => {
                 return Err(bad(
-                    "is not one of alloc, host-alloc, launch, memcpy, graph, module, lost, missing-symbol, no-device, init, driver, memory",
+                    "is not one of alloc, host-alloc, launch, memcpy, graph, module, cublas, lost, missing-symbol, no-device, init, driver, memory",
                 ));
             }
         }
@@ -130,10 +134,11 @@ mod tests {
     #[test]
     fn a_list_is_read_and_counted() {
         let parsed =
-            parse("alloc:3,launch:2+:700, missing-symbol:cuGraphLaunch,no-device,driver:11040,memory:64M")
+            parse("alloc:3,launch:2+:700,cublas:4:13, missing-symbol:cuGraphLaunch,no-device,driver:11040,memory:64M")
                 .expect("valid");
         assert_eq!(parsed.faults.alloc, [Nth { at: 3, onwards: false, code: 2 }]);
         assert_eq!(parsed.faults.launch, [Nth { at: 2, onwards: true, code: 700 }]);
+        assert_eq!(parsed.faults.cublas, [Nth { at: 4, onwards: false, code: 13 }]);
         assert!(parsed.faults.launch.iter().any(|n| n.strikes(5)));
         assert!(!parsed.faults.alloc.iter().any(|n| n.strikes(4)));
         assert_eq!((parsed.driver, parsed.memory), (Some(11040), Some(64 << 20)));

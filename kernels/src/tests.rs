@@ -1,0 +1,38 @@
+//! The sources are what their descriptions say.
+
+use super::*;
+
+#[test]
+fn sources_are_what_they_say() {
+    for source in SOURCES {
+        let text = source.text();
+        for kernel in source.kernels {
+            assert!(text.contains(&format!("{kernel}(")), "{} has no {kernel}", source.name);
+        }
+        assert!(!text.contains("#include"), "{} includes a header", source.name);
+        assert!(!source.samples.is_empty(), "{} is never compiled", source.name);
+        for (name, text) in source.files {
+            assert!(text.starts_with("// "), "{name} does not open with what it is for");
+        }
+    }
+}
+
+#[test]
+fn every_kernel_begins_after_the_last() {
+    for source in SOURCES.iter().filter(|s| !["probe", "trial"].contains(&s.name)) {
+        for (name, text) in source.files {
+            for kernel in text.split("\nKERNEL ").skip(1) {
+                let body = kernel.split_once('{').map_or("", |(_, body)| body.trim_start());
+                let begins = body.starts_with("after_the_last();") || body.starts_with("__trap();");
+                assert!(begins, "{name}: {}", kernel.lines().next().unwrap_or_default());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_format_has_a_struct() {
+    for name in WEIGHT_FORMATS.iter().chain(&CACHE_FORMATS) {
+        assert!(FORMATS.1.contains(&format!("struct {name} ")), "{name}");
+    }
+}
