@@ -110,7 +110,13 @@ impl Backend for Estimate {
         self.hollow([plan.batch().tokens.len(), table.shape()[2]])
     }
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
-        self.hollow(x.shape().with_cols(w.shape()[1]))
+        let y = self.hollow(x.shape().with_cols(w.shape()[1]));
+        // Until the product is queued.
+        let rounded = (self.sizes.inputs)(x.shape().rows(), w);
+        if rounded > 0 {
+            drop(self.ledger.take(x.shape(), rounded));
+        }
+        y
     }
     fn rms_norm(&self, x: &Tensor, _: &Tensor, _: f32) -> Result<Tensor> {
         self.hollow(x.shape())

@@ -3,7 +3,7 @@
 //! Tensors give their bytes back when they are dropped, as on a device. So the peak is that of the model's own code, whatever it keeps
 //! and for how long, and no formula has to be kept in step with it.
 
-use crate::{CacheSpec, HostWeight};
+use crate::{CacheSpec, HostWeight, Weight};
 use ogive_tensor::{Shape, Tensor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +18,14 @@ pub struct Sizes {
     pub weight: fn(&HostWeight) -> u64,
     /// Bytes a cache is kept in; `None` where that cannot be counted.
     pub cache: fn(&CacheSpec) -> Option<u64>,
+    /// Bytes that so many rows of input are rounded to for their product with a weight, beside the input itself.
+    pub inputs: fn(usize, &Weight) -> u64,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
         let bytes = |spec: &CacheSpec| spec.bytes().map(|n| n as u64);
-        Self { piece: |bytes| bytes, weight: |w| w.bytes.len() as u64, cache: bytes }
+        Self { piece: |bytes| bytes, weight: |w| w.bytes.len() as u64, cache: bytes, inputs: |_, _| 0 }
     }
 }
 
@@ -34,7 +36,13 @@ impl Sizes {
         weight: fn(&HostWeight) -> u64,
         cache: fn(&CacheSpec) -> Option<u64>,
     ) -> Self {
-        Self { piece, weight, cache }
+        Self { piece, weight, cache, ..Self::default() }
+    }
+
+    /// The same of a backend that rounds the input of some products first.
+    #[must_use]
+    pub fn with_inputs(self, inputs: fn(usize, &Weight) -> u64) -> Self {
+        Self { inputs, ..self }
     }
 }
 
