@@ -1,6 +1,6 @@
 //! The backend: each operator by its name, and where it is computed.
 
-use crate::builder::{Builder, Compute};
+use crate::builder::{Activations, Builder, Compute};
 use crate::device::{self, Device, bytes};
 use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
@@ -17,7 +17,7 @@ use ogive_tensor::{Error, Result, Shape, Tensor};
 /// Runs language models on one NVIDIA GPU.
 ///
 /// Weights stay packed on the device; activations and sums are in single precision, and products too unless
-/// [`Builder::compute`] says otherwise. The same step gives the same bits, replayed or
+/// [`Builder::compute`] or [`Builder::activations`] says otherwise. The same step gives the same bits, replayed or
 /// not: [`replay`](Backend::replay) makes a CUDA graph of a step that comes again, unless a model asks for values in its middle. Calls
 /// queue their work and return; [`download`](Backend::download), [`best`](Backend::best) and [`argmax`](Backend::argmax) wait.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Backend for CudaBackend {
         let about = format!("{}, {gib:.0} GiB, driver {driver}, NVRTC {n_major}.{n_minor}", d.info.name);
         let mut facts = Facts::new("cuda", about);
         facts.memory = Some(d.pool.limit());
-        facts.exact = self.compute == Compute::F32;
+        facts.exact = self.compute == Compute::F32 && d.activations == Activations::Float;
         facts
     }
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {

@@ -3,6 +3,8 @@
 use crate::backend::CudaBackend;
 use crate::device::Device;
 use crate::error::Result;
+use crate::ops::int8;
+use ogive_backend::Sizes;
 
 /// What products with weights are computed in, where there is more than one row. Sums are in single precision in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,21 @@ impl Compute {
     }
 }
 
+/// What few rows of activations, one to eight, are rounded to before they meet packed weights: those of every format but F32, F16 and
+/// BF16.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Activations {
+    /// Nothing: they stay as they are, or are rounded as [`Compute`] says.
+    #[default]
+    Float,
+    /// Codes of 8 bits with a scale for each 32 elements. An element's error is at most 1/253 of the largest magnitude of its 32, so a
+    /// product's is at most that times the sizes of the 32 weights that meet them, summed over the row. Sums over 32 are exact, and a
+    /// row's product has the same bits whether it is alone or one of eight. Goes before [`Compute`] for those rows. From compute
+    /// capability 6.1; as they are on older devices.
+    Int8,
+}
+
 /// Which device, and how much of its memory.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -38,12 +55,20 @@ pub struct Builder {
     memory: Option<u64>,
     graphs: bool,
     compute: Compute,
+    activations: Activations,
     overlap: bool,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { device: 0, memory: None, graphs: true, compute: Compute::F32, overlap: false }
+        Self {
+            device: 0,
+            memory: None,
+            graphs: true,
+            compute: Compute::F32,
+            activations: Activations::Float,
+            overlap: false,
+        }
     }
 }
 
@@ -73,6 +98,21 @@ impl Builder {
         Self { compute, ..self }
     }
 
+    /// What few rows of activations are rounded to before they meet packed weights: nothing, unless said otherwise, as neither way has
+    /// been measured on a GPU.
+    #[must_use]
+    pub fn activations(self, activations: Activations) -> Self {
+        Self { activations, ..self }
+    }
+
+    /// How much device memory such a backend takes for what a model uploads, reserves and computes, as [`CudaBackend::sizes`] of one
+    /// with no settings. Needs no device.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        let sizes = CudaBackend::sizes();
+        if self.activations == Activations::Int8 { sizes.with_inputs(int8::size) } else { sizes }
+    }
+
     /// Whether a kernel may take its places on the device while the one before still runs (programmatic dependent launch): where the
     /// device has it, from compute capability 9.0, and the driver, from CUDA 12.3. Off unless said otherwise, as it has not been
     /// measured. Results are the same bits.
@@ -88,6 +128,7 @@ impl Builder {
     pub fn build(self) -> Result<CudaBackend> {
         let mut device = Device::new(self.device, self.memory, self.graphs)?;
         device.overlap = self.overlap && device.can_overlap();
+        device.activations = self.activations;
         Ok(CudaBackend { device, compute: self.compute })
     }
 }

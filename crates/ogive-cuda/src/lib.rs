@@ -57,7 +57,7 @@ mod transfer;
 mod weight;
 
 pub use backend::CudaBackend;
-pub use builder::{Builder, Compute};
+pub use builder::{Activations, Builder, Compute};
 pub use compiler::{Compiled, Compiler, Resources};
 pub use driver::DeviceInfo;
 pub use error::{Error, Result};
