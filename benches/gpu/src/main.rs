@@ -18,7 +18,7 @@ mod start;
 mod trace;
 
 use clap::Parser;
-use ogive::cuda::{Compute, CudaBackend};
+use ogive::cuda::{Activations, Compute, CudaBackend};
 use report::Report;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// What may be measured, in this order.
 const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
 
-/// What products may be computed in.
-const COMPUTE: [&str; 3] = ["f32", "f16", "bf16"];
+/// What products may be computed in; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits.
+const COMPUTE: [&str; 6] = ["f32", "f16", "bf16", "f32-int8", "f16-int8", "bf16-int8"];
 
 /// Measures a GPU and Ogive on it.
 #[derive(Debug, Parser)]
@@ -59,7 +59,8 @@ struct Args {
     /// Begins nothing new after so many seconds; what was left out stands in the report
     #[arg(long, value_name = "SECONDS", default_value_t = 1500)]
     budget: u64,
-    /// What products and prompts are computed in: f32, f16, bf16; operators and models are measured with each
+    /// What products and prompts are computed in: f32, f16, bf16, or one of them with -int8 for few rows of activations rounded to 8
+    /// bits; operators and models are measured with each
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE, default_values_t = ["bf16".to_owned(), "f32".to_owned()])]
     compute: Vec<String>,
     /// llama.cpp's bench [default: llama-bench, on the PATH]
@@ -135,12 +136,16 @@ fn main() -> ExitCode {
 
 /// A backend that computes products so.
 fn backend(device: usize, compute: &str) -> Result<CudaBackend> {
+    let (compute, activations) = match compute.strip_suffix("-int8") {
+        Some(compute) => (compute, Activations::Int8),
+        None => (compute, Activations::Float),
+    };
     let compute = match compute {
         "f16" => Compute::F16,
         "bf16" => Compute::Bf16,
         _ => Compute::F32,
     };
-    Ok(CudaBackend::builder().device(device).compute(compute).build()?)
+    Ok(CudaBackend::builder().device(device).compute(compute).activations(activations).build()?)
 }
 
 fn measure(args: &Args) -> Result<()> {

@@ -154,7 +154,7 @@ fn place(
     mut gpus: Vec<Arc<dyn Backend>>,
     wanted: GpuLayers,
 ) -> Result<Taken> {
-    let (layers, on) = (Layers::of(checkpoint, options), On { graphs: gpus.len() == 1, ..on_cuda() });
+    let (layers, on) = (Layers::of(checkpoint, options), On { graphs: gpus.len() == 1, ..on_cuda(options) });
     let free: Vec<u64> = gpus.iter().map(|b| b.facts().memory.unwrap_or(u64::MAX)).collect();
     let all = free.iter().fold(0u64, |sum, free| sum.saturating_add(*free));
     let mut why = String::new();
@@ -202,10 +202,17 @@ fn place(
 /// A device; the reason, where there is none, in one clause.
 #[cfg(feature = "cuda")]
 fn cuda(options: &Options, number: usize) -> Result<Arc<dyn Backend>, String> {
-    use ogive_cuda::{Compute, CudaBackend};
-    let compute = if options.bf16 && !options.exact { Compute::Bf16 } else { Compute::F32 };
-    let backend = CudaBackend::builder().device(number).compute(compute).build();
+    let backend = cuda_builder(options).device(number).build();
     Ok(Arc::new(backend.map_err(|e| if options.device == Device::Auto { e.brief() } else { e.to_string() })?))
+}
+
+/// The precision that these options ask for.
+#[cfg(feature = "cuda")]
+fn cuda_builder(options: &Options) -> ogive_cuda::Builder {
+    use ogive_cuda::{Activations, Compute, CudaBackend};
+    let compute = if options.bf16 && !options.exact { Compute::Bf16 } else { Compute::F32 };
+    let activations = if options.int8 && !options.exact { Activations::Int8 } else { Activations::Float };
+    CudaBackend::builder().compute(compute).activations(activations)
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -217,18 +224,18 @@ fn cuda(options: &Options, _: usize) -> Result<Arc<dyn Backend>, String> {
 /// How the device that these options name takes memory.
 pub(crate) fn sizes(options: &Options) -> On {
     if let Some(own) = &options.backend {
-        return if own.facts().name == "cuda" { on_cuda() } else { On::default() };
+        return if own.facts().name == "cuda" { on_cuda(options) } else { On::default() };
     }
     match options.device {
-        Device::Cuda(_) | Device::Cudas(_) => on_cuda(),
-        Device::Auto if !forced() && cuda_is_available() => on_cuda(),
+        Device::Cuda(_) | Device::Cudas(_) => on_cuda(options),
+        Device::Auto if !forced() && cuda_is_available() => on_cuda(options),
         _ => On::default(),
     }
 }
 
 #[cfg(feature = "cuda")]
-fn on_cuda() -> On {
-    On { sizes: ogive_cuda::CudaBackend::sizes(), graphs: true }
+fn on_cuda(options: &Options) -> On {
+    On { sizes: cuda_builder(options).sizes(), graphs: true }
 }
 
 #[cfg(feature = "cuda")]
@@ -237,7 +244,7 @@ fn cuda_is_available() -> bool {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn on_cuda() -> On {
+fn on_cuda(_: &Options) -> On {
     On::default()
 }
 
