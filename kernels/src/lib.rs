@@ -36,6 +36,9 @@ macro_rules! file {
     };
 }
 
+mod int8;
+pub use int8::{CODES, LINEAR_GATED_INT8, LINEAR_INT8};
+
 const PRELUDE: (&str, &str) = file!("prelude.cu");
 const FORMATS: (&str, &str) = file!("formats.cu");
 const STEP: (&str, &str) = file!("step.cu");
@@ -436,7 +439,7 @@ pub const PROBE: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 20] = [
+pub const SOURCES: [&Source; 23] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
@@ -446,6 +449,9 @@ pub const SOURCES: [&Source; 20] = [
     &HALVES,
     &UNPACK,
     &LINEAR_MMA,
+    &CODES,
+    &LINEAR_INT8,
+    &LINEAR_GATED_INT8,
     &ROPE,
     &ROPE_STORE,
     &CACHE,

@@ -18,7 +18,7 @@ mod start;
 mod trace;
 
 use clap::Parser;
-use ogive::cuda::{Compute, CudaBackend};
+use ogive::cuda::{Activations, Compute, CudaBackend};
 use report::Report;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,19 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// What may be measured, in this order.
 const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
 
-/// What products may be computed in.
-const COMPUTE: [&str; 7] = ["f32", "f16", "bf16", "f16-own", "bf16-own", "f16-cublas", "bf16-cublas"];
+/// What products may be computed in; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits.
+const COMPUTE: [&str; 10] = [
+    "f32",
+    "f16",
+    "bf16",
+    "f16-own",
+    "bf16-own",
+    "f16-cublas",
+    "bf16-cublas",
+    "f32-int8",
+    "f16-int8",
+    "bf16-int8",
+];
 
 /// Measures a GPU and Ogive on it.
 #[derive(Debug, Parser)]
@@ -60,7 +71,8 @@ struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 1500)]
     budget: u64,
     /// What products and prompts are computed in: f32, f16, bf16; operators and models are measured with each. `bf16-own` leaves cuBLAS
-    /// out, and `bf16-cublas` gives it all products of two rows and more, to see from how many rows on it pays
+    /// out, and `bf16-cublas` gives it all products of two rows and more, to see from how many rows on it pays; `bf16-int8` rounds few rows of
+    /// activations to 8 bits
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE, default_values_t = ["bf16".to_owned(), "f32".to_owned()])]
     compute: Vec<String>,
     /// llama.cpp's bench [default: llama-bench, on the PATH]
@@ -146,6 +158,7 @@ fn backend(device: usize, compute: &str) -> Result<CudaBackend> {
     let builder = match by {
         "own" => builder.cublas(false),
         "cublas" => builder.cublas_from(2),
+        "int8" => builder.activations(Activations::Int8),
         _ => builder,
     };
     Ok(builder.build()?)

@@ -1,13 +1,13 @@
 //! The backend: each operator by its name, and where it is computed.
 
 use crate::blas::CublasUse;
-use crate::builder::{Builder, Compute};
+use crate::builder::{Activations, Builder, Compute};
 use crate::device::{self, Device, bytes};
 use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
-use crate::ops::{attend, best, elementwise, elementwise::Two, linear, matrix, moe, moves, norm, rope};
+use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, matrix, moe, moves, norm, rope};
 use crate::{cache, library, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Plan,
@@ -18,7 +18,7 @@ use ogive_tensor::{Error, Result, Shape, Tensor};
 /// Runs language models on one NVIDIA GPU.
 ///
 /// Weights stay packed on the device; activations and sums are in single precision, and products too unless
-/// [`Builder::compute`] says otherwise. The same step gives the same bits, replayed or
+/// [`Builder::compute`] or [`Builder::activations`] says otherwise. The same step gives the same bits, replayed or
 /// not: [`replay`](Backend::replay) makes a CUDA graph of a step that comes again, unless a model asks for values in its middle. Calls
 /// queue their work and return; [`download`](Backend::download), [`best`](Backend::best) and [`argmax`](Backend::argmax) wait.
 #[derive(Debug)]
@@ -88,7 +88,9 @@ impl CudaBackend {
     /// page-locked memory and the driver itself take is not in it. [`Builder::sizes`] tells it before there is a backend.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
-        sizes(Some((self.device.info.clone(), self.compute, self.device.blas.wanted_from())))
+        let d = &self.device;
+        let (compute, activations, cublas_from) = (self.compute, d.activations, d.blas.wanted_from());
+        sizes(Some(Products { info: d.info.clone(), compute, activations, cublas_from }))
     }
 
     /// Bytes of device memory that weights and a cache would take; `None` where they cannot be counted. Needs no device. What steps take
@@ -130,14 +132,26 @@ impl CudaBackend {
     }
 }
 
-/// How memory is taken: on this device, with products computed so, those of so many rows by cuBLAS.
-pub(crate) fn sizes(on: Option<(DeviceInfo, Compute, Option<usize>)>) -> Sizes {
+/// How products are computed on a device.
+pub(crate) struct Products {
+    pub(crate) info: DeviceInfo,
+    pub(crate) compute: Compute,
+    pub(crate) activations: Activations,
+    /// From how many rows on by cuBLAS.
+    pub(crate) cublas_from: Option<usize>,
+}
+
+/// How memory is taken where products are computed so; that of products is left out where it is not known how.
+pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let piece = |bytes| usize::try_from(bytes).ok().and_then(Pool::size).map_or(u64::MAX, |n| n as u64);
     let sizes = Sizes::new(piece, weight::size, cache::size);
-    let Some((info, compute, cublas)) = on else { return sizes };
+    let Some(Products { info, compute, activations, cublas_from }) = products else { return sizes };
     sizes.product(move |p| {
         let kept = weight::Kept::of(p.format, p.plain, p.shape);
-        matrix::scratch(&info, compute, cublas, p.rows, &kept)
+        match int8::is_for(&info, activations, p.rows, &kept) {
+            true => int8::scratch(p.rows, &kept),
+            false => matrix::scratch(&info, compute, cublas_from, p.rows, &kept),
+        }
     })
 }
 
@@ -150,7 +164,7 @@ impl Backend for CudaBackend {
         let about = format!("{}, {gib:.0} GiB, driver {driver}, NVRTC {n_major}.{n_minor}", d.info.name);
         let mut facts = Facts::new("cuda", about);
         facts.memory = Some(d.pool.limit());
-        facts.exact = self.compute == Compute::F32;
+        facts.exact = self.compute == Compute::F32 && d.activations == Activations::Float;
         facts
     }
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {

@@ -1,6 +1,6 @@
 //! Settings of a backend.
 
-use crate::backend::{self, CudaBackend};
+use crate::backend::{self, CudaBackend, Products};
 use crate::device::Device;
 use crate::driver::DeviceInfo;
 use crate::error::Result;
@@ -34,6 +34,21 @@ impl Compute {
     }
 }
 
+/// What few rows of activations, one to eight, are rounded to before they meet packed weights: those of every format but F32, F16 and
+/// BF16.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Activations {
+    /// Nothing: they stay as they are, or are rounded as [`Compute`] says.
+    #[default]
+    Float,
+    /// Codes of 8 bits with a scale for each 32 elements. An element's error is at most 1/253 of the largest magnitude of its 32, so a
+    /// product's is at most that times the sizes of the 32 weights that meet them, summed over the row. Sums over 32 are exact, and a
+    /// row's product has the same bits whether it is alone or one of eight. Goes before [`Compute`] for those rows. From compute
+    /// capability 6.1; as they are on older devices.
+    Int8,
+}
+
 /// Which device, and how much of its memory.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -42,6 +57,7 @@ pub struct Builder {
     memory: Option<u64>,
     graphs: bool,
     compute: Compute,
+    activations: Activations,
     overlap: bool,
     cublas: bool,
     cublas_from: Option<usize>,
@@ -54,6 +70,7 @@ impl Default for Builder {
             memory: None,
             graphs: true,
             compute: Compute::F32,
+            activations: Activations::Float,
             overlap: false,
             cublas: true,
             cublas_from: None,
@@ -85,6 +102,13 @@ impl Builder {
     #[must_use]
     pub fn compute(self, compute: Compute) -> Self {
         Self { compute, ..self }
+    }
+
+    /// What few rows of activations are rounded to before they meet packed weights: nothing, unless said otherwise, as neither way has
+    /// been measured on a GPU.
+    #[must_use]
+    pub fn activations(self, activations: Activations) -> Self {
+        Self { activations, ..self }
     }
 
     /// Whether a kernel may take its places on the device while the one before still runs (programmatic dependent launch): where the
@@ -120,8 +144,9 @@ impl Builder {
     pub fn sizes(&self) -> Sizes {
         let info = CudaBackend::devices().ok().and_then(|all| all.into_iter().nth(self.device));
         let Some(info) = info else { return backend::sizes(None) };
-        let cublas = self.for_cublas(&info).filter(|_| library::has_cublas());
-        backend::sizes(Some((info, self.compute, cublas)))
+        let cublas_from = self.for_cublas(&info).filter(|_| library::has_cublas());
+        let (compute, activations) = (self.compute, self.activations);
+        backend::sizes(Some(Products { info, compute, activations, cublas_from }))
     }
 
     /// Takes the device.
@@ -132,6 +157,7 @@ impl Builder {
         let mut device = Device::new(self.device, self.memory, self.graphs)?;
         device.overlap = self.overlap && device.can_overlap();
         device.blas.from = self.for_cublas(&device.info);
+        device.activations = self.activations;
         Ok(CudaBackend { device, compute: self.compute })
     }
 }

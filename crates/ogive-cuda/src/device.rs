@@ -4,6 +4,7 @@
 //! lock or an event to be used again. Another stream is there to record steps, and never does anything.
 
 use crate::blas::Blas;
+use crate::builder::Activations;
 use crate::driver::{Address, Context, DeviceInfo, Stream};
 use crate::error::{Error, Result};
 use crate::graph::{Graphs, Loan};
@@ -37,6 +38,8 @@ pub(crate) struct Device {
     constants: Mutex<Vec<Constant>>,
     /// Whether kernels are launched before the one before is done.
     pub(crate) overlap: bool,
+    /// What few rows are rounded to for packed weights.
+    pub(crate) activations: Activations,
 }
 
 /// Values of the host and their copy.
@@ -86,6 +89,7 @@ impl Device {
             info,
             constants: Mutex::default(),
             overlap: false,
+            activations: Activations::Float,
         };
         // One kernel now: whether this driver takes what this compiler makes shows nowhere else, and whoever would fall back to
         // another backend must know before a model is loaded.

@@ -207,7 +207,7 @@ pub(crate) mod tests {
             return body();
         }
         let launcher = Launcher::new().nvrtc(nvrtc).set("PTX_EMU_DEVICES", device).set("PTX_EMU_CHECK", "1");
-        let launcher = launcher.set("OGIVE_CUDA_CACHE", "off");
+        let launcher = launcher.set("OGIVE_CUDA_CACHE", "off").patience(std::time::Duration::from_secs(900));
         if let Err(e @ LauncherError::NoLibrary { .. }) = launcher.environment(&|_| {}) {
             return println!("skipped: {name}: {e}");
         }

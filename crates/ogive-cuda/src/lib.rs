@@ -59,7 +59,7 @@ mod weight;
 
 pub use backend::CudaBackend;
 pub use blas::CublasUse;
-pub use builder::{Builder, Compute};
+pub use builder::{Activations, Builder, Compute};
 pub use compiler::{Compiled, Compiler, Resources};
 pub use driver::DeviceInfo;
 pub use error::{Error, Result};

@@ -6,7 +6,7 @@
 
 use ogive_backend::tensor::{F16, HostWeight, Q8_0, Result};
 use ogive_backend::{AttnSpec, Backend, Batch, BlockTable, CacheSpec, Ids, LayerCache, Plan, Rope, StepKey};
-use ogive_cuda::{Compute, CudaBackend};
+use ogive_cuda::{Activations, Compute, CudaBackend};
 use ptx_emulator_launcher::{Error, Launcher, test};
 use std::time::Duration;
 
@@ -58,8 +58,9 @@ fn work(b: &CudaBackend) -> Result<Vec<f32>> {
 /// In the process of a case: does the work twice, and says how it ended.
 fn case() {
     let told = |e: &dyn std::fmt::Display| println!("error: {e}");
-    // Steps of many rows by tensor cores: those take memory that others do not.
-    let backend = match CudaBackend::builder().compute(Compute::Bf16).build() {
+    // Steps of many rows by tensor cores, of few in integers: those take memory that others do not.
+    let builder = CudaBackend::builder().compute(Compute::Bf16).activations(Activations::Int8);
+    let backend = match builder.build() {
         Ok(backend) => backend,
         Err(e) => return told(&e),
     };

@@ -202,9 +202,10 @@ fn place(
 
 #[cfg(feature = "cuda")]
 fn cuda_builder(options: &Options, number: usize) -> ogive_cuda::Builder {
-    use ogive_cuda::{Compute, CudaBackend};
+    use ogive_cuda::{Activations, Compute, CudaBackend};
     let compute = if options.bf16 && !options.exact { Compute::Bf16 } else { Compute::F32 };
-    CudaBackend::builder().device(number).compute(compute)
+    let activations = if options.int8 && !options.exact { Activations::Int8 } else { Activations::Float };
+    CudaBackend::builder().device(number).compute(compute).activations(activations)
 }
 
 /// A device; the reason, where there is none, in one clause.

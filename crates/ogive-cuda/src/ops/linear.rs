@@ -1,10 +1,12 @@
 //! Products with weights: one kernel for few rows, which are bound by the weight's bytes, and one for many, which are bound by
-//! arithmetic; and, where the backend was told to compute in a half, tensor cores for more than one row (`matrix`).
+//! arithmetic; where the backend was told to compute in a half, tensor cores for more than one row (`matrix`); and where it was told
+//! to round few rows for packed weights, integers (`int8`), which go first.
 
 use crate::builder::Compute;
 use crate::device::Device;
 use crate::launch::Call;
 use crate::ops::elementwise::function;
+use crate::ops::int8::{self, Codes};
 use crate::ops::matrix::{self, Halves};
 use crate::weight::{self, CudaWeight};
 use ogive_backend::{Activation, Weight};
@@ -12,27 +14,33 @@ use ogive_kernels::{LINEAR_FEW, LINEAR_MANY};
 use ogive_tensor::{Error, Result, Tensor};
 
 /// More rows than this are done in tiles.
-const FEW: usize = 8;
+pub(super) const FEW: usize = 8;
 /// Warps of a block where rows are few, an output each.
-const WARPS: u32 = 4;
+pub(super) const WARPS: u32 = 4;
 /// Rows and outputs of a tile.
 const TILE: usize = 64;
 
-/// `x · wᵀ`. `[.., in] -> [.., out]`
-pub(crate) fn linear(device: &Device, compute: Compute, x: &Tensor, w: &Weight) -> Result<Tensor> {
-    let mut halves = None;
-    one(device, "linear", compute, x, w, &mut halves)
+/// What earlier products left of the input they share.
+#[derive(Default)]
+struct Rounded {
+    halves: Option<Halves>,
+    codes: Option<Codes>,
 }
 
-/// Several products of one input, which is rounded for tensor cores once.
+/// `x · wᵀ`. `[.., in] -> [.., out]`
+pub(crate) fn linear(device: &Device, compute: Compute, x: &Tensor, w: &Weight) -> Result<Tensor> {
+    one(device, "linear", compute, x, w, &mut Rounded::default())
+}
+
+/// Several products of one input, which is rounded once.
 pub(crate) fn linear_many(
     device: &Device,
     compute: Compute,
     x: &Tensor,
     ws: &[&Weight],
 ) -> Result<Vec<Tensor>> {
-    let mut halves = None;
-    ws.iter().map(|w| one(device, "linear_many", compute, x, w, &mut halves)).collect()
+    let mut rounded = Rounded::default();
+    ws.iter().map(|w| one(device, "linear_many", compute, x, w, &mut rounded)).collect()
 }
 
 /// Two products of one input, likewise.
@@ -42,18 +50,18 @@ pub(crate) fn both(
     x: &Tensor,
     [a, b]: [&Weight; 2],
 ) -> Result<(Tensor, Tensor)> {
-    let (at, mut halves) = ("linear_gated", None);
-    Ok((one(device, at, compute, x, a, &mut halves)?, one(device, at, compute, x, b, &mut halves)?))
+    let (at, mut rounded) = ("linear_gated", Rounded::default());
+    Ok((one(device, at, compute, x, a, &mut rounded)?, one(device, at, compute, x, b, &mut rounded)?))
 }
 
-/// One product; `halves` is what earlier ones left of the input.
+/// One product; `rounded` is what earlier ones left of the input.
 fn one(
     device: &Device,
     at: &str,
     compute: Compute,
     x: &Tensor,
     w: &Weight,
-    halves: &mut Option<Halves>,
+    Rounded { halves, codes }: &mut Rounded,
 ) -> Result<Tensor> {
     let (from, w) = (device.read(at, x)?, weight::read(device, at, w)?);
     let [experts, out, cols] = w.shape;
@@ -63,7 +71,13 @@ fn one(
     let n = x.shape().rows();
     let y = device.tensor(at, x.shape().with_cols(out))?;
     let to = device.read(at, &y)?;
-    if matrix::takes(device, compute, n, w) {
+    if int8::takes(device, n, w) {
+        let x = match codes.take() {
+            Some(x) => codes.insert(x),
+            None => codes.insert(int8::codes(device, at, x)?),
+        };
+        int8::product(device, at, x, w, &y, n)?;
+    } else if matrix::takes(device, compute, n, w) {
         let x = match halves.take() {
             Some(x) => halves.insert(x),
             None => halves.insert(matrix::halves(device, at, compute, x)?),
@@ -94,13 +108,19 @@ pub(crate) fn linear_gated(
     let (from, f) = (device.read(at, x)?, function(f)?);
     let (gate, up) = (weight::read(device, at, gate)?, weight::read(device, at, up)?);
     let ([experts, out, cols], n) = (gate.shape, x.shape().rows());
-    if n > FEW || gate.shape != up.shape || [gate, up].iter().any(|w| matrix::takes(device, compute, n, w)) {
+    let integers = [gate, up].map(|w| int8::takes(device, n, w));
+    let tiles = [gate, up].iter().any(|w| matrix::takes(device, compute, n, w));
+    if n > FEW || gate.shape != up.shape || integers[0] != integers[1] || (tiles && !integers[0]) {
         return Ok(None);
     }
     if experts != 1 || x.shape().cols() != cols {
         return Err(Error::shape(at, x.shape(), gate.shape.into()));
     }
     let (y, rows) = (device.tensor(at, x.shape().with_cols(out))?, rows(n));
+    if integers[0] {
+        int8::gated(device, at, &int8::codes(device, at, x)?, [gate, up], f, &y, n)?;
+        return Ok(Some(y));
+    }
     Call::new(device, at, &LINEAR_FEW, "linear_gated_few")
         .word("FORMAT", gate.format)
         .word("UP", up.format)
@@ -121,7 +141,7 @@ pub(crate) fn linear_gated(
 }
 
 /// Rows that a kernel for few does at a time: as few versions of it as make a difference.
-fn rows(n: usize) -> usize {
+pub(super) fn rows(n: usize) -> usize {
     [1, 4].into_iter().find(|&r| n <= r).unwrap_or(FEW)
 }
 

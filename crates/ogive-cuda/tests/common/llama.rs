@@ -1,6 +1,6 @@
 //! One layer of a Llama, small, run step by step: as a program would, without an engine.
 
-use ogive_backend::tensor::{F16, HostWeight, Result, Tensor};
+use ogive_backend::tensor::{F16, F32, Format, HostWeight, Result, Tensor};
 use ogive_backend::{
     Activation, AttnSpec, Backend, Batch, BlockTable, Cache, CacheSpec, Ids, LayerCache, Plan, Rope, StepKey,
     Weight,
@@ -21,12 +21,20 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Weights that differ with `seed`.
+    /// Weights that differ with `seed`, in single precision.
+    #[allow(dead_code)] // not every test program wants it
     pub(crate) fn new(b: &CudaBackend, seed: usize) -> Result<Self> {
+        Self::packed(b, seed, &F32)
+    }
+
+    /// The same in another format.
+    pub(crate) fn packed(b: &CudaBackend, seed: usize, format: &'static Format) -> Result<Self> {
         let weight = |i: usize| {
             let value = |j: usize| ((j * 31 + i * 17 + seed * 7) % 97) as f32 / 97.0 - 0.5;
             let values: Vec<f32> = (0..DIM * DIM).map(value).collect();
-            b.upload_weight(&HostWeight::from_f32("w", [1, DIM, DIM], &values)?)
+            let mut bytes = vec![0; DIM * format.row_bytes(DIM)];
+            format.encode_row(&values, &mut bytes)?;
+            b.upload_weight(&HostWeight::new("w", [1, DIM, DIM], format, bytes.into())?)
         };
         let layers = vec![LayerCache::full(DIM, DIM)];
         Ok(Self {

@@ -1,0 +1,149 @@
+//! Products of packed weights with few rows of activations in 8-bit integers: when, and the calls.
+//!
+//! They go before tensor cores for one to eight rows where they are asked for. By arithmetic they take less time for up to four rows,
+//! and tiles less for eight, by no more than half again; but so a row has the same bits in any company of up to eight, and one error.
+
+use crate::builder::Activations;
+use crate::device::Device;
+use crate::driver::DeviceInfo;
+use crate::launch::Call;
+use crate::memory::{Buffer, Pool};
+use crate::ops::linear::{FEW, WARPS, rows};
+use crate::weight::{CudaWeight, Kept};
+use ogive_kernels::{CODES, LINEAR_GATED_INT8, LINEAR_INT8, Source};
+use ogive_tensor::{Error, Result, Tensor};
+
+/// The oldest device with `dp4a`.
+const OLDEST: (u32, u32) = (6, 1);
+/// Elements that share a scale.
+const GROUP: usize = 32;
+/// Bytes of a scale and two sums.
+const SCALE: usize = 8;
+
+/// Whether products of `n` rows with a weight that is kept so are computed in integers.
+pub(crate) fn is_for(info: &DeviceInfo, activations: Activations, n: usize, w: &Kept) -> bool {
+    activations == Activations::Int8 && info.capability >= OLDEST && (1..=FEW).contains(&n) && w.block().0 > 1
+}
+
+/// The same on this device.
+pub(super) fn takes(device: &Device, n: usize, w: &CudaWeight) -> bool {
+    is_for(&device.info, device.activations, n, &w.kept())
+}
+
+/// Activations as codes and, behind those, a scale and sums for each group.
+pub(super) struct Codes {
+    buffer: Buffer,
+    /// Bytes of all codes.
+    codes: usize,
+}
+
+/// Bytes of `rows` of `cols` that are rounded; packed weights have rows of whole groups.
+fn bytes(rows: usize, cols: usize) -> Option<usize> {
+    let codes = rows.checked_mul(cols)?;
+    codes.checked_add(codes / GROUP * SCALE)
+}
+
+/// Bytes that such a product takes beside its result, as the pool has them.
+pub(crate) fn scratch(rows: usize, w: &Kept) -> u64 {
+    bytes(rows, w.shape[2]).and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
+}
+
+/// Rounds `x`, of rows that a packed weight multiplies.
+pub(super) fn codes(device: &Device, at: &str, x: &Tensor) -> Result<Codes> {
+    let (from, n, cols) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
+    let all = if cols.is_multiple_of(GROUP) { bytes(n, cols) } else { None };
+    let all = all.ok_or_else(|| {
+        Error::invalid(at, format!("{n} rows of {cols} elements are no whole groups of {GROUP} to round"))
+    })?;
+    let (buffer, codes) = (device.take(at, all)?, n * cols);
+    Call::new(device, at, &CODES, "codes")
+        .at(from)
+        .at(buffer.address())
+        .at(buffer.address() + codes as u64)
+        .long(codes / 4)
+        .over(codes / 4)?;
+    Ok(Codes { buffer, codes })
+}
+
+/// What both kernels begin with: the defines and the activations.
+fn call<'a>(
+    device: &'a Device,
+    at: &'a str,
+    source: &'static Source,
+    x: &Codes,
+    w: &CudaWeight,
+    rows: usize,
+) -> Call<'a> {
+    Call::new(device, at, source, source.name)
+        .word("FORMAT", w.format)
+        .define("ROWS", rows)
+        .at(x.buffer.address())
+        .at(x.buffer.address() + x.codes as u64)
+}
+
+/// `x · wᵀ`
+pub(super) fn product(
+    device: &Device,
+    at: &str,
+    x: &Codes,
+    w: &CudaWeight,
+    y: &Tensor,
+    n: usize,
+) -> Result<()> {
+    // Two outputs of a warp share what they read of several rows, if every multiprocessor still gets a block. The bits are the same.
+    let busy = w.shape[1].div_ceil(2 * WARPS as usize) >= device.info.multiprocessors.max(1) as usize;
+    with(device, at, x, w, y, n, if n > 1 && busy { 2 } else { 1 })
+}
+
+/// The same with so many outputs of a warp.
+fn with(
+    device: &Device,
+    at: &str,
+    x: &Codes,
+    w: &CudaWeight,
+    y: &Tensor,
+    n: usize,
+    outs: usize,
+) -> Result<()> {
+    let ([_, out, cols], rows) = (w.shape, rows(n));
+    call(device, at, &LINEAR_INT8, x, w, rows)
+        .define("OUTS", outs)
+        .at(w.address())
+        .at(device.read(at, y)?)
+        .count("rows", n)
+        .count("outputs", out)
+        .count("inputs", cols)
+        .long(w.row_bytes)
+        .run([out.div_ceil(outs * WARPS as usize), n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
+    Ok(())
+}
+
+/// `f(x · gateᵀ) * (x · upᵀ)`, of weights of one shape.
+pub(super) fn gated(
+    device: &Device,
+    at: &str,
+    x: &Codes,
+    [gate, up]: [&CudaWeight; 2],
+    f: u32,
+    y: &Tensor,
+    n: usize,
+) -> Result<()> {
+    let ([_, out, cols], rows) = (gate.shape, rows(n));
+    call(device, at, &LINEAR_GATED_INT8, x, gate, rows)
+        .word("UP", up.format)
+        .at(gate.address())
+        .long(gate.row_bytes)
+        .at(up.address())
+        .long(up.row_bytes)
+        .at(device.read(at, y)?)
+        .count("rows", n)
+        .count("outputs", out)
+        .count("inputs", cols)
+        .number(f)
+        .run([out.div_ceil(WARPS as usize), n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "int8_tests.rs"]
+mod tests;

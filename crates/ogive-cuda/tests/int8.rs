@@ -1,0 +1,189 @@
+//! Products with 8-bit activations, by the backend's own choice: every packed format, fused forms, company, mixtures with other weights,
+//! steps that are replayed and kernels that overlap.
+//!
+//! `ops/int8_tests.rs` has the kernels to the bit; here the conformance suite's oracle says what is right.
+#![allow(clippy::print_stdout)]
+
+mod common;
+#[path = "common/llama.rs"]
+mod llama;
+
+use llama::{DIM, Model};
+use ogive_backend::tensor::{ErrorKind, F16, F32, FORMATS, Format, HostWeight, Q4_0, Q4_K, Q6_K, Q8_0};
+use ogive_backend::{Activation, Backend, Estimate};
+use ogive_conformance::{Options, Oracle, assert_conforms};
+use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
+use ptx_emulator_launcher::{Nvrtc, test_name};
+use std::sync::Arc;
+
+fn builder() -> Builder {
+    CudaBackend::builder().activations(Activations::Int8)
+}
+
+fn numbers(salt: usize, n: usize) -> Vec<f32> {
+    let value = |i: usize| ((i * 7919 + salt * 104_729) % 1009) as f32 / 1009.0 - 0.5;
+    (0..n).map(value).collect()
+}
+
+fn weight(format: &'static Format, salt: usize, [out, cols]: [usize; 2]) -> HostWeight {
+    let mut bytes = vec![0; out * format.row_bytes(cols)];
+    format.encode_row(&numbers(salt, out * cols), &mut bytes).unwrap();
+    HostWeight::new("w", [1, out, cols], format, bytes.into()).unwrap()
+}
+
+/// The error's root mean square against that of what is right.
+fn error(got: &[f32], want: &[f32]) -> f64 {
+    let square = |v: f64| v * v;
+    let wrong: f64 = got.iter().zip(want).map(|(a, b)| square(f64::from(*a) - f64::from(*b))).sum();
+    let all: f64 = want.iter().map(|v| square(f64::from(*v))).sum();
+    assert!(got.len() == want.len() && all > 0.0);
+    (wrong / all).sqrt()
+}
+
+/// `linear_many` of two weights and of the first alone, `linear` and `linear_gated` of these rows.
+fn all(b: &dyn Backend, ws: &[HostWeight; 2], x: &[f32]) -> Vec<Vec<f32>> {
+    let cols = ws[0].shape[2];
+    let [w, v] = ws.each_ref().map(|w| b.upload_weight(w).unwrap());
+    let x = b.upload(x, [x.len() / cols, cols].into()).unwrap();
+    let mut ys = b.linear_many(&x, &[&w, &v]).unwrap();
+    ys.push(b.linear(&x, &w).unwrap());
+    ys.push(b.linear_gated(&x, &w, &v, Activation::Silu).unwrap());
+    ys.iter().map(|y| b.download(y).unwrap()).collect()
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn every_packed_format_agrees_and_is_the_same_in_company() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        // Whatever many rows are computed in.
+        let b = builder().compute(Compute::Bf16).build().unwrap();
+        assert!(!b.facts().exact && !builder().build().unwrap().facts().exact);
+        for format in FORMATS.iter().filter(|f| f.block_len > 1) {
+            let (cols, out) = (format.block_len.max(64) * 3, 37);
+            let (ws, x) = ([1, 2].map(|salt| weight(format, salt, [out, cols])), numbers(3, 8 * cols));
+            let eight = all(&b, &ws, &x);
+            for n in [1, 2, 5] {
+                // The last rows of the eight, alone.
+                let got = all(&b, &ws, &x[(8 - n) * cols..]);
+                for (got, among) in got.iter().zip(&eight) {
+                    assert_eq!(bits(got), bits(&among[(8 - n) * out..]), "{} {n}", format.name);
+                }
+            }
+            assert_eq!(bits(&eight[0]), bits(&eight[2]), "{}: alone and with another", format.name);
+            let want = all(&Oracle, &ws, &x);
+            let worst = eight.iter().zip(&want).map(|(got, want)| error(got, want)).fold(0f64, f64::max);
+            println!("cuda: {:8} {worst:.1e}", format.name);
+            // Codes are off by 1/254 of the largest at most, by 1/sqrt(3) of that on average; a gate has the errors of two.
+            assert!((1e-4..2e-2).contains(&worst), "{}: off by {worst:e}", format.name);
+        }
+    });
+}
+
+#[test]
+fn other_weights_and_more_rows_stay_as_they_are() {
+    common::on_device(test_name!(), Nvrtc::V13, || {
+        let (b, plain) = (builder().build().unwrap(), CudaBackend::new().unwrap());
+        let plain_ws = [weight(&F16, 1, [37, 256]), weight(&F32, 2, [37, 256])];
+        let packed = [weight(&Q4_K, 1, [37, 256]), weight(&Q6_K, 2, [37, 256])];
+        for (ws, n) in [(&plain_ws, 1), (&plain_ws, 5), (&packed, 9), (&packed, 40)] {
+            let x = numbers(3, n * 256);
+            assert_eq!(all(&b, ws, &x), all(&plain, ws, &x), "{n}");
+        }
+        // A packed gate beside one that is not: each as it would be alone.
+        let mixed = [weight(&Q4_K, 1, [37, 256]), weight(&F16, 2, [37, 256])];
+        let (x, same) = (numbers(3, 256), [weight(&Q4_K, 1, [37, 256]), weight(&Q4_K, 2, [37, 256])]);
+        let (got, exact) = (all(&b, &mixed, &x), all(&plain, &mixed, &x));
+        assert_eq!(bits(&got[0]), bits(&all(&b, &same, &x)[0]));
+        assert_eq!(bits(&got[1]), bits(&exact[1]));
+        assert!(error(&got[3], &exact[3]) < 2e-2 && got[3] != exact[3]);
+        // One whose factors stand beside it is kept in single precision.
+        let order: Vec<u32> = (0..256).rev().collect();
+        let turned = weight(&Q4_0, 1, [37, 256]).with_input_perm(order.into()).unwrap();
+        let run = |b: &CudaBackend| {
+            let (w, x) =
+                (b.upload_weight(&turned).unwrap(), b.upload(&numbers(3, 256), [1, 256].into()).unwrap());
+            b.download(&b.linear(&x, &w).unwrap()).unwrap()
+        };
+        assert_eq!(bits(&run(&b)), bits(&run(&plain)));
+    });
+}
+
+#[test]
+fn an_estimate_counts_what_is_rounded() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let ws = [weight(&Q4_K, 1, [37, 4096]), weight(&Q6_K, 2, [70, 4096])];
+        for n in [1, 7, 9] {
+            let (b, estimate) = (builder().build().unwrap(), Estimate::of(builder().sizes()));
+            let step = |b: &dyn Backend, taken: &mut dyn FnMut()| {
+                let [w, v] = ws.each_ref().map(|w| b.upload_weight(w).unwrap());
+                let x = b.upload(&numbers(3, n * 4096), [n, 4096].into()).unwrap();
+                taken();
+                b.linear_many(&x, &[&w, &v]).map(|mut ys| ys.swap_remove(1))
+            };
+            let counted = estimate.activations(|| step(&estimate, &mut || ())).unwrap().peak;
+            let mut before = 0;
+            step(&b, &mut || before = b.memory_used().0).unwrap();
+            assert_eq!(b.memory_used().1 - before, counted, "{n}");
+        }
+    });
+}
+
+#[test]
+fn too_little_memory_for_what_is_rounded_is_the_usual_error() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        // Enough for a slab of small pieces and for eight rows, not for their codes.
+        let (b, cols) = (builder().memory(8 << 20).build().unwrap(), 1 << 17);
+        let w = b.upload_weight(&weight(&Q4_0, 1, [2, cols])).unwrap();
+        let used = b.memory_used().0;
+        let x = b.upload(&numbers(3, 8 * cols), [8, cols].into()).unwrap();
+        let e = b.linear(&x, &w).unwrap_err();
+        let ErrorKind::Memory { needed, .. } = *e.kind() else { panic!("{e}") };
+        assert!(needed >= 10 << 17 && e.to_string().contains("linear"), "{e}");
+        drop(x);
+        assert_eq!(b.memory_used().0, used);
+        let x = b.upload(&numbers(3, cols), [1, cols].into()).unwrap();
+        assert!(b.download(&b.linear(&x, &w).unwrap()).unwrap().iter().all(|v| v.is_finite()));
+    });
+}
+
+/// Steps of one sequence and of three, from an empty cache.
+fn steps(builder: &Builder) -> (Vec<Vec<u32>>, u64) {
+    let b = builder.clone().build().unwrap();
+    let model = Model::packed(&b, 0, &Q8_0).unwrap();
+    let step = |i: usize| {
+        let (past, n) = (i / 2, 1 + 2 * (i % 2));
+        let tokens: Vec<u32> = (0..n).map(|j| ((past * 13 + j * 29) % DIM) as u32).collect();
+        let y = model.replayed(&b, 1, Model::batch(&tokens, past)).unwrap();
+        bits(&b.download(&y).unwrap())
+    };
+    ((0..24).map(step).collect(), b.graphs().replayed)
+}
+
+#[test]
+fn replayed_and_overlapping_steps_are_the_same_bits() {
+    common::on_kind(test_name!(), Nvrtc::V12, Some("sm_90"), || {
+        let (want, none) = steps(&builder().graphs(false));
+        assert_eq!(none, 0);
+        for overlap in [false, true] {
+            let (got, replayed) = steps(&builder().overlap(overlap));
+            assert!(got == want && replayed > 10, "{overlap}: {replayed} replayed");
+        }
+        assert_eq!(steps(&builder().overlap(true).graphs(false)).0, want);
+        assert_ne!(steps(&CudaBackend::builder()).0, want, "it was computed in single precision");
+    });
+}
+
+#[test]
+fn operators_conform() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let b: Arc<dyn Backend> = Arc::new(builder().build().unwrap());
+        for part in
+            ["linear/q", "linear/mxfp4", "linear_many", "linear_gated/q4_k", "linear_gated/q6_k", "replay"]
+        {
+            assert_conforms(&b, &Options::new().filter(part));
+        }
+    });
+}

@@ -1,0 +1,104 @@
+// Rows of packed weights on their way through a warp, and their products with few rows of 8-bit activations.
+//
+// A warp copies its weight rows, 1024 inputs at a time, to shared memory as they lie, in aligned sixteens of bytes whatever the format's
+// blocks are; some chunks ahead, the first ones before the kernel before is done. From there each lane takes a group of 32 inputs:
+// codes of weights four to a word (`packed.cu`), times the codes of every row by `dp4a`, and one multiplication by the group's scale a
+// row. Cost: the packed weight's bytes once; for 32 weights some 30 operations, and for each row 8 `dp4a` and some 8 more; 40 bytes of
+// activations a group and row from cache, once for all weight rows of the warp.
+//
+// For each group in order, `acc = fma(scale, p, acc)` with p of `packed.cu`; lanes are then summed in a tree. Which groups a lane takes
+// hangs on the row's length alone: a row's product has the same bits in any company.
+//
+// Weights never change while steps are queued: they are written by copies of the host before any kernel that reads them, and copies
+// wait, and are waited for, whole. So chunks of weights may be asked for before `after_the_last`; activations may not. Defines: ROWS.
+
+#define CODES_(f) f##_codes
+#define CODES(f) CODES_(f)
+
+// Warps of a block; inputs of a chunk.
+enum { WARPS = 4, CHUNK = 1024 };
+
+// Rows of weights of one format on their way through a warp. A lane reads what others copied, so all of a warp's lanes call everything.
+template <class F, int LINES> struct Stream {
+    enum {
+        // Chunks on their way at a time.
+        STAGES = LINES == 1 ? 4 : 2,
+        BYTES = CHUNK / F::len * F::bytes,
+        // A chunk's bytes, before it up to fifteen and past it a word, in whole sixteens.
+        PITCH = (BYTES + 15 + 4 + 15) / 16 * 16,
+        AREA = STAGES * LINES * PITCH
+    };
+    const u8* rows[LINES];
+    // Of the weight each row is of: nothing past it is read.
+    const u8* ends[LINES];
+    u8* area;
+    int cols;
+
+    // Row r of a weight; past the last, the last.
+    METHOD void line(int l, const u8* w, u64 row_bytes, int r, int out) {
+        rows[l] = w + (u64)min(r, out - 1) * row_bytes;
+        ends[l] = w + (u64)out * row_bytes;
+    }
+
+    METHOD int chunks() const { return (cols + CHUNK - 1) / CHUNK; }
+
+    // Asks for a chunk, if there is one.
+    METHOD void ask(int chunk) {
+        if (chunk < chunks()) {
+            int inputs = min(CHUNK, cols - chunk * CHUNK), bytes = inputs / F::len * F::bytes;
+#pragma unroll
+            for (int l = 0; l < LINES; l++) {
+                const u8* from = rows[l] + (u64)chunk * BYTES;
+                int before = (int)((u64)from & 15);
+                u8* to = area + (chunk % STAGES * LINES + l) * PITCH;
+                from -= before;
+                for (int at = 16 * lane(); at < before + bytes + 4; at += 512) {
+                    long long left = ends[l] - (from + at);
+                    copy16_of(to + at, left > 0 ? from + at : from, left >= 16 ? 16 : left > 0 ? (int)left : 0);
+                }
+            }
+        }
+        copies_end();
+    }
+
+    // Asks for the first chunks.
+    METHOD void begin() {
+#pragma unroll
+        for (int c = 0; c < STAGES - 1; c++) ask(c);
+    }
+
+    // This lane's parts of the products with rows of activations from `first` on; rows past the last repeat it.
+    METHOD void products(const u8* codes, const uint2* scales, int first, int n, float (&acc)[LINES][ROWS]) {
+#pragma unroll
+        for (int l = 0; l < LINES; l++)
+#pragma unroll
+            for (int m = 0; m < ROWS; m++) acc[l][m] = 0.0f;
+        for (int c = 0; c < chunks(); c++) {
+            ask(c + STAGES - 1);
+            copied<STAGES - 1>();
+            __syncwarp();
+            int g = c * (CHUNK / 32) + lane();
+            if (g < cols / 32) {
+                typename F::Group w[LINES];
+#pragma unroll
+                for (int l = 0; l < LINES; l++) {
+                    int before = (int)((u64)(rows[l] + (u64)c * BYTES) & 15), parts = F::len / 32;
+                    const u8* chunk = area + (c % STAGES * LINES + l) * PITCH + before;
+                    F::group(chunk + lane() / parts * F::bytes, lane() % parts, w[l]);
+                }
+#pragma unroll
+                for (int m = 0; m < ROWS; m++) {
+                    u64 row = (u64)min(first + m, n - 1);
+                    const uint4* p = (const uint4*)(codes + row * cols + 32 * g);
+                    uint4 low = p[0], high = p[1];
+                    uint2 scale = scales[row * (cols / 32) + g];
+                    Codes a = {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+#pragma unroll
+                    for (int l = 0; l < LINES; l++)
+                        acc[l][m] = fmaf(__int_as_float((int)scale.x), w[l].times(a, scale.y), acc[l][m]);
+                }
+            }
+            __syncwarp();
+        }
+    }
+};
