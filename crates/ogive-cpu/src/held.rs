@@ -32,13 +32,11 @@ impl Held {
     /// counts as free.
     pub(crate) fn lay(&self, pool: &Pool) {
         let stored = self.now();
-        let bytes = &stored.host().bytes;
-        if builder::memory().is_some_and(|free| free / 2 < bytes.len() as u64) {
+        if builder::memory().is_some_and(|free| free / 2 < stored.host().bytes.len() as u64) {
             return;
         }
         if let Some(laid) = stored.in_strips(pool) {
             *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(laid);
-            bytes.release();
         }
     }
 }
@@ -84,7 +82,7 @@ impl Repacker {
     pub(crate) fn new() -> Option<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("ogive-cpu-repack".into()).spawn(move || of_thread.serve());
+        let thread = thread::Builder::new().name("ogive-repack".into()).spawn(move || of_thread.serve());
         Some(Self { shared, thread: Some(thread.ok()?) })
     }
 

@@ -47,6 +47,13 @@ pub(crate) struct CpuWeight {
     strips: Option<Strips>,
 }
 
+/// Whoever read the bytes last gives their pages back.
+impl Drop for CpuWeight {
+    fn drop(&mut self) {
+        self.host.bytes.release();
+    }
+}
+
 impl CpuWeight {
     /// Takes a weight in; its bytes stay where they are. Fails on a path that this machine cannot take.
     pub(crate) fn new(w: &HostWeight, precision: Precision, path: Path) -> Result<Self> {

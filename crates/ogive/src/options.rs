@@ -111,8 +111,8 @@ impl Options {
     }
 
     /// Whether that copy is made in the background while the model is in use already, as is the default: the first token comes as soon as
-    /// without a copy, and speed grows as weights are done, a second or so for each gigabyte. `false` makes it before the model is
-    /// there: for measurements, and for programs that load long before they are asked. The results are the same to the bit.
+    /// without a copy, and speed grows weight by weight until all are done. `false` makes it before the model is there: for
+    /// measurements, and for programs that load long before they are asked. The results are the same to the bit.
     #[must_use]
     pub fn background(self, background: bool) -> Self {
         Self { background, ..self }
