@@ -116,6 +116,14 @@ fn without(wanted: &str) {
     println!("cuda: {}", b.cublas());
 }
 
+/// The file under another name.
+fn link(from: &Path, to: &Path) -> std::io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::symlink(from, to);
+    #[cfg(not(unix))]
+    std::fs::copy(from, to).map(|_| ())
+}
+
 /// Runs the case where the loader finds this file as cuBLAS, or none at all.
 fn with_file(name: &str, wanted: &str, file: Option<&str>) {
     if test::case().is_some() {
@@ -135,14 +143,14 @@ fn with_file(name: &str, wanted: &str, file: Option<&str>) {
     let mut launcher = launcher;
     if let Some((variable, path)) = environment.iter().find(|(name, _)| name == "LD_LIBRARY_PATH") {
         let all: Vec<_> = std::env::split_paths(path).collect();
-        let link = |from: &Path, name: &str| {
-            std::os::unix::fs::symlink(std::fs::canonicalize(from).unwrap(), home.path().join(name)).unwrap();
+        let give = |from: &Path, name: &str| {
+            link(&std::fs::canonicalize(from).unwrap(), &home.path().join(name)).unwrap();
         };
         for name in ["libcuda.so.1", "libnvrtc.so"] {
-            link(&all[0].join(name), name);
+            give(&all[0].join(name), name);
         }
         if let Some(file) = file {
-            link(&all[0].join(file), "libcublas.so.12");
+            give(&all[0].join(file), "libcublas.so.12");
         }
         let rest = std::iter::once(home.path().to_owned()).chain(all.into_iter().skip(1));
         launcher = launcher.set(variable, std::env::join_paths(rest).unwrap());
