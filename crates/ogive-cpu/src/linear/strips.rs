@@ -9,8 +9,11 @@
 
 use super::{columns, dense::Dense, packed::Packed};
 use crate::pool::Pool;
+use ogive_tensor::Bytes;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+/// Bytes of strips that are laid at a time.
+const AT_A_TIME: usize = 1 << 20;
 /// Rows of a strip.
 pub(crate) const STRIP: usize = 16;
 
@@ -112,12 +115,12 @@ pub(crate) struct Strips {
 }
 
 impl Strips {
-    /// Lays `bytes` of `experts` matrices of so many rows in strips, on all threads. `None` where there is no memory for it or
-    /// nothing to lay.
+    /// Lays `bytes` of `experts` matrices of so many rows in strips, on all threads; what is laid is released, so that there is never
+    /// much of both. `None` where there is no memory for it or nothing to lay.
     pub(crate) fn new(
         pool: &Pool,
         of: Of,
-        bytes: &[u8],
+        bytes: &Bytes,
         [experts, rows, row_bytes]: [usize; 3],
     ) -> Option<Self> {
         let strip = STRIP
@@ -133,7 +136,7 @@ impl Strips {
         let _ = map.advise(memmap2::Advice::HugePage);
         let missing = vec![0; row_bytes];
         let smallest = AtomicI32::new(i32::MAX);
-        pool.chunks(&mut map, strip, &|i, strip| {
+        let lay = |i: usize, strip: &mut [u8]| {
             let (expert, first) = (i / each, i % each * STRIP);
             let row = |r: usize| match first + r < rows {
                 true => &bytes[(expert * rows + first + r) * row_bytes..][..row_bytes],
@@ -147,6 +150,17 @@ impl Strips {
             if of == Of::Dense(Dense::Bf16) {
                 let pairs = strip.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b));
                 smallest.fetch_min(columns::least(pairs), Ordering::Relaxed);
+            }
+        };
+        let at_a_time = (AT_A_TIME / strip).max(1);
+        pool.chunks(&mut map, at_a_time * strip, &|i, strips| {
+            let first = i * at_a_time;
+            let count =
+                strips.chunks_exact_mut(strip).enumerate().map(|(j, strip)| lay(first + j, strip)).count();
+            // The rows before these strips, counted through all experts.
+            let before = |strip: usize| strip / each * rows + (strip % each * STRIP).min(rows);
+            if let Ok(laid) = bytes.part(before(first) * row_bytes..before(first + count) * row_bytes) {
+                laid.release();
             }
         });
         Some(Self { bytes: map, of, rows, strip, row_bytes, least: smallest.into_inner() })
@@ -195,8 +209,8 @@ mod tests {
         for format in packed {
             let (_, size) = format.block();
             let (experts, rows, row_bytes) = (2, 21, 3 * size);
-            let bytes: Vec<u8> =
-                (0..experts * rows * row_bytes).map(|i| (i * 7 + i / 256 * 13) as u8).collect();
+            let bytes = (0..experts * rows * row_bytes).map(|i| (i * 7 + i / 256 * 13) as u8);
+            let bytes = Bytes::from(bytes.collect::<Vec<u8>>());
             let strips = Strips::new(&pool, Of::Packed(format), &bytes, [experts, rows, row_bytes]).unwrap();
             for (r, want) in bytes.chunks_exact(row_bytes).enumerate() {
                 assert_eq!(strips.row(r), want, "{format:?} row {r}");
