@@ -6,36 +6,19 @@
 mod common;
 #[path = "common/llama.rs"]
 mod llama;
+#[path = "common/products.rs"]
+mod products;
 
 use llama::{DIM, Model};
 use ogive_backend::tensor::{FORMATS, Format, HostWeight};
 use ogive_backend::{Activation, Backend};
 use ogive_conformance::Oracle;
 use ogive_cuda::{Builder, Compute, CublasUse, CudaBackend};
+use products::{error, numbers, weight};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 fn backend(compute: Compute) -> CudaBackend {
     CudaBackend::builder().compute(compute).build().unwrap()
-}
-
-fn numbers(salt: usize, n: usize) -> Vec<f32> {
-    let value = |i: usize| ((i * 7919 + salt * 104_729) % 1009) as f32 / 1009.0 - 0.5;
-    (0..n).map(value).collect()
-}
-
-fn weight(format: &'static Format, salt: usize, [out, cols]: [usize; 2]) -> HostWeight {
-    let mut bytes = vec![0; out * format.row_bytes(cols)];
-    format.encode_row(&numbers(salt, out * cols), &mut bytes).unwrap();
-    HostWeight::new("w", [1, out, cols], format, bytes.into()).unwrap()
-}
-
-/// The error's root mean square against that of what is right.
-fn error(got: &[f32], want: &[f32]) -> f64 {
-    let square = |v: f64| v * v;
-    let wrong: f64 = got.iter().zip(want).map(|(a, b)| square(f64::from(*a) - f64::from(*b))).sum();
-    let all: f64 = want.iter().map(|v| square(f64::from(*v))).sum();
-    assert!(got.len() == want.len() && all > 0.0);
-    (wrong / all).sqrt()
 }
 
 /// Independent errors of two factors add up as squares: the bound of each, u / sqrt(3) on average, times sqrt(2), and some room.
