@@ -11,7 +11,7 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak},
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -50,9 +50,10 @@ pub(crate) fn now(w: &Weight) -> Result<Arc<CpuWeight>> {
 /// waiting for its end.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A thread that lays weights, one after the other in the order they came. It ends soon after its owner, and leaves what it has not begun.
+/// A thread that lays weights, one after the other in the order they came. It ends with its owner, and leaves what it has not begun.
 pub(crate) struct Repacker {
     shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
@@ -81,8 +82,8 @@ impl Repacker {
     pub(crate) fn new() -> Option<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        thread::Builder::new().name("ogive-repack".into()).spawn(move || of_thread.serve()).ok()?;
-        Some(Self { shared })
+        let thread = thread::Builder::new().name("ogive-repack".into()).spawn(move || of_thread.serve());
+        Some(Self { shared, thread: Some(thread.ok()?) })
     }
 
     /// Has a weight laid later.
@@ -146,9 +147,12 @@ impl Shared {
 
 impl Drop for Repacker {
     fn drop(&mut self) {
-        // Nobody waits for the weight it may be at: what it works on is its own.
         self.shared.lock().is_over = true;
         self.shared.came.notify_one();
+        // It may be reading a mapped file, which whoever drops a model may change afterwards.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
