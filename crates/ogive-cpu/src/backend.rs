@@ -2,7 +2,7 @@
 
 use crate::{
     Builder, CpuWeight, Path, Precision, attend, builder, cache,
-    held::{self, Held, Repacker},
+    held::{self, Owned, Repacker},
     linear,
     ops::{self, make, make_in, math::Function, read},
     plan::{self, CpuPlan},
@@ -120,13 +120,13 @@ impl Backend for CpuBackend {
         };
         let w = rounded.as_ref().unwrap_or(w);
         let taken = CpuWeight::new(w, self.precision, self.path)?;
-        let held = Arc::new(Held::new(taken));
+        let mut owned = Owned::new(taken);
         match &self.repacker {
             _ if !self.repack => {}
-            Some(repacker) => repacker.lay(&held),
-            None => held.lay(&self.pool),
+            Some(repacker) => repacker.lay(&mut owned),
+            None => owned.lay(&self.pool),
         }
-        Ok(Weight::new(w, held))
+        Ok(Weight::new(w, owned))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         cache::new_cache(spec)

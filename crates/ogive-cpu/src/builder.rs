@@ -50,8 +50,8 @@ impl Builder {
         Self { repack, ..self }
     }
     /// Whether that copy is made by a thread of its own while the backend computes already, from its first result or half a second
-    /// after the last weight: it starts as soon as without, and is slower than it will be until the copy is there. A mapped file
-    /// is read until that is so, or the backend is dropped. Off unless said otherwise. The bits are the same at any time.
+    /// after the last weight: it starts as soon as without, and is slower than it will be until the copy is there. Off unless said
+    /// otherwise. The bits are the same at any time. A weight that is dropped while it is laid is waited for.
     #[must_use]
     pub fn background(self, background: bool) -> Self {
         Self { background, ..self }

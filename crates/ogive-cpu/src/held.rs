@@ -11,26 +11,22 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak},
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
 /// A weight in its present form.
 #[derive(Debug)]
-pub(crate) struct Held(RwLock<Arc<CpuWeight>>);
+struct Held(RwLock<Arc<CpuWeight>>);
 
 impl Held {
-    pub(crate) fn new(w: CpuWeight) -> Self {
-        Self(RwLock::new(Arc::new(w)))
-    }
-
     fn now(&self) -> Arc<CpuWeight> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Lays it anew, where that is of use and there is as much memory again: what is in memory only because it was read from a file
     /// counts as free.
-    pub(crate) fn lay(&self, pool: &Pool) {
+    fn lay(&self, pool: &Pool) {
         let stored = self.now();
         if builder::memory().is_some_and(|free| free / 2 < stored.host().bytes.len() as u64) {
             return;
@@ -41,27 +37,54 @@ impl Held {
     }
 }
 
+/// What [`Weight::data`] is here. When it is dropped nobody reads the weight's bytes any more: of a mapped file, say, that its owner may
+/// change now.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    held: Arc<Held>,
+    /// Who may be laying it.
+    repacker: Option<Arc<Shared>>,
+}
+
+impl Owned {
+    pub(crate) fn new(w: CpuWeight) -> Self {
+        Self { held: Arc::new(Held(RwLock::new(Arc::new(w)))), repacker: None }
+    }
+
+    /// Lays it now.
+    pub(crate) fn lay(&self, pool: &Pool) {
+        self.held.lay(pool);
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let Some(shared) = &self.repacker else { return };
+        let mut work = shared.lock();
+        while work.laying == Arc::as_ptr(&self.held).addr() {
+            work = shared.idle.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
 /// The form of a weight of this backend for one operator.
 pub(crate) fn now(w: &Weight) -> Result<Arc<CpuWeight>> {
-    w.data::<Arc<Held>>().map(|held| held.now())
+    w.data::<Owned>().map(|owned| owned.held.now())
 }
 
 /// How long the thread leaves cores and memory to loading and to a first step, if that does not end before: a long prompt gains by not
 /// waiting for its end.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A thread that lays weights, one after the other in the order they came. It ends with its owner, and leaves what it has not begun.
-pub(crate) struct Repacker {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
+/// A thread that lays weights, one after the other in the order they came. It ends soon after its owner, and leaves what it has not begun.
+pub(crate) struct Repacker(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     work: Mutex<Work>,
     /// Something came, or the end.
     came: Condvar,
-    /// Nothing is left.
+    /// A weight is done, or nothing is left.
     idle: Condvar,
 }
 
@@ -73,7 +96,8 @@ struct Work {
     since: Option<Instant>,
     /// Whether there has been enough patience.
     may_begin: bool,
-    is_laying: bool,
+    /// Where the weight is that is being laid; 0: none is.
+    laying: usize,
     is_over: bool,
 }
 
@@ -82,33 +106,34 @@ impl Repacker {
     pub(crate) fn new() -> Option<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("ogive-repack".into()).spawn(move || of_thread.serve());
-        Some(Self { shared, thread: Some(thread.ok()?) })
+        thread::Builder::new().name("ogive-repack".into()).spawn(move || of_thread.serve()).ok()?;
+        Some(Self(shared))
     }
 
     /// Has a weight laid later.
-    pub(crate) fn lay(&self, w: &Arc<Held>) {
-        let mut work = self.shared.lock();
-        work.weights.push_back(Arc::downgrade(w));
+    pub(crate) fn lay(&self, w: &mut Owned) {
+        w.repacker = Some(Arc::clone(&self.0));
+        let mut work = self.0.lock();
+        work.weights.push_back(Arc::downgrade(&w.held));
         work.since = Some(Instant::now());
-        self.shared.came.notify_one();
+        self.0.came.notify_one();
     }
 
     /// A first result is there: nobody has to be left alone any more.
     pub(crate) fn begin(&self) {
-        let mut work = self.shared.lock();
+        let mut work = self.0.lock();
         if !work.may_begin {
             work.may_begin = true;
-            self.shared.came.notify_one();
+            self.0.came.notify_one();
         }
     }
 
     /// Waits until nothing is left to lay.
     pub(crate) fn wait(&self) {
         self.begin();
-        let mut work = self.shared.lock();
-        while work.is_laying || !work.weights.is_empty() {
-            work = self.shared.idle.wait(work).unwrap_or_else(PoisonError::into_inner);
+        let mut work = self.0.lock();
+        while work.laying != 0 || !work.weights.is_empty() {
+            work = self.0.idle.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -133,32 +158,34 @@ impl Shared {
                 work = self.came.wait(work).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            work.is_laying = true;
+            let Some(w) = w.upgrade() else { continue };
+            work.laying = Arc::as_ptr(&w).addr();
             drop(work);
-            if let Some(w) = w.upgrade() {
-                // A weight that cannot be laid stays as it is, and the others come none the less.
-                let _ = catch_unwind(AssertUnwindSafe(|| w.lay(&alone)));
-            }
+            // A weight that cannot be laid stays as it is, and the others come none the less.
+            let _ = catch_unwind(AssertUnwindSafe(|| w.lay(&alone)));
             work = self.lock();
-            work.is_laying = false;
+            work.laying = 0;
+            self.idle.notify_all();
         }
     }
 }
 
 impl Drop for Repacker {
     fn drop(&mut self) {
-        self.shared.lock().is_over = true;
-        self.shared.came.notify_one();
-        // It may be reading a mapped file, which whoever drops a model may change afterwards.
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.0.lock().is_over = true;
+        self.0.came.notify_one();
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
     }
 }
 
 impl fmt::Debug for Repacker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Repacker({} left)", self.shared.lock().weights.len())
+        write!(f, "Repacker({} left)", self.0.lock().weights.len())
     }
 }
 
