@@ -194,6 +194,10 @@ mod tests {
     use crate::CpuBackend;
     use ogive_backend::{Backend, HostWeight, Weight};
     use ogive_tensor::{Bytes, F16, Tensor};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
 
     const ROWS: usize = 70;
     const COLS: usize = 96;
@@ -232,6 +236,40 @@ mod tests {
         check(33);
         let laid = all.iter().filter(|(_, w)| super::now(w).unwrap().strips().is_some()).count();
         assert_eq!(laid, if b.path().has_dense_strips() { all.len() } else { 0 });
+    }
+
+    /// Bytes that notice whether they are read when that is over.
+    struct Watched {
+        bytes: Vec<u8>,
+        is_over: Arc<AtomicBool>,
+        read_late: Arc<AtomicBool>,
+    }
+
+    impl AsRef<[u8]> for Watched {
+        fn as_ref(&self) -> &[u8] {
+            self.read_late.fetch_or(self.is_over.load(Ordering::SeqCst), Ordering::SeqCst);
+            &self.bytes
+        }
+    }
+
+    #[test]
+    fn nobody_reads_the_bytes_of_a_weight_that_was_dropped() {
+        let b = CpuBackend::builder().threads(1).background(true).build().unwrap();
+        b.settle();
+        for seed in 0..200 {
+            let flags: [Arc<AtomicBool>; 2] = Default::default();
+            let [is_over, read_late] = flags.clone();
+            let mut host = host(seed);
+            let owner = Watched { bytes: host.bytes.to_vec(), is_over, read_late };
+            host.bytes = Bytes::new(Arc::new(owner), 0..host.bytes.len()).unwrap();
+            let w = b.upload_weight(&host).unwrap();
+            // Somewhere in the middle of its being laid, or before, or after.
+            (0..seed % 40 * 50).for_each(|_| std::hint::spin_loop());
+            drop(w);
+            flags[0].store(true, Ordering::SeqCst);
+            b.settle();
+            assert!(!flags[1].load(Ordering::SeqCst), "weight {seed}");
+        }
     }
 
     #[test]
