@@ -1,26 +1,23 @@
 //! Dense weights in strips, with a lane for each row, and the activations that meet them.
 //!
-//! A product's sum has sixteen lanes (see [`super::dense`]), and element `k` is in lane `k % 16`. With a row in each lane of a register
-//! those sixteen sums come one after the other, each a chain through every sixteenth element; nothing is added across a register,
-//! and a value of one token is multiplied with sixteen rows, or thirty-two. The order in which they come makes the tree at the end
-//! a matter of adding each to what is there: first 0 and 8, then 4 and 12, then those two pairs.
+//! A product's sum has four lanes (see [`super::dense`]), and word `i` of a row (an element, or two neighbours of bf16) is in lane
+//! `i % 4`. With a row in each lane of a register those four sums are four chains through every fourth word; nothing is added across
+//! a register, and a value of one token is multiplied with sixteen rows, or thirty-two.
 //!
-//! So a strip of sixteen rows is laid out by lanes of the sum, four of them together (a single token has four chains under way
-//! then), step by step along the columns, and in each step one word of every row: an element, or two neighbours of bf16.
+//! So a strip of sixteen rows is the first word of every row, then the second of every row, and so on. One token goes straight
+//! through it with four chains under way; many take one lane after the other.
 
 use super::{
     dense::{Dense, LANES},
     strips::STRIP,
 };
 
-/// Which lane of the sum comes when; and when each comes, as it is its own inverse.
-pub(crate) const ORDER: [usize; LANES] = [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15];
-/// Lanes that lie together in a strip.
-pub(crate) const TOGETHER: usize = 4;
 /// Tokens that stream together.
 const SIDE_BY_SIDE: usize = 4;
 /// Tokens that share loads of weights elsewhere: with two registers of rows, twenty-four sums.
 const TOKENS: usize = 12;
+/// Words of a line of the cache.
+const LINE: usize = 16;
 
 impl Dense {
     /// Bytes of what a row has in a step.
@@ -37,12 +34,6 @@ impl Dense {
     }
 }
 
-/// Where the word of step `step` and lane `lane` of a strip's first row is, counted in words.
-fn place(lane: usize, step: usize, steps: usize) -> usize {
-    let when = ORDER[lane];
-    (((when / TOGETHER) * steps + step) * TOGETHER + when % TOGETHER) * STRIP
-}
-
 /// Lays sixteen equally long rows into `strip`, which is zeros.
 ///
 /// # Panics
@@ -57,26 +48,20 @@ pub(crate) fn pack(kind: Dense, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
 /// The same for words of `W` bytes.
 fn lay<const W: usize>(rows: &[&[u8]; STRIP], strip: &mut [u8]) {
     let to = strip.as_chunks_mut::<W>().0.as_chunks_mut::<STRIP>().0;
-    let steps = to.len() / LANES;
-    let whole = rows.map(|row| row.as_chunks::<W>().0.as_chunks::<LANES>().0);
-    let count = whole.iter().map(|row| row.len()).fold(steps, usize::min);
-    for (group, to) in to.chunks_exact_mut((steps * TOGETHER).max(1)).enumerate() {
-        let lanes: [usize; TOGETHER] = std::array::from_fn(|i| ORDER[group * TOGETHER + i]);
-        for (step, to) in to.as_chunks_mut::<TOGETHER>().0.iter_mut().enumerate().take(count) {
-            for (r, row) in whole.iter().enumerate() {
-                let words = &row[step];
-                for (to, lane) in to.iter_mut().zip(lanes) {
-                    to[r] = words[lane % LANES];
-                }
-            }
+    // A line of the cache of each row at a time, or half of one.
+    let whole = rows.map(|row| row.as_chunks::<W>().0.as_chunks::<LINE>().0);
+    let count = whole.iter().map(|row| row.len()).fold(to.len() / LINE, usize::min);
+    let (to, rest) = to.split_at_mut(count * LINE);
+    for (i, to) in to.as_chunks_mut::<LINE>().0.iter_mut().enumerate() {
+        let words = whole.map(|row| &row[i]);
+        for (w, to) in to.iter_mut().enumerate() {
+            *to = words.map(|words| words[w]);
         }
     }
-    // What fills no step, or no word.
     for (r, row) in rows.iter().enumerate() {
-        let rest = row.get(count * LANES * W..).unwrap_or_default();
-        for (i, from) in rest.chunks(W).enumerate() {
-            let word = &mut to[place(i % LANES, count + i / LANES, steps) / STRIP][r];
-            word[..from.len()].copy_from_slice(from);
+        let row = row.get(count * LINE * W..).unwrap_or_default();
+        for (to, from) in rest.iter_mut().zip(row.chunks(W)) {
+            to[r][..from.len()].copy_from_slice(from);
         }
     }
 }
@@ -86,10 +71,10 @@ fn lay<const W: usize>(rows: &[&[u8]; STRIP], strip: &mut [u8]) {
 /// # Panics
 /// If there is no such row, or it is longer than the strip's.
 pub(crate) fn unpack(kind: Dense, strip: &[u8], r: usize, row: &mut [u8]) {
+    assert!(r < STRIP);
     let word = kind.word();
-    let steps = strip.len() / (STRIP * LANES * word);
     for (i, to) in row.chunks_mut(word).enumerate() {
-        let at = (place(i % LANES, i / LANES, steps) + r) * word;
+        let at = (i * STRIP + r) * word;
         to.copy_from_slice(&strip[at..at + to.len()]);
     }
 }
@@ -105,7 +90,7 @@ pub(crate) enum Side {
     Pairs,
 }
 
-/// Some rows of activations: for each lane of the sum in [`ORDER`], step by step, the values of all tokens.
+/// Some rows of activations: for each lane of the sum, step by step, the values of all tokens.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns {
     /// How many tokens there are.
@@ -165,19 +150,24 @@ impl Columns {
     #[inline(always)]
     fn lay<const T: usize>(&mut self, rows: &[Vec<u32>]) {
         let Some(rows) = rows.first_chunk::<T>() else { return };
-        let rows = rows.each_ref().map(|row| row.as_chunks::<LANES>().0);
         let to = self.values.as_chunks_mut::<T>().0;
-        let steps = to.len() / LANES;
-        for step in 0..steps {
-            let words = rows.map(|row| &row[step]);
-            for lane in 0..LANES {
-                to[ORDER[lane] * steps + step] = words.map(|word| word[lane]);
+        let (words, steps) = (to.len(), to.len() / LANES);
+        let place = |word: usize| word % LANES * steps + word / LANES;
+        // A line of the cache of each row at a time.
+        let lines = rows.each_ref().map(|row| row.as_chunks::<LINE>().0);
+        for i in 0..words / LINE {
+            let lines = lines.map(|line| &line[i]);
+            for w in 0..LINE {
+                to[place(i * LINE + w)] = lines.map(|line| line[w]);
             }
+        }
+        for w in words / LINE * LINE..words {
+            to[place(w)] = rows.each_ref().map(|row| row[w]);
         }
     }
 }
 
-/// A row's words in steps of sixteen, one for each lane of the sum.
+/// A row's words in steps of four, one for each lane of the sum.
 #[inline(always)]
 fn words(side: Side, x: &[f32]) -> Vec<u32> {
     let step = if side == Side::Single { LANES } else { 2 * LANES };
@@ -241,33 +231,9 @@ mod tests {
     use half::bf16;
 
     #[test]
-    fn the_order_makes_the_tree() {
-        // What is added last is added to what has been waiting longest.
-        let mut waiting: Vec<Vec<usize>> = Vec::new();
-        for (i, lane) in ORDER.into_iter().enumerate() {
-            assert_eq!(ORDER[lane], i);
-            let mut sum = vec![lane];
-            for _ in 0..i.trailing_ones() {
-                let mut with = waiting.pop().unwrap();
-                with.append(&mut sum);
-                sum = with;
-            }
-            waiting.push(sum);
-        }
-        assert_eq!(waiting, [ORDER.to_vec()]);
-        // The definition's tree: halves are added until one is left.
-        let mut tree: Vec<Vec<usize>> = (0..LANES).map(|l| vec![l]).collect();
-        while tree.len() > 1 {
-            let high = tree.split_off(tree.len() / 2);
-            tree.iter_mut().zip(high).for_each(|(low, mut high)| low.append(&mut high));
-        }
-        assert_eq!(tree, waiting);
-    }
-
-    #[test]
     fn what_is_laid_in_strips_can_be_read_back() {
         for kind in [Dense::F32, Dense::F16, Dense::Bf16] {
-            for k in [1, 16, 33, 64, 100] {
+            for k in [1, 4, 16, 33, 64, 100] {
                 let rows: Vec<Vec<u8>> = (0..STRIP)
                     .map(|r| (0..k * kind.bytes()).map(|i| (i * 7 + r * 31 + 1) as u8).collect())
                     .collect();
@@ -293,12 +259,12 @@ mod tests {
             columns.fill(side, &x, k);
             let steps = columns.values.len() / LANES / 3;
             for (i, value) in columns.values.iter().enumerate() {
-                let (t, step, lane) = (i % 3, i / 3 % steps, ORDER[i / 3 / steps]);
+                let (t, step, lane) = (i % 3, i / 3 % steps, i / 3 / steps);
                 let want = match side {
                     Side::Single => x[t * k..][..k].get(step * LANES + lane).map_or(0, |v| v.to_bits()),
-                    Side::OddEven => rounded(t, step / 2 * 32 + 2 * lane + 1 - step % 2),
+                    Side::OddEven => rounded(t, step / 2 * 2 * LANES + 2 * lane + 1 - step % 2),
                     Side::Pairs => {
-                        let first = step * 32 + 2 * lane;
+                        let first = step * 2 * LANES + 2 * lane;
                         rounded(t, first + 1) | rounded(t, first) >> 16
                     }
                 };

@@ -1,15 +1,18 @@
 //! Dense weights times activations in single precision, and the definition of their product.
 //!
-//! Sums run in 16 lanes, element `k` in lane `k % 16`, each a chain of fused multiply-adds, and the lanes are added in a
-//! fixed tree: what one 512-bit, two 256-bit or four 128-bit registers do. A row that ends inside the lanes is padded with
-//! zeros. BF16 weights differ only in the order of `k`: of each 32 elements first the odd and then the even ones, which is
-//! what falls out of a register of pairs without a shuffle (and the order of AVX-512's `vdpbf16ps`).
+//! Sums run in four lanes, element `k` in lane `k % 4`, each a chain of fused multiply-adds; lanes 0 and 1 are added, then 2 and 3,
+//! then both. That is what one 128-bit register does, or one lane of wider ones for each of several rows. A row that ends inside the
+//! lanes is padded with zeros. BF16 weights differ only in the order of `k`: a pair of neighbours is in one lane, the odd one
+//! before the even one, so of each eight elements first the odd and then the even ones, which is what falls out of a register of pairs
+//! without a shuffle (and the order of AVX-512's `vdpbf16ps`).
+//!
+//! More lanes would be sums that a tile of rows and tokens must put down and take up more often: it has registers for one lane of each.
 
 use half::{bf16, f16};
 use std::borrow::Cow;
 
 /// Lanes of a single precision sum.
-pub(crate) const LANES: usize = 16;
+pub(crate) const LANES: usize = 4;
 
 /// How the elements of a dense row are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +59,9 @@ impl Dense {
     }
 }
 
-/// Where element `k` stands when each 32 have the odd ones first.
+/// Where element `k` stands when each eight have the odd ones first.
 fn odd_first(k: usize) -> usize {
-    k / 32 * 32 + k % 32 / 2 + if k.is_multiple_of(2) { 16 } else { 0 }
+    k / (2 * LANES) * (2 * LANES) + k % (2 * LANES) / 2 + if k.is_multiple_of(2) { LANES } else { 0 }
 }
 
 /// Activations as `kind` takes them: rows of `padded(k)`.
@@ -79,6 +82,26 @@ pub(crate) fn prepare(kind: Dense, x: &[f32], k: usize) -> Cow<'_, [f32]> {
     out.into()
 }
 
+/// Rows of a [`Quads`] tile.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const TILE: usize = 16;
+
+/// Decoded rows side by side, for registers of more than four lanes: the first four elements of every row, the next four of every
+/// row, and so on.
+#[cfg(target_arch = "x86_64")]
+pub(crate) type Quads = [[f32; LANES]; TILE];
+
+/// Puts a row, padded and in order, in its place.
+///
+/// # Panics
+/// If a tile has no row `r`.
+#[inline(always)] // and compiled with the instructions of whoever calls it
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn lay(row: &[f32], r: usize, tile: &mut [Quads]) {
+    assert!(r < TILE);
+    tile.iter_mut().zip(row.as_chunks().0).for_each(|(quads, quad)| quads[r] = *quad);
+}
+
 /// `x · w` of two rows, padded and in order.
 pub(crate) fn dot(x: &[f32], w: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
@@ -87,12 +110,5 @@ pub(crate) fn dot(x: &[f32], w: &[f32]) -> f32 {
             *s = x.mul_add(w, *s);
         }
     }
-    let mut half = LANES / 2;
-    while half > 0 {
-        for i in 0..half {
-            sums[i] += sums[i + half];
-        }
-        half /= 2;
-    }
-    sums[0]
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
 }

@@ -17,10 +17,12 @@ mod strips;
 mod tests;
 mod tile;
 
-pub(crate) use columns::{Columns, Side};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use columns::{TOGETHER, stay_normal};
+pub(crate) use columns::stay_normal;
+pub(crate) use columns::{Columns, Side};
 pub(crate) use dense::{Dense, LANES};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use dense::{Quads, TILE, lay};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use group::{GROUP, Group, Tokens};
 pub(crate) use input::{Form, Input};

@@ -13,7 +13,7 @@ mod quantise;
 pub(super) use quantise::quantise;
 
 use crate::{
-    linear::{Dense, Job, Packed, Quantised},
+    linear::{Dense, Job, LANES, Packed, Quads, Quantised, TILE, lay},
     pool::Stripe,
     weight::Kernel,
 };
@@ -30,12 +30,16 @@ const fn panel_from(f: u8) -> usize {
 
 /// Columns that are unpacked at a time: 16 rows of them fit the first cache.
 pub(super) const SLICE: usize = 2048;
-/// Rows decoded at a time for dense products.
-pub(super) const TILE: usize = 16;
+/// What a thread unpacks to, kept from run to run.
+#[derive(Default)]
+struct Scratch {
+    panel: Panel,
+    tile: Vec<Quads>,
+    row: Vec<f32>,
+}
 
 thread_local! {
-    /// What this thread unpacks to, kept from run to run.
-    pub(super) static SCRATCH: RefCell<(Panel, Vec<f32>)> = RefCell::default();
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 /// Fills a stripe of the result.
@@ -47,9 +51,9 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
         Kernel::Dense(kind) if n >= DENSE_FROM => {
             dense_many(job, kind, out, |r, row| dense::decode(kind, job.row(r), row));
         }
-        Kernel::Dense(Dense::F32) => dense_few::<{ dense::F32 }>(job, Dense::F32, out),
-        Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }>(job, Dense::F16, out),
-        Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }>(job, Dense::Bf16, out),
+        Kernel::Dense(Dense::F32) => dense_few::<{ dense::F32 }, 32>(job, Dense::F32, out),
+        Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }, 16>(job, Dense::F16, out),
+        Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }, 16>(job, Dense::Bf16, out),
         Kernel::Packed(format) => match format {
             Packed::Q4_0 => packed::<{ codes::Q4_0 }, 18>(job, out),
             Packed::Q4_1 => packed::<{ codes::Q4_1 }, 20>(job, out),
@@ -116,7 +120,7 @@ fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f
 #[target_feature(enable = "avx2,fma,f16c")]
 fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
     let len = if codes::super_block(F) { 256 } else { 32 };
-    SCRATCH.with_borrow_mut(|(panel, _)| {
+    SCRATCH.with_borrow_mut(|Scratch { panel, .. }| {
         for first in (0..out.width()).step_by(panel::ROWS) {
             let rows: [&[u8]; panel::ROWS] = rows(job, first, out.width());
             let slice = SLICE / len * N;
@@ -165,12 +169,16 @@ fn tokens<const F: u8, const T: usize>(
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn dense_few<const W: u8>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>) {
+fn dense_few<const W: u8, const BYTES: usize>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>) {
     let (x, len) = job.input.dense(kind);
+    let n = job.input.n();
     for first in (0..out.width()).step_by(dense::ROWS) {
         let rows = rows(job, first, out.width());
-        for t in 0..job.input.n() {
-            put(out, t, first, &dense::few::<W>(kind, rows, &x[t * len..][..len]));
+        for t in (0..n).step_by(2) {
+            match n - t {
+                1 => put_all(out, t, first, dense::few::<W, BYTES, 1>(kind, rows, rows_of(x, len, t))),
+                _ => put_all(out, t, first, dense::few::<W, BYTES, 2>(kind, rows, rows_of(x, len, t))),
+            };
         }
     }
 }
@@ -179,33 +187,40 @@ fn dense_few<const W: u8>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>)
 fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
     let (x, len) = job.input.dense(kind);
     let n = job.input.n();
-    let token = |t: usize| &x[t * len..][..len];
-    SCRATCH.with_borrow_mut(|(_, tile)| {
-        tile.resize(TILE * len, 0.0);
-        for first in (0..out.width()).step_by(TILE) {
-            let count = TILE.min(out.width() - first);
-            for r in 0..count {
-                decode(first + r, &mut tile[r * len..][..len]);
-            }
-            let row = |r: usize| &tile[r.min(count - 1) * len..][..len];
-            for t in (0..n).step_by(3) {
-                for r in (0..count).step_by(2) {
-                    let w = [row(r), row(r + 1)];
-                    let keep = 2.min(count - r);
-                    match n - t {
-                        1 => put(out, t, first + r, &dense::many(w, [token(t)])[0][..keep]),
-                        2 => {
-                            let v = dense::many(w, [token(t), token(t + 1)]);
-                            put(out, t, first + r, &v[0][..keep]);
-                            put(out, t + 1, first + r, &v[1][..keep]);
-                        }
-                        _ => {
-                            let v = dense::many(w, [token(t), token(t + 1), token(t + 2)]);
-                            (0..3).for_each(|i| put(out, t + i, first + r, &v[i][..keep]));
-                        }
-                    }
-                }
-            }
+    dense_tiles(len, out.width(), decode, |first, tile| {
+        for t in (0..n).step_by(3) {
+            match n - t {
+                1 => put_all(out, t, first, dense::many(tile, rows_of::<1>(x, len, t))),
+                2 => put_all(out, t, first, dense::many(tile, rows_of::<2>(x, len, t))),
+                _ => put_all(out, t, first, dense::many(tile, rows_of::<3>(x, len, t))),
+            };
         }
     });
+}
+
+/// Decodes a stripe's rows, of `len` elements with what they are padded with, and lays them side by side: calls `each` with the first
+/// row of a tile and the tile, tile after tile. What stands for rows that there are not is to be dropped.
+#[inline(always)] // and compiled with the instructions of whoever calls it
+pub(super) fn dense_tiles(
+    len: usize,
+    width: usize,
+    decode: impl Fn(usize, &mut [f32]),
+    mut each: impl FnMut(usize, &[Quads]),
+) {
+    SCRATCH.with_borrow_mut(|Scratch { tile, row, .. }| {
+        tile.resize(len / LANES, [[0.0; LANES]; TILE]);
+        row.resize(len, 0.0);
+        for first in (0..width).step_by(TILE) {
+            for r in 0..TILE.min(width - first) {
+                decode(first + r, row);
+                lay(row, r, tile);
+            }
+            each(first, tile);
+        }
+    });
+}
+
+/// `T` tokens' rows of `len` from `t` on.
+pub(super) fn rows_of<const T: usize>(x: &[f32], len: usize, t: usize) -> [&[f32]; T] {
+    std::array::from_fn(|i| &x[(t + i) * len..][..len])
 }

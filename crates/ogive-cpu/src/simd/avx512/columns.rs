@@ -13,7 +13,7 @@ use super::{
     stream::AHEAD,
 };
 use crate::{
-    linear::{Columns, Dense, Job, LANES, STRIP, Side, Strips, TOGETHER, stay_normal},
+    linear::{Columns, Dense, Job, LANES, STRIP, Side, Strips, stay_normal},
     pool::Stripe,
     simd::avx2::panel::Lanes,
 };
@@ -22,7 +22,7 @@ use std::{arch::x86_64::*, cell::RefCell, ops::Range, sync::LazyLock};
 /// Steps of a part of a panel.
 const STEPS: usize = 128;
 /// Sums of different depths of the tree that wait for their partners, and the result.
-const DEPTHS: usize = 5;
+const DEPTHS: usize = LANES.ilog2() as usize + 1;
 
 /// What is multiplied: singles as they are, halves made singles, pairs of bf16 made singles, pairs with the instruction for them,
 /// and pairs of which some product could be too small for it.
@@ -116,39 +116,28 @@ fn stream<const KIND: u8, const T: usize>(strip: &[u8], piece: &Columns) -> [Lan
     let steps = strip.len() / (LANES * word(KIND));
     let each = steps * per_step(KIND);
     let x = &piece.values.as_chunks::<T>().0[..LANES * each];
-    let quarter = TOGETHER * steps * word(KIND);
-    assert!(strip.len() == LANES / TOGETHER * quarter);
-    let mut quarters = [[_mm512_setzero_ps(); T]; LANES / TOGETHER];
-    for g in 0..LANES / TOGETHER {
-        let x = &x[g * TOGETHER * each..][..TOGETHER * each];
-        let mut sums = [[_mm512_setzero_ps(); T]; TOGETHER];
-        for step in 0..steps {
-            for l in 0..TOGETHER {
-                let at = g * quarter + (step * TOGETHER + l) * word(KIND);
-                // SAFETY: the strip has as many words as stands above. A prefetch reads nothing, wherever it points.
-                let w = unsafe {
-                    let w = strip.as_ptr().add(at);
-                    if word(KIND) == 64 || l % 2 == 0 {
-                        _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add(AHEAD).cast());
-                    }
-                    load::<KIND>(w)
-                };
-                for t in 0..T {
-                    let at = l * each + step * per_step(KIND);
-                    let x = [x[at][t], if KIND == ODD_EVEN { x[at + 1][t] } else { 0 }];
-                    sums[l][t] = multiply::<KIND>(sums[l][t], w, x);
+    assert!(strip.len() == LANES * steps * word(KIND));
+    let mut sums = [[_mm512_setzero_ps(); T]; LANES];
+    for step in 0..steps {
+        for l in 0..LANES {
+            // SAFETY: the strip has as many words as stands above. A prefetch reads nothing, wherever it points.
+            let w = unsafe {
+                let w = strip.as_ptr().add((step * LANES + l) * word(KIND));
+                if word(KIND) == 64 || l % 2 == 0 {
+                    _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add(AHEAD).cast());
                 }
+                load::<KIND>(w)
+            };
+            for t in 0..T {
+                let at = l * each + step * per_step(KIND);
+                let x = [x[at][t], if KIND == ODD_EVEN { x[at + 1][t] } else { 0 }];
+                sums[l][t] = multiply::<KIND>(sums[l][t], w, x);
             }
         }
-        for t in 0..T {
-            let halves = [_mm512_add_ps(sums[0][t], sums[1][t]), _mm512_add_ps(sums[2][t], sums[3][t])];
-            quarters[g][t] = _mm512_add_ps(halves[0], halves[1]);
-        }
     }
-    let mut out = [Lanes([0.0; LANES]); T];
+    let mut out = [Lanes([0.0; STRIP]); T];
     for t in 0..T {
-        let halves =
-            [_mm512_add_ps(quarters[0][t], quarters[1][t]), _mm512_add_ps(quarters[2][t], quarters[3][t])];
+        let halves = [_mm512_add_ps(sums[0][t], sums[1][t]), _mm512_add_ps(sums[2][t], sums[3][t])];
         // SAFETY: 64 bytes are written to an array of 64 that starts at a multiple of 64.
         unsafe { _mm512_store_ps(out[t].0.as_mut_ptr(), _mm512_add_ps(halves[0], halves[1])) };
     }
@@ -264,10 +253,10 @@ fn one_part<const KIND: u8>(
     let steps = strips[0].len() / (LANES * word(KIND));
     assert!(strips.iter().all(|strip| strip.len() == LANES * steps * word(KIND)));
     assert!(part.steps.end <= steps && part.lane < LANES);
-    let stride = TOGETHER * word(KIND);
-    let lane = (part.lane / TOGETHER * steps * TOGETHER + part.lane % TOGETHER) * word(KIND);
+    let stride = LANES * word(KIND);
+    let first = part.lane * word(KIND) + part.steps.start * stride;
     // SAFETY: the lane has so many words, of which this is one.
-    let words = strips.map(|strip| unsafe { strip.as_ptr().add(lane + part.steps.start * stride) });
+    let words = strips.map(|strip| unsafe { strip.as_ptr().add(first) });
     // SAFETY: the lane has so many words from there on.
     unsafe { unpack::<KIND>(words, stride, part.steps.len(), panel) };
     let (start, end) = (part.steps.start * per_step(KIND), part.steps.end * per_step(KIND));

@@ -3,7 +3,7 @@
 //! Sums within a block are exact, so the bits are those of AVX2 whatever the width. One register holds four codes of each of
 //! sixteen rows, and one instruction multiplies them with four broadcast activations: [`stream`] for a few tokens, [`many`]
 //! with rows unpacked beforehand. Weights that lie as the file has them are laid in strips on the way for many tokens, and
-//! for few are read 64 codes at a time. Dense rows for many tokens take sixteen lanes at once.
+//! for few are read 64 codes at a time. Dense rows for many tokens take sixteen rows at once.
 
 pub(super) mod columns;
 mod dense;
@@ -13,7 +13,7 @@ pub(super) mod panel;
 mod stream;
 pub(super) mod strip;
 
-use super::avx2::{self, DENSE_FROM, SCRATCH, TILE, codes, panel::Lanes, put, put_all, rows};
+use super::avx2::{self, DENSE_FROM, codes, dense_tiles, panel::Lanes, put_all, rows, rows_of};
 use crate::{
     linear::{Dense, FEW, Job, Packed, SLICE, STRIP, Tile, block_len, pack},
     pool::Stripe,
@@ -256,50 +256,14 @@ fn tokens<const F: u8, const T: usize>(
 fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
     let (x, len) = job.input.dense(kind);
     let n = job.input.n();
-    SCRATCH.with_borrow_mut(|(_, tile)| {
-        tile.resize(TILE * len, 0.0);
-        for first in (0..out.width()).step_by(TILE) {
-            let count = TILE.min(out.width() - first);
-            for r in 0..count {
-                decode(first + r, &mut tile[r * len..][..len]);
-            }
-            let tile = &tile[..count * len];
-            let mut t = 0;
-            while t < n {
-                t += match n - t {
-                    4.. => dense_tokens::<4>(tile, x, len, out, t, first),
-                    2 | 3 => dense_tokens::<2>(tile, x, len, out, t, first),
-                    _ => dense_tokens::<1>(tile, x, len, out, t, first),
-                };
-            }
+    dense_tiles(len, out.width(), decode, |first, tile| {
+        let mut t = 0;
+        while t < n {
+            t += match n - t {
+                4.. => put_all(out, t, first, dense::many(tile, rows_of::<4>(x, len, t))),
+                2 | 3 => put_all(out, t, first, dense::many(tile, rows_of::<2>(x, len, t))),
+                _ => put_all(out, t, first, dense::many(tile, rows_of::<1>(x, len, t))),
+            };
         }
     });
-}
-
-/// `T` tokens from `t` on times the rows of a tile; returns `T`.
-#[target_feature(enable = "avx512f")]
-fn dense_tokens<const T: usize>(
-    tile: &[f32],
-    x: &[f32],
-    len: usize,
-    out: &mut Stripe<'_, f32>,
-    t: usize,
-    first: usize,
-) -> usize {
-    let mut tokens = [&x[..0]; T];
-    for (i, token) in tokens.iter_mut().enumerate() {
-        *token = &x[(t + i) * len..][..len];
-    }
-    let count = tile.len() / len.max(1);
-    for r in (0..count).step_by(dense::ROWS) {
-        let mut rows = [&tile[..0]; dense::ROWS];
-        for (i, row) in rows.iter_mut().enumerate() {
-            *row = &tile[(r + i).min(count - 1) * len..][..len];
-        }
-        let keep = dense::ROWS.min(count - r);
-        for (i, sums) in dense::many(rows, tokens).iter().enumerate() {
-            put(out, t + i, first + r, &sums[..keep]);
-        }
-    }
-    T
 }

@@ -63,9 +63,9 @@ pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_, f32>) {
         Kernel::Dense(kind) if job.input.n() >= DENSE_FROM => {
             dense_many(job, kind, out, |r, row| dense::decode(kind, job.row(r), row));
         }
-        Kernel::Dense(Dense::F32) => dense_few::<{ dense::F32 }>(job, Dense::F32, out),
-        Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }>(job, Dense::F16, out),
-        Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }>(job, Dense::Bf16, out),
+        Kernel::Dense(Dense::F32) => dense_few::<{ dense::F32 }, 32>(job, Dense::F32, out),
+        Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }, 16>(job, Dense::F16, out),
+        Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }, 16>(job, Dense::Bf16, out),
         Kernel::Packed(format) => match format {
             Packed::Q4_0 => packed::<D, { f::Q4_0 }, 18>(d, job, format, out),
             Packed::Q4_1 => packed::<D, { f::Q4_1 }, 20>(d, job, format, out),
@@ -224,12 +224,17 @@ fn put(out: &mut Stripe<'_, f32>, t: usize, first: usize, values: &[f32]) {
 }
 
 #[target_feature(enable = "neon")]
-fn dense_few<const W: u8>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>) {
+fn dense_few<const W: u8, const BYTES: usize>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>) {
     let (x, len) = job.input.dense(kind);
+    let n = job.input.n();
     for first in (0..out.width()).step_by(dense::ROWS) {
         let rows = std::array::from_fn(|r| job.row((first + r).min(out.width() - 1)));
-        for t in 0..job.input.n() {
-            put(out, t, first, &dense::few::<W>(kind, rows, &x[t * len..][..len]));
+        for t in (0..n).step_by(3) {
+            match n - t {
+                1 => put_rows(out, t, first, dense::few::<W, BYTES, 1>(kind, rows, rows_of(x, len, t))),
+                2 => put_rows(out, t, first, dense::few::<W, BYTES, 2>(kind, rows, rows_of(x, len, t))),
+                _ => put_rows(out, t, first, dense::few::<W, BYTES, 3>(kind, rows, rows_of(x, len, t))),
+            }
         }
     }
 }
@@ -238,7 +243,6 @@ fn dense_few<const W: u8>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>)
 fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
     let (x, len) = job.input.dense(kind);
     let n = job.input.n();
-    let token = |t: usize| &x[t * len..][..len];
     SCRATCH.with_borrow_mut(|Scratch { rows, .. }| {
         rows.resize(TILE * len, 0.0);
         for first in (0..out.width()).step_by(TILE) {
@@ -248,22 +252,30 @@ fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: imp
             }
             let row = |r: usize| &rows[r.min(count - 1) * len..][..len];
             for t in (0..n).step_by(3) {
-                for r in (0..count).step_by(2) {
-                    let w = [row(r), row(r + 1)];
-                    let keep = 2.min(count - r);
+                for r in (0..count).step_by(dense::ROWS) {
+                    let w = std::array::from_fn(|i| row(r + i));
                     match n - t {
-                        1 => put(out, t, first + r, &dense::many(w, [token(t)])[0][..keep]),
-                        2 => {
-                            let v = dense::many(w, [token(t), token(t + 1)]);
-                            (0..2).for_each(|i| put(out, t + i, first + r, &v[i][..keep]));
-                        }
-                        _ => {
-                            let v = dense::many(w, [token(t), token(t + 1), token(t + 2)]);
-                            (0..3).for_each(|i| put(out, t + i, first + r, &v[i][..keep]));
-                        }
+                        1 => put_rows(out, t, first + r, dense::many(w, rows_of::<1>(x, len, t))),
+                        2 => put_rows(out, t, first + r, dense::many(w, rows_of::<2>(x, len, t))),
+                        _ => put_rows(out, t, first + r, dense::many(w, rows_of::<3>(x, len, t))),
                     }
                 }
             }
         }
     });
+}
+
+/// `T` tokens' rows of `len` from `t` on.
+fn rows_of<const T: usize>(x: &[f32], len: usize, t: usize) -> [&[f32]; T] {
+    std::array::from_fn(|i| &x[(t + i) * len..][..len])
+}
+
+/// Writes what dense rows from `first` on gave for tokens from `t` on; a stripe ends where its rows do.
+fn put_rows<const T: usize>(
+    out: &mut Stripe<'_, f32>,
+    t: usize,
+    first: usize,
+    values: [[f32; dense::ROWS]; T],
+) {
+    values.iter().enumerate().for_each(|(i, v)| put(out, t + i, first, v));
 }
