@@ -32,6 +32,7 @@ mod gguf;
 mod huggingface;
 mod json;
 mod open;
+mod packed;
 mod safetensors;
 mod sentence;
 
