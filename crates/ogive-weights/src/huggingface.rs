@@ -6,7 +6,6 @@
 
 use crate::formats::Formats;
 use crate::json;
-use crate::packed;
 use crate::safetensors::{Load, Safetensors};
 use ogive_tensor::{Config, Error, Result, Source};
 use serde_json::{Map, Value};
@@ -54,7 +53,7 @@ pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config,
             format!("there is neither {SINGLE} nor {INDEX} in this folder; other weight files are not read");
         return Err(Error::invalid(&folder.display().to_string(), why));
     };
-    let source = packed::open(&config, source).map_err(|e| e.within(&folder.display().to_string()))?;
+    let source = source.with_config(&config).map_err(|e| e.within(&folder.display().to_string()))?;
     Ok((config, source, folder.to_path_buf()))
 }
 

@@ -9,9 +9,10 @@ mod index;
 use crate::{
     bytes::bytes_of,
     formats::{Formats, fold_shape},
+    packed,
 };
 use header::Entry;
-use ogive_tensor::{Bytes, Error, Format, HostWeight, Result, Source, WeightInfo};
+use ogive_tensor::{Bytes, Config, Error, Format, HostWeight, Result, Source, WeightInfo};
 use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
 /// Reads or maps a file.
@@ -39,6 +40,15 @@ impl Safetensors {
     /// Takes a file's bytes, or anything that holds them. Fails if the header contradicts itself or the length.
     pub fn from_bytes(bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Result<Self> {
         Self::of([(String::new(), bytes.into())], Formats::default())
+    }
+
+    /// The weights of these files as `quantization_config` of a model's settings says that they are packed: AutoGPTQ's, AutoAWQ's
+    /// and compressed-tensors' become ggml's formats, without losing a bit. The files as they are if it says nothing.
+    ///
+    /// # Errors
+    /// If the settings name a way of packing that is not known. What is wrong with a weight is said when it is asked for.
+    pub fn with_config(self, config: &Config) -> Result<Box<dyn Source>> {
+        packed::open(config, self)
     }
 
     /// Opens one file.
