@@ -77,7 +77,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let model = Model { config, class, architecture, translation };
     if config.has("quantization_config") {
         let why =
-            "the weights are packed already, in a way that GGUF does not have; start from the original model";
+            "the weights are packed already, and are not packed again; start from the original model";
         return Err(Error::convert("config.json", why));
     }
 
