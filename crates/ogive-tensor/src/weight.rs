@@ -122,8 +122,16 @@ impl HostWeight {
     /// If there is no such row, or `out` is shorter than a row.
     pub fn decode_row(&self, row: usize, out: &mut [f32]) {
         let stride = self.row_bytes();
+        self.decode_packed_row(&self.bytes[row * stride..][..stride], row, out);
+    }
+
+    /// The same of a row whose packed bytes are elsewhere: a backend's, that has them in an order of its own.
+    ///
+    /// # Panics
+    /// If `out` is shorter than a row, or there is no such row.
+    pub fn decode_packed_row(&self, packed: &[u8], row: usize, out: &mut [f32]) {
         let out = &mut out[..self.shape[2]];
-        self.format.decode_row(&self.bytes[row * stride..][..stride], out);
+        self.format.decode_row(packed, out);
         if let Some(Scale { values, tile: [tr, tc] }) = &self.scale {
             let (wide, high) = (out.len().div_ceil(*tc), self.shape[1].div_ceil(*tr));
             let (expert, r) = (row / self.shape[1], row % self.shape[1]);
