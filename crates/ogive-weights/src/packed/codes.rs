@@ -108,18 +108,30 @@ impl Codes {
 
     fn interleaved(&self, words: &[[u8; 4]], rows: Range<usize>, block: usize, to: &mut [Block]) {
         let stride = self.rows / 8;
-        let eights = rows.start / 8..rows.end.div_ceil(8);
-        for i in 0..BLOCK {
-            let line = (block * BLOCK + i) * stride;
-            let line = words.get(line + eights.start..line + eights.end).unwrap_or_default();
-            for (word, to) in line.iter().zip(to.as_chunks_mut::<8>().0) {
-                let nibbles = spread(u32::from_le_bytes(*word));
+        for (eight, to) in (rows.start / 8..).zip(to.as_chunks_mut::<8>().0) {
+            for part in 0..BLOCK / 8 {
+                let turned = turned(from_fn(|i| {
+                    let word = words.get((block * BLOCK + part * 8 + i) * stride + eight);
+                    word.map_or(0, |w| u32::from_le_bytes(*w))
+                }));
                 for (to, nibble) in to.iter_mut().zip(NIBBLE) {
-                    to[i] = nibbles[nibble];
+                    to.as_chunks_mut::<8>().0[part] = spread(turned[nibble]);
                 }
             }
         }
     }
+}
+
+/// Eight words of eight nibbles, with nibble `i` of word `k` where nibble `k` of word `i` was.
+fn turned(mut words: [u32; 8]) -> [u32; 8] {
+    for (step, mask) in [(4, 0x0000_FFFF), (2, 0x00FF_00FF), (1, 0x0F0F_0F0F)] {
+        for i in (0..8).filter(|i| i & step == 0) {
+            let differ = (words[i] >> (4 * step) ^ words[i + step]) & mask;
+            words[i] ^= differ << (4 * step);
+            words[i + step] ^= differ;
+        }
+    }
+    words
 }
 
 /// The nibbles of a word, the lowest first.

@@ -272,34 +272,45 @@ impl Put {
     fn block(self, codes: &Block, zero: u16, scale: [u8; 2], to: &mut [u8]) {
         let Some((d, to)) = to.split_first_chunk_mut::<2>() else { return };
         *d = scale;
-        // Bytes wrap, as do the formats' own.
-        let less = zero as u8;
+        // Eight codes at a time. What is added is none of their zero points below 0 and none of their sums above 31, but for
+        // those of 8 bits: their zero point is 128, which turns one bit.
+        let more = |end: u16| u64::from(end.saturating_sub(zero)) * EACH;
         match self {
-            Self::Q4_0 => {
-                let codes = codes.map(|c| c.wrapping_sub(less).wrapping_add(8));
-                put_nibbles(&codes, to);
-            }
+            Self::Q4_0 => put_nibbles(eights(codes, |eight| eight + more(8)), to),
             Self::Q5_0 => {
-                let codes = codes.map(|c| c.wrapping_sub(less).wrapping_add(16));
-                let Some((fifth, to)) = to.split_first_chunk_mut::<4>() else { return };
-                let (eights, _) = codes.as_chunks::<8>();
-                for (to, eight) in fifth.iter_mut().zip(eights) {
-                    // The fifth bit of each byte becomes one of eight neighbours.
-                    let bits = u64::from_le_bytes(*eight) >> 4 & 0x0101_0101_0101_0101;
-                    *to = (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8;
-                }
-                put_nibbles(&codes.map(|c| c & 15), to);
+                let eights = eights(codes, |eight| eight + more(16));
+                let Some((fifth, to)) = to.split_first_chunk_mut() else { return };
+                // The fifth bit of each byte becomes one of eight neighbours.
+                *fifth =
+                    eights.map(|eight| ((eight >> 4 & EACH).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8);
+                put_nibbles(eights.map(|eight| eight & (15 * EACH)), to);
             }
             Self::Q8_0 => {
-                let codes = codes.map(|c| c.wrapping_sub(less));
-                to.iter_mut().zip(codes).for_each(|(to, c)| *to = c);
+                for (to, eight) in
+                    to.as_chunks_mut().0.iter_mut().zip(eights(codes, |eight| eight ^ (128 * EACH)))
+                {
+                    *to = eight.to_le_bytes();
+                }
             }
         }
     }
 }
 
+/// `f` of eight codes at a time, the first in the lowest byte.
+fn eights(codes: &Block, f: impl Fn(u64) -> u64) -> [u64; 4] {
+    let mut eights = [0; 4];
+    for (to, eight) in eights.iter_mut().zip(codes.as_chunks().0) {
+        *to = f(u64::from_le_bytes(*eight));
+    }
+    eights
+}
+
+/// The lowest bit of each of eight bytes.
+const EACH: u64 = 0x0101_0101_0101_0101;
+
 /// Column `j` in the low half of byte `j`, column `j + 16` in the high half.
-fn put_nibbles(codes: &Block, to: &mut [u8]) {
-    let (low, high) = codes.split_at(BLOCK / 2);
-    to.iter_mut().zip(low.iter().zip(high)).for_each(|(to, (l, h))| *to = l | h << 4);
+fn put_nibbles([a, b, c, d]: [u64; 4], to: &mut [u8]) {
+    for (to, both) in to.as_chunks_mut().0.iter_mut().zip([a | c << 4, b | d << 4]) {
+        *to = both.to_le_bytes();
+    }
 }
