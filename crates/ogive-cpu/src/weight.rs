@@ -113,6 +113,14 @@ impl CpuWeight {
         self.kernel
     }
 
+    /// The column of the activations that each of its columns meets, if its kernel takes them as the columns are.
+    pub(crate) fn order(&self) -> Option<&[u32]> {
+        match self.kernel {
+            Kernel::Packed(_) => self.host.input_perm.as_deref(),
+            Kernel::Decoded | Kernel::Dense(_) => None,
+        }
+    }
+
     /// The instructions it is multiplied with; this machine has them.
     pub(crate) fn path(&self) -> Path {
         self.path
@@ -133,8 +141,7 @@ impl CpuWeight {
     /// If there is no such row, or `out` is shorter than a row.
     pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) {
         match &self.strips {
-            // Nothing stands beside the elements of what has packed kernels.
-            Some(strips) => self.host.format.decode_row(&strips.row(row), &mut out[..self.host.shape[2]]),
+            Some(strips) => self.host.decode_packed_row(&strips.row(row), row, out),
             None => self.host.decode_row(row, out),
         }
     }
@@ -162,12 +169,12 @@ pub(crate) fn rounded(pool: &Pool, w: &HostWeight) -> Result<HostWeight> {
 fn kernel(w: &HostWeight, precision: Precision) -> Kernel {
     let is = |f| std::ptr::eq(w.format, f);
     match Packed::of(w.format) {
+        Some(packed) if w.scale.is_none() && precision != Precision::Exact => Kernel::Packed(packed),
         _ if !w.is_plain() => Kernel::Decoded,
         _ if is(&F32) => Kernel::Dense(Dense::F32),
         _ if is(&F16) => Kernel::Dense(Dense::F16),
         _ if precision == Precision::Exact => Kernel::Decoded,
         _ if is(&BF16) => Kernel::Dense(Dense::Bf16),
-        Some(packed) => Kernel::Packed(packed),
-        None => Kernel::Decoded,
+        _ => Kernel::Decoded,
     }
 }

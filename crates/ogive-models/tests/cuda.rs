@@ -104,6 +104,22 @@ fn packed_weights_give_the_logits_of_their_decoded_values() {
     });
 }
 
+/// Formats that two ways of packing become, Q4_0 and Q5_0.
+#[test]
+fn packed_checkpoints_give_the_logits_of_their_decoded_values() {
+    let Some(shared) = shared() else { return };
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        for (name, folder) in packed_folders(&shared) {
+            for (case, ids, want) in cases(&folder) {
+                let error = worst(&logits(&folder, &b, &ids), &want);
+                println!("{name:28} {case:8} {error:.1e}");
+                assert!(error < 5e-5, "{name}, {case}: {error:.1e}");
+            }
+        }
+    });
+}
+
 /// A trained model tells its story, token by token, with a cache of halves.
 #[test]
 fn stories_are_those_of_the_cpu() {

@@ -93,3 +93,22 @@ fn packed_weights_give_the_logits_of_their_decoded_values() {
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
+
+/// AutoAWQ's and AutoGPTQ's files: nothing is lost on the way to formats that backends have kernels for.
+#[test]
+fn packed_checkpoints_give_the_logits_of_their_decoded_values() {
+    let Some(shared) = shared() else { return };
+    let fast = ogive_cpu::CpuBackend::builder().build().expect("a CPU");
+    for (name, folder) in packed_folders(&shared) {
+        for (case, ids, want) in cases(&folder) {
+            for (backend, b) in exact_backends() {
+                let error = worst(&logits(&folder, &*b, &ids), &want);
+                println!("{name:28} {backend:8} {case:8} {error:.1e}");
+                assert!(error < 5e-5, "{name} on {backend}, {case}: {error:.1e}");
+            }
+            let drift = nmse(&logits(&folder, &fast, &ids), &want);
+            println!("{name:28} default  {case:8} nmse {drift:.1e}");
+            assert!(drift < 2e-3, "{name}, {case}: normalised mean square error {drift:.1e}");
+        }
+    }
+}

@@ -137,7 +137,7 @@ fn sharded_folders_and_packed_formats() {
     assert!(plan.iter().any(|t| t.to.name() == "BF16") && plan.iter().any(|t| t.to.name() == "F32"));
     let packed = packed(&format("q8_0"), &folder).unwrap();
     assert!(packed.tensors().iter().all(|t| ["Q8_0", "F32"].contains(&t.ggml_type().unwrap().name())));
-    // A packed checkpoint has no place in GGUF.
+    // A packed checkpoint is not packed again.
     for packed in ["qwen2-awq-g128", "qwen2-gptq-4bit-g128-sym"] {
         let e = Input::open(shared(&format!("golden/quant-hf/{packed}")).unwrap()).unwrap_err().to_string();
         assert!(e.contains("packed already"), "{e}");

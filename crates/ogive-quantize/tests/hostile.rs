@@ -47,7 +47,11 @@ fn settings_that_are_missing_or_have_no_place() {
         ("gemma2", |c| c["layer_types"] = json!(vec!["full_attention"; 4]), "layer_types"),
         ("qwen2", |c| c["use_sliding_window"] = json!(true), "use_sliding_window"),
         ("gpt2", |c| c["scale_attn_by_inverse_layer_idx"] = json!(true), "scale_attn_by_inverse_layer_idx"),
-        ("mixtral", |c| c["quantization_config"] = json!({"quant_method": "fp8"}), "packed already"),
+        (
+            "mixtral",
+            |c| c["quantization_config"] = json!({"quant_method": "awq", "bits": 4, "group_size": 128}),
+            "packed already",
+        ),
     ];
     for (name, change, why) in cases {
         let Some(folder) = changed(name, "config.json", change) else { return };

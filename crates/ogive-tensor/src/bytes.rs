@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use std::{
     fmt,
     ops::{Deref, Range},
-    sync::Arc,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 /// A range of a shared buffer: a mapped file, a `Vec`, a download. Cloning shares the owner.
@@ -18,6 +18,25 @@ pub struct Bytes {
 
 type Release = Arc<dyn Fn(Range<usize>) + Send + Sync>;
 
+/// Bytes that are there once somebody has read them.
+struct Lazy<F> {
+    made: OnceLock<Vec<u8>>,
+    len: usize,
+    /// Goes once it has been used, and with it whatever the bytes were made of.
+    fill: Mutex<Option<F>>,
+}
+
+impl<F: FnOnce(&mut [u8])> AsRef<[u8]> for Lazy<F> {
+    fn as_ref(&self) -> &[u8] {
+        self.made.get_or_init(|| {
+            let mut bytes = vec![0; self.len];
+            let fill = self.fill.lock().unwrap_or_else(PoisonError::into_inner).take();
+            fill.into_iter().for_each(|fill| fill(&mut bytes));
+            bytes
+        })
+    }
+}
+
 impl Bytes {
     /// The part `range` of what `owner` holds; an error if it reaches outside.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<Self> {
@@ -25,6 +44,23 @@ impl Bytes {
             Some(_) => Ok(Self { owner, range, release: None }),
             None => Err(Error::invalid("bytes", format!("the range {range:?} is outside its owner"))),
         }
+    }
+
+    /// `len` bytes that are made when they are first read, of this or any part of them, and kept as long as anyone has them: `fill` is
+    /// given zeros. Whoever only asks for their number makes nothing.
+    pub fn lazy(len: usize, fill: impl FnOnce(&mut [u8]) + Send + 'static) -> Self {
+        let lazy = Lazy { made: OnceLock::new(), len, fill: Mutex::new(Some(fill)) };
+        Self { owner: Arc::new(lazy), range: 0..len, release: None }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
     }
 
     /// A part of these bytes, of the same owner; `range` counts from their start.

@@ -122,8 +122,16 @@ impl HostWeight {
     /// If there is no such row, or `out` is shorter than a row.
     pub fn decode_row(&self, row: usize, out: &mut [f32]) {
         let stride = self.row_bytes();
+        self.decode_packed_row(&self.bytes[row * stride..][..stride], row, out);
+    }
+
+    /// The same of a row whose packed bytes are elsewhere: a backend's, that has them in an order of its own.
+    ///
+    /// # Panics
+    /// If `out` is shorter than a row, or there is no such row.
+    pub fn decode_packed_row(&self, packed: &[u8], row: usize, out: &mut [f32]) {
         let out = &mut out[..self.shape[2]];
-        self.format.decode_row(&self.bytes[row * stride..][..stride], out);
+        self.format.decode_row(packed, out);
         if let Some(Scale { values, tile: [tr, tc] }) = &self.scale {
             let (wide, high) = (out.len().div_ceil(*tc), self.shape[1].div_ceil(*tr));
             let (expert, r) = (row / self.shape[1], row % self.shape[1]);
@@ -195,24 +203,26 @@ impl HostWeight {
         Ok(Self { shard: self.shard, ..Self::from_f32(self.name.clone(), [e, c, r], &values)? })
     }
 
-    /// Matrices of one shape and format as one weight with an expert each. Copies the packed bytes.
+    /// Matrices of one shape and format as one weight with an expert each. Copies the packed bytes, when they are first read.
     pub fn stack(name: impl Into<String>, parts: &[Self]) -> Result<Self> {
         let name = name.into();
         let first = parts.first().ok_or_else(|| Error::missing(&name))?;
-        if let Some(odd) =
-            parts.iter().find(|p| p.shape != first.shape || p.format != first.format || !p.is_plain())
-        {
-            let why =
-                format!("`{}` differs from `{}` in shape or format, or has scales", odd.name, first.name);
+        let alike = |p: &&Self| {
+            (p.shape, p.format, p.bytes.len()) == (first.shape, first.format, first.bytes.len())
+                && p.is_plain()
+        };
+        if let Some(odd) = parts.iter().find(|p| !alike(p)) {
+            let why = format!(
+                "`{}` differs from `{}` in shape or format, or has scales or permuted inputs",
+                odd.name, first.name
+            );
             return Err(Error::invalid(&name, why));
         }
-        let mut bytes = Vec::with_capacity(parts.len() * first.bytes.len());
-        parts.iter().for_each(|p| bytes.extend_from_slice(&p.bytes));
-        Self::new(
-            name,
-            [parts.len() * first.shape[0], first.shape[1], first.shape[2]],
-            first.format,
-            bytes.into(),
-        )
+        let part_len = first.bytes.len();
+        let all: Vec<Bytes> = parts.iter().map(|p| p.bytes.clone()).collect();
+        let bytes = Bytes::lazy(parts.len() * part_len, move |bytes| {
+            bytes.chunks_exact_mut(part_len.max(1)).zip(&all).for_each(|(to, part)| to.copy_from_slice(part));
+        });
+        Self::new(name, [parts.len() * first.shape[0], first.shape[1], first.shape[2]], first.format, bytes)
     }
 }

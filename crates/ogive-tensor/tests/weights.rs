@@ -42,6 +42,27 @@ fn an_owner_hears_of_what_is_no_longer_needed() {
 }
 
 #[test]
+fn lazy_bytes_are_made_once_and_when_they_are_read() {
+    let made = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&made);
+    let bytes = Bytes::lazy(8, move |bytes| {
+        *count.lock().unwrap() += 1;
+        bytes.iter_mut().zip(1..).for_each(|(b, i)| *b = i);
+    });
+    let w = HostWeight::new("w", [1, 2, 1], &F32, bytes.clone()).unwrap();
+    let both = HostWeight::stack("both", &[w.clone(), w.clone()]).unwrap();
+    let part = w.rows(1..2).unwrap();
+    assert_eq!(
+        (bytes.len(), both.bytes.len(), part.bytes.is_empty(), *made.lock().unwrap()),
+        (8, 16, false, 0)
+    );
+    assert_eq!(*part.bytes, [5, 6, 7, 8]);
+    assert_eq!((*bytes)[..4], [1, 2, 3, 4]);
+    assert_eq!(both.bytes[8..12], [1, 2, 3, 4]);
+    assert_eq!(*made.lock().unwrap(), 1);
+}
+
+#[test]
 fn what_does_not_fit_is_an_error() {
     let w = HostWeight::from_f32("w", [1, 2, 2], &[0.0; 4]).unwrap();
     assert!(HostWeight::from_f32("w", [1, 2, 3], &[0.0; 4]).is_err());

@@ -7,7 +7,7 @@
 use crate::formats::Formats;
 use crate::json;
 use crate::safetensors::{Load, Safetensors};
-use ogive_tensor::{Config, Error, Result};
+use ogive_tensor::{Config, Error, Result, Source};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ const FIRST_NAMES: &[(&str, &str)] = &[
 ];
 
 /// Opens a folder, or a file in one: its config, its index, or one of its safetensors files.
-pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config, Safetensors, PathBuf)> {
+pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config, Box<dyn Source>, PathBuf)> {
     let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
     if !folder.join(CONFIG).exists() {
         return Err(Error::invalid(&folder.display().to_string(), no_config(folder)));
@@ -53,6 +53,7 @@ pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config,
             format!("there is neither {SINGLE} nor {INDEX} in this folder; other weight files are not read");
         return Err(Error::invalid(&folder.display().to_string(), why));
     };
+    let source = source.with_config(&config).map_err(|e| e.within(&folder.display().to_string()))?;
     Ok((config, source, folder.to_path_buf()))
 }
 

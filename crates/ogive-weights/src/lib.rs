@@ -1,4 +1,4 @@
-//! Weight files under one naming scheme, Hugging Face's: GGUF, safetensors, `config.json`.
+//! Weight files under one naming scheme, Hugging Face's: GGUF, safetensors, AWQ, GPTQ, `config.json`.
 //!
 //! [`open`] takes what users have, a GGUF file or a folder, and gives a [`Checkpoint`]: settings, the architecture's
 //! name, and a [`Source`](ogive_tensor::Source) of packed tensors. No model has to ask which kind of file it was: GGUF's
@@ -18,9 +18,13 @@
 //! # What can be relied on
 //!
 //! - **Nothing is copied** that can be used as it is: a weight's bytes are a range of the mapped file. What must change
-//!   (Llama's q and k rows in GGUF, Gemma's norms) is made when it is asked for.
+//!   (Llama's q and k rows in GGUF, Gemma's norms) is made when it is asked for, weights packed for PyTorch when they are read.
+//! - **Nothing is lost**: AutoGPTQ's, AutoAWQ's and compressed-tensors' weights (`quantization_config`) are given as Q4_0, Q5_0 or
+//!   Q8_0, which every backend has kernels for, with the same values to the bit. 8 bits whose zero points are not 128, scales that are
+//!   no halves and groups that are no multiple of 32 fit none of those and are given as F32, of four to sixteen times their size.
+//!   Columns that act-order moved are told by [`HostWeight::input_perm`](ogive_tensor::HostWeight::input_perm).
 //! - **Nothing in a file is believed**: lengths, offsets and shapes are checked against the bytes that are there, and no
-//!   input makes this crate panic or allocate more than a small multiple of a file's header.
+//!   input makes this crate panic or allocate more than a small multiple of a file's header, or for a packed weight of its bytes.
 //! - **A tensor of an unknown format** does no harm until it is asked for; the error then names the tensor, its format
 //!   and the formats that are known. A format of another crate is added with [`OpenOptions::format`].
 //! - A mapped file **must not be changed or truncated** while anything of it is in use; where that cannot be promised,
@@ -32,6 +36,7 @@ mod gguf;
 mod huggingface;
 mod json;
 mod open;
+mod packed;
 mod safetensors;
 mod sentence;
 

@@ -94,7 +94,7 @@ impl OpenOptions {
         }
         let (config, source, folder) = huggingface::open(path, load, self.formats.clone())?;
         let architecture = architecture(&config).map_err(|e| e.within(&folder.display().to_string()))?;
-        Ok(Checkpoint { config, architecture, source: Box::new(source), gguf: None, folder: Some(folder) })
+        Ok(Checkpoint { config, architecture, source, gguf: None, folder: Some(folder) })
     }
 
     fn open_gguf(&self, path: &Path) -> Result<Checkpoint> {

@@ -2,9 +2,13 @@
 //! writes the seeds anew.
 
 mod common;
+#[path = "common/packer.rs"]
+mod packer;
 #[path = "common/touch.rs"]
 mod touch;
 
+use ogive_weights::tensor::F16;
+use packer::Numbers;
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {
@@ -28,7 +32,16 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let overlap = format!(r#"{{"a":{},"b":{}}}"#, entry("F16", "[2]", 0, 4), entry("BF16", "[2]", 2, 6));
     let twice = format!(r#"{{"a":{0},"a":{0}}}"#, entry("F16", "[2]", 0, 4));
     let metadata = format!(r#"{{"__metadata__":{{"format":"pt"}},"a":{}}}  "#, entry("F8_E4M3", "[4]", 0, 4));
+    let whole = Numbers::new(4, [32, 64], 32, None);
+    let mut scattered = Numbers::new(4, [32, 64], 32, Some(8));
+    scattered.groups.iter_mut().step_by(2).for_each(|group| *group = 1 - *group);
+    let mut outside = Numbers::new(3, [32, 64], 32, None);
+    outside.groups[9] = 9;
     vec![
+        ("gptq", packer::file(&scattered.gptq("a.", 1, &F16))),
+        ("gptq-outside", packer::file(&outside.gptq("a.", 1, &F16))),
+        ("awq", packer::file(&whole.awq("a.", &F16))),
+        ("compressed", packer::file(&scattered.compressed("a.", true, true, &F16))),
         ("empty", Vec::new()),
         ("small", ok.clone()),
         ("truncated", ok[..ok.len() - 5].to_vec()),
@@ -64,7 +77,9 @@ fn every_file_of_the_corpus_is_harmless() {
     );
     for (name, bytes) in seeds() {
         let should = ["small", "scalar", "five-dims", "huge-zero", "unknown-dtype", "packed", "metadata"]
-            .contains(&name);
+            .into_iter()
+            .chain(["gptq", "gptq-outside", "awq", "compressed"])
+            .any(|whole| whole == name);
         assert_eq!(touch::touch(&bytes), should, "{name}");
     }
 }

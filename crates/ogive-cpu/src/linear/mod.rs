@@ -9,6 +9,7 @@ mod columns;
 mod dense;
 mod group;
 mod input;
+mod order;
 mod packed;
 mod quantise;
 pub(crate) mod scalar;
@@ -129,7 +130,11 @@ pub(crate) fn linear_gated(
         out.fill(0.0);
         return Ok(());
     }
-    let input = Input::new(pool, x, n, &[gate, up]);
+    let [together, apart] = [vec![vec![gate, up]], vec![vec![gate], vec![up]]];
+    let ways = if gate.order() == up.order() { together } else { apart };
+    let xs: Vec<_> = ways.iter().filter_map(|ws| order::ordered(x, n, ws)).collect();
+    let inputs: Vec<_> = ways.iter().zip(&xs).map(|(ws, x)| Input::new(pool, x, n, ws)).collect();
+    let [Some(of_gate), Some(of_up)] = [inputs.first(), inputs.last()] else { return Ok(()) };
     let width = stripe_width(pool, gate, rows, n);
     pool.stripes(&mut [Matrix { values: out, cols: rows }], width, &|_, col, stripe| {
         GATED.with_borrow_mut(|both| {
@@ -137,8 +142,8 @@ pub(crate) fn linear_gated(
             let width = stripe.width();
             both.resize(2 * n * width, 0.0);
             let (gates, ups) = both.split_at_mut(n * width);
-            fill(gate, &input, expert * rows + col, &mut Stripe::new(gates, width));
-            fill(up, &input, expert * rows + col, &mut Stripe::new(ups, width));
+            fill(gate, of_gate, expert * rows + col, &mut Stripe::new(gates, width));
+            fill(up, of_up, expert * rows + col, &mut Stripe::new(ups, width));
             f(gates);
             for (t, (gates, ups)) in gates.chunks_exact(width).zip(ups.chunks_exact(width)).enumerate() {
                 let products = gates.iter().zip(ups).map(|(g, u)| g * u);
@@ -153,7 +158,11 @@ fn products(pool: &Pool, x: &[f32], n: usize, ws: &[&CpuWeight], expert: usize, 
     if x.is_empty() {
         return outs.iter_mut().for_each(|out| out.fill(0.0));
     }
-    let input = Input::new(pool, x, n, ws);
+    let Some(x) = order::ordered(x, n, ws) else {
+        let each = ws.iter().zip(outs);
+        return each.for_each(|(w, out)| products(pool, x, n, &[w], expert, &mut [&mut **out]));
+    };
+    let input = Input::new(pool, &x, n, ws);
     let rows = |w: &CpuWeight| w.shape()[1];
     let width = ws.iter().map(|w| stripe_width(pool, w, ws.iter().map(|w| rows(w)).sum(), n)).min();
     let mut outs: Vec<_> =

@@ -158,6 +158,13 @@ pub(crate) fn packed_files(shared: &Path) -> Vec<(PathBuf, &'static str)> {
     files
 }
 
+/// Folders of weights that were packed for PyTorch, by name.
+pub(crate) fn packed_folders(shared: &Path) -> Vec<(String, PathBuf)> {
+    ["qwen2-awq-g128", "qwen2-gptq-4bit-g128-sym"]
+        .map(|name| (name.to_owned(), shared.join("golden/quant-hf").join(name)))
+        .into()
+}
+
 /// The largest difference from logits of decoded weights.
 pub(crate) fn decoded_tolerance(arch: &str) -> f32 {
     // The decoded reference looks GELU up in a table of half-precision numbers; rounding the function so brings Gemma's

@@ -76,8 +76,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation };
     if config.has("quantization_config") {
-        let why =
-            "the weights are packed already, in a way that GGUF does not have; start from the original model";
+        let why = "the weights are packed already, and are not packed again; start from the original model";
         return Err(Error::convert("config.json", why));
     }
 

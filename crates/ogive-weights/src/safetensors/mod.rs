@@ -9,13 +9,23 @@ mod index;
 use crate::{
     bytes::bytes_of,
     formats::{Formats, fold_shape},
+    packed,
 };
 use header::Entry;
-use ogive_tensor::{Error, Format, HostWeight, Result, Source, WeightInfo};
+use ogive_tensor::{Bytes, Config, Error, Format, HostWeight, Result, Source, WeightInfo};
 use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
 /// Reads or maps a file.
 pub(crate) type Load = fn(&Path) -> gguf_file::Result<gguf_file::Bytes>;
+
+/// A tensor as the file has it. If `dtype` is one of the format's own, the bytes fill the shape.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    pub(crate) dtype: String,
+    /// Slowest first.
+    pub(crate) shape: Vec<u64>,
+    pub(crate) bytes: Bytes,
+}
 
 /// The tensors of a safetensors file, or of all files of a sharded checkpoint.
 pub struct Safetensors {
@@ -30,6 +40,15 @@ impl Safetensors {
     /// Takes a file's bytes, or anything that holds them. Fails if the header contradicts itself or the length.
     pub fn from_bytes(bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Result<Self> {
         Self::of([(String::new(), bytes.into())], Formats::default())
+    }
+
+    /// The weights of these files as `quantization_config` of a model's settings says that they are packed: AutoGPTQ's, AutoAWQ's
+    /// and compressed-tensors' become ggml's formats, without losing a bit. The files as they are if it says nothing.
+    ///
+    /// # Errors
+    /// If the settings name a way of packing that is not known. What is wrong with a weight is said when it is asked for.
+    pub fn with_config(self, config: &Config) -> Result<Box<dyn Source>> {
+        packed::open(config, self)
     }
 
     /// Opens one file.
@@ -103,6 +122,19 @@ impl Safetensors {
 
     fn entry(&self, name: &str) -> Option<&(usize, Entry)> {
         self.tensors.get(*self.by_name.get(name)?)
+    }
+
+    /// The names of all tensors, in the order of the files.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.iter().map(|(_, entry)| &*entry.name)
+    }
+
+    /// The tensor called `name`, whatever its elements are; `None` if there is none.
+    pub(crate) fn raw(&self, name: &str) -> Result<Option<Raw>> {
+        let Some((shard, entry)) = self.entry(name) else { return Ok(None) };
+        let owner = self.shards.get(*shard).ok_or_else(|| Error::missing(name))?;
+        let bytes = bytes_of(owner, entry.range.clone()).map_err(|e| e.within(name))?;
+        Ok(Some(Raw { dtype: entry.dtype.clone(), shape: entry.shape.clone(), bytes }))
     }
 
     fn format(&self, entry: &Entry) -> Result<&'static Format> {

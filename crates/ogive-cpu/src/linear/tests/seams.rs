@@ -55,7 +55,7 @@ fn many_and_gated_are_what_they_are_made_of() {
 }
 
 #[test]
-fn another_format_scales_and_permutations_are_decoded() {
+fn another_format_and_scales_are_decoded() {
     /// Bytes that count in quarters; by name Q4_0, which it is not.
     static QUARTERS: Format = Format {
         name: "q4_0",
@@ -71,8 +71,8 @@ fn another_format_scales_and_permutations_are_decoded() {
     let quarters = HostWeight::new("w", [1, 18, k], &QUARTERS, plain.bytes.clone()).unwrap();
     let values = noise.values(9 * 2);
     let scaled = plain.clone().with_scale(Scale { values: values.into(), tile: [2, 32] }).unwrap();
-    let permuted = plain.with_input_perm((0..k as u32).rev().collect()).unwrap();
-    for w in [quarters, scaled, permuted] {
+    let both = scaled.clone().with_input_perm((0..k as u32).rev().collect()).unwrap();
+    for w in [quarters, scaled, both] {
         for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
             for n in [1, 5] {
                 let x = noise.values(n * k);
@@ -80,6 +80,47 @@ fn another_format_scales_and_permutations_are_decoded() {
                 let decoded = w.decoded().unwrap();
                 let want = product(&pool, &x, n, &decoded, Precision::Default, Path::Scalar);
                 assert_same(&got, &want, &format!("{w:?} {path} n={n}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn permuted_inputs_are_moved_and_then_multiplied_like_others() {
+    let mut noise = Noise(24);
+    let (pool, k, rows) = (Pool::new(2), 256, 37);
+    let orders: [Vec<u32>; 2] =
+        [(0..k as u32).rev().collect(), (0..k as u32).map(|i| i * 37 % 256).collect()];
+    let hosts = [&Q4_0, &Q8_0, &Q4_K].map(|f| weight(&mut noise, f, [1, rows, k]));
+    for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
+        for n in [0, 1, 2, 6, 40] {
+            let x = noise.values(n * k);
+            let moved = orders.each_ref().map(|order| -> Vec<f32> {
+                x.chunks(k).flat_map(|row| order.iter().map(|i| row[*i as usize])).collect()
+            });
+            // Which order each weight has, and none.
+            for which in [[0, 0, 0], [0, 1, 0], [1, 2, 1], [2, 0, 0]] {
+                let (mut ws, mut want) = (Vec::new(), Vec::new());
+                for (host, which) in hosts.iter().zip(which) {
+                    let order = orders.get(which).map(|order| order.clone().into());
+                    let own =
+                        order.map_or(host.clone(), |order| host.clone().with_input_perm(order).unwrap());
+                    ws.push(taken(&own, path));
+                    let x = moved.get(which).unwrap_or(&x);
+                    want.push(product(&pool, x, n, host, Precision::Default, path));
+                    let (mut row, last) = (vec![0.0; k], rows - 1);
+                    ws[ws.len() - 1].decode_row(last, &mut row);
+                    assert_eq!(row, own.to_vec()[last * k..]);
+                }
+                let mut outs = vec![vec![0.0; n * rows]; ws.len()];
+                linear_many(&pool, &x, n, &ws.iter().collect::<Vec<_>>(), &mut outs).unwrap();
+                for (out, want) in outs.iter().zip(&want) {
+                    assert_same(out, want, &format!("{path} {which:?} n={n}"));
+                }
+                let mut gated = vec![0.0; n * rows];
+                linear_gated(&pool, &x, n, &ws[0], &ws[1], 0, &|_| {}, &mut gated).unwrap();
+                let product: Vec<f32> = want[0].iter().zip(&want[1]).map(|(g, u)| g * u).collect();
+                assert_same(&gated, &product, &format!("{path} {which:?} gated n={n}"));
             }
         }
     }

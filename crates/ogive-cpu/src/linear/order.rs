@@ -1,0 +1,23 @@
+//! Activations in the order of a weight's columns, where that is another one (act-order).
+//!
+//! They are moved once and not read in their new order by each kernel: packed kernels round neighbours together, and a move of
+//! one row is little beside the weight that it meets.
+
+use crate::weight::CpuWeight;
+use std::borrow::Cow;
+
+/// `x`, `[n, k]`, as the columns of all of `ws` want it, or `None` if they differ in that. Those of one layer were ordered by the same
+/// activations and nearly always agree.
+pub(super) fn ordered<'a>(x: &'a [f32], n: usize, ws: &[&CpuWeight]) -> Option<Cow<'a, [f32]>> {
+    let mut orders = ws.iter().map(|w| w.order());
+    let first = orders.next().flatten();
+    if !orders.all(|order| order == first) {
+        return None;
+    }
+    let Some(order) = first else { return Some(Cow::Borrowed(x)) };
+    let mut moved = Vec::with_capacity(x.len());
+    for row in x.chunks_exact((x.len() / n.max(1)).max(1)) {
+        moved.extend(order.iter().map(|from| row[*from as usize]));
+    }
+    Some(Cow::Owned(moved))
+}

@@ -1,0 +1,233 @@
+//! Weights that were packed for PyTorch: each becomes a format of ggml's with the values of the definition, to the bit.
+
+mod common;
+#[path = "common/packer.rs"]
+mod packer;
+
+use common::shared;
+use ogive_tensor::serde_json::{Value, json};
+use ogive_tensor::{BF16, Config, F16, F32, HostWeight, Source};
+use ogive_weights::{Safetensors, open};
+use packer::{Numbers, Tensor, file, tensor};
+use std::sync::Arc;
+
+fn opened(settings: Value, tensors: &[Tensor]) -> Box<dyn Source> {
+    let files = Safetensors::from_bytes(Arc::new(file(tensors))).unwrap();
+    files.with_config(&Config(json!({"quantization_config": settings}))).unwrap()
+}
+
+/// The weight `a.weight` of these tensors, which has to be listed as it is.
+fn weight(settings: Value, tensors: &[Tensor]) -> HostWeight {
+    let source = opened(settings, tensors);
+    let weight = source.get("a.weight").unwrap();
+    let listed = source.tensors();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(
+        (&listed[0].name, listed[0].shape, listed[0].format),
+        (&weight.name, weight.shape, weight.format)
+    );
+    weight
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+/// Whether the weight has these values and is in this format; the sign of a zero counts, too.
+#[track_caller]
+fn check(weight: &HostWeight, numbers: &Numbers, format: &str, what: &str) {
+    assert_eq!((weight.shape, weight.format.name), ([1, numbers.rows, numbers.cols], format), "{what}");
+    assert!(bits(&weight.to_vec()) == bits(&numbers.values()), "{what}");
+}
+
+fn gptq(bits: usize, group: i64, form: &str) -> Value {
+    json!({"quant_method": "gptq", "bits": bits, "group_size": group, "checkpoint_format": form})
+}
+
+fn awq(group: i64) -> Value {
+    json!({"quant_method": "awq", "bits": 4, "group_size": group, "version": "GEMM", "zero_point": true})
+}
+
+fn compressed() -> Value {
+    json!({"quant_method": "compressed-tensors", "format": "pack-quantized"})
+}
+
+#[test]
+fn gptq_of_every_width_group_and_version() {
+    for bits in [2, 3, 4, 8] {
+        // More rows than are written at a time, and not a whole number of those.
+        for (shape, group) in
+            [([160, 256], 32), ([32, 256], 64), ([32, 256], 128), ([64, 96], -1), ([32, 160], 64)]
+        {
+            let size = if group > 0 { group as usize } else { shape[1] };
+            for zero in [None, Some(1 << (bits - 1))] {
+                let numbers = Numbers::new(bits, shape, size, zero);
+                let format = match (bits, zero) {
+                    (2 | 3, _) | (4, Some(_)) => "q4_0",
+                    (4, None) => "q5_0",
+                    (_, Some(_)) => "q8_0",
+                    (_, None) => "f32",
+                };
+                for (form, less) in [("gptq", 1), ("gptq_v2", 0)] {
+                    let what = format!("{bits} bits, groups of {group}, {zero:?}, {form}");
+                    let tensors = numbers.gptq("a.", less, &F16);
+                    let w = weight(gptq(bits, group, form), &tensors);
+                    check(&w, &numbers, format, &what);
+                    assert!(w.is_plain(), "{what}");
+                    // The list of groups says nothing here that the settings do not.
+                    check(&weight(gptq(bits, group, form), &tensors[..3]), &numbers, format, &what);
+                }
+            }
+        }
+    }
+}
+
+/// Group of column `c` where each has `size` columns, far from each other.
+fn scattered(cols: usize, size: usize) -> Vec<u32> {
+    (0..cols).map(|c| ((c * 37 + 11) % cols / size) as u32).collect()
+}
+
+#[test]
+fn act_order_puts_groups_together() {
+    for bits in [2, 3, 4, 8] {
+        for size in [32, 64, 128] {
+            let mut numbers = Numbers::new(bits, [32, 256], size, Some(1 << (bits - 1)));
+            numbers.groups = scattered(256, size);
+            let w = weight(gptq(bits, size as i64, "gptq"), &numbers.gptq("a.", 1, &F16));
+            check(
+                &w,
+                &numbers,
+                if bits == 8 { "q8_0" } else { "q4_0" },
+                &format!("{bits} bits in groups of {size}"),
+            );
+            assert!(w.input_perm.is_some());
+        }
+    }
+    // Static groups of a size that is none of blocks are decoded, as are columns of which a group has too many.
+    let mut numbers = Numbers::new(4, [32, 96], 48, Some(8));
+    check(&weight(gptq(4, 48, "gptq"), &numbers.gptq("a.", 1, &F16)), &numbers, "f32", "groups of 48");
+    numbers.groups[0] = 1;
+    check(&weight(gptq(4, 48, "gptq"), &numbers.gptq("a.", 1, &F16)), &numbers, "f32", "uneven groups");
+}
+
+#[test]
+fn awq_of_every_group() {
+    for (shape, group) in [([136, 256], 32), ([16, 256], 64), ([8, 256], 128), ([16, 96], -1)] {
+        let size = if group > 0 { group as usize } else { shape[1] };
+        for (zero, format) in [(None, "q5_0"), (Some(8), "q4_0"), (Some(0), "q5_0"), (Some(15), "q5_0")] {
+            let numbers = Numbers::new(4, shape, size, zero);
+            check(
+                &weight(awq(group), &numbers.awq("a.", &F16)),
+                &numbers,
+                format,
+                &format!("{group} {zero:?}"),
+            );
+        }
+    }
+    let numbers = Numbers::new(4, [16, 40], 40, None);
+    check(&weight(awq(-1), &numbers.awq("a.", &F16)), &numbers, "f32", "columns that are no blocks");
+}
+
+#[test]
+fn compressed_tensors_by_group_and_by_channel() {
+    for bits in [4, 8] {
+        for (shape, size) in [([131, 256], 32), ([16, 256], 128), ([16, 96], 96)] {
+            let half = 1 << (bits - 1);
+            for (zero, format) in [(Some(half), ["q4_0", "q8_0"]), (None, ["q5_0", "f32"])] {
+                let mut numbers = Numbers::new(bits, shape, size, zero);
+                for (zeros, listed) in [(zero.is_none(), false), (true, false), (true, true)] {
+                    if listed {
+                        numbers.groups = scattered(shape[1], size);
+                    }
+                    let w = weight(compressed(), &numbers.compressed("a.", zeros, listed, &F16));
+                    check(
+                        &w,
+                        &numbers,
+                        format[bits / 8],
+                        &format!("{bits} bits, {size}, {zero:?}, {listed}"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn scales_of_other_types_are_taken_if_they_are_halves() {
+    let mut numbers = Numbers::new(4, [32, 128], 32, Some(8));
+    check(&weight(gptq(4, 32, "gptq"), &numbers.gptq("a.", 1, &F32)), &numbers, "q4_0", "f32, halves");
+    check(
+        &weight(compressed(), &numbers.compressed("a.", false, false, &F32)),
+        &numbers,
+        "q4_0",
+        "f32, halves",
+    );
+    numbers.scales[1][5] = 0.1;
+    check(&weight(awq(32), &numbers.awq("a.", &F32)), &numbers, "f32", "f32, a tenth");
+    check(
+        &weight(compressed(), &numbers.compressed("a.", true, false, &F32)),
+        &numbers,
+        "f32",
+        "f32, a tenth",
+    );
+    let rounded = |v: f32| f32::from_bits(v.to_bits() & 0xFFFF_0000);
+    numbers.scales.iter_mut().flatten().for_each(|s| *s = rounded(*s));
+    check(&weight(awq(32), &numbers.awq("a.", &BF16)), &numbers, "q4_0", "bf16, halves");
+    numbers.scales[1][5] = rounded(1e-7);
+    check(&weight(awq(32), &numbers.awq("a.", &BF16)), &numbers, "f32", "bf16, too small for a half");
+}
+
+#[test]
+fn what_is_not_packed_is_given_as_it_is() {
+    let numbers = Numbers::new(4, [32, 64], 32, None);
+    let mut tensors = numbers.awq("model.a.", &F16);
+    tensors.push(tensor("model.a.", "bias", "F16", &[32], vec![0; 64]));
+    tensors.push(tensor("", "lm_head.weight", "BF16", &[4, 32], vec![0; 256]));
+    tensors.push(tensor("model.norm.", "scales", "F32", &[1], vec![0; 4]));
+    tensors.extend(numbers.awq("", &F16));
+    let source = opened(awq(32), &tensors);
+    let names: Vec<String> = source.tensors().into_iter().map(|t| t.name).collect();
+    assert_eq!(names, ["model.a.weight", "model.a.bias", "lm_head.weight", "model.norm.scales", "weight"]);
+    assert!(source.get("model.b.weight").unwrap_err().is_missing());
+    // Without settings the same files have what they have.
+    let files =
+        Safetensors::from_bytes(Arc::new(file(&tensors))).unwrap().with_config(&Config(json!({}))).unwrap();
+    assert!(files.get("model.a.weight").unwrap_err().is_missing());
+    assert_eq!(files.get("lm_head.weight").unwrap().format, &BF16);
+}
+
+#[test]
+fn weights_can_be_cut_reordered_and_stacked() {
+    let numbers = Numbers::new(4, [32, 128], 32, None);
+    let (source, values) = (opened(awq(32), &numbers.awq("a.", &F16)), numbers.values());
+    let w = source.get("a.weight").unwrap();
+    assert_eq!(w.rows(8..24).unwrap().to_vec(), values[8 * 128..24 * 128]);
+    assert_eq!(w.reordered(&[31; 32]).unwrap().to_vec(), values[31 * 128..].repeat(32));
+    assert_eq!(HostWeight::stack("e", &[w.clone(), w]).unwrap().to_vec(), values.repeat(2));
+    // Inputs that are permuted are so for all rows, but there is one permutation for a weight.
+    let mut turned = Numbers::new(4, [32, 128], 32, Some(8));
+    turned.groups = scattered(128, 32);
+    let w = weight(gptq(4, 32, "gptq"), &turned.gptq("a.", 1, &F16));
+    assert_eq!(w.rows(8..24).unwrap().to_vec(), turned.values()[8 * 128..24 * 128]);
+    let e = HostWeight::stack("e", &[w.clone(), w]).unwrap_err().to_string();
+    assert!(e.contains("permuted inputs"), "{e}");
+}
+
+#[test]
+fn a_layer_has_the_values_of_its_packer() {
+    let Some(shared) = shared() else { return };
+    for (name, format) in [("qwen2-awq-g128", "q5_0"), ("qwen2-gptq-4bit-g128-sym", "q4_0")] {
+        let folder = shared.join("golden/quant-hf").join(name);
+        let mut golden =
+            ndarray_npy::NpzReader::new(std::fs::File::open(folder.join("dequant_l0_q_proj.npz")).unwrap())
+                .unwrap();
+        let want: ogive_tensor::ndarray::Array2<f32> = golden.by_name("weight.npy").unwrap();
+        let model = open(&folder).unwrap();
+        let w = model.source.get("model.layers.0.self_attn.q_proj.weight").unwrap();
+        assert_eq!((w.format.name, w.shape), (format, [1, 128, 128]));
+        assert!(bits(&w.to_vec()) == bits(&want.iter().copied().collect::<Vec<_>>()), "{name}");
+        // Seven matrices and two norms in each of two layers, three biases; embedding, norm and head.
+        assert_eq!(model.source.tensors().len(), 2 * (7 + 2 + 3) + 3);
+        assert_eq!(model.source.get("lm_head.weight").unwrap().format, &F16);
+    }
+}
