@@ -1,9 +1,9 @@
 // Rows through their experts, many of them: the tiles of `group.cu`, in single precision (`tile.cu`).
 //
-// `experts_up_many` gives f(x · gateᵀ) · (x · upᵀ) for the choices in their order, with rows of x found through it; both weights meet the same
-// panel of x, and neither product is written. `experts_down_many` brings them back, each to its choice's place. Cost: every weight of an
-// expert is read and decoded once for each tile of its rows, x once for 64 outputs; eights of rows that a tile does not have cost
-// no operations. Defines: FORMAT, DOWN (formats of gate and down), UP (format of up), VECTOR, FUNCTION (the
+// `experts_up_many` gives f(x · gateᵀ) · (x · upᵀ) for the choices in their order, with rows of x found through it; both weights meet
+// the same panel of x, and neither product is written. `experts_down_many` brings them back, each to its choice's place. Cost: every
+// weight of an expert is read and decoded once for each tile of its rows, x once for 64 outputs; eights of rows that a tile does not
+// have cost no operations. Defines: FORMAT, DOWN (formats of gate and down), UP (format of up), VECTOR, FUNCTION (the
 // activation's number).
 
 // x [n, dim], of choices `order` / k -> h [choices, hidden], in the order; blocks: outputs, tiles.

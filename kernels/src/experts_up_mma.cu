@@ -1,8 +1,8 @@
 // Rows through the gates of their experts by tensor cores: the tiles of `group.cu`, with both weights in one (`tile_mma.cu`).
 //
-// Gives f(x · gateᵀ) · (x · upᵀ) for the choices in their order, in HALF as `experts_down_mma` takes it; neither product is written. A warp's
-// first sixteen outputs are the gate's, the second those of `up`. Cost: every weight of an expert is read and decoded once for each tile of
-// its rows; eights of rows that a tile does not have cost nothing. Defines: those of the tile, with MT of 2; FUNCTION.
+// Gives f(x · gateᵀ) · (x · upᵀ) for the choices in their order, in HALF as `experts_down_mma` takes it; neither product is written.
+// A warp's first sixteen outputs are the gate's, the second those of `up`. Cost: every weight of an expert is read and decoded once for
+// each tile of its rows; eights of rows that a tile does not have cost nothing. Defines: those of the tile, with MT of 2; FUNCTION.
 
 // x: halves [n, padded], of choices `order` / k -> h: halves [choices, filled], zeros from `hidden` on; blocks: outputs, tiles.
 KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
