@@ -14,13 +14,14 @@ use ogive_backend::{
 };
 use ogive_conformance::{Options, Oracle, assert_conforms};
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
-use products::{error, numbers};
+use products::{error, numbers, weight};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 use std::sync::Arc;
 
 const EXPERTS: usize = 6;
 const DIM: usize = 256;
 
+/// A weight of smaller numbers for each expert.
 fn stack(format: &'static Format, salt: usize, shape @ [e, rows, cols]: [usize; 3]) -> HostWeight {
     let mut bytes = vec![0; e * rows * format.row_bytes(cols)];
     let values: Vec<f32> = numbers(salt, e * rows * cols).iter().map(|v| v * 0.2).collect();
@@ -109,8 +110,8 @@ fn a_step_is_replayed_with_other_choices() {
             let tell = |graphs: bool| -> (Vec<Vec<f32>>, u64) {
                 let b = builder.clone().graphs(graphs).build().unwrap();
                 let layer = Layer::new(&b, [&Q4_K, &Q8_0], 2, Activation::Silu);
-                let router = b.upload_weight(&stack(&F16, 9, [1, EXPERTS, DIM])).unwrap();
-                let table = b.upload_weight(&stack(&F16, 8, [1, 50, DIM])).unwrap();
+                let router = b.upload_weight(&weight(&F16, 9, [EXPERTS, DIM])).unwrap();
+                let table = b.upload_weight(&weight(&F16, 8, [50, DIM])).unwrap();
                 let step = |i: u32, n: u32| -> Result<Vec<f32>> {
                     let mut batch = Batch::default();
                     for row in 0..n {

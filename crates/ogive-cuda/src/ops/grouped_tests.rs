@@ -30,7 +30,7 @@ fn choices(choice: Choice, [n, k, experts]: [usize; 3]) -> Vec<u32> {
         let all = experts.saturating_sub(1).max(k);
         match choice {
             Choice::Even => (row * 7 + row / 3 + i) % experts,
-            Choice::Uneven if row % 2 == 0 => (row * 5 + i) % all,
+            Choice::Uneven if row.is_multiple_of(2) => (row * 5 + i) % all,
             Choice::Uneven | Choice::Same => (experts / 2 + i) % all,
         }
     };
