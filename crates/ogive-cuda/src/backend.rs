@@ -90,8 +90,9 @@ impl CudaBackend {
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         let d = &self.device;
-        let (compute, activations, cublas_from) = (self.compute, d.activations, d.blas.wanted_from());
-        sizes(Some(Products { info: d.info.clone(), compute, activations, cublas_from }))
+        let (compute, cublas_from) = (self.compute, d.blas.wanted_from());
+        let (activations, grouped_from) = (d.activations, d.grouped_from);
+        sizes(Some(Products { info: d.info.clone(), compute, activations, cublas_from, grouped_from }))
     }
 
     /// Bytes of device memory that weights and a cache would take; `None` where they cannot be counted. Needs no device. What steps take
@@ -140,6 +141,8 @@ pub(crate) struct Products {
     pub(crate) activations: Activations,
     /// From how many rows on by cuBLAS.
     pub(crate) cublas_from: Option<usize>,
+    /// From how many choices an expert on mixtures are grouped.
+    pub(crate) grouped_from: usize,
 }
 
 /// How memory is taken where products are computed so; that of products is left out where it is not known how.
@@ -149,7 +152,7 @@ pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let Some(products) = products.map(Arc::new) else { return sizes };
     let mixtures = Arc::clone(&products);
     let product = move |p: &Multiplied| {
-        let (Products { info, compute, activations, cublas_from }, n) = (&*products, p.rows);
+        let (Products { info, compute, activations, cublas_from, .. }, n) = (&*products, p.rows);
         let kept = weight::Kept::of(p.format, p.plain, p.shape);
         match int8::is_for(info, *activations, n, &kept) {
             true => int8::scratch(n, &kept),

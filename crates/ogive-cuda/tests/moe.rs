@@ -85,6 +85,21 @@ fn few_rows_and_many_agree() {
     });
 }
 
+/// However many rows are grouped, results are those of choice by choice up to the order of sums.
+#[test]
+fn grouped_or_not_is_the_same() {
+    common::on_device(test_name!(), Nvrtc::V11, || {
+        let run = |from: usize, n: usize| {
+            let b = CudaBackend::builder().grouped_from(from).build().unwrap();
+            Layer::new(&b, [&Q4_K, &Q6_K], 2, Activation::Silu).run(&b, n)
+        };
+        for n in [1, 3, 40] {
+            let (grouped, each) = (run(0, n), run(usize::MAX, n));
+            assert!(error(&grouped, &each) < 1e-6 && grouped != each, "{n} rows");
+        }
+    });
+}
+
 /// One to eight rows in integers are the same bits in any company.
 #[test]
 fn integers_are_the_same_in_company() {

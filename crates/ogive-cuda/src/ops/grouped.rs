@@ -21,7 +21,7 @@ use ogive_tensor::{Error, Result, Tensor};
 /// every weight that often. Decoding costs some 8 operations a weight and choice, and as many bytes; a tile decodes once, and multiplies 8
 /// rows for each eight that it has a row of. With one choice an expert, 1.6 on average, there is not enough to save for what sorting and
 /// summing add: three launches, and 8 bytes an element of the result and choice. Not measured.
-const CHOICES: usize = 2;
+pub(crate) const CHOICES: usize = 2;
 
 /// Rows and outputs of a tile in single precision, and its threads.
 const SINGLE: usize = 64;
@@ -65,15 +65,16 @@ pub(super) enum Way {
     Halves(Compute, Tiles),
 }
 
-/// How `n` rows of `k` choices are multiplied if they are grouped; `None` where they are too few.
+/// How `n` rows of `k` choices are multiplied if they are grouped; `None` where an expert has less than `from` on average.
 pub(super) fn way(
     info: &DeviceInfo,
     compute: Compute,
+    from: usize,
     [n, k]: [usize; 2],
     weights: &[Kept; 3],
 ) -> Option<Way> {
     let (experts, choices) = (weights[0].shape[0], n.saturating_mul(k));
-    if choices < experts.saturating_mul(CHOICES) || choices == 0 || experts == 0 {
+    if choices < experts.saturating_mul(from) || choices == 0 || experts == 0 {
         return None;
     }
     let able = info.capability >= matrix::oldest(compute);

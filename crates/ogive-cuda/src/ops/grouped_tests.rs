@@ -348,10 +348,12 @@ fn what_is_grouped_hangs_on_sizes() {
     };
     let (new, old) = (info((8, 0), 163 << 10), info((7, 0), 96 << 10));
     let w = kept(&Q4_K, 128);
-    assert_eq!(way(&new, Compute::Bf16, [31, 8], &w), None);
-    assert_eq!(way(&new, Compute::F32, [32, 8], &w), Some(Way::Single));
-    assert_eq!(way(&old, Compute::F16, [32, 8], &w), Some(Way::Single));
-    let tiles = |info: &DeviceInfo, n| match way(info, Compute::F16, [n, 8], &w) {
+    assert_eq!(way(&new, Compute::Bf16, CHOICES, [31, 8], &w), None);
+    assert_eq!(way(&new, Compute::F32, CHOICES, [32, 8], &w), Some(Way::Single));
+    assert_eq!(way(&new, Compute::F32, 0, [1, 8], &w), Some(Way::Single));
+    assert_eq!(way(&new, Compute::F32, usize::MAX, [5000, 8], &w), None);
+    assert_eq!(way(&old, Compute::F16, CHOICES, [32, 8], &w), Some(Way::Single));
+    let tiles = |info: &DeviceInfo, n| match way(info, Compute::F16, CHOICES, [n, 8], &w) {
         Some(Way::Halves(Compute::F16, tiles)) => tiles.up.rows(),
         other => panic!("{other:?}"),
     };

@@ -102,11 +102,18 @@ enum Way {
     Grouped(grouped::Way),
 }
 
-fn way(info: &DeviceInfo, compute: Compute, activations: Activations, n: [usize; 2], w: &[Kept; 3]) -> Way {
+/// How `n` rows of so many choices are computed; grouped where an expert has `from` choices on average.
+fn way(
+    info: &DeviceInfo,
+    (compute, activations): (Compute, Activations),
+    from: usize,
+    n: [usize; 2],
+    w: &[Kept; 3],
+) -> Way {
     if w.iter().all(|w| int8::is_for(info, activations, n[0], w)) && n[0].saturating_mul(n[1]) <= CHOICES {
         return Way::Integers;
     }
-    grouped::way(info, compute, n, w).map_or(Way::Each, Way::Grouped)
+    grouped::way(info, compute, from, n, w).map_or(Way::Each, Way::Grouped)
 }
 
 /// Rows that are computed at a time, so that neither a launch nor what lies between the two halves grows with the step.
@@ -115,7 +122,8 @@ fn part([n, k]: [usize; 2]) -> usize {
 }
 
 /// Bytes that a mixture takes beside its result, as the pool has them.
-pub(crate) fn scratch(Products { info, compute, activations, .. }: &Products, mixed: &Mixed) -> u64 {
+pub(crate) fn scratch(products: &Products, mixed: &Mixed) -> u64 {
+    let Products { info, compute, activations, grouped_from, .. } = products;
     let (n, k) = (mixed.weights[0].rows, mixed.k);
     let w = mixed.weights.map(|w| Kept::of(w.format, w.plain, w.shape));
     let (part, [_, hidden, dim]) = (part([n, k]), w[0].shape);
@@ -123,7 +131,7 @@ pub(crate) fn scratch(Products { info, compute, activations, .. }: &Products, mi
         let bytes = part.checked_mul(k).and_then(|n| n.checked_mul(hidden)?.checked_mul(4));
         bytes.and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
     };
-    match way(info, *compute, *activations, [n, k], &w) {
+    match way(info, (*compute, *activations), *grouped_from, [n, k], &w) {
         Way::Each => between(),
         Way::Integers => {
             let codes = [int8::size(n, dim), int8::size(n.saturating_mul(k), hidden)];
@@ -167,7 +175,7 @@ pub(crate) fn experts(
         Mixture { device, at, n, k, ids, shares, gate, up, down, function: function(experts.activation)? };
     let y = device.tensor(at, x.shape())?;
     let kept = [gate, up, down].map(CudaWeight::kept);
-    match way(&device.info, compute, device.activations, [n, k], &kept) {
+    match way(&device.info, (compute, device.activations), device.grouped_from, [n, k], &kept) {
         Way::Each => m.each(from, device.read(at, &y)?)?,
         Way::Integers => m.integers(x, device.read(at, &y)?)?,
         Way::Grouped(way) => grouped::experts(&m, way, x, &y)?,
