@@ -31,7 +31,8 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// What may be measured, in this order.
 const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
 
-/// What products may be computed in; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits. `-each` groups no rows by expert.
+/// What products may be computed in; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits; with `-each`,
+/// no rows are grouped by expert.
 const COMPUTE: [&str; 12] = [
     "f32",
     "f16",
