@@ -2,7 +2,7 @@
 //
 // `experts_up` gives f(x · gateᵀ) · (x · upᵀ) for every choice of every row; `experts_down` brings them back, weighted and summed in
 // the order they were chosen. Nothing waits for the host to know who chose what. Cost: the packed bytes of three matrices for
-// each choice of each row, right for a few rows; many would rather be grouped by expert. Defines: FORMAT, DOWN (formats of
+// each choice of each row, right for a few rows; many are grouped by expert (`group.cu`). Defines: FORMAT, DOWN (formats of
 // gate and down), UP (format of up), VECTOR.
 
 template <class F> DEVICE float product(const u8* row, const float* x, int cols) {

@@ -13,3 +13,15 @@ DEVICE u32 pair(float a, float b) {
     return pair_of_bf16(a, b);
 #endif
 }
+
+// Within the type's range: a few activations of large models are beyond that of f16, and one infinity would spoil its whole row. What is no
+// number stays so.
+DEVICE float cut(float v) {
+#if IS_F16
+    return v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v;
+#else
+    return v;
+#endif
+}
+
+DEVICE u16 half_of(float v) { return (u16)pair(cut(v), 0.0f); }

@@ -1,7 +1,6 @@
 // Activations rounded for tensor cores: once for all blocks and all weights that multiply them.
 //
-// Cost: 4 bytes read and 2 written an element, an eight a thread. What is beyond the range of f16 is cut to it: a few activations of
-// large models are, and one infinity would spoil its whole row. Defines: HALF.
+// Cost: 4 bytes read and 2 written an element, an eight a thread. What is beyond the range of f16 is cut to it. Defines: HALF.
 
 // Activations in HALF, eight at a time, zeros past the end: [n, cols] -> [n, padded], padded a multiple of eight.
 KERNEL halves(const float* x, u16* to, int n, int cols, int padded) {
@@ -12,13 +11,7 @@ KERNEL halves(const float* x, u16* to, int n, int cols, int padded) {
         const float* from = x + i / eights * cols;
         float v[8];
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
-            v[j] = k + j < cols ? from[k + j] : 0.0f;
-#if IS_F16
-            // What is no number stays so.
-            v[j] = v[j] > 65504.0f ? 65504.0f : v[j] < -65504.0f ? -65504.0f : v[j];
-#endif
-        }
+        for (int j = 0; j < 8; j++) v[j] = cut(k + j < cols ? from[k + j] : 0.0f);
         ((uint4*)to)[i] = make_uint4(pair(v[0], v[1]), pair(v[2], v[3]), pair(v[4], v[5]), pair(v[6], v[7]));
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{FORMATS, MATRIX, PRELUDE, Source};
 
-const PACKED: (&str, &str) = file!("packed.cu");
-const STREAM: (&str, &str) = file!("stream.cu");
+pub(crate) const PACKED: (&str, &str) = file!("packed.cu");
+pub(crate) const STREAM: (&str, &str) = file!("stream.cu");
 
 /// Activations for products of packed weights in integers.
 pub const CODES: Source =

@@ -36,7 +36,28 @@ macro_rules! file {
     };
 }
 
+/// Defines of a tile, in the order of `tile_mma.cu`.
+macro_rules! mma {
+    ($format:literal, $vector:literal, $half:literal, $down:literal, $across:literal, $mt:literal, $nt:literal, $step:literal,
+     $raw:literal, $pitch:literal) => {
+        [
+            ("FORMAT", $format),
+            ("VECTOR", $vector),
+            ("HALF", $half),
+            ("DOWN", $down),
+            ("ACROSS", $across),
+            ("MT", $mt),
+            ("NT", $nt),
+            ("STEP", $step),
+            ("RAW", $raw),
+            ("PITCH", $pitch),
+        ]
+    };
+}
+
+mod experts;
 mod int8;
+pub use experts::{EXPERTS, EXPERTS_DOWN_MMA, EXPERTS_INT8, EXPERTS_MANY, EXPERTS_UP_MMA, GROUP, ROUTE};
 pub use int8::{CODES, LINEAR_GATED_INT8, LINEAR_INT8};
 
 const PRELUDE: (&str, &str) = file!("prelude.cu");
@@ -45,6 +66,8 @@ const STEP: (&str, &str) = file!("step.cu");
 const PAGES: (&str, &str) = file!("pages.cu");
 const MATRIX: (&str, &str) = file!("matrix.cu");
 const HALF: (&str, &str) = file!("half.cu");
+const TILE: (&str, &str) = file!("tile.cu");
+const TILE_MMA: (&str, &str) = file!("tile_mma.cu");
 const SCORES: (&str, &str) = file!("scores.cu");
 
 /// Formats that kernels decode, by the names that weight files use.
@@ -112,7 +135,7 @@ pub const LINEAR_FEW: Source = Source {
 /// Products with weights, many rows.
 pub const LINEAR_MANY: Source = Source {
     name: "linear_many",
-    files: &[PRELUDE, FORMATS, file!("linear_many.cu")],
+    files: &[PRELUDE, FORMATS, TILE, file!("linear_many.cu")],
     kernels: &["linear_many"],
     samples: &[
         &[("FORMAT", "bf16"), ("VECTOR", "0")],
@@ -162,29 +185,10 @@ pub const UNPACK: Source = Source {
     ],
 };
 
-/// Defines of a tile, in the order of `linear_mma.cu`.
-macro_rules! mma {
-    ($format:literal, $vector:literal, $half:literal, $down:literal, $across:literal, $mt:literal, $nt:literal, $step:literal,
-     $raw:literal, $pitch:literal) => {
-        [
-            ("FORMAT", $format),
-            ("VECTOR", $vector),
-            ("HALF", $half),
-            ("DOWN", $down),
-            ("ACROSS", $across),
-            ("MT", $mt),
-            ("NT", $nt),
-            ("STEP", $step),
-            ("RAW", $raw),
-            ("PITCH", $pitch),
-        ]
-    };
-}
-
 /// Products with weights, by tensor cores.
 pub const LINEAR_MMA: Source = Source {
     name: "linear_mma",
-    files: &[PRELUDE, FORMATS, MATRIX, HALF, file!("linear_mma.cu")],
+    files: &[PRELUDE, FORMATS, MATRIX, HALF, TILE_MMA, file!("linear_mma.cu")],
     kernels: &["linear_mma"],
     samples: &[
         &mma!("f32", "1", "bf16", "4", "1", "2", "16", "64", "64", "272"),
@@ -402,22 +406,6 @@ pub const ATTEND_MMA: Source = Source {
     ],
 };
 
-/// Choosing experts.
-pub const ROUTE: Source =
-    Source { name: "route", files: &[PRELUDE, file!("route.cu")], kernels: &["route"], samples: &[&[]] };
-
-/// Rows through their experts.
-pub const EXPERTS: Source = Source {
-    name: "experts",
-    files: &[PRELUDE, FORMATS, file!("experts.cu")],
-    kernels: &["experts_up", "experts_down"],
-    samples: &[
-        &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("VECTOR", "1")],
-        &[("FORMAT", "mxfp4"), ("UP", "mxfp4"), ("DOWN", "mxfp4"), ("VECTOR", "1")],
-        &[("FORMAT", "f32"), ("UP", "f32"), ("DOWN", "f32"), ("VECTOR", "0")],
-    ],
-};
-
 /// The largest elements of rows.
 pub const BEST: Source =
     Source { name: "best", files: &[PRELUDE, file!("best.cu")], kernels: &["best"], samples: &[&[]] };
@@ -439,7 +427,7 @@ pub const PROBE: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 23] = [
+pub const SOURCES: [&Source; 28] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
@@ -460,6 +448,11 @@ pub const SOURCES: [&Source; 23] = [
     &ATTEND_MMA,
     &ROUTE,
     &EXPERTS,
+    &EXPERTS_INT8,
+    &GROUP,
+    &EXPERTS_MANY,
+    &EXPERTS_UP_MMA,
+    &EXPERTS_DOWN_MMA,
     &BEST,
     &TRIAL,
     &PROBE,

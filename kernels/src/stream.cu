@@ -15,6 +15,14 @@
 #define CODES_(f) f##_codes
 #define CODES(f) CODES_(f)
 
+// Whether two weights are of one format, so that their rows may go side by side.
+template <class A, class B> struct Same {
+    enum { is = 0 };
+};
+template <class A> struct Same<A, A> {
+    enum { is = 1 };
+};
+
 // Warps of a block; inputs of a chunk.
 enum { WARPS = 4, CHUNK = 1024 };
 

@@ -31,8 +31,9 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// What may be measured, in this order.
 const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
 
-/// What products may be computed in; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits.
-const COMPUTE: [&str; 10] = [
+/// What products may be computed in; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits; with `-each`,
+/// no rows are grouped by expert.
+const COMPUTE: [&str; 12] = [
     "f32",
     "f16",
     "bf16",
@@ -43,6 +44,8 @@ const COMPUTE: [&str; 10] = [
     "f32-int8",
     "f16-int8",
     "bf16-int8",
+    "f32-each",
+    "bf16-each",
 ];
 
 /// Measures a GPU and Ogive on it.
@@ -72,7 +75,7 @@ struct Args {
     budget: u64,
     /// What products and prompts are computed in: f32, f16, bf16; operators and models are measured with each. `bf16-own` leaves cuBLAS
     /// out, and `bf16-cublas` gives it all products of two rows and more, to see from how many rows on it pays; `bf16-int8` rounds few rows of
-    /// activations to 8 bits
+    /// activations to 8 bits; `bf16-each` groups no mixture's rows by expert
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE, default_values_t = ["bf16".to_owned(), "f32".to_owned()])]
     compute: Vec<String>,
     /// llama.cpp's bench [default: llama-bench, on the PATH]
@@ -159,6 +162,7 @@ fn backend(device: usize, compute: &str) -> Result<CudaBackend> {
         "own" => builder.cublas(false),
         "cublas" => builder.cublas_from(2),
         "int8" => builder.activations(Activations::Int8),
+        "each" => builder.grouped_from(usize::MAX),
         _ => builder,
     };
     Ok(builder.build()?)

@@ -4,7 +4,7 @@
 //! model built on it can tell its cache layout, which only a built model knows. A step that is run on it takes the tensors that a real
 //! one takes, for as long.
 
-use crate::ledger::{Ledger, Multiplied, Piece};
+use crate::ledger::{Ledger, Mixed, Multiplied, Piece};
 use crate::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -82,6 +82,13 @@ impl Estimate {
     }
 }
 
+/// Rows of `x` that meet `w`.
+fn multiplied(x: &Tensor, w: &Weight) -> Multiplied {
+    // A weight of another backend's is none of ours, and is not counted.
+    let plain = w.data::<Held>().is_ok_and(|held| held.plain);
+    Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), plain }
+}
+
 fn no_values<T>(at: &str) -> Result<T> {
     Err(Error::unsupported(at, "an estimate has no values"))
 }
@@ -117,10 +124,7 @@ impl Backend for Estimate {
     }
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
         let y = self.hollow(x.shape().with_cols(w.shape()[1]))?;
-        // A weight of another backend's is none of ours, and is not counted.
-        let plain = w.data::<Held>().is_ok_and(|held| held.plain);
-        let product = Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), plain };
-        match self.sizes.beside(&product) {
+        match self.sizes.beside(&multiplied(x, w)) {
             0 => {}
             bytes => drop(self.ledger.take([1].into(), bytes)),
         }
@@ -193,8 +197,12 @@ impl Backend for Estimate {
         Ok(Routing { ids: self.hollow(shape)?, weights: self.hollow(shape)? })
     }
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
-        // What lies between the two halves.
-        let _hidden = self.hollow([routing.ids.shape().len(), experts.gate.shape()[1]])?;
+        let weights = [&experts.gate, &experts.up, &experts.down].map(|w| multiplied(x, w));
+        let _beside = match self.sizes.beside_mixture(&Mixed { k: routing.ids.shape().cols(), weights }) {
+            Some(bytes) => self.ledger.take([1].into(), bytes),
+            // What lies between the two halves.
+            None => self.hollow([routing.ids.shape().len(), experts.gate.shape()[1]])?,
+        };
         self.hollow(x.shape())
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {

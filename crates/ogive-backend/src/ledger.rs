@@ -23,8 +23,21 @@ pub struct Multiplied {
     pub plain: bool,
 }
 
+/// A mixture of experts, for [`Sizes::mixture`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Mixed {
+    /// Experts of a row.
+    pub k: usize,
+    /// What the rows of the input meet: gate, up and down.
+    pub weights: [Multiplied; 3],
+}
+
 /// Bytes that a product takes beside its result.
 type Product = Arc<dyn Fn(&Multiplied) -> u64 + Send + Sync>;
+
+/// Bytes that a mixture takes beside its result.
+type Mixture = Arc<dyn Fn(&Mixed) -> u64 + Send + Sync>;
 
 /// How much a backend takes for what it is given. By default as much as there is.
 #[derive(Clone)]
@@ -37,18 +50,20 @@ pub struct Sizes {
     /// Bytes a cache is kept in; `None` where that cannot be counted.
     pub cache: fn(&CacheSpec) -> Option<u64>,
     product: Option<Product>,
+    mixture: Option<Mixture>,
 }
 
 impl fmt::Debug for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sizes").field("product", &self.product.is_some()).finish_non_exhaustive()
+        let (product, mixture) = (self.product.is_some(), self.mixture.is_some());
+        f.debug_struct("Sizes").field("product", &product).field("mixture", &mixture).finish_non_exhaustive()
     }
 }
 
 impl Default for Sizes {
     fn default() -> Self {
         let bytes = |spec: &CacheSpec| spec.bytes().map(|n| n as u64);
-        Self { piece: |bytes| bytes, weight: |w| w.bytes.len() as u64, cache: bytes, product: None }
+        Self::new(|bytes| bytes, |w| w.bytes.len() as u64, bytes)
     }
 }
 
@@ -59,13 +74,25 @@ impl Sizes {
         weight: fn(&HostWeight) -> u64,
         cache: fn(&CacheSpec) -> Option<u64>,
     ) -> Self {
-        Self { piece, weight, cache, product: None }
+        Self { piece, weight, cache, product: None, mixture: None }
     }
 
     /// The same, of a backend whose products take memory beside their results while they are computed: so many bytes.
     #[must_use]
     pub fn product(self, bytes: impl Fn(&Multiplied) -> u64 + Send + Sync + 'static) -> Self {
         Self { product: Some(Arc::new(bytes)), ..self }
+    }
+
+    /// The same, of a backend whose mixtures of experts take so many bytes beside their results while they are computed, and not what lies
+    /// between the two halves in single precision.
+    #[must_use]
+    pub fn mixture(self, bytes: impl Fn(&Mixed) -> u64 + Send + Sync + 'static) -> Self {
+        Self { mixture: Some(Arc::new(bytes)), ..self }
+    }
+
+    /// Bytes that a mixture takes beside its result, if the backend says so.
+    pub(crate) fn beside_mixture(&self, mixed: &Mixed) -> Option<u64> {
+        self.mixture.as_ref().map(|bytes| bytes(mixed))
     }
 
     /// Bytes that a product takes beside its result.

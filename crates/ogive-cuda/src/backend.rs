@@ -10,10 +10,11 @@ use crate::memory::Pool;
 use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, matrix, moe, moves, norm, rope};
 use crate::{cache, library, plan, weight};
 use ogive_backend::{
-    Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Plan,
-    Rope, RouterSpec, Routing, Sizes, StepKey, Weight, best_of,
+    Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids,
+    Multiplied, Plan, Rope, RouterSpec, Routing, Sizes, StepKey, Weight, best_of,
 };
 use ogive_tensor::{Error, Result, Shape, Tensor};
+use std::sync::Arc;
 
 /// Runs language models on one NVIDIA GPU.
 ///
@@ -89,8 +90,9 @@ impl CudaBackend {
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         let d = &self.device;
-        let (compute, activations, cublas_from) = (self.compute, d.activations, d.blas.wanted_from());
-        sizes(Some(Products { info: d.info.clone(), compute, activations, cublas_from }))
+        let (compute, cublas_from) = (self.compute, d.blas.wanted_from());
+        let (activations, grouped_from) = (d.activations, d.grouped_from);
+        sizes(Some(Products { info: d.info.clone(), compute, activations, cublas_from, grouped_from }))
     }
 
     /// Bytes of device memory that weights and a cache would take; `None` where they cannot be counted. Needs no device. What steps take
@@ -139,20 +141,25 @@ pub(crate) struct Products {
     pub(crate) activations: Activations,
     /// From how many rows on by cuBLAS.
     pub(crate) cublas_from: Option<usize>,
+    /// From how many choices an expert on mixtures are grouped.
+    pub(crate) grouped_from: usize,
 }
 
 /// How memory is taken where products are computed so; that of products is left out where it is not known how.
 pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let piece = |bytes| usize::try_from(bytes).ok().and_then(Pool::size).map_or(u64::MAX, |n| n as u64);
     let sizes = Sizes::new(piece, weight::size, cache::size);
-    let Some(Products { info, compute, activations, cublas_from }) = products else { return sizes };
-    sizes.product(move |p| {
+    let Some(products) = products.map(Arc::new) else { return sizes };
+    let mixtures = Arc::clone(&products);
+    let product = move |p: &Multiplied| {
+        let (Products { info, compute, activations, cublas_from, .. }, n) = (&*products, p.rows);
         let kept = weight::Kept::of(p.format, p.plain, p.shape);
-        match int8::is_for(&info, activations, p.rows, &kept) {
-            true => int8::scratch(p.rows, &kept),
-            false => matrix::scratch(&info, compute, cublas_from, p.rows, &kept),
+        match int8::is_for(info, *activations, n, &kept) {
+            true => int8::scratch(n, &kept),
+            false => matrix::scratch(info, *compute, *cublas_from, n, &kept),
         }
-    })
+    };
+    sizes.product(product).mixture(move |mixed| moe::scratch(&mixtures, mixed))
 }
 
 impl Backend for CudaBackend {
@@ -259,7 +266,7 @@ impl Backend for CudaBackend {
         moe::route(&self.device, logits, spec)
     }
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
-        moe::experts(&self.device, x, routing, experts)
+        moe::experts(&self.device, self.compute, x, routing, experts)
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
         moves::outputs(&self.device, x, plan)

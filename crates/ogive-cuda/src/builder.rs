@@ -5,7 +5,7 @@ use crate::device::Device;
 use crate::driver::DeviceInfo;
 use crate::error::Result;
 use crate::library;
-use crate::ops::slabs;
+use crate::ops::{grouped, slabs};
 use ogive_backend::Sizes;
 
 /// What products with weights are computed in, where there is more than one row. Sums are in single precision in any case.
@@ -61,6 +61,7 @@ pub struct Builder {
     overlap: bool,
     cublas: bool,
     cublas_from: Option<usize>,
+    grouped_from: usize,
 }
 
 impl Default for Builder {
@@ -74,6 +75,7 @@ impl Default for Builder {
             overlap: false,
             cublas: true,
             cublas_from: None,
+            grouped_from: grouped::CHOICES,
         }
     }
 }
@@ -132,6 +134,13 @@ impl Builder {
         Self { cublas_from: Some(rows), ..self }
     }
 
+    /// From how many choices an expert on average on a mixture's rows are grouped by expert, in place of 2: for measuring, and for tests. With
+    /// `usize::MAX` every choice is computed by itself.
+    #[must_use]
+    pub fn grouped_from(self, choices: usize) -> Self {
+        Self { grouped_from: choices, ..self }
+    }
+
     /// From how many rows on products are for cuBLAS on this kind of device.
     fn for_cublas(&self, info: &DeviceInfo) -> Option<usize> {
         let on = self.cublas && self.compute != Compute::F32;
@@ -145,8 +154,8 @@ impl Builder {
         let info = CudaBackend::devices().ok().and_then(|all| all.into_iter().nth(self.device));
         let Some(info) = info else { return backend::sizes(None) };
         let cublas_from = self.for_cublas(&info).filter(|_| library::has_cublas());
-        let (compute, activations) = (self.compute, self.activations);
-        backend::sizes(Some(Products { info, compute, activations, cublas_from }))
+        let Self { compute, activations, grouped_from, .. } = *self;
+        backend::sizes(Some(Products { info, compute, activations, cublas_from, grouped_from }))
     }
 
     /// Takes the device.
@@ -158,6 +167,7 @@ impl Builder {
         device.overlap = self.overlap && device.can_overlap();
         device.blas.from = self.for_cublas(&device.info);
         device.activations = self.activations;
+        device.grouped_from = self.grouped_from;
         Ok(CudaBackend { device, compute: self.compute })
     }
 }

@@ -11,6 +11,7 @@ use crate::graph::{Graphs, Loan};
 use crate::library::{self, Nvrtc, Wanted};
 use crate::memory::{Buffer, Pool};
 use crate::module::Modules;
+use crate::ops::grouped;
 use crate::plan::Slots;
 use crate::record::Need;
 use crate::transfer::Transfer;
@@ -40,6 +41,8 @@ pub(crate) struct Device {
     pub(crate) overlap: bool,
     /// What few rows are rounded to for packed weights.
     pub(crate) activations: Activations,
+    /// Choices that an expert has on average where a mixture's rows are grouped.
+    pub(crate) grouped_from: usize,
 }
 
 /// Values of the host and their copy.
@@ -90,6 +93,7 @@ impl Device {
             constants: Mutex::default(),
             overlap: false,
             activations: Activations::Float,
+            grouped_from: grouped::CHOICES,
         };
         // One kernel now: whether this driver takes what this compiler makes shows nowhere else, and whoever would fall back to
         // another backend must know before a model is loaded.

@@ -37,6 +37,13 @@ pub(super) struct Codes {
     codes: usize,
 }
 
+impl Codes {
+    /// What every kernel that multiplies them takes first.
+    pub(super) fn given<'a>(&self, call: Call<'a>) -> Call<'a> {
+        call.at(self.buffer.address()).at(self.buffer.address() + self.codes as u64)
+    }
+}
+
 /// Bytes of `rows` of `cols` that are rounded; packed weights have rows of whole groups.
 fn bytes(rows: usize, cols: usize) -> Option<usize> {
     let codes = rows.checked_mul(cols)?;
@@ -45,7 +52,12 @@ fn bytes(rows: usize, cols: usize) -> Option<usize> {
 
 /// Bytes that such a product takes beside its result, as the pool has them.
 pub(crate) fn scratch(rows: usize, w: &Kept) -> u64 {
-    bytes(rows, w.shape[2]).and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
+    size(rows, w.shape[2])
+}
+
+/// Bytes of rows that are rounded, as the pool has them.
+pub(super) fn size(rows: usize, cols: usize) -> u64 {
+    bytes(rows, cols).and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
 }
 
 /// Rounds `x`, of rows that a packed weight multiplies.
@@ -74,11 +86,7 @@ fn call<'a>(
     w: &CudaWeight,
     rows: usize,
 ) -> Call<'a> {
-    Call::new(device, at, source, source.name)
-        .word("FORMAT", w.format)
-        .define("ROWS", rows)
-        .at(x.buffer.address())
-        .at(x.buffer.address() + x.codes as u64)
+    x.given(Call::new(device, at, source, source.name).word("FORMAT", w.format).define("ROWS", rows))
 }
 
 /// `x · wᵀ`

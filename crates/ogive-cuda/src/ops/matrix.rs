@@ -1,7 +1,7 @@
 //! Products by tensor cores: which tile for which rows, and the calls. Of many rows by cuBLAS (`slabs`), where there is one.
 //!
 //! The choice is one table, from the device's generation and the step's rows to a tile, so that measurements can fill it and nothing
-//! else has to change. What stands there now is arithmetic (in `linear_mma.cu`) and has not been measured. It hangs on nothing but
+//! else has to change. What stands there now is arithmetic (in `tile_mma.cu`) and has not been measured. It hangs on nothing but
 //! sizes and the device: the same step gives the same bits.
 
 use crate::builder::Compute;
@@ -14,9 +14,9 @@ use crate::weight::{CudaWeight, Kept};
 use ogive_kernels::{HALVES, LINEAR_MMA};
 use ogive_tensor::{Error, Result, Tensor};
 
-/// What a block computes and how its warps share it, by the names of `linear_mma.cu`.
+/// What a block computes and how its warps share it, by the names of `tile_mma.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tile {
+pub(super) struct Tile {
     /// Warps along the outputs.
     down: usize,
     /// Warps along the inputs.
@@ -36,8 +36,8 @@ struct Entry {
     tile: Tile,
 }
 
-const fn entry(from: (u32, u32), rows: [usize; 2], [down, across, mt, nt, step]: [usize; 5]) -> Entry {
-    Entry { from, rows, tile: Tile { down, across, mt, nt, step } }
+const fn entry(from: (u32, u32), rows: [usize; 2], tile: [usize; 5]) -> Entry {
+    Entry { from, rows, tile: Tile::of(tile) }
 }
 
 const ANY: usize = usize::MAX;
@@ -74,28 +74,55 @@ struct Staged {
 }
 
 impl Tile {
-    fn outputs(self) -> usize {
+    /// Of its numbers in their order.
+    pub(super) const fn of([down, across, mt, nt, step]: [usize; 5]) -> Self {
+        Self { down, across, mt, nt, step }
+    }
+
+    pub(super) fn outputs(self) -> usize {
         16 * self.mt * self.down
     }
 
-    fn rows(self) -> usize {
+    pub(super) fn rows(self) -> usize {
         8 * self.nt
     }
 
-    fn staged(self, w: &Kept) -> Staged {
-        let (len, bytes) = w.block();
-        let raw = self.step.max(len);
-        let aligned = if len == 1 { w.is_wide() } else { bytes.is_multiple_of(16) };
-        let needed = raw / len * bytes + if aligned { 0 } else { 15 };
-        Staged { raw, pitch: 16 * (needed.div_ceil(16) | 1) }
+    /// Of a block.
+    pub(super) fn threads(self) -> u32 {
+        u32::try_from(32 * self.down * self.across).unwrap_or(0)
+    }
+
+    /// For weights that are multiplied side by side.
+    fn staged(self, ws: &[Kept]) -> Staged {
+        let raw = ws.iter().map(|w| w.block().0).fold(self.step, usize::max);
+        let needed = ws.iter().map(|w| {
+            let (len, bytes) = w.block();
+            let aligned = if len == 1 { w.is_wide() } else { bytes.is_multiple_of(16) };
+            raw / len * bytes + if aligned { 0 } else { 15 }
+        });
+        Staged { raw, pitch: 16 * (needed.max().unwrap_or(0).div_ceil(16) | 1) }
     }
 
     /// Bytes of shared memory of a block.
-    fn shared(self, w: &Kept) -> usize {
+    pub(super) fn shared(self, ws: &[Kept]) -> usize {
         let activations = self.across * self.rows() * self.step * 2;
-        let weights = self.down * self.across * 16 * self.mt * self.staged(w).pitch;
+        let weights = self.down * self.across * 16 * self.mt * self.staged(ws).pitch;
         // Two of each; in the end the sums of all parts but the first.
         (2 * (activations + weights)).max((self.across - 1) * self.outputs() * self.rows() * 4)
+    }
+
+    /// What a kernel that has it is compiled with, beside the formats.
+    pub(super) fn defines<'a>(self, call: Call<'a>, compute: Compute, ws: &[Kept]) -> Call<'a> {
+        let Staged { raw, pitch } = self.staged(ws);
+        call.define("VECTOR", ws.iter().all(Kept::is_wide).into())
+            .word("HALF", compute.name())
+            .define("DOWN", self.down)
+            .define("ACROSS", self.across)
+            .define("MT", self.mt)
+            .define("NT", self.nt)
+            .define("STEP", self.step)
+            .define("RAW", raw)
+            .define("PITCH", pitch)
     }
 
     fn blocks(self, n: usize, outputs: usize) -> usize {
@@ -109,7 +136,7 @@ fn fitting(info: &DeviceInfo, compute: Compute, n: usize, w: &Kept) -> impl Iter
     let fits = move |e: &&Entry| {
         able && info.capability >= e.from
             && (e.rows[0]..=e.rows[1]).contains(&n)
-            && e.tile.shared(w) <= info.shared_memory as usize
+            && e.tile.shared(&[*w]) <= info.shared_memory as usize
     };
     TABLE.iter().filter(fits).map(|e| e.tile)
 }
@@ -135,9 +162,14 @@ pub(super) struct Halves {
 }
 
 /// Elements of a row of them, and bytes of them all.
-fn filled_up([n, cols]: [usize; 2]) -> Option<(usize, usize)> {
+pub(super) fn filled_up([n, cols]: [usize; 2]) -> Option<(usize, usize)> {
     let padded = cols.checked_next_multiple_of(PADDED)?;
     Some((padded, padded.checked_mul(n)?.checked_mul(2)?))
+}
+
+/// Bytes of such activations, as the pool has them.
+pub(super) fn size_of_halves(shape: [usize; 2]) -> u64 {
+    filled_up(shape).and_then(|(_, bytes)| Pool::size(bytes)).map_or(u64::MAX, |bytes| bytes as u64)
 }
 
 /// Bytes that a product of `n` rows takes beside its result, as the pool has them; products of so many rows as `cublas` says are its.
@@ -145,8 +177,7 @@ pub(crate) fn scratch(info: &DeviceInfo, compute: Compute, cublas: Option<usize>
     if choose(info, compute, n, w).is_none() {
         return 0;
     }
-    let halves = filled_up([n, w.shape[2]]).and_then(|(_, bytes)| Pool::size(bytes));
-    let halves = halves.map_or(u64::MAX, |bytes| bytes as u64);
+    let halves = size_of_halves([n, w.shape[2]]);
     let by_cublas = cublas.is_some_and(|from| n >= from);
     halves.saturating_add(if by_cublas { slabs::scratch(info, compute, w) } else { 0 })
 }
@@ -191,20 +222,10 @@ fn with(
     y: &Tensor,
     n: usize,
 ) -> Result<()> {
-    let ([_, out, cols], Staged { raw, pitch }) = (w.shape, tile.staged(&w.kept()));
+    let ([_, out, cols], kept) = (w.shape, [w.kept()]);
     let grid = [out.div_ceil(tile.outputs()), n.div_ceil(tile.rows()), 1];
-    let threads = 32 * tile.down * tile.across;
-    Call::new(device, at, &LINEAR_MMA, "linear_mma")
-        .word("FORMAT", w.format)
-        .define("VECTOR", w.is_wide().into())
-        .word("HALF", x.compute.name())
-        .define("DOWN", tile.down)
-        .define("ACROSS", tile.across)
-        .define("MT", tile.mt)
-        .define("NT", tile.nt)
-        .define("STEP", tile.step)
-        .define("RAW", raw)
-        .define("PITCH", pitch)
+    let call = Call::new(device, at, &LINEAR_MMA, "linear_mma").word("FORMAT", w.format);
+    tile.defines(call, x.compute, &kept)
         .at(x.buffer.address())
         .at(w.address())
         .at(device.read(at, y)?)
@@ -213,7 +234,7 @@ fn with(
         .count("inputs", cols)
         .count("inputs, filled up", x.padded)
         .long(w.row_bytes)
-        .run_shared(grid, [u32::try_from(threads).unwrap_or(0), 1, 1], tile.shared(&w.kept()))?;
+        .run_shared(grid, [tile.threads(), 1, 1], tile.shared(&kept))?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod attend;
 mod attend_tiles;
 pub(crate) mod best;
 pub(crate) mod elementwise;
+pub(crate) mod grouped;
 pub(crate) mod int8;
 pub(crate) mod linear;
 pub(crate) mod matrix;

@@ -1,11 +1,20 @@
 //! Mixtures of experts: choosing, and applying what was chosen. The host never learns which experts those were.
+//!
+//! Rows that are few for the experts there are go choice by choice, bound by the bytes of what was chosen, in single precision or in
+//! integers as `linear` does; more are grouped by expert (`grouped`). Which it is hangs on sizes alone: the same step gives the same bits.
 
+use crate::backend::Products;
+use crate::builder::{Activations, Compute};
 use crate::device::{Device, count};
+use crate::driver::DeviceInfo;
 use crate::launch::Call;
+use crate::memory::Pool;
 use crate::ops::elementwise::function;
-use crate::weight;
-use ogive_backend::{Experts, RouterSpec, Routing, Scoring};
-use ogive_kernels::{EXPERTS, ROUTE};
+use crate::ops::grouped;
+use crate::ops::int8;
+use crate::weight::{self, CudaWeight, Kept};
+use ogive_backend::{Experts, Mixed, RouterSpec, Routing, Scoring};
+use ogive_kernels::{EXPERTS, EXPERTS_INT8, ROUTE, Source};
 use ogive_tensor::{Error, Result, Tensor};
 
 /// Warps of a block, an output each.
@@ -57,8 +66,89 @@ pub(crate) fn route(device: &Device, logits: &Tensor, spec: &RouterSpec) -> Resu
     Ok(Routing { ids, weights })
 }
 
+/// A mixture whose sizes were checked.
+pub(super) struct Mixture<'a> {
+    pub(super) device: &'a Device,
+    pub(super) at: &'static str,
+    /// Rows, and experts of each.
+    pub(super) n: usize,
+    pub(super) k: usize,
+    /// Where the chosen experts and their weights lie: `[n, k]`
+    pub(super) ids: u64,
+    pub(super) shares: u64,
+    /// `[experts, hidden, dim]`
+    pub(super) gate: &'a CudaWeight,
+    /// The same.
+    pub(super) up: &'a CudaWeight,
+    /// `[experts, dim, hidden]`
+    pub(super) down: &'a CudaWeight,
+    /// The activation's number.
+    pub(super) function: u32,
+}
+
+/// Rows that are computed at a time.
+pub(super) struct Part {
+    pub(super) first: usize,
+    pub(super) rows: usize,
+}
+
+/// How a mixture is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Choice by choice, in single precision.
+    Each,
+    /// The same in integers.
+    Integers,
+    Grouped(grouped::Way),
+}
+
+/// How `n` rows of so many choices are computed; grouped where an expert has `from` choices on average.
+fn way(
+    info: &DeviceInfo,
+    (compute, activations): (Compute, Activations),
+    from: usize,
+    n: [usize; 2],
+    w: &[Kept; 3],
+) -> Way {
+    if w.iter().all(|w| int8::is_for(info, activations, n[0], w)) && n[0].saturating_mul(n[1]) <= CHOICES {
+        return Way::Integers;
+    }
+    grouped::way(info, compute, from, n, w).map_or(Way::Each, Way::Grouped)
+}
+
+/// Rows that are computed at a time, so that neither a launch nor what lies between the two halves grows with the step.
+fn part([n, k]: [usize; 2]) -> usize {
+    (CHOICES / k.max(1)).max(1).min(n)
+}
+
+/// Bytes that a mixture takes beside its result, as the pool has them.
+pub(crate) fn scratch(products: &Products, mixed: &Mixed) -> u64 {
+    let Products { info, compute, activations, grouped_from, .. } = products;
+    let (n, k) = (mixed.weights[0].rows, mixed.k);
+    let w = mixed.weights.map(|w| Kept::of(w.format, w.plain, w.shape));
+    let (part, [_, hidden, dim]) = (part([n, k]), w[0].shape);
+    let between = || {
+        let bytes = part.checked_mul(k).and_then(|n| n.checked_mul(hidden)?.checked_mul(4));
+        bytes.and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
+    };
+    match way(info, (*compute, *activations), *grouped_from, [n, k], &w) {
+        Way::Each => between(),
+        Way::Integers => {
+            let codes = [int8::size(n, dim), int8::size(n.saturating_mul(k), hidden)];
+            codes.into_iter().fold(between(), u64::saturating_add)
+        }
+        Way::Grouped(way) => grouped::scratch(way, [n, part, k], &w),
+    }
+}
+
 /// Each row through its experts, weighted. `[n, dim] -> [n, dim]`
-pub(crate) fn experts(device: &Device, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
+pub(crate) fn experts(
+    device: &Device,
+    compute: Compute,
+    x: &Tensor,
+    routing: &Routing,
+    experts: &Experts,
+) -> Result<Tensor> {
     let at = "experts";
     let (from, n, dim) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
     let ((ids, below), shares) = (device.read_indices(at, &routing.ids)?, device.read(at, &routing.weights)?);
@@ -81,46 +171,109 @@ pub(crate) fn experts(device: &Device, x: &Tensor, routing: &Routing, experts: &
             format!("{below} experts were chosen from, but there are {experts_of}"),
         ));
     }
-    let f = function(experts.activation)?;
-    let out = device.tensor(at, x.shape())?;
-    let to = device.read(at, &out)?;
-    // In parts, so that neither a launch nor what lies between the two halves grows with the step.
-    let part = (CHOICES / k.max(1)).max(1);
-    for first in (0..n).step_by(part) {
-        let rows = part.min(n - first);
-        let h = device.tensor(at, [rows * k, hidden])?;
-        let skip = |address: u64, width: usize| address + 4 * (first * width) as u64;
-        let call = |kernel| {
-            Call::new(device, at, &EXPERTS, kernel)
-                .word("FORMAT", gate.format)
-                .word("UP", up.format)
-                .word("DOWN", down.format)
-                .define("VECTOR", (gate.is_wide() && down.is_wide()).into())
-        };
-        call("experts_up")
-            .at(skip(from, dim))
-            .at(skip(ids, k))
+    let m =
+        Mixture { device, at, n, k, ids, shares, gate, up, down, function: function(experts.activation)? };
+    let y = device.tensor(at, x.shape())?;
+    let kept = [gate, up, down].map(CudaWeight::kept);
+    match way(&device.info, (compute, device.activations), device.grouped_from, [n, k], &kept) {
+        Way::Each => m.each(from, device.read(at, &y)?)?,
+        Way::Integers => m.integers(x, device.read(at, &y)?)?,
+        Way::Grouped(way) => grouped::experts(&m, way, x, &y)?,
+    }
+    Ok(y)
+}
+
+impl Mixture<'_> {
+    pub(super) fn dim(&self) -> usize {
+        self.gate.shape[2]
+    }
+
+    pub(super) fn hidden(&self) -> usize {
+        self.gate.shape[1]
+    }
+
+    pub(super) fn parts(&self) -> impl Iterator<Item = Part> {
+        let (n, part) = (self.n, part([self.n, self.k]));
+        (0..n).step_by(part.max(1)).map(move |first| Part { first, rows: part.min(n - first) })
+    }
+
+    /// Choice by choice: what defines the others.
+    pub(super) fn each(&self, from: u64, to: u64) -> Result<()> {
+        let (k, dim, hidden) = (self.k, self.dim(), self.hidden());
+        for Part { first, rows } in self.parts() {
+            let h = self.device.tensor(self.at, [rows * k, hidden])?;
+            let h = self.device.read(self.at, &h)?;
+            let skip = |address: u64, width: usize| address + 4 * (first * width) as u64;
+            let call = |kernel| {
+                self.call(&EXPERTS, kernel)
+                    .define("VECTOR", (self.gate.is_wide() && self.down.is_wide()).into())
+            };
+            call("experts_up")
+                .at(skip(from, dim))
+                .at(skip(self.ids, k))
+                .count("experts of a row", k)
+                .at(self.gate.address())
+                .long(self.gate.row_bytes)
+                .at(self.up.address())
+                .long(self.up.row_bytes)
+                .at(h)
+                .count("inputs", dim)
+                .count("hidden elements", hidden)
+                .number(self.function)
+                .run([hidden.div_ceil(WARPS as usize), rows * k, 1], [32 * WARPS, 1, 1])?;
+            call("experts_down")
+                .at(h)
+                .at(skip(self.ids, k))
+                .at(skip(self.shares, k))
+                .count("experts of a row", k)
+                .at(self.down.address())
+                .long(self.down.row_bytes)
+                .at(skip(to, dim))
+                .count("outputs", dim)
+                .count("hidden elements", hidden)
+                .run([dim.div_ceil(WARPS as usize), rows, 1], [32 * WARPS, 1, 1])?;
+        }
+        Ok(())
+    }
+
+    /// The same in integers, for few rows.
+    pub(super) fn integers(&self, x: &Tensor, to: u64) -> Result<()> {
+        let (n, k, dim, hidden) = (self.n, self.k, self.dim(), self.hidden());
+        let x = int8::codes(self.device, self.at, x)?;
+        let h = self.device.tensor(self.at, [n * k, hidden])?;
+        let call = |kernel| self.call(&EXPERTS_INT8, kernel).define("ROWS", 1);
+        x.given(call("experts_up_int8"))
+            .at(self.ids)
+            .count("rows", n)
             .count("experts of a row", k)
-            .at(gate.address())
-            .long(gate.row_bytes)
-            .at(up.address())
-            .long(up.row_bytes)
-            .at(device.read(at, &h)?)
+            .at(self.gate.address())
+            .long(self.gate.row_bytes)
+            .at(self.up.address())
+            .long(self.up.row_bytes)
+            .at(self.device.read(self.at, &h)?)
             .count("inputs", dim)
             .count("hidden elements", hidden)
-            .number(f)
-            .run([hidden.div_ceil(WARPS as usize), rows * k, 1], [32 * WARPS, 1, 1])?;
-        call("experts_down")
-            .at(device.read(at, &h)?)
-            .at(skip(ids, k))
-            .at(skip(shares, k))
+            .number(self.function)
+            .run([hidden.div_ceil(WARPS as usize), n * k, 1], [32 * WARPS, 1, 1])?;
+        int8::codes(self.device, self.at, &h)?
+            .given(call("experts_down_int8"))
+            .at(self.ids)
+            .at(self.shares)
+            .count("rows", n)
             .count("experts of a row", k)
-            .at(down.address())
-            .long(down.row_bytes)
-            .at(skip(to, dim))
+            .at(self.down.address())
+            .long(self.down.row_bytes)
+            .at(to)
             .count("outputs", dim)
             .count("hidden elements", hidden)
-            .run([dim.div_ceil(WARPS as usize), rows, 1], [32 * WARPS, 1, 1])?;
+            .run([dim.div_ceil(WARPS as usize), n, 1], [32 * WARPS, 1, 1])?;
+        Ok(())
     }
-    Ok(out)
+
+    fn call(&self, source: &'static Source, kernel: &'static str) -> Call<'_> {
+        Call::new(self.device, self.at, source, kernel)
+            .word("FORMAT", self.gate.format)
+            .word("UP", self.up.format)
+            .word("DOWN", self.down.format)
+    }
 }
