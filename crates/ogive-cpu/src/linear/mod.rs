@@ -130,7 +130,7 @@ pub(crate) fn linear_gated(
         out.fill(0.0);
         return Ok(());
     }
-    let [together, apart] = [vec![vec![gate, up]], vec![vec![gate], vec![up]]];
+    let (together, apart): (&[&[&CpuWeight]], &[&[&CpuWeight]]) = (&[&[gate, up]], &[&[gate], &[up]]);
     let ways = if gate.order() == up.order() { together } else { apart };
     let xs: Vec<_> = ways.iter().filter_map(|ws| order::ordered(x, n, ws)).collect();
     let inputs: Vec<_> = ways.iter().zip(&xs).map(|(ws, x)| Input::new(pool, x, n, ws)).collect();
