@@ -39,7 +39,8 @@ impl Method {
     }
 }
 
-const KNOWN: &str = "known are gptq, awq (version gemm) and compressed-tensors (pack-quantized)";
+const KNOWN: &str = "known are gptq, awq (version gemm) and compressed-tensors (pack-quantized); take one of those, the model \
+    as it was before it was packed, or a GGUF of it";
 
 fn gptq(settings: &Config) -> Result<Gptq> {
     let bits = settings.usize("bits")?;
