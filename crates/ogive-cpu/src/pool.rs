@@ -1,8 +1,9 @@
 //! Threads that wait for work: a fork and a join cost a few microseconds, because workers spin a little before they sleep.
 //!
 //! A run does not wait for every worker, only for those that took part: on a machine with other things to do, a worker
-//! that has not woken up yet must not hold up the others. Items come from one shared counter, so whoever is faster does
-//! more. What an item computes never depends on who computes it.
+//! that has not woken up yet must not hold up the others. Each thread begins with a range of neighbouring items, the same in
+//! every run of as many, so that it reads memory in order and finds what it had in its caches; who is done with its own goes on
+//! with the others'. What an item computes never depends on who computes it.
 #![allow(unsafe_code)]
 
 use std::{
@@ -47,7 +48,9 @@ struct Shared {
     state: AtomicU64,
     /// Written by the holder of `turn` while the run is closed and empty; read by workers inside the run.
     task: UnsafeCell<Option<Task>>,
-    next: AtomicUsize,
+    /// For each thread the first item of its range that nobody has taken. They share cache lines, for the caller sets them all at
+    /// the beginning of a run, and an item takes far longer than a line's way from one core to another.
+    next: Box<[AtomicUsize]>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     sleepers: AtomicUsize,
     bed: Mutex<()>,
@@ -80,7 +83,7 @@ impl Pool {
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
             task: UnsafeCell::new(None),
-            next: AtomicUsize::new(0),
+            next: (0..threads.max(1)).map(|_| AtomicUsize::new(0)).collect(),
             panic: Mutex::new(None),
             sleepers: AtomicUsize::new(0),
             bed: Mutex::new(()),
@@ -94,7 +97,7 @@ impl Pool {
         });
         let spawn = |i| {
             let shared = Arc::clone(&shared);
-            thread::Builder::new().name(format!("ogive-cpu-{i}")).spawn(move || shared.serve()).ok()
+            thread::Builder::new().name(format!("ogive-cpu-{i}")).spawn(move || shared.serve(i)).ok()
         };
         let workers = (1..threads).map_while(spawn).collect();
         Self { shared, workers, turn: Mutex::new(()) }
@@ -124,14 +127,16 @@ impl Pool {
         let task = Task { f, items };
         // SAFETY: we hold `turn` and the last run was left empty and closed, so no one else looks at `task`.
         unsafe { *s.task.get() = Some(task) };
-        s.next.store(0, Ordering::Relaxed);
+        for (t, next) in s.next.iter().enumerate() {
+            next.store(s.first(t, items), Ordering::Relaxed);
+        }
         let run = (s.state.load(Ordering::Relaxed) >> RUN).wrapping_add(1) << RUN;
         s.state.store(run | OPEN, Ordering::SeqCst);
         if s.sleepers.load(Ordering::SeqCst) > 0 {
             drop(lock(&s.bed));
             s.wake.notify_all();
         }
-        s.take_part(task);
+        s.take_part(task, 0);
         s.leave();
         let panic = lock(&s.panic).take();
         drop(turn);
@@ -201,8 +206,14 @@ impl fmt::Debug for Pool {
 }
 
 impl Shared {
-    /// A worker's life.
-    fn serve(&self) {
+    /// The first item of thread `t`'s range, of `items` in all: ranges differ by one at most.
+    fn first(&self, t: usize, items: usize) -> usize {
+        let threads = self.next.len();
+        items / threads * t + t.min(items % threads)
+    }
+
+    /// The life of worker `t`.
+    fn serve(&self, t: usize) {
         let mut last = 0;
         while let Some(state) = self.await_run(last) {
             let entered = state + WORKER;
@@ -213,7 +224,7 @@ impl Shared {
             // SAFETY: we are inside the run, so the caller does not write `task` before we leave; the exchange above
             // came after its writing.
             if let Some(task) = unsafe { *self.task.get() } {
-                self.take_part(task);
+                self.take_part(task, t);
             }
             let state = self.state.fetch_sub(WORKER, Ordering::SeqCst) - WORKER;
             if state & (OPEN | WORKERS) == 0 && self.caller_sleeps.load(Ordering::SeqCst) {
@@ -259,23 +270,27 @@ impl Shared {
         found
     }
 
-    /// Takes items until there are none, and keeps the first panic.
-    fn take_part(&self, task: Task) {
+    /// Takes items until there are none, those of thread `t`'s range first, and keeps the first panic.
+    fn take_part(&self, task: Task, t: usize) {
         INSIDE.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the caller of `run` holds the function until everyone has left.
             let f = unsafe { &*task.f };
-            loop {
-                let i = self.next.fetch_add(1, Ordering::Relaxed);
-                if i >= task.items {
-                    break;
+            let threads = self.next.len();
+            for range in (t..threads).chain(0..t) {
+                let end = self.first(range + 1, task.items);
+                loop {
+                    let i = self.next[range].fetch_add(1, Ordering::Relaxed);
+                    if i >= end {
+                        break;
+                    }
+                    f(i);
                 }
-                f(i);
             }
         }));
         INSIDE.set(false);
         if let Err(panic) = result {
-            self.next.store(task.items, Ordering::Relaxed);
+            self.next.iter().for_each(|next| next.store(task.items, Ordering::Relaxed));
             let mut first = lock(&self.panic);
             match *first {
                 None => *first = Some(panic),

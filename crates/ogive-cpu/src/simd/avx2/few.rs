@@ -134,7 +134,8 @@ fn blocks<const F: u8, const N: usize, const T: usize>(
 }
 
 /// Asks for the bytes that the next four rows have where these have `len` from `from` on: the processor's own guess gets
-/// no further than a row, and four short streams at once confuse it.
+/// no further than a row, and four short streams at once confuse it. Into the second cache, which waits for more lines at once than
+/// the first, and has room for long rows.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(in crate::simd) fn look_ahead(rows: [&[u8]; ROWS], from: usize, len: usize) {
@@ -144,7 +145,7 @@ pub(in crate::simd) fn look_ahead(rows: [&[u8]; ROWS], from: usize, len: usize) 
             // SAFETY: a prefetch reads nothing and never faults, wherever it points.
             #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
             unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(at).cast())
+                _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(at).cast())
             };
         }
     }

@@ -30,6 +30,7 @@ const fn panel_from(f: u8) -> usize {
 
 /// Columns that are unpacked at a time: 16 rows of them fit the first cache.
 pub(super) const SLICE: usize = 2048;
+
 /// What a thread unpacks to, kept from run to run.
 #[derive(Default)]
 struct Scratch {

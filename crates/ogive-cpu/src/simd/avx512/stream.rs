@@ -20,14 +20,15 @@ use crate::{
 };
 use std::arch::x86_64::*;
 
-/// How many bytes ahead of what is being read: some blocks, and well within the first cache.
+/// How many bytes ahead of what is being read: some blocks.
 pub(super) const AHEAD: usize = 6 << 10;
 
 /// Parts of a superblock that are written out one after the other, so that what differs between them is known to the compiler.
 const GROUP: usize = 2;
 
 /// Asks for a share of what is [`AHEAD`] of the block, be it in the next strip: of piece `piece` of `pieces` the `i`th of `of`.
-/// Little by little, because a core has room for no more than some sixteen lines that it waits for.
+/// Little by little, because a core has room for no more than some sixteen to twenty-four lines that its first cache waits for; and
+/// into the second cache, which waits for more.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn look_ahead<const N: usize>(block: &Block<N>, [piece, pieces]: [usize; 2], [i, of]: [usize; 2]) {
@@ -37,7 +38,7 @@ fn look_ahead<const N: usize>(block: &Block<N>, [piece, pieces]: [usize; 2], [i,
         // SAFETY: a prefetch reads nothing and never faults, wherever it points.
         #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(64 * line))
+            _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(64 * line))
         };
     }
 }
