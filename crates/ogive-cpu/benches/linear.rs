@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout)]
 
 use ogive_backend::{Backend, tensor::*};
-use ogive_cpu::CpuBackend;
+use ogive_cpu::{CpuBackend, ceilings::Memory};
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 /// Mebibytes of all weights, unless `OGIVE_CPU_MIB` says another number: 1 for the kernels' own speed, out of the cache.
@@ -34,24 +34,6 @@ fn best(runs: usize, alone: bool, mut f: impl FnMut()) -> f64 {
     (0..runs).map(run).fold(f64::INFINITY, f64::min)
 }
 
-/// Reads `bytes` on `threads` and does next to nothing with them.
-fn read(bytes: &[u8], threads: usize) {
-    let part = |part: &[u8]| {
-        let mut sums = [0_u64; 32];
-        for line in part.as_chunks::<256>().0 {
-            for (s, w) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
-                *s ^= u64::from_le_bytes(*w);
-            }
-        }
-        black_box(sums);
-    };
-    let (first, rest) = bytes.split_at(bytes.len().div_ceil(threads));
-    std::thread::scope(|s| {
-        rest.chunks(first.len()).for_each(|rest| drop(s.spawn(move || part(rest))));
-        part(first);
-    });
-}
-
 fn main() -> Result<()> {
     let threads = std::env::var("OGIVE_CPU_THREADS").ok().and_then(|v| v.parse().ok()).unwrap_or(2);
     let repack = std::env::var("OGIVE_CPU_REPACK").map_or(true, |v| v != "0");
@@ -67,6 +49,7 @@ fn main() -> Result<()> {
         *word = ((state ^ state >> 31) & 0x3f3f_3f3f_3f3f_3f3f | 0x1010_1010_1010_1010).to_le_bytes();
     }
     let bytes: Arc<Vec<u8>> = Arc::new(bytes);
+    let memory = Memory::new(threads, bytes.len() / threads);
     let tokens = std::env::var("OGIVE_CPU_TOKENS").unwrap_or_else(|_| "2,4,8,32,512".into());
     let tokens: Vec<usize> = tokens.split(',').filter_map(|n| n.parse().ok()).filter(|n| *n > 0).collect();
     print!("format    GB/s n=1   of read | GOP/s:");
@@ -90,17 +73,21 @@ fn main() -> Result<()> {
             cpu.upload(&x, [n, cols].into())
         };
         let x = input(1)?;
-        let (mut stream, mut plain) = (f64::INFINITY, f64::INFINITY);
+        let (mut stream, mut reads) = (f64::INFINITY, 0.0_f64);
         for _ in 0..3 {
-            let reads = || (0..passes).for_each(|_| read(&bytes[..weights.len() * size], threads));
-            plain = plain.min(best(1, threads == 1, reads));
+            reads = reads.max(memory.read_rate());
             stream = stream.min(best(1, threads == 1, || {
                 let all = (0..passes).flat_map(|_| &weights);
                 all.for_each(|w| drop(black_box(cpu.linear(&x, w))));
             }));
         }
         let gigabytes = (passes * weights.len() * size) as f64 / 1e9;
-        print!("{:8} {:9.1} {:8.0}% |  ", format.name, gigabytes / stream, 100.0 * plain / stream);
+        print!(
+            "{:8} {:9.1} {:8.0}% |  ",
+            format.name,
+            gigabytes / stream,
+            100e9 * gigabytes / stream / reads
+        );
         for &n in &tokens {
             let x = input(n)?;
             let count = WORK / (2 * n * rows * cols);
