@@ -23,18 +23,28 @@ use std::arch::x86_64::*;
 /// How many bytes ahead of what is being read: some blocks.
 pub(super) const AHEAD: usize = 6 << 10;
 
-/// Parts of a superblock that are written out one after the other, so that what differs between them is known to the compiler.
-const GROUP: usize = 2;
+/// Up to so many tokens there are registers for the sums of all parts whose codes are in the same words.
+const TOGETHER: usize = 4;
 
-/// Asks for a share of what is [`AHEAD`] of the block, be it in the next strip: of piece `piece` of `pieces` the `i`th of `of`.
-/// Little by little, because a core has room for no more than some sixteen to twenty-four lines that its first cache waits for; and
-/// into the second cache, which waits for more.
+/// Parts of a superblock that are written out side by side, so that what differs between them is known to the compiler.
+const fn group(f: u8, tokens: usize) -> usize {
+    if fine(f) && tokens <= TOGETHER { 4 } else { 2 }
+}
+
+/// Part `i` of group `g`: neighbours, or of four pairs of bits (codes `128 n + 32 i + 16 h`) those in the same bytes.
+const fn part(f: u8, tokens: usize, g: usize, i: usize) -> usize {
+    if group(f, tokens) == 4 { 8 * (g / 2) + g % 2 + 2 * i } else { 2 * g + i }
+}
+
+/// Asks for what is [`AHEAD`] of piece `piece` of `pieces` of the block, be it in the next strip. Into the second cache, which waits for
+/// more lines at once than the first; and before the piece is read, not in its midst, where a compiler would put all that is read
+/// in front of what it is read for.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn look_ahead<const N: usize>(block: &Block<N>, [piece, pieces]: [usize; 2], [i, of]: [usize; 2]) {
+fn look_ahead<const N: usize>(block: &Block<N>, piece: usize, pieces: usize) {
     let lines = size_of::<Block<N>>().div_ceil(64).div_ceil(pieces);
     let next = block.as_ptr().cast::<i8>().wrapping_add(AHEAD + 64 * lines * piece);
-    for line in i * lines / of..(i + 1) * lines / of {
+    for line in 0..lines {
         // SAFETY: a prefetch reads nothing and never faults, wherever it points.
         #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
         unsafe {
@@ -75,9 +85,8 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     for (b, ((block, acts), act_scales)) in each.enumerate() {
         let scales = Scales::of::<F, N>(block);
         let mut sums = [_mm512_setzero_si512(); T];
-        for group in 0..parts / GROUP {
-            add_part::<F, N, T, 0>(block, &scales, group, acts, &mut sums);
-            add_part::<F, N, T, 1>(block, &scales, group, acts, &mut sums);
+        for g in 0..parts / group(F, T) {
+            add_parts::<F, N, T>(block, &scales, g, acts, &mut sums);
         }
         // What minima are multiplied with, or what raised codes add.
         let mut low = [_mm512_setzero_si512(); T];
@@ -104,28 +113,33 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     out
 }
 
-/// Adds part `I` of a group of [`GROUP`], scaled, and raised as its codes are.
+/// Adds the parts of group `g`, scaled, and raised as their codes are.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn add_part<const F: u8, const N: usize, const T: usize, const I: usize>(
+fn add_parts<const F: u8, const N: usize, const T: usize>(
     block: &Block<N>,
     scales: &Scales,
-    group: usize,
+    g: usize,
     acts: &[[[i8; 4]; T]; 64],
     sums: &mut [__m512i; T],
 ) {
-    let (p, quads) = (group * GROUP + I, 64 / parts(F));
-    look_ahead(block, [group, parts(F) / GROUP], [I, GROUP]);
-    let mut part = [_mm512_setzero_si512(); T];
+    let (groups, quads) = (parts(F) / group(F, T), 64 / parts(F));
+    let mut products = [[_mm512_setzero_si512(); T]; 4];
+    look_ahead(block, g, groups);
     for i in 0..quads {
-        let c = quad::<F, N>(block, p, i);
-        for t in 0..T {
-            part[t] = _mm512_dpbusd_epi32(part[t], c, four(acts[p * quads + i][t]));
+        for k in 0..group(F, T) {
+            let p = part(F, T, g, k);
+            let c = quad::<F, N>(block, p, i);
+            for t in 0..T {
+                products[k][t] = _mm512_dpbusd_epi32(products[k][t], c, four(acts[p * quads + i][t]));
+            }
         }
     }
-    let scale = scales.scale::<F>(p);
-    for t in 0..T {
-        sums[t] = _mm512_add_epi32(sums[t], _mm512_mullo_epi32(part[t], scale));
+    for k in 0..group(F, T) {
+        let scale = scales.scale::<F>(part(F, T, g, k));
+        for t in 0..T {
+            sums[t] = _mm512_add_epi32(sums[t], _mm512_mullo_epi32(products[k][t], scale));
+        }
     }
 }
 
@@ -147,7 +161,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         let mut sums = [_mm512_setzero_ps(); T];
         for (block, (acts, (eights, totals))) in blocks.iter().zip(acts.iter().zip(eights.iter().zip(totals)))
         {
-            look_ahead(block, [0, 1], [0, 1]);
+            look_ahead(block, 0, 1);
             let (d, m) = factors::<F, N>(block);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
