@@ -99,7 +99,7 @@ pub const NORM: Source = Source {
 pub const MOVES: Source = Source {
     name: "moves",
     files: &[PRELUDE, STEP, file!("moves.cu")],
-    kernels: &["copy_runs", "outputs", "read_state", "write_state"],
+    kernels: &["copy_runs", "permute_columns", "outputs", "read_state", "write_state"],
     samples: &[&[]],
 };
 

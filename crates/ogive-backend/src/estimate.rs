@@ -20,9 +20,10 @@ pub struct Estimate {
 }
 
 /// What a weight of an estimate holds.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Held {
-    plain: bool,
+    scaled: bool,
+    ordered: bool,
 }
 
 impl Estimate {
@@ -85,8 +86,8 @@ impl Estimate {
 /// Rows of `x` that meet `w`.
 fn multiplied(x: &Tensor, w: &Weight) -> Multiplied {
     // A weight of another backend's is none of ours, and is not counted.
-    let plain = w.data::<Held>().is_ok_and(|held| held.plain);
-    Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), plain }
+    let Held { scaled, ordered } = w.data().copied().unwrap_or_default();
+    Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), scaled, ordered }
 }
 
 fn no_values<T>(at: &str) -> Result<T> {
@@ -107,7 +108,7 @@ impl Backend for Estimate {
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
         self.weights.fetch_add((self.sizes.weight)(w), Ordering::Relaxed);
-        Ok(Weight::new(w, Held { plain: w.is_plain() }))
+        Ok(Weight::new(w, Held { scaled: w.scale.is_some(), ordered: w.input_perm.is_some() }))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         spec.check()?;

@@ -19,8 +19,10 @@ pub struct Multiplied {
     pub shape: [usize; 3],
     /// How the file has it packed.
     pub format: &'static Format,
-    /// Whether nothing stands beside its elements: no factors and no permutation.
-    pub plain: bool,
+    /// Whether factors stand beside its elements.
+    pub scaled: bool,
+    /// Whether its columns are in another order than the input's (act-order).
+    pub ordered: bool,
 }
 
 /// A mixture of experts, for [`Sizes::mixture`].

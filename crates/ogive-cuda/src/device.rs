@@ -17,7 +17,7 @@ use crate::record::Need;
 use crate::transfer::Transfer;
 use ogive_tensor::{Shape, Tensor};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Everything that belongs to one device. Two of them on one device share nothing.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct Device {
     work: Stream,
     record: Stream,
     constants: Mutex<Vec<Constant>>,
+    /// Orders of columns that weights here have.
+    orders: Mutex<Vec<Weak<[u32]>>>,
     /// Whether kernels are launched before the one before is done.
     pub(crate) overlap: bool,
     /// What few rows are rounded to for packed weights.
@@ -91,6 +93,7 @@ impl Device {
             record: Stream::new(&context)?,
             info,
             constants: Mutex::default(),
+            orders: Mutex::default(),
             overlap: false,
             activations: Activations::Float,
             grouped_from: grouped::CHOICES,
@@ -229,6 +232,17 @@ impl Device {
     /// What handles of this device carry.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The first of all equal orders that weights here have, so that two are told apart by their addresses.
+    pub(crate) fn order(&self, order: &Arc<[u32]>) -> Arc<[u32]> {
+        let mut known = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|held| held.strong_count() > 0);
+        if let Some(held) = known.iter().filter_map(Weak::upgrade).find(|held| held == order) {
+            return held;
+        }
+        known.push(Arc::downgrade(order));
+        Arc::clone(order)
     }
 
     /// Values of the host that many calls use, sent up once and kept as long as anyone else holds them.

@@ -9,14 +9,25 @@ mod llama;
 
 use llama::Model;
 use ogive_backend::Backend;
+use ogive_backend::tensor::Q8_0;
 use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Error, Launcher, test, test_name};
 
 /// The lines of the third of three steps; `None` where there is no emulator.
 fn third_step(name: &str, replay: bool, overlap: bool) -> Option<Vec<String>> {
+    third_step_of(name, replay, overlap, |b| Model::new(b, 0).unwrap())
+}
+
+/// The same of this model.
+fn third_step_of(
+    name: &str,
+    replay: bool,
+    overlap: bool,
+    model: impl FnOnce(&CudaBackend) -> Model,
+) -> Option<Vec<String>> {
     if test::case().is_some() {
         let b = CudaBackend::builder().overlap(overlap).build().unwrap();
-        let model = Model::new(&b, 0).unwrap();
+        let model = model(&b);
         let step = |past| {
             let batch = Model::batch(&[7], past);
             let logits = match replay {
@@ -74,13 +85,24 @@ fn one_upload_and_one_download() {
 #[test]
 fn a_step_that_came_before_is_one_launch() {
     let Some(lines) = third_step(test_name!(), true, false) else { return };
+    is_one_launch(&lines);
+}
+
+#[test]
+fn so_it_is_with_weights_in_an_order() {
+    let model = |b: &CudaBackend| Model::ordered(b, 0, &Q8_0).unwrap();
+    let Some(lines) = third_step_of(test_name!(), true, false, model) else { return };
+    is_one_launch(&lines);
+}
+
+fn is_one_launch(lines: &[String]) {
     let calls =
         ["cuMemcpyHtoDAsync", "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync"];
-    let found = count(&lines, calls);
+    let found = count(lines, calls);
     println!("cuda: a replayed step: {calls:?}: {found:?}");
     // The plan, the step, the choice of the token, and its way back.
     assert_eq!(found, [1, 1, 1, 0, 1], "{}", lines.join("\n"));
-    takes_and_waits_for_nothing(&lines);
+    takes_and_waits_for_nothing(lines);
     let others = lines.iter().filter(|line| !calls.iter().any(|call| line.contains(call)));
     let others: Vec<&String> = others.filter(|l| !l.contains("CtxSetCurrent")).collect();
     assert_eq!(others.len(), 1, "{others:?}");
