@@ -64,13 +64,22 @@ impl Estimate {
 impl Estimate {
     fn hollow(&self, shape: impl Into<Shape>) -> Result<Tensor> {
         let shape = shape.into();
-        let bytes = shape.dims().iter().fold(4u64, |n, d| n.saturating_mul(*d as u64));
-        Ok(self.ledger.take(shape, (self.sizes.piece)(bytes)))
+        Ok(self.ledger.take(shape, self.size(shape)))
+    }
+
+    fn size(&self, shape: Shape) -> u64 {
+        (self.sizes.piece)(shape.dims().iter().fold(4u64, |n, d| n.saturating_mul(*d as u64)))
     }
 
     /// `x` itself where it may be overwritten.
     fn in_place(&self, mut x: Tensor) -> Result<Tensor> {
-        if x.data_mut::<Piece>().is_some() { Ok(x) } else { self.hollow(x.shape()) }
+        match x.data_mut::<Piece>() {
+            Some(piece) => {
+                piece.beside = None;
+                Ok(x)
+            }
+            None => self.hollow(x.shape()),
+        }
     }
 
     /// The shape of the operand that has all elements already, else rows of the one and columns of the other.
@@ -87,7 +96,8 @@ impl Estimate {
 fn multiplied(x: &Tensor, w: &Weight) -> Multiplied {
     // A weight of another backend's is none of ours, and is not counted.
     let Held { scaled, ordered } = w.data().copied().unwrap_or_default();
-    Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), scaled, ordered }
+    let normed = x.data::<Piece>().is_ok_and(|x| x.beside.is_some());
+    Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), scaled, ordered, normed }
 }
 
 fn no_values<T>(at: &str) -> Result<T> {
@@ -132,7 +142,8 @@ impl Backend for Estimate {
         Ok(y)
     }
     fn rms_norm(&self, x: &Tensor, _: &Tensor, _: f32) -> Result<Tensor> {
-        self.hollow(x.shape())
+        let shape = x.shape();
+        Ok(self.ledger.take_normed(shape, self.size(shape), self.sizes.beside_norm(shape)))
     }
     fn layer_norm(&self, x: &Tensor, _: &Tensor, _: Option<&Tensor>, _: f32) -> Result<Tensor> {
         self.hollow(x.shape())

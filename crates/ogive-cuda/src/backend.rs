@@ -7,7 +7,7 @@ use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
-use crate::ops::{attend, best, elementwise, elementwise::Two, linear, moe, moves, norm, rope};
+use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, moe, moves, norm, rope};
 use crate::{cache, library, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids,
@@ -151,8 +151,10 @@ pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let sizes = Sizes::new(piece, weight::size, cache::size);
     let Some(products) = products.map(Arc::new) else { return sizes };
     let mixtures = Arc::clone(&products);
-    let product = move |p: &Multiplied| linear::scratch(&products, p.rows, &weight::Kept::of_product(p));
-    sizes.product(product).mixture(move |mixed| moe::scratch(&mixtures, mixed))
+    let norms = Arc::clone(&products);
+    let norm = move |shape| int8::left(&norms, shape);
+    let product = move |p: &Multiplied| linear::scratch(&products, p, &weight::Kept::of_product(p));
+    sizes.product(product).mixture(move |mixed| moe::scratch(&mixtures, mixed)).norm(norm)
 }
 
 impl Backend for CudaBackend {

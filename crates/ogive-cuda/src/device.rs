@@ -12,6 +12,7 @@ use crate::library::{self, Nvrtc, Wanted};
 use crate::memory::{Buffer, Pool};
 use crate::module::Modules;
 use crate::ops::grouped;
+use crate::ops::int8::Codes;
 use crate::plan::Slots;
 use crate::record::Need;
 use crate::transfer::Transfer;
@@ -55,6 +56,8 @@ type Constant = (Arc<[f32]>, Arc<Buffer>);
 pub(crate) struct Values {
     place: Place,
     device: u64,
+    /// The same rounded, where the operator that made them did that too.
+    codes: Option<Codes>,
 }
 
 /// Whose the memory of values is.
@@ -153,12 +156,26 @@ impl Device {
     pub(crate) fn tensor(&self, at: &str, shape: impl Into<Shape>) -> ogive_tensor::Result<Tensor> {
         let shape = shape.into();
         let buffer = self.take(at, bytes(at, shape)?)?;
-        Ok(Tensor::new(shape, Values { place: Place::Own(buffer), device: self.id }))
+        Ok(Tensor::new(shape, Values { place: Place::Own(buffer), device: self.id, codes: None }))
+    }
+
+    /// The same, with codes not yet written either.
+    pub(crate) fn rounded(&self, at: &str, shape: Shape, codes: Codes) -> ogive_tensor::Result<Tensor> {
+        let mut y = self.tensor(at, shape)?;
+        if let Some(values) = y.data_mut::<Values>() {
+            values.codes = Some(codes);
+        }
+        Ok(y)
+    }
+
+    /// The codes of `x`, where they were made with it.
+    pub(crate) fn codes(x: &Tensor) -> Option<&Codes> {
+        x.data::<Values>().ok().and_then(|values| values.codes.as_ref())
     }
 
     /// A tensor in the memory of a recorded step.
     pub(crate) fn lent(&self, shape: Shape, loan: &Arc<Loan>) -> Tensor {
-        Tensor::new(shape, Values { place: Place::Lent(Arc::clone(loan)), device: self.id })
+        Tensor::new(shape, Values { place: Place::Lent(Arc::clone(loan)), device: self.id, codes: None })
     }
 
     /// Where the values of `x` lie, if they are of this device.
@@ -179,16 +196,16 @@ impl Device {
     pub(crate) fn recorded(&self, mut y: Tensor) -> Option<(Address, Shape)> {
         let shape = y.shape();
         match y.data_mut::<Values>() {
-            Some(Values { place: Place::Own(buffer), device }) if *device == self.id => {
+            Some(Values { place: Place::Own(buffer), device, .. }) if *device == self.id => {
                 buffer.is_of_arena().then(|| (buffer.address(), shape))
             }
             _ => None,
         }
     }
 
-    /// Whether no one else holds the values of `x`, so that they may be overwritten.
+    /// Whether no one else holds the values of `x`, so that they may be overwritten. Who asks will, so codes are given back.
     pub(crate) fn is_free(x: &mut Tensor) -> bool {
-        x.data_mut::<Values>().is_some()
+        x.data_mut::<Values>().map(|values| values.codes = None).is_some()
     }
 
     /// `x` if no one else holds it, a copy otherwise.

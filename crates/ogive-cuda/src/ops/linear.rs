@@ -12,7 +12,7 @@ use crate::ops::int8::{self, Codes};
 use crate::ops::matrix::{self, Halves};
 use crate::ops::order;
 use crate::weight::{self, CudaWeight, Kept};
-use ogive_backend::{Activation, Weight};
+use ogive_backend::{Activation, Multiplied, Weight};
 use ogive_kernels::{LINEAR_FEW, LINEAR_MANY};
 use ogive_tensor::{Error, Result, Tensor};
 use std::sync::Arc;
@@ -43,10 +43,12 @@ impl Shared {
     }
 }
 
-/// Bytes that a product of `n` rows takes beside its result, as the pool has them.
-pub(crate) fn scratch(products: &Products, n: usize, w: &Kept) -> u64 {
-    let Products { info, compute, activations, cublas_from, .. } = products;
+/// Bytes that a product takes beside its result, as the pool has them, with a weight that is kept so.
+pub(crate) fn scratch(products: &Products, p: &Multiplied, w: &Kept) -> u64 {
+    let (Products { info, compute, activations, cublas_from, .. }, n) = (products, p.rows);
     let rounded = match int8::is_for(info, *activations, n, w) {
+        // A norm left them.
+        true if p.normed && !w.ordered => 0,
         true => int8::scratch(n, w),
         false => matrix::scratch(info, *compute, *cublas_from, n, w),
     };

@@ -133,13 +133,20 @@ pub(crate) fn scratch(products: &Products, mixed: &Mixed) -> u64 {
     };
     if w.iter().any(|w| w.ordered) {
         // Both halves of what lies between, and the largest of what the products take.
-        let beside = w.iter().map(|w| linear::scratch(products, n, w)).fold(0, u64::max);
+        let each = mixed.weights.into_iter().zip(&w).map(|(mut p, w)| {
+            // What lies between is no norm's.
+            p.normed = false;
+            linear::scratch(products, &p, w)
+        });
+        let beside = each.fold(0, u64::max);
         return between().saturating_mul(2).saturating_add(beside);
     }
     match way(info, (*compute, *activations), *grouped_from, [n, k], &w) {
         Way::Each => between(),
         Way::Integers => {
-            let codes = [int8::size(n, dim), int8::size(n.saturating_mul(k), hidden)];
+            // A norm left those of the input.
+            let given = if mixed.weights[0].normed { 0 } else { int8::size(n, dim) };
+            let codes = [given, int8::size(n.saturating_mul(k), hidden)];
             codes.into_iter().fold(between(), u64::saturating_add)
         }
         Way::Grouped(way) => grouped::scratch(way, [n, part, k], &w),
