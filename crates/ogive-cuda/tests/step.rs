@@ -124,6 +124,16 @@ fn what_norms_give_is_rounded_by_them() {
     takes_and_waits_for_nothing(&lines);
 }
 
+/// What weights in an order want is rounded in it: one launch for each of the seven inputs, and none that only moves.
+#[test]
+fn what_is_ordered_is_rounded_at_once() {
+    let builder = CudaBackend::builder().activations(Activations::Int8);
+    let model = |b: &CudaBackend| Model::ordered(b, 0, &Q8_0);
+    let Some(lines) = third_step_of(test_name!(), "sm_80", false, &builder, model) else { return };
+    assert_eq!(count(&lines, ["cuLaunchKernel"]), [15 + 7], "{}", lines.join("\n"));
+    takes_and_waits_for_nothing(&lines);
+}
+
 #[test]
 fn launches_overlap_where_that_is_asked_for() {
     let Some(lines) = third_step(test_name!(), false, true) else { return };

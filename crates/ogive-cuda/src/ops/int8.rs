@@ -108,14 +108,18 @@ pub(super) fn places(y: &Tensor) -> [Address; 2] {
     Device::codes(y).map_or([0; 2], |y| [y.buffer.address(), y.buffer.address() + y.codes as u64])
 }
 
-/// The codes of `x`, of rows that a packed weight multiplies: those that a norm left, or made now.
-pub(super) fn codes(device: &Device, at: &str, x: &Tensor) -> Result<Codes> {
-    let from = device.read(at, x)?;
-    if let Some(left) = Device::codes(x) {
+/// The codes of `x`, of rows that a packed weight multiplies: those that a norm left, or made now. Where `order` is not 0, it lies there, with
+/// a number for each column, and the codes are in it.
+pub(super) fn codes(device: &Device, at: &str, x: &Tensor, order: Address) -> Result<Codes> {
+    let (from, cols) = (device.read(at, x)?, x.shape().cols());
+    if let Some(left) = Device::codes(x).filter(|_| order == 0) {
         return Ok(left.clone());
     }
-    let made = Codes::new(device, at, x.shape().rows(), x.shape().cols())?;
-    made.given(Call::new(device, at, &CODES, "codes").at(from)).long(made.codes / 4).over(made.codes / 4)?;
+    let made = Codes::new(device, at, x.shape().rows(), cols)?;
+    made.given(Call::new(device, at, &CODES, "codes").at(from).at(order))
+        .long(made.codes / 4)
+        .count("columns", cols)
+        .over(made.codes / 4)?;
     Ok(made)
 }
 

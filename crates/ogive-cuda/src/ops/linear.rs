@@ -1,7 +1,7 @@
 //! Products with weights: one kernel for few rows, which are bound by the weight's bytes, and one for many, which are bound by
 //! arithmetic; where the backend was told to compute in a half, tensor cores for more than one row (`matrix`); and where it was told
-//! to round few rows for packed weights, integers (`int8`), which go first. What weights in an order of their own meet is moved before
-//! (`order`).
+//! to round few rows for packed weights, integers (`int8`), which go first. What weights in an order of their own meet is put in it
+//! before: by what rounds it, or moved (`order`).
 
 use crate::backend::Products;
 use crate::builder::Compute;
@@ -46,13 +46,15 @@ impl Shared {
 /// Bytes that a product takes beside its result, as the pool has them, with a weight that is kept so.
 pub(crate) fn scratch(products: &Products, p: &Multiplied, w: &Kept) -> u64 {
     let (Products { info, compute, activations, cublas_from, .. }, n) = (products, p.rows);
-    let rounded = match int8::is_for(info, *activations, n, w) {
+    match int8::is_for(info, *activations, n, w) {
         // A norm left them.
         true if p.normed && !w.ordered => 0,
         true => int8::scratch(n, w),
-        false => matrix::scratch(info, *compute, *cublas_from, n, w),
-    };
-    rounded.saturating_add(order::scratch(n, w))
+        false => {
+            let halves = matrix::scratch(info, *compute, *cublas_from, n, w);
+            halves.unwrap_or_else(|| order::scratch(n, w))
+        }
+    }
 }
 
 /// `x · wᵀ`. `[.., in] -> [.., out]`
@@ -60,7 +62,7 @@ pub(crate) fn linear(device: &Device, compute: Compute, x: &Tensor, w: &Weight) 
     one(device, "linear", compute, x, w, &mut Shared::default())
 }
 
-/// Several products of one input, which is moved and rounded once.
+/// Several products of one input, which is rounded or moved once.
 pub(crate) fn linear_many(
     device: &Device,
     compute: Compute,
@@ -108,30 +110,28 @@ fn one(
     let y = device.tensor(at, x.shape().with_cols(out))?;
     let to = device.read(at, &y)?;
     let Shared { moved, halves, codes, .. } = shared;
-    let (x, from) = match w.columns() {
-        None => (x, given),
-        Some(_) => {
-            let x = match moved.take() {
-                Some(x) => moved.insert(x),
-                None => moved.insert(order::moved(device, at, x, w)?),
-            };
-            let from = device.read(at, x)?;
-            (&*x, from)
-        }
-    };
     if int8::takes(device, n, w) {
         let x = match codes.take() {
             Some(x) => codes.insert(x),
-            None => codes.insert(int8::codes(device, at, x)?),
+            None => codes.insert(int8::codes(device, at, x, w.order())?),
         };
         int8::product(device, at, x, w, &y, n)?;
-    } else if matrix::takes(device, compute, n, w) {
+        return Ok(y);
+    }
+    if matrix::takes(device, compute, n, w) {
         let x = match halves.take() {
             Some(x) => halves.insert(x),
-            None => halves.insert(matrix::halves(device, at, compute, x)?),
+            None => halves.insert(matrix::halves(device, at, compute, x, w.order())?),
         };
         matrix::product(device, at, x, w, &y, n)?;
-    } else if n <= FEW {
+        return Ok(y);
+    }
+    let from = match (w.columns(), moved.take()) {
+        (None, _) => given,
+        (Some(_), Some(x)) => device.read(at, moved.insert(x))?,
+        (Some(_), None) => device.read(at, moved.insert(order::moved(device, at, x, w)?))?,
+    };
+    if n <= FEW {
         let rows = rows(n);
         let call =
             product(Call::new(device, at, &LINEAR_FEW, "linear_few"), w, from, to, n).define("ROWS", rows);
@@ -165,13 +165,12 @@ fn fused(
         return Err(Error::shape(at, x.shape(), gate.shape.into()));
     }
     let (y, rows) = (device.tensor(at, x.shape().with_cols(out))?, rows(n));
-    let moved = gate.columns().map(|_| order::moved(device, at, x, gate)).transpose()?;
-    let x = moved.as_ref().unwrap_or(x);
     if integers[0] {
-        int8::gated(device, at, &int8::codes(device, at, x)?, [gate, up], f, &y, n)?;
+        int8::gated(device, at, &int8::codes(device, at, x, gate.order())?, [gate, up], f, &y, n)?;
         return Ok(Some(y));
     }
-    let from = if moved.is_some() { device.read(at, x)? } else { given };
+    let moved = gate.columns().map(|_| order::moved(device, at, x, gate)).transpose()?;
+    let from = moved.as_ref().map_or(Ok(given), |x| device.read(at, x))?;
     Call::new(device, at, &LINEAR_FEW, "linear_gated_few")
         .word("FORMAT", gate.format)
         .word("UP", up.format)

@@ -257,7 +257,7 @@ impl Mixture<'_> {
     /// The same in integers, for few rows.
     pub(super) fn integers(&self, x: &Tensor, to: u64) -> Result<()> {
         let (n, k, dim, hidden) = (self.n, self.k, self.dim(), self.hidden());
-        let x = int8::codes(self.device, self.at, x)?;
+        let x = int8::codes(self.device, self.at, x, 0)?;
         let h = self.device.tensor(self.at, [n * k, hidden])?;
         let call = |kernel| self.call(&EXPERTS_INT8, kernel).define("ROWS", 1);
         x.given(call("experts_up_int8"))
@@ -273,7 +273,7 @@ impl Mixture<'_> {
             .count("hidden elements", hidden)
             .number(self.function)
             .run([hidden.div_ceil(WARPS as usize), n * k, 1], [32 * WARPS, 1, 1])?;
-        int8::codes(self.device, self.at, &h)?
+        int8::codes(self.device, self.at, &h, 0)?
             .given(call("experts_down_int8"))
             .at(self.ids)
             .at(self.shares)

@@ -74,7 +74,7 @@ fn norms() {
             for (got, want) in pairs {
                 let (got, want) = (got.unwrap(), want.unwrap());
                 assert!(Device::codes(&got).is_some() && Device::codes(&want).is_none());
-                let (left, made) = [&got, &want].map(|y| int8::codes(d, "test", y).unwrap()).into();
+                let (left, made) = [&got, &want].map(|y| int8::codes(d, "test", y, 0).unwrap()).into();
                 assert!(bytes(&b, &left) == bytes(&b, &made), "[{n}, {cols}]");
                 assert_eq!(bits(&b.download(&got).unwrap()), bits(&b.download(&want).unwrap()));
                 count += 1;

@@ -1,7 +1,8 @@
 //! Activations in the order of a weight's columns, where that is another one (act-order).
 //!
-//! They are moved once, and not read in their new order by each kernel: packed kernels read neighbours together, every warp anew, and a move
-//! of some rows is little beside the weight that they meet.
+//! What rounds activations for a product (`int8`, `matrix`) reads them in that order. For products in single precision they are moved once, and
+//! not read in their new order by each kernel: packed kernels read neighbours together, every warp anew, and a move of some rows is
+//! little beside the weight that they meet.
 
 use crate::device::{Device, bytes};
 use crate::launch::{Call, THREADS};
