@@ -1,9 +1,11 @@
 // Activations rounded for tensor cores: once for all blocks and all weights that multiply them.
 //
-// Cost: 4 bytes read and 2 written an element, an eight a thread. What is beyond the range of f16 is cut to it. Defines: HALF.
+// Cost: 4 bytes read and 2 written an element, an eight a thread. What is beyond the range of f16 is cut to it. Where the weight's columns are
+// in another order (act-order), `order` says which element each is, and four bytes more an element are read; else it is null. Defines:
+// HALF.
 
 // Activations in HALF, eight at a time, zeros past the end: [n, cols] -> [n, padded], padded a multiple of eight.
-KERNEL halves(const float* x, u16* to, int n, int cols, int padded) {
+KERNEL halves(const float* x, const u32* order, u16* to, int n, int cols, int padded) {
     after_the_last();
     u64 eights = (u64)padded / 8, all = eights * n;
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (u64)gridDim.x * blockDim.x) {
@@ -11,7 +13,7 @@ KERNEL halves(const float* x, u16* to, int n, int cols, int padded) {
         const float* from = x + i / eights * cols;
         float v[8];
 #pragma unroll
-        for (int j = 0; j < 8; j++) v[j] = cut(k + j < cols ? from[k + j] : 0.0f);
+        for (int j = 0; j < 8; j++) v[j] = cut(k + j < cols ? from[order ? order[k + j] : (u32)(k + j)] : 0.0f);
         ((uint4*)to)[i] = make_uint4(pair(v[0], v[1]), pair(v[2], v[3]), pair(v[4], v[5]), pair(v[6], v[7]));
     }
 }

@@ -3,11 +3,16 @@
 use crate::{FORMATS, MATRIX, PRELUDE, Source};
 
 pub(crate) const PACKED: (&str, &str) = file!("packed.cu");
+pub(crate) const ROUNDING: (&str, &str) = file!("rounding.cu");
 pub(crate) const STREAM: (&str, &str) = file!("stream.cu");
 
 /// Activations for products of packed weights in integers.
-pub const CODES: Source =
-    Source { name: "codes", files: &[PRELUDE, file!("codes.cu")], kernels: &["codes"], samples: &[&[]] };
+pub const CODES: Source = Source {
+    name: "codes",
+    files: &[PRELUDE, ROUNDING, file!("codes.cu")],
+    kernels: &["codes"],
+    samples: &[&[]],
+};
 
 /// Defines of a product in integers: the format, rows, and outputs of a warp.
 macro_rules! int8 {

@@ -58,6 +58,7 @@ macro_rules! mma {
 mod experts;
 mod int8;
 pub use experts::{EXPERTS, EXPERTS_DOWN_MMA, EXPERTS_INT8, EXPERTS_MANY, EXPERTS_UP_MMA, GROUP, ROUTE};
+use int8::ROUNDING;
 pub use int8::{CODES, LINEAR_GATED_INT8, LINEAR_INT8};
 
 const PRELUDE: (&str, &str) = file!("prelude.cu");
@@ -90,7 +91,7 @@ pub const ELEMENTWISE: Source = Source {
 /// Norms and sums over the last dimension.
 pub const NORM: Source = Source {
     name: "norm",
-    files: &[PRELUDE, file!("norm.cu")],
+    files: &[PRELUDE, ROUNDING, file!("norm.cu")],
     kernels: &["rms_norm", "add_rms_norm", "layer_norm", "sum"],
     samples: &[&[]],
 };
@@ -99,7 +100,7 @@ pub const NORM: Source = Source {
 pub const MOVES: Source = Source {
     name: "moves",
     files: &[PRELUDE, STEP, file!("moves.cu")],
-    kernels: &["copy_runs", "outputs", "read_state", "write_state"],
+    kernels: &["copy_runs", "permute_columns", "outputs", "read_state", "write_state"],
     samples: &[&[]],
 };
 

@@ -1,4 +1,4 @@
-// Operators that only move values: parts of rows, rows by number, states by slot.
+// Operators that only move values: parts of rows, columns and rows by number, states by slot.
 //
 // One thread an element, 8 bytes each; what is read and written is contiguous but for the seams.
 
@@ -8,6 +8,17 @@ KERNEL copy_runs(const float* from, u64 from_stride, float* to, u64 to_stride, i
     for (int turn = blockIdx.y; turn < turns; turn += gridDim.y)
         for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += gridDim.x * blockDim.x)
             to[turn * to_stride + i] = from[turn * from_stride + i];
+}
+
+// Columns in another order, which `order` has a number for each of: to[i] = from[order[i]]. Eight bytes an element and four for its number,
+// which rows after the first find in the cache. What is written is contiguous; what is read is wherever it is, within one row.
+KERNEL permute_columns(const float* x, const u32* order, float* out, int cols, int rows) {
+    after_the_last();
+    for (int row = blockIdx.y; row < rows; row += gridDim.y) {
+        const float* from = x + (u64)row * cols;
+        float* to = out + (u64)row * cols;
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < cols; i += gridDim.x * blockDim.x) to[i] = from[order[i]];
+    }
 }
 
 // The rows whose logits are wanted, a block each.

@@ -20,9 +20,10 @@ pub struct Estimate {
 }
 
 /// What a weight of an estimate holds.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Held {
-    plain: bool,
+    scaled: bool,
+    ordered: bool,
 }
 
 impl Estimate {
@@ -63,13 +64,22 @@ impl Estimate {
 impl Estimate {
     fn hollow(&self, shape: impl Into<Shape>) -> Result<Tensor> {
         let shape = shape.into();
-        let bytes = shape.dims().iter().fold(4u64, |n, d| n.saturating_mul(*d as u64));
-        Ok(self.ledger.take(shape, (self.sizes.piece)(bytes)))
+        Ok(self.ledger.take(shape, self.size(shape)))
+    }
+
+    fn size(&self, shape: Shape) -> u64 {
+        (self.sizes.piece)(shape.dims().iter().fold(4u64, |n, d| n.saturating_mul(*d as u64)))
     }
 
     /// `x` itself where it may be overwritten.
     fn in_place(&self, mut x: Tensor) -> Result<Tensor> {
-        if x.data_mut::<Piece>().is_some() { Ok(x) } else { self.hollow(x.shape()) }
+        match x.data_mut::<Piece>() {
+            Some(piece) => {
+                piece.beside = None;
+                Ok(x)
+            }
+            None => self.hollow(x.shape()),
+        }
     }
 
     /// The shape of the operand that has all elements already, else rows of the one and columns of the other.
@@ -85,8 +95,9 @@ impl Estimate {
 /// Rows of `x` that meet `w`.
 fn multiplied(x: &Tensor, w: &Weight) -> Multiplied {
     // A weight of another backend's is none of ours, and is not counted.
-    let plain = w.data::<Held>().is_ok_and(|held| held.plain);
-    Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), plain }
+    let Held { scaled, ordered } = w.data().copied().unwrap_or_default();
+    let normed = x.data::<Piece>().is_ok_and(|x| x.beside.is_some());
+    Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), scaled, ordered, normed }
 }
 
 fn no_values<T>(at: &str) -> Result<T> {
@@ -107,7 +118,7 @@ impl Backend for Estimate {
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
         self.weights.fetch_add((self.sizes.weight)(w), Ordering::Relaxed);
-        Ok(Weight::new(w, Held { plain: w.is_plain() }))
+        Ok(Weight::new(w, Held { scaled: w.scale.is_some(), ordered: w.input_perm.is_some() }))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         spec.check()?;
@@ -131,7 +142,8 @@ impl Backend for Estimate {
         Ok(y)
     }
     fn rms_norm(&self, x: &Tensor, _: &Tensor, _: f32) -> Result<Tensor> {
-        self.hollow(x.shape())
+        let shape = x.shape();
+        Ok(self.ledger.take_normed(shape, self.size(shape), self.sizes.beside_norm(shape)))
     }
     fn layer_norm(&self, x: &Tensor, _: &Tensor, _: Option<&Tensor>, _: f32) -> Result<Tensor> {
         self.hollow(x.shape())

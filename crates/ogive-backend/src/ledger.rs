@@ -19,8 +19,12 @@ pub struct Multiplied {
     pub shape: [usize; 3],
     /// How the file has it packed.
     pub format: &'static Format,
-    /// Whether nothing stands beside its elements: no factors and no permutation.
-    pub plain: bool,
+    /// Whether factors stand beside its elements.
+    pub scaled: bool,
+    /// Whether its columns are in another order than the input's (act-order).
+    pub ordered: bool,
+    /// Whether the input is what an RMS norm gave, with what [`Sizes::norm`] says beside it.
+    pub normed: bool,
 }
 
 /// A mixture of experts, for [`Sizes::mixture`].
@@ -35,6 +39,9 @@ pub struct Mixed {
 
 /// Bytes that a product takes beside its result.
 type Product = Arc<dyn Fn(&Multiplied) -> u64 + Send + Sync>;
+
+/// Bytes that a norm leaves beside its result.
+type Norm = Arc<dyn Fn(Shape) -> u64 + Send + Sync>;
 
 /// Bytes that a mixture takes beside its result.
 type Mixture = Arc<dyn Fn(&Mixed) -> u64 + Send + Sync>;
@@ -51,12 +58,17 @@ pub struct Sizes {
     pub cache: fn(&CacheSpec) -> Option<u64>,
     product: Option<Product>,
     mixture: Option<Mixture>,
+    norm: Option<Norm>,
 }
 
 impl fmt::Debug for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (product, mixture) = (self.product.is_some(), self.mixture.is_some());
-        f.debug_struct("Sizes").field("product", &product).field("mixture", &mixture).finish_non_exhaustive()
+        let asked = [self.product.is_some(), self.mixture.is_some(), self.norm.is_some()];
+        let mut all = f.debug_struct("Sizes");
+        for (name, asked) in ["product", "mixture", "norm"].into_iter().zip(asked) {
+            all.field(name, &asked);
+        }
+        all.finish_non_exhaustive()
     }
 }
 
@@ -74,7 +86,7 @@ impl Sizes {
         weight: fn(&HostWeight) -> u64,
         cache: fn(&CacheSpec) -> Option<u64>,
     ) -> Self {
-        Self { piece, weight, cache, product: None, mixture: None }
+        Self { piece, weight, cache, product: None, mixture: None, norm: None }
     }
 
     /// The same, of a backend whose products take memory beside their results while they are computed: so many bytes.
@@ -88,6 +100,18 @@ impl Sizes {
     #[must_use]
     pub fn mixture(self, bytes: impl Fn(&Mixed) -> u64 + Send + Sync + 'static) -> Self {
         Self { mixture: Some(Arc::new(bytes)), ..self }
+    }
+
+    /// The same, of a backend whose RMS norms leave so many bytes beside a result of this shape, for the products that come: until the
+    /// result is dropped or overwritten.
+    #[must_use]
+    pub fn norm(self, bytes: impl Fn(Shape) -> u64 + Send + Sync + 'static) -> Self {
+        Self { norm: Some(Arc::new(bytes)), ..self }
+    }
+
+    /// Bytes that a norm leaves beside its result.
+    pub(crate) fn beside_norm(&self, shape: Shape) -> u64 {
+        self.norm.as_ref().map_or(0, |bytes| bytes(shape))
     }
 
     /// Bytes that a mixture takes beside its result, if the backend says so.
@@ -128,11 +152,24 @@ pub(crate) struct Ledger(Arc<Mutex<Counts>>);
 pub(crate) struct Piece {
     size: u64,
     counts: Arc<Mutex<Counts>>,
+    /// What a norm left beside it.
+    pub(crate) beside: Option<Box<Self>>,
 }
 
 impl Ledger {
     /// A tensor of so many bytes.
     pub(crate) fn take(&self, shape: Shape, size: u64) -> Tensor {
+        Tensor::new(shape, self.piece(size))
+    }
+
+    /// The same with as much beside it as a norm leaves.
+    pub(crate) fn take_normed(&self, shape: Shape, size: u64, beside: u64) -> Tensor {
+        let mut piece = self.piece(size);
+        piece.beside = (beside > 0).then(|| Box::new(self.piece(beside)));
+        Tensor::new(shape, piece)
+    }
+
+    fn piece(&self, size: u64) -> Piece {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.now = counts.now.saturating_add(size);
         counts.peak = counts.peak.max(counts.now);
@@ -140,7 +177,7 @@ impl Ledger {
         *now += 1;
         *most = (*most).max(*now);
         drop(counts);
-        Tensor::new(shape, Piece { size, counts: Arc::clone(&self.0) })
+        Piece { size, counts: Arc::clone(&self.0), beside: None }
     }
 
     /// Begins anew; what is taken stays taken.

@@ -7,7 +7,7 @@ use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
-use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, matrix, moe, moves, norm, rope};
+use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, moe, moves, norm, rope};
 use crate::{cache, library, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids,
@@ -151,15 +151,10 @@ pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let sizes = Sizes::new(piece, weight::size, cache::size);
     let Some(products) = products.map(Arc::new) else { return sizes };
     let mixtures = Arc::clone(&products);
-    let product = move |p: &Multiplied| {
-        let (Products { info, compute, activations, cublas_from, .. }, n) = (&*products, p.rows);
-        let kept = weight::Kept::of(p.format, p.plain, p.shape);
-        match int8::is_for(info, *activations, n, &kept) {
-            true => int8::scratch(n, &kept),
-            false => matrix::scratch(info, *compute, *cublas_from, n, &kept),
-        }
-    };
-    sizes.product(product).mixture(move |mixed| moe::scratch(&mixtures, mixed))
+    let norms = Arc::clone(&products);
+    let norm = move |shape| int8::left(&norms, shape);
+    let product = move |p: &Multiplied| linear::scratch(&products, p, &weight::Kept::of_product(p));
+    sizes.product(product).mixture(move |mixed| moe::scratch(&mixtures, mixed)).norm(norm)
 }
 
 impl Backend for CudaBackend {
@@ -282,11 +277,7 @@ impl Backend for CudaBackend {
         elementwise::gated(&self.device, gate, up, f)
     }
     fn linear_gated(&self, x: &Tensor, gate: &Weight, up: &Weight, f: Activation) -> Result<Tensor> {
-        if let Some(y) = linear::linear_gated(&self.device, self.compute, x, gate, up, f)? {
-            return Ok(y);
-        }
-        let (gate, up) = linear::both(&self.device, self.compute, x, [gate, up])?;
-        self.gated(gate, &up, f)
+        linear::linear_gated(&self.device, self.compute, x, [gate, up], f)
     }
     fn attend_cache(
         &self,

@@ -12,12 +12,13 @@ use crate::library::{self, Nvrtc, Wanted};
 use crate::memory::{Buffer, Pool};
 use crate::module::Modules;
 use crate::ops::grouped;
+use crate::ops::int8::Codes;
 use crate::plan::Slots;
 use crate::record::Need;
 use crate::transfer::Transfer;
 use ogive_tensor::{Shape, Tensor};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Everything that belongs to one device. Two of them on one device share nothing.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(crate) struct Device {
     work: Stream,
     record: Stream,
     constants: Mutex<Vec<Constant>>,
+    /// Orders of columns that weights here have.
+    orders: Mutex<Vec<Weak<[u32]>>>,
     /// Whether kernels are launched before the one before is done.
     pub(crate) overlap: bool,
     /// What few rows are rounded to for packed weights.
@@ -53,6 +56,8 @@ type Constant = (Arc<[f32]>, Arc<Buffer>);
 pub(crate) struct Values {
     place: Place,
     device: u64,
+    /// The same rounded, where the operator that made them did that too.
+    codes: Option<Codes>,
 }
 
 /// Whose the memory of values is.
@@ -91,6 +96,7 @@ impl Device {
             record: Stream::new(&context)?,
             info,
             constants: Mutex::default(),
+            orders: Mutex::default(),
             overlap: false,
             activations: Activations::Float,
             grouped_from: grouped::CHOICES,
@@ -150,12 +156,26 @@ impl Device {
     pub(crate) fn tensor(&self, at: &str, shape: impl Into<Shape>) -> ogive_tensor::Result<Tensor> {
         let shape = shape.into();
         let buffer = self.take(at, bytes(at, shape)?)?;
-        Ok(Tensor::new(shape, Values { place: Place::Own(buffer), device: self.id }))
+        Ok(Tensor::new(shape, Values { place: Place::Own(buffer), device: self.id, codes: None }))
+    }
+
+    /// The same, with codes not yet written either.
+    pub(crate) fn rounded(&self, at: &str, shape: Shape, codes: Codes) -> ogive_tensor::Result<Tensor> {
+        let mut y = self.tensor(at, shape)?;
+        if let Some(values) = y.data_mut::<Values>() {
+            values.codes = Some(codes);
+        }
+        Ok(y)
+    }
+
+    /// The codes of `x`, where they were made with it.
+    pub(crate) fn codes(x: &Tensor) -> Option<&Codes> {
+        x.data::<Values>().ok().and_then(|values| values.codes.as_ref())
     }
 
     /// A tensor in the memory of a recorded step.
     pub(crate) fn lent(&self, shape: Shape, loan: &Arc<Loan>) -> Tensor {
-        Tensor::new(shape, Values { place: Place::Lent(Arc::clone(loan)), device: self.id })
+        Tensor::new(shape, Values { place: Place::Lent(Arc::clone(loan)), device: self.id, codes: None })
     }
 
     /// Where the values of `x` lie, if they are of this device.
@@ -176,16 +196,16 @@ impl Device {
     pub(crate) fn recorded(&self, mut y: Tensor) -> Option<(Address, Shape)> {
         let shape = y.shape();
         match y.data_mut::<Values>() {
-            Some(Values { place: Place::Own(buffer), device }) if *device == self.id => {
+            Some(Values { place: Place::Own(buffer), device, .. }) if *device == self.id => {
                 buffer.is_of_arena().then(|| (buffer.address(), shape))
             }
             _ => None,
         }
     }
 
-    /// Whether no one else holds the values of `x`, so that they may be overwritten.
+    /// Whether no one else holds the values of `x`, so that they may be overwritten. Who asks will, so codes are given back.
     pub(crate) fn is_free(x: &mut Tensor) -> bool {
-        x.data_mut::<Values>().is_some()
+        x.data_mut::<Values>().map(|values| values.codes = None).is_some()
     }
 
     /// `x` if no one else holds it, a copy otherwise.
@@ -229,6 +249,17 @@ impl Device {
     /// What handles of this device carry.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The first of all equal orders that weights here have, so that two are told apart by their addresses.
+    pub(crate) fn order(&self, order: &Arc<[u32]>) -> Arc<[u32]> {
+        let mut known = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|held| held.strong_count() > 0);
+        if let Some(held) = known.iter().filter_map(Weak::upgrade).find(|held| held == order) {
+            return held;
+        }
+        known.push(Arc::downgrade(order));
+        Arc::clone(order)
     }
 
     /// Values of the host that many calls use, sent up once and kept as long as anyone else holds them.

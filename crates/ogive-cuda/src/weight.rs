@@ -1,12 +1,14 @@
 //! A weight on the device: the packed bytes as they came, and how kernels read them.
 //!
-//! Nothing is decoded that a kernel can decode: the sixteen formats of ogive-tensor stay as the file has them. A stranger's format, and
-//! weights with factors or a permutation beside their elements, are decoded row by row on their way up.
+//! Nothing is decoded that a kernel can decode: the sixteen formats of ogive-tensor stay as the file has them. Where the columns of a packed
+//! weight are in another order than its inputs (act-order), that order lies behind the rows, four bytes a column. A stranger's format,
+//! weights with factors beside their elements, and stacks of experts in an order (no file has one for all experts) are decoded row by
+//! row on their way up.
 
 use crate::device::Device;
 use crate::driver::Address;
 use crate::memory::{Buffer, Pool};
-use ogive_backend::Weight;
+use ogive_backend::{Multiplied, Weight};
 use ogive_kernels::WEIGHT_FORMATS;
 use ogive_tensor::{Error, FORMATS, Format, HostWeight, Result};
 use std::sync::Arc;
@@ -18,6 +20,8 @@ pub(crate) struct Kept {
     pub(crate) format: &'static str,
     /// `[experts, out, in]`
     pub(crate) shape: [usize; 3],
+    /// Whether its columns are in another order than its inputs.
+    pub(crate) ordered: bool,
 }
 
 /// What [`Weight::data`] is here.
@@ -31,6 +35,9 @@ pub(crate) struct CudaWeight {
     pub(crate) shape: [usize; 3],
     /// Bytes of a row.
     pub(crate) row_bytes: usize,
+    /// Which input each column multiplies, where it is not its own, and where that lies behind the rows. Equal orders on one device are
+    /// one allocation.
+    order: Option<(Arc<[u32]>, usize)>,
 }
 
 /// Checks what kernels lean on, because a weight's fields can be set one by one.
@@ -45,53 +52,77 @@ fn check(w: &HostWeight) -> Result<()> {
     Ok(())
 }
 
-/// The kernels' name of a format, if they read it as it is.
-fn named(format: &Format, plain: bool) -> Option<&'static str> {
+/// Where an order begins: at a multiple of this.
+const ALIGNED: usize = 16;
+
+/// The kernels' name of the format, if they read the bytes as they come: of a weight that has factors beside its elements, or whose columns
+/// are in an order. Plain numbers are put in order once and for all.
+fn named(format: &Format, [scaled, ordered]: [bool; 2], shape: [usize; 3]) -> Option<&'static str> {
     let known = FORMATS.iter().any(|f| std::ptr::eq(*f, format));
-    WEIGHT_FORMATS.into_iter().find(|name| known && plain && *name == format.name)
+    let readable = !scaled && (!ordered || (format.block_len > 1 && shape[0] == 1));
+    WEIGHT_FORMATS.into_iter().find(|name| known && readable && *name == format.name)
 }
 
-/// That of the weight's.
-fn kept(w: &HostWeight) -> Option<&'static str> {
-    named(w.format, w.is_plain())
+/// How many bytes a weight takes, and where.
+struct Layout {
+    /// As it comes, or decoded.
+    packed: bool,
+    kept: Kept,
+    row_bytes: usize,
+    /// Where its order begins.
+    rows: usize,
+    /// All of it.
+    bytes: usize,
 }
 
-/// Its name in the kernels, and bytes of a row, as it is kept.
-fn kept_as(w: &HostWeight) -> (&'static str, usize) {
-    kept(w).map_or(("f32", w.shape[2].saturating_mul(4)), |name| (name, w.row_bytes()))
+/// `None`: more bytes than can be counted.
+fn layout(w: &HostWeight) -> Option<Layout> {
+    let beside = [w.scale.is_some(), w.input_perm.is_some()];
+    let (kept, packed) = (Kept::of(w.format, beside, w.shape), named(w.format, beside, w.shape).is_some());
+    let row_bytes = if packed { w.row_bytes() } else { w.shape[2].checked_mul(4)? };
+    let rows = w.shape[0].checked_mul(w.shape[1])?.checked_mul(row_bytes)?;
+    if !kept.ordered {
+        return Some(Layout { packed, kept, row_bytes, rows, bytes: rows });
+    }
+    let rows = rows.checked_next_multiple_of(ALIGNED)?;
+    let bytes = w.shape[2].checked_mul(4)?.checked_add(rows)?;
+    Some(Layout { packed, kept, row_bytes, rows, bytes })
 }
 
 /// Bytes of device memory it would take.
 pub(crate) fn size(w: &HostWeight) -> u64 {
-    let rows = w.shape[0].saturating_mul(w.shape[1]);
-    Pool::size(rows.saturating_mul(kept_as(w).1)).map_or(u64::MAX, |n| n as u64)
+    layout(w).and_then(|l| Pool::size(l.bytes)).map_or(u64::MAX, |n| n as u64)
 }
 
 /// Takes a weight in.
 pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
     device.outside("upload_weight")?;
     check(w)?;
-    let [experts, rows, cols] = w.shape;
-    let (format, row_bytes) = kept_as(w);
-    let count = experts.checked_mul(rows);
-    let bytes = count.and_then(|n| n.checked_mul(row_bytes));
-    let (Some(count), Some(bytes)) = (count, bytes) else {
-        return Err(Error::invalid(&w.name, "the decoded weight has more bytes than can be counted"));
+    let Some(Layout { packed, kept, row_bytes, rows, bytes }) = layout(w) else {
+        return Err(Error::invalid(&w.name, "the weight has more bytes than can be counted"));
     };
     let at = || format!("upload_weight `{}`", w.name);
     let buffer = device.take(&at(), bytes)?;
     let (stream, transfer) = (device.stream(), &device.transfer);
-    if kept(w).is_some() {
+    if packed {
         transfer.send(stream, buffer.address(), &w.bytes)?;
     } else {
-        let mut decoded = vec![0.0; cols];
-        for row in 0..count {
+        let mut decoded = vec![0.0; w.shape[2]];
+        for row in 0..w.shape[0] * w.shape[1] {
             w.decode_row(row, &mut decoded);
             transfer.send_values(stream, buffer.address() + (row * row_bytes) as u64, &decoded)?;
         }
     }
+    let order = match w.input_perm.as_ref().filter(|_| kept.ordered) {
+        Some(order) => {
+            transfer.send_words(stream, buffer.address() + rows as u64, order)?;
+            Some((device.order(order), rows))
+        }
+        None => None,
+    };
     w.bytes.release();
-    Ok(Weight::new(w, CudaWeight { buffer, device: device.id(), format, shape: w.shape, row_bytes }))
+    let Kept { format, shape, .. } = kept;
+    Ok(Weight::new(w, CudaWeight { buffer, device: device.id(), format, shape, row_bytes, order }))
 }
 
 /// The weight as it was taken in by this device.
@@ -109,7 +140,25 @@ impl CudaWeight {
 
     /// How it is kept.
     pub(crate) fn kept(&self) -> Kept {
-        Kept { format: self.format, shape: self.shape }
+        Kept { format: self.format, shape: self.shape, ordered: self.order.is_some() }
+    }
+
+    /// Where the number of the input that each column multiplies lies; 0 if that is its own.
+    pub(crate) fn order(&self) -> Address {
+        self.order.as_ref().map_or(0, |(_, from)| self.address() + *from as u64)
+    }
+
+    /// The order of its columns, if it has one.
+    pub(crate) fn columns(&self) -> Option<&Arc<[u32]>> {
+        self.order.as_ref().map(|(order, _)| order)
+    }
+
+    /// Whether both want their inputs in the same order.
+    pub(crate) fn is_ordered_as(&self, other: Option<&Arc<[u32]>>) -> bool {
+        match (self.columns(), other) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        }
     }
 
     /// Whether rows are whole eights, so that plain numbers can be read in wide loads.
@@ -119,9 +168,15 @@ impl CudaWeight {
 }
 
 impl Kept {
-    /// How a weight of this format and shape would be kept; one that is not `plain` has more beside its elements.
-    pub(crate) fn of(format: &Format, plain: bool, shape: [usize; 3]) -> Self {
-        Self { format: named(format, plain).unwrap_or("f32"), shape }
+    /// How a weight of this format and shape would be kept that has factors beside its elements, or whose columns are in an order.
+    pub(crate) fn of(format: &Format, beside: [bool; 2], shape: [usize; 3]) -> Self {
+        let name = named(format, beside, shape);
+        Self { format: name.unwrap_or("f32"), shape, ordered: beside[1] && name.is_some() }
+    }
+
+    /// How the weight of a product that is to be counted would be kept.
+    pub(crate) fn of_product(p: &Multiplied) -> Self {
+        Self::of(p.format, [p.scaled, p.ordered], p.shape)
     }
 
     /// Elements and bytes of a block of its format.
@@ -133,5 +188,60 @@ impl Kept {
     /// As [`CudaWeight::is_wide`].
     pub(crate) fn is_wide(&self) -> bool {
         self.shape[2].is_multiple_of(8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CudaBackend;
+    use crate::launch::tests::on;
+    use ogive_backend::Backend;
+    use ogive_tensor::{F16, F32, MXFP4, Q4_0};
+    use ptx_emulator_launcher::{Nvrtc, test_name};
+
+    #[test]
+    fn what_is_decoded_is_known_before() {
+        let kept = |format, beside, experts| {
+            let kept = Kept::of(format, beside, [experts, 8, 64]);
+            (kept.format, kept.ordered)
+        };
+        for format in [&F32, &F16, &Q4_0, &MXFP4] {
+            assert_eq!(kept(format, [false, false], 3), (format.name, false));
+            for beside in [[true, false], [true, true]] {
+                assert_eq!(kept(format, beside, 1), ("f32", false), "{} {beside:?}", format.name);
+            }
+        }
+        assert_eq!(kept(&Q4_0, [false, true], 1), ("q4_0", true));
+        // Decoded, columns are where inputs are.
+        for (format, experts) in [(&Q4_0, 2), (&F16, 1), (&F32, 1)] {
+            assert_eq!(kept(format, [false, true], experts), ("f32", false), "{} {experts}", format.name);
+        }
+        let other = Format { name: "q4_0", ..Q4_0 };
+        assert_eq!(kept(&other, [false, true], 1), ("f32", false));
+    }
+
+    #[test]
+    fn equal_orders_are_one() {
+        on(test_name!(), Nvrtc::V12, "sm_80", || {
+            let b = CudaBackend::new().unwrap();
+            let bytes = vec![0; 2 * Q4_0.row_bytes(64)];
+            let plain = HostWeight::new("w", [1, 2, 64], &Q4_0, bytes.into()).unwrap();
+            let own = |order: Option<Vec<u32>>| {
+                let host = plain.clone();
+                let host = order.map_or(host.clone(), |order| host.with_input_perm(order.into()).unwrap());
+                b.upload_weight(&host).unwrap()
+            };
+            let (back, swapped) = ((0..64).rev().collect::<Vec<u32>>(), (0..64).map(|i| i ^ 1).collect());
+            let all = [Some(back.clone()), Some(back), Some(swapped), None].map(own);
+            let all = all.each_ref().map(|w| read(&b.device, "test", w).unwrap());
+            for (i, w) in all.iter().enumerate() {
+                for (j, other) in all.iter().enumerate() {
+                    let alike = i == j || i + j == 1;
+                    assert_eq!(w.is_ordered_as(other.columns()), alike, "{i} and {j}");
+                }
+                assert_eq!(w.order() != 0, i < 3);
+            }
+        });
     }
 }

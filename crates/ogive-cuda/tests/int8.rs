@@ -11,8 +11,8 @@ mod llama;
 mod products;
 
 use llama::{DIM, Model};
-use ogive_backend::tensor::{ErrorKind, F16, F32, FORMATS, HostWeight, Q4_0, Q4_K, Q6_K, Q8_0};
-use ogive_backend::{Activation, Backend, Estimate};
+use ogive_backend::tensor::{ErrorKind, F16, F32, FORMATS, HostWeight, Q4_0, Q4_K, Q6_K, Q8_0, Scale};
+use ogive_backend::{Activation, Backend, Batch, Estimate, Ids, StepKey};
 use ogive_conformance::{Options, Oracle, assert_conforms};
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
 use products::{error, numbers, weight};
@@ -83,11 +83,11 @@ fn other_weights_and_more_rows_stay_as_they_are() {
         assert_eq!(bits(&got[1]), bits(&exact[1]));
         assert!(error(&got[3], &exact[3]) < 2e-2 && got[3] != exact[3]);
         // One whose factors stand beside it is kept in single precision.
-        let order: Vec<u32> = (0..256).rev().collect();
-        let turned = weight(&Q4_0, 1, [37, 256]).with_input_perm(order.into()).unwrap();
+        let scale = Scale { values: vec![0.5; 37].into(), tile: [1, 256] };
+        let scaled = weight(&Q4_0, 1, [37, 256]).with_scale(scale).unwrap();
         let run = |b: &CudaBackend| {
             let (w, x) =
-                (b.upload_weight(&turned).unwrap(), b.upload(&numbers(3, 256), [1, 256].into()).unwrap());
+                (b.upload_weight(&scaled).unwrap(), b.upload(&numbers(3, 256), [1, 256].into()).unwrap());
             b.download(&b.linear(&x, &w).unwrap()).unwrap()
         };
         assert_eq!(bits(&run(&b)), bits(&run(&plain)));
@@ -105,6 +105,36 @@ fn an_estimate_counts_what_is_rounded() {
                 let x = b.upload(&numbers(3, n * 4096), [n, 4096].into()).unwrap();
                 taken();
                 b.linear_many(&x, &[&w, &v]).map(|mut ys| ys.swap_remove(1))
+            };
+            let counted = estimate.activations(|| step(&estimate, &mut || ())).unwrap().peak;
+            let mut before = 0;
+            step(&b, &mut || before = b.memory_used().0).unwrap();
+            assert_eq!(b.memory_used().1 - before, counted, "{n}");
+        }
+    });
+}
+
+/// What a norm leaves beside its result is counted there and not with the products, of which those in an order take their own.
+#[test]
+fn an_estimate_counts_what_norms_leave() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let order: Arc<[u32]> = (0..4096).rev().collect();
+        let plain = [weight(&Q4_K, 1, [37, 4096]), weight(&Q6_K, 2, [70, 4096])];
+        let ordered = plain.clone().map(|w| w.with_input_perm(order.clone()).unwrap());
+        for (ws, n) in [(&plain, 1), (&plain, 8), (&plain, 9), (&ordered, 1), (&ordered, 8)] {
+            let (b, estimate) = (builder().build().unwrap(), Estimate::of(builder().sizes()));
+            let step = |b: &dyn Backend, taken: &mut dyn FnMut()| {
+                let [w, v] = ws.each_ref().map(|w| b.upload_weight(w).unwrap());
+                let x = b.upload(&numbers(3, n * 4096), [n, 4096].into()).unwrap();
+                let ones = b.upload(&[1.0; 4096], [4096].into()).unwrap();
+                taken();
+                let normed = b.rms_norm(&x, &ones, 1e-6)?;
+                let y = b.linear_many(&normed, &[&w, &v])?.swap_remove(1);
+                // Overwritten, it has nothing beside it.
+                let x = b.activate(normed, Activation::Silu)?;
+                let (sum, normed) = b.add_rms_norm(b.mul(x.clone(), &x)?, &x, &ones, 1e-6)?;
+                drop((x, sum, y));
+                b.linear(&normed, &v)
             };
             let counted = estimate.activations(|| step(&estimate, &mut || ())).unwrap().peak;
             let mut before = 0;
@@ -159,13 +189,47 @@ fn replayed_and_overlapping_steps_are_the_same_bits() {
     });
 }
 
+/// What a norm leaves goes back with the step, so that one which ends with a norm can be recorded.
+#[test]
+fn a_step_that_ends_with_a_norm_is_replayed() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let run = |graphs: bool| {
+            let b = builder().graphs(graphs).build().unwrap();
+            let table = b.upload_weight(&weight(&Q8_0, 1, [DIM, DIM])).unwrap();
+            let ones = b.upload(&[1.0; DIM], [DIM].into()).unwrap();
+            let step = |i: u32| {
+                let mut batch = Batch::default();
+                batch.push(&[i * 7], 0, Vec::new(), [0, 1]);
+                batch.want_last();
+                let (key, plan) = (StepKey::of(1, &batch).unwrap(), b.plan(batch).unwrap());
+                let y = b.replay(&key, &plan, &mut |plan| {
+                    b.rms_norm(&b.embed(&table, Ids::Tokens, plan)?, &ones, 1e-6)
+                });
+                // The result is lent, and rounded where it is multiplied.
+                let y = y.unwrap();
+                let product = b.linear(&y, &table).unwrap();
+                [y, product].map(|y| bits(&b.download(&y).unwrap()))
+            };
+            ((0..8).map(step).collect::<Vec<_>>(), b.graphs().replayed)
+        };
+        let ((want, none), (got, replayed)) = (run(false), run(true));
+        assert!(got == want && none == 0 && replayed > 3, "{replayed} replayed");
+    });
+}
+
 #[test]
 fn operators_conform() {
     common::on_device(test_name!(), Nvrtc::V12, || {
         let b: Arc<dyn Backend> = Arc::new(builder().build().unwrap());
-        for part in
-            ["linear/q", "linear/mxfp4", "linear_many", "linear_gated/q4_k", "linear_gated/q6_k", "replay"]
-        {
+        for part in [
+            "linear/q",
+            "linear/mxfp4",
+            "linear_many",
+            "linear_gated/q4_k",
+            "linear_gated/q6_k",
+            "norm",
+            "replay",
+        ] {
             assert_conforms(&b, &Options::new().filter(part));
         }
     });

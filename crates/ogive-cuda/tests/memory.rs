@@ -3,10 +3,11 @@
 
 mod common;
 
-use ogive_backend::tensor::{ErrorKind, F16, FORMATS, HostWeight, Q4_K};
+use ogive_backend::tensor::{ErrorKind, F16, F32, FORMATS, HostWeight, Q4_K, Scale};
 use ogive_backend::{Backend, CacheSpec, LayerCache};
 use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Nvrtc, test_name};
+use std::sync::Arc;
 
 #[test]
 fn weights_stay_packed() {
@@ -88,9 +89,13 @@ fn an_estimate_is_what_is_taken_to_the_byte() {
             HostWeight::new(format.name, [1, rows, cols], format, bytes.into()).unwrap()
         };
         let mut weights: Vec<HostWeight> = FORMATS.iter().enumerate().map(weight).collect();
-        // One that is decoded on its way up.
-        let order: Vec<u32> = (0..512).rev().collect();
-        weights.push(weight((40, &&Q4_K)).with_input_perm(order.into()).unwrap());
+        // Ones that are decoded on their way up, and one that has an order behind its rows.
+        let order: Arc<[u32]> = (0..512).rev().collect();
+        let scale = Scale { values: vec![0.5; 701].into(), tile: [4, 512] };
+        weights.push(weight((40, &&Q4_K)).with_scale(scale).unwrap());
+        for format in [&F32, &F16, &Q4_K] {
+            weights.push(weight((40, &format)).with_input_perm(Arc::clone(&order)).unwrap());
+        }
         let layers = vec![
             LayerCache::full(96, 64),
             LayerCache::windowed(32, 0, 8, 1),

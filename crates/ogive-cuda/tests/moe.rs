@@ -174,6 +174,27 @@ fn an_estimate_counts_what_is_taken_beside() {
     });
 }
 
+/// Rows that a norm gave come rounded, which is counted with the norm.
+#[test]
+fn an_estimate_knows_what_a_norm_left() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let builder = CudaBackend::builder().activations(Activations::Int8);
+        for n in [1, 8, 9] {
+            let (b, estimate) = (builder.clone().build().unwrap(), Estimate::of(builder.sizes()));
+            let step = |b: &dyn Backend, taken: &mut dyn FnMut()| {
+                let layer = Layer::new(b, [&Q4_K, &Q8_0], 2, Activation::Silu);
+                let ([x, logits], ones) = (Layer::rows(b, n), b.upload(&[1.0; DIM], [DIM].into())?);
+                taken();
+                b.moe(&b.rms_norm(&x, &ones, 1e-6)?, &logits, &layer.spec, &layer.experts)
+            };
+            let counted = estimate.activations(|| step(&estimate, &mut || ())).unwrap().peak;
+            let mut before = 0;
+            step(&b, &mut || before = b.memory_used().0).unwrap();
+            assert_eq!(b.memory_used().1 - before, counted, "{n}");
+        }
+    });
+}
+
 /// Weights of single precision and f16 would have to be multiplied as they are.
 #[test]
 fn operators_conform() {

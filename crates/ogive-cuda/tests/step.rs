@@ -9,14 +9,27 @@ mod llama;
 
 use llama::Model;
 use ogive_backend::Backend;
-use ogive_cuda::CudaBackend;
+use ogive_backend::tensor::{Q8_0, Result};
+use ogive_cuda::{Activations, Builder, CudaBackend};
 use ptx_emulator_launcher::{Error, Launcher, test, test_name};
 
 /// The lines of the third of three steps; `None` where there is no emulator.
 fn third_step(name: &str, replay: bool, overlap: bool) -> Option<Vec<String>> {
+    let kind = if overlap { "sm_90" } else { "sm_80" };
+    third_step_of(name, kind, replay, &CudaBackend::builder().overlap(overlap), |b| Model::new(b, 0))
+}
+
+/// The same of this model, on a backend of these settings and a device of this kind.
+fn third_step_of(
+    name: &str,
+    kind: &str,
+    replay: bool,
+    builder: &Builder,
+    model: impl FnOnce(&CudaBackend) -> Result<Model>,
+) -> Option<Vec<String>> {
     if test::case().is_some() {
-        let b = CudaBackend::builder().overlap(overlap).build().unwrap();
-        let model = Model::new(&b, 0).unwrap();
+        let b = builder.clone().build().unwrap();
+        let model = model(&b).unwrap();
         let step = |past| {
             let batch = Model::batch(&[7], past);
             let logits = match replay {
@@ -35,7 +48,7 @@ fn third_step(name: &str, replay: bool, overlap: bool) -> Option<Vec<String>> {
     }
     let launcher = Launcher::new()
         .set("PTX_EMU_TRACE", "1")
-        .set("PTX_EMU_DEVICES", if overlap { "sm_90" } else { "sm_80" })
+        .set("PTX_EMU_DEVICES", kind)
         .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
     if let Err(e @ Error::NoLibrary { .. }) = launcher.environment(&|_| {}) {
         println!("skipped: {name}: {e}");
@@ -67,23 +80,58 @@ fn one_upload_and_one_download() {
     let [up, down, launches] = count(&lines, ["cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel"]);
     println!("cuda: uploads, downloads and launches of a step: {up}, {down}, {launches}");
     assert_eq!([up, down], [1, 1], "{}", lines.join("\n"));
-    assert!(launches > 10, "{launches}");
+    assert_eq!(launches, 15, "{}", lines.join("\n"));
     takes_and_waits_for_nothing(&lines);
 }
 
 #[test]
 fn a_step_that_came_before_is_one_launch() {
     let Some(lines) = third_step(test_name!(), true, false) else { return };
+    is_one_launch(&lines);
+}
+
+#[test]
+fn so_it_is_with_weights_in_an_order() {
+    let model = |b: &CudaBackend| Model::ordered(b, 0, &Q8_0);
+    let builder = CudaBackend::builder();
+    let Some(lines) = third_step_of(test_name!(), "sm_80", true, &builder, model) else { return };
+    is_one_launch(&lines);
+}
+
+fn is_one_launch(lines: &[String]) {
     let calls =
         ["cuMemcpyHtoDAsync", "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyDtoDAsync", "cuMemcpyDtoHAsync"];
-    let found = count(&lines, calls);
+    let found = count(lines, calls);
     println!("cuda: a replayed step: {calls:?}: {found:?}");
     // The plan, the step, the choice of the token, and its way back.
     assert_eq!(found, [1, 1, 1, 0, 1], "{}", lines.join("\n"));
-    takes_and_waits_for_nothing(&lines);
+    takes_and_waits_for_nothing(lines);
     let others = lines.iter().filter(|line| !calls.iter().any(|call| line.contains(call)));
     let others: Vec<&String> = others.filter(|l| !l.contains("CtxSetCurrent")).collect();
     assert_eq!(others.len(), 1, "{others:?}");
+}
+
+/// Products in integers find what a norm left: of seven inputs only those of the attention's output, of the gated product and of the head
+/// are rounded by a launch of their own, beside what a step in single precision launches.
+#[test]
+fn what_norms_give_is_rounded_by_them() {
+    let builder = CudaBackend::builder().activations(Activations::Int8);
+    let model = |b: &CudaBackend| Model::packed(b, 0, &Q8_0);
+    let Some(lines) = third_step_of(test_name!(), "sm_80", false, &builder, model) else { return };
+    let [launches] = count(&lines, ["cuLaunchKernel"]);
+    println!("cuda: launches of a step in integers: {launches}");
+    assert_eq!(launches, 15 + 3, "{}", lines.join("\n"));
+    takes_and_waits_for_nothing(&lines);
+}
+
+/// What weights in an order want is rounded in it: one launch for each of the seven inputs, and none that only moves.
+#[test]
+fn what_is_ordered_is_rounded_at_once() {
+    let builder = CudaBackend::builder().activations(Activations::Int8);
+    let model = |b: &CudaBackend| Model::ordered(b, 0, &Q8_0);
+    let Some(lines) = third_step_of(test_name!(), "sm_80", false, &builder, model) else { return };
+    assert_eq!(count(&lines, ["cuLaunchKernel"]), [15 + 7], "{}", lines.join("\n"));
+    takes_and_waits_for_nothing(&lines);
 }
 
 #[test]

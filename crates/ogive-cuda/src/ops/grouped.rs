@@ -143,7 +143,7 @@ struct Groups {
 pub(super) fn experts(m: &Mixture<'_>, way: Way, x: &Tensor, y: &Tensor) -> Result<()> {
     let halves = match way {
         Way::Single => None,
-        Way::Halves(compute, _) => Some(matrix::halves(m.device, m.at, compute, x)?),
+        Way::Halves(compute, _) => Some(matrix::halves(m.device, m.at, compute, x, 0)?),
     };
     for part in m.parts() {
         let groups = group(m, &part, way.rows())?;

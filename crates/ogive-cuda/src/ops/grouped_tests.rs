@@ -263,7 +263,7 @@ fn tiles() {
         {
             let turn: Vec<_> = all.iter().copied().cycle().skip(7 * i + 3 * count).take(6).collect();
             let fits = |f: &[&Format; 3]| {
-                let kept = f.map(|f| Kept::of(f, true, [1, 256, 256]));
+                let kept = f.map(|f| Kept::of(f, [false; 2], [1, 256, 256]));
                 tiles.is_for(&info, tiles.rows[0], &kept)
             };
             let turn: Vec<_> = turn.into_iter().filter(fits).collect();
@@ -344,7 +344,7 @@ fn what_is_grouped_hangs_on_sizes() {
     };
     let kept = |format: &Format, experts| {
         [[experts, 768, 2048], [experts, 768, 2048], [experts, 2048, 768]]
-            .map(|shape| Kept::of(format, true, shape))
+            .map(|shape| Kept::of(format, [false; 2], shape))
     };
     let (new, old) = (info((8, 0), 163 << 10), info((7, 0), 96 << 10));
     let w = kept(&Q4_K, 128);

@@ -2,16 +2,21 @@
 //!
 //! They go before tensor cores for one to eight rows where they are asked for. By arithmetic they take less time for up to four rows,
 //! and tiles less for eight, by no more than half again; but so a row has the same bits in any company of up to eight, and one error.
+//!
+//! What an RMS norm gives comes rounded, by its own kernel and to the same bits, so that such products of it need no other launch. A norm
+//! does not know what will read its result: it rounds all that could be meant, as a quarter more of what it writes is little.
 
+use crate::backend::Products;
 use crate::builder::Activations;
 use crate::device::Device;
-use crate::driver::DeviceInfo;
+use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
 use crate::memory::{Buffer, Pool};
 use crate::ops::linear::{FEW, WARPS, rows};
 use crate::weight::{CudaWeight, Kept};
 use ogive_kernels::{CODES, LINEAR_GATED_INT8, LINEAR_INT8, Source};
-use ogive_tensor::{Error, Result, Tensor};
+use ogive_tensor::{Error, Result, Shape, Tensor};
+use std::sync::Arc;
 
 /// The oldest device with `dp4a`.
 const OLDEST: (u32, u32) = (6, 1);
@@ -31,13 +36,29 @@ pub(super) fn takes(device: &Device, n: usize, w: &CudaWeight) -> bool {
 }
 
 /// Activations as codes and, behind those, a scale and sums for each group.
-pub(super) struct Codes {
-    buffer: Buffer,
+#[derive(Clone, Debug)]
+pub(crate) struct Codes {
+    buffer: Arc<Buffer>,
     /// Bytes of all codes.
     codes: usize,
 }
 
 impl Codes {
+    /// Not yet written, for so many rows.
+    fn new(device: &Device, at: &str, n: usize, cols: usize) -> Result<Self> {
+        let all = if cols.is_multiple_of(GROUP) { bytes(n, cols) } else { None };
+        let all = all.ok_or_else(|| {
+            Error::invalid(at, format!("{n} rows of {cols} elements are no whole groups of {GROUP} to round"))
+        })?;
+        Ok(Self { buffer: Arc::new(device.take(at, all)?), codes: n * cols })
+    }
+
+    /// Where all of it lies, and its bytes.
+    #[cfg(test)]
+    pub(super) fn place(&self) -> (Address, usize) {
+        (self.buffer.address(), self.codes + self.codes / GROUP * SCALE)
+    }
+
     /// What every kernel that multiplies them takes first.
     pub(super) fn given<'a>(&self, call: Call<'a>) -> Call<'a> {
         call.at(self.buffer.address()).at(self.buffer.address() + self.codes as u64)
@@ -60,21 +81,46 @@ pub(super) fn size(rows: usize, cols: usize) -> u64 {
     bytes(rows, cols).and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
 }
 
-/// Rounds `x`, of rows that a packed weight multiplies.
-pub(super) fn codes(device: &Device, at: &str, x: &Tensor) -> Result<Codes> {
-    let (from, n, cols) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
-    let all = if cols.is_multiple_of(GROUP) { bytes(n, cols) } else { None };
-    let all = all.ok_or_else(|| {
-        Error::invalid(at, format!("{n} rows of {cols} elements are no whole groups of {GROUP} to round"))
-    })?;
-    let (buffer, codes) = (device.take(at, all)?, n * cols);
-    Call::new(device, at, &CODES, "codes")
-        .at(from)
-        .at(buffer.address())
-        .at(buffer.address() + codes as u64)
-        .long(codes / 4)
-        .over(codes / 4)?;
-    Ok(Codes { buffer, codes })
+/// Whether a norm rounds its result of this shape too: of as many rows as products take in integers. Results of more dimensions are heads,
+/// which meet no weight.
+fn is_left(info: &DeviceInfo, activations: Activations, shape: Shape) -> bool {
+    let (n, cols) = (shape.rows(), shape.cols());
+    let wanted = activations == Activations::Int8 && info.capability >= OLDEST && (1..=FEW).contains(&n);
+    wanted && shape.dims().len() == 2 && cols > 0 && cols.is_multiple_of(GROUP)
+}
+
+/// Bytes that a norm leaves so, as the pool has them.
+pub(crate) fn left(products: &Products, shape: Shape) -> u64 {
+    let is_left = is_left(&products.info, products.activations, shape);
+    if is_left { size(shape.rows(), shape.cols()) } else { 0 }
+}
+
+/// A tensor for the result of a norm, with codes if it is to leave them.
+pub(super) fn normed(device: &Device, at: &str, shape: Shape) -> Result<Tensor> {
+    if !is_left(&device.info, device.activations, shape) {
+        return device.tensor(at, shape);
+    }
+    device.rounded(at, shape, Codes::new(device, at, shape.rows(), shape.cols())?)
+}
+
+/// Where codes and groups of a norm's result are to be written; nowhere, if it leaves none.
+pub(super) fn places(y: &Tensor) -> [Address; 2] {
+    Device::codes(y).map_or([0; 2], |y| [y.buffer.address(), y.buffer.address() + y.codes as u64])
+}
+
+/// The codes of `x`, of rows that a packed weight multiplies: those that a norm left, or made now. Where `order` is not 0, it lies there, with
+/// a number for each column, and the codes are in it.
+pub(super) fn codes(device: &Device, at: &str, x: &Tensor, order: Address) -> Result<Codes> {
+    let (from, cols) = (device.read(at, x)?, x.shape().cols());
+    if let Some(left) = Device::codes(x).filter(|_| order == 0) {
+        return Ok(left.clone());
+    }
+    let made = Codes::new(device, at, x.shape().rows(), cols)?;
+    made.given(Call::new(device, at, &CODES, "codes").at(from).at(order))
+        .long(made.codes / 4)
+        .count("columns", cols)
+        .over(made.codes / 4)?;
+    Ok(made)
 }
 
 /// What both kernels begin with: the defines and the activations.

@@ -237,7 +237,7 @@ fn products(formats: impl Iterator<Item = &'static Format>) {
                 let (w, given) =
                     (weight::read(d, at, &held).unwrap(), b.upload(&x, [n, cols].into()).unwrap());
                 assert!(takes(d, n, w));
-                let (codes, y) = (codes(d, at, &given).unwrap(), d.tensor(at, [n, out]).unwrap());
+                let (codes, y) = (codes(d, at, &given, 0).unwrap(), d.tensor(at, [n, out]).unwrap());
                 with(d, at, &codes, w, &y, n, outs).unwrap();
                 let row = |o: usize| &host.bytes[o * host.row_bytes()..][..host.row_bytes()];
                 let want: Vec<f32> = (0..n * out)

@@ -1,17 +1,21 @@
 //! Products with weights: one kernel for few rows, which are bound by the weight's bytes, and one for many, which are bound by
 //! arithmetic; where the backend was told to compute in a half, tensor cores for more than one row (`matrix`); and where it was told
-//! to round few rows for packed weights, integers (`int8`), which go first.
+//! to round few rows for packed weights, integers (`int8`), which go first. What weights in an order of their own meet is put in it
+//! before: by what rounds it, or moved (`order`).
 
+use crate::backend::Products;
 use crate::builder::Compute;
 use crate::device::Device;
 use crate::launch::Call;
-use crate::ops::elementwise::function;
+use crate::ops::elementwise::{self, function};
 use crate::ops::int8::{self, Codes};
 use crate::ops::matrix::{self, Halves};
-use crate::weight::{self, CudaWeight};
-use ogive_backend::{Activation, Weight};
+use crate::ops::order;
+use crate::weight::{self, CudaWeight, Kept};
+use ogive_backend::{Activation, Multiplied, Weight};
 use ogive_kernels::{LINEAR_FEW, LINEAR_MANY};
 use ogive_tensor::{Error, Result, Tensor};
+use std::sync::Arc;
 
 /// More rows than this are done in tiles.
 pub(super) const FEW: usize = 8;
@@ -20,70 +24,114 @@ pub(super) const WARPS: u32 = 4;
 /// Rows and outputs of a tile.
 const TILE: usize = 64;
 
-/// What earlier products left of the input they share.
+/// What earlier products left of the input they share, with its columns in one order.
 #[derive(Default)]
-struct Rounded {
+struct Shared {
+    order: Option<Arc<[u32]>>,
+    moved: Option<Tensor>,
     halves: Option<Halves>,
     codes: Option<Codes>,
 }
 
-/// `x · wᵀ`. `[.., in] -> [.., out]`
-pub(crate) fn linear(device: &Device, compute: Compute, x: &Tensor, w: &Weight) -> Result<Tensor> {
-    one(device, "linear", compute, x, w, &mut Rounded::default())
+impl Shared {
+    /// Forgets what a weight in another order left. One order at a time is kept, as the weights of a layer were ordered by the same
+    /// activations and nearly always agree.
+    fn turn_to(&mut self, w: &CudaWeight) {
+        if !w.is_ordered_as(self.order.as_ref()) {
+            *self = Self { order: w.columns().cloned(), ..Self::default() };
+        }
+    }
 }
 
-/// Several products of one input, which is rounded once.
+/// Bytes that a product takes beside its result, as the pool has them, with a weight that is kept so.
+pub(crate) fn scratch(products: &Products, p: &Multiplied, w: &Kept) -> u64 {
+    let (Products { info, compute, activations, cublas_from, .. }, n) = (products, p.rows);
+    match int8::is_for(info, *activations, n, w) {
+        // A norm left them.
+        true if p.normed && !w.ordered => 0,
+        true => int8::scratch(n, w),
+        false => {
+            let halves = matrix::scratch(info, *compute, *cublas_from, n, w);
+            halves.unwrap_or_else(|| order::scratch(n, w))
+        }
+    }
+}
+
+/// `x · wᵀ`. `[.., in] -> [.., out]`
+pub(crate) fn linear(device: &Device, compute: Compute, x: &Tensor, w: &Weight) -> Result<Tensor> {
+    one(device, "linear", compute, x, w, &mut Shared::default())
+}
+
+/// Several products of one input, which is rounded or moved once.
 pub(crate) fn linear_many(
     device: &Device,
     compute: Compute,
     x: &Tensor,
     ws: &[&Weight],
 ) -> Result<Vec<Tensor>> {
-    let mut rounded = Rounded::default();
-    ws.iter().map(|w| one(device, "linear_many", compute, x, w, &mut rounded)).collect()
+    let mut shared = Shared::default();
+    ws.iter().map(|w| one(device, "linear_many", compute, x, w, &mut shared)).collect()
 }
 
-/// Two products of one input, likewise.
-pub(crate) fn both(
+/// `f(x · gateᵀ) * (x · upᵀ)`
+pub(crate) fn linear_gated(
     device: &Device,
     compute: Compute,
     x: &Tensor,
-    [a, b]: [&Weight; 2],
-) -> Result<(Tensor, Tensor)> {
-    let (at, mut rounded) = ("linear_gated", Rounded::default());
-    Ok((one(device, at, compute, x, a, &mut rounded)?, one(device, at, compute, x, b, &mut rounded)?))
+    [gate, up]: [&Weight; 2],
+    f: Activation,
+) -> Result<Tensor> {
+    if let Some(y) = fused(device, compute, x, [gate, up], f)? {
+        return Ok(y);
+    }
+    let (at, mut shared) = ("linear_gated", Shared::default());
+    let gate = one(device, at, compute, x, gate, &mut shared)?;
+    let up = one(device, at, compute, x, up, &mut shared)?;
+    drop(shared);
+    elementwise::gated(device, gate, &up, f)
 }
 
-/// One product; `rounded` is what earlier ones left of the input.
+/// One product; `shared` is what earlier ones left of the input.
 fn one(
     device: &Device,
     at: &str,
     compute: Compute,
     x: &Tensor,
     w: &Weight,
-    Rounded { halves, codes }: &mut Rounded,
+    shared: &mut Shared,
 ) -> Result<Tensor> {
-    let (from, w) = (device.read(at, x)?, weight::read(device, at, w)?);
+    let (given, w) = (device.read(at, x)?, weight::read(device, at, w)?);
     let [experts, out, cols] = w.shape;
     if experts != 1 || x.shape().cols() != cols {
         return Err(Error::shape(at, x.shape(), w.shape.into()));
     }
     let n = x.shape().rows();
+    shared.turn_to(w);
     let y = device.tensor(at, x.shape().with_cols(out))?;
     let to = device.read(at, &y)?;
+    let Shared { moved, halves, codes, .. } = shared;
     if int8::takes(device, n, w) {
         let x = match codes.take() {
             Some(x) => codes.insert(x),
-            None => codes.insert(int8::codes(device, at, x)?),
+            None => codes.insert(int8::codes(device, at, x, w.order())?),
         };
         int8::product(device, at, x, w, &y, n)?;
-    } else if matrix::takes(device, compute, n, w) {
+        return Ok(y);
+    }
+    if matrix::takes(device, compute, n, w) {
         let x = match halves.take() {
             Some(x) => halves.insert(x),
-            None => halves.insert(matrix::halves(device, at, compute, x)?),
+            None => halves.insert(matrix::halves(device, at, compute, x, w.order())?),
         };
         matrix::product(device, at, x, w, &y, n)?;
-    } else if n <= FEW {
+        return Ok(y);
+    }
+    let from = match (w.columns(), moved.take()) {
+        (None, _) => given,
+        (Some(_), Some(x)) => device.read(at, moved.insert(x))?,
+        (Some(_), None) => device.read(at, moved.insert(order::moved(device, at, x, w)?))?,
+    };
+    if n <= FEW {
         let rows = rows(n);
         let call =
             product(Call::new(device, at, &LINEAR_FEW, "linear_few"), w, from, to, n).define("ROWS", rows);
@@ -95,22 +143,22 @@ fn one(
     Ok(y)
 }
 
-/// `f(x · gateᵀ) * (x · upᵀ)` in one kernel, for few rows; `None` where that is not for this step.
-pub(crate) fn linear_gated(
+/// The same in one kernel, for few rows and weights in one order; `None` where that is not for this step.
+fn fused(
     device: &Device,
     compute: Compute,
     x: &Tensor,
-    gate: &Weight,
-    up: &Weight,
+    [gate, up]: [&Weight; 2],
     f: Activation,
 ) -> Result<Option<Tensor>> {
     let at = "linear_gated";
-    let (from, f) = (device.read(at, x)?, function(f)?);
+    let (given, f) = (device.read(at, x)?, function(f)?);
     let (gate, up) = (weight::read(device, at, gate)?, weight::read(device, at, up)?);
     let ([experts, out, cols], n) = (gate.shape, x.shape().rows());
     let integers = [gate, up].map(|w| int8::takes(device, n, w));
     let tiles = [gate, up].iter().any(|w| matrix::takes(device, compute, n, w));
-    if n > FEW || gate.shape != up.shape || integers[0] != integers[1] || (tiles && !integers[0]) {
+    let alike = gate.shape == up.shape && integers[0] == integers[1] && gate.is_ordered_as(up.columns());
+    if n > FEW || !alike || (tiles && !integers[0]) {
         return Ok(None);
     }
     if experts != 1 || x.shape().cols() != cols {
@@ -118,9 +166,11 @@ pub(crate) fn linear_gated(
     }
     let (y, rows) = (device.tensor(at, x.shape().with_cols(out))?, rows(n));
     if integers[0] {
-        int8::gated(device, at, &int8::codes(device, at, x)?, [gate, up], f, &y, n)?;
+        int8::gated(device, at, &int8::codes(device, at, x, gate.order())?, [gate, up], f, &y, n)?;
         return Ok(Some(y));
     }
+    let moved = gate.columns().map(|_| order::moved(device, at, x, gate)).transpose()?;
+    let from = moved.as_ref().map_or(Ok(given), |x| device.read(at, x))?;
     Call::new(device, at, &LINEAR_FEW, "linear_gated_few")
         .word("FORMAT", gate.format)
         .word("UP", up.format)

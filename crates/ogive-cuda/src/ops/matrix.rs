@@ -6,7 +6,7 @@
 
 use crate::builder::Compute;
 use crate::device::Device;
-use crate::driver::DeviceInfo;
+use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
 use crate::memory::{Buffer, Pool};
 use crate::ops::slabs;
@@ -172,18 +172,29 @@ pub(super) fn size_of_halves(shape: [usize; 2]) -> u64 {
     filled_up(shape).and_then(|(_, bytes)| Pool::size(bytes)).map_or(u64::MAX, |bytes| bytes as u64)
 }
 
-/// Bytes that a product of `n` rows takes beside its result, as the pool has them; products of so many rows as `cublas` says are its.
-pub(crate) fn scratch(info: &DeviceInfo, compute: Compute, cublas: Option<usize>, n: usize, w: &Kept) -> u64 {
-    if choose(info, compute, n, w).is_none() {
-        return 0;
-    }
+/// Bytes that a product of `n` rows takes beside its result, as the pool has them; products of so many rows as `cublas` says are its. `None`
+/// where tensor cores do not compute it.
+pub(super) fn scratch(
+    info: &DeviceInfo,
+    compute: Compute,
+    cublas: Option<usize>,
+    n: usize,
+    w: &Kept,
+) -> Option<u64> {
+    choose(info, compute, n, w)?;
     let halves = size_of_halves([n, w.shape[2]]);
     let by_cublas = cublas.is_some_and(|from| n >= from);
-    halves.saturating_add(if by_cublas { slabs::scratch(info, compute, w) } else { 0 })
+    Some(halves.saturating_add(if by_cublas { slabs::scratch(info, compute, w) } else { 0 }))
 }
 
-/// Rounds `x`.
-pub(super) fn halves(device: &Device, at: &str, compute: Compute, x: &Tensor) -> Result<Halves> {
+/// Rounds `x`, in the order that lies at `order` if that is not 0.
+pub(super) fn halves(
+    device: &Device,
+    at: &str,
+    compute: Compute,
+    x: &Tensor,
+    order: Address,
+) -> Result<Halves> {
     let (from, n, cols) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
     let (padded, bytes) = filled_up([n, cols])
         .ok_or_else(|| Error::invalid(at, "the input is more elements than can be counted"))?;
@@ -191,6 +202,7 @@ pub(super) fn halves(device: &Device, at: &str, compute: Compute, x: &Tensor) ->
     Call::new(device, at, &HALVES, "halves")
         .word("HALF", compute.name())
         .at(from)
+        .at(order)
         .at(buffer.address())
         .count("rows", n)
         .count("inputs", cols)

@@ -56,7 +56,7 @@ pub(crate) fn check(
     let (d, at) = (&b.device, "test");
     let own = weight::read(d, at, &held).unwrap();
     let given = b.upload(&x, [n, cols].into()).unwrap();
-    let (halves, y) = (halves(d, at, compute, &given).unwrap(), d.tensor(at, [n, out]).unwrap());
+    let (halves, y) = (halves(d, at, compute, &given, 0).unwrap(), d.tensor(at, [n, out]).unwrap());
     product(&halves, own, &y);
     let got = b.download(&y).unwrap();
 

@@ -11,6 +11,7 @@ pub(crate) mod matrix;
 pub(crate) mod moe;
 pub(crate) mod moves;
 pub(crate) mod norm;
+pub(crate) mod order;
 pub(crate) mod rope;
 pub(crate) mod slabs;
 mod split;

@@ -2,6 +2,7 @@
 //!
 //! Rows that are few for the experts there are go choice by choice, bound by the bytes of what was chosen, in single precision or in
 //! integers as `linear` does; more are grouped by expert (`grouped`). Which it is hangs on sizes alone: the same step gives the same bits.
+//! A single expert whose columns are in an order of their own is a gated product and another; stacks have no such order (`weight.rs`).
 
 use crate::backend::Products;
 use crate::builder::{Activations, Compute};
@@ -9,9 +10,8 @@ use crate::device::{Device, count};
 use crate::driver::DeviceInfo;
 use crate::launch::Call;
 use crate::memory::Pool;
-use crate::ops::elementwise::function;
-use crate::ops::grouped;
-use crate::ops::int8;
+use crate::ops::elementwise::{self, Two, function};
+use crate::ops::{grouped, int8, linear};
 use crate::weight::{self, CudaWeight, Kept};
 use ogive_backend::{Experts, Mixed, RouterSpec, Routing, Scoring};
 use ogive_kernels::{EXPERTS, EXPERTS_INT8, ROUTE, Source};
@@ -125,16 +125,28 @@ fn part([n, k]: [usize; 2]) -> usize {
 pub(crate) fn scratch(products: &Products, mixed: &Mixed) -> u64 {
     let Products { info, compute, activations, grouped_from, .. } = products;
     let (n, k) = (mixed.weights[0].rows, mixed.k);
-    let w = mixed.weights.map(|w| Kept::of(w.format, w.plain, w.shape));
+    let w = mixed.weights.map(|w| Kept::of_product(&w));
     let (part, [_, hidden, dim]) = (part([n, k]), w[0].shape);
     let between = || {
         let bytes = part.checked_mul(k).and_then(|n| n.checked_mul(hidden)?.checked_mul(4));
         bytes.and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
     };
+    if w.iter().any(|w| w.ordered) {
+        // Both halves of what lies between, and the largest of what the products take.
+        let each = mixed.weights.into_iter().zip(&w).map(|(mut p, w)| {
+            // What lies between is no norm's.
+            p.normed = false;
+            linear::scratch(products, &p, w)
+        });
+        let beside = each.fold(0, u64::max);
+        return between().saturating_mul(2).saturating_add(beside);
+    }
     match way(info, (*compute, *activations), *grouped_from, [n, k], &w) {
         Way::Each => between(),
         Way::Integers => {
-            let codes = [int8::size(n, dim), int8::size(n.saturating_mul(k), hidden)];
+            // A norm left those of the input.
+            let given = if mixed.weights[0].normed { 0 } else { int8::size(n, dim) };
+            let codes = [given, int8::size(n.saturating_mul(k), hidden)];
             codes.into_iter().fold(between(), u64::saturating_add)
         }
         Way::Grouped(way) => grouped::scratch(way, [n, part, k], &w),
@@ -173,6 +185,12 @@ pub(crate) fn experts(
     }
     let m =
         Mixture { device, at, n, k, ids, shares, gate, up, down, function: function(experts.activation)? };
+    if [gate, up, down].iter().any(|w| w.columns().is_some()) {
+        let Experts { gate, up, down, activation, .. } = experts;
+        let h = linear::linear_gated(device, compute, x, [gate, up], *activation)?;
+        let y = linear::linear(device, compute, &h, down)?;
+        return elementwise::broadcast(device, Two::Mul, y, &routing.weights);
+    }
     let y = device.tensor(at, x.shape())?;
     let kept = [gate, up, down].map(CudaWeight::kept);
     match way(&device.info, (compute, device.activations), device.grouped_from, [n, k], &kept) {
@@ -239,7 +257,7 @@ impl Mixture<'_> {
     /// The same in integers, for few rows.
     pub(super) fn integers(&self, x: &Tensor, to: u64) -> Result<()> {
         let (n, k, dim, hidden) = (self.n, self.k, self.dim(), self.hidden());
-        let x = int8::codes(self.device, self.at, x)?;
+        let x = int8::codes(self.device, self.at, x, 0)?;
         let h = self.device.tensor(self.at, [n * k, hidden])?;
         let call = |kernel| self.call(&EXPERTS_INT8, kernel).define("ROWS", 1);
         x.given(call("experts_up_int8"))
@@ -255,7 +273,7 @@ impl Mixture<'_> {
             .count("hidden elements", hidden)
             .number(self.function)
             .run([hidden.div_ceil(WARPS as usize), n * k, 1], [32 * WARPS, 1, 1])?;
-        int8::codes(self.device, self.at, &h)?
+        int8::codes(self.device, self.at, &h, 0)?
             .given(call("experts_down_int8"))
             .at(self.ids)
             .at(self.shares)

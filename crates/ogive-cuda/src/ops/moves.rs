@@ -148,6 +148,7 @@ pub(crate) fn embed(device: &Device, table: &Weight, ids: Ids, plan: &Plan) -> R
         .define("KIND", kind)
         .at(w.address())
         .long(w.row_bytes)
+        .at(w.order())
         .at(device.read(at, &out)?)
         .count("columns", cols)
         .at(step.address())

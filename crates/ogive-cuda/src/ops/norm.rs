@@ -1,8 +1,10 @@
-//! Norms and sums over the last dimension: a block a row.
+//! Norms and sums over the last dimension: a block a row. RMS norms leave their results rounded too, where products in integers may want
+//! them (`int8`).
 
 use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
+use crate::ops::int8;
 use ogive_kernels::NORM;
 use ogive_tensor::{Error, Result, Tensor};
 
@@ -17,9 +19,10 @@ fn factors(device: &Device, at: &str, x: &Tensor, w: &Tensor) -> Result<Address>
 pub(crate) fn rms_norm(device: &Device, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     let at = "rms_norm";
     let (from, scales) = (device.read(at, x)?, factors(device, at, x, w)?);
-    let (out, cols) = (device.tensor(at, x.shape())?, x.shape().cols());
+    let (out, cols) = (int8::normed(device, at, x.shape())?, x.shape().cols());
+    let [codes, groups] = int8::places(&out);
     let call = Call::new(device, at, &NORM, "rms_norm").at(from).at(scales).at(device.read(at, &out)?);
-    call.count("columns", cols).float(eps).by_rows(rows(x), cols)?;
+    call.at(codes).at(groups).count("columns", cols).float(eps).by_rows(rows(x), cols)?;
     Ok(out)
 }
 
@@ -41,13 +44,16 @@ pub(crate) fn add_rms_norm(
     let (scales, cols) = (factors(device, at, x, w)?, x.shape().cols());
     let fresh = if Device::is_free(&mut residual) { None } else { Some(device.tensor(at, x.shape())?) };
     let sum = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;
-    let out = device.tensor(at, x.shape())?;
+    let out = int8::normed(device, at, x.shape())?;
+    let [codes, groups] = int8::places(&out);
     Call::new(device, at, &NORM, "add_rms_norm")
         .at(from)
         .at(other)
         .at(scales)
         .at(sum)
         .at(device.read(at, &out)?)
+        .at(codes)
+        .at(groups)
         .count("columns", cols)
         .float(eps)
         .by_rows(rows(x), cols)?;
@@ -84,3 +90,7 @@ pub(crate) fn sum(device: &Device, x: &Tensor) -> Result<Tensor> {
 fn rows(x: &Tensor) -> usize {
     if x.shape().cols() == 0 { 0 } else { x.shape().rows() }
 }
+
+#[cfg(test)]
+#[path = "norm_tests.rs"]
+mod tests;

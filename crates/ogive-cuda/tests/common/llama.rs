@@ -28,13 +28,31 @@ impl Model {
     }
 
     /// The same in another format.
+    #[allow(dead_code)] // not every test program wants it
     pub(crate) fn packed(b: &CudaBackend, seed: usize, format: &'static Format) -> Result<Self> {
+        Self::with(b, seed, format, &|_, w| Ok(w))
+    }
+
+    /// The same with columns in an order, as checkpoints with act-order have them: one for all weights of an input.
+    #[allow(dead_code)] // not every test program wants it
+    pub(crate) fn ordered(b: &CudaBackend, seed: usize, format: &'static Format) -> Result<Self> {
+        const INPUTS: [u32; 8] = [5, 1, 1, 1, 2, 3, 3, 4];
+        let order = |step: u32| (0..DIM as u32).map(|i| (i * (2 * step + 1) + step) % DIM as u32).collect();
+        Self::with(b, seed, format, &|i, w| w.with_input_perm(order(INPUTS[i])))
+    }
+
+    fn with(
+        b: &CudaBackend,
+        seed: usize,
+        format: &'static Format,
+        change: &dyn Fn(usize, HostWeight) -> Result<HostWeight>,
+    ) -> Result<Self> {
         let weight = |i: usize| {
             let value = |j: usize| ((j * 31 + i * 17 + seed * 7) % 97) as f32 / 97.0 - 0.5;
             let values: Vec<f32> = (0..DIM * DIM).map(value).collect();
             let mut bytes = vec![0; DIM * format.row_bytes(DIM)];
             format.encode_row(&values, &mut bytes)?;
-            b.upload_weight(&HostWeight::new("w", [1, DIM, DIM], format, bytes.into())?)
+            b.upload_weight(&change(i, HostWeight::new("w", [1, DIM, DIM], format, bytes.into())?)?)
         };
         let layers = vec![LayerCache::full(DIM, DIM)];
         Ok(Self {

@@ -167,6 +167,34 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         Ok(())
     }));
 
+    cases.push(Case::new("linear_many/permuted", |lab| {
+        let cols = 96;
+        let orders: [Arc<[u32]>; 2] = [(); 2].map(|()| lab.random.order(cols).into());
+        // Which order each weight has; the last is none.
+        for mix in [[0, 0, 0], [0, 1, 0], [1, 2, 1], [2, 0, 0]] {
+            let own = |(format, which): (_, usize)| {
+                let w = lab.random.weight([1, 24, cols], format)?;
+                orders.get(which).map_or(Ok(w.clone()), |order| w.clone().with_input_perm(order.clone()))
+            };
+            let ws = [&Q8_0, &Q4_0, &Q8_0].into_iter().zip(mix).map(own).collect::<Result<Vec<_>>>()?;
+            for n in [1, 5, 40] {
+                let x = lab.random.normal(n * cols);
+                let limit = lab.product(&Q4_0, ws.iter().map(gain).fold(0.0, f64::max));
+                let what = format!("orders {mix:?} [{n}, {cols}]");
+                lab.defined(&what, limit, &|b| {
+                    let ws = ws.iter().map(|w| b.upload_weight(w)).collect::<Result<Vec<_>>>()?;
+                    b.linear_many(&up(b, &x, &[n, cols])?, &ws.iter().collect::<Vec<_>>())
+                });
+                let limit = lab.product(&Q4_0, 0.3 * gain(&ws[0]) * gain(&ws[1])).times(4.0);
+                lab.defined(&format!("{what}, gated"), limit, &|b| {
+                    let (gate, upward) = (b.upload_weight(&ws[0])?, b.upload_weight(&ws[1])?);
+                    Ok(vec![b.linear_gated(&up(b, &x, &[n, cols])?, &gate, &upward, Activation::Silu)?])
+                });
+            }
+        }
+        Ok(())
+    }));
+
     cases.push(Case::new("linear_each", |lab| {
         for format in [&F32, &Q8_0] {
             for (n, heads, rows, blocks) in [(1, 1, 5, 1), (3, 4, 7, 2), (9, 2, 33, 1)] {

@@ -1,0 +1,157 @@
+//! What RMS norms leave for products in integers: to the bit what their twins give, a norm that leaves nothing and the kernel that rounds;
+//! and no longer than the values that it stands for.
+
+#![allow(clippy::print_stdout)]
+
+use super::*;
+use crate::launch::tests::on;
+use crate::ops::int8::Codes;
+use crate::{Activations, CudaBackend};
+use ogive_backend::{Activation, Backend};
+use ogive_tensor::{HostWeight, Q8_0};
+use ptx_emulator_launcher::{Nvrtc, test_name};
+
+fn backend() -> CudaBackend {
+    CudaBackend::builder().activations(Activations::Int8).build().unwrap()
+}
+
+fn number(i: usize) -> f32 {
+    (i * 7919 % 1009) as f32 / 504.0 - 1.0
+}
+
+/// Factors that make groups of all kinds: usual ones, zeros, what counts as zeros and what just does not, huge ones, no numbers.
+fn factor(i: usize) -> f32 {
+    let v = number(3 * i + 1);
+    match (i / 32 % 9, i % 32) {
+        (1, _) => 0.0,
+        (2, _) => v * 2f32.powi(-121),
+        (3, _) => v * 2f32.powi(-118),
+        (4, _) => v * 1e37,
+        (5, 7) => f32::INFINITY,
+        (6, 31) => f32::NAN,
+        (7, 0) => 400.0,
+        _ => v,
+    }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|v| if v.is_nan() { 0x7fc0_0000 } else { v.to_bits() }).collect()
+}
+
+/// Codes and groups as they lie on the device.
+fn bytes(b: &CudaBackend, codes: &Codes) -> Vec<u8> {
+    let mut all = Vec::new();
+    let (from, len) = codes.place();
+    b.device.transfer.fetch(b.device.stream(), "test", from, len, &mut |part| all.extend(part)).unwrap();
+    all
+}
+
+fn norms() {
+    let (b, mut count) = (backend(), 0);
+    let d = &b.device;
+    for cols in [32, 96, 416, 1056, 4096, 8192 + 64] {
+        let w = b.upload(&(0..cols).map(factor).collect::<Vec<_>>(), [cols].into()).unwrap();
+        for n in [1, 3, 8] {
+            let up = |salt: usize, dims: [usize; 3]| {
+                let values: Vec<f32> = (0..n * cols).map(|i| number(i + salt)).collect();
+                b.upload(&values, dims.into()).unwrap()
+            };
+            let flat = |salt| up(salt, [1, n, cols]).reshape([n, cols]).unwrap();
+            // Of three dimensions nothing is left: the twin.
+            let heads = |salt| up(salt, [n, 1, cols]);
+            let held = flat(5);
+            let pairs = [
+                (rms_norm(d, &flat(5), &w, 1e-6), rms_norm(d, &heads(5), &w, 1e-6)),
+                (
+                    add_rms_norm(d, flat(5), &flat(9), &w, 1e-6).map(|(_, y)| y),
+                    add_rms_norm(d, heads(5), &heads(9), &w, 1e-6).map(|(_, y)| y),
+                ),
+                (
+                    add_rms_norm(d, held.clone(), &flat(9), &w, 0.0).map(|(_, y)| y),
+                    add_rms_norm(d, heads(5), &heads(9), &w, 0.0).map(|(_, y)| y),
+                ),
+            ];
+            for (got, want) in pairs {
+                let (got, want) = (got.unwrap(), want.unwrap());
+                assert!(Device::codes(&got).is_some() && Device::codes(&want).is_none());
+                let (left, made) = [&got, &want].map(|y| int8::codes(d, "test", y, 0).unwrap()).into();
+                assert!(bytes(&b, &left) == bytes(&b, &made), "[{n}, {cols}]");
+                assert_eq!(bits(&b.download(&got).unwrap()), bits(&b.download(&want).unwrap()));
+                count += 1;
+            }
+        }
+    }
+    println!("cuda: {}: {count} norms", b.info().name);
+}
+
+#[test]
+fn norms_leave_the_codes_of_their_results_on_sm_80() {
+    on(test_name!(), Nvrtc::V12, "sm_80", norms);
+}
+
+#[test]
+fn norms_leave_the_codes_of_their_results_on_sm_90() {
+    on(test_name!(), Nvrtc::V13, "sm_90", norms);
+}
+
+#[test]
+fn norms_leave_the_codes_of_their_results_on_sm_61() {
+    on(test_name!(), Nvrtc::V11, "sm_61", norms);
+}
+
+/// Many rows, rows that are no whole groups, heads, and a backend that rounds nothing.
+#[test]
+fn nothing_is_left_where_nothing_would_read_it() {
+    on(test_name!(), Nvrtc::V12, "sm_80", || {
+        let left = |b: &CudaBackend, dims: &[usize]| {
+            let (rows, cols) = (dims[..dims.len() - 1].iter().product::<usize>(), dims[dims.len() - 1]);
+            let (x, w) = (vec![1.0; rows * cols], b.upload(&vec![1.0; cols], [cols].into()).unwrap());
+            let x = b.upload(&x, [rows, cols].into()).unwrap();
+            let x = if let [a, b, c] = *dims { x.reshape([a, b, c]).unwrap() } else { x };
+            Device::codes(&b.rms_norm(&x, &w, 1e-6).unwrap()).is_some()
+        };
+        let (b, plain) = (backend(), CudaBackend::new().unwrap());
+        assert!(left(&b, &[8, 64]) && !left(&plain, &[8, 64]));
+        for dims in [&[9, 64][..], &[0, 64], &[3, 33], &[3, 0], &[2, 2, 64]] {
+            assert!(!left(&b, dims), "{dims:?}");
+        }
+    });
+}
+
+/// A result that is overwritten is rounded anew, one that others hold is not.
+#[test]
+fn codes_go_with_the_values() {
+    on(test_name!(), Nvrtc::V12, "sm_80", || {
+        let b = backend();
+        let (n, cols) = (3, 128);
+        let values = |salt: usize| (0..n * cols).map(|i| number(i + salt)).collect::<Vec<f32>>();
+        let up = |values: &[f32]| b.upload(values, [n, cols].into()).unwrap();
+        let mut packed = vec![0; 40 * Q8_0.row_bytes(cols)];
+        Q8_0.encode_row(&(0..40 * cols).map(number).collect::<Vec<_>>(), &mut packed).unwrap();
+        let w = HostWeight::new("w", [1, 40, cols], &Q8_0, packed.into()).unwrap();
+        let (w, ones) = (b.upload_weight(&w).unwrap(), b.upload(&vec![1.0; cols], [cols].into()).unwrap());
+        let normed = || b.rms_norm(&up(&values(1)), &ones, 1e-6).unwrap();
+        let same = |what: &str, x: &Tensor, left: bool| {
+            assert_eq!(Device::codes(x).is_some(), left, "{what}");
+            let fresh = up(&b.download(x).unwrap());
+            let run = |x: &Tensor| bits(&b.download(&b.linear(x, &w).unwrap()).unwrap());
+            assert_eq!(run(x), run(&fresh), "{what}");
+        };
+        same("as it was left", &normed(), true);
+        same("in another shape", &normed().reshape([1, n, cols]).unwrap(), true);
+        same("added to", &b.add(normed(), &up(&values(2))).unwrap(), false);
+        same("multiplied", &b.mul(normed(), &up(&values(2))).unwrap(), false);
+        same("activated", &b.activate(normed(), Activation::Silu).unwrap(), false);
+        same("gated", &b.gated(normed(), &up(&values(2)), Activation::Gelu).unwrap(), false);
+        let (sum, next) = b.add_rms_norm(normed(), &up(&values(2)), &ones, 1e-6).unwrap();
+        same("a residual", &sum, false);
+        same("the norm after", &next, true);
+        let held = normed();
+        same("a copy", &b.add(held.clone(), &up(&values(2))).unwrap(), false);
+        same("what was copied", &held, true);
+        drop((sum, next, held));
+        let used = b.memory_used().0;
+        drop(normed());
+        assert_eq!(b.memory_used().0, used);
+    });
+}

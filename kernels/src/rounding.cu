@@ -1,0 +1,32 @@
+// The scale of activations rounded to 8 bits, in one place for all kernels that round.
+//
+// A group of 32 elements has one scale, its largest magnitude / 127, and codes from -127 to 127 to nearest, ties to even. A group whose
+// largest magnitude is below 2^-120 counts as zeros, as the inverse of its scale would overflow. One with an element that is no finite
+// number has codes of zero and a scale that is no number: so is every product that reads it. Cost: two divisions and a multiplication for
+// whoever asks, and a multiplication and a conversion an element.
+
+// An element's magnitude as bits: these are in the order of the numbers, with what is no number above infinity.
+DEVICE u32 magnitude(float v) { return (u32)__float_as_int(v) & 0x7fffffffu; }
+
+// Of a group whose largest magnitude is `most`.
+struct Rounding {
+    u32 most;
+    bool wrong, zeros;
+    float inverse;
+
+    METHOD explicit Rounding(u32 most) : most(most) {
+        wrong = most >= 0x7f800000u;
+        zeros = wrong || most < 7u << 23;
+        inverse = zeros ? 0.0f : __fdiv_rn(127.0f, __int_as_float((int)most));
+    }
+
+    METHOD int code(float v) const { return zeros ? 0 : __float2int_rn(__fmul_rn(v, inverse)); }
+
+    // What is kept of a group beside its codes: bits of the scale, and two sums of 16 bits, of the first sixteen codes below and of all
+    // 32 above. At most 32 * 127.
+    METHOD uint2 kept(int first, int all) const {
+        float scale = zeros ? 0.0f : __fdiv_rn(__int_as_float((int)most), 127.0f);
+        u32 bits = wrong ? 0x7fc00000u : (u32)__float_as_int(scale);
+        return make_uint2(bits, ((u32)first & 0xffffu) | (u32)all << 16);
+    }
+};
