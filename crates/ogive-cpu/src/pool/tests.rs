@@ -1,6 +1,7 @@
 //! Runs, panics, turns, pieces, and the end of a pool.
 
 use super::*;
+use std::sync::Barrier;
 
 fn sum_of(pool: &Pool, items: usize) -> usize {
     let sum = AtomicUsize::new(0);
@@ -19,6 +20,21 @@ fn every_item_once_on_any_number_of_threads() {
             assert_eq!(sum_of(&pool, items), items * (items + 1) / 2);
         }
     }
+}
+
+#[test]
+fn each_thread_begins_with_a_range_of_its_own() {
+    let pool = Pool::new(2);
+    let (meet, done, before) = (Barrier::new(2), AtomicUsize::new(0), AtomicUsize::new(0));
+    pool.run(65, &|i| {
+        // The first of the first thread's range and of the second's: neither goes on before the other is there.
+        if i == 0 || i == 33 {
+            before.fetch_add(done.load(Ordering::SeqCst), Ordering::SeqCst);
+            meet.wait();
+        }
+        done.fetch_add(1, Ordering::SeqCst);
+    });
+    assert_eq!((before.into_inner(), done.into_inner()), (0, 65));
 }
 
 #[test]
