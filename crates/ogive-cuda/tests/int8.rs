@@ -162,17 +162,11 @@ fn too_little_memory_for_what_is_rounded_is_the_usual_error() {
     });
 }
 
-/// Steps of one sequence and of three, from an empty cache.
+/// What steps give, from an empty cache, and how many of them were replayed.
 fn steps(builder: &Builder) -> (Vec<Vec<u32>>, u64) {
     let b = builder.clone().build().unwrap();
     let model = Model::packed(&b, 0, &Q8_0).unwrap();
-    let step = |i: usize| {
-        let (past, n) = (i / 2, 1 + 2 * (i % 2));
-        let tokens: Vec<u32> = (0..n).map(|j| ((past * 13 + j * 29) % DIM) as u32).collect();
-        let y = model.replayed(&b, 1, Model::batch(&tokens, past)).unwrap();
-        bits(&b.download(&y).unwrap())
-    };
-    ((0..24).map(step).collect(), b.graphs().replayed)
+    (model.steps(&b), b.graphs().replayed)
 }
 
 #[test]

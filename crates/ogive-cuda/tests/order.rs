@@ -10,7 +10,7 @@ mod llama;
 #[path = "common/products.rs"]
 mod products;
 
-use llama::{DIM, Model};
+use llama::Model;
 use ogive_backend::tensor::{ErrorKind, Format, HostWeight, Q4_0, Q4_K, Q5_0, Q8_0};
 use ogive_backend::{Activation, Backend, Batch, Estimate, Experts, Ids, RouterSpec, Scoring, Weight};
 use ogive_conformance::{Options, Oracle, assert_conforms};
@@ -250,17 +250,11 @@ fn an_estimate_counts_what_is_moved() {
     });
 }
 
-/// Steps of one sequence and of three, from an empty cache.
+/// What steps give, from an empty cache, and how many of them were replayed.
 fn steps(builder: &Builder) -> (Vec<Vec<u32>>, u64) {
     let b = builder.clone().build().unwrap();
     let model = Model::ordered(&b, 0, &Q8_0).unwrap();
-    let step = |i: usize| {
-        let (past, n) = (i / 2, 1 + 2 * (i % 2));
-        let tokens: Vec<u32> = (0..n).map(|j| ((past * 13 + j * 29) % DIM) as u32).collect();
-        let y = model.replayed(&b, 1, Model::batch(&tokens, past)).unwrap();
-        bits(&b.download(&y).unwrap())
-    };
-    ((0..24).map(step).collect(), b.graphs().replayed)
+    (model.steps(&b), b.graphs().replayed)
 }
 
 #[test]

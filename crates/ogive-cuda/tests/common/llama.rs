@@ -100,4 +100,16 @@ impl Model {
             None => self.logits(b, &plan),
         }
     }
+
+    /// Steps of one sequence and of three in turn, from an empty cache: the bits of what each gives.
+    #[allow(dead_code)] // not every test program wants it
+    pub(crate) fn steps(&self, b: &CudaBackend) -> Vec<Vec<u32>> {
+        let step = |i: usize| {
+            let (past, n) = (i / 2, 1 + 2 * (i % 2));
+            let tokens: Vec<u32> = (0..n).map(|j| ((past * 13 + j * 29) % DIM) as u32).collect();
+            let y = self.replayed(b, 1, Self::batch(&tokens, past)).unwrap();
+            b.download(&y).unwrap().into_iter().map(f32::to_bits).collect()
+        };
+        (0..24).map(step).collect()
+    }
 }
