@@ -141,7 +141,7 @@ impl Backend for CpuBackend {
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
         let (xs, n) = factors("linear", x, &[w])?;
         let mut out = self.spare.take(n * w.shape()[1]);
-        linear::linear(&self.pool, xs, n, &*held::now(w)?, 0, &mut out)?;
+        linear::linear(&self.pool, xs, n, &held::now(w)?, 0, &mut out)?;
         Ok(make_in(self, x.shape().with_cols(w.shape()[1]), out))
     }
     fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
@@ -209,7 +209,7 @@ impl Backend for CpuBackend {
     fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
         let (xs, n) = factors("linear_many", x, ws)?;
         let data = ws.iter().map(|w| held::now(w)).collect::<Result<Vec<_>>>()?;
-        let data: Vec<_> = data.iter().map(|w| &**w).collect();
+        let data: Vec<_> = data.iter().collect();
         let mut outs: Vec<Vec<f32>> = ws.iter().map(|w| self.spare.take(n * w.shape()[1])).collect();
         linear::linear_many(&self.pool, xs, n, &data, &mut outs)?;
         let made = ws.iter().zip(outs).map(|(w, out)| make_in(self, x.shape().with_cols(w.shape()[1]), out));
@@ -228,9 +228,10 @@ impl Backend for CpuBackend {
         }
         let f = Function::of(f)?;
         let mut out = self.spare.take(n * gate.shape()[1]);
-        let apply = |part: &mut [f32]| ops::elementwise::apply(self, f, part);
+        let path = self.path;
+        let apply = move |part: &mut [f32]| ops::elementwise::apply(path, f, part);
         let data = [held::now(gate)?, held::now(up)?];
-        linear::linear_gated(&self.pool, xs, n, &data[0], &data[1], 0, &apply, &mut out)?;
+        linear::linear_gated(&self.pool, xs, n, &data[0], &data[1], 0, apply, &mut out)?;
         Ok(make_in(self, x.shape().with_cols(gate.shape()[1]), out))
     }
     fn attend_cache(

@@ -10,18 +10,28 @@ use std::{
     collections::VecDeque,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak},
     thread,
     time::{Duration, Instant},
 };
 
 /// A weight in its present form.
 #[derive(Debug)]
-struct Held(RwLock<Arc<CpuWeight>>);
+struct Held {
+    now: RwLock<Arc<CpuWeight>>,
+    /// The form before, which whoever took it may still read.
+    before: OnceLock<Weak<CpuWeight>>,
+}
 
 impl Held {
     fn now(&self) -> Arc<CpuWeight> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether somebody else has either form: a thread, say, that was held up in a product which is over.
+    fn is_read(&self) -> bool {
+        let now = Arc::strong_count(&self.now.read().unwrap_or_else(PoisonError::into_inner));
+        now > 1 || self.before.get().is_some_and(|before| before.strong_count() > 0)
     }
 
     /// Lays it anew, where that is of use and there is as much memory again: what is in memory only because it was read from a file
@@ -32,7 +42,9 @@ impl Held {
             return;
         }
         if let Some(laid) = stored.in_strips(pool) {
-            *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(laid);
+            // No form comes after this one, so this is set once.
+            let _ = self.before.set(Arc::downgrade(&stored));
+            *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(laid);
         }
     }
 }
@@ -48,7 +60,8 @@ pub(crate) struct Owned {
 
 impl Owned {
     pub(crate) fn new(w: CpuWeight) -> Self {
-        Self { held: Arc::new(Held(RwLock::new(Arc::new(w)))), repacker: None }
+        let held = Held { now: RwLock::new(Arc::new(w)), before: OnceLock::new() };
+        Self { held: Arc::new(held), repacker: None }
     }
 
     /// Lays it now.
@@ -59,10 +72,15 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        let Some(shared) = &self.repacker else { return };
-        let mut work = shared.lock();
-        while work.laying == Arc::as_ptr(&self.held).addr() {
-            work = shared.idle.wait(work).unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = &self.repacker {
+            let mut work = shared.lock();
+            while work.laying == Arc::as_ptr(&self.held).addr() {
+                work = shared.idle.wait(work).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        // Seldom, and then for as long as a thread may be without a core.
+        while self.held.is_read() {
+            thread::sleep(Duration::from_micros(100));
         }
     }
 }
@@ -269,6 +287,30 @@ mod tests {
             flags[0].store(true, Ordering::SeqCst);
             b.settle();
             assert!(!flags[1].load(Ordering::SeqCst), "weight {seed}");
+        }
+    }
+
+    #[test]
+    fn a_weight_is_there_until_the_last_thread_has_read_it() {
+        for background in [false, true] {
+            let b = CpuBackend::builder().threads(1).background(background).build().unwrap();
+            for form in 0..2 {
+                let w = b.upload_weight(&host(form)).unwrap();
+                if form == 1 {
+                    b.settle();
+                }
+                // A thread that lost its core in a product which is over, maybe before the weight was laid anew.
+                let (held, is_read) = (super::now(&w).unwrap(), Arc::new(AtomicBool::new(false)));
+                b.settle();
+                let read = Arc::clone(&is_read);
+                let reader = std::thread::spawn(move || {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    read.store(held.shape() == [1, ROWS, COLS], Ordering::SeqCst);
+                });
+                drop(w);
+                assert!(is_read.load(Ordering::SeqCst));
+                reader.join().unwrap();
+            }
         }
     }
 

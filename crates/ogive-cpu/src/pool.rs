@@ -4,17 +4,24 @@
 //! that has not woken up yet must not hold up the others. Each thread begins with a range of neighbouring items, the same in
 //! every run of as many, so that it reads memory in order and finds what it had in its caches; who is done with its own goes on
 //! with the others'. What an item computes never depends on who computes it.
+//!
+//! A thread that loses its core in the middle of an item has it again after some milliseconds, in which a step may be over. Where
+//! items own what they read ([`Pool::compute`]), others compute such an item again and the run ends without that thread.
 #![allow(unsafe_code)]
 
+mod run;
+mod stripes;
+
+pub(crate) use stripes::{Matrix, Stripe};
+
+use run::{Compute, Put, Run, Task};
 use std::{
-    any::Any,
-    cell::{Cell, UnsafeCell},
+    cell::Cell,
     fmt,
-    marker::PhantomData,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    panic::resume_unwind,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -22,36 +29,19 @@ use std::{
 
 /// How long a worker looks for the next run before it sleeps: longer than the serial work between two operators.
 const SPIN: Duration = Duration::from_micros(60);
-/// The run takes more workers.
-const OPEN: u64 = 1;
-/// One worker inside the run.
-const WORKER: u64 = 2;
-/// The part of the state that counts workers.
-const WORKERS: u64 = u32::MAX as u64 & !OPEN;
-/// The part of the state that counts runs begins here.
-const RUN: u32 = 32;
 
 thread_local! {
     /// Whether this thread is inside an item. A run inside a run is done on the spot: it could only wait for itself.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// What a run calls, with the lifetime taken off.
-#[derive(Clone, Copy)]
-struct Task {
-    f: *const (dyn Fn(usize) + Sync),
-    items: usize,
+    /// The result of an item, kept from run to run.
+    static RESULT: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
 struct Shared {
-    /// Which run, how many workers are inside it, whether more may enter.
-    state: AtomicU64,
-    /// Written by the holder of `turn` while the run is closed and empty; read by workers inside the run.
-    task: UnsafeCell<Option<Task>>,
-    /// For each thread the first item of its range that nobody has taken. They share cache lines, for the caller sets them all at
-    /// the beginning of a run, and an item takes far longer than a line's way from one core to another.
-    next: Box<[AtomicUsize]>,
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// One more than there are workers: a worker is inside one at most, so there is always one that nobody is in.
+    runs: Box<[Run]>,
+    /// Which of them is the last that was begun.
+    current: AtomicUsize,
     sleepers: AtomicUsize,
     bed: Mutex<()>,
     wake: Condvar,
@@ -62,18 +52,12 @@ struct Shared {
     spin: Duration,
 }
 
-// SAFETY: `task` is the only field that is not `Sync` by itself. It is written only by the thread that holds `Pool::turn`,
-// while no worker is inside a run and none can enter; `state` orders the write before every worker's read.
-unsafe impl Sync for Shared {}
-// SAFETY: the pointer in `task` is to a `Sync` function, and it is dead outside of a run.
-unsafe impl Send for Shared {}
-
 /// A number of threads, the caller's among them. Dropping it ends them.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// One run at a time; further callers wait here.
-    turn: Mutex<()>,
+    /// One run at a time; further callers wait here. How many runs there were.
+    turn: Mutex<u32>,
 }
 
 impl Pool {
@@ -81,10 +65,8 @@ impl Pool {
     pub(crate) fn new(threads: usize) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
-            state: AtomicU64::new(0),
-            task: UnsafeCell::new(None),
-            next: (0..threads.max(1)).map(|_| AtomicUsize::new(0)).collect(),
-            panic: Mutex::new(None),
+            runs: (0..threads.max(1)).map(|_| Run::new(threads.max(1))).collect(),
+            current: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
             bed: Mutex::new(()),
             wake: Condvar::new(),
@@ -100,7 +82,7 @@ impl Pool {
             thread::Builder::new().name(format!("ogive-cpu-{i}")).spawn(move || shared.serve(i)).ok()
         };
         let workers = (1..threads).map_while(spawn).collect();
-        Self { shared, workers, turn: Mutex::new(()) }
+        Self { shared, workers, turn: Mutex::new(0) }
     }
 
     /// How many threads take part in a run, the caller's among them.
@@ -113,32 +95,67 @@ impl Pool {
     /// # Panics
     /// With the first panic of an item, after every thread has left the run. Items not yet begun are left out.
     pub(crate) fn run(&self, items: usize, f: &(dyn Fn(usize) + Sync)) {
-        if items <= 1 || self.workers.is_empty() || INSIDE.get() {
+        if self.is_alone(items) {
             return (0..items).for_each(f);
         }
-        let turn = lock(&self.turn);
-        let s = &*self.shared;
-        // SAFETY: only the lifetime changes, and `leave` below waits until no worker can call `f` any more.
+        // SAFETY: only the lifetime changes, and `fork` returns when nobody can call a task of this kind any more.
         let f = unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(
                 f,
             )
         };
-        let task = Task { f, items };
-        // SAFETY: we hold `turn` and the last run was left empty and closed, so no one else looks at `task`.
-        unsafe { *s.task.get() = Some(task) };
-        for (t, next) in s.next.iter().enumerate() {
-            next.store(s.first(t, items), Ordering::Relaxed);
+        self.fork(Task::Once(f), items);
+    }
+
+    /// Computes every item below `items` on all threads and has each result put down once; returns when all are. A thread that is held
+    /// up in `compute` is not waited for: another computes the item again, and what the first one makes of it is dropped, be it long
+    /// after this has returned. So `compute` must give the same result each time.
+    ///
+    /// # Panics
+    /// With the first panic of an item. Items not yet put down are left out.
+    pub(crate) fn compute(&self, items: usize, compute: Arc<Compute>, put: &Put<'_>) {
+        if self.is_alone(items) {
+            let mut result = RESULT.take();
+            for i in 0..items {
+                compute(i, &mut result);
+                put(i, &result);
+            }
+            return RESULT.set(result);
         }
-        let run = (s.state.load(Ordering::Relaxed) >> RUN).wrapping_add(1) << RUN;
-        s.state.store(run | OPEN, Ordering::SeqCst);
+        // SAFETY: only the lifetime changes, and `fork` returns when every item is put down or given up: nobody calls it after that.
+        let put = unsafe { std::mem::transmute::<*const Put<'_>, *const Put<'static>>(put) };
+        self.fork(Task::Repeatable { compute, put }, items);
+    }
+
+    /// Whether the caller had better do the work by itself.
+    fn is_alone(&self, items: usize) -> bool {
+        items <= 1 || self.workers.is_empty() || INSIDE.get()
+    }
+
+    /// Does the items of a task on all threads.
+    fn fork(&self, task: Task, items: usize) {
+        let mut turn = lock(&self.turn);
+        let s = &*self.shared;
+        let last = s.current.load(Ordering::Relaxed);
+        let free = (last..s.runs.len()).chain(0..last).find(|i| s.runs[*i].is_free());
+        let Some(current) = free else { unreachable!("a worker is in two runs") };
+        let run = &s.runs[current];
+        *turn = turn.wrapping_add(1);
+        // SAFETY: we hold `turn`, so nobody else begins one; and it is free.
+        unsafe { run.set(task, items) };
+        s.current.store(current, Ordering::SeqCst);
+        run.open(*turn);
         if s.sleepers.load(Ordering::SeqCst) > 0 {
             drop(lock(&s.bed));
             s.wake.notify_all();
         }
-        s.take_part(task, 0);
-        s.leave();
-        let panic = lock(&s.panic).take();
+        // SAFETY: the run is ours until it is over.
+        let patience = unsafe { run.take_part(0) };
+        run.close();
+        if !run.is_empty_within(patience) && !run.leave_behind() {
+            s.sleep_until_empty(run);
+        }
+        let panic = run.end();
         drop(turn);
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -157,32 +174,6 @@ impl Pool {
             let piece =
                 unsafe { std::slice::from_raw_parts_mut(base.get().add(start), chunk.min(len - start)) };
             f(i, piece);
-        });
-    }
-
-    /// Cuts the columns of each matrix into stripes of `width` (the last may be narrower) and calls `f` with the number
-    /// of the matrix, the stripe's first column, and the stripe: how threads share a product by rows of the weight.
-    pub(crate) fn stripes<T: Send>(
-        &self,
-        outs: &mut [Matrix<'_, T>],
-        width: usize,
-        f: &(dyn Fn(usize, usize, &mut Stripe<'_, T>) + Sync),
-    ) {
-        let width = width.max(1);
-        let mut parts = Vec::with_capacity(outs.len());
-        let mut items = 0;
-        for m in outs.iter_mut() {
-            let rows = m.values.len().checked_div(m.cols).unwrap_or(0);
-            parts.push((items, Base(m.values.as_mut_ptr()), rows, m.cols));
-            items += m.cols.div_ceil(width);
-        }
-        self.run(items, &|i| {
-            let which = parts.partition_point(|p| p.0 <= i) - 1;
-            let (first, base, rows, cols) = &parts[which];
-            let col = (i - first) * width;
-            let width = width.min(cols - col);
-            let base = base.get().wrapping_add(col);
-            f(which, col, &mut Stripe { base, rows: *rows, stride: *cols, width, life: PhantomData });
         });
     }
 }
@@ -206,45 +197,34 @@ impl fmt::Debug for Pool {
 }
 
 impl Shared {
-    /// The first item of thread `t`'s range, of `items` in all: ranges differ by one at most.
-    fn first(&self, t: usize, items: usize) -> usize {
-        let threads = self.next.len();
-        items / threads * t + t.min(items % threads)
-    }
-
     /// The life of worker `t`.
     fn serve(&self, t: usize) {
-        let mut last = 0;
-        while let Some(state) = self.await_run(last) {
-            let entered = state + WORKER;
-            if self.state.compare_exchange(state, entered, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        let mut last = None;
+        while let Some((run, number)) = self.await_run(last) {
+            if !run.enter(number) {
                 continue;
             }
-            last = state >> RUN;
-            // SAFETY: we are inside the run, so the caller does not write `task` before we leave; the exchange above
-            // came after its writing.
-            if let Some(task) = unsafe { *self.task.get() } {
-                self.take_part(task, t);
-            }
-            let state = self.state.fetch_sub(WORKER, Ordering::SeqCst) - WORKER;
-            if state & (OPEN | WORKERS) == 0 && self.caller_sleeps.load(Ordering::SeqCst) {
+            last = Some(number);
+            // SAFETY: we are inside.
+            unsafe { run.take_part(t) };
+            if run.exit() && self.caller_sleeps.load(Ordering::SeqCst) {
                 drop(lock(&self.done));
                 self.empty.notify_one();
             }
         }
     }
 
-    /// Waits for an open run after `last`; `None` when the pool is dropped.
-    fn await_run(&self, last: u64) -> Option<u64> {
+    /// Waits for an open run that is not number `last`; `None` when the pool is dropped.
+    fn await_run(&self, last: Option<u32>) -> Option<(&Run, u32)> {
         let ready = || {
-            let state = self.state.load(Ordering::SeqCst);
-            (state & OPEN != 0 && state >> RUN != last).then_some(state)
+            let run = &self.runs[self.current.load(Ordering::SeqCst)];
+            run.is_open().filter(|number| Some(*number) != last).map(|number| (run, number))
         };
         let mut since = None;
         loop {
             for _ in 0..32 {
-                if let Some(state) = ready() {
-                    return Some(state);
+                if let Some(run) = ready() {
+                    return Some(run);
                 }
                 std::hint::spin_loop();
             }
@@ -261,8 +241,8 @@ impl Shared {
             if self.stop.load(Ordering::SeqCst) {
                 break None;
             }
-            if let Some(state) = ready() {
-                break Some(state);
+            if let Some(run) = ready() {
+                break Some(run);
             }
             bed = self.wake.wait(bed).unwrap_or_else(PoisonError::into_inner);
         };
@@ -270,49 +250,10 @@ impl Shared {
         found
     }
 
-    /// Takes items until there are none, those of thread `t`'s range first, and keeps the first panic.
-    fn take_part(&self, task: Task, t: usize) {
-        INSIDE.set(true);
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: the caller of `run` holds the function until everyone has left.
-            let f = unsafe { &*task.f };
-            let threads = self.next.len();
-            for range in (t..threads).chain(0..t) {
-                let end = self.first(range + 1, task.items);
-                loop {
-                    let i = self.next[range].fetch_add(1, Ordering::Relaxed);
-                    if i >= end {
-                        break;
-                    }
-                    f(i);
-                }
-            }
-        }));
-        INSIDE.set(false);
-        if let Err(panic) = result {
-            self.next.iter().for_each(|next| next.store(task.items, Ordering::Relaxed));
-            let mut first = lock(&self.panic);
-            match *first {
-                None => *first = Some(panic),
-                // Dropping a payload may panic in its turn.
-                Some(_) => std::mem::forget(panic),
-            }
-        }
-    }
-
-    /// Closes the run and waits until it is empty.
-    fn leave(&self) {
-        self.state.fetch_and(!OPEN, Ordering::SeqCst);
-        let empty = || self.state.load(Ordering::SeqCst) & WORKERS == 0;
-        for _ in 0..1000 {
-            if empty() {
-                return;
-            }
-            std::hint::spin_loop();
-        }
+    fn sleep_until_empty(&self, run: &Run) {
         let mut done = lock(&self.done);
         self.caller_sleeps.store(true, Ordering::SeqCst);
-        while !empty() {
+        while !run.is_empty() {
             done = self.empty.wait(done).unwrap_or_else(PoisonError::into_inner);
         }
         self.caller_sleeps.store(false, Ordering::SeqCst);
@@ -337,53 +278,6 @@ impl<T> Base<T> {
 unsafe impl<T: Send> Sync for Base<T> {}
 // SAFETY: the same.
 unsafe impl<T: Send> Send for Base<T> {}
-
-/// Values in rows of `cols`. What does not fill a row is left alone.
-#[derive(Debug)]
-pub(crate) struct Matrix<'a, T> {
-    pub(crate) values: &'a mut [T],
-    pub(crate) cols: usize,
-}
-
-/// Neighbouring columns of a matrix that one thread alone writes.
-#[derive(Debug)]
-pub(crate) struct Stripe<'a, T> {
-    base: *mut T,
-    rows: usize,
-    stride: usize,
-    width: usize,
-    life: PhantomData<&'a mut T>,
-}
-
-impl<'a, T> Stripe<'a, T> {
-    /// The whole of a matrix with rows of `width`.
-    pub(crate) fn new(values: &'a mut [T], width: usize) -> Self {
-        let rows = values.len().checked_div(width).unwrap_or(0);
-        Self { base: values.as_mut_ptr(), rows, stride: width, width, life: PhantomData }
-    }
-
-    /// Rows of the matrix.
-    #[cfg(test)]
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Columns of the stripe.
-    pub(crate) fn width(&self) -> usize {
-        self.width
-    }
-
-    /// The stripe's part of row `r`.
-    ///
-    /// # Panics
-    /// If there is no such row.
-    pub(crate) fn row(&mut self, r: usize) -> &mut [T] {
-        assert!(r < self.rows, "row {r} of {}", self.rows);
-        // SAFETY: `stripes` and `new` make this of columns that are inside every row and in no other stripe; the matrix is
-        // borrowed for as long as the stripe lives, and `&mut self` keeps two rows from being held at once.
-        unsafe { std::slice::from_raw_parts_mut(self.base.add(r * self.stride), self.width) }
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use crate::{
     simd::Path,
     weight::{CpuWeight, Kernel},
 };
-use std::{borrow::Cow, cell::RefCell};
+use std::{cell::RefCell, sync::Arc};
 
 /// Tokens that one thread rounds at a time, at most.
 const CHUNK: usize = 8;
@@ -57,12 +57,12 @@ pub(crate) enum Form {
     Groups,
 }
 
-/// `n` rows of activations.
+/// `n` rows of activations. They are its own: a thread may read them after the product that they were made for.
 #[derive(Debug)]
-pub(crate) struct Input<'a> {
+pub(crate) struct Input {
     n: usize,
-    f32: Option<Cow<'a, [f32]>>,
-    bf16: Option<Cow<'a, [f32]>>,
+    f32: Option<Vec<f32>>,
+    bf16: Option<Vec<f32>>,
     quantised: Vec<Quantised>,
     tiles: Vec<Tile>,
     slices: Vec<Tile>,
@@ -71,9 +71,9 @@ pub(crate) struct Input<'a> {
     columns: [Vec<Columns>; 3],
 }
 
-impl<'a> Input<'a> {
+impl Input {
     /// The forms of `x`, `[n, k]`, that the weights `ws` need.
-    pub(crate) fn new(pool: &Pool, x: &'a [f32], n: usize, ws: &[&CpuWeight]) -> Self {
+    pub(crate) fn new(pool: &Pool, x: &[f32], n: usize, ws: &[&Arc<CpuWeight>]) -> Self {
         let k = x.len() / n.max(1);
         let mut input = Self {
             n,
@@ -113,10 +113,10 @@ impl<'a> Input<'a> {
                     }
                 }
                 Kernel::Dense(Dense::Bf16) if input.bf16.is_none() => {
-                    input.bf16 = Some(dense::prepare(Dense::Bf16, x, k));
+                    input.bf16 = Some(dense::prepare(Dense::Bf16, x, k).into_owned());
                 }
                 Kernel::Decoded | Kernel::Dense(Dense::F32 | Dense::F16) if input.f32.is_none() => {
-                    input.f32 = Some(dense::prepare(Dense::F32, x, k));
+                    input.f32 = Some(dense::prepare(Dense::F32, x, k).into_owned());
                 }
                 _ => {}
             }
@@ -165,10 +165,10 @@ impl<'a> Input<'a> {
     pub(crate) fn groups(&self) -> &[Group] {
         &self.groups
     }
-}
 
-impl Drop for Input<'_> {
-    fn drop(&mut self) {
+    /// Keeps its pieces for the next, if nobody else reads it any more.
+    pub(crate) fn recycle(input: Arc<Self>) {
+        let Some(mut input) = Arc::into_inner(input) else { return };
         fn keep<T>(spare: &mut Vec<T>, pieces: &mut Vec<T>) {
             spare.append(pieces);
             spare.truncate(KEPT);
@@ -176,11 +176,11 @@ impl Drop for Input<'_> {
         // Where the thread ends there is nothing to keep them for, and it is an error to ask.
         let _ = SPARE.try_with(|spare| {
             let spare = &mut *spare.borrow_mut();
-            keep(&mut spare.rows, &mut self.quantised);
-            keep(&mut spare.tiles, &mut self.tiles);
-            keep(&mut spare.tiles, &mut self.slices);
-            keep(&mut spare.groups, &mut self.groups);
-            self.columns.iter_mut().for_each(|columns| keep(&mut spare.columns, columns));
+            keep(&mut spare.rows, &mut input.quantised);
+            keep(&mut spare.tiles, &mut input.tiles);
+            keep(&mut spare.tiles, &mut input.slices);
+            keep(&mut spare.groups, &mut input.groups);
+            input.columns.iter_mut().for_each(|columns| keep(&mut spare.columns, columns));
         });
     }
 }

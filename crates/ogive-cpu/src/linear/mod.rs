@@ -40,7 +40,7 @@ use crate::{
     weight::CpuWeight,
 };
 use ogive_tensor::{Error, Result};
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
 /// Rows that a panel of the widest kernel holds: stripes are multiples of it.
 const PANEL: usize = 64;
@@ -52,15 +52,15 @@ const STRIPE_ROWS: usize = 128;
 const STRIPES: usize = 8;
 
 thread_local! {
-    /// A stripe of two products, kept from run to run.
-    static GATED: RefCell<Vec<f32>> = RefCell::default();
+    /// A stripe of the second of two products, kept from run to run.
+    static UPS: RefCell<Vec<f32>> = RefCell::default();
 }
 
 /// What a stripe of a result is made from: rows of one expert, and the activations.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) w: &'a CpuWeight,
-    pub(crate) input: &'a Input<'a>,
+    pub(crate) input: &'a Input,
     /// The stripe's first row, counted through all experts.
     first: usize,
 }
@@ -87,7 +87,7 @@ pub(crate) fn linear(
     pool: &Pool,
     x: &[f32],
     n: usize,
-    w: &CpuWeight,
+    w: &Arc<CpuWeight>,
     expert: usize,
     out: &mut [f32],
 ) -> Result<()> {
@@ -101,7 +101,7 @@ pub(crate) fn linear_many(
     pool: &Pool,
     x: &[f32],
     n: usize,
-    ws: &[&CpuWeight],
+    ws: &[&Arc<CpuWeight>],
     outs: &mut [Vec<f32>],
 ) -> Result<()> {
     if ws.len() != outs.len() {
@@ -117,10 +117,10 @@ pub(crate) fn linear_gated(
     pool: &Pool,
     x: &[f32],
     n: usize,
-    gate: &CpuWeight,
-    up: &CpuWeight,
+    gate: &Arc<CpuWeight>,
+    up: &Arc<CpuWeight>,
     expert: usize,
-    f: &(dyn Fn(&mut [f32]) + Sync),
+    f: impl Fn(&mut [f32]) + Send + Sync + 'static,
     out: &mut [f32],
 ) -> Result<()> {
     check(x, n, gate, expert, out.len())?;
@@ -130,31 +130,40 @@ pub(crate) fn linear_gated(
         out.fill(0.0);
         return Ok(());
     }
-    let (together, apart): (&[&[&CpuWeight]], &[&[&CpuWeight]]) = (&[&[gate, up]], &[&[gate], &[up]]);
-    let ways = if gate.order() == up.order() { together } else { apart };
-    let xs: Vec<_> = ways.iter().filter_map(|ws| order::ordered(x, n, ws)).collect();
-    let inputs: Vec<_> = ways.iter().zip(&xs).map(|(ws, x)| Input::new(pool, x, n, ws)).collect();
-    let [Some(of_gate), Some(of_up)] = [inputs.first(), inputs.last()] else { return Ok(()) };
+    let input =
+        |ws: &[&Arc<CpuWeight>]| order::ordered(x, n, ws).map(|x| Arc::new(Input::new(pool, &x, n, ws)));
+    let inputs = match gate.order() == up.order() {
+        true => vec![input(&[gate, up])],
+        false => vec![input(&[gate]), input(&[up])],
+    };
+    let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+    let [Some(of_gate), Some(of_up)] = [inputs.first().cloned(), inputs.last().cloned()] else {
+        return Ok(());
+    };
     let width = stripe_width(pool, gate, rows, n);
-    pool.stripes(&mut [Matrix { values: out, cols: rows }], width, &|_, col, stripe| {
-        GATED.with_borrow_mut(|both| {
-            // Rows of the result lie far apart, in the same few sets of the cache: they are written once and not read.
-            let width = stripe.width();
-            both.resize(2 * n * width, 0.0);
-            let (gates, ups) = both.split_at_mut(n * width);
-            fill(gate, of_gate, expert * rows + col, &mut Stripe::new(gates, width));
-            fill(up, of_up, expert * rows + col, &mut Stripe::new(ups, width));
-            f(gates);
-            for (t, (gates, ups)) in gates.chunks_exact(width).zip(ups.chunks_exact(width)).enumerate() {
-                let products = gates.iter().zip(ups).map(|(g, u)| g * u);
-                stripe.row(t).iter_mut().zip(products).for_each(|(to, product)| *to = product);
-            }
+    let (gate, up) = (Arc::clone(gate), Arc::clone(up));
+    let both = move |_, col: usize, gates: &mut Stripe<'_>| {
+        UPS.with_borrow_mut(|ups| {
+            ups.resize(n * gates.width(), 0.0);
+            fill(&gate, &of_gate, expert * rows + col, gates);
+            fill(&up, &of_up, expert * rows + col, &mut Stripe::new(ups, gates.width()));
+            f(gates.values());
+            gates.values().iter_mut().zip(ups).for_each(|(gate, up)| *gate *= *up);
         });
-    });
+    };
+    pool.stripes(&mut [Matrix { values: out, cols: rows }], width, Arc::new(both));
+    inputs.into_iter().for_each(Input::recycle);
     Ok(())
 }
 
-fn products(pool: &Pool, x: &[f32], n: usize, ws: &[&CpuWeight], expert: usize, outs: &mut [&mut [f32]]) {
+fn products(
+    pool: &Pool,
+    x: &[f32],
+    n: usize,
+    ws: &[&Arc<CpuWeight>],
+    expert: usize,
+    outs: &mut [&mut [f32]],
+) {
     if x.is_empty() {
         return outs.iter_mut().for_each(|out| out.fill(0.0));
     }
@@ -162,14 +171,18 @@ fn products(pool: &Pool, x: &[f32], n: usize, ws: &[&CpuWeight], expert: usize, 
         let each = ws.iter().zip(outs);
         return each.for_each(|(w, out)| products(pool, x, n, &[w], expert, &mut [&mut **out]));
     };
-    let input = Input::new(pool, &x, n, ws);
+    let input = Arc::new(Input::new(pool, &x, n, ws));
     let rows = |w: &CpuWeight| w.shape()[1];
     let width = ws.iter().map(|w| stripe_width(pool, w, ws.iter().map(|w| rows(w)).sum(), n)).min();
     let mut outs: Vec<_> =
         ws.iter().zip(outs).map(|(w, out)| Matrix { values: out, cols: rows(w) }).collect();
-    pool.stripes(&mut outs, width.unwrap_or(PANEL), &|which, col, stripe| {
-        fill(ws[which], &input, expert * rows(ws[which]) + col, stripe);
-    });
+    let ws: Vec<_> = ws.iter().copied().map(Arc::clone).collect();
+    let of_threads = Arc::clone(&input);
+    let each = move |which: usize, col, stripe: &mut Stripe<'_>| {
+        fill(&ws[which], &of_threads, expert * rows(&ws[which]) + col, stripe);
+    };
+    pool.stripes(&mut outs, width.unwrap_or(PANEL), Arc::new(each));
+    Input::recycle(input);
 }
 
 /// Rows that a thread takes at a time for `n` tokens, of `rows` in all.
@@ -183,7 +196,7 @@ fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
 }
 
 /// Computes the stripe that begins at row `first` of `w`, counted through all experts.
-fn fill(w: &CpuWeight, input: &Input<'_>, first: usize, out: &mut Stripe<'_, f32>) {
+fn fill(w: &CpuWeight, input: &Input, first: usize, out: &mut Stripe<'_>) {
     w.path().stripe(&Job { w, input, first }, out);
 }
 

@@ -4,11 +4,11 @@
 //! one row is little beside the weight that it meets.
 
 use crate::weight::CpuWeight;
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 /// `x`, `[n, k]`, as the columns of all of `ws` want it, or `None` if they differ in that. Those of one layer were ordered by the same
 /// activations and nearly always agree.
-pub(super) fn ordered<'a>(x: &'a [f32], n: usize, ws: &[&CpuWeight]) -> Option<Cow<'a, [f32]>> {
+pub(super) fn ordered<'a>(x: &'a [f32], n: usize, ws: &[&Arc<CpuWeight>]) -> Option<Cow<'a, [f32]>> {
     let mut orders = ws.iter().map(|w| w.order());
     let first = orders.next().flatten();
     if !orders.all(|order| order == first) {

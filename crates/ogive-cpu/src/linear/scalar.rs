@@ -8,7 +8,7 @@ use super::{
 use crate::{pool::Stripe, weight::Kernel};
 
 /// Fills a stripe of the result.
-pub(crate) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+pub(crate) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
     match job.w.kernel() {
         Kernel::Decoded => rows(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) => rows(job, kind, out, |r, row| kind.decode(job.row(r), row)),
@@ -16,7 +16,7 @@ pub(crate) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
     }
 }
 
-fn rows(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
+fn rows(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>, decode: impl Fn(usize, &mut [f32])) {
     let (x, len) = job.input.dense(kind);
     let mut row = vec![0.0; len];
     for r in 0..out.width() {
@@ -27,7 +27,7 @@ fn rows(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(u
     }
 }
 
-fn packed(job: &Job<'_>, format: Packed, out: &mut Stripe<'_, f32>) {
+fn packed(job: &Job<'_>, format: Packed, out: &mut Stripe<'_>) {
     for r in 0..out.width() {
         let row: Vec<Block> =
             job.row(r).chunks_exact(format.block().1).map(|b| Block::read(format, b)).collect();

@@ -2,7 +2,7 @@
 
 use super::{by_parts, by_rows, make, math::Function, read, take};
 use crate::{
-    CpuBackend,
+    CpuBackend, Path,
     simd::ops::{Isa, Kernel, run},
 };
 use ogive_backend::Activation;
@@ -78,7 +78,7 @@ impl Kernel for Activate<'_> {
 pub(crate) fn activate(b: &CpuBackend, x: Tensor, f: Activation) -> Result<Tensor> {
     let f = Function::of(f)?;
     let (_, mut x) = take("activate", x)?;
-    by_parts(b, x.values(), |_, part| apply(b, f, part));
+    by_parts(b, x.values(), |_, part| apply(b.path, f, part));
     Ok(x.done())
 }
 
@@ -97,12 +97,12 @@ pub(crate) fn gated(b: &CpuBackend, gate: Tensor, up: &Tensor, f: Activation) ->
 fn gate_slice(b: &CpuBackend, f: Function, gate: &mut [f32], up: &[f32]) {
     // Short pieces, so that what the function wrote is still in the nearest cache.
     for (gate, up) in gate.chunks_mut(1024).zip(up.chunks(1024)) {
-        apply(b, f, gate);
+        apply(b.path, f, gate);
         gate.iter_mut().zip(up).for_each(|(g, u)| *g *= u);
     }
 }
 
 /// Applies `f` on this thread.
-pub(crate) fn apply(b: &CpuBackend, f: Function, x: &mut [f32]) {
-    run(b.path, Activate(f, x));
+pub(crate) fn apply(path: Path, f: Function, x: &mut [f32]) {
+    run(path, Activate(f, x));
 }

@@ -38,8 +38,9 @@ pub(crate) fn experts(b: &CpuBackend, x: &Tensor, routing: &Routing, w: &Experts
         let mut rows = Vec::with_capacity(places.len() * dim);
         places.iter().for_each(|p| rows.extend_from_slice(&xs[p / k * dim..][..dim]));
         let mut h = vec![0.0; places.len() * hidden];
-        let apply = |part: &mut [f32]| elementwise::apply(b, f, part);
-        linear::linear_gated(&b.pool, &rows, places.len(), &gate, &up, e, &apply, &mut h)?;
+        let path = b.path;
+        let apply = move |part: &mut [f32]| elementwise::apply(path, f, part);
+        linear::linear_gated(&b.pool, &rows, places.len(), &gate, &up, e, apply, &mut h)?;
         linear::linear(&b.pool, &h, places.len(), &down, e, &mut rows)?;
         for (p, y) in places.iter().zip(rows.chunks_exact(dim.max(1))) {
             outs[p * dim..][..dim].copy_from_slice(y);

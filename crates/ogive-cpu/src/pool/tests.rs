@@ -1,7 +1,10 @@
 //! Runs, panics, turns, pieces, and the end of a pool.
 
-use super::*;
-use std::sync::Barrier;
+use super::{run::Compute, *};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Barrier,
+};
 
 fn sum_of(pool: &Pool, items: usize) -> usize {
     let sum = AtomicUsize::new(0);
@@ -98,24 +101,153 @@ fn chunks_and_stripes_cover_everything_once() {
     let mut v = vec![0_usize; 103];
     pool.chunks(&mut v, 10, &|i, part| part.iter_mut().enumerate().for_each(|(j, x)| *x += i * 10 + j + 1));
     assert!(v.iter().enumerate().all(|(i, &x)| x == i + 1));
+}
 
-    let (mut a, mut b) = (vec![0_usize; 4 * 21], vec![0_usize; 4 * 5]);
-    let mut outs = [
-        Matrix { values: &mut a, cols: 21 },
-        Matrix { values: &mut [], cols: 0 },
-        Matrix { values: &mut b, cols: 5 },
-    ];
-    pool.stripes(&mut outs, 8, &|which, col, stripe| {
-        for r in 0..stripe.rows() {
-            stripe
-                .row(r)
-                .iter_mut()
-                .enumerate()
-                .for_each(|(c, x)| *x += 1000 * which + 100 * r + col + c + 1);
+#[test]
+fn stripes_cover_every_matrix_once() {
+    for threads in [1, 3] {
+        let pool = Pool::new(threads);
+        let (mut a, mut b) = (vec![0.0; 4 * 21], vec![0.0; 4 * 5]);
+        let mut outs = [
+            Matrix { values: &mut a, cols: 21 },
+            Matrix { values: &mut [], cols: 0 },
+            Matrix { values: &mut b, cols: 5 },
+        ];
+        let fill = |which: usize, col: usize, stripe: &mut Stripe<'_>| {
+            for r in 0..4 {
+                let value = |c| (1000 * which + 100 * r + col + c + 1) as f32;
+                stripe.row(r).iter_mut().enumerate().for_each(|(c, x)| *x = value(c));
+            }
+        };
+        pool.stripes(&mut outs, 8, Arc::new(fill));
+        assert!(a.iter().enumerate().all(|(i, &x)| x == (100 * (i / 21) + i % 21 + 1) as f32));
+        assert!(b.iter().enumerate().all(|(i, &x)| x == (2000 + 100 * (i / 5) + i % 5 + 1) as f32));
+    }
+}
+
+/// A door that opens once.
+#[derive(Default)]
+struct Door(Mutex<bool>, Condvar);
+
+impl Door {
+    fn open(&self) {
+        *lock(&self.0) = true;
+        self.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut open = lock(&self.0);
+        while !*open {
+            open = self.1.wait(open).unwrap();
         }
+    }
+}
+
+/// Squares, of which thread `held`'s first waits for the door.
+fn squares(door: &Arc<Door>, held: &'static str) -> Arc<Compute> {
+    let (door, computed) = (Arc::clone(door), AtomicUsize::new(0));
+    Arc::new(move |i, result| {
+        if thread::current().name() == Some(held) && computed.fetch_add(1, Ordering::SeqCst) == 0 {
+            door.wait();
+        }
+        result.clear();
+        result.push((i * i) as f32);
+    })
+}
+
+/// What is put down of `items`, and how often.
+fn put_down(pool: &Pool, items: usize, compute: Arc<Compute>) -> (Vec<f32>, usize) {
+    let (values, count) = (Mutex::new(vec![-1.0; items]), AtomicUsize::new(0));
+    pool.compute(items, compute, &|i, result| {
+        lock(&values)[i] = result[0];
+        count.fetch_add(1, Ordering::SeqCst);
     });
-    assert!(a.iter().enumerate().all(|(i, &x)| x == 100 * (i / 21) + i % 21 + 1));
-    assert!(b.iter().enumerate().all(|(i, &x)| x == 2000 + 100 * (i / 5) + i % 5 + 1));
+    (values.into_inner().unwrap(), count.into_inner())
+}
+
+#[test]
+fn nobody_waits_for_a_thread_that_is_held_up_in_what_others_can_compute() {
+    for threads in [2, 4] {
+        let pool = Pool::new(threads);
+        let want = |items: usize| (0..items).map(|i| (i * i) as f32).collect::<Vec<_>>();
+        for round in 0..20 {
+            let (items, door) = (2 + round * 13, Arc::new(Door::default()));
+            let compute = squares(&door, "ogive-cpu-1");
+            let alive = Arc::downgrade(&compute);
+            assert_eq!(put_down(&pool, items, compute), (want(items), items));
+            // Runs of either kind go on without that thread, if it was there at all.
+            for n in 0..50 {
+                assert_eq!(sum_of(&pool, n), n * (n + 1) / 2);
+                let free = squares(&Arc::default(), "nobody");
+                assert_eq!(put_down(&pool, n, free), (want(n), n));
+            }
+            door.open();
+            // It drops what it had when it is through, and takes part again.
+            while alive.strong_count() > 0 {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_caller_that_is_held_up_finds_everything_done() {
+    let pool = Pool::new(3);
+    for _ in 0..20 {
+        let (door, began) = (Arc::new(Door::default()), thread::current().id());
+        let (of_items, done) = (Arc::clone(&door), AtomicUsize::new(0));
+        let compute = move |i: usize, result: &mut Vec<f32>| {
+            if thread::current().id() == began {
+                of_items.wait();
+            }
+            result.clear();
+            result.push(i as f32);
+        };
+        // The door opens when the caller's own item is done too.
+        let put = |_: usize, _: &[f32]| {
+            if done.fetch_add(1, Ordering::SeqCst) + 1 == 40 {
+                door.open();
+            }
+        };
+        pool.compute(40, Arc::new(compute), &put);
+        assert_eq!(done.into_inner(), 40);
+    }
+}
+
+#[test]
+fn a_panic_in_what_is_computed_reaches_the_caller_too() {
+    for threads in [1, 2, 5] {
+        let pool = Pool::new(threads);
+        for bad in [0, 7, 63] {
+            let compute = move |i: usize, result: &mut Vec<f32>| {
+                assert!(i != bad, "item {i} is bad");
+                result.clear();
+                result.push(0.0);
+            };
+            let caught = catch_unwind(AssertUnwindSafe(|| put_down(&pool, 64, Arc::new(compute))));
+            assert_eq!(*caught.unwrap_err().downcast::<String>().unwrap(), format!("item {bad} is bad"));
+            let put = |i: usize, _: &[f32]| assert!(i != bad, "item {i} cannot be put down");
+            let ok = squares(&Arc::default(), "nobody");
+            let caught = catch_unwind(AssertUnwindSafe(|| pool.compute(64, ok, &put)));
+            let message = caught.unwrap_err().downcast::<String>().unwrap();
+            assert_eq!(*message, format!("item {bad} cannot be put down"));
+            assert_eq!(sum_of(&pool, 10), 55);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_a_run_that_is_over() {
+    let pool = Pool::new(2);
+    for items in [0, 1, 2, 100] {
+        let compute = squares(&Arc::default(), "nobody");
+        let alive = Arc::downgrade(&compute);
+        put_down(&pool, items, compute);
+        // A thread of a machine that is busy may have been left behind.
+        while alive.strong_count() > 0 {
+            thread::yield_now();
+        }
+    }
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Path {
 #[allow(unsafe_code)]
 impl Path {
     /// Fills a stripe of a product.
-    pub(crate) fn stripe(self, job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+    pub(crate) fn stripe(self, job: &Job<'_>, out: &mut Stripe<'_>) {
         match self {
             // SAFETY: weights are only made for paths that the machine supports.
             #[cfg(target_arch = "x86_64")]

@@ -14,6 +14,7 @@ use crate::{
 };
 use half::f16;
 use ogive_tensor::{BF16, F16, F32, FORMATS, Format, HostWeight};
+use std::sync::Arc;
 
 /// Numbers that look random and are the same everywhere.
 struct Noise(u64);
@@ -76,15 +77,19 @@ fn weight(noise: &mut Noise, format: &'static Format, shape: [usize; 3]) -> Host
 }
 
 fn product(pool: &Pool, x: &[f32], n: usize, w: &HostWeight, precision: Precision, path: Path) -> Vec<f32> {
-    let compute = |w: &CpuWeight| {
+    let compute = |w: &Arc<CpuWeight>| {
         let mut out = vec![f32::NAN; n * w.shape()[1]];
         linear(pool, x, n, w, 0, &mut out).unwrap();
         out
     };
-    let taken = CpuWeight::new(w, precision, path).unwrap();
+    let taken = Arc::new(CpuWeight::new(w, precision, path).unwrap());
     let plain = compute(&taken);
     if let Some(strips) = taken.in_strips(pool) {
-        assert_same(&compute(&strips), &plain, &format!("{path}, {n} tokens, {:?}: in strips", w.format));
+        assert_same(
+            &compute(&Arc::new(strips)),
+            &plain,
+            &format!("{path}, {n} tokens, {:?}: in strips", w.format),
+        );
     }
     plain
 }

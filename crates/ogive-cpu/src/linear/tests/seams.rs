@@ -4,9 +4,9 @@ use super::*;
 use crate::linear::{linear_gated, linear_many};
 use ogive_tensor::{Q4_0, Q4_K, Q8_0, Scale};
 
-fn taken(w: &HostWeight, path: Path) -> CpuWeight {
+fn taken(w: &HostWeight, path: Path) -> Arc<CpuWeight> {
     let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
-    taken.in_strips(&Pool::new(1)).unwrap_or(taken)
+    Arc::new(taken.in_strips(&Pool::new(1)).unwrap_or(taken))
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn many_and_gated_are_what_they_are_made_of() {
             }
             let square = |v: &mut [f32]| v.iter_mut().for_each(|v| *v *= *v);
             let mut gated = vec![0.0; n * 37];
-            linear_gated(&pool, &x, n, &ws[0], &ws[2], 0, &square, &mut gated).unwrap();
+            linear_gated(&pool, &x, n, &ws[0], &ws[2], 0, square, &mut gated).unwrap();
             let want: Vec<f32> = outs[0].iter().zip(&outs[2]).map(|(g, u)| g * g * u).collect();
             assert_same(&gated, &want, &format!("{path} gated n={n}"));
         }
@@ -118,7 +118,7 @@ fn permuted_inputs_are_moved_and_then_multiplied_like_others() {
                     assert_same(out, want, &format!("{path} {which:?} n={n}"));
                 }
                 let mut gated = vec![0.0; n * rows];
-                linear_gated(&pool, &x, n, &ws[0], &ws[1], 0, &|_| {}, &mut gated).unwrap();
+                linear_gated(&pool, &x, n, &ws[0], &ws[1], 0, |_| {}, &mut gated).unwrap();
                 let product: Vec<f32> = want[0].iter().zip(&want[1]).map(|(g, u)| g * u).collect();
                 assert_same(&gated, &product, &format!("{path} {which:?} gated n={n}"));
             }
@@ -164,7 +164,7 @@ fn wrong_arguments_are_errors() {
     assert!(linear(&pool, &x, 2, &w, 0, &mut out).is_err());
     assert!(linear(&pool, &x, 1, &w, 0, &mut out[1..]).is_err());
     assert!(linear_many(&pool, &x, 1, &[&w, &w], &mut [vec![0.0; 3]]).is_err());
-    assert!(linear_gated(&pool, &x, 1, &w, &w, 2, &|_| {}, &mut out).is_err());
+    assert!(linear_gated(&pool, &x, 1, &w, &w, 2, |_| {}, &mut out).is_err());
 }
 
 #[test]

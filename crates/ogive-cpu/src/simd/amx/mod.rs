@@ -46,7 +46,7 @@ thread_local! {
 /// # Safety
 /// The machine has what is enabled here, and tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(super) unsafe fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+pub(super) unsafe fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
     let (Kernel::Packed(format), groups @ [_, ..]) = (job.w.kernel(), job.input.groups()) else {
         return avx512::stripe(job, out);
     };
@@ -76,7 +76,7 @@ fn packed<const F: u8, const N: usize>(
     job: &Job<'_>,
     groups: &[Group],
     format: Packed,
-    out: &mut Stripe<'_, f32>,
+    out: &mut Stripe<'_>,
 ) {
     SCRATCH.with_borrow_mut(|scratch| panels::<F, N>(scratch, tiles, job, groups, format, out));
 }
@@ -88,7 +88,7 @@ fn panels<const F: u8, const N: usize>(
     job: &Job<'_>,
     groups: &[Group],
     format: Packed,
-    out: &mut Stripe<'_, f32>,
+    out: &mut Stripe<'_>,
 ) {
     // What they hold does not matter: the first slice begins them.
     sums.resize(groups.len(), [[Lanes([0.0; 16]); GROUP]; STRIPS]);

@@ -45,7 +45,7 @@ thread_local! {
 
 /// Fills a stripe of the result.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
     let n = job.input.n();
     match job.w.kernel() {
         Kernel::Decoded => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
@@ -79,7 +79,7 @@ pub(super) fn rows<'a, const R: usize>(job: &'a Job<'_>, first: usize, width: us
 }
 
 /// Writes what a kernel found for rows from `first` on.
-pub(super) fn put(out: &mut Stripe<'_, f32>, t: usize, first: usize, values: &[f32]) {
+pub(super) fn put(out: &mut Stripe<'_>, t: usize, first: usize, values: &[f32]) {
     let to = &mut out.row(t)[first..];
     let len = to.len().min(values.len());
     to[..len].copy_from_slice(&values[..len]);
@@ -87,7 +87,7 @@ pub(super) fn put(out: &mut Stripe<'_, f32>, t: usize, first: usize, values: &[f
 
 /// Writes what a kernel found for `T` tokens from `t` on; returns `T`.
 pub(super) fn put_all<const R: usize, const T: usize>(
-    out: &mut Stripe<'_, f32>,
+    out: &mut Stripe<'_>,
     t: usize,
     first: usize,
     values: [[f32; R]; T],
@@ -97,12 +97,12 @@ pub(super) fn put_all<const R: usize, const T: usize>(
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn packed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+fn packed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
     if job.input.n() >= panel_from(F) { packed_many::<F, N>(job, out) } else { packed_few::<F, N>(job, out) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
     for first in (0..out.width()).step_by(few::ROWS) {
         let rows = rows(job, first, out.width());
         let x = job.input.quantised();
@@ -119,7 +119,7 @@ fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
     let len = if codes::super_block(F) { 256 } else { 32 };
     SCRATCH.with_borrow_mut(|Scratch { panel, .. }| {
         for first in (0..out.width()).step_by(panel::ROWS) {
@@ -151,7 +151,7 @@ fn tokens<const F: u8, const T: usize>(
     panel: &Panel,
     x: [&Quantised; T],
     from: usize,
-    out: &mut Stripe<'_, f32>,
+    out: &mut Stripe<'_>,
     t: usize,
     first: usize,
 ) {
@@ -170,7 +170,7 @@ fn tokens<const F: u8, const T: usize>(
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn dense_few<const W: u8, const BYTES: usize>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>) {
+fn dense_few<const W: u8, const BYTES: usize>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>) {
     let (x, len) = job.input.dense(kind);
     let n = job.input.n();
     for first in (0..out.width()).step_by(dense::ROWS) {
@@ -185,7 +185,7 @@ fn dense_few<const W: u8, const BYTES: usize>(job: &Job<'_>, kind: Dense, out: &
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
+fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>, decode: impl Fn(usize, &mut [f32])) {
     let (x, len) = job.input.dense(kind);
     let n = job.input.n();
     dense_tiles(len, out.width(), decode, |first, tile| {

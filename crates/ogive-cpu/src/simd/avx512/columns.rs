@@ -63,7 +63,7 @@ pub(in crate::simd) fn lay(side: Side, x: &[f32], k: usize, out: &mut Columns) {
 
 /// Fills a stripe of the result. Where the weight's side is pairs, the machine has the instruction for them.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(super) fn stripe(job: &Job<'_>, kind: Dense, side: Side, out: &mut Stripe<'_, f32>) {
+pub(super) fn stripe(job: &Job<'_>, kind: Dense, side: Side, out: &mut Stripe<'_>) {
     let pieces = job.input.columns(side);
     let few = job.input.n() <= Columns::FEW;
     match (kind, side) {
@@ -89,7 +89,7 @@ const fn per_step(kind: u8) -> usize {
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn streamed<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_, f32>) {
+fn streamed<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_>) {
     for first in (0..out.width()).step_by(STRIP) {
         let Some(strip) = job.strip(first) else { return };
         let mut t = 0;
@@ -198,7 +198,7 @@ fn multiply<const KIND: u8>(sum: __m512, w: [__m512; 2], x: [u32; 2]) -> __m512 
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_, f32>) {
+fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_>) {
     let n = job.input.n();
     SCRATCH.with_borrow_mut(|Scratch { panel, sums }| {
         let panels = (0..out.width()).step_by(ROWS);

@@ -41,7 +41,7 @@ thread_local! {
 
 /// Fills a stripe of the result.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
     if let (Kernel::Dense(kind), Some(side)) = (job.w.kernel(), job.w.side()) {
         return columns::stripe(job, kind, side, out);
     }
@@ -71,7 +71,7 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_, f32>) {
+fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_>) {
     let n = job.input.n();
     match job.strip(0) {
         Some(_) if n <= FEW => streamed::<F, N>(job, out),
@@ -82,7 +82,7 @@ fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut 
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn streamed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+fn streamed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
     for first in (0..out.width()).step_by(STRIP) {
         let Some(strip) = job.strip(first) else { return };
         let block = block_len(strip.len() / STRIP / N * strip::elements(F));
@@ -102,17 +102,12 @@ fn streamed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32
     }
 }
 
-fn put_lanes<const T: usize>(
-    out: &mut Stripe<'_, f32>,
-    t: usize,
-    first: usize,
-    values: [Lanes<f32>; T],
-) -> usize {
+fn put_lanes<const T: usize>(out: &mut Stripe<'_>, t: usize, first: usize, values: [Lanes<f32>; T]) -> usize {
     put_all(out, t, first, values.map(|lanes| lanes.0))
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
     for first in (0..out.width()).step_by(avx2::few::ROWS) {
         let rows = rows(job, first, out.width());
         let x = job.input.quantised();
@@ -129,7 +124,7 @@ fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_, f
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_, f32>) {
+fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut Stripe<'_>) {
     let n = job.input.n();
     WIDE.with_borrow_mut(|Wide { panel, sums, strips }| {
         let panels = (0..out.width()).step_by(panel::ROWS);
@@ -253,7 +248,7 @@ fn tokens<const F: u8, const T: usize>(
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
+fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>, decode: impl Fn(usize, &mut [f32])) {
     let (x, len) = job.input.dense(kind);
     let n = job.input.n();
     dense_tiles(len, out.width(), decode, |first, tile| {

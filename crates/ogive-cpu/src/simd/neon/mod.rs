@@ -57,7 +57,7 @@ thread_local! {
 
 /// Fills a stripe of the result.
 #[target_feature(enable = "neon")]
-pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_, f32>) {
+pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_>) {
     match job.w.kernel() {
         Kernel::Decoded => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) if job.input.n() >= DENSE_FROM => {
@@ -85,12 +85,7 @@ pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_, f32>) {
 }
 
 #[target_feature(enable = "neon")]
-fn packed<D: Dot, const F: u8, const N: usize>(
-    d: D,
-    job: &Job<'_>,
-    format: Packed,
-    out: &mut Stripe<'_, f32>,
-) {
+fn packed<D: Dot, const F: u8, const N: usize>(d: D, job: &Job<'_>, format: Packed, out: &mut Stripe<'_>) {
     SCRATCH.with_borrow_mut(|scratch| {
         let mut strips = std::mem::take(&mut scratch.strips);
         for first in (0..out.width()).step_by(2 * STRIP) {
@@ -133,7 +128,7 @@ fn streamed<D: Dot, const F: u8, const N: usize>(
     job: &Job<'_>,
     strips: [&[u8]; 2],
     first: usize,
-    out: &mut Stripe<'_, f32>,
+    out: &mut Stripe<'_>,
 ) {
     for (i, strip) in strips.into_iter().enumerate() {
         let first = first + i * STRIP;
@@ -164,7 +159,7 @@ fn panelled<D: Dot, const F: u8, const N: usize>(
     strips: [&[u8]; 2],
     first: usize,
     Scratch { panels, sums, .. }: &mut Scratch,
-    out: &mut Stripe<'_, f32>,
+    out: &mut Stripe<'_>,
 ) {
     let x = job.input.quantised();
     let count = (out.width() - first).div_ceil(panel::ROWS).min(PANELS);
@@ -217,14 +212,14 @@ fn tokens<D: Dot, const F: u8, const T: usize>(
 }
 
 /// Writes what a kernel found for rows from `first` on.
-fn put(out: &mut Stripe<'_, f32>, t: usize, first: usize, values: &[f32]) {
+fn put(out: &mut Stripe<'_>, t: usize, first: usize, values: &[f32]) {
     let to = &mut out.row(t)[first..];
     let len = to.len().min(values.len());
     to[..len].copy_from_slice(&values[..len]);
 }
 
 #[target_feature(enable = "neon")]
-fn dense_few<const W: u8, const BYTES: usize>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>) {
+fn dense_few<const W: u8, const BYTES: usize>(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>) {
     let (x, len) = job.input.dense(kind);
     let n = job.input.n();
     for first in (0..out.width()).step_by(dense::ROWS) {
@@ -240,7 +235,7 @@ fn dense_few<const W: u8, const BYTES: usize>(job: &Job<'_>, kind: Dense, out: &
 }
 
 #[target_feature(enable = "neon")]
-fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_, f32>, decode: impl Fn(usize, &mut [f32])) {
+fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>, decode: impl Fn(usize, &mut [f32])) {
     let (x, len) = job.input.dense(kind);
     let n = job.input.n();
     SCRATCH.with_borrow_mut(|Scratch { rows, .. }| {
@@ -271,11 +266,6 @@ fn rows_of<const T: usize>(x: &[f32], len: usize, t: usize) -> [&[f32]; T] {
 }
 
 /// Writes what dense rows from `first` on gave for tokens from `t` on; a stripe ends where its rows do.
-fn put_rows<const T: usize>(
-    out: &mut Stripe<'_, f32>,
-    t: usize,
-    first: usize,
-    values: [[f32; dense::ROWS]; T],
-) {
+fn put_rows<const T: usize>(out: &mut Stripe<'_>, t: usize, first: usize, values: [[f32; dense::ROWS]; T]) {
     values.iter().enumerate().for_each(|(i, v)| put(out, t + i, first, v));
 }

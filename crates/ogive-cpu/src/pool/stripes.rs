@@ -1,0 +1,102 @@
+//! Matrices whose columns are computed stripe by stripe.
+
+use super::{Base, Pool};
+use std::sync::Arc;
+
+/// Values in rows of `cols`. What does not fill a row is left alone.
+#[derive(Debug)]
+pub(crate) struct Matrix<'a> {
+    pub(crate) values: &'a mut [f32],
+    pub(crate) cols: usize,
+}
+
+/// Neighbouring columns of a matrix, on their own.
+#[derive(Debug)]
+pub(crate) struct Stripe<'a> {
+    values: &'a mut [f32],
+    width: usize,
+}
+
+impl<'a> Stripe<'a> {
+    /// Rows of `width`.
+    pub(crate) fn new(values: &'a mut [f32], width: usize) -> Self {
+        Self { values, width }
+    }
+
+    /// Columns of the stripe.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The stripe's part of row `r`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub(crate) fn row(&mut self, r: usize) -> &mut [f32] {
+        &mut self.values[r * self.width..][..self.width]
+    }
+
+    /// Its rows, one behind the other.
+    pub(crate) fn values(&mut self) -> &mut [f32] {
+        self.values
+    }
+}
+
+/// What the stripes of one matrix are.
+struct Part {
+    /// How many stripes the matrices before it have.
+    first: usize,
+    rows: usize,
+    cols: usize,
+}
+
+/// What computes a stripe from the number of its matrix and its first column. It writes every value: what they are before means nothing.
+pub(crate) type Fill = dyn Fn(usize, usize, &mut Stripe<'_>) + Send + Sync;
+
+impl Pool {
+    /// Cuts the columns of each matrix into stripes of `width` (the last may be narrower) and has `fill` compute them as
+    /// [`Pool::compute`] says: how threads share a product by rows of the weight.
+    ///
+    /// A stripe is computed apart and then put in its place. Rows of a matrix lie far apart, in the same few sets of a cache, so they
+    /// had better be written once and not read.
+    pub(crate) fn stripes(&self, outs: &mut [Matrix<'_>], width: usize, fill: Arc<Fill>) {
+        let width = width.max(1);
+        let (mut parts, mut bases) = (Vec::with_capacity(outs.len()), Vec::with_capacity(outs.len()));
+        let mut items = 0;
+        for m in outs.iter_mut() {
+            let rows = m.values.len().checked_div(m.cols).unwrap_or(0);
+            parts.push(Part { first: items, rows, cols: m.cols });
+            bases.push(Base(m.values.as_mut_ptr()));
+            items += m.cols.div_ceil(width);
+        }
+        let parts: Arc<[Part]> = parts.into();
+        let place = move |parts: &[Part], i: usize| {
+            let which = parts.partition_point(|part| part.first <= i) - 1;
+            let col = (i - parts[which].first) * width;
+            (which, col, width.min(parts[which].cols - col))
+        };
+        let of_threads = Arc::clone(&parts);
+        let compute = move |i: usize, values: &mut Vec<f32>| {
+            let (which, col, width) = place(&of_threads, i);
+            values.resize(of_threads[which].rows * width, 0.0);
+            if cfg!(debug_assertions) {
+                values.fill(f32::NAN);
+            }
+            fill(which, col, &mut Stripe::new(values, width));
+        };
+        self.compute(items, Arc::new(compute), &|i, values| {
+            let (which, col, width) = place(&parts, i);
+            for (row, from) in values.chunks_exact(width).enumerate() {
+                // SAFETY: column `col` and the next are in row `row` of this matrix, which is borrowed until `compute` returns; each
+                // item is put down once, so no two threads have the same columns.
+                let to = unsafe {
+                    std::slice::from_raw_parts_mut(
+                        bases[which].get().add(row * parts[which].cols + col),
+                        width,
+                    )
+                };
+                to.copy_from_slice(from);
+            }
+        });
+    }
+}
