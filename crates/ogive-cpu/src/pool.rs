@@ -9,10 +9,10 @@
 //! items own what they read ([`Pool::compute`]), others compute such an item again and the run ends without that thread.
 #![allow(unsafe_code)]
 
+mod parts;
 mod run;
-mod stripes;
 
-pub(crate) use stripes::{Matrix, Stripe};
+pub(crate) use parts::{Matrix, Stripe};
 
 use run::{Compute, Put, Run, Task};
 use std::{

@@ -12,18 +12,18 @@ mod source;
 mod unit;
 
 use crate::{
-    CpuBackend, cache,
+    CpuBackend, Path, cache,
     ops::{by_rows, make_in, math, read},
     plan,
     simd::ops::{Isa, Kernel, run},
     spare::Values,
 };
-use ogive_backend::{AttnSpec, Cache, Plan, Span};
+use ogive_backend::{AttnSpec, Batch, Cache, Plan, Span};
 use ogive_tensor::{Error, Result, Tensor};
 use options::Options;
 use softmax::{CHUNK, merge};
-use source::{EndToEnd, Paged, Source};
-use std::ops::Range;
+use source::{Kept, Laid, Layer};
+use std::{ops::Range, sync::Arc};
 use unit::{Place, Unit};
 
 /// Queries of a unit: enough that fetching keys and values costs little beside using them, few enough that short prompts make units
@@ -45,6 +45,7 @@ pub(crate) fn attend(
         if x.shape().len() != contexts * width || x.shape().first() != contexts {
             return Err(Error::shape(AT, x.shape(), [contexts, width].into()));
         }
+        read(AT, x)?;
     }
     let mut first = Vec::new();
     let mut next = 0;
@@ -52,8 +53,7 @@ pub(crate) fn attend(
         first.push(next);
         next += span.context();
     }
-    let source = EndToEnd { k: read(AT, k)?, v: read(AT, v)?, widths, first };
-    compute(b, AT, q, &source, spec, plan)
+    compute(b, AT, q, Laid { kv: [k.clone(), v.clone()], widths, first }, spec, plan)
 }
 
 pub(crate) fn attend_cache(
@@ -66,8 +66,8 @@ pub(crate) fn attend_cache(
     latent: bool,
 ) -> Result<Tensor> {
     let at = if latent { "attend_latent" } else { "attend_cache" };
-    let (pages, tables) = cache::reader(layer, cache, plan)?;
-    let widths = row_widths(at, spec)?;
+    let (lock, tables) = cache::reader(layer, cache, plan)?;
+    let (pages, widths) = (cache::locked(lock)?, row_widths(at, spec)?);
     if latent {
         if spec.kv_heads != 1 || spec.v_dim > spec.k_dim || pages.k_dim != spec.k_dim {
             let why =
@@ -79,10 +79,16 @@ pub(crate) fn attend_cache(
     } else if widths != [pages.k_dim, pages.v_dim] {
         return Err(Error::shape(at, widths.into(), [pages.k_dim, pages.v_dim].into()));
     }
-    let options = Options::new(at, spec, plan.batch())?;
+    let options = Options::new(at, spec, size(plan.batch()))?;
     let seen: Vec<_> = plan.batch().spans.iter().map(|span| seen(&options, span)).collect();
-    let source = Paged::new(&pages, &tables, &seen, latent)?;
-    compute(b, at, q, &source, spec, plan)
+    let source = Layer::new(lock, &pages, &tables, &seen, latent)?;
+    drop(pages);
+    compute(b, at, q, source, spec, plan)
+}
+
+/// Rows of a step, and tokens of its longest context.
+fn size(batch: &Batch) -> [usize; 2] {
+    [batch.tokens.len(), batch.spans.iter().map(|span| span.context()).max().unwrap_or(0)]
 }
 
 /// Elements of a token's keys and of its values.
@@ -177,11 +183,37 @@ impl Cut {
     }
 }
 
+/// What units are computed from. It is the call's own: see [`Pool::compute`](crate::pool::Pool::compute).
+struct Call<K> {
+    q: Tensor,
+    kept: K,
+    spec: AttnSpec,
+    /// As [`size`] has it.
+    step: [usize; 2],
+    places: Vec<Place>,
+    path: Path,
+}
+
+impl<K: Kept> Call<K> {
+    /// Computes unit `i`.
+    fn unit(&self, i: usize, out: &mut [f32]) {
+        const AT: &str = "attend";
+        // Both were read once before, and cannot fail.
+        let (Ok(q), Ok(options)) = (read(AT, &self.q), Options::new(AT, &self.spec, self.step)) else {
+            return;
+        };
+        let (spec, source) = (&self.spec, &self.kept.source());
+        let shape = [spec.heads, spec.k_dim, spec.v_dim];
+        let (place, options) = (&self.places[i], &options);
+        Unit { place, source, options, q, shape, scale: spec.scale, out }.compute(self.path);
+    }
+}
+
 fn compute(
     b: &CpuBackend,
     at: &'static str,
     q: &Tensor,
-    source: &impl Source,
+    kept: impl Kept,
     spec: &AttnSpec,
     plan: &Plan,
 ) -> Result<Tensor> {
@@ -189,7 +221,9 @@ fn compute(
     let (n, spans) = (q.shape().first(), &plan.batch().spans);
     let width = spec.heads.checked_mul(spec.k_dim).filter(|w| n * w == q.shape().len());
     width.ok_or_else(|| Error::shape(at, q.shape(), [n, spec.heads, spec.k_dim].into()))?;
-    let (qs, options) = (read(at, q)?, Options::new(at, spec, plan.batch())?);
+    let step = size(plan.batch());
+    let options = Options::new(at, spec, step)?;
+    read(at, q)?;
     let cut = |single: bool| {
         let mut first = 0;
         let cut = |span: &Span| {
@@ -214,11 +248,8 @@ fn compute(
     let queries = places.iter().map(|p| p.rows.len() * p.heads.len()).max().unwrap_or(0);
     // Each unit writes the states of its queries.
     let mut states = Values::of(&b.spare, b.spare.take(places.len() * queries * state));
-    let shape = [spec.heads, spec.k_dim, spec.v_dim];
-    b.pool.chunks(&mut states, queries * state, &|i, out| {
-        let (place, options) = (&places[i], &options);
-        Unit { place, source, options, q: qs, shape, scale: spec.scale, out }.compute(b.path);
-    });
+    let call = Call { q: q.clone(), kept, spec: spec.clone(), step, places, path: b.path };
+    b.pool.compute_chunks(&mut states, queries * state, Arc::new(move |i, out| call.unit(i, out)));
     let mut out = b.spare.take(n * spec.heads * spec.v_dim);
     by_rows(b, &mut out, spec.heads * spec.v_dim, |first, part| {
         let finish = Finish {

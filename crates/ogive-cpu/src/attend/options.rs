@@ -1,7 +1,7 @@
 //! Attention's options, checked once for a call and put into the form the kernel reads.
 
 use crate::ops::read;
-use ogive_backend::{AttnOption, AttnSpec, Batch};
+use ogive_backend::{AttnOption, AttnSpec};
 use ogive_tensor::{Error, Result};
 use std::ops::Range;
 
@@ -28,8 +28,9 @@ pub(super) struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the options of `spec`; an error for one this backend does not know, or whose numbers do not fit.
-    pub(super) fn new(at: &'static str, spec: &'a AttnSpec, batch: &Batch) -> Result<Self> {
+    /// Reads the options of `spec` for a step of so many rows and tokens of the longest context; an error for one this backend does
+    /// not know, or whose numbers do not fit.
+    pub(super) fn new(at: &'static str, spec: &'a AttnSpec, step: [usize; 2]) -> Result<Self> {
         let mut options = Self { causal: false, window: None, edits: Vec::new(), sinks: None };
         let per_head = |what: &str, n: usize| match n == spec.heads {
             true => Ok(()),
@@ -50,11 +51,9 @@ impl<'a> Options<'a> {
                     options.sinks = Some(scores);
                 }
                 AttnOption::Mask(mask) => {
-                    let longest = batch.spans.iter().map(|s| s.context()).max().unwrap_or(0);
                     let (rows, cols) = (mask.shape().rows(), mask.shape().cols());
-                    if rows != batch.tokens.len() || cols < longest {
-                        let want = [batch.tokens.len(), longest].into();
-                        return Err(Error::shape(at, mask.shape(), want));
+                    if rows != step[0] || cols < step[1] {
+                        return Err(Error::shape(at, mask.shape(), step.into()));
                     }
                     options.edits.push(Edit::Mask(read(at, mask)?, cols));
                 }

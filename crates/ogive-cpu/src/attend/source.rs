@@ -3,11 +3,23 @@
 use super::softmax::CHUNK;
 use crate::{
     cache::{Element, Pages, Rows},
+    ops::read,
     simd::ops::{Isa, LANES},
 };
 use ogive_backend::BlockTable;
-use ogive_tensor::Result;
-use std::ops::Range;
+use ogive_tensor::{Result, Tensor};
+use std::{
+    ops::Range,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
+
+/// Keys and values that a call has for itself: a thread may read them after it.
+pub(super) trait Kept: Send + Sync + 'static {
+    /// How they are read.
+    type Source<'a>: Source;
+    /// For as long as they are read.
+    fn source(&self) -> Self::Source<'_>;
+}
 
 /// Keys and values of all spans. Tokens are those of one span, and within one tile of sixteen.
 pub(super) trait Source: Sync {
@@ -79,8 +91,8 @@ impl<'a> Tiles<'a> {
 }
 
 /// A layer of the cache.
-pub(super) struct Paged<'a> {
-    pages: &'a Pages,
+pub(super) struct Layer {
+    pages: Arc<RwLock<Pages>>,
     /// For each span, where its tokens lie; what no query sees may be anything.
     places: Vec<Vec<usize>>,
     /// First token that `places` knows.
@@ -89,10 +101,11 @@ pub(super) struct Paged<'a> {
     latent: bool,
 }
 
-impl<'a> Paged<'a> {
+impl Layer {
     /// `seen` are the tokens of each span that some query sees; all must still be there.
     pub(super) fn new(
-        pages: &'a Pages,
+        lock: &Arc<RwLock<Pages>>,
+        pages: &Pages,
         tables: &[&BlockTable],
         seen: &[Range<usize>],
         latent: bool,
@@ -107,21 +120,35 @@ impl<'a> Paged<'a> {
             });
             places.push(of_span.collect::<Result<Vec<_>>>()?);
         }
-        Ok(Self { pages, places, first: seen.iter().map(|s| s.start).collect(), latent })
-    }
-
-    #[inline(always)]
-    fn places(&self, span: usize, tokens: Range<usize>) -> &[usize] {
-        let first = self.first[span];
-        &self.places[span][tokens.start - first..tokens.end - first]
+        Ok(Self { pages: Arc::clone(lock), places, first: seen.iter().map(|s| s.start).collect(), latent })
     }
 }
 
+impl Kept for Layer {
+    type Source<'a> = Paged<'a>;
+    fn source(&self) -> Paged<'_> {
+        // The call saw that nobody failed while writing. If somebody has since, the call is over, and nobody reads its result.
+        Paged { pages: self.pages.read().unwrap_or_else(PoisonError::into_inner), layer: self }
+    }
+}
+
+/// A layer while it is read.
+pub(super) struct Paged<'a> {
+    pages: RwLockReadGuard<'a, Pages>,
+    layer: &'a Layer,
+}
+
 impl Paged<'_> {
+    #[inline(always)]
+    fn places(&self, span: usize, tokens: Range<usize>) -> &[usize] {
+        let first = self.layer.first[span];
+        &self.layer.places[span][tokens.start - first..tokens.end - first]
+    }
+
     /// The places of those of `tokens` that are known.
     #[inline(always)]
     fn known(&self, span: usize, tokens: Range<usize>) -> &[usize] {
-        let (first, places) = (self.first[span], &self.places[span]);
+        let (first, places) = (self.layer.first[span], &self.layer.places[span]);
         let at = |t: usize| places.len().min(t.saturating_sub(first));
         &places[at(tokens.start)..at(tokens.end)]
     }
@@ -144,7 +171,7 @@ impl Paged<'_> {
 
 impl Source for Paged<'_> {
     fn in_vectors(&self, dims: [usize; 2]) -> Option<Element> {
-        self.pages.in_vectors(dims).filter(|_| !self.latent)
+        self.pages.in_vectors(dims).filter(|_| !self.layer.latent)
     }
 
     #[inline(always)]
@@ -191,7 +218,7 @@ impl Source for Paged<'_> {
     ) {
         let stride = rows.len() / LANES;
         let (places, row) = (self.places(span, tokens.clone()), tokens.start % LANES);
-        if self.latent {
+        if self.layer.latent {
             let mut tile = vec![0.0; dim * LANES];
             self.pages.keys(isa, places, row, 0, &mut tile, temp);
             for (d, column) in tile.chunks_exact(LANES).enumerate() {
@@ -208,15 +235,30 @@ impl Source for Paged<'_> {
 }
 
 /// Tensors with a row for each token of each context.
-pub(super) struct EndToEnd<'a> {
-    /// `[contexts, kv_heads * k_dim]`
-    pub(super) k: &'a [f32],
-    /// `[contexts, kv_heads * v_dim]`
-    pub(super) v: &'a [f32],
+pub(super) struct Laid {
+    /// `[contexts, kv_heads * k_dim]` and `[contexts, kv_heads * v_dim]`
+    pub(super) kv: [Tensor; 2],
     /// Elements of a row of each.
     pub(super) widths: [usize; 2],
     /// The row at which each span's context begins.
     pub(super) first: Vec<usize>,
+}
+
+impl Kept for Laid {
+    type Source<'a> = EndToEnd<'a>;
+    fn source(&self) -> EndToEnd<'_> {
+        // They are this backend's, as the call saw.
+        let [k, v] = self.kv.each_ref().map(|x| read("attend", x).unwrap_or_default());
+        EndToEnd { k, v, widths: self.widths, first: &self.first }
+    }
+}
+
+/// The same as slices.
+pub(super) struct EndToEnd<'a> {
+    k: &'a [f32],
+    v: &'a [f32],
+    widths: [usize; 2],
+    first: &'a [usize],
 }
 
 impl Source for EndToEnd<'_> {

@@ -1,8 +1,8 @@
 //! What sequences remember: a lock for each layer, pages of keys and values or places for states behind it.
 //!
-//! A lock for each layer and not one for the cache, so that a poisoned layer is an error of that layer; nobody waits,
-//! since a step goes through its layers one by one. Every index is checked before anything is written: a step that
-//! fails has changed nothing.
+//! A lock for each layer and not one for the cache, so that a poisoned layer is an error of that layer; hardly anybody waits,
+//! since a step goes through its layers one by one, and a thread that was held up in a layer has the length of a step to leave it.
+//! Every index is checked before anything is written: a step that fails has changed nothing.
 
 mod lines;
 mod pages;
@@ -16,7 +16,7 @@ use crate::{
 };
 use ogive_backend::{BlockTable, Cache, CacheSpec, LayerCache, Plan, Span};
 use ogive_tensor::{Error, ErrorKind, Result, Tensor};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What [`Cache::data`] is here.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct CpuCache {
 
 #[derive(Debug)]
 enum Layer {
-    Paged(RwLock<Pages>),
+    Paged(Arc<RwLock<Pages>>),
     /// `[slots, len]`
     State(RwLock<Vec<f32>>),
     Shared,
@@ -45,7 +45,8 @@ pub(crate) fn new_cache(spec: &CacheSpec) -> Result<Cache> {
     let layers = spec.layers.iter().map(|layer| match *layer {
         LayerCache::Paged { k_dim, v_dim, group, .. } => {
             let blocks = *spec.blocks.get(group).ok_or_else(too_large)?;
-            Ok(Layer::Paged(RwLock::new(Pages::new(spec.element, spec.block_len, blocks, k_dim, v_dim)?)))
+            let pages = Pages::new(spec.element, spec.block_len, blocks, k_dim, v_dim)?;
+            Ok(Layer::Paged(Arc::new(RwLock::new(pages))))
         }
         LayerCache::State { len } => {
             Ok(Layer::State(RwLock::new(vec![0.0; spec.slots.checked_mul(len).ok_or_else(too_large)?])))
@@ -62,7 +63,7 @@ fn poisoned<T>(_: T) -> Error {
 }
 
 /// The pages a layer reads, and the group they belong to.
-fn pages(cache: &Cache, layer: usize) -> Result<(&RwLock<Pages>, usize)> {
+fn pages(cache: &Cache, layer: usize) -> Result<(&Arc<RwLock<Pages>>, usize)> {
     let data = cache.data::<CpuCache>()?;
     match (cache.spec().owner(layer)?, data.layers.get(cache.spec().owner(layer)?.0)) {
         ((_, LayerCache::Paged { group, .. }), Some(Layer::Paged(pages))) => Ok((pages, group)),
@@ -70,16 +71,21 @@ fn pages(cache: &Cache, layer: usize) -> Result<(&RwLock<Pages>, usize)> {
     }
 }
 
-/// The pages of `layer` for reading, and the table of each span.
+/// The pages of `layer`, and the table of each span.
 pub(crate) fn reader<'a>(
     layer: usize,
     cache: &'a Cache,
     plan: &'a Plan,
-) -> Result<(RwLockReadGuard<'a, Pages>, Vec<&'a BlockTable>)> {
+) -> Result<(&'a Arc<RwLock<Pages>>, Vec<&'a BlockTable>)> {
     plan::device(plan)?;
     let (lock, group) = pages(cache, layer)?;
     let tables = plan.batch().spans.iter().map(|s| table(s, group)).collect::<Result<_>>()?;
-    Ok((lock.read().map_err(poisoned)?, tables))
+    Ok((lock, tables))
+}
+
+/// Locks a layer for reading.
+pub(crate) fn locked(pages: &RwLock<Pages>) -> Result<RwLockReadGuard<'_, Pages>> {
+    pages.read().map_err(poisoned)
 }
 
 fn table(span: &Span, group: usize) -> Result<&BlockTable> {
@@ -139,8 +145,8 @@ pub(crate) fn store_kv(
 }
 
 pub(crate) fn gather_kv(layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {
-    let (pages, tables) = reader(layer, cache, plan)?;
-    let n = plan.batch().contexts();
+    let (lock, tables) = reader(layer, cache, plan)?;
+    let (pages, n) = (locked(lock)?, plan.batch().contexts());
     let (mut k, mut v) = (vec![0.0; n * pages.k_dim], vec![0.0; n * pages.v_dim]);
     let mut row = 0;
     for (span, table) in plan.batch().spans.iter().zip(tables) {

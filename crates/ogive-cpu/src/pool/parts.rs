@@ -1,4 +1,4 @@
-//! Matrices whose columns are computed stripe by stripe.
+//! Results that are computed part by part, each apart, and then put in their place: chunks of a list, stripes of a matrix.
 
 use super::{Base, Pool};
 use std::sync::Arc;
@@ -50,10 +50,29 @@ struct Part {
     cols: usize,
 }
 
+/// What computes a chunk from its number. It writes every value that anybody reads: what they are before means nothing.
+pub(crate) type FillChunk = dyn Fn(usize, &mut [f32]) + Send + Sync;
+
 /// What computes a stripe from the number of its matrix and its first column. It writes every value: what they are before means nothing.
 pub(crate) type Fill = dyn Fn(usize, usize, &mut Stripe<'_>) + Send + Sync;
 
 impl Pool {
+    /// Cuts `out` into pieces of `chunk` elements (the last may be shorter) and has `fill` compute them as [`Pool::compute`] says.
+    pub(crate) fn compute_chunks(&self, out: &mut [f32], chunk: usize, fill: Arc<FillChunk>) {
+        let (chunk, len) = (chunk.max(1), out.len());
+        let base = Base(out.as_mut_ptr());
+        let compute = move |i: usize, values: &mut Vec<f32>| {
+            values.resize(chunk.min(len - i * chunk), 0.0);
+            spoil(values);
+            fill(i, values);
+        };
+        self.compute(len.div_ceil(chunk), Arc::new(compute), &|i, values| {
+            // SAFETY: chunk `i` lies inside `out`, which is borrowed until `compute` returns, and is put down once.
+            let to = unsafe { std::slice::from_raw_parts_mut(base.get().add(i * chunk), values.len()) };
+            to.copy_from_slice(values);
+        });
+    }
+
     /// Cuts the columns of each matrix into stripes of `width` (the last may be narrower) and has `fill` compute them as
     /// [`Pool::compute`] says: how threads share a product by rows of the weight.
     ///
@@ -79,9 +98,7 @@ impl Pool {
         let compute = move |i: usize, values: &mut Vec<f32>| {
             let (which, col, width) = place(&of_threads, i);
             values.resize(of_threads[which].rows * width, 0.0);
-            if cfg!(debug_assertions) {
-                values.fill(f32::NAN);
-            }
+            spoil(values);
             fill(which, col, &mut Stripe::new(values, width));
         };
         self.compute(items, Arc::new(compute), &|i, values| {
@@ -98,5 +115,12 @@ impl Pool {
                 to.copy_from_slice(from);
             }
         });
+    }
+}
+
+/// Where it costs little, what was there before is no number.
+fn spoil(values: &mut [f32]) {
+    if cfg!(debug_assertions) {
+        values.fill(f32::NAN);
     }
 }
