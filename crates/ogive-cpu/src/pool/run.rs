@@ -31,7 +31,7 @@ const COMING: u8 = 1;
 /// or is there.
 const DONE: u8 = 2;
 
-/// The least time that is given to a thread for an item that another one has finished everything else beside.
+/// The least time that threads without work wait for what others have taken, before they compute it again.
 const PATIENCE: Duration = Duration::from_micros(5);
 
 /// Makes an item's result.
@@ -244,7 +244,7 @@ impl Run {
         }
     }
 
-    /// The same of a repeatable task, until every item is done.
+    /// The same of a repeatable task, until every item is done. Others are given the time that an item took here.
     fn repeatable(&self, t: usize, work: &Work, compute: &Compute, put: *const Put<'static>) -> Duration {
         let (began, mut count) = (Instant::now(), 0);
         let mut buffer = RESULT.take();
@@ -263,13 +263,13 @@ impl Run {
         });
         // All items are taken. Each thread looks at others' in another order, those after its own range first.
         let mut since = Instant::now();
-        let each = (since - began).checked_div(count).unwrap_or_default().max(PATIENCE);
+        let patience = (since - began).checked_div(count).unwrap_or_default().max(PATIENCE);
         let first = self.first(t + 1, work.items);
         let mut missing = (first..work.items).chain(0..first).peekable();
         while let Some(&i) = missing.peek() {
             match work.results[i].load(Ordering::SeqCst) {
                 DONE => drop(missing.next()),
-                _ if since.elapsed() < each => std::hint::spin_loop(),
+                _ if since.elapsed() < patience => std::hint::spin_loop(),
                 // Whoever takes so long over it has lost its core.
                 MISSING => item(i),
                 // This takes no time, unless the core was lost just here.
@@ -280,7 +280,7 @@ impl Run {
             }
         }
         RESULT.set(buffer);
-        each
+        patience
     }
 }
 
