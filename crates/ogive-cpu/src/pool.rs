@@ -161,21 +161,6 @@ impl Pool {
             resume_unwind(panic);
         }
     }
-
-    /// Cuts `out` into pieces of `chunk` elements (the last may be shorter) and calls `f` with the number of each and the
-    /// piece.
-    pub(crate) fn chunks<T: Send>(&self, out: &mut [T], chunk: usize, f: &(dyn Fn(usize, &mut [T]) + Sync)) {
-        let (chunk, len) = (chunk.max(1), out.len());
-        let base = Base(out.as_mut_ptr());
-        self.run(len.div_ceil(chunk), &|i| {
-            let start = i * chunk;
-            // SAFETY: `run` gives each `i` to one call, so pieces do not overlap; they lie inside `out`, which is
-            // borrowed until `run` returns.
-            let piece =
-                unsafe { std::slice::from_raw_parts_mut(base.get().add(start), chunk.min(len - start)) };
-            f(i, piece);
-        });
-    }
 }
 
 impl Drop for Pool {

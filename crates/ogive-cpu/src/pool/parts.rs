@@ -1,4 +1,4 @@
-//! Results that are computed part by part, each apart, and then put in their place: chunks of a list, stripes of a matrix.
+//! Results that are computed part by part: chunks of a list, stripes of a matrix.
 
 use super::{Base, Pool};
 use std::sync::Arc;
@@ -57,6 +57,21 @@ pub(crate) type FillChunk = dyn Fn(usize, &mut [f32]) + Send + Sync;
 pub(crate) type Fill = dyn Fn(usize, usize, &mut Stripe<'_>) + Send + Sync;
 
 impl Pool {
+    /// Cuts `out` into pieces of `chunk` elements (the last may be shorter) and calls `f` with the number of each and the
+    /// piece.
+    pub(crate) fn chunks<T: Send>(&self, out: &mut [T], chunk: usize, f: &(dyn Fn(usize, &mut [T]) + Sync)) {
+        let (chunk, len) = (chunk.max(1), out.len());
+        let base = Base(out.as_mut_ptr());
+        self.run(len.div_ceil(chunk), &|i| {
+            let start = i * chunk;
+            // SAFETY: `run` gives each `i` to one call, so pieces do not overlap; they lie inside `out`, which is
+            // borrowed until `run` returns.
+            let piece =
+                unsafe { std::slice::from_raw_parts_mut(base.get().add(start), chunk.min(len - start)) };
+            f(i, piece);
+        });
+    }
+
     /// Cuts `out` into pieces of `chunk` elements (the last may be shorter) and has `fill` compute them as [`Pool::compute`] says.
     pub(crate) fn compute_chunks(&self, out: &mut [f32], chunk: usize, fill: Arc<FillChunk>) {
         let (chunk, len) = (chunk.max(1), out.len());

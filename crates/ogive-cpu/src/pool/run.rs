@@ -210,14 +210,7 @@ impl Run {
         }));
         INSIDE.set(false);
         result.unwrap_or_else(|panic| {
-            self.next.iter().for_each(|next| next.store(work.items, Ordering::Relaxed));
-            let mut first = lock(&self.panic);
-            match *first {
-                None => *first = Some(panic),
-                // Dropping a payload may panic in its turn.
-                Some(_) => std::mem::forget(panic),
-            }
-            drop(first);
+            self.fail(panic, work.items);
             // What is not put down by now is given up; afterwards nobody puts anything down.
             for result in &work.results {
                 let give_up = || result.compare_exchange(MISSING, DONE, Ordering::SeqCst, Ordering::SeqCst);
@@ -227,6 +220,17 @@ impl Run {
             }
             Duration::ZERO
         })
+    }
+
+    /// Keeps the first panic; no more items are taken.
+    fn fail(&self, panic: Box<dyn Any + Send>, items: usize) {
+        self.next.iter().for_each(|next| next.store(items, Ordering::Relaxed));
+        let mut first = lock(&self.panic);
+        match *first {
+            None => *first = Some(panic),
+            // Dropping a payload may panic in its turn.
+            Some(_) => std::mem::forget(panic),
+        }
     }
 
     /// Takes items that nobody has taken.
@@ -252,9 +256,11 @@ impl Run {
             compute(i, &mut buffer);
             let result = &work.results[i];
             if result.compare_exchange(MISSING, COMING, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                let _done = Done(result);
                 // SAFETY: the caller waits for this item, which was missing and is not done yet.
-                unsafe { (*put)(i, &buffer) };
+                let put_down = catch_unwind(AssertUnwindSafe(|| unsafe { (*put)(i, &buffer) }));
+                // The caller may go as soon as the item is done, so it must find the panic by then.
+                put_down.unwrap_or_else(|panic| self.fail(panic, work.items));
+                result.store(DONE, Ordering::SeqCst);
             }
         };
         self.each(t, work.items, |i| {
@@ -281,14 +287,5 @@ impl Run {
         }
         RESULT.set(buffer);
         patience
-    }
-}
-
-/// An item that is being put down; afterwards nobody need wait for it, even if that failed.
-struct Done<'a>(&'a AtomicU8);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(DONE, Ordering::SeqCst);
     }
 }
