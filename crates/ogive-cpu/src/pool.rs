@@ -6,7 +6,7 @@
 //! with the others'. What an item computes never depends on who computes it.
 //!
 //! A thread that loses its core in the middle of an item has it again after some milliseconds, in which a step may be over. Where
-//! items own what they read ([`Pool::compute`]), others compute such an item again and the run ends without that thread.
+//! items own what they read ([`Pool::compute`]), the caller computes such an item again and goes on without that thread.
 #![allow(unsafe_code)]
 
 mod parts;
@@ -14,7 +14,7 @@ mod run;
 
 pub(crate) use parts::{Matrix, Stripe};
 
-use run::{Compute, Put, Run, Task};
+use run::{Compute, Put, Repeatable, Run, Task};
 use std::{
     cell::Cell,
     fmt,
@@ -37,11 +37,15 @@ thread_local! {
     static RESULT: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
+/// What some threads write while others look at something else, in lines of the caches of its own (which come in pairs).
+#[repr(align(128))]
+struct Apart<T>(T);
+
 struct Shared {
     /// One more than there are workers: a worker is inside one at most, so there is always one that nobody is in.
     runs: Box<[Run]>,
     /// Which of them is the last that was begun.
-    current: AtomicUsize,
+    current: Apart<AtomicUsize>,
     sleepers: AtomicUsize,
     bed: Mutex<()>,
     wake: Condvar,
@@ -66,7 +70,7 @@ impl Pool {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
             runs: (0..threads.max(1)).map(|_| Run::new(threads.max(1))).collect(),
-            current: AtomicUsize::new(0),
+            current: Apart(AtomicUsize::new(0)),
             sleepers: AtomicUsize::new(0),
             bed: Mutex::new(()),
             wake: Condvar::new(),
@@ -108,7 +112,7 @@ impl Pool {
     }
 
     /// Computes every item below `items` on all threads and has each result put down once; returns when all are. A thread that is held
-    /// up in `compute` is not waited for: another computes the item again, and what the first one makes of it is dropped, be it long
+    /// up in `compute` is not waited for: the caller computes the item again, and what the first one makes of it is dropped, be it long
     /// after this has returned. So `compute` must give the same result each time.
     ///
     /// # Panics
@@ -124,7 +128,7 @@ impl Pool {
         }
         // SAFETY: only the lifetime changes, and `fork` returns when every item is put down or given up: nobody calls it after that.
         let put = unsafe { std::mem::transmute::<*const Put<'_>, *const Put<'static>>(put) };
-        self.fork(Task::Repeatable { compute, put }, items);
+        self.fork(Task::Repeatable(Repeatable { compute, put }), items);
     }
 
     /// Whether the caller had better do the work by itself.
@@ -136,22 +140,26 @@ impl Pool {
     fn fork(&self, task: Task, items: usize) {
         let mut turn = lock(&self.turn);
         let s = &*self.shared;
-        let last = s.current.load(Ordering::Relaxed);
+        let last = s.current.0.load(Ordering::Relaxed);
         let free = (last..s.runs.len()).chain(0..last).find(|i| s.runs[*i].is_free());
         let Some(current) = free else { unreachable!("a worker is in two runs") };
         let run = &s.runs[current];
         *turn = turn.wrapping_add(1);
         // SAFETY: we hold `turn`, so nobody else begins one; and it is free.
         unsafe { run.set(task, items) };
-        s.current.store(current, Ordering::SeqCst);
+        if current != last {
+            s.current.0.store(current, Ordering::SeqCst);
+        }
         run.open(*turn);
         if s.sleepers.load(Ordering::SeqCst) > 0 {
             drop(lock(&s.bed));
             s.wake.notify_all();
         }
         // SAFETY: the run is ours until it is over.
-        let patience = unsafe { run.take_part(0) };
+        let pace = unsafe { run.take_part(0) };
         run.close();
+        // SAFETY: the same.
+        let patience = unsafe { run.finish(&pace) };
         if !run.is_empty_within(patience) && !run.leave_behind() {
             s.sleep_until_empty(run);
         }
@@ -202,7 +210,7 @@ impl Shared {
     /// Waits for an open run that is not number `last`; `None` when the pool is dropped.
     fn await_run(&self, last: Option<u32>) -> Option<(&Run, u32)> {
         let ready = || {
-            let run = &self.runs[self.current.load(Ordering::SeqCst)];
+            let run = &self.runs[self.current.0.load(Ordering::SeqCst)];
             run.is_open().filter(|number| Some(*number) != last).map(|number| (run, number))
         };
         let mut since = None;

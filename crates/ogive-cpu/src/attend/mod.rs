@@ -23,7 +23,7 @@ use ogive_tensor::{Error, Result, Tensor};
 use options::Options;
 use softmax::{CHUNK, merge};
 use source::{Kept, Laid, Layer};
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 use unit::{Place, Unit};
 
 /// Queries of a unit: enough that fetching keys and values costs little beside using them, few enough that short prompts make units
@@ -249,7 +249,7 @@ fn compute(
     // Each unit writes the states of its queries.
     let mut states = Values::of(&b.spare, b.spare.take(places.len() * queries * state));
     let call = Call { q: q.clone(), kept, spec: spec.clone(), step, places, path: b.path };
-    b.pool.compute_chunks(&mut states, queries * state, Arc::new(move |i, out| call.unit(i, out)));
+    b.pool.compute_chunks(&mut states, queries * state, move |i, out| call.unit(i, out));
     let mut out = b.spare.take(n * spec.heads * spec.v_dim);
     by_rows(b, &mut out, spec.heads * spec.v_dim, |first, part| {
         let finish = Finish {

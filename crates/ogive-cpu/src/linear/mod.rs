@@ -151,7 +151,7 @@ pub(crate) fn linear_gated(
             gates.values().iter_mut().zip(ups).for_each(|(gate, up)| *gate *= *up);
         });
     };
-    pool.stripes(&mut [Matrix { values: out, cols: rows }], width, Arc::new(both));
+    pool.stripes(&mut [Matrix { values: out, cols: rows }], width, both);
     inputs.into_iter().for_each(Input::recycle);
     Ok(())
 }
@@ -181,7 +181,7 @@ fn products(
     let each = move |which: usize, col, stripe: &mut Stripe<'_>| {
         fill(&ws[which], &of_threads, expert * rows(&ws[which]) + col, stripe);
     };
-    pool.stripes(&mut outs, width.unwrap_or(PANEL), Arc::new(each));
+    pool.stripes(&mut outs, width.unwrap_or(PANEL), each);
     Input::recycle(input);
 }
 

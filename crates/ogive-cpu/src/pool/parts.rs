@@ -42,19 +42,14 @@ impl<'a> Stripe<'a> {
     }
 }
 
-/// What the stripes of one matrix are.
+/// What the stripes of one matrix are, and where it begins.
 struct Part {
     /// How many stripes the matrices before it have.
     first: usize,
     rows: usize,
     cols: usize,
+    base: Base<f32>,
 }
-
-/// What computes a chunk from its number. It writes every value that anybody reads: what they are before means nothing.
-pub(crate) type FillChunk = dyn Fn(usize, &mut [f32]) + Send + Sync;
-
-/// What computes a stripe from the number of its matrix and its first column. It writes every value: what they are before means nothing.
-pub(crate) type Fill = dyn Fn(usize, usize, &mut Stripe<'_>) + Send + Sync;
 
 impl Pool {
     /// Cuts `out` into pieces of `chunk` elements (the last may be shorter) and calls `f` with the number of each and the
@@ -72,8 +67,14 @@ impl Pool {
         });
     }
 
-    /// Cuts `out` into pieces of `chunk` elements (the last may be shorter) and has `fill` compute them as [`Pool::compute`] says.
-    pub(crate) fn compute_chunks(&self, out: &mut [f32], chunk: usize, fill: Arc<FillChunk>) {
+    /// Cuts `out` into pieces of `chunk` elements (the last may be shorter) and has `fill` compute each from its number, as
+    /// [`Pool::compute`] says. It writes every value that anybody reads: what they are before means nothing.
+    pub(crate) fn compute_chunks(
+        &self,
+        out: &mut [f32],
+        chunk: usize,
+        fill: impl Fn(usize, &mut [f32]) + Send + Sync + 'static,
+    ) {
         let (chunk, len) = (chunk.max(1), out.len());
         let base = Base(out.as_mut_ptr());
         let compute = move |i: usize, values: &mut Vec<f32>| {
@@ -88,22 +89,26 @@ impl Pool {
         });
     }
 
-    /// Cuts the columns of each matrix into stripes of `width` (the last may be narrower) and has `fill` compute them as
-    /// [`Pool::compute`] says: how threads share a product by rows of the weight.
+    /// Cuts the columns of each matrix into stripes of `width` (the last may be narrower) and has `fill` compute them from the number of
+    /// the matrix and the first column, as [`Pool::compute`] says: how threads share a product by rows of the weight. It writes every
+    /// value: what they are before means nothing.
     ///
     /// A stripe is computed apart and then put in its place. Rows of a matrix lie far apart, in the same few sets of a cache, so they
     /// had better be written once and not read.
-    pub(crate) fn stripes(&self, outs: &mut [Matrix<'_>], width: usize, fill: Arc<Fill>) {
+    pub(crate) fn stripes(
+        &self,
+        outs: &mut [Matrix<'_>],
+        width: usize,
+        fill: impl Fn(usize, usize, &mut Stripe<'_>) + Send + Sync + 'static,
+    ) {
         let width = width.max(1);
-        let (mut parts, mut bases) = (Vec::with_capacity(outs.len()), Vec::with_capacity(outs.len()));
         let mut items = 0;
-        for m in outs.iter_mut() {
-            let rows = m.values.len().checked_div(m.cols).unwrap_or(0);
-            parts.push(Part { first: items, rows, cols: m.cols });
-            bases.push(Base(m.values.as_mut_ptr()));
+        let part = |m: &mut Matrix<'_>| {
+            let (first, rows) = (items, m.values.len().checked_div(m.cols).unwrap_or(0));
             items += m.cols.div_ceil(width);
-        }
-        let parts: Arc<[Part]> = parts.into();
+            Part { first, rows, cols: m.cols, base: Base(m.values.as_mut_ptr()) }
+        };
+        let parts: Arc<[Part]> = outs.iter_mut().map(part).collect();
         let place = move |parts: &[Part], i: usize| {
             let which = parts.partition_point(|part| part.first <= i) - 1;
             let col = (i - parts[which].first) * width;
@@ -118,15 +123,11 @@ impl Pool {
         };
         self.compute(items, Arc::new(compute), &|i, values| {
             let (which, col, width) = place(&parts, i);
+            let Part { cols, base, .. } = &parts[which];
             for (row, from) in values.chunks_exact(width).enumerate() {
                 // SAFETY: column `col` and the next are in row `row` of this matrix, which is borrowed until `compute` returns; each
                 // item is put down once, so no two threads have the same columns.
-                let to = unsafe {
-                    std::slice::from_raw_parts_mut(
-                        bases[which].get().add(row * parts[which].cols + col),
-                        width,
-                    )
-                };
+                let to = unsafe { std::slice::from_raw_parts_mut(base.get().add(row * cols + col), width) };
                 to.copy_from_slice(from);
             }
         });

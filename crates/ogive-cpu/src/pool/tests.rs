@@ -119,7 +119,7 @@ fn stripes_cover_every_matrix_once() {
                 stripe.row(r).iter_mut().enumerate().for_each(|(c, x)| *x = value(c));
             }
         };
-        pool.stripes(&mut outs, 8, Arc::new(fill));
+        pool.stripes(&mut outs, 8, fill);
         assert!(a.iter().enumerate().all(|(i, &x)| x == (100 * (i / 21) + i % 21 + 1) as f32));
         assert!(b.iter().enumerate().all(|(i, &x)| x == (2000 + 100 * (i / 5) + i % 5 + 1) as f32));
     }
@@ -191,30 +191,6 @@ fn nobody_waits_for_a_thread_that_is_held_up_in_what_others_can_compute() {
 }
 
 #[test]
-fn a_caller_that_is_held_up_finds_everything_done() {
-    let pool = Pool::new(3);
-    for _ in 0..20 {
-        let (door, began) = (Arc::new(Door::default()), thread::current().id());
-        let (of_items, done) = (Arc::clone(&door), AtomicUsize::new(0));
-        let compute = move |i: usize, result: &mut Vec<f32>| {
-            if thread::current().id() == began {
-                of_items.wait();
-            }
-            result.clear();
-            result.push(i as f32);
-        };
-        // The door opens when the caller's own item is done too.
-        let put = |_: usize, _: &[f32]| {
-            if done.fetch_add(1, Ordering::SeqCst) + 1 == 40 {
-                door.open();
-            }
-        };
-        pool.compute(40, Arc::new(compute), &put);
-        assert_eq!(done.into_inner(), 40);
-    }
-}
-
-#[test]
 fn a_panic_in_what_is_computed_reaches_the_caller_too() {
     for threads in [1, 2, 5] {
         let pool = Pool::new(threads);
@@ -255,5 +231,48 @@ fn dropping_ends_the_threads() {
     for _ in 0..50 {
         let pool = Pool::new(4);
         assert_eq!(sum_of(&pool, 4), 10);
+    }
+}
+
+/// Prints what a fork and its join cost beside the same work on one thread, medians of forty times two thousand.
+#[test]
+#[ignore = "a measurement"]
+#[allow(clippy::print_stdout, reason = "a measurement")]
+fn fork_speed() {
+    const WIDTH: usize = 64;
+    let pool = Pool::new(2);
+    let w: Arc<Vec<f32>> = Arc::new((0..4096).map(|i| i as f32).collect());
+    let sum = |w: &[f32]| {
+        let sums = w
+            .as_chunks::<16>()
+            .0
+            .iter()
+            .fold([0.0; 16], |s: [f32; 16], c| std::array::from_fn(|i| s[i] + c[i]));
+        sums.iter().sum::<f32>()
+    };
+    let measure = |f: &mut dyn FnMut()| {
+        let mut times: Vec<_> = (0..40)
+            .map(|_| {
+                let began = Instant::now();
+                (0..2000).for_each(|_| f());
+                began.elapsed().as_nanos() / 2000
+            })
+            .collect();
+        times.sort_unstable();
+        times[20]
+    };
+    for (items, len) in [(8, 0), (8, 1024), (16, 1024), (8, 4096), (16, 4096), (40, 4096)] {
+        let mut out = vec![0.0; items * WIDTH];
+        let alone = measure(&mut || {
+            out.chunks_mut(WIDTH).for_each(|out| out.fill(sum(&w[..len])));
+            std::hint::black_box(&mut out);
+        });
+        let run = measure(&mut || pool.chunks(&mut out, WIDTH, &|_, out| out.fill(sum(&w[..len]))));
+        let stripes = measure(&mut || {
+            let w = Arc::clone(&w);
+            let fill = move |_, _, stripe: &mut Stripe<'_>| stripe.values().fill(sum(&w[..len]));
+            pool.stripes(&mut [Matrix { values: &mut out, cols: items * WIDTH }], WIDTH, fill);
+        });
+        println!("{items} items of {len}: alone {alone} ns, run {run} ns, stripes {stripes} ns");
     }
 }
