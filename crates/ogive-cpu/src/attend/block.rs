@@ -236,11 +236,14 @@ fn sums<S: Isa, L: Lines, const N: usize, const D: usize>(
     let inner = if D < each { d % each } else { 0 };
     let part = d / each * L::BYTES..(d / each + D.div_ceil(each)) * L::BYTES;
     let width = out.len() / N;
+    // As often as the compiler can see: where it cannot, sums lie in memory, and are written there after each product.
     let mut sums = [[isa.splat(0.0); D]; N];
-    for (sums, out) in sums.iter_mut().zip(out.chunks_exact(width)) {
-        let out = &out.as_chunks().0[d..][..D];
+    for n in 0..N {
+        let out = out.get(n * width..).unwrap_or_default().as_chunks().0;
         for i in 0..D {
-            sums[i] = isa.load(&out[i]);
+            if let Some(out) = out.get(d + i) {
+                sums[n][i] = isa.load(out);
+            }
         }
     }
     let skipped = (tokens.start / LANES).saturating_sub(run.first / LANES);
@@ -275,10 +278,12 @@ fn sums<S: Isa, L: Lines, const N: usize, const D: usize>(
             }
         }
     }
-    for (sums, out) in sums.iter().zip(out.chunks_exact_mut(width)) {
-        let out = &mut out.as_chunks_mut().0[d..][..D];
+    for n in 0..N {
+        let out = out.get_mut(n * width..).unwrap_or_default().as_chunks_mut().0;
         for i in 0..D {
-            isa.store(sums[i], &mut out[i]);
+            if let Some(out) = out.get_mut(d + i) {
+                isa.store(sums[n][i], out);
+            }
         }
     }
     D

@@ -40,7 +40,8 @@ pub(crate) trait Isa: Copy {
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `a * b`
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;
-    /// Asks for the line of the cache that holds `from`, so that it is near when it is read; reads nothing.
+    /// Asks for the line of the cache that holds `from`, so that it is near when it is read; reads nothing. On x86 into the second cache,
+    /// which waits for more lines at a time than the first.
     #[inline(always)]
     fn ask(self, from: &u8) {
         let _ = from;
@@ -145,7 +146,7 @@ mod avx2 {
             // SAFETY: a prefetch reads nothing and never faults.
             #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
             unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast())
+                _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(from).cast())
             };
         }
         #[inline(always)]
@@ -244,7 +245,7 @@ mod avx512 {
             // SAFETY: a prefetch reads nothing and never faults.
             #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
             unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(from).cast())
+                _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(from).cast())
             };
         }
         #[inline(always)]
