@@ -17,14 +17,9 @@
 //
 // Rounded to HALF: queries, keys, values and the weights of tokens, which are at most one; the weights' sum is of those not rounded.
 // Defines: HALF, ELEMENT, SAME if that is HALF, K_DIM and V_DIM in eights, VECTOR, GROUP, KEYS;
-// CAUSAL; KIND1 to KIND3, the kinds of the options. PAGED is always.
+// CAUSAL; KIND1 to KIND3. PAGED is always.
 
 #define ROWS 64
-#ifndef KIND1
-#define KIND1 0
-#define KIND2 0
-#define KIND3 0
-#endif
 #define K_PAD ((K_DIM + 31) / 32 * 32)
 #define V_PAD ((V_DIM + 15) / 16 * 16)
 // Bytes of a row of values: an odd number of sixteens, so that eight rows lie in different banks.
@@ -50,12 +45,6 @@ DEVICE void put_eight(u8* to, const u8* row, int i, int cols) {
     if (row) ELEMENT::read8(row, i, cols, v);
     *(uint4*)to = make_uint4(pair(v[0], v[1]), pair(v[2], v[3]), pair(v[4], v[5]), pair(v[6], v[7]));
 #endif
-}
-
-// An option of a kind that is known here: scores are in registers, so this stands once for each of them.
-template <int KIND> DEVICE float known(Edit e, float score, int head, u32 here, u32 t) {
-    e.kind = KIND;
-    return edited(e, score, 0, head, here, t, 0);
 }
 
 DEVICE void times(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
@@ -182,9 +171,9 @@ KERNEL __launch_bounds__(THREADS, 2)
                         float score = -INF;
                         if (token >= sight[h].begin && token < sight[h].end) {
                             score = __fmul_rn(scale, p[t][2 * h + j]);
-                            score = known<KIND1>(first, score, head[h], sight[h].here, token);
-                            score = known<KIND2>(second, score, head[h], sight[h].here, token);
-                            score = known<KIND3>(third, score, head[h], sight[h].here, token);
+                            score = known<KIND1>(first, score, 0, head[h], sight[h].here, token, 0);
+                            score = known<KIND2>(second, score, 0, head[h], sight[h].here, token, 0);
+                            score = known<KIND3>(third, score, 0, head[h], sight[h].here, token, 0);
                         }
                         p[t][2 * h + j] = score;
                         higher = fmaxf(higher, score);

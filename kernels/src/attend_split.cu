@@ -9,7 +9,7 @@
 // Cost: keys and values of the context once for HEADS heads, 2 · (K_DIM + V_DIM) operations a token and head, and
 // 8 · (V_DIM + 2) bytes a chunk and head written and read between blocks: with f16 keys and values of 128 elements, 4 heads sharing
 // one, 4 kB for every 128 kB. A chunk of 256 tokens is two groups of 32 for each warp. Registers allow four blocks on a
-// multiprocessor (two with 8 heads): with 8 key heads on an H200 one block for each at 4096 tokens, all four from 16 k on.
+// multiprocessor (two with 8 heads or wide ones): with 8 key heads on an H200 one block for each at 4096 tokens, all four from 16 k on.
 //
 // Rows of spans of `less` rows or more are `attend_mma.cu`'s. Defines: those of `scores.cu`; PAGED is one of them.
 
@@ -17,7 +17,7 @@
 #define PART (V_DIM + 2)
 
 // Blocks: heads of a row, chunks from the first that the row sees, rows. `parts`: [rows, heads, gridDim.y, PART].
-KERNEL __launch_bounds__(THREADS, HEADS > 4 ? 2 : 4)
+KERNEL __launch_bounds__(THREADS, HEADS > 4 || HEADS * V_DIM > 512 ? 2 : 4)
     attend_split(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
                  float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third,
                  const float* sinks, u32 less, const u32* step) {
@@ -58,11 +58,12 @@ KERNEL __launch_bounds__(THREADS, HEADS > 4 ? 2 : 4)
                 mine[V_DIM + 1] = part.sum;
             }
         }
-        // Everyone's part is to be seen before the ticket is: it says that the part is there.
-        __threadfence();
+        // The ticket says that the part is there, so it must be seen after all of it: the barrier puts the others' writes before this
+        // thread's fence, and the fence puts them before the ticket.
         __syncthreads();
         u32* ticket = s.tickets() + blockIdx.z * gridDim.x + blockIdx.x;
         if (threadIdx.x == 0) {
+            __threadfence();
             before = atomicAdd(ticket, 1u);
             // For the next layer.
             if (before + 1u == chunks) atomicExch(ticket, 0u);
@@ -78,7 +79,9 @@ KERNEL __launch_bounds__(THREADS, HEADS > 4 ? 2 : 4)
             Running part = Running::of_warps(made, i);
             all.add(part.top, part.sum, part.value);
         } else {
-            const float* part = from + (u64)(i / V_DIM) * gridDim.y * PART;
+            // From the L2 (volatile): parts of two heads meet in a sector, and before 7.0 a fence leaves an L1 as it is, which may have
+            // that sector since the neighbour's parts were read.
+            const volatile float* part = from + (u64)(i / V_DIM) * gridDim.y * PART;
 #pragma unroll 4
             for (u32 c = 0; c < chunks; c++, part += PART) all.add(part[V_DIM], part[V_DIM + 1], part[i % V_DIM]);
         }

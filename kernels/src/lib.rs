@@ -259,6 +259,9 @@ pub const ATTEND: Source = Source {
             ("ELEMENT", "f32"),
             ("HEADS", "8"),
             ("CAUSAL", "1"),
+            ("KIND1", "1"),
+            ("KIND2", "2"),
+            ("KIND3", "3"),
         ],
         &[("K_DIM", "5"), ("V_DIM", "3"), ("VECTOR", "0"), ("ELEMENT", "f32")],
         &[
@@ -311,6 +314,9 @@ pub const ATTEND_SPLIT: Source = Source {
             ("ELEMENT", "q8_0"),
             ("HEADS", "8"),
             ("PAGED", "1"),
+            ("KIND1", "1"),
+            ("KIND2", "2"),
+            ("KIND3", "0"),
         ],
         &[
             ("K_DIM", "256"),

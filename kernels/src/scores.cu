@@ -8,10 +8,15 @@
 // alike is written as one instruction, so that no compiler contracts one of them and not the other.
 //
 // Defines: K_DIM, V_DIM, VECTOR, ELEMENT; HEADS, one unless said otherwise; PAGED if keys and values are in the cache and not rows laid
-// end to end; CAUSAL.
+// end to end; CAUSAL; KIND1 to KIND3, the kinds of the options, none unless said otherwise.
 
 #ifndef HEADS
 #define HEADS 1
+#endif
+#ifndef KIND1
+#define KIND1 0
+#define KIND2 0
+#define KIND3 0
 #endif
 #define WARPS 4
 #define THREADS (32 * WARPS)
@@ -19,6 +24,9 @@
 #define MINE ((V_DIM + 31) / 32)
 // Elements of the result that a thread puts together.
 #define OWN ((HEADS * V_DIM + THREADS - 1) / THREADS)
+
+// Tokens whose values a lane has on their way at a time, in 8 to 32 registers; blocks with a scale need more of them.
+enum { AHEAD = MINE > 8 ? 1 : MINE > 4 ? 2 : MINE > 2 && ELEMENT::len > 1 ? 4 : 8 };
 
 // An option that changes a score; they are applied in the order they come.
 struct Edit {
@@ -34,6 +42,13 @@ DEVICE float edited(const Edit& e, float score, u32 row, int head, u32 here, u32
         case 3: return __fadd_rn(score, e.data[(u64)row * width + t]);
         default: return score;
     }
+}
+
+// The same of a kind that is known here: asked for each head and token, a choice costs more than what is chosen, and holds registers for
+// what none of them reads.
+template <int KIND> DEVICE float known(Edit e, float score, u32 row, int head, u32 here, u32 t, u32 width) {
+    e.kind = KIND;
+    return edited(e, score, row, head, here, t, width);
 }
 
 // What a row of the step sees of its sequence: tokens from `begin` to before `end`.
@@ -60,6 +75,7 @@ struct Side {
 #ifdef PAGED
     Pages pages;
     METHOD const u8* row(u32 t) const { return pages.row(t); }
+    METHOD const u8* start() const { return pages.base; }
     DEVICE Side of(u8* base, u64 bytes, u32 block_len, u32 group, const Step& s, u32 owner) {
         return Side{Pages::of(base, bytes, block_len, s, group, owner)};
     }
@@ -67,6 +83,7 @@ struct Side {
     const u8* base;
     u64 bytes;
     METHOD const u8* row(u32 t) const { return base + (u64)t * bytes; }
+    METHOD const u8* start() const { return base; }
     DEVICE Side of(u8* base, u64 bytes, u32, u32, const Step& s, u32 owner) {
         return Side{base + (u64)s.span(owner).context0 * bytes, bytes};
     }
@@ -129,7 +146,7 @@ DEVICE void scores_of(const float (&q)[HEADS][K_DIM], const u8* key, int at, int
 #pragma unroll
     for (int h = 0; h < HEADS; h++) sum[h] = 0.0f;
 #if K_DIM % 8 == 0
-#pragma unroll 2
+#pragma unroll 4
     for (int i = 0; i < K_DIM; i += 8) {
         float v[8];
         ELEMENT::read8(key, at + i, cols, v);
@@ -175,8 +192,9 @@ DEVICE void attend_chunk(const float (&query)[HEADS][K_DIM], const Side& keys, c
             if (seen) {
                 int head = h.first + min(m, h.mine - 1);
                 score = __fmul_rn(h.scale, share[m]);
-#pragma unroll
-                for (int e = 0; e < 3; e++) score = edited(h.edits[e], score, h.row, head, sight.here, t, h.mask_width);
+                score = known<KIND1>(h.edits[0], score, h.row, head, sight.here, t, h.mask_width);
+                score = known<KIND2>(h.edits[1], score, h.row, head, sight.here, t, h.mask_width);
+                score = known<KIND3>(h.edits[2], score, h.row, head, sight.here, t, h.mask_width);
             }
             // A score that is no number must spoil the result, and no maximum finds it.
             bool spoilt = __any_sync(ALL, score != score);
@@ -189,21 +207,32 @@ DEVICE void attend_chunk(const float (&query)[HEADS][K_DIM], const Side& keys, c
 #pragma unroll
             for (int j = 0; j < MINE; j++) acc[m][j] = __fmul_rn(acc[m][j], shrink);
         }
-        for (u32 i = 0; i < 32u && at + i < end; i++) {
-            const u8* value = at + i < begin ? 0 : values.row(at + i);
-            if (!value) continue;
-            float weight[HEADS];
+        // Every lane finds its own token's value, and loads of AHEAD tokens are on their way together: one after the other each would take
+        // the memory's whole latency. Distances go round, as a pointer that was a number is no longer known to lead to global memory.
+        const u64 nowhere = ~(u64)0;
+        const u8* mine = seen ? values.row(t) : 0;
+        u64 own = mine ? (u64)(mine - values.start()) : nowhere;
+#pragma unroll 1
+        for (u32 i = 0; i < 32u && at + i < end; i += AHEAD) {
+            float x[AHEAD][MINE];
 #pragma unroll
-            for (int m = 0; m < HEADS; m++) weight[m] = __shfl_sync(ALL, share[m], i);
+            for (int a = 0; a < AHEAD; a++) {
+                u64 from = __shfl_sync(ALL, own, i + a);
 #pragma unroll
-            for (int j = 0; j < MINE; j++) {
-                int e = 32 * j + lane();
-                if (V_DIM % 32 == 0 || e < V_DIM) {
-                    float x = ELEMENT::at(value, h.kv * V_DIM + e);
-#pragma unroll
-                    for (int m = 0; m < HEADS; m++) acc[m][j] = fmaf(weight[m], x, acc[m][j]);
+                for (int j = 0; j < MINE; j++) {
+                    int e = 32 * j + lane();
+                    bool there = from != nowhere && (V_DIM % 32 == 0 || e < V_DIM);
+                    x[a][j] = there ? ELEMENT::at(values.start() + from, h.kv * V_DIM + e) : 0.0f;
                 }
             }
+#pragma unroll
+            for (int a = 0; a < AHEAD; a++)
+#pragma unroll
+                for (int m = 0; m < HEADS; m++) {
+                    float weight = __shfl_sync(ALL, share[m], i + a);
+#pragma unroll
+                    for (int j = 0; j < MINE; j++) acc[m][j] = fmaf(weight, x[a][j], acc[m][j]);
+                }
         }
     }
 #pragma unroll
