@@ -1,12 +1,16 @@
 //! The largest elements of rows. Few are found on the device, so that a step sends kilobytes back; for many the rows come down.
 
 use crate::device::Device;
+use crate::driver::Address;
 use crate::launch::Call;
 use ogive_kernels::BEST;
 use ogive_tensor::{Result, Tensor};
 
-/// More than this many are found on the host: each costs a pass over the row.
+/// More than this many are found on the host: each costs a pass over every slice.
 const FEW: usize = 64;
+/// Threads of a block, and elements of its slice of a row: `THREADS` and `SLICE` in the kernel.
+const THREADS: u32 = 256;
+const SLICE: usize = 4096;
 
 /// Places and values, best first, for each row.
 type Rows = Vec<Vec<(u32, f32)>>;
@@ -20,16 +24,8 @@ pub(crate) fn best(device: &Device, x: &Tensor, k: usize) -> Result<Option<Rows>
     if k > FEW || k == 0 || n == 0 {
         return Ok(None);
     }
-    // Places and values in one piece, so that one copy brings both.
-    let found = device.indices(at, [2, n * k], cols)?;
+    let found = last(device, at, from, [n, cols, k])?;
     let (place, _) = device.read_indices(at, &found)?;
-    Call::new(device, at, &BEST, "best")
-        .at(from)
-        .count("columns", cols)
-        .count("candidates", k)
-        .at(place)
-        .at(place + 4 * (n * k) as u64)
-        .run([n, 1, 1], [if cols > 4096 { 1024 } else { 256 }, 1, 1])?;
     let mut words: Vec<u32> = Vec::with_capacity(2 * n * k);
     device.transfer.fetch(device.stream(), at, place, 8 * n * k, &mut |part| {
         let word = |b: &[u8]| u32::from_le_bytes(b.first_chunk::<4>().copied().unwrap_or_default());
@@ -41,3 +37,36 @@ pub(crate) fn best(device: &Device, x: &Tensor, k: usize) -> Result<Option<Rows>
     };
     Ok(Some(ids.chunks(k).zip(values.chunks(k)).map(row).collect()))
 }
+
+/// The best of rows of `cols` at `from`, places before values in one piece, so that one copy brings both: the best of each slice, then of
+/// what those left, until a row is one slice. A slice leaves `k`, far less than it is long.
+fn last(device: &Device, at: &str, from: Address, [n, cols, k]: [usize; 3]) -> Result<Tensor> {
+    let (mut values, mut names, mut len, mut held) = (from, 0, cols, Vec::new());
+    loop {
+        let slices = len.div_ceil(SLICE);
+        let before = slices.saturating_sub(1);
+        let all = before * k + k.min(len - before * SLICE);
+        let found = device.indices(at, [2, n * all], cols)?;
+        let (place, _) = device.read_indices(at, &found)?;
+        let beside = place + 4 * (n * all) as u64;
+        Call::new(device, at, &BEST, "best")
+            .at(values)
+            .at(names)
+            .count("columns", len)
+            .count("candidates", k)
+            .count("candidates of all slices", all)
+            .at(place)
+            .at(beside)
+            .run([n, slices, 1], [THREADS, 1, 1])?;
+        if slices == 1 {
+            return Ok(found);
+        }
+        (values, names, len) = (beside, place, all);
+        // Until the launch that reads it is queued: that would be given the same memory to write to.
+        held.push(found);
+    }
+}
+
+#[cfg(test)]
+#[path = "best_tests.rs"]
+mod tests;
