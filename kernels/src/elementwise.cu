@@ -2,44 +2,44 @@
 //
 // One thread an element, in a loop over the grid. Cost: 12 bytes and one operation an element for two full operands, 8 bytes for
 // one; broadcasts read the smaller operand from cache. The output may be one of the inputs: each element is read before it is
-// written, by the same thread.
+// written, by the same thread. Counts are below 2^31 and without a sign: the last turn's step would pass the end of an `int`.
 
-DEVICE int place(int i, int cols, int rows_of, int cols_of) {
-    int row = rows_of == 1 ? 0 : i / cols, col = cols_of == 1 ? 0 : i % cols;
+DEVICE u32 place(u32 i, u32 cols, u32 rows_of, u32 cols_of) {
+    u32 row = rows_of == 1u ? 0u : i / cols, col = cols_of == 1u ? 0u : i % cols;
     return row * cols_of + col;
 }
 
-KERNEL add(const float* x, const float* y, float* out, int n) {
+KERNEL add(const float* x, const float* y, float* out, u32 n) {
     after_the_last();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] + y[i];
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] + y[i];
 }
 
-KERNEL mul(const float* x, const float* y, float* out, int n) {
+KERNEL mul(const float* x, const float* y, float* out, u32 n) {
     after_the_last();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] * y[i];
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] * y[i];
 }
 
 // Rows and columns of either side may be one.
-KERNEL add_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, int n, int cols) {
+KERNEL add_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, u32 n, int cols) {
     after_the_last();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         out[i] = x[place(i, cols, x_rows, x_cols)] + y[place(i, cols, y_rows, y_cols)];
 }
 
-KERNEL mul_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, int n, int cols) {
+KERNEL mul_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, u32 n, int cols) {
     after_the_last();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         out[i] = x[place(i, cols, x_rows, x_cols)] * y[place(i, cols, y_rows, y_cols)];
 }
 
-KERNEL activate(const float* x, float* out, int n, int f) {
+KERNEL activate(const float* x, float* out, u32 n, int f) {
     after_the_last();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = activation(f, x[i]);
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = activation(f, x[i]);
 }
 
 // f(gate) * up
-KERNEL gated(const float* gate, const float* up, float* out, int n, int f) {
+KERNEL gated(const float* gate, const float* up, float* out, u32 n, int f) {
     after_the_last();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         out[i] = activation(f, gate[i]) * up[i];
 }

@@ -57,7 +57,7 @@ KERNEL group(const u32* ids, u32* order, int4* tiles, int choices, int experts, 
 }
 
 // parts [n, k, cols], weights [n, k] -> y [n, cols]; a block a row.
-KERNEL combine(const float* parts, const float* weights, float* y, int k, int cols) {
+KERNEL __launch_bounds__(1024) combine(const float* parts, const float* weights, float* y, int k, int cols) {
     after_the_last();
     u64 row = blockIdx.x;
     for (int c = threadIdx.x; c < cols; c += blockDim.x) {

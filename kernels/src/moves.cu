@@ -3,10 +3,10 @@
 // One thread an element, 8 bytes each; what is read and written is contiguous but for the seams.
 
 // `turns` runs of `width` elements, from one stride to another.
-KERNEL copy_runs(const float* from, u64 from_stride, float* to, u64 to_stride, int width, int turns) {
+KERNEL copy_runs(const float* from, u64 from_stride, float* to, u64 to_stride, u32 width, int turns) {
     after_the_last();
     for (int turn = blockIdx.y; turn < turns; turn += gridDim.y)
-        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += gridDim.x * blockDim.x)
+        for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += gridDim.x * blockDim.x)
             to[turn * to_stride + i] = from[turn * from_stride + i];
 }
 
@@ -22,7 +22,7 @@ KERNEL permute_columns(const float* x, const u32* order, float* out, int cols, i
 }
 
 // The rows whose logits are wanted, a block each.
-KERNEL outputs(const float* x, float* out, int width, const u32* step) {
+KERNEL __launch_bounds__(1024) outputs(const float* x, float* out, int width, const u32* step) {
     after_the_last();
     Step s = {step};
     const float* from = x + (u64)s.outputs()[blockIdx.x] * width;
@@ -31,7 +31,7 @@ KERNEL outputs(const float* x, float* out, int width, const u32* step) {
 }
 
 // A block for each span; zeros where nothing has gone before.
-KERNEL read_state(const float* states, float* out, int len, const u32* step) {
+KERNEL __launch_bounds__(1024) read_state(const float* states, float* out, int len, const u32* step) {
     after_the_last();
     Step s = {step};
     Span span = s.span(blockIdx.x);
@@ -40,7 +40,7 @@ KERNEL read_state(const float* states, float* out, int len, const u32* step) {
     for (int i = threadIdx.x; i < len; i += blockDim.x) to[i] = span.past > 0u ? from[i] : 0.0f;
 }
 
-KERNEL write_state(const float* x, float* states, int len, const u32* step) {
+KERNEL __launch_bounds__(1024) write_state(const float* x, float* states, int len, const u32* step) {
     after_the_last();
     Step s = {step};
     const float* from = x + (u64)blockIdx.x * len;

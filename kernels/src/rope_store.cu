@@ -15,9 +15,10 @@ DEVICE Angle angle(float position, float frequency, float factor) {
     return a;
 }
 
-KERNEL rope_store(float* q, int heads, const float* k, int kv_heads, int dim, const float* v, int v_cols, const float* inv_freq,
-                  float factor, int pairs, int neighbours, u8* k_base, u64 k_bytes, u8* v_base, u64 v_bytes, u32 block_len,
-                  u32 group, const u32* step) {
+KERNEL __launch_bounds__(1024)
+    rope_store(float* q, int heads, const float* k, int kv_heads, int dim, const float* v, int v_cols, const float* inv_freq,
+               float factor, int pairs, int neighbours, u8* k_base, u64 k_bytes, u8* v_base, u64 v_bytes, u32 block_len, u32 group,
+               const u32* step) {
     after_the_last();
     Step s = {step};
     u32 row = blockIdx.x, owner = s.owner(row);

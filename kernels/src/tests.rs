@@ -36,6 +36,31 @@ fn every_kernel_begins_after_the_last() {
     }
 }
 
+/// Kernels that get as many threads as a row wants, up to 1024: without the bound a compiler may give one more registers than fit.
+#[test]
+fn kernels_of_rows_fit_whole_blocks() {
+    let texts: Vec<String> = SOURCES.iter().map(|source| source.text()).collect();
+    for name in [
+        "rms_norm",
+        "add_rms_norm",
+        "layer_norm",
+        "sum",
+        "outputs",
+        "read_state",
+        "write_state",
+        "embed",
+        "store",
+        "gather",
+        "combine",
+        "rope",
+        "rope_store",
+    ] {
+        let bounded = |rest: &str| rest.trim_start().starts_with(&format!("{name}("));
+        let found = texts.iter().flat_map(|text| text.split("\nKERNEL __launch_bounds__(1024)").skip(1));
+        assert!({ found }.any(bounded), "{name}");
+    }
+}
+
 #[test]
 fn every_format_has_a_struct() {
     for name in WEIGHT_FORMATS.iter().chain(&CACHE_FORMATS) {

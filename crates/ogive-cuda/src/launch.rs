@@ -153,12 +153,14 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Threads for a row of `cols` elements: whole warps, a few elements each. Set by the length alone, as the order of sums is.
+/// Threads for a row of `cols` elements: whole warps, a few elements each. Set by the length alone, as the order of sums is. A step of one
+/// row has one such block and waits for it, so no more elements than a thread has on their way at a time.
 pub(crate) fn threads(cols: usize) -> u32 {
     match cols {
         0..=64 => 32,
         65..=512 => 128,
-        513..=8192 => 256,
+        513..=1024 => 256,
+        1025..=2048 => 512,
         _ => 1024,
     }
 }

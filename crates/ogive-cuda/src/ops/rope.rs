@@ -35,8 +35,15 @@ pub(crate) fn rope(device: &Device, x: Tensor, rope: &Rope, plan: &Plan) -> Resu
         .count("pairs", pairs)
         .yes(neighbours)
         .at(step.address())
-        .run([n, 1, 1], [32, 8, 1])?;
+        .run([n, 1, 1], block(device, n, heads))?;
     Ok(x)
+}
+
+/// Threads of a row: of a few rows, that do not fill the device, a head for each 32, so that no thread waits for one head after the other;
+/// of many, fewer, so that they share an angle's sine and cosine.
+fn block(device: &Device, n: usize, heads: usize) -> [u32; 3] {
+    let most = if n <= device.info.multiprocessors as usize { 32 } else { 8 };
+    [32, heads.clamp(1, most) as u32, 1]
 }
 
 /// Whether the elements of a pair are neighbours.
@@ -102,6 +109,6 @@ pub(crate) fn rope_store(
         .count("tokens in a block", pages.block_len)
         .count("groups", pages.group)
         .at(step.address())
-        .run([n, 1, 1], [32, 8, 1])?;
+        .run([n, 1, 1], block(device, n, heads))?;
     Ok((q, true))
 }
