@@ -109,9 +109,8 @@ impl Device {
 
     /// Whether they could be: the driver has the call, and kernels are compiled with the instructions.
     pub(crate) fn can_overlap(&self) -> bool {
-        let (major, minor) = self.info.capability;
-        let compiled = self.modules.nvrtc().architectures.iter().filter(|a| **a <= 10 * major + minor).max();
-        compiled.is_some_and(|a| *a >= 90) && self.work.can_overlap()
+        let compiled = self.modules.nvrtc().nearest(self.info.capability);
+        compiled.is_some_and(|a| a >= 90) && self.work.can_overlap()
     }
 
     /// Where this thread's work is queued.

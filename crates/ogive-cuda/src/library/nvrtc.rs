@@ -114,6 +114,12 @@ impl Wanted {
     }
 }
 
+/// The newest architecture that is no newer than the device. 10.1 is for its own devices only: CUDA 13 calls it 11.0, and nobody promises that
+/// a driver takes PTX of the old name for another.
+fn nearest(architectures: &[u32], device: u32) -> Option<u32> {
+    architectures.iter().copied().filter(|&a| a == device || (a < device && a != 101)).max()
+}
+
 /// What was compiled: machine code for one architecture, or PTX for it and later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -168,10 +174,15 @@ impl Nvrtc {
         })
     }
 
+    /// The architecture to compile for: the device's own, or the nearest older one.
+    pub(crate) fn nearest(&self, capability: (u32, u32)) -> Option<u32> {
+        nearest(&self.architectures, capability.0 * 10 + capability.1)
+    }
+
     /// Machine code for the device if it is known here, else PTX for the nearest older architecture.
     pub(crate) fn target(&self, capability: (u32, u32), cubins: bool) -> Target {
         let device = capability.0 * 10 + capability.1;
-        let below = self.architectures.iter().copied().filter(|&a| a <= device).max().unwrap_or(device);
+        let below = self.nearest(capability).unwrap_or(device);
         if cubins && below == device { Target::Cubin(device) } else { Target::Ptx(below) }
     }
 
@@ -243,5 +254,19 @@ impl Drop for Owned<'_> {
     fn drop(&mut self) {
         // SAFETY: made once, by `compile`.
         unsafe { (self.f.destroy)(&raw mut self.program) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_is_no_newer() {
+        let known = [50, 75, 80, 86, 89, 90, 100, 101, 120];
+        for (device, want) in [(80, 80), (87, 86), (90, 90), (103, 100), (101, 101), (121, 120), (52, 50)] {
+            assert_eq!(nearest(&known, device), Some(want), "{device}");
+        }
+        assert_eq!(nearest(&known, 37), None);
     }
 }
