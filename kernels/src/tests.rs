@@ -55,8 +55,10 @@ fn kernels_of_rows_fit_whole_blocks() {
         "rope",
         "rope_store",
     ] {
-        let bounded = |rest: &str| rest.trim_start().starts_with(&format!("{name}("));
-        let found = texts.iter().flat_map(|text| text.split("\nKERNEL __launch_bounds__(1024)").skip(1));
+        let bounded = |rest: &str| {
+            rest.split_once(')').is_some_and(|(_, f)| f.trim_start().starts_with(&format!("{name}(")))
+        };
+        let found = texts.iter().flat_map(|text| text.split("\nKERNEL __launch_bounds__(1024").skip(1));
         assert!({ found }.any(bounded), "{name}");
     }
 }
