@@ -8,8 +8,8 @@
 //
 // Cost: keys and values of the context once for HEADS heads, 2 · (K_DIM + V_DIM) operations a token and head, and
 // 8 · (V_DIM + 2) bytes a chunk and head written and read between blocks: with f16 keys and values of 128 elements, 4 heads sharing
-// one, 4 kB for every 128 kB. A chunk of 256 tokens is two groups of 32 for each warp. Registers allow four blocks on a
-// multiprocessor (two with 8 heads or wide ones): with 8 key heads on an H200 one block for each at 4096 tokens, all four from 16 k on.
+// one, 4 kB for every 128 kB. A chunk of 256 tokens is a group of 32 for each of eight warps. Registers allow sixteen warps on a
+// multiprocessor (eight with 8 heads or wide ones): with 8 key heads on an H200 one block for each at 4096 tokens, two from 8 k on.
 //
 // Rows of spans of `less` rows or more are `attend_mma.cu`'s. Defines: those of `scores.cu`; PAGED is one of them.
 
@@ -17,7 +17,7 @@
 #define PART (V_DIM + 2)
 
 // Blocks: heads of a row, chunks from the first that the row sees, rows. `parts`: [rows, heads, gridDim.y, PART].
-KERNEL __launch_bounds__(THREADS, HEADS > 4 || HEADS * V_DIM > 512 ? 2 : 4)
+KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / WARPS)
     attend_split(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
                  float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third,
                  const float* sinks, u32 less, const u32* step) {

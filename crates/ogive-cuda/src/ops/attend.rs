@@ -15,8 +15,8 @@ use ogive_kernels::{ATTEND, ATTEND_SPLIT};
 use ogive_tensor::{Error, Result, Tensor};
 use std::sync::Arc;
 
-/// Threads of a block: `THREADS` in the kernels.
-pub(super) const THREADS: u32 = 128;
+/// Bytes of shared memory that a kernel may declare.
+const SHARED: usize = 48 << 10;
 /// Heads of a block times elements of a value, at most: what a warp keeps. Of a key there may be four times as many.
 const KEPT: usize = 1024;
 /// Options that change a score, at most.
@@ -197,6 +197,12 @@ fn heads_of_block(spec: &AttnSpec) -> usize {
     [8, 4, 2].into_iter().find(|h| fits(*h)).unwrap_or(1)
 }
 
+/// Warps of a block: eight, one for each 32 tokens of a chunk, where what they make of it fits shared memory beside the queries; else four.
+fn warps(spec: &AttnSpec, heads: usize) -> usize {
+    let bytes = |warps: usize| Some(4 * heads.checked_mul(warps.checked_mul(spec.v_dim + 2)? + spec.k_dim)?);
+    if bytes(8).is_some_and(|n| n < SHARED) { 8 } else { 4 }
+}
+
 fn launch(
     device: &Device,
     compute: Compute,
@@ -225,6 +231,7 @@ fn launch(
         }
     }
     let heads = heads_of_block(spec);
+    let warps = warps(spec, heads);
     let tiles = spec.kv_heads * (spec.heads / spec.kv_heads).div_ceil(heads);
     // A mask is as wide as the longest context, which a recorded step does not know.
     let paged = rows.paged.is_some() && options.mask_width == 0;
@@ -245,6 +252,7 @@ fn launch(
         .define("VECTOR", rows.k_cols.is_multiple_of(8).into())
         .word("ELEMENT", element)
         .define("HEADS", heads)
+        .define("WARPS", warps)
         .define("KIND1", options.edits[0].0 as usize)
         .define("KIND2", options.edits[1].0 as usize)
         .define("KIND3", options.edits[2].0 as usize)
@@ -274,6 +282,6 @@ fn launch(
         call = call.count("columns of the mask", options.mask_width);
     }
     let grid = split.map_or([tiles, n, 1], |chunks| [tiles, chunks, n]);
-    call.at(options.sinks).number(less).at(step.address()).run(grid, [THREADS, 1, 1])?;
+    call.at(options.sinks).number(less).at(step.address()).run(grid, [32 * warps as u32, 1, 1])?;
     Ok(out)
 }

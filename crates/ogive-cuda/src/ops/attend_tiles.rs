@@ -3,7 +3,7 @@
 //! By spans and not by steps: a prompt's rows are computed in the chosen half whatever else is in the step, and a sequence that decodes
 //! beside it is computed as it would be alone. So the bits of neither hang on its company.
 
-use super::attend::{Options, Rows, THREADS};
+use super::attend::{Options, Rows};
 use crate::builder::Compute;
 use crate::device::Device;
 use crate::driver::Address;
@@ -16,6 +16,8 @@ use ogive_tensor::Result;
 
 /// Spans with this many rows are long: sixteen queries of a head fill a warp's tile.
 pub(super) const LONG: u32 = 16;
+/// Threads of a block: `THREADS` in the kernel.
+const THREADS: u32 = 128;
 /// Queries of a block: `ROWS` in the kernel.
 const QUERIES: usize = 64;
 /// Elements of a head that a lane's registers hold results of.
