@@ -1,7 +1,8 @@
 //! Bytes to the device and back, through page-locked memory.
 //!
 //! What goes up is copied to one of two halves and queued, so that the caller's memory is free at once and the device is waited for
-//! only where both halves are full. What comes down is waited for: whoever asks for values wants them.
+//! only where both halves are full. What comes down is waited for: whoever asks for values wants them. The two ways have a lock each, so
+//! that a step can be sent up while another thread waits for values.
 
 use crate::driver::{Address, Context, Event, Pinned, Stream};
 use crate::error::Result;
@@ -20,25 +21,24 @@ struct Half {
 }
 
 #[derive(Debug)]
-struct State {
+struct Up {
     halves: [Half; 2],
     current: usize,
     filled: usize,
-    down: Pinned,
 }
 
 /// Page-locked memory between host and device.
 #[derive(Debug)]
 pub(crate) struct Transfer {
-    state: Mutex<State>,
+    up: Mutex<Up>,
+    down: Mutex<Pinned>,
 }
 
 impl Transfer {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
         let half = || Ok(Half { memory: Pinned::new(context, HALF)?, done: Event::new(context)? });
-        let state =
-            State { halves: [half()?, half()?], current: 0, filled: 0, down: Pinned::new(context, HALF)? };
-        Ok(Self { state: Mutex::new(state) })
+        let up = Up { halves: [half()?, half()?], current: 0, filled: 0 };
+        Ok(Self { up: Mutex::new(up), down: Mutex::new(Pinned::new(context, HALF)?) })
     }
 
     /// Queues a copy of `bytes` to the device.
@@ -74,22 +74,22 @@ impl Transfer {
         len: usize,
         fill: &mut dyn FnMut(usize, &mut [u8]),
     ) -> Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = 0;
         while at < len {
-            if state.filled == HALF {
+            if up.filled == HALF {
                 // What leaves a half is marked; the other half is free once its own mark is reached.
-                state.halves[state.current].done.record(stream)?;
-                state.current = 1 - state.current;
-                state.halves[state.current].done.wait()?;
-                state.filled = 0;
+                up.halves[up.current].done.record(stream)?;
+                up.current = 1 - up.current;
+                up.halves[up.current].done.wait()?;
+                up.filled = 0;
             }
-            let (from, current) = (state.filled, state.current);
+            let (from, current) = (up.filled, up.current);
             let part = (len - at).min(HALF - from);
-            let memory = &mut state.halves[current].memory;
+            let memory = &mut up.halves[current].memory;
             fill(at, &mut memory.bytes()[from..from + part]);
             stream.copy_in(to + at as u64, memory, from..from + part)?;
-            state.filled = (from + part).next_multiple_of(GRAIN).min(HALF);
+            up.filled = (from + part).next_multiple_of(GRAIN).min(HALF);
             at += part;
         }
         Ok(())
@@ -104,12 +104,12 @@ impl Transfer {
         len: usize,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         for at in (0..len).step_by(HALF) {
             let part = (len - at).min(HALF);
-            stream.copy_out(&mut state.down, from + at as u64, part)?;
+            stream.copy_out(&mut down, from + at as u64, part)?;
             stream.wait(doing)?;
-            take(&state.down.bytes()[..part]);
+            take(&down.bytes()[..part]);
         }
         Ok(())
     }
