@@ -163,6 +163,8 @@ pub struct StepKey {
     pub outputs: usize,
     /// The longest context, rounded up to a power of two.
     pub context_bucket: usize,
+    /// Which piece of the step, where a backend made of backends has each run its own; 0 is all of it.
+    pub piece: u64,
 }
 
 impl StepKey {
@@ -177,6 +179,7 @@ impl StepKey {
             spans: batch.spans.len(),
             outputs: batch.outputs.len(),
             context_bucket: longest.next_power_of_two(),
+            piece: 0,
         })
     }
 }

@@ -45,9 +45,16 @@ impl Estimate {
     }
     /// What the tensors of `step` take, its result included.
     pub fn activations(&self, step: impl FnOnce() -> Result<Tensor>) -> Result<Activations> {
-        self.ledger.begin();
+        Ok(Self::activations_of(&[self], step)?.pop().unwrap_or_default())
+    }
+    /// The same of a step over several parts: what the tensors of each take, whoever computes what.
+    pub fn activations_of(
+        parts: &[&Self],
+        step: impl FnOnce() -> Result<Tensor>,
+    ) -> Result<Vec<Activations>> {
+        parts.iter().for_each(|part| part.ledger.begin());
         let result = step()?;
-        let counted = self.ledger.end();
+        let counted = parts.iter().map(|part| part.ledger.end()).collect();
         drop(result);
         Ok(counted)
     }
@@ -219,6 +226,12 @@ impl Backend for Estimate {
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
         self.hollow(x.shape().with_first(plan.batch().outputs.len()))
+    }
+    fn bring(&self, x: &Tensor, _: &dyn Backend, place: Option<Tensor>) -> Result<Tensor> {
+        match place.filter(|there| there.shape() == x.shape()) {
+            Some(there) => Ok(there),
+            None => self.hollow(x.shape()),
+        }
     }
     // A backend that runs models attends over the pages where they lie; the definition would lay them end to end first.
     fn attend_cache(&self, _: usize, q: &Tensor, _: &Cache, spec: &AttnSpec, _: &Plan) -> Result<Tensor> {

@@ -288,8 +288,15 @@ pub trait Backend: Any + Debug + Send + Sync {
         Ok(values.chunks(cols).map(|row| best_of(row, k)).collect())
     }
 
+    /// A copy of `x`, a tensor of `from`. It may be put in the place of `place`, an earlier copy of the same shape, if no one else holds that:
+    /// a recorded step that read the one then reads the other.
+    fn bring(&self, x: &Tensor, from: &dyn Backend, place: Option<Tensor>) -> Result<Tensor> {
+        drop(place);
+        self.upload(&from.download(x)?, x.shape())
+    }
+
     /// Runs `f`, or replays an earlier run recorded under an equal `key` on the
-    /// numbers of `plan`. May run it twice: a step reads and writes different slots.
+    /// numbers of `plan`. May run it more than once, and give up in its middle: a step reads and writes different slots.
     fn replay(
         &self,
         key: &StepKey,

@@ -4,6 +4,7 @@
 //! (norms, biases) has no part: it stays on the host too, and goes to each part that uses it.
 
 use super::Split;
+use super::pieces::{Made, Turn};
 use crate::{Backend, RouterSpec, Weight};
 use ogive_tensor::{Error, Result, Shape, Tensor};
 use std::sync::{Arc, OnceLock};
@@ -15,8 +16,12 @@ pub(super) struct Held {
     /// The part it was made by; none for what was uploaded.
     home: Option<usize>,
     host: Option<Arc<[f32]>>,
+    /// Whether a step begins with it: it goes to where the first layer is, wherever the table of tokens lies.
+    first: bool,
     /// Of each part, once it is there.
     copies: Vec<OnceLock<Tensor>>,
+    /// By what it was made, if in a step that is learned or run in pieces.
+    pub(super) made: Option<Made>,
     /// Where choices of experts come from: their numbers cannot be moved, so another part chooses again.
     routed: Option<(Tensor, RouterSpec)>,
 }
@@ -24,7 +29,7 @@ pub(super) struct Held {
 impl Split {
     fn empty(&self) -> Held {
         let copies = self.parts.iter().map(|_| OnceLock::new()).collect();
-        Held { id: self.id, home: None, host: None, copies, routed: None }
+        Held { id: self.id, home: None, host: None, first: false, copies, made: None, routed: None }
     }
 
     /// Numbers that every part may want.
@@ -37,13 +42,86 @@ impl Split {
         self.holding(part, x, None)
     }
 
-    /// The same, of choices made by these logits.
-    pub(super) fn holding(&self, part: usize, x: Tensor, routed: Option<(Tensor, RouterSpec)>) -> Tensor {
-        let (shape, held) = (x.shape(), Held { home: Some(part), routed, ..self.empty() });
+    fn holding(&self, part: usize, x: Tensor, made: Option<Made>) -> Tensor {
+        let (shape, held) = (x.shape(), Held { home: Some(part), made, ..self.empty() });
         if let Some(place) = held.copies.get(part) {
             let _ = place.set(x);
         }
         Tensor::new(shape, held)
+    }
+
+    /// Has `part` compute an operator, unless it is another piece's than the one that is run.
+    pub(super) fn list(
+        &self,
+        part: usize,
+        name: &'static str,
+        f: impl FnOnce(&dyn Backend) -> Result<Vec<Tensor>>,
+    ) -> Result<Vec<Tensor>> {
+        match self.run.next(part, name)? {
+            Turn::Compute(number) => {
+                let ys = f(self.backend(part)?).inspect_err(|_| self.run.failed(name))?;
+                let Some(number) = number else {
+                    return Ok(ys.into_iter().map(|y| self.hold(part, y)).collect());
+                };
+                self.run.made(number.1, &ys)?;
+                let made = |(i, y)| self.holding(part, y, Some(Made::of(number, i)));
+                Ok(ys.into_iter().enumerate().map(made).collect())
+            }
+            Turn::Leave(number, shapes) => {
+                let left = |(i, shape): (usize, Shape)| {
+                    let made = Some(Made::of(number, i));
+                    Tensor::new(shape, Held { home: Some(part), made, ..self.empty() })
+                };
+                Ok(shapes.into_iter().enumerate().map(left).collect())
+            }
+        }
+    }
+
+    /// The same of an operator with one result.
+    pub(super) fn one(
+        &self,
+        part: usize,
+        name: &'static str,
+        f: impl FnOnce(&dyn Backend) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let mut ys = self.list(part, name, |b| Ok(vec![f(b)?]))?;
+        ys.pop().ok_or_else(|| Error::invalid(name, "there is no result"))
+    }
+
+    /// With two.
+    pub(super) fn two(
+        &self,
+        part: usize,
+        name: &'static str,
+        f: impl FnOnce(&dyn Backend) -> Result<(Tensor, Tensor)>,
+    ) -> Result<(Tensor, Tensor)> {
+        let mut ys = self.list(part, name, |b| f(b).map(|(a, b)| vec![a, b]))?.into_iter();
+        ys.next().zip(ys.next()).ok_or_else(|| Error::invalid(name, "a result is missing"))
+    }
+
+    /// With none.
+    pub(super) fn none(
+        &self,
+        part: usize,
+        name: &'static str,
+        f: impl FnOnce(&dyn Backend) -> Result<()>,
+    ) -> Result<()> {
+        self.list(part, name, |b| f(b).map(|()| Vec::new())).map(drop)
+    }
+
+    /// Notes that a step begins with `x`.
+    pub(super) fn begins(mut x: Tensor) -> Tensor {
+        if let Some(held) = x.data_mut::<Held>() {
+            held.first = true;
+        }
+        x
+    }
+
+    /// Notes by which logits the choice `x` was made.
+    pub(super) fn chosen_by(&self, x: &mut Tensor, logits: &Tensor, spec: &RouterSpec) {
+        if let Some(held) = x.data_mut::<Held>() {
+            held.routed = Some((logits.clone(), spec.clone()));
+        }
     }
 
     pub(super) fn held<'a>(&self, x: &'a Tensor) -> Result<&'a Held> {
@@ -52,7 +130,9 @@ impl Split {
 
     /// The part whose operators should take these: the last that one of them is of, as work moves forward through the parts.
     pub(super) fn part_of(&self, xs: &[&Tensor]) -> Result<usize> {
-        xs.iter().try_fold(0, |part, x| Ok(part.max(self.held(x)?.home.unwrap_or(0))))
+        let start = self.homes.first().copied();
+        let part = |held: &Held| if held.first { start.or(held.home) } else { held.home };
+        xs.iter().try_fold(0, |most, x| Ok(most.max(part(self.held(x)?).unwrap_or(0))))
     }
 
     /// The logits that `x` was chosen by, if it is a choice.
@@ -63,6 +143,11 @@ impl Split {
     /// `x` as `part` has it, brought there if need be.
     pub(super) fn at(&self, part: usize, x: &Tensor) -> Result<Tensor> {
         let held = self.held(x)?;
+        if let Some(made) = held.made
+            && let Some(given) = self.run.wants(made, held.routed.is_some())?
+        {
+            return given.reshape(x.shape());
+        }
         let place = held.copies.get(part).ok_or_else(|| Error::foreign("tensor"))?;
         if let Some(there) = place.get() {
             return there.clone().reshape(x.shape());
@@ -73,7 +158,7 @@ impl Split {
             (None, Some(home)) => {
                 let from = held.copies.get(home).and_then(OnceLock::get);
                 let from = from.ok_or_else(|| Error::foreign("tensor"))?;
-                to.upload(&self.backend(home)?.download(from)?, x.shape())?
+                to.bring(from, self.backend(home)?, None)?
             }
             (None, None) => return Err(Error::foreign("tensor")),
         };

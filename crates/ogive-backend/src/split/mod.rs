@@ -3,15 +3,19 @@
 //!
 //! A weight's name says which part has it, so a model is split without knowing it. Everything else follows: a product is computed where its
 //! weight is, attention where its layer's cache is, the rest where its operands are. What lies elsewhere is brought there by a
-//! download and an upload, which every backend has; a path between two devices would be faster and is a thing of theirs. Steps are
-//! not recorded, since a download cannot be.
+//! download and an upload, which every backend has; a path between two devices would be faster and is a thing of theirs
+//! ([`Backend::bring`]). A step that comes again is run in pieces, one for each stay on a part, so that parts record theirs.
 
 mod held;
 mod operators;
+mod pieces;
+mod replay;
 
 use crate::{Backend, Cache, CacheSpec, Facts, HostWeight, LayerCache};
 use held::Placed;
 use ogive_tensor::{Error, Result};
+use pieces::Pieces;
+use replay::Kinds;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +33,10 @@ pub struct Split {
     homes: Vec<usize>,
     /// Makes handles of one split strangers to another.
     id: u64,
+    /// The steps that came.
+    kinds: Kinds,
+    /// The one that is learned or run in pieces now.
+    run: Pieces,
 }
 
 impl fmt::Debug for Split {
@@ -73,7 +81,21 @@ impl Split {
             return Err(Error::invalid("split", "there are no parts"));
         }
         let (layers, id) = (homes.len(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        Ok(Self { parts, place: Arc::new(place), layers, homes, id })
+        let (kinds, run) = (Kinds::default(), Pieces::default());
+        Ok(Self { parts, place: Arc::new(place), layers, homes, id, kinds, run })
+    }
+
+    /// The same split of other backends, as many.
+    ///
+    /// # Errors
+    /// If there are fewer or more.
+    pub fn with_parts(&self, parts: Vec<Arc<dyn Backend>>) -> Result<Self> {
+        if parts.len() != self.parts.len() {
+            let why = format!("{} parts in the place of {}", parts.len(), self.parts.len());
+            return Err(Error::invalid("split", why));
+        }
+        let place = Arc::clone(&self.place);
+        Self::new(parts, self.homes.clone(), move |name| place(name))
     }
 
     /// The backends, in order.

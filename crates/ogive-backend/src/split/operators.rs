@@ -1,7 +1,7 @@
 //! Each operator of a split backend: which part computes it, and what is brought there.
 //!
 //! Provided operators are passed on where all they need is of one part, so that a part's own better ways are used; else their
-//! definitions run, and each piece finds its place.
+//! definitions run, and each piece finds its place. Each goes through [`Split::list`], which knows whether it is computed at all.
 
 use super::Split;
 use crate::*;
@@ -12,7 +12,7 @@ use ogive_tensor::{Error, Result, Shape, Tensor};
 struct Plans(Vec<Plan>);
 
 impl Split {
-    fn plan_of<'a>(&self, part: usize, plan: &'a Plan) -> Result<&'a Plan> {
+    pub(super) fn plan_of<'a>(&self, part: usize, plan: &'a Plan) -> Result<&'a Plan> {
         let plans = plan.device::<Plans>().filter(|plans| plans.0.len() == self.parts.len());
         plans.and_then(|plans| plans.0.get(part)).ok_or_else(|| Error::foreign("plan"))
     }
@@ -54,14 +54,6 @@ impl Split {
         let same = placed.iter().all(|(p, _)| *p == part);
         Ok(same.then(|| (part, placed.into_iter().map(|(_, w)| w).collect())))
     }
-
-    fn pair(&self, part: usize, (a, b): (Tensor, Tensor)) -> (Tensor, Tensor) {
-        (self.hold(part, a), self.hold(part, b))
-    }
-
-    fn all(&self, part: usize, xs: Vec<Tensor>) -> Vec<Tensor> {
-        xs.into_iter().map(|x| self.hold(part, x)).collect()
-    }
 }
 
 impl Backend for Split {
@@ -69,74 +61,87 @@ impl Backend for Split {
         self.describe()
     }
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
+        self.run.outside("an upload")?;
         if values.len() != shape.len() {
             return Err(Error::shape("upload", [values.len()].into(), shape));
         }
         Ok(self.everywhere(values, shape))
     }
     fn download(&self, x: &Tensor) -> Result<Vec<f32>> {
+        self.run.outside("a download")?;
         self.values(x)
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
+        self.run.outside("an upload")?;
         self.take_weight(w)
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
+        self.run.outside("a new cache")?;
         spec.check()?;
         self.cache(spec)
     }
     fn plan(&self, batch: Batch) -> Result<Plan> {
+        self.run.outside("another step")?;
         let plans = self.parts.iter().map(|b| b.plan(batch.clone())).collect::<Result<_>>()?;
         Ok(Plan::new(batch, Plans(plans)))
     }
 
     fn embed(&self, table: &Weight, ids: Ids, plan: &Plan) -> Result<Tensor> {
         let (part, table) = self.weight(table)?;
-        Ok(self.hold(part, self.backend(part)?.embed(table, ids, self.plan_of(part, plan)?)?))
+        let x = self.one(part, "embed", |b| b.embed(table, ids, self.plan_of(part, plan)?))?;
+        Ok(Self::begins(x))
     }
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor> {
         let (part, w) = self.weight(w)?;
-        Ok(self.hold(part, self.backend(part)?.linear(&self.at(part, x)?, w)?))
+        self.one(part, "linear", |b| b.linear(&self.at(part, x)?, w))
     }
     fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
         let part = self.part_of(&[x, w])?;
-        Ok(self.hold(part, self.backend(part)?.rms_norm(&self.at(part, x)?, &self.at(part, w)?, eps)?))
+        self.one(part, "rms_norm", |b| b.rms_norm(&self.at(part, x)?, &self.at(part, w)?, eps))
     }
     fn layer_norm(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>, eps: f32) -> Result<Tensor> {
         let part = self.part_of(&[x, w])?;
-        let b = b.map(|b| self.at(part, b)).transpose()?;
-        let y = self.backend(part)?.layer_norm(&self.at(part, x)?, &self.at(part, w)?, b.as_ref(), eps)?;
-        Ok(self.hold(part, y))
+        self.one(part, "layer_norm", |own| {
+            let b = b.map(|b| self.at(part, b)).transpose()?;
+            own.layer_norm(&self.at(part, x)?, &self.at(part, w)?, b.as_ref(), eps)
+        })
     }
     fn add(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
         let part = self.part_of(&[&x, y])?;
-        let y = self.at(part, y)?;
-        Ok(self.hold(part, self.backend(part)?.add(self.into(part, x)?, &y)?))
+        self.one(part, "add", |b| {
+            let y = self.at(part, y)?;
+            b.add(self.into(part, x)?, &y)
+        })
     }
     fn mul(&self, x: Tensor, y: &Tensor) -> Result<Tensor> {
         let part = self.part_of(&[&x, y])?;
-        let y = self.at(part, y)?;
-        Ok(self.hold(part, self.backend(part)?.mul(self.into(part, x)?, &y)?))
+        self.one(part, "mul", |b| {
+            let y = self.at(part, y)?;
+            b.mul(self.into(part, x)?, &y)
+        })
     }
     fn sum(&self, x: &Tensor) -> Result<Tensor> {
         let part = self.part_of(&[x])?;
-        Ok(self.hold(part, self.backend(part)?.sum(&self.at(part, x)?)?))
+        self.one(part, "sum", |b| b.sum(&self.at(part, x)?))
     }
     fn activate(&self, x: Tensor, f: Activation) -> Result<Tensor> {
         let part = self.part_of(&[&x])?;
-        Ok(self.hold(part, self.backend(part)?.activate(self.into(part, x)?, f)?))
+        self.one(part, "activate", |b| b.activate(self.into(part, x)?, f))
     }
     fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>> {
         let part = self.part_of(&[x])?;
-        Ok(self.all(part, self.backend(part)?.split(&self.at(part, x)?, axis, sizes)?))
+        self.list(part, "split", |b| b.split(&self.at(part, x)?, axis, sizes))
     }
     fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor> {
         let part = self.part_of(xs)?;
-        let xs = xs.iter().map(|x| self.at(part, x)).collect::<Result<Vec<_>>>()?;
-        Ok(self.hold(part, self.backend(part)?.concat(&xs.iter().collect::<Vec<_>>(), axis)?))
+        self.one(part, "concat", |b| {
+            let xs = xs.iter().map(|x| self.at(part, x)).collect::<Result<Vec<_>>>()?;
+            b.concat(&xs.iter().collect::<Vec<_>>(), axis)
+        })
     }
     fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor> {
         let part = self.part_of(&[&x])?;
-        Ok(self.hold(part, self.backend(part)?.rope(self.into(part, x)?, rope, self.plan_of(part, plan)?)?))
+        self.one(part, "rope", |b| b.rope(self.into(part, x)?, rope, self.plan_of(part, plan)?))
     }
     fn store_kv(
         &self,
@@ -147,63 +152,76 @@ impl Backend for Split {
         plan: &Plan,
     ) -> Result<()> {
         let (part, own) = self.layer(layer, cache)?;
-        let (k, v) = (self.at(part, k)?, v.map(|v| self.at(part, v)).transpose()?);
-        self.backend(part)?.store_kv(layer, &k, v.as_ref(), own, self.plan_of(part, plan)?)
+        self.none(part, "store_kv", |b| {
+            let (k, v) = (self.at(part, k)?, v.map(|v| self.at(part, v)).transpose()?);
+            b.store_kv(layer, &k, v.as_ref(), own, self.plan_of(part, plan)?)
+        })
     }
     fn gather_kv(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {
         let (part, own) = self.layer(layer, cache)?;
-        let (k, v) = self.backend(part)?.gather_kv(layer, own, self.plan_of(part, plan)?)?;
-        Ok((self.hold(part, k), v.map(|v| self.hold(part, v))))
+        let mut both = self
+            .list(part, "gather_kv", |b| {
+                let (k, v) = b.gather_kv(layer, own, self.plan_of(part, plan)?)?;
+                Ok([k].into_iter().chain(v).collect())
+            })?
+            .into_iter();
+        let k = both.next().ok_or_else(|| Error::invalid("gather_kv", "there are no keys"))?;
+        Ok((k, both.next()))
     }
     fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor> {
         let part = self.part_of(&[q, k, v])?;
-        let (q, k, v) = (self.at(part, q)?, self.at(part, k)?, self.at(part, v)?);
-        let spec = self.attention(part, spec)?;
-        Ok(self.hold(part, self.backend(part)?.attend(&q, &k, &v, &spec, self.plan_of(part, plan)?)?))
+        self.one(part, "attend", |b| {
+            let (q, k, v) = (self.at(part, q)?, self.at(part, k)?, self.at(part, v)?);
+            b.attend(&q, &k, &v, &self.attention(part, spec)?, self.plan_of(part, plan)?)
+        })
     }
     fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()> {
+        self.run.outside("copies of blocks")?;
         let mut caches = self.shared(cache)?.caches.iter().enumerate();
         caches.try_for_each(|(part, own)| self.backend(part)?.copy_blocks(own, self.plan_of(part, plan)?))
     }
     fn read_state(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor> {
         let (part, own) = self.layer(layer, cache)?;
-        Ok(self.hold(part, self.backend(part)?.read_state(layer, own, self.plan_of(part, plan)?)?))
+        self.one(part, "read_state", |b| b.read_state(layer, own, self.plan_of(part, plan)?))
     }
     fn write_state(&self, layer: usize, state: &Tensor, cache: &Cache, plan: &Plan) -> Result<()> {
         let (part, own) = self.layer(layer, cache)?;
-        self.backend(part)?.write_state(layer, &self.at(part, state)?, own, self.plan_of(part, plan)?)
+        self.none(part, "write_state", |b| {
+            b.write_state(layer, &self.at(part, state)?, own, self.plan_of(part, plan)?)
+        })
     }
     fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
         let part = self.part_of(&[logits])?;
-        let routing = self.backend(part)?.route(&self.at(part, logits)?, &self.router(part, spec)?)?;
-        let again = Some((logits.clone(), spec.clone()));
-        Ok(Routing { ids: self.holding(part, routing.ids, again), weights: self.hold(part, routing.weights) })
+        let (mut ids, weights) = self.two(part, "route", |b| {
+            let routing = b.route(&self.at(part, logits)?, &self.router(part, spec)?)?;
+            Ok((routing.ids, routing.weights))
+        })?;
+        self.chosen_by(&mut ids, logits, spec);
+        Ok(Routing { ids, weights })
     }
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
         let (part, experts) = self.experts_of(experts)?;
-        let (b, x) = (self.backend(part)?, self.at(part, x)?);
         self.held(&routing.weights)?;
         let (logits, spec) = self.routed(&routing.ids)?.ok_or_else(|| Error::foreign("routing"))?;
-        let y = if self.part_of(&[&routing.ids])? == part {
-            let own =
-                Routing { ids: self.at(part, &routing.ids)?, weights: self.at(part, &routing.weights)? };
-            b.experts(&x, &own, &experts)?
-        } else {
+        let here = self.part_of(&[&routing.ids])? == part;
+        self.one(part, "experts", |b| {
+            let x = self.at(part, x)?;
+            if here {
+                let (ids, weights) = (self.at(part, &routing.ids)?, self.at(part, &routing.weights)?);
+                return b.experts(&x, &Routing { ids, weights }, &experts);
+            }
             // Numbers of experts are in a form of the part that chose them.
-            b.experts(&x, &b.route(&self.at(part, logits)?, &self.router(part, spec)?)?, &experts)?
-        };
-        Ok(self.hold(part, y))
+            b.experts(&x, &b.route(&self.at(part, logits)?, &self.router(part, spec)?)?, &experts)
+        })
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
         let part = self.part_of(&[x])?;
-        Ok(self.hold(part, self.backend(part)?.outputs(&self.at(part, x)?, self.plan_of(part, plan)?)?))
+        self.one(part, "outputs", |b| b.outputs(&self.at(part, x)?, self.plan_of(part, plan)?))
     }
 
     fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
         match self.common(ws)? {
-            Some((part, own)) => {
-                Ok(self.all(part, self.backend(part)?.linear_many(&self.at(part, x)?, &own)?))
-            }
+            Some((part, own)) => self.list(part, "linear_many", |b| b.linear_many(&self.at(part, x)?, &own)),
             None => ws.iter().map(|w| self.linear(x, w)).collect(),
         }
     }
@@ -211,20 +229,23 @@ impl Backend for Split {
         if let Some((part, own)) = self.common(&[gate, up])?
             && let [gate, up] = own[..]
         {
-            let y = self.backend(part)?.linear_gated(&self.at(part, x)?, gate, up, f)?;
-            return Ok(self.hold(part, y));
+            return self.one(part, "linear_gated", |b| b.linear_gated(&self.at(part, x)?, gate, up, f));
         }
         self.gated(self.linear(x, gate)?, &self.linear(x, up)?, f)
     }
     fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
         let part = self.part_of(&[&residual, x])?;
-        let (x, w) = (self.at(part, x)?, self.at(part, w)?);
-        Ok(self.pair(part, self.backend(part)?.add_rms_norm(self.into(part, residual)?, &x, &w, eps)?))
+        self.two(part, "add_rms_norm", |b| {
+            let (x, w) = (self.at(part, x)?, self.at(part, w)?);
+            b.add_rms_norm(self.into(part, residual)?, &x, &w, eps)
+        })
     }
     fn gated(&self, gate: Tensor, up: &Tensor, f: Activation) -> Result<Tensor> {
         let part = self.part_of(&[&gate, up])?;
-        let up = self.at(part, up)?;
-        Ok(self.hold(part, self.backend(part)?.gated(self.into(part, gate)?, &up, f)?))
+        self.one(part, "gated", |b| {
+            let up = self.at(part, up)?;
+            b.gated(self.into(part, gate)?, &up, f)
+        })
     }
     fn attend_cache(
         &self,
@@ -235,8 +256,10 @@ impl Backend for Split {
         plan: &Plan,
     ) -> Result<Tensor> {
         let (part, own) = self.layer(layer, cache)?;
-        let (q, spec, plan) = (self.at(part, q)?, self.attention(part, spec)?, self.plan_of(part, plan)?);
-        Ok(self.hold(part, self.backend(part)?.attend_cache(layer, &q, own, &spec, plan)?))
+        self.one(part, "attend_cache", |b| {
+            let (q, spec, plan) = (self.at(part, q)?, self.attention(part, spec)?, self.plan_of(part, plan)?);
+            b.attend_cache(layer, &q, own, &spec, plan)
+        })
     }
     fn attend_latent(
         &self,
@@ -247,8 +270,10 @@ impl Backend for Split {
         plan: &Plan,
     ) -> Result<Tensor> {
         let (part, own) = self.layer(layer, cache)?;
-        let (q, spec, plan) = (self.at(part, q)?, self.attention(part, spec)?, self.plan_of(part, plan)?);
-        Ok(self.hold(part, self.backend(part)?.attend_latent(layer, &q, own, &spec, plan)?))
+        self.one(part, "attend_latent", |b| {
+            let (q, spec, plan) = (self.at(part, q)?, self.attention(part, spec)?, self.plan_of(part, plan)?);
+            b.attend_latent(layer, &q, own, &spec, plan)
+        })
     }
     fn rope_attend(
         &self,
@@ -262,17 +287,31 @@ impl Backend for Split {
         plan: &Plan,
     ) -> Result<Tensor> {
         let (part, own) = self.layer(layer, cache)?;
-        let (q, k, v) = (self.into(part, q)?, self.into(part, k)?, self.at(part, v)?);
-        let (spec, plan) = (self.attention(part, spec)?, self.plan_of(part, plan)?);
-        Ok(self.hold(part, self.backend(part)?.rope_attend(layer, q, k, &v, rope, own, &spec, plan)?))
+        self.one(part, "rope_attend", |b| {
+            let (q, k, v) = (self.into(part, q)?, self.into(part, k)?, self.at(part, v)?);
+            let (spec, plan) = (self.attention(part, spec)?, self.plan_of(part, plan)?);
+            b.rope_attend(layer, q, k, &v, rope, own, &spec, plan)
+        })
     }
     fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {
         let (part, experts) = self.experts_of(experts)?;
-        let (x, logits, spec) = (self.at(part, x)?, self.at(part, logits)?, self.router(part, spec)?);
-        Ok(self.hold(part, self.backend(part)?.moe(&x, &logits, &spec, &experts)?))
+        self.one(part, "moe", |b| {
+            let (x, logits) = (self.at(part, x)?, self.at(part, logits)?);
+            b.moe(&x, &logits, &self.router(part, spec)?, &experts)
+        })
     }
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
+        self.run.outside("a choice")?;
         let part = self.part_of(&[x])?;
         self.backend(part)?.best(&self.at(part, x)?, k)
+    }
+
+    fn replay(
+        &self,
+        key: &StepKey,
+        plan: &Plan,
+        f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        self.in_pieces(key, plan, f)
     }
 }

@@ -197,6 +197,10 @@ impl Backend for Trace {
         self.around("best", &[], Work::NONE, |b| b.best(x, k))
     }
 
+    fn bring(&self, x: &Tensor, from: &dyn Backend, place: Option<Tensor>) -> Result<Tensor> {
+        self.around("bring", &[], Work::NONE, |b| b.bring(x, from, place))
+    }
+
     // How a step runs is the inner backend's to say; what runs in it comes back here.
     fn replay(
         &self,

@@ -1,6 +1,7 @@
 //! Operators that only move values: upload, download, split, concat, outputs.
 
 use super::{Case, shape, up};
+use crate::Oracle;
 use ogive_backend::tensor::Tensor;
 use ogive_backend::{Activation, Axis, Backend, Batch};
 
@@ -116,6 +117,27 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         };
         lab.refuses("fewer rows than the step", setup(1), |b, (x, plan)| b.outputs(&x, &plan));
         lab.refuses("more rows than the step", setup(3), |b, (x, plan)| b.outputs(&x, &plan));
+        Ok(())
+    }));
+
+    cases.push(Case::new("bring", |lab| {
+        let (first, second) = (lab.random.normal(15), lab.random.normal(15));
+        lab.defined("into the place of another", lab.moved(), &|b| {
+            let from = Oracle;
+            let there = b.bring(&up(&from, &first, &[3, 5])?, &from, None)?;
+            Ok(vec![b.bring(&up(&from, &second, &[3, 5])?, &from, Some(there))?])
+        });
+        lab.defined("where someone holds that", lab.moved(), &|b| {
+            let from = Oracle;
+            let held = b.bring(&up(&from, &first, &[3, 5])?, &from, None)?;
+            let brought = b.bring(&up(&from, &second, &[3, 5])?, &from, Some(held.clone()))?;
+            Ok(vec![held, brought])
+        });
+        lab.defined("of another shape, and its own", lab.moved(), &|b| {
+            let there = up(b, &first, &[5, 3])?;
+            let x = up(b, &second, &[3, 5])?;
+            Ok(vec![b.bring(&x, b, Some(there))?, x])
+        });
         Ok(())
     }));
 
