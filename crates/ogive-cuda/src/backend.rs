@@ -325,6 +325,20 @@ impl Backend for CudaBackend {
         let (values, cols) = (self.download(x)?, x.shape().cols().max(1));
         Ok(values.chunks(cols).map(|row| best_of(row, k)).collect())
     }
+    fn bring(&self, x: &Tensor, from: &dyn Backend, place: Option<Tensor>) -> Result<Tensor> {
+        let at = "bring";
+        self.device.outside(at)?;
+        let values = from.download(x)?;
+        match place.filter(|there| there.shape() == x.shape()).and_then(|there| self.device.reused(there)) {
+            // Whatever still reads it was queued earlier.
+            Some(there) => {
+                let address = self.device.read(at, &there)?;
+                self.device.transfer.send_values(self.device.stream(), address, &values)?;
+                Ok(there)
+            }
+            None => self.upload(&values, x.shape()),
+        }
+    }
     fn replay(
         &self,
         key: &StepKey,

@@ -207,6 +207,13 @@ impl Device {
         x.data_mut::<Values>().map(|values| values.codes = None).is_some()
     }
 
+    /// `x` to be written anew, if its memory is its own and no one else holds it.
+    pub(crate) fn reused(&self, mut x: Tensor) -> Option<Tensor> {
+        let values = x.data_mut::<Values>()?;
+        values.codes = None;
+        (values.device == self.id && matches!(values.place, Place::Own(_))).then_some(x)
+    }
+
     /// `x` if no one else holds it, a copy otherwise.
     pub(crate) fn owned(&self, at: &str, mut x: Tensor) -> ogive_tensor::Result<Tensor> {
         let from = self.read(at, &x)?;
