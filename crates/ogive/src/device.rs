@@ -1,7 +1,7 @@
 //! Which machine to use, and why.
 
-use crate::engine::backend::Backend;
-use crate::memory::On;
+use crate::engine::backend::{Backend, Split};
+use crate::memory::{Layout, On};
 use crate::placement::{self, GpuLayers, Homes, Layers};
 use crate::weights::Checkpoint;
 use crate::{Error, Options, Result};
@@ -154,20 +154,20 @@ fn place(
     mut gpus: Vec<Arc<dyn Backend>>,
     wanted: GpuLayers,
 ) -> Result<Taken> {
-    let own = gpus.first().map(|gpu| of_backend(&**gpu)).unwrap_or_default();
-    let (layers, on) = (Layers::of(checkpoint, options), On { graphs: gpus.len() == 1, ..own });
+    let ons: Vec<On> = gpus.iter().map(|gpu| of_backend(&**gpu)).collect();
+    let layers = Layers::of(checkpoint, options);
     let free: Vec<u64> = gpus.iter().map(|b| b.facts().memory.unwrap_or(u64::MAX)).collect();
     let all = free.iter().fold(0u64, |sum, free| sum.saturating_add(*free));
     let mut why = String::new();
     let gpu = match wanted {
         GpuLayers::Count(n) => n.min(layers.count),
         GpuLayers::Auto => {
-            let whole = layers.whole(&on)?;
+            let whole = layers.whole(ons.first().unwrap_or(&On::default()))?;
             if gpus.len() == 1 && whole.total().saturating_add(placement::SLACK) <= all {
                 layers.count
             } else {
                 why = format!("; all of it takes {whole}, of {} MiB free", all >> 20);
-                let most = if layers.count == 0 { None } else { layers.most(&free, &whole, &on)? };
+                let most = if layers.count == 0 { None } else { layers.most(&free, &ons)? };
                 most.unwrap_or(0)
             }
         }
@@ -221,17 +221,40 @@ fn cuda(options: &Options, _: usize) -> Result<Arc<dyn Backend>, String> {
     Err(format!("this build of Ogive has no CUDA backend{instead}"))
 }
 
-/// How the device that these options name takes memory.
-pub(crate) fn sizes(options: &Options) -> On {
+/// Where a model will be that is opened with these options, and how memory is taken there.
+pub(crate) fn layout<'a>(options: &'a Options, checkpoint: &'a Checkpoint) -> Result<Layout<'a>> {
     if let Some(own) = &options.backend {
-        return of_backend(&**own);
+        let split = (&**own as &dyn std::any::Any).downcast_ref::<Split>();
+        return Ok(match split {
+            Some(split) => Layout::Split(
+                split.parts().iter().map(|part| of_backend(&**part)).collect(),
+                Box::new(|parts| Ok(split.with_parts(parts)?)),
+            ),
+            None => Layout::Whole(of_backend(&**own)),
+        });
     }
-    match options.device {
-        Device::Cuda(n) => on_cuda(options, n),
-        Device::Cudas(all) => on_cuda(options, all.iter().next().unwrap_or(0)),
-        Device::Auto if !forced() && cuda_is_available() => on_cuda(options, 0),
-        _ => On::default(),
+    let numbers = match options.device {
+        Device::Cuda(n) => vec![n],
+        Device::Cudas(all) => all.iter().collect(),
+        Device::Auto if !forced() && cuda_is_available() => vec![0],
+        _ => return Ok(Layout::Whole(On::default())),
+    };
+    let ons: Vec<On> = numbers.iter().map(|n| on_cuda(options, *n)).collect();
+    let layers = Layers::of(checkpoint, options);
+    let gpu = match options.gpu_layers {
+        Some(GpuLayers::Count(n)) => n.min(layers.count),
+        _ => layers.count,
+    };
+    if gpu == 0 && layers.count > 0 {
+        return Ok(Layout::Whole(On::default()));
     }
+    if ons.len() == 1 && gpu == layers.count || layers.count == 0 {
+        return Ok(Layout::Whole(ons.into_iter().next().unwrap_or_default()));
+    }
+    // One device has its layers however much is free; several that do not say get equal shares.
+    let free = |n: &usize| if ons.len() == 1 { 1 } else { device_memory(Device::Cuda(*n)).unwrap_or(1) };
+    let homes = Homes::new(layers.count, gpu, &numbers.iter().map(free).collect::<Vec<_>>());
+    Ok(Layout::Split(homes.with_cpu(&ons), Box::new(move |parts| layers.split(parts, &homes))))
 }
 
 /// How a backend takes memory; one that wraps another does as its device by default.

@@ -3,12 +3,13 @@
 //! Sizes are those of the device it is for: a GPU's pool rounds what it takes up, by a sixteenth at most. What no device tells (its driver's
 //! context, compiled kernels) is left out, and the margin that a backend keeps is for it.
 
-use crate::engine::backend::{Activations, Backend, Batch, BlockTable, CacheSpec, Estimate, Sizes};
+use crate::engine::backend::{
+    Activations, Backend, Batch, BlockTable, Cache, Estimate, Sizes, Split, StepKey,
+};
 use crate::nn::{Loader, Model, Step};
-use crate::tensor::Error as ModelError;
 use crate::weights::Checkpoint;
 use crate::{Options, Result, device, model};
-use std::{fmt, path::Path};
+use std::{fmt, path::Path, sync::Arc};
 
 /// Bytes that a model and one session of it take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,55 +43,124 @@ impl fmt::Display for Memory {
     }
 }
 
-pub(crate) fn estimate(path: &Path, options: &Options) -> Result<Memory> {
-    of_checkpoint(&options.checkpoint(path)?, options, &device::sizes(options))
+/// What the model takes on each part of the machine that these options name, in the order of a step.
+pub(crate) fn parts(path: &Path, options: &Options) -> Result<Vec<Memory>> {
+    let checkpoint = options.checkpoint(path)?;
+    match device::layout(options, &checkpoint)? {
+        Layout::Whole(on) => Ok(vec![of_checkpoint(&checkpoint, options, &on)?]),
+        Layout::Split(ons, split) => of_parts(&checkpoint, options, &ons, split),
+    }
 }
 
-/// Builds the model on a backend that only counts and runs its steps there, so that the estimate is made by the code that loads and
-/// computes.
+/// The same, added up.
+pub(crate) fn estimate(path: &Path, options: &Options) -> Result<Memory> {
+    let add = |sum: Memory, part: Memory| Memory {
+        weights: sum.weights.saturating_add(part.weights),
+        cache: sum.cache.saturating_add(part.cache),
+        working: sum.working.saturating_add(part.working),
+        graphs: sum.graphs.saturating_add(part.graphs),
+        context: part.context,
+    };
+    Ok(parts(path, options)?.into_iter().fold(Memory::default(), add))
+}
+
+/// What the model takes where one device has all of it.
 pub(crate) fn of_checkpoint(checkpoint: &Checkpoint, options: &Options, on: &On) -> Result<Memory> {
-    let (counter, config) = (Estimate::of(on.sizes.clone()), &checkpoint.config);
+    let counter = Estimate::of(on.sizes.clone());
+    let mut counted = count(checkpoint, options, &counter, &[&counter], &[on])?;
+    Ok(counted.pop().unwrap_or_default())
+}
+
+/// What it takes on each of several, as `split` shares it out among as many backends.
+pub(crate) fn of_parts(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    ons: &[On],
+    split: impl FnOnce(Vec<Arc<dyn Backend>>) -> Result<Split>,
+) -> Result<Vec<Memory>> {
+    let counters: Vec<_> = ons.iter().map(|on| Arc::new(Estimate::of(on.sizes.clone()))).collect();
+    let split = split(counters.iter().map(|c| Arc::clone(c) as Arc<dyn Backend>).collect())?;
+    let counters: Vec<&Estimate> = counters.iter().map(|c| &**c).collect();
+    count(checkpoint, options, &split, &counters, &ons.iter().collect::<Vec<_>>())
+}
+
+/// Builds the model on backends that only count and runs its steps there, so that the estimate is made by the code that loads and
+/// computes.
+fn count(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    backend: &dyn Backend,
+    counters: &[&Estimate],
+    ons: &[&On],
+) -> Result<Vec<Memory>> {
+    let config = &checkpoint.config;
     let limits = model::limits(config, options)?;
-    let loader = Loader::new(&*checkpoint.source, &counter).for_context(limits.context);
+    let loader = Loader::new(&*checkpoint.source, backend).for_context(limits.context);
     let model = options.registry.build(&checkpoint.architecture, config, &loader)?;
     let spec = limits.cache_spec(model.cache_layout())?;
-    let cache = counter.cache_bytes(&spec);
-    let cache = cache.ok_or_else(|| ModelError::invalid("cache", "more bytes than can be counted"))?;
-    let step = |rows: usize| activations(&counter, &*model, &spec, rows, limits.context);
+    let cache = backend.new_cache(&spec)?;
+    let none = || vec![Activations::default(); counters.len()];
+    let step = |rows: usize| activations(backend, counters, &*model, &cache, rows, limits.context);
     // A model may want values in its middle, which an estimate has not; then its steps are not counted.
-    let prompt = step(limits.step_tokens).unwrap_or_default();
-    let token =
-        if on.graphs && model.causal() { step(1).unwrap_or_default() } else { Activations::default() };
-    Ok(Memory {
-        weights: counter.weight_bytes() + counter.tensor_bytes(),
-        cache,
-        working: prompt.peak,
-        graphs: token.kept,
-        context: limits.context,
-    })
+    let prompt = step(limits.step_tokens).unwrap_or_else(|_| none());
+    let recorded = ons.iter().any(|on| on.graphs) && model.causal();
+    let token = if recorded { step(1).unwrap_or_else(|_| none()) } else { none() };
+    let part =
+        |(((counter, on), prompt), token): (((&&Estimate, &&On), &Activations), &Activations)| Memory {
+            weights: counter.weight_bytes() + counter.tensor_bytes(),
+            cache: counter.reserved_bytes(),
+            working: prompt.peak,
+            graphs: if on.graphs { token.kept } else { 0 },
+            context: limits.context,
+        };
+    Ok(counters.iter().zip(ons).zip(&prompt).zip(&token).map(part).collect())
 }
 
 /// What a step of the last `rows` tokens of a context takes.
 fn activations(
-    counter: &Estimate,
+    backend: &dyn Backend,
+    counters: &[&Estimate],
     model: &dyn Model,
-    spec: &CacheSpec,
+    cache: &Cache,
     rows: usize,
     context: usize,
-) -> Result<Activations> {
+) -> Result<Vec<Activations>> {
     let (rows, mut batch) = (rows.min(context).max(1), Batch::default());
-    let tables = vec![BlockTable::default(); spec.groups().len()];
+    let tables = vec![BlockTable::default(); cache.spec().groups().len()];
     batch.push(&vec![0; rows], context.saturating_sub(rows), tables, [0, 1]);
     batch.want_last();
-    let (plan, cache) = (counter.plan(batch)?, counter.new_cache(spec)?);
-    let step = Step::new(counter, &plan, &cache);
-    Ok(counter.activations(|| if model.causal() { model.logits(&step) } else { model.hidden(&step) })?)
+    let (key, plan) = (StepKey::of(0, &batch), backend.plan(batch)?);
+    let mut run = |plan: &_| {
+        let step = Step::new(backend, plan, cache);
+        if model.causal() { model.logits(&step) } else { model.hidden(&step) }
+    };
+    let mut again = || match &key {
+        Some(key) => backend.replay(key, &plan, &mut run),
+        None => run(&plan),
+    };
+    // As it is when it comes again: what is kept from one time to the next is there.
+    if key.is_some() {
+        again()?;
+        again()?;
+    }
+    Ok(Estimate::activations_of(counters, again)?)
 }
 
-/// How the device takes memory.
+/// How a device takes memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct On {
     pub(crate) sizes: Sizes,
     /// Whether steps that come again keep memory of their own.
     pub(crate) graphs: bool,
+}
+
+/// Shares a model out among so many backends.
+pub(crate) type Share<'a> = Box<dyn FnOnce(Vec<Arc<dyn Backend>>) -> Result<Split> + 'a>;
+
+/// Where a model will be.
+pub(crate) enum Layout<'a> {
+    /// All of it on one device.
+    Whole(On),
+    /// On several, so shared out.
+    Split(Vec<On>, Share<'a>),
 }

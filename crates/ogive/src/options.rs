@@ -169,9 +169,16 @@ impl Options {
         Ok(self.files.open(path)?)
     }
 
-    /// What the model at `path` would take, without loading it.
+    /// What the model at `path` would take, without loading it: on all machines that share its layers together. Where those are shared out
+    /// by what is free ([`GpuLayers::Auto`]), as if all went to the GPU.
     pub fn estimate_memory(&self, path: impl AsRef<Path>) -> Result<Memory> {
         memory::estimate(path.as_ref(), self)
+    }
+
+    /// The same of each machine that gets some of the layers, in the order in which a step goes over them: the CPU is the first, if it gets
+    /// any. One, where one gets all.
+    pub fn estimate_parts(&self, path: impl AsRef<Path>) -> Result<Vec<Memory>> {
+        memory::parts(path.as_ref(), self)
     }
 
     pub(crate) fn element(&self) -> &'static Format {

@@ -87,6 +87,11 @@ impl Homes {
         Self { cpu, parts: free.len() + usize::from(cpu), layers: (0..count).map(home).collect() }
     }
 
+    /// How each part takes memory, the CPU before these GPUs if it is one.
+    pub(crate) fn with_cpu(&self, gpus: &[On]) -> Vec<On> {
+        self.cpu.then(On::default).into_iter().chain(gpus.iter().cloned()).collect()
+    }
+
     /// The layers of a part, in words.
     pub(crate) fn describe(&self, part: usize) -> String {
         let mut own = self.layers.iter().enumerate().filter(|(_, home)| **home == part).map(|(i, _)| i);
@@ -141,17 +146,32 @@ impl<'a> Layers<'a> {
         Ok(Bytes { before, layers: all.by_ref().take(self.count).collect(), behind: all.next().unwrap_or(0) })
     }
 
-    /// The most layers that GPUs with so much free memory hold; `None` where they hold not even one.
-    pub(crate) fn most(&self, free: &[u64], whole: &Memory, on: &On) -> Result<Option<usize>> {
-        let bytes = self.bytes(on)?;
-        // Norms and biases go to every part that uses them; they are a thousandth of a model.
-        let beside = whole.working.saturating_add(whole.weights / 256).saturating_add(SLACK);
-        let fits = |gpu: &usize| {
-            let homes = Homes::new(self.count, *gpu, free);
-            let gpus = (usize::from(homes.cpu)..homes.parts).zip(free);
-            gpus.into_iter().all(|(part, free)| bytes.of(part, &homes).saturating_add(beside) <= *free)
+    /// What each part takes of a model that is shared out so.
+    pub(crate) fn parts(&self, homes: &Homes, ons: &[On]) -> Result<Vec<Memory>> {
+        memory::of_parts(self.checkpoint, self.options, ons, |parts| self.split(parts, homes))
+    }
+
+    /// The most layers that GPUs with so much free memory hold; `None` where they hold not even one. `ons` says how each of them takes memory.
+    pub(crate) fn most(&self, free: &[u64], ons: &[On]) -> Result<Option<usize>> {
+        let bytes = self.bytes(ons.first().unwrap_or(&On::default()))?;
+        let homes = |gpu: usize| Homes::new(self.count, gpu, free);
+        let gpus = |homes: &Homes| (usize::from(homes.cpu)..homes.parts).zip(free);
+        // What layers take alone leaves few numbers to try; those are tried with all that steps take.
+        let alone = |gpu: &usize| {
+            let homes = homes(*gpu);
+            gpus(&homes).all(|(part, free)| bytes.of(part, &homes) <= *free)
         };
-        Ok((1..=self.count).rev().find(fits))
+        let (mut fits, mut above) = (0, (1..=self.count).rev().find(alone).unwrap_or(0) + 1);
+        while above - fits > 1 {
+            let gpu = fits + (above - fits) / 2;
+            let homes = homes(gpu);
+            let taken = self.parts(&homes, &homes.with_cpu(ons))?;
+            let enough = |(part, free): (usize, &u64)| {
+                taken.get(part).is_some_and(|m| m.total().saturating_add(SLACK) <= *free)
+            };
+            if gpus(&homes).all(enough) { fits = gpu } else { above = gpu }
+        }
+        Ok((fits > 0).then_some(fits))
     }
 }
 
@@ -194,6 +214,33 @@ mod tests {
         assert_eq!(Homes::new(2, 2, &[u64::MAX, u64::MAX]).layers, [0, 1]);
         assert_eq!(Homes::new(1, 1, &[5, 5]).describe(0), "layer 0");
         assert!(Homes::new(0, 3, &[5]).layers.is_empty());
+    }
+
+    #[test]
+    fn as_many_layers_as_fit_with_what_their_steps_take() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/qwen3");
+        let options = Options::new().context(40).step_tokens(16);
+        let checkpoint = options.checkpoint(golden).unwrap();
+        let (layers, on) = (Layers::of(&checkpoint, &options), On { graphs: true, ..On::default() });
+        assert_eq!(layers.count, 3);
+        let part = |gpu: usize| {
+            let homes = Homes::new(3, gpu, &[1]);
+            let parts = layers.parts(&homes, &homes.with_cpu(std::slice::from_ref(&on))).unwrap();
+            assert_eq!(parts.len(), if gpu < 3 { 2 } else { 1 });
+            *parts.last().unwrap()
+        };
+        let ons = [on.clone()];
+        for gpu in 1..=3 {
+            // What crosses to a part, and what its graphs keep, is of that part.
+            let taken = part(gpu);
+            assert!(taken.working > 0 && taken.graphs > 0, "{taken:?}");
+            let enough = taken.total() + SLACK;
+            assert_eq!(layers.most(&[enough], &ons).unwrap(), Some(gpu));
+            assert_eq!(layers.most(&[enough - 1], &ons).unwrap(), (gpu > 1).then(|| gpu - 1));
+        }
+        // Over two, the fuller decides.
+        let most = layers.most(&[part(1).total() + SLACK + 4096; 2], &[on.clone(), on.clone()]).unwrap();
+        assert!(most.is_some_and(|most| most >= 2), "{most:?}");
     }
 
     #[test]

@@ -27,9 +27,15 @@ pub(crate) struct Args {
 /// What the model takes on a device, in a line and as JSON.
 fn memory(path: &std::path::Path, options: Options, device: Device) -> (String, Value) {
     let free = ogive::device_memory(device);
-    match options.device(device).estimate_memory(path) {
-        Ok(m) => {
-            let whole = format!("{}: {m}", path.display());
+    match options
+        .device(device)
+        .estimate_parts(path)
+        .map(|mut parts| (parts.pop().unwrap_or_default(), parts))
+    {
+        // The device's part comes last; before it is what the CPU keeps, if layers stay there.
+        Ok((m, others)) => {
+            let mut whole = format!("{}: {m}", path.display());
+            others.iter().for_each(|other| whole.push_str(&format!(", and on the CPU {other}")));
             let line = match free {
                 Some(free) if m.total() <= free => format!("{whole}; fits in {} free", Bytes(free)),
                 Some(free) => format!(

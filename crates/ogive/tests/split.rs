@@ -1,0 +1,147 @@
+//! Models over several machines: what each takes, as it was estimated, with steps that are recorded in pieces. On GPUs if there are any, else
+//! under the emulator.
+#![cfg(all(feature = "cuda", feature = "cpu"))]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+use ogive::backend::{Backend, Split};
+use ogive::cuda::{Compute, CudaBackend};
+use ogive::engine::{Limits, Request};
+use ogive::{Device, GpuLayers, Memory, Model, Options};
+use ptx_emulator_launcher::{Error, Launcher, test, test_name};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Runs `body` where there is a device: here, or in a process of its own under the emulator.
+fn on_device(name: &str, body: impl FnOnce()) {
+    if test::case().is_some() || CudaBackend::is_available() {
+        return body();
+    }
+    let mut launcher = Launcher::new().patience(Duration::from_secs(900)).set("PTX_EMU_CHECK", "1");
+    launcher = launcher.set("PTX_EMU_DEVICES", "sm_80");
+    if std::env::var_os("OGIVE_CUDA_CACHE").is_none() {
+        launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
+    }
+    if let Err(e @ Error::NoLibrary { .. }) = launcher.environment(&|_| {}) {
+        return println!("skipped: {name}: {e}");
+    }
+    if let Some(report) = test::run(name, "cuda", &launcher) {
+        print!("{}", report.ok().stdout);
+    }
+}
+
+/// One of the repository's tiny models.
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden")).join(name)
+}
+
+/// Models, their layers, and whether the table of tokens is the head.
+const MODELS: [(&str, usize, bool); 5] =
+    [("llama", 2, false), ("gemma2", 2, true), ("qwen3", 3, false), ("mixtral", 2, false), ("gpt2", 2, true)];
+
+/// The first layer on the first part, the others on the second.
+fn split(parts: [Arc<dyn Backend>; 2], layers: usize, tied: bool) -> Arc<Split> {
+    let homes = (0..layers).map(|i| i.min(1)).collect();
+    let first = |name: &str| ["embed", "wte", "wpe"].iter().any(|part| name.contains(part));
+    let place = move |name: &str| if first(name) && !tied { 0 } else { 1 };
+    Arc::new(Split::new(parts.into(), homes, place).unwrap())
+}
+
+/// Every token of a greedy answer to a prompt of 20.
+fn answer(model: &Model, tokens: usize) -> Vec<u32> {
+    let mut engine = model.engine(Limits::new(40).step_tokens(16)).unwrap();
+    let prompt: Vec<u32> = (0..20).map(|i| 3 + i % 20).collect();
+    let events = engine.run(Request::new(prompt, tokens)).unwrap();
+    events.map(|e| e.unwrap().token.unwrap()).collect()
+}
+
+fn options() -> Options {
+    Options::new().context(40).step_tokens(16)
+}
+
+/// Holds the estimate of each device against what it then takes.
+fn estimated(compute: Compute) {
+    let cuda = || Arc::new(CudaBackend::builder().compute(compute).cublas(false).build().unwrap());
+    let cpu = options().device(Device::Cpu).open(golden("llama")).unwrap().backend().clone();
+    for (name, layers, tied) in MODELS {
+        for host in [true, false] {
+            let (first, second) = (cuda(), cuda());
+            let part = if host { Arc::clone(&cpu) } else { Arc::clone(&first) as Arc<dyn Backend> };
+            let both = split([part, Arc::clone(&second) as Arc<dyn Backend>], layers, tied);
+            let options = options().backend(both);
+            let (path, devices) = (golden(name), [first, second]);
+            let parts = options.estimate_parts(&path).unwrap();
+            let sum = options.estimate_memory(&path).unwrap();
+            assert_eq!(parts.iter().map(Memory::total).sum::<u64>(), sum.total(), "{name}");
+            let model = options.open(&path).unwrap();
+            assert_eq!(answer(&model, 12).len(), 12);
+            for (device, part) in devices.iter().zip(&parts).skip(usize::from(host)) {
+                let (peak, total) = (device.memory_used().1, part.total());
+                println!("{name}: {peak} bytes at most, {total} estimated; {part:?}");
+                assert!(device.graphs().replayed > 5, "{name}: {:?}", device.graphs());
+                // What is not counted: the step's own numbers, frequencies, parts of split attention.
+                assert!(peak <= total + total / 20 + (1 << 10), "{name}: {peak} of {total}");
+                assert!(total <= peak + peak / 20 + (1 << 10), "{name}: {peak} of {total}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_estimate_is_what_each_part_then_takes() {
+    on_device(test_name!(), || estimated(Compute::F32));
+}
+
+/// In bf16 products take memory beside their results, on each device.
+#[test]
+fn an_estimate_counts_what_products_of_each_part_take() {
+    on_device(test_name!(), || estimated(Compute::Bf16));
+}
+
+/// Drawn tokens of a model whose steps are replayed in pieces are those of one whose steps are not.
+#[test]
+fn replayed_pieces_give_the_tokens_of_steps_that_are_run() {
+    on_device(test_name!(), || {
+        let cpu = options().device(Device::Cpu).exact(true).open(golden("llama")).unwrap().backend().clone();
+        for (name, layers, tied) in MODELS {
+            let run = |graphs: bool, host: bool| {
+                let cuda = || Arc::new(CudaBackend::builder().graphs(graphs).build().unwrap());
+                let (first, second) = (cuda(), cuda());
+                let part = if host { Arc::clone(&cpu) } else { first as Arc<dyn Backend> };
+                let both = split([part, Arc::clone(&second) as Arc<dyn Backend>], layers, tied);
+                let model = options().backend(both).open(golden(name)).unwrap();
+                let drawn = answer(&model, 19);
+                assert_eq!(second.graphs().replayed > 9, graphs, "{name}: {:?}", second.graphs());
+                drawn
+            };
+            for host in [true, false] {
+                assert_eq!(run(true, host), run(false, host), "{name}");
+            }
+        }
+    });
+}
+
+#[test]
+fn options_say_what_each_part_takes() {
+    on_device(test_name!(), || {
+        let cuda = options().device(Device::Cuda(0));
+        for (name, layers, tied) in MODELS {
+            let whole = cuda.estimate_memory(golden(name)).unwrap();
+            assert_eq!(cuda.estimate_parts(golden(name)).unwrap(), [whole]);
+            let parts = cuda.clone().gpu_layers(GpuLayers::Count(1)).estimate_parts(golden(name)).unwrap();
+            let [host, gpu] = parts[..] else { panic!("{name}: {parts:?}") };
+            // The table of tokens is on the GPU if it is the head.
+            assert!(gpu.weights < whole.weights && gpu.cache < whole.cache, "{name}: {parts:?}");
+            assert!(host.weights > 0 && host.working > 0 && host.graphs == 0, "{name}: {parts:?}");
+            assert!(gpu.working > 0 && gpu.graphs > 0, "{name}: {parts:?}");
+            let shared = host.cache + gpu.cache;
+            assert!(
+                shared >= whole.cache - whole.cache / 8 && shared <= whole.cache + 8192,
+                "{name}: {parts:?}"
+            );
+            assert!(layers == 2 || !tied);
+            let none = cuda.clone().gpu_layers(GpuLayers::Count(0)).estimate_parts(golden(name)).unwrap();
+            assert!(none.len() == 1 && none[0].graphs == 0, "{none:?}");
+        }
+    });
+}
