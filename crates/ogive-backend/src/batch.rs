@@ -163,7 +163,7 @@ pub struct StepKey {
     pub outputs: usize,
     /// The longest context, rounded up to a power of two.
     pub context_bucket: usize,
-    /// Which piece of the step, where a backend made of backends has each run its own; 0 is all of it.
+    /// Which piece of which steps, where a backend made of backends has each run its own; 0 is all of the step.
     pub piece: u64,
 }
 

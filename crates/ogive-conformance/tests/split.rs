@@ -68,6 +68,7 @@ impl Backend for Telling {
     ogive_backend::forward_provided!();
 
     fn replay(&self, key: &StepKey, p: &Plan, f: &mut dyn FnMut(&Plan) -> Result<Tensor>) -> Result<Tensor> {
+        assert!(key.piece > 0);
         self.tell(&format!("piece {}", key.piece));
         f(p)
     }
@@ -126,9 +127,11 @@ fn a_step_that_comes_again_is_run_in_pieces() {
     // In pieces, both go at once, and no operator is computed twice.
     for token in [1, 2, 1] {
         assert_eq!(run(&b, &ws, token, &|_, y| Ok(y)).unwrap(), want[token as usize]);
-        let first = ["0 piece 1", "0 embed", "0 linear", "0 activate", "0 concat", "1 bring", "0 download"];
-        let second = ["1 piece 2", "1 split", "1 linear", "1 add", "1 outputs", "1 linear", "1 download"];
-        let all: Vec<_> = told(&log).into_iter().filter(|what| !what.contains("plan")).collect();
+        let first = ["0 piece", "0 embed", "0 linear", "0 activate", "0 concat", "1 bring", "0 download"];
+        let second = ["1 piece", "1 split", "1 linear", "1 add", "1 outputs", "1 linear", "1 download"];
+        let all: Vec<String> = told(&log).into_iter().filter(|what| !what.contains("plan")).collect();
+        let all: Vec<&str> =
+            all.iter().map(|what| what.trim_end_matches(char::is_numeric).trim_end()).collect();
         assert_eq!(all, [&first[..], &second].concat());
     }
 }
@@ -183,6 +186,25 @@ fn pieces_that_nobody_records_are_given_up() {
     let seen: Vec<usize> = (0..20).map(pieces).collect();
     assert_eq!(seen[..3], [0, 2, 2]);
     assert_eq!(seen[17..], [0; 3], "{seen:?}");
+}
+
+/// What a part recorded of a step that was then learned anew is of another key, so it is not replayed in the new one.
+#[test]
+fn a_step_that_is_learned_anew_has_other_keys() {
+    let log = Log::default();
+    let (b, ws) = model(&log);
+    let keys = |square: bool| -> Vec<String> {
+        let middle = |b: &Split, y: Tensor| if square { b.mul(y.clone(), &y) } else { Ok(y) };
+        for _ in 0..2 {
+            run(&b, &ws, 1, &middle).unwrap();
+        }
+        told(&log);
+        run(&b, &ws, 1, &middle).unwrap();
+        told(&log).into_iter().filter(|what| what.contains("piece")).collect()
+    };
+    let (first, second) = (keys(false), keys(true));
+    assert!(first.len() == 2 && second.len() == 2, "{first:?} {second:?}");
+    assert!(first.iter().all(|key| !second.contains(key)) && first[0] != first[1], "{first:?} {second:?}");
 }
 
 #[test]

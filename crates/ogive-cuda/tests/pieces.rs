@@ -6,12 +6,13 @@ mod common;
 mod layers;
 
 use layers::{DIM, LAYERS, Model};
-use ogive_backend::tensor::Result;
+use ogive_backend::tensor::{F32, Result};
 use ogive_backend::{Backend, Split};
-use ogive_conformance::Oracle;
+use ogive_conformance::{Case, Options, Oracle, Status, cases};
 use ogive_cuda::{CudaBackend, GraphCounts};
 use ptx_emulator_launcher::{Error, Launcher, Nvrtc, test, test_name};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Two devices: two backends of one are as far apart.
 fn on_device(name: &str, body: impl FnOnce()) {
@@ -90,6 +91,29 @@ fn the_same_bits_as_without_graphs_over_two_devices() {
             (Arc::clone(&first) as Arc<dyn Backend>, Some(first))
         };
         HOMES[..3].iter().for_each(|homes| same_bits(&first, *homes));
+    });
+}
+
+/// What the suite says of replayed steps holds where weights and layers are scattered over two parts.
+#[test]
+fn scattered_over_two_parts_replayed_steps_conform() {
+    on_device(test_name!(), || {
+        let options = Options::new().formats(vec![&F32]);
+        for homes in [vec![0, 1], vec![1, 0, 1]] {
+            for first in [Arc::new(Oracle) as Arc<dyn Backend>, cuda(true)] {
+                let turn = AtomicUsize::new(0);
+                let scattered = move |_: &str| turn.fetch_add(1, Relaxed) % 2;
+                let b = Split::new(vec![first, cuda(true)], homes.clone(), scattered).unwrap();
+                let b: Arc<dyn Backend> = Arc::new(b);
+                let names = |case: &&Case| case.name().starts_with("replay/") || case.name() == "bring";
+                let cases = cases(&options);
+                let outcomes = cases.iter().filter(names).map(|case| case.run(&b, &options));
+                let wrong: Vec<_> =
+                    outcomes.filter(|found| !matches!(found.status, Status::Passed)).collect();
+                assert!(wrong.is_empty(), "{wrong:?}");
+                assert_eq!(cases.iter().filter(names).count(), 5);
+            }
+        }
     });
 }
 

@@ -43,11 +43,18 @@ pub(super) struct Piece {
 /// A step, as it was learned.
 #[derive(Debug, Default)]
 pub(super) struct Script {
+    /// That of the run it was learned in.
+    number: u64,
     ops: Vec<Op>,
     pub(super) pieces: Vec<Piece>,
 }
 
 impl Script {
+    /// What tells it from others.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Elements of each result that a piece gives.
     pub(super) fn lengths(&self, piece: usize) -> Vec<usize> {
         let gives = self.pieces.get(piece).map_or(&[][..], |piece| &piece.gives);
@@ -86,7 +93,8 @@ impl Learning {
             return Err(format!("it goes from part to part {} times", self.parts.len() - 1));
         }
         let piece = |part| Piece { part, gives: Vec::new(), takes: Vec::new() };
-        let mut script = Script { ops: self.ops, pieces: self.parts.into_iter().map(piece).collect() };
+        let pieces = self.parts.into_iter().map(piece).collect();
+        let mut script = Script { number: self.run, ops: self.ops, pieces };
         for (to, value) in self.wanted {
             if script.shape(value).is_none_or(|shape| shape.len() == 0) {
                 return Err("a part wants a value without elements of another".into());

@@ -46,17 +46,23 @@ struct Kind {
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     all: Mutex<Vec<Kind>>,
-    runs: AtomicU64,
+}
+
+/// No two runs have the same.
+fn number() -> u64 {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    RUNS.fetch_add(1, Relaxed)
 }
 
 fn differs(why: &str) -> Error {
     Error::unsupported("replay", why)
 }
 
-/// The key of a piece of a step, which may be a piece itself.
-fn key_of(key: &StepKey, piece: usize) -> StepKey {
-    let digits = (super::pieces::MOST + 1) as u64;
-    StepKey { piece: key.piece.wrapping_mul(digits).wrapping_add(piece as u64 + 1), ..key.clone() }
+/// The key of a piece. What was recorded of a step that was learned otherwise must not be replayed, so the script's number is in it: no other
+/// of any split has the same, and each is of one key.
+fn key_of(key: &StepKey, script: u64, piece: usize) -> StepKey {
+    let pieces = (super::pieces::MOST + 1) as u64;
+    StepKey { piece: script.wrapping_mul(pieces).wrapping_add(piece as u64 + 1), ..key.clone() }
 }
 
 impl Split {
@@ -111,7 +117,7 @@ impl Split {
 
     /// Runs a step and notes its operators.
     fn learn(&self, plan: &Plan, f: &mut dyn FnMut(&Plan) -> Result<Tensor>) -> Result<(Tensor, Known)> {
-        let open = self.run.learn(self.number());
+        let open = self.run.learn(number());
         let y = f(plan);
         let learned = open.end();
         let y = y?;
@@ -130,11 +136,6 @@ impl Split {
         Ok((y, known))
     }
 
-    /// No two runs have the same.
-    fn number(&self) -> u64 {
-        self.kinds.runs.fetch_add(1, Relaxed)
-    }
-
     /// Has each part run its pieces, or replay them; whether any was replayed.
     fn pieces(
         &self,
@@ -143,12 +144,12 @@ impl Split {
         plan: &Plan,
         f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
     ) -> Result<(Tensor, bool)> {
-        let (run, count, mut replayed) = (self.number(), script.pieces.len(), false);
+        let (run, count, mut replayed) = (number(), script.pieces.len(), false);
         for piece in 0..count {
             let part = script.pieces.get(piece).map_or(0, |piece| piece.part);
             let (backend, own) = (self.backend(part)?, self.plan_of(part, plan)?);
             let mut asked = false;
-            let y = backend.replay(&key_of(key, piece), own, &mut |_| {
+            let y = backend.replay(&key_of(key, script.number(), piece), own, &mut |_| {
                 asked = true;
                 self.piece(script, [piece, count], run, plan, f)
             })?;
