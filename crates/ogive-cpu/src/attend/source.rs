@@ -93,12 +93,18 @@ impl<'a> Tiles<'a> {
 /// A layer of the cache.
 pub(super) struct Layer {
     pages: Arc<RwLock<Pages>>,
-    /// For each span, where its tokens lie; what no query sees may be anything.
-    places: Vec<Vec<usize>>,
-    /// First token that `places` knows.
-    first: Vec<usize>,
+    spans: Vec<Span>,
+    /// Tokens of a block.
+    block_len: usize,
     /// Whether values are the first elements of the keys.
     latent: bool,
+}
+
+/// Where the tokens lie that some query of a span sees.
+struct Span {
+    seen: Range<usize>,
+    /// The place of the first token of each block with such tokens.
+    blocks: Vec<usize>,
 }
 
 impl Layer {
@@ -110,17 +116,36 @@ impl Layer {
         seen: &[Range<usize>],
         latent: bool,
     ) -> Result<Self> {
-        let mut places = Vec::with_capacity(seen.len());
+        let block_len = pages.block_len();
+        let mut spans = Vec::with_capacity(seen.len());
         for (table, seen) in tables.iter().zip(seen) {
-            let of_span = seen.clone().map(|t| {
-                pages.place(table, t)?.ok_or_else(|| {
+            let seen = if seen.is_empty() { 0..0 } else { seen.clone() };
+            let blocks = (seen.start / block_len..seen.end.div_ceil(block_len)).map(|block| {
+                let t = seen.start.max(block * block_len);
+                let place = pages.place(table, t)?.ok_or_else(|| {
                     let why = format!("token {t} is looked at, but its block was given back");
                     ogive_tensor::Error::invalid("attend_cache", why)
-                })
+                })?;
+                Ok(place - t % block_len)
             });
-            places.push(of_span.collect::<Result<Vec<_>>>()?);
+            let blocks = blocks.collect::<Result<_>>()?;
+            spans.push(Span { seen, blocks });
         }
-        Ok(Self { pages: Arc::clone(lock), places, first: seen.iter().map(|s| s.start).collect(), latent })
+        Ok(Self { pages: Arc::clone(lock), spans, block_len, latent })
+    }
+
+    /// The place of a token that is seen.
+    #[inline(always)]
+    fn place(&self, span: usize, t: usize) -> usize {
+        let Span { seen, blocks } = &self.spans[span];
+        blocks[t / self.block_len - seen.start / self.block_len] + t % self.block_len
+    }
+
+    /// Those of `tokens` that are seen.
+    #[inline(always)]
+    fn known(&self, span: usize, tokens: Range<usize>) -> Range<usize> {
+        let seen = &self.spans[span].seen;
+        tokens.start.max(seen.start)..tokens.end.min(seen.end)
     }
 }
 
@@ -139,33 +164,33 @@ pub(super) struct Paged<'a> {
 }
 
 impl Paged<'_> {
+    /// The places of `tokens`, of one tile, the first ones of those that are given.
     #[inline(always)]
-    fn places(&self, span: usize, tokens: Range<usize>) -> &[usize] {
-        let first = self.layer.first[span];
-        &self.layer.places[span][tokens.start - first..tokens.end - first]
-    }
-
-    /// The places of those of `tokens` that are known.
-    #[inline(always)]
-    fn known(&self, span: usize, tokens: Range<usize>) -> &[usize] {
-        let (first, places) = (self.layer.first[span], &self.layer.places[span]);
-        let at = |t: usize| places.len().min(t.saturating_sub(first));
-        &places[at(tokens.start)..at(tokens.end)]
+    fn places(&self, span: usize, tokens: Range<usize>) -> [usize; LANES] {
+        let mut places = [0; LANES];
+        for (place, t) in places.iter_mut().zip(tokens) {
+            *place = self.layer.place(span, t);
+        }
+        places
     }
 
     /// Keys of a head in the tile that begins with token `t`, if some of it is known.
     #[inline(always)]
     fn key_tile(&self, span: usize, t: usize, piece: &Range<usize>) -> &[u8] {
-        let place = self.known(span, t..t + LANES).first();
-        place.and_then(|place| self.pages.key_tile(*place, piece.clone())).unwrap_or_default()
+        let mut known = self.layer.known(span, t..t + LANES);
+        let tile = known.next().and_then(|t| self.pages.key_tile(self.layer.place(span, t), piece.clone()));
+        tile.unwrap_or_default()
     }
 
     /// Values of a head of those of `tokens`, of one tile, that are known.
     #[inline(always)]
     fn value_rows(&self, span: usize, tokens: Range<usize>, piece: &Range<usize>) -> Rows<'_> {
-        let places = self.known(span, tokens);
-        let rows = places.first().and_then(|at| self.pages.value_rows(*at, places.len(), piece.clone()));
-        rows.unwrap_or(Rows::NONE)
+        let known = self.layer.known(span, tokens);
+        if known.is_empty() {
+            return Rows::NONE;
+        }
+        let place = self.layer.place(span, known.start);
+        self.pages.value_rows(place, known.len(), piece.clone()).unwrap_or(Rows::NONE)
     }
 }
 
@@ -201,8 +226,8 @@ impl Source for Paged<'_> {
     ) {
         let dim = tile.len() / LANES;
         let column = tokens.start % LANES;
-        let places = self.places(span, tokens);
-        self.pages.keys(isa, places, column, head * dim, tile, temp);
+        let (places, n) = (self.places(span, tokens.clone()), tokens.len());
+        self.pages.keys(isa, &places[..n], column, head * dim, tile, temp);
     }
 
     #[inline(always)]
@@ -218,6 +243,7 @@ impl Source for Paged<'_> {
     ) {
         let stride = rows.len() / LANES;
         let (places, row) = (self.places(span, tokens.clone()), tokens.start % LANES);
+        let places = &places[..tokens.len()];
         if self.layer.latent {
             let mut tile = vec![0.0; dim * LANES];
             self.pages.keys(isa, places, row, 0, &mut tile, temp);

@@ -138,6 +138,11 @@ impl Pages {
         Ok(Self { k_dim, v_dim, format, element, tiled, block_len, blocks, k, v })
     }
 
+    /// Tokens of a block.
+    pub(crate) fn block_len(&self) -> usize {
+        self.block_len
+    }
+
     /// Where token `t` of a sequence lies, counted in tokens; `None` if its block was given back.
     pub(crate) fn place(&self, table: &BlockTable, t: usize) -> Result<Option<usize>> {
         match table.block(t, self.block_len) {
