@@ -396,7 +396,14 @@ fn scatter(element: Element, row: &[u8], tile: &mut [u8], lane: usize) {
     match element {
         Element::F32 => elements::<4>(row, tile, lane),
         Element::F16 | Element::BF16 => elements::<2>(row, tile, lane),
-        Element::Q8 | Element::Other => walk(element, row.len(), lane, |i, j| tile[j] = row[i]),
+        Element::Q8 | Element::Other => {
+            let blocks = tile.chunks_exact_mut(Q8::BYTES * LANES).zip(row.chunks_exact(Q8::BYTES));
+            for (tile, block) in blocks {
+                let ((scales, codes), (scale, block)) = (tile.split_at_mut(2 * LANES), block.split_at(2));
+                scales[2 * lane..2 * lane + 2].copy_from_slice(scale);
+                codes.as_chunks_mut::<LANES>().0.iter_mut().zip(block).for_each(|(line, b)| line[lane] = *b);
+            }
+        }
     }
 }
 

@@ -4,7 +4,10 @@
 //! then splits into two halves without a shuffle. The encoders follow ggml's reference quantisers byte for byte (also in
 //! which of two equal extremes decides the sign of the scale), so that files made here and there can be compared.
 
-use super::{Format, half_at, put_half};
+use super::{
+    Format, half_at, put_half,
+    search::{inverse, signed},
+};
 
 /// Elements of a block.
 const LEN: usize = 32;
@@ -141,11 +144,16 @@ pub static Q8_0: Format = Format {
         }
     },
     encode: Some(|v, b| {
-        let d = v.iter().fold(0.0_f32, |m, x| m.max(x.abs())) / 127.0;
+        // Eight at a time: which is the largest does not depend on the order.
+        let mut largest = [0.0_f32; 8];
+        for v in v.as_chunks::<8>().0 {
+            largest = std::array::from_fn(|i| largest[i].max(f32::abs(v[i])));
+        }
+        let d = largest.into_iter().fold(0.0, f32::max) / 127.0;
         let inverse = inverse(d);
         put_half(b, 0, d);
         for (q, x) in b[2..34].iter_mut().zip(v) {
-            *q = ((x * inverse).round() as i8).cast_unsigned();
+            *q = signed(x * inverse).cast_unsigned();
         }
     }),
 };
@@ -185,9 +193,4 @@ fn affine_scale(v: &[f32], levels: f32) -> (f32, f32, f32) {
     });
     let d = (max - min) / levels;
     (d, inverse(d), min)
-}
-
-/// `1 / d`, or 0 for 0.
-fn inverse(d: f32) -> f32 {
-    if d == 0.0 { 0.0 } else { 1.0 / d }
 }

@@ -123,11 +123,24 @@ pub(super) fn refit_symmetric(x: &[f32], codes: &[u8], scales: &[i8], half: i8) 
     (aa > 0.0 && (ax / aa).is_finite()).then(|| ax / aa)
 }
 
-/// The nearest whole number, of two the even one, for values up to 2²² in size: adding 1.5 · 2²³ leaves no bits for a
-/// fraction. Machines without a rounding instruction do this much faster than the standard library's rounding.
+/// 1.5 · 2²³: added to a value up to 2²² in size, it leaves no bits for a fraction.
+const NO_FRACTION: f32 = 12_582_912.0;
+
+/// The nearest whole number, of two the even one, for values up to 2²² in size. Machines without a rounding instruction do this
+/// much faster than the standard library's rounding.
 fn nearest(v: f32) -> f32 {
-    const NO_FRACTION: f32 = 12_582_912.0;
     (v + NO_FRACTION) - NO_FRACTION
+}
+
+/// `value.round() as i8`: the nearest whole number, of two the one farther from zero. The standard library's rounding is a call
+/// where the machine at hand need not have an instruction for it; this is compiled into vectors.
+pub(super) fn signed(value: f32) -> i8 {
+    let value = if value.is_nan() { 0.0 } else { value.clamp(-128.0, 127.0) };
+    let whole = nearest(value);
+    let fraction = value - whole;
+    let code = (value + NO_FRACTION).to_bits() as i32 - NO_FRACTION.to_bits() as i32;
+    // Of two equally near ones that is the even one.
+    (code + i32::from(fraction == 0.5 && value > 0.0) - i32::from(fraction == -0.5 && value < 0.0)) as i8
 }
 
 /// `value` rounded to a whole number from 0 to `max`; NaN gives 0.
@@ -138,4 +151,21 @@ pub(super) fn code(value: f32, max: u8) -> u8 {
 /// `1 / d`, or 0 for 0.
 pub(super) fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::signed;
+
+    #[test]
+    fn rounding_to_eight_bits_is_that_of_the_standard_library() {
+        let near = (-1040..=1040).flat_map(|i| {
+            let v = i as f32 / 8.0;
+            [v.next_down(), v, v.next_up()]
+        });
+        let far = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, f32::MIN_POSITIVE, -0.0];
+        for v in near.chain(far) {
+            assert_eq!(signed(v), v.round() as i8, "{v}");
+        }
+    }
 }
