@@ -1,11 +1,12 @@
 // Attention within one chunk of the context, by one block: what the kernels that attend share, so that they give the same bits.
 //
 // A chunk is CHUNK tokens from a multiple of CHUNK on, whatever the row's place, the step's other rows or the number of blocks.
-// WARPS warps take groups of 32 tokens in turn; eight have one each, where what they make fits shared memory. A lane has a token's scores with HEADS queries that share a key head, so a key or a value is
-// read and decoded once for all of them; then lanes are elements of the value and tokens are summed in order. A warp keeps its
-// highest score, its sum and its part of the result (Milakov and Gimelshein 2018, https://arxiv.org/abs/1805.02867); the warps' parts
-// are put together in their order, and chunks one after the other (`Running`). Every product and sum that two kernels must do
-// alike is written as one instruction, so that no compiler contracts one of them and not the other.
+// WARPS warps take groups of 32 tokens in turn; eight have one each, where what they make fits shared memory. A lane has a token's
+// scores with HEADS queries that share a key head, so a key or a value is read and decoded once for all of them; then lanes are
+// elements of the value and tokens are summed in order. A warp keeps its highest score, its sum and its part of the result (Milakov
+// and Gimelshein 2018, https://arxiv.org/abs/1805.02867); the warps' parts are put together in their order, and chunks one after the
+// other (`Running`). Every product and sum that two kernels must do alike is written as one instruction, so that no compiler
+// contracts one of them and not the other.
 //
 // Defines: K_DIM, V_DIM, VECTOR, ELEMENT; HEADS, one unless said otherwise; PAGED if keys and values are in the cache and not rows laid
 // end to end; CAUSAL; WARPS, four unless said otherwise; KIND1 to KIND3, the kinds of the options, none unless said otherwise.
