@@ -12,11 +12,12 @@
 //! | `PTX_EMU_LIMIT` | warp instructions after which a launch is stopped (error 702); `0`: never | ten thousand million |
 //! | `PTX_EMU_IDLE_MS` | when the host made no call for so long, queued work runs by itself; `0`: never | `100` |
 //! | `PTX_EMU_PAGEABLE` | `waits`, `late`: whether an asynchronous download to pageable memory is done when the call returns | `waits` |
+//! | `PTX_EMU_PEERS` | `0`: no device can reach another's memory | `1` |
 //! | `PTX_EMU_TRACE` | `1`: each call and its result on standard error | `0` |
 //! | `PTX_EMU_STATS` | `1`: counts of calls, launches and instructions when the process ends | `0` |
 //! | `PTX_EMU_FAULT` | what shall fail: a list of the below | nothing |
 //!
-//! Faults: `alloc:N` (the n-th allocation fails; `N+`: and all after it), `host-alloc:N`, `launch:N[:CODE]`, `memcpy:N[:CODE]`, `graph:N[:CODE]`, `module:N[:CODE]`,
+//! Faults: `alloc:N` (the n-th allocation fails; `N+`: and all after it), `host-alloc:N`, `launch:N[:CODE]`, `memcpy:N[:CODE]`, `peer:N[:CODE]`, `graph:N[:CODE]`, `module:N[:CODE]`,
 //! `lost:N[:CODE]` (with the n-th call the device is gone), `missing-symbol:NAME`, `no-device`, `init:CODE`, `driver:VERSION`, `memory:SIZE`.
 //!
 //! A value that makes no sense is an error and not a default: a test that runs with other settings than it believes proves
@@ -95,6 +96,8 @@ pub struct Settings {
     /// An asynchronous download to pageable memory is under way when the call returns. CUDA allows it; drivers have always waited, and programs
     /// (cudarc's among them) build on that.
     pub late_downloads: bool,
+    /// Devices can be given access to one another's memory.
+    pub peers: bool,
     /// Each call on standard error.
     pub trace: bool,
     /// Counts at the end.
@@ -125,6 +128,7 @@ impl Default for Settings {
             devices: vec![Device { model, memory: DEFAULT_MEMORY, slot: 0 }],
             driver_version: 13050,
             late_downloads: false,
+            peers: true,
             schedule: Schedule::default(),
             seed: 0,
             check: Check::Off,
@@ -157,9 +161,10 @@ impl Settings {
             let Some(text) = get(name) else { return Ok(None) };
             text.trim().parse().map(Some).map_err(|_| Invalid::new(name, &text, "is not a whole number"))
         };
-        let switch = |name: &str| -> Result<bool, Invalid> {
+        let switch = |name: &str, otherwise: bool| -> Result<bool, Invalid> {
             match get(name).as_deref().map(str::trim) {
-                None | Some("0") => Ok(false),
+                None => Ok(otherwise),
+                Some("0") => Ok(false),
                 Some("1") => Ok(true),
                 Some(text) => Err(Invalid::new(name, text, "is neither 0 nor 1")),
             }
@@ -213,8 +218,9 @@ impl Settings {
             Some("late") => true,
             Some(text) => return Err(Invalid::new("PTX_EMU_PAGEABLE", text, "is neither waits nor late")),
         };
-        settings.trace = switch("PTX_EMU_TRACE")?;
-        settings.stats = switch("PTX_EMU_STATS")?;
+        settings.peers = switch("PTX_EMU_PEERS", true)?;
+        settings.trace = switch("PTX_EMU_TRACE", false)?;
+        settings.stats = switch("PTX_EMU_STATS", false)?;
         if let Some(text) = get("PTX_EMU_FAULT") {
             let parsed = faults::parse(&text)?;
             settings.faults = parsed.faults;
@@ -341,6 +347,7 @@ mod tests {
             ("PTX_EMU_CHECK", "yes"),
             ("PTX_EMU_WORKERS", "0"),
             ("PTX_EMU_TRACE", "on"),
+            ("PTX_EMU_PEERS", "none"),
             ("PTX_EMU_FAULT", "alloc"),
         ] {
             let error = read(&[(name, value)]).expect_err(name).to_string();

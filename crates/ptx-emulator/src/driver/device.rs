@@ -49,7 +49,7 @@ api! {
 
     fn cuDeviceCanAccessPeer(m, can: Out<c_int>, dev: c_int, peer: c_int) {
         let (a, b) = (device(m, dev)?.0, device(m, peer)?.0);
-        can.set(c_int::from(a != b))
+        can.set(c_int::from(a != b && m.settings().peers))
     }
 
     fn cuDeviceGetP2PAttribute(m, value: Out<c_int>, attribute: c_int, dev: c_int, peer: c_int) {
@@ -60,7 +60,7 @@ api! {
         match attribute {
             // PERFORMANCE_RANK, ACCESS_SUPPORTED, NATIVE_ATOMIC_SUPPORTED, CUDA_ARRAY_ACCESS_SUPPORTED.
             1 | 4 => value.set(0),
-            2 | 3 => value.set(1),
+            2 | 3 => value.set(c_int::from(m.settings().peers)),
             _ => Code::INVALID_VALUE.error(format!("peer attribute {attribute} is unknown")),
         }
     }

@@ -5,7 +5,7 @@ use std::ffi::c_uint;
 
 use super::entry::{In, api, current, stream};
 use super::types::{Copy2, Copy3, Side2, Side3};
-use crate::runtime::{Code, Machine, Place3, Result, Transfer};
+use crate::runtime::{Code, Context, Machine, Place3, Result, Transfer};
 
 /// Copies in a stream; with `wait`, returns when it is done.
 fn copy(m: &Machine, handle: u64, transfer: &Transfer, wait: bool) -> Result<()> {
@@ -107,14 +107,14 @@ api! {
     }
 
     fn cuMemcpyPeer | cuMemcpyPeer_ptds(m, to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize) {
-        m.check_context(crate::runtime::Context(to_context))?;
-        m.check_context(crate::runtime::Context(from_context))?;
+        m.check_memory_of(Context(to_context), to)?;
+        m.check_memory_of(Context(from_context), from)?;
         copy(m, 0, &within(to, from, bytes), true)
     }
 
     fn cuMemcpyPeerAsync | cuMemcpyPeerAsync_ptsz(m, to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize, handle: u64) {
-        m.check_context(crate::runtime::Context(to_context))?;
-        m.check_context(crate::runtime::Context(from_context))?;
+        m.check_memory_of(Context(to_context), to)?;
+        m.check_memory_of(Context(from_context), from)?;
         copy(m, handle, &within(to, from, bytes), false)
     }
 

@@ -79,12 +79,8 @@ impl Machine {
         state.not_while_capturing("freeing memory")?;
         let owned =
             self.owner(&state, address, |origin| matches!(origin, Origin::Device | Origin::Pool(_)))?;
-        let goals = state.tasks.which(|_| true);
         let context = owned.context;
-        let goals: Vec<_> = goals
-            .into_iter()
-            .filter(|id| state.tasks.get(*id).is_some_and(|task| task.context == context))
-            .collect();
+        let goals = state.queued_in(context);
         state.counts.host_waits += 1;
         let mut state = self.run_until(state, &goals);
         self.release_memory(&mut state, address);

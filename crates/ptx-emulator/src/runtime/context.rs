@@ -7,6 +7,7 @@ use super::error::{Code, Error, Result};
 use super::handle::{Context, Stream};
 use super::schedule::say;
 use super::state::{ContextState, Origin, State};
+use crate::memory::Place;
 use crate::settings::{Check, Device};
 
 impl Machine {
@@ -136,6 +137,21 @@ impl Machine {
         self.lock().context(context).map(|_| ())
     }
 
+    /// Whether `address` is memory of a context's device.
+    ///
+    /// # Errors
+    /// It is not; no such context, or a dead one.
+    pub fn check_memory_of(&self, context: Context, address: u64) -> Result<()> {
+        let device = self.lock().context(context)?.device;
+        let found = self.shared.memory.find(address).map(|allocation| allocation.place);
+        match found {
+            Some(Place::Device(other)) if other != device => Code::INVALID_VALUE.error(format!(
+                "{address:#x} is memory of device {other}; the context is of device {device}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Changes a context's flags.
     ///
     /// # Errors
@@ -187,13 +203,17 @@ impl Machine {
     /// Lets a context reach the memory of another context's device, or no longer.
     ///
     /// # Errors
-    /// The same device; enabled already; not enabled.
+    /// The same device; devices that do not reach one another; enabled already; not enabled.
     pub fn peer_access(&self, context: Context, peer: Context, enable: bool) -> Result<()> {
         let mut state = self.lock();
         let device = state.context(peer)?.device;
         let found = state.context_mut(context)?;
         if found.device == device {
             return Code::INVALID_DEVICE.error("a device is not its own peer");
+        }
+        if !self.shared.settings.peers {
+            return Code::PEER_ACCESS_UNSUPPORTED
+                .error("the settings want devices that do not reach one another");
         }
         if enable && !found.peers.insert(device) {
             return Code::PEER_ACCESS_ALREADY_ENABLED
@@ -209,7 +229,7 @@ impl Machine {
     /// Removes a context: what is queued in it never runs, what it owns is gone. With checks on, what was never freed is reported.
     fn tear_down(&self, state: std::sync::MutexGuard<'_, State>, context: Context) {
         // Destroying waits for the device.
-        let goals = state.tasks.which(|task| task.context == context);
+        let goals = state.queued_in(context);
         let mut state = self.run_until(state, &goals);
         if self.shared.settings.check >= Check::On {
             for line in leaks(&state, &self.shared.memory, Some(context)) {

@@ -17,6 +17,8 @@ pub struct Counts {
     pub download_bytes: u64,
     /// Copies within and between devices.
     pub device_copies: u64,
+    /// Of these, those between devices.
+    pub peer_copies: u64,
     /// Fills.
     pub fills: u64,
     /// Kernels launched, those of graphs included.

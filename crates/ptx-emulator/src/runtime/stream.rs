@@ -80,7 +80,7 @@ impl Machine {
         let mut state = self.lock();
         state.context(context)?;
         state.not_while_capturing("synchronising with a context")?;
-        let goals = state.tasks.which(|task| task.context == context);
+        let goals = state.queued_in(context);
         self.wait(state, context, &goals)
     }
 
@@ -208,8 +208,11 @@ impl Machine {
                     }
                     _ => counts.device_copies += 1,
                 }
+                let between = self.is_between_devices(copy);
+                counts.peer_copies += u64::from(between);
+                let peer = faults.peer.iter().find(|nth| between && nth.strikes(counts.peer_copies));
                 let copies = counts.uploads + counts.downloads + counts.device_copies;
-                faults.memcpy.iter().find(|nth| nth.strikes(copies))
+                peer.or_else(|| faults.memcpy.iter().find(|nth| nth.strikes(copies)))
             }
             Operation::Fill(_) => {
                 counts.fills += 1;
@@ -263,6 +266,17 @@ impl Machine {
 }
 
 impl State {
+    /// What a synchronisation with a context waits for: what is queued in it, and what its streams were told to wait for, wherever that
+    /// is. Some of it may be done.
+    pub(super) fn queued_in(&self, context: Context) -> Vec<TaskId> {
+        let mut all = self.tasks.which(|task| task.context == context);
+        for stream in self.streams.values().filter(|stream| stream.context == context) {
+            all.extend(&stream.waits);
+            all.extend(stream.last);
+        }
+        all
+    }
+
     /// What a synchronisation with a stream waits for; some of it may be done.
     pub(super) fn frontier(&self, stream: Stream) -> Vec<TaskId> {
         let Some(found) = self.streams.get(&stream) else { return Vec::new() };

@@ -228,6 +228,15 @@ impl Machine {
         (self.on_device(&copy.from), self.on_device(&copy.to))
     }
 
+    /// Whether a copy comes from one device's memory and goes to another's.
+    pub(super) fn is_between_devices(&self, copy: &Copy) -> bool {
+        let place = |side: &Side| match side {
+            Side::Device(address) => self.shared.memory.find(*address).map(|allocation| allocation.place),
+            Side::Host(_) | Side::Staged(_) => None,
+        };
+        matches!((place(&copy.from), place(&copy.to)), (Some(Place::Device(a)), Some(Place::Device(b))) if a != b)
+    }
+
     fn within_device(&self, copy: &Copy) -> bool {
         self.direction(copy) == (true, true)
     }

@@ -27,6 +27,8 @@ pub struct Faults {
     pub launch: Vec<Nth>,
     /// Copies, to and from the device and within it. Sticky or not, as with launches.
     pub memcpy: Vec<Nth>,
+    /// Copies from one device to another, counted for themselves. Sticky or not, as with launches.
+    pub peer: Vec<Nth>,
     /// Graphs that are instantiated or launched, counted together.
     pub graph: Vec<Nth>,
     /// Modules that load.
@@ -92,6 +94,7 @@ pub(super) fn parse(list: &str) -> Result<Parsed, Invalid> {
             "host-alloc" => parsed.faults.host_alloc.push(nth(2)?),
             "launch" => parsed.faults.launch.push(nth(719)?),
             "memcpy" => parsed.faults.memcpy.push(nth(719)?),
+            "peer" => parsed.faults.peer.push(nth(719)?),
             "graph" => parsed.faults.graph.push(nth(2)?),
             "module" => parsed.faults.module.push(nth(209)?),
             // CUBLAS_STATUS_INTERNAL_ERROR
@@ -119,7 +122,7 @@ pub(super) fn parse(list: &str) -> Result<Parsed, Invalid> {
             }
             _ => {
                 return Err(bad(
-                    "is not one of alloc, host-alloc, launch, memcpy, graph, module, cublas, lost, missing-symbol, no-device, init, driver, memory",
+                    "is not one of alloc, host-alloc, launch, memcpy, peer, graph, module, cublas, lost, missing-symbol, no-device, init, driver, memory",
                 ));
             }
         }

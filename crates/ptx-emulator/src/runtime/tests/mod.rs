@@ -7,6 +7,7 @@ mod graphs;
 mod launches;
 mod memories;
 mod orders;
+mod peers;
 mod streams;
 
 use super::{Argument, Context, Function, LaunchConfig, Machine, Module, NON_BLOCKING, Result, Stream};
