@@ -8,7 +8,7 @@ use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
 use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, moe, moves, norm, rope};
-use crate::{cache, library, plan, weight};
+use crate::{cache, library, peer, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids,
     Multiplied, Plan, Rope, RouterSpec, Routing, Sizes, StepKey, Weight, best_of,
@@ -130,7 +130,8 @@ impl CudaBackend {
     /// If any of it failed: a device reports failures late.
     pub fn synchronize(&self) -> CudaResult<()> {
         self.device.outside("synchronize")?;
-        self.device.stream().wait("synchronize")
+        self.device.stream().wait("synchronize")?;
+        self.device.peers.check()
     }
 }
 
@@ -184,7 +185,7 @@ impl Backend for CudaBackend {
         self.device.outside(at)?;
         let (from, len) = (self.device.read(at, x)?, x.shape().len());
         let mut values = Vec::with_capacity(len);
-        self.device.transfer.fetch(self.device.stream(), at, from, 4 * len, &mut |part| {
+        self.device.fetch(at, from, 4 * len, &mut |part| {
             let number = |b: &[u8]| f32::from_le_bytes(b.first_chunk::<4>().copied().unwrap_or_default());
             values.extend(part.chunks_exact(4).map(number));
         })?;
@@ -328,16 +329,26 @@ impl Backend for CudaBackend {
     fn bring(&self, x: &Tensor, from: &dyn Backend, place: Option<Tensor>) -> Result<Tensor> {
         let at = "bring";
         self.device.outside(at)?;
-        let values = from.download(x)?;
-        match place.filter(|there| there.shape() == x.shape()).and_then(|there| self.device.reused(there)) {
+        let place = place.filter(|there| there.shape() == x.shape());
+        let there = match place.and_then(|there| self.device.reused(there)) {
             // Whatever still reads it was queued earlier.
-            Some(there) => {
-                let address = self.device.read(at, &there)?;
-                self.device.transfer.send_values(self.device.stream(), address, &values)?;
-                Ok(there)
+            Some(there) => there,
+            None => self.device.tensor(at, x.shape())?,
+        };
+        let to = self.device.read(at, &there)?;
+        if let Some(other) = from.downcast_ref::<Self>() {
+            other.device.outside(at)?;
+            let (source, len) = (other.device.read(at, x)?, bytes(at, x.shape())?);
+            if peer::copy(&self.device, to, &other.device, source, len)? {
+                return Ok(there);
             }
-            None => self.upload(&values, x.shape()),
         }
+        let values = from.download(x)?;
+        if values.len() != x.shape().len() {
+            return Err(Error::shape(at, [values.len()].into(), x.shape()));
+        }
+        self.device.transfer.send_values(self.device.stream(), to, &values)?;
+        Ok(there)
     }
     fn replay(
         &self,

@@ -59,6 +59,7 @@ pub struct Builder {
     compute: Compute,
     activations: Activations,
     overlap: bool,
+    peer_copies: bool,
     cublas: bool,
     cublas_from: Option<usize>,
     grouped_from: usize,
@@ -73,6 +74,7 @@ impl Default for Builder {
             compute: Compute::F32,
             activations: Activations::Float,
             overlap: false,
+            peer_copies: true,
             cublas: true,
             cublas_from: None,
             grouped_from: grouped::CHOICES,
@@ -121,6 +123,14 @@ impl Builder {
         Self { overlap: on, ..self }
     }
 
+    /// Whether the driver copies what another [`CudaBackend`] computed from its device to this one
+    /// ([`bring`](ogive_backend::Backend::bring)); it does where it can, unless said otherwise. Without it such values go through the host,
+    /// which waits for them. Results are the same bits.
+    #[must_use]
+    pub fn peer_copies(self, on: bool) -> Self {
+        Self { peer_copies: on, ..self }
+    }
+
     /// Whether products of many rows in a half go to cuBLAS, if there is one: they do, unless said otherwise. Without it own kernels
     /// compute them, within the same bounds.
     #[must_use]
@@ -165,6 +175,7 @@ impl Builder {
     pub fn build(self) -> Result<CudaBackend> {
         let mut device = Device::new(self.device, self.memory, self.graphs)?;
         device.overlap = self.overlap && device.can_overlap();
+        device.peers.on = self.peer_copies;
         device.blas.from = self.for_cublas(&device.info);
         device.activations = self.activations;
         device.grouped_from = self.grouped_from;

@@ -13,6 +13,7 @@ use crate::memory::{Buffer, Pool};
 use crate::module::Modules;
 use crate::ops::grouped;
 use crate::ops::int8::Codes;
+use crate::peer::Peers;
 use crate::plan::Slots;
 use crate::record::Need;
 use crate::transfer::Transfer;
@@ -32,6 +33,7 @@ pub(crate) struct Device {
     pub(crate) slots: Slots,
     pub(crate) modules: Modules,
     pub(crate) transfer: Transfer,
+    pub(crate) peers: Peers,
     pub(crate) pool: Arc<Pool>,
     /// Before the streams that it is lent.
     pub(crate) blas: Blas,
@@ -90,6 +92,7 @@ impl Device {
             slots: Slots::default(),
             modules: Modules::new(&context, Arc::new(nvrtc), info.capability),
             transfer: Transfer::new(&context)?,
+            peers: Peers::new(&context)?,
             pool: Pool::new(&context, limit)?,
             blas: Blas::default(),
             work: Stream::new(&context)?,
@@ -128,6 +131,18 @@ impl Device {
         if let Err(e) = self.work.wait("dropping a recorded step") {
             tracing::debug!(target: "ogive::cuda", error = %e, "the device failed");
         }
+    }
+
+    /// Waits, and gives `len` bytes at `from` to `take`, part after part. An error if what they came from failed, here or on another device.
+    pub(crate) fn fetch(
+        &self,
+        at: &str,
+        from: Address,
+        len: usize,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<()> {
+        self.transfer.fetch(self.stream(), at, from, len, take)?;
+        self.peers.check()
     }
 
     /// An error if this thread records a step: what `at` does cannot be replayed.

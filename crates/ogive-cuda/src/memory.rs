@@ -2,7 +2,7 @@
 //!
 //! Sizes are rounded up by at most an eighth (large ones by a sixteenth), so that sizes which differ a little share places. Small pieces are cut from large ones,
 //! as the driver's own grain is two megabytes. Everything runs on one stream, so a piece may be used again as soon as it is
-//! given back: whatever still reads it was queued earlier.
+//! given back: whatever still reads it was queued earlier, or is another device's copy that the stream was told to wait for.
 
 use crate::driver::{Address, Context};
 use crate::error::{Error, Result};

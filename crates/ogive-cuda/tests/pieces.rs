@@ -14,13 +14,18 @@ use ptx_emulator_launcher::{Error, Launcher, Nvrtc, test, test_name};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Two devices: two backends of one are as far apart.
 fn on_device(name: &str, body: impl FnOnce()) {
-    common::on_device(name, Nvrtc::V12, body);
+    common::on_kind(name, Nvrtc::V12, Some("sm_80,sm_80"), body);
 }
 
 fn cuda(graphs: bool) -> Arc<CudaBackend> {
     Arc::new(CudaBackend::builder().graphs(graphs).build().unwrap())
+}
+
+/// On a second device, where there is one. What the driver copies to it is compared with what goes through the host.
+fn second(graphs: bool, copies: bool) -> Arc<CudaBackend> {
+    let number = CudaBackend::devices().unwrap().len().min(2) - 1;
+    Arc::new(CudaBackend::builder().device(number).graphs(graphs).peer_copies(copies).build().unwrap())
 }
 
 /// Where layers are, and the table of tokens.
@@ -46,10 +51,10 @@ fn steps(b: &dyn Backend, model: &Model, rows: u32, count: usize) -> Result<Vec<
     (0..count).map(step).collect()
 }
 
-/// The same steps with and without graphs, and step by step without `replay`; what was counted on the devices.
+/// The same steps with and without graphs and copies by the driver, and step by step without `replay`; what was counted on the devices.
 fn same_bits(first: &dyn Fn(bool) -> (Arc<dyn Backend>, Option<Arc<CudaBackend>>), homes: Homes) {
     let run = |graphs: bool| {
-        let ((first, counted), second) = (first(graphs), cuda(graphs));
+        let ((first, counted), second) = (first(graphs), second(graphs, graphs));
         let b = split([first, Arc::clone(&second) as Arc<dyn Backend>], homes);
         let model = Model::new(&b).unwrap();
         let all: Vec<_> = [1, 3, 1].into_iter().map(|rows| steps(&b, &model, rows, 24).unwrap()).collect();
@@ -86,11 +91,10 @@ fn the_same_bits_as_without_graphs_beside_the_host() {
 #[test]
 fn the_same_bits_as_without_graphs_over_two_devices() {
     on_device(test_name!(), || {
-        let first = |graphs| {
-            let first = cuda(graphs);
-            (Arc::clone(&first) as Arc<dyn Backend>, Some(first))
-        };
-        HOMES[..3].iter().for_each(|homes| same_bits(&first, *homes));
+        let part = |part: Arc<CudaBackend>| (Arc::clone(&part) as Arc<dyn Backend>, Some(part));
+        HOMES[..3].iter().for_each(|homes| same_bits(&|graphs| part(cuda(graphs)), *homes));
+        // Two backends of one device share a context.
+        same_bits(&|graphs| part(second(graphs, graphs)), HOMES[2]);
     });
 }
 
@@ -100,7 +104,7 @@ fn scattered_over_two_parts_replayed_steps_conform() {
     on_device(test_name!(), || {
         let options = Options::new().formats(vec![&F32]);
         for homes in [vec![0, 1], vec![1, 0, 1]] {
-            for first in [Arc::new(Oracle) as Arc<dyn Backend>, cuda(true)] {
+            for first in [Arc::new(Oracle) as Arc<dyn Backend>, second(true, true)] {
                 let turn = AtomicUsize::new(0);
                 let scattered = move |_: &str| turn.fetch_add(1, Relaxed) % 2;
                 let b = Split::new(vec![first, cuda(true)], homes.clone(), scattered).unwrap();
@@ -121,7 +125,7 @@ fn scattered_over_two_parts_replayed_steps_conform() {
 #[test]
 fn steps_that_come_again_take_nothing_more() {
     on_device(test_name!(), || {
-        let parts = [cuda(true), cuda(true)];
+        let parts = [cuda(true), second(true, true)];
         let b = split([0, 1].map(|i| Arc::clone(&parts[i]) as Arc<dyn Backend>), HOMES[1]);
         let model = Model::new(&b).unwrap();
         let used = || [0, 1].map(|i| parts[i].memory_used());
@@ -181,9 +185,9 @@ fn wrong_steps_are_refused() {
 }
 
 /// The driver's calls of a step that came before, over these parts; `None` where there is no emulator.
-fn calls(name: &str, first: &dyn Fn() -> Arc<dyn Backend>, homes: Homes) -> Option<Vec<String>> {
+fn calls(name: &str, parts: &dyn Fn() -> [Arc<dyn Backend>; 2], homes: Homes) -> Option<Vec<String>> {
     if test::case().is_some() {
-        let b = split([first(), cuda(true)], homes);
+        let b = split(parts(), homes);
         let model = Model::new(&b).unwrap();
         let step = |past: usize| {
             let y = model.replayed(&b, 1, Model::batch(&[past as u32], past)).unwrap();
@@ -198,7 +202,7 @@ fn calls(name: &str, first: &dyn Fn() -> Arc<dyn Backend>, homes: Homes) -> Opti
     }
     let launcher = Launcher::new()
         .set("PTX_EMU_TRACE", "1")
-        .set("PTX_EMU_DEVICES", "sm_80")
+        .set("PTX_EMU_DEVICES", "sm_80,sm_80")
         .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
     if let Err(e @ Error::NoLibrary { .. }) = launcher.environment(&|_| {}) {
         println!("skipped: {name}: {e}");
@@ -210,7 +214,7 @@ fn calls(name: &str, first: &dyn Fn() -> Arc<dyn Backend>, homes: Homes) -> Opti
 }
 
 /// How often each of these calls was made, and that no dear one was.
-fn count(lines: &[String]) -> [usize; 6] {
+fn count(lines: &[String]) -> [usize; 8] {
     let calls = |call: &&str| lines.iter().filter(|line| line.contains(*call)).count();
     let nothing = ["cuMemAlloc", "cuMemHostAlloc", "cuModule", "cuEventSynchronize", "cuStreamBeginCapture"];
     assert!(nothing.iter().all(|call| calls(call) == 0), "{}", lines.join("\n"));
@@ -221,6 +225,8 @@ fn count(lines: &[String]) -> [usize; 6] {
         "cuMemcpyDtoH",
         "Synchronize",
         "cuMemcpyDtoD",
+        "cuMemcpyPeer",
+        "cuStreamWaitEvent",
     ];
     println!("cuda: a step over two parts: {all:?}: {:?}", all.map(|call| calls(&call)));
     all.map(|call| calls(&call))
@@ -229,20 +235,45 @@ fn count(lines: &[String]) -> [usize; 6] {
 /// The plan and what the host gives go up, the piece is a launch, the choice another; one wait, for the token.
 #[test]
 fn beside_the_host_a_step_is_one_launch_and_one_wait() {
-    let Some(lines) = calls(test_name!(), &|| Arc::new(Oracle), HOMES[0]) else { return };
-    assert_eq!(count(&lines), [2, 1, 1, 1, 1, 0], "{}", lines.join("\n"));
+    let Some(lines) = calls(test_name!(), &|| [Arc::new(Oracle), cuda(true)], HOMES[0]) else { return };
+    assert_eq!(count(&lines), [2, 1, 1, 1, 1, 0, 0, 0], "{}", lines.join("\n"));
 }
 
 /// With the table of tokens on the device: its row comes down first, in a piece of its own, with a wait.
 #[test]
 fn a_table_behind_the_host_is_a_piece_of_its_own() {
-    let Some(lines) = calls(test_name!(), &|| Arc::new(Oracle), HOMES[1]) else { return };
-    assert_eq!(count(&lines), [2, 2, 1, 2, 2, 0], "{}", lines.join("\n"));
+    let Some(lines) = calls(test_name!(), &|| [Arc::new(Oracle), cuda(true)], HOMES[1]) else { return };
+    assert_eq!(count(&lines), [2, 2, 1, 2, 2, 0, 0, 0], "{}", lines.join("\n"));
 }
 
-/// Two plans go up, and what the first device gives; a launch for each, and a wait for what goes on beside that for the token.
+/// Two plans go up; a launch for each device, and between them a copy that the devices order among themselves: one wait, for the token.
 #[test]
-fn over_two_devices_a_step_is_a_launch_each_and_a_wait_between() {
-    let Some(lines) = calls(test_name!(), &|| cuda(true), HOMES[0]) else { return };
-    assert_eq!(count(&lines), [3, 2, 1, 2, 2, 0], "{}", lines.join("\n"));
+fn over_two_devices_a_step_is_a_launch_each_and_one_wait() {
+    let parts = || [cuda(true) as Arc<dyn Backend>, second(true, true)];
+    let Some(lines) = calls(test_name!(), &parts, HOMES[0]) else { return };
+    assert_eq!(count(&lines), [2, 2, 1, 1, 1, 0, 1, 2], "{}", lines.join("\n"));
+}
+
+/// A token's row goes to the first device and comes back behind its layers: a copy for each crossing, and still one wait.
+#[test]
+fn every_crossing_is_a_copy() {
+    let parts = || [cuda(true) as Arc<dyn Backend>, second(true, true)];
+    let Some(lines) = calls(test_name!(), &parts, HOMES[1]) else { return };
+    assert_eq!(count(&lines), [2, 3, 1, 1, 1, 0, 2, 4], "{}", lines.join("\n"));
+}
+
+/// Between two backends of one device it is a copy within its memory.
+#[test]
+fn over_two_backends_of_a_device_it_is_a_copy_there() {
+    let parts = || [cuda(true) as Arc<dyn Backend>, cuda(true)];
+    let Some(lines) = calls(test_name!(), &parts, HOMES[0]) else { return };
+    assert_eq!(count(&lines), [2, 2, 1, 1, 1, 1, 0, 2], "{}", lines.join("\n"));
+}
+
+/// Through the host, what the first device gives comes down, with a wait, and goes up.
+#[test]
+fn without_copies_by_the_driver_there_is_a_wait_between() {
+    let parts = || [cuda(true) as Arc<dyn Backend>, second(true, false)];
+    let Some(lines) = calls(test_name!(), &parts, HOMES[0]) else { return };
+    assert_eq!(count(&lines), [3, 2, 1, 2, 2, 0, 0, 0], "{}", lines.join("\n"));
 }

@@ -3,8 +3,7 @@
 //!
 //! A weight's name says which part has it, so a model is split without knowing it. Everything else follows: a product is computed where its
 //! weight is, attention where its layer's cache is, the rest where its operands are. What lies elsewhere is brought there by a
-//! download and an upload, which every backend has; a path between two devices would be faster and is a thing of theirs
-//! ([`Backend::bring`]). A step that comes again is run in pieces, one for each stay on a part, so that parts record theirs.
+//! download and an upload, which every backend has; a path between two devices is a thing of theirs ([`Backend::bring`]). A step that comes again is run in pieces, one for each stay on a part, so that parts record theirs.
 
 mod held;
 mod operators;

@@ -178,8 +178,8 @@ impl Drop for Stream {
 /// A mark in a stream.
 #[derive(Debug)]
 pub(crate) struct Event {
-    context: Arc<Context>,
-    raw: CUevent,
+    pub(super) context: Arc<Context>,
+    pub(super) raw: CUevent,
 }
 
 // SAFETY: the driver's handles may be used from any thread.

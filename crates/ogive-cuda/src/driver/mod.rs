@@ -11,6 +11,7 @@
 mod graphs;
 mod handles;
 mod overlap;
+mod peers;
 mod timing;
 
 pub(crate) use graphs::Recorded;
@@ -41,6 +42,7 @@ macro_rules! functions {
             $($field: unsafe extern "C" fn($($ty),*) -> u32,)*
             graphs: Option<graphs::Functions>,
             overlap: Option<overlap::Launch>,
+            peers: Option<peers::Functions>,
             elapsed: Option<timing::Elapsed>,
             // Never closed: what a library started at its opening may outlive whoever opened it.
             _library: ManuallyDrop<Library>,
@@ -60,6 +62,7 @@ macro_rules! functions {
                     },)*
                     graphs: graphs::Functions::of(&library),
                     overlap: overlap::launch(&library),
+                    peers: peers::Functions::of(&library),
                     elapsed: timing::elapsed(&library),
                     _library: ManuallyDrop::new(library),
                 })

@@ -27,7 +27,7 @@ pub(crate) fn best(device: &Device, x: &Tensor, k: usize) -> Result<Option<Rows>
     let found = last(device, at, from, [n, cols, k])?;
     let (place, _) = device.read_indices(at, &found)?;
     let mut words: Vec<u32> = Vec::with_capacity(2 * n * k);
-    device.transfer.fetch(device.stream(), at, place, 8 * n * k, &mut |part| {
+    device.fetch(at, place, 8 * n * k, &mut |part| {
         let word = |b: &[u8]| u32::from_le_bytes(b.first_chunk::<4>().copied().unwrap_or_default());
         words.extend(part.chunks_exact(4).map(word));
     })?;
