@@ -18,7 +18,7 @@ fn on_device(name: &str, body: impl FnOnce()) {
         return body();
     }
     let mut launcher = Launcher::new().patience(Duration::from_secs(900)).set("PTX_EMU_CHECK", "1");
-    launcher = launcher.set("PTX_EMU_DEVICES", "sm_80");
+    launcher = launcher.set("PTX_EMU_DEVICES", "sm_80,sm_80");
     if std::env::var_os("OGIVE_CUDA_CACHE").is_none() {
         launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
     }
@@ -98,15 +98,20 @@ fn an_estimate_counts_what_products_of_each_part_take() {
     on_device(test_name!(), || estimated(Compute::Bf16));
 }
 
-/// Drawn tokens of a model whose steps are replayed in pieces are those of one whose steps are not.
+/// Drawn tokens of a model whose steps are replayed in pieces, with copies from device to device, are those of one whose steps are not,
+/// and go through the host.
 #[test]
 fn replayed_pieces_give_the_tokens_of_steps_that_are_run() {
     on_device(test_name!(), || {
         let cpu = options().device(Device::Cpu).exact(true).open(golden("llama")).unwrap().backend().clone();
         for (name, layers, tied) in MODELS {
             let run = |graphs: bool, host: bool| {
-                let cuda = || Arc::new(CudaBackend::builder().graphs(graphs).build().unwrap());
-                let (first, second) = (cuda(), cuda());
+                let cuda = |number| {
+                    let builder = CudaBackend::builder().device(number).graphs(graphs);
+                    Arc::new(builder.peer_copies(graphs).build().unwrap())
+                };
+                let last = CudaBackend::devices().unwrap().len().min(2) - 1;
+                let (first, second) = (cuda(0), cuda(last));
                 let part = if host { Arc::clone(&cpu) } else { first as Arc<dyn Backend> };
                 let both = split([part, Arc::clone(&second) as Arc<dyn Backend>], layers, tied);
                 let model = options().backend(both).open(golden(name)).unwrap();
