@@ -46,9 +46,15 @@ fn main() -> Result<()> {
     );
     let spec = AttnSpec::causal(HEADS, KV, DIM);
     let rope = Rope::new((0..DIM / 2).map(|i| 5e5f32.powf(-(i as f32) / 32.0)).collect::<Vec<_>>());
-    for (spans, len, past) in
-        [(1usize, 1usize, 64usize), (1, 1, 2048), (1, 1, 16384), (8, 1, 2048), (1, 512, 0), (1, 512, 2048)]
-    {
+    for (spans, len, past) in [
+        (1usize, 1usize, 64usize),
+        (1, 1, 2048),
+        (1, 1, 16384),
+        (1, 1, 32768),
+        (8, 1, 2048),
+        (1, 512, 0),
+        (1, 512, 2048),
+    ] {
         for element in elements.clone() {
             let context = past + len;
             let blocks = context.div_ceil(16);

@@ -27,6 +27,11 @@ fn avx2_default() {
 }
 
 #[test]
+fn avx_vnni_default() {
+    check(Path::AvxVnni, Precision::Default, 3, false);
+}
+
+#[test]
 fn avx512_exact() {
     check(Path::Avx512, Precision::Exact, 2, false);
 }

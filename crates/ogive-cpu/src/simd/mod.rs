@@ -42,6 +42,8 @@ pub enum Path {
     NeonI8mm,
     /// AVX2 with FMA and F16C.
     Avx2,
+    /// The same with VNNI on vectors of 256 bits: Intel's Core since the 12th generation.
+    AvxVnni,
     /// AVX-512 (F, BW, VL) with VNNI, and what [`Path::Avx2`] needs.
     Avx512,
     /// AMX with products of bytes and of bf16, on Linux, and what [`Path::Avx512`] needs.
@@ -50,8 +52,16 @@ pub enum Path {
 
 impl Path {
     /// Every path, best first.
-    pub const ALL: &[Self] =
-        &[Self::Amx, Self::Avx512, Self::Avx2, Self::NeonI8mm, Self::NeonDotprod, Self::Neon, Self::Scalar];
+    pub const ALL: &[Self] = &[
+        Self::Amx,
+        Self::Avx512,
+        Self::AvxVnni,
+        Self::Avx2,
+        Self::NeonI8mm,
+        Self::NeonDotprod,
+        Self::Neon,
+        Self::Scalar,
+    ];
 
     /// The name that `OGIVE_CPU_FORCE` knows it by.
     pub fn name(self) -> &'static str {
@@ -61,6 +71,7 @@ impl Path {
             Self::NeonDotprod => "neon-dotprod",
             Self::NeonI8mm => "neon-i8mm",
             Self::Avx2 => "avx2",
+            Self::AvxVnni => "avx-vnni",
             Self::Avx512 => "avx512",
             Self::Amx => "amx",
         }
@@ -76,6 +87,8 @@ impl Path {
                     && is_x86_feature_detected!("fma")
                     && is_x86_feature_detected!("f16c")
             }
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni => Self::Avx2.is_supported() && (avx2::vnni::has_vex() || avx2::vnni::has_evex()),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => {
                 Self::Avx2.is_supported()
@@ -125,7 +138,15 @@ impl Path {
         match self {
             // SAFETY: weights are only made for paths that the machine supports.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => unsafe { avx2::stripe(job, out) },
+            Self::Avx2 => unsafe { avx2::stripe::<{ avx2::vnni::NONE }>(job, out) },
+            // SAFETY: the same.
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni if avx2::vnni::has_vex() => unsafe {
+                avx2::stripe::<{ avx2::vnni::VEX }>(job, out);
+            },
+            // SAFETY: the same: a machine with VNNI in neither encoding does not support the path.
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni => unsafe { avx2::stripe::<{ avx2::vnni::EVEX }>(job, out) },
             // SAFETY: the same.
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => unsafe { avx512::stripe(job, out) },
@@ -147,7 +168,7 @@ impl Path {
 
     /// Whether its packed products can read weights in strips.
     pub(crate) fn has_strips(self) -> bool {
-        !matches!(self, Self::Scalar | Self::Avx2)
+        !matches!(self, Self::Scalar | Self::Avx2 | Self::AvxVnni)
     }
 
     /// Whether its dense products can.
@@ -182,7 +203,7 @@ impl Path {
         match self {
             // SAFETY: activations are only rounded for weights, and those only made for paths that the machine supports.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 | Self::Avx512 | Self::Amx => unsafe { avx2::quantise(x, out) },
+            Self::Avx2 | Self::AvxVnni | Self::Avx512 | Self::Amx => unsafe { avx2::quantise(x, out) },
             // SAFETY: the same.
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Self::Neon | Self::NeonDotprod | Self::NeonI8mm => unsafe { neon::quantise(x, out) },
@@ -219,7 +240,7 @@ mod tests {
         let e = Path::forced(Some("mmx")).unwrap_err().to_string();
         assert_eq!(
             e,
-            "OGIVE_CPU_FORCE=mmx: there is nothing of this name; known are amx, avx512, avx2, neon-i8mm, neon-dotprod, neon, scalar"
+            "OGIVE_CPU_FORCE=mmx: there is nothing of this name; known are amx, avx512, avx-vnni, avx2, neon-i8mm, neon-dotprod, neon, scalar"
         );
     }
 }

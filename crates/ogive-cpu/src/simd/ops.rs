@@ -61,9 +61,9 @@ pub(crate) trait Isa: Copy {
 /// Runs `kernel` on the vectors of `path`.
 pub(crate) fn run<K: Kernel>(path: Path, kernel: K) -> K::Out {
     match path {
-        // SAFETY: this path is made only where AVX2, FMA and F16C were detected.
+        // SAFETY: these paths are made only where AVX2, FMA and F16C were detected.
         #[cfg(target_arch = "x86_64")]
-        Path::Avx2 => unsafe { avx2::run(kernel) },
+        Path::Avx2 | Path::AvxVnni => unsafe { avx2::run(kernel) },
         // SAFETY: this one only where AVX-512 (F, BW, VL) was detected with them.
         #[cfg(target_arch = "x86_64")]
         Path::Avx512 | Path::Amx => unsafe { avx512::run(kernel) },

@@ -42,6 +42,7 @@ pub(crate) fn passes() -> [Option<Pass>; 3] {
     let pass = |run, products| Some(Pass { run, products });
     let int8 = match (vnni, avx2) {
         (true, _) => pass(x86::int8 as unsafe fn(), 64 * SUMS),
+        (_, true) if is_x86_feature_detected!("avxvnni") => pass(x86::int8_avx_vnni, 32 * FEW),
         (_, true) => pass(x86::int8_narrow, 32 * FEW),
         _ => None,
     };
@@ -71,6 +72,18 @@ mod x86 {
         for _ in 0..ROUNDS {
             for s in &mut sums {
                 *s = _mm512_dpbusd_epi32(*s, a, b);
+            }
+        }
+        black_box(sums);
+    }
+
+    #[target_feature(enable = "avx2,avxvnni")]
+    pub(super) fn int8_avx_vnni() {
+        let (a, b) = (black_box(_mm256_set1_epi8(3)), black_box(_mm256_set1_epi8(-2)));
+        let mut sums = [_mm256_setzero_si256(); FEW];
+        for _ in 0..ROUNDS {
+            for s in &mut sums {
+                *s = _mm256_dpbusd_avx_epi32(*s, a, b);
             }
         }
         black_box(sums);

@@ -4,7 +4,10 @@
 //! registers of partial sums into one with a lane for each row, and scales are applied to four rows at once.
 #![allow(unsafe_code)]
 
-use super::codes::{self, codes, has_min, offset, pairs, words};
+use super::{
+    codes::{self, codes, has_min, offset, pairs, words},
+    vnni::{NONE, add_words, dots},
+};
 use crate::linear::{Quantised, half_power};
 use std::arch::x86_64::*;
 
@@ -13,12 +16,15 @@ pub(in crate::simd) const ROWS: usize = 4;
 
 /// Products of four rows with `T` tokens, `N` bytes to a scale block.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn few<const F: u8, const N: usize, const T: usize>(
+pub(super) fn few<const V: u8, const F: u8, const N: usize, const T: usize>(
     rows: [&[u8]; ROWS],
     x: [&Quantised; T],
 ) -> [[f32; ROWS]; T] {
-    let sums =
-        if codes::super_block(F) { superblocks::<F, N, T>(rows, x) } else { blocks::<F, N, T>(rows, x) };
+    let sums = if codes::super_block(F) {
+        superblocks::<V, F, N, T>(rows, x)
+    } else {
+        blocks::<V, F, N, T>(rows, x)
+    };
     let mut out = [[0.0; ROWS]; T];
     for t in 0..T {
         // SAFETY: 16 bytes are written to an array of 16.
@@ -29,7 +35,7 @@ pub(super) fn few<const F: u8, const N: usize, const T: usize>(
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn superblocks<const F: u8, const N: usize, const T: usize>(
+fn superblocks<const V: u8, const F: u8, const N: usize, const T: usize>(
     rows: [&[u8]; ROWS],
     x: [&Quantised; T],
 ) -> [__m128; T] {
@@ -63,7 +69,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(
                 let scale = _mm256_shuffle_epi8(scale, _mm256_set1_epi16(0x0100 + 0x0202 * j as i16));
                 for t in 0..T {
                     let p = pairs::<F>(c, activations(&codes_of[t][b], j));
-                    sums[t][r] = _mm256_add_epi32(sums[t][r], _mm256_madd_epi16(p, scale));
+                    sums[t][r] = add_words::<V>(sums[t][r], p, scale);
                 }
             }
         }
@@ -81,7 +87,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn blocks<const F: u8, const N: usize, const T: usize>(
+fn blocks<const V: u8, const F: u8, const N: usize, const T: usize>(
     rows: [&[u8]; ROWS],
     x: [&Quantised; T],
 ) -> [__m128; T] {
@@ -110,13 +116,14 @@ fn blocks<const F: u8, const N: usize, const T: usize>(
             for r in 0..ROWS {
                 let c = codes::<F, N>(block[r], 0);
                 for t in 0..T {
-                    sums[t][r] = pairs::<F>(c, activations(&codes_of[t][b], 0));
+                    let a = activations(&codes_of[t][b], 0);
+                    sums[t][r] = if V == NONE { pairs::<F>(c, a) } else { dots::<F, V>(sums[t][r], c, a) };
                 }
             }
             for t in 0..T {
                 let [low, high] = sums_of[t][b];
                 let total = i32::from(low) + i32::from(high);
-                let mut sum = add_pairs_across::<F>(sums[t]);
+                let mut sum = if V == NONE { add_pairs_across::<F>(sums[t]) } else { add_across(sums[t]) };
                 if offset(F) != 0 {
                     sum = _mm_sub_epi32(sum, _mm_set1_epi32(total * i32::from(offset(F))));
                 }

@@ -1,12 +1,13 @@
 //! A panel of sixteen unpacked rows times up to four tokens.
 //!
 //! Four activations are broadcast and meet four codes of each row. Products of pairs are summed in 16 bits for as long as
-//! they fit, so that most of the work is one multiplication and one addition for 32 codes.
+//! they fit, so that most of the work is one multiplication and one addition for 32 codes; with VNNI it is one instruction.
 #![allow(unsafe_code)]
 
 use super::{
-    codes::{adds, has_min, offset, pairs, super_block},
+    codes::{has_min, offset, super_block},
     panel::{Lanes, Panel, subs},
+    vnni::{add_scaled, add_short, short, step},
 };
 use crate::linear::Quantised;
 use std::arch::x86_64::*;
@@ -19,7 +20,7 @@ type Sums = [__m256; 2];
 
 /// Adds the products of a panel with the activations from element `from` on.
 #[target_feature(enable = "avx2,fma")]
-pub(super) fn many<const F: u8, const T: usize>(
+pub(super) fn many<const V: u8, const F: u8, const T: usize>(
     panel: &Panel,
     x: [&Quantised; T],
     from: usize,
@@ -30,9 +31,9 @@ pub(super) fn many<const F: u8, const T: usize>(
         out[t] = floats(&sums[t]);
     }
     if super_block(F) {
-        superblocks::<F, T>(panel, x, from, &mut out);
+        superblocks::<V, F, T>(panel, x, from, &mut out);
     } else {
-        blocks::<F, T>(panel, x, from, &mut out);
+        blocks::<V, F, T>(panel, x, from, &mut out);
     }
     for (sums, v) in sums.iter_mut().zip(out) {
         let to = sums.0.as_mut_ptr();
@@ -46,7 +47,7 @@ pub(super) fn many<const F: u8, const T: usize>(
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn superblocks<const F: u8, const T: usize>(
+fn superblocks<const V: u8, const F: u8, const T: usize>(
     panel: &Panel,
     x: [&Quantised; T],
     from: usize,
@@ -83,12 +84,12 @@ fn superblocks<const F: u8, const T: usize>(
         }
         for (i, (codes, scale)) in codes.chunks_exact(quads).zip(scales).enumerate() {
             let scale = words(scale);
-            for (g, codes) in codes.chunks_exact(adds(F).min(quads)).enumerate() {
-                let at = 4 * (i * quads + g * adds(F).min(quads));
-                let s = short_sums::<F, T, _>(codes, a, at);
+            let step = step(F, V, quads);
+            for (g, codes) in codes.chunks_exact(step).enumerate() {
+                let s = short_sums::<V, F, T, _>(codes, a, 4 * (i * quads + g * step));
                 for t in 0..T {
                     for r in 0..2 {
-                        sums[t][r] = _mm256_add_epi32(sums[t][r], _mm256_madd_epi16(s[t][r], scale[r]));
+                        sums[t][r] = add_scaled::<V>(sums[t][r], s[t][r], scale[r]);
                     }
                 }
             }
@@ -109,7 +110,12 @@ fn superblocks<const F: u8, const T: usize>(
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn blocks<const F: u8, const T: usize>(panel: &Panel, x: [&Quantised; T], from: usize, out: &mut [Sums; T]) {
+fn blocks<const V: u8, const F: u8, const T: usize>(
+    panel: &Panel,
+    x: [&Quantised; T],
+    from: usize,
+    out: &mut [Sums; T],
+) {
     let first = from / 32;
     let codes_of: [&[[i8; 32]]; T] = std::array::from_fn(|t| &x[t].codes.as_chunks().0[first..]);
     let sums_of: [&[[i16; 2]]; T] = std::array::from_fn(|t| &x[t].sums.as_chunks().0[first..]);
@@ -136,11 +142,12 @@ fn blocks<const F: u8, const T: usize>(panel: &Panel, x: [&Quantised; T], from: 
                     totals[t] = _mm256_madd_epi16(pair, ones);
                 }
             }
-            for (g, codes) in codes.chunks_exact(adds(F)).enumerate() {
-                let s = short_sums::<F, T, _>(codes, a, 4 * g * adds(F));
+            let step = step(F, V, 8);
+            for (g, codes) in codes.chunks_exact(step).enumerate() {
+                let s = short_sums::<V, F, T, _>(codes, a, 4 * g * step);
                 for t in 0..T {
                     for r in 0..2 {
-                        sums[t][r] = _mm256_add_epi32(sums[t][r], _mm256_madd_epi16(s[t][r], ones));
+                        sums[t][r] = add_short::<V>(sums[t][r], s[t][r]);
                     }
                 }
             }
@@ -164,10 +171,10 @@ fn blocks<const F: u8, const T: usize>(panel: &Panel, x: [&Quantised; T], from: 
     }
 }
 
-/// Sums in 16 bits of a few fours of codes with the activations from `at` on.
+/// Sums of a few fours of codes with the activations from `at` on.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn short_sums<const F: u8, const T: usize, const N: usize>(
+fn short_sums<const V: u8, const F: u8, const T: usize, const N: usize>(
     codes: &[Lanes<[u8; 4]>],
     a: [&[i8; N]; T],
     at: usize,
@@ -179,7 +186,7 @@ fn short_sums<const F: u8, const T: usize, const N: usize>(
             let a = &a[t][at + 4 * q..][..4];
             let a = _mm256_set1_epi32(i32::from_le_bytes([a[0] as u8, a[1] as u8, a[2] as u8, a[3] as u8]));
             for r in 0..2 {
-                sums[t][r] = _mm256_add_epi16(sums[t][r], pairs::<F>(c[r], a));
+                sums[t][r] = short::<F, V>(sums[t][r], c[r], a);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! AVX2 with FMA and F16C: which kernel a stripe of a product takes, and the loops around it.
+//! AVX2 with FMA and F16C, with and without VNNI: which kernel a stripe of a product takes, and the loops around it.
 //!
 //! A few tokens stream through the packed weight; more have a panel of rows unpacked for them. Both give the same
 //! bits, so where one takes over from the other is a matter of speed alone.
@@ -9,6 +9,7 @@ pub(super) mod few;
 mod many;
 pub(super) mod panel;
 mod quantise;
+pub(super) mod vnni;
 
 pub(super) use quantise::quantise;
 
@@ -43,9 +44,9 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Fills a stripe of the result.
+/// Fills a stripe of the result. `V` says which encoding of VNNI is used ([`vnni`]), if any.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
+pub(super) fn stripe<const V: u8>(job: &Job<'_>, out: &mut Stripe<'_>) {
     let n = job.input.n();
     match job.w.kernel() {
         Kernel::Decoded => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
@@ -56,19 +57,19 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
         Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }, 16>(job, Dense::F16, out),
         Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }, 16>(job, Dense::Bf16, out),
         Kernel::Packed(format) => match format {
-            Packed::Q4_0 => packed::<{ codes::Q4_0 }, 18>(job, out),
-            Packed::Q4_1 => packed::<{ codes::Q4_1 }, 20>(job, out),
-            Packed::Q5_0 => packed::<{ codes::Q5_0 }, 22>(job, out),
-            Packed::Q5_1 => packed::<{ codes::Q5_1 }, 24>(job, out),
-            Packed::Q8_0 => packed::<{ codes::Q8_0 }, 34>(job, out),
-            Packed::Iq4Nl => packed::<{ codes::IQ4_NL }, 18>(job, out),
-            Packed::Mxfp4 => packed::<{ codes::MXFP4 }, 17>(job, out),
-            Packed::Q2K => packed::<{ codes::Q2_K }, 84>(job, out),
-            Packed::Q3K => packed::<{ codes::Q3_K }, 110>(job, out),
-            Packed::Q4K => packed::<{ codes::Q4_K }, 144>(job, out),
-            Packed::Q5K => packed::<{ codes::Q5_K }, 176>(job, out),
-            Packed::Q6K => packed::<{ codes::Q6_K }, 210>(job, out),
-            Packed::Iq4Xs => packed::<{ codes::IQ4_XS }, 136>(job, out),
+            Packed::Q4_0 => packed::<V, { codes::Q4_0 }, 18>(job, out),
+            Packed::Q4_1 => packed::<V, { codes::Q4_1 }, 20>(job, out),
+            Packed::Q5_0 => packed::<V, { codes::Q5_0 }, 22>(job, out),
+            Packed::Q5_1 => packed::<V, { codes::Q5_1 }, 24>(job, out),
+            Packed::Q8_0 => packed::<V, { codes::Q8_0 }, 34>(job, out),
+            Packed::Iq4Nl => packed::<V, { codes::IQ4_NL }, 18>(job, out),
+            Packed::Mxfp4 => packed::<V, { codes::MXFP4 }, 17>(job, out),
+            Packed::Q2K => packed::<V, { codes::Q2_K }, 84>(job, out),
+            Packed::Q3K => packed::<V, { codes::Q3_K }, 110>(job, out),
+            Packed::Q4K => packed::<V, { codes::Q4_K }, 144>(job, out),
+            Packed::Q5K => packed::<V, { codes::Q5_K }, 176>(job, out),
+            Packed::Q6K => packed::<V, { codes::Q6_K }, 210>(job, out),
+            Packed::Iq4Xs => packed::<V, { codes::IQ4_XS }, 136>(job, out),
         },
     }
 }
@@ -97,21 +98,25 @@ pub(super) fn put_all<const R: usize, const T: usize>(
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn packed<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
-    if job.input.n() >= panel_from(F) { packed_many::<F, N>(job, out) } else { packed_few::<F, N>(job, out) }
+fn packed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
+    if job.input.n() >= panel_from(F) {
+        packed_many::<V, F, N>(job, out)
+    } else {
+        packed_few::<V, F, N>(job, out)
+    }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
+fn packed_few<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
     for first in (0..out.width()).step_by(few::ROWS) {
         let rows = rows(job, first, out.width());
         let x = job.input.quantised();
         let mut t = 0;
         while t < x.len() {
             t += match x[t..] {
-                [ref a, ref b, ref c] => put_all(out, t, first, few::few::<F, N, 3>(rows, [a, b, c])),
-                [ref a, ref b, ..] => put_all(out, t, first, few::few::<F, N, 2>(rows, [a, b])),
-                [ref a, ..] => put_all(out, t, first, few::few::<F, N, 1>(rows, [a])),
+                [ref a, ref b, ref c] => put_all(out, t, first, few::few::<V, F, N, 3>(rows, [a, b, c])),
+                [ref a, ref b, ..] => put_all(out, t, first, few::few::<V, F, N, 2>(rows, [a, b])),
+                [ref a, ..] => put_all(out, t, first, few::few::<V, F, N, 1>(rows, [a])),
                 [] => 1,
             };
         }
@@ -119,7 +124,7 @@ fn packed_few<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) 
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
+fn packed_many<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
     let len = if codes::super_block(F) { 256 } else { 32 };
     SCRATCH.with_borrow_mut(|Scratch { panel, .. }| {
         for first in (0..out.width()).step_by(panel::ROWS) {
@@ -131,13 +136,13 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>)
                 let (fours, rest) = job.input.quantised().as_chunks::<{ many::TOKENS }>();
                 let mut t = 0;
                 for x in fours {
-                    tokens::<F, 4>(panel, x.each_ref(), i * SLICE, out, t, first);
+                    tokens::<V, F, 4>(panel, x.each_ref(), i * SLICE, out, t, first);
                     t += many::TOKENS;
                 }
                 match rest {
-                    [a] => tokens::<F, 1>(panel, [a], i * SLICE, out, t, first),
-                    [a, b] => tokens::<F, 2>(panel, [a, b], i * SLICE, out, t, first),
-                    [a, b, c] => tokens::<F, 3>(panel, [a, b, c], i * SLICE, out, t, first),
+                    [a] => tokens::<V, F, 1>(panel, [a], i * SLICE, out, t, first),
+                    [a, b] => tokens::<V, F, 2>(panel, [a, b], i * SLICE, out, t, first),
+                    [a, b, c] => tokens::<V, F, 3>(panel, [a, b, c], i * SLICE, out, t, first),
                     _ => {}
                 }
             }
@@ -147,7 +152,7 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>)
 
 /// Carries the sums of some tokens through one slice of the columns.
 #[target_feature(enable = "avx2,fma")]
-fn tokens<const F: u8, const T: usize>(
+fn tokens<const V: u8, const F: u8, const T: usize>(
     panel: &Panel,
     x: [&Quantised; T],
     from: usize,
@@ -163,7 +168,7 @@ fn tokens<const F: u8, const T: usize>(
             s[..len].copy_from_slice(&row[..len]);
         }
     }
-    many::many::<F, T>(panel, x, from, &mut sums);
+    many::many::<V, F, T>(panel, x, from, &mut sums);
     for (i, Lanes(s)) in sums.iter().enumerate() {
         put(out, t + i, first, s);
     }

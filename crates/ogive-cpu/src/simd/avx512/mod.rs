@@ -13,7 +13,7 @@ pub(super) mod panel;
 mod stream;
 pub(super) mod strip;
 
-use super::avx2::{self, DENSE_FROM, codes, dense_tiles, panel::Lanes, put_all, rows, rows_of};
+use super::avx2::{self, DENSE_FROM, codes, dense_tiles, panel::Lanes, put_all, rows, rows_of, vnni};
 use crate::{
     linear::{Dense, FEW, Job, Packed, SLICE, STRIP, Tile, block_len, pack},
     pool::Stripe,
@@ -47,7 +47,7 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
     }
     let format = match job.w.kernel() {
         Kernel::Packed(format) => format,
-        _ if job.input.n() < DENSE_FROM => return avx2::stripe(job, out),
+        _ if job.input.n() < DENSE_FROM => return avx2::stripe::<{ vnni::NONE }>(job, out),
         Kernel::Decoded => return dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) => {
             return dense_many(job, kind, out, |r, row| avx2::dense::decode(kind, job.row(r), row));
@@ -76,7 +76,7 @@ fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut 
     match job.strip(0) {
         Some(_) if n <= FEW => streamed::<F, N>(job, out),
         None if n < LAID_FROM && codes::super_block(F) => packed_few::<F, N>(job, out),
-        None if n < LAID_FROM => avx2::stripe(job, out),
+        None if n < LAID_FROM => avx2::stripe::<{ vnni::NONE }>(job, out),
         _ => packed_many::<F, N>(job, format, out),
     }
 }
