@@ -6,7 +6,7 @@
 
 use super::{
     codes::{self, codes, has_min, offset, pairs, words},
-    vnni::{NONE, add_words, dots},
+    vnni::{NONE, add_words, short},
 };
 use crate::linear::{Quantised, half_power};
 use std::arch::x86_64::*;
@@ -117,7 +117,7 @@ fn blocks<const V: u8, const F: u8, const N: usize, const T: usize>(
                 let c = codes::<F, N>(block[r], 0);
                 for t in 0..T {
                     let a = activations(&codes_of[t][b], 0);
-                    sums[t][r] = if V == NONE { pairs::<F>(c, a) } else { dots::<F, V>(sums[t][r], c, a) };
+                    sums[t][r] = short::<V, F>(sums[t][r], c, a);
                 }
             }
             for t in 0..T {

@@ -84,7 +84,7 @@ fn superblocks<const V: u8, const F: u8, const T: usize>(
         }
         for (i, (codes, scale)) in codes.chunks_exact(quads).zip(scales).enumerate() {
             let scale = words(scale);
-            let step = step(F, V, quads);
+            let step = step(V, F, quads);
             for (g, codes) in codes.chunks_exact(step).enumerate() {
                 let s = short_sums::<V, F, T, _>(codes, a, 4 * (i * quads + g * step));
                 for t in 0..T {
@@ -142,7 +142,7 @@ fn blocks<const V: u8, const F: u8, const T: usize>(
                     totals[t] = _mm256_madd_epi16(pair, ones);
                 }
             }
-            let step = step(F, V, 8);
+            let step = step(V, F, 8);
             for (g, codes) in codes.chunks_exact(step).enumerate() {
                 let s = short_sums::<V, F, T, _>(codes, a, 4 * g * step);
                 for t in 0..T {
@@ -186,7 +186,7 @@ fn short_sums<const V: u8, const F: u8, const T: usize, const N: usize>(
             let a = &a[t][at + 4 * q..][..4];
             let a = _mm256_set1_epi32(i32::from_le_bytes([a[0] as u8, a[1] as u8, a[2] as u8, a[3] as u8]));
             for r in 0..2 {
-                sums[t][r] = short::<F, V>(sums[t][r], c[r], a);
+                sums[t][r] = short::<V, F>(sums[t][r], c[r], a);
             }
         }
     }

@@ -29,7 +29,7 @@ pub(in crate::simd) fn has_evex() -> bool {
 /// Adds products of codes with activations to the eight sums of four each. The machine must have the encoding `V`.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn dots<const F: u8, const V: u8>(mut sum: __m256i, codes: __m256i, a: __m256i) -> __m256i {
+fn dots<const V: u8, const F: u8>(mut sum: __m256i, codes: __m256i, a: __m256i) -> __m256i {
     let (codes, a) =
         if signed(F) { (_mm256_abs_epi8(codes), _mm256_sign_epi8(a, codes)) } else { (codes, a) };
     // SAFETY: registers are all that is read and written, and the path that names an encoding is taken where it was found.
@@ -39,13 +39,9 @@ pub(super) fn dots<const F: u8, const V: u8>(mut sum: __m256i, codes: __m256i, a
                 asm!("{{vex}} vpdpbusd {sum}, {codes}, {a}", sum = inout(ymm_reg) sum, codes = in(ymm_reg) codes,
                 a = in(ymm_reg) a, options(pure, nomem, nostack, preserves_flags))
             }
-            EVEX => {
+            _ => {
                 asm!("{{evex}} vpdpbusd {sum}, {codes}, {a}", sum = inout(ymm_reg) sum, codes = in(ymm_reg) codes,
                 a = in(ymm_reg) a, options(pure, nomem, nostack, preserves_flags))
-            }
-            _ => {
-                let fours = _mm256_madd_epi16(_mm256_maddubs_epi16(codes, a), _mm256_set1_epi16(1));
-                sum = _mm256_add_epi32(sum, fours);
             }
         }
     }
@@ -72,12 +68,12 @@ pub(super) fn add_words<const V: u8>(mut sum: __m256i, a: __m256i, b: __m256i) -
 /// Adds to sums what [`step`] has of codes with activations: by VNNI eight sums of fours, and otherwise sixteen of pairs, as long as those fit.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn short<const F: u8, const V: u8>(sum: __m256i, c: __m256i, a: __m256i) -> __m256i {
-    if V == NONE { _mm256_add_epi16(sum, codes::pairs::<F>(c, a)) } else { dots::<F, V>(sum, c, a) }
+pub(super) fn short<const V: u8, const F: u8>(sum: __m256i, c: __m256i, a: __m256i) -> __m256i {
+    if V == NONE { _mm256_add_epi16(sum, codes::pairs::<F>(c, a)) } else { dots::<V, F>(sum, c, a) }
 }
 
 /// How many times [`short`] may be added up, of `most`.
-pub(super) const fn step(f: u8, v: u8, most: usize) -> usize {
+pub(super) const fn step(v: u8, f: u8, most: usize) -> usize {
     if v == NONE && codes::adds(f) < most { codes::adds(f) } else { most }
 }
 
