@@ -15,6 +15,8 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 const MIB: usize = 640;
 /// Operations of a measurement with several tokens: enough for clocks that tick every few milliseconds.
 const WORK: usize = 100_000_000_000;
+/// How often plain reads and products take turns: the middle of their ratios counts, as memory's rate changes within seconds.
+const TURNS: usize = 15;
 /// A matrix has so many rows at most, and so many columns, unless `OGIVE_CPU_SHAPE` says other numbers.
 const SHAPE: [usize; 2] = [4096, 2048];
 
@@ -32,6 +34,12 @@ fn best(runs: usize, alone: bool, mut f: impl FnMut()) -> f64 {
         own.and_then(|own| Some(own_time()? - own)).unwrap_or_else(|| start.elapsed().as_secs_f64())
     };
     (0..runs).map(run).fold(f64::INFINITY, f64::min)
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn main() -> Result<()> {
@@ -73,20 +81,21 @@ fn main() -> Result<()> {
             cpu.upload(&x, [n, cols].into())
         };
         let x = input(1)?;
-        let (mut stream, mut reads) = (f64::INFINITY, 0.0_f64);
-        for _ in 0..3 {
-            reads = reads.max(memory.read_rate());
-            stream = stream.min(best(1, threads == 1, || {
+        let gigabytes = (passes * weights.len() * size) as f64 / 1e9;
+        let turn = |_| {
+            let reads = memory.read_rate() / 1e9;
+            let seconds = best(1, threads == 1, || {
                 let all = (0..passes).flat_map(|_| &weights);
                 all.for_each(|w| drop(black_box(cpu.linear(&x, w))));
-            }));
-        }
-        let gigabytes = (passes * weights.len() * size) as f64 / 1e9;
+            });
+            (gigabytes / seconds, reads)
+        };
+        let turns: Vec<(f64, f64)> = (0..TURNS).map(turn).collect();
         print!(
             "{:8} {:9.1} {:8.0}% |  ",
             format.name,
-            gigabytes / stream,
-            100e9 * gigabytes / stream / reads
+            median(turns.iter().map(|t| t.0)),
+            median(turns.iter().map(|t| 100.0 * t.0 / t.1))
         );
         for &n in &tokens {
             let x = input(n)?;

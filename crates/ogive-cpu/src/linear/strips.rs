@@ -1,8 +1,8 @@
 //! Rows of a weight in strips of sixteen, so that a register with a lane for each row is read straight through.
 //!
 //! How the words of a dense strip lie is written in [`super::columns`]. A packed one holds what its sixteen rows hold and not a byte
-//! more, block after block along the columns. Within a block comes the
-//! first word (four bytes) of each of the sixteen rows, then the second of each; last the bytes that fill no word, as rows have
+//! more, block after block along the columns. Within a block comes one word (four bytes) of each of the sixteen rows, then another of
+//! each, in the order in which a kernel with one token wants them ([`Packed::place`]); last the bytes that fill no word, as rows have
 //! them. Every format with kernels keeps four neighbouring elements in the same bits of one word, or a multiple of four of them
 //! (see [`Packed::odd`] for the two bytes that stand in the way), so one rule serves all, and no format needs a packed form of
 //! its own. The price is a copy; the file's pages are given back when it is made.
@@ -28,6 +28,32 @@ impl Packed {
             Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K | Self::Iq4Xs => (0, 0),
         }
     }
+
+    /// Where word `w` of a row's block, of those that are whole, stands among the words of a strip's block. Mostly where the file has it;
+    /// otherwise memory would be read to and fro, which a processor that reads ahead of a program does not follow.
+    pub(crate) const fn place(self, w: usize) -> usize {
+        match self {
+            // Sub-scales first, which the file has behind the codes; then the high bits among the low ones that are read with them first.
+            Self::Q3K => match w {
+                0..8 => 4 + 2 * w,
+                8..16 => 3 + 2 * (w - 8),
+                16..24 => 3 + w,
+                _ => w - 24,
+            },
+            // Sub-scales first; then, for each half `n` of the codes and each half `h` of 32, two words of low bits and the one of high
+            // bits that goes with both.
+            Self::Q6K => {
+                let (n, h, i) =
+                    if w < 32 { (w / 16, w / 4 % 2, w % 4) } else { (w / 8 % 2, w / 4 % 2, w % 4) };
+                match w {
+                    0..32 => 4 + 24 * n + 12 * h + 3 * i + w / 8 % 2,
+                    32..48 => 4 + 24 * n + 12 * h + 3 * i + 2,
+                    _ => w - 48,
+                }
+            }
+            _ => w,
+        }
+    }
 }
 
 /// Lays the whole blocks of sixteen equally long rows into `strip`, which is as long as all of them.
@@ -36,25 +62,30 @@ impl Packed {
 /// If a length is another.
 pub(crate) fn pack(format: Packed, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
     assert!(rows.iter().all(|row| row.len() * STRIP == strip.len()));
-    // Bytes of a block, and what `odd` says: known to the compiler, as blocks of thirty-two elements are small.
+    // Bytes of a block, and what `odd` and `place` say: known to the compiler, as blocks of thirty-two elements are small.
+    let as_is = |w| w;
     match format {
-        Packed::Mxfp4 => lay::<17, 0, 1>(rows, strip),
-        Packed::Q4_0 | Packed::Iq4Nl => lay::<18, 0, 2>(rows, strip),
-        Packed::Q4_1 => lay::<20, 0, 0>(rows, strip),
-        Packed::Q5_0 => lay::<22, 0, 2>(rows, strip),
-        Packed::Q5_1 => lay::<24, 0, 0>(rows, strip),
-        Packed::Q8_0 => lay::<34, 0, 2>(rows, strip),
-        Packed::Q2K => lay::<84, 0, 0>(rows, strip),
-        Packed::Q3K => lay::<110, 108, 2>(rows, strip),
-        Packed::Iq4Xs => lay::<136, 0, 0>(rows, strip),
-        Packed::Q4K => lay::<144, 0, 0>(rows, strip),
-        Packed::Q5K => lay::<176, 0, 0>(rows, strip),
-        Packed::Q6K => lay::<210, 208, 2>(rows, strip),
+        Packed::Mxfp4 => lay::<17, 0, 1>(rows, strip, as_is),
+        Packed::Q4_0 | Packed::Iq4Nl => lay::<18, 0, 2>(rows, strip, as_is),
+        Packed::Q4_1 => lay::<20, 0, 0>(rows, strip, as_is),
+        Packed::Q5_0 => lay::<22, 0, 2>(rows, strip, as_is),
+        Packed::Q5_1 => lay::<24, 0, 0>(rows, strip, as_is),
+        Packed::Q8_0 => lay::<34, 0, 2>(rows, strip, as_is),
+        Packed::Q2K => lay::<84, 0, 0>(rows, strip, as_is),
+        Packed::Q3K => lay::<110, 108, 2>(rows, strip, |w| Packed::Q3K.place(w)),
+        Packed::Iq4Xs => lay::<136, 0, 0>(rows, strip, as_is),
+        Packed::Q4K => lay::<144, 0, 0>(rows, strip, as_is),
+        Packed::Q5K => lay::<176, 0, 0>(rows, strip, as_is),
+        Packed::Q6K => lay::<210, 208, 2>(rows, strip, |w| Packed::Q6K.place(w)),
     }
 }
 
 /// The same for blocks of `SIZE` bytes, of which `ODD` from `AT` on fill no word.
-fn lay<const SIZE: usize, const AT: usize, const ODD: usize>(rows: &[&[u8]; STRIP], strip: &mut [u8]) {
+fn lay<const SIZE: usize, const AT: usize, const ODD: usize>(
+    rows: &[&[u8]; STRIP],
+    strip: &mut [u8],
+    place: impl Fn(usize) -> usize,
+) {
     let rows = rows.map(|row| row.as_chunks::<SIZE>().0);
     for (b, to) in strip.chunks_exact_mut(STRIP * SIZE).enumerate() {
         let (words, tail) = to.split_at_mut((SIZE - ODD) * STRIP);
@@ -62,8 +93,8 @@ fn lay<const SIZE: usize, const AT: usize, const ODD: usize>(rows: &[&[u8]; STRI
         for (r, row) in rows.iter().enumerate() {
             let block = &row[b];
             let code = if AT == 0 { &block[ODD..] } else { &block[..AT] };
-            for (to, from) in words.iter_mut().zip(code.as_chunks::<4>().0) {
-                to[r] = *from;
+            for (w, from) in code.as_chunks::<4>().0.iter().enumerate() {
+                words[place(w)][r] = *from;
             }
             tail[r * ODD..][..ODD].copy_from_slice(&block[AT..AT + ODD]);
         }
@@ -83,9 +114,9 @@ pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
         let (middle, high) = rest.split_at_mut(odd);
         middle.copy_from_slice(&tail[r * odd..][..odd]);
         let code = if at == 0 { high } else { low };
-        let words = words.as_chunks::<4>().0;
-        for (to, from) in code.as_chunks_mut::<4>().0.iter_mut().zip(words[r..].iter().step_by(STRIP)) {
-            *to = *from;
+        let words = words.as_chunks::<4>().0.as_chunks::<STRIP>().0;
+        for (w, to) in code.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            *to = words[format.place(w)][r];
         }
     }
 }

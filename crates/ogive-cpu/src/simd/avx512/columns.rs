@@ -88,6 +88,12 @@ const fn per_step(kind: u8) -> usize {
     if kind == ODD_EVEN { 2 } else { 1 }
 }
 
+/// Whether memory takes longer than arithmetic for so many tokens. The processor then reads ahead by itself, which it does best where
+/// nothing is asked for.
+const fn waits(kind: u8, tokens: usize) -> bool {
+    tokens == 1 || tokens < 4 && matches!(kind, F32 | PAIRS)
+}
+
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn streamed<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_>) {
     for first in (0..out.width()).step_by(STRIP) {
@@ -123,8 +129,8 @@ fn stream<const KIND: u8, const T: usize>(strip: &[u8], piece: &Columns) -> [Lan
             // SAFETY: the strip has as many words as stands above. A prefetch reads nothing, wherever it points.
             let w = unsafe {
                 let w = strip.as_ptr().add((step * LANES + l) * word(KIND));
-                if word(KIND) == 64 || l % 2 == 0 {
-                    _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add(AHEAD).cast());
+                if !waits(KIND, T) && (word(KIND) == 64 || l % 2 == 0) {
+                    _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(AHEAD).cast());
                 }
                 load::<KIND>(w)
             };

@@ -1,8 +1,8 @@
 //! A strip times up to eight tokens: one stream through sixteen rows, unpacked in registers.
 //!
 //! Nothing is summed across a register and nothing is written before the end, so a block costs little more than its products,
-//! and one token waits for memory. Tokens share what unpacking costs. Bytes are asked for some blocks ahead: the processor's own
-//! guess stops at the end of each page, and what it has asked for by then does not cover a superblock's arithmetic.
+//! and one token waits for memory. Tokens share what unpacking costs. A block is read strictly in the order of its bytes, its factors last:
+//! a processor reads ahead of whoever does so, and a load out of turn costs up to half of the rate at which memory is read.
 #![allow(unsafe_code)]
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
@@ -22,6 +22,8 @@ use std::arch::x86_64::*;
 
 /// How many bytes ahead of what is being read: some blocks.
 pub(super) const AHEAD: usize = 6 << 10;
+/// Bytes after which processors stop reading ahead of a program.
+const PAGE: usize = 4 << 10;
 
 /// Up to so many tokens there are registers for the sums of all parts whose codes are in the same words.
 const TOGETHER: usize = 4;
@@ -36,20 +38,31 @@ const fn part(f: u8, tokens: usize, g: usize, i: usize) -> usize {
     if group(f, tokens) == 4 { 8 * (g / 2) + g % 2 + 2 * i } else { 2 * g + i }
 }
 
+/// Whether memory takes longer than arithmetic for so many tokens.
+const fn waits(f: u8, tokens: usize) -> bool {
+    tokens == 1 || tokens == 2 && !super_block(f)
+}
+
 /// Asks for what is [`AHEAD`] of piece `piece` of `pieces` of the block, be it in the next strip. Into the second cache, which waits for
 /// more lines at once than the first; and before the piece is read, not in its midst, where a compiler would put all that is read
 /// in front of what it is read for.
+///
+/// Where the stream waits for memory only the heads of pages are asked for. What follows a head the processor reads ahead by itself,
+/// more of it at once than a program may ask for, as long as it is read in order.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn look_ahead<const N: usize>(block: &Block<N>, piece: usize, pieces: usize) {
+fn look_ahead<const F: u8, const N: usize, const T: usize>(block: &Block<N>, piece: usize, pieces: usize) {
     let lines = size_of::<Block<N>>().div_ceil(64).div_ceil(pieces);
     let next = block.as_ptr().cast::<i8>().wrapping_add(AHEAD + 64 * lines * piece);
     for line in 0..lines {
-        // SAFETY: a prefetch reads nothing and never faults, wherever it points.
-        #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(64 * line))
-        };
+        let at = next.wrapping_add(64 * line);
+        if !waits(F, T) || at.addr() % PAGE < 64 {
+            // SAFETY: a prefetch reads nothing and never faults, wherever it points.
+            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T1>(at);
+            }
+        }
     }
 }
 
@@ -125,7 +138,7 @@ fn add_parts<const F: u8, const N: usize, const T: usize>(
 ) {
     let (groups, quads) = (parts(F) / group(F, T), 64 / parts(F));
     let mut products = [[_mm512_setzero_si512(); T]; 4];
-    look_ahead(block, g, groups);
+    look_ahead::<F, N, T>(block, g, groups);
     for i in 0..quads {
         for k in 0..group(F, T) {
             let p = part(F, T, g, k);
@@ -161,8 +174,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         let mut sums = [_mm512_setzero_ps(); T];
         for (block, (acts, (eights, totals))) in blocks.iter().zip(acts.iter().zip(eights.iter().zip(totals)))
         {
-            look_ahead(block, 0, 1);
-            let (d, m) = factors::<F, N>(block);
+            look_ahead::<F, N, T>(block, 0, 1);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
                 let times = _mm512_set1_epi32(raise(F).trailing_zeros() as i32 - 3);
@@ -176,6 +188,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
                     part[t] = _mm512_dpbusd_epi32(part[t], c, four(acts[i][t]));
                 }
             }
+            let (d, m) = factors::<F, N>(block);
             for t in 0..T {
                 sums[t] = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(part[t]), sums[t]);
                 if has_min(F) {

@@ -111,8 +111,8 @@ pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize,
         codes::MXFP4 => look_up::<F>(&E2M1_LEVELS, halves(0)),
         codes::Q2_K => bits(word(b, 4 + 8 * n + 4 * h + i), 2 * j, 3),
         codes::Q3_K => {
-            let low = word(b, 8 + 8 * n + 4 * h + i);
-            let third = bits(word(b, 4 * h + i), 4 * n + j + 30, 4);
+            let low = word(b, if n == 0 { 3 + 2 * (4 * h + i) } else { 19 + 4 * h + i });
+            let third = bits(word(b, 4 + 2 * (4 * h + i)), 4 * n + j + 30, 4);
             join(_mm512_srlv_epi32(low, _mm512_set1_epi32(2 * j as i32)), third, 3)
         }
         codes::Q4_K => bits(word(b, 4 + 8 * (p / 2) + i), 4 * (p % 2), 15),
@@ -122,8 +122,9 @@ pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize,
             join(_mm512_srlv_epi32(low, _mm512_set1_epi32(4 * (p % 2) as i32)), fifth, 15)
         }
         codes::Q6_K => {
-            let low = word(b, 16 * n + 8 * (j % 2) + 4 * h + i);
-            let high = bits(word(b, 32 + 8 * n + 4 * h + i), 2 * j + 28, 48);
+            let first = 4 + 24 * n + 12 * h + 3 * i;
+            let low = word(b, first + j % 2);
+            let high = bits(word(b, first + 2), 2 * j + 28, 48);
             join(_mm512_srlv_epi32(low, _mm512_set1_epi32(4 * (j / 2) as i32)), high, 15)
         }
         _ => look_up::<F>(&IQ4_LEVELS, bits(word(b, 2 + 4 * p + i % 4), 4 * (i / 4), 15)),
@@ -153,9 +154,9 @@ impl Scales {
                 }
             }
             codes::Q3_K => {
-                let high = word(b, 26);
+                let high = word(b, 2);
                 for i in 0..4 {
-                    let low = bits(word(b, 24 + i % 2), 4 * (i / 2), 15);
+                    let low = bits(word(b, i % 2), 4 * (i / 2), 15);
                     let both = _mm512_or_si512(low, bits(high, 2 * i + 28, 48));
                     scales[i] = _mm512_sub_epi8(both, _mm512_set1_epi8(32));
                 }
@@ -169,7 +170,7 @@ impl Scales {
             }
             codes::Q6_K => {
                 for i in 0..4 {
-                    scales[i] = word(b, 48 + i);
+                    scales[i] = word(b, i);
                 }
             }
             _ => scales[..2].copy_from_slice(&[word(b, 0), word(b, 1)]),

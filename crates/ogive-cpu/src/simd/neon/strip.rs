@@ -119,8 +119,9 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
         f::MXFP4 => look_up(&E2M1_LEVELS, halves(0)),
         f::Q2_K => bits(word(4 + 8 * n + 4 * h + i), -pair, 3),
         f::Q3_K => {
-            let third = bits(word(4 * h + i), 2 - (4 * n + j).cast_signed(), 4);
-            join(shift(word(8 + 8 * n + 4 * h + i), -pair), third, 3)
+            let third = bits(word(4 + 2 * (4 * h + i)), 2 - (4 * n + j).cast_signed(), 4);
+            let low = word(if n == 0 { 3 + 2 * (4 * h + i) } else { 19 + 4 * h + i });
+            join(shift(low, -pair), third, 3)
         }
         f::Q4_K => bits(word(4 + 8 * (p / 2) + i), nibble, 15),
         f::Q5_K => {
@@ -128,8 +129,9 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
             join(shift(word(12 + 8 * (p / 2) + i), nibble), fifth, 15)
         }
         f::Q6_K => {
-            let high = bits(word(32 + 8 * n + 4 * h + i), 4 - pair, 48);
-            join(shift(word(16 * n + 8 * (j % 2) + 4 * h + i), -4 * (j / 2).cast_signed()), high, 15)
+            let first = 4 + 24 * n + 12 * h + 3 * i;
+            let high = bits(word(first + 2), 4 - pair, 48);
+            join(shift(word(first + j % 2), -4 * (j / 2).cast_signed()), high, 15)
         }
         _ => look_up(&IQ4_LEVELS, bits(word(2 + 4 * p + i % 4), -4 * (i / 4).cast_signed(), 15)),
     };
@@ -159,9 +161,9 @@ impl Scales {
                 }
             }
             f::Q3_K => {
-                let high = word(26);
+                let high = word(2);
                 for i in 0..4 {
-                    let low = bits(word(24 + i % 2), -4 * (i / 2).cast_signed(), 15);
+                    let low = bits(word(i % 2), -4 * (i / 2).cast_signed(), 15);
                     let both = vorrq_u8(low, bits(high, 4 - 2 * i.cast_signed(), 48));
                     scales[i] = vsubq_u8(both, vdupq_n_u8(32));
                 }
@@ -175,7 +177,7 @@ impl Scales {
             }
             f::Q6_K => {
                 for i in 0..4 {
-                    scales[i] = word(48 + i);
+                    scales[i] = word(i);
                 }
             }
             _ => (scales[0], scales[1]) = (word(0), word(1)),
