@@ -40,6 +40,12 @@ impl Packed {
                 16..24 => 3 + w,
                 _ => w - 24,
             },
+            // The same: high bits among the first low ones.
+            Self::Q5K => match w {
+                4..12 => 5 + 2 * (w - 4),
+                12..20 => 4 + 2 * (w - 12),
+                _ => w,
+            },
             // Sub-scales first; then, for each half `n` of the codes and each half `h` of 32, two words of low bits and the one of high
             // bits that goes with both.
             Self::Q6K => {
@@ -75,7 +81,7 @@ pub(crate) fn pack(format: Packed, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
         Packed::Q3K => lay::<110, 108, 2>(rows, strip, |w| Packed::Q3K.place(w)),
         Packed::Iq4Xs => lay::<136, 0, 0>(rows, strip, as_is),
         Packed::Q4K => lay::<144, 0, 0>(rows, strip, as_is),
-        Packed::Q5K => lay::<176, 0, 0>(rows, strip, as_is),
+        Packed::Q5K => lay::<176, 0, 0>(rows, strip, |w| Packed::Q5K.place(w)),
         Packed::Q6K => lay::<210, 208, 2>(rows, strip, |w| Packed::Q6K.place(w)),
     }
 }

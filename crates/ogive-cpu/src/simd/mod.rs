@@ -168,7 +168,7 @@ impl Path {
 
     /// Whether its packed products can read weights in strips.
     pub(crate) fn has_strips(self) -> bool {
-        !matches!(self, Self::Scalar | Self::Avx2 | Self::AvxVnni)
+        self != Self::Scalar
     }
 
     /// Whether its dense products can.

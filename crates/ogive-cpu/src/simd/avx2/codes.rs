@@ -79,7 +79,7 @@ fn fifth_bits<const N: usize>(b: &[u8; N], at: usize) -> __m256i {
 /// The entries of a table of 16 that `q` names.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn look_up(levels: &[i8; 16], q: __m256i) -> __m256i {
+pub(super) fn look_up(levels: &[i8; 16], q: __m256i) -> __m256i {
     // SAFETY: 16 bytes are read from an array of 16.
     let levels = unsafe { _mm_loadu_si128(levels.as_ptr().cast()) };
     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(levels), q)
@@ -88,7 +88,7 @@ fn look_up(levels: &[i8; 16], q: __m256i) -> __m256i {
 /// `(v >> shift) & mask` in each byte.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn bits(v: __m256i, shift: usize, mask: i8) -> __m256i {
+pub(super) fn bits(v: __m256i, shift: usize, mask: i8) -> __m256i {
     _mm256_and_si256(_mm256_srl_epi16(v, _mm_cvtsi32_si128(shift as i32)), _mm256_set1_epi8(mask))
 }
 
@@ -123,7 +123,7 @@ pub(in crate::simd) fn codes<const F: u8, const N: usize>(b: &[u8; N], j: usize)
     }
 }
 
-const fn raised(mut levels: [i8; 16], by: i8) -> [i8; 16] {
+pub(super) const fn raised(mut levels: [i8; 16], by: i8) -> [i8; 16] {
     let mut i = 0;
     while i < 16 {
         levels[i] += by;

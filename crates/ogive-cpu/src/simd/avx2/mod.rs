@@ -3,18 +3,21 @@
 //! A few tokens stream through the packed weight; more have a panel of rows unpacked for them. Both give the same
 //! bits, so where one takes over from the other is a matter of speed alone.
 
+pub(super) mod ahead;
 pub(super) mod codes;
 pub(super) mod dense;
 pub(super) mod few;
 mod many;
 pub(super) mod panel;
 mod quantise;
+mod stream;
+mod strip;
 pub(super) mod vnni;
 
 pub(super) use quantise::quantise;
 
 use crate::{
-    linear::{Dense, Job, LANES, Packed, Quads, Quantised, TILE, lay},
+    linear::{Dense, Job, LANES, Packed, Quads, Quantised, STRIP, TILE, lay},
     pool::Stripe,
     weight::Kernel,
 };
@@ -27,6 +30,17 @@ pub(super) const DENSE_FROM: usize = 4;
 /// The same for packed rows; scales of 16 elements make unpacking dearer.
 const fn panel_from(f: u8) -> usize {
     if codes::fine(f) { 6 } else { 4 }
+}
+
+/// The same for strips, by measurement: where little has to be done for a code, unpacking never pays, and VNNI leaves more of a share to it.
+const fn panel_from_strips(v: u8, f: u8) -> usize {
+    match (v, f) {
+        (_, codes::Q8_0) | (vnni::NONE, codes::Q4_0 | codes::Q4_K) => usize::MAX,
+        (vnni::NONE, codes::Q4_1 | codes::Q2_K | codes::MXFP4) => 48,
+        (_, codes::Q4_0 | codes::Q4_1 | codes::Q2_K | codes::Q4_K) => 32,
+        (vnni::VEX | vnni::EVEX, codes::Q5_0 | codes::Q5_1 | codes::MXFP4) | (_, codes::Q3_K) => 10,
+        _ => 16,
+    }
 }
 
 /// Columns that are unpacked at a time: 16 rows of them fit the first cache.
@@ -99,10 +113,35 @@ pub(super) fn put_all<const R: usize, const T: usize>(
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn packed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
-    if job.input.n() >= panel_from(F) {
-        packed_many::<V, F, N>(job, out)
-    } else {
-        packed_few::<V, F, N>(job, out)
+    let n = job.input.n();
+    match job.strip(0) {
+        Some(_) if n < panel_from_strips(V, F) => streamed::<V, F, N>(job, out),
+        None if n < panel_from(F) => packed_few::<V, F, N>(job, out),
+        _ => packed_many::<V, F, N>(job, out),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn streamed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
+    for first in (0..out.width()).step_by(STRIP) {
+        let Some(strip) = job.strip(first) else { return };
+        let x = job.input.quantised();
+        let mut t = 0;
+        while t < x.len() {
+            // As equal pieces as there can be.
+            let pieces = (x.len() - t).div_ceil(stream::TOKENS);
+            t += match x[t..][..(x.len() - t) / pieces] {
+                [ref a, ref b, ref c, ref d] => {
+                    put_all(out, t, first, stream::stream::<V, F, N, 4>(strip, [a, b, c, d]))
+                }
+                [ref a, ref b, ref c] => {
+                    put_all(out, t, first, stream::stream::<V, F, N, 3>(strip, [a, b, c]))
+                }
+                [ref a, ref b] => put_all(out, t, first, stream::stream::<V, F, N, 2>(strip, [a, b])),
+                [ref a, ..] => put_all(out, t, first, stream::stream::<V, F, N, 1>(strip, [a])),
+                [] => 1,
+            };
+        }
     }
 }
 
@@ -128,11 +167,18 @@ fn packed_many<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mu
     let len = if codes::super_block(F) { 256 } else { 32 };
     SCRATCH.with_borrow_mut(|Scratch { panel, .. }| {
         for first in (0..out.width()).step_by(panel::ROWS) {
-            let rows: [&[u8]; panel::ROWS] = rows(job, first, out.width());
-            let slice = SLICE / len * N;
-            for (i, start) in (0..rows[0].len()).step_by(slice).enumerate() {
-                let end = rows[0].len().min(start + slice);
-                panel.unpack::<F, N>(&std::array::from_fn(|r| &rows[r][start..end]));
+            let strip = job.strip(first);
+            let rows: [&[u8]; panel::ROWS] = match strip {
+                Some(_) => [&[]; panel::ROWS],
+                None => rows(job, first, out.width()),
+            };
+            let (row, slice) = (strip.map_or(rows[0].len(), |strip| strip.len() / STRIP), SLICE / len * N);
+            for (i, start) in (0..row).step_by(slice).enumerate() {
+                let end = row.min(start + slice);
+                match strip {
+                    Some(strip) => panel.unpack_strip::<F, N>(&strip[start * STRIP..end * STRIP]),
+                    None => panel.unpack::<F, N>(&std::array::from_fn(|r| &rows[r][start..end])),
+                }
                 let (fours, rest) = job.input.quantised().as_chunks::<{ many::TOKENS }>();
                 let mut t = 0;
                 for x in fours {

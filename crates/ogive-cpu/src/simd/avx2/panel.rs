@@ -7,7 +7,10 @@
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
 
-use super::codes::{self, codes, fine, has_min, offset};
+use super::{
+    codes::{self, codes, fine, has_min, offset},
+    strip::{self, Scales},
+};
 use crate::linear::half_power;
 use std::arch::x86_64::*;
 
@@ -41,18 +44,23 @@ pub(in crate::simd) const fn subs(f: u8) -> usize {
 }
 
 impl Panel {
+    /// Makes room for so many blocks.
+    fn set_len<const F: u8>(&mut self, blocks: usize) {
+        let (quads, supers) = if codes::super_block(F) { (64, blocks) } else { (8, 0) };
+        self.codes.resize(blocks * quads, Lanes([[0; 4]; ROWS]));
+        self.d.resize(blocks, Lanes([0.0; ROWS]));
+        self.m.resize(if has_min(F) { blocks } else { 0 }, Lanes([0.0; ROWS]));
+        self.scales.resize(supers * subs(F), Lanes([[0; 2]; ROWS]));
+        self.mins.resize(supers * 8, Lanes([[0; 2]; ROWS]));
+    }
+
     /// Unpacks rows of whole blocks of `N` bytes, all equally long.
     #[target_feature(enable = "avx2,f16c")]
     pub(in crate::simd) fn unpack<const F: u8, const N: usize>(&mut self, rows: &[&[u8]; ROWS]) {
         let rows: [&[[u8; N]]; ROWS] = std::array::from_fn(|r| rows[r].as_chunks().0);
         let blocks = rows[0].len();
         let quads = if codes::super_block(F) { 64 } else { 8 };
-        self.codes.resize(blocks * quads, Lanes([[0; 4]; ROWS]));
-        self.d.resize(blocks, Lanes([0.0; ROWS]));
-        self.m.resize(if has_min(F) { blocks } else { 0 }, Lanes([0.0; ROWS]));
-        let supers = if codes::super_block(F) { blocks } else { 0 };
-        self.scales.resize(supers * subs(F), Lanes([[0; 2]; ROWS]));
-        self.mins.resize(supers * 8, Lanes([[0; 2]; ROWS]));
+        self.set_len::<F>(blocks);
         for b in 0..blocks {
             let to = &mut self.codes[b * quads..][..quads];
             for (j, to) in to.chunks_exact_mut(8).enumerate() {
@@ -69,6 +77,50 @@ impl Panel {
                 }
             }
             self.factors::<F, N>(b, &rows);
+        }
+    }
+
+    /// The same of a strip.
+    #[target_feature(enable = "avx2,f16c")]
+    pub(in crate::simd) fn unpack_strip<const F: u8, const N: usize>(&mut self, strip: &[u8]) {
+        let blocks = strip::blocks::<N>(strip);
+        self.set_len::<F>(blocks.len());
+        let (parts, quads) = (strip::parts(F), strip::quads(F));
+        for (b, block) in blocks.iter().enumerate() {
+            let to = &mut self.codes[b * parts * quads..][..parts * quads];
+            for (p, to) in to.chunks_exact_mut(quads).enumerate() {
+                for (i, to) in to.iter_mut().enumerate() {
+                    put(to, [strip::quad::<F, N>(block, p, i, 0), strip::quad::<F, N>(block, p, i, 1)]);
+                }
+            }
+            let [(d0, m0), (d1, m1)] = [strip::factors::<F, N>(block, 0), strip::factors::<F, N>(block, 1)];
+            put(&mut self.d[b], [_mm256_castps_si256(d0), _mm256_castps_si256(d1)]);
+            if has_min(F) {
+                put(&mut self.m[b], [_mm256_castps_si256(m0), _mm256_castps_si256(m1)]);
+            }
+            if codes::super_block(F) {
+                let scales = [Scales::of::<F, N>(block, 0), Scales::of::<F, N>(block, 1)];
+                for (p, to) in self.scales[b * parts..][..parts].iter_mut().enumerate() {
+                    put(to, [scales[0].twice::<F>(p), scales[1].twice::<F>(p)]);
+                }
+                for (i, to) in self.mins[b * 8..][..8].iter_mut().enumerate() {
+                    let mut both = [_mm256_setzero_si256(); 2];
+                    for r in 0..2 {
+                        both[r] = match (offset(F), fine(F)) {
+                            (0, _) if !has_min(F) => both[r],
+                            (0, true) => scales[r].mins(i),
+                            (0, false) => twin(scales[r].mins(i / 2), i % 2),
+                            (offset, true) => {
+                                _mm256_mullo_epi16(scales[r].pair::<F>(i), _mm256_set1_epi16(-offset))
+                            }
+                            (offset, false) => {
+                                _mm256_mullo_epi16(scales[r].twice::<F>(i), _mm256_set1_epi16(-offset))
+                            }
+                        };
+                    }
+                    put(to, both);
+                }
+            }
         }
     }
 
@@ -98,6 +150,29 @@ impl Panel {
                 }
             }
         }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn put<T>(to: &mut Lanes<T>, v: [__m256i; 2]) {
+    const { assert!(size_of::<Lanes<T>>() == 64) };
+    let to: *mut __m256i = to.0.as_mut_ptr().cast();
+    // SAFETY: the array has 64 bytes and starts at a multiple of 64. Its elements are numbers of any bits.
+    unsafe {
+        _mm256_store_si256(to, v[0]);
+        _mm256_store_si256(to.add(1), v[1]);
+    }
+}
+
+/// Word `which` of each lane, twice.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn twin(v: __m256i, which: usize) -> __m256i {
+    if which == 0 {
+        _mm256_or_si256(_mm256_slli_epi32::<16>(v), _mm256_and_si256(v, _mm256_set1_epi32(0xffff)))
+    } else {
+        _mm256_blend_epi16::<0xaa>(_mm256_srli_epi32::<16>(v), v)
     }
 }
 

@@ -10,12 +10,11 @@
 use super::{
     panel::{Both, ROWS, floats, put_strip},
     put_lanes,
-    stream::AHEAD,
 };
 use crate::{
     linear::{Columns, Dense, Job, LANES, STRIP, Side, Strips, stay_normal},
     pool::Stripe,
-    simd::avx2::panel::Lanes,
+    simd::avx2::{ahead::AHEAD, panel::Lanes},
 };
 use std::{arch::x86_64::*, cell::RefCell, ops::Range, sync::LazyLock};
 

@@ -14,16 +14,12 @@ use super::{
 use crate::{
     linear::Tile,
     simd::avx2::{
+        ahead::look_ahead,
         codes::{fine, has_min, super_block},
         panel::Lanes,
     },
 };
 use std::arch::x86_64::*;
-
-/// How many bytes ahead of what is being read: some blocks.
-pub(super) const AHEAD: usize = 6 << 10;
-/// Bytes after which processors stop reading ahead of a program.
-const PAGE: usize = 4 << 10;
 
 /// Up to so many tokens there are registers for the sums of all parts whose codes are in the same words.
 const TOGETHER: usize = 4;
@@ -41,29 +37,6 @@ const fn part(f: u8, tokens: usize, g: usize, i: usize) -> usize {
 /// Whether memory takes longer than arithmetic for so many tokens.
 const fn waits(f: u8, tokens: usize) -> bool {
     tokens == 1 || tokens == 2 && !super_block(f)
-}
-
-/// Asks for what is [`AHEAD`] of piece `piece` of `pieces` of the block, be it in the next strip. Into the second cache, which waits for
-/// more lines at once than the first; and before the piece is read, not in its midst, where a compiler would put all that is read
-/// in front of what it is read for.
-///
-/// Where the stream waits for memory only the heads of pages are asked for. What follows a head the processor reads ahead by itself,
-/// more of it at once than a program may ask for, as long as it is read in order.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn look_ahead<const F: u8, const N: usize, const T: usize>(block: &Block<N>, piece: usize, pieces: usize) {
-    let lines = size_of::<Block<N>>().div_ceil(64).div_ceil(pieces);
-    let next = block.as_ptr().cast::<i8>().wrapping_add(AHEAD + 64 * lines * piece);
-    for line in 0..lines {
-        let at = next.wrapping_add(64 * line);
-        if !waits(F, T) || at.addr() % PAGE < 64 {
-            // SAFETY: a prefetch reads nothing and never faults, wherever it points.
-            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T1>(at);
-            }
-        }
-    }
 }
 
 /// Products of a strip's rows with the tokens of a tile, which are `T`. Blocks of activations are of `block` elements.
@@ -138,7 +111,7 @@ fn add_parts<const F: u8, const N: usize, const T: usize>(
 ) {
     let (groups, quads) = (parts(F) / group(F, T), 64 / parts(F));
     let mut products = [[_mm512_setzero_si512(); T]; 4];
-    look_ahead::<F, N, T>(block, g, groups);
+    look_ahead(waits(F, T), block.as_flattened(), g, groups);
     for i in 0..quads {
         for k in 0..group(F, T) {
             let p = part(F, T, g, k);
@@ -174,7 +147,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         let mut sums = [_mm512_setzero_ps(); T];
         for (block, (acts, (eights, totals))) in blocks.iter().zip(acts.iter().zip(eights.iter().zip(totals)))
         {
-            look_ahead::<F, N, T>(block, 0, 1);
+            look_ahead(waits(F, T), block.as_flattened(), 0, 1);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
                 let times = _mm512_set1_epi32(raise(F).trailing_zeros() as i32 - 3);

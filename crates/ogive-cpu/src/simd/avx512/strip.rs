@@ -117,8 +117,8 @@ pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize,
         }
         codes::Q4_K => bits(word(b, 4 + 8 * (p / 2) + i), 4 * (p % 2), 15),
         codes::Q5_K => {
-            let low = word(b, 12 + 8 * (p / 2) + i);
-            let fifth = bits(word(b, 4 + i), p + 28, 16);
+            let low = word(b, if p < 2 { 4 + 2 * i } else { 12 + 8 * (p / 2) + i });
+            let fifth = bits(word(b, 5 + 2 * i), p + 28, 16);
             join(_mm512_srlv_epi32(low, _mm512_set1_epi32(4 * (p % 2) as i32)), fifth, 15)
         }
         codes::Q6_K => {

@@ -125,8 +125,9 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
         }
         f::Q4_K => bits(word(4 + 8 * (p / 2) + i), nibble, 15),
         f::Q5_K => {
-            let fifth = bits(word(4 + i), 4 - p.cast_signed(), 16);
-            join(shift(word(12 + 8 * (p / 2) + i), nibble), fifth, 15)
+            let fifth = bits(word(5 + 2 * i), 4 - p.cast_signed(), 16);
+            let low = word(if p < 2 { 4 + 2 * i } else { 12 + 8 * (p / 2) + i });
+            join(shift(low, nibble), fifth, 15)
         }
         f::Q6_K => {
             let first = 4 + 24 * n + 12 * h + 3 * i;

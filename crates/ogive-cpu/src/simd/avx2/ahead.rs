@@ -1,0 +1,34 @@
+//! Asking memory for what a stream reads soon.
+//!
+//! A processor reads ahead of whoever reads on in order, and holds more requests for that than a program may make; but it stops at the end
+//! of each page, and it looks less far than several tokens need time for. So a stream that waits for memory asks for the heads of
+//! pages alone, and one that computes asks for every line. Into the second cache, which waits for more lines at once than the first.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+/// How many bytes ahead of what is being read: some blocks.
+pub(in crate::simd) const AHEAD: usize = 6 << 10;
+/// Bytes after which processors stop reading ahead of a program.
+const PAGE: usize = 4 << 10;
+const LINE: usize = 64;
+
+/// Asks for what is [`AHEAD`] of piece `piece` of `pieces` of a block, be it in the next strip: of a stream that `waits`, for heads of pages
+/// alone. It belongs before the piece is read and not in its midst, where a compiler would put all that is read in front of what
+/// it is read for.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn look_ahead(waits: bool, block: &[u8], piece: usize, pieces: usize) {
+    let lines = block.len().div_ceil(LINE).div_ceil(pieces);
+    let next = block.as_ptr().wrapping_add(AHEAD + LINE * lines * piece);
+    for line in 0..lines {
+        let at = next.wrapping_add(LINE * line);
+        if !waits || at.addr() % PAGE < LINE {
+            // SAFETY: a prefetch reads nothing and never faults, wherever it points.
+            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T1>(at.cast());
+            }
+        }
+    }
+}
