@@ -173,13 +173,13 @@ impl Path {
 
     /// Whether its dense products can.
     pub(crate) fn has_dense_strips(self) -> bool {
-        matches!(self, Self::Avx512 | Self::Amx)
+        matches!(self, Self::Avx2 | Self::AvxVnni | Self::Avx512 | Self::Amx)
     }
 
     /// Whether it multiplies pairs of bf16 faster than singles.
     pub(crate) fn has_pairs(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self.has_dense_strips() && avx512::columns::are_pairs_fast();
+        return matches!(self, Self::Avx512 | Self::Amx) && avx512::columns::are_pairs_fast();
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -217,6 +217,9 @@ impl Path {
             // SAFETY: activations are only laid for weights, and those only made for paths that the machine supports.
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 | Self::Amx => unsafe { avx512::columns::lay(side, x, k, out) },
+            // SAFETY: the same.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 | Self::AvxVnni => unsafe { avx2::columns::lay(side, x, k, out) },
             _ => out.fill(side, x, k),
         }
     }

@@ -14,20 +14,16 @@ use super::{
 use crate::{
     linear::{Columns, Dense, Job, LANES, STRIP, Side, Strips, stay_normal},
     pool::Stripe,
-    simd::avx2::{ahead::AHEAD, panel::Lanes},
+    simd::avx2::{
+        ahead::AHEAD,
+        columns::{DEPTHS, F16, F32, ODD_EVEN, Part, per_step, word},
+        panel::Lanes,
+    },
 };
-use std::{arch::x86_64::*, cell::RefCell, ops::Range, sync::LazyLock};
+use std::{arch::x86_64::*, cell::RefCell, sync::LazyLock};
 
-/// Steps of a part of a panel.
-const STEPS: usize = 128;
-/// Sums of different depths of the tree that wait for their partners, and the result.
-const DEPTHS: usize = LANES.ilog2() as usize + 1;
-
-/// What is multiplied: singles as they are, halves made singles, pairs of bf16 made singles, pairs with the instruction for them,
-/// and pairs of which some product could be too small for it.
-const F32: u8 = 0;
-const F16: u8 = 1;
-const ODD_EVEN: u8 = 2;
+/// What is multiplied besides what AVX2 knows: pairs of bf16 with the instruction for them, and pairs of which some product could be too
+/// small for it.
 const PAIRS: u8 = 3;
 const SMALL_PAIRS: u8 = 4;
 
@@ -75,16 +71,6 @@ pub(super) fn stripe(job: &Job<'_>, kind: Dense, side: Side, out: &mut Stripe<'_
         (Dense::Bf16, Side::Pairs) => many::<PAIRS>(job, pieces, out),
         (Dense::Bf16, _) => many::<ODD_EVEN>(job, pieces, out),
     }
-}
-
-/// Bytes of a word of sixteen rows.
-const fn word(kind: u8) -> usize {
-    if kind == F16 { 32 } else { 64 }
-}
-
-/// Steps of activations for one of the weight's.
-const fn per_step(kind: u8) -> usize {
-    if kind == ODD_EVEN { 2 } else { 1 }
 }
 
 /// Whether memory takes longer than arithmetic for so many tokens. The processor then reads ahead by itself, which it does best where
@@ -225,23 +211,6 @@ fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_>)
             }
         }
     });
-}
-
-/// Some steps of one lane. All rows of a stripe meet them before the next come, so that their activations stay near.
-struct Part {
-    lane: usize,
-    steps: Range<usize>,
-    /// Whether they are the lane's last.
-    last: bool,
-}
-
-impl Part {
-    /// Those of a lane of so many steps.
-    fn of(lane: usize, steps: usize) -> impl Iterator<Item = Self> {
-        let end = move |from: usize| steps.min(from + STEPS);
-        let part = move |from| Self { lane, steps: from..end(from), last: end(from) == steps };
-        (0..steps).step_by(STEPS).map(part)
-    }
 }
 
 /// What a part adds to the lane's sums for all tokens, and what they complete in the tree.

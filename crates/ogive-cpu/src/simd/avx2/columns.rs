@@ -1,0 +1,369 @@
+//! Dense strips: sixteen rows, a lane of two registers for each, and the lanes of the sum one after the other.
+//!
+//! One token streams through the weight, four chains of multiply-adds for each register. A few take some steps of eight rows at a time, two
+//! tokens together, as there are registers for eight chains. For many, sixteen rows and up to six tokens have twelve sums in
+//! registers, and the weights are laid for that in a part of a panel which stays in the first cache.
+#![allow(unsafe_code)]
+// Closures would not be inlined: the library functions that call them lack these instructions.
+#![allow(clippy::needless_range_loop)]
+
+use super::{panel::Lanes, put, put_all};
+use crate::{
+    linear::{Columns, Dense, Job, LANES, STRIP, Side},
+    pool::Stripe,
+};
+use std::{arch::x86_64::*, cell::RefCell, ops::Range};
+
+/// Steps of a part of a panel.
+pub(in crate::simd) const STEPS: usize = 128;
+/// Sums of different depths of the tree that wait for their partners, and the result.
+pub(in crate::simd) const DEPTHS: usize = LANES.ilog2() as usize + 1;
+/// How many tokens are a few, by measurement: singles and halves, and pairs, which cost two steps of a panel but one read here.
+const FEW: usize = 4;
+const FEW_PAIRS: usize = 8;
+/// Steps that a few tokens take of eight rows before the other eight: their words are in the first cache when they come again.
+const AT_A_TIME: usize = 32;
+/// Tokens that many are cut into.
+const TOGETHER: usize = 6;
+
+/// What is multiplied: singles as they are, halves made singles, pairs of bf16 made singles.
+pub(in crate::simd) const F32: u8 = 0;
+pub(in crate::simd) const F16: u8 = 1;
+pub(in crate::simd) const ODD_EVEN: u8 = 2;
+
+/// What a thread keeps from run to run.
+#[derive(Default)]
+struct Scratch {
+    panel: Vec<Lanes<f32>>,
+    /// `[panels, DEPTHS, tokens]`
+    sums: Vec<Lanes<f32>>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Bytes of a word of sixteen rows.
+pub(in crate::simd) const fn word(kind: u8) -> usize {
+    if kind == F16 { 32 } else { 64 }
+}
+
+/// Steps of activations for one of the weight's.
+pub(in crate::simd) const fn per_step(kind: u8) -> usize {
+    if kind == ODD_EVEN { 2 } else { 1 }
+}
+
+/// [`Columns::fill`] with these instructions.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(in crate::simd) fn lay(side: Side, x: &[f32], k: usize, out: &mut Columns) {
+    out.fill(side, x, k);
+}
+
+/// Fills a stripe of the result.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn stripe(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>) {
+    let n = job.input.n();
+    match kind {
+        Dense::F32 if n <= FEW => streamed::<F32>(job, Side::Single, out),
+        Dense::F16 if n <= FEW => streamed::<F16>(job, Side::Single, out),
+        Dense::Bf16 if n <= FEW_PAIRS => streamed::<ODD_EVEN>(job, Side::OddEven, out),
+        Dense::F32 => many::<F32>(job, Side::Single, out),
+        Dense::F16 => many::<F16>(job, Side::Single, out),
+        Dense::Bf16 => many::<ODD_EVEN>(job, Side::OddEven, out),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn streamed<const KIND: u8>(job: &Job<'_>, side: Side, out: &mut Stripe<'_>) {
+    for first in (0..out.width()).step_by(STRIP) {
+        let Some(strip) = job.strip(first) else { return };
+        let mut t = 0;
+        for piece in job.input.columns(side) {
+            t += match piece.tokens {
+                4 => put_all(out, t, first, few::<KIND, 4>(strip, piece)),
+                3 => put_all(out, t, first, few::<KIND, 3>(strip, piece)),
+                2 => put_all(out, t, first, few::<KIND, 2>(strip, piece)),
+                _ => put_all(out, t, first, [one::<KIND>(strip, piece)]),
+            };
+        }
+    }
+}
+
+/// A word of eight rows as it is multiplied: one value of each, or the odd and the even one.
+///
+/// # Safety
+/// There are [`word`] bytes.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn load<const KIND: u8>(w: *const u8, half: usize) -> [__m256; 2] {
+    // SAFETY: the caller says that there are so many bytes, of which these are a half.
+    unsafe {
+        let w = w.add(half * (word(KIND) / 2));
+        match KIND {
+            F16 => [_mm256_cvtph_ps(_mm_loadu_si128(w.cast())), _mm256_setzero_ps()],
+            ODD_EVEN => {
+                let pairs = _mm256_loadu_si256(w.cast());
+                let odd = _mm256_and_si256(pairs, _mm256_set1_epi32(0xffff_0000_u32.cast_signed()));
+                [_mm256_castsi256_ps(odd), _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs))]
+            }
+            _ => [_mm256_loadu_ps(w.cast()), _mm256_setzero_ps()],
+        }
+    }
+}
+
+/// `sum` and one step's products of eight rows with a token's values.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn multiply<const KIND: u8>(sum: __m256, w: [__m256; 2], x: [u32; 2]) -> __m256 {
+    let sum = _mm256_fmadd_ps(_mm256_set1_ps(f32::from_bits(x[0])), w[0], sum);
+    if KIND == ODD_EVEN { _mm256_fmadd_ps(_mm256_set1_ps(f32::from_bits(x[1])), w[1], sum) } else { sum }
+}
+
+/// Lanes 0 and 1, then 2 and 3, then both.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_up(sums: [__m256; LANES]) -> __m256 {
+    _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store(to: &mut Lanes<f32>, half: usize, v: __m256) {
+    assert!(half < 2);
+    // SAFETY: 32 bytes are written to a half of an array of 64 that starts at a multiple of 64.
+    unsafe { _mm256_store_ps(to.0.as_mut_ptr().add(8 * half), v) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn floats(from: &Lanes<f32>, half: usize) -> __m256 {
+    assert!(half < 2);
+    // SAFETY: 32 bytes are read from a half of an array of 64 that starts at a multiple of 64.
+    unsafe { _mm256_load_ps(from.0.as_ptr().add(8 * half)) }
+}
+
+/// Products of a strip's rows with one token.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn one<const KIND: u8>(strip: &[u8], piece: &Columns) -> [f32; STRIP] {
+    let steps = strip.len() / (LANES * word(KIND));
+    let each = steps * per_step(KIND);
+    let x = &piece.values[..LANES * each];
+    assert!(strip.len() == LANES * steps * word(KIND));
+    let mut sums = [[_mm256_setzero_ps(); LANES]; 2];
+    for step in 0..steps {
+        for l in 0..LANES {
+            let at = l * each + step * per_step(KIND);
+            let x = [x[at], if KIND == ODD_EVEN { x[at + 1] } else { 0 }];
+            for half in 0..2 {
+                // SAFETY: the strip has as many words as stands above.
+                let w = unsafe { load::<KIND>(strip.as_ptr().add((step * LANES + l) * word(KIND)), half) };
+                sums[half][l] = multiply::<KIND>(sums[half][l], w, x);
+            }
+        }
+    }
+    let mut out = Lanes([0.0; STRIP]);
+    for half in 0..2 {
+        store(&mut out, half, add_up(sums[half]));
+    }
+    out.0
+}
+
+/// Products of a strip's rows with `T` tokens, up to four.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn few<const KIND: u8, const T: usize>(strip: &[u8], piece: &Columns) -> [[f32; STRIP]; T] {
+    let steps = strip.len() / (LANES * word(KIND));
+    assert!(strip.len() == LANES * steps * word(KIND) && piece.tokens == T);
+    let mut sums = [[[Lanes([0.0; STRIP]); LANES]; 2]; 2];
+    for start in (0..steps).step_by(AT_A_TIME) {
+        let some = start..steps.min(start + AT_A_TIME);
+        for half in 0..2 {
+            some_steps::<KIND, T, 2>(strip, piece, 0, some.clone(), half, &mut sums[0]);
+            match T {
+                4 => some_steps::<KIND, T, 2>(strip, piece, 2, some.clone(), half, &mut sums[1]),
+                3 => some_steps::<KIND, T, 1>(strip, piece, 2, some.clone(), half, &mut sums[1]),
+                _ => {}
+            }
+        }
+    }
+    let mut out = [Lanes([0.0; STRIP]); T];
+    for t in 0..T {
+        for half in 0..2 {
+            let mut of = [_mm256_setzero_ps(); LANES];
+            for l in 0..LANES {
+                of[l] = floats(&sums[t / 2][t % 2][l], half);
+            }
+            store(&mut out[t], half, add_up(of));
+        }
+    }
+    out.map(|lanes| lanes.0)
+}
+
+/// Goes on with the sums of the tokens `t..t + N` of `T` for eight rows of a strip, which has so many steps.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn some_steps<const KIND: u8, const T: usize, const N: usize>(
+    strip: &[u8],
+    piece: &Columns,
+    t: usize,
+    steps: Range<usize>,
+    half: usize,
+    sums: &mut [[Lanes<f32>; LANES]; 2],
+) {
+    let each = strip.len() / (LANES * word(KIND)) * per_step(KIND);
+    let x = &piece.values.as_chunks::<T>().0[..LANES * each];
+    let mut now = [[_mm256_setzero_ps(); LANES]; N];
+    for n in 0..N {
+        for l in 0..LANES {
+            now[n][l] = floats(&sums[n][l], half);
+        }
+    }
+    for step in steps {
+        for l in 0..LANES {
+            let at = l * each + step * per_step(KIND);
+            // SAFETY: the strip has so many steps of as many words.
+            let w = unsafe { load::<KIND>(strip.as_ptr().add((step * LANES + l) * word(KIND)), half) };
+            for n in 0..N {
+                let x = [x[at][t + n], if KIND == ODD_EVEN { x[at + 1][t + n] } else { 0 }];
+                now[n][l] = multiply::<KIND>(now[n][l], w, x);
+            }
+        }
+    }
+    for n in 0..N {
+        for l in 0..LANES {
+            store(&mut sums[n][l], half, now[n][l]);
+        }
+    }
+}
+
+/// Some steps of one lane. All rows of a stripe meet them before the next come, so that their activations stay near.
+pub(in crate::simd) struct Part {
+    pub(in crate::simd) lane: usize,
+    pub(in crate::simd) steps: Range<usize>,
+    /// Whether they are the lane's last.
+    pub(in crate::simd) last: bool,
+}
+
+impl Part {
+    /// Those of a lane of so many steps.
+    pub(in crate::simd) fn of(lane: usize, steps: usize) -> impl Iterator<Item = Self> {
+        let end = move |from: usize| steps.min(from + STEPS);
+        let part = move |from| Self { lane, steps: from..end(from), last: end(from) == steps };
+        (0..steps).step_by(STEPS).map(part)
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn many<const KIND: u8>(job: &Job<'_>, side: Side, out: &mut Stripe<'_>) {
+    let n = job.input.n();
+    SCRATCH.with_borrow_mut(|Scratch { panel, sums }| {
+        let panels = (0..out.width()).step_by(STRIP);
+        // What they hold does not matter: each is written before it is read.
+        sums.resize(panels.len() * DEPTHS * n, Lanes([0.0; STRIP]));
+        let steps = job.strip(0).unwrap_or_default().len() / (LANES * word(KIND));
+        for part in (0..LANES).flat_map(|lane| Part::of(lane, steps)) {
+            for (first, sums) in panels.clone().zip(sums.chunks_exact_mut(DEPTHS * n)) {
+                unpack::<KIND>(job.strip(first).unwrap_or_default(), &part, panel);
+                let mut t = 0;
+                for piece in job.input.columns(side) {
+                    tokens(panel, piece, &part, per_step(KIND), &mut Sums { all: sums, n, t });
+                    t += piece.tokens;
+                }
+            }
+        }
+        for (first, sums) in panels.zip(sums.chunks_exact(DEPTHS * n)) {
+            for t in 0..n {
+                put(out, t, first, &sums[(DEPTHS - 1) * n + t].0);
+            }
+        }
+    });
+}
+
+/// Where sums of tokens from `t` on are: `[DEPTHS, n]`.
+struct Sums<'a> {
+    all: &'a mut [Lanes<f32>],
+    n: usize,
+    t: usize,
+}
+
+/// Lays a part's words as singles, one after the other.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn unpack<const KIND: u8>(strip: &[u8], part: &Part, panel: &mut Vec<Lanes<f32>>) {
+    let steps = strip.len() / (LANES * word(KIND));
+    assert!(strip.len() == LANES * steps * word(KIND) && part.steps.end <= steps && part.lane < LANES);
+    panel.resize(part.steps.len() * per_step(KIND), Lanes([0.0; STRIP]));
+    for (step, to) in part.steps.clone().zip(panel.chunks_exact_mut(per_step(KIND))) {
+        for half in 0..2 {
+            // SAFETY: the strip has as many words as stands above.
+            let values =
+                unsafe { load::<KIND>(strip.as_ptr().add((step * LANES + part.lane) * word(KIND)), half) };
+            for i in 0..per_step(KIND) {
+                store(&mut to[i], half, values[i]);
+            }
+        }
+    }
+}
+
+/// Goes on with the lane's sums for the tokens of a piece, in two turns of as many or one less.
+#[target_feature(enable = "avx2,fma")]
+fn tokens(panel: &[Lanes<f32>], piece: &Columns, part: &Part, per_step: usize, sums: &mut Sums<'_>) {
+    let turns = piece.tokens.div_ceil(TOGETHER);
+    for turn in 0..turns {
+        let of = turn * piece.tokens / turns..(turn + 1) * piece.tokens / turns;
+        match of.len() {
+            6 => turn_of::<6>(panel, piece, of.start, part, per_step, sums),
+            5 => turn_of::<5>(panel, piece, of.start, part, per_step, sums),
+            4 => turn_of::<4>(panel, piece, of.start, part, per_step, sums),
+            3 => turn_of::<3>(panel, piece, of.start, part, per_step, sums),
+            2 => turn_of::<2>(panel, piece, of.start, part, per_step, sums),
+            _ => turn_of::<1>(panel, piece, of.start, part, per_step, sums),
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn turn_of<const N: usize>(
+    panel: &[Lanes<f32>],
+    piece: &Columns,
+    from: usize,
+    part: &Part,
+    per_step: usize,
+    sums: &mut Sums<'_>,
+) {
+    let stride = piece.tokens;
+    let at = part.lane * (piece.values.len() / stride / LANES) + part.steps.start * per_step;
+    let x = &piece.values[at * stride..][..panel.len() * stride];
+    // Where this lane's sums wait between its parts there is room until they are complete.
+    let depth = part.lane.trailing_ones() as usize;
+    let slot = |depth: usize| depth * sums.n + sums.t + from..depth * sums.n + sums.t + from + N;
+    let mut values = [[_mm256_setzero_ps(); 2]; N];
+    if part.steps.start > 0 {
+        for (to, from) in values.iter_mut().zip(&sums.all[slot(depth)]) {
+            *to = [floats(from, 0), floats(from, 1)];
+        }
+    }
+    for (w, x) in panel.iter().zip(x.chunks_exact(stride)) {
+        let Some(x) = x.get(from..).and_then(|x| x.first_chunk::<N>()) else { break };
+        let w = [floats(w, 0), floats(w, 1)];
+        for n in 0..N {
+            let x = _mm256_set1_ps(f32::from_bits(x[n]));
+            for half in 0..2 {
+                values[n][half] = _mm256_fmadd_ps(x, w[half], values[n][half]);
+            }
+        }
+    }
+    if part.last {
+        for depth in 0..depth {
+            for (to, from) in values.iter_mut().zip(&sums.all[slot(depth)]) {
+                for half in 0..2 {
+                    to[half] = _mm256_add_ps(floats(from, half), to[half]);
+                }
+            }
+        }
+    }
+    for (to, from) in sums.all[slot(depth)].iter_mut().zip(values) {
+        for half in 0..2 {
+            store(to, half, from[half]);
+        }
+    }
+}
