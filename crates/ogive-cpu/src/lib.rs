@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | `amx` | x86-64 servers since Sapphire Rapids, on Linux: packed products of many tokens in tiles, the rest as `avx512` | on a machine, with measurements |
 //! | `avx512`, `avx2` | x86-64 | on machines, with measurements (docs/BENCHMARKS.md in the repository) |
+//! | `avx-vnni` | x86-64 without AVX-512 that has VNNI on 256 bits: Intel's Core since the 12th generation | in the encoding of AVX-512, with measurements |
 //! | `neon-i8mm`, `neon-dotprod`, `neon` | 64-bit ARM, little-endian | under qemu as a processor with each (`cargo xtask arm`); speed was not measured |
 //! | `scalar` | all | everywhere: it defines the others |
 

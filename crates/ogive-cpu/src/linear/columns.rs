@@ -103,17 +103,14 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Up to so many tokens stream through the weight.
-    pub(crate) const FEW: usize = 8;
-
-    /// How many pieces `n` tokens make.
-    pub(crate) fn count(n: usize) -> usize {
-        n.div_ceil(if n <= Self::FEW { SIDE_BY_SIDE } else { TOKENS })
+    /// How many pieces `n` tokens make. Up to `few` stream through the weight.
+    pub(crate) fn count(n: usize, few: usize) -> usize {
+        n.div_ceil(if n <= few { SIDE_BY_SIDE } else { TOKENS })
     }
 
     /// The tokens of piece `i` of so many: all have the same number, or one less.
-    pub(crate) fn tokens(n: usize, i: usize) -> std::ops::Range<usize> {
-        let count = Self::count(n);
+    pub(crate) fn tokens(n: usize, few: usize, i: usize) -> std::ops::Range<usize> {
+        let count = Self::count(n, few);
         i * n / count..(i + 1) * n / count
     }
 

@@ -198,9 +198,10 @@ fn quantise(pool: &Pool, x: &[f32], n: usize, k: usize, path: Path) -> Vec<Quant
 }
 
 fn lay_columns(pool: &Pool, path: Path, side: Side, x: &[f32], n: usize, k: usize) -> Vec<Columns> {
-    let mut pieces = pieces(|spare| &mut spare.columns, Columns::count(n));
+    let few = path.few_columns(side);
+    let mut pieces = pieces(|spare| &mut spare.columns, Columns::count(n, few));
     pool.chunks(&mut pieces, 1, &|i, pieces| {
-        let tokens = Columns::tokens(n, i);
+        let tokens = Columns::tokens(n, few, i);
         let x = &x[tokens.start * k..tokens.end * k];
         pieces.iter_mut().for_each(|piece| path.lay(side, x, k, piece));
     });

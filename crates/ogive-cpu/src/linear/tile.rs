@@ -10,8 +10,8 @@ use std::ops::Range;
 const TOKENS: usize = 6;
 /// Up to [`FEW`] tokens of a step kernels have one register of rows, and tiles may be so wide.
 const WIDE: usize = 8;
-/// As many tokens as two such tiles hold.
-pub(crate) const FEW: usize = 2 * WIDE;
+/// As many tokens as four such tiles hold: a strip of some rows stays in the first cache while they pass.
+pub(crate) const FEW: usize = 4 * WIDE;
 /// Columns of a slice: so many of a panel of rows stay in the first cache while all tokens pass, and so many of some hundred
 /// tokens in the second while panel after panel passes.
 pub(crate) const SLICE: usize = 512;

@@ -211,6 +211,18 @@ impl Path {
         }
     }
 
+    /// Up to how many tokens stream through dense strips, activations laid so.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "others have no such strips"))]
+    pub(crate) fn few_columns(self, side: Side) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 | Self::Amx => avx512::columns::few_tokens(side),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 | Self::AvxVnni => avx2::columns::few_tokens(side),
+            _ => 0,
+        }
+    }
+
     /// Lays rows of `k` activations for dense strips.
     pub(crate) fn lay(self, side: Side, x: &[f32], k: usize, out: &mut Columns) {
         match self {

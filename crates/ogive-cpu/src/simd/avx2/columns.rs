@@ -18,9 +18,6 @@ use std::{arch::x86_64::*, cell::RefCell, ops::Range};
 pub(in crate::simd) const STEPS: usize = 128;
 /// Sums of different depths of the tree that wait for their partners, and the result.
 pub(in crate::simd) const DEPTHS: usize = LANES.ilog2() as usize + 1;
-/// How many tokens are a few, by measurement: singles and halves, and pairs, which cost two steps of a panel but one read here.
-const FEW: usize = 4;
-const FEW_PAIRS: usize = 8;
 /// Steps that a few tokens take of eight rows before the other eight: their words are in the first cache when they come again.
 const AT_A_TIME: usize = 32;
 /// Tokens that many are cut into.
@@ -43,6 +40,14 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
+/// Up to how many tokens it pays to stream through strips, by measurement: two steps of pairs are one read.
+pub(in crate::simd) const fn few_tokens(side: Side) -> usize {
+    match side {
+        Side::Single => 4,
+        Side::OddEven | Side::Pairs => 8,
+    }
+}
+
 /// Bytes of a word of sixteen rows.
 pub(in crate::simd) const fn word(kind: u8) -> usize {
     if kind == F16 { 32 } else { 64 }
@@ -62,11 +67,11 @@ pub(in crate::simd) fn lay(side: Side, x: &[f32], k: usize, out: &mut Columns) {
 /// Fills a stripe of the result.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn stripe(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>) {
-    let n = job.input.n();
+    let few = |side| job.input.n() <= few_tokens(side);
     match kind {
-        Dense::F32 if n <= FEW => streamed::<F32>(job, Side::Single, out),
-        Dense::F16 if n <= FEW => streamed::<F16>(job, Side::Single, out),
-        Dense::Bf16 if n <= FEW_PAIRS => streamed::<ODD_EVEN>(job, Side::OddEven, out),
+        Dense::F32 if few(Side::Single) => streamed::<F32>(job, Side::Single, out),
+        Dense::F16 if few(Side::Single) => streamed::<F16>(job, Side::Single, out),
+        Dense::Bf16 if few(Side::OddEven) => streamed::<ODD_EVEN>(job, Side::OddEven, out),
         Dense::F32 => many::<F32>(job, Side::Single, out),
         Dense::F16 => many::<F16>(job, Side::Single, out),
         Dense::Bf16 => many::<ODD_EVEN>(job, Side::OddEven, out),
@@ -199,7 +204,8 @@ fn few<const KIND: u8, const T: usize>(strip: &[u8], piece: &Columns) -> [[f32; 
 }
 
 /// Goes on with the sums of the tokens `t..t + N` of `T` for eight rows of a strip, which has so many steps.
-#[inline]
+// By itself the sums stay in registers; within the loops that call it a compiler puts them down after each product.
+#[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn some_steps<const KIND: u8, const T: usize, const N: usize>(
     strip: &[u8],
@@ -211,19 +217,25 @@ fn some_steps<const KIND: u8, const T: usize, const N: usize>(
 ) {
     let each = strip.len() / (LANES * word(KIND)) * per_step(KIND);
     let x = &piece.values.as_chunks::<T>().0[..LANES * each];
+    let some = steps.start * per_step(KIND)..steps.end * per_step(KIND);
+    let (a, b, c, d) =
+        (&x[some.clone()], &x[each..][some.clone()], &x[2 * each..][some.clone()], &x[3 * each..][some]);
+    let words = &strip[steps.start * LANES * word(KIND)..steps.end * LANES * word(KIND)];
     let mut now = [[_mm256_setzero_ps(); LANES]; N];
     for n in 0..N {
         for l in 0..LANES {
             now[n][l] = floats(&sums[n][l], half);
         }
     }
-    for step in steps {
+    assert!(t + N <= T);
+    for step in 0..steps.len() {
+        let x = [a, b, c, d];
         for l in 0..LANES {
-            let at = l * each + step * per_step(KIND);
-            // SAFETY: the strip has so many steps of as many words.
-            let w = unsafe { load::<KIND>(strip.as_ptr().add((step * LANES + l) * word(KIND)), half) };
+            let at = step * per_step(KIND);
+            // SAFETY: there are so many steps of as many words.
+            let w = unsafe { load::<KIND>(words.as_ptr().add((step * LANES + l) * word(KIND)), half) };
             for n in 0..N {
-                let x = [x[at][t + n], if KIND == ODD_EVEN { x[at + 1][t + n] } else { 0 }];
+                let x = [x[l][at][t + n], if KIND == ODD_EVEN { x[l][at + 1][t + n] } else { 0 }];
                 now[n][l] = multiply::<KIND>(now[n][l], w, x);
             }
         }
