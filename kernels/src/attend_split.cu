@@ -10,11 +10,65 @@
 // 8 · (V_DIM + 2) bytes a chunk and head written and read between blocks: with f16 keys and values of 128 elements, 4 heads sharing
 // one, 4 kB for every 128 kB. A chunk of 256 tokens is a group of 32 for each of eight warps. Registers allow sixteen warps on a
 // multiprocessor (eight with 8 heads or wide ones): with 8 key heads on an H200 one block for each at 4096 tokens, two from 8 k on.
+// The last block reads all parts of its heads from the L2, those of 32 chunks at a time: 266 kB for 4 such heads at 32 k tokens, 4200
+// clocks of what a multiprocessor gets from there, and 7 operations a chunk for 32 elements.
 //
 // Rows of spans of `less` rows or more are `attend_mma.cu`'s. Defines: those of `scores.cu`; PAGED is one of them.
 
 // Of a chunk and head: the sum of weighted values, the highest score, the sum of weights.
 #define PART (V_DIM + 2)
+
+// A number of another block's part, from the L2: parts of two heads meet in a sector, and before 7.0 a fence leaves an L1 as it is, which
+// may have that sector since the neighbour's parts were read. The statement stays behind the fence; the load itself is a plain one, so
+// any number of them may be on their way.
+DEVICE float of_another(const float* p) {
+    float v;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
+    return v;
+}
+
+// Element `e` of a head of all its chunks, whose parts begin at `part`: to the bit what `Running::add` makes of one after the other. A warp
+// calls it whole, for one head.
+//
+// A lane has its element of 32 chunks on its way at a time: one after the other each would take the L2's whole latency. What a chunk's
+// numbers are multiplied by, and those of the chunks before it, is the same for all elements, so each lane finds it for one of the 32
+// chunks. `add` itself gives both factors: it makes them of 1 and 0.
+DEVICE Running of_chunks(const float* part, int chunks, int e) {
+    Running all;
+    all.clear();
+    for (int left = chunks; left > 0; left -= 32, part += 32 * PART) {
+        float top = -INF, sum = 0.0f, value[32];
+        if (lane() < left) {
+            const float* both = part + lane() * PART + V_DIM;
+            top = of_another(both);
+            sum = of_another(both + 1);
+        }
+        const float* mine = part + e;
+#pragma unroll
+        for (int j = 0; j < 32; j++) value[j] = j < left ? of_another(mine + j * PART) : 0.0f;
+        float most = fmaxf(all.top, top);
+#pragma unroll
+        for (int o = 1; o < 32; o *= 2) most = fmaxf(most, __shfl_up_sync(ALL, most, o));
+        float before = __shfl_up_sync(ALL, most, 1);
+        if (lane() == 0) before = all.top;
+        // Of the sum so far `add` asks no more than whether it is zero, and that only where nothing had a score yet: then it is if every
+        // chunk's is.
+        u32 earlier = __ballot_sync(ALL, sum != 0.0f) & ((1u << lane()) - 1u);
+        float so_far = all.sum == 0.0f && earlier == 0u ? 0.0f : 1.0f;
+        Running old = {before, so_far, 1.0f}, now = {before, so_far, 0.0f};
+        old.add(top, sum, 0.0f);
+        now.add(top, sum, 1.0f);
+#pragma unroll
+        for (int j = 0; j < 32; j++) {
+            if (j >= left) break;
+            float of_old = __shfl_sync(ALL, old.value, j), of_now = __shfl_sync(ALL, now.value, j);
+            all.sum = fmaf(__shfl_sync(ALL, sum, j), of_now, __fmul_rn(all.sum, of_old));
+            all.value = fmaf(value[j], of_now, __fmul_rn(all.value, of_old));
+        }
+        all.top = __shfl_sync(ALL, most, 31);
+    }
+    return all;
+}
 
 // Blocks: heads of a row, chunks from the first that the row sees, rows. `parts`: [rows, heads, gridDim.y, PART].
 KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / WARPS)
@@ -28,7 +82,8 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / 
     Step s = {step};
     u32 row = blockIdx.z, owner = s.owner(row);
     Heads h = heads_of(row, blockIdx.x, heads, kv_heads, scale, first, second, third, 0);
-    float* to = out + ((u64)row * heads + h.first) * V_DIM;
+    // The first head among those of all rows, which are fewer than 2^24: of their parts there are no more than 64 MiB (`split.rs`).
+    u32 head = row * heads + h.first;
     Sight sight = {0u, 0u, 0u};
     if (owner != NOBODY) {
         Span span = s.span(owner);
@@ -38,7 +93,7 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / 
     u32 chunks = sight.chunks();
     if (blockIdx.y >= chunks) {
         if (blockIdx.y == 0)
-            for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) to[i] = 0.0f;
+            for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) out[(u64)head * V_DIM + i] = 0.0f;
         return;
     }
     load_queries(query, q, h, heads);
@@ -47,45 +102,44 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / 
     __syncthreads();
     attend_chunk(query, keys, values, k_cols, h, sight, sight.first() + blockIdx.y * CHUNK, made);
     __syncthreads();
-    float* from = parts + ((u64)row * heads + h.first) * gridDim.y * PART;
-    if (chunks > 1u) {
+    float* to = out + (u64)head * V_DIM;
+    if (chunks == 1u) {
         for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) {
-            Running part = Running::of_warps(made, i);
-            float* mine = from + ((u64)(i / V_DIM) * gridDim.y + blockIdx.y) * PART;
-            mine[i % V_DIM] = part.value;
-            if (i % V_DIM == 0) {
-                mine[V_DIM] = part.top;
-                mine[V_DIM + 1] = part.sum;
-            }
-        }
-        // The ticket says that the part is there, so it must be seen after all of it: the barrier puts the others' writes before this
-        // thread's fence, and the fence puts them before the ticket.
-        __syncthreads();
-        u32* ticket = s.tickets() + blockIdx.z * gridDim.x + blockIdx.x;
-        if (threadIdx.x == 0) {
-            __threadfence();
-            before = atomicAdd(ticket, 1u);
-            // For the next layer.
-            if (before + 1u == chunks) atomicExch(ticket, 0u);
-            __threadfence();
-        }
-        __syncthreads();
-        if (before + 1u != chunks) return;
-    }
-    for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) {
-        Running all;
-        all.clear();
-        if (chunks == 1u) {
-            Running part = Running::of_warps(made, i);
+            Running all, part = Running::of_warps(made, i);
+            all.clear();
             all.add(part.top, part.sum, part.value);
-        } else {
-            // From the L2 (volatile): parts of two heads meet in a sector, and before 7.0 a fence leaves an L1 as it is, which may have
-            // that sector since the neighbour's parts were read.
-            const volatile float* part = from + (u64)(i / V_DIM) * gridDim.y * PART;
-#pragma unroll 4
-            for (u32 c = 0; c < chunks; c++, part += PART) all.add(part[V_DIM], part[V_DIM + 1], part[i % V_DIM]);
+            add_sink(all, sinks, h.first + i / V_DIM);
+            to[i] = all.result();
         }
-        add_sink(all, sinks, h.first + i / V_DIM);
-        to[i] = all.result();
+        return;
+    }
+    float* from = parts + (u64)head * gridDim.y * PART;
+    for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) {
+        Running part = Running::of_warps(made, i);
+        float* mine = from + ((u64)(i / V_DIM) * gridDim.y + blockIdx.y) * PART;
+        mine[i % V_DIM] = part.value;
+        if (i % V_DIM == 0) {
+            mine[V_DIM] = part.top;
+            mine[V_DIM + 1] = part.sum;
+        }
+    }
+    // The ticket says that the part is there, so it must be seen after all of it: the barrier puts the others' writes before this
+    // thread's fence, and the fence puts them before the ticket.
+    __syncthreads();
+    u32* ticket = s.tickets() + blockIdx.z * gridDim.x + blockIdx.x;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        before = atomicAdd(ticket, 1u);
+        // For the next layer.
+        if (before + 1u == chunks) atomicExch(ticket, 0u);
+        __threadfence();
+    }
+    __syncthreads();
+    if (before + 1u != chunks) return;
+    for (int i = warp(); i < h.mine * MINE; i += WARPS) {
+        int m = i / MINE, e = 32 * (i % MINE) + lane();
+        Running all = of_chunks(from + (u64)m * gridDim.y * PART, (int)chunks, min(e, V_DIM - 1));
+        add_sink(all, sinks, h.first + m);
+        if (e < V_DIM) to[m * V_DIM + e] = all.result();
     }
 }

@@ -47,17 +47,27 @@ KERNEL experts_down_int8(const u8* codes, const uint2* scales, const u32* ids, c
     __shared__ __align__(16) u8 area[WARPS * S::AREA];
     int r = blockIdx.x * WARPS + warp();
     if (r >= dim) return;
-    S s;
-    s.area = area + warp() * S::AREA;
-    s.cols = hidden;
+    // Chunks of all choices are asked for as one sequence: each choice by itself would wait for its first. `ahead` is the choice that the
+    // next one is of, `s` the one that is multiplied.
+    S s, ahead;
+    s.area = ahead.area = area + warp() * S::AREA;
+    s.cols = ahead.cols = hidden;
+    int first = blockIdx.y * k, asked = 0, chunk = 0;
+    auto turn_to = [&](S& to, int i) { to.line(0, down + (u64)ids[first + i] * dim * down_bytes, down_bytes, r, dim); };
+    auto next = [&](int turn) {
+        if (asked == k) return copies_end();
+        if (chunk == 0) turn_to(ahead, asked);
+        ahead.ask(chunk, turn);
+        if (++chunk == ahead.chunks()) chunk = 0, asked++;
+    };
+#pragma unroll
+    for (int turn = 0; turn < S::STAGES - 1; turn++) next(turn);
     float sum = 0.0f;
     for (int i = 0; i < k; i++) {
-        int choice = blockIdx.y * k + i;
-        s.line(0, down + (u64)ids[choice] * dim * down_bytes, down_bytes, r, dim);
-        s.begin();
+        turn_to(s, i);
         float acc[1][ROWS];
-        s.products(codes, scales, choice, n * k, acc);
-        sum = fmaf(weights[choice], warp_sum(acc[0][0]), sum);
+        s.products(i * s.chunks(), next, codes, scales, first + i, n * k, acc);
+        sum = fmaf(weights[first + i], warp_sum(acc[0][0]), sum);
     }
     if (lane() == 0) y[(u64)blockIdx.y * dim + r] = sum;
 }

@@ -2,7 +2,8 @@
 //
 // Each weight is read and decoded once for up to ROWS rows of x, which come from cache. Cost: the packed weight's bytes once for
 // every ROWS rows; 2 · ROWS operations a weight beside its decoding. A lane sums every 256th eight of the row, then the lanes
-// are summed in a tree: an order set by the row's length.
+// are summed in a tree: an order set by the row's length. Where kernels overlap, the second cache is asked for each row's beginning
+// before the kernel before is done: no kernel of a step writes weights.
 //
 // `linear_gated_few` does two weights of one shape at once, so that x is read once and neither product is ever written. Defines:
 // FORMAT, VECTOR, ROWS; UP, the format of the second weight.
@@ -11,6 +12,14 @@
 #define UP FORMAT
 #endif
 
+// Asks for the beginning of a warp's row.
+DEVICE void ask(const u8* row, u64 bytes) {
+#if defined(OVERLAP) && __CUDA_ARCH__ >= 900
+    u64 at = 128 * (u64)lane();
+    if (at < bytes) asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at));
+#endif
+}
+
 DEVICE void eight_of(const float* x, int i, int cols, float (&v)[8]) { f32::read8((const u8*)x, i, cols, v); }
 
 // A lane's part of the products of one weight row with ROWS rows of x; rows past the last repeat it.
@@ -18,6 +27,8 @@ template <class F>
 DEVICE void partial(const u8* row, const float* x, int first, int n, int cols, float (&acc)[ROWS]) {
 #pragma unroll
     for (int m = 0; m < ROWS; m++) acc[m] = 0.0f;
+    // Plain numbers are little work, so four of a lane's loads are on their way at once.
+#pragma unroll(F::len == 1 && ROWS == 1 ? 4 : 1)
     for (int i = 8 * lane(); i < cols; i += 256) {
         float a[8];
         F::read8(row, i, cols, a);
@@ -32,8 +43,9 @@ DEVICE void partial(const u8* row, const float* x, int first, int n, int cols, f
 }
 
 KERNEL linear_few(const float* x, const u8* w, float* y, int n, int out, int cols, u64 row_bytes) {
-    after_the_last();
     int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
+    if (r < out) ask(w + (u64)r * row_bytes, row_bytes);
+    after_the_last();
     if (r >= out) return;
     float acc[ROWS];
     partial<FORMAT>(w + (u64)r * row_bytes, x, first, n, cols, acc);
@@ -47,8 +59,12 @@ KERNEL linear_few(const float* x, const u8* w, float* y, int n, int out, int col
 // f(x · gateᵀ) · (x · upᵀ)
 KERNEL linear_gated_few(const float* x, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* y, int n, int out,
                         int cols, int f) {
-    after_the_last();
     int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
+    if (r < out) {
+        ask(gate + (u64)r * gate_bytes, gate_bytes);
+        ask(up + (u64)r * up_bytes, up_bytes);
+    }
+    after_the_last();
     if (r >= out) return;
     float g[ROWS], u[ROWS];
     partial<FORMAT>(gate + (u64)r * gate_bytes, x, first, n, cols, g);

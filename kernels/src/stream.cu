@@ -9,6 +9,12 @@
 // For each group in order, `acc = fma(scale, p, acc)` with p of `packed.cu`; lanes are then summed in a tree. Which groups a lane takes
 // hangs on the row's length alone: a row's product has the same bits in any company.
 //
+// How many chunks ahead: a memory of 3.35 TB/s that answers in 0.7 us needs 18 kB on their way from each of an H100's 132 multiprocessors.
+// Registers let it have 32 warps of one row and 12 to 16 of four or eight. With two lines and one chunk ahead that is 37 kB of q4_k for
+// one row, but 14 to 18 for more; 21 of q2_k, but 8 to 11. So several rows of two lines are two chunks ahead, but for q8_0, of which that
+// many warps have 26 kB with one. Shared memory then still holds as many blocks as registers do, from 8.0 on; older devices have no
+// copies that go on by themselves.
+//
 // Weights never change while steps are queued: they are written by copies of the host before any kernel that reads them, and copies
 // wait, and are waited for, whole. So chunks of weights may be asked for before `after_the_last`; activations may not. Defines: ROWS.
 
@@ -29,9 +35,9 @@ enum { WARPS = 4, CHUNK = 1024 };
 // Rows of weights of one format on their way through a warp. A lane reads what others copied, so all of a warp's lanes call everything.
 template <class F, int LINES> struct Stream {
     enum {
-        // Chunks on their way at a time.
-        STAGES = LINES == 1 ? 4 : 2,
         BYTES = CHUNK / F::len * F::bytes,
+        // Chunks in shared memory at a time, all but one of them on their way.
+        STAGES = LINES == 1 ? 4 : HAS_MATRIX && ROWS > 1 && BYTES <= CHUNK ? 3 : 2,
         // A chunk's bytes, before it up to fifteen and past it a word, in whole sixteens.
         PITCH = (BYTES + 15 + 4 + 15) / 16 * 16,
         AREA = STAGES * LINES * PITCH
@@ -50,15 +56,15 @@ template <class F, int LINES> struct Stream {
 
     METHOD int chunks() const { return (cols + CHUNK - 1) / CHUNK; }
 
-    // Asks for a chunk, if there is one.
-    METHOD void ask(int chunk) {
+    // Asks for a chunk, if there is one. Of all that a warp asks for it is the `turn`-th, which decides where in the area it lies.
+    METHOD void ask(int chunk, int turn) {
         if (chunk < chunks()) {
             int inputs = min(CHUNK, cols - chunk * CHUNK), bytes = inputs / F::len * F::bytes;
 #pragma unroll
             for (int l = 0; l < LINES; l++) {
                 const u8* from = rows[l] + (u64)chunk * BYTES;
                 int before = (int)((u64)from & 15);
-                u8* to = area + (chunk % STAGES * LINES + l) * PITCH;
+                u8* to = area + (turn % STAGES * LINES + l) * PITCH;
                 from -= before;
                 for (int at = 16 * lane(); at < before + bytes + 4; at += 512) {
                     long long left = ends[l] - (from + at);
@@ -72,17 +78,23 @@ template <class F, int LINES> struct Stream {
     // Asks for the first chunks.
     METHOD void begin() {
 #pragma unroll
-        for (int c = 0; c < STAGES - 1; c++) ask(c);
+        for (int c = 0; c < STAGES - 1; c++) ask(c, c);
     }
 
     // This lane's parts of the products with rows of activations from `first` on; rows past the last repeat it.
     METHOD void products(const u8* codes, const uint2* scales, int first, int n, float (&acc)[LINES][ROWS]) {
+        products(0, [&](int turn) { ask(turn, turn); }, codes, scales, first, n, acc);
+    }
+
+    // The same where the first chunk is the `turn`-th that the warp asked for, and `next` asks for another.
+    template <class Next>
+    METHOD void products(int turn, Next next, const u8* codes, const uint2* scales, int first, int n, float (&acc)[LINES][ROWS]) {
 #pragma unroll
         for (int l = 0; l < LINES; l++)
 #pragma unroll
             for (int m = 0; m < ROWS; m++) acc[l][m] = 0.0f;
-        for (int c = 0; c < chunks(); c++) {
-            ask(c + STAGES - 1);
+        for (int c = 0; c < chunks(); c++, turn++) {
+            next(turn + STAGES - 1);
             copied<STAGES - 1>();
             __syncwarp();
             int g = c * (CHUNK / 32) + lane();
@@ -91,7 +103,7 @@ template <class F, int LINES> struct Stream {
 #pragma unroll
                 for (int l = 0; l < LINES; l++) {
                     int before = (int)((u64)(rows[l] + (u64)c * BYTES) & 15), parts = F::len / 32;
-                    const u8* chunk = area + (c % STAGES * LINES + l) * PITCH + before;
+                    const u8* chunk = area + (turn % STAGES * LINES + l) * PITCH + before;
                     F::group(chunk + lane() / parts * F::bytes, lane() % parts, w[l]);
                 }
 #pragma unroll

@@ -156,6 +156,8 @@ DEVICE bool tile(u8* shared, X x_row, int eights, const Lines& w, const Lines& v
 #pragma unroll
                 for (int j = 0; j < 4; j++) a[m / 2][m % 2][j] = pair(e[2 * j], e[2 * j + 1]);
             }
+            // Lanes past the last input decoded nothing; products are of whole warps.
+            __syncwarp();
 #pragma unroll
             for (int t = 0; t < NT; t++) {
                 if (t >= eights) continue;
@@ -167,18 +169,25 @@ DEVICE bool tile(u8* shared, X x_row, int eights, const Lines& w, const Lines& v
         __syncthreads();
     }
 
-    // Parts along the inputs, in their order.
+    // Parts along the inputs, in their order. Fragments of neighbouring threads are neighbours, so that every bank is met once.
 #if ACROSS > 1
-    float* sums = (float*)shared + (threadIdx.x % (32 * DOWN)) * (MT * NT * 4);
-    const int part = 32 * DOWN * MT * NT * 4;
+    float4* sums = (float4*)shared + threadIdx.x % (32 * DOWN);
+    const int part = 32 * DOWN * MT * NT;
     if (across > 0)
 #pragma unroll
-        for (int j = 0; j < MT * NT * 4; j++) sums[(across - 1) * part + j] = acc[j / 4 / NT][j / 4 % NT][j % 4];
+        for (int i = 0; i < MT * NT; i++) {
+            const float(&d)[4] = acc[i / NT][i % NT];
+            sums[(across - 1) * part + 32 * DOWN * i] = make_float4(d[0], d[1], d[2], d[3]);
+        }
     __syncthreads();
     if (across > 0) return false;
     for (int other = 0; other < ACROSS - 1; other++)
 #pragma unroll
-        for (int j = 0; j < MT * NT * 4; j++) acc[j / 4 / NT][j / 4 % NT][j % 4] += sums[other * part + j];
+        for (int i = 0; i < MT * NT; i++) {
+            float(&d)[4] = acc[i / NT][i % NT];
+            float4 v = sums[other * part + 32 * DOWN * i];
+            d[0] += v.x, d[1] += v.y, d[2] += v.z, d[3] += v.w;
+        }
 #endif
     return true;
 }

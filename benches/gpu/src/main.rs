@@ -31,9 +31,10 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// What may be measured, in this order.
 const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
 
-/// What products may be computed in; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits; with `-each`,
+/// What products may be computed in; `auto` is what a program gets that does not choose; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits; with `-each`,
 /// no rows are grouped by expert.
-const COMPUTE: [&str; 12] = [
+const COMPUTE: [&str; 13] = [
+    "auto",
     "f32",
     "f16",
     "bf16",
@@ -73,10 +74,11 @@ struct Args {
     /// Begins nothing new after so many seconds; what was left out stands in the report
     #[arg(long, value_name = "SECONDS", default_value_t = 1500)]
     budget: u64,
-    /// What products and prompts are computed in: f32, f16, bf16; operators and models are measured with each. `bf16-own` leaves cuBLAS
+    /// What products and prompts are computed in: f32, f16, bf16, or auto, as weights are kept and with few rows in integers, which is what
+    /// `ogive` does; operators and models are measured with each. `bf16-own` leaves cuBLAS
     /// out, and `bf16-cublas` gives it all products of two rows and more, to see from how many rows on it pays; `bf16-int8` rounds few rows of
     /// activations to 8 bits; `bf16-each` groups no mixture's rows by expert
-    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE, default_values_t = ["bf16".to_owned(), "f32".to_owned()])]
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE, default_values_t = ["auto".to_owned(), "bf16".to_owned()])]
     compute: Vec<String>,
     /// llama.cpp's bench [default: llama-bench, on the PATH]
     #[arg(long, value_name = "PROGRAM", default_value = "llama-bench")]
@@ -155,6 +157,7 @@ fn backend(device: usize, compute: &str) -> Result<CudaBackend> {
     let compute = match kind {
         "f16" => Compute::F16,
         "bf16" => Compute::Bf16,
+        "auto" => Compute::Auto,
         _ => Compute::F32,
     };
     let builder = CudaBackend::builder().device(device).compute(compute);
@@ -162,6 +165,7 @@ fn backend(device: usize, compute: &str) -> Result<CudaBackend> {
         "own" => builder.cublas(false),
         "cublas" => builder.cublas_from(2),
         "int8" => builder.activations(Activations::Int8),
+        "" if kind == "auto" => builder.activations(Activations::Int8),
         "each" => builder.grouped_from(usize::MAX),
         _ => builder,
     };
@@ -191,7 +195,7 @@ fn measure(args: &Args) -> Result<()> {
     if let Some(work) = &args.work {
         std::fs::create_dir_all(work)?;
     }
-    let first = args.compute.first().map_or("f32", String::as_str).to_owned();
+    let first = args.compute.first().map_or("auto", String::as_str).to_owned();
     let mut report = Report::new(&make(0, &first)?);
     for part in PARTS {
         if part != "ceilings" && !args.only.is_empty() && !args.only.iter().any(|p| p == part) {

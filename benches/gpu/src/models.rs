@@ -174,11 +174,8 @@ impl Bench<'_> {
 
     fn decode(&mut self, count: usize, context: usize) -> Result<()> {
         static KEYS: AtomicU64 = AtomicU64::new(1 << 50);
-        if !self.fits(count * context) {
-            return Ok(());
-        }
-        if !self.run.has_time() {
-            self.report.note(format!("{}: no time was left for {count} × {context} tokens", self.name));
+        if !self.run.has_time() || !self.fits(count * context) {
+            self.report.note(format!("{}: no {count} × {context} tokens: no time or no memory", self.name));
             return Ok(());
         }
         let (all, b) = (self.sequences(count, context)?, &self.run.cuda);

@@ -94,7 +94,7 @@ struct Test {
 fn llama(run: &Run, report: &mut Report, name: &str, model: &Path) -> Result<()> {
     let mut command = Command::new(&run.llama_bench);
     command.arg("-m").arg(model).args(["-ngl", "99", "-fa", "1", "-o", "json"]);
-    let (prompts, tokens, depths) = run.pick(("512,2048", "64", "0,2048,8192"), ("16", "2", "0"));
+    let (prompts, tokens, depths) = run.pick(("512,2048", "64", "0,2048,8192,32768"), ("16", "2", "0"));
     command.args(["-p", prompts, "-n", tokens, "-d", depths, "-r", run.pick("3", "1")]);
     let out =
         command.stdin(Stdio::null()).output().map_err(|e| format!("{}: {e}", run.llama_bench.display()))?;

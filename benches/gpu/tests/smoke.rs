@@ -86,16 +86,16 @@ fn a_smoke_run_reports_everything() {
     ];
     for name in wanted {
         let ways = if name.starts_with("linear") || name.contains("prefill") {
-            &["bf16", "f32"][..]
+            &["auto", "bf16"][..]
         } else {
-            &["bf16"]
+            &["auto"]
         };
         for way in ways.iter().map(|way| format!("{name}, {way}")) {
             let found = operators.contains(&*way) || operators.contains(name);
             assert!(found, "{way} of {operators:?}");
         }
     }
-    let models = ["bf16", "f32"].map(|c| ["decode", "prefill"].map(|w| format!("tiny:q4_k_m, {c}, {w}")));
+    let models = ["auto", "bf16"].map(|c| ["decode", "prefill"].map(|w| format!("tiny:q4_k_m, {c}, {w}")));
     assert_eq!(names(&report, "models"), models.iter().flatten().map(String::as_str).collect());
     assert_eq!(names(&report, "peers"), ["llama.cpp tiny:q4_k_m, decode", "torch copy"].into());
 
@@ -114,7 +114,7 @@ fn a_smoke_run_reports_everything() {
         figures.iter().filter(|f| f["graph"] == false).map(|f| f["name"].as_str().unwrap()).collect();
     assert_eq!(
         eager,
-        ["argmax", "attend_cache f16, prefill, bf16", "attend_cache f16, prefill, f32", "best 40"].into()
+        ["argmax", "attend_cache f16, prefill, auto", "attend_cache f16, prefill, bf16", "best 40"].into()
     );
 
     let load = &report["loads"][0];

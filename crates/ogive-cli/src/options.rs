@@ -61,9 +61,9 @@ pub(crate) struct Machine {
     /// Rounds F16 and F32 weights, and the activations that meet them, to bf16 where that is faster
     #[arg(long, conflicts_with = "exact")]
     bf16: bool,
-    /// On a GPU, rounds the activations of one to eight tokens to 8 bits where they meet packed weights; the CPU does so anyway
-    #[arg(long, conflicts_with = "exact")]
-    int8: bool,
+    /// On a GPU, does not round the activations of one to eight tokens to 8 bits where they meet packed weights
+    #[arg(long)]
+    no_int8: bool,
 }
 
 fn cache_type() -> impl TypedValueParser<Value = &'static Format> {
@@ -80,7 +80,7 @@ impl Machine {
             .device(self.device)
             .exact(self.exact)
             .bf16(self.bf16)
-            .int8(self.int8)
+            .int8(!self.no_int8)
             .repack(!self.no_repack)
             .files(files);
         if let Some(layers) = self.gpu_layers {

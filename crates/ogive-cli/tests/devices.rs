@@ -1,8 +1,12 @@
-//! `ogive devices`, and whether a model fits there.
+//! `ogive devices`: whether a model fits there, and what is told of a GPU that cannot be used. The latter under the emulator.
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod common;
 
 use common::ogive;
+use ptx_emulator_launcher::{Launcher, Nvrtc, test};
+use std::path::Path;
+use std::process::Stdio;
 
 #[test]
 fn a_model_is_counted_for_each_device() {
@@ -27,4 +31,103 @@ fn a_model_is_counted_for_each_device() {
     }
     let none = ogive(args!["devices", "--model", folder.path().join("none.gguf")]);
     assert!(none.error(1).contains("none.gguf: no such file or folder"));
+}
+
+/// The lines of `ogive devices` with an emulated GPU, and its JSON; `None` where it was built without CUDA, or there is no emulator.
+fn devices(launcher: Launcher) -> Option<(Vec<String>, serde_json::Value)> {
+    if ogive(args!["devices"]).text().contains("has no CUDA backend") {
+        eprintln!("skipped: this build has no CUDA backend; a build of the whole workspace has");
+        return None;
+    }
+    let launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
+    let run = |args: &[&str]| {
+        let mut command = test::command(Path::new(env!("CARGO_BIN_EXE_ogive")), &launcher)?;
+        let out = command.args(args).stdin(Stdio::null()).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        Some(String::from_utf8(out.stdout).unwrap())
+    };
+    let lines: Vec<String> = run(&["devices"])?.lines().map(str::to_owned).collect();
+    let json: serde_json::Value = serde_json::from_str(&run(&["devices", "--json"])?).unwrap();
+    // The same devices and libraries, however they are printed.
+    let all = json.as_array().unwrap();
+    let told =
+        all.iter().map(|d| format!("{:<8} {}", d["device"].as_str().unwrap(), d["about"].as_str().unwrap()));
+    assert_eq!(told.collect::<Vec<_>>(), lines[..all.len()]);
+    for device in all {
+        let libraries: Vec<&str> =
+            device["libraries"].as_array().unwrap().iter().filter_map(|l| l.as_str()).collect();
+        let wanted = if device["device"] == "cpu" { &[][..] } else { &lines[all.len()..] };
+        assert_eq!(libraries, wanted, "{device}");
+    }
+    Some((lines, json))
+}
+
+/// The line that begins so.
+fn line<'a>(lines: &'a [String], begin: &str) -> &'a str {
+    lines.iter().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no {begin}: {lines:#?}"))
+}
+
+#[test]
+fn a_gpu_that_can_be_used_is_listed_with_its_libraries() {
+    let Some((lines, json)) = devices(Launcher::new().set("PTX_EMU_DEVICES", "sm_80,sm_90")) else { return };
+    assert!(lines.iter().all(|line| !line.contains("not available") && !line.contains("pip")), "{lines:#?}");
+    assert!(
+        line(&lines, "cuda:0 ").ends_with(", 8 GiB, sm_80") && line(&lines, "cuda:1 ").ends_with(", sm_90")
+    );
+    for library in ["CUDA driver: CUDA 13.5 (/", "NVRTC: 12.9 (/", "cuBLAS: /"] {
+        line(&lines, library);
+    }
+    assert_eq!(json.as_array().unwrap().len(), 3);
+}
+
+/// Opening it fails, so it is not listed as if it could be used, and what helps is told.
+#[test]
+fn a_gpu_whose_driver_is_too_old_for_the_compiler_is_not_available() {
+    let Some((lines, _)) = devices(Launcher::new().set("PTX_EMU_FAULT", "driver:11080")) else { return };
+    let helps = "newer than the driver, which is for CUDA 11.8: update the driver or install an older NVRTC";
+    let gpu = line(&lines, "cuda:0 ");
+    assert!(
+        gpu.contains(", sm_80; not available: /") && gpu.contains(" is NVRTC 12.9, ") && gpu.contains(helps),
+        "{gpu}"
+    );
+    let nvrtc = line(&lines, "NVRTC: 12.9 (/");
+    assert!(nvrtc.contains(helps) && nvrtc.contains("pip install nvidia-cuda-nvrtc-cu11"), "{nvrtc}");
+}
+
+#[test]
+fn each_gpu_has_its_own_reason() {
+    let launcher = Launcher::new().nvrtc(Nvrtc::V13).set("PTX_EMU_DEVICES", "sm_61,sm_80,sm_90:1M");
+    let Some((lines, _)) = devices(launcher) else { return };
+    assert!(line(&lines, "cuda:0 ").contains("; not available: /"), "{lines:#?}");
+    assert!(line(&lines, "cuda:0 ").ends_with(", which does not know sm_61"), "{lines:#?}");
+    assert!(line(&lines, "cuda:1 ").ends_with(", sm_80"), "{lines:#?}");
+    let full = "; not available: opening cuda:2: 4194304 bytes of device memory asked for, ";
+    assert!(line(&lines, "cuda:2 ").contains(full), "{lines:#?}");
+    let helps =
+        "; none for sm_61: pip install nvidia-cuda-nvrtc-cu12, or point OGIVE_CUDA_PATH to its folder";
+    assert!(line(&lines, "NVRTC: 13.").contains(helps), "{lines:#?}");
+}
+
+#[test]
+fn where_no_gpu_is_the_reason_is_told() {
+    let Some((lines, _)) = devices(Launcher::new().set("PTX_EMU_DEVICES", "none")) else { return };
+    assert!(
+        line(&lines, "cuda:0 ").ends_with(" not available: cuda:0: there is no device here"),
+        "{lines:#?}"
+    );
+    assert!(
+        line(&lines, "CUDA driver: ").contains("look at nvidia-smi, and at CUDA_VISIBLE_DEVICES"),
+        "{lines:#?}"
+    );
+    let Some((lines, _)) = devices(Launcher::new().set("PTX_EMU_FAULT", "init:999")) else { return };
+    assert!(line(&lines, "cuda:0 ").contains("CUDA_ERROR_UNKNOWN (999)"), "{lines:#?}");
+    assert!(
+        line(&lines, "CUDA driver: ").ends_with("is the driver's kernel module loaded (nvidia-smi)?"),
+        "{lines:#?}"
+    );
+    let Some((lines, _)) = devices(Launcher::new().set("OGIVE_FORCE_CPU", "1")) else { return };
+    assert!(
+        line(&lines, "cuda:0 ").ends_with(", sm_80; not available: OGIVE_FORCE_CPU is set"),
+        "{lines:#?}"
+    );
 }

@@ -5,7 +5,7 @@ use crate::device::Device;
 use crate::driver::DeviceInfo;
 use crate::error::Result;
 use crate::library;
-use crate::ops::{grouped, slabs};
+use crate::ops::{grouped, matrix, slabs};
 use ogive_backend::Sizes;
 
 /// What products with weights are computed in, where there is more than one row. Sums are in single precision in any case.
@@ -21,6 +21,10 @@ pub enum Compute {
     /// By tensor cores, with weights and activations rounded to half precision (relative error 2^-11 each, in its range, to which
     /// activations are cut). From compute capability 7.5; single precision on older devices.
     F16,
+    /// As the weight is kept: F32 in single precision, F16 in half precision, which loses nothing of it, BF16 and packed formats in
+    /// bfloat16, or in half precision on a device that is too old for that. Attention over a cache goes by the cache: half precision for
+    /// F16 and Q8_0.
+    Auto,
 }
 
 impl Compute {
@@ -30,7 +34,24 @@ impl Compute {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
             Self::F16 => "f16",
+            Self::Auto => "auto",
         }
+    }
+
+    /// What products with weights that are kept in these formats, by their names in the kernels, are computed in on such a device.
+    pub(crate) fn with(self, info: &DeviceInfo, formats: &[&str]) -> Self {
+        match self {
+            Self::Auto if formats.contains(&"f32") => Self::F32,
+            Self::Auto if formats.iter().all(|f| *f == "f16") => Self::F16,
+            Self::Auto if info.capability >= matrix::oldest(Self::Bf16) => Self::Bf16,
+            Self::Auto => Self::F16,
+            other => other,
+        }
+    }
+
+    /// What attention over a cache of such elements is computed in.
+    pub(crate) fn over(self, info: &DeviceInfo, element: &str) -> Self {
+        self.with(info, &[if element == "q8_0" { "f16" } else { element }])
     }
 }
 

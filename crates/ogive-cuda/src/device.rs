@@ -37,7 +37,7 @@ pub(crate) struct Device {
     pub(crate) pool: Arc<Pool>,
     /// Before the streams that it is lent.
     pub(crate) blas: Blas,
-    work: Stream,
+    work: Arc<Stream>,
     record: Stream,
     constants: Mutex<Vec<Constant>>,
     /// Orders of columns that weights here have.
@@ -78,13 +78,22 @@ pub(crate) struct Indices {
     below: usize,
 }
 
+/// Bytes without which a device is of no use: what the pool asks the driver for first.
+const LEAST: u64 = 4 << 20;
+
 impl Device {
     pub(crate) fn new(number: usize, limit: Option<u64>, graphs: bool) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let (driver, _) = library::driver()?;
+        let (driver, _) = library::driver().map_err(|e| match e {
+            // It says so when it starts, before a number was asked for.
+            Error::NoDevice { found, .. } => Error::NoDevice { asked: number, found },
+            e => e,
+        })?;
         let (info, version) = (driver.info(number)?, driver.version);
-        let nvrtc = compiler(version, &info)?;
+        let wanted = Wanted { driver: version, capability: info.capability };
+        let nvrtc = library::nvrtc(wanted)?;
         let context = Context::new(driver, number)?;
+        let work = Arc::new(Stream::new(&context)?);
         let device = Self {
             id: NUMBER.fetch_add(1, Relaxed),
             driver: version,
@@ -93,9 +102,9 @@ impl Device {
             modules: Modules::new(&context, Arc::new(nvrtc), info.capability),
             transfer: Transfer::new(&context)?,
             peers: Peers::new(&context)?,
-            pool: Pool::new(&context, limit)?,
+            pool: Pool::new(&context, &work, limit)?,
             blas: Blas::default(),
-            work: Stream::new(&context)?,
+            work,
             record: Stream::new(&context)?,
             info,
             constants: Mutex::default(),
@@ -106,7 +115,13 @@ impl Device {
         };
         // One kernel now: whether this driver takes what this compiler makes shows nowhere else, and whoever would fall back to
         // another backend must know before a model is loaded.
-        device.modules.kernel(&ogive_kernels::ELEMENTWISE, "add", Vec::new())?;
+        let trial = device.modules.kernel(&ogive_kernels::ELEMENTWISE, "add", Vec::new());
+        trial.map_err(|e| refused(e, device.modules.nvrtc(), wanted))?;
+        // Who sets a limit may have a reason for so small a one.
+        let (free, total) = (device.pool.limit(), device.info.memory);
+        if limit.is_none() && free < LEAST {
+            return Err(Error::Memory { doing: format!("opening cuda:{number}"), asked: LEAST, free, total });
+        }
         Ok(device)
     }
 
@@ -307,15 +322,22 @@ impl Drop for Device {
     }
 }
 
-fn compiler(driver: (u32, u32), info: &DeviceInfo) -> Result<Nvrtc> {
-    library::nvrtc(Wanted { driver, capability: info.capability })
+/// A driver that takes nothing of a newer compiler says so by a number; this says it in words, with what helps.
+fn refused(e: Error, nvrtc: &Nvrtc, wanted: Wanted) -> Error {
+    match e {
+        // No kernel image, no binary for the device, invalid PTX, an unsupported version of PTX.
+        Error::Driver { code: code @ (200 | 209 | 218 | 222), name, .. } if nvrtc.version > wanted.driver => {
+            library::newer(nvrtc, wanted, &format!("the CUDA driver says {name} ({code})"))
+        }
+        e => e,
+    }
 }
 
-/// Fails unless there is a device and a compiler for it.
+/// Fails unless there is a device and a compiler for it. Whether the driver takes what that compiler makes shows when the device is opened.
 pub(crate) fn compiler_for(info: Option<&DeviceInfo>) -> Result<()> {
     let (driver, _) = library::driver()?;
     let info = info.ok_or(Error::NoDevice { asked: 0, found: 0 })?;
-    compiler(driver.version, info).map(drop)
+    library::nvrtc(Wanted { driver: driver.version, capability: info.capability }).map(drop)
 }
 
 /// Bytes of a tensor in single precision.

@@ -114,15 +114,19 @@ struct Hint(u32);
 impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            2 => "; use a smaller context, cache, step or model",
+            2 => {
+                "; close other programs that use the GPU (nvidia-smi lists them), or use a smaller context, cache, step or model"
+            }
             3 | 4 => "; the driver is shutting down or was not started",
             34 => {
                 "; this libcuda is the toolkit's stub and not the driver's: take its folder off LD_LIBRARY_PATH"
             }
             100 => "; no device is visible: look at nvidia-smi, and at CUDA_VISIBLE_DEVICES if it is set",
-            46 | 101 => "; look at nvidia-smi, and at CUDA_VISIBLE_DEVICES if it is set",
+            46 => "; another program may have the GPU for itself, or its mode may forbid it: look at nvidia-smi",
+            101 => "; look at nvidia-smi, and at CUDA_VISIBLE_DEVICES if it is set",
             209 => "; the device cannot run what was compiled",
             218 | 222 => "; NVRTC is newer than the driver: update the driver or install an older NVRTC",
+            304 => "; the system refused the driver something: are there /dev/nvidia* that this user may open?",
             700 | 702 | 710 | 717 | 718 | 719 => {
                 "; this process cannot use the device any more: start a new one, and report this"
             }

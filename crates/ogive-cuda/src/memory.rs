@@ -1,10 +1,11 @@
 //! Device memory: a pool that keeps what was given back, so that the same step gets the same addresses.
 //!
-//! Sizes are rounded up by at most an eighth (large ones by a sixteenth), so that sizes which differ a little share places. Small pieces are cut from large ones,
-//! as the driver's own grain is two megabytes. Everything runs on one stream, so a piece may be used again as soon as it is
-//! given back: whatever still reads it was queued earlier, or is another device's copy that the stream was told to wait for.
+//! Sizes are rounded up by at most an eighth (large ones by a sixteenth), so that sizes which differ a little share places. The driver's own
+//! grain is two megabytes: small pieces are cut from large ones, and what is not small is counted in whole grains, as the driver takes
+//! them. Everything runs on one stream, so a piece may be used again as soon as it is given back: whatever still reads it was queued earlier,
+//! or is another device's copy that the stream was told to wait for. The driver gets memory back when the stream is done.
 
-use crate::driver::{Address, Context};
+use crate::driver::{Address, Context, Stream};
 use crate::error::{Error, Result};
 use crate::record::{Arena, Recorder};
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const GRAIN: usize = 256;
 /// Larger pieces are the driver's own.
 const SMALL: usize = 1 << 20;
+/// Those are multiples of this, which a driver's pages are since Pascal.
+const PAGE: usize = 2 << 20;
 /// What small pieces are cut from.
 const SLAB: usize = 4 << 20;
 /// Left to the driver and to others, at most.
@@ -42,6 +45,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Pool {
     context: Arc<Context>,
+    /// Where whatever reads and writes the memory is queued.
+    work: Arc<Stream>,
     limit: u64,
     total: u64,
     state: Mutex<State>,
@@ -102,18 +107,19 @@ impl Drop for Buffer {
 /// The size of the piece for `bytes`: a multiple of a part of the power of two above it, finer for what is large.
 fn rounded(bytes: usize) -> Option<usize> {
     let part = if bytes <= SMALL { 16 } else { 32 };
-    let step = (bytes.checked_next_power_of_two()? / part).max(GRAIN);
+    let step = (bytes.checked_next_power_of_two()? / part).max(if bytes <= SMALL { GRAIN } else { PAGE });
     bytes.max(1).checked_next_multiple_of(step)
 }
 
 impl Pool {
     /// A pool of what is free now, less a margin, and of no more than `limit` bytes.
-    pub(crate) fn new(context: &Arc<Context>, limit: Option<u64>) -> Result<Arc<Self>> {
+    pub(crate) fn new(context: &Arc<Context>, work: &Arc<Stream>, limit: Option<u64>) -> Result<Arc<Self>> {
         let (free, total) = context.memory()?;
         let most = free.saturating_sub((total / 32).min(MARGIN));
         let limit = limit.map_or(most, |l| l.min(most));
         Ok(Arc::new(Self {
             context: Arc::clone(context),
+            work: Arc::clone(work),
             limit,
             total,
             state: Mutex::default(),
@@ -211,13 +217,25 @@ impl Pool {
         }
     }
 
-    /// Gives the driver back what is not in use and is not part of a slab.
+    /// Gives the driver back what is not in use and is not part of a slab. It need not wait for what is queued, so that is done here.
     fn trim(&self, state: &mut State) {
-        for (size, pieces) in state.free.iter_mut().filter(|(size, _)| **size > SMALL) {
+        let mut large =
+            state.free.iter_mut().filter(|(size, pieces)| **size > SMALL && !pieces.is_empty()).peekable();
+        if large.peek().is_some() {
+            self.settle();
+        }
+        for (size, pieces) in large {
             for address in pieces.drain(..) {
                 self.context.free(address);
                 state.held -= *size as u64;
             }
+        }
+    }
+
+    /// Waits until all that was queued is done, failed or not.
+    fn settle(&self) {
+        if let Err(e) = self.work.wait("giving memory back") {
+            tracing::debug!(target: "ogive::cuda", error = %e, "the device failed");
         }
     }
 
@@ -228,6 +246,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        self.settle();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let large = state.free.iter().filter(|(size, _)| **size > SMALL).flat_map(|(_, pieces)| pieces);
         large.chain(&state.slabs).for_each(|&address| self.context.free(address));
@@ -239,16 +258,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_grow_by_an_eighth_at_most() {
+    fn sizes_grow_by_an_eighth_at_most_or_to_a_page() {
         assert_eq!(rounded(0), Some(256));
         assert_eq!(rounded(256), Some(256));
         assert_eq!(rounded(257), Some(512));
         assert_eq!(rounded(1 << 20), Some(1 << 20));
-        for bytes in [1000, 5000, 70_000, 1_000_003, 123_456_789_usize] {
+        for bytes in [1000, 5000, 70_000, 1_000_003, 1_100_000, 123_456_789_usize] {
             let size = rounded(bytes).unwrap();
             assert!(size >= bytes && size.is_multiple_of(GRAIN), "{bytes}");
-            let most = if bytes <= SMALL { bytes / 8 } else { bytes / 16 };
-            assert!(size - bytes <= most.max(GRAIN), "{bytes}: {size}");
+            let most = if bytes <= SMALL { (bytes / 8).max(GRAIN) } else { (bytes / 16).max(PAGE) };
+            assert!(size - bytes <= most, "{bytes}: {size}");
+            assert!(bytes <= SMALL || size.is_multiple_of(PAGE), "{bytes}: {size}");
         }
         assert_eq!(rounded(usize::MAX), None);
     }

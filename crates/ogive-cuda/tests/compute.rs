@@ -109,6 +109,55 @@ fn one_row_and_single_precision_are_exact() {
     });
 }
 
+/// What a backend computes by the formats of its weights is, to the bit, what one computes that was told so; also beside other formats.
+fn by_format(packed: Compute) {
+    let (auto, cols, out, n) = (backend(Compute::Auto), 768, 70, 33);
+    assert!(!auto.facts().exact);
+    let told = [Compute::F32, Compute::F16, packed].map(backend);
+    let x = numbers(3, n * cols);
+    let bits = |b: &dyn Backend, y| b.download(&y).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+    let mut alone = Vec::new();
+    for format in FORMATS {
+        let run = |b: &dyn Backend| {
+            let [w, v] = [1, 2].map(|salt| b.upload_weight(&weight(format, salt, [out, cols])).unwrap());
+            let x = b.upload(&x, [n, cols].into()).unwrap();
+            let gated = b.linear_gated(&x, &w, &v, Activation::Silu).unwrap();
+            [bits(b, b.linear(&x, &w).unwrap()), bits(b, gated)]
+        };
+        let [single, half, other] = told.each_ref().map(|b| run(b));
+        assert!(single != half && single != other, "{}: not of that type", format.name);
+        let want = match format.name {
+            "f32" => single,
+            "f16" => half,
+            _ => other,
+        };
+        let got = run(&auto);
+        assert!(got == want, "{}", format.name);
+        alone.push(got[0].clone());
+    }
+    let ws: Vec<_> =
+        FORMATS.iter().map(|f| auto.upload_weight(&weight(f, 1, [out, cols])).unwrap()).collect();
+    let x = auto.upload(&x, [n, cols].into()).unwrap();
+    let all = auto.linear_many(&x, &ws.iter().collect::<Vec<_>>()).unwrap();
+    for ((format, y), want) in FORMATS.iter().zip(all).zip(&alone) {
+        assert!(bits(&auto, y) == *want, "{} beside others", format.name);
+    }
+}
+
+#[test]
+fn weights_are_multiplied_as_they_are_kept() {
+    common::on_device(test_name!(), Nvrtc::V12, || by_format(Compute::Bf16));
+}
+
+/// These know no bfloat16.
+#[test]
+fn weights_are_multiplied_as_they_are_kept_on_sm_75() {
+    let packed = |b: &CudaBackend| if b.info().capability < (8, 0) { Compute::F16 } else { Compute::Bf16 };
+    common::on_kind(test_name!(), Nvrtc::V11, Some("sm_75"), || {
+        by_format(packed(&CudaBackend::new().unwrap()))
+    });
+}
+
 /// A step of several sequences is the same bits whenever it comes, recorded or not.
 fn replayed(set: impl Fn(Builder) -> Builder) -> Vec<Vec<u32>> {
     let build = |graphs| set(CudaBackend::builder().compute(Compute::Bf16).graphs(graphs)).build().unwrap();

@@ -12,7 +12,7 @@ mod products;
 
 use llama::{DIM, Model};
 use ogive_backend::tensor::{ErrorKind, F16, F32, FORMATS, HostWeight, Q4_0, Q4_K, Q6_K, Q8_0, Scale};
-use ogive_backend::{Activation, Backend, Batch, Estimate, Ids, StepKey};
+use ogive_backend::{Activation, Backend, Batch, Estimate, Experts, Ids, RouterSpec, Scoring, StepKey};
 use ogive_conformance::{Options, Oracle, assert_conforms};
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
 use products::{error, numbers, weight};
@@ -91,6 +91,44 @@ fn other_weights_and_more_rows_stay_as_they_are() {
             b.download(&b.linear(&x, &w).unwrap()).unwrap()
         };
         assert_eq!(bits(&run(&b)), bits(&run(&plain)));
+    });
+}
+
+/// Choices of more inputs than a warp has on its way are, to the bit, what the products of their experts give one by one.
+#[test]
+fn long_choices_are_the_products_one_by_one() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let (b, dim) = (builder().build().unwrap(), 256);
+        for (up, down, hidden) in [(&Q4_K, &Q6_K, 2304), (&Q8_0, &Q4_0, 1056)] {
+            let each = [0, 1, 2].map(|e| {
+                let [gate, up] = [1, 2].map(|salt| weight(up, 3 * e + salt, [hidden, dim]));
+                [gate, up, weight(down, 3 * e + 3, [dim, hidden])]
+            });
+            let send = |w: &HostWeight| b.upload_weight(w).unwrap();
+            let stack = |i: usize| {
+                let bytes: Vec<u8> = each.iter().flat_map(|ws| ws[i].bytes.to_vec()).collect();
+                let (format, [_, out, cols]) = (each[0][i].format, each[0][i].shape);
+                send(&HostWeight::new("w", [3, out, cols], format, bytes.into()).unwrap())
+            };
+            let activation = Activation::Silu;
+            let experts = Experts { gate: stack(0), up: stack(1), down: stack(2), activation };
+            let x = b.upload(&numbers(5, 2 * dim), [2, dim].into()).unwrap();
+            // What a row's experts are, in the order they are chosen.
+            let order = [[1, 2, 0], [0, 2, 1]];
+            let logits = b.upload(&[0.0, 2.0, 1.0, 2.0, 0.0, 1.0], [2, 3].into()).unwrap();
+            let routing = b.route(&logits, &RouterSpec::new(3, Scoring::Softmax)).unwrap();
+            let shares = b.download(&routing.weights).unwrap();
+            let got = b.download(&b.experts(&x, &routing, &experts).unwrap()).unwrap();
+            let parts = each.each_ref().map(|[gate, up, down]| {
+                let h = b.linear_gated(&x, &send(gate), &send(up), activation).unwrap();
+                b.download(&b.linear(&h, &send(down)).unwrap()).unwrap()
+            });
+            let sum = |i: usize| {
+                let chosen = order[i / dim].iter().zip(&shares[i / dim * 3..]);
+                chosen.fold(0f32, |sum, (e, share)| share.mul_add(parts[*e][i], sum))
+            };
+            assert_eq!(bits(&got), bits(&(0..2 * dim).map(sum).collect::<Vec<_>>()), "{}", up.name);
+        }
     });
 }
 

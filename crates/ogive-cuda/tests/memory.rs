@@ -21,7 +21,8 @@ fn weights_stay_packed() {
             b.upload_weight(&HostWeight::new("w", [1, rows, cols], &Q4_K, packed.into()).unwrap()).unwrap();
         let (used, peak) = b.memory_used();
         println!("cuda: {bytes} bytes of weights take {used}, at most {peak}");
-        assert!(used as usize >= bytes && peak as f64 <= bytes as f64 * 1.07);
+        // Whole pages of the driver's.
+        assert!(used as usize >= bytes && peak as f64 <= bytes as f64 * 1.07 + f64::from(2 << 20));
         drop(w);
         assert_eq!(b.memory_used().0, 0);
     });

@@ -8,7 +8,7 @@ mod common;
 #[path = "common/products.rs"]
 mod products;
 
-use ogive_backend::tensor::{F16, Format, HostWeight, MXFP4, Q4_K, Q6_K, Q8_0, Result, Tensor};
+use ogive_backend::tensor::{F16, F32, Format, HostWeight, MXFP4, Q4_K, Q6_K, Q8_0, Result, Tensor};
 use ogive_backend::{
     Activation, Backend, Batch, BlockTable, Estimate, Experts, RouterSpec, Scoring, StepKey,
 };
@@ -81,6 +81,26 @@ fn few_rows_and_many_agree() {
                     assert!(off < bound, "{name} {} {n} rows: off by {off:e}", formats[0].name);
                 }
             }
+        }
+    });
+}
+
+/// A mixture is computed as the least exact of its formats asks for, but in single precision if any is.
+#[test]
+fn mixtures_are_computed_as_they_are_kept() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let run = |compute, formats| {
+            let b = CudaBackend::builder().compute(compute).build().unwrap();
+            Layer::new(&b, formats, 2, Activation::Silu).run(&b, 40)
+        };
+        let kept = [
+            ([&F16, &F16], Compute::F16),
+            ([&Q4_K, &Q6_K], Compute::Bf16),
+            ([&F16, &Q8_0], Compute::Bf16),
+            ([&F32, &F16], Compute::F32),
+        ];
+        for (formats, compute) in kept {
+            assert_eq!(run(Compute::Auto, formats), run(compute, formats), "{compute:?}");
         }
     });
 }

@@ -95,6 +95,27 @@ fn prompts_in_f16_on_sm_75() {
     common::on_kind(test_name!(), Nvrtc::V11, kind, || all_agree(&backend(Compute::F16), Compute::F16, 128));
 }
 
+/// What a backend attends in by the cache's elements is, to the bit, what one attends in that was told so.
+#[test]
+fn caches_are_read_as_they_are_kept() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let bits = |compute, element| -> Vec<Vec<u32>> {
+            let case = Case {
+                element,
+                sequences: vec![(0, 40), (30, 1)],
+                ..Case::new("", AttnSpec::causal(4, 2, 32), &[])
+            };
+            let rows = case.run(&backend(compute), &[1, 2]).unwrap();
+            rows.iter().map(|row| row.iter().map(|v| v.to_bits()).collect()).collect()
+        };
+        let kept =
+            [(&F32, Compute::F32), (&F16, Compute::F16), (&BF16, Compute::Bf16), (&Q8_0, Compute::F16)];
+        for (element, compute) in kept {
+            assert!(bits(Compute::Auto, element) == bits(compute, element), "{}", element.name);
+        }
+    });
+}
+
 /// A prompt's bits, and those of a sequence that decodes, do not depend on what else is in the step.
 #[test]
 fn the_same_bits_in_any_company() {

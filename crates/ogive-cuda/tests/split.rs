@@ -9,7 +9,7 @@ mod common;
 
 use attention::{Case, numbers};
 use ogive_backend::tensor::{BF16, F32, Format, Q8_0, Result};
-use ogive_backend::{AttnOption, AttnSpec, Backend, StepKey};
+use ogive_backend::{AttnOption, AttnSpec, Backend, Batch, BlockTable, CacheSpec, LayerCache, StepKey};
 use ogive_conformance::Oracle;
 use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Nvrtc, test_name};
@@ -118,6 +118,40 @@ fn the_same_bits_in_any_company() {
             assert_eq!(alone, row(&[(700, 1), (past, 1)], &[6, 5], 1), "after a longer one");
             assert_eq!(alone, row(&[(past, 1), (40, 1), (1000, 1)], &[5, 8, 7], 0), "before others");
             assert_eq!(alone, row(&[(past, 1), (0, 270)], &[5, 9], 0), "beside a prompt");
+        }
+    });
+}
+
+/// Contexts of more chunks than the last block takes at a time, beside the kernel that takes one after the other.
+#[test]
+fn many_chunks_are_put_together_in_their_order() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        const DIM: usize = 40;
+        const BLOCKS: usize = 1024;
+        let (b, spec) = (CudaBackend::new().unwrap(), AttnSpec::causal(3, 1, DIM));
+        let first_row = |sequences: &[(usize, usize)]| -> Vec<u32> {
+            let layers = vec![LayerCache::full(DIM, DIM)];
+            let cache = b.new_cache(&CacheSpec::new(layers, 16, BLOCKS * sequences.len(), 2)).unwrap();
+            let store = |parts: &[(usize, usize)]| {
+                let mut batch = Batch::default();
+                for (i, (past, rows)) in parts.iter().enumerate() {
+                    let blocks = (i * BLOCKS..(i + 1) * BLOCKS).rev().map(|j| j as u32).collect();
+                    batch.push(&vec![0; *rows], *past, vec![BlockTable { first: 0, blocks }], [0, 1]);
+                }
+                let (plan, n) = (b.plan(batch).unwrap(), parts.iter().map(|part| part.1).sum::<usize>());
+                let side = |salt: u64| b.upload(&numbers(salt, n * DIM), [n, DIM].into()).unwrap();
+                b.store_kv(0, &side(1), Some(&side(2)), &cache, &plan).unwrap();
+                plan
+            };
+            store(&sequences.iter().map(|(past, _)| (0, *past)).collect::<Vec<_>>());
+            let plan = store(sequences);
+            let n = plan.batch().tokens.len();
+            let q = b.upload(&numbers(3, n * 3 * DIM), [n, 3 * DIM].into()).unwrap();
+            let y = b.download(&b.attend_cache(0, &q, &cache, &spec, &plan).unwrap()).unwrap();
+            y[..3 * DIM].iter().map(|v| v.to_bits()).collect()
+        };
+        for past in [8447, 16_383] {
+            assert_eq!(first_row(&[(past, 1)]), first_row(&[(past, 1), (0, 270)]), "after {past}");
         }
     });
 }

@@ -203,7 +203,11 @@ fn place(
 #[cfg(feature = "cuda")]
 fn cuda_builder(options: &Options, number: usize) -> ogive_cuda::Builder {
     use ogive_cuda::{Activations, Compute, CudaBackend};
-    let compute = if options.bf16 && !options.exact { Compute::Bf16 } else { Compute::F32 };
+    let compute = match options {
+        Options { exact: true, .. } => Compute::F32,
+        Options { bf16: true, .. } => Compute::Bf16,
+        _ => Compute::Auto,
+    };
     let activations = if options.int8 && !options.exact { Activations::Int8 } else { Activations::Float };
     CudaBackend::builder().device(number).compute(compute).activations(activations)
 }
@@ -316,19 +320,23 @@ pub fn devices() -> Vec<(Device, String)> {
 
 #[cfg(feature = "cuda")]
 fn cuda_devices() -> Vec<(Device, String)> {
-    use ogive_cuda::CudaBackend;
-    let (found, why) = match (CudaBackend::devices(), CudaBackend::unavailable()) {
-        (Ok(found), None) if !found.is_empty() => (found, None),
-        // What helps stands with the libraries.
-        (Ok(found), why) => (found, why.map(|e| e.brief())),
-        (Err(e), _) => (Vec::new(), Some(e.brief())),
+    use ogive_cuda::{CudaBackend, DeviceInfo, Error};
+    let found = CudaBackend::devices().and_then(|found| match found.is_empty() {
+        true => Err(Error::NoDevice { asked: 0, found: 0 }),
+        false => Ok(found),
+    });
+    let found = match found {
+        Ok(found) => found,
+        Err(e) => return vec![(Device::Cuda(0), format!("not available: {}", e.brief()))],
     };
-    if found.is_empty() {
-        let why = why.unwrap_or_else(|| "there is no device".into());
-        return vec![(Device::Cuda(0), format!("not available: {why}"))];
-    }
-    let line = |d: &ogive_cuda::DeviceInfo| match &why {
-        None => format!("{d}"),
+    // Each is opened: whether a driver takes what a compiler makes, and a device has memory, shows nowhere else.
+    let why_not = |d: &DeviceInfo| match forced() {
+        true => Some(format!("{FORCE_CPU} is set")),
+        // What more there is to say stands with the libraries.
+        false => CudaBackend::with_device(d.number).err().map(|e| e.brief()),
+    };
+    let line = |d: &DeviceInfo| match why_not(d) {
+        None => d.to_string(),
         Some(why) => format!("{d}; not available: {why}"),
     };
     found.iter().map(|d| (Device::Cuda(d.number), line(d))).collect()

@@ -49,7 +49,7 @@ impl Options {
             threads: None,
             exact: false,
             bf16: false,
-            int8: false,
+            int8: true,
             repack: true,
             background: true,
             context: None,
@@ -68,7 +68,7 @@ impl Options {
     }
 
     /// How many of the model's layers GPUs get, the others staying on the CPU. Unless said otherwise, as many as fit where the device is
-    /// chosen ([`Device::Auto`]), and all where it was named. A model that is split runs without recorded steps.
+    /// chosen ([`Device::Auto`]), and all where it was named.
     #[must_use]
     pub fn gpu_layers(self, layers: GpuLayers) -> Self {
         Self { gpu_layers: Some(layers), ..self }
@@ -81,22 +81,25 @@ impl Options {
     }
 
     /// Decodes packed weights and computes everything in single precision, with a cache in single precision: slower, and
-    /// as near to the reference as single precision gets.
+    /// as near to the reference as single precision gets. Otherwise activations are rounded to what their weight is worth: on the CPU to 8
+    /// bits where it is packed and to bfloat16 where it is BF16, on a GPU, if a step has several tokens, to bfloat16 for both and to half
+    /// precision for F16, or to 8 bits as [`int8`](Self::int8) says.
     #[must_use]
     pub fn exact(self, exact: bool) -> Self {
         Self { exact, ..self }
     }
 
-    /// Computes in bf16 where that is faster than single precision, with a relative error of 2^-8 in weights and activations each: F32
-    /// and F16 weights on processors that multiply pairs of bf16, and products of several tokens by a GPU's tensor cores.
+    /// Computes with F32 and F16 weights in bf16 too, with a relative error of 2^-8 in weights and activations each: on processors that
+    /// multiply pairs of bf16, and on GPUs where a step has several tokens.
     /// `exact` has precedence.
     #[must_use]
     pub fn bf16(self, bf16: bool) -> Self {
         Self { bf16, ..self }
     }
 
-    /// On a GPU, rounds activations to 8 bits where one to eight tokens of a step meet packed weights, with an error of at most 1/253 of
-    /// the largest of 32 neighbours each. The CPU rounds them to 8 bits in any case. Not measured on a GPU yet. `exact` has precedence.
+    /// Whether a GPU may round activations to 8 bits where one to eight tokens of a step meet packed weights, as is the default, with an
+    /// error of at most 1/253 of the largest of 32 neighbours each. The CPU rounds them to 8 bits unless it is to be `exact`, which has
+    /// precedence here too.
     #[must_use]
     pub fn int8(self, int8: bool) -> Self {
         Self { int8, ..self }

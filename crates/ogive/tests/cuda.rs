@@ -95,7 +95,7 @@ fn an_estimate_counts_what_products_take() {
         assert!(own == few && with > own + 4_000_000, "{own} {few} {with}");
         // Before there is a backend: what the options say of precision counts, and these are too few rows for cuBLAS by the table.
         let options = Options::new().device(Device::Cuda(0)).context(40).step_tokens(16);
-        let exact = options.clone().estimate_memory(&path).unwrap().working;
+        let exact = options.clone().exact(true).estimate_memory(&path).unwrap().working;
         let half = options.bf16(true).estimate_memory(&path).unwrap().working;
         assert!(half > exact && half == own, "{exact} {half} {own}");
     });

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     context: Option<usize>,
     #[command(flatten)]
     machine: Machine,
-    /// One JSON array instead of lines
+    /// One JSON array instead of lines, with the libraries that each device needs
     #[arg(long)]
     json: bool,
 }
@@ -66,9 +66,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         (device, about, memory)
     });
     if args.json {
-        let entry = |(device, about, memory): (Device, String, Option<(String, Value)>)| match memory {
-            Some((_, memory)) => json!({ "device": device.to_string(), "about": about, "memory": memory }),
-            None => json!({ "device": device.to_string(), "about": about }),
+        // With the devices that want them, as the array is one of devices.
+        let libraries = ogive::libraries();
+        let entry = |(device, about, memory): (Device, String, Option<(String, Value)>)| {
+            let libraries = if device == Device::Cpu { &[][..] } else { &libraries[..] };
+            let mut entry = json!({ "device": device.to_string(), "about": about, "libraries": libraries });
+            if let Some((_, memory)) = memory {
+                entry["memory"] = memory;
+            }
+            entry
         };
         return output::line(json!(devices.map(entry).collect::<Vec<_>>()));
     }

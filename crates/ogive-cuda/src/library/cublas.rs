@@ -4,8 +4,9 @@
 //! functions that have not changed since CUDA 11, so they are declared and not bound to a version.
 #![allow(unsafe_code)]
 
-use super::search::{self, Kind, Places};
-use super::{driver, missing};
+use super::advice::left_out;
+use super::search::{Kind, Places, told};
+use super::{cublas_files, driver, unfit};
 use crate::driver::{Address, Stream};
 use crate::error::{Error, Result};
 use libloading::Library;
@@ -113,35 +114,36 @@ impl Cublas {
     /// The newest there is that this build may load and the driver takes, started for the device of `stream`.
     pub(crate) fn find(stream: &Stream) -> Result<Self> {
         let (places, (driver, _)) = (Places::here(), driver()?);
+        let (_, mut refused) = cublas_files(&places, driver.version);
         let mut candidates = places.candidates(Kind::Cublas);
-        candidates.retain(|c| c.generation == 0 || c.generation <= driver.version.0);
+        candidates.retain(|c| c.generation <= driver.version.0);
         candidates.sort_by_key(|c| std::cmp::Reverse(c.generation));
-        let mut why = None;
         for candidate in candidates {
-            let Ok(library) = candidate.open() else { continue };
-            match Self::start(library, &candidate.path, stream) {
-                Ok(mut found) if search::allowed(found.version[0]) => {
+            let started = match candidate.open() {
+                Ok(library) => Self::start(library, &candidate.path, stream),
+                Err(_) if !candidate.is_file() => continue,
+                Err(why) => Err(Error::Library { library: "cuBLAS", why }),
+            };
+            let why = match started {
+                Ok(mut found) if places.allows(found.version[0]) => {
                     found.path = candidate.loaded_from();
                     return Ok(found);
                 }
-                Ok(found) => {
-                    let text = format!(
-                        "{} is of CUDA {}, which this build leaves out",
-                        found.path.display(),
-                        found.version[0]
-                    );
-                    why = Some(Error::Library { library: "cuBLAS", why: text });
-                }
-                Err(e) => why = Some(e),
+                Ok(found) => left_out(&found.path, found.version[0], &places),
+                Err(Error::Library { why, .. }) => why,
+                Err(e) => e.to_string(),
+            };
+            if !refused.contains(&why) {
+                refused.push(why);
             }
         }
-        Err(why.unwrap_or_else(|| missing(Kind::Cublas, &places)))
+        Err(unfit(Kind::Cublas, &places, None, &refused))
     }
 
     fn start(library: Library, path: &Path, stream: &Stream) -> Result<Self> {
         let absent = |e: libloading::Error| Error::Library {
             library: "cuBLAS",
-            why: format!("{} is no cuBLAS of CUDA 11 or newer ({e})", path.display()),
+            why: format!("{} is no cuBLAS of CUDA 11 or newer ({})", path.display(), told(path, &e)),
         };
         // SAFETY: each field has the type that cuBLAS's documentation has for its symbol, and the table that holds them keeps the
         // library open.

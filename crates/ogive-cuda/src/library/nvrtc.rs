@@ -1,9 +1,10 @@
 //! NVRTC: the compiler, as a library that was opened by its path.
 //!
-//! Its interface is ten functions that have not changed since 11.2, so they are declared here and not bound to a version.
+//! Its interface is a dozen functions that have not changed since 11.2, so they are declared here and not bound to a version.
 #![allow(unsafe_code)]
 
-use super::search::Candidate;
+use super::advice::OLDEST;
+use super::search::{Candidate, told};
 use crate::error::{Error, Result};
 use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -36,7 +37,6 @@ macro_rules! functions {
 }
 
 functions! {
-    version = b"nvrtcVersion\0" (*mut c_int, *mut c_int);
     count = b"nvrtcGetNumSupportedArchs\0" (*mut c_int);
     architectures = b"nvrtcGetSupportedArchs\0" (*mut c_int);
     create = b"nvrtcCreateProgram\0" (*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char);
@@ -85,7 +85,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn device(self) -> u32 {
+    pub(super) fn device(self) -> u32 {
         self.capability.0 * 10 + self.capability.1
     }
 
@@ -100,12 +100,17 @@ impl Wanted {
 
     /// Nothing better can come: it is not newer than the driver and knows the device itself.
     pub(super) fn is_best(self, n: &Nvrtc) -> bool {
-        n.version.0 <= self.driver.0 && n.architectures.contains(&self.device())
+        !self.is_newer(n) && n.architectures.contains(&self.device())
+    }
+
+    /// Whether it is of a newer generation than the driver, which may then refuse what it makes.
+    pub(super) fn is_newer(self, n: &Nvrtc) -> bool {
+        n.version.0 > self.driver.0
     }
 
     /// Smaller is better.
-    pub(super) fn rank(self, n: &Nvrtc) -> (bool, u32) {
-        (!n.architectures.contains(&self.device()), self.order(n.version.0))
+    pub(super) fn rank(self, n: &Nvrtc) -> (bool, bool, u32) {
+        (self.is_newer(n), !n.architectures.contains(&self.device()), self.order(n.version.0))
     }
 
     /// Whether it makes something that the device can run.
@@ -138,38 +143,56 @@ impl std::fmt::Display for Target {
     }
 }
 
+/// Major and minor. An error without a reason where the library has the function and it fails.
+fn version(library: &Library) -> Result<(u32, u32), Option<libloading::Error>> {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the type is the one that NVRTC's documentation has for this symbol, which all versions have; both numbers are on the
+    // stack.
+    let asked = unsafe {
+        let ask = library.get::<unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int>(b"nvrtcVersion\0");
+        ask.map_err(Some)?(&raw mut major, &raw mut minor)
+    };
+    let number = |n: c_int| u32::try_from(n).map_err(|_| None);
+    if asked == 0 { Ok((number(major)?, number(minor)?)) } else { Err(None) }
+}
+
 impl Nvrtc {
     /// Opens the library at `path`.
     pub(crate) fn at(path: &Path) -> Result<Self> {
-        Self::open(&Candidate { path: path.into(), generation: 0 })
+        let opened = Candidate::new(path.into(), 0).open().and_then(|library| Self::of(library, path));
+        opened.map_err(|why| Error::Library { library: "NVRTC", why })
     }
 
-    /// Opens it and asks what it is.
-    pub(super) fn open(candidate: &Candidate) -> Result<Self> {
-        let failed = |e: String| Error::Library {
-            library: "NVRTC",
-            why: format!("{}: {e}", candidate.path.display()),
-        };
-        let library = candidate.open().map_err(|e| failed(e.to_string()))?;
-        let f = Functions::of(library).map_err(|e| failed(format!("{e}; at least 11.2 is needed")))?;
-        let (mut major, mut minor, mut count) = (0, 0, 0);
-        // SAFETY: all three numbers are on the stack.
-        let asked = unsafe { (f.version)(&raw mut major, &raw mut minor) | (f.count)(&raw mut count) };
+    /// Asks a library, which was found at `path`, what it is.
+    pub(super) fn of(library: Library, path: &Path) -> Result<Self, String> {
+        let at = path.display();
+        let version = version(&library).map_err(|e| {
+            let why = e.map_or("it does not say which version".into(), |e| told(path, &e));
+            format!("{at} is no NVRTC ({why})")
+        })?;
+        let named = format!("{at} is NVRTC {}.{}", version.0, version.1);
+        if version < OLDEST {
+            return Err(format!("{named}, and {}.{} is the oldest that will do", OLDEST.0, OLDEST.1));
+        }
+        let f = Functions::of(library).map_err(|e| format!("{named} and not whole ({})", told(path, &e)))?;
+        let silent = || format!("{named} and does not say what it compiles for");
+        let mut count = 0;
+        // SAFETY: the number is on the stack.
+        let asked = unsafe { (f.count)(&raw mut count) };
         if asked != 0 || !(1..=1000).contains(&count) {
-            return Err(failed("it does not say which version it is".into()));
+            return Err(silent());
         }
         let mut architectures = vec![0; usize::try_from(count).unwrap_or(0)];
         // SAFETY: NVRTC writes as many numbers as it said there are, for which there is room.
         let listed = unsafe { (f.architectures)(architectures.as_mut_ptr()) };
         if listed != 0 {
-            return Err(failed("it does not say what it compiles for".into()));
+            return Err(silent());
         }
-        let number = |n: c_int| u32::try_from(n).unwrap_or(0);
         Ok(Self {
             f,
-            path: candidate.loaded_from(),
-            version: (number(major), number(minor)),
-            architectures: architectures.into_iter().map(number).collect(),
+            path: path.to_owned(),
+            version,
+            architectures: architectures.into_iter().map(|a| u32::try_from(a).unwrap_or(0)).collect(),
             busy: Mutex::new(()),
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! The order is: what the user says (`OGIVE_CUDA_PATH`), what the toolkit's own variables say, what the loader finds, where the
 //! toolkit's installer and the distributions put it, and Python's packages. The places are a value with its own view of
-//! the environment, so that a test can lay out any combination of missing and old libraries in a folder.
+//! the environment and its own list of generations, so that a test can lay out any combination of missing and old libraries.
 #![allow(unsafe_code)]
 
 use libloading::Library;
@@ -17,13 +17,13 @@ pub(super) enum Kind {
     Cublas,
 }
 
-/// Generations of CUDA whose NVRTC and cuBLAS this build may load.
+/// Generations of CUDA that have an NVRTC and a cuBLAS for us, newest first, and whether this build may load them.
 const GENERATIONS: [(u32, bool); 3] =
     [(13, cfg!(feature = "cuda-13")), (12, cfg!(feature = "cuda-12")), (11, cfg!(feature = "cuda-11"))];
 
-/// Whether this build may load that generation.
-pub(super) fn allowed(major: u32) -> bool {
-    GENERATIONS.iter().any(|&(generation, on)| on && generation == major)
+/// Those generations, newest first.
+pub(super) fn known() -> impl Iterator<Item = u32> {
+    GENERATIONS.iter().map(|(major, _)| *major)
 }
 
 impl Kind {
@@ -44,29 +44,16 @@ impl Kind {
         }
     }
 
-    /// What helps where it is missing.
-    pub(super) fn help(self) -> &'static str {
-        match self {
-            Self::Driver => "install NVIDIA's driver (nvidia-smi must work)",
-            Self::Nvrtc => {
-                "pip install nvidia-cuda-nvrtc-cu12 (CUDA 13: nvidia-cuda-nvrtc, CUDA 11: nvidia-cuda-nvrtc-cu11), or point OGIVE_CUDA_PATH to its folder"
-            }
-            Self::Cublas => {
-                "optional, for long prompts with --bf16: pip install nvidia-cublas-cu12 (CUDA 13: nvidia-cublas, CUDA 11: nvidia-cublas-cu11), or point OGIVE_CUDA_PATH to its folder"
-            }
-        }
-    }
-
-    /// File names with the generation they say they are of; 0 where the name says none.
-    fn names(self) -> Vec<(String, u32)> {
-        let generations = GENERATIONS.iter().filter(|(_, on)| *on).map(|(major, _)| *major);
+    /// File names of these generations and those that name none, with the generation; 0 where the name says none.
+    fn names(self, generations: &[u32]) -> Vec<(String, u32)> {
+        let generations = generations.iter().copied();
         match self {
             Self::Driver => vec![("libcuda.so.1".into(), 0), ("libcuda.so".into(), 0)],
             // Until CUDA 11 the name has the first version with this interface.
             Self::Nvrtc => generations
-                .flat_map(|g| match g {
-                    11 => vec![("libnvrtc.so.11.2".to_owned(), 11)],
-                    g => vec![(format!("libnvrtc.so.{g}"), g)],
+                .map(|g| match g {
+                    11 => ("libnvrtc.so.11.2".to_owned(), 11),
+                    g => (format!("libnvrtc.so.{g}"), g),
                 })
                 .chain([("libnvrtc.so".to_owned(), 0)])
                 .collect(),
@@ -78,6 +65,16 @@ impl Kind {
     }
 }
 
+/// Why the library at `path`, or a symbol of it, could not be had: the system's words, which libloading keeps in the error's source, without
+/// the path that they begin with, which may be another one of the same file.
+pub(super) fn told(path: &Path, e: &libloading::Error) -> String {
+    let text = std::error::Error::source(e).map_or_else(|| e.to_string(), ToString::to_string);
+    match text.split_once(": ") {
+        Some((begin, rest)) if begin.starts_with('/') || Path::new(begin) == path => rest.to_owned(),
+        _ => text,
+    }
+}
+
 /// A library that may be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
@@ -85,16 +82,25 @@ pub(super) struct Candidate {
     pub(super) path: PathBuf,
     /// The generation its name tells, or 0.
     pub(super) generation: u32,
+    /// Of a bare name: the file that `LD_LIBRARY_PATH` leads to, which the loader will take.
+    file: Option<PathBuf>,
 }
 
 impl Candidate {
+    pub(super) fn new(path: PathBuf, generation: u32) -> Self {
+        Self { path, generation, file: None }
+    }
+
     /// Whether it is a file that was seen, and no bare name.
     pub(super) fn is_file(&self) -> bool {
         self.path.parent().is_some_and(|folder| !folder.as_os_str().is_empty())
     }
 
-    /// Where it lies, once it is open: for a bare name, what the system says was mapped.
+    /// Where it lies, once it is open: for a bare name that `LD_LIBRARY_PATH` leads nowhere, what the system says was mapped.
     pub(super) fn loaded_from(&self) -> PathBuf {
+        if let Some(file) = &self.file {
+            return file.clone();
+        }
         let name = self.path.to_string_lossy();
         let maps = if self.is_file() { None } else { std::fs::read_to_string("/proc/self/maps").ok() };
         let is_it = |path: &&Path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&*name));
@@ -103,11 +109,12 @@ impl Candidate {
         found.map_or_else(|| self.path.clone(), PathBuf::from)
     }
 
-    /// Opens it.
-    pub(super) fn open(&self) -> Result<Library, libloading::Error> {
+    /// Opens it; why not, in a sentence, where that fails.
+    pub(super) fn open(&self) -> Result<Library, String> {
         // SAFETY: opening runs the library's initialisers. It is one of NVIDIA's by its name, from a place that the user or
         // the system chose for such libraries, as a program linked against it would get it.
-        unsafe { Library::new(&self.path) }
+        let opened = unsafe { Library::new(&self.path) };
+        opened.map_err(|e| format!("{} cannot be loaded ({})", self.path.display(), told(&self.path, &e)))
     }
 }
 
@@ -119,6 +126,8 @@ pub(super) struct Places {
     variable: Variable,
     /// What system paths begin with: `/`, but for tests.
     root: PathBuf,
+    /// Generations whose NVRTC and cuBLAS may be loaded, newest first.
+    pub(super) generations: Vec<u32>,
 }
 
 /// Folders inside a toolkit's.
@@ -139,9 +148,15 @@ const SYSTEM: [&str; 9] = [
 ];
 
 impl Places {
-    /// This machine's.
+    /// This machine's, for this build.
     pub(super) fn here() -> Self {
-        Self { variable: Box::new(|name| std::env::var_os(name)), root: "/".into() }
+        let generations = GENERATIONS.iter().filter(|(_, on)| *on).map(|(major, _)| *major).collect();
+        Self { variable: Box::new(|name| std::env::var_os(name)), root: "/".into(), generations }
+    }
+
+    /// Whether NVRTC and cuBLAS of that generation may be loaded.
+    pub(super) fn allows(&self, major: u32) -> bool {
+        self.generations.contains(&major)
     }
 
     fn paths(&self, variable: &str) -> Vec<PathBuf> {
@@ -208,30 +223,46 @@ impl Places {
         folders
     }
 
-    fn in_folders(folders: &[PathBuf], kind: Kind) -> Vec<Candidate> {
+    fn in_folders(folders: &[PathBuf], names: &[(String, u32)]) -> Vec<Candidate> {
         let in_folder = |folder: &PathBuf| {
-            let file = |(name, generation): (String, u32)| Candidate { path: folder.join(name), generation };
-            kind.names().into_iter().map(file).filter(|c| c.path.is_file()).collect::<Vec<_>>()
+            let file = |(name, generation): &(String, u32)| Candidate::new(folder.join(name), *generation);
+            names.iter().map(file).filter(|c| c.path.is_file()).collect::<Vec<_>>()
         };
         folders.iter().flat_map(in_folder).collect()
     }
 
-    /// All that may be opened, in order.
+    /// All that may be opened, in order. What `LD_LIBRARY_PATH` leads to comes twice, by its name and as a file: a name that does not
+    /// open is mostly one that is not there, a file that does not is a broken one.
     pub(super) fn candidates(&self, kind: Kind) -> Vec<Candidate> {
-        let mut all = Self::in_folders(&self.first(kind), kind);
-        all.extend(
-            kind.names().into_iter().map(|(name, generation)| Candidate { path: name.into(), generation }),
-        );
-        all.extend(Self::in_folders(&self.last(kind), kind));
+        let names = kind.names(&self.generations);
+        let on_path = Self::in_folders(&self.paths("LD_LIBRARY_PATH"), &names);
+        let bare = |(name, generation): &(String, u32)| {
+            let file = on_path.iter().find(|c| c.path.file_name().is_some_and(|n| n == name.as_str()));
+            Candidate { file: file.map(|c| c.path.clone()), ..Candidate::new(name.into(), *generation) }
+        };
+        let mut all = Self::in_folders(&self.first(kind), &names);
+        all.extend(names.iter().map(bare));
+        all.extend(on_path);
+        all.extend(Self::in_folders(&self.last(kind), &names));
         all
     }
 
     /// Files that exist, the loader's path among them.
-    pub(super) fn files(&self, kind: Kind) -> Vec<PathBuf> {
+    pub(super) fn files(&self, kind: Kind) -> Vec<Candidate> {
+        let mut all = self.candidates(kind);
+        all.retain(Candidate::is_file);
+        all
+    }
+
+    /// Files of generations that this build leaves out, by their names.
+    pub(super) fn left_out(&self, kind: Kind) -> Vec<Candidate> {
+        let others: Vec<u32> = known().filter(|g| !self.allows(*g)).collect();
         let mut folders = self.first(kind);
         folders.extend(self.paths("LD_LIBRARY_PATH"));
         folders.extend(self.last(kind));
-        Self::in_folders(&folders, kind).into_iter().map(|c| c.path).collect()
+        let mut all = Self::in_folders(&folders, &kind.names(&others));
+        all.retain(|c| c.generation > 0);
+        all
     }
 
     /// The places, in words.
@@ -273,7 +304,8 @@ mod tests {
         let variables: HashMap<String, OsString> =
             variables.iter().map(|(name, value)| ((*name).to_owned(), at(value))).collect();
         let root = folder.path().to_owned();
-        (folder, Places { variable: Box::new(move |name| variables.get(name).cloned()), root })
+        let variable: Variable = Box::new(move |name| variables.get(name).cloned());
+        (folder, Places { variable, root, generations: known().collect() })
     }
 
     fn found(folder: &tempfile::TempDir, places: &Places, kind: Kind) -> Vec<String> {
@@ -316,8 +348,29 @@ mod tests {
     #[test]
     fn what_is_no_library_is_an_error() {
         let (folder, places) = laid_out(&["mine/libnvrtc.so.12"], &[("OGIVE_CUDA_PATH", "mine")]);
-        assert!(places.candidates(Kind::Nvrtc)[0].open().is_err());
+        let why = places.candidates(Kind::Nvrtc)[0].open().unwrap_err();
+        let path = folder.path().join("mine/libnvrtc.so.12");
+        assert!(why.starts_with(&format!("{} cannot be loaded (", path.display())), "{why}");
+        // The system's words, without the path once more.
+        assert!(!why.contains("dlopen failed") && !why.contains("(/"), "{why}");
         assert!(places.describe(Kind::Nvrtc).starts_with("OGIVE_CUDA_PATH, the loader's path"));
         drop(folder);
+    }
+
+    #[test]
+    fn a_build_with_one_generation_sees_the_others_files() {
+        let files =
+            ["mine/libnvrtc.so.13", "mine/libnvrtc.so.11.2", "lib/libnvrtc.so.12", "lib/libcublas.so.13"];
+        let (folder, mut places) =
+            laid_out(&files, &[("OGIVE_CUDA_PATH", "mine"), ("LD_LIBRARY_PATH", "lib")]);
+        places.generations = vec![12];
+        let names = |all: Vec<Candidate>| -> Vec<String> {
+            all.iter().map(|c| c.path.strip_prefix(folder.path()).unwrap().display().to_string()).collect()
+        };
+        assert_eq!(names(places.files(Kind::Nvrtc)), ["lib/libnvrtc.so.12"]);
+        assert_eq!(names(places.left_out(Kind::Nvrtc)), ["mine/libnvrtc.so.13", "mine/libnvrtc.so.11.2"]);
+        assert_eq!(names(places.left_out(Kind::Cublas)), ["lib/libcublas.so.13"]);
+        assert_eq!(names(places.left_out(Kind::Driver)), [""; 0]);
+        assert!(places.allows(12) && !places.allows(13) && !places.allows(14));
     }
 }

@@ -186,6 +186,7 @@ pub(crate) fn attend_cache(
         v_cols: v.dim,
         paged: Some((pages.block_len, pages.group, pages.element)),
     };
+    let compute = compute.over(&device.info, pages.element);
     launch(device, compute, at, from, &rows, spec, plan, step)
 }
 

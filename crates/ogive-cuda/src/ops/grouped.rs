@@ -77,6 +77,7 @@ pub(super) fn way(
     if choices < experts.saturating_mul(from) || choices == 0 || experts == 0 {
         return None;
     }
+    let compute = compute.with(info, &weights.map(|w| w.format));
     let able = info.capability >= matrix::oldest(compute);
     let found = TABLE.iter().filter(|_| able).find(|t| t.is_for(info, choices / experts, weights));
     Some(found.map_or(Way::Single, |tiles| Way::Halves(compute, *tiles)))

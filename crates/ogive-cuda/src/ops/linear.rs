@@ -51,7 +51,7 @@ pub(crate) fn scratch(products: &Products, p: &Multiplied, w: &Kept) -> u64 {
         true if p.normed && !w.ordered => 0,
         true => int8::scratch(n, w),
         false => {
-            let halves = matrix::scratch(info, *compute, *cublas_from, n, w);
+            let halves = matrix::scratch(info, compute.with(info, &[w.format]), *cublas_from, n, w);
             halves.unwrap_or_else(|| order::scratch(n, w))
         }
     }
@@ -105,7 +105,7 @@ fn one(
     if experts != 1 || x.shape().cols() != cols {
         return Err(Error::shape(at, x.shape(), w.shape.into()));
     }
-    let n = x.shape().rows();
+    let (n, compute) = (x.shape().rows(), compute.with(&device.info, &[w.format]));
     shared.turn_to(w);
     let y = device.tensor(at, x.shape().with_cols(out))?;
     let to = device.read(at, &y)?;
@@ -119,7 +119,7 @@ fn one(
         return Ok(y);
     }
     if matrix::takes(device, compute, n, w) {
-        let x = match halves.take() {
+        let x = match halves.take().filter(|x| x.compute == compute) {
             Some(x) => halves.insert(x),
             None => halves.insert(matrix::halves(device, at, compute, x, w.order())?),
         };
@@ -156,7 +156,8 @@ fn fused(
     let (gate, up) = (weight::read(device, at, gate)?, weight::read(device, at, up)?);
     let ([experts, out, cols], n) = (gate.shape, x.shape().rows());
     let integers = [gate, up].map(|w| int8::takes(device, n, w));
-    let tiles = [gate, up].iter().any(|w| matrix::takes(device, compute, n, w));
+    let tiles = |w: &&CudaWeight| matrix::takes(device, compute.with(&device.info, &[w.format]), n, w);
+    let tiles = [gate, up].iter().any(tiles);
     let alike = gate.shape == up.shape && integers[0] == integers[1] && gate.is_ordered_as(up.columns());
     if n > FEW || !alike || (tiles && !integers[0]) {
         return Ok(None);

@@ -57,11 +57,12 @@ const TABLE: [Entry; 7] = [
 const PADDED: usize = 128;
 
 /// The oldest device that computes in this type.
-pub(super) fn oldest(compute: Compute) -> (u32, u32) {
+pub(crate) fn oldest(compute: Compute) -> (u32, u32) {
     match compute {
         Compute::F16 => (7, 5),
         Compute::Bf16 => (8, 0),
-        Compute::F32 => (u32::MAX, 0),
+        // `Auto` is one of the others by the time that there is a weight.
+        Compute::F32 | Compute::Auto => (u32::MAX, 0),
     }
 }
 
@@ -184,7 +185,7 @@ pub(super) fn scratch(
     choose(info, compute, n, w)?;
     let halves = size_of_halves([n, w.shape[2]]);
     let by_cublas = cublas.is_some_and(|from| n >= from);
-    Some(halves.saturating_add(if by_cublas { slabs::scratch(info, compute, w) } else { 0 }))
+    Some(halves.saturating_add(if by_cublas { slabs::scratch(info, compute, n, w) } else { 0 }))
 }
 
 /// Rounds `x`, in the order that lies at `order` if that is not 0.

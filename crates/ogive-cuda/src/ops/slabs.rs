@@ -30,14 +30,21 @@ pub(crate) fn from(capability: (u32, u32)) -> Option<usize> {
     FROM.iter().find(|(oldest, _)| capability >= *oldest).map(|(_, rows)| *rows)
 }
 
-/// Bytes of a slab, at least: a product of 512 rows from less would not fill a device, whatever its L2 holds.
+/// Bytes of a slab by the L2, at least and at most.
 const LEAST: usize = 8 << 20;
-/// And at most: a slab of this size fills any device.
 const MOST: usize = 32 << 20;
+/// Bytes of any slab, at most.
+const ALL: usize = 128 << 20;
 
-/// Bytes of a slab on this device: half of its L2, as activations and results pass through it too.
-fn limit(info: &DeviceInfo) -> usize {
-    (info.l2_cache as usize / 2).clamp(LEAST, MOST)
+/// Bytes of a slab on this device for products of `n` rows with a weight of so many inputs: half of its L2, as activations and results
+/// pass through it too, but no less than gives every multiprocessor a block. A block is lost time for as long as it takes, and a
+/// slab that leaves the L2 is written to memory and read from it once.
+fn limit(info: &DeviceInfo, n: usize, cols: usize) -> usize {
+    let cached = (info.l2_cache as usize / 2).clamp(LEAST, MOST);
+    let blocks = (info.multiprocessors as usize).div_ceil(n.div_ceil(WHOLE).max(1));
+    let row = cols.checked_next_multiple_of(FILLED).and_then(|cols| cols.checked_mul(2));
+    let busy = row.and_then(|row| row.checked_mul(blocks * WHOLE)).unwrap_or(ALL);
+    cached.max(busy.min(ALL))
 }
 
 /// Bytes of memory that cuBLAS works in: what its documentation recommends.
@@ -82,13 +89,13 @@ impl Slabs {
     }
 }
 
-/// Bytes that a product by cuBLAS takes beside its result and activations, as the pool has them.
-pub(super) fn scratch(info: &DeviceInfo, compute: Compute, w: &Kept) -> u64 {
+/// Bytes that a product of `n` rows by cuBLAS takes beside its result and activations, as the pool has them.
+pub(super) fn scratch(info: &DeviceInfo, compute: Compute, n: usize, w: &Kept) -> u64 {
     let size = |bytes: usize| Pool::size(bytes).map_or(u64::MAX, |n| n as u64);
     let [_, out, cols] = w.shape;
     let slab = match is_ready(compute, w) {
         true => 0,
-        false => Slabs::of([out, cols], limit(info)).map_or(u64::MAX, |slabs| size(slabs.bytes)),
+        false => Slabs::of([out, cols], limit(info, n, cols)).map_or(u64::MAX, |slabs| size(slabs.bytes)),
     };
     size(workspace(info)).saturating_add(slab)
 }
@@ -103,7 +110,7 @@ pub(super) fn product(
     n: usize,
 ) -> Result<bool> {
     let wanted = device.blas.is_for(device, n)?;
-    Ok(wanted && with(device, at, limit(&device.info), x, w, y, n)?)
+    Ok(wanted && with(device, at, limit(&device.info, n, w.shape[2]), x, w, y, n)?)
 }
 
 /// The same, in slabs of at most `limit` bytes.
@@ -120,7 +127,7 @@ fn with(
     let from = match x.compute {
         Compute::F16 => Element::F16,
         Compute::Bf16 => Element::Bf16,
-        Compute::F32 => return Ok(false),
+        Compute::F32 | Compute::Auto => return Ok(false),
     };
     let own = is_ready(x.compute, &w.kept());
     let cut = if own {
