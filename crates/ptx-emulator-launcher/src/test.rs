@@ -15,6 +15,8 @@ use crate::{Error, Launcher};
 pub const REQUIRED: &str = "PTX_EMU_REQUIRED";
 /// Tells the process that runs one case which one.
 const CASE: &str = "PTX_EMU_TEST_CASE";
+/// How the emulator begins a line about memory that was never freed.
+const LEAK: &str = "ptx-emulator: leak";
 
 /// What became of one case.
 #[derive(Clone, Debug)]
@@ -30,14 +32,38 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report if the case passed.
+    /// The report if the case passed and the emulator found no memory that was never freed.
+    ///
+    /// # Panics
+    /// If it did not, or memory leaked, with everything it printed.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        let report = self.ok_but_for_leaks();
+        let leaks: Vec<&str> = report.leaks().collect();
+        assert!(
+            leaks.is_empty(),
+            "{}\n{}\n--- stdout\n{}\n--- stderr\n{}",
+            report.ending,
+            leaks.join("\n"),
+            report.stdout,
+            report.stderr
+        );
+        report
+    }
+
+    /// The report if the case passed, whatever memory it left behind: for a case whose device is lost, as no call frees anything then.
     ///
     /// # Panics
     /// If it did not, with everything it printed.
     #[track_caller]
-    pub fn ok(self) -> Self {
+    pub fn ok_but_for_leaks(self) -> Self {
         assert!(self.passed, "{}\n--- stdout\n{}\n--- stderr\n{}", self.ending, self.stdout, self.stderr);
         self
+    }
+
+    /// What the emulator says of memory that was never freed, a line for each allocation. Nothing without `PTX_EMU_CHECK`, which finds it.
+    pub fn leaks(&self) -> impl Iterator<Item = &str> {
+        self.stderr.lines().filter(|line| line.contains(LEAK))
     }
 
     /// What stands after `key: ` on lines that begin so.
@@ -174,14 +200,34 @@ mod tests {
         assert_eq!(inside(), "test::tests::a_test_knows_its_name");
     }
 
+    fn report(stdout: &str, stderr: &str) -> Report {
+        Report { passed: true, ending: "a case".into(), stdout: stdout.into(), stderr: stderr.into() }
+    }
+
     #[test]
     fn values_are_found_by_their_key() {
-        let report = Report {
-            passed: true,
-            ending: String::new(),
-            stdout: "x\ntest a::b ... sum: 1\nsummary: 2\nsum: 3\n".into(),
-            stderr: String::new(),
-        };
+        let report = report("x\ntest a::b ... sum: 1\nsummary: 2\nsum: 3\n", "");
         assert_eq!(report.values("sum").collect::<Vec<_>>(), ["1", "3"]);
+    }
+
+    const LEAKS: &str =
+        "ptx-emulator: leak: allocation #7 of 256 bytes on device 0 was never freed\na leak of the program's";
+
+    #[test]
+    fn a_case_that_leaks_has_not_passed() {
+        let leaks = report("", LEAKS);
+        assert_eq!(leaks.leaks().collect::<Vec<_>>(), [LEAKS.lines().next().unwrap()]);
+        let told = std::panic::catch_unwind(|| leaks.clone().ok()).unwrap_err();
+        let told = told.downcast_ref::<String>().unwrap();
+        assert!(told.starts_with("a case\nptx-emulator: leak: allocation #7"), "{told}");
+        assert_eq!(leaks.ok_but_for_leaks().stderr, LEAKS);
+        assert_eq!(report("", "leak").ok().leaks().count(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a case")]
+    fn a_case_that_failed_has_not_passed() {
+        let failed = Report { passed: false, ..report("", LEAKS) };
+        failed.ok_but_for_leaks();
     }
 }

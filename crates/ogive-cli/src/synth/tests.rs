@@ -271,7 +271,8 @@ fn rope_factors_follow_the_published_rule() {
 #[test]
 fn a_large_model_takes_little_more_than_its_file_on_a_gpu() {
     use std::os::unix::fs::FileExt;
-    for (shape, format) in [("llama-3.1-8b", "q4_k_m"), ("llama-3.2-1b", "q8_0")] {
+    // A driver gives whole pages of 2 MiB, of which small tensors fill less.
+    for (shape, format, most) in [("llama-3.1-8b", "q4_k_m", 1.1), ("llama-3.2-1b", "q8_0", 1.15)] {
         let synth = Synth::new(shape, format, 1).unwrap();
         let (tensors, mut writer, mut bytes) =
             (plan(synth.shape, synth.format), GgufWriter::new(), Vec::new());
@@ -298,7 +299,7 @@ fn a_large_model_takes_little_more_than_its_file_on_a_gpu() {
         let memory = options.estimate_memory(file.path()).unwrap();
         let beside = memory.total() - memory.cache;
         assert!(memory.weights as f64 > 0.99 * len as f64, "{memory} of {len}");
-        assert!(beside as f64 <= 1.1 * len as f64, "{shape}: {memory} for a file of {len}");
+        assert!(beside as f64 <= most * len as f64, "{shape}: {memory} for a file of {len}");
         // Keys and values of half precision for every token, layer and head.
         let s = synth.shape;
         let cache = 4 * (s.layers * s.kv_heads * s.head_dim * 4096) as u64;

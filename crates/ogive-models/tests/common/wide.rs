@@ -1,0 +1,132 @@
+//! Golden models made wide enough to be packed: a row of their 48 elements fills no block of a format.
+//!
+//! Shapes and settings grow by a table, numbers are drawn again with the golden ones' size. Nobody computed such a model's logits
+//! elsewhere, so they are held against the CPU's, in single precision and with the same packed weights.
+
+use ogive_nn::backend::Backend;
+use ogive_nn::tensor::{Error, F32, Format, HostWeight, Q4_K, Q6_K, Q8_0, Result, WeightInfo, serde_json};
+use ogive_nn::{Config, Loader, Model, Source};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Settings that are set: four heads of 64, two of keys, and a feed-forward width of 512, or of 256 for each expert. All experts are chosen:
+/// rounding may send a near tie to another one, and then an error says nothing of the arithmetic.
+fn settings(config: &mut serde_json::Value) {
+    let experts = config.get("num_local_experts").cloned();
+    for (key, value) in [
+        ("hidden_size", 256),
+        ("head_dim", 64),
+        ("num_attention_heads", 4),
+        ("num_key_value_heads", 2),
+        ("intermediate_size", if experts.is_some() { 256 } else { 512 }),
+    ] {
+        config[key] = value.into();
+    }
+    if let Some(experts) = experts {
+        config["num_experts_per_tok"] = experts;
+    }
+}
+
+/// What becomes of a dimension: the vocabulary and the number of experts stay.
+fn grown(n: usize, experts: bool) -> usize {
+    match n {
+        48 | 72 => 256, // hidden, and all heads
+        56 => 512,
+        24 if experts => 256,
+        16 | 24 => 128, // keys and values
+        12 => 64,
+        other => other,
+    }
+}
+
+/// How a weight is packed.
+pub(crate) type Mix = fn(&str) -> &'static Format;
+
+/// As files have it that are called Q4_K_M: what adds to the residual, and the head, in more bits.
+pub(crate) fn q4_k_m(name: &str) -> &'static Format {
+    let more = ["down_proj", "w2", "lm_head", "embed_tokens"];
+    if more.iter().any(|part| name.contains(part)) { &Q6_K } else { &Q4_K }
+}
+
+/// All of it in 8 bits.
+pub(crate) fn q8_0(_: &str) -> &'static Format {
+    &Q8_0
+}
+
+/// A golden model's weights, grown and packed.
+#[derive(Debug)]
+struct Wide(BTreeMap<String, HostWeight>);
+
+impl Source for Wide {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        self.0.get(name).cloned().ok_or_else(|| Error::missing(name))
+    }
+
+    fn tensors(&self) -> Vec<WeightInfo> {
+        self.0.values().map(|w| WeightInfo::new(w.name.as_str(), w.shape, w.format)).collect()
+    }
+}
+
+/// Numbers of [-1, 1] that are the same on every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// A weight of the golden model, grown. Sums over more columns shall be no larger than over the golden ones.
+fn grow(golden: &HostWeight, experts: bool, mix: Mix, random: &mut Random) -> HostWeight {
+    let [stack, rows, cols] = golden.shape;
+    let (values, to) = (golden.to_vec(), grown(cols, experts));
+    if rows * stack == 1 {
+        // Norms and biases: the golden values, over and over.
+        let values: Vec<f32> = values.iter().copied().cycle().take(to).collect();
+        return HostWeight::from_f32(golden.name.as_str(), [1, 1, to], &values).unwrap();
+    }
+    let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
+    let size = (3.0 * square * cols as f32 / to as f32).sqrt();
+    let down = grown(rows, experts);
+    // What decides about experts stays as it is kept: files pack it no more than norms.
+    let format = if golden.name.contains("gate.weight") { &F32 } else { mix(&golden.name) };
+    let mut bytes = Vec::new();
+    for _ in 0..down {
+        let row: Vec<f32> = (0..to).map(|_| size * random.next()).collect();
+        let mut packed = vec![0; format.row_bytes(to)];
+        format.encode_row(&row, &mut packed).unwrap();
+        bytes.extend(packed);
+    }
+    HostWeight::new(golden.name.as_str(), [1, down, to], format, bytes.into()).unwrap()
+}
+
+/// A golden model that was grown and packed.
+#[derive(Debug)]
+pub(crate) struct WideModel {
+    architecture: String,
+    config: Config,
+    weights: Wide,
+}
+
+impl WideModel {
+    /// Grows the golden model at `path`.
+    pub(crate) fn of(path: &Path, mix: Mix) -> Self {
+        let golden = ogive_weights::open(path).unwrap();
+        let experts = golden.config.has("num_local_experts");
+        let (mut config, mut random) = (golden.config, Random(7));
+        settings(&mut config.0);
+        let weights = golden.source.tensors().into_iter().map(|info| {
+            let weight = golden.source.get(&info.name).unwrap();
+            (info.name, grow(&weight, experts, mix, &mut random))
+        });
+        let weights = Wide(weights.collect());
+        Self { architecture: golden.architecture, config, weights }
+    }
+
+    /// Loads it.
+    pub(crate) fn load(&self, b: &dyn Backend) -> Box<dyn Model> {
+        let loader = Loader::new(&self.weights, b);
+        ogive_models::registry().build(&self.architecture, &self.config, &loader).unwrap()
+    }
+}

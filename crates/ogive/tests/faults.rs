@@ -1,0 +1,292 @@
+//! A whole model on a driver that fails: loaded, a prompt read and tokens drawn, with a fault at every call it can hit or at some of them.
+//! What can be done again is done again and gives the same tokens, the rest ends in an error that says why, and nothing leaks.
+//!
+//! Under the emulator only: no GPU fails on demand. `crates/ogive-cuda/tests/faults.rs` does the same with operators.
+#![cfg(all(feature = "cuda", feature = "cpu"))]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+use ogive::engine::{Limits, Request};
+use ogive::{Device, Options};
+use ptx_emulator_launcher::{Error, Launcher, test, test_name};
+use std::collections::BTreeSet;
+use std::error::Error as AnyError;
+use std::time::Duration;
+
+/// A step is tried so often before a sequence is given up.
+const TRIES: usize = 3;
+
+/// One of the repository's tiny models, opened as programs do: a prompt of two steps, then some that come again and are recorded.
+/// Says which device it was, and gives the tokens. Every error of a step is told, and the step tried again.
+fn answer(device: Device, told: &mut dyn FnMut(String)) -> Result<(String, Vec<u32>), Box<dyn AnyError>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/llama");
+    let model = Options::new().device(device).context(40).step_tokens(16).open(path)?;
+    let mut engine = model.engine(Limits::new(40).step_tokens(16))?;
+    let prompt: Vec<u32> = (0..20).map(|i| 3 + i % 20).collect();
+    let (mut tokens, mut failed) = (Vec::new(), 0);
+    for event in engine.run(Request::new(prompt, 6))? {
+        match event {
+            Ok(event) => tokens.extend(event.token),
+            Err(e) if failed + 1 == TRIES => return Err(e.into()),
+            Err(e) => {
+                failed += 1;
+                told(e.to_string());
+            }
+        }
+    }
+    Ok((model.device().to_owned(), tokens))
+}
+
+/// In the process of a case: loads and asks twice, and says how it ended.
+fn case(device: Device) {
+    // The harness has begun a line.
+    println!();
+    for _ in 0..2 {
+        match answer(device, &mut |error| println!("error: {error}")) {
+            Ok((line, tokens)) => println!("worked: {tokens:?} {line}"),
+            Err(e) => println!("error: {e}"),
+        }
+    }
+}
+
+fn launcher() -> Launcher {
+    Launcher::new()
+        .set("PTX_EMU_CHECK", "1")
+        .set("PTX_EMU_STATS", "1")
+        .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"))
+        .patience(Duration::from_secs(300))
+}
+
+/// What a launch fails with that the driver refuses, which is an error of the call and not of the context.
+const REFUSED: &str = "701";
+
+/// Runs the case with this fault; `None` where there is no emulator. Nothing may leak.
+fn with(name: &str, fault: &str) -> Option<test::Report> {
+    let required = std::env::var(test::REQUIRED).is_ok_and(|v| !matches!(v.as_str(), "" | "0"));
+    match launcher().environment(&|_| {}) {
+        Err(e @ Error::NoLibrary { .. }) if !required => {
+            println!("skipped: {name}: {e}");
+            return None;
+        }
+        _ => {}
+    }
+    let mut launcher = launcher().set("PTX_EMU_FAULT", fault);
+    if fault.ends_with(REFUSED) {
+        // The emulator refuses a graph's launch at one of its kernels, and queues those before it without an order. A driver that
+        // refuses it queues none. Run at once, they come before what is launched instead.
+        launcher = launcher.set("PTX_EMU_SCHEDULE", "eager");
+    }
+    let report = test::run(name, fault, &launcher)?;
+    // A lost device frees nothing: what it held is gone with it.
+    Some(if fault.starts_with("lost") { report.ok_but_for_leaks() } else { report.ok() })
+}
+
+/// How many calls of these kinds the emulator counted.
+fn counted(report: &test::Report, kinds: &[&str]) -> u64 {
+    let line = report.stderr.lines().find_map(|line| line.split_once("ptx-emulator: Counts {"));
+    let counts = line.unwrap_or_else(|| panic!("no counts: {}", report.stderr)).1;
+    let count = |kind: &&str| {
+        let values = counts.split([',', '}']).filter_map(|field| field.trim().split_once(": "));
+        values.filter(|(name, _)| name == kind).map(|(_, n)| n.parse::<u64>().unwrap()).sum::<u64>()
+    };
+    kinds.iter().map(count).sum()
+}
+
+/// What may become of the two answers when a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum After {
+    /// Both come: there is another way.
+    Works,
+    /// One error at most: the step works when it is tried again, or the model when it is opened again.
+    WorksAgain,
+    /// An error, and an answer at most.
+    Fails,
+    /// An error, or nobody hears of it who only gives back.
+    FailsOrEnds,
+}
+
+/// A fault at every call it can hit, or at some.
+struct Walk {
+    /// What fails, with `N` for the call's number and `M` for the next.
+    fault: &'static str,
+    /// What the emulator calls such calls in its counts.
+    counts: &'static [&'static str],
+    /// The number to try after this one.
+    next: fn(u64) -> u64,
+    after: After,
+    /// What an error says.
+    wanted: &'static [&'static str],
+}
+
+fn each(at: u64) -> u64 {
+    at + 1
+}
+
+/// At first each, then ever further apart.
+fn wider(at: u64) -> u64 {
+    at + 1 + at / 16
+}
+
+/// What is said where a context failed.
+const GONE: &[&str] = &["CUDA_ERROR_LAUNCH_FAILED (719); this process cannot use the device any more"];
+
+/// Takes the walks in the test `name`; in the process of a case, does its work.
+fn take(name: &str, walks: &[Walk]) {
+    if test::case().is_some() {
+        return case(Device::Cuda(0));
+    }
+    walks.iter().for_each(|walk| walk.run(name));
+}
+
+impl Walk {
+    /// At the calls of the first answer: the second is there to show that it comes.
+    fn run(&self, name: &str) {
+        let Some(clean) = with(name, "") else { return };
+        let total = counted(&clean, self.counts).div_ceil(2);
+        let answer = clean.values("worked").next().unwrap();
+        assert_eq!(clean.values("worked").collect::<Vec<_>>(), [answer; 2], "{}", clean.stdout);
+        let (mut at, mut tried, mut met) = (1, 0, 0);
+        while at <= total {
+            let fault = self.fault.replace('N', &at.to_string()).replace('M', &(at + 1).to_string());
+            let Some(report) = with(name, &fault) else { return };
+            met += u64::from(self.check(&fault, &report, answer));
+            (at, tried) = ((self.next)(at), tried + 1);
+        }
+        println!("cuda: {}: {tried} of {total} calls failed, {met} times with an error", self.fault);
+        assert!(tried > 0 && (met > 0) == (self.after != After::Works), "{}: {met} of {tried}", self.fault);
+    }
+
+    /// Whether there was an error.
+    fn check(&self, fault: &str, report: &test::Report, answer: &str) -> bool {
+        let told = || format!("{fault}: {}{}", report.stdout, report.stderr);
+        let errors: Vec<&str> = report.values("error").collect();
+        for error in &errors {
+            assert!(self.wanted.iter().all(|wanted| error.contains(wanted)), "{}", told());
+        }
+        let answers: Vec<&str> = report.values("worked").collect();
+        assert!(answers.iter().all(|given| *given == answer), "{}", told());
+        let fine = match self.after {
+            After::Works => errors.is_empty() && answers.len() == 2,
+            After::WorksAgain => errors.len() <= 1 && answers.len() + errors.len() >= 2,
+            After::Fails => !errors.is_empty() && answers.len() < 2,
+            After::FailsOrEnds => errors.is_empty() == (answers.len() == 2),
+        };
+        assert!(fine, "{}", told());
+        !errors.is_empty()
+    }
+}
+
+#[test]
+fn out_of_memory() {
+    let (counts, next, wanted) = (&["allocations"], each, &["bytes of memory"]);
+    take(
+        test_name!(),
+        &[
+            Walk { fault: "alloc:N", counts, next, after: After::Works, wanted },
+            Walk { fault: "alloc:N,alloc:M", counts, next, after: After::WorksAgain, wanted },
+            Walk { fault: "alloc:N+", counts, next, after: After::Fails, wanted },
+        ],
+    );
+}
+
+#[test]
+fn no_page_locked_memory() {
+    let (counts, next, wanted) = (&["host_allocations"], each, &["page-locked memory"]);
+    take(
+        test_name!(),
+        &[
+            Walk { fault: "host-alloc:N", counts, next, after: After::WorksAgain, wanted },
+            Walk { fault: "host-alloc:N+", counts, next, after: After::Fails, wanted },
+        ],
+    );
+}
+
+/// A kernel that fails takes its context along, wherever that is: ever further apart.
+#[test]
+fn a_kernel_fails() {
+    let (counts, next, after) = (&["launches"], wider, After::Fails);
+    take(test_name!(), &[Walk { fault: "launch:N", counts, next, after, wanted: GONE }]);
+}
+
+/// A launch that the driver refuses leaves everything as it was.
+#[test]
+fn a_launch_is_refused() {
+    let (counts, next, after) = (&["launches"], each, After::WorksAgain);
+    let wanted = &["launching", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)"];
+    take(test_name!(), &[Walk { fault: "launch:N:701", counts, next, after, wanted }]);
+}
+
+/// The first is machine code, which the emulator never takes.
+#[test]
+fn a_module_is_refused() {
+    let (counts, next, after) = (&["modules"], each, After::WorksAgain);
+    let wanted = &["loading", "CUDA_ERROR_FILE_NOT_FOUND (301)"];
+    take(test_name!(), &[Walk { fault: "module:N:301", counts, next, after, wanted }]);
+}
+
+#[test]
+fn a_graph_fails() {
+    let (counts, next, after) = (&["graph_launches", "graph_instantiations"], each, After::Works);
+    take(
+        test_name!(),
+        &["graph:N", "graph:N+"].map(|fault| Walk { fault, counts, next, after, wanted: &[] }),
+    );
+}
+
+/// As launches.
+#[test]
+fn a_copy_fails() {
+    let (counts, next) = (&["uploads", "downloads", "device_copies"], each);
+    let refused = &["bytes", "CUDA_ERROR_INVALID_VALUE (1)"];
+    take(
+        test_name!(),
+        &[
+            Walk { fault: "memcpy:N", counts, next, after: After::Fails, wanted: GONE },
+            Walk { fault: "memcpy:N:1", counts, next, after: After::WorksAgain, wanted: refused },
+        ],
+    );
+}
+
+/// Not at each of all calls, of which there are hundreds: that would take minutes.
+#[test]
+fn the_device_is_lost() {
+    let (counts, next) = (&["calls"], wider);
+    let wanted = &["CUDA_ERROR_UNKNOWN (999)"];
+    take(test_name!(), &[Walk { fault: "lost:N", counts, next, after: After::FailsOrEnds, wanted }]);
+}
+
+/// Who lets Ogive choose gets the CPU where the device fails before it has the model, with the reason; later, an error.
+#[test]
+fn what_is_chosen_falls_back_to_the_cpu() {
+    let name = test_name!();
+    if test::case().is_some() {
+        return case(Device::Auto);
+    }
+    let Some(clean) = with(name, "") else { return };
+    let (total, cuda) = (counted(&clean, &["calls"]), clean.values("worked").next().unwrap().to_owned());
+    assert!(cuda.contains("using CUDA"), "{cuda}");
+    let (_, tokens) = answer(Device::Cpu, &mut |e| panic!("{e}")).unwrap();
+    let cpu = format!("{tokens:?} CUDA not used: ");
+    let mut faults: Vec<String> =
+        ["no-device", "init:999", "host-alloc:1+", "module:1+:301"].map(String::from).into();
+    faults.extend(
+        std::iter::successors(Some(1), |at| Some(at + 1 + at / 2))
+            .take_while(|at| *at <= total)
+            .map(|at| format!("lost:{at}")),
+    );
+    let mut kinds = BTreeSet::new();
+    for fault in faults {
+        let Some(report) = with(name, &fault) else { return };
+        let told = || format!("{fault}: {}", report.stdout);
+        for given in report.values("worked") {
+            let on_cpu = given.starts_with(&cpu);
+            assert!(given == cuda || on_cpu && given.contains("; using the CPU, "), "{}", told());
+            kinds.insert(if on_cpu { "on the CPU" } else { "on the device" });
+        }
+        for error in report.values("error") {
+            assert!(error.contains("CUDA driver says"), "{}", told());
+            kinds.insert("an error");
+        }
+    }
+    println!("cuda: {kinds:?}");
+    assert_eq!(kinds.len(), 3, "{kinds:?}");
+}
