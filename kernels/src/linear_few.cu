@@ -2,8 +2,7 @@
 //
 // Each weight is read and decoded once for up to ROWS rows of x, which come from cache. Cost: the packed weight's bytes once for
 // every ROWS rows; 2 · ROWS operations a weight beside its decoding. A lane sums every 256th eight of the row, then the lanes
-// are summed in a tree: an order set by the row's length. Where kernels overlap, the second cache is asked for each row's beginning
-// before the kernel before is done: no kernel of a step writes weights.
+// are summed in a tree: an order set by the row's length.
 //
 // `linear_gated_few` does two weights of one shape at once, so that x is read once and neither product is ever written. Defines:
 // FORMAT, VECTOR, ROWS; UP, the format of the second weight.
@@ -11,14 +10,6 @@
 #ifndef UP
 #define UP FORMAT
 #endif
-
-// Asks for the beginning of a warp's row.
-DEVICE void ask(const u8* row, u64 bytes) {
-#if defined(OVERLAP) && __CUDA_ARCH__ >= 900
-    u64 at = 128 * (u64)lane();
-    if (at < bytes) asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at));
-#endif
-}
 
 DEVICE void eight_of(const float* x, int i, int cols, float (&v)[8]) { f32::read8((const u8*)x, i, cols, v); }
 
@@ -43,9 +34,8 @@ DEVICE void partial(const u8* row, const float* x, int first, int n, int cols, f
 }
 
 KERNEL linear_few(const float* x, const u8* w, float* y, int n, int out, int cols, u64 row_bytes) {
-    int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
-    if (r < out) ask(w + (u64)r * row_bytes, row_bytes);
     after_the_last();
+    int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
     if (r >= out) return;
     float acc[ROWS];
     partial<FORMAT>(w + (u64)r * row_bytes, x, first, n, cols, acc);
@@ -59,12 +49,8 @@ KERNEL linear_few(const float* x, const u8* w, float* y, int n, int out, int col
 // f(x · gateᵀ) · (x · upᵀ)
 KERNEL linear_gated_few(const float* x, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* y, int n, int out,
                         int cols, int f) {
-    int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
-    if (r < out) {
-        ask(gate + (u64)r * gate_bytes, gate_bytes);
-        ask(up + (u64)r * up_bytes, up_bytes);
-    }
     after_the_last();
+    int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
     if (r >= out) return;
     float g[ROWS], u[ROWS];
     partial<FORMAT>(gate + (u64)r * gate_bytes, x, first, n, cols, g);
