@@ -12,9 +12,7 @@ use super::{
     strips::STRIP,
 };
 
-/// Tokens that stream together.
-const SIDE_BY_SIDE: usize = 4;
-/// Tokens that share loads of weights elsewhere: with two registers of rows, twenty-four sums.
+/// Tokens of a piece at most: with two registers of rows, twenty-four sums.
 const TOKENS: usize = 12;
 /// Words of a line of the cache.
 const LINE: usize = 16;
@@ -90,6 +88,15 @@ pub(crate) enum Side {
     Pairs,
 }
 
+/// Which steps stream through a weight, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Few {
+    /// Up to how many tokens.
+    pub(crate) tokens: usize,
+    /// Into pieces of how many they are cut.
+    pub(crate) together: usize,
+}
+
 /// Some rows of activations: for each lane of the sum, step by step, the values of all tokens.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns {
@@ -103,13 +110,13 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// How many pieces `n` tokens make. Up to `few` stream through the weight.
-    pub(crate) fn count(n: usize, few: usize) -> usize {
-        n.div_ceil(if n <= few { SIDE_BY_SIDE } else { TOKENS })
+    /// How many pieces `n` tokens make.
+    pub(crate) fn count(n: usize, few: Few) -> usize {
+        n.div_ceil(if n <= few.tokens { few.together } else { TOKENS })
     }
 
     /// The tokens of piece `i` of so many: all have the same number, or one less.
-    pub(crate) fn tokens(n: usize, few: usize, i: usize) -> std::ops::Range<usize> {
+    pub(crate) fn tokens(n: usize, few: Few, i: usize) -> std::ops::Range<usize> {
         let count = Self::count(n, few);
         i * n / count..(i + 1) * n / count
     }

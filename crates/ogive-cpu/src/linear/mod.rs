@@ -20,7 +20,7 @@ mod tile;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use columns::stay_normal;
-pub(crate) use columns::{Columns, Side};
+pub(crate) use columns::{Columns, Few, Side};
 pub(crate) use dense::{Dense, LANES};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use dense::{Quads, TILE, lay};

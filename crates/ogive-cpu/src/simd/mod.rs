@@ -14,7 +14,7 @@ mod formats;
 mod neon;
 
 use crate::{
-    linear::{self, Columns, Form, Job, Quantised, Side},
+    linear::{self, Columns, Few, Form, Job, Quantised, Side},
     pool::Stripe,
 };
 pub(crate) mod ops;
@@ -211,15 +211,15 @@ impl Path {
         }
     }
 
-    /// Up to how many tokens stream through dense strips, activations laid so.
+    /// How many tokens stream through dense strips, activations laid so.
     #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "others have no such strips"))]
-    pub(crate) fn few_columns(self, side: Side) -> usize {
+    pub(crate) fn few_columns(self, side: Side) -> Few {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 | Self::Amx => avx512::columns::few_tokens(side),
+            Self::Avx512 | Self::Amx => avx512::columns::few(side),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 | Self::AvxVnni => avx2::columns::few_tokens(side),
-            _ => 0,
+            Self::Avx2 | Self::AvxVnni => avx2::columns::few(side),
+            _ => Few { tokens: 0, together: 1 },
         }
     }
 

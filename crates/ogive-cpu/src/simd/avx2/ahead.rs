@@ -24,11 +24,18 @@ pub(in crate::simd) fn look_ahead(waits: bool, block: &[u8], piece: usize, piece
     for line in 0..lines {
         let at = next.wrapping_add(LINE * line);
         if !waits || at.addr() % PAGE < LINE {
-            // SAFETY: a prefetch reads nothing and never faults, wherever it points.
-            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T1>(at.cast());
-            }
+            ask(at);
         }
+    }
+}
+
+/// Asks for one line.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn ask(at: *const u8) {
+    // SAFETY: a prefetch reads nothing and never faults, wherever it points.
+    #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T1>(at.cast());
     }
 }

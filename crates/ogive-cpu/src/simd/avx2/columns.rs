@@ -1,15 +1,15 @@
 //! Dense strips: sixteen rows, a lane of two registers for each, and the lanes of the sum one after the other.
 //!
-//! One token streams through the weight, four chains of multiply-adds for each register. A few take some steps of eight rows at a time, two
-//! tokens together, as there are registers for eight chains. For many, sixteen rows and up to six tokens have twelve sums in
-//! registers, and the weights are laid for that in a part of a panel which stays in the first cache.
+//! One token streams through the weight, four chains of multiply-adds for each register. Of more, up to six have twelve sums in registers,
+//! of one lane at a time: a few meet some steps in the strip itself, lane after lane, and for many a lane's words are laid in a part of a
+//! panel, which stays in the first cache.
 #![allow(unsafe_code)]
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
 
-use super::{panel::Lanes, put, put_all};
+use super::{ahead::ask, panel::Lanes, put};
 use crate::{
-    linear::{Columns, Dense, Job, LANES, STRIP, Side},
+    linear::{Columns, Dense, Few, Job, LANES, STRIP, Side},
     pool::Stripe,
 };
 use std::{arch::x86_64::*, cell::RefCell, ops::Range};
@@ -18,9 +18,11 @@ use std::{arch::x86_64::*, cell::RefCell, ops::Range};
 pub(in crate::simd) const STEPS: usize = 128;
 /// Sums of different depths of the tree that wait for their partners, and the result.
 pub(in crate::simd) const DEPTHS: usize = LANES.ilog2() as usize + 1;
-/// Steps that a few tokens take of eight rows before the other eight: their words are in the first cache when they come again.
-const AT_A_TIME: usize = 32;
-/// Tokens that many are cut into.
+/// Bytes of a strip that all of a few tokens meet before the next come: they stay in the first cache, with the activations of some tokens.
+const CHUNK: usize = 8 << 10;
+/// How far ahead a chunk is asked for: the farther half of the next one and the nearer half of that after it.
+const AHEAD: usize = CHUNK / 2 * 3;
+/// Tokens whose sums have room in registers.
 const TOGETHER: usize = 6;
 
 /// What is multiplied: singles as they are, halves made singles, pairs of bf16 made singles.
@@ -34,18 +36,22 @@ struct Scratch {
     panel: Vec<Lanes<f32>>,
     /// `[panels, DEPTHS, tokens]`
     sums: Vec<Lanes<f32>>,
+    /// Of each of a few tokens, the lanes of the sum.
+    waiting: Vec<[Lanes<f32>; LANES]>,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Up to how many tokens it pays to stream through strips, by measurement: two steps of pairs are one read.
-pub(in crate::simd) const fn few_tokens(side: Side) -> usize {
-    match side {
-        Side::Single => 4,
-        Side::OddEven | Side::Pairs => 8,
-    }
+/// Up to how many tokens it pays to stream through strips, by measurement; and as many together as have two sums each in registers beside
+/// their operands, which are more where pairs are taken apart.
+pub(in crate::simd) const fn few(side: Side) -> Few {
+    let together = match side {
+        Side::Single => TOGETHER,
+        Side::OddEven | Side::Pairs => TOGETHER - 1,
+    };
+    Few { tokens: 64, together }
 }
 
 /// Bytes of a word of sixteen rows.
@@ -67,7 +73,7 @@ pub(in crate::simd) fn lay(side: Side, x: &[f32], k: usize, out: &mut Columns) {
 /// Fills a stripe of the result.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn stripe(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>) {
-    let few = |side| job.input.n() <= few_tokens(side);
+    let few = |side| job.input.n() <= few(side).tokens;
     match kind {
         Dense::F32 if few(Side::Single) => streamed::<F32>(job, Side::Single, out),
         Dense::F16 if few(Side::Single) => streamed::<F16>(job, Side::Single, out),
@@ -78,20 +84,31 @@ pub(super) fn stripe(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>) {
     }
 }
 
+/// One token streams through the weight; of several each piece meets some steps of a strip before the next come, so that a strip is read from
+/// memory once, and words that come again are in the first cache.
 #[target_feature(enable = "avx2,fma,f16c")]
 fn streamed<const KIND: u8>(job: &Job<'_>, side: Side, out: &mut Stripe<'_>) {
-    for first in (0..out.width()).step_by(STRIP) {
-        let Some(strip) = job.strip(first) else { return };
-        let mut t = 0;
-        for piece in job.input.columns(side) {
-            t += match piece.tokens {
-                4 => put_all(out, t, first, few::<KIND, 4>(strip, piece)),
-                3 => put_all(out, t, first, few::<KIND, 3>(strip, piece)),
-                2 => put_all(out, t, first, few::<KIND, 2>(strip, piece)),
-                _ => put_all(out, t, first, [one::<KIND>(strip, piece)]),
-            };
+    let pieces = job.input.columns(side);
+    let n = job.input.n();
+    SCRATCH.with_borrow_mut(|Scratch { waiting, .. }| {
+        for first in (0..out.width()).step_by(STRIP) {
+            let Some(strip) = job.strip(first) else { return };
+            if let ([piece], 1) = (pieces, n) {
+                put(out, 0, first, &one::<KIND>(strip, piece));
+                continue;
+            }
+            waiting.clear();
+            waiting.resize(n, [Lanes([0.0; STRIP]); LANES]);
+            add_products::<KIND>(strip, pieces, waiting);
+            for (t, sums) in waiting.iter().enumerate() {
+                let mut row = Lanes([0.0; STRIP]);
+                for half in 0..2 {
+                    store(&mut row, half, add_up(sums.each_ref().map(|sums| floats(sums, half))));
+                }
+                put(out, t, first, &row.0);
+            }
         }
-    }
+    });
 }
 
 /// A word of eight rows as it is multiplied: one value of each, or the odd and the even one.
@@ -173,76 +190,101 @@ fn one<const KIND: u8>(strip: &[u8], piece: &Columns) -> [f32; STRIP] {
     out.0
 }
 
-/// Products of a strip's rows with `T` tokens, up to four.
+/// Adds the products of a strip's rows with all tokens to their sums.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn few<const KIND: u8, const T: usize>(strip: &[u8], piece: &Columns) -> [[f32; STRIP]; T] {
+fn add_products<const KIND: u8>(strip: &[u8], pieces: &[Columns], sums: &mut [[Lanes<f32>; LANES]]) {
     let steps = strip.len() / (LANES * word(KIND));
-    assert!(strip.len() == LANES * steps * word(KIND) && piece.tokens == T);
-    let mut sums = [[[Lanes([0.0; STRIP]); LANES]; 2]; 2];
-    for start in (0..steps).step_by(AT_A_TIME) {
-        let some = start..steps.min(start + AT_A_TIME);
-        for half in 0..2 {
-            some_steps::<KIND, T, 2>(strip, piece, 0, some.clone(), half, &mut sums[0]);
-            match T {
-                4 => some_steps::<KIND, T, 2>(strip, piece, 2, some.clone(), half, &mut sums[1]),
-                3 => some_steps::<KIND, T, 1>(strip, piece, 2, some.clone(), half, &mut sums[1]),
-                _ => {}
+    assert!(strip.len() == LANES * steps * word(KIND));
+    let chunk = CHUNK / LANES / word(KIND);
+    for start in (0..steps).step_by(chunk) {
+        let some = start..steps.min(start + chunk);
+        let mut t = 0;
+        for piece in pieces {
+            let sums = &mut sums[t..t + piece.tokens];
+            match piece.tokens {
+                6 => lanes::<KIND, 6>(strip, piece, some.clone(), t == 0, sums),
+                5 => lanes::<KIND, 5>(strip, piece, some.clone(), t == 0, sums),
+                4 => lanes::<KIND, 4>(strip, piece, some.clone(), t == 0, sums),
+                3 => lanes::<KIND, 3>(strip, piece, some.clone(), t == 0, sums),
+                2 => lanes::<KIND, 2>(strip, piece, some.clone(), t == 0, sums),
+                _ => lanes::<KIND, 1>(strip, piece, some.clone(), t == 0, sums),
             }
+            t += piece.tokens;
         }
     }
-    let mut out = [Lanes([0.0; STRIP]); T];
-    for t in 0..T {
-        for half in 0..2 {
-            let mut of = [_mm256_setzero_ps(); LANES];
-            for l in 0..LANES {
-                of[l] = floats(&sums[t / 2][t % 2][l], half);
-            }
-            store(&mut out[t], half, add_up(of));
-        }
-    }
-    out.map(|lanes| lanes.0)
 }
 
-/// Goes on with the sums of the tokens `t..t + N` of `T` for eight rows of a strip, which has so many steps.
+/// Goes on with the sums of a piece's tokens for some steps of a strip: a lane after the other, or two together where one token's or a
+/// few's would not keep the multipliers busy.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn lanes<const KIND: u8, const T: usize>(
+    strip: &[u8],
+    piece: &Columns,
+    steps: Range<usize>,
+    ahead: bool,
+    sums: &mut [[Lanes<f32>; LANES]],
+) {
+    let each = strip.len() / (LANES * word(KIND)) * per_step(KIND);
+    let words = &strip[steps.start * LANES * word(KIND)..steps.end * LANES * word(KIND)];
+    let some = steps.start * per_step(KIND)..steps.end * per_step(KIND);
+    let x = piece.values.as_chunks::<T>().0;
+    let x: [_; LANES] = std::array::from_fn(|l| &x[l * each..][some.clone()]);
+    let Some(sums) = sums.first_chunk_mut::<T>() else { return };
+    if T < if KIND == ODD_EVEN { 3 } else { 4 } {
+        for l in [0, 2] {
+            together::<KIND, T, 2>(words, [x[l], x[l + 1]], l, ahead, sums);
+        }
+    } else {
+        for l in 0..LANES {
+            together::<KIND, T, 1>(words, [x[l]], l, ahead, sums);
+        }
+    }
+}
+
+/// The same for the lanes from `first` on, whose activations these are.
 // By itself the sums stay in registers; within the loops that call it a compiler puts them down after each product.
 #[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn some_steps<const KIND: u8, const T: usize, const N: usize>(
-    strip: &[u8],
-    piece: &Columns,
-    t: usize,
-    steps: Range<usize>,
-    half: usize,
-    sums: &mut [[Lanes<f32>; LANES]; 2],
+fn together<const KIND: u8, const T: usize, const L: usize>(
+    words: &[u8],
+    x: [&[[u32; T]]; L],
+    first: usize,
+    ahead: bool,
+    sums: &mut [[Lanes<f32>; LANES]; T],
 ) {
-    let each = strip.len() / (LANES * word(KIND)) * per_step(KIND);
-    let x = &piece.values.as_chunks::<T>().0[..LANES * each];
-    let some = steps.start * per_step(KIND)..steps.end * per_step(KIND);
-    let (a, b, c, d) =
-        (&x[some.clone()], &x[each..][some.clone()], &x[2 * each..][some.clone()], &x[3 * each..][some]);
-    let words = &strip[steps.start * LANES * word(KIND)..steps.end * LANES * word(KIND)];
-    let mut now = [[_mm256_setzero_ps(); LANES]; N];
-    for n in 0..N {
-        for l in 0..LANES {
-            now[n][l] = floats(&sums[n][l], half);
+    let steps = words.len() / (LANES * word(KIND));
+    assert!(words.len() == steps * LANES * word(KIND) && first + L <= LANES);
+    let mut x = x.map(|x| x[..steps * per_step(KIND)].chunks_exact(per_step(KIND)));
+    let mut now = [[[_mm256_setzero_ps(); 2]; T]; L];
+    for l in 0..L {
+        for t in 0..T {
+            now[l][t] = [floats(&sums[t][first + l], 0), floats(&sums[t][first + l], 1)];
         }
     }
-    assert!(t + N <= T);
-    for step in 0..steps.len() {
-        let x = [a, b, c, d];
-        for l in 0..LANES {
-            let at = step * per_step(KIND);
-            // SAFETY: there are so many steps of as many words.
-            let w = unsafe { load::<KIND>(words.as_ptr().add((step * LANES + l) * word(KIND)), half) };
-            for n in 0..N {
-                let x = [x[l][at][t + n], if KIND == ODD_EVEN { x[l][at + 1][t + n] } else { 0 }];
-                now[n][l] = multiply::<KIND>(now[n][l], w, x);
+    for step in 0..steps {
+        for l in 0..L {
+            let Some(x) = x[l].next() else { return };
+            let w = words[(step * LANES + first + l) * word(KIND)..].as_ptr();
+            if ahead && (word(KIND) == 64 || (first + l).is_multiple_of(2)) {
+                ask(w.wrapping_add(AHEAD));
+            }
+            for i in 0..per_step(KIND) {
+                // SAFETY: there are as many words as stands above.
+                let w = unsafe { [load::<KIND>(w, 0)[i], load::<KIND>(w, 1)[i]] };
+                for t in 0..T {
+                    let x = _mm256_set1_ps(f32::from_bits(x[i][t]));
+                    for half in 0..2 {
+                        now[l][t][half] = _mm256_fmadd_ps(x, w[half], now[l][t][half]);
+                    }
+                }
             }
         }
     }
-    for n in 0..N {
-        for l in 0..LANES {
-            store(&mut sums[n][l], half, now[n][l]);
+    for l in 0..L {
+        for t in 0..T {
+            for half in 0..2 {
+                store(&mut sums[t][first + l], half, now[l][t][half]);
+            }
         }
     }
 }
@@ -267,7 +309,7 @@ impl Part {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn many<const KIND: u8>(job: &Job<'_>, side: Side, out: &mut Stripe<'_>) {
     let n = job.input.n();
-    SCRATCH.with_borrow_mut(|Scratch { panel, sums }| {
+    SCRATCH.with_borrow_mut(|Scratch { panel, sums, .. }| {
         let panels = (0..out.width()).step_by(STRIP);
         // What they hold does not matter: each is written before it is read.
         sums.resize(panels.len() * DEPTHS * n, Lanes([0.0; STRIP]));

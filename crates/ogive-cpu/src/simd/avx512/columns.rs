@@ -12,7 +12,7 @@ use super::{
     put_lanes,
 };
 use crate::{
-    linear::{Columns, Dense, Job, LANES, STRIP, Side, Strips, stay_normal},
+    linear::{Columns, Dense, Few, Job, LANES, STRIP, Side, Strips, stay_normal},
     pool::Stripe,
     simd::avx2::{
         ahead::AHEAD,
@@ -39,11 +39,12 @@ pub(in crate::simd) fn are_pairs_fast() -> bool {
 }
 
 /// Up to how many tokens it pays to stream through strips, by measurement: pairs are so little work that laying them anew pays sooner.
-pub(in crate::simd) const fn few_tokens(side: Side) -> usize {
-    match side {
+pub(in crate::simd) const fn few(side: Side) -> Few {
+    let tokens = match side {
         Side::Single => 256,
         Side::OddEven | Side::Pairs => 32,
-    }
+    };
+    Few { tokens, together: 4 }
 }
 
 /// What a thread keeps from run to run.
@@ -68,7 +69,7 @@ pub(in crate::simd) fn lay(side: Side, x: &[f32], k: usize, out: &mut Columns) {
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn stripe(job: &Job<'_>, kind: Dense, side: Side, out: &mut Stripe<'_>) {
     let pieces = job.input.columns(side);
-    let few = job.input.n() <= few_tokens(side);
+    let few = job.input.n() <= few(side).tokens;
     match (kind, side) {
         (Dense::F32, _) if few => streamed::<F32>(job, pieces, out),
         (Dense::F16, _) if few => streamed::<F16>(job, pieces, out),
