@@ -13,7 +13,7 @@ fn zeros_give_zeros() {
     for format in FORMATS {
         let w = weight(&mut noise, format, [1, 18, 256]);
         for path in all_paths() {
-            for n in [1, 6] {
+            for n in counts(&w, path) {
                 let got = product(&pool, &vec![0.0; n * 256], n, &w, Precision::Default, path);
                 assert!(got.iter().all(|v| *v == 0.0), "{format:?} {path} n={n}");
             }
@@ -27,12 +27,13 @@ fn tiny_and_huge_activations() {
     let pool = Pool::new(2);
     for format in FORMATS {
         let w = weight(&mut noise, format, [1, 18, 512]);
-        let x = noise.values(6 * 512);
+        let most = most(&w);
+        let x = noise.values(most * 512);
         for scale in [1e-44, 1e-38, 1e-36, 1e-20, 1e20, 1e37] {
             let x: Vec<f32> = x.iter().map(|v| v * scale).collect();
-            let want = product(&pool, &x, 6, &w, Precision::Default, Path::Scalar);
+            let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
             for path in fast_paths() {
-                for n in [1, 2, 6] {
+                for n in counts(&w, path) {
                     let got = product(&pool, &x[..n * 512], n, &w, Precision::Default, path);
                     assert_same(&got, &want[..n * 18], &format!("{format:?} {path} scale={scale} n={n}"));
                 }
@@ -47,24 +48,30 @@ fn what_is_not_finite_stays_visible_and_reaches_no_other_token() {
     let pool = Pool::new(2);
     for format in FORMATS {
         let w = weight(&mut noise, format, [1, 18, 512]);
-        let clean = noise.values(6 * 512);
-        for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            for at in [0, 255, 511] {
-                let mut x = clean.clone();
-                x[2 * 512 + at] = bad;
-                for path in all_paths() {
-                    let got = product(&pool, &x, 6, &w, Precision::Default, path);
-                    let want = product(&pool, &clean, 6, &w, Precision::Default, path);
-                    for t in 0..6 {
-                        let got = &got[t * 18..][..18];
-                        if t == 2 {
-                            assert!(got.iter().all(|v| !v.is_finite()), "{format:?} {path} {bad} at {at}");
-                        } else {
-                            assert_same(got, &want[t * 18..][..18], &format!("{format:?} {path} token {t}"));
+        let clean = noise.values(most(&w).max(6) * 512);
+        for path in all_paths() {
+            // For the scalar path tokens are never together.
+            let counts = if path == Path::Scalar { vec![6] } else { counts(&w, path) };
+            for n in counts.into_iter().filter(|&n| n >= 6) {
+                let clean = &clean[..n * 512];
+                let want = product(&pool, clean, n, &w, Precision::Default, path);
+                for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                    for (at, bad_token) in [(0, 2), (255, n / 2), (511, n - 1)] {
+                        let mut x = clean.to_vec();
+                        x[bad_token * 512 + at] = bad;
+                        let got = product(&pool, &x, n, &w, Precision::Default, path);
+                        let what = format!("{format:?} {path} n={n} {bad} at {at} of token {bad_token}");
+                        for (t, (got, want)) in got.chunks(18).zip(want.chunks(18)).enumerate() {
+                            if t == bad_token {
+                                assert!(got.iter().all(|v| !v.is_finite()), "{what}");
+                            } else {
+                                assert_same(got, want, &format!("{what}: token {t}"));
+                            }
                         }
+                        let alone = &x[bad_token * 512..][..512];
+                        let alone = product(&pool, alone, 1, &w, Precision::Default, path);
+                        assert_same(&alone, &got[bad_token * 18..][..18], &format!("{what}: alone"));
                     }
-                    let alone = product(&pool, &x[2 * 512..][..512], 1, &w, Precision::Default, path);
-                    assert_same(&alone, &got[2 * 18..][..18], &format!("{format:?} {path} alone"));
                 }
             }
         }
@@ -79,10 +86,11 @@ fn damaged_weights_are_damaged_the_same_way_on_every_path() {
         // Any bytes: infinite and missing factors too.
         let bytes = noise.bytes(40 * format.row_bytes(768));
         let w = HostWeight::new("w", [1, 40, 768], format, bytes.into()).unwrap();
-        let x = noise.values(5 * 768);
-        let want = product(&pool, &x, 5, &w, Precision::Default, Path::Scalar);
+        let most = most(&w);
+        let x = noise.values(most * 768);
+        let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
         for path in fast_paths() {
-            for n in [1, 2, 5] {
+            for n in counts(&w, path) {
                 let got = product(&pool, &x[..n * 768], n, &w, Precision::Default, path);
                 assert_same(&got, &want[..n * 40], &format!("{format:?} {path} n={n}"));
             }
@@ -105,16 +113,17 @@ fn the_largest_codes_do_not_overflow() {
                 }
             }
             let w = HostWeight::new("w", [1, 17, 512], format, bytes.into()).unwrap();
+            let most = most(&w);
             for sign in [1.0, -1.0] {
-                let x = vec![sign; 6 * 512];
-                let want = product(&pool, &x, 6, &w, Precision::Default, Path::Scalar);
+                let x = vec![sign; most * 512];
+                let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
                 for path in fast_paths() {
-                    for n in [1, 2, 6] {
+                    for n in counts(&w, path) {
                         let got = product(&pool, &x[..n * 512], n, &w, Precision::Default, path);
                         assert_same(&got, &want[..n * 17], &format!("{format:?} {path} {fill:#x} n={n}"));
                     }
                 }
-                let exact = product(&pool, &x, 6, &w, Precision::Exact, Path::Scalar);
+                let exact = product(&pool, &x[..512], 1, &w, Precision::Exact, Path::Scalar);
                 for (a, b) in want.iter().zip(exact) {
                     assert!((a - b).abs() <= b.abs() * 1e-5, "{format:?} {fill:#x}: {a} and {b}");
                 }

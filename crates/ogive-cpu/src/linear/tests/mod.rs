@@ -6,11 +6,11 @@ mod extremes;
 mod same_bits;
 mod seams;
 
-use super::linear;
+use super::{linear, tile::FEW};
 use crate::{
     pool::Pool,
     simd::Path,
-    weight::{CpuWeight, Precision},
+    weight::{CpuWeight, Kernel, Precision},
 };
 use half::f16;
 use ogive_tensor::{BF16, F16, F32, FORMATS, Format, HostWeight};
@@ -106,6 +106,25 @@ fn assert_same(a: &[f32], b: &[f32], what: &str) {
 /// The fast paths of this machine.
 fn fast_paths() -> Vec<Path> {
     Path::ALL.iter().copied().filter(|&p| p != Path::Scalar && p.is_supported()).collect()
+}
+
+/// Token counts on both sides of where `path` changes its kernels for `w`, and enough for those of many tokens.
+fn counts(w: &HostWeight, path: Path) -> Vec<usize> {
+    let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
+    let many = match taken.kernel() {
+        Kernel::Packed(_) => vec![9, 20, FEW, FEW + 1, FEW + 8],
+        _ => {
+            let side = taken.in_strips(&Pool::new(1)).and_then(|strips| strips.side());
+            let few = side.map_or(FEW, |side| path.few_columns(side).tokens);
+            vec![few, few + 1, few + 5, few + 12, 300]
+        }
+    };
+    [1, 2, 6].into_iter().chain(many).collect()
+}
+
+/// The most tokens that [`counts`] has for any of the fast paths.
+fn most(w: &HostWeight) -> usize {
+    fast_paths().into_iter().flat_map(|path| counts(w, path)).max().unwrap_or(1)
 }
 
 /// Row lengths that `format` allows: with and without ends, one and several blocks, more than a slice.

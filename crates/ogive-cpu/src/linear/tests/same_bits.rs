@@ -33,6 +33,28 @@ fn fast_paths_are_the_scalar_one_in_exact_arithmetic() {
 }
 
 #[test]
+fn dense_weights_for_few_tokens_and_many() {
+    let mut noise = Noise(8);
+    let pool = Pool::new(2);
+    // Two stripes: the last panel of the second is a part of a strip.
+    let rows = 101;
+    for format in [&F32, &F16, &BF16] {
+        for k in [1, 15, 33, 70] {
+            let w = weight(&mut noise, format, [1, rows, k]);
+            let most = most(&w);
+            let x = noise.values(most * k);
+            let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
+            for path in fast_paths() {
+                for n in counts(&w, path) {
+                    let got = product(&pool, &x[..n * k], n, &w, Precision::Default, path);
+                    assert_same(&got, &want[..n * rows], &format!("{format:?} {path} k={k} n={n}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn any_number_of_rows() {
     let mut noise = Noise(2);
     let pool = Pool::new(2);

@@ -187,6 +187,30 @@ fn dense_rows_longer_than_a_part_of_a_panel() {
     }
 }
 
+/// The same for more tokens than stream, and fewer rows of a last panel.
+#[test]
+fn long_dense_rows_for_few_tokens_and_many() {
+    let mut noise = Noise(28);
+    let pool = Pool::new(2);
+    // A first, a middle and a last part, of singles and of pairs.
+    let (rows, k) = (53, 8 * (2 * 128 + 9));
+    for format in [&F32, &F16, &BF16] {
+        let w = weight(&mut noise, format, [1, rows, k]);
+        let most = most(&w);
+        let mut x = noise.values(most * k);
+        // Too small for products of pairs of bf16, in some pieces of many.
+        x[3 * k + 1] = 1e-40;
+        x[30 * k + k - 1] = 1e-40;
+        let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
+        for path in fast_paths() {
+            for n in counts(&w, path) {
+                let got = product(&pool, &x[..n * k], n, &w, Precision::Default, path);
+                assert_same(&got, &want[..n * rows], &format!("{format:?} {path} n={n}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_rounded_to_bf16_is_a_weight_in_bf16() {
     let mut noise = Noise(27);
