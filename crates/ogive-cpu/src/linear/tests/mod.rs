@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod extremes;
+mod random;
 mod same_bits;
 mod seams;
 
