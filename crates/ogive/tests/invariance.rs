@@ -6,10 +6,11 @@ mod common;
 use common::*;
 use ogive::backend::{Batch, BlockTable, CacheSpec};
 use ogive::nn::Step;
-use ogive::tensor::{F16, F32, Format, Q8_0};
+use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
 use ogive::{Device, Model, Options};
 use std::path::Path;
 
+/// Tokens of a block of the cache that are no whole tile of keys.
 const BLOCK: usize = 4;
 
 /// The logits of every token of each text: `steps` says how many rows of which text are computed together, in order.
@@ -19,10 +20,21 @@ fn run(
     steps: &[Vec<(usize, usize)>],
     element: &'static Format,
 ) -> Vec<Vec<f32>> {
+    run_in(BLOCK, model, texts, steps, element)
+}
+
+/// The same with `block` tokens in a block of the cache.
+fn run_in(
+    block: usize,
+    model: &Model,
+    texts: &[Vec<u32>],
+    steps: &[Vec<(usize, usize)>],
+    element: &'static Format,
+) -> Vec<Vec<f32>> {
     let (b, layers) = (&**model.backend(), model.layers());
-    let each = texts.iter().map(|t| t.len().div_ceil(BLOCK)).max().unwrap();
+    let each = texts.iter().map(|t| t.len().div_ceil(block)).max().unwrap();
     let spec =
-        CacheSpec::new(layers.cache_layout(), BLOCK, each * texts.len(), 2 * texts.len()).element(element);
+        CacheSpec::new(layers.cache_layout(), block, each * texts.len(), 2 * texts.len()).element(element);
     let cache = b.new_cache(&spec).unwrap();
     // Interleaved, so that no text's blocks lie side by side.
     let table =
@@ -111,6 +123,46 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
         ("quant/k256-F16-pure.gguf", How::Bf16, &F16),
     ] {
         check(&golden.join(file), how, element);
+    }
+}
+
+/// Blocks of whole tiles, as a server has them, and a text of several of attention's chunks.
+#[test]
+fn long_texts_in_whole_tiles_do_not_see_their_neighbours() {
+    let Some(shared) = shared() else { return };
+    let golden = shared.join("golden");
+    let mut random = Random(12);
+    let texts = [330, 40, 19].map(|n| (0..n).map(|_| random.below(500) as u32).collect::<Vec<_>>());
+    // How many rows of each text a step has; the last row of the long one is decoded.
+    let pieces: [&[usize]; 3] = [&[100, 157, 72, 1], &[33, 6, 1], &[1, 17, 1]];
+    let mixed: Vec<Vec<_>> = (0..4)
+        .map(|i| pieces.iter().enumerate().filter_map(|(t, p)| p.get(i).map(|len| (t, *len))).collect())
+        .collect();
+    for (file, element, block) in [
+        ("quant/k256-Q4_K_M-mix.gguf", &F16, 16),
+        ("quant/k256-F16-pure.gguf", &F32, 32),
+        ("quant/k256-BF16-pure.gguf", &BF16, 16),
+        ("qwen3/qwen3-Q8_0.gguf", &Q8_0, 32),
+        ("gemma2/gemma2-Q8_0.gguf", &F16, 16),
+    ] {
+        let model = open(&golden.join(file), 2, How::Default);
+        let alone = |t: usize| {
+            let whole = [vec![(t, texts[t].len())]];
+            run_in(block, &model, &texts, &whole, element).swap_remove(t)
+        };
+        let alone: Vec<Vec<f32>> = (0..3).map(alone).collect();
+        let same = |what: &str, got: Vec<Vec<f32>>| {
+            for (t, (got, want)) in got.iter().zip(&alone).enumerate() {
+                let differ = got.iter().zip(want).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+                assert_eq!((got.len(), differ), (want.len(), 0), "{file} {element:?}: {what}, text {t}");
+            }
+        };
+        let together = [(0..3).map(|t| (t, texts[t].len())).collect()];
+        same("together", run_in(block, &model, &texts, &together, element));
+        same("cut", run_in(block, &model, &texts, &mixed, element));
+        same("unpacked", run(&model, &texts, &together, element));
+        let other = open(&golden.join(file), 5, How::Default);
+        same("5 threads", run_in(block, &other, &texts, &mixed, element));
     }
 }
 
