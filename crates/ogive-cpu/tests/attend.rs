@@ -228,3 +228,75 @@ fn what_a_row_does_not_see_it_does_not_touch() {
         }
     }
 }
+
+/// Several chunks: their states are merged, and for a last row alone they are shared out too.
+#[test]
+fn long_contexts_have_the_bits_of_the_scalar_path() {
+    for (i, (spec, n)) in [
+        (AttnSpec::causal(2, 1, 32), 1500),
+        (AttnSpec::new(1, 1, 64, 32).with(AttnOption::Causal).with(AttnOption::Window(700)), 1100),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let case = Case::new(spec, &[n], 80 + i as u64);
+        for element in [&F32, &F16, &BF16, &Q8_0] {
+            let cache = case.cache(16, element);
+            let want = case.run(&backend(Path::Scalar, 2), &[0], n, &cache, true);
+            for path in Path::ALL.iter().filter(|path| path.is_supported()) {
+                let b = backend(*path, 2);
+                let got = case.run(&b, &[0], n - 1, &cache, true);
+                assert_eq!(bits(&got[0]), bits(&want[0]), "case {i}, {}, {path}", element.name);
+            }
+            // Pages that are no whole tiles are unpacked first.
+            let general = case.run(&two_threads(), &[0], n, &case.cache(6, element), true);
+            assert_eq!(bits(&general[0]), bits(&want[0]), "case {i}, {}, unpacked", element.name);
+        }
+    }
+}
+
+/// Scores of billions, the largest halves, and masks that leave some or all of a row.
+#[test]
+fn large_magnitudes_and_masks_have_the_bits_of_the_scalar_path() {
+    let n = 300;
+    let masked = |i: usize, t: usize| match i % 5 {
+        // Nothing is left.
+        0 => f32::NEG_INFINITY,
+        // Nothing of the first chunk, of some tiles, of anything but one token.
+        1 if t < 256 => f32::NEG_INFINITY,
+        2 if t / 16 % 2 == 1 => f32::NEG_INFINITY,
+        3 if t != i / 2 => f32::NEG_INFINITY,
+        // The numbers that others take for infinity.
+        4 if t.is_multiple_of(3) => f32::MIN,
+        4 if t % 3 == 1 => -1e9,
+        _ => 0.0,
+    };
+    let mask: Vec<f32> = (0..n).flat_map(|i| (0..n).map(move |t| masked(i, t))).collect();
+    let mask = two_threads().upload(&mask, [n, n].into()).unwrap();
+    for (i, (k_dim, v_dim)) in [(32, 32), (64, 64)].into_iter().enumerate() {
+        for (what, spec) in [
+            ("causal", AttnSpec::new(4, 2, k_dim, v_dim).with(AttnOption::Causal)),
+            ("masked", AttnSpec::new(4, 2, k_dim, v_dim).with(AttnOption::Mask(mask.clone()))),
+        ] {
+            let mut case = Case::new(spec, &[n], 90 + i as u64);
+            for (values, scale) in [(&mut case.q, 1e4), (&mut case.k, 1e4), (&mut case.v, 65504.0)] {
+                values[0].iter_mut().for_each(|v| *v *= scale);
+            }
+            for element in [&F32, &F16, &BF16, &Q8_0] {
+                let cache = case.cache(16, element);
+                let want = case.run(&backend(Path::Scalar, 2), &[0], n, &cache, true);
+                assert!(want[0].iter().all(|v| v.abs() < 1e5), "{what}, {}", element.name);
+                if what == "masked" {
+                    let nothing = want[0].chunks(4 * v_dim).step_by(5).flatten();
+                    assert!(nothing.into_iter().all(|v| *v == 0.0), "{}", element.name);
+                }
+                for path in Path::ALL.iter().filter(|path| path.is_supported()) {
+                    let got = case.run(&backend(*path, 2), &[0], n, &cache, true);
+                    assert_eq!(bits(&got[0]), bits(&want[0]), "{what}, {}, {path}", element.name);
+                }
+                let general = case.run(&two_threads(), &[0], n, &case.cache(6, element), true);
+                assert_eq!(bits(&general[0]), bits(&want[0]), "{what}, {}, unpacked", element.name);
+            }
+        }
+    }
+}
