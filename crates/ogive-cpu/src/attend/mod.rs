@@ -1,7 +1,8 @@
 //! Attention: cut into units, computed on all threads, merged in order.
 //!
 //! A unit is a few rows of one span and the heads that share a key head, so that each key is read once for all of them.
-//! Where that gives too few units for the threads (one sequence that decodes), contexts are cut into their chunks too.
+//! Where a unit would be a large part of the step's work (one sequence that decodes, or a long one among short ones), the span's
+//! context is cut into its chunks too.
 //! Both cuts give the same bits, since a unit merges its chunks as the caller merges units.
 
 mod block;
@@ -121,6 +122,26 @@ fn seen(options: &Options<'_>, span: &Span) -> Range<usize> {
     }
 }
 
+/// Units of average work that each thread should have at least: what the last one to finish keeps others waiting for is a part of that.
+const EACH: usize = 4;
+
+/// How spans are cut, of which each sees so many tokens.
+fn cuts(spans: &[Span], seen: &[Range<usize>], spec: &AttnSpec, threads: usize) -> Vec<Cut> {
+    let cut = |i: usize, single| Cut::new(&spans[i], seen[i].clone(), spec, single);
+    let whole: Vec<_> = (0..spans.len()).map(|i| cut(i, false)).collect();
+    let total: u128 = whole.iter().map(|cut| cut.work() * cut.units(spec.kv_heads) as u128).sum();
+    let mut first = 0;
+    let number = |(i, mut of): (usize, Cut)| {
+        if threads > 1 && of.work() * (EACH * threads) as u128 > total {
+            of = cut(i, true);
+        }
+        of.first = first;
+        first += of.units(spec.kv_heads);
+        of
+    };
+    whole.into_iter().enumerate().map(number).collect()
+}
+
 /// How one span is cut. Units are numbered by key head, part of its group, tile of rows, part of the context.
 struct Cut {
     /// Number of the span's first unit.
@@ -136,14 +157,15 @@ struct Cut {
 }
 
 impl Cut {
-    fn new(span: &Span, seen: Range<usize>, spec: &AttnSpec, single: bool, first: usize) -> Self {
+    /// Of a span that sees these tokens; in `single` chunks or in none.
+    fn new(span: &Span, seen: Range<usize>, spec: &AttnSpec, single: bool) -> Self {
         let group = spec.heads / spec.kv_heads;
         let heads = group.min(QUERIES);
         let rows = (QUERIES / heads).clamp(1, span.len.max(1));
         let seen = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
         let chunks = if single { 1 } else { seen.len().max(1) };
         Self {
-            first,
+            first: 0,
             heads: [heads, group.div_ceil(heads)],
             rows: [rows, span.len.div_ceil(rows)],
             chunks: [chunks, seen.len().div_ceil(chunks)],
@@ -153,6 +175,11 @@ impl Cut {
 
     fn units(&self, kv_heads: usize) -> usize {
         kv_heads * self.heads[1] * self.rows[1] * self.chunks[1]
+    }
+
+    /// What a unit has to do: its queries times the chunks that they see.
+    fn work(&self) -> u128 {
+        self.heads[0] as u128 * self.rows[0] as u128 * self.chunks[0] as u128
     }
 
     /// The unit that number `i` of the span is.
@@ -224,20 +251,8 @@ fn compute(
     let step = size(plan.batch());
     let options = Options::new(at, spec, step)?;
     read(at, q)?;
-    let cut = |single: bool| {
-        let mut first = 0;
-        let cut = |span: &Span| {
-            let cut = Cut::new(span, seen(&options, span), spec, single, first);
-            first += cut.units(spec.kv_heads);
-            cut
-        };
-        spans.iter().map(cut).collect::<Vec<_>>()
-    };
-    let count = |cuts: &[Cut]| cuts.last().map_or(0, |c| c.first + c.units(spec.kv_heads));
-    let mut cuts = cut(false);
-    if b.pool.threads() > 1 && count(&cuts) < 4 * b.pool.threads() {
-        cuts = cut(true);
-    }
+    let seen: Vec<_> = spans.iter().map(|span| seen(&options, span)).collect();
+    let cuts = cuts(spans, &seen, spec, b.pool.threads());
     let places: Vec<Place> = cuts
         .iter()
         .zip(spans)
@@ -313,5 +328,42 @@ impl Kernel for Finish<'_> {
                 out.iter_mut().zip(&sum[2..]).for_each(|(o, v)| *o = v / total);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many units the contexts of spans of `[len, past]` are cut into.
+    fn contexts(spans: &[[usize; 2]], threads: usize) -> Vec<usize> {
+        let mut batch = Batch::default();
+        spans.iter().for_each(|&[len, past]| batch.push(&vec![0; len], past, vec![], [0, 0]));
+        let seen: Vec<_> = batch.spans.iter().map(|span| 0..span.context()).collect();
+        let cuts = cuts(&batch.spans, &seen, &AttnSpec::causal(32, 8, 64), threads);
+        let mut next = 0;
+        for cut in &cuts {
+            assert_eq!(cut.first, next);
+            next += cut.units(8);
+        }
+        cuts.iter().map(|cut| cut.chunks[1]).collect()
+    }
+
+    #[test]
+    fn contexts_are_cut_where_a_unit_is_much_of_the_work() {
+        let long = 32_767;
+        assert_eq!(contexts(&[[1, long]], 1), [1]);
+        assert_eq!(contexts(&[[1, long]], 2), [1], "eight heads are enough for two threads");
+        assert_eq!(contexts(&[[1, long]], 4), [128]);
+        assert_eq!(contexts(&[[1, long]; 8], 16), [1; 8]);
+        let mut one_long = [[1, 200]; 8];
+        one_long[3] = [1, long];
+        assert_eq!(contexts(&one_long, 16), [1, 1, 1, 128, 1, 1, 1, 1]);
+        assert_eq!(
+            contexts(&[[512, 0], [1, long]], 16),
+            [1, 1],
+            "a prompt is as much work as the context is long"
+        );
+        assert_eq!(contexts(&[], 2), [0; 0]);
     }
 }
