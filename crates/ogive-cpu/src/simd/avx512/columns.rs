@@ -8,6 +8,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
+    pairs,
     panel::{Both, ROWS, floats, put_strip},
     put_lanes,
 };
@@ -24,8 +25,8 @@ use std::{arch::x86_64::*, cell::RefCell, sync::LazyLock};
 
 /// What is multiplied besides what AVX2 knows: pairs of bf16 with the instruction for them, and pairs of which some product could be too
 /// small for it.
-const PAIRS: u8 = 3;
-const SMALL_PAIRS: u8 = 4;
+pub(super) const PAIRS: u8 = 3;
+pub(super) const SMALL_PAIRS: u8 = 4;
 
 /// Whether the instruction for pairs of bf16 makes more products than that for singles: on AMD it makes twice as many, on Intel
 /// half as many.
@@ -40,11 +41,11 @@ pub(in crate::simd) fn are_pairs_fast() -> bool {
 
 /// Up to how many tokens it pays to stream through strips, by measurement: pairs are so little work that laying them anew pays sooner.
 pub(in crate::simd) const fn few(side: Side) -> Few {
-    let tokens = match side {
-        Side::Single => 256,
-        Side::OddEven | Side::Pairs => 32,
-    };
-    Few { tokens, together: 4 }
+    match side {
+        Side::Single => Few { tokens: 256, together: 4 },
+        Side::OddEven => Few { tokens: 32, together: 4 },
+        Side::Pairs => Few { tokens: 32, together: pairs::TOGETHER },
+    }
 }
 
 /// What a thread keeps from run to run.
@@ -53,6 +54,8 @@ struct Scratch {
     panel: Vec<Both<f32>>,
     /// `[panels, DEPTHS, tokens]`
     sums: Vec<Both<f32>>,
+    /// Of each of a few tokens, the lanes of the sum.
+    waiting: Vec<[Both<f32>; LANES]>,
 }
 
 thread_local! {
@@ -73,6 +76,9 @@ pub(super) fn stripe(job: &Job<'_>, kind: Dense, side: Side, out: &mut Stripe<'_
     match (kind, side) {
         (Dense::F32, _) if few => streamed::<F32>(job, pieces, out),
         (Dense::F16, _) if few => streamed::<F16>(job, pieces, out),
+        (Dense::Bf16, Side::Pairs) if few && job.input.n() > 4 => {
+            SCRATCH.with_borrow_mut(|Scratch { waiting, .. }| pairs::stripe(job, pieces, out, waiting));
+        }
         (Dense::Bf16, Side::Pairs) if few => streamed::<PAIRS>(job, pieces, out),
         (Dense::Bf16, _) if few => streamed::<ODD_EVEN>(job, pieces, out),
         (Dense::F32, _) => many::<F32>(job, pieces, out),
@@ -80,6 +86,11 @@ pub(super) fn stripe(job: &Job<'_>, kind: Dense, side: Side, out: &mut Stripe<'_
         (Dense::Bf16, Side::Pairs) => many::<PAIRS>(job, pieces, out),
         (Dense::Bf16, _) => many::<ODD_EVEN>(job, pieces, out),
     }
+}
+
+/// Whether the instruction for pairs makes what the definition makes of the weight and these activations.
+pub(super) fn stay_normal_in(job: &Job<'_>, piece: &Columns) -> bool {
+    stay_normal(piece.least, job.w.strips().map_or(i32::MIN, Strips::least))
 }
 
 /// Whether memory takes longer than arithmetic for so many tokens. The processor then reads ahead by itself, which it does best where
@@ -94,8 +105,7 @@ fn streamed<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<
         let Some(strip) = job.strip(first) else { return };
         let mut t = 0;
         for piece in pieces {
-            let small =
-                KIND == PAIRS && !stay_normal(piece.least, job.w.strips().map_or(i32::MIN, Strips::least));
+            let small = KIND == PAIRS && !stay_normal_in(job, piece);
             t += match piece.tokens {
                 4 if small => put_lanes(out, t, first, stream::<SMALL_PAIRS, 4>(strip, piece)),
                 3 if small => put_lanes(out, t, first, stream::<SMALL_PAIRS, 3>(strip, piece)),
@@ -150,7 +160,7 @@ fn stream<const KIND: u8, const T: usize>(strip: &[u8], piece: &Columns) -> [Lan
 /// There are [`word`] bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn load<const KIND: u8>(w: *const u8) -> [__m512; 2] {
+pub(super) unsafe fn load<const KIND: u8>(w: *const u8) -> [__m512; 2] {
     // SAFETY: the caller says that there are so many bytes.
     unsafe {
         match KIND {
@@ -172,7 +182,7 @@ fn odd_even(pairs: __m512i) -> [__m512; 2] {
 /// `sum` and one step's products of sixteen rows with a token's values.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn multiply<const KIND: u8>(sum: __m512, w: [__m512; 2], x: [u32; 2]) -> __m512 {
+pub(super) fn multiply<const KIND: u8>(sum: __m512, w: [__m512; 2], x: [u32; 2]) -> __m512 {
     let x = x.map(u32::cast_signed);
     match KIND {
         PAIRS => {
@@ -200,7 +210,7 @@ fn multiply<const KIND: u8>(sum: __m512, w: [__m512; 2], x: [u32; 2]) -> __m512 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_>) {
     let n = job.input.n();
-    SCRATCH.with_borrow_mut(|Scratch { panel, sums }| {
+    SCRATCH.with_borrow_mut(|Scratch { panel, sums, .. }| {
         let panels = (0..out.width()).step_by(ROWS);
         // What they hold does not matter: each is written before it is read.
         sums.resize(panels.len() * DEPTHS * n, [Lanes([0.0; STRIP]); 2]);
@@ -249,7 +259,7 @@ fn one_part<const KIND: u8>(
         let next = &pieces[(i + 1) % pieces.len()];
         let now = &mut Sums { all: sums, n, t };
         t += piece.tokens;
-        if KIND == PAIRS && !stay_normal(piece.least, job.w.strips().map_or(i32::MIN, Strips::least)) {
+        if KIND == PAIRS && !stay_normal_in(job, piece) {
             tokens::<SMALL_PAIRS>(panel, piece, next, &part, now);
         } else if KIND == PAIRS {
             tokens::<PAIRS>(panel, piece, next, &part, now);

@@ -9,6 +9,7 @@ pub(super) mod columns;
 mod dense;
 mod few;
 mod many;
+mod pairs;
 pub(super) mod panel;
 mod stream;
 pub(super) mod strip;
