@@ -1,9 +1,10 @@
 //! How long an engine takes from nothing to a first token, and how much memory it has had by the end of a prompt.
 
+use crate::Result;
 use crate::engines::{Engine, Start};
 use crate::peer::Peer;
 use crate::phase::{Phase, Sizes};
-use crate::{Result, report::median};
+use crate::report::{median, middle};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
@@ -62,7 +63,7 @@ impl Launches {
         median(self.seconds.iter().copied())
     }
 
-    pub(crate) fn peak(&self) -> f64 {
-        median(self.bytes.iter().map(|b| *b as f64))
+    pub(crate) fn peak(&self) -> Option<f64> {
+        middle(self.bytes.iter().map(|b| *b as f64))
     }
 }

@@ -46,14 +46,22 @@ pub(crate) struct Measured {
     pub(crate) repetitions: Vec<Repetition>,
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The middle one, or the mean of the two in the middle; 0 of none.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    middle(values).unwrap_or(0.0)
+}
+
+/// The median, where there are any.
+pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        n => (values[(n - 1) / 2] + values[n / 2]) / 2.0,
-    }
+    let n = values.len();
+    (n > 0).then(|| (values[n.saturating_sub(1) / 2] + values[n / 2]) / 2.0)
+}
+
+/// A figure with so many decimals and its unit, or a dash where there is none.
+fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
+    value.filter(|v| v.is_finite()).map_or("–".into(), |v| format!("{v:.decimals$}{unit}"))
 }
 
 impl Work {
@@ -88,19 +96,22 @@ impl Measured {
     fn launches(&self) -> String {
         let mut out = String::new();
         let Some(us) = self.launches.first() else { return out };
-        let _ = writeln!(out, "| engine | first token after | least | most | peak memory | time, memory to ours |");
+        let _ = writeln!(
+            out,
+            "| engine | first token after | least | most | peak memory | time, memory to ours |"
+        );
         let _ = writeln!(out, "|---|---:|---:|---:|---:|---:|");
         for them in &self.launches {
             let least = them.seconds.iter().copied().fold(f64::INFINITY, f64::min);
             let most = them.seconds.iter().copied().fold(0.0, f64::max);
             let _ = writeln!(
                 out,
-                "| {} | {:.2} s | {least:.2} | {most:.2} | {:.0} MB | {:.2} ×, {:.2} × |",
+                "| {} | {:.2} s | {least:.2} | {most:.2} | {} | {:.2} ×, {} |",
                 them.engine,
                 them.start(),
-                them.peak() / 1e6,
+                shown(them.peak().map(|b| b / 1e6), 0, " MB"),
                 them.start() / us.start(),
-                them.peak() / us.peak(),
+                shown(them.peak().zip(us.peak()).map(|(them, us)| them / us), 2, " ×"),
             );
         }
         out
@@ -113,19 +124,21 @@ impl Measured {
         let (count, touched) = (self.repetitions.len(), self.work.bytes / 1_000_000);
         let _ = write!(out, "{count} repetitions; a token touches {touched} MB");
         type Get = fn(&Repetition) -> Option<f64>;
-        let of = |get: Get| median(self.repetitions.iter().filter_map(get));
-        let _ = write!(out, "; memory reads at {:.1} GB/s", of(|r| Some(r.bandwidth)) / 1e9);
+        let of = |get: Get, unit: f64, decimals| {
+            shown(middle(self.repetitions.iter().filter_map(get)).map(|v| v / unit), decimals, "")
+        };
+        let _ = write!(out, "; memory reads at {} GB/s", of(|r| Some(r.bandwidth), 1e9, 1));
         let peaks: [(&str, Get); 3] =
             [("int8", |r| r.peaks.int8), ("bf16", |r| r.peaks.bf16), ("f32", |r| r.peaks.f32)];
         for (name, peak) in peaks {
-            let _ = write!(out, ", {name} {:.2}", of(peak) / 1e12);
+            let _ = write!(out, ", {name} {}", of(peak, 1e12, 2));
         }
         let first = begin.first.first();
         let agree = self.repetitions.iter().flat_map(|r| &r.first).all(|t| Some(t) == first);
         let _ = writeln!(
             out,
-            " TOP/s; load average {:.1}; the engines {} on the first token\n",
-            of(|r| r.load),
+            " TOP/s; load average {}; the engines {} on the first token\n",
+            of(|r| r.load, 1.0, 1),
             if agree { "agree" } else { "DO NOT AGREE" }
         );
         let us = self.entries.first().map_or("", |e| e.engine.split(' ').next().unwrap_or_default());
@@ -140,11 +153,11 @@ impl Measured {
                 self.repetitions.iter().filter_map(|r| self.work.fraction(entry.phase, r.rates[e], sizes, r));
             let _ = writeln!(
                 out,
-                "| {} | {} | {:.2} | {least:.2} | {most:.2} | {:.0} % | {ratio:.2} × |",
+                "| {} | {} | {:.2} | {least:.2} | {most:.2} | {} | {ratio:.2} × |",
                 sizes.name(entry.phase),
                 entry.engine,
                 median(self.rates(e)),
-                100.0 * median(fractions)
+                shown(middle(fractions).map(|f| 100.0 * f), 0, " %")
             );
         }
         out
@@ -206,5 +219,23 @@ mod tests {
         assert!(table.contains("| b | 4.00 s | 3.00 | 5.00 | 3 MB | 2.00 ×, 1.50 × |"), "{table}");
         assert!(table.contains("| decode | b | 5.00 | 1.00 | 6.00 | 50 % | 2.00 × |"), "{table}");
         assert!(table.contains("| prefill 9 | b | 50.00 | 10.00 | 60.00 | 10 % | 2.00 × |"), "{table}");
+    }
+
+    #[test]
+    fn without_a_ceiling_there_is_no_part_of_it() {
+        let mut peaks = Peaks::default();
+        peaks.int8 = Some(2e12);
+        let one = Repetition { bandwidth: 1e10, peaks, rates: vec![50.0], first: vec![7], load: None };
+        let m = Measured {
+            work: Work { weights: 1_000_000_000, arithmetic: Arithmetic::Bf16, ..Work::default() },
+            entries: vec![Entry { phase: Phase::Prefill, engine: "a".into() }],
+            repetitions: vec![one],
+            launches: vec![Launches { engine: "a".into(), seconds: vec![1.0], bytes: vec![] }],
+            ..Measured::default()
+        };
+        let table = m.table(&Sizes { decode: 4, prefill: 9, depth: 0, together: 0 });
+        assert!(table.contains("| prefill 9 | a | 50.00 | 50.00 | 50.00 | – | 1.00 × |"), "{table}");
+        assert!(table.contains("int8 2.00, bf16 –, f32 – TOP/s; load average –;"), "{table}");
+        assert!(table.contains("| a | 1.00 s | 1.00 | 1.00 | – | 1.00 ×, – |"), "{table}");
     }
 }
