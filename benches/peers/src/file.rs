@@ -2,19 +2,23 @@
 
 use crate::Result;
 use crate::engines::Cache;
+use crate::phase::Several;
 use gguf_file::{GgmlType, Gguf};
 use serde::Serialize;
 use std::path::Path;
 
 /// The work of a token.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Work {
     /// Bytes of the tensors that a decoded token touches.
     pub(crate) bytes: u64,
     /// Weights that each token of a prompt is multiplied with; the head is only for the last token.
     pub(crate) weights: u64,
-    /// Bytes of the cache for each token in it.
-    pub(crate) cache: u64,
+    /// Bytes of the cache for each token in it, for each that is measured.
+    pub(crate) cache: Several<u64>,
+    /// Elements of the cache for each token in it.
+    #[serde(skip)]
+    pub(crate) elements: u64,
     /// What the weights are multiplied in.
     pub(crate) arithmetic: Arithmetic,
 }
@@ -32,8 +36,8 @@ pub(crate) enum Arithmetic {
     F32,
 }
 
-/// Reads the file at `path`; keys and values are kept in `element`.
-pub(crate) fn work(path: &Path, element: Cache) -> Result<Work> {
+/// Reads the file at `path`; keys and values are kept in `caches`.
+pub(crate) fn work(path: &Path, caches: &Several<Cache>) -> Result<Work> {
     let file = Gguf::open(path)?;
     let tied = file.tensor("output.weight").is_none();
     let (mut bytes, mut weights) = (0, 0);
@@ -57,8 +61,9 @@ pub(crate) fn work(path: &Path, element: Cache) -> Result<Work> {
             largest = (elements, arithmetic);
         }
     }
-    let cache = element.bytes(cache(&file).unwrap_or(0));
-    Ok(Work { bytes, weights, cache, arithmetic: largest.1 })
+    let elements = cache(&file).unwrap_or(0);
+    let cache = Several(caches.0.iter().map(|c| c.bytes(elements)).collect());
+    Ok(Work { bytes, weights, cache, elements, arithmetic: largest.1 })
 }
 
 /// Elements of a token's keys and values in all layers.

@@ -17,7 +17,7 @@ mod worker;
 
 use clap::Parser;
 use engines::{Cache, ENGINES, Start};
-use phase::Sizes;
+use phase::{Asked, Several};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -41,12 +41,12 @@ struct Args {
     /// Tokens before those decoded at depth; 0 leaves that out
     #[arg(short, long, default_value_t = 2048)]
     depth: usize,
-    /// Sequences decoded together; 0 leaves that out
-    #[arg(short, long, default_value_t = 8)]
-    batch: usize,
-    /// What keys and values are kept in (candle always has single precision)
-    #[arg(long, value_enum, default_value_t = Cache::F16)]
-    cache: Cache,
+    /// Sequences decoded together, each number of a list for itself; 0 leaves that out
+    #[arg(short, long, value_delimiter = ',', default_value = "8")]
+    batch: Vec<usize>,
+    /// What keys and values are kept in, each of a list for itself (candle always has single precision)
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "f16")]
+    cache: Vec<Cache>,
     /// Starts of each engine, for the time to a first token and the most memory; 0 leaves that out
     #[arg(short, long, default_value_t = 3)]
     starts: usize,
@@ -65,6 +65,9 @@ struct Args {
     /// Runs one engine for the program itself
     #[arg(long, hide = true)]
     worker: Option<String>,
+    /// Tokens of a sequence at most
+    #[arg(long, hide = true)]
+    context: Option<usize>,
     /// The engine's setting
     #[arg(long, hide = true, default_value = "")]
     setting: String,
@@ -73,11 +76,19 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let setting = args.setting.clone();
-    let how = Start { threads: args.threads, setting, sequences: args.batch, cache: args.cache };
+    let asked = Asked {
+        decode: args.tokens,
+        prefill: args.prompt,
+        depth: args.depth,
+        together: Several::of(&args.batch),
+        caches: Several::of(&args.cache),
+    };
+    let context = args.context.unwrap_or_else(|| asked.context());
+    let how = Start { threads: args.threads, setting, context, cache: asked.cache() };
     let done = match (&args.worker, args.models.first(), &args.plot) {
         (Some(engine), Some(model), _) => worker::run(engine, model, &how),
         (_, _, Some(out)) => draw(&args.models, out),
-        _ => compare(&args, &how),
+        _ => compare(&args, &how, &asked),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -97,29 +108,28 @@ fn draw(files: &[PathBuf], out: &Path) -> Result<()> {
     std::fs::write(out, plot::svg(&files)?).map_err(|e| format!("writing {}: {e}", out.display()).into())
 }
 
-fn compare(args: &Args, how: &Start) -> Result<()> {
+fn compare(args: &Args, how: &Start, asked: &Asked) -> Result<()> {
     let wanted = |name: &str| args.engines.is_empty() || args.engines.iter().any(|e| e == name);
     let engines: Vec<_> = ENGINES.iter().filter(|e| wanted(e.name)).collect();
     if engines.len() < args.engines.len().max(1) {
         let known: Vec<_> = ENGINES.iter().map(|e| e.name).collect();
         return Err(format!("an engine of {:?} is not known; known are {known:?}", args.engines).into());
     }
-    let sizes = Sizes { decode: args.tokens, prefill: args.prompt, depth: args.depth, together: args.batch };
     let mut all = Vec::new();
     for model in &args.models {
-        let launches = launch::measure(model, &engines, how, &sizes, args.starts)?;
-        let mut measured = contest::measure(model, &engines, how, &sizes, args.repetitions)?;
+        let launches = launch::measure(model, &engines, how, &asked.sizes(0), args.starts)?;
+        let mut measured = contest::measure(model, &engines, how, asked, args.repetitions)?;
         measured.launches = launches;
         // After each model: a long run that ends early has shown something.
-        println!("{}", measured.table(&sizes));
+        println!("{}", measured.table());
         all.push(measured);
         if let Some(path) = &args.json {
-            let json = report::json(&all, how, &sizes);
+            let json = report::json(&all, how, asked);
             std::fs::write(path, json).map_err(|e| format!("writing {}: {e}", path.display()))?;
         }
     }
     if args.json.is_none() {
-        println!("{}", report::json(&all, how, &sizes));
+        println!("{}", report::json(&all, how, asked));
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ impl Peer {
         let threads = how.threads.to_string();
         let mut child = Command::new(std::env::current_exe()?)
             .args(["--worker", engine.name, "--threads", &threads, "--setting", &how.setting])
-            .args(["--batch", &how.sequences.to_string(), "--cache", how.cache.name()])
+            .args(["--context", &how.context.to_string(), "--cache", how.cache.name()])
             .arg(model)
             // candle has no other way to be told.
             .env("RAYON_NUM_THREADS", &threads)

@@ -37,18 +37,18 @@ pub(crate) fn svg(files: &[Value]) -> Result<String> {
 fn rows(model: &Value, sizes: &Value, y: &mut usize, body: &mut String) -> Result<()> {
     let (entries, repetitions) = (list(model, "entries")?, list(model, "repetitions")?);
     let rate = |entry: usize| median(repetitions.iter().filter_map(|r| r["rates"][entry].as_f64()));
-    let phase = |entry: usize| entries[entry]["phase"].as_str().unwrap_or_default();
+    let labels: Vec<_> = entries.iter().map(|entry| label(entry, sizes)).collect();
     let mut engine = 0;
     for (e, entry) in entries.iter().enumerate() {
-        let first = e == 0 || phase(e) != phase(e - 1);
+        let first = e == 0 || labels[e] != labels[e - 1];
         engine = if first { 0 } else { engine + 1 };
-        let fastest =
-            (0..entries.len()).filter(|i| phase(*i) == phase(e)).map(rate).fold(f64::MIN_POSITIVE, f64::max);
+        let same = (0..entries.len()).filter(|i| labels[*i] == labels[e]);
+        let fastest = same.map(rate).fold(f64::MIN_POSITIVE, f64::max);
         let top = *y;
         *y += ROW;
         let base = top + 13;
         if first {
-            let _ = writeln!(body, "<text x=\"14\" y=\"{base}\">{}</text>", escaped(&label(phase(e), sizes)));
+            let _ = writeln!(body, "<text x=\"14\" y=\"{base}\">{}</text>", escaped(&labels[e]));
         }
         let about = entry["engine"].as_str().unwrap_or_default();
         let name = about.split([' ', '(']).next().unwrap_or_default();
@@ -68,14 +68,19 @@ fn rows(model: &Value, sizes: &Value, y: &mut usize, body: &mut String) -> Resul
     Ok(())
 }
 
-/// What a phase is called beside its bars.
-fn label(phase: &str, sizes: &Value) -> String {
-    let size = |name: &str| sizes[name].as_u64().unwrap_or_default();
-    match phase {
+/// What an entry's phase is called beside its bars.
+fn label(entry: &Value, sizes: &Value) -> String {
+    // An entry says what the file has several of.
+    let size = |name: &str| entry[name].as_u64().or(sizes[name].as_u64()).unwrap_or_default();
+    let phase = match entry["phase"].as_str().unwrap_or_default() {
         "prefill" => format!("prompt of {}, tokens/s", size("prefill")),
         "depth" => format!("decode after {}", size("depth")),
         "together" => format!("decode, {} together", size("together")),
         other => format!("{other}, tokens/s"),
+    };
+    match entry["cache"].as_str() {
+        Some(cache) => format!("{phase}, {cache}"),
+        None => phase,
     }
 }
 
@@ -106,11 +111,24 @@ mod tests {
                 "repetitions": [{ "rates": [300.0, 100.0] }, { "rates": [200.0, 100.0] }],
             }],
         });
+        let several = serde_json::json!({
+            "sizes": { "together": [8, 32] },
+            "models": [{
+                "entries": [
+                    { "phase": "together", "together": 8, "cache": "f16", "engine": "ogive 0.1.0" },
+                    { "phase": "together", "together": 32, "cache": "f16", "engine": "ogive 0.1.0" },
+                ],
+                "repetitions": [{ "rates": [300.0, 100.0] }],
+            }],
+        });
         let svg = svg(&[file]).unwrap();
         for part in
             ["a&lt;b<", "prompt of 512", "width=\"420\"", "width=\"168\"", ">ogive 250<", ">other 100<"]
         {
             assert!(svg.contains(part), "{part} in {svg}");
+        }
+        for part in ["decode, 8 together, f16<", "decode, 32 together, f16<"] {
+            assert!(super::svg(&[several.clone()]).unwrap().contains(part), "{part}");
         }
         assert!(super::svg(&[Value::Null]).unwrap_err().to_string().contains("--json"));
     }

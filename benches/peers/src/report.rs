@@ -3,7 +3,7 @@
 use crate::engines::Start;
 use crate::file::{Arithmetic, Work};
 use crate::launch::Launches;
-use crate::phase::{Phase, Sizes};
+use crate::phase::{Asked, Phase, Row};
 use ogive::cpu::ceilings::Peaks;
 use serde::{Serialize, Serializer};
 use std::fmt::Write;
@@ -28,10 +28,11 @@ fn peaks<S: Serializer>(peaks: &Peaks, to: S) -> Result<S::Ok, S::Error> {
     serde_json::json!({ "int8": peaks.int8, "bf16": peaks.bf16, "f32": peaks.f32 }).serialize(to)
 }
 
-/// A row of the table.
+/// A line of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Entry {
-    pub(crate) phase: Phase,
+    #[serde(flatten)]
+    pub(crate) row: Row,
     /// Name, version and setting.
     pub(crate) engine: String,
 }
@@ -67,8 +68,9 @@ fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
 impl Work {
     /// What part of the machine's ceiling a rate is: of its reads where tokens come one by one, of its arithmetic where
     /// many share the weights.
-    fn fraction(&self, phase: Phase, rate: f64, sizes: &Sizes, at: &Repetition) -> Option<f64> {
-        let past = match phase {
+    fn fraction(&self, row: &Row, rate: f64, at: &Repetition) -> Option<f64> {
+        let sizes = row.sizes;
+        let past = match row.phase {
             Phase::Decode | Phase::Together => 0,
             Phase::Depth => sizes.depth,
             Phase::Prefill => {
@@ -80,9 +82,9 @@ impl Work {
                 return Some(2.0 * self.weights as f64 * rate / peak?);
             }
         };
-        let at_once = if phase == Phase::Together { sizes.together } else { 1 };
-        let bytes =
-            self.bytes as f64 + (self.cache * (past + sizes.decode / 2) as u64 * at_once as u64) as f64;
+        let at_once = if row.phase == Phase::Together { sizes.together } else { 1 };
+        let cached = (past + sizes.decode / 2) * at_once;
+        let bytes = (self.bytes + row.cache.bytes(self.elements) * cached as u64) as f64;
         Some(bytes * rate / at_once as f64 / at.bandwidth)
     }
 }
@@ -117,8 +119,8 @@ impl Measured {
         out
     }
 
-    /// Markdown tables: one of starts, and one with a row for each phase and engine; medians over the repetitions.
-    pub(crate) fn table(&self, sizes: &Sizes) -> String {
+    /// Markdown tables: one of starts, and one with a line for each phase and engine; medians over the repetitions.
+    pub(crate) fn table(&self) -> String {
         let mut out = format!("\n### {}\n\n{}\n", self.model, self.launches());
         let Some(begin) = self.repetitions.first() else { return out };
         let (count, touched) = (self.repetitions.len(), self.work.bytes / 1_000_000);
@@ -147,14 +149,14 @@ impl Measured {
         for (e, entry) in self.entries.iter().enumerate() {
             let least = self.rates(e).fold(f64::INFINITY, f64::min);
             let most = self.rates(e).fold(0.0, f64::max);
-            let first = self.entries.iter().position(|f| f.phase == entry.phase).unwrap_or(e);
+            let first = self.entries.iter().position(|f| f.row == entry.row).unwrap_or(e);
             let ratio = median(self.repetitions.iter().map(|r| r.rates[first] / r.rates[e]));
             let fractions =
-                self.repetitions.iter().filter_map(|r| self.work.fraction(entry.phase, r.rates[e], sizes, r));
+                self.repetitions.iter().filter_map(|r| self.work.fraction(&entry.row, r.rates[e], r));
             let _ = writeln!(
                 out,
                 "| {} | {} | {:.2} | {least:.2} | {most:.2} | {} | {ratio:.2} × |",
-                sizes.name(entry.phase),
+                entry.row.name(),
                 entry.engine,
                 median(self.rates(e)),
                 shown(middle(fractions).map(|f| 100.0 * f), 0, " %")
@@ -165,11 +167,11 @@ impl Measured {
 }
 
 /// Everything, with each repetition.
-pub(crate) fn json(all: &[Measured], how: &Start, sizes: &Sizes) -> String {
+pub(crate) fn json(all: &[Measured], how: &Start, asked: &Asked) -> String {
     let whole = serde_json::json!({
         "threads": how.threads,
-        "cache": how.cache,
-        "sizes": sizes,
+        "cache": asked.caches,
+        "sizes": asked,
         "models": all,
     });
     format!("{whole:#}")
@@ -183,6 +185,19 @@ pub(crate) fn load() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engines::Cache;
+    use crate::phase::Several;
+
+    fn asked() -> Asked {
+        let (together, caches) = (Several(vec![0]), Several(vec![Cache::F16]));
+        Asked { decode: 4, prefill: 9, depth: 0, together, caches }
+    }
+
+    /// A line of what is asked for.
+    fn entry(phase: Phase, engine: &str) -> Entry {
+        let row = asked().rows().into_iter().find(|r| r.phase == phase).unwrap();
+        Entry { row, engine: engine.into() }
+    }
 
     #[test]
     fn medians_and_ratios_are_of_repetitions() {
@@ -197,7 +212,6 @@ mod tests {
             first: vec![7, 7],
             load: Some(1.0),
         };
-        let entry = |phase, engine: &str| Entry { phase, engine: engine.into() };
         let m = Measured {
             model: "m".into(),
             work: Work { bytes: 1_000_000_000, weights: 1_000_000_000, ..Work::default() },
@@ -214,7 +228,7 @@ mod tests {
                 Launches { engine: "b".into(), seconds: vec![5.0, 3.0, 4.0], bytes: vec![3_000_000; 3] },
             ],
         };
-        let table = m.table(&Sizes { decode: 4, prefill: 9, depth: 0, together: 0 });
+        let table = m.table();
         assert!(table.contains("engines agree"), "{table}");
         assert!(table.contains("| b | 4.00 s | 3.00 | 5.00 | 3 MB | 2.00 ×, 1.50 × |"), "{table}");
         assert!(table.contains("| decode | b | 5.00 | 1.00 | 6.00 | 50 % | 2.00 × |"), "{table}");
@@ -228,12 +242,12 @@ mod tests {
         let one = Repetition { bandwidth: 1e10, peaks, rates: vec![50.0], first: vec![7], load: None };
         let m = Measured {
             work: Work { weights: 1_000_000_000, arithmetic: Arithmetic::Bf16, ..Work::default() },
-            entries: vec![Entry { phase: Phase::Prefill, engine: "a".into() }],
+            entries: vec![entry(Phase::Prefill, "a")],
             repetitions: vec![one],
             launches: vec![Launches { engine: "a".into(), seconds: vec![1.0], bytes: vec![] }],
             ..Measured::default()
         };
-        let table = m.table(&Sizes { decode: 4, prefill: 9, depth: 0, together: 0 });
+        let table = m.table();
         assert!(table.contains("| prefill 9 | a | 50.00 | 50.00 | 50.00 | – | 1.00 × |"), "{table}");
         assert!(table.contains("int8 2.00, bf16 –, f32 – TOP/s; load average –;"), "{table}");
         assert!(table.contains("| a | 1.00 s | 1.00 | 1.00 | – | 1.00 ×, – |"), "{table}");

@@ -5,8 +5,8 @@
 //! quantised values and is left out with them.) Steps are of up to 512 tokens, and threads are OpenMP's, as its own builds have them.
 #![allow(unsafe_code)]
 
-use super::{CONTEXT, Cache, Running, Start, best};
-use crate::Result;
+use super::{Cache, Running, Start, best};
+use crate::{Result, phase};
 use llama_cpp_sys_2 as sys;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::Path;
@@ -42,7 +42,8 @@ struct Context {
 struct LlamaCpp {
     // Freed in this order.
     one: Context,
-    several: Option<Context>,
+    /// Each with its number of sequences and its room in tokens.
+    several: Vec<(usize, usize, Context)>,
     model: Model,
     past: usize,
 }
@@ -61,8 +62,8 @@ pub(super) fn open(path: &Path, start: &Start) -> Result<Box<dyn Running>> {
         return Err(format!("llama.cpp cannot load {}", path.display()).into());
     }
     let model = Model { model, start: start.clone() };
-    let one = Context::new(&model, 1)?;
-    Ok(Box::new(LlamaCpp { one, several: None, model, past: 0 }))
+    let one = Context::new(&model, 1, start.context)?;
+    Ok(Box::new(LlamaCpp { one, several: Vec::new(), model, past: 0 }))
 }
 
 /// Errors alone are worth reading.
@@ -75,12 +76,14 @@ unsafe extern "C" fn quiet(level: sys::ggml_log_level, text: *const c_char, _: *
 }
 
 impl Context {
-    fn new(model: &Model, sequences: usize) -> Result<Self> {
+    /// With room for `tokens`, all sequences together.
+    fn new(model: &Model, sequences: usize, tokens: usize) -> Result<Self> {
+        let tokens = u32::try_from(tokens)?;
         // SAFETY: the model is alive, and outlives what is made of it.
         unsafe {
             let mut params = sys::llama_context_default_params();
-            params.n_ctx = CONTEXT as u32;
-            (params.n_batch, params.n_ubatch) = (CONTEXT as u32, STEP);
+            params.n_ctx = tokens;
+            (params.n_batch, params.n_ubatch) = (tokens, STEP);
             params.n_seq_max = sequences as u32;
             params.n_threads = model.start.threads as i32;
             params.n_threads_batch = params.n_threads;
@@ -181,10 +184,18 @@ impl Running for LlamaCpp {
     }
 
     fn together(&mut self, prompts: &[Vec<u32>], n: usize) -> Result<f64> {
-        if self.several.is_none() {
-            self.several = Some(Context::new(&self.model, prompts.len())?);
-        }
-        let context = self.several.as_mut().ok_or("no context")?;
+        let tokens = prompts.iter().map(Vec::len).max().unwrap_or(0) + n;
+        let room = phase::shared(prompts.len(), tokens);
+        let sequences = prompts.len();
+        let place = match self.several.iter().position(|s| s.0 == sequences && s.1 >= room) {
+            Some(place) => place,
+            None => {
+                self.several.retain(|s| s.0 != sequences);
+                self.several.push((sequences, room, Context::new(&self.model, sequences, room)?));
+                self.several.len() - 1
+            }
+        };
+        let context = &mut self.several[place].2;
         context.clear();
         let mut drawn = Vec::new();
         for (s, prompt) in prompts.iter().enumerate() {

@@ -10,9 +10,6 @@ use crate::phase::Phase;
 use serde::Serialize;
 use std::path::Path;
 
-/// Tokens of a sequence at most.
-pub(crate) const CONTEXT: usize = 4096;
-
 /// An engine that can be started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Engine {
@@ -24,6 +21,8 @@ pub(crate) struct Engine {
     pub(crate) starts: &'static [&'static str],
     /// What it is measured in.
     pub(crate) phases: &'static [Phase],
+    /// Whether it keeps keys and values in what is asked for.
+    pub(crate) caches: bool,
     open: fn(&Path, &Start) -> Result<Box<dyn Running>>,
 }
 
@@ -33,15 +32,16 @@ pub(crate) struct Start {
     pub(crate) threads: usize,
     /// One of the engine's own.
     pub(crate) setting: String,
-    /// Sequences that will be decoded together.
-    pub(crate) sequences: usize,
+    /// Tokens of a sequence at most.
+    pub(crate) context: usize,
     pub(crate) cache: Cache,
 }
 
 /// What keys and values are kept in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Cache {
+    #[default]
     F16,
     #[value(name = "q8_0")]
     #[serde(rename = "q8_0")]
@@ -72,6 +72,7 @@ pub(crate) const ENGINES: &[Engine] = &[
         settings: &[""],
         starts: &[ogive::BACKGROUND, "", ogive::AS_STORED],
         phases: Phase::ALL,
+        caches: true,
         open: ogive::open,
     },
     #[cfg(feature = "llama-cpp")]
@@ -80,6 +81,7 @@ pub(crate) const ENGINES: &[Engine] = &[
         settings: llama_cpp::SETTINGS,
         starts: llama_cpp::STARTS,
         phases: Phase::ALL,
+        caches: true,
         open: llama_cpp::open,
     },
     // At depth and together it would only be slow: its attention copies the whole cache for each token.
@@ -88,6 +90,7 @@ pub(crate) const ENGINES: &[Engine] = &[
         settings: &[""],
         starts: &[""],
         phases: &[Phase::Decode, Phase::Prefill],
+        caches: false,
         open: candle::open,
     },
 ];

@@ -1,7 +1,7 @@
 //! Ogive, by its facade: an engine with one sequence, which draws the best token; and one with several.
 
-use super::{CONTEXT, Cache, Running, Start};
-use crate::Result;
+use super::{Cache, Running, Start};
+use crate::{Result, phase};
 use ogive::engine::{Engine, Event, Finish, Limits, Request, SeqId};
 use ogive::tensor::{F16, Format, Q8_0};
 use std::path::Path;
@@ -35,10 +35,10 @@ pub(super) fn open(path: &Path, start: &Start) -> Result<Box<dyn Running>> {
         .threads(start.threads)
         .repack(start.setting != AS_STORED)
         .background(start.setting == BACKGROUND)
-        .context(CONTEXT)
+        .context(start.context)
         .open(path)?;
     // As the facade's own sessions have it.
-    let engine = model.engine(Limits::new(CONTEXT).step_tokens(512).element(start.element()))?;
+    let engine = model.engine(Limits::new(start.context).step_tokens(512).element(start.element()))?;
     let vocabulary = model.config().usize("vocab_size")?;
     Ok(Box::new(Ogive { model, engine, vocabulary, sequence: None, start: start.clone() }))
 }
@@ -81,8 +81,14 @@ impl Running for Ogive {
     }
 
     fn together(&mut self, prompts: &[Vec<u32>], n: usize) -> Result<f64> {
-        let limits = Limits::new(CONTEXT).sequences(prompts.len()).cache_tokens(CONTEXT);
-        let mut engine = self.model.engine(limits.step_tokens(512).element(self.start.element()))?;
+        let rows: usize = prompts.iter().map(Vec::len).sum();
+        let tokens = prompts.iter().map(Vec::len).max().unwrap_or(0) + n;
+        let limits = Limits::new(phase::context(tokens))
+            .sequences(prompts.len())
+            .cache_tokens(phase::shared(prompts.len(), tokens))
+            .step_tokens(rows.max(512))
+            .element(self.start.element());
+        let mut engine = self.model.engine(limits)?;
         for prompt in prompts {
             engine.add(Request::new(&prompt[..], n + 1))?;
         }
