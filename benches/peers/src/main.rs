@@ -13,6 +13,7 @@ mod peer;
 mod phase;
 mod plot;
 mod report;
+mod trace;
 mod worker;
 
 use clap::Parser;
@@ -20,6 +21,7 @@ use engines::{Cache, ENGINES, Start};
 use phase::{Asked, Several};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use trace::Trace;
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
@@ -115,6 +117,17 @@ fn compare(args: &Args, how: &Start, asked: &Asked) -> Result<()> {
         let known: Vec<_> = ENGINES.iter().map(|e| e.name).collect();
         return Err(format!("an engine of {:?} is not known; known are {known:?}", args.engines).into());
     }
+    let run = Trace::now(serde_json::json!({
+        "threads": args.threads,
+        "prompt": args.prompt,
+        "tokens": args.tokens,
+        "depth": args.depth,
+        "batch": asked.together,
+        "cache": asked.caches,
+        "starts": args.starts,
+        "repetitions": args.repetitions,
+        "engines": engines.iter().map(|e| e.name).collect::<Vec<_>>(),
+    }));
     let mut all = Vec::new();
     for model in &args.models {
         let launches = launch::measure(model, &engines, how, &asked.sizes(0), args.starts)?;
@@ -124,12 +137,12 @@ fn compare(args: &Args, how: &Start, asked: &Asked) -> Result<()> {
         println!("{}", measured.table());
         all.push(measured);
         if let Some(path) = &args.json {
-            let json = report::json(&all, how, asked);
+            let json = report::json(&run, &all, how, asked);
             std::fs::write(path, json).map_err(|e| format!("writing {}: {e}", path.display()))?;
         }
     }
     if args.json.is_none() {
-        println!("{}", report::json(&all, how, asked));
+        println!("{}", report::json(&run, &all, how, asked));
     }
     Ok(())
 }

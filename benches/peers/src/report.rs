@@ -4,6 +4,7 @@ use crate::engines::Start;
 use crate::file::{Arithmetic, Work};
 use crate::launch::Launches;
 use crate::phase::{Asked, Phase, Row};
+use crate::trace::Trace;
 use ogive::cpu::ceilings::Peaks;
 use serde::{Serialize, Serializer};
 use std::fmt::Write;
@@ -166,9 +167,10 @@ impl Measured {
     }
 }
 
-/// Everything, with each repetition.
-pub(crate) fn json(all: &[Measured], how: &Start, asked: &Asked) -> String {
+/// Everything, with each repetition, and `run`, by which it can be traced.
+pub(crate) fn json(run: &Trace, all: &[Measured], how: &Start, asked: &Asked) -> String {
     let whole = serde_json::json!({
+        "run": run,
         "threads": how.threads,
         "cache": asked.caches,
         "sizes": asked,
