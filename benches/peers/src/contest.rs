@@ -18,6 +18,8 @@ struct Team {
     peers: Vec<Peer>,
     /// Rows in which the engine is measured.
     best: Vec<(Row, usize)>,
+    /// As the engine's.
+    rounds: bool,
 }
 
 impl Team {
@@ -47,7 +49,7 @@ impl Team {
             }
         }
         let best = best.into_iter().filter_map(|(row, i)| Some((row, place[i]?))).collect();
-        Ok(Self { peers: kept, best })
+        Ok(Self { peers: kept, best, rounds: engine.rounds })
     }
 }
 
@@ -102,7 +104,12 @@ pub(crate) fn measure(
     for (r, row) in rows.iter().enumerate() {
         for (t, team) in teams.iter().enumerate() {
             if let Some((_, peer)) = team.best.iter().find(|b| b.0 == *row) {
-                entries.push((Entry { row: *row, engine: team.peers[*peer].about.clone() }, r, t, *peer));
+                entries.push((
+                    Entry { row: *row, engine: team.peers[*peer].about.clone(), rounds: team.rounds },
+                    r,
+                    t,
+                    *peer,
+                ));
             }
         }
     }

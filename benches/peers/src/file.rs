@@ -12,6 +12,9 @@ use std::path::Path;
 pub(crate) struct Work {
     /// Bytes of the tensors that a decoded token touches.
     pub(crate) bytes: u64,
+    /// The same where F32 weights are rounded to bf16.
+    #[serde(skip)]
+    pub(crate) rounded: u64,
     /// Weights that each token of a prompt is multiplied with; the head is only for the last token.
     pub(crate) weights: u64,
     /// Bytes of the cache for each token in it, for each that is measured.
@@ -40,13 +43,16 @@ pub(crate) enum Arithmetic {
 pub(crate) fn work(path: &Path, caches: &Several<Cache>) -> Result<Work> {
     let file = Gguf::open(path)?;
     let tied = file.tensor("output.weight").is_none();
-    let (mut bytes, mut weights) = (0, 0);
+    let (mut bytes, mut rounded, mut weights) = (0, 0, 0);
     let mut largest = (0, Arithmetic::Int8);
     for tensor in file.tensors() {
         let (name, elements) = (tensor.name(), tensor.dims().iter().product::<u64>());
         let embedding = name == "token_embd.weight";
         if !embedding || tied {
-            bytes += file.data(tensor)?.bytes().len() as u64;
+            let stored = file.data(tensor)?.bytes().len() as u64;
+            let halved = tensor.dims().len() > 1 && tensor.known_type()? == GgmlType::F32;
+            bytes += stored;
+            rounded += if halved { stored / 2 } else { stored };
         }
         if tensor.dims().len() < 2 || embedding || name == "output.weight" {
             continue;
@@ -63,7 +69,7 @@ pub(crate) fn work(path: &Path, caches: &Several<Cache>) -> Result<Work> {
     }
     let elements = cache(&file).unwrap_or(0);
     let cache = Several(caches.0.iter().map(|c| c.bytes(elements)).collect());
-    Ok(Work { bytes, weights, cache, elements, arithmetic: largest.1 })
+    Ok(Work { bytes, rounded, weights, cache, elements, arithmetic: largest.1 })
 }
 
 /// Elements of a token's keys and values in all layers.

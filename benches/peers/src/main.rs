@@ -17,7 +17,7 @@ mod trace;
 mod worker;
 
 use clap::Parser;
-use engines::{Cache, ENGINES, Start};
+use engines::{Cache, ENGINES, Engine, Start};
 use phase::{Asked, Several};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ struct Args {
     /// Repetitions that count, after one that does not; 0 measures starts alone
     #[arg(short, long, default_value_t = 7)]
     repetitions: usize,
-    /// The engines to run [default: all]
+    /// The engines to run; ogive-bf16 only runs where it is named [default: all others]
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
     /// Writes all figures to this file, as JSON
@@ -111,8 +111,11 @@ fn draw(files: &[PathBuf], out: &Path) -> Result<()> {
 }
 
 fn compare(args: &Args, how: &Start, asked: &Asked) -> Result<()> {
-    let wanted = |name: &str| args.engines.is_empty() || args.engines.iter().any(|e| e == name);
-    let engines: Vec<_> = ENGINES.iter().filter(|e| wanted(e.name)).collect();
+    let wanted = |e: &&Engine| match args.engines.is_empty() {
+        true => e.usual,
+        false => args.engines.iter().any(|name| name == e.name),
+    };
+    let engines: Vec<_> = ENGINES.iter().filter(wanted).collect();
     if engines.len() < args.engines.len().max(1) {
         let known: Vec<_> = ENGINES.iter().map(|e| e.name).collect();
         return Err(format!("an engine of {:?} is not known; known are {known:?}", args.engines).into());

@@ -36,6 +36,9 @@ pub(crate) struct Entry {
     pub(crate) row: Row,
     /// Name, version and setting.
     pub(crate) engine: String,
+    /// Whether the engine rounds F16 and F32 weights to bf16.
+    #[serde(skip)]
+    pub(crate) rounds: bool,
 }
 
 /// A model's figures.
@@ -69,7 +72,8 @@ fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
 impl Work {
     /// What part of the machine's ceiling a rate is: of its reads where tokens come one by one, of its arithmetic where
     /// many share the weights.
-    fn fraction(&self, row: &Row, rate: f64, at: &Repetition) -> Option<f64> {
+    fn fraction(&self, entry: &Entry, rate: f64, at: &Repetition) -> Option<f64> {
+        let row = &entry.row;
         let sizes = row.sizes;
         let past = match row.phase {
             Phase::Decode | Phase::Together => 0,
@@ -77,6 +81,7 @@ impl Work {
             Phase::Prefill => {
                 let peak = match self.arithmetic {
                     Arithmetic::Int8 => at.peaks.int8,
+                    Arithmetic::F32 if entry.rounds => at.peaks.bf16,
                     Arithmetic::Bf16 => at.peaks.bf16,
                     Arithmetic::F32 => at.peaks.f32,
                 };
@@ -85,7 +90,8 @@ impl Work {
         };
         let at_once = if row.phase == Phase::Together { sizes.together } else { 1 };
         let cached = (past + sizes.decode / 2) * at_once;
-        let bytes = (self.bytes + row.cache.bytes(self.elements) * cached as u64) as f64;
+        let weights = if entry.rounds { self.rounded } else { self.bytes };
+        let bytes = (weights + row.cache.bytes(self.elements) * cached as u64) as f64;
         Some(bytes * rate / at_once as f64 / at.bandwidth)
     }
 }
@@ -152,8 +158,7 @@ impl Measured {
             let most = self.rates(e).fold(0.0, f64::max);
             let first = self.entries.iter().position(|f| f.row == entry.row).unwrap_or(e);
             let ratio = median(self.repetitions.iter().map(|r| r.rates[first] / r.rates[e]));
-            let fractions =
-                self.repetitions.iter().filter_map(|r| self.work.fraction(&entry.row, r.rates[e], r));
+            let fractions = self.repetitions.iter().filter_map(|r| self.work.fraction(entry, r.rates[e], r));
             let _ = writeln!(
                 out,
                 "| {} | {} | {:.2} | {least:.2} | {most:.2} | {} | {ratio:.2} × |",
@@ -198,7 +203,7 @@ mod tests {
     /// A line of what is asked for.
     fn entry(phase: Phase, engine: &str) -> Entry {
         let row = asked().rows().into_iter().find(|r| r.phase == phase).unwrap();
-        Entry { row, engine: engine.into() }
+        Entry { row, engine: engine.into(), rounds: engine == "bf16" }
     }
 
     #[test]
@@ -253,5 +258,31 @@ mod tests {
         assert!(table.contains("| prefill 9 | a | 50.00 | 50.00 | 50.00 | – | 1.00 × |"), "{table}");
         assert!(table.contains("int8 2.00, bf16 –, f32 – TOP/s; load average –;"), "{table}");
         assert!(table.contains("| a | 1.00 s | 1.00 | 1.00 | – | 1.00 ×, – |"), "{table}");
+    }
+
+    #[test]
+    fn whoever_rounds_to_bf16_is_held_against_its_rates() {
+        let mut peaks = Peaks::default();
+        (peaks.bf16, peaks.f32) = (Some(4e12), Some(1e12));
+        let rates = vec![5.0, 5.0, 100.0, 100.0];
+        let one = Repetition { bandwidth: 1e10, peaks, rates, first: vec![7, 7], load: None };
+        let work = Work {
+            bytes: 1_000_000_000,
+            rounded: 500_000_000,
+            weights: 2_000_000_000,
+            arithmetic: Arithmetic::F32,
+            ..Work::default()
+        };
+        let entries = [Phase::Decode, Phase::Prefill].map(|phase| [entry(phase, "a"), entry(phase, "bf16")]);
+        let m = Measured { work, entries: entries.concat(), repetitions: vec![one], ..Measured::default() };
+        let table = m.table();
+        for part in [
+            "| decode | a | 5.00 | 5.00 | 5.00 | 50 % |",
+            "| decode | bf16 | 5.00 | 5.00 | 5.00 | 25 % |",
+            "| prefill 9 | a | 100.00 | 100.00 | 100.00 | 40 % |",
+            "| prefill 9 | bf16 | 100.00 | 100.00 | 100.00 | 10 % |",
+        ] {
+            assert!(table.contains(part), "{part} in {table}");
+        }
     }
 }

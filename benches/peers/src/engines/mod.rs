@@ -15,6 +15,8 @@ use std::path::Path;
 pub(crate) struct Engine {
     /// What it is called on the command line.
     pub(crate) name: &'static str,
+    /// Whether it runs without being named.
+    pub(crate) usual: bool,
     /// Settings of which the best is taken for each phase.
     pub(crate) settings: &'static [&'static str],
     /// Settings that are started to see how long that takes.
@@ -23,6 +25,8 @@ pub(crate) struct Engine {
     pub(crate) phases: &'static [Phase],
     /// Whether it keeps keys and values in what is asked for.
     pub(crate) caches: bool,
+    /// Whether it rounds F16 and F32 weights to bf16, and multiplies them as those.
+    pub(crate) rounds: bool,
     open: fn(&Path, &Start) -> Result<Box<dyn Running>>,
 }
 
@@ -69,28 +73,44 @@ impl Cache {
 pub(crate) const ENGINES: &[Engine] = &[
     Engine {
         name: "ogive",
+        usual: true,
         settings: &[""],
         starts: &[ogive::BACKGROUND, "", ogive::AS_STORED],
         phases: Phase::ALL,
         caches: true,
+        rounds: false,
+        open: ogive::open,
+    },
+    Engine {
+        name: "ogive-bf16",
+        usual: false,
+        settings: &[ogive::BF16],
+        starts: &[ogive::BF16],
+        phases: Phase::ALL,
+        caches: true,
+        rounds: true,
         open: ogive::open,
     },
     #[cfg(feature = "llama-cpp")]
     Engine {
         name: "llama.cpp",
+        usual: true,
         settings: llama_cpp::SETTINGS,
         starts: llama_cpp::STARTS,
         phases: Phase::ALL,
         caches: true,
+        rounds: false,
         open: llama_cpp::open,
     },
     // At depth and together it would only be slow: its attention copies the whole cache for each token.
     Engine {
         name: "candle",
+        usual: true,
         settings: &[""],
         starts: &[""],
         phases: &[Phase::Decode, Phase::Prefill],
         caches: false,
+        rounds: false,
         open: candle::open,
     },
 ];

@@ -20,6 +20,9 @@ pub(super) const AS_STORED: &str = "as stored";
 /// The setting in which it does so while it computes already, which is the facade's default.
 pub(super) const BACKGROUND: &str = "in the background";
 
+/// The setting in which F16 and F32 weights are rounded to bf16, and what they are multiplied with too.
+pub(super) const BF16: &str = "bf16";
+
 impl Start {
     fn element(&self) -> &'static Format {
         match self.cache {
@@ -35,6 +38,7 @@ pub(super) fn open(path: &Path, start: &Start) -> Result<Box<dyn Running>> {
         .threads(start.threads)
         .repack(start.setting != AS_STORED)
         .background(start.setting == BACKGROUND)
+        .bf16(start.setting == BF16)
         .context(start.context)
         .open(path)?;
     // As the facade's own sessions have it.
@@ -45,10 +49,11 @@ pub(super) fn open(path: &Path, start: &Start) -> Result<Box<dyn Running>> {
 
 impl Running for Ogive {
     fn about(&self) -> String {
-        let version = concat!("ogive ", env!("CARGO_PKG_VERSION"));
+        let version = env!("CARGO_PKG_VERSION");
         match &*self.start.setting {
-            "" => version.into(),
-            setting => format!("{version} ({setting})"),
+            "" => format!("ogive {version}"),
+            BF16 => format!("ogive-bf16 {version}"),
+            setting => format!("ogive {version} ({setting})"),
         }
     }
 
