@@ -128,7 +128,7 @@ mod tests {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         for part in ["decode, 8 together, f16<", "decode, 32 together, f16<"] {
-            assert!(super::svg(&[several.clone()]).unwrap().contains(part), "{part}");
+            assert!(super::svg(std::slice::from_ref(&several)).unwrap().contains(part), "{part}");
         }
         assert!(super::svg(&[Value::Null]).unwrap_err().to_string().contains("--json"));
     }
