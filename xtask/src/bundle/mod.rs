@@ -72,8 +72,10 @@ const PROGRAMS: [(&str, &str); 15] = [
 /// The library's own tests, in the bundle.
 const UNITS: &str = "test-units";
 
-/// What has them. One build for all, so that what they share is built once.
-const PACKAGES: [&str; 4] = ["ogive-cli", "ogive-gpu-bench", "ogive-cuda", "ogive-models"];
+/// The package of the golden models' tests. They ask ogive-cuda for every generation, with NVRTCs of which they are tested.
+const MODELS: &str = "ogive-models";
+/// What has the other programs.
+const PACKAGES: [&str; 3] = ["ogive-cli", "ogive-gpu-bench", "ogive-cuda"];
 
 /// Builds and lays out the bundle.
 pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), String> {
@@ -115,32 +117,45 @@ pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), Strin
 
 /// Builds, and finds the programs in what cargo says of it.
 fn programs(root: &Path, features: &str) -> Result<Vec<(&'static str, PathBuf)>, String> {
-    let with = |package: &&str| features.split(',').map(|f| format!("{package}/{f}")).collect::<Vec<_>>();
-    let mut build: Vec<String> = vec!["build".into()];
-    build.extend(PACKAGES.iter().flat_map(|package| ["--package".into(), (*package).into()]));
-    for (target, name) in PROGRAMS.iter().filter(|(_, name)| *name != UNITS) {
-        build.extend([if name.starts_with("test-") { "--test" } else { "--bin" }.into(), (*target).into()]);
+    let mut found = Vec::new();
+    for call in calls(features) {
+        found.extend(built(root, &call)?);
     }
-    // What tests of models need of ogive-cuda they say themselves.
-    let all: Vec<String> = PACKAGES.iter().take(3).flat_map(with).collect();
-    let mut found = built(root, &build, &all)?;
-    let units = ["test", "--no-run", "--lib", "--package", "ogive-cuda"].map(String::from);
-    found.extend(built(root, &units, &with(&"ogive-cuda"))?);
     match PROGRAMS.iter().find(|(_, name)| !found.iter().any(|(f, _)| f == name)) {
         Some((target, _)) => Err(format!("bundle: building: cargo made no {target}")),
         None => Ok(found),
     }
 }
 
+/// Cargo's calls. One for all programs that hold to `features`, so that what they share is built once. Cargo unifies the features of a
+/// call, so those that ask for more are apart.
+fn calls(features: &str) -> [Vec<String>; 3] {
+    let (mut main, mut models) = (vec!["build".to_owned()], vec!["build".to_owned()]);
+    main.extend(PACKAGES.iter().flat_map(|package| ["--package".into(), (*package).into()]));
+    models.extend(["--package".into(), MODELS.into()]);
+    for (target, name) in PROGRAMS.iter().filter(|(_, name)| *name != UNITS) {
+        let call = if *name == "test-models" { &mut models } else { &mut main };
+        call.extend([if name.starts_with("test-") { "--test" } else { "--bin" }.into(), (*target).into()]);
+    }
+    let with = |packages: &[&str]| {
+        let one = |package: &&str| features.split(',').map(|f| format!("{package}/{f}")).collect::<Vec<_>>();
+        ["--features".to_owned(), packages.iter().flat_map(one).collect::<Vec<_>>().join(",")]
+    };
+    main.extend(with(&PACKAGES));
+    let mut units = ["test", "--no-run", "--lib", "--package", "ogive-cuda"].map(String::from).to_vec();
+    units.extend(with(&["ogive-cuda"]));
+    [main, units, models]
+}
+
 /// What one command of cargo's makes of them.
-fn built(root: &Path, args: &[String], features: &[String]) -> Result<Vec<(&'static str, PathBuf)>, String> {
+fn built(root: &Path, args: &[String]) -> Result<Vec<(&'static str, PathBuf)>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     // Optimising across crates would take the longer part of the build, for the host's share of what is measured.
     let settings = ["profile.release.strip=true", "profile.release.lto=false"];
     command.current_dir(root).args(args).args(["--release", "--message-format=json-render-diagnostics"]);
     command.args(settings.iter().flat_map(|setting| ["--config", setting]));
-    command.args(["--no-default-features", "--features", &features.join(",")]);
+    command.arg("--no-default-features");
     let wrong = |e: String| format!("bundle: building: {e}");
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|e| wrong(e.to_string()))?;
@@ -226,6 +241,34 @@ mod tests {
         assert_eq!(options, Options { features: "cuda-12".into(), out: Some("there".into()) });
         for wrong in [&["--features", "cuda-10"][..], &["--features"], &["--speed"]] {
             assert!(Options::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    /// What cargo makes of each call's features. One that asks for more would give it to all programs of the call.
+    #[test]
+    fn programs_hold_to_the_features_that_are_asked_for() {
+        for call in calls("cuda-12") {
+            let of_models = call.iter().any(|arg| arg == MODELS);
+            assert!(!of_models || !PACKAGES.iter().any(|p| call.iter().any(|arg| arg == p)), "{call:?}");
+            let mut tree = crate::ci::command(&crate::root());
+            tree.args([
+                "tree",
+                "--locked",
+                "--no-default-features",
+                "--edges",
+                "features",
+                "--invert",
+                "ogive-cuda",
+            ]);
+            for pair in call.windows(2).filter(|pair| ["--package", "--features"].contains(&&*pair[0])) {
+                tree.args(pair);
+            }
+            let out = tree.output().unwrap();
+            let text = String::from_utf8_lossy(&out.stdout);
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            let on = ["cuda-11", "cuda-12", "cuda-13"]
+                .map(|feature| text.contains(&format!("ogive-cuda feature \"{feature}\"")));
+            assert_eq!(on, [of_models, true, of_models], "{call:?}: {text}");
         }
     }
 
