@@ -1,4 +1,4 @@
-//! Heads and lengths of source files, and no conditions in models.
+//! Heads and lengths of source files, no conditions in models, and bindings in their place.
 
 use super::{Finding, Tree};
 use crate::source::{code_only, has_word};
@@ -13,6 +13,9 @@ const EXAMPLE: usize = 80;
 /// Folders whose Rust files are held to the rules.
 const FOLDERS: [&str; 6] = ["crates/", "kernels/", "examples/", "benches/", "fuzz/", "xtask/"];
 
+/// Where cudarc may be named: the driver's folder, and tests of the emulator, which are programs as others write them.
+const BINDINGS: [&str; 2] = ["crates/ogive-cuda/src/driver/", "crates/ptx-emulator/tests/"];
+
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for folder in FOLDERS {
@@ -21,6 +24,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             length(path, text, &mut findings);
             if path.starts_with("crates/ogive-models/src/") {
                 conditions(path, text, &mut findings);
+            }
+            if !BINDINGS.iter().any(|place| path.starts_with(place)) {
+                bindings(path, text, &mut findings);
             }
         }
     }
@@ -66,6 +72,14 @@ fn conditions(path: &str, text: &str, findings: &mut Vec<Finding>) {
                 "`cfg` in a model: models name layers, conditions belong to backends",
             ));
         }
+    }
+}
+
+/// The driver's bindings can be replaced in one place.
+fn bindings(path: &str, text: &str, findings: &mut Vec<Finding>) {
+    for (i, line) in code_only(text).lines().enumerate().filter(|(_, line)| has_word(line, "cudarc")) {
+        let folder = BINDINGS[0];
+        findings.push(Finding::new(path, i + 1, format!("`cudarc` outside {folder}: `{}`", line.trim())));
     }
 }
 
@@ -124,5 +138,19 @@ mod tests {
             found,
             &[("crates/ogive-models/src/a.rs", 4, "cfg"), ("crates/ogive-models/src/a.rs", 5, "cfg")],
         );
+    }
+
+    #[test]
+    fn bindings_are_named_in_one_place() {
+        let text =
+            "//! cudarc\nuse cudarc::driver;\nfn a() -> ::cudarc::X {}\n// cudarc\nlet x = \"cudarc\";\n";
+        let found = check(&tree(&[
+            ("crates/ogive-cuda/src/driver/mod.rs", text),
+            ("crates/ogive-cuda/src/driver_a.rs", text),
+            ("crates/ogive-cuda/tests/a.rs", text),
+            ("crates/ptx-emulator/tests/a.rs", text),
+        ]));
+        let [a, b] = ["crates/ogive-cuda/src/driver_a.rs", "crates/ogive-cuda/tests/a.rs"];
+        assert_found(found, &[(a, 2, "cudarc"), (a, 3, "cudarc"), (b, 2, "cudarc"), (b, 3, "cudarc")]);
     }
 }

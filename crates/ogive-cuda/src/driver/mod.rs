@@ -1,4 +1,4 @@
-//! The CUDA driver: the only file that names cudarc, and all of the driver that this crate uses. `handles` wraps what it gives out.
+//! The CUDA driver: the only folder that names cudarc, and all of the driver that this crate uses. `handles` wraps what it gives out.
 //!
 //! cudarc gives the types; the functions are looked up here, one by one, in the library that was found. cudarc's own look-up
 //! panics where a library or a symbol is missing, and its result type is an enum of the binding's version, while a newer driver
