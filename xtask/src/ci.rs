@@ -22,6 +22,9 @@ struct Step<'a> {
 const OUTSIDE: [&str; 3] =
     ["crates/ogive-demo-model/train/Cargo.toml", "benches/peers/Cargo.toml", "fuzz/Cargo.toml"];
 
+/// The generations of NVRTC and cuBLAS that a build may load.
+const GENERATIONS: [&str; 3] = ["cuda-11", "cuda-12", "cuda-13"];
+
 /// Runs all steps; stops at the first failure unless `keep_going`.
 pub(crate) fn run(root: &Path, keep_going: bool) -> Result<(), String> {
     let metadata = MetadataCommand::new()
@@ -90,6 +93,12 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
         let clippy = [&["clippy", "--package", "ogive"], &only[..], &["--", "-D", "warnings"]].concat();
         steps.push(cargo(&clippy, &[]));
     }
+    // Each generation of CUDA alone: elsewhere all three are on.
+    for generation in GENERATIONS {
+        let alone = ["--package", "ogive-cuda", "--no-default-features", "--features", generation];
+        let clippy = [&["clippy"], &alone[..], &["--all-targets", "--", "-D", "warnings"]].concat();
+        steps.push(cargo(&clippy, &[]));
+    }
     steps.push(Step { name: "platforms".into(), run: Box::new(move || crate::platforms::run(root)) });
     steps.push(Step { name: "cargo publish --dry-run".into(), run: Box::new(move || publish(root)) });
     steps.push(Step {
@@ -105,6 +114,12 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
     }
     // All at once, so that dependencies are built with the features that the tests use too, and only once.
     steps.push(cargo(&["build", "--workspace", "--examples"], &[]));
+    // What is told of the generations that a build leaves out. It finds the emulator that was built just now.
+    for generation in GENERATIONS {
+        let alone = ["--package", "ogive-cuda", "--no-default-features", "--features", generation];
+        let test = [&["test"], &alone[..], &["--test", "missing"]].concat();
+        steps.push(cargo(&test, &[(REQUIRED, required)]));
+    }
     steps.push(cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]));
     steps.push(cargo(&["test", "--workspace", "--doc"], &[]));
     steps.push(if has_nextest(root) {
