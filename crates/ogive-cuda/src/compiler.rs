@@ -41,7 +41,7 @@ impl Compiler {
     /// Opens the library at `path`, whatever its generation.
     ///
     /// # Errors
-    /// If it is no NVRTC of 11.2 or newer.
+    /// If it is no NVRTC of 11.8 or newer.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Nvrtc::at(path.as_ref()).map(Self)
     }

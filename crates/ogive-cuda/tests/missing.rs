@@ -114,7 +114,11 @@ fn a_compiler_that_does_not_fit() {
         situation("an NVRTC that is too old")
             .driver()
             .file("libnvrtc.so", File::Played(11, 1))
-            .both(&["libnvrtc.so is NVRTC 11.1, and 11.2 is the oldest that will do", &newest]),
+            .both(&["libnvrtc.so is NVRTC 11.1, and 11.8 is the oldest that will do", &newest]),
+        situation("an NVRTC that is a little too old")
+            .driver()
+            .file("libnvrtc.so", File::Played(11, 7))
+            .both(&["libnvrtc.so is NVRTC 11.7, and 11.8 is the oldest that will do", &newest]),
         situation("an NVRTC of a generation that is left out")
             .driver()
             .file("libnvrtc.so", File::Played(14, 0))

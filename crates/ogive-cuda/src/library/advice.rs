@@ -7,8 +7,8 @@ use super::nvrtc::Wanted;
 use super::search::{Kind, Places, known};
 use std::path::Path;
 
-/// The oldest NVRTC with the functions that are used.
-pub(super) const OLDEST: (u32, u32) = (11, 2);
+/// The oldest NVRTC that every kernel is compiled with in tests.
+pub(super) const OLDEST: (u32, u32) = (11, 8);
 
 /// The oldest device that a generation compiles for, as 50 for 5.0.
 fn oldest_device(generation: u32) -> u32 {
@@ -66,7 +66,7 @@ pub(super) fn help(kind: Kind, places: &Places, wanted: Option<Wanted>) -> Strin
                 Some(g) => {
                     format!("build Ogive with the feature cuda-{g}, and pip install {}", package(kind, g))
                 }
-                None if wanted.driver < OLDEST => {
+                None if wanted.driver.0 < OLDEST.0 => {
                     format!("update the driver, which is for CUDA {}.{}", wanted.driver.0, wanted.driver.1)
                 }
                 None => "no version compiles for this device: use the CPU".into(),
@@ -93,12 +93,13 @@ pub(super) fn newer_than(driver: (u32, u32)) -> String {
 
 /// What helps where the driver refuses what an NVRTC of this version made, because it is newer.
 pub(super) fn older(places: &Places, wanted: Wanted, version: (u32, u32)) -> String {
-    let (major, minor) = wanted.driver;
     let package = |g| package(Kind::Nvrtc, g);
     let how = match fitting(places.generations.iter().copied(), wanted) {
-        // Packages of CUDA 11 begin with the last versions of it.
-        Some(11) if version.0 == 11 => format!(" (of CUDA {major}.{minor} or before)"),
-        Some(g) if version.0 == g => format!(" (pip install \"{}<{g}.{}\")", package(g), minor + 1),
+        // Of CUDA 11 the last version is the oldest that will do.
+        Some(11) if version.0 == 11 => return "update the driver".into(),
+        Some(g) if version.0 == g => {
+            format!(" (pip install \"{}<{g}.{}\")", package(g), wanted.driver.1 + 1)
+        }
         Some(g) => format!(" (pip install {})", package(g)),
         None => return "update the driver".into(),
     };
@@ -135,7 +136,9 @@ mod tests {
             help(Kind::Nvrtc, &all, wanted((10, 2), (7, 5))),
             "update the driver, which is for CUDA 10.2"
         );
-        assert!(help(Kind::Nvrtc, &all, wanted((12, 0), (3, 0))).contains("use the CPU"));
+        for driver in [(11, 4), (12, 0)] {
+            assert!(help(Kind::Nvrtc, &all, wanted(driver, (3, 0))).contains("use the CPU"));
+        }
     }
 
     #[test]
@@ -179,7 +182,7 @@ mod tests {
         assert!(of((11, 8), (12, 9)).ends_with("an older NVRTC (pip install nvidia-cuda-nvrtc-cu11)"));
         assert!(of((12, 4), (12, 9)).ends_with("(pip install \"nvidia-cuda-nvrtc-cu12<12.5\")"));
         assert!(of((13, 0), (13, 5)).ends_with("(pip install \"nvidia-cuda-nvrtc<13.1\")"));
-        assert!(of((11, 4), (11, 8)).ends_with("an older NVRTC (of CUDA 11.4 or before)"));
+        assert_eq!(of((11, 4), (11, 8)), "update the driver");
         assert_eq!(of((10, 2), (11, 8)), "update the driver");
     }
 }
