@@ -39,12 +39,13 @@ pub(in crate::simd) fn are_pairs_fast() -> bool {
     *FAST
 }
 
-/// Up to how many tokens it pays to stream through strips, by measurement: pairs are so little work that laying them anew pays sooner.
+/// Up to how many tokens it pays to stream through strips, by measurement, and how many together: pairs are so little work that laying them
+/// anew pays sooner.
 pub(in crate::simd) const fn few(side: Side) -> Few {
     match side {
         Side::Single => Few { tokens: 256, together: 4 },
         Side::OddEven => Few { tokens: 32, together: 4 },
-        Side::Pairs => Few { tokens: 32, together: pairs::TOGETHER },
+        Side::Pairs => Few { tokens: 64, together: pairs::TOGETHER },
     }
 }
 
