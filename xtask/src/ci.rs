@@ -25,6 +25,11 @@ const OUTSIDE: [&str; 3] =
 /// The generations of NVRTC and cuBLAS that a build may load.
 const GENERATIONS: [&str; 3] = ["cuda-11", "cuda-12", "cuda-13"];
 
+/// What leaves a command of cargo's with `generation` alone.
+fn alone(generation: &str) -> [&str; 5] {
+    ["--package", "ogive-cuda", "--no-default-features", "--features", generation]
+}
+
 /// Runs all steps; stops at the first failure unless `keep_going`.
 pub(crate) fn run(root: &Path, keep_going: bool) -> Result<(), String> {
     let metadata = MetadataCommand::new()
@@ -95,8 +100,8 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
     }
     // Each generation of CUDA alone: elsewhere all three are on.
     for generation in GENERATIONS {
-        let alone = ["--package", "ogive-cuda", "--no-default-features", "--features", generation];
-        let clippy = [&["clippy"], &alone[..], &["--all-targets", "--", "-D", "warnings"]].concat();
+        let clippy =
+            [&["clippy"], &alone(generation)[..], &["--all-targets", "--", "-D", "warnings"]].concat();
         steps.push(cargo(&clippy, &[]));
     }
     steps.push(Step { name: "platforms".into(), run: Box::new(move || crate::platforms::run(root)) });
@@ -116,8 +121,7 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
     steps.push(cargo(&["build", "--workspace", "--examples"], &[]));
     // What is told of the generations that a build leaves out. It finds the emulator that was built just now.
     for generation in GENERATIONS {
-        let alone = ["--package", "ogive-cuda", "--no-default-features", "--features", generation];
-        let test = [&["test"], &alone[..], &["--test", "missing"]].concat();
+        let test = [&["test"], &alone(generation)[..], &["--test", "missing"]].concat();
         steps.push(cargo(&test, &[(REQUIRED, required)]));
     }
     steps.push(cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]));

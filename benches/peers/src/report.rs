@@ -206,6 +206,10 @@ mod tests {
         Entry { row, engine: engine.into(), rounds: engine == "bf16" }
     }
 
+    fn has(table: &str, parts: &[&str]) {
+        parts.iter().for_each(|part| assert!(table.contains(part), "{part} in {table}"));
+    }
+
     #[test]
     fn medians_and_ratios_are_of_repetitions() {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
@@ -235,11 +239,13 @@ mod tests {
                 Launches { engine: "b".into(), seconds: vec![5.0, 3.0, 4.0], bytes: vec![3_000_000; 3] },
             ],
         };
-        let table = m.table();
-        assert!(table.contains("engines agree"), "{table}");
-        assert!(table.contains("| b | 4.00 s | 3.00 | 5.00 | 3 MB | 2.00 ×, 1.50 × |"), "{table}");
-        assert!(table.contains("| decode | b | 5.00 | 1.00 | 6.00 | 50 % | 2.00 × |"), "{table}");
-        assert!(table.contains("| prefill 9 | b | 50.00 | 10.00 | 60.00 | 10 % | 2.00 × |"), "{table}");
+        let parts = [
+            "engines agree",
+            "| b | 4.00 s | 3.00 | 5.00 | 3 MB | 2.00 ×, 1.50 × |",
+            "| decode | b | 5.00 | 1.00 | 6.00 | 50 % | 2.00 × |",
+            "| prefill 9 | b | 50.00 | 10.00 | 60.00 | 10 % | 2.00 × |",
+        ];
+        has(&m.table(), &parts);
     }
 
     #[test]
@@ -254,10 +260,12 @@ mod tests {
             launches: vec![Launches { engine: "a".into(), seconds: vec![1.0], bytes: vec![] }],
             ..Measured::default()
         };
-        let table = m.table();
-        assert!(table.contains("| prefill 9 | a | 50.00 | 50.00 | 50.00 | – | 1.00 × |"), "{table}");
-        assert!(table.contains("int8 2.00, bf16 –, f32 – TOP/s; load average –;"), "{table}");
-        assert!(table.contains("| a | 1.00 s | 1.00 | 1.00 | – | 1.00 ×, – |"), "{table}");
+        let parts = [
+            "| prefill 9 | a | 50.00 | 50.00 | 50.00 | – | 1.00 × |",
+            "int8 2.00, bf16 –, f32 – TOP/s; load average –;",
+            "| a | 1.00 s | 1.00 | 1.00 | – | 1.00 ×, – |",
+        ];
+        has(&m.table(), &parts);
     }
 
     #[test]
@@ -275,14 +283,12 @@ mod tests {
         };
         let entries = [Phase::Decode, Phase::Prefill].map(|phase| [entry(phase, "a"), entry(phase, "bf16")]);
         let m = Measured { work, entries: entries.concat(), repetitions: vec![one], ..Measured::default() };
-        let table = m.table();
-        for part in [
+        let parts = [
             "| decode | a | 5.00 | 5.00 | 5.00 | 50 % |",
             "| decode | bf16 | 5.00 | 5.00 | 5.00 | 25 % |",
             "| prefill 9 | a | 100.00 | 100.00 | 100.00 | 40 % |",
             "| prefill 9 | bf16 | 100.00 | 100.00 | 100.00 | 10 % |",
-        ] {
-            assert!(table.contains(part), "{part} in {table}");
-        }
+        ];
+        has(&m.table(), &parts);
     }
 }

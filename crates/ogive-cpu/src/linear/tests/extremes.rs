@@ -2,10 +2,6 @@
 
 use super::*;
 
-fn all_paths() -> impl Iterator<Item = Path> {
-    Path::ALL.iter().copied().filter(|p| p.is_supported())
-}
-
 #[test]
 fn zeros_give_zeros() {
     let mut noise = Noise(10);

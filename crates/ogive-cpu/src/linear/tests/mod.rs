@@ -104,9 +104,13 @@ fn assert_same(a: &[f32], b: &[f32], what: &str) {
     }
 }
 
+fn all_paths() -> impl Iterator<Item = Path> {
+    Path::ALL.iter().copied().filter(|p| p.is_supported())
+}
+
 /// The fast paths of this machine.
 fn fast_paths() -> Vec<Path> {
-    Path::ALL.iter().copied().filter(|&p| p != Path::Scalar && p.is_supported()).collect()
+    all_paths().filter(|&p| p != Path::Scalar).collect()
 }
 
 /// Token counts on both sides of where `path` changes its kernels for `w`, and enough for those of many tokens.
@@ -123,9 +127,9 @@ fn counts(w: &HostWeight, path: Path) -> Vec<usize> {
     [1, 2, 6].into_iter().chain(many).collect()
 }
 
-/// The most tokens that [`counts`] has for any of the fast paths.
+/// The most tokens that [`counts`] has for any path.
 fn most(w: &HostWeight) -> usize {
-    fast_paths().into_iter().flat_map(|path| counts(w, path)).max().unwrap_or(1)
+    all_paths().flat_map(|path| counts(w, path)).max().unwrap_or(1)
 }
 
 /// Row lengths that `format` allows: with and without ends, one and several blocks, more than a slice.

@@ -39,12 +39,15 @@ pub(in crate::simd) fn are_pairs_fast() -> bool {
     *FAST
 }
 
+/// Tokens whose sums of all lanes have room in registers.
+const STREAMED: usize = 4;
+
 /// Up to how many tokens it pays to stream through strips, by measurement, and how many together: pairs are so little work that laying them
 /// anew pays sooner.
 pub(in crate::simd) const fn few(side: Side) -> Few {
     match side {
-        Side::Single => Few { tokens: 256, together: 4 },
-        Side::OddEven => Few { tokens: 32, together: 4 },
+        Side::Single => Few { tokens: 256, together: STREAMED },
+        Side::OddEven => Few { tokens: 32, together: STREAMED },
         Side::Pairs => Few { tokens: 64, together: pairs::TOGETHER },
     }
 }
@@ -77,7 +80,7 @@ pub(super) fn stripe(job: &Job<'_>, kind: Dense, side: Side, out: &mut Stripe<'_
     match (kind, side) {
         (Dense::F32, _) if few => streamed::<F32>(job, pieces, out),
         (Dense::F16, _) if few => streamed::<F16>(job, pieces, out),
-        (Dense::Bf16, Side::Pairs) if few && job.input.n() > 4 => {
+        (Dense::Bf16, Side::Pairs) if few && job.input.n() > STREAMED => {
             SCRATCH.with_borrow_mut(|Scratch { waiting, .. }| pairs::stripe(job, pieces, out, waiting));
         }
         (Dense::Bf16, Side::Pairs) if few => streamed::<PAIRS>(job, pieces, out),
