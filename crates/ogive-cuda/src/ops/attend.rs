@@ -198,10 +198,15 @@ fn heads_of_block(spec: &AttnSpec) -> usize {
     [8, 4, 2].into_iter().find(|h| fits(*h)).unwrap_or(1)
 }
 
-/// Warps of a block: eight, one for each 32 tokens of a chunk, where what they make of it fits shared memory beside the queries; else four.
-fn warps(spec: &AttnSpec, heads: usize) -> usize {
+/// Devices whose blocks have half the registers that others' have, 32,768: Tegra X1 and X2.
+const HALF_THE_REGISTERS: [(u32, u32); 2] = [(5, 3), (6, 2)];
+
+/// Warps of a block: eight, one for each 32 tokens of a chunk, where there are registers for them and what they make of it fits shared memory
+/// beside the queries; else four.
+fn warps(spec: &AttnSpec, heads: usize, capability: (u32, u32)) -> usize {
     let bytes = |warps: usize| Some(4 * heads.checked_mul(warps.checked_mul(spec.v_dim + 2)? + spec.k_dim)?);
-    if bytes(8).is_some_and(|n| n < SHARED) { 8 } else { 4 }
+    let registers = !HALF_THE_REGISTERS.contains(&capability);
+    if registers && bytes(8).is_some_and(|n| n < SHARED) { 8 } else { 4 }
 }
 
 fn launch(
@@ -232,7 +237,7 @@ fn launch(
         }
     }
     let heads = heads_of_block(spec);
-    let warps = warps(spec, heads);
+    let warps = warps(spec, heads, device.info.capability);
     let tiles = spec.kv_heads * (spec.heads / spec.kv_heads).div_ceil(heads);
     // A mask is as wide as the longest context, which a recorded step does not know.
     let paged = rows.paged.is_some() && options.mask_width == 0;
@@ -285,4 +290,19 @@ fn launch(
     let grid = split.map_or([tiles, n, 1], |chunks| [tiles, chunks, n]);
     call.at(options.sinks).number(less).at(step.address()).run(grid, [32 * warps as u32, 1, 1])?;
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warps_have_registers_and_shared_memory() {
+        let of = |k_dim, v_dim, capability| {
+            let spec = AttnSpec::new(32, 8, k_dim, v_dim);
+            warps(&spec, heads_of_block(&spec), capability)
+        };
+        assert_eq!([of(64, 64, (6, 1)), of(128, 128, (9, 0)), of(4096, 1024, (9, 0))], [8, 8, 4]);
+        assert_eq!(HALF_THE_REGISTERS.map(|capability| of(64, 64, capability)), [4, 4]);
+    }
 }
