@@ -97,7 +97,7 @@ impl Backend for CpuBackend {
         let mut facts = Facts::new("cpu", format!("{threads} thread{s}, {}", self.path));
         facts.memory = builder::memory();
         facts.exact = self.precision == Precision::Exact;
-        facts.composed = &["rope_attend", "moe"];
+        facts.composed = &["moe"];
         facts
     }
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor> {
@@ -179,7 +179,7 @@ impl Backend for CpuBackend {
         cache: &Cache,
         plan: &Plan,
     ) -> Result<()> {
-        cache::store_kv(layer, k, v, cache, plan)
+        cache::store_kv(self, layer, k, v, None, cache, plan)
     }
     fn gather_kv(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {
         cache::gather_kv(layer, cache, plan)
@@ -243,6 +243,19 @@ impl Backend for CpuBackend {
         plan: &Plan,
     ) -> Result<Tensor> {
         attend::attend_cache(self, layer, q, cache, spec, plan, false)
+    }
+    fn rope_attend(
+        &self,
+        layer: usize,
+        q: Tensor,
+        k: Tensor,
+        v: &Tensor,
+        rope: &Rope,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        ops::rope::rope_attend(self, layer, [q, k, v.clone()], rope, cache, spec, plan)
     }
     fn attend_latent(
         &self,

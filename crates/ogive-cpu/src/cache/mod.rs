@@ -8,9 +8,10 @@ mod lines;
 mod pages;
 
 pub(crate) use lines::{Brains, Halves, Lines, Q8, Singles};
-pub(crate) use pages::{Element, Pages, Rows};
+pub(crate) use pages::{Element, Pages, Rows, Turn};
 
 use crate::{
+    CpuBackend,
     ops::{make, read},
     plan,
 };
@@ -97,10 +98,13 @@ fn table(span: &Span, group: usize) -> Result<&BlockTable> {
     })
 }
 
+/// `turn` is given each row and a copy of its keys, to change before they are kept.
 pub(crate) fn store_kv(
+    b: &CpuBackend,
     layer: usize,
     k: &Tensor,
     v: Option<&Tensor>,
+    turn: Option<&Turn<'_>>,
     cache: &Cache,
     plan: &Plan,
 ) -> Result<()> {
@@ -136,12 +140,7 @@ pub(crate) fn store_kv(
             })?);
         }
     }
-    for (row, place) in places.into_iter().enumerate() {
-        let k = &ks[row * pages.k_dim..][..pages.k_dim];
-        let v = vs.map(|v| &v[row * pages.v_dim..][..pages.v_dim]);
-        pages.store(place, k, v)?;
-    }
-    Ok(())
+    pages.store(&b.pool, &places, ks, vs, turn)
 }
 
 pub(crate) fn gather_kv(layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {

@@ -5,7 +5,11 @@
 //! not whole tiles, or the element is none of the four that this file knows, keys lie like values: right, but slower.
 
 use super::lines::{Brains, Halves, Lines, Q8, Singles};
-use crate::simd::ops::{Isa, LANES};
+use crate::{
+    ops::SMALL,
+    pool::Pool,
+    simd::ops::{Isa, LANES},
+};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ogive_backend::BlockTable;
 use ogive_tensor::{BF16, Error, F16, F32, Format, Q8_0, Result};
@@ -115,6 +119,41 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Changes the keys of a row of the step.
+pub(crate) type Turn<'a> = dyn Fn(usize, &mut [f32]) + Sync + 'a;
+
+/// Sixteen neighbouring places, and which rows of a step go there: each with its place before it.
+struct Tile<'a> {
+    k: &'a mut [u8],
+    v: &'a mut [u8],
+    rows: &'a [(usize, usize)],
+    outcome: Result<()>,
+}
+
+/// Skips `skip` tiles of rows of so many bytes and takes the next off; the last may be shorter.
+fn cut<'a>(rest: &mut &'a mut [u8], skip: usize, row_bytes: usize) -> &'a mut [u8] {
+    let from = &mut std::mem::take(rest)[skip * LANES * row_bytes..];
+    let len = (LANES * row_bytes).min(from.len());
+    let tile;
+    (tile, *rest) = from.split_at_mut(len);
+    tile
+}
+
+fn encode(format: &Format, element: Element, x: &[f32], out: &mut [u8]) -> Result<()> {
+    match element {
+        Element::F32 => put(x, out, f32::to_le_bytes),
+        Element::F16 => {
+            // All at once, for which the crate has the processor's instructions.
+            let mut halves = vec![f16::ZERO; x.len()];
+            halves.convert_from_f32_slice(x);
+            out.as_chunks_mut().0.iter_mut().zip(halves).for_each(|(to, half)| *to = half.to_le_bytes());
+        }
+        Element::BF16 => put(x, out, |v| bf16::from_f32(v).to_le_bytes()),
+        Element::Q8 | Element::Other => format.encode_row(x, out)?,
+    }
+    Ok(())
+}
+
 impl Pages {
     /// Zeroed pages. The caller has checked that rows are whole blocks of `format` and that the size does not overflow.
     pub(crate) fn new(
@@ -161,37 +200,62 @@ impl Pages {
         }
     }
 
-    /// Rounds a token's keys and values to the element and keeps them.
-    pub(crate) fn store(&mut self, place: usize, k: &[f32], v: Option<&[f32]>) -> Result<()> {
-        let mut row = vec![0; self.format.row_bytes(self.k_dim)];
-        self.encode(k, &mut row)?;
-        if self.tiled {
-            let tile = &mut self.k[place / LANES * LANES * row.len()..][..LANES * row.len()];
-            scatter(self.element, &row, tile, place % LANES);
-        } else {
-            self.k[place * row.len()..][..row.len()].copy_from_slice(&row);
+    /// Rounds the keys `[n, k_dim]` and values `[n, v_dim]` of `n` tokens to the element and keeps them at their places, on several threads
+    /// where that pays. `turn` is given each token's row and a copy of its keys, to change before they are rounded.
+    pub(crate) fn store(
+        &mut self,
+        pool: &Pool,
+        places: &[usize],
+        ks: &[f32],
+        vs: Option<&[f32]>,
+        turn: Option<&Turn<'_>>,
+    ) -> Result<()> {
+        let Self { k_dim, v_dim, format, element, tiled, .. } = *self;
+        let sizes = [k_dim, v_dim].map(|dim| format.row_bytes(dim));
+        let mut rows: Vec<(usize, usize)> = places.iter().copied().zip(0..).collect();
+        rows.sort_by_key(|(place, _)| place / LANES); // as a rule they are in order; of two in one place the later stays
+        let (mut k, mut v, mut next) = (&mut self.k[..], &mut self.v[..], 0);
+        let mut tiles: Vec<Tile<'_>> = Vec::with_capacity(rows.len() / LANES + 1);
+        for rows in rows.chunk_by(|a, b| a.0 / LANES == b.0 / LANES) {
+            let tile = rows[0].0 / LANES;
+            let skip = tile - next;
+            next = tile + 1;
+            let [k, v] = [cut(&mut k, skip, sizes[0]), cut(&mut v, skip, sizes[1])];
+            tiles.push(Tile { k, v, rows, outcome: Ok(()) });
         }
-        if let Some(v) = v {
-            row.resize(self.format.row_bytes(self.v_dim), 0);
-            self.encode(v, &mut row)?;
-            self.v[place * row.len()..][..row.len()].copy_from_slice(&row);
-        }
-        Ok(())
-    }
-
-    fn encode(&self, x: &[f32], out: &mut [u8]) -> Result<()> {
-        match self.element {
-            Element::F32 => put(x, out, f32::to_le_bytes),
-            Element::F16 => {
-                // All at once, for which the crate has the processor's instructions.
-                let mut halves = vec![f16::ZERO; x.len()];
-                halves.convert_from_f32_slice(x);
-                out.as_chunks_mut().0.iter_mut().zip(halves).for_each(|(to, half)| *to = half.to_le_bytes());
+        let fill = |tile: &mut Tile<'_>| -> Result<()> {
+            let (mut packed, mut turned) = (vec![0; sizes[0].max(sizes[1])], Vec::new());
+            for &(place, row) in tile.rows {
+                let mut keys = &ks[row * k_dim..][..k_dim];
+                if let Some(turn) = turn {
+                    turned.clear();
+                    turned.extend_from_slice(keys);
+                    turn(row, &mut turned);
+                    keys = &turned;
+                }
+                let (lane, packed_k) = (place % LANES, &mut packed[..sizes[0]]);
+                encode(format, element, keys, packed_k)?;
+                if tiled {
+                    scatter(element, packed_k, tile.k, lane);
+                } else {
+                    tile.k[lane * sizes[0]..][..sizes[0]].copy_from_slice(packed_k);
+                }
+                if let Some(vs) = vs {
+                    let to = &mut tile.v[lane * sizes[1]..][..sizes[1]];
+                    encode(format, element, &vs[row * v_dim..][..v_dim], to)?;
+                }
             }
-            Element::BF16 => put(x, out, |v| bf16::from_f32(v).to_le_bytes()),
-            Element::Q8 | Element::Other => self.format.encode_row(x, out)?,
-        }
-        Ok(())
+            Ok(())
+        };
+        let each = if places.len() * (k_dim + v_dim) < SMALL {
+            tiles.len()
+        } else {
+            tiles.len().div_ceil(4 * pool.threads())
+        };
+        pool.chunks(&mut tiles, each, &|_, tiles| {
+            tiles.iter_mut().for_each(|tile| tile.outcome = fill(tile));
+        });
+        tiles.into_iter().try_for_each(|tile| tile.outcome)
     }
 
     /// A token's keys, and its values into the beginning of `v`.

@@ -19,12 +19,31 @@ pub(crate) fn argmax(b: &CpuBackend, x: &Tensor) -> Result<Vec<u32>> {
     let each = (1usize << 15).div_ceil(cols);
     b.pool.chunks(&mut out, each, &|i, part| {
         for (o, row) in part.iter_mut().zip(values[i * each * cols..].chunks_exact(cols)) {
-            // The largest value first, in a loop that vectorises; then where it stands.
-            let top = row.iter().fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m });
-            *o = row.iter().position(|&v| key(v) == top).unwrap_or(0) as u32;
+            *o = largest(row) as u32;
         }
     });
     Ok(out)
+}
+
+/// Where the largest element stands, the first of equals. The largest value of each part is found in a loop that vectorises, and only one
+/// part is looked at again.
+fn largest(row: &[f32]) -> usize {
+    const PART: usize = 1 << 12;
+    let (mut part, mut top) = (0, f32::NEG_INFINITY);
+    for (i, values) in row.chunks(PART).enumerate() {
+        let here = top_of(values);
+        if here > top {
+            (part, top) = (i, here);
+        }
+    }
+    // Where nothing is above negative infinity, the first element is as good as any.
+    let first = part * PART;
+    first + row[first..].iter().position(|&v| key(v) == top).unwrap_or(0)
+}
+
+/// The largest value; negative infinity where there is no number.
+fn top_of(values: &[f32]) -> f32 {
+    values.iter().fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m })
 }
 
 pub(crate) fn best(b: &CpuBackend, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
@@ -43,15 +62,16 @@ fn best_of_few(row: &[f32], k: usize) -> Vec<(u32, f32)> {
     if k == 0 || k > parts {
         return best_of(row, k);
     }
-    // Of `parts` maxima the k-th largest is reached or passed by at least k elements, so nothing below it is wanted.
-    let mut tops: Vec<f32> = row
-        .chunks(PART)
-        .map(|part| part.iter().fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m }))
-        .collect();
-    let (_, bound, _) = tops.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+    // Of `parts` maxima the k-th largest is reached or passed by at least k elements, so nothing below it is wanted, nor any part that ends
+    // below it.
+    let tops: Vec<f32> = row.chunks(PART).map(top_of).collect();
+    let mut sorted = tops.clone();
+    let (_, bound, _) = sorted.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
     let bound = *bound;
+    let wanted = (0u32..).step_by(PART).zip(row.chunks(PART)).zip(tops).filter(|(_, top)| *top >= bound);
+    let elements = wanted.flat_map(|((first, part), _)| (first..).zip(part));
     let (ids, kept): (Vec<u32>, Vec<f32>) =
-        (0..).zip(row).filter(|(_, v)| key(**v) >= bound).map(|(i, v)| (i, *v)).unzip();
+        elements.filter(|(_, v)| key(**v) >= bound).map(|(i, v)| (i, *v)).unzip();
     best_of(&kept, k).into_iter().map(|(i, v)| (ids[i as usize], v)).collect()
 }
 
@@ -71,8 +91,12 @@ mod tests {
         rows[3].fill(-0.0);
         rows[3][70] = 0.0;
         rows[4][3] = f32::INFINITY;
-        let x = b.upload(&rows.concat(), [5, 1000].into()).unwrap();
-        for k in [0, 1, 3, 15, 16, 999, 1000, 2000] {
+        // Long enough that the best stands in a later part of `largest`, twice.
+        rows.iter_mut().for_each(|row| row.resize(10_000, -200.0));
+        (rows[0][7_000], rows[0][9_000]) = (500.0, 500.0);
+        rows[2].fill(f32::NAN);
+        let x = b.upload(&rows.concat(), [5, 10_000].into()).unwrap();
+        for k in [0, 1, 3, 156, 157, 999, 10_000, 20_000] {
             let bits = |best: Vec<(u32, f32)>| -> Vec<(u32, u32)> {
                 best.into_iter().map(|(i, v)| (i, v.to_bits())).collect()
             };

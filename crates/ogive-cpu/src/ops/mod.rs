@@ -17,7 +17,7 @@ use crate::{CpuBackend, spare::Values};
 use ogive_tensor::{Error, Result, Shape, Tensor};
 
 /// Fewer elements than this are not worth waking a thread for.
-const SMALL: usize = 1 << 14;
+pub(crate) const SMALL: usize = 1 << 14;
 
 /// Wraps values that fill `shape`.
 pub(crate) fn make(shape: impl Into<Shape>, values: Vec<f32>) -> Tensor {
@@ -74,12 +74,35 @@ pub(crate) fn by_rows(b: &CpuBackend, values: &mut [f32], cols: usize, f: impl F
     if cols == 0 || values.is_empty() {
         return;
     }
-    let rows = values.len() / cols;
-    if values.len() < SMALL || rows == 1 {
-        return f(0, values);
+    match rows_of_part(b, values.len(), cols) {
+        None => f(0, values),
+        Some(each) => b.pool.chunks(values, each * cols, &|i, part| f(i * each, part)),
     }
-    let each = rows.div_ceil(4 * b.pool.threads()).max(SMALL / 4 / cols).max(1);
-    b.pool.chunks(values, each * cols, &|i, part| f(i * each, part));
+}
+
+/// Rows that a thread takes at a time, where several threads pay.
+fn rows_of_part(b: &CpuBackend, len: usize, cols: usize) -> Option<usize> {
+    let rows = len / cols;
+    let each = || rows.div_ceil(4 * b.pool.threads()).max(SMALL / 4 / cols).max(1);
+    (len >= SMALL && rows > 1).then(each)
+}
+
+/// The same for two lists of as many rows, which are written together.
+pub(crate) fn by_rows_of_two(
+    b: &CpuBackend,
+    [x, y]: [&mut [f32]; 2],
+    cols: usize,
+    f: impl Fn(usize, [&mut [f32]; 2]) + Sync,
+) {
+    if cols == 0 || x.is_empty() {
+        return;
+    }
+    let Some(each) = rows_of_part(b, x.len(), cols) else { return f(0, [x, y]) };
+    let parts = x.chunks_mut(each * cols).zip(y.chunks_mut(each * cols));
+    let mut parts: Vec<_> = parts.map(|(x, y)| [x, y]).collect();
+    b.pool.chunks(&mut parts, 1, &|i, parts| {
+        parts.iter_mut().for_each(|[x, y]| f(i * each, [x, y]));
+    });
 }
 
 /// The same for operators without rows: `f(first element, elements)`.

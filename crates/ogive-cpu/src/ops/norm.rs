@@ -3,7 +3,7 @@
 //! Every sum has sixteen partial sums, element `i` in number `i % 16`, which are then added in pairs: the order depends
 //! on the row's length alone, and it is one that vectors of 4, 8 and 16 lanes all follow.
 
-use super::{by_rows, make, make_in, read, take};
+use super::{by_rows, by_rows_of_two, make, make_in, read, take};
 use crate::{
     CpuBackend,
     simd::ops::{Isa, Kernel, LANES, run},
@@ -75,6 +75,31 @@ impl Kernel for Rms<'_> {
     }
 }
 
+/// The same of a sum, row by row: what was added is still in the nearest cache when its norm is taken.
+struct AddRms<'a> {
+    sum: &'a mut [f32],
+    x: &'a [f32],
+    w: &'a [f32],
+    eps: f32,
+    out: &'a mut [f32],
+}
+
+impl Kernel for AddRms<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Isa>(self, isa: S) {
+        let (cols, w, eps) = (self.w.len(), self.w, self.eps);
+        let rows = self.sum.chunks_exact_mut(cols).zip(self.x.chunks_exact(cols));
+        for ((sum, x), out) in rows.zip(self.out.chunks_exact_mut(cols)) {
+            for ((sum, x), out) in sum.iter_mut().zip(x).zip(&mut *out) {
+                *sum += x;
+                *out = *sum;
+            }
+            Rms { x: out, w, eps }.run(isa);
+        }
+    }
+}
+
 struct Layer<'a> {
     x: &'a mut [f32],
     w: &'a [f32],
@@ -125,9 +150,19 @@ pub(crate) fn add_rms_norm(
     w: &Tensor,
     eps: f32,
 ) -> Result<(Tensor, Tensor)> {
-    let sum = super::elementwise::zip(b, "add_rms_norm", residual, x, |x, y| x + y)?;
-    let normed = rms_norm(b, &sum, w, eps)?;
-    Ok((sum, normed))
+    const AT: &str = "add_rms_norm";
+    if residual.shape() != x.shape() {
+        let sum = super::elementwise::zip(b, AT, residual, x, |x, y| x + y)?;
+        let normed = rms_norm(b, &sum, w, eps)?;
+        return Ok((sum, normed));
+    }
+    let (w, x) = (over(AT, x, w)?, read(AT, x)?);
+    let (shape, mut sum) = take(AT, residual)?;
+    let mut out = b.spare.take(x.len());
+    by_rows_of_two(b, [sum.values(), &mut out], w.len(), |first, [sum, out]| {
+        run(b.path, AddRms { sum, x: &x[first * w.len()..], w, eps, out });
+    });
+    Ok((sum.done(), make_in(b, shape, out)))
 }
 
 pub(crate) fn layer_norm(
