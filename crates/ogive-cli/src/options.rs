@@ -7,8 +7,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
 use ogive::weights::OpenOptions;
 use ogive::{Device, GpuLayers, Model, Options};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// In bytes.
+pub(crate) const MEGABYTE: u64 = 1_000_000;
 
 /// What is said where nobody named a model.
 const DEMO_NOTE: &str = "no --model given (nor OGIVE_MODEL): this is Ogive's own small model, which tells stories and knows capitals";
@@ -115,9 +119,10 @@ impl Machine {
 
     /// The same with these options.
     pub(crate) fn open_with(options: &Options, path: &Path, context: &Context) -> Result<Model> {
-        let progress = spinner(context, format!("opening {}", path.display()));
-        let model = options.open(path);
-        progress.finish_and_clear();
+        let bar = progress(context, format!("opening {}", path.display()), 0, " MB");
+        let shown = bar.clone();
+        let model = options.clone().progress(move |done, total| megabytes(&shown, done, total)).open(path);
+        bar.finish_and_clear();
         let model = model?;
         context.note(model.device());
         Ok(model)
@@ -135,11 +140,22 @@ pub(crate) fn spinner(context: &Context, what: String) -> ProgressBar {
 }
 
 /// Shows how far something has come, if stderr is a terminal. `unit` follows the numbers.
-pub(crate) fn progress(context: &Context, what: &'static str, len: u64, unit: &str) -> ProgressBar {
+pub(crate) fn progress(
+    context: &Context,
+    what: impl Into<Cow<'static, str>>,
+    len: u64,
+    unit: &str,
+) -> ProgressBar {
     if context.quiet {
         return ProgressBar::hidden();
     }
     let template = format!("{{msg}} {{bar:32}} {{pos}}/{{len}}{unit}");
     let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(len).with_style(style).with_message(what)
+}
+
+/// Shows so many bytes of so many on a bar of megabytes.
+pub(crate) fn megabytes(bar: &ProgressBar, done: u64, total: u64) {
+    bar.set_length(total / MEGABYTE);
+    bar.set_position(done / MEGABYTE);
 }

@@ -5,6 +5,7 @@
 //! as training touches every number of a matrix.
 
 use crate::engine::Digest;
+use crate::options::Listener;
 use crate::tensor::{Config, HostWeight, Result, Source, WeightInfo};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,22 +13,43 @@ use std::sync::Mutex;
 /// Bytes looked at from where a tensor begins, and from its middle.
 const SAMPLE: usize = 256;
 
-/// A source that takes note of what is asked of it.
+/// A source that takes note of what is asked of it, and says so.
 #[derive(Debug)]
 pub(crate) struct Noted<'s> {
     source: &'s dyn Source,
-    seen: Mutex<BTreeMap<String, u64>>,
+    seen: Mutex<Seen>,
+    listener: Option<&'s Listener>,
+    /// Bytes of all tensors.
+    total: u64,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    samples: BTreeMap<String, u64>,
+    bytes: u64,
 }
 
 impl<'s> Noted<'s> {
-    pub(crate) fn new(source: &'s dyn Source) -> Self {
-        Self { source, seen: Mutex::default() }
+    pub(crate) fn new(source: &'s dyn Source, listener: Option<&'s Listener>) -> Self {
+        let total = listener.map_or(0, |_| source.tensors().iter().map(|t| t.bytes() as u64).sum());
+        Self { source, seen: Mutex::default(), listener, total }
+    }
+
+    /// Says that nothing more will be asked for.
+    pub(crate) fn finish(&self) {
+        self.say(self.total);
+    }
+
+    fn say(&self, bytes: u64) {
+        if let Some(listener) = self.listener {
+            listener.hear(bytes.min(self.total), self.total);
+        }
     }
 
     /// The number of the model that was loaded. `words` is the size of its vocabulary; `context` counts where positions
     /// are scaled by it, for then the same token has other keys.
     pub(crate) fn number(self, architecture: &str, config: &Config, words: usize, context: usize) -> u64 {
-        let seen = self.seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let seen = self.seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).samples;
         let settings = config.0.to_string();
         let mut digest = Digest::new();
         let mut put = |bytes: &[u8]| {
@@ -66,7 +88,13 @@ impl Source for Noted<'_> {
     fn get(&self, name: &str) -> Result<HostWeight> {
         let w = self.source.get(name)?;
         let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        seen.insert(name.to_owned(), sample(&w));
+        // What was asked for before is with the backend by now.
+        let before = seen.bytes;
+        if seen.samples.insert(name.to_owned(), sample(&w)).is_none() {
+            seen.bytes += w.bytes.len() as u64;
+        }
+        drop(seen);
+        self.say(before);
         Ok(w)
     }
 

@@ -58,7 +58,7 @@ impl Model {
         };
         let Checkpoint { config, architecture, source, gguf, folder, .. } = checkpoint;
         let limits = limits(&config, options)?;
-        let noted = Noted::new(&*source);
+        let noted = Noted::new(&*source, options.listener.as_ref());
         let loader = Loader::new(&noted, &*backend).for_context(limits.context);
         let at = |e: ModelError| {
             // How much would do is what whoever reads this needs, and counting it takes a moment.
@@ -69,6 +69,7 @@ impl Model {
             e.within(&format!("{}{}", path.display(), whole.unwrap_or_default()))
         };
         let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
+        noted.finish();
         let tokenizer = match (&gguf, &folder) {
             (Some(gguf), _) => Tokenizer::from_gguf(gguf.metadata()).map_err(|e| e.to_string()),
             (None, Some(folder)) => Tokenizer::from_folder(folder).map_err(|e| e.to_string()),

@@ -5,7 +5,23 @@ use crate::nn::Registry;
 use crate::tensor::{F16, F32, Format};
 use crate::weights::{Checkpoint, OpenOptions};
 use crate::{Device, GpuLayers, Memory, Model, Result, demo, memory};
-use std::{path::Path, sync::Arc};
+use std::{fmt, path::Path, sync::Arc};
+
+/// Who hears how far a model is read.
+#[derive(Clone)]
+pub(crate) struct Listener(Arc<dyn Fn(u64, u64) + Send + Sync>);
+
+impl Listener {
+    pub(crate) fn hear(&self, done: u64, total: u64) {
+        (self.0)(done, total);
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
+}
 
 /// Which device, how much context, what precision, and what else is known besides what Ogive brings.
 #[derive(Clone, Debug)]
@@ -32,6 +48,7 @@ pub struct Options {
     pub(crate) registry: Registry,
     pub(crate) files: OpenOptions,
     pub(crate) backend: Option<Arc<dyn Backend>>,
+    pub(crate) listener: Option<Listener>,
 }
 
 impl Default for Options {
@@ -58,6 +75,7 @@ impl Options {
             registry: ogive_models::registry(),
             files: OpenOptions::new(),
             backend: None,
+            listener: None,
         }
     }
 
@@ -155,6 +173,25 @@ impl Options {
     #[must_use]
     pub fn backend(self, backend: Arc<dyn Backend>) -> Self {
         Self { backend: Some(backend), ..self }
+    }
+
+    /// `hear(done, total)` is called while a model is opened, on the thread that opens it: how many bytes of its weights the backend has
+    /// taken, of how many, before each tensor and once at the end, when the two are equal. What is laid anew in the
+    /// [`background`](Self::background) counts as taken.
+    ///
+    /// ```
+    /// # fn main() -> ogive::Result<()> {
+    /// let options = ogive::Options::new().progress(|done, total| println!("{} %", 100 * done / total.max(1)));
+    /// # let options = options.device(ogive::Device::Cpu);
+    /// # if cfg!(feature = "demo-model") {
+    /// let model = options.open(ogive::DEMO)?;
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn progress(self, hear: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        Self { listener: Some(Listener(Arc::new(hear))), ..self }
     }
 
     /// Opens the model at `path`: a GGUF file (of a split, the first part), a Hugging Face folder or

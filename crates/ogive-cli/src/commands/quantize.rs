@@ -6,7 +6,7 @@
 use crate::args::Context;
 use crate::error::{Error, Result};
 use crate::figures::{Bytes, Count};
-use crate::options::progress;
+use crate::options::{megabytes, progress};
 use crate::output;
 use ogive_quantize::{
     Facts, FileFormat, GgmlType, Input, Mix, Packed, Progress, Quantize, Rule, Shape, Summary, tensor_type,
@@ -89,7 +89,6 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    const MEGABYTE: u64 = 1_000_000;
     if let Some(n) = args.threads.filter(|n| !(1..=MOST_THREADS).contains(n)) {
         return Err(Error::failed(format_args!("quantize: {n} threads; ask for 1 to {MOST_THREADS}")));
     }
@@ -117,8 +116,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
                 tensor.to
             ));
         }
-        bar.set_length(total / MEGABYTE);
-        bar.set_position(written / MEGABYTE);
+        megabytes(&bar, *written, *total);
         !patience.over()
     });
     bar.finish_and_clear();

@@ -3,7 +3,7 @@
 use crate::args::Context;
 use crate::error::{Error, Result};
 use crate::figures::Bytes;
-use crate::options::progress;
+use crate::options::{MEGABYTE, megabytes, progress};
 use crate::synth::{self, Synth};
 use std::fs;
 use std::path::PathBuf;
@@ -31,13 +31,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         synth::Error::Write(_) | synth::Error::Stopped => e.into(),
         name => Error::Usage(name.to_string()),
     })?;
-    const MEGABYTE: u64 = 1_000_000;
     let start = Instant::now();
     let patience = context.interrupt.patience();
     let bar = progress(context, "writing", 0, " MB");
     let result = synth.write(&args.out, |done, total| {
-        bar.set_length(total / MEGABYTE);
-        bar.set_position(done / MEGABYTE);
+        megabytes(&bar, done, total);
         !patience.over()
     });
     bar.finish_and_clear();
