@@ -7,6 +7,7 @@ use crate::{
     ops::{self, make, make_in, math::Function, read},
     plan::{self, CpuPlan},
     pool::Pool,
+    room::Rooms,
     spare::Spare,
     weight,
 };
@@ -30,6 +31,7 @@ pub struct CpuBackend {
     /// Who lays weights, if not whoever uploads them.
     pub(crate) repacker: Option<Repacker>,
     pub(crate) spare: Arc<Spare>,
+    pub(crate) rooms: Rooms,
 }
 
 impl CpuBackend {
@@ -124,7 +126,7 @@ impl Backend for CpuBackend {
         match &self.repacker {
             _ if !self.repack => {}
             Some(repacker) => repacker.lay(&mut owned),
-            None => owned.lay(&self.pool),
+            None => owned.lay(&self.pool, &self.rooms),
         }
         Ok(Weight::new(w, owned))
     }

@@ -1,6 +1,6 @@
 //! How a CPU backend is asked for.
 
-use crate::{CpuBackend, Path, Precision, held::Repacker, pool::Pool};
+use crate::{CpuBackend, Path, Precision, held::Repacker, pool::Pool, room::Rooms};
 use ogive_tensor::{Error, Result};
 use std::sync::Arc;
 
@@ -74,6 +74,7 @@ impl Builder {
             repack: self.repack,
             repacker: if self.repack && self.background { Repacker::new() } else { None },
             spare: Arc::default(),
+            rooms: Rooms::default(),
         })
     }
 }

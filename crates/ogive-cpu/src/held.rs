@@ -3,7 +3,7 @@
 //! A weight has the same bits in every form, so the form may change between two operators. An operator asks once, when it begins, and
 //! keeps what it got; the new form is there for the next one.
 
-use crate::{CpuWeight, builder, pool::Pool};
+use crate::{CpuWeight, builder, pool::Pool, room::Rooms};
 use ogive_backend::Weight;
 use ogive_tensor::Result;
 use std::{
@@ -36,12 +36,12 @@ impl Held {
 
     /// Lays it anew, where that is of use and there is as much memory again: what is in memory only because it was read from a file
     /// counts as free.
-    fn lay(&self, pool: &Pool) {
+    fn lay(&self, pool: &Pool, rooms: &Rooms) {
         let stored = self.now();
         if builder::memory().is_some_and(|free| free / 2 < stored.host().bytes.len() as u64) {
             return;
         }
-        if let Some(laid) = stored.in_strips(pool) {
+        if let Some(laid) = stored.in_strips(pool, rooms) {
             // No form comes after this one, so this is set once.
             let _ = self.before.set(Arc::downgrade(&stored));
             *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(laid);
@@ -65,8 +65,8 @@ impl Owned {
     }
 
     /// Lays it now.
-    pub(crate) fn lay(&self, pool: &Pool) {
-        self.held.lay(pool);
+    pub(crate) fn lay(&self, pool: &Pool, rooms: &Rooms) {
+        self.held.lay(pool, rooms);
     }
 }
 
@@ -162,7 +162,7 @@ impl Shared {
     }
 
     fn serve(&self) {
-        let alone = Pool::new(1);
+        let (alone, rooms) = (Pool::new(1), Rooms::default());
         let mut work = self.lock();
         while !work.is_over {
             if let (false, Some(since)) = (work.may_begin, work.since) {
@@ -180,7 +180,7 @@ impl Shared {
             work.laying = Arc::as_ptr(&w).addr();
             drop(work);
             // A weight that cannot be laid stays as it is, and the others come none the less.
-            let _ = catch_unwind(AssertUnwindSafe(|| w.lay(&alone)));
+            let _ = catch_unwind(AssertUnwindSafe(|| w.lay(&alone, &rooms)));
             work = self.lock();
             work.laying = 0;
             self.idle.notify_all();

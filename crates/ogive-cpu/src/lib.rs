@@ -31,6 +31,7 @@ mod linear;
 mod ops;
 mod plan;
 mod pool;
+mod room;
 mod simd;
 mod spare;
 mod weight;

@@ -5,6 +5,7 @@
 use crate::{
     linear::{Dense, Form, Of, Packed, Side, Strips},
     pool::Pool,
+    room::Rooms,
     simd::Path,
 };
 use half::bf16;
@@ -64,7 +65,7 @@ impl CpuWeight {
     }
 
     /// The same weight in strips, where it has kernels that read them and there is memory. It does not need its bytes then.
-    pub(crate) fn in_strips(&self, pool: &Pool) -> Option<Self> {
+    pub(crate) fn in_strips(&self, pool: &Pool, rooms: &Rooms) -> Option<Self> {
         let of = match self.kernel {
             _ if self.strips.is_some() => return None,
             Kernel::Packed(format) if self.path.has_strips() => Of::Packed(format),
@@ -72,7 +73,8 @@ impl CpuWeight {
             _ => return None,
         };
         let [experts, rows, _] = self.host.shape;
-        let strips = Strips::new(pool, of, &self.host.bytes, [experts, rows, self.host.row_bytes()])?;
+        let shape = [experts, rows, self.host.row_bytes()];
+        let strips = Strips::new(pool, rooms, of, &self.host.bytes, shape)?;
         let mut host = self.host.clone();
         host.bytes = Bytes::from(Vec::new());
         Some(Self { host, kernel: self.kernel, path: self.path, strips: Some(strips) })

@@ -8,7 +8,10 @@
 //! its own. The price is a copy; the file's pages are given back when it is made.
 
 use super::{columns, dense::Dense, packed::Packed};
-use crate::pool::Pool;
+use crate::{
+    pool::Pool,
+    room::{Room, Rooms},
+};
 use ogive_tensor::Bytes;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -138,7 +141,7 @@ pub(crate) enum Of {
 #[derive(Debug)]
 pub(crate) struct Strips {
     /// Begins at a page of its own. Rows that are missing in an expert's last strip are zeros.
-    bytes: memmap2::MmapMut,
+    bytes: Room,
     of: Of,
     /// Rows of an expert.
     rows: usize,
@@ -156,6 +159,7 @@ impl Strips {
     /// much of both. `None` where there is no memory for it or nothing to lay.
     pub(crate) fn new(
         pool: &Pool,
+        rooms: &Rooms,
         of: Of,
         bytes: &Bytes,
         [experts, rows, row_bytes]: [usize; 3],
@@ -167,10 +171,7 @@ impl Strips {
             };
         let each = rows.div_ceil(STRIP);
         let len = experts.checked_mul(each)?.checked_mul(strip).filter(|len| *len > 0)?;
-        let mut map = memmap2::MmapMut::map_anon(len).ok()?;
-        // Fewer and larger pages where the system has them: a stream stops at each page's end. It is as right without.
-        #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
+        let mut room = rooms.take(len)?;
         let missing = vec![0; row_bytes];
         let smallest = AtomicI32::new(i32::MAX);
         let lay = |i: usize, strip: &mut [u8]| {
@@ -190,7 +191,7 @@ impl Strips {
             }
         };
         let at_a_time = (AT_A_TIME / strip).max(1);
-        pool.chunks(&mut map, at_a_time * strip, &|i, strips| {
+        pool.chunks(&mut room, at_a_time * strip, &|i, strips| {
             let first = i * at_a_time;
             let count =
                 strips.chunks_exact_mut(strip).enumerate().map(|(j, strip)| lay(first + j, strip)).count();
@@ -200,7 +201,7 @@ impl Strips {
                 laid.release();
             }
         });
-        Some(Self { bytes: map, of, rows, strip, row_bytes, least: smallest.into_inner() })
+        Some(Self { bytes: room, of, rows, strip, row_bytes, least: smallest.into_inner() })
     }
 
     /// The strip that row `row` is in, counted through all experts, and its number there.
@@ -248,7 +249,9 @@ mod tests {
             let (experts, rows, row_bytes) = (2, 21, 3 * size);
             let bytes = (0..experts * rows * row_bytes).map(|i| (i * 7 + i / 256 * 13) as u8);
             let bytes = Bytes::from(bytes.collect::<Vec<u8>>());
-            let strips = Strips::new(&pool, Of::Packed(format), &bytes, [experts, rows, row_bytes]).unwrap();
+            let strips =
+                Strips::new(&pool, &Rooms::default(), Of::Packed(format), &bytes, [experts, rows, row_bytes])
+                    .unwrap();
             for (r, want) in bytes.chunks_exact(row_bytes).enumerate() {
                 assert_eq!(strips.row(r), want, "{format:?} row {r}");
             }

@@ -6,7 +6,7 @@ use ogive_tensor::{Q4_0, Q4_K, Q8_0, Scale};
 
 fn taken(w: &HostWeight, path: Path) -> Arc<CpuWeight> {
     let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
-    Arc::new(taken.in_strips(&Pool::new(1)).unwrap_or(taken))
+    Arc::new(taken.in_strips(&Pool::new(1), &Rooms::default()).unwrap_or(taken))
 }
 
 #[test]
