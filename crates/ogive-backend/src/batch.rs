@@ -163,6 +163,8 @@ pub struct StepKey {
     pub outputs: usize,
     /// The longest context, rounded up to a power of two.
     pub context_bucket: usize,
+    /// How many logits of each row the step ends with ([`top_k`](crate::Backend::top_k)); 0 is all of them.
+    pub top_k: usize,
     /// Which piece of which steps, where a backend made of backends has each run its own; 0 is all of the step.
     pub piece: u64,
 }
@@ -179,7 +181,14 @@ impl StepKey {
             spans: batch.spans.len(),
             outputs: batch.outputs.len(),
             context_bucket: longest.next_power_of_two(),
+            top_k: 0,
             piece: 0,
         })
+    }
+
+    /// The key of the same step that ends with the best `k` logits of each row.
+    #[must_use]
+    pub fn top_k(self, k: usize) -> Self {
+        Self { top_k: k, ..self }
     }
 }

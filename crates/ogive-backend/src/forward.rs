@@ -70,6 +70,7 @@ macro_rules! forward_provided {
             fn selective_scan(layer: usize, x: &$crate::tensor::Tensor, dt: &$crate::tensor::Tensor, a: &$crate::tensor::Tensor, b_in: &$crate::tensor::Tensor, c: &$crate::tensor::Tensor, cache: &$crate::Cache, plan: &$crate::Plan) -> $crate::tensor::Tensor;
             fn moe(x: &$crate::tensor::Tensor, logits: &$crate::tensor::Tensor, spec: &$crate::RouterSpec, experts: &$crate::Experts) -> $crate::tensor::Tensor;
             fn argmax(x: &$crate::tensor::Tensor) -> Vec<u32>;
+            fn top_k(x: $crate::tensor::Tensor, k: usize) -> $crate::tensor::Tensor;
             fn bring(x: &$crate::tensor::Tensor, from: &dyn $crate::Backend, place: Option<$crate::tensor::Tensor>) -> $crate::tensor::Tensor;
             fn best(x: &$crate::tensor::Tensor, k: usize) -> Vec<Vec<(u32, f32)>>;
         }

@@ -288,6 +288,14 @@ pub trait Backend: Any + Debug + Send + Sync {
         Ok(values.chunks(cols).map(|row| best_of(row, k)).collect())
     }
 
+    /// `x` with no more left of it than [`best`](Self::best) wants to give `k` of each row, or fewer: `best(&top_k(x, k)?, k)` is `best(&x, k)`.
+    /// Nothing is waited for, so a step that is recorded can end with it. Only `best` and `argmax` take the result, whose shape is the
+    /// backend's own. By definition all of `x`.
+    fn top_k(&self, x: Tensor, k: usize) -> Result<Tensor> {
+        let _ = k;
+        Ok(x)
+    }
+
     /// A copy of `x`, a tensor of `from`. It may be put in the place of `place`, an earlier copy of the same shape, if no one else holds that:
     /// a recorded step that read the one then reads the other.
     fn bring(&self, x: &Tensor, from: &dyn Backend, place: Option<Tensor>) -> Result<Tensor> {

@@ -305,6 +305,10 @@ impl Backend for Split {
         let part = self.part_of(&[x])?;
         self.backend(part)?.best(&self.at(part, x)?, k)
     }
+    fn top_k(&self, x: Tensor, k: usize) -> Result<Tensor> {
+        let part = self.part_of(&[&x])?;
+        self.one(part, "top_k", |b| b.top_k(self.into(part, x)?, k))
+    }
 
     fn replay(
         &self,

@@ -196,6 +196,9 @@ impl Backend for Trace {
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         self.around("best", &[], Work::NONE, |b| b.best(x, k))
     }
+    fn top_k(&self, x: Tensor, k: usize) -> Result<Tensor> {
+        self.around("top_k", &[], Work::NONE, |b| b.top_k(x, k))
+    }
 
     fn bring(&self, x: &Tensor, from: &dyn Backend, place: Option<Tensor>) -> Result<Tensor> {
         self.around("bring", &[], Work::NONE, |b| b.bring(x, from, place))

@@ -69,6 +69,8 @@ fn every_fault_is_caught_by_the_case_that_names_it() {
         (PlansAnything, "plan/refused"),
         (TakesNanForTheLargest, "best/nan-and-infinity"),
         (BestTiesToTheHigherIndex, "best/ties"),
+        (KeepsTheFirst, "best/ties"),
+        (KeepsTheFirst, "replay/top-k"),
         (AttendsToUnroundedKeys, "rope_attend/bf16-cache"),
         (LosesPrecision, "linear/f32"),
         (LosesPrecision, "linear_each"),

@@ -1,4 +1,4 @@
-//! The largest logits. Values are small multiples of a quarter, so that a backend that keeps halves has the same ties.
+//! The largest logits, of all and of what was kept for that. Values are small multiples of a quarter, so that a backend that keeps halves has the same ties.
 
 use super::{Case, up};
 use crate::Oracle;
@@ -33,7 +33,8 @@ fn best(lab: &mut Lab<'_>, x: &[f32], n: usize, cols: usize) -> Result<()> {
         let x = up(b, x, &[n, cols])?;
         let mut rows = Vec::new();
         for k in [0, 1, 2, 40, cols, cols + 3] {
-            for row in b.best(&x, k)? {
+            let kept = b.top_k(x.clone(), k)?;
+            for row in [b.best(&x, k)?, b.best(&kept, k)?, b.best(&kept, k.min(2))?].concat() {
                 rows.push(
                     row.into_iter().map(|(i, v)| (i, if v.is_nan() { 0 } else { v.to_bits() })).collect(),
                 );

@@ -89,6 +89,20 @@ impl Model<'_> {
         let rest = y.shape().first() - wanted;
         Ok(if rest == 0 { y } else { self.b.split(&y, Axis::Rows, &[wanted, rest])?.swap_remove(0) })
     }
+
+    /// The same of a step that ends with the best `k` logits: their values. `[wanted, k]`
+    fn best(&self, batch: &Batch, cache: &Cache, k: usize) -> Result<Tensor> {
+        let (wanted, batch) = (batch.outputs.len(), self.b.bucket(batch.clone()));
+        let (key, plan) = (StepKey::of(self.number, &batch), self.b.plan(batch)?);
+        let mut f = |plan: &Plan| self.b.top_k(self.step(cache, plan)?, k);
+        let y = match key {
+            Some(key) => self.b.replay(&key.top_k(k), &plan, &mut f)?,
+            None => f(&plan)?,
+        };
+        let rows = self.b.best(&y, k)?;
+        let values: Vec<f32> = rows.into_iter().take(wanted).flatten().map(|(_, v)| v).collect();
+        self.b.upload(&values, [wanted, k].into())
+    }
 }
 
 /// A prompt, then so many steps of one token each for two sequences.
@@ -104,6 +118,21 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         lab.same("a prompt and 14 steps", lab.exact().times(20.0), &|b| {
             let (model, cache) = (numbers.on(b)?, b.new_cache(&cache())?);
             batches.iter().map(|batch| model.replayed(batch, &mut |p| model.step(&cache, p))).collect()
+        });
+        Ok(())
+    }));
+
+    cases.push(Case::new("replay/top-k", |lab| {
+        let (numbers, batches) = (Numbers::new(lab)?, decoding(lab, 10));
+        lab.same("a prompt and 10 steps, each in three ways", lab.exact().times(20.0), &|b| {
+            let (model, cache) = (numbers.on(b)?, b.new_cache(&cache())?);
+            let mut seen = Vec::new();
+            for batch in &batches {
+                seen.push(model.best(batch, &cache, 1)?);
+                seen.push(model.replayed(batch, &mut |p| model.step(&cache, p))?);
+                seen.push(model.best(batch, &cache, 3)?);
+            }
+            Ok(seen)
         });
         Ok(())
     }));
