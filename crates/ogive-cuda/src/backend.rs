@@ -326,6 +326,9 @@ impl Backend for CudaBackend {
         let (values, cols) = (self.download(x)?, x.shape().cols().max(1));
         Ok(values.chunks(cols).map(|row| best_of(row, k)).collect())
     }
+    fn top_k(&self, x: Tensor, k: usize) -> Result<Tensor> {
+        best::top_k(&self.device, x, k)
+    }
     fn bring(&self, x: &Tensor, from: &dyn Backend, place: Option<Tensor>) -> Result<Tensor> {
         let at = "bring";
         self.device.outside(at)?;

@@ -60,6 +60,8 @@ pub(crate) struct Values {
     device: u64,
     /// The same rounded, where the operator that made them did that too.
     codes: Option<Codes>,
+    /// Of how many asked for these are the best of rows, if they are: places of all rows, then their values. `[n, 2 * k]`
+    top_k: Option<usize>,
 }
 
 /// Whose the memory of values is.
@@ -185,7 +187,16 @@ impl Device {
     pub(crate) fn tensor(&self, at: &str, shape: impl Into<Shape>) -> ogive_tensor::Result<Tensor> {
         let shape = shape.into();
         let buffer = self.take(at, bytes(at, shape)?)?;
-        Ok(Tensor::new(shape, Values { place: Place::Own(buffer), device: self.id, codes: None }))
+        Ok(self.tensor_in(Place::Own(buffer), shape, None))
+    }
+
+    fn tensor_in(&self, place: Place, shape: Shape, top_k: Option<usize>) -> Tensor {
+        Tensor::new(shape, Values { place, device: self.id, codes: None, top_k })
+    }
+
+    /// What is in `buffer`: values, or what was found of them if the best were asked for.
+    pub(crate) fn held(&self, buffer: Buffer, shape: Shape, top_k: Option<usize>) -> Tensor {
+        self.tensor_in(Place::Own(buffer), shape, top_k)
     }
 
     /// The same, with codes not yet written either.
@@ -203,30 +214,43 @@ impl Device {
     }
 
     /// A tensor in the memory of a recorded step.
-    pub(crate) fn lent(&self, shape: Shape, loan: &Arc<Loan>) -> Tensor {
-        Tensor::new(shape, Values { place: Place::Lent(Arc::clone(loan)), device: self.id, codes: None })
+    pub(crate) fn lent(&self, loan: &Arc<Loan>, shape: Shape, top_k: Option<usize>) -> Tensor {
+        self.tensor_in(Place::Lent(Arc::clone(loan)), shape, top_k)
     }
 
     /// Where the values of `x` lie, if they are of this device.
     pub(crate) fn read(&self, at: &str, x: &Tensor) -> ogive_tensor::Result<Address> {
-        let values = x.data::<Values>().map_err(|e| e.within(at))?;
-        self.own(at, values.device)?;
-        match &values.place {
-            Place::Own(buffer) => Ok(buffer.address()),
-            // The next launch may overwrite it, this record's included.
-            Place::Lent(loan) => {
-                self.outside("reading the result of an earlier step")?;
-                Ok(loan.address)
+        match self.read_top_k(at, x)? {
+            (address, None) => Ok(address),
+            (_, Some(k)) => {
+                let why = format!("only the best {k} of each row were kept; `best` takes them, or keep all");
+                Err(ogive_tensor::Error::invalid(at, why))
             }
         }
     }
 
-    /// Where the result of a recorded step lies, if it is the step's own and no one else's.
-    pub(crate) fn recorded(&self, mut y: Tensor) -> Option<(Address, Shape)> {
+    /// Where `x` lies, and of how many asked for it is the best of rows, if it is.
+    pub(crate) fn read_top_k(&self, at: &str, x: &Tensor) -> ogive_tensor::Result<(Address, Option<usize>)> {
+        let values = x.data::<Values>().map_err(|e| e.within(at))?;
+        self.own(at, values.device)?;
+        let address = match &values.place {
+            Place::Own(buffer) => buffer.address(),
+            // The next launch may overwrite it, this record's included.
+            Place::Lent(loan) => {
+                self.outside("reading the result of an earlier step")?;
+                loan.address
+            }
+        };
+        Ok((address, values.top_k))
+    }
+
+    /// Where the result of a recorded step lies, its shape, and of how many asked for it is the best of rows: if it is the step's own and no
+    /// one else's.
+    pub(crate) fn recorded(&self, mut y: Tensor) -> Option<(Address, Shape, Option<usize>)> {
         let shape = y.shape();
         match y.data_mut::<Values>() {
-            Some(Values { place: Place::Own(buffer), device, .. }) if *device == self.id => {
-                buffer.is_of_arena().then(|| (buffer.address(), shape))
+            Some(Values { place: Place::Own(buffer), device, top_k, .. }) if *device == self.id => {
+                buffer.is_of_arena().then(|| (buffer.address(), shape, *top_k))
             }
             _ => None,
         }

@@ -51,7 +51,8 @@ struct Ready {
     needs: Vec<Need>,
     /// Set when a buffer it leans on was given back.
     stale: Arc<AtomicBool>,
-    result: (Address, Shape),
+    /// As [`Device::recorded`] gives it.
+    result: (Address, Shape, Option<usize>),
 }
 
 /// What is known of a key.
@@ -291,21 +292,21 @@ impl State {
         let Some(Entry { known: Known::Ready(ready), .. }) = self.entries.first() else {
             return Err("there is no record".into());
         };
-        let (address, shape) = ready.result;
+        let (address, shape, top_k) = ready.result;
+        let bytes = 4 * shape.len();
         let copy =
-            if self.copies { Some(device.tensor("replay", shape).map_err(|e| e.to_string())?) } else { None };
+            self.copies.then(|| device.take("replay", bytes)).transpose().map_err(|e| e.to_string())?;
         device.stream().replay(&ready.work).map_err(|e| e.to_string())?;
         self.counts.replayed += 1;
         let Some(copy) = copy else {
             let loan = Arc::new(Loan { address, _arena: Arc::clone(&self.arena) });
-            let y = device.lent(shape, &loan);
+            let y = device.lent(&loan, shape, top_k);
             self.loan = Some(loan);
             return Ok(y);
         };
-        if shape.len() > 0 {
-            let to = device.read("replay", &copy).map_err(|e| e.to_string())?;
-            device.stream().copy_within(to, address, 4 * shape.len()).map_err(|e| e.to_string())?;
+        if bytes > 0 {
+            device.stream().copy_within(copy.address(), address, bytes).map_err(|e| e.to_string())?;
         }
-        Ok(copy)
+        Ok(device.held(copy, shape, top_k))
     }
 }

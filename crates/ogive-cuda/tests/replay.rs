@@ -74,6 +74,39 @@ fn results_that_are_held_stay_as_they_are() {
 }
 
 #[test]
+fn the_best_that_a_step_ends_with_are_those_of_its_logits() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        let model = Model::new(&b, 0).unwrap();
+        let batch = |past: usize| Model::batch(&[past as u32, 3], past);
+        let step = |past, k| model.replayed_top_k(&b, 1, batch(past), k).unwrap();
+        let want = |past, k| b.best(&model.replayed(&b, 1, batch(past)).unwrap(), k).unwrap();
+        for past in 8..16 {
+            for k in [1, 3] {
+                let got = b.best(&step(past, k), k).unwrap();
+                assert_eq!(got, want(past, k), "{k} after {past}");
+            }
+        }
+        // Two numbers of them and all logits, each run once and recorded once.
+        let counts = b.graphs();
+        assert_eq!((counts.recorded, counts.eager), (3, 3), "{counts:?}");
+        // Fewer than were kept are there, more and others are not.
+        let y = step(9, 3);
+        assert_eq!(b.best(&y, 2).unwrap(), want(9, 2));
+        let e = b.best(&y, 4).unwrap_err();
+        assert!(e.to_string().contains("the best 3 of each row were kept and 4 are asked for"), "{e}");
+        let e = b.download(&y).unwrap_err();
+        assert!(e.to_string().contains("only the best 3 of each row were kept"), "{e}");
+        drop(y);
+        // Held beyond the next step.
+        let held: Vec<_> = (8..12).map(|past| step(past, 3)).collect();
+        for (past, y) in (8..).zip(&held) {
+            assert_eq!(b.best(y, 3).unwrap(), want(past, 3), "after {past}");
+        }
+    });
+}
+
+#[test]
 fn another_model_under_the_same_key_after_the_first_is_gone() {
     on_device(test_name!(), || {
         let (b, plain) = (CudaBackend::new().unwrap(), CudaBackend::builder().graphs(false).build().unwrap());

@@ -38,6 +38,10 @@ fn choices() {
         for (got, row) in b.best(&x, k).unwrap().iter().zip(&rows) {
             assert_eq!(bits(got), bits(&best_of(row, k)), "{k} of {cols}");
         }
+        let kept = b.top_k(x.clone(), k).unwrap();
+        for (got, row) in b.best(&kept, k).unwrap().iter().zip(&rows) {
+            assert_eq!(bits(got), bits(&best_of(row, k)), "{k} kept of {cols}");
+        }
     }
     // All are least: the first ones.
     let x = b.upload(&vec![f32::NAN; SLICE + 9], [1, SLICE + 9].into()).unwrap();

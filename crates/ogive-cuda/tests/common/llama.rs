@@ -101,6 +101,13 @@ impl Model {
         }
     }
 
+    /// The same of a step that ends with the best `k` logits of each row.
+    #[allow(dead_code)]
+    pub(crate) fn replayed_top_k(&self, b: &CudaBackend, key: u64, batch: Batch, k: usize) -> Result<Tensor> {
+        let (key, plan) = (StepKey::of(key, &batch).unwrap().top_k(k), b.plan(batch)?);
+        b.replay(&key, &plan, &mut |plan| b.top_k(self.logits(b, plan)?, k))
+    }
+
     /// Steps of one sequence and of three in turn, from an empty cache: the bits of what each gives.
     #[allow(dead_code)] // not every test program wants it
     pub(crate) fn steps(&self, b: &CudaBackend) -> Vec<Vec<u32>> {
