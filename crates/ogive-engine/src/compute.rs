@@ -24,15 +24,16 @@ impl Engine {
             .filter_map(|(id, len)| Some((*id, self.seqs.get(id)?, *len)))
             .filter(|(_, seq, len)| seq.past + len == seq.tokens.len())
             .collect();
-        let logits = self.logits(batch)?;
+        let needs = wanting.iter().map(|(_, seq, _)| seq.chain.needs()).try_fold(0, |a, n| Some(a.max(n?)));
+        // A probability has all logits in it, whatever the draw needs.
+        let whole = wanting.iter().any(|(_, seq, _)| seq.logprobs.is_some());
+        let top_k = needs.filter(|n| *n <= FEW && !whole);
+        let logits = self.logits(batch, top_k)?;
         if wanting.is_empty() {
             return Ok(Vec::new());
         }
         let mut drawn = Vec::with_capacity(wanting.len());
-        let needs = wanting.iter().map(|(_, seq, _)| seq.chain.needs()).try_fold(0, |a, n| Some(a.max(n?)));
-        // A probability has all logits in it, whatever the draw needs.
-        let whole = wanting.iter().any(|(_, seq, _)| seq.logprobs.is_some());
-        match needs.filter(|n| *n <= FEW && !whole) {
+        match top_k {
             Some(k) => {
                 let rows = self.backend.best(&logits, k)?;
                 for ((id, seq, _), row) in wanting.iter().zip(rows) {
@@ -60,13 +61,20 @@ impl Engine {
         Ok(drawn)
     }
 
-    /// The logits that `batch` wants. `[outputs, vocab]`
-    fn logits(&self, batch: Batch) -> Result<Tensor> {
+    /// The logits that `batch` wants, `[outputs, vocab]`, or what [`best`](crate::backend::Backend::best) needs of them.
+    fn logits(&self, batch: Batch, top_k: Option<usize>) -> Result<Tensor> {
         let batch = self.backend.bucket(batch);
-        let key = StepKey::of(self.key, &batch);
+        let key = StepKey::of(self.key, &batch).map(|key| key.top_k(top_k.unwrap_or(0)));
         let plan = self.backend.plan(batch)?;
         nn::prepare(&*self.backend, &self.cache, &plan)?;
-        let step_logits = |plan: &_| self.model.logits(&Step::new(&*self.backend, plan, &self.cache));
+        let step_logits = |plan: &_| {
+            let logits = self.model.logits(&Step::new(&*self.backend, plan, &self.cache))?;
+            // With the step, so that a recorded one is all that is launched.
+            match top_k {
+                Some(k) => self.backend.top_k(logits, k),
+                None => Ok(logits),
+            }
+        };
         match key {
             Some(key) => self.backend.replay(&key, &plan, &mut |plan| step_logits(plan)),
             None => step_logits(&plan),
