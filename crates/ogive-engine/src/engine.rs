@@ -4,6 +4,7 @@
 //! cannot be advanced again, so each sequence has two, and which of them is read changes with the count. A step that
 //! fails, wherever it breaks off, thus leaves every sequence as it was.
 
+use crate::ahead::Ahead;
 use crate::backend::{Backend, Cache};
 use crate::pool::{Held, Pool};
 use crate::request::{Event, Finish, Request, SeqId};
@@ -84,6 +85,8 @@ pub struct Engine {
     pub(crate) stats: Stats,
     pub(crate) key: u64,
     pub(crate) inbox: VecDeque<Event>,
+    /// The next step, if it was prepared.
+    pub(crate) ahead: Option<Ahead>,
     next: SeqId,
 }
 
@@ -101,9 +104,9 @@ impl Engine {
         let spec = limits.cache_spec(model.cache_layout())?;
         let (cache, pool) = (backend.new_cache(&spec)?, Pool::new(&spec));
         tracing::debug!(blocks = ?spec.blocks, bytes = spec.bytes(), element = spec.element.name, "cache reserved");
-        let (seqs, stats, inbox) = Default::default();
+        let (seqs, stats, inbox, ahead) = Default::default();
         let key = ENGINES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { backend, model, limits, cache, pool, seqs, stats, key, inbox, next: 0 })
+        Ok(Self { backend, model, limits, cache, pool, seqs, stats, key, inbox, ahead, next: 0 })
     }
 
     /// How large sequences and steps may grow.
@@ -270,7 +273,7 @@ impl Engine {
     }
 
     pub(crate) fn forward(&mut self) -> Result<Vec<Event>> {
-        let (batch, ran) = self.schedule();
+        let (batch, ran) = self.take_next().unwrap_or_else(|| self.schedule());
         if ran.is_empty() {
             return if self.is_idle() {
                 Ok(Vec::new())
@@ -278,8 +281,11 @@ impl Engine {
                 Err(Error::cache_full("no sequence can move"))
             };
         }
-        let rows = batch.tokens.len();
-        let drawn = self.compute(batch, &ran)?;
+        let rows = ran.iter().map(|(_, len)| len).sum::<usize>();
+        let started = self.launch(batch, &ran)?;
+        // While it runs.
+        self.prepare_next(&ran);
+        let drawn = self.draw(&started, &ran).inspect_err(|_| self.drop_next())?;
         self.stats.steps += 1;
         self.stats.rows += rows as u64;
         tracing::trace!(rows, sequences = ran.len(), drawn = drawn.len(), "step");
@@ -289,10 +295,8 @@ impl Engine {
             seq.last_step = self.stats.steps;
             seq.held.slots = seq.held.slots.map(|[read, written]| [written, read]);
         }
-        Ok(drawn
-            .into_iter()
-            .map(|(id, chain, token, logprobs)| self.take(id, chain, token, logprobs))
-            .collect())
+        let take = |(id, chain, token, logprobs)| self.take(id, chain, token, logprobs);
+        Ok(drawn.into_iter().map(take).collect())
     }
 
     /// Appends a drawn token, and ends the sequence where it says so.

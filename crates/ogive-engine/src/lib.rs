@@ -39,6 +39,7 @@
 //! # }
 //! ```
 
+mod ahead;
 mod compute;
 mod digest;
 mod embed;

@@ -75,6 +75,14 @@ impl Pool {
         true
     }
 
+    /// Takes back the pages of `held` that no token before `end` is in.
+    pub(crate) fn shrink(&mut self, held: &mut Held, end: usize) {
+        for (table, free) in held.tables.iter_mut().zip(&mut self.free) {
+            let keep = end.div_ceil(self.block_len).saturating_sub(table.first);
+            free.extend(table.blocks.drain(keep.min(table.blocks.len())..).rev());
+        }
+    }
+
     /// Pages and slots for a sequence whose first `past` tokens come from elsewhere, of which each group has those from
     /// `firsts` on: for all of those where there is room, else for what the next token sees. `None` where they would not
     /// do to go on with, or there is no room for that either.
@@ -156,6 +164,20 @@ mod tests {
         }
         p.release(&mut held);
         assert_eq!(p.free(), all);
+    }
+
+    #[test]
+    fn what_shrinks_is_as_it_was() {
+        let limits = Limits::new(64).sequences(2).block_len(4);
+        let mut p = pool(&limits, vec![LayerCache::full(8, 8), LayerCache::windowed(8, 8, 6, 1)]);
+        let mut held = Held::default();
+        for end in 1..60 {
+            assert!(p.grow(&mut held, end - 1, end));
+            let (free, tables) = (p.free.clone(), held.tables.clone());
+            assert!(p.grow(&mut held, end - 1, end + 1));
+            p.shrink(&mut held, end);
+            assert_eq!((&p.free, &held.tables), (&free, &tables), "at {end}");
+        }
     }
 
     #[test]

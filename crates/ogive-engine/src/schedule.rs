@@ -9,7 +9,8 @@ use crate::backend::Batch;
 use crate::request::SeqId;
 
 impl Engine {
-    /// Fills a step, and says which sequences are in it with how many rows. Reserves pages, but counts nothing.
+    /// Fills a step, padded as the backend wants it, and says which sequences are in it with how many rows. Reserves
+    /// pages, but counts nothing.
     pub(crate) fn schedule(&mut self) -> (Batch, Vec<(SeqId, usize)>) {
         let (mut batch, mut ran) = (Batch::default(), Vec::new());
         let ids: Vec<SeqId> = self.seqs.iter().filter(|(_, s)| s.unseen() > 0).map(|(id, _)| *id).collect();
@@ -32,6 +33,9 @@ impl Engine {
                 batch.want_last();
             }
             ran.push((id, len));
+        }
+        if !ran.is_empty() {
+            batch = self.backend.bucket(batch);
         }
         (batch, ran)
     }

@@ -185,6 +185,8 @@ impl Engine {
     /// with, or the cache is laid out otherwise or keeps another element; if it is too long for the context here.
     /// Nothing has changed then.
     pub fn load(&mut self, model: u64, from: &mut dyn Read, len: u64) -> Result<Loaded> {
+        // Its pages may be wanted.
+        self.drop_next();
         let mut held = Held::default();
         let read = self.read(model, Input::new(from, len), &mut held);
         match read {

@@ -11,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Log {
     pub(crate) calls: BTreeMap<&'static str, usize>,
     pub(crate) keys: BTreeMap<String, usize>,
+    /// Calls in their order.
+    pub(crate) order: Vec<&'static str>,
     /// Calls that still succeed.
     pub(crate) fail_after: Option<usize>,
 }
@@ -34,6 +36,7 @@ impl Recorder {
     fn around<T>(&self, name: &'static str, f: impl FnOnce(&Oracle) -> Result<T>) -> Result<T> {
         let mut log = self.log();
         *log.calls.entry(name).or_default() += 1;
+        log.order.push(name);
         match log.fail_after.as_mut() {
             Some(0) => return Err(Error::unsupported(name, "told to fail")),
             Some(n) => *n -= 1,
@@ -54,11 +57,13 @@ impl Backend for Recorder {
         f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
     ) -> Result<Tensor> {
         *self.log().keys.entry(format!("{key:?}")).or_default() += 1;
+        self.log().order.push("replay");
         f(plan)?;
         f(plan)
     }
 
     fn bucket(&self, mut batch: Batch) -> Batch {
+        self.log().order.push("bucket");
         batch.pad(batch.tokens.len().next_multiple_of(self.pad_to.max(1)));
         batch
     }
