@@ -63,7 +63,7 @@ DEVICE void times(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
 
 // Blocks: tiles of rows, key heads.
 KERNEL __launch_bounds__(THREADS, 2)
-    attend_mma(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, int v_cols, u32 block_len, u32 group, float* out,
+    attend_mma(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, int v_cols, u32 block_len, u32 group, float* out,
                int heads, float scale, u32 window, Edit first, Edit second, Edit third, const float* sinks, u32 least,
                const u32* step) {
     after_the_last();
@@ -237,7 +237,7 @@ KERNEL __launch_bounds__(THREADS, 2)
 #else
 
 // No device without these instructions is asked.
-KERNEL attend_mma(const float*, u8*, u64, int, u8*, u64, int, u32, u32, float*, int, float, u32, Edit, Edit, Edit, const float*, u32,
+KERNEL attend_mma(TRACED const float*, u8*, u64, int, u8*, u64, int, u32, u32, float*, int, float, u32, Edit, Edit, Edit, const float*, u32,
                   const u32*) {
     __trap();
 }

@@ -72,7 +72,7 @@ DEVICE Running of_chunks(const float* part, int chunks, int e) {
 
 // Blocks: heads of a row, chunks from the first that the row sees, rows. `parts`: [rows, heads, gridDim.y, PART].
 KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / WARPS)
-    attend_split(const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
+    attend_split(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
                  float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third,
                  const float* sinks, u32 less, const u32* step) {
     after_the_last();

@@ -16,7 +16,7 @@ DEVICE bool before(float v, int i, float w, int j) { return v > w || (v == w && 
 // x [n, cols] -> ids and values [n, all], slice after slice: of each its k best, or all that it has. `names` [n, cols] is what elements are
 // called, or null where that is their place. Blocks: rows, slices.
 KERNEL __launch_bounds__(THREADS)
-    best(const float* x, const u32* names, int cols, int k, int all, u32* ids, float* values) {
+    best(TRACED const float* x, const u32* names, int cols, int k, int all, u32* ids, float* values) {
     after_the_last();
     __shared__ float most[THREADS / 32];
     __shared__ int place[THREADS / 32];

@@ -22,7 +22,7 @@ DEVICE void store_row(u8* to, const float* from, int dim) {
 #endif
 
 // Appends one side, keys or values: a block a row of the step.
-KERNEL __launch_bounds__(1024) store(const float* x, int dim, u8* base, u64 row_bytes, u32 block_len, u32 group, const u32* step) {
+KERNEL __launch_bounds__(1024) store(TRACED const float* x, int dim, u8* base, u64 row_bytes, u32 block_len, u32 group, const u32* step) {
     after_the_last();
     Step s = {step};
     u32 row = blockIdx.x, owner = s.owner(row);
@@ -34,7 +34,7 @@ KERNEL __launch_bounds__(1024) store(const float* x, int dim, u8* base, u64 row_
 }
 
 // What a layer holds of the contexts: blocks share a span's tokens.
-KERNEL __launch_bounds__(1024) gather(u8* base, u64 row_bytes, u32 block_len, u32 group, float* out, int dim, const u32* step) {
+KERNEL __launch_bounds__(1024) gather(TRACED u8* base, u64 row_bytes, u32 block_len, u32 group, float* out, int dim, const u32* step) {
     after_the_last();
     Step s = {step};
     for (u32 i = blockIdx.y; i < s.spans(); i += gridDim.y) {

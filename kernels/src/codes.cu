@@ -5,7 +5,7 @@
 
 // x [n, cols], n * cols / 4 = `words`, a multiple of eight -> codes [n, cols], groups [n, cols / 32]. Where the weight's columns are in another
 // order (act-order), `order` says which element each is, and four bytes more an element are read; else it is null.
-KERNEL codes(const float* x, const u32* order, u32* to, uint2* groups, u64 words, int cols) {
+KERNEL codes(TRACED const float* x, const u32* order, u32* to, uint2* groups, u64 words, int cols) {
     after_the_last();
     u64 step = (u64)gridDim.x * blockDim.x;
     // Whole warps go on or stop: threads past the end give zeros to shuffles and store nothing.

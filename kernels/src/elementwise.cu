@@ -9,36 +9,36 @@ DEVICE u32 place(u32 i, u32 cols, u32 rows_of, u32 cols_of) {
     return row * cols_of + col;
 }
 
-KERNEL add(const float* x, const float* y, float* out, u32 n) {
+KERNEL add(TRACED const float* x, const float* y, float* out, u32 n) {
     after_the_last();
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] + y[i];
 }
 
-KERNEL mul(const float* x, const float* y, float* out, u32 n) {
+KERNEL mul(TRACED const float* x, const float* y, float* out, u32 n) {
     after_the_last();
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = x[i] * y[i];
 }
 
 // Rows and columns of either side may be one.
-KERNEL add_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, u32 n, int cols) {
+KERNEL add_broadcast(TRACED const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, u32 n, int cols) {
     after_the_last();
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         out[i] = x[place(i, cols, x_rows, x_cols)] + y[place(i, cols, y_rows, y_cols)];
 }
 
-KERNEL mul_broadcast(const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, u32 n, int cols) {
+KERNEL mul_broadcast(TRACED const float* x, int x_rows, int x_cols, const float* y, int y_rows, int y_cols, float* out, u32 n, int cols) {
     after_the_last();
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         out[i] = x[place(i, cols, x_rows, x_cols)] * y[place(i, cols, y_rows, y_cols)];
 }
 
-KERNEL activate(const float* x, float* out, u32 n, int f) {
+KERNEL activate(TRACED const float* x, float* out, u32 n, int f) {
     after_the_last();
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = activation(f, x[i]);
 }
 
 // f(gate) * up
-KERNEL gated(const float* gate, const float* up, float* out, u32 n, int f) {
+KERNEL gated(TRACED const float* gate, const float* up, float* out, u32 n, int f) {
     after_the_last();
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
         out[i] = activation(f, gate[i]) * up[i];

@@ -18,7 +18,7 @@ template <class F> DEVICE float product(const u8* row, const float* x, int cols)
 }
 
 // [n, dim] -> [n, k, hidden]
-KERNEL experts_up(const float* x, const u32* ids, int k, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* h,
+KERNEL experts_up(TRACED const float* x, const u32* ids, int k, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* h,
                   int dim, int hidden, int f) {
     after_the_last();
     int r = blockIdx.x * warps() + warp();
@@ -31,7 +31,7 @@ KERNEL experts_up(const float* x, const u32* ids, int k, const u8* gate, u64 gat
 }
 
 // [n, k, hidden] -> [n, dim]
-KERNEL experts_down(const float* h, const u32* ids, const float* weights, int k, const u8* down, u64 down_bytes, float* y, int dim,
+KERNEL experts_down(TRACED const float* h, const u32* ids, const float* weights, int k, const u8* down, u64 down_bytes, float* y, int dim,
                     int hidden) {
     after_the_last();
     int r = blockIdx.x * warps() + warp();

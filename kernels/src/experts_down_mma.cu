@@ -5,7 +5,7 @@
 
 // h: halves [choices, filled], in the order -> parts [choices, dim]; blocks: outputs, tiles.
 KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
-    experts_down_mma(const u16* h, const u32* order, const int4* tiles, const u8* w, u64 row_bytes, float* parts, int dim, int hidden,
+    experts_down_mma(TRACED const u16* h, const u32* order, const int4* tiles, const u8* w, u64 row_bytes, float* parts, int dim, int hidden,
                      int filled) {
     after_the_last();
 #if HAS_TILE

@@ -5,7 +5,7 @@
 // operations for 32 weights. Which rows of weights those are is known when the kernel before is done, so none is asked for earlier. Defines: FORMAT, UP, DOWN (packed ones), ROWS (1).
 
 // x as codes [n, dim], of choices / k -> h [choices, hidden]; blocks: outputs, choices.
-KERNEL experts_up_int8(const u8* codes, const uint2* scales, const u32* ids, int n, int k, const u8* gate, u64 gate_bytes,
+KERNEL experts_up_int8(TRACED const u8* codes, const uint2* scales, const u32* ids, int n, int k, const u8* gate, u64 gate_bytes,
                        const u8* up, u64 up_bytes, float* h, int dim, int hidden, int f) {
     after_the_last();
     typedef CODES(FORMAT) A;
@@ -40,7 +40,7 @@ KERNEL experts_up_int8(const u8* codes, const uint2* scales, const u32* ids, int
 }
 
 // h as codes [n, k, hidden] -> y [n, dim]; blocks: outputs, rows.
-KERNEL experts_down_int8(const u8* codes, const uint2* scales, const u32* ids, const float* weights, int n, int k, const u8* down,
+KERNEL experts_down_int8(TRACED const u8* codes, const uint2* scales, const u32* ids, const float* weights, int n, int k, const u8* down,
                          u64 down_bytes, float* y, int dim, int hidden) {
     after_the_last();
     typedef Stream<CODES(DOWN), 1> S;

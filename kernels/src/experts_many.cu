@@ -8,7 +8,7 @@
 
 // x [n, dim], of choices `order` / k -> h [choices, hidden], in the order; blocks: outputs, tiles.
 KERNEL __launch_bounds__(256)
-    experts_up_many(const float* x, const u32* order, const int4* tiles, int k, const u8* gate, u64 gate_bytes, const u8* up,
+    experts_up_many(TRACED const float* x, const u32* order, const int4* tiles, int k, const u8* gate, u64 gate_bytes, const u8* up,
                     u64 up_bytes, float* h, int dim, int hidden) {
     after_the_last();
     __shared__ __align__(16) Panel xs, gs, us;
@@ -48,7 +48,7 @@ KERNEL __launch_bounds__(256)
 }
 
 // h [choices, hidden], in the order -> parts [choices, dim]; blocks: outputs, tiles.
-KERNEL __launch_bounds__(256) experts_down_many(const float* h, const u32* order, const int4* tiles, const u8* w, u64 row_bytes,
+KERNEL __launch_bounds__(256) experts_down_many(TRACED const float* h, const u32* order, const int4* tiles, const u8* w, u64 row_bytes,
                                                 float* parts, int dim, int hidden) {
     after_the_last();
     __shared__ __align__(16) Panel hs, ws;

@@ -6,7 +6,7 @@
 
 // x: halves [n, padded], of choices `order` / k -> h: halves [choices, filled], zeros from `hidden` on; blocks: outputs, tiles.
 KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
-    experts_up_mma(const u16* x, const u32* order, const int4* tiles, int k, const u8* gate, u64 gate_bytes, const u8* up,
+    experts_up_mma(TRACED const u16* x, const u32* order, const int4* tiles, int k, const u8* gate, u64 gate_bytes, const u8* up,
                    u64 up_bytes, u16* h, int dim, int padded, int hidden, int filled) {
     after_the_last();
 #if HAS_TILE

@@ -9,7 +9,7 @@
 // `combine` sums what the experts made of a row in the order they were chosen. Cost: 4 bytes an element and choice, 2 operations.
 
 // ids [choices] -> order [choices]; tiles [all]: an expert, where its rows begin in the order, how many (at most `rows`), and 0.
-KERNEL group(const u32* ids, u32* order, int4* tiles, int choices, int experts, int rows, int all) {
+KERNEL group(TRACED const u32* ids, u32* order, int4* tiles, int choices, int experts, int rows, int all) {
     after_the_last();
     extern __shared__ u32 counts[];
     __shared__ u32 found[32];
@@ -57,7 +57,7 @@ KERNEL group(const u32* ids, u32* order, int4* tiles, int choices, int experts, 
 }
 
 // parts [n, k, cols], weights [n, k] -> y [n, cols]; a block a row.
-KERNEL __launch_bounds__(1024) combine(const float* parts, const float* weights, float* y, int k, int cols) {
+KERNEL __launch_bounds__(1024) combine(TRACED const float* parts, const float* weights, float* y, int k, int cols) {
     after_the_last();
     u64 row = blockIdx.x;
     for (int c = threadIdx.x; c < cols; c += blockDim.x) {

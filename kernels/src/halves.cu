@@ -5,7 +5,7 @@
 // HALF.
 
 // Activations in HALF, eight at a time, zeros past the end: [n, cols] -> [n, padded], padded a multiple of eight.
-KERNEL halves(const float* x, const u32* order, u16* to, int n, int cols, int padded) {
+KERNEL halves(TRACED const float* x, const u32* order, u16* to, int n, int cols, int padded) {
     after_the_last();
     u64 eights = (u64)padded / 8, all = eights * n;
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (u64)gridDim.x * blockDim.x) {

@@ -33,7 +33,7 @@ DEVICE void partial(const u8* row, const float* x, int first, int n, int cols, f
     }
 }
 
-KERNEL linear_few(const float* x, const u8* w, float* y, int n, int out, int cols, u64 row_bytes) {
+KERNEL linear_few(TRACED const float* x, const u8* w, float* y, int n, int out, int cols, u64 row_bytes) {
     after_the_last();
     int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
     if (r >= out) return;
@@ -47,7 +47,7 @@ KERNEL linear_few(const float* x, const u8* w, float* y, int n, int out, int col
 }
 
 // f(x · gateᵀ) · (x · upᵀ)
-KERNEL linear_gated_few(const float* x, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* y, int n, int out,
+KERNEL linear_gated_few(TRACED const float* x, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* y, int n, int out,
                         int cols, int f) {
     after_the_last();
     int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;

@@ -3,7 +3,7 @@
 // The rows of both weights go side by side if they are of one format, so that activations are read once, else one after the other.
 // Cost: the bytes of both packed weights once for ROWS rows; neither product is written. Defines: FORMAT and UP, packed ones; ROWS.
 
-KERNEL linear_gated_int8(const u8* codes, const uint2* scales, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* y,
+KERNEL linear_gated_int8(TRACED const u8* codes, const uint2* scales, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* y,
                          int n, int out, int cols, int f) {
     typedef CODES(FORMAT) A;
     typedef CODES(UP) B;

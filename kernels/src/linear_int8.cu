@@ -3,7 +3,7 @@
 // Cost: the packed weight's bytes once for ROWS rows, those rows from cache once for OUTS outputs. Defines: FORMAT, a packed one; ROWS;
 // OUTS, which changes no bits.
 
-KERNEL linear_int8(const u8* codes, const uint2* scales, const u8* w, float* y, int n, int out, int cols, u64 row_bytes) {
+KERNEL linear_int8(TRACED const u8* codes, const uint2* scales, const u8* w, float* y, int n, int out, int cols, u64 row_bytes) {
     typedef Stream<CODES(FORMAT), OUTS> S;
     __shared__ __align__(16) u8 area[WARPS * S::AREA];
     int r = (blockIdx.x * WARPS + warp()) * OUTS, first = blockIdx.y * ROWS;

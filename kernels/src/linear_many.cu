@@ -2,7 +2,7 @@
 //
 // Cost: every weight is read and decoded once for 64 rows, every x once for 64 outputs. Defines: FORMAT, VECTOR.
 
-KERNEL __launch_bounds__(256) linear_many(const float* x, const u8* w, float* y, int n, int out, int cols, u64 row_bytes) {
+KERNEL __launch_bounds__(256) linear_many(TRACED const float* x, const u8* w, float* y, int n, int out, int cols, u64 row_bytes) {
     after_the_last();
     __shared__ __align__(16) Panel xs, ws;
     int first_out = blockIdx.x * TILE, first_row = blockIdx.y * TILE;

@@ -5,7 +5,7 @@
 
 // `x`: halves, [n, padded], padded a multiple of STEP; blocks: outputs, rows.
 KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
-    linear_mma(const u16* x, const u8* w, float* y, int n, int out, int cols, int padded, u64 row_bytes) {
+    linear_mma(TRACED const u16* x, const u8* w, float* y, int n, int out, int cols, int padded, u64 row_bytes) {
     after_the_last();
 #if HAS_TILE
     extern __shared__ __align__(16) u8 shared[];

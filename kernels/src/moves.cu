@@ -3,7 +3,7 @@
 // One thread an element, 8 bytes each; what is read and written is contiguous but for the seams.
 
 // `turns` runs of `width` elements, from one stride to another.
-KERNEL copy_runs(const float* from, u64 from_stride, float* to, u64 to_stride, u32 width, int turns) {
+KERNEL copy_runs(TRACED const float* from, u64 from_stride, float* to, u64 to_stride, u32 width, int turns) {
     after_the_last();
     for (int turn = blockIdx.y; turn < turns; turn += gridDim.y)
         for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < width; i += gridDim.x * blockDim.x)
@@ -12,7 +12,7 @@ KERNEL copy_runs(const float* from, u64 from_stride, float* to, u64 to_stride, u
 
 // Columns in another order, which `order` has a number for each of: to[i] = from[order[i]]. Eight bytes an element and four for its number,
 // which rows after the first find in the cache. What is written is contiguous; what is read is wherever it is, within one row.
-KERNEL permute_columns(const float* x, const u32* order, float* out, int cols, int rows) {
+KERNEL permute_columns(TRACED const float* x, const u32* order, float* out, int cols, int rows) {
     after_the_last();
     for (int row = blockIdx.y; row < rows; row += gridDim.y) {
         const float* from = x + (u64)row * cols;
@@ -22,7 +22,7 @@ KERNEL permute_columns(const float* x, const u32* order, float* out, int cols, i
 }
 
 // The rows whose logits are wanted, a block each.
-KERNEL __launch_bounds__(1024) outputs(const float* x, float* out, int width, const u32* step) {
+KERNEL __launch_bounds__(1024) outputs(TRACED const float* x, float* out, int width, const u32* step) {
     after_the_last();
     Step s = {step};
     const float* from = x + (u64)s.outputs()[blockIdx.x] * width;
@@ -31,7 +31,7 @@ KERNEL __launch_bounds__(1024) outputs(const float* x, float* out, int width, co
 }
 
 // A block for each span; zeros where nothing has gone before.
-KERNEL __launch_bounds__(1024) read_state(const float* states, float* out, int len, const u32* step) {
+KERNEL __launch_bounds__(1024) read_state(TRACED const float* states, float* out, int len, const u32* step) {
     after_the_last();
     Step s = {step};
     Span span = s.span(blockIdx.x);
@@ -40,7 +40,7 @@ KERNEL __launch_bounds__(1024) read_state(const float* states, float* out, int l
     for (int i = threadIdx.x; i < len; i += blockDim.x) to[i] = span.past > 0u ? from[i] : 0.0f;
 }
 
-KERNEL __launch_bounds__(1024) write_state(const float* x, float* states, int len, const u32* step) {
+KERNEL __launch_bounds__(1024) write_state(TRACED const float* x, float* states, int len, const u32* step) {
     after_the_last();
     Step s = {step};
     const float* from = x + (u64)blockIdx.x * len;

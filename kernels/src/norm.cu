@@ -35,7 +35,7 @@ DEVICE void fetch(const float* row, int i, int cols, float (&v)[AHEAD]) {
 }
 
 KERNEL __launch_bounds__(1024)
-    rms_norm(const float* x, const float* w, float* out, i8* codes, uint2* groups, int cols, float eps) {
+    rms_norm(TRACED const float* x, const float* w, float* out, i8* codes, uint2* groups, int cols, float eps) {
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
     float sum = 0.0f, v[AHEAD], factor[AHEAD];
@@ -60,7 +60,7 @@ KERNEL __launch_bounds__(1024)
 }
 
 // sum = residual + x, out = rms_norm(sum); `sum` may be `residual`.
-KERNEL __launch_bounds__(1024) add_rms_norm(const float* residual, const float* x, const float* w, float* sum, float* out, i8* codes,
+KERNEL __launch_bounds__(1024) add_rms_norm(TRACED const float* residual, const float* x, const float* w, float* sum, float* out, i8* codes,
                                             uint2* groups, int cols, float eps) {
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
@@ -93,7 +93,7 @@ KERNEL __launch_bounds__(1024) add_rms_norm(const float* residual, const float* 
 }
 
 // `b` may be null. The variance is summed of differences: squares of large numbers would cancel.
-KERNEL __launch_bounds__(1024) layer_norm(const float* x, const float* w, const float* b, float* out, int cols, float eps) {
+KERNEL __launch_bounds__(1024) layer_norm(TRACED const float* x, const float* w, const float* b, float* out, int cols, float eps) {
     after_the_last();
     const float* from = x + (u64)blockIdx.x * cols;
     float* to = out + (u64)blockIdx.x * cols;
@@ -128,7 +128,7 @@ KERNEL __launch_bounds__(1024) layer_norm(const float* x, const float* w, const 
 }
 
 // [rows, cols] -> [rows, 1]
-KERNEL __launch_bounds__(1024) sum(const float* x, float* out, int cols) {
+KERNEL __launch_bounds__(1024) sum(TRACED const float* x, float* out, int cols) {
     after_the_last();
     const float* from = x + (u64)blockIdx.x * cols;
     float sum = 0.0f, v[AHEAD];

@@ -25,6 +25,40 @@ DEVICE void after_the_last() {
 #endif
 }
 
+// With TRACE a kernel notes by the device's clock when its first block began and its last warp ended: two words at `traced`, each a maximum
+// from 0, the first of the time's complement. A word that would not grow is only read, so of a grid's many blocks few wait for one another.
+#ifdef TRACE
+DEVICE u64 now() {
+    u64 t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory");
+    return t;
+}
+
+struct Traced {
+    u64* at;
+
+    METHOD void note(u64* word, u64 value) const {
+        if (value > *(volatile u64*)word) atomicMax(word, value);
+    }
+
+    METHOD explicit Traced(u64* traced) : at(traced) {
+        if (at && threadIdx.x == 0 && threadIdx.y == 0) note(at, ~now());
+    }
+
+    // Wherever a thread leaves: one of those that leave with it.
+    METHOD ~Traced() {
+        u32 lane;
+        asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+        if (at && (int)lane == __ffs((int)__activemask()) - 1) note(at + 1, now());
+    }
+};
+
+#define TRACED u64* traced,
+#define after_the_last() Traced noted(traced); after_the_last()
+#else
+#define TRACED
+#endif
+
 DEVICE int lane() { return (int)(threadIdx.x & 31u); }
 DEVICE int warp() { return (int)(threadIdx.x >> 5); }
 DEVICE int warps() { return (int)(blockDim.x >> 5); }

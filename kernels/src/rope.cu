@@ -4,7 +4,7 @@
 // exactly. Cost: 8 bytes an element, one sine and cosine a pair and row. `pairs` rotate, the rest of a head stays.
 
 KERNEL __launch_bounds__(1024)
-    rope(float* x, const float* inv_freq, float factor, int heads, int dim, int pairs, int neighbours, const u32* step) {
+    rope(TRACED float* x, const float* inv_freq, float factor, int heads, int dim, int pairs, int neighbours, const u32* step) {
     after_the_last();
     Step s = {step};
     float position = (float)s.ids(1)[blockIdx.x];

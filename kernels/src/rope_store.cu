@@ -16,7 +16,7 @@ DEVICE Angle angle(float position, float frequency, float factor) {
 }
 
 KERNEL __launch_bounds__(1024, 1)
-    rope_store(float* q, int heads, const float* k, int kv_heads, int dim, const float* v, int v_cols, const float* inv_freq,
+    rope_store(TRACED float* q, int heads, const float* k, int kv_heads, int dim, const float* v, int v_cols, const float* inv_freq,
                float factor, int pairs, int neighbours, u8* k_base, u64 k_bytes, u8* v_base, u64 v_bytes, u32 block_len, u32 group,
                const u32* step) {
     after_the_last();

@@ -29,7 +29,7 @@ DEVICE int best_of(const float* value, const u8* taken, int n) {
 }
 
 // `bias` may be null. Shared: scores, choices, worth of groups; taken experts, taken groups.
-KERNEL route(const float* logits, const float* bias, u32* ids, float* weights, int experts, int k, int sigmoid, int normalise,
+KERNEL route(TRACED const float* logits, const float* bias, u32* ids, float* weights, int experts, int k, int sigmoid, int normalise,
              float factor, int groups, int top, int group_best) {
     after_the_last();
     extern __shared__ float shared[];

@@ -22,7 +22,10 @@ fn every_kernel_begins_after_the_last() {
     for source in SOURCES.iter().filter(|s| !["probe", "trial"].contains(&s.name)) {
         for (name, text) in source.files {
             for kernel in text.split("\nKERNEL ").skip(1) {
-                let body = kernel.split_once('{').map_or("", |(_, body)| body.trim_start());
+                let (head, body) = kernel.split_once('{').unwrap_or_default();
+                let body = body.trim_start();
+                // Where it would note its times, if it did.
+                assert!(head.contains("(TRACED "), "{name}: {head}");
                 // One may ask for weights first, but neither end nor read or write anything else.
                 let ahead = name.ends_with("_int8.cu")
                     && body.split_once("after_the_last();").is_some_and(|(ahead, _)| {

@@ -9,7 +9,7 @@
 // Defines: FORMAT, VECTOR, HALF.
 
 // [rows, row_bytes] -> [rows, padded], a block a row; padded is a multiple of eight, with zeros past `cols`.
-KERNEL unpack(const u8* w, u16* to, int cols, int padded, u64 row_bytes) {
+KERNEL unpack(TRACED const u8* w, u16* to, int cols, int padded, u64 row_bytes) {
     after_the_last();
     const u8* row = w + (u64)blockIdx.x * row_bytes;
     uint4* out = (uint4*)(to + (u64)blockIdx.x * padded);

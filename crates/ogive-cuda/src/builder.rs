@@ -6,6 +6,7 @@ use crate::driver::DeviceInfo;
 use crate::error::Result;
 use crate::library;
 use crate::ops::{grouped, matrix, slabs};
+use crate::trace::Slots;
 use ogive_backend::Sizes;
 
 /// What products with weights are computed in, where there is more than one row. Sums are in single precision in any case.
@@ -80,6 +81,7 @@ pub struct Builder {
     compute: Compute,
     activations: Activations,
     overlap: bool,
+    trace: bool,
     peer_copies: bool,
     cublas: bool,
     cublas_from: Option<usize>,
@@ -95,6 +97,7 @@ impl Default for Builder {
             compute: Compute::F32,
             activations: Activations::Float,
             overlap: false,
+            trace: false,
             peer_copies: true,
             cublas: true,
             cublas_from: None,
@@ -142,6 +145,13 @@ impl Builder {
     #[must_use]
     pub fn overlap(self, on: bool) -> Self {
         Self { overlap: on, ..self }
+    }
+
+    /// Whether kernels note when they ran, for [`CudaBackend::trace`]. Off unless said otherwise, as noting takes time and a megabyte of
+    /// memory, which estimates do not count. Results are the same bits.
+    #[must_use]
+    pub fn trace(self, on: bool) -> Self {
+        Self { trace: on, ..self }
     }
 
     /// Whether the driver copies what another [`CudaBackend`] computed from its device to this one
@@ -196,6 +206,7 @@ impl Builder {
     pub fn build(self) -> Result<CudaBackend> {
         let mut device = Device::new(self.device, self.memory, self.graphs)?;
         device.overlap = self.overlap && device.can_overlap();
+        device.trace = if self.trace { Some(Slots::new(&device)?) } else { None };
         device.peers.on = self.peer_copies;
         device.blas.from = self.for_cublas(&device.info);
         device.activations = self.activations;

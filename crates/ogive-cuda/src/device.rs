@@ -16,6 +16,7 @@ use crate::ops::int8::Codes;
 use crate::peer::Peers;
 use crate::plan::Slots;
 use crate::record::Need;
+use crate::trace;
 use crate::transfer::Transfer;
 use ogive_tensor::{Shape, Tensor};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -44,6 +45,8 @@ pub(crate) struct Device {
     orders: Mutex<Vec<Weak<[u32]>>>,
     /// Whether kernels are launched before the one before is done.
     pub(crate) overlap: bool,
+    /// Where kernels note when they ran, if they do.
+    pub(crate) trace: Option<trace::Slots>,
     /// What few rows are rounded to for packed weights.
     pub(crate) activations: Activations,
     /// Choices that an expert has on average where a mixture's rows are grouped.
@@ -112,6 +115,7 @@ impl Device {
             constants: Mutex::default(),
             orders: Mutex::default(),
             overlap: false,
+            trace: None,
             activations: Activations::Float,
             grouped_from: grouped::CHOICES,
         };

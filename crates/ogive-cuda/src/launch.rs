@@ -14,7 +14,7 @@ pub(crate) const THREADS: u32 = 256;
 /// The most blocks along x, and along y and z.
 const MOST: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
 
-/// Modules whose kernels do not begin by waiting for the one before: what measures and tests.
+/// Modules whose kernels do not begin by waiting for the one before, nor note when they ran: what measures and tests.
 const UNORDERED: [&str; 2] = ["probe", "trial"];
 
 /// A call in the making. What cannot be counted is found at the end.
@@ -126,7 +126,14 @@ impl<'a> Call<'a> {
         let most = self.device.info.shared_memory;
         let fits = u32::try_from(shared).ok().filter(|s| *s <= most);
         let shared = fits.ok_or_else(|| too_large("shared memory in bytes", shared as u64, most.into()))?;
-        let overlap = self.device.overlap && !UNORDERED.contains(&self.source.name);
+        let ordered = !UNORDERED.contains(&self.source.name);
+        if let Some(trace) = self.device.trace.as_ref().filter(|_| ordered) {
+            let recorded = self.device.pool.recorder.here();
+            let slot = trace.give(self.at, self.kernel, &self.defines, recorded);
+            self.defines.push(("TRACE", Value::Count(1)));
+            self.arguments.insert(0, [slot, 0]);
+        }
+        let overlap = self.device.overlap && ordered;
         if overlap {
             self.defines.push(("OVERLAP", Value::Count(1)));
         }

@@ -21,14 +21,14 @@
 //! # How it is cut
 //!
 //! `driver` is all of the CUDA driver that is used, `library` finds libraries, `module` compiles kernels and keeps them, `memory` and
-//! `transfer` hold and move bytes, `peer` moves them from device to device, `measure` times what the device does, `launch` calls kernels, `blas` is cuBLAS where it is used, `plan` is a step, `record` and `graph` turn one into a CUDA graph, `weight` and `cache` are what their names say, and
+//! `transfer` hold and move bytes, `peer` moves them from device to device, `measure` times what the device does, `trace` each kernel, `launch` calls kernels, `blas` is cuBLAS where it is used, `plan` is a step, `record` and `graph` turn one into a CUDA graph, `weight` and `cache` are what their names say, and
 //! `ops` has the operators.
 //!
 //! # To add an operator
 //!
 //! 1. Write the kernel in `kernels/src/NAME.cu`; open with its algorithm and its cost. What the model fixes (sizes, formats) is a
 //!    define; what varies from step to step is read from the step's buffer (`step.cu`), so that a recorded step stays right.
-//!    Sums have one order; no float atomics.
+//!    Parameters open with `TRACED`, the body with `after_the_last();`. Sums have one order; no float atomics.
 //! 2. List it in `kernels/src/lib.rs`: its files, its kernels, and sets of defines that between them cover its paths. The gate
 //!    compiles those for every architecture.
 //! 3. Write the operator in `src/ops/`: check shapes and handles as the oracle does (`Device::read` refuses strangers'), take the
@@ -55,6 +55,7 @@ mod ops;
 mod peer;
 mod plan;
 mod record;
+mod trace;
 mod transfer;
 mod weight;
 

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::launch::Call;
 use crate::library::Cublas;
 use crate::memory::Buffer;
+pub use crate::trace::{KernelTime, Launch, Timeline};
 use ogive_kernels::PROBE;
 use std::path::Path;
 use std::time::Duration;

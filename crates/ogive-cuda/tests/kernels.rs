@@ -154,6 +154,40 @@ fn nvrtc_13() {
     gate(Nvrtc::V13, false);
 }
 
+/// One sample of each module for an architecture of each generation: with TRACE every kernel takes a slot and reads the clock, without it none does.
+#[test]
+fn only_traced_kernels_read_the_clock() {
+    for (nvrtc, architecture) in [(Nvrtc::V11, 80), (Nvrtc::V12, 75), (Nvrtc::V13, 90)] {
+        let Some(compiler) = compiler(nvrtc) else { return };
+        for source in sources().filter(|s| !["probe", "trial"].contains(&s.name)) {
+            // What a device lacks instructions for is a trap.
+            let defines = source.samples.iter().find(|s| architecture > 75 || !s.contains(&("HALF", "bf16")));
+            let mut defines = defines.unwrap_or(&source.samples[0]).to_vec();
+            let ptx = |defines: &[(&str, &str)]| {
+                String::from_utf8(compiler.ptx(source, defines, architecture).unwrap().code).unwrap()
+            };
+            let plain = ptx(&defines);
+            assert!(!plain.contains("%globaltimer") && !plain.contains("%laneid"), "{}", source.name);
+            let parameters =
+                |ptx: &str| ptx.matches("\n\t.param ").count() + ptx.matches("\n.param ").count();
+            let plain = parameters(&plain);
+            defines.push(("TRACE", "1"));
+            let traced = ptx(&defines);
+            let kernels = source.kernels.len();
+            assert_eq!(parameters(&traced), plain + kernels, "{}", source.name);
+            for kernel in source.kernels {
+                let body = traced.split_once(&format!(".entry {kernel}(")).unwrap().1;
+                let body = body.split("\n}").next().unwrap();
+                // When the first block begins, and where threads leave.
+                let clocks = body.matches("%globaltimer").count();
+                assert!(clocks >= 2 || body.contains("trap;"), "{kernel} of {defines:?}: {clocks}");
+            }
+            let log = compiler.cubin(source, &defines, architecture).unwrap().log;
+            assert_eq!(complaints(source, &log).count(), 0, "{}: {log}", source.name);
+        }
+    }
+}
+
 /// Registers are listed for these.
 const LISTED: [u32; 3] = [75, 80, 90];
 
