@@ -7,7 +7,7 @@
 //! these, `OGIVE_CUDA_ARCHITECTURES=80,90` only those architectures.
 #![allow(clippy::print_stdout)]
 
-use ogive_cuda::Compiler;
+use ogive_cuda::{Compiled, Compiler};
 use ogive_kernels::{SOURCES, Source};
 use ptx_emulator_launcher::{Error, Launcher, Nvrtc};
 use std::collections::BTreeMap;
@@ -104,6 +104,7 @@ fn complaints_are_told_from_other_lines() {
 
 fn gate(nvrtc: Nvrtc, everything: bool) {
     let Some(compiler) = compiler(nvrtc) else { return };
+    let table = if nvrtc == LISTED_BY { table() } else { Vec::new() };
     let asked = std::env::var("OGIVE_CUDA_ARCHITECTURES").unwrap_or_default();
     let asked: Vec<u32> = asked.split(',').filter_map(|a| a.parse().ok()).collect();
     let known = compiler.architectures();
@@ -128,6 +129,7 @@ fn gate(nvrtc: Nvrtc, everything: bool) {
                     let spilled = compiled.resources.iter().filter(|k| k.spilled > 0 || k.registers == 0);
                     wrong.extend(spilled.map(|kernel| format!("{what}: {kernel:?}")));
                     wrong.extend(complaints(source, &compiled.log).map(|line| format!("{what}: {line}")));
+                    wrong.extend(stale(&table, source, source.samples[sample], architecture, &compiled));
                 }
             }
         }
@@ -188,29 +190,83 @@ fn only_traced_kernels_read_the_clock() {
     }
 }
 
-/// Registers are listed for these.
+/// Registers are listed for these, by this compiler.
 const LISTED: [u32; 3] = [75, 80, 90];
+const LISTED_BY: Nvrtc = Nvrtc::V12;
+/// What prints the table.
+const PRINTS: &str = "cargo test -p ogive-cuda --test kernels -- --ignored --nocapture resources";
+
+/// Kernel and defines, as the table has them.
+fn title(kernel: &str, sample: &[(&str, &str)]) -> [String; 2] {
+    let words: Vec<&str> = sample.iter().map(|(_, value)| *value).collect();
+    [format!("`{kernel}`"), words.join(" ")]
+}
+
+/// Rows of the table in docs/CUDA.md: kernel, defines, registers, shared bytes.
+fn table() -> Vec<[String; 4]> {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CUDA.md")).unwrap();
+    let lines = text.lines().skip_while(|line| !line.starts_with("| kernel | defines |")).skip(2);
+    let row = |line: &str| {
+        let cells: Vec<String> = line.split('|').map(|cell| cell.trim().to_owned()).collect();
+        let [_, kernel, defines, registers, shared, _] = <[String; 6]>::try_from(cells).unwrap();
+        [kernel, defines, registers, shared]
+    };
+    lines.take_while(|line| line.starts_with('|')).map(row).collect()
+}
+
+/// What the table says otherwise of a module that was compiled.
+fn stale(
+    table: &[[String; 4]],
+    source: &Source,
+    sample: &[(&str, &str)],
+    architecture: u32,
+    compiled: &Compiled,
+) -> Vec<String> {
+    let Some(column) = LISTED.iter().position(|a| *a == architecture) else { return Vec::new() };
+    let mut wrong = Vec::new();
+    for name in source.kernels {
+        let title = title(name, sample);
+        // That there is a row, another test says.
+        let Some([.., registers, shared]) = table.iter().find(|row| row[..2] == title) else { continue };
+        let found = compiled.resources.iter().find(|k| k.kernel == *name).unwrap();
+        let listed = registers.split(", ").nth(column).unwrap_or_default();
+        let last = column + 1 == LISTED.len();
+        if listed != found.registers.to_string() || last && *shared != found.shared.to_string() {
+            wrong.push(format!(
+                "sm_{architecture} {title:?}: docs/CUDA.md says otherwise than {found:?}; {PRINTS}"
+            ));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn the_table_has_a_row_for_each_kernel_and_sample() {
+    let every = SOURCES.into_iter().flat_map(|source| {
+        source.samples.iter().flat_map(|sample| source.kernels.iter().map(|kernel| title(kernel, sample)))
+    });
+    let table: Vec<[String; 2]> =
+        table().into_iter().map(|[kernel, defines, ..]| [kernel, defines]).collect();
+    let first = every.clone().zip(&table).find(|(want, row)| want != *row);
+    assert!(first.is_none(), "docs/CUDA.md: {first:?}; {PRINTS}");
+    assert_eq!(table.len(), every.count(), "rows in docs/CUDA.md; {PRINTS}");
+}
 
 /// The table in docs/CUDA.md.
 #[test]
 #[ignore = "prints a table"]
 fn resources() {
-    let Some(compiler) = compiler(Nvrtc::V12) else { return };
+    let Some(compiler) = compiler(LISTED_BY) else { return };
     println!("| kernel | defines | registers, {LISTED:?} | shared bytes |\n|---|---|---|---|");
     for source in sources() {
         for defines in source.samples {
             let compiled = LISTED.map(|a| compiler.cubin(source, defines, a).unwrap());
-            let words: Vec<&str> = defines.iter().map(|(_, value)| *value).collect();
             for name in source.kernels {
+                let [title, words] = title(name, defines);
                 let found =
                     compiled.each_ref().map(|c| c.resources.iter().find(|k| k.kernel == *name).unwrap());
                 let registers: Vec<String> = found.iter().map(|k| k.registers.to_string()).collect();
-                println!(
-                    "| `{name}` | {} | {} | {} |",
-                    words.join(" "),
-                    registers.join(", "),
-                    found[2].shared
-                );
+                println!("| {title} | {words} | {} | {} |", registers.join(", "), found[2].shared);
             }
         }
     }
