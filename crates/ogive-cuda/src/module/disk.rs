@@ -95,6 +95,8 @@ fn fnv128(bytes: &[u8]) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn keeps_what_is_whole_and_nothing_else() {
@@ -120,6 +122,88 @@ mod tests {
         }
         let staged = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
         assert_eq!(staged, 2);
+    }
+
+    const PROCESS: &str = "OGIVE_TEST_DISK";
+    const KEYS: [&str; 3] = ["a", "b", "c"];
+
+    /// What a process keeps: its own, so that a file of two would show.
+    fn code(process: u8) -> Vec<u8> {
+        vec![process; 20_000 + 10_000 * usize::from(process)]
+    }
+
+    /// Whose code it is.
+    fn writer(code: &[u8]) -> u8 {
+        let process = code[0];
+        assert!(code == self::code(process), "neither one's code nor another's: {} bytes", code.len());
+        process
+    }
+
+    /// Writes and reads until it is told to stop; says when it has read what processes 0 and 1 wrote.
+    fn process(folder: &Path, number: u8) {
+        let disk = Disk { folder: Some(folder.join("kernels")) };
+        let mut seen = [false; 2];
+        while !folder.join("stop").exists() {
+            for key in KEYS {
+                disk.put(key, &code(number));
+                if let Some(seen) = disk.get(key).and_then(|c| seen.get_mut(usize::from(writer(&c)))) {
+                    *seen = true;
+                }
+            }
+            if seen == [true; 2] {
+                std::fs::write(folder.join(format!("seen-{number}")), "").unwrap();
+            }
+        }
+    }
+
+    /// Three processes on one folder, one of which is killed as it writes, and damage in between.
+    #[test]
+    fn processes_share_a_folder() {
+        if let Some(case) = std::env::var_os(PROCESS) {
+            let case = case.into_string().unwrap();
+            let (number, folder) = case.split_once(' ').unwrap();
+            return process(Path::new(folder), number.parse().unwrap());
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (at, end) = (folder.path(), Instant::now() + Duration::from_secs(120));
+        let start = |number: u8| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "module::disk::tests::processes_share_a_folder"]);
+            command.env(PROCESS, format!("{number} {}", at.display())).stdin(Stdio::null());
+            command.stdout(Stdio::null()).spawn().unwrap()
+        };
+        let mut all = [0, 1, 2].map(start);
+        let disk = Disk { folder: Some(at.join("kernels")) };
+        // A write that was cut off, and a file of a process that died.
+        let torn = |path: &Path| std::fs::write(path, &MAGIC[..7]).is_ok();
+        let mut killed = false;
+        while !["seen-0", "seen-1"].iter().all(|name| at.join(name).exists()) || !killed {
+            assert!(Instant::now() < end, "processes did not read what others wrote");
+            let found: Vec<u8> =
+                KEYS.iter().filter_map(|key| disk.get(key)).map(|code| writer(&code)).collect();
+            if found.contains(&2) && !killed {
+                all[2].kill().unwrap();
+                all[2].wait().unwrap();
+                killed = torn(&disk.path("a").unwrap().with_extension("dead.0"));
+            }
+            torn(&disk.path("b").unwrap());
+        }
+        std::fs::write(at.join("stop"), "").unwrap();
+        for process in &mut all[..2] {
+            assert!(process.wait().unwrap().success());
+        }
+        // The last tear may have come after the last write.
+        disk.put("b", &code(0));
+        for key in KEYS {
+            assert!(writer(&disk.get(key).unwrap()) < 3, "{key}");
+        }
+        // Nothing is left but theirs, and what the dead had begun.
+        let dead = [format!("{}.", all[2].id()), "dead.".into()];
+        for file in std::fs::read_dir(at.join("kernels")).unwrap() {
+            let name = file.unwrap().file_name().into_string().unwrap();
+            let (_, ending) = name.split_once('.').unwrap();
+            assert!(ending == "bin" || dead.iter().any(|dead| ending.starts_with(dead)), "{name}");
+        }
     }
 
     #[test]
