@@ -15,6 +15,7 @@ mod operators;
 mod peers;
 mod report;
 mod start;
+mod timeline;
 mod trace;
 
 use clap::Parser;
@@ -30,6 +31,8 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// What may be measured, in this order.
 const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
+/// What is measured with `--trace`, after `models`.
+const TRACE: &str = "trace";
 
 /// What products may be computed in; `auto` is what a program gets that does not choose; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits; with `-each`,
 /// no rows are grouped by expert.
@@ -86,6 +89,9 @@ struct Args {
     /// A Python that may have PyTorch
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: PathBuf,
+    /// Traces steps of the models, too, kernel by kernel: each notes by the device's clock when it began and ended
+    #[arg(long)]
+    trace: bool,
     /// Tiny sizes and few runs: whether everything runs, not how fast
     #[arg(long)]
     smoke: bool,
@@ -123,6 +129,11 @@ impl Run {
         if self.smoke { smoke } else { real }
     }
 
+    /// Models to measure.
+    pub(crate) fn names(&self) -> Vec<String> {
+        if self.smoke { vec!["tiny:q4_k_m".to_owned()] } else { self.models.clone() }
+    }
+
     /// The file of a model of random weights, written if need be.
     pub(crate) fn model(&self, name: &str) -> Result<PathBuf> {
         let (shape, format) =
@@ -152,7 +163,7 @@ fn main() -> ExitCode {
 }
 
 /// A backend that computes products so.
-fn backend(device: usize, compute: &str) -> Result<CudaBackend> {
+fn backend(device: usize, compute: &str, trace: bool) -> Result<CudaBackend> {
     let (kind, by) = compute.split_once('-').unwrap_or((compute, ""));
     let compute = match kind {
         "f16" => Compute::F16,
@@ -160,7 +171,7 @@ fn backend(device: usize, compute: &str) -> Result<CudaBackend> {
         "auto" => Compute::Auto,
         _ => Compute::F32,
     };
-    let builder = CudaBackend::builder().device(device).compute(compute);
+    let builder = CudaBackend::builder().device(device).compute(compute).trace(trace);
     let builder = match by {
         "own" => builder.cublas(false),
         "cublas" => builder.cublas_from(2),
@@ -176,9 +187,9 @@ fn measure(args: &Args) -> Result<()> {
     let temporary = tempfile::tempdir()?;
     let end = Instant::now() + Duration::from_secs(args.budget);
     // One at a time: a backend counts what is free when it is made.
-    let make = |i: usize, compute: &String| {
+    let make = |i: usize, compute: &String, trace: bool| {
         Ok::<_, Box<dyn Error>>(Run {
-            cuda: Arc::new(backend(args.device, compute)?),
+            cuda: Arc::new(backend(args.device, compute, trace)?),
             device: args.device,
             compute: compute.clone(),
             again: i > 0,
@@ -196,21 +207,29 @@ fn measure(args: &Args) -> Result<()> {
         std::fs::create_dir_all(work)?;
     }
     let first = args.compute.first().map_or("auto", String::as_str).to_owned();
-    let mut report = Report::new(&make(0, &first)?);
-    for part in PARTS {
-        if part != "ceilings" && !args.only.is_empty() && !args.only.iter().any(|p| p == part) {
+    let mut report = Report::new(&make(0, &first, false)?);
+    for part in
+        PARTS.into_iter().flat_map(|part| if part == "models" { vec![part, TRACE] } else { vec![part] })
+    {
+        let wanted = match part {
+            "ceilings" => true,
+            TRACE => args.trace,
+            _ => args.only.is_empty() || args.only.iter().any(|p| p == part),
+        };
+        if !wanted {
             continue;
         }
         for (i, compute) in args.compute.iter().enumerate() {
-            if i > 0 && !matches!(part, "operators" | "models") {
+            if i > 0 && !matches!(part, "operators" | "models" | TRACE) {
                 break;
             }
             eprintln!("{part} ({compute})");
             let since = Instant::now();
-            let outcome = make(i, compute).and_then(|run| match part {
+            let outcome = make(i, compute, part == TRACE).and_then(|run| match part {
                 "ceilings" => ceilings::measure(&run, &mut report),
                 "operators" => operators::measure(&run, &mut report),
                 "models" => models::measure(&run, &mut report),
+                TRACE => timeline::measure(&run, &mut report),
                 "start" => start::measure(&run, &mut report),
                 _ => peers::measure(&run, &mut report),
             });

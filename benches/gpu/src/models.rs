@@ -77,14 +77,19 @@ impl Work {
     }
 }
 
-fn layout(model: &Model) -> Vec<LayerCache> {
+pub(crate) fn layout(model: &Model) -> Vec<LayerCache> {
     // One group for all: no window gives pages back here.
     model.layers().cache_layout().into_iter().map(|layer| layer.in_group(0)).collect()
 }
 
+/// A step.
+pub(crate) fn logits(model: &Model, b: &dyn Backend, plan: &Plan, all: &Sequences) -> tensor::Result<Tensor> {
+    nn::prepare(b, &all.cache, plan)?;
+    model.layers().logits(&Step::new(b, plan, &all.cache))
+}
+
 pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
-    let names = if run.smoke { vec!["tiny:q4_k_m".to_owned()] } else { run.models.clone() };
-    for name in names {
+    for name in run.names() {
         if !run.has_time() {
             report.note(format!("no time was left for {name}"));
         } else if let Err(e) = one(run, report, &name) {
@@ -155,7 +160,7 @@ impl Bench<'_> {
             let mut last = None;
             for past in (0..tokens).step_by(CHUNK) {
                 let plan = all.plan(b, CHUNK.min(tokens - past), past)?;
-                last = Some(self.logits(&**b, &plan, &all)?);
+                last = Some(logits(self.model, &**b, &plan, &all)?);
             }
             let after = Mark::now(b)?;
             last.map(|logits| b.argmax(&logits)).transpose()?;
@@ -186,7 +191,8 @@ impl Bench<'_> {
         let [times, device] = Clock::new(self.run).whole(|| {
             let before = Mark::now(b)?;
             let plan = b.plan(batch.clone())?;
-            let found = b.replay(&key, &plan, &mut |plan| b.top_k(self.logits(&**b, plan, &all)?, 1))?;
+            let found =
+                b.replay(&key, &plan, &mut |plan| b.top_k(logits(self.model, &**b, plan, &all)?, 1))?;
             let after = Mark::now(b)?;
             b.argmax(&found)?;
             Ok([before, after])
@@ -203,11 +209,6 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn logits(&self, b: &dyn Backend, plan: &Plan, all: &Sequences) -> tensor::Result<Tensor> {
-        nn::prepare(b, &all.cache, plan)?;
-        self.model.layers().logits(&Step::new(b, plan, &all.cache))
-    }
-
     /// Which operators a step's time goes to.
     fn kernels(&mut self) -> Result<()> {
         let b = &self.run.cuda;
@@ -219,7 +220,8 @@ impl Bench<'_> {
             let all = self.sequences(count, rows + past)?;
             let plan = all.plan(b, rows, past)?;
             let marked = Marked::new(b);
-            let (operators, total) = marked.trace(self.run, &busy, &|b| self.logits(b, &plan, &all))?;
+            let (operators, total) =
+                marked.trace(self.run, &busy, &|b| logits(self.model, b, &plan, &all))?;
             let step = format!("{}, {count} × {rows} after {past} tokens", self.run.compute);
             self.report.kernels.push(Kernels { model: self.name.into(), step, operators, total });
         }

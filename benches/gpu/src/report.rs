@@ -2,6 +2,7 @@
 
 use crate::Run;
 use crate::figure::{Ceilings, Figure};
+use crate::timeline::Traced;
 use crate::trace::Kernels;
 use ogive::backend::Backend;
 use serde::Serialize;
@@ -49,6 +50,9 @@ pub(crate) struct Report {
     pub(crate) loads: Vec<Load>,
     pub(crate) starts: Vec<Start>,
     pub(crate) kernels: Vec<Kernels>,
+    /// With `--trace` only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) traced: Vec<Traced>,
     /// How long each part took.
     pub(crate) seconds: Vec<(String, f64)>,
     notes: Vec<String>,
@@ -69,6 +73,7 @@ impl Report {
             loads: Vec::new(),
             starts: Vec::new(),
             kernels: Vec::new(),
+            traced: Vec::new(),
             seconds: Vec::new(),
             notes: Vec::new(),
         }
@@ -151,6 +156,9 @@ impl Report {
         }
         for k in &self.kernels {
             k.text(out)?;
+        }
+        for t in &self.traced {
+            t.text(out)?;
         }
         writeln!(out, "\n## how long it took\n")?;
         self.seconds.iter().try_for_each(|(part, seconds)| writeln!(out, "- {part}: {seconds:.1} s"))

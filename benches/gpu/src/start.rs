@@ -57,7 +57,7 @@ fn steps(model: &Model) -> Result<f64> {
 #[allow(clippy::print_stdout)] // what the parent reads
 pub(crate) fn child(model: &Path, device: usize) -> Result<()> {
     let begin = Instant::now();
-    let cuda: Arc<dyn Backend> = Arc::new(crate::backend(device, "auto")?);
+    let cuda: Arc<dyn Backend> = Arc::new(crate::backend(device, "auto", false)?);
     let backend = begin.elapsed().as_secs_f64();
     let model = Options::new().backend(cuda).open(model)?;
     let (first, _) = (steps(&model)?, steps(&model)?);

@@ -44,7 +44,12 @@ fn a_smoke_run_reports_everything() {
     let python = stand_in(at, "python", &format!("note: torch 0.0\n{line}\nnot json"));
     let test = r#"[{"n_prompt": 0, "n_gen": 64, "n_depth": 512, "samples_ns": [2e9, 1e9], "model_size": 1e9, "model_n_params": 1e9}]"#;
     let llama = stand_in(at, "llama", test);
-    command.arg("--smoke").args(["--out", at.to_str().unwrap(), "--work", at.to_str().unwrap()]);
+    command.args(["--smoke", "--trace"]).args([
+        "--out",
+        at.to_str().unwrap(),
+        "--work",
+        at.to_str().unwrap(),
+    ]);
     command.arg("--python").arg(&python).arg("--llama-bench").arg(&llama);
     let out = command.output().unwrap();
     let error = String::from_utf8_lossy(&out.stderr);
@@ -134,6 +139,18 @@ fn a_smoke_run_reports_everything() {
         let seconds: Vec<f64> = list.iter().map(|o| o["seconds"].as_f64().unwrap()).collect();
         assert!(seconds.is_sorted_by(|a, b| a >= b), "{seconds:?}");
     }
+    let traced = report["traced"].as_array().unwrap();
+    assert_eq!(traced.len(), 8);
+    for step in traced {
+        let list = step["kernels"].as_array().unwrap();
+        let number = |k: &Value, key: &str| k[key].as_f64().unwrap();
+        let sum: f64 = list.iter().map(|k| number(k, "seconds") + number(k, "gap_seconds")).sum();
+        assert!(sum > 0.0 && (sum - number(step, "seconds")).abs() < 1e-6, "{step:#}");
+        assert!(list.iter().any(|k| k["kernel"] == "rope_store") && step["missed"] == 0, "{step:#}");
+        // One row for each sequence: decoding, which is a graph.
+        assert_eq!(step["graph"], step["step"].as_str().unwrap().contains("× 1 after"), "{step:#}");
+    }
+    assert!(text.contains("kernel by kernel") && text.contains("| `rope_store` | f16 |"), "{text}");
     assert!(text.contains("A smoke run") && text.contains("## first kernels"), "{text}");
 }
 
