@@ -42,7 +42,8 @@ pub enum Error {
     },
     /// The device has too little memory.
     #[error(
-        "{doing}: {asked} bytes of device memory asked for, {free} free of {total}; use a smaller context, cache, step or model, or close other programs that use the GPU"
+        "{doing}: {asked} bytes of device memory asked for, {free} free of {total}{}; use a smaller context, cache, step or model, or close other programs that use the GPU",
+        Missing(*.asked, *.free)
     )]
     Memory {
         /// What was being done.
@@ -93,6 +94,18 @@ impl Error {
             other => other.to_string(),
         };
         text.split(';').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// How much more would do, where that is known: the driver may refuse what is free, in pieces.
+struct Missing(u64, u64);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.checked_sub(self.1).filter(|missing| *missing > 0) {
+            Some(missing) => write!(f, ", {missing} too few"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -164,6 +177,12 @@ mod tests {
         let e = Error::Driver { doing: "starting".into(), code: 34, name: "CUDA_ERROR_STUB_LIBRARY".into() };
         assert!(e.to_string().contains("LD_LIBRARY_PATH"));
         let e = Error::Memory { doing: "linear".into(), asked: 10, free: 3, total: 9 };
+        assert!(
+            e.to_string()
+                .starts_with("linear: 10 bytes of device memory asked for, 3 free of 9, 7 too few; ")
+        );
+        let scattered = Error::Memory { doing: "linear".into(), asked: 3, free: 3, total: 9 };
+        assert!(scattered.brief().ends_with("3 free of 9"), "{scattered}");
         let shared = ogive_tensor::Error::from(e);
         assert!(matches!(shared.kind(), ogive_tensor::ErrorKind::Memory { needed: 10, available: 3 }));
     }
