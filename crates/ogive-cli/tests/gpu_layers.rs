@@ -54,6 +54,14 @@ fn as_many_layers_as_fit_go_to_the_device() {
     // Who names the device gets it or an error that says what there is.
     let (ok, _, said) = with("sm_80:64M", &["--device", "cuda"]).unwrap();
     assert!(!ok && said.contains("(in all ") && said.contains("are free"), "{said}");
+    // And what would fit: as many layers as were taken where that was left open.
+    let (_, fits) =
+        said.split_once(" of 6 layers on the GPU (--gpu-layers ").unwrap_or_else(|| panic!("{said}"));
+    let fits = fits.split(')').next().unwrap();
+    let (ok, named, said) = with("sm_80:64M", &["--device", "cuda", "--gpu-layers", fits]).unwrap();
+    assert!(ok && named == cpu, "{said}");
+    let first = 6 - fits.parse::<usize>().unwrap();
+    assert!(line.contains(&format!(" for layers 0 to {}", first - 1)), "{fits}: {line}");
     let (ok, named, said) = with("sm_80:64M", &["--device", "cuda", "--gpu-layers", "1"]).unwrap();
     assert!(ok && named == cpu && said.contains("layer 5 and the head"), "{said}");
     // Not even the head fits.

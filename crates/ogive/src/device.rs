@@ -230,10 +230,7 @@ pub(crate) fn layout<'a>(options: &'a Options, checkpoint: &'a Checkpoint) -> Re
     if let Some(own) = &options.backend {
         let split = (&**own as &dyn std::any::Any).downcast_ref::<Split>();
         return Ok(match split {
-            Some(split) => Layout::Split(
-                split.parts().iter().map(|part| of_backend(&**part)).collect(),
-                Box::new(|parts| Ok(split.with_parts(parts)?)),
-            ),
+            Some(split) => Layout::Split(ons(&**own), Box::new(|parts| Ok(split.with_parts(parts)?))),
             None => Layout::Whole(of_backend(&**own)),
         });
     }
@@ -259,6 +256,25 @@ pub(crate) fn layout<'a>(options: &'a Options, checkpoint: &'a Checkpoint) -> Re
     let free = |n: &usize| if ons.len() == 1 { 1 } else { device_memory(Device::Cuda(*n)).unwrap_or(1) };
     let homes = Homes::new(layers.count, gpu, &numbers.iter().map(free).collect::<Vec<_>>());
     Ok(Layout::Split(homes.with_cpu(&ons), Box::new(move |parts| layers.split(parts, &homes))))
+}
+
+/// How each part of a backend takes memory, in the order of a step.
+pub(crate) fn ons(backend: &dyn Backend) -> Vec<On> {
+    match (backend as &dyn std::any::Any).downcast_ref::<Split>() {
+        Some(split) => split.parts().iter().map(|part| of_backend(&**part)).collect(),
+        None => vec![of_backend(backend)],
+    }
+}
+
+/// Bytes that a GPU has left; `None` of other machines, and where it is not known.
+pub(crate) fn free(backend: &dyn Backend) -> Option<u64> {
+    let facts = backend.facts();
+    let all = facts.memory.filter(|_| facts.name == "cuda")?;
+    #[cfg(feature = "cuda")]
+    if let Some(cuda) = (backend as &dyn std::any::Any).downcast_ref::<ogive_cuda::CudaBackend>() {
+        return Some(all.saturating_sub(cuda.memory_used().0));
+    }
+    Some(all)
 }
 
 /// How a backend takes memory; one that wraps another does as its device by default.

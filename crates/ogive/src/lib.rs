@@ -25,6 +25,7 @@ mod device;
 mod embed;
 mod error;
 mod fingerprint;
+mod fits;
 mod generate;
 mod logprobs;
 mod memory;

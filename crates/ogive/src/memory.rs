@@ -45,23 +45,32 @@ impl fmt::Display for Memory {
 
 /// What the model takes on each part of the machine that these options name, in the order of a step.
 pub(crate) fn parts(path: &Path, options: &Options) -> Result<Vec<Memory>> {
-    let checkpoint = options.checkpoint(path)?;
-    match device::layout(options, &checkpoint)? {
-        Layout::Whole(on) => Ok(vec![of_checkpoint(&checkpoint, options, &on)?]),
-        Layout::Split(ons, split) => of_parts(&checkpoint, options, &ons, split),
+    of_layout(&options.checkpoint(path)?, options)
+}
+
+/// The same of a checkpoint that is open.
+pub(crate) fn of_layout(checkpoint: &Checkpoint, options: &Options) -> Result<Vec<Memory>> {
+    match device::layout(options, checkpoint)? {
+        Layout::Whole(on) => Ok(vec![of_checkpoint(checkpoint, options, &on)?]),
+        Layout::Split(ons, split) => of_parts(checkpoint, options, &ons, split),
     }
 }
 
 /// The same, added up.
 pub(crate) fn estimate(path: &Path, options: &Options) -> Result<Memory> {
-    let add = |sum: Memory, part: Memory| Memory {
+    Ok(sum(&parts(path, options)?))
+}
+
+/// What parts take together.
+pub(crate) fn sum(parts: &[Memory]) -> Memory {
+    let add = |sum: Memory, part: &Memory| Memory {
         weights: sum.weights.saturating_add(part.weights),
         cache: sum.cache.saturating_add(part.cache),
         working: sum.working.saturating_add(part.working),
         graphs: sum.graphs.saturating_add(part.graphs),
         context: part.context,
     };
-    Ok(parts(path, options)?.into_iter().fold(Memory::default(), add))
+    parts.iter().fold(Memory::default(), add)
 }
 
 /// What the model takes where one device has all of it.

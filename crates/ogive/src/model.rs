@@ -8,7 +8,7 @@ use crate::tensor::{Config, Error as ModelError, ErrorKind};
 use crate::tokenizer::{EncodeOptions, Tokenizer, template::ChatTemplate};
 use crate::vocabulary::Words;
 use crate::weights::Checkpoint;
-use crate::{Chat, Error, Options, Prompt, Result, Session, device, embed, memory};
+use crate::{Chat, Error, Options, Prompt, Result, Session, device, embed, fits};
 use ndarray::Array2;
 #[cfg(feature = "grammar")]
 use std::sync::OnceLock;
@@ -60,14 +60,19 @@ impl Model {
         let limits = limits(&config, options)?;
         let noted = Noted::new(&*source, options.listener.as_ref());
         let loader = Loader::new(&noted, &*backend).for_context(limits.context);
-        let at = |e: ModelError| {
-            // How much would do is what whoever reads this needs, and counting it takes a moment.
-            let whole = match e.kind() {
-                ErrorKind::Memory { .. } => memory::estimate(path, options).map(|m| format!(" (in all {m})")),
-                _ => Ok(String::new()),
+        let free = fits::free(&*backend);
+        let at =
+            |e: ModelError| {
+                // How much would do is what whoever reads this needs, and counting it takes a moment.
+                let what = match e.kind() {
+                    ErrorKind::Memory { .. } => fits::loading(path, options, &backend, &free).ok(),
+                    _ => None,
+                };
+                e.within(&what.map_or_else(
+                    || path.display().to_string(),
+                    |what| format!("{} ({what})", path.display()),
+                ))
             };
-            e.within(&format!("{}{}", path.display(), whole.unwrap_or_default()))
-        };
         let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
         noted.finish();
         let tokenizer = match (&gguf, &folder) {
@@ -184,7 +189,18 @@ impl Model {
 
     /// An engine for many sequences at once, within `limits`.
     pub fn engine(&self, limits: Limits) -> Result<Engine> {
-        Ok(Engine::new(Arc::clone(&self.0.backend), Arc::clone(&self.0.model), limits)?)
+        let (backend, model) = (&self.0.backend, &self.0.model);
+        let engine = Engine::new(Arc::clone(backend), Arc::clone(model), limits.clone());
+        Ok(engine.map_err(|e| {
+            let what = match e.kind() {
+                ErrorKind::Memory { .. } => fits::cache(&**backend, &**model, &limits).ok(),
+                _ => None,
+            };
+            match what {
+                Some(what) => e.within(&what),
+                None => e,
+            }
+        })?)
     }
 
     /// The ids that a prompt stands for. Text gets what the vocabulary begins a text with; no text at all is that alone.

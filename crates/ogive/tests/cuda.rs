@@ -137,9 +137,47 @@ fn too_little_memory_is_an_error_with_figures() {
         let cuda = CudaBackend::builder().memory(100 << 10).build().unwrap();
         let options = Options::new().backend(Arc::new(cuda)).context(40);
         let error = options.open(golden("llama")).unwrap_err().to_string();
-        for word in ["(in all ", "weights", "cache", "needs", "are free"] {
+        for word in
+            ["(in all ", "weights", "cache", "needs", "are free", "too few; no shorter context would fit)"]
+        {
             assert!(error.contains(word), "{word}: {error}");
         }
+    });
+}
+
+/// The number after `before` in a text.
+fn number(text: &str, before: &str) -> usize {
+    let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {text}"));
+    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_cache_that_is_too_large_is_an_error_with_what_would_fit() {
+    on_device(test_name!(), || {
+        let open = |context: usize| {
+            let cuda = CudaBackend::builder().memory(48 << 20).build().unwrap();
+            Options::new()
+                .backend(Arc::new(cuda))
+                .context(context)
+                .step_tokens(16)
+                .open(golden("llama"))
+                .unwrap()
+        };
+        let error = open(400_000).session().unwrap_err().to_string();
+        println!("cuda: {error}");
+        assert!(
+            error.starts_with("a cache of 400000 tokens; one of ") && error.contains("are free"),
+            "{error}"
+        );
+        let fits = number(&error, "(--context ");
+        assert!((1000..400_000).contains(&fits), "{error}");
+        let model = open(fits);
+        model.session().unwrap();
+        // Another one beside it: what is used counts.
+        let _first = model.session().unwrap();
+        let error = model.session().unwrap_err().to_string();
+        assert!(error.contains("none would fit beside") || number(&error, "(--context ") < fits, "{error}");
+        assert!(open(fits + fits / 4).session().is_err(), "{fits} is too careful");
     });
 }
 
