@@ -46,7 +46,7 @@ pub struct Model {
     pub double_ratio: u32,
 }
 
-/// Registers of a multiprocessor, and the most that one block may have: the same from sm_61 to sm_120.
+/// Registers of a multiprocessor, and the most that one block may have: the same from sm_35 to sm_120.
 pub const REGISTERS: u32 = 65536;
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 1024;
@@ -58,7 +58,47 @@ pub const GRID: [u32; 3] = [0x7fff_ffff, 65535, 65535];
 pub const CONSTANT_BYTES: u64 = 65536;
 
 /// All models, oldest first.
-pub static MODELS: [Model; 6] = [
+pub static MODELS: [Model; 8] = [
+    Model {
+        arch_name: "sm_35",
+        capability: (3, 5),
+        name: "Tesla K40c (ptx-emulator)",
+        sms: 15,
+        memory: 12 << 30,
+        shared_per_block: 49152,
+        shared_opt_in: 49152,
+        shared_per_sm: 49152,
+        shared_reserved: 0,
+        threads_per_sm: 2048,
+        blocks_per_sm: 16,
+        l2: 1_572_864,
+        l2_persisting: 0,
+        clock: 745_000,
+        memory_clock: 3_004_000,
+        bus: 384,
+        copy_engines: 2,
+        double_ratio: 3,
+    },
+    Model {
+        arch_name: "sm_50",
+        capability: (5, 0),
+        name: "NVIDIA GeForce GTX 750 Ti (ptx-emulator)",
+        sms: 5,
+        memory: 2 << 30,
+        shared_per_block: 49152,
+        shared_opt_in: 49152,
+        shared_per_sm: 65536,
+        shared_reserved: 0,
+        threads_per_sm: 2048,
+        blocks_per_sm: 32,
+        l2: 2 << 20,
+        l2_persisting: 0,
+        clock: 1_084_500,
+        memory_clock: 2_700_000,
+        bus: 128,
+        copy_engines: 1,
+        double_ratio: 32,
+    },
     Model {
         arch_name: "sm_61",
         capability: (6, 1),
@@ -197,6 +237,7 @@ impl Model {
     /// Attribute `attribute` (`CUdevice_attribute`) of the device at `ordinal`; `None` for a number no driver of this time knows.
     #[must_use]
     pub fn attribute(&self, attribute: i32, ordinal: u32) -> Option<i32> {
+        let pascal = u32::from(self.arch() >= 60);
         let ampere = u32::from(self.arch() >= 80);
         let hopper = u32::from(self.arch() >= 90);
         let value = match attribute {
@@ -239,10 +280,10 @@ impl Model {
             86 => 0,                               // HOST_NATIVE_ATOMIC_SUPPORTED
             87 => self.double_ratio,               // SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
             88 | 89 | 100 => 0,                    // pageable and managed access
-            90 => 1,                               // COMPUTE_PREEMPTION_SUPPORTED
-            91 => 1,                               // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+            90 => pascal,                          // COMPUTE_PREEMPTION_SUPPORTED
+            91 => pascal,                          // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
             92..=94 => 1,                          // stream memory operations
-            95 => 1,                               // COOPERATIVE_LAUNCH
+            95 => pascal,                          // COOPERATIVE_LAUNCH
             96 => 0,                               // COOPERATIVE_MULTI_DEVICE_LAUNCH
             97 => self.shared_opt_in,              // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
             98 => 0,                               // CAN_FLUSH_REMOTE_WRITES
