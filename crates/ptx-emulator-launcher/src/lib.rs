@@ -200,6 +200,10 @@ impl Launcher {
             .into_iter()
             .find(|path| path.is_file())
         });
+        if found.is_none() {
+            // Building it would not help there.
+            wheels::here()?;
+        }
         let library = found.ok_or(Error::NoLibrary { path: links::FILE.into() })?;
         std::path::absolute(&library)
             .ok()

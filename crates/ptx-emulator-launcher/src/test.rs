@@ -11,12 +11,16 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Launcher};
 
+pub mod faults;
+
 /// Set to anything but `0`, or `CI` set: a test that cannot run under the emulator fails and does not just say so.
 pub const REQUIRED: &str = "PTX_EMU_REQUIRED";
 /// Tells the process that runs one case which one.
 const CASE: &str = "PTX_EMU_TEST_CASE";
 /// How the emulator begins a line about memory that was never freed.
 const LEAK: &str = "ptx-emulator: leak";
+/// How it begins the line of its counts.
+const COUNTS: &str = "ptx-emulator: Counts {";
 
 /// What became of one case.
 #[derive(Clone, Debug)]
@@ -66,6 +70,22 @@ impl Report {
         self.stderr.lines().filter(|line| line.contains(LEAK))
     }
 
+    /// How many calls of these kinds the emulator counted; with `PTX_EMU_STATS`.
+    ///
+    /// # Panics
+    /// Where it counted none of a kind of that name, or nothing at all.
+    #[must_use]
+    pub fn counted(&self, kinds: &[&str]) -> u64 {
+        let line = self.stderr.lines().find_map(|line| line.split_once(COUNTS));
+        let counts = line.unwrap_or_else(|| panic!("no counts; is PTX_EMU_STATS set?\n{}", self.stderr)).1;
+        let count = |kind: &&str| {
+            let mut values = counts.split([',', '}']).filter_map(|field| field.trim().split_once(": "));
+            let value = values.find(|(name, _)| name == kind).and_then(|(_, n)| n.parse::<u64>().ok());
+            value.unwrap_or_else(|| panic!("no count of {kind}: {counts}"))
+        };
+        kinds.iter().map(count).sum()
+    }
+
     /// What stands after `key: ` on lines that begin so.
     pub fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         // The harness begins the first line with the test's name.
@@ -100,22 +120,14 @@ macro_rules! test_name {
 }
 
 /// Runs `name`, a test of this very program, again as `case` under the emulator. `None`, after saying why, where what it needs
-/// cannot be had and nothing requires it.
+/// cannot be had or the emulator was not built, and nothing requires it.
 ///
 /// # Panics
-/// Where the emulator cannot be set up although it is required, or its library was not built.
+/// Where the emulator cannot be set up although it is required.
 #[track_caller]
 #[must_use]
 pub fn run(name: &str, case: &str, launcher: &Launcher) -> Option<Report> {
-    match start(name, case, launcher) {
-        Ok(report) => Some(report),
-        // What no setting can mend is never required.
-        Err(error) if matches!(error, Error::Platform { .. }) || excusable(&error) && !required() => {
-            skip(name, &error);
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    unless_excused(name, start(name, case, launcher))
 }
 
 /// The command that runs `program`, which is not this one, under the emulator; for tests of finished programs. `None`, after
@@ -126,13 +138,22 @@ pub fn run(name: &str, case: &str, launcher: &Launcher) -> Option<Report> {
 #[track_caller]
 #[must_use]
 pub fn command(program: &Path, launcher: &Launcher) -> Option<Command> {
-    match launcher.command(program, &|_| ()) {
-        Ok(command) => Some(command),
-        Err(error)
-            if matches!(error, Error::Platform { .. })
-                || (excusable(&error) || matches!(error, Error::NoLibrary { .. })) && !required() =>
-        {
-            skip(&program.display().to_string(), &error);
+    unless_excused(&program.display().to_string(), launcher.command(program, &|_| ()))
+}
+
+/// What a test of that name needs of the launcher; `None`, after saying why, where it cannot be had and nothing requires it. For
+/// tests that want a compiler or a path and start no process, or start one in their own way.
+///
+/// # Panics
+/// Where it cannot be had although it is required.
+#[track_caller]
+#[must_use]
+pub fn unless_excused<T>(name: &str, outcome: Result<T, Error>) -> Option<T> {
+    match outcome {
+        Ok(value) => Some(value),
+        // What no setting can mend is never required.
+        Err(error) if matches!(error, Error::Platform { .. }) || excusable(&error) && !required() => {
+            skip(name, &error);
             None
         }
         Err(error) => panic!("{error}"),
@@ -145,7 +166,7 @@ fn skip(name: &str, error: &Error) {
 }
 
 fn excusable(error: &Error) -> bool {
-    matches!(error, Error::NoNetwork { .. } | Error::NoPip { .. })
+    matches!(error, Error::NoNetwork { .. } | Error::NoPip { .. } | Error::NoLibrary { .. })
 }
 
 fn required() -> bool {
@@ -208,6 +229,14 @@ mod tests {
     fn values_are_found_by_their_key() {
         let report = report("x\ntest a::b ... sum: 1\nsummary: 2\nsum: 3\n", "");
         assert_eq!(report.values("sum").collect::<Vec<_>>(), ["1", "3"]);
+    }
+
+    #[test]
+    fn calls_are_counted_by_their_kinds() {
+        let report = report("", "x\nptx-emulator: Counts { calls: 12, uploads: 3, downloads: 4 }\n");
+        assert_eq!(report.counted(&["uploads", "downloads"]), 7);
+        let told = std::panic::catch_unwind(|| report.counted(&["launches"])).unwrap_err();
+        assert!(told.downcast_ref::<String>().unwrap().starts_with("no count of launches"));
     }
 
     const LEAKS: &str =

@@ -138,10 +138,7 @@ impl Set {
         if folder.is_dir() {
             return Ok(folder);
         }
-        if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-            let platform = format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH);
-            return Err(Error::Platform { platform });
-        }
+        here()?;
         std::fs::create_dir_all(cache).map_err(|e| Error::files("making", cache, &e))?;
         let lock = cache.join("lock");
         let locked = std::fs::File::create(&lock).and_then(|file| file.lock().map(|()| file));
@@ -225,6 +222,14 @@ fn explained(wheel: String, python: String, said: &str) -> Error {
     } else {
         Error::Pip { wheel, detail }
     }
+}
+
+/// Refuses machines that the emulator and NVIDIA's wheels are not for.
+pub(crate) fn here() -> Result<(), Error> {
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Ok(());
+    }
+    Err(Error::Platform { platform: format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH) })
 }
 
 #[cfg(test)]
