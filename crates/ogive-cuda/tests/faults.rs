@@ -9,7 +9,8 @@ use ogive_backend::{
     Activation, AttnSpec, Backend, Batch, BlockTable, CacheSpec, Ids, LayerCache, Plan, Rope, StepKey,
 };
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
-use ptx_emulator_launcher::{Error, Launcher, test, test_name};
+use ptx_emulator_launcher::test::faults::{After, Faults, Walk, each, wider};
+use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -94,82 +95,24 @@ fn case() {
     println!("held: {used}");
 }
 
-fn launcher() -> Launcher {
-    Launcher::new()
-        .set("PTX_EMU_CHECK", "1")
-        .set("PTX_EMU_STATS", "1")
-        .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"))
-        .patience(Duration::from_secs(300))
+/// Nothing that failed holds memory once its work has ended.
+fn holds_nothing(report: &test::Report) -> Result<(), String> {
+    let held = report.values("held").map(|bytes| bytes.parse::<u64>().unwrap()).max().unwrap_or(0);
+    if held <= CONSTANTS { Ok(()) } else { Err(format!("{held} bytes are held")) }
 }
 
-/// What a launch fails with that the driver refuses, which is an error of the call and not of the context.
-const REFUSED: &str = "701";
+fn faults(name: &str, nvrtc: Nvrtc) -> Faults {
+    let launcher = Launcher::new()
+        .nvrtc(nvrtc)
+        .set("PTX_EMU_CHECK", "1")
+        .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"))
+        .patience(Duration::from_secs(300));
+    Faults::new(name, "bits", launcher).also(holds_nothing)
+}
 
 /// Runs the case with this fault; `None` where there is no emulator. Nothing may leak.
 fn with(name: &str, fault: &str) -> Option<test::Report> {
-    let required = std::env::var(test::REQUIRED).is_ok_and(|v| !matches!(v.as_str(), "" | "0"));
-    match launcher().environment(&|_| {}) {
-        Err(e @ Error::NoLibrary { .. }) if !required => {
-            println!("skipped: {name}: {e}");
-            return None;
-        }
-        _ => {}
-    }
-    let mut launcher = launcher().set("PTX_EMU_FAULT", fault);
-    if fault.ends_with(REFUSED) {
-        // The emulator refuses a graph's launch at one of its kernels, and queues those before it without an order. A driver that
-        // refuses it queues none. Run at once, they come before what is launched instead.
-        launcher = launcher.set("PTX_EMU_SCHEDULE", "eager");
-    }
-    let report = test::run(name, fault, &launcher)?;
-    // A lost device frees nothing: what it held is gone with it.
-    Some(if fault.starts_with("lost") { report.ok_but_for_leaks() } else { report.ok() })
-}
-
-/// How many calls of these kinds the emulator counted.
-fn counted(report: &test::Report, kinds: &[&str]) -> u64 {
-    let line = report.stderr.lines().find_map(|line| line.split_once("ptx-emulator: Counts {"));
-    let counts = line.unwrap_or_else(|| panic!("no counts: {}", report.stderr)).1;
-    let count = |kind: &&str| {
-        let values = counts.split([',', '}']).filter_map(|field| field.trim().split_once(": "));
-        values.filter(|(name, _)| name == kind).map(|(_, n)| n.parse::<u64>().unwrap()).sum::<u64>()
-    };
-    kinds.iter().map(count).sum()
-}
-
-/// What may become of the work when a fault strikes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum After {
-    /// Nothing: there is another way.
-    Works,
-    /// One error at most, and what comes next works.
-    WorksAgain,
-    /// An error, and from then on nothing works, or not before there is memory again.
-    Fails,
-    /// The same; but nobody hears of it who only gives back.
-    FailsOrEnds,
-}
-
-/// A fault at every call it can hit, or at some.
-struct Walk {
-    /// What fails, with `N` for the call's number and `M` for the next.
-    fault: &'static str,
-    /// What the emulator calls such calls in its counts.
-    counts: &'static [&'static str],
-    /// The number to try after this one.
-    next: fn(u64) -> u64,
-    after: After,
-    /// What an error says.
-    wanted: &'static [&'static str],
-}
-
-fn each(at: u64) -> u64 {
-    at + 1
-}
-
-/// At first each, then ever further apart.
-fn wider(at: u64) -> u64 {
-    at + 1 + at / 16
+    faults(name, Nvrtc::V12).with(fault)
 }
 
 /// What is said where a context failed.
@@ -177,51 +120,16 @@ const GONE: &[&str] = &["CUDA_ERROR_LAUNCH_FAILED (719); this process cannot use
 
 /// Takes the walks in the test `name`; in the process of a case, does its work.
 fn take(name: &str, walks: &[Walk]) {
+    take_with(name, Nvrtc::V12, walks);
+}
+
+/// The same with this compiler.
+fn take_with(name: &str, nvrtc: Nvrtc, walks: &[Walk]) {
     if test::case().is_some() {
         println!();
         return case();
     }
-    walks.iter().for_each(|walk| walk.run(name));
-}
-
-impl Walk {
-    fn run(&self, name: &str) {
-        let Some(clean) = with(name, "") else { return };
-        let (total, values) = (counted(&clean, self.counts), clean.values("bits").next().unwrap());
-        assert_eq!(clean.values("bits").collect::<Vec<_>>(), [values; 2], "{}", clean.stdout);
-        let (mut at, mut tried, mut met) = (1, 0, 0);
-        while at <= total {
-            let fault = self.fault.replace('N', &at.to_string()).replace('M', &(at + 1).to_string());
-            let Some(report) = with(name, &fault) else { return };
-            met += u64::from(self.check(&fault, &report, values));
-            (at, tried) = ((self.next)(at), tried + 1);
-        }
-        println!("cuda: {}: {tried} of {total} calls failed, {met} times with an error", self.fault);
-        assert!(tried > 0 && (met > 0) == (self.after != After::Works), "{}: {met} of {tried}", self.fault);
-    }
-
-    /// Whether there was an error.
-    fn check(&self, fault: &str, report: &test::Report, values: &str) -> bool {
-        let told = || format!("{fault}: {}{}", report.stdout, report.stderr);
-        let errors: Vec<&str> = report.values("error").collect();
-        for error in &errors {
-            assert!(self.wanted.iter().all(|wanted| error.contains(wanted)), "{}", told());
-        }
-        let bits: Vec<&str> = report.values("bits").collect();
-        assert!(bits.iter().all(|bits| *bits == values), "{}", told());
-        let fine = match self.after {
-            After::Works => errors.is_empty() && bits.len() == 2,
-            // A backend that was not built the first time does all of the work.
-            After::WorksAgain => errors.len() <= 1 && bits.len() + errors.len() >= 2,
-            After::Fails => !errors.is_empty() && bits.len() < 2,
-            After::FailsOrEnds => errors.is_empty() == (bits.len() == 2),
-        };
-        assert!(fine, "{}", told());
-        // Nothing that failed holds memory once its work has ended.
-        let held = report.values("held").map(|bytes| bytes.parse::<u64>().unwrap());
-        assert!(held.max().unwrap_or(0) <= CONSTANTS, "{}", told());
-        !errors.is_empty()
-    }
+    walks.iter().for_each(|walk| faults(name, nvrtc).take(walk));
 }
 
 /// One that fails is tried again, when the pool has given back what it can. Where the second one fails too, that is an error, or recorded
@@ -263,6 +171,21 @@ fn a_launch_fails() {
             Walk { fault: "launch:N:701", counts, next, after: After::WorksAgain, wanted: refused },
         ],
     );
+}
+
+/// What the other compilers make fails no differently; one walk of each kind of error shows it.
+#[test]
+fn out_of_memory_with_nvrtc_11() {
+    let (counts, next, after) = (&["allocations"], each, After::WorksAgain);
+    let wanted = &["bytes of memory"];
+    take_with(test_name!(), Nvrtc::V11, &[Walk { fault: "alloc:N,alloc:M", counts, next, after, wanted }]);
+}
+
+#[test]
+fn out_of_memory_with_nvrtc_13() {
+    let (counts, next, after) = (&["allocations"], each, After::Fails);
+    let wanted = &["bytes of memory"];
+    take_with(test_name!(), Nvrtc::V13, &[Walk { fault: "alloc:N+", counts, next, after, wanted }]);
 }
 
 /// The first is machine code, which the emulator never takes.

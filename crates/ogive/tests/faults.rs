@@ -7,7 +7,8 @@
 
 use ogive::engine::{Limits, Request};
 use ogive::{Device, Options};
-use ptx_emulator_launcher::{Error, Launcher, test, test_name};
+use ptx_emulator_launcher::test::faults::{After, Faults, Walk, each, wider};
+use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
 use std::collections::BTreeSet;
 use std::error::Error as AnyError;
 use std::time::Duration;
@@ -48,82 +49,14 @@ fn case(device: Device) {
     }
 }
 
-fn launcher() -> Launcher {
-    Launcher::new()
+/// At the calls of the first answer: the second is there to show that it comes.
+fn faults(name: &str, nvrtc: Nvrtc) -> Faults {
+    let launcher = Launcher::new()
+        .nvrtc(nvrtc)
         .set("PTX_EMU_CHECK", "1")
-        .set("PTX_EMU_STATS", "1")
         .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"))
-        .patience(Duration::from_secs(300))
-}
-
-/// What a launch fails with that the driver refuses, which is an error of the call and not of the context.
-const REFUSED: &str = "701";
-
-/// Runs the case with this fault; `None` where there is no emulator. Nothing may leak.
-fn with(name: &str, fault: &str) -> Option<test::Report> {
-    let required = std::env::var(test::REQUIRED).is_ok_and(|v| !matches!(v.as_str(), "" | "0"));
-    match launcher().environment(&|_| {}) {
-        Err(e @ Error::NoLibrary { .. }) if !required => {
-            println!("skipped: {name}: {e}");
-            return None;
-        }
-        _ => {}
-    }
-    let mut launcher = launcher().set("PTX_EMU_FAULT", fault);
-    if fault.ends_with(REFUSED) {
-        // The emulator refuses a graph's launch at one of its kernels, and queues those before it without an order. A driver that
-        // refuses it queues none. Run at once, they come before what is launched instead.
-        launcher = launcher.set("PTX_EMU_SCHEDULE", "eager");
-    }
-    let report = test::run(name, fault, &launcher)?;
-    // A lost device frees nothing: what it held is gone with it.
-    Some(if fault.starts_with("lost") { report.ok_but_for_leaks() } else { report.ok() })
-}
-
-/// How many calls of these kinds the emulator counted.
-fn counted(report: &test::Report, kinds: &[&str]) -> u64 {
-    let line = report.stderr.lines().find_map(|line| line.split_once("ptx-emulator: Counts {"));
-    let counts = line.unwrap_or_else(|| panic!("no counts: {}", report.stderr)).1;
-    let count = |kind: &&str| {
-        let values = counts.split([',', '}']).filter_map(|field| field.trim().split_once(": "));
-        values.filter(|(name, _)| name == kind).map(|(_, n)| n.parse::<u64>().unwrap()).sum::<u64>()
-    };
-    kinds.iter().map(count).sum()
-}
-
-/// What may become of the two answers when a fault strikes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum After {
-    /// Both come: there is another way.
-    Works,
-    /// One error at most: the step works when it is tried again, or the model when it is opened again.
-    WorksAgain,
-    /// An error, and an answer at most.
-    Fails,
-    /// An error, or nobody hears of it who only gives back.
-    FailsOrEnds,
-}
-
-/// A fault at every call it can hit, or at some.
-struct Walk {
-    /// What fails, with `N` for the call's number and `M` for the next.
-    fault: &'static str,
-    /// What the emulator calls such calls in its counts.
-    counts: &'static [&'static str],
-    /// The number to try after this one.
-    next: fn(u64) -> u64,
-    after: After,
-    /// What an error says.
-    wanted: &'static [&'static str],
-}
-
-fn each(at: u64) -> u64 {
-    at + 1
-}
-
-/// At first each, then ever further apart.
-fn wider(at: u64) -> u64 {
-    at + 1 + at / 16
+        .patience(Duration::from_secs(300));
+    Faults::new(name, "worked", launcher).first()
 }
 
 /// What is said where a context failed.
@@ -131,48 +64,15 @@ const GONE: &[&str] = &["CUDA_ERROR_LAUNCH_FAILED (719); this process cannot use
 
 /// Takes the walks in the test `name`; in the process of a case, does its work.
 fn take(name: &str, walks: &[Walk]) {
+    take_with(name, Nvrtc::V12, walks);
+}
+
+/// The same with this compiler.
+fn take_with(name: &str, nvrtc: Nvrtc, walks: &[Walk]) {
     if test::case().is_some() {
         return case(Device::Cuda(0));
     }
-    walks.iter().for_each(|walk| walk.run(name));
-}
-
-impl Walk {
-    /// At the calls of the first answer: the second is there to show that it comes.
-    fn run(&self, name: &str) {
-        let Some(clean) = with(name, "") else { return };
-        let total = counted(&clean, self.counts).div_ceil(2);
-        let answer = clean.values("worked").next().unwrap();
-        assert_eq!(clean.values("worked").collect::<Vec<_>>(), [answer; 2], "{}", clean.stdout);
-        let (mut at, mut tried, mut met) = (1, 0, 0);
-        while at <= total {
-            let fault = self.fault.replace('N', &at.to_string()).replace('M', &(at + 1).to_string());
-            let Some(report) = with(name, &fault) else { return };
-            met += u64::from(self.check(&fault, &report, answer));
-            (at, tried) = ((self.next)(at), tried + 1);
-        }
-        println!("cuda: {}: {tried} of {total} calls failed, {met} times with an error", self.fault);
-        assert!(tried > 0 && (met > 0) == (self.after != After::Works), "{}: {met} of {tried}", self.fault);
-    }
-
-    /// Whether there was an error.
-    fn check(&self, fault: &str, report: &test::Report, answer: &str) -> bool {
-        let told = || format!("{fault}: {}{}", report.stdout, report.stderr);
-        let errors: Vec<&str> = report.values("error").collect();
-        for error in &errors {
-            assert!(self.wanted.iter().all(|wanted| error.contains(wanted)), "{}", told());
-        }
-        let answers: Vec<&str> = report.values("worked").collect();
-        assert!(answers.iter().all(|given| *given == answer), "{}", told());
-        let fine = match self.after {
-            After::Works => errors.is_empty() && answers.len() == 2,
-            After::WorksAgain => errors.len() <= 1 && answers.len() + errors.len() >= 2,
-            After::Fails => !errors.is_empty() && answers.len() < 2,
-            After::FailsOrEnds => errors.is_empty() == (answers.len() == 2),
-        };
-        assert!(fine, "{}", told());
-        !errors.is_empty()
-    }
+    walks.iter().for_each(|walk| faults(name, nvrtc).take(walk));
 }
 
 #[test]
@@ -213,6 +113,19 @@ fn a_launch_is_refused() {
     let (counts, next, after) = (&["launches"], each, After::WorksAgain);
     let wanted = &["launching", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)"];
     take(test_name!(), &[Walk { fault: "launch:N:701", counts, next, after, wanted }]);
+}
+
+#[test]
+fn a_kernel_fails_by_nvrtc_11() {
+    let (counts, next, after) = (&["launches"], |at| 2 * at + 1, After::Fails);
+    take_with(test_name!(), Nvrtc::V11, &[Walk { fault: "launch:N", counts, next, after, wanted: GONE }]);
+}
+
+#[test]
+fn a_launch_is_refused_by_nvrtc_13() {
+    let (counts, next, after) = (&["launches"], |at| 2 * at + 1, After::WorksAgain);
+    let wanted = &["launching", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)"];
+    take_with(test_name!(), Nvrtc::V13, &[Walk { fault: "launch:N:701", counts, next, after, wanted }]);
 }
 
 /// The first is machine code, which the emulator never takes.
@@ -261,21 +174,22 @@ fn what_is_chosen_falls_back_to_the_cpu() {
     if test::case().is_some() {
         return case(Device::Auto);
     }
-    let Some(clean) = with(name, "") else { return };
-    let (total, cuda) = (counted(&clean, &["calls"]), clean.values("worked").next().unwrap().to_owned());
+    let faults = faults(name, Nvrtc::V12);
+    let Some(clean) = faults.with("") else { return };
+    let (total, cuda) = (clean.counted(&["calls"]), clean.values("worked").next().unwrap().to_owned());
     assert!(cuda.contains("using CUDA"), "{cuda}");
     let (_, tokens) = answer(Device::Cpu, &mut |e| panic!("{e}")).unwrap();
     let cpu = format!("{tokens:?} CUDA not used: ");
-    let mut faults: Vec<String> =
+    let mut all: Vec<String> =
         ["no-device", "init:999", "host-alloc:1+", "module:1+:301"].map(String::from).into();
-    faults.extend(
+    all.extend(
         std::iter::successors(Some(1), |at| Some(at + 1 + at / 2))
             .take_while(|at| *at <= total)
             .map(|at| format!("lost:{at}")),
     );
     let mut kinds = BTreeSet::new();
-    for fault in faults {
-        let Some(report) = with(name, &fault) else { return };
+    for fault in all {
+        let Some(report) = faults.with(&fault) else { return };
         let told = || format!("{fault}: {}", report.stdout);
         for given in report.values("worked") {
             let on_cpu = given.starts_with(&cpu);
