@@ -7,7 +7,7 @@ use ogive_backend::Backend;
 use ogive_backend::tensor::{HostWeight, Q8_0};
 use ogive_conformance::{Options, Status, cases};
 use ogive_cuda::{Builder, Compute, CublasUse, CudaBackend};
-use ptx_emulator_launcher::{Error, Launcher, Nvrtc, test, test_name};
+use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,11 +134,7 @@ fn with_file(name: &str, wanted: &str, file: Option<&str>) {
         return println!("skipped: {name}: for the emulator only");
     }
     let launcher = Launcher::new().patience(Duration::from_secs(300));
-    let environment = match launcher.environment(&|_| {}) {
-        Err(e @ Error::NoLibrary { .. }) => return println!("skipped: {name}: {e}"),
-        Err(_) => Vec::new(),
-        Ok(all) => all,
-    };
+    let Some(environment) = test::unless_excused(name, launcher.environment(&|_| {})) else { return };
     let home = tempfile::tempdir().unwrap();
     let mut launcher = launcher;
     if let Some((variable, path)) = environment.iter().find(|(name, _)| name == "LD_LIBRARY_PATH") {

@@ -9,18 +9,12 @@
 
 use ogive_cuda::{Compiled, Compiler};
 use ogive_kernels::{SOURCES, Source};
-use ptx_emulator_launcher::{Error, Launcher, Nvrtc};
+use ptx_emulator_launcher::{Launcher, Nvrtc, test};
 use std::collections::BTreeMap;
 
 fn compiler(nvrtc: Nvrtc) -> Option<Compiler> {
-    let folder = match Launcher::new().nvrtc_folder(nvrtc, &|_| {}) {
-        Ok(folder) => folder,
-        Err(e @ (Error::NoNetwork { .. } | Error::NoPip { .. } | Error::Platform { .. })) => {
-            println!("skipped: {e}");
-            return None;
-        }
-        Err(e) => panic!("{e}"),
-    };
+    let folder = Launcher::new().nvrtc_folder(nvrtc, &|_| {});
+    let folder = test::unless_excused(&format!("NVRTC {nvrtc}"), folder)?;
     Some(Compiler::open(nvrtc.library(&folder).unwrap()).unwrap())
 }
 

@@ -7,7 +7,7 @@ use ogive::cuda::CudaBackend;
 use ogive::engine::{Limits, Request};
 use ogive::tokenizer::EncodeOptions;
 use ogive::{DEMO, Device, Model, Options};
-use ptx_emulator_launcher::{Error, Launcher, Nvrtc, test, test_name};
+use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
 use std::time::Duration;
 
 /// Runs `body` on a device: here, or in a process of its own under the emulator with this compiler.
@@ -20,14 +20,8 @@ fn on_device(name: &str, nvrtc: Nvrtc, body: impl FnOnce()) {
     if std::env::var_os("OGIVE_CUDA_CACHE").is_none() {
         launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
     }
-    let required = std::env::var(test::REQUIRED).is_ok_and(|v| !matches!(v.as_str(), "" | "0"));
-    match launcher.environment(&|_| {}) {
-        Err(e @ Error::NoLibrary { .. }) if !required => return println!("skipped: {name}: {e}"),
-        _ => {}
-    }
-    match test::run(name, &format!("nvrtc {nvrtc}"), &launcher) {
-        Some(report) => print!("{}", report.ok().stdout),
-        None => assert!(!required, "{name}: neither a GPU nor the emulator is here"),
+    if let Some(report) = test::run(name, &format!("nvrtc {nvrtc}"), &launcher) {
+        print!("{}", report.ok().stdout);
     }
 }
 

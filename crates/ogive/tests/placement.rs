@@ -6,7 +6,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use ogive::{Device, Options};
-use ptx_emulator_launcher::{Error, LIBRARY, Launcher, Nvrtc, test, test_name};
+use ptx_emulator_launcher::{LIBRARY, Launcher, Nvrtc, test, test_name};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,15 +28,9 @@ fn case() {
     ogive::libraries().iter().for_each(|line| println!("library: {line}"));
 }
 
-/// The launcher; `None`, after a word, where there is no emulator.
-fn launcher(name: &str) -> Option<Launcher> {
+fn launcher() -> Launcher {
     let launcher = Launcher::new().patience(Duration::from_secs(300));
-    let launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
-    if let Err(e @ Error::NoLibrary { .. }) = launcher.environment(&|_| {}) {
-        println!("skipped: {name}: {e}");
-        return None;
-    }
-    Some(launcher)
+    launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"))
 }
 
 /// What is said with these variables.
@@ -76,7 +70,7 @@ fn a_gpu_that_cannot_be_used_is_passed_over_with_the_reason() {
     if test::case().is_some() {
         return case();
     }
-    let Some(launcher) = launcher(name) else { return };
+    let launcher = launcher();
     for (set, words) in [
         (("PTX_EMU_DEVICES", "none"), &["there is no device here"][..]),
         (("PTX_EMU_FAULT", "no-device"), &["there is no device here"]),
@@ -102,9 +96,8 @@ fn a_gpu_without_a_compiler_is_passed_over_with_the_reason() {
     if test::case().is_some() {
         return case();
     }
-    let Some(launcher) = launcher(name) else { return };
-    // Says why where it fails, or fails where the emulator is required.
-    let Ok(all) = launcher.environment(&|_| {}) else { return drop(said(name, &launcher, &[])) };
+    let launcher = launcher();
+    let Some(all) = test::unless_excused(name, launcher.environment(&|_| {})) else { return };
     let library = all.iter().find(|(name, _)| name == LIBRARY).map(|(_, path)| PathBuf::from(path)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     link(&library, &folder.path().join("libcuda.so.1"));
@@ -131,7 +124,7 @@ fn who_forces_the_cpu_gets_it() {
     if test::case().is_some() {
         return case();
     }
-    let Some(launcher) = launcher(name) else { return };
+    let launcher = launcher();
     for value in ["", "0"] {
         let Some(report) = said(name, &launcher, &[("OGIVE_FORCE_CPU", value)]) else { return };
         for device in ["auto", "cuda"] {
@@ -158,7 +151,7 @@ fn the_drivers_own_variable_chooses_devices() {
     if test::case().is_some() {
         return case();
     }
-    let Some(launcher) = launcher(name) else { return };
+    let launcher = launcher();
     let launcher = launcher.set("PTX_EMU_DEVICES", "sm_80,sm_90");
     let listed = |report: &test::Report| -> Vec<String> {
         let all = report.values("device").filter(|line| line.starts_with("cuda:"));

@@ -7,7 +7,7 @@ use ogive::backend::{Backend, Split};
 use ogive::cuda::{Compute, CudaBackend};
 use ogive::engine::{Limits, Request};
 use ogive::{Device, GpuLayers, Memory, Model, Options};
-use ptx_emulator_launcher::{Error, Launcher, test, test_name};
+use ptx_emulator_launcher::{Launcher, test, test_name};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,6 @@ fn on_device(name: &str, body: impl FnOnce()) {
     launcher = launcher.set("PTX_EMU_DEVICES", "sm_80,sm_80");
     if std::env::var_os("OGIVE_CUDA_CACHE").is_none() {
         launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
-    }
-    if let Err(e @ Error::NoLibrary { .. }) = launcher.environment(&|_| {}) {
-        return println!("skipped: {name}: {e}");
     }
     if let Some(report) = test::run(name, "cuda", &launcher) {
         print!("{}", report.ok().stdout);

@@ -5,7 +5,7 @@
 
 use ogive_backend::Backend;
 use ogive_cuda::CudaBackend;
-use ptx_emulator_launcher::{Error, LIBRARY, Launcher, Nvrtc, test};
+use ptx_emulator_launcher::{LIBRARY, Launcher, Nvrtc, test};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -173,15 +173,7 @@ impl Stage {
     /// With it, and every compiler; `None`, after a word, where they cannot be had.
     pub(crate) fn emulated(test: &'static str) -> Option<Self> {
         let launcher = Launcher::new().every_nvrtc().patience(Duration::from_secs(300));
-        let all = match launcher.environment(&|_| {}) {
-            Ok(all) => all,
-            Err(e @ Error::NoLibrary { .. }) => {
-                println!("skipped: {test}: {e}");
-                return None;
-            }
-            // Says why, or fails where the emulator is required.
-            Err(_) => return test::run(test, "nothing", &launcher).and(None),
-        };
+        let all = test::unless_excused(test, launcher.environment(&|_| {}))?;
         let library = all.iter().find(|(name, _)| name == LIBRARY).map(|(_, path)| PathBuf::from(path));
         Some(Self { emulator: Some((launcher, library.unwrap())), ..Self::bare(test) })
     }
