@@ -313,7 +313,11 @@ mod tests {
             "{json}"
         );
         assert!(json.contains("FAILED.3badones") && !json.contains("\"bad\""), "{json}");
-        assert!(read("log.txt").contains("test-conformance nvrtc_12"));
+        let log = read("log.txt");
+        assert!(
+            log.contains("test-conformance nvrtc_12") && log.contains("test-conformance every_device"),
+            "{log}"
+        );
         assert!(!run(&["nonsense"]));
         fs::remove_dir_all(&folder).unwrap();
     }

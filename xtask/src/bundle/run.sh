@@ -96,7 +96,11 @@ for part in $parts; do
             step "ogive devices" "$here/bin/ogive" devices
             ;;
         # The suite and the models are there once for each NVRTC; on a device there is one, so one set is run.
-        conformance) step "conformance" "$here/bin/test-conformance" nvrtc_12 --nocapture ;;
+        conformance)
+            step "conformance" "$here/bin/test-conformance" nvrtc_12 --nocapture
+            # What programs have: products as weights are kept, few rows in integers.
+            step "conformance as opened" "$here/bin/test-conformance" every_device --include-ignored --nocapture
+            ;;
         tests)
             for name in units compute int8 prompts split moe order overlap replay memory measure; do
                 step "test $name" "$here/bin/test-$name" --nocapture --test-threads 1
