@@ -75,17 +75,16 @@ fn a_trace_counts_every_weight_and_every_row_of_the_cache() {
     for (phase, steps, rows) in [("prefill", runs, prompt), ("decode", runs * drawn, 1)] {
         assert_eq!(json["trace"][phase]["steps"], steps);
         assert_eq!(sum(phase, "calls", &is("plan")), steps);
-        assert_eq!(sum(phase, "calls", &is("attend_cache")), steps * layers);
-        assert_eq!(sum(phase, "calls", &is("store_kv")), steps * layers);
+        assert_eq!(sum(phase, "calls", &is("rope_attend")), steps * layers);
         assert_eq!(sum(phase, "bytes", &linear), steps * bytes);
         assert_eq!(sum(phase, "operations", &linear), steps * 2 * (rows * body + head));
     }
     // Halfway through four tokens is two.
     let of_token = json["cache_bytes_per_token"].as_u64().unwrap() / 2;
-    assert_eq!(sum("prefill", "bytes", &is("store_kv")), runs * prompt * of_token);
-    assert_eq!(sum("prefill", "bytes", &is("attend_cache")), runs * prompt * of_token);
+    // Each token is stored, and read.
+    assert_eq!(sum("prefill", "bytes", &is("rope_attend")), runs * (prompt + prompt) * of_token);
     // A token before, and those that were drawn.
-    assert_eq!(sum("decode", "bytes", &is("attend_cache")), runs * (2 + 3 + 4 + 5) * of_token);
+    assert_eq!(sum("decode", "bytes", &is("rope_attend")), runs * (drawn + 2 + 3 + 4 + 5) * of_token);
     for phase in ["prefill", "decode"] {
         let (phase, seconds) =
             (&json["trace"][phase], |v: &serde_json::Value| v["seconds"].as_f64().unwrap());
@@ -101,9 +100,7 @@ fn a_trace_counts_every_weight_and_every_row_of_the_cache() {
     for part in ["ceilings of 2 threads: reads", "prefill: 2 steps traced", "decode: 8 steps traced"] {
         assert!(text.contains(part), "{text}");
     }
-    for operator in
-        ["operator ", "linear_gated ", "linear_many ", "attend_cache ", "rope ", "between operators "]
-    {
+    for operator in ["operator ", "linear_gated ", "linear_many ", "rope_attend ", "between operators "] {
         assert_eq!(text.lines().filter(|l| l.starts_with(operator)).count(), 2, "{operator}: {text}");
     }
 }
