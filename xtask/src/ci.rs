@@ -124,7 +124,7 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
         steps.push(cargo(&["check", "--locked", "--manifest-path", manifest], &[]));
     }
     // All at once, so that dependencies are built with the features that the tests use too, and only once.
-    steps.push(cargo(&["build", "--workspace", "--examples"], &[]));
+    steps.push(cargo(&["build", "--workspace", "--lib", "--examples"], &[]));
     // What is told of the generations that a build leaves out. It finds the emulator that was built just now.
     for generation in GENERATIONS {
         let test = [&["test"], &alone(generation)[..], &["--test", "missing"]].concat();
