@@ -8,15 +8,21 @@ use ogive_nn::backend::Backend;
 use recorder::Recorder;
 use std::sync::Arc;
 
+/// A recorder, and an engine on it with five requests of four tokens.
+fn five(arch: &str, r: &random::Random) -> (Arc<Recorder>, Engine) {
+    let b = Arc::new(Recorder::padding_to(4));
+    let limits = Limits::new(64).sequences(8).step_tokens(64).block_len(4);
+    let mut e = engine(Arc::clone(&b) as Arc<dyn Backend>, arch, r, limits);
+    for n in 0..5 {
+        e.add(request(&[n, n + 1], 4, None)).unwrap();
+    }
+    (b, e)
+}
+
 #[test]
 fn one_plan_one_download_and_no_upload_a_step() {
     for (arch, r) in zoo() {
-        let b = Arc::new(Recorder::padding_to(4));
-        let limits = Limits::new(64).sequences(8).step_tokens(64).block_len(4);
-        let mut e = engine(Arc::clone(&b) as Arc<dyn Backend>, arch, &r, limits);
-        for n in 0..5 {
-            e.add(request(&[n, n + 1], 4, None)).unwrap();
-        }
+        let (b, mut e) = five(arch, &r);
         e.step().unwrap();
         assert!(b.log().keys.is_empty(), "{arch}: a prompt is not replayed");
         b.log().calls.clear();
@@ -43,12 +49,7 @@ fn order(b: &Recorder, e: &mut Engine) -> Vec<&'static str> {
 fn the_next_step_is_made_while_one_runs() {
     const PREPARED: [&str; 4] = ["plan", "replay", "bucket", "download"];
     for (arch, r) in zoo() {
-        let b = Arc::new(Recorder::padding_to(4));
-        let limits = Limits::new(64).sequences(8).step_tokens(64).block_len(4);
-        let mut e = engine(Arc::clone(&b) as Arc<dyn Backend>, arch, &r, limits);
-        for n in 0..5 {
-            e.add(request(&[n, n + 1], 4, None)).unwrap();
-        }
+        let (b, mut e) = five(arch, &r);
         // Prompts are no step that comes again.
         assert_eq!(order(&b, &mut e), ["bucket", "plan", "bucket", "download"], "{arch}");
         assert_eq!(order(&b, &mut e), PREPARED, "{arch}");

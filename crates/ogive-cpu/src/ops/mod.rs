@@ -87,7 +87,7 @@ fn rows_of_part(b: &CpuBackend, len: usize, cols: usize) -> Option<usize> {
     (len >= SMALL && rows > 1).then(each)
 }
 
-/// The same for two lists of as many rows, which are written together.
+/// [`by_rows`] for two lists of as many rows, which are written together.
 pub(crate) fn by_rows_of_two(
     b: &CpuBackend,
     [x, y]: [&mut [f32]; 2],
@@ -105,7 +105,7 @@ pub(crate) fn by_rows_of_two(
     });
 }
 
-/// The same for operators without rows: `f(first element, elements)`.
+/// [`by_rows`] for operators without rows: `f(first element, elements)`.
 pub(crate) fn by_parts(b: &CpuBackend, values: &mut [f32], f: impl Fn(usize, &mut [f32]) + Sync) {
     by_rows(b, values, 1, f);
 }
