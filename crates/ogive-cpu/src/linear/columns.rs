@@ -16,6 +16,8 @@ use super::{
 const TOKENS: usize = 12;
 /// Words of a line of the cache.
 const LINE: usize = 16;
+/// Steps that such words are, one for each lane of the sum.
+const STEPS: usize = LINE / LANES;
 
 impl Dense {
     /// Bytes of what a row has in a step.
@@ -124,79 +126,111 @@ impl Columns {
     /// Lays rows of `k` elements.
     #[inline(always)] // and compiled with the instructions of whoever calls it
     pub(crate) fn fill(&mut self, side: Side, x: &[f32], k: usize) {
-        let tokens = x.len() / k;
-        let rows: Vec<Vec<u32>> = x.chunks_exact(k).map(|x| words(side, x)).collect();
-        let steps = rows.first().map_or(0, |row| row.len() / LANES);
-        self.tokens = tokens;
-        self.least = match side {
-            Side::Pairs => rows.iter().map(|row| least(row.iter().copied())).min().unwrap_or(i32::MAX),
-            _ => i32::MAX,
-        };
-        self.values.resize(LANES * steps * tokens, 0);
-        match tokens {
-            12 => self.lay::<12>(&rows),
-            11 => self.lay::<11>(&rows),
-            10 => self.lay::<10>(&rows),
-            9 => self.lay::<9>(&rows),
-            8 => self.lay::<8>(&rows),
-            7 => self.lay::<7>(&rows),
-            6 => self.lay::<6>(&rows),
-            5 => self.lay::<5>(&rows),
-            4 => self.lay::<4>(&rows),
-            3 => self.lay::<3>(&rows),
-            2 => self.lay::<2>(&rows),
-            1 => self.lay::<1>(&rows),
+        self.tokens = x.len() / k;
+        match self.tokens {
+            12 => self.lay::<12>(side, x, k),
+            11 => self.lay::<11>(side, x, k),
+            10 => self.lay::<10>(side, x, k),
+            9 => self.lay::<9>(side, x, k),
+            8 => self.lay::<8>(side, x, k),
+            7 => self.lay::<7>(side, x, k),
+            6 => self.lay::<6>(side, x, k),
+            5 => self.lay::<5>(side, x, k),
+            4 => self.lay::<4>(side, x, k),
+            3 => self.lay::<3>(side, x, k),
+            2 => self.lay::<2>(side, x, k),
+            1 => self.lay::<1>(side, x, k),
             n => assert_eq!(n, 0, "a piece is of at most {TOKENS} tokens"),
         }
     }
 
-    /// Lays the words of `T` rows side by side.
+    /// The same for `T` rows: a line of words of each at a time, which lie in the lanes four steps on.
     #[inline(always)]
-    fn lay<const T: usize>(&mut self, rows: &[Vec<u32>]) {
-        let Some(rows) = rows.first_chunk::<T>() else { return };
-        let to = self.values.as_chunks_mut::<T>().0;
-        let (words, steps) = (to.len(), to.len() / LANES);
-        let place = |word: usize| word % LANES * steps + word / LANES;
-        // A line of the cache of each row at a time.
-        let lines = rows.each_ref().map(|row| row.as_chunks::<LINE>().0);
-        for i in 0..words / LINE {
-            let lines = lines.map(|line| &line[i]);
-            for w in 0..LINE {
-                to[place(i * LINE + w)] = lines.map(|line| line[w]);
+    fn lay<const T: usize>(&mut self, side: Side, x: &[f32], k: usize) {
+        let steps = side.steps(k);
+        let mut smallest = [u32::MAX; LINE];
+        self.values.resize(LANES * steps * T, 0);
+        let lanes = self.values.as_chunks_mut::<T>().0;
+        // Loops, as a closure in one of the library's functions may be compiled without vectors.
+        for first in (0..steps).step_by(STEPS) {
+            let mut lines = [[0; LINE]; T];
+            for t in 0..T {
+                side.line(&x[t * k..(t + 1) * k], first / STEPS, &mut lines[t]);
+                if side == Side::Pairs {
+                    for w in 0..LINE {
+                        smallest[w] =
+                            smallest[w].min(magnitude(lines[t][w])).min(magnitude(lines[t][w] >> 16));
+                    }
+                }
+            }
+            for l in 0..LANES {
+                let lane = &mut lanes[l * steps + first..(l + 1) * steps];
+                if let Some(lane) = lane.first_chunk_mut::<STEPS>() {
+                    for s in 0..STEPS {
+                        for t in 0..T {
+                            lane[s][t] = lines[t][s * LANES + l];
+                        }
+                    }
+                } else {
+                    for (s, to) in lane.iter_mut().enumerate() {
+                        for t in 0..T {
+                            to[t] = lines[t][s * LANES + l];
+                        }
+                    }
+                }
             }
         }
-        for w in words / LINE * LINE..words {
-            to[place(w)] = rows.each_ref().map(|row| row[w]);
-        }
+        self.least = exponent(smallest.into_iter().fold(u32::MAX, u32::min));
     }
 }
 
-/// A row's words in steps of four, one for each lane of the sum.
-#[inline(always)]
-fn words(side: Side, x: &[f32]) -> Vec<u32> {
-    let step = if side == Side::Single { LANES } else { 2 * LANES };
-    let each = if side == Side::Pairs { LANES } else { step };
-    let mut row = vec![0; x.len().div_ceil(step) * each];
-    match side {
-        Side::Single => row.iter_mut().zip(x).for_each(|(to, v)| *to = v.to_bits()),
-        Side::Pairs => {
-            let (pairs, last) = x.as_chunks();
-            for (to, [even, odd]) in row.iter_mut().zip(pairs) {
-                *to = bf16_bits(*odd) | bf16_bits(*even) >> 16;
-            }
-            if let ([even], Some(to)) = (last, row.get_mut(pairs.len())) {
-                *to = bf16_bits(*even) >> 16;
-            }
+impl Side {
+    /// Steps of a row of `k` elements: one word for each lane, or two where odd and even ones are apart.
+    fn steps(self, k: usize) -> usize {
+        match self {
+            Self::Single => k.div_ceil(LANES),
+            Self::OddEven => k.div_ceil(2 * LANES) * 2,
+            Self::Pairs => k.div_ceil(2 * LANES),
         }
-        Side::OddEven => {
-            for (to, x) in row.chunks_exact_mut(step).zip(x.chunks(step)) {
-                for (i, v) in x.iter().enumerate() {
-                    to[(i + 1) % 2 * LANES + i / 2] = bf16_bits(*v);
+    }
+
+    /// The words of [`STEPS`] steps of a row, each with its lanes in order; what is behind the row's end is zero.
+    #[inline(always)]
+    fn line(self, row: &[f32], i: usize, to: &mut [u32; LINE]) {
+        match self {
+            Self::Single => {
+                let x = whole::<LINE>(row, i);
+                to.iter_mut().zip(&x).for_each(|(to, x)| *to = x.to_bits());
+            }
+            Self::Pairs => {
+                let x = whole::<{ 2 * LINE }>(row, i);
+                for w in 0..LINE {
+                    to[w] = bf16_bits(x[2 * w + 1]) | bf16_bits(x[2 * w]) >> 16;
+                }
+            }
+            Self::OddEven => {
+                let x = whole::<LINE>(row, i);
+                for w in 0..LINE {
+                    let (eight, of) = (w / (2 * LANES), w % (2 * LANES));
+                    to[w] = bf16_bits(x[eight * 2 * LANES + of % LANES * 2 + 1 - of / LANES]);
                 }
             }
         }
     }
-    row
+}
+
+/// Elements `i * N` and those that follow, zeros behind the row's end.
+#[inline(always)]
+fn whole<const N: usize>(row: &[f32], i: usize) -> [f32; N] {
+    let rest = &row[(i * N).min(row.len())..];
+    match rest.first_chunk() {
+        Some(x) => *x,
+        None => {
+            let mut x = [0.0; N];
+            x[..rest.len()].copy_from_slice(rest);
+            x
+        }
+    }
 }
 
 /// The bits in single precision of `v` rounded to bf16: to nearest, ties to even.
@@ -210,15 +244,22 @@ fn bf16_bits(v: f32) -> u32 {
 
 /// The smallest exponent of what is not zero among pairs of bf16, as they have it; far below all where something is too small to be
 /// a normal number.
-#[inline(always)]
 pub(crate) fn least(pairs: impl Iterator<Item = u32>) -> i32 {
-    // Magnitudes are ordered as their bits are; what is zero comes after all others when one is taken off.
-    let one = |half: u32| (half as u16 & 0x7fff).wrapping_sub(1);
-    let smallest = pairs.fold(u16::MAX, |least, pair| least.min(one(pair)).min(one(pair >> 16)));
-    match i32::from(smallest.wrapping_add(1)) {
+    exponent(pairs.fold(u32::MAX, |least, pair| least.min(magnitude(pair)).min(magnitude(pair >> 16))))
+}
+
+/// What orders the lower halves of words, numbers in bf16, by their magnitudes: zero comes after all others.
+#[inline(always)]
+fn magnitude(word: u32) -> u32 {
+    (word & 0x7fff).wrapping_sub(1)
+}
+
+/// [`least`] of the smallest [`magnitude`].
+fn exponent(magnitude: u32) -> i32 {
+    match magnitude.wrapping_add(1) {
         0 => i32::MAX,
         denormal if denormal >> 7 == 0 => -1000,
-        normal => normal >> 7,
+        normal => (normal >> 7).cast_signed(),
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn factors(max: f32) -> (Option<f32>, f32) {
 
 /// So many rows of `k` for tests, no two of them the same.
 #[cfg(test)]
-pub(super) fn some_rows(n: usize, k: usize) -> Vec<Quantised> {
+pub(crate) fn some_rows(n: usize, k: usize) -> Vec<Quantised> {
     let row = |t| {
         let mut row = Quantised::with_len(k);
         row.fill(&(0..k).map(|i| ((i * 7 + t) % 13) as f32 - 6.0).collect::<Vec<_>>());

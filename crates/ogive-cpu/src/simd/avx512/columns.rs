@@ -8,6 +8,8 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
+    is_amd,
+    many::ask,
     pairs,
     panel::{Both, ROWS, floats, put_strip},
     put_lanes,
@@ -21,7 +23,7 @@ use crate::{
         panel::Lanes,
     },
 };
-use std::{arch::x86_64::*, cell::RefCell, sync::LazyLock};
+use std::{arch::x86_64::*, cell::RefCell};
 
 /// What is multiplied besides what AVX2 knows: pairs of bf16 with the instruction for them, and pairs of which some product could be too
 /// small for it.
@@ -31,12 +33,7 @@ pub(super) const SMALL_PAIRS: u8 = 4;
 /// Whether the instruction for pairs of bf16 makes more products than that for singles: on AMD it makes twice as many, on Intel
 /// half as many.
 pub(in crate::simd) fn are_pairs_fast() -> bool {
-    static FAST: LazyLock<bool> = LazyLock::new(|| {
-        let vendor = __cpuid(0);
-        let is_amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
-        is_amd && is_x86_feature_detected!("avx512bf16")
-    });
-    *FAST
+    is_amd() && is_x86_feature_detected!("avx512bf16")
 }
 
 /// Tokens whose sums of all lanes have room in registers.
@@ -219,10 +216,16 @@ fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_>)
         // What they hold does not matter: each is written before it is read.
         sums.resize(panels.len() * DEPTHS * n, [Lanes([0.0; STRIP]); 2]);
         let steps = job.strip(0).unwrap_or_default().len() / (LANES * word(KIND));
-        for part in (0..LANES).flat_map(|lane| Part::of(lane, steps)) {
+        let mut parts = (0..LANES).flat_map(|lane| Part::of(lane, steps)).peekable();
+        while let Some(part) = parts.next() {
             for (first, sums) in panels.clone().zip(sums.chunks_exact_mut(DEPTHS * n)) {
                 let strip = |r| job.strip(if r < out.width() { r } else { first }).unwrap_or_default();
-                one_part::<KIND>(job, [strip(first), strip(first + STRIP)], &part, pieces, panel, sums);
+                let strips = [strip(first), strip(first + STRIP)];
+                let next = match first + ROWS {
+                    next if next < out.width() => ([strip(next), strip(next + STRIP)], Some(&part)),
+                    _ => ([strip(0), strip(STRIP)], parts.peek()),
+                };
+                one_part::<KIND>(job, (strips, &part), next, pieces, panel, sums);
             }
         }
         // A row of the result is a page of its own: all panels' results for one come together.
@@ -236,12 +239,12 @@ fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_>)
     });
 }
 
-/// What a part adds to the lane's sums for all tokens, and what they complete in the tree.
+/// What a part of two strips adds to the lane's sums for all tokens, and what they complete in the tree; `next` is unpacked next.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn one_part<const KIND: u8>(
     job: &Job<'_>,
-    strips: [&[u8]; 2],
-    part: &Part,
+    (strips, part): ([&[u8]; 2], &Part),
+    next: ([&[u8]; 2], Option<&Part>),
     pieces: &[Columns],
     panel: &mut Vec<Both<f32>>,
     sums: &mut [Both<f32>],
@@ -259,7 +262,14 @@ fn one_part<const KIND: u8>(
     let (start, end) = (part.steps.start * per_step(KIND), part.steps.end * per_step(KIND));
     let part = Part { lane: part.lane, steps: start..end, last: part.last };
     let mut t = 0;
+    // Of the next one's words a few with each piece: a word lies too far from the one before it for the processor to see what comes.
+    let (next_strips, ahead) = (next.0, next.1.map_or(0..0, |part| part.steps.clone()));
+    let share = ahead.len().div_ceil(pieces.len());
+    let next_lane = next.1.map_or(0, |part| part.lane);
     for (i, piece) in pieces.iter().enumerate() {
+        for step in ahead.clone().skip(i * share).take(share) {
+            next_strips.iter().for_each(|strip| ask(strip, step * stride + next_lane * word(KIND), 1));
+        }
         let next = &pieces[(i + 1) % pieces.len()];
         let now = &mut Sums { all: sums, n, t };
         t += piece.tokens;

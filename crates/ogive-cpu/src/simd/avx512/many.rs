@@ -7,7 +7,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    panel::{Both, Panel, Scaling, bytes, floats, integers, scaling, words},
+    panel::{Both, Panel, Scaling, bytes, exact, floats, integers, words},
     strip::parts,
 };
 use crate::{
@@ -140,7 +140,13 @@ fn superblocks<const F: u8, const T: usize>(
             ask(&next.pairs, b * 4 * T, 16 * T);
         }
         ask(&next.scales, b * T, 4 * T);
-        let total = scaled_parts::<F, T>(&codes[b], part_scales, starts, &acts[b], &next.codes, b * 64 * T);
+        let (codes, acts, next) = (&codes[b], &acts[b], &next.codes);
+        let total = match panel.scaling {
+            Scaling::Singles if exact(F) > 0 => {
+                scaled_parts::<F, T, true>(codes, part_scales, starts, acts, next, b * 64 * T)
+            }
+            _ => scaled_parts::<F, T, false>(codes, part_scales, starts, acts, next, b * 64 * T),
+        };
         let mut low = [[_mm512_setzero_si512(); 2]; T];
         if has_min(F) {
             let pairs = parts / 2;
@@ -169,10 +175,11 @@ fn superblocks<const F: u8, const T: usize>(
     }
 }
 
-/// A superblock's parts, scaled and summed: exact over `each` of them, and rounded once when the last two such sums are added.
+/// A superblock's parts, scaled and summed: in integers, or in single precision exact over [`exact`] of them and rounded once when the
+/// last two such sums are added.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn scaled_parts<const F: u8, const T: usize>(
+fn scaled_parts<const F: u8, const T: usize, const SINGLES: bool>(
     codes: &[Both<[i8; 4]>; 64],
     scales: &[Both<i32>],
     starts: &[Both<i32>],
@@ -181,7 +188,7 @@ fn scaled_parts<const F: u8, const T: usize>(
     at: usize,
 ) -> Sums<__m512, T> {
     let quads = 64 / parts(F);
-    let each = if let Scaling::Singles(each) = scaling(F) { each } else { parts(F) };
+    let each = if SINGLES { exact(F) } else { parts(F) };
     let mut total = [[_mm512_setzero_ps(); 2]; T];
     // A compiler that knows how many there are writes all of them out. Those ten kilobytes took a quarter longer on Zen 5 than
     // the loop, presumably for being decoded again and again.
@@ -191,24 +198,18 @@ fn scaled_parts<const F: u8, const T: usize>(
             let i = from * each + i;
             ask(next, at + i * quads * T, 4 * quads * T);
             let (codes, acts) = (&codes[i * quads..], &acts[i * quads..]);
-            match (scaling(F), fine(F)) {
-                (Scaling::Singles(_), true) => {
-                    add_part::<T, 4, true, _>(&mut sums, start, codes, acts, scale)
-                }
-                (Scaling::Singles(_), false) => {
-                    add_part::<T, 8, true, _>(&mut sums, start, codes, acts, scale);
-                }
-                (Scaling::Integers, true) => add_part::<T, 4, false, _>(&mut sums, start, codes, acts, scale),
-                (Scaling::Integers, false) => {
-                    add_part::<T, 8, false, _>(&mut sums, start, codes, acts, scale);
-                }
+            if fine(F) {
+                add_part::<T, 4, SINGLES, _>(&mut sums, start, codes, acts, scale);
+            } else {
+                add_part::<T, 8, SINGLES, _>(&mut sums, start, codes, acts, scale);
             }
         }
         for t in 0..T {
             for h in 0..2 {
-                total[t][h] = match scaling(F) {
-                    Scaling::Singles(_) => _mm512_add_ps(total[t][h], _mm512_castsi512_ps(sums[t][h])),
-                    Scaling::Integers => _mm512_cvtepi32_ps(sums[t][h]),
+                total[t][h] = if SINGLES {
+                    _mm512_add_ps(total[t][h], _mm512_castsi512_ps(sums[t][h]))
+                } else {
+                    _mm512_cvtepi32_ps(sums[t][h])
                 };
             }
         }
@@ -338,5 +339,57 @@ fn add(to: &mut [f32; 16], a: __m512, b: __m512) {
     unsafe {
         let sum = _mm512_fmadd_ps(a, b, _mm512_loadu_ps(to.as_ptr()));
         _mm512_storeu_ps(to.as_mut_ptr(), sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        linear::{STRIP, some_rows},
+        simd::avx2::{
+            codes::{Q2_K, Q3_K, Q4_K},
+            panel::Lanes,
+        },
+    };
+
+    /// What a panel makes with each way of scaling, of two strips with these bytes.
+    #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    fn both_ways<const F: u8, const N: usize>(byte: impl Fn(usize) -> u8, tile: &Tile) {
+        let strip: Vec<u8> = (0..2 * N * STRIP).map(byte).collect();
+        let sums = [Scaling::Integers, Scaling::Singles].map(|scaling| {
+            let (mut panel, mut sums) = (Panel::default(), [const { [Lanes([0.0; STRIP]); 2] }; 6]);
+            panel.unpack_for::<F, N>(scaling, [&strip, &strip]);
+            assert!(panel.scaling == scaling && exact(F) > 0);
+            many::<F, 6>(&panel, [tile, tile], 256, &mut sums);
+            sums.map(|both| both.map(|lanes| lanes.0.map(f32::to_bits)))
+        });
+        assert!(sums[0] == sums[1] && sums[0][0][0].iter().any(|bits| f32::from_bits(*bits).is_normal()));
+    }
+
+    #[test]
+    fn both_ways_of_scaling_give_the_same_bits() {
+        if !is_x86_feature_detected!("avx512vnni") {
+            return;
+        }
+        let mut tile = Tile::default();
+        tile.fill(&some_rows(6, 512), 512, 0..512, true);
+        let mut most = tile.clone();
+        most.codes.fill([-1; 4]);
+        for tile in [tile, most] {
+            let mixed = |i: usize| (((i * 7919) >> 3) as u8 & 0x3f) | 0x10;
+            // SAFETY: who has VNNI at this width has the others.
+            unsafe {
+                both_ways::<Q2_K, 84>(mixed, &tile);
+                both_ways::<Q3_K, 110>(mixed, &tile);
+                both_ways::<Q4_K, 144>(mixed, &tile);
+                // The largest codes and scales there are, and numbers that are neither infinite nor NaN.
+                both_ways::<Q2_K, 84>(|_| 0x7b, &tile);
+                both_ways::<Q4_K, 144>(
+                    |i| if i < 16 * STRIP || i % (144 * STRIP) < 16 * STRIP { 0x7b } else { 0xff },
+                    &tile,
+                );
+            }
+        }
     }
 }

@@ -2,13 +2,16 @@
 //!
 //! Codes are signed bytes whatever the format, four neighbours of a row in a lane, and meet activations raised by 128: the instruction
 //! multiplies unsigned bytes with signed ones. What raising adds depends on the rows alone, so sums start from it with its sign
-//! turned, which costs a load; raised codes would cost a product for each token. Sub-scales are single precision where sums
-//! of a few scaled parts are exact in it, and else integers: [`Scaling`] says which.
+//! turned, which costs a load; raised codes would cost a product for each token. Sub-scales are integers, or single precision where sums
+//! of a few scaled parts are exact in it and the processor is faster so: [`Scaling`] says which.
 #![allow(unsafe_code)]
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
 
-use super::strip::{self, Scales, elements, factors, parts, quad, raise};
+use super::{
+    is_amd,
+    strip::{self, Scales, elements, factors, parts, quad, raise},
+};
 use crate::{
     linear::STRIP,
     simd::avx2::{
@@ -24,23 +27,32 @@ pub(in crate::simd) const ROWS: usize = 2 * STRIP;
 /// A value for each row.
 pub(in crate::simd) type Both<T> = [Lanes<T>; 2];
 
-/// How a superblock's parts are scaled and added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a superblock's parts are scaled and added. The sums are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::simd) enum Scaling {
-    /// In single precision, exact over so many parts: `127 · largest code · elements · largest scale < 2^24`.
-    Singles(usize),
     /// In integers.
+    #[default]
     Integers,
+    /// In single precision, as many parts as [`exact`] has it.
+    Singles,
 }
 
-/// The way of a format.
-pub(in crate::simd) const fn scaling(f: u8) -> Scaling {
+impl Scaling {
+    /// The faster way of a format: an integer product is one of AMD's multiplications, and two of Intel's.
+    fn of(f: u8) -> Self {
+        if exact(f) > 0 && !is_amd() { Self::Singles } else { Self::Integers }
+    }
+}
+
+/// How many scaled parts have sums that are exact in single precision: `127 · largest code · elements · largest scale < 2^24`. None where
+/// one alone may not be.
+pub(in crate::simd) const fn exact(f: u8) -> usize {
     match f {
         // 3 · 15 and 4 · 32 times 127 · 256.
-        codes::Q2_K | codes::Q3_K => Scaling::Singles(16),
+        codes::Q2_K | codes::Q3_K => 16,
         // 15 · 63 times 127 · 128.
-        codes::Q4_K => Scaling::Singles(4),
-        _ => Scaling::Integers,
+        codes::Q4_K => 4,
+        _ => 0,
     }
 }
 
@@ -51,6 +63,8 @@ pub(in crate::simd) struct Panel {
     pub(in crate::simd) codes: Vec<Both<[i8; 4]>>,
     /// -128 times the sum of a part's codes, or of a block's. `[superblocks * parts]`, or `[blocks]`
     pub(in crate::simd) starts: Vec<Both<i32>>,
+    /// What sub-scales are.
+    pub(in crate::simd) scaling: Scaling,
     /// Sub-scales as bits: of `f32`, or integers. `[superblocks * parts]`
     pub(in crate::simd) scales: Vec<Both<i32>>,
     /// What neighbouring sums of activations are multiplied with. `[superblocks * parts / 2]`
@@ -65,6 +79,13 @@ impl Panel {
     /// Unpacks two equally long strips of whole blocks of `N` bytes a row.
     #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
     pub(in crate::simd) fn unpack<const F: u8, const N: usize>(&mut self, strips: [&[u8]; 2]) {
+        self.unpack_for::<F, N>(Scaling::of(F), strips);
+    }
+
+    /// The same for a way of scaling.
+    #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    pub(super) fn unpack_for<const F: u8, const N: usize>(&mut self, scaling: Scaling, strips: [&[u8]; 2]) {
+        self.scaling = scaling;
         let count = strip::blocks::<N>(strips[0]).len();
         let (quads, supers) = (elements(F) / 4, if super_block(F) { count } else { 0 });
         self.codes.resize(count * quads, [Lanes([[0; 4]; STRIP]); 2]);
@@ -107,8 +128,8 @@ impl Panel {
     fn scales<const F: u8>(&mut self, b: usize, half: usize, scales: &Scales) {
         for (p, to) in self.scales[b * parts(F)..][..parts(F)].iter_mut().enumerate() {
             let scale = scales.scale::<F>(p);
-            let scale = match scaling(F) {
-                Scaling::Singles(_) => _mm512_castps_si512(_mm512_cvtepi32_ps(scale)),
+            let scale = match self.scaling {
+                Scaling::Singles => _mm512_castps_si512(_mm512_cvtepi32_ps(scale)),
                 Scaling::Integers => scale,
             };
             put(&mut to[half], scale);
