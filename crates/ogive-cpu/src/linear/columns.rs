@@ -7,6 +7,9 @@
 //! So a strip of sixteen rows is the first word of every row, then the second of every row, and so on. One token goes straight
 //! through it with four chains under way; many take one lane after the other.
 
+// Closures would not be inlined: the library functions that call them lack the instructions of whoever calls these.
+#![allow(clippy::needless_range_loop)]
+
 use super::{
     dense::{Dense, LANES},
     strips::STRIP,
