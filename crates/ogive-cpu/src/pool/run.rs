@@ -280,7 +280,7 @@ impl Run {
         // SAFETY: those who write it do so when nobody is inside.
         let work = unsafe { &*self.work.get() };
         let Some(Task::Repeatable(task)) = &work.task else { return Duration::ZERO };
-        let (mut patience, mut looks, mut since) = (PATIENCE, 0, None);
+        let (mut patience, mut looks, mut since) = (None, 0, None);
         self.inside(work, || {
             for (i, state) in (0..work.threads).flat_map(|t| work.range(t)) {
                 loop {
@@ -294,7 +294,8 @@ impl Run {
                         }
                         _ => {
                             let now = Instant::now();
-                            patience = pace.mean(now).max(patience);
+                            // Once: later the time that is waited here would count as the items'.
+                            let patience = *patience.get_or_insert_with(|| pace.mean(now).max(PATIENCE));
                             if now - *since.get_or_insert(now) >= patience {
                                 let mut buffer = RESULT.take();
                                 self.make(work, task, i, state, &mut buffer);
@@ -306,7 +307,7 @@ impl Run {
                 }
             }
         });
-        patience
+        patience.unwrap_or(PATIENCE)
     }
 
     /// Makes an item's result, and puts it down if nobody else does.

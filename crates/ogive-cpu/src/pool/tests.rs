@@ -191,6 +191,25 @@ fn nobody_waits_for_a_thread_that_is_held_up_in_what_others_can_compute() {
 }
 
 #[test]
+fn a_caller_that_made_one_item_makes_the_other_too() {
+    let pool = Pool::new(2);
+    let [begun, held] = [(); 2].map(|()| Arc::new(Door::default()));
+    let (opens, waits) = (Arc::clone(&begun), Arc::clone(&held));
+    let compute = move |i: usize, result: &mut Vec<f32>| {
+        if thread::current().name() == Some("ogive-cpu-1") {
+            opens.open();
+            waits.wait();
+        } else if i == 0 {
+            begun.wait();
+        }
+        result.clear();
+        result.push((i * i) as f32);
+    };
+    assert_eq!(put_down(&pool, 2, Arc::new(compute)), (vec![0.0, 1.0], 2));
+    held.open();
+}
+
+#[test]
 fn a_panic_in_what_is_computed_reaches_the_caller_too() {
     for threads in [1, 2, 5] {
         let pool = Pool::new(threads);

@@ -12,6 +12,8 @@ mod avx512;
 mod formats;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
+#[cfg(target_arch = "x86_64")]
+mod vendor;
 
 use crate::{
     linear::{self, Columns, Few, Form, Job, Quantised, Side},

@@ -1,29 +1,30 @@
 //! Asking memory for what a stream reads soon.
 //!
-//! A processor reads ahead of whoever reads on in order, and holds more requests for that than a program may make; but it stops at the end
-//! of each page, and it looks less far than several tokens need time for. So a stream that waits for memory asks for the heads of
-//! pages alone, and one that computes asks for every line. Into the second cache, which waits for more lines at once than the first.
+//! Into the second cache, which waits for more lines at once than the first. Some processors read ahead of whoever reads on in order, and
+//! hold more requests for that than a program may make ([`reads_ahead`](crate::simd::vendor::reads_ahead)); but they stop at the end of each
+//! page, and look less far than several tokens need time for. So there a stream that waits for memory asks for the heads of pages alone.
+//! Any other asks for every line.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
 
 /// How many bytes ahead of what is being read: some blocks.
 pub(in crate::simd) const AHEAD: usize = 6 << 10;
-/// Bytes after which processors stop reading ahead of a program.
+/// Bytes after which processors stop reading ahead by themselves.
 const PAGE: usize = 4 << 10;
 const LINE: usize = 64;
 
-/// Asks for what is [`AHEAD`] of piece `piece` of `pieces` of a block, be it in the next strip: of a stream that `waits`, for heads of pages
+/// Asks for what is [`AHEAD`] of piece `piece` of `pieces` of a block, be it in the next strip: for all of it, or for `heads` of pages
 /// alone. It belongs before the piece is read and not in its midst, where a compiler would put all that is read in front of what
 /// it is read for.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(in crate::simd) fn look_ahead(waits: bool, block: &[u8], piece: usize, pieces: usize) {
+pub(in crate::simd) fn look_ahead(heads: bool, block: &[u8], piece: usize, pieces: usize) {
     let lines = block.len().div_ceil(LINE).div_ceil(pieces);
     let next = block.as_ptr().wrapping_add(AHEAD + LINE * lines * piece);
     for line in 0..lines {
         let at = next.wrapping_add(LINE * line);
-        if !waits || at.addr() % PAGE < LINE {
+        if !heads || at.addr() % PAGE < LINE {
             ask(at);
         }
     }

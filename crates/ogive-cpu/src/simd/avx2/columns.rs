@@ -7,10 +7,15 @@
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
 
-use super::{ahead::ask, panel::Lanes, put};
+use super::{
+    ahead::{self, ask},
+    panel::Lanes,
+    put,
+};
 use crate::{
     linear::{Columns, Dense, Few, Job, LANES, STRIP, Side},
     pool::Stripe,
+    simd::vendor::reads_ahead,
 };
 use std::{arch::x86_64::*, cell::RefCell, ops::Range};
 
@@ -172,8 +177,12 @@ fn one<const KIND: u8>(strip: &[u8], piece: &Columns) -> [f32; STRIP] {
     let x = &piece.values[..LANES * each];
     assert!(strip.len() == LANES * steps * word(KIND));
     let mut sums = [[_mm256_setzero_ps(); LANES]; 2];
+    let asks = !reads_ahead();
     for step in 0..steps {
         for l in 0..LANES {
+            if asks && (word(KIND) == 64 || l % 2 == 0) {
+                ask(strip.as_ptr().wrapping_add((step * LANES + l) * word(KIND) + ahead::AHEAD));
+            }
             let at = l * each + step * per_step(KIND);
             let x = [x[at], if KIND == ODD_EVEN { x[at + 1] } else { 0 }];
             for half in 0..2 {

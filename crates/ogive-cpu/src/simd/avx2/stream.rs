@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     linear::{Quantised, STRIP, block_len},
-    simd::formats::fine,
+    simd::{formats::fine, vendor::reads_ahead},
 };
 use std::arch::x86_64::*;
 
@@ -77,6 +77,7 @@ fn superblocks<const V: u8, const F: u8, const N: usize, const T: usize>(
         sums_of[t] = &x[t].sums.as_chunks().0[..blocks.len()];
     }
     let mut out = [[_mm256_setzero_ps(); 2]; T];
+    let heads = T == 1 && reads_ahead();
     for (b, block) in blocks.iter().enumerate() {
         let mut a = [&[0; 256]; T];
         for t in 0..T {
@@ -96,7 +97,7 @@ fn superblocks<const V: u8, const F: u8, const N: usize, const T: usize>(
             }
         }
         for g in 0..parts(F) / group(F, T) {
-            add_parts::<V, F, N, T>(block, &scales, g, a, &mut sums);
+            add_parts::<V, F, N, T>(block, &scales, g, a, heads, &mut sums);
         }
         for r in 0..2 {
             let (d, m) = factors::<F, N>(block, r);
@@ -140,7 +141,7 @@ fn four<const N: usize>(a: &[i8; N], i: usize) -> __m256i {
     _mm256_set1_epi32(i32::from_le_bytes(a.as_chunks::<4>().0[i].map(i8::cast_unsigned)))
 }
 
-/// Adds the parts of group `g`, scaled.
+/// Adds the parts of group `g`, scaled; `heads` is [`look_ahead`]'s.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_parts<const V: u8, const F: u8, const N: usize, const T: usize>(
@@ -148,10 +149,11 @@ fn add_parts<const V: u8, const F: u8, const N: usize, const T: usize>(
     scales: &Both<Scales>,
     g: usize,
     a: [&[i8; 256]; T],
+    heads: bool,
     sums: &mut [Both<__m256i>; T],
 ) {
     let (groups, step) = (parts(F) / group(F, T), step(V, F, quads(F)));
-    look_ahead(T == 1, block.as_flattened(), g, groups);
+    look_ahead(heads, block.as_flattened(), g, groups);
     for first in (0..quads(F)).step_by(step) {
         let mut products = [[[_mm256_setzero_si256(); 2]; T]; 4];
         for i in first..first + step {
@@ -186,11 +188,12 @@ fn small<const V: u8, const F: u8, const N: usize, const T: usize>(
     let each = block_len(32 * blocks.len()) / 32;
     let ones = _mm256_set1_epi16(1);
     let mut out = [[_mm256_setzero_ps(); 2]; T];
+    let heads = T == 1 && reads_ahead();
     for (group, blocks) in blocks.chunks_exact(each).enumerate() {
         let mut p = [[_mm256_setzero_ps(); 2]; T];
         for (i, block) in blocks.iter().enumerate() {
             let b = group * each + i;
-            look_ahead(T == 1, block.as_flattened(), 0, 1);
+            look_ahead(heads, block.as_flattened(), 0, 1);
             let mut a = [&[0; 32]; T];
             let mut sums = [[_mm256_setzero_si256(); 2]; T];
             let mut totals = [_mm256_setzero_ps(); T];

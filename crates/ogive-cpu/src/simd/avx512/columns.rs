@@ -8,7 +8,6 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    is_amd,
     many::ask,
     pairs,
     panel::{Both, ROWS, floats, put_strip},
@@ -17,10 +16,13 @@ use super::{
 use crate::{
     linear::{Columns, Dense, Few, Job, LANES, STRIP, Side, Strips, stay_normal},
     pool::Stripe,
-    simd::avx2::{
-        ahead::AHEAD,
-        columns::{DEPTHS, F16, F32, ODD_EVEN, Part, per_step, word},
-        panel::Lanes,
+    simd::{
+        avx2::{
+            ahead::AHEAD,
+            columns::{DEPTHS, F16, F32, ODD_EVEN, Part, per_step, word},
+            panel::Lanes,
+        },
+        vendor::{is_amd, reads_ahead},
     },
 };
 use std::{arch::x86_64::*, cell::RefCell};
@@ -94,7 +96,7 @@ pub(super) fn stay_normal_in(job: &Job<'_>, piece: &Columns) -> bool {
     stay_normal(piece.least, job.w.strips().map_or(i32::MIN, Strips::least))
 }
 
-/// Whether memory takes longer than arithmetic for so many tokens. The processor then reads ahead by itself, which it does best where
+/// Whether memory takes longer than arithmetic for so many tokens. Some processors then read ahead by themselves, and do so best where
 /// nothing is asked for.
 const fn waits(kind: u8, tokens: usize) -> bool {
     tokens == 1 || tokens < 4 && matches!(kind, F32 | PAIRS)
@@ -129,12 +131,13 @@ fn stream<const KIND: u8, const T: usize>(strip: &[u8], piece: &Columns) -> [Lan
     let x = &piece.values.as_chunks::<T>().0[..LANES * each];
     assert!(strip.len() == LANES * steps * word(KIND));
     let mut sums = [[_mm512_setzero_ps(); T]; LANES];
+    let asks = !(waits(KIND, T) && reads_ahead());
     for step in 0..steps {
         for l in 0..LANES {
             // SAFETY: the strip has as many words as stands above. A prefetch reads nothing, wherever it points.
             let w = unsafe {
                 let w = strip.as_ptr().add((step * LANES + l) * word(KIND));
-                if !waits(KIND, T) && (word(KIND) == 64 || l % 2 == 0) {
+                if asks && (word(KIND) == 64 || l % 2 == 0) {
                     _mm_prefetch::<_MM_HINT_T1>(w.wrapping_add(AHEAD).cast());
                 }
                 load::<KIND>(w)

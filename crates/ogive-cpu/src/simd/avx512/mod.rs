@@ -21,7 +21,7 @@ use crate::{
     weight::Kernel,
 };
 use panel::{Both, Panel, put_strip};
-use std::{arch::x86_64::__cpuid, cell::RefCell, ops::Range, sync::LazyLock};
+use std::{cell::RefCell, ops::Range};
 
 /// From so many tokens on it pays to lay rows in strips on the way.
 pub(super) const LAID_FROM: usize = 9;
@@ -80,15 +80,6 @@ fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut 
         None if n < LAID_FROM => avx2::stripe::<{ vnni::NONE }>(job, out),
         _ => packed_many::<F, N>(job, format, out),
     }
-}
-
-/// Whether AMD made the processor: it multiplies integers and pairs of bf16 at other rates than Intel's.
-fn is_amd() -> bool {
-    static AMD: LazyLock<bool> = LazyLock::new(|| {
-        let vendor = __cpuid(0);
-        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
-    });
-    *AMD
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]

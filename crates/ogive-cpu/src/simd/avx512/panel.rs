@@ -8,16 +8,14 @@
 // Closures would not be inlined: the library functions that call them lack these instructions.
 #![allow(clippy::needless_range_loop)]
 
-use super::{
-    is_amd,
-    strip::{self, Scales, elements, factors, parts, quad, raise},
-};
+use super::strip::{self, Scales, elements, factors, parts, quad, raise};
 use crate::{
     linear::STRIP,
     simd::avx2::{
         codes::{self, has_min, super_block},
         panel::Lanes,
     },
+    simd::vendor::is_amd,
 };
 use std::arch::x86_64::*;
 

@@ -13,10 +13,13 @@ use super::{
 };
 use crate::{
     linear::Tile,
-    simd::avx2::{
-        ahead::look_ahead,
-        codes::{fine, has_min, super_block},
-        panel::Lanes,
+    simd::{
+        avx2::{
+            ahead::look_ahead,
+            codes::{fine, has_min, super_block},
+            panel::Lanes,
+        },
+        vendor::reads_ahead,
     },
 };
 use std::arch::x86_64::*;
@@ -63,7 +66,7 @@ pub(super) fn stream<const F: u8, const N: usize, const T: usize>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>], tile: &Tile) -> [__m512; T] {
-    let parts = parts(F);
+    let (parts, heads) = (parts(F), waits(F, T) && reads_ahead());
     let acts = tile.codes.as_chunks::<T>().0.as_chunks::<64>().0;
     let pairs = if fine(F) { &tile.sixteens } else { &tile.pairs }.as_chunks::<T>().0;
     let mut out = [_mm512_setzero_ps(); T];
@@ -72,7 +75,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
         let scales = Scales::of::<F, N>(block);
         let mut sums = [_mm512_setzero_si512(); T];
         for g in 0..parts / group(F, T) {
-            add_parts::<F, N, T>(block, &scales, g, acts, &mut sums);
+            add_parts::<F, N, T>(block, &scales, g, acts, heads, &mut sums);
         }
         // What minima are multiplied with, or what raised codes add.
         let mut low = [_mm512_setzero_si512(); T];
@@ -99,7 +102,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     out
 }
 
-/// Adds the parts of group `g`, scaled, and raised as their codes are.
+/// Adds the parts of group `g`, scaled, and raised as their codes are; `heads` is [`look_ahead`]'s.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn add_parts<const F: u8, const N: usize, const T: usize>(
@@ -107,11 +110,12 @@ fn add_parts<const F: u8, const N: usize, const T: usize>(
     scales: &Scales,
     g: usize,
     acts: &[[[i8; 4]; T]; 64],
+    heads: bool,
     sums: &mut [__m512i; T],
 ) {
     let (groups, quads) = (parts(F) / group(F, T), 64 / parts(F));
     let mut products = [[_mm512_setzero_si512(); T]; 4];
-    look_ahead(waits(F, T), block.as_flattened(), g, groups);
+    look_ahead(heads, block.as_flattened(), g, groups);
     for i in 0..quads {
         for k in 0..group(F, T) {
             let p = part(F, T, g, k);
@@ -140,6 +144,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
     let eights = tile.eights.as_chunks::<T>().0;
     let totals = tile.totals.as_chunks::<T>().0;
     let mut out = [_mm512_setzero_ps(); T];
+    let heads = waits(F, T) && reads_ahead();
     let groups = blocks.chunks_exact(each).zip(acts.chunks_exact(each)).zip(eights.chunks_exact(each));
     for (((blocks, acts), eights), (totals, scales)) in
         groups.zip(totals.chunks_exact(each).zip(tile.scales.as_chunks::<T>().0))
@@ -147,7 +152,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         let mut sums = [_mm512_setzero_ps(); T];
         for (block, (acts, (eights, totals))) in blocks.iter().zip(acts.iter().zip(eights.iter().zip(totals)))
         {
-            look_ahead(waits(F, T), block.as_flattened(), 0, 1);
+            look_ahead(heads, block.as_flattened(), 0, 1);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
                 let times = _mm512_set1_epi32(raise(F).trailing_zeros() as i32 - 3);
