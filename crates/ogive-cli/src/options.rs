@@ -41,10 +41,10 @@ impl ModelPath {
 /// What a model is run on.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Machine {
-    /// Where to compute: auto, cpu, cuda, cuda:N, or several as cuda:0,cuda:1
+    /// Where to compute: auto (as few GPUs as hold the model, else the CPU too), cpu, cuda, cuda:N, or several as cuda:0,cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
-    /// How many of the last layers the GPU gets: a number, all, or auto for as many as fit [default: auto, or all with --device cuda]
+    /// How many of the last layers GPUs get: a number, all, or auto for as many as fit [default: auto, or all with --device cuda]
     #[arg(long, value_name = "N")]
     gpu_layers: Option<GpuLayers>,
     /// Threads to compute with [default: one for each core]

@@ -51,6 +51,19 @@ fn as_many_layers_as_fit_go_to_the_device() {
     let (_, cpu, _) = with("sm_80:8G", &["--device", "cpu"]).unwrap();
     assert!(!cpu.is_empty() && small == cpu && large == cpu, "{small:?} {large:?} {cpu:?}");
 
+    // Two of them hold all of it, and a third is left alone.
+    let (ok, both, said) = with("sm_80:64M,sm_80:64M,sm_80:64M", &[]).unwrap();
+    assert!(ok && both == cpu && !said.contains("the CPU") && !said.contains("cuda:2"), "{said}");
+    assert!(said.contains("using CUDA: 2 × NVIDIA ") && said.contains(", cuda:0 for layers 0 to "), "{said}");
+    assert!(said.contains("; all of it takes ") && said.contains(", of 62 + 62 MiB free"), "{said}");
+
+    // A small one beside one that holds the head and a layer: a layer more.
+    let (ok, three, said) = with("sm_80:16M,sm_80:52M", &[]).unwrap();
+    assert!(
+        ok && three == cpu && said.contains("using CUDA: 2 × NVIDIA ") && said.contains("; the CPU, "),
+        "{said}"
+    );
+
     // Who names the device gets it or an error that says what there is.
     let (ok, _, said) = with("sm_80:64M", &["--device", "cuda"]).unwrap();
     assert!(!ok && said.contains("(in all ") && said.contains("are free"), "{said}");

@@ -2,16 +2,17 @@
 
 use crate::engine::backend::{Backend, Split};
 use crate::memory::{Layout, On};
-use crate::placement::{self, GpuLayers, Homes, Layers};
+use crate::placement::{GpuLayers, Layers};
 use crate::weights::Checkpoint;
-use crate::{Error, Options, Result};
+use crate::{Error, Options, Result, gpus};
 use std::{fmt, str::FromStr, sync::Arc};
 
 /// Which machine to run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Device {
-    /// The best there is.
+    /// The best there is: as few GPUs as hold the model, in the driver's order. If all hold too little, layers are shared out among them
+    /// and the CPU; if none can be used, it is the CPU.
     #[default]
     Auto,
     /// The CPU.
@@ -107,9 +108,9 @@ fn forced() -> bool {
 }
 
 /// A backend, and a line that says what was taken and why.
-type Taken = (Arc<dyn Backend>, String);
+pub(crate) type Taken = (Arc<dyn Backend>, String);
 
-fn using(backend: Arc<dyn Backend>) -> Taken {
+pub(crate) fn using(backend: Arc<dyn Backend>) -> Taken {
     let line = format!("using {}", describe(&*backend));
     (backend, line)
 }
@@ -117,17 +118,11 @@ fn using(backend: Arc<dyn Backend>) -> Taken {
 /// The backend for what was asked, for this checkpoint, and a line that says what was taken and why.
 pub(crate) fn backend(options: &Options, checkpoint: &Checkpoint) -> Result<Taken> {
     let named = |numbers: &[usize]| {
-        let name = options.device;
         if forced() {
-            let why = format!("{name} was asked for, but {FORCE_CPU} is set; use the device cpu");
+            let why = format!("{} was asked for, but {FORCE_CPU} is set; use the device cpu", options.device);
             return Err(Error::Device(why));
         }
-        let each = numbers.iter().map(|n| cuda(options, *n));
-        let gpus: Vec<_> = each
-            .collect::<Result<_, _>>()
-            .map_err(|why| Error::Device(format!("{name} was asked for, but {why}")))?;
-        // Who names a device wants the model there, and hears if it does not fit.
-        place(options, checkpoint, gpus, options.gpu_layers.unwrap_or(GpuLayers::Count(usize::MAX)))
+        gpus::named(options, checkpoint, numbers)
     };
     match options.device {
         Device::Cuda(n) => named(&[n]),
@@ -137,67 +132,8 @@ pub(crate) fn backend(options: &Options, checkpoint: &Checkpoint) -> Result<Take
             let (cpu, line) = using(cpu(options)?);
             Ok((cpu, format!("{line} ({FORCE_CPU} is set)")))
         }
-        Device::Auto => match cuda(options, 0) {
-            Ok(gpu) => place(options, checkpoint, vec![gpu], options.gpu_layers.unwrap_or(GpuLayers::Auto)),
-            Err(why) => {
-                let (cpu, line) = using(cpu(options)?);
-                Ok((cpu, format!("CUDA not used: {why}; {line}")))
-            }
-        },
+        Device::Auto => gpus::fewest(options, checkpoint),
     }
-}
-
-/// Shares a model's layers out among GPUs and the CPU.
-fn place(
-    options: &Options,
-    checkpoint: &Checkpoint,
-    mut gpus: Vec<Arc<dyn Backend>>,
-    wanted: GpuLayers,
-) -> Result<Taken> {
-    let ons: Vec<On> = gpus.iter().map(|gpu| of_backend(&**gpu)).collect();
-    let layers = Layers::of(checkpoint, options);
-    let free: Vec<u64> = gpus.iter().map(|b| b.facts().memory.unwrap_or(u64::MAX)).collect();
-    let all = free.iter().fold(0u64, |sum, free| sum.saturating_add(*free));
-    let mut why = String::new();
-    let gpu = match wanted {
-        GpuLayers::Count(n) => n.min(layers.count),
-        GpuLayers::Auto => {
-            let whole = layers.whole(ons.first().unwrap_or(&On::default()))?;
-            if gpus.len() == 1 && whole.total().saturating_add(placement::SLACK) <= all {
-                layers.count
-            } else {
-                why = format!("; all of it takes {whole}, of {} MiB free", all >> 20);
-                let most = if layers.count == 0 { None } else { layers.most(&free, &ons)? };
-                most.unwrap_or(0)
-            }
-        }
-    };
-    if gpu == 0 && layers.count > 0 {
-        let (cpu, line) = using(cpu(options)?);
-        let reason = if why.is_empty() {
-            "no layers on the GPU were asked for".into()
-        } else {
-            format!("not one layer fits{why}")
-        };
-        return Ok((cpu, format!("CUDA not used: {reason}; {line}")));
-    }
-    if gpus.len() == 1 && gpu == layers.count {
-        return Ok(using(gpus.swap_remove(0)));
-    }
-    if layers.count == 0 {
-        return Err(placement::no_layers());
-    }
-    let homes = Homes::new(layers.count, gpu, &free);
-    let mut parts = gpus;
-    if homes.cpu {
-        parts.insert(0, cpu(options)?);
-    }
-    // What a step ends on is named first.
-    let each = parts.iter().enumerate().rev();
-    let each: Vec<String> =
-        each.map(|(i, b)| format!("{} for {}", describe(&**b), homes.describe(i))).collect();
-    let line = format!("using {}{why}", each.join("; "));
-    Ok((Arc::new(layers.split(parts, &homes)?), line))
 }
 
 #[cfg(feature = "cuda")]
@@ -214,13 +150,24 @@ fn cuda_builder(options: &Options, number: usize) -> ogive_cuda::Builder {
 
 /// A device; the reason, where there is none, in one clause.
 #[cfg(feature = "cuda")]
-fn cuda(options: &Options, number: usize) -> Result<Arc<dyn Backend>, String> {
+pub(crate) fn cuda(options: &Options, number: usize) -> Result<Arc<dyn Backend>, String> {
     let backend = cuda_builder(options, number).build();
     Ok(Arc::new(backend.map_err(|e| if options.device == Device::Auto { e.brief() } else { e.to_string() })?))
 }
 
+/// How many devices the driver has.
+#[cfg(feature = "cuda")]
+pub(crate) fn cuda_count() -> usize {
+    ogive_cuda::CudaBackend::devices().map_or(0, |found| found.len())
+}
+
 #[cfg(not(feature = "cuda"))]
-fn cuda(options: &Options, _: usize) -> Result<Arc<dyn Backend>, String> {
+pub(crate) fn cuda_count() -> usize {
+    0
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn cuda(options: &Options, _: usize) -> Result<Arc<dyn Backend>, String> {
     let instead = if options.device == Device::Auto { "" } else { "; use the device cpu" };
     Err(format!("this build of Ogive has no CUDA backend{instead}"))
 }
@@ -254,7 +201,7 @@ pub(crate) fn layout<'a>(options: &'a Options, checkpoint: &'a Checkpoint) -> Re
     }
     // One device has its layers however much is free; several that do not say get equal shares.
     let free = |n: &usize| if ons.len() == 1 { 1 } else { device_memory(Device::Cuda(*n)).unwrap_or(1) };
-    let homes = Homes::new(layers.count, gpu, &numbers.iter().map(free).collect::<Vec<_>>());
+    let homes = layers.homes(gpu, &numbers.iter().map(free).collect::<Vec<_>>(), &ons)?;
     Ok(Layout::Split(homes.with_cpu(&ons), Box::new(move |parts| layers.split(parts, &homes))))
 }
 
@@ -278,7 +225,7 @@ pub(crate) fn free(backend: &dyn Backend) -> Option<u64> {
 }
 
 /// How a backend takes memory; one that wraps another does as its device by default.
-fn of_backend(backend: &dyn Backend) -> On {
+pub(crate) fn of_backend(backend: &dyn Backend) -> On {
     #[cfg(feature = "cuda")]
     if let Some(cuda) = (backend as &dyn std::any::Any).downcast_ref::<ogive_cuda::CudaBackend>() {
         return On { sizes: cuda.sizes(), graphs: true };
@@ -307,7 +254,7 @@ fn cuda_is_available() -> bool {
 }
 
 #[cfg(feature = "cpu")]
-fn cpu(options: &Options) -> Result<Arc<dyn Backend>> {
+pub(crate) fn cpu(options: &Options) -> Result<Arc<dyn Backend>> {
     let precision = match options {
         Options { exact: true, .. } => ogive_cpu::Precision::Exact,
         Options { bf16: true, .. } => ogive_cpu::Precision::Bf16,
@@ -322,7 +269,7 @@ fn cpu(options: &Options) -> Result<Arc<dyn Backend>> {
 }
 
 #[cfg(not(feature = "cpu"))]
-fn cpu(_: &Options) -> Result<Arc<dyn Backend>> {
+pub(crate) fn cpu(_: &Options) -> Result<Arc<dyn Backend>> {
     Err(Error::Device("this build of Ogive has no CPU backend; turn the feature `cpu` on".into()))
 }
 

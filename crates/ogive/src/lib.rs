@@ -27,6 +27,7 @@ mod error;
 mod fingerprint;
 mod fits;
 mod generate;
+mod gpus;
 mod logprobs;
 mod memory;
 mod model;

@@ -86,7 +86,7 @@ impl Options {
     }
 
     /// How many of the model's layers GPUs get, the others staying on the CPU. Unless said otherwise, as many as fit where the device is
-    /// chosen ([`Device::Auto`]), and all where it was named.
+    /// chosen ([`Device::Auto`], which takes as few GPUs as hold them), and all where it was named.
     #[must_use]
     pub fn gpu_layers(self, layers: GpuLayers) -> Self {
         Self { gpu_layers: Some(layers), ..self }
@@ -210,7 +210,7 @@ impl Options {
     }
 
     /// What the model at `path` would take, without loading it: on all machines that share its layers together. Where those are shared out
-    /// by what is free ([`GpuLayers::Auto`]), as if all went to the GPU.
+    /// by what is free ([`GpuLayers::Auto`]), as if all went to the first GPU.
     pub fn estimate_memory(&self, path: impl AsRef<Path>) -> Result<Memory> {
         memory::estimate(path.as_ref(), self)
     }

@@ -69,22 +69,34 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// The last `gpu` of `count` layers over GPUs with so much free memory, each as many as its share.
-    pub(crate) fn new(count: usize, gpu: usize, free: &[u64]) -> Self {
+    /// The last `gpu` of `count` layers over GPUs with so much room for layers, each as many as its share.
+    pub(crate) fn new(count: usize, gpu: usize, room: &[u64]) -> Self {
+        Self::by(&vec![1; count], gpu, room)
+    }
+
+    /// The same of layers that take so many bytes.
+    fn by(bytes: &[u64], gpu: usize, room: &[u64]) -> Self {
+        let count = bytes.len();
         let (gpu, cpu) = (gpu.min(count), gpu < count);
-        let all: u128 = free.iter().map(|f| u128::from((*f).max(1))).sum();
-        let (mut ends, mut sum) = (Vec::new(), 0u128);
-        for f in free {
-            sum += u128::from((*f).max(1));
-            // Rounded, so that equal devices get equal shares.
-            let end = (gpu as u128 * sum * 2 + all) / (all * 2).max(1);
-            ends.push(usize::try_from(end).unwrap_or(gpu));
+        let own = || bytes.iter().skip(count - gpu).map(|b| u128::from((*b).max(1)));
+        let room = || room.iter().map(|r| u128::from((*r).max(1)));
+        let (taken, all, parts) = (own().sum::<u128>(), room().sum::<u128>(), room().count());
+        let ends: Vec<u128> = room()
+            .scan(0, |sum, room| {
+                *sum += room;
+                Some(*sum)
+            })
+            .collect();
+        let mut layers = vec![0; count - gpu];
+        let mut before = 0u128;
+        for bytes in own() {
+            // It goes where its middle lies, so that equal devices get equal shares.
+            let middle = (2 * before + bytes).saturating_mul(all);
+            let part = ends.iter().position(|end| middle <= (2 * taken).saturating_mul(*end));
+            layers.push(usize::from(cpu) + part.unwrap_or(parts.saturating_sub(1)));
+            before += bytes;
         }
-        let home = |i: usize| match i.checked_sub(count - gpu) {
-            Some(i) => usize::from(cpu) + ends.iter().position(|end| i < *end).unwrap_or(free.len() - 1),
-            None => 0,
-        };
-        Self { cpu, parts: free.len() + usize::from(cpu), layers: (0..count).map(home).collect() }
+        Self { cpu, parts: parts + usize::from(cpu), layers }
     }
 
     /// How each part takes memory, the CPU before these GPUs if it is one.
@@ -146,6 +158,16 @@ impl<'a> Layers<'a> {
         Ok(Bytes { before, layers: all.by_ref().take(self.count).collect(), behind: all.next().unwrap_or(0) })
     }
 
+    /// Who gets what where the last `gpu` layers are shared out by their bytes among GPUs with so much free memory: to each its share of what is
+    /// left beside what is before and behind all layers. `ons` says how each of them takes memory.
+    pub(crate) fn homes(&self, gpu: usize, free: &[u64], ons: &[On]) -> Result<Homes> {
+        match (free, ons.first()) {
+            ([_, _, ..], Some(on)) => Ok(self.bytes(on)?.homes(gpu, free)),
+            // One GPU has its layers however much is free.
+            _ => Ok(Homes::new(self.count, gpu, free)),
+        }
+    }
+
     /// What each part takes of a model that is shared out so.
     pub(crate) fn parts(&self, homes: &Homes, ons: &[On]) -> Result<Vec<Memory>> {
         memory::of_parts(self.checkpoint, self.options, ons, |parts| self.split(parts, homes))
@@ -154,7 +176,7 @@ impl<'a> Layers<'a> {
     /// The most layers that GPUs with so much free memory hold; `None` where they hold not even one. `ons` says how each of them takes memory.
     pub(crate) fn most(&self, free: &[u64], ons: &[On]) -> Result<Option<usize>> {
         let bytes = self.bytes(ons.first().unwrap_or(&On::default()))?;
-        let homes = |gpu: usize| Homes::new(self.count, gpu, free);
+        let homes = |gpu: usize| bytes.homes(gpu, free);
         let gpus = |homes: &Homes| (usize::from(homes.cpu)..homes.parts).zip(free);
         // What layers take alone leaves few numbers to try; those are tried with all that steps take.
         let alone = |gpu: &usize| {
@@ -184,6 +206,22 @@ struct Bytes {
 }
 
 impl Bytes {
+    /// As [`Layers::homes`].
+    fn homes(&self, gpu: usize, free: &[u64]) -> Homes {
+        let mut room: Vec<u64> = free.iter().map(|free| free.saturating_sub(SLACK)).collect();
+        let less = |gpu: Option<&mut u64>, bytes: u64| {
+            if let Some(room) = gpu {
+                *room = room.saturating_sub(bytes);
+            }
+        };
+        // Where the CPU has some layers, what is before them is its own.
+        if gpu >= self.layers.len() {
+            less(room.first_mut(), self.before);
+        }
+        less(room.last_mut(), self.behind);
+        Homes::by(&self.layers, gpu, &room)
+    }
+
     /// What a part of these homes has.
     fn of(&self, part: usize, homes: &Homes) -> u64 {
         let own = self.layers.iter().zip(&homes.layers).filter(|(_, home)| **home == part);
@@ -214,6 +252,30 @@ mod tests {
         assert_eq!(Homes::new(2, 2, &[u64::MAX, u64::MAX]).layers, [0, 1]);
         assert_eq!(Homes::new(1, 1, &[5, 5]).describe(0), "layer 0");
         assert!(Homes::new(0, 3, &[5]).layers.is_empty());
+    }
+
+    #[test]
+    fn what_is_beside_the_layers_leaves_less_room_for_them() {
+        let bytes = Bytes { before: 10, layers: vec![1; 8], behind: 20 };
+        let homes = |gpu: usize, free: [u64; 2]| bytes.homes(gpu, &free.map(|free| free + SLACK));
+        assert_eq!(homes(8, [20, 50]).layers, [0, 0, 1, 1, 1, 1, 1, 1]);
+        // What is before them is the CPU's.
+        assert_eq!(homes(4, [30, 50]).layers, [0, 0, 0, 0, 1, 1, 2, 2]);
+        // One that has no room beside the head has that alone.
+        assert_eq!(homes(8, [200, 5]), Homes { cpu: false, parts: 2, layers: vec![0; 8] });
+    }
+
+    #[test]
+    fn layers_of_many_bytes_count_for_more() {
+        // Two of the whole context, and two of a window.
+        let bytes = Bytes { before: 0, layers: vec![100, 100, 1, 1], behind: 0 };
+        let homes = |gpu: usize, free: &[u64]| {
+            bytes.homes(gpu, &free.iter().map(|free| free + SLACK).collect::<Vec<_>>()).layers
+        };
+        assert_eq!(homes(4, &[150, 150]), [0, 1, 1, 1]);
+        assert_eq!(homes(3, &[150, 150]), [0, 1, 2, 2]);
+        assert_eq!(homes(4, &[120, 120, 10]), [0, 1, 2, 2]);
+        assert_eq!(homes(4, &[u64::MAX / 2; 2]), [0, 1, 1, 1]);
     }
 
     #[test]
