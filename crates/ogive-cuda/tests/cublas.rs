@@ -54,7 +54,12 @@ fn it_is_loaded_when_it_is_wanted() {
         let first = product(&b, [512, 20, 64]);
         let state = b.cublas();
         println!("cuda: {state}");
-        assert!(matches!(state, CublasUse::Started { .. } | CublasUse::Failed(_)), "{state}");
+        match state {
+            // Of one generation with the compiler, so that a build for that one alone may load it.
+            CublasUse::Started { version, .. } => assert!(test::case().is_none() || version[..2] == [12, 9]),
+            CublasUse::Failed(_) => assert!(test::case().is_none(), "{state}"),
+            _ => panic!("{state}"),
+        }
         assert_eq!(bits(&first), bits(&product(&b, [512, 20, 64])));
         close(&first, &product(&off, [512, 20, 64]), 1e-4);
         assert_eq!(b.memory_used().0, 0);

@@ -40,6 +40,9 @@ pub const CACHE: &str = "PTX_EMU_CACHE";
 /// The emulator's library, instead of the one cargo built.
 pub const LIBRARY: &str = "PTX_EMU_LIBRARY";
 
+/// Of which CUDA the emulator's cuBLAS says it is: the compiler's, unless it is [`set`](Launcher::set).
+const CUBLAS: &str = "PTX_EMU_CUBLAS";
+
 /// Few tests take so long; one that does mostly waits for something that never comes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -61,7 +64,7 @@ impl Default for Launcher {
 }
 
 impl Launcher {
-    /// NVRTC 12, and every setting as the environment has it.
+    /// NVRTC 12, cuBLAS of the same generation, and every other setting as the environment has it.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -154,6 +157,7 @@ impl Launcher {
             (links::LOADER_PATH.into(), path),
             (CACHE.into(), self.cache_folder()?.into_os_string()),
             (LIBRARY.into(), library.into_os_string()),
+            (CUBLAS.into(), self.nvrtc.cuda().into()),
         ];
         all.extend(self.settings.iter().cloned());
         Ok(all)

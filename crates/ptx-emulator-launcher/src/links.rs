@@ -13,16 +13,17 @@ pub(crate) const FILE: &str = "libptx_emulator.so";
 /// Where the loader looks first.
 pub(crate) const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 
-const DRIVER: [&str; 6] =
-    ["libcuda.so", "libcuda.so.1", "libcublas.so", "libcublas.so.11", "libcublas.so.12", "libcublas.so.13"];
+/// Names of the emulator without a generation.
+const NAMES: [&str; 3] = ["libcuda.so", "libcuda.so.1", "libcublas.so"];
 
-/// The folder, with all its links in place.
+/// The folder, with all its links in place. cuBLAS is of the compiler's generation, as with a toolkit.
 pub(crate) fn lay(library: &Path, nvrtc: Nvrtc, compiler: &Path) -> Result<PathBuf, Error> {
-    let folder = library.with_file_name(format!("emu-nvrtc-{nvrtc}"));
+    let folder = library.with_file_name(format!("emu-cuda-{nvrtc}"));
     std::fs::create_dir_all(&folder).map_err(|e| Error::files("making", &folder, &e))?;
-    for name in DRIVER {
+    for name in NAMES {
         link(library, &folder.join(name))?;
     }
+    link(library, &folder.join(format!("libcublas.so.{nvrtc}")))?;
     link(&nvrtc.library(compiler)?, &folder.join("libnvrtc.so"))?;
     Ok(folder)
 }

@@ -33,6 +33,15 @@ impl Nvrtc {
         Set::named(&format!("nvrtc-{self}"))
     }
 
+    /// The version of CUDA that it came with, as the driver writes versions.
+    pub(crate) fn cuda(self) -> &'static str {
+        match self {
+            Self::V11 => "11080",
+            Self::V12 => "12090",
+            Self::V13 => "13050",
+        }
+    }
+
     pub(crate) fn folder(self, cache: &Path, say: &dyn Fn(&str)) -> Result<PathBuf, Error> {
         let set = self.set()?;
         let root = set.unpacked(cache, say)?;
@@ -248,6 +257,9 @@ mod tests {
         for nvrtc in Nvrtc::ALL {
             assert!(nvrtc.set().unwrap().folder_name().starts_with(&format!("nvrtc-{nvrtc}-{nvrtc}.")));
             assert_eq!(nvrtc.to_string().parse(), Ok(nvrtc));
+            let [major, minor] = [nvrtc.cuda()[..2].to_owned(), nvrtc.cuda()[3..4].to_owned()];
+            let version = format!("nvrtc-{nvrtc}-{major}.{minor}.");
+            assert!(nvrtc.set().unwrap().folder_name().starts_with(&version), "{version}");
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `PTX_EMU_DEVICES` | `sm_80`, or several with their memory: `sm_80,sm_90:16G`; `none` | `sm_80:8G` |
 //! | `CUDA_VISIBLE_DEVICES` | indices into that list, as with any driver | all |
 //! | `PTX_EMU_DRIVER` | what `cuDriverGetVersion` says, `13000` for CUDA 13.0 | `13050` |
+//! | `PTX_EMU_CUBLAS` | of which CUDA cuBLAS says it is, `12090` for CUDA 12.9 | the driver's |
 //! | `PTX_EMU_SCHEDULE` | `eager`, `lazy`, `random`, `adversarial`: when and in which order queued work runs ([`Schedule`]) | `random` |
 //! | `PTX_EMU_SEED` | a number: the order of streams, graph nodes and blocks | `0` |
 //! | `PTX_EMU_CHECK` | `0`, `1` (the checker), `races` (global memory too) | `0` |
@@ -81,6 +82,8 @@ pub struct Settings {
     pub devices: Vec<Device>,
     /// `cuDriverGetVersion`.
     pub driver_version: i32,
+    /// Of which CUDA cuBLAS is; `None`: the driver's.
+    pub cublas_version: Option<i32>,
     /// When queued work runs.
     pub schedule: Schedule,
     /// What all orders are drawn from.
@@ -127,6 +130,7 @@ impl Default for Settings {
         Self {
             devices: vec![Device { model, memory: DEFAULT_MEMORY, slot: 0 }],
             driver_version: 13050,
+            cublas_version: None,
             late_downloads: false,
             peers: true,
             schedule: Schedule::default(),
@@ -174,12 +178,14 @@ impl Settings {
             settings.devices =
                 devices(&text).map_err(|what| Invalid::new("PTX_EMU_DEVICES", &text, &what))?;
         }
-        if let Some(version) = number("PTX_EMU_DRIVER")? {
-            settings.driver_version =
-                i32::try_from(version).ok().filter(|v| (6000..100_000).contains(v)).ok_or_else(|| {
-                    Invalid::new("PTX_EMU_DRIVER", &version.to_string(), "is no version such as 12080")
-                })?;
-        }
+        let version = |name: &str| -> Result<Option<i32>, Invalid> {
+            let Some(number) = number(name)? else { return Ok(None) };
+            let version = i32::try_from(number).ok().filter(|v| (6000..100_000).contains(v));
+            let none = || Invalid::new(name, &number.to_string(), "is no version such as 12080");
+            version.map(Some).ok_or_else(none)
+        };
+        settings.driver_version = version("PTX_EMU_DRIVER")?.unwrap_or(settings.driver_version);
+        settings.cublas_version = version("PTX_EMU_CUBLAS")?;
         settings.schedule = match get("PTX_EMU_SCHEDULE").as_deref().map(str::trim) {
             None => Schedule::default(),
             Some("eager") => Schedule::Eager,
@@ -322,6 +328,7 @@ mod tests {
             ("PTX_EMU_SCHEDULE", "adversarial"),
             ("PTX_EMU_CHECK", "races"),
             ("PTX_EMU_SEED", "7"),
+            ("PTX_EMU_CUBLAS", "12090"),
             ("PTX_EMU_IDLE_MS", "0"),
             ("PTX_EMU_FAULT", "alloc:3,driver:11040"),
         ])
@@ -334,6 +341,7 @@ mod tests {
         );
         assert_eq!((settings.schedule, settings.check), (Schedule::Adversarial, Check::Races));
         assert_eq!((settings.seed, settings.idle, settings.driver_version), (7, None, 11040));
+        assert_eq!(settings.cublas_version, Some(12090));
     }
 
     #[test]
@@ -342,6 +350,7 @@ mod tests {
             ("PTX_EMU_DEVICES", "sm_81"),
             ("PTX_EMU_DEVICES", "sm_80:lots"),
             ("PTX_EMU_DRIVER", "580"),
+            ("PTX_EMU_CUBLAS", "12.9"),
             ("PTX_EMU_SCHEDULE", "fast"),
             ("PTX_EMU_SEED", "x"),
             ("PTX_EMU_CHECK", "yes"),

@@ -209,10 +209,11 @@ extern "C" fn cublasSetWorkspace_v2(handle: u64, workspace: u64, bytes: usize) -
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasGetVersion_v2(_handle: u64, version: Out<c_int>) -> c_int {
-    // Major times 10 000 and minor times 100, of the library that goes with the driver.
+    // Major times 10 000 and minor times 100, of the CUDA that the library came with.
     call("cublasGetVersion_v2", |machine| {
-        let driver = machine.settings().driver_version;
-        Ok(version.set(driver / 1000 * 10_000 + driver % 1000 / 10 * 100)?)
+        let settings = machine.settings();
+        let cuda = settings.cublas_version.unwrap_or(settings.driver_version);
+        Ok(version.set(cuda / 1000 * 10_000 + cuda % 1000 / 10 * 100)?)
     })
 }
 

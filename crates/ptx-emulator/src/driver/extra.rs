@@ -16,12 +16,15 @@ api! {
         let wanted = name.get()?;
         value.set(match wanted.as_str() {
             "allocations" => counts.allocations,
+            "most_bytes" => counts.most_bytes,
             "host_allocations" => counts.host_allocations,
             "uploads" => counts.uploads,
             "upload_bytes" => counts.upload_bytes,
             "downloads" => counts.downloads,
             "download_bytes" => counts.download_bytes,
+            "pageable_copies" => counts.pageable_copies,
             "device_copies" => counts.device_copies,
+            "peer_copies" => counts.peer_copies,
             "fills" => counts.fills,
             "launches" => counts.launches,
             "library_calls" => counts.library_calls,

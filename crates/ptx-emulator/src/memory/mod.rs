@@ -174,6 +174,12 @@ impl Memory {
         self.read().devices.get(&device).map_or(0, |space| space.used)
     }
 
+    /// The same of all devices.
+    #[must_use]
+    pub fn used_in_all(&self) -> u64 {
+        self.read().devices.values().map(|space| space.used).sum()
+    }
+
     /// Reserves `len` bytes (at least one).
     ///
     /// # Errors

@@ -278,6 +278,7 @@ impl Machine {
             }
         }
         let address = got?.start;
+        state.counts.most_bytes = state.counts.most_bytes.max(self.shared.memory.used_in_all());
         state.note_owned(address, context, device, origin);
         if let Origin::Pool(pool) = origin {
             state.pool_took(pool, bytes);

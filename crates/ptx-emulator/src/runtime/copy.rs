@@ -88,6 +88,11 @@ impl Copy {
     pub(crate) fn line(to: Side, from: Side, bytes: u64) -> Self {
         Self { to, from, extent: Extent::line(bytes), to_pitch: Pitch::LINE, from_pitch: Pitch::LINE }
     }
+
+    /// Whether a side is memory of the host's that the driver does not know.
+    pub(crate) fn is_pageable(&self) -> bool {
+        [&self.to, &self.from].iter().any(|side| !matches!(side, Side::Device(_)))
+    }
 }
 
 /// A side found: where it begins, and its allocation if it has one.

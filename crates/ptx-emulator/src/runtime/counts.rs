@@ -5,6 +5,8 @@
 pub struct Counts {
     /// Allocations of device memory.
     pub allocations: u64,
+    /// The most bytes of device memory that were allocated at a time, on all devices together.
+    pub most_bytes: u64,
     /// Allocations of pinned memory.
     pub host_allocations: u64,
     /// Copies from the host to a device, as queued; those in graphs count with each launch of the graph.
@@ -15,6 +17,8 @@ pub struct Counts {
     pub downloads: u64,
     /// Bytes of them.
     pub download_bytes: u64,
+    /// Copies to and from host memory that is not pinned.
+    pub pageable_copies: u64,
     /// Copies within and between devices.
     pub device_copies: u64,
     /// Of these, those between devices.

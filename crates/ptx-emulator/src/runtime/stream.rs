@@ -197,6 +197,7 @@ impl Machine {
             }
             Operation::Copy(copy) => {
                 let bytes = copy.extent.bytes();
+                counts.pageable_copies += u64::from(copy.is_pageable());
                 match self.direction(copy) {
                     (false, true) => {
                         counts.uploads += 1;

@@ -23,6 +23,21 @@ fn a_full_device_says_so_and_has_room_again() {
 }
 
 #[test]
+fn the_most_that_was_taken_and_copies_of_pageable_memory_are_counted() {
+    let bench = small();
+    let (free, total) = bench.machine.memory_info(bench.context).expect("numbers");
+    let large = bench.machine.allocate(bench.context, 1 << 16).expect("room");
+    bench.machine.free(bench.context, large).expect("freed");
+    let small = bench.machine.allocate(bench.context, 1 << 10).expect("room");
+    assert_eq!(bench.machine.counts().most_bytes, total - free + (1 << 16));
+    let pinned = bench.machine.allocate_host(bench.context, 16, 0).expect("room");
+    bench.copy(bench.stream(), small, pinned, 16);
+    assert_eq!((bench.machine.counts().uploads, bench.machine.counts().pageable_copies), (1, 0));
+    bench.machine.upload(bench.context, Stream::DEFAULT, small, &[1; 16]).expect("queued");
+    assert_eq!((bench.machine.counts().uploads, bench.machine.counts().pageable_copies), (2, 1));
+}
+
+#[test]
 fn a_full_device_waits_for_frees_that_are_queued() {
     let bench = small();
     let stream = bench.stream();
