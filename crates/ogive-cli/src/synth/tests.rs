@@ -286,8 +286,9 @@ fn a_large_model_takes_little_more_than_its_file_on_a_gpu() {
 #[cfg(unix)]
 fn large_models() {
     use std::os::unix::fs::FileExt;
-    // A driver gives whole pages of 2 MiB, of which small tensors fill less.
-    for (shape, format, most) in [("llama-3.1-8b", "q4_k_m", 1.1), ("llama-3.2-1b", "q8_0", 1.15)] {
+    // A driver gives whole pages of 2 MiB, of which small tensors fill less; and cuBLAS's scratch is the same for a small model.
+    let small = if ptx_emulator_launcher::test::case().is_some() { 1.2 } else { 1.15 };
+    for (shape, format, most) in [("llama-3.1-8b", "q4_k_m", 1.1), ("llama-3.2-1b", "q8_0", small)] {
         let synth = Synth::new(shape, format, 1).unwrap();
         let (tensors, mut writer, mut bytes) =
             (plan(synth.shape, synth.format), GgufWriter::new(), Vec::new());
