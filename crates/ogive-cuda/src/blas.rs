@@ -100,7 +100,7 @@ impl Blas {
         if matches!(*state, State::Unasked) {
             // The step is run without a record this time, and recorded when it comes again.
             device.pool.recorder.outside("starting cuBLAS", false)?;
-            *state = match Cublas::find(device.stream()) {
+            *state = match Cublas::find(device.stream(), device.wanted()) {
                 Ok(blas) => {
                     let ([major, minor, patch], path) = (blas.version, blas.path.display());
                     tracing::info!(target: "ogive::cuda", %path, "cuBLAS {major}.{minor}.{patch} for products of many rows");

@@ -19,6 +19,7 @@ pub(crate) use handles::{Event, Extent, Function, Image, Pinned, Stream};
 pub(crate) use timing::Mark;
 
 use crate::error::{Error, Result};
+use crate::library::told;
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
     CUmodule, CUstream,
@@ -56,8 +57,8 @@ macro_rules! functions {
                         // that the pointer leads into stays open as long as the table that holds it.
                         let found = unsafe { library.get::<unsafe extern "C" fn($($ty),*) -> u32>($symbol) };
                         *found.map_err(|e| Error::Library {
-                            library: "the CUDA driver",
-                            why: format!("{} is no driver of CUDA 11 or newer ({e}); update the driver", path.display()),
+                            library: "CUDA driver",
+                            why: format!("{} is no driver of CUDA 11 or newer ({}); update the driver", path.display(), told(path, &e)),
                         })?
                     },)*
                     graphs: graphs::Functions::of(&library),

@@ -91,6 +91,11 @@ pub(super) fn newer_than(driver: (u32, u32)) -> String {
     format!("newer than the driver, which is for CUDA {}.{}", driver.0, driver.1)
 }
 
+/// That a compiler cannot, as it says.
+pub(super) fn compiles_nothing(said: &str) -> String {
+    format!("compiles nothing ({said})")
+}
+
 /// What helps where the driver refuses what an NVRTC of this version made, because it is newer.
 pub(super) fn older(places: &Places, wanted: Wanted, version: (u32, u32)) -> String {
     let package = |g| package(Kind::Nvrtc, g);

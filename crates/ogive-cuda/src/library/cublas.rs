@@ -5,8 +5,9 @@
 #![allow(unsafe_code)]
 
 use super::advice::left_out;
-use super::search::{Kind, Places, told};
-use super::{cublas_files, driver, unfit};
+use super::nvrtc::Wanted;
+use super::search::{Candidate, Kind, Places, told};
+use super::{cublas_files, unfit};
 use crate::driver::{Address, Stream};
 use crate::error::{Error, Result};
 use libloading::Library;
@@ -102,6 +103,14 @@ impl std::fmt::Debug for Cublas {
     }
 }
 
+/// The function that starts it, which every version has.
+const CREATE: &[u8] = b"cublasCreate_v2\0";
+
+/// Why the library at `path` is none.
+fn none(path: &Path, e: &libloading::Error) -> String {
+    format!("{} is no cuBLAS of CUDA 11 or newer ({})", path.display(), told(path, e))
+}
+
 fn failed(doing: &str, status: c_int) -> Error {
     Error::Library { library: "cuBLAS", why: format!("{doing}: it returned status {status}") }
 }
@@ -112,11 +121,11 @@ fn check(doing: &str, status: c_int) -> Result<()> {
 
 impl Cublas {
     /// The newest there is that this build may load and the driver takes, started for the device of `stream`.
-    pub(crate) fn find(stream: &Stream) -> Result<Self> {
-        let (places, (driver, _)) = (Places::here(), driver()?);
-        let (_, mut refused) = cublas_files(&places, driver.version);
+    pub(crate) fn find(stream: &Stream, wanted: Wanted) -> Result<Self> {
+        let (places, driver) = (Places::here(), wanted.driver);
+        let (_, mut refused) = cublas_files(&places, driver);
         let mut candidates = places.candidates(Kind::Cublas);
-        candidates.retain(|c| c.generation <= driver.version.0);
+        candidates.retain(|c| c.generation <= driver.0);
         candidates.sort_by_key(|c| std::cmp::Reverse(c.generation));
         for candidate in candidates {
             let started = match candidate.open() {
@@ -137,19 +146,23 @@ impl Cublas {
                 refused.push(why);
             }
         }
-        Err(unfit(Kind::Cublas, &places, None, &refused))
+        Err(unfit(Kind::Cublas, &places, Some(wanted), &refused))
+    }
+
+    /// Opens the file and starts nothing; why it is no cuBLAS, in a sentence, where it is none.
+    pub(super) fn look(path: &Path) -> Result<(), String> {
+        let library = ManuallyDrop::new(Candidate::new(path.into(), 0).open()?);
+        // SAFETY: the function is looked for and not called.
+        let found = unsafe { library.get::<unsafe extern "C" fn(*mut Handle) -> c_int>(CREATE) };
+        found.map(drop).map_err(|e| none(path, &e))
     }
 
     fn start(library: Library, path: &Path, stream: &Stream) -> Result<Self> {
-        let absent = |e: libloading::Error| Error::Library {
-            library: "cuBLAS",
-            why: format!("{} is no cuBLAS of CUDA 11 or newer ({})", path.display(), told(path, &e)),
-        };
+        let absent = |e: libloading::Error| Error::Library { library: "cuBLAS", why: none(path, &e) };
         // SAFETY: each field has the type that cuBLAS's documentation has for its symbol, and the table that holds them keeps the
         // library open.
         let (create, version, atomics, f) = unsafe {
-            let create: unsafe extern "C" fn(*mut Handle) -> c_int =
-                *library.get(b"cublasCreate_v2\0").map_err(absent)?;
+            let create: unsafe extern "C" fn(*mut Handle) -> c_int = *library.get(CREATE).map_err(absent)?;
             let version: unsafe extern "C" fn(Handle, *mut c_int) -> c_int =
                 *library.get(b"cublasGetVersion_v2\0").map_err(absent)?;
             let atomics: unsafe extern "C" fn(Handle, c_int) -> c_int =

@@ -12,6 +12,7 @@ mod search;
 pub(crate) use cublas::{Cublas, Element, Product};
 pub(crate) use nvrtc::{Nvrtc, Target, Wanted};
 pub use report::{Finding, Report, report};
+pub(crate) use search::told;
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -31,11 +32,13 @@ fn find_driver(places: &Places) -> Result<(Arc<Driver>, PathBuf)> {
     for candidate in places.candidates(Kind::Driver) {
         let library = match candidate.open() {
             Ok(library) => library,
-            Err(why) if candidate.is_file() => {
-                refused.push(why);
+            Err(why) => {
+                // Two variables may lead to one file.
+                if candidate.is_file() && !refused.contains(&why) {
+                    refused.push(why);
+                }
                 continue;
             }
-            Err(_) => continue,
         };
         let path = candidate.loaded_from();
         match Driver::start(library, &path) {
@@ -77,6 +80,13 @@ pub(crate) fn nvrtc(wanted: Wanted) -> Result<Nvrtc> {
 pub(crate) fn newer(nvrtc: &Nvrtc, wanted: Wanted, said: &str) -> Error {
     let helps = advice::older(&Places::here(), wanted, nvrtc.version);
     let why = format!("{}, {}: {helps}; {said}", named(nvrtc), advice::newer_than(wanted.driver));
+    Error::Library { library: "NVRTC", why }
+}
+
+/// The error for a compiler whose `log` is of a kernel that every whole one compiles.
+pub(crate) fn not_whole(nvrtc: &Nvrtc, wanted: Wanted, log: &str) -> Error {
+    let helps = advice::help(Kind::Nvrtc, &Places::here(), Some(wanted));
+    let why = format!("{} and {}; {helps}", named(nvrtc), advice::compiles_nothing(nvrtc::begin(log)));
     Error::Library { library: "NVRTC", why }
 }
 
@@ -123,12 +133,12 @@ fn left_out(places: &Places, kind: Kind) -> Vec<String> {
 
 /// Files that may be cuBLAS for this driver, newest first; of those that are not, why.
 fn cublas_files(places: &Places, driver: (u32, u32)) -> (Vec<PathBuf>, Vec<String>) {
-    let mut files = places.files(Kind::Cublas);
+    let (mut files, mut seen) = (places.files(Kind::Cublas), HashSet::new());
+    files.retain(|c| seen.insert(c.path.clone()));
     files.sort_by_key(|c| std::cmp::Reverse(c.generation));
     let (fit, newer): (Vec<_>, Vec<_>) = files.into_iter().partition(|c| c.generation <= driver.0);
     let newer = newer.iter().map(|c| format!("{} is {}", c.path.display(), advice::newer_than(driver)));
-    let mut refused: Vec<String> = newer.chain(left_out(places, Kind::Cublas)).collect();
-    refused.dedup();
+    let refused = newer.chain(left_out(places, Kind::Cublas)).collect();
     (fit.into_iter().map(|c| c.path).collect(), refused)
 }
 

@@ -125,6 +125,13 @@ fn nearest(architectures: &[u32], device: u32) -> Option<u32> {
     architectures.iter().copied().filter(|&a| a == device || (a < device && a != 101)).max()
 }
 
+/// The first line of a log that tells of an error.
+pub(super) fn begin(log: &str) -> &str {
+    let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines().find(|line| line.contains("error")).or_else(|| lines().next());
+    line.unwrap_or("without a word").trim_end_matches('.')
+}
+
 /// What was compiled: machine code for one architecture, or PTX for it and later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -207,6 +214,16 @@ impl Nvrtc {
         let device = capability.0 * 10 + capability.1;
         let below = self.nearest(capability).unwrap_or(device);
         if cubins && below == device { Target::Cubin(device) } else { Target::Ptx(below) }
+    }
+
+    /// Compiles next to nothing for a device; why it cannot, where it cannot: it opens libraries of its own that may be missing.
+    pub(super) fn compiles(&self, capability: (u32, u32)) -> Result<(), String> {
+        let target = self.target(capability, false);
+        let text = "extern \"C\" __global__ void trial() {}";
+        self.compile("trial", text, target, &[]).map(drop).map_err(|e| match e {
+            Error::Compile { log, .. } => begin(&log).to_owned(),
+            e => e.to_string(),
+        })
     }
 
     /// Compiles `text`; also gives the compiler's log.

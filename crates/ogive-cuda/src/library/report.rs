@@ -1,11 +1,11 @@
 //! What was found of CUDA, in words: for `ogive devices`, and for whoever asks why a GPU is not used.
 //!
-//! It opens every library that it finds and takes no device: whether a driver takes what a newer compiler makes shows only there, so such
-//! a compiler is named, and not refused.
+//! It opens every library that it finds, cuBLAS too, as a file may be there and lack another that it needs; it starts none but the driver
+//! and takes no device. Whether a driver takes what a newer compiler makes shows only there, so such a compiler is named, and not refused.
 
 use super::nvrtc::{Nvrtc, Wanted};
 use super::search::{Kind, Places};
-use super::{advice, compilers, cublas_files, driver, left_out, unfit};
+use super::{Cublas, advice, compilers, cublas_files, driver, left_out, unfit};
 use crate::error::Error;
 use std::fmt;
 use std::path::PathBuf;
@@ -108,7 +108,10 @@ fn gap(places: &Places, wanted: Wanted, all: &[Nvrtc]) -> Option<String> {
             let helps = advice::older(places, wanted, n.version);
             Some(format!("{}.{} is {}: {helps}", n.version.0, n.version.1, advice::newer_than(wanted.driver)))
         }
-        Some(_) => None,
+        Some(n) => n.compiles(wanted.capability).err().map(|said| {
+            let helps = advice::help(Kind::Nvrtc, places, Some(wanted));
+            format!("{}.{} {}: {helps}", n.version.0, n.version.1, advice::compiles_nothing(&said))
+        }),
     }
 }
 
@@ -116,11 +119,17 @@ fn cublas(places: &Places, wanted: Option<Wanted>) -> Finding {
     let mut finding = Finding::of(Kind::Cublas);
     let newest = places.generations.first().copied().unwrap_or(0);
     let (files, refused) = cublas_files(places, wanted.map_or((newest, 0), |w| w.driver));
-    finding.found = files.into_iter().take(1).map(|path| (path, String::new())).collect();
-    if finding.found.is_empty() {
-        finding.missing = why(unfit(Kind::Cublas, places, wanted, &refused));
-        finding.refused = refused;
+    finding.refused = refused;
+    for path in files {
+        match Cublas::look(&path) {
+            Ok(()) => {
+                finding.found.push((path, String::new()));
+                return finding;
+            }
+            Err(why) => finding.refused.push(why),
+        }
     }
+    finding.missing = why(unfit(Kind::Cublas, places, wanted, &finding.refused));
     finding
 }
 

@@ -67,7 +67,7 @@ impl Kind {
 
 /// Why the library at `path`, or a symbol of it, could not be had: the system's words, which libloading keeps in the error's source, without
 /// the path that they begin with, which may be another one of the same file.
-pub(super) fn told(path: &Path, e: &libloading::Error) -> String {
+pub(crate) fn told(path: &Path, e: &libloading::Error) -> String {
     let text = std::error::Error::source(e).map_or_else(|| e.to_string(), ToString::to_string);
     match text.split_once(": ") {
         Some((begin, rest)) if begin.starts_with('/') || Path::new(begin) == path => rest.to_owned(),

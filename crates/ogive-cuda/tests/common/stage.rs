@@ -2,6 +2,7 @@
 //!
 //! Each is a process of its own that finds the libraries of one folder and no others: the emulator as the driver, compilers as NVIDIA
 //! makes them, and files that play what cannot be had.
+#![allow(dead_code)] // not every test program wants all of it
 
 use ogive_backend::Backend;
 use ogive_cuda::CudaBackend;
@@ -10,8 +11,11 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
+/// What stands for a situation's folder in the value of a variable.
+pub(crate) const HERE: &str = "{here}";
 /// Set in a process without the emulator that is to say what it finds.
 const ALONE: &str = "OGIVE_TEST_ALONE";
 
@@ -22,6 +26,8 @@ pub(crate) enum File {
     Emulator,
     /// No library.
     Text,
+    /// The compiler's library without those beside it, which it opens when it compiles.
+    Alone(Nvrtc),
     /// An NVRTC that says it is of this version and compiles nothing.
     Played(u32, u32),
 }
@@ -50,6 +56,10 @@ fn owned(words: &[&str]) -> Vec<String> {
 }
 
 impl Situation {
+    pub(crate) fn named(self, name: &str) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
     pub(crate) fn file(mut self, name: &str, file: File) -> Self {
         self.files.push((name.into(), file));
         self
@@ -64,6 +74,7 @@ impl Situation {
         self
     }
 
+    /// A variable of its environment; [`HERE`] in its value is the situation's folder.
     pub(crate) fn set(mut self, variable: &'static str, value: &str) -> Self {
         self.set.push((variable, value.into()));
         self
@@ -129,6 +140,11 @@ fn link(from: &Path, to: &Path) {
 
 /// A library of NVRTC's functions that says it is of this version, built by the compiler that built this test. Before 11.2 it has not all.
 fn play(major: u32, minor: u32, to: &Path) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _alone = ONE.lock();
+    if to.exists() {
+        return;
+    }
     let mut text = format!(
         "#[no_mangle] pub extern \"C\" fn nvrtcVersion(major: &mut i32, minor: &mut i32) -> i32 {{ *major = {major}; *minor = {minor}; 0 }}\n"
     );
@@ -179,7 +195,7 @@ impl Stage {
     }
 
     /// The folder of the situation.
-    fn folder(&self, s: &Situation) -> PathBuf {
+    pub(crate) fn folder(&self, s: &Situation) -> PathBuf {
         self.folder.path().join(s.name.replace(|c: char| !c.is_ascii_alphanumeric(), "-"))
     }
 
@@ -189,14 +205,21 @@ impl Stage {
         std::fs::create_dir(&folder).unwrap();
         for (name, file) in &s.files {
             let to = folder.join(name);
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
             match file {
                 File::Emulator => link(&self.emulator.as_ref().unwrap().1, &to),
+                File::Alone(nvrtc) => {
+                    let folder = self.emulator.as_ref().unwrap().0.nvrtc_folder(*nvrtc, &|_| {}).unwrap();
+                    let from = std::fs::canonicalize(nvrtc.library(&folder).unwrap()).unwrap();
+                    // A hundred megabytes, where it cannot be a link. One by name would lead to those beside it.
+                    std::fs::hard_link(&from, &to)
+                        .or_else(|_| std::fs::copy(&from, &to).map(|_| ()))
+                        .unwrap();
+                }
                 File::Text => std::fs::write(to, "This is no library.\n".repeat(9)).unwrap(),
                 File::Played(major, minor) => {
                     let played = self.folder.path().join(format!("played-{major}.{minor}.so"));
-                    if !played.exists() {
-                        play(*major, *minor, &played);
-                    }
+                    play(*major, *minor, &played);
                     std::fs::copy(&played, &to).unwrap();
                 }
             }
@@ -222,7 +245,8 @@ impl Stage {
             set.push((name.into(), "".into()));
         }
         set.push(("OGIVE_CUDA_CACHE".into(), concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels").into()));
-        set.extend(s.set.iter().map(|(name, value)| (name.into(), value.into())));
+        let here = folder.display().to_string();
+        set.extend(s.set.iter().map(|(name, value)| (name.into(), value.replace(HERE, &here).into())));
         let report = match &self.emulator {
             Some((launcher, _)) => {
                 let launcher = set.into_iter().fold(launcher.clone(), |l, (name, value)| l.set(name, value));
