@@ -157,7 +157,7 @@ pub struct StepKey {
     pub model: u64,
     /// Rows, those of nobody included.
     pub rows: usize,
-    /// Sequences.
+    /// Sequences, where they have states; 0 where none has, as it is then among the step's numbers which rows are somebody's.
     pub spans: usize,
     /// Rows whose logits are wanted.
     pub outputs: usize,
@@ -171,14 +171,17 @@ pub struct StepKey {
 
 impl StepKey {
     /// The key of a step, if it can be replayed: only where each sequence has one row (definitions may split rows by
-    /// sequence) and no block is copied.
+    /// sequence) and no block is copied. What a model asks for in a step whose sequences have no states (slots are all 0) must not hang
+    /// on how many of its rows are nobody's.
     pub fn of(model: u64, batch: &Batch) -> Option<Self> {
         let longest = batch.spans.iter().map(Span::context).max()?;
         let same = batch.copies.is_empty() && batch.spans.iter().all(|s| s.len == 1);
+        // Each state has two slots of its own.
+        let stateless = batch.spans.iter().all(|s| s.slots == [0; 2]);
         same.then(|| Self {
             model,
             rows: batch.tokens.len(),
-            spans: batch.spans.len(),
+            spans: if stateless { 0 } else { batch.spans.len() },
             outputs: batch.outputs.len(),
             context_bucket: longest.next_power_of_two(),
             top_k: 0,
@@ -190,5 +193,25 @@ impl StepKey {
     #[must_use]
     pub fn top_k(self, k: usize) -> Self {
         Self { top_k: k, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_nobody_change_the_key_of_states_alone() {
+        let batch = |spans: usize, rows: usize, states: bool| {
+            let mut batch = Batch::default();
+            for i in 0..spans as u32 {
+                batch.push(&[i], 5, Vec::new(), if states { [2 * i, 2 * i + 1] } else { [0; 2] });
+            }
+            batch.pad(rows);
+            StepKey::of(1, &batch).unwrap()
+        };
+        assert_eq!(batch(3, 4, false), batch(4, 4, false));
+        assert_ne!(batch(3, 4, true), batch(4, 4, true));
+        assert_ne!(batch(3, 4, false), batch(3, 8, false));
     }
 }

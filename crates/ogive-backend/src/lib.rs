@@ -315,7 +315,7 @@ pub trait Backend: Any + Debug + Send + Sync {
         f(plan)
     }
 
-    /// The step as it should be padded so that `replay` hits.
+    /// The step as it should be padded so that `replay` hits: with rows of nobody's, and with outputs behind those that are wanted.
     fn bucket(&self, batch: Batch) -> Batch {
         batch
     }

@@ -8,7 +8,7 @@ use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
 use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, moe, moves, norm, rope};
-use crate::{cache, library, peer, plan, weight};
+use crate::{bucket, cache, library, peer, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids,
     Multiplied, Plan, Rope, RouterSpec, Routing, Sizes, StepKey, Weight, best_of,
@@ -360,5 +360,8 @@ impl Backend for CudaBackend {
         f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
     ) -> Result<Tensor> {
         graph::replay(&self.device, key, plan, f)
+    }
+    fn bucket(&self, batch: Batch) -> Batch {
+        bucket::pad(&self.device, batch)
     }
 }

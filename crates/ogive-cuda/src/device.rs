@@ -19,7 +19,7 @@ use crate::record::Need;
 use crate::trace;
 use crate::transfer::Transfer;
 use ogive_tensor::{Shape, Tensor};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Everything that belongs to one device. Two of them on one device share nothing.
@@ -51,6 +51,8 @@ pub(crate) struct Device {
     pub(crate) activations: Activations,
     /// Choices that an expert has on average where a mixture's rows are grouped.
     pub(crate) grouped_from: usize,
+    /// Whether a stack of experts was ever taken in.
+    pub(crate) has_experts: AtomicBool,
 }
 
 /// Values of the host and their copy.
@@ -118,6 +120,7 @@ impl Device {
             trace: None,
             activations: Activations::Float,
             grouped_from: grouped::CHOICES,
+            has_experts: AtomicBool::new(false),
         };
         // One kernel now: whether this driver takes what this compiler makes shows nowhere else, and whoever would fall back to
         // another backend must know before a model is loaded.

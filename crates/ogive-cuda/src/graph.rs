@@ -110,6 +110,11 @@ impl Graphs {
         Self { on, state: Mutex::default() }
     }
 
+    /// Whether steps are recorded.
+    pub(crate) fn are_on(&self) -> bool {
+        self.on
+    }
+
     /// The state, unless it is in use: by a step that is recorded in this thread, or by another thread's.
     fn state(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {

@@ -39,6 +39,7 @@
 
 mod backend;
 mod blas;
+mod bucket;
 mod builder;
 mod cache;
 mod compiler;

@@ -12,6 +12,7 @@ use ogive_backend::{Multiplied, Weight};
 use ogive_kernels::WEIGHT_FORMATS;
 use ogive_tensor::{Error, FORMATS, Format, HostWeight, Result};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// How a weight is kept, without the weight.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +122,9 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
         None => None,
     };
     w.bytes.release();
+    if w.shape[0] > 1 {
+        device.has_experts.store(true, Relaxed);
+    }
     let Kept { format, shape, .. } = kept;
     Ok(Weight::new(w, CudaWeight { buffer, device: device.id(), format, shape, row_bytes, order }))
 }

@@ -8,9 +8,9 @@ mod common;
 mod llama;
 
 use llama::{BLOCKS, DIM, Model};
-use ogive_backend::tensor::Result;
-use ogive_backend::{Backend, Plan, StepKey};
-use ogive_cuda::CudaBackend;
+use ogive_backend::tensor::{F32, HostWeight, Result};
+use ogive_backend::{Backend, Batch, BlockCopy, BlockTable, Plan, StepKey};
+use ogive_cuda::{Compute, CudaBackend};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 fn on_device(name: &str, body: impl FnOnce()) {
@@ -268,5 +268,49 @@ fn other_threads_are_not_recorded() {
         // Asked in the first run and in the record only.
         assert_eq!(sums, [[6.0], [6.0]]);
         assert_eq!(b.graphs().replayed, 4);
+    });
+}
+
+#[test]
+fn what_is_filled_up() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        let batch = |n: u32, slots: [u32; 2]| {
+            let mut batch = Model::batch(&vec![1; n as usize], 5);
+            batch.spans.iter_mut().for_each(|span| span.slots = slots);
+            batch
+        };
+        let sizes = |b: &CudaBackend, batch: Batch| {
+            let filled = b.bucket(batch);
+            (filled.tokens.len(), filled.outputs.len())
+        };
+        for (n, rows) in [(1, 1), (2, 4), (4, 4), (5, 8), (9, 16), (33, 64), (65, 65)] {
+            assert_eq!(sizes(&b, batch(n, [0; 2])), (rows, rows), "{n} rows");
+        }
+        let mut few = batch(6, [0; 2]);
+        few.outputs.truncate(2);
+        assert_eq!(sizes(&b, few), (8, 4));
+        let mut none = batch(3, [0; 2]);
+        none.outputs.clear();
+        assert_eq!(sizes(&b, none), (4, 0));
+        // With states, in prompts, where blocks are copied, without records, and where cuBLAS would multiply.
+        assert_eq!(sizes(&b, batch(3, [0, 1])), (3, 3));
+        let mut prompt = batch(2, [0; 2]);
+        prompt.push(&[1, 2], 0, vec![BlockTable::default()], [0; 2]);
+        assert_eq!(sizes(&b, prompt), (4, 2));
+        let mut copies = batch(3, [0; 2]);
+        copies.copies.push(BlockCopy { group: 0, from: 1, to: 2 });
+        assert_eq!(sizes(&b, copies), (3, 3));
+        for other in [
+            CudaBackend::builder().graphs(false),
+            CudaBackend::builder().compute(Compute::Bf16).cublas_from(4),
+        ] {
+            let b = other.clone().build().unwrap();
+            assert_eq!(sizes(&b, batch(3, [0; 2])), (3, 3), "{other:?}");
+        }
+        // Once there are experts.
+        let expert = HostWeight::new("w", [2, 1, 4], &F32, vec![0; 32].into()).unwrap();
+        b.upload_weight(&expert).unwrap();
+        assert_eq!(sizes(&b, batch(3, [0; 2])), (3, 3));
     });
 }

@@ -2,47 +2,23 @@
 #![allow(clippy::print_stdout)]
 
 mod common;
+#[path = "common/device.rs"]
+mod device;
 #[path = "common/wide.rs"]
 mod wide;
 
 use common::*;
+use device::on_device;
 use ndarray::Array2;
 use ogive_cuda::{Activations, Compute, CudaBackend};
 use ogive_engine::{Engine, Evaluate, Limits, Request, evaluate};
 use ogive_nn::Model;
 use ogive_nn::backend::Backend;
 use ogive_nn::tensor::F16;
-use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
+use ptx_emulator_launcher::{Nvrtc, test_name};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use wide::{Mix, WideModel, q4_k_m, q8_0};
-
-/// Set: a test that finds neither a GPU nor the emulator fails.
-const REQUIRED: &str = "OGIVE_REQUIRE_CUDA";
-
-fn required() -> bool {
-    std::env::var(REQUIRED).is_ok_and(|v| !matches!(v.as_str(), "" | "0"))
-}
-
-/// Runs `body` on a device: here, or in a process of its own under the emulator with this compiler.
-fn on_device(name: &str, nvrtc: Nvrtc, body: impl FnOnce()) {
-    if test::case().is_some() || CudaBackend::is_available() {
-        return body();
-    }
-    let mut launcher = Launcher::new().nvrtc(nvrtc).patience(Duration::from_secs(900));
-    if std::env::var_os("PTX_EMU_CHECK").is_none() {
-        launcher = launcher.set("PTX_EMU_CHECK", "races");
-    }
-    if std::env::var_os("OGIVE_CUDA_CACHE").is_none() {
-        // Not among the user's own.
-        launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
-    }
-    match test::run(name, "cuda", &launcher) {
-        Some(report) => print!("{}", report.ok().stdout),
-        None => assert!(!required(), "{name}: neither a GPU nor the emulator is here, but {REQUIRED} is set"),
-    }
-}
 
 /// Odd sizes, short windows and every stretching of rotary positions.
 fn golden_models() {

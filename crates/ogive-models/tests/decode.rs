@@ -81,10 +81,11 @@ fn a_greedy_token_is_one_upload_one_launch_one_download_and_one_wait() {
     is_one_launch(&calls, 8);
 }
 
+/// Filled up to four rows.
 #[test]
 fn so_are_those_of_several_sequences() {
     let Some(calls) = calls(test_name!(), || (0..3).map(request).collect()) else { return };
-    is_one_launch(&calls, 3 * 8);
+    is_one_launch(&calls, 4 * 8);
 }
 
 #[test]

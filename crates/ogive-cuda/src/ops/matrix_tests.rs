@@ -5,6 +5,7 @@
 use super::*;
 use crate::CudaBackend;
 use crate::launch::tests::on;
+use crate::ops::linear;
 use crate::weight;
 use ogive_backend::Backend;
 use ogive_tensor::{BF16, F16, FORMATS, Format, HostWeight};
@@ -127,4 +128,48 @@ fn tiles_of_sm_90() {
 #[test]
 fn tiles_of_sm_75() {
     on(test_name!(), Nvrtc::V11, "sm_75", tiles);
+}
+
+/// A step that is filled up takes the kernels and tiles that its rows would take alone.
+#[test]
+fn rows_of_a_bucket_are_multiplied_alike() {
+    let info = |capability, shared_memory| DeviceInfo {
+        number: 0,
+        name: String::new(),
+        memory: 1 << 30,
+        capability,
+        multiprocessors: 100,
+        shared_memory,
+        l2_cache: 0,
+    };
+    let devices = [
+        ((6, 1), 48 << 10),
+        ((7, 5), 64 << 10),
+        ((8, 0), 163 << 10),
+        ((8, 9), 99 << 10),
+        ((9, 0), 227 << 10),
+    ];
+    for (capability, shared) in devices {
+        let info = info(capability, shared);
+        for (format, compute) in FORMATS.iter().flat_map(|f| [(f, Compute::F16), (f, Compute::Bf16)]) {
+            for out in [16, 1000, 4096, 128_256] {
+                let w = Kept::of(format, [false; 2], [1, out, 4096]);
+                for n in 1..=64 {
+                    let (rows, tile) = (crate::bucket::rows(n), |n| choose(&info, compute, n, &w));
+                    assert_eq!(
+                        tile(n),
+                        tile(rows),
+                        "{n} rows, {capability:?}, {compute:?}, {} of {out}",
+                        format.name
+                    );
+                }
+            }
+        }
+    }
+    for n in 1..=64 {
+        let rows = crate::bucket::rows(n);
+        let few = |n: usize| (n <= linear::FEW, linear::rows(n.min(linear::FEW)));
+        assert!(rows >= n && few(n) == few(rows), "{n} rows");
+    }
+    assert_eq!([65, 300].map(crate::bucket::rows), [65, 300]);
 }

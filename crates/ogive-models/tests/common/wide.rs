@@ -49,6 +49,7 @@ pub(crate) fn q4_k_m(name: &str) -> &'static Format {
 }
 
 /// All of it in 8 bits.
+#[allow(dead_code)] // not every test program wants it
 pub(crate) fn q8_0(_: &str) -> &'static Format {
     &Q8_0
 }

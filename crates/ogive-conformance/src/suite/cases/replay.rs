@@ -64,7 +64,8 @@ fn cache() -> CacheSpec {
 }
 
 impl Model<'_> {
-    fn step(&self, cache: &Cache, plan: &Plan) -> Result<Tensor> {
+    /// After attention, and that normed.
+    fn attended(&self, cache: &Cache, plan: &Plan) -> Result<(Tensor, Tensor)> {
         let (b, n) = (self.b, plan.batch().tokens.len());
         let x = b.embed(&self.embedding, Ids::Tokens, plan)?;
         let normed = b.rms_norm(&x, &self.ones, 1e-5)?;
@@ -73,7 +74,11 @@ impl Model<'_> {
         let heads = |x: Tensor| x.reshape([n, 2, DIM / 2]);
         let (q, k, v) = (heads(next()?)?, heads(next()?)?, next()?);
         let y = b.rope_attend(0, q, k, &v, &self.rope, cache, &AttnSpec::causal(2, 2, DIM / 2), plan)?;
-        let (x, normed) = b.add_rms_norm(x, &y, &self.ones, 1e-5)?;
+        b.add_rms_norm(x, &y, &self.ones, 1e-5)
+    }
+
+    fn step(&self, cache: &Cache, plan: &Plan) -> Result<Tensor> {
+        let (b, (x, normed)) = (self.b, self.attended(cache, plan)?);
         let y = b.activate(b.causal_conv(1, &normed, &self.taps, cache, plan)?, Activation::Silu)?;
         b.linear(&b.outputs(&b.add(x, &y)?, plan)?, &self.head)
     }
@@ -199,6 +204,35 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                 seen.push(model.replayed(batch, &mut |p| model.step(&cache, p))?);
             }
             Ok(seen)
+        });
+        Ok(())
+    }));
+
+    cases.push(Case::new("replay/rows-of-nobody", |lab| {
+        let spec = CacheSpec::new(vec![LayerCache::full(DIM, DIM)], 4, 40, 8);
+        let (numbers, mut sequences) = (Numbers::new(lab)?, Sequences::new(&mut lab.random, &spec, 4));
+        // Sequences without states: of one key, whoever of the four is there.
+        let batches: Vec<Batch> = [4, 3, 4, 2, 3, 1, 4, 2, 1, 3, 4, 4]
+            .into_iter()
+            .map(|count| {
+                let work: Vec<_> = (4 - count..4).map(|s| (s, 1)).collect();
+                let mut batch = sequences.step(&work, 4 - count);
+                batch.spans.iter_mut().for_each(|span| span.slots = [0; 2]);
+                batch.outputs.resize(4, 3);
+                batch
+            })
+            .collect();
+        lab.same("steps of four rows", lab.exact().times(20.0), &|b| {
+            let (model, cache) = (numbers.on(b)?, b.new_cache(&spec)?);
+            let step = |batch: &Batch| {
+                let key = StepKey::of(model.number, batch)
+                    .ok_or_else(|| Error::invalid("replay", "a step of one row each has no key"))?;
+                let mut f = |p: &Plan| b.linear(&b.outputs(&model.attended(&cache, p)?.1, p)?, &model.head);
+                let y = b.replay(&key, &b.plan(batch.clone())?, &mut f)?;
+                let mine = batch.spans.len();
+                Ok(if mine == 4 { y } else { b.split(&y, Axis::Rows, &[mine, 4 - mine])?.swap_remove(0) })
+            };
+            batches.iter().map(step).collect()
         });
         Ok(())
     }));
