@@ -30,7 +30,7 @@ pub(crate) use input::{Form, Input};
 pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use packed::{half_power, iq4_xs_scales, k_pairs, q3_scales};
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) use quantise::some_rows;
 pub(crate) use quantise::{Quantised, block_len, factors};
 pub(crate) use strips::{Of, STRIP, Strips, pack};
