@@ -129,15 +129,12 @@ impl Cublas {
         candidates.sort_by_key(|c| std::cmp::Reverse(c.generation));
         for candidate in candidates {
             let started = match candidate.open() {
-                Ok(library) => Self::start(library, &candidate.path, stream),
+                Ok(library) => Self::start(library, &candidate.loaded_from(), stream),
                 Err(_) if !candidate.is_file() => continue,
                 Err(why) => Err(Error::Library { library: "cuBLAS", why }),
             };
             let why = match started {
-                Ok(mut found) if places.allows(found.version[0]) => {
-                    found.path = candidate.loaded_from();
-                    return Ok(found);
-                }
+                Ok(found) if places.allows(found.version[0]) => return Ok(found),
                 Ok(found) => left_out(&found.path, found.version[0], &places),
                 Err(Error::Library { why, .. }) => why,
                 Err(e) => e.to_string(),
