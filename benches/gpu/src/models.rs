@@ -184,7 +184,8 @@ impl Bench<'_> {
             return Ok(());
         }
         let (all, b) = (self.sequences(count, context)?, &self.run.cuda);
-        let batch = all.batch(1, context - 1);
+        // Filled up as an engine has it.
+        let batch = b.bucket(all.batch(1, context - 1));
         let key = StepKey::of(KEYS.fetch_add(1, Relaxed), &batch).ok_or("a step that cannot be replayed")?;
         let key = key.top_k(1);
         let graphs = b.graphs();

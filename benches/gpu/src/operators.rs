@@ -4,7 +4,9 @@ use crate::clock::Clock;
 use crate::figure::Figure;
 use crate::lab::{self, Sequences, rotate, tensor};
 use crate::{Report, Result, Run};
-use ogive::backend::{Activation, AttnSpec, Backend, Experts, LayerCache, Plan, Rope, RouterSpec, Scoring};
+use ogive::backend::{
+    Activation, AttnSpec, Backend, Experts, Ids, LayerCache, Plan, Rope, RouterSpec, Scoring,
+};
 use ogive::cuda::CudaBackend;
 use ogive::tensor::{self, Error, F16, FORMATS, Format, Q4_K, Q8_0};
 
@@ -31,8 +33,8 @@ struct Bench<'a> {
 
 pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
     let mut bench = Bench { run, report, b: &run.cuda, s: run.pick(REAL, TINY) };
-    let products: [fn(&mut Bench<'_>) -> Result<()>; 4] = [linear, gated, experts, prompts];
-    let others: [fn(&mut Bench<'_>) -> Result<()>; 4] = [attention, norms, rope, best];
+    let products: [fn(&mut Bench<'_>) -> Result<()>; 5] = [linear, gated, many, experts, prompts];
+    let others: [fn(&mut Bench<'_>) -> Result<()>; 5] = [attention, norms, rope, embed, best];
     let others = others.into_iter().filter(|_| !run.again);
     for part in products.into_iter().chain(others) {
         // One operator that fails must not take the others with it.
@@ -131,6 +133,56 @@ fn gated(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Queries, keys and values of one input.
+fn many(bench: &mut Bench<'_>) -> Result<()> {
+    let (b, s) = (bench.b, bench.s);
+    let (wide, kv) = (s.heads * s.head, s.kv_heads * s.head);
+    for format in [&F16, &Q8_0, &Q4_K] {
+        let name = format!("linear_many {}", format.name);
+        if !bench.wants(&name) {
+            continue;
+        }
+        let [q, k] = [wide, kv].map(|cols| lab::weights(b, format, [1, cols, s.dim], rotate(bench.run)));
+        let (q, k) = (q?, k?);
+        for &rows in bench.rows() {
+            let (x, cols) = (tensor(b, rows, s.dim)?, wide + 2 * kv);
+            let (work, calls) = (product(format, rows, cols, s.dim), Bench::calls(rows, q.len()));
+            bench.add(
+                &name,
+                &format!("{rows} × {} → {wide} + 2 · {kv}", s.dim),
+                calls,
+                work,
+                &mut |i| {
+                    let [key, value] = [2 * i, 2 * i + 1].map(|i| &k[i % k.len()]);
+                    b.linear_many(&x, &[&q[i % q.len()], key, value]).map(drop)
+                },
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows of the table of tokens.
+fn embed(bench: &mut Bench<'_>) -> Result<()> {
+    let (b, s) = (bench.b, bench.s);
+    for format in [&F16, &Q4_K] {
+        let name = format!("embed {}", format.name);
+        if !bench.wants(&name) {
+            continue;
+        }
+        let table = lab::weights(b, format, [1, s.vocab, s.dim], 0)?.swap_remove(0);
+        for &rows in bench.rows().iter().filter(|rows| **rows <= 512) {
+            let all = Sequences::new(b, vec![LayerCache::full(s.head, s.head)], rows, 1)?;
+            let (plan, bytes) = (all.plan(b, 1, 0)?, rows * (format.row_bytes(s.dim) + 4 * s.dim));
+            let case = format!("{rows} × {}", s.dim);
+            bench.add(&name, &case, (16, Some(&plan)), [bytes as f64, 0.0], &mut |_| {
+                b.embed(&table, Ids::Tokens, &plan).map(drop)
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// Layers whose caches together are more than the L2 holds.
 fn layers(run: &Run, s: Sizes, tokens: usize) -> Vec<LayerCache> {
     let (kv, bytes) = (s.kv_heads * s.head, 4 * s.kv_heads * s.head * tokens);
@@ -139,8 +191,15 @@ fn layers(run: &Run, s: Sizes, tokens: usize) -> Vec<LayerCache> {
 
 /// A token of each sequence, over what it has.
 fn attention(bench: &mut Bench<'_>) -> Result<()> {
-    let name = "attend_cache f16, decode";
-    if !bench.wants(name) {
+    for element in [&F16, &Q8_0] {
+        attention_over(bench, element)?;
+    }
+    Ok(())
+}
+
+fn attention_over(bench: &mut Bench<'_>, element: &'static Format) -> Result<()> {
+    let name = format!("attend_cache {}, decode", element.name);
+    if !bench.wants(&name) {
         return Ok(());
     }
     let (b, s) = (bench.b, bench.s);
@@ -152,14 +211,14 @@ fn attention(bench: &mut Bench<'_>) -> Result<()> {
             }
             let layers = layers(bench.run, s, context * count);
             let n = layers.len();
-            let all = Sequences::new(b, layers, *count, *context)?;
+            let all = Sequences::of(b, layers, element, *count, *context)?;
             let plan = all.plan(b, 1, context - 1)?;
             let q = tensor(b, *count, s.heads * s.head)?;
-            let kv = 4 * s.kv_heads * s.head * context * count;
+            let kv = 2 * element.row_bytes(s.kv_heads * s.head) * context * count;
             let bytes = (kv + 8 * count * s.heads * s.head) as f64;
             let operations = 4.0 * (s.heads * s.head) as f64 * (context * count) as f64;
             let case = format!("{count} × {context} tokens");
-            bench.add(name, &case, (n.max(4), Some(&plan)), [bytes, operations], &mut |i| {
+            bench.add(&name, &case, (n.max(4), Some(&plan)), [bytes, operations], &mut |i| {
                 b.attend_cache(i % n, &q, &all.cache, &spec, &plan).map(drop)
             })?;
         }
@@ -208,6 +267,12 @@ fn norms(bench: &mut Bench<'_>) -> Result<()> {
         one("add_rms_norm", &case, 4.0 * n, &mut |_| {
             let x = held.take().ok_or_else(|| Error::missing("add_rms_norm"))?;
             held = Some(b.add_rms_norm(x, &y, &w, 1e-5)?.0);
+            Ok(())
+        })?;
+        let mut held = Some(tensor(b, rows, dim)?);
+        one("add", &case, 3.0 * n, &mut |_| {
+            let x = held.take().ok_or_else(|| Error::missing("add"))?;
+            held = Some(b.add(x, &y)?);
             Ok(())
         })?;
         let mut held = Some(tensor(b, rows, ffn)?);

@@ -91,21 +91,68 @@ struct Test {
     model_n_params: f64,
 }
 
-fn llama(run: &Run, report: &mut Report, name: &str, model: &Path) -> Result<()> {
-    let mut command = Command::new(&run.llama_bench);
-    command.arg("-m").arg(model).args(["-ngl", "99", "-fa", "1", "-o", "json"]);
-    let (prompts, tokens, depths) = run.pick(("512,2048", "64", "0,2048,8192,32768"), ("16", "2", "0"));
-    command.args(["-p", prompts, "-n", tokens, "-d", depths, "-r", run.pick("3", "1")]);
-    let out =
-        command.stdin(Stdio::null()).output().map_err(|e| format!("{}: {e}", run.llama_bench.display()))?;
-    if !out.status.success() {
-        let error = String::from_utf8_lossy(&out.stderr);
-        return Err(error.lines().last().unwrap_or("it failed without a word").to_owned().into());
+/// A program's standard output; the last line of its error where it fails.
+fn output(command: &mut Command) -> Result<Vec<u8>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = command.stdin(Stdio::null()).output().map_err(|e| format!("{name}: {e}"))?;
+    if out.status.success() {
+        return Ok(out.stdout);
     }
-    tests(report, name, &out.stdout)
+    let error = String::from_utf8_lossy(&out.stderr);
+    Err(error.lines().last().unwrap_or("it failed without a word").to_owned().into())
 }
 
-fn tests(report: &mut Report, name: &str, json: &[u8]) -> Result<()> {
+/// Prompts as ours are, then tokens after contexts as ours are: it measures every prompt after every context if it is told both at once.
+fn llama(run: &Run, report: &mut Report, name: &str, model: &Path) -> Result<()> {
+    let (prompts, tokens) = run.pick(("512,2048,8192,32768", "64"), ("16", "2"));
+    let depths = run.pick("512,2048,8192,32768", "8");
+    let mut model_is = None;
+    for kind in [["-p", prompts, "-n", "0", "-d", "0"], ["-p", "0", "-n", tokens, "-d", depths]] {
+        let mut command = Command::new(&run.llama_bench);
+        command.arg("-m").arg(model).args(["-ngl", "99", "-fa", "1", "-o", "json", "-r", run.pick("3", "1")]);
+        model_is = tests(report, name, &output(command.args(kind))?)?.or(model_is);
+    }
+    let Some(model_is) = model_is else { return Ok(()) };
+    if let Err(e) = batches(run, report, name, model, model_is) {
+        report.note(format!("llama.cpp, {name}, batches: {e}"));
+    }
+    Ok(())
+}
+
+/// Several sequences at a time, by the program beside llama-bench. `model_is` its bytes and its parameters.
+fn batches(run: &Run, report: &mut Report, name: &str, model: &Path, model_is: [f64; 2]) -> Result<()> {
+    let mut command = Command::new(run.llama_bench.with_file_name("llama-batched-bench"));
+    let (prompt, tokens, counts) = run.pick(("512", "32", "2,4,8,16,64,256"), ("8", "2", "2"));
+    // A cache for the most of them.
+    let context = run.pick("139264", "64");
+    command.arg("-m").arg(model).args(["-ngl", "99", "-c", context, "-b", "2048"]);
+    command.args(["-npp", prompt, "-ntg", tokens, "-npl", counts]);
+    let out = output(&mut command)?;
+    for [prompt, tokens, count, seconds] in String::from_utf8_lossy(&out).lines().filter_map(batch) {
+        let steps = [model_is[0] * tokens, 2.0 * model_is[1] * tokens * count];
+        let case = format!("{count} × {tokens} after {prompt} tokens");
+        let figure = Figure::new(format!("llama.cpp {name}, decode"), case, times(vec![seconds]), steps);
+        report.add("peers", figure.tokens((tokens * count) as usize));
+    }
+    Ok(())
+}
+
+/// Tokens of a prompt, tokens after it, sequences, and the seconds that those tokens took, of a line of llama-batched-bench's table.
+fn batch(line: &str) -> Option<[f64; 4]> {
+    let cells = line.trim().strip_prefix('|')?.strip_suffix('|')?.split('|');
+    let cells = cells.map(|cell| cell.trim().parse::<f64>().ok()).collect::<Option<Vec<_>>>()?;
+    match cells[..] {
+        // The context, and the prompts' seconds and speed, stand between.
+        [prompt, tokens, count, _, _, _, seconds, ..] if tokens > 0.0 => {
+            Some([prompt, tokens, count, seconds])
+        }
+        _ => None,
+    }
+}
+
+/// Adds what llama-bench says; the model's bytes and parameters, if it says anything.
+fn tests(report: &mut Report, name: &str, json: &[u8]) -> Result<Option<[f64; 2]>> {
+    let mut model_is = None;
     for test in serde_json::from_slice::<Vec<Test>>(json)? {
         let (kind, tokens) =
             if test.n_prompt > 0 { ("prefill", test.n_prompt) } else { ("decode", test.n_gen) };
@@ -118,6 +165,20 @@ fn tests(report: &mut Report, name: &str, json: &[u8]) -> Result<()> {
         );
         figure = figure.tokens(tokens);
         report.add("peers", figure);
+        model_is = Some([test.model_size, test.model_n_params]);
     }
-    Ok(())
+    Ok(model_is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::batch;
+
+    #[test]
+    fn a_table_is_read_line_by_line() {
+        let table = "main: n_kv_max = 2048\n|    PP |     TG |    B |\n|-------|--------|------|\n\
+            |   512 |     32 |    4 |   2176 |    0.108 |  1186.64 |    3.079 |    41.57 |    3.187 |    80.32 |";
+        let found: Vec<_> = table.lines().filter_map(batch).collect();
+        assert_eq!(found, [[512.0, 32.0, 4.0, 3.079]]);
+    }
 }

@@ -109,17 +109,19 @@ def models():
             model = LlamaForCausalLM(config).eval()
         torch.set_default_dtype(torch.float32)
         elements = sum(p.numel() for p in model.parameters()) - (0 if config.tie_word_embeddings else config.vocab_size * config.hidden_size)
-        for tokens in [16] if args.smoke else [512, 2048]:
+        for tokens in [16] if args.smoke else [512, 2048, 8192, 32768]:
             ids = torch.randint(0, 500, (1, tokens), device=device)
             taken = seconds(lambda: model(ids, logits_to_keep=1), runs=2 if args.smoke else 10)
             say(f"transformers {name} bf16, prefill", f"{tokens} tokens", taken, 2 * elements, 2 * elements * tokens, tokens)
-        past = 8 if args.smoke else 511
-        cache = StaticCache(config=config, max_cache_len=past + 65)
-        model(torch.randint(0, 500, (1, past), device=device), past_key_values=cache, use_cache=True, logits_to_keep=1)
-        one, at = torch.randint(0, 500, (1, 1), device=device), torch.tensor([past], device=device)
-        step = lambda: model(one, past_key_values=cache, use_cache=True, cache_position=at)
-        say(f"transformers {name} bf16, decode", f"1 after {past} tokens", seconds(step, runs=2 if args.smoke else 20), 2 * elements, 2 * elements, 1)
-        del model, cache
+        for count, past in [(1, 8)] if args.smoke else [(1, 511), (1, 2047), (1, 8191), (1, 32767 - 64), (16, 511), (64, 511), (256, 511)]:
+            cache = StaticCache(config=config, max_cache_len=past + 65)
+            model(torch.randint(0, 500, (count, past), device=device), past_key_values=cache, use_cache=True, logits_to_keep=1)
+            one, at = torch.randint(0, 500, (count, 1), device=device), torch.tensor([past], device=device)
+            step = lambda: model(one, past_key_values=cache, use_cache=True, cache_position=at)
+            taken = seconds(step, runs=2 if args.smoke else 20)
+            say(f"transformers {name} bf16, decode", f"{count} × 1 after {past} tokens", taken, 2 * elements, 2 * elements * count, count)
+            del cache
+        del model
 
 
 for part in (operators, models):

@@ -44,6 +44,7 @@ fn a_smoke_run_reports_everything() {
     let python = stand_in(at, "python", &format!("note: torch 0.0\n{line}\nnot json"));
     let test = r#"[{"n_prompt": 0, "n_gen": 64, "n_depth": 512, "samples_ns": [2e9, 1e9], "model_size": 1e9, "model_n_params": 1e9}]"#;
     let llama = stand_in(at, "llama", test);
+    stand_in(at, "llama-batched-bench", "| 8 | 2 | 3 | 30 | 0.1 | 80 | 0.5 | 12 | 0.6 | 50 |");
     command.args(["--smoke", "--trace"]).args([
         "--out",
         at.to_str().unwrap(),
@@ -78,11 +79,15 @@ fn a_smoke_run_reports_everything() {
         "linear iq4_xs",
         "linear mxfp4",
         "linear_gated q4_k",
+        "linear_many q4_k",
+        "embed q4_k",
         "attend_cache f16, decode",
+        "attend_cache q8_0, decode",
         "attend_cache f16, prefill",
         "rms_norm",
         "layer_norm",
         "add_rms_norm",
+        "add",
         "gated",
         "rope_attend f16, first tokens",
         "argmax",
@@ -90,7 +95,7 @@ fn a_smoke_run_reports_everything() {
         "moe q4_k, 2 of 4",
     ];
     for name in wanted {
-        let ways = if name.starts_with("linear") || name.contains("prefill") {
+        let ways = if name.starts_with("linear ") || name.starts_with("linear_") || name.contains("prefill") {
             &["auto", "bf16"][..]
         } else {
             &["auto"]
@@ -104,6 +109,8 @@ fn a_smoke_run_reports_everything() {
     assert_eq!(names(&report, "models"), models.iter().flatten().map(String::as_str).collect());
     assert_eq!(names(&report, "peers"), ["llama.cpp tiny:q4_k_m, decode", "torch copy"].into());
 
+    let peers = report["figures"]["peers"].as_array().unwrap();
+    assert!(peers.iter().any(|f| f["case"] == "3 × 2 after 8 tokens"), "{peers:#?}");
     let all = report["figures"].as_object().unwrap().values().flat_map(|v| v.as_array().unwrap());
     for figure in all {
         let number = |key: &str| figure[key].as_f64().unwrap();
