@@ -20,6 +20,8 @@ pub(crate) const HELP: &str =
 
 /// A folder that is larger does not travel.
 const LIMIT: u64 = 60_000_000;
+/// The folder of test programs, which travels as an archive of this name.
+const TESTS: &str = "tests";
 /// What runs everything.
 const SCRIPT: &str = include_str!("run.sh");
 
@@ -97,14 +99,17 @@ pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), Strin
     let script = out.join("run.sh");
     fs::write(&script, SCRIPT).map_err(|e| failed("writing", &script, e))?;
     executable(&script)?;
+    let tests = out.join(TESTS);
+    fs::create_dir_all(&tests).map_err(|e| failed("making", &tests, e))?;
     for (name, program) in programs(root, &options.features)? {
-        let to = bin.join(name);
+        let to = if name.starts_with("test-") { &tests } else { &bin }.join(name);
         fs::copy(&program, &to).map_err(|e| failed("copying to", &to, e))?;
     }
     copy(&root.join("crates/ogive-models/tests/golden"), &out.join("golden"))?;
     let commit = Command::new("git").current_dir(root).args(["rev-parse", "HEAD"]).output();
     let commit = commit.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
-    let glibc = newest_glibc(&bin)?;
+    let glibc = newest_glibc(&[&bin, &tests])?;
+    pack(&out)?;
     let about = format!("commit {commit}\nfeatures {}\nglibc {glibc} or newer\n", options.features);
     fs::write(out.join("about.txt"), about).map_err(|e| failed("writing", &out, e))?;
     let size = size(&out)?;
@@ -174,6 +179,21 @@ fn built(root: &Path, args: &[String]) -> Result<Vec<(&'static str, PathBuf)>, S
     if status.success() { Ok(found) } else { Err(wrong(status.to_string())) }
 }
 
+/// Puts the test programs in one file, a third of their size: they hold much the same.
+fn pack(out: &Path) -> Result<(), String> {
+    let failed = |why: String| format!("bundle: packing {TESTS} with tar: {why}");
+    let mut tar = Command::new("tar");
+    let done =
+        tar.current_dir(out).args(["-czf", &format!("{TESTS}.tar.gz"), TESTS]).stdin(Stdio::null()).status();
+    match done {
+        Ok(status) if status.success() => {
+            fs::remove_dir_all(out.join(TESTS)).map_err(|e| failed(e.to_string()))
+        }
+        Ok(status) => Err(failed(status.to_string())),
+        Err(e) => Err(failed(e.to_string())),
+    }
+}
+
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("bundle: copying {}: {e}", from.display());
     if from.is_file() {
@@ -203,11 +223,11 @@ fn size(folder: &Path) -> Result<u64, String> {
     Ok(sum)
 }
 
-/// The newest version of the C library that a program of `folder` names: one that is older there starts none of them.
-fn newest_glibc(folder: &Path) -> Result<String, String> {
+/// The newest version of the C library that a program of these folders names: one that is older there starts none of them.
+fn newest_glibc(folders: &[&Path]) -> Result<String, String> {
     const NAME: &[u8] = b"GLIBC_2.";
     let mut newest = 0;
-    files(folder, &mut |path| {
+    let mut look = |path: &Path| {
         let bytes = fs::read(path).unwrap_or_default();
         for at in
             bytes.windows(NAME.len()).enumerate().filter(|(_, w)| *w == NAME).map(|(i, _)| i + NAME.len())
@@ -215,7 +235,8 @@ fn newest_glibc(folder: &Path) -> Result<String, String> {
             let digits = bytes[at..].iter().take(3).take_while(|b| b.is_ascii_digit());
             newest = newest.max(digits.fold(0, |n, b| 10 * n + u32::from(b - b'0')));
         }
-    })?;
+    };
+    folders.iter().try_for_each(|folder| files(folder, &mut look))?;
     Ok(format!("2.{newest}"))
 }
 
@@ -277,8 +298,9 @@ mod tests {
     #[test]
     fn the_script_runs_all_and_reports_what_failed() {
         let folder = std::env::temp_dir().join(format!("ogive-bundle-{}", std::process::id()));
-        let bin = folder.join("bin");
+        let (bin, tests) = (folder.join("bin"), folder.join(TESTS));
         fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(&tests).unwrap();
         fs::write(folder.join("run.sh"), SCRIPT).unwrap();
         fs::write(folder.join("about.txt"), "commit x\n").unwrap();
         for (_, name) in PROGRAMS {
@@ -289,9 +311,12 @@ mod tests {
                 }
                 _ => "echo \"$0 $*\"",
             };
-            fs::write(bin.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
-            executable(&bin.join(name)).unwrap();
+            let at = if name.starts_with("test-") { &tests } else { &bin }.join(name);
+            fs::write(&at, format!("#!/bin/sh\n{text}\n")).unwrap();
+            executable(&at).unwrap();
         }
+        pack(&folder).unwrap();
+        assert!(!tests.exists());
         let run = |args: &[&str]| {
             let mut command = Command::new("sh");
             command.arg(folder.join("run.sh")).arg("--out").arg(folder.join("out")).args(args);
@@ -319,6 +344,17 @@ mod tests {
             "{log}"
         );
         assert!(!run(&["nonsense"]));
+        // Where no GPU can be used nothing is run, and the report says why.
+        let lines =
+            "cpu      a \"CPU\"\ncuda:0   not available: libcuda.so.1 not found\nCUDA driver: x; install y";
+        fs::write(bin.join("ogive"), format!("#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")).unwrap();
+        assert!(!run(&["devices", "conformance", "bench"]));
+        let (text, json, log) = (read("report.md"), read("report.json"), read("log.txt"));
+        assert!(text.contains("**No GPU can be used here: libcuda.so.1 not found**"), "{text}");
+        assert!(text.contains("CUDA driver: x; install y"), "{text}");
+        assert!(text.contains("| ogive devices | 0 |") && text.contains("| bench | not run | 0 |"), "{text}");
+        assert!(json.contains("\"name\": \"bench\", \"status\": null"), "{json}");
+        assert!(log.contains("install y") && !log.contains("test-conformance"), "{log}");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

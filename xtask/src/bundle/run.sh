@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs what this bundle holds on the GPU of this machine and writes one report. Needs the driver, NVRTC and a shell; nothing is built
-# or fetched. A part that fails stops nothing: its status stands in the report, and what it printed in the log.
+# or fetched. A part that fails stops nothing: its status stands in the report, and what it printed in the log. Where no GPU can be used the
+# report says why, nothing else is run, and the script fails.
 #
 #   ./run.sh [--out FOLDER] [--work FOLDER] [--budget SECONDS] [--smoke] [PART…]
 #
@@ -20,7 +21,7 @@ while [ $# -gt 0 ]; do
         --work) work=$2; shift ;;
         --budget) budget=$2; shift ;;
         --smoke) smoke=--smoke ;;
-        -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
         devices | conformance | tests | models | cli | bench | sanitizer) parts="$parts $1" ;;
         *) echo "run.sh: unknown argument $1; --help tells" >&2; exit 2 ;;
     esac
@@ -34,6 +35,8 @@ trap 'rm -rf "$temporary"' EXIT
 [ -n "$work" ] || work=$temporary/work
 # A test that finds no device fails here; golden models are those of the bundle; compiled kernels are shared by all parts.
 export OGIVE_REQUIRE_CUDA=1 OGIVE_GOLDEN="$here/golden" OGIVE_CUDA_CACHE="${OGIVE_CUDA_CACHE:-$temporary/kernels}"
+"$here/bin/ogive" devices >"$temporary/devices" 2>&1
+no_gpu=$(sed -n 's/^cuda:0  *.*not available: //p' "$temporary/devices" | tr '|"\\' '  ' | tr -d '\000-\037')
 log=$out/log.txt
 : >"$log"
 : >"$temporary/rows"
@@ -57,12 +60,40 @@ step() {
     report
 }
 
+# Test programs come packed. They are unpacked beside this script or, where nothing can be written there, for this run.
+tests=$here/tests
+unpack() {
+    [ ! -d "$tests" ] || return 0
+    for folder in "$here/unpacking.$$" "$temporary/unpacked"; do
+        if mkdir "$folder" 2>/dev/null && tar -xzf "$here/tests.tar.gz" -C "$folder" && mv "$folder/tests" "$tests"; then
+            rmdir "$folder"
+            return 0
+        fi
+        rm -rf "$folder"
+        tests=$temporary/tests
+    done
+    echo "run.sh: tests.tar.gz cannot be unpacked" >&2
+}
+
+# not_run NAME: notes that there is no GPU for it.
+not_run() {
+    echo "== $1: not run, as no GPU can be used: $no_gpu" | tee -a "$log"
+    echo "| $1 | not run | 0 | no GPU can be used |" >>"$temporary/rows"
+    echo "{\"name\": \"$1\", \"status\": null, \"seconds\": 0, \"said\": \"no GPU can be used: $no_gpu\"}" >>"$temporary/json"
+    report
+}
+
 # Written anew after each step: what is known is kept, whatever ends the run.
 report() {
     {
         echo "# Ogive's bundle on this machine"
         echo
         sed 's/^/- /' "$here/about.txt"
+        if [ -n "$no_gpu" ]; then
+            printf '\n**No GPU can be used here: %s**\n\n```\n' "$no_gpu"
+            cat "$temporary/devices"
+            echo '```'
+        fi
         echo
         echo "| part | status | seconds | what it counted |"
         echo "|---|---:|---:|---|"
@@ -90,6 +121,11 @@ same_text() {
 }
 
 for part in $parts; do
+    if [ -n "$no_gpu" ] && [ "$part" != devices ]; then
+        not_run "$part"
+        continue
+    fi
+    case $part in conformance | tests | models | sanitizer) unpack ;; esac
     case $part in
         devices)
             step "nvidia-smi" nvidia-smi
@@ -97,16 +133,16 @@ for part in $parts; do
             ;;
         # The suite and the models are there once for each NVRTC; on a device there is one, so one set is run.
         conformance)
-            step "conformance" "$here/bin/test-conformance" nvrtc_12 --nocapture
+            step "conformance" "$tests/test-conformance" nvrtc_12 --nocapture
             # What programs have: products as weights are kept, few rows in integers.
-            step "conformance as opened" "$here/bin/test-conformance" every_device --include-ignored --nocapture
+            step "conformance as opened" "$tests/test-conformance" every_device --include-ignored --nocapture
             ;;
         tests)
             for name in units compute int8 prompts split moe order overlap replay memory measure; do
-                step "test $name" "$here/bin/test-$name" --nocapture --test-threads 1
+                step "test $name" "$tests/test-$name" --nocapture --test-threads 1
             done
             ;;
-        models) step "golden models" "$here/bin/test-models" --skip nvrtc_11 --skip nvrtc_13 --nocapture --test-threads 1 ;;
+        models) step "golden models" "$tests/test-models" --skip nvrtc_11 --skip nvrtc_13 --nocapture --test-threads 1 ;;
         cli) step "the same text as the CPU" same_text ;;
         bench)
             # shellcheck disable=SC2086
@@ -128,10 +164,11 @@ for part in $parts; do
                     name=$1
                     shift
                     step "compute-sanitizer $tool $name" compute-sanitizer --tool "$tool" --error-exitcode 9 \
-                        "$here/bin/test-$name" "$@" --nocapture --test-threads 1
+                        "$tests/test-$name" "$@" --nocapture --test-threads 1
                 done
             done
             ;;
     esac
 done
 echo "$out/report.md"
+[ -z "$no_gpu" ]
