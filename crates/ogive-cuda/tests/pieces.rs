@@ -115,7 +115,7 @@ fn scattered_over_two_parts_replayed_steps_conform() {
                 let wrong: Vec<_> =
                     outcomes.filter(|found| !matches!(found.status, Status::Passed)).collect();
                 assert!(wrong.is_empty(), "{wrong:?}");
-                assert_eq!(cases.iter().filter(names).count(), 6);
+                assert_eq!(cases.iter().filter(names).count(), 7);
             }
         }
     });
