@@ -7,7 +7,7 @@ use super::*;
 use crate::CudaBackend;
 use crate::builder::Activations;
 use crate::launch::tests::on;
-use crate::ops::matrix::tests::{numbers, through};
+use crate::ops::matrix::tests::{info, numbers, through};
 use crate::weight;
 use ogive_backend::{Activation, Backend, Weight};
 use ogive_tensor::{BF16, F16, F32, FORMATS, Format, HostWeight, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};
@@ -333,15 +333,6 @@ fn integers_are_the_products_one_by_one() {
 
 #[test]
 fn what_is_grouped_hangs_on_sizes() {
-    let info = |capability, shared_memory| DeviceInfo {
-        number: 0,
-        name: String::new(),
-        memory: 1 << 30,
-        capability,
-        multiprocessors: 100,
-        shared_memory,
-        l2_cache: 0,
-    };
     let kept = |format: &Format, experts| {
         [[experts, 768, 2048], [experts, 768, 2048], [experts, 2048, 768]]
             .map(|shape| Kept::of(format, [false; 2], shape))

@@ -11,6 +11,19 @@ use ogive_backend::Backend;
 use ogive_tensor::{BF16, F16, FORMATS, Format, HostWeight};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
+/// A device of which only these are known, with so many bytes of shared memory.
+pub(crate) fn info(capability: (u32, u32), shared_memory: u32) -> DeviceInfo {
+    DeviceInfo {
+        number: 0,
+        name: String::new(),
+        memory: 1 << 30,
+        capability,
+        multiprocessors: 100,
+        shared_memory,
+        l2_cache: 0,
+    }
+}
+
 /// Numbers around zero, by a generator of Knuth's.
 pub(crate) fn numbers(seed: u64, n: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -133,15 +146,6 @@ fn tiles_of_sm_75() {
 /// A step that is filled up takes the kernels and tiles that its rows would take alone.
 #[test]
 fn rows_of_a_bucket_are_multiplied_alike() {
-    let info = |capability, shared_memory| DeviceInfo {
-        number: 0,
-        name: String::new(),
-        memory: 1 << 30,
-        capability,
-        multiprocessors: 100,
-        shared_memory,
-        l2_cache: 0,
-    };
     let devices = [
         ((6, 1), 48 << 10),
         ((7, 5), 64 << 10),
