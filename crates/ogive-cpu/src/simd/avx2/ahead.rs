@@ -1,9 +1,10 @@
 //! Asking memory for what a stream reads soon.
 //!
-//! Into the second cache, which waits for more lines at once than the first. Some processors read ahead of whoever reads on in order, and
-//! hold more requests for that than a program may make ([`reads_ahead`](crate::simd::vendor::reads_ahead)); but they stop at the end of each
-//! page, and look less far than several tokens need time for. So there a stream that waits for memory asks for the heads of pages alone.
-//! Any other asks for every line.
+//! Into the first cache, as what is read once need not pass by the second: Zen 5 reads K-quants so at 98 % of plain reads where memory
+//! gives 70 GB/s, and at 91 to 94 % if asked for the second cache alone. Some processors read ahead of whoever reads on in order, and
+//! hold more requests for that than a program may make ([`reads_ahead`](crate::simd::vendor::reads_ahead)); but they stop at the end
+//! of each page, and look less far than several tokens need time for. So there a stream that waits for memory asks for the heads of
+//! pages alone. Any other asks for every line.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -37,6 +38,6 @@ pub(in crate::simd) fn ask(at: *const u8) {
     // SAFETY: a prefetch reads nothing and never faults, wherever it points.
     #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
     unsafe {
-        _mm_prefetch::<_MM_HINT_T1>(at.cast());
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
 }
