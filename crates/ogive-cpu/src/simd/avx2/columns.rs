@@ -19,8 +19,8 @@ use crate::{
 };
 use std::{arch::x86_64::*, cell::RefCell, ops::Range};
 
-/// Steps of a part of a panel.
-pub(in crate::simd) const STEPS: usize = 128;
+/// Words of a panel: 16 KiB of the first cache.
+const WORDS: usize = 256;
 /// Sums of different depths of the tree that wait for their partners, and the result.
 pub(in crate::simd) const DEPTHS: usize = LANES.ilog2() as usize + 1;
 /// Bytes of a strip that all of a few tokens meet before the next come: they stay in the first cache, with the activations of some tokens.
@@ -307,11 +307,11 @@ pub(in crate::simd) struct Part {
 }
 
 impl Part {
-    /// Those of a lane of so many steps.
-    pub(in crate::simd) fn of(lane: usize, steps: usize) -> impl Iterator<Item = Self> {
-        let end = move |from: usize| steps.min(from + STEPS);
+    /// Those of a lane of so many steps, `most` at a time.
+    pub(in crate::simd) fn of(lane: usize, steps: usize, most: usize) -> impl Iterator<Item = Self> {
+        let end = move |from: usize| steps.min(from + most);
         let part = move |from| Self { lane, steps: from..end(from), last: end(from) == steps };
-        (0..steps).step_by(STEPS).map(part)
+        (0..steps).step_by(most).map(part)
     }
 }
 
@@ -323,19 +323,34 @@ fn many<const KIND: u8>(job: &Job<'_>, side: Side, out: &mut Stripe<'_>) {
         // What they hold does not matter: each is written before it is read.
         sums.resize(panels.len() * DEPTHS * n, Lanes([0.0; STRIP]));
         let steps = job.strip(0).unwrap_or_default().len() / (LANES * word(KIND));
-        for part in (0..LANES).flat_map(|lane| Part::of(lane, steps)) {
+        let pieces = job.input.columns(side);
+        let mut parts = (0..LANES).flat_map(|lane| Part::of(lane, steps, WORDS / per_step(KIND))).peekable();
+        while let Some(part) = parts.next() {
             for (first, sums) in panels.clone().zip(sums.chunks_exact_mut(DEPTHS * n)) {
-                unpack::<KIND>(job.strip(first).unwrap_or_default(), &part, panel);
+                let strip = |r| job.strip(r).unwrap_or_default();
+                let next = match first + STRIP {
+                    next if next < out.width() => (strip(next), Some(&part)),
+                    _ => (strip(0), parts.peek()),
+                };
+                unpack::<KIND>(strip(first), &part, panel);
+                let at = (part.lane * steps + part.steps.start) * per_step(KIND);
                 let mut t = 0;
-                for piece in job.input.columns(side) {
-                    tokens(panel, piece, &part, per_step(KIND), &mut Sums { all: sums, n, t });
+                for (i, piece) in pieces.iter().enumerate() {
+                    ask_share::<KIND>(next, i, pieces.len());
+                    let now = &mut Sums { all: sums, n, t };
+                    tokens(panel, piece, &pieces[(i + 1) % pieces.len()], at, &part, now);
                     t += piece.tokens;
                 }
             }
         }
-        for (first, sums) in panels.zip(sums.chunks_exact(DEPTHS * n)) {
-            for t in 0..n {
-                put(out, t, first, &sums[(DEPTHS - 1) * n + t].0);
+        // A row of the result is a page of its own: all panels' results for one come together.
+        for t in 0..n {
+            for (to, sums) in out.row(t).chunks_mut(STRIP).zip(sums.chunks_exact(DEPTHS * n)) {
+                let sums = &sums[(DEPTHS - 1) * n + t];
+                match to.first_chunk_mut() {
+                    Some(to) => *to = sums.0,
+                    None => to.copy_from_slice(&sums.0[..to.len()]),
+                }
             }
         }
     });
@@ -367,19 +382,39 @@ fn unpack<const KIND: u8>(strip: &[u8], part: &Part, panel: &mut Vec<Lanes<f32>>
     }
 }
 
-/// Goes on with the lane's sums for the tokens of a piece, in two turns of as many or one less.
+/// Asks for share `i` of `shares` of the words that are unpacked next: one lies too far from the one before it for the processor to see
+/// what comes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn ask_share<const KIND: u8>((strip, part): (&[u8], Option<&Part>), i: usize, shares: usize) {
+    let Some(part) = part else { return };
+    let share = part.steps.len().div_ceil(shares);
+    for step in part.steps.clone().skip(i * share).take(share) {
+        ask(strip.as_ptr().wrapping_add((step * LANES + part.lane) * word(KIND)));
+    }
+}
+
+/// Goes on with the lane's sums for the tokens of a piece, in two turns of as many or one less; `next` comes after it, and `at` is the part's
+/// first step of both.
 #[target_feature(enable = "avx2,fma")]
-fn tokens(panel: &[Lanes<f32>], piece: &Columns, part: &Part, per_step: usize, sums: &mut Sums<'_>) {
-    let turns = piece.tokens.div_ceil(TOGETHER);
-    for turn in 0..turns {
-        let of = turn * piece.tokens / turns..(turn + 1) * piece.tokens / turns;
+fn tokens(
+    panel: &[Lanes<f32>],
+    piece: &Columns,
+    next: &Columns,
+    at: usize,
+    part: &Part,
+    sums: &mut Sums<'_>,
+) {
+    let middle = if piece.tokens > TOGETHER { piece.tokens / 2 } else { 0 };
+    for of in [0..middle, middle..piece.tokens] {
         match of.len() {
-            6 => turn_of::<6>(panel, piece, of.start, part, per_step, sums),
-            5 => turn_of::<5>(panel, piece, of.start, part, per_step, sums),
-            4 => turn_of::<4>(panel, piece, of.start, part, per_step, sums),
-            3 => turn_of::<3>(panel, piece, of.start, part, per_step, sums),
-            2 => turn_of::<2>(panel, piece, of.start, part, per_step, sums),
-            _ => turn_of::<1>(panel, piece, of.start, part, per_step, sums),
+            6 => turn_of::<6>(panel, (piece, next), at, of.start, part, sums),
+            5 => turn_of::<5>(panel, (piece, next), at, of.start, part, sums),
+            4 => turn_of::<4>(panel, (piece, next), at, of.start, part, sums),
+            3 => turn_of::<3>(panel, (piece, next), at, of.start, part, sums),
+            2 => turn_of::<2>(panel, (piece, next), at, of.start, part, sums),
+            1 => turn_of::<1>(panel, (piece, next), at, of.start, part, sums),
+            n => assert_eq!(n, 0, "two turns have more tokens than there are registers for"),
         }
     }
 }
@@ -387,14 +422,15 @@ fn tokens(panel: &[Lanes<f32>], piece: &Columns, part: &Part, per_step: usize, s
 #[target_feature(enable = "avx2,fma")]
 fn turn_of<const N: usize>(
     panel: &[Lanes<f32>],
-    piece: &Columns,
+    (piece, next): (&Columns, &Columns),
+    at: usize,
     from: usize,
     part: &Part,
-    per_step: usize,
     sums: &mut Sums<'_>,
 ) {
     let stride = piece.tokens;
-    let at = part.lane * (piece.values.len() / stride / LANES) + part.steps.start * per_step;
+    let ahead = next.values.as_ptr().wrapping_add(at * next.tokens);
+    let ahead = ahead.addr().wrapping_sub(piece.values.as_ptr().addr() + at * stride * size_of::<u32>());
     let x = &piece.values[at * stride..][..panel.len() * stride];
     // Where this lane's sums wait between its parts there is room until they are complete.
     let depth = part.lane.trailing_ones() as usize;
@@ -407,6 +443,7 @@ fn turn_of<const N: usize>(
     }
     for (w, x) in panel.iter().zip(x.chunks_exact(stride)) {
         let Some(x) = x.get(from..).and_then(|x| x.first_chunk::<N>()) else { break };
+        ask(x.as_ptr().cast::<u8>().wrapping_add(ahead));
         let w = [floats(w, 0), floats(w, 1)];
         for n in 0..N {
             let x = _mm256_set1_ps(f32::from_bits(x[n]));

@@ -38,6 +38,8 @@ pub(in crate::simd) fn are_pairs_fast() -> bool {
     is_amd() && is_x86_feature_detected!("avx512bf16")
 }
 
+/// Steps of a part of a panel.
+const STEPS: usize = 128;
 /// Tokens whose sums of all lanes have room in registers.
 const STREAMED: usize = 4;
 
@@ -219,7 +221,7 @@ fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_>)
         // What they hold does not matter: each is written before it is read.
         sums.resize(panels.len() * DEPTHS * n, [Lanes([0.0; STRIP]); 2]);
         let steps = job.strip(0).unwrap_or_default().len() / (LANES * word(KIND));
-        let mut parts = (0..LANES).flat_map(|lane| Part::of(lane, steps)).peekable();
+        let mut parts = (0..LANES).flat_map(|lane| Part::of(lane, steps, STEPS)).peekable();
         while let Some(part) = parts.next() {
             for (first, sums) in panels.clone().zip(sums.chunks_exact_mut(DEPTHS * n)) {
                 let strip = |r| job.strip(if r < out.width() { r } else { first }).unwrap_or_default();
