@@ -7,6 +7,7 @@ use crate::{Result, Run};
 use ogive::backend::{Backend, Batch, BlockTable, Cache, CacheSpec, HostWeight, LayerCache, Plan, Weight};
 use ogive::cuda::CudaBackend;
 use ogive::tensor::{F16, Format, Tensor};
+use std::ops::Range;
 
 /// Tokens of a cache block, as engines have it.
 pub(crate) const BLOCK: usize = 32;
@@ -44,6 +45,8 @@ pub(crate) fn weights(
 pub(crate) struct Sequences {
     pub(crate) cache: Cache,
     tables: Vec<BlockTable>,
+    /// Whether they have states, each read in one place and written in another.
+    states: bool,
 }
 
 impl Sequences {
@@ -54,21 +57,24 @@ impl Sequences {
         count: usize,
         context: usize,
     ) -> Result<Self> {
-        Self::of(b, layers, &F16, count, context)
+        Self::of(b, layers, &F16, count, 0..context)
     }
 
-    /// The same in another element. Their blocks alternate, as they do where sequences grew side by side.
+    /// The same in another element, where whole blocks before the first of these tokens were given back, as they are behind a window.
+    /// Blocks of sequences alternate, as they do where those grew side by side.
     pub(crate) fn of(
         b: &CudaBackend,
         layers: Vec<LayerCache>,
         element: &'static Format,
         count: usize,
-        context: usize,
+        tokens: Range<usize>,
     ) -> Result<Self> {
-        let (each, n) = (context.div_ceil(BLOCK), u32::try_from(count)?);
+        let states = layers.iter().any(|layer| matches!(layer, LayerCache::State { .. }));
+        let first = tokens.start / BLOCK;
+        let (each, n) = (tokens.end.div_ceil(BLOCK) - first, u32::try_from(count)?);
         let cache = b.new_cache(&CacheSpec::new(layers, BLOCK, each * count, 2 * count).element(element))?;
-        let table = |s: u32| BlockTable { first: 0, blocks: (0..each as u32).map(|i| i * n + s).collect() };
-        Ok(Self { cache, tables: (0..n).map(table).collect() })
+        let table = |s: u32| BlockTable { first, blocks: (0..each as u32).map(|i| i * n + s).collect() };
+        Ok(Self { cache, tables: (0..n).map(table).collect(), states })
     }
 
     /// A step of `rows` tokens for each sequence, after `past`; `outputs` of the last ones wanted.
@@ -76,8 +82,9 @@ impl Sequences {
         let mut batch = Batch::default();
         for (i, table) in (0u32..).zip(&self.tables) {
             let tokens: Vec<u32> = (0..rows as u32).map(|t| (t * 31 + i * 7) % 256).collect();
-            // Without states, as engines say it.
-            batch.push(&tokens, past, vec![table.clone()], [0; 2]);
+            // Where there are no states, as engines say it.
+            let slots = if self.states { [2 * i, 2 * i + 1] } else { [0; 2] };
+            batch.push(&tokens, past, vec![table.clone()], slots);
             batch.want_last();
         }
         batch
