@@ -306,6 +306,8 @@ mod tests {
         for (_, name) in PROGRAMS {
             let text = match name {
                 "test-memory" => "echo 'test result: FAILED. 3 \"bad\" | ones'; exit 101",
+                // A name that no test has: that is no success.
+                "test-moe" => "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'",
                 "ogive-gpu-bench" => {
                     "mkdir -p \"$2\"; echo '{\"a\": 1}' >\"$2/report.json\"; echo '## bench' >\"$2/report.md\""
                 }
@@ -325,9 +327,14 @@ mod tests {
         assert!(run(&["conformance", "tests", "models", "cli", "bench"]));
         let read = |name: &str| fs::read_to_string(folder.join("out").join(name)).unwrap();
         let (text, json) = (read("report.md"), read("report.json"));
-        for (part, status) in
-            [("conformance", 0), ("test int8", 0), ("test memory", 101), ("golden models", 0), ("bench", 0)]
-        {
+        for (part, status) in [
+            ("conformance", 0),
+            ("test int8", 0),
+            ("test memory", 101),
+            ("test moe", 4),
+            ("golden models", 0),
+            ("bench", 0),
+        ] {
             assert!(text.contains(&format!("| {part} | {status} |")), "{part}: {text}");
         }
         assert!(text.contains("## bench") && text.contains("- commit x"), "{text}");

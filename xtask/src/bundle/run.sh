@@ -51,9 +51,11 @@ step() {
     "$@" >"$temporary/output" 2>&1
     status=$?
     seconds=$(($(date +%s) - begin))
+    # A test program that finds no test of that name runs none and ends well: here that is status 4.
+    if [ $status = 0 ] && grep -aq '^test result: ok\. 0 passed' "$temporary/output"; then status=4; fi
     cat "$temporary/output" >>"$log"
     # What a test program or a sanitizer counts at its end.
-    said=$(grep -aE '^test result:|ERROR SUMMARY|cases passed' "$temporary/output" | tail -n 4 | tr '\n|"\\' '  ' | tr -d '\000-\037')
+    said=$(grep -aE '^test result:|ERROR SUMMARY|cases passed' "$temporary/output" | tail -n 8 | tr '\n|"\\' '  ' | tr -d '\000-\037')
     echo "== $name: status $status, $seconds s $said" | tee -a "$log"
     echo "| $name | $status | $seconds | $said |" >>"$temporary/rows"
     echo "{\"name\": \"$name\", \"status\": $status, \"seconds\": $seconds, \"said\": \"$said\"}" >>"$temporary/json"
