@@ -1,10 +1,11 @@
 //! The gate: every kernel compiles with every generation of NVRTC, for its architectures, without a warning, and spills no register.
 //!
-//! All samples for all architectures, `--ignored`, take a core half an hour, at some 0.2 s each. So every day a compiler makes all samples
-//! for the architectures that paths and tables were made for, which are those that [`ALL_SAMPLES`] names, and of each other family one
-//! sample of each module: what is code for a family alone stands behind a condition that one sample shows, and how registers are given
-//! out hardly differs between devices of a family. `OGIVE_CUDA_FILTER=attend,norm` takes only modules whose names contain one of
-//! these, `OGIVE_CUDA_ARCHITECTURES=80,90` only those architectures.
+//! All samples for all architectures, `-- --ignored --nocapture every_architecture`, take a core half an hour, at some 0.2 s each, and say
+//! after each module how far they are. So every day a compiler makes all samples for the architectures that paths and tables were made
+//! for, which are those that [`ALL_SAMPLES`] names, and of each other family one sample of each module: what is code for a family alone
+//! stands behind a condition that one sample shows, and how registers are given out hardly differs between devices of a family.
+//! `OGIVE_CUDA_FILTER=attend,norm` takes only modules whose names contain one of these, `OGIVE_CUDA_ARCHITECTURES=80,90` only those
+//! architectures.
 #![allow(clippy::print_stdout)]
 
 use ogive_cuda::{Compiled, Compiler};
@@ -126,6 +127,15 @@ fn gate(nvrtc: Nvrtc, everything: bool) {
                     wrong.extend(stale(&table, source, source.samples[sample], architecture, &compiled));
                 }
             }
+        }
+        if everything {
+            let (compiled, of) = (count.values().sum::<usize>(), sources().count());
+            println!(
+                "NVRTC {nvrtc}: {} of {of}, {}: {compiled} compiled, {} complaints",
+                number + 1,
+                source.name,
+                wrong.len()
+            );
         }
     }
     let (major, minor) = compiler.version();
