@@ -2,7 +2,7 @@
 //!
 //! In single precision it runs whole with each of them. As programs open models, it runs in sixths: each kind of device takes one, and
 //! each compiler makes two or three of them. All of them, on all devices, with all compilers that know the
-//! device, is `-- --ignored every_device`, which takes a core half an hour.
+//! device, is `-- --ignored --nocapture every_device`, which takes a core half an hour and says before each where it is.
 //!
 //! `OGIVE_CUDA_FILTER=linear/,attend/` runs only cases whose names contain one of these.
 #![allow(clippy::print_stdout)]
@@ -144,9 +144,10 @@ fn every_device_with_every_compiler() {
     if test::case().is_some() || CudaBackend::is_available() {
         return all();
     }
-    for nvrtc in Nvrtc::ALL {
-        for device in DEVICES.iter().filter(|device| knows(nvrtc, device)) {
-            common::on_kind(test_name!(), nvrtc, Some(device), all);
-        }
+    let pairs = Nvrtc::ALL.into_iter().flat_map(|nvrtc| DEVICES.iter().map(move |device| (nvrtc, device)));
+    let pairs: Vec<_> = pairs.filter(|(nvrtc, device)| knows(*nvrtc, device)).collect();
+    for (number, (nvrtc, device)) in pairs.iter().enumerate() {
+        println!("{} of {}: {device} with NVRTC {nvrtc}", number + 1, pairs.len());
+        common::on_kind(test_name!(), *nvrtc, Some(device), all);
     }
 }

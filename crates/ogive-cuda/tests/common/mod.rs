@@ -28,7 +28,7 @@ pub(crate) fn on_kind(name: &str, nvrtc: Nvrtc, kind: Option<&str>, body: impl F
         println!();
         return body();
     }
-    let mut launcher = Launcher::new().nvrtc(nvrtc).patience(Duration::from_secs(900));
+    let mut launcher = Launcher::new().nvrtc(nvrtc).patience(Duration::from_secs(3600));
     if let Some(kind) = kind {
         launcher = launcher.set("PTX_EMU_DEVICES", kind);
     }
