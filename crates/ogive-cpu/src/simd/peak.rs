@@ -1,5 +1,6 @@
 //! Passes that do nothing but multiply and add into registers, as many at once as the units take: what a kernel reaches beside one
-//! is what its loads, its unpacking and its scales leave over. Vectors are as wide as the machine has them.
+//! is what its loads, its unpacking and its scales leave over. And reading that does nothing else. Vectors are as wide as the machine has
+//! them.
 #![allow(unsafe_code)]
 
 /// Rounds of a pass: some milliseconds.
@@ -54,9 +55,37 @@ pub(crate) fn passes() -> [Option<Pass>; 3] {
     [int8, if bf16 { pass(x86::bf16, 32 * SUMS) } else { None }, single]
 }
 
+/// The sum of all words of `bytes` but for a rest of less than 512 bytes.
+pub(crate) fn read(bytes: &[u8]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the instructions were found.
+            return unsafe { x86::read(bytes) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the instructions were found.
+            return unsafe { x86::read_narrow(bytes) };
+        }
+    }
+    sum(bytes)
+}
+
+/// Several sums side by side, so that nothing but memory is waited for.
+#[inline(always)] // and compiled with the instructions of whoever calls it
+fn sum(bytes: &[u8]) -> u64 {
+    let mut sums = [0_u64; 64];
+    for chunk in bytes.as_chunks::<8>().0.chunks_exact(sums.len()) {
+        for (s, v) in sums.iter_mut().zip(chunk) {
+            *s = s.wrapping_add(u64::from_ne_bytes(*v));
+        }
+    }
+    sums.into_iter().fold(0, u64::wrapping_add)
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::ROUNDS;
+    use super::{ROUNDS, sum};
     use std::arch::x86_64::*;
     use std::hint::black_box;
 
@@ -64,6 +93,16 @@ mod x86 {
     pub(super) const SUMS: usize = 16;
     /// The same where a vector has but sixteen registers, some of them for factors.
     pub(super) const FEW: usize = 12;
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn read(bytes: &[u8]) -> u64 {
+        sum(bytes)
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn read_narrow(bytes: &[u8]) -> u64 {
+        sum(bytes)
+    }
 
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn int8() {
@@ -137,5 +176,16 @@ mod x86 {
             }
         }
         black_box(sums);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_meets_every_word() {
+        let bytes: Vec<u8> = (0..1000_u64).flat_map(u64::to_ne_bytes).collect();
+        assert_eq!([read(&bytes), sum(&bytes)], [(0..960_u64).sum::<u64>(); 2]);
     }
 }
