@@ -64,6 +64,14 @@ fn as_many_layers_as_fit_go_to_the_device() {
         "{said}"
     );
 
+    // Neither of the first two holds the head; beside the third, which does, both have layers.
+    let (ok, three, said) = with("sm_80:28M,sm_80:28M,sm_80:52M", &[]).unwrap();
+    assert!(ok && three == cpu && said.contains("using CUDA: 3 × NVIDIA "), "{said}");
+    assert!(
+        ["the head, cuda:1 for layer", ", cuda:0 for layer"].iter().all(|part| said.contains(part)),
+        "{said}"
+    );
+
     // Who names the device gets it or an error that says what there is.
     let (ok, _, said) = with("sm_80:64M", &["--device", "cuda"]).unwrap();
     assert!(!ok && said.contains("(in all ") && said.contains("are free"), "{said}");

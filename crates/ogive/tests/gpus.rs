@@ -6,7 +6,7 @@
 
 use ogive::engine::{Limits, Request};
 use ogive::{Device, GpuLayers, Model, Options};
-use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
+use ptx_emulator_launcher::{Launcher, test, test_name};
 use std::time::Duration;
 
 /// With so many tokens in single precision the cache of the first two layers is 20 MiB each, beside which the model's weights and the third layer,
@@ -171,11 +171,13 @@ fn those_that_do_not_reach_one_another_share_it_too() {
 }
 
 #[test]
+#[cfg(feature = "cuda-13")]
 fn one_that_cannot_be_used_is_left_out_with_the_reason() {
     if test::case().is_some() {
         return case();
     }
-    let newest = || Launcher::new().patience(Duration::from_secs(900)).nvrtc(Nvrtc::V13);
+    let newest =
+        || Launcher::new().patience(Duration::from_secs(900)).nvrtc(ptx_emulator_launcher::Nvrtc::V13);
     let why = ["; cuda:0 left out: /", " is NVRTC 13.", ", which does not know sm_61"];
     let Some(one) = said_by(test_name!(), newest(), "sm_61:52M,sm_80:52M", &[]) else { return };
     has(&one, &[&["using CUDA: NVIDIA A"], &why[..]].concat());
