@@ -80,8 +80,8 @@ pub(crate) fn fewest(options: &Options, checkpoint: &Checkpoint) -> Result<Taken
         Some(GpuLayers::Count(n)) => n.min(layers.count),
         _ => layers.count,
     };
-    let (mut gpus, mut held, mut left_out) = (Vec::<Gpu>::new(), 0, Vec::new());
-    let mut passed = Vec::<Gpu>::new();
+    let (mut gpus, mut held, mut left_out) = (Vec::new(), 0, Vec::new());
+    let mut opened = Vec::new();
     for number in 0..device::cuda_count().max(1) {
         let gpu = match Gpu::open(options, number) {
             Ok(gpu) => gpu,
@@ -94,7 +94,7 @@ pub(crate) fn fewest(options: &Options, checkpoint: &Checkpoint) -> Result<Taken
             (gpus, held) = (vec![gpu], wanted);
             break;
         }
-        passed.push(gpu.clone());
+        opened.push(gpu.clone());
         let mut with = gpus.clone();
         with.push(gpu.clone());
         // By itself if that is better, and beside those before it only if that is better still.
@@ -110,8 +110,8 @@ pub(crate) fn fewest(options: &Options, checkpoint: &Checkpoint) -> Result<Taken
         }
     }
     // One that was no help before may be beside a later one, which holds the head.
-    for gpu in passed {
-        if held >= wanted || gpus.iter().any(|taken| taken.number == gpu.number) {
+    for gpu in opened {
+        if held >= wanted || gpus.iter().any(|taken: &Gpu| taken.number == gpu.number) {
             continue;
         }
         let mut with = gpus.clone();
