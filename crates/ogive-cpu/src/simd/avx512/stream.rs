@@ -15,7 +15,7 @@ use crate::{
     linear::Tile,
     simd::{
         avx2::{
-            ahead::look_ahead,
+            ahead::Ahead,
             codes::{fine, has_min, super_block},
             panel::Lanes,
         },
@@ -102,7 +102,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     out
 }
 
-/// Adds the parts of group `g`, scaled, and raised as their codes are; `heads` is [`look_ahead`]'s.
+/// Adds the parts of group `g`, scaled, and raised as their codes are; `heads` is [`Ahead`]'s.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn add_parts<const F: u8, const N: usize, const T: usize>(
@@ -115,8 +115,9 @@ fn add_parts<const F: u8, const N: usize, const T: usize>(
 ) {
     let (groups, quads) = (parts(F) / group(F, T), 64 / parts(F));
     let mut products = [[_mm512_setzero_si512(); T]; 4];
-    look_ahead(heads, block.as_flattened(), g, groups);
+    let ahead = Ahead::of(block.as_flattened(), g, groups, heads);
     for i in 0..quads {
+        ahead.ask(i, quads);
         for k in 0..group(F, T) {
             let p = part(F, T, g, k);
             let c = quad::<F, N>(block, p, i);
@@ -152,7 +153,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         let mut sums = [_mm512_setzero_ps(); T];
         for (block, (acts, (eights, totals))) in blocks.iter().zip(acts.iter().zip(eights.iter().zip(totals)))
         {
-            look_ahead(heads, block.as_flattened(), 0, 1);
+            let ahead = Ahead::of(block.as_flattened(), 0, 1, heads);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
                 let times = _mm512_set1_epi32(raise(F).trailing_zeros() as i32 - 3);
@@ -161,6 +162,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
                 }
             }
             for i in 0..8 {
+                ahead.ask(i, 8);
                 let c = quad::<F, N>(block, 0, i);
                 for t in 0..T {
                     part[t] = _mm512_dpbusd_epi32(part[t], c, four(acts[i][t]));
