@@ -34,6 +34,8 @@ pub(crate) enum Kernel {
     Decoded,
     /// Dense elements as they are.
     Dense(Dense),
+    /// Dense elements in bf16, in the order of AMX's tiles.
+    Tiled,
     /// Packed codes times 8-bit activations.
     Packed(Packed),
 }
@@ -61,7 +63,13 @@ impl CpuWeight {
         if !path.is_supported() {
             return Err(Error::unsupported(&w.name, format!("this machine cannot take the path {path}")));
         }
-        Ok(Self { host: w.clone(), kernel: kernel(w, precision), path, strips: None })
+        Ok(Self { host: w.clone(), kernel: kernel(w, precision, path), path, strips: None })
+    }
+
+    /// The same weight as the scalar twin of `path` has it.
+    #[cfg(test)]
+    pub(crate) fn twin(w: &HostWeight, precision: Precision, path: Path) -> Self {
+        Self { host: w.clone(), kernel: kernel(w, precision, path), path: Path::Scalar, strips: None }
     }
 
     /// The same weight in strips, where it has kernels that read them and there is memory. It does not need its bytes then.
@@ -70,6 +78,7 @@ impl CpuWeight {
             _ if self.strips.is_some() => return None,
             Kernel::Packed(format) if self.path.has_strips() => Of::Packed(format),
             Kernel::Dense(kind) if self.path.has_dense_strips() => Of::Dense(kind),
+            Kernel::Tiled => Of::Dense(Dense::Bf16),
             _ => return None,
         };
         let [experts, rows, _] = self.host.shape;
@@ -119,7 +128,7 @@ impl CpuWeight {
     pub(crate) fn order(&self) -> Option<&[u32]> {
         match self.kernel {
             Kernel::Packed(_) => self.host.input_perm.as_deref(),
-            Kernel::Decoded | Kernel::Dense(_) => None,
+            Kernel::Decoded | Kernel::Dense(_) | Kernel::Tiled => None,
         }
     }
 
@@ -168,7 +177,7 @@ pub(crate) fn rounded(pool: &Pool, w: &HostWeight) -> Result<HostWeight> {
     HostWeight::new(w.name.clone(), w.shape, &BF16, bytes.into())
 }
 
-fn kernel(w: &HostWeight, precision: Precision) -> Kernel {
+fn kernel(w: &HostWeight, precision: Precision, path: Path) -> Kernel {
     let is = |f| std::ptr::eq(w.format, f);
     match Packed::of(w.format) {
         Some(packed) if w.scale.is_none() && precision != Precision::Exact => Kernel::Packed(packed),
@@ -176,6 +185,7 @@ fn kernel(w: &HostWeight, precision: Precision) -> Kernel {
         _ if is(&F32) => Kernel::Dense(Dense::F32),
         _ if is(&F16) => Kernel::Dense(Dense::F16),
         _ if precision == Precision::Exact => Kernel::Decoded,
+        _ if is(&BF16) && path == Path::Amx => Kernel::Tiled,
         _ if is(&BF16) => Kernel::Dense(Dense::Bf16),
         _ => Kernel::Decoded,
     }

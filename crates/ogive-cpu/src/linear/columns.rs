@@ -238,7 +238,7 @@ fn whole<const N: usize>(row: &[f32], i: usize) -> [f32; N] {
 
 /// The bits in single precision of `v` rounded to bf16: to nearest, ties to even.
 #[inline(always)]
-fn bf16_bits(v: f32) -> u32 {
+pub(super) fn bf16_bits(v: f32) -> u32 {
     let bits = v.to_bits();
     let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
     let nan = bits | 1 << 22;

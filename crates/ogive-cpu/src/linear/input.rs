@@ -4,6 +4,7 @@ use super::{
     columns::{Columns, Side},
     dense::{self, Dense},
     group::{GROUP, Group},
+    lines::Lines,
     quantise::Quantised,
     tile::{SLICE, Tile},
 };
@@ -30,6 +31,7 @@ struct Spare {
     rows: Vec<Quantised>,
     tiles: Vec<Tile>,
     groups: Vec<Group>,
+    lines: Vec<Lines>,
     columns: Vec<Columns>,
 }
 
@@ -67,6 +69,7 @@ pub(crate) struct Input {
     tiles: Vec<Tile>,
     slices: Vec<Tile>,
     groups: Vec<Group>,
+    lines: Vec<Lines>,
     /// For each [`Side`].
     columns: [Vec<Columns>; 3],
 }
@@ -83,6 +86,7 @@ impl Input {
             tiles: Vec::new(),
             slices: Vec::new(),
             groups: Vec::new(),
+            lines: Vec::new(),
             columns: Default::default(),
         };
         for w in ws {
@@ -105,6 +109,7 @@ impl Input {
                         Form::Tiles | Form::Slices | Form::Groups => {}
                     }
                 }
+                Kernel::Tiled if input.lines.is_empty() => input.lines = lines(pool, w.path(), x, n, k),
                 Kernel::Dense(_) if w.side().is_some() => {
                     let Some(side) = w.side() else { continue };
                     let columns = &mut input.columns[side as usize];
@@ -166,6 +171,11 @@ impl Input {
         &self.groups
     }
 
+    /// The same rows in bf16, where a weight is multiplied in tiles of them.
+    pub(crate) fn lines(&self) -> &[Lines] {
+        &self.lines
+    }
+
     /// Keeps its pieces for the next, if nobody else reads it any more.
     pub(crate) fn recycle(input: Arc<Self>) {
         let Some(mut input) = Arc::into_inner(input) else { return };
@@ -180,6 +190,7 @@ impl Input {
             keep(&mut spare.tiles, &mut input.tiles);
             keep(&mut spare.tiles, &mut input.slices);
             keep(&mut spare.groups, &mut input.groups);
+            keep(&mut spare.lines, &mut input.lines);
             input.columns.iter_mut().for_each(|columns| keep(&mut spare.columns, columns));
         });
     }
@@ -206,6 +217,15 @@ fn lay_columns(pool: &Pool, path: Path, side: Side, x: &[f32], n: usize, k: usiz
         pieces.iter_mut().for_each(|piece| path.lay(side, x, k, piece));
     });
     pieces
+}
+
+fn lines(pool: &Pool, path: Path, x: &[f32], n: usize, k: usize) -> Vec<Lines> {
+    let mut lines = pieces(|spare| &mut spare.lines, n.div_ceil(GROUP));
+    pool.chunks(&mut lines, 1, &|i, lines| {
+        let x = &x[i * GROUP * k..n.min((i + 1) * GROUP) * k];
+        lines.iter_mut().for_each(|lines| path.lay_lines(x, k, n <= GROUP, lines));
+    });
+    lines
 }
 
 /// Tiles of the first `slice` columns of `rows` of `k`, then those of the next; `raised` or not.

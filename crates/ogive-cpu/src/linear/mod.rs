@@ -9,6 +9,7 @@ mod columns;
 mod dense;
 mod group;
 mod input;
+mod lines;
 mod order;
 mod packed;
 mod quantise;
@@ -23,9 +24,14 @@ pub(crate) use columns::stay_normal;
 pub(crate) use columns::{Columns, Few, Side};
 pub(crate) use dense::{Dense, LANES};
 #[cfg(target_arch = "x86_64")]
+pub(crate) use dense::CHUNK;
+#[cfg(target_arch = "x86_64")]
 pub(crate) use dense::{Quads, TILE, lay};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use group::{GROUP, Group, Tokens};
+pub(crate) use lines::Lines;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use lines::{Line, TILED};
 pub(crate) use input::{Form, Input};
 pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed};
 #[cfg(target_arch = "x86_64")]

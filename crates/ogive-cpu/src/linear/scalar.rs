@@ -3,6 +3,7 @@
 use super::{
     Job,
     dense::{self, Dense},
+    lines::Line,
     packed::{self, Block, Packed},
 };
 use crate::{pool::Stripe, weight::Kernel};
@@ -12,7 +13,24 @@ pub(crate) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
     match job.w.kernel() {
         Kernel::Decoded => rows(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) => rows(job, kind, out, |r, row| kind.decode(job.row(r), row)),
+        Kernel::Tiled => tiled(job, out),
         Kernel::Packed(format) => packed(job, format, out),
+    }
+}
+
+fn tiled(job: &Job<'_>, out: &mut Stripe<'_>) {
+    let mut t = 0;
+    for group in job.input.lines() {
+        for of_group in 0..group.tokens {
+            let x: Vec<u16> =
+                group.lines.iter().skip(of_group).step_by(group.each).flat_map(|Line(line)| *line).collect();
+            for r in 0..out.width() {
+                let row: Vec<u16> =
+                    job.row(r).as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect();
+                out.row(t)[r] = dense::dot_in_tiles(&x, &row);
+            }
+            t += 1;
+        }
     }
 }
 

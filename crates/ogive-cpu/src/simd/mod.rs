@@ -16,7 +16,7 @@ mod neon;
 mod vendor;
 
 use crate::{
-    linear::{self, Columns, Few, Form, Job, Quantised, Side},
+    linear::{self, Columns, Few, Form, Job, Lines, Quantised, Side},
     pool::Stripe,
 };
 pub(crate) mod ops;
@@ -30,7 +30,8 @@ use std::fmt;
 /// The environment variable that forces a path.
 pub(crate) const FORCE: &str = "OGIVE_CPU_FORCE";
 
-/// A set of kernels. All paths give the same bits; [`Path::Scalar`] defines them.
+/// A set of kernels. All paths give the same bits, which [`Path::Scalar`] defines; BF16 weights alone have other last bits on
+/// [`Path::Amx`], whose instruction for them adds in an order of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Path {
@@ -235,6 +236,16 @@ impl Path {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 | Self::AvxVnni => unsafe { avx2::columns::lay(side, x, k, out) },
             _ => out.fill(side, x, k),
+        }
+    }
+
+    /// Lays rows of `k` activations for tiles of bf16, all there are or some of them.
+    pub(crate) fn lay_lines(self, x: &[f32], k: usize, alone: bool, out: &mut Lines) {
+        match self {
+            // SAFETY: the same.
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => unsafe { amx::dense::lay(x, k, alone, out) },
+            _ => out.fill(x, k, alone),
         }
     }
 }

@@ -25,15 +25,20 @@ fn rounding_activations_costs_what_it_should() {
         for k in [256, 512, 2048] {
             let w = weight(&mut noise, format, [1, 24, k]);
             let x = noise.values(4 * k);
-            let e = error(&x, 4, &w, &product(&pool, &x, 4, &w, Precision::Default, Path::Scalar));
             let bound = match format.name {
                 "f32" | "f16" => 1e-12,
                 "bf16" => 1e-5,
                 _ => 1e-4,
             };
-            assert!(e < bound, "{format:?} k={k}: {e}");
-            // It is the rounding that is measured, and not an exact product by mistake.
-            assert!(bound < 1e-10 || e > bound * 1e-3, "{format:?} k={k}: {e}");
+            for definition in [Path::Scalar, Path::Amx] {
+                let w = Arc::new(CpuWeight::twin(&w, Precision::Default, definition));
+                let mut got = vec![f32::NAN; 4 * 24];
+                linear(&pool, &x, 4, &w, 0, &mut got).unwrap();
+                let e = error(&x, 4, w.host(), &got);
+                assert!(e < bound, "{format:?} of {definition} k={k}: {e}");
+                // It is the rounding that is measured, and not an exact product by mistake.
+                assert!(bound < 1e-10 || e > bound * 1e-3, "{format:?} of {definition} k={k}: {e}");
+            }
         }
     }
 }

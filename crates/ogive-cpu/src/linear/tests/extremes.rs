@@ -27,11 +27,11 @@ fn tiny_and_huge_activations() {
         let x = noise.values(most * 512);
         for scale in [1e-44, 1e-38, 1e-36, 1e-20, 1e20, 1e37] {
             let x: Vec<f32> = x.iter().map(|v| v * scale).collect();
-            let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
+            let twins = Twins::new(&pool, &x, most, &w, Precision::Default);
             for path in fast_paths() {
                 for n in counts(&w, path) {
                     let got = product(&pool, &x[..n * 512], n, &w, Precision::Default, path);
-                    assert_same(&got, &want[..n * 18], &format!("{format:?} {path} scale={scale} n={n}"));
+                    assert_same(&got, &twins.of(path)[..n * 18], &format!("{format:?} {path} scale={scale} n={n}"));
                 }
             }
         }
@@ -84,11 +84,11 @@ fn damaged_weights_are_damaged_the_same_way_on_every_path() {
         let w = HostWeight::new("w", [1, 40, 768], format, bytes.into()).unwrap();
         let most = most(&w);
         let x = noise.values(most * 768);
-        let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
+        let twins = Twins::new(&pool, &x, most, &w, Precision::Default);
         for path in fast_paths() {
             for n in counts(&w, path) {
                 let got = product(&pool, &x[..n * 768], n, &w, Precision::Default, path);
-                assert_same(&got, &want[..n * 40], &format!("{format:?} {path} n={n}"));
+                assert_same(&got, &twins.of(path)[..n * 40], &format!("{format:?} {path} n={n}"));
             }
         }
     }
@@ -112,15 +112,15 @@ fn the_largest_codes_do_not_overflow() {
             let most = most(&w);
             for sign in [1.0, -1.0] {
                 let x = vec![sign; most * 512];
-                let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
+                let twins = Twins::new(&pool, &x, most, &w, Precision::Default);
                 for path in fast_paths() {
                     for n in counts(&w, path) {
                         let got = product(&pool, &x[..n * 512], n, &w, Precision::Default, path);
-                        assert_same(&got, &want[..n * 17], &format!("{format:?} {path} {fill:#x} n={n}"));
+                        assert_same(&got, &twins.of(path)[..n * 17], &format!("{format:?} {path} {fill:#x} n={n}"));
                     }
                 }
                 let exact = product(&pool, &x[..512], 1, &w, Precision::Exact, Path::Scalar);
-                for (a, b) in want.iter().zip(exact) {
+                for (a, b) in twins.of(Path::Scalar).iter().zip(exact) {
                     assert!((a - b).abs() <= b.abs() * 1e-5, "{format:?} {fill:#x}: {a} and {b}");
                 }
             }

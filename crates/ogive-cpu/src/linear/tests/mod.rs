@@ -96,6 +96,35 @@ fn product(pool: &Pool, x: &[f32], n: usize, w: &HostWeight, precision: Precisio
     plain
 }
 
+/// Products of the scalar twins, which define those of paths.
+struct Twins {
+    most: Vec<f32>,
+    /// Of AMX, if it defines its own.
+    amx: Option<Vec<f32>>,
+}
+
+impl Twins {
+    fn new(pool: &Pool, x: &[f32], n: usize, w: &HostWeight, precision: Precision) -> Self {
+        let of = |path| {
+            let w = Arc::new(CpuWeight::twin(w, precision, path));
+            let mut out = vec![f32::NAN; n * w.shape()[1]];
+            linear(pool, x, n, &w, 0, &mut out).unwrap();
+            out
+        };
+        let own = CpuWeight::twin(w, precision, Path::Amx).kernel() == Kernel::Tiled;
+        let wanted = own && Path::Amx.is_supported();
+        Self { most: of(Path::Scalar), amx: wanted.then(|| of(Path::Amx)) }
+    }
+
+    /// That of `path`.
+    fn of(&self, path: Path) -> &[f32] {
+        match &self.amx {
+            Some(amx) if path == Path::Amx => amx,
+            _ => &self.most,
+        }
+    }
+}
+
 /// Equal to the bit; of two that are not numbers the payload may differ.
 #[track_caller]
 fn assert_same(a: &[f32], b: &[f32], what: &str) {

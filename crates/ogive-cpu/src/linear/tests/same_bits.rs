@@ -11,11 +11,11 @@ fn check_paths(precision: Precision, rows: usize, lengths: impl Fn(&Format) -> V
         for k in lengths(format) {
             let w = weight(&mut noise, format, [1, rows, k]);
             let x = noise.values(64 * k);
-            let want = product(&pool, &x, 64, &w, precision, Path::Scalar);
+            let twins = Twins::new(&pool, &x, 64, &w, precision);
             for path in fast_paths() {
                 for n in NS {
                     let got = product(&pool, &x[..n * k], n, &w, precision, path);
-                    assert_same(&got, &want[..n * rows], &format!("{format:?} {path} k={k} n={n}"));
+                    assert_same(&got, &twins.of(path)[..n * rows], &format!("{format:?} {path} k={k} n={n}"));
                 }
             }
         }
@@ -43,11 +43,11 @@ fn dense_weights_for_few_tokens_and_many() {
             let w = weight(&mut noise, format, [1, rows, k]);
             let most = most(&w);
             let x = noise.values(most * k);
-            let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
+            let twins = Twins::new(&pool, &x, most, &w, Precision::Default);
             for path in fast_paths() {
                 for n in counts(&w, path) {
                     let got = product(&pool, &x[..n * k], n, &w, Precision::Default, path);
-                    assert_same(&got, &want[..n * rows], &format!("{format:?} {path} k={k} n={n}"));
+                    assert_same(&got, &twins.of(path)[..n * rows], &format!("{format:?} {path} k={k} n={n}"));
                 }
             }
         }
@@ -62,13 +62,13 @@ fn any_number_of_rows() {
         let (k, all) = (256, 70);
         let w = weight(&mut noise, format, [1, all, k]);
         let x = noise.values(5 * k);
-        let want = product(&pool, &x, 5, &w, Precision::Default, Path::Scalar);
+        let twins = Twins::new(&pool, &x, 5, &w, Precision::Default);
         for path in fast_paths() {
             for rows in [1, 2, 3, 4, 5, 15, 16, 17, 33, 64, 69] {
                 let part = w.rows(0..rows).unwrap();
                 for n in [1, 5] {
                     let got = product(&pool, &x[..n * k], n, &part, Precision::Default, path);
-                    let want: Vec<f32> = want.chunks(all).take(n).flat_map(|r| &r[..rows]).copied().collect();
+                    let want: Vec<f32> = twins.of(path).chunks(all).take(n).flat_map(|r| &r[..rows]).copied().collect();
                     assert_same(&got, &want, &format!("{format:?} {path} rows={rows} n={n}"));
                 }
             }

@@ -177,11 +177,11 @@ fn dense_rows_longer_than_a_part_of_a_panel() {
         let mut x = noise.values(25 * k);
         // Too small for products of pairs of bf16, in one piece of several.
         x[3 * k] = 1e-40;
-        let want = product(&pool, &x, 25, &w, Precision::Default, Path::Scalar);
+        let twins = Twins::new(&pool, &x, 25, &w, Precision::Default);
         for path in fast_paths() {
             for n in [1, 7, 25] {
                 let got = product(&pool, &x[..n * k], n, &w, Precision::Default, path);
-                assert_same(&got, &want[..n * 40], &format!("{format:?} {path} n={n}"));
+                assert_same(&got, &twins.of(path)[..n * 40], &format!("{format:?} {path} n={n}"));
             }
         }
     }
@@ -201,11 +201,11 @@ fn long_dense_rows_for_few_tokens_and_many() {
         // Too small for products of pairs of bf16, in some pieces of many.
         x[3 * k + 1] = 1e-40;
         x[30 * k + k - 1] = 1e-40;
-        let want = product(&pool, &x, most, &w, Precision::Default, Path::Scalar);
+        let twins = Twins::new(&pool, &x, most, &w, Precision::Default);
         for path in fast_paths() {
             for n in counts(&w, path) {
                 let got = product(&pool, &x[..n * k], n, &w, Precision::Default, path);
-                assert_same(&got, &want[..n * rows], &format!("{format:?} {path} n={n}"));
+                assert_same(&got, &twins.of(path)[..n * rows], &format!("{format:?} {path} n={n}"));
             }
         }
     }

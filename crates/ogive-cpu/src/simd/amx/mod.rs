@@ -1,9 +1,11 @@
 //! AMX: packed products of many tokens, some eight times as many a cycle as AVX-512 has.
 //!
-//! Everything else is as on AVX-512. The sums are the same integers, so the bits are too.
+//! Packed sums are the same integers as everywhere, so the bits are too. BF16 weights are multiplied in tiles from the first token
+//! on, in the tiles' own order ([`dot_in_tiles`](crate::linear)). Everything else is as on AVX-512.
 #![allow(unsafe_code)]
 
 mod blocks;
+pub(super) mod dense;
 mod panel;
 mod sums;
 mod superblocks;
@@ -47,6 +49,10 @@ thread_local! {
 /// The machine has what is enabled here, and tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) unsafe fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
+    if job.w.kernel() == Kernel::Tiled {
+        // SAFETY: the caller says that there are tiles.
+        return unsafe { dense::stripe(job, out) };
+    }
     let (Kernel::Packed(format), groups @ [_, ..]) = (job.w.kernel(), job.input.groups()) else {
         return avx512::stripe(job, out);
     };

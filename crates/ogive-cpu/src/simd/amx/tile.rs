@@ -15,6 +15,8 @@ pub(super) enum Shape {
     Full,
     /// Products over 32 elements: the A tiles, 4 and 5, have 32 bytes a row, and the B tiles, 6 and 7, eight rows.
     Half,
+    /// Products of so many tokens, at most sixteen: the B tiles, 6 and 7, have sixteen rows, all others one for each token.
+    Tokens(u8),
 }
 
 /// What `ldtilecfg` reads.
@@ -42,9 +44,13 @@ impl Tiles {
             Config { palette: 1, start: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
         config.row_bytes[..8].fill(64);
         config.rows[..8].fill(16);
-        if shape == Shape::Half {
-            config.row_bytes[4..6].fill(32);
-            config.rows[6..8].fill(8);
+        match shape {
+            Shape::Full => {}
+            Shape::Half => {
+                config.row_bytes[4..6].fill(32);
+                config.rows[6..8].fill(8);
+            }
+            Shape::Tokens(tokens) => config.rows[..6].fill(tokens),
         }
         // SAFETY: the caller says that the instruction is there; it reads the 64 bytes.
         unsafe {
@@ -73,7 +79,20 @@ impl Tiles {
         }
     }
 
-    /// Writes tile `T`, one of sixteen rows of 64 bytes.
+    /// The same, of what is not read again before the second cache has to be asked.
+    ///
+    /// # Safety
+    /// The tile's rows can be read there.
+    #[inline(always)]
+    pub(super) unsafe fn load_once<const T: u8, const STRIDE: usize>(&self, from: *const u8) {
+        // SAFETY: `self` proves the instruction, the caller that the memory can be read.
+        unsafe {
+            asm!("tileloaddt1 tmm{t}, [{from} + {stride}]", t = const T, from = in(reg) from, stride = in(reg) STRIDE,
+                options(readonly, nostack, preserves_flags));
+        }
+    }
+
+    /// Writes tile `T`, one of up to sixteen rows of 64 bytes.
     #[inline(always)]
     pub(super) fn store<const T: u8, E>(&self, to: &mut Sums<E>) {
         const { assert!(size_of::<Sums<E>>() == 1024) };

@@ -72,6 +72,7 @@ pub(super) fn stripe<const V: u8>(job: &Job<'_>, out: &mut Stripe<'_>) {
         Kernel::Dense(Dense::F32) => dense_few::<{ dense::F32 }, 32>(job, Dense::F32, out),
         Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }, 16>(job, Dense::F16, out),
         Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }, 16>(job, Dense::Bf16, out),
+        Kernel::Tiled => crate::linear::scalar::stripe(job, out), // AMX has them, and its twin
         Kernel::Packed(format) => match format {
             Packed::Q4_0 => packed::<V, { codes::Q4_0 }, 18>(job, out),
             Packed::Q4_1 => packed::<V, { codes::Q4_1 }, 20>(job, out),

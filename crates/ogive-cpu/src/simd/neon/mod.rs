@@ -66,6 +66,7 @@ pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_>) {
         Kernel::Dense(Dense::F32) => dense_few::<{ dense::F32 }, 32>(job, Dense::F32, out),
         Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }, 16>(job, Dense::F16, out),
         Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }, 16>(job, Dense::Bf16, out),
+        Kernel::Tiled => crate::linear::scalar::stripe(job, out), // AMX has them, and its twin
         Kernel::Packed(format) => match format {
             Packed::Q4_0 => packed::<D, { f::Q4_0 }, 18>(d, job, format, out),
             Packed::Q4_1 => packed::<D, { f::Q4_1 }, 20>(d, job, format, out),
