@@ -22,17 +22,17 @@ mod tile;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use columns::stay_normal;
 pub(crate) use columns::{Columns, Few, Side};
-pub(crate) use dense::{Dense, LANES};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use dense::CHUNK;
+pub(crate) use dense::{Dense, LANES};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use dense::{Quads, TILE, lay};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use group::{GROUP, Group, Tokens};
-pub(crate) use lines::Lines;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use lines::{Line, TILED};
 pub(crate) use input::{Form, Input};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use lines::Line;
+pub(crate) use lines::{Lines, TILED};
 pub(crate) use packed::{E2M1_LEVELS, IQ4_LEVELS, Packed};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use packed::{half_power, iq4_xs_scales, k_pairs, q3_scales};
@@ -45,7 +45,7 @@ pub(crate) use tile::{FEW, SLICE, Tile};
 
 use crate::{
     pool::{Matrix, Pool, Stripe},
-    weight::CpuWeight,
+    weight::{CpuWeight, Kernel},
 };
 use ogive_tensor::{Error, Result};
 use std::{cell::RefCell, sync::Arc};
@@ -56,6 +56,8 @@ const PANEL: usize = 64;
 const STRIPE_BYTES: usize = 64 << 10;
 /// Rows that share slices of activations, which come from far, while their sums stay near.
 const STRIPE_ROWS: usize = 128;
+/// The same for products in tiles of bf16, which read activations faster than they come from the third cache.
+const TILED_ROWS: usize = 512;
 /// Stripes for each thread, where there are enough rows: the last to finish holds the others up by one.
 const STRIPES: usize = 8;
 
@@ -195,11 +197,12 @@ fn products(
 
 /// Rows that a thread takes at a time for `n` tokens, of `rows` in all.
 fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
-    let worth = match w.wants(n) {
-        Form::Slices => STRIPE_ROWS,
-        _ => STRIPE_BYTES.div_ceil(w.host().row_bytes().max(1)),
+    let (worth, stripes) = match (w.kernel(), w.wants(n)) {
+        (Kernel::Tiled, _) if n > TILED => (TILED_ROWS, STRIPES / 2),
+        (_, Form::Slices) => (STRIPE_ROWS, STRIPES),
+        _ => (STRIPE_BYTES.div_ceil(w.host().row_bytes().max(1)), STRIPES),
     };
-    let share = rows / (pool.threads() * STRIPES);
+    let share = rows / (pool.threads() * stripes);
     worth.min(share).next_multiple_of(PANEL).max(PANEL)
 }
 

@@ -25,8 +25,7 @@ fn tiled(job: &Job<'_>, out: &mut Stripe<'_>) {
             let x: Vec<u16> =
                 group.lines.iter().skip(of_group).step_by(group.each).flat_map(|Line(line)| *line).collect();
             for r in 0..out.width() {
-                let row: Vec<u16> =
-                    job.row(r).as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect();
+                let row: Vec<u16> = job.row(r).as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect();
                 out.row(t)[r] = dense::dot_in_tiles(&x, &row);
             }
             t += 1;

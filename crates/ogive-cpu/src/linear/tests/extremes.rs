@@ -31,7 +31,11 @@ fn tiny_and_huge_activations() {
             for path in fast_paths() {
                 for n in counts(&w, path) {
                     let got = product(&pool, &x[..n * 512], n, &w, Precision::Default, path);
-                    assert_same(&got, &twins.of(path)[..n * 18], &format!("{format:?} {path} scale={scale} n={n}"));
+                    assert_same(
+                        &got,
+                        &twins.of(path)[..n * 18],
+                        &format!("{format:?} {path} scale={scale} n={n}"),
+                    );
                 }
             }
         }
@@ -116,7 +120,11 @@ fn the_largest_codes_do_not_overflow() {
                 for path in fast_paths() {
                     for n in counts(&w, path) {
                         let got = product(&pool, &x[..n * 512], n, &w, Precision::Default, path);
-                        assert_same(&got, &twins.of(path)[..n * 17], &format!("{format:?} {path} {fill:#x} n={n}"));
+                        assert_same(
+                            &got,
+                            &twins.of(path)[..n * 17],
+                            &format!("{format:?} {path} {fill:#x} n={n}"),
+                        );
                     }
                 }
                 let exact = product(&pool, &x[..512], 1, &w, Precision::Exact, Path::Scalar);

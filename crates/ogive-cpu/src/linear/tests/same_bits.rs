@@ -68,7 +68,8 @@ fn any_number_of_rows() {
                 let part = w.rows(0..rows).unwrap();
                 for n in [1, 5] {
                     let got = product(&pool, &x[..n * k], n, &part, Precision::Default, path);
-                    let want: Vec<f32> = twins.of(path).chunks(all).take(n).flat_map(|r| &r[..rows]).copied().collect();
+                    let want: Vec<f32> =
+                        twins.of(path).chunks(all).take(n).flat_map(|r| &r[..rows]).copied().collect();
                     assert_same(&got, &want, &format!("{format:?} {path} rows={rows} n={n}"));
                 }
             }

@@ -27,6 +27,9 @@ const ROWS: usize = 2 * STRIP;
 /// Bytes of a row in a chunk.
 const BYTES: usize = 2 * CHUNK;
 
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+
 /// A tile B: 32 columns of sixteen rows.
 type Words = Sums<u32>;
 
@@ -80,7 +83,7 @@ fn few(tiles: &Tiles, job: &Job<'_>, x: &Lines, Scratch { words, .. }: &mut Scra
             let slice = start..chunks.min(start + SLICE);
             let [a, b] = panel(job, first, out.width(), slice.clone(), words);
             for ((a, b), x) in a.iter().zip(b).zip(x.lines[start * x.each..].chunks_exact(x.each)) {
-                for line in (0..size_of::<Words>()).step_by(64) {
+                for line in (0..size_of::<Words>()).step_by(LINE) {
                     for strip in [a, b] {
                         ask(std::ptr::from_ref(strip).cast::<u8>().wrapping_add(AHEAD + line));
                     }
@@ -121,11 +124,15 @@ fn many(
         let slice = start..chunks.min(start + SLICE);
         for (first, sums) in panels.clone().zip(sums.chunks_exact_mut(groups.len())) {
             let strips = panel(job, first, out.width(), slice.clone(), words);
-            for (group, sums) in groups.iter().zip(sums) {
+            let next = match first + ROWS {
+                next if next < out.width() => Next::new(job, next, start, groups.len()),
+                _ => Next::new(job, 0, start + SLICE, groups.len()),
+            };
+            for (g, (group, sums)) in groups.iter().zip(sums).enumerate() {
                 let x = &group.lines[slice.start * group.each..slice.end * group.each];
                 match group.each {
-                    TILED => half(tiles, strips, x, start == 0, &mut sums[0]),
-                    _ => whole(tiles, strips, x, start == 0, sums),
+                    TILED => half(tiles, strips, x, start == 0, &mut sums[0], next.share(g)),
+                    _ => whole(tiles, strips, x, start == 0, sums, next.share(g)),
                 }
             }
         }
@@ -141,6 +148,46 @@ fn many(
     }
 }
 
+/// The slice of a panel that is read after this one: each group asks for a share of it.
+#[derive(Clone, Copy)]
+struct Next {
+    strips: [*const u8; 2],
+    /// Lines of a strip that are asked for with each chunk.
+    each: usize,
+}
+
+impl Next {
+    /// That from row `first` and chunk `start` on. What lies behind a strip's end may be asked for, and so may nothing.
+    fn new(job: &Job<'_>, first: usize, start: usize, groups: usize) -> Self {
+        let strip = job.strip(first).unwrap_or_default();
+        let from = strip.as_ptr().wrapping_add(start * size_of::<Words>());
+        Self {
+            strips: [from, from.wrapping_add(strip.len())],
+            each: if strip.is_empty() { 0 } else { (size_of::<Words>() / LINE).div_ceil(groups) },
+        }
+    }
+
+    /// That of group `g`.
+    fn share(self, g: usize) -> Self {
+        let before = g * self.each * SLICE * LINE;
+        Self { strips: self.strips.map(|strip| strip.wrapping_add(before)), ..self }
+    }
+
+    /// Asks for what is due with chunk `i`, into the second cache: it is read once this panel is through.
+    #[inline(always)]
+    fn ask(self, i: usize) {
+        for line in i * self.each..(i + 1) * self.each {
+            for strip in self.strips {
+                // SAFETY: a prefetch reads nothing and never faults, wherever it points.
+                #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+                unsafe {
+                    _mm_prefetch::<_MM_HINT_T1>(strip.wrapping_add(line * LINE).cast());
+                }
+            }
+        }
+    }
+}
+
 /// Goes on with the sums of 32 tokens and 32 rows, or begins them.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -149,8 +196,13 @@ fn whole(
     [a, b]: [&[Words]; 2],
     x: &[Line],
     begins: bool,
-    [[first_a, first_b], [second_a, second_b]]: &mut [[Sums<f32>; 2]; 2],
+    sums: &mut [[Sums<f32>; 2]; 2],
+    next_panel: Next,
 ) {
+    /// Lines of the next sums that are asked for with each chunk.
+    const EACH: usize = size_of::<[[Sums<f32>; 2]; 2]>() / LINE / SLICE;
+    let next = std::ptr::from_ref(sums).wrapping_add(1).cast::<u8>();
+    let [[first_a, first_b], [second_a, second_b]] = sums;
     // SAFETY: whole tiles are read.
     unsafe {
         if begins {
@@ -164,7 +216,11 @@ fn whole(
             tiles.load::<2, 64>(second_a.0.as_ptr().cast());
             tiles.load::<3, 64>(second_b.0.as_ptr().cast());
         }
-        for ((a, b), x) in a.iter().zip(b).zip(x.as_chunks::<{ 2 * TILED }>().0) {
+        for (i, ((a, b), x)) in a.iter().zip(b).zip(x.as_chunks::<{ 2 * TILED }>().0).enumerate() {
+            next_panel.ask(i);
+            for line in 0..EACH {
+                ask(next.wrapping_add((i * EACH + line) * LINE));
+            }
             tiles.load_once::<4, 64>(x.as_ptr().cast());
             tiles.load::<6, 64>(a.0.as_ptr().cast());
             tiles.load::<7, 64>(b.0.as_ptr().cast());
@@ -190,6 +246,7 @@ fn half(
     x: &[Line],
     begins: bool,
     [sums_a, sums_b]: &mut [Sums<f32>; 2],
+    next_panel: Next,
 ) {
     // SAFETY: whole tiles are read.
     unsafe {
@@ -200,7 +257,8 @@ fn half(
             tiles.load::<0, 64>(sums_a.0.as_ptr().cast());
             tiles.load::<1, 64>(sums_b.0.as_ptr().cast());
         }
-        for ((a, b), x) in a.iter().zip(b).zip(x.as_chunks::<TILED>().0) {
+        for (i, ((a, b), x)) in a.iter().zip(b).zip(x.as_chunks::<TILED>().0).enumerate() {
+            next_panel.ask(i);
             tiles.load_once::<4, 64>(x.as_ptr().cast());
             tiles.load::<6, 64>(a.0.as_ptr().cast());
             tiles.load::<7, 64>(b.0.as_ptr().cast());
@@ -286,7 +344,8 @@ fn transpose(rows: &[&[u8]; STRIP], i: usize, to: &mut Words) {
     }
     for w in 0..4 {
         let [a, b, c, d] = [fours[w], fours[4 + w], fours[8 + w], fours[12 + w]];
-        let (ab, cd) = (_mm512_shuffle_i32x4::<0b01_00_01_00>(a, b), _mm512_shuffle_i32x4::<0b01_00_01_00>(c, d));
+        let (ab, cd) =
+            (_mm512_shuffle_i32x4::<0b01_00_01_00>(a, b), _mm512_shuffle_i32x4::<0b01_00_01_00>(c, d));
         let (ab_high, cd_high) =
             (_mm512_shuffle_i32x4::<0b11_10_11_10>(a, b), _mm512_shuffle_i32x4::<0b11_10_11_10>(c, d));
         let quarters = [
