@@ -58,6 +58,8 @@ const STRIPE_BYTES: usize = 64 << 10;
 const STRIPE_ROWS: usize = 128;
 /// The same for products in tiles of bf16, which read activations faster than they come from the third cache.
 const TILED_ROWS: usize = 512;
+/// And for packed products in tiles: results are written a row of a stripe at a time, each to a page of its own.
+const GROUPS_ROWS: usize = 256;
 /// Stripes for each thread, where there are enough rows: the last to finish holds the others up by one.
 const STRIPES: usize = 8;
 
@@ -199,6 +201,7 @@ fn products(
 fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
     let (worth, stripes) = match (w.kernel(), w.wants(n)) {
         (Kernel::Tiled, _) if n > TILED => (TILED_ROWS, STRIPES / 2),
+        (_, Form::Groups) => (GROUPS_ROWS, STRIPES / 2),
         (_, Form::Slices) => (STRIPE_ROWS, STRIPES),
         _ => (STRIPE_BYTES.div_ceil(w.host().row_bytes().max(1)), STRIPES),
     };

@@ -78,7 +78,7 @@ pub(super) fn blocks<const F: u8>(
                 );
                 if b % each == each - 1 {
                     let scales = &groups[g / 2].scales[(first + b) / each].0[half..];
-                    let out = &mut sums[g / 2][strip][half..];
+                    let out = &mut sums[g / 2 * strips + strip][half..];
                     for t in 0..16 {
                         if codes::super_block(F) {
                             let sum = _mm512_cvtepi32_ps(_mm512_castps_si512(p[t]));

@@ -20,7 +20,7 @@ use crate::{
     pool::Stripe,
     weight::Kernel,
 };
-use panel::{Panel, STRIPS, Way};
+use panel::{Panel, Way, strips};
 use std::cell::RefCell;
 use sums::{Out, Written};
 use tile::{Shape, Tiles};
@@ -34,9 +34,11 @@ const SLICE: usize = 256;
 #[derive(Default)]
 struct Scratch {
     panel: Panel,
+    /// `[groups, strips]`
     sums: Vec<Out>,
     written: [Written; 4],
-    strips: Vec<u8>,
+    /// The strips of a panel of a weight that does not lie so.
+    laid: Vec<u8>,
 }
 
 thread_local! {
@@ -84,12 +86,15 @@ fn packed<const F: u8, const N: usize>(
     format: Packed,
     out: &mut Stripe<'_>,
 ) {
-    SCRATCH.with_borrow_mut(|scratch| panels::<F, N>(scratch, tiles, job, groups, format, out));
+    SCRATCH.with_borrow_mut(|scratch| match strips(F) {
+        2 => panels::<F, N, 2>(scratch, tiles, job, groups, format, out),
+        _ => panels::<F, N, 4>(scratch, tiles, job, groups, format, out),
+    });
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn panels<const F: u8, const N: usize>(
-    Scratch { panel, sums, written, strips }: &mut Scratch,
+fn panels<const F: u8, const N: usize, const STRIPS: usize>(
+    Scratch { panel, sums, written, laid }: &mut Scratch,
     tiles: &Tiles,
     job: &Job<'_>,
     groups: &[Group],
@@ -97,7 +102,7 @@ fn panels<const F: u8, const N: usize>(
     out: &mut Stripe<'_>,
 ) {
     // What they hold does not matter: the first slice begins them.
-    sums.resize(groups.len(), [[Lanes([0.0; 16]); GROUP]; STRIPS]);
+    sums.resize(groups.len() * STRIPS, [Lanes([0.0; 16]); GROUP]);
     for first in (0..out.width()).step_by(STRIPS * STRIP) {
         let count = STRIPS.min((out.width() - first).div_ceil(STRIP));
         let rows = avx512::Rows::<STRIPS>::new(job, first, out.width());
@@ -106,7 +111,7 @@ fn panels<const F: u8, const N: usize>(
         let slice = SLICE / elements * N;
         for (i, start) in (0..rows.len()).step_by(slice).enumerate() {
             let end = rows.len().min(start + slice);
-            let part = rows.part(format, start..end, strips);
+            let part = rows.part(format, start..end, laid);
             let part = &part[..count];
             match panel::way(F) {
                 Way::Planes(..) => {
@@ -120,7 +125,7 @@ fn panels<const F: u8, const N: usize>(
             }
         }
         for t in 0..job.input.n() {
-            for (to, sums) in out.row(t)[first..].chunks_mut(STRIP).zip(&sums[t / GROUP]) {
+            for (to, sums) in out.row(t)[first..].chunks_mut(STRIP).zip(&sums[t / GROUP * count..][..count]) {
                 put_strip(to, &sums[t % GROUP]);
             }
         }

@@ -20,8 +20,14 @@ use crate::simd::{
 };
 use std::arch::x86_64::*;
 
-/// Strips of a panel: activations that have come into the first cache are used so many times.
-pub(super) const STRIPS: usize = 4;
+/// Strips of a panel: activations that have come into the first cache are used so many times, and the planes of two superblocks have room
+/// beside them.
+pub(super) const fn strips(f: u8) -> usize {
+    match way(f) {
+        Way::Planes(..) => 2,
+        Way::Blocks => 4,
+    }
+}
 
 /// A tile B: row `i` has four neighbouring codes of each of a strip's rows.
 pub(super) type Tile = [Lanes<[u8; 4]>; 16];

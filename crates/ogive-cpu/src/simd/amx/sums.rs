@@ -1,12 +1,12 @@
 //! Sums on their way from tiles to registers with a lane for each row, and from there to a group's.
 #![allow(unsafe_code)]
 
-use super::{panel::STRIPS, tile::Sums};
+use super::tile::Sums;
 use crate::{linear::GROUP, simd::avx2::panel::Lanes};
 use std::arch::x86_64::*;
 
-/// The sums of a group's tokens with each strip.
-pub(super) type Out = [[Lanes<f32>; GROUP]; STRIPS];
+/// The sums of a group's tokens with a strip.
+pub(super) type Out = [Lanes<f32>; GROUP];
 
 /// Where tiles are written to be read as rows: those of a unit of a superblock, or the first of them a block.
 pub(super) struct Written {

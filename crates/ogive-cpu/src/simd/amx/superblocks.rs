@@ -15,7 +15,7 @@ use crate::{
 };
 use std::arch::x86_64::*;
 
-/// What superblock `b` gives for all groups: `sums` has one for each, which the first superblock begins.
+/// What superblock `b` gives for all groups: `sums` has one for each and each strip, which the first superblock begins.
 ///
 /// A unit is one strip and one group. While its products are summed, what the unit before it wrote is scaled and added, a quarter
 /// of that after each quarter of the products: the processor looks some five hundred operations ahead, and has to see products.
@@ -38,7 +38,15 @@ pub(super) fn superblock<const F: u8>(
             }
             if let Some([g, strip]) = before {
                 let written = &written[(i - 1) % 2];
-                scale::<F>(panel, &groups[g], strip, b, quarter, &mut sums[g][strip], written);
+                scale::<F>(
+                    panel,
+                    &groups[g],
+                    strip,
+                    b,
+                    quarter,
+                    &mut sums[g * panel.strips + strip],
+                    written,
+                );
             }
         }
         if i < total {
@@ -76,9 +84,9 @@ fn products<const F: u8>(
     unsafe {
         match planes(F) {
             1 => {
-                tiles.load::<4, 64>(first);
+                tiles.load_once::<4, 64>(first);
                 tiles.load::<5, 64>(plane[0].as_ptr().cast());
-                tiles.load::<7, 64>(second);
+                tiles.load_once::<7, 64>(second);
                 if raise(F) == 0 {
                     tiles.unsigned::<0, 4, 5>();
                     tiles.unsigned::<2, 7, 5>();
@@ -88,25 +96,25 @@ fn products<const F: u8>(
                 }
             }
             2 => {
-                tiles.load::<4, 64>(first);
+                tiles.load_once::<4, 64>(first);
                 tiles.load::<5, 64>(plane[0].as_ptr().cast());
                 tiles.unsigned::<0, 4, 5>();
                 tiles.load::<6, 64>(plane[1].as_ptr().cast());
                 tiles.unsigned::<1, 4, 6>();
-                tiles.load::<7, 64>(second);
+                tiles.load_once::<7, 64>(second);
                 tiles.unsigned::<2, 7, 5>();
                 tiles.unsigned::<3, 7, 6>();
             }
             // Six tiles of sums leave room for one of each kind.
             _ => {
-                tiles.load::<6, 64>(first);
+                tiles.load_once::<6, 64>(first);
                 tiles.load::<7, 64>(plane[0].as_ptr().cast());
                 tiles.signed::<0, 6, 7>();
                 tiles.load::<7, 64>(plane[1].as_ptr().cast());
                 tiles.signed::<1, 6, 7>();
                 tiles.load::<7, 64>(plane[2].as_ptr().cast());
                 tiles.signed::<4, 6, 7>();
-                tiles.load::<6, 64>(second);
+                tiles.load_once::<6, 64>(second);
                 tiles.signed::<5, 6, 7>();
                 tiles.load::<7, 64>(plane[1].as_ptr().cast());
                 tiles.signed::<3, 6, 7>();
