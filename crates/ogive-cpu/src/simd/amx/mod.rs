@@ -34,7 +34,7 @@ const SLICE: usize = 256;
 #[derive(Default)]
 struct Scratch {
     panel: Panel,
-    /// `[groups, strips]`
+    /// `[panels, groups, strips]`
     sums: Vec<Out>,
     written: [Written; 4],
     /// The strips of a panel of a weight that does not lie so.
@@ -101,18 +101,21 @@ fn panels<const F: u8, const N: usize, const STRIPS: usize>(
     format: Packed,
     out: &mut Stripe<'_>,
 ) {
+    let panels = (0..out.width()).step_by(STRIPS * STRIP);
     // What they hold does not matter: the first slice begins them.
-    sums.resize(groups.len() * STRIPS, [Lanes([0.0; 16]); GROUP]);
-    for first in (0..out.width()).step_by(STRIPS * STRIP) {
-        let count = STRIPS.min((out.width() - first).div_ceil(STRIP));
-        let rows = avx512::Rows::<STRIPS>::new(job, first, out.width());
-        let elements = if codes::super_block(F) { 256 } else { 32 };
-        let block = block_len(rows.len() / N * elements);
-        let slice = SLICE / elements * N;
-        for (i, start) in (0..rows.len()).step_by(slice).enumerate() {
-            let end = rows.len().min(start + slice);
-            let part = rows.part(format, start..end, laid);
-            let part = &part[..count];
+    let each = groups.len() * STRIPS;
+    sums.resize(panels.len() * each, [Lanes([0.0; 16]); GROUP]);
+    let strips = |first: usize| STRIPS.min((out.width() - first).div_ceil(STRIP));
+    let elements = if codes::super_block(F) { 256 } else { 32 };
+    let row_bytes = job.w.host().row_bytes();
+    let block = block_len(row_bytes / N * elements);
+    let slice = SLICE / elements * N;
+    // All panels pass a slice of the activations, which stays in the second cache meanwhile.
+    for (i, start) in (0..row_bytes).step_by(slice).enumerate() {
+        for (first, sums) in panels.clone().zip(sums.chunks_exact_mut(each)) {
+            let rows = avx512::Rows::<STRIPS>::new(job, first, out.width());
+            let part = rows.part(format, start..row_bytes.min(start + slice), laid);
+            let part = &part[..strips(first)];
             match panel::way(F) {
                 Way::Planes(..) => {
                     panel.superblock::<F, N>(part);
@@ -124,10 +127,14 @@ fn panels<const F: u8, const N: usize, const STRIPS: usize>(
                 }
             }
         }
-        for t in 0..job.input.n() {
-            for (to, sums) in out.row(t)[first..].chunks_mut(STRIP).zip(&sums[t / GROUP * count..][..count]) {
-                put_strip(to, &sums[t % GROUP]);
-            }
+    }
+    // A row of the result is a page of its own: all panels' results for one come together.
+    for t in 0..job.input.n() {
+        let row = out.row(t).chunks_mut(STRIPS * STRIP);
+        for (to, sums) in row.zip(sums.chunks_exact(each)) {
+            let count = to.len().div_ceil(STRIP);
+            let strips = to.chunks_mut(STRIP).zip(&sums[t / GROUP * count..][..count]);
+            strips.for_each(|(to, sums)| put_strip(to, &sums[t % GROUP]));
         }
     }
 }
