@@ -21,7 +21,7 @@ pub enum Precision {
     Default,
     /// The same, with F32 and F16 weights rounded to bf16 when they are taken in, and then multiplied as those: a relative error
     /// of 2^-8 each in weights and activations. For F16 nearly twice as fast at prompts where the processor multiplies pairs
-    /// of bf16 (AMD's since Zen 4); elsewhere it gains nothing. F32 weights take half the memory.
+    /// of bf16 (AMD's since Zen 4), and some five times where it has AMX; elsewhere it gains nothing. F32 weights take half the memory.
     Bf16,
     /// Every weight is decoded on the fly and multiplied in single precision.
     Exact,
