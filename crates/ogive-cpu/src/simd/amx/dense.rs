@@ -15,7 +15,7 @@ use crate::{
     pool::Stripe,
     simd::avx2::{
         self,
-        ahead::{AHEAD, ask},
+        ahead::{AHEAD, ask, ask_second},
     },
 };
 use std::{arch::x86_64::*, cell::RefCell, ops::Range};
@@ -85,7 +85,7 @@ fn few(tiles: &Tiles, job: &Job<'_>, x: &Lines, Scratch { words, .. }: &mut Scra
             for ((a, b), x) in a.iter().zip(b).zip(x.lines[start * x.each..].chunks_exact(x.each)) {
                 for line in (0..size_of::<Words>()).step_by(LINE) {
                     for strip in [a, b] {
-                        ask(std::ptr::from_ref(strip).cast::<u8>().wrapping_add(AHEAD + line));
+                        ask_second(std::ptr::from_ref(strip).cast::<u8>().wrapping_add(AHEAD + line));
                     }
                 }
                 // SAFETY: a line for each token is read, and two whole tiles.
@@ -177,13 +177,7 @@ impl Next {
     #[inline(always)]
     fn ask(self, i: usize) {
         for line in i * self.each..(i + 1) * self.each {
-            for strip in self.strips {
-                // SAFETY: a prefetch reads nothing and never faults, wherever it points.
-                #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
-                unsafe {
-                    _mm_prefetch::<_MM_HINT_T1>(strip.wrapping_add(line * LINE).cast());
-                }
-            }
+            self.strips.iter().for_each(|strip| ask_second(strip.wrapping_add(line * LINE)));
         }
     }
 }
