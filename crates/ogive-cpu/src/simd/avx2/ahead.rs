@@ -2,7 +2,7 @@
 //!
 //! AMD's processors are asked to bring it into the first cache, as what is read once need not pass by the second: two Zen 5 cores read K-quants
 //! up to a tenth faster so. Intel's bring it into the second: the first has few buffers for lines on their way, and a line would need
-//! one for as long as memory takes. Two cores of a Granite Rapids read Q6_K at 77 % of plain reads before they were asked so, and now at 101 %,
+//! one for as long as memory takes. Two cores of a Xeon with AMX read Q6_K at 77 % of plain reads before they were asked so, and now at 101 %,
 //! Q4_K at 90 and 104 %. Some processors read ahead of whoever reads on in order, and
 //! hold more requests for that than a program may make ([`reads_ahead`](crate::simd::vendor::reads_ahead)); but they stop at the end
 //! of each page, and look less far than several tokens need time for. So there a stream that waits for memory asks for the heads of
