@@ -2,8 +2,8 @@
 //!
 //! The result for one token and one row of a weight is a pure function of that token and that row: the same bits however
 //! many tokens there are, wherever the token stands among them, on any number of threads and on every path, but that BF16 weights
-//! have a function of their own on AMX. [`dense`] and [`packed`] say which function. An activation that is not finite makes the results that read it infinite or not a
-//! number, and never anything else; which payload a NaN carries is not promised.
+//! have a function of their own on AMX. [`dense`] and [`packed`] say which function. An activation that is not finite makes the
+//! results that read it infinite or not a number, and never anything else; which payload a NaN carries is not promised.
 
 mod columns;
 mod dense;

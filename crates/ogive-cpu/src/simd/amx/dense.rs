@@ -26,7 +26,6 @@ const SLICE: usize = 16;
 const ROWS: usize = 2 * STRIP;
 /// Bytes of a row in a chunk.
 const BYTES: usize = 2 * CHUNK;
-
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
