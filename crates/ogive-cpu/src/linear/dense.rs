@@ -8,8 +8,8 @@
 //!
 //! More lanes would be sums that a tile of rows and tokens must put down and take up more often: it has registers for one lane of each.
 //!
-//! AMX multiplies pairs of bf16 thirty-two elements at a time, in an order that no other instruction has. It makes some
-//! seventeen times the products of vectors, so BF16 weights on its path have a product of their own, [`dot_in_tiles`], which all its kernels make to the bit.
+//! AMX multiplies pairs of bf16 thirty-two elements at a time, in an order that no other instruction has. It makes some seventeen times the
+//! products of vectors, so BF16 weights on its path have a product of their own, [`dot_in_tiles`], which all its kernels make to the bit.
 
 use half::{bf16, f16};
 use std::borrow::Cow;
