@@ -13,9 +13,12 @@ use super::tile::{Shape, Sums, Tiles};
 use crate::{
     linear::{CHUNK, Job, Line, Lines, STRIP, TILED},
     pool::Stripe,
-    simd::avx2::{
-        self,
-        ahead::{AHEAD, ask, ask_second},
+    simd::{
+        avx2::{
+            self,
+            ahead::{AHEAD, LINE, ask, ask_second},
+        },
+        avx512::panel::put_strip,
     },
 };
 use std::{arch::x86_64::*, cell::RefCell, ops::Range};
@@ -26,8 +29,6 @@ const SLICE: usize = 16;
 const ROWS: usize = 2 * STRIP;
 /// Bytes of a row in a chunk.
 const BYTES: usize = 2 * CHUNK;
-/// Bytes of a line of the cache.
-const LINE: usize = 64;
 
 /// A tile B: 32 columns of sixteen rows.
 type Words = Sums<u32>;
@@ -102,7 +103,7 @@ fn few(tiles: &Tiles, job: &Job<'_>, x: &Lines, Scratch { words, .. }: &mut Scra
         tiles.store::<1, _>(b);
         for t in 0..x.tokens {
             let strips = out.row(t)[first..].chunks_mut(STRIP);
-            strips.zip(&sums).for_each(|(to, Sums(of_strip))| put(to, &of_strip[t]));
+            strips.zip(&sums).for_each(|(to, Sums(of_strip))| put_strip(to, &of_strip[t]));
         }
     }
 }
@@ -142,7 +143,7 @@ fn many(
         for (to, sums) in out.row(t).chunks_mut(ROWS).zip(sums.chunks_exact(groups.len())) {
             let half = &sums[group][t_of_group / TILED];
             let strips = to.chunks_mut(STRIP).zip(half);
-            strips.for_each(|(to, Sums(of_strip))| put(to, &of_strip[t_of_group % TILED]));
+            strips.for_each(|(to, Sums(of_strip))| put_strip(to, &of_strip[t_of_group % TILED]));
         }
     }
 }
@@ -351,16 +352,6 @@ fn transpose(rows: &[&[u8]; STRIP], i: usize, to: &mut Words) {
             // SAFETY: 64 bytes are written to an array of 64.
             unsafe { _mm512_store_si512(to.0[4 * q + w].as_mut_ptr().cast(), quarter) };
         }
-    }
-}
-
-/// Writes the sums of a strip's rows, or of those of them that there are.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn put(to: &mut [f32], sums: &[f32; STRIP]) {
-    match <&mut [f32; STRIP]>::try_from(&mut *to) {
-        Ok(to) => *to = *sums,
-        Err(_) => to.copy_from_slice(&sums[..to.len()]),
     }
 }
 

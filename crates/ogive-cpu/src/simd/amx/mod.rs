@@ -105,7 +105,6 @@ fn panels<const F: u8, const N: usize, const STRIPS: usize>(
     // What they hold does not matter: the first slice begins them.
     let each = groups.len() * STRIPS;
     sums.resize(panels.len() * each, [Lanes([0.0; 16]); GROUP]);
-    let strips = |first: usize| STRIPS.min((out.width() - first).div_ceil(STRIP));
     let elements = if codes::super_block(F) { 256 } else { 32 };
     let row_bytes = job.w.host().row_bytes();
     let block = block_len(row_bytes / N * elements);
@@ -115,7 +114,7 @@ fn panels<const F: u8, const N: usize, const STRIPS: usize>(
         for (first, sums) in panels.clone().zip(sums.chunks_exact_mut(each)) {
             let rows = avx512::Rows::<STRIPS>::new(job, first, out.width());
             let part = rows.part(format, start..row_bytes.min(start + slice), laid);
-            let part = &part[..strips(first)];
+            let part = &part[..STRIPS.min((out.width() - first).div_ceil(STRIP))];
             match panel::way(F) {
                 Way::Planes(..) => {
                     panel.superblock::<F, N>(part);
@@ -134,7 +133,7 @@ fn panels<const F: u8, const N: usize, const STRIPS: usize>(
         for (to, sums) in row.zip(sums.chunks_exact(each)) {
             let count = to.len().div_ceil(STRIP);
             let strips = to.chunks_mut(STRIP).zip(&sums[t / GROUP * count..][..count]);
-            strips.for_each(|(to, sums)| put_strip(to, &sums[t % GROUP]));
+            strips.for_each(|(to, sums)| put_strip(to, &sums[t % GROUP].0));
         }
     }
 }

@@ -16,7 +16,8 @@ use std::arch::{asm, x86_64::*};
 pub(in crate::simd) const AHEAD: usize = 6 << 10;
 /// Bytes after which processors stop reading ahead by themselves.
 const PAGE: usize = 4 << 10;
-const LINE: usize = 64;
+/// Bytes of a line of the cache.
+pub(in crate::simd) const LINE: usize = 64;
 
 /// What a stream asks for while it reads a piece of a block: what lies [`AHEAD`] of it, be it in the next strip.
 #[derive(Clone, Copy)]

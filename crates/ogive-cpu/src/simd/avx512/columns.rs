@@ -238,7 +238,7 @@ fn many<const KIND: u8>(job: &Job<'_>, pieces: &[Columns], out: &mut Stripe<'_>)
             let row = out.row(t).chunks_mut(ROWS);
             for (to, sums) in row.zip(sums.chunks_exact(DEPTHS * n)) {
                 let both = &sums[(DEPTHS - 1) * n + t];
-                to.chunks_mut(STRIP).zip(both).for_each(|(to, sums)| put_strip(to, sums));
+                to.chunks_mut(STRIP).zip(both).for_each(|(to, sums)| put_strip(to, &sums.0));
             }
         }
     });

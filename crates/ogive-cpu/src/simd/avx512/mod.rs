@@ -174,7 +174,7 @@ fn packed_many<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: 
                     if i + 1 == slices {
                         for (t, both) in now.iter().enumerate() {
                             let row = &mut out.row(token + t)[first..];
-                            row.chunks_mut(STRIP).zip(both).for_each(|(to, sums)| put_strip(to, sums));
+                            row.chunks_mut(STRIP).zip(both).for_each(|(to, sums)| put_strip(to, &sums.0));
                         }
                     }
                     token += tile.tokens;

@@ -179,10 +179,10 @@ pub(in crate::simd) fn put<T>(to: &mut Lanes<T>, v: __m512i) {
 /// Writes the sums of a strip's rows, or of those of them that there are.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(in crate::simd) fn put_strip(to: &mut [f32], sums: &Lanes<f32>) {
+pub(in crate::simd) fn put_strip(to: &mut [f32], sums: &[f32; STRIP]) {
     match <&mut [f32; STRIP]>::try_from(&mut *to) {
-        // SAFETY: 64 bytes are written to an array of 64. A copy would be made one call for this case and the next.
-        Ok(to) => unsafe { _mm512_storeu_ps(to.as_mut_ptr(), floats(sums)) },
-        Err(_) => to.copy_from_slice(&sums.0[..to.len()]),
+        // SAFETY: 64 bytes are read from an array of 64 and written to another. A copy would be made one call for this case and the next.
+        Ok(to) => unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_loadu_ps(sums.as_ptr())) },
+        Err(_) => to.copy_from_slice(&sums[..to.len()]),
     }
 }
