@@ -4,7 +4,8 @@
 //! each compiler makes two or three of them. All of them, on all devices, with all compilers that know the
 //! device, is `-- --ignored --nocapture every_device`, which takes a core half an hour and says before each where it is.
 //!
-//! `OGIVE_CUDA_FILTER=linear/,attend/` runs only cases whose names contain one of these.
+//! `OGIVE_CUDA_FILTER=linear/,attend/` runs only cases whose names contain one of these, and `OGIVE_CUDA_PAIRS=sm_75/12,sm_90/12` of the
+//! pairs only these.
 #![allow(clippy::print_stdout)]
 
 mod common;
@@ -18,9 +19,14 @@ use std::sync::Arc;
 /// The suite is cut into so many parts, so that several cores share it and none takes long.
 const PARTS: usize = 4;
 
+/// What a variable lists between commas.
+fn listed(variable: &str) -> Vec<String> {
+    let list = std::env::var(variable).unwrap_or_default();
+    list.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
 fn options() -> Options {
-    let filter = std::env::var("OGIVE_CUDA_FILTER").unwrap_or_default();
-    filter.split(',').filter(|part| !part.is_empty()).fold(Options::new(), Options::filter)
+    listed("OGIVE_CUDA_FILTER").into_iter().fold(Options::new(), Options::filter)
 }
 
 fn wanted(options: &Options, name: &str) -> bool {
@@ -145,7 +151,12 @@ fn every_device_with_every_compiler() {
         return all();
     }
     let pairs = Nvrtc::ALL.into_iter().flat_map(|nvrtc| DEVICES.iter().map(move |device| (nvrtc, device)));
-    let pairs: Vec<_> = pairs.filter(|(nvrtc, device)| knows(*nvrtc, device)).collect();
+    let wanted = listed("OGIVE_CUDA_PAIRS");
+    let pairs: Vec<_> = pairs
+        .filter(|(nvrtc, device)| knows(*nvrtc, device))
+        .filter(|(nvrtc, device)| wanted.is_empty() || wanted.contains(&format!("{device}/{nvrtc}")))
+        .collect();
+    assert!(!pairs.is_empty(), "no pair is among {}", wanted.join(", "));
     for (number, (nvrtc, device)) in pairs.iter().enumerate() {
         println!("{} of {}: {device} with NVRTC {nvrtc}", number + 1, pairs.len());
         common::on_kind(test_name!(), *nvrtc, Some(device), all);
