@@ -106,7 +106,7 @@ impl CpuWeight {
 
     /// How its packed kernels want the activations of `n` tokens.
     pub(crate) fn wants(&self, n: usize) -> Form {
-        self.path.wants(n, self.strips.is_some())
+        self.path.wants(n, self.kernel(), self.strips.is_some())
     }
 
     /// `[experts, rows, cols]`

@@ -55,7 +55,7 @@ pub(crate) enum Form {
     Tiles,
     /// The same, slice by slice of the columns.
     Slices,
-    /// Sixteen tokens together.
+    /// Thirty-two tokens together.
     Groups,
 }
 
@@ -241,10 +241,11 @@ fn tiles(pool: &Pool, rows: &[Quantised], k: usize, slice: usize, raised: bool) 
 }
 
 fn groups(pool: &Pool, rows: &[Quantised], k: usize) -> Vec<Group> {
-    let mut groups = pieces(|spare| &mut spare.groups, Group::count(rows.len()));
+    let n = rows.len();
+    let mut groups = pieces(|spare| &mut spare.groups, Group::count(n));
     pool.chunks(&mut groups, 1, &|i, groups| {
-        let rows = &rows[i * GROUP..rows.len().min((i + 1) * GROUP)];
-        groups.iter_mut().for_each(|group| group.fill(rows, k));
+        let rows = &rows[i * GROUP..n.min((i + 1) * GROUP)];
+        groups.iter_mut().for_each(|group| group.fill(rows, k, rows.len() == n));
     });
     groups
 }

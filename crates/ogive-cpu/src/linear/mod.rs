@@ -201,7 +201,7 @@ fn products(
 fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
     let (worth, stripes) = match (w.kernel(), w.wants(n)) {
         (Kernel::Tiled, _) if n > TILED => (TILED_ROWS, STRIPES / 2),
-        (_, Form::Groups) => (GROUPS_ROWS, STRIPES / 2),
+        (_, Form::Groups) if n > TILED => (GROUPS_ROWS, STRIPES / 2),
         (_, Form::Slices) => (STRIPE_ROWS, STRIPES),
         _ => (STRIPE_BYTES.div_ceil(w.host().row_bytes().max(1)), STRIPES),
     };

@@ -18,6 +18,7 @@ mod vendor;
 use crate::{
     linear::{self, Columns, Few, Form, Job, Lines, Quantised, Side},
     pool::Stripe,
+    weight::Kernel,
 };
 pub(crate) mod ops;
 pub(crate) mod peak;
@@ -189,10 +190,10 @@ impl Path {
 
     /// How packed products of `n` tokens want their activations, with weights in strips or not.
     #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "all others want rows"))]
-    pub(crate) fn wants(self, n: usize, strips: bool) -> Form {
+    pub(crate) fn wants(self, n: usize, kernel: Kernel, strips: bool) -> Form {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Amx if n >= amx::FROM => Form::Groups,
+            Self::Amx if n >= amx::from(kernel, strips) => Form::Groups,
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 | Self::Amx if strips && n <= linear::FEW => Form::Tiles,
             #[cfg(target_arch = "x86_64")]

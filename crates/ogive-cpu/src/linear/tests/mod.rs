@@ -147,7 +147,7 @@ fn fast_paths() -> Vec<Path> {
 fn counts(w: &HostWeight, path: Path) -> Vec<usize> {
     let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
     let many = match taken.kernel() {
-        Kernel::Packed(_) => vec![9, 20, FEW, FEW + 1, FEW + 8],
+        Kernel::Packed(_) => vec![9, 14, 20, FEW, FEW + 1, FEW + 8],
         _ => {
             let side = taken.in_strips(&Pool::new(1), &Rooms::default()).and_then(|strips| strips.side());
             let few = side.map_or(FEW, |side| path.few_columns(side).tokens);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const NS: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 17, 24, 33, 64];
+const NS: [usize; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 33, 64];
 
 fn check_paths(precision: Precision, rows: usize, lengths: impl Fn(&Format) -> Vec<usize>) {
     let mut noise = Noise(1);
@@ -61,12 +61,12 @@ fn any_number_of_rows() {
     for format in FORMATS {
         let (k, all) = (256, 70);
         let w = weight(&mut noise, format, [1, all, k]);
-        let x = noise.values(5 * k);
-        let twins = Twins::new(&pool, &x, 5, &w, Precision::Default);
+        let x = noise.values(13 * k);
+        let twins = Twins::new(&pool, &x, 13, &w, Precision::Default);
         for path in fast_paths() {
             for rows in [1, 2, 3, 4, 5, 15, 16, 17, 33, 64, 69] {
                 let part = w.rows(0..rows).unwrap();
-                for n in [1, 5] {
+                for n in [1, 5, 13] {
                     let got = product(&pool, &x[..n * k], n, &part, Precision::Default, path);
                     let want: Vec<f32> =
                         twins.of(path).chunks(all).take(n).flat_map(|r| &r[..rows]).copied().collect();

@@ -35,7 +35,7 @@ fn many_and_gated_are_what_they_are_made_of() {
     let pool = Pool::new(3);
     let k = 256;
     for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
-        for n in [0, 1, 2, 6] {
+        for n in [0, 1, 2, 6, 9] {
             let hosts = [&Q4_K, &F16, &Q8_0, &BF16, &F32].map(|f| weight(&mut noise, f, [1, 37, k]));
             let ws = hosts.each_ref().map(|w| taken(w, path));
             let x = noise.values(n * k);

@@ -9,7 +9,7 @@ use super::{
     tile::{Sums, Tiles},
 };
 use crate::{
-    linear::{Group, Tokens},
+    linear::{GROUP, Group, Tokens},
     simd::{
         avx2::codes::{self, has_min},
         avx512::panel::{floats, integers},
@@ -109,12 +109,11 @@ fn product<const C: u8, const A: u8, const B: u8>(
     at: usize,
     b: &HalfTile,
 ) {
-    let Tokens(codes) = &group.codes[at / 2];
-    let a = &codes[16 * half..].as_flattened()[at % 2 * 32..];
+    let codes = &group.codes[at / 2 * GROUP + 16 * half..][..16];
     tiles.zero::<C>();
     // SAFETY: sixteen rows of 32 bytes that begin 64 apart, and eight of 64, are read.
     unsafe {
-        tiles.load::<A, 64>(a.as_ptr().cast());
+        tiles.load::<A, 64>(codes.as_ptr().cast::<u8>().add(at % 2 * 32));
         tiles.load::<B, 64>(b.as_ptr().cast());
     }
     tiles.signed::<C, A, B>();

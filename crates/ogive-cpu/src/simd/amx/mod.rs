@@ -6,6 +6,7 @@
 
 mod blocks;
 pub(super) mod dense;
+mod few;
 mod panel;
 mod sums;
 mod superblocks;
@@ -16,7 +17,7 @@ use super::{
     avx512::{self, panel::put_strip},
 };
 use crate::{
-    linear::{GROUP, Group, Job, Packed, STRIP, block_len},
+    linear::{Form, GROUP, Group, Job, Packed, STRIP, block_len},
     pool::Stripe,
     weight::Kernel,
 };
@@ -25,10 +26,18 @@ use std::cell::RefCell;
 use sums::{Out, Written};
 use tile::{Shape, Tiles};
 
-/// From so many tokens on products are computed in tiles.
-pub(super) const FROM: usize = 20;
 /// Columns that are unpacked at a time: a superblock, and a block of activations.
 const SLICE: usize = 256;
+
+/// From how many tokens on packed products are computed in tiles, by measurement.
+pub(super) fn from(kernel: Kernel, strips: bool) -> usize {
+    match kernel {
+        Kernel::Packed(Packed::Q2K | Packed::Q3K) if strips => 5,
+        Kernel::Packed(Packed::Q4K | Packed::Q5K) if strips => 8,
+        Kernel::Packed(Packed::Q6K) if strips => 12,
+        _ => 20,
+    }
+}
 
 /// What a thread keeps from run to run.
 #[derive(Default)]
@@ -55,9 +64,26 @@ pub(super) unsafe fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
         // SAFETY: the caller says that there are tiles.
         return unsafe { dense::stripe(job, out) };
     }
-    let (Kernel::Packed(format), groups @ [_, ..]) = (job.w.kernel(), job.input.groups()) else {
+    // There may be groups for another weight with the same input.
+    let groups = if job.w.wants(job.input.n()) == Form::Groups { job.input.groups() } else { &[] };
+    let (Kernel::Packed(format), groups @ [_, ..]) = (job.w.kernel(), groups) else {
         return avx512::stripe(job, out);
     };
+    if let [alone] = groups
+        && alone.tokens <= few::MOST
+    {
+        // SAFETY: the caller says that there are tiles.
+        return SCRATCH.with_borrow_mut(|Scratch { panel, written: [written, ..], .. }| unsafe {
+            match format {
+                Packed::Q2K => few::stripe::<{ codes::Q2_K }, 84>(job, alone, panel, written, out),
+                Packed::Q3K => few::stripe::<{ codes::Q3_K }, 110>(job, alone, panel, written, out),
+                Packed::Q4K => few::stripe::<{ codes::Q4_K }, 144>(job, alone, panel, written, out),
+                Packed::Q5K => few::stripe::<{ codes::Q5_K }, 176>(job, alone, panel, written, out),
+                Packed::Q6K => few::stripe::<{ codes::Q6_K }, 210>(job, alone, panel, written, out),
+                _ => unreachable!("blocks are multiplied in tiles for more tokens"),
+            }
+        });
+    }
     let shape = if panel::way(format as u8) == Way::Blocks { Shape::Half } else { Shape::Full };
     // SAFETY: the caller says that there are tiles.
     let tiles = unsafe { Tiles::cut(shape) };
@@ -94,7 +120,7 @@ fn packed<const F: u8, const N: usize>(
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn panels<const F: u8, const N: usize, const STRIPS: usize>(
-    Scratch { panel, sums, written, laid }: &mut Scratch,
+    Scratch { panel, sums, written, laid, .. }: &mut Scratch,
     tiles: &Tiles,
     job: &Job<'_>,
     groups: &[Group],

@@ -15,6 +15,7 @@ use crate::simd::{
     },
     avx512::{
         panel::put,
+        stream::{group, part},
         strip::{Block, Scales, blocks, factors, parts, quad, raise},
     },
 };
@@ -28,6 +29,9 @@ pub(super) const fn strips(f: u8) -> usize {
         Way::Blocks => 4,
     }
 }
+
+/// Groups of a superblock's parts that are unpacked together.
+pub(super) const GROUPS: usize = 4;
 
 /// A tile B: row `i` has four neighbouring codes of each of a strip's rows.
 pub(super) type Tile = [Lanes<[u8; 4]>; 16];
@@ -91,84 +95,94 @@ impl Panel {
     /// Unpacks one superblock of each strip.
     #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
     pub(super) fn superblock<const F: u8, const N: usize>(&mut self, strips: &[&[u8]]) {
-        self.strips = strips.len();
-        self.planes.resize(strips.len() * 4 * planes(F), [Lanes([[0; 4]; 16]); 16]);
-        self.mins.resize(strips.len(), [Lanes([[0; 4]; 16]); 16]);
-        self.d.resize(strips.len(), Lanes([0.0; 16]));
-        self.m.resize(strips.len(), Lanes([0.0; 16]));
+        self.make_room::<F>(strips.len());
         for (s, strip) in strips.iter().enumerate() {
             let block = &blocks::<N>(strip)[0];
             let scales = Scales::of::<F, N>(block);
-            for p in 0..parts(F) {
-                self.part::<F, N>(block, s, p, scales.scale::<F>(p));
+            for g in 0..GROUPS {
+                self.group::<F, N>(block, &scales, s, g);
             }
-            if has_min(F) {
-                let each = 16 / parts(F);
-                for (i, rows) in self.mins[s].chunks_exact_mut(2 * each).enumerate() {
-                    let pair = scales.mins(i);
-                    let low = _mm512_and_si512(pair, _mm512_set1_epi32(0xffff));
-                    for (j, row) in rows.iter_mut().enumerate() {
-                        let min = if j < each { low } else { _mm512_srli_epi32::<16>(pair) };
-                        // A number of eight bits is a bf16: the upper half of it in single precision.
-                        let high = _mm512_castps_si512(_mm512_cvtepi32_ps(min));
-                        put(row, _mm512_or_si512(high, _mm512_srli_epi32::<16>(high)));
-                    }
-                }
-            }
-            self.factors::<F, N>(s, block);
+            self.rest::<F, N>(block, &scales, s);
         }
     }
 
-    /// One part of a superblock, 16 or 32 codes: its planes.
+    /// For a superblock of each of so many strips.
+    pub(super) fn make_room<const F: u8>(&mut self, strips: usize) {
+        self.strips = strips;
+        self.planes.resize(strips * 4 * planes(F), [Lanes([[0; 4]; 16]); 16]);
+        self.mins.resize(strips, [Lanes([[0; 4]; 16]); 16]);
+        self.d.resize(strips, Lanes([0.0; 16]));
+        self.m.resize(strips, Lanes([0.0; 16]));
+    }
+
+    /// What is unpacked of a superblock besides its planes.
+    #[inline]
+    #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+    pub(super) fn rest<const F: u8, const N: usize>(&mut self, block: &Block<N>, scales: &Scales, s: usize) {
+        if has_min(F) {
+            let each = 16 / parts(F);
+            for (i, rows) in self.mins[s].chunks_exact_mut(2 * each).enumerate() {
+                let pair = scales.mins(i);
+                let low = _mm512_and_si512(pair, _mm512_set1_epi32(0xffff));
+                for (j, row) in rows.iter_mut().enumerate() {
+                    let min = if j < each { low } else { _mm512_srli_epi32::<16>(pair) };
+                    // A number of eight bits is a bf16: the upper half of it in single precision.
+                    let high = _mm512_castps_si512(_mm512_cvtepi32_ps(min));
+                    put(row, _mm512_or_si512(high, _mm512_srli_epi32::<16>(high)));
+                }
+            }
+        }
+        self.factors::<F, N>(s, block);
+    }
+
+    /// The planes of group `g` of a superblock's parts.
+    ///
+    /// One multiplication of 16 bits makes two bytes: where nothing is negative no product reaches the byte above it. Raised codes are one more
+    /// than that here, so that with a negative digit every product is negative, and each takes one from the byte above.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-    fn part<const F: u8, const N: usize>(
+    pub(super) fn group<const F: u8, const N: usize>(
         &mut self,
         block: &Block<N>,
+        scales: &Scales,
         strip: usize,
-        p: usize,
-        scale: __m512i,
+        g: usize,
     ) {
-        let low = _mm512_set1_epi32(0x00ff_00ff);
-        let digits = digits::<F>(scale);
-        let mut factors = [[scale; 3]; 3];
-        for (to, digit) in factors.iter_mut().zip(digits) {
-            // The digit in the even bytes' words, in the odd ones', and what raised codes have too much of it.
-            let even = _mm512_mask_blend_epi16(0xaaaa_aaaa, digit, _mm512_slli_epi32::<16>(digit));
-            let bytes = _mm512_setr_epi32(
-                0,
-                0x0404_0404,
-                0x0808_0808,
-                0x0c0c_0c0c,
-                0,
-                0x0404_0404,
-                0x0808_0808,
-                0x0c0c_0c0c,
-                0,
-                0x0404_0404,
-                0x0808_0808,
-                0x0c0c_0c0c,
-                0,
-                0x0404_0404,
-                0x0808_0808,
-                0x0c0c_0c0c,
-            );
-            let raised = _mm512_shuffle_epi8(_mm512_mullo_epi16(even, _mm512_set1_epi16(raise(F))), bytes);
-            *to = [even, _mm512_slli_epi16::<8>(even), raised];
-        }
+        let zero = _mm512_setzero_si512();
+        const { assert!(parts(F) == GROUPS * group(F, 1)) };
         let quads = 64 / parts(F);
-        for i in 0..quads {
-            let at = p * quads + i;
-            let c = quad::<F, N>(block, p, i);
-            let (c_even, c_odd) = (_mm512_and_si512(c, low), _mm512_srli_epi16::<8>(c));
+        // Of each part of the group and each plane, the digit in both halves of a word, and what raised codes have too much of it.
+        let mut factors = [[[zero; 2]; 3]; 4];
+        for k in 0..group(F, 1) {
+            let digits = digits::<F>(scales.scale::<F>(part(F, 1, g, k)));
             for n in 0..planes(F) {
-                let [even, odd, raised] = factors[n];
-                let (even, odd) = (_mm512_mullo_epi16(c_even, even), _mm512_mullo_epi16(c_odd, odd));
-                let mut v = _mm512_ternarylogic_epi32::<0xca>(low, even, odd);
+                let twice =
+                    _mm512_mask_blend_epi16(0xaaaa_aaaa, digits[n], _mm512_slli_epi32::<16>(digits[n]));
+                // The lower byte of each half twice, and one less in the upper if it is negative.
+                let bytes = _mm512_set4_epi32(0x0e0e_0c0c, 0x0a0a_0808, 0x0606_0404, 0x0202_0000);
+                let raised = _mm512_mullo_epi16(twice, _mm512_set1_epi16(raise(F) + 1));
+                let borrowed = _mm512_slli_epi16::<8>(_mm512_srai_epi16::<15>(twice));
+                factors[k][n] = [twice, _mm512_add_epi8(_mm512_shuffle_epi8(raised, bytes), borrowed)];
+            }
+        }
+        for i in 0..quads {
+            for k in 0..group(F, 1) {
+                let p = part(F, 1, g, k);
+                let at = p * quads + i;
+                let mut c = quad::<F, N>(block, p, i);
                 if raise(F) != 0 {
-                    v = _mm512_sub_epi8(v, raised);
+                    c = _mm512_add_epi8(c, _mm512_set1_epi8(1));
                 }
-                put(&mut self.planes[(strip * 4 + at / 16) * planes(F) + n][at % 16], v);
+                for n in 0..planes(F) {
+                    let [digit, raised] = factors[k][n];
+                    let products = _mm512_mullo_epi16(c, digit);
+                    let v = match way(F) {
+                        _ if raise(F) == 0 => products,
+                        Way::Planes(_, -1) => _mm512_sub_epi8(raised, products),
+                        _ => _mm512_sub_epi8(products, raised),
+                    };
+                    put(&mut self.planes[(strip * 4 + at / 16) * planes(F) + n][at % 16], v);
+                }
             }
         }
     }
@@ -222,9 +236,7 @@ impl Panel {
 fn digits<const F: u8>(s: __m512i) -> [__m512i; 3] {
     let and = |v: __m512i, mask: i32| _mm512_and_si512(v, _mm512_set1_epi32(mask));
     match way(F) {
-        Way::Planes(1, sign) => {
-            [if sign < 0 { _mm512_sub_epi32(_mm512_setzero_si512(), s) } else { s }, s, s]
-        }
+        Way::Planes(1, _) => [s, s, s],
         Way::Planes(2, 8) => [_mm512_srli_epi32::<3>(s), and(s, 7), s],
         Way::Planes(3, _) => {
             // The nearest multiple of 49, and of what is left that of 7: from -128 to 127 these products find it.

@@ -65,7 +65,7 @@ fn products<const F: u8>(
     b: usize,
     quarter: usize,
 ) {
-    let codes = &group.codes[4 * b + quarter].0;
+    let codes = &group.codes[(4 * b + quarter) * GROUP..][..GROUP];
     let (first, second) = (codes.as_ptr().cast(), codes[16..].as_ptr().cast());
     let plane = &panel.planes[(strip * 4 + quarter) * planes(F)..][..planes(F)];
     if quarter == 0 {
@@ -147,7 +147,7 @@ fn write<const F: u8>(
         tiles.store::<5, _>(b2);
     }
     if has_min(F) {
-        let sums = &group.sums[b].0;
+        let sums = &group.sums[b * GROUP..][..GROUP];
         tiles.zero::<0>();
         tiles.zero::<2>();
         // SAFETY: whole tiles are read, of sums and of minima.
@@ -166,7 +166,7 @@ fn write<const F: u8>(
 /// Puts a unit's planes together and adds them, scaled, to its sums: a quarter of the tokens.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn scale<const F: u8>(
+pub(super) fn scale<const F: u8>(
     panel: &Panel,
     group: &Group,
     strip: usize,
