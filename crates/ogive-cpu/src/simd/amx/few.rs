@@ -1,8 +1,9 @@
 //! Strips of superblocks times up to sixteen tokens: one stream through the weight, as for one token.
 //!
 //! Memory, vectors and tiles work at the same time. A superblock of a strip is unpacked into planes in four steps, each of which unpacks a
-//! group of parts and multiplies what was unpacked two steps before; what is read soon is asked for between the instructions for tiles, a line
-//! or two each time. The sums of a superblock are written in the second step of the next one, and scaled and added in its last.
+//! group of parts and multiplies what was unpacked in the step before, so that two groups have room near; what is read soon is asked for
+//! between the instructions for tiles, a line or two each time. The sums of a superblock are written in the first step of the next one, and
+//! scaled and added in its last.
 //! A tile has no more rows of activations than there are tokens.
 #![allow(unsafe_code)]
 
@@ -62,26 +63,26 @@ pub(super) unsafe fn stripe<const F: u8, const N: usize>(
         let next = strip[b].as_flattened().as_ptr().wrapping_add(AHEAD);
         let unpack = |panel: &mut Panel, g| {
             if let (Some(block), Some(scales)) = (block, &scales) {
-                panel.group::<F, N>(block, scales, 0, g);
+                panel.group::<F, N>(block, scales, g, g % 2);
             }
         };
         unpack(panel, 0);
         if i > 0 {
-            products::<F, N, 4>(tiles, panel, group, [before, 2], next);
-        }
-        unpack(panel, 1);
-        if i > 0 {
             products::<F, N, 5>(tiles, panel, group, [before, 3], next);
             write::<F>(tiles, panel, group, before, written);
         }
-        unpack(panel, 2);
+        unpack(panel, 1);
         if i < total {
             zero::<F>(tiles);
             products::<F, N, 4>(tiles, panel, group, [b, 0], next);
         }
-        unpack(panel, 3);
+        unpack(panel, 2);
         if i < total {
             products::<F, N, 5>(tiles, panel, group, [b, 1], next);
+        }
+        unpack(panel, 3);
+        if i < total {
+            products::<F, N, 4>(tiles, panel, group, [b, 2], next);
         }
         if i > 0 {
             for quarter in 0..group.tokens.div_ceil(GROUP / 4) {
@@ -145,7 +146,7 @@ fn products<const F: u8, const N: usize, const A: u8>(
             }
         }
     };
-    let plane = &panel.planes[quarter * planes(F)..][..planes(F)];
+    let plane = &panel.planes[quarter % 2 * planes(F)..][..planes(F)];
     let codes = &group.codes[(GROUPS * b + quarter) * group.each..][..group.tokens];
     ask(0);
     // SAFETY: a row for each token is read, and whole tiles.

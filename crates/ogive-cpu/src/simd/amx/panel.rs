@@ -15,7 +15,6 @@ use crate::simd::{
     },
     avx512::{
         panel::put,
-        stream::{group, part},
         strip::{Block, Scales, blocks, factors, parts, quad, raise},
     },
 };
@@ -30,7 +29,7 @@ pub(super) const fn strips(f: u8) -> usize {
     }
 }
 
-/// Groups of a superblock's parts that are unpacked together.
+/// Groups of a superblock's parts, which are unpacked together.
 pub(super) const GROUPS: usize = 4;
 
 /// A tile B: row `i` has four neighbouring codes of each of a strip's rows.
@@ -77,7 +76,7 @@ pub(super) const fn planes(f: u8) -> usize {
 pub(super) struct Panel {
     /// How many there are.
     pub(super) strips: usize,
-    /// For each 64 codes of a superblock its planes. `[strips, 4, planes]`
+    /// For each 64 codes of a superblock, a group, its planes. `[strips, GROUPS, planes]`
     pub(super) planes: Vec<Tile>,
     /// What each 16 activations of a superblock are multiplied with, twice in bf16. `[strips]`
     pub(super) mins: Vec<Tile>,
@@ -100,7 +99,7 @@ impl Panel {
             let block = &blocks::<N>(strip)[0];
             let scales = Scales::of::<F, N>(block);
             for g in 0..GROUPS {
-                self.group::<F, N>(block, &scales, s, g);
+                self.group::<F, N>(block, &scales, g, s * GROUPS + g);
             }
             self.rest::<F, N>(block, &scales, s);
         }
@@ -109,7 +108,7 @@ impl Panel {
     /// For a superblock of each of so many strips.
     pub(super) fn make_room<const F: u8>(&mut self, strips: usize) {
         self.strips = strips;
-        self.planes.resize(strips * 4 * planes(F), [Lanes([[0; 4]; 16]); 16]);
+        self.planes.resize(strips * GROUPS * planes(F), [Lanes([[0; 4]; 16]); 16]);
         self.mins.resize(strips, [Lanes([[0; 4]; 16]); 16]);
         self.d.resize(strips, Lanes([0.0; 16]));
         self.m.resize(strips, Lanes([0.0; 16]));
@@ -135,7 +134,7 @@ impl Panel {
         self.factors::<F, N>(s, block);
     }
 
-    /// The planes of group `g` of a superblock's parts.
+    /// The planes of group `g` of a superblock's parts, as the panel's group `to`.
     ///
     /// One multiplication of 16 bits makes two bytes: where nothing is negative no product reaches the byte above it. Raised codes are one more
     /// than that here, so that with a negative digit every product is negative, and each takes one from the byte above.
@@ -145,31 +144,28 @@ impl Panel {
         &mut self,
         block: &Block<N>,
         scales: &Scales,
-        strip: usize,
         g: usize,
+        to: usize,
     ) {
+        let (each, quads) = (parts(F) / GROUPS, 64 / parts(F));
         let zero = _mm512_setzero_si512();
-        const { assert!(parts(F) == GROUPS * group(F, 1)) };
-        let quads = 64 / parts(F);
         // Of each part of the group and each plane, the digit in both halves of a word, and what raised codes have too much of it.
         let mut factors = [[[zero; 2]; 3]; 4];
-        for k in 0..group(F, 1) {
-            let digits = digits::<F>(scales.scale::<F>(part(F, 1, g, k)));
+        for pair in 0..each / 2 {
+            let digits = digits::<F>(scales.pair::<F>(g * each / 2 + pair));
             for n in 0..planes(F) {
-                let twice =
-                    _mm512_mask_blend_epi16(0xaaaa_aaaa, digits[n], _mm512_slli_epi32::<16>(digits[n]));
-                // The lower byte of each half twice, and one less in the upper if it is negative.
-                let bytes = _mm512_set4_epi32(0x0e0e_0c0c, 0x0a0a_0808, 0x0606_0404, 0x0202_0000);
-                let raised = _mm512_mullo_epi16(twice, _mm512_set1_epi16(raise(F) + 1));
-                let borrowed = _mm512_slli_epi16::<8>(_mm512_srai_epi16::<15>(twice));
-                factors[k][n] = [twice, _mm512_add_epi8(_mm512_shuffle_epi8(raised, bytes), borrowed)];
+                // The lower byte twice, and one less in the upper if it is negative.
+                let raised = _mm512_mullo_epi16(digits[n], _mm512_set1_epi16(raise(F) + 1));
+                let upper = _mm512_add_epi16(raised, _mm512_srai_epi16::<15>(digits[n]));
+                let raised = _mm512_mask_blend_epi8(!0 / 3 * 2, raised, _mm512_slli_epi16::<8>(upper));
+                for half in 0..2 {
+                    factors[2 * pair + half][n] = [spread(digits[n], half), spread(raised, half)];
+                }
             }
         }
         for i in 0..quads {
-            for k in 0..group(F, 1) {
-                let p = part(F, 1, g, k);
-                let at = p * quads + i;
-                let mut c = quad::<F, N>(block, p, i);
+            for k in 0..each {
+                let mut c = quad::<F, N>(block, g * each + k, i);
                 if raise(F) != 0 {
                     c = _mm512_add_epi8(c, _mm512_set1_epi8(1));
                 }
@@ -181,7 +177,7 @@ impl Panel {
                         Way::Planes(_, -1) => _mm512_sub_epi8(raised, products),
                         _ => _mm512_sub_epi8(products, raised),
                     };
-                    put(&mut self.planes[(strip * 4 + at / 16) * planes(F) + n][at % 16], v);
+                    put(&mut self.planes[to * planes(F) + n][k * quads + i], v);
                 }
             }
         }
@@ -230,30 +226,34 @@ impl Panel {
     }
 }
 
-/// The digits of sub-scales, the most significant first; as many as there are planes.
+/// The digits of sub-scales of 16 bits, the most significant first; as many as there are planes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn digits<const F: u8>(s: __m512i) -> [__m512i; 3] {
-    let and = |v: __m512i, mask: i32| _mm512_and_si512(v, _mm512_set1_epi32(mask));
+    let and = |v: __m512i, mask: i16| _mm512_and_si512(v, _mm512_set1_epi16(mask));
     match way(F) {
-        Way::Planes(1, _) => [s, s, s],
-        Way::Planes(2, 8) => [_mm512_srli_epi32::<3>(s), and(s, 7), s],
+        Way::Planes(2, 8) => [_mm512_srli_epi16::<3>(s), and(s, 7), s],
+        Way::Planes(2, _) => [_mm512_srli_epi16::<4>(s), and(s, 15), s],
         Way::Planes(3, _) => {
-            // The nearest multiple of 49, and of what is left that of 7: from -128 to 127 these products find it.
-            let nearest = |v: __m512i, inverse: i32| {
-                let product = _mm512_mullo_epi32(v, _mm512_set1_epi32(inverse));
-                _mm512_srai_epi32::<15>(_mm512_add_epi32(product, _mm512_set1_epi32(1 << 14)))
+            // The nearest multiple of 49, and of what is left that of 7: from -128 to 127 these products, whose upper halves are rounded, find it.
+            let less = |v: __m512i, n: __m512i, base: i16| {
+                _mm512_sub_epi16(v, _mm512_mullo_epi16(n, _mm512_set1_epi16(base)))
             };
-            let less = |v: __m512i, n: __m512i, base: i32| {
-                _mm512_sub_epi32(v, _mm512_mullo_epi32(n, _mm512_set1_epi32(base)))
-            };
-            let high = nearest(s, 669);
+            let high = _mm512_mulhrs_epi16(s, _mm512_set1_epi16(669));
             let rest = less(s, high, 49);
-            let middle = nearest(rest, 4681);
+            let middle = _mm512_mulhrs_epi16(rest, _mm512_set1_epi16(4681));
             [high, middle, less(rest, middle, 7)]
         }
-        _ => [_mm512_srli_epi32::<4>(s), and(s, 15), s],
+        _ => [s; 3],
     }
+}
+
+/// One half of each word, twice.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn spread(v: __m512i, half: usize) -> __m512i {
+    let bytes = _mm512_set4_epi32(0x0d0c_0d0c, 0x0908_0908, 0x0504_0504, 0x0100_0100);
+    _mm512_shuffle_epi8(v, _mm512_add_epi8(bytes, _mm512_set1_epi8(2 * half as i8)))
 }
 
 #[cfg(test)]

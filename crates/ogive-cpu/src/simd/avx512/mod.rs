@@ -11,7 +11,7 @@ mod few;
 mod many;
 mod pairs;
 pub(super) mod panel;
-pub(super) mod stream;
+mod stream;
 pub(super) mod strip;
 
 use super::avx2::{self, DENSE_FROM, codes, dense_tiles, panel::Lanes, put_all, rows, rows_of, vnni};

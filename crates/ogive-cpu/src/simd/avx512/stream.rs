@@ -28,12 +28,12 @@ use std::arch::x86_64::*;
 const TOGETHER: usize = 4;
 
 /// Parts of a superblock that are written out side by side, so that what differs between them is known to the compiler.
-pub(in crate::simd) const fn group(f: u8, tokens: usize) -> usize {
+const fn group(f: u8, tokens: usize) -> usize {
     if fine(f) && tokens <= TOGETHER { 4 } else { 2 }
 }
 
 /// Part `i` of group `g`: neighbours, or of four pairs of bits (codes `128 n + 32 i + 16 h`) those in the same bytes.
-pub(in crate::simd) const fn part(f: u8, tokens: usize, g: usize, i: usize) -> usize {
+const fn part(f: u8, tokens: usize, g: usize, i: usize) -> usize {
     if group(f, tokens) == 4 { 8 * (g / 2) + g % 2 + 2 * i } else { 2 * g + i }
 }
 
