@@ -10,7 +10,7 @@
 use super::{
     panel::{GROUPS, Panel, planes},
     sums::{Out, Written},
-    superblocks::scale,
+    superblocks::{product, scale},
     tile::{Shape, Tiles},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
         },
         avx512::{
             panel::put_strip,
-            strip::{self, Block, Scales, raise},
+            strip::{self, Block, Scales},
         },
     },
 };
@@ -48,7 +48,8 @@ pub(super) unsafe fn stripe<const F: u8, const N: usize>(
     // SAFETY: the caller says that there are tiles.
     let tiles = &unsafe { Tiles::cut(Shape::Tokens(group.tokens as u8)) };
     let blocks = |first: usize| strip::blocks::<N>(job.strip(first).unwrap_or_default());
-    let (mut strip, each) = (blocks(0), blocks(0).len());
+    let mut strip = blocks(0);
+    let each = strip.len();
     let total = out.width().div_ceil(STRIP) * each;
     panel.make_room::<F>(1);
     let mut sums: Out = [Lanes([0.0; STRIP]); GROUP];
@@ -133,17 +134,11 @@ fn products<const F: u8, const N: usize, const A: u8>(
     [b, quarter]: [usize; 2],
     next: *const u8,
 ) {
-    /// The most lines of a quarter that are asked for at once.
-    const MOST: usize = 5;
     let bytes = size_of::<Block<N>>() / GROUPS;
-    let (first, times) = (next.wrapping_add(quarter * bytes), 1 + planes(F));
+    let (first, lines, times) = (next.wrapping_add(quarter * bytes), bytes.div_ceil(LINE), 1 + planes(F));
     let ask = |time: usize| {
-        let lines = bytes.div_ceil(LINE);
-        let (from, to) = (lines * time / times, lines * (time + 1) / times);
-        for line in 0..MOST {
-            if from + line < to {
-                ask_second(first.wrapping_add((from + line) * LINE));
-            }
+        for line in lines * time / times..lines * (time + 1) / times {
+            ask_second(first.wrapping_add(line * LINE));
         }
     };
     let plane = &panel.planes[quarter % 2 * planes(F)..][..planes(F)];
@@ -153,24 +148,16 @@ fn products<const F: u8, const N: usize, const A: u8>(
     unsafe {
         tiles.load::<A, 64>(codes.as_ptr().cast());
         tiles.load::<6, 64>(plane[0].as_ptr().cast());
-        if raise(F) == 0 {
-            tiles.unsigned::<0, A, 6>()
-        } else {
-            tiles.signed::<0, A, 6>()
-        }
+        product::<F, 0, A, 6>(tiles);
         ask(1);
         if planes(F) > 1 {
             tiles.load::<7, 64>(plane[1].as_ptr().cast());
-            if raise(F) == 0 {
-                tiles.unsigned::<1, A, 7>()
-            } else {
-                tiles.signed::<1, A, 7>()
-            }
+            product::<F, 1, A, 7>(tiles);
             ask(2);
         }
         if planes(F) > 2 {
             tiles.load::<6, 64>(plane[2].as_ptr().cast());
-            tiles.signed::<2, A, 6>();
+            product::<F, 2, A, 6>(tiles);
             ask(3);
         }
     }

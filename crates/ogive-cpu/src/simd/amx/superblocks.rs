@@ -87,13 +87,8 @@ fn products<const F: u8>(
                 tiles.load_once::<4, 64>(first);
                 tiles.load::<5, 64>(plane[0].as_ptr().cast());
                 tiles.load_once::<7, 64>(second);
-                if raise(F) == 0 {
-                    tiles.unsigned::<0, 4, 5>();
-                    tiles.unsigned::<2, 7, 5>();
-                } else {
-                    tiles.signed::<0, 4, 5>();
-                    tiles.signed::<2, 7, 5>();
-                }
+                product::<F, 0, 4, 5>(tiles);
+                product::<F, 2, 7, 5>(tiles);
             }
             2 => {
                 tiles.load_once::<4, 64>(first);
@@ -122,6 +117,16 @@ fn products<const F: u8>(
                 tiles.signed::<2, 6, 7>();
             }
         }
+    }
+}
+
+/// Adds to tile `C` the products of tile `A` and of a plane, tile `B`. Planes of raised codes are signed.
+#[inline(always)]
+pub(super) fn product<const F: u8, const C: u8, const A: u8, const B: u8>(tiles: &Tiles) {
+    if raise(F) == 0 {
+        tiles.unsigned::<C, A, B>();
+    } else {
+        tiles.signed::<C, A, B>();
     }
 }
 
