@@ -11,6 +11,7 @@ mod options;
 mod softmax;
 mod source;
 mod unit;
+mod unpack;
 
 use crate::{
     CpuBackend, Path, cache,
@@ -29,7 +30,7 @@ use unit::{Place, Unit};
 
 /// Queries of a unit: enough that fetching keys and values costs little beside using them, few enough that short prompts make units
 /// for all threads.
-const QUERIES: usize = 64;
+const QUERIES: usize = 128;
 
 pub(crate) fn attend(
     b: &CpuBackend,

@@ -62,17 +62,21 @@ pub(super) struct Tiles<'a> {
     n: usize,
     keys: [&'a [u8]; CHUNK / LANES],
     values: [Rows<'a>; CHUNK / LANES],
-    /// Keys of the tiles a chunk later, as far as there are any.
-    next: [&'a [u8]; CHUNK / LANES],
 }
 
 impl<'a> Tiles<'a> {
-    const NONE: Self = Self {
-        n: 0,
-        keys: [&[]; CHUNK / LANES],
-        values: [Rows::NONE; CHUNK / LANES],
-        next: [&[]; CHUNK / LANES],
-    };
+    pub(super) const NONE: Self =
+        Self { n: 0, keys: [&[]; CHUNK / LANES], values: [Rows::NONE; CHUNK / LANES] };
+
+    /// Of keys and values in order, as many as a chunk has.
+    #[inline(always)]
+    pub(super) fn new(tiles: impl Iterator<Item = (&'a [u8], Rows<'a>)>) -> Self {
+        let mut all = Self::NONE;
+        for (i, (keys, values)) in tiles.enumerate().take(CHUNK / LANES) {
+            (all.keys[i], all.values[i], all.n) = (keys, values, i + 1);
+        }
+        all
+    }
 
     /// Of all tokens of each tile.
     pub(super) fn keys(&self) -> &[&'a [u8]] {
@@ -82,11 +86,6 @@ impl<'a> Tiles<'a> {
     /// Of the tokens that were asked for, tile by tile.
     pub(super) fn values(&self) -> &[Rows<'a>] {
         &self.values[..self.n]
-    }
-
-    /// Keys that come after all this.
-    pub(super) fn next(&self) -> &[&'a [u8]] {
-        &self.next[..self.n]
     }
 }
 
@@ -202,16 +201,11 @@ impl Source for Paged<'_> {
     #[inline(always)]
     fn tiles(&self, span: usize, head: usize, tokens: Range<usize>, dims: [usize; 2]) -> Tiles<'_> {
         let [key, value] = self.pages.pieces(head, dims);
-        let mut tiles = Tiles::NONE;
         let first = tokens.start / LANES * LANES;
-        for (i, t) in (first..tokens.end).step_by(LANES).enumerate().take(CHUNK / LANES) {
+        Tiles::new((first..tokens.end).step_by(LANES).map(|t| {
             let of_tile = t.max(tokens.start)..tokens.end.min(t + LANES);
-            tiles.keys[i] = self.key_tile(span, t, &key);
-            tiles.values[i] = self.value_rows(span, of_tile, &value);
-            tiles.next[i] = self.key_tile(span, t + CHUNK, &key);
-            tiles.n = i + 1;
-        }
-        tiles
+            (self.key_tile(span, t, &key), self.value_rows(span, of_tile, &value))
+        }))
     }
 
     #[inline(always)]

@@ -93,6 +93,12 @@ pub(crate) struct Rows<'a> {
 impl<'a> Rows<'a> {
     pub(crate) const NONE: Self = Self { bytes: &[], steps: [1, 0], tokens: 0 };
 
+    /// Of `tokens` that lie end to end.
+    pub(crate) fn end_to_end(bytes: &'a [u8], tokens: usize) -> Self {
+        let each = bytes.len().checked_div(tokens).unwrap_or(0);
+        Self { bytes, steps: [each.max(1), each], tokens }
+    }
+
     /// Token by token.
     #[inline(always)]
     pub(crate) fn iter(self) -> impl Iterator<Item = &'a [u8]> {

@@ -52,6 +52,8 @@ pub(crate) trait Isa: Copy {
     fn half(self, from: [u8; 2]) -> Self::V;
     /// Little-endian singles.
     fn singles(self, from: &[u8; 4 * LANES]) -> Self::V;
+    /// The same to memory.
+    fn put_singles(self, x: Self::V, to: &mut [u8; 4 * LANES]);
     /// Little-endian bf16.
     fn brains(self, from: &[u8; 2 * LANES]) -> Self::V;
     /// Signed bytes.
@@ -113,6 +115,10 @@ impl Isa for Scalar {
     fn singles(self, from: &[u8; 4 * LANES]) -> Self::V {
         let word = |i: usize| [from[i], from[i + 1], from[i + 2], from[i + 3]];
         std::array::from_fn(|i| f32::from_le_bytes(word(4 * i)))
+    }
+    #[inline(always)]
+    fn put_singles(self, x: Self::V, to: &mut [u8; 4 * LANES]) {
+        to.as_chunks_mut().0.iter_mut().zip(x).for_each(|(to, x)| *to = x.to_le_bytes());
     }
     #[inline(always)]
     fn brains(self, from: &[u8; 2 * LANES]) -> Self::V {
@@ -197,6 +203,15 @@ mod avx2 {
             unsafe {
                 let from = from.as_ptr().cast::<f32>();
                 [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))]
+            }
+        }
+        #[inline(always)]
+        fn put_singles(self, x: Self::V, to: &mut [u8; 4 * LANES]) {
+            // SAFETY: `self` proves AVX; both stores stay inside the array and need no alignment.
+            unsafe {
+                let to = to.as_mut_ptr().cast::<f32>();
+                _mm256_storeu_ps(to, x[0]);
+                _mm256_storeu_ps(to.add(8), x[1]);
             }
         }
         #[inline(always)]
@@ -289,6 +304,11 @@ mod avx512 {
             unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
         }
         #[inline(always)]
+        fn put_singles(self, x: Self::V, to: &mut [u8; 4 * LANES]) {
+            // SAFETY: `self` proves AVX-512; the store is the array and needs no alignment.
+            unsafe { _mm512_storeu_ps(to.as_mut_ptr().cast(), x) }
+        }
+        #[inline(always)]
         fn brains(self, from: &[u8; 2 * LANES]) -> Self::V {
             // SAFETY: `self` proves AVX-512; the load is the array and needs no alignment.
             unsafe {
@@ -370,6 +390,13 @@ mod neon {
             // SAFETY: `self` proves NEON; four times sixteen bytes are the array, and any bytes are numbers.
             let one = |i: usize| unsafe { vreinterpretq_f32_u8(vld1q_u8(from.as_ptr().add(16 * i))) };
             [one(0), one(1), one(2), one(3)]
+        }
+        #[inline(always)]
+        fn put_singles(self, x: Self::V, to: &mut [u8; 4 * LANES]) {
+            for (x, to) in x.into_iter().zip(to.as_chunks_mut::<16>().0) {
+                // SAFETY: `self` proves NEON; the store is the chunk.
+                unsafe { vst1q_u8(to.as_mut_ptr(), vreinterpretq_u8_f32(x)) };
+            }
         }
         #[inline(always)]
         fn brains(self, from: &[u8; 2 * LANES]) -> Self::V {
