@@ -28,9 +28,9 @@ use source::{Kept, Laid, Layer};
 use std::ops::Range;
 use unit::{Place, Unit};
 
-/// Queries of a unit: enough that fetching keys and values costs little beside using them, few enough that short prompts make units
-/// for all threads.
-const QUERIES: usize = 128;
+/// Queries of a unit: enough that fetching and unpacking keys and values costs little beside using them, few enough that short prompts make
+/// units for all threads, and whole blocks of six and of eight.
+const QUERIES: usize = 120;
 
 pub(crate) fn attend(
     b: &CpuBackend,

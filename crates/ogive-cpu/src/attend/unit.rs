@@ -78,6 +78,7 @@ impl<T: Source> Unit<'_, T> {
             1 => self.in_blocks::<L, 1>(path),
             2 => self.in_blocks::<L, 2>(path),
             3..=4 => self.in_blocks::<L, 4>(path),
+            5..=6 => self.in_blocks::<L, 6>(path),
             _ => self.in_blocks::<L, SUMS>(path),
         }
     }

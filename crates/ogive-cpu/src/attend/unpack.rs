@@ -9,39 +9,54 @@ use crate::{
         ops::{Isa, Kernel, LANES, run},
     },
 };
-use std::marker::PhantomData;
+use std::{cell::Cell, marker::PhantomData};
 
 /// Bytes of a number.
 const BYTES: usize = size_of::<f32>();
+/// What vectors begin at multiples of: a line of the processor's cache, so that none lies in two.
+const LINE: usize = 64;
+
+thread_local! {
+    /// The room that the thread's last unit had. From the system each unit's would come as fresh pages.
+    static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Room for a chunk.
 pub(super) struct Unpacked {
-    /// Elements of a key and of a value.
-    dims: [usize; 2],
-    /// `[tiles][k_dim][LANES]`
-    keys: Vec<u8>,
-    /// `[tiles][LANES][v_dim]`
-    values: Vec<u8>,
+    /// From `first` on `[tiles][k_dim][LANES]`, then `[tiles][LANES][v_dim]`, of as many tiles as a chunk has.
+    room: Vec<u8>,
+    first: usize,
+    /// Bytes of a tile's keys, and of its values.
+    tile: [usize; 2],
 }
 
 impl Unpacked {
     /// For keys and values of so many elements.
     pub(super) fn new(dims: [usize; 2]) -> Self {
-        let [keys, values] = dims.map(|dim| vec![0; CHUNK * dim * BYTES]);
-        Self { dims, keys, values }
+        let tile = dims.map(|dim| LANES * dim * BYTES);
+        let (mut room, wanted) = (KEPT.take(), CHUNK / LANES * (tile[0] + tile[1]) + LINE);
+        if room.len() < wanted {
+            room.resize(wanted, 0);
+        }
+        Self { first: room.as_ptr().align_offset(LINE).min(LINE), room, tile }
     }
 
     /// Unpacks tiles.
     pub(super) fn fill<L: Lines>(&mut self, path: Path, from: &Tiles<'_>) -> Tiles<'_> {
-        let bytes = self.dims.map(|dim| LANES * dim * BYTES);
-        let (keys, values) = (&mut self.keys, &mut self.values);
-        let element = PhantomData::<L>;
-        run(path, Unpack { from, keys, values, bytes, element });
-        let tiles = from.keys().iter().zip(from.values());
-        let tiles = tiles.zip(self.keys.chunks_exact(bytes[0]).zip(self.values.chunks_exact(bytes[1])));
-        Tiles::new(tiles.map(|((_, rows), (keys, values))| {
-            (keys, Rows::end_to_end(&values[..bytes[1] / LANES * rows.len()], rows.len()))
+        let (tile @ [of_keys, of_values], element) = (self.tile, PhantomData::<L>);
+        let (keys, values) = self.room[self.first..].split_at_mut(CHUNK / LANES * of_keys);
+        run(path, Unpack { from, keys, values, tile, element });
+        let tiles = keys.chunks_exact(of_keys).zip(values.chunks_exact(of_values)).zip(from.values());
+        Tiles::new(tiles.map(|((keys, values), rows)| {
+            let tokens = rows.len();
+            (keys, Rows::end_to_end(&values[..of_values / LANES * tokens], tokens))
         }))
+    }
+}
+
+impl Drop for Unpacked {
+    fn drop(&mut self) {
+        KEPT.set(std::mem::take(&mut self.room));
     }
 }
 
@@ -49,8 +64,8 @@ struct Unpack<'a, L> {
     from: &'a Tiles<'a>,
     keys: &'a mut [u8],
     values: &'a mut [u8],
-    /// Of a tile of each.
-    bytes: [usize; 2],
+    /// [`Unpacked::tile`]
+    tile: [usize; 2],
     element: PhantomData<L>,
 }
 
@@ -59,7 +74,7 @@ impl<L: Lines> Kernel for Unpack<'_, L> {
 
     #[inline(always)]
     fn run<S: Isa>(self, isa: S) {
-        let [keys, values] = self.bytes;
+        let [keys, values] = self.tile;
         for (from, to) in self.from.keys().iter().zip(self.keys.chunks_exact_mut(keys)) {
             let blocks = from.chunks_exact(L::BYTES * LANES).zip(to.chunks_exact_mut(L::LEN * LANES * BYTES));
             for (block, to) in blocks {

@@ -146,7 +146,7 @@ mod avx2 {
 
     impl Isa for Avx2 {
         type V = [__m256; 2];
-        const SUMS: usize = 4;
+        const SUMS: usize = 6;
         #[inline(always)]
         fn ask(self, from: &u8) {
             // SAFETY: a prefetch reads nothing and never faults.
@@ -341,7 +341,7 @@ mod neon {
 
     impl Isa for Neon {
         type V = [float32x4_t; 4];
-        const SUMS: usize = 4;
+        const SUMS: usize = 6;
         #[inline(always)]
         fn splat(self, x: f32) -> Self::V {
             // SAFETY: `self` proves NEON.
