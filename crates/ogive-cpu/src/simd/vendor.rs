@@ -16,9 +16,13 @@ pub(super) fn is_amd() -> bool {
     AMD.is_some()
 }
 
-/// Whether it reads ahead of one stream so well that being asked for lines of memory only disturbs it. Zen 4 does: asked for every line
-/// a core reads 20 GB/s, and left alone up to twice as much. Zen 5 left alone reads K-quants at half of the rate that it makes when asked,
-/// and nothing faster.
+/// Whether lines that are asked for go into the first cache: Zen 5 and what AMD makes after it.
+pub(super) fn asks_first() -> bool {
+    AMD.is_some_and(|family| family >= 0x1a)
+}
+
+/// Whether it reads ahead of a stream of short blocks or of dense words, of which memory sets the pace, at least as fast as if it is asked
+/// for lines. Zen 4 does: two cores read Q4_0 at 85 % of plain reads, at 69 if asked for every line, at 55 if asked for the heads of pages.
 pub(super) fn reads_ahead() -> bool {
     *AMD == Some(0x19)
 }

@@ -8,7 +8,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    ahead::{self, ask},
+    ahead::{self, Level, ask},
     panel::Lanes,
     put,
 };
@@ -177,11 +177,11 @@ fn one<const KIND: u8>(strip: &[u8], piece: &Columns) -> [f32; STRIP] {
     let x = &piece.values[..LANES * each];
     assert!(strip.len() == LANES * steps * word(KIND));
     let mut sums = [[_mm256_setzero_ps(); LANES]; 2];
-    let asks = !reads_ahead();
+    let (asks, level) = (!reads_ahead(), Level::here());
     for step in 0..steps {
         for l in 0..LANES {
             if asks && (word(KIND) == 64 || l % 2 == 0) {
-                ask(strip.as_ptr().wrapping_add((step * LANES + l) * word(KIND) + ahead::AHEAD));
+                level.ask(strip.as_ptr().wrapping_add((step * LANES + l) * word(KIND) + ahead::AHEAD));
             }
             let at = l * each + step * per_step(KIND);
             let x = [x[at], if KIND == ODD_EVEN { x[at + 1] } else { 0 }];
@@ -270,12 +270,13 @@ fn together<const KIND: u8, const T: usize, const L: usize>(
             now[l][t] = [floats(&sums[t][first + l], 0), floats(&sums[t][first + l], 1)];
         }
     }
+    let level = Level::here();
     for step in 0..steps {
         for l in 0..L {
             let Some(x) = x[l].next() else { return };
             let w = words[(step * LANES + first + l) * word(KIND)..].as_ptr();
             if ahead && (word(KIND) == 64 || (first + l).is_multiple_of(2)) {
-                ask(w.wrapping_add(AHEAD));
+                level.ask(w.wrapping_add(AHEAD));
             }
             for i in 0..per_step(KIND) {
                 // SAFETY: there are as many words as stands above.
@@ -388,9 +389,9 @@ fn unpack<const KIND: u8>(strip: &[u8], part: &Part, panel: &mut Vec<Lanes<f32>>
 #[target_feature(enable = "avx2")]
 fn ask_share<const KIND: u8>((strip, part): (&[u8], Option<&Part>), i: usize, shares: usize) {
     let Some(part) = part else { return };
-    let share = part.steps.len().div_ceil(shares);
+    let (share, level) = (part.steps.len().div_ceil(shares), Level::here());
     for step in part.steps.clone().skip(i * share).take(share) {
-        ask(strip.as_ptr().wrapping_add((step * LANES + part.lane) * word(KIND)));
+        level.ask(strip.as_ptr().wrapping_add((step * LANES + part.lane) * word(KIND)));
     }
 }
 

@@ -77,7 +77,6 @@ fn superblocks<const V: u8, const F: u8, const N: usize, const T: usize>(
         sums_of[t] = &x[t].sums.as_chunks().0[..blocks.len()];
     }
     let mut out = [[_mm256_setzero_ps(); 2]; T];
-    let heads = T == 1 && reads_ahead();
     for (b, block) in blocks.iter().enumerate() {
         let mut a = [&[0; 256]; T];
         for t in 0..T {
@@ -97,7 +96,7 @@ fn superblocks<const V: u8, const F: u8, const N: usize, const T: usize>(
             }
         }
         for g in 0..parts(F) / group(F, T) {
-            add_parts::<V, F, N, T>(block, &scales, g, a, heads, &mut sums);
+            add_parts::<V, F, N, T>(block, &scales, g, a, &mut sums);
         }
         for r in 0..2 {
             let (d, m) = factors::<F, N>(block, r);
@@ -141,7 +140,7 @@ fn four<const N: usize>(a: &[i8; N], i: usize) -> __m256i {
     _mm256_set1_epi32(i32::from_le_bytes(a.as_chunks::<4>().0[i].map(i8::cast_unsigned)))
 }
 
-/// Adds the parts of group `g`, scaled; `heads` is [`Ahead`]'s.
+/// Adds the parts of group `g`, scaled.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_parts<const V: u8, const F: u8, const N: usize, const T: usize>(
@@ -149,12 +148,11 @@ fn add_parts<const V: u8, const F: u8, const N: usize, const T: usize>(
     scales: &Both<Scales>,
     g: usize,
     a: [&[i8; 256]; T],
-    heads: bool,
     sums: &mut [Both<__m256i>; T],
 ) {
     let (groups, step) = (parts(F) / group(F, T), step(V, F, quads(F)));
     // At once: here arithmetic takes nearly as long as memory, and requests between products cost Q4_K up to a fifth of its rate in caches.
-    Ahead::of(block.as_flattened(), g, groups, heads).ask(0, 1);
+    Ahead::of(block.as_flattened(), g, groups, false).ask(0, 1);
     for first in (0..quads(F)).step_by(step) {
         let mut products = [[[_mm256_setzero_si256(); 2]; T]; 4];
         for i in first..first + step {
@@ -189,12 +187,12 @@ fn small<const V: u8, const F: u8, const N: usize, const T: usize>(
     let each = block_len(32 * blocks.len()) / 32;
     let ones = _mm256_set1_epi16(1);
     let mut out = [[_mm256_setzero_ps(); 2]; T];
-    let heads = T == 1 && reads_ahead();
+    let alone = T == 1 && reads_ahead();
     for (group, blocks) in blocks.chunks_exact(each).enumerate() {
         let mut p = [[_mm256_setzero_ps(); 2]; T];
         for (i, block) in blocks.iter().enumerate() {
             let b = group * each + i;
-            let ahead = Ahead::of(block.as_flattened(), 0, 1, heads);
+            let ahead = Ahead::of(block.as_flattened(), 0, 1, alone);
             let mut a = [&[0; 32]; T];
             let mut sums = [[_mm256_setzero_si256(); 2]; T];
             let mut totals = [_mm256_setzero_ps(); T];

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     linear::{Columns, Job, LANES, STRIP},
     pool::Stripe,
-    simd::avx2::{ahead::ask, columns::word, panel::Lanes, put},
+    simd::avx2::{ahead::Level, columns::word, panel::Lanes, put},
 };
 use std::{arch::x86_64::*, ops::Range};
 
@@ -145,11 +145,12 @@ fn lane<const KIND: u8, const R: usize, const T: usize>(
             now[t][r] = floats(&sums[t][l][r]);
         }
     }
+    let level = Level::here();
     for (step, x) in x.iter().enumerate() {
         for r in 0..R {
             let w = words[r].as_ptr().wrapping_add((step * LANES + l) * word(KIND));
             if ahead {
-                ask(w.wrapping_add(AHEAD));
+                level.ask(w.wrapping_add(AHEAD));
             }
             // SAFETY: there are as many words as stands above.
             let w = unsafe { load::<KIND>(w) };

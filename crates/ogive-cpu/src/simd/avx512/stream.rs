@@ -37,10 +37,8 @@ const fn part(f: u8, tokens: usize, g: usize, i: usize) -> usize {
     if group(f, tokens) == 4 { 8 * (g / 2) + g % 2 + 2 * i } else { 2 * g + i }
 }
 
-/// Whether memory takes longer than arithmetic for so many tokens.
-const fn waits(f: u8, tokens: usize) -> bool {
-    tokens == 1 || tokens == 2 && !super_block(f)
-}
+/// Up to so many tokens memory takes longer than the arithmetic of short blocks.
+const WAITS: usize = 2;
 
 /// Products of a strip's rows with the tokens of a tile, which are `T`. Blocks of activations are of `block` elements.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
@@ -66,7 +64,7 @@ pub(super) fn stream<const F: u8, const N: usize, const T: usize>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>], tile: &Tile) -> [__m512; T] {
-    let (parts, heads) = (parts(F), waits(F, T) && reads_ahead());
+    let parts = parts(F);
     let acts = tile.codes.as_chunks::<T>().0.as_chunks::<64>().0;
     let pairs = if fine(F) { &tile.sixteens } else { &tile.pairs }.as_chunks::<T>().0;
     let mut out = [_mm512_setzero_ps(); T];
@@ -75,7 +73,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
         let scales = Scales::of::<F, N>(block);
         let mut sums = [_mm512_setzero_si512(); T];
         for g in 0..parts / group(F, T) {
-            add_parts::<F, N, T>(block, &scales, g, acts, heads, &mut sums);
+            add_parts::<F, N, T>(block, &scales, g, acts, &mut sums);
         }
         // What minima are multiplied with, or what raised codes add.
         let mut low = [_mm512_setzero_si512(); T];
@@ -102,7 +100,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     out
 }
 
-/// Adds the parts of group `g`, scaled, and raised as their codes are; `heads` is [`Ahead`]'s.
+/// Adds the parts of group `g`, scaled, and raised as their codes are.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn add_parts<const F: u8, const N: usize, const T: usize>(
@@ -110,12 +108,11 @@ fn add_parts<const F: u8, const N: usize, const T: usize>(
     scales: &Scales,
     g: usize,
     acts: &[[[i8; 4]; T]; 64],
-    heads: bool,
     sums: &mut [__m512i; T],
 ) {
     let (groups, quads) = (parts(F) / group(F, T), 64 / parts(F));
     let mut products = [[_mm512_setzero_si512(); T]; 4];
-    let ahead = Ahead::of(block.as_flattened(), g, groups, heads);
+    let ahead = Ahead::of(block.as_flattened(), g, groups, false);
     for i in 0..quads {
         ahead.ask(i, quads);
         for k in 0..group(F, T) {
@@ -145,7 +142,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
     let eights = tile.eights.as_chunks::<T>().0;
     let totals = tile.totals.as_chunks::<T>().0;
     let mut out = [_mm512_setzero_ps(); T];
-    let heads = waits(F, T) && reads_ahead();
+    let alone = T <= WAITS && reads_ahead();
     let groups = blocks.chunks_exact(each).zip(acts.chunks_exact(each)).zip(eights.chunks_exact(each));
     for (((blocks, acts), eights), (totals, scales)) in
         groups.zip(totals.chunks_exact(each).zip(tile.scales.as_chunks::<T>().0))
@@ -153,7 +150,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         let mut sums = [_mm512_setzero_ps(); T];
         for (block, (acts, (eights, totals))) in blocks.iter().zip(acts.iter().zip(eights.iter().zip(totals)))
         {
-            let ahead = Ahead::of(block.as_flattened(), 0, 1, heads);
+            let ahead = Ahead::of(block.as_flattened(), 0, 1, alone);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
                 let times = _mm512_set1_epi32(raise(F).trailing_zeros() as i32 - 3);
