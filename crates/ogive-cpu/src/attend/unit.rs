@@ -95,9 +95,9 @@ impl<T: Source> Unit<'_, T> {
         }
         self.out.fill(0.0);
         self.out.iter_mut().step_by(v_dim + 2).for_each(|top| *top = f32::NEG_INFINITY);
-        let (chunks, source) = (place.chunks.clone(), self.source);
+        let (group, source) = (place.heads.len(), self.source);
         let mut blocks = Blocks { unit: self, q, weights: [[0.0; CHUNK]; N], sums: vec![0.0; N * v_dim] };
-        let all = union((0..queries).map(|query| blocks.sees(query)));
+        let all = union((0..queries).step_by(group).map(|query| blocks.sees(query)));
         let tokens = |chunk: usize| all.start.max(chunk * CHUNK)..all.end.min((chunk + 1) * CHUNK);
         let tiles = |chunk: usize| match tokens(chunk) {
             tokens if tokens.is_empty() => Tiles::NONE,
@@ -105,16 +105,13 @@ impl<T: Source> Unit<'_, T> {
         };
         let wanted = L::BYTES < L::LEN * size_of::<f32>() && queries.div_ceil(N) >= UNPACKED;
         let mut unpacked = wanted.then(|| Unpacked::new([k_dim, v_dim]));
+        // Those of the unit's chunks that some query sees.
+        let chunks = place.chunks.start.max(all.start / CHUNK)..place.chunks.end.min(all.end.div_ceil(CHUNK));
         let mut next = tiles(chunks.start);
+        run(path, Ask(next.keys()));
         for chunk in chunks {
             let now = std::mem::replace(&mut next, tiles(chunk + 1));
             let tokens = tokens(chunk);
-            if tokens.is_empty() {
-                continue;
-            }
-            if tokens.start == all.start.max(place.chunks.start * CHUNK) {
-                run(path, Ask(now.keys()));
-            }
             match &mut unpacked {
                 Some(unpacked) => {
                     let now = unpacked.fill::<L>(path, &now);
