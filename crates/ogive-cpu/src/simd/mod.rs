@@ -3,6 +3,20 @@
 //! The choice is a value that is made once, when the backend is built, and travels with each weight. So two backends in
 //! one process can take different paths, which is how tests compare them.
 
+/// A loop of eight, written out: what differs between its turns is then known to the compiler, which rolls up a loop that asks for lines.
+#[cfg(target_arch = "x86_64")]
+macro_rules! eight {
+    ($i:ident => $turn:block) => {
+        eight!($i => $turn, 0 1 2 3 4 5 6 7)
+    };
+    ($i:ident => $turn:block, $($n:literal)+) => {
+        $({
+            let $i: usize = $n;
+            $turn
+        })+
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]

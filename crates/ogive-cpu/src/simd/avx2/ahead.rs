@@ -4,11 +4,11 @@
 //! up to a tenth faster so. Others bring it into the second: the first has few buffers for lines on their way, and a line would need
 //! one for as long as memory takes. Two cores of a Xeon with AMX read Q6_K at 77 % of plain reads before they were asked so, and now at 101 %,
 //! Q4_K at 90 and 104 %; two Zen 4 cores multiply four tokens with Q4_0 at 1.24 times the rate, and eight with BF16 at 1.9 times.
-//! Where memory takes longer than arithmetic some processors do best if nothing is asked for
-//! ([`reads_ahead`](crate::simd::vendor::reads_ahead)): they read ahead of whoever reads on in order.
+//! Where memory takes longer than arithmetic, as it does for one token, some processors do best if nothing is asked for
+//! ([`reads_ahead`]): they read ahead of whoever reads on in order.
 #![allow(unsafe_code)]
 
-use crate::simd::vendor::asks_first;
+use crate::simd::vendor::{asks_first, reads_ahead};
 use std::arch::{asm, x86_64::*};
 
 /// How many bytes ahead of what is being read: some blocks.
@@ -28,6 +28,12 @@ impl Level {
     #[inline(always)]
     pub(in crate::simd) fn here() -> Self {
         if asks_first() { Self::First } else { Self::Second }
+    }
+
+    /// The same for a stream that waits for memory: none where the processor is left alone.
+    #[inline(always)]
+    pub(in crate::simd) fn while_waiting() -> Option<Self> {
+        (!reads_ahead()).then(Self::here)
     }
 
     /// Asks for one line.
@@ -51,12 +57,12 @@ pub(in crate::simd) struct Ahead {
 }
 
 impl Ahead {
-    /// Of piece `piece` of `pieces` of `block`, every line; or nothing, where the processor is left alone.
+    /// Of piece `piece` of `pieces` of `block`, every line, if there is a level.
     #[inline(always)]
-    pub(in crate::simd) fn of(block: &[u8], piece: usize, pieces: usize, alone: bool) -> Self {
+    pub(in crate::simd) fn of(block: &[u8], piece: usize, pieces: usize, level: Option<Level>) -> Self {
         let lines = block.len().div_ceil(LINE).div_ceil(pieces);
         let next = block.as_ptr().wrapping_add(AHEAD + LINE * lines * piece);
-        Self { next, lines, level: if alone { None } else { Some(Level::here()) } }
+        Self { next, lines, level }
     }
 
     /// Asks for step `step`'s share, where the piece is read in `steps`: each time a line or two. A processor has room for few requests, and

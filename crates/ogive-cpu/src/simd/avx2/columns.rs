@@ -15,7 +15,6 @@ use super::{
 use crate::{
     linear::{Columns, Dense, Few, Job, LANES, STRIP, Side},
     pool::Stripe,
-    simd::vendor::reads_ahead,
 };
 use std::{arch::x86_64::*, cell::RefCell, ops::Range};
 
@@ -177,10 +176,12 @@ fn one<const KIND: u8>(strip: &[u8], piece: &Columns) -> [f32; STRIP] {
     let x = &piece.values[..LANES * each];
     assert!(strip.len() == LANES * steps * word(KIND));
     let mut sums = [[_mm256_setzero_ps(); LANES]; 2];
-    let (asks, level) = (!reads_ahead(), Level::here());
+    let level = Level::while_waiting();
     for step in 0..steps {
         for l in 0..LANES {
-            if asks && (word(KIND) == 64 || l % 2 == 0) {
+            if let Some(level) = level
+                && (word(KIND) == 64 || l % 2 == 0)
+            {
                 level.ask(strip.as_ptr().wrapping_add((step * LANES + l) * word(KIND) + ahead::AHEAD));
             }
             let at = l * each + step * per_step(KIND);

@@ -7,7 +7,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    ahead::Ahead,
+    ahead::{Ahead, Level},
     codes::{has_min, offset, super_block},
     panel::Lanes,
     strip::{Block, Scales, blocks, factors, parts, quad, quads},
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     linear::{Quantised, STRIP, block_len},
-    simd::{formats::fine, vendor::reads_ahead},
+    simd::formats::fine,
 };
 use std::arch::x86_64::*;
 
@@ -152,7 +152,7 @@ fn add_parts<const V: u8, const F: u8, const N: usize, const T: usize>(
 ) {
     let (groups, step) = (parts(F) / group(F, T), step(V, F, quads(F)));
     // At once: here arithmetic takes nearly as long as memory, and requests between products cost Q4_K up to a fifth of its rate in caches.
-    Ahead::of(block.as_flattened(), g, groups, false).ask(0, 1);
+    Ahead::of(block.as_flattened(), g, groups, Some(Level::here())).ask(0, 1);
     for first in (0..quads(F)).step_by(step) {
         let mut products = [[[_mm256_setzero_si256(); 2]; T]; 4];
         for i in first..first + step {
@@ -187,12 +187,12 @@ fn small<const V: u8, const F: u8, const N: usize, const T: usize>(
     let each = block_len(32 * blocks.len()) / 32;
     let ones = _mm256_set1_epi16(1);
     let mut out = [[_mm256_setzero_ps(); 2]; T];
-    let alone = T == 1 && reads_ahead();
+    let level = if T == 1 { Level::while_waiting() } else { Some(Level::here()) };
     for (group, blocks) in blocks.chunks_exact(each).enumerate() {
         let mut p = [[_mm256_setzero_ps(); 2]; T];
         for (i, block) in blocks.iter().enumerate() {
             let b = group * each + i;
-            let ahead = Ahead::of(block.as_flattened(), 0, 1, alone);
+            let ahead = Ahead::of(block.as_flattened(), 0, 1, level);
             let mut a = [&[0; 32]; T];
             let mut sums = [[_mm256_setzero_si256(); 2]; T];
             let mut totals = [_mm256_setzero_ps(); T];
@@ -207,24 +207,21 @@ fn small<const V: u8, const F: u8, const N: usize, const T: usize>(
                 }
             }
             let step = step(V, F, 8);
-            for first in (0..8).step_by(step) {
-                let mut products = [[_mm256_setzero_si256(); 2]; T];
-                for i in first..first + step {
-                    ahead.ask(i, 8);
-                    let c = [quad::<F, N>(block, 0, i, 0), quad::<F, N>(block, 0, i, 1)];
-                    for t in 0..T {
-                        let a = four(a[t], i);
-                        for r in 0..2 {
-                            products[t][r] = short::<V, F>(products[t][r], c[r], a);
+            let mut products = [[_mm256_setzero_si256(); 2]; T];
+            eight!(i => {
+                ahead.ask(i, 8);
+                let c = [quad::<F, N>(block, 0, i, 0), quad::<F, N>(block, 0, i, 1)];
+                for t in 0..T {
+                    let a = four(a[t], i);
+                    for r in 0..2 {
+                        let sum = if i.is_multiple_of(step) { _mm256_setzero_si256() } else { products[t][r] };
+                        products[t][r] = short::<V, F>(sum, c[r], a);
+                        if i % step == step - 1 {
+                            sums[t][r] = add_short::<V>(sums[t][r], products[t][r]);
                         }
                     }
                 }
-                for t in 0..T {
-                    for r in 0..2 {
-                        sums[t][r] = add_short::<V>(sums[t][r], products[t][r]);
-                    }
-                }
-            }
+            });
             for r in 0..2 {
                 let (d, m) = factors::<F, N>(block, r);
                 for t in 0..T {

@@ -13,13 +13,10 @@ use super::{
 };
 use crate::{
     linear::Tile,
-    simd::{
-        avx2::{
-            ahead::Ahead,
-            codes::{fine, has_min, super_block},
-            panel::Lanes,
-        },
-        vendor::reads_ahead,
+    simd::avx2::{
+        ahead::{Ahead, Level},
+        codes::{fine, has_min, super_block},
+        panel::Lanes,
     },
 };
 use std::arch::x86_64::*;
@@ -65,6 +62,7 @@ pub(super) fn stream<const F: u8, const N: usize, const T: usize>(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>], tile: &Tile) -> [__m512; T] {
     let parts = parts(F);
+    let level = if T == 1 { Level::while_waiting() } else { Some(Level::here()) };
     let acts = tile.codes.as_chunks::<T>().0.as_chunks::<64>().0;
     let pairs = if fine(F) { &tile.sixteens } else { &tile.pairs }.as_chunks::<T>().0;
     let mut out = [_mm512_setzero_ps(); T];
@@ -73,7 +71,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
         let scales = Scales::of::<F, N>(block);
         let mut sums = [_mm512_setzero_si512(); T];
         for g in 0..parts / group(F, T) {
-            add_parts::<F, N, T>(block, &scales, g, acts, &mut sums);
+            add_parts::<F, N, T>(block, &scales, g, acts, level, &mut sums);
         }
         // What minima are multiplied with, or what raised codes add.
         let mut low = [_mm512_setzero_si512(); T];
@@ -100,7 +98,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     out
 }
 
-/// Adds the parts of group `g`, scaled, and raised as their codes are.
+/// Adds the parts of group `g`, scaled, and raised as their codes are. Lines are asked for at `level`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn add_parts<const F: u8, const N: usize, const T: usize>(
@@ -108,11 +106,12 @@ fn add_parts<const F: u8, const N: usize, const T: usize>(
     scales: &Scales,
     g: usize,
     acts: &[[[i8; 4]; T]; 64],
+    level: Option<Level>,
     sums: &mut [__m512i; T],
 ) {
     let (groups, quads) = (parts(F) / group(F, T), 64 / parts(F));
     let mut products = [[_mm512_setzero_si512(); T]; 4];
-    let ahead = Ahead::of(block.as_flattened(), g, groups, false);
+    let ahead = Ahead::of(block.as_flattened(), g, groups, level);
     for i in 0..quads {
         ahead.ask(i, quads);
         for k in 0..group(F, T) {
@@ -142,7 +141,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
     let eights = tile.eights.as_chunks::<T>().0;
     let totals = tile.totals.as_chunks::<T>().0;
     let mut out = [_mm512_setzero_ps(); T];
-    let alone = T <= WAITS && reads_ahead();
+    let level = if T <= WAITS { Level::while_waiting() } else { Some(Level::here()) };
     let groups = blocks.chunks_exact(each).zip(acts.chunks_exact(each)).zip(eights.chunks_exact(each));
     for (((blocks, acts), eights), (totals, scales)) in
         groups.zip(totals.chunks_exact(each).zip(tile.scales.as_chunks::<T>().0))
@@ -150,7 +149,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         let mut sums = [_mm512_setzero_ps(); T];
         for (block, (acts, (eights, totals))) in blocks.iter().zip(acts.iter().zip(eights.iter().zip(totals)))
         {
-            let ahead = Ahead::of(block.as_flattened(), 0, 1, alone);
+            let ahead = Ahead::of(block.as_flattened(), 0, 1, level);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
                 let times = _mm512_set1_epi32(raise(F).trailing_zeros() as i32 - 3);
@@ -158,11 +157,16 @@ fn small<const F: u8, const N: usize, const T: usize>(
                     part[t] = _mm512_sllv_epi32(_mm512_set1_epi32(eights[t]), times);
                 }
             }
-            for i in 0..8 {
-                ahead.ask(i, 8);
-                let c = quad::<F, N>(block, 0, i);
-                for t in 0..T {
-                    part[t] = _mm512_dpbusd_epi32(part[t], c, four(acts[i][t]));
+            if T <= WAITS {
+                eight!(i => {
+                    ahead.ask(i, 8);
+                    add_quad::<F, N, T>(block, acts, i, &mut part);
+                });
+            } else {
+                // At once: requests between products keep a compiler from ordering these, and cost up to a seventh of their rate.
+                ahead.ask(0, 1);
+                for i in 0..8 {
+                    add_quad::<F, N, T>(block, acts, i, &mut part);
                 }
             }
             let (d, m) = factors::<F, N>(block);
@@ -178,4 +182,19 @@ fn small<const F: u8, const N: usize, const T: usize>(
         }
     }
     out
+}
+
+/// Adds the products of a short block's quad `i`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn add_quad<const F: u8, const N: usize, const T: usize>(
+    block: &Block<N>,
+    acts: &[[[i8; 4]; T]; 8],
+    i: usize,
+    sums: &mut [__m512i; T],
+) {
+    let c = quad::<F, N>(block, 0, i);
+    for t in 0..T {
+        sums[t] = _mm512_dpbusd_epi32(sums[t], c, four(acts[i][t]));
+    }
 }
