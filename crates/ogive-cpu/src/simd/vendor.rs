@@ -22,7 +22,7 @@ pub(super) fn asks_first() -> bool {
 }
 
 /// Whether it reads ahead of a stream, of which memory sets the pace, at least as fast as if it is asked for lines. Zen 4 does: two cores
-/// read Q4_0 at 85 % of plain reads, at 69 if asked for every line, at 55 if asked for the heads of pages; Q4_K at 87 % and 83, Q6_K at 95 and 87.
+/// read Q4_0 at 85 % of plain reads, at 69 if asked for every line, at 55 if asked for the heads of pages; Q4_K at 86 % and 82, Q6_K at 92 and 87.
 pub(super) fn reads_ahead() -> bool {
     *AMD == Some(0x19)
 }

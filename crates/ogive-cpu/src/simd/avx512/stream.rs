@@ -15,7 +15,7 @@ use crate::{
     linear::Tile,
     simd::avx2::{
         ahead::{Ahead, Level},
-        codes::{fine, has_min, super_block},
+        codes::{self, fine, has_min, super_block},
         panel::Lanes,
     },
 };
@@ -62,7 +62,6 @@ pub(super) fn stream<const F: u8, const N: usize, const T: usize>(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>], tile: &Tile) -> [__m512; T] {
     let parts = parts(F);
-    let level = if T == 1 { Level::while_waiting() } else { Some(Level::here()) };
     let acts = tile.codes.as_chunks::<T>().0.as_chunks::<64>().0;
     let pairs = if fine(F) { &tile.sixteens } else { &tile.pairs }.as_chunks::<T>().0;
     let mut out = [_mm512_setzero_ps(); T];
@@ -71,7 +70,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
         let scales = Scales::of::<F, N>(block);
         let mut sums = [_mm512_setzero_si512(); T];
         for g in 0..parts / group(F, T) {
-            add_parts::<F, N, T>(block, &scales, g, acts, level, &mut sums);
+            add_parts::<F, N, T>(block, &scales, g, acts, &mut sums);
         }
         // What minima are multiplied with, or what raised codes add.
         let mut low = [_mm512_setzero_si512(); T];
@@ -98,7 +97,7 @@ fn superblocks<const F: u8, const N: usize, const T: usize>(blocks: &[Block<N>],
     out
 }
 
-/// Adds the parts of group `g`, scaled, and raised as their codes are. Lines are asked for at `level`.
+/// Adds the parts of group `g`, scaled, and raised as their codes are.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn add_parts<const F: u8, const N: usize, const T: usize>(
@@ -106,11 +105,12 @@ fn add_parts<const F: u8, const N: usize, const T: usize>(
     scales: &Scales,
     g: usize,
     acts: &[[[i8; 4]; T]; 64],
-    level: Option<Level>,
     sums: &mut [__m512i; T],
 ) {
     let (groups, quads) = (parts(F) / group(F, T), 64 / parts(F));
     let mut products = [[_mm512_setzero_si512(); T]; 4];
+    // Looked up once a strip, one token of Q5_K takes a tenth longer. And it is better asked for everywhere.
+    let level = if T == 1 && F != codes::Q5_K { Level::while_waiting() } else { Some(Level::here()) };
     let ahead = Ahead::of(block.as_flattened(), g, groups, level);
     for i in 0..quads {
         ahead.ask(i, quads);
