@@ -109,7 +109,7 @@ fn add_parts<const F: u8, const N: usize, const T: usize>(
 ) {
     let (groups, quads) = (parts(F) / group(F, T), 64 / parts(F));
     let mut products = [[_mm512_setzero_si512(); T]; 4];
-    // Looked up once a strip, one token of Q5_K takes a tenth longer. And it is better asked for everywhere.
+    // Looked up once a strip, one token of Q5_K takes a tenth longer. Q5_K is asked for even where others are not.
     let level = if T == 1 && F != codes::Q5_K { Level::while_waiting() } else { Some(Level::here()) };
     let ahead = Ahead::of(block.as_flattened(), g, groups, level);
     for i in 0..quads {
