@@ -12,6 +12,8 @@ use std::path::Path;
 const SHARE: usize = 1 << 29;
 /// Tokens decoded to compare settings.
 const PROBE: usize = 16;
+/// Tokens that an engine decodes before it is the next one's turn.
+const TURN: usize = 8;
 
 /// An engine in the contest with one kind of cache: its processes, and which of them is measured in which row.
 struct Team {
@@ -64,7 +66,10 @@ fn probe(peers: &mut [Peer], row: &Row) -> Result<usize> {
     let rounds = if row.phase == Phase::Depth { 1 } else { 3 };
     for round in 0..rounds {
         for (peer, best) in peers.iter_mut().zip(&mut rates) {
-            let (rate, _) = peer.rate(row.phase, &sizes)?;
+            if row.phase.decodes() {
+                peer.prefill(sizes.prompt(row.phase))?;
+            }
+            let rate = sizes.tokens(row.phase) as f64 / peer.seconds(row.phase, &sizes)?;
             if round > 0 || rounds == 1 {
                 *best = best.max(rate);
             }
@@ -99,49 +104,157 @@ pub(crate) fn measure(
             teams.push(Team::start(engine, model, &Start { cache, ..how.clone() }, &rows)?);
         }
     }
-    // An entry for each row and engine that is measured in it: a line of the table.
-    let mut entries = Vec::new();
-    for (r, row) in rows.iter().enumerate() {
+    let mut lines = Vec::new();
+    for row in rows {
         for (t, team) in teams.iter().enumerate() {
-            if let Some((_, peer)) = team.best.iter().find(|b| b.0 == *row) {
-                entries.push((
-                    Entry { row: *row, engine: team.peers[*peer].about.clone(), rounds: team.rounds },
-                    r,
-                    t,
-                    *peer,
-                ));
+            if let Some((_, peer)) = team.best.iter().find(|b| b.0 == row) {
+                let entry = Entry { row, engine: team.peers[*peer].about.clone(), rounds: team.rounds };
+                lines.push(Line { entry, team: t, peer: *peer, span: Span::default() });
             }
         }
     }
-    let memory = Memory::new(how.threads, SHARE);
+    let mut contest = Contest { teams, lines, reads: Reads::new(how.threads) };
     let mut all = Vec::new();
     for i in 0..=repetitions {
-        let mut now = Repetition {
-            bandwidth: memory.read_rate(),
-            peaks: Peaks::measure(how.threads),
-            rates: vec![0.0; entries.len()],
-            ..Repetition::default()
-        };
-        let mut order: Vec<usize> = (0..entries.len()).collect();
-        // Rows stay in order, engines turn round.
-        if i % 2 == 1 {
-            order.sort_by_key(|&n| (entries[n].1, usize::MAX - n));
-        }
-        for &n in &order {
-            let (Entry { row, .. }, _, team, peer) = &entries[n];
-            let (rate, first) = teams[*team].peers[*peer].rate(row.phase, &row.sizes)?;
-            now.rates[n] = rate;
-            // Another cache may draw another token.
-            if row.phase == Phase::Decode && row.cache == asked.cache() {
-                now.first.push(first);
-            }
-        }
-        now.load = report::load();
+        let now = contest.repetition(how.threads, asked, i % 2 == 1)?;
         eprintln!("{} {i}/{repetitions}: {now:.1?}", model.display());
         // The first pays for page faults and packing at first use.
         if i > 0 {
             all.push(now);
         }
     }
-    Ok(Measured { entries: entries.into_iter().map(|e| e.0).collect(), repetitions: all, ..nothing })
+    let entries = contest.lines.into_iter().map(|line| line.entry).collect();
+    Ok(Measured { entries, repetitions: all, ..nothing })
+}
+
+/// A line of the table: what is measured, which process does it, and how long it takes this time.
+struct Line {
+    entry: Entry,
+    team: usize,
+    peer: usize,
+    span: Span,
+}
+
+/// Everything that measures a model.
+struct Contest {
+    teams: Vec<Team>,
+    lines: Vec<Line>,
+    reads: Reads,
+}
+
+impl Contest {
+    /// Measures every line once, rows in order, and in each the engines in theirs or the other way round.
+    fn repetition(&mut self, threads: usize, asked: &Asked, round: bool) -> Result<Repetition> {
+        let mut now = Repetition { peaks: Peaks::measure(threads), ..Repetition::default() };
+        for row in asked.rows() {
+            let mut order: Vec<usize> =
+                (0..self.lines.len()).filter(|&n| self.lines[n].entry.row == row).collect();
+            if round {
+                order.reverse();
+            }
+            for &n in &order {
+                self.lines[n].span = Span::default();
+                if row.phase.decodes() {
+                    let (_, first) = self.peer(n).prefill(row.sizes.prompt(row.phase))?;
+                    // Another cache may draw another token.
+                    if row.phase == Phase::Decode && row.cache == asked.cache() {
+                        now.first.push(first);
+                    }
+                }
+            }
+            self.reads.now();
+            // Memory's rate may change in a second, so who decodes does it a few tokens at a time.
+            let most = if row.phase.decodes() { TURN } else { usize::MAX };
+            let mut left = row.sizes.decode;
+            loop {
+                let sizes = Sizes { decode: left.min(most), ..row.sizes };
+                for &n in &order {
+                    self.turn(n, &sizes)?;
+                }
+                order.reverse();
+                left -= sizes.decode;
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        for Line { entry: Entry { row, .. }, span, .. } in &self.lines {
+            now.rates.push(row.sizes.tokens(row.phase) as f64 / span.seconds);
+            now.reads.push(span.reads());
+        }
+        now.bandwidth = std::mem::take(&mut self.reads.all);
+        now.load = report::load();
+        Ok(now)
+    }
+
+    fn peer(&mut self, line: usize) -> &mut Peer {
+        let Line { team, peer, .. } = self.lines[line];
+        &mut self.teams[team].peers[peer]
+    }
+
+    /// One engine's turn.
+    fn turn(&mut self, line: usize, sizes: &Sizes) -> Result<()> {
+        let phase = self.lines[line].entry.row.phase;
+        let before = self.reads.last();
+        let seconds = self.peer(line).seconds(phase, sizes)?;
+        let after = self.reads.now();
+        self.lines[line].span.add(seconds, (before + after) / 2.0);
+        Ok(())
+    }
+}
+
+/// What memory gives, in bytes a second, each time it was asked.
+struct Reads {
+    memory: Memory,
+    all: Vec<f64>,
+}
+
+impl Reads {
+    fn new(threads: usize) -> Self {
+        Self { memory: Memory::new(threads, SHARE), all: Vec::new() }
+    }
+
+    /// What it gives now.
+    fn now(&mut self) -> f64 {
+        self.all.push(self.memory.read_rate());
+        self.last()
+    }
+
+    /// What it gave last.
+    fn last(&self) -> f64 {
+        self.all.last().copied().unwrap_or_default()
+    }
+}
+
+/// How long an engine was at something, in one turn or several, and the bytes that plain reads would have had meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    seconds: f64,
+    bytes: f64,
+}
+
+impl Span {
+    /// A turn of so many seconds, while memory gave so many bytes a second.
+    fn add(&mut self, seconds: f64, reads: f64) {
+        self.seconds += seconds;
+        self.bytes += seconds * reads;
+    }
+
+    /// Bytes a second that memory gave.
+    fn reads(&self) -> f64 {
+        self.bytes / self.seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_counts_for_as_long_as_it_gave_that_much() {
+        let mut span = Span::default();
+        span.add(3.0, 10.0);
+        span.add(1.0, 50.0);
+        assert_eq!((span.seconds, span.reads()), (4.0, 20.0));
+    }
 }

@@ -37,15 +37,14 @@ pub(crate) fn measure(
     let each = |e: &&Engine| e.starts.iter().map(|s| (*s).to_owned()).map(|s| (**e, s)).collect::<Vec<_>>();
     let mut all: Vec<(Engine, String, Launches)> =
         engines.iter().flat_map(each).map(|(e, s)| (e, s, Launches::default())).collect();
-    let first = Sizes { prefill: PROMPT, ..*sizes };
     for i in 0..=count {
         for (engine, setting, launches) in &mut all {
             let begin = Instant::now();
             let mut peer = Peer::start(engine, model, &Start { setting: setting.clone(), ..how.clone() })?;
-            peer.rate(Phase::Prefill, &first)?;
+            peer.prefill(PROMPT)?;
             let seconds = begin.elapsed().as_secs_f64();
             if sizes.has(Phase::Prefill) {
-                peer.rate(Phase::Prefill, sizes)?;
+                peer.prefill(sizes.prefill)?;
             }
             eprintln!("{}: first token after {seconds:.2} s, start {i}/{count}", peer.about);
             if i > 0 {

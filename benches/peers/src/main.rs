@@ -1,9 +1,10 @@
 //! Ogive beside other engines, on the same files in one run.
 //!
 //! Each engine has a process of its own, so that neither's threads, allocator or caches are in the other's way, and all of
-//! them wait while one measures. They take turns, and the order is turned round each time; the rates at which the machine
-//! reads memory and computes are measured beside each repetition, for they are the ceilings, and a shared machine's change
-//! by the minute. Ratios are taken within a repetition and only then is their median: what slows both falls out.
+//! them wait while one measures. They take turns, and the order is turned round each time. The rates at which the machine
+//! reads memory and computes are the ceilings, and a shared machine's change by the minute, memory's within a second: the
+//! second is measured in each repetition, the first before and after each turn, and where tokens come one by one a turn is a
+//! few of them. Ratios are taken within a repetition and only then is their median: what slows both falls out.
 
 mod contest;
 mod engines;

@@ -43,14 +43,34 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Tokens a second in `phase`, and the best token after the prompt.
-    pub(crate) fn rate(&mut self, phase: Phase, sizes: &Sizes) -> Result<(f64, u32)> {
+    /// Seconds that the work of `phase` takes. Where tokens come one by one the prompt has been read.
+    pub(crate) fn seconds(&mut self, phase: Phase, sizes: &Sizes) -> Result<f64> {
+        match phase {
+            Phase::Decode | Phase::Depth => self.decode(sizes.decode),
+            Phase::Prefill => Ok(self.prefill(sizes.prefill)?.0),
+            Phase::Together => Ok(self.ask("together", sizes.prompt(phase), sizes.together, sizes.decode)?.0),
+        }
+    }
+
+    /// Seconds to read a prompt of so many tokens, and the best token after it.
+    pub(crate) fn prefill(&mut self, tokens: usize) -> Result<(f64, u32)> {
+        self.ask("prefill", tokens, 1, 0)
+    }
+
+    /// Seconds for so many more tokens.
+    pub(crate) fn decode(&mut self, tokens: usize) -> Result<f64> {
+        Ok(self.ask("decode", 0, 1, tokens)?.0)
+    }
+
+    /// Tells the worker what to do: with how many tokens of a prompt, how many sequences, and how many tokens to decode for each.
+    /// Seconds, and the last token that was drawn.
+    fn ask(&mut self, what: &str, prompt: usize, sequences: usize, tokens: usize) -> Result<(f64, u32)> {
         let ask = self.ask.as_mut().ok_or("a worker without stdin")?;
-        writeln!(ask, "{}", sizes.command(phase))?;
+        writeln!(ask, "{what} {prompt} {sequences} {tokens}")?;
         ask.flush()?;
         let answer = self.answer()?;
         let (seconds, token) = answer.split_once('\t').ok_or("an answer without a token")?;
-        Ok((sizes.tokens(phase) as f64 / seconds.parse::<f64>()?, token.parse()?))
+        Ok((seconds.parse()?, token.parse()?))
     }
 
     /// The most memory the process has had, where the system tells.

@@ -19,6 +19,11 @@ pub(crate) enum Phase {
 
 impl Phase {
     pub(crate) const ALL: &[Self] = &[Self::Decode, Self::Prefill, Self::Depth, Self::Together];
+
+    /// Whether tokens come one by one.
+    pub(crate) const fn decodes(self) -> bool {
+        matches!(self, Self::Decode | Self::Depth)
+    }
 }
 
 /// How much of each.
@@ -56,13 +61,12 @@ impl Sizes {
         }
     }
 
-    /// What a worker is told: what to do, tokens of the prompt, sequences, tokens to decode for each.
-    pub(crate) fn command(&self, phase: Phase) -> String {
+    /// Tokens of a prompt that is read in `phase`.
+    pub(crate) fn prompt(&self, phase: Phase) -> usize {
         match phase {
-            Phase::Decode => format!("decode {SHORT} 1 {}", self.decode),
-            Phase::Prefill => format!("prefill {} 1 0", self.prefill),
-            Phase::Depth => format!("decode {} 1 {}", self.depth, self.decode),
-            Phase::Together => format!("together {SHORT} {} {}", self.together, self.decode),
+            Phase::Decode | Phase::Together => SHORT,
+            Phase::Prefill => self.prefill,
+            Phase::Depth => self.depth,
         }
     }
 

@@ -12,13 +12,15 @@ use std::fmt::Write;
 /// One repetition.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Repetition {
-    /// Bytes a second, plain reads.
-    pub(crate) bandwidth: f64,
+    /// Bytes a second of plain reads, each time they were measured.
+    pub(crate) bandwidth: Vec<f64>,
     /// Operations a second.
     #[serde(serialize_with = "peaks")]
     pub(crate) peaks: Peaks,
     /// Tokens a second, entry by entry.
     pub(crate) rates: Vec<f64>,
+    /// Bytes a second that plain reads had while a rate was measured, entry by entry.
+    pub(crate) reads: Vec<f64>,
     /// The best token after the short prompt, engine by engine: a sign that all compute the same.
     pub(crate) first: Vec<u32>,
     /// Processes that were running or waiting to, a minute's average; what the system says.
@@ -72,8 +74,8 @@ fn shown(value: Option<f64>, decimals: usize, unit: &str) -> String {
 impl Work {
     /// What part of the machine's ceiling a rate is: of its reads where tokens come one by one, of its arithmetic where
     /// many share the weights.
-    fn fraction(&self, entry: &Entry, rate: f64, at: &Repetition) -> Option<f64> {
-        let row = &entry.row;
+    fn fraction(&self, entry: &Entry, e: usize, at: &Repetition) -> Option<f64> {
+        let (row, rate) = (&entry.row, at.rates[e]);
         let sizes = row.sizes;
         let past = match row.phase {
             Phase::Decode | Phase::Together => 0,
@@ -92,7 +94,7 @@ impl Work {
         let cached = (past + sizes.decode / 2) * at_once;
         let weights = if entry.rounds { self.rounded } else { self.bytes };
         let bytes = (weights + row.cache.bytes(self.elements) * cached as u64) as f64;
-        Some(bytes * rate / at_once as f64 / at.bandwidth)
+        Some(bytes * rate / at_once as f64 / at.reads[e])
     }
 }
 
@@ -136,7 +138,11 @@ impl Measured {
         let of = |get: Get, unit: f64, decimals| {
             shown(middle(self.repetitions.iter().filter_map(get)).map(|v| v / unit), decimals, "")
         };
-        let _ = write!(out, "; memory reads at {} GB/s", of(|r| Some(r.bandwidth), 1e9, 1));
+        let mut reads: Vec<f64> = self.repetitions.iter().flat_map(|r| r.bandwidth.clone()).collect();
+        reads.sort_by(f64::total_cmp);
+        let [least, most] = [reads.first(), reads.last()].map(|r| shown(r.map(|r| r / 1e9), 1, ""));
+        let usual = shown(middle(reads.iter().copied()).map(|r| r / 1e9), 1, "");
+        let _ = write!(out, "; memory reads at {usual} GB/s ({least} to {most})");
         let peaks: [(&str, Get); 3] =
             [("int8", |r| r.peaks.int8), ("bf16", |r| r.peaks.bf16), ("f32", |r| r.peaks.f32)];
         for (name, peak) in peaks {
@@ -158,7 +164,7 @@ impl Measured {
             let most = self.rates(e).fold(0.0, f64::max);
             let first = self.entries.iter().position(|f| f.row == entry.row).unwrap_or(e);
             let ratio = median(self.repetitions.iter().map(|r| r.rates[first] / r.rates[e]));
-            let fractions = self.repetitions.iter().filter_map(|r| self.work.fraction(entry, r.rates[e], r));
+            let fractions = self.repetitions.iter().filter_map(|r| self.work.fraction(entry, e, r));
             let _ = writeln!(
                 out,
                 "| {} | {} | {:.2} | {least:.2} | {most:.2} | {} | {ratio:.2} × |",
@@ -217,9 +223,10 @@ mod tests {
         let mut peaks = Peaks::default();
         peaks.int8 = Some(1e12);
         let r = |a, b| Repetition {
-            bandwidth: 1e10,
+            bandwidth: vec![5e9, 1e10, 2e10],
             peaks,
             rates: vec![a, b, 10.0 * a, 10.0 * b],
+            reads: vec![1e10; 4],
             first: vec![7, 7],
             load: Some(1.0),
         };
@@ -252,7 +259,7 @@ mod tests {
     fn without_a_ceiling_there_is_no_part_of_it() {
         let mut peaks = Peaks::default();
         peaks.int8 = Some(2e12);
-        let one = Repetition { bandwidth: 1e10, peaks, rates: vec![50.0], first: vec![7], load: None };
+        let one = Repetition { peaks, rates: vec![50.0], first: vec![7], ..Repetition::default() };
         let m = Measured {
             work: Work { weights: 1_000_000_000, arithmetic: Arithmetic::Bf16, ..Work::default() },
             entries: vec![entry(Phase::Prefill, "a")],
@@ -273,7 +280,8 @@ mod tests {
         let mut peaks = Peaks::default();
         (peaks.bf16, peaks.f32) = (Some(4e12), Some(1e12));
         let rates = vec![5.0, 5.0, 100.0, 100.0];
-        let one = Repetition { bandwidth: 1e10, peaks, rates, first: vec![7, 7], load: None };
+        let reads = vec![1e10; 4];
+        let one = Repetition { peaks, rates, reads, first: vec![7, 7], ..Repetition::default() };
         let work = Work {
             bytes: 1_000_000_000,
             rounded: 500_000_000,

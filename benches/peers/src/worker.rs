@@ -11,6 +11,7 @@ pub(crate) fn run(engine: &str, model: &Path, how: &Start) -> Result<()> {
     let start = Instant::now();
     let mut running = engines::open(engine, model, how)?;
     answer(&format!("{}\t{}", start.elapsed().as_secs_f64(), running.about()))?;
+    let mut last = 0;
     for line in io::stdin().lock().lines() {
         let line = line?;
         let mut words = line.split(' ');
@@ -20,18 +21,17 @@ pub(crate) fn run(engine: &str, model: &Path, how: &Start) -> Result<()> {
             return Err("a command is a word and three numbers".into());
         };
         let vocabulary = running.vocabulary();
-        let (seconds, first) = match what {
-            "prefill" => running.prefill(&tokens(past, 1, vocabulary))?,
-            "decode" => running.decode(&tokens(past, 1, vocabulary), n)?,
+        let seconds = match what {
+            "prefill" => running.prefill(&tokens(past, 1, vocabulary), &mut last)?,
+            "decode" => running.decode(n, &mut last)?,
             "together" => {
                 running.clear()?;
                 let prompts: Vec<_> = (1..=sequences).map(|s| tokens(past, s, vocabulary)).collect();
-                // The first token has been compared already.
-                (running.together(&prompts, n)?, 0)
+                running.together(&prompts, n)?
             }
             _ => return Err(format!("the command `{what}` is not known").into()),
         };
-        answer(&format!("{seconds}\t{first}"))?;
+        answer(&format!("{seconds}\t{last}"))?;
     }
     Ok(())
 }
@@ -50,24 +50,20 @@ fn tokens(n: usize, seed: usize, vocabulary: usize) -> Vec<u32> {
 
 /// What the engines have in common is here, so that they are measured alike.
 impl dyn Running {
-    /// Seconds to read a prompt and have the logits of its last token, and the best token.
-    fn prefill(&mut self, ids: &[u32]) -> Result<(f64, u32)> {
+    /// Seconds to read a prompt and have the logits of its last token; the best token is `last`.
+    fn prefill(&mut self, ids: &[u32], last: &mut u32) -> Result<f64> {
         self.clear()?;
         let start = Instant::now();
-        let token = self.forward(ids)?;
-        Ok((start.elapsed().as_secs_f64(), token))
+        *last = self.forward(ids)?;
+        Ok(start.elapsed().as_secs_f64())
     }
 
-    /// Seconds to draw `n` tokens one after the other, always the best, once the prompt is read; and the
-    /// token drawn before the first of them.
-    fn decode(&mut self, prompt: &[u32], n: usize) -> Result<(f64, u32)> {
-        self.clear()?;
-        let first = self.forward(prompt)?;
-        let mut token = first;
+    /// Seconds to draw `n` more tokens one after the other, always the best; the first comes after `last`.
+    fn decode(&mut self, n: usize, last: &mut u32) -> Result<f64> {
         let start = Instant::now();
         for _ in 0..n {
-            token = self.forward(&[token])?;
+            *last = self.forward(&[*last])?;
         }
-        Ok((start.elapsed().as_secs_f64(), first))
+        Ok(start.elapsed().as_secs_f64())
     }
 }
