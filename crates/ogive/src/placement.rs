@@ -69,34 +69,36 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// The last `gpu` of `count` layers over GPUs with so much room for layers, each as many as its share.
+    /// The last `gpu` of `count` equal layers over GPUs with so much room for layers, each as many as its share.
     pub(crate) fn new(count: usize, gpu: usize, room: &[u64]) -> Self {
         Self::by(&vec![1; count], gpu, room)
     }
 
-    /// The same of layers that take so many bytes.
+    /// The same of layers that take so many bytes: the fullest GPU has as little of its room taken as there is a way to, so that equal ones
+    /// get equal shares, and layers find room wherever there is any for them in their order.
     fn by(bytes: &[u64], gpu: usize, room: &[u64]) -> Self {
         let count = bytes.len();
         let (gpu, cpu) = (gpu.min(count), gpu < count);
-        let own = || bytes.iter().skip(count - gpu).map(|b| u128::from((*b).max(1)));
-        let room = || room.iter().map(|r| u128::from((*r).max(1)));
-        let (taken, all, parts) = (own().sum::<u128>(), room().sum::<u128>(), room().count());
-        let ends: Vec<u128> = room()
-            .scan(0, |sum, room| {
-                *sum += room;
-                Some(*sum)
-            })
-            .collect();
-        let mut layers = vec![0; count - gpu];
-        let mut before = 0u128;
-        for bytes in own() {
-            // It goes where its middle lies, so that equal devices get equal shares.
-            let middle = (2 * before + bytes).saturating_mul(all);
-            let part = ends.iter().position(|end| middle <= (2 * taken).saturating_mul(*end));
-            layers.push(usize::from(cpu) + part.unwrap_or(parts.saturating_sub(1)));
-            before += bytes;
+        let own = &bytes[count - gpu..];
+        let room: Vec<f64> = room.iter().map(|r| (*r).max(1) as f64).collect();
+        let largest = room.iter().copied().fold(1.0, f64::max);
+        // What is taken at most, as a part of the room: at `enough` the largest has room for everything.
+        let (mut too_little, mut enough) = (0.0, own.iter().map(|b| *b as f64).sum::<f64>() / largest);
+        let mut layers = fill(own, &room, enough);
+        loop {
+            let part = too_little + (enough - too_little) / 2.0;
+            if part <= too_little || part >= enough {
+                break;
+            }
+            match fill(own, &room, part) {
+                None => too_little = part,
+                filled => (layers, enough) = (filled, part),
+            }
         }
-        Self { cpu, parts: parts + usize::from(cpu), layers }
+        let last = room.len().saturating_sub(1);
+        let gpus = layers.unwrap_or_else(|| vec![last; gpu]);
+        let layers = (0..count - gpu).map(|_| 0).chain(gpus.into_iter().map(|g| g + usize::from(cpu)));
+        Self { cpu, parts: room.len() + usize::from(cpu), layers: layers.collect() }
     }
 
     /// How each part takes memory, the CPU before these GPUs if it is one.
@@ -114,6 +116,20 @@ impl Homes {
             _ => format!("no layers{head}"),
         }
     }
+}
+
+/// The GPU of each layer where they take no more than a part of their room, each filled before the next; `None` where that is too little.
+fn fill(bytes: &[u64], room: &[f64], part: f64) -> Option<Vec<usize>> {
+    let (mut gpu, mut taken) = (0, 0.0);
+    let place = |bytes: &u64| {
+        let bytes = *bytes as f64;
+        while taken + bytes > room.get(gpu)? * part {
+            (gpu, taken) = (gpu + 1, 0.0);
+        }
+        taken += bytes;
+        Some(gpu)
+    };
+    bytes.iter().map(place).collect()
 }
 
 impl<'a> Layers<'a> {
@@ -276,6 +292,38 @@ mod tests {
         assert_eq!(homes(3, &[150, 150]), [0, 1, 2, 2]);
         assert_eq!(homes(4, &[120, 120, 10]), [0, 1, 2, 2]);
         assert_eq!(homes(4, &[u64::MAX / 2; 2]), [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn layers_find_room_wherever_there_is_some() {
+        // A share of each would put the first layer where there is room for none.
+        assert_eq!(Homes::by(&[3; 3], 3, &[2, 2, 2, 10]).layers, [3; 3]);
+        assert_eq!(Homes::by(&[3; 3], 3, &[7, 2, 5]).layers, [0, 0, 2]);
+        assert_eq!(Homes::by(&[1, 1, 1, 50], 4, &[60, 60]).layers, [0, 0, 0, 1]);
+        // There is not enough for all: the shares are as if there was.
+        assert_eq!(Homes::by(&[4; 6], 6, &[2, 4]).layers, [0, 0, 1, 1, 1, 1]);
+        assert_eq!(Homes::by(&[0; 3], 3, &[5, 5]).layers, [0; 3]);
+        assert_eq!(Homes::by(&[u64::MAX; 2], 2, &[1, 0]).layers, [0, 1]);
+        // No other way leaves the fullest emptier: all ways of a few layers over three devices are tried.
+        let mut state = 1_u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            1 + (state >> 33) % below
+        };
+        for _ in 0..200 {
+            let (bytes, room) = ([(); 6].map(|()| random(9)), [(); 3].map(|()| random(30)));
+            let fullest = |ends: [usize; 4]| {
+                let part = |i: usize| bytes[ends[i]..ends[i + 1]].iter().sum::<u64>() as f64 / room[i] as f64;
+                (0..3).map(part).fold(0.0, f64::max)
+            };
+            let ways = (0..=6).flat_map(|a| (a..=6).map(move |b| fullest([0, a, b, 6])));
+            let best = ways.fold(f64::INFINITY, f64::min);
+            let layers = Homes::by(&bytes, 6, &room).layers;
+            assert!(layers.is_sorted(), "{bytes:?} {room:?}: {layers:?}");
+            let end = |part: usize| layers.partition_point(|l| *l < part);
+            let ours = fullest([0, end(1), end(2), 6]);
+            assert!(ours <= best * (1.0 + 1e-12), "{bytes:?} {room:?}: {layers:?} {ours} {best}");
+        }
     }
 
     #[test]
