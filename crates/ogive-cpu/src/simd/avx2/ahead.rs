@@ -9,7 +9,10 @@
 #![allow(unsafe_code)]
 
 use crate::simd::vendor::{asks_first, reads_ahead};
-use std::arch::{asm, x86_64::*};
+use std::{
+    arch::{asm, x86_64::*},
+    sync::atomic::{Ordering, compiler_fence},
+};
 
 /// How many bytes ahead of what is being read: some blocks.
 pub(in crate::simd) const AHEAD: usize = 6 << 10;
@@ -81,6 +84,14 @@ impl Ahead {
             }
         }
     }
+}
+
+/// Keeps a compiler from moving reads over this place; it is no instruction. A processor that reads ahead of whoever reads on in order must find
+/// that order: compiled with `target-cpu=native` for Zen 4, where nothing is asked for, one token of Q8_0 had its block's loads arranged
+/// otherwise, and two cores read 81 to 90 % of what slow memory gives, 64 to 70 % where it is fast; so they read 97 to 99 % of the former.
+#[inline(always)]
+pub(in crate::simd) fn in_order() {
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Asks for one line, into the first cache.

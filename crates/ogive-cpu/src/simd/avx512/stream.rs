@@ -14,7 +14,7 @@ use super::{
 use crate::{
     linear::Tile,
     simd::avx2::{
-        ahead::{Ahead, Level},
+        ahead::{Ahead, Level, in_order},
         codes::{self, fine, has_min, super_block},
         panel::Lanes,
     },
@@ -161,6 +161,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
                 eight!(i => {
                     ahead.ask(i, 8);
                     add_quad::<F, N, T>(block, acts, i, &mut part);
+                    in_order();
                 });
             } else {
                 // At once: requests between products keep a compiler from ordering these, and cost up to a seventh of their rate.
