@@ -174,8 +174,8 @@ impl<'a> Layers<'a> {
         Ok(Bytes { before, layers: all.by_ref().take(self.count).collect(), behind: all.next().unwrap_or(0) })
     }
 
-    /// Who gets what where the last `gpu` layers are shared out by their bytes among GPUs with so much free memory: to each its share of what is
-    /// left beside what is before and behind all layers. `ons` says how each of them takes memory.
+    /// Who gets what where the last `gpu` layers are shared out by their bytes among GPUs with so much free memory, by what is left of it
+    /// beside what is before and behind all layers. `ons` says how each of them takes memory.
     pub(crate) fn homes(&self, gpu: usize, free: &[u64], ons: &[On]) -> Result<Homes> {
         match (free, ons.first()) {
             ([_, _, ..], Some(on)) => Ok(self.bytes(on)?.homes(gpu, free)),

@@ -88,7 +88,8 @@ impl Ahead {
 
 /// Keeps a compiler from moving reads over this place; it is no instruction. A processor that reads ahead of whoever reads on in order must find
 /// that order: compiled with `target-cpu=native` for Zen 4, where nothing is asked for, one token of Q8_0 had its block's loads arranged
-/// otherwise, and two cores read 81 to 90 % of what slow memory gives, 64 to 70 % where it is fast; so they read 97 to 99 % of the former.
+/// otherwise, and two cores read 86 to 92 % of what memory gives where it is slow, and 68 to 70 where it is fast. In order they read 96 to 99 and
+/// 92 to 93.
 #[inline(always)]
 pub(in crate::simd) fn in_order() {
     compiler_fence(Ordering::SeqCst);
