@@ -138,10 +138,9 @@ impl Measured {
         let of = |get: Get, unit: f64, decimals| {
             shown(middle(self.repetitions.iter().filter_map(get)).map(|v| v / unit), decimals, "")
         };
-        let mut reads: Vec<f64> = self.repetitions.iter().flat_map(|r| r.bandwidth.clone()).collect();
-        reads.sort_by(f64::total_cmp);
-        let [least, most] = [reads.first(), reads.last()].map(|r| shown(r.map(|r| r / 1e9), 1, ""));
-        let usual = shown(middle(reads.iter().copied()).map(|r| r / 1e9), 1, "");
+        let reads = || self.repetitions.iter().flat_map(|r| r.bandwidth.iter().copied());
+        let [usual, least, most] = [middle(reads()), reads().reduce(f64::min), reads().reduce(f64::max)]
+            .map(|r| shown(r.map(|r| r / 1e9), 1, ""));
         let _ = write!(out, "; memory reads at {usual} GB/s ({least} to {most})");
         let peaks: [(&str, Get); 3] =
             [("int8", |r| r.peaks.int8), ("bf16", |r| r.peaks.bf16), ("f32", |r| r.peaks.f32)];
