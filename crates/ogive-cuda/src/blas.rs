@@ -48,7 +48,11 @@ enum State {
     #[default]
     Unasked,
     Started(Cublas),
-    Failed(String),
+    /// Why, and what had been started: giving it back waits for the device, which spoils a step that is being recorded, so it stays.
+    Failed {
+        why: String,
+        _kept: Option<Cublas>,
+    },
 }
 
 /// An error without the library's name.
@@ -77,7 +81,7 @@ impl Blas {
         self.from.filter(|_| match *self.state() {
             State::Unasked => library::has_cublas(),
             State::Started(_) => true,
-            State::Failed(_) => false,
+            State::Failed { .. } => false,
         })
     }
 
@@ -87,7 +91,7 @@ impl Blas {
             _ if self.from.is_none() => CublasUse::Off,
             State::Unasked => CublasUse::Unasked,
             State::Started(blas) => CublasUse::Started { version: blas.version, path: blas.path.clone() },
-            State::Failed(why) => CublasUse::Failed(why.clone()),
+            State::Failed { why, .. } => CublasUse::Failed(why.clone()),
         }
     }
 
@@ -109,7 +113,7 @@ impl Blas {
                 Err(e) => {
                     let why = why(e);
                     tracing::info!(target: "ogive::cuda", why, "cuBLAS is not used, own kernels instead");
-                    State::Failed(why)
+                    State::Failed { why, _kept: None }
                 }
             };
         }
@@ -125,7 +129,9 @@ impl Blas {
             Err(e @ Error::Library { library: "cuBLAS", .. }) => {
                 let why = why(e);
                 tracing::warn!(target: "ogive::cuda", why, "cuBLAS is given up, own kernels instead");
-                *state = State::Failed(why);
+                if let State::Started(blas) = std::mem::take(&mut *state) {
+                    *state = State::Failed { why, _kept: Some(blas) };
+                }
                 Ok(false)
             }
             done => done.map(|()| true),

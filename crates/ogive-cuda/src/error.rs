@@ -31,7 +31,7 @@ pub enum Error {
         found: usize,
     },
     /// A call to the driver failed.
-    #[error("{doing}: the CUDA driver says {name} ({code}){}", Hint(*.code))]
+    #[error("{doing}: the CUDA driver says {name} ({code}){}{queued}", Hint(*.code))]
     Driver {
         /// What was being done.
         doing: String,
@@ -39,6 +39,8 @@ pub enum Error {
         code: u32,
         /// And its name.
         name: String,
+        /// Where the device failed in the middle of its work, the kernels that were queued last, as the end of a sentence; else empty.
+        queued: String,
     },
     /// The device has too little memory.
     #[error(
@@ -121,6 +123,12 @@ impl fmt::Display for Devices {
     }
 }
 
+/// Whether the device failed in the middle of a kernel, which ends the process's use of it: a wrong or misaligned address, a kernel that
+/// took too long, an assertion, a wrong stack, instruction, address space or program counter, a launch that failed; or its memory or its links.
+pub(crate) fn is_lost(code: u32) -> bool {
+    matches!(code, 214 | 220 | 700 | 702 | 710 | 714..=719)
+}
+
 /// What helps, for the codes that people meet.
 struct Hint(u32);
 
@@ -140,7 +148,7 @@ impl fmt::Display for Hint {
             209 => "; the device cannot run what was compiled",
             218 | 222 => "; NVRTC is newer than the driver: update the driver or install an older NVRTC",
             304 => "; the system refused the driver something: are there /dev/nvidia* that this user may open?",
-            700 | 702 | 710 | 717 | 718 | 719 => {
+            code if is_lost(code) => {
                 "; this process cannot use the device any more: start a new one, and report this"
             }
             802 => "; wait until the machine's NVSwitches are set up (nvidia-fabricmanager)",
@@ -174,7 +182,12 @@ mod tests {
         assert_eq!(e.brief(), "libnvrtc.so not found");
         let e = Error::NoDevice { asked: 2, found: 1 };
         assert!(e.to_string().starts_with("cuda:2: there is one device (cuda:0) here; look at nvidia-smi"));
-        let e = Error::Driver { doing: "starting".into(), code: 34, name: "CUDA_ERROR_STUB_LIBRARY".into() };
+        let e = Error::Driver {
+            doing: "starting".into(),
+            code: 34,
+            name: "CUDA_ERROR_STUB_LIBRARY".into(),
+            queued: String::new(),
+        };
         assert!(e.to_string().contains("LD_LIBRARY_PATH"));
         let e = Error::Memory { doing: "linear".into(), asked: 10, free: 3, total: 9 };
         assert!(

@@ -22,6 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 const MOST: usize = 64;
 /// So many attempts fail before a key is given up.
 const ATTEMPTS: u32 = 3;
+/// `CUDA_ERROR_OUT_OF_MEMORY`
+const OUT_OF_MEMORY: u32 = 2;
 
 /// How steps were run that could have been replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +95,29 @@ pub(crate) struct Graphs {
 
 /// Why a step is not replayed.
 type Reason = String;
+
+/// Why a record could not be made or launched.
+#[derive(Debug)]
+struct Failure {
+    why: Reason,
+    /// It would fail as often as it is tried.
+    for_good: bool,
+    /// The driver has no memory for it: it keeps some kilobytes for each kernel of a record, which nobody else counts.
+    memory: bool,
+}
+
+impl Failure {
+    fn new(why: impl Into<Reason>, for_good: bool) -> Self {
+        Self { why: why.into(), for_good, memory: false }
+    }
+}
+
+impl From<CudaError> for Failure {
+    fn from(e: CudaError) -> Self {
+        let memory = matches!(e, CudaError::Driver { code: OUT_OF_MEMORY, .. });
+        Self { why: e.to_string(), for_good: false, memory }
+    }
+}
 
 /// Ends a recording whatever comes.
 struct Open<'a>(&'a Device);
@@ -205,28 +230,20 @@ fn attempt(
                 state.counts.recorded += 1;
                 entry.known = Known::Ready(ready);
             }
-            Err((why, for_good)) => {
-                state.fail(device, &why, for_good);
-                return Err(why);
-            }
+            Err(failure) => return Err(state.fail(device, failure)),
         },
     }
-    let launched = state.launch(device);
-    if let Err(why) = &launched {
-        state.fail(device, why, false);
-    }
-    launched
+    state.launch(device).map_err(|failure| state.fail(device, failure))
 }
 
-/// Records `f`. An error says whether it is for good.
+/// Records `f`.
 fn record(
     device: &Device,
     arena: &Arc<Arena>,
     plan: &Plan,
     f: &mut dyn FnMut(&Plan) -> Result<Tensor>,
-) -> Result<Ready, (Reason, bool)> {
-    let failed = |e: CudaError| (e.to_string(), false);
-    device.record().record().map_err(failed)?;
+) -> Result<Ready, Failure> {
+    device.record().record()?;
     device.pool.recorder.begin(arena);
     let open = Open(device);
     let result = f(plan);
@@ -237,12 +254,12 @@ fn record(
     let work = device.record().recorded(keep);
     drop(open);
     if let Some((doing, for_good)) = spoilt {
-        return Err((format!("it cannot be recorded: {doing}"), for_good));
+        return Err(Failure::new(format!("it cannot be recorded: {doing}"), for_good));
     }
-    let result = result.map_err(|e| (format!("recording it failed: {e}"), false))?;
-    let result = result.ok_or(("its result is not its own".to_owned(), true))?;
-    let (Some(work), Some(found)) = (work.map_err(failed)?, found) else {
-        return Err(("it keeps values beside its result".into(), true));
+    let result = result.map_err(|e| Failure::new(format!("recording it failed: {e}"), false))?;
+    let result = result.ok_or_else(|| Failure::new("its result is not its own", true))?;
+    let (Some(work), Some(found)) = (work?, found) else {
+        return Err(Failure::new("it keeps values beside its result", true));
     };
     let stale = Arc::new(AtomicBool::new(false));
     device.pool.watch(found.used, &stale);
@@ -272,12 +289,28 @@ impl State {
         }
     }
 
-    /// The first entry could not be recorded or launched.
-    fn fail(&mut self, device: &Device, why: &str, for_good: bool) {
-        let Some(entry) = self.entries.first_mut() else { return };
-        entry.failed += 1;
-        let refused = for_good || entry.failed >= ATTEMPTS;
-        self.drop_first(device, if refused { Known::Refused(why.into()) } else { Known::Run });
+    /// The first entry could not be recorded or launched; gives the reason back. Where the driver has no memory and others can give theirs, it
+    /// is tried again as if it had not been.
+    fn fail(&mut self, device: &Device, failure: Failure) -> Reason {
+        let made_room = failure.memory && self.thin(device);
+        let Some(entry) = self.entries.first_mut() else { return failure.why };
+        entry.failed += u32::from(!made_room);
+        let refused = failure.for_good || entry.failed >= ATTEMPTS;
+        self.drop_first(device, if refused { Known::Refused(failure.why.clone()) } else { Known::Run });
+        failure.why
+    }
+
+    /// Drops the half of the other records that was used longest ago; whether there were any.
+    fn thin(&mut self, device: &Device) -> bool {
+        device.settle();
+        let ready = |e: &&mut Entry| matches!(e.known, Known::Ready(_));
+        let others = self.entries.iter_mut().skip(1).filter(ready).count();
+        let oldest = self.entries.iter_mut().skip(1).filter(ready).skip(others / 2);
+        let dropped = oldest.map(|entry| entry.known = Known::Run).count();
+        if dropped > 0 {
+            tracing::debug!(target: "ogive::cuda", dropped, "dropping recorded steps: the driver has no memory for more");
+        }
+        dropped > 0
     }
 
     /// Drops all records and their memory; what was run once can be recorded again at once.
@@ -293,15 +326,14 @@ impl State {
     }
 
     /// Launches the first entry's record.
-    fn launch(&mut self, device: &Device) -> Result<Tensor, Reason> {
+    fn launch(&mut self, device: &Device) -> Result<Tensor, Failure> {
         let Some(Entry { known: Known::Ready(ready), .. }) = self.entries.first() else {
-            return Err("there is no record".into());
+            return Err(Failure::new("there is no record", false));
         };
         let (address, shape, top_k) = ready.result;
         let bytes = 4 * shape.len();
-        let copy =
-            self.copies.then(|| device.take("replay", bytes)).transpose().map_err(|e| e.to_string())?;
-        device.stream().replay(&ready.work).map_err(|e| e.to_string())?;
+        let copy = self.copies.then(|| device.take("replay", bytes)).transpose()?;
+        device.stream().replay(&ready.work)?;
         self.counts.replayed += 1;
         let Some(copy) = copy else {
             let loan = Arc::new(Loan { address, _arena: Arc::clone(&self.arena) });
@@ -310,7 +342,7 @@ impl State {
             return Ok(y);
         };
         if bytes > 0 {
-            device.stream().copy_within(copy.address(), address, bytes).map_err(|e| e.to_string())?;
+            device.stream().copy_within(copy.address(), address, bytes)?;
         }
         Ok(device.held(copy, shape, top_k))
     }

@@ -75,7 +75,7 @@ impl Stream {
         let doing = "beginning to record a step";
         let f = self.context.graphs(doing)?;
         // SAFETY: the stream lives as long as this.
-        self.context.driver.check(|| doing.into(), unsafe { (f.begin)(self.raw, RELAXED) })
+        self.context.check(|| doing.into(), unsafe { (f.begin)(self.raw, RELAXED) })
     }
 
     /// Ends a recording; what it recorded, made ready to launch if `keep`.
@@ -84,12 +84,12 @@ impl Stream {
         let (f, mut graph, mut raw) = (self.context.graphs(doing)?, null_mut(), null_mut());
         // SAFETY: the handle is written to a pointer on the stack.
         let ended = unsafe { (f.end)(self.raw, &raw mut graph) };
-        self.context.driver.check(|| doing.into(), ended)?;
+        self.context.check(|| doing.into(), ended)?;
         // SAFETY: the graph is the one just made, the handle is written to a pointer on the stack.
         let made = if keep { unsafe { (f.instantiate)(&raw mut raw, graph, 0) } } else { 0 };
         // SAFETY: as above; what was made of it does not need it.
         unsafe { (f.forget)(graph) };
-        self.context.driver.check(|| "making a recorded step ready".into(), made)?;
+        self.context.check(|| "making a recorded step ready".into(), made)?;
         Ok(keep.then(|| Recorded { context: Arc::clone(&self.context), raw }))
     }
 
@@ -97,8 +97,9 @@ impl Stream {
     pub(crate) fn replay(&self, recorded: &Recorded) -> Result<()> {
         let doing = "launching a recorded step";
         let f = self.context.graphs(doing)?;
+        self.context.recent.step();
         // SAFETY: both handles live; the kernels and the memory that the record names are kept by whoever keeps the record.
-        self.context.driver.check(|| doing.into(), unsafe { (f.launch)(recorded.raw, self.raw) })
+        self.context.check(|| doing.into(), unsafe { (f.launch)(recorded.raw, self.raw) })
     }
 }
 

@@ -6,6 +6,7 @@
 use super::{Address, CUevent, CUfunction, CUmodule, CUstream, Context, DYNAMIC_SHARED, GRANTED};
 use crate::error::Result;
 use std::ffi::{CString, c_int, c_uint, c_void};
+use std::fmt;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ impl Pinned {
         let (f, mut start) = (context.enter(doing)?, null_mut());
         // SAFETY: the address is written to a pointer on the stack.
         let code = unsafe { (f.pinned_allocate)(&raw mut start, len, 0) };
-        context.driver.check(doing, code)?;
+        context.check(doing, code)?;
         // SAFETY: the driver gave `len` bytes from `start`; zeroing makes all of them readable.
         unsafe { start.cast::<u8>().write_bytes(0, len) };
         Ok(Self { context: Arc::clone(context), start: start.cast(), len })
@@ -72,13 +73,21 @@ pub(crate) struct Extent {
     pub(crate) shared: u32,
 }
 
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { grid, block, shared } = self;
+        write!(f, "on {grid:?} blocks of {block:?}")?;
+        if *shared == 0 { Ok(()) } else { write!(f, " with {shared} bytes of shared memory") }
+    }
+}
+
 impl Stream {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
         let doing = || "making a stream".to_owned();
         let (f, mut raw) = (context.enter(doing)?, null_mut());
         // SAFETY: the handle is written to a pointer on the stack.
         let code = unsafe { (f.stream_create)(&raw mut raw, NON_BLOCKING) };
-        context.driver.check(doing, code)?;
+        context.check(doing, code)?;
         Ok(Self { context: Arc::clone(context), raw })
     }
 
@@ -87,7 +96,7 @@ impl Stream {
         let doing = || format!("{doing}: waiting for the device");
         let f = self.context.enter(doing)?;
         // SAFETY: the stream lives as long as this.
-        self.context.driver.check(doing, unsafe { (f.stream_wait)(self.raw) })
+        self.context.check(doing, unsafe { (f.stream_wait)(self.raw) })
     }
 
     /// Queues a copy of `range` of `from` to the device. The caller leaves those bytes alone until an event says it is done.
@@ -102,7 +111,7 @@ impl Stream {
         let bytes = &from.bytes()[range.clone()];
         // SAFETY: the source is a part of pinned memory, which outlives the stream's work: whoever frees it waits first.
         let code = unsafe { (f.copy_in)(to, bytes.as_ptr().cast(), bytes.len(), self.raw) };
-        self.context.driver.check(doing, code)
+        self.context.check(doing, code)
     }
 
     /// Queues a copy of device memory to the start of `to`.
@@ -112,7 +121,7 @@ impl Stream {
         let bytes = &mut to.bytes()[..len];
         // SAFETY: the target is pinned memory that the caller holds mutably and does not look at before it has waited.
         let code = unsafe { (f.copy_out)(bytes.as_mut_ptr().cast(), from, len, self.raw) };
-        self.context.driver.check(doing, code)
+        self.context.check(doing, code)
     }
 
     /// Queues a copy within device memory.
@@ -120,7 +129,7 @@ impl Stream {
         let doing = || format!("copying {len} bytes on the device");
         let f = self.context.enter(doing)?;
         // SAFETY: device memory is reached by address; a wrong one is an error of the driver's.
-        self.context.driver.check(doing, unsafe { (f.copy_within)(to, from, len, self.raw) })
+        self.context.check(doing, unsafe { (f.copy_within)(to, from, len, self.raw) })
     }
 
     /// Queues setting device memory to zero.
@@ -128,7 +137,7 @@ impl Stream {
         let doing = || format!("clearing {len} bytes of device memory");
         let f = self.context.enter(doing)?;
         // SAFETY: as for `copy_within`.
-        self.context.driver.check(doing, unsafe { (f.fill)(at, 0, len, self.raw) })
+        self.context.check(doing, unsafe { (f.fill)(at, 0, len, self.raw) })
     }
 
     /// Queues a kernel. `arguments` are its parameters' bytes, in order.
@@ -139,7 +148,7 @@ impl Stream {
         e: Extent,
         arguments: &mut [[u64; 2]],
     ) -> Result<()> {
-        let doing = || format!("{doing}: launching {} on {:?} blocks of {:?}", kernel.name, e.grid, e.block);
+        let doing = || format!("{doing}: launching {} of {} {e}", kernel.name, kernel.image.what);
         let f = self.context.enter(doing)?;
         let mut pointers: Vec<*mut c_void> = arguments.iter_mut().map(|a| (&raw mut *a).cast()).collect();
         let ([gx, gy, gz], [bx, by, bz]) = (e.grid, e.block);
@@ -160,7 +169,8 @@ impl Stream {
                 null_mut(),
             )
         };
-        self.context.driver.check(doing, code)
+        self.context.recent.kernel(kernel.name, &kernel.image.what, e);
+        self.context.check(doing, code)
     }
 }
 
@@ -191,7 +201,7 @@ impl Event {
         let (f, mut raw) = (context.enter(doing)?, null_mut());
         // SAFETY: the handle is written to a pointer on the stack.
         let code = unsafe { (f.event_create)(&raw mut raw, UNTIMED) };
-        context.driver.check(doing, code)?;
+        context.check(doing, code)?;
         Ok(Self { context: Arc::clone(context), raw })
     }
 
@@ -200,7 +210,7 @@ impl Event {
         let doing = || "marking a place in a stream".to_owned();
         let f = self.context.enter(doing)?;
         // SAFETY: both handles live as long as their owners.
-        self.context.driver.check(doing, unsafe { (f.event_record)(self.raw, stream.raw) })
+        self.context.check(doing, unsafe { (f.event_record)(self.raw, stream.raw) })
     }
 
     /// Waits until the mark is reached; at once if none was made.
@@ -208,7 +218,7 @@ impl Event {
         let doing = || "waiting for a place in a stream".to_owned();
         let f = self.context.enter(doing)?;
         // SAFETY: the handle lives as long as this.
-        self.context.driver.check(doing, unsafe { (f.event_wait)(self.raw) })
+        self.context.check(doing, unsafe { (f.event_wait)(self.raw) })
     }
 }
 
@@ -226,6 +236,8 @@ impl Drop for Event {
 pub(crate) struct Image {
     context: Arc<Context>,
     raw: CUmodule,
+    /// Its name, and what it was compiled with and for.
+    pub(super) what: Arc<str>,
 }
 
 // SAFETY: the driver's handles may be used from any thread.
@@ -243,18 +255,18 @@ impl Image {
         // SAFETY: the driver reads PTX up to the zero and machine code by the sizes in its header; the disk cache keeps a
         // checksum, so both are as NVRTC wrote them.
         let code = unsafe { (f.module_load)(&raw mut raw, text.as_ptr().cast()) };
-        context.driver.check(doing, code)?;
-        Ok(Arc::new(Self { context: Arc::clone(context), raw }))
+        context.check(doing, code)?;
+        Ok(Arc::new(Self { context: Arc::clone(context), raw, what: what.into() }))
     }
 
     /// One of its kernels.
     pub(crate) fn function(self: &Arc<Self>, name: &'static str) -> Result<Function> {
-        let doing = || format!("looking for the kernel {name}");
+        let doing = || format!("looking for the kernel {name} in {}", self.what);
         let (f, mut raw) = (self.context.enter(doing)?, null_mut());
         let text = CString::new(name).unwrap_or_default();
         // SAFETY: the name ends with a zero, and the handle is written to a pointer on the stack.
         let code = unsafe { (f.module_function)(&raw mut raw, self.raw, text.as_ptr()) };
-        self.context.driver.check(doing, code)?;
+        self.context.check(doing, code)?;
         Ok(Function { raw, name, image: Arc::clone(self) })
     }
 }
@@ -273,7 +285,7 @@ impl Drop for Image {
 pub(crate) struct Function {
     pub(super) raw: CUfunction,
     pub(super) name: &'static str,
-    image: Arc<Image>,
+    pub(super) image: Arc<Image>,
 }
 
 // SAFETY: the handle is the module's, which lives as long, and may be used from any thread.
@@ -291,6 +303,6 @@ impl Function {
         let (context, value) = (&self.image.context, c_int::try_from(bytes).unwrap_or(c_int::MAX));
         let f = context.enter(doing)?;
         // SAFETY: the handle lives as long as its module, which this holds.
-        context.driver.check(doing, unsafe { (f.function_set)(self.raw, DYNAMIC_SHARED, value) })
+        context.check(doing, unsafe { (f.function_set)(self.raw, DYNAMIC_SHARED, value) })
     }
 }

@@ -12,13 +12,14 @@ mod graphs;
 mod handles;
 mod overlap;
 mod peers;
+mod recent;
 mod timing;
 
 pub(crate) use graphs::Recorded;
 pub(crate) use handles::{Event, Extent, Function, Image, Pinned, Stream};
 pub(crate) use timing::Mark;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_lost};
 use crate::library::told;
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
@@ -26,6 +27,7 @@ use cudarc::driver::sys::{
 };
 
 use libloading::Library;
+use recent::Recent;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -188,7 +190,7 @@ impl Driver {
             true => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
             false => "an error that this driver has no name for".into(),
         };
-        Err(Error::Driver { doing: doing(), code, name })
+        Err(Error::Driver { doing: doing(), code, name, queued: String::new() })
     }
 
     /// How many devices are visible.
@@ -250,6 +252,7 @@ pub(crate) struct Context {
     driver: Arc<Driver>,
     device: CUdevice,
     raw: CUcontext,
+    recent: Recent,
 }
 
 // SAFETY: the driver's handles may be used from any thread; every use makes the context current first.
@@ -264,15 +267,25 @@ impl Context {
         // SAFETY: the handle is written to a pointer on the stack, and released once, when this is dropped.
         let code = unsafe { (driver.f.context_retain)(&raw mut raw, device) };
         driver.check(|| format!("making a context on cuda:{number}"), code)?;
-        Ok(Arc::new(Self { driver, device, raw }))
+        Ok(Arc::new(Self { driver, device, raw, recent: Recent::default() }))
     }
 
     /// The functions, with the context current in this thread.
     fn enter(&self, doing: impl FnOnce() -> String) -> Result<&Functions> {
         // SAFETY: the context is retained as long as this lives.
         let code = unsafe { (self.driver.f.context_set)(self.raw) };
-        self.driver.check(doing, code)?;
+        self.check(doing, code)?;
         Ok(&self.driver.f)
+    }
+
+    /// An error unless `code` is none. One of a device that failed in the middle of its work names what it had to do, as the driver does not.
+    fn check(&self, doing: impl FnOnce() -> String, code: u32) -> Result<()> {
+        self.driver.check(doing, code).map_err(|e| match e {
+            Error::Driver { doing, code, name, .. } if is_lost(code) => {
+                Error::Driver { doing, code, name, queued: self.recent.to_string() }
+            }
+            e => e,
+        })
     }
 
     /// Bytes of memory: free, and altogether.
@@ -281,7 +294,7 @@ impl Context {
         let (f, mut free, mut total) = (self.enter(doing)?, 0, 0);
         // SAFETY: both sizes are written to numbers on the stack.
         let code = unsafe { (f.memory_info)(&raw mut free, &raw mut total) };
-        self.driver.check(doing, code)?;
+        self.check(doing, code)?;
         Ok((free as u64, total as u64))
     }
 
@@ -291,7 +304,7 @@ impl Context {
         let (f, mut address) = (self.enter(doing)?, 0);
         // SAFETY: the address is written to a number on the stack.
         let code = unsafe { (f.memory_allocate)(&raw mut address, bytes) };
-        self.driver.check(doing, code)?;
+        self.check(doing, code)?;
         Ok(address)
     }
 

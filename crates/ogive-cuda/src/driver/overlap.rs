@@ -36,8 +36,7 @@ impl Stream {
         e: Extent,
         arguments: &mut [[u64; 2]],
     ) -> Result<()> {
-        let described =
-            || format!("{doing}: launching {} on {:?} blocks of {:?}", kernel.name, e.grid, e.block);
+        let described = || format!("{doing}: launching {} of {} {e}", kernel.name, kernel.image.what);
         let Some(launch) = self.context.enter(described)?.overlap else {
             return self.launch(kernel, doing, e, arguments);
         };
@@ -62,6 +61,7 @@ impl Stream {
         };
         // SAFETY: the configuration and its one attribute live through the call; arguments as for `launch`.
         let code = unsafe { launch(&raw const config, kernel.raw, pointers.as_mut_ptr(), null_mut()) };
-        self.context.driver.check(described, code)
+        self.context.recent.kernel(kernel.name, &kernel.image.what, e);
+        self.context.check(described, code)
     }
 }

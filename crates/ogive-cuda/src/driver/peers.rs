@@ -65,7 +65,7 @@ impl Context {
         }
         // SAFETY: the answer is written to a number on the stack.
         let asked = unsafe { (f.can_access)(&raw mut can, self.device, other.device) };
-        self.driver.check(doing, asked)?;
+        self.check(doing, asked)?;
         if can == 0 {
             return Ok(false);
         }
@@ -73,7 +73,7 @@ impl Context {
         match unsafe { (f.enable_access)(other.raw, 0) } {
             0 | ENABLED => Ok(true),
             code => {
-                self.driver.check(|| "letting a device reach the memory of another".into(), code)?;
+                self.check(|| "letting a device reach the memory of another".into(), code)?;
                 Ok(false)
             }
         }
@@ -86,7 +86,7 @@ impl Stream {
         let doing = || "letting one stream wait for another".to_owned();
         let f = self.context.peers(doing)?;
         // SAFETY: both handles live; the driver keeps what it needs of the event.
-        self.context.driver.check(doing, unsafe { (f.wait)(self.raw, event.raw, 0) })
+        self.context.check(doing, unsafe { (f.wait)(self.raw, event.raw, 0) })
     }
 
     /// Queues a copy from the device that `other` is a stream of. In the order of this stream alone: `other` is told by events.
@@ -98,7 +98,7 @@ impl Stream {
         let doing = || format!("copying {len} bytes from one device to another");
         let f = own.peers(doing)?;
         // SAFETY: device memory is reached by address, and a wrong one is an error of the driver's; both contexts are retained.
-        own.driver.check(doing, unsafe { (f.copy)(to, own.raw, from, theirs.raw, len, self.raw) })
+        own.check(doing, unsafe { (f.copy)(to, own.raw, from, theirs.raw, len, self.raw) })
     }
 }
 
@@ -110,7 +110,7 @@ impl Event {
         // SAFETY: the handle lives as long as this.
         match unsafe { (f.query)(self.raw) } {
             NOT_READY => Ok(false),
-            code => self.context.driver.check(doing, code).map(|()| true),
+            code => self.context.check(doing, code).map(|()| true),
         }
     }
 }

@@ -41,10 +41,10 @@ impl Stream {
         let (f, mut raw) = (self.context.enter(doing)?, null_mut());
         // SAFETY: the handle is written to a pointer on the stack; no flags: the event keeps its time.
         let made = unsafe { (f.event_create)(&raw mut raw, 0) };
-        self.context.driver.check(doing, made)?;
+        self.context.check(doing, made)?;
         let mark = Mark { context: Arc::clone(&self.context), raw };
         // SAFETY: both handles live.
-        self.context.driver.check(doing, unsafe { (f.event_record)(mark.raw, self.raw) })?;
+        self.context.check(doing, unsafe { (f.event_record)(mark.raw, self.raw) })?;
         Ok(mark)
     }
 
@@ -52,6 +52,18 @@ impl Stream {
     pub(crate) fn lend(&self) -> Result<*mut c_void> {
         self.context.enter(|| "lending a stream".into())?;
         Ok(self.raw.cast())
+    }
+
+    /// The context it was made in, for what a library made there and must give back there.
+    pub(crate) fn context(&self) -> Arc<Context> {
+        Arc::clone(&self.context)
+    }
+}
+
+impl Context {
+    /// Makes it current in this thread.
+    pub(crate) fn make_current(&self) -> Result<()> {
+        self.enter(|| "going back to a context".into()).map(drop)
     }
 }
 
@@ -61,7 +73,7 @@ impl Mark {
         let doing = || "waiting for a mark".to_owned();
         let f = self.context.enter(doing)?;
         // SAFETY: the handle lives as long as this.
-        self.context.driver.check(doing, unsafe { (f.event_wait)(self.raw) })
+        self.context.check(doing, unsafe { (f.event_wait)(self.raw) })
     }
 
     /// The time from `earlier` to this one, both of which were reached.
@@ -75,7 +87,7 @@ impl Mark {
         let mut milliseconds = 0.0;
         // SAFETY: the time is written to a number on the stack, and both handles live.
         let code = unsafe { elapsed(&raw mut milliseconds, earlier.raw, self.raw) };
-        self.context.driver.check(doing, code)?;
+        self.context.check(doing, code)?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     }
 }

@@ -6,15 +6,16 @@
 
 use super::advice::left_out;
 use super::nvrtc::Wanted;
-use super::search::{Candidate, Kind, Places, told};
+use super::search::{Candidate, Kind, Places, keep_beside, told};
 use super::{cublas_files, unfit};
-use crate::driver::{Address, Stream};
+use crate::driver::{Address, Context, Stream};
 use crate::error::{Error, Result};
 use libloading::Library;
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 type Handle = *mut c_void;
 
@@ -85,6 +86,7 @@ pub(crate) struct Product {
 pub(crate) struct Cublas {
     f: Functions,
     handle: Handle,
+    context: Arc<Context>,
     /// Where it was found.
     pub(crate) path: PathBuf,
     /// Its version, major, minor and patch.
@@ -105,6 +107,15 @@ impl std::fmt::Debug for Cublas {
 
 /// The function that starts it, which every version has.
 const CREATE: &[u8] = b"cublasCreate_v2\0";
+
+/// Opens it, and before it the library that most of it is in.
+fn open(candidate: &Candidate) -> Result<Library, String> {
+    let name = candidate.path.file_name().unwrap_or_default().to_string_lossy();
+    if let Some(generation) = name.strip_prefix("libcublas.so.") {
+        keep_beside(&candidate.path, &format!("libcublasLt.so.{generation}"));
+    }
+    candidate.open()
+}
 
 /// Why the library at `path` is none.
 fn none(path: &Path, e: &libloading::Error) -> String {
@@ -128,7 +139,7 @@ impl Cublas {
         candidates.retain(|c| c.generation <= driver.0);
         candidates.sort_by_key(|c| std::cmp::Reverse(c.generation));
         for candidate in candidates {
-            let started = match candidate.open() {
+            let started = match open(&candidate) {
                 Ok(library) => Self::start(library, &candidate.loaded_from(), stream),
                 Err(_) if !candidate.is_file() => continue,
                 Err(why) => Err(Error::Library { library: "cuBLAS", why }),
@@ -148,7 +159,7 @@ impl Cublas {
 
     /// Opens the file and starts nothing; why it is no cuBLAS, in a sentence, where it is none.
     pub(super) fn look(path: &Path) -> Result<(), String> {
-        let library = ManuallyDrop::new(Candidate::new(path.into(), 0).open()?);
+        let library = ManuallyDrop::new(open(&Candidate::new(path.into(), 0))?);
         // SAFETY: the function is looked for and not called.
         let found = unsafe { library.get::<unsafe extern "C" fn(*mut Handle) -> c_int>(CREATE) };
         found.map(drop).map_err(|e| none(path, &e))
@@ -176,7 +187,7 @@ impl Cublas {
         let (lent, mut handle) = (stream.lend()?, null_mut());
         // SAFETY: the handle is written to a pointer on the stack; the context it belongs to is current.
         check("starting cuBLAS", unsafe { create(&raw mut handle) })?;
-        let mut blas = Self { f, handle, path: path.to_owned(), version: [0; 3] };
+        let mut blas = Self { f, handle, context: stream.context(), path: path.to_owned(), version: [0; 3] };
         // SAFETY: the handle was just made, and the stream outlives it: both are the device's.
         check("giving cuBLAS a stream", unsafe { (blas.f.stream)(blas.handle, lent) })?;
         // SAFETY: as above. Sums that depend on who comes first are off unless they are asked for; said all the same.
@@ -185,9 +196,9 @@ impl Cublas {
         // SAFETY: the version is written to a number on the stack.
         check("asking cuBLAS for its version", unsafe { version(blas.handle, &raw mut number) })?;
         let number = u32::try_from(number).unwrap_or(0);
-        // Until 11 the major is worth 1000 of these, from then on 10000.
-        let major = if number >= 100_000 { number / 10_000 } else { number / 1000 };
-        blas.version = [major, number / 100 % 100, number % 100];
+        // Until 11.4 the major is worth 1000 of these, from then on 10000.
+        let worth = if number >= 100_000 { 10_000 } else { 1000 };
+        blas.version = [number / worth, number % worth / 100, number % 100];
         Ok(blas)
     }
 
@@ -244,7 +255,10 @@ impl Cublas {
 
 impl Drop for Cublas {
     fn drop(&mut self) {
-        // SAFETY: made once by `start`; it waits for its own work.
-        unsafe { (self.f.destroy)(self.handle) };
+        // It waits for the device that is current: of another it would wait for the wrong one.
+        if self.context.make_current().is_ok() {
+            // SAFETY: made once by `start`; it waits for its own work.
+            unsafe { (self.f.destroy)(self.handle) };
+        }
     }
 }

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::advice::OLDEST;
-use super::search::{Candidate, told};
+use super::search::{Candidate, keep_beside, told};
 use crate::error::{Error, Result};
 use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -181,6 +181,7 @@ impl Nvrtc {
         if version < OLDEST {
             return Err(format!("{named}, and {}.{} is the oldest that will do", OLDEST.0, OLDEST.1));
         }
+        keep_beside(path, &format!("libnvrtc-builtins.so.{}.{}", version.0, version.1));
         let f = Functions::of(library).map_err(|e| format!("{named} and not whole ({})", told(path, &e)))?;
         let silent = || format!("{named} and does not say what it compiles for");
         let mut count = 0;

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use libloading::Library;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -118,6 +119,24 @@ impl Candidate {
     }
 }
 
+/// Opens the library `name` beside `path`, if there is one, for good: what the library at `path` will ask the loader for by that name. It gets
+/// what is open under it already, and else may find none, as the Python package of NVRTC 13.0 tells the loader no folder, or another
+/// version's, as `LD_LIBRARY_PATH` comes before the folders that a library names.
+pub(super) fn keep_beside(path: &Path, name: &str) {
+    // A link may lead to where it really lies.
+    let places = [Some(path.to_owned()), std::fs::canonicalize(path).ok()];
+    let beside = places.into_iter().flatten().map(|path| path.with_file_name(name));
+    let Some(file) = beside.into_iter().find(|file| file.is_file() && file.parent() != Some(Path::new("")))
+    else {
+        return;
+    };
+    match Candidate::new(file, 0).open() {
+        Ok(library) => std::mem::forget(library),
+        // Whoever wants it will say so.
+        Err(why) => tracing::debug!(target: "ogive::cuda", why, "a library's own library"),
+    }
+}
+
 /// The environment, by name.
 type Variable = Box<dyn Fn(&str) -> Option<OsString>>;
 
@@ -200,13 +219,19 @@ impl Places {
         found
     }
 
-    /// Library folders of NVIDIA's Python packages.
+    /// Library folders of NVIDIA's Python packages: of environments that are active, or whose Python is on the `PATH`, and of the system.
     fn wheels(&self) -> Vec<PathBuf> {
         let mut pythons: Vec<PathBuf> =
             ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().flat_map(|v| self.paths(v)).collect();
+        let mut on_path = self.paths("PATH");
+        on_path.retain(|bin| bin.join("python3").is_file());
+        pythons.extend(on_path.iter().filter_map(|bin| bin.parent().map(Path::to_path_buf)));
         let conda = self.paths("CONDA_PREFIX").into_iter().map(|p| p.join("lib"));
         pythons.extend(self.paths("HOME").into_iter().map(|home| home.join(".local")));
         pythons.extend(["usr/local", "usr"].map(|top| self.root.join(top)));
+        // An active environment is on the path as well.
+        let mut seen = HashSet::new();
+        pythons.retain(|python| seen.insert(python.clone()));
         let mut folders: Vec<PathBuf> = conda.collect();
         for lib in pythons.iter().map(|top| top.join("lib")) {
             let mut versions = below(&lib);
@@ -330,6 +355,22 @@ mod tests {
         assert_eq!(found[1], files[1]);
         assert!(found.contains(&"libnvrtc.so".to_owned()), "{found:?}");
         assert_eq!(found[found.len() - 3..], [files[2], files[3], files[4]].map(str::to_owned));
+    }
+
+    /// As in a container whose Python is an environment that nobody has activated.
+    #[test]
+    fn packages_of_the_python_on_the_path_are_found() {
+        let file = "opt/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13";
+        let files = ["opt/venv/bin/python3", "opt/other/bin/python2", file];
+        for variables in
+            [&[("PATH", "opt/venv/bin")][..], &[("PATH", "opt/venv/bin"), ("VIRTUAL_ENV", "opt/venv")]]
+        {
+            let (folder, places) = laid_out(&files, variables);
+            let found = found(&folder, &places, Kind::Nvrtc);
+            assert_eq!(found.iter().filter(|f| *f == file).count(), 1, "{found:?}");
+        }
+        let (folder, places) = laid_out(&files, &[("PATH", "opt/other/bin")]);
+        assert!(!found(&folder, &places, Kind::Nvrtc).contains(&file.to_owned()));
     }
 
     #[test]

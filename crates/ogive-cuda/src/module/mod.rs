@@ -48,6 +48,9 @@ pub(crate) fn options<'a, V: fmt::Display>(defines: impl Iterator<Item = (&'a st
 /// Errors of a driver that cannot take an image made for another device or by a newer compiler.
 const REFUSED: [u32; 4] = [200, 209, 218, 222];
 
+/// A variable: with `ptx`, kernels are PTX from the start and the driver compiles them, which tells a fault of one compiler from one of a kernel.
+const CODE: &str = "OGIVE_CUDA_CODE";
+
 /// All kernels of a device.
 #[derive(Debug)]
 pub(crate) struct Modules {
@@ -66,7 +69,7 @@ impl Modules {
             nvrtc,
             capability,
             disk: Disk::here(),
-            cubins: AtomicBool::new(true),
+            cubins: AtomicBool::new(std::env::var_os(CODE).is_none_or(|code| code != "ptx")),
             kernels: Mutex::default(),
         }
     }
@@ -118,16 +121,28 @@ impl Modules {
     }
 
     fn load(&self, name: &str, text: &str, target: Target, options: &[String]) -> Result<Arc<Image>> {
+        // With its defines: a kernel that fails is one of many of its name.
+        let defines: Vec<&str> = options.iter().filter_map(|o| o.strip_prefix("-D")).collect();
+        let what = match defines.as_slice() {
+            [] => name.to_owned(),
+            defines => format!("{name} ({})", defines.join(" ")),
+        };
         let (major, minor) = self.nvrtc.version;
         let key = format!("{major}.{minor}\n{target}\n{}\n{text}", options.join(" "));
         let code = match self.disk.get(&key) {
             Some(code) => code,
             None => {
-                let (code, _) = self.nvrtc.compile(name, text, target, options)?;
+                let compiled = self.nvrtc.compile(name, text, target, options);
+                let (code, _) = compiled.map_err(|e| match e {
+                    Error::Compile { target, log, .. } => {
+                        Error::Compile { kernel: what.clone(), target, log }
+                    }
+                    e => e,
+                })?;
                 self.disk.put(&key, &code);
                 code
             }
         };
-        Image::load(&self.context, &format!("{name} for {target}"), &code)
+        Image::load(&self.context, &format!("{what} for {target}"), &code)
     }
 }
