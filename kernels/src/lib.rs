@@ -70,6 +70,7 @@ const HALF: (&str, &str) = file!("half.cu");
 const TILE: (&str, &str) = file!("tile.cu");
 const TILE_MMA: (&str, &str) = file!("tile_mma.cu");
 const SCORES: (&str, &str) = file!("scores.cu");
+const ROTATION: (&str, &str) = file!("rotation.cu");
 
 /// Formats that kernels decode, by the names that weight files use.
 pub const WEIGHT_FORMATS: [&str; 16] = [
@@ -222,13 +223,17 @@ pub const LINEAR_MMA: Source = Source {
 };
 
 /// Rotary position embedding.
-pub const ROPE: Source =
-    Source { name: "rope", files: &[PRELUDE, STEP, file!("rope.cu")], kernels: &["rope"], samples: &[&[]] };
+pub const ROPE: Source = Source {
+    name: "rope",
+    files: &[PRELUDE, STEP, ROTATION, file!("rope.cu")],
+    kernels: &["rope"],
+    samples: &[&[]],
+};
 
 /// Rotating queries and keys and storing keys and values, at once.
 pub const ROPE_STORE: Source = Source {
     name: "rope_store",
-    files: &[PRELUDE, FORMATS, STEP, PAGES, file!("rope_store.cu")],
+    files: &[PRELUDE, FORMATS, STEP, PAGES, ROTATION, file!("rope_store.cu")],
     kernels: &["rope_store"],
     samples: &[&[("ELEMENT", "f16")], &[("ELEMENT", "f32")], &[("ELEMENT", "bf16")]],
 };

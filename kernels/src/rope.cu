@@ -10,15 +10,12 @@ KERNEL __launch_bounds__(1024)
     float position = (float)s.ids(1)[blockIdx.x];
     float* row = x + (u64)blockIdx.x * heads * dim;
     for (int i = threadIdx.x; i < pairs; i += blockDim.x) {
-        float sine, cosine;
-        sincosf(__fmul_rn(position, inv_freq[i]), &sine, &cosine);
-        sine *= factor;
-        cosine *= factor;
+        Angle by = angle(position, inv_freq[i], factor);
         int a = neighbours ? 2 * i : i, b = neighbours ? 2 * i + 1 : i + pairs;
         for (int h = threadIdx.y; h < heads; h += blockDim.y) {
             float u = row[h * dim + a], v = row[h * dim + b];
-            row[h * dim + a] = u * cosine - v * sine;
-            row[h * dim + b] = v * cosine + u * sine;
+            row[h * dim + a] = first(by, u, v);
+            row[h * dim + b] = second(by, u, v);
         }
     }
 }

@@ -3,18 +3,6 @@
 // A block a row of the step, threads as in `rope.cu`. Cost: 8 bytes an element of the queries, 4 and the cache's of keys and values;
 // rotated keys are never written but to their page. Defines: ELEMENT, one without blocks.
 
-struct Angle {
-    float sine, cosine;
-};
-
-DEVICE Angle angle(float position, float frequency, float factor) {
-    Angle a;
-    sincosf(__fmul_rn(position, frequency), &a.sine, &a.cosine);
-    a.sine *= factor;
-    a.cosine *= factor;
-    return a;
-}
-
 KERNEL __launch_bounds__(1024, 1)
     rope_store(TRACED float* q, int heads, const float* k, int kv_heads, int dim, const float* v, int v_cols, const float* inv_freq,
                float factor, int pairs, int neighbours, u8* k_base, u64 k_bytes, u8* v_base, u64 v_bytes, u32 block_len, u32 group,
@@ -34,17 +22,17 @@ KERNEL __launch_bounds__(1024, 1)
     const float* value = v + (u64)row * v_cols;
     float position = (float)s.ids(1)[row];
     for (int i = threadIdx.x; i < pairs; i += blockDim.x) {
-        Angle at = angle(position, inv_freq[i], factor);
+        Angle by = angle(position, inv_freq[i], factor);
         int a = neighbours ? 2 * i : i, b = neighbours ? 2 * i + 1 : i + pairs;
         for (int h = threadIdx.y; h < heads; h += blockDim.y) {
             float x = own[h * dim + a], y = own[h * dim + b];
-            own[h * dim + a] = x * at.cosine - y * at.sine;
-            own[h * dim + b] = y * at.cosine + x * at.sine;
+            own[h * dim + a] = first(by, x, y);
+            own[h * dim + b] = second(by, x, y);
         }
         for (int h = threadIdx.y; keys && h < kv_heads; h += blockDim.y) {
             float x = key[h * dim + a], y = key[h * dim + b];
-            put(ELEMENT(), keys, h * dim + a, x * at.cosine - y * at.sine);
-            put(ELEMENT(), keys, h * dim + b, y * at.cosine + x * at.sine);
+            put(ELEMENT(), keys, h * dim + a, first(by, x, y));
+            put(ELEMENT(), keys, h * dim + b, second(by, x, y));
         }
     }
     // What of a head does not rotate.
