@@ -1,6 +1,8 @@
 //! One measured value, with what was moved and computed for it, and what part that is of what the device can do.
 
+use crate::report::short;
 use serde::Serialize;
+use std::fmt;
 use std::time::Duration;
 
 /// Seconds of the runs that counted.
@@ -106,6 +108,18 @@ impl Figure {
     pub(crate) fn tokens(mut self, tokens: usize) -> Self {
         self.tokens_per_second = (self.times.median > 0.0).then(|| tokens as f64 / self.times.median);
         self
+    }
+}
+
+impl fmt::Display for Figure {
+    /// In a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}: {}", self.name, self.case, short(self.times.median))?;
+        match self.tokens_per_second {
+            Some(tokens) => write!(f, ", {tokens:.1} tokens/s")?,
+            None => write!(f, ", {:.1} GB/s, {:.2} TFLOP/s", self.gigabytes_per_second, self.teraflops)?,
+        }
+        self.of_ceiling.map_or(Ok(()), |part| write!(f, ", {:.0} % of the ceiling", 100.0 * part))
     }
 }
 

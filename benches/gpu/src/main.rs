@@ -1,7 +1,8 @@
 //! What a GPU gives and what we make of it: ceilings, operators, models and other engines, in one run and one report.
 //!
 //! A program and no criterion bench: a GPU is lent for minutes, so everything comes from one start, in the order of what is missed
-//! most, and the report is written anew after each part: what was measured is kept whatever ends the run.
+//! most. Each figure is said and, with `--figures`, written when it is measured, and the report anew after each part: what was measured is
+//! kept whatever ends the run.
 
 // A program talks to its user.
 #![allow(clippy::print_stderr)]
@@ -22,6 +23,7 @@ use clap::Parser;
 use ogive::cuda::{Activations, Compute, CudaBackend};
 use report::Report;
 use std::error::Error;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -68,20 +70,23 @@ struct Args {
     /// Only these of ceilings, operators, models, start, peers; ceilings are always measured
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = PARTS)]
     only: Vec<String>,
-    /// Only operators whose names contain this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    filter: String,
-    /// Models, as SHAPE:FORMAT of `ogive synth`
-    #[arg(long, value_name = "MODEL", value_delimiter = ',', default_values_t = models::ALL.map(str::to_owned))]
+    /// Only operators whose names contain one of these
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    filter: Vec<String>,
+    /// Models, as SHAPE:FORMAT of `ogive synth` [default: Llama 3.2 1B and 3.1 8B in q4_k_m, q8_0 and f16]
+    #[arg(long, value_name = "MODEL", value_delimiter = ',')]
     models: Vec<String>,
+    /// Each figure is added to this file at once, as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    figures: Option<PathBuf>,
     /// Begins nothing new after so many seconds; what was left out stands in the report
     #[arg(long, value_name = "SECONDS", default_value_t = 1500)]
     budget: u64,
     /// What products and prompts are computed in: f32, f16, bf16, or auto, as weights are kept and with few rows in integers, which is what
     /// `ogive` does; operators and models are measured with each. `bf16-own` leaves cuBLAS
     /// out, and `bf16-cublas` gives it all products of two rows and more, to see from how many rows on it pays; `bf16-int8` rounds few rows of
-    /// activations to 8 bits; `bf16-each` groups no mixture's rows by expert
-    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE, default_values_t = ["auto".to_owned(), "bf16".to_owned()])]
+    /// activations to 8 bits; `bf16-each` groups no mixture's rows by expert [default: auto and bf16; with --quick auto]
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE)]
     compute: Vec<String>,
     /// llama.cpp's bench [default: llama-bench, on the PATH]
     #[arg(long, value_name = "PROGRAM", default_value = "llama-bench")]
@@ -92,6 +97,9 @@ struct Args {
     /// Traces steps of the models, too, kernel by kernel: each notes by the device's clock when it began and ended
     #[arg(long)]
     trace: bool,
+    /// Three models, and of them a few prompts and steps: what is wanted first, in some two minutes
+    #[arg(long)]
+    quick: bool,
     /// Tiny sizes and few runs: whether everything runs, not how fast
     #[arg(long)]
     smoke: bool,
@@ -110,7 +118,8 @@ pub(crate) struct Run {
     /// Whether it was all measured in another way before, so that only what differs counts.
     pub(crate) again: bool,
     pub(crate) smoke: bool,
-    pub(crate) filter: String,
+    pub(crate) quick: bool,
+    pub(crate) filter: Vec<String>,
     pub(crate) models: Vec<String>,
     pub(crate) work: PathBuf,
     pub(crate) llama_bench: PathBuf,
@@ -131,7 +140,12 @@ impl Run {
 
     /// Models to measure.
     pub(crate) fn names(&self) -> Vec<String> {
-        if self.smoke { vec!["tiny:q4_k_m".to_owned()] } else { self.models.clone() }
+        match () {
+            () if self.smoke => vec!["tiny:q4_k_m".to_owned()],
+            () if !self.models.is_empty() => self.models.clone(),
+            () if self.quick => models::QUICK.map(str::to_owned).to_vec(),
+            () => models::ALL.map(str::to_owned).to_vec(),
+        }
     }
 
     /// The file of a model of random weights, written if need be.
@@ -183,7 +197,17 @@ fn backend(device: usize, compute: &str, trace: bool) -> Result<CudaBackend> {
     Ok(builder.build()?)
 }
 
+/// Whether the device failed in the middle of a kernel: nothing can be measured after that.
+pub(crate) fn is_lost(e: &dyn Error) -> bool {
+    e.to_string().contains("cannot use the device any more")
+}
+
 fn measure(args: &Args) -> Result<()> {
+    let kinds: &[&str] = if args.quick { &["auto"] } else { &["auto", "bf16"] };
+    let compute = match args.compute.as_slice() {
+        [] => kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+        named => named.to_vec(),
+    };
     let temporary = tempfile::tempdir()?;
     let end = Instant::now() + Duration::from_secs(args.budget);
     // One at a time: a backend counts what is free when it is made.
@@ -194,6 +218,7 @@ fn measure(args: &Args) -> Result<()> {
             compute: compute.clone(),
             again: i > 0,
             smoke: args.smoke,
+            quick: args.quick,
             filter: args.filter.clone(),
             models: args.models.clone(),
             work: args.work.clone().unwrap_or_else(|| temporary.path().to_owned()),
@@ -206,8 +231,9 @@ fn measure(args: &Args) -> Result<()> {
     if let Some(work) = &args.work {
         std::fs::create_dir_all(work)?;
     }
-    let first = args.compute.first().map_or("auto", String::as_str).to_owned();
-    let mut report = Report::new(&make(0, &first, false)?);
+    let first = compute.first().map_or("auto", String::as_str).to_owned();
+    let figures = args.figures.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path));
+    let mut report = Report::new(&make(0, &first, false)?, figures.transpose()?);
     for part in
         PARTS.into_iter().flat_map(|part| if part == "models" { vec![part, TRACE] } else { vec![part] })
     {
@@ -219,7 +245,7 @@ fn measure(args: &Args) -> Result<()> {
         if !wanted {
             continue;
         }
-        for (i, compute) in args.compute.iter().enumerate() {
+        for (i, compute) in compute.iter().enumerate() {
             if i > 0 && !matches!(part, "operators" | "models" | TRACE) {
                 break;
             }
@@ -233,11 +259,15 @@ fn measure(args: &Args) -> Result<()> {
                 "start" => start::measure(&run, &mut report),
                 _ => peers::measure(&run, &mut report),
             });
+            let lost = outcome.as_ref().is_err_and(|e| is_lost(&**e));
             if let Err(e) = outcome {
                 report.note(format!("{part}, {compute}: {e}"));
             }
             report.seconds.push((format!("{part}, {compute}"), since.elapsed().as_secs_f64()));
             write(&args.out, &report)?;
+            if lost {
+                return Err("the device was lost; nothing after that was measured".into());
+            }
         }
     }
     eprintln!("{}", args.out.join("report.md").display());

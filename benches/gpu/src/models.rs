@@ -9,7 +9,7 @@ use crate::figure::Figure;
 use crate::lab::Sequences;
 use crate::report::Load;
 use crate::trace::{Kernels, Marked};
-use crate::{Report, Result, Run};
+use crate::{Report, Result, Run, is_lost};
 use ogive::backend::{Backend, LayerCache, Plan, StepKey};
 use ogive::cuda::measure::Mark;
 use ogive::nn::{self, Step};
@@ -29,6 +29,9 @@ pub(crate) const ALL: [&str; 6] = [
     "llama-3.1-8b:f16",
     "llama-3.2-1b:q8_0",
 ];
+
+/// Those that are wanted first.
+pub(crate) const QUICK: [&str; 3] = ["llama-3.1-8b:q4_k_m", "llama-3.2-1b:q4_k_m", "llama-3.2-1b:f16"];
 
 /// Rows of a step in which long prompts are read.
 const CHUNK: usize = 2048;
@@ -93,6 +96,9 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
         if !run.has_time() {
             report.note(format!("no time was left for {name}"));
         } else if let Err(e) = one(run, report, &name) {
+            if is_lost(&*e) {
+                return Err(e);
+            }
             report.note(format!("{name}: {e}"));
         }
     }
@@ -115,15 +121,26 @@ fn one(run: &Run, report: &mut Report, name: &str) -> Result<()> {
         device_bytes: run.cuda.memory_used().0.saturating_sub(before),
     });
     let work = Work::of(&path, &model)?;
+    // A token of one sequence first, as it is what most people wait for, and where operators' time goes last, as the report has it anyway.
+    let (prompts, counts, contexts): (&[usize], &[usize], &[usize]) = match () {
+        () if run.smoke => (&[20], &[1, 3], &[40]),
+        () if run.quick => (&[512, 2048], &[1, 8, 64], &[512, 8192]),
+        () => (&[512, 2048, 8192, 32_768], &[1, 2, 4, 8, 16, 64, 256], &[512, 2048, 8192, 32_768]),
+    };
     let mut bench = Bench { run, report, name, model: &model, work };
-    bench.kernels()?;
-    for &tokens in run.pick(&[512, 2048, 8192, 32_768][..], &[20]) {
-        bench.prompt(tokens)?;
-    }
-    for &count in run.pick(&[1, 2, 4, 8, 16, 64, 256][..], &[1, 3]) {
-        for &context in run.pick(&[512, 2048, 8192, 32_768][..], &[40]) {
-            bench.decode(count, context)?;
+    let steps = counts.iter().flat_map(|count| contexts.iter().map(|context| (*count, *context)));
+    // Many long contexts take long to set up.
+    let steps = steps.filter(|(count, context)| !run.quick || *count == 1 || *context <= 512);
+    for (i, (count, context)) in steps.enumerate() {
+        bench.noted(format!("{count} × 1 after {}", context - 1), |bench| bench.decode(count, context))?;
+        if i == 0 {
+            for &tokens in prompts {
+                bench.noted(format!("{tokens} tokens"), |bench| bench.prompt(tokens))?;
+            }
         }
+    }
+    if !run.quick {
+        bench.noted("by operator".into(), Bench::kernels)?;
     }
     run.cuda.drop_graphs();
     Ok(())
@@ -138,6 +155,17 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Measures; what fails is noted, so that the rest is measured all the same, unless it took the device.
+    fn noted(&mut self, what: String, measure: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        match measure(self) {
+            Err(e) if !is_lost(&*e) => {
+                self.report.note(format!("{}, {}, {what}: {e}", self.name, self.run.compute));
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
     fn sequences(&self, count: usize, context: usize) -> Result<Sequences> {
         Sequences::new(&self.run.cuda, layout(self.model), count, context)
     }

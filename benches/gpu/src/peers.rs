@@ -29,8 +29,7 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
     if let Err(e) = torch(run, report) {
         report.note(format!("PyTorch: {e}"));
     }
-    let names = if run.smoke { vec!["tiny:q4_k_m".to_owned()] } else { run.models.clone() };
-    for name in names {
+    for name in run.names() {
         if !run.has_time() {
             report.note(format!("no time was left for llama.cpp on {name}"));
             continue;

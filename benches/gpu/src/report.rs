@@ -6,8 +6,11 @@ use crate::timeline::Traced;
 use crate::trace::Kernels;
 use ogive::backend::Backend;
 use serde::Serialize;
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A load of a model.
@@ -34,8 +37,11 @@ pub(crate) struct Start {
 }
 
 /// Everything that was measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    /// Where each figure is written at once.
+    #[serde(skip)]
+    lines: Option<File>,
     version: &'static str,
     pub(crate) device: String,
     capability: (u32, u32),
@@ -59,9 +65,10 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(run: &Run) -> Self {
+    pub(crate) fn new(run: &Run, lines: Option<File>) -> Self {
         let (info, time) = (run.cuda.info(), SystemTime::now().duration_since(UNIX_EPOCH));
         Self {
+            lines,
             version: env!("CARGO_PKG_VERSION"),
             device: run.cuda.facts().description,
             capability: info.capability,
@@ -79,12 +86,19 @@ impl Report {
         }
     }
 
+    /// Says and keeps a figure.
     pub(crate) fn add(&mut self, part: &'static str, figure: Figure) {
-        self.figures.entry(part).or_default().push(figure.against(&self.ceilings));
+        let figure = figure.against(&self.ceilings);
+        eprintln!("figure: {figure}");
+        // What cannot be written is in the report, if the run gets so far.
+        let _ = self.lines.as_mut().map(|file| writeln!(file, "{}", json!({"part": part, "figure": figure})));
+        self.figures.entry(part).or_default().push(figure);
     }
 
     /// Something that a reader must know.
     pub(crate) fn note(&mut self, text: String) {
+        eprintln!("note: {text}");
+        let _ = self.lines.as_mut().map(|file| writeln!(file, "{}", json!({"note": text})));
         self.notes.push(text);
     }
 

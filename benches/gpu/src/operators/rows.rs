@@ -97,7 +97,10 @@ pub(super) fn elements(bench: &mut Bench<'_>) -> Result<()> {
             ("mul, a row for all", &|x| b.mul(x, &scale)),
             ("activate", &|x| b.activate(x, Activation::Gelu)),
         ];
-        for (name, f) in each.into_iter().filter(|(name, _)| name.contains(&bench.run.filter)) {
+        for (name, f) in each {
+            if !bench.wants(name) {
+                continue;
+            }
             // What comes out goes in again, as in a model.
             let mut held = Some(tensor(b, rows, dim)?);
             bench.add(name, &case, (32, None), [2.0 * n, 0.0], &mut |_| {
