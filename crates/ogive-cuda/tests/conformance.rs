@@ -5,7 +5,9 @@
 //! device, is `-- --ignored --nocapture every_device`, which takes a core half an hour and says before each where it is.
 //!
 //! `OGIVE_CUDA_FILTER=linear/,attend/` runs only cases whose names contain one of these, and `OGIVE_CUDA_PAIRS=sm_75/12,sm_90/12` of the
-//! pairs only these.
+//! pairs only these. For processes beside each other `OGIVE_CUDA_SHARD=2/16` runs every sixteenth case from the third on. A device that failed
+//! in the middle of a kernel computes nothing more for its process: the suite says after which case, and with `OGIVE_CUDA_AFTER=CASE`
+//! another process goes on behind it.
 #![allow(clippy::print_stdout)]
 
 mod common;
@@ -14,6 +16,7 @@ use ogive_backend::Backend;
 use ogive_conformance::{Options, Status, cases};
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
 use ptx_emulator_launcher::{Nvrtc, test, test_name};
+use std::io::Write;
 use std::sync::Arc;
 
 /// The suite is cut into so many parts, so that several cores share it and none takes long.
@@ -29,6 +32,19 @@ fn options() -> Options {
     listed("OGIVE_CUDA_FILTER").into_iter().fold(Options::new(), Options::filter)
 }
 
+/// Every how many-th case is run, and from which on.
+fn shard() -> [usize; 2] {
+    let Ok(text) = std::env::var("OGIVE_CUDA_SHARD") else { return [0, 1] };
+    let numbers = text.split_once('/').and_then(|(i, n)| Some([i.parse().ok()?, n.parse().ok()?]));
+    let [i, n] = numbers.filter(|[i, n]| i < n).expect("OGIVE_CUDA_SHARD is I/N, with I below N");
+    [i, n]
+}
+
+/// Whether an error says that this process has lost the device.
+fn is_lost(error: &str) -> bool {
+    error.contains("cannot use the device any more")
+}
+
 fn wanted(options: &Options, name: &str) -> bool {
     options.filter.is_empty() || options.filter.iter().any(|part| name.contains(part.as_str()))
 }
@@ -38,14 +54,33 @@ fn run(builder: &Builder, [part, parts]: [usize; 2], bounds: fn(Options, &str) -
     let backend = builder.clone().build().unwrap();
     println!("cuda: {}", backend.facts().description);
     let (backend, options): (Arc<dyn Backend>, _) = (Arc::new(backend), options());
+    let ([i, n], after) = (shard(), std::env::var("OGIVE_CUDA_AFTER").ok());
+    let all = cases(&options);
+    let mine: Vec<_> = all.iter().skip(part).step_by(parts).skip(i).step_by(n).collect();
+    let begin = match after {
+        Some(after) => mine.iter().position(|case| case.name() == after).map_or(mine.len(), |at| at + 1),
+        None => 0,
+    };
     let (mut passed, mut skipped, mut failed) = (0, 0, Vec::new());
-    for case in cases(&options).iter().skip(part).step_by(parts).filter(|case| wanted(&options, case.name()))
-    {
+    for case in mine[begin..].iter().filter(|case| wanted(&options, case.name())) {
+        // Said before it runs, and what failed at once: what a process that is ended has said is all that is known of it.
+        print!("case {}: ", case.name());
+        std::io::stdout().flush().unwrap();
         let outcome = case.run(&backend, &bounds(options.clone(), case.name()));
+        let ms = outcome.time.as_millis();
+        println!("{:?}, at worst {:.3} of what is allowed, {ms} ms", outcome.status, outcome.worst);
         match outcome.status {
             Status::Passed => passed += 1,
             Status::Skipped(_) => skipped += 1,
-            other => failed.push(format!("{}: {other:?}", outcome.name)),
+            other => {
+                let error = format!("{}: {other:?}", outcome.name);
+                let lost = is_lost(&error);
+                failed.push(error);
+                if lost {
+                    println!("cuda: lost after {}", outcome.name);
+                    break;
+                }
+            }
         }
     }
     println!("cuda: part {part}: {passed} cases passed, {} failed, {skipped} skipped", failed.len());

@@ -20,8 +20,10 @@ pub(crate) const HELP: &str =
 
 /// A folder that is larger does not travel.
 const LIMIT: u64 = 60_000_000;
-/// The folder of test programs, which travels as an archive of this name.
-const TESTS: &str = "tests";
+/// The folders of programs, which travel as an archive.
+const FOLDERS: [&str; 2] = ["bin", "tests"];
+/// And its name.
+const PROGRAMS_PACKED: &str = "programs.tar.xz";
 /// What runs everything.
 const SCRIPT: &str = include_str!("run.sh");
 
@@ -54,7 +56,7 @@ impl Options {
 /// Programs that are taken, by cargo's name and by the bundle's. Of ogive-cuda's tests those that mean something on a device: `faults` and
 /// `step` are about the emulator, `cublas` and `missing` about libraries that are not there. `ogive_cuda` are the library's own tests: each
 /// tile and product against loops on the host.
-const PROGRAMS: [(&str, &str); 15] = [
+const PROGRAMS: [(&str, &str); 16] = [
     ("ogive", "ogive"),
     ("ogive-gpu-bench", "ogive-gpu-bench"),
     ("conformance", "test-conformance"),
@@ -68,6 +70,7 @@ const PROGRAMS: [(&str, &str); 15] = [
     ("moe", "test-moe"),
     ("order", "test-order"),
     ("overlap", "test-overlap"),
+    ("trace", "test-trace"),
     ("cuda", "test-models"),
     ("ogive_cuda", UNITS),
 ];
@@ -93,14 +96,15 @@ pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), Strin
         }
         fs::remove_dir_all(&out).map_err(|e| failed("emptying", &out, e))?;
     }
-    let bin = out.join("bin");
-    fs::create_dir_all(&bin).map_err(|e| failed("making", &bin, e))?;
+    fs::create_dir_all(&out).map_err(|e| failed("making", &out, e))?;
     // First: it is what tells a bundle, also one whose build failed, from what must not be removed.
     let script = out.join("run.sh");
     fs::write(&script, SCRIPT).map_err(|e| failed("writing", &script, e))?;
     executable(&script)?;
-    let tests = out.join(TESTS);
-    fs::create_dir_all(&tests).map_err(|e| failed("making", &tests, e))?;
+    let [bin, tests] = FOLDERS.map(|folder| out.join(folder));
+    for folder in [&bin, &tests] {
+        fs::create_dir_all(folder).map_err(|e| failed("making", folder, e))?;
+    }
     for (name, program) in programs(root, &options.features)? {
         let to = if name.starts_with("test-") { &tests } else { &bin }.join(name);
         fs::copy(&program, &to).map_err(|e| failed("copying to", &to, e))?;
@@ -179,16 +183,16 @@ fn built(root: &Path, args: &[String]) -> Result<Vec<(&'static str, PathBuf)>, S
     if status.success() { Ok(found) } else { Err(wrong(status.to_string())) }
 }
 
-/// Puts the test programs in one file, a third of their size: they hold much the same.
+/// Puts the programs in one file, a fifth of their size: they hold much the same, so the dictionary is larger than two of them.
 fn pack(out: &Path) -> Result<(), String> {
-    let failed = |why: String| format!("bundle: packing {TESTS} with tar: {why}");
+    let failed = |why: String| format!("bundle: packing programs with tar and xz: {why}");
     let mut tar = Command::new("tar");
-    let done =
-        tar.current_dir(out).args(["-czf", &format!("{TESTS}.tar.gz"), TESTS]).stdin(Stdio::null()).status();
-    match done {
-        Ok(status) if status.success() => {
-            fs::remove_dir_all(out.join(TESTS)).map_err(|e| failed(e.to_string()))
-        }
+    tar.current_dir(out).env("XZ_OPT", "--lzma2=preset=6,dict=128MiB").args(["-cJf", PROGRAMS_PACKED]);
+    match tar.args(FOLDERS).stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => FOLDERS
+            .iter()
+            .try_for_each(|folder| fs::remove_dir_all(out.join(folder)))
+            .map_err(|e| failed(e.to_string())),
         Ok(status) => Err(failed(status.to_string())),
         Err(e) => Err(failed(e.to_string())),
     }
@@ -293,75 +297,147 @@ mod tests {
         }
     }
 
-    /// The script with stand-ins for the programs: each part once, a failure that stops nothing, a report that holds both.
+    /// A bundle whose programs are shell scripts: what each prints, by its name; other test programs have one test, which passes.
+    #[cfg(unix)]
+    fn stand_ins(texts: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        FOLDERS.iter().for_each(|f| fs::create_dir_all(at.join(f)).unwrap());
+        fs::write(at.join("run.sh"), SCRIPT).unwrap();
+        fs::write(at.join("about.txt"), "commit x\n").unwrap();
+        for (_, name) in PROGRAMS {
+            let is_test = name.starts_with("test-");
+            let text = texts.iter().find(|(program, _)| *program == name).map_or(
+                if is_test { "case $* in *--list*) echo 'a::b: test' ;; esac" } else { "echo \"$0 $*\"" },
+                |(_, text)| text,
+            );
+            let file = at.join(FOLDERS[usize::from(is_test)]).join(name);
+            fs::write(&file, format!("#!/bin/sh\ncase $* in *--list*--ignored*) exit ;; esac\n{text}\n"))
+                .unwrap();
+            executable(&file).unwrap();
+        }
+        pack(at).unwrap();
+        assert!(FOLDERS.iter().all(|f| !at.join(f).exists()));
+        folder
+    }
+
+    /// Runs the script with these arguments; whether it succeeded.
+    #[cfg(unix)]
+    fn script(folder: &Path, args: &[&str]) -> bool {
+        let mut command = Command::new("sh");
+        command.arg(folder.join("run.sh")).arg("--out").arg(folder.join("out")).args(args);
+        command.stdout(Stdio::null()).status().unwrap().success()
+    }
+
+    #[cfg(unix)]
+    fn read(folder: &Path, name: &str) -> String {
+        fs::read_to_string(folder.join("out").join(name)).unwrap()
+    }
+
+    /// Each part once, a failure that stops nothing, a report that holds both.
     #[cfg(unix)]
     #[test]
     fn the_script_runs_all_and_reports_what_failed() {
-        let folder = std::env::temp_dir().join(format!("ogive-bundle-{}", std::process::id()));
-        let (bin, tests) = (folder.join("bin"), folder.join(TESTS));
-        fs::create_dir_all(&bin).unwrap();
-        fs::create_dir_all(&tests).unwrap();
-        fs::write(folder.join("run.sh"), SCRIPT).unwrap();
-        fs::write(folder.join("about.txt"), "commit x\n").unwrap();
-        for (_, name) in PROGRAMS {
-            let text = match name {
-                "test-memory" => "echo 'test result: FAILED. 3 \"bad\" | ones'; exit 101",
-                // A name that no test has: that is no success.
-                "test-moe" => "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'",
-                "ogive-gpu-bench" => {
-                    "mkdir -p \"$2\"; echo '{\"a\": 1}' >\"$2/report.json\"; echo '## bench' >\"$2/report.md\""
-                }
-                _ => "echo \"$0 $*\"",
-            };
-            let at = if name.starts_with("test-") { &tests } else { &bin }.join(name);
-            fs::write(&at, format!("#!/bin/sh\n{text}\n")).unwrap();
-            executable(&at).unwrap();
-        }
-        pack(&folder).unwrap();
-        assert!(!tests.exists());
-        let run = |args: &[&str]| {
-            let mut command = Command::new("sh");
-            command.arg(folder.join("run.sh")).arg("--out").arg(folder.join("out")).args(args);
-            command.stdout(Stdio::null()).status().unwrap().success()
-        };
-        assert!(run(&["conformance", "tests", "models", "cli", "bench"]));
-        let read = |name: &str| fs::read_to_string(folder.join("out").join(name)).unwrap();
-        let (text, json) = (read("report.md"), read("report.json"));
-        for (part, status) in [
-            ("conformance", 0),
-            ("test int8", 0),
-            ("test memory", 101),
-            ("test moe", 4),
-            ("golden models", 0),
-            ("bench", 0),
+        let suite = "case $* in
+            *--list*) for name in nvrtc_11::part_0 nvrtc_12::part_0 nvrtc_12::part_1 as_opened::sm_80 as_opened::sm_120 every_device; do
+                echo \"$name: test\"; done ;;
+            *nvrtc_12::part_1*) case $OGIVE_CUDA_SHARD$OGIVE_CUDA_AFTER in
+                # A device that is lost: the case behind it is run by another process.
+                2/4) echo 'cuda: lost after linear/f32'; echo 'cuda: part 1: 2 cases passed'; exit 101 ;;
+                2/4linear/f32) echo 'cuda: part 1: 5 cases passed' ;;
+                # One that ends in the middle of a case.
+                3/4) printf 'case embed: '; kill -9 $$ ;;
+                3/4embed) echo 'cuda: part 1: 7 cases passed' ;;
+            esac ;;
+            *) echo 'cuda: part 0: 10 cases passed' ;;
+        esac";
+        let bench =
+            "mkdir -p \"$2\"; echo '{\"a\": 1}' >\"$2/report.json\"; echo \"## bench $*\" >\"$2/report.md\"";
+        let folder = stand_ins(&[
+            ("test-conformance", suite),
+            (
+                "test-memory",
+                "case $* in *--list*) echo 'm: test' ;; *) echo 'a \"bad\" | one'; exit 101 ;; esac",
+            ),
+            // A name that no test has: that is no success.
+            (
+                "test-moe",
+                "case $* in *--list*) echo 'm: test' ;; *) echo 'test result: ok. 0 passed; 0 failed' ;; esac",
+            ),
+            ("ogive-gpu-bench", bench),
+            ("ogive", "echo 'Once upon a time'"),
+        ]);
+        let at = folder.path();
+        assert!(script(
+            at,
+            &["--jobs", "3", "cli", "conformance", "quick", "models", "tests", "again", "bench"]
+        ));
+        let (text, json, log) = (read(at, "report.md"), read(at, "report.json"), read(at, "log.txt"));
+        for row in [
+            "| the same text as the CPU | 0 |",
+            // Two tests in four parts each, two of which are run twice.
+            "| conformance | 2 |",
+            "| conformance as opened | 0 |",
+            "| golden models | 0 |",
+            "| tests | 1 |",
+            "| tests of memory | 1 |",
+            "| conformance nvrtc_12::part_1 2/4 again, CUDA_LAUNCH_BLOCKING=1 | 101 |",
+            "| memory m 0/1 again, OGIVE_CUDA_CODE=ptx | 101 |",
+            "| bench quick | 0 |",
+            "| bench operators | 0 |",
+            "| bench peers | 0 |",
         ] {
-            assert!(text.contains(&format!("| {part} | {status} |")), "{part}: {text}");
+            assert!(text.contains(row), "{row}: {text}");
         }
-        assert!(text.contains("## bench") && text.contains("- commit x"), "{text}");
-        let json = json.replace(char::is_whitespace, "");
-        assert!(json.starts_with("{\"parts\":[{\"name\":\"conformance\",\"status\":0,"), "{json}");
+        // Four parts of ten cases, the two of the other test that end well and say nothing, and what is behind a case.
         assert!(
-            json.contains("},{\"name\":\"testreplay\"") && json.ends_with("],\"bench\":{\"a\":1}}"),
-            "{json}"
+            text.contains("6 tests passed, 54 cases passed; failed: conformance nvrtc_12::part_1"),
+            "{text}"
         );
-        assert!(json.contains("FAILED.3badones") && !json.contains("\"bad\""), "{json}");
-        let log = read("log.txt");
-        assert!(
-            log.contains("test-conformance nvrtc_12") && log.contains("test-conformance every_device"),
-            "{log}"
-        );
-        assert!(!run(&["nonsense"]));
-        // Where no GPU can be used nothing is run, and the report says why.
-        let lines =
-            "cpu      a \"CPU\"\ncuda:0   not available: libcuda.so.1 not found\nCUDA driver: x; install y";
-        fs::write(bin.join("ogive"), format!("#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")).unwrap();
-        assert!(!run(&["devices", "conformance", "bench"]));
-        let (text, json, log) = (read("report.md"), read("report.json"), read("log.txt"));
+        assert!(text.contains("3 tests passed, 30 cases passed") && text.contains("failed: moe m"), "{text}");
+        assert!(text.contains("- commit x") && text.contains("--quick --only models"), "{text}");
+        for missing in ["nvrtc_11::part_0", "sm_120", "every_device"] {
+            assert!(!log.contains(missing), "{missing}: {log}");
+        }
+        assert!(log.contains("== conformance nvrtc_12::part_1 3/4, behind embed: begins"), "{log}");
+        let failures = read(at, "failures.txt");
+        assert!(failures.contains("== conformance nvrtc_12::part_1 3/4: status 137"), "{failures}");
+        assert!(failures.contains("a \"bad\" | one"), "{failures}");
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["parts"][0]["name"], "text");
+        assert_eq!(json["bench"].as_array().unwrap().len(), 5, "{json:#}");
+        assert!(!script(at, &["nonsense"]));
+    }
+
+    /// What never ends is ended, and what there is no time for is not begun and is in the report.
+    #[cfg(unix)]
+    #[test]
+    fn the_script_ends_in_time() {
+        let hangs = "case $* in *--list*) echo 'm: test' ;; *) echo waiting; sleep 1000 ;; esac";
+        let folder = stand_ins(&[("test-int8", hangs), ("ogive-gpu-bench", "sleep 1000")]);
+        assert!(script(folder.path(), &["--jobs", "40", "--seconds", "5", "tests", "bench"]));
+        let text = read(folder.path(), "report.md");
+        assert!(text.contains("failed: int8 m"), "{text}");
+        assert!(text.contains("| bench operators | not run | 0 | no time was left |"), "{text}");
+        assert!(text.contains("no time was left for: memory a::b"), "{text}");
+        assert!(read(folder.path(), "failures.txt").contains("waiting"));
+    }
+
+    /// Where no GPU can be used nothing is run, and the report says why.
+    #[cfg(unix)]
+    #[test]
+    fn the_script_says_why_there_is_no_gpu() {
+        let lines = "cat <<'END'\ncpu      a \"CPU\"\ncuda:0   not available: libcuda.so.1 not found\nCUDA driver: x; install y\nEND";
+        let folder = stand_ins(&[("ogive", lines)]);
+        assert!(!script(folder.path(), &["devices", "conformance", "bench"]));
+        let at = folder.path();
+        let (text, json, log) = (read(at, "report.md"), read(at, "report.json"), read(at, "log.txt"));
         assert!(text.contains("**No GPU can be used here: libcuda.so.1 not found**"), "{text}");
         assert!(text.contains("CUDA driver: x; install y"), "{text}");
         assert!(text.contains("| ogive devices | 0 |") && text.contains("| bench | not run | 0 |"), "{text}");
-        assert!(json.contains("\"name\": \"bench\", \"status\": null"), "{json}");
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let bench = json["parts"].as_array().unwrap().iter().find(|part| part["name"] == "bench").unwrap();
+        assert!(bench["status"].is_null(), "{json:#}");
         assert!(log.contains("install y") && !log.contains("test-conformance"), "{log}");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

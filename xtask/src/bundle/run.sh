@@ -1,159 +1,358 @@
 #!/bin/sh
 # Runs what this bundle holds on the GPU of this machine and writes one report. Needs the driver, NVRTC and a shell; nothing is built
-# or fetched. A part that fails stops nothing: its status stands in the report, and what it printed in the log. Where no GPU can be used the
-# report says why, nothing else is run, and the script fails.
+# or fetched. A part that fails or hangs stops nothing: each step has a limit, each test a process of its own. How each ended stands in the
+# report, and what it printed in the log. Where no GPU can be used the report says why, nothing else is run, and the script fails.
 #
-#   ./run.sh [--out FOLDER] [--work FOLDER] [--budget SECONDS] [--smoke] [PART…]
+#   ./run.sh [--out FOLDER] [--work FOLDER] [--seconds N] [--budget N] [--jobs N] [--patience N] [--smoke] [PART…]
 #
-# Parts, in this order unless some are named: devices conformance tests models cli bench sanitizer.
-#   --out FOLDER      where report.md, report.json, log.txt and the bench's own report go (./report)
-#   --work FOLDER     where models of random weights are made for the bench; up to 45 GB (a temporary folder)
-#   --budget SECONDS  the bench begins nothing new after that (1200)
-#   --smoke           the bench with tiny sizes: whether it runs
-# BENCH_ARGS are more arguments of the bench ("--only operators --filter q4_k"); LLAMA_BENCH and PYTHON name other programs;
-# OGIVE_CUDA_PATH names folders with NVRTC and cuBLAS where they are not found.
+# Parts, in this order unless some are named, so that what is known earliest is what is missed most:
+#   devices      what is here: the driver, its devices, libraries, memory
+#   cli          text of the built-in model, against the CPU's
+#   conformance  the suite, in single precision and as programs open models
+#   quick        the bench: ceilings, and prompts and tokens of three models
+#   models       golden models
+#   tests        the other tests
+#   again        what failed, kernel by kernel, and under compute-sanitizer
+#   bench        the bench, whole
+#   sanitizer    compute-sanitizer over some of the suite
+#
+#   --out FOLDER   where report.md, report.json, log.txt, failures.txt and figures.jsonl go, written as they come (./report)
+#   --work FOLDER  where models of random weights are made for the bench; up to 45 GB (a temporary folder)
+#   --seconds N    everything ends within so many; what there was no time for stands in the report (a day)
+#   --budget N     the whole bench begins nothing new after so many seconds (1200)
+#   --jobs N       so many tests at a time (as many as processors, 12 at most)
+#   --patience N   steps may take N times as long as usual (1)
+#   --smoke        the bench with tiny sizes: whether it runs
+# BENCH_ARGS are more arguments of the bench ("--filter q4_k,q6_k"), BENCH_PARTS what it measures ("operators models start peers");
+# LLAMA_BENCH and PYTHON name other programs; OGIVE_CUDA_PATH names folders with NVRTC and cuBLAS where they are not found.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-out=report work= budget=1200 smoke= parts=
+self=$here/run.sh
+
+# within SECONDS: so many by the patience that was asked for, or what is left of all; status 1 where that is nothing.
+within() {
+    left=$((RUN_END - $(date +%s)))
+    limit=$(($1 * RUN_PATIENCE))
+    [ "$limit" -le "$left" ] || limit=$left
+    [ "$limit" -ge 3 ] && echo "$limit"
+}
+
+# limited SECONDS COMMAND…: status 124 or 137 where it takes longer. In the foreground, so that who ends this script ends it.
+limited() {
+    seconds=$1
+    shift
+    if command -v timeout >/dev/null; then
+        timeout --foreground -k 5 "$seconds" "$@" </dev/null
+    else
+        "$@" </dev/null
+    fi
+}
+
+# plain: a text as a cell of a table and as a string of JSON.
+plain() { tr '\n|"\\' '  ' | tr -d '\000-\037' | sed 's/ *$//'; }
+
+# ran_some FILE: not so where a program found no test of that name, which ends well: here that is status 4.
+ran_some() { ! grep -aq '^test result: ok\. 0 passed' "$1"; }
+
+# one PROGRAM TEST SHARD: a test in a process of its own. The suite goes on behind the case after which the device is lost, or that never ended.
+one() {
+    name="$1 $2"
+    [ "$3" = 0/1 ] || name="$name $3"
+    after='' tries=0
+    while [ $tries -lt 4 ]; do
+        if ! limit=$(within "$RUN_LIMIT"); then
+            echo "$name" >>"$RUN_TEMPORARY/$RUN_PART.late"
+            return
+        fi
+        echo "== $name${after:+, behind $after}: begins" >>"$RUN_OUT/log.txt"
+        said=$(mktemp "$RUN_TEMPORARY/said.XXXXXX")
+        begin=$(date +%s)
+        limited "$limit" env OGIVE_CUDA_SHARD="$3" OGIVE_CUDA_AFTER="$after" "$RUN_TESTS/test-$1" "$2" --exact --include-ignored \
+            --nocapture --test-threads 1 >"$said" 2>&1
+        status=$?
+        ran_some "$said" || status=4
+        ended="== $name: status $status, $(($(date +%s) - begin)) s"
+        grep -aoE '[0-9]+ cases passed' "$said" >>"$RUN_TEMPORARY/$RUN_PART.cases"
+        { cat "$said"; echo "$ended"; } >>"$RUN_OUT/log.txt"
+        if [ $status = 0 ]; then
+            [ -n "$after" ] || echo "$name" >>"$RUN_TEMPORARY/$RUN_PART.passed"
+            return
+        fi
+        [ -n "$after" ] || echo "$name" >>"$RUN_TEMPORARY/$RUN_PART.failed"
+        echo "$1 $2 $3 ${after:--}" >>"$RUN_TEMPORARY/failed"
+        { echo "$ended"; tail -n 60 "$said"; echo; } >>"$RUN_OUT/failures.txt"
+        case $status in
+            # Ended from outside, or by a signal: in the case that it named last.
+            124 | 134 | 135 | 136 | 137 | 139) after=$(sed -n 's/^case \([^ ]*\): .*/\1/p' "$said" | tail -n 1) ;;
+            *) after=$(sed -n 's/^cuda: lost after //p' "$said" | tail -n 1) ;;
+        esac
+        [ -n "$after" ] || return
+        tries=$((tries + 1))
+    done
+}
+
+# Greedy text of the built-in model in single precision, which both devices must draw alike.
+same_text() {
+    for device in cuda cpu; do
+        "$here/bin/ogive" run --quiet --device $device --exact --temp 0 --max-tokens 60 "Once upon a time" >"$RUN_TEMPORARY/$device.txt" || return 1
+    done
+    cat "$RUN_TEMPORARY/cuda.txt"
+    cmp "$RUN_TEMPORARY/cuda.txt" "$RUN_TEMPORARY/cpu.txt"
+}
+
+# What is here, for whoever looks for a fault elsewhere.
+machine() {
+    for command in "uname -a" "nvidia-smi -q" "lscpu" "free -g" "df -h / /tmp /dev/shm" "ldd --version" \
+        "which python3 nvcc ncu compute-sanitizer cuda-gdb" "ls /usr/local"; do
+        echo "-- $command"
+        # shellcheck disable=SC2086
+        limited 10 $command 2>&1
+    done
+    env | grep -iE '^[^=]*(cuda|nvidia|virtual|^path|ld_library)' | sort
+    "$here/bin/ogive" devices --json
+}
+
+case ${1:-} in
+    --one) shift; one "$@"; exit 0 ;;
+    --same-text) same_text; exit $? ;;
+    --machine) machine; exit 0 ;;
+esac
+
+out=report work='' total=86400 budget=1200 jobs='' smoke='' parts='' RUN_PATIENCE=1
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=$2; shift ;;
         --work) work=$2; shift ;;
+        --seconds) total=$2; shift ;;
         --budget) budget=$2; shift ;;
+        --jobs) jobs=$2; shift ;;
+        --patience) RUN_PATIENCE=$2; shift ;;
         --smoke) smoke=--smoke ;;
-        -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
-        devices | conformance | tests | models | cli | bench | sanitizer) parts="$parts $1" ;;
+        -h | --help) sed -n '2,32s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        devices | cli | conformance | quick | models | tests | again | bench | sanitizer) parts="$parts $1" ;;
         *) echo "run.sh: unknown argument $1; --help tells" >&2; exit 2 ;;
     esac
     shift
 done
-[ -n "$parts" ] || parts="devices conformance tests models cli bench sanitizer"
+[ -n "$parts" ] || parts="devices cli conformance quick models tests again bench sanitizer"
+if [ -z "$jobs" ]; then
+    jobs=$(nproc 2>/dev/null || echo 2)
+    [ "$jobs" -le 12 ] || jobs=12
+fi
+RUN_END=$(($(date +%s) + total))
 mkdir -p "$out" || exit 1
 out=$(cd "$out" && pwd)
 temporary=$(mktemp -d) || exit 1
 trap 'rm -rf "$temporary"' EXIT
+trap 'exit 143' INT TERM
 [ -n "$work" ] || work=$temporary/work
-# A test that finds no device fails here; golden models are those of the bundle; compiled kernels are shared by all parts.
-export OGIVE_REQUIRE_CUDA=1 OGIVE_GOLDEN="$here/golden" OGIVE_CUDA_CACHE="${OGIVE_CUDA_CACHE:-$temporary/kernels}"
-"$here/bin/ogive" devices >"$temporary/devices" 2>&1
-no_gpu=$(sed -n 's/^cuda:0  *.*not available: //p' "$temporary/devices" | tr '|"\\' '  ' | tr -d '\000-\037')
+RUN_OUT=$out RUN_TEMPORARY=$temporary RUN_TESTS=$here/tests
+export RUN_OUT RUN_TEMPORARY RUN_TESTS RUN_END RUN_PATIENCE
 log=$out/log.txt
 : >"$log"
+rm -f "$out/failures.txt" "$out/figures.jsonl"
 : >"$temporary/rows"
 : >"$temporary/json"
+: >"$temporary/failed"
 
-# step NAME COMMAND…: runs it, notes how it ended and how long it took.
-step() {
-    name=$1
-    shift
-    echo "== $name" | tee -a "$log"
-    begin=$(date +%s)
-    "$@" >"$temporary/output" 2>&1
-    status=$?
-    seconds=$(($(date +%s) - begin))
-    # A test program that finds no test of that name runs none and ends well: here that is status 4.
-    if [ $status = 0 ] && grep -aq '^test result: ok\. 0 passed' "$temporary/output"; then status=4; fi
-    cat "$temporary/output" >>"$log"
-    # What a test program or a sanitizer counts at its end.
-    said=$(grep -aE '^test result:|ERROR SUMMARY|cases passed' "$temporary/output" | tail -n 8 | tr '\n|"\\' '  ' | tr -d '\000-\037')
-    echo "== $name: status $status, $seconds s $said" | tee -a "$log"
-    echo "| $name | $status | $seconds | $said |" >>"$temporary/rows"
-    echo "{\"name\": \"$name\", \"status\": $status, \"seconds\": $seconds, \"said\": \"$said\"}" >>"$temporary/json"
-    report
-}
-
-# Test programs come packed. They are unpacked beside this script or, where nothing can be written there, for this run.
-tests=$here/tests
-unpack() {
-    [ ! -d "$tests" ] || return 0
-    for folder in "$here/unpacking.$$" "$temporary/unpacked"; do
-        if mkdir "$folder" 2>/dev/null && tar -xzf "$here/tests.tar.gz" -C "$folder" && mv "$folder/tests" "$tests"; then
-            rmdir "$folder"
-            return 0
+# Programs come packed. They are unpacked beside this script or, where nothing can be written there, for this run.
+if [ ! -d "$here/bin" ]; then
+    for to in "$here/unpacking.$$" "$temporary/unpacked"; do
+        mkdir "$to" 2>/dev/null || continue
+        tar -xJf "$here/programs.tar.xz" -C "$to" 2>>"$log" || python3 -m tarfile -e "$here/programs.tar.xz" "$to" 2>>"$log" || {
+            rm -rf "$to"
+            continue
+        }
+        chmod +x "$to/bin/"* "$to/tests/"*
+        if [ "$to" = "$temporary/unpacked" ]; then
+            here=$to RUN_TESTS=$to/tests
+        else
+            mv "$to/bin" "$to/tests" "$here" && rmdir "$to"
         fi
-        rm -rf "$folder"
-        tests=$temporary/tests
+        break
     done
-    echo "run.sh: tests.tar.gz cannot be unpacked" >&2
-}
+fi
+[ -d "$here/bin" ] || { echo "run.sh: programs.tar.xz cannot be unpacked; $log tells why" >&2; exit 1; }
 
-# not_run NAME: notes that there is no GPU for it.
-not_run() {
-    echo "== $1: not run, as no GPU can be used: $no_gpu" | tee -a "$log"
-    echo "| $1 | not run | 0 | no GPU can be used |" >>"$temporary/rows"
-    echo "{\"name\": \"$1\", \"status\": null, \"seconds\": 0, \"said\": \"no GPU can be used: $no_gpu\"}" >>"$temporary/json"
+# A test that finds no device fails here; golden models are those of the bundle; compiled kernels are shared by all parts.
+export OGIVE_REQUIRE_CUDA=1 OGIVE_GOLDEN="$(dirname "$self")/golden" OGIVE_CUDA_CACHE="${OGIVE_CUDA_CACHE:-$temporary/kernels}"
+limited 60 "$here/bin/ogive" devices >"$temporary/devices" 2>&1
+no_gpu=$(sed -n 's/^cuda:0  *.*not available: //p' "$temporary/devices" | plain)
+
+# row NAME STATUS SECONDS SAID: notes how a step ended. Reports are written anew: what is known is kept, whatever ends the run.
+row() {
+    echo "== $1: status $2, $3 s $4" | tee -a "$log"
+    status=$2
+    [ "$status" -eq "$status" ] 2>/dev/null || status=null
+    echo "| $1 | $2 | $3 | $4 |" >>"$temporary/rows"
+    echo "{\"name\": \"$1\", \"status\": $status, \"seconds\": $3, \"said\": \"$4\"}" >>"$temporary/json"
     report
 }
 
-# Written anew after each step: what is known is kept, whatever ends the run.
 report() {
     {
         echo "# Ogive's bundle on this machine"
         echo
-        sed 's/^/- /' "$here/about.txt"
+        sed 's/^/- /' "$(dirname "$self")/about.txt"
         if [ -n "$no_gpu" ]; then
             printf '\n**No GPU can be used here: %s**\n\n```\n' "$no_gpu"
             cat "$temporary/devices"
             echo '```'
         fi
-        echo
-        echo "| part | status | seconds | what it counted |"
-        echo "|---|---:|---:|---|"
+        printf '\n| part | status | seconds | what it counted |\n|---|---:|---:|---|\n'
         cat "$temporary/rows"
         echo
-        [ -f "$out/bench/report.md" ] && cat "$out/bench/report.md"
+        for bench in "$temporary"/bench-*/report.md; do [ ! -f "$bench" ] || cat "$bench"; done
     } >"$out/report.md"
     {
         echo '{"parts": ['
         sed '$!s/$/,/' "$temporary/json"
-        echo '], "bench":'
-        if [ -f "$out/bench/report.json" ]; then cat "$out/bench/report.json"; else echo null; fi
-        echo '}'
+        echo '], "bench": ['
+        comma=''
+        for bench in "$temporary"/bench-*/report.json; do
+            [ -f "$bench" ] || continue
+            [ -z "$comma" ] || echo ,
+            cat "$bench"
+            comma=yes
+        done
+        echo ']}'
     } >"$out/report.json"
 }
 
-# In single precision both draw the same tokens; as a program gets it, a draw that was close may differ, so that is for reading.
-same_text() {
-    "$here/bin/ogive" run --quiet --device cuda --temp 0 --max-tokens 60 "Once upon a time" || return 1
-    echo
-    "$here/bin/ogive" run --quiet --device cuda --exact --temp 0 --max-tokens 60 "Once upon a time" >"$temporary/cuda.txt" || return 1
-    "$here/bin/ogive" run --quiet --device cpu --exact --temp 0 --max-tokens 60 "Once upon a time" >"$temporary/cpu.txt" || return 1
-    cat "$temporary/cuda.txt"
-    cmp "$temporary/cuda.txt" "$temporary/cpu.txt"
+# step NAME SECONDS COMMAND…: runs it, notes how it ended and how long it took.
+step() {
+    name=$1 most=$2
+    shift 2
+    if ! limit=$(within "$most"); then
+        row "$name" "not run" 0 "no time was left"
+        return
+    fi
+    echo "== $name begins" >>"$log"
+    begin=$(date +%s)
+    limited "$limit" "$@" >"$temporary/output" 2>&1
+    status=$?
+    ran_some "$temporary/output" || status=4
+    cat "$temporary/output" >>"$log"
+    if [ $status != 0 ]; then
+        { echo "== $name: status $status"; tail -n 60 "$temporary/output"; echo; } >>"$out/failures.txt"
+    fi
+    row "$name" $status $(($(date +%s) - begin)) "$(grep -aE 'ERROR SUMMARY|cases passed' "$temporary/output" | tail -n 8 | plain)"
 }
+
+# tests_of PROGRAM [PATTERN]: its tests that are not ignored and do not have that in their names, as `each` wants them.
+tests_of() {
+    limited 60 "$RUN_TESTS/test-$1" --list --format terse 2>>"$log" | sed -n 's/: test$//p' >"$temporary/all"
+    limited 60 "$RUN_TESTS/test-$1" --list --format terse --ignored 2>>"$log" | sed -n 's/: test$//p' >"$temporary/ignored"
+    [ -s "$temporary/all" ] || echo "$1 none 0/1"
+    grep -vxFf "$temporary/ignored" "$temporary/all" | grep -vE "${2:-^$}" | sed "s|.*|$1 & 0/1|"
+}
+
+# each NAME JOBS SECONDS: tests as lines of PROGRAM TEST SHARD, so many at a time, each with so many seconds. The row's status is how many failed.
+each() {
+    RUN_PART=$(echo "$1" | tr ' ' -) RUN_LIMIT=$3
+    export RUN_PART RUN_LIMIT
+    begin=$(date +%s)
+    for kind in passed failed late cases; do : >"$temporary/$RUN_PART.$kind"; done
+    xargs -P "$2" -n 3 sh "$self" --one
+    cases=$(awk '{n += $1} END {print n + 0}' "$temporary/$RUN_PART.cases")
+    said="$(wc -l <"$temporary/$RUN_PART.passed") tests passed"
+    [ "$cases" = 0 ] || said="$said, $cases cases passed"
+    [ ! -s "$temporary/$RUN_PART.failed" ] || said="$said; failed: $(tr '\n' ',' <"$temporary/$RUN_PART.failed" | plain)"
+    [ ! -s "$temporary/$RUN_PART.late" ] || said="$said; no time was left for: $(tr '\n' ',' <"$temporary/$RUN_PART.late" | plain)"
+    row "$1" "$(wc -l <"$temporary/$RUN_PART.failed")" $(($(date +%s) - begin)) "$said"
+}
+
+# Every test of the suite so often, with a part of the cases each: one NVRTC of three, as there is one here, and one device of each sixth.
+suite() {
+    tests_of conformance "$1" | while read -r program test _; do
+        i=0
+        while [ $i -lt "$2" ]; do
+            echo "$program $test $i/$2"
+            i=$((i + 1))
+        done
+    done
+}
+
+# bench NAME SECONDS ARGUMENTS…
+bench() {
+    name=$1 most=$2
+    shift 2
+    # shellcheck disable=SC2086
+    step "$name" "$most" "$here/bin/ogive-gpu-bench" --out "$temporary/$(echo "$name" | tr ' ' -)" --figures "$out/figures.jsonl" \
+        --work "$work" --budget "$(within "$most" || echo 1)" "$@" $smoke ${BENCH_ARGS:-} \
+        --llama-bench "${LLAMA_BENCH:-llama-bench}" --python "${PYTHON:-python3}"
+    grep -ahE '^(figure|note): ' "$temporary/output" >"$temporary/said.$(echo "$name" | tr ' ' -)" 2>/dev/null
+}
+
+# Its models are made while tests run, where they will be wanted.
+making=''
+case "$no_gpu/$smoke/$parts " in
+    //*" quick "*)
+        mkdir -p "$work"
+        (
+            for model in "llama-3.1-8b q4_k_m" "llama-3.2-1b q4_k_m" "llama-3.2-1b f16"; do
+                # shellcheck disable=SC2086
+                set -- $model
+                [ -f "$work/$1-$2.gguf" ] || "$here/bin/ogive" synth --shape "$1" --format "$2" "$work/$1-$2.gguf" || exit
+            done
+        ) >"$temporary/making" 2>&1 &
+        making=$!
+        ;;
+esac
 
 for part in $parts; do
     if [ -n "$no_gpu" ] && [ "$part" != devices ]; then
-        not_run "$part"
+        row "$part" "not run" 0 "no GPU can be used: $no_gpu"
         continue
     fi
-    case $part in conformance | tests | models | sanitizer) unpack ;; esac
     case $part in
         devices)
-            step "nvidia-smi" nvidia-smi
-            step "ogive devices" "$here/bin/ogive" devices
+            step "nvidia-smi" 20 nvidia-smi
+            step "ogive devices" 60 "$here/bin/ogive" devices
+            step "machine" 90 sh "$self" --machine
             ;;
-        # The suite and the models are there once for each NVRTC; on a device there is one, so one set is run.
+        cli)
+            # As programs get it, a draw that was close may differ from the CPU's: that is for reading.
+            step "text" 90 "$here/bin/ogive" run -vv --device cuda --temp 0 --max-tokens 60 "Once upon a time"
+            step "the same text as the CPU" 90 sh "$self" --same-text
+            ;;
         conformance)
-            step "conformance" "$tests/test-conformance" nvrtc_12 --nocapture
-            # What programs have: products as weights are kept, few rows in integers.
-            step "conformance as opened" "$tests/test-conformance" every_device --include-ignored --nocapture
+            suite '^nvrtc_1[13]|as_opened|every_' 4 | each "conformance" "$jobs" 120
+            suite '^nvrtc|sm_120|every_' 3 | each "conformance as opened" "$jobs" 120
             ;;
+        quick)
+            # What is not there by now is made by the bench; where it failed, that says why.
+            [ -z "$making" ] || wait "$making" || cat "$temporary/making" >>"$log"
+            bench "bench quick" 240 --quick --only models
+            ;;
+        models) tests_of models 'nvrtc_11|nvrtc_13' | each "golden models" "$jobs" 120 ;;
         tests)
-            for name in units compute int8 prompts split moe order overlap replay memory measure; do
-                step "test $name" "$tests/test-$name" --nocapture --test-threads 1
+            for name in units compute int8 prompts split moe order overlap replay trace; do tests_of "$name" 'nvrtc_1[13]|sm_61|sm_75'; done |
+                each "tests" "$jobs" 120
+            # These look at how much memory is free.
+            for name in memory measure; do tests_of "$name"; done | each "tests of memory" 1 120
+            ;;
+        again)
+            # A few, each test once: launches that wait name the kernel, the sanitizer names the access, and PTX tells the compiler's faults.
+            awk '!seen[$1 $2]++' "$temporary/failed" | head -n 6 | while read -r program test shard after; do
+                [ "$after" != - ] || after=''
+                for how in "CUDA_LAUNCH_BLOCKING=1" "OGIVE_CUDA_CODE=ptx" "compute-sanitizer --tool memcheck --error-exitcode 9"; do
+                    case $how in compute*) command -v compute-sanitizer >/dev/null || continue ;; esac
+                    # shellcheck disable=SC2086
+                    step "$program $test $shard again, ${how%% *}" 90 env OGIVE_CUDA_SHARD="$shard" OGIVE_CUDA_AFTER="$after" $how \
+                        "$RUN_TESTS/test-$program" "$test" --exact --include-ignored --nocapture --test-threads 1
+                done
             done
             ;;
-        models) step "golden models" "$tests/test-models" --skip nvrtc_11 --skip nvrtc_13 --nocapture --test-threads 1 ;;
-        cli) step "the same text as the CPU" same_text ;;
         bench)
-            # shellcheck disable=SC2086
-            step "bench" "$here/bin/ogive-gpu-bench" --out "$out/bench" --work "$work" --budget "$budget" $smoke ${BENCH_ARGS:-} \
-                --llama-bench "${LLAMA_BENCH:-llama-bench}" --python "${PYTHON:-python3}"
+            end=$(($(date +%s) + budget))
+            for measured in ${BENCH_PARTS:-operators models start peers}; do
+                bench "bench $measured" $((end > $(date +%s) ? end - $(date +%s) : 1)) --only "$measured"
+            done
             ;;
         sanitizer)
             if ! command -v compute-sanitizer >/dev/null; then
-                step "compute-sanitizer" sh -c 'echo "compute-sanitizer is not on the PATH"; exit 127'
+                row "compute-sanitizer" 127 0 "it is not on the PATH"
                 continue
             fi
             # Each slows the device by far more than ten times, so a few cases of each kind.
@@ -165,12 +364,17 @@ for part in $parts; do
                     set -- $program
                     name=$1
                     shift
-                    step "compute-sanitizer $tool $name" compute-sanitizer --tool "$tool" --error-exitcode 9 \
-                        "$tests/test-$name" "$@" --nocapture --test-threads 1
+                    step "compute-sanitizer $tool $name" 300 compute-sanitizer --tool "$tool" --error-exitcode 9 \
+                        "$RUN_TESTS/test-$name" "$@" --nocapture --test-threads 1
                 done
             done
             ;;
     esac
 done
+[ -z "$making" ] || { pkill -P "$making"; kill "$making"; } 2>/dev/null
+# What a reader of the end of this output must know: each step, how the first failures begin, and the quick figures.
+cat "$temporary/rows"
+[ ! -f "$out/failures.txt" ] || grep -aE '^== |panicked|error|Failed' "$out/failures.txt" | cut -c1-300 | head -n 30
+cat "$temporary"/said.bench-quick 2>/dev/null
 echo "$out/report.md"
 [ -z "$no_gpu" ]
