@@ -15,7 +15,8 @@
 // context once for ROWS queries. With 128 elements, 64 queries and 32 keys: 512 k multiplications, 512 clocks of an A100's multiprocessor;
 // 16 kB copied; 2 k exponentials, 128 clocks of its function units. 50 kB of shared memory and 160 registers allow three blocks.
 //
-// Rounded to HALF: queries, keys, values and the weights of tokens, which are at most one; the weights' sum is of those not rounded.
+// Rounded to HALF: queries, keys, values and the weights of tokens, which are at most one; the weights' sum is of those not rounded. What of a
+// query, or of a cache with a wider range, is beyond that of f16 is cut to it: as an infinity it would spoil its whole row.
 // Defines: HALF, ELEMENT, SAME if that is HALF, K_DIM and V_DIM in eights, VECTOR, GROUP, KEYS;
 // CAUSAL; KIND1 to KIND3. PAGED is always.
 
@@ -43,7 +44,7 @@ DEVICE void put_eight(u8* to, const u8* row, int i, int cols) {
 #pragma unroll
     for (int j = 0; j < 8; j++) v[j] = 0.0f;
     if (row) ELEMENT::read8(row, i, cols, v);
-    *(uint4*)to = make_uint4(pair(v[0], v[1]), pair(v[2], v[3]), pair(v[4], v[5]), pair(v[6], v[7]));
+    *(uint4*)to = halves_of(v);
 #endif
 }
 
@@ -95,7 +96,7 @@ KERNEL __launch_bounds__(THREADS, 2)
             for (int j = 0; j < 8; j++) x[j] = 0.0f;
             if (m < (int)tile * GROUP && row < next && 8 * chunk < K_DIM)
                 f32::read8((const u8*)(q + ((u64)row * heads + kv * GROUP + m % GROUP) * K_DIM), 8 * chunk, K_DIM, x);
-            *(uint4*)(queries + place(m, chunk)) = make_uint4(pair(x[0], x[1]), pair(x[2], x[3]), pair(x[4], x[5]), pair(x[6], x[7]));
+            *(uint4*)(queries + place(m, chunk)) = halves_of(x);
         }
         auto fetch = [&](u32 from) {
             u8* to = sides + (from / KEYS & 1u) * SIDES;

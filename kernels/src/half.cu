@@ -25,3 +25,8 @@ DEVICE float cut(float v) {
 }
 
 DEVICE u16 half_of(float v) { return (u16)pair(cut(v), 0.0f); }
+
+// Eight numbers as sixteen bytes, each within the type's range.
+DEVICE uint4 halves_of(const float (&v)[8]) {
+    return make_uint4(pair(cut(v[0]), cut(v[1])), pair(cut(v[2]), cut(v[3])), pair(cut(v[4]), cut(v[5])), pair(cut(v[6]), cut(v[7])));
+}

@@ -13,7 +13,7 @@ KERNEL halves(TRACED const float* x, const u32* order, u16* to, int n, int cols,
         const float* from = x + i / eights * cols;
         float v[8];
 #pragma unroll
-        for (int j = 0; j < 8; j++) v[j] = cut(k + j < cols ? from[order ? order[k + j] : (u32)(k + j)] : 0.0f);
-        ((uint4*)to)[i] = make_uint4(pair(v[0], v[1]), pair(v[2], v[3]), pair(v[4], v[5]), pair(v[6], v[7]));
+        for (int j = 0; j < 8; j++) v[j] = k + j < cols ? from[order ? order[k + j] : (u32)(k + j)] : 0.0f;
+        ((uint4*)to)[i] = halves_of(v);
     }
 }

@@ -7,7 +7,7 @@ mod common;
 
 use attention::Case;
 use ogive_backend::tensor::{BF16, F16, F32, Format, Q8_0};
-use ogive_backend::{AttnOption, AttnSpec};
+use ogive_backend::{AttnOption, AttnSpec, Backend};
 use ogive_conformance::Oracle;
 use ogive_cuda::{Compute, CudaBackend};
 use ptx_emulator_launcher::{Nvrtc, test_name};
@@ -93,6 +93,34 @@ fn prompts_in_bf16() {
 fn prompts_in_f16_on_sm_75() {
     let kind = Some("sm_75");
     common::on_kind(test_name!(), Nvrtc::V11, kind, || all_agree(&backend(Compute::F16), Compute::F16, 128));
+}
+
+/// What is beyond the range of f16 counts as its largest number, of queries and of caches that hold more. Sums of some 1e5 are rounded to 1 in
+/// 128, so weights of tokens are off by as much as a hundredth where two keys score alike.
+#[test]
+fn what_is_beyond_f16_is_cut() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let b = backend(Compute::F16);
+        let places = [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, -1.0]];
+        for (element, sides) in [&F32, &BF16, &F16].into_iter().flat_map(|e| places.map(|p| (e, p))) {
+            // A cache of halves has infinities there, as it was told to.
+            if std::ptr::eq(element, &F16) && sides[0] == 0.0 {
+                continue;
+            }
+            let rows = |b: &dyn Backend, size: f32| {
+                let spikes = sides.map(|s: f32| Some(s * size).filter(|v| *v != 0.0));
+                let spec = AttnSpec::causal(4, 2, 32);
+                Case { element, sequences: vec![(0, 40)], spikes, ..Case::new("", spec, &[]) }.run(b, &[1])
+            };
+            let (got, want) = (rows(&b, 1e6).unwrap(), rows(&Oracle, 65504.0).unwrap());
+            for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+                let size = want.iter().map(|v| v.abs()).fold(0f32, f32::max);
+                let off = got.iter().zip(want).map(|(a, b)| (a - b).abs());
+                let bad = off.filter(|v| !v.is_finite() || f64::from(v / size) > 0.01).count();
+                assert_eq!(bad, 0, "{} {sides:?}, row {i}: {got:?} for {want:?}", element.name);
+            }
+        }
+    });
 }
 
 /// What a backend attends in by the cache's elements is, to the bit, what one attends in that was told so.

@@ -27,12 +27,14 @@ pub(crate) struct Case {
     pub(crate) latent: bool,
     /// The scores of sinks, one a head.
     pub(crate) sinks: bool,
+    /// What stands in place of the first element of the last query, the step's first key and its first value.
+    pub(crate) spikes: [Option<f32>; 3],
 }
 
 impl Case {
     pub(crate) fn new(name: &'static str, spec: AttnSpec, pasts: &[usize]) -> Self {
         let sequences = pasts.iter().map(|past| (*past, 1)).collect();
-        Self { name, spec, element: &F16, sequences, latent: false, sinks: false }
+        Self { name, spec, element: &F16, sequences, latent: false, sinks: false, spikes: [None; 3] }
     }
 
     #[allow(dead_code)] // not every test program wants it
@@ -68,13 +70,15 @@ impl Case {
 
     pub(crate) fn store(&self, b: &dyn Backend, cache: &Cache, batch: Batch, seeds: &[u64]) -> Result<Plan> {
         let plan = b.plan(batch)?;
-        let side = |dim: usize, salt: u64| {
+        let side = |dim: usize, salt: u64, spike: Option<f32>| {
             let spans = plan.batch().spans.iter().zip(seeds);
             let values = spans.flat_map(|(s, seed)| numbers(seed * 1000 + salt + s.past as u64, s.len * dim));
-            b.upload(&values.collect::<Vec<_>>(), [plan.batch().tokens.len(), dim].into())
+            let mut values: Vec<f32> = values.collect();
+            values.first_mut().zip(spike).into_iter().for_each(|(v, spike)| *v = spike);
+            b.upload(&values, [plan.batch().tokens.len(), dim].into())
         };
-        let [k, v] = self.widths();
-        let (k, v) = (side(k, 1)?, if v > 0 { Some(side(v, 2)?) } else { None });
+        let ([k, v], [_, key, value]) = (self.widths(), self.spikes);
+        let (k, v) = (side(k, 1, key)?, if v > 0 { Some(side(v, 2, value)?) } else { None });
         b.store_kv(0, &k, v.as_ref(), cache, &plan)?;
         Ok(plan)
     }
@@ -86,7 +90,9 @@ impl Case {
         let plan = self.store(b, &cache, self.batch(self.sequences.iter().copied()), seeds)?;
         let (n, width) = (plan.batch().tokens.len(), self.spec.heads * self.spec.k_dim);
         let all = seeds.iter().zip(&self.sequences);
-        let q: Vec<f32> = all.flat_map(|(seed, (_, rows))| numbers(seed * 1000 + 3, rows * width)).collect();
+        let mut q: Vec<f32> =
+            all.flat_map(|(seed, (_, rows))| numbers(seed * 1000 + 3, rows * width)).collect();
+        q.iter_mut().nth_back(width - 1).zip(self.spikes[0]).into_iter().for_each(|(v, spike)| *v = spike);
         let (q, mut spec) = (b.upload(&q, [n, width].into())?, self.spec.clone());
         if self.sinks {
             let scores = b.upload(&numbers(77, spec.heads), [spec.heads].into())?;
