@@ -33,6 +33,8 @@ pub struct Resources {
     pub registers: u32,
     /// Bytes of registers kept in memory, written and read.
     pub spilled: u32,
+    /// Bytes of memory that a thread has for itself: for registers that spill, and for arrays that are indexed by what only a run tells.
+    pub stack: u32,
     /// Bytes of shared memory that the kernel declares.
     pub shared: u32,
 }
@@ -100,9 +102,13 @@ fn resources(log: &str) -> Vec<Resources> {
     for line in log.lines() {
         if let Some((_, rest)) = line.split_once("Compiling entry function '") {
             let kernel = rest.split('\'').next().unwrap_or_default().to_owned();
-            all.push(Resources { kernel, registers: 0, spilled: 0, shared: 0 });
+            all.push(Resources { kernel, registers: 0, spilled: 0, stack: 0, shared: 0 });
         }
         let Some(last) = all.last_mut() else { continue };
+        if line.contains("bytes stack frame") {
+            // Of functions that it calls there are lines of their own.
+            last.stack = last.stack.max(before(line, " bytes stack frame"));
+        }
         if line.contains("bytes spill stores") {
             last.spilled = before(line, " bytes spill stores") + before(line, " bytes spill loads");
         }
@@ -123,16 +129,17 @@ mod tests {
         let log = "ptxas info    : 0 bytes gmem\n\
             ptxas info    : Compiling entry function 'attend' for 'sm_80'\n\
             ptxas info    : Function properties for attend\n\
-            ptxas         .     8 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\n\
+            ptxas         .    16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\n\
             ptxas info    : Used 40 registers, used 1 barriers, 1312 bytes smem, 504 bytes cmem[0]\n\
             ptxas info    : Compiling entry function 'add' for 'sm_80'\n\
             ptxas info    : Used 16 registers, 380 bytes cmem[0]";
-        let of = |kernel: &str, registers, spilled, shared| Resources {
+        let of = |kernel: &str, registers, [spilled, stack]: [u32; 2], shared| Resources {
             kernel: kernel.into(),
             registers,
             spilled,
+            stack,
             shared,
         };
-        assert_eq!(resources(log), [of("attend", 40, 12, 1312), of("add", 16, 0, 0)]);
+        assert_eq!(resources(log), [of("attend", 40, [12, 16], 1312), of("add", 16, [0, 0], 0)]);
     }
 }
