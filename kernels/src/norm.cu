@@ -34,8 +34,43 @@ DEVICE void fetch(const float* row, int i, int cols, float (&v)[AHEAD]) {
     }
 }
 
+// A thread's factors of a row, fetched TURNS turns before they are multiplied. The first are asked for before the kernel before is done, as no
+// kernel writes them (`ops/norm.rs` sees to that). Each norm has its own, which a step's other weights push out of the L2 until it comes again,
+// and asked for behind the row's sum they would take memory's whole latency once more. Two turns are 8192 columns, which wide
+// models have; a layer norm has summands as well, and one is 4096.
+template <int TURNS> struct Factors {
+    const float* w;
+    int cols;
+    float held[TURNS + 1][AHEAD];
+
+    METHOD Factors(const float* w, int cols) : w(w), cols(cols) {
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) fetch(w, threadIdx.x + t * AHEAD * blockDim.x, cols, held[t]);
+    }
+
+    // Those of the elements from `i` on, where the call before was for those one turn earlier.
+    METHOD void turn(int i, float (&v)[AHEAD]) {
+        fetch(w, i + TURNS * AHEAD * blockDim.x, cols, held[TURNS]);
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            v[j] = held[0][j];
+#pragma unroll
+            for (int t = 0; t < TURNS; t++) held[t][j] = held[t + 1][j];
+        }
+    }
+};
+
+// Blocks of these two have half the registers that others' have: 32 for each of 1024 threads, and none to hold factors in.
+#if __CUDA_ARCH__ == 530 || __CUDA_ARCH__ == 620
+typedef Factors<0> Scaling, Shifting;
+#else
+typedef Factors<2> Scaling;
+typedef Factors<1> Shifting;
+#endif
+
 KERNEL __launch_bounds__(1024)
     rms_norm(TRACED const float* x, const float* w, float* out, i8* codes, uint2* groups, int cols, float eps) {
+    Scaling factors(w, cols);
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
     float sum = 0.0f, v[AHEAD], factor[AHEAD];
@@ -47,7 +82,7 @@ KERNEL __launch_bounds__(1024)
     float scale = 1.0f / sqrtf(block_sum(sum) / (float)cols + eps);
     for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
         fetch(x + at, i, cols, v);
-        fetch(w, i, cols, factor);
+        factors.turn(i, factor);
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
             int c = i + j * blockDim.x;
@@ -62,6 +97,7 @@ KERNEL __launch_bounds__(1024)
 // sum = residual + x, out = rms_norm(sum); `sum` may be `residual`.
 KERNEL __launch_bounds__(1024) add_rms_norm(TRACED const float* residual, const float* x, const float* w, float* sum, float* out, i8* codes,
                                             uint2* groups, int cols, float eps) {
+    Scaling factors(w, cols);
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
     float squares = 0.0f, v[AHEAD], more[AHEAD];
@@ -80,7 +116,7 @@ KERNEL __launch_bounds__(1024) add_rms_norm(TRACED const float* residual, const 
     float scale = 1.0f / sqrtf(block_sum(squares) / (float)cols + eps);
     for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
         fetch(sum + at, i, cols, v);
-        fetch(w, i, cols, more);
+        factors.turn(i, more);
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
             int c = i + j * blockDim.x;
@@ -94,10 +130,11 @@ KERNEL __launch_bounds__(1024) add_rms_norm(TRACED const float* residual, const 
 
 // `b` may be null. The variance is summed of differences: squares of large numbers would cancel.
 KERNEL __launch_bounds__(1024) layer_norm(TRACED const float* x, const float* w, const float* b, float* out, int cols, float eps) {
+    Shifting factors(w, cols), summands(b, b ? cols : 0);
     after_the_last();
     const float* from = x + (u64)blockIdx.x * cols;
     float* to = out + (u64)blockIdx.x * cols;
-    float sum = 0.0f, v[AHEAD], factor[AHEAD];
+    float sum = 0.0f, v[AHEAD], factor[AHEAD], summand[AHEAD];
     for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
         fetch(from, i, cols, v);
 #pragma unroll
@@ -116,13 +153,14 @@ KERNEL __launch_bounds__(1024) layer_norm(TRACED const float* x, const float* w,
     float scale = 1.0f / sqrtf(block_sum(squares) / (float)cols + eps);
     for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
         fetch(from, i, cols, v);
-        fetch(w, i, cols, factor);
+        factors.turn(i, factor);
+        summands.turn(i, summand);
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
             int c = i + j * blockDim.x;
             if (c >= cols) continue;
             float y = (v[j] - mean) * scale * factor[j];
-            to[c] = b ? y + b[c] : y;
+            to[c] = b ? y + summand[j] : y;
         }
     }
 }

@@ -15,9 +15,10 @@ typedef unsigned long long u64;
 #define INF __int_as_float(0x7f800000)
 #define ALL 0xffffffffu
 
-// Every kernel begins with this, but for loads of what no kernel of a step writes (`stream.cu`). Where kernels are launched to overlap (OVERLAP, from compute capability 9.0), the next one's blocks may
-// take their places from here on, and this one's wait until all that the one before wrote is there. A kernel that ended without
-// waiting would let the next one past the one before, so it stands before anything else, returns included.
+// Every kernel begins with this, but for loads of what no kernel of a step writes (`stream.cu`, `norm.cu`). Where kernels are launched to
+// overlap (OVERLAP, from compute capability 9.0), the next one's blocks may take their places from here on, and this one's wait until all that
+// the one before wrote is there. A kernel that ended without waiting would let the next one past the one before, so it stands before anything
+// else, returns included.
 DEVICE void after_the_last() {
 #if defined(OVERLAP) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -178,7 +178,7 @@ impl Backend for CudaBackend {
         }
         let x = self.device.tensor(at, shape)?;
         self.device.transfer.send_values(self.device.stream(), self.device.read(at, &x)?, values)?;
-        Ok(x)
+        Ok(Device::as_sent(x))
     }
     fn download(&self, x: &Tensor) -> Result<Vec<f32>> {
         let at = "download";

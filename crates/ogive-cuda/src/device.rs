@@ -67,6 +67,8 @@ pub(crate) struct Values {
     codes: Option<Codes>,
     /// Of how many asked for these are the best of rows, if they are: places of all rows, then their values. `[n, 2 * k]`
     top_k: Option<usize>,
+    /// Whether the host sent them, and no kernel wrote there since.
+    sent: bool,
 }
 
 /// Whose the memory of values is.
@@ -83,6 +85,14 @@ pub(crate) struct Indices {
     buffer: Buffer,
     device: u64,
     below: usize,
+}
+
+impl Values {
+    /// Other numbers will lie there.
+    fn overwritten(&mut self) {
+        self.codes = None;
+        self.sent = false;
+    }
 }
 
 /// Bytes without which a device is of no use: what the pool asks the driver for first.
@@ -203,7 +213,7 @@ impl Device {
     }
 
     fn tensor_in(&self, place: Place, shape: Shape, top_k: Option<usize>) -> Tensor {
-        Tensor::new(shape, Values { place, device: self.id, codes: None, top_k })
+        Tensor::new(shape, Values { place, device: self.id, codes: None, top_k, sent: false })
     }
 
     /// What is in `buffer`: values, or what was found of them if the best were asked for.
@@ -218,6 +228,20 @@ impl Device {
             values.codes = Some(codes);
         }
         Ok(y)
+    }
+
+    /// `x`, if no one else holds it, as what the host sends there now.
+    pub(crate) fn as_sent(mut x: Tensor) -> Tensor {
+        if let Some(values) = x.data_mut::<Values>() {
+            values.sent = true;
+        }
+        x
+    }
+
+    /// Whether the values of `x` are as the host sent them: a kernel may read them before those before it are done, for which copies wait, and
+    /// which wait for copies.
+    pub(crate) fn is_as_sent(x: &Tensor) -> bool {
+        x.data::<Values>().is_ok_and(|values| values.sent)
     }
 
     /// The codes of `x`, where they were made with it.
@@ -270,13 +294,13 @@ impl Device {
 
     /// Whether no one else holds the values of `x`, so that they may be overwritten. Who asks will, so codes are given back.
     pub(crate) fn is_free(x: &mut Tensor) -> bool {
-        x.data_mut::<Values>().map(|values| values.codes = None).is_some()
+        x.data_mut::<Values>().map(Values::overwritten).is_some()
     }
 
     /// `x` to be written anew, if its memory is its own and no one else holds it.
     pub(crate) fn reused(&self, mut x: Tensor) -> Option<Tensor> {
         let values = x.data_mut::<Values>()?;
-        values.codes = None;
+        values.overwritten();
         (values.device == self.id && matches!(values.place, Place::Own(_))).then_some(x)
     }
 

@@ -8,6 +8,7 @@ use crate::driver::{Address, Extent};
 use crate::error::{Error, Result};
 use crate::module::{Define, Value};
 use ogive_kernels::Source;
+use ogive_tensor::Tensor;
 
 /// Threads of a block where nothing says otherwise.
 pub(crate) const THREADS: u32 = 256;
@@ -25,6 +26,8 @@ pub(crate) struct Call<'a> {
     kernel: &'static str,
     defines: Vec<Define>,
     arguments: Vec<[u64; 2]>,
+    /// Whether it may begin before the kernel before is done, where kernels do.
+    overlaps: bool,
     wrong: Option<Error>,
 }
 
@@ -37,7 +40,7 @@ impl<'a> Call<'a> {
         kernel: &'static str,
     ) -> Self {
         let (defines, arguments) = (Vec::new(), Vec::with_capacity(20));
-        Self { device, at, source, kernel, defines, arguments, wrong: None }
+        Self { device, at, source, kernel, defines, arguments, overlaps: true, wrong: None }
     }
 
     /// A define that is a number.
@@ -55,6 +58,12 @@ impl<'a> Call<'a> {
     /// A define that is there or not.
     pub(crate) fn flag(self, name: &'static str, on: bool) -> Self {
         if on { self.define(name, 1) } else { self }
+    }
+
+    /// Begins when the kernel before is done, if `x` is for the kernel to read before it waits for that and may be its work.
+    pub(crate) fn after(mut self, x: &Tensor) -> Self {
+        self.overlaps &= Device::is_as_sent(x);
+        self
     }
 
     fn bits(mut self, low: u64, high: u64) -> Self {
@@ -133,7 +142,7 @@ impl<'a> Call<'a> {
             self.defines.push(("TRACE", Value::Count(1)));
             self.arguments.insert(0, [slot, 0]);
         }
-        let overlap = self.device.overlap && ordered;
+        let overlap = self.device.overlap && ordered && self.overlaps;
         if overlap {
             self.defines.push(("OVERLAP", Value::Count(1)));
         }

@@ -51,6 +51,29 @@ fn the_same_bits_nvrtc_13() {
     the_same_bits(test_name!(), Nvrtc::V13);
 }
 
+/// A norm's factors that a kernel just made are waited for, though those that were sent are read before (`ops/norm.rs`).
+#[test]
+fn factors_of_a_kernel_are_waited_for() {
+    common::on_kind(test_name!(), Nvrtc::V12, Some("sm_90"), || {
+        let norms = |b: &CudaBackend| -> Vec<f32> {
+            let up = |values: Vec<f32>| b.upload(&values, [1, values.len()].into()).unwrap();
+            let numbers = |step: f32| up((0..600).map(|i| 0.5 + step * i as f32).collect());
+            let x = numbers(0.01);
+            let sent = b.rms_norm(&x, &numbers(0.02), 1e-6).unwrap();
+            let made = b.add(numbers(0.03), &sent).unwrap();
+            let y = b.rms_norm(&x, &made, 1e-6).unwrap();
+            // What was sent and then overwritten in its place is a kernel's too.
+            let made = b.mul(numbers(0.04), &y).unwrap();
+            let (sum, y) = b.add_rms_norm(y, &x, &made, 1e-6).unwrap();
+            let made = b.add(y, &x).unwrap();
+            let y = b.layer_norm(&sum, &numbers(0.05), Some(&made), 1e-6).unwrap();
+            b.download(&y).unwrap()
+        };
+        let overlapping = CudaBackend::builder().overlap(true).build().unwrap();
+        assert_eq!(norms(&overlapping), norms(&CudaBackend::new().unwrap()));
+    });
+}
+
 #[test]
 fn operators_conform() {
     common::on_kind(test_name!(), Nvrtc::V12, Some("sm_90"), || {

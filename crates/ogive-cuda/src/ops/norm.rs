@@ -1,5 +1,5 @@
 //! Norms and sums over the last dimension: a block a row. RMS norms leave their results rounded too, where products in integers may want
-//! them (`int8`).
+//! them (`int8`). Factors and summands are read before the kernel before is done, where kernels overlap; those that kernels made are waited for.
 
 use crate::device::Device;
 use crate::driver::Address;
@@ -21,7 +21,8 @@ pub(crate) fn rms_norm(device: &Device, x: &Tensor, w: &Tensor, eps: f32) -> Res
     let (from, scales) = (device.read(at, x)?, factors(device, at, x, w)?);
     let (out, cols) = (int8::normed(device, at, x.shape())?, x.shape().cols());
     let [codes, groups] = int8::places(&out);
-    let call = Call::new(device, at, &NORM, "rms_norm").at(from).at(scales).at(device.read(at, &out)?);
+    let call =
+        Call::new(device, at, &NORM, "rms_norm").after(w).at(from).at(scales).at(device.read(at, &out)?);
     call.at(codes).at(groups).count("columns", cols).float(eps).by_rows(rows(x), cols)?;
     Ok(out)
 }
@@ -47,6 +48,7 @@ pub(crate) fn add_rms_norm(
     let out = int8::normed(device, at, x.shape())?;
     let [codes, groups] = int8::places(&out);
     Call::new(device, at, &NORM, "add_rms_norm")
+        .after(w)
         .at(from)
         .at(other)
         .at(scales)
@@ -71,7 +73,12 @@ pub(crate) fn layer_norm(
     let (from, scales) = (device.read(at, x)?, factors(device, at, x, w)?);
     let shifts = b.map_or(Ok(0), |b| factors(device, at, x, b))?;
     let (out, cols) = (device.tensor(at, x.shape())?, x.shape().cols());
-    let call = Call::new(device, at, &NORM, "layer_norm").at(from).at(scales).at(shifts);
+    let call = Call::new(device, at, &NORM, "layer_norm")
+        .after(w)
+        .after(b.unwrap_or(w))
+        .at(from)
+        .at(scales)
+        .at(shifts);
     call.at(device.read(at, &out)?).count("columns", cols).float(eps).by_rows(rows(x), cols)?;
     Ok(out)
 }

@@ -99,6 +99,52 @@ fn norms_leave_the_codes_of_their_results_on_sm_61() {
     on(test_name!(), Nvrtc::V11, "sm_61", norms);
 }
 
+/// Rows of less than a turn, of whole ones and of more than factors are held for, against plain loops.
+fn rows_of_all_lengths() {
+    let (b, eps) = (CudaBackend::new().unwrap(), 1e-3f32);
+    let numbers = |salt: usize, n: usize| (salt..salt + n).map(number).collect::<Vec<f32>>();
+    for cols in [1, 33, 500, 4096, 4097, 8191, 8300, 12_289, 16_500] {
+        let (values, more, w, shift) =
+            (numbers(3, 2 * cols), numbers(11, 2 * cols), numbers(5, cols), numbers(7, cols));
+        let up = |v: &[f32]| b.upload(v, [v.len() / cols, cols].into()).unwrap();
+        let [factors, summands] = [&w, &shift].map(|v| b.upload(v, [cols].into()).unwrap());
+        let expect = |got: Tensor, x: &[f32], centred: bool, shift: Option<&[f32]>| {
+            for (got, x) in b.download(&got).unwrap().chunks(cols).zip(x.chunks(cols)) {
+                let all =
+                    |f: &dyn Fn(f64) -> f64| x.iter().map(|v| f(f64::from(*v))).sum::<f64>() / cols as f64;
+                let mean = if centred { all(&|v| v) } else { 0.0 };
+                let scale = 1.0 / (all(&|v| (v - mean) * (v - mean)) + f64::from(eps)).sqrt();
+                for (i, (got, v)) in got.iter().zip(x).enumerate() {
+                    let want =
+                        (f64::from(*v) - mean) * scale * f64::from(w[i]) + shift.map_or(0.0, |s| s[i].into());
+                    assert!((f64::from(*got) - want).abs() < 2e-5, "{i} of {cols}: {got} for {want}");
+                }
+            }
+        };
+        expect(b.rms_norm(&up(&values), &factors, eps).unwrap(), &values, false, None);
+        let (sum, normed) = b.add_rms_norm(up(&values), &up(&more), &factors, eps).unwrap();
+        expect(normed, &b.download(&sum).unwrap(), false, None);
+        let layer = |shift| b.layer_norm(&up(&values), &factors, shift, eps).unwrap();
+        expect(layer(None), &values, true, None);
+        expect(layer(Some(&summands)), &values, true, Some(&shift));
+    }
+}
+
+#[test]
+fn rows_of_all_lengths_on_sm_90() {
+    on(test_name!(), Nvrtc::V13, "sm_90", rows_of_all_lengths);
+}
+
+#[test]
+fn rows_of_all_lengths_on_sm_80() {
+    on(test_name!(), Nvrtc::V12, "sm_80", rows_of_all_lengths);
+}
+
+#[test]
+fn rows_of_all_lengths_on_sm_61() {
+    on(test_name!(), Nvrtc::V11, "sm_61", rows_of_all_lengths);
+}
+
 /// Many rows, rows that are no whole groups, heads, and a backend that rounds nothing.
 #[test]
 fn nothing_is_left_where_nothing_would_read_it() {
