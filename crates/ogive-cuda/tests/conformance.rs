@@ -54,11 +54,13 @@ fn run(builder: &Builder, [part, parts]: [usize; 2], bounds: fn(Options, &str) -
     let backend = builder.clone().build().unwrap();
     println!("cuda: {}", backend.facts().description);
     let (backend, options): (Arc<dyn Backend>, _) = (Arc::new(backend), options());
-    let ([i, n], after) = (shard(), std::env::var("OGIVE_CUDA_AFTER").ok());
+    let ([i, n], after) = (shard(), listed("OGIVE_CUDA_AFTER").pop());
     let all = cases(&options);
     let mine: Vec<_> = all.iter().skip(part).step_by(parts).skip(i).step_by(n).collect();
     let begin = match after {
-        Some(after) => mine.iter().position(|case| case.name() == after).map_or(mine.len(), |at| at + 1),
+        Some(after) => {
+            1 + mine.iter().position(|case| case.name() == after).expect("OGIVE_CUDA_AFTER is a case here")
+        }
         None => 0,
     };
     let (mut passed, mut skipped, mut failed) = (0, 0, Vec::new());

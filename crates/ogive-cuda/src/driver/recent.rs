@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// So many are kept.
-const KEPT: usize = 16;
+const KEPT: usize = 8;
 
 /// A kernel in a module, and how it was spread; nothing of a recorded step but that it was one.
 type Entry = Option<(&'static str, Arc<str>, Extent)>;
