@@ -374,7 +374,7 @@ done
 [ -z "$making" ] || { pkill -P "$making"; kill "$making"; } 2>/dev/null
 # What a reader of the end of this output must know: each step, how the first failures begin, and the quick figures.
 cat "$temporary/rows"
-[ ! -f "$out/failures.txt" ] || grep -aE '^== |panicked|error|Failed' "$out/failures.txt" | cut -c1-300 | head -n 30
+[ ! -f "$out/failures.txt" ] || grep -aE '^== |^case |panicked|^error' "$out/failures.txt" | cut -c1-300 | head -n 30
 cat "$temporary"/said.bench-quick 2>/dev/null
 echo "$out/report.md"
 [ -z "$no_gpu" ]
