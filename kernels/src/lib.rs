@@ -123,6 +123,7 @@ pub const LINEAR_FEW: Source = Source {
     kernels: &["linear_few", "linear_gated_few"],
     samples: &[
         &[("FORMAT", "f32"), ("VECTOR", "0"), ("ROWS", "8")],
+        &[("FORMAT", "f32"), ("VECTOR", "1"), ("ROWS", "8")],
         &[("FORMAT", "f16"), ("VECTOR", "1"), ("ROWS", "8")],
         &[("FORMAT", "q2_k"), ("VECTOR", "1"), ("ROWS", "4")],
         &[("FORMAT", "q3_k"), ("VECTOR", "1"), ("ROWS", "8")],

@@ -2,7 +2,8 @@
 //
 // Each weight is read and decoded once for up to ROWS rows of x, which come from cache. Cost: the packed weight's bytes once for
 // every ROWS rows; 2 · ROWS operations a weight beside its decoding. A lane sums every 256th eight of the row, then the lanes
-// are summed in a tree: an order set by the row's length.
+// are summed in a tree: an order set by the row's length. More rows are done in slices of ROWS where tiles would leave most of a device
+// idle (`ops/linear.rs`), with the bits that each would have alone.
 //
 // `linear_gated_few` does two weights of one shape at once, so that x is read once and neither product is ever written. Defines:
 // FORMAT, VECTOR, ROWS; UP, the format of the second weight.
@@ -18,8 +19,9 @@ template <class F>
 DEVICE void partial(const u8* row, const float* x, int first, int n, int cols, float (&acc)[ROWS]) {
 #pragma unroll
     for (int m = 0; m < ROWS; m++) acc[m] = 0.0f;
-    // Plain numbers are little work, so four of a lane's loads are on their way at once.
-#pragma unroll(F::len == 1 && ROWS == 1 ? 4 : 1)
+    // Plain numbers are little work, so four of a lane's loads are on their way at once; of several rows two, as each is of nine or of five
+    // eights, and more registers would leave room for fewer warps.
+#pragma unroll(F::len == 1 ? (ROWS == 1 ? 4 : 2) : 1)
     for (int i = 8 * lane(); i < cols; i += 256) {
         float a[8];
         F::read8(row, i, cols, a);

@@ -109,6 +109,34 @@ fn one_row_and_single_precision_are_exact() {
     });
 }
 
+/// Plain weights in single precision: where tiles would leave the device idle, as with a router, rows have the bits that they have alone; tiles
+/// sum in another order. Rows of whole eights and others.
+#[test]
+fn plain_weights_in_slices_and_in_tiles() {
+    common::on_device(test_name!(), Nvrtc::V13, || {
+        let b = CudaBackend::new().unwrap();
+        let many = 1024 * b.info().multiprocessors as usize / 65 + 5;
+        for (format, cols) in FORMATS.iter().filter(|f| f.block_len == 1).flat_map(|f| [(f, 600), (f, 75)]) {
+            for (n, out, alike) in [(9, 8, true), (17, 70, true), (70, 130, true), (65, many, false)] {
+                let (host, x) = (weight(format, 1, [out, cols]), numbers(3, n * cols));
+                let run = |b: &dyn Backend, x: &[f32]| {
+                    let (w, x) = (
+                        b.upload_weight(&host).unwrap(),
+                        b.upload(x, [x.len() / cols, cols].into()).unwrap(),
+                    );
+                    b.download(&b.linear(&x, &w).unwrap()).unwrap()
+                };
+                let what = format!("{} {n} rows of {cols} to {out}", format.name);
+                let (got, want) = (run(&b, &x), run(&Oracle, &x));
+                assert!(error(&got, &want) < 1e-6, "{what}");
+                let same = |(row, x)| run(&b, x) == got[row * out..][..out];
+                let alone = x.chunks(cols).enumerate().take(if alike { n } else { 1 }).all(same);
+                assert_eq!(alone, alike, "{what}");
+            }
+        }
+    });
+}
+
 /// What a backend computes by the formats of its weights is, to the bit, what one computes that was told so; also beside other formats.
 fn by_format(packed: Compute) {
     let (auto, cols, out, n) = (backend(Compute::Auto), 768, 70, 33);

@@ -1,11 +1,13 @@
 //! Products with weights: one kernel for few rows, which are bound by the weight's bytes, and one for many, which are bound by
-//! arithmetic; where the backend was told to compute in a half, tensor cores for more than one row (`matrix`); and where it was told
-//! to round few rows for packed weights, integers (`int8`), which go first. What weights in an order of their own meet is put in it
-//! before: by what rounds it, or moved (`order`).
+//! arithmetic and done in tiles, unless those were too few (`in_slices`); where the backend was told to compute in a half, tensor cores
+//! for more than one row (`matrix`); and where it was told to round few rows for packed weights, integers (`int8`), which go first. What
+//! weights in an order of their own meet is put in it before: by what rounds it, or moved (`order`).
 
 use crate::backend::Products;
+use crate::bucket;
 use crate::builder::Compute;
 use crate::device::Device;
+use crate::driver::DeviceInfo;
 use crate::launch::Call;
 use crate::ops::elementwise::{self, function};
 use crate::ops::int8::{self, Codes};
@@ -17,7 +19,7 @@ use ogive_kernels::{LINEAR_FEW, LINEAR_MANY};
 use ogive_tensor::{Error, Result, Tensor};
 use std::sync::Arc;
 
-/// More rows than this are done in tiles.
+/// More rows than this are done in tiles, if those fill a device.
 pub(super) const FEW: usize = 8;
 /// Warps of a block where rows are few, an output each.
 pub(super) const WARPS: u32 = 4;
@@ -131,7 +133,7 @@ fn one(
         (Some(_), Some(x)) => device.read(at, moved.insert(x))?,
         (Some(_), None) => device.read(at, moved.insert(order::moved(device, at, x, w)?))?,
     };
-    if n <= FEW {
+    if in_slices(&device.info, n, &w.kept()) {
         let rows = rows(n);
         let call =
             product(Call::new(device, at, &LINEAR_FEW, "linear_few"), w, from, to, n).define("ROWS", rows);
@@ -194,6 +196,20 @@ fn fused(
 /// Rows that a kernel for few does at a time: as few versions of it as make a difference.
 pub(super) fn rows(n: usize) -> usize {
     [1, 4].into_iter().find(|&r| n <= r).unwrap_or(FEW)
+}
+
+/// Whether the kernel for few rows takes `n` of them, in slices of some: where they are few, and of plain weights where tiles of 64 rows by 64
+/// outputs would be so few, or so empty, that a device does sooner with more work that all of it shares. A router of a mixture is such a weight,
+/// with 8 to 256 outputs.
+///
+/// By arithmetic of an H100: a tile's block takes some 45 clocks a column, however full it is, of which 32 are multiplications. In slices
+/// a multiprocessor does some 30 products a clock, as it reads a row's number for each from its L1. So some 1350 products a column and
+/// multiprocessor take as long; 1024 are a quarter of a full tile. Steps that are filled up count as what they are filled up to, so that
+/// they have the bits of those that are not.
+pub(super) fn in_slices(info: &DeviceInfo, n: usize, w: &Kept) -> bool {
+    let products = bucket::rows(n).saturating_mul(w.shape[1]).saturating_mul(4);
+    let share = (info.multiprocessors.max(1) as usize).saturating_mul(TILE * TILE);
+    n <= FEW || w.block().0 == 1 && products < share
 }
 
 /// What both kernels take.

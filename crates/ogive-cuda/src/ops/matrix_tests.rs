@@ -159,10 +159,11 @@ fn rows_of_a_bucket_are_multiplied_alike() {
             for out in [16, 1000, 4096, 128_256] {
                 let w = Kept::of(format, [false; 2], [1, out, 4096]);
                 for n in 1..=64 {
-                    let (rows, tile) = (crate::bucket::rows(n), |n| choose(&info, compute, n, &w));
+                    let rows = crate::bucket::rows(n);
+                    let kernel = |n| (linear::in_slices(&info, n, &w), choose(&info, compute, n, &w));
                     assert_eq!(
-                        tile(n),
-                        tile(rows),
+                        kernel(n),
+                        kernel(rows),
                         "{n} rows, {capability:?}, {compute:?}, {} of {out}",
                         format.name
                     );
