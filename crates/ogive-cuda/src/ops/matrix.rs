@@ -42,15 +42,21 @@ const fn entry(from: (u32, u32), rows: [usize; 2], tile: [usize; 5]) -> Entry {
 
 const ANY: usize = usize::MAX;
 
-/// Of the entries that fit, the first that gives every multiprocessor a block is taken; if none does, the one with the most blocks.
-const TABLE: [Entry; 7] = [
+/// Of the entries that fit, the first that gives every multiprocessor a block is taken; if none does, the one with the most blocks. So for 17 to
+/// 64 rows, 32 outputs a block are for weights that have too few for 64: 4096 are 64 blocks, and an H100 has 132 multiprocessors. Such a
+/// block has as many warps as the larger one, more of them along the inputs; with 64 rows that takes twice the shared memory for activations,
+/// and where it is too much the tile of four warps is taken.
+const TABLE: [Entry; 10] = [
     entry((8, 0), [2, 8], [2, 4, 1, 1, 128]),
     entry((8, 0), [9, 16], [2, 4, 1, 2, 128]),
     entry((8, 0), [17, 32], [4, 2, 1, 4, 64]),
+    entry((8, 0), [17, 32], [2, 4, 1, 4, 64]),
     entry((8, 0), [65, ANY], [4, 1, 2, 16, 64]),
     entry((8, 0), [33, ANY], [4, 2, 1, 8, 64]),
+    entry((8, 0), [33, 64], [2, 4, 1, 8, 64]),
     entry((7, 5), [2, 16], [2, 2, 1, 2, 64]),
     entry((7, 5), [2, ANY], [4, 1, 1, 8, 64]),
+    entry((7, 5), [17, 64], [2, 2, 1, 8, 64]),
 ];
 
 /// Inputs of activations are filled up to a multiple of this: of every tile's step.

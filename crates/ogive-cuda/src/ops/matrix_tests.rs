@@ -8,7 +8,7 @@ use crate::launch::tests::on;
 use crate::ops::linear;
 use crate::weight;
 use ogive_backend::Backend;
-use ogive_tensor::{BF16, F16, FORMATS, Format, HostWeight};
+use ogive_tensor::{BF16, F16, FORMATS, Format, HostWeight, Q4_K, Q6_K, Q8_0};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 /// A device of which only these are known, with so many bytes of shared memory.
@@ -141,6 +141,53 @@ fn tiles_of_sm_90() {
 #[test]
 fn tiles_of_sm_75() {
     on(test_name!(), Nvrtc::V11, "sm_75", tiles);
+}
+
+/// Weights whose rows would leave multiprocessors idle are cut finer, where that keeps more of them busy.
+#[test]
+fn narrow_weights_are_cut_finer() {
+    let outputs = |capability, shared, n, format, out| {
+        let info = DeviceInfo { multiprocessors: 132, ..info(capability, shared) };
+        choose(&info, Compute::F16, n, &Kept::of(format, [false; 2], [1, out, 4096])).unwrap().outputs()
+    };
+    for (n, format) in [17, 32, 33, 64].into_iter().flat_map(|n| FORMATS.iter().map(move |f| (n, f))) {
+        for (capability, shared) in [((9, 0), 227 << 10), ((8, 0), 163 << 10)] {
+            let of = |out| outputs(capability, shared, n, format, out);
+            assert_eq!([64, 1024, 4096, 8384].map(of), [32; 4], "{n} rows, {}", format.name);
+            assert_eq!([8448, 14_336, 128_256].map(of), [64; 3], "{n} rows, {}", format.name);
+        }
+        // 99 and 64 kB hold a tile of half as many warps.
+        for (capability, shared) in [((8, 9), 99 << 10), ((7, 5), 64 << 10)] {
+            let fits = capability > (8, 0) || format.name != "f32";
+            assert_eq!(
+                outputs(capability, shared, n, format, 4096),
+                if fits { 32 } else { 64 },
+                "{n} {}",
+                format.name
+            );
+        }
+    }
+    // More rows are more blocks.
+    assert_eq!([65, 128, 512].map(|n| outputs((9, 0), 227 << 10, n, &Q4_K, 1024)), [64; 3]);
+}
+
+/// Rows of the table of tiles in docs/CUDA.md.
+#[test]
+fn tiles_are_documented() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CUDA.md")).unwrap();
+    for Entry { from: (major, minor), rows: [first, last], tile } in &TABLE {
+        let rows = if *last == ANY { format!("{first} and more") } else { format!("{first} to {last}") };
+        let shared =
+            [&Q4_K, &Q6_K, &Q8_0, &F16].map(|f| tile.shared(&[Kept::of(f, [false; 2], [1, 64, 4096])]));
+        let [q4_k, q6_k, q8_0, f16] = shared;
+        let row = format!(
+            "| {major}.{minor}, {rows} | {} | {} | {} | {q4_k} | {q6_k} | {q8_0} | {f16} |",
+            tile.rows(),
+            tile.outputs(),
+            tile.threads()
+        );
+        assert!(text.contains(&row), "docs/CUDA.md has no row\n{row}");
+    }
 }
 
 /// A step that is filled up takes the kernels and tiles that its rows would take alone.
