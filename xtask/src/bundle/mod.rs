@@ -370,7 +370,7 @@ mod tests {
         let at = folder.path();
         assert!(script(
             at,
-            &["--jobs", "3", "cli", "conformance", "quick", "models", "tests", "again", "bench"]
+            &["--jobs", "1", "cli", "conformance", "quick", "models", "tests", "again", "bench"]
         ));
         let (text, json, log) = (read(at, "report.md"), read(at, "report.json"), read(at, "log.txt"));
         for row in [
@@ -415,7 +415,7 @@ mod tests {
     fn the_script_ends_in_time() {
         let hangs = "case $* in *--list*) echo 'm: test' ;; *) echo waiting; sleep 1000 ;; esac";
         let folder = stand_ins(&[("test-int8", hangs), ("ogive-gpu-bench", "sleep 1000")]);
-        assert!(script(folder.path(), &["--jobs", "40", "--seconds", "5", "tests", "bench"]));
+        assert!(script(folder.path(), &["--jobs", "40", "--seconds", "12", "tests", "bench"]));
         let text = read(folder.path(), "report.md");
         assert!(text.contains("failed: int8 m"), "{text}");
         assert!(text.contains("| bench operators | not run | 0 | no time was left |"), "{text}");
