@@ -9,7 +9,7 @@ use crate::figure::Figure;
 use crate::lab::Sequences;
 use crate::report::Load;
 use crate::trace::{Kernels, Marked};
-use crate::{Report, Result, Run, is_lost};
+use crate::{Report, Result, Run};
 use ogive::backend::{Backend, LayerCache, Plan, StepKey};
 use ogive::cuda::measure::Mark;
 use ogive::nn::{self, Step};
@@ -95,11 +95,9 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
     for name in run.names() {
         if !run.has_time() {
             report.note(format!("no time was left for {name}"));
-        } else if let Err(e) = one(run, report, &name) {
-            if is_lost(&*e) {
-                return Err(e);
-            }
-            report.note(format!("{name}: {e}"));
+        } else {
+            let done = one(run, report, &name);
+            report.noted(&name, done)?;
         }
     }
     Ok(())
@@ -121,7 +119,7 @@ fn one(run: &Run, report: &mut Report, name: &str) -> Result<()> {
         device_bytes: run.cuda.memory_used().0.saturating_sub(before),
     });
     let work = Work::of(&path, &model)?;
-    // A token of one sequence first, as it is what most people wait for, and where operators' time goes last, as the report has it anyway.
+    // A token of one sequence first, as it is what most people wait for, and where operators' time goes last.
     let (prompts, counts, contexts): (&[usize], &[usize], &[usize]) = match () {
         () if run.smoke => (&[20], &[1, 3], &[40]),
         () if run.quick => (&[512, 2048], &[1, 8, 64], &[512, 8192]),
@@ -131,16 +129,18 @@ fn one(run: &Run, report: &mut Report, name: &str) -> Result<()> {
     let steps = counts.iter().flat_map(|count| contexts.iter().map(|context| (*count, *context)));
     // Many long contexts take long to set up.
     let steps = steps.filter(|(count, context)| !run.quick || *count == 1 || *context <= 512);
+    let what = |case: &str| format!("{name}, {}, {case}", run.compute);
     for (i, (count, context)) in steps.enumerate() {
-        bench.noted(format!("{count} × 1 after {}", context - 1), |bench| bench.decode(count, context))?;
-        if i == 0 {
-            for &tokens in prompts {
-                bench.noted(format!("{tokens} tokens"), |bench| bench.prompt(tokens))?;
-            }
+        let done = bench.decode(count, context);
+        bench.report.noted(&what(&format!("{count} × 1 after {}", context - 1)), done)?;
+        for &tokens in prompts.iter().filter(|_| i == 0) {
+            let done = bench.prompt(tokens);
+            bench.report.noted(&what(&format!("{tokens} tokens")), done)?;
         }
     }
     if !run.quick {
-        bench.noted("by operator".into(), Bench::kernels)?;
+        let done = bench.kernels();
+        bench.report.noted(&what("by operator"), done)?;
     }
     run.cuda.drop_graphs();
     Ok(())
@@ -155,17 +155,6 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures; what fails is noted, so that the rest is measured all the same, unless it took the device.
-    fn noted(&mut self, what: String, measure: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        match measure(self) {
-            Err(e) if !is_lost(&*e) => {
-                self.report.note(format!("{}, {}, {what}: {e}", self.name, self.run.compute));
-                Ok(())
-            }
-            done => done,
-        }
-    }
-
     fn sequences(&self, count: usize, context: usize) -> Result<Sequences> {
         Sequences::new(&self.run.cuda, layout(self.model), count, context)
     }

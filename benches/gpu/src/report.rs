@@ -1,9 +1,9 @@
 //! The report: JSON for programs, Markdown for people, both of the same values.
 
-use crate::Run;
 use crate::figure::{Ceilings, Figure};
 use crate::timeline::Traced;
 use crate::trace::Kernels;
+use crate::{Result, Run, is_lost};
 use ogive::backend::Backend;
 use serde::Serialize;
 use serde_json::json;
@@ -100,6 +100,18 @@ impl Report {
         eprintln!("note: {text}");
         let _ = self.lines.as_mut().map(|file| writeln!(file, "{}", json!({"note": text})));
         self.notes.push(text);
+    }
+
+    /// What was measured of `what`, or a note of why it was not, so that the rest is measured all the same; the error if the device is lost.
+    pub(crate) fn noted<T>(&mut self, what: &str, measured: Result<T>) -> Result<Option<T>> {
+        match measured {
+            Err(e) if is_lost(&*e) => Err(format!("{what}: {e}").into()),
+            Err(e) => {
+                self.note(format!("{what}: {e}"));
+                Ok(None)
+            }
+            Ok(measured) => Ok(Some(measured)),
+        }
     }
 
     /// The same for people.

@@ -303,10 +303,11 @@ impl State {
     /// Drops the half of the other records that was used longest ago; whether there were any.
     fn thin(&mut self, device: &Device) -> bool {
         device.settle();
-        let ready = |e: &&mut Entry| matches!(e.known, Known::Ready(_));
-        let others = self.entries.iter_mut().skip(1).filter(ready).count();
-        let oldest = self.entries.iter_mut().skip(1).filter(ready).skip(others / 2);
-        let dropped = oldest.map(|entry| entry.known = Known::Run).count();
+        let others = self.entries.iter_mut().skip(1).filter(|e| matches!(e.known, Known::Ready(_)));
+        let mut others: Vec<_> = others.collect();
+        let oldest = others.split_off(others.len() / 2);
+        let dropped = oldest.len();
+        oldest.into_iter().for_each(|entry| entry.known = Known::Run);
         if dropped > 0 {
             tracing::debug!(target: "ogive::cuda", dropped, "dropping recorded steps: the driver has no memory for more");
         }

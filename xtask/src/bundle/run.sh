@@ -65,7 +65,7 @@ one() {
             return
         fi
         echo "== $name${after:+, behind $after}: begins" >>"$RUN_OUT/log.txt"
-        said=$(mktemp "$RUN_TEMPORARY/said.XXXXXX")
+        said=$RUN_TEMPORARY/one.$$
         begin=$(date +%s)
         limited "$limit" env OGIVE_CUDA_SHARD="$3" OGIVE_CUDA_AFTER="$after" "$RUN_TESTS/test-$1" "$2" --exact --include-ignored \
             --nocapture --test-threads 1 >"$said" 2>&1

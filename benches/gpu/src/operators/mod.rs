@@ -10,7 +10,7 @@ mod rows;
 
 use crate::clock::Clock;
 use crate::figure::Figure;
-use crate::{Report, Result, Run, is_lost};
+use crate::{Report, Result, Run};
 use ogive::backend::Plan;
 use ogive::cuda::CudaBackend;
 use ogive::tensor;
@@ -71,11 +71,8 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
     let others = others.iter().filter(|_| !run.again);
     for part in products.iter().chain(others) {
         // One operator that fails must not take the others with it, unless it takes the device.
-        match part(&mut bench) {
-            Err(e) if is_lost(&*e) => return Err(e),
-            Err(e) => bench.report.note(format!("operators: {e}")),
-            Ok(()) => {}
-        }
+        let done = part(&mut bench);
+        bench.report.noted("operators", done)?;
         // What was recorded keeps the memory of the largest rows.
         run.cuda.drop_graphs();
     }
@@ -85,18 +82,6 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
 impl Bench<'_> {
     fn wants(&self, name: &str) -> bool {
         self.run.filter.is_empty() || self.run.filter.iter().any(|part| name.contains(part.as_str()))
-    }
-
-    /// What was measured of this, or a note of why it was not, so that other sizes are measured all the same.
-    fn noted<T>(&mut self, what: &str, measured: Result<T>) -> Result<Option<T>> {
-        match measured {
-            Err(e) if is_lost(&*e) => Err(format!("{what}: {e}").into()),
-            Err(e) => {
-                self.report.note(format!("{what}: {e}"));
-                Ok(None)
-            }
-            Ok(measured) => Ok(Some(measured)),
-        }
     }
 
     /// Times so many calls of `f` in a graph, all of this plan if they use one.
@@ -113,7 +98,9 @@ impl Bench<'_> {
             return Ok(());
         }
         let measured = Clock::new(self.run).recorded(calls.0, calls.1, f);
-        let Some((times, graph)) = self.noted(&format!("{name}, {case}"), measured)? else { return Ok(()) };
+        let Some((times, graph)) = self.report.noted(&format!("{name}, {case}"), measured)? else {
+            return Ok(());
+        };
         let mut figure = Figure::new(format!("{name}, {}", self.run.compute), case, times, work);
         figure.graph = graph;
         self.report.add("operators", figure);
@@ -133,7 +120,7 @@ impl Bench<'_> {
             return Ok(());
         }
         let measured = Clock::new(self.run).device(1, || Ok(f()?));
-        if let Some(times) = self.noted(&format!("{name}, {case}"), measured)? {
+        if let Some(times) = self.report.noted(&format!("{name}, {case}"), measured)? {
             self.report.add("operators", Figure::new(name, case, times, work));
         }
         Ok(())
