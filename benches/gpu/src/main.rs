@@ -198,8 +198,10 @@ fn backend(device: usize, compute: &str, trace: bool) -> Result<CudaBackend> {
 }
 
 /// Whether the device failed in the middle of a kernel: nothing can be measured after that.
-pub(crate) fn is_lost(e: &dyn Error) -> bool {
-    e.to_string().contains("cannot use the device any more")
+pub(crate) fn is_lost(e: &(dyn Error + 'static)) -> bool {
+    let of_model = e.downcast_ref().is_some_and(ogive::Error::is_device_lost);
+    let of_backend = e.downcast_ref().is_some_and(ogive::tensor::Error::is_device_lost);
+    of_model || of_backend || e.downcast_ref().is_some_and(ogive::cuda::Error::is_device_lost)
 }
 
 fn measure(args: &Args) -> Result<()> {

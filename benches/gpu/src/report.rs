@@ -105,7 +105,10 @@ impl Report {
     /// What was measured of `what`, or a note of why it was not, so that the rest is measured all the same; the error if the device is lost.
     pub(crate) fn noted<T>(&mut self, what: &str, measured: Result<T>) -> Result<Option<T>> {
         match measured {
-            Err(e) if is_lost(&*e) => Err(format!("{what}: {e}").into()),
+            Err(e) if is_lost(&*e) => {
+                self.note(format!("{what}: the device was lost"));
+                Err(e)
+            }
             Err(e) => {
                 self.note(format!("{what}: {e}"));
                 Ok(None)

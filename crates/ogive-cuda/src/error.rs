@@ -97,6 +97,12 @@ impl Error {
         };
         text.split(';').next().unwrap_or_default().to_owned()
     }
+
+    /// Whether the device is lost to this process, so that nothing helps but to start a new one.
+    #[must_use]
+    pub fn is_device_lost(&self) -> bool {
+        matches!(self, Self::Driver { code, .. } if is_lost(*code))
+    }
 }
 
 /// How much more would do, where that is known: the driver may refuse what is free, in pieces.
@@ -167,6 +173,7 @@ impl From<Error> for ogive_tensor::Error {
                 Self::new(doing, ogive_tensor::ErrorKind::Memory { needed: asked, available: free })
             }
             Error::Recording { doing } => Self::new(doing, ogive_tensor::ErrorKind::Recording),
+            lost if lost.is_device_lost() => Self::device_lost("cuda", lost),
             other => Self::other("cuda", other),
         }
     }
@@ -196,7 +203,11 @@ mod tests {
         );
         let scattered = Error::Memory { doing: "linear".into(), asked: 3, free: 3, total: 9 };
         assert!(scattered.brief().ends_with("3 free of 9"), "{scattered}");
+        let lost =
+            Error::Driver { doing: "linear".into(), code: 700, name: String::new(), queued: String::new() };
+        assert!(ogive_tensor::Error::from(lost).is_device_lost());
         let shared = ogive_tensor::Error::from(e);
+        assert!(!shared.is_device_lost());
         assert!(matches!(shared.kind(), ogive_tensor::ErrorKind::Memory { needed: 10, available: 3 }));
     }
 }

@@ -84,7 +84,12 @@ fn case() {
                 let hash = |sum: u64, v: &f32| (sum ^ u64::from(v.to_bits())).wrapping_mul(0x0100_0000_01b3);
                 println!("bits: {:016x}", seen.iter().fold(0xcbf2_9ce4_8422_2325, hash));
             }
-            Err(e) => told(&e),
+            Err(e) => {
+                told(&e);
+                // Who does not read messages must know too.
+                let said = e.to_string().contains("this process cannot use the device any more");
+                assert_eq!(e.is_device_lost(), said, "{e}");
+            }
         }
     }
     let counts = backend.graphs();

@@ -51,6 +51,10 @@ pub enum ErrorKind {
         /// Bytes that could be had.
         available: u64,
     },
+    /// The device failed in the middle of its work, as the backend's error says. Whatever is on it is lost, and so is what this process
+    /// does on it from now on: a program that serves others ends, and is started anew.
+    #[error(transparent)]
+    DeviceLost(Box<dyn std::error::Error + Send + Sync>),
     /// Values were asked for while a step was being recorded, so the step cannot be replayed.
     #[error("values cannot be read while a step is recorded")]
     Recording,
@@ -99,6 +103,10 @@ impl Error {
     pub fn other(at: &str, e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::new(at, ErrorKind::Other(e.into()))
     }
+    /// The device failed while doing `at`, as the backend's error `e` says, and cannot be used any more.
+    pub fn device_lost(at: &str, e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::new(at, ErrorKind::DeviceLost(e.into()))
+    }
     /// The same error, met while doing `what`.
     #[must_use]
     pub fn within(mut self, what: &str) -> Self {
@@ -112,6 +120,10 @@ impl Error {
     /// Whether the error says that something does not exist, which some callers take for an answer.
     pub fn is_missing(&self) -> bool {
         matches!(self.kind(), ErrorKind::Missing(_))
+    }
+    /// Whether the device is lost to this process, so that nothing helps but to start a new one.
+    pub fn is_device_lost(&self) -> bool {
+        matches!(self.kind(), ErrorKind::DeviceLost(_))
     }
 }
 

@@ -60,6 +60,14 @@ pub enum Error {
     EmptyPrompt,
 }
 
+impl Error {
+    /// Whether the device is lost to this process, so that nothing helps but to start a new one.
+    #[must_use]
+    pub fn is_device_lost(&self) -> bool {
+        matches!(self, Self::Model(e) if e.is_device_lost())
+    }
+}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
