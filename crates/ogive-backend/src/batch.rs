@@ -149,6 +149,9 @@ impl Plan {
     }
 }
 
+/// Contexts of no more tokens are one kind: they take few operators' time, and a conversation begins with them.
+const SHORT: usize = 256;
+
 /// What two steps must have in common for one to replay the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -161,7 +164,8 @@ pub struct StepKey {
     pub spans: usize,
     /// Rows whose logits are wanted.
     pub outputs: usize,
-    /// The longest context, rounded up to a power of two.
+    /// The longest context, rounded up to a power of two; 256 for those below. A backend whose operators hang on the context does so by no more
+    /// than this says.
     pub context_bucket: usize,
     /// How many logits of each row the step ends with ([`top_k`](crate::Backend::top_k)); 0 is all of them.
     pub top_k: usize,
@@ -183,7 +187,7 @@ impl StepKey {
             rows: batch.tokens.len(),
             spans: if stateless { 0 } else { batch.spans.len() },
             outputs: batch.outputs.len(),
-            context_bucket: longest.next_power_of_two(),
+            context_bucket: longest.next_power_of_two().max(SHORT),
             top_k: 0,
             piece: 0,
         })
@@ -213,5 +217,16 @@ mod tests {
         assert_eq!(batch(3, 4, false), batch(4, 4, false));
         assert_ne!(batch(3, 4, true), batch(4, 4, true));
         assert_ne!(batch(3, 4, false), batch(3, 8, false));
+    }
+
+    #[test]
+    fn contexts_of_a_key() {
+        let of = |context: usize| {
+            let mut batch = Batch::default();
+            batch.push(&[0], context - 1, Vec::new(), [0; 2]);
+            StepKey::of(1, &batch).unwrap().context_bucket
+        };
+        let contexts = [1, 2, 255, 256, 257, 512, 513, 1024];
+        assert_eq!(contexts.map(of), [256, 256, 256, 256, 512, 512, 1024, 1024]);
     }
 }

@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Keys that are remembered.
 const MOST: usize = 64;
+/// Places of plans for each of them, on average. Two take turns, and others are longer or shorter.
+const PLACES: usize = 4;
 /// So many attempts fail before a key is given up.
 const ATTEMPTS: u32 = 3;
 /// `CUDA_ERROR_OUT_OF_MEMORY`
@@ -273,12 +275,23 @@ impl State {
             self.entries[..=at].rotate_right(1);
             return true;
         }
-        if self.entries.len() >= MOST {
-            device.settle();
-            self.entries.truncate(MOST - 1);
-        }
+        self.make_room(device, key);
         self.entries.insert(0, Entry { key: key.clone(), plan, failed: 0, known: Known::Run });
         false
+    }
+
+    /// Makes room for one more entry: what goes is all of the key that was used longest ago.
+    fn make_room(&mut self, device: &Device, new: &StepKey) {
+        let mut keys: Vec<&StepKey> = Vec::new();
+        for Entry { key, .. } in &self.entries {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let full = self.entries.len() >= MOST * PLACES || (keys.len() >= MOST && !keys.contains(&new));
+        let Some(oldest) = keys.pop().filter(|_| full).cloned() else { return };
+        device.settle();
+        self.entries.retain(|entry| entry.key != oldest);
     }
 
     /// Puts `known` in the first entry's place.
