@@ -1,8 +1,9 @@
 //! Bytes to the device and back, through page-locked memory.
 //!
 //! What goes up is copied to one of two halves and queued, so that the caller's memory is free at once and the device is waited for
-//! only where both halves are full. What comes down is waited for: whoever asks for values wants them. The two ways have a lock each, so
-//! that a step can be sent up while another thread waits for values.
+//! only where both halves are full. What comes down is waited for: whoever asks for values wants them. What is more than a half comes
+//! through two as well, so that the host copies one out while the next is on its way. The two ways have a lock each, so that a step can be
+//! sent up while another thread waits for values.
 
 use crate::driver::{Address, Context, Event, Pinned, Stream};
 use crate::error::Result;
@@ -13,7 +14,7 @@ const HALF: usize = 4 << 20;
 /// Copies begin at multiples of this.
 const GRAIN: usize = 64;
 
-/// A half of the buffer for what goes up, and a mark after what was queued from it last.
+/// A half of the buffer for one way, and a mark after what was queued with it last.
 #[derive(Debug)]
 struct Half {
     memory: Pinned,
@@ -31,14 +32,14 @@ struct Up {
 #[derive(Debug)]
 pub(crate) struct Transfer {
     up: Mutex<Up>,
-    down: Mutex<Pinned>,
+    down: Mutex<[Half; 2]>,
 }
 
 impl Transfer {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
         let half = || Ok(Half { memory: Pinned::new(context, HALF)?, done: Event::new(context)? });
         let up = Up { halves: [half()?, half()?], current: 0, filled: 0 };
-        Ok(Self { up: Mutex::new(up), down: Mutex::new(Pinned::new(context, HALF)?) })
+        Ok(Self { up: Mutex::new(up), down: Mutex::new([half()?, half()?]) })
     }
 
     /// Queues a copy of `bytes` to the device.
@@ -81,7 +82,7 @@ impl Transfer {
                 // What leaves a half is marked; the other half is free once its own mark is reached.
                 up.halves[up.current].done.record(stream)?;
                 up.current = 1 - up.current;
-                up.halves[up.current].done.wait()?;
+                up.halves[up.current].done.wait("sending to the device")?;
                 up.filled = 0;
             }
             let (from, current) = (up.filled, up.current);
@@ -104,12 +105,23 @@ impl Transfer {
         len: usize,
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<()> {
-        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut halves = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        let [mut half, mut other] = halves.each_mut();
+        let part = |at: usize| HALF.min(len - at);
+        if len > 0 {
+            stream.copy_out(&mut half.memory, from, part(0))?;
+        }
         for at in (0..len).step_by(HALF) {
-            let part = (len - at).min(HALF);
-            stream.copy_out(&mut down, from + at as u64, part)?;
-            stream.wait(doing)?;
-            take(&down.bytes()[..part]);
+            let next = at + HALF;
+            if next < len {
+                half.done.record(stream)?;
+                stream.copy_out(&mut other.memory, from + next as u64, part(next))?;
+                half.done.wait(doing)?;
+            } else {
+                stream.wait(doing)?;
+            }
+            take(&half.memory.bytes()[..part(at)]);
+            std::mem::swap(&mut half, &mut other);
         }
         Ok(())
     }

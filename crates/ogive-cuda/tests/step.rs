@@ -46,6 +46,11 @@ fn third_step_of(
         println!("tokens {warm:?} and {token:?}");
         return None;
     }
+    between_marks(name, kind)
+}
+
+/// What the test `name` has the driver do between its marks, on a device of this kind.
+fn between_marks(name: &str, kind: &str) -> Option<Vec<String>> {
     let launcher = Launcher::new()
         .set("PTX_EMU_TRACE", "1")
         .set("PTX_EMU_DEVICES", kind)
@@ -78,6 +83,28 @@ fn one_upload_and_one_download() {
     assert_eq!([up, down], [1, 1], "{}", lines.join("\n"));
     assert_eq!(launches, 15, "{}", lines.join("\n"));
     takes_and_waits_for_nothing(&lines);
+}
+
+/// What is more than a piece of 4 MiB is copied out piece by piece, while the next one is on its way.
+#[test]
+fn large_results_come_in_pieces_that_overlap() {
+    const LEN: usize = (9 << 20) / 4 + 3;
+    if test::case().is_some() {
+        let b = CudaBackend::new().unwrap();
+        let values: Vec<f32> = (0..LEN).map(|i| i as f32).collect();
+        let x = b.upload(&values, [LEN].into()).unwrap();
+        eprintln!("mark: begin");
+        let got = b.download(&x).unwrap();
+        eprintln!("mark: end");
+        assert!(got == values, "other values came down");
+        return;
+    }
+    let Some(lines) = between_marks(test_name!(), "sm_80") else { return };
+    let calls = ["cuMemcpyDtoHAsync", "cuEventRecord", "cuEventSynchronize", "cuStreamSynchronize"];
+    let order: Vec<_> =
+        lines.iter().filter_map(|line| calls.iter().find(|call| line.contains(*call))).collect();
+    let [copy, mark, wait, end] = calls.each_ref();
+    assert_eq!(order, [copy, mark, copy, wait, mark, copy, wait, end], "{}", lines.join("\n"));
 }
 
 #[test]

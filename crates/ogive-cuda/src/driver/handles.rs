@@ -214,8 +214,8 @@ impl Event {
     }
 
     /// Waits until the mark is reached; at once if none was made.
-    pub(crate) fn wait(&self) -> Result<()> {
-        let doing = || "waiting for a place in a stream".to_owned();
+    pub(crate) fn wait(&self, doing: &str) -> Result<()> {
+        let doing = || format!("{doing}: waiting for a place in a stream");
         let f = self.context.enter(doing)?;
         // SAFETY: the handle lives as long as this.
         self.context.check(doing, unsafe { (f.event_wait)(self.raw) })
