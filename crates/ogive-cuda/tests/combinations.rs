@@ -402,10 +402,10 @@ fn every_combination_is_told_apart() {
             .iter()
             .filter_map(|blas| blas.place())
             .fold(s, |s, (place, file)| s.file(&format!("{place}{AWAY}"), file));
-        let s = compiler.lay(machine.lay(s)).set("OGIVE_CUDA_PATH", HERE);
-        // What a whole compiler made would do for a while.
-        if matches!(compiler, Compiler::Alone) { s.set("OGIVE_CUDA_CACHE", "off") } else { s }
+        compiler.lay(machine.lay(s)).set("OGIVE_CUDA_PATH", HERE)
     };
+    // What a whole compiler made is kept on disk from here on, and must not hide one that is not.
+    stage.hear(&lay(Machine::Has((13, 5), 80), Compiler::Real(Nvrtc::V12)).named("a whole one"));
     let bare = stage.hear(&lay(Machine::NoDriver, Compiler::Absent).named("a look"));
     let key = "Absent report";
     if let Some(line) = bare.values(key).find(|line| !line.contains(" not found; looked in ")) {

@@ -53,8 +53,17 @@ fn find_driver(places: &Places) -> Result<(Arc<Driver>, PathBuf)> {
     Err(first.unwrap_or_else(|| unfit(Kind::Driver, places, None, &refused)))
 }
 
-/// NVRTC for a device and a driver: the newest that the driver takes first, and one that knows the device before one that does not.
+/// NVRTC for a device and a driver, which compiles: kernels that were kept on disk would hide for a while that it does not.
 pub(crate) fn nvrtc(wanted: Wanted) -> Result<Nvrtc> {
+    let nvrtc = newest(wanted)?;
+    match nvrtc.compiles(wanted.capability) {
+        Ok(()) => Ok(nvrtc),
+        Err(log) => Err(not_whole(&nvrtc, wanted, &log)),
+    }
+}
+
+/// The newest that the driver takes first, and one that knows the device before one that does not.
+fn newest(wanted: Wanted) -> Result<Nvrtc> {
     let places = Places::here();
     let mut candidates = places.candidates(Kind::Nvrtc);
     candidates.sort_by_key(|c| wanted.order(c.generation));
