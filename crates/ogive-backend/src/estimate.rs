@@ -4,15 +4,17 @@
 //! model built on it can tell its cache layout, which only a built model knows. A step that is run on it takes the tensors that a real
 //! one takes, for as long.
 
-use crate::ledger::{Ledger, Mixed, Multiplied, Piece};
+use crate::ledger::{Ledger, Mixed, Multiplied, Piece, sum};
 use crate::*;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counts the bytes of weights and small tensors that a model uploads, and of the tensors that its steps need. Operators give tensors
 /// of the right shape without elements; what needs values (`download`) is an error.
 #[derive(Debug, Default)]
 pub struct Estimate {
-    weights: AtomicU64,
+    /// What each is kept in, in the order they came.
+    weights: Mutex<Vec<u64>>,
     tensors: AtomicU64,
     reserved: AtomicU64,
     sizes: Sizes,
@@ -58,9 +60,13 @@ impl Estimate {
         drop(result);
         Ok(counted)
     }
-    /// Bytes of all packed weights so far; one that is uploaded twice counts twice.
+    /// Bytes taken for all packed weights so far; one that is uploaded twice counts twice.
     pub fn weight_bytes(&self) -> u64 {
-        self.weights.load(Ordering::Relaxed)
+        self.sizes.of_weights(&self.weights())
+    }
+    /// Bytes that they are kept in, each by itself: less, where they share what is taken.
+    pub fn packed_bytes(&self) -> u64 {
+        sum(&self.weights())
     }
     /// Bytes of all small tensors so far, as single precision.
     pub fn tensor_bytes(&self) -> u64 {
@@ -69,6 +75,10 @@ impl Estimate {
 }
 
 impl Estimate {
+    fn weights(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.weights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn hollow(&self, shape: impl Into<Shape>) -> Result<Tensor> {
         let shape = shape.into();
         Ok(self.ledger.take(shape, self.size(shape)))
@@ -124,7 +134,7 @@ impl Backend for Estimate {
         no_values("download")
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
-        self.weights.fetch_add((self.sizes.weight)(w), Ordering::Relaxed);
+        self.weights().push((self.sizes.weight)(w));
         Ok(Weight::new(w, Held { scaled: w.scale.is_some(), ordered: w.input_perm.is_some() }))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {

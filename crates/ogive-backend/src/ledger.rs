@@ -59,13 +59,15 @@ pub struct Sizes {
     product: Option<Product>,
     mixture: Option<Mixture>,
     norm: Option<Norm>,
+    weights: Option<fn(&[u64]) -> u64>,
 }
 
 impl fmt::Debug for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let asked = [self.product.is_some(), self.mixture.is_some(), self.norm.is_some()];
+        let asked =
+            [self.product.is_some(), self.mixture.is_some(), self.norm.is_some(), self.weights.is_some()];
         let mut all = f.debug_struct("Sizes");
-        for (name, asked) in ["product", "mixture", "norm"].into_iter().zip(asked) {
+        for (name, asked) in ["product", "mixture", "norm", "weights"].into_iter().zip(asked) {
             all.field(name, &asked);
         }
         all.finish_non_exhaustive()
@@ -86,7 +88,7 @@ impl Sizes {
         weight: fn(&HostWeight) -> u64,
         cache: fn(&CacheSpec) -> Option<u64>,
     ) -> Self {
-        Self { piece, weight, cache, product: None, mixture: None, norm: None }
+        Self { piece, weight, cache, product: None, mixture: None, norm: None, weights: None }
     }
 
     /// The same, of a backend whose products take memory beside their results while they are computed: so many bytes.
@@ -109,6 +111,18 @@ impl Sizes {
         Self { norm: Some(Arc::new(bytes)), ..self }
     }
 
+    /// The same, of a backend that lays weights in memory which they share: it takes so many bytes for weights kept in so many each, in the
+    /// order in which they come.
+    #[must_use]
+    pub fn weights(self, bytes: fn(&[u64]) -> u64) -> Self {
+        Self { weights: Some(bytes), ..self }
+    }
+
+    /// Bytes that are taken for weights.
+    pub(crate) fn of_weights(&self, each: &[u64]) -> u64 {
+        self.weights.map_or_else(|| sum(each), |bytes| bytes(each))
+    }
+
     /// Bytes that a norm leaves beside its result.
     pub(crate) fn beside_norm(&self, shape: Shape) -> u64 {
         self.norm.as_ref().map_or(0, |bytes| bytes(shape))
@@ -123,6 +137,11 @@ impl Sizes {
     pub(crate) fn beside(&self, product: &Multiplied) -> u64 {
         self.product.as_ref().map_or(0, |bytes| bytes(product))
     }
+}
+
+/// All of them, or more than can be counted.
+pub(crate) fn sum(bytes: &[u64]) -> u64 {
+    bytes.iter().fold(0, |sum, n| sum.saturating_add(*n))
 }
 
 /// Bytes of a step's tensors.

@@ -25,7 +25,8 @@ fn a_model_is_counted_for_each_device() {
     for device in json.as_array().unwrap() {
         let memory = &device["memory"];
         let [weights, cache, total] = ["weights", "cache", "total"].map(|k| memory[k].as_u64().unwrap());
-        assert!(weights > bytes / 2 && weights < bytes + bytes / 4, "{device}");
+        // A GPU gives whole pages.
+        assert!(weights > bytes / 2 && weights < bytes + bytes / 4 + (2 << 20), "{device}");
         // Two layers of keys and values, two heads of 32, half precision.
         assert!(cache >= 2 * 2 * 2 * 32 * 2 * 256 && total > weights + cache, "{device}");
     }

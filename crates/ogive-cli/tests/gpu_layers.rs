@@ -58,14 +58,14 @@ fn as_many_layers_as_fit_go_to_the_device() {
     assert!(said.contains("; all of it takes ") && said.contains(", of 62 + 62 MiB free"), "{said}");
 
     // A small one beside one that holds the head and a layer: a layer more.
-    let (ok, three, said) = with("sm_80:16M,sm_80:52M", &[]).unwrap();
+    let (ok, three, said) = with("sm_80:20M,sm_80:57M", &[]).unwrap();
     assert!(
         ok && three == cpu && said.contains("using CUDA: 2 × NVIDIA ") && said.contains("; the CPU, "),
         "{said}"
     );
 
     // Neither of the first two holds the head; beside the third, which does, both have layers.
-    let (ok, three, said) = with("sm_80:28M,sm_80:28M,sm_80:52M", &[]).unwrap();
+    let (ok, three, said) = with("sm_80:28M,sm_80:28M,sm_80:57M", &[]).unwrap();
     assert!(ok && three == cpu && said.contains("using CUDA: 3 × NVIDIA "), "{said}");
     assert!(
         ["the head, cuda:1 for layer", ", cuda:0 for layer"].iter().all(|part| said.contains(part)),

@@ -79,7 +79,8 @@ impl CudaBackend {
         &self.device.info
     }
 
-    /// Bytes of device memory in use, and the most that ever were.
+    /// Bytes of device memory in use, and the most that ever were. Weights share pages of 2 MiB and more, which are in use until all that
+    /// lie there are dropped.
     #[must_use]
     pub fn memory_used(&self) -> (u64, u64) {
         self.device.pool.used()
@@ -95,7 +96,7 @@ impl CudaBackend {
         sizes(Some(Products { info: d.info.clone(), compute, activations, cublas_from, grouped_from }))
     }
 
-    /// Bytes of device memory that weights and a cache would take; `None` where they cannot be counted. Needs no device. What steps take
+    /// Bytes of device memory that weights, taken in in this order, and a cache would take; `None` where they cannot be counted. Needs no device. What steps take
     /// depends on the model: [`Estimate`](ogive_backend::Estimate) runs them.
     #[must_use]
     pub fn estimate_memory<'w>(
@@ -103,7 +104,7 @@ impl CudaBackend {
         cache: Option<&CacheSpec>,
     ) -> Option<u64> {
         let cache = cache.map_or(Some(0), cache::size)?;
-        weights.into_iter().try_fold(cache, |sum, w| sum.checked_add(weight::size(w)))
+        Pool::lasting_size(weights.into_iter().map(weight::size))?.checked_add(cache)
     }
 
     /// How steps were run that could have been replayed as graphs.
@@ -149,7 +150,7 @@ pub(crate) struct Products {
 /// How memory is taken where products are computed so; that of products is left out where it is not known how.
 pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let piece = |bytes| usize::try_from(bytes).ok().and_then(Pool::size).map_or(u64::MAX, |n| n as u64);
-    let sizes = Sizes::new(piece, weight::size, cache::size);
+    let sizes = Sizes::new(piece, weight::size, cache::size).weights(weight::taken);
     let Some(products) = products.map(Arc::new) else { return sizes };
     let mixtures = Arc::clone(&products);
     let norms = Arc::clone(&products);

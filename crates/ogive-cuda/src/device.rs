@@ -205,6 +205,14 @@ impl Device {
         }
     }
 
+    /// The same for a weight. None is taken while a step is recorded.
+    pub(crate) fn take_lasting(&self, at: &str, bytes: usize) -> Result<Buffer> {
+        match self.pool.take_lasting(at, bytes) {
+            Err(Error::Memory { .. }) if self.graphs.forget(self) => self.pool.take_lasting(at, bytes),
+            taken => taken,
+        }
+    }
+
     /// A tensor not yet written.
     pub(crate) fn tensor(&self, at: &str, shape: impl Into<Shape>) -> ogive_tensor::Result<Tensor> {
         let shape = shape.into();

@@ -90,9 +90,14 @@ fn layout(w: &HostWeight) -> Option<Layout> {
     Some(Layout { packed, kept, row_bytes, rows, bytes })
 }
 
-/// Bytes of device memory it would take.
+/// Bytes it is kept in; [`taken`] says what that takes.
 pub(crate) fn size(w: &HostWeight) -> u64 {
-    layout(w).and_then(|l| Pool::size(l.bytes)).map_or(u64::MAX, |n| n as u64)
+    layout(w).map_or(u64::MAX, |l| l.bytes as u64)
+}
+
+/// Bytes of device memory that weights kept in so many take, which come in this order; they share pages.
+pub(crate) fn taken(sizes: &[u64]) -> u64 {
+    Pool::lasting_size(sizes.iter().copied()).unwrap_or(u64::MAX)
 }
 
 /// Takes a weight in.
@@ -103,7 +108,7 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
         return Err(Error::invalid(&w.name, "the weight has more bytes than can be counted"));
     };
     let at = || format!("upload_weight `{}`", w.name);
-    let buffer = device.take(&at(), bytes)?;
+    let buffer = device.take_lasting(&at(), bytes)?;
     let (stream, transfer) = (device.stream(), &device.transfer);
     if packed {
         transfer.send(stream, buffer.address(), &w.bytes)?;

@@ -169,7 +169,8 @@ impl<'a> Layers<'a> {
         let loader = Loader::new(&**source, &split).for_context(limits.context);
         let model = self.options.registry.build(architecture, config, &loader)?;
         split.new_cache(&limits.cache_spec(model.cache_layout())?)?;
-        let mut all = counters.iter().map(|c| c.weight_bytes().saturating_add(c.reserved_bytes()));
+        // Layers of one GPU share what they are cut from, so each counts without it.
+        let mut all = counters.iter().map(|c| c.packed_bytes().saturating_add(c.reserved_bytes()));
         let before = all.next().unwrap_or(0);
         Ok(Bytes { before, layers: all.by_ref().take(self.count).collect(), behind: all.next().unwrap_or(0) })
     }

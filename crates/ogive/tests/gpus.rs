@@ -10,8 +10,8 @@ use ptx_emulator_launcher::{Launcher, test, test_name};
 use std::time::Duration;
 
 /// With so many tokens in single precision the cache of the first two layers is 20 MiB each, beside which the model's weights and the third layer,
-/// which has a window, are nothing. A placement leaves 8 MiB of each device free, and the backend a 32nd: 52 MB hold all layers, 30 MB the last
-/// two, 16 MB the third, 8 MB none.
+/// which has a window, are a page of 2 MiB. A placement leaves 8 MiB of each device free, and the backend a 32nd: 54 MB hold all layers, 33 MB
+/// the last two, 16 MB the third, 8 MB none.
 const CONTEXT: usize = 100_000;
 
 /// How many layers GPUs shall have; unset: as many as fit.
@@ -79,10 +79,10 @@ fn one_that_holds_the_model_has_it_alone() {
         let one = line.starts_with("using CUDA: NVIDIA ") && !line.contains(" for layer");
         assert!(one && !line.contains("the CPU") && !line.contains("all of it takes"), "{line}");
     };
-    let Some(line) = said(test_name!(), "sm_80:52M,sm_80:52M", &[]) else { return };
+    let Some(line) = said(test_name!(), "sm_80:54M,sm_80:54M", &[]) else { return };
     whole(line);
     // The first that does, whatever comes before it.
-    for devices in ["sm_80:8M,sm_90:52M", "sm_80:30M,sm_90:52M,sm_80:30M"] {
+    for devices in ["sm_80:8M,sm_90:54M", "sm_80:33M,sm_90:54M,sm_80:33M"] {
         let line = said(test_name!(), devices, &[]).unwrap();
         has(&line, &["using CUDA: NVIDIA H"]);
         whole(line);
@@ -94,7 +94,7 @@ fn as_few_as_hold_the_model_share_it() {
     if test::case().is_some() {
         return case();
     }
-    let Some(two) = said(test_name!(), "sm_80:30M,sm_80:30M,sm_80:30M", &[]) else { return };
+    let Some(two) = said(test_name!(), "sm_80:33M,sm_80:33M,sm_80:33M", &[]) else { return };
     has(
         &two,
         &[
@@ -102,10 +102,10 @@ fn as_few_as_hold_the_model_share_it() {
             ": cuda:1 for layers 1 to 2 and the head, cuda:0 for layer 0; all of it",
         ],
     );
-    has(&two, &[", of 29 + 29 MiB free"]);
+    has(&two, &[", of 31 + 31 MiB free"]);
     assert!(!two.contains("the CPU"), "{two}");
     // One that is no help is passed over.
-    let others = said(test_name!(), "sm_80:30M,sm_80:16M,sm_80:30M", &[]).unwrap();
+    let others = said(test_name!(), "sm_80:33M,sm_80:16M,sm_80:33M", &[]).unwrap();
     has(
         &others,
         &[
@@ -115,7 +115,7 @@ fn as_few_as_hold_the_model_share_it() {
     );
     // Of two kinds, each is named. The driver's own variable decides which there are, and in which order.
     let (first, last) = (" for layer 0; all of it takes ", " for layers 1 to 2 and the head; ");
-    let mixed = |set| said(test_name!(), "sm_80:30M,sm_90:30M", set).unwrap();
+    let mixed = |set| said(test_name!(), "sm_80:33M,sm_90:33M", set).unwrap();
     has(&mixed(&[]), &["using CUDA: NVIDIA H", &format!("{last}CUDA: NVIDIA A"), first]);
     has(
         &mixed(&[("CUDA_VISIBLE_DEVICES", "1,0")]),
@@ -133,11 +133,11 @@ fn what_all_together_do_not_hold_is_shared_with_the_cpu() {
         return case();
     }
     let split = " for layers 1 to 2 and the head; the CPU, ";
-    let Some(first) = said(test_name!(), "sm_90:30M,sm_80:16M", &[]) else { return };
-    has(&first, &["using CUDA: NVIDIA H", split, " for layer 0; all of it takes ", ", of 29 MiB free"]);
+    let Some(first) = said(test_name!(), "sm_90:33M,sm_80:16M", &[]) else { return };
+    has(&first, &["using CUDA: NVIDIA H", split, " for layer 0; all of it takes ", ", of 31 MiB free"]);
     // One that holds nothing beside another is left alone, wherever it comes.
-    let second = said(test_name!(), "sm_80:16M,sm_90:30M", &[]).unwrap();
-    has(&second, &["using CUDA: NVIDIA H", split, ", of 29 MiB free"]);
+    let second = said(test_name!(), "sm_80:16M,sm_90:33M", &[]).unwrap();
+    has(&second, &["using CUDA: NVIDIA H", split, ", of 31 MiB free"]);
     let none = said(test_name!(), "sm_80:8M,sm_80:8M", &[]).unwrap();
     has(&none, &["CUDA not used: not one layer fits; all of it takes ", "; using the CPU, "]);
 }
@@ -147,7 +147,7 @@ fn as_many_layers_as_were_asked_for_go_to_as_few() {
     if test::case().is_some() {
         return case();
     }
-    let asked = |layers: &str| said(test_name!(), "sm_80:30M,sm_80:30M", &[(LAYERS, layers)]);
+    let asked = |layers: &str| said(test_name!(), "sm_80:33M,sm_80:33M", &[(LAYERS, layers)]);
     let Some(one) = asked("1") else { return };
     has(&one, &["using CUDA: NVIDIA A", " for layer 2 and the head; the CPU, ", " for layers 0 to 1"]);
     has(&asked("2").unwrap(), &["using CUDA: NVIDIA A", " for layers 1 to 2 and the head; the CPU, "]);
@@ -164,7 +164,7 @@ fn those_that_do_not_reach_one_another_share_it_too() {
         return case();
     }
     for set in [("PTX_EMU_PEERS", "0"), ("PTX_EMU_FAULT", "peer:1+:801")] {
-        let Some(line) = said(test_name!(), "sm_80:30M,sm_80:30M", &[set]) else { return };
+        let Some(line) = said(test_name!(), "sm_80:33M,sm_80:33M", &[set]) else { return };
         has(&line, &["using CUDA: 2 × NVIDIA "]);
         assert!(!line.contains("the CPU"), "{line}");
     }
@@ -179,9 +179,9 @@ fn one_that_cannot_be_used_is_left_out_with_the_reason() {
     let newest =
         || Launcher::new().patience(Duration::from_secs(900)).nvrtc(ptx_emulator_launcher::Nvrtc::V13);
     let why = ["; cuda:0 left out: /", " is NVRTC 13.", ", which does not know sm_61"];
-    let Some(one) = said_by(test_name!(), newest(), "sm_61:52M,sm_80:52M", &[]) else { return };
+    let Some(one) = said_by(test_name!(), newest(), "sm_61:54M,sm_80:54M", &[]) else { return };
     has(&one, &[&["using CUDA: NVIDIA A"], &why[..]].concat());
-    let two = said_by(test_name!(), newest(), "sm_61:52M,sm_80:30M,sm_80:30M", &[]).unwrap();
+    let two = said_by(test_name!(), newest(), "sm_61:54M,sm_80:33M,sm_80:33M", &[]).unwrap();
     has(&two, &[&["using CUDA: 2 × NVIDIA ", "cuda:2 for layer", ", cuda:1 for layer"], &why[..]].concat());
 }
 
@@ -197,6 +197,6 @@ fn an_estimate_is_of_all_on_the_first() {
         let layers = options.gpu_layers(GpuLayers::Auto).estimate_parts(path).unwrap();
         return println!("line: {}", layers.len());
     }
-    let Some(parts) = said(test_name!(), "sm_80:30M,sm_80:30M", &[]) else { return };
+    let Some(parts) = said(test_name!(), "sm_80:33M,sm_80:33M", &[]) else { return };
     assert_eq!(parts, "1");
 }

@@ -4,10 +4,15 @@
 //! grain is two megabytes: small pieces are cut from large ones, and what is not small is counted in whole grains, as the driver takes
 //! them. Everything runs on one stream, so a piece may be used again as soon as it is given back: whatever still reads it was queued earlier,
 //! or is another device's copy that the stream was told to wait for. The driver gets memory back when the stream is done.
+//!
+//! Weights stay, and share the pieces they lie in (`lasting.rs`). Such a piece is in use as long as any of them is.
+
+mod lasting;
 
 use crate::driver::{Address, Context, Stream};
 use crate::error::{Error, Result};
 use crate::record::{Arena, Recorder};
+use lasting::Lasting;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +36,8 @@ struct State {
     slabs: Vec<Address>,
     /// What is left of the last slab.
     rest: (Address, usize),
+    /// What weights are cut from.
+    lasting: Lasting,
     /// Bytes had from the driver.
     held: u64,
     /// Bytes in use.
@@ -61,6 +68,8 @@ pub(crate) struct Buffer {
     size: usize,
     pool: Arc<Pool>,
     arena: Option<Arc<Arena>>,
+    /// Whether it is a part of a slab.
+    lasts: bool,
 }
 
 impl Buffer {
@@ -93,14 +102,26 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(arena) = self.arena.take() {
             let pool = Arc::clone(&self.pool);
-            return arena.give(Self { address: self.address, size: self.size, pool, arena: None });
+            return arena.give(Self {
+                address: self.address,
+                size: self.size,
+                pool,
+                arena: None,
+                lasts: false,
+            });
         }
         let mut state = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(watching) = state.watched.remove(&self.address) {
             watching.iter().for_each(|stale| stale.store(true, Relaxed));
         }
-        state.used -= self.size as u64;
-        state.free.entry(self.size).or_default().push(self.address);
+        let whole = match self.lasts {
+            true => state.lasting.give(self.address, self.size),
+            false => Some((self.address, self.size)),
+        };
+        if let Some((address, size)) = whole {
+            state.used -= size as u64;
+            state.free.entry(size).or_default().push(address);
+        }
     }
 }
 
@@ -109,6 +130,11 @@ fn rounded(bytes: usize) -> Option<usize> {
     let part = if bytes <= SMALL { 16 } else { 32 };
     let step = (bytes.checked_next_power_of_two()? / part).max(if bytes <= SMALL { GRAIN } else { PAGE });
     bytes.max(1).checked_next_multiple_of(step)
+}
+
+/// Where weights end and begin: kernels and cuBLAS read them in sixteens of bytes.
+fn grained(bytes: usize) -> Option<usize> {
+    bytes.max(1).checked_next_multiple_of(GRAIN)
 }
 
 impl Pool {
@@ -150,12 +176,34 @@ impl Pool {
         let (address, size) = address;
         state.used += size as u64;
         state.peak = state.peak.max(state.used);
-        Ok(Buffer { address, size, pool: Arc::clone(self), arena: None })
+        Ok(Buffer { address, size, pool: Arc::clone(self), arena: None, lasts: false })
+    }
+
+    /// The same for what stays as long as a model: it shares pages with others of its kind.
+    pub(crate) fn take_lasting(self: &Arc<Self>, doing: &str, bytes: usize) -> Result<Buffer> {
+        let size = grained(bytes).ok_or_else(|| self.short(doing, u64::MAX, 0))?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = match state.lasting.cut(size) {
+            Some(address) => address,
+            None => {
+                let (slab, len) = self.slab(&mut state, doing, size)?;
+                state.lasting.add(slab, len, size);
+                state.used += len as u64;
+                state.peak = state.peak.max(state.used);
+                slab
+            }
+        };
+        Ok(Buffer { address, size, pool: Arc::clone(self), arena: None, lasts: true })
     }
 
     /// The size of the piece for `bytes`, if there is one.
     pub(crate) fn size(bytes: usize) -> Option<usize> {
         rounded(bytes)
+    }
+
+    /// What is taken for lasting pieces of so many bytes that come in this order, if it can be counted.
+    pub(crate) fn lasting_size(bytes: impl IntoIterator<Item = u64>) -> Option<u64> {
+        lasting::taken(bytes)
     }
 
     /// Sets `stale` when what lies at any of `addresses` is given back.
@@ -188,6 +236,24 @@ impl Pool {
         let (at, left) = state.rest;
         state.rest = (at + size as u64, left - size);
         Ok(at)
+    }
+
+    /// A slab for a lasting piece and others after it. Where memory is short it is shorter, down to the piece's own pages.
+    fn slab(&self, state: &mut State, doing: &str, size: usize) -> Result<(Address, usize)> {
+        let countless = || self.short(doing, u64::MAX, 0);
+        let least = size.checked_next_multiple_of(PAGE).ok_or_else(countless)?;
+        let mut len = state.lasting.wanted(size).ok_or_else(countless)?;
+        loop {
+            if let Some(found) = Self::again(state, len) {
+                return Ok(found);
+            }
+            match self.more(state, doing, len) {
+                Err(Error::Memory { .. }) if len > least => {
+                    len = (len / 2).next_multiple_of(PAGE).max(least);
+                }
+                taken => return taken.map(|address| (address, len)),
+            }
+        }
     }
 
     fn more(&self, state: &mut State, doing: &str, size: usize) -> Result<Address> {
