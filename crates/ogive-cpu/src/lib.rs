@@ -1,13 +1,12 @@
 //! Language models on the CPU: threads and SIMD.
 //!
 //! ```
-//! use ogive_backend::Backend;
-//! use ogive_cpu::{CpuBackend, Precision};
+//! use ogive_cpu::{CpuBackend, Precision, backend::Backend};
 //!
 //! let cpu = CpuBackend::builder().threads(2).precision(Precision::Exact).build()?;
 //! let x = cpu.upload(&[3.0, 4.0], [1, 2].into())?;
 //! assert_eq!(cpu.download(&cpu.sum(&x)?)?, [7.0]);
-//! # Ok::<(), ogive_backend::tensor::Error>(())
+//! # Ok::<(), ogive_cpu::tensor::Error>(())
 //! ```
 //!
 //! Determinism is a promise: a token's results are the same bits whatever else is in the step, however its prompt was
@@ -23,10 +22,10 @@
 //! | `scalar` | all | everywhere: it defines the others |
 
 mod attend;
-mod backend;
 mod builder;
 mod cache;
 pub mod ceilings;
+mod cpu;
 mod held;
 mod linear;
 mod ops;
@@ -37,8 +36,9 @@ mod simd;
 mod spare;
 mod weight;
 
-pub use backend::CpuBackend;
 pub use builder::Builder;
+pub use cpu::CpuBackend;
+pub use ogive_backend::{self as backend, tensor};
 pub use simd::Path;
 pub use weight::Precision;
 

@@ -5,9 +5,9 @@
 //! ```
 #![allow(clippy::print_stdout)]
 
-use ogive_backend::tensor::{HostWeight, Q8_0, Result};
-use ogive_backend::{Activation, Backend};
 use ogive_cuda::CudaBackend;
+use ogive_cuda::backend::{Activation, Backend};
+use ogive_cuda::tensor::{HostWeight, Q8_0, Result};
 
 fn main() -> Result<()> {
     for device in CudaBackend::devices().unwrap_or_default() {

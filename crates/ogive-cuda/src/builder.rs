@@ -1,6 +1,6 @@
 //! Settings of a backend.
 
-use crate::backend::{self, CudaBackend, Products};
+use crate::cuda::{self, CudaBackend, Products};
 use crate::device::Device;
 use crate::driver::DeviceInfo;
 use crate::error::Result;
@@ -193,10 +193,10 @@ impl Builder {
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         let info = CudaBackend::devices().ok().and_then(|all| all.into_iter().nth(self.device));
-        let Some(info) = info else { return backend::sizes(None) };
+        let Some(info) = info else { return cuda::sizes(None) };
         let cublas_from = self.for_cublas(&info).filter(|_| library::has_cublas());
         let Self { compute, activations, grouped_from, .. } = *self;
-        backend::sizes(Some(Products { info, compute, activations, cublas_from, grouped_from }))
+        cuda::sizes(Some(Products { info, compute, activations, cublas_from, grouped_from }))
     }
 
     /// Takes the device.

@@ -5,8 +5,7 @@
 //! loaded; they add up.
 //!
 //! ```
-//! use ogive_backend::Backend;
-//! use ogive_cuda::CudaBackend;
+//! use ogive_cuda::{CudaBackend, backend::Backend};
 //!
 //! match CudaBackend::new() {
 //!     Ok(cuda) => {
@@ -15,7 +14,7 @@
 //!     }
 //!     Err(why) => println!("CUDA not used: {why}"),
 //! }
-//! # Ok::<(), ogive_backend::tensor::Error>(())
+//! # Ok::<(), ogive_cuda::tensor::Error>(())
 //! ```
 //!
 //! # How it is cut
@@ -34,15 +33,15 @@
 //! 3. Write the operator in `src/ops/`: check shapes and handles as the oracle does (`Device::read` refuses strangers'), take the
 //!    output with `Device::tensor`, and make the call: `Call::new(device, at, &SOURCE, "kernel").define(..).at(..).count(..)`, one
 //!    argument for each parameter in order, then `run`, `over` or `by_rows`. Empty launches are left out by themselves.
-//! 4. Name it in `backend.rs`. An operator that takes `x` by value may work in place if `Device::is_free(&mut x)`.
+//! 4. Name it in `cuda.rs`. An operator that takes `x` by value may work in place if `Device::is_free(&mut x)`.
 //! 5. Run the suite's cases of it under the emulator: `OGIVE_CUDA_FILTER=NAME cargo test -p ogive-cuda --test conformance`.
 
-mod backend;
 mod blas;
 mod bucket;
 mod builder;
 mod cache;
 mod compiler;
+mod cuda;
 mod device;
 mod driver;
 mod error;
@@ -60,11 +59,12 @@ mod trace;
 mod transfer;
 mod weight;
 
-pub use backend::CudaBackend;
 pub use blas::CublasUse;
 pub use builder::{Activations, Builder, Compute};
 pub use compiler::{Compiled, Compiler, Resources};
+pub use cuda::CudaBackend;
 pub use driver::DeviceInfo;
 pub use error::{Error, Result};
 pub use graph::GraphCounts;
 pub use library::{Finding, Report, report};
+pub use ogive_backend::{self as backend, tensor};

@@ -15,7 +15,7 @@
 //! # Ok::<(), ogive_cuda::Error>(())
 //! ```
 
-use crate::backend::CudaBackend;
+use crate::cuda::CudaBackend;
 use crate::device::Device;
 use crate::driver;
 use crate::error::{Error, Result};

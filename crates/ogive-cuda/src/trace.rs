@@ -5,7 +5,7 @@
 //! its slot, and a replay writes it again; the others give theirs back when the next trace begins. What is no kernel of
 //! ours (cuBLAS, copies) writes nothing: it is in the gaps.
 
-use crate::backend::CudaBackend;
+use crate::cuda::CudaBackend;
 use crate::device::Device;
 use crate::driver::Address;
 use crate::error::{Error, Result};

@@ -6,8 +6,8 @@
 //! What an RMS norm gives comes rounded, by its own kernel and to the same bits, so that such products of it need no other launch. A norm
 //! does not know what will read its result: it rounds all that could be meant, as a quarter more of what it writes is little.
 
-use crate::backend::Products;
 use crate::builder::Activations;
+use crate::cuda::Products;
 use crate::device::Device;
 use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;

@@ -3,9 +3,9 @@
 //! for more than one row (`matrix`); and where it was told to round few rows for packed weights, integers (`int8`), which go first. What
 //! weights in an order of their own meet is put in it before: by what rounds it, or moved (`order`).
 
-use crate::backend::Products;
 use crate::bucket;
 use crate::builder::Compute;
+use crate::cuda::Products;
 use crate::device::Device;
 use crate::driver::DeviceInfo;
 use crate::launch::Call;

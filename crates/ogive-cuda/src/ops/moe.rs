@@ -4,8 +4,8 @@
 //! integers as `linear` does; more are grouped by expert (`grouped`). Which it is hangs on sizes alone: the same step gives the same bits.
 //! A single expert whose columns are in an order of their own is a gated product and another; stacks have no such order (`weight.rs`).
 
-use crate::backend::Products;
 use crate::builder::{Activations, Compute};
+use crate::cuda::Products;
 use crate::device::{Device, count};
 use crate::driver::DeviceInfo;
 use crate::launch::Call;
