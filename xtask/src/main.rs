@@ -20,9 +20,11 @@ mod versions;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const HELP: &str = "usage: cargo xtask COMMAND
+const USAGE: &str = "usage: cargo xtask COMMAND\n\n";
 
-  ci [--keep-going]   everything that must pass: fmt, tidy, clippy, examples, docs, tests
+/// What `help` says of the commands that have no file with their own words.
+const COMMANDS: &str =
+    "  ci [--keep-going]   everything that must pass: fmt, tidy, clippy, examples, docs, tests
   tidy                the tree against the house rules: arrows, files, unsafe, docs, links
 ";
 
@@ -35,6 +37,10 @@ fn root() -> PathBuf {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    if let Some(help) = help_of(&args) {
+        eprint!("{USAGE}{help}");
+        return ExitCode::SUCCESS;
+    }
     if let Some(("emu", rest)) = args.split_first().map(|(first, rest)| (*first, rest)) {
         return match emu::run(&root(), rest) {
             Ok(code) => ExitCode::from(code),
@@ -69,7 +75,7 @@ fn main() -> ExitCode {
 
 fn help() -> String {
     format!(
-        "{HELP}{}{}{}{}{}{}{}",
+        "{USAGE}{COMMANDS}{}{}{}{}{}{}{}",
         bundle::HELP,
         arm::HELP,
         platforms::HELP,
@@ -80,7 +86,46 @@ fn help() -> String {
     )
 }
 
+/// What `help` says of the command that `--help` stands behind.
+fn help_of(args: &[&str]) -> Option<&'static str> {
+    let (command, rest) = args.split_first()?;
+    // What follows `--` is another program's.
+    let mut own = rest.iter().take_while(|arg| **arg != "--");
+    own.find(|arg| matches!(**arg, "--help" | "-h"))?;
+    Some(match *command {
+        "arm" => arm::HELP,
+        "bundle" => bundle::HELP,
+        "ci" | "tidy" => COMMANDS,
+        "emu" => emu::HELP,
+        "emu-corpus" => corpus::HELP,
+        "golden" => golden::HELP,
+        "minimal-versions" | "semver" => versions::HELP,
+        "platforms" => platforms::HELP,
+        _ => return None,
+    })
+}
+
 fn fail(message: &str) -> ExitCode {
     eprintln!("xtask: {message}");
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_is_of_the_command_before_it() {
+        assert!(help_of(&["bundle", "--help"]).unwrap().contains("--features LIST"));
+        assert!(help_of(&["emu", "--races", "-h"]).unwrap().contains("--nvrtc"));
+        // Each command that the whole help has.
+        for line in help().lines().filter_map(|line| line.strip_prefix("  ")) {
+            let Some(command) = line.split(' ').next().filter(|word| !word.is_empty()) else { continue };
+            let own = help_of(&[command, "--help"]).unwrap_or_else(|| panic!("{command}"));
+            assert!(own.contains(line), "{command}");
+        }
+        for args in [&["emu", "--", "a", "--help"][..], &["nothing", "--help"], &["--help"], &["emu"], &[]] {
+            assert_eq!(help_of(args), None, "{args:?}");
+        }
+    }
 }
