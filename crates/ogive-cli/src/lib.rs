@@ -74,6 +74,6 @@ pub fn write_synth(shape: &str, format: &str, seed: u64, out: &Path) -> Result<(
 }
 
 fn fail(why: &str, code: u8) -> ExitCode {
-    output::note(format_args!("error: {why}"));
+    output::error(why);
     ExitCode::from(code)
 }

@@ -104,6 +104,11 @@ impl Machine {
         if tokens == Some(0) {
             return Err(Error::failed("--context 0: ask for at least one token"));
         }
+        if let (Device::Cpu, Some(GpuLayers::Count(1..))) = (self.device, self.gpu_layers) {
+            let why =
+                "--gpu-layers asks for layers on a GPU, and --device cpu for none: leave one of them out";
+            return Err(Error::Usage(why.into()));
+        }
         Ok(tokens.into_iter().fold(self.options(), Options::context))
     }
 

@@ -6,14 +6,31 @@
 use crate::error::{Doing, Error, Result};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether the last word was text on stdout that ended no line.
+static MID_LINE: AtomicBool = AtomicBool::new(false);
 
 /// A line on stderr.
 pub(crate) fn note(text: impl Display) {
+    MID_LINE.store(false, Relaxed);
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// An error, in a line of its own also where stdout and stderr are one and text broke off. Who reads stdout alone gets the text as it was
+/// written, so that line is ended on stderr, but for a terminal.
+pub(crate) fn error(why: &str) {
+    if MID_LINE.load(Relaxed) && !(is_terminal() && write(b"\n").is_ok()) {
+        note("");
+    }
+    note(format_args!("error: {why}"));
 }
 
 /// Writes to stdout, at once.
 pub(crate) fn write(bytes: &[u8]) -> Result<()> {
+    if let Some(last) = bytes.last() {
+        MID_LINE.store(*last != b'\n', Relaxed);
+    }
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(Error::ClosedPipe),

@@ -95,3 +95,25 @@ fn as_many_layers_as_fit_go_to_the_device() {
     let (_, text, _) = run("sm_80:64M", &["devices", "--model", model]).unwrap();
     assert!(text.contains("does not fit in ") && text.contains("--gpu-layers auto"), "{text}");
 }
+
+/// Text that broke off is not the error's beginning where both go to one place, and stays as it was written.
+#[test]
+fn an_error_in_the_middle_of_an_answer_begins_a_line() {
+    let how = ["run", "--device", "cuda", "--temp", "0", "-n", "12", "Once upon a time"];
+    let Some((ok, whole, said)) = run("sm_80", &how) else { return };
+    assert!(ok && !said.contains("\n\n"), "{said}");
+    let mut launch = 64;
+    let (text, said) = loop {
+        let mut command = with_device("sm_80").unwrap();
+        let out = command.args(how).env("PTX_EMU_FAULT", format!("launch:{launch}")).output().unwrap();
+        let [text, said] = [out.stdout, out.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert!(!out.status.success(), "no launch failed after the first words: {said}");
+        if !text.is_empty() {
+            break (text, said);
+        }
+        assert!(said.contains("\nerror: ") && !said.contains("\n\n"), "{said}");
+        launch += launch / 2;
+    };
+    assert!(whole.starts_with(&text) && !text.ends_with('\n') && text.len() < whole.len(), "{text}");
+    assert!(said.contains("\n\nerror: "), "{said}");
+}

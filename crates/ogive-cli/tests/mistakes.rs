@@ -147,6 +147,19 @@ fn numbers_and_names_that_make_no_sense() {
 }
 
 #[test]
+fn layers_on_a_gpu_that_was_ruled_out() {
+    let why = "--gpu-layers asks for layers on a GPU, and --device cpu for none: leave one of them out";
+    for (command, layers) in [("run", "3"), ("chat", "all"), ("inspect", "1"), ("bench", "1")] {
+        let message = wrong!(2, command, "--model", "none.gguf", "--device", "cpu", "--gpu-layers", layers);
+        assert_eq!(message, why, "{command}");
+    }
+    // What asks for none, or for what there is, is no contradiction.
+    for layers in ["0", "auto"] {
+        ogive(args!["inspect", "--device", "cpu", "--gpu-layers", layers]).text();
+    }
+}
+
+#[test]
 fn tokens_and_places_for_logits() {
     let Some(model) = model() else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -155,7 +155,7 @@ impl Talk<'_> {
 
     fn complain(&mut self, why: &str) {
         self.failed = true;
-        output::note(format_args!("error: {why}"));
+        output::error(why);
     }
 
     /// Sends a message and writes the answer. What goes wrong with it does not end the conversation.
