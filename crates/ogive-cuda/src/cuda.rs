@@ -51,17 +51,26 @@ impl CudaBackend {
         Builder::default()
     }
 
-    /// Whether there is a driver, a device, and an NVRTC that compiles for it. Costs what opening them costs, the first time.
-    /// [`new`](Self::new) may still fail: on a device without free memory, or with a driver too old for that NVRTC.
+    /// Whether there is a driver, a device, and an NVRTC that compiles for it: any device, whose number
+    /// [`first_available`](Self::first_available) has. Costs what opening them costs, the first time. Opening the device may still fail: if it
+    /// has no free memory, or the driver is too old for that NVRTC.
     #[must_use]
     pub fn is_available() -> bool {
-        Self::unavailable().is_none()
+        Self::first_available().is_ok()
     }
 
     /// Why [`is_available`](Self::is_available) is false, if it is.
     #[must_use]
     pub fn unavailable() -> Option<crate::Error> {
-        Self::devices().and_then(|devices| device::compiler_for(devices.first())).err()
+        Self::first_available().err()
+    }
+
+    /// The number of the first device that an NVRTC compiles for, as [`with_device`](Self::with_device) has it.
+    ///
+    /// # Errors
+    /// If there is no driver, no device, or no NVRTC for any of them: then for the first.
+    pub fn first_available() -> CudaResult<usize> {
+        device::first_with_compiler(&Self::devices()?)
     }
 
     /// The devices there are.

@@ -403,11 +403,18 @@ fn refused(e: Error, nvrtc: &Nvrtc, wanted: Wanted) -> Error {
     }
 }
 
-/// Fails unless there is a device and a compiler for it. Whether the driver takes what that compiler makes shows when the device is opened.
-pub(crate) fn compiler_for(info: Option<&DeviceInfo>) -> Result<()> {
+/// The first device that there is a compiler for; the reason of the first where there is none. Whether the driver takes what that compiler makes
+/// shows when the device is opened.
+pub(crate) fn first_with_compiler(devices: &[DeviceInfo]) -> Result<usize> {
     let (driver, _) = library::driver()?;
-    let info = info.ok_or(Error::NoDevice { asked: 0, found: 0 })?;
-    library::nvrtc(Wanted { driver: driver.version, capability: info.capability }).map(drop)
+    let mut why = None;
+    for info in devices {
+        match library::nvrtc(Wanted { driver: driver.version, capability: info.capability }) {
+            Ok(_) => return Ok(info.number),
+            Err(e) => why = why.or(Some(e)),
+        }
+    }
+    Err(why.unwrap_or(Error::NoDevice { asked: 0, found: 0 }))
 }
 
 /// Bytes of a tensor in single precision.

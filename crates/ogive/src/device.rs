@@ -184,9 +184,12 @@ pub(crate) fn layout<'a>(options: &'a Options, checkpoint: &'a Checkpoint) -> Re
     let numbers = match options.device {
         Device::Cuda(n) => vec![n],
         Device::Cudas(all) => all.iter().collect(),
-        Device::Auto if !forced() && cuda_is_available() => vec![0],
-        _ => return Ok(Layout::Whole(On::default())),
+        Device::Auto if !forced() => cuda_first().into_iter().collect(),
+        _ => Vec::new(),
     };
+    if numbers.is_empty() {
+        return Ok(Layout::Whole(On::default()));
+    }
     let ons: Vec<On> = numbers.iter().map(|n| on_cuda(options, *n)).collect();
     let layers = Layers::of(checkpoint, options);
     let gpu = match options.gpu_layers {
@@ -239,8 +242,8 @@ fn on_cuda(options: &Options, number: usize) -> On {
 }
 
 #[cfg(feature = "cuda")]
-fn cuda_is_available() -> bool {
-    ogive_cuda::CudaBackend::is_available()
+fn cuda_first() -> Option<usize> {
+    ogive_cuda::CudaBackend::first_available().ok()
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -249,8 +252,8 @@ fn on_cuda(_: &Options, _: usize) -> On {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn cuda_is_available() -> bool {
-    false
+fn cuda_first() -> Option<usize> {
+    None
 }
 
 #[cfg(feature = "cpu")]

@@ -210,7 +210,7 @@ impl Options {
     }
 
     /// What the model at `path` would take, without loading it: on all machines that share its layers together. Where those are shared out
-    /// by what is free ([`GpuLayers::Auto`]), as if all went to the first GPU.
+    /// by what is free ([`GpuLayers::Auto`]), as if all went to the first GPU that can be used.
     pub fn estimate_memory(&self, path: impl AsRef<Path>) -> Result<Memory> {
         memory::estimate(path.as_ref(), self)
     }

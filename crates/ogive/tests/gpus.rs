@@ -4,9 +4,10 @@
 #![cfg(all(feature = "cuda", feature = "cpu"))]
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+use ogive::cuda::CudaBackend;
 use ogive::engine::{Limits, Request};
 use ogive::{Device, GpuLayers, Model, Options};
-use ptx_emulator_launcher::{Launcher, test, test_name};
+use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
 use std::time::Duration;
 
 /// With so many tokens in single precision the cache of the first two layers is 20 MiB each, beside which the model's weights and the third layer,
@@ -176,8 +177,7 @@ fn one_that_cannot_be_used_is_left_out_with_the_reason() {
     if test::case().is_some() {
         return case();
     }
-    let newest =
-        || Launcher::new().patience(Duration::from_secs(900)).nvrtc(ptx_emulator_launcher::Nvrtc::V13);
+    let newest = || Launcher::new().patience(Duration::from_secs(900)).nvrtc(Nvrtc::V13);
     let why = ["; cuda:0 left out: /", " is NVRTC 13.", ", which does not know sm_61"];
     let Some(one) = said_by(test_name!(), newest(), "sm_61:54M,sm_80:54M", &[]) else { return };
     has(&one, &[&["using CUDA: NVIDIA A"], &why[..]].concat());
@@ -187,16 +187,24 @@ fn one_that_cannot_be_used_is_left_out_with_the_reason() {
 
 /// Which GPUs there will be is known when they are open; an estimate opens none.
 #[test]
-fn an_estimate_is_of_all_on_the_first() {
+fn an_estimate_is_of_all_on_the_first_that_can_be_used() {
     if test::case().is_some() {
         println!();
         let options = Options::new().exact(true).context(CONTEXT).step_tokens(16);
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/qwen3");
-        let first = options.clone().device(Device::Cuda(0)).estimate_memory(path).unwrap();
-        assert_eq!(options.clone().estimate_memory(path).unwrap(), first);
+        let on = |device| options.clone().device(device).estimate_memory(path).unwrap();
+        let number = CudaBackend::first_available().unwrap();
+        assert!(CudaBackend::is_available() && CudaBackend::unavailable().is_none());
+        assert_eq!(on(Device::Auto), on(Device::Cuda(number)));
+        assert_ne!(on(Device::Auto), on(Device::Cpu));
         let layers = options.gpu_layers(GpuLayers::Auto).estimate_parts(path).unwrap();
-        return println!("line: {}", layers.len());
+        return println!("line: {}, the first is {number}", layers.len());
     }
     let Some(parts) = said(test_name!(), "sm_80:33M,sm_80:33M", &[]) else { return };
-    assert_eq!(parts, "1");
+    assert_eq!(parts, "1, the first is 0");
+    if cfg!(feature = "cuda-13") {
+        let newest = Launcher::new().patience(Duration::from_secs(900)).nvrtc(Nvrtc::V13);
+        let parts = said_by(test_name!(), newest, "sm_61:33M,sm_80:33M", &[]).unwrap();
+        assert_eq!(parts, "1, the first is 1");
+    }
 }
