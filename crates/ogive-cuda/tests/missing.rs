@@ -69,6 +69,19 @@ fn a_driver_that_does_not_start() {
     }
 }
 
+/// Opened, it would end the process without a word.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_driver_that_is_cut_off() {
+    if is_case() {
+        return;
+    }
+    let Some(stage) = Stage::emulated(test_name!()) else { return };
+    let told = "/libcuda.so.1 cannot be loaded (the file is cut off: it has 200000 of ";
+    let s = situation("cut off").file("libcuda.so.1", File::Cut(&File::Emulator, 200_000));
+    stage.tell_apart(&[s.both(&["CUDA driver: /", told, "install NVIDIA's driver"])]);
+}
+
 /// The packages that are named are those of a build with every generation.
 #[test]
 fn a_compiler_that_does_not_fit() {
@@ -107,6 +120,10 @@ fn a_compiler_that_does_not_fit() {
             .driver()
             .file("libnvrtc.so.12", File::Text)
             .both(&["NVRTC: /", "/libnvrtc.so.12 cannot be loaded (", &newest]),
+        situation("a compiler that is cut off")
+            .driver()
+            .file("libnvrtc.so.12", File::Cut(&File::Alone(Nvrtc::V12), 3_000_000))
+            .both(&["NVRTC: /", "/libnvrtc.so.12 cannot be loaded (the file is cut off: it has 3000000 of ", &newest]),
         situation("another library in its place")
             .driver()
             .file("libnvrtc.so", File::Emulator)
@@ -234,19 +251,25 @@ fn what_the_features_leave_out_is_told() {
         return;
     }
     let all = [
-        ("11", cfg!(feature = "cuda-11")),
-        ("12", cfg!(feature = "cuda-12")),
-        ("13", cfg!(feature = "cuda-13")),
+        ("11", "libnvrtc.so.11.2", (11, 8), cfg!(feature = "cuda-11")),
+        ("12", "libnvrtc.so.12", (12, 9), cfg!(feature = "cuda-12")),
+        ("13", "libnvrtc.so.13", (13, 0), cfg!(feature = "cuda-13")),
     ];
-    let out: Vec<&str> = all.iter().filter(|(_, on)| !on).map(|(g, _)| *g).collect();
+    let out: Vec<_> = all.into_iter().filter(|(.., on)| !on).collect();
     let Some(stage) = Stage::emulated(test_name!()).filter(|_| !out.is_empty()) else {
         return println!("skipped: this build leaves no generation out");
     };
-    for g in out {
-        let name = if g == "11" { "libnvrtc.so.11.2".into() } else { format!("libnvrtc.so.{g}") };
+    for (g, name, (major, minor), _) in out {
         let told = format!("{name} is of CUDA {g}, which this build leaves out: its feature cuda-{g} is off");
         let blas = format!("libcublas.so.{g} is of CUDA {g}, which this build leaves out");
-        let s = situation(g).driver().file(&name, File::Text).file(&format!("libcublas.so.{g}"), File::Text);
+        let s = situation(g).driver().file(name, File::Text).file(&format!("libcublas.so.{g}"), File::Text);
         stage.tell_apart(&[s.both(&[&told]).report(&[&blas])]);
+        // Once, whatever else leads to it: that is known when it has been opened.
+        let linked = situation(&format!("{g}, linked")).driver().file(name, File::Played(major, minor));
+        let heard = stage.hear(&linked.file("libnvrtc.so", File::Link(name)));
+        for key in ["error", "report"] {
+            let text = heard.values(key).collect::<Vec<_>>().join("\n");
+            assert_eq!(text.matches("which this build leaves out").count(), 1, "{text}");
+        }
     }
 }

@@ -112,7 +112,7 @@ const CREATE: &[u8] = b"cublasCreate_v2\0";
 fn open(candidate: &Candidate) -> Result<Library, String> {
     let name = candidate.path.file_name().unwrap_or_default().to_string_lossy();
     if let Some(generation) = name.strip_prefix("libcublas.so.") {
-        keep_beside(&candidate.path, &format!("libcublasLt.so.{generation}"));
+        keep_beside(&candidate.path, &format!("libcublasLt.so.{generation}"))?;
     }
     candidate.open()
 }

@@ -5,6 +5,7 @@
 
 mod advice;
 mod cublas;
+mod elf;
 mod nvrtc;
 mod report;
 mod search;
@@ -107,6 +108,8 @@ fn named(n: &Nvrtc) -> String {
 /// The compilers among these that this build may load, each once and in this order, opened one by one; of other files, why they are none.
 fn compilers(places: &Places, candidates: Vec<Candidate>) -> impl Iterator<Item = Result<Nvrtc, String>> {
     let mut seen = HashSet::new();
+    // Told by their names, whatever links lead there.
+    let left_out: HashSet<PathBuf> = places.left_out(Kind::Nvrtc).iter().map(|c| file(&c.path)).collect();
     candidates.into_iter().filter_map(move |candidate| {
         let library = match candidate.open() {
             Ok(library) => library,
@@ -119,6 +122,7 @@ fn compilers(places: &Places, candidates: Vec<Candidate>) -> impl Iterator<Item 
         let path = candidate.loaded_from();
         let opened = Nvrtc::of(library, &path);
         let is_new = seen.insert((file(&path), opened.as_ref().ok().map(|n| n.version)));
+        let is_new = is_new && !left_out.contains(&file(&path));
         let allowed = |n: Nvrtc| match n.version.0 {
             major if places.allows(major) => Ok(n),
             major => Err(advice::left_out(&n.path, major, places)),

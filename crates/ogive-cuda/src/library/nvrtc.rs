@@ -181,7 +181,7 @@ impl Nvrtc {
         if version < OLDEST {
             return Err(format!("{named}, and {}.{} is the oldest that will do", OLDEST.0, OLDEST.1));
         }
-        keep_beside(path, &format!("libnvrtc-builtins.so.{}.{}", version.0, version.1));
+        keep_beside(path, &format!("libnvrtc-builtins.so.{}.{}", version.0, version.1))?;
         let f = Functions::of(library).map_err(|e| format!("{named} and not whole ({})", told(path, &e)))?;
         let silent = || format!("{named} and does not say what it compiles for");
         let mut count = 0;

@@ -5,6 +5,7 @@
 //! the environment and its own list of generations, so that a test can lay out any combination of missing and old libraries.
 #![allow(unsafe_code)]
 
+use super::elf;
 use libloading::Library;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -112,29 +113,41 @@ impl Candidate {
 
     /// Opens it; why not, in a sentence, where that fails.
     pub(super) fn open(&self) -> Result<Library, String> {
+        whole(self.file.as_deref().unwrap_or(&self.path))?;
         // SAFETY: opening runs the library's initialisers. It is one of NVIDIA's by its name, from a place that the user or
         // the system chose for such libraries, as a program linked against it would get it.
         let opened = unsafe { Library::new(&self.path) };
-        opened.map_err(|e| format!("{} cannot be loaded ({})", self.path.display(), told(&self.path, &e)))
+        opened.map_err(|e| unloaded(&self.path, &told(&self.path, &e)))
     }
+}
+
+fn unloaded(path: &Path, why: &str) -> String {
+    format!("{} cannot be loaded ({why})", path.display())
+}
+
+/// A sentence, where the library at `path` would end the process that opens it.
+fn whole(path: &Path) -> Result<(), String> {
+    elf::cut_off(path).map_or(Ok(()), |why| Err(unloaded(path, &why)))
 }
 
 /// Opens the library `name` beside `path`, if there is one, for good: what the library at `path` will ask the loader for by that name. It gets
 /// what is open under it already, and else may find none, as the Python package of NVRTC 13.0 tells the loader no folder, or another
-/// version's, as `LD_LIBRARY_PATH` comes before the folders that a library names.
-pub(super) fn keep_beside(path: &Path, name: &str) {
+/// version's, as `LD_LIBRARY_PATH` comes before the folders that a library names. A sentence where it is cut off: nobody shall ask for it then.
+pub(super) fn keep_beside(path: &Path, name: &str) -> Result<(), String> {
     // A link may lead to where it really lies.
     let places = [Some(path.to_owned()), std::fs::canonicalize(path).ok()];
     let beside = places.into_iter().flatten().map(|path| path.with_file_name(name));
     let Some(file) = beside.into_iter().find(|file| file.is_file() && file.parent() != Some(Path::new("")))
     else {
-        return;
+        return Ok(());
     };
+    whole(&file)?;
     match Candidate::new(file, 0).open() {
         Ok(library) => std::mem::forget(library),
         // Whoever wants it will say so.
         Err(why) => tracing::debug!(target: "ogive::cuda", why, "a library's own library"),
     }
+    Ok(())
 }
 
 /// The environment, by name.
@@ -203,11 +216,16 @@ impl Places {
                 folders.extend(INSIDE.iter().skip(1).map(|inside| top.join(inside)));
             }
         }
-        folders.extend(SYSTEM.iter().map(|folder| self.root.join(folder)));
+        folders.extend(self.system());
         if kind != Kind::Driver {
             folders.extend(self.wheels());
         }
         folders
+    }
+
+    /// Folders that the loader mostly looks in, too.
+    fn system(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        SYSTEM.iter().map(|folder| self.root.join(folder))
     }
 
     /// Folders of `parent` whose names begin so, newest last by name, so reversed.
@@ -257,16 +275,21 @@ impl Places {
     }
 
     /// All that may be opened, in order. What `LD_LIBRARY_PATH` leads to comes twice, by its name and as a file: a name that does not
-    /// open is mostly one that is not there, a file that does not is a broken one.
+    /// open is mostly one that is not there, a file that does not is a broken one. A name that may lead to a file that is cut off is left out,
+    /// as nothing would say so any more once the loader has it.
     pub(super) fn candidates(&self, kind: Kind) -> Vec<Candidate> {
         let names = kind.names(&self.generations);
         let on_path = Self::in_folders(&self.paths("LD_LIBRARY_PATH"), &names);
+        let mut cut = Self::in_folders(&self.system().collect::<Vec<_>>(), &names);
+        cut.retain(|c| elf::cut_off(&c.path).is_some());
         let bare = |(name, generation): &(String, u32)| {
-            let file = on_path.iter().find(|c| c.path.file_name().is_some_and(|n| n == name.as_str()));
-            Candidate { file: file.map(|c| c.path.clone()), ..Candidate::new(name.into(), *generation) }
+            let of_name = |c: &&Candidate| c.path.file_name().is_some_and(|n| n == name.as_str());
+            let file = on_path.iter().find(of_name).map(|c| c.path.clone());
+            let leads = file.is_some() || !cut.iter().any(|c| of_name(&c));
+            leads.then(|| Candidate { file, ..Candidate::new(name.into(), *generation) })
         };
         let mut all = Self::in_folders(&self.first(kind), &names);
-        all.extend(names.iter().map(bare));
+        all.extend(names.iter().filter_map(bare));
         all.extend(on_path);
         all.extend(Self::in_folders(&self.last(kind), &names));
         all
@@ -384,6 +407,22 @@ mod tests {
             found,
             ["mine/libcuda.so.1", "libcuda.so.1", "libcuda.so", "usr/lib/wsl/lib/libcuda.so.1"]
         );
+    }
+
+    /// The loader would take it, and the process with it.
+    #[test]
+    fn a_name_that_leads_to_what_is_cut_off_is_left_to_the_file() {
+        let file = "usr/lib64/libcuda.so.1";
+        let (folder, places) = laid_out(&[file], &[]);
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(found(&folder, &places, Kind::Driver), names(&["libcuda.so.1", "libcuda.so", file]));
+        std::fs::write(folder.path().join(file), elf::tests::elf(&[(1, 0, 4096)])).unwrap();
+        assert_eq!(found(&folder, &places, Kind::Driver), names(&["libcuda.so", file]));
+        let why = places.candidates(Kind::Driver)[1].open().unwrap_err();
+        assert!(
+            why.ends_with("libcuda.so.1 cannot be loaded (the file is cut off: it has 120 of 4096 bytes)")
+        );
+        assert!(keep_beside(&folder.path().join("usr/lib64/other"), "libcuda.so.1").is_err());
     }
 
     #[test]

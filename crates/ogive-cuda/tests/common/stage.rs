@@ -9,6 +9,7 @@ use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{LIBRARY, Launcher, Nvrtc, test};
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -26,6 +27,10 @@ pub(crate) enum File {
     Emulator,
     /// No library.
     Text,
+    /// A link to another file of the folder.
+    Link(&'static str),
+    /// The begin of the file of another, of so many bytes: a copy that was cut off.
+    Cut(&'static Self, u64),
     /// The compiler's library without those beside it, which it opens when it compiles.
     Alone(Nvrtc),
     /// An NVRTC that says it is of this version and compiles nothing.
@@ -206,23 +211,7 @@ impl Stage {
         for (name, file) in &s.files {
             let to = folder.join(name);
             std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-            match file {
-                File::Emulator => link(&self.emulator.as_ref().unwrap().1, &to),
-                File::Alone(nvrtc) => {
-                    let folder = self.emulator.as_ref().unwrap().0.nvrtc_folder(*nvrtc, &|_| {}).unwrap();
-                    let from = std::fs::canonicalize(nvrtc.library(&folder).unwrap()).unwrap();
-                    // A hundred megabytes, where it cannot be a link. One by name would lead to those beside it.
-                    std::fs::hard_link(&from, &to)
-                        .or_else(|_| std::fs::copy(&from, &to).map(|_| ()))
-                        .unwrap();
-                }
-                File::Text => std::fs::write(to, "This is no library.\n".repeat(9)).unwrap(),
-                File::Played(major, minor) => {
-                    let played = self.folder.path().join(format!("played-{major}.{minor}.so"));
-                    play(*major, *minor, &played);
-                    std::fs::copy(&played, &to).unwrap();
-                }
-            }
+            self.lay_file(file, &to);
         }
         for nvrtc in &s.compilers {
             let from = self.emulator.as_ref().unwrap().0.nvrtc_folder(*nvrtc, &|_| {}).unwrap();
@@ -232,6 +221,32 @@ impl Stage {
             }
         }
         folder
+    }
+
+    /// Puts this file there.
+    fn lay_file(&self, file: &File, to: &Path) {
+        match file {
+            File::Emulator => link(&self.emulator.as_ref().unwrap().1, to),
+            File::Link(name) => link(&to.with_file_name(name), to),
+            File::Cut(whole, len) => {
+                let from = to.with_extension("whole");
+                self.lay_file(whole, &from);
+                let mut begin = std::fs::File::open(from).unwrap().take(*len);
+                std::io::copy(&mut begin, &mut std::fs::File::create(to).unwrap()).unwrap();
+            }
+            File::Alone(nvrtc) => {
+                let folder = self.emulator.as_ref().unwrap().0.nvrtc_folder(*nvrtc, &|_| {}).unwrap();
+                let from = std::fs::canonicalize(nvrtc.library(&folder).unwrap()).unwrap();
+                // A hundred megabytes, where it cannot be a link. One by name would lead to those beside it.
+                std::fs::hard_link(&from, to).or_else(|_| std::fs::copy(&from, to).map(|_| ())).unwrap();
+            }
+            File::Text => std::fs::write(to, "This is no library.\n".repeat(9)).unwrap(),
+            File::Played(major, minor) => {
+                let played = self.folder.path().join(format!("played-{major}.{minor}.so"));
+                play(*major, *minor, &played);
+                std::fs::copy(&played, to).unwrap();
+            }
+        }
     }
 
     /// What is heard in the situation.
