@@ -95,6 +95,15 @@ impl CudaBackend {
         self.device.pool.used()
     }
 
+    /// Bytes of device memory that could be had now: as many as were free when the backend was opened, less what is in use, unless another
+    /// program has taken some since.
+    ///
+    /// # Errors
+    /// If the driver does not say.
+    pub fn memory_left(&self) -> CudaResult<u64> {
+        self.device.pool.left()
+    }
+
     /// How much device memory is taken for what a model uploads, reserves and computes: for [`Estimate`](ogive_backend::Estimate). What kernels,
     /// page-locked memory and the driver itself take is not in it. [`Builder::sizes`] tells it before there is a backend.
     #[must_use]

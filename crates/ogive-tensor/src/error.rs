@@ -10,13 +10,38 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What failed: the operator, weight or key, and what was wrong with it.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {}", .0.at, .0.kind)]
+#[error("{}: {}", .0.at, .0.what())]
 pub struct Error(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     at: String,
     kind: ErrorKind,
+    /// Whether `at` says what helps.
+    advised: bool,
+}
+
+impl Inner {
+    fn what(&self) -> String {
+        match self.kind {
+            ErrorKind::Memory { needed, available } if self.advised => memory(needed, available),
+            ref kind => kind.to_string(),
+        }
+    }
+}
+
+/// What is too large for what.
+fn memory(needed: u64, available: u64) -> String {
+    format!("needs {needed} bytes of memory, of which {available} are free")
+}
+
+/// And what helps in general. What is free and not given is no question of sizes.
+fn advice(needed: u64, available: u64) -> &'static str {
+    if needed > available {
+        "; use a smaller context, cache or model"
+    } else {
+        ", but not in one piece, or not for long; close other programs that use it, or try again"
+    }
 }
 
 /// What was wrong.
@@ -42,9 +67,7 @@ pub enum ErrorKind {
     #[error("the cache is full: {0}")]
     CacheFull(String),
     /// There is not enough memory.
-    #[error(
-        "needs {needed} bytes of memory, of which {available} are free; use a smaller context, cache or model"
-    )]
+    #[error("{}{}", memory(*needed, *available), advice(*needed, *available))]
     Memory {
         /// Bytes asked for.
         needed: u64,
@@ -69,7 +92,7 @@ pub enum ErrorKind {
 impl Error {
     /// An error of this `kind` while doing `at`.
     pub fn new(at: impl Into<String>, kind: ErrorKind) -> Self {
-        Self(Box::new(Inner { at: at.into(), kind }))
+        Self(Box::new(Inner { at: at.into(), kind, advised: false }))
     }
     /// Two shapes disagree in operator `at`.
     pub fn shape(at: &str, a: Shape, b: Shape) -> Self {
@@ -113,6 +136,13 @@ impl Error {
         self.0.at = if self.0.at.is_empty() { what.into() } else { format!("{what}: {}", self.0.at) };
         self
     }
+    /// The same error, met while doing `what`, which says what helps: the general advice of its kind is left out.
+    #[must_use]
+    pub fn advised(mut self, what: &str) -> Self {
+        self.0.advised = true;
+        self.within(what)
+    }
+
     /// What was wrong.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
@@ -148,5 +178,17 @@ mod tests {
         assert_eq!(e.to_string(), "Foo: there is nothing of this name; known are Bar, Baz");
         assert!(optional::<()>(Err(e)).unwrap().is_none());
         assert!(optional::<()>(Err(Error::foreign("add"))).is_err());
+    }
+
+    #[test]
+    fn advice_fits_the_figures_and_is_given_once() {
+        let of = |needed, available| Error::new("linear", ErrorKind::Memory { needed, available });
+        let told = "linear: needs 9 bytes of memory, of which 3 are free";
+        assert_eq!(of(9, 3).to_string(), format!("{told}; use a smaller context, cache or model"));
+        assert_eq!(of(9, 3).advised("a (b would fit)").to_string(), format!("a (b would fit): {told}"));
+        // Nothing smaller helps where there is enough.
+        let text = of(3, 3).to_string();
+        assert!(text.contains("close other programs") && !text.contains("smaller"), "{text}");
+        assert_eq!(Error::foreign("add").advised("x").to_string(), Error::foreign("x: add").to_string());
     }
 }

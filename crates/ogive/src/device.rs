@@ -227,6 +227,15 @@ pub(crate) fn free(backend: &dyn Backend) -> Option<u64> {
     Some(all)
 }
 
+/// Bytes that a GPU can still give, as its driver has it now: another program may have taken some since it was opened.
+pub(crate) fn left(backend: &dyn Backend) -> Option<u64> {
+    #[cfg(feature = "cuda")]
+    if let Some(cuda) = (backend as &dyn std::any::Any).downcast_ref::<ogive_cuda::CudaBackend>() {
+        return cuda.memory_left().ok();
+    }
+    free(backend)
+}
+
 /// How a backend takes memory; one that wraps another does as its device by default.
 pub(crate) fn of_backend(backend: &dyn Backend) -> On {
     #[cfg(feature = "cuda")]

@@ -7,6 +7,7 @@ use crate::engine::Limits;
 use crate::engine::backend::{Backend, Estimate, Split};
 use crate::memory::{self, Memory, On};
 use crate::placement::{GpuLayers, Layers, SLACK};
+use crate::tensor::Error as ModelError;
 use crate::{Options, Result, device, nn};
 use std::{path::Path, sync::Arc};
 
@@ -15,10 +16,12 @@ pub(crate) type Free = Vec<Option<u64>>;
 
 /// What is left on each part of a backend, in the order of a step.
 pub(crate) fn free(backend: &dyn Backend) -> Free {
-    parts(backend).map_or_else(
-        || vec![device::free(backend)],
-        |s| s.parts().iter().map(|p| device::free(&**p)).collect(),
-    )
+    of_each(backend, device::free)
+}
+
+fn of_each(backend: &dyn Backend, free: fn(&dyn Backend) -> Option<u64>) -> Free {
+    let split = parts(backend).map(|s| s.parts().iter().map(|p| free(&**p)).collect());
+    split.unwrap_or_else(|| vec![free(backend)])
 }
 
 fn parts(backend: &dyn Backend) -> Option<&Split> {
@@ -55,16 +58,26 @@ pub(crate) fn loading(
     let Some(known) = known.filter(|_| free.len() == each.len()) else {
         return Ok(format!("in all {whole}"));
     };
+    let with_slack =
+        |each: &[Memory]| each.iter().map(|m| m.total().saturating_add(SLACK)).collect::<Vec<_>>();
+    if hold(free, with_slack(&each).into_iter()) {
+        let left = of_each(&**backend, device::left);
+        return Ok(format!(
+            "in all {whole}, of {} MiB that were free{}",
+            known >> 20,
+            taken(each.iter().map(Memory::total), &left)
+        ));
+    }
     let gpus = || free.iter().zip(&each).filter_map(|(free, taken)| free.map(|free| (free, taken)));
     let short = gpus().map(|(free, taken)| taken.total().saturating_sub(free)).fold(0, u64::saturating_add);
     let mut text = format!("in all {whole}; {} MiB are free on the device", known >> 20);
-    // None, where what is free lies in pieces.
+    // None, where what is not counted would take the rest.
     if short > 0 {
         text += &format!(", {} too few", short.div_ceil(1 << 20));
     }
     let context = most(whole.context, |tokens| {
         let taken = memory::of_layout(&checkpoint, &there.clone().context(tokens))?;
-        Ok(hold(free, taken.iter().map(|m: &Memory| m.total().saturating_add(SLACK))))
+        Ok(hold(free, with_slack(&taken).into_iter()))
     })?;
     // Who brings a backend has no use for the number of layers.
     let layers = Layers::of(&checkpoint, options);
@@ -82,6 +95,21 @@ pub(crate) fn loading(
     let fewer = fewer.filter(|n| *n < now);
     text += &sentence(context, fewer.map(|n| (n, layers.count)));
     Ok(text)
+}
+
+/// The error with `what` was found of it, which is better than general advice where there were figures to go by.
+pub(crate) fn tell(e: ModelError, what: &str, free: &Free) -> ModelError {
+    if free.iter().any(Option::is_some) { e.advised(what) } else { e.within(what) }
+}
+
+/// Of what would fit in all that was free: where that is now, of which `left` can still be had.
+fn taken(each: impl Iterator<Item = u64>, left: &Free) -> String {
+    if hold(left, each) {
+        return "; the driver did not give it: another program may have had it for a moment, or it lies in pieces"
+            .into();
+    }
+    let left = left.iter().flatten().copied().fold(0, u64::saturating_add);
+    format!("; {} MiB are left: another program has taken some meanwhile", left >> 20)
 }
 
 fn sentence(context: Option<usize>, layers: Option<(usize, usize)>) -> String {
@@ -102,7 +130,8 @@ pub(crate) fn cache(backend: &dyn Backend, model: &dyn nn::Model, limits: &Limit
     if free.iter().all(Option::is_none) {
         return Ok(what);
     }
-    let tokens = most(all, |tokens| {
+    // What each part of the backend would reserve.
+    let reserved = |tokens: usize| -> Result<Vec<u64>> {
         let mut fewer = limits.clone().cache_tokens(tokens);
         fewer.context = limits.context.min(tokens);
         let counters: Vec<_> =
@@ -114,8 +143,13 @@ pub(crate) fn cache(backend: &dyn Backend, model: &dyn nn::Model, limits: &Limit
             Some(split) => Some(split.with_parts(each().collect())?.new_cache(&spec)?),
             None => each().next().map(|one| one.new_cache(&spec)).transpose()?,
         };
-        Ok(hold(&free, counters.iter().map(|c| c.reserved_bytes())))
-    })?;
+        Ok(counters.iter().map(|c| c.reserved_bytes()).collect())
+    };
+    let whole = reserved(all)?;
+    if hold(&free, whole.iter().copied()) {
+        return Ok(what + &taken(whole.into_iter(), &of_each(backend, device::left)));
+    }
+    let tokens = most(all, |tokens| Ok(hold(&free, reserved(tokens)?.into_iter())))?;
     Ok(match tokens {
         Some(tokens) => {
             format!("{what}; one of {tokens} would fit (--context {tokens}), less what steps take")
@@ -160,6 +194,15 @@ mod tests {
         assert_eq!(sentence(Some(640), Some((20, 32))), format!("{context}, or {layers}"));
         assert_eq!(sentence(None, Some((20, 32))), format!("; {layers} would fit"));
         assert_eq!(sentence(None, None), "; no shorter context would fit");
+    }
+
+    #[test]
+    fn memory_that_was_there_is_not_the_models_fault() {
+        let each = || [9 << 20; 2].into_iter();
+        let gone = taken(each(), &vec![None, Some(3 << 20)]);
+        assert_eq!(gone, "; 3 MiB are left: another program has taken some meanwhile");
+        let kept = taken(each(), &vec![None, Some(9 << 20)]);
+        assert!(kept.contains("the driver did not give it") && !kept.contains("context"), "{kept}");
     }
 
     #[test]

@@ -61,18 +61,17 @@ impl Model {
         let noted = Noted::new(&*source, options.listener.as_ref());
         let loader = Loader::new(&noted, &*backend).for_context(limits.context);
         let free = fits::free(&*backend);
-        let at =
-            |e: ModelError| {
-                // How much would do is what whoever reads this needs, and counting it takes a moment.
-                let what = match e.kind() {
-                    ErrorKind::Memory { .. } => fits::loading(path, options, &backend, &free).ok(),
-                    _ => None,
-                };
-                e.within(&what.map_or_else(
-                    || path.display().to_string(),
-                    |what| format!("{} ({what})", path.display()),
-                ))
+        let at = |e: ModelError| {
+            // How much would do is what whoever reads this needs, and counting it takes a moment.
+            let what = match e.kind() {
+                ErrorKind::Memory { .. } => fits::loading(path, options, &backend, &free).ok(),
+                _ => None,
             };
+            match what {
+                Some(what) => fits::tell(e, &format!("{} ({what})", path.display()), &free),
+                None => e.within(&path.display().to_string()),
+            }
+        };
         let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
         noted.finish();
         let tokenizer = match (&gguf, &folder) {
@@ -197,7 +196,7 @@ impl Model {
                 _ => None,
             };
             match what {
-                Some(what) => e.within(&what),
+                Some(what) => fits::tell(e, &what, &fits::free(&**backend)),
                 None => e,
             }
         })?)

@@ -140,6 +140,8 @@ fn too_little_memory_is_an_error_with_figures() {
         {
             assert!(error.contains(word), "{word}: {error}");
         }
+        // Nor is one advised after that.
+        assert!(!error.contains("use a smaller"), "{error}");
     });
 }
 

@@ -88,6 +88,25 @@ fn out_of_memory() {
     );
 }
 
+/// What would fit by the estimate is no reason to advise a smaller context.
+#[test]
+fn memory_that_is_free_and_not_given() {
+    if test::case().is_some() {
+        return case(Device::Cuda(0));
+    }
+    let launcher = Launcher::new().set("PTX_EMU_FAULT", "alloc:1+");
+    let launcher = launcher.set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"));
+    let Some(report) = test::run(test_name!(), "none is given", &launcher) else { return };
+    let report = report.ok();
+    for error in report.values("error") {
+        for words in [" (in all ", " MiB that were free; the driver did not give it: "] {
+            assert!(error.contains(words), "no {words:?}: {error}");
+        }
+        assert!(!error.contains("would fit") && !error.contains("smaller"), "{error}");
+    }
+    assert_eq!(report.values("error").count(), 2, "{}", report.stdout);
+}
+
 #[test]
 fn no_page_locked_memory() {
     let (counts, next, wanted) = (&["host_allocations"], each, &["page-locked memory"]);

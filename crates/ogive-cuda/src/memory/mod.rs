@@ -164,6 +164,14 @@ impl Pool {
         (state.used, state.peak)
     }
 
+    /// Bytes that could be had now: what it keeps, and what the driver has free.
+    pub(crate) fn left(&self) -> Result<u64> {
+        let (free, _) = self.context.memory()?;
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = state.held.saturating_sub(state.used);
+        Ok(free.saturating_add(kept).min(self.limit.saturating_sub(state.used)))
+    }
+
     /// Memory for `bytes`, for what `doing` says.
     pub(crate) fn take(self: &Arc<Self>, doing: &str, bytes: usize) -> Result<Buffer> {
         let size = rounded(bytes).ok_or_else(|| self.short(doing, u64::MAX, 0))?;
@@ -229,7 +237,7 @@ impl Pool {
 
     fn cut(&self, state: &mut State, doing: &str, size: usize) -> Result<Address> {
         if state.rest.1 < size {
-            let slab = self.more(state, doing, SLAB)?;
+            let slab = self.more(state, &format!("{doing} (for this and other small pieces)"), SLAB)?;
             state.slabs.push(slab);
             state.rest = (slab, SLAB);
         }
