@@ -149,7 +149,9 @@ fn numbers_and_names_that_make_no_sense() {
 #[test]
 fn layers_on_a_gpu_that_was_ruled_out() {
     let why = "--gpu-layers asks for layers on a GPU, and --device cpu for none: leave one of them out";
-    for (command, layers) in [("run", "3"), ("chat", "all"), ("inspect", "1"), ("bench", "1")] {
+    let run = wrong!(2, "run", "--model", "none.gguf", "--device", "cpu", "--gpu-layers", "3", "Once");
+    assert_eq!(run, why);
+    for (command, layers) in [("chat", "all"), ("inspect", "1"), ("bench", "1")] {
         let message = wrong!(2, command, "--model", "none.gguf", "--device", "cpu", "--gpu-layers", layers);
         assert_eq!(message, why, "{command}");
     }

@@ -73,7 +73,8 @@ fn a_full_disk_leaves_nothing_and_spares_what_was_there() {
     run.args(args!["run", "--model", model, "--raw", "-q", "-n", "40", "--save", a, "Once upon a time"]);
     let ran = reads(&mut run, b"");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains("saving a session"), "{}", ran.stderr);
+    // In a line of its own: the text had ended none.
+    assert!(ran.stderr.starts_with("\nerror: ") && ran.stderr.contains("saving a session"), "{}", ran.stderr);
     assert!(!ran.stdout.is_empty(), "the text had come");
     assert_eq!(fs::read_to_string(&a).unwrap(), "as it was");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
