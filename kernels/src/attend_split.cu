@@ -2,7 +2,7 @@
 // arrive puts them together (Dao et al. 2023, "Flash-Decoding", https://pytorch.org/blog/flash-decoding/).
 //
 // The grid is set by rows, heads and the power of two of the longest context, so that a recorded step fits every length of its
-// kind; a block reads on the device what its row sees, and ends at once if its chunk is not of that. Parts are put together in the order
+// kind (where all parts would take too much memory there are several, each for some of the rows or heads: `split.rs`); a block reads on the device what its row sees, and ends at once if its chunk is not of that. Parts are put together in the order
 // of chunks, whoever arrives last: the same bits as `attend.cu`, and in every run. One launch and not two, as a launch costs
 // more than what the last block does.
 //
@@ -70,19 +70,20 @@ DEVICE Running of_chunks(const float* part, int chunks, int e) {
     return all;
 }
 
-// Blocks: heads of a row, chunks from the first that the row sees, rows. `parts`: [rows, heads, gridDim.y, PART].
+// Blocks: heads of a row from `first_tile` on, chunks from the first that the row sees, rows from `first_row` on.
+// `parts`: [gridDim.z, gridDim.x, HEADS, gridDim.y, PART].
 KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / WARPS)
     attend_split(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
-                 float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third,
+                 u32 first_row, u32 first_tile, float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third,
                  const float* sinks, u32 less, const u32* step) {
     after_the_last();
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;
     __shared__ u32 before;
     Step s = {step};
-    u32 row = blockIdx.z, owner = s.owner(row);
-    Heads h = heads_of(row, blockIdx.x, heads, kv_heads, scale, first, second, third, 0);
-    // The first head among those of all rows, which are fewer than 2^24: of their parts there are no more than 64 MiB (`split.rs`).
+    u32 row = first_row + blockIdx.z, owner = s.owner(row);
+    Heads h = heads_of(row, first_tile + blockIdx.x, heads, kv_heads, scale, first, second, third, 0);
+    // The first head among those of all rows: no more than TICKETS times HEADS.
     u32 head = row * heads + h.first;
     Sight sight = {0u, 0u, 0u};
     if (owner != NOBODY) {
@@ -113,7 +114,8 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / 
         }
         return;
     }
-    float* from = parts + (u64)head * gridDim.y * PART;
+    u32 place = blockIdx.z * gridDim.x + blockIdx.x;
+    float* from = parts + (u64)place * HEADS * gridDim.y * PART;
     for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) {
         Running part = Running::of_warps(made, i);
         float* mine = from + ((u64)(i / V_DIM) * gridDim.y + blockIdx.y) * PART;
@@ -126,7 +128,7 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / 
     // The ticket says that the part is there, so it must be seen after all of it: the barrier puts the others' writes before this
     // thread's fence, and the fence puts them before the ticket.
     __syncthreads();
-    u32* ticket = s.tickets() + blockIdx.z * gridDim.x + blockIdx.x;
+    u32* ticket = s.tickets() + place;
     if (threadIdx.x == 0) {
         __threadfence();
         before = atomicAdd(ticket, 1u);

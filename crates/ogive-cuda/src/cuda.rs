@@ -7,6 +7,7 @@ use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
+use crate::ops::split::PARTS;
 use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, moe, moves, norm, rope};
 use crate::{bucket, cache, library, peer, plan, weight};
 use ogive_backend::{
@@ -307,7 +308,7 @@ impl Backend for CudaBackend {
         spec: &AttnSpec,
         plan: &Plan,
     ) -> Result<Tensor> {
-        attend::attend_cache(&self.device, self.compute, layer, q, cache, spec, plan, false)
+        attend::attend_cache(&self.device, self.compute, layer, q, cache, spec, plan, false, PARTS)
     }
     fn attend_latent(
         &self,
@@ -317,7 +318,7 @@ impl Backend for CudaBackend {
         spec: &AttnSpec,
         plan: &Plan,
     ) -> Result<Tensor> {
-        attend::attend_cache(&self.device, self.compute, layer, q, cache, spec, plan, true)
+        attend::attend_cache(&self.device, self.compute, layer, q, cache, spec, plan, true, PARTS)
     }
     fn rope_attend(
         &self,

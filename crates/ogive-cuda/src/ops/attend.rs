@@ -8,7 +8,8 @@ use crate::cache;
 use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
-use crate::ops::{attend_tiles, split};
+use crate::ops::attend_tiles;
+use crate::ops::split::{PARTS, Split};
 use crate::plan::{self, CudaPlan};
 use ogive_backend::{AttnOption, AttnSpec, Cache, Plan};
 use ogive_kernels::{ATTEND, ATTEND_SPLIT};
@@ -141,10 +142,11 @@ pub(crate) fn attend(
         v_cols: spec.kv_heads * spec.v_dim,
         paged: None,
     };
-    launch(device, Compute::F32, at, from, &rows, spec, plan, step)
+    launch(device, Compute::F32, at, from, &rows, spec, plan, step, PARTS)
 }
 
-/// Attention over what the layer holds; `latent` where values are the beginning of the keys.
+/// Attention over what the layer holds; `latent` where values are the beginning of the keys. Parts of chunks take no more than `parts`
+/// bytes, which bits do not hang on.
 pub(crate) fn attend_cache(
     device: &Device,
     compute: Compute,
@@ -154,6 +156,7 @@ pub(crate) fn attend_cache(
     spec: &AttnSpec,
     plan: &Plan,
     latent: bool,
+    parts: usize,
 ) -> Result<Tensor> {
     let at = if latent { "attend_latent" } else { "attend_cache" };
     let (step, n) = (plan::device(at, device, plan)?, plan.batch().tokens.len());
@@ -187,7 +190,7 @@ pub(crate) fn attend_cache(
         paged: Some((pages.block_len, pages.group, pages.element)),
     };
     let compute = compute.over(&device.info, pages.element);
-    launch(device, compute, at, from, &rows, spec, plan, step)
+    launch(device, compute, at, from, &rows, spec, plan, step, parts)
 }
 
 /// Queries of a block that share a key head: no more than there are, and no more than a thread's registers hold results of.
@@ -218,6 +221,7 @@ fn launch(
     spec: &AttnSpec,
     plan: &Plan,
     step: &CudaPlan,
+    parts: usize,
 ) -> Result<Tensor> {
     let n = plan.batch().tokens.len();
     let options = options(device, at, spec, n, step)?;
@@ -242,53 +246,62 @@ fn launch(
     // A mask is as wide as the longest context, which a recorded step does not know.
     let paged = rows.paged.is_some() && options.mask_width == 0;
     let seen = if options.causal { options.window } else { u32::MAX };
-    let split = if paged { split::chunks(spec, seen, tiles, n, step.longest) } else { None };
-    let parts = match split {
-        Some(chunks) => Some(device.tensor(at, [n * spec.heads, chunks, spec.v_dim + 2])?),
-        None => None,
-    };
+    let split = Split::of(spec, seen, [tiles, heads], n, step.longest, parts).filter(|_| paged);
     let (source, kernel) = match split {
         Some(_) => (&ATTEND_SPLIT, "attend_split"),
         None => (&ATTEND, "attend"),
     };
     let (block_len, group, element) = rows.paged.unwrap_or((1, 0, "f32"));
-    let mut call = Call::new(device, at, source, kernel)
-        .define("K_DIM", spec.k_dim)
-        .define("V_DIM", spec.v_dim)
-        .define("VECTOR", rows.k_cols.is_multiple_of(8).into())
-        .word("ELEMENT", element)
-        .define("HEADS", heads)
-        .define("WARPS", warps)
-        .define("KIND1", options.edits[0].0 as usize)
-        .define("KIND2", options.edits[1].0 as usize)
-        .define("KIND3", options.edits[2].0 as usize)
-        .flag("PAGED", rows.paged.is_some())
-        .flag("CAUSAL", options.causal)
-        .at(q)
-        .at(rows.k)
-        .long(rows.k_bytes)
-        .count("elements of a key row", rows.k_cols)
-        .at(rows.v)
-        .long(rows.v_bytes)
-        .count("tokens in a block", block_len)
-        .count("groups", group);
-    if let Some(parts) = &parts {
-        call = call.at(device.read(at, parts)?);
+    let to = device.read(at, &out)?;
+    // With where parts go, and the first row and tile of heads.
+    let queue = |parts: Option<(Address, [usize; 2])>, grid: [usize; 3]| {
+        let mut call = Call::new(device, at, source, kernel)
+            .define("K_DIM", spec.k_dim)
+            .define("V_DIM", spec.v_dim)
+            .define("VECTOR", rows.k_cols.is_multiple_of(8).into())
+            .word("ELEMENT", element)
+            .define("HEADS", heads)
+            .define("WARPS", warps)
+            .define("KIND1", options.edits[0].0 as usize)
+            .define("KIND2", options.edits[1].0 as usize)
+            .define("KIND3", options.edits[2].0 as usize)
+            .flag("PAGED", rows.paged.is_some())
+            .flag("CAUSAL", options.causal)
+            .at(q)
+            .at(rows.k)
+            .long(rows.k_bytes)
+            .count("elements of a key row", rows.k_cols)
+            .at(rows.v)
+            .long(rows.v_bytes)
+            .count("tokens in a block", block_len)
+            .count("groups", group);
+        if let Some((parts, [row, tile])) = parts {
+            call = call.at(parts).count("rows", row).count("tiles of heads", tile);
+        }
+        call = call
+            .at(to)
+            .count("heads", spec.heads)
+            .count("key heads", spec.kv_heads)
+            .float(spec.scale)
+            .number(options.window);
+        for (kind, value, data) in options.edits {
+            call = call.edit(kind, value, data);
+        }
+        if parts.is_none() {
+            call = call.count("columns of the mask", options.mask_width);
+        }
+        call.at(options.sinks).number(less).at(step.address()).run(grid, [32 * warps as u32, 1, 1])
+    };
+    let Some(split) = split else {
+        queue(None, [tiles, n, 1])?;
+        return Ok(out);
+    };
+    // One place for the parts of all launches, as one begins to write when the one before is done.
+    let parts = device.tensor(at, [split.parts(heads), spec.v_dim + 2])?;
+    let place = device.read(at, &parts)?;
+    for [first, [rows, tiles]] in split.slices(n, tiles) {
+        queue(Some((place, first)), [tiles, split.chunks, rows])?;
     }
-    call = call
-        .at(device.read(at, &out)?)
-        .count("heads", spec.heads)
-        .count("key heads", spec.kv_heads)
-        .float(spec.scale)
-        .number(options.window);
-    for (kind, value, data) in options.edits {
-        call = call.edit(kind, value, data);
-    }
-    if split.is_none() {
-        call = call.count("columns of the mask", options.mask_width);
-    }
-    let grid = split.map_or([tiles, n, 1], |chunks| [tiles, chunks, n]);
-    call.at(options.sinks).number(less).at(step.address()).run(grid, [32 * warps as u32, 1, 1])?;
     Ok(out)
 }
 

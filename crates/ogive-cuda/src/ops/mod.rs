@@ -14,4 +14,4 @@ pub(crate) mod norm;
 pub(crate) mod order;
 pub(crate) mod rope;
 pub(crate) mod slabs;
-mod split;
+pub(crate) mod split;
