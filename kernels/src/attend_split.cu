@@ -9,8 +9,8 @@
 // Cost: keys and values of the context once for HEADS heads, 2 · (K_DIM + V_DIM) operations a token and head, and
 // 8 · (V_DIM + 2) bytes a chunk and head written and read between blocks: with f16 keys and values of 128 elements, 4 heads sharing
 // one, 4 kB for every 128 kB. A chunk of 256 tokens is a group of 32 for each of eight warps. Registers allow sixteen warps on a
-// multiprocessor (eight with 8 heads or wide ones): with 8 key heads on an H200 one block for each at 4096 tokens, two from 8 k on.
-// The last block reads all parts of its heads from the L2, those of 32 chunks at a time: 266 kB for 4 such heads at 32 k tokens, 4200
+// multiprocessor (eight with 8 heads or wide ones, or of elements with a scale before 7.0): with 8 key heads on an H200 one block for each
+// at 4096 tokens, two from 8 k on. The last block reads all parts of its heads from the L2, those of 32 chunks at a time: 266 kB for 4 such heads at 32 k tokens, 4200
 // clocks of what a multiprocessor gets from there, and 7 operations a chunk for 32 elements.
 //
 // Rows of spans of `less` rows or more are `attend_mma.cu`'s. Defines: those of `scores.cu`; PAGED is one of them.
@@ -72,10 +72,10 @@ DEVICE Running of_chunks(const float* part, int chunks, int e) {
 
 // Blocks: heads of a row from `first_tile` on, chunks from the first that the row sees, rows from `first_row` on.
 // `parts`: [gridDim.z, gridDim.x, HEADS, gridDim.y, PART].
-KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / WARPS)
+KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7 && ELEMENT::len > 1) ? 8 : 16) / WARPS)
     attend_split(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
-                 u32 first_row, u32 first_tile, float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third,
-                 const float* sinks, u32 less, const u32* step) {
+                 u32 first_row, u32 first_tile, float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second,
+                 Edit third, const float* sinks, u32 less, const u32* step) {
     after_the_last();
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;

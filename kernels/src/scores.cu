@@ -28,8 +28,21 @@
 // Elements of the result that a thread puts together.
 #define OWN ((HEADS * V_DIM + THREADS - 1) / THREADS)
 
-// Tokens whose values a lane has on their way at a time, in 8 to 32 registers; blocks with a scale need more of them.
-enum { AHEAD = MINE > 8 ? 1 : MINE > 4 ? 2 : MINE > 2 && ELEMENT::len > 1 ? 4 : 8 };
+// Addresses take more instructions and registers before 7.0.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
+#define BEFORE_7 true
+#else
+#define BEFORE_7 false
+#endif
+// What needs registers for itself: blocks with a scale, elements of four bytes, two options that change a score, old instructions.
+#define MANY_REGISTERS (ELEMENT::len > 1 || ELEMENT::bytes == 4 || (KIND1 && KIND2) || BEFORE_7)
+// Blocks with a scale under values that are no whole ones of 32 need more still.
+#define MORE_REGISTERS (ELEMENT::len > 1 && V_DIM % 32 != 0)
+// Tokens whose values a lane has on their way at a time, in 8 to 32 registers, and eights of a key, in 16 or 32.
+enum {
+    AHEAD = MINE > 8 ? 1 : MINE > 4 ? 2 : MINE <= 2 ? 8 : MORE_REGISTERS ? 2 : MANY_REGISTERS ? 4 : 8,
+    EIGHTS = HEADS > 2 && MANY_REGISTERS ? 2 : 4
+};
 
 // An option that changes a score; they are applied in the order they come.
 struct Edit {
@@ -149,7 +162,7 @@ DEVICE void scores_of(const float (&q)[HEADS][K_DIM], const u8* key, int at, int
 #pragma unroll
     for (int h = 0; h < HEADS; h++) sum[h] = 0.0f;
 #if K_DIM % 8 == 0
-#pragma unroll 4
+#pragma unroll EIGHTS
     for (int i = 0; i < K_DIM; i += 8) {
         float v[8];
         ELEMENT::read8(key, at + i, cols, v);
