@@ -9,7 +9,7 @@
 //! architectures.
 #![allow(clippy::print_stdout)]
 
-use ogive_cuda::{Compiled, Compiler};
+use ogive_cuda::{Compiled, Compiler, Resources};
 use ogive_kernels::{SOURCES, Source};
 use ptx_emulator_launcher::{Launcher, Nvrtc, test};
 use std::collections::BTreeMap;
@@ -106,6 +106,13 @@ fn complaints_are_told_from_other_lines() {
     assert_eq!(complaints(source, &log).collect::<Vec<_>>(), bad);
 }
 
+/// What a module may not be: wasteful, or complained of.
+fn faults(source: &Source, what: &str, compiled: &Compiled) -> Vec<String> {
+    let wasteful = |k: &&Resources| k.spilled > 0 || k.stack > most_stack(source) || k.registers == 0;
+    let wasteful = compiled.resources.iter().filter(wasteful).map(|kernel| format!("{what}: {kernel:?}"));
+    wasteful.chain(complaints(source, &compiled.log).map(|line| format!("{what}: {line}"))).collect()
+}
+
 fn gate(nvrtc: Nvrtc, everything: bool) {
     let Some(compiler) = compiler(nvrtc) else { return };
     let table = if nvrtc == LISTED_BY { table() } else { Vec::new() };
@@ -130,12 +137,7 @@ fn gate(nvrtc: Nvrtc, everything: bool) {
                 Err(e) => wrong.push(format!("{what}: {e}")),
                 Ok(compiled) => {
                     assert!(compiled.code.starts_with(b"\x7fELF"), "{what} is no machine code");
-                    let wasteful = compiled
-                        .resources
-                        .iter()
-                        .filter(|k| k.spilled > 0 || k.stack > most_stack(source) || k.registers == 0);
-                    wrong.extend(wasteful.map(|kernel| format!("{what}: {kernel:?}")));
-                    wrong.extend(complaints(source, &compiled.log).map(|line| format!("{what}: {line}")));
+                    wrong.extend(faults(source, &what, &compiled));
                     wrong.extend(stale(&table, source, source.samples[sample], architecture, &compiled));
                 }
             }
@@ -203,6 +205,22 @@ fn only_traced_kernels_read_the_clock() {
             let log = compiler.cubin(source, &defines, architecture).unwrap().log;
             assert_eq!(complaints(source, &log).count(), 0, "{}: {log}", source.name);
         }
+    }
+}
+
+/// One sample of each module as kernels are that overlap, for the first architecture that has it: 12 s for both compilers.
+#[test]
+fn overlapping_kernels_are_no_worse() {
+    for nvrtc in [Nvrtc::V12, Nvrtc::V13] {
+        let Some(compiler) = compiler(nvrtc) else { return };
+        let mut wrong = Vec::new();
+        for (number, source) in sources().filter(|s| !["probe", "trial"].contains(&s.name)).enumerate() {
+            let mut defines = source.samples[number % source.samples.len()].to_vec();
+            defines.push(("OVERLAP", "1"));
+            let what = format!("{} {defines:?}", source.name);
+            wrong.extend(faults(source, &what, &compiler.cubin(source, &defines, 90).unwrap()));
+        }
+        assert!(wrong.is_empty(), "NVRTC {nvrtc}:\n{}", wrong.join("\n"));
     }
 }
 
