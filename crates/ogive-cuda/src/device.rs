@@ -390,15 +390,13 @@ impl Drop for Device {
     }
 }
 
-/// A driver that takes nothing of a newer compiler says so by a number, and a compiler that lacks a part of its own by a log; this says it in
-/// words, with what helps.
+/// A driver that takes nothing of a newer compiler says so by a number; this says it in words, with what helps.
 fn refused(e: Error, nvrtc: &Nvrtc, wanted: Wanted) -> Error {
     match e {
         // No kernel image, no binary for the device, invalid PTX, an unsupported version of PTX.
         Error::Driver { code: code @ (200 | 209 | 218 | 222), name, .. } if nvrtc.version > wanted.driver => {
             library::newer(nvrtc, wanted, &format!("the CUDA driver says {name} ({code})"))
         }
-        Error::Compile { log, .. } => library::not_whole(nvrtc, wanted, &log),
         e => e,
     }
 }

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use search::{Candidate, Kind, Places};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The driver, found and started at the first call. A failure stays: a driver does not appear while a program runs.
 pub(crate) fn driver() -> Result<(Arc<Driver>, PathBuf)> {
@@ -54,13 +54,19 @@ fn find_driver(places: &Places) -> Result<(Arc<Driver>, PathBuf)> {
     Err(first.unwrap_or_else(|| unfit(Kind::Driver, places, None, &refused)))
 }
 
+/// Compilers that have compiled, and for which devices: a trial takes some 25 ms.
+static WHOLE: Mutex<Vec<(PathBuf, (u32, u32))>> = Mutex::new(Vec::new());
+
 /// NVRTC for a device and a driver, which compiles: kernels that were kept on disk would hide for a while that it does not.
 pub(crate) fn nvrtc(wanted: Wanted) -> Result<Nvrtc> {
     let nvrtc = newest(wanted)?;
-    match nvrtc.compiles(wanted.capability) {
-        Ok(()) => Ok(nvrtc),
-        Err(log) => Err(not_whole(&nvrtc, wanted, &log)),
+    let whole = || WHOLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let this = (nvrtc.path.clone(), wanted.capability);
+    if !whole().contains(&this) {
+        nvrtc.compiles(wanted.capability).map_err(|log| not_whole(&nvrtc, wanted, &log))?;
+        whole().push(this);
     }
+    Ok(nvrtc)
 }
 
 /// The newest that the driver takes first, and one that knows the device before one that does not.
@@ -94,9 +100,9 @@ pub(crate) fn newer(nvrtc: &Nvrtc, wanted: Wanted, said: &str) -> Error {
 }
 
 /// The error for a compiler whose `log` is of a kernel that every whole one compiles.
-pub(crate) fn not_whole(nvrtc: &Nvrtc, wanted: Wanted, log: &str) -> Error {
+fn not_whole(nvrtc: &Nvrtc, wanted: Wanted, log: &str) -> Error {
     let helps = advice::help(Kind::Nvrtc, &Places::here(), Some(wanted));
-    let why = format!("{} and {}; {helps}", named(nvrtc), advice::compiles_nothing(nvrtc::begin(log)));
+    let why = format!("{} and {}; {helps}", named(nvrtc), advice::compiles_nothing(log));
     Error::Library { library: "NVRTC", why }
 }
 

@@ -126,7 +126,7 @@ fn nearest(architectures: &[u32], device: u32) -> Option<u32> {
 }
 
 /// The first line of a log that tells of an error.
-pub(super) fn begin(log: &str) -> &str {
+fn begin(log: &str) -> &str {
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines().find(|line| line.contains("error")).or_else(|| lines().next());
     line.unwrap_or("without a word").trim_end_matches('.')
