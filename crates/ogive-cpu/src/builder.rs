@@ -78,10 +78,3 @@ impl Builder {
         })
     }
 }
-
-/// Bytes of memory that could be had, where the system tells.
-pub(crate) fn memory() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}

@@ -1,9 +1,9 @@
 //! The backend: each operator by its name, and where it is computed.
 
 use crate::{
-    Builder, CpuWeight, Path, Precision, attend, builder, cache,
+    Builder, CpuWeight, Path, Precision, attend, cache,
     held::{self, Owned, Repacker},
-    linear,
+    linear, memory,
     ops::{self, make, make_in, math::Function, read},
     plan::{self, CpuPlan},
     pool::Pool,
@@ -97,7 +97,7 @@ impl Backend for CpuBackend {
     fn facts(&self) -> Facts {
         let (threads, s) = (self.threads(), if self.threads() == 1 { "" } else { "s" });
         let mut facts = Facts::new("cpu", format!("{threads} thread{s}, {}", self.path));
-        facts.memory = builder::memory();
+        facts.memory = memory::available();
         facts.exact = self.precision == Precision::Exact;
         facts.composed = &["moe"];
         facts

@@ -3,7 +3,7 @@
 //! A weight has the same bits in every form, so the form may change between two operators. An operator asks once, when it begins, and
 //! keeps what it got; the new form is there for the next one.
 
-use crate::{CpuWeight, builder, pool::Pool, room::Rooms};
+use crate::{CpuWeight, memory, pool::Pool, room::Rooms};
 use ogive_backend::Weight;
 use ogive_tensor::Result;
 use std::{
@@ -38,7 +38,7 @@ impl Held {
     /// counts as free.
     fn lay(&self, pool: &Pool, rooms: &Rooms) {
         let stored = self.now();
-        if builder::memory().is_some_and(|free| free / 2 < stored.host().bytes.len() as u64) {
+        if memory::available().is_some_and(|free| free / 2 < stored.host().bytes.len() as u64) {
             return;
         }
         if let Some(laid) = stored.in_strips(pool, rooms) {

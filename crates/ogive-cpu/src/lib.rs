@@ -28,6 +28,7 @@ pub mod ceilings;
 mod cpu;
 mod held;
 mod linear;
+mod memory;
 mod ops;
 mod plan;
 mod pool;

@@ -40,7 +40,7 @@ pub(crate) fn new_cache(spec: &CacheSpec) -> Result<Cache> {
     // Asked for and given back, so that too much is an error here and not an abort below. Zeroed pages then take real
     // memory only when they are written.
     if Vec::<u8>::new().try_reserve_exact(needed).is_err() {
-        let available = crate::builder::memory().unwrap_or(0);
+        let available = crate::memory::available().unwrap_or(0);
         return Err(Error::new("cache", ErrorKind::Memory { needed: needed as u64, available }));
     }
     let layers = spec.layers.iter().map(|layer| match *layer {
