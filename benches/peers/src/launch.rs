@@ -1,4 +1,4 @@
-//! How long an engine takes from nothing to a first token, and how much memory it has had by the end of a prompt.
+//! How long an engine takes from nothing to a first token, and how much memory it has had after a prompt and some tokens.
 
 use crate::Result;
 use crate::engines::{Engine, Start};
@@ -19,7 +19,7 @@ pub(crate) struct Launches {
     pub(crate) engine: String,
     /// From starting the process to the first token after a prompt of 8, start by start.
     pub(crate) seconds: Vec<f64>,
-    /// The most memory that the process had by the end of the long prompt, its share of files included; where the system tells.
+    /// The most memory that the process had by the end of the long prompt and the tokens decoded after it, its share of files included; where the system tells.
     pub(crate) bytes: Vec<u64>,
 }
 
@@ -45,6 +45,10 @@ pub(crate) fn measure(
             let seconds = begin.elapsed().as_secs_f64();
             if sizes.has(Phase::Prefill) {
                 peer.prefill(sizes.prefill)?;
+            }
+            // Weights may be laid anew beside this.
+            if sizes.has(Phase::Decode) {
+                peer.decode(sizes.decode)?;
             }
             eprintln!("{}: first token after {seconds:.2} s, start {i}/{count}", peer.about);
             if i > 0 {

@@ -1,16 +1,16 @@
 //! Weights as the backend holds them, and the thread that lays them anew while others compute.
 //!
 //! A weight has the same bits in every form, so the form may change between two operators. An operator asks once, when it begins, and
-//! keeps what it got; the new form is there for the next one.
+//! keeps what it got; the new form is there for the next one. A large weight has forms in between, in which only its first rows lie anew.
 
 use crate::{CpuWeight, memory, pool::Pool, room::Rooms};
 use ogive_backend::Weight;
-use ogive_tensor::Result;
+use ogive_tensor::{Error, Result};
 use std::{
     collections::VecDeque,
-    fmt,
+    fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak},
     thread,
     time::{Duration, Instant},
 };
@@ -18,33 +18,57 @@ use std::{
 /// A weight in its present form.
 #[derive(Debug)]
 struct Held {
-    now: RwLock<Arc<CpuWeight>>,
-    /// The form before, which whoever took it may still read.
-    before: OnceLock<Weak<CpuWeight>>,
+    /// None at the end.
+    now: RwLock<Option<Arc<CpuWeight>>>,
+    /// The forms before, which whoever took one may still read.
+    before: Mutex<Vec<Weak<CpuWeight>>>,
 }
 
 impl Held {
-    fn now(&self) -> Arc<CpuWeight> {
-        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    fn now(&self) -> Option<Arc<CpuWeight>> {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether somebody else has either form: a thread, say, that was held up in a product which is over.
+    /// Puts another form in place of the present one, for operators that begin from now on. False if it is the end already.
+    fn put(&self, form: Option<CpuWeight>) -> bool {
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(before) = mem::replace(&mut *now, form.map(Arc::new)) else {
+            *now = None;
+            return false;
+        };
+        drop(now);
+        let mut all = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|form| form.strong_count() > 0);
+        all.push(Arc::downgrade(&before));
+        true
+    }
+
+    /// Whether somebody has a form that was there before: a thread, say, that was held up in a product which is over.
     fn is_read(&self) -> bool {
-        let now = Arc::strong_count(&self.now.read().unwrap_or_else(PoisonError::into_inner));
-        now > 1 || self.before.get().is_some_and(|before| before.strong_count() > 0)
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        before.iter().any(|form| form.strong_count() > 0)
     }
 
     /// Lays it anew, where that is of use and there is as much memory again: what is in memory only because it was read from a file
-    /// counts as free.
+    /// counts as free. What is large comes part by part, so that there is never much of both forms, and products need not wait for the
+    /// end.
     fn lay(&self, pool: &Pool, rooms: &Rooms) {
-        let stored = self.now();
-        if memory::available().is_some_and(|free| free / 2 < stored.host().bytes.len() as u64) {
+        let Some(stored) = self.now() else { return };
+        let bytes = &stored.host().bytes;
+        if memory::available().is_some_and(|free| free / 2 < bytes.len() as u64) {
             return;
         }
-        if let Some(laid) = stored.in_strips(pool, rooms) {
-            // No form comes after this one, so this is set once.
-            let _ = self.before.set(Arc::downgrade(&stored));
-            *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(laid);
+        let Some(mut strips) = stored.no_strips() else { return };
+        while let (false, Some(more)) = (strips.are_all(), strips.more(pool, rooms, bytes)) {
+            strips = more;
+            let rest = (!strips.are_all()).then(|| Arc::clone(&stored));
+            if !self.put(Some(stored.with_strips(strips.clone(), rest))) {
+                return;
+            }
+            // From the first on: whoever had the form before may just have read what was given back with an earlier part.
+            if let Ok(laid) = bytes.part(0..strips.laid() * stored.host().row_bytes()) {
+                laid.release();
+            }
         }
     }
 }
@@ -60,7 +84,7 @@ pub(crate) struct Owned {
 
 impl Owned {
     pub(crate) fn new(w: CpuWeight) -> Self {
-        let held = Held { now: RwLock::new(Arc::new(w)), before: OnceLock::new() };
+        let held = Held { now: RwLock::new(Some(Arc::new(w))), before: Mutex::default() };
         Self { held: Arc::new(held), repacker: None }
     }
 
@@ -72,6 +96,7 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
+        self.held.put(None);
         if let Some(shared) = &self.repacker {
             let mut work = shared.lock();
             while work.laying == Arc::as_ptr(&self.held).addr() {
@@ -87,7 +112,8 @@ impl Drop for Owned {
 
 /// The form of a weight of this backend for one operator.
 pub(crate) fn now(w: &Weight) -> Result<Arc<CpuWeight>> {
-    w.data::<Owned>().map(|owned| owned.held.now())
+    let now = w.data::<Owned>()?.held.now();
+    now.ok_or_else(|| Error::invalid("weight", "it is being dropped"))
 }
 
 /// How long the thread leaves cores and memory to loading and to a first step, if that does not end before: a long prompt gains by not

@@ -5,11 +5,11 @@
 use crate::{
     linear::{Dense, Form, Of, Packed, Side, Strips},
     pool::Pool,
-    room::Rooms,
     simd::Path,
 };
 use half::bf16;
 use ogive_tensor::{BF16, Bytes, Error, F16, F32, HostWeight, Result};
+use std::{iter, ops::Range, sync::Arc};
 
 /// What products are computed with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub(crate) struct CpuWeight {
     path: Path,
     /// In place of the host's bytes.
     strips: Option<Strips>,
+    /// The weight as it was, where `strips` has only its first rows.
+    rest: Option<Arc<CpuWeight>>,
 }
 
 /// Whoever read the bytes last gives their pages back.
@@ -63,17 +65,18 @@ impl CpuWeight {
         if !path.is_supported() {
             return Err(Error::unsupported(&w.name, format!("this machine cannot take the path {path}")));
         }
-        Ok(Self { host: w.clone(), kernel: kernel(w, precision, path), path, strips: None })
+        Ok(Self { host: w.clone(), kernel: kernel(w, precision, path), path, strips: None, rest: None })
     }
 
     /// The same weight as the scalar twin of `path` has it.
     #[cfg(test)]
     pub(crate) fn twin(w: &HostWeight, precision: Precision, path: Path) -> Self {
-        Self { host: w.clone(), kernel: kernel(w, precision, path), path: Path::Scalar, strips: None }
+        let kernel = kernel(w, precision, path);
+        Self { host: w.clone(), kernel, path: Path::Scalar, strips: None, rest: None }
     }
 
-    /// The same weight in strips, where it has kernels that read them and there is memory. It does not need its bytes then.
-    pub(crate) fn in_strips(&self, pool: &Pool, rooms: &Rooms) -> Option<Self> {
+    /// Strips for this weight, without any row so far, where it has kernels that read them and is not in strips yet.
+    pub(crate) fn no_strips(&self) -> Option<Strips> {
         let of = match self.kernel {
             _ if self.strips.is_some() => return None,
             Kernel::Packed(format) if self.path.has_strips() => Of::Packed(format),
@@ -82,11 +85,37 @@ impl CpuWeight {
             _ => return None,
         };
         let [experts, rows, _] = self.host.shape;
-        let shape = [experts, rows, self.host.row_bytes()];
-        let strips = Strips::new(pool, rooms, of, &self.host.bytes, shape)?;
+        Strips::new(of, [experts, rows, self.host.row_bytes()])
+    }
+
+    /// The same weight with these rows in strips; `rest` is the weight as it was, if those are not all.
+    pub(crate) fn with_strips(&self, strips: Strips, rest: Option<Arc<Self>>) -> Self {
         let mut host = self.host.clone();
         host.bytes = Bytes::from(Vec::new());
-        Some(Self { host, kernel: self.kernel, path: self.path, strips: Some(strips) })
+        Self { host, kernel: self.kernel, path: self.path, strips: Some(strips), rest }
+    }
+
+    /// The same weight in strips, where it has kernels that read them.
+    #[cfg(test)]
+    pub(crate) fn in_strips(&self, pool: &Pool) -> Option<Self> {
+        let mut strips = self.no_strips()?;
+        while !strips.are_all() {
+            strips = strips.more(pool, &crate::room::Rooms::default(), &self.host.bytes)?;
+        }
+        Some(self.with_strips(strips, None))
+    }
+
+    /// What its rows are multiplied as: one weight, or two while it is laid in strips.
+    pub(crate) fn forms(&self) -> impl Iterator<Item = &Self> {
+        iter::once(self).chain(self.rest.as_deref())
+    }
+
+    /// The one that `rows`, counted through all experts, are multiplied as.
+    pub(crate) fn form(&self, rows: Range<usize>) -> &Self {
+        match (&self.rest, &self.strips) {
+            (Some(rest), Some(strips)) if rows.end > strips.laid() => rest,
+            _ => self,
+        }
     }
 
     /// How activations meet it, if it is dense and lies in strips.
@@ -114,7 +143,7 @@ impl CpuWeight {
         self.host.shape
     }
 
-    /// What the file says of it, and its bytes unless it is in strips.
+    /// What the file says of it, and its bytes unless it is in strips, be it in part.
     pub(crate) fn host(&self) -> &HostWeight {
         &self.host
     }
@@ -151,9 +180,9 @@ impl CpuWeight {
     /// # Panics
     /// If there is no such row, or `out` is shorter than a row.
     pub(crate) fn decode_row(&self, row: usize, out: &mut [f32]) {
-        match &self.strips {
-            Some(strips) => self.host.decode_packed_row(&strips.row(row), row, out),
-            None => self.host.decode_row(row, out),
+        match self.form(row..row + 1) {
+            Self { host, strips: Some(strips), .. } => host.decode_packed_row(&strips.row(row), row, out),
+            Self { host, .. } => host.decode_row(row, out),
         }
     }
 }

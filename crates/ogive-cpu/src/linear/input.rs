@@ -89,7 +89,7 @@ impl Input {
             lines: Vec::new(),
             columns: Default::default(),
         };
-        for w in ws {
+        for w in ws.iter().flat_map(|w| w.forms()) {
             match w.kernel() {
                 Kernel::Packed(_) => {
                     if input.quantised.is_empty() {

@@ -211,6 +211,7 @@ fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
 
 /// Computes the stripe that begins at row `first` of `w`, counted through all experts.
 fn fill(w: &CpuWeight, input: &Input, first: usize, out: &mut Stripe<'_>) {
+    let w = w.form(first..first + out.width());
     w.path().stripe(&Job { w, input, first }, out);
 }
 

@@ -13,10 +13,15 @@ use crate::{
     room::{Room, Rooms},
 };
 use ogive_tensor::Bytes;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI32, Ordering},
+};
 
-/// Bytes of strips that are laid at a time.
+/// Bytes of strips that a thread lays at a time.
 const AT_A_TIME: usize = 1 << 20;
+/// Bytes of a part: what may be in memory as a file has it and in strips both.
+const PART: usize = if cfg!(test) { 12 << 10 } else { 16 << 20 };
 /// Rows of a strip.
 pub(crate) const STRIP: usize = 16;
 
@@ -137,12 +142,15 @@ pub(crate) enum Of {
     Dense(Dense),
 }
 
-/// A weight in strips.
-#[derive(Debug)]
+/// A weight in strips, or its first rows.
+#[derive(Clone, Debug)]
 pub(crate) struct Strips {
-    /// Begins at a page of its own. Rows that are missing in an expert's last strip are zeros.
-    bytes: Room,
+    /// Each begins at a page of its own. Rows that are missing in an expert's last strip are zeros.
+    parts: Vec<Arc<Room>>,
+    /// Strips of a part, but the last.
+    each: usize,
     of: Of,
+    experts: usize,
     /// Rows of an expert.
     rows: usize,
     /// Bytes of a strip.
@@ -155,25 +163,26 @@ pub(crate) struct Strips {
 }
 
 impl Strips {
-    /// Lays `bytes` of `experts` matrices of so many rows in strips, on all threads; what is laid is released, so that there is never
-    /// much of both. `None` where there is no memory for it or nothing to lay.
-    pub(crate) fn new(
-        pool: &Pool,
-        rooms: &Rooms,
-        of: Of,
-        bytes: &Bytes,
-        [experts, rows, row_bytes]: [usize; 3],
-    ) -> Option<Self> {
+    /// Strips for `experts` matrices of so many rows, none of which is laid; `None` where there is nothing to lay.
+    pub(crate) fn new(of: Of, [experts, rows, row_bytes]: [usize; 3]) -> Option<Self> {
         let strip = STRIP
             * match of {
                 Of::Packed(_) => row_bytes,
                 Of::Dense(kind) => kind.strip_row_bytes(row_bytes / kind.bytes()),
             };
-        let each = rows.div_ceil(STRIP);
-        let len = experts.checked_mul(each)?.checked_mul(strip).filter(|len| *len > 0)?;
-        let mut room = rooms.take(len)?;
+        experts.checked_mul(rows.div_ceil(STRIP))?.checked_mul(strip).filter(|len| *len > 0)?;
+        let each = (PART / strip).max(1);
+        Some(Self { parts: Vec::new(), each, of, experts, rows, strip, row_bytes, least: i32::MAX })
+    }
+
+    /// These strips and another part, laid on all threads; `bytes` are those of the whole weight. `None` where there is no memory for it.
+    pub(crate) fn more(&self, pool: &Pool, rooms: &Rooms, bytes: &Bytes) -> Option<Self> {
+        let Self { of, rows, strip, row_bytes, .. } = *self;
+        // Strips of an expert, and those that are laid.
+        let (each, before) = (rows.div_ceil(STRIP), self.count());
+        let mut room = rooms.take((self.experts * each - before).min(self.each) * strip)?;
         let missing = vec![0; row_bytes];
-        let smallest = AtomicI32::new(i32::MAX);
+        let smallest = AtomicI32::new(self.least);
         let lay = |i: usize, strip: &mut [u8]| {
             let (expert, first) = (i / each, i % each * STRIP);
             let row = |r: usize| match first + r < rows {
@@ -192,26 +201,38 @@ impl Strips {
         };
         let at_a_time = (AT_A_TIME / strip).max(1);
         pool.chunks(&mut room, at_a_time * strip, &|i, strips| {
-            let first = i * at_a_time;
-            let count =
-                strips.chunks_exact_mut(strip).enumerate().map(|(j, strip)| lay(first + j, strip)).count();
-            // The rows before these strips, counted through all experts.
-            let before = |strip: usize| strip / each * rows + (strip % each * STRIP).min(rows);
-            if let Ok(laid) = bytes.part(before(first) * row_bytes..before(first + count) * row_bytes) {
-                laid.release();
-            }
+            let first = before + i * at_a_time;
+            strips.chunks_exact_mut(strip).enumerate().for_each(|(j, strip)| lay(first + j, strip));
         });
-        Some(Self { bytes: room, of, rows, strip, row_bytes, least: smallest.into_inner() })
+        let parts = self.parts.iter().cloned().chain([Arc::new(room)]).collect();
+        Some(Self { parts, least: smallest.into_inner(), ..*self })
+    }
+
+    /// Strips that are laid.
+    fn count(&self) -> usize {
+        (self.parts.len() * self.each).min(self.experts * self.rows.div_ceil(STRIP))
+    }
+
+    /// Rows that are laid, counted through all experts.
+    pub(crate) fn laid(&self) -> usize {
+        let (count, each) = (self.count(), self.rows.div_ceil(STRIP));
+        count / each * self.rows + (count % each * STRIP).min(self.rows)
+    }
+
+    /// Whether those are all.
+    pub(crate) fn are_all(&self) -> bool {
+        self.laid() == self.experts * self.rows
     }
 
     /// The strip that row `row` is in, counted through all experts, and its number there.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If there is no such row, or it is not laid.
     pub(crate) fn strip(&self, row: usize) -> (&[u8], usize) {
         let (expert, r) = (row / self.rows, row % self.rows);
         let strip = expert * self.rows.div_ceil(STRIP) + r / STRIP;
-        (&self.bytes[strip * self.strip..][..self.strip], r % STRIP)
+        let part = &self.parts[strip / self.each];
+        (&part[strip % self.each * self.strip..][..self.strip], r % STRIP)
     }
 
     /// The bytes of row `row` as the file has them.
@@ -249,9 +270,10 @@ mod tests {
             let (experts, rows, row_bytes) = (2, 21, 3 * size);
             let bytes = (0..experts * rows * row_bytes).map(|i| (i * 7 + i / 256 * 13) as u8);
             let bytes = Bytes::from(bytes.collect::<Vec<u8>>());
-            let strips =
-                Strips::new(&pool, &Rooms::default(), Of::Packed(format), &bytes, [experts, rows, row_bytes])
-                    .unwrap();
+            let mut strips = Strips::new(Of::Packed(format), [experts, rows, row_bytes]).unwrap();
+            while !strips.are_all() {
+                strips = strips.more(&pool, &Rooms::default(), &bytes).unwrap();
+            }
             for (r, want) in bytes.chunks_exact(row_bytes).enumerate() {
                 assert_eq!(strips.row(r), want, "{format:?} row {r}");
             }

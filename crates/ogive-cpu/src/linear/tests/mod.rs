@@ -10,7 +10,6 @@ mod seams;
 use super::{linear, tile::FEW};
 use crate::{
     pool::Pool,
-    room::Rooms,
     simd::Path,
     weight::{CpuWeight, Kernel, Precision},
 };
@@ -86,7 +85,7 @@ fn product(pool: &Pool, x: &[f32], n: usize, w: &HostWeight, precision: Precisio
     };
     let taken = Arc::new(CpuWeight::new(w, precision, path).unwrap());
     let plain = compute(&taken);
-    if let Some(strips) = taken.in_strips(pool, &Rooms::default()) {
+    if let Some(strips) = taken.in_strips(pool) {
         assert_same(
             &compute(&Arc::new(strips)),
             &plain,
@@ -149,7 +148,7 @@ fn counts(w: &HostWeight, path: Path) -> Vec<usize> {
     let many = match taken.kernel() {
         Kernel::Packed(_) => vec![9, 14, 20, FEW, FEW + 1, FEW + 8],
         _ => {
-            let side = taken.in_strips(&Pool::new(1), &Rooms::default()).and_then(|strips| strips.side());
+            let side = taken.in_strips(&Pool::new(1)).and_then(|strips| strips.side());
             let few = side.map_or(FEW, |side| path.few_columns(side).tokens);
             vec![few, few + 1, few + 5, few + 12, 300]
         }

@@ -1,12 +1,15 @@
 //! What is not a kernel: experts, several weights at once, gates, other people's formats, and wrong arguments.
 
 use super::*;
-use crate::linear::{linear_gated, linear_many};
+use crate::{
+    linear::{linear_gated, linear_many},
+    room::Rooms,
+};
 use ogive_tensor::{Q4_0, Q4_K, Q8_0, Scale};
 
 fn taken(w: &HostWeight, path: Path) -> Arc<CpuWeight> {
     let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
-    Arc::new(taken.in_strips(&Pool::new(1), &Rooms::default()).unwrap_or(taken))
+    Arc::new(taken.in_strips(&Pool::new(1)).unwrap_or(taken))
 }
 
 #[test]
@@ -50,6 +53,50 @@ fn many_and_gated_are_what_they_are_made_of() {
             linear_gated(&pool, &x, n, &ws[0], &ws[2], 0, square, &mut gated).unwrap();
             let want: Vec<f32> = outs[0].iter().zip(&outs[2]).map(|(g, u)| g * g * u).collect();
             assert_same(&gated, &want, &format!("{path} gated n={n}"));
+        }
+    }
+}
+
+#[test]
+fn a_weight_that_is_laid_in_part_is_the_same_weight() {
+    let mut noise = Noise(27);
+    let pool = Pool::new(2);
+    let (rows, k) = (203, 256);
+    for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
+        for format in [&Q4_K, &F16, &Q8_0, &BF16, &F32] {
+            let host = weight(&mut noise, format, [2, rows, k]);
+            let stored = Arc::new(CpuWeight::new(&host, Precision::Default, path).unwrap());
+            let Some(mut strips) = stored.no_strips() else { continue };
+            let gate = taken(&weight(&mut noise, &Q8_0, [2, rows, k]), path);
+            let mut laid = vec![strips.laid()];
+            while !strips.are_all() {
+                strips = strips.more(&pool, &Rooms::default(), &host.bytes).unwrap();
+                laid.push(strips.laid());
+                let rest = (!strips.are_all()).then(|| Arc::clone(&stored));
+                let w = Arc::new(stored.with_strips(strips.clone(), rest));
+                let at = format!("{path} {host:?}, {} rows laid", strips.laid());
+                for n in [1, 3, 12, 40] {
+                    let x = noise.values(n * k);
+                    for expert in 0..2 {
+                        let [mut got, mut want] = [vec![0.0; n * rows], vec![0.0; n * rows]];
+                        linear(&pool, &x, n, &w, expert, &mut got).unwrap();
+                        linear(&pool, &x, n, &stored, expert, &mut want).unwrap();
+                        assert_same(&got, &want, &at);
+                        for (w, out) in [(&w, &mut got), (&stored, &mut want)] {
+                            linear_gated(&pool, &x, n, &gate, w, expert, |_| {}, out).unwrap();
+                        }
+                        assert_same(&got, &want, &format!("{at}, gated"));
+                    }
+                }
+                let [mut got, mut want] = [vec![0.0; k], vec![0.0; k]];
+                for row in 0..2 * rows {
+                    w.decode_row(row, &mut got);
+                    host.decode_row(row, &mut want);
+                    assert_same(&got, &want, &format!("{at}, row {row}"));
+                }
+            }
+            assert!(laid.len() > 3 && laid.is_sorted_by(|a, b| a < b), "{path} {host:?}: {laid:?}");
+            assert_eq!(laid.last(), Some(&(2 * rows)));
         }
     }
 }
