@@ -2,6 +2,7 @@
 
 use crate::args::Context;
 use crate::error::{Error, Result};
+use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
@@ -56,8 +57,11 @@ pub(crate) struct Machine {
     /// Reads the file into memory instead of mapping it
     #[arg(long)]
     no_mmap: bool,
-    /// Reads weights where they are in the file and keeps no faster copy of them: computes more slowly
-    #[arg(long)]
+    /// When weights on the CPU are copied into the order that its kernels read; answers are the same [default: background, for bench load]
+    #[arg(long, value_name = "WHEN")]
+    repack: Option<Repack>,
+    /// Short for --repack never
+    #[arg(long, conflicts_with = "repack")]
     no_repack: bool,
     /// Computes with decoded weights in single precision, and keeps keys and values so: slower
     #[arg(long)]
@@ -70,6 +74,24 @@ pub(crate) struct Machine {
     no_int8: bool,
 }
 
+/// When the CPU's weights are laid in the order that its kernels read, for which a copy of them is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Repack {
+    /// While the model is opened, on all threads, as the progress bar shows: the first token comes later, at full speed
+    Load,
+    /// By one thread while the model is in use: the first token comes soon, and full speed after some seconds
+    Background,
+    /// Not at all: weights are read where they are in the file, for the fastest start and the least memory, but slower for good
+    Never,
+}
+
+impl Repack {
+    /// The library's options for it.
+    fn apply(self, options: Options) -> Options {
+        options.repack(self != Self::Never).background(self == Self::Background)
+    }
+}
+
 fn cache_type() -> impl TypedValueParser<Value = &'static Format> {
     const FORMATS: [&Format; 4] = [&F32, &F16, &BF16, &Q8_0];
     let find = |name: String| FORMATS.into_iter().find(|f| f.name == name).ok_or("no such format");
@@ -77,6 +99,11 @@ fn cache_type() -> impl TypedValueParser<Value = &'static Format> {
 }
 
 impl Machine {
+    /// When weights are repacked, if that is said.
+    fn repack(&self) -> Option<Repack> {
+        if self.no_repack { Some(Repack::Never) } else { self.repack }
+    }
+
     /// The library's options.
     pub(crate) fn options(&self) -> Options {
         let files = OpenOptions::new().mmap(!self.no_mmap);
@@ -85,8 +112,10 @@ impl Machine {
             .exact(self.exact)
             .bf16(self.bf16)
             .int8(!self.no_int8)
-            .repack(!self.no_repack)
             .files(files);
+        if let Some(when) = self.repack() {
+            options = when.apply(options);
+        }
         if let Some(layers) = self.gpu_layers {
             options = options.gpu_layers(layers);
         }
@@ -110,6 +139,12 @@ impl Machine {
             return Err(Error::Usage(why.into()));
         }
         Ok(tokens.into_iter().fold(self.options(), Options::context))
+    }
+
+    /// The same for a measurement: weights are repacked before it begins, unless something else is asked for.
+    pub(crate) fn options_to_measure(&self, tokens: usize) -> Result<Options> {
+        let options = self.options_for(Some(tokens))?;
+        Ok(if self.repack().is_none() { Repack::Load.apply(options) } else { options })
     }
 
     /// What keys and values are kept in.
@@ -163,4 +198,36 @@ pub(crate) fn progress(
 pub(crate) fn megabytes(bar: &ProgressBar, done: u64, total: u64) {
     bar.set_length(total / MEGABYTE);
     bar.set_position(done / MEGABYTE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    fn machine(args: &[&str]) -> Result<Machine, clap::Error> {
+        let command = Machine::augment_args(clap::Command::new("ogive"));
+        Machine::from_arg_matches(&command.try_get_matches_from([&["ogive"], args].concat())?)
+    }
+
+    #[test]
+    fn weights_are_repacked_when_it_is_said() {
+        let is = |options: Options, repack: bool, background: bool| {
+            let text = format!("{options:?}");
+            text.contains(&format!("repack: {repack}, background: {background},"))
+        };
+        for (args, repack, background, measured) in [
+            (&[][..], true, true, false),
+            (&["--repack", "background"], true, true, true),
+            (&["--repack", "load"], true, false, false),
+            (&["--repack", "never"], false, false, false),
+            (&["--no-repack"], false, false, false),
+        ] {
+            let machine = machine(args).unwrap();
+            assert!(is(machine.options(), repack, background), "{args:?}");
+            assert!(is(machine.options_to_measure(8).unwrap(), repack, measured), "{args:?}, measured");
+        }
+        assert!(machine(&["--no-repack", "--repack", "load"]).is_err());
+        assert!(machine(&["--repack", "later"]).is_err());
+    }
 }
