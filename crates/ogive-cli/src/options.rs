@@ -66,7 +66,8 @@ pub(crate) struct Machine {
     /// Computes with decoded weights in single precision, and keeps keys and values so: slower
     #[arg(long)]
     exact: bool,
-    /// Rounds F16 and F32 weights, and the activations that meet them, to bf16 where that is faster
+    /// Rounds F16 and F32 weights, and the activations that meet them, to bf16: faster on AMD's processors since Zen 4, with AMX and on
+    /// GPUs. The CPU copies such weights for it while the model is opened, whatever --repack says
     #[arg(long, conflicts_with = "exact")]
     bf16: bool,
     /// On a GPU, does not round the activations of one to eight tokens to 8 bits where they meet packed weights

@@ -42,7 +42,7 @@ impl Builder {
     }
     /// Whether weights may be laid in memory in the order that kernels read them, as is the default: much faster, for
     /// a copy of the weights made at loading (or after it: [`background`](Self::background)). Without, they are read where they are, in a
-    /// mapped file.
+    /// mapped file; all but those of which [`Precision::Bf16`] makes a rounded copy.
     /// Either way the bits are the same. Weights stay where they are as well where this path has no use for another order,
     /// or memory for it is short.
     #[must_use]
