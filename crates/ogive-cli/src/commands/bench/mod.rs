@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         context.note(format_args!("measuring {what}: times hold for such a length, answers would not"));
     }
     if args.trace {
-        trace::threads(&model)?;
+        trace::cpu(&model)?;
     }
     let traffic = Traffic::of(path, &model, &load)?;
     let mut bench = Bench::new(&model, load)?;
