@@ -48,7 +48,7 @@ pub(crate) struct Machine {
     /// How many of the last layers GPUs get: a number, all, or auto for as many as fit [default: auto, or all with --device cuda]
     #[arg(long, value_name = "N")]
     gpu_layers: Option<GpuLayers>,
-    /// Threads to compute with [default: one for each core]
+    /// Threads to compute with [default: one for each logical CPU that this process may use]
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,
     /// What keys and values are kept in [default: f16, with --exact f32]

@@ -25,7 +25,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Threads to compute with, the caller's among them. The default is one for each core that this process may use.
+    /// Threads to compute with, the caller's among them. The default is one for each logical CPU that this process may use: two of a
+    /// core, where it has two.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
@@ -58,8 +59,8 @@ impl Builder {
     }
     /// Starts the threads. Fails where their number is 0 or absurd, and where the machine cannot take the path.
     pub fn build(self) -> Result<CpuBackend> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.threads.unwrap_or_else(cores);
+        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.unwrap_or_else(cpus);
         if threads == 0 || threads > MOST {
             return Err(Error::invalid("cpu", format!("{threads} threads; ask for 1 to {MOST}")));
         }

@@ -92,7 +92,7 @@ impl Options {
         Self { gpu_layers: Some(layers), ..self }
     }
 
-    /// So many threads on the CPU instead of one for each core.
+    /// So many threads on the CPU instead of one for each logical CPU that this process may use: two of a core, where it has two.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
