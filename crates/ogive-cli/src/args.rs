@@ -8,9 +8,23 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use clap::{Parser, Subcommand};
 
+/// What the program reads of its environment. README.md and docs/CUDA.md tell more.
+const ENVIRONMENT: &str = "\
+Environment:
+  OGIVE_MODEL       The model where --model names none
+  OGIVE_LOG         What is told on stderr, as crate=level,...: finer than -v
+  OGIVE_HISTORY     The file with what was typed in `ogive chat`; empty for none
+  OGIVE_FORCE_CPU   1: looks for no GPU
+  OGIVE_CPU_FORCE   What the CPU computes with, for tests and measurements, instead of the best it has:
+                    amx, avx512, avx-vnni, avx2, neon-i8mm, neon-dotprod, neon or scalar
+  OGIVE_CUDA_PATH   Folders to look for libcuda, NVRTC and cuBLAS in before all others
+  OGIVE_CUDA_CACHE  The folder for compiled kernels of GPUs; off for none
+  OGIVE_CUDA_CODE   ptx: has the driver compile kernels, to see whether a fault is of NVRTC or of it";
+
 /// Runs language models: GGUF or safetensors in, tokens out.
 #[derive(Debug, Parser)]
 #[command(name = "ogive", version, propagate_version = true, args_override_self = true)]
+#[command(after_help = ENVIRONMENT)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -100,5 +114,21 @@ mod tests {
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_and_readme_name_the_environment() {
+        let help = Cli::command().render_help().to_string();
+        let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+        let readme = std::fs::read_to_string(readme).unwrap();
+        let names = help.split_whitespace().filter(|word| word.starts_with("OGIVE_") && !word.contains('='));
+        let names: Vec<&str> = names.collect();
+        assert!(names.len() >= 8, "{names:?}");
+        for name in names {
+            assert!(readme.contains(&format!("| `{name}` |")), "{name}");
+        }
+        for path in ogive::cpu::Path::ALL {
+            assert!(help.contains(path.name()), "{path}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::args::Context;
 use crate::error::{Error, Result};
+use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
@@ -47,7 +48,7 @@ pub(crate) struct Machine {
     /// How many of the last layers GPUs get: a number, all, or auto for as many as fit [default: auto, or all with --device cuda]
     #[arg(long, value_name = "N")]
     gpu_layers: Option<GpuLayers>,
-    /// Threads to compute with [default: one for each core]
+    /// Threads to compute with [default: one for each logical CPU that this process may use]
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,
     /// What keys and values are kept in [default: f16, with --exact f32]
@@ -56,18 +57,40 @@ pub(crate) struct Machine {
     /// Reads the file into memory instead of mapping it
     #[arg(long)]
     no_mmap: bool,
-    /// Reads weights where they are in the file and keeps no faster copy of them: computes more slowly
-    #[arg(long)]
+    /// When weights on the CPU are copied into the order that its kernels read; answers are the same [default: background, for bench load]
+    #[arg(long, value_name = "WHEN")]
+    repack: Option<Repack>,
+    /// Short for --repack never
+    #[arg(long, conflicts_with = "repack")]
     no_repack: bool,
     /// Computes with decoded weights in single precision, and keeps keys and values so: slower
     #[arg(long)]
     exact: bool,
-    /// Rounds F16 and F32 weights, and the activations that meet them, to bf16 where that is faster
+    /// Rounds F16 and F32 weights, and the activations that meet them, to bf16: faster on AMD's processors since Zen 4, with AMX and on
+    /// GPUs. The CPU copies such weights for it while the model is opened, whatever --repack says
     #[arg(long, conflicts_with = "exact")]
     bf16: bool,
     /// On a GPU, does not round the activations of one to eight tokens to 8 bits where they meet packed weights
     #[arg(long)]
     no_int8: bool,
+}
+
+/// When the CPU's weights are laid in the order that its kernels read, for which a copy of them is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Repack {
+    /// While the model is opened, on all threads, as the progress bar shows: the first token comes later, at full speed
+    Load,
+    /// By one thread while the model is in use: the first token comes soon, and full speed after some seconds
+    Background,
+    /// Not at all: weights are read where they are in the file, for the fastest start and the least memory, but slower for good
+    Never,
+}
+
+impl Repack {
+    /// The library's options for it.
+    fn apply(self, options: Options) -> Options {
+        options.repack(self != Self::Never).background(self == Self::Background)
+    }
 }
 
 fn cache_type() -> impl TypedValueParser<Value = &'static Format> {
@@ -77,6 +100,11 @@ fn cache_type() -> impl TypedValueParser<Value = &'static Format> {
 }
 
 impl Machine {
+    /// When weights are repacked, if that is said.
+    fn repack(&self) -> Option<Repack> {
+        if self.no_repack { Some(Repack::Never) } else { self.repack }
+    }
+
     /// The library's options.
     pub(crate) fn options(&self) -> Options {
         let files = OpenOptions::new().mmap(!self.no_mmap);
@@ -85,8 +113,10 @@ impl Machine {
             .exact(self.exact)
             .bf16(self.bf16)
             .int8(!self.no_int8)
-            .repack(!self.no_repack)
             .files(files);
+        if let Some(when) = self.repack() {
+            options = when.apply(options);
+        }
         if let Some(layers) = self.gpu_layers {
             options = options.gpu_layers(layers);
         }
@@ -110,6 +140,12 @@ impl Machine {
             return Err(Error::Usage(why.into()));
         }
         Ok(tokens.into_iter().fold(self.options(), Options::context))
+    }
+
+    /// The same for a measurement: weights are repacked before it begins, unless something else is asked for.
+    pub(crate) fn options_to_measure(&self, tokens: usize) -> Result<Options> {
+        let options = self.options_for(Some(tokens))?;
+        Ok(if self.repack().is_none() { Repack::Load.apply(options) } else { options })
     }
 
     /// What keys and values are kept in.
@@ -163,4 +199,36 @@ pub(crate) fn progress(
 pub(crate) fn megabytes(bar: &ProgressBar, done: u64, total: u64) {
     bar.set_length(total / MEGABYTE);
     bar.set_position(done / MEGABYTE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    fn machine(args: &[&str]) -> Result<Machine, clap::Error> {
+        let command = Machine::augment_args(clap::Command::new("ogive"));
+        Machine::from_arg_matches(&command.try_get_matches_from([&["ogive"], args].concat())?)
+    }
+
+    #[test]
+    fn weights_are_repacked_when_it_is_said() {
+        let is = |options: Options, repack: bool, background: bool| {
+            let text = format!("{options:?}");
+            text.contains(&format!("repack: {repack}, background: {background},"))
+        };
+        for (args, repack, background, measured) in [
+            (&[][..], true, true, false),
+            (&["--repack", "background"], true, true, true),
+            (&["--repack", "load"], true, false, false),
+            (&["--repack", "never"], false, false, false),
+            (&["--no-repack"], false, false, false),
+        ] {
+            let machine = machine(args).unwrap();
+            assert!(is(machine.options(), repack, background), "{args:?}");
+            assert!(is(machine.options_to_measure(8).unwrap(), repack, measured), "{args:?}, measured");
+        }
+        assert!(machine(&["--no-repack", "--repack", "load"]).is_err());
+        assert!(machine(&["--repack", "later"]).is_err());
+    }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ogive, shared};
+use common::{command, ogive, reads, shared};
 
 #[test]
 fn figures_for_scripts_and_for_people() {
@@ -102,5 +102,33 @@ fn a_trace_counts_every_weight_and_every_row_of_the_cache() {
     }
     for operator in ["operator ", "linear_gated ", "linear_many ", "rope_attend ", "between operators "] {
         assert_eq!(text.lines().filter(|l| l.starts_with(operator)).count(), 2, "{operator}: {text}");
+    }
+}
+
+#[test]
+fn a_trace_holds_bf16_against_what_its_path_multiplies_it_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("tiny-bf16.gguf");
+    ogive(args!["synth", "--shape", "tiny", "--format", "bf16", model]).text();
+    let args =
+        args!["bench", "-m", model, "--device", "cpu", "-p", "8", "-n", "2", "-r", "1", "--trace", "--json"];
+    for path in ["scalar", "avx2", "neon"] {
+        let ran = reads(command().env("OGIVE_CPU_FORCE", path).args(&args), b"");
+        if ran.code != Some(0) {
+            assert!(ran.stderr.contains("this machine lacks the instructions"), "{}", ran.stderr);
+            continue;
+        }
+        let trace = &ran.json()["trace"];
+        let has_peak = trace["ceilings"]["f32_operations_per_second"].is_f64();
+        for phase in ["prefill", "decode"] {
+            let all = trace[phase]["operators"].as_array().unwrap();
+            let products = all.iter().filter(|e| e["operator"].as_str().unwrap().starts_with("linear"));
+            let count = products
+                .inspect(|e| {
+                    assert_eq!((&e["arithmetic"], e["of_peak"].is_f64()), (&"f32".into(), has_peak), "{e}")
+                })
+                .count();
+            assert!(count > 0, "{trace}");
+        }
     }
 }

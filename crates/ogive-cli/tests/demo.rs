@@ -86,6 +86,22 @@ fn tells_the_same_story_whatever_computes_it() {
 }
 
 #[test]
+fn tells_the_same_story_whenever_weights_are_repacked() {
+    let tell = |more: &[&str]| {
+        let fixed = ["run", "--device", "cpu", "--seed", "5", "--max-tokens", "60", "-q", "Once upon a time"];
+        ogive([&fixed, more].concat())
+    };
+    let story = tell(&[]).text();
+    for more in
+        [&["--repack", "load"][..], &["--repack", "background"], &["--repack", "never"], &["--no-repack"]]
+    {
+        assert_eq!(tell(more).text(), story, "{more:?}");
+    }
+    let both = tell(&["--no-repack", "--repack", "load"]);
+    assert!(both.code == Some(2) && both.stderr.contains("cannot be used with"), "{}", both.stderr);
+}
+
+#[test]
 fn the_readme_shows_what_its_first_command_prints() {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
     let story = ogive(["run", "--seed", "7", "Once upon a time"]).text();

@@ -25,7 +25,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Threads to compute with, the caller's among them. The default is one for each core that this process may use.
+    /// Threads to compute with, the caller's among them. The default is one for each logical CPU that this process may use: two of a
+    /// core, where it has two.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
@@ -42,7 +43,7 @@ impl Builder {
     }
     /// Whether weights may be laid in memory in the order that kernels read them, as is the default: much faster, for
     /// a copy of the weights made at loading (or after it: [`background`](Self::background)). Without, they are read where they are, in a
-    /// mapped file.
+    /// mapped file; all but those of which [`Precision::Bf16`] makes a rounded copy.
     /// Either way the bits are the same. Weights stay where they are as well where this path has no use for another order,
     /// or memory for it is short.
     #[must_use]
@@ -58,8 +59,8 @@ impl Builder {
     }
     /// Starts the threads. Fails where their number is 0 or absurd, and where the machine cannot take the path.
     pub fn build(self) -> Result<CpuBackend> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.threads.unwrap_or_else(cores);
+        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.unwrap_or_else(cpus);
         if threads == 0 || threads > MOST {
             return Err(Error::invalid("cpu", format!("{threads} threads; ask for 1 to {MOST}")));
         }

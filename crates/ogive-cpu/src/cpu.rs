@@ -67,6 +67,11 @@ impl CpuBackend {
     pub fn path(&self) -> Path {
         self.path
     }
+    /// Whether BF16 weights are multiplied by instructions for pairs of bf16, once they are repacked. Otherwise they are made
+    /// singles on the way, and single precision is all that their products can be held against.
+    pub fn multiplies_bf16(&self) -> bool {
+        self.path == Path::Amx || self.repack && self.path.has_pairs()
+    }
 }
 
 /// The elements of `x` and its rows, if it can be multiplied by each of `ws`, which have one matrix each.

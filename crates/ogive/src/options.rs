@@ -92,7 +92,7 @@ impl Options {
         Self { gpu_layers: Some(layers), ..self }
     }
 
-    /// So many threads on the CPU instead of one for each core.
+    /// So many threads on the CPU instead of one for each logical CPU that this process may use: two of a core, where it has two.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
@@ -108,8 +108,9 @@ impl Options {
     }
 
     /// Computes with F32 and F16 weights in bf16 too, with a relative error of 2^-8 in weights and activations each: on processors that
-    /// multiply pairs of bf16, and on GPUs where a step has several tokens.
-    /// `exact` has precedence.
+    /// multiply pairs of bf16, and on GPUs where a step has several tokens. Other processors round as well, and gain nothing.
+    /// The CPU takes such weights as a rounded copy, two bytes an element, made when the model is opened, whatever
+    /// [`repack`](Self::repack) and [`background`](Self::background) say. `exact` has precedence.
     #[must_use]
     pub fn bf16(self, bf16: bool) -> Self {
         Self { bf16, ..self }
@@ -125,7 +126,7 @@ impl Options {
 
     /// Whether weights may be laid in memory in the order that the CPU's kernels read them, as is the default: faster, for
     /// a copy that is made of them. Without, they are read where they are, in a mapped file: memory that programs share and the system
-    /// may take back. The results are the same to the bit.
+    /// may take back; all but those that [`bf16`](Self::bf16) rounds. The results are the same to the bit.
     #[must_use]
     pub fn repack(self, repack: bool) -> Self {
         Self { repack, ..self }

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Replaces OUT if it is there
     #[arg(long)]
     force: bool,
-    /// Threads [default: one for each core]
+    /// Threads [default: one for each logical CPU that this process may use]
     #[arg(short, long, value_name = "N")]
     threads: Option<usize>,
     /// Prints what every tensor would become and writes nothing

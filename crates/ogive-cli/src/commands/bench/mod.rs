@@ -63,14 +63,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     };
     let limit = load.context().ok_or_else(|| Error::failed("so many tokens cannot be counted"))?;
     // What is measured is how fast it stays.
-    let options = args.machine.options_for(Some(limit))?.background(false);
+    let options = args.machine.options_to_measure(limit)?;
     let model = Machine::open_with(&options, path, context)?;
     if let Some(trained) = model.config().opt_usize("max_position_embeddings")?.filter(|t| limit > *t) {
         let what = format_args!("sequences of {limit} tokens, {trained} of which the model was made for");
         context.note(format_args!("measuring {what}: times hold for such a length, answers would not"));
     }
     if args.trace {
-        trace::threads(&model)?;
+        trace::cpu(&model)?;
     }
     let traffic = Traffic::of(path, &model, &load)?;
     let mut bench = Bench::new(&model, load)?;

@@ -46,12 +46,21 @@ enum Arithmetic {
     F32,
 }
 
+/// What decides on it besides the formats of weights.
+#[derive(Clone, Copy, Debug)]
+struct Computes {
+    /// All weights are decoded.
+    exact: bool,
+    /// BF16 weights are multiplied as they are, and not as singles that are made of them.
+    bf16: bool,
+}
+
 impl Arithmetic {
     /// As the CPU computes: packed weights with activations of 8 bits, and attention in single precision.
-    fn of(entry: &TraceEntry, exact: bool) -> Self {
-        let plain = |format| format == &F32 || format == &F16;
-        match entry.weights.iter().map(|w| w.1).find(|f| !plain(*f)) {
-            _ if exact => Self::F32,
+    fn of(entry: &TraceEntry, computes: Computes) -> Self {
+        let single = |format| format == &F32 || format == &F16 || format == &BF16 && !computes.bf16;
+        match entry.weights.iter().map(|w| w.1).find(|f| !single(*f)) {
+            _ if computes.exact => Self::F32,
             Some(format) if format == &BF16 => Self::Bf16,
             Some(_) => Self::Int8,
             None => Self::F32,
@@ -123,24 +132,24 @@ fn rate(amount: u64, time: Duration, ceiling: Option<f64>) -> Option<(f64, Optio
 #[derive(Debug)]
 pub(super) struct Traced {
     ceilings: Ceilings,
-    exact: bool,
+    computes: Computes,
     phases: Vec<(&'static str, Phase)>,
 }
 
-/// The threads that the model's backend computes with. Only on the CPU does a call's time say what it took.
-pub(super) fn threads(model: &Model) -> Result<usize> {
-    let cpu = model.backend().downcast_ref::<CpuBackend>().ok_or_else(|| {
+/// The model's backend. Only on the CPU does a call's time say what it took.
+pub(super) fn cpu(model: &Model) -> Result<&CpuBackend> {
+    model.backend().downcast_ref::<CpuBackend>().ok_or_else(|| {
         let name = model.backend().facts().name;
         let why = format!("calls of the backend `{name}` return before their work is done");
         Error::failed(format_args!("--trace times operators on the CPU alone: {why}; add --device cpu"))
-    })?;
-    Ok(cpu.threads())
+    })
 }
 
 impl Traced {
     pub(super) fn measure(model: &Model, load: Load, args: &Args) -> Result<Self> {
-        let facts = model.backend().facts();
-        let ceilings = Ceilings::measure(threads(model)?, &facts);
+        let (cpu, facts) = (cpu(model)?, model.backend().facts());
+        let ceilings = Ceilings::measure(cpu.threads(), &facts);
+        let computes = Computes { exact: facts.exact, bf16: cpu.multiplies_bf16() };
         let mut bench = Bench::traced(model, load)?;
         let mut phases = Vec::new();
         type Run = fn(&mut Bench) -> Result<Window>;
@@ -154,7 +163,7 @@ impl Traced {
             }
             phases.push((name, phase));
         }
-        Ok(Self { ceilings, exact: facts.exact, phases })
+        Ok(Self { ceilings, computes, phases })
     }
 
     /// Tables for people: a row for each operator, times and calls of a step.
@@ -177,7 +186,7 @@ impl Traced {
                 [operator.to_owned(), weights, calls, ms, percent(phase.share(time))]
             };
             for e in &phase.entries {
-                let arithmetic = Arithmetic::of(e, self.exact);
+                let arithmetic = Arithmetic::of(e, self.computes);
                 let (reads, computes) = self.rates(e);
                 let [bytes, of_reads] = cells(reads, "");
                 let [operations, of_peak] = cells(computes, arithmetic.name());
@@ -220,7 +229,7 @@ impl Traced {
             json!({
                 "operator": e.operator,
                 "weights": weights.collect::<Vec<_>>(),
-                "arithmetic": (e.work.operations > 0).then(|| Arithmetic::of(e, self.exact).name()),
+                "arithmetic": (e.work.operations > 0).then(|| Arithmetic::of(e, self.computes).name()),
                 "calls": e.calls,
                 "seconds": e.time.as_secs_f64(),
                 "share": phase.share(e.time),
@@ -244,7 +253,7 @@ impl Traced {
     #[expect(clippy::type_complexity, reason = "two rates, each with its part of a ceiling")]
     fn rates(&self, e: &TraceEntry) -> (Option<(f64, Option<f64>)>, Option<(f64, Option<f64>)>) {
         let Work { bytes, operations, .. } = e.work;
-        let peak = Arithmetic::of(e, self.exact).peak(&self.ceilings.peaks);
+        let peak = Arithmetic::of(e, self.computes).peak(&self.ceilings.peaks);
         (rate(bytes, e.time, Some(self.ceilings.read)), rate(operations, e.time, peak))
     }
 }
@@ -302,7 +311,8 @@ mod tests {
         let mut peaks = Peaks::default();
         (peaks.int8, peaks.f32) = (Some(4e11), Some(1e11));
         let ceilings = Ceilings { threads: 2, read: 1e10, peaks };
-        let traced = Traced { ceilings, exact: false, phases: vec![("decode", phase)] };
+        let computes = Computes { exact: false, bf16: true };
+        let traced = Traced { ceilings, computes, phases: vec![("decode", phase)] };
         let text = traced.table();
         let row = |start: &str| {
             let line = text.lines().find(|l| l.starts_with(start)).unwrap();
@@ -325,10 +335,18 @@ mod tests {
 
     #[test]
     fn arithmetic_is_the_cpus() {
-        let of = |format: &'static Format, exact| {
-            Arithmetic::of(&entry("linear", &[([1, 2, 256], format)], 1), exact)
+        let of = |formats: &[&'static Format], exact, bf16| {
+            let weights: Vec<_> = formats.iter().map(|f| ([1, 2, 256], *f)).collect();
+            Arithmetic::of(&entry("linear", &weights, 1), Computes { exact, bf16 })
         };
-        assert_eq!([of(&F16, false), of(&F32, false), of(&Q4_K, true)], [Arithmetic::F32; 3]);
-        assert_eq!([of(&BF16, false), of(&Q4_K, false)], [Arithmetic::Bf16, Arithmetic::Int8]);
+        for bf16 in [false, true] {
+            assert_eq!([of(&[&F16], false, bf16), of(&[&F32], false, bf16)], [Arithmetic::F32; 2]);
+            assert_eq!([of(&[&Q4_K], true, bf16), of(&[&BF16], true, bf16)], [Arithmetic::F32; 2]);
+            assert_eq!(of(&[&Q4_K], false, bf16), Arithmetic::Int8);
+        }
+        assert_eq!(of(&[&BF16], false, true), Arithmetic::Bf16);
+        // Without instructions for bf16 it is made singles, and a machine that has such for other paths is not what it is held against.
+        assert_eq!(of(&[&BF16], false, false), Arithmetic::F32);
+        assert_eq!(of(&[&BF16, &Q4_K], false, false), Arithmetic::Int8);
     }
 }
