@@ -4,7 +4,7 @@
 //! model built on it can tell its cache layout, which only a built model knows. A step that is run on it takes the tensors that a real
 //! one takes, for as long.
 
-use crate::ledger::{Ledger, Mixed, Multiplied, Piece, sum};
+use crate::ledger::{Attended, Ledger, Mixed, Multiplied, Piece, sum};
 use crate::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -97,6 +97,23 @@ impl Estimate {
             }
             None => self.hollow(x.shape()),
         }
+    }
+
+    fn attended(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let y = self.hollow([q.shape().first(), spec.heads * spec.v_dim])?;
+        let (layer, element) = (cache.spec().owner(layer)?.1, cache.spec().element);
+        match self.sizes.beside_attention(&Attended { spec, batch: plan.batch(), layer, element }) {
+            0 => {}
+            bytes => drop(self.ledger.take([1].into(), bytes)),
+        }
+        Ok(y)
     }
 
     /// The shape of the operand that has all elements already, else rows of the one and columns of the other.
@@ -244,10 +261,24 @@ impl Backend for Estimate {
         }
     }
     // A backend that runs models attends over the pages where they lie; the definition would lay them end to end first.
-    fn attend_cache(&self, _: usize, q: &Tensor, _: &Cache, spec: &AttnSpec, _: &Plan) -> Result<Tensor> {
-        self.hollow([q.shape().first(), spec.heads * spec.v_dim])
+    fn attend_cache(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        self.attended(layer, q, cache, spec, plan)
     }
-    fn attend_latent(&self, _: usize, q: &Tensor, _: &Cache, spec: &AttnSpec, _: &Plan) -> Result<Tensor> {
-        self.hollow([q.shape().first(), spec.heads * spec.v_dim])
+    fn attend_latent(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        self.attended(layer, q, cache, spec, plan)
     }
 }

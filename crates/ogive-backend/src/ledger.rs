@@ -3,7 +3,7 @@
 //! Tensors give their bytes back when they are dropped, as on a device. So the peak is that of the model's own code, whatever it keeps
 //! and for how long, and no formula has to be kept in step with it.
 
-use crate::{CacheSpec, HostWeight};
+use crate::{AttnSpec, Batch, CacheSpec, HostWeight, LayerCache};
 use ogive_tensor::{Format, Shape, Tensor};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,6 +37,20 @@ pub struct Mixed {
     pub weights: [Multiplied; 3],
 }
 
+/// Attention over the paged cache, for [`Sizes::attention`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Attended<'a> {
+    /// Heads and options.
+    pub spec: &'a AttnSpec,
+    /// The step: its rows, and how long their contexts are.
+    pub batch: &'a Batch,
+    /// What the cache keeps of the layer.
+    pub layer: LayerCache,
+    /// In which elements.
+    pub element: &'static Format,
+}
+
 /// Bytes that a product takes beside its result.
 type Product = Arc<dyn Fn(&Multiplied) -> u64 + Send + Sync>;
 
@@ -45,6 +59,9 @@ type Norm = Arc<dyn Fn(Shape) -> u64 + Send + Sync>;
 
 /// Bytes that a mixture takes beside its result.
 type Mixture = Arc<dyn Fn(&Mixed) -> u64 + Send + Sync>;
+
+/// Bytes that attention takes beside its result.
+type Attention = Arc<dyn Fn(&Attended<'_>) -> u64 + Send + Sync>;
 
 /// How much a backend takes for what it is given. By default as much as there is.
 #[derive(Clone)]
@@ -60,14 +77,20 @@ pub struct Sizes {
     mixture: Option<Mixture>,
     norm: Option<Norm>,
     weights: Option<fn(&[u64]) -> u64>,
+    attention: Option<Attention>,
 }
 
 impl fmt::Debug for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let asked =
-            [self.product.is_some(), self.mixture.is_some(), self.norm.is_some(), self.weights.is_some()];
+        let asked = [
+            self.product.is_some(),
+            self.mixture.is_some(),
+            self.norm.is_some(),
+            self.weights.is_some(),
+            self.attention.is_some(),
+        ];
         let mut all = f.debug_struct("Sizes");
-        for (name, asked) in ["product", "mixture", "norm", "weights"].into_iter().zip(asked) {
+        for (name, asked) in ["product", "mixture", "norm", "weights", "attention"].into_iter().zip(asked) {
             all.field(name, &asked);
         }
         all.finish_non_exhaustive()
@@ -88,7 +111,16 @@ impl Sizes {
         weight: fn(&HostWeight) -> u64,
         cache: fn(&CacheSpec) -> Option<u64>,
     ) -> Self {
-        Self { piece, weight, cache, product: None, mixture: None, norm: None, weights: None }
+        Self {
+            piece,
+            weight,
+            cache,
+            product: None,
+            mixture: None,
+            norm: None,
+            weights: None,
+            attention: None,
+        }
     }
 
     /// The same, of a backend whose products take memory beside their results while they are computed: so many bytes.
@@ -121,6 +153,17 @@ impl Sizes {
     /// Bytes that are taken for weights.
     pub(crate) fn of_weights(&self, each: &[u64]) -> u64 {
         self.weights.map_or_else(|| sum(each), |bytes| bytes(each))
+    }
+
+    /// The same, of a backend whose attention over the cache takes so many bytes beside its result while it is computed.
+    #[must_use]
+    pub fn attention(self, bytes: impl Fn(&Attended<'_>) -> u64 + Send + Sync + 'static) -> Self {
+        Self { attention: Some(Arc::new(bytes)), ..self }
+    }
+
+    /// Bytes that attention takes beside its result.
+    pub(crate) fn beside_attention(&self, attended: &Attended<'_>) -> u64 {
+        self.attention.as_ref().map_or(0, |bytes| bytes(attended))
     }
 
     /// Bytes that a norm leaves beside its result.

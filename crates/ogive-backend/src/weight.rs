@@ -1,6 +1,6 @@
 //! Weights after the backend has taken them in.
 
-use ogive_tensor::{Error, Format, HostWeight, Result};
+use ogive_tensor::{Error, Format, HostWeight, Result, Unpacked};
 use std::{any::Any, fmt, sync::Arc};
 
 /// A weight a backend has taken in, still packed.
@@ -8,13 +8,20 @@ use std::{any::Any, fmt, sync::Arc};
 pub struct Weight {
     shape: [usize; 3],
     format: &'static Format,
+    unpacked: Option<Unpacked>,
     data: Arc<dyn Any + Send + Sync>,
 }
 
 impl Weight {
     /// Wraps a backend's buffer. Called by backends only.
     pub fn new(host: &HostWeight, data: impl Any + Send + Sync) -> Self {
-        Self { shape: host.shape, format: host.format, data: Arc::new(data) }
+        let unpacked = host.unpacked.clone();
+        Self { shape: host.shape, format: host.format, unpacked, data: Arc::new(data) }
+    }
+    /// The same of a backend that says whether it had to decode it: called where that differs from what was known of the host's weight.
+    #[must_use]
+    pub fn with_unpacked(self, unpacked: Option<Unpacked>) -> Self {
+        Self { unpacked, ..self }
     }
     /// `[experts, out, in]`
     pub fn shape(&self) -> [usize; 3] {
@@ -23,6 +30,10 @@ impl Weight {
     /// How the file had it packed.
     pub fn format(&self) -> &'static Format {
         self.format
+    }
+    /// What the file has instead, where it is not kept as packed as there: decoded when it was read, or by the backend.
+    pub fn unpacked(&self) -> Option<&Unpacked> {
+        self.unpacked.as_ref()
     }
     /// The backend's buffer.
     pub fn data<T: Any>(&self) -> Result<&T> {

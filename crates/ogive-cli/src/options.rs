@@ -166,6 +166,7 @@ impl Machine {
         bar.finish_and_clear();
         let model = model?;
         context.note(model.device());
+        model.notes().iter().for_each(|note| context.note(note));
         Ok(model)
     }
 }

@@ -174,6 +174,8 @@ pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let mixtures = Arc::clone(&products);
     let norms = Arc::clone(&products);
     let norm = move |shape| int8::left(&norms, shape);
+    let attention = Arc::clone(&products);
+    let sizes = sizes.attention(move |attended| attend::scratch(&attention, attended));
     let product = move |p: &Multiplied| linear::scratch(&products, p, &weight::Kept::of_product(p));
     sizes.product(product).mixture(move |mixed| moe::scratch(&mixtures, mixed)).norm(norm)
 }

@@ -131,7 +131,21 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
         device.has_experts.store(true, Relaxed);
     }
     let Kept { format, shape, .. } = kept;
-    Ok(Weight::new(w, CudaWeight { buffer, device: device.id(), format, shape, row_bytes, order }))
+    let unpacked = if packed { w.unpacked.clone() } else { w.unpacked_for(&why_decoded(w)) };
+    let weight = Weight::new(w, CudaWeight { buffer, device: device.id(), format, shape, row_bytes, order });
+    Ok(weight.with_unpacked(unpacked))
+}
+
+/// Why the kernels do not read a weight's bytes as they come.
+fn why_decoded(w: &HostWeight) -> String {
+    let experts = if w.shape[0] > 1 { "stacks of experts" } else { "plain numbers" };
+    match w {
+        _ if w.scale.is_some() => "CUDA has no kernels for factors beside the elements".into(),
+        _ if named(w.format, [false; 2], w.shape).is_none() => {
+            format!("CUDA has no kernels for the format {}", w.format.name)
+        }
+        _ => format!("CUDA has no kernels for {experts} whose columns are in an order"),
+    }
 }
 
 /// The weight as it was taken in by this device.
@@ -206,7 +220,7 @@ mod tests {
     use crate::CudaBackend;
     use crate::launch::tests::on;
     use ogive_backend::Backend;
-    use ogive_tensor::{F16, F32, MXFP4, Q4_0};
+    use ogive_tensor::{F16, F32, MXFP4, Q4_0, Scale, Unpacked};
     use ptx_emulator_launcher::{Nvrtc, test_name};
 
     #[test]
@@ -228,6 +242,39 @@ mod tests {
         }
         let other = Format { name: "q4_0", ..Q4_0 };
         assert_eq!(kept(&other, [false, true], 1), ("f32", false));
+    }
+
+    #[test]
+    fn what_is_decoded_says_so() {
+        on(test_name!(), Nvrtc::V12, "sm_80", || {
+            let b = CudaBackend::new().unwrap();
+            let host = |format: &'static Format, experts| {
+                let bytes = vec![0; experts * 2 * format.row_bytes(64)];
+                HostWeight::new("w", [experts, 2, 64], format, bytes.into()).unwrap()
+            };
+            let said = |w: HostWeight| {
+                let unpacked = b.upload_weight(&w).unwrap().unpacked().cloned();
+                unpacked.map(|u| (u.bits, u.why.trim_start_matches("CUDA has no kernels for ").to_owned()))
+            };
+            let turned = |w: HostWeight| w.with_input_perm((0..64).rev().collect()).unwrap();
+            let scaled =
+                |w: HostWeight| w.with_scale(Scale { values: Arc::from([2.0]), tile: [64, 64] }).unwrap();
+            for kept in [host(&Q4_0, 1), host(&F32, 1), host(&F16, 3), turned(host(&Q4_0, 1))] {
+                assert_eq!(said(kept), None);
+            }
+            // In single precision nothing is lost.
+            assert_eq!(said(turned(host(&F32, 1))), None);
+            let is = |bits, what: &str| Some((bits, what.to_owned()));
+            let ordered = "whose columns are in an order";
+            assert_eq!(said(turned(host(&F16, 1))), is(16.0, &format!("plain numbers {ordered}")));
+            assert_eq!(said(turned(host(&Q4_0, 2))), is(4.5, &format!("stacks of experts {ordered}")));
+            assert_eq!(said(scaled(host(&Q4_0, 1))), is(4.5, "factors beside the elements"));
+            static OTHER: Format = Format { name: "other", ..Q4_0 };
+            assert_eq!(said(host(&OTHER, 1)), is(4.5, "the format other"));
+            // What was known before is not forgotten.
+            let before = Unpacked::new(4.25, "so");
+            assert_eq!(said(host(&F32, 1).with_unpacked(Some(before))), is(4.25, "so"));
+        });
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! What goes from one device to another: the same bits by the driver and through the host, and an error where a device fails.
 //!
-//! Under the emulator only: it has two devices on any machine, and fails on demand.
+//! Under the emulator, which has two devices on any machine and fails on demand; and what needs neither, on two GPUs of this machine too, if
+//! it has as many.
 #![allow(clippy::print_stdout)]
 
 #[path = "common/layers.rs"]
 mod layers;
 
 use layers::{DIM, Model};
-use ogive_backend::tensor::Result;
+use ogive_backend::tensor;
 use ogive_backend::{Activation, Backend, Split};
 use ogive_cuda::CudaBackend;
 use ptx_emulator_launcher::{Launcher, test, test_name};
@@ -19,7 +20,7 @@ const STEPS: usize = 8;
 const COPIES: usize = STEPS + 1;
 
 /// Steps of a model over two devices, learned, recorded and replayed; their logits.
-fn work(parts: [Arc<CudaBackend>; 2]) -> Result<Vec<u32>> {
+fn work(parts: [Arc<CudaBackend>; 2]) -> tensor::Result<Vec<u32>> {
     let parts = parts.into_iter().map(|part| part as Arc<dyn Backend>).collect();
     let b = Split::new(parts, vec![0, 0, 1], |name| usize::from(!name.contains("embed")))?;
     let model = Model::new(&b)?;
@@ -31,13 +32,28 @@ fn work(parts: [Arc<CudaBackend>; 2]) -> Result<Vec<u32>> {
     Ok(all)
 }
 
+/// The first two devices, between which the driver copies or the host.
+fn two(copies: bool) -> Result<[Arc<CudaBackend>; 2], String> {
+    let part = |number| CudaBackend::builder().device(number).peer_copies(copies).build().map(Arc::new);
+    part(0).and_then(|a| Ok([a, part(1)?])).map_err(|e| e.to_string())
+}
+
+/// Runs `body` on two GPUs of this machine, if it has any; says so where it has one.
+fn on_gpus(name: &str, body: impl FnOnce()) {
+    if !CudaBackend::is_available() {
+        return;
+    }
+    println!();
+    match CudaBackend::devices().map_or(0, |found| found.len()) {
+        0 | 1 => println!("skipped: {name}: it wants two GPUs, and there is one"),
+        _ => body(),
+    }
+}
+
 /// In the process of a case: works, and says how it ended.
 fn case(name: &str) {
     println!();
-    let part =
-        |number| CudaBackend::builder().device(number).peer_copies(name != "host").build().map(Arc::new);
-    let outcome = part(0).and_then(|a| Ok([a, part(1)?])).map_err(|e| e.to_string());
-    match outcome.and_then(|parts| work(parts).map_err(|e| e.to_string())) {
+    match two(name != "host").and_then(|parts| work(parts).map_err(|e| e.to_string())) {
         Ok(values) => println!("values: {values:?}"),
         Err(e) => println!("error: {e}"),
     }
@@ -81,6 +97,11 @@ fn the_same_bits_however_they_cross() {
     if let Some(name) = test::case() {
         return case(&name);
     }
+    on_gpus(name, || {
+        let [direct, host] = [true, false].map(|copies| work(two(copies).unwrap()).unwrap());
+        assert_eq!(direct, host);
+        println!("cuda: the same {} values by the driver and through the host", host.len());
+    });
     let Some(host) = run(name, "host", &launcher(&[])) else { return };
     assert!(host.values().is_some(), "{}", host.0.stdout);
     assert_eq!([host.calls("cuMemcpyPeerAsync"), host.calls("cuStreamWaitEvent")], [0, 0]);
@@ -165,29 +186,34 @@ fn a_device_that_fails_is_heard_behind_the_other() {
     }
 }
 
+/// Brings tensors from one device to another and back, each from memory that the next one takes.
+fn copied_in_time() {
+    let [a, b] = two(true).unwrap();
+    let values = |i: usize| (0..600).map(|j| (i * 600 + j) as f32).collect::<Vec<_>>();
+    let bring = |i: usize| {
+        let x = a.upload(&values(i), [600].into()).unwrap();
+        b.bring(&a.add(x, &a.upload(&[1.0; 600], [600].into()).unwrap()).unwrap(), &*a, None).unwrap()
+    };
+    let there: Vec<_> = (0..12).map(bring).collect();
+    // Values that came back are the other's to wait for, too.
+    let back: Vec<_> = there.iter().map(|x| a.bring(x, &*b, None).unwrap()).collect();
+    for (i, (there, back)) in there.iter().zip(&back).enumerate() {
+        let wanted: Vec<f32> = values(i).iter().map(|x| x + 1.0).collect();
+        assert_eq!(a.download(back).unwrap(), wanted, "{i}");
+        assert_eq!(b.download(there).unwrap(), wanted, "{i}");
+    }
+    assert!(a.memory_used().1 < 20 * 2560, "memory is used again: {:?}", a.memory_used());
+    println!("cuda: {} tensors there and back", there.len());
+}
+
 /// The first device goes on at once, in the memory that is copied; nobody waits before the end.
 #[test]
 fn memory_is_not_used_again_before_it_was_copied() {
     let name = test_name!();
     if test::case().is_some() {
-        let part = |number| CudaBackend::builder().device(number).build().unwrap();
-        let (a, b) = (part(0), part(1));
-        let values = |i: usize| (0..600).map(|j| (i * 600 + j) as f32).collect::<Vec<_>>();
-        let bring = |i: usize| {
-            let x = a.upload(&values(i), [600].into()).unwrap();
-            b.bring(&a.add(x, &a.upload(&[1.0; 600], [600].into()).unwrap()).unwrap(), &a, None).unwrap()
-        };
-        let there: Vec<_> = (0..12).map(bring).collect();
-        // Values that came back are the other's to wait for, too.
-        let back: Vec<_> = there.iter().map(|x| a.bring(x, &b, None).unwrap()).collect();
-        for (i, (there, back)) in there.iter().zip(&back).enumerate() {
-            let wanted: Vec<f32> = values(i).iter().map(|x| x + 1.0).collect();
-            assert_eq!(a.download(back).unwrap(), wanted, "{i}");
-            assert_eq!(b.download(there).unwrap(), wanted, "{i}");
-        }
-        assert!(a.memory_used().1 < 20 * 2560, "memory is used again: {:?}", a.memory_used());
-        return;
+        return copied_in_time();
     }
+    on_gpus(name, copied_in_time);
     for schedule in ["adversarial", "lazy", "random"] {
         let settings = [("PTX_EMU_CHECK", "races"), ("PTX_EMU_SCHEDULE", schedule)];
         if run(name, schedule, &launcher(&settings)).is_none() {

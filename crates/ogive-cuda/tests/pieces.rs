@@ -184,10 +184,14 @@ fn wrong_steps_are_refused() {
     });
 }
 
-/// The driver's calls of a step that came before, over these parts; `None` where there is no emulator.
-fn calls(name: &str, parts: &dyn Fn() -> [Arc<dyn Backend>; 2], homes: Homes) -> Option<Vec<String>> {
+/// Two parts, of which CUDA's record steps or do not.
+type Parts<'p> = &'p dyn Fn(bool) -> [Arc<dyn Backend>; 2];
+
+/// The driver's calls of a step that came before, over these parts, which the emulator lists: `None` where there is none. A GPU, if there is
+/// one, computes such steps with and without graphs, to the same bits.
+fn calls(name: &str, parts: Parts<'_>, homes: Homes) -> Option<Vec<String>> {
     if test::case().is_some() {
-        let b = split(parts(), homes);
+        let b = split(parts(true), homes);
         let model = Model::new(&b).unwrap();
         let step = |past: usize| {
             let y = model.replayed(&b, 1, Model::batch(&[past as u32], past)).unwrap();
@@ -199,6 +203,15 @@ fn calls(name: &str, parts: &dyn Fn() -> [Arc<dyn Backend>; 2], homes: Homes) ->
         eprintln!("mark: end");
         println!("tokens {warm:?} and {token:?}");
         return None;
+    }
+    if CudaBackend::is_available() {
+        println!();
+        let run = |graphs| {
+            let b = split(parts(graphs), homes);
+            steps(&b, &Model::new(&b).unwrap(), 1, 12).unwrap()
+        };
+        assert_eq!(run(true), run(false));
+        println!("cuda: the same bits as without graphs");
     }
     let launcher = Launcher::new()
         .set("PTX_EMU_TRACE", "1")
@@ -231,21 +244,21 @@ fn count(lines: &[String]) -> [usize; 8] {
 /// The plan and what the host gives go up, the piece is a launch, the choice another; one wait, for the token.
 #[test]
 fn beside_the_host_a_step_is_one_launch_and_one_wait() {
-    let Some(lines) = calls(test_name!(), &|| [Arc::new(Oracle), cuda(true)], HOMES[0]) else { return };
+    let Some(lines) = calls(test_name!(), &|on| [Arc::new(Oracle), cuda(on)], HOMES[0]) else { return };
     assert_eq!(count(&lines), [2, 1, 1, 1, 1, 0, 0, 0], "{}", lines.join("\n"));
 }
 
 /// With the table of tokens on the device: its row comes down first, in a piece of its own, with a wait.
 #[test]
 fn a_table_behind_the_host_is_a_piece_of_its_own() {
-    let Some(lines) = calls(test_name!(), &|| [Arc::new(Oracle), cuda(true)], HOMES[1]) else { return };
+    let Some(lines) = calls(test_name!(), &|on| [Arc::new(Oracle), cuda(on)], HOMES[1]) else { return };
     assert_eq!(count(&lines), [2, 2, 1, 2, 2, 0, 0, 0], "{}", lines.join("\n"));
 }
 
 /// Two plans go up; a launch for each device, and between them a copy that the devices order among themselves: one wait, for the token.
 #[test]
 fn over_two_devices_a_step_is_a_launch_each_and_one_wait() {
-    let parts = || [cuda(true) as Arc<dyn Backend>, second(true, true)];
+    let parts = |on| [cuda(on) as Arc<dyn Backend>, second(on, true)];
     let Some(lines) = calls(test_name!(), &parts, HOMES[0]) else { return };
     assert_eq!(count(&lines), [2, 2, 1, 1, 1, 0, 1, 2], "{}", lines.join("\n"));
 }
@@ -253,7 +266,7 @@ fn over_two_devices_a_step_is_a_launch_each_and_one_wait() {
 /// A token's row goes to the first device and comes back behind its layers: a copy for each crossing, and still one wait.
 #[test]
 fn every_crossing_is_a_copy() {
-    let parts = || [cuda(true) as Arc<dyn Backend>, second(true, true)];
+    let parts = |on| [cuda(on) as Arc<dyn Backend>, second(on, true)];
     let Some(lines) = calls(test_name!(), &parts, HOMES[1]) else { return };
     assert_eq!(count(&lines), [2, 3, 1, 1, 1, 0, 2, 4], "{}", lines.join("\n"));
 }
@@ -261,7 +274,7 @@ fn every_crossing_is_a_copy() {
 /// Between two backends of one device it is a copy within its memory.
 #[test]
 fn over_two_backends_of_a_device_it_is_a_copy_there() {
-    let parts = || [cuda(true) as Arc<dyn Backend>, cuda(true)];
+    let parts = |on| [cuda(on) as Arc<dyn Backend>, cuda(on)];
     let Some(lines) = calls(test_name!(), &parts, HOMES[0]) else { return };
     assert_eq!(count(&lines), [2, 2, 1, 1, 1, 1, 0, 2], "{}", lines.join("\n"));
 }
@@ -269,7 +282,7 @@ fn over_two_backends_of_a_device_it_is_a_copy_there() {
 /// Through the host, what the first device gives comes down, with a wait, and goes up.
 #[test]
 fn without_copies_by_the_driver_there_is_a_wait_between() {
-    let parts = || [cuda(true) as Arc<dyn Backend>, second(true, false)];
+    let parts = |on| [cuda(on) as Arc<dyn Backend>, second(on, false)];
     let Some(lines) = calls(test_name!(), &parts, HOMES[0]) else { return };
     assert_eq!(count(&lines), [3, 2, 1, 2, 2, 0, 0, 0], "{}", lines.join("\n"));
 }

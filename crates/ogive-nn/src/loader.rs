@@ -1,9 +1,10 @@
 //! Filling layers from a weight file.
 
 use crate::backend::{Backend, Weight};
-use crate::tensor::{Error, HostWeight, Result, Source, Tensor, optional};
+use crate::tensor::{Error, HostWeight, Result, Source, Tensor, Unpacked, WeightInfo, optional};
 use crate::{Embedding, LayerNorm, Linear, RmsNorm, mlp::fixed};
 use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A place in a weight file, and the backend its weights go to.
 #[derive(Clone, Debug)]
@@ -12,12 +13,14 @@ pub struct Loader<'a> {
     backend: &'a dyn Backend,
     context: Option<usize>,
     prefix: String,
+    /// Of this place and all others of the file.
+    unpacked: Arc<Mutex<Vec<(WeightInfo, Unpacked)>>>,
 }
 
 impl<'a> Loader<'a> {
     /// The root of a file.
     pub fn new(source: &'a dyn Source, backend: &'a dyn Backend) -> Self {
-        Self { source, backend, context: None, prefix: String::new() }
+        Self { source, backend, context: None, prefix: String::new(), unpacked: Arc::default() }
     }
 
     /// The same for contexts of up to so many tokens: some ways of stretching rotary positions depend on it.
@@ -65,7 +68,19 @@ impl<'a> Loader<'a> {
 
     /// Hands a weight to the backend.
     pub fn weight(&self, host: &HostWeight) -> Result<Weight> {
-        self.backend.upload_weight(host).map_err(|e| e.within(&format!("loading `{}`", host.name)))
+        let weight = self.backend.upload_weight(host);
+        let weight = weight.map_err(|e| e.within(&format!("loading `{}`", host.name)))?;
+        if let Some(unpacked) = weight.unpacked() {
+            let info = WeightInfo::new(&*host.name, host.shape, host.format);
+            self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).push((info, unpacked.clone()));
+        }
+        Ok(weight)
+    }
+
+    /// The weights so far that are kept in single precision and not as packed as the file has them, wherever in the file they are: each
+    /// as often as it went to the backend.
+    pub fn unpacked(&self) -> Vec<(WeightInfo, Unpacked)> {
+        self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// `name.weight`, packed, and `name.bias` if there is one.

@@ -41,7 +41,7 @@ pub use format::*;
 pub use shape::Shape;
 pub use source::{Source, WeightInfo};
 pub use tensor::Tensor;
-pub use weight::{HostWeight, Scale, Shard};
+pub use weight::{HostWeight, Scale, Shard, Unpacked};
 
 pub use half;
 pub use ndarray;

@@ -22,6 +22,23 @@ pub struct Shard {
     pub count: usize,
 }
 
+/// Of a weight that is kept in single precision and that its file has in less: what was lost by that, and why.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Unpacked {
+    /// Bits that the file has for an element, its share of scales included.
+    pub bits: f32,
+    /// Why it could not stay so, in one clause that fits several weights.
+    pub why: Arc<str>,
+}
+
+impl Unpacked {
+    /// From so many bits an element, for this reason.
+    pub fn new(bits: f32, why: impl Into<Arc<str>>) -> Self {
+        Self { bits, why: why.into() }
+    }
+}
+
 /// A weight as the file has it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -40,6 +57,8 @@ pub struct HostWeight {
     pub input_perm: Option<Arc<[u32]>>,
     /// Which part of a larger weight.
     pub shard: Option<Shard>,
+    /// What the file has instead, where this was decoded on its way here.
+    pub unpacked: Option<Unpacked>,
 }
 
 impl HostWeight {
@@ -69,7 +88,7 @@ impl HostWeight {
             );
             return Err(Error::invalid(&name, why));
         }
-        Ok(Self { name, shape, format, bytes, scale: None, input_perm: None, shard: None })
+        Ok(Self { name, shape, format, bytes, scale: None, input_perm: None, shard: None, unpacked: None })
     }
 
     /// A weight made of numbers.
@@ -100,6 +119,12 @@ impl HostWeight {
         Ok(Self { input_perm: Some(perm), ..self })
     }
 
+    /// The same weight, of which it is known that the file has it in less.
+    #[must_use]
+    pub fn with_unpacked(self, unpacked: Option<Unpacked>) -> Self {
+        Self { unpacked, ..self }
+    }
+
     /// The same weight under another name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
@@ -109,6 +134,17 @@ impl HostWeight {
     /// Whether nothing stands beside the packed elements.
     pub fn is_plain(&self) -> bool {
         self.scale.is_none() && self.input_perm.is_none()
+    }
+
+    /// Bits that the file has for an element, its share of scales included.
+    pub fn file_bits(&self) -> f32 {
+        self.unpacked.as_ref().map_or_else(|| self.format.bits(), |unpacked| unpacked.bits)
+    }
+
+    /// What is to be said of it where it is decoded for this reason; the reason it was decoded for before, if it was.
+    pub fn unpacked_for(&self, why: &str) -> Option<Unpacked> {
+        let packed = self.format.bits() < F32.bits();
+        self.unpacked.clone().or_else(|| packed.then(|| Unpacked::new(self.format.bits(), why)))
     }
 
     /// Bytes of one row.
@@ -163,7 +199,9 @@ impl HostWeight {
     /// The same weight in plain single precision, for a backend (or a transformation) that knows neither the format
     /// nor the other fields.
     pub fn decoded(&self) -> Result<Self> {
-        Ok(Self { shard: self.shard, ..Self::from_f32(self.name.clone(), self.shape, &self.to_vec())? })
+        let unpacked = self.unpacked_for("what reads it knows single precision only");
+        let decoded = Self::from_f32(self.name.clone(), self.shape, &self.to_vec())?;
+        Ok(Self { shard: self.shard, unpacked, ..decoded })
     }
 
     /// Rows `range` of a weight with one expert, sharing its bytes where nothing stands beside them in tiles of rows.
@@ -200,7 +238,9 @@ impl HostWeight {
     pub fn transposed(&self) -> Result<Self> {
         let [e, r, c] = self.shape;
         let values: Vec<f32> = self.to_array().permuted_axes([0, 2, 1]).iter().copied().collect();
-        Ok(Self { shard: self.shard, ..Self::from_f32(self.name.clone(), [e, c, r], &values)? })
+        let unpacked = self.unpacked_for("the file has them transposed");
+        let turned = Self::from_f32(self.name.clone(), [e, c, r], &values)?;
+        Ok(Self { shard: self.shard, unpacked, ..turned })
     }
 
     /// Matrices of one shape and format as one weight with an expert each. Copies the packed bytes, when they are first read.
@@ -218,11 +258,14 @@ impl HostWeight {
             );
             return Err(Error::invalid(&name, why));
         }
+        let bits = parts.iter().map(Self::file_bits).sum::<f32>() / parts.len() as f32;
+        let unpacked = parts.iter().find_map(|p| Some(Unpacked::new(bits, p.unpacked.clone()?.why)));
         let part_len = first.bytes.len();
         let all: Vec<Bytes> = parts.iter().map(|p| p.bytes.clone()).collect();
         let bytes = Bytes::lazy(parts.len() * part_len, move |bytes| {
             bytes.chunks_exact_mut(part_len.max(1)).zip(&all).for_each(|(to, part)| to.copy_from_slice(part));
         });
-        Self::new(name, [parts.len() * first.shape[0], first.shape[1], first.shape[2]], first.format, bytes)
+        let shape = [parts.len() * first.shape[0], first.shape[1], first.shape[2]];
+        Ok(Self::new(name, shape, first.format, bytes)?.with_unpacked(unpacked))
     }
 }

@@ -38,6 +38,14 @@ fn bits(values: &[f32]) -> Vec<u32> {
 fn check(weight: &HostWeight, numbers: &Numbers, format: &str, what: &str) {
     assert_eq!((weight.shape, weight.format.name), ([1, numbers.rows, numbers.cols], format), "{what}");
     assert!(bits(&weight.to_vec()) == bits(&numbers.values()), "{what}");
+    assert_eq!(weight.unpacked.is_some(), format == "f32", "{what}: {:?}", weight.unpacked);
+}
+
+/// The bits of an element in the file and the reason, of a weight that is decoded.
+#[track_caller]
+fn decoded(weight: &HostWeight) -> (f32, &str) {
+    let unpacked = weight.unpacked.as_ref().unwrap();
+    (unpacked.bits, &*unpacked.why)
 }
 
 fn gptq(bits: usize, group: i64, form: &str) -> Value {
@@ -211,6 +219,30 @@ fn weights_can_be_cut_reordered_and_stacked() {
     assert_eq!(w.rows(8..24).unwrap().to_vec(), turned.values()[8 * 128..24 * 128]);
     let e = HostWeight::stack("e", &[w.clone(), w]).unwrap_err().to_string();
     assert!(e.contains("permuted inputs"), "{e}");
+}
+
+#[test]
+fn what_is_decoded_says_from_what_and_why() {
+    let of = |bits, [rows, cols]: [usize; 2], size: usize, zero| {
+        let numbers = Numbers::new(bits, [rows, cols], size, zero);
+        weight(gptq(bits, size as i64, "gptq"), &numbers.gptq("a.", 1, &F16))
+    };
+    // Codes, and for each row and group a zero point and a scale.
+    let share = |bits: usize, group: usize| bits as f32 + (bits + 16) as f32 / group as f32;
+    let w = of(4, [32, 96], 48, None);
+    assert_eq!(decoded(&w), (share(4, 48), "groups of 48 columns are no whole blocks of 32"));
+    assert_eq!(w.rows(8..24).unwrap().unpacked, w.unpacked);
+    assert_eq!(w.reordered(&[3; 32]).unwrap().unpacked, w.unpacked);
+    assert_eq!(w.transposed().unwrap().unpacked, w.unpacked, "the first reason stays");
+    assert_eq!(HostWeight::stack("e", &[w.clone(), w.clone()]).unwrap().unpacked, w.unpacked);
+    let w = of(8, [32, 128], 32, None);
+    assert_eq!(decoded(&w), (share(8, 32), "no packed format holds 8 bits with zero points other than 128"));
+    let w = of(4, [32, 40], 40, Some(8));
+    assert_eq!(decoded(&w), (share(4, 40), "rows of 40 columns are no whole blocks of 32"));
+    let mut numbers = Numbers::new(4, [32, 128], 32, Some(8));
+    numbers.scales[1][5] = 0.1;
+    let w = weight(compressed(), &numbers.compressed("a.", false, false, &F32));
+    assert_eq!(decoded(&w), (4.0 + 32.0 / 32.0, "no packed format holds scales that are no halves"));
 }
 
 #[test]

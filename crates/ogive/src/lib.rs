@@ -31,6 +31,7 @@ mod gpus;
 mod logprobs;
 mod memory;
 mod model;
+mod notes;
 mod options;
 mod perplexity;
 mod placement;

@@ -19,7 +19,8 @@ pub struct Memory {
     pub weights: u64,
     /// Keys, values and states of one session at its whole context.
     pub cache: u64,
-    /// What a step needs besides: the most that activations take at a time, reading a prompt with a row of logits at its end.
+    /// What a step needs besides: the most that activations take at a time, reading a prompt with a row of logits at its end or a token
+    /// after a whole context.
     pub working: u64,
     /// What recorded steps keep for themselves; 0 where none are recorded.
     pub graphs: u64,
@@ -112,13 +113,13 @@ fn count(
     let step = |rows: usize| activations(backend, counters, &*model, &cache, rows, limits.context);
     // A model may want values in its middle, which an estimate has not; then its steps are not counted.
     let prompt = step(limits.step_tokens).unwrap_or_else(|_| none());
-    let recorded = ons.iter().any(|on| on.graphs) && model.causal();
-    let token = if recorded { step(1).unwrap_or_else(|_| none()) } else { none() };
+    let token = if model.causal() { step(1).unwrap_or_else(|_| none()) } else { none() };
     let part =
         |(((counter, on), prompt), token): (((&&Estimate, &&On), &Activations), &Activations)| Memory {
             weights: counter.weight_bytes() + counter.tensor_bytes(),
             cache: counter.reserved_bytes(),
-            working: prompt.peak,
+            // Few rows over a long context may take more than many.
+            working: prompt.peak.max(token.peak),
             graphs: if on.graphs { token.kept } else { 0 },
             context: limits.context,
         };

@@ -8,7 +8,7 @@ use crate::tensor::{Config, Error as ModelError, ErrorKind};
 use crate::tokenizer::{EncodeOptions, Tokenizer, template::ChatTemplate};
 use crate::vocabulary::Words;
 use crate::weights::Checkpoint;
-use crate::{Chat, Error, Options, Prompt, Result, Session, device, embed, fits};
+use crate::{Chat, Error, Options, Prompt, Result, Session, device, embed, fits, notes};
 use ndarray::Array2;
 #[cfg(feature = "grammar")]
 use std::sync::OnceLock;
@@ -22,6 +22,7 @@ pub struct Model(Arc<Inner>);
 struct Inner {
     backend: Arc<dyn Backend>,
     device: String,
+    notes: Vec<String>,
     model: Arc<dyn nn::Model>,
     architecture: String,
     config: Config,
@@ -74,6 +75,7 @@ impl Model {
         };
         let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
         noted.finish();
+        let notes = notes::unpacked(&loader.unpacked());
         let tokenizer = match (&gguf, &folder) {
             (Some(gguf), _) => Tokenizer::from_gguf(gguf.metadata()).map_err(|e| e.to_string()),
             (None, Some(folder)) => Tokenizer::from_folder(folder).map_err(|e| e.to_string()),
@@ -84,9 +86,11 @@ impl Model {
         let words = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
         let number = noted.number(&architecture, &config, words, limits.context);
         tracing::info!(%architecture, device, seconds = start.elapsed().as_secs_f32(), "model open");
+        notes.iter().for_each(|note| tracing::info!("{note}"));
         Ok(Self(Arc::new(Inner {
             backend,
             device,
+            notes,
             model,
             architecture,
             config,
@@ -125,6 +129,12 @@ impl Model {
     /// One line that says which device was taken and why.
     pub fn device(&self) -> &str {
         &self.0.device
+    }
+
+    /// What else there is to know of how it was loaded, a line each: weights that could not stay as packed as the file has them, and why.
+    /// Of most models nothing.
+    pub fn notes(&self) -> &[String] {
+        &self.0.notes
     }
 
     /// Tokens that a session may have, prompt and answer together.

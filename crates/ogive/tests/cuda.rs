@@ -64,7 +64,7 @@ fn estimated(set: impl Fn(Builder) -> Builder) {
         answer(&model, 12);
         let (peak, total) = (cuda.memory_used().1, estimate.total());
         println!("{name}: {peak} bytes at most, {total} estimated; {estimate}; {}", cuda.cublas());
-        // What is not counted: the step's own numbers, frequencies, parts of split attention.
+        // What is not counted: the step's own numbers, frequencies.
         let most = (total - estimate.weights) / 20 + (16 << 10);
         assert!(peak <= total + most, "{name}: {peak} of {total}");
         assert!(total <= peak + most, "{name}: {peak} of {total}");
@@ -96,6 +96,22 @@ fn an_estimate_counts_what_products_take() {
         let exact = options.clone().exact(true).estimate_memory(&path).unwrap().working;
         let half = options.bf16(true).estimate_memory(&path).unwrap().working;
         assert!(half > exact && half == own, "{exact} {half} {own}");
+    });
+}
+
+/// A token after a long context takes more than a prompt's rows, which are too many to be split.
+#[test]
+fn an_estimate_counts_what_attention_takes() {
+    on_device(test_name!(), || {
+        let cuda = Arc::new(CudaBackend::new().unwrap());
+        let working = |context: usize| {
+            let options = Options::new().backend(Arc::clone(&cuda) as Arc<dyn Backend>);
+            options.context(context).step_tokens(300).estimate_memory(golden("llama")).unwrap().working
+        };
+        let (short, long) = (working(1024), working(1 << 20));
+        println!("{short} {long}");
+        // Of 4096 chunks.
+        assert!(long > short && long > 4096 * 4 * 18, "{short} {long}");
     });
 }
 

@@ -54,9 +54,9 @@ impl Options {
 }
 
 /// Programs that are taken, by cargo's name and by the bundle's. Of ogive-cuda's tests those that mean something on a device: `faults` and
-/// `step` are about the emulator, `cublas` and `missing` about libraries that are not there. `ogive_cuda` are the library's own tests: each
-/// tile and product against loops on the host.
-const PROGRAMS: [(&str, &str); 16] = [
+/// `step` are about the emulator, `missing` about libraries that are not there. What of the others only the emulator can show is skipped
+/// there, and some of `peers` where there is one GPU. `ogive_cuda` are the library's own tests: each tile and product against loops on the host.
+const PROGRAMS: [(&str, &str); 19] = [
     ("ogive", "ogive"),
     ("ogive-gpu-bench", "ogive-gpu-bench"),
     ("conformance", "test-conformance"),
@@ -71,6 +71,9 @@ const PROGRAMS: [(&str, &str); 16] = [
     ("order", "test-order"),
     ("overlap", "test-overlap"),
     ("trace", "test-trace"),
+    ("pieces", "test-pieces"),
+    ("peers", "test-peers"),
+    ("cublas", "test-cublas"),
     ("cuda", "test-models"),
     ("ogive_cuda", UNITS),
 ];
@@ -364,6 +367,13 @@ mod tests {
                 "test-moe",
                 "case $* in *--list*) echo 'm: test' ;; *) echo 'test result: ok. 0 passed; 0 failed' ;; esac",
             ),
+            // One that says so where there is one GPU, one that the harness begins the line of, and one that had something to do.
+            ("test-peers", "case $* in *--list*) echo 'p: test' ;; *) echo 'skipped: p: one GPU' ;; esac"),
+            ("test-cublas", "case $* in *--list*) echo 'c: test' ;; *) echo 'test c ... skipped: c' ;; esac"),
+            (
+                "test-pieces",
+                "case $* in *--list*) echo 'p: test' ;; *) printf 'skipped: p\\ncuda: the same bits\\n' ;; esac",
+            ),
             ("ogive-gpu-bench", bench),
             ("ogive", "echo 'Once upon a time'"),
         ]);
@@ -395,6 +405,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("3 tests passed, 30 cases passed") && text.contains("failed: moe m"), "{text}");
+        assert!(text.contains("; skipped: peers p,cublas c,;") && !text.contains("pieces"), "{text}");
         assert!(text.contains("- commit x") && text.contains("--quick --only models"), "{text}");
         for missing in ["nvrtc_11::part_0", "sm_120", "every_device"] {
             assert!(!log.contains(missing), "{missing}: {log}");
@@ -413,8 +424,9 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn the_script_ends_in_time() {
-        let hangs = "case $* in *--list*) echo 'm: test' ;; *) echo waiting; sleep 1000 ;; esac";
-        let folder = stand_ins(&[("test-int8", hangs), ("ogive-gpu-bench", "sleep 1000")]);
+        // By `exec`, so that who ends the program leaves nothing behind.
+        let hangs = "case $* in *--list*) echo 'm: test' ;; *) echo waiting; exec sleep 1000 ;; esac";
+        let folder = stand_ins(&[("test-int8", hangs), ("ogive-gpu-bench", "exec sleep 1000")]);
         assert!(script(folder.path(), &["--jobs", "40", "--seconds", "12", "tests", "bench"]));
         let text = read(folder.path(), "report.md");
         assert!(text.contains("failed: int8 m"), "{text}");

@@ -73,6 +73,8 @@ one() {
         ran_some "$said" || status=4
         ended="== $name: status $status, $(($(date +%s) - begin)) s"
         grep -aoE '[0-9]+ cases passed' "$said" >>"$RUN_TEMPORARY/$RUN_PART.cases"
+        # What it did without a GPU is of no interest here.
+        grep -aqE '^(test .* \.\.\. )?skipped: ' "$said" && ! grep -aq '^cuda: ' "$said" && echo "$name" >>"$RUN_TEMPORARY/$RUN_PART.skipped"
         { cat "$said"; echo "$ended"; } >>"$RUN_OUT/log.txt"
         if [ $status = 0 ]; then
             [ -n "$after" ] || echo "$name" >>"$RUN_TEMPORARY/$RUN_PART.passed"
@@ -174,8 +176,9 @@ if [ ! -d "$here/bin" ]; then
 fi
 [ -d "$here/bin" ] || { echo "run.sh: programs.tar.xz cannot be unpacked; $log tells why" >&2; exit 1; }
 
-# A test that finds no device fails here; golden models are those of the bundle; compiled kernels are shared by all parts.
-export OGIVE_REQUIRE_CUDA=1 OGIVE_GOLDEN="$(dirname "$self")/golden" OGIVE_CUDA_CACHE="${OGIVE_CUDA_CACHE:-$temporary/kernels}"
+# A test that finds no device fails here, and one that wants the emulator says so; golden models are those of the bundle; compiled kernels
+# are shared by all parts.
+export OGIVE_REQUIRE_CUDA=1 PTX_EMU_REQUIRED=0 OGIVE_GOLDEN="$(dirname "$self")/golden" OGIVE_CUDA_CACHE="${OGIVE_CUDA_CACHE:-$temporary/kernels}"
 limited 60 "$here/bin/ogive" devices >"$temporary/devices" 2>&1
 no_gpu=$(sed -n 's/^cuda:0  *.*not available: //p' "$temporary/devices" | plain)
 
@@ -252,11 +255,12 @@ each() {
     RUN_PART=$(echo "$1" | tr ' ' -) RUN_LIMIT=$3
     export RUN_PART RUN_LIMIT
     begin=$(date +%s)
-    for kind in passed failed late cases; do : >"$temporary/$RUN_PART.$kind"; done
+    for kind in passed skipped failed late cases; do : >"$temporary/$RUN_PART.$kind"; done
     xargs -P "$2" -n 3 sh "$self" --one
     cases=$(awk '{n += $1} END {print n + 0}' "$temporary/$RUN_PART.cases")
     said="$(wc -l <"$temporary/$RUN_PART.passed") tests passed"
     [ "$cases" = 0 ] || said="$said, $cases cases passed"
+    [ ! -s "$temporary/$RUN_PART.skipped" ] || said="$said; skipped: $(tr '\n' ',' <"$temporary/$RUN_PART.skipped" | plain)"
     [ ! -s "$temporary/$RUN_PART.failed" ] || said="$said; failed: $(tr '\n' ',' <"$temporary/$RUN_PART.failed" | plain)"
     [ ! -s "$temporary/$RUN_PART.late" ] || said="$said; no time was left for: $(tr '\n' ',' <"$temporary/$RUN_PART.late" | plain)"
     row "$1" "$(wc -l <"$temporary/$RUN_PART.failed")" $(($(date +%s) - begin)) "$said"
@@ -327,7 +331,7 @@ for part in $parts; do
             ;;
         models) tests_of models 'nvrtc_11|nvrtc_13' | each "golden models" "$jobs" 120 ;;
         tests)
-            for name in units compute int8 prompts split moe order overlap replay trace; do tests_of "$name" 'nvrtc_1[13]|sm_61|sm_75'; done |
+            for name in units compute int8 prompts split moe order overlap replay trace pieces peers cublas; do tests_of "$name" 'nvrtc_1[13]|sm_61|sm_75'; done |
                 each "tests" "$jobs" 120
             # These look at how much memory is free.
             for name in memory measure; do tests_of "$name"; done | each "tests of memory" 1 120

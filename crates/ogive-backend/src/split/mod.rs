@@ -167,7 +167,8 @@ impl Split {
     fn take_weight(&self, w: &HostWeight) -> Result<crate::Weight> {
         let part = self.part(&w.name)?;
         let weight = self.backend(part)?.upload_weight(w)?;
-        Ok(crate::Weight::new(w, Placed { id: self.id, part, weight }))
+        let unpacked = weight.unpacked().cloned();
+        Ok(crate::Weight::new(w, Placed { id: self.id, part, weight }).with_unpacked(unpacked))
     }
 
     fn describe(&self) -> Facts {

@@ -5,13 +5,15 @@
 
 use crate::builder::Compute;
 use crate::cache;
+use crate::cuda::Products;
 use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
+use crate::memory::Pool;
 use crate::ops::attend_tiles;
 use crate::ops::split::{PARTS, Split};
 use crate::plan::{self, CudaPlan};
-use ogive_backend::{AttnOption, AttnSpec, Cache, Plan};
+use ogive_backend::{Attended, AttnOption, AttnSpec, Cache, LayerCache, Plan};
 use ogive_kernels::{ATTEND, ATTEND_SPLIT};
 use ogive_tensor::{Error, Result, Tensor};
 use std::sync::Arc;
@@ -96,7 +98,7 @@ fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan
         return Err(Error::unsupported(at, why));
     }
     o.edits.iter_mut().zip(edits).for_each(|(to, edit)| *to = edit);
-    o.window = spec.window().and_then(|w| u32::try_from(w).ok()).unwrap_or(u32::MAX);
+    o.window = window(spec);
     Ok(o)
 }
 
@@ -201,6 +203,40 @@ fn heads_of_block(spec: &AttnSpec) -> usize {
     [8, 4, 2].into_iter().find(|h| fits(*h)).unwrap_or(1)
 }
 
+/// Tiles of so many heads that a row has.
+fn tiles(spec: &AttnSpec, heads: usize) -> usize {
+    spec.kv_heads * (spec.heads / spec.kv_heads).div_ceil(heads)
+}
+
+fn window(spec: &AttnSpec) -> u32 {
+    spec.window().and_then(|w| u32::try_from(w).ok()).unwrap_or(u32::MAX)
+}
+
+/// Tokens that a row sees, at most.
+fn seen(spec: &AttnSpec) -> u32 {
+    let causal = spec.options.iter().any(|option| matches!(option, AttnOption::Causal));
+    if causal { window(spec) } else { u32::MAX }
+}
+
+/// Bytes that attention over a cache takes beside its result.
+pub(crate) fn scratch(products: &Products, attended: &Attended<'_>) -> u64 {
+    let Attended { spec, batch, layer, element, .. } = attended;
+    let LayerCache::Paged { k_dim, v_dim, .. } = *layer else { return 0 };
+    let masked = spec.options.iter().any(|option| matches!(option, AttnOption::Mask(_)));
+    if spec.heads.checked_div(spec.kv_heads).is_none() || masked {
+        return 0;
+    }
+    let (n, compute) = (batch.tokens.len(), products.compute.over(&products.info, element.name));
+    let cols = [k_dim, if v_dim == 0 { k_dim } else { v_dim }];
+    if attend_tiles::long_rows(batch) == n && attend_tiles::can(&products.info, compute, spec, cols) {
+        return 0;
+    }
+    let (heads, longest) = (heads_of_block(spec), batch.spans.iter().map(|s| s.context()).max().unwrap_or(0));
+    let split = Split::of(spec, seen(spec), [tiles(spec, heads), heads], n, longest, PARTS);
+    let bytes = split.and_then(|split| split.parts(heads).checked_mul(4 * (spec.v_dim + 2)));
+    bytes.and_then(Pool::size).map_or(0, |bytes| bytes as u64)
+}
+
 /// Devices whose blocks have half the registers that others' have, 32,768: Tegra X1 and X2.
 const HALF_THE_REGISTERS: [(u32, u32); 2] = [(5, 3), (6, 2)];
 
@@ -242,11 +278,10 @@ fn launch(
     }
     let heads = heads_of_block(spec);
     let warps = warps(spec, heads, device.info.capability);
-    let tiles = spec.kv_heads * (spec.heads / spec.kv_heads).div_ceil(heads);
+    let tiles = tiles(spec, heads);
     // A mask is as wide as the longest context, which a recorded step does not know.
     let paged = rows.paged.is_some() && options.mask_width == 0;
-    let seen = if options.causal { options.window } else { u32::MAX };
-    let split = Split::of(spec, seen, [tiles, heads], n, step.longest, parts).filter(|_| paged);
+    let split = Split::of(spec, seen(spec), [tiles, heads], n, step.longest, parts).filter(|_| paged);
     let (source, kernel) = match split {
         Some(_) => (&ATTEND_SPLIT, "attend_split"),
         None => (&ATTEND, "attend"),

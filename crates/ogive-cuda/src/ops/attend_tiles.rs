@@ -6,7 +6,7 @@
 use super::attend::{Options, Rows};
 use crate::builder::Compute;
 use crate::device::Device;
-use crate::driver::Address;
+use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
 use crate::ops::matrix::oldest;
 use crate::plan::CudaPlan;
@@ -39,6 +39,16 @@ fn shared(spec: &AttnSpec) -> usize {
     QUERIES * k + 2 * keys(spec) * (k + v)
 }
 
+/// Whether the kernel can, with key and value rows of so many elements in the cache.
+pub(super) fn can(info: &DeviceInfo, compute: Compute, spec: &AttnSpec, cols: [usize; 2]) -> bool {
+    let whole = [spec.k_dim, spec.v_dim].iter().chain(&cols).all(|d| d.is_multiple_of(8));
+    info.capability >= oldest(compute)
+        && whole
+        && spec.k_dim.max(spec.v_dim) <= WIDEST
+        && spec.heads.checked_div(spec.kv_heads).is_some_and(|of_group| of_group <= QUERIES)
+        && shared(spec) <= info.shared_memory as usize
+}
+
 /// Attends the rows of long spans, if there are any and the kernel can; whether it did.
 pub(super) fn launch(
     device: &Device,
@@ -53,12 +63,7 @@ pub(super) fn launch(
     out: Address,
 ) -> Result<bool> {
     let (n, of_group) = (plan.batch().tokens.len(), spec.heads / spec.kv_heads);
-    let whole = [spec.k_dim, spec.v_dim, rows.k_cols, rows.v_cols].iter().all(|d| d.is_multiple_of(8));
-    let able = device.info.capability >= oldest(compute)
-        && whole
-        && spec.k_dim.max(spec.v_dim) <= WIDEST
-        && of_group <= QUERIES
-        && shared(spec) <= device.info.shared_memory as usize;
+    let able = can(&device.info, compute, spec, [rows.k_cols, rows.v_cols]);
     let Some((block_len, group, element)) = rows.paged.filter(|_| able && o.mask_width == 0) else {
         return Ok(false);
     };

@@ -1,11 +1,11 @@
 //! How steps are split, and that their bits do not hang on it.
 
 use super::*;
-use crate::CudaBackend;
 use crate::launch::tests::on;
 use crate::ops::attend::attend_cache;
+use crate::{Compute, CudaBackend};
 use ogive_backend::tensor::{Result, Tensor};
-use ogive_backend::{Backend, Batch, BlockTable, Cache, CacheSpec, LayerCache, Plan, StepKey};
+use ogive_backend::{Backend, Batch, BlockTable, Cache, CacheSpec, Estimate, LayerCache, Plan, StepKey};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 #[test]
@@ -76,13 +76,19 @@ impl<'a> Held<'a> {
         Self { b, spec, cache, latent }
     }
 
-    /// Stores so many rows of each sequence after so many.
-    fn store(&self, parts: &[(usize, usize)]) -> Result<Plan> {
+    /// So many rows of each sequence after so many.
+    fn batch(parts: &[(usize, usize)]) -> Batch {
         let mut batch = Batch::default();
         for (i, (past, rows)) in parts.iter().enumerate() {
             let blocks = (i * TABLE..(i + 1) * TABLE).map(|j| j as u32).collect();
             batch.push(&vec![0; *rows], *past, vec![BlockTable { first: 0, blocks }], [0, 1]);
         }
+        batch
+    }
+
+    /// Stores them.
+    fn store(&self, parts: &[(usize, usize)]) -> Result<Plan> {
+        let batch = Self::batch(parts);
         let (b, n, plan) = (self.b, batch.tokens.len(), self.b.plan(batch)?);
         let side = |salt, dim| b.upload(&numbers(salt + parts[0].0, n * dim), [n, dim].into());
         let v = if self.latent { None } else { Some(side(2, self.spec.kv_heads * self.spec.v_dim)?) };
@@ -152,5 +158,43 @@ fn slices_are_replayed() {
             (CudaBackend::new().unwrap(), CudaBackend::builder().graphs(false).build().unwrap());
         assert_eq!(tell(&with, 1), tell(&without, PARTS));
         assert!(with.graphs().replayed >= 4, "{:?}", with.graphs());
+    });
+}
+
+/// Of steps that are split, of one that is not, and of a prompt for tensor cores.
+#[test]
+fn estimates_count_parts() {
+    on(test_name!(), Nvrtc::V12, "sm_80", || {
+        let of = |compute, latent: bool, steps: &[(usize, usize)]| {
+            let b = CudaBackend::builder().compute(compute).build().unwrap();
+            let spec = match latent {
+                true => AttnSpec::new(16, 1, 40, 24).with(ogive_backend::AttnOption::Causal),
+                false => AttnSpec::causal(16, 4, 32),
+            };
+            let held = Held::new(&b, spec, latent, steps.len());
+            // Nothing is stored before: what values are does not matter.
+            let plan = held.store(steps).unwrap();
+            let (n, width) = (plan.batch().tokens.len(), held.spec.heads * held.spec.k_dim);
+            let q = b.upload(&numbers(3, n * width), [n, width].into()).unwrap();
+            let used = b.memory_used().0;
+            held.attend(&q, &plan, PARTS).unwrap();
+            let taken = b.memory_used().1 - used;
+            let e = Estimate::of(b.sizes());
+            let (cache, plan) =
+                (e.new_cache(held.cache.spec()).unwrap(), e.plan(Held::batch(steps)).unwrap());
+            let q = e.upload(&numbers(3, n * width), [n, width].into()).unwrap();
+            let counted = e.activations(|| match latent {
+                true => e.attend_latent(0, &q, &cache, &held.spec, &plan),
+                false => e.attend_cache(0, &q, &cache, &held.spec, &plan),
+            });
+            let (counted, result) =
+                (counted.unwrap().peak, 4 * (n * held.spec.heads * held.spec.v_dim) as u64);
+            assert_eq!(counted, taken, "{compute:?} {latent} {steps:?}");
+            counted > 2 * result
+        };
+        let (single, half) = (Compute::F32, Compute::Bf16);
+        assert!(of(single, false, &[(600, 1)]) && of(single, false, &[(600, 1), (10, 1), (300, 2)]));
+        assert!(of(single, true, &[(600, 1)]) && of(half, false, &[(500, 4)]));
+        assert!(!of(single, false, &[(200, 1)]) && !of(half, false, &[(500, 32)]));
     });
 }

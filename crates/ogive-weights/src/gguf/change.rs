@@ -144,7 +144,9 @@ impl Change {
                     all.extend_from_slice(keys.get(head * a..(head + 1) * a).ok_or_else(misfit)?);
                     all.extend_from_slice(values.get(head * b..(head + 1) * b).ok_or_else(misfit)?);
                 }
-                HostWeight::from_f32(&*k.name, joined, &all)
+                let why = "keys and values of latent attention are joined";
+                let unpacked = k.unpacked_for(why).or_else(|| v.unpacked_for(why));
+                Ok(HostWeight::from_f32(&*k.name, joined, &all)?.with_unpacked(unpacked))
             },
         )
     }

@@ -7,7 +7,7 @@
 //! to single precision.
 
 use super::codes::{BLOCK, Block, Codes};
-use ogive_tensor::{Bytes, Error, F16, F32, Format, HostWeight, Q4_0, Q5_0, Q8_0, Result};
+use ogive_tensor::{Bytes, Error, F16, F32, Format, HostWeight, Q4_0, Q5_0, Q8_0, Result, Unpacked};
 use std::sync::Arc;
 
 /// Rows that are written at a time: their words fill lines of the cache, and what is written stays in the nearest.
@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) format: &'static Format,
     /// The column that each of the weight's columns is, if they have to be moved.
     pub(super) order: Option<Arc<[u32]>>,
+    /// Why it is decoded, if it is.
+    why: Option<Arc<str>>,
     /// The group of each of the weight's columns.
     groups: Vec<u32>,
 }
@@ -70,23 +72,38 @@ impl Matrix {
         let groups = self.groups.of_columns(&self.name, self.codes.cols)?;
         let whole =
             |groups: &[u32]| groups.chunks(BLOCK).all(|b| b.len() == BLOCK && b.iter().all(|g| *g == b[0]));
-        let decoded = |groups| Plan { format: &F32, order: None, groups };
+        let decoded = |groups, why: &str| Plan { format: &F32, order: None, why: Some(why.into()), groups };
         let format = match self.block_format() {
             Some(format) if self.scales.are_halves() => format,
-            _ => return Ok(decoded(groups)),
+            Some(_) => return Ok(decoded(groups, "no packed format holds scales that are no halves")),
+            None => {
+                return Ok(decoded(groups, "no packed format holds 8 bits with zero points other than 128"));
+            }
         };
         if whole(&groups) {
-            return Ok(Plan { format, order: None, groups });
+            return Ok(Plan { format, order: None, why: None, groups });
         }
         let mut order: Vec<u32> = (0..).take(groups.len()).collect();
         let group = |col: &u32| groups.get(*col as usize).copied();
         order.sort_by_key(group);
         let sorted: Vec<u32> = order.iter().filter_map(group).collect();
         Ok(if whole(&sorted) {
-            Plan { format, order: Some(order.into()), groups: sorted }
+            Plan { format, order: Some(order.into()), why: None, groups: sorted }
+        } else if !self.codes.cols.is_multiple_of(BLOCK) {
+            decoded(groups, &format!("rows of {} columns are no whole blocks of {BLOCK}", self.codes.cols))
         } else {
-            decoded(groups)
+            decoded(groups, &format!("groups of {} columns are no whole blocks of {BLOCK}", self.groups.size))
         })
+    }
+
+    /// Bits that the file has for an element, its share of scales and zero points included.
+    fn file_bits(&self) -> f32 {
+        let zeros = match &self.zeros {
+            Zeros::Same(_) => 0,
+            Zeros::Each { codes, .. } => codes.words.len(),
+        };
+        let ([rows, cols], bytes) = (self.shape(), self.codes.words.len() + zeros + self.scales.bytes.len());
+        8.0 * bytes as f32 / (rows as f32 * cols as f32).max(1.0)
     }
 
     /// The format that has every number that `code - zero` can be.
@@ -105,8 +122,9 @@ impl Matrix {
         let len =
             len.ok_or_else(|| Error::invalid(&self.name, "it has more elements than can be counted"))?;
         let (name, format, order) = (self.name.clone(), plan.format, plan.order.clone());
+        let unpacked = plan.why.clone().map(|why| Unpacked::new(self.file_bits(), why));
         let bytes = Bytes::lazy(len, move |bytes| self.fill(&plan, bytes));
-        let weight = HostWeight::new(name, [1, rows, cols], format, bytes)?;
+        let weight = HostWeight::new(name, [1, rows, cols], format, bytes)?.with_unpacked(unpacked);
         match order {
             Some(order) => weight.with_input_perm(order),
             None => Ok(weight),

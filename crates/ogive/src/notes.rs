@@ -1,0 +1,57 @@
+//! What there is to know of a model that was loaded, beside the machine it is on.
+//!
+//! Said when it is loaded and not when something is slow: a checkpoint whose weights do not stay packed takes several times its
+//! size, and nothing else tells why.
+
+use crate::tensor::{F32, Unpacked, WeightInfo};
+use std::collections::BTreeSet;
+
+/// Tensors that a line names.
+const NAMED: usize = 1;
+
+/// A line for each reason that weights are kept in single precision for which their file has in less.
+pub(crate) fn unpacked(weights: &[(WeightInfo, Unpacked)]) -> Vec<String> {
+    let mut reasons: Vec<&str> = Vec::new();
+    for (_, unpacked) in weights {
+        if !reasons.contains(&&*unpacked.why) {
+            reasons.push(&unpacked.why);
+        }
+    }
+    reasons.into_iter().map(|why| line(why, weights.iter().filter(|(_, u)| &*u.why == why))).collect()
+}
+
+fn line<'w>(why: &str, weights: impl Iterator<Item = &'w (WeightInfo, Unpacked)>) -> String {
+    let (mut kept, mut packed, mut names, mut first) = (0.0, 0.0, BTreeSet::new(), Vec::new());
+    for (info, unpacked) in weights {
+        let elements = info.elements() as f64;
+        kept += elements * f64::from(F32.bits());
+        packed += elements * f64::from(unpacked.bits);
+        // A matrix that the file keeps in one with others comes in parts.
+        if names.insert(&*info.name) && first.len() < NAMED {
+            first.push(&*info.name);
+        }
+    }
+    let times = if packed > 0.0 { kept / packed } else { 1.0 };
+    let (count, more) = (names.len(), if names.len() > first.len() { ", …" } else { "" });
+    let tensors = if count == 1 { "tensor" } else { "tensors" };
+    format!(
+        "kept as F32, {times:.1} times the file's bytes: {count} {tensors} ({}{more}): {why}",
+        first.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_each_reason() {
+        let of =
+            |name: &str, bits, why: &str| (WeightInfo::new(name, [1, 8, 96], &F32), Unpacked::new(bits, why));
+        assert!(unpacked(&[]).is_empty());
+        let all = [of("a", 4.0, "one"), of("b", 8.0, "one"), of("c", 16.0, "other"), of("b", 4.0, "one")];
+        let lines = unpacked(&all);
+        assert_eq!(lines[0], "kept as F32, 6.0 times the file's bytes: 2 tensors (a, …): one");
+        assert_eq!(lines[1..], ["kept as F32, 2.0 times the file's bytes: 1 tensor (c): other"]);
+    }
+}
