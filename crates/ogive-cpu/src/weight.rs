@@ -49,7 +49,7 @@ pub(crate) struct CpuWeight {
     /// In place of the host's bytes.
     strips: Option<Strips>,
     /// The weight as it was, where `strips` has only its first rows.
-    rest: Option<Arc<CpuWeight>>,
+    rest: Option<Arc<Self>>,
 }
 
 /// Whoever read the bytes last gives their pages back.
