@@ -211,7 +211,7 @@ impl Path {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 | Self::Amx if strips && n <= linear::FEW => Form::Tiles,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 | Self::Amx if strips || n >= avx512::LAID_FROM => Form::Slices,
+            Self::Avx512 | Self::Amx if strips || n >= avx512::laid_from(kernel) => Form::Slices,
             _ => Form::Rows,
         }
     }

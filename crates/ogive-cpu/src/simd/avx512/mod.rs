@@ -3,7 +3,7 @@
 //! Sums within a block are exact, so the bits are those of AVX2 whatever the width. One register holds four codes of each of
 //! sixteen rows, and one instruction multiplies them with four broadcast activations: [`stream`] for a few tokens, [`many`]
 //! with rows unpacked beforehand. Weights that lie as the file has them are laid in strips on the way for many tokens, and
-//! for few are read 64 codes at a time. Dense rows for many tokens take sixteen rows at once.
+//! for few are read 64 codes at a time, or as AVX2 with VNNI reads them. Dense rows for many tokens take sixteen rows at once.
 
 pub(super) mod columns;
 mod dense;
@@ -23,8 +23,19 @@ use crate::{
 use panel::{Both, Panel, put_strip};
 use std::{cell::RefCell, ops::Range};
 
-/// From so many tokens on it pays to lay rows in strips on the way.
-pub(super) const LAID_FROM: usize = 9;
+/// From so many tokens on it pays to lay rows in strips on the way, by measurement (docs/EXPERIMENTS.md).
+pub(super) fn laid_from(kernel: Kernel) -> usize {
+    match kernel {
+        Kernel::Packed(Packed::Iq4Xs) => 4,
+        Kernel::Packed(Packed::Q2K | Packed::Q4K) => 6,
+        Kernel::Packed(Packed::Q3K) => 7,
+        Kernel::Packed(Packed::Q5K | Packed::Iq4Nl) => 8,
+        Kernel::Packed(Packed::Q8_0) => 12,
+        Kernel::Packed(Packed::Q6K) => 20,
+        Kernel::Packed(Packed::Q4_0 | Packed::Mxfp4) => 24,
+        _ => 32,
+    }
+}
 
 /// What a thread keeps from run to run.
 #[derive(Default)]
@@ -79,8 +90,8 @@ fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut 
     let n = job.input.n();
     match job.strip(0) {
         Some(_) if n <= FEW => streamed::<F, N>(job, out),
-        None if n < LAID_FROM && codes::super_block(F) => packed_few::<F, N>(job, out),
-        None if n < LAID_FROM => avx2::stripe::<{ vnni::NONE }>(job, out),
+        None if n < laid_from(job.w.kernel()) && codes::super_block(F) => packed_few::<F, N>(job, out),
+        None if n < laid_from(job.w.kernel()) => avx2::stripe::<{ vnni::EVEX }>(job, out),
         _ => packed_many::<F, N>(job, format, out),
     }
 }
