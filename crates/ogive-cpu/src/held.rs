@@ -8,7 +8,7 @@ use ogive_backend::Weight;
 use ogive_tensor::{Error, Result};
 use std::{
     collections::VecDeque,
-    fmt, mem,
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak},
     thread,
@@ -32,10 +32,8 @@ impl Held {
     /// Puts another form in place of the present one, for operators that begin from now on. False if it is the end already.
     fn put(&self, form: Option<CpuWeight>) -> bool {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(before) = mem::replace(&mut *now, form.map(Arc::new)) else {
-            *now = None;
-            return false;
-        };
+        let Some(before) = now.take() else { return false };
+        *now = form.map(Arc::new);
         drop(now);
         let mut all = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|form| form.strong_count() > 0);

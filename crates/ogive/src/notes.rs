@@ -6,9 +6,6 @@
 use crate::tensor::{F32, Unpacked, WeightInfo};
 use std::collections::BTreeSet;
 
-/// Tensors that a line names.
-const NAMED: usize = 1;
-
 /// A line for each reason that weights are kept in single precision for which their file has in less.
 pub(crate) fn unpacked(weights: &[(WeightInfo, Unpacked)]) -> Vec<String> {
     let mut reasons: Vec<&str> = Vec::new();
@@ -21,23 +18,21 @@ pub(crate) fn unpacked(weights: &[(WeightInfo, Unpacked)]) -> Vec<String> {
 }
 
 fn line<'w>(why: &str, weights: impl Iterator<Item = &'w (WeightInfo, Unpacked)>) -> String {
-    let (mut kept, mut packed, mut names, mut first) = (0.0, 0.0, BTreeSet::new(), Vec::new());
+    let (mut kept, mut packed, mut names, mut first) = (0.0, 0.0, BTreeSet::new(), "");
     for (info, unpacked) in weights {
         let elements = info.elements() as f64;
         kept += elements * f64::from(F32.bits());
         packed += elements * f64::from(unpacked.bits);
         // A matrix that the file keeps in one with others comes in parts.
-        if names.insert(&*info.name) && first.len() < NAMED {
-            first.push(&*info.name);
+        if names.is_empty() {
+            first = &info.name;
         }
+        names.insert(&*info.name);
     }
     let times = if packed > 0.0 { kept / packed } else { 1.0 };
-    let (count, more) = (names.len(), if names.len() > first.len() { ", …" } else { "" });
-    let tensors = if count == 1 { "tensor" } else { "tensors" };
-    format!(
-        "kept as F32, {times:.1} times the file's bytes: {count} {tensors} ({}{more}): {why}",
-        first.join(", ")
-    )
+    let count = names.len();
+    let (tensors, more) = if count == 1 { ("tensor", "") } else { ("tensors", ", …") };
+    format!("kept as F32, {times:.1} times the file's bytes: {count} {tensors} ({first}{more}): {why}")
 }
 
 #[cfg(test)]
