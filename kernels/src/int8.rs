@@ -5,6 +5,7 @@ use crate::{FORMATS, MATRIX, PRELUDE, Source};
 pub(crate) const PACKED: (&str, &str) = file!("packed.cu");
 pub(crate) const ROUNDING: (&str, &str) = file!("rounding.cu");
 pub(crate) const STREAM: (&str, &str) = file!("stream.cu");
+const DIRECT: (&str, &str) = file!("direct.cu");
 
 /// Activations for products of packed weights in integers.
 pub const CODES: Source = Source {
@@ -24,7 +25,7 @@ macro_rules! int8 {
 /// Products of packed weights with few rows of 8-bit activations.
 pub const LINEAR_INT8: Source = Source {
     name: "linear_int8",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, file!("linear_int8.cu")],
+    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, file!("linear_int8.cu")],
     kernels: &["linear_int8"],
     samples: &[
         &int8!("q4_k", "1", "1"),
@@ -45,13 +46,16 @@ pub const LINEAR_INT8: Source = Source {
         &int8!("q8_0", "1", "1"),
         &int8!("q4_k", "4", "2"),
         &int8!("q4_k", "8", "1"),
+        &int8!("q5_k", "1", "1"),
+        &[("FORMAT", "q4_k"), ("FORMAT2", "q4_k"), ("FORMAT3", "q6_k"), ("ROWS", "1"), ("OUTS", "1")],
+        &[("FORMAT", "q4_k"), ("FORMAT2", "q5_k"), ("FORMAT3", "q8_0"), ("ROWS", "8"), ("OUTS", "2")],
     ],
 };
 
 /// Two such products at once, with a function of the one.
 pub const LINEAR_GATED_INT8: Source = Source {
     name: "linear_gated_int8",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, file!("linear_gated_int8.cu")],
+    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, file!("linear_gated_int8.cu")],
     kernels: &["linear_gated_int8"],
     samples: &[
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("ROWS", "1")],

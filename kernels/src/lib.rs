@@ -126,6 +126,7 @@ pub const LINEAR_FEW: Source = Source {
         &[("FORMAT", "f32"), ("VECTOR", "0"), ("ROWS", "8")],
         &[("FORMAT", "f32"), ("VECTOR", "1"), ("ROWS", "8")],
         &[("FORMAT", "f16"), ("VECTOR", "1"), ("ROWS", "8")],
+        &[("FORMAT", "f16"), ("VECTOR", "1"), ("ROWS", "1")],
         &[("FORMAT", "q2_k"), ("VECTOR", "1"), ("ROWS", "4")],
         &[("FORMAT", "q3_k"), ("VECTOR", "1"), ("ROWS", "8")],
         &[("FORMAT", "q4_k"), ("VECTOR", "1"), ("ROWS", "1")],

@@ -5,8 +5,10 @@
 // are summed in a tree: an order set by the row's length. More rows are done in slices of ROWS where tiles would leave most of a device
 // idle (`ops/linear.rs`), with the bits that each would have alone.
 //
-// `linear_gated_few` does two weights of one shape at once, so that x is read once and neither product is ever written. Defines:
-// FORMAT, VECTOR, ROWS; UP, the format of the second weight.
+// Up to three weights of one format and one input in a launch, as queries, keys and values are: the blocks of the first, then those of the
+// second and the third. `linear_gated_few` does two weights of one shape at once, so that x is read once and neither product is ever
+// written. Of halves and one row, the first 1024 inputs are on their way before the kernel before is done (no kernel of a step writes a
+// weight), and as many stay so. Defines: FORMAT, VECTOR, ROWS; UP, the format of the second weight.
 
 #ifndef UP
 #define UP FORMAT
@@ -14,33 +16,84 @@
 
 DEVICE void eight_of(const float* x, int i, int cols, float (&v)[8]) { f32::read8((const u8*)x, i, cols, v); }
 
-// A lane's part of the products of one weight row with ROWS rows of x; rows past the last repeat it.
-template <class F>
-DEVICE void partial(const u8* row, const float* x, int first, int n, int cols, float (&acc)[ROWS]) {
+// Adds the products of eight weights with those inputs of ROWS rows of x; rows past the last repeat it.
+DEVICE void multiply(const float (&a)[8], const float* x, int i, int first, int n, int cols, float (&acc)[ROWS]) {
 #pragma unroll
-    for (int m = 0; m < ROWS; m++) acc[m] = 0.0f;
-    // Plain numbers are little work, so four of a lane's loads are on their way at once; of several rows two, as each is of nine or of five
-    // eights, and more registers would leave room for fewer warps.
-#pragma unroll(F::len == 1 ? (ROWS == 1 ? 4 : 2) : 1)
-    for (int i = 8 * lane(); i < cols; i += 256) {
-        float a[8];
-        F::read8(row, i, cols, a);
+    for (int m = 0; m < ROWS; m++) {
+        float b[8];
+        eight_of(x + (u64)min(first + m, n - 1) * cols, i, cols, b);
 #pragma unroll
-        for (int m = 0; m < ROWS; m++) {
-            float b[8];
-            eight_of(x + (u64)min(first + m, n - 1) * cols, i, cols, b);
-#pragma unroll
-            for (int j = 0; j < 8; j++) acc[m] = fmaf(a[j], b[j], acc[m]);
-        }
+        for (int j = 0; j < 8; j++) acc[m] = fmaf(a[j], b[j], acc[m]);
     }
 }
 
-KERNEL linear_few(TRACED const float* x, const u8* w, float* y, int n, int out, int cols, u64 row_bytes) {
+// A row of a weight, and a lane's part of its products.
+template <class F, bool AHEAD> struct Line {
+    const u8* row;
+    METHOD void begin(const u8* from, int) { row = from; }
+    METHOD void products(const float* x, int first, int n, int cols, float (&acc)[ROWS]) {
+        // Plain numbers are little work, so four of a lane's loads are on their way at once; of several rows two, as each is of nine or of
+        // five eights, and more registers would leave room for fewer warps.
+#pragma unroll(F::len == 1 ? (ROWS == 1 ? 4 : 2) : 1)
+        for (int i = 8 * lane(); i < cols; i += 256) {
+            float a[8];
+            F::read8(row, i, cols, a);
+            multiply(a, x, i, first, n, cols, acc);
+        }
+    }
+};
+
+// The same with eights ahead.
+template <class F> struct Line<F, true> {
+    enum { TURNS = 4 };
+    const u8* row;
+    uint4 held[TURNS];
+    METHOD void fetch(int t, int i, int cols) {
+        if (i < cols) held[t] = *(const uint4*)(row + (u64)i * 2);
+    }
+    METHOD void begin(const u8* from, int cols) {
+        row = from;
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) fetch(t, 8 * lane() + 256 * t, cols);
+    }
+    METHOD void products(const float* x, int first, int n, int cols, float (&acc)[ROWS]) {
+        for (int at = 8 * lane(); at < cols; at += 256 * TURNS) {
+#pragma unroll
+            for (int t = 0; t < TURNS; t++) {
+                int i = at + 256 * t;
+                if (i >= cols) break;
+                float a[8];
+                F::read8((const u8*)&held[t], 0, 8, a);
+                fetch(t, i + 256 * TURNS, cols);
+                multiply(a, x, i, first, n, cols, acc);
+            }
+        }
+    }
+};
+
+// What goes ahead: halves in rows of whole eights, of one row of x.
+#define LINE(F) Line<F, (F::len == 1 && F::bytes == 2 && VECTOR && ROWS == 1)>
+
+KERNEL linear_few(TRACED const float* x, int n, int cols, const u8* w, u64 row_bytes, float* y, int out, const u8* w2, u64 row_bytes2,
+                  float* y2, int out2, const u8* w3, u64 row_bytes3, float* y3, int out3) {
+    int block = blockIdx.x, blocks = (out + warps() - 1) / warps(), first = blockIdx.y * ROWS;
+    // Without a second weight this is nothing.
+    if (block >= blocks) {
+        block -= blocks;
+        blocks = (out2 + warps() - 1) / warps();
+        w = w2, row_bytes = row_bytes2, y = y2, out = out2;
+        if (block >= blocks) {
+            block -= blocks;
+            w = w3, row_bytes = row_bytes3, y = y3, out = out3;
+        }
+    }
+    int r = block * warps() + warp();
+    LINE(FORMAT) line;
+    line.begin(w + (u64)min(r, out - 1) * row_bytes, cols);
     after_the_last();
-    int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
     if (r >= out) return;
-    float acc[ROWS];
-    partial<FORMAT>(w + (u64)r * row_bytes, x, first, n, cols, acc);
+    float acc[ROWS] = {};
+    line.products(x, first, n, cols, acc);
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
         float v = warp_sum(acc[m]);
@@ -51,12 +104,16 @@ KERNEL linear_few(TRACED const float* x, const u8* w, float* y, int n, int out, 
 // f(x · gateᵀ) · (x · upᵀ)
 KERNEL linear_gated_few(TRACED const float* x, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* y, int n, int out,
                         int cols, int f) {
-    after_the_last();
     int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
+    LINE(FORMAT) gates;
+    LINE(UP) ups;
+    gates.begin(gate + (u64)min(r, out - 1) * gate_bytes, cols);
+    ups.begin(up + (u64)min(r, out - 1) * up_bytes, cols);
+    after_the_last();
     if (r >= out) return;
-    float g[ROWS], u[ROWS];
-    partial<FORMAT>(gate + (u64)r * gate_bytes, x, first, n, cols, g);
-    partial<UP>(up + (u64)r * up_bytes, x, first, n, cols, u);
+    float g[ROWS] = {}, u[ROWS] = {};
+    gates.products(x, first, n, cols, g);
+    ups.products(x, first, n, cols, u);
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
         float a = warp_sum(g[m]), b = warp_sum(u[m]);

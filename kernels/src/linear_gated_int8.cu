@@ -1,4 +1,5 @@
-// f(x · gateᵀ) · (x · upᵀ) for packed weights and few rows of 8-bit activations: a warp for each output (`stream.cu`).
+// f(x · gateᵀ) · (x · upᵀ) for packed weights and few rows of 8-bit activations: a warp for each output (`stream.cu`,
+// `direct.cu`).
 //
 // The rows of both weights go side by side if they are of one format, so that activations are read once, else one after the other.
 // Cost: the bytes of both packed weights once for ROWS rows; neither product is written. Defines: FORMAT and UP, packed ones; ROWS.
@@ -8,8 +9,8 @@ KERNEL linear_gated_int8(TRACED const u8* codes, const uint2* scales, const u8* 
     typedef CODES(FORMAT) A;
     typedef CODES(UP) B;
     enum { SAME = Same<A, B>::is };
-    typedef Stream<A, 1 + SAME> S;
-    typedef Stream<B, 1> T;
+    typedef Reader<A, 1 + SAME>::type S;
+    typedef Reader<B, 1>::type T;
     enum { AREA = SAME || (int)S::AREA > (int)T::AREA ? (int)S::AREA : (int)T::AREA };
     __shared__ __align__(16) u8 area[WARPS * AREA];
     int r = blockIdx.x * WARPS + warp(), first = blockIdx.y * ROWS;

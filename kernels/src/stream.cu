@@ -56,19 +56,27 @@ template <class F, int LINES> struct Stream {
 
     METHOD int chunks() const { return (cols + CHUNK - 1) / CHUNK; }
 
-    // Asks for a chunk, if there is one. Of all that a warp asks for it is the `turn`-th, which decides where in the area it lies.
+    // Asks for a chunk, if there is one. Of all that a warp asks for it is the `turn`-th, which decides where in the area it lies. A lane copies
+    // every 32nd sixteen; whether any of a chunk's might pass the weight's end is asked once, as it is so in the last rows only.
     METHOD void ask(int chunk, int turn) {
         if (chunk < chunks()) {
             int inputs = min(CHUNK, cols - chunk * CHUNK), bytes = inputs / F::len * F::bytes;
 #pragma unroll
             for (int l = 0; l < LINES; l++) {
-                const u8* from = rows[l] + (u64)chunk * BYTES;
-                int before = (int)((u64)from & 15);
-                u8* to = area + (turn % STAGES * LINES + l) * PITCH;
-                from -= before;
-                for (int at = 16 * lane(); at < before + bytes + 4; at += 512) {
-                    long long left = ends[l] - (from + at);
-                    copy16_of(to + at, left > 0 ? from + at : from, left >= 16 ? 16 : left > 0 ? (int)left : 0);
+                const u8* from = rows[l] + (u64)((u32)chunk * BYTES);
+                int before = (int)((u64)from & 15), needed = before + bytes + 4;
+                u8* to = area + (turn % STAGES * LINES + l) * PITCH + 16 * lane();
+                from += 16 * lane() - before;
+                if (from + PITCH <= ends[l] + 16 * lane()) {
+#pragma unroll
+                    for (int at = 0; at < PITCH; at += 512)
+                        if (16 * lane() + at < needed) copy16(to + at, from + at);
+                } else {
+#pragma unroll 1
+                    for (int at = 0; 16 * lane() + at < needed; at += 512) {
+                        long long left = ends[l] - (from + at);
+                        copy16_of(to + at, left > 0 ? from + at : from - 16 * lane(), left >= 16 ? 16 : left > 0 ? (int)left : 0);
+                    }
                 }
             }
         }

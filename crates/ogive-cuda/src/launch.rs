@@ -142,7 +142,9 @@ impl<'a> Call<'a> {
             self.defines.push(("TRACE", Value::Count(1)));
             self.arguments.insert(0, [slot, 0]);
         }
-        let overlap = self.device.overlap && ordered && self.overlaps;
+        // Blocks with much memory of their own would take places unevenly: the first multiprocessors that the kernel before leaves would get
+        // several, and the last ones none.
+        let overlap = self.device.overlap && ordered && self.overlaps && shared == 0;
         if overlap {
             self.defines.push(("OVERLAP", Value::Count(1)));
         }

@@ -114,6 +114,8 @@ const GRANTED: u32 = 48 << 10;
 /// The number of the attribute that grants a kernel more.
 const DYNAMIC_SHARED: c_uint =
     CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_uint;
+/// That of the one that splits what L1 and shared memory have together.
+const CARVEOUT: c_uint = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as c_uint;
 
 /// A driver that was found and started.
 pub(crate) struct Driver {

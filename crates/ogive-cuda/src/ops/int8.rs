@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
 use crate::memory::{Buffer, Pool};
-use crate::ops::linear::{FEW, WARPS, rows};
+use crate::ops::linear::{FEW, TOGETHER, WARPS, rows, weight_and_result};
 use crate::weight::{CudaWeight, Kept};
 use ogive_kernels::{CODES, LINEAR_GATED_INT8, LINEAR_INT8, Source};
 use ogive_tensor::{Error, Result, Shape, Tensor};
@@ -129,46 +129,56 @@ fn call<'a>(
     at: &'a str,
     source: &'static Source,
     x: &Codes,
-    w: &CudaWeight,
+    format: &'static str,
     rows: usize,
 ) -> Call<'a> {
-    x.given(Call::new(device, at, source, source.name).word("FORMAT", w.format).define("ROWS", rows))
+    x.given(Call::new(device, at, source, source.name).word("FORMAT", format).define("ROWS", rows))
 }
 
-/// `x · wᵀ`
-pub(super) fn product(
+/// The names of their formats in the kernel, of weights that one launch multiplies.
+const NAMES: [&str; TOGETHER] = ["FORMAT", "FORMAT2", "FORMAT3"];
+
+/// `x · wᵀ` of each weight into its result, all of one input; weights of one length of rows and in one order.
+pub(super) fn products(
     device: &Device,
     at: &str,
     x: &Codes,
-    w: &CudaWeight,
-    y: &Tensor,
+    products: &[(&CudaWeight, &Tensor)],
     n: usize,
 ) -> Result<()> {
     // Two outputs of a warp share what they read of several rows, if every multiprocessor still gets a block. The bits are the same.
-    let busy = w.shape[1].div_ceil(2 * WARPS as usize) >= device.info.multiprocessors.max(1) as usize;
-    with(device, at, x, w, y, n, if n > 1 && busy { 2 } else { 1 })
+    let least = device.info.multiprocessors.max(1) as usize;
+    for some in products.chunks(TOGETHER) {
+        let busy = blocks(some, 2) >= least;
+        with(device, at, x, some, n, if n > 1 && busy { 2 } else { 1 })?;
+    }
+    Ok(())
 }
 
-/// The same with so many outputs of a warp.
+/// Blocks of these weights, with so many outputs of a warp.
+fn blocks(products: &[(&CudaWeight, &Tensor)], outs: usize) -> usize {
+    products.iter().map(|(w, _)| w.shape[1].div_ceil(outs * WARPS as usize)).sum()
+}
+
+/// The same of so many as one launch takes, with so many outputs of a warp.
 fn with(
     device: &Device,
     at: &str,
     x: &Codes,
-    w: &CudaWeight,
-    y: &Tensor,
+    products: &[(&CudaWeight, &Tensor)],
     n: usize,
     outs: usize,
 ) -> Result<()> {
-    let ([_, out, cols], rows) = (w.shape, rows(n));
-    call(device, at, &LINEAR_INT8, x, w, rows)
-        .define("OUTS", outs)
-        .at(w.address())
-        .at(device.read(at, y)?)
-        .count("rows", n)
-        .count("outputs", out)
-        .count("inputs", cols)
-        .long(w.row_bytes)
-        .run([out.div_ceil(outs * WARPS as usize), n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
+    let Some(((first, _), rows)) = products.first().map(|first| (first, rows(n))) else { return Ok(()) };
+    let mut call = call(device, at, &LINEAR_INT8, x, first.format, rows);
+    for (name, (w, _)) in NAMES.into_iter().zip(products).skip(1) {
+        call = call.word(name, w.format);
+    }
+    call = call.define("OUTS", outs).count("rows", n).count("inputs", first.shape[2]);
+    for i in 0..TOGETHER {
+        call = weight_and_result(device, at, call, products.get(i))?;
+    }
+    call.run([blocks(products, outs), n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
     Ok(())
 }
 
@@ -183,7 +193,7 @@ pub(super) fn gated(
     n: usize,
 ) -> Result<()> {
     let ([_, out, cols], rows) = (gate.shape, rows(n));
-    call(device, at, &LINEAR_GATED_INT8, x, gate, rows)
+    call(device, at, &LINEAR_GATED_INT8, x, gate.format, rows)
         .word("UP", up.format)
         .at(gate.address())
         .long(gate.row_bytes)

@@ -238,7 +238,7 @@ fn products(formats: impl Iterator<Item = &'static Format>) {
                     (weight::read(d, at, &held).unwrap(), b.upload(&x, [n, cols].into()).unwrap());
                 assert!(takes(d, n, w));
                 let (codes, y) = (codes(d, at, &given, 0).unwrap(), d.tensor(at, [n, out]).unwrap());
-                with(d, at, &codes, w, &y, n, outs).unwrap();
+                with(d, at, &codes, &[(w, &y)], n, outs).unwrap();
                 let row = |o: usize| &host.bytes[o * host.row_bytes()..][..host.row_bytes()];
                 let want: Vec<f32> = (0..n * out)
                     .map(|i| product_of(format, row(i % out), &x[i / out * cols..][..cols]))

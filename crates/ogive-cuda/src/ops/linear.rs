@@ -7,7 +7,7 @@ use crate::bucket;
 use crate::builder::Compute;
 use crate::cuda::Products;
 use crate::device::Device;
-use crate::driver::DeviceInfo;
+use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
 use crate::ops::elementwise::{self, function};
 use crate::ops::int8::{self, Codes};
@@ -23,6 +23,8 @@ use std::sync::Arc;
 pub(super) const FEW: usize = 8;
 /// Warps of a block where rows are few, an output each.
 pub(super) const WARPS: u32 = 4;
+/// Weights that one launch of a kernel for few rows multiplies, at most.
+pub(super) const TOGETHER: usize = 3;
 /// Rows and outputs of a tile.
 const TILE: usize = 64;
 
@@ -41,6 +43,38 @@ impl Shared {
     fn turn_to(&mut self, w: &CudaWeight) {
         if !w.is_ordered_as(self.order.as_ref()) {
             *self = Self { order: w.columns().cloned(), ..Self::default() };
+        }
+    }
+
+    /// `x` as codes, in the order of this weight.
+    fn codes(&mut self, device: &Device, at: &str, x: &Tensor, w: &CudaWeight) -> Result<&Codes> {
+        Ok(match self.codes.take() {
+            Some(x) => self.codes.insert(x),
+            None => self.codes.insert(int8::codes(device, at, x, w.order())?),
+        })
+    }
+
+    /// `x` as halves, in the order of this weight.
+    fn halves(
+        &mut self,
+        device: &Device,
+        at: &str,
+        compute: Compute,
+        x: &Tensor,
+        w: &CudaWeight,
+    ) -> Result<&Halves> {
+        Ok(match self.halves.take().filter(|x| x.compute == compute) {
+            Some(x) => self.halves.insert(x),
+            None => self.halves.insert(matrix::halves(device, at, compute, x, w.order())?),
+        })
+    }
+
+    /// Where `x` lies in the order of this weight.
+    fn moved(&mut self, device: &Device, at: &str, x: &Tensor, w: &CudaWeight) -> Result<Address> {
+        match (w.columns(), self.moved.take()) {
+            (None, _) => device.read(at, x),
+            (Some(_), Some(x)) => device.read(at, self.moved.insert(x)),
+            (Some(_), None) => device.read(at, self.moved.insert(order::moved(device, at, x, w)?)),
         }
     }
 }
@@ -64,15 +98,45 @@ pub(crate) fn linear(device: &Device, compute: Compute, x: &Tensor, w: &Weight) 
     one(device, "linear", compute, x, w, &mut Shared::default())
 }
 
-/// Several products of one input, which is rounded or moved once.
+/// Several products of one input, which is rounded or moved once; in one launch where the kernel for few rows takes them.
 pub(crate) fn linear_many(
     device: &Device,
     compute: Compute,
     x: &Tensor,
     ws: &[&Weight],
 ) -> Result<Vec<Tensor>> {
-    let mut shared = Shared::default();
-    ws.iter().map(|w| one(device, "linear_many", compute, x, w, &mut shared)).collect()
+    let (at, mut shared, mut all) = ("linear_many", Shared::default(), Vec::with_capacity(ws.len()));
+    let mut rest = ws;
+    while let Some(first) = rest.first() {
+        let (some, others) = rest.split_at(together(device, at, compute, x, rest)?);
+        match some {
+            [_, _, ..] => all.extend(few(device, at, x, some, &mut shared)?),
+            _ => all.push(one(device, at, compute, x, first, &mut shared)?),
+        }
+        rest = others;
+    }
+    Ok(all)
+}
+
+/// How many of the first weights one launch multiplies.
+fn together(device: &Device, at: &str, compute: Compute, x: &Tensor, ws: &[&Weight]) -> Result<usize> {
+    let n = x.shape().rows();
+    let (mut count, mut first): (usize, Option<&CudaWeight>) = (0, None);
+    for w in ws.iter().take(TOGETHER) {
+        let w = weight::read(device, at, w)?;
+        let integers = int8::takes(device, n, w);
+        let tiles = !integers && matrix::takes(device, compute.with(&device.info, &[w.format]), n, w);
+        let alike = first.is_none_or(|first| {
+            let format = integers || first.format == w.format && first.is_wide() == w.is_wide();
+            format && int8::takes(device, n, first) == integers && w.is_ordered_as(first.columns())
+        });
+        if n > FEW || tiles || !alike {
+            break;
+        }
+        first = first.or(Some(w));
+        count += 1;
+    }
+    Ok(count.max(1))
 }
 
 /// `f(x · gateᵀ) * (x · upᵀ)`
@@ -93,6 +157,32 @@ pub(crate) fn linear_gated(
     elementwise::gated(device, gate, &up, f)
 }
 
+/// The weight as this device has it, if it multiplies `x`.
+fn checked<'a>(device: &Device, at: &str, x: &Tensor, w: &'a Weight) -> Result<&'a CudaWeight> {
+    let w = weight::read(device, at, w)?;
+    if w.shape[0] != 1 || x.shape().cols() != w.shape[2] {
+        return Err(Error::shape(at, x.shape(), w.shape.into()));
+    }
+    Ok(w)
+}
+
+/// Products of few rows with weights that are [`together`].
+fn few(device: &Device, at: &str, x: &Tensor, ws: &[&Weight], shared: &mut Shared) -> Result<Vec<Tensor>> {
+    device.read(at, x)?;
+    let ws = ws.iter().map(|w| checked(device, at, x, w)).collect::<Result<Vec<_>>>()?;
+    let Some(first) = ws.first() else { return Ok(Vec::new()) };
+    shared.turn_to(first);
+    let n = x.shape().rows();
+    let ys = ws.iter().map(|w| device.tensor(at, x.shape().with_cols(w.shape[1])));
+    let ys = ys.collect::<Result<Vec<_>>>()?;
+    let pairs: Vec<_> = ws.iter().copied().zip(&ys).collect();
+    match int8::takes(device, n, first) {
+        true => int8::products(device, at, shared.codes(device, at, x, first)?, &pairs, n)?,
+        false => slices(device, at, shared.moved(device, at, x, first)?, &pairs, n)?,
+    }
+    Ok(ys)
+}
+
 /// One product; `shared` is what earlier ones left of the input.
 fn one(
     device: &Device,
@@ -102,47 +192,73 @@ fn one(
     w: &Weight,
     shared: &mut Shared,
 ) -> Result<Tensor> {
-    let (given, w) = (device.read(at, x)?, weight::read(device, at, w)?);
-    let [experts, out, cols] = w.shape;
-    if experts != 1 || x.shape().cols() != cols {
-        return Err(Error::shape(at, x.shape(), w.shape.into()));
-    }
+    device.read(at, x)?;
+    let w = checked(device, at, x, w)?;
     let (n, compute) = (x.shape().rows(), compute.with(&device.info, &[w.format]));
     shared.turn_to(w);
-    let y = device.tensor(at, x.shape().with_cols(out))?;
-    let to = device.read(at, &y)?;
-    let Shared { moved, halves, codes, .. } = shared;
+    let y = device.tensor(at, x.shape().with_cols(w.shape[1]))?;
     if int8::takes(device, n, w) {
-        let x = match codes.take() {
-            Some(x) => codes.insert(x),
-            None => codes.insert(int8::codes(device, at, x, w.order())?),
-        };
-        int8::product(device, at, x, w, &y, n)?;
+        int8::products(device, at, shared.codes(device, at, x, w)?, &[(w, &y)], n)?;
         return Ok(y);
     }
     if matrix::takes(device, compute, n, w) {
-        let x = match halves.take().filter(|x| x.compute == compute) {
-            Some(x) => halves.insert(x),
-            None => halves.insert(matrix::halves(device, at, compute, x, w.order())?),
-        };
-        matrix::product(device, at, x, w, &y, n)?;
+        matrix::product(device, at, shared.halves(device, at, compute, x, w)?, w, &y, n)?;
         return Ok(y);
     }
-    let from = match (w.columns(), moved.take()) {
-        (None, _) => given,
-        (Some(_), Some(x)) => device.read(at, moved.insert(x))?,
-        (Some(_), None) => device.read(at, moved.insert(order::moved(device, at, x, w)?))?,
-    };
+    let from = shared.moved(device, at, x, w)?;
     if in_slices(&device.info, n, &w.kept()) {
-        let rows = rows(n);
-        let call =
-            product(Call::new(device, at, &LINEAR_FEW, "linear_few"), w, from, to, n).define("ROWS", rows);
-        call.run([out.div_ceil(WARPS as usize), n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
+        slices(device, at, from, &[(w, &y)], n)?;
     } else {
-        let call = product(Call::new(device, at, &LINEAR_MANY, "linear_many"), w, from, to, n);
-        call.run([out.div_ceil(TILE), n.div_ceil(TILE), 1], [256, 1, 1])?;
+        let [_, out, cols] = w.shape;
+        Call::new(device, at, &LINEAR_MANY, "linear_many")
+            .word("FORMAT", w.format)
+            .define("VECTOR", w.is_wide().into())
+            .at(from)
+            .at(w.address())
+            .at(device.read(at, &y)?)
+            .count("rows", n)
+            .count("outputs", out)
+            .count("inputs", cols)
+            .long(w.row_bytes)
+            .run([out.div_ceil(TILE), n.div_ceil(TILE), 1], [256, 1, 1])?;
     }
     Ok(y)
+}
+
+/// Products by the kernel for few rows, in slices of those, of one to three weights of one format.
+fn slices(
+    device: &Device,
+    at: &str,
+    from: Address,
+    products: &[(&CudaWeight, &Tensor)],
+    n: usize,
+) -> Result<()> {
+    let Some((first, _)) = products.first() else { return Ok(()) };
+    let rows = rows(n);
+    let mut call = Call::new(device, at, &LINEAR_FEW, "linear_few")
+        .word("FORMAT", first.format)
+        .define("VECTOR", first.is_wide().into())
+        .define("ROWS", rows)
+        .at(from)
+        .count("rows", n)
+        .count("inputs", first.shape[2]);
+    for i in 0..TOGETHER {
+        call = weight_and_result(device, at, call, products.get(i))?;
+    }
+    let blocks = products.iter().map(|(w, _)| w.shape[1].div_ceil(WARPS as usize)).sum();
+    call.run([blocks, n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
+    Ok(())
+}
+
+/// What kernels for few rows take of a product, or of none.
+pub(super) fn weight_and_result<'a>(
+    device: &Device,
+    at: &str,
+    call: Call<'a>,
+    product: Option<&(&CudaWeight, &Tensor)>,
+) -> Result<Call<'a>> {
+    let Some((w, y)) = product else { return Ok(call.at(0).long(0).at(0).count("outputs", 0)) };
+    Ok(call.at(w.address()).long(w.row_bytes).at(device.read(at, y)?).count("outputs", w.shape[1]))
 }
 
 /// The same in one kernel, for few rows and weights in one order; `None` where that is not for this step.
@@ -210,18 +326,4 @@ pub(super) fn in_slices(info: &DeviceInfo, n: usize, w: &Kept) -> bool {
     let products = bucket::rows(n).saturating_mul(w.shape[1]).saturating_mul(4);
     let share = (info.multiprocessors.max(1) as usize).saturating_mul(TILE * TILE);
     n <= FEW || w.block().0 == 1 && products < share
-}
-
-/// What both kernels take.
-fn product<'a>(call: Call<'a>, w: &CudaWeight, from: u64, to: u64, n: usize) -> Call<'a> {
-    let [_, out, cols] = w.shape;
-    call.word("FORMAT", w.format)
-        .define("VECTOR", w.is_wide().into())
-        .at(from)
-        .at(w.address())
-        .at(to)
-        .count("rows", n)
-        .count("outputs", out)
-        .count("inputs", cols)
-        .long(w.row_bytes)
 }
