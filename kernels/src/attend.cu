@@ -11,29 +11,37 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / 
     attend(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* out, int heads,
            int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third, u32 mask_width, const float* sinks,
            u32 less, const u32* step) {
-    after_the_last();
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;
+    // The host sent the step before any kernel of it ran.
     Step s = {step};
-    u32 row = blockIdx.y, owner = s.owner(row);
+    u32 row = blockIdx.y, owner = s.owner(row), rows = 0u;
+    Sight sight = {0u, 0u, 0u};
+    Context context = {};
+    u64 place = NOWHERE;
+    if (owner != NOBODY) {
+        Span span = s.span(owner);
+        rows = span.len;
+        sight = Sight::of(span, row, window);
+        context = Context::of(k, k_bytes, v, v_bytes, block_len, group, s, owner);
+        place = context.own(sight, sight.first());
+    }
+    after_the_last();
     Heads h = heads_of(row, blockIdx.x, heads, kv_heads, scale, first, second, third, mask_width);
     float* to = out + ((u64)row * heads + h.first) * V_DIM;
     if (owner == NOBODY) {
         for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) to[i] = 0.0f;
         return;
     }
-    Span span = s.span(owner);
-    if (span.len >= less) return;
-    Sight sight = Sight::of(span, row, window);
+    if (rows >= less) return;
     load_queries(query, q, h, heads);
-    Side keys = Side::of(k, k_bytes, block_len, group, s, owner);
-    Side values = Side::of(v, v_bytes, block_len, group, s, owner);
     Running all[OWN];
 #pragma unroll
     for (int j = 0; j < OWN; j++) all[j].clear();
-    for (u32 chunk = sight.first(); chunk < sight.end; chunk += CHUNK) {
+    for (u32 chunk = sight.first(); chunk < sight.end; chunk += sight.chunk()) {
         __syncthreads();
-        attend_chunk(query, keys, values, k_cols, h, sight, chunk, made);
+        attend_chunk<(AHEAD + 1) / 2>(query, context, k_cols, h, sight, chunk, place, made);
+        place = context.own(sight, chunk + sight.chunk());
         __syncthreads();
 #pragma unroll
         for (int j = 0; j < OWN; j++) {

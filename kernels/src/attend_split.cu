@@ -27,34 +27,38 @@ DEVICE float of_another(const float* p) {
     return v;
 }
 
-// Element `e` of a head of all its chunks, whose parts begin at `part`: to the bit what `Running::add` makes of one after the other. A warp
+// Elements of a head that a lane puts together at a time.
+enum { TOGETHER = MINE % 2 == 0 ? 2 : 1 };
+
+// Elements `e` of a head of all its chunks, whose parts begin at `part`: to the bit what `Running::add` makes of one after the other. A warp
 // calls it whole, for one head.
 //
-// A lane has its element of 32 chunks on its way at a time: one after the other each would take the L2's whole latency. What a chunk's
+// A lane has its elements of 32 chunks on their way at a time: one after the other each would take the L2's whole latency. What a chunk's
 // numbers are multiplied by, and those of the chunks before it, is the same for all elements, so each lane finds it for one of the 32
 // chunks. `add` itself gives both factors: it makes them of 1 and 0.
-DEVICE Running of_chunks(const float* part, int chunks, int e) {
-    Running all;
-    all.clear();
+DEVICE void of_chunks(const float* part, int chunks, const int (&e)[TOGETHER], Running (&all)[TOGETHER]) {
+#pragma unroll
+    for (int n = 0; n < TOGETHER; n++) all[n].clear();
     for (int left = chunks; left > 0; left -= 32, part += 32 * PART) {
-        float top = -INF, sum = 0.0f, value[32];
+        float top = -INF, sum = 0.0f, value[TOGETHER][32];
         if (lane() < left) {
             const float* both = part + lane() * PART + V_DIM;
             top = of_another(both);
             sum = of_another(both + 1);
         }
-        const float* mine = part + e;
 #pragma unroll
-        for (int j = 0; j < 32; j++) value[j] = j < left ? of_another(mine + j * PART) : 0.0f;
-        float most = fmaxf(all.top, top);
+        for (int n = 0; n < TOGETHER; n++)
+#pragma unroll
+            for (int j = 0; j < 32; j++) value[n][j] = j < left ? of_another(part + e[n] + j * PART) : 0.0f;
+        float most = fmaxf(all[0].top, top);
 #pragma unroll
         for (int o = 1; o < 32; o *= 2) most = fmaxf(most, __shfl_up_sync(ALL, most, o));
         float before = __shfl_up_sync(ALL, most, 1);
-        if (lane() == 0) before = all.top;
+        if (lane() == 0) before = all[0].top;
         // Of the sum so far `add` asks no more than whether it is zero, and that only where nothing had a score yet: then it is if every
         // chunk's is.
         u32 earlier = __ballot_sync(ALL, sum != 0.0f) & ((1u << lane()) - 1u);
-        float so_far = all.sum == 0.0f && earlier == 0u ? 0.0f : 1.0f;
+        float so_far = all[0].sum == 0.0f && earlier == 0u ? 0.0f : 1.0f;
         Running old = {before, so_far, 1.0f}, now = {before, so_far, 0.0f};
         old.add(top, sum, 0.0f);
         now.add(top, sum, 1.0f);
@@ -62,12 +66,39 @@ DEVICE Running of_chunks(const float* part, int chunks, int e) {
         for (int j = 0; j < 32; j++) {
             if (j >= left) break;
             float of_old = __shfl_sync(ALL, old.value, j), of_now = __shfl_sync(ALL, now.value, j);
-            all.sum = fmaf(__shfl_sync(ALL, sum, j), of_now, __fmul_rn(all.sum, of_old));
-            all.value = fmaf(value[j], of_now, __fmul_rn(all.value, of_old));
+            all[0].sum = fmaf(__shfl_sync(ALL, sum, j), of_now, __fmul_rn(all[0].sum, of_old));
+#pragma unroll
+            for (int n = 0; n < TOGETHER; n++) all[n].value = fmaf(value[n][j], of_now, __fmul_rn(all[n].value, of_old));
         }
-        all.top = __shfl_sync(ALL, most, 31);
+        all[0].top = __shfl_sync(ALL, most, 31);
     }
-    return all;
+#pragma unroll
+    for (int n = 1; n < TOGETHER; n++) {
+        all[n].top = all[0].top;
+        all[n].sum = all[0].sum;
+    }
+}
+
+// Has the L2 ask for this lane's part of a key and a value: the block waits for its queries meanwhile, and where kernels overlap for the one
+// before. A line that this one still writes is none the worse, as it is the L2's.
+DEVICE void ask_for(const Context& c, u64 place, int kv) {
+    if (place == NOWHERE) return;
+    const u8* key = c.k + place * c.k_bytes + (u64)(kv * K_DIM) / ELEMENT::len * ELEMENT::bytes;
+    const u8* value = c.v + place * c.v_bytes + (u64)(kv * V_DIM) / ELEMENT::len * ELEMENT::bytes;
+    for (int at = 64 * (lane() % SHARE); at < K_DIM * ELEMENT::bytes / ELEMENT::len; at += 64 * SHARE)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(key + at));
+    for (int at = 64 * (lane() % SHARE); at < V_DIM * ELEMENT::bytes / ELEMENT::len; at += 64 * SHARE)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(value + at));
+}
+
+// Orders what is before it and what comes after it for the whole device. The intrinsic is stronger from 7.0 on, one order for all fences,
+// and slower.
+DEVICE void fence() {
+#if __CUDA_ARCH__ >= 700
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#else
+    __threadfence();
+#endif
 }
 
 // Blocks: heads of a row from `first_tile` on, chunks from the first that the row sees, rows from `first_row` on.
@@ -76,36 +107,48 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7
     attend_split(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
                  u32 first_row, u32 first_tile, float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second,
                  Edit third, const float* sinks, u32 less, const u32* step) {
-    after_the_last();
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;
     __shared__ u32 before;
+    // The host sent the step before any kernel of it ran, all but the tickets.
     Step s = {step};
-    u32 row = first_row + blockIdx.z, owner = s.owner(row);
+    u32 row = first_row + blockIdx.z, owner = s.owner_soon(row), rows = 0u;
     Heads h = heads_of(row, first_tile + blockIdx.x, heads, kv_heads, scale, first, second, third, 0);
     // The first head among those of all rows: no more than TICKETS times HEADS.
     u32 head = row * heads + h.first;
+    // The block among those of a chunk.
+    u32 among = blockIdx.z * gridDim.x + blockIdx.x;
+    u32* ticket = s.tickets() + among;
     Sight sight = {0u, 0u, 0u};
+    Context context = {};
+    u64 place = NOWHERE;
     if (owner != NOBODY) {
         Span span = s.span(owner);
-        if (span.len >= less) return;
+        rows = span.len;
         sight = Sight::of(span, row, window);
+        context = Context::of(k, k_bytes, v, v_bytes, block_len, group, s, owner);
+        if (rows < less) place = context.own(sight, sight.first() + blockIdx.y * sight.chunk());
+        ask_for(context, place, h.kv);
     }
+    after_the_last();
+    if (rows >= less) return;
     u32 chunks = sight.chunks();
     if (blockIdx.y >= chunks) {
         if (blockIdx.y == 0)
+#pragma unroll 1
             for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) out[(u64)head * V_DIM + i] = 0.0f;
         return;
     }
     load_queries(query, q, h, heads);
-    Side keys = Side::of(k, k_bytes, block_len, group, s, owner);
-    Side values = Side::of(v, v_bytes, block_len, group, s, owner);
     __syncthreads();
-    attend_chunk(query, keys, values, k_cols, h, sight, sight.first() + blockIdx.y * CHUNK, made);
+    attend_chunk<AHEAD>(query, context, k_cols, h, sight, sight.first() + blockIdx.y * sight.chunk(), place, made);
     __syncthreads();
     float* to = out + (u64)head * V_DIM;
     if (chunks == 1u) {
-        for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) {
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            int i = THREADS * j + threadIdx.x;
+            if (i >= h.mine * V_DIM) continue;
             Running all, part = Running::of_warps(made, i);
             all.clear();
             all.add(part.top, part.sum, part.value);
@@ -114,9 +157,11 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7
         }
         return;
     }
-    u32 place = blockIdx.z * gridDim.x + blockIdx.x;
-    float* from = parts + (u64)place * HEADS * gridDim.y * PART;
-    for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) {
+    float* from = parts + (u64)among * HEADS * gridDim.y * PART;
+#pragma unroll
+    for (int j = 0; j < OWN; j++) {
+        int i = THREADS * j + threadIdx.x;
+        if (i >= h.mine * V_DIM) continue;
         Running part = Running::of_warps(made, i);
         float* mine = from + ((u64)(i / V_DIM) * gridDim.y + blockIdx.y) * PART;
         mine[i % V_DIM] = part.value;
@@ -128,20 +173,28 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7
     // The ticket says that the part is there, so it must be seen after all of it: the barrier puts the others' writes before this
     // thread's fence, and the fence puts them before the ticket.
     __syncthreads();
-    u32* ticket = s.tickets() + place;
     if (threadIdx.x == 0) {
-        __threadfence();
+        fence();
         before = atomicAdd(ticket, 1u);
-        // For the next layer.
-        if (before + 1u == chunks) atomicExch(ticket, 0u);
-        __threadfence();
+        fence();
     }
     __syncthreads();
     if (before + 1u != chunks) return;
-    for (int i = warp(); i < h.mine * MINE; i += WARPS) {
-        int m = i / MINE, e = 32 * (i % MINE) + lane();
-        Running all = of_chunks(from + (u64)m * gridDim.y * PART, (int)chunks, min(e, V_DIM - 1));
-        add_sink(all, sinks, h.first + m);
-        if (e < V_DIM) to[m * V_DIM + e] = all.result();
+    // For the next layer; nothing here waits for it.
+    if (threadIdx.x == 0) atomicExch(ticket, 0u);
+    for (int i = warp(); i < h.mine * MINE / TOGETHER; i += WARPS) {
+        int m = i / (MINE / TOGETHER), e[TOGETHER], at[TOGETHER];
+#pragma unroll
+        for (int n = 0; n < TOGETHER; n++) {
+            e[n] = 32 * (i % (MINE / TOGETHER) * TOGETHER + n) + lane();
+            at[n] = min(e[n], V_DIM - 1);
+        }
+        Running all[TOGETHER];
+        of_chunks(from + (u64)m * gridDim.y * PART, (int)chunks, at, all);
+#pragma unroll
+        for (int n = 0; n < TOGETHER; n++) {
+            add_sink(all[n], sinks, h.first + m);
+            if (e[n] < V_DIM) to[m * V_DIM + e[n]] = all[n].result();
+        }
     }
 }

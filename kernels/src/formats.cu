@@ -7,6 +7,8 @@
 //
 // `read8(row, i, cols, v)`: elements i to i + 7 of a row of `cols`; i is a multiple of eight; zeros past the end.
 // `at(row, i)`: one element, for rows that do not come in eights.
+// `Some<N>`, of what the cache keeps: elements i to i + N - 1 as they lie, loaded now and decoded when they are wanted, so that several loads
+// are on their way together. i is a multiple of N, and N 1, 2 or 4; several plain numbers must lie at a multiple of their bytes.
 
 // Set to 1 where rows are whole eights, so that rows of plain numbers can be read in wide loads.
 #ifndef VECTOR
@@ -20,6 +22,26 @@ template <int LEN, int BYTES> struct Block {
 
 struct f32 : Block<1, 4> {
     DEVICE float at(const u8* row, int i) { return ((const float*)row)[i]; }
+    template <int N> struct Some {
+        float v[N];
+        METHOD void clear() {
+#pragma unroll
+            for (int j = 0; j < N; j++) v[j] = 0.0f;
+        }
+        METHOD void load(const u8* row, int i) {
+            const float* p = (const float*)row + i;
+            if (N == 4) {
+                float4 a = *(const float4*)p;
+                v[0] = a.x; v[1 % N] = a.y; v[2 % N] = a.z; v[3 % N] = a.w;
+            } else if (N == 2) {
+                float2 a = *(const float2*)p;
+                v[0] = a.x; v[1 % N] = a.y;
+            } else {
+                v[0] = p[0];
+            }
+        }
+        METHOD float at(int j) const { return v[j]; }
+    };
     DEVICE void read8(const u8* row, int i, int cols, float (&v)[8]) {
         const float* p = (const float*)row + i;
 #if VECTOR
@@ -45,8 +67,29 @@ DEVICE void read8_of_16(const u8* row, int i, int cols, u32 (&w)[8]) {
 #endif
 }
 
+template <int N> struct SomeOf16 {
+    u32 w[(N + 1) / 2];
+    METHOD void clear() {
+#pragma unroll
+        for (int j = 0; j < (N + 1) / 2; j++) w[j] = 0u;
+    }
+    METHOD void load(const u8* row, int i) {
+        const u16* p = (const u16*)row + i;
+        if (N == 4) {
+            uint2 a = *(const uint2*)p;
+            w[0] = a.x; w[1 % ((N + 1) / 2)] = a.y;
+        } else {
+            w[0] = N == 2 ? *(const u32*)p : p[0];
+        }
+    }
+    METHOD u16 bits(int j) const { return (u16)(w[j / 2] >> 16 * (j % 2)); }
+};
+
 struct f16 : Block<1, 2> {
     DEVICE float at(const u8* row, int i) { return half_to_float(((const u16*)row)[i]); }
+    template <int N> struct Some : SomeOf16<N> {
+        METHOD float at(int j) const { return half_to_float(this->bits(j)); }
+    };
     DEVICE void read8(const u8* row, int i, int cols, float (&v)[8]) {
         u32 w[8];
         read8_of_16(row, i, cols, w);
@@ -57,6 +100,9 @@ struct f16 : Block<1, 2> {
 
 struct bf16 : Block<1, 2> {
     DEVICE float at(const u8* row, int i) { return bf16_to_float(((const u16*)row)[i]); }
+    template <int N> struct Some : SomeOf16<N> {
+        METHOD float at(int j) const { return bf16_to_float(this->bits(j)); }
+    };
     DEVICE void read8(const u8* row, int i, int cols, float (&v)[8]) {
         u32 w[8];
         read8_of_16(row, i, cols, w);
@@ -136,6 +182,17 @@ struct q8_0 : Packed<q8_0, 32, 34> {
         const u8* b = row + (u64)(i / 32) * 34;
         return __fmul_rn((float)(i8)b[2 + i % 32], load_half<2>(b));
     }
+    template <int N> struct Some {
+        u32 codes, scale;
+        METHOD void clear() { codes = scale = 0u; }
+        METHOD void load(const u8* row, int i) {
+            const u8* b = row + (u64)(i / 32) * 34;
+            scale = load2<2>(b);
+            b += 2 + i % 32;
+            codes = N == 4 ? load4<2>(b) : N == 2 ? load2<2>(b) : (u32)b[0];
+        }
+        METHOD float at(int j) const { return __fmul_rn((float)(i8)(codes >> 8 * j), half_to_float((u16)scale)); }
+    };
     DEVICE void eight(const u8* b, int g, float (&v)[8]) {
         float d = load_half<2>(b);
         u32 low = load4<2>(b + 2 + 8 * g), high = load4<2>(b + 6 + 8 * g);

@@ -3,6 +3,8 @@
 // A layer's keys are `[blocks][block_len]` rows in the cache's element type, its values likewise. `-DELEMENT=f16` picks the type,
 // from the same structs that decode weights.
 
+#define NOWHERE (~(u64)0)
+
 struct Pages {
     u8* base;
     u64 row_bytes;
@@ -20,11 +22,17 @@ struct Pages {
         return p;
     }
 
+    // Which of all rows is that of token `t`; NOWHERE if its block was given back.
+    METHOD u64 place(u32 t) const {
+        u32 block = t / block_len;
+        if (block < given_back) return NOWHERE;
+        return (u64)blocks[block - given_back] * block_len + t % block_len;
+    }
+
     // The row of token `t`; null if its block was given back.
     METHOD u8* row(u32 t) const {
-        u32 block = t / block_len;
-        if (block < given_back) return 0;
-        return base + ((u64)blocks[block - given_back] * block_len + t % block_len) * row_bytes;
+        u64 at = place(t);
+        return at == NOWHERE ? 0 : base + at * row_bytes;
     }
 };
 

@@ -23,10 +23,14 @@
 #define WARPS 4
 #endif
 #define THREADS (32 * WARPS)
-#define CHUNK 256u
 #define MINE ((V_DIM + 31) / 32)
 // Elements of the result that a thread puts together.
 #define OWN ((HEADS * V_DIM + THREADS - 1) / THREADS)
+
+// Tokens that a row sees, up to which its chunks are FINE, and else COARSE.
+#define SHORT 2048u
+#define FINE 64u
+#define COARSE 256u
 
 // Addresses take more instructions and registers before 7.0.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
@@ -38,8 +42,15 @@
 #define MANY_REGISTERS (ELEMENT::len > 1 || ELEMENT::bytes == 4 || (KIND1 && KIND2) || BEFORE_7)
 // Blocks with a scale under values that are no whole ones of 32 need more still.
 #define MORE_REGISTERS (ELEMENT::len > 1 && V_DIM % 32 != 0)
-// Tokens whose values a lane has on their way at a time, in 8 to 32 registers, and eights of a key, in 16 or 32.
 enum {
+    // Tokens that a warp takes at a time, and lanes that share the key of each.
+    GROUP = 8,
+    SHARE = 32 / GROUP,
+    // Heads of which a lane has its token's score, once the lanes' sums are put together.
+    SCORES = HEADS > SHARE ? HEADS / SHARE : 1,
+    // Neighbouring elements of a value that a lane reads at once.
+    WIDE = !VECTOR ? 1 : V_DIM % 128 == 0 ? 4 : V_DIM % 64 == 0 ? 2 : 1,
+    // Tokens whose values a lane has on their way at a time, in 8 to 32 registers, and eights of a key, in 16 or 32.
     AHEAD = MINE > 8 ? 1 : MINE > 4 ? 2 : MINE <= 2 ? 8 : MORE_REGISTERS ? 2 : MANY_REGISTERS ? 4 : 8,
     EIGHTS = HEADS > 2 && MANY_REGISTERS ? 2 : 4
 };
@@ -81,29 +92,42 @@ struct Sight {
         s.begin = min(s.begin, s.end);
         return s;
     }
+    // Tokens of a chunk: set by how many the row sees, and by nothing else in the step.
+    METHOD u32 chunk() const { return end - begin <= SHORT ? FINE : COARSE; }
     // Where the chunk of the first token begins.
-    METHOD u32 first() const { return begin / CHUNK * CHUNK; }
-    METHOD u32 chunks() const { return begin < end ? (end - 1u) / CHUNK - begin / CHUNK + 1u : 0u; }
+    METHOD u32 first() const { return begin / chunk() * chunk(); }
+    METHOD u32 chunks() const { return begin < end ? (end - 1u) / chunk() - begin / chunk() + 1u : 0u; }
 };
 
-// One side of the context, keys or values.
-struct Side {
+// A sequence's keys and values.
+struct Context {
+    const u8 *k, *v;
+    u64 k_bytes, v_bytes;
 #ifdef PAGED
     Pages pages;
-    METHOD const u8* row(u32 t) const { return pages.row(t); }
-    METHOD const u8* start() const { return pages.base; }
-    DEVICE Side of(u8* base, u64 bytes, u32 block_len, u32 group, const Step& s, u32 owner) {
-        return Side{Pages::of(base, bytes, block_len, s, group, owner)};
-    }
+    METHOD u64 place(u32 t) const { return pages.place(t); }
 #else
-    const u8* base;
-    u64 bytes;
-    METHOD const u8* row(u32 t) const { return base + (u64)t * bytes; }
-    METHOD const u8* start() const { return base; }
-    DEVICE Side of(u8* base, u64 bytes, u32, u32, const Step& s, u32 owner) {
-        return Side{base + (u64)s.span(owner).context0 * bytes, bytes};
-    }
+    u64 before;
+    METHOD u64 place(u32 t) const { return before + t; }
 #endif
+    DEVICE Context of(u8* k, u64 k_bytes, u8* v, u64 v_bytes, u32 block_len, u32 group, const Step& s, u32 owner) {
+        Context c;
+        c.k = k; c.k_bytes = k_bytes;
+        c.v = v; c.v_bytes = v_bytes;
+#ifdef PAGED
+        c.pages = Pages::of(k, k_bytes, block_len, s, group, owner);
+#else
+        c.before = s.span(owner).context0;
+#endif
+        return c;
+    }
+    // The place of this lane's token of the group at `at`, if the row sees it in the chunk at `chunk`.
+    METHOD u64 own(const Sight& sight, u32 chunk, u32 at) const {
+        u32 t = at + lane() / SHARE;
+        return t >= sight.begin && t < min(sight.end, chunk + sight.chunk()) ? place(t) : NOWHERE;
+    }
+    // The same of the first group that the warp takes of a chunk.
+    METHOD u64 own(const Sight& sight, u32 chunk) const { return own(sight, chunk, chunk + GROUP * warp()); }
 };
 
 // Whose scores a block computes, and how.
@@ -116,7 +140,7 @@ struct Heads {
 };
 
 // What the warps of a block made of a chunk.
-struct Warps {
+struct __align__(16) Warps {
     float value[WARPS][HEADS][V_DIM];
     float top[WARPS][HEADS], sum[WARPS][HEADS];
 };
@@ -135,11 +159,19 @@ struct Running {
     }
     // Element `i % V_DIM` of head `i / V_DIM`.
     DEVICE Running of_warps(const Warps& warps, int i) {
+        int m = i / V_DIM, e = i % V_DIM;
         Running r;
         r.clear();
+        // The highest first, so that no warp's factor waits for another's.
 #pragma unroll
-        for (int w = 0; w < WARPS; w++)
-            r.add(warps.top[w][i / V_DIM], warps.sum[w][i / V_DIM], warps.value[w][i / V_DIM][i % V_DIM]);
+        for (int w = 0; w < WARPS; w++) r.top = fmaxf(r.top, warps.top[w][m]);
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) {
+            float top = warps.top[w][m], sum = warps.sum[w][m];
+            float factor = top == -INF && sum == 0.0f ? 0.0f : expf(__fsub_rn(top, r.top));
+            r.sum = fmaf(sum, factor, r.sum);
+            r.value = fmaf(warps.value[w][m][e], factor, r.value);
+        }
         return r;
     }
     // A query that sees nothing gives zeros.
@@ -153,17 +185,27 @@ DEVICE void add_sink(Running& r, const float* sinks, int head) {
 
 // The block's queries; heads past the last repeat it, and are not written.
 DEVICE void load_queries(float (&query)[HEADS][K_DIM], const float* q, const Heads& h, int heads) {
-    for (int i = threadIdx.x; i < HEADS * K_DIM; i += THREADS)
-        query[i / K_DIM][i % K_DIM] = q[((u64)h.row * heads + h.first + min(i / K_DIM, h.mine - 1)) * K_DIM + i % K_DIM];
+    float x[(HEADS * K_DIM + THREADS - 1) / THREADS];
+#pragma unroll
+    for (int n = 0; n < (HEADS * K_DIM + THREADS - 1) / THREADS; n++) {
+        int i = min((int)(THREADS * n + threadIdx.x), HEADS * K_DIM - 1);
+        x[n] = q[((u64)h.row * heads + h.first + min(i / K_DIM, h.mine - 1)) * K_DIM + i % K_DIM];
+    }
+#pragma unroll
+    for (int n = 0; n < (HEADS * K_DIM + THREADS - 1) / THREADS; n++) {
+        int i = THREADS * n + threadIdx.x;
+        if (i < HEADS * K_DIM) query[i / K_DIM][i % K_DIM] = x[n];
+    }
 }
 
-// Products of a key with the block's queries.
+// A lane's part of the products of a key with the block's queries: each SHARE-th eight.
 DEVICE void scores_of(const float (&q)[HEADS][K_DIM], const u8* key, int at, int cols, float (&sum)[HEADS]) {
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) sum[h] = 0.0f;
+    int part = lane() % SHARE;
 #if K_DIM % 8 == 0
 #pragma unroll EIGHTS
-    for (int i = 0; i < K_DIM; i += 8) {
+    for (int n = 0; n < (K_DIM / 8 + SHARE - 1) / SHARE; n++) {
+        int i = 8 * (n * SHARE + part);
+        if (K_DIM / 8 % SHARE != 0 && i >= K_DIM) break;
         float v[8];
         ELEMENT::read8(key, at + i, cols, v);
 #pragma unroll
@@ -172,7 +214,7 @@ DEVICE void scores_of(const float (&q)[HEADS][K_DIM], const u8* key, int at, int
             for (int j = 0; j < 8; j++) sum[h] = fmaf(q[h][i + j], v[j], sum[h]);
     }
 #else
-    for (int i = 0; i < K_DIM; i++) {
+    for (int i = part; i < K_DIM; i += SHARE) {
         float v = ELEMENT::at(key, at + i);
 #pragma unroll
         for (int h = 0; h < HEADS; h++) sum[h] = fmaf(q[h][i], v, sum[h]);
@@ -180,87 +222,146 @@ DEVICE void scores_of(const float (&q)[HEADS][K_DIM], const u8* key, int at, int
 #endif
 }
 
-// What the block's heads see of the chunk at `chunk`, for each warp its part. A barrier must follow before `to` is read.
-DEVICE void attend_chunk(const float (&query)[HEADS][K_DIM], const Side& keys, const Side& values, int k_cols, const Heads& h,
-                         const Sight& sight, u32 chunk, Warps& to) {
-    u32 begin = max(sight.begin, chunk), end = min(sight.end, chunk + CHUNK);
-    float most[HEADS], total[HEADS], acc[HEADS][MINE];
+// Adds the sums of N heads of two lanes `apart` from each other: of several each lane keeps half, the lower one the first.
+template <int N> DEVICE void fold(float (&sum)[HEADS], int apart) {
+    if (N == 1) {
+        sum[0] = __fadd_rn(sum[0], __shfl_xor_sync(ALL, sum[0], apart));
+        return;
+    }
+    bool upper = (lane() & apart) != 0;
 #pragma unroll
-    for (int m = 0; m < HEADS; m++) {
-        most[m] = -INF;
-        total[m] = 0.0f;
+    for (int j = 0; j < N / 2; j++) {
+        float kept = upper ? sum[j + N / 2] : sum[j], given = upper ? sum[j] : sum[j + N / 2];
+        sum[j] = __fadd_rn(kept, __shfl_xor_sync(ALL, given, apart));
+    }
+}
+
+// Element `j` of those of a value that a lane has.
+DEVICE int element(int j) { return WIDE * (32 * (j / WIDE) + lane()) + j % WIDE; }
+
+// A lane's elements of N values, as they lie.
+template <int N> struct Values {
+    ELEMENT::Some<WIDE> x[N][MINE / WIDE];
+    // Those of tokens from `i` on of a group, of which each lane has its own token's distance from `v`.
+    METHOD void load(const u8* v, u64 own, int i, int kv) {
+#pragma unroll
+        for (int a = 0; a < N; a++) {
+            u64 from = __shfl_sync(ALL, own, SHARE * (i + a));
+#pragma unroll
+            for (int j = 0; j < MINE / WIDE; j++) {
+                int e = element(WIDE * j);
+                x[a][j].clear();
+                if (from != NOWHERE && (V_DIM % 32 == 0 || e < V_DIM)) x[a][j].load(v + from, kv * V_DIM + e);
+            }
+        }
+    }
+    METHOD float at(int a, int j) const { return x[a][j / WIDE].at(j % WIDE); }
+};
+
+// What the block's heads see of the chunk at `chunk`, with N values of a lane on their way at a time, for each warp its part; `place` is `own` of it. A barrier must follow before `to` is
+// read.
+//
+// Lane SHARE · t + part has a part of token t's key, then the score of token t with the heads from part · HEADS / SHARE on, then
+// elements of all values. Every load of a group is on its way before the first is waited for, as far as registers go, and the next group's place.
+template <int N>
+DEVICE void attend_chunk(const float (&query)[HEADS][K_DIM], const Context& context, int k_cols, const Heads& h, const Sight& sight,
+                         u32 chunk, u64 place, Warps& to) {
+    u32 begin = max(sight.begin, chunk), end = min(sight.end, chunk + sight.chunk());
+    int part = lane() % SHARE;
+    float most[SCORES], total[SCORES], acc[HEADS][MINE];
+#pragma unroll
+    for (int s = 0; s < SCORES; s++) {
+        most[s] = -INF;
+        total[s] = 0.0f;
+    }
+#pragma unroll
+    for (int m = 0; m < HEADS; m++)
 #pragma unroll
         for (int j = 0; j < MINE; j++) acc[m][j] = 0.0f;
-    }
-    for (u32 at = chunk + 32u * warp(); at < end; at += 32u * WARPS) {
+#pragma unroll 1
+    for (u32 at = chunk + GROUP * warp(); at < end; at += GROUP * WARPS) {
+        u64 here = place;
+        place = context.own(sight, chunk, at + GROUP * WARPS);
         // The same for all lanes.
-        if (at + 32u <= begin) continue;
-        u32 t = at + lane();
+        if (at + GROUP <= begin) continue;
+        u32 t = at + lane() / SHARE;
         bool seen = t >= begin && t < end;
-        float share[HEADS];
+        // Distances go round, as a pointer that was a number is no longer known to lead to global memory.
+        u64 own = here == NOWHERE ? NOWHERE : here * context.v_bytes;
+        float sum[HEADS], weight[SCORES], shrink[SCORES];
+        Values<N> values;
+        values.load(context.v, own, 0, h.kv);
 #pragma unroll
-        for (int m = 0; m < HEADS; m++) share[m] = 0.0f;
-        const u8* key = seen ? keys.row(t) : 0;
-        if (key) scores_of(query, key, h.kv * K_DIM, k_cols, share);
+        for (int m = 0; m < HEADS; m++) sum[m] = 0.0f;
+        if (here != NOWHERE) scores_of(query, context.k + here * context.k_bytes, h.kv * K_DIM, k_cols, sum);
+        fold<HEADS>(sum, 2);
+        fold<(HEADS + 1) / 2>(sum, 1);
 #pragma unroll
-        for (int m = 0; m < HEADS; m++) {
+        for (int s = 0; s < SCORES; s++) {
             float score = -INF;
             if (seen) {
-                int head = h.first + min(m, h.mine - 1);
-                score = __fmul_rn(h.scale, share[m]);
+                int head = h.first + min(part * HEADS / SHARE + s, h.mine - 1);
+                score = __fmul_rn(h.scale, sum[s]);
                 score = known<KIND1>(h.edits[0], score, h.row, head, sight.here, t, h.mask_width);
                 score = known<KIND2>(h.edits[1], score, h.row, head, sight.here, t, h.mask_width);
                 score = known<KIND3>(h.edits[2], score, h.row, head, sight.here, t, h.mask_width);
             }
             // A score that is no number must spoil the result, and no maximum finds it.
-            bool spoilt = __any_sync(ALL, score != score);
-            float higher = fmaxf(most[m], warp_max(score));
+            bool spoilt = (__ballot_sync(ALL, score != score) & 0x11111111u << part) != 0u;
+            float higher = score;
+#pragma unroll
+            for (int o = SHARE; o < 32; o *= 2) higher = fmaxf(higher, __shfl_xor_sync(ALL, higher, o));
+            higher = fmaxf(most[s], higher);
             bool nothing = higher == -INF && !spoilt;
-            float shrink = nothing ? 1.0f : most[m] == -INF ? 0.0f : expf(__fsub_rn(most[m], higher));
-            share[m] = seen && !nothing ? expf(__fsub_rn(score, higher)) : 0.0f;
-            most[m] = higher;
-            total[m] = fmaf(total[m], shrink, warp_sum(share[m]));
+            shrink[s] = nothing ? 1.0f : most[s] == -INF ? 0.0f : expf(__fsub_rn(most[s], higher));
+            weight[s] = seen && !nothing ? expf(__fsub_rn(score, higher)) : 0.0f;
+            float all = weight[s];
 #pragma unroll
-            for (int j = 0; j < MINE; j++) acc[m][j] = __fmul_rn(acc[m][j], shrink);
+            for (int o = SHARE; o < 32; o *= 2) all += __shfl_xor_sync(ALL, all, o);
+            most[s] = higher;
+            total[s] = fmaf(total[s], shrink[s], all);
         }
-        // Every lane finds its own token's value, and loads of AHEAD tokens are on their way together: one after the other each would take
-        // the memory's whole latency. Distances go round, as a pointer that was a number is no longer known to lead to global memory.
-        const u64 nowhere = ~(u64)0;
-        const u8* mine = seen ? values.row(t) : 0;
-        u64 own = mine ? (u64)(mine - values.start()) : nowhere;
+#pragma unroll
+        for (int m = 0; m < HEADS; m++) {
+            float by = __shfl_sync(ALL, shrink[m % SCORES], m * SHARE / HEADS);
+#pragma unroll
+            for (int j = 0; j < MINE; j++) acc[m][j] = __fmul_rn(acc[m][j], by);
+        }
 #pragma unroll 1
-        for (u32 i = 0; i < 32u && at + i < end; i += AHEAD) {
-            float x[AHEAD][MINE];
+        for (int i = 0;;) {
 #pragma unroll
-            for (int a = 0; a < AHEAD; a++) {
-                u64 from = __shfl_sync(ALL, own, i + a);
+            for (int a = 0; a < N; a++) {
+                float x[MINE];
 #pragma unroll
-                for (int j = 0; j < MINE; j++) {
-                    int e = 32 * j + lane();
-                    bool there = from != nowhere && (V_DIM % 32 == 0 || e < V_DIM);
-                    x[a][j] = there ? ELEMENT::at(values.start() + from, h.kv * V_DIM + e) : 0.0f;
-                }
-            }
-#pragma unroll
-            for (int a = 0; a < AHEAD; a++)
+                for (int j = 0; j < MINE; j++) x[j] = values.at(a, j);
 #pragma unroll
                 for (int m = 0; m < HEADS; m++) {
-                    float weight = __shfl_sync(ALL, share[m], i + a);
+                    float by = __shfl_sync(ALL, weight[m % SCORES], SHARE * (i + a) + m * SHARE / HEADS);
 #pragma unroll
-                    for (int j = 0; j < MINE; j++) acc[m][j] = fmaf(weight, x[a][j], acc[m][j]);
+                    for (int j = 0; j < MINE; j++) acc[m][j] = fmaf(by, x[j], acc[m][j]);
                 }
+            }
+            i += N;
+            if (i >= GROUP) break;
+            values.load(context.v, own, i, h.kv);
         }
     }
 #pragma unroll
-    for (int m = 0; m < HEADS; m++) {
+    for (int m = 0; m < HEADS; m++)
 #pragma unroll
-        for (int j = 0; j < MINE; j++) {
-            int e = 32 * j + lane();
-            if (V_DIM % 32 == 0 || e < V_DIM) to.value[warp()][m][e] = acc[m][j];
+        for (int j = 0; j < MINE; j += WIDE) {
+            float* kept = &to.value[warp()][m][element(j)];
+            // Neighbours in one store: one after the other would meet in the same banks.
+            if (WIDE == 4) *(float4*)kept = make_float4(acc[m][j], acc[m][j + 1 % WIDE], acc[m][j + 2 % WIDE], acc[m][j + 3 % WIDE]);
+            else if (WIDE == 2) *(float2*)kept = make_float2(acc[m][j], acc[m][j + 1 % WIDE]);
+            else if (V_DIM % 32 == 0 || element(j) < V_DIM) *kept = acc[m][j];
         }
-        if (lane() == 0) {
-            to.top[warp()][m] = most[m];
-            to.sum[warp()][m] = total[m];
+    // The lanes of the first token; where there are fewer heads than they, one for each head.
+    if (lane() < SHARE && lane() * HEADS % SHARE == 0) {
+#pragma unroll
+        for (int s = 0; s < SCORES; s++) {
+            to.top[warp()][part * HEADS / SHARE + s] = most[s];
+            to.sum[warp()][part * HEADS / SHARE + s] = total[s];
         }
     }
 }

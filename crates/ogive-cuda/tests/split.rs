@@ -1,6 +1,6 @@
 //! Attention that is split over chunks of the context: what the oracle says, and the same bits in any company.
 //!
-//! The conformance suite's contexts are shorter than a chunk, so these are long.
+//! The conformance suite's contexts are hardly longer than a chunk, so these are long.
 #![allow(clippy::print_stdout)]
 
 #[path = "common/attention.rs"]
@@ -39,6 +39,12 @@ fn all_agree(name: &str, nvrtc: Nvrtc) {
                 "where blocks and chunks end",
                 AttnSpec::causal(2, 1, 8),
                 &[254, 255, 256, 511, 512, 15, 16],
+            ),
+            Case::new("where chunks grow", AttnSpec::causal(2, 1, 8), &[2046, 2047, 2048, 2400]),
+            Case::new(
+                "a window where chunks grow",
+                AttnSpec::causal(2, 1, 8).with(AttnOption::Window(2100)),
+                &[2047, 2400, 2046],
             ),
             Case::new("odd sizes", AttnSpec::new(4, 2, 5, 3).with(AttnOption::Causal), &[300]),
             Case::new("all of the context", AttnSpec::new(2, 2, 16, 16), &[300]).rows(2),
@@ -108,6 +114,8 @@ fn the_same_bits_in_any_company() {
             (Case { sinks: true, ..element(&Q8_0, Case::new("", windowed(), &[])) }, 230),
             (element(&BF16, Case::new("", capped(), &[])), 255),
             (element(&F32, Case::new("", AttnSpec::causal(6, 2, 16), &[])), 256),
+            (Case::new("", AttnSpec::causal(4, 2, 16), &[]), 2047),
+            (Case::new("", AttnSpec::causal(4, 2, 16), &[]), 2048),
         ];
         for (case, past) in cases {
             let row = |sequences: &[(usize, usize)], seeds: &[u64], at: usize| {

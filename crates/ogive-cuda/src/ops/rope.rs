@@ -46,6 +46,17 @@ fn block(device: &Device, n: usize, heads: usize) -> [u32; 3] {
     [32, heads.clamp(1, most) as u32, 1]
 }
 
+/// Blocks of a row and threads of each, with so many heads of queries and keys: of few rows, a thread for each pair of each head, so that none
+/// waits for one after the other; of many, one block, whose threads share an angle's sine and cosine.
+fn blocks(device: &Device, n: usize, heads: usize, pairs: usize) -> (usize, [u32; 3]) {
+    if n > device.info.multiprocessors as usize {
+        return (1, [32, 8, 1]);
+    }
+    let across = pairs.next_multiple_of(32).clamp(32, 128);
+    let down = 256 / across;
+    (heads.div_ceil(down).clamp(1, 65_535), [across as u32, down as u32, 1])
+}
+
 /// Whether the elements of a pair are neighbours.
 fn neighbours(at: &str, rope: &Rope) -> Result<bool> {
     match rope.layout {
@@ -89,6 +100,7 @@ pub(crate) fn rope_store(
     let (neighbours, frequencies) = (neighbours(at, rope)?, device.constant(at, &rope.inv_freq)?);
     pages.check(device, at, step, plan.batch(), false)?;
     let q = device.owned(at, q)?;
+    let (slices, threads) = blocks(device, n, heads.saturating_add(kv_heads), pairs);
     Call::new(device, at, &ROPE_STORE, "rope_store")
         .word("ELEMENT", pages.element)
         .at(device.read(at, &q)?)
@@ -109,6 +121,6 @@ pub(crate) fn rope_store(
         .count("tokens in a block", pages.block_len)
         .count("groups", pages.group)
         .at(step.address())
-        .run([n, 1, 1], block(device, n, heads))?;
+        .run([n, slices, 1], threads)?;
     Ok((q, true))
 }

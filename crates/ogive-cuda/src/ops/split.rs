@@ -11,10 +11,14 @@
 use crate::plan::TICKETS;
 use ogive_backend::AttnSpec;
 
-/// Tokens of a chunk: `CHUNK` in the kernels.
-const CHUNK: usize = 256;
+/// Tokens that a row sees, up to which its chunks are fine; tokens of a fine chunk, and of another: as in the kernels.
+const SHORT: usize = 2048;
+const FINE: usize = 64;
+const COARSE: usize = 256;
 /// Blocks a chunk, at most: with more, rows and heads alone fill a device. Each has a counter in the step.
 const BLOCKS: usize = TICKETS;
+/// The same where all chunks are fine: a block of one costs as much again as what it attends to.
+const SHORT_BLOCKS: usize = TICKETS / 2;
 /// Blocks of a grid's second extent, at most.
 const CHUNKS: usize = 65_535;
 /// Bytes of parts, at most, where those of one block's heads fit.
@@ -41,11 +45,18 @@ impl Split {
         parts: usize,
     ) -> Option<Self> {
         let bucket = longest.checked_next_power_of_two()?;
-        // A window may begin and end within chunks.
-        let of_window = (seen as usize).div_ceil(CHUNK).saturating_add(1);
-        let chunks = bucket.div_ceil(CHUNK).min(of_window);
+        // Chunks of so many tokens that a row sees, which may begin and end within one.
+        let of = |tokens: usize, chunk: usize| {
+            bucket.div_ceil(chunk).min(tokens.div_ceil(chunk).saturating_add(1))
+        };
+        let most = bucket.min(seen as usize);
+        let mut chunks = of(most.min(SHORT), FINE);
+        if most > SHORT {
+            chunks = chunks.max(of(most, COARSE));
+        }
         let blocks = tiles.checked_mul(n)?;
-        let few = bucket > CHUNK && (1..=BLOCKS).contains(&blocks) && chunks <= CHUNKS;
+        let limit = if bucket > SHORT { BLOCKS } else { SHORT_BLOCKS };
+        let few = bucket > FINE && (1..=limit).contains(&blocks) && chunks <= CHUNKS;
         let of_block = heads.checked_mul(chunks)?.checked_mul(4 * (spec.v_dim + 2))?;
         let fit = (parts / of_block.max(1)).max(1);
         // Slices of one size, but for the last.

@@ -12,11 +12,17 @@ use ptx_emulator_launcher::{Nvrtc, test_name};
 fn the_grid_is_that_of_the_key() {
     let spec = AttnSpec::causal(32, 8, 128);
     let of = |seen, n, longest| Split::of(&spec, seen, [8, 4], n, longest, PARTS).map(|s| s.chunks);
-    assert_eq!(of(u32::MAX, 1, 256), None);
-    assert_eq!(of(u32::MAX, 1, 257), Some(2));
-    assert!((513..=1024).all(|longest| of(u32::MAX, 1, longest) == Some(4)));
-    assert_eq!(of(300, 1, 32_768), Some(3));
-    assert_eq!((of(u32::MAX, 32, 1024), of(u32::MAX, 33, 1024)), (Some(4), None));
+    assert_eq!(of(u32::MAX, 1, 64), None);
+    assert_eq!(of(u32::MAX, 1, 65), Some(2));
+    assert!((513..=1024).all(|longest| of(u32::MAX, 1, longest) == Some(16)));
+    assert_eq!((of(u32::MAX, 1, 2048), of(u32::MAX, 1, 32_768)), (Some(32), Some(128)));
+    // A short row beside a long one, that begins and ends within chunks.
+    assert_eq!(
+        (of(u32::MAX, 1, 4096), of(300, 1, 32_768), of(4000, 1, 32_768)),
+        (Some(33), Some(6), Some(33))
+    );
+    assert_eq!((of(u32::MAX, 16, 1024), of(u32::MAX, 17, 1024)), (Some(16), None));
+    assert_eq!((of(u32::MAX, 32, 4096), of(u32::MAX, 33, 4096)), (Some(33), None));
     assert_eq!((of(u32::MAX, 0, 1024), of(u32::MAX, usize::MAX, 1024)), (None, None));
     assert_eq!(of(u32::MAX, 1, 1 << 24), None);
 }
@@ -32,7 +38,8 @@ fn parts_fit_their_place() {
             [1, 2, 3, 4, 8, 32].into_iter().flat_map(|n| (9..=21).map(move |bits| (n, 1 << bits)))
         {
             let Some(split) = Split::of(&spec, u32::MAX, tiles, n, longest, PARTS) else {
-                assert!(n * tiles[0] > BLOCKS, "{n} rows of {longest}");
+                let most = if longest > SHORT { BLOCKS } else { SHORT_BLOCKS };
+                assert!(n * tiles[0] > most, "{n} rows of {longest}");
                 continue;
             };
             let bytes = split.parts(tiles[1]) * 4 * (dim + 2);
@@ -119,8 +126,8 @@ fn slices_and_whole() {
         let q = b.upload(&numbers(3, pasts.len() * width), [pasts.len(), width].into()).unwrap();
         let whole = held.bits(&held.attend(&q, &plan, PARTS).unwrap());
         assert!(whole.iter().any(|v| f32::from_bits(*v).abs() > 1e-3));
-        // Parts of a block: 4 chunks, no more than eight heads.
-        let of_block = 8 * 4 * 4 * (held.spec.v_dim + 2);
+        // Parts of a block: 16 chunks, no more than eight heads.
+        let of_block = 8 * 16 * 4 * (held.spec.v_dim + 2);
         for blocks in [0, 1, 2, 3, 6] {
             let sliced = held.bits(&held.attend(&q, &plan, blocks * of_block).unwrap());
             assert!(sliced == whole, "{} key heads, {blocks} blocks", held.spec.kv_heads);
@@ -195,6 +202,6 @@ fn estimates_count_parts() {
         let (single, half) = (Compute::F32, Compute::Bf16);
         assert!(of(single, false, &[(600, 1)]) && of(single, false, &[(600, 1), (10, 1), (300, 2)]));
         assert!(of(single, true, &[(600, 1)]) && of(half, false, &[(500, 4)]));
-        assert!(!of(single, false, &[(200, 1)]) && !of(half, false, &[(500, 32)]));
+        assert!(!of(single, false, &[(50, 1)]) && !of(half, false, &[(500, 32)]));
     });
 }

@@ -5,7 +5,7 @@ use ogive_backend::{AttnOption, AttnSpec, Backend, Batch, BlockTable, Cache, Cac
 
 const BLOCK: usize = 16;
 /// Blocks of a sequence.
-const BLOCKS: usize = 64;
+const BLOCKS: usize = 160;
 
 /// Numbers around zero, by a generator of Knuth's.
 pub(crate) fn numbers(seed: u64, n: usize) -> Vec<f32> {
