@@ -4,14 +4,15 @@
 // The grid is set by rows, heads and the power of two of the longest context, so that a recorded step fits every length of its
 // kind (where all parts would take too much memory there are several, each for some of the rows or heads: `split.rs`); a block reads on the device what its row sees, and ends at once if its chunk is not of that. Parts are put together in the order
 // of chunks, whoever arrives last: the same bits as `attend.cu`, and in every run. One launch and not two, as a launch costs
-// more than what the last block does.
+// more than what the last block does. What leads to a token's row is the host's, so it is read before the kernel before is done.
 //
 // Cost: keys and values of the context once for HEADS heads, 2 · (K_DIM + V_DIM) operations a token and head, and
 // 8 · (V_DIM + 2) bytes a chunk and head written and read between blocks: with f16 keys and values of 128 elements, 4 heads sharing
-// one, 4 kB for every 128 kB. A chunk of 256 tokens is a group of 32 for each of eight warps. Registers allow sixteen warps on a
-// multiprocessor (eight with 8 heads or wide ones, or of elements with a scale before 7.0): with 8 key heads on an H200 one block for each
-// at 4096 tokens, two from 8 k on. The last block reads all parts of its heads from the L2, those of 32 chunks at a time: 266 kB for 4 such heads at 32 k tokens, 4200
-// clocks of what a multiprocessor gets from there, and 7 operations a chunk for 32 elements.
+// one, 4 kB for every 128 kB of a long context and every 32 of a short one. A fine chunk is a group of eight tokens for each of eight warps, a coarse
+// one four. Registers allow sixteen warps on a multiprocessor (eight with 8 heads or wide ones, or of elements with a scale before 7.0): with 8 key
+// heads, 64 blocks at 512 tokens and 256, on an H200 nearly two for each multiprocessor, at 2048 and again at 8 k. The last block reads all parts of
+// its heads from the L2, those of 32 chunks at a time: 266 kB for 4 such heads at 32 k tokens, 4200 clocks of what a multiprocessor gets from there,
+// and 7 operations a chunk for 32 elements.
 //
 // Rows of spans of `less` rows or more are `attend_mma.cu`'s. Defines: those of `scores.cu`; PAGED is one of them.
 

@@ -1,11 +1,13 @@
 // Attention within one chunk of the context, by one block: what the kernels that attend share, so that they give the same bits.
 //
-// A chunk is CHUNK tokens from a multiple of CHUNK on, whatever the row's place, the step's other rows or the number of blocks.
-// WARPS warps take groups of 32 tokens in turn; eight have one each, where what they make fits shared memory. A lane has a token's
-// scores with HEADS queries that share a key head, so a key or a value is read and decoded once for all of them; then lanes are
-// elements of the value and tokens are summed in order. A warp keeps its highest score, its sum and its part of the result (Milakov
-// and Gimelshein 2018, https://arxiv.org/abs/1805.02867); the warps' parts are put together in their order, and chunks one after the
-// other (`Running`). Every product and sum that two kernels must do alike is written as one instruction, so that no compiler
+// A chunk is 64 tokens of what a row sees where that is no more than 2048, and else 256, from a multiple of that on, whatever the step's other
+// rows or the number of blocks: a few rows of short contexts then keep a device busy, and long contexts have few parts. WARPS warps take groups
+// of eight tokens in turn. Four lanes share a key, each with every fourth eight of it: a load of a warp is 64 bytes of f16 of eight rows, and all
+// of a group's keys and values of 128 are on their way at once in 32 registers. Of a token's products with HEADS queries that share a key head
+// each of the four lanes is left with a share; then lanes are elements of the value, neighbours where widths allow, and tokens are summed in
+// order. So a key or a value is read and decoded once for all HEADS. A warp keeps its highest score, its sum and its part of the result (Milakov
+// and Gimelshein 2018, https://arxiv.org/abs/1805.02867); the warps' parts are put together in their order with the highest of them known, and
+// chunks one after the other (`Running`). Every product and sum that two kernels must do alike is written as one instruction, so that no compiler
 // contracts one of them and not the other.
 //
 // Defines: K_DIM, V_DIM, VECTOR, ELEMENT; HEADS, one unless said otherwise; PAGED if keys and values are in the cache and not rows laid
@@ -44,8 +46,8 @@
 #define MORE_REGISTERS (ELEMENT::len > 1 && V_DIM % 32 != 0)
 enum {
     // Tokens that a warp takes at a time, and lanes that share the key of each.
-    GROUP = 8,
-    SHARE = 32 / GROUP,
+    TOKENS = 8,
+    SHARE = 32 / TOKENS,
     // Heads of which a lane has its token's score, once the lanes' sums are put together.
     SCORES = HEADS > SHARE ? HEADS / SHARE : 1,
     // Neighbouring elements of a value that a lane reads at once.
@@ -127,7 +129,7 @@ struct Context {
         return t >= sight.begin && t < min(sight.end, chunk + sight.chunk()) ? place(t) : NOWHERE;
     }
     // The same of the first group that the warp takes of a chunk.
-    METHOD u64 own(const Sight& sight, u32 chunk) const { return own(sight, chunk, chunk + GROUP * warp()); }
+    METHOD u64 own(const Sight& sight, u32 chunk) const { return own(sight, chunk, chunk + TOKENS * warp()); }
 };
 
 // Whose scores a block computes, and how.
@@ -279,11 +281,11 @@ DEVICE void attend_chunk(const float (&query)[HEADS][K_DIM], const Context& cont
 #pragma unroll
         for (int j = 0; j < MINE; j++) acc[m][j] = 0.0f;
 #pragma unroll 1
-    for (u32 at = chunk + GROUP * warp(); at < end; at += GROUP * WARPS) {
+    for (u32 at = chunk + TOKENS * warp(); at < end; at += TOKENS * WARPS) {
         u64 here = place;
-        place = context.own(sight, chunk, at + GROUP * WARPS);
+        place = context.own(sight, chunk, at + TOKENS * WARPS);
         // The same for all lanes.
-        if (at + GROUP <= begin) continue;
+        if (at + TOKENS <= begin) continue;
         u32 t = at + lane() / SHARE;
         bool seen = t >= begin && t < end;
         // Distances go round, as a pointer that was a number is no longer known to lead to global memory.
@@ -342,7 +344,7 @@ DEVICE void attend_chunk(const float (&query)[HEADS][K_DIM], const Context& cont
                 }
             }
             i += N;
-            if (i >= GROUP) break;
+            if (i >= TOKENS) break;
             values.load(context.v, own, i, h.kv);
         }
     }

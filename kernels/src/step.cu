@@ -25,8 +25,8 @@ struct Step {
     // The span of a row, or NOBODY.
     METHOD u32 owner(u32 row) const { return (p + p[7])[row]; }
     // The same, with the first 64 words on their way together, which of one row over some hundred tokens is all that leads from its owner to its
-    // blocks: each then waits for the nearest cache and not for the L2. No step is shorter, for its tickets or for its rows. A warp calls
-    // it whole.
+    // blocks: each then waits for the nearest cache and not for the L2. No step is shorter, and tickets come after them. A warp
+    // calls it whole.
     METHOD u32 owner_soon(u32 row) const {
         uint2 two = ((const uint2*)p)[lane()];
         return (p + __shfl_sync(ALL, two.y, 3))[row];

@@ -19,6 +19,8 @@ const HEAD: usize = 16;
 const SPAN: usize = 6;
 /// Counters of a step with no more rows than these, for blocks that count who is done.
 pub(crate) const TICKETS: usize = 256;
+/// Words that kernels ask for at once, whatever they are (`Step::owner_soon`): none of them is a counter, which other blocks may be writing.
+const ASKED: usize = 64;
 /// A row of nobody's.
 const NOBODY: u32 = u32::MAX;
 
@@ -170,6 +172,7 @@ fn words(batch: &Batch) -> Result<Vec<u32>> {
     }
     section(&mut all, 10, &tables)?;
     section(&mut all, 11, &blocks)?;
+    all.resize(all.len().max(ASKED), 0);
     // Sent as zeros with every step, so that no step leans on how the one before ended.
     section(&mut all, 12, if batch.tokens.len() <= TICKETS { &[0; TICKETS] } else { &[] })?;
     let counts = [batch.tokens.len(), batch.spans.len(), batch.outputs.len(), groups];
@@ -304,6 +307,7 @@ mod tests {
         assert_eq!((tables[1], tables[2], tables[4], tables[5]), (1, 0, 2, 1));
         assert_eq!(w[tables[3] as usize..][..2], [5, 6]);
         assert_eq!(at(12, TICKETS), [0; TICKETS]);
+        assert!(w[12] as usize >= ASKED);
     }
 
     #[test]
