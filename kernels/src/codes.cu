@@ -12,7 +12,7 @@ KERNEL codes(TRACED const float* x, const u32* order, u32* to, uint2* groups, u6
     for (u64 first = (u64)blockIdx.x * blockDim.x + threadIdx.x - lane(); first < words; first += step) {
         u64 i = first + lane();
         bool there = i < words;
-        float e[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        float v[1][4] = {}, (&e)[4] = v[0];
         if (there && order) {
             u64 quads = (u64)cols / 4;
             const float* from = x + i / quads * cols;
@@ -22,25 +22,6 @@ KERNEL codes(TRACED const float* x, const u32* order, u32* to, uint2* groups, u6
             float4 v = ((const float4*)x)[i];
             e[0] = v.x, e[1] = v.y, e[2] = v.z, e[3] = v.w;
         }
-        u32 most = 0u;
-#pragma unroll
-        for (int j = 0; j < 4; j++) most = max(most, magnitude(e[j]));
-#pragma unroll
-        for (int o = 4; o > 0; o >>= 1) most = max(most, __shfl_xor_sync(ALL, most, o));
-        Rounding r(most);
-        u32 word = 0u;
-        int sum = 0;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            int code = r.code(e[j]);
-            word |= ((u32)code & 255u) << 8 * j;
-            sum += code;
-        }
-        sum += __shfl_xor_sync(ALL, sum, 1);
-        sum += __shfl_xor_sync(ALL, sum, 2);
-        int all = sum + __shfl_xor_sync(ALL, sum, 4);
-        if (!there) continue;
-        to[i] = word;
-        if (i % 8 == 0) groups[i / 8] = r.kept(sum, all);
+        round_quads(v, {there}, {i}, to, groups);
     }
 }

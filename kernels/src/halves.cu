@@ -1,19 +1,39 @@
 // Activations rounded for tensor cores: once for all blocks and all weights that multiply them.
 //
-// Cost: 4 bytes read and 2 written an element, an eight a thread. What is beyond the range of f16 is cut to it. Where the weight's columns are
-// in another order (act-order), `order` says which element each is, and four bytes more an element are read; else it is null. Defines:
-// HALF.
+// Cost: 4 bytes read and 2 written an element. A thread takes four neighbours at a time and has four such quads on their way, so that a warp's
+// loads and stores are of whole lines and memory is busy while it waits. What is beyond the range of f16 is cut to it. Defines: HALF; VECTOR, 1
+// where rows are whole quads; ORDER where the weight's columns are in another order (act-order): `order` says which element each is, and four
+// bytes more an element are read.
 
-// Activations in HALF, eight at a time, zeros past the end: [n, cols] -> [n, padded], padded a multiple of eight.
+// Quads of a thread.
+enum { QUADS = 4 };
+
+// Activations in HALF, zeros past the end: [n, cols] -> [n, padded], padded a multiple of four. Rows along y.
 KERNEL halves(TRACED const float* x, const u32* order, u16* to, int n, int cols, int padded) {
     after_the_last();
-    u64 eights = (u64)padded / 8, all = eights * n;
-    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (u64)gridDim.x * blockDim.x) {
-        int k = 8 * (int)(i % eights);
-        const float* from = x + i / eights * cols;
-        float v[8];
+    int first = 4 * (int)(blockIdx.x * blockDim.x * QUADS + threadIdx.x), step = 4 * blockDim.x;
+    for (u32 row = blockIdx.y; row < (u32)n; row += gridDim.y) {
+        const float* from = x + (u64)row * cols;
+        u16* own = to + (u64)row * padded;
+        float v[QUADS][4];
 #pragma unroll
-        for (int j = 0; j < 8; j++) v[j] = k + j < cols ? from[order ? order[k + j] : (u32)(k + j)] : 0.0f;
-        ((uint4*)to)[i] = halves_of(v);
+        for (int i = 0; i < QUADS; i++) {
+            int k = first + i * step;
+#if defined(ORDER)
+#pragma unroll
+            for (int j = 0; j < 4; j++) v[i][j] = k + j < cols ? from[order[k + j]] : 0.0f;
+#elif VECTOR
+            float4 quad = k < cols ? *(const float4*)(from + k) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            v[i][0] = quad.x, v[i][1] = quad.y, v[i][2] = quad.z, v[i][3] = quad.w;
+#else
+#pragma unroll
+            for (int j = 0; j < 4; j++) v[i][j] = k + j < cols ? from[k + j] : 0.0f;
+#endif
+        }
+#pragma unroll
+        for (int i = 0; i < QUADS; i++) {
+            int k = first + i * step;
+            if (k < padded) *(uint2*)(own + k) = make_uint2(pair(cut(v[i][0]), cut(v[i][1])), pair(cut(v[i][2]), cut(v[i][3])));
+        }
     }
 }

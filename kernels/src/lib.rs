@@ -95,7 +95,7 @@ pub const NORM: Source = Source {
     name: "norm",
     files: &[PRELUDE, ROUNDING, file!("norm.cu")],
     kernels: &["rms_norm", "add_rms_norm", "layer_norm", "sum"],
-    samples: &[&[]],
+    samples: &[&[("VECTOR", "1")], &[("VECTOR", "0")]],
 };
 
 /// Operators that only move values.
@@ -159,7 +159,12 @@ pub const HALVES: Source = Source {
     name: "halves",
     files: &[PRELUDE, MATRIX, HALF, file!("halves.cu")],
     kernels: &["halves"],
-    samples: &[&[("HALF", "bf16")], &[("HALF", "f16")]],
+    samples: &[
+        &[("HALF", "bf16"), ("VECTOR", "1")],
+        &[("HALF", "f16"), ("VECTOR", "1")],
+        &[("HALF", "f16"), ("VECTOR", "0")],
+        &[("HALF", "bf16"), ("VECTOR", "1"), ("ORDER", "1")],
+    ],
 };
 
 /// Packed weights as halves, for products by cuBLAS.

@@ -1,179 +1,204 @@
 // Norms and sums over the last dimension.
 //
-// One block a row; the row is read once for the sum and once, from cache, for the result. Cost: 8 bytes and 3 operations an
-// element. Threads take every blockDim-th element, so the order of a sum depends on the row's length alone.
+// One block a row, which is read once: a thread holds quads of neighbours, a block's width apart, in registers between the row's sum and its
+// result, and all of them are on their way at once. What is more than that is read again, from cache. Cost: 8 bytes and 3 operations an element.
+// Threads and their elements hang on the row's length alone (`ops/norm.rs`), and so does the order of a sum. Of many rows a multiprocessor
+// has some blocks at a time, so that one loads while another waits for its sum. Defines: VECTOR, 1 where rows are whole quads.
 
-// Where products in integers will read the result, it is rounded while it is in registers (`codes` is then not null): a warp's 32 neighbours
-// are a group of `rounding.cu`, and get the codes that the kernel `codes` would give them. 1.25 bytes and some 20 operations an element, where
-// that kernel would read 4 bytes more and be a launch of its own. Rows are then whole groups, so that warps go on or stop as one.
+// Where products in integers will read the result, it is rounded while it is in registers (`codes` is then not null), eight lanes a group of
+// `rounding.cu`, to what the kernel `codes` would give. 1.25 bytes and some 10 operations an element, where that kernel would read 4 bytes more
+// and be a launch of its own. Rows are then whole groups.
 
-// The number of its lane is element `at` of all.
-DEVICE void round_group(float v, u64 at, i8* codes, uint2* groups) {
-    u32 most = magnitude(v);
+// Quads of a thread in registers: 16 elements, so rows of 8192. Blocks of these two devices have half the registers that others' have, 64 for
+// each of 512 threads, and compilers for Kepler use no more; where rows are no whole quads, which is rare, each element has an address and a
+// bound of its own to be held as well.
+#if !VECTOR
+enum { QUADS = 1 };
+#elif __CUDA_ARCH__ == 530 || __CUDA_ARCH__ == 620 || __CUDA_ARCH__ < 500
+enum { QUADS = 2 };
+#else
+enum { QUADS = 4 };
+#endif
+
+// The column at which a thread's quad begins.
+DEVICE int column(int i) { return 4 * (int)(threadIdx.x + i * blockDim.x); }
+
+// Four of a row's elements from `c` on, zeros past the end.
+DEVICE void fetch(const float* row, int c, int cols, float (&v)[4]) {
+#if VECTOR
+    float4 all = c < cols ? *(const float4*)(row + c) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+#else
 #pragma unroll
-    for (int o = 16; o > 0; o >>= 1) most = max(most, __shfl_xor_sync(ALL, most, o));
-    Rounding r(most);
-    int code = r.code(v), sum = code;
-    codes[at] = (i8)code;
-#pragma unroll
-    for (int o = 8; o > 0; o >>= 1) sum += __shfl_xor_sync(ALL, sum, o);
-    int all = sum + __shfl_xor_sync(ALL, sum, 16);
-    if (lane() == 0) groups[at / 32] = r.kept(sum, all);
+    for (int j = 0; j < 4; j++) v[j] = c + j < cols ? row[c + j] : 0.0f;
+#endif
 }
 
-// Elements of a row that a thread has on their way at a time: alone, each would take the L2's whole latency, and what is stored might be
-// what is loaded next, for all that a compiler knows.
-enum { AHEAD = 4 };
-
-// A thread's next elements, every blockDim-th from `i` on; zeros past the end.
-DEVICE void fetch(const float* row, int i, int cols, float (&v)[AHEAD]) {
+DEVICE void keep(const float (&v)[4], float* row, int c, int cols) {
+#if VECTOR
+    if (c < cols) *(float4*)(row + c) = make_float4(v[0], v[1], v[2], v[3]);
+#else
 #pragma unroll
-    for (int j = 0; j < AHEAD; j++) {
-        int c = i + j * blockDim.x;
-        v[j] = c < cols ? row[c] : 0.0f;
-    }
+    for (int j = 0; j < 4; j++)
+        if (c + j < cols) row[c + j] = v[j];
+#endif
 }
 
-// A thread's factors of a row, fetched TURNS turns before they are multiplied. The first are asked for before the kernel before is done, as no
-// kernel writes them (`ops/norm.rs` sees to that). Each norm has its own, which a step's other weights push out of the L2 until it comes again,
-// and asked for behind the row's sum they would take memory's whole latency once more. Two turns are 8192 columns, which wide
-// models have; a layer norm has summands as well, and one is 4096.
-template <int TURNS> struct Factors {
-    const float* w;
-    int cols;
-    float held[TURNS + 1][AHEAD];
+// Quads of a thread.
+struct Held {
+    float v[QUADS][4];
 
-    METHOD Factors(const float* w, int cols) : w(w), cols(cols) {
-#pragma unroll
-        for (int t = 0; t < TURNS; t++) fetch(w, threadIdx.x + t * AHEAD * blockDim.x, cols, held[t]);
-    }
+    METHOD Held() {}
 
-    // Those of the elements from `i` on, where the call before was for those one turn earlier.
-    METHOD void turn(int i, float (&v)[AHEAD]) {
-        fetch(w, i + TURNS * AHEAD * blockDim.x, cols, held[TURNS]);
+    METHOD Held(const float* row, int cols) {
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            v[j] = held[0][j];
-#pragma unroll
-            for (int t = 0; t < TURNS; t++) held[t][j] = held[t + 1][j];
-        }
+        for (int i = 0; i < QUADS; i++) fetch(row, column(i), cols, v[i]);
     }
 };
 
-// Blocks of these two have half the registers that others' have: 32 for each of 1024 threads, and none to hold factors in.
-#if __CUDA_ARCH__ == 530 || __CUDA_ARCH__ == 620
-typedef Factors<0> Scaling, Shifting;
-#else
-typedef Factors<2> Scaling;
-typedef Factors<1> Shifting;
-#endif
+// A thread's factors of a row are asked for before the kernel before is done, as no kernel writes them (`ops/norm.rs` sees to that). Each norm
+// has its own, which a step's other weights push out of the L2 until it comes again, and asked for behind the row's sum they would take
+// memory's whole latency once more.
+typedef Held Factors;
 
-KERNEL __launch_bounds__(1024)
+// Each product's rounding is said, so that a row has one sum in every kernel.
+DEVICE float squares(const float (&v)[4]) { return fmaf(v[3], v[3], fmaf(v[2], v[2], fmaf(v[1], v[1], __fmul_rn(v[0], v[0])))); }
+
+// The result of N quads, of which the first begins at `c` of the row that begins at element `at`. All lanes of a warp come here together.
+template <int N>
+DEVICE void scaled(const float (&v)[N][4], float scale, const float (&factor)[N][4], float* out, i8* codes, uint2* groups, u64 at, int c, int cols) {
+    float y[N][4];
+    bool there[N];
+    u64 quad[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        int k = c + 4 * i * blockDim.x;
+#pragma unroll
+        for (int j = 0; j < 4; j++) y[i][j] = v[i][j] * scale * factor[i][j];
+        keep(y[i], out + at, k, cols);
+        there[i] = k < cols;
+        quad[i] = (at + k) / 4;
+    }
+    if (codes) round_quads(y, there, quad, (u32*)codes, groups);
+}
+
+KERNEL __launch_bounds__(512)
     rms_norm(TRACED const float* x, const float* w, float* out, i8* codes, uint2* groups, int cols, float eps) {
-    Scaling factors(w, cols);
+    Factors factors(w, cols);
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
-    float sum = 0.0f, v[AHEAD], factor[AHEAD];
-    for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
-        fetch(x + at, i, cols, v);
+    Held row(x + at, cols);
+    float sum = 0.0f, v[1][4], factor[1][4];
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) sum += v[j] * v[j];
+    for (int i = 0; i < QUADS; i++) sum += squares(row.v[i]);
+    for (int c = column(QUADS); c < cols; c += 4 * blockDim.x) {
+        fetch(x + at, c, cols, v[0]);
+        sum += squares(v[0]);
     }
     float scale = 1.0f / sqrtf(block_sum(sum) / (float)cols + eps);
-    for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
-        fetch(x + at, i, cols, v);
-        factors.turn(i, factor);
-#pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            int c = i + j * blockDim.x;
-            if (c >= cols) continue;
-            float y = v[j] * scale * factor[j];
-            out[at + c] = y;
-            if (codes) round_group(y, at + c, codes, groups);
-        }
+    scaled(row.v, scale, factors.v, out, codes, groups, at, column(0), cols);
+    // Whole warps go on or stop.
+    for (int c = column(QUADS); c - 4 * lane() < cols; c += 4 * blockDim.x) {
+        fetch(x + at, c, cols, v[0]);
+        fetch(w, c, cols, factor[0]);
+        scaled(v, scale, factor, out, codes, groups, at, c, cols);
     }
 }
 
 // sum = residual + x, out = rms_norm(sum); `sum` may be `residual`.
-KERNEL __launch_bounds__(1024) add_rms_norm(TRACED const float* residual, const float* x, const float* w, float* sum, float* out, i8* codes,
+KERNEL __launch_bounds__(512, 1) add_rms_norm(TRACED const float* residual, const float* x, const float* w, float* sum, float* out, i8* codes,
                                             uint2* groups, int cols, float eps) {
-    Scaling factors(w, cols);
+    Factors factors(w, cols);
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
-    float squares = 0.0f, v[AHEAD], more[AHEAD];
-    for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
-        fetch(residual + at, i, cols, v);
-        fetch(x + at, i, cols, more);
+    Held row(residual + at, cols), more(x + at, cols);
+    float all = 0.0f, v[1][4], factor[1][4];
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            int c = i + j * blockDim.x;
-            if (c >= cols) continue;
-            v[j] += more[j];
-            sum[at + c] = v[j];
-            squares += v[j] * v[j];
-        }
+    for (int i = 0; i < QUADS; i++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) row.v[i][j] += more.v[i][j];
+        keep(row.v[i], sum + at, column(i), cols);
+        all += squares(row.v[i]);
     }
-    float scale = 1.0f / sqrtf(block_sum(squares) / (float)cols + eps);
-    for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
-        fetch(sum + at, i, cols, v);
-        factors.turn(i, more);
+    for (int c = column(QUADS); c < cols; c += 4 * blockDim.x) {
+        fetch(residual + at, c, cols, v[0]);
+        fetch(x + at, c, cols, factor[0]);
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            int c = i + j * blockDim.x;
-            if (c >= cols) continue;
-            float y = v[j] * scale * more[j];
-            out[at + c] = y;
-            if (codes) round_group(y, at + c, codes, groups);
-        }
+        for (int j = 0; j < 4; j++) v[0][j] += factor[0][j];
+        keep(v[0], sum + at, c, cols);
+        all += squares(v[0]);
+    }
+    float scale = 1.0f / sqrtf(block_sum(all) / (float)cols + eps);
+    scaled(row.v, scale, factors.v, out, codes, groups, at, column(0), cols);
+    for (int c = column(QUADS); c - 4 * lane() < cols; c += 4 * blockDim.x) {
+        fetch(sum + at, c, cols, v[0]);
+        fetch(w, c, cols, factor[0]);
+        scaled(v, scale, factor, out, codes, groups, at, c, cols);
     }
 }
 
+// The sum of squares of what four elements from `c` on are off the mean.
+DEVICE float deviations(const float (&v)[4], float mean, int c, int cols) {
+    float d[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) d[j] = c + j < cols ? v[j] - mean : 0.0f;
+    return squares(d);
+}
+
+DEVICE void centred(const float (&v)[4], float mean, float scale, const float (&factor)[4], const float (&summand)[4], bool shifted, float* to, int c,
+                    int cols) {
+    float y[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        y[j] = (v[j] - mean) * scale * factor[j];
+        if (shifted) y[j] += summand[j];
+    }
+    keep(y, to, c, cols);
+}
+
 // `b` may be null. The variance is summed of differences: squares of large numbers would cancel.
-KERNEL __launch_bounds__(1024) layer_norm(TRACED const float* x, const float* w, const float* b, float* out, int cols, float eps) {
-    Shifting factors(w, cols), summands(b, b ? cols : 0);
+KERNEL __launch_bounds__(512) layer_norm(TRACED const float* x, const float* w, const float* b, float* out, int cols, float eps) {
+    Factors factors(w, cols), summands(b, b ? cols : 0);
     after_the_last();
     const float* from = x + (u64)blockIdx.x * cols;
     float* to = out + (u64)blockIdx.x * cols;
-    float sum = 0.0f, v[AHEAD], factor[AHEAD], summand[AHEAD];
-    for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
-        fetch(from, i, cols, v);
+    Held row(from, cols);
+    float sum = 0.0f, v[4], factor[4], summand[4];
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) sum += v[j];
+    for (int i = 0; i < QUADS; i++) sum += (row.v[i][0] + row.v[i][1]) + (row.v[i][2] + row.v[i][3]);
+    for (int c = column(QUADS); c < cols; c += 4 * blockDim.x) {
+        fetch(from, c, cols, v);
+        sum += (v[0] + v[1]) + (v[2] + v[3]);
     }
-    float mean = block_sum(sum) / (float)cols;
-    float squares = 0.0f;
-    for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
-        fetch(from, i, cols, v);
+    float mean = block_sum(sum) / (float)cols, all = 0.0f;
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            float d = i + j * blockDim.x < cols ? v[j] - mean : 0.0f;
-            squares += d * d;
-        }
+    for (int i = 0; i < QUADS; i++) all += deviations(row.v[i], mean, column(i), cols);
+    for (int c = column(QUADS); c < cols; c += 4 * blockDim.x) {
+        fetch(from, c, cols, v);
+        all += deviations(v, mean, c, cols);
     }
-    float scale = 1.0f / sqrtf(block_sum(squares) / (float)cols + eps);
-    for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
-        fetch(from, i, cols, v);
-        factors.turn(i, factor);
-        summands.turn(i, summand);
+    float scale = 1.0f / sqrtf(block_sum(all) / (float)cols + eps);
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            int c = i + j * blockDim.x;
-            if (c >= cols) continue;
-            float y = (v[j] - mean) * scale * factor[j];
-            to[c] = b ? y + summand[j] : y;
-        }
+    for (int i = 0; i < QUADS; i++) centred(row.v[i], mean, scale, factors.v[i], summands.v[i], b, to, column(i), cols);
+    for (int c = column(QUADS); c < cols; c += 4 * blockDim.x) {
+        fetch(from, c, cols, v);
+        fetch(w, c, cols, factor);
+        fetch(b, c, b ? cols : 0, summand);
+        centred(v, mean, scale, factor, summand, b, to, c, cols);
     }
 }
 
 // [rows, cols] -> [rows, 1]
-KERNEL __launch_bounds__(1024) sum(TRACED const float* x, float* out, int cols) {
+KERNEL __launch_bounds__(512) sum(TRACED const float* x, float* out, int cols) {
     after_the_last();
     const float* from = x + (u64)blockIdx.x * cols;
-    float sum = 0.0f, v[AHEAD];
-    for (int i = threadIdx.x; i < cols; i += AHEAD * blockDim.x) {
-        fetch(from, i, cols, v);
+    Held row(from, cols);
+    float sum = 0.0f, v[4];
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) sum += v[j];
+    for (int i = 0; i < QUADS; i++) sum += (row.v[i][0] + row.v[i][1]) + (row.v[i][2] + row.v[i][3]);
+    for (int c = column(QUADS); c < cols; c += 4 * blockDim.x) {
+        fetch(from, c, cols, v);
+        sum += (v[0] + v[1]) + (v[2] + v[3]);
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) out[blockIdx.x] = sum;

@@ -30,3 +30,42 @@ struct Rounding {
         return make_uint2(bits, ((u32)first & 0xffffu) | (u32)all << 16);
     }
 };
+
+// Rounds N quads of a lane's, the numbers `i` of all; eight lanes that follow one another have a group. All lanes of a warp call it, and those
+// for which nothing is `there` store nothing. Each step is taken for all quads, so that one does not wait for another's shuffles.
+template <int N>
+DEVICE void round_quads(const float (&v)[N][4], const bool (&there)[N], const u64 (&i)[N], u32* codes, uint2* groups) {
+    u32 most[N], word[N];
+    int first[N], all[N];
+#pragma unroll
+    for (int q = 0; q < N; q++) most[q] = max(max(magnitude(v[q][0]), magnitude(v[q][1])), max(magnitude(v[q][2]), magnitude(v[q][3])));
+#pragma unroll
+    for (int o = 4; o > 0; o >>= 1)
+#pragma unroll
+        for (int q = 0; q < N; q++) most[q] = max(most[q], __shfl_xor_sync(ALL, most[q], o));
+#pragma unroll
+    for (int q = 0; q < N; q++) {
+        Rounding r(most[q]);
+        word[q] = 0u;
+        first[q] = 0;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            int code = r.code(v[q][j]);
+            word[q] |= ((u32)code & 255u) << 8 * j;
+            first[q] += code;
+        }
+    }
+#pragma unroll
+    for (int o = 1; o < 4; o <<= 1)
+#pragma unroll
+        for (int q = 0; q < N; q++) first[q] += __shfl_xor_sync(ALL, first[q], o);
+#pragma unroll
+    for (int q = 0; q < N; q++) {
+        all[q] = first[q] + __shfl_xor_sync(ALL, first[q], 4);
+        if (there[q]) codes[i[q]] = word[q];
+    }
+    if (lane() % 8) return;
+#pragma unroll
+    for (int q = 0; q < N; q++)
+        if (there[q]) groups[i[q] / 8] = Rounding(most[q]).kept(first[q], all[q]);
+}

@@ -1,7 +1,7 @@
 //! Sums, products and functions of single elements; in place where the operand is no one else's.
 
 use crate::device::{Device, bytes};
-use crate::launch::Call;
+use crate::launch::{Call, THREADS};
 use ogive_backend::Activation;
 use ogive_kernels::ELEMENTWISE;
 use ogive_tensor::{Error, Result, Shape, Tensor};
@@ -36,6 +36,15 @@ impl Two {
     }
 }
 
+/// Elements of a thread where operands are of one shape.
+const EIGHT: usize = 8;
+
+/// Blocks for `n` elements in a row, all of which are there at once.
+fn over(call: Call<'_>, n: usize) -> Result<()> {
+    call.run([n.div_ceil(EIGHT * THREADS as usize), 1, 1], [THREADS, 1, 1])?;
+    Ok(())
+}
+
 /// `f(x, y)` with rows and columns of either side repeated to fit the other.
 pub(crate) fn broadcast(device: &Device, f: Two, mut x: Tensor, y: &Tensor) -> Result<Tensor> {
     let ((at, repeated), xs, ys) = (f.names(), x.shape(), y.shape());
@@ -63,7 +72,7 @@ pub(crate) fn broadcast(device: &Device, f: Two, mut x: Tensor, y: &Tensor) -> R
     let n = shape.len();
     if full(xs) && full(ys) {
         let call = Call::new(device, at, &ELEMENTWISE, at).at(from).at(other).at(to);
-        call.count("elements", n).over(n)?;
+        over(call.count("elements", n), n)?;
     } else {
         Call::new(device, at, &ELEMENTWISE, repeated)
             .at(from)
@@ -86,7 +95,8 @@ pub(crate) fn activate(device: &Device, mut x: Tensor, f: Activation) -> Result<
     let (f, from, n) = (function(f)?, device.read(at, &x)?, x.shape().len());
     let fresh = if Device::is_free(&mut x) { None } else { Some(device.tensor(at, x.shape())?) };
     let to = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;
-    Call::new(device, at, &ELEMENTWISE, "activate").at(from).at(to).count("elements", n).number(f).over(n)?;
+    let call = Call::new(device, at, &ELEMENTWISE, "activate").at(from).at(to);
+    over(call.count("elements", n).number(f), n)?;
     Ok(fresh.unwrap_or(x))
 }
 
@@ -101,6 +111,6 @@ pub(crate) fn gated(device: &Device, mut gate: Tensor, up: &Tensor, f: Activatio
     let fresh = if Device::is_free(&mut gate) { None } else { Some(device.tensor(at, gate.shape())?) };
     let to = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;
     let call = Call::new(device, at, &ELEMENTWISE, "gated").at(from).at(other).at(to);
-    call.count("elements", n).number(number).over(n)?;
+    over(call.count("elements", n).number(number), n)?;
     Ok(fresh.unwrap_or(gate))
 }

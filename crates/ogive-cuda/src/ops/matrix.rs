@@ -7,7 +7,7 @@
 use crate::builder::Compute;
 use crate::device::Device;
 use crate::driver::{Address, DeviceInfo};
-use crate::launch::Call;
+use crate::launch::{Call, THREADS};
 use crate::memory::{Buffer, Pool};
 use crate::ops::slabs;
 use crate::weight::{CudaWeight, Kept};
@@ -194,6 +194,10 @@ pub(super) fn scratch(
     Some(halves.saturating_add(if by_cublas { slabs::scratch(info, compute, n, w) } else { 0 }))
 }
 
+/// Quads that a thread of the kernel which rounds has at a time, and rows that one launch has blocks for.
+const QUADS: usize = 4;
+const ROWS: usize = 65_535;
+
 /// Rounds `x`, in the order that lies at `order` if that is not 0.
 pub(super) fn halves(
     device: &Device,
@@ -206,15 +210,18 @@ pub(super) fn halves(
     let (padded, bytes) = filled_up([n, cols])
         .ok_or_else(|| Error::invalid(at, "the input is more elements than can be counted"))?;
     let buffer = device.take(at, bytes)?;
+    let blocks = [padded.div_ceil(QUADS * 4 * THREADS as usize), n.min(ROWS), 1];
     Call::new(device, at, &HALVES, "halves")
         .word("HALF", compute.name())
+        .define("VECTOR", cols.is_multiple_of(4).into())
+        .flag("ORDER", order != 0)
         .at(from)
         .at(order)
         .at(buffer.address())
         .count("rows", n)
         .count("inputs", cols)
         .count("inputs, filled up", padded)
-        .over(bytes / 16)?;
+        .run(blocks, [THREADS, 1, 1])?;
     Ok(Halves { buffer, compute, padded })
 }
 

@@ -1,4 +1,4 @@
-//! Norms and sums over the last dimension: a block a row. RMS norms leave their results rounded too, where products in integers may want
+//! Norms and sums over the last dimension: a block a row, a few quads of it a thread. RMS norms leave their results rounded too, where products in integers may want
 //! them (`int8`). Factors and summands are read before the kernel before is done, where kernels overlap; those that kernels made are waited for.
 
 use crate::device::Device;
@@ -23,7 +23,7 @@ pub(crate) fn rms_norm(device: &Device, x: &Tensor, w: &Tensor, eps: f32) -> Res
     let [codes, groups] = int8::places(&out);
     let call =
         Call::new(device, at, &NORM, "rms_norm").after(w).at(from).at(scales).at(device.read(at, &out)?);
-    call.at(codes).at(groups).count("columns", cols).float(eps).by_rows(rows(x), cols)?;
+    by_rows(call.at(codes).at(groups).count("columns", cols).float(eps), rows(x), cols)?;
     Ok(out)
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn add_rms_norm(
     let sum = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;
     let out = int8::normed(device, at, x.shape())?;
     let [codes, groups] = int8::places(&out);
-    Call::new(device, at, &NORM, "add_rms_norm")
+    let call = Call::new(device, at, &NORM, "add_rms_norm")
         .after(w)
         .at(from)
         .at(other)
@@ -57,8 +57,8 @@ pub(crate) fn add_rms_norm(
         .at(codes)
         .at(groups)
         .count("columns", cols)
-        .float(eps)
-        .by_rows(rows(x), cols)?;
+        .float(eps);
+    by_rows(call, rows(x), cols)?;
     Ok((fresh.unwrap_or(residual), out))
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn layer_norm(
         .at(from)
         .at(scales)
         .at(shifts);
-    call.at(device.read(at, &out)?).count("columns", cols).float(eps).by_rows(rows(x), cols)?;
+    by_rows(call.at(device.read(at, &out)?).count("columns", cols).float(eps), rows(x), cols)?;
     Ok(out)
 }
 
@@ -89,9 +89,27 @@ pub(crate) fn sum(device: &Device, x: &Tensor) -> Result<Tensor> {
     let (from, cols) = (device.read(at, x)?, x.shape().cols());
     let out = device.tensor(at, x.shape().with_cols(1))?;
     let call = Call::new(device, at, &NORM, "sum").at(from).at(device.read(at, &out)?);
-    call.count("columns", cols).by_rows(x.shape().rows(), cols)?;
+    by_rows(call.count("columns", cols), x.shape().rows(), cols)?;
     Ok(out)
 }
+
+/// A block for each row.
+fn by_rows(call: Call<'_>, rows: usize, cols: usize) -> Result<()> {
+    let call = call.define("VECTOR", cols.is_multiple_of(4).into());
+    call.run([rows, 1, 1], [threads(cols), 1, 1])?;
+    Ok(())
+}
+
+/// Threads for a row of `cols` elements: whole warps, of which a thread holds 16 elements, as many as it has on their way at a time. Set by the
+/// length alone, as the order of sums is. So few of many elements, and not more of fewer, as a multiprocessor then has several rows at a time.
+fn threads(cols: usize) -> u32 {
+    let all = cols.div_ceil(ELEMENTS).next_multiple_of(32);
+    u32::try_from(all).unwrap_or(MOST).clamp(32, MOST)
+}
+
+/// Elements of a thread in registers, and the most threads of a block.
+const ELEMENTS: usize = 16;
+const MOST: u32 = 512;
 
 /// Rows that have something in them.
 fn rows(x: &Tensor) -> usize {
