@@ -36,6 +36,44 @@ struct Pages {
     }
 };
 
+// One token after the other, `stride` apart: one division for all of them, and the block of the next is read while the last one is worked on.
+struct Walk {
+    enum : u32 { NOWHERE = 0xffffffffu };
+    const u32* blocks;
+    u32 block_len, given_back, stride, left, index;
+    // The block that has this token, NOWHERE if it was given back or the token is not before the end; and the token's row there.
+    u32 held, within;
+
+    DEVICE Walk of(const Pages& pages, u32 token, u32 stride, u32 end) {
+        Walk w;
+        w.blocks = pages.blocks;
+        w.block_len = pages.block_len;
+        w.given_back = pages.given_back;
+        w.stride = stride;
+        w.left = token < end ? end - token : 0u;
+        w.index = token / pages.block_len;
+        w.within = token % pages.block_len;
+        w.look();
+        return w;
+    }
+
+    METHOD void look() {
+        held = NOWHERE;
+        if (left && index >= given_back) held = blocks[index - given_back];
+    }
+
+    METHOD void on() {
+        left = left > stride ? left - stride : 0u;
+        index += stride / block_len;
+        within += stride % block_len;
+        if (within >= block_len) {
+            within -= block_len;
+            index++;
+        }
+        look();
+    }
+};
+
 // Element `i` of a row, rounded to nearest, for element types without blocks.
 DEVICE void put(f32, u8* row, int i, float v) { ((float*)row)[i] = v; }
 DEVICE void put(f16, u8* row, int i, float v) { ((u16*)row)[i] = float_to_half(v); }

@@ -162,3 +162,31 @@ fn the_same_bits_in_any_company() {
         assert_eq!((&more[21..61], &more[63..]), (&prompt[..], &next[..]));
     });
 }
+
+/// With so much company a warp has 32 queries, alone 16: blocks of the former would be fewer than multiprocessors.
+#[test]
+fn the_same_bits_in_much_company() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let b = backend(Compute::F16);
+        let spec = AttnSpec::causal(64, 32, 16).with(AttnOption::Window(70));
+        let rows = |sequences: &[(usize, usize)], seeds: &[u64]| -> Vec<Vec<u32>> {
+            let case = Case { sequences: sequences.into(), ..Case::new("", spec.clone(), &[]) };
+            let rows = case.run(&b, seeds).unwrap();
+            rows.iter().map(|row| row.iter().map(|v| v.to_bits()).collect()).collect()
+        };
+        let (prompt, both) = (rows(&[(50, 40)], &[1]), rows(&[(0, 21), (50, 40), (9, 259)], &[7, 1, 3]));
+        assert!(both[21..61] == prompt[..]);
+    });
+}
+
+/// Many heads, so that a warp has 32 queries: prompts whole and continued, of which some meet in a block.
+#[test]
+fn prompts_of_many_heads() {
+    common::on_device(test_name!(), Nvrtc::V13, || {
+        let (b, heads) = (backend(Compute::F16), AttnSpec::causal(192, 192, 8));
+        let sequences = vec![(0, 50), (70, 1), (37, 33), (5, 3), (100, 17)];
+        let some = |name, spec| Case { sequences: sequences.clone(), ..Case::new(name, spec, &[]) };
+        agrees(&b, Compute::F16, &some("many heads", heads.clone()));
+        agrees(&b, Compute::F16, &some("many heads with a soft cap", heads.with(AttnOption::SoftCap(2.0))));
+    });
+}

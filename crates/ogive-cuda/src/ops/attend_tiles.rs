@@ -18,10 +18,16 @@ use ogive_tensor::Result;
 pub(super) const LONG: u32 = 16;
 /// Threads of a block: `THREADS` in the kernel.
 const THREADS: u32 = 128;
-/// Queries of a block: `ROWS` in the kernel.
+/// Queries of a block whose warps have sixteen each.
 const QUERIES: usize = 64;
 /// Elements of a head that a lane's registers hold results of.
 const WIDEST: usize = 256;
+/// The same with two sixteens of queries.
+const TWICE: usize = 128;
+/// The same where options change scores.
+const TWICE_EDITED: usize = 64;
+/// Bytes of shared memory that the driver takes for itself with each block, from compute capability 8.0.
+const RESERVED: usize = 1024;
 
 /// Rows of long spans.
 pub(super) fn long_rows(batch: &Batch) -> usize {
@@ -33,10 +39,30 @@ fn keys(spec: &AttnSpec) -> usize {
     if spec.k_dim.max(spec.v_dim) <= 80 { 64 } else { 32 }
 }
 
-/// Bytes of shared memory of a block: queries, and two tiles of keys and values.
-fn shared(spec: &AttnSpec) -> usize {
+/// Bytes of shared memory of a block with so many sixteens of queries a warp: queries, and two tiles of keys and values.
+fn shared(spec: &AttnSpec, sixteens: usize) -> usize {
     let (k, v) = (2 * spec.k_dim.next_multiple_of(32), 2 * spec.v_dim.next_multiple_of(16) + 16);
-    QUERIES * k + 2 * keys(spec) * (k + v)
+    sixteens * QUERIES * k + 2 * keys(spec) * (k + v)
+}
+
+/// Rows of a block.
+fn rows_of_block(spec: &AttnSpec, sixteens: usize) -> usize {
+    (sixteens * QUERIES * spec.kv_heads / spec.heads).max(1)
+}
+
+/// Blocks for `n` rows.
+fn blocks(spec: &AttnSpec, sixteens: usize, n: usize) -> usize {
+    n.div_ceil(rows_of_block(spec, sixteens)) * spec.kv_heads
+}
+
+/// Sixteens of queries of a warp: two read keys and values from shared memory half as often. They want a device that has room for two such
+/// blocks a multiprocessor, whose memory is a block's most and what the driver takes of it, and rows enough for a block each. A query's bits
+/// do not hang on it.
+fn sixteens(info: &DeviceInfo, spec: &AttnSpec, edited: bool, n: usize) -> usize {
+    let registers = spec.k_dim.max(spec.v_dim) <= if edited { TWICE_EDITED } else { TWICE };
+    let room = 2 * (shared(spec, 2) + RESERVED) <= info.shared_memory as usize + RESERVED;
+    let busy = blocks(spec, 2, n) >= info.multiprocessors as usize;
+    if registers && room && busy { 2 } else { 1 }
 }
 
 /// Whether the kernel can, with key and value rows of so many elements in the cache.
@@ -46,7 +72,7 @@ pub(super) fn can(info: &DeviceInfo, compute: Compute, spec: &AttnSpec, cols: [u
         && whole
         && spec.k_dim.max(spec.v_dim) <= WIDEST
         && spec.heads.checked_div(spec.kv_heads).is_some_and(|of_group| of_group <= QUERIES)
-        && shared(spec) <= info.shared_memory as usize
+        && shared(spec, 1) <= info.shared_memory as usize
 }
 
 /// Attends the rows of long spans, if there are any and the kernel can; whether it did.
@@ -62,7 +88,7 @@ pub(super) fn launch(
     step: &CudaPlan,
     out: Address,
 ) -> Result<bool> {
-    let (n, of_group) = (plan.batch().tokens.len(), spec.heads / spec.kv_heads);
+    let n = plan.batch().tokens.len();
     let able = can(&device.info, compute, spec, [rows.k_cols, rows.v_cols]);
     let Some((block_len, group, element)) = rows.paged.filter(|_| able && o.mask_width == 0) else {
         return Ok(false);
@@ -70,14 +96,16 @@ pub(super) fn launch(
     if long_rows(plan.batch()) == 0 {
         return Ok(false);
     }
+    let sixteens = sixteens(&device.info, spec, o.edits[0].0 != 0, n);
     let mut call = Call::new(device, at, &ATTEND_MMA, "attend_mma")
         .word("HALF", compute.name())
         .word("ELEMENT", element)
         .define("K_DIM", spec.k_dim)
         .define("V_DIM", spec.v_dim)
         .define("VECTOR", 1)
-        .define("GROUP", of_group)
+        .define("GROUP", spec.heads / spec.kv_heads)
         .define("KEYS", keys(spec))
+        .define("SIXTEENS", sixteens)
         .define("PAGED", 1)
         .define("KIND1", o.edits[0].0 as usize)
         .define("KIND2", o.edits[1].0 as usize)
@@ -101,9 +129,9 @@ pub(super) fn launch(
         call = call.edit(kind, value, data);
     }
     call.at(o.sinks).number(LONG).at(step.address()).run_shared(
-        [n.div_ceil(QUERIES / of_group), spec.kv_heads, 1],
+        [blocks(spec, sixteens, n), 1, 1],
         [THREADS, 1, 1],
-        shared(spec),
+        shared(spec, sixteens),
     )?;
     Ok(true)
 }
