@@ -8,8 +8,8 @@
 // Where a token's value is the beginning of its key, `v` is `k`. Defines: those of `scores.cu`.
 
 KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / WARPS)
-    attend(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* out, int heads,
-           int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third, u32 mask_width, const float* sinks,
+    attend(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* out,
+           i8* codes, uint2* groups, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third, u32 mask_width, const float* sinks,
            u32 less, const u32* step) {
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;
@@ -28,9 +28,10 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / 
     }
     after_the_last();
     Heads h = heads_of(row, blockIdx.x, heads, kv_heads, scale, first, second, third, mask_width);
-    float* to = out + ((u64)row * heads + h.first) * V_DIM;
+    Results to = {out, codes, groups};
+    const u64 first_of_all = ((u64)row * heads + h.first) * V_DIM;
     if (owner == NOBODY) {
-        for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) to[i] = 0.0f;
+        for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) to.put(first_of_all + i, 0.0f);
         return;
     }
     if (rows >= less) return;
@@ -56,6 +57,6 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / 
         int i = THREADS * j + threadIdx.x;
         if (i >= h.mine * V_DIM) continue;
         add_sink(all[j], sinks, h.first + i / V_DIM);
-        to[i] = all[j].result();
+        to.put(first_of_all + i, all[j].result());
     }
 }

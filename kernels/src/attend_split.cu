@@ -106,7 +106,7 @@ DEVICE void fence() {
 // `parts`: [gridDim.z, gridDim.x, HEADS, gridDim.y, PART].
 KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7 && ELEMENT::len > 1) ? 8 : 16) / WARPS)
     attend_split(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
-                 u32 first_row, u32 first_tile, float* out, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second,
+                 u32 first_row, u32 first_tile, float* out, i8* codes, uint2* groups, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second,
                  Edit third, const float* sinks, u32 less, const u32* step) {
     __shared__ __align__(16) float query[HEADS][K_DIM];
     __shared__ Warps made;
@@ -134,17 +134,18 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7
     after_the_last();
     if (rows >= less) return;
     u32 chunks = sight.chunks();
+    Results to = {out, codes, groups};
+    const u64 first_of_all = (u64)head * V_DIM;
     if (blockIdx.y >= chunks) {
         if (blockIdx.y == 0)
 #pragma unroll 1
-            for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) out[(u64)head * V_DIM + i] = 0.0f;
+            for (int i = threadIdx.x; i < h.mine * V_DIM; i += THREADS) to.put(first_of_all + i, 0.0f);
         return;
     }
     load_queries(query, q, h, heads);
     __syncthreads();
     attend_chunk<AHEAD>(query, context, k_cols, h, sight, sight.first() + blockIdx.y * sight.chunk(), place, made);
     __syncthreads();
-    float* to = out + (u64)head * V_DIM;
     if (chunks == 1u) {
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
@@ -154,7 +155,7 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7
             all.clear();
             all.add(part.top, part.sum, part.value);
             add_sink(all, sinks, h.first + i / V_DIM);
-            to[i] = all.result();
+            to.put(first_of_all + i, all.result());
         }
         return;
     }
@@ -195,7 +196,7 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7
 #pragma unroll
         for (int n = 0; n < TOGETHER; n++) {
             add_sink(all[n], sinks, h.first + m);
-            if (e[n] < V_DIM) to[m * V_DIM + e[n]] = all[n].result();
+            if (e[n] < V_DIM) to.put(first_of_all + m * V_DIM + e[n], all[n].result());
         }
     }
 }

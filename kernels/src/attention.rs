@@ -1,5 +1,6 @@
 //! The modules for attention.
 
+use crate::int8::ROUNDING;
 use crate::{FORMATS, HALF, MATRIX, PAGES, PRELUDE, STEP, Source};
 
 const SCORES: (&str, &str) = file!("scores.cu");
@@ -7,7 +8,7 @@ const SCORES: (&str, &str) = file!("scores.cu");
 /// Attention, over rows laid end to end or over the paged cache.
 pub const ATTEND: Source = Source {
     name: "attend",
-    files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, file!("attend.cu")],
+    files: &[PRELUDE, FORMATS, STEP, PAGES, ROUNDING, SCORES, file!("attend.cu")],
     kernels: &["attend"],
     samples: &[
         &[
@@ -100,7 +101,7 @@ pub const ATTEND: Source = Source {
 /// Attention of few rows over long contexts of the paged cache, in chunks.
 pub const ATTEND_SPLIT: Source = Source {
     name: "attend_split",
-    files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, file!("attend_split.cu")],
+    files: &[PRELUDE, FORMATS, STEP, PAGES, ROUNDING, SCORES, file!("attend_split.cu")],
     kernels: &["attend_split"],
     samples: &[
         &[

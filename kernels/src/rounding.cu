@@ -69,3 +69,18 @@ DEVICE void round_quads(const float (&v)[N][4], const bool (&there)[N], const u6
     for (int q = 0; q < N; q++)
         if (there[q]) groups[i[q] / 8] = Rounding(most[q]).kept(first[q], all[q]);
 }
+
+// Rounds a group whose elements a warp's lanes have in their order, the lane's own being element `at` of all: to what the kernel `codes` would
+// give.
+DEVICE void round_group(float v, u64 at, i8* codes, uint2* groups) {
+    u32 most = magnitude(v);
+#pragma unroll
+    for (int o = 16; o > 0; o >>= 1) most = max(most, __shfl_xor_sync(ALL, most, o));
+    Rounding r(most);
+    int code = r.code(v), sum = code;
+    codes[at] = (i8)code;
+#pragma unroll
+    for (int o = 8; o > 0; o >>= 1) sum += __shfl_xor_sync(ALL, sum, o);
+    int all = sum + __shfl_xor_sync(ALL, sum, 16);
+    if (lane() == 0) groups[at / 32] = r.kept(sum, all);
+}

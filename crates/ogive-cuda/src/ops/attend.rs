@@ -10,8 +10,8 @@ use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
 use crate::memory::Pool;
-use crate::ops::attend_tiles;
 use crate::ops::split::{PARTS, Split};
+use crate::ops::{attend_tiles, int8};
 use crate::plan::{self, CudaPlan};
 use ogive_backend::{Attended, AttnOption, AttnSpec, Cache, LayerCache, Plan};
 use ogive_kernels::{ATTEND, ATTEND_SPLIT};
@@ -218,8 +218,23 @@ fn seen(spec: &AttnSpec) -> u32 {
     if causal { window(spec) } else { u32::MAX }
 }
 
-/// Bytes that attention over a cache takes beside its result.
+/// Bytes that attention over a cache takes beside its result: for parts of chunks, and for the result rounded.
 pub(crate) fn scratch(products: &Products, attended: &Attended<'_>) -> u64 {
+    let (spec, n) = (attended.spec, attended.batch.tokens.len());
+    let rounded = match spec.heads.checked_mul(spec.v_dim) {
+        Some(width) if is_whole(spec) => int8::left(products, [n, width].into()),
+        _ => 0,
+    };
+    parts_of(products, attended).saturating_add(rounded)
+}
+
+/// Whether a head's result is whole groups of elements that are rounded together.
+fn is_whole(spec: &AttnSpec) -> bool {
+    spec.v_dim.is_multiple_of(32)
+}
+
+/// Bytes for parts of chunks.
+fn parts_of(products: &Products, attended: &Attended<'_>) -> u64 {
     let Attended { spec, batch, layer, element, .. } = attended;
     let LayerCache::Paged { k_dim, v_dim, .. } = *layer else { return 0 };
     let masked = spec.options.iter().any(|option| matches!(option, AttnOption::Mask(_)));
@@ -263,7 +278,12 @@ fn launch(
     let options = options(device, at, spec, n, step)?;
     let width = spec.heads.checked_mul(spec.v_dim);
     let width = width.ok_or_else(|| Error::invalid(at, "the result is more elements than can be counted"))?;
-    let out = device.tensor(at, [n, width])?;
+    // Products in integers will read it: rounded while it is at hand.
+    let out = match is_whole(spec) {
+        true => int8::normed(device, at, [n, width].into())?,
+        false => device.tensor(at, [n, width])?,
+    };
+    let [codes, groups] = int8::places(&out);
     if width == 0 {
         return Ok(out);
     }
@@ -315,6 +335,8 @@ fn launch(
         }
         call = call
             .at(to)
+            .at(codes)
+            .at(groups)
             .count("heads", spec.heads)
             .count("key heads", spec.kv_heads)
             .float(spec.scale)

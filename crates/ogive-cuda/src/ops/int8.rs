@@ -3,8 +3,8 @@
 //! They go before tensor cores for one to eight rows where they are asked for. By arithmetic they take less time for up to four rows,
 //! and tiles less for eight, by no more than half again; but so a row has the same bits in any company of up to eight, and one error.
 //!
-//! What an RMS norm gives comes rounded, by its own kernel and to the same bits, so that such products of it need no other launch. A norm
-//! does not know what will read its result: it rounds all that could be meant, as a quarter more of what it writes is little.
+//! What an RMS norm or attention gives comes rounded, by its own kernel and to the same bits, so that such products of it need no other launch.
+//! Neither knows what will read its result: it rounds all that could be meant, as a quarter more of what it writes is little.
 
 use crate::builder::Activations;
 use crate::cuda::Products;
@@ -81,7 +81,7 @@ pub(super) fn size(rows: usize, cols: usize) -> u64 {
     bytes(rows, cols).and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
 }
 
-/// Whether a norm rounds its result of this shape too: of as many rows as products take in integers. Results of more dimensions are heads,
+/// Whether a norm, or attention, rounds its result of this shape too: of as many rows as products take in integers. Results of more dimensions are heads,
 /// which meet no weight.
 fn is_left(info: &DeviceInfo, activations: Activations, shape: Shape) -> bool {
     let (n, cols) = (shape.rows(), shape.cols());
@@ -89,13 +89,13 @@ fn is_left(info: &DeviceInfo, activations: Activations, shape: Shape) -> bool {
     wanted && shape.dims().len() == 2 && cols > 0 && cols.is_multiple_of(GROUP)
 }
 
-/// Bytes that a norm leaves so, as the pool has them.
+/// Bytes that a norm or attention leaves so, as the pool has them.
 pub(crate) fn left(products: &Products, shape: Shape) -> u64 {
     let is_left = is_left(&products.info, products.activations, shape);
     if is_left { size(shape.rows(), shape.cols()) } else { 0 }
 }
 
-/// A tensor for the result of a norm, with codes if it is to leave them.
+/// A tensor for the result of a norm or attention, with codes if it is to leave them.
 pub(super) fn normed(device: &Device, at: &str, shape: Shape) -> Result<Tensor> {
     if !is_left(&device.info, device.activations, shape) {
         return device.tensor(at, shape);
