@@ -53,8 +53,8 @@ enum {
     // Neighbouring elements of a value that a lane reads at once.
     WIDE = !VECTOR ? 1 : V_DIM % 128 == 0 ? 4 : V_DIM % 64 == 0 ? 2 : 1,
     // Tokens whose values a lane has on their way at a time, in 8 to 32 registers, and eights of a key, in 16 or 32.
-    AHEAD = MINE > 8 ? 1 : MINE > 4 ? 2 : MINE <= 2 ? 8 : MORE_REGISTERS ? 2 : MANY_REGISTERS ? 4 : 8,
-    EIGHTS = HEADS > 2 && MANY_REGISTERS ? 2 : 4
+    AHEAD = MINE > 8 ? 1 : MINE > 4 ? 2 : MINE <= 2 ? 8 : MORE_REGISTERS || ELEMENT::bytes == 4 ? 2 : MANY_REGISTERS ? 4 : 8,
+    EIGHTS = HEADS > 2 && ELEMENT::bytes == 4 ? 1 : HEADS > 2 && MANY_REGISTERS ? 2 : 4
 };
 
 // An option that changes a score; they are applied in the order they come.
