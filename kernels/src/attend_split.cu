@@ -9,7 +9,7 @@
 // Cost: keys and values of the context once for HEADS heads, 2 · (K_DIM + V_DIM) operations a token and head, and
 // 8 · (V_DIM + 2) bytes a chunk and head written and read between blocks: with f16 keys and values of 128 elements, 4 heads sharing
 // one, 4 kB for every 128 kB of a long context and every 32 of a short one. A fine chunk is a group of eight tokens for each of eight warps, a coarse
-// one four. Registers allow sixteen warps on a multiprocessor (eight with 8 heads or wide ones, or of elements with a scale before 7.0): with 8 key
+// one four. Registers allow sixteen warps on a multiprocessor (eight with 8 heads or wide ones, or of elements with a scale or four bytes before 7.0): with 8 key
 // heads, 64 blocks at 512 tokens and 256, on an H200 nearly two for each multiprocessor, at 2048 and again at 8 k. The last block reads all parts of
 // its heads from the L2, those of 32 chunks at a time: 266 kB for 4 such heads at 32 k tokens, 4200 clocks of what a multiprocessor gets from there,
 // and 7 operations a chunk for 32 elements.
@@ -104,7 +104,7 @@ DEVICE void fence() {
 
 // Blocks: heads of a row from `first_tile` on, chunks from the first that the row sees, rows from `first_row` on.
 // `parts`: [gridDim.z, gridDim.x, HEADS, gridDim.y, PART].
-KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7 && ELEMENT::len > 1) ? 8 : 16) / WARPS)
+KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7 && (ELEMENT::len > 1 || ELEMENT::bytes == 4)) ? 8 : 16) / WARPS)
     attend_split(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
                  u32 first_row, u32 first_tile, float* out, i8* codes, uint2* groups, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second,
                  Edit third, const float* sinks, u32 less, const u32* step) {
