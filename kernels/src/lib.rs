@@ -167,6 +167,18 @@ pub const HALVES: Source = Source {
     ],
 };
 
+/// A gated activation, with what products by tensor cores read of it.
+pub const GATED_HALVES: Source = Source {
+    name: "gated_halves",
+    files: &[PRELUDE, MATRIX, HALF, file!("gated_halves.cu")],
+    kernels: &["gated_halves"],
+    samples: &[
+        &[("HALF", "bf16"), ("VECTOR", "1"), ("FUNCTION", "0")],
+        &[("HALF", "f16"), ("VECTOR", "1"), ("FUNCTION", "2")],
+        &[("HALF", "f16"), ("VECTOR", "0"), ("FUNCTION", "1")],
+    ],
+};
+
 /// Packed weights as halves, for products by cuBLAS.
 pub const UNPACK: Source = Source {
     name: "unpack",
@@ -288,7 +300,7 @@ pub const PROBE: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 28] = [
+pub const SOURCES: [&Source; 29] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
@@ -296,6 +308,7 @@ pub const SOURCES: [&Source; 28] = [
     &LINEAR_FEW,
     &LINEAR_MANY,
     &HALVES,
+    &GATED_HALVES,
     &UNPACK,
     &LINEAR_MMA,
     &CODES,

@@ -93,6 +93,7 @@ impl Estimate {
         match x.data_mut::<Piece>() {
             Some(piece) => {
                 piece.beside = None;
+                piece.kind = None;
                 Ok(x)
             }
             None => self.hollow(x.shape()),
@@ -130,8 +131,17 @@ impl Estimate {
 fn multiplied(x: &Tensor, w: &Weight) -> Multiplied {
     // A weight of another backend's is none of ours, and is not counted.
     let Held { scaled, ordered } = w.data().copied().unwrap_or_default();
-    let normed = x.data::<Piece>().is_ok_and(|x| x.beside.is_some());
-    Multiplied { rows: x.shape().rows(), shape: w.shape(), format: w.format(), scaled, ordered, normed }
+    let gated = x.data::<Piece>().ok().and_then(|x| x.kind);
+    let normed = gated.is_none() && x.data::<Piece>().is_ok_and(|x| x.beside.is_some());
+    Multiplied {
+        rows: x.shape().rows(),
+        shape: w.shape(),
+        format: w.format(),
+        scaled,
+        ordered,
+        normed,
+        gated,
+    }
 }
 
 fn no_values<T>(at: &str) -> Result<T> {
@@ -259,6 +269,15 @@ impl Backend for Estimate {
             Some(there) => Ok(there),
             None => self.hollow(x.shape()),
         }
+    }
+    fn linear_gated(&self, x: &Tensor, gate: &Weight, up: &Weight, f: Activation) -> Result<Tensor> {
+        let of = [gate, up].map(|w| multiplied(x, w));
+        let (gate, up) = (self.linear(x, gate)?, self.linear(x, up)?);
+        let y = self.gated(gate, &up, f)?;
+        Ok(match self.sizes.beside_gated(of.each_ref()) {
+            Some(left) => self.ledger.leave(y, left),
+            None => y,
+        })
     }
     // A backend that runs models attends over the pages where they lie; the definition would lay them end to end first.
     fn attend_cache(

@@ -25,6 +25,25 @@ pub struct Multiplied {
     pub ordered: bool,
     /// Whether the input is what an RMS norm gave, with what [`Sizes::norm`] says beside it.
     pub normed: bool,
+    /// What gating left beside the input ([`Sizes::gated`]), if it is there: [`Left::kind`].
+    pub gated: Option<&'static str>,
+}
+
+/// What an operator leaves beside its result for the products that come, until the result is dropped or overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Left {
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// By the backend's own names: which products it is for.
+    pub kind: &'static str,
+}
+
+impl Left {
+    /// So many bytes of this kind.
+    pub fn new(bytes: u64, kind: &'static str) -> Self {
+        Self { bytes, kind }
+    }
 }
 
 /// A mixture of experts, for [`Sizes::mixture`].
@@ -57,6 +76,9 @@ type Product = Arc<dyn Fn(&Multiplied) -> u64 + Send + Sync>;
 /// Bytes that a norm leaves beside its result.
 type Norm = Arc<dyn Fn(Shape) -> u64 + Send + Sync>;
 
+/// What is left beside the gated product of two weights.
+type Gated = Arc<dyn Fn([&Multiplied; 2]) -> Option<Left> + Send + Sync>;
+
 /// Bytes that a mixture takes beside its result.
 type Mixture = Arc<dyn Fn(&Mixed) -> u64 + Send + Sync>;
 
@@ -76,6 +98,7 @@ pub struct Sizes {
     product: Option<Product>,
     mixture: Option<Mixture>,
     norm: Option<Norm>,
+    gated: Option<Gated>,
     weights: Option<fn(&[u64]) -> u64>,
     attention: Option<Attention>,
 }
@@ -86,11 +109,13 @@ impl fmt::Debug for Sizes {
             self.product.is_some(),
             self.mixture.is_some(),
             self.norm.is_some(),
+            self.gated.is_some(),
             self.weights.is_some(),
             self.attention.is_some(),
         ];
         let mut all = f.debug_struct("Sizes");
-        for (name, asked) in ["product", "mixture", "norm", "weights", "attention"].into_iter().zip(asked) {
+        let names = ["product", "mixture", "norm", "gated", "weights", "attention"];
+        for (name, asked) in names.into_iter().zip(asked) {
             all.field(name, &asked);
         }
         all.finish_non_exhaustive()
@@ -118,6 +143,7 @@ impl Sizes {
             product: None,
             mixture: None,
             norm: None,
+            gated: None,
             weights: None,
             attention: None,
         }
@@ -141,6 +167,18 @@ impl Sizes {
     #[must_use]
     pub fn norm(self, bytes: impl Fn(Shape) -> u64 + Send + Sync + 'static) -> Self {
         Self { norm: Some(Arc::new(bytes)), ..self }
+    }
+
+    /// The same, of a backend whose [`linear_gated`](crate::Backend::linear_gated) leaves this beside its result, by what meets the gate's and the
+    /// other weight, for the products that come: until the result is dropped or overwritten.
+    #[must_use]
+    pub fn gated(self, left: impl Fn([&Multiplied; 2]) -> Option<Left> + Send + Sync + 'static) -> Self {
+        Self { gated: Some(Arc::new(left)), ..self }
+    }
+
+    /// What gating leaves beside its result.
+    pub(crate) fn beside_gated(&self, of: [&Multiplied; 2]) -> Option<Left> {
+        self.gated.as_ref().and_then(|left| left(of))
     }
 
     /// The same, of a backend that lays weights in memory which they share: it takes so many bytes for weights kept in so many each, in the
@@ -214,8 +252,10 @@ pub(crate) struct Ledger(Arc<Mutex<Counts>>);
 pub(crate) struct Piece {
     size: u64,
     counts: Arc<Mutex<Counts>>,
-    /// What a norm left beside it.
+    /// What a norm or gating left beside it.
     pub(crate) beside: Option<Box<Self>>,
+    /// Of which kind, if it was gating.
+    pub(crate) kind: Option<&'static str>,
 }
 
 impl Ledger {
@@ -239,7 +279,16 @@ impl Ledger {
         *now += 1;
         *most = (*most).max(*now);
         drop(counts);
-        Piece { size, counts: Arc::clone(&self.0), beside: None }
+        Piece { size, counts: Arc::clone(&self.0), beside: None, kind: None }
+    }
+
+    /// `x` with what gating left beside it, if no one else holds it.
+    pub(crate) fn leave(&self, mut x: Tensor, left: Left) -> Tensor {
+        if let Some(piece) = x.data_mut::<Piece>() {
+            piece.beside = Some(Box::new(self.piece(left.bytes)));
+            piece.kind = Some(left.kind);
+        }
+        x
     }
 
     /// Begins anew; what is taken stays taken.

@@ -61,7 +61,7 @@ mod weight;
 pub use batch::{Batch, BlockCopy, BlockTable, Plan, Span, StepKey};
 pub use cache::{Cache, CacheSpec, LayerCache, group_windows};
 pub use estimate::Estimate;
-pub use ledger::{Activations, Attended, Mixed, Multiplied, Sizes};
+pub use ledger::{Activations, Attended, Left, Mixed, Multiplied, Sizes};
 pub use moe::{Experts, RouterSpec, Routing, Scoring};
 pub use ogive_tensor::{self as tensor, HostWeight};
 pub use plain::Plain;

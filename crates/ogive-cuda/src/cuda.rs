@@ -8,10 +8,10 @@ use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
 use crate::ops::split::PARTS;
-use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, moe, moves, norm, rope};
+use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, matrix, moe, moves, norm, rope};
 use crate::{bucket, cache, library, peer, plan, weight};
 use ogive_backend::{
-    Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids,
+    Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Left,
     Multiplied, Plan, Rope, RouterSpec, Routing, Sizes, StepKey, Weight, best_of,
 };
 use ogive_tensor::{Error, Result, Shape, Tensor};
@@ -176,8 +176,14 @@ pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let norm = move |shape| int8::left(&norms, shape);
     let attention = Arc::clone(&products);
     let sizes = sizes.attention(move |attended| attend::scratch(&attention, attended));
+    let gates = Arc::clone(&products);
+    let gated = move |of: [&Multiplied; 2]| {
+        let kept = of.map(weight::Kept::of_product);
+        let (compute, bytes) = matrix::left(&gates, of[0].rows, kept.each_ref())?;
+        Some(Left::new(bytes, compute.name()))
+    };
     let product = move |p: &Multiplied| linear::scratch(&products, p, &weight::Kept::of_product(p));
-    sizes.product(product).mixture(move |mixed| moe::scratch(&mixtures, mixed)).norm(norm)
+    sizes.product(product).mixture(move |mixed| moe::scratch(&mixtures, mixed)).norm(norm).gated(gated)
 }
 
 impl Backend for CudaBackend {

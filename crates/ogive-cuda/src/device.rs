@@ -13,6 +13,7 @@ use crate::memory::{Buffer, Pool};
 use crate::module::Modules;
 use crate::ops::grouped;
 use crate::ops::int8::Codes;
+use crate::ops::matrix::Halves;
 use crate::peer::Peers;
 use crate::plan::Slots;
 use crate::record::Need;
@@ -65,6 +66,7 @@ pub(crate) struct Values {
     device: u64,
     /// The same rounded, where the operator that made them did that too.
     codes: Option<Codes>,
+    halves: Option<Halves>,
     /// Of how many asked for these are the best of rows, if they are: places of all rows, then their values. `[n, 2 * k]`
     top_k: Option<usize>,
     /// Whether the host sent them, and no kernel wrote there since.
@@ -91,6 +93,7 @@ impl Values {
     /// Other numbers will lie there.
     fn overwritten(&mut self) {
         self.codes = None;
+        self.halves = None;
         self.sent = false;
     }
 }
@@ -221,7 +224,7 @@ impl Device {
     }
 
     fn tensor_in(&self, place: Place, shape: Shape, top_k: Option<usize>) -> Tensor {
-        Tensor::new(shape, Values { place, device: self.id, codes: None, top_k, sent: false })
+        Tensor::new(shape, Values { place, device: self.id, codes: None, halves: None, top_k, sent: false })
     }
 
     /// What is in `buffer`: values, or what was found of them if the best were asked for.
@@ -255,6 +258,19 @@ impl Device {
     /// The codes of `x`, where they were made with it.
     pub(crate) fn codes(x: &Tensor) -> Option<&Codes> {
         x.data::<Values>().ok().and_then(|values| values.codes.as_ref())
+    }
+
+    /// `x` with `halves` of the same values, if no one else holds it.
+    pub(crate) fn with_halves(mut x: Tensor, halves: Halves) -> Tensor {
+        if let Some(values) = x.data_mut::<Values>() {
+            values.halves = Some(halves);
+        }
+        x
+    }
+
+    /// The halves of `x`, where they were made with it.
+    pub(crate) fn halves(x: &Tensor) -> Option<&Halves> {
+        x.data::<Values>().ok().and_then(|values| values.halves.as_ref())
     }
 
     /// A tensor in the memory of a recorded step.

@@ -10,8 +10,8 @@ mod llama;
 mod products;
 
 use llama::{DIM, Model};
-use ogive_backend::tensor::{FORMATS, Format, HostWeight};
-use ogive_backend::{Activation, Backend};
+use ogive_backend::tensor::{F16, FORMATS, Format, HostWeight, Q8_0};
+use ogive_backend::{Activation, Backend, Estimate};
 use ogive_conformance::Oracle;
 use ogive_cuda::{Builder, Compute, CublasUse, CudaBackend};
 use products::{error, numbers, weight};
@@ -224,5 +224,33 @@ fn replayed_steps_are_the_same_bits_by_cublas() {
         let values =
             |steps: &[Vec<u32>]| -> Vec<f32> { steps.iter().flatten().map(|v| f32::from_bits(*v)).collect() };
         assert!(error(&values(&by_cublas), &values(&own)) < usual(Compute::Bf16));
+    });
+}
+
+/// What gating leaves beside its result is counted there, and not with the product that reads it; one of another type takes its own.
+#[test]
+fn an_estimate_counts_what_gating_leaves() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let gates = [weight(&Q8_0, 1, [512, 256]), weight(&Q8_0, 2, [512, 256])];
+        for down in [weight(&Q8_0, 3, [96, 512]), weight(&F16, 3, [96, 512])] {
+            for (compute, n) in
+                [(Compute::Auto, 40), (Compute::Bf16, 9), (Compute::F16, 40), (Compute::F32, 40)]
+            {
+                let builder = CudaBackend::builder().compute(compute).cublas(false);
+                let (b, estimate) = (builder.clone().build().unwrap(), Estimate::of(builder.sizes()));
+                let step = |b: &dyn Backend, taken: &mut dyn FnMut()| {
+                    let [gate, up] = gates.each_ref().map(|w| b.upload_weight(w).unwrap());
+                    let down = b.upload_weight(&down).unwrap();
+                    let x = b.upload(&numbers(3, n * 256), [n, 256].into()).unwrap();
+                    taken();
+                    let y = b.linear_gated(&x, &gate, &up, Activation::Silu)?;
+                    b.linear(&y, &down)
+                };
+                let counted = estimate.activations(|| step(&estimate, &mut || ())).unwrap().peak;
+                let mut before = 0;
+                step(&b, &mut || before = b.memory_used().0).unwrap();
+                assert_eq!(b.memory_used().1 - before, counted, "{compute:?}, {n} rows");
+            }
+        }
     });
 }

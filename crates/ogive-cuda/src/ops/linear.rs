@@ -9,7 +9,7 @@ use crate::cuda::Products;
 use crate::device::Device;
 use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
-use crate::ops::elementwise::{self, function};
+use crate::ops::elementwise::function;
 use crate::ops::int8::{self, Codes};
 use crate::ops::matrix::{self, Halves};
 use crate::ops::order;
@@ -87,7 +87,10 @@ pub(crate) fn scratch(products: &Products, p: &Multiplied, w: &Kept) -> u64 {
         true if p.normed && !w.ordered => 0,
         true => int8::scratch(n, w),
         false => {
-            let halves = matrix::scratch(info, compute.with(info, &[w.format]), *cublas_from, n, w);
+            let compute = compute.with(info, &[w.format]);
+            // Gating left them.
+            let is_left = p.gated == Some(compute.name()) && !w.ordered;
+            let halves = matrix::scratch(info, compute, *cublas_from, n, w, is_left);
             halves.unwrap_or_else(|| order::scratch(n, w))
         }
     }
@@ -151,10 +154,11 @@ pub(crate) fn linear_gated(
         return Ok(y);
     }
     let (at, mut shared) = ("linear_gated", Shared::default());
+    let formats = [weight::read(device, at, gate)?.format, weight::read(device, at, up)?.format];
     let gate = one(device, at, compute, x, gate, &mut shared)?;
     let up = one(device, at, compute, x, up, &mut shared)?;
     drop(shared);
-    elementwise::gated(device, gate, &up, f)
+    matrix::gated(device, compute.with(&device.info, &formats), gate, &up, f)
 }
 
 /// The weight as this device has it, if it multiplies `x`.

@@ -5,14 +5,19 @@
 //! sizes and the device: the same step gives the same bits.
 
 use crate::builder::Compute;
+use crate::cuda::Products;
 use crate::device::Device;
 use crate::driver::{Address, DeviceInfo};
 use crate::launch::{Call, THREADS};
 use crate::memory::{Buffer, Pool};
+use crate::ops::elementwise::{self, function};
+use crate::ops::linear::FEW;
 use crate::ops::slabs;
 use crate::weight::{CudaWeight, Kept};
-use ogive_kernels::{HALVES, LINEAR_MMA};
+use ogive_backend::Activation;
+use ogive_kernels::{GATED_HALVES, HALVES, LINEAR_MMA};
 use ogive_tensor::{Error, Result, Tensor};
+use std::sync::Arc;
 
 /// What a block computes and how its warps share it, by the names of `tile_mma.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,11 +166,23 @@ pub(super) fn takes(device: &Device, compute: Compute, n: usize, w: &CudaWeight)
 }
 
 /// Activations as tensor cores take them.
-pub(super) struct Halves {
-    pub(super) buffer: Buffer,
+#[derive(Clone, Debug)]
+pub(crate) struct Halves {
+    pub(super) buffer: Arc<Buffer>,
     pub(super) compute: Compute,
+    /// Rows and inputs.
+    shape: [usize; 2],
     /// Elements of a row, zeros behind the inputs.
     pub(super) padded: usize,
+}
+
+impl Halves {
+    /// Not yet written.
+    fn new(device: &Device, at: &str, compute: Compute, shape: [usize; 2]) -> Result<Self> {
+        let (padded, bytes) = filled_up(shape)
+            .ok_or_else(|| Error::invalid(at, "the input is more elements than can be counted"))?;
+        Ok(Self { buffer: Arc::new(device.take(at, bytes)?), compute, shape, padded })
+    }
 }
 
 /// Elements of a row of them, and bytes of them all.
@@ -179,26 +196,28 @@ pub(super) fn size_of_halves(shape: [usize; 2]) -> u64 {
     filled_up(shape).and_then(|(_, bytes)| Pool::size(bytes)).map_or(u64::MAX, |bytes| bytes as u64)
 }
 
-/// Bytes that a product of `n` rows takes beside its result, as the pool has them; products of so many rows as `cublas` says are its. `None`
-/// where tensor cores do not compute it.
+/// Bytes that a product of `n` rows takes beside its result, as the pool has them; products of so many rows as `cublas` says are its. Where
+/// halves are left of the input, they are none of the product's. `None` where tensor cores do not compute it.
 pub(super) fn scratch(
     info: &DeviceInfo,
     compute: Compute,
     cublas: Option<usize>,
     n: usize,
     w: &Kept,
+    is_left: bool,
 ) -> Option<u64> {
     choose(info, compute, n, w)?;
-    let halves = size_of_halves([n, w.shape[2]]);
+    let halves = if is_left { 0 } else { size_of_halves([n, w.shape[2]]) };
     let by_cublas = cublas.is_some_and(|from| n >= from);
     Some(halves.saturating_add(if by_cublas { slabs::scratch(info, compute, n, w) } else { 0 }))
 }
 
-/// Quads that a thread of the kernel which rounds has at a time, and rows that one launch has blocks for.
+/// Quads that a thread of the kernel which rounds has at a time, and of that which activates too; and rows that one launch has blocks for.
 const QUADS: usize = 4;
+const QUADS_GATED: usize = 2;
 const ROWS: usize = 65_535;
 
-/// Rounds `x`, in the order that lies at `order` if that is not 0.
+/// `x` rounded, in the order that lies at `order` if that is not 0: what was left of it, or made now.
 pub(super) fn halves(
     device: &Device,
     at: &str,
@@ -206,23 +225,73 @@ pub(super) fn halves(
     x: &Tensor,
     order: Address,
 ) -> Result<Halves> {
-    let (from, n, cols) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
-    let (padded, bytes) = filled_up([n, cols])
-        .ok_or_else(|| Error::invalid(at, "the input is more elements than can be counted"))?;
-    let buffer = device.take(at, bytes)?;
-    let blocks = [padded.div_ceil(QUADS * 4 * THREADS as usize), n.min(ROWS), 1];
+    let (from, shape) = (device.read(at, x)?, [x.shape().rows(), x.shape().cols()]);
+    let is_same = |left: &&Halves| order == 0 && left.compute == compute && left.shape == shape;
+    if let Some(left) = Device::halves(x).filter(is_same) {
+        return Ok(left.clone());
+    }
+    let made = Halves::new(device, at, compute, shape)?;
+    let [n, cols] = shape;
+    let blocks = [made.padded.div_ceil(QUADS * 4 * THREADS as usize), n.min(ROWS), 1];
     Call::new(device, at, &HALVES, "halves")
         .word("HALF", compute.name())
         .define("VECTOR", cols.is_multiple_of(4).into())
         .flag("ORDER", order != 0)
         .at(from)
         .at(order)
-        .at(buffer.address())
+        .at(made.buffer.address())
         .count("rows", n)
         .count("inputs", cols)
-        .count("inputs, filled up", padded)
+        .count("inputs, filled up", made.padded)
         .run(blocks, [THREADS, 1, 1])?;
-    Ok(Halves { buffer, compute, padded })
+    Ok(made)
+}
+
+/// The type of which a gated activation of this shape leaves halves beside its result, if it does: that in which both its products are computed,
+/// as the one that comes is by all likelihood. It is only a guess: if that product is computed in another, it makes its own. Few rows are left as
+/// they are, for integers and for products that are bound by their weights.
+fn left_as(info: &DeviceInfo, compute: Compute, [n, cols]: [usize; 2]) -> Option<Compute> {
+    (n > FEW && cols > 0 && info.capability >= oldest(compute)).then_some(compute)
+}
+
+/// The same, by how the two weights are kept, with bytes as the pool has them.
+pub(crate) fn left(products: &Products, n: usize, [gate, up]: [&Kept; 2]) -> Option<(Compute, u64)> {
+    let (info, shape) = (&products.info, [n, gate.shape[1]]);
+    let compute = products.compute.with(info, &[gate.format, up.format]);
+    Some((left_as(info, compute, shape)?, size_of_halves(shape)))
+}
+
+/// `f(gate) * up` of two products that are computed in `compute`, with halves for the next if they are for it.
+pub(super) fn gated(
+    device: &Device,
+    compute: Compute,
+    mut gate: Tensor,
+    up: &Tensor,
+    f: Activation,
+) -> Result<Tensor> {
+    let (at, [n, cols]) = ("gated", [gate.shape().rows(), gate.shape().cols()]);
+    let Some(compute) = left_as(&device.info, compute, [n, cols]).filter(|_| gate.shape() == up.shape())
+    else {
+        return elementwise::gated(device, gate, up, f);
+    };
+    let (number, from, other) = (function(f)?, device.read(at, &gate)?, device.read(at, up)?);
+    let fresh = if Device::is_free(&mut gate) { None } else { Some(device.tensor(at, gate.shape())?) };
+    let to = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;
+    let halves = Halves::new(device, at, compute, [n, cols])?;
+    let blocks = [halves.padded.div_ceil(QUADS_GATED * 4 * THREADS as usize), n.min(ROWS), 1];
+    Call::new(device, at, &GATED_HALVES, "gated_halves")
+        .word("HALF", compute.name())
+        .define("VECTOR", cols.is_multiple_of(4).into())
+        .define("FUNCTION", number as usize)
+        .at(from)
+        .at(other)
+        .at(to)
+        .at(halves.buffer.address())
+        .count("rows", n)
+        .count("outputs", cols)
+        .count("outputs, filled up", halves.padded)
+        .run(blocks, [THREADS, 1, 1])?;
+    Ok(Device::with_halves(fresh.unwrap_or(gate), halves))
 }
 
 /// `x · wᵀ`, if there is a tile for it: by cuBLAS where it is for so many rows, else in tiles.

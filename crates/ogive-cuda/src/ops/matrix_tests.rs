@@ -143,6 +143,58 @@ fn tiles_of_sm_75() {
     on(test_name!(), Nvrtc::V11, "sm_75", tiles);
 }
 
+/// What gating leaves beside its result is, to the bit, what the kernel that rounds gives of that result; and it is there for more than few rows
+/// of products in a half only.
+fn gating() {
+    let row = |seed: u64, format: &'static Format, [out, cols]: [usize; 2]| {
+        let mut bytes = vec![0; out * format.row_bytes(cols)];
+        format.encode_row(&numbers(seed, out * cols), &mut bytes).unwrap();
+        HostWeight::new("w", [1, out, cols], format, bytes.into()).unwrap()
+    };
+    for compute in [Compute::F32, Compute::F16, Compute::Bf16, Compute::Auto] {
+        let b = CudaBackend::builder().compute(compute).build().unwrap();
+        let d = &b.device;
+        let bytes = |x: &Halves| {
+            let (mut all, len) = (Vec::new(), 2 * x.padded * x.shape[0]);
+            let take = &mut |part: &[u8]| all.extend_from_slice(part);
+            d.transfer.fetch(d.stream(), "test", x.buffer.address(), len, take).unwrap();
+            all
+        };
+        for (format, other, out) in [(&F16, &F16, 203), (&Q8_0, &Q4_K, 260)] {
+            let [gate, up] = [(1, format), (2, other)].map(|(seed, f)| row(seed, f, [out, 256]));
+            let [gate, up] = [gate, up].map(|w| b.upload_weight(&w).unwrap());
+            let compute = compute.with(&d.info, &[format.name, other.name]);
+            for n in [FEW, FEW + 1, 70] {
+                let x = b.upload(&numbers(3, n * 256), [n, 256].into()).unwrap();
+                let y = b.linear_gated(&x, &gate, &up, Activation::Silu).unwrap();
+                let wanted = n > FEW && d.info.capability >= oldest(compute);
+                assert_eq!(Device::halves(&y).is_some(), wanted, "{compute:?}, {n} rows");
+                let Some(left) = Device::halves(&y).cloned() else { continue };
+                let fresh = b.upload(&b.download(&y).unwrap(), [n, out].into()).unwrap();
+                let made = halves(d, "test", compute, &fresh, 0).unwrap();
+                assert!(left.compute == compute && left.padded == made.padded);
+                assert!(bytes(&left) == bytes(&made), "{compute:?}, [{n}, {out}]");
+                // Another type, another order and another shape are made anew; what is overwritten has none.
+                assert!(Arc::ptr_eq(&halves(d, "test", compute, &y, 0).unwrap().buffer, &left.buffer));
+                let flat = y.clone().reshape([1, n * out]).unwrap();
+                assert!(!Arc::ptr_eq(&halves(d, "test", compute, &flat, 0).unwrap().buffer, &left.buffer));
+                drop(flat);
+                assert!(Device::halves(&b.activate(y, Activation::Silu).unwrap()).is_none());
+            }
+        }
+    }
+}
+
+#[test]
+fn gating_leaves_the_halves_of_its_result_on_sm_90() {
+    on(test_name!(), Nvrtc::V13, "sm_90", gating);
+}
+
+#[test]
+fn gating_leaves_the_halves_of_its_result_on_sm_75() {
+    on(test_name!(), Nvrtc::V12, "sm_75", gating);
+}
+
 /// Weights whose rows would leave multiprocessors idle are cut finer, where that keeps more of them busy.
 #[test]
 fn narrow_weights_are_cut_finer() {

@@ -134,8 +134,9 @@ pub(crate) fn scratch(products: &Products, mixed: &Mixed) -> u64 {
     if w.iter().any(|w| w.ordered) {
         // Both halves of what lies between, and the largest of what the products take.
         let each = mixed.weights.into_iter().zip(&w).map(|(mut p, w)| {
-            // What lies between is no norm's.
+            // What lies between is no norm's, nor gated by a kernel that leaves halves.
             p.normed = false;
+            p.gated = None;
             linear::scratch(products, &p, w)
         });
         let beside = each.fold(0, u64::max);
