@@ -38,19 +38,29 @@
 #define SIDES (KEYS * (2 * K_PAD + V_PITCH))
 // Rows of a tile of keys that a warp copies, eight lanes each.
 #define OF_WARP (KEYS / 4)
-// Fours of them at a time: of wide heads that are decoded on the way, elements for one take the registers there are.
+// Fours of them at a time, and slabs of 32 inputs without a branch: where many results take registers, elements that are decoded on the way
+// leave them for fewer.
 #ifdef SAME
 #define ROUNDS (OF_WARP / 4)
+#define SLABS (K_PAD <= 128 ? K_PAD / 32 : 2)
 #else
-#define ROUNDS (K_DIM + V_DIM > 256 ? 1 : OF_WARP / 4)
+#define ROUNDS (SIXTEENS * (K_DIM + V_DIM) > 256 ? 1 : OF_WARP / 4)
+#define SLABS 2
 #endif
 #define LOG2_E 1.44269504f
 // Less than any score.
 #define LOWEST -3.40282347e38f
 // The sum of a lane's weights of a tile beyond which they are made smaller: far below what f16 holds.
 #define MOST 256.0f
-// Slabs of 32 inputs that are computed without a branch.
-#define SLABS (K_PAD <= 128 ? K_PAD / 32 : 2)
+// Tokens that a warp's last row sees and its first does not, at most.
+#ifdef CAUSAL
+#define LATER ((16 * SIXTEENS + GROUP - 2) / GROUP)
+#else
+#define LATER 0
+#endif
+
+// Blocks that a multiprocessor has registers for.
+#define BLOCKS (HAS_MATRIX && SIXTEENS == 1 && 2 * KEYS + V_PAD <= 192 && !KIND1 ? 3 : 2)
 
 #if HAS_MATRIX || (IS_F16 && HAS_HALVES && SIXTEENS == 1)
 
@@ -112,7 +122,7 @@ struct Factor {
 };
 
 // Blocks: tiles of rows, the last first, and within them key heads.
-KERNEL __launch_bounds__(THREADS, 2)
+KERNEL __launch_bounds__(THREADS, BLOCKS)
     attend_mma(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, int v_cols, u32 block_len, u32 group, float* out,
                int heads, float scale, u32 window, Edit first, Edit second, Edit third, const float* sinks, u32 least,
                const u32* step) {
@@ -177,7 +187,7 @@ KERNEL __launch_bounds__(THREADS, 2)
         __syncthreads();
         fetch(begin);
         // A warp's own queries, as the product takes them. Those past the last are zeros, and are not written.
-#pragma unroll 2
+#pragma unroll 4
         for (int i = 0; i < SIXTEENS * (K_PAD / 32); i++) {
             int chunk = i % (K_PAD / 32) * 4 + quad;
             uint4 x[2];
@@ -198,13 +208,12 @@ KERNEL __launch_bounds__(THREADS, 2)
             queries[64 * i + 32] = make_uint4(x[0].z, x[1].z, x[0].w, x[1].w);
         }
 
-        // What some query of this warp sees, and what all of them do. Later rows see no earlier beginning and no earlier end.
-        u32 some_begin = 0u, some_end = 0u, all_begin = 0u, all_end = 0u;
+        // What all queries of this warp see. Later rows see no earlier beginning and no earlier end.
+        u32 all_begin = 0u, all_end = 0u;
         if (query0 / GROUP < (int)tile && row0 + query0 / GROUP < next) {
             u32 high = min(row0 + min((query0 + 16 * SIXTEENS - 1) / GROUP, (int)tile - 1), next - 1u);
-            Sight early = Sight::of(span, row0 + query0 / GROUP, window), late = Sight::of(span, high, window);
-            some_begin = early.begin; some_end = late.end;
-            all_begin = late.begin; all_end = early.end;
+            all_begin = Sight::of(span, high, window).begin;
+            all_end = Sight::of(span, row0 + query0 / GROUP, window).end;
         }
         // Of the lane's queries: what weights are relative to, the sum of those that the lane has itself, and of weighted values.
         float base[SIXTEENS][2], total[SIXTEENS][2], acc[SIXTEENS][V_PAD / 8][4];
@@ -226,8 +235,8 @@ KERNEL __launch_bounds__(THREADS, 2)
             copied<0>();
             __syncthreads();
             fetch(from + KEYS);
-            // The same for all lanes.
-            if (from >= some_end || from + KEYS <= some_begin) continue;
+            // Where no query of this warp sees any of it.
+            if (from >= all_end + LATER) continue;
             const u32 side = (from / KEYS & 1u) * SIDES;
             float score[SIXTEENS][KEYS / 8][4];
 #pragma unroll

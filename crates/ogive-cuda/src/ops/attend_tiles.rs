@@ -22,10 +22,8 @@ const THREADS: u32 = 128;
 const QUERIES: usize = 64;
 /// Elements of a head that a lane's registers hold results of.
 const WIDEST: usize = 256;
-/// The same with two sixteens of queries.
+/// The same with two sixteens of queries, where no option changes scores.
 const TWICE: usize = 128;
-/// The same where options change scores.
-const TWICE_EDITED: usize = 64;
 /// Bytes of shared memory that the driver takes for itself with each block, from compute capability 8.0.
 const RESERVED: usize = 1024;
 
@@ -59,10 +57,10 @@ fn blocks(spec: &AttnSpec, sixteens: usize, n: usize) -> usize {
 /// blocks a multiprocessor, whose memory is a block's most and what the driver takes of it, and rows enough for a block each. A query's bits
 /// do not hang on it.
 fn sixteens(info: &DeviceInfo, spec: &AttnSpec, edited: bool, n: usize) -> usize {
-    let registers = spec.k_dim.max(spec.v_dim) <= if edited { TWICE_EDITED } else { TWICE };
+    let registers = spec.k_dim.max(spec.v_dim) <= TWICE && !edited;
     let room = 2 * (shared(spec, 2) + RESERVED) <= info.shared_memory as usize + RESERVED;
     let busy = blocks(spec, 2, n) >= info.multiprocessors as usize;
-    if registers && room && busy { 2 } else { 1 }
+    if info.capability >= (8, 0) && registers && room && busy { 2 } else { 1 }
 }
 
 /// Whether the kernel can, with key and value rows of so many elements in the cache.
