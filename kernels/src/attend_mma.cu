@@ -161,7 +161,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll ROUNDS
             for (int i = 0; i < OF_WARP; i += 4) {
                 u32 block = __shfl_sync(ALL, walk.held, i + lane() / 8), place = __shfl_sync(ALL, walk.within, i + lane() / 8);
-                bool there = block != Walk::NOWHERE;
+                bool there = block != Walk::GONE;
                 // Where there is none it is the first block, and not read.
                 u64 number = (u64)(there ? block : 0u) * block_len + place;
                 const u8* key = k + number * (u32)k_bytes;

@@ -38,10 +38,10 @@ struct Pages {
 
 // One token after the other, `stride` apart: one division for all of them, and the block of the next is read while the last one is worked on.
 struct Walk {
-    enum : u32 { NOWHERE = 0xffffffffu };
+    enum : u32 { GONE = 0xffffffffu };
     const u32* blocks;
     u32 block_len, given_back, stride, left, index;
-    // The block that has this token, NOWHERE if it was given back or the token is not before the end; and the token's row there.
+    // The block that has this token, GONE if it was given back or the token is not before the end; and the token's row there.
     u32 held, within;
 
     DEVICE Walk of(const Pages& pages, u32 token, u32 stride, u32 end) {
@@ -58,7 +58,7 @@ struct Walk {
     }
 
     METHOD void look() {
-        held = NOWHERE;
+        held = GONE;
         if (left && index >= given_back) held = blocks[index - given_back];
     }
 

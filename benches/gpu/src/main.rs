@@ -37,10 +37,10 @@ const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
 const TRACE: &str = "trace";
 
 /// What products may be computed in; `auto` is what a program gets that does not choose; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits; with `-each`,
-/// no rows are grouped by expert; with `-overlap`, kernels begin while the one before runs.
+/// no rows are grouped by expert; with `-ordered`, kernels begin when the one before is done.
 const COMPUTE: [&str; 14] = [
     "auto",
-    "auto-overlap",
+    "auto-ordered",
     "f32",
     "f16",
     "bf16",
@@ -86,8 +86,8 @@ struct Args {
     /// What products and prompts are computed in: f32, f16, bf16, or auto, as weights are kept and with few rows in integers, which is what
     /// `ogive` does; operators and models are measured with each. `bf16-own` leaves cuBLAS
     /// out, and `bf16-cublas` gives it all products of two rows and more, to see from how many rows on it pays; `bf16-int8` rounds few rows of
-    /// activations to 8 bits; `bf16-each` groups no mixture's rows by expert; with `auto-overlap` kernels begin while the one before
-    /// runs [default: auto and bf16; with --quick auto]
+    /// activations to 8 bits; `bf16-each` groups no mixture's rows by expert; with `auto-ordered` kernels begin when the one before
+    /// is done [default: auto and bf16; with --quick auto]
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE)]
     compute: Vec<String>,
     /// llama.cpp's bench [default: llama-bench, on the PATH]
@@ -193,7 +193,7 @@ fn backend(device: usize, compute: &str, trace: bool) -> Result<CudaBackend> {
         "cublas" => builder.cublas_from(2),
         "int8" => builder.activations(Activations::Int8),
         "" if kind == "auto" => builder.activations(Activations::Int8),
-        "overlap" => builder.activations(Activations::Int8).overlap(true),
+        "ordered" => builder.activations(Activations::Int8).overlap(false),
         "each" => builder.grouped_from(usize::MAX),
         _ => builder,
     };

@@ -7,6 +7,7 @@
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::library::{self, Cublas};
+use crate::ops::slabs::Least;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -67,7 +68,7 @@ fn why(e: Error) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Blas {
     /// Products of so many rows and more want it; `None`: none does.
-    pub(crate) from: Option<usize>,
+    pub(crate) from: Option<Least>,
     state: Mutex<State>,
 }
 
@@ -77,7 +78,7 @@ impl Blas {
     }
 
     /// From how many rows on products are for it, as far as is known; before it was wanted, as far as there is a file of its name.
-    pub(crate) fn wanted_from(&self) -> Option<usize> {
+    pub(crate) fn wanted_from(&self) -> Option<Least> {
         self.from.filter(|_| match *self.state() {
             State::Unasked => library::has_cublas(),
             State::Started(_) => true,
@@ -95,11 +96,8 @@ impl Blas {
         }
     }
 
-    /// Whether a product of `n` rows is for it. The first such product starts it.
-    pub(crate) fn is_for(&self, device: &Device, n: usize) -> Result<bool> {
-        if self.from.is_none_or(|from| n < from) {
-            return Ok(false);
-        }
+    /// Whether it can compute a product that wants it. The first such product starts it.
+    pub(crate) fn is_there(&self, device: &Device) -> Result<bool> {
         let mut state = self.state();
         if matches!(*state, State::Unasked) {
             // The step is run without a record this time, and recorded when it comes again.

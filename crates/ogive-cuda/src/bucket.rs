@@ -24,8 +24,9 @@ pub(crate) fn pad(device: &Device, mut batch: Batch) -> Batch {
     let to = rows(batch.tokens.len());
     // With states the number of sequences is part of the key, and nothing is gained.
     let alike = StepKey::of(0, &batch).is_some_and(|key| key.spans == 0);
-    // Its products have bits of their own for each number of rows.
-    let by_cublas = device.blas.from.is_some_and(|from| to >= from);
+    // Its products have bits of their own for each number of rows. Where it multiplies few, with weights in halves, it is asked for the number
+    // that they are filled up to.
+    let by_cublas = device.blas.from.is_some_and(|from| to >= from.decoded);
     if !alike || by_cublas || !device.graphs.are_on() || device.has_experts.load(Relaxed) {
         return batch;
     }

@@ -5,7 +5,8 @@ use crate::device::Device;
 use crate::driver::DeviceInfo;
 use crate::error::Result;
 use crate::library;
-use crate::ops::{grouped, matrix, slabs};
+use crate::ops::slabs::{self, Least};
+use crate::ops::{grouped, matrix};
 use crate::trace::Slots;
 use ogive_backend::Sizes;
 
@@ -96,7 +97,7 @@ impl Default for Builder {
             graphs: true,
             compute: Compute::F32,
             activations: Activations::Float,
-            overlap: false,
+            overlap: true,
             trace: false,
             peer_copies: true,
             cublas: true,
@@ -140,8 +141,8 @@ impl Builder {
     }
 
     /// Whether a kernel may take its places on the device while the one before still runs (programmatic dependent launch): where the
-    /// device has it, from compute capability 9.0, and the driver, from CUDA 12.3. Off unless said otherwise, as it has not been
-    /// measured. Results are the same bits.
+    /// device has it, from compute capability 9.0, and the driver, from CUDA 12.3. They do, unless said otherwise, but for those whose blocks
+    /// take much shared memory. Results are the same bits.
     #[must_use]
     pub fn overlap(self, on: bool) -> Self {
         Self { overlap: on, ..self }
@@ -183,9 +184,10 @@ impl Builder {
     }
 
     /// From how many rows on products are for cuBLAS on this kind of device.
-    fn for_cublas(&self, info: &DeviceInfo) -> Option<usize> {
+    fn for_cublas(&self, info: &DeviceInfo) -> Option<Least> {
         let on = self.cublas && self.compute != Compute::F32;
-        if on { self.cublas_from.or_else(|| slabs::from(info.capability)) } else { None }
+        let asked = self.cublas_from.map(|rows| Least { decoded: rows, ready: rows });
+        if on { asked.or_else(|| slabs::from(info.capability)) } else { None }
     }
 
     /// How the backend that these settings build would take memory. Takes no device, but asks what it is; where there is none, and where

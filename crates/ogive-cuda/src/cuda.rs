@@ -7,6 +7,7 @@ use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
+use crate::ops::slabs::Least;
 use crate::ops::split::PARTS;
 use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, matrix, moe, moves, norm, rope};
 use crate::{bucket, cache, library, peer, plan, weight};
@@ -161,7 +162,7 @@ pub(crate) struct Products {
     pub(crate) compute: Compute,
     pub(crate) activations: Activations,
     /// From how many rows on by cuBLAS.
-    pub(crate) cublas_from: Option<usize>,
+    pub(crate) cublas_from: Option<Least>,
     /// From how many choices an expert on mixtures are grouped.
     pub(crate) grouped_from: usize,
 }

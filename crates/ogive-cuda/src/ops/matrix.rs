@@ -12,7 +12,7 @@ use crate::launch::{Call, THREADS};
 use crate::memory::{Buffer, Pool};
 use crate::ops::elementwise::{self, function};
 use crate::ops::linear::FEW;
-use crate::ops::slabs;
+use crate::ops::slabs::{self, Least};
 use crate::weight::{CudaWeight, Kept};
 use ogive_backend::Activation;
 use ogive_kernels::{GATED_HALVES, HALVES, LINEAR_MMA};
@@ -201,15 +201,14 @@ pub(super) fn size_of_halves(shape: [usize; 2]) -> u64 {
 pub(super) fn scratch(
     info: &DeviceInfo,
     compute: Compute,
-    cublas: Option<usize>,
+    cublas: Option<Least>,
     n: usize,
     w: &Kept,
     is_left: bool,
 ) -> Option<u64> {
     choose(info, compute, n, w)?;
     let halves = if is_left { 0 } else { size_of_halves([n, w.shape[2]]) };
-    let by_cublas = cublas.is_some_and(|from| n >= from);
-    Some(halves.saturating_add(if by_cublas { slabs::scratch(info, compute, n, w) } else { 0 }))
+    Some(halves.saturating_add(slabs::scratch(info, compute, cublas, n, w)))
 }
 
 /// Quads that a thread of the kernel which rounds has at a time, and of that which activates too; and rows that one launch has blocks for.

@@ -16,18 +16,42 @@ use crate::weight::{CudaWeight, Kept};
 use ogive_kernels::UNPACK;
 use ogive_tensor::{Result, Tensor};
 
-/// Devices of this capability and newer give products of so many rows and more to cuBLAS; the first entry that fits counts.
+/// From how many rows on products are for cuBLAS: with weights that are decoded for it, and with those that are in halves already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Least {
+    pub(crate) decoded: usize,
+    pub(crate) ready: usize,
+}
+
+impl Least {
+    /// Of a product with such a weight.
+    fn of(self, compute: Compute, w: &Kept) -> usize {
+        if is_ready(compute, w) { self.ready } else { self.decoded }
+    }
+}
+
+/// Devices of this capability and newer give products of so many rows and more to cuBLAS, with weights that are decoded and with others; the
+/// first entry that fits counts.
 ///
-/// Decoding costs 2 bytes an element written to the L2 and 2 read, the product 2 operations an element and row. Rows at which the former
+/// 9.0 was measured (H100, cuBLAS 13.1; Q4_K and F16, 4096 inputs to 14,336 outputs): own tiles take 55 us for 16 rows, 82 for 64, 393 for
+/// 512 of Q4_K, and decoding for cuBLAS 105, 105 and 152; of F16 they take 52, 54, 75 and 364 us for 8, 16, 64 and 512 rows, cuBLAS 45, 46, 50
+/// and 99. The others are arithmetic. Decoding costs 2 bytes an element written to the L2 and 2 read, the product 2 operations an element and row. Rows at which the former
 /// is a tenth of the latter, from the makers' figures for matrix units (dense, sums in single precision) and an L2's rate as others
 /// measured it, rounded up to a tile of 128: 2250 TFLOP/s and 10 TB/s, 450 rows (10.0); 990 and 5.5, 360 (9.0); 312 and 4, 160 (8.0);
-/// 210 and 6, 70 (12.0); 165 and 5, 70 (8.9); 65 and 1.3, 100 (7.5). Not measured.
-const FROM: [((u32, u32), usize); 6] =
-    [((12, 0), 128), ((10, 0), 512), ((9, 0), 384), ((8, 9), 128), ((8, 0), 256), ((7, 5), 128)];
+/// 210 and 6, 70 (12.0); 165 and 5, 70 (8.9); 65 and 1.3, 100 (7.5).
+const FROM: [((u32, u32), [usize; 2]); 6] = [
+    ((12, 0), [128, 128]),
+    ((10, 0), [512, 512]),
+    ((9, 0), [96, 2]),
+    ((8, 9), [128, 128]),
+    ((8, 0), [256, 256]),
+    ((7, 5), [128, 128]),
+];
 
 /// From how many rows on products are for cuBLAS; `None`: never.
-pub(crate) fn from(capability: (u32, u32)) -> Option<usize> {
-    FROM.iter().find(|(oldest, _)| capability >= *oldest).map(|(_, rows)| *rows)
+pub(crate) fn from(capability: (u32, u32)) -> Option<Least> {
+    let found = FROM.iter().find(|(oldest, _)| capability >= *oldest);
+    found.map(|&(_, [decoded, ready])| Least { decoded, ready })
 }
 
 /// Devices of these capabilities get slabs as large as there are: a product of 2048 rows with 25 MB of a weight is 1.45 rounds of blocks for an
@@ -96,8 +120,11 @@ impl Slabs {
     }
 }
 
-/// Bytes that a product of `n` rows by cuBLAS takes beside its result and activations, as the pool has them.
-pub(super) fn scratch(info: &DeviceInfo, compute: Compute, n: usize, w: &Kept) -> u64 {
+/// Bytes that a product of `n` rows takes beside its result and activations, as the pool has them, if it is for cuBLAS.
+pub(super) fn scratch(info: &DeviceInfo, compute: Compute, from: Option<Least>, n: usize, w: &Kept) -> u64 {
+    if from.is_none_or(|from| n < from.of(compute, w)) {
+        return 0;
+    }
     let size = |bytes: usize| Pool::size(bytes).map_or(u64::MAX, |n| n as u64);
     let [_, out, cols] = w.shape;
     let slab = match is_ready(compute, w) {
@@ -116,7 +143,8 @@ pub(super) fn product(
     y: &Tensor,
     n: usize,
 ) -> Result<bool> {
-    let wanted = device.blas.is_for(device, n)?;
+    let from = device.blas.from.map_or(usize::MAX, |from| from.of(x.compute, &w.kept()));
+    let wanted = n >= from && device.blas.is_there(device)?;
     Ok(wanted && with(device, at, limit(&device.info, n, w.shape[2]), x, w, y, n)?)
 }
 
