@@ -7,7 +7,7 @@
 // Rows of spans of `less` rows or more are `attend_mma.cu`'s.
 // Where a token's value is the beginning of its key, `v` is `k`. Defines: those of `scores.cu`.
 
-KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 ? 8 : 16) / WARPS)
+KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || V_DIM % 32 != 0 ? 8 : 16) / WARPS)
     attend(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* out,
            i8* codes, uint2* groups, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second, Edit third, u32 mask_width, const float* sinks,
            u32 less, const u32* step) {

@@ -28,29 +28,33 @@ DEVICE float of_another(const float* p) {
     return v;
 }
 
-// Elements of a head that a lane puts together at a time.
-enum { TOGETHER = MINE % 2 == 0 ? 2 : 1 };
+// Elements of a head that a lane puts together at a time, and chunks of which it has them on their way.
+enum { TOGETHER = MINE % 2 == 0 ? 2 : 1, AT_ONCE = 16 };
 
 // Elements `e` of a head of all its chunks, whose parts begin at `part`: to the bit what `Running::add` makes of one after the other. A warp
 // calls it whole, for one head.
 //
-// A lane has its elements of 32 chunks on their way at a time: one after the other each would take the L2's whole latency. What a chunk's
+// A lane has its elements of AT_ONCE chunks on their way at a time: one after the other each would take the L2's whole latency. What a chunk's
 // numbers are multiplied by, and those of the chunks before it, is the same for all elements, so each lane finds it for one of the 32
 // chunks. `add` itself gives both factors: it makes them of 1 and 0.
 DEVICE void of_chunks(const float* part, int chunks, const int (&e)[TOGETHER], Running (&all)[TOGETHER]) {
 #pragma unroll
     for (int n = 0; n < TOGETHER; n++) all[n].clear();
     for (int left = chunks; left > 0; left -= 32, part += 32 * PART) {
-        float top = -INF, sum = 0.0f, value[TOGETHER][32];
+        float top = -INF, sum = 0.0f, value[TOGETHER][AT_ONCE];
         if (lane() < left) {
             const float* both = part + lane() * PART + V_DIM;
             top = of_another(both);
             sum = of_another(both + 1);
         }
+        auto load = [&](int first) {
 #pragma unroll
-        for (int n = 0; n < TOGETHER; n++)
+            for (int n = 0; n < TOGETHER; n++)
 #pragma unroll
-            for (int j = 0; j < 32; j++) value[n][j] = j < left ? of_another(part + e[n] + j * PART) : 0.0f;
+                for (int j = 0; j < AT_ONCE; j++)
+                    value[n][j] = first + j < left ? of_another(part + e[n] + (first + j) * PART) : 0.0f;
+        };
+        load(0);
         float most = fmaxf(all[0].top, top);
 #pragma unroll
         for (int o = 1; o < 32; o *= 2) most = fmaxf(most, __shfl_up_sync(ALL, most, o));
@@ -63,13 +67,18 @@ DEVICE void of_chunks(const float* part, int chunks, const int (&e)[TOGETHER], R
         Running old = {before, so_far, 1.0f}, now = {before, so_far, 0.0f};
         old.add(top, sum, 0.0f);
         now.add(top, sum, 1.0f);
+#pragma unroll 1
+        for (int first = 0; first < 32 && first < left; first += AT_ONCE) {
+            if (first > 0) load(first);
 #pragma unroll
-        for (int j = 0; j < 32; j++) {
-            if (j >= left) break;
-            float of_old = __shfl_sync(ALL, old.value, j), of_now = __shfl_sync(ALL, now.value, j);
-            all[0].sum = fmaf(__shfl_sync(ALL, sum, j), of_now, __fmul_rn(all[0].sum, of_old));
+            for (int j = 0; j < AT_ONCE; j++) {
+                if (first + j >= left) break;
+                float of_old = __shfl_sync(ALL, old.value, first + j), of_now = __shfl_sync(ALL, now.value, first + j);
+                all[0].sum = fmaf(__shfl_sync(ALL, sum, first + j), of_now, __fmul_rn(all[0].sum, of_old));
 #pragma unroll
-            for (int n = 0; n < TOGETHER; n++) all[n].value = fmaf(value[n][j], of_now, __fmul_rn(all[n].value, of_old));
+                for (int n = 0; n < TOGETHER; n++)
+                    all[n].value = fmaf(value[n][j], of_now, __fmul_rn(all[n].value, of_old));
+            }
         }
         all[0].top = __shfl_sync(ALL, most, 31);
     }
@@ -104,7 +113,9 @@ DEVICE void fence() {
 
 // Blocks: heads of a row from `first_tile` on, chunks from the first that the row sees, rows from `first_row` on.
 // `parts`: [gridDim.z, gridDim.x, HEADS, gridDim.y, PART].
-KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || (BEFORE_7 && (ELEMENT::len > 1 || ELEMENT::bytes == 4)) ? 8 : 16) / WARPS)
+#define FEWER_WARPS \
+    (HEADS > 4 || HEADS * V_DIM > 512 || ELEMENT::bytes * V_DIM > 512 || (BEFORE_7 && (ELEMENT::len > 1 || ELEMENT::bytes == 4)))
+KERNEL __launch_bounds__(THREADS, (FEWER_WARPS ? 8 : 16) / WARPS)
     attend_split(TRACED const float* q, u8* k, u64 k_bytes, int k_cols, u8* v, u64 v_bytes, u32 block_len, u32 group, float* parts,
                  u32 first_row, u32 first_tile, float* out, i8* codes, uint2* groups, int heads, int kv_heads, float scale, u32 window, Edit first, Edit second,
                  Edit third, const float* sinks, u32 less, const u32* step) {

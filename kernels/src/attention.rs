@@ -178,7 +178,7 @@ pub const ATTEND_SPLIT: Source = Source {
 /// Attention of prompts over the paged cache, by tensor cores.
 pub const ATTEND_MMA: Source = Source {
     name: "attend_mma",
-    files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, MATRIX, HALF, file!("attend_mma.cu")],
+    files: &[PRELUDE, FORMATS, STEP, PAGES, ROUNDING, SCORES, MATRIX, HALF, file!("attend_mma.cu")],
     kernels: &["attend_mma"],
     samples: &[
         &[

@@ -6,7 +6,7 @@
 // keys and values; a sine and cosine a pair and each blockDim.y heads; rotated keys are never written but to their page. Defines: ELEMENT,
 // one without blocks.
 
-KERNEL __launch_bounds__(1024, 1)
+KERNEL __launch_bounds__(256, 4)
     rope_store(TRACED float* q, int heads, const float* k, int kv_heads, int dim, const float* v, int v_cols, const float* inv_freq,
                float factor, int pairs, int neighbours, u8* k_base, u64 k_bytes, u8* v_base, u64 v_bytes, u32 block_len, u32 group,
                const u32* step) {

@@ -49,7 +49,7 @@ fn it_is_loaded_when_it_is_wanted() {
             assert_eq!(b.cublas(), CublasUse::Off);
         }
         let b = build(|b| b);
-        product(&b, [127, 20, 64]);
+        product(&b, [95, 20, 64]);
         assert_eq!(b.cublas(), CublasUse::Unasked);
         let first = product(&b, [512, 20, 64]);
         let state = b.cublas();
