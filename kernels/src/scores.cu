@@ -273,8 +273,8 @@ template <int N> struct Values {
     METHOD float at(int a, int j) const { return x[a][j / WIDE].at(j % WIDE); }
 };
 
-// What the block's heads see of the chunk at `chunk`, with N values of a lane on their way at a time, for each warp its part; `place` is `own` of it. A barrier must follow before `to` is
-// read.
+// What the block's heads see of the chunk at `chunk`, with N values of a lane on their way at a time, for each warp its part; `place` is `own`
+// of it. A barrier must follow before `to` is read.
 //
 // Lane SHARE · t + part has a part of token t's key, then the score of token t with the heads from part · HEADS / SHARE on, then
 // elements of all values. Every load of a group is on its way before the first is waited for, as far as registers go, and the next group's place.
