@@ -65,17 +65,7 @@ template <class F, int LINES> struct Direct {
 #pragma unroll
                 for (int l = 0; l < LINES; l++) F::group(ahead[d][l], part(), w[l]);
                 fetch(c + d + DEPTH, d);
-#pragma unroll
-                for (int m = 0; m < ROWS; m++) {
-                    u64 row = (u64)min(first + m, n - 1);
-                    const uint4* p = (const uint4*)(codes + row * cols + 32 * g);
-                    uint4 low = p[0], high = p[1];
-                    uint2 scale = scales[row * (cols / 32) + g];
-                    Codes a = {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
-#pragma unroll
-                    for (int l = 0; l < LINES; l++)
-                        acc[l][m] = fmaf(__int_as_float((int)scale.x), w[l].times(a, scale.y), acc[l][m]);
-                }
+                add_group(w, g, codes, scales, first, n, cols, acc);
             }
         }
     }

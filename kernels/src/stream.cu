@@ -32,6 +32,22 @@ template <class A> struct Same<A, A> {
 // Warps of a block; inputs of a chunk.
 enum { WARPS = 4, CHUNK = 1024 };
 
+// Adds the products of a group of each line, the `g`-th of its row, with that of ROWS rows of activations from `first` on; rows past the last
+// repeat it.
+template <class G, int LINES>
+DEVICE void add_group(const G (&w)[LINES], int g, const u8* codes, const uint2* scales, int first, int n, int cols, float (&acc)[LINES][ROWS]) {
+#pragma unroll
+    for (int m = 0; m < ROWS; m++) {
+        u64 row = (u64)min(first + m, n - 1);
+        const uint4* p = (const uint4*)(codes + row * cols + 32 * g);
+        uint4 low = p[0], high = p[1];
+        uint2 scale = scales[row * (cols / 32) + g];
+        Codes a = {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+#pragma unroll
+        for (int l = 0; l < LINES; l++) acc[l][m] = fmaf(__int_as_float((int)scale.x), w[l].times(a, scale.y), acc[l][m]);
+    }
+}
+
 // Rows of weights of one format on their way through a warp. A lane reads what others copied, so all of a warp's lanes call everything.
 template <class F, int LINES> struct Stream {
     enum {
@@ -114,17 +130,7 @@ template <class F, int LINES> struct Stream {
                     const u8* chunk = area + (turn % STAGES * LINES + l) * PITCH + before;
                     F::group(chunk + lane() / parts * F::bytes, lane() % parts, w[l]);
                 }
-#pragma unroll
-                for (int m = 0; m < ROWS; m++) {
-                    u64 row = (u64)min(first + m, n - 1);
-                    const uint4* p = (const uint4*)(codes + row * cols + 32 * g);
-                    uint4 low = p[0], high = p[1];
-                    uint2 scale = scales[row * (cols / 32) + g];
-                    Codes a = {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
-#pragma unroll
-                    for (int l = 0; l < LINES; l++)
-                        acc[l][m] = fmaf(__int_as_float((int)scale.x), w[l].times(a, scale.y), acc[l][m]);
-                }
+                add_group(w, g, codes, scales, first, n, cols, acc);
             }
             __syncwarp();
         }
