@@ -49,28 +49,26 @@ DEVICE u32 place(u32 i, u32 cols, u32 rows_of, u32 cols_of) {
     return row * cols_of + col;
 }
 
-KERNEL add(TRACED const float* x, const float* y, float* out, u32 n) {
-    after_the_last();
+// f(x, y) for each two elements.
+template <class F> DEVICE void combine(const float* x, const float* y, float* out, u32 n, F f) {
     float a[QUADS][4], b[QUADS][4];
     fetch(x, n, a);
     fetch(y, n, b);
 #pragma unroll
     for (int i = 0; i < QUADS; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) a[i][j] += b[i][j];
+        for (int j = 0; j < 4; j++) a[i][j] = f(a[i][j], b[i][j]);
     keep(a, out, n);
+}
+
+KERNEL add(TRACED const float* x, const float* y, float* out, u32 n) {
+    after_the_last();
+    combine(x, y, out, n, [](float a, float b) { return a + b; });
 }
 
 KERNEL mul(TRACED const float* x, const float* y, float* out, u32 n) {
     after_the_last();
-    float a[QUADS][4], b[QUADS][4];
-    fetch(x, n, a);
-    fetch(y, n, b);
-#pragma unroll
-    for (int i = 0; i < QUADS; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) a[i][j] *= b[i][j];
-    keep(a, out, n);
+    combine(x, y, out, n, [](float a, float b) { return a * b; });
 }
 
 // Rows and columns of either side may be one.

@@ -7,26 +7,6 @@
 // Quads of a thread.
 enum { QUADS = 2 };
 
-DEVICE void fetch(const float* row, int k, int cols, float (&v)[4]) {
-#if VECTOR
-    float4 quad = k < cols ? *(const float4*)(row + k) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    v[0] = quad.x, v[1] = quad.y, v[2] = quad.z, v[3] = quad.w;
-#else
-#pragma unroll
-    for (int j = 0; j < 4; j++) v[j] = k + j < cols ? row[k + j] : 0.0f;
-#endif
-}
-
-DEVICE void keep(const float (&v)[4], float* row, int k, int cols) {
-#if VECTOR
-    if (k < cols) *(float4*)(row + k) = make_float4(v[0], v[1], v[2], v[3]);
-#else
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-        if (k + j < cols) row[k + j] = v[j];
-#endif
-}
-
 // [n, cols] -> [n, cols], and in HALF [n, padded], zeros past the end. Rows along y.
 KERNEL gated_halves(TRACED const float* gate, const float* up, float* out, u16* to, int n, int cols, int padded) {
     after_the_last();

@@ -22,12 +22,8 @@ KERNEL halves(TRACED const float* x, const u32* order, u16* to, int n, int cols,
 #if defined(ORDER)
 #pragma unroll
             for (int j = 0; j < 4; j++) v[i][j] = k + j < cols ? from[order[k + j]] : 0.0f;
-#elif VECTOR
-            float4 quad = k < cols ? *(const float4*)(from + k) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            v[i][0] = quad.x, v[i][1] = quad.y, v[i][2] = quad.z, v[i][3] = quad.w;
 #else
-#pragma unroll
-            for (int j = 0; j < 4; j++) v[i][j] = k + j < cols ? from[k + j] : 0.0f;
+            fetch(from, k, cols, v[i]);
 #endif
         }
 #pragma unroll

@@ -69,6 +69,7 @@ const STEP: (&str, &str) = file!("step.cu");
 const PAGES: (&str, &str) = file!("pages.cu");
 const MATRIX: (&str, &str) = file!("matrix.cu");
 const HALF: (&str, &str) = file!("half.cu");
+const QUADS: (&str, &str) = file!("quads.cu");
 const TILE: (&str, &str) = file!("tile.cu");
 const TILE_MMA: (&str, &str) = file!("tile_mma.cu");
 const ROTATION: (&str, &str) = file!("rotation.cu");
@@ -93,7 +94,7 @@ pub const ELEMENTWISE: Source = Source {
 /// Norms and sums over the last dimension.
 pub const NORM: Source = Source {
     name: "norm",
-    files: &[PRELUDE, ROUNDING, file!("norm.cu")],
+    files: &[PRELUDE, ROUNDING, QUADS, file!("norm.cu")],
     kernels: &["rms_norm", "add_rms_norm", "layer_norm", "sum"],
     samples: &[&[("VECTOR", "1")], &[("VECTOR", "0")]],
 };
@@ -157,7 +158,7 @@ pub const LINEAR_MANY: Source = Source {
 /// Activations for products by tensor cores.
 pub const HALVES: Source = Source {
     name: "halves",
-    files: &[PRELUDE, MATRIX, HALF, file!("halves.cu")],
+    files: &[PRELUDE, MATRIX, HALF, QUADS, file!("halves.cu")],
     kernels: &["halves"],
     samples: &[
         &[("HALF", "bf16"), ("VECTOR", "1")],
@@ -170,7 +171,7 @@ pub const HALVES: Source = Source {
 /// A gated activation, with what products by tensor cores read of it.
 pub const GATED_HALVES: Source = Source {
     name: "gated_halves",
-    files: &[PRELUDE, MATRIX, HALF, file!("gated_halves.cu")],
+    files: &[PRELUDE, MATRIX, HALF, QUADS, file!("gated_halves.cu")],
     kernels: &["gated_halves"],
     samples: &[
         &[("HALF", "bf16"), ("VECTOR", "1"), ("FUNCTION", "0")],

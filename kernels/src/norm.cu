@@ -23,27 +23,6 @@ enum { QUADS = 4 };
 // The column at which a thread's quad begins.
 DEVICE int column(int i) { return 4 * (int)(threadIdx.x + i * blockDim.x); }
 
-// Four of a row's elements from `c` on, zeros past the end.
-DEVICE void fetch(const float* row, int c, int cols, float (&v)[4]) {
-#if VECTOR
-    float4 all = c < cols ? *(const float4*)(row + c) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
-#else
-#pragma unroll
-    for (int j = 0; j < 4; j++) v[j] = c + j < cols ? row[c + j] : 0.0f;
-#endif
-}
-
-DEVICE void keep(const float (&v)[4], float* row, int c, int cols) {
-#if VECTOR
-    if (c < cols) *(float4*)(row + c) = make_float4(v[0], v[1], v[2], v[3]);
-#else
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-        if (c + j < cols) row[c + j] = v[j];
-#endif
-}
-
 // Quads of a thread.
 struct Held {
     float v[QUADS][4];
@@ -82,27 +61,33 @@ DEVICE void scaled(const float (&v)[N][4], float scale, const float (&factor)[N]
     if (codes) round_quads(y, there, quad, (u32*)codes, groups);
 }
 
+// The row's result, of which a thread has `row` and finds the rest at `from`, once its squares are summed. Whole warps go on or stop.
+DEVICE void finish(const Held& row, const Factors& factors, const float* from, const float* w, float squared, float* out, i8* codes, uint2* groups,
+                   int cols, float eps) {
+    u64 at = (u64)blockIdx.x * cols;
+    float v[1][4], factor[1][4], scale = 1.0f / sqrtf(block_sum(squared) / (float)cols + eps);
+    scaled(row.v, scale, factors.v, out, codes, groups, at, column(0), cols);
+    for (int c = column(QUADS); c - 4 * lane() < cols; c += 4 * blockDim.x) {
+        fetch(from + at, c, cols, v[0]);
+        fetch(w, c, cols, factor[0]);
+        scaled(v, scale, factor, out, codes, groups, at, c, cols);
+    }
+}
+
 KERNEL __launch_bounds__(512)
     rms_norm(TRACED const float* x, const float* w, float* out, i8* codes, uint2* groups, int cols, float eps) {
     Factors factors(w, cols);
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
     Held row(x + at, cols);
-    float sum = 0.0f, v[1][4], factor[1][4];
+    float sum = 0.0f, v[4];
 #pragma unroll
     for (int i = 0; i < QUADS; i++) sum += squares(row.v[i]);
     for (int c = column(QUADS); c < cols; c += 4 * blockDim.x) {
-        fetch(x + at, c, cols, v[0]);
-        sum += squares(v[0]);
+        fetch(x + at, c, cols, v);
+        sum += squares(v);
     }
-    float scale = 1.0f / sqrtf(block_sum(sum) / (float)cols + eps);
-    scaled(row.v, scale, factors.v, out, codes, groups, at, column(0), cols);
-    // Whole warps go on or stop.
-    for (int c = column(QUADS); c - 4 * lane() < cols; c += 4 * blockDim.x) {
-        fetch(x + at, c, cols, v[0]);
-        fetch(w, c, cols, factor[0]);
-        scaled(v, scale, factor, out, codes, groups, at, c, cols);
-    }
+    finish(row, factors, x, w, sum, out, codes, groups, cols, eps);
 }
 
 // sum = residual + x, out = rms_norm(sum); `sum` may be `residual`.
@@ -112,7 +97,7 @@ KERNEL __launch_bounds__(512, 1) add_rms_norm(TRACED const float* residual, cons
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
     Held row(residual + at, cols), more(x + at, cols);
-    float all = 0.0f, v[1][4], factor[1][4];
+    float all = 0.0f, v[4], summand[4];
 #pragma unroll
     for (int i = 0; i < QUADS; i++) {
 #pragma unroll
@@ -121,20 +106,14 @@ KERNEL __launch_bounds__(512, 1) add_rms_norm(TRACED const float* residual, cons
         all += squares(row.v[i]);
     }
     for (int c = column(QUADS); c < cols; c += 4 * blockDim.x) {
-        fetch(residual + at, c, cols, v[0]);
-        fetch(x + at, c, cols, factor[0]);
+        fetch(residual + at, c, cols, v);
+        fetch(x + at, c, cols, summand);
 #pragma unroll
-        for (int j = 0; j < 4; j++) v[0][j] += factor[0][j];
-        keep(v[0], sum + at, c, cols);
-        all += squares(v[0]);
+        for (int j = 0; j < 4; j++) v[j] += summand[j];
+        keep(v, sum + at, c, cols);
+        all += squares(v);
     }
-    float scale = 1.0f / sqrtf(block_sum(all) / (float)cols + eps);
-    scaled(row.v, scale, factors.v, out, codes, groups, at, column(0), cols);
-    for (int c = column(QUADS); c - 4 * lane() < cols; c += 4 * blockDim.x) {
-        fetch(sum + at, c, cols, v[0]);
-        fetch(w, c, cols, factor[0]);
-        scaled(v, scale, factor, out, codes, groups, at, c, cols);
-    }
+    finish(row, factors, sum, w, all, out, codes, groups, cols, eps);
 }
 
 // The sum of squares of what four elements from `c` on are off the mean.

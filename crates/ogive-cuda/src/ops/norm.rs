@@ -1,5 +1,6 @@
-//! Norms and sums over the last dimension: a block a row, a few quads of it a thread. RMS norms leave their results rounded too, where products in integers may want
-//! them (`int8`). Factors and summands are read before the kernel before is done, where kernels overlap; those that kernels made are waited for.
+//! Norms and sums over the last dimension: a block a row, a few quads of it a thread. RMS norms leave their results rounded too, where products
+//! in integers may want them (`int8`). Factors and summands are read before the kernel before is done, where kernels overlap; those that kernels
+//! made are waited for.
 
 use crate::device::Device;
 use crate::driver::Address;
