@@ -4,11 +4,12 @@ use crate::int8::ROUNDING;
 use crate::{FORMATS, HALF, MATRIX, PAGES, PRELUDE, STEP, Source};
 
 const SCORES: (&str, &str) = file!("scores.cu");
+const RESULTS: (&str, &str) = file!("results.cu");
 
 /// Attention, over rows laid end to end or over the paged cache.
 pub const ATTEND: Source = Source {
     name: "attend",
-    files: &[PRELUDE, FORMATS, STEP, PAGES, ROUNDING, SCORES, file!("attend.cu")],
+    files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, ROUNDING, RESULTS, file!("attend.cu")],
     kernels: &["attend"],
     samples: &[
         &[
@@ -101,7 +102,7 @@ pub const ATTEND: Source = Source {
 /// Attention of few rows over long contexts of the paged cache, in chunks.
 pub const ATTEND_SPLIT: Source = Source {
     name: "attend_split",
-    files: &[PRELUDE, FORMATS, STEP, PAGES, ROUNDING, SCORES, file!("attend_split.cu")],
+    files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, ROUNDING, RESULTS, file!("attend_split.cu")],
     kernels: &["attend_split"],
     samples: &[
         &[
@@ -178,7 +179,7 @@ pub const ATTEND_SPLIT: Source = Source {
 /// Attention of prompts over the paged cache, by tensor cores.
 pub const ATTEND_MMA: Source = Source {
     name: "attend_mma",
-    files: &[PRELUDE, FORMATS, STEP, PAGES, ROUNDING, SCORES, MATRIX, HALF, file!("attend_mma.cu")],
+    files: &[PRELUDE, FORMATS, STEP, PAGES, SCORES, MATRIX, HALF, file!("attend_mma.cu")],
     kernels: &["attend_mma"],
     samples: &[
         &[

@@ -180,19 +180,6 @@ struct Running {
     METHOD float result() const { return sum == 0.0f ? 0.0f : __fdiv_rn(value, sum); }
 };
 
-// Where results go: as they are and, where products in integers will read them and `codes` is not null, rounded while they are in registers.
-// Heads are then whole groups of 32 elements.
-struct Results {
-    float* out;
-    i8* codes;
-    uint2* groups;
-    // Element `at` of all; those of a warp's lanes are neighbours.
-    METHOD void put(u64 at, float v) const {
-        out[at] = v;
-        if (V_DIM % 32 == 0 && codes) round_group(v, at, codes, groups);
-    }
-};
-
 // A head's score that no value belongs to.
 DEVICE void add_sink(Running& r, const float* sinks, int head) {
     if (sinks && sinks[head] != -INF) r.add(sinks[head], 1.0f, 0.0f);
