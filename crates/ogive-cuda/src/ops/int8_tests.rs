@@ -8,7 +8,7 @@ use crate::CudaBackend;
 use crate::launch::tests::on;
 use crate::weight;
 use ogive_backend::{Activation, Backend};
-use ogive_tensor::{FORMATS, Format, HostWeight};
+use ogive_tensor::{F16, FORMATS, Format, HostWeight, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 /// A generator of Knuth's.
@@ -323,4 +323,43 @@ fn the_stated_bound_holds() {
             assert!((got - exact).abs() <= bound + sums, "{} {cols}: {got} for {exact}", format.name);
         }
     }
+}
+
+/// Weights of one input in a launch, of formats that are alike and not in any places, and one more than a launch takes: each has the bits that it
+/// has alone.
+#[test]
+fn weights_together_are_those_alone() {
+    on(test_name!(), Nvrtc::V12, "sm_80", || {
+        let (b, mut r, cols) = (backend(), Random(3), 1536);
+        let alike = [&Q4_K, &Q4_K, &Q6_K, &Q4_K];
+        for formats in [
+            &alike[..3],
+            &alike,
+            &[&Q4_K, &Q6_K, &Q4_K],
+            &[&Q6_K, &Q4_K, &Q4_K],
+            &[&Q5_K, &Q8_0, &Q4_0],
+            &[&Q8_0, &Q5_K],
+            &[&F16, &F16, &F16],
+            &[&F16, &Q4_K, &Q4_K],
+        ] {
+            let outs = [13, 3, 9, 5];
+            let mut up = |format: &'static Format, out| {
+                let mut bytes = vec![0; out * format.row_bytes(cols)];
+                format
+                    .encode_row(&(0..out * cols).map(|_| r.number()).collect::<Vec<_>>(), &mut bytes)
+                    .unwrap();
+                b.upload_weight(&HostWeight::new("w", [1, out, cols], format, bytes.into()).unwrap()).unwrap()
+            };
+            let ws: Vec<_> = formats.iter().zip(outs).map(|(format, out)| up(*format, out)).collect();
+            for n in [1, 5] {
+                let x = b.upload(&rows_of(&mut r, n, cols), [n, cols].into()).unwrap();
+                let bits =
+                    |y: &Tensor| b.download(y).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+                let together = b.linear_many(&x, &ws.iter().collect::<Vec<_>>()).unwrap();
+                for (i, (y, w)) in together.iter().zip(&ws).enumerate() {
+                    assert_eq!(bits(y), bits(&b.linear(&x, w).unwrap()), "{i} of {n} rows");
+                }
+            }
+        }
+    });
 }
