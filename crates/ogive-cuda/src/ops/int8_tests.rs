@@ -350,7 +350,7 @@ fn weights_together_are_those_alone() {
                     .unwrap();
                 b.upload_weight(&HostWeight::new("w", [1, out, cols], format, bytes.into()).unwrap()).unwrap()
             };
-            let ws: Vec<_> = formats.iter().zip(outs).map(|(format, out)| up(*format, out)).collect();
+            let ws: Vec<_> = formats.iter().zip(outs).map(|(format, out)| up(format, out)).collect();
             for n in [1, 5] {
                 let x = b.upload(&rows_of(&mut r, n, cols), [n, cols].into()).unwrap();
                 let bits =
