@@ -194,3 +194,36 @@ pub(in crate::simd) const fn factors_at(f: u8) -> (usize, usize) {
         _ => (0, 0),
     }
 }
+
+/// Sums of a superblock's activations, in the pairs that meet pairs of minima: of 16 elements each where sub-scales are of 16, else of 32.
+#[derive(Clone, Copy)]
+pub(super) struct Pairs([__m256i; 2]);
+
+impl Pairs {
+    /// Of sums of 16 elements.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn of<const F: u8>(sixteens: &[i16; 16]) -> Self {
+        let v = words(sixteens);
+        if fine(F) {
+            return Self([_mm256_permute2x128_si256::<0x00>(v, v), _mm256_permute2x128_si256::<0x11>(v, v)]);
+        }
+        // They fit words: 32 · 127 < 2^15.
+        let thirties = _mm256_madd_epi16(v, _mm256_set1_epi16(1));
+        let packed = _mm256_packs_epi32(thirties, thirties);
+        Self([_mm256_permute4x64_epi64::<0b10_00_10_00>(packed); 2])
+    }
+
+    /// Pair `i`, as words of every lane.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn pair(&self, i: usize) -> __m256i {
+        let v = self.0[i / 4];
+        match i % 4 {
+            0 => _mm256_shuffle_epi32::<0b00_00_00_00>(v),
+            1 => _mm256_shuffle_epi32::<0b01_01_01_01>(v),
+            2 => _mm256_shuffle_epi32::<0b10_10_10_10>(v),
+            _ => _mm256_shuffle_epi32::<0b11_11_11_11>(v),
+        }
+    }
+}

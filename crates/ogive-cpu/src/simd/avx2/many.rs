@@ -5,9 +5,9 @@
 #![allow(unsafe_code)]
 
 use super::{
-    codes::{has_min, offset, super_block},
-    panel::{Lanes, Panel, subs},
-    vnni::{add_scaled, add_short, short, step},
+    codes::{Pairs, adds, has_min, offset, super_block},
+    panel::{Lanes, Panel, mins, subs},
+    vnni::{self, add_scaled, add_short, short, short_in_order, step},
 };
 use crate::linear::Quantised;
 use std::arch::x86_64::*;
@@ -17,6 +17,9 @@ pub(super) const TOKENS: usize = 4;
 
 /// A sum for each of sixteen rows.
 type Sums = [__m256; 2];
+
+/// The same in integers.
+type Integers = [__m256i; 2];
 
 /// Adds the products of a panel with the activations from element `from` on.
 #[target_feature(enable = "avx2,fma")]
@@ -56,41 +59,53 @@ fn superblocks<const V: u8, const F: u8, const T: usize>(
     let first = from / 256;
     let codes_of: [&[[i8; 256]]; T] = std::array::from_fn(|t| &x[t].codes.as_chunks().0[first..]);
     let sums_of: [&[[i16; 16]]; T] = std::array::from_fn(|t| &x[t].sums.as_chunks().0[first..]);
-    let zero = _mm256_setzero_si256();
     let quads = 64 / subs(F);
     let blocks = panel.codes.as_chunks::<64>().0.iter().zip(panel.scales.chunks_exact(subs(F)));
-    let blocks = blocks.zip(panel.mins.as_chunks::<8>().0);
+    let blocks = blocks.zip(panel.mins.chunks_exact(mins(F)));
     for (b, ((codes, scales), mins)) in blocks.enumerate() {
-        let mut a = [&[0; 256]; T];
+        let (mut a, mut s) = ([&[0; 256]; T], [&[0; 16]; T]);
         for t in 0..T {
-            a[t] = &codes_of[t][b];
+            (a[t], s[t]) = (&codes_of[t][b], &sums_of[t][b]);
         }
-        let mut sums = [[zero; 2]; T];
-        let mut low = [[zero; 2]; T];
+        let mut low = [[_mm256_setzero_si256(); 2]; T];
         if offset(F) != 0 || has_min(F) {
+            let mut pairs = [Pairs::of::<F>(s[0]); T];
+            for t in 1..T {
+                pairs[t] = Pairs::of::<F>(s[t]);
+            }
             for (i, min) in mins.iter().enumerate() {
                 let min = words(min);
                 for t in 0..T {
-                    let s = &sums_of[t][b];
-                    let s = _mm256_set1_epi32(join(s[2 * i], s[2 * i + 1]));
+                    let pair = pairs[t].pair(i);
                     for r in 0..2 {
-                        low[t][r] = _mm256_add_epi32(low[t][r], _mm256_madd_epi16(min[r], s));
+                        low[t][r] = _mm256_add_epi32(low[t][r], _mm256_madd_epi16(min[r], pair));
                     }
                 }
             }
         }
-        if offset(F) != 0 {
-            sums = low;
-        }
-        for (i, (codes, scale)) in codes.chunks_exact(quads).zip(scales).enumerate() {
-            let scale = words(scale);
-            let step = step(V, F, quads);
-            for (g, codes) in codes.chunks_exact(step).enumerate() {
-                let s = short_sums::<V, F, T, _>(codes, a, 4 * (i * quads + g * step));
+        let mut sums = if offset(F) != 0 { low } else { [[_mm256_setzero_si256(); 2]; T] };
+        if in_order(V, F) {
+            let parts = codes.as_chunks::<8>().0.iter().zip(scales.chunks_exact(subs(F) / 8));
+            for (i, (codes, scales)) in parts.enumerate() {
+                let mut short = [[_mm256_setzero_si256(); 2]; T];
+                let mut part = [&[0; 32]; T];
                 for t in 0..T {
-                    for r in 0..2 {
-                        sums[t][r] = add_scaled::<V>(sums[t][r], s[t][r], scale[r]);
+                    part[t] = &a[t].as_chunks().0[i];
+                }
+                let step = step(V, F, quads);
+                eight!(q => {
+                    add_in_order(&codes[q], part, q, q.is_multiple_of(step), &mut short);
+                    if q % step == step - 1 {
+                        add_all_scaled::<V, T>(&mut sums, short, words(&scales[q / quads]));
                     }
+                });
+            }
+        } else {
+            for (i, (codes, scale)) in codes.chunks_exact(quads).zip(scales).enumerate() {
+                let step = step(V, F, quads);
+                for (g, codes) in codes.chunks_exact(step).enumerate() {
+                    let short = short_sums::<V, F, T, _>(codes, a, 4 * (i * quads + g * step));
+                    add_all_scaled::<V, T>(&mut sums, short, words(scale));
                 }
             }
         }
@@ -127,12 +142,10 @@ fn blocks<const V: u8, const F: u8, const T: usize>(
         for (i, codes) in codes.iter().enumerate() {
             let b = group * each + i;
             let mut a = [&[0; 32]; T];
-            for t in 0..T {
-                a[t] = &codes_of[t][b];
-            }
             let mut sums = [[_mm256_setzero_si256(); 2]; T];
             let mut totals = [_mm256_setzero_si256(); T];
             for t in 0..T {
+                a[t] = &codes_of[t][b];
                 let [low, high] = sums_of[t][b];
                 let pair = _mm256_set1_epi32(join(low, high));
                 if offset(F) != 0 {
@@ -143,12 +156,17 @@ fn blocks<const V: u8, const F: u8, const T: usize>(
                 }
             }
             let step = step(V, F, 8);
-            for (g, codes) in codes.chunks_exact(step).enumerate() {
-                let s = short_sums::<V, F, T, _>(codes, a, 4 * g * step);
-                for t in 0..T {
-                    for r in 0..2 {
-                        sums[t][r] = add_short::<V>(sums[t][r], s[t][r]);
+            if in_order(V, F) {
+                let mut short = [[_mm256_setzero_si256(); 2]; T];
+                eight!(q => {
+                    add_in_order(&codes[q], a, q, q.is_multiple_of(step), &mut short);
+                    if q % step == step - 1 {
+                        add_all::<V, T>(&mut sums, short);
                     }
+                });
+            } else {
+                for (g, codes) in codes.chunks_exact(step).enumerate() {
+                    add_all::<V, T>(&mut sums, short_sums::<V, F, T, _>(codes, a, 4 * g * step));
                 }
             }
             let d = floats(&panel.d[b]);
@@ -171,6 +189,28 @@ fn blocks<const V: u8, const F: u8, const T: usize>(
     }
 }
 
+/// Whether products are written out in order: without VNNI, and where sums of more than two fit 16 bits. Others measured faster in a loop.
+const fn in_order(v: u8, f: u8) -> bool {
+    v == vnni::NONE && adds(f) > 2
+}
+
+/// Begins or goes on with the products of a four of codes of each row with the `q`-th four of 32 activations.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_in_order<const T: usize>(
+    codes: &Lanes<[u8; 4]>,
+    a: [&[i8; 32]; T],
+    q: usize,
+    begins: bool,
+    short: &mut [Integers; T],
+) {
+    let c = bytes(codes);
+    for t in 0..T {
+        let a = a[t].as_chunks::<4>().0[q].map(i8::cast_unsigned);
+        short_in_order(&mut short[t], begins, c, _mm256_set1_epi32(i32::from_le_bytes(a)));
+    }
+}
+
 /// Sums of a few fours of codes with the activations from `at` on.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -178,7 +218,7 @@ fn short_sums<const V: u8, const F: u8, const T: usize, const N: usize>(
     codes: &[Lanes<[u8; 4]>],
     a: [&[i8; N]; T],
     at: usize,
-) -> [[__m256i; 2]; T] {
+) -> [Integers; T] {
     let mut sums = [[_mm256_setzero_si256(); 2]; T];
     for (q, codes) in codes.iter().enumerate() {
         let c = bytes(codes);
@@ -191,6 +231,32 @@ fn short_sums<const V: u8, const F: u8, const T: usize, const N: usize>(
         }
     }
     sums
+}
+
+/// Adds what [`short`] made for each token.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_all<const V: u8, const T: usize>(sums: &mut [Integers; T], short: [Integers; T]) {
+    for t in 0..T {
+        for r in 0..2 {
+            sums[t][r] = add_short::<V>(sums[t][r], short[t][r]);
+        }
+    }
+}
+
+/// The same times the rows' scales.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_all_scaled<const V: u8, const T: usize>(
+    sums: &mut [Integers; T],
+    short: [Integers; T],
+    scale: Integers,
+) {
+    for t in 0..T {
+        for r in 0..2 {
+            sums[t][r] = add_scaled::<V>(sums[t][r], short[t][r], scale[r]);
+        }
+    }
 }
 
 /// Two words as a doubleword.

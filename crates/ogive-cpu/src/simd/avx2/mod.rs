@@ -33,13 +33,14 @@ const fn panel_from(f: u8) -> usize {
     if codes::fine(f) { 6 } else { 4 }
 }
 
-/// The same for strips, by measurement: where little has to be done for a code, unpacking never pays, and VNNI leaves more of a share to it.
+/// The same for strips, by measurement. Unpacking never pays for Q8_0, and sooner for others than with VNNI, which leaves more of a share to it.
 const fn panel_from_strips(v: u8, f: u8) -> usize {
     match (v, f) {
-        (_, codes::Q8_0) | (vnni::NONE, codes::Q4_0 | codes::Q4_K) => usize::MAX,
-        (vnni::NONE, codes::Q4_1 | codes::Q2_K | codes::MXFP4) => 48,
+        (_, codes::Q8_0) => usize::MAX,
+        (vnni::NONE, codes::IQ4_NL | codes::IQ4_XS) => 16,
+        (vnni::NONE, _) => 6,
         (_, codes::Q4_0 | codes::Q4_1 | codes::Q2_K | codes::Q4_K) => 32,
-        (vnni::VEX | vnni::EVEX, codes::Q5_0 | codes::Q5_1 | codes::MXFP4) | (_, codes::Q3_K) => 10,
+        (_, codes::Q5_0 | codes::Q5_1 | codes::MXFP4 | codes::Q3_K) => 10,
         _ => 16,
     }
 }

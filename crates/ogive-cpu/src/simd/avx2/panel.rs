@@ -29,8 +29,8 @@ pub(in crate::simd) struct Panel {
     pub(in crate::simd) codes: Vec<Lanes<[u8; 4]>>,
     /// Each sub-scale twice in 16 bits. `[superblocks * sub-scales]`
     pub(in crate::simd) scales: Vec<Lanes<[i16; 2]>>,
-    /// What neighbouring sums of 16 activations are multiplied with: minima, or the offset of the codes times their
-    /// scales. `[superblocks * 8]`
+    /// What neighbouring sums of activations are multiplied with, as many as a sub-scale is for: minima, or the offset of the codes times
+    /// their scales. `[superblocks * sub-scales / 2]`
     pub(in crate::simd) mins: Vec<Lanes<[i16; 2]>>,
     /// The factor of the codes. `[blocks]`
     pub(in crate::simd) d: Vec<Lanes<f32>>,
@@ -43,6 +43,11 @@ pub(in crate::simd) const fn subs(f: u8) -> usize {
     if fine(f) { 16 } else { 8 }
 }
 
+/// Pairs of minima of a superblock.
+pub(super) const fn mins(f: u8) -> usize {
+    subs(f) / 2
+}
+
 impl Panel {
     /// Makes room for so many blocks.
     fn set_len<const F: u8>(&mut self, blocks: usize) {
@@ -51,7 +56,7 @@ impl Panel {
         self.d.resize(blocks, Lanes([0.0; ROWS]));
         self.m.resize(if has_min(F) { blocks } else { 0 }, Lanes([0.0; ROWS]));
         self.scales.resize(supers * subs(F), Lanes([[0; 2]; ROWS]));
-        self.mins.resize(supers * 8, Lanes([[0; 2]; ROWS]));
+        self.mins.resize(supers * mins(F), Lanes([[0; 2]; ROWS]));
     }
 
     /// Unpacks rows of whole blocks of `N` bytes, all equally long.
@@ -103,19 +108,13 @@ impl Panel {
                 for (p, to) in self.scales[b * parts..][..parts].iter_mut().enumerate() {
                     put(to, [scales[0].twice::<F>(p), scales[1].twice::<F>(p)]);
                 }
-                for (i, to) in self.mins[b * 8..][..8].iter_mut().enumerate() {
+                for (i, to) in self.mins[b * mins(F)..][..mins(F)].iter_mut().enumerate() {
                     let mut both = [_mm256_setzero_si256(); 2];
                     for r in 0..2 {
-                        both[r] = match (offset(F), fine(F)) {
-                            (0, _) if !has_min(F) => both[r],
-                            (0, true) => scales[r].mins(i),
-                            (0, false) => twin(scales[r].mins(i / 2), i % 2),
-                            (offset, true) => {
-                                _mm256_mullo_epi16(scales[r].pair::<F>(i), _mm256_set1_epi16(-offset))
-                            }
-                            (offset, false) => {
-                                _mm256_mullo_epi16(scales[r].twice::<F>(i), _mm256_set1_epi16(-offset))
-                            }
+                        both[r] = match offset(F) {
+                            0 if !has_min(F) => both[r],
+                            0 => scales[r].mins(i),
+                            by => _mm256_mullo_epi16(scales[r].pair::<F>(i), _mm256_set1_epi16(-by)),
                         };
                     }
                     put(to, both);
@@ -145,8 +144,9 @@ impl Panel {
                 for (i, to) in self.scales[b * subs(F)..][..subs(F)].iter_mut().enumerate() {
                     to.0[r] = [scale[i * (16 / subs(F))]; 2];
                 }
-                for (to, m) in self.mins[b * 8..][..8].iter_mut().zip(min.as_chunks::<2>().0) {
-                    to.0[r] = *m;
+                for (i, to) in self.mins[b * mins(F)..][..mins(F)].iter_mut().enumerate() {
+                    let each = 16 / subs(F);
+                    to.0[r] = [min[2 * i * each], min[(2 * i + 1) * each]];
                 }
             }
         }
@@ -162,17 +162,6 @@ fn put<T>(to: &mut Lanes<T>, v: [__m256i; 2]) {
     unsafe {
         _mm256_store_si256(to, v[0]);
         _mm256_store_si256(to.add(1), v[1]);
-    }
-}
-
-/// Word `which` of each lane, twice.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn twin(v: __m256i, which: usize) -> __m256i {
-    if which == 0 {
-        _mm256_or_si256(_mm256_slli_epi32::<16>(v), _mm256_and_si256(v, _mm256_set1_epi32(0xffff)))
-    } else {
-        _mm256_blend_epi16::<0xaa>(_mm256_srli_epi32::<16>(v), v)
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::{
     ahead::{Ahead, Level},
-    codes::{has_min, offset, super_block},
+    codes::{Pairs, has_min, offset, super_block},
     panel::Lanes,
     strip::{Block, Scales, blocks, factors, parts, quad, quads},
     vnni::{add_scaled, add_short, add_words, short, step},
@@ -86,11 +86,15 @@ fn superblocks<const V: u8, const F: u8, const N: usize, const T: usize>(
         let (mut sums, mut low) = ([[zero; 2]; T], [[zero; 2]; T]);
         // What minima are multiplied with, or what codes that are too large add.
         if has_min(F) || offset(F) != 0 {
+            let mut pairs = [Pairs::of::<F>(&[0; 16]); T];
+            for t in 0..T {
+                pairs[t] = Pairs::of::<F>(&sums_of[t][b]);
+            }
             for i in 0..parts(F) / 2 {
                 for r in 0..2 {
                     let factor = if has_min(F) { scales[r].mins(i) } else { scales[r].pair::<F>(i) };
                     for t in 0..T {
-                        low[t][r] = add_words::<V>(low[t][r], factor, two::<F>(&sums_of[t][b], i));
+                        low[t][r] = add_words::<V>(low[t][r], factor, pairs[t].pair(i));
                     }
                 }
             }
@@ -114,18 +118,6 @@ fn superblocks<const V: u8, const F: u8, const N: usize, const T: usize>(
         }
     }
     out
-}
-
-/// The sums of activations that meet parts `2 i` and `2 i + 1`, as words of every lane.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn two<const F: u8>(sums: &[i16; 16], i: usize) -> __m256i {
-    let pair = if fine(F) {
-        [sums[2 * i], sums[2 * i + 1]]
-    } else {
-        [sums[4 * i] + sums[4 * i + 1], sums[4 * i + 2] + sums[4 * i + 3]]
-    };
-    _mm256_set1_epi32(join(pair))
 }
 
 /// Two words as a doubleword.

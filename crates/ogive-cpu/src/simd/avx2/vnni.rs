@@ -72,6 +72,26 @@ pub(super) fn short<const V: u8, const F: u8>(sum: __m256i, c: __m256i, a: __m25
     if V == NONE { _mm256_add_epi16(sum, codes::pairs::<F>(c, a)) } else { dots::<V, F>(sum, c, a) }
 }
 
+/// Begins or goes on with [`short`] of sixteen rows, without VNNI and for codes that are not signed, as it is written here: a compiler that sees
+/// through eight of these in a row takes one token after the other through all codes, for which there are not enough registers.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn short_in_order(sums: &mut [__m256i; 2], begins: bool, c: [__m256i; 2], a: __m256i) {
+    let [s0, s1] = sums;
+    // SAFETY: registers are all that is read and written.
+    unsafe {
+        if begins {
+            asm!("vpmaddubsw {s0}, {c0}, {a}", "vpmaddubsw {s1}, {c1}, {a}",
+                s0 = out(ymm_reg) *s0, s1 = lateout(ymm_reg) *s1, c0 = in(ymm_reg) c[0], c1 = in(ymm_reg) c[1],
+                a = in(ymm_reg) a, options(nomem, nostack, preserves_flags));
+        } else {
+            asm!("vpmaddubsw {p0}, {c0}, {a}", "vpmaddubsw {p1}, {c1}, {a}", "vpaddw {s0}, {s0}, {p0}", "vpaddw {s1}, {s1}, {p1}",
+                s0 = inout(ymm_reg) *s0, s1 = inout(ymm_reg) *s1, p0 = out(ymm_reg) _, p1 = out(ymm_reg) _,
+                c0 = in(ymm_reg) c[0], c1 = in(ymm_reg) c[1], a = in(ymm_reg) a, options(nomem, nostack, preserves_flags));
+        }
+    }
+}
+
 /// How many times [`short`] may be added up, of `most`.
 pub(super) const fn step(v: u8, f: u8, most: usize) -> usize {
     if v == NONE && codes::adds(f) < most { codes::adds(f) } else { most }
