@@ -68,6 +68,13 @@ impl Ahead {
         Self { next, lines, level }
     }
 
+    /// Of what follows `bytes` in memory, as much again: for whoever has read them and is busy with them for a while.
+    #[inline(always)]
+    pub(in crate::simd) fn after(bytes: &[u8]) -> Self {
+        let next = bytes.as_ptr().wrapping_add(bytes.len());
+        Self { next, lines: bytes.len().div_ceil(LINE), level: Some(Level::here()) }
+    }
+
     /// Asks for step `step`'s share, where the piece is read in `steps`: each time a line or two. A processor has room for few requests, and
     /// while a dozen at once wait for it nothing else goes on: two Zen 5 cores that ask for a quarter of a block of Q6_K in front of each
     /// quarter read at 88 to 90 % of plain reads, and at 97 to 98 % if they ask line by line.

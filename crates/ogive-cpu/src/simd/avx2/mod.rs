@@ -22,6 +22,7 @@ use crate::{
     pool::Stripe,
     weight::Kernel,
 };
+use ahead::Ahead;
 use panel::{Lanes, Panel};
 use std::cell::RefCell;
 
@@ -33,14 +34,14 @@ const fn panel_from(f: u8) -> usize {
     if codes::fine(f) { 6 } else { 4 }
 }
 
-/// The same for strips, by measurement. Unpacking never pays for Q8_0, and sooner for others than with VNNI, which leaves more of a share to it.
+/// The same for strips, by measurement, of weights that come from memory: a stream waits less for them than whoever unpacks first. For Q8_0
+/// unpacking never pays, and where little has to be done for a code, VNNI leaves more of a share to it.
 const fn panel_from_strips(v: u8, f: u8) -> usize {
     match (v, f) {
         (_, codes::Q8_0) => usize::MAX,
-        (vnni::NONE, codes::IQ4_NL | codes::IQ4_XS) => 16,
-        (vnni::NONE, _) => 6,
-        (_, codes::Q4_0 | codes::Q4_1 | codes::Q2_K | codes::Q4_K) => 32,
-        (_, codes::Q5_0 | codes::Q5_1 | codes::MXFP4 | codes::Q3_K) => 10,
+        (_, codes::Q3_K) => 10,
+        (vnni::VEX | vnni::EVEX, codes::Q4_0 | codes::Q4_1 | codes::Q2_K | codes::Q4_K) => 32,
+        (vnni::VEX | vnni::EVEX, codes::Q5_0 | codes::Q5_1 | codes::MXFP4) => 10,
         _ => 16,
     }
 }
@@ -179,13 +180,21 @@ fn packed_many<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mu
             let (row, slice) = (strip.map_or(rows[0].len(), |strip| strip.len() / STRIP), SLICE / len * N);
             for (i, start) in (0..row).step_by(slice).enumerate() {
                 let end = row.min(start + slice);
+                let mut next = None;
                 match strip {
-                    Some(strip) => panel.unpack_strip::<F, N>(&strip[start * STRIP..end * STRIP]),
+                    Some(strip) => {
+                        let part = &strip[start * STRIP..end * STRIP];
+                        panel.unpack_strip::<F, N>(part);
+                        next = Some(Ahead::after(part));
+                    }
                     None => panel.unpack::<F, N>(&std::array::from_fn(|r| &rows[r][start..end])),
                 }
                 let (fours, rest) = job.input.quantised().as_chunks::<{ many::TOKENS }>();
                 let mut t = 0;
-                for x in fours {
+                for (step, x) in fours.iter().enumerate() {
+                    if let Some(next) = next {
+                        next.ask(step, fours.len());
+                    }
                     tokens::<V, F, 4>(panel, x.each_ref(), i * SLICE, out, t, first);
                     t += many::TOKENS;
                 }
