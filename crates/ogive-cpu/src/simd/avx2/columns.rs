@@ -15,6 +15,7 @@ use super::{
 use crate::{
     linear::{Columns, Dense, Few, Job, LANES, STRIP, Side},
     pool::Stripe,
+    simd::vendor::reads_ahead_of_numbers,
 };
 use std::{arch::x86_64::*, cell::RefCell, ops::Range};
 
@@ -176,7 +177,7 @@ fn one<const KIND: u8>(strip: &[u8], piece: &Columns) -> [f32; STRIP] {
     let x = &piece.values[..LANES * each];
     assert!(strip.len() == LANES * steps * word(KIND));
     let mut sums = [[_mm256_setzero_ps(); LANES]; 2];
-    let level = Level::while_waiting();
+    let level = Level::while_waiting().filter(|_| KIND == ODD_EVEN || !reads_ahead_of_numbers());
     for step in 0..steps {
         for l in 0..LANES {
             if let Some(level) = level
