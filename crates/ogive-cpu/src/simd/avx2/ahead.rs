@@ -4,8 +4,8 @@
 //! up to a tenth faster so. Others bring it into the second: the first has few buffers for lines on their way, and a line would need
 //! one for as long as memory takes. Two cores of a Xeon with AMX read Q6_K at 77 % of plain reads before they were asked so, and now at 101 %,
 //! Q4_K at 90 and 104 %; two Zen 4 cores multiply four tokens with Q4_0 at 1.24 times the rate, and eight with BF16 at 1.9 times.
-//! Where memory takes longer than arithmetic, as it does for one token, some processors do best if nothing is asked for
-//! ([`reads_ahead`]): they read ahead of whoever reads on in order.
+//! Where memory takes longer than arithmetic, as it does for one token, Zen 4 does best if nothing is asked for ([`reads_ahead`]): it reads
+//! ahead of whoever reads on in order.
 #![allow(unsafe_code)]
 
 use crate::simd::vendor::{asks_first, reads_ahead};

@@ -29,8 +29,8 @@ pub(in crate::simd) struct Panel {
     pub(in crate::simd) codes: Vec<Lanes<[u8; 4]>>,
     /// Each sub-scale twice in 16 bits. `[superblocks * sub-scales]`
     pub(in crate::simd) scales: Vec<Lanes<[i16; 2]>>,
-    /// What neighbouring sums of activations are multiplied with, as many as a sub-scale is for: minima, or the offset of the codes times
-    /// their scales. `[superblocks * sub-scales / 2]`
+    /// What neighbouring sums of activations are multiplied with, each over the elements of a sub-scale: minima, or the offset of the codes
+    /// times their scales. `[superblocks * sub-scales / 2]`
     pub(in crate::simd) mins: Vec<Lanes<[i16; 2]>>,
     /// The factor of the codes. `[blocks]`
     pub(in crate::simd) d: Vec<Lanes<f32>>,
