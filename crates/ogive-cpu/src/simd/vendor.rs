@@ -30,7 +30,7 @@ pub(super) fn reads_ahead() -> bool {
     })
 }
 
-/// Whether that holds for numbers that need no unpacking alone. Zen 3's two cores read F32 at 83 to 94 % of plain reads, and at 75 to 82 if asked;
+/// The same for F32 and F16, for which it holds of Zen 3 too. Its two cores read F32 at 83 to 94 % of plain reads, and at 75 to 82 if asked;
 /// but Q8_0 at 68 to 75 and 73 to 81, Q5_0 at 54 to 65 and 69 to 77, BF16 at 70 to 78 and 73 to 83.
 pub(super) fn reads_ahead_of_numbers() -> bool {
     AMD.is_some_and(|(family, _)| family == 0x19)
