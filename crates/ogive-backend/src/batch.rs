@@ -164,8 +164,8 @@ pub struct StepKey {
     pub spans: usize,
     /// Rows whose logits are wanted.
     pub outputs: usize,
-    /// The longest context, rounded up to a power of two; 256 for those below. A backend whose operators hang on the context does so by no more
-    /// than this says.
+    /// The longest context, rounded up as [`StepKey::bucket`] does: to a power of two, or to 256 for those below. A backend whose operators
+    /// hang on the context does so by no more than this says.
     pub context_bucket: usize,
     /// How many logits of each row the step ends with ([`top_k`](crate::Backend::top_k)); 0 is all of them.
     pub top_k: usize,
@@ -187,10 +187,16 @@ impl StepKey {
             rows: batch.tokens.len(),
             spans: if stateless { 0 } else { batch.spans.len() },
             outputs: batch.outputs.len(),
-            context_bucket: longest.next_power_of_two().max(SHORT),
+            context_bucket: Self::bucket(longest),
             top_k: 0,
             piece: 0,
         })
+    }
+
+    /// The [`context_bucket`](Self::context_bucket) of a step whose longest context has so many tokens. What a backend launches may hang on
+    /// the context by this alone: a step is replayed for every context of its bucket.
+    pub fn bucket(longest: usize) -> usize {
+        longest.checked_next_power_of_two().unwrap_or(usize::MAX).max(SHORT)
     }
 
     /// The key of the same step that ends with the best `k` logits of each row.

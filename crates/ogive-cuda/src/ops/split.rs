@@ -1,6 +1,6 @@
 //! Which steps of attention are split over chunks of the context, and in how many launches.
 //!
-//! Decided by what a step's key says, its rows and the power of two of its longest context, so that a recorded step is split as it
+//! Decided by what a step's key says, its rows and the bucket of its longest context, so that a recorded step is split as it
 //! would be without a record, and its grid fits all of its kind. Bits do not hang on it: both kernels put chunks together alike. Where
 //! the line is drawn has not been measured on a GPU.
 //!
@@ -9,7 +9,7 @@
 //! a row's chunks together in another order.
 
 use crate::plan::TICKETS;
-use ogive_backend::AttnSpec;
+use ogive_backend::{AttnSpec, StepKey};
 
 /// Tokens that a row sees, up to which its chunks are fine; tokens of a fine chunk, and of another: as in the kernels.
 const SHORT: usize = 2048;
@@ -44,7 +44,7 @@ impl Split {
         longest: usize,
         parts: usize,
     ) -> Option<Self> {
-        let bucket = longest.checked_next_power_of_two()?;
+        let bucket = StepKey::bucket(longest);
         // Chunks of so many tokens that a row sees, which may begin and end within one.
         let of = |tokens: usize, chunk: usize| {
             bucket.div_ceil(chunk).min(tokens.div_ceil(chunk).saturating_add(1))
@@ -56,7 +56,7 @@ impl Split {
         }
         let blocks = tiles.checked_mul(n)?;
         let limit = if bucket > SHORT { BLOCKS } else { SHORT_BLOCKS };
-        let few = bucket > FINE && (1..=limit).contains(&blocks) && chunks <= CHUNKS;
+        let few = (1..=limit).contains(&blocks) && chunks <= CHUNKS;
         let of_block = heads.checked_mul(chunks)?.checked_mul(4 * (spec.v_dim + 2))?;
         let fit = (parts / of_block.max(1)).max(1);
         // Slices of one size, but for the last.

@@ -14,9 +14,16 @@ use ptx_emulator_launcher::{Nvrtc, test_name};
 fn the_grid_is_that_of_the_key() {
     let spec = AttnSpec::causal(32, 8, 128);
     let of = |seen, n, longest| Split::of(&spec, seen, [8, 4], n, longest, PARTS).map(|s| s.chunks);
-    assert_eq!(of(u32::MAX, 1, 64), None);
-    assert_eq!(of(u32::MAX, 1, 65), Some(2));
-    assert!((513..=1024).all(|longest| of(u32::MAX, 1, longest) == Some(16)));
+    assert_eq!((of(u32::MAX, 1, 1), of(u32::MAX, 1, 1024)), (Some(4), Some(16)));
+    // Whatever a step is recorded at, the record is right for all that replay it.
+    for seen in [1, 64, 100, 300, 4000, u32::MAX] {
+        for n in [1, 2, 3, 16, 17, 32, 33] {
+            for longest in 1..=4200 {
+                let of_bucket = of(seen, n, StepKey::bucket(longest));
+                assert_eq!(of(seen, n, longest), of_bucket, "{n} rows of {longest}, {seen} seen");
+            }
+        }
+    }
     assert_eq!((of(u32::MAX, 1, 2048), of(u32::MAX, 1, 32_768)), (Some(32), Some(128)));
     // A short row beside a long one, that begins and ends within chunks.
     assert_eq!(
@@ -204,7 +211,7 @@ fn estimates_count_parts() {
         let (single, half) = (Compute::F32, Compute::Bf16);
         assert!(of(single, false, &[(600, 1)]) && of(single, false, &[(600, 1), (10, 1), (300, 2)]));
         assert!(of(single, true, &[(600, 1)]) && of(half, false, &[(500, 4)]));
-        assert!(!of(single, false, &[(50, 1)]) && !of(half, false, &[(500, 32)]));
+        assert!(!of(single, false, &[(50, 1); 40]) && !of(half, false, &[(500, 32)]));
     });
 }
 
