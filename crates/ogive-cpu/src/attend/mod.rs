@@ -1,9 +1,10 @@
 //! Attention: cut into units, computed on all threads, merged in order.
 //!
 //! A unit is a few rows of one span and the heads that share a key head, so that each key is read once for all of them.
-//! Where a unit would be a large part of the step's work (one sequence that decodes, or a long one among short ones), the span's
-//! context is cut into its chunks too.
-//! Both cuts give the same bits, since a unit merges its chunks as the caller merges units.
+//! Where a unit would be a large part of the step's work (a short prompt after a long context, one sequence that decodes, or a long one
+//! among short ones), a unit has fewer rows, or the span's context is cut into its chunks too: the first leaves more to be read, the
+//! second more to be kept until it is merged, which is bounded.
+//! All cuts give the same bits, since a unit merges its chunks as the caller merges units.
 
 mod block;
 mod general;
@@ -25,12 +26,16 @@ use ogive_tensor::{Error, Result, Tensor};
 use options::Options;
 use softmax::{CHUNK, merge};
 use source::{Kept, Laid, Layer};
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 use unit::{Place, Unit};
 
 /// Queries of a unit: enough that fetching and unpacking keys and values costs little beside using them, few enough that short prompts make
 /// units for all threads, and whole blocks of six and of eight.
 const QUERIES: usize = 120;
+/// Fewer queries of a unit than these read keys and values too often for what they do with them, or do not fill a block.
+const FEWER: [usize; 2] = [32, 8];
+/// Elements that are kept of a context that is cut into its chunks, for all spans of a step.
+const STATES: usize = 16 << 20;
 
 pub(crate) fn attend(
     b: &CpuBackend,
@@ -128,13 +133,25 @@ const EACH: usize = 4;
 
 /// How spans are cut, of which each sees so many tokens.
 fn cuts(spans: &[Span], seen: &[Range<usize>], spec: &AttnSpec, threads: usize) -> Vec<Cut> {
-    let cut = |i: usize, single| Cut::new(&spans[i], seen[i].clone(), spec, single);
-    let whole: Vec<_> = (0..spans.len()).map(|i| cut(i, false)).collect();
-    let total: u128 = whole.iter().map(|cut| cut.work() * cut.units(spec.kv_heads) as u128).sum();
-    let mut first = 0;
+    let cut = |i: usize, work, fewest| Cut::new(&spans[i], seen[i].clone(), spec, work, fewest);
+    let whole: Vec<_> = (0..spans.len()).map(|i| cut(i, u128::MAX, QUERIES)).collect();
+    let all_work = |cut: &Cut, span: &Span| span.len as u128 * spec.heads as u128 * cut.chunks[0] as u128;
+    let total: u128 = whole.iter().zip(spans).map(|(cut, span)| all_work(cut, span)).sum();
+    let most = if threads > 1 { total / (EACH * threads) as u128 } else { total };
+    let (mut first, mut room) = (0, STATES);
     let number = |(i, mut of): (usize, Cut)| {
-        if threads > 1 && of.work() * (EACH * threads) as u128 > total {
-            of = cut(i, true);
+        if of.work() > most {
+            of = cut(i, most, FEWER[0]);
+        }
+        if of.work() > most {
+            let single = Cut::in_chunks(&spans[i], seen[i].clone(), spec, most);
+            let states = single.states(spans[i].len, spec);
+            if states <= room {
+                room -= states;
+                of = single;
+            } else {
+                of = cut(i, most, FEWER[1]);
+            }
         }
         of.first = first;
         first += of.units(spec.kv_heads);
@@ -158,13 +175,32 @@ struct Cut {
 }
 
 impl Cut {
-    /// Of a span that sees these tokens; in `single` chunks or in none.
-    fn new(span: &Span, seen: Range<usize>, spec: &AttnSpec, single: bool) -> Self {
-        let group = spec.heads / spec.kv_heads;
-        let heads = group.min(QUERIES);
-        let rows = (QUERIES / heads).clamp(1, span.len.max(1));
+    /// Of a span that sees these tokens, in rows that are `work` at most as long as they are `fewest` queries.
+    fn new(span: &Span, seen: Range<usize>, spec: &AttnSpec, work: u128, fewest: usize) -> Self {
         let seen = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
-        let chunks = if single { 1 } else { seen.len().max(1) };
+        Self::of(span, seen.len(), seen, spec, work, fewest)
+    }
+
+    /// The same in single chunks of its context.
+    fn in_chunks(span: &Span, seen: Range<usize>, spec: &AttnSpec, work: u128) -> Self {
+        let seen = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
+        Self::of(span, 1, seen, spec, work, FEWER[0])
+    }
+
+    /// The same in so many chunks.
+    fn of(
+        span: &Span,
+        chunks: usize,
+        seen: Range<usize>,
+        spec: &AttnSpec,
+        work: u128,
+        fewest: usize,
+    ) -> Self {
+        let (group, chunks) = (spec.heads / spec.kv_heads, chunks.max(1));
+        let heads = group.min(QUERIES);
+        let rows = |queries: usize| (queries / heads).clamp(1, span.len.max(1));
+        let wanted = work / (heads * chunks) as u128;
+        let rows = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(rows(fewest), rows(QUERIES));
         Self {
             first: 0,
             heads: [heads, group.div_ceil(heads)],
@@ -172,6 +208,11 @@ impl Cut {
             chunks: [chunks, seen.len().div_ceil(chunks)],
             seen,
         }
+    }
+
+    /// Elements that are kept of the units of so many rows until they are merged.
+    fn states(&self, rows: usize, spec: &AttnSpec) -> usize {
+        [rows, spec.heads, self.chunks[1]].into_iter().fold(spec.v_dim + 2, usize::saturating_mul)
     }
 
     fn units(&self, kv_heads: usize) -> usize {
@@ -261,11 +302,15 @@ fn compute(
         .flat_map(|(s, (c, span))| (0..c.units(spec.kv_heads)).map(move |i| c.place(i, s, span, spec)))
         .collect();
     let state = spec.v_dim + 2;
-    let queries = places.iter().map(|p| p.rows.len() * p.heads.len()).max().unwrap_or(0);
     // Each unit writes the states of its queries.
-    let mut states = Values::of(&b.spare, b.spare.take(places.len() * queries * state));
+    let ends = places.iter().scan(0, |end, place| {
+        *end += place.rows.len() * place.heads.len() * state;
+        Some(*end)
+    });
+    let starts: Arc<[usize]> = std::iter::once(0).chain(ends).collect();
+    let mut states = Values::of(&b.spare, b.spare.take(starts[places.len()]));
     let call = Call { q: q.clone(), kept, spec: spec.clone(), step, places, path: b.path };
-    b.pool.compute_chunks(&mut states, queries * state, move |i, out| call.unit(i, out));
+    b.pool.compute_pieces(&mut states, &starts, move |i, out| call.unit(i, out));
     let mut out = b.spare.take(n * spec.heads * spec.v_dim);
     by_rows(b, &mut out, spec.heads * spec.v_dim, |first, part| {
         let finish = Finish {
@@ -274,7 +319,7 @@ fn compute(
             spans,
             cuts: &cuts,
             states: &states,
-            queries,
+            starts: &starts,
             spec,
             options: &options,
         };
@@ -291,8 +336,8 @@ struct Finish<'a> {
     spans: &'a [Span],
     cuts: &'a [Cut],
     states: &'a [f32],
-    /// Queries of a unit's piece of `states`.
-    queries: usize,
+    /// Where a unit's piece of `states` begins.
+    starts: &'a [usize],
     spec: &'a AttnSpec,
     options: &'a Options<'a>,
 }
@@ -313,8 +358,7 @@ impl Kernel for Finish<'_> {
                 sum.fill(0.0);
                 sum[0] = f32::NEG_INFINITY;
                 for unit in unit..unit + cut.chunks[1] {
-                    let (top, sums) =
-                        self.states[(unit * self.queries + query) * state..][..state].split_at(2);
+                    let (top, sums) = self.states[self.starts[unit] + query * state..][..state].split_at(2);
                     merge(&mut sum, [top[0], top[1]], sums);
                 }
                 if let Some(sinks) = self.options.sinks {
@@ -336,8 +380,8 @@ impl Kernel for Finish<'_> {
 mod tests {
     use super::*;
 
-    /// How many units the contexts of spans of `[len, past]` are cut into.
-    fn contexts(spans: &[[usize; 2]], threads: usize) -> Vec<usize> {
+    /// How these spans of `[len, past]` are cut, of Llama 3's heads.
+    fn cuts_of(spans: &[[usize; 2]], threads: usize) -> Vec<Cut> {
         let mut batch = Batch::default();
         spans.iter().for_each(|&[len, past]| batch.push(&vec![0; len], past, vec![], [0, 0]));
         let seen: Vec<_> = batch.spans.iter().map(|span| 0..span.context()).collect();
@@ -347,7 +391,12 @@ mod tests {
             assert_eq!(cut.first, next);
             next += cut.units(8);
         }
-        cuts.iter().map(|cut| cut.chunks[1]).collect()
+        cuts
+    }
+
+    /// How many units their contexts are cut into.
+    fn contexts(spans: &[[usize; 2]], threads: usize) -> Vec<usize> {
+        cuts_of(spans, threads).iter().map(|cut| cut.chunks[1]).collect()
     }
 
     #[test]
@@ -366,5 +415,51 @@ mod tests {
             "a prompt is as much work as the context is long"
         );
         assert_eq!(contexts(&[], 2), [0; 0]);
+    }
+
+    #[test]
+    fn rows_are_cut_before_the_context() {
+        let rows = |len: usize, threads: usize| match &cuts_of(&[[len, 32_767]], threads)[..] {
+            [cut] => (cut.rows, cut.chunks[1]),
+            _ => unreachable!("one span"),
+        };
+        // A unit of thirty rows has 120 queries, one of eight has 32.
+        assert_eq!(rows(512, 2), ([30, 18], 1));
+        assert_eq!(rows(200, 16), ([25, 8], 1));
+        assert_eq!(rows(64, 16), ([8, 8], 1));
+        assert_eq!(rows(20, 16).1, 129, "units of eight rows would be too few");
+        // As many rows as have chunks' states for 64 MiB; more have fewer queries a unit.
+        assert_eq!((rows(60, 64).1, rows(63, 64)), (129, ([2, 32], 1)));
+    }
+
+    #[test]
+    fn what_is_kept_of_chunks_is_bounded() {
+        let spec = AttnSpec::causal(32, 8, 64);
+        for threads in [2, 4, 16, 64, 256] {
+            for spans in [
+                vec![[1, 131_071]],
+                vec![[7, 131_000]; 40],
+                vec![[100, 0], [1, 131_071]],
+                vec![[512, 130_000]],
+                vec![[200, 32_000], [3, 90_000], [1, 5]],
+            ] {
+                let cuts = cuts_of(&spans, threads);
+                let elements = |(cut, [len, _]): (&Cut, &[usize; 2])| cut.states(*len, &spec);
+                let rows: usize = spans.iter().map(|[len, _]| len).sum();
+                let kept: usize = cuts.iter().zip(&spans).map(elements).sum();
+                assert!(kept <= STATES + rows * 32 * 66, "{spans:?}, {threads} threads: {kept}");
+                // All queries of the span, each once.
+                for (cut, [len, _]) in cuts.iter().zip(&spans) {
+                    let mut found: Vec<_> = (0..*len)
+                        .flat_map(|row| (0..32).map(move |head| (row, head)))
+                        .map(|(row, head)| cut.find(row, head, 4))
+                        .collect();
+                    let all = found.len();
+                    found.sort_unstable();
+                    found.dedup();
+                    assert_eq!(found.len(), all, "{spans:?}, {threads} threads");
+                }
+            }
+        }
     }
 }

@@ -67,24 +67,28 @@ impl Pool {
         });
     }
 
-    /// Cuts `out` into pieces of `chunk` elements (the last may be shorter) and has `fill` compute each from its number, as
-    /// [`Pool::compute`] says. It writes every value that anybody reads: what they are before means nothing.
-    pub(crate) fn compute_chunks(
+    /// Has `fill` compute each piece of `out` from its number, as [`Pool::compute`] says: piece `i` begins at element `starts[i]`, and the
+    /// last start is the end of all. It writes every value that anybody reads: what they are before means nothing.
+    ///
+    /// # Panics
+    /// If a piece begins behind its end, or ends behind that of `out`.
+    pub(crate) fn compute_pieces(
         &self,
         out: &mut [f32],
-        chunk: usize,
+        starts: &Arc<[usize]>,
         fill: impl Fn(usize, &mut [f32]) + Send + Sync + 'static,
     ) {
-        let (chunk, len) = (chunk.max(1), out.len());
+        assert!(starts.is_sorted() && starts.last().is_none_or(|end| *end <= out.len()));
         let base = Base(out.as_mut_ptr());
+        let of_threads = Arc::clone(starts);
         let compute = move |i: usize, values: &mut Vec<f32>| {
-            values.resize(chunk.min(len - i * chunk), 0.0);
+            values.resize(of_threads[i + 1] - of_threads[i], 0.0);
             spoil(values);
             fill(i, values);
         };
-        self.compute(len.div_ceil(chunk), Arc::new(compute), &|i, values| {
-            // SAFETY: chunk `i` lies inside `out`, which is borrowed until `compute` returns, and is put down once.
-            let to = unsafe { std::slice::from_raw_parts_mut(base.get().add(i * chunk), values.len()) };
+        self.compute(starts.len().saturating_sub(1), Arc::new(compute), &|i, values| {
+            // SAFETY: the piece lies inside `out`, which is borrowed until `compute` returns, behind those before it, and is put down once.
+            let to = unsafe { std::slice::from_raw_parts_mut(base.get().add(starts[i]), values.len()) };
             to.copy_from_slice(values);
         });
     }
