@@ -236,15 +236,12 @@ fn compiler_line(machine: Machine, compiler: Compiler) -> (Vec<String>, bool) {
         (Machine::Has(_, sm), Err(_)) if sm < facts(nvrtc).1 => {
             (vec![found, format!("; none for sm_{sm}: {}", helps("cuda-nvrtc", machine))], false)
         }
-        (Machine::Has(driver, _), Err(_)) if matches!(compiler, Compiler::Alone) && driver.0 < version.0 => {
-            (vec![found, "; 12.9 is newer than the driver, which is for CUDA ".into()], false)
+        (Machine::Has(..), Err(words)) if matches!(compiler, Compiler::Alone) => {
+            (vec![found, "; 12.9 compiles nothing (".into(), BUILTINS.into(), words[2].clone()], false)
         }
         // A driver may take what a newer compiler of its generation makes: only a device tells.
         (Machine::Has(driver, _), Err(words)) if driver.0 < version.0 => {
             (vec![found, words.last().unwrap().trim_end_matches(';').into()], false)
-        }
-        (Machine::Has(..), Err(words)) if matches!(compiler, Compiler::Alone) => {
-            (vec![found, "; 12.9 compiles nothing (".into(), BUILTINS.into(), words[2].clone()], false)
         }
         _ => (vec![found], true),
     }

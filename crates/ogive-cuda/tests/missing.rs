@@ -7,7 +7,7 @@
 mod stage;
 
 use ptx_emulator_launcher::{Nvrtc, test_name};
-use stage::{File, Situation, Stage, is_case, situation};
+use stage::{File, HERE, Situation, Stage, is_case, situation};
 
 /// A machine with a driver of its own cannot play one without.
 #[test]
@@ -177,7 +177,7 @@ fn a_compiler_that_does_not_fit() {
     ]);
 }
 
-/// Also beside a broken one and one that is left out, which are told all the same.
+/// Also beside broken ones and one that is left out, which are told all the same; and the one that the user names before all others.
 #[test]
 fn the_compiler_that_fits_is_taken() {
     if is_case() {
@@ -190,6 +190,11 @@ fn the_compiler_that_fits_is_taken() {
     let device = device.set("PTX_EMU_DEVICES", "sm_61");
     let others = situation("others").driver().compiler(Nvrtc::V12).file("libnvrtc.so", File::Played(14, 0));
     let others = others.file("libnvrtc.so.13", File::Text);
+    let whole = situation("broken and older").driver().compiler(Nvrtc::V11);
+    let whole = whole.file("libnvrtc.so.12", File::Alone(Nvrtc::V12)).fault("driver:12090");
+    let named = situation("named and newer").driver().compiler(Nvrtc::V12).fault("driver:13050");
+    let named = named.file("mine/libnvrtc.so.11.2", File::Linked(Nvrtc::V11));
+    let named = named.set("OGIVE_CUDA_PATH", &format!("{HERE}/mine"));
     for (s, features, version, words) in [
         // A driver that takes nothing of a newer compiler, and a device that none of the newest generation knows.
         (older, cfg!(feature = "cuda-11"), "NVRTC 11.8", &["11.8 (", "libnvrtc.so.12"][..]),
@@ -200,6 +205,8 @@ fn the_compiler_that_fits_is_taken() {
             "NVRTC 12.9",
             &["12.9 (", "libnvrtc.so is of CUDA 14, which this build leaves out"],
         ),
+        (whole, cfg!(feature = "cuda-11"), "NVRTC 11.8", &["11.8 (", "12.9 compiles nothing ("]),
+        (named, cfg!(feature = "cuda-11"), "NVRTC 11.8", &["11.8 (", "12.9 ("]),
     ] {
         if !features {
             println!("skipped: {}: this build leaves that generation out", s.name);

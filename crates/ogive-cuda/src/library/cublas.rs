@@ -11,6 +11,7 @@ use super::{cublas_files, unfit};
 use crate::driver::{Address, Context, Stream};
 use crate::error::{Error, Result};
 use libloading::Library;
+use std::cmp::Reverse;
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -131,13 +132,14 @@ fn check(doing: &str, status: c_int) -> Result<()> {
 }
 
 impl Cublas {
-    /// The newest there is that this build may load and the driver takes, started for the device of `stream`.
+    /// The newest there is that this build may load and the driver takes, of those where the user says before all others, started for the device
+    /// of `stream`.
     pub(crate) fn find(stream: &Stream, wanted: Wanted) -> Result<Self> {
         let (places, driver) = (Places::here(), wanted.driver);
         let (_, mut refused) = cublas_files(&places, driver);
         let mut candidates = places.candidates(Kind::Cublas);
         candidates.retain(|c| c.generation <= driver.0);
-        candidates.sort_by_key(|c| std::cmp::Reverse(c.generation));
+        candidates.sort_by_key(|c| (!places.is_named(&c.path), Reverse(c.generation)));
         for candidate in candidates {
             let started = match open(&candidate) {
                 Ok(library) => Self::start(library, &candidate.loaded_from(), stream),

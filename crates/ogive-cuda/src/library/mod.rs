@@ -18,6 +18,7 @@ pub(crate) use search::told;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use search::{Candidate, Kind, Places};
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -54,60 +55,64 @@ fn find_driver(places: &Places) -> Result<(Arc<Driver>, PathBuf)> {
     Err(first.unwrap_or_else(|| unfit(Kind::Driver, places, None, &refused)))
 }
 
-/// Compilers that have compiled, and for which devices: a trial takes some 25 ms.
-static WHOLE: Mutex<Vec<(PathBuf, (u32, u32))>> = Mutex::new(Vec::new());
-
-/// NVRTC for a device and a driver, which compiles: kernels that were kept on disk would hide for a while that it does not.
+/// NVRTC for a device and a driver: of those where the user says before all others, the newest that the driver takes first, and one that knows
+/// the device before one that does not. It compiles: kernels that were kept on disk would hide for a while that it does not.
 pub(crate) fn nvrtc(wanted: Wanted) -> Result<Nvrtc> {
-    let nvrtc = newest(wanted)?;
-    let whole = || WHOLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let this = (nvrtc.path.clone(), wanted.capability);
-    if !whole().contains(&this) {
-        nvrtc.compiles(wanted.capability).map_err(|log| not_whole(&nvrtc, wanted, &log))?;
-        whole().push(this);
-    }
-    Ok(nvrtc)
-}
-
-/// The newest that the driver takes first, and one that knows the device before one that does not.
-fn newest(wanted: Wanted) -> Result<Nvrtc> {
     let places = Places::here();
+    let named = |n: &Nvrtc| places.is_named(&n.path);
     let mut candidates = places.candidates(Kind::Nvrtc);
-    candidates.sort_by_key(|c| wanted.order(c.generation));
+    candidates.sort_by_key(|c| (!places.is_named(&c.path), wanted.order(c.generation)));
     let (mut found, mut refused) = (Vec::new(), Vec::new());
     for opened in compilers(&places, candidates) {
         match opened {
-            Ok(nvrtc) if wanted.is_best(&nvrtc) => return Ok(nvrtc),
-            Ok(nvrtc) => found.push(nvrtc),
+            Ok(n) if wanted.is_best(&n) && (named(&n) || !found.iter().any(named)) => {
+                match compiles(&n, wanted) {
+                    Ok(()) => return Ok(n),
+                    Err(why) => refused.push(why),
+                }
+            }
+            Ok(n) => found.push(n),
             Err(why) => refused.push(why),
         }
     }
-    found.sort_by_key(|n| wanted.rank(n));
-    if let Some(at) = found.iter().position(|n| wanted.can_use(n)) {
-        return Ok(found.swap_remove(at));
+    found.sort_by_key(|n| (!named(n), wanted.rank(n)));
+    let (fit, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|n| wanted.can_use(n));
+    for n in fit {
+        match compiles(&n, wanted) {
+            Ok(()) => return Ok(n),
+            Err(why) => refused.push(why),
+        }
     }
     let (major, minor) = wanted.capability;
-    refused.extend(found.iter().map(|n| format!("{}, which does not know sm_{major}{minor}", named(n))));
+    refused.extend(others.iter().map(|n| format!("{}, which does not know sm_{major}{minor}", told_of(n))));
     refused.extend(left_out(&places, Kind::Nvrtc));
     Err(unfit(Kind::Nvrtc, &places, Some(wanted), &refused))
+}
+
+/// Compilers that have compiled, and for which devices: a trial takes some 25 ms.
+static WHOLE: Mutex<Vec<(PathBuf, (u32, u32))>> = Mutex::new(Vec::new());
+
+/// Whether it compiles what every whole one does; a sentence if it does not.
+fn compiles(nvrtc: &Nvrtc, wanted: Wanted) -> Result<(), String> {
+    let whole = || WHOLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let this = (nvrtc.path.clone(), wanted.capability);
+    if !whole().contains(&this) {
+        let said = |log: String| format!("{} and {}", told_of(nvrtc), advice::compiles_nothing(&log));
+        nvrtc.compiles(wanted.capability).map_err(said)?;
+        whole().push(this);
+    }
+    Ok(())
 }
 
 /// The error for a driver that said `said` to what this compiler made, which is newer than the driver.
 pub(crate) fn newer(nvrtc: &Nvrtc, wanted: Wanted, said: &str) -> Error {
     let helps = advice::older(&Places::here(), wanted, nvrtc.version);
-    let why = format!("{}, {}: {helps}; {said}", named(nvrtc), advice::newer_than(wanted.driver));
-    Error::Library { library: "NVRTC", why }
-}
-
-/// The error for a compiler whose `log` is of a kernel that every whole one compiles.
-fn not_whole(nvrtc: &Nvrtc, wanted: Wanted, log: &str) -> Error {
-    let helps = advice::help(Kind::Nvrtc, &Places::here(), Some(wanted));
-    let why = format!("{} and {}; {helps}", named(nvrtc), advice::compiles_nothing(log));
+    let why = format!("{}, {}: {helps}; {said}", told_of(nvrtc), advice::newer_than(wanted.driver));
     Error::Library { library: "NVRTC", why }
 }
 
 /// A compiler in messages.
-fn named(n: &Nvrtc) -> String {
+fn told_of(n: &Nvrtc) -> String {
     format!("{} is NVRTC {}.{}", n.path.display(), n.version.0, n.version.1)
 }
 
@@ -150,11 +155,11 @@ fn left_out(places: &Places, kind: Kind) -> Vec<String> {
     files.iter().map(|c| advice::left_out(&c.path, c.generation, places)).collect()
 }
 
-/// Files that may be cuBLAS for this driver, newest first; of those that are not, why.
+/// Files that may be cuBLAS for this driver: those where the user says first, newest first; of those that are not, why.
 fn cublas_files(places: &Places, driver: (u32, u32)) -> (Vec<PathBuf>, Vec<String>) {
     let (mut files, mut seen) = (places.files(Kind::Cublas), HashSet::new());
     files.retain(|c| seen.insert(c.path.clone()));
-    files.sort_by_key(|c| std::cmp::Reverse(c.generation));
+    files.sort_by_key(|c| (!places.is_named(&c.path), Reverse(c.generation)));
     let (fit, newer): (Vec<_>, Vec<_>) = files.into_iter().partition(|c| c.generation <= driver.0);
     let newer = newer.iter().map(|c| format!("{} is {}", c.path.display(), advice::newer_than(driver)));
     let refused = newer.chain(left_out(places, Kind::Cublas)).collect();

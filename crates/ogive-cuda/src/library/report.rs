@@ -90,29 +90,37 @@ fn nvrtc(places: &Places, wanted: &[Wanted]) -> Finding {
         finding.missing = why(unfit(Kind::Nvrtc, places, wanted.first().copied(), &finding.refused));
         return finding;
     }
-    let gaps: Vec<String> = wanted.iter().filter_map(|w| gap(places, *w, &all)).collect();
-    finding.missing = gaps.join("; ");
+    let gaps: Vec<(Option<String>, Vec<String>)> = wanted.iter().map(|w| gap(places, *w, &all)).collect();
+    for (_, broken) in &gaps {
+        let new = broken.iter().filter(|why| !finding.refused.contains(why)).cloned().collect::<Vec<_>>();
+        finding.refused.extend(new);
+    }
+    finding.missing = gaps.into_iter().filter_map(|(gap, _)| gap).collect::<Vec<_>>().join("; ");
     finding
 }
 
-/// What is wrong with these compilers for a device, if anything is.
-fn gap(places: &Places, wanted: Wanted, all: &[Nvrtc]) -> Option<String> {
+/// What is wrong with these compilers for a device, if anything is; and why those are not taken that would have been before the one that is.
+fn gap(places: &Places, wanted: Wanted, all: &[Nvrtc]) -> (Option<String>, Vec<String>) {
     let (major, minor) = wanted.capability;
-    let usable = all.iter().filter(|n| wanted.can_use(n)).min_by_key(|n| wanted.rank(n));
-    match usable {
-        None => {
-            let helps = advice::help(Kind::Nvrtc, places, Some(wanted));
-            Some(format!("none for sm_{major}{minor}: {helps}"))
+    let mut usable: Vec<&Nvrtc> = all.iter().filter(|n| wanted.can_use(n)).collect();
+    usable.sort_by_key(|n| (!places.is_named(&n.path), wanted.rank(n)));
+    let mut broken = Vec::new();
+    for n in usable {
+        match n.compiles(wanted.capability) {
+            Ok(()) if wanted.is_newer(n) => {
+                let (helps, newer) =
+                    (advice::older(places, wanted, n.version), advice::newer_than(wanted.driver));
+                return (Some(format!("{}.{} is {newer}: {helps}", n.version.0, n.version.1)), broken);
+            }
+            Ok(()) => return (None, broken),
+            Err(said) => {
+                broken.push(format!("{}.{} {}", n.version.0, n.version.1, advice::compiles_nothing(&said)));
+            }
         }
-        Some(n) if wanted.is_newer(n) => {
-            let helps = advice::older(places, wanted, n.version);
-            Some(format!("{}.{} is {}: {helps}", n.version.0, n.version.1, advice::newer_than(wanted.driver)))
-        }
-        Some(n) => n.compiles(wanted.capability).err().map(|said| {
-            let helps = advice::help(Kind::Nvrtc, places, Some(wanted));
-            format!("{}.{} {}: {helps}", n.version.0, n.version.1, advice::compiles_nothing(&said))
-        }),
     }
+    let helps = advice::help(Kind::Nvrtc, places, Some(wanted));
+    let why = if broken.is_empty() { format!("none for sm_{major}{minor}") } else { broken.join("; ") };
+    (Some(format!("{why}: {helps}")), Vec::new())
 }
 
 fn cublas(places: &Places, wanted: Option<Wanted>) -> Finding {

@@ -196,6 +196,12 @@ impl Places {
         value.map(|v| std::env::split_paths(&v).collect()).unwrap_or_default()
     }
 
+    /// Whether the user says that libraries are to be looked for there before all others.
+    pub(super) fn is_named(&self, library: &Path) -> bool {
+        let within = |top: &PathBuf| INSIDE.iter().any(|inside| library.parent() == Some(&top.join(inside)));
+        self.paths("OGIVE_CUDA_PATH").iter().any(within)
+    }
+
     /// Folders before the loader's turn.
     fn first(&self, kind: Kind) -> Vec<PathBuf> {
         let mut tops = self.paths("OGIVE_CUDA_PATH");

@@ -31,6 +31,8 @@ pub(crate) enum File {
     Link(&'static str),
     /// The begin of the file of another, of so many bytes: a copy that was cut off.
     Cut(&'static Self, u64),
+    /// A link to the compiler's library, where those that it opens lie beside it.
+    Linked(Nvrtc),
     /// The compiler's library without those beside it, which it opens when it compiles.
     Alone(Nvrtc),
     /// An NVRTC that says it is of this version and compiles nothing.
@@ -233,6 +235,10 @@ impl Stage {
                 self.lay_file(whole, &from);
                 let mut begin = std::fs::File::open(from).unwrap().take(*len);
                 std::io::copy(&mut begin, &mut std::fs::File::create(to).unwrap()).unwrap();
+            }
+            File::Linked(nvrtc) => {
+                let folder = self.emulator.as_ref().unwrap().0.nvrtc_folder(*nvrtc, &|_| {}).unwrap();
+                link(&nvrtc.library(&folder).unwrap(), to);
             }
             File::Alone(nvrtc) => {
                 let folder = self.emulator.as_ref().unwrap().0.nvrtc_folder(*nvrtc, &|_| {}).unwrap();
