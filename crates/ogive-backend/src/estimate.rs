@@ -162,7 +162,8 @@ impl Backend for Estimate {
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
         self.weights().push((self.sizes.weight)(w));
-        Ok(Weight::new(w, Held { scaled: w.scale.is_some(), ordered: w.input_perm.is_some() }))
+        let held = Held { scaled: w.scale.is_some(), ordered: w.input_perm.is_some() };
+        Ok(Weight::new(w, held).with_unpacked(self.sizes.why_unpacked(w)))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         spec.check()?;

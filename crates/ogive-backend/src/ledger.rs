@@ -4,7 +4,7 @@
 //! and for how long, and no formula has to be kept in step with it.
 
 use crate::{AttnSpec, Batch, CacheSpec, HostWeight, LayerCache};
-use ogive_tensor::{Format, Shape, Tensor};
+use ogive_tensor::{Format, Shape, Tensor, Unpacked};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -101,6 +101,7 @@ pub struct Sizes {
     gated: Option<Gated>,
     weights: Option<fn(&[u64]) -> u64>,
     attention: Option<Attention>,
+    unpacked: Option<fn(&HostWeight) -> Option<Unpacked>>,
 }
 
 impl fmt::Debug for Sizes {
@@ -112,9 +113,10 @@ impl fmt::Debug for Sizes {
             self.gated.is_some(),
             self.weights.is_some(),
             self.attention.is_some(),
+            self.unpacked.is_some(),
         ];
         let mut all = f.debug_struct("Sizes");
-        let names = ["product", "mixture", "norm", "gated", "weights", "attention"];
+        let names = ["product", "mixture", "norm", "gated", "weights", "attention", "unpacked"];
         for (name, asked) in names.into_iter().zip(asked) {
             all.field(name, &asked);
         }
@@ -146,6 +148,7 @@ impl Sizes {
             gated: None,
             weights: None,
             attention: None,
+            unpacked: None,
         }
     }
 
@@ -197,6 +200,17 @@ impl Sizes {
     #[must_use]
     pub fn attention(self, bytes: impl Fn(&Attended<'_>) -> u64 + Send + Sync + 'static) -> Self {
         Self { attention: Some(Arc::new(bytes)), ..self }
+    }
+
+    /// The same, of a backend that says which weights it cannot keep as packed as they come ([`Weight::with_unpacked`](crate::Weight::with_unpacked)).
+    #[must_use]
+    pub fn unpacked(self, of: fn(&HostWeight) -> Option<Unpacked>) -> Self {
+        Self { unpacked: Some(of), ..self }
+    }
+
+    /// What the file has instead, where a weight is not kept as packed as there.
+    pub(crate) fn why_unpacked(&self, w: &HostWeight) -> Option<Unpacked> {
+        self.unpacked.map_or_else(|| w.unpacked.clone(), |of| of(w))
     }
 
     /// Bytes that attention takes beside its result.

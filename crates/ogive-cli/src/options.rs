@@ -148,6 +148,11 @@ impl Machine {
         Ok(if self.repack().is_none() { Repack::Load.apply(options) } else { options })
     }
 
+    /// How many layers GPUs shall have, where that is said.
+    pub(crate) fn gpu_layers(&self) -> Option<GpuLayers> {
+        self.gpu_layers
+    }
+
     /// What keys and values are kept in.
     pub(crate) fn element(&self) -> &'static Format {
         self.cache_type.unwrap_or(if self.exact { &F32 } else { &F16 })

@@ -170,7 +170,8 @@ pub(crate) struct Products {
 /// How memory is taken where products are computed so; that of products is left out where it is not known how.
 pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let piece = |bytes| usize::try_from(bytes).ok().and_then(Pool::size).map_or(u64::MAX, |n| n as u64);
-    let sizes = Sizes::new(piece, weight::size, cache::size).weights(weight::taken);
+    let sizes =
+        Sizes::new(piece, weight::size, cache::size).weights(weight::taken).unpacked(weight::unpacked);
     let Some(products) = products.map(Arc::new) else { return sizes };
     let mixtures = Arc::clone(&products);
     let norms = Arc::clone(&products);

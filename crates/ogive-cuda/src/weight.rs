@@ -10,7 +10,7 @@ use crate::driver::Address;
 use crate::memory::{Buffer, Pool};
 use ogive_backend::{Multiplied, Weight};
 use ogive_kernels::WEIGHT_FORMATS;
-use ogive_tensor::{Error, FORMATS, Format, HostWeight, Result};
+use ogive_tensor::{Error, FORMATS, Format, HostWeight, Result, Unpacked};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -131,9 +131,16 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
         device.has_experts.store(true, Relaxed);
     }
     let Kept { format, shape, .. } = kept;
-    let unpacked = if packed { w.unpacked.clone() } else { w.unpacked_for(&why_decoded(w)) };
     let weight = Weight::new(w, CudaWeight { buffer, device: device.id(), format, shape, row_bytes, order });
-    Ok(weight.with_unpacked(unpacked))
+    Ok(weight.with_unpacked(unpacked(w)))
+}
+
+/// What the file has instead, where a weight is not kept as packed as there.
+pub(crate) fn unpacked(w: &HostWeight) -> Option<Unpacked> {
+    match named(w.format, [w.scale.is_some(), w.input_perm.is_some()], w.shape) {
+        Some(_) => w.unpacked.clone(),
+        None => w.unpacked_for(&why_decoded(w)),
+    }
 }
 
 /// Why the kernels do not read a weight's bytes as they come.
@@ -220,7 +227,7 @@ mod tests {
     use crate::CudaBackend;
     use crate::launch::tests::on;
     use ogive_backend::Backend;
-    use ogive_tensor::{F16, F32, MXFP4, Q4_0, Scale, Unpacked};
+    use ogive_tensor::{F16, F32, MXFP4, Q4_0, Scale};
     use ptx_emulator_launcher::{Nvrtc, test_name};
 
     #[test]

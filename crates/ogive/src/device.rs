@@ -115,8 +115,22 @@ pub(crate) fn using(backend: Arc<dyn Backend>) -> Taken {
     (backend, line)
 }
 
+/// An error where layers on a GPU are asked for, and the CPU.
+fn agree(options: &Options) -> Result<()> {
+    match (options.device, options.gpu_layers) {
+        (Device::Cpu, Some(GpuLayers::Count(n @ 1..))) => {
+            let n = GpuLayers::Count(n);
+            let why =
+                format!("{n} layers on a GPU were asked for, and the device cpu: leave one of them out");
+            Err(Error::Device(why))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The backend for what was asked, for this checkpoint, and a line that says what was taken and why.
 pub(crate) fn backend(options: &Options, checkpoint: &Checkpoint) -> Result<Taken> {
+    agree(options)?;
     let named = |numbers: &[usize]| {
         if forced() {
             let why = format!("{} was asked for, but {FORCE_CPU} is set; use the device cpu", options.device);
@@ -181,6 +195,7 @@ pub(crate) fn layout<'a>(options: &'a Options, checkpoint: &'a Checkpoint) -> Re
             None => Layout::Whole(of_backend(&**own)),
         });
     }
+    agree(options)?;
     let numbers = match options.device {
         Device::Cuda(n) => vec![n],
         Device::Cudas(all) => all.iter().collect(),

@@ -34,7 +34,7 @@ impl Gpu {
     /// Whether all of the model fits in it, and what that takes.
     fn whole(&self, layers: &Layers<'_>) -> Result<(bool, String)> {
         let whole = layers.whole(&self.on)?;
-        Ok((whole.total().saturating_add(placement::SLACK) <= self.free, whole.to_string()))
+        Ok((whole.fits(self.free), whole.to_string()))
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn fewest(options: &Options, checkpoint: &Checkpoint) -> Result<Taken
         Some(GpuLayers::Count(n)) => n.min(layers.count),
         _ => layers.count,
     };
-    let (mut gpus, mut held, mut left_out) = (Vec::new(), 0, Vec::new());
+    let (mut gpus, mut held, mut whole, mut left_out) = (Vec::new(), 0, false, Vec::new());
     let mut opened = Vec::new();
     for number in 0..device::cuda_count().max(1) {
         let gpu = match Gpu::open(options, number) {
@@ -91,7 +91,7 @@ pub(crate) fn fewest(options: &Options, checkpoint: &Checkpoint) -> Result<Taken
             }
         };
         if wanted == layers.count && gpu.whole(&layers)?.0 {
-            (gpus, held) = (vec![gpu], wanted);
+            (gpus, held, whole) = (vec![gpu], wanted, true);
             break;
         }
         opened.push(gpu.clone());
@@ -125,6 +125,11 @@ pub(crate) fn fewest(options: &Options, checkpoint: &Checkpoint) -> Result<Taken
         let (cpu, line) = using(device::cpu(options)?);
         let why = left_out.into_iter().next().map_or_else(String::new, |(_, why)| why);
         return Ok((cpu, format!("CUDA not used: {why}; {line}")));
+    }
+    if layers.count == 0 && !whole {
+        let (cpu, line) = using(device::cpu(options)?);
+        let why = "the model cannot be shared out, as no weight has a layer's number in its name";
+        return Ok((cpu, format!("CUDA not used: {why}{}; {line}", too_large(&layers, &gpus)?)));
     }
     // Who says how many layers gets so many, or hears that they do not fit.
     let counted = matches!(options.gpu_layers, Some(GpuLayers::Count(_)));

@@ -7,8 +7,9 @@ use crate::engine::backend::{
     Activations, Backend, Batch, BlockTable, Cache, Estimate, Sizes, Split, StepKey,
 };
 use crate::nn::{Loader, Model, Step};
+use crate::placement::SLACK;
 use crate::weights::Checkpoint;
-use crate::{Options, Result, device, model};
+use crate::{Options, Result, device, model, notes};
 use std::{fmt, path::Path, sync::Arc};
 
 /// Bytes that a model and one session of it take.
@@ -26,12 +27,21 @@ pub struct Memory {
     pub graphs: u64,
     /// Tokens of context the cache is for.
     pub context: usize,
+    /// Whether a GPU has it.
+    pub gpu: bool,
 }
 
 impl Memory {
     /// All of it.
     pub fn total(&self) -> u64 {
         [self.cache, self.working, self.graphs].into_iter().fold(self.weights, u64::saturating_add)
+    }
+
+    /// Whether a device that has so many bytes free holds it: some are kept for what a device's pool loses by cutting small pieces from large
+    /// ones.
+    #[must_use]
+    pub fn fits(&self, free: u64) -> bool {
+        self.total().saturating_add(SLACK) <= free
     }
 }
 
@@ -49,11 +59,27 @@ pub(crate) fn parts(path: &Path, options: &Options) -> Result<Vec<Memory>> {
     of_layout(&options.checkpoint(path)?, options)
 }
 
-/// The same of a checkpoint that is open.
+/// The notes that the model will have there.
+pub(crate) fn notes(path: &Path, options: &Options) -> Result<Vec<String>> {
+    Ok(counted(&options.checkpoint(path)?, options)?.notes)
+}
+
+/// As [`parts`], of a checkpoint that is open.
 pub(crate) fn of_layout(checkpoint: &Checkpoint, options: &Options) -> Result<Vec<Memory>> {
+    Ok(counted(checkpoint, options)?.parts)
+}
+
+/// What there is to know of a model before it is loaded.
+struct Counted {
+    /// What each part of the machine has of it.
+    parts: Vec<Memory>,
+    notes: Vec<String>,
+}
+
+fn counted(checkpoint: &Checkpoint, options: &Options) -> Result<Counted> {
     match device::layout(options, checkpoint)? {
-        Layout::Whole(on) => Ok(vec![of_checkpoint(checkpoint, options, &on)?]),
-        Layout::Split(ons, split) => of_parts(checkpoint, options, &ons, split),
+        Layout::Whole(on) => on_one(checkpoint, options, &on),
+        Layout::Split(ons, split) => on_several(checkpoint, options, &ons, split),
     }
 }
 
@@ -70,15 +96,19 @@ pub(crate) fn sum(parts: &[Memory]) -> Memory {
         working: sum.working.saturating_add(part.working),
         graphs: sum.graphs.saturating_add(part.graphs),
         context: part.context,
+        gpu: sum.gpu || part.gpu,
     };
     parts.iter().fold(Memory::default(), add)
 }
 
 /// What the model takes where one device has all of it.
 pub(crate) fn of_checkpoint(checkpoint: &Checkpoint, options: &Options, on: &On) -> Result<Memory> {
+    Ok(on_one(checkpoint, options, on)?.parts.pop().unwrap_or_default())
+}
+
+fn on_one(checkpoint: &Checkpoint, options: &Options, on: &On) -> Result<Counted> {
     let counter = Estimate::of(on.sizes.clone());
-    let mut counted = count(checkpoint, options, &counter, &[&counter], &[on])?;
-    Ok(counted.pop().unwrap_or_default())
+    count(checkpoint, options, &counter, &[&counter], &[on])
 }
 
 /// What it takes on each of several, as `split` shares it out among as many backends.
@@ -88,6 +118,15 @@ pub(crate) fn of_parts(
     ons: &[On],
     split: impl FnOnce(Vec<Arc<dyn Backend>>) -> Result<Split>,
 ) -> Result<Vec<Memory>> {
+    Ok(on_several(checkpoint, options, ons, split)?.parts)
+}
+
+fn on_several(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    ons: &[On],
+    split: impl FnOnce(Vec<Arc<dyn Backend>>) -> Result<Split>,
+) -> Result<Counted> {
     let counters: Vec<_> = ons.iter().map(|on| Arc::new(Estimate::of(on.sizes.clone()))).collect();
     let split = split(counters.iter().map(|c| Arc::clone(c) as Arc<dyn Backend>).collect())?;
     let counters: Vec<&Estimate> = counters.iter().map(|c| &**c).collect();
@@ -102,7 +141,7 @@ fn count(
     backend: &dyn Backend,
     counters: &[&Estimate],
     ons: &[&On],
-) -> Result<Vec<Memory>> {
+) -> Result<Counted> {
     let config = &checkpoint.config;
     let limits = model::limits(config, options)?;
     let loader = Loader::new(&*checkpoint.source, backend).for_context(limits.context);
@@ -122,8 +161,10 @@ fn count(
             working: prompt.peak.max(token.peak),
             graphs: if on.graphs { token.kept } else { 0 },
             context: limits.context,
+            gpu: on.graphs,
         };
-    Ok(counters.iter().zip(ons).zip(&prompt).zip(&token).map(part).collect())
+    let parts = counters.iter().zip(ons).zip(&prompt).zip(&token).map(part).collect();
+    Ok(Counted { parts, notes: notes::unpacked(&loader.unpacked()) })
 }
 
 /// What a step of the last `rows` tokens of a context takes.

@@ -222,6 +222,11 @@ impl Options {
         memory::parts(path.as_ref(), self)
     }
 
+    /// The notes ([`Model::notes`](crate::Model::notes)) that the model at `path` will have, without loading it.
+    pub fn estimate_notes(&self, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        memory::notes(path.as_ref(), self)
+    }
+
     pub(crate) fn element(&self) -> &'static Format {
         self.cache_element.unwrap_or(if self.exact { &F32 } else { &F16 })
     }

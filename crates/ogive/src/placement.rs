@@ -139,7 +139,9 @@ impl<'a> Layers<'a> {
             tensors.iter().filter_map(|t| layer_of(&t.name)).max().map_or(0, |last| last.saturating_add(1));
         // A false number in a name is no reason to count that far: there is a tensor for each layer, at least.
         let count = count.min(tensors.len());
-        let tied = !tensors.iter().any(|t| t.name.ends_with("lm_head.weight"));
+        let headless = !tensors.iter().any(|t| t.name.ends_with("lm_head.weight"));
+        // A checkpoint may store a head that its configuration says is not used.
+        let tied = headless || checkpoint.config.bool_or("tie_word_embeddings", false).unwrap_or(false);
         Self { checkpoint, options, count, tied }
     }
 
@@ -205,9 +207,7 @@ impl<'a> Layers<'a> {
             let gpu = fits + (above - fits) / 2;
             let homes = homes(gpu);
             let taken = self.parts(&homes, &homes.with_cpu(ons))?;
-            let enough = |(part, free): (usize, &u64)| {
-                taken.get(part).is_some_and(|m| m.total().saturating_add(SLACK) <= *free)
-            };
+            let enough = |(part, free): (usize, &u64)| taken.get(part).is_some_and(|m| m.fits(*free));
             if gpus(&homes).all(enough) { fits = gpu } else { above = gpu }
         }
         Ok((fits > 0).then_some(fits))
@@ -352,6 +352,38 @@ mod tests {
         // Over two, the fuller decides.
         let most = layers.most(&[part(1).total() + SLACK + 4096; 2], &[on.clone(), on.clone()]).unwrap();
         assert!(most.is_some_and(|most| most >= 2), "{most:?}");
+    }
+
+    #[test]
+    fn a_head_that_is_stored_and_not_used_is_none() {
+        let golden =
+            std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/llama"));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(golden.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+        let config = std::fs::read_to_string(golden.join("config.json")).unwrap();
+        for tied in [false, true] {
+            let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+            config["tie_word_embeddings"] = tied.into();
+            std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+            let options = Options::new();
+            let checkpoint = options.checkpoint(folder.path()).unwrap();
+            assert!(checkpoint.source.tensors().iter().any(|t| t.name == "lm_head.weight"));
+            assert_eq!(Layers::of(&checkpoint, &options).tied, tied);
+        }
+    }
+
+    #[test]
+    fn layers_on_a_gpu_and_the_cpu_do_not_go_together() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/qwen3");
+        let of = |layers| Options::new().device(crate::Device::Cpu).gpu_layers(layers);
+        for layers in [GpuLayers::Auto, GpuLayers::Count(0)] {
+            of(layers).estimate_memory(golden).unwrap();
+        }
+        let options = of(GpuLayers::Count(3));
+        for error in [options.estimate_memory(golden).unwrap_err(), options.open(golden).unwrap_err()] {
+            let error = error.to_string();
+            assert!(error.contains("3 layers on a GPU were asked for, and the device cpu"), "{error}");
+        }
     }
 
     #[test]

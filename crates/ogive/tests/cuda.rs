@@ -85,14 +85,14 @@ fn an_estimate_counts_what_products_take() {
         let path = golden("llama");
         let working = |set: fn(Builder) -> Builder| {
             let cuda = set(CudaBackend::builder().compute(Compute::Bf16)).build().unwrap();
-            let options = Options::new().backend(Arc::new(cuda)).context(40).step_tokens(16);
+            let options = Options::new().backend(Arc::new(cuda)).context(100).step_tokens(100);
             options.estimate_memory(&path).unwrap().working
         };
         let (own, few, with) =
-            (working(|b| b.cublas(false)), working(|b| b.cublas_from(17)), working(|b| b.cublas_from(16)));
+            (working(|b| b.cublas(false)), working(|b| b.cublas_from(101)), working(|b| b.cublas_from(100)));
         assert!(own == few && with > own + 4_000_000, "{own} {few} {with}");
         // Before there is a backend: what the options say of precision counts, and these are too few rows for cuBLAS by the table.
-        let options = Options::new().device(Device::Cuda(0)).context(40).step_tokens(16);
+        let options = Options::new().device(Device::Cuda(0)).context(100).step_tokens(100);
         let exact = options.clone().exact(true).estimate_memory(&path).unwrap().working;
         let half = options.bf16(true).estimate_memory(&path).unwrap().working;
         assert!(half > exact && half == own, "{exact} {half} {own}");

@@ -4,9 +4,16 @@
 #![cfg(all(feature = "cuda", feature = "cpu"))]
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+#[path = "../../ogive-weights/tests/common/packer.rs"]
+mod packer;
+
+use ogive::backend::LayerCache;
 use ogive::cuda::CudaBackend;
 use ogive::engine::{Limits, Request};
-use ogive::{Device, GpuLayers, Model, Options};
+use ogive::nn::{self, Embedding, Linear, Step};
+use ogive::tensor::{Result, Tensor};
+use ogive::{Device, GpuLayers, Model, Options, models};
+use packer::{file, tensor};
 use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
 use std::time::Duration;
 
@@ -146,6 +153,55 @@ fn one_that_holds_the_model_has_it_alone() {
         has(&line, &["using CUDA: NVIDIA H"]);
         whole(line);
     }
+}
+
+/// A table of tokens that is the head too, and nothing between: no weight has a layer's number in its name.
+#[derive(Debug)]
+struct Table(Embedding, Linear);
+
+impl nn::Model for Table {
+    fn cache_layout(&self) -> Vec<LayerCache> {
+        Vec::new()
+    }
+    fn hidden(&self, step: &Step<'_>) -> Result<Tensor> {
+        self.0.forward(step)
+    }
+    fn head(&self, step: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
+        self.1.forward(step, &hidden)
+    }
+}
+
+/// On one device, or on the CPU with the reason: nobody can share it out.
+#[test]
+fn a_model_without_layers_is_on_one_device() {
+    if test::case().is_some() {
+        println!();
+        let folder = tempfile::tempdir().unwrap();
+        let config = r#"{"architectures": ["Table"], "vocab_size": 65536, "max_position_embeddings": 64}"#;
+        std::fs::write(folder.path().join("config.json"), config).unwrap();
+        let table = tensor("table", ".weight", "F32", &[65_536, 64], vec![0; 65_536 * 64 * 4]);
+        std::fs::write(folder.path().join("model.safetensors"), file(&[table])).unwrap();
+        let registry = models::registry().with("Table", |_, file| {
+            let table = file.embedding("table")?;
+            let head = table.tied();
+            Ok(Box::new(Table(table, head)))
+        });
+        let model = Options::new().registry(registry).open(folder.path()).unwrap();
+        println!("line: {}", model.device());
+        assert_eq!(model.logits(&[3, 9]).unwrap().shape(), [2, 65_536]);
+        return;
+    }
+    let said = |devices: &str| said(test_name!(), devices, &[]);
+    let Some(line) = said("sm_80:200M") else { return };
+    assert!(line.starts_with("using CUDA: NVIDIA "), "{line}");
+    let line = said("sm_80:16M,sm_80:16M").unwrap();
+    has(
+        &line,
+        &[
+            "CUDA not used: the model cannot be shared out, as no weight has a layer's number in its name; all of it takes ",
+        ],
+    );
+    has(&line, &[", of 15 MiB free; using the CPU, "]);
 }
 
 #[test]

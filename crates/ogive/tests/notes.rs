@@ -45,7 +45,10 @@ const QUERIES: &str = "kept as F32, 7.2 times the file's bytes: 2 tensors (model
      are no whole blocks of 32";
 
 fn notes(options: &Options, path: impl AsRef<Path>) -> Vec<String> {
-    options.clone().context(40).step_tokens(16).open(path).unwrap().notes().to_vec()
+    let options = options.clone().context(40).step_tokens(16);
+    let notes = options.open(&path).unwrap().notes().to_vec();
+    assert_eq!(options.estimate_notes(&path).unwrap(), notes, "before it is loaded");
+    notes
 }
 
 #[test]

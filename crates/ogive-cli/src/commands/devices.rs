@@ -4,7 +4,7 @@ use crate::error::{Result, with_causes};
 use crate::figures::Bytes;
 use crate::options::Machine;
 use crate::output;
-use ogive::{Device, Options};
+use ogive::{Device, GpuLayers, Options};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -25,36 +25,57 @@ pub(crate) struct Args {
 }
 
 /// What the model takes on a device, in a line and as JSON.
-fn memory(path: &std::path::Path, options: Options, device: Device) -> (String, Value) {
-    let free = ogive::device_memory(device);
-    match options
-        .device(device)
-        .estimate_parts(path)
-        .map(|mut parts| (parts.pop().unwrap_or_default(), parts))
-    {
-        // The device's part comes last; before it is what the CPU keeps, if layers stay there.
-        Ok((m, others)) => {
-            let mut whole = format!("{}: {m}", path.display());
-            others.iter().for_each(|other| whole.push_str(&format!(", and on the CPU {other}")));
-            let line = match free {
-                Some(free) if m.total() <= free => format!("{whole}; fits in {} free", Bytes(free)),
-                Some(free) => format!(
-                    "{whole}; does not fit in {} free: use a smaller context or cache type, or --gpu-layers auto",
-                    Bytes(free)
-                ),
-                None => whole,
-            };
-            let json = json!({
-                "weights": m.weights, "cache": m.cache, "working": m.working, "graphs": m.graphs, "total": m.total(),
-                "context": m.context, "free": free, "fits": free.map(|free| m.total() <= free),
-            });
-            (line, json)
-        }
+fn memory(
+    path: &std::path::Path,
+    options: &Options,
+    layers: Option<GpuLayers>,
+    device: Device,
+) -> (String, Value) {
+    let parts = match options.estimate_parts(path) {
+        Ok(parts) => parts,
         Err(e) => {
             let why = with_causes(&e);
-            (format!("memory is not known: {why}"), json!({ "error": why }))
+            return (format!("memory is not known: {why}"), json!({ "error": why }));
         }
+    };
+    // Where layers stay on the CPU, it keeps a part.
+    let (own, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(|m| m.gpu == (device != Device::Cpu));
+    let free = ogive::device_memory(device);
+    let (mut line, mut entry) = (format!("{}: ", path.display()), json!({ "free": free }));
+    match own.first() {
+        Some(m) => {
+            line.push_str(&m.to_string());
+            entry = json!({
+                "weights": m.weights, "cache": m.cache, "working": m.working, "graphs": m.graphs, "total": m.total(),
+                "context": m.context, "free": free, "fits": free.map(|free| m.fits(free)),
+            });
+        }
+        None => line.push_str("nothing of it is here"),
     }
+    others.iter().for_each(|other| line.push_str(&format!(", and on the CPU {other}")));
+    if let (Some(m), Some(free)) = (own.first(), free) {
+        // Layers that are shared out by what is free are counted as if all were here.
+        let shared = layers == Some(GpuLayers::Auto);
+        line.push_str(&match m.fits(free) {
+            true => format!("; fits in {} free", Bytes(free)),
+            false if shared => {
+                format!("; of {} free: as many layers as fit, and the others on the CPU", Bytes(free))
+            }
+            false => format!(
+                "; does not fit in {} free: use a smaller context or cache type, or --gpu-layers auto",
+                Bytes(free)
+            ),
+        });
+    }
+    (line, entry)
+}
+
+/// What there is to know of the model on a device, but for its size: a line each, and in the JSON too.
+fn notes(path: &std::path::Path, options: &Options, entry: &mut Value) -> Vec<String> {
+    // Why there are none has been said with the memory.
+    let notes = options.estimate_notes(path).unwrap_or_default();
+    entry["notes"] = json!(notes);
+    notes
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -62,13 +83,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // What is no model is told once, and not as something that each device lacks.
     args.model.as_ref().map_or(Ok(()), |path| options.checkpoint(path).map(|_| ()))?;
     let devices = ogive::devices().into_iter().map(|(device, about)| {
-        let memory = args.model.as_ref().map(|path| memory(path, options.clone(), device));
+        let memory = args.model.as_ref().map(|path| {
+            let options = options.clone().device(device);
+            // Of the CPU what is asked of GPUs means nothing.
+            let options = if device == Device::Cpu { options.gpu_layers(GpuLayers::Auto) } else { options };
+            let (line, mut entry) = memory(path, &options, args.machine.gpu_layers(), device);
+            let lines = std::iter::once(line).chain(notes(path, &options, &mut entry)).collect();
+            (lines, entry)
+        });
         (device, about, memory)
     });
     if args.json {
         // With the devices that want them, as the array is one of devices.
         let libraries = ogive::libraries();
-        let entry = |(device, about, memory): (Device, String, Option<(String, Value)>)| {
+        let entry = |(device, about, memory): (Device, String, Option<(Vec<String>, Value)>)| {
             let libraries = if device == Device::Cpu { &[][..] } else { &libraries[..] };
             let mut entry = json!({ "device": device.to_string(), "about": about, "libraries": libraries });
             if let Some((_, memory)) = memory {
@@ -80,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     for (device, about, memory) in devices {
         output::line(format_args!("{:<8} {about}", device.to_string()))?;
-        if let Some((line, _)) = memory {
+        for line in memory.into_iter().flat_map(|(lines, _)| lines) {
             output::line(format_args!("{:<8} {line}", ""))?;
         }
     }

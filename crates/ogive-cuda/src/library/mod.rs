@@ -175,7 +175,7 @@ fn unfit(kind: Kind, places: &Places, wanted: Option<Wanted>, refused: &[String]
     Error::Library { library: kind.name(), why: format!("{what}; {}", advice::help(kind, places, wanted)) }
 }
 
-/// Whether there is a file that may be cuBLAS; whether it starts shows when it is wanted.
+/// Whether there is a file that may be cuBLAS for the driver; whether it starts shows when it is wanted.
 pub(crate) fn has_cublas() -> bool {
-    !Places::here().files(Kind::Cublas).is_empty()
+    driver().is_ok_and(|(driver, _)| !cublas_files(&Places::here(), driver.version).0.is_empty())
 }
