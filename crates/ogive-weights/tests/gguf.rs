@@ -125,6 +125,31 @@ fn missing_settings_get_their_defaults() {
 }
 
 #[test]
+fn gemma_3_has_windows_where_the_file_says() {
+    let layers = |more: Vec<(&'static str, Value)>| {
+        let mut meta = set("gemma3", [("gemma3.block_count", 7u32.into())]);
+        meta.extend(more);
+        let types = open(gguf(&meta, &[]))?.config.opt_strs("layer_types")?.unwrap();
+        Ok::<_, ogive_tensor::Error>(types.iter().map(|t| &t[..1]).collect::<String>())
+    };
+    let window = || ("gemma3.attention.sliding_window", Value::from(512u32));
+    let pattern = |v: Value| ("gemma3.attention.sliding_window_pattern", v);
+    assert_eq!(layers(vec![window()]).unwrap(), "sssssfs");
+    // No window, no windowed layer: Rnj-1 leaves the key out.
+    assert_eq!(layers(vec![]).unwrap(), "fffffff");
+    assert_eq!(layers(vec![("gemma3.attention.sliding_window", 0u32.into())]).unwrap(), "fffffff");
+    assert_eq!(layers(vec![pattern(2u32.into())]).unwrap(), "fffffff");
+    for (every, types) in [(2u32, "sfsfsfs"), (1, "fffffff"), (0, "sssssss")] {
+        assert_eq!(layers(vec![window(), pattern(every.into())]).unwrap(), types);
+    }
+    let flags = vec![true, false, true, true, false, false, true];
+    assert_eq!(layers(vec![window(), pattern(flags.into())]).unwrap(), "sfssffs");
+    assert_eq!(layers(vec![window(), pattern(vec![1i32; 7].into())]).unwrap(), "sssssss");
+    let e = layers(vec![window(), pattern(vec![1f32; 7].into())]).unwrap_err().to_string();
+    assert!(e.contains("sliding_window_pattern") && e.contains("flags or whole numbers"), "{e}");
+}
+
+#[test]
 fn lists_of_settings_collapse_or_say_so() {
     let list = |v: Vec<i32>| llama([("llama.feed_forward_length", v.into())]);
     assert_eq!(open(gguf(&list(vec![64, 64]), &[])).unwrap().config.usize("intermediate_size").unwrap(), 64);

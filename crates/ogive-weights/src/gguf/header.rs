@@ -40,6 +40,17 @@ impl<'a> Header<'a> {
         self.gguf.metadata().opt_bool(&self.key(key)).map_err(failed)
     }
 
+    /// The list of flags under `ARCHITECTURE.key`, one for each layer; of numbers, all but 0 count as set. `None` where there is
+    /// no list.
+    pub fn flags(&self, key: &str) -> Result<Option<Vec<bool>>> {
+        let key = self.key(key);
+        let Some(array) = self.gguf.metadata().get(&key).and_then(Stored::as_array) else { return Ok(None) };
+        let numbers = || Some(array.to_i64()?.iter().map(|n| *n != 0).collect());
+        let flags = array.as_bool().map(<[bool]>::to_vec).or_else(numbers);
+        let wrong = || Error::invalid(&key, format!("its value {array} should be flags or whole numbers"));
+        flags.map(Some).ok_or_else(wrong)
+    }
+
     /// The string under `ARCHITECTURE.key`.
     pub fn str(&self, key: &str) -> Result<Option<&'a str>> {
         self.gguf.metadata().opt_str(&self.key(key)).map_err(failed)

@@ -33,7 +33,7 @@ pub(super) fn gemma2() -> Translation {
         // llama.cpp's defaults, which are the class's too.
         settings.entry("attn_logit_softcapping").or_insert(json!(50.0));
         settings.entry("final_logit_softcapping").or_insert(json!(30.0));
-        layer_types(header, settings, 2)
+        layer_types(header, settings, true, 2)
     })
 }
 
@@ -45,7 +45,9 @@ pub(super) fn gemma3() -> Translation {
         if header.f32("rope.freq_base")?.is_none() {
             settings.insert("rope_theta".into(), json!(1_000_000.0));
         }
-        layer_types(header, settings, 6)
+        // A file that names no window has none (Rnj-1's), where the class would take one for granted.
+        let windowed = whole(settings, "sliding_window").is_some();
+        layer_types(header, settings, windowed, 6)
     })
 }
 
@@ -63,12 +65,19 @@ fn score_scale(settings: &mut Settings, layers_of_27b: u64) {
     }
 }
 
-/// Every layer has a window but each `every`-th. A list that the layer count makes, so its length is bounded.
-fn layer_types(header: &Header<'_>, settings: &mut Settings, every: usize) -> Result<()> {
-    let every = header.usize("attention.sliding_window_pattern")?.unwrap_or(every).max(1) as u64;
-    let layers = whole(settings, "num_hidden_layers").unwrap_or(0).min(10_000);
-    let kinds =
-        (1..=layers).map(|i| if i.is_multiple_of(every) { "full_attention" } else { "sliding_attention" });
-    settings.insert("layer_types".into(), kinds.collect());
+/// Every layer has a window but each `every`-th, unless the file counts otherwise or has a flag for each layer (which
+/// llama.cpp passes over for these two). The list is as long as the layer count, which is bounded, or as that of the file.
+fn layer_types(header: &Header<'_>, settings: &mut Settings, windowed: bool, every: usize) -> Result<()> {
+    const PATTERN: &str = "attention.sliding_window_pattern";
+    let slides: Vec<bool> = match header.flags(PATTERN)? {
+        Some(flags) => flags,
+        None => {
+            let every = header.usize(PATTERN)?.unwrap_or(every) as u64;
+            let layers = whole(settings, "num_hidden_layers").unwrap_or(0).min(10_000);
+            (1..=layers).map(|i| !i.is_multiple_of(every)).collect()
+        }
+    };
+    let kind = |slides| if slides && windowed { "sliding_attention" } else { "full_attention" };
+    settings.insert("layer_types".into(), slides.into_iter().map(kind).collect());
     Ok(())
 }
