@@ -32,7 +32,13 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
         return Err(Error::invalid("config", why));
     }
     let freqs = plain(dim, f64::from(theta));
-    let kind = scaling.opt_str("rope_type")?.or(scaling.opt_str("type")?).unwrap_or("default");
+    let kind = match scaling.opt_str("rope_type")?.or(scaling.opt_str("type")?) {
+        Some(kind) => kind,
+        None => {
+            one_set(&scaling)?;
+            "default"
+        }
+    };
     let stretch = Stretch { c, s: &scaling, dim, theta: f64::from(theta) };
     match kind {
         "default" => Ok(Rope::new(rounded(&freqs))),
@@ -53,6 +59,20 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
             Err(Error::unsupported("config", format!("rope scaling `{other}`; known are {known}")))
         }
     }
+}
+
+/// Refuses a set for each kind of layer, of which no single one would be meant here.
+fn one_set(scaling: &Config) -> Result<()> {
+    let sets = scaling.0.as_object().into_iter().flatten().filter(|(_, v)| v.is_object());
+    let kinds: Vec<&str> = sets.map(|(kind, _)| kind.as_str()).collect();
+    if kinds.is_empty() {
+        return Ok(());
+    }
+    let why = format!(
+        "`rope_parameters` for each kind of layer ({}) in a form that is not known",
+        kinds.join(", ")
+    );
+    Err(Error::unsupported("config", why))
 }
 
 fn plain(dim: usize, theta: f64) -> Vec<f64> {

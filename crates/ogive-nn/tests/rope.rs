@@ -128,6 +128,10 @@ fn settings_that_make_no_sense_are_refused_by_name() {
         (json!({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}), "original_max_position_embeddings"),
         (scaled(json!({"rope_type": "longrope", "short_factor": [1.0]})), "32 divisors"),
         (scaled(json!({"rope_type": "longrope", "long_factor": [1.0]})), "short_factor"),
+        (
+            json!({"rope_parameters": {"full_attention": {"factor": 8.0}}}),
+            "each kind of layer (full_attention)",
+        ),
         (json!({"rope_theta": -1.0}), "rope_theta"),
         (json!({"rope_theta": "ten"}), "rope_theta"),
         (json!({"partial_rotary_factor": 2.0}), "rotate"),

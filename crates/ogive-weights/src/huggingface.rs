@@ -2,7 +2,8 @@
 //!
 //! Settings are given as the file has them, but for three renamings in the format itself, done here so that no model has
 //! to know of both: `rope_scaling.type` became `rope_type`, newer files keep `rope_theta` and `rope_scaling` together as
-//! `rope_parameters`, and GPT-2 and its kin (Nomic's BERT) say `n_embd` where all others say `hidden_size`. What is nested (`text_config` of models that also see) is left alone.
+//! `rope_parameters`, and GPT-2 and its kin (Nomic's BERT) say `n_embd` where all others say `hidden_size`. The same is done to
+//! `text_config`, the nested settings of models that also see.
 
 use crate::formats::Formats;
 use crate::json;
@@ -77,43 +78,71 @@ fn read_config(path: &Path) -> Result<Config> {
     let Value::Object(mut settings) = json::read(path)? else {
         return Err(Error::invalid(&path.display().to_string(), "the settings are no JSON object"));
     };
-    join_rope_parameters(&mut settings);
-    add_later_names(&mut settings);
-    if let Some(Value::Object(scaling)) = settings.get_mut("rope_scaling")
-        && !scaling.contains_key("rope_type")
-        && let Some(kind) = scaling.get("type").cloned()
-    {
-        scaling.insert("rope_type".into(), kind);
+    rename(&mut settings);
+    if let Some(Value::Object(text)) = settings.get_mut("text_config") {
+        rename(text);
     }
     Ok(Config(Value::Object(settings)))
+}
+
+/// Brings settings of any age to the names that models read.
+fn rename(settings: &mut Map<String, Value>) {
+    join_rope_parameters(settings);
+    add_later_names(settings);
+    if let Some(Value::Object(scaling)) = settings.get_mut("rope_scaling")
+        && let Some(kind) = scaling.get("type").cloned()
+    {
+        fill(scaling, "rope_type", &kind);
+    }
+}
+
+/// Sets what is not there, or is `null`, which means the same.
+fn fill(settings: &mut Map<String, Value>, key: &str, value: &Value) {
+    let place = settings.entry(key).or_insert(Value::Null);
+    if place.is_null() {
+        *place = value.clone();
+    }
 }
 
 /// Gives what has one of the [`FIRST_NAMES`] its later name too.
 fn add_later_names(settings: &mut Map<String, Value>) {
     for (first, later) in FIRST_NAMES {
         if let Some(value) = settings.get(*first).filter(|v| !v.is_null()).cloned() {
-            settings.entry(*later).or_insert(value);
+            fill(settings, later, &value);
         }
     }
 }
 
-/// Turns `rope_parameters` into the keys that were used before, where those are not there.
+/// Turns `rope_parameters` into the keys that were used before, where those are not there. What those cannot say stays as it
+/// is, for `rope_of` to refuse.
 fn join_rope_parameters(settings: &mut Map<String, Value>) {
     let Some(Value::Object(rope)) = settings.get("rope_parameters").cloned() else { return };
     // Models with windowed layers have one set for each kind of layer.
     let of = |kind: &str| rope.get(kind).and_then(Value::as_object);
-    if let Some(theta) = of("sliding_attention").and_then(|r| r.get("rope_theta")) {
-        settings.entry("rope_local_base_freq").or_insert(theta.clone());
+    let kind = |r: &Map<String, Value>| {
+        let kind = ["rope_type", "type"].iter().find_map(|key| r.get(*key)?.as_str());
+        kind.unwrap_or("default").to_owned()
+    };
+    let (full, sliding) = (of("full_attention"), of("sliding_attention"));
+    let known = match full {
+        Some(_) => sliding.is_none_or(|r| kind(r) == "default"),
+        None => !rope.values().any(Value::is_object),
+    };
+    if !known {
+        return;
     }
-    let rope = of("full_attention").unwrap_or(&rope);
+    settings.remove("rope_parameters");
+    if let Some(theta) = sliding.and_then(|r| r.get("rope_theta")) {
+        fill(settings, "rope_local_base_freq", theta);
+    }
+    let rope = full.unwrap_or(&rope);
     for key in ["rope_theta", "partial_rotary_factor"] {
         if let Some(value) = rope.get(key) {
-            settings.entry(key).or_insert(value.clone());
+            fill(settings, key, value);
         }
     }
-    let kind = rope.get("rope_type").and_then(Value::as_str).unwrap_or("default");
-    if kind != "default" {
-        settings.entry("rope_scaling").or_insert(Value::Object(rope.clone()));
+    if kind(rope) != "default" {
+        fill(settings, "rope_scaling", &Value::Object(rope.clone()));
     }
 }
 
@@ -139,6 +168,34 @@ mod tests {
         assert_eq!(c["rope_scaling"]["factor"], json!(8.0));
         let c = joined(json!({"rope_theta": 1.0, "rope_parameters": {"rope_theta": 2.0}}));
         assert_eq!(c["rope_theta"], json!(1.0));
+        let c = joined(json!({"rope_theta": null, "rope_scaling": null,
+            "rope_parameters": {"type": "linear", "factor": 2.0, "rope_theta": 2.0}}));
+        assert_eq!((&c["rope_theta"], &c["rope_scaling"]["factor"]), (&json!(2.0), &json!(2.0)));
+        assert_eq!(c.get("rope_parameters"), None);
+        // Layers of a kind that the older keys do not know, or windowed ones that are stretched.
+        for (full, sliding) in [("other", "default"), ("full_attention", "yarn")] {
+            let sets = json!({(full): {"rope_theta": 1e6}, "sliding_attention": {"rope_type": sliding}});
+            let c = joined(json!({"rope_parameters": sets}));
+            assert_eq!((&c["rope_parameters"], c.get("rope_theta")), (&sets, None));
+        }
+    }
+
+    #[test]
+    fn the_settings_of_a_text_model_are_renamed_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(CONFIG);
+        let rope = json!({
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}});
+        let config =
+            json!({"text_config": {"n_layer": 4, "num_hidden_layers": null, "rope_parameters": rope}});
+        std::fs::write(&path, config.to_string()).unwrap();
+        let text = read_config(&path).unwrap().at("text_config");
+        assert_eq!(text.at("rope_scaling").f32_or("factor", 0.0).unwrap(), 8.0);
+        assert_eq!(
+            (text.f32_or("rope_theta", 0.0).unwrap(), text.usize("num_hidden_layers").unwrap()),
+            (1e6, 4)
+        );
     }
 
     #[test]
