@@ -108,7 +108,15 @@ fn missing_settings_get_their_defaults() {
         c.opt_strs("layer_types").unwrap().unwrap(),
         ["sliding_attention", "full_attention", "sliding_attention"]
     );
-    assert_eq!(c.f32_or("attn_logit_softcapping", 0.0).unwrap(), 50.0);
+    assert_eq!(
+        (c.f32_or("attn_logit_softcapping", 0.0).unwrap(), c.usize("sliding_window").unwrap()),
+        (50.0, 4096)
+    );
+    // A window of 0 is none.
+    let none = [("gemma2.block_count", 3u32.into()), ("gemma2.attention.sliding_window", Value::from(0u32))];
+    let c = open(gguf(&set("gemma2", none), &[])).unwrap().config;
+    assert_eq!(c.opt_strs("layer_types").unwrap().unwrap(), ["full_attention"; 3]);
+    assert!(!c.has("sliding_window"));
     let c = open(gguf(
         &set(
             "gemma2",

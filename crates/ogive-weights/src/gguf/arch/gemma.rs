@@ -33,7 +33,7 @@ pub(super) fn gemma2() -> Translation {
         // llama.cpp's defaults, which are the class's too.
         settings.entry("attn_logit_softcapping").or_insert(json!(50.0));
         settings.entry("final_logit_softcapping").or_insert(json!(30.0));
-        layer_types(header, settings, true, 2)
+        layer_types(header, settings, 4096, 2)
     })
 }
 
@@ -46,8 +46,7 @@ pub(super) fn gemma3() -> Translation {
             settings.insert("rope_theta".into(), json!(1_000_000.0));
         }
         // A file that names no window has none (Rnj-1's), where the class would take one for granted.
-        let windowed = whole(settings, "sliding_window").is_some();
-        layer_types(header, settings, windowed, 6)
+        layer_types(header, settings, 0, 6)
     })
 }
 
@@ -67,8 +66,13 @@ fn score_scale(settings: &mut Settings, layers_of_27b: u64) {
 
 /// Every layer has a window but each `every`-th, unless the file counts otherwise or has a flag for each layer (which
 /// llama.cpp passes over for these two). The list is as long as the layer count, which is bounded, or as that of the file.
-fn layer_types(header: &Header<'_>, settings: &mut Settings, windowed: bool, every: usize) -> Result<()> {
+/// A file that is silent on the window's size has `usual`; 0 is none in any layer.
+fn layer_types(header: &Header<'_>, settings: &mut Settings, usual: usize, every: usize) -> Result<()> {
     const PATTERN: &str = "attention.sliding_window_pattern";
+    let window = header.usize("attention.sliding_window")?.unwrap_or(usual);
+    if window > 0 {
+        settings.insert("sliding_window".into(), window.into());
+    }
     let slides: Vec<bool> = match header.flags(PATTERN)? {
         Some(flags) => flags,
         None => {
@@ -77,7 +81,7 @@ fn layer_types(header: &Header<'_>, settings: &mut Settings, windowed: bool, eve
             (1..=layers).map(|i| !i.is_multiple_of(every)).collect()
         }
     };
-    let kind = |slides| if slides && windowed { "sliding_attention" } else { "full_attention" };
+    let kind = |slides| if slides && window > 0 { "sliding_attention" } else { "full_attention" };
     settings.insert("layer_types".into(), slides.into_iter().map(kind).collect());
     Ok(())
 }
