@@ -43,6 +43,25 @@ fn settings_that_are_missing_or_have_no_place() {
         ("llama", |c| c["hidden_act"] = json!("gelu"), "hidden_act"),
         ("llama", |c| c["rope_scaling"] = json!({"rope_type": "dynamic", "factor": 2.0}), "dynamic"),
         ("llama", |c| c["rope_scaling"] = json!({"rope_type": "linear"}), "factor"),
+        (
+            "llama",
+            |c| {
+                c["rope_scaling"] = json!({"rope_type": "yarn", "factor": 2.0, "truncate": false,
+                    "original_max_position_embeddings": 64});
+            },
+            "`truncate` is false",
+        ),
+        ("llama", |c| c["rope_parameters"] = json!({"odd": {"factor": 2.0}}), "rope_parameters"),
+        (
+            "gemma2",
+            |c| c["attn_logit_softcapping"] = Value::Null,
+            "it is null, and a GGUF file of gemma2 means 50",
+        ),
+        (
+            "gemma2",
+            |c| c["final_logit_softcapping"] = Value::Null,
+            "it is null, and a GGUF file of gemma2 means 30",
+        ),
         ("gemma2", |c| c["query_pre_attn_scalar"] = json!(99), "query_pre_attn_scalar"),
         ("gemma2", |c| c["layer_types"] = json!(vec!["full_attention"; 4]), "layer_types"),
         ("qwen2", |c| c["use_sliding_window"] = json!(true), "use_sliding_window"),

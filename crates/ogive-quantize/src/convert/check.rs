@@ -23,6 +23,9 @@ const OTHERWISE: &[&str] = &[
     "original_max_position_embeddings",
 ];
 
+/// Settings that `null` turns off; to others it means what silence means.
+const TURNED_OFF: &[&str] = &["attn_logit_softcapping", "final_logit_softcapping"];
+
 pub(super) fn settings(model: &Model<'_>, metadata: &Metadata, factors: &[HostWeight]) -> Result<()> {
     let mut writer = GgufWriter::with_metadata(metadata.clone());
     for f in factors {
@@ -37,7 +40,8 @@ pub(super) fn settings(model: &Model<'_>, metadata: &Metadata, factors: &[HostWe
     let back = model.translation.config(&Gguf::from_bytes(file)?)?;
     let Some(back) = back.0.as_object() else { return Ok(()) };
     for (key, value) in back.iter().filter(|(key, _)| !OTHERWISE.contains(&key.as_str())) {
-        let Some(wanted) = model.config.0.get(key).filter(|v| !v.is_null()) else { continue };
+        let counts = |v: &&Value| !v.is_null() || TURNED_OFF.contains(&key.as_str());
+        let Some(wanted) = model.config.0.get(key).filter(counts) else { continue };
         if !alike(value, wanted) {
             let why = format!("it is {wanted}, and a GGUF file of {} means {value}", model.architecture);
             return Err(Error::convert(format!("the setting {key}"), why));

@@ -156,6 +156,9 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
     if architecture.starts_with("qwen") && config.bool_or("use_sliding_window", false)? {
         return refuse("use_sliding_window", "GGUF has no windows for this architecture");
     }
+    if config.has("rope_parameters") {
+        return refuse("rope_parameters", "it is in a form that is not known");
+    }
     let windows = config.opt_strs("layer_types")?.unwrap_or_default();
     if !architecture.starts_with("gemma") && windows.iter().any(|t| t != "full_attention") {
         return refuse("layer_types", "GGUF cannot say which layers of this architecture have a window");
@@ -199,6 +202,10 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
             }
             if scaling.has("attention_factor") || scaling.has("mscale") {
                 let why = "a YaRN of its own magnitude is not converted";
+                return Err(Error::convert("the setting rope_scaling", why));
+            }
+            if !scaling.bool_or("truncate", true)? {
+                let why = "a YaRN whose ramp begins and ends between dimensions (`truncate` is false) is none that GGUF can say";
                 return Err(Error::convert("the setting rope_scaling", why));
             }
         }
