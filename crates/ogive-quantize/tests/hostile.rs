@@ -80,6 +80,15 @@ fn settings_that_are_missing_or_have_no_place() {
 }
 
 #[test]
+fn a_window_that_the_class_takes_for_granted_is_written_down() {
+    let silent: Change =
+        |c| c.as_object_mut().unwrap().retain(|k, _| k != "sliding_window" && k != "layer_types");
+    let Some(folder) = changed("gemma3", "config.json", silent) else { return };
+    let input = Input::open(folder.path()).unwrap();
+    assert_eq!(input.metadata().u32("gemma3.attention.sliding_window").unwrap(), 4096);
+}
+
+#[test]
 fn vocabularies_that_are_broken_or_have_no_place() {
     let cases: &[(&str, Change, &str)] = &[
         ("llama", |t| t["model"]["type"] = json!("Unigram"), ""),

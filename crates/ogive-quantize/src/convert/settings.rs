@@ -90,6 +90,8 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         Some(window) => keys.set("attention.sliding_window", whole("sliding_window", window)?),
         // Silence would mean llama.cpp's own window.
         None if architecture == "phi3" => keys.set("attention.sliding_window", 0_u32),
+        // And here none, where the class takes one for granted.
+        None if architecture == "gemma3" => keys.set("attention.sliding_window", 4096_u32),
         None => {}
     }
     if architecture == "gemma3" {
