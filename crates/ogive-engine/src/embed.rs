@@ -58,7 +58,20 @@ pub fn embed<T: AsRef<[u32]>>(
     texts: &[T],
     how: &Embed,
 ) -> Result<Array2<f32>> {
-    let mut pools: Vec<Pool> = texts.iter().map(|_| Pool::default()).collect();
+    embed_after(b, model, texts, &[], how)
+}
+
+/// The same where a mean leaves out the first so many tokens of each text: a prompt that states should be seen from and not
+/// count. `left_out` has a number for each text, or none for no text; a text of which nothing is left has a vector of zeros.
+pub fn embed_after<T: AsRef<[u32]>>(
+    b: &dyn Backend,
+    model: &dyn Model,
+    texts: &[T],
+    left_out: &[usize],
+    how: &Embed,
+) -> Result<Array2<f32>> {
+    let skip = |i| if how.pooling == Pooling::Mean { left_out.get(i).copied().unwrap_or(0) } else { 0 };
+    let mut pools: Vec<Pool> = (0..texts.len()).map(|i| Pool { skip: skip(i), ..Pool::default() }).collect();
     each_row(b, model, texts, how, Some(how.pooling), &mut |i, row| pools[i].add(row))?;
     let vectors = pools.into_iter().map(|pool| pool.finish(how)).collect::<Result<Vec<_>>>()?;
     matrix(vectors)
@@ -205,11 +218,17 @@ fn run(
 struct Pool {
     sum: Vec<f64>,
     rows: usize,
+    /// Rows that are still to be left out.
+    skip: usize,
 }
 
 impl Pool {
     fn add(&mut self, row: &[f32]) {
         self.sum.resize(row.len(), 0.0);
+        if let Some(left) = self.skip.checked_sub(1) {
+            self.skip = left;
+            return;
+        }
         self.sum.iter_mut().zip(row).for_each(|(sum, v)| *sum += f64::from(*v));
         self.rows += 1;
     }
@@ -248,6 +267,16 @@ mod tests {
         let mut pool = Pool::default();
         pool.add(&[0.0, 0.0]);
         assert_eq!(pool.finish(&Embed::new(Pooling::Mean)).unwrap(), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_mean_leaves_out_what_it_is_told_to() {
+        let mean = |skip| {
+            let mut pool = Pool { skip, ..Pool::default() };
+            [[9.0, 9.0], [3.0, 4.0], [5.0, 0.0]].iter().for_each(|row| pool.add(row));
+            pool.finish(&Embed { normalize: false, ..Embed::new(Pooling::Mean) }).unwrap()
+        };
+        assert_eq!((mean(1), mean(3), mean(4)), (vec![4.0, 2.0], vec![0.0; 2], vec![0.0; 2]));
     }
 
     #[test]

@@ -53,7 +53,7 @@ mod schedule;
 mod session;
 
 pub use digest::Digest;
-pub use embed::{Embed, Pooling, embed, embed_tokens};
+pub use embed::{Embed, Pooling, embed, embed_after, embed_tokens};
 pub use engine::{Engine, Stats};
 pub use evaluate::{Evaluate, evaluate, score};
 pub use limits::Limits;

@@ -89,6 +89,16 @@ fn a_window_that_the_class_takes_for_granted_is_written_down() {
 }
 
 #[test]
+fn texts_that_are_lower_cased_have_no_place() {
+    let Some(folder) = changed("llama", "config.json", |_| {}) else { return };
+    let modules = json!([{"type": "sentence_transformers.models.Transformer", "path": ""}]);
+    std::fs::write(folder.path().join("modules.json"), modules.to_string()).unwrap();
+    std::fs::write(folder.path().join("sentence_bert_config.json"), r#"{"do_lower_case": true}"#).unwrap();
+    let e = message(folder.path());
+    assert!(e.contains("do_lower_case"), "{e}");
+}
+
+#[test]
 fn vocabularies_that_are_broken_or_have_no_place() {
     let cases: &[(&str, Change, &str)] = &[
         ("llama", |t| t["model"]["type"] = json!("Unigram"), ""),

@@ -21,10 +21,14 @@ pub struct SentenceSettings {
     pub pooling_type: Option<u32>,
     /// Tokens of a text; of longer ones the beginning counts.
     pub max_tokens: Option<usize>,
+    /// Whether texts are lower-cased before they are cut into tokens.
+    pub lower_case: bool,
     /// What stands before texts of a kind, by the kind's name: `query` and `document`, say.
     pub prompts: BTreeMap<String, String>,
     /// The kind that texts are of if nobody says.
     pub default_prompt: Option<String>,
+    /// Whether a mean leaves out the prompt's tokens, those that begin every text among them (`include_prompt` is false).
+    pub prompt_left_out: bool,
 }
 
 impl SentenceSettings {
@@ -48,7 +52,7 @@ impl SentenceSettings {
             let kind = module["type"].as_str().unwrap_or_default();
             let place = below(folder, module["path"].as_str().unwrap_or_default())?;
             match kind.rsplit('.').next().unwrap_or_default() {
-                "Transformer" => settings.max_tokens = max_tokens(&place.join("sentence_bert_config.json"))?,
+                "Transformer" => settings.texts(&place.join("sentence_bert_config.json"))?,
                 "Pooling" => settings.pool(&place.join("config.json"))?,
                 "Normalize" => {}
                 other => {
@@ -77,11 +81,23 @@ impl SentenceSettings {
         }
     }
 
+    fn texts(&mut self, path: &Path) -> Result<()> {
+        if !path.is_file() {
+            return Ok(());
+        }
+        let config: Value = json::read(path)?;
+        let most = config["max_seq_length"].as_u64().and_then(|n| usize::try_from(n).ok());
+        self.max_tokens = most.filter(|n| *n > 0);
+        self.lower_case = config["do_lower_case"].as_bool().unwrap_or(false);
+        Ok(())
+    }
+
     fn pool(&mut self, path: &Path) -> Result<()> {
         if !path.is_file() {
             return Ok(());
         }
         let config: Value = json::read(path)?;
+        self.prompt_left_out = config["include_prompt"] == Value::Bool(false);
         let flags = config.as_object().into_iter().flatten();
         let on = flags.filter(|(_, on)| on.as_bool() == Some(true));
         let mut modes: Vec<&str> = on.filter_map(|(key, _)| key.strip_prefix("pooling_mode_")).collect();
@@ -116,14 +132,6 @@ fn below(folder: &Path, name: &str) -> Result<PathBuf> {
     Err(Error::invalid(MODULES, format!("a layer's path is {name:?}, which leads out of the folder")))
 }
 
-fn max_tokens(path: &Path) -> Result<Option<usize>> {
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let most = json::read::<Value>(path)?["max_seq_length"].as_u64();
-    Ok(most.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,13 +164,16 @@ mod tests {
                 ("modules.json", modules),
                 ("elsewhere/config.json", pooling(mode)),
                 ("1_Pooling/config.json", pooling("max_tokens")),
-                ("sentence_bert_config.json", json!({"max_seq_length": 256})),
+                ("sentence_bert_config.json", json!({"max_seq_length": 256, "do_lower_case": true})),
             ]);
             let all = all.unwrap();
             assert_eq!((all.pooling_type, all.max_tokens), (Some(*number), Some(256)));
+            assert_eq!((plain.lower_case, all.lower_case), (false, true));
         }
         let newer = read(&[("1_Pooling/config.json", json!({"pooling_mode": "cls"}))]).unwrap();
-        assert_eq!(newer.pooling_type, Some(2));
+        assert_eq!((newer.pooling_type, newer.prompt_left_out), (Some(2), false));
+        let newer = read(&[("1_Pooling/config.json", json!({"include_prompt": false}))]).unwrap();
+        assert_eq!((newer.pooling_type, newer.prompt_left_out), (None, true));
         assert_eq!(read(&[("1_Pooling/config.json", json!({}))]).unwrap().pooling_type, None);
     }
 

@@ -140,8 +140,8 @@ impl Model {
                 says.map_err(|why| ModelError::unsupported("embed", why))?.unwrap_or_default()
             }
         };
-        let (ids, settings) = (self.cut(texts, how)?, self.settings(pooling, how));
-        Ok(engine::embed(&**self.backend(), &**self.layers(), &ids, &settings)?)
+        let ((ids, left_out), settings) = (self.cut(texts, how)?, self.settings(pooling, how));
+        Ok(engine::embed_after(&**self.backend(), &**self.layers(), &ids, &left_out, &settings)?)
     }
 
     /// The vectors of every token of each text, not pooled, those of special tokens among them: for comparing texts token by
@@ -151,7 +151,7 @@ impl Model {
         texts: impl IntoIterator<Item = P>,
         how: &Embed,
     ) -> Result<Vec<Array2<f32>>> {
-        let (ids, settings) = (self.cut(texts, how)?, self.settings(Pooling::default(), how));
+        let ((ids, _), settings) = (self.cut(texts, how)?, self.settings(Pooling::default(), how));
         Ok(engine::embed_tokens(&**self.backend(), &**self.layers(), &ids, &settings)?)
     }
 
@@ -182,16 +182,31 @@ impl Model {
         Ok(Some(self.prompts().get(name).ok_or_else(unknown)?))
     }
 
-    /// The ids of texts, none of which is longer than the context.
-    fn cut<P: Into<Prompt>>(&self, texts: impl IntoIterator<Item = P>, how: &Embed) -> Result<Vec<Vec<u32>>> {
+    /// Tokens that a text begins with by a prompt, what begins every text among them: as sentence-transformers counts them, by
+    /// the prompt alone, without the space at its end, which goes to the next word.
+    fn tokens_before(&self, before: &str) -> Result<usize> {
+        let ids = self.encode(&Prompt::Text(before.trim().to_owned()))?;
+        Ok(ids.len().saturating_sub(self.tokenizer()?.around()[1].len()))
+    }
+
+    /// The ids of texts, none of which is longer than the context, and how many of each a mean leaves out.
+    fn cut<P: Into<Prompt>>(
+        &self,
+        texts: impl IntoIterator<Item = P>,
+        how: &Embed,
+    ) -> Result<(Vec<Vec<u32>>, Vec<usize>)> {
         let context = self.context();
         let settings = &self.embeds().settings;
         let most = settings.max_tokens.unwrap_or(context).min(context);
         let before = self.before(how.prompt.as_deref().or(settings.default_prompt.as_deref()))?;
+        let cased = |text: &str| if settings.lower_case { text.to_lowercase() } else { text.to_owned() };
         let fits = |(i, text): (usize, P)| {
-            let mut prompt = text.into();
-            if let (Prompt::Text(text), Some(before)) = (&mut prompt, before) {
-                text.insert_str(0, before);
+            let (mut prompt, mut left_out) = (text.into(), 0);
+            if let Prompt::Text(text) = &mut prompt {
+                *text = cased(&format!("{}{text}", before.unwrap_or_default()));
+                if let Some(before) = before.filter(|b| settings.prompt_left_out && !b.trim().is_empty()) {
+                    left_out = self.tokens_before(&cased(before))?;
+                }
             }
             let mut ids = self.encode(&prompt)?;
             if how.truncate && ids.len() > most {
@@ -204,12 +219,12 @@ impl Model {
                 ids.extend(end.iter().take(most));
             }
             if ids.len() <= context {
-                return Ok(ids);
+                return Ok((ids, left_out));
             }
             let why = format!("text {i} has {} tokens, and the context is {context}", ids.len());
             let todo = "cut it, let it be cut (`truncate`), or open the model for a longer context";
             Err(ModelError::invalid("embed", format!("{why}; {todo}")).into())
         };
-        texts.into_iter().enumerate().map(fits).collect()
+        texts.into_iter().enumerate().map(fits).collect::<Result<Vec<_>>>().map(|all| all.into_iter().unzip())
     }
 }

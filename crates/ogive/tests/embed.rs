@@ -218,6 +218,56 @@ fn a_prompt_stands_before_each_text() {
 }
 
 #[test]
+fn a_prompt_may_be_left_out_of_the_mean_and_texts_lower_cased() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "modules.json"] {
+        std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
+    }
+    std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
+    let write = |name: &str, value: serde_json::Value| {
+        std::fs::write(folder.path().join(name), value.to_string()).unwrap();
+    };
+    write("config_sentence_transformers.json", json!({"prompts": {"query": "The cat: "}}));
+    let pooling = |mode: &str| write("1_Pooling/config.json", json!({(mode): true, "include_prompt": false}));
+    pooling("pooling_mode_mean_tokens");
+    let model = open(folder.path());
+    let how = Embed::new().prompt("query").normalize(false);
+    let vector = |model: &Model, text: &str| model.embed_all([text], &how).unwrap().row(0).to_vec();
+    // The tokens of the prompt are seen and not counted, `[CLS]` among them; `[SEP]` counts.
+    let tokens = model.embed_tokens(["the mat"], &how).unwrap().remove(0);
+    let before = model.encode(&"The cat:".into()).unwrap().len() - 1;
+    assert_eq!(
+        model.encode(&"The cat: the mat".into()).unwrap()[..before],
+        model.encode(&"The cat:".into()).unwrap()[..before]
+    );
+    let by_hand = tokens.slice_axis(Axis(0), (before..).into()).mean_axis(Axis(0)).unwrap();
+    let mean = vector(&model, "the mat");
+    assert!(mean.iter().zip(&by_hand).all(|(a, b)| (a - b).abs() < 1e-6));
+    // Ids have no prompt, and stand beside texts that have.
+    let both = [Prompt::from("the mat"), Prompt::from(vec![2u32, 23, 3])];
+    let both = model.embed_all(both, &how).unwrap();
+    assert_eq!(both.row(0).to_vec(), mean);
+    assert_eq!(
+        both.row(1),
+        open(&golden("bert"))
+            .embed_all([vec![2u32, 23, 3]], &Embed::new().pooling(Pooling::Mean).normalize(false))
+            .unwrap()
+            .row(0)
+    );
+    pooling("pooling_mode_cls_token");
+    assert_eq!(vector(&open(folder.path()), "the mat"), tokens.row(0).to_vec());
+    // A tokenizer that does not lower-case has other ids for capitals.
+    let mut tokenizer: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(golden("bert").join("tokenizer.json")).unwrap()).unwrap();
+    tokenizer["normalizer"]["lowercase"] = json!(false);
+    write("tokenizer.json", tokenizer);
+    let cased = open(folder.path());
+    assert_ne!(vector(&cased, "THE MAT"), tokens.row(0).to_vec());
+    write("sentence_bert_config.json", json!({"do_lower_case": true}));
+    assert_eq!(vector(&open(folder.path()), "THE MAT"), tokens.row(0).to_vec());
+}
+
+#[test]
 fn an_encoder_says_where_its_answers_are() {
     for name in ENCODERS {
         let model = open(&golden(name));

@@ -84,8 +84,16 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;
-    if let Some(pooling) = SentenceSettings::read(folder)?.pooling_type {
+    let sentence = SentenceSettings::read(folder)?;
+    if let Some(pooling) = sentence.pooling_type {
         keys.set("pooling_type", pooling);
+    }
+    // The word pieces of encoders are of lower-case texts in GGUF anyhow.
+    if sentence.lower_case && !model.is_encoder() {
+        return Err(Error::convert(
+            "the setting do_lower_case",
+            "GGUF cannot say that texts are lower-cased",
+        ));
     }
     check::settings(&model, &keys.metadata, &factors)?;
     tensors::add_factors(&mut tensors, factors);
