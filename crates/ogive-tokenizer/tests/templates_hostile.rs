@@ -219,6 +219,17 @@ fn long_nonsense() {
     assert!(matches!(run(&nested), Err(TemplateError::Syntax { .. })));
 }
 
+/// Numbers beyond what any value has mean what they say.
+#[test]
+fn more_places_than_a_number_has() {
+    for places in ["70000", "10 ** 9", "9223372036854775807"] {
+        assert_eq!(run(&format!("{{{{ 1.5|round({places}) }}}}")).unwrap(), "1.5");
+        assert_eq!(run(&format!("{{{{ 5e-324|round({places}) }}}}")).unwrap(), "5e-324");
+        assert_eq!(run(&format!("{{{{ 1.5|round({places}, 'floor') }}}}")).unwrap(), "1.5");
+        assert_eq!(run(&format!("{{{{ 1.5|round(-({places})) }}}}")).unwrap(), "0.0");
+    }
+}
+
 /// What is long but sane works.
 #[test]
 fn a_megabyte_of_template() {

@@ -15,6 +15,9 @@ use super::values::{Kind, charge, elements, fail, int_value, kind, limit};
 
 type Outcome = Result<Value, Error>;
 
+/// Decimals that a float can have: beyond them there are zeros, and formatting takes no more than 65535.
+const MAX_PLACES: usize = 1074;
+
 /// Registers every filter.
 pub(super) fn register(
     env: &mut Environment<'static>,
@@ -210,7 +213,7 @@ fn round(_: &mut State<'_, '_>, value: &Value, args: &[Value]) -> Outcome {
     let scaled = match method.as_ref().map_or("common", |m| m.as_str().unwrap_or("")) {
         // Python rounds the decimal value half to even: so does Rust's formatting, for a positive precision.
         "common" => {
-            let places = usize::try_from(precision).unwrap_or(0);
+            let places = usize::try_from(precision).unwrap_or(0).min(MAX_PLACES);
             let exact = format!("{number:.places$}").parse::<f64>().unwrap_or(number);
             return Ok(Value::from(if precision < 0 {
                 (number * scale).round_ties_even() / scale
