@@ -219,6 +219,38 @@ fn long_nonsense() {
     assert!(matches!(run(&nested), Err(TemplateError::Syntax { .. })));
 }
 
+/// What reads a long text and gives little is paid for by what it reads, and a date by what it prints.
+#[test]
+fn long_texts_that_are_only_looked_at() {
+    is_stopped(
+        "{% set s = '%A' * 4000000 %}{% for i in range(20) %}{% if strftime_now(s) %}{% endif %}{% endfor %}",
+    );
+    is_stopped("{% set s = '%F' * 8000000 %}{{ strftime_now(s)|length }}");
+    let looks = [
+        "s|length",
+        "s|count",
+        "s[29999999]",
+        "s[-30000000]",
+        "s|float",
+        "s|int",
+        "d[s]",
+        "d.get(s)",
+        "s in d",
+        "s.startswith(s)",
+        "s.endswith((s, s))",
+        "'a'.strip(s)",
+        "'a'|trim(s)",
+        "'a'.find(s)",
+    ];
+    // Most of the budget is spent before, to be done sooner.
+    let spent = "{% set s = 'a' * 30000000 %}".repeat(7);
+    for look in looks {
+        is_stopped(&format!(
+            "{spent}{{% set d = {{'b': 1}} %}}{{% for i in range(40) %}}{{% if {look} %}}{{% endif %}}{{% endfor %}}"
+        ));
+    }
+}
+
 /// Numbers beyond what any value has mean what they say.
 #[test]
 fn more_places_than_a_number_has() {

@@ -41,15 +41,16 @@ pub(super) fn register(
         ("batch", batch),
         ("bool", |_, v, _| Ok(Value::from(v.is_true()))),
         ("capitalize", |state, v, _| to_text(state, v).map(|t| capitalize(&t).into())),
-        ("count", |_, v, _| length(v)),
+        ("count", |state, v, _| length(state, v)),
         ("d", default),
         ("default", default),
         ("dictsort", dictsort),
         ("e", escape),
         ("escape", escape),
         ("first", |state, v, _| Ok(elements(state, v)?.into_iter().next().unwrap_or_default())),
-        ("float", |_, v, args| {
+        ("float", |state, v, args| {
             let [default] = bind("float", args, ["default"])?;
+            charge(state, v.as_str().map_or(0, str::len))?;
             let parsed = match kind(v) {
                 Kind::Str(text) => parse_float(text),
                 other => other.float(),
@@ -67,7 +68,7 @@ pub(super) fn register(
         }),
         ("join", join),
         ("last", |state, v, _| Ok(elements(state, v)?.pop().unwrap_or_default())),
-        ("length", |_, v, _| length(v)),
+        ("length", |state, v, _| length(state, v)),
         ("list", |state, v, _| elements(state, v).map(Value::from)),
         ("lower", |state, v, _| to_text(state, v).map(|t| t.to_lowercase().into())),
         ("map", map),
@@ -109,6 +110,7 @@ pub(super) fn register(
         ("trim", |state, v, args| {
             let [chars] = bind("trim", args, ["chars"])?;
             let text = to_text(state, v)?;
+            charge(state, chars.as_ref().and_then(Value::as_str).map_or(0, str::len))?;
             strip(&text, chars.as_ref(), true, true).map(Value::from)
         }),
         ("truncate", truncate),
@@ -176,7 +178,8 @@ fn parse_float(text: &str) -> Option<f64> {
 }
 
 /// `value|int(default=0, base=10)`: what cannot be read is the default.
-fn int(_: &mut State<'_, '_>, value: &Value, args: &[Value]) -> Outcome {
+fn int(state: &mut State<'_, '_>, value: &Value, args: &[Value]) -> Outcome {
+    charge(state, value.as_str().map_or(0, str::len))?;
     let [default, base] = bind("int", args, ["default", "base"])?;
     let base = base.map_or(Ok(10), |b| integer("int", &b))?;
     let base = u32::try_from(base)

@@ -12,7 +12,8 @@ use super::arguments::{bind, integer, required, string};
 use super::format::str_format;
 use super::text::{Sink, write_text};
 use super::values::{
-    Kind, charge, charge_elements, dict_len, elements, equal, fail, int_value, kind, new_dict, pairs,
+    Kind, charge, charge_elements, charge_reading, dict_len, elements, equal, fail, int_value, kind, look_up,
+    new_dict, pairs,
 };
 
 const STR: [&str; 37] = [
@@ -146,7 +147,7 @@ fn dict_method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Val
         if matches!(kind(&key), Kind::List(_) | Kind::Dict(_)) {
             return Err(fail(format!("unhashable type: '{}'", kind(&key).name())));
         }
-        return Ok(dict.get_value(&key).or(default).unwrap_or_else(|| Value::from(())));
+        return Ok(look_up(state, dict, &key)?.or(default).unwrap_or_else(|| Value::from(())));
     }
     let [] = bind(name, args, [])?;
     charge_elements(state, dict_len(dict).saturating_mul(2))?;
@@ -193,6 +194,7 @@ fn str_method(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value])
         "strip" | "lstrip" | "rstrip" => {
             let [chars] = bind(name, args, ["chars"])?;
             let (start, end) = (name != "rstrip", name != "lstrip");
+            charge(state, chars.as_ref().and_then(Value::as_str).map_or(0, str::len))?;
             return strip(text, chars.as_ref(), start, end).map(Value::from);
         }
         "split" | "rsplit" => {
@@ -241,8 +243,9 @@ fn str_method(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value])
         "startswith" | "endswith" => {
             let [wanted] = bind(name, args, ["affix"])?;
             let wanted = required(name, "affix", wanted)?;
-            let test = |affix: &Value| -> Result<bool, Error> {
+            let mut test = |affix: &Value| -> Result<bool, Error> {
                 let affix = string(name, affix)?;
+                charge_reading(state, affix)?;
                 Ok(if name == "startswith" { text.starts_with(affix) } else { text.ends_with(affix) })
             };
             match kind(&wanted) {
@@ -269,6 +272,7 @@ fn str_method(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value])
             let [wanted] = bind(name, args, ["sub"])?;
             let wanted = required(name, "sub", wanted)?;
             let wanted = string(name, &wanted)?;
+            charge_reading(state, wanted)?;
             let found = if name.starts_with('r') { text.rfind(wanted) } else { text.find(wanted) };
             match found {
                 Some(at) => Value::from(text[..at].chars().count()),
@@ -468,10 +472,13 @@ fn pad(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value]) -> Res
 }
 
 /// Python's `len`.
-pub(super) fn length(value: &Value) -> Result<Value, Error> {
+pub(super) fn length(state: &mut State<'_, '_>, value: &Value) -> Result<Value, Error> {
     let count = match kind(value) {
         Kind::Undefined => 0,
-        Kind::Str(text) => text.chars().count(),
+        Kind::Str(text) => {
+            charge_reading(state, text)?;
+            text.chars().count()
+        }
         Kind::List(items) | Kind::Tuple(items) => items.len(),
         Kind::Dict(dict) => dict_len(dict),
         other => return Err(fail(format!("object of type '{}' has no len()", other.name()))),

@@ -38,7 +38,7 @@ pub use date::DateTime;
 pub use error::TemplateError;
 
 use arguments::{bind, integer, required, string};
-use values::{MAX_DEPTH, charge_elements, check_plain, fail, raised};
+use values::{MAX_DEPTH, charge, charge_elements, check_plain, fail, raised};
 
 /// Longest template read, in bytes. The longest in use are some 20 KB.
 const MAX_SOURCE: usize = 4 << 20;
@@ -165,7 +165,9 @@ impl ChatTemplate {
         for (name, value) in given {
             context.push((Value::from(name), from_json(value, 0)?));
         }
-        let strftime = move |format: &str| {
+        let strftime = move |state: &mut State<'_, '_>, format: &str| {
+            // No directive prints more than ten characters for its two.
+            charge(state, format.len().saturating_mul(5))?;
             let now = now.unwrap_or_else(DateTime::now_utc);
             now.strftime(format).map_err(|message| fail(format!("strftime_now: {message}")))
         };

@@ -8,8 +8,8 @@ use super::format::percent;
 use super::methods::{bound, call_method, is_method};
 use super::text::{Sink, write_text};
 use super::values::{
-    Kind, charge, charge_elements, check_plain, contains, elements, equal, fail, int_value, kind, limit,
-    order,
+    Kind, charge, charge_elements, charge_reading, check_plain, contains, elements, equal, fail, int_value,
+    kind, limit, look_up, order,
 };
 
 type Outcome = Result<Value, Error>;
@@ -271,18 +271,19 @@ fn item(state: &mut State<'_, '_>, a: &Value, b: &[Value]) -> Outcome {
             None => attribute(state, a, b),
         },
         Kind::Str(text) => match kind(key).int() {
-            Some(index) if index >= 0 => {
-                let found = usize::try_from(index).ok().and_then(|i| text.chars().nth(i));
-                Ok(found.map_or(Value::UNDEFINED, |c| Value::from(c.to_string())))
-            }
             Some(index) => {
-                let back = index.checked_neg().and_then(|i| usize::try_from(i - 1).ok());
-                let found = back.and_then(|i| text.chars().rev().nth(i));
+                charge_reading(state, text)?;
+                let found = if index >= 0 {
+                    usize::try_from(index).ok().and_then(|i| text.chars().nth(i))
+                } else {
+                    let back = index.checked_neg().and_then(|i| usize::try_from(i - 1).ok());
+                    back.and_then(|i| text.chars().rev().nth(i))
+                };
                 Ok(found.map_or(Value::UNDEFINED, |c| Value::from(c.to_string())))
             }
             None => attribute(state, a, b),
         },
-        Kind::Dict(dict) => match (kind(key), dict.get_value(key)) {
+        Kind::Dict(dict) => match (kind(key), look_up(state, dict, key)?) {
             (Kind::List(_) | Kind::Dict(_), _) | (_, None) => match kind(key) {
                 Kind::Str(name) if is_method(name) => Ok(bound(a, name)),
                 _ => Ok(Value::UNDEFINED),

@@ -23,6 +23,8 @@ const ELEMENT: usize = 24;
 
 /// What looking at one pair of values costs: time is drawn on the same budget as memory.
 const COMPARISON: usize = 32;
+/// Readings of a text that cost as much as one copy.
+const READINGS: usize = 16;
 
 /// Why a rendering was stopped, carried as the source of a minijinja error.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +74,11 @@ pub(super) fn charge(state: &mut State<'_, '_>, bytes: usize) -> Result<(), Erro
         limit(format!("template produces more than {} MiB of values and text", BUDGET >> 20))
     })?;
     Ok(())
+}
+
+/// Takes the cost of reading a text from the budget, a sixteenth of a copy: time is drawn on the same budget as memory.
+pub(super) fn charge_reading(state: &mut State<'_, '_>, text: &str) -> Result<(), Error> {
+    charge(state, text.len() / READINGS)
 }
 
 /// Takes the cost of a list or dict of `count` elements from the budget.
@@ -172,6 +179,16 @@ pub(super) fn pairs(dict: &DynObject) -> impl Iterator<Item = (Value, Value)> + 
 
 pub(super) fn dict_len(dict: &DynObject) -> usize {
     dict.enumerator_len().unwrap_or(0)
+}
+
+/// What a dict has under a key, which is read for it.
+pub(super) fn look_up(
+    state: &mut State<'_, '_>,
+    dict: &DynObject,
+    key: &Value,
+) -> Result<Option<Value>, Error> {
+    charge_reading(state, key.as_str().unwrap_or_default())?;
+    Ok(dict.get_value(key))
 }
 
 pub(super) fn new_dict(pairs: Vec<(Value, Value)>) -> Value {
@@ -278,7 +295,7 @@ pub(super) fn equal(state: &mut State<'_, '_>, a: &Value, b: &Value) -> Result<b
                 return Ok(false);
             }
             for (key, item) in pairs(a) {
-                match b.get_value(&key) {
+                match look_up(state, b, &key)? {
                     Some(other) if equal(state, &item, &other)? => {}
                     _ => return Ok(false),
                 }
@@ -329,7 +346,8 @@ pub(super) fn contains(state: &mut State<'_, '_>, container: &Value, item: &Valu
                 let message = "'in <string>' requires string as left operand, not ";
                 return Err(fail(format!("{message}{}", kind(item).name())));
             };
-            charge(state, text.len() / 16)?;
+            charge_reading(state, text)?;
+            charge_reading(state, part)?;
             Ok(text.contains(part))
         }
         Kind::List(items) | Kind::Tuple(items) => {
@@ -342,7 +360,7 @@ pub(super) fn contains(state: &mut State<'_, '_>, container: &Value, item: &Valu
         }
         Kind::Dict(dict) => match kind(item) {
             Kind::List(_) | Kind::Dict(_) => Err(fail(format!("unhashable type: '{}'", kind(item).name()))),
-            _ => Ok(dict.get_value(item).is_some()),
+            _ => Ok(look_up(state, dict, item)?.is_some()),
         },
         other => Err(fail(format!("argument of type '{}' is not iterable", other.name()))),
     }
