@@ -58,14 +58,14 @@ impl Engine {
 
     /// The step that was prepared, with its tokens, if it is the one that is due.
     pub(crate) fn take_next(&mut self) -> Option<(Batch, Vec<(SeqId, usize)>)> {
-        let due = || self.seqs.iter().filter(|(_, s)| s.unseen() > 0);
+        let ahead = self.ahead.as_ref()?;
+        let due: Vec<_> = self.due().into_iter().filter_map(|id| Some((id, self.seqs.get(&id)?))).collect();
         let one = |(id, past): &(SeqId, usize)| (*id, *past, 1);
-        let seqs = &self.ahead.as_ref()?.seqs;
-        if !due().map(|(id, s)| (*id, s.past, s.unseen())).eq(seqs.iter().map(one)) {
+        if !due.iter().map(|(id, s)| (*id, s.past, s.unseen())).eq(ahead.seqs.iter().map(one)) {
             self.drop_next();
             return None;
         }
-        let tokens: Vec<u32> = due().filter_map(|(_, s)| s.tokens.last().copied()).collect();
+        let tokens: Vec<u32> = due.iter().filter_map(|(_, s)| s.tokens.last().copied()).collect();
         let Ahead { mut batch, seqs } = self.ahead.take()?;
         batch.tokens.iter_mut().zip(tokens).for_each(|(to, token)| *to = token);
         Some((batch, seqs.into_iter().map(|(id, _)| (id, 1)).collect()))

@@ -27,6 +27,8 @@ pub(crate) struct Seq {
     /// Tokens still to draw; 0 for a kept sequence that waits.
     pub(crate) left: usize,
     pub(crate) held: Held,
+    /// Its place among those who want to be served: a number for each that was added, loaded or resumed.
+    pub(crate) arrived: u64,
     /// The last step it was in.
     pub(crate) last_step: u64,
     pub(crate) chain: Chain,
@@ -40,12 +42,13 @@ pub(crate) struct Seq {
 impl Seq {
     /// Kept, with nothing to draw.
     pub(crate) fn waiting(tokens: Vec<u32>, chain: Chain) -> Self {
-        let (held, stop, last_step, saved_chain) = Default::default();
+        let (held, arrived, stop, last_step, saved_chain) = Default::default();
         Self {
             tokens,
             past: 0,
             left: 0,
             held,
+            arrived,
             last_step,
             chain,
             stop,
@@ -88,6 +91,7 @@ pub struct Engine {
     /// The next step, if it was prepared.
     pub(crate) ahead: Option<Ahead>,
     next: SeqId,
+    arrivals: u64,
 }
 
 /// Numbers engines, because a recorded step holds one model and one cache and must not be replayed for another. Only
@@ -104,9 +108,9 @@ impl Engine {
         let spec = limits.cache_spec(model.cache_layout())?;
         let (cache, pool) = (backend.new_cache(&spec)?, Pool::new(&spec));
         tracing::debug!(blocks = ?spec.blocks, bytes = spec.bytes(), element = spec.element.name, "cache reserved");
-        let (seqs, stats, inbox, ahead) = Default::default();
+        let (seqs, stats, inbox, ahead, next, arrivals) = Default::default();
         let key = ENGINES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { backend, model, limits, cache, pool, seqs, stats, key, inbox, ahead, next: 0 })
+        Ok(Self { backend, model, limits, cache, pool, seqs, stats, key, inbox, ahead, next, arrivals })
     }
 
     /// How large sequences and steps may grow.
@@ -134,10 +138,17 @@ impl Engine {
     }
 
     /// Takes a sequence in, under a name of its own.
-    pub(crate) fn insert(&mut self, seq: Seq) -> SeqId {
+    pub(crate) fn insert(&mut self, mut seq: Seq) -> SeqId {
+        seq.arrived = self.arrive();
         self.seqs.insert(self.next, seq);
         self.next += 1;
         self.next - 1
+    }
+
+    /// The place of one that comes now, behind all others.
+    fn arrive(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
     }
 
     /// Whether [`add`](Self::add) would take `request`, and if not, why.
@@ -146,7 +157,8 @@ impl Engine {
     }
 
     /// Goes on with a kept sequence that has ended: the request's prompt is appended, and its other fields hold from
-    /// here on. Events of its last turn that nobody has taken are dropped. On an error the sequence is as it was.
+    /// here on. It is served after those who are there. Events of its last turn that nobody has taken are dropped. On an
+    /// error the sequence is as it was.
     pub fn resume(&mut self, id: SeqId, request: Request) -> Result<()> {
         let doing = "resuming a sequence";
         let Request { prompt, max_tokens, chain, stop, keep, logprobs } = request;
@@ -157,7 +169,9 @@ impl Engine {
             self.rewind(id, len)?;
         }
         self.inbox.retain(|e| e.id != id);
+        let arrived = self.arrive();
         let seq = self.ended(doing, id)?;
+        seq.arrived = arrived;
         seq.tokens.extend(prompt);
         (seq.left, seq.chain, seq.stop, seq.keep) = (max_tokens, chain, stop, keep);
         (seq.logprobs, seq.saved_chain) = (logprobs, None);

@@ -4,7 +4,7 @@
 //! on it in any runtime. [`Engine::step`] runs one forward pass over whatever is to be done and returns the tokens that
 //! were drawn. [`Engine::run`] is the short way for one sequence: an iterator.
 //!
-//! Memory is bounded by [`Limits`] when the engine is made. When pages run out, the youngest sequence gives its pages
+//! Memory is bounded by [`Limits`] when the engine is made. When pages run out, the sequence that came last gives its pages
 //! back and starts over later from the tokens it has; nothing wedges, and nothing of what it draws changes.
 //!
 //! ```

@@ -1,7 +1,8 @@
 //! What goes into a step.
 //!
-//! Sequences are served oldest first, and an older one may take the pages of a younger: so the oldest always moves, and
-//! nothing wedges. A prompt leaves one row for every younger sequence that only decodes, so that a long prompt is spread
+//! Sequences are served in the order in which they came, and one that was there before may take the pages of a later one: so
+//! the first always moves, and nothing wedges. Who is resumed comes anew, or a kept sequence could stop all others turn after
+//! turn. A prompt leaves one row for every younger sequence that only decodes, so that a long prompt is spread
 //! over steps which the others share, and no one's tokens stop while it is read.
 
 use crate::Engine;
@@ -13,7 +14,7 @@ impl Engine {
     /// pages, but counts nothing.
     pub(crate) fn schedule(&mut self) -> (Batch, Vec<(SeqId, usize)>) {
         let (mut batch, mut ran) = (Batch::default(), Vec::new());
-        let ids: Vec<SeqId> = self.seqs.iter().filter(|(_, s)| s.unseen() > 0).map(|(id, _)| *id).collect();
+        let ids = self.due();
         let mut decoding = self.seqs.values().filter(|s| s.unseen() == 1).count();
         for id in ids {
             if ran.len() == self.limits.sequences {
@@ -40,6 +41,14 @@ impl Engine {
         (batch, ran)
     }
 
+    /// Those who have something to compute, in the order in which they came.
+    pub(crate) fn due(&self) -> Vec<SeqId> {
+        let due = self.seqs.iter().filter(|(_, s)| s.unseen() > 0);
+        let mut due: Vec<_> = due.map(|(id, s)| (s.arrived, *id)).collect();
+        due.sort_unstable();
+        due.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// Finds pages for the next rows of a sequence, if need be those of others. Gives the number of rows: fewer where
     /// all that others hold would not do for more, and none before anyone has lost pages in vain.
     fn reserve(&mut self, id: SeqId, mut room: usize) -> Option<usize> {
@@ -63,8 +72,8 @@ impl Engine {
         }
     }
 
-    /// Who may lose pages to sequence `id`, first to last: those that wait, the longest idle first, then those after it,
-    /// the youngest first.
+    /// Who may lose pages to sequence `id`, first to last: those that wait, the longest idle first, then those that came
+    /// after it, the last first.
     fn victims(&self, id: SeqId) -> Vec<SeqId> {
         let mut waiting: Vec<_> = self
             .seqs
@@ -73,9 +82,11 @@ impl Engine {
             .map(|(id, s)| (s.last_step, *id))
             .collect();
         waiting.sort_unstable();
-        let younger =
-            self.seqs.range(id + 1..).rev().filter(|(_, s)| s.left > 0 && s.held.any()).map(|(id, _)| *id);
-        waiting.into_iter().map(|(_, id)| id).chain(younger).collect()
+        let arrived = self.seqs.get(&id).map_or(u64::MAX, |s| s.arrived);
+        let later = self.seqs.iter().filter(|(_, s)| s.arrived > arrived && s.left > 0 && s.held.any());
+        let mut later: Vec<_> = later.map(|(id, s)| (s.arrived, *id)).collect();
+        later.sort_unstable();
+        waiting.into_iter().chain(later.into_iter().rev()).map(|(_, id)| id).collect()
     }
 
     /// Takes a sequence's pages; it keeps its tokens and its chain, so that it goes on as if nothing had been.

@@ -150,6 +150,42 @@ fn those_who_wait_for_a_place_take_no_rows_from_a_prompt() {
 }
 
 #[test]
+fn who_is_resumed_comes_after_those_who_are_there() {
+    let mut e = llama(Limits::new(64).sequences(1).step_tokens(8).block_len(4).element(&F32));
+    let a = e.add(Request::new([1, 2], 2).keep()).unwrap();
+    assert_eq!(e.follow(a).count(), 2);
+    let b = e.add(Request::new([5], 6)).unwrap();
+    e.step().unwrap();
+    e.resume(a, Request::new([7], 3).keep()).unwrap();
+    let c = e.add(Request::new([6], 2)).unwrap();
+    let mut order = Vec::new();
+    while !e.is_idle() {
+        order.extend(e.step().unwrap().into_iter().map(|event| event.id));
+    }
+    assert_eq!(order, [b, b, b, b, b, a, a, a, c, c]);
+}
+
+#[test]
+fn who_is_resumed_takes_no_pages_of_those_who_are_there() {
+    // Room for 24 tokens: two sequences of 16 do not fit.
+    let limits = Limits::new(16).sequences(2).cache_tokens(24).step_tokens(16).block_len(4).element(&F32);
+    let mut e = llama(limits);
+    let a = e.add(Request::new([1, 2], 2).keep()).unwrap();
+    assert_eq!(e.follow(a).count(), 2);
+    let b = e.add(Request::new([5, 6], 14).keep()).unwrap();
+    e.step().unwrap();
+    e.resume(a, Request::new([7], 11).keep()).unwrap();
+    let mut last = Vec::new();
+    while !e.is_idle() {
+        last.extend(
+            e.step().unwrap().into_iter().filter(|event| event.finish.is_some()).map(|event| event.id),
+        );
+    }
+    assert_eq!(last, [b, a]);
+    assert!(e.stats().preempted > 0);
+}
+
+#[test]
 fn evaluation_is_the_same_in_chunks_and_as_the_engine_sees_it() {
     for (arch, r) in zoo() {
         let b = Oracle;
