@@ -2,8 +2,9 @@
 //!
 //! Sequences are served in the order in which they came, and one that was there before may take the pages of a later one: so
 //! the first always moves, and nothing wedges. Who is resumed comes anew, or a kept sequence could stop all others turn after
-//! turn. A prompt leaves one row for every younger sequence that only decodes, so that a long prompt is spread
-//! over steps which the others share, and no one's tokens stop while it is read.
+//! turn. A prompt leaves one row for every later sequence that can still be in the step, so that a long prompt is spread over
+//! steps which the others share, and no one's tokens stop while it is read. That counts later prompts too: each takes a row at
+//! least, which would else be the row of one that decodes.
 
 use crate::Engine;
 use crate::backend::Batch;
@@ -15,17 +16,14 @@ impl Engine {
     pub(crate) fn schedule(&mut self) -> (Batch, Vec<(SeqId, usize)>) {
         let (mut batch, mut ran) = (Batch::default(), Vec::new());
         let ids = self.due();
-        let mut decoding = self.seqs.values().filter(|s| s.unseen() == 1).count();
-        for id in ids {
+        for (i, &id) in ids.iter().enumerate() {
             if ran.len() == self.limits.sequences {
                 break;
             }
-            let Some(unseen) = self.seqs.get(&id).map(|s| s.unseen()) else { continue };
-            decoding -= usize::from(unseen == 1);
             let free = self.limits.step_tokens.saturating_sub(batch.tokens.len());
             // No more of them than can still be in the step.
-            let others = decoding.min(self.limits.sequences - ran.len() - 1);
-            let room = if unseen == 1 { free } else { free.saturating_sub(others).max(free.min(1)) };
+            let others = (ids.len() - i - 1).min(self.limits.sequences - ran.len() - 1);
+            let room = free.saturating_sub(others).max(free.min(1));
             let Some(len) = self.reserve(id, room) else { continue };
             let Some(seq) = self.seqs.get(&id) else { continue };
             let tokens = &seq.tokens[seq.past..seq.past + len];

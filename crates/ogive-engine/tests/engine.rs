@@ -139,6 +139,20 @@ fn others_are_served_while_a_long_prompt_is_read() {
 }
 
 #[test]
+fn others_are_served_while_two_long_prompts_are_read() {
+    let mut e = llama(Limits::new(300).sequences(4).step_tokens(8).block_len(4).element(&F32));
+    for long in [3, 5] {
+        e.add(Request::new(vec![long; 200], 1)).unwrap();
+    }
+    let quick = [e.add(Request::new([4], 10)).unwrap(), e.add(Request::new([6], 10)).unwrap()];
+    for step in 0..10 {
+        let ids: Vec<_> = e.step().unwrap().into_iter().map(|event| event.id).collect();
+        assert_eq!(ids, quick, "step {step}");
+    }
+    assert_eq!(e.stats().rows, 80, "no row is left out");
+}
+
+#[test]
 fn those_who_wait_for_a_place_take_no_rows_from_a_prompt() {
     let mut e = llama(Limits::new(100).sequences(2).step_tokens(8).block_len(4).element(&F32));
     let long = e.add(Request::new(vec![3; 70], 1)).unwrap();
