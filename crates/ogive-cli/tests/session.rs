@@ -180,6 +180,17 @@ fn a_conversation_is_kept_between_runs() {
         "{}",
         bad.stderr
     );
+    // An answer that goes on without a message is still the conversation's.
+    let longer = file("longer");
+    let fixed = args!["run", "--model", model, "--temp", "0", "-n", "5", "--load", other, "--save", longer];
+    let more = ogive(fixed).text();
+    let said = |from: &Path| {
+        let ran = talk(&[], &format!("/load {}\n/save {}\n", from.display(), json.display()));
+        assert!(ran.stderr.contains("4 messages from"), "{}", ran.stderr);
+        let said: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+        said[3]["content"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(said(&longer), said(&other) + &more);
     // `ogive run` goes on with a conversation too.
     let ran = ogive(args![
         "run",

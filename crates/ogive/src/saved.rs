@@ -106,7 +106,7 @@ impl Session {
 
     /// Goes on where the session stopped, whether just now, or before it was saved: its sampler goes on too, with the random
     /// numbers it was at, so that the texts together are the one that would have come without a stop. `how` must ask for
-    /// the same samplers; its seed is not looked at.
+    /// the same samplers; its seed is not looked at. Of a conversation that was loaded it is the last answer that goes on.
     ///
     /// # Errors
     /// If the session has no tokens yet, or `how` draws otherwise than it did. (To go on with other samplers, generate from
@@ -127,8 +127,7 @@ impl Session {
             (chain, constraint) = self.model.constrained(how, chain)?;
         }
         chain.restore(&state)?;
-        let (ids, held) = (self.tokens().to_vec(), self.note.held.clone());
-        let generation = self.start(ids, how, chain, Some(held))?;
+        let generation = self.start(self.tokens().to_vec(), how, chain, true)?;
         #[cfg(feature = "grammar")]
         let generation = generation.held_to(constraint);
         Ok(generation)
@@ -142,7 +141,7 @@ impl Chat {
     /// # Errors
     /// If nothing was said yet, or writing fails.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let note = Note { held: String::new(), messages: self.said().to_vec() };
+        let note = Note { held: self.session().note.held.clone(), messages: self.said().to_vec() };
         self.session().save_with(path.as_ref(), &note)
     }
 }

@@ -73,25 +73,24 @@ impl Session {
         let ids = self.model.encode(&prompt.into())?;
         #[cfg(feature = "grammar")]
         let (chain, constraint) = self.model.constrained(how, chain)?;
-        let generation = self.start(ids, how, chain, None)?;
+        let generation = self.start(ids, how, chain, false)?;
         #[cfg(feature = "grammar")]
         let generation = generation.held_to(constraint);
         Ok(generation)
     }
 
-    /// Goes on from `ids`. `held` is text that was drawn before and not given away, of a text that goes on.
+    /// Goes on from `ids`. `on`: they are the session's own text, and what was drawn of it and not given away comes first.
     pub(crate) fn start(
         &mut self,
         ids: Vec<u32>,
         how: &Generate,
         chain: Chain,
-        held: Option<String>,
+        on: bool,
     ) -> Result<Generation<'_>> {
         /// A character is in the last so many tokens, if it is incomplete.
         const TAIL: usize = 8;
         let tokenizer = self.model.tokenizer().ok();
-        let (before, tail) =
-            ids.split_at(held.as_ref().map_or(ids.len(), |_| ids.len().saturating_sub(TAIL)));
+        let (before, tail) = ids.split_at(if on { ids.len().saturating_sub(TAIL) } else { ids.len() });
         let mut text = tokenizer.map(|t| t.stream_after(before));
         if how.show_special {
             text = text.map(TextStream::with_special);
@@ -111,15 +110,18 @@ impl Session {
         let mut request = Request::new(&*ids, max_tokens).chain(chain).stop(&*end).keep();
         request.logprobs = how.logprobs;
         let (id, cached) = self.place(request)?;
-        self.note = Note::default();
+        if !on {
+            self.note = Note::default();
+        }
+        let held = std::mem::take(&mut self.note.held);
         Ok(Generation {
             rows: self.engine.stats().rows,
             model: &self.model,
-            held: &mut self.note.held,
+            note: &mut self.note,
             engine: &mut self.engine,
             id,
             text,
-            stop: StopFilter::new(&how.stop).holding(held.unwrap_or_default()),
+            stop: StopFilter::new(&how.stop).holding(held),
             end,
             prompt: ids.len(),
             ids: Vec::new(),
@@ -191,8 +193,8 @@ fn rate(n: usize, time: Duration) -> f64 {
 pub struct Generation<'s> {
     model: &'s Model,
     engine: &'s mut Engine,
-    /// Takes the text that is held back when this is dropped.
-    held: &'s mut String,
+    /// Takes the text that is held back when this is dropped, and in a conversation what its last answer goes on with.
+    note: &'s mut Note,
     id: SeqId,
     text: Option<TextStream>,
     stop: StopFilter,
@@ -310,6 +312,10 @@ impl Generation<'_> {
             piece += &self.stop.push(&rest);
             piece += &self.stop.finish();
         }
+        // A chat has its messages itself: here they are of one whose answer goes on without it.
+        if let Some(answer) = self.note.messages.last_mut().filter(|m| m.role == "assistant") {
+            answer.content.push_str(&piece);
+        }
         match &self.finish {
             Some(Finish::Failed(e)) => Err(ModelError::other("drawing a token", e.clone()).into()),
             _ => Ok(Some(piece)),
@@ -340,7 +346,7 @@ impl Drop for Generation<'_> {
     fn drop(&mut self) {
         self.engine.pause(self.id);
         if self.finish.is_none() {
-            *self.held = self.stop.finish();
+            self.note.held = self.stop.finish();
         }
     }
 }

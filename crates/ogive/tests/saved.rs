@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use ogive::engine::Finish;
 use ogive::sampler::{Chain, stages::MinP};
 use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
 use ogive::tokenizer::template::ChatTemplate;
@@ -155,6 +156,45 @@ fn a_conversation_goes_on_with_its_messages() {
     model.load_session(&path).unwrap().save(&path).unwrap();
     let kept = Chat::new(model.load_session(&path).unwrap(), template()).unwrap().messages().len();
     assert_eq!(kept, 5, "saving what was loaded loses nothing");
+}
+
+#[test]
+fn an_answer_that_goes_on_without_its_chat_is_whole_in_the_conversation() {
+    let Some(model) = stories() else { return };
+    let template =
+        || ChatTemplate::new("{{ bos_token }}{% for m in messages %}{{ m.content }} {% endfor %}").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("talk.session");
+    let how = how(0).stop("the ").max_tokens(120);
+    let mut chat = Chat::new(model.session().unwrap(), template()).unwrap();
+    let mut reply = chat.send("Once upon a time", &how).unwrap();
+    let want = reply.text().unwrap();
+    assert_eq!(reply.generation().finish(), Some(&Finish::Stop));
+    let drawn = reply.generation().ids().len();
+    drop(reply);
+    for cut in 1..drawn - 3 {
+        let mut chat = Chat::new(model.session().unwrap(), template()).unwrap();
+        let mut reply = chat.send("Once upon a time", &how).unwrap();
+        while reply.generation().ids().len() < cut {
+            reply.step().unwrap();
+        }
+        drop(reply);
+        chat.save(&path).unwrap();
+        for more in [2, 120] {
+            let mut session = model.load_session(&path).unwrap();
+            let mut rest = session.resume(&how).unwrap();
+            while rest.finish().is_none() && rest.ids().len() < more {
+                rest.step().unwrap();
+            }
+            drop(rest);
+            session.save(&path).unwrap();
+        }
+        let mut later = Chat::new(model.load_session(&path).unwrap(), template()).unwrap();
+        assert_eq!(later.messages().len(), 2, "{cut}");
+        assert_eq!(later.messages()[1].content, want, "{cut}");
+        later.send("Then", &how.clone().max_tokens(2)).unwrap().text().unwrap();
+        assert_eq!(later.messages().len(), 4);
+    }
 }
 
 #[test]
