@@ -44,7 +44,19 @@ impl Model {
             Self::Bpe(bpe) => bpe.encode(word.as_bytes(), out),
             Self::Spm(spm) => spm.encode(word, out),
             Self::Wrapped(model) => {
-                let tokens = model.tokenize(word).map_err(|e| TokenizerError::Model(e.to_string()))?;
+                let tokenize =
+                    |text: &str| model.tokenize(text).map_err(|e| TokenizerError::Model(e.to_string()));
+                let tokens = tokenize(word)?;
+                // Without an unknown token the crate's BPE leaves out what it cannot spell; its offsets then fall short.
+                if matches!(**model, ModelWrapper::BPE(_))
+                    && tokens.last().map_or(0, |t| t.offsets.1) < word.len()
+                {
+                    let alone = |(at, c): (usize, char)| (at, c.to_string());
+                    let mut all = word.char_indices().map(alone);
+                    let found = all.find(|(_, c)| tokenize(c).is_ok_and(|tokens| tokens.is_empty()));
+                    let (at, what) = found.unwrap_or((0, word.to_owned()));
+                    return Err(TokenizerError::NoToken { what: format!("{what:?}"), at });
+                }
                 out.extend(tokens.into_iter().map(|t| t.id));
                 Ok(())
             }

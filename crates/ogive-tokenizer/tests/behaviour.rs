@@ -71,6 +71,27 @@ fn bytes_that_are_no_text_survive() {
 }
 
 #[test]
+fn characters_without_a_token_are_errors_and_not_left_out() {
+    let mut json = samples::llama();
+    json["model"]["unk_token"] = Value::Null;
+    json["model"]["byte_fallback"] = false.into();
+    let t = open(&json);
+    assert_eq!(t.encode("ab a", TEXT).unwrap(), [262, 261, 262]);
+    for (text, at) in [("z", 3), ("azb", 4), ("abz", 5), ("a é", 7), ("日", 3)] {
+        match t.encode(text, TEXT) {
+            Err(TokenizerError::NoToken { what, at: found }) => {
+                assert!("\"z\" \"é\" \"日\"".contains(&what), "{text}: {what}");
+                assert_eq!(found, at, "{text}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    // With an unknown token they are that.
+    json["model"]["unk_token"] = "<unk>".into();
+    assert_eq!(open(&json).encode("azb", TEXT).unwrap(), [262, 0, 261]);
+}
+
+#[test]
 fn unknown_ids_are_errors() {
     let t = open(&samples::byte_level());
     for id in [263, u32::MAX] {
