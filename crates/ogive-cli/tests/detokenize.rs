@@ -14,6 +14,8 @@ fn what_was_cut_comes_back() {
             assert_eq!(ids.code, Some(0), "{}", ids.stderr);
             let back = ogive_reads(args!["detokenize", "--model", model], &ids.stdout);
             assert_eq!((back.code, &back.stdout[..]), (Some(0), text), "{name}: {}", back.stderr);
+            let back = ogive_reads(args!["detokenize", "--model", model, "--special"], &ids.stdout);
+            assert_eq!((back.code, &back.stdout[..]), (Some(0), text), "{name}: {}", back.stderr);
         }
     }
 }

@@ -192,6 +192,14 @@ impl Tokenizer {
         self.decode_to(ids, false)
     }
 
+    /// The bytes of a sequence, special tokens shown by their names.
+    ///
+    /// # Errors
+    /// If an id is not in the vocabulary.
+    pub fn decode_bytes_with_special(&self, ids: &[u32]) -> Result<Vec<u8>> {
+        self.decode_to(ids, true)
+    }
+
     /// The text of a sequence without its special tokens; bytes that are no UTF-8 become U+FFFD.
     ///
     /// # Errors
@@ -200,7 +208,7 @@ impl Tokenizer {
         Ok(lossy(self.decode_to(ids, false)?))
     }
 
-    /// The text of a sequence, special tokens shown by their names.
+    /// The text of a sequence, special tokens shown by their names; bytes that are no UTF-8 become U+FFFD.
     ///
     /// # Errors
     /// If an id is not in the vocabulary.

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     match (args.special, args.json) {
         (true, true) => output::line(json!(tokenizer.decode_with_special(&ids)?)),
         (false, true) => output::line(json!(tokenizer.decode(&ids)?)),
-        (true, false) => output::write(tokenizer.decode_with_special(&ids)?.as_bytes()),
+        (true, false) => output::write(&tokenizer.decode_bytes_with_special(&ids)?),
         (false, false) => output::write(&tokenizer.decode_bytes(&ids)?),
     }
 }
