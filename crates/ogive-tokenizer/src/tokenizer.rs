@@ -234,9 +234,9 @@ impl Tokenizer {
         let parts = &*self.0;
         let bytes = parts.vocab.bytes(id)?;
         let kind = parts.vocab.kind(id).unwrap_or(TokenKind::Normal);
-        let strip = std::mem::replace(at_start, false) && parts.strip != Strip::Never;
+        let strip = *at_start && parts.strip != Strip::Never;
+        *at_start = self.begins_after(kind, *at_start);
         if kind.is_special() || kind == TokenKind::UserDefined {
-            *at_start = parts.strip == Strip::AfterAdded || strip && kind.is_special();
             if special || !kind.is_special() {
                 out.extend_from_slice(bytes);
             }
@@ -246,19 +246,23 @@ impl Tokenizer {
         Ok(())
     }
 
+    /// Whether a text begins after a token of this kind. `before`: one began before it.
+    fn begins_after(&self, kind: TokenKind, before: bool) -> bool {
+        let after_added = self.0.strip == Strip::AfterAdded;
+        after_added && kind == TokenKind::UserDefined || (after_added || before) && kind.is_special()
+    }
+
     /// Text from tokens as they come, from the beginning of a text.
     pub fn stream(&self) -> TextStream {
         TextStream::new(self.clone(), true)
     }
 
     /// Text from tokens as they come, of a sequence that began with `prompt`: what follows text keeps its leading space, what
-    /// follows nothing or a special token begins a text of its own.
+    /// follows nothing or a special token begins a text of its own, and so does what follows a user-defined one where encoding
+    /// puts a space there.
     pub fn stream_after(&self, prompt: &[u32]) -> TextStream {
-        let at_start = match prompt.last().and_then(|id| self.token_kind(*id)) {
-            None => true,
-            Some(kind) => kind.is_special(),
-        };
-        TextStream::new(self.clone(), at_start)
+        let last = prompt.last().and_then(|id| self.token_kind(*id));
+        TextStream::new(self.clone(), last.is_none_or(|kind| self.begins_after(kind, true)))
     }
 
     /// Tokens with a role.

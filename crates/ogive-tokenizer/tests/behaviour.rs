@@ -57,6 +57,21 @@ fn added_tokens_strip_and_normalise() {
 }
 
 #[test]
+fn a_stream_after_a_prompt_says_what_decoding_both_does() {
+    let mut json = samples::llama();
+    let token = json!({"id": 264, "content": "<u>", "single_word": false, "lstrip": false, "rstrip": false, "special": false, "normalized": false});
+    json["added_tokens"].as_array_mut().unwrap().push(token);
+    let t = open(&json);
+    // Encoding puts a space after either token, so neither shows it.
+    for (prompt, text) in [("b", " a"), ("b<u>", "a"), ("b</s>", "a")] {
+        let (prompt, rest) = (t.encode(prompt, PARSED).unwrap(), [262]);
+        let both = t.decode(&[&*prompt, &rest].concat()).unwrap();
+        assert_eq!(both, t.decode(&prompt).unwrap() + text);
+        assert_eq!(t.stream_after(&prompt).push(262).unwrap(), text, "{prompt:?}");
+    }
+}
+
+#[test]
 fn bytes_that_are_no_text_survive() {
     let inputs: [&[u8]; 6] =
         [b"", b"\0", b"a\xffb", b"\xe4\xb8", b"ok \xf0\x9f\xa6\x99 \xf0\x9f", b"\xc0\x80\xed\xa0\x80"];
