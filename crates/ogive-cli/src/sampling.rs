@@ -108,7 +108,7 @@ pub(crate) struct Sampling {
     /// Ends the answer before this text; may be given more than once
     #[arg(long, value_name = "TEXT", value_parser = stop)]
     stop: Vec<String>,
-    /// Goes on where the model would end
+    /// Goes on where the model would end: what ends a text is not drawn
     #[arg(long)]
     ignore_eos: bool,
     #[command(flatten)]

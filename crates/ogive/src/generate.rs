@@ -50,7 +50,7 @@ pub struct Generate {
     pub sampler: SamplerParams,
     /// Text that ends the answer and is not part of it.
     pub stop: Vec<String>,
-    /// Whether to go on where the model would end.
+    /// Whether to go on where the model would end: the tokens that end a text are not drawn then.
     pub ignore_end: bool,
     /// Whether special tokens show in the text.
     pub show_special: bool,
@@ -161,7 +161,8 @@ impl Generate {
         Self { show_special: true, ..self }
     }
 
-    /// Goes on where the model would end. A grammar still ends the answer where nothing can come after it.
+    /// Goes on where the model would end: the tokens that end a text are banned, as llama.cpp does. A grammar
+    /// still ends the answer where nothing can come after it.
     #[must_use]
     pub fn ignore_end(self) -> Self {
         Self { ignore_end: true, ..self }

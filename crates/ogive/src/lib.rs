@@ -23,6 +23,7 @@ mod constrained;
 mod demo;
 mod device;
 mod embed;
+mod endless;
 mod error;
 mod fingerprint;
 mod fits;

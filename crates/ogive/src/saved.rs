@@ -106,7 +106,8 @@ impl Session {
 
     /// Goes on where the session stopped, whether just now, or before it was saved: its sampler goes on too, with the random
     /// numbers it was at, so that the texts together are the one that would have come without a stop. `how` must ask for
-    /// the same samplers; its seed is not looked at. Of a conversation that was loaded it is the last answer that goes on.
+    /// the same samplers and, as before, to [ignore the end](Generate::ignore_end) or not to; its seed is not looked at. Of a
+    /// conversation that was loaded it is the last answer that goes on.
     ///
     /// # Errors
     /// If the session has no tokens yet, or `how` draws otherwise than it did. (To go on with other samplers, generate from
@@ -117,9 +118,10 @@ impl Session {
     }
 
     /// The same by a chain of stages of one's own, made as the session's was; `how.sampler` is not looked at.
-    pub fn resume_with(&mut self, how: &Generate, mut chain: Chain) -> Result<Generation<'_>> {
+    pub fn resume_with(&mut self, how: &Generate, chain: Chain) -> Result<Generation<'_>> {
         let doing = "going on with a session";
         let state = self.seq.and_then(|id| self.engine.chain_state(id)).ok_or_else(|| nothing(doing))?;
+        let mut chain = self.model.endless(how, chain)?;
         #[cfg(feature = "grammar")]
         let constraint;
         #[cfg(feature = "grammar")]

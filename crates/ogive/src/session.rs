@@ -71,6 +71,7 @@ impl Session {
         chain: Chain,
     ) -> Result<Generation<'_>> {
         let ids = self.model.encode(&prompt.into())?;
+        let chain = self.model.endless(how, chain)?;
         #[cfg(feature = "grammar")]
         let (chain, constraint) = self.model.constrained(how, chain)?;
         let generation = self.start(ids, how, chain, false)?;
@@ -99,12 +100,7 @@ impl Session {
             // What is complete was given away before; a token without a spelling has none.
             text.as_mut().map(|text| text.push(*id));
         }
-        // A grammar says itself how far to go on.
-        #[cfg(feature = "grammar")]
-        let ignore_end = how.ignore_end && how.grammar.is_none();
-        #[cfg(not(feature = "grammar"))]
-        let ignore_end = how.ignore_end;
-        let end = tokenizer.filter(|_| !ignore_end).map(|t| t.eog().to_vec()).unwrap_or_default();
+        let end = tokenizer.filter(|_| !how.is_endless()).map(|t| t.eog().to_vec()).unwrap_or_default();
         let max_tokens = how.max_tokens.unwrap_or(self.model.context());
         let start = Instant::now();
         let mut request = Request::new(&*ids, max_tokens).chain(chain).stop(&*end).keep();
