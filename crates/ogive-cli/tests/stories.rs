@@ -106,3 +106,23 @@ fn paths_need_not_be_utf_8() {
     assert!(ogive(args!["inspect", copy]).text().contains("260,032"));
     assert!(ogive(args!["run", "--model", name(b"no\xff"), "x"]).error(1).contains("no such file"));
 }
+
+#[test]
+fn special_tokens_count_only_where_asked_for() {
+    let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
+    let ids = |more: &[&str], prompt: &str| {
+        let fixed = args!["run", "--model", model, "--temp", "0", "-n", "1", "--json"];
+        let more = more.iter().chain([&prompt]).map(Into::into);
+        ogive(fixed.into_iter().chain(more)).json()["prompt_ids"].clone()
+    };
+    assert_eq!(ids(&["--special"], "</s>"), serde_json::json!([1, 2]));
+    assert_eq!(ids(&["--special"], ""), serde_json::json!([1]));
+    assert_eq!(ids(&["--special"], "Once"), ids(&["--raw"], "Once"));
+    let plain = ids(&["--raw"], "</s>");
+    assert!(plain.as_array().unwrap().len() > 3 && plain[0] == 1, "{plain}");
+    assert!(
+        ogive(args!["run", "--model", model, "--special", "--system", "x", "y"])
+            .error(2)
+            .contains("--system")
+    );
+}

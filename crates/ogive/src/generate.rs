@@ -10,6 +10,8 @@ use ogive_grammar::Grammar;
 pub enum Prompt {
     /// Plain text. Nothing in it is taken for a special token, whatever it says.
     Text(String),
+    /// Text by hand: special tokens that it spells count, and what the vocabulary begins a text with is added.
+    Special(String),
     /// The output of a chat template: special tokens in it count, and none are added.
     Rendered(String),
     /// Token ids, as they are.

@@ -216,9 +216,10 @@ impl Model {
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
         let ids = match prompt {
             Prompt::Ids(ids) => ids.clone(),
-            Prompt::Text(text) => {
+            Prompt::Text(text) | Prompt::Special(text) => {
                 let t = self.tokenizer()?;
-                let ids = t.encode(text, EncodeOptions { add_special: true, parse_special: false })?;
+                let parse_special = matches!(prompt, Prompt::Special(_));
+                let ids = t.encode(text, EncodeOptions { parse_special, ..EncodeOptions::PROMPT })?;
                 if ids.is_empty() { t.bos().into_iter().collect() } else { ids }
             }
             Prompt::Rendered(text) => {

@@ -13,7 +13,7 @@ use crate::options::{Machine, ModelPath};
 use crate::output;
 use crate::sampling::{Sampling, plain_chain};
 use ogive::sampler::Chain;
-use ogive::{Generate, Generation, Session};
+use ogive::{Generate, Generation, Prompt, Session};
 use serde_json::json;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Plain text in, whatever chat template the model has
     #[arg(long)]
     raw: bool,
+    /// The same, and special tokens that it spells count, as those of fill-in-the-middle do
+    #[arg(long, conflicts_with_all = ["system", "chat_template"])]
+    special: bool,
     /// Prints one JSON object in the end instead of text as it comes
     #[arg(long)]
     json: bool,
@@ -74,11 +77,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     };
     args.sampling.show_seed(&how, context);
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
-    if templated && !args.raw && !prompt.is_empty() {
+    if templated && !args.raw && !args.special && !prompt.is_empty() {
         let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
         let ended = say(&mut chat.send(prompt, &how)?, &how, args, context);
         finish(ended, args, |file| chat.save(file))
     } else {
+        let prompt = if args.special { Prompt::Special(prompt) } else { Prompt::Text(prompt) };
         let ended = say(&mut session.generate(prompt, &how)?, &how, args, context);
         finish(ended, args, |file| session.save(file))
     }
