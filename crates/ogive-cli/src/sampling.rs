@@ -105,7 +105,7 @@ pub(crate) struct Sampling {
     /// Determines every draw [default: random, and shown]
     #[arg(long)]
     seed: Option<u64>,
-    /// Ends the answer before this text; may be given more than once
+    /// Ends the answer before this text, in which \n and the like are read; may be given more than once
     #[arg(long, value_name = "TEXT", value_parser = stop)]
     stop: Vec<String>,
     /// Goes on where the model would end: what ends a text is not drawn
@@ -192,11 +192,8 @@ pub(crate) fn random() -> u64 {
 
 /// A text to stop at. An empty one is in every answer, before its first letter: what was meant, nobody knows.
 fn stop(text: &str) -> Result<String, &'static str> {
-    if text.is_empty() {
-        Err("it is empty; give a text to stop at, or leave --stop out")
-    } else {
-        Ok(text.into())
-    }
+    let text = unescaped(text)?;
+    if text.is_empty() { Err("it is empty; give a text to stop at, or leave --stop out") } else { Ok(text) }
 }
 
 /// How many of the last tokens count.
@@ -336,6 +333,16 @@ mod tests {
         assert_eq!(unescaped("\\\\ \\q \\\" \\"), Ok("\\ \\q \" \\".to_owned()));
         for bad in ["\\x", "\\x4", "\\xgg", "\\xff", "\\x4é"] {
             assert!(unescaped(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn stop_texts_have_escapes() {
+        let line = Line::try_parse_from(["ogive", "--stop", "\\n\\n", "--stop", "END\\\\n"])
+            .unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(line.sampling.stop, ["\n\n", "END\\n"]);
+        for bad in ["", "\\xff"] {
+            assert!(Line::try_parse_from(["ogive", "--stop", bad]).is_err(), "{bad}");
         }
     }
 
