@@ -39,6 +39,11 @@ fn a_story_goes_on_as_if_it_had_not_been_saved() {
     assert_ne!(other["ids"], second["ids"]);
     let ran = ogive(args!["run", "--model", model, "--raw", "--temp", "0", "-n", "4", "--load", a]);
     assert!(!ran.text().is_empty() && ran.stderr.contains("other samplers"), "{}", ran.stderr);
+    // What else is wrong is told as it is.
+    let full = folder.path().join("full");
+    run!(&model, "-c", "12", "--save", full, "Once upon a time").json();
+    let ran = run!(&model, "-c", "12", "--load", full);
+    assert!(ran.error(1).contains("no room") && !ran.stderr.contains("other samplers"), "{}", ran.stderr);
     // A prompt that the session has a part of is not read again.
     let ran = ogive(args!["run", "--model", model, "--raw", "-n", "4", "--load", a, "Once upon a time"]);
     assert!(ran.text().len() > 2 && ran.stderr.contains("more kept)"), "{}", ran.stderr);

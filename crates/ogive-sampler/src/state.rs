@@ -117,12 +117,32 @@ impl Chain {
         (self.stages, self.seed, self.rng) = (stages, seed, rng);
         Ok(())
     }
+
+    /// Brings the first stage alone to where that of another chain stood when it gave `state`; says whether the two are the
+    /// same stage, and does nothing if not. For a text that goes on by other samplers: its grammar goes on where it was.
+    ///
+    /// # Errors
+    /// If the bytes are damaged; the stage is then as it was.
+    pub fn restore_first(&mut self, state: &[u8]) -> Result<bool, SampleError> {
+        let damaged = || SampleError::State { problem: "the bytes are not what a chain writes".to_owned() };
+        let mut parts = Parts(state);
+        parts.take(8 + 32).ok_or_else(damaged)?;
+        let saved = parts.counted().ok_or_else(damaged)?;
+        let Some(first) = self.stages.first_mut() else { return Ok(false) };
+        let rest = saved.strip_prefix(first.text().as_bytes());
+        let same = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b","));
+        if same {
+            first.restore(parts.counted().ok_or_else(damaged)?)?;
+        }
+        Ok(same)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SamplerParams, stages::Greedy};
+    use crate::SamplerParams;
+    use crate::stages::{Greedy, MirostatV2, Temperature};
 
     fn params() -> Vec<SamplerParams> {
         let base = SamplerParams { seed: 11, repeat_penalty: 1.2, ..SamplerParams::default() };
@@ -161,6 +181,29 @@ mod tests {
             draw(&mut later, &mut other, 25..60);
             assert_eq!(other, history, "{later}");
         }
+    }
+
+    #[test]
+    fn the_first_stage_can_go_on_alone() {
+        let chain = |mirostat, temperature| {
+            let stage = MirostatV2::new(5.0, 0.1).expect("good");
+            let chain = if mirostat { Chain::new(3).then(stage) } else { Chain::new(3) };
+            chain.then(Temperature::new(temperature).expect("good"))
+        };
+        let (mut first, mut history) = (chain(true, 0.5), vec![1]);
+        draw(&mut first, &mut history, 0..9);
+        let (state, mut other) = (first.state(), chain(true, 0.9));
+        assert_eq!(other.restore_first(&state), Ok(true));
+        assert_eq!(other.stages().next().map(|s| s.state()), first.stages().next().map(|s| s.state()));
+        assert_eq!(other.rng.state(), Chain::new(3).rng.state(), "the rest is new");
+        let mut without = chain(false, 0.5);
+        assert_eq!(without.restore_first(&state), Ok(false));
+        assert_eq!(Chain::new(1).restore_first(&state), Ok(false));
+        for n in 0..state.len() {
+            let mut other = chain(true, 0.9);
+            let _ = other.restore_first(&state[..n]);
+        }
+        assert!(other.restore_first(&state[..39]).is_err());
     }
 
     #[test]

@@ -110,8 +110,8 @@ impl Session {
     /// conversation that was loaded it is the last answer that goes on.
     ///
     /// # Errors
-    /// If the session has no tokens yet, or `how` draws otherwise than it did. (To go on with other samplers, generate from
-    /// [`tokens`](Self::tokens).)
+    /// If the session has no tokens yet, or `how` draws otherwise than it did: to go on so, there is
+    /// [`resume_anew`](Self::resume_anew).
     pub fn resume(&mut self, how: &Generate) -> Result<Generation<'_>> {
         let chain = self.model.chain(&how.sampler)?;
         self.resume_with(how, chain)
@@ -119,6 +119,22 @@ impl Session {
 
     /// The same by a chain of stages of one's own, made as the session's was; `how.sampler` is not looked at.
     pub fn resume_with(&mut self, how: &Generate, chain: Chain) -> Result<Generation<'_>> {
+        self.go_on(how, chain, false)
+    }
+
+    /// Goes on where the session stopped, but draws anew: by the samplers that `how` asks for, from their beginning and its
+    /// seed. The text is one still: what a stop string held back comes first, a character that was begun is ended, and a
+    /// grammar goes on where it was.
+    ///
+    /// # Errors
+    /// If the session has no tokens yet.
+    pub fn resume_anew(&mut self, how: &Generate) -> Result<Generation<'_>> {
+        let chain = self.model.chain(&how.sampler)?;
+        self.go_on(how, chain, true)
+    }
+
+    /// `anew`: the chain is not brought to where the last one stood.
+    fn go_on(&mut self, how: &Generate, chain: Chain, anew: bool) -> Result<Generation<'_>> {
         let doing = "going on with a session";
         let state = self.seq.and_then(|id| self.engine.chain_state(id)).ok_or_else(|| nothing(doing))?;
         let mut chain = self.model.endless(how, chain)?;
@@ -128,7 +144,13 @@ impl Session {
         {
             (chain, constraint) = self.model.constrained(how, chain)?;
         }
-        chain.restore(&state)?;
+        if !anew {
+            chain.restore(&state)?;
+        }
+        #[cfg(feature = "grammar")]
+        if anew && constraint.is_some() {
+            chain.restore_first(&state)?;
+        }
         let generation = self.start(self.tokens().to_vec(), how, chain, true)?;
         #[cfg(feature = "grammar")]
         let generation = generation.held_to(constraint);

@@ -202,3 +202,19 @@ fn regular_expressions_and_grammars_hold() {
     assert!(e.contains("<|no_such|>, which the vocabulary does not have"), "{e}");
     assert_eq!(session.tokens(), before);
 }
+
+#[test]
+fn by_other_samplers_an_answer_is_still_one_sentence() {
+    let Some(model) = stories() else { return };
+    let how = Generate::new().seed(4).regex("[a-z]{3} [a-z]{3} [a-z]{3}").unwrap();
+    for cut in 1..6 {
+        let mut session = model.session().unwrap();
+        let begun =
+            session.generate("Once upon a time", &how.clone().max_tokens(cut)).unwrap().text().unwrap();
+        let other = how.clone().samplers("temp:2".parse().unwrap());
+        let mut rest = session.resume_anew(&other).unwrap();
+        let text = begun + &rest.text().unwrap();
+        assert_eq!(rest.is_complete(), Some(true), "{text:?}");
+        assert!(text.len() == 11 && text.split(' ').all(|word| word.len() == 3), "{text:?}");
+    }
+}

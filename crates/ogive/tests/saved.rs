@@ -131,6 +131,36 @@ fn other_samplers_are_told_and_chains_of_ones_own_go_on() {
 }
 
 #[test]
+fn by_other_samplers_the_text_is_still_one() {
+    let Some(model) = stories() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.session");
+    // Held back is what begins the stop.
+    let how = Generate::greedy().max_tokens(40);
+    let want = model.session().unwrap().generate("Once upon", &how).unwrap().text().unwrap();
+    let stop = format!("{}!!!", want.get(3..20).unwrap());
+    let how = how.stop(stop);
+    let mut session = model.session().unwrap();
+    assert!(session.resume_anew(&how).is_err(), "there is nothing yet");
+    let mut begun = session.generate("Once upon", &how).unwrap();
+    let mut text = String::new();
+    while begun.ids().len() < 5 {
+        text += &begun.step().unwrap().unwrap();
+    }
+    let drawn = begun.ids().len();
+    drop(begun);
+    assert_eq!(text, want[..3], "the rest was held back");
+    session.save(&path).unwrap();
+    let mut other = how.clone().max_tokens(40 - drawn);
+    other.sampler.samplers = "top_k:1,temp:0.5".parse().unwrap();
+    for mut session in [session, model.load_session(&path).unwrap()] {
+        assert!(session.resume(&other).is_err());
+        let rest = session.resume_anew(&other).unwrap().text().unwrap();
+        assert_eq!(text.clone() + &rest, want);
+    }
+}
+
+#[test]
 fn a_conversation_goes_on_with_its_messages() {
     let Some(model) = stories() else { return };
     let template =

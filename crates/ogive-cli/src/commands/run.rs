@@ -12,7 +12,7 @@ use crate::logprobs;
 use crate::options::{Machine, ModelPath};
 use crate::output;
 use crate::sampling::{Sampling, plain_chain};
-use ogive::sampler::Chain;
+use ogive::sampler::{Chain, SampleError};
 use ogive::{Generate, Generation, Prompt, Session};
 use serde_json::json;
 use std::io::{self, IsTerminal};
@@ -115,15 +115,22 @@ fn resumed<'s>(
     args: &Args,
     context: &Context,
 ) -> Result<Generation<'s>> {
-    if !args.sampling.is_seeded() && session.resume(how).is_ok() {
+    let other = match args.sampling.is_seeded() {
+        true => true,
+        false => match session.resume(how).map(drop) {
+            Ok(()) => false,
+            Err(ogive::Error::Sampler(SampleError::State { .. })) => true,
+            Err(e) => return Err(e.into()),
+        },
+    };
+    if !other {
         let chain = session.chain().map(Chain::seed);
         how.sampler.seed = chain.unwrap_or(how.sampler.seed);
         return Ok(session.resume(how)?);
     }
     args.sampling.show_seed(how, context);
     context.note("the session goes on by other samplers than it was drawn by");
-    let tokens = session.tokens().to_vec();
-    Ok(session.generate(tokens, how)?)
+    Ok(session.resume_anew(how)?)
 }
 
 /// Saves what is to be saved, however the answer ended: at Ctrl-C, and where its reader has had enough, what came of it.
