@@ -15,11 +15,12 @@ pub struct TextStream {
     /// A text begins here: the space that encoding put before it goes.
     at_start: bool,
     special: bool,
+    verbatim: bool,
 }
 
 impl TextStream {
     pub(crate) fn new(tokenizer: Tokenizer, at_start: bool) -> Self {
-        Self { tokenizer, pending: Vec::new(), at_start, special: false }
+        Self { tokenizer, pending: Vec::new(), at_start, special: false, verbatim: false }
     }
 
     /// Also shows special tokens, by their names.
@@ -29,12 +30,20 @@ impl TextStream {
         self
     }
 
+    /// Keeps the space that a text begins with: for text that no encoding put it before, as the answer to a grammar.
+    #[must_use]
+    pub fn verbatim(mut self) -> Self {
+        (self.at_start, self.verbatim) = (false, true);
+        self
+    }
+
     /// The text that this token completes; empty where a character is still incomplete, and for special tokens.
     ///
     /// # Errors
     /// If the id is not in the vocabulary. The stream is then as before.
     pub fn push(&mut self, id: u32) -> Result<String> {
         self.tokenizer.append(id, self.special, &mut self.at_start, &mut self.pending)?;
+        self.at_start &= !self.verbatim;
         Ok(complete(&mut self.pending))
     }
 

@@ -72,6 +72,13 @@ fn a_stream_after_a_prompt_says_what_decoding_both_does() {
 }
 
 #[test]
+fn a_verbatim_stream_keeps_every_space() {
+    let t = open(&samples::llama());
+    let text = |mut stream: TextStream| [262, 2, 262].map(|id| stream.push(id).unwrap()).concat();
+    assert_eq!((text(t.stream()), text(t.stream().verbatim())), ("aa".into(), " a a".into()));
+}
+
+#[test]
 fn bytes_that_are_no_text_survive() {
     let inputs: [&[u8]; 6] =
         [b"", b"\0", b"a\xffb", b"\xe4\xb8", b"ok \xf0\x9f\xa6\x99 \xf0\x9f", b"\xc0\x80\xed\xa0\x80"];

@@ -96,6 +96,11 @@ impl Session {
         if how.show_special {
             text = text.map(TextStream::with_special);
         }
+        // A grammar means the letters of the tokens, the first one's space among them.
+        #[cfg(feature = "grammar")]
+        if how.grammar.is_some() {
+            text = text.map(TextStream::verbatim);
+        }
         for id in tail {
             // What is complete was given away before; a token without a spelling has none.
             text.as_mut().map(|text| text.push(*id));

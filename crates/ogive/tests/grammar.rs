@@ -218,3 +218,13 @@ fn by_other_samplers_an_answer_is_still_one_sentence() {
         assert!(text.len() == 11 && text.split(' ').all(|word| word.len() == 3), "{text:?}");
     }
 }
+
+#[test]
+fn a_space_that_the_grammar_asks_for_is_in_the_text() {
+    let Some(model) = stories() else { return };
+    let mut session = model.session().unwrap();
+    for text in [" yes", "yes", "  yes"] {
+        let how = Generate::greedy().grammar(&format!("root ::= \"{text}\"")).unwrap();
+        assert_eq!(session.generate("", &how).unwrap().text().unwrap(), text);
+    }
+}
