@@ -22,7 +22,8 @@ pub struct EncodeOptions {
     /// Adds what the model expects around a text: BOS, for some EOS.
     pub add_special: bool,
     /// Reads special tokens written in the text (`<|im_end|>`) as those tokens. Off, they are plain text, so that a user's
-    /// words cannot end a turn; tokens that are merely user-defined are found either way.
+    /// words cannot end a turn; tokens that are merely user-defined are found either way. A chat template's output needs it on,
+    /// and a user's words are part of that: there they can, as in llama.cpp.
     pub parse_special: bool,
 }
 

@@ -4,6 +4,9 @@ use crate::tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use crate::{Generate, Generation, Prompt, Result, Session};
 
 /// A conversation by a chat template.
+///
+/// Special tokens count in all that the template renders, and so in what the messages say: a user who writes `<|im_end|>` ends
+/// the turn, as in llama.cpp. Who does not trust the words takes such names out before.
 #[derive(Debug)]
 pub struct Chat {
     session: Session,
