@@ -243,20 +243,22 @@ impl HostWeight {
         Ok(Self { shard: self.shard, unpacked, ..turned })
     }
 
-    /// Matrices of one shape and format as one weight with an expert each. Copies the packed bytes, when they are first read.
+    /// Matrices of one shape and format as one weight with an expert each. Copies the packed bytes, when they are first read. A weight
+    /// has one order of columns, so experts that have several (act-order), or factors beside their elements, are decoded then.
     pub fn stack(name: impl Into<String>, parts: &[Self]) -> Result<Self> {
         let name = name.into();
         let first = parts.first().ok_or_else(|| Error::missing(&name))?;
-        let alike = |p: &&Self| {
-            (p.shape, p.format, p.bytes.len()) == (first.shape, first.format, first.bytes.len())
-                && p.is_plain()
-        };
+        let alike =
+            |p: &&Self| (p.shape, p.format, p.bytes.len()) == (first.shape, first.format, first.bytes.len());
         if let Some(odd) = parts.iter().find(|p| !alike(p)) {
-            let why = format!(
-                "`{}` differs from `{}` in shape or format, or has scales or permuted inputs",
-                odd.name, first.name
-            );
+            let why = format!("`{}` differs from `{}` in shape or format", odd.name, first.name);
             return Err(Error::invalid(&name, why));
+        }
+        if parts.iter().any(|p| p.scale.is_some()) {
+            return Self::stack_decoded(name, parts, "experts have factors beside their elements");
+        }
+        if parts.iter().any(|p| p.input_perm != first.input_perm) {
+            return Self::stack_decoded(name, parts, "experts have their columns in orders of their own");
         }
         let bits = parts.iter().map(Self::file_bits).sum::<f32>() / parts.len() as f32;
         let unpacked = parts.iter().find_map(|p| Some(Unpacked::new(bits, p.unpacked.clone()?.why)));
@@ -266,6 +268,30 @@ impl HostWeight {
             bytes.chunks_exact_mut(part_len.max(1)).zip(&all).for_each(|(to, part)| to.copy_from_slice(part));
         });
         let shape = [parts.len() * first.shape[0], first.shape[1], first.shape[2]];
-        Ok(Self::new(name, shape, first.format, bytes)?.with_unpacked(unpacked))
+        let whole = Self::new(name, shape, first.format, bytes)?.with_unpacked(unpacked);
+        Ok(Self { input_perm: first.input_perm.clone(), ..whole })
+    }
+
+    /// The same in single precision, of parts of one shape, for this reason.
+    fn stack_decoded(name: String, parts: &[Self], why: &str) -> Result<Self> {
+        let bits = parts.iter().map(Self::file_bits).sum::<f32>() / parts.len() as f32;
+        let unpacked = parts.iter().find_map(|p| Some(Unpacked::new(bits, p.unpacked_for(why)?.why)));
+        let [experts, rows, cols] = parts.first().map_or([0; 3], |p| p.shape);
+        let shape = [experts.saturating_mul(parts.len()), rows, cols];
+        let len = shape.into_iter().try_fold(F32.block_bytes, usize::checked_mul);
+        let len =
+            len.ok_or_else(|| Error::invalid(&name, format!("{shape:?} is more than memory can hold")))?;
+        let all = parts.to_vec();
+        let bytes = Bytes::lazy(len, move |bytes| {
+            let mut row = vec![0.0; cols];
+            let places = all.iter().flat_map(|p| (0..experts * rows).map(move |i| (p, i)));
+            for (to, (part, i)) in bytes.chunks_exact_mut((cols * F32.block_bytes).max(1)).zip(places) {
+                part.decode_row(i, &mut row);
+                to.chunks_exact_mut(F32.block_bytes)
+                    .zip(&row)
+                    .for_each(|(to, v)| to.copy_from_slice(&v.to_le_bytes()));
+            }
+        });
+        Ok(Self::new(name, shape, &F32, bytes)?.with_unpacked(unpacked))
     }
 }

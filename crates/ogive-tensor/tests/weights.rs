@@ -1,6 +1,6 @@
 //! Weights are ranges of what someone owns, and every field means what it says.
 
-use ogive_tensor::{Bytes, F32, HostWeight, Scale};
+use ogive_tensor::{Bytes, F32, Format, HostWeight, Scale};
 use std::sync::{Arc, Mutex};
 
 fn row(w: &HostWeight, r: usize) -> Vec<f32> {
@@ -61,6 +61,45 @@ fn lazy_bytes_are_made_once_and_when_they_are_read() {
     assert_eq!(both.bytes[8..12], [1, 2, 3, 4]);
     assert_eq!(*made.lock().unwrap(), 1);
 }
+
+#[test]
+fn experts_with_factors_or_orders_of_their_own_are_decoded_when_they_are_read() {
+    let made = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&made);
+    let bytes = Bytes::lazy(8, move |bytes| {
+        *count.lock().unwrap() += 1;
+        bytes.iter_mut().zip(0..).for_each(|(b, i)| *b = i);
+    });
+    let plain = HostWeight::new("w", [1, 2, 4], &BYTE, bytes).unwrap();
+    let turned = plain.clone().with_input_perm(Arc::from([3, 2, 1, 0])).unwrap();
+    let scaled = plain.clone().with_scale(Scale { values: Arc::from([2.0]), tile: [2, 4] }).unwrap();
+    let one = HostWeight::stack("one", &[turned.clone(), turned.clone()]).unwrap();
+    assert_eq!((one.format.name, one.input_perm.as_deref()), ("byte", Some(&[3, 2, 1, 0][..])));
+    let orders = HostWeight::stack("orders", &[plain.clone(), turned]).unwrap();
+    let factors = HostWeight::stack("factors", &[scaled.clone(), scaled]).unwrap();
+    assert_eq!((orders.bytes.len(), orders.file_bits(), *made.lock().unwrap()), (64, 8.0, 0));
+    assert_eq!(
+        orders.unpacked.as_ref().map(|u| &*u.why),
+        Some("experts have their columns in orders of their own")
+    );
+    assert_eq!(
+        factors.unpacked.as_ref().map(|u| &*u.why),
+        Some("experts have factors beside their elements")
+    );
+    let ones = [0., 1., 2., 3., 4., 5., 6., 7.];
+    assert_eq!(orders.to_vec(), [ones, [3., 2., 1., 0., 7., 6., 5., 4.]].concat());
+    assert_eq!(one.to_vec(), [3., 2., 1., 0., 7., 6., 5., 4.].repeat(2));
+    assert_eq!(factors.to_vec(), ones.map(|v| 2.0 * v).repeat(2));
+}
+
+/// One byte an element.
+static BYTE: Format = Format {
+    name: "byte",
+    block_len: 1,
+    block_bytes: 1,
+    decode: |b, o| o[0] = f32::from(b[0]),
+    encode: None,
+};
 
 #[test]
 fn what_does_not_fit_is_an_error() {

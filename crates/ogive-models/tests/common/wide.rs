@@ -43,6 +43,7 @@ fn grown(n: usize, experts: bool) -> usize {
 pub(crate) type Mix = fn(&str) -> &'static Format;
 
 /// As files have it that are called Q4_K_M: what adds to the residual, and the head, in more bits.
+#[allow(dead_code)] // not every test program wants it
 pub(crate) fn q4_k_m(name: &str) -> &'static Format {
     let more = ["down_proj", "w2", "lm_head", "embed_tokens"];
     if more.iter().any(|part| name.contains(part)) { &Q6_K } else { &Q4_K }
@@ -125,9 +126,23 @@ impl WideModel {
         Self { architecture: golden.architecture, config, weights }
     }
 
+    /// The same with other weights.
+    #[allow(dead_code)] // not every test program wants it
+    pub(crate) fn map(mut self, change: impl Fn(HostWeight) -> HostWeight) -> Self {
+        self.weights.0 = self.weights.0.into_iter().map(|(name, w)| (name, change(w))).collect();
+        self
+    }
+
     /// Loads it.
     pub(crate) fn load(&self, b: &dyn Backend) -> Box<dyn Model> {
+        self.load_noted(b).0
+    }
+
+    /// Loads it, and says which weights do not stay packed and why.
+    pub(crate) fn load_noted(&self, b: &dyn Backend) -> (Box<dyn Model>, Vec<String>) {
         let loader = Loader::new(&self.weights, b);
-        ogive_models::registry().build(&self.architecture, &self.config, &loader).unwrap()
+        let model = ogive_models::registry().build(&self.architecture, &self.config, &loader).unwrap();
+        let notes = loader.unpacked().into_iter();
+        (model, notes.map(|(info, why)| format!("{}: {}", info.name, why.why)).collect())
     }
 }
