@@ -41,7 +41,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Gemma3ForCausalLM", gemma3::load)
         .with("Gemma3ForConditionalGeneration", gemma3::load_nested)
         .with("LlamaForCausalLM", llama::load)
-        .with("MistralForCausalLM", llama::load)
+        .with("MistralForCausalLM", llama::load_mistral)
         .with("MixtralForCausalLM", mixtral::load)
         .with("NomicBertModel", nomic_bert::load)
         .with("Phi3ForCausalLM", phi3::load)

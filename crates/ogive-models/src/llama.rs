@@ -25,8 +25,14 @@ struct Block {
     mlp: FeedForward,
 }
 
-/// Reads a Llama or Mistral checkpoint. A window counts for both: GGUF files do not say which of the two they are.
+/// Reads a Llama checkpoint. Its class knows no window; a `sliding_window` is left over from the model it was made of.
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    load_with(c, root, |_| None, &dense(c)?)
+}
+
+/// Reads a Mistral checkpoint, which has a window if the configuration names one. So have GGUF's Llamas with a window, which
+/// `ogive-weights` calls Mistral.
+pub fn load_mistral(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load_with(c, root, windows(c, true)?, &dense(c)?)
 }
 

@@ -9,7 +9,9 @@ mod common;
 
 use common::*;
 use ndarray::Array2;
-use ogive_nn::backend::Backend;
+use ogive_conformance::Oracle;
+use ogive_nn::Loader;
+use ogive_nn::backend::{Backend, LayerCache};
 use std::path::{Path, PathBuf};
 
 /// Backend, model and prompt in turn: what `compute` makes of it is held to the result `what`.
@@ -111,4 +113,20 @@ fn packed_checkpoints_give_the_logits_of_their_decoded_values() {
             assert!(drift < 2e-3, "{name}, {case}: normalised mean square error {drift:.1e}");
         }
     }
+}
+
+#[test]
+fn a_window_counts_for_mistral_and_is_left_over_in_llama() {
+    let (_, path) = own().into_iter().find(|(name, _)| name == "llama").unwrap();
+    let mut file = ogive_weights::open(path).unwrap();
+    file.config.0["sliding_window"] = 6.into();
+    let window = |class: &str| {
+        let loader = Loader::new(&*file.source, &Oracle);
+        let layout = ogive_models::registry().build(class, &file.config, &loader).unwrap().cache_layout();
+        layout.into_iter().find_map(|layer| match layer {
+            LayerCache::Paged { window, .. } => window,
+            _ => None,
+        })
+    };
+    assert_eq!((window("LlamaForCausalLM"), window("MistralForCausalLM")), (None, Some(6)));
 }

@@ -89,6 +89,16 @@ fn a_window_that_the_class_takes_for_granted_is_written_down() {
 }
 
 #[test]
+fn a_window_that_is_left_over_is_left_out() {
+    let window: Change = |c| c["sliding_window"] = json!(6);
+    for (name, key) in [("llama", None), ("mistral", Some(6))] {
+        let Some(folder) = changed(name, "config.json", window) else { return };
+        let input = Input::open(folder.path()).unwrap();
+        assert_eq!(input.metadata().opt_u32("llama.attention.sliding_window").unwrap(), key, "{name}");
+    }
+}
+
+#[test]
 fn texts_that_are_lower_cased_have_no_place() {
     let Some(folder) = changed("llama", "config.json", |_| {}) else { return };
     let modules = json!([{"type": "sentence_transformers.models.Transformer", "path": ""}]);

@@ -88,6 +88,21 @@ fn experts_make_a_mixtral_in_either_form() {
 }
 
 #[test]
+fn a_window_makes_a_mistral() {
+    let class = |more| open(gguf(&llama(more), &[])).unwrap().architecture;
+    let window = |n: u32| ("llama.attention.sliding_window", Value::from(n));
+    assert_eq!(class([window(4096)]), "MistralForCausalLM");
+    assert_eq!(class([window(0)]), "LlamaForCausalLM");
+    assert_eq!(open(gguf(&llama([]), &[])).unwrap().architecture, "LlamaForCausalLM");
+    let experts = ("llama.expert_count", Value::from(2u32));
+    let mixtral = open(gguf(&llama([window(4096), experts]), &[])).unwrap();
+    assert_eq!(
+        (&*mixtral.architecture, mixtral.config.usize("sliding_window").unwrap()),
+        ("MixtralForCausalLM", 4096)
+    );
+}
+
+#[test]
 fn missing_settings_get_their_defaults() {
     let c = open(gguf(
         &set("llama", [("llama.embedding_length", 8u32.into()), ("llama.attention.head_count", 2u32.into())]),

@@ -65,7 +65,7 @@ fn assert_same_settings(name: &str, file: &Config, folder: &Config) {
         let left_out = NOT_KEPT.contains(&&**key)
             || ["summary", "drop"].iter().any(|part| key.contains(part))
             || theirs.is_null()
-            // What the GGUF file says of Mistral is that it is a Llama, and of Llama 3 the finished factors.
+            // What the GGUF file says of this Mistral, which has no window, is that it is a Llama, and of Llama 3 the finished factors.
             || (name == "mistral" && key == "architectures")
             || (name == "llama3-rope" && key == "rope_scaling")
             // What a class takes for granted: that all of a head turns, and that no layer has a window.

@@ -84,7 +84,8 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         }
         _ => {}
     }
-    let used = config.bool_or("use_sliding_window", true)?;
+    // Llama's class knows no window, and a GGUF file that names one is read as Mistral.
+    let used = model.class != "LlamaForCausalLM" && config.bool_or("use_sliding_window", true)?;
     let window = config.opt_usize("sliding_window")?.filter(|_| used);
     match window {
         Some(window) => keys.set("attention.sliding_window", whole("sliding_window", window)?),

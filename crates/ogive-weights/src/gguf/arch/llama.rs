@@ -1,7 +1,8 @@
 //! `llama`: Llama, Mistral and Mixtral, which GGUF calls by one name and tells apart by the number of experts.
 //!
-//! Mistral comes out as `LlamaForCausalLM`: the file does not say which it was, and the two differ in nothing but the
-//! settings. These are the architectures whose q and k rows the converter reorders.
+//! A file with a window comes out as Mistral, whose class has one; one without as Llama, whatever it was: without a window the two
+//! do not differ. llama.cpp reads no window here, but a file that names one means it. These are the architectures whose q and k rows
+//! the converter reorders.
 
 use crate::gguf::settings::copy;
 use crate::gguf::{Change, Header, Settings, Translation};
@@ -27,11 +28,11 @@ pub(super) fn llama() -> Translation {
         .rename("blk.{}.ffn_gate.{}", "model.layers.{}.block_sparse_moe.experts.{}.w1")
         .rename("blk.{}.ffn_down.{}", "model.layers.{}.block_sparse_moe.experts.{}.w2")
         .rename("blk.{}.ffn_up.{}", "model.layers.{}.block_sparse_moe.experts.{}.w3")
-        .settings(experts)
+        .settings(class)
 }
 
-/// Mixtral is Llama with experts.
-fn experts(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+/// Mixtral is Llama with experts, Mistral with a window.
+fn class(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     if header.usize("expert_count")?.is_some_and(|n| n > 0) {
         settings.insert("architectures".into(), json!(["MixtralForCausalLM"]));
         copy(
@@ -39,6 +40,8 @@ fn experts(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
             settings,
             &[("expert_count", "num_local_experts"), ("expert_used_count", "num_experts_per_tok")],
         )?;
+    } else if settings.contains_key("sliding_window") {
+        settings.insert("architectures".into(), json!(["MistralForCausalLM"]));
     }
     Ok(())
 }
