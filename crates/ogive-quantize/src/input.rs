@@ -8,7 +8,7 @@ use crate::format::decoder;
 use crate::{Error, Result, convert};
 use gguf_file::{GgmlType, Gguf, Metadata, TensorInfo};
 use ogive_tensor::{Config, HostWeight, Source};
-use ogive_weights::{Change, OpenOptions, bytes_of, is_gguf};
+use ogive_weights::{Change, OpenOptions, bytes_of, is_gguf, is_piped, read_piped};
 use std::path::{Path, PathBuf};
 
 /// A model that can be packed.
@@ -53,13 +53,16 @@ pub(crate) enum Piece {
 
 impl Input {
     /// Opens a GGUF file (of a split, the first part) or a Hugging Face folder (or one of its files). Nothing but headers
-    /// and the vocabulary is read.
+    /// and the vocabulary is read, unless a GGUF file comes out of a pipe.
     ///
     /// # Errors
     /// If there is no such file, if it is none of these or contradicts itself, if it has no tensors; of a folder, if
     /// something in it has no place in a GGUF file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
+        if is_piped(path) {
+            return Self::from_gguf(read_piped(path)?, path);
+        }
         if is_gguf(path)? { Self::from_gguf(Gguf::open(path)?, path) } else { Self::from_folder(path) }
     }
 

@@ -113,3 +113,21 @@ fn split_files_are_put_together() {
         assert!(one.data(own).unwrap().bytes() == other.data(t).unwrap().bytes(), "{}", t.name());
     }
 }
+
+/// As a shell's `<(...)` gives one.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_may_come_out_of_a_pipe() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let Some(file) = shared("golden/llama/llama-f32.gguf") else { return };
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let bytes = std::fs::read(&file).unwrap();
+    let writing = std::thread::spawn(move || writer.write_all(&bytes));
+    let piped = Input::open(format!("/dev/fd/{}", reader.as_raw_fd())).unwrap();
+    writing.join().unwrap().unwrap();
+    assert_eq!(
+        format("q8_0").plan(&piped).unwrap(),
+        format("q8_0").plan(&Input::open(file).unwrap()).unwrap()
+    );
+}

@@ -44,6 +44,6 @@ pub use ::gguf_file;
 pub use bytes::bytes_of;
 pub use gguf::{Change, GgufSource, Header, Rule, Settings, Translation, translations};
 pub use ogive_tensor as tensor;
-pub use open::{Checkpoint, OpenOptions, is_gguf, open};
+pub use open::{Checkpoint, OpenOptions, is_gguf, is_piped, open, read_piped};
 pub use safetensors::Safetensors;
 pub use sentence::SentenceSettings;

@@ -31,7 +31,8 @@ pub struct Checkpoint {
 }
 
 /// Opens a GGUF file (of a split, the first part) or a Hugging Face folder (or its `config.json`, index or safetensors
-/// file). Files are mapped: they must not change while anything of them is in use.
+/// file). Files are mapped: they must not change while anything of them is in use. A GGUF file may also come out of a pipe, into
+/// memory.
 ///
 /// Fails if the file is none of these, contradicts itself, or is of a GGUF architecture that has no translation.
 pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
@@ -83,6 +84,10 @@ impl OpenOptions {
     /// Opens `path`; see [`open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = path.as_ref();
+        if is_piped(path) {
+            let gguf = Arc::new(read_piped(path)?);
+            return self.of_gguf(gguf).map_err(|e| e.within(&path.display().to_string()));
+        }
         if is_gguf(path)? {
             return self.open_gguf(path);
         }
@@ -120,23 +125,55 @@ fn architecture(config: &Config) -> Result<String> {
     names.into_iter().next().ok_or_else(|| Error::missing("config `architectures`"))
 }
 
-/// Whether the file at `path` says of itself that it is GGUF, in either byte order; a folder does not.
+const MAGIC: &[u8] = b"GGUF";
+
+/// Whether the file at `path` says of itself that it is GGUF, in either byte order; a folder does not. What is
+/// [piped](is_piped) is not asked, as that would take its first bytes.
 ///
 /// # Errors
 /// If there is nothing at `path`, or it cannot be read.
 pub fn is_gguf(path: impl AsRef<Path>) -> Result<bool> {
     let path = path.as_ref();
-    if path.is_dir() {
+    if path.is_dir() || is_piped(path) {
         return Ok(false);
     }
-    let failed = |e: std::io::Error| {
-        // The whole name may be one of a model elsewhere.
-        let e = if e.kind() == ErrorKind::NotFound { std::io::Error::new(e.kind(), NOWHERE) } else { e };
-        Error::new(path.display().to_string(), e.into())
-    };
-    let mut magic = Vec::with_capacity(4);
-    File::open(path).map_err(failed)?.take(4).read_to_end(&mut magic).map_err(failed)?;
-    Ok(magic == b"GGUF")
+    let mut file = File::open(path).map_err(|e| failed(path, e))?;
+    Ok(first_bytes(&mut file).map_err(|e| failed(path, e))? == MAGIC)
+}
+
+/// Whether `path` is neither a plain file nor a folder: a pipe, which can be read only once, as in `--model <(zstdcat m.gguf.zst)`.
+pub fn is_piped(path: impl AsRef<Path>) -> bool {
+    std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// Reads the GGUF file that comes out of a [pipe](is_piped). No more than its first bytes, if those are not GGUF's; else memory grows
+/// with what really comes.
+///
+/// # Errors
+/// If it cannot be read, is no GGUF file or not all of one, or is one part of several.
+pub fn read_piped(path: impl AsRef<Path>) -> Result<Gguf> {
+    let path = path.as_ref();
+    let mut file = File::open(path).map_err(|e| failed(path, e))?;
+    let mut bytes = first_bytes(&mut file).map_err(|e| failed(path, e))?;
+    if bytes != MAGIC {
+        let why = "what comes out of it is no GGUF file, and nothing else is read from what is no plain file";
+        return Err(Error::unsupported(&path.display().to_string(), why));
+    }
+    file.read_to_end(&mut bytes).map_err(|e| failed(path, e))?;
+    Gguf::from_bytes(bytes)
+        .map_err(|e| Error::other("opening a model", e).within(&path.display().to_string()))
+}
+
+fn first_bytes(file: &mut File) -> std::io::Result<Vec<u8>> {
+    let mut first = Vec::with_capacity(MAGIC.len());
+    file.take(MAGIC.len() as u64).read_to_end(&mut first)?;
+    Ok(first)
+}
+
+fn failed(path: &Path, e: std::io::Error) -> Error {
+    // The whole name may be one of a model elsewhere.
+    let e = if e.kind() == ErrorKind::NotFound { std::io::Error::new(e.kind(), NOWHERE) } else { e };
+    Error::new(path.display().to_string(), e.into())
 }
 
 const NOWHERE: &str = "no such file or folder; a model is a GGUF file or a Hugging Face folder on this machine, and nothing is downloaded";

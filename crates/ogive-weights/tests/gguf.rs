@@ -271,6 +271,37 @@ fn a_stranger_adds_an_architecture() {
     assert!(e.contains("embedding.weight: two tensors"), "{e}");
 }
 
+/// As a shell's `<(...)` gives one.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_is_read_once() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let piped = |bytes: Vec<u8>| {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let writing = std::thread::spawn(move || writer.write_all(&bytes));
+        let path = format!("/dev/fd/{}", reader.as_raw_fd());
+        assert!(ogive_weights::is_piped(&path) && !ogive_weights::is_gguf(&path).unwrap());
+        let opened = ogive_weights::open(&path);
+        drop(reader);
+        (opened, writing.join().unwrap().is_ok())
+    };
+    // More than a pipe holds.
+    let file = gguf(&llama([]), &[("token_embd.weight", &[1000, 64])]);
+    let (model, whole) = piped(file.clone());
+    let model = model.unwrap();
+    assert_eq!((model.source.get("model.embed_tokens.weight").unwrap().shape, whole), ([1, 1000, 64], true));
+    for (bytes, says) in [
+        (file[..file.len() - 1].to_vec(), "token_embd.weight"),
+        (b"GGUF".to_vec(), "opening a model"),
+        (vec![b'x'; 1 << 20], "no GGUF file, and nothing else is read"),
+        (Vec::new(), "no GGUF file, and nothing else is read"),
+    ] {
+        let e = piped(bytes).0.unwrap_err().to_string();
+        assert!(e.contains(says) && e.contains("/dev/fd/"), "{e}");
+    }
+}
+
 fn small() -> Vec<u8> {
     let meta = llama([
         ("llama.feed_forward_length", vec![4i32, 6].into()),

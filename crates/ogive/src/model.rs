@@ -65,7 +65,9 @@ impl Model {
         let at = |e: ModelError| {
             // How much would do is what whoever reads this needs, and counting it takes a moment.
             let what = match e.kind() {
-                ErrorKind::Memory { .. } => fits::loading(path, options, &backend, &free).ok(),
+                ErrorKind::Memory { .. } if !crate::weights::is_piped(path) => {
+                    fits::loading(path, options, &backend, &free).ok()
+                }
                 _ => None,
             };
             match what {
