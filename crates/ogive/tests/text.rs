@@ -24,23 +24,23 @@ fn an_answer_that_ignores_its_end_draws_none() {
     let eog = model.tokenizer().unwrap().eog().to_vec();
     let mut session = model.session().unwrap();
     // Nearly any token is as likely as any other.
-    let flat = |seed| Generate::new().samplers("temp:100".parse().unwrap()).seed(seed).max_tokens(400);
-    let ended = (0..20).filter(|&seed| {
+    let flat = |seed| Generate::new().samplers("temp:100".parse().unwrap()).seed(seed).max_tokens(150);
+    let ended = (0..8).filter(|&seed| {
         let mut answer = session.generate("Once", &flat(seed)).unwrap();
         answer.text().unwrap();
         answer.ids().iter().any(|id| eog.contains(id))
     });
-    assert!(ended.count() > 2);
+    assert!(ended.count() > 0);
     let mut chain = model.chain(&flat(0).sampler).unwrap();
-    for seed in 0..20 {
+    for seed in 0..8 {
         let mut answer = session.generate("Once", &flat(seed).ignore_end()).unwrap();
         answer.text().unwrap();
-        assert!(answer.ids().len() == 400 && answer.ids().iter().all(|id| !eog.contains(id)));
+        assert!(answer.ids().len() == 150 && answer.ids().iter().all(|id| !eog.contains(id)));
         drop(answer);
         // By a chain of one's own too, which gets no longer where it goes on.
         let mut answer = session.generate_with("Once", &flat(0).ignore_end(), chain).unwrap();
         answer.text().unwrap();
-        assert!(answer.ids().len() == 400 && answer.ids().iter().all(|id| !eog.contains(id)));
+        assert!(answer.ids().len() == 150 && answer.ids().iter().all(|id| !eog.contains(id)));
         drop(answer);
         chain = session.chain().unwrap().clone();
         assert_eq!(chain.to_string(), "endless,temperature:100");
