@@ -20,6 +20,15 @@ macro_rules! wrong {
     ($code:literal, $($arg:expr),* $(,)?) => { message($code, args![$($arg),*]) };
 }
 
+#[cfg(unix)]
+#[test]
+fn what_is_no_plain_file_is_not_inspected() {
+    let e = wrong!(1, "inspect", "/dev/null");
+    assert!(e.contains("/dev/null: this is no plain file"), "{e}");
+    let e = wrong!(1, "run", "--model", "/dev/null", "x");
+    assert!(e.contains("/dev/null: what comes out of it is no GGUF file"), "{e}");
+}
+
 #[test]
 fn files_that_are_no_models() {
     let Some(model) = model() else { return };

@@ -1,6 +1,6 @@
 //! What there is to say of a model, gathered from whichever kind of file it is.
 
-use crate::error::{Result, with_causes};
+use crate::error::{Error, Result, with_causes};
 use ogive::tensor::WeightInfo;
 use ogive::tokenizer::Tokenizer;
 use ogive::weights::Checkpoint;
@@ -49,6 +49,12 @@ pub(super) struct Report {
 impl Report {
     /// Gathers it, without loading weights.
     pub(super) fn of(path: &Path, options: &Options) -> Result<Self> {
+        // The file, its vocabulary and what it would take are read one after the other.
+        if ogive::weights::is_piped(path) {
+            let why =
+                "this is no plain file, and a model is inspected in several readings; write it to a file";
+            return Err(Error::failed(format_args!("{}: {why}", path.display())));
+        }
         let mut report = match gguf(path)? {
             Some(gguf) => Self::of_gguf(path, &gguf),
             None => Self::of_folder(path, &Options::new().checkpoint(path)?),
