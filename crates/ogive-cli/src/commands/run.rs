@@ -115,14 +115,12 @@ fn resumed<'s>(
     args: &Args,
     context: &Context,
 ) -> Result<Generation<'s>> {
-    let other = match args.sampling.is_seeded() {
-        true => true,
-        false => match session.resume(how).map(drop) {
+    let other = args.sampling.is_seeded()
+        || match session.resume(how).map(drop) {
             Ok(()) => false,
             Err(ogive::Error::Sampler(SampleError::State { .. })) => true,
             Err(e) => return Err(e.into()),
-        },
-    };
+        };
     if !other {
         let chain = session.chain().map(Chain::seed);
         how.sampler.seed = chain.unwrap_or(how.sampler.seed);

@@ -133,24 +133,25 @@ const EACH: usize = 4;
 
 /// How spans are cut, of which each sees so many tokens.
 fn cuts(spans: &[Span], seen: &[Range<usize>], spec: &AttnSpec, threads: usize) -> Vec<Cut> {
-    let cut = |i: usize, work, fewest| Cut::new(&spans[i], seen[i].clone(), spec, work, fewest);
-    let whole: Vec<_> = (0..spans.len()).map(|i| cut(i, u128::MAX, QUERIES)).collect();
+    let cut =
+        |i: usize, single, work, fewest| Cut::new(&spans[i], seen[i].clone(), spec, single, work, fewest);
+    let whole: Vec<_> = (0..spans.len()).map(|i| cut(i, false, u128::MAX, QUERIES)).collect();
     let all_work = |cut: &Cut, span: &Span| span.len as u128 * spec.heads as u128 * cut.chunks[0] as u128;
     let total: u128 = whole.iter().zip(spans).map(|(cut, span)| all_work(cut, span)).sum();
     let most = if threads > 1 { total / (EACH * threads) as u128 } else { total };
     let (mut first, mut room) = (0, STATES);
     let number = |(i, mut of): (usize, Cut)| {
         if of.work() > most {
-            of = cut(i, most, FEWER[0]);
+            of = cut(i, false, most, FEWER[0]);
         }
         if of.work() > most {
-            let single = Cut::in_chunks(&spans[i], seen[i].clone(), spec, most);
+            let single = cut(i, true, most, FEWER[0]);
             let states = single.states(spans[i].len, spec);
             if states <= room {
                 room -= states;
                 of = single;
             } else {
-                of = cut(i, most, FEWER[1]);
+                of = cut(i, false, most, FEWER[1]);
             }
         }
         of.first = first;
@@ -175,32 +176,23 @@ struct Cut {
 }
 
 impl Cut {
-    /// Of a span that sees these tokens, in rows that are `work` at most as long as they are `fewest` queries.
-    fn new(span: &Span, seen: Range<usize>, spec: &AttnSpec, work: u128, fewest: usize) -> Self {
-        let seen = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
-        Self::of(span, seen.len(), seen, spec, work, fewest)
-    }
-
-    /// The same in single chunks of its context.
-    fn in_chunks(span: &Span, seen: Range<usize>, spec: &AttnSpec, work: u128) -> Self {
-        let seen = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
-        Self::of(span, 1, seen, spec, work, FEWER[0])
-    }
-
-    /// The same in so many chunks.
-    fn of(
+    /// Of a span that sees these tokens, in `single` chunks or in none. A unit has as many rows as have no more than so much `work`, but no fewer
+    /// than have `fewest` queries.
+    fn new(
         span: &Span,
-        chunks: usize,
         seen: Range<usize>,
         spec: &AttnSpec,
+        single: bool,
         work: u128,
         fewest: usize,
     ) -> Self {
-        let (group, chunks) = (spec.heads / spec.kv_heads, chunks.max(1));
+        let group = spec.heads / spec.kv_heads;
         let heads = group.min(QUERIES);
+        let seen = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
+        let chunks = if single { 1 } else { seen.len().max(1) };
         let rows = |queries: usize| (queries / heads).clamp(1, span.len.max(1));
-        let wanted = work / (heads * chunks) as u128;
-        let rows = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(rows(fewest), rows(QUERIES));
+        let most = usize::try_from(work / (heads * chunks) as u128).unwrap_or(usize::MAX);
+        let rows = most.clamp(rows(fewest), rows(QUERIES));
         Self {
             first: 0,
             heads: [heads, group.div_ceil(heads)],
