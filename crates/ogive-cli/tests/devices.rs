@@ -30,6 +30,8 @@ fn a_model_is_counted_for_each_device() {
         // Two layers of keys and values, two heads of 32, half precision.
         assert!(cache >= 2 * 2 * 2 * 32 * 2 * 256 && total > weights + cache, "{device}");
     }
+    let text = ogive(args!["devices", "--model", &model, "--gpu-layers", "0"]).text();
+    assert!(text.matches("nothing of it is here, and on the CPU ").count() >= 1, "{text}");
     let none = ogive(args!["devices", "--model", folder.path().join("none.gguf")]);
     assert!(none.error(1).contains("none.gguf: no such file or folder"));
 }

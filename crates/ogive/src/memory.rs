@@ -27,8 +27,6 @@ pub struct Memory {
     pub graphs: u64,
     /// Tokens of context the cache is for.
     pub context: usize,
-    /// Whether a GPU has it.
-    pub gpu: bool,
 }
 
 impl Memory {
@@ -96,7 +94,6 @@ pub(crate) fn sum(parts: &[Memory]) -> Memory {
         working: sum.working.saturating_add(part.working),
         graphs: sum.graphs.saturating_add(part.graphs),
         context: part.context,
-        gpu: sum.gpu || part.gpu,
     };
     parts.iter().fold(Memory::default(), add)
 }
@@ -161,7 +158,6 @@ fn count(
             working: prompt.peak.max(token.peak),
             graphs: if on.graphs { token.kept } else { 0 },
             context: limits.context,
-            gpu: on.graphs,
         };
     let parts = counters.iter().zip(ons).zip(&prompt).zip(&token).map(part).collect();
     Ok(Counted { parts, notes: notes::unpacked(&loader.unpacked()) })

@@ -31,18 +31,19 @@ fn memory(
     layers: Option<GpuLayers>,
     device: Device,
 ) -> (String, Value) {
-    let parts = match options.estimate_parts(path) {
+    let mut others = match options.estimate_parts(path) {
         Ok(parts) => parts,
         Err(e) => {
             let why = with_causes(&e);
             return (format!("memory is not known: {why}"), json!({ "error": why }));
         }
     };
-    // Where layers stay on the CPU, it keeps a part.
-    let (own, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(|m| m.gpu == (device != Device::Cpu));
+    // The device's part comes last; before it is what the CPU keeps, if layers stay there.
+    let is_left_out = device != Device::Cpu && layers == Some(GpuLayers::Count(0));
+    let own = if is_left_out { None } else { others.pop() };
     let free = ogive::device_memory(device);
     let (mut line, mut entry) = (format!("{}: ", path.display()), json!({ "free": free }));
-    match own.first() {
+    match &own {
         Some(m) => {
             line.push_str(&m.to_string());
             entry = json!({
@@ -53,7 +54,7 @@ fn memory(
         None => line.push_str("nothing of it is here"),
     }
     others.iter().for_each(|other| line.push_str(&format!(", and on the CPU {other}")));
-    if let (Some(m), Some(free)) = (own.first(), free) {
+    if let (Some(m), Some(free)) = (&own, free) {
         // Layers that are shared out by what is free are counted as if all were here.
         let shared = layers == Some(GpuLayers::Auto);
         line.push_str(&match m.fits(free) {
