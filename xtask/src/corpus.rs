@@ -16,6 +16,9 @@ const VERSION: &str = "0.11.1";
 /// The flags of its build script.
 const FLAGS: [&str; 4] = ["--ptx", "--expt-relaxed-constexpr", "-std=c++17", "-O3"];
 const ARCH: &str = "80";
+/// Ten files make the same kernels for a format each, and nvcc takes most of its time for them: those of a small block and of a large one do.
+const INSTANCES: &str = "mmq_instance_";
+const FORMATS: [&str; 2] = ["q4_0", "q6_k"];
 
 /// What `cargo xtask help` says.
 pub(crate) const HELP: &str =
@@ -105,7 +108,7 @@ fn source(cache: &Path) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("emu-corpus: cargo does not say where {CRATE} is"))
 }
 
-/// Every `.cu` file, those of folders within too.
+/// The `.cu` files, those of folders within too.
 fn kernels(source: &Path) -> Result<Vec<PathBuf>, String> {
     let mut open = vec![source.to_path_buf()];
     let mut found = Vec::new();
@@ -115,13 +118,18 @@ fn kernels(source: &Path) -> Result<Vec<PathBuf>, String> {
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             if path.is_dir() {
                 open.push(path);
-            } else if path.extension().is_some_and(|end| end == "cu") {
+            } else if path.extension().is_some_and(|end| end == "cu") && is_wanted(&path) {
                 found.push(path);
             }
         }
     }
     found.sort();
     Ok(found)
+}
+
+fn is_wanted(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.strip_prefix(INSTANCES).is_none_or(|format| FORMATS.contains(&format))
 }
 
 fn compile(nvcc: &Path, source: &Path, file: &Path, out: &Path) -> Result<(), String> {
