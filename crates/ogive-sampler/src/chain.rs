@@ -92,6 +92,13 @@ impl Chain {
         self
     }
 
+    /// Without the stages that are not to stay: what a chain had for one text alone, where it goes on with another.
+    #[must_use]
+    pub fn without(mut self, goes: impl Fn(&dyn Stage) -> bool) -> Self {
+        self.stages.retain(|stage| !goes(&**stage));
+        self
+    }
+
     /// The stages, in order.
     pub fn stages(&self) -> impl ExactSizeIterator<Item = &dyn Stage> {
         self.stages.iter().map(|s| &**s)

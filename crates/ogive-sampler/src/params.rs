@@ -274,11 +274,16 @@ impl SamplerParams {
 }
 
 /// Where only the best token is kept, drops what changes nothing: all that comes after it, and the truncations
-/// right before it that never drop the best token.
+/// right before it that never drop the best token. Biases are no such thing: after it they could only ban the one token that is left, so
+/// they go before it.
 fn simplify_greedy(stages: &mut Vec<Made>) {
     let is_greedy = |(_, stage): &Made| stage.name() == "greedy";
-    let Some(at) = stages.iter().position(is_greedy) else { return };
-    stages.truncate(at + 1);
+    let Some(mut at) = stages.iter().position(is_greedy) else { return };
+    let behind = stages.split_off(at + 1);
+    for made in behind.into_iter().filter(|(sampler, _)| *sampler == Sampler::LogitBias) {
+        stages.insert(at, made);
+        at += 1;
+    }
     let keeps_best = |(sampler, _): &Made| {
         matches!(sampler, Sampler::TopK | Sampler::TopP | Sampler::MinP | Sampler::TopNSigma)
     };

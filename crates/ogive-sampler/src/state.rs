@@ -2,7 +2,7 @@
 //!
 //! The stages themselves are not in it. They are closures over a vocabulary, a grammar, types from other crates; whoever
 //! goes on makes the same chain again from the same settings, and this brings it to where the old one stood. That the
-//! settings are the same is checked by the chain's text.
+//! settings are the same is checked by the chain's text, and what is too long for it by a hash.
 
 use crate::chain::Chain;
 use crate::error::SampleError;
@@ -13,6 +13,25 @@ impl SampleError {
     pub fn bad_state(stage: &str) -> Self {
         Self::State { problem: format!("what was saved of {stage} is not its state") }
     }
+}
+
+/// Checks what [`settings`] gave: for stages that keep nothing, and whose text leaves out some of what they draw by.
+pub(crate) fn same_settings(stage: &str, saved: &[u8], own: &[u8]) -> Result<(), SampleError> {
+    if saved.len() != own.len() {
+        return Err(SampleError::bad_state(stage));
+    }
+    if saved != own {
+        let problem = format!("its {stage} had other settings; give the same, or draw anew");
+        return Err(SampleError::State { problem });
+    }
+    Ok(())
+}
+
+/// A hash of numbers (FNV-1a, 64 bits), as a stage's state. It is part of what is saved, so it never changes.
+pub(crate) fn settings(numbers: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    let bytes = numbers.into_iter().flat_map(u32::to_le_bytes);
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.fold(0xcbf2_9ce4_8422_2325, step).to_le_bytes().to_vec()
 }
 
 /// So many numbers, all finite, in little endian.

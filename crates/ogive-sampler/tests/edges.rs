@@ -269,3 +269,17 @@ fn surprise_without_end_does_not_break_mirostat() {
         }
     }
 }
+
+#[test]
+fn a_bias_counts_where_only_the_best_token_is_kept() {
+    let logits = [1.0, 3.0, 2.0, 0.0];
+    for samplers in
+        ["top_k:40,temperature,logit_bias", "logit_bias,temperature", "temperature,top_p,logit_bias"]
+    {
+        let mut params = SamplerParams { logit_bias: vec![(1, -INF)], ..SamplerParams::greedy() };
+        params.temperature = 0.0;
+        params.samplers = samplers.parse().expect("known");
+        let mut chain = params.build().expect("valid");
+        assert_eq!(chain.sample(&logits, &[]), Ok(2), "{samplers}: {chain}");
+    }
+}

@@ -6,6 +6,7 @@
 use crate::candidates::Candidates;
 use crate::error::{SampleError, check};
 use crate::stage::{Needs, Stage};
+use crate::state::{same_settings, settings};
 
 /// Adds a bias to the logits of single tokens. Tokens outside the vocabulary are ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +54,15 @@ impl Stage for LogitBias {
         } else {
             Needs::All
         }
+    }
+
+    /// Which biases these are; it gathers nothing.
+    fn state(&self) -> Vec<u8> {
+        settings(self.biases.iter().flat_map(|(token, bias)| [*token, bias.to_bits()]))
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), SampleError> {
+        same_settings(self.name(), state, &self.state())
     }
 
     fn clone_stage(&self) -> Box<dyn Stage> {

@@ -91,6 +91,16 @@ impl Breakers {
         Self { heads: Arc::new(heads) }
     }
 
+    /// All of them as one list of numbers, each behind how many there are.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+        let tails = |(head, tails): &(u32, Vec<Vec<u32>>)| {
+            let all =
+                tails.iter().flat_map(|tail| std::iter::once(tail.len() as u32).chain(tail.iter().copied()));
+            [*head, tails.len() as u32].into_iter().chain(all).collect::<Vec<_>>()
+        };
+        self.heads.iter().flat_map(tails)
+    }
+
     fn tails(&self, head: u32) -> &[Vec<u32>] {
         let found = self.heads.binary_search_by_key(&head, |(head, _)| *head);
         found.ok().and_then(|at| self.heads.get(at)).map_or(&[], |(_, tails)| tails)

@@ -13,6 +13,7 @@ use crate::candidates::Candidates;
 use crate::error::{SampleError, check};
 use crate::math::ln;
 use crate::stage::{Needs, Stage};
+use crate::state::{same_settings, settings};
 
 /// The logarithm of the largest float: no penalty's power is above it.
 const LARGEST_LN: f64 = 88.722_839;
@@ -116,6 +117,15 @@ impl Stage for Dry {
             // A rewarded token may come from anywhere in the vocabulary.
             Needs::All
         }
+    }
+
+    /// Which breakers these are; it gathers nothing.
+    fn state(&self) -> Vec<u8> {
+        settings(self.breakers.numbers())
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), SampleError> {
+        same_settings(self.name(), state, &self.state())
     }
 
     fn clone_stage(&self) -> Box<dyn Stage> {
