@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 
 /// Large writes pass by the buffer, so it need only gather small ones.
 const BUFFER: usize = 1 << 16;
+/// Temporary names that are tried.
+const TRIES: usize = 1000;
 
 /// A place to write to.
 pub(crate) enum Output<'w> {
@@ -64,16 +66,24 @@ impl TempFile {
             return wrong("there is no such folder; make it first");
         }
         let Some(name) = path.file_name() else { return wrong("this names no file") };
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-        let temporary = path.with_file_name(hidden);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-            .map_err(|e| Error::io("creating a temporary file beside the file")(e).in_file(&path))?;
-        Ok(Self { file: Some(BufWriter::with_capacity(BUFFER, file)), temporary, path })
+        // One that was killed may have left its file, and had this number: in containers every program is the first.
+        for _ in 0..TRIES {
+            let mut hidden = std::ffi::OsString::from(".");
+            hidden.push(name);
+            hidden.push(format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+            let temporary = path.with_file_name(hidden);
+            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => {
+                    return Err(Error::io("creating a temporary file beside the file")(e).in_file(&path));
+                }
+                Ok(file) => {
+                    let file = Some(BufWriter::with_capacity(BUFFER, file));
+                    return Ok(Self { file, temporary, path });
+                }
+            }
+        }
+        wrong("too many files beside it are left over from programs that were killed: remove `.NAME.*.part`")
     }
 
     fn error(&self, doing: &'static str, e: io::Error) -> Error {
@@ -104,5 +114,27 @@ impl Drop for TempFile {
             drop(file.into_parts());
             let _ = fs::remove_file(&self.temporary);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_killed_programs_of_this_number_left_is_passed_by() {
+        let folder = tempfile::tempdir().expect("a folder for tests");
+        let path = folder.path().join("m.gguf");
+        let left = |n: usize| folder.path().join(format!(".m.gguf.{}-{n}.part", std::process::id()));
+        (0..50).for_each(|n| fs::write(left(n), "half").expect("it can be written"));
+        let mut file = TempFile::create(&path).expect("another name");
+        file.write(b"whole").expect("room");
+        file.commit().expect("a name");
+        assert_eq!(fs::read(&path).expect("there"), b"whole");
+        // What is not this program's stays.
+        assert_eq!((0..50).filter(|n| left(*n).exists()).count(), 50);
+        (0..3 * TRIES).for_each(|n| fs::write(left(n), "half").expect("it can be written"));
+        let error = TempFile::create(&path).err().expect("no name is left").to_string();
+        assert!(error.contains("left over from programs that were killed"), "{error}");
     }
 }

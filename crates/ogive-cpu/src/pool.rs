@@ -20,7 +20,7 @@ use std::{
     fmt,
     panic::resume_unwind,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
@@ -108,7 +108,24 @@ impl Pool {
                 f,
             )
         };
-        self.fork(Task::Once(f), items);
+        self.fork(lock(&self.turn), Task::Once(f), items);
+    }
+
+    /// The same, on this thread alone where another caller has the rest: for whoever holds a lock that items of that caller wait for.
+    pub(crate) fn run_unless_busy(&self, items: usize, f: &(dyn Fn(usize) + Sync)) {
+        let turn = match self.turn.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let Some(turn) = turn.filter(|_| !self.is_alone(items)) else { return (0..items).for_each(f) };
+        // SAFETY: as in `run`.
+        let f = unsafe {
+            std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(
+                f,
+            )
+        };
+        self.fork(turn, Task::Once(f), items);
     }
 
     /// Computes every item below `items` on all threads and has each result put down once; returns when all are. A thread that is held
@@ -128,7 +145,7 @@ impl Pool {
         }
         // SAFETY: only the lifetime changes, and `fork` returns when every item is put down or given up: nobody calls it after that.
         let put = unsafe { std::mem::transmute::<*const Put<'_>, *const Put<'static>>(put) };
-        self.fork(Task::Repeatable(Repeatable { compute, put }), items);
+        self.fork(lock(&self.turn), Task::Repeatable(Repeatable { compute, put }), items);
     }
 
     /// Whether the caller had better do the work by itself.
@@ -136,9 +153,8 @@ impl Pool {
         items <= 1 || self.workers.is_empty() || INSIDE.get()
     }
 
-    /// Does the items of a task on all threads.
-    fn fork(&self, task: Task, items: usize) {
-        let mut turn = lock(&self.turn);
+    /// Does the items of a task on all threads, whose turn it is.
+    fn fork(&self, mut turn: MutexGuard<'_, u32>, task: Task, items: usize) {
         let s = &*self.shared;
         let last = s.current.0.load(Ordering::Relaxed);
         let free = (last..s.runs.len()).chain(0..last).find(|i| s.runs[*i].is_free());

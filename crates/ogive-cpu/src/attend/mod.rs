@@ -353,8 +353,10 @@ impl Kernel for Finish<'_> {
                     let (top, sums) = self.states[self.starts[unit] + query * state..][..state].split_at(2);
                     merge(&mut sum, [top[0], top[1]], sums);
                 }
-                if let Some(sinks) = self.options.sinks {
-                    let sink = sinks[head];
+                // One that takes nothing leaves a row that sees nothing as it is.
+                if let Some(sink) =
+                    self.options.sinks.map(|sinks| sinks[head]).filter(|sink| *sink != f32::NEG_INFINITY)
+                {
                     let top = if sink > sum[0] { sink } else { sum[0] };
                     let shrink = math::exp(sum[0] - top);
                     sum[1] = sum[1] * shrink + math::exp(sink - top);

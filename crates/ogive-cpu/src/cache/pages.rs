@@ -258,7 +258,8 @@ impl Pages {
         } else {
             tiles.len().div_ceil(4 * pool.threads())
         };
-        pool.chunks(&mut tiles, each, &|_, tiles| {
+        // The layer is locked, and another step's attention, which has the pool, may wait for it.
+        pool.chunks_unless_busy(&mut tiles, each, &|_, tiles| {
             tiles.iter_mut().for_each(|tile| tile.outcome = fill(tile));
         });
         tiles.into_iter().try_for_each(|tile| tile.outcome)

@@ -164,6 +164,10 @@ pub(crate) struct Strips {
 impl Strips {
     /// Strips for `experts` matrices of so many rows, none of which is laid; `None` where there is nothing to lay.
     pub(crate) fn new(of: Of, [experts, rows, row_bytes]: [usize; 3]) -> Option<Self> {
+        // Without rows there may be more columns than can be multiplied.
+        if experts == 0 || rows == 0 {
+            return None;
+        }
         let strip = STRIP
             * match of {
                 Of::Packed(_) => row_bytes,

@@ -51,20 +51,38 @@ struct Part {
     base: Base<f32>,
 }
 
+/// Has `run` call `f` with each piece.
+fn pieces<T: Send>(
+    out: &mut [T],
+    chunk: usize,
+    f: &(dyn Fn(usize, &mut [T]) + Sync),
+    run: impl FnOnce(usize, &(dyn Fn(usize) + Sync)),
+) {
+    let (chunk, len) = (chunk.max(1), out.len());
+    let base = Base(out.as_mut_ptr());
+    run(len.div_ceil(chunk), &|i| {
+        let start = i * chunk;
+        // SAFETY: each `i` is given to one call, so pieces do not overlap; they lie inside `out`, which is borrowed until `run` returns.
+        let piece = unsafe { std::slice::from_raw_parts_mut(base.get().add(start), chunk.min(len - start)) };
+        f(i, piece);
+    });
+}
+
 impl Pool {
     /// Cuts `out` into pieces of `chunk` elements (the last may be shorter) and calls `f` with the number of each and the
     /// piece.
     pub(crate) fn chunks<T: Send>(&self, out: &mut [T], chunk: usize, f: &(dyn Fn(usize, &mut [T]) + Sync)) {
-        let (chunk, len) = (chunk.max(1), out.len());
-        let base = Base(out.as_mut_ptr());
-        self.run(len.div_ceil(chunk), &|i| {
-            let start = i * chunk;
-            // SAFETY: `run` gives each `i` to one call, so pieces do not overlap; they lie inside `out`, which is
-            // borrowed until `run` returns.
-            let piece =
-                unsafe { std::slice::from_raw_parts_mut(base.get().add(start), chunk.min(len - start)) };
-            f(i, piece);
-        });
+        pieces(out, chunk, f, |items, f| self.run(items, f));
+    }
+
+    /// The same as [`Pool::run_unless_busy`] does it.
+    pub(crate) fn chunks_unless_busy<T: Send>(
+        &self,
+        out: &mut [T],
+        chunk: usize,
+        f: &(dyn Fn(usize, &mut [T]) + Sync),
+    ) {
+        pieces(out, chunk, f, |items, f| self.run_unless_busy(items, f));
     }
 
     /// Has `fill` compute each piece of `out` from its number, as [`Pool::compute`] says: piece `i` begins at element `starts[i]`, and the

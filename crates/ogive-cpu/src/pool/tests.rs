@@ -86,6 +86,37 @@ fn callers_take_turns() {
 }
 
 #[test]
+fn who_must_not_wait_works_alone_where_another_has_the_pool() {
+    let pool = Pool::new(2);
+    let (begun, over) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|s| {
+        s.spawn(|| {
+            pool.run(2, &|i| {
+                if i == 0 {
+                    begun.wait();
+                    // Until the other has done its own work, which would be for ever if it waited for this.
+                    over.wait();
+                }
+            });
+        });
+        begun.wait();
+        let here = thread::current().id();
+        let mut v = vec![0_usize; 100];
+        pool.chunks_unless_busy(&mut v, 7, &|i, part| {
+            assert_eq!(thread::current().id(), here);
+            part.fill(i + 1);
+        });
+        assert!(v.iter().enumerate().all(|(i, x)| *x == i / 7 + 1));
+        over.wait();
+    });
+    let sum = AtomicUsize::new(0);
+    pool.run_unless_busy(100, &|i| {
+        sum.fetch_add(i, Ordering::Relaxed);
+    });
+    assert_eq!(sum.into_inner(), 4950);
+}
+
+#[test]
 fn a_run_inside_a_run_is_done_on_the_spot() {
     let pool = Pool::new(2);
     let sum = AtomicUsize::new(0);

@@ -94,8 +94,13 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                 let mut hidden = [0.0; 16];
                 [1, 4, 5, 6, 8, 15].into_iter().for_each(|i| hidden[i] = never);
                 let masked = spec.clone().with(Mask(up(b, &hidden, &[4, 4])?));
+                // One row that sees nothing, and sinks that take nothing and all but nothing.
+                hidden[7] = never;
+                let blind = spec.clone().with(Mask(up(b, &hidden, &[4, 4])?));
+                let sunk = |sink: f32| Ok(blind.clone().with(Sinks(up(b, &[sink], &[1])?)));
                 let plan = b.plan(one(4))?;
-                Ok(vec![b.attend(&q, &k, &v, &spec, &plan)?, b.attend(&q, &k, &v, &masked, &plan)?])
+                let specs = [spec, masked, sunk(never)?, sunk(-3.0)?, blind.clone()];
+                specs.iter().map(|spec| b.attend(&q, &k, &v, spec, &plan)).collect()
             });
         }
         Ok(())
