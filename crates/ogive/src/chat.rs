@@ -115,8 +115,9 @@ impl Iterator for Reply<'_> {
 impl Drop for Reply<'_> {
     fn drop(&mut self) {
         if self.generation.ids().is_empty() {
-            // The question that was not answered: asked again, it would be there twice.
+            // The question that was not answered: asked again, it would be there twice. The session has read it.
             self.messages.pop();
+            self.generation.note.closed = true;
         } else {
             self.messages.push(Message::new("assistant", std::mem::take(&mut self.text)));
         }

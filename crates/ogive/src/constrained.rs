@@ -3,11 +3,70 @@
 //! A grammar is part of [`Generate`], and not of the model or the session: it holds for one answer. The vocabulary is prepared for
 //! grammars once for each model, when the first one is used.
 
-use crate::sampler::{Chain, Stage};
+use crate::engine::Digest;
+use crate::sampler::{Candidates, Chain, Mask, Needs, SampleError, Stage};
 use crate::tokenizer::{TokenKind, Tokenizer};
 use crate::{Error, Generate, Generation, Model, Reply, Result};
 use ogive_grammar::{Constraint, Grammar, GrammarError, Token, Vocabulary};
 use serde::de::DeserializeOwned;
+
+/// A constraint that one answer is held to. Its text names the grammar, so that a chain of another is another chain.
+#[derive(Clone, Debug)]
+struct Held {
+    constraint: Constraint,
+    text: String,
+}
+
+/// How the text of such a stage begins.
+const HELD: &str = "grammar:";
+
+/// Whether it is a stage that an answer was held to.
+pub(crate) fn is_held(stage: &dyn Stage) -> bool {
+    stage.text().starts_with(HELD)
+}
+
+impl Held {
+    fn new(constraint: Constraint, grammar: &Grammar, on_and_on: bool) -> Self {
+        let which = format!("{grammar:?} {on_and_on}");
+        Self { constraint, text: format!("{HELD}{:016x}", Digest::of(which.as_bytes())) }
+    }
+}
+
+impl Stage for Held {
+    fn name(&self) -> &str {
+        self.constraint.name()
+    }
+    fn text(&self) -> String {
+        self.text.clone()
+    }
+    fn apply(&mut self, candidates: &mut Candidates, history: &[u32]) {
+        self.constraint.apply(candidates, history);
+    }
+    fn mask(&mut self, history: &[u32]) -> Option<Mask<'_>> {
+        self.constraint.mask(history)
+    }
+    fn failure(&self) -> Option<String> {
+        self.constraint.failure()
+    }
+    fn accept(&mut self, token: u32) {
+        self.constraint.accept(token);
+    }
+    fn reset(&mut self) {
+        self.constraint.reset();
+    }
+    fn state(&self) -> Vec<u8> {
+        self.constraint.state()
+    }
+    fn restore(&mut self, state: &[u8]) -> Result<(), SampleError> {
+        self.constraint.restore(state)
+    }
+    fn needs(&self) -> Needs {
+        self.constraint.needs()
+    }
+    fn clone_stage(&self) -> Box<dyn Stage> {
+        Box::new(self.clone())
+    }
+}
 
 /// A vocabulary as grammars see it.
 pub(crate) fn vocabulary(tokenizer: &Tokenizer) -> Result<Vocabulary, GrammarError> {
@@ -94,7 +153,8 @@ impl Model {
         if how.ignore_end {
             constraint = constraint.on_and_on();
         }
-        Ok((chain.first(constraint.clone()), Some(constraint)))
+        let held = Held::new(constraint.clone(), grammar, how.ignore_end);
+        Ok((chain.first(held), Some(constraint)))
     }
 }
 

@@ -12,6 +12,15 @@ struct Endless(LogitBias);
 
 const NAME: &str = "endless";
 
+/// Whether a stage is what one answer asked for: a chain that goes on with another leaves it behind.
+pub(crate) fn is_of_one_answer(stage: &dyn Stage) -> bool {
+    #[cfg(feature = "grammar")]
+    let held = crate::constrained::is_held(stage);
+    #[cfg(not(feature = "grammar"))]
+    let held = false;
+    held || stage.name() == NAME
+}
+
 impl Endless {
     fn new(ends: &[u32]) -> Result<Self, SampleError> {
         let bans: Vec<_> = ends.iter().map(|id| (*id, f32::NEG_INFINITY)).collect();
@@ -49,8 +58,7 @@ impl Model {
     /// The chain without the tokens that end a text, where `how` asks for that.
     pub(crate) fn endless(&self, how: &Generate, chain: Chain) -> Result<Chain> {
         let ends = self.tokenizer().map(|t| t.eog()).unwrap_or_default();
-        // One that went on before brings its own.
-        if !how.is_endless() || ends.is_empty() || chain.stages().any(|stage| stage.name() == NAME) {
+        if !how.is_endless() || ends.is_empty() {
             return Ok(chain);
         }
         Ok(chain.first(Endless::new(ends)?))

@@ -18,19 +18,28 @@ const SAVING: &str = "saving a session";
 
 /// Bytes that are read or written at a time.
 const BUFFER: usize = 1 << 20;
+/// Temporary names that are tried.
+const TRIES: usize = 1000;
 
 /// What a session's note says.
 #[derive(Debug, Default)]
 pub(crate) struct Note {
+    /// Text that was drawn and not given away.
     pub(crate) held: String,
+    /// Text at the end of an answer that was cut which may be the beginning of a stop string, and was given away.
+    pub(crate) given: String,
     pub(crate) messages: Vec<Message>,
+    /// Whether the last of them is over: the tokens go on with a question that was not answered and is none of the messages.
+    pub(crate) closed: bool,
 }
 
 impl Note {
     fn to_bytes(&self) -> Vec<u8> {
         let said: Vec<Value> =
             self.messages.iter().map(|m| json!({ "role": m.role, "content": m.content })).collect();
-        json!({ "held": self.held, "messages": said }).to_string().into_bytes()
+        json!({ "held": self.held, "given": self.given, "messages": said, "closed": self.closed })
+            .to_string()
+            .into_bytes()
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
@@ -39,8 +48,9 @@ impl Note {
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
         let message = |m: &Value| Some(Message::new(text(m.get("role")?)?, text(m.get("content")?)?));
         let messages = note.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let held = note.get("held").and_then(text).unwrap_or_default();
-        Some(Self { held, messages: messages.iter().map(message).collect::<Option<_>>()? })
+        let [held, given] = ["held", "given"].map(|key| note.get(key).and_then(text).unwrap_or_default());
+        let closed = note.get("closed").and_then(Value::as_bool).unwrap_or_default();
+        Some(Self { held, given, messages: messages.iter().map(message).collect::<Option<_>>()?, closed })
     }
 }
 
@@ -165,7 +175,9 @@ impl Chat {
     /// # Errors
     /// If nothing was said yet, or writing fails.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let note = Note { held: self.session().note.held.clone(), messages: self.said().to_vec() };
+        let Note { held, given, closed, .. } = &self.session().note;
+        let messages = self.said().to_vec();
+        let note = Note { held: held.clone(), given: given.clone(), messages, closed: *closed };
         self.session().save_with(path.as_ref(), &note)
     }
 }
@@ -190,11 +202,18 @@ fn whole_file(
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = path.file_name().filter(|_| path.metadata().map_or(true, |m| m.is_file()));
     let name = name.ok_or_else(|| ModelError::invalid(SAVING, "this is not the name of a file"))?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    let temporary = Temporary(path.with_file_name(hidden));
-    let file = OpenOptions::new().write(true).create_new(true).open(&temporary.0).map_err(failed)?;
+    // One that was killed may have left its file, and had this number: in containers every program is the first.
+    let mut tries = 0..TRIES;
+    let (file, temporary) = loop {
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let temporary = path.with_file_name(hidden);
+        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries.next().is_some() => {}
+            file => break (file.map_err(failed)?, Temporary(temporary)),
+        }
+    };
     let mut out = BufWriter::with_capacity(BUFFER, file);
     write(&mut out)?;
     out.flush().and_then(|()| out.get_ref().sync_all()).map_err(failed)?;

@@ -3,11 +3,11 @@
 //! Every prompt is given whole. What of it the session has in its cache already is not computed again, so a chat can
 //! render its whole conversation each turn and pays for the new part alone.
 
+use crate::endless;
 use crate::engine::sampler::Chain;
 use crate::engine::{Engine, Event, Finish, Request, SeqId};
 use crate::saved::Note;
 use crate::stop::StopFilter;
-use crate::tensor::Error as ModelError;
 use crate::tokenizer::TextStream;
 use crate::{Generate, Model, Prompt, Result, TokenLogprobs};
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ impl Session {
     }
 
     /// The same by a chain of stages of one's own; `how.sampler` is not looked at. A chain that has drawn before goes on
-    /// from its state.
+    /// from its state, without what `how` asked for then: a grammar, or to ignore the end.
     pub fn generate_with(
         &mut self,
         prompt: impl Into<Prompt>,
@@ -71,6 +71,8 @@ impl Session {
         chain: Chain,
     ) -> Result<Generation<'_>> {
         let ids = self.model.encode(&prompt.into())?;
+        // What the answer that it was cloned from had asked for was for that answer.
+        let chain = chain.without(endless::is_of_one_answer);
         let chain = self.model.endless(how, chain)?;
         #[cfg(feature = "grammar")]
         let (chain, constraint) = self.model.constrained(how, chain)?;
@@ -114,7 +116,7 @@ impl Session {
         if !on {
             self.note = Note::default();
         }
-        let held = std::mem::take(&mut self.note.held);
+        let (held, given) = (std::mem::take(&mut self.note.held), std::mem::take(&mut self.note.given));
         Ok(Generation {
             rows: self.engine.stats().rows,
             model: &self.model,
@@ -122,7 +124,7 @@ impl Session {
             engine: &mut self.engine,
             id,
             text,
-            stop: StopFilter::new(&how.stop).holding(held),
+            stop: StopFilter::new(&how.stop).holding(held, &given),
             end,
             prompt: ids.len(),
             ids: Vec::new(),
@@ -195,7 +197,7 @@ pub struct Generation<'s> {
     model: &'s Model,
     engine: &'s mut Engine,
     /// Takes the text that is held back when this is dropped, and in a conversation what its last answer goes on with.
-    note: &'s mut Note,
+    pub(crate) note: &'s mut Note,
     id: SeqId,
     text: Option<TextStream>,
     stop: StopFilter,
@@ -301,7 +303,12 @@ impl Generation<'_> {
         if let Some(id) = event.token {
             self.ids.push(id);
             self.logprobs.extend(event.logprobs.map(|found| TokenLogprobs::of(self.model, found)));
-            if let Some(text) = self.text.as_mut().filter(|_| !self.end.contains(&id)) {
+            // A model may have more rows of logits than its vocabulary has tokens: those have no text.
+            let is_word = |id: u32| {
+                let words = self.model.tokenizer().map_or(0, crate::tokenizer::Tokenizer::vocab_size);
+                usize::try_from(id).is_ok_and(|id| id < words)
+            };
+            if let Some(text) = self.text.as_mut().filter(|_| !self.end.contains(&id) && is_word(id)) {
                 piece = self.stop.push(&text.push(id)?);
             }
         }
@@ -311,14 +318,16 @@ impl Generation<'_> {
         } else if self.finish.is_some() {
             let rest = self.text.as_mut().map(TextStream::finish).unwrap_or_default();
             piece += &self.stop.push(&rest);
-            piece += &self.stop.finish();
+            self.note.given = self.stop.finish();
+            piece += &self.note.given;
         }
         // A chat has its messages itself: here they are of one whose answer goes on without it.
-        if let Some(answer) = self.note.messages.last_mut().filter(|m| m.role == "assistant") {
+        let open = !self.note.closed;
+        if let Some(answer) = self.note.messages.last_mut().filter(|m| open && m.role == "assistant") {
             answer.content.push_str(&piece);
         }
         match &self.finish {
-            Some(Finish::Failed(e)) => Err(ModelError::other("drawing a token", e.clone()).into()),
+            Some(Finish::Failed(e)) => Err(e.clone().into()),
             _ => Ok(Some(piece)),
         }
     }

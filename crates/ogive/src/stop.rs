@@ -5,6 +5,8 @@
 pub(crate) struct StopFilter {
     stops: Vec<String>,
     held: String,
+    /// Bytes of what is held that were given away before: they may be the beginning of a stop string, and come no second time.
+    given: usize,
     stopped: bool,
 }
 
@@ -13,9 +15,18 @@ impl StopFilter {
         Self { stops: stops.iter().filter(|s| !s.is_empty()).cloned().collect(), ..Self::default() }
     }
 
-    /// The same with text that another held back.
-    pub(crate) fn holding(self, held: String) -> Self {
-        Self { held, ..self }
+    /// The same with text that another held back, behind some that it gave away in the end.
+    pub(crate) fn holding(self, held: String, given: &str) -> Self {
+        Self { held: format!("{given}{held}"), given: given.len(), ..self }
+    }
+
+    /// Gives this much of what is held, less what was given before.
+    fn give(&mut self, len: usize) -> String {
+        let rest = self.held.split_off(len);
+        let text = std::mem::replace(&mut self.held, rest);
+        let before = self.given.min(len);
+        self.given -= before;
+        text[before..].to_owned()
     }
 
     /// Whether a stop string has come.
@@ -29,19 +40,25 @@ impl StopFilter {
             return String::new();
         }
         self.held.push_str(text);
-        if let Some(at) = self.stops.iter().filter_map(|s| self.held.find(s.as_str())).min() {
+        // One that was given away as a whole ends nothing now.
+        let find = |s: &String| {
+            let from = (self.given + 1).saturating_sub(s.len());
+            let from = (from..=self.held.len()).find(|at| self.held.is_char_boundary(*at))?;
+            self.held[from..].find(s.as_str()).map(|at| from + at)
+        };
+        if let Some(at) = self.stops.iter().filter_map(find).min() {
             self.stopped = true;
-            self.held.truncate(at);
-            return std::mem::take(&mut self.held);
+            let text = self.give(at);
+            self.held.clear();
+            return text;
         }
         let keep = self.stops.iter().map(|s| overlap(&self.held, s)).max().unwrap_or(0);
-        let rest = self.held.split_off(self.held.len() - keep);
-        std::mem::replace(&mut self.held, rest)
+        self.give(self.held.len() - keep)
     }
 
     /// What was held back, when no more text will come.
     pub(crate) fn finish(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        self.give(self.held.len())
     }
 }
 
@@ -72,6 +89,24 @@ mod tests {
         }
         let letters: Vec<String> = text.chars().map(String::from).collect();
         assert_eq!(run(&["wörld!", "END"], &letters.iter().map(|s| &**s).collect::<Vec<_>>()).0, "héllo ");
+    }
+
+    #[test]
+    fn what_was_given_away_may_begin_a_stop_string() {
+        let on = |given: &str, held: &str, pieces: &[&str]| {
+            let mut f = StopFilter::new(&["END".to_owned()]).holding(held.to_owned(), given);
+            let mut out: String = pieces.iter().map(|p| f.push(p)).collect();
+            let stopped = f.stopped();
+            out += &f.finish();
+            (out, stopped)
+        };
+        assert_eq!(on("EN", "", &["D of it"]), (String::new(), true));
+        assert_eq!(on("EN", "", &["emy ", "END"]), ("emy ".into(), true));
+        assert_eq!(on("E", "N", &["emy"]), ("Nemy".into(), false));
+        assert_eq!(on("é", "", &[]), (String::new(), false));
+        assert_eq!(on("aEND", "", &["b"]), ("b".into(), false));
+        assert_eq!(on("ENEN", "", &["D"]), (String::new(), true));
+        assert_eq!(on("", "EN", &["", "d"]), ("ENd".into(), false));
     }
 
     #[test]

@@ -220,6 +220,60 @@ fn by_other_samplers_an_answer_is_still_one_sentence() {
 }
 
 #[test]
+fn a_chain_that_goes_on_leaves_the_grammar_to_its_answer() {
+    let Some(model) = stories() else { return };
+    let mut session = model.session().unwrap();
+    let mut first = Generate::new().seed(4).regex("yes|no").unwrap();
+    first.sampler.mirostat = 2;
+    let answer = session.generate("One day", &first).unwrap().text().unwrap();
+    assert!(answer == "yes" || answer == "no", "{answer}");
+    let clone = |session: &ogive::Session| session.chain().unwrap().clone();
+    let chain = clone(&session);
+    assert!(chain.to_string().starts_with("grammar:"), "{chain}");
+    let second = Generate::new().regex("[0-9]{4}").unwrap();
+    let answer = session.generate_with("One day, they", &second, chain).unwrap().text().unwrap();
+    assert!(answer.len() == 4 && answer.bytes().all(|b| b.is_ascii_digit()), "{answer}");
+    let chain = clone(&session);
+    assert_eq!(chain.to_string().matches("grammar").count(), 1, "{chain}");
+    let free = Generate::new().max_tokens(30).ignore_end();
+    let mut answer = session.generate_with("One day, they", &free, chain).unwrap();
+    answer.text().unwrap();
+    assert!(answer.ids().len() == 30 && answer.is_complete().is_none());
+    drop(answer);
+    let chain = clone(&session);
+    assert!(chain.to_string().starts_with("endless"), "{chain}");
+    session.generate_with("One day, they", &Generate::new().max_tokens(2), chain).unwrap().text().unwrap();
+    let chain = clone(&session).to_string();
+    assert!(!chain.contains("endless") && !chain.contains("grammar"), "{chain}");
+}
+
+#[test]
+fn another_grammar_is_told_or_begins_anew() {
+    let Some(model) = stories() else { return };
+    let mut session = model.session().unwrap();
+    let how = Generate::new().seed(4).regex("[a-z]{3} [a-z]{3}").unwrap();
+    session.generate("One day", &how.clone().max_tokens(2)).unwrap().text().unwrap();
+    let other = Generate::new().seed(4).regex("[0-9]{4}").unwrap();
+    let error = session.resume(&other).unwrap_err().to_string();
+    assert!(error.contains("give the same samplers, or draw anew"), "{error}");
+    // Of the same grammar, to go on beyond its end is another thing too.
+    assert!(session.resume(&how.clone().ignore_end()).is_err());
+    let text = session.resume_anew(&other).unwrap().text().unwrap();
+    assert!(text.len() == 4 && text.bytes().all(|b| b.is_ascii_digit()), "{text}");
+}
+
+#[test]
+fn a_draw_without_a_token_is_the_sampler_s_error() {
+    let Some(model) = stories() else { return };
+    let mut how = Generate::greedy().grammar("root ::= \"x\"").unwrap();
+    // All but the letter is forbidden by the grammar, and the letter by a bias.
+    how.sampler.logit_bias = (0..512).map(|id| (id, f32::NEG_INFINITY)).collect();
+    let mut session = model.session().unwrap();
+    let error = session.generate("One day", &how).unwrap().text().unwrap_err();
+    assert!(matches!(error, ogive::Error::Sampler(_)), "{error:?}");
+}
+
+#[test]
 fn a_space_that_the_grammar_asks_for_is_in_the_text() {
     let Some(model) = stories() else { return };
     let mut session = model.session().unwrap();

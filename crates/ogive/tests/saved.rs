@@ -122,6 +122,19 @@ fn other_samplers_are_told_and_chains_of_ones_own_go_on() {
     assert!(error.contains("\"min_p:0.02\"") && error.contains("give the same samplers"), "{error}");
     let rest = later.resume_with(&plain, chain()).unwrap().text().unwrap();
     assert_eq!(begun + &rest, want);
+    // What a chain's text leaves out counts too.
+    let biased = |token| {
+        let mut how = plain.clone();
+        (how.sampler.logit_bias, how.sampler.dry_multiplier) = (vec![(token, -3.0)], 0.5);
+        how
+    };
+    session.generate("One day", &biased(300)).unwrap().text().unwrap();
+    let error = session.resume(&biased(301)).unwrap_err().to_string();
+    assert!(error.contains("logit-bias had other settings; give the same, or draw anew"), "{error}");
+    let mut other = biased(300);
+    other.sampler.dry_sequence_breakers = vec!["day".to_owned()];
+    assert!(session.resume(&other).unwrap_err().to_string().contains("dry had other settings"));
+    session.resume(&biased(300)).unwrap().text().unwrap();
     // Or a prompt, of which the session has a part.
     let mut later = model.load_session(&path).unwrap();
     let mut longer = later.generate("One day, a girl", &plain).unwrap();
@@ -186,6 +199,63 @@ fn a_conversation_goes_on_with_its_messages() {
     model.load_session(&path).unwrap().save(&path).unwrap();
     let kept = Chat::new(model.load_session(&path).unwrap(), template()).unwrap().messages().len();
     assert_eq!(kept, 5, "saving what was loaded loses nothing");
+}
+
+#[test]
+fn a_question_that_was_not_answered_gets_no_answer_into_another() {
+    let Some(model) = stories() else { return };
+    let template =
+        || ChatTemplate::new("{{ bos_token }}{% for m in messages %}{{ m.content }} {% endfor %}").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("talk.session");
+    let how = Generate::new().seed(1).max_tokens(20);
+    let mut chat = Chat::new(model.session().unwrap(), template()).unwrap();
+    chat.send("Once upon a time", &how).unwrap().text().unwrap();
+    let said = chat.messages().clone();
+    // Interrupted while it is read.
+    drop(chat.send("Then", &how).unwrap());
+    chat.save(&path).unwrap();
+    let mut session = model.load_session(&path).unwrap();
+    assert!(!session.resume(&how).unwrap().text().unwrap().is_empty());
+    session.save(&path).unwrap();
+    let mut later = Chat::new(model.load_session(&path).unwrap(), template()).unwrap();
+    assert_eq!(*later.messages(), said);
+    // What comes next goes on as ever.
+    later.send("Then", &how.clone().max_tokens(2)).unwrap().text().unwrap();
+    later.save(&path).unwrap();
+    let more = model.load_session(&path).unwrap().resume(&how).map(|mut rest| rest.text().unwrap());
+    assert!(!more.unwrap().is_empty());
+    assert_eq!(later.messages().len(), 4);
+}
+
+#[test]
+fn a_stop_string_is_seen_where_an_answer_was_cut() {
+    let Some(model) = stories() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.session");
+    let how = |n| Generate::greedy().ignore_end().max_tokens(n);
+    let mut session = model.session().unwrap();
+    let whole = session.generate("One day", &how(40)).unwrap().text().unwrap();
+    let mut seen = 0;
+    for cut in 5..30 {
+        let begun = session.generate("One day", &how(cut)).unwrap().text().unwrap();
+        // A stop string of what stands on both sides of the cut, if it is nowhere before.
+        let (Some(from), to) = (begun.len().checked_sub(2), begun.len() + 3) else { continue };
+        let Some(stop) = whole.get(from..to).filter(|stop| whole.find(*stop) == Some(from)) else { continue };
+        seen += 1;
+        let begun = session.generate("One day", &how(cut).stop(stop)).unwrap().text().unwrap();
+        session.save(&path).unwrap();
+        for mut session in
+            [model.load_session(&path).unwrap(), std::mem::replace(&mut session, model.session().unwrap())]
+        {
+            let mut rest = session.resume(&how(40).stop(stop)).unwrap();
+            let text = rest.text().unwrap();
+            assert_eq!(rest.finish(), Some(&Finish::Stop), "{cut}: {begun:?} {text:?}");
+            // What was given away cannot be taken back.
+            assert_eq!((begun.len(), text.as_str()), (from + 2, ""), "{cut}: {stop:?}");
+        }
+    }
+    assert!(seen > 3, "{seen} of {whole:?}");
 }
 
 #[test]

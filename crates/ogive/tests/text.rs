@@ -182,3 +182,27 @@ fn what_cannot_be_is_said_clearly() {
     assert!(e.to_string().contains("cuda:77 was asked for, but"), "{e}");
     assert!("tpu".parse::<ogive::Device>().unwrap_err().to_string().contains("known are auto, cpu"));
 }
+
+/// Heads of models are often padded: they have more rows than there are tokens.
+#[test]
+fn a_token_beyond_the_vocabulary_has_no_text() {
+    let golden = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/llama"));
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(golden.join(file), folder.path().join(file)).unwrap();
+    }
+    let vocab: Vec<String> = ('a'..='j').enumerate().map(|(id, c)| format!("\"{c}\": {id}")).collect();
+    let model = format!(r#"{{"type": "BPE", "vocab": {{{}}}, "merges": []}}"#, vocab.join(", "));
+    let tokenizer = format!(r#"{{"version": "1.0", "added_tokens": [], "model": {model}}}"#);
+    std::fs::write(folder.path().join("tokenizer.json"), tokenizer).unwrap();
+    let model = Options::new().open(folder.path()).unwrap();
+    let mut how = Generate::greedy().ignore_end().max_tokens(4);
+    how.sampler.logit_bias = vec![(30, f32::INFINITY)];
+    let mut session = model.session().unwrap();
+    let mut answer = session.generate([3, 4, 5].as_slice(), &how).unwrap();
+    assert_eq!(answer.text().unwrap(), "");
+    assert_eq!(answer.ids(), [30; 4]);
+    drop(answer);
+    how.sampler.logit_bias = vec![(2, f32::INFINITY)];
+    assert_eq!(session.resume_anew(&how).unwrap().text().unwrap(), "cccc");
+}
