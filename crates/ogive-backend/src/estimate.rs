@@ -6,7 +6,7 @@
 
 use crate::ledger::{Attended, Ledger, Mixed, Multiplied, Piece, sum};
 use crate::*;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counts the bytes of weights and small tensors that a model uploads, and of the tensors that its steps need. Operators give tensors
@@ -17,6 +17,8 @@ pub struct Estimate {
     weights: Mutex<Vec<u64>>,
     tensors: AtomicU64,
     reserved: AtomicU64,
+    /// Whether there was a weight of several.
+    has_experts: AtomicBool,
     sizes: Sizes,
     ledger: Ledger,
 }
@@ -162,6 +164,9 @@ impl Backend for Estimate {
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
         self.weights().push((self.sizes.weight)(w));
+        if w.shape[0] > 1 {
+            self.has_experts.store(true, Ordering::Relaxed);
+        }
         let held = Held { scaled: w.scale.is_some(), ordered: w.input_perm.is_some() };
         Ok(Weight::new(w, held).with_unpacked(self.sizes.why_unpacked(w)))
     }
@@ -174,6 +179,9 @@ impl Backend for Estimate {
     }
     fn plan(&self, batch: Batch) -> Result<Plan> {
         Ok(Plan::new(batch, ()))
+    }
+    fn bucket(&self, batch: Batch) -> Batch {
+        self.sizes.fill(batch, self.has_experts.load(Ordering::Relaxed))
     }
     fn embed(&self, table: &Weight, _: Ids, plan: &Plan) -> Result<Tensor> {
         self.hollow([plan.batch().tokens.len(), table.shape()[2]])

@@ -85,6 +85,9 @@ type Mixture = Arc<dyn Fn(&Mixed) -> u64 + Send + Sync>;
 /// Bytes that attention takes beside its result.
 type Attention = Arc<dyn Fn(&Attended<'_>) -> u64 + Send + Sync>;
 
+/// A step with what it is filled up with.
+type Filled = Arc<dyn Fn(Batch, bool) -> Batch + Send + Sync>;
+
 /// How much a backend takes for what it is given. By default as much as there is.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -102,6 +105,7 @@ pub struct Sizes {
     weights: Option<fn(&[u64]) -> u64>,
     attention: Option<Attention>,
     unpacked: Option<fn(&HostWeight) -> Option<Unpacked>>,
+    filled: Option<Filled>,
 }
 
 impl fmt::Debug for Sizes {
@@ -114,9 +118,10 @@ impl fmt::Debug for Sizes {
             self.weights.is_some(),
             self.attention.is_some(),
             self.unpacked.is_some(),
+            self.filled.is_some(),
         ];
         let mut all = f.debug_struct("Sizes");
-        let names = ["product", "mixture", "norm", "gated", "weights", "attention", "unpacked"];
+        let names = ["product", "mixture", "norm", "gated", "weights", "attention", "unpacked", "filled"];
         for (name, asked) in names.into_iter().zip(asked) {
             all.field(name, &asked);
         }
@@ -149,6 +154,7 @@ impl Sizes {
             weights: None,
             attention: None,
             unpacked: None,
+            filled: None,
         }
     }
 
@@ -206,6 +212,21 @@ impl Sizes {
     #[must_use]
     pub fn unpacked(self, of: fn(&HostWeight) -> Option<Unpacked>) -> Self {
         Self { unpacked: Some(of), ..self }
+    }
+
+    /// The same, of a backend that fills steps up ([`Backend::bucket`](crate::Backend::bucket)): gets a step, and whether a weight that came
+    /// had several experts.
+    #[must_use]
+    pub fn filled(self, fill: impl Fn(Batch, bool) -> Batch + Send + Sync + 'static) -> Self {
+        Self { filled: Some(Arc::new(fill)), ..self }
+    }
+
+    /// The step as it is run.
+    pub(crate) fn fill(&self, batch: Batch, has_experts: bool) -> Batch {
+        match &self.filled {
+            Some(fill) => fill(batch, has_experts),
+            None => batch,
+        }
     }
 
     /// What the file has instead, where a weight is not kept as packed as there.

@@ -30,6 +30,14 @@ fn a_model_is_counted_for_each_device() {
         // Two layers of keys and values, two heads of 32, half precision.
         assert!(cache >= 2 * 2 * 2 * 32 * 2 * 256 && total > weights + cache, "{device}");
     }
+    let several = ogive(args!["devices", "--json", "--model", &model, "--context", "256", "-b", "3"]).json();
+    for (one, three) in json.as_array().unwrap().iter().zip(several.as_array().unwrap()) {
+        let [one, three] = [one, three].map(|device| device["memory"]["cache"].as_u64().unwrap());
+        // A GPU gives whole pages.
+        assert!(three > 2 * one && three <= 3 * one, "{one} {three}");
+    }
+    let without = ogive(args!["devices", "-b", "3"]).error(2);
+    assert!(without.contains("--model"), "{without}");
     let text = ogive(args!["devices", "--model", &model, "--gpu-layers", "0"]).text();
     assert!(text.matches("nothing of it is here, and on the CPU ").count() >= 1, "{text}");
     let none = ogive(args!["devices", "--model", folder.path().join("none.gguf")]);

@@ -7,6 +7,7 @@
 //! A mixture of experts is not filled up: rows of nobody's would choose experts, whose bytes are what such a step costs.
 
 use crate::device::Device;
+use crate::ops::slabs::Least;
 use ogive_backend::{Batch, StepKey};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,14 +21,23 @@ pub(crate) fn rows(n: usize) -> usize {
 }
 
 /// The step as it is to be run.
-pub(crate) fn pad(device: &Device, mut batch: Batch) -> Batch {
+pub(crate) fn pad(device: &Device, batch: Batch) -> Batch {
+    if device.graphs.are_on() {
+        fill(batch, device.blas.from, device.has_experts.load(Relaxed))
+    } else {
+        batch
+    }
+}
+
+/// The same where steps are recorded, products are for cuBLAS `from` so many rows on, and the model is a mixture of experts or none.
+pub(crate) fn fill(mut batch: Batch, from: Option<Least>, has_experts: bool) -> Batch {
     let to = rows(batch.tokens.len());
     // With states the number of sequences is part of the key, and nothing is gained.
     let alike = StepKey::of(0, &batch).is_some_and(|key| key.spans == 0);
     // Its products have bits of their own for each number of rows. Where it multiplies few, with weights in halves, it is asked for the number
     // that they are filled up to.
-    let by_cublas = device.blas.from.is_some_and(|from| to >= from.decoded);
-    if !alike || by_cublas || !device.graphs.are_on() || device.has_experts.load(Relaxed) {
+    let by_cublas = from.is_some_and(|from| to >= from.decoded);
+    if !alike || by_cublas || has_experts {
         return batch;
     }
     batch.pad(to);

@@ -178,6 +178,8 @@ pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let norm = move |shape| int8::left(&norms, shape);
     let attention = Arc::clone(&products);
     let sizes = sizes.attention(move |attended| attend::scratch(&attention, attended));
+    let from = products.cublas_from;
+    let sizes = sizes.filled(move |batch, has_experts| bucket::fill(batch, from, has_experts));
     let gates = Arc::clone(&products);
     let gated = move |of: [&Multiplied; 2]| {
         let kept = of.map(weight::Kept::of_product);

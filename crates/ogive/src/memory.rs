@@ -4,21 +4,22 @@
 //! context, compiled kernels) is left out, and the margin that a backend keeps is for it.
 
 use crate::engine::backend::{
-    Activations, Backend, Batch, BlockTable, Cache, Estimate, Sizes, Split, StepKey,
+    Activations, Backend, Batch, BlockTable, Cache, CacheSpec, Estimate, Plan, Sizes, Split, StepKey,
 };
 use crate::nn::{Loader, Model, Step};
 use crate::placement::SLACK;
+use crate::tensor::Error;
 use crate::weights::Checkpoint;
 use crate::{Options, Result, device, model, notes};
 use std::{fmt, path::Path, sync::Arc};
 
-/// Bytes that a model and one session of it take.
+/// Bytes that a model takes with one session of it, or an engine of [so many sequences](Options::sequences).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
     /// Packed weights. Where files are mapped these are the file's own pages, which the system may drop and read again.
     pub weights: u64,
-    /// Keys, values and states of one session at its whole context.
+    /// Keys, values and states of all sequences at their whole context.
     pub cache: u64,
     /// What a step needs besides: the most that activations take at a time, reading a prompt with a row of logits at its end or a token
     /// after a whole context.
@@ -27,6 +28,8 @@ pub struct Memory {
     pub graphs: u64,
     /// Tokens of context the cache is for.
     pub context: usize,
+    /// Sequences of that context.
+    pub sequences: usize,
 }
 
 impl Memory {
@@ -47,7 +50,11 @@ impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |b: u64| b as f64 / f64::from(1 << 20);
         let (w, c, k, t) = (mib(self.weights), mib(self.cache), mib(self.working), mib(self.total()));
-        write!(f, "{t:.0} MiB: weights {w:.0}, cache {c:.0} at {} tokens, working {k:.0}", self.context)?;
+        write!(f, "{t:.0} MiB: weights {w:.0}, cache {c:.0} at ")?;
+        if self.sequences > 1 {
+            write!(f, "{} times ", self.sequences)?;
+        }
+        write!(f, "{} tokens, working {k:.0}", self.context)?;
         if self.graphs > 0 { write!(f, ", recorded steps {:.0}", mib(self.graphs)) } else { Ok(()) }
     }
 }
@@ -94,6 +101,7 @@ pub(crate) fn sum(parts: &[Memory]) -> Memory {
         working: sum.working.saturating_add(part.working),
         graphs: sum.graphs.saturating_add(part.graphs),
         context: part.context,
+        sequences: part.sequences,
     };
     parts.iter().fold(Memory::default(), add)
 }
@@ -140,16 +148,25 @@ fn count(
     ons: &[&On],
 ) -> Result<Counted> {
     let config = &checkpoint.config;
-    let limits = model::limits(config, options)?;
+    let limits = model::limits_of_all(config, options)?;
     let loader = Loader::new(&*checkpoint.source, backend).for_context(limits.context);
     let model = options.registry.build(&checkpoint.architecture, config, &loader)?;
     let spec = limits.cache_spec(model.cache_layout())?;
     let cache = backend.new_cache(&spec)?;
     let none = || vec![Activations::default(); counters.len()];
-    let step = |rows: usize| activations(backend, counters, &*model, &cache, rows, limits.context);
-    // A model may want values in its middle, which an estimate has not; then its steps are not counted.
-    let prompt = step(limits.step_tokens).unwrap_or_else(|_| none());
-    let token = if model.causal() { step(1).unwrap_or_else(|_| none()) } else { none() };
+    let (n, context) = (limits.sequences, limits.context);
+    let ends = |spans: usize, rows: usize| ends(&spec, spans, rows, context);
+    let steps = |batches: Vec<Batch>| activations(backend, counters, &*model, &cache, batches);
+    // A step may be one sequence's or some of each. A model may want values in its middle, which an estimate has not; then its steps are not
+    // counted.
+    let each = if model.causal() && n > 1 { Some(ends(n, limits.step_tokens)) } else { None };
+    let prompts = std::iter::once(ends(1, limits.step_tokens)).chain(each).collect();
+    let prompt = steps(prompts).unwrap_or_else(|_| none());
+    // Of those that are recorded, what each number of sequences keeps counts.
+    let fewest = if ons.iter().any(|on| on.graphs) { n.saturating_sub(RECORDS).max(1) } else { n };
+    let mut tokens: Vec<Batch> = (fewest..=n).map(|n| backend.bucket(ends(n, n))).collect();
+    tokens.dedup_by_key(|batch| batch.tokens.len());
+    let token = if model.causal() { steps(tokens).unwrap_or_else(|_| none()) } else { none() };
     let part =
         |(((counter, on), prompt), token): (((&&Estimate, &&On), &Activations), &Activations)| Memory {
             weights: counter.weight_bytes() + counter.tensor_bytes(),
@@ -157,40 +174,65 @@ fn count(
             // Few rows over a long context may take more than many.
             working: prompt.peak.max(token.peak),
             graphs: if on.graphs { token.kept } else { 0 },
-            context: limits.context,
+            context,
+            sequences: n,
         };
     let parts = counters.iter().zip(ons).zip(&prompt).zip(&token).map(part).collect();
     Ok(Counted { parts, notes: notes::unpacked(&loader.unpacked()) })
 }
 
-/// What a step of the last `rows` tokens of a context takes.
+/// Numbers of sequences whose steps are recorded at most.
+const RECORDS: usize = 64;
+
+/// A step of `rows` tokens, shared out as evenly as can be among `spans` sequences, at the ends of their contexts.
+fn ends(spec: &CacheSpec, spans: usize, rows: usize, context: usize) -> Batch {
+    let mut batch = Batch::default();
+    for i in 0..spans {
+        let rows = ((i + 1) * rows / spans - i * rows / spans).clamp(1, context.max(1));
+        let tables = vec![BlockTable::default(); spec.groups().len()];
+        let slot = u32::try_from(2 * i).unwrap_or(u32::MAX - 1);
+        batch.push(&vec![0; rows], context.saturating_sub(rows), tables, [slot, slot + 1]);
+        batch.want_last();
+    }
+    batch
+}
+
+/// What these steps take, one after the other.
 fn activations(
     backend: &dyn Backend,
     counters: &[&Estimate],
     model: &dyn Model,
     cache: &Cache,
-    rows: usize,
-    context: usize,
+    batches: Vec<Batch>,
 ) -> Result<Vec<Activations>> {
-    let (rows, mut batch) = (rows.min(context).max(1), Batch::default());
-    let tables = vec![BlockTable::default(); cache.spec().groups().len()];
-    batch.push(&vec![0; rows], context.saturating_sub(rows), tables, [0, 1]);
-    batch.want_last();
-    let (key, plan) = (StepKey::of(0, &batch), backend.plan(batch)?);
-    let mut run = |plan: &_| {
-        let step = Step::new(backend, plan, cache);
-        if model.causal() { model.logits(&step) } else { model.hidden(&step) }
-    };
-    let mut again = || match &key {
-        Some(key) => backend.replay(key, &plan, &mut run),
-        None => run(&plan),
-    };
-    // As it is when it comes again: what is kept from one time to the next is there.
-    if key.is_some() {
-        again()?;
-        again()?;
+    let mut steps = Vec::new();
+    for batch in batches {
+        steps.push((StepKey::of(0, &batch), backend.plan(batch)?));
     }
-    Ok(Estimate::activations_of(counters, again)?)
+    let again = |key: &Option<StepKey>, plan: &Plan| {
+        let mut run = |plan: &Plan| {
+            let step = Step::new(backend, plan, cache);
+            if model.causal() { model.logits(&step) } else { model.hidden(&step) }
+        };
+        match key {
+            Some(key) => backend.replay(key, plan, &mut run),
+            None => run(plan),
+        }
+    };
+    // As they are when they come again: what is kept from one time to the next is there.
+    for (key, plan) in steps.iter().filter(|(key, _)| key.is_some()) {
+        again(key, plan)?;
+        again(key, plan)?;
+    }
+    Ok(Estimate::activations_of(counters, || {
+        let mut last = None;
+        for (key, plan) in &steps {
+            // What a step gave is dropped before the next.
+            drop(last.take());
+            last = Some(again(key, plan)?);
+        }
+        last.ok_or_else(|| Error::invalid("an estimate", "no step to count"))
+    })?)
 }
 
 /// How a device takes memory.

@@ -49,6 +49,21 @@ pub(crate) fn limits(config: &Config, options: &Options) -> Result<Limits> {
     Ok(Limits::new(context).step_tokens(step).element(options.element()))
 }
 
+/// Sequences that options may ask room for. An estimate lists them.
+const MOST_SEQUENCES: usize = 1 << 16;
+
+/// The same for as many sequences as there is to be room for.
+pub(crate) fn limits_of_all(config: &Config, options: &Options) -> Result<Limits> {
+    let (one, sequences) = (limits(config, options)?, options.sequences.max(1));
+    if sequences > MOST_SEQUENCES {
+        let why = format!("room for {sequences} sequences was asked for, and {MOST_SEQUENCES} are the most");
+        return Err(ModelError::invalid("options", why).into());
+    }
+    // A step has a row for each of them.
+    let rows = one.step_tokens.max(sequences);
+    Ok(one.sequences(sequences).step_tokens(rows))
+}
+
 impl Model {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
         let start = Instant::now();

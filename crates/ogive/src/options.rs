@@ -43,6 +43,7 @@ pub struct Options {
     #[cfg_attr(not(feature = "cpu"), expect(dead_code, reason = "only the CPU backend lays weights anew"))]
     pub(crate) background: bool,
     pub(crate) context: Option<usize>,
+    pub(crate) sequences: usize,
     pub(crate) step_tokens: usize,
     pub(crate) cache_element: Option<&'static Format>,
     pub(crate) registry: Registry,
@@ -70,6 +71,7 @@ impl Options {
             repack: true,
             background: true,
             context: None,
+            sequences: 1,
             step_tokens: 512,
             cache_element: None,
             registry: ogive_models::registry(),
@@ -144,6 +146,14 @@ impl Options {
     #[must_use]
     pub fn context(self, tokens: usize) -> Self {
         Self { context: Some(tokens), ..self }
+    }
+
+    /// Room for so many sequences of such a context at a time, instead of one: for an [engine](crate::Model::engine). Estimates count their
+    /// cache and their steps, and where layers are placed by what fits ([`GpuLayers::Auto`]), so does that. Sessions stay of one sequence, and
+    /// an engine gets its own [`Limits`](crate::engine::Limits).
+    #[must_use]
+    pub fn sequences(self, sequences: usize) -> Self {
+        Self { sequences, ..self }
     }
 
     /// Prompts are read so many tokens at a time (512).

@@ -167,7 +167,7 @@ impl<'a> Layers<'a> {
         let homes = Homes { cpu: false, parts: counters.len(), layers: (1..=self.count).collect() };
         let (split, Checkpoint { config, architecture, source, .. }) =
             (self.split(parts, &homes)?, self.checkpoint);
-        let limits = model::limits(config, self.options)?;
+        let limits = model::limits_of_all(config, self.options)?;
         let loader = Loader::new(&**source, &split).for_context(limits.context);
         let model = self.options.registry.build(architecture, config, &loader)?;
         split.new_cache(&limits.cache_spec(model.cache_layout())?)?;
@@ -352,6 +352,29 @@ mod tests {
         // Over two, the fuller decides.
         let most = layers.most(&[part(1).total() + SLACK + 4096; 2], &[on.clone(), on.clone()]).unwrap();
         assert!(most.is_some_and(|most| most >= 2), "{most:?}");
+    }
+
+    #[test]
+    fn several_sequences_leave_room_for_fewer_layers() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/qwen3");
+        let of = |n: usize| Options::new().context(4096).step_tokens(16).sequences(n);
+        let (one, three) = (of(1).estimate_memory(golden).unwrap(), of(3).estimate_memory(golden).unwrap());
+        assert_eq!((three.sequences, three.context, three.cache), (3, 4096, 3 * one.cache));
+        assert_eq!((one.sequences, one.weights), (1, three.weights));
+        let [one_line, line] = [one, three].map(|memory| memory.to_string());
+        assert!(one_line.contains(" at 4096 tokens") && line.contains(" at 3 times 4096 tokens"), "{line}");
+        // A step has a row for each, and the logits of all come at once.
+        let many = of(40).estimate_memory(golden).unwrap();
+        assert!(many.working > 2 * one.working, "{many} {one}");
+        let checkpoint = of(1).checkpoint(golden).unwrap();
+        let most = |n: usize| {
+            let (options, free) = (of(n), one.total() + SLACK);
+            Layers::of(&checkpoint, &options).most(&[free], &[On::default()]).unwrap()
+        };
+        assert_eq!(most(1), Some(3));
+        assert!(most(2).is_some_and(|n| n < 3), "{:?}", most(2));
+        let error = of(70_000).estimate_memory(golden).unwrap_err().to_string();
+        assert!(error.contains("room for 70000 sequences was asked for, and 65536 are the most"), "{error}");
     }
 
     #[test]

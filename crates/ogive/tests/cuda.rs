@@ -76,6 +76,49 @@ fn an_estimate_is_what_the_device_then_takes() {
     on_device(test_name!(), || estimated(|b| b));
 }
 
+/// Steps of each number of sequences are recorded, the fuller ones with rows of nobody's.
+#[test]
+fn an_estimate_is_what_several_sequences_take() {
+    on_device(test_name!(), || {
+        for (name, n) in [("llama", 6), ("gemma2", 3), ("mixtral", 3), ("gpt2", 9)] {
+            let (path, cuda) = (golden(name), Arc::new(CudaBackend::new().unwrap()));
+            let options = Options::new().backend(Arc::clone(&cuda) as Arc<dyn Backend>);
+            let options = options.context(40).step_tokens(16).sequences(n);
+            let estimate = options.estimate_memory(&path).unwrap();
+            let model = options.open(&path).unwrap();
+            let loaded = cuda.memory_used().0;
+            assert_eq!(loaded, estimate.weights, "{name}: weights");
+            let mut engine = model.engine(Limits::new(40).step_tokens(16).sequences(n)).unwrap();
+            assert_eq!(cuda.memory_used().1 - loaded, estimate.cache, "{name}: the cache");
+            // One ends after the other, so that every number of them comes several times.
+            for i in 0..n {
+                let prompt: Vec<u32> = (0..6).map(|t| 3 + (t + i as u32) % 20).collect();
+                engine.add(Request::new(prompt, 8 + 26 * i / n)).unwrap();
+            }
+            while !engine.is_idle() {
+                engine.step().unwrap();
+            }
+            let (peak, total) = (cuda.memory_used().1, estimate.total());
+            println!("{name}, {n} sequences: {peak} bytes at most, {total} estimated; {estimate}");
+            assert!(cuda.graphs().recorded >= 2, "{name}: {:?}", cuda.graphs());
+            // What is not counted: the step's own numbers, frequencies. Not all that is counted comes at once.
+            let most = (total - estimate.weights) / 20 + (16 << 10);
+            assert!(peak <= total + most, "{name}: {peak} of {total}");
+            assert!(total <= peak + 4 * most, "{name}: {peak} of {total}");
+            let one = options.sequences(1).estimate_memory(&path).unwrap();
+            // Either is rounded up, by a sixteenth at most.
+            let times = 1.0 / n as f64 * estimate.cache as f64 / one.cache as f64;
+            assert!(
+                (0.9..=1.1).contains(&times),
+                "{name}: the cache of one, {} of {}",
+                one.cache,
+                estimate.cache
+            );
+            assert!(one.graphs < estimate.graphs && one.total() < total, "{name}: {one}");
+        }
+    });
+}
+
 /// In bf16 products take memory beside their results; by cuBLAS more, and it is that or none.
 #[test]
 fn an_estimate_counts_what_products_take() {

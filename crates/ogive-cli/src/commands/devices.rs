@@ -6,17 +6,20 @@ use crate::options::Machine;
 use crate::output;
 use ogive::{Device, GpuLayers, Options};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 /// Arguments of `ogive devices`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Says of each device whether this model fits: its weights, a session's cache, what steps need
+    /// Says of each device whether this model fits: its weights, the cache, what steps need
     #[arg(short, long, value_name = "MODEL")]
     model: Option<PathBuf>,
     /// Tokens of context to count the cache for [default: the model's, up to 4096]
     #[arg(short, long, value_name = "N", requires = "model")]
     context: Option<usize>,
+    /// Sequences at a time to count the cache and steps for
+    #[arg(short = 'b', long, value_name = "N", default_value = "1", requires = "model")]
+    sequences: NonZeroUsize,
     #[command(flatten)]
     machine: Machine,
     /// One JSON array instead of lines, with the libraries that each device needs
@@ -48,7 +51,7 @@ fn memory(
             line.push_str(&m.to_string());
             entry = json!({
                 "weights": m.weights, "cache": m.cache, "working": m.working, "graphs": m.graphs, "total": m.total(),
-                "context": m.context, "free": free, "fits": free.map(|free| m.fits(free)),
+                "context": m.context, "sequences": m.sequences, "free": free, "fits": free.map(|free| m.fits(free)),
             });
         }
         None => line.push_str("nothing of it is here"),
@@ -80,7 +83,7 @@ fn notes(path: &std::path::Path, options: &Options, entry: &mut Value) -> Vec<St
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let options = args.machine.options_for(args.context)?;
+    let options = args.machine.options_for(args.context)?.sequences(args.sequences.get());
     // What is no model is told once, and not as something that each device lacks.
     args.model.as_ref().map_or(Ok(()), |path| options.checkpoint(path).map(|_| ()))?;
     let devices = ogive::devices().into_iter().map(|(device, about)| {

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     };
     let limit = load.context().ok_or_else(|| Error::failed("so many tokens cannot be counted"))?;
     // What is measured is how fast it stays.
-    let options = args.machine.options_to_measure(limit)?;
+    let options = args.machine.options_to_measure(limit)?.sequences(args.sequences.get());
     let model = Machine::open_with(&options, path, context)?;
     if let Some(trained) = model.config().opt_usize("max_position_embeddings")?.filter(|t| limit > *t) {
         let what = format_args!("sequences of {limit} tokens, {trained} of which the model was made for");
