@@ -15,7 +15,7 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || V_DIM % 3
     __shared__ Warps made;
     // The host sent the step before any kernel of it ran.
     Step s = {step};
-    u32 row = blockIdx.y, owner = s.owner(row), rows = 0u;
+    u32 row = blockIdx.x, owner = s.owner(row), rows = 0u;
     Sight sight = {0u, 0u, 0u};
     Context context = {};
     u64 place = NOWHERE;
@@ -27,7 +27,7 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || V_DIM % 3
         place = context.own(sight, sight.first());
     }
     after_the_last();
-    Heads h = heads_of(row, blockIdx.x, heads, kv_heads, scale, first, second, third, mask_width);
+    Heads h = heads_of(row, blockIdx.y, heads, kv_heads, scale, first, second, third, mask_width);
     Results to = {out, codes, groups};
     const u64 first_of_all = ((u64)row * heads + h.first) * V_DIM;
     if (owner == NOBODY) {

@@ -202,3 +202,23 @@ fn replayed_steps_are_split_alike() {
         }
     });
 }
+
+/// More rows than the second dimension of a grid counts; all but one are nobody's.
+#[test]
+fn a_step_may_have_more_rows_than_a_grid_is_high() {
+    common::on_device(test_name!(), Nvrtc::V12, || {
+        let b = CudaBackend::new().unwrap();
+        let n = 65_600;
+        let mut batch = Batch::default();
+        batch.push(&[0], 0, Vec::new(), [0; 2]);
+        batch.pad(n);
+        let plan = b.plan(batch).unwrap();
+        let values: Vec<f32> = (0..4 * n).map(|i| (i % 7) as f32 + 1.0).collect();
+        let q = b.upload(&values, [n, 4].into()).unwrap();
+        let k = b.upload(&values[..4], [1, 4].into()).unwrap();
+        let out = b.attend(&q, &k, &k, &AttnSpec::causal(1, 1, 4), &plan).unwrap();
+        let out = b.download(&out).unwrap();
+        assert_eq!(out[..4], values[..4]);
+        assert!(out[4..].iter().all(|v| *v == 0.0));
+    });
+}

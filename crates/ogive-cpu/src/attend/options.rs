@@ -39,7 +39,8 @@ impl<'a> Options<'a> {
         for option in &spec.options {
             match option {
                 AttnOption::Causal => options.causal = true,
-                AttnOption::Window(w) => options.window = Some(options.window.map_or(*w, |had| had.min(*w))),
+                // The first counts, as where the specification is read.
+                AttnOption::Window(w) => options.window = options.window.or(Some(*w)),
                 AttnOption::SoftCap(cap) => options.edits.push(Edit::SoftCap(*cap)),
                 AttnOption::Alibi(slopes) => {
                     per_head("slopes", slopes.len())?;

@@ -350,7 +350,8 @@ fn launch(
         call.at(options.sinks).number(less).at(step.address()).run(grid, [32 * warps as u32, 1, 1])
     };
     let Some(split) = split else {
-        queue(None, [tiles, n, 1])?;
+        // Rows first: there may be more than the other dimensions count.
+        queue(None, [n, tiles, 1])?;
         return Ok(out);
     };
     // One place for the parts of all launches, as one begins to write when the one before is done.
