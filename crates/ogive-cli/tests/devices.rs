@@ -36,8 +36,8 @@ fn a_model_is_counted_for_each_device() {
         // A GPU gives whole pages.
         assert!(three > 2 * one && three <= 3 * one, "{one} {three}");
     }
-    let without = ogive(args!["devices", "-b", "3"]).error(2);
-    assert!(without.contains("--model"), "{without}");
+    let without = ogive(args!["devices", "-b", "3"]);
+    assert!(without.error(2).contains("required arguments were not provided"));
     let text = ogive(args!["devices", "--model", &model, "--gpu-layers", "0"]).text();
     assert!(text.matches("nothing of it is here, and on the CPU ").count() >= 1, "{text}");
     let none = ogive(args!["devices", "--model", folder.path().join("none.gguf")]);
