@@ -110,13 +110,7 @@ impl Model for Encoder {
     }
 
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
-        if let Some(span) = s.plan.batch().spans.iter().find(|span| span.past > 0) {
-            let why = format!("{} tokens of a text were in an earlier step", span.past);
-            return Err(Error::invalid(
-                "encoder",
-                format!("{why}; each token sees all others, so a text must be whole in one"),
-            ));
-        }
+        s.whole_texts()?;
         let mut x = self.tokens.forward(s)?; // [n, dim]
         for (table, ids) in [(&self.positions, Ids::Positions), (&self.types, Ids::Types)] {
             if let Some(table) = table {
@@ -132,9 +126,6 @@ impl Model for Encoder {
     }
 
     fn head(&self, _: &Step<'_>, _: Tensor) -> Result<Tensor> {
-        Err(Error::unsupported(
-            "encoder",
-            "it has no logits; ask for its vectors (`ogive embed`, `Model::embed`)",
-        ))
+        Err(crate::head::no_logits("encoder", ""))
     }
 }

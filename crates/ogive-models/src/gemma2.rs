@@ -3,9 +3,10 @@
 //!
 //! Gemma Team 2024, <https://arxiv.org/abs/2408.00118>; transformers' `modeling_gemma2`.
 
+use crate::head::Head;
 use ogive_nn::backend::{Activation, AttnOption, AttnSpec, LayerCache};
 use ogive_nn::tensor::{Result, Tensor};
-use ogive_nn::{Attention, Config, Embedding, GatedMlp, Linear, Loader, Model, Residual, RmsNorm, Step};
+use ogive_nn::{Attention, Config, Embedding, GatedMlp, Loader, Model, Residual, RmsNorm, Step};
 
 #[derive(Debug)]
 struct Gemma2 {
@@ -13,7 +14,7 @@ struct Gemma2 {
     embed_scale: Tensor,
     blocks: Vec<Block>,
     norm: RmsNorm,
-    head: Linear,
+    head: Head,
     cap: Option<Cap>,
 }
 
@@ -40,7 +41,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let rope = ogive_nn::rope_of(c, root, spec.k_dim)?;
     let alternate = c.opt_usize("sliding_window")?.map_or(Some(4096), |w| (w > 0).then_some(w));
     let listed = c.has("layer_types").then(|| crate::llama::windows(c, true)).transpose()?;
-    load_with(c, root, &|l, i| {
+    load_with(c, root, &root.at_or_here("model", "embed_tokens")?, &|l, i| {
         let window = match &listed {
             Some(windows) => windows(i),
             None => alternate.filter(|_| i.is_multiple_of(2)),
@@ -54,19 +55,19 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 pub(crate) fn scores(c: &Config) -> Result<AttnSpec> {
     let (heads, head_dim) = (c.usize("num_attention_heads")?, c.usize_or("head_dim", 256)?);
     let scale = c.f32_or("query_pre_attn_scalar", head_dim as f32)?.powf(-0.5);
-    let spec = AttnSpec::causal(heads, c.usize_or("num_key_value_heads", heads)?, head_dim).scale(scale);
+    let spec = ogive_nn::spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?.scale(scale);
     Ok(c.opt_f32("attn_logit_softcapping")?.into_iter().fold(spec, |s, cap| s.with(AttnOption::SoftCap(cap))))
 }
 
-/// Reads everything but attention, which `attention` reads from a block's place.
+/// Reads everything but attention, which `attention` reads from a block's place: the head at `root`, the rest at `model`.
 pub(crate) fn load_with(
     c: &Config,
     root: &Loader<'_>,
+    model: &Loader<'_>,
     attention: &dyn Fn(&Loader<'_>, usize) -> Result<Attention>,
 ) -> Result<Box<dyn Model>> {
     let eps = c.f32_or("rms_norm_eps", 1e-6)?;
     let activation = ogive_nn::activation(c, "hidden_activation", Activation::GeluTanh)?;
-    let model = root.at_or_here("model", "embed_tokens")?;
     let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
         let l = model.at("layers").at(i);
         Ok(Block {
@@ -85,7 +86,7 @@ pub(crate) fn load_with(
     let embed = model.embedding("embed_tokens")?;
     Ok(Box::new(Gemma2 {
         blocks: blocks.collect::<Result<_>>()?,
-        head: root.head("lm_head", &embed, c.bool_or("tie_word_embeddings", true)?)?,
+        head: Head::load(c, root, &embed, true)?,
         embed,
         embed_scale: root.constant((c.usize("hidden_size")? as f32).sqrt())?,
         norm: model.rms_norm_less_one("norm", eps)?,
@@ -95,7 +96,11 @@ pub(crate) fn load_with(
 
 impl Model for Gemma2 {
     fn cache_layout(&self) -> Vec<LayerCache> {
-        ogive_nn::group_by_window(self.blocks.iter().map(|b| b.attn.cache()))
+        ogive_nn::group_by_window(self.blocks.iter().filter(|b| b.attn.causal()).map(|b| b.attn.cache()))
+    }
+
+    fn causal(&self) -> bool {
+        self.blocks.iter().all(|b| b.attn.causal())
     }
 
     fn vocab(&self) -> Option<usize> {

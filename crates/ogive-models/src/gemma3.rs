@@ -4,7 +4,8 @@
 //!
 //! Gemma Team 2025, <https://arxiv.org/abs/2503.19786>; transformers' `modeling_gemma3`. Checkpoints that also see keep
 //! their settings under `text_config`, sparsely: what is left out there has the defaults of `Gemma3TextConfig`, so they
-//! are filled in here and not asked of the file.
+//! are filled in here and not asked of the file. What the text's weights are called there depends on the version that saved them,
+//! and a checkpoint of the text alone may have kept those names; so they are looked for, whatever the class.
 
 use crate::gemma2;
 use ogive_nn::backend::AttnOption;
@@ -25,7 +26,8 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let window = c.usize_or("sliding_window", 4096)?;
     let every = c.usize_or("sliding_window_pattern", c.usize_or("_sliding_window_pattern", 6)?)?;
     let listed = c.has("layer_types").then(|| crate::llama::windows(c, true)).transpose()?;
-    gemma2::load_with(c, root, &|l, i| {
+    let (head, model) = places(root)?;
+    gemma2::load_with(c, &head, &model, &|l, i| {
         let slides = match &listed {
             Some(windows) => windows(i).is_some(),
             None => window > 0 && !(i + 1).is_multiple_of(every),
@@ -39,9 +41,23 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     })
 }
 
-/// Reads the text's part of a checkpoint that also sees, which is below `language_model`.
+/// Reads the text's part of a checkpoint that also sees.
 pub fn load_nested(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    load(&c.at("text_config"), &root.at("language_model"))
+    load(&c.at("text_config"), root)
+}
+
+/// Where the head is, and where all else is: `model`, or `language_model.model` with the head in `language_model` (transformers to
+/// 4.51), or `model.language_model` (from then on).
+fn places<'a>(file: &Loader<'a>) -> Result<(Loader<'a>, Loader<'a>)> {
+    let here = |l: &Loader<'_>| Ok(l.optional(l.host("embed_tokens"))?.is_some());
+    let later = file.at("model.language_model");
+    if here(&later)? {
+        return Ok((file.clone(), later));
+    }
+    let seeing = file.at("language_model");
+    let head = if here(&seeing.at("model"))? || here(&seeing)? { seeing } else { file.clone() };
+    let model = head.at_or_here("model", "embed_tokens")?;
+    Ok((head, model))
 }
 
 /// The settings, with what `Gemma3TextConfig` takes for those that are left out.

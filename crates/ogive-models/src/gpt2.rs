@@ -5,7 +5,7 @@
 //! everybody's; `linear_transposed` turns them when they are loaded, so that nothing below has to know.
 
 use ogive_nn::backend::{Activation, AttnSpec, Axis, Ids, LayerCache};
-use ogive_nn::tensor::{Result, Tensor};
+use ogive_nn::tensor::{Error, Result, Tensor};
 use ogive_nn::{Config, Embedding, LayerNorm, Linear, Loader, Mlp, Model, Step, activation, heads_of};
 
 #[derive(Debug)]
@@ -33,6 +33,12 @@ struct Block {
 /// Reads a checkpoint with Hugging Face's names, with or without `transformer.` before them: the first published ones
 /// have it not.
 pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
+    if !c.bool_or("is_causal", true)? {
+        return Err(Error::unsupported(
+            "config",
+            "`is_causal` is off: a GPT-2 that looks ahead is not known",
+        ));
+    }
     let l = file.at_or_here("transformer", "wte")?;
     let eps = c.f32_or("layer_norm_epsilon", 1e-5)?;
     let blocks = 0..c.usize("num_hidden_layers")?;

@@ -25,26 +25,33 @@ pub mod bert;
 pub mod gemma2;
 pub mod gemma3;
 pub mod gpt2;
+mod head;
 pub mod llama;
 pub mod mixtral;
 pub mod nomic_bert;
 pub mod phi3;
 
-/// Every architecture in this crate, under the names that `config.json` has for them.
+/// Every architecture in this crate, under the names that `config.json` has for them. `LlamaModel` and the like are what was
+/// saved without a head, for vectors of texts.
 pub fn registry() -> ogive_nn::Registry {
     ogive_nn::Registry::new()
         .with("BertModel", bert::load)
         .with("BertForMaskedLM", bert::load)
         .with("BertForPreTraining", bert::load)
         .with("Gemma2ForCausalLM", gemma2::load)
+        .with("Gemma2Model", gemma2::load)
         .with("GPT2LMHeadModel", gpt2::load)
         .with("Gemma3ForCausalLM", gemma3::load)
         .with("Gemma3ForConditionalGeneration", gemma3::load_nested)
         .with("LlamaForCausalLM", llama::load)
+        .with("LlamaModel", llama::load)
         .with("MistralForCausalLM", llama::load_mistral)
+        .with("MistralModel", llama::load_mistral)
         .with("MixtralForCausalLM", mixtral::load)
         .with("NomicBertModel", nomic_bert::load)
         .with("Phi3ForCausalLM", phi3::load)
         .with("Qwen2ForCausalLM", llama::load_qwen)
+        .with("Qwen2Model", llama::load_qwen)
         .with("Qwen3ForCausalLM", llama::load_qwen)
+        .with("Qwen3Model", llama::load_qwen)
 }

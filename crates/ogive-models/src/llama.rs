@@ -1,20 +1,20 @@
 //! Llama, and the models that differ from it only in their configuration: Mistral (a sliding window), Qwen2 (biases on
 //! q, k and v), Qwen3 (norms on the query and key heads). Mixtral builds on it with other blocks after attention, Phi-3 with fused matrices.
+//! Of each there are encoders of texts, by a setting (`is_causal`).
 //!
 //! Touvron et al. 2023, <https://arxiv.org/abs/2302.13971>; transformers' `modeling_llama`.
 
-use ogive_nn::backend::{Activation, AttnOption, AttnSpec, LayerCache};
+use crate::head::Head;
+use ogive_nn::backend::{Activation, AttnOption, LayerCache};
 use ogive_nn::tensor::{Error, Result, Tensor};
-use ogive_nn::{
-    Attention, Config, Embedding, FeedForward, GatedMlp, Linear, Loader, Model, Residual, RmsNorm, Step,
-};
+use ogive_nn::{Attention, Config, Embedding, FeedForward, GatedMlp, Loader, Model, Residual, RmsNorm, Step};
 
 #[derive(Debug)]
 struct Llama {
     embed: Embedding,
     blocks: Vec<Block>,
     norm: RmsNorm,
-    head: Linear,
+    head: Head,
 }
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub(crate) fn load_with(
     let kv_heads = c.usize_or("num_key_value_heads", heads)?;
     let head_dim = c.usize_or("head_dim", c.usize("hidden_size")? / heads.max(1))?;
     let rope = ogive_nn::rope_of(c, root, head_dim)?;
-    let spec = AttnSpec::causal(heads, kv_heads, head_dim);
+    let spec = ogive_nn::spec_of(c, heads, kv_heads, head_dim)?;
 
     let model = root.at_or_here("model", "embed_tokens")?;
     // One by one: a false number of layers ends at the first that is missing.
@@ -94,14 +94,18 @@ pub(crate) fn load_with(
     Ok(Box::new(Llama {
         blocks: blocks.collect::<Result<_>>()?,
         norm: model.rms_norm("norm", eps)?,
-        head: root.head("lm_head", &embed, c.bool_or("tie_word_embeddings", false)?)?,
+        head: Head::load(c, root, &embed, false)?,
         embed,
     }))
 }
 
 impl Model for Llama {
     fn cache_layout(&self) -> Vec<LayerCache> {
-        ogive_nn::group_by_window(self.blocks.iter().map(|b| b.attn.cache()))
+        ogive_nn::group_by_window(self.blocks.iter().filter(|b| b.attn.causal()).map(|b| b.attn.cache()))
+    }
+
+    fn causal(&self) -> bool {
+        self.blocks.iter().all(|b| b.attn.causal())
     }
 
     fn vocab(&self) -> Option<usize> {

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use ogive_engine::{Engine, Limits};
 use ogive_nn::backend::{Backend, Batch, CacheSpec};
-use ogive_nn::tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
+use ogive_nn::tensor::{Config, Result, Source};
 use ogive_nn::{Loader, Model, Step};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,31 +30,12 @@ fn refusal(name: &str, change: impl FnOnce(&mut Config)) -> String {
     build(name, &config, &*file.source).unwrap_err().to_string()
 }
 
-/// The same weights under other names: asked for `name`, it looks for what `renamed` makes of it.
-#[derive(Debug)]
-struct Renamed(Box<dyn Source>, fn(&str) -> Option<String>);
-
-impl Source for Renamed {
-    fn get(&self, name: &str) -> Result<HostWeight> {
-        self.0.get(&(self.1)(name).ok_or_else(|| Error::missing(name))?)
-    }
-    fn tensors(&self) -> Vec<WeightInfo> {
-        Vec::new()
-    }
-}
-
-fn hidden_of(model: &dyn Model, ids: &[u32]) -> ndarray::Array2<f32> {
-    let mut how = ogive_engine::Evaluate::new();
-    (how.hidden, how.chunk) = (true, 4);
-    ogive_engine::evaluate(&exact(), model, ids, &how).unwrap()
-}
-
 /// That the model reads the same from under other names.
 fn reads(name: &str, renamed: fn(&str) -> Option<String>) {
     let source = Renamed(ogive_weights::open(folder(name)).unwrap().source, renamed);
     let model = build(name, &config(name), &source).unwrap();
     for (case, ids, want) in cases_of(&folder(name), "hidden") {
-        let error = worst(&hidden_of(&*model, &ids), &want);
+        let error = worst(&hidden_of(&exact(), &*model, &ids), &want);
         assert!(error < 2e-5, "{name} {case}: {error:.1e}");
     }
 }
@@ -139,7 +120,7 @@ fn rotations_are_stretched_beyond_the_trained_context_where_the_settings_say_so(
     let (b, file) = (exact(), ogive_weights::open(folder("nomic-bert")).unwrap());
     let vectors = |config: &Config, context| {
         let loader = Loader::new(&*file.source, &b).for_context(context);
-        hidden_of(&*ogive_models::nomic_bert::load(config, &loader).unwrap(), &[5, 17, 42, 99])
+        hidden_of(&exact(), &*ogive_models::nomic_bert::load(config, &loader).unwrap(), &[5, 17, 42, 99])
     };
     let mut config = file.config.clone();
     assert_eq!(vectors(&config, 256), vectors(&config, 64));

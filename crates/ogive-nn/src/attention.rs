@@ -1,7 +1,7 @@
 //! Grouped-query attention (Ainslie et al. 2023, <https://arxiv.org/abs/2305.13245>) with rotary positions and, where
 //! the file has them, biases and norms on the query and key heads.
 
-use crate::backend::{AttnSpec, LayerCache, Rope};
+use crate::backend::{AttnOption, AttnSpec, LayerCache, Rope};
 use crate::tensor::{Config, Error, Result, Tensor};
 use crate::{Linear, Loader, RmsNorm, Step};
 
@@ -14,6 +14,13 @@ pub fn heads_of(c: &Config) -> Result<(usize, usize)> {
         return Err(Error::invalid("config", why));
     }
     Ok((heads, dim / heads))
+}
+
+/// The attention of so many heads of `dim` elements, with the usual scale. It looks back only, unless the setting `is_causal` is off:
+/// so say decoders that were made into encoders of texts (gte-Qwen2), whose tokens see all others.
+pub fn spec_of(c: &Config, heads: usize, kv_heads: usize, dim: usize) -> Result<AttnSpec> {
+    let causal = c.bool_or("is_causal", true)?;
+    Ok(if causal { AttnSpec::causal(heads, kv_heads, dim) } else { AttnSpec::new(heads, kv_heads, dim, dim) })
 }
 
 /// Query, key, value and output projections around one attention operator.
@@ -39,6 +46,11 @@ impl Attention {
             let why =
                 format!("{} query heads cannot share {} key and value heads", spec.heads, spec.kv_heads);
             return Err(Error::invalid("config", why));
+        }
+        if !looks_back(&spec) && spec.window().is_some() {
+            let why =
+                "`is_causal` is off and layers have a window; one to both sides of a token is not known";
+            return Err(Error::unsupported("config", why));
         }
         let width = |heads: usize, dim: usize| {
             let why = || format!("{heads} heads of {dim} elements are more than can be counted");
@@ -69,7 +81,13 @@ impl Attention {
         Self { q_norm: Some(q), k_norm: Some(k), ..self }
     }
 
-    /// What this layer keeps, in group 0; see [`group_by_window`].
+    /// Whether tokens see earlier ones only; see [`spec_of`].
+    pub fn causal(&self) -> bool {
+        looks_back(&self.spec)
+    }
+
+    /// What this layer keeps, in group 0; see [`group_by_window`]. One that is not [`causal`](Self::causal) keeps nothing, and has no
+    /// place in a model's layout.
     pub fn cache(&self) -> LayerCache {
         let (k, v) = (self.spec.kv_heads * self.spec.k_dim, self.spec.kv_heads * self.spec.v_dim);
         match self.spec.window() {
@@ -79,6 +97,9 @@ impl Attention {
     }
 
     /// Attends over each sequence's past and this step. `[n, dim] -> [n, dim]`
+    ///
+    /// # Errors
+    /// Where tokens see later ones, if a text is not whole in the step.
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let [q, k, v] = Linear::forward_many(s, x, [&self.q, &self.k, &self.v])?;
         let (n, d) = (x.shape().rows(), self.spec.k_dim);
@@ -90,9 +111,20 @@ impl Attention {
         if let Some(norm) = &self.k_norm {
             k = norm.forward(s, &k)?;
         }
-        let o = s.backend.rope_attend(self.layer, q, k, &v, &self.rope, s.cache, &self.spec, s.plan)?;
+        let (b, rope, spec) = (s.backend, &self.rope, &self.spec);
+        let o = if self.causal() {
+            b.rope_attend(self.layer, q, k, &v, rope, s.cache, spec, s.plan)?
+        } else {
+            // As encoders do it: what was just computed is all there is to see, unrounded.
+            s.whole_texts()?;
+            b.attend(&b.rope(q, rope, s.plan)?, &b.rope(k, rope, s.plan)?, &v, spec, s.plan)?
+        };
         self.o.forward(s, &o) // [n, heads * v_dim] -> [n, dim]
     }
+}
+
+fn looks_back(spec: &AttnSpec) -> bool {
+    spec.options.iter().any(|option| matches!(option, AttnOption::Causal))
 }
 
 /// Puts layers of one window into one group each, so that windowed layers give pages back while others keep theirs.

@@ -78,7 +78,7 @@ mod residual;
 mod rope;
 mod step;
 
-pub use attention::{Attention, group_by_window, heads_of};
+pub use attention::{Attention, group_by_window, heads_of, spec_of};
 pub use layers::{Embedding, LayerNorm, Linear, RmsNorm};
 pub use loader::Loader;
 pub use mlp::{FeedForward, GatedMlp, Mlp, Moe, activation};

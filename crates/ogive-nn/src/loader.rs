@@ -236,10 +236,13 @@ impl<'a> Loader<'a> {
 
     /// The output head `name.weight`; the embedding where `tied` says so or the file has no head.
     pub fn head(&self, name: &str, embed: &Embedding, tied: bool) -> Result<Linear> {
-        if tied {
-            return Ok(embed.tied());
-        }
-        Ok(self.optional(self.linear(name))?.unwrap_or_else(|| embed.tied()))
+        Ok(self.own_head(name, embed, tied)?.unwrap_or_else(|| embed.tied()))
+    }
+
+    /// The output head `name.weight`, the embedding where `tied` says so; `None` where the file has no head, as those of models that
+    /// were saved for vectors of texts. Logits by the embedding would look right there and mean nothing.
+    pub fn own_head(&self, name: &str, embed: &Embedding, tied: bool) -> Result<Option<Linear>> {
+        if tied { Ok(Some(embed.tied())) } else { self.optional(self.linear(name)) }
     }
 
     /// Turns "there is none" into `None`; other errors stay errors.

@@ -26,7 +26,7 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
     if theta.is_nan() || theta <= 0.0 {
         return Err(Error::invalid("config", format!("`rope_theta` should be above 0 and is {theta}")));
     }
-    let dim = (head_dim as f32 * c.f32_or("partial_rotary_factor", 1.0)?) as usize / 2 * 2;
+    let dim = turned(head_dim, c.f32_or("partial_rotary_factor", 1.0)?);
     if dim == 0 || dim > head_dim || dim > LARGEST {
         let why = format!("{dim} of {head_dim} elements of a head should rotate; 2 to {LARGEST} can");
         return Err(Error::invalid("config", why));
@@ -59,6 +59,12 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
             Err(Error::unsupported("config", format!("rope scaling `{other}`; known are {known}")))
         }
     }
+}
+
+/// How many elements of a head turn, an even number. The part may have been a count that was divided by the head's size and
+/// rounded (GGUF counts), and comes back as that count and not as the one below: as a single, it is less than an epsilon off.
+fn turned(head_dim: usize, part: f32) -> usize {
+    (head_dim as f64 * (f64::from(part) + f64::from(f32::EPSILON))) as usize / 2 * 2
 }
 
 /// Refuses a set for each kind of layer, of which no single one would be meant here.

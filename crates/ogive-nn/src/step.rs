@@ -1,7 +1,7 @@
 //! What a layer needs besides its input.
 
 use crate::backend::{Backend, Cache, Plan};
-use crate::tensor::Tensor;
+use crate::tensor::{Error, Result, Tensor};
 use std::fmt;
 
 /// Sees intermediate results by name, for comparing layers with another implementation.
@@ -30,6 +30,19 @@ impl<'a> Step<'a> {
     #[must_use]
     pub fn observed(self, observer: Observer<'a>) -> Self {
         Self { observer: Some(observer), ..self }
+    }
+
+    /// That each text is whole in this step, which models want whose tokens see later ones.
+    ///
+    /// # Errors
+    /// If tokens of one were in an earlier step.
+    pub fn whole_texts(&self) -> Result<()> {
+        let Some(span) = self.plan.batch().spans.iter().find(|span| span.past > 0) else { return Ok(()) };
+        let why = format!("{} tokens of a text were in an earlier step", span.past);
+        Err(Error::invalid(
+            "encoder",
+            format!("{why}; each token sees all others, so a text must be whole in one"),
+        ))
     }
 
     /// Shows an intermediate result to whoever looks on. `name` is only made where someone does.

@@ -116,6 +116,23 @@ fn part_of_a_head_rotates_where_that_is_asked_for() {
     assert_eq!(half.inv_freq, rope(json!({}), 32, None, &[]).unwrap().inv_freq);
 }
 
+/// GGUF has a count, and it comes as a part in single precision.
+#[test]
+fn a_count_comes_back_from_its_part_of_the_head() {
+    for head_dim in 8..=256 {
+        for count in (2..=head_dim).step_by(2) {
+            let part: f64 = (count as f32 / head_dim as f32).to_string().parse().unwrap();
+            let rope = rope(json!({"partial_rotary_factor": part}), head_dim, None, &[]).unwrap();
+            assert_eq!(2 * rope.inv_freq.len(), count, "{count} of {head_dim}");
+        }
+    }
+    // What is no even count is cut off, as ever.
+    for (part, count) in [(0.3, 18), (0.33, 20), (0.999, 62), (0.51, 32)] {
+        let rope = rope(json!({"partial_rotary_factor": part}), 64, None, &[]).unwrap();
+        assert_eq!(2 * rope.inv_freq.len(), count, "{part}");
+    }
+}
+
 #[test]
 fn settings_that_make_no_sense_are_refused_by_name() {
     let scaled = |s: Value| json!({"max_position_embeddings": 64, "rope_scaling": s});

@@ -89,6 +89,39 @@ fn a_window_that_the_class_takes_for_granted_is_written_down() {
 }
 
 #[test]
+fn what_a_class_takes_for_granted_is_what_the_file_says() {
+    for (name, setting, want) in [
+        ("mistral", "sliding_window", 4096.0),
+        ("mixtral", "rope_theta", 1e6),
+        ("mixtral", "rms_norm_eps", 1e-5),
+        ("phi3", "rms_norm_eps", 1e-5),
+        ("gemma2", "attn_logit_softcapping", 50.0),
+        ("gemma2", "num_key_value_heads", 4.0),
+    ] {
+        let silent = |c: &mut Value| _ = c.as_object_mut().unwrap().remove(setting);
+        let Some(folder) = changed(name, "config.json", silent) else { return };
+        let file = packed(&format("f32"), folder.path()).unwrap();
+        let back = ogive_weights::OpenOptions::new().of_gguf(file.into()).unwrap();
+        assert_eq!(back.config.opt_f32(setting).unwrap(), Some(want), "{name}: {setting}");
+    }
+}
+
+#[test]
+fn attention_that_looks_ahead_is_written_down() {
+    for name in ["llama", "qwen2"] {
+        for causal in [true, false] {
+            let looks = |c: &mut Value| c["is_causal"] = json!(causal);
+            let Some(folder) = changed(name, "config.json", looks) else { return };
+            let file = packed(&format("f32"), folder.path()).unwrap();
+            let key = std::format!("{name}.attention.causal");
+            assert_eq!(file.metadata().opt_bool(&key).unwrap(), (!causal).then_some(false), "{name}");
+            let back = ogive_weights::OpenOptions::new().of_gguf(file.into()).unwrap();
+            assert_eq!(back.config.bool_or("is_causal", true).unwrap(), causal, "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_window_that_is_left_over_is_left_out() {
     let window: Change = |c| c["sliding_window"] = json!(6);
     for (name, key) in [("llama", None), ("mistral", Some(6))] {

@@ -3,8 +3,10 @@
 //! Settings are given as the file has them, but for three renamings in the format itself, done here so that no model has
 //! to know of both: `rope_scaling.type` became `rope_type`, newer files keep `rope_theta` and `rope_scaling` together as
 //! `rope_parameters`, and GPT-2 and its kin (Nomic's BERT) say `n_embd` where all others say `hidden_size`. The same is done to
-//! `text_config`, the nested settings of models that also see.
+//! `text_config`, the nested settings of models that also see. And what some classes take for granted is written down; see
+//! [`classes`].
 
+use crate::classes;
 use crate::formats::Formats;
 use crate::json;
 use crate::safetensors::{Load, Safetensors};
@@ -79,6 +81,7 @@ fn read_config(path: &Path) -> Result<Config> {
         return Err(Error::invalid(&path.display().to_string(), "the settings are no JSON object"));
     };
     rename(&mut settings);
+    classes::fill(&mut settings);
     if let Some(Value::Object(text)) = settings.get_mut("text_config") {
         rename(text);
     }
@@ -196,6 +199,17 @@ mod tests {
             (text.f32_or("rope_theta", 0.0).unwrap(), text.usize("num_hidden_layers").unwrap()),
             (1e6, 4)
         );
+    }
+
+    #[test]
+    fn what_a_class_takes_for_granted_is_written_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(CONFIG);
+        for (rope, theta) in [(json!(null), 1e6), (json!({"rope_theta": 5e5}), 5e5)] {
+            let config = json!({"architectures": ["MixtralForCausalLM"], "rope_parameters": rope});
+            std::fs::write(&path, config.to_string()).unwrap();
+            assert_eq!(read_config(&path).unwrap().0["rope_theta"], theta);
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@
 //!   [`OpenOptions::mmap`] reads it instead.
 
 mod bytes;
+mod classes;
 mod formats;
 mod gguf;
 mod huggingface;

@@ -208,6 +208,8 @@ fn rope_scalings_are_told() {
     assert!(!c.has("attention_factor"));
     let c = yarn(Some(("llama.rope.scaling.attn_factor", 2.0f32.into())));
     assert!((c.f32_or("attention_factor", 0.0).unwrap() - 2.277_26).abs() < 1e-4);
+    // DeepSeek-R1-0528-Qwen3-8B's, which neither llama.cpp nor transformers multiplies by.
+    assert_eq!(yarn(Some(("llama.rope.scaling.yarn_attn_factor", 0.878_248_9f32.into()))), yarn(None));
     let c = yarn(Some(("llama.rope.scaling.yarn_log_multiplier", 0.0707f32.into())));
     assert!((c.f32_or("mscale_all_dim", 0.0).unwrap() - 0.707).abs() < 1e-6);
     assert_eq!(kind(&scaling(vec![("llama.rope.scaling.type", "none".into())], &[]).unwrap()), None);
@@ -219,6 +221,32 @@ fn rope_scalings_are_told() {
     assert!(e.contains("llama.rope.scaling.factor"), "{e}");
     let e = open(gguf(&llama([("llama.rope.freq_base", f32::NAN.into())]), &[])).unwrap_err().to_string();
     assert!(e.contains("llama.rope.freq_base") && e.contains("no finite number"), "{e}");
+}
+
+#[test]
+fn attention_that_looks_ahead_is_told() {
+    let of = |more: Vec<(&'static str, Value)>| {
+        let mut meta = llama([]);
+        meta.extend(more);
+        open(gguf(&meta, &[])).unwrap().config
+    };
+    assert!(!of(vec![]).has("is_causal"));
+    for causal in [true, false] {
+        assert_eq!(of(vec![("llama.attention.causal", causal.into())]).0["is_causal"], causal);
+    }
+}
+
+#[test]
+fn a_projection_after_the_model_is_refused_where_no_rule_takes_it() {
+    for name in ["dense_2.weight", "dense_3.weight"] {
+        let file = gguf(&llama([]), &[("token_embd.weight", &[4, 8]), (name, &[8, 8])]);
+        let e = open(file.clone()).unwrap_err().to_string();
+        assert!(e.contains(name) && e.contains("a layer `Dense` after its model"), "{e}");
+        let own = Translation::decoder("llama", "LlamaForCausalLM")
+            .rename(name.trim_end_matches(".weight"), "projection");
+        let model = open_with(&OpenOptions::new().translation(own), file).unwrap();
+        assert_eq!(model.source.get("projection.weight").unwrap().shape, [1, 8, 8]);
+    }
 }
 
 #[test]

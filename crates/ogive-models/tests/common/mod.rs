@@ -6,7 +6,8 @@ use ogive_conformance::Oracle;
 use ogive_cpu::{CpuBackend, Precision};
 use ogive_engine::{Evaluate, evaluate};
 use ogive_nn::backend::Backend;
-use ogive_nn::{Loader, Model};
+use ogive_nn::tensor::{Error, HostWeight, Result, WeightInfo};
+use ogive_nn::{Loader, Model, Source};
 use std::path::{Path, PathBuf};
 
 /// The test data beside the workspace, or `None` with a visible word where it is missing.
@@ -83,6 +84,26 @@ pub(crate) fn hidden(path: &Path, b: &dyn Backend, ids: &[u32]) -> Array2<f32> {
     let mut how = Evaluate::new();
     how.hidden = true;
     evaluate(b, &*load_for(path, b, Some(ids.len())), ids, &how).unwrap()
+}
+
+/// The same weights under other names: asked for `name`, it looks for what `renamed` makes of it.
+#[derive(Debug)]
+pub(crate) struct Renamed(pub(crate) Box<dyn Source>, pub(crate) fn(&str) -> Option<String>);
+
+impl Source for Renamed {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        self.0.get(&(self.1)(name).ok_or_else(|| Error::missing(name))?)
+    }
+    fn tensors(&self) -> Vec<WeightInfo> {
+        Vec::new()
+    }
+}
+
+/// What a model makes of ids in steps of four, or in one where it looks ahead.
+pub(crate) fn hidden_of(b: &dyn Backend, model: &dyn Model, ids: &[u32]) -> Array2<f32> {
+    let mut how = Evaluate::new();
+    (how.hidden, how.chunk) = (true, 4);
+    evaluate(b, model, ids, &how).unwrap()
 }
 
 pub(crate) fn npy(path: &Path) -> Array2<f32> {

@@ -70,7 +70,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         }
         "phi3" => {
             let part = config.f32_or("partial_rotary_factor", 1.0)?;
-            keys.set("rope.dimension_count", whole("head_dim", (part * head_dim as f32) as usize)?);
+            keys.set("rope.dimension_count", whole("head_dim", turned(head_dim, part))?);
             let context = config.usize_or("max_position_embeddings", 4096)?;
             let original = config.usize_or("original_max_position_embeddings", context)?;
             keys.set(
@@ -83,6 +83,10 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             keys.set("feed_forward_length", whole("n_embd", size.saturating_mul(4))?);
         }
         _ => {}
+    }
+    // Readers take silence for attention that looks back. Encoders have the key by their architecture.
+    if !model.is_encoder() && !config.bool_or("is_causal", true)? {
+        keys.set("attention.causal", false);
     }
     // Llama's class knows no window, and a GGUF file that names one is read as Mistral.
     let used = model.class != "LlamaForCausalLM" && config.bool_or("use_sliding_window", true)?;
@@ -113,7 +117,7 @@ fn encoder(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<()
     keys.metadata.set("tokenizer.ggml.token_type_count", whole("type_vocab_size", types)?);
     let part = config.f32_or("partial_rotary_factor", 1.0)?;
     if part != 1.0 {
-        keys.set("rope.dimension_count", whole("head_dim", (part * head_dim as f32) as usize)?);
+        keys.set("rope.dimension_count", whole("head_dim", turned(head_dim, part))?);
     }
     let refuse = |setting: &str| {
         Err(Error::convert(format!("the setting {setting}"), "GGUF has no key for it in this architecture"))
@@ -145,6 +149,11 @@ fn encoder(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<()
         return refuse("moe_every_n_layers");
     }
     Ok(())
+}
+
+/// How many elements of a head turn. A part that was a count once, divided and rounded to a single, is that count again.
+fn turned(head_dim: usize, part: f32) -> usize {
+    (head_dim as f64 * (f64::from(part) + f64::from(f32::EPSILON))) as usize
 }
 
 fn whole(setting: &str, value: usize) -> Result<u32> {
@@ -257,4 +266,16 @@ fn long_rope(keys: &mut Keys<'_>, model: &Model<'_>, scaling: &Config) -> Result
     let usual = if stretch <= 1.0 { 1.0 } else { (1.0 + stretch.ln() / original.ln()).sqrt() as f32 };
     keys.set("rope.scaling.attn_factor", scaling.f32_or("attention_factor", usual)?);
     Ok(vec![long, short])
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_count_comes_back_from_its_part_of_the_head() {
+        for head_dim in 8..=256 {
+            for count in 1..=head_dim {
+                assert_eq!(super::turned(head_dim, count as f32 / head_dim as f32), count);
+            }
+        }
+    }
 }

@@ -58,8 +58,9 @@ fn scaling(header: &Header<'_>) -> Result<Option<Value>> {
         }
     }
     if let (Some(factor), "yarn") = (factor, kind) {
-        // llama.cpp multiplies YaRN's own magnitude by this; Hugging Face replaces it.
-        let times = header.f32("rope.scaling.attn_factor")?.or(header.f32("rope.scaling.yarn_attn_factor")?);
+        // llama.cpp multiplies YaRN's own magnitude by this; Hugging Face replaces it. `yarn_attn_factor`, which the converter
+        // makes of a setting `attn_factor`, neither of them reads for these architectures.
+        let times = header.f32("rope.scaling.attn_factor")?;
         if let Some(times) = times.filter(|t| *t != 1.0) {
             let magnitude = times * (1.0 + 0.1 * factor.ln());
             out.insert("attention_factor".into(), number("rope.scaling.attn_factor", magnitude)?);

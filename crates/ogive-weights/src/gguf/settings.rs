@@ -20,6 +20,7 @@ const COPIED: &[(&str, &str)] = &[
     ("attention.head_count_kv", "num_key_value_heads"),
     ("attention.key_length", "head_dim"),
     ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    ("attention.causal", "is_causal"),
     ("attention.scale", "attention_multiplier"),
     ("attn_logit_softcapping", "attn_logit_softcapping"),
     ("final_logit_softcapping", "final_logit_softcapping"),

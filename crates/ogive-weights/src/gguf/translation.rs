@@ -13,6 +13,9 @@ use std::{collections::HashMap, fmt, sync::Arc};
 /// A function that fills in settings; see [`Translation::settings`].
 type Fill = Arc<dyn Fn(&Header<'_>, &mut Settings) -> Result<()> + Send + Sync>;
 
+/// What llama.cpp's converter makes of sentence-transformers' layers `Dense`.
+const PROJECTIONS: &[&str] = &["dense_2.weight", "dense_3.weight"];
+
 /// How to read the files of one GGUF architecture as a Hugging Face model.
 #[derive(Clone)]
 pub struct Translation {
@@ -139,7 +142,17 @@ impl Translation {
         for fill in &self.fill {
             fill(&header, &mut settings)?;
         }
+        self.refuse_projections(&header)?;
         Ok(Config(Value::Object(settings)))
+    }
+
+    /// Layers that a text's vector goes through after the model. Without them it looks right and ranks badly, so a file that has
+    /// them is refused, unless the translation has a place for them.
+    fn refuse_projections(&self, header: &Header<'_>) -> Result<()> {
+        let unknown = |name: &&&str| header.has_tensor(name) && self.rule_for(name).is_none();
+        let Some(name) = PROJECTIONS.iter().find(unknown) else { return Ok(()) };
+        let why = "the file goes on with a layer `Dense` after its model, which is not known";
+        Err(Error::unsupported(name, why))
     }
 
     /// The other way round: GGUF's name for what is called `name` here, and how the tensor must change for it. `None` for a

@@ -1,0 +1,43 @@
+//! From hidden states to logits, and what has none: encoders, and checkpoints that were saved without a head, for vectors of texts.
+//!
+//! That there is none is an error of whoever asks for logits and not of loading, as vectors need no head.
+
+use ogive_nn::tensor::{Error, Result, Tensor};
+use ogive_nn::{Config, Embedding, Linear, Loader, Step};
+
+/// An output head, or why there is none.
+#[derive(Debug)]
+pub(crate) enum Head {
+    Of(Linear),
+    /// Tokens see later ones, so what would come next is no question.
+    Encoder,
+    /// The file has none, and the settings do not say that the embedding is the head too.
+    Missing,
+}
+
+impl Head {
+    /// Reads `lm_head` of a decoder, which `tied` takes for the embedding if the settings are silent on that.
+    pub(crate) fn load(c: &Config, root: &Loader<'_>, embed: &Embedding, tied: bool) -> Result<Self> {
+        if !c.bool_or("is_causal", true)? {
+            return Ok(Self::Encoder);
+        }
+        let tied = c.bool_or("tie_word_embeddings", tied)?;
+        Ok(root.own_head("lm_head", embed, tied)?.map_or(Self::Missing, Self::Of))
+    }
+
+    /// `[m, dim] -> [m, vocab]`
+    pub(crate) fn forward(&self, s: &Step<'_>, hidden: &Tensor) -> Result<Tensor> {
+        let why = match self {
+            Self::Of(head) => return head.forward(s, hidden),
+            Self::Encoder => return Err(no_logits("encoder", "")),
+            Self::Missing => ": the checkpoint has no head, and `tie_word_embeddings` is off",
+        };
+        Err(no_logits("lm_head.weight", why))
+    }
+}
+
+/// The error for logits of what has none.
+pub(crate) fn no_logits(what: &str, why: &str) -> Error {
+    let why = format!("it has no logits{why}; ask for its vectors (`ogive embed`, `Model::embed`)");
+    Error::unsupported(what, why)
+}

@@ -1,0 +1,110 @@
+//! What decoders' weights are called by those who save them: without a head, for vectors of texts; and below a model that also sees.
+
+mod common;
+
+use common::*;
+use ogive_engine::{Evaluate, evaluate};
+use ogive_nn::tensor::{Config, Result, Source};
+use ogive_nn::{Loader, Model};
+use serde_json::json;
+use std::path::PathBuf;
+
+fn folder(name: &str) -> PathBuf {
+    own().into_iter().find(|(own, _)| own == name).unwrap().1
+}
+
+fn source(name: &str) -> Box<dyn Source> {
+    ogive_weights::open(folder(name)).unwrap().source
+}
+
+fn config(name: &str) -> Config {
+    ogive_weights::open(folder(name)).unwrap().config
+}
+
+fn build(class: &str, c: &Config, source: &dyn Source) -> Result<Box<dyn Model>> {
+    ogive_models::registry().build(class, c, &Loader::new(source, &exact()))
+}
+
+/// As a file that was saved without a head calls its weights.
+fn bare(name: &str) -> Option<String> {
+    (!name.starts_with("model.") && !name.starts_with("lm_head")).then(|| format!("model.{name}"))
+}
+
+#[test]
+fn a_checkpoint_without_a_head_has_vectors_and_says_that_it_has_no_logits() {
+    let b = exact();
+    for (name, class) in [
+        ("llama", "LlamaModel"),
+        ("llama", "LlamaForCausalLM"),
+        ("mistral", "MistralModel"),
+        ("qwen2", "Qwen2Model"),
+        ("qwen3", "Qwen3Model"),
+        ("gemma2", "Gemma2Model"),
+    ] {
+        let source = Renamed(source(name), bare);
+        for tied in [false, true] {
+            let mut c = config(name);
+            c.0["tie_word_embeddings"] = tied.into();
+            let model = build(class, &c, &source).unwrap();
+            for (case, ids, want) in cases_of(&folder(name), "hidden") {
+                let error = worst(&hidden_of(&b, &*model, &ids), &want);
+                assert!(error < 2e-5, "{class} {case}: {error:.1e}");
+                match evaluate(&b, &*model, &ids, &Evaluate::new()) {
+                    Ok(_) => assert!(tied, "{class} {case}: logits of no head"),
+                    Err(e) => {
+                        assert!(!tied && e.to_string().contains("the checkpoint has no head"), "{class}: {e}")
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What Gemma's text was called below a model that also sees, and what is left of that in models of the text alone.
+#[test]
+fn gemma_3_is_read_under_every_name_it_was_saved_with() {
+    let to_4_51 = |name: &str| Some(name.strip_prefix("language_model.")?.to_owned());
+    let later = |name: &str| match name.strip_prefix("model.language_model.") {
+        Some(rest) => Some(format!("model.{rest}")),
+        None => name.starts_with("lm_head").then(|| name.to_owned()),
+    };
+    let headless = |name: &str| Some(format!("model.{}", name.strip_prefix("language_model.")?));
+    let same = |name: &str| Some(name.to_owned());
+    let flat = config("gemma3");
+    let nested = Config(json!({"text_config": flat.0}));
+    let names: [fn(&str) -> Option<String>; 4] = [to_4_51, later, headless, same];
+    for (class, c) in [("Gemma3ForCausalLM", &flat), ("Gemma3ForConditionalGeneration", &nested)] {
+        for (i, renamed) in names.into_iter().enumerate() {
+            let model = build(class, c, &Renamed(source("gemma3"), renamed));
+            let model = model.unwrap_or_else(|e| panic!("{class}, names {i}: {e}"));
+            for (case, ids, want) in cases(&folder("gemma3")) {
+                let error = worst(&evaluate(&exact(), &*model, &ids, &Evaluate::new()).unwrap(), &want);
+                assert!(error < 2e-5, "{class}, names {i}, {case}: {error:.1e}");
+            }
+        }
+    }
+}
+
+/// A head of its own stands beside the text and not in it, from 4.52 on.
+#[test]
+fn gemma_3_finds_a_head_of_its_own() {
+    let to_4_51 = |name: &str| match name {
+        "language_model.lm_head.weight" => Some("model.embed_tokens.weight".to_owned()),
+        "lm_head.weight" => None,
+        name => Some(name.strip_prefix("language_model.")?.to_owned()),
+    };
+    let later = |name: &str| match name {
+        "lm_head.weight" => Some("model.embed_tokens.weight".to_owned()),
+        name => Some(format!("model.{}", name.strip_prefix("model.language_model.")?)),
+    };
+    let mut c = config("gemma3");
+    c.0["tie_word_embeddings"] = false.into();
+    let names: [fn(&str) -> Option<String>; 2] = [to_4_51, later];
+    for renamed in names {
+        let source = Renamed(source("gemma3"), renamed);
+        let model = build("Gemma3ForConditionalGeneration", &Config(json!({"text_config": c.0})), &source);
+        let (_, ids, want) = cases(&folder("gemma3")).remove(0);
+        let got = evaluate(&exact(), &*model.unwrap(), &ids, &Evaluate::new()).unwrap();
+        assert!(worst(&got, &want) < 2e-5);
+    }
+}
