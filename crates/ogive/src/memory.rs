@@ -212,7 +212,9 @@ fn activations(
     let again = |key: &Option<StepKey>, plan: &Plan| {
         let mut run = |plan: &Plan| {
             let step = Step::new(backend, plan, cache);
-            if model.causal() { model.logits(&step) } else { model.hidden(&step) }
+            // One without a head has vectors all the same.
+            let logits = if model.causal() { model.logits(&step).ok() } else { None };
+            logits.map_or_else(|| model.hidden(&step), Ok)
         };
         match key {
             Some(key) => backend.replay(key, plan, &mut run),
