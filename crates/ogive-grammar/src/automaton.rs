@@ -5,30 +5,51 @@
 //! automata, made of derivatives. So large repetitions are rounded up to endless ones here: what is then thought possible is
 //! at least what is.
 
-use crate::expr::{Arena, Class, Id, Node};
-use std::collections::{HashSet, VecDeque};
+use crate::expr::{Arena, Id, Node};
+use crate::work::{Bytes, Work};
+use std::collections::VecDeque;
 
 /// Places of one expression.
 const MAX_PLACES: usize = 5_000;
 /// Places that a bounded repetition may take; larger ones become endless.
 const MAX_UNROLLED: u64 = 256;
+/// Links of one expression: alternatives of alternatives, repeated, link every one with every one. With more, there would be
+/// too many pairs in its meeting with itself.
+const MAX_LINKS: usize = 1 << 20;
+/// Pairs of places that one meeting may come to; they wait to be looked at, so this is memory.
+const MAX_SEEN: usize = 4_000_000;
+/// Steps that a place costs, which takes so many times the memory of a link.
+const PLACE: usize = 20;
 
 #[derive(Debug)]
 pub(crate) struct Automaton {
-    classes: Vec<Class>,
-    first: Vec<usize>,
-    follow: Vec<Vec<usize>>,
-    last: Vec<bool>,
+    places: Vec<Place>,
+    first: Vec<u32>,
 }
 
-/// Which bytes may come.
-pub(crate) type Bytes = [u64; 4];
+#[derive(Debug)]
+struct Place {
+    class: Id,
+    follow: Vec<u32>,
+    /// What may come next begins with one of these.
+    next: Bytes,
+    last: bool,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Part {
     nullable: bool,
-    first: Vec<usize>,
-    last: Vec<usize>,
+    first: Vec<u32>,
+    last: Vec<u32>,
+}
+
+/// Why an expression has no automaton.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TooMuch {
+    /// It would be too large.
+    Expression,
+    /// The work on all expressions is.
+    Work,
 }
 
 /// How two expressions that begin at one place can meet.
@@ -42,46 +63,54 @@ pub(crate) struct Meeting {
     pub(crate) right_ends: bool,
 }
 
-impl Automaton {
-    /// `None` if it would be too large.
-    pub(crate) fn new(arena: &Arena, id: Id) -> Option<Self> {
-        let mut new = Self { classes: Vec::new(), first: Vec::new(), follow: Vec::new(), last: Vec::new() };
-        let part = new.build(arena, id)?;
-        new.last = vec![false; new.classes.len()];
-        part.last.iter().for_each(|&p| new.last[p] = true);
-        new.first = part.first;
-        Some(new)
+/// An automaton that is being built.
+struct Builder<'a> {
+    arena: &'a Arena,
+    work: &'a mut Work,
+    places: Vec<Place>,
+    links: usize,
+}
+
+impl Builder<'_> {
+    fn spend(&mut self, steps: usize) -> Result<(), TooMuch> {
+        self.work.spend(steps).ok_or(TooMuch::Work)
     }
 
-    fn build(&mut self, arena: &Arena, id: Id) -> Option<Part> {
+    fn build(&mut self, id: Id) -> Result<Part, TooMuch> {
+        let arena = self.arena;
         match arena.node(id) {
-            Node::Class(class) => {
-                let place = self.classes.len();
-                if place == MAX_PLACES {
-                    return None;
+            Node::Class(_) => {
+                if self.places.len() == MAX_PLACES {
+                    return Err(TooMuch::Expression);
                 }
-                self.classes.push(class.clone());
-                self.follow.push(Vec::new());
-                Some(Part { nullable: false, first: vec![place], last: vec![place] })
+                self.spend(PLACE)?;
+                let place = u32::try_from(self.places.len()).map_err(|_| TooMuch::Expression)?;
+                self.places.push(Place {
+                    class: id,
+                    follow: Vec::new(),
+                    next: Bytes::default(),
+                    last: false,
+                });
+                Ok(Part { nullable: false, first: vec![place], last: vec![place] })
             }
-            Node::Token(_) | Node::Rule(_) => None,
+            Node::Token(_) | Node::Rule(_) => Err(TooMuch::Expression),
             Node::Seq(ids) => {
                 let mut whole = Part { nullable: true, ..Part::default() };
                 for &id in ids {
-                    let next = self.build(arena, id)?;
+                    let next = self.build(id)?;
                     whole = self.join(whole, next)?;
                 }
-                Some(whole)
+                Ok(whole)
             }
             Node::Alt(ids) => {
                 let mut whole = Part::default();
                 for &id in ids {
-                    let next = self.build(arena, id)?;
+                    let next = self.build(id)?;
                     whole.nullable |= next.nullable;
                     whole.first.extend(next.first);
                     whole.last.extend(next.last);
                 }
-                Some(whole)
+                Ok(whole)
             }
             Node::Repeat(id, min, max) => {
                 let size = arena.facts(*id).size;
@@ -93,20 +122,21 @@ impl Automaton {
                 };
                 let mut whole = Part { nullable: true, ..Part::default() };
                 for copy in 0..copies {
-                    let mut next = self.build(arena, *id)?;
+                    let mut next = self.build(*id)?;
                     if endless && copy + 1 == copies {
                         self.link(&next.last, &next.first)?;
                     }
                     next.nullable |= copy >= needed;
                     whole = self.join(whole, next)?;
                 }
-                Some(whole)
+                Ok(whole)
             }
         }
     }
 
-    fn join(&mut self, a: Part, b: Part) -> Option<Part> {
+    fn join(&mut self, a: Part, b: Part) -> Result<Part, TooMuch> {
         self.link(&a.last, &b.first)?;
+        self.spend(a.last.len() + b.first.len())?;
         let mut first = a.first;
         if a.nullable {
             first.extend_from_slice(&b.first);
@@ -115,78 +145,121 @@ impl Automaton {
         if b.nullable {
             last.extend_from_slice(&a.last);
         }
-        Some(Part { nullable: a.nullable && b.nullable, first, last })
+        Ok(Part { nullable: a.nullable && b.nullable, first, last })
     }
 
-    fn link(&mut self, from: &[usize], to: &[usize]) -> Option<()> {
-        /// Alternatives of alternatives, repeated, link every one with every one.
-        const MAX_LINKS: usize = 1 << 20;
-        if from.len().saturating_mul(to.len()) > MAX_LINKS {
-            return None;
+    /// Lets each of `to` follow each of `from`. What is there twice is taken out at the end, once for all.
+    fn link(&mut self, from: &[u32], to: &[u32]) -> Result<(), TooMuch> {
+        let links = from.len().saturating_mul(to.len());
+        self.links = self.links.saturating_add(links);
+        if self.links > MAX_LINKS {
+            return Err(TooMuch::Expression);
         }
+        self.spend(links)?;
         for &place in from {
-            let follow = &mut self.follow[place];
-            follow.extend_from_slice(to);
+            self.places[place as usize].follow.extend_from_slice(to);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, part: Part) -> Automaton {
+        for &place in &part.last {
+            self.places[place as usize].last = true;
+        }
+        for at in 0..self.places.len() {
+            let mut follow = std::mem::take(&mut self.places[at].follow);
             follow.sort_unstable();
             follow.dedup();
+            follow.shrink_to_fit();
+            self.places[at].next = first_bytes(&self.places, &follow, self.arena, self.work);
+            self.places[at].follow = follow;
         }
-        Some(())
+        Automaton { places: self.places, first: part.first }
+    }
+}
+
+fn first_bytes(places: &[Place], of: &[u32], arena: &Arena, work: &mut Work) -> Bytes {
+    of.iter().fold(Bytes::default(), |all, &place| {
+        let bytes = work.first_bytes(arena, places[place as usize].class);
+        std::array::from_fn(|i| all[i] | bytes[i])
+    })
+}
+
+fn share(a: &Bytes, b: &Bytes) -> bool {
+    a.iter().zip(b).any(|(a, b)| a & b != 0)
+}
+
+/// Pairs of places that were come to: bits, for a hash of each pair took nine tenths of all the time.
+struct Seen {
+    /// For each place of the one the places of the other; empty where there are none yet.
+    rows: Vec<Vec<u64>>,
+    row: usize,
+}
+
+impl Seen {
+    /// Whether the pair is new.
+    fn insert(&mut self, p: usize, q: usize) -> bool {
+        let row = &mut self.rows[p];
+        if row.is_empty() {
+            row.resize(self.row, 0);
+        }
+        let (word, bit) = (&mut row[q / 64], 1 << (q % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+}
+
+impl Automaton {
+    /// Takes its places and links from the budget.
+    pub(crate) fn new(arena: &Arena, id: Id, work: &mut Work) -> Result<Self, TooMuch> {
+        let mut builder = Builder { arena, work, places: Vec::new(), links: 0 };
+        let part = builder.build(id)?;
+        Ok(builder.finish(part))
     }
 
     /// The bytes that it can begin with.
-    pub(crate) fn first_bytes(&self) -> Bytes {
-        let mut bytes = Bytes::default();
-        self.first.iter().for_each(|&p| add_first_bytes(&self.classes[p], &mut bytes));
-        bytes
+    pub(crate) fn first_bytes(&self, arena: &Arena, work: &mut Work) -> Bytes {
+        first_bytes(&self.places, &self.first, arena, work)
     }
 
-    /// How two can meet, where what comes after each begins with one of the given bytes. Every pair of places costs one of
-    /// `fuel`; `None` if it does not do.
-    pub(crate) fn meet(&self, other: &Self, after: [&Bytes; 2], fuel: &mut usize) -> Option<Meeting> {
+    /// How two can meet, where what comes after each begins with one of the given bytes. Every pair of places is a step of
+    /// work; `None` if that is too much.
+    pub(crate) fn meet(
+        &self,
+        other: &Self,
+        after: [&Bytes; 2],
+        arena: &Arena,
+        work: &mut Work,
+    ) -> Option<Meeting> {
         let mut meeting = Meeting::default();
-        let (mut seen, mut open) = (HashSet::new(), VecDeque::new());
-        let mut reach = |from: &[usize], to: &[usize], open: &mut VecDeque<_>| {
+        let mut seen =
+            Seen { rows: vec![Vec::new(); self.places.len()], row: other.places.len().div_ceil(64) };
+        let (mut count, mut open) = (0, VecDeque::new());
+        let mut reach = |from: &[u32], to: &[u32], open: &mut VecDeque<_>| {
             for &p in from {
                 for &q in to {
-                    *fuel = fuel.checked_sub(1)?;
-                    if self.classes[p].meets(&other.classes[q]) && seen.insert((p, q)) {
-                        open.push_back((p, q));
+                    work.spend(1)?;
+                    let (mine, theirs) = (&self.places[p as usize], &other.places[q as usize]);
+                    if work.meets(arena, mine.class, theirs.class)? && seen.insert(p as usize, q as usize) {
+                        count += 1;
+                        open.push_back((mine, theirs));
                     }
+                }
+                if count > MAX_SEEN {
+                    return None;
                 }
             }
             Some(())
         };
         reach(&self.first, &other.first, &mut open)?;
-        while let Some((p, q)) = open.pop_front() {
-            let (mine, theirs) = (self.last[p], other.last[q]);
-            meeting.both |= mine && theirs;
-            meeting.left_ends |= mine && other.goes_on(q, after[0]);
-            meeting.right_ends |= theirs && self.goes_on(p, after[1]);
-            reach(&self.follow[p], &other.follow[q], &mut open)?;
+        while let Some((mine, theirs)) = open.pop_front() {
+            meeting.both |= mine.last && theirs.last;
+            meeting.left_ends |= mine.last && share(&theirs.next, after[0]);
+            meeting.right_ends |= theirs.last && share(&mine.next, after[1]);
+            reach(&mine.follow, &theirs.follow, &mut open)?;
         }
         Some(meeting)
-    }
-
-    fn goes_on(&self, place: usize, with: &Bytes) -> bool {
-        let mut bytes = Bytes::default();
-        self.follow[place].iter().for_each(|&p| add_first_bytes(&self.classes[p], &mut bytes));
-        bytes.iter().zip(with).any(|(a, b)| a & b != 0)
-    }
-}
-
-/// Adds the first bytes of the UTF-8 of all characters of a class.
-///
-/// Characters in order have first bytes in order, so a range has a range of them; with some that begin no character, which
-/// does no harm.
-fn add_first_bytes(class: &Class, bytes: &mut Bytes) {
-    let first = |c: u32| {
-        let mut utf8 = [0; 4];
-        char::from_u32(c).map_or(0xff, |c| c.encode_utf8(&mut utf8).as_bytes()[0])
-    };
-    for &(low, high) in class.ranges() {
-        for byte in first(low)..=first(high) {
-            bytes[usize::from(byte / 64)] |= 1 << (byte % 64);
-        }
     }
 }
 
@@ -195,12 +268,15 @@ mod tests {
     use super::*;
 
     fn meet(a: &str, after_a: &str, b: &str, after_b: &str) -> Meeting {
-        let automaton = |text: &str| {
-            let rules = crate::gbnf::parse(&format!("root ::= {text}")).unwrap();
-            Automaton::new(&rules.arena, rules.body(rules.root)).unwrap()
-        };
-        let after = [automaton(after_a).first_bytes(), automaton(after_b).first_bytes()];
-        automaton(a).meet(&automaton(b), [&after[0], &after[1]], &mut 100_000).unwrap()
+        let text = format!("root ::= a x b y\na ::= {a}\nx ::= {after_a}\nb ::= {b}\ny ::= {after_b}");
+        let rules = crate::gbnf::parse(&text).unwrap();
+        let (arena, mut work) = (&rules.arena, Work::new(100_000));
+        let [a, x, b, y] = ["a", "x", "b", "y"].map(|name| {
+            let rule = rules.rules.iter().find(|rule| rule.name == name).unwrap();
+            Automaton::new(arena, rule.body, &mut work).unwrap()
+        });
+        let [x, y] = [x, y].map(|after| after.first_bytes(arena, &mut work));
+        a.meet(&b, [&x, &y], arena, &mut work).unwrap()
     }
 
     #[test]
@@ -220,5 +296,23 @@ mod tests {
             meet("\"\\\"\" [^\"]* \"\\\"\"", ".", "\"\\\"\" [^\"]* \"\\\"\"", "."),
             m(true, false, false)
         );
+    }
+
+    /// What a place follows is put in order once, at the end: joint by joint it would be `n^3 / 6` visits.
+    #[test]
+    fn work_is_counted_while_an_automaton_is_built() {
+        let built = |n: usize, fuel: usize| {
+            let rules = crate::gbnf::parse(&format!("root ::= {}", "\"a\"? ".repeat(n))).unwrap();
+            let mut work = Work::new(fuel);
+            let automaton = Automaton::new(&rules.arena, rules.body(rules.root), &mut work);
+            (automaton.map(|a| a.places.iter().map(|p| p.follow.len()).sum::<usize>()), fuel - work.left())
+        };
+        // Each place once, each pair of them linked once and copied once, and each first place copied at its two joints.
+        assert_eq!(built(1_000, 2_000_000), (Ok(499_500), 1_000 * PLACE + 2 * 499_500 + 2_000));
+        assert_eq!(built(1_000, 1_000_000), (Err(TooMuch::Work), 1_000_000));
+        let (result, spent) = built(4_990, usize::MAX);
+        assert_eq!(result, Err(TooMuch::Expression));
+        assert!(spent < 2 * MAX_LINKS + 4_990 * PLACE, "{spent}");
+        assert_eq!(built(5_001, usize::MAX).0, Err(TooMuch::Expression));
     }
 }

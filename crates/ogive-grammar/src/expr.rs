@@ -4,10 +4,13 @@
 //! (its size, whether it is regular) is reckoned once, when it is made. A tree of boxes would be plainer, but inlining rules
 //! into it can double it with every rule.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A node, by its place.
 pub(crate) type Id = u32;
+
+/// Characters, both ends of each range included.
+pub(crate) type Ranges = [(u32, u32)];
 
 /// A set of characters: ascending ranges with gaps between them, both ends included, no surrogates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,22 +64,8 @@ impl Class {
         Self::new(gaps)
     }
 
-    pub(crate) fn ranges(&self) -> &[(u32, u32)] {
+    pub(crate) fn ranges(&self) -> &Ranges {
         &self.0
-    }
-
-    pub(crate) fn meets(&self, other: &Self) -> bool {
-        let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
-        while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
-            if x.1 < y.0 {
-                a.next();
-            } else if y.1 < x.0 {
-                b.next();
-            } else {
-                return true;
-            }
-        }
-        false
     }
 }
 
@@ -113,6 +102,8 @@ pub(crate) struct Facts {
     /// Nodes when written out.
     pub(crate) size: u64,
     pub(crate) depth: u32,
+    /// Ranges of characters when written out.
+    pub(crate) ranges: u64,
 }
 
 /// All nodes of a grammar.
@@ -121,11 +112,27 @@ pub(crate) struct Arena {
     nodes: Vec<Node>,
     facts: Vec<Facts>,
     ids: HashMap<Node, Id>,
+    /// Ranges of all classes.
+    weight: usize,
 }
 
 impl Arena {
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Ranges of characters in all nodes. They are not bounded by the text that a grammar is read from: `\w` is hundreds, and
+    /// a set with one more character is another set.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    /// The characters of a class; what is none has none.
+    pub(crate) fn ranges(&self, id: Id) -> &Ranges {
+        match self.node(id) {
+            Node::Class(class) => class.ranges(),
+            _ => &[],
+        }
     }
 
     pub(crate) fn node(&self, id: Id) -> &Node {
@@ -160,11 +167,14 @@ impl Arena {
                 (c, true, nullable)
             }
         };
+        let own = if let Node::Class(class) = &node { class.ranges().len() } else { 0 };
+        self.weight += own;
         let facts = Facts {
             regular: regular && children.iter().all(|f| f.regular),
             nullable,
             size: children.iter().fold(1, |n: u64, f| n.saturating_add(f.size)),
             depth: 1 + children.iter().map(|f| f.depth).max().unwrap_or(0),
+            ranges: children.iter().fold(own as u64, |n, f| n.saturating_add(f.ranges)),
         };
         let id = Id::try_from(self.nodes.len()).unwrap_or(Id::MAX);
         self.nodes.push(node.clone());
@@ -213,11 +223,11 @@ impl Arena {
     pub(crate) fn alt(&mut self, ids: Vec<Id>) -> Id {
         let mut ranges = Vec::new();
         let mut others = Vec::with_capacity(ids.len());
-        for id in ids {
+        let mut seen = HashSet::with_capacity(ids.len());
+        for id in ids.into_iter().filter(|&id| seen.insert(id)) {
             match self.node(id) {
                 Node::Class(class) => ranges.extend_from_slice(class.ranges()),
                 Node::Alt(inner) if inner.is_empty() => {}
-                _ if others.contains(&id) => {}
                 _ => others.push(id),
             }
         }
@@ -255,8 +265,6 @@ mod tests {
         let class = Class::new(vec![(98, 100), (97, 97), (101, 101), (120, 122)]);
         assert_eq!(class.ranges(), [(97, 101), (120, 122)]);
         assert_eq!(class.negated().negated(), class);
-        assert!(!class.meets(&class.negated()));
-        assert!(class.meets(&Class::one(121)) && !class.meets(&Class::one(102)));
         assert_eq!(Class::any().ranges(), [(0, 0xd7ff), (0xe000, LAST)]);
         assert!(Class::new(vec![(0xd800, 0xdabc)]).ranges().is_empty());
     }

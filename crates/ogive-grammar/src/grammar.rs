@@ -153,7 +153,7 @@ impl Grammar {
         match &self.0.form {
             Form::Rules(rules) => {
                 let mut rules = rules.clone();
-                rules.inline();
+                rules.inline()?;
                 let cut = lexemes::cut(&mut rules);
                 Ok(TopLevelGrammar::from_lark(lark::write(&rules.arena, &cut, vocabulary)?))
             }

@@ -7,15 +7,20 @@
 //! byte that it goes on with. That is asked of the grammar's own automata; where it cannot be answered cheaply, the answer is
 //! yes. What is left is a cut on which the greedy lexer loses nothing (tested against a matcher without lexemes).
 
-use crate::automaton::{Automaton, Bytes};
+use crate::automaton::{Automaton, TooMuch};
 use crate::expr::{Arena, Id, Node, TokenRef};
+use crate::flow::{Flow, Set, add, members, steps};
 use crate::rules::{MAX_INLINE, MAX_INLINE_DEPTH, Rules};
+use crate::work::{Bytes, Work};
 use std::collections::{HashMap, HashSet};
 
-/// Pairs of places looked at, for all lexemes together: some tenths of a second.
-const FUEL: usize = 4_000_000;
-/// Pairs of lexemes: with the automata, what may take memory.
+/// Steps of work for a whole grammar, from its automata to the last pair of places looked at: some tenths of a second.
+const FUEL: usize = 32_000_000;
+/// Pairs of lexemes that may stand at one place.
 const MAX_PAIRS: usize = 100_000;
+/// Ranges of characters in all lexemes as they are written for the parser behind, which takes a second or two to read so many:
+/// `\w` has 800, and twice in a lexeme it is written twice.
+const MAX_RANGES: u64 = 1_000_000;
 /// So often the cut is refined; each round cuts what was found one level down.
 const MAX_ROUNDS: usize = 64;
 
@@ -39,10 +44,14 @@ pub(crate) struct Cut {
 
 /// Cuts a grammar whose regular rules are written out.
 pub(crate) fn cut(rules: &mut Rules) -> Cut {
-    let mut fine = HashSet::new();
+    cut_within(rules, &mut Work::new(FUEL))
+}
+
+fn cut_within(rules: &mut Rules, work: &mut Work) -> Cut {
+    let (mut fine, mut automata) = (HashSet::new(), HashMap::new());
     for _ in 0..MAX_ROUNDS {
         let cut = Cutter::new(rules, Some(&fine)).run();
-        match caught(&rules.arena, &cut) {
+        match caught(&rules.arena, &cut, &mut automata, work) {
             Some(greedy) if greedy.is_empty() => return cut,
             Some(greedy) => fine.extend(greedy),
             None => break,
@@ -167,156 +176,56 @@ impl<'r> Cutter<'r> {
     }
 }
 
-/// Lexemes by number.
-type Set = Vec<u64>;
-
-fn add(set: &mut Set, more: &Set) -> bool {
-    let mut grown = false;
-    for (a, b) in set.iter_mut().zip(more) {
-        grown |= *b & !*a != 0;
-        *a |= b;
-    }
-    grown
-}
-
-fn members(set: &Set) -> impl Iterator<Item = usize> + '_ {
-    set.iter()
-        .enumerate()
-        .flat_map(|(i, &word)| (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i * 64 + bit))
-}
-
-/// What may come first and next, as for an LL parser.
-struct Flow {
-    empty: Set,
-    /// For each rule: what it begins with, what comes after it, and whether it may be empty.
-    first: Vec<Set>,
-    after_rule: Vec<Set>,
-    nullable: Vec<bool>,
-    /// For each lexeme: what comes after it.
-    after: Vec<Set>,
-}
-
-impl Flow {
-    fn new(cut: &Cut) -> Self {
-        let empty: Set = vec![0; cut.lexemes.len().div_ceil(64)];
-        let sets = |n| vec![empty.clone(); n];
-        let (first, after_rule, after) =
-            (sets(cut.rules.len()), sets(cut.rules.len()), sets(cut.lexemes.len()));
-        let mut flow = Self { empty, first, after_rule, nullable: vec![false; cut.rules.len()], after };
-        let mut grown = true;
-        while grown {
-            grown = false;
-            for r in 0..cut.rules.len() {
-                for sequence in &cut.rules[r] {
-                    let (first, nullable) = flow.begins(sequence);
-                    grown |= add(&mut flow.first[r], &first) | (nullable && !flow.nullable[r]);
-                    flow.nullable[r] |= nullable;
-                }
-            }
-        }
-        grown = true;
-        while grown {
-            grown = false;
-            for r in 0..cut.rules.len() {
-                for sequence in &cut.rules[r] {
-                    let mut next = flow.after_rule[r].clone();
-                    for sym in sequence.iter().rev() {
-                        next = flow.pass(sym, next, &mut grown);
-                    }
-                }
-            }
-        }
-        flow
-    }
-
-    fn begins_one(&self, sym: &Sym) -> (Set, bool) {
-        match sym {
-            Sym::Lexeme(l) => {
-                let mut set = self.empty.clone();
-                set[l / 64] |= 1 << (l % 64);
-                (set, false)
-            }
-            Sym::Rule(r) => (self.first[*r].clone(), self.nullable[*r]),
-            // Begins with a byte that no text has.
-            Sym::Token(_) => (self.empty.clone(), false),
-            Sym::Repeat(sym, min, _) => {
-                let (first, nullable) = self.begins_one(sym);
-                (first, nullable || *min == 0)
-            }
-        }
-    }
-
-    fn begins(&self, sequence: &[Sym]) -> (Set, bool) {
-        let mut all = self.empty.clone();
-        for sym in sequence {
-            let (first, nullable) = self.begins_one(sym);
-            add(&mut all, &first);
-            if !nullable {
-                return (all, false);
-            }
-        }
-        (all, true)
-    }
-
-    /// Notes that `next` comes after `sym`; gives what comes after what is before it.
-    fn pass(&mut self, sym: &Sym, next: Set, grown: &mut bool) -> Set {
-        match sym {
-            Sym::Lexeme(l) => *grown |= add(&mut self.after[*l], &next),
-            Sym::Rule(r) => *grown |= add(&mut self.after_rule[*r], &next),
-            Sym::Token(_) => {}
-            Sym::Repeat(inner, ..) => {
-                let mut again = self.begins_one(inner).0;
-                add(&mut again, &next);
-                self.pass(inner, again, grown);
-            }
-        }
-        let (mut first, nullable) = self.begins_one(sym);
-        if nullable {
-            add(&mut first, &next);
-        }
-        first
-    }
-}
-
 /// The lexemes that a greedy lexer would go on with where another one, or the same, must end. `None` if that is too much to
-/// find out.
-fn caught(arena: &Arena, cut: &Cut) -> Option<HashSet<Id>> {
+/// find out. The automata that were there before are not built again.
+fn caught(
+    arena: &Arena,
+    cut: &Cut,
+    automata: &mut HashMap<Id, Automaton>,
+    work: &mut Work,
+) -> Option<HashSet<Id>> {
     // The whole grammar is one lexeme, or it has none.
     if cut.lexemes.is_empty() {
         return Some(HashSet::new());
     }
-    if cut.rules.len().saturating_mul(cut.lexemes.len()) > 1 << 25 {
+    let ranges = cut.lexemes.iter().fold(0, |n: u64, &id| n.saturating_add(arena.facts(id).ranges));
+    if ranges > MAX_RANGES || !Flow::fits(cut) {
         return None;
     }
     let mut greedy = HashSet::new();
-    let mut automata = Vec::with_capacity(cut.lexemes.len());
-    for &id in &cut.lexemes {
-        match Automaton::new(arena, id) {
-            Some(automaton) => automata.push(automaton),
-            None => drop(greedy.insert(id)),
+    for &id in cut.lexemes.iter().filter(|id| !automata.contains_key(id)).collect::<Vec<_>>() {
+        match Automaton::new(arena, id, work) {
+            Ok(automaton) => drop(automata.insert(id, automaton)),
+            Err(TooMuch::Expression) => drop(greedy.insert(id)),
+            Err(TooMuch::Work) => return None,
         }
     }
     if !greedy.is_empty() {
         return Some(greedy);
     }
-    let flow = Flow::new(cut);
-    let begins: Vec<Bytes> = automata.iter().map(Automaton::first_bytes).collect();
-    let after: Vec<Bytes> = flow
-        .after
-        .iter()
-        .map(|set| {
-            members(set).fold(Bytes::default(), |all, l| std::array::from_fn(|i| all[i] | begins[l][i]))
-        })
-        .collect();
+    let automata: Vec<&Automaton> = cut.lexemes.iter().map(|id| automata.get(id)).collect::<Option<_>>()?;
+    let flow = Flow::new(cut, work)?;
+    let begins: Vec<Bytes> = automata.iter().map(|a| a.first_bytes(arena, work)).collect();
+    let mut after: Vec<Bytes> = Vec::with_capacity(automata.len());
+    for set in &flow.after {
+        let mut bytes = Bytes::default();
+        work.spend(steps(set))?;
+        for l in members(set) {
+            work.spend(1)?;
+            bytes = std::array::from_fn(|i| bytes[i] | begins[l][i]);
+        }
+        after.push(bytes);
+    }
 
-    let mut fuel = FUEL;
     let (mut seen, mut open) = (HashSet::new(), Vec::new());
-    let mut together = |a: &Set, b: &Set, open: &mut Vec<(usize, usize)>| {
-        for x in members(a) {
-            for y in members(b) {
-                let pair = (x.min(y), x.max(y));
-                if seen.insert(pair) {
-                    open.push(pair);
+    let mut together = |set: &Set, open: &mut Vec<(usize, usize)>, work: &mut Work| {
+        work.spend(steps(set))?;
+        let all: Vec<usize> = members(set).collect();
+        for (i, &x) in all.iter().enumerate() {
+            for &y in &all[i..] {
+                work.spend(1)?;
+                if seen.insert((x, y)) {
+                    open.push((x, y));
                 }
             }
             if seen.len() > MAX_PAIRS {
@@ -325,10 +234,18 @@ fn caught(arena: &Arena, cut: &Cut) -> Option<HashSet<Id>> {
         }
         Some(())
     };
-    let start = flow.first.first()?;
-    together(start, start, &mut open)?;
+    together(flow.first.first()?, &mut open, work)?;
+    // As many places, but which tokens are others only a vocabulary can tell.
+    together(&flow.after_token, &mut open, work)?;
+    // The same comes after many lexemes; each two kinds are put together once.
+    let (mut kinds, mut joined) = (HashMap::new(), HashSet::new());
+    let mut number = |set| {
+        let next = kinds.len();
+        *kinds.entry(set).or_insert(next)
+    };
+    let kind: Vec<usize> = flow.after.iter().map(&mut number).collect();
     while let Some((a, b)) = open.pop() {
-        let meeting = automata[a].meet(&automata[b], [&after[a], &after[b]], &mut fuel)?;
+        let meeting = automata[a].meet(automata[b], [&after[a], &after[b]], arena, work)?;
         if meeting.left_ends {
             greedy.insert(cut.lexemes[b]);
         }
@@ -336,11 +253,72 @@ fn caught(arena: &Arena, cut: &Cut) -> Option<HashSet<Id>> {
             greedy.insert(cut.lexemes[a]);
         }
         // Both end here, so what comes after either may stand at one place.
-        if meeting.both {
+        if meeting.both && joined.insert((kind[a].min(kind[b]), kind[a].max(kind[b]))) {
             let mut next = flow.after[a].clone();
             add(&mut next, &flow.after[b]);
-            together(&next, &next, &mut open)?;
+            together(&next, &mut open, work)?;
         }
     }
     Some(greedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    /// The cut, and how much work it was.
+    fn cut_of(text: &str, fuel: usize) -> (Cut, usize) {
+        let mut rules = crate::gbnf::parse(text).unwrap();
+        rules.inline().unwrap();
+        let mut work = Work::new(fuel);
+        let cut = cut_within(&mut rules, &mut work);
+        (cut, fuel - work.left())
+    }
+
+    /// Each lexeme is of a size that one may have. All automata together would take gigabytes.
+    #[test]
+    fn all_automata_together_are_bounded() {
+        let grammar = |n: usize, letters: usize| {
+            let begins: Vec<String> = (0..n).map(|i| format!("\"{i:04}\" big <[5]>")).collect();
+            format!("root ::= {}\nbig ::= {}", begins.join(" | "), "[a-z]? ".repeat(letters))
+        };
+        assert_eq!(cut_of(&grammar(20, 10), FUEL).0.lexemes.len(), 20);
+        let (cut, spent) = cut_of(&grammar(500, 100), 2_000_000);
+        assert_eq!((cut.lexemes.len(), spent), (11, 2_000_000), "digits and letters by themselves");
+    }
+
+    /// What comes first travels from the last rule to the first, and what comes next the other way.
+    #[test]
+    fn a_chain_of_rules_is_gone_through_in_a_few_rounds() {
+        let spent = |n: usize, up: bool| {
+            let mut text = String::from("root ::= r0 <[5]>\n");
+            let mut rules: Vec<_> = (0..n).map(|i| format!("r{i} ::= r{} <[5]>\n", i + 1)).collect();
+            if up {
+                rules.reverse();
+            }
+            let _ = write!(text, "{}r{n} ::= [a-z]+", rules.concat());
+            cut_of(&text, FUEL).1
+        };
+        for up in [true, false] {
+            let (some, more) = (spent(500, up), spent(2_000, up));
+            assert!(more < 5 * some, "{more} for 2000 rules, {some} for 500");
+        }
+    }
+
+    /// Each time that a class stands in a lexeme it is written out.
+    #[test]
+    fn large_classes_many_times_are_no_lexeme() {
+        let cut_of = |n: usize| cut(&mut crate::regex::parse(&"\\w".repeat(n)).unwrap());
+        assert_eq!(cut_of(1_000).rules[0][0].len(), 1);
+        assert_eq!(cut_of(4_900).rules[1][0].len(), 4_900);
+    }
+
+    /// Each lexeme may follow each, so each two of them would ask for all pairs again.
+    #[test]
+    fn the_same_lexemes_are_put_together_once() {
+        let words: Vec<String> = (0..100).map(|i| format!("[a-z]{{{}}} <[5]>? root?", i + 1)).collect();
+        let (_, spent) = cut_of(&format!("root ::= {}", words.join(" | ")), FUEL);
+        assert!(spent < 2_000_000, "{spent}");
+    }
 }

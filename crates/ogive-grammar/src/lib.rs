@@ -48,6 +48,7 @@ mod automaton;
 mod constraint;
 mod error;
 mod expr;
+mod flow;
 mod gbnf;
 mod grammar;
 mod lark;
@@ -57,6 +58,7 @@ mod rules;
 mod schema;
 mod vocabulary;
 mod walker;
+mod work;
 
 pub use constraint::Constraint;
 pub use error::GrammarError;

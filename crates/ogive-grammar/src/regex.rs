@@ -4,7 +4,7 @@
 
 use crate::error::{GrammarError, at_most};
 use crate::expr::{Arena, Class, Id};
-use crate::rules::{MAX_NODES, Rules};
+use crate::rules::{Rules, fits};
 use regex_syntax::hir::{Class as HirClass, Hir, HirKind, Look};
 
 /// Bytes of an expression: nobody writes longer ones.
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str) -> Result<Rules, GrammarError> {
     })?;
     let mut arena = Arena::default();
     let body = read(&mut arena, inner(&hir)?)?;
-    at_most("its number of parts", arena.len(), MAX_NODES)?;
+    fits(&arena)?;
     if arena.is_never(body) {
         return Err(GrammarError::Regex { column: 1, what: "nothing matches it".into() });
     }
@@ -54,6 +54,7 @@ fn read(arena: &mut Arena, parts: Vec<&Hir>) -> Result<Id, GrammarError> {
 }
 
 fn one(arena: &mut Arena, hir: &Hir) -> Result<Id, GrammarError> {
+    fits(arena)?;
     let wrong = |what: &str| GrammarError::Regex { column: 1, what: what.into() };
     Ok(match hir.kind() {
         HirKind::Empty => arena.empty(),

@@ -9,9 +9,11 @@ use crate::expr::{Arena, Id, Node};
 use std::collections::{BTreeSet, HashMap};
 
 /// Parts of a grammar: grammars made from schemas of whole interfaces have some ten thousand.
-pub(crate) const MAX_NODES: usize = 200_000;
+const MAX_NODES: usize = 200_000;
 /// Parts in parts: what is walked by recursion.
 const MAX_DEPTH: u32 = 400;
+/// Ranges of characters in all classes: `\w` has 800.
+const MAX_RANGES: usize = 4_000_000;
 /// Beyond so many parts, written out, a rule stays one.
 pub(crate) const MAX_INLINE: u64 = 20_000;
 /// Beyond this depth too: regular expressions are read by recursion.
@@ -28,6 +30,16 @@ pub(crate) struct Rules {
     pub(crate) arena: Arena,
     pub(crate) rules: Vec<Rule>,
     pub(crate) root: u32,
+}
+
+/// Whether a grammar is of a sensible size as far as it was read: asked after each part, for one rule can be the whole text.
+pub(crate) fn fits(arena: &Arena) -> Result<(), GrammarError> {
+    at_most("its number of parts", arena.len(), MAX_NODES)?;
+    ranges_fit(arena)
+}
+
+fn ranges_fit(arena: &Arena) -> Result<(), GrammarError> {
+    at_most("its number of ranges of characters", arena.weight(), MAX_RANGES)
 }
 
 /// What each rule becomes where it is used; `None` leaves it.
@@ -85,19 +97,7 @@ impl Rules {
             let depth = self.arena.facts(rule.body).depth;
             at_most("its depth in groups and repetitions", depth as usize, MAX_DEPTH as usize)?;
         }
-        let references = self.references();
-        let mut used_by = vec![Vec::new(); self.rules.len()];
-        for (r, names) in references.iter().enumerate() {
-            names.iter().for_each(|&name| used_by[name as usize].push(r));
-        }
-        let mut ends = vec![false; self.rules.len()];
-        let mut open: Vec<usize> = (0..self.rules.len()).collect();
-        while let Some(r) = open.pop() {
-            if !ends[r] && self.can_end(self.rules[r].body, &ends) {
-                ends[r] = true;
-                open.extend(used_by[r].iter().copied().filter(|&r| !ends[r]));
-            }
-        }
+        let ends = self.ends();
         if !ends[self.root as usize] {
             return Err(GrammarError::Endless { name: self.rules[self.root as usize].name.clone() });
         }
@@ -105,18 +105,57 @@ impl Rules {
             let never = self.arena.never();
             let gone = (0..).zip(&ends).filter(|(_, ends)| !**ends).map(|(r, _)| (r, never)).collect();
             self.replace_all(&gone);
+            ranges_fit(&self.arena)?;
         }
         Ok(self)
     }
 
-    fn can_end(&self, id: Id, ends: &[bool]) -> bool {
-        match self.arena.node(id) {
-            Node::Class(_) | Node::Token(_) => true,
-            Node::Rule(r) => ends[*r as usize],
-            Node::Seq(ids) => ids.iter().all(|&id| self.can_end(id, ends)),
-            Node::Alt(ids) => ids.iter().any(|&id| self.can_end(id, ends)),
-            Node::Repeat(id, min, _) => *min == 0 || self.can_end(*id, ends),
+    /// For each rule, whether it can end.
+    ///
+    /// Each part counts those of its parts that it still waits for, so that none is looked at twice: a rule's whole body for
+    /// each rule in it would be too much.
+    fn ends(&self) -> Vec<bool> {
+        let mut part_of: Vec<Vec<Id>> = vec![Vec::new(); self.arena.len()];
+        let mut body_of: Vec<Vec<u32>> = vec![Vec::new(); self.arena.len()];
+        let mut calls: Vec<Option<Id>> = vec![None; self.rules.len()];
+        let mut missing = vec![1usize; self.arena.len()];
+        let mut open = Vec::new();
+        for id in (0..).take(self.arena.len()) {
+            let needs = &mut missing[id as usize];
+            match self.arena.node(id) {
+                Node::Class(_) | Node::Token(_) => *needs = 0,
+                Node::Rule(rule) => calls[*rule as usize] = Some(id),
+                Node::Seq(ids) => {
+                    *needs = ids.len();
+                    ids.iter().for_each(|&part| part_of[part as usize].push(id));
+                }
+                // One of them will do.
+                Node::Alt(ids) => ids.iter().for_each(|&part| part_of[part as usize].push(id)),
+                Node::Repeat(_, 0, _) => *needs = 0,
+                Node::Repeat(part, ..) => part_of[*part as usize].push(id),
+            }
+            if *needs == 0 {
+                open.push(id);
+            }
         }
+        for (r, rule) in (0..).zip(&self.rules) {
+            body_of[rule.body as usize].push(r);
+        }
+        let mut ends = vec![false; self.rules.len()];
+        while let Some(id) = open.pop() {
+            let rules = &body_of[id as usize];
+            rules.iter().for_each(|&rule| ends[rule as usize] = true);
+            let calls = rules.iter().filter_map(|&rule| calls[rule as usize]);
+            for whole in part_of[id as usize].iter().copied().chain(calls) {
+                // An alternative may come after the one that did.
+                let left = missing[whole as usize].checked_sub(1);
+                if left == Some(0) {
+                    open.push(whole);
+                }
+                missing[whole as usize] = left.unwrap_or(0);
+            }
+        }
+        ends
     }
 
     fn replace_all(&mut self, with: &Replacement) {
@@ -130,6 +169,10 @@ impl Rules {
     fn replace(&mut self, id: Id, with: &Replacement, done: &mut HashMap<Id, Id>) -> Id {
         if let Some(&new) = done.get(&id) {
             return new;
+        }
+        // Sets of characters put together are new sets; the caller sees that there are too many.
+        if self.arena.weight() > MAX_RANGES {
+            return id;
         }
         let new = match self.arena.node(id).clone() {
             Node::Class(_) | Node::Token(_) => id,
@@ -152,7 +195,10 @@ impl Rules {
     }
 
     /// Writes regular rules out where they are used.
-    pub(crate) fn inline(&mut self) {
+    ///
+    /// # Errors
+    /// If that makes too many sets of characters.
+    pub(crate) fn inline(&mut self) -> Result<(), GrammarError> {
         let references = self.references();
         let mut used_by = vec![Vec::new(); self.rules.len()];
         let mut missing = vec![0usize; self.rules.len()];
@@ -185,6 +231,7 @@ impl Rules {
         for (r, body) in regular {
             self.define(r, body);
         }
+        ranges_fit(&self.arena)
     }
 
     /// A rule that calls itself only at the end of its alternatives, or only at their beginning, as a repetition (Arden's
@@ -235,10 +282,11 @@ impl Rules {
                 }
                 let (mut inner_again, mut inner_once) = (Vec::new(), Vec::new());
                 self.split(edge, rule, at_end, known, &mut inner_again, &mut inner_once)?;
+                // One part, however many alternatives come beside it.
+                let rest = self.arena.seq(ids);
                 for (parts, all) in [(inner_again, &mut *again), (inner_once, &mut *once)] {
                     for part in parts {
-                        let mut whole = ids.clone();
-                        whole.insert(if at_end { whole.len() } else { 0 }, part);
+                        let whole = if at_end { vec![rest, part] } else { vec![part, rest] };
                         all.push(self.arena.seq(whole));
                     }
                 }
@@ -265,11 +313,12 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
+    use crate::expr::Node;
     use crate::gbnf::parse;
 
     fn is_regular(text: &str) -> bool {
         let mut rules = parse(text).unwrap();
-        rules.inline();
+        rules.inline().unwrap();
         rules.arena.facts(rules.body(rules.root)).regular
     }
 
@@ -303,14 +352,60 @@ mod tests {
             text += &format!("r{i} ::= r{j} r{j}\n", j = i - 1);
         }
         let mut rules = parse(&text).unwrap();
-        rules.inline();
+        rules.inline().unwrap();
         assert!(rules.arena.len() < 1000);
         assert!(!rules.arena.facts(rules.body(rules.root)).regular);
     }
 
     #[test]
     fn what_cannot_end_is_taken_out() {
-        let rules = parse("root ::= \"a\" | b\nb ::= \"x\" b").unwrap();
-        assert!(rules.arena.facts(rules.body(rules.root)).regular);
+        for text in [
+            "root ::= \"a\" | b\nb ::= \"x\" b",
+            "root ::= b{0,2} \"a\"\nb ::= b{1} | c c\nc ::= b | d\nd ::= c{2}",
+            "root ::= (b | \"a\" | \"b\" b | \"c\")+ d*\nb ::= d \"x\" b\nd ::= b | \"y\" | \"z\"",
+        ] {
+            let rules = parse(text).unwrap();
+            assert!(!rules.references()[rules.root as usize].contains(&1), "{text}: {rules:?}");
+        }
+    }
+
+    /// In this order of the rules each that is found to end is the next of the long one, which would be looked through again.
+    #[test]
+    fn long_sequences_of_rules_are_looked_through_once() {
+        let n = 60_000;
+        let mut text = String::new();
+        (0..n).for_each(|i| text += &format!("r{i} ::= \"a\"\n"));
+        text += "root ::=";
+        (0..n).rev().for_each(|i| text += &format!(" r{i}"));
+        let rules = parse(&text).unwrap();
+        assert_eq!(rules.rules.len(), n + 1);
+    }
+
+    /// Each rule's set is the large one and a character more.
+    #[test]
+    fn sets_of_characters_are_bounded_when_rules_are_written_out() {
+        let even: String = (0..5_000).filter_map(|i| char::from_u32(0x1_0000 + 2 * i)).collect();
+        let mut text = format!("big ::= [{even}]\nroot ::= \"x\"");
+        (0..5_000).for_each(|i| text += &format!(" | r{i} <[5]>"));
+        (0..5_000).for_each(|i| text += &format!("\nr{i} ::= big | [\\U{:08x}]", 0x1_0001 + 2 * i));
+        let mut rules = parse(&text).unwrap();
+        let e = rules.inline().unwrap_err().to_string();
+        assert!(e.contains("its number of ranges of characters is 400"), "{e}");
+        assert!(rules.arena.weight() < 4_100_000);
+    }
+
+    /// What the alternatives of a rule that calls itself have before them is one part and no copy for each.
+    #[test]
+    fn rules_made_repetitions_grow_little() {
+        let (same, n) = ("\"b\" \"c\" ".repeat(500), 500);
+        let ways: String = (0..n).map(|i| format!("| \"{i}\" root ")).collect();
+        let mut rules = parse(&format!("root ::= \"x\" | {same} (\"a\" {ways})")).unwrap();
+        rules.inline().unwrap();
+        let parts = |id| match rules.arena.node(id) {
+            Node::Seq(ids) | Node::Alt(ids) => ids.len(),
+            _ => 0,
+        };
+        let all: usize = (0..).take(rules.arena.len()).map(parts).sum();
+        assert!(all < 20 * n, "{all}");
     }
 }

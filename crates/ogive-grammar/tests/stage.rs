@@ -37,6 +37,16 @@ fn the_end_comes_where_a_sentence_is_complete() {
     assert_eq!(next("root ::= \"\"", ""), "$");
 }
 
+/// What comes after a token is cut as what comes at the beginning.
+#[test]
+fn lexemes_after_a_token_are_not_greedy() {
+    let text = "root ::= <[260]> x \"b\"\nx ::= [a-z]+ | \"(\" x \")\"";
+    let constraint = Grammar::gbnf(text).unwrap().compile(&bytes()).unwrap();
+    assert!(common::takes(&constraint, &[260, 97, 98]));
+    assert!(common::takes(&constraint, &[260, 98, 98, 98]));
+    assert!(!common::takes(&constraint, &[260, 97]));
+}
+
 #[test]
 fn the_history_says_where_it_is() {
     let constraint = Grammar::gbnf("root ::= [a-z] [0-9] \"!\"").unwrap().compile(&bytes()).unwrap();
@@ -170,6 +180,45 @@ fn schemas_that_only_compiling_shows_to_be_wrong() {
         assert!(e.contains(said) && !e.contains('\n') && !e.contains("backtrace"), "{schema}: {e}");
     }
     Grammar::json_schema("true").unwrap().check().unwrap();
+}
+
+/// Told by its own keyword, whatever llguidance makes of a value; through the whole way that a user's schema goes.
+#[test]
+fn what_asks_for_nothing_compiles_and_what_is_no_count_is_told() {
+    for schema in [
+        r#"{"type": "array", "items": {"type": "integer"}, "uniqueItems": false}"#,
+        r#"{"properties": {"a": {"anyOf": [{"uniqueItems": false, "type": "array"}]}}, "type": "object"}"#,
+        r##"{"$ref": "#/$defs/x", "$defs": {"x": {"prefixItems": [{"uniqueItems": false}], "type": "array"}}}"##,
+        r##"{"$ref": "#/x-mine/x", "x-mine": {"x": {"type": "array", "uniqueItems": false}}}"##,
+        r#"{"type": "array", "minItems": 2.0, "maxItems": 3.0, "items": {"type": "string", "maxLength": 1e1}}"#,
+        r#"{"type": "number", "minimum": 1, "exclusiveMinimum": true}"#,
+        // All else that is let be.
+        r#"{"$anchor": "a", "$comment": "c", "$id": "i", "$schema": "https://json-schema.org/draft/2019-09/schema",
+            "contentEncoding": "e", "contentMediaType": "m", "default": 1, "deprecated": false, "description": "d",
+            "examples": [], "id": "i", "readOnly": false, "title": "t", "writeOnly": false, "x-mine": 0, "type": "null"}"#,
+    ] {
+        Grammar::json_schema(schema).and_then(|g| g.check()).unwrap_or_else(|e| panic!("{schema}: {e}"));
+    }
+    let takes = |schema: &str, text: &str| {
+        let constraint = Grammar::json_schema(schema).unwrap().compile(&bytes()).unwrap();
+        common::takes(&constraint, &ids(text))
+    };
+    // No keyword is what only is called so.
+    let named = r#"{"type": "object", "properties": {"uniqueItems": false, "a": true}}"#;
+    assert!(takes(named, r#"{"a": 1}"#) && !takes(named, r#"{"uniqueItems": 1}"#));
+    for data in [r#"{"const": {"uniqueItems": false}}"#, r#"{"enum": [{"uniqueItems": false}]}"#] {
+        assert!(takes(data, r#"{"uniqueItems": false}"#) && !takes(data, "{}"), "{data}");
+    }
+    let two = r#"{"type": "array", "minItems": 2.0, "items": {"type": "null"}}"#;
+    assert!(takes(two, "[null, null]") && !takes(two, "[null]"));
+    for keyword in ["minLength", "maxItems", "minimum", "multipleOf", "required"] {
+        let schema = format!(r#"{{"properties": {{"a": {{"{keyword}": "{}"}}}}}}"#, "é".repeat(60));
+        let e = Grammar::json_schema(&schema).unwrap_err().to_string();
+        assert!(
+            e.contains(&format!("{keyword} must be ")) && e.contains("not a string, at #/properties/a"),
+            "{e}"
+        );
+    }
 }
 
 /// As deep as the limit allows: llguidance goes down all of it by recursion.

@@ -9,7 +9,7 @@ mod cursor;
 
 use crate::error::{GrammarError, at_most};
 use crate::expr::{Class, Id, TokenRef};
-use crate::rules::{MAX_NODES, Rules};
+use crate::rules::{Rules, fits};
 use cursor::{Cursor, Place, wrong_at};
 use std::collections::HashMap;
 
@@ -83,7 +83,7 @@ impl<'t> Parser<'t> {
             return Err(self.at.expected("a symbol, `|` or the end of the line"));
         }
         self.at.space(true);
-        at_most("its number of parts", self.rules.arena.len(), MAX_NODES)
+        fits(&self.rules.arena)
     }
 
     fn name(&mut self, what: &str) -> Result<&'t str, GrammarError> {
@@ -126,6 +126,7 @@ impl<'t> Parser<'t> {
             } else {
                 return Ok(self.rules.arena.seq(items));
             }
+            fits(&self.rules.arena)?;
             self.at.space(nested);
         }
     }
@@ -419,5 +420,13 @@ mod tests {
         assert!(error(&deep).contains("groups in each other"));
         let long = format!("root ::= \"{}\"", "a".repeat(MAX_BYTES));
         assert!(error(&long).contains("length in bytes"));
+        // Seen within a rule: that it does not end is only found after it.
+        let words: Vec<String> = (0..250_000).map(|i| format!("\"{i:x}\"")).collect();
+        assert!(error(&format!("root ::= {} )", words.join("|"))).contains("its number of parts is 20000"));
+        let sets: Vec<String> = (0..90_000).map(|i| format!("\"{:x}\"", i % 80_000)).collect();
+        let rules = parse(&format!("root ::= {}", sets.join("|"))).unwrap();
+        assert!(
+            matches!(rules.arena.node(rules.body(rules.root)), crate::expr::Node::Alt(ids) if ids.len() == 79_985)
+        );
     }
 }

@@ -1,65 +1,119 @@
 //! Whether a schema that refers to itself has a way out: `{"a": {"a": {"a": ...` has none if `a` is required.
 //!
 //! Only what is sure is refused: whatever is not understood here counts as a way out, and what contradicts itself otherwise is
-//! llguidance's to find.
+//! llguidance's to find. Each schema counts those that it waits for, so that none is looked at twice however they refer to each
+//! other.
 
 use super::keywords::Targets;
+use super::values::whole;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 /// Whether some finite text can satisfy `schema`, as far as references decide it.
-pub(super) fn can_end(schema: &Value, targets: &Targets<'_>) -> bool {
-    // From "none can" upwards, until nothing more is found to: a schema that needs itself is never found.
-    let mut ends: BTreeMap<&str, bool> = targets.keys().map(|name| (*name, false)).collect();
-    loop {
-        let mut grown = false;
-        for (name, target) in targets {
-            if !ends[name] && ends_with(target.schema, &ends) {
-                ends.insert(name, true);
-                grown = true;
-            }
-        }
-        if !grown {
-            return ends_with(schema, &ends);
-        }
+pub(super) fn can_end<'s>(schema: &'s Value, targets: &Targets<'s>) -> bool {
+    let mut waits = Waits::default();
+    let root = waits.at(schema);
+    while let Some((at, schema)) = waits.open.pop() {
+        waits.look(at, schema, targets);
     }
+    waits.ends(root)
 }
 
-fn ends_with(schema: &Value, ends: &BTreeMap<&str, bool>) -> bool {
-    let Value::Object(keywords) = schema else { return true };
-    let ends_each = |value: Option<&Value>| match value {
-        Some(Value::Array(list)) => list.iter().all(|schema| ends_with(schema, ends)),
-        _ => true,
-    };
-    let ends_some = |value: Option<&Value>| match value {
-        Some(Value::Array(list)) => list.is_empty() || list.iter().any(|schema| ends_with(schema, ends)),
-        _ => true,
-    };
-    let reference = keywords.get("$ref").and_then(Value::as_str);
-    if reference.is_some_and(|name| ends.get(name) == Some(&false))
-        || !ends_each(keywords.get("allOf"))
-        || !ends_some(keywords.get("anyOf"))
-        || !ends_some(keywords.get("oneOf"))
-    {
-        return false;
+/// Schemas, and choices between some, by number.
+#[derive(Default)]
+struct Waits<'s> {
+    numbers: HashMap<*const Value, usize>,
+    open: Vec<(usize, &'s Value)>,
+    /// For each, how many it waits for and which wait for it.
+    missing: Vec<usize>,
+    used_by: Vec<Vec<usize>>,
+}
+
+impl<'s> Waits<'s> {
+    fn add(&mut self, missing: usize) -> usize {
+        self.missing.push(missing);
+        self.used_by.push(Vec::new());
+        self.missing.len() - 1
     }
-    match keywords.get("type").and_then(Value::as_str) {
-        Some("object") => {
-            let required = keywords.get("required").and_then(Value::as_array);
-            let properties = keywords.get("properties").and_then(Value::as_object);
-            let names = required.into_iter().flatten().filter_map(Value::as_str);
-            names.filter_map(|name| properties?.get(name)).all(|schema| ends_with(schema, ends))
+
+    /// The number of a schema; one that is new is looked at later.
+    fn at(&mut self, schema: &'s Value) -> usize {
+        if let Some(&at) = self.numbers.get(&std::ptr::from_ref(schema)) {
+            return at;
         }
-        Some("array") => {
-            let least = keywords.get("minItems").and_then(Value::as_u64).unwrap_or(0);
-            let first =
-                keywords.get("prefixItems").or(keywords.get("items").filter(|items| items.is_array()));
-            let first = first.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            let rest = keywords.get("items").filter(|items| !items.is_array());
-            let needed = usize::try_from(least).unwrap_or(usize::MAX);
-            first.iter().take(needed).all(|schema| ends_with(schema, ends))
-                && (needed <= first.len() || rest.is_none_or(|schema| ends_with(schema, ends)))
+        let at = self.add(0);
+        self.numbers.insert(schema, at);
+        self.open.push((at, schema));
+        at
+    }
+
+    fn needs(&mut self, whole: usize, part: usize) {
+        self.missing[whole] += 1;
+        self.used_by[part].push(whole);
+    }
+
+    fn needs_each(&mut self, whole: usize, schemas: impl IntoIterator<Item = &'s Value>) {
+        for schema in schemas {
+            let part = self.at(schema);
+            self.needs(whole, part);
         }
-        _ => true,
+    }
+
+    fn needs_one(&mut self, whole: usize, schemas: &'s [Value]) {
+        if schemas.is_empty() {
+            return;
+        }
+        let choice = self.add(1);
+        for schema in schemas {
+            let part = self.at(schema);
+            self.used_by[part].push(choice);
+        }
+        self.needs(whole, choice);
+    }
+
+    fn look(&mut self, at: usize, schema: &'s Value, targets: &Targets<'s>) {
+        let Value::Object(keywords) = schema else { return };
+        let list = |keyword| keywords.get(keyword).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let reference = keywords.get("$ref").and_then(Value::as_str);
+        self.needs_each(at, reference.and_then(|name| targets.get(name).copied()));
+        self.needs_each(at, list("allOf"));
+        self.needs_one(at, list("anyOf"));
+        self.needs_one(at, list("oneOf"));
+        match keywords.get("type").and_then(Value::as_str) {
+            Some("object") => {
+                let properties = keywords.get("properties").and_then(Value::as_object);
+                let names = list("required").iter().filter_map(Value::as_str);
+                self.needs_each(at, names.filter_map(|name| properties?.get(name)));
+            }
+            Some("array") => {
+                let least = keywords.get("minItems").and_then(whole).unwrap_or(0);
+                let needed = usize::try_from(least).unwrap_or(usize::MAX);
+                let first =
+                    if keywords.contains_key("prefixItems") { list("prefixItems") } else { list("items") };
+                self.needs_each(at, first.iter().take(needed));
+                let rest = keywords.get("items").filter(|items| !items.is_array());
+                self.needs_each(at, rest.filter(|_| needed > first.len()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether one is found to end, from those on that wait for none.
+    fn ends(mut self, one: usize) -> bool {
+        let mut open: Vec<usize> = (0..self.missing.len()).filter(|&at| self.missing[at] == 0).collect();
+        while let Some(at) = open.pop() {
+            if at == one {
+                return true;
+            }
+            for &whole in &self.used_by[at] {
+                // Of a choice another may have been enough.
+                let left = self.missing[whole].checked_sub(1);
+                if left == Some(0) {
+                    open.push(whole);
+                }
+                self.missing[whole] = left.unwrap_or(0);
+            }
+        }
+        false
     }
 }

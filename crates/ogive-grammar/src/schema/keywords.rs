@@ -1,10 +1,12 @@
-//! Walks a schema: every keyword must be one that is enforced, or one that enforces nothing.
+//! Walks a schema: every keyword must be one that is enforced, or one that enforces nothing, and hold what it may.
 //!
 //! A list of what is known, and not of what is not: a keyword of a draft to come is unknown too.
 
-use crate::error::GrammarError;
+use super::MAX_DEPTH;
+use super::values::{exact, kind_of, whole};
+use crate::error::{GrammarError, at_most};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What is enforced, and how its value is walked.
 const ENFORCED: [(&str, Holds); 27] = [
@@ -14,26 +16,26 @@ const ENFORCED: [(&str, Holds); 27] = [
     ("allOf", Holds::List),
     ("anyOf", Holds::List),
     ("const", Holds::Data),
-    ("enum", Holds::Data),
-    ("exclusiveMaximum", Holds::Data),
-    ("exclusiveMinimum", Holds::Data),
-    ("format", Holds::Nothing),
+    ("enum", Holds::Values),
+    ("exclusiveMaximum", Holds::Bound),
+    ("exclusiveMinimum", Holds::Bound),
+    ("format", Holds::Text),
     ("items", Holds::SchemaOrList),
-    ("maxItems", Holds::Data),
-    ("maxLength", Holds::Data),
-    ("maxProperties", Holds::Data),
-    ("maximum", Holds::Data),
-    ("minItems", Holds::Data),
-    ("minLength", Holds::Data),
-    ("minProperties", Holds::Data),
-    ("minimum", Holds::Data),
-    ("multipleOf", Holds::Data),
+    ("maxItems", Holds::Count),
+    ("maxLength", Holds::Length),
+    ("maxProperties", Holds::Count),
+    ("maximum", Holds::Number),
+    ("minItems", Holds::Count),
+    ("minLength", Holds::Length),
+    ("minProperties", Holds::Count),
+    ("minimum", Holds::Number),
+    ("multipleOf", Holds::Factor),
     ("oneOf", Holds::List),
-    ("pattern", Holds::Nothing),
+    ("pattern", Holds::Text),
     ("patternProperties", Holds::Map),
     ("prefixItems", Holds::List),
     ("properties", Holds::Map),
-    ("required", Holds::Nothing),
+    ("required", Holds::Names),
     ("type", Holds::Types),
 ];
 
@@ -67,50 +69,77 @@ enum Holds {
     Map,
     /// JSON whose numbers must be exact.
     Data,
+    /// A list of such.
+    Values,
+    /// How many there may be.
+    Count,
+    /// How many characters.
+    Length,
+    Number,
+    /// A number, or as draft 4 has it, whether another bound excludes itself.
+    Bound,
+    /// A number that is not 0.
+    Factor,
+    Text,
+    /// Texts.
+    Names,
     Reference,
     /// Names of types, one or a list.
     Types,
-    Nothing,
 }
 
-/// What a reference leads to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Target<'s> {
-    pub(super) schema: &'s Value,
-    /// Schemas in schemas below it, references not followed.
-    pub(super) depth: usize,
-}
+/// What references lead to, by their text; the schema itself is `#`.
+pub(super) type Targets<'s> = BTreeMap<&'s str, &'s Value>;
 
-/// By the reference's text; the schema itself is `#`.
-pub(super) type Targets<'s> = BTreeMap<&'s str, Target<'s>>;
+/// Schemas by their address, for one may have many names.
+pub(super) type Schemas = HashSet<*const Value>;
 
 pub(super) struct Checker<'s> {
     root: &'s Value,
     targets: Targets<'s>,
     /// Targets yet to be walked: a chain of references may be long.
     open: Vec<&'s str>,
+    walked: Schemas,
+    depths: HashMap<*const Value, usize>,
+    /// Of all targets together: llguidance goes down each under every name that it has.
+    depth: usize,
 }
 
 impl<'s> Checker<'s> {
     pub(super) fn new(root: &'s Value) -> Self {
-        let targets = BTreeMap::from([("#", Target { schema: root, depth: depth(root) })]);
-        Self { root, targets, open: vec!["#"] }
+        let (targets, open) = (BTreeMap::new(), Vec::new());
+        Self { root, targets, open, walked: HashSet::new(), depths: HashMap::new(), depth: 0 }
     }
 
     pub(super) fn run(&mut self) -> Result<(), GrammarError> {
+        self.target("#", self.root)?;
         while let Some(name) = self.open.pop() {
-            if let Some(target) = self.targets.get(name) {
-                self.schema(target.schema, &mut name.to_owned())?;
+            if let Some(schema) = self.targets.get(name) {
+                self.schema(schema, &mut name.to_owned())?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn targets(self) -> Targets<'s> {
-        self.targets
+    /// What references lead to, and all schemas there are.
+    pub(super) fn found(self) -> (Targets<'s>, Schemas) {
+        (self.targets, self.walked)
+    }
+
+    /// Notes what a reference leads to, to be walked later: that may be where no keyword holds a schema.
+    fn target(&mut self, name: &'s str, schema: &'s Value) -> Result<(), GrammarError> {
+        let depth = *self.depths.entry(std::ptr::from_ref(schema)).or_insert_with(|| depth(schema));
+        self.depth += depth;
+        at_most("its depth, references followed,", self.depth, MAX_DEPTH)?;
+        self.targets.insert(name, schema);
+        self.open.push(name);
+        Ok(())
     }
 
     fn schema(&mut self, value: &'s Value, at: &mut String) -> Result<(), GrammarError> {
+        if !self.walked.insert(value) {
+            return Ok(());
+        }
         match value {
             Value::Bool(_) => Ok(()),
             Value::Object(keywords) => {
@@ -128,20 +157,15 @@ impl<'s> Checker<'s> {
     }
 
     fn keyword(&mut self, keyword: &'s str, value: &'s Value, at: &mut String) -> Result<(), GrammarError> {
-        let holds = match keyword {
-            "$defs" | "definitions" => Holds::Map,
-            // What asks for nothing.
-            "uniqueItems" if value == &Value::Bool(false) => return Ok(()),
-            _ if ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-") => return Ok(()),
-            _ => match ENFORCED.iter().find(|(name, _)| *name == keyword) {
-                Some((_, holds)) => *holds,
-                None => {
-                    let hint = hint(keyword);
-                    return Err(GrammarError::Keyword { keyword: keyword.to_owned(), at: at.clone(), hint });
-                }
-            },
+        let annotates = ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-");
+        if annotates || asks_for_nothing(keyword, value) {
+            return Ok(());
+        }
+        let Some(holds) = holds(keyword) else {
+            let hint = hint(keyword);
+            return Err(GrammarError::Keyword { keyword: keyword.to_owned(), at: at.clone(), hint });
         };
-        let kind = |what: &str| wrong(at, format!("{keyword} must be {what}"));
+        let kind = |what: &str| wrong(at, format!("{keyword} must be {what}, not {}", kind_of(value)));
         match (holds, value) {
             (Holds::Schema, value) => self.below(at, keyword, |s, at| s.schema(value, at)),
             (Holds::List | Holds::SchemaOrList, Value::Array(list)) => self.below(at, keyword, |s, at| {
@@ -154,16 +178,43 @@ impl<'s> Checker<'s> {
                 map.iter().try_for_each(|(name, value)| s.below(at, name, |s, at| s.schema(value, at)))
             }),
             (Holds::Reference, Value::String(text)) => self.reference(text, at),
-            (Holds::Data, value) => exact(value).map_err(|number| {
-                wrong(at, format!("{number} is too large to be exact; numbers go to 2^53, 9007199254740992"))
-            }),
+            (Holds::Data, value) => self.exact(value, at),
+            (Holds::Values, value @ Value::Array(_)) => self.exact(value, at),
+            (Holds::Count | Holds::Length, Value::Number(_)) => {
+                self.exact(value, at)?;
+                let Some(n) = whole(value) else { return Err(kind("a whole number of 0 or more")) };
+                let long = holds == Holds::Length && u32::try_from(n).is_err();
+                if long { Err(kind(&format!("at most {}", u32::MAX))) } else { Ok(()) }
+            }
+            (Holds::Number | Holds::Bound, Value::Number(_)) => self.exact(value, at),
+            (Holds::Bound, Value::Bool(_)) => Ok(()),
+            (Holds::Factor, Value::Number(n)) => match n.as_f64() {
+                Some(n) if n > 0.0 => self.exact(value, at),
+                _ => Err(kind("a number above 0")),
+            },
+            (Holds::Text, Value::String(_)) => Ok(()),
+            (Holds::Names, Value::Array(names)) => match names.iter().find(|name| !name.is_string()) {
+                None => Ok(()),
+                Some(name) => {
+                    Err(wrong(at, format!("{keyword} must name properties, not {}", kind_of(name))))
+                }
+            },
             (Holds::Types, Value::Array(names)) => names.iter().try_for_each(|name| type_name(name, at)),
             (Holds::Types, name) => type_name(name, at),
-            (Holds::Nothing, _) => Ok(()),
             (Holds::List, _) => Err(kind("an array of schemas")),
             (Holds::Map, _) => Err(kind("an object of schemas")),
-            (Holds::Reference, _) => Err(kind("a string")),
+            (Holds::Values, _) => Err(kind("an array")),
+            (Holds::Count | Holds::Length, _) => Err(kind("a whole number")),
+            (Holds::Number | Holds::Bound | Holds::Factor, _) => Err(kind("a number")),
+            (Holds::Text | Holds::Reference, _) => Err(kind("a string")),
+            (Holds::Names, _) => Err(kind("an array of strings")),
         }
+    }
+
+    fn exact(&self, value: &Value, at: &str) -> Result<(), GrammarError> {
+        exact(value).map_err(|number| {
+            wrong(at, format!("{number} is too large to be exact; numbers go to 2^53, 9007199254740992"))
+        })
     }
 
     /// Runs with one more step on the path.
@@ -203,10 +254,48 @@ impl<'s> Checker<'s> {
         let Some(schema) = found else {
             return Err(wrong(at, format!("the reference {text:?} leads nowhere")));
         };
-        self.targets.insert(text, Target { schema, depth: depth(schema) });
-        // It may lead to where no keyword holds a schema, which then has not been checked.
-        self.open.push(text);
-        Ok(())
+        self.target(text, schema)
+    }
+}
+
+/// A keyword with a value with which it asks for nothing, though llguidance knows it as one that it cannot enforce.
+fn asks_for_nothing(keyword: &str, value: &Value) -> bool {
+    keyword == "uniqueItems" && value == &Value::Bool(false)
+}
+
+/// What a keyword that is enforced, or holds schemas to refer to, has as its value.
+fn holds(keyword: &str) -> Option<Holds> {
+    let found = ENFORCED.iter().find(|(name, _)| *name == keyword).map(|(_, holds)| *holds);
+    found.or(matches!(keyword, "$defs" | "definitions").then_some(Holds::Map))
+}
+
+/// The schema as llguidance is to have it: without what asks for nothing, and with counts as it reads them.
+///
+/// `schemas` are all that were walked: a property or a value of a `const` may be called as a keyword is.
+pub(super) fn cleaned(value: &Value, schemas: &Schemas) -> Value {
+    let each = |map: &Map<String, Value>| {
+        Value::Object(map.iter().map(|(name, value)| (name.clone(), cleaned(value, schemas))).collect())
+    };
+    match value {
+        Value::Array(list) => list.iter().map(|value| cleaned(value, schemas)).collect(),
+        Value::Object(map) if schemas.contains(&std::ptr::from_ref(value)) => {
+            let kept = map.iter().filter(|(keyword, value)| !asks_for_nothing(keyword, value));
+            let clean = kept.map(|(keyword, value)| {
+                let value = match (holds(keyword), value) {
+                    (Some(Holds::Data | Holds::Values), value) => value.clone(),
+                    (Some(Holds::Count | Holds::Length), value) => {
+                        whole(value).map_or_else(|| value.clone(), Value::from)
+                    }
+                    // Even if a reference leads to it as if it were a schema: names are no keywords.
+                    (Some(Holds::Map), Value::Object(map)) => each(map),
+                    _ => cleaned(value, schemas),
+                };
+                (keyword.clone(), value)
+            });
+            Value::Object(clean.collect())
+        }
+        Value::Object(map) => each(map),
+        value => value.clone(),
     }
 }
 
@@ -228,21 +317,6 @@ fn depth(value: &Value) -> usize {
         Value::Array(list) => below(list.iter().map(depth).max()),
         Value::Object(map) => below(map.values().map(depth).max()),
         _ => 1,
-    }
-}
-
-/// llguidance reckons with numbers of 64 bits floating point; whole ones are exact up to 2^53.
-fn exact(value: &Value) -> Result<(), String> {
-    const MOST: u64 = 1 << 53;
-    match value {
-        Value::Number(n) => {
-            let large =
-                n.as_u64().is_some_and(|n| n > MOST) || n.as_i64().is_some_and(|n| n.unsigned_abs() > MOST);
-            if large { Err(n.to_string()) } else { Ok(()) }
-        }
-        Value::Array(list) => list.iter().try_for_each(exact),
-        Value::Object(map) => Map::values(map).try_for_each(exact),
-        _ => Ok(()),
     }
 }
 

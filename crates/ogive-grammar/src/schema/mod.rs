@@ -6,14 +6,15 @@
 
 mod ends;
 mod keywords;
+mod values;
 
 use crate::error::{GrammarError, at_most};
-use keywords::Checker;
+use keywords::{Checker, cleaned};
 use serde_json::{Value, json};
 
 /// Bytes of a schema.
 const MAX_BYTES: usize = 4 << 20;
-/// Schemas in schemas, for all that references lead to added up: how far down llguidance's recursion can come.
+/// Schemas in schemas, for all that references lead to added up, by each of its names: how far down llguidance's recursion can come.
 pub(crate) const MAX_DEPTH: usize = 4_000;
 /// White space between the parts of a text, as llama.cpp has it: one space, or up to two line ends and an indent. Without a
 /// bound, a model that is at a loss writes spaces for ever.
@@ -30,14 +31,12 @@ pub(crate) fn parse(text: &str) -> Result<Value, GrammarError> {
     }
     let mut checker = Checker::new(&schema);
     checker.run()?;
-    let targets = checker.targets();
-    let depth: usize = targets.values().map(|t| t.depth).sum();
-    at_most("its depth, references followed,", depth, MAX_DEPTH)?;
+    let (targets, schemas) = checker.found();
     if !ends::can_end(&schema, &targets) {
         let why = "it needs itself inside itself without an end; make what refers back optional";
         return Err(GrammarError::Unsatisfiable { why: why.into() });
     }
-    Ok(schema)
+    Ok(cleaned(&schema, &schemas))
 }
 
 /// The schema with what llguidance is to make of it.
@@ -110,6 +109,24 @@ mod tests {
             (r#"{"$ref": "https://example.com/x.json"}"#, "only references within the schema"),
             (r##"{"$ref": "#/$defs/nothing"}"##, "leads nowhere"),
             (r#"{"prefixItems": [], "additionalItems": {}}"#, "prefixItems and additionalItems"),
+            (
+                r#"{"items": {"minItems": -1}}"#,
+                "minItems must be a whole number of 0 or more, not -1, at #/items",
+            ),
+            (r#"{"maxItems": 2.5}"#, "maxItems must be a whole number of 0 or more, not 2.5"),
+            (r#"{"minLength": 1e300}"#, "minLength must be a whole number"),
+            (r#"{"maxProperties": null}"#, "maxProperties must be a whole number, not null"),
+            (r#"{"minItems": 9007199254740993}"#, "9007199254740993 is too large"),
+            (r#"{"maxLength": 4294967296}"#, "maxLength must be at most 4294967295, not 4294967296"),
+            (r#"{"minimum": "0"}"#, "minimum must be a number, not a string"),
+            (r#"{"exclusiveMaximum": []}"#, "exclusiveMaximum must be a number, not an array"),
+            (r#"{"multipleOf": 0}"#, "multipleOf must be a number above 0, not 0"),
+            (r#"{"multipleOf": true}"#, "multipleOf must be a number, not true"),
+            (r#"{"enum": {"a": 1}}"#, "enum must be an array, not an object"),
+            (r#"{"required": true}"#, "required must be an array of strings, not true"),
+            (r#"{"required": ["a", 1]}"#, "required must name properties, not 1"),
+            (r#"{"pattern": ["a"]}"#, "pattern must be a string, not an array"),
+            (r#"{"format": {}}"#, "format must be a string, not an object"),
             (r#"{"const": 9007199254740993}"#, "9007199254740993 is too large"),
             (
                 r#"{"items": {"type": "strin"}}"#,
@@ -129,6 +146,7 @@ mod tests {
             "{}",
             r#"{"title": "T", "description": "D", "deprecated": true, "x-mine": 1, "uniqueItems": false, "default": {"not": 1}}"#,
             r#"{"properties": {"not": {"type": "string"}, "if": true}, "enum": [{"not": 1}]}"#,
+            r#"{"minItems": 2.0, "maxLength": 4294967295, "exclusiveMinimum": true, "minimum": -1e3, "required": []}"#,
         ] {
             parse(fine).unwrap_or_else(|e| panic!("{fine}: {e}"));
         }
@@ -163,5 +181,43 @@ mod tests {
             (0..5000).map(|i| format!(r##""d{i}": {{"$ref": "#/$defs/d{}"}}"##, i + 1)).collect();
         let chain = format!(r##"{{"$ref": "#/$defs/d0", "$defs": {{{}, "d5000": true}}}}"##, chain.join(","));
         assert!(error(&chain).contains("its depth"));
+    }
+
+    /// Each of its names is a name of the whole list, which is not walked and measured again for each.
+    #[test]
+    fn what_has_many_names_is_walked_once() {
+        let names = |n: usize, more: &str| {
+            let spelled =
+                |i: usize| format!("{}{}", if i.is_multiple_of(2) { "" } else { "+" }, "0".repeat(i / 2 + 1));
+            let refs: Vec<_> = (0..n).map(|i| format!(r##"{{"$ref": "#/anyOf/{}"}}"##, spelled(i))).collect();
+            format!(
+                r#"{{"anyOf": [{{"allOf": [{}]}}], "prefixItems": [{}]{more}}}"#,
+                vec!["{}"; 200_000].join(","),
+                refs.join(",")
+            )
+        };
+        parse(&names(1_000, "")).unwrap();
+        // Seen before all is walked: what is unknown stands last.
+        assert!(error(&names(1_600, r#", "unknown": 1"#)).contains("its depth"));
+    }
+
+    /// Facts about what can end go to what waits for them, in whatever order the names are.
+    #[test]
+    fn long_lists_of_references_are_asked_once() {
+        let n = 980;
+        let defs: Vec<String> = (0..n)
+            .map(|i| {
+                format!(
+                    r##""{i:04}": {{"allOf": [{}{{"$ref": "#/$defs/{:04}"}}]}}"##,
+                    "{},".repeat(500),
+                    i + 1
+                )
+            })
+            .collect();
+        let schema = |last: &str| {
+            format!(r##"{{"$ref": "#/$defs/0000", "$defs": {{{}, "{n:04}": {last}}}}}"##, defs.join(","))
+        };
+        parse(&schema("{}")).unwrap();
+        assert!(error(&schema(r##"{"$ref": "#/$defs/0600"}"##)).contains("without an end"));
     }
 }
