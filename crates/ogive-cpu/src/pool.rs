@@ -102,13 +102,7 @@ impl Pool {
         if self.is_alone(items) {
             return (0..items).for_each(f);
         }
-        // SAFETY: only the lifetime changes, and `fork` returns when nobody can call a task of this kind any more.
-        let f = unsafe {
-            std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(
-                f,
-            )
-        };
-        self.fork(lock(&self.turn), Task::Once(f), items);
+        self.run_in(lock(&self.turn), items, f);
     }
 
     /// The same, on this thread alone where another caller has the rest: for whoever holds a lock that items of that caller wait for.
@@ -118,8 +112,14 @@ impl Pool {
             Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         };
-        let Some(turn) = turn.filter(|_| !self.is_alone(items)) else { return (0..items).for_each(f) };
-        // SAFETY: as in `run`.
+        match turn.filter(|_| !self.is_alone(items)) {
+            Some(turn) => self.run_in(turn, items, f),
+            None => (0..items).for_each(f),
+        }
+    }
+
+    fn run_in(&self, turn: MutexGuard<'_, u32>, items: usize, f: &(dyn Fn(usize) + Sync)) {
+        // SAFETY: only the lifetime changes, and `fork` returns when nobody can call a task of this kind any more.
         let f = unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(
                 f,

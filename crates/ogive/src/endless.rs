@@ -12,13 +12,9 @@ struct Endless(LogitBias);
 
 const NAME: &str = "endless";
 
-/// Whether a stage is what one answer asked for: a chain that goes on with another leaves it behind.
-pub(crate) fn is_of_one_answer(stage: &dyn Stage) -> bool {
-    #[cfg(feature = "grammar")]
-    let held = crate::constrained::is_held(stage);
-    #[cfg(not(feature = "grammar"))]
-    let held = false;
-    held || stage.name() == NAME
+/// Whether it is a stage that bans the ends of an answer.
+pub(crate) fn is_endless(stage: &dyn Stage) -> bool {
+    stage.name() == NAME
 }
 
 impl Endless {

@@ -50,7 +50,7 @@ pub(crate) fn limits(config: &Config, options: &Options) -> Result<Limits> {
 }
 
 /// Sequences that options may ask room for. An estimate lists them.
-const MOST_SEQUENCES: usize = 1 << 16;
+const MOST_SEQUENCES: usize = 1 << 12;
 
 /// The same for as many sequences as there is to be room for.
 pub(crate) fn limits_of_all(config: &Config, options: &Options) -> Result<Limits> {

@@ -373,8 +373,8 @@ mod tests {
         };
         assert_eq!(most(1), Some(3));
         assert!(most(2).is_some_and(|n| n < 3), "{:?}", most(2));
-        let error = of(70_000).estimate_memory(golden).unwrap_err().to_string();
-        assert!(error.contains("room for 70000 sequences was asked for, and 65536 are the most"), "{error}");
+        let error = of(5_000).estimate_memory(golden).unwrap_err().to_string();
+        assert!(error.contains("room for 5000 sequences was asked for, and 4096 are the most"), "{error}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ const BUFFER: usize = 1 << 20;
 const TRIES: usize = 1000;
 
 /// What a session's note says.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Note {
     /// Text that was drawn and not given away.
     pub(crate) held: String,
@@ -175,9 +175,7 @@ impl Chat {
     /// # Errors
     /// If nothing was said yet, or writing fails.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let Note { held, given, closed, .. } = &self.session().note;
-        let messages = self.said().to_vec();
-        let note = Note { held: held.clone(), given: given.clone(), messages, closed: *closed };
+        let note = Note { messages: self.said().to_vec(), ..self.session().note.clone() };
         self.session().save_with(path.as_ref(), &note)
     }
 }

@@ -4,7 +4,7 @@
 //! render its whole conversation each turn and pays for the new part alone.
 
 use crate::endless;
-use crate::engine::sampler::Chain;
+use crate::engine::sampler::{Chain, Stage};
 use crate::engine::{Engine, Event, Finish, Request, SeqId};
 use crate::saved::Note;
 use crate::stop::StopFilter;
@@ -72,7 +72,7 @@ impl Session {
     ) -> Result<Generation<'_>> {
         let ids = self.model.encode(&prompt.into())?;
         // What the answer that it was cloned from had asked for was for that answer.
-        let chain = chain.without(endless::is_of_one_answer);
+        let chain = chain.without(is_of_one_answer);
         let chain = self.model.endless(how, chain)?;
         #[cfg(feature = "grammar")]
         let (chain, constraint) = self.model.constrained(how, chain)?;
@@ -160,6 +160,15 @@ impl Session {
         }
         Ok((id, 0))
     }
+}
+
+/// Whether a stage is what one answer asked for: a chain that goes on with another leaves it behind.
+fn is_of_one_answer(stage: &dyn Stage) -> bool {
+    #[cfg(feature = "grammar")]
+    let held = crate::constrained::is_held(stage);
+    #[cfg(not(feature = "grammar"))]
+    let held = false;
+    held || endless::is_endless(stage)
 }
 
 /// How long a generation took.
@@ -304,11 +313,8 @@ impl Generation<'_> {
             self.ids.push(id);
             self.logprobs.extend(event.logprobs.map(|found| TokenLogprobs::of(self.model, found)));
             // A model may have more rows of logits than its vocabulary has tokens: those have no text.
-            let is_word = |id: u32| {
-                let words = self.model.tokenizer().map_or(0, crate::tokenizer::Tokenizer::vocab_size);
-                usize::try_from(id).is_ok_and(|id| id < words)
-            };
-            if let Some(text) = self.text.as_mut().filter(|_| !self.end.contains(&id) && is_word(id)) {
+            let is_word = self.model.tokenizer().is_ok_and(|t| (id as usize) < t.vocab_size());
+            if let Some(text) = self.text.as_mut().filter(|_| is_word && !self.end.contains(&id)) {
                 piece = self.stop.push(&text.push(id)?);
             }
         }
@@ -318,8 +324,8 @@ impl Generation<'_> {
         } else if self.finish.is_some() {
             let rest = self.text.as_mut().map(TextStream::finish).unwrap_or_default();
             piece += &self.stop.push(&rest);
-            self.note.given = self.stop.finish();
-            piece += &self.note.given;
+            self.note.given = self.stop.held().concat();
+            piece += &self.stop.finish();
         }
         // A chat has its messages itself: here they are of one whose answer goes on without it.
         let open = !self.note.closed;
@@ -356,7 +362,7 @@ impl Drop for Generation<'_> {
     fn drop(&mut self) {
         self.engine.pause(self.id);
         if self.finish.is_none() {
-            self.note.held = self.stop.finish();
+            [self.note.given, self.note.held] = self.stop.held().map(str::to_owned);
         }
     }
 }

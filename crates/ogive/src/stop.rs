@@ -56,6 +56,12 @@ impl StopFilter {
         self.give(self.held.len() - keep)
     }
 
+    /// What may be the beginning of a stop string: what of it was given away before, and what is held back.
+    pub(crate) fn held(&self) -> [&str; 2] {
+        let (given, held) = self.held.split_at(self.given);
+        [given, held]
+    }
+
     /// What was held back, when no more text will come.
     pub(crate) fn finish(&mut self) -> String {
         self.give(self.held.len())
@@ -107,6 +113,8 @@ mod tests {
         assert_eq!(on("aEND", "", &["b"]), ("b".into(), false));
         assert_eq!(on("ENEN", "", &["D"]), (String::new(), true));
         assert_eq!(on("", "EN", &["", "d"]), ("ENd".into(), false));
+        let mut f = StopFilter::new(&["END".to_owned()]).holding(String::new(), "E");
+        assert_eq!((f.push("N"), f.held()), (String::new(), ["E", "N"]), "as it is for who goes on");
     }
 
     #[test]

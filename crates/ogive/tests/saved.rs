@@ -19,6 +19,10 @@ fn stories() -> Option<Model> {
     Some(open(&shared()?.join("models/stories260K/stories260K-q8_0.gguf"), &F16))
 }
 
+fn template() -> ChatTemplate {
+    ChatTemplate::new("{{ bos_token }}{% for m in messages %}{{ m.content }} {% endfor %}").unwrap()
+}
+
 /// Draws by what keeps a state.
 fn how(i: usize) -> Generate {
     let mut how = Generate::new().seed(3).max_tokens(90).ignore_end();
@@ -176,8 +180,6 @@ fn by_other_samplers_the_text_is_still_one() {
 #[test]
 fn a_conversation_goes_on_with_its_messages() {
     let Some(model) = stories() else { return };
-    let template =
-        || ChatTemplate::new("{{ bos_token }}{% for m in messages %}{{ m.content }} {% endfor %}").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("talk.session");
     let mut chat = Chat::new(model.session().unwrap(), template()).unwrap().system("A story.");
@@ -204,8 +206,6 @@ fn a_conversation_goes_on_with_its_messages() {
 #[test]
 fn a_question_that_was_not_answered_gets_no_answer_into_another() {
     let Some(model) = stories() else { return };
-    let template =
-        || ChatTemplate::new("{{ bos_token }}{% for m in messages %}{{ m.content }} {% endfor %}").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("talk.session");
     let how = Generate::new().seed(1).max_tokens(20);
@@ -259,10 +259,35 @@ fn a_stop_string_is_seen_where_an_answer_was_cut() {
 }
 
 #[test]
+fn a_stop_string_is_seen_where_an_answer_was_cut_several_times() {
+    let Some(model) = stories() else { return };
+    let how = |n| Generate::greedy().ignore_end().max_tokens(n);
+    let mut session = model.session().unwrap();
+    let whole = session.generate("One day", &how(40)).unwrap().text().unwrap();
+    // All that comes after the first tokens, but for its end, is the stop string.
+    let first = session.generate("One day", &how(4)).unwrap().text().unwrap();
+    let stop = &whole[first.len()..first.len() + 14];
+    for dropped in [false, true] {
+        let mut text = session.generate("One day", &how(5).stop(stop)).unwrap().text().unwrap();
+        let mut finish = None;
+        for _ in 0..20 {
+            let mut rest = session.resume(&how(if dropped { 40 } else { 1 }).stop(stop)).unwrap();
+            while rest.finish().is_none() && (!dropped || rest.ids().is_empty()) {
+                text += &rest.step().unwrap().unwrap_or_default();
+            }
+            finish = rest.finish().cloned();
+            if finish == Some(Finish::Stop) {
+                break;
+            }
+        }
+        assert_eq!(finish, Some(Finish::Stop), "{text:?} {stop:?}");
+        assert!(text.starts_with(&first) && text.len() < first.len() + stop.len(), "{text:?} {stop:?}");
+    }
+}
+
+#[test]
 fn an_answer_that_goes_on_without_its_chat_is_whole_in_the_conversation() {
     let Some(model) = stories() else { return };
-    let template =
-        || ChatTemplate::new("{{ bos_token }}{% for m in messages %}{{ m.content }} {% endfor %}").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("talk.session");
     let how = how(0).stop("the ").max_tokens(120);
