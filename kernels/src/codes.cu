@@ -22,6 +22,34 @@ KERNEL codes(TRACED const float* x, const u32* order, u32* to, uint2* groups, u6
             float4 v = ((const float4*)x)[i];
             e[0] = v.x, e[1] = v.y, e[2] = v.z, e[3] = v.w;
         }
-        round_quads(v, {there}, {i}, to, groups);
+        round_quads(v, {there}, 0u, {(u32)i}, 0u, Rounded(to, groups, 0u));
+    }
+}
+
+// The same for products by tensor cores, in tiles (`rounding.cu`), with zeros in what of the last ones is past the rows or columns: of x, or where there
+// is an `up` of f(x) · up, which goes to y.
+KERNEL codes_in_tiles(TRACED const float* x, const u32* order, const float* up, float* y, u32* to, uint2* groups, int n, int cols, u32 pairs, int f) {
+    after_the_last();
+    Rounded rounded(to, groups, pairs);
+    u32 words = 16 * pairs, all = (u32)(n + 7) / 8 * 8 * words, step = gridDim.x * blockDim.x;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
+        u32 row = i / words, w = i % words;
+        u64 at = (u64)row * cols + 4 * w;
+        float v[1][4] = {}, (&e)[4] = v[0];
+        if (row < n && 4 * w < cols && order) {
+            uint4 k = ((const uint4*)order)[w];
+            const float* from = x + (u64)row * cols;
+            e[0] = from[k.x], e[1] = from[k.y], e[2] = from[k.z], e[3] = from[k.w];
+        } else if (row < n && 4 * w < cols) {
+            float4 v = *(const float4*)(x + at);
+            e[0] = v.x, e[1] = v.y, e[2] = v.z, e[3] = v.w;
+            if (up) {
+                float4 u = *(const float4*)(up + at);
+                e[0] = activation(f, e[0]) * u.x, e[1] = activation(f, e[1]) * u.y;
+                e[2] = activation(f, e[2]) * u.z, e[3] = activation(f, e[3]) * u.w;
+                *(float4*)(y + at) = make_float4(e[0], e[1], e[2], e[3]);
+            }
+        }
+        round_quads(v, {true}, row, {w}, words, rounded);
     }
 }

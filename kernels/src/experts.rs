@@ -1,6 +1,6 @@
 //! The modules for mixtures of experts.
 
-use crate::int8::{PACKED, STREAM};
+use crate::int8::{DIRECT, PACKED, STREAM};
 use crate::{FORMATS, HALF, MATRIX, PRELUDE, Source, TILE, TILE_MMA};
 
 /// Choosing experts.
@@ -22,7 +22,7 @@ pub const EXPERTS: Source = Source {
 /// Rows through their experts in integers, few rows.
 pub const EXPERTS_INT8: Source = Source {
     name: "experts_int8",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, file!("experts_int8.cu")],
+    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, file!("experts_int8.cu")],
     kernels: &["experts_up_int8", "experts_down_int8"],
     samples: &[
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("ROWS", "1")],

@@ -1,4 +1,5 @@
-// Rows through their experts, few of them, in integers: packed weights and 8-bit activations, a warp for an output (`stream.cu`).
+// Rows through their experts, few of them, in integers: packed weights and 8-bit activations, a warp for an output (`stream.cu`,
+// `direct.cu`).
 //
 // `experts_up_int8` gives f(x · gateᵀ) · (x · upᵀ) for every choice of every row; `experts_down_int8` brings them back, weighted and
 // summed in the order they were chosen. Cost: the packed bytes of three matrices for each choice of each row; 8 `dp4a` and some 40 other
@@ -11,8 +12,8 @@ KERNEL experts_up_int8(TRACED const u8* codes, const uint2* scales, const u32* i
     typedef CODES(FORMAT) A;
     typedef CODES(UP) B;
     enum { SAME = Same<A, B>::is };
-    typedef Stream<A, 1 + SAME> S;
-    typedef Stream<B, 1> T;
+    typedef Reader<A, 1 + SAME>::type S;
+    typedef Reader<B, 1>::type T;
     enum { AREA = SAME || (int)S::AREA > (int)T::AREA ? (int)S::AREA : (int)T::AREA };
     __shared__ __align__(16) u8 area[WARPS * AREA];
     int r = blockIdx.x * WARPS + warp(), row = blockIdx.y / k;

@@ -339,3 +339,11 @@ struct mxfp4 : Packed<mxfp4, 32, 17> {
         for (int j = 0; j < 8; j++) v[j] = __fmul_rn(d, (float)e2m1_level(byte_of(low, high, j) & 15u));
     }
 };
+
+// Whether two weights are of one format, so that their rows may go side by side.
+template <class A, class B> struct Same {
+    enum { is = 0 };
+};
+template <class A> struct Same<A, A> {
+    enum { is = 1 };
+};

@@ -5,13 +5,13 @@ use crate::{FORMATS, MATRIX, PRELUDE, Source};
 pub(crate) const PACKED: (&str, &str) = file!("packed.cu");
 pub(crate) const ROUNDING: (&str, &str) = file!("rounding.cu");
 pub(crate) const STREAM: (&str, &str) = file!("stream.cu");
-const DIRECT: (&str, &str) = file!("direct.cu");
+pub(crate) const DIRECT: (&str, &str) = file!("direct.cu");
 
 /// Activations for products of packed weights in integers.
 pub const CODES: Source = Source {
     name: "codes",
     files: &[PRELUDE, ROUNDING, file!("codes.cu")],
-    kernels: &["codes"],
+    kernels: &["codes", "codes_in_tiles"],
     samples: &[&[]],
 };
 
@@ -19,6 +19,13 @@ pub const CODES: Source = Source {
 macro_rules! int8 {
     ($format:literal, $rows:literal, $outs:literal) => {
         [("FORMAT", $format), ("ROWS", $rows), ("OUTS", $outs)]
+    };
+}
+
+/// Defines of such a product by tensor cores: the format, sixteens of outputs, eights of rows, bytes of a staged row.
+macro_rules! int8_mma {
+    ($format:literal, $mt:literal, $nt:literal, $pitch:literal) => {
+        [("FORMAT", $format), ("MT", $mt), ("NT", $nt), ("PITCH", $pitch)]
     };
 }
 
@@ -49,6 +56,40 @@ pub const LINEAR_INT8: Source = Source {
         &int8!("q5_k", "1", "1"),
         &[("FORMAT", "q4_k"), ("FORMAT2", "q4_k"), ("FORMAT3", "q6_k"), ("ROWS", "1"), ("OUTS", "1")],
         &[("FORMAT", "q4_k"), ("FORMAT2", "q5_k"), ("FORMAT3", "q8_0"), ("ROWS", "8"), ("OUTS", "2")],
+    ],
+};
+
+/// Products of packed weights with some rows of 8-bit activations, by tensor cores.
+pub const LINEAR_INT8_MMA: Source = Source {
+    name: "linear_int8_mma",
+    files: &[PRELUDE, MATRIX, FORMATS, PACKED, file!("linear_int8_mma.cu")],
+    kernels: &["linear_int8_mma"],
+    samples: &[
+        &int8_mma!("q4_k", "1", "1", "176"),
+        &int8_mma!("q4_k", "1", "2", "176"),
+        &int8_mma!("q4_k", "2", "4", "176"),
+        &int8_mma!("q4_k", "2", "8", "176"),
+        &int8_mma!("q6_k", "1", "1", "240"),
+        &int8_mma!("q6_k", "1", "8", "240"),
+        &int8_mma!("q6_k", "2", "8", "240"),
+        &int8_mma!("q8_0", "2", "8", "304"),
+        &int8_mma!("q8_0", "1", "2", "304"),
+        &int8_mma!("q2_k", "2", "8", "112"),
+        &int8_mma!("q3_k", "2", "8", "144"),
+        &int8_mma!("q5_k", "2", "8", "208"),
+        &int8_mma!("q4_0", "2", "8", "176"),
+        &int8_mma!("q4_1", "2", "8", "208"),
+        &int8_mma!("q5_0", "2", "8", "208"),
+        &int8_mma!("q5_1", "2", "8", "240"),
+        &int8_mma!("iq4_nl", "2", "8", "176"),
+        &int8_mma!("iq4_xs", "2", "8", "176"),
+        &int8_mma!("mxfp4", "2", "8", "176"),
+        &int8_mma!("q4_k", "1", "4", "176"),
+        &int8_mma!("q2_k", "1", "1", "112"),
+        &int8_mma!("q2_k", "1", "2", "112"),
+        &int8_mma!("q2_k", "1", "4", "112"),
+        &[("FORMAT", "q4_k"), ("FORMAT2", "q4_k"), ("FORMAT3", "q6_k"), ("MT", "1"), ("NT", "1"), ("PITCH", "240")],
+        &[("FORMAT", "q4_k"), ("FORMAT2", "q5_k"), ("FORMAT3", "q8_0"), ("MT", "2"), ("NT", "4"), ("PITCH", "304")],
     ],
 };
 

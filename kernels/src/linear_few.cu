@@ -27,52 +27,61 @@ DEVICE void multiply(const float (&a)[8], const float* x, int i, int first, int 
     }
 }
 
-// A row of a weight, and a lane's part of its products.
-template <class F, bool AHEAD> struct Line {
-    const u8* row;
-    METHOD void begin(const u8* from, int) { row = from; }
-    METHOD void products(const float* x, int first, int n, int cols, float (&acc)[ROWS]) {
-        // Plain numbers are little work, so four of a lane's loads are on their way at once; of several rows two, as each is of nine or of
-        // five eights, and more registers would leave room for fewer warps.
+// Rows of weights, and a lane's part of their products.
+template <class F, int LINES, bool AHEAD> struct Lines {
+    const u8* rows[LINES];
+    METHOD void begin(int l, const u8* row, int) { rows[l] = row; }
+    METHOD void products(const float* x, int first, int n, int cols, float (&acc)[LINES][ROWS]) {
+#pragma unroll
+        for (int l = 0; l < LINES; l++)
+            // Plain numbers are little work, so four of a lane's loads are on their way at once; of several rows two, as each is of nine or of
+            // five eights, and more registers would leave room for fewer warps.
 #pragma unroll(F::len == 1 ? (ROWS == 1 ? 4 : 2) : 1)
-        for (int i = 8 * lane(); i < cols; i += 256) {
-            float a[8];
-            F::read8(row, i, cols, a);
-            multiply(a, x, i, first, n, cols, acc);
-        }
+            for (int i = 8 * lane(); i < cols; i += 256) {
+                float a[8];
+                F::read8(rows[l], i, cols, a);
+                multiply(a, x, i, first, n, cols, acc[l]);
+            }
     }
 };
 
-// The same with eights ahead.
-template <class F> struct Line<F, true> {
+// The same of halves and one row of x, with eights ahead; what is read of x is for all lines. Lines go side by side, as a warp's eights of x take its L1
+// four times as long as those of a line.
+template <class F, int LINES> struct Lines<F, LINES, true> {
     enum { TURNS = 4 };
-    const u8* row;
-    uint4 held[TURNS];
-    METHOD void fetch(int t, int i, int cols) {
-        if (i < cols) held[t] = *(const uint4*)(row + (u64)i * 2);
+    const u8* rows[LINES];
+    uint4 held[LINES][TURNS];
+    METHOD void fetch(int l, int t, int i, int cols) {
+        if (i < cols) held[l][t] = load_once(rows[l] + (u64)i * 2);
     }
-    METHOD void begin(const u8* from, int cols) {
-        row = from;
+    METHOD void begin(int l, const u8* row, int cols) {
+        rows[l] = row;
 #pragma unroll
-        for (int t = 0; t < TURNS; t++) fetch(t, 8 * lane() + 256 * t, cols);
+        for (int t = 0; t < TURNS; t++) fetch(l, t, 8 * lane() + 256 * t, cols);
     }
-    METHOD void products(const float* x, int first, int n, int cols, float (&acc)[ROWS]) {
+    METHOD void products(const float* x, int, int, int cols, float (&acc)[LINES][ROWS]) {
         for (int at = 8 * lane(); at < cols; at += 256 * TURNS) {
 #pragma unroll
             for (int t = 0; t < TURNS; t++) {
                 int i = at + 256 * t;
                 if (i >= cols) break;
-                float a[8];
-                F::read8((const u8*)&held[t], 0, 8, a);
-                fetch(t, i + 256 * TURNS, cols);
-                multiply(a, x, i, first, n, cols, acc);
+                float b[8];
+                eight_of(x, i, cols, b);
+#pragma unroll
+                for (int l = 0; l < LINES; l++) {
+                    float a[8];
+                    F::read8((const u8*)&held[l][t], 0, 8, a);
+                    fetch(l, t, i + 256 * TURNS, cols);
+#pragma unroll
+                    for (int j = 0; j < 8; j++) acc[l][0] = fmaf(a[j], b[j], acc[l][0]);
+                }
             }
         }
     }
 };
 
 // What goes ahead: halves in rows of whole eights, of one row of x.
-#define LINE(F) Line<F, (F::len == 1 && F::bytes == 2 && VECTOR && ROWS == 1)>
+#define GOES_AHEAD(F) (F::len == 1 && F::bytes == 2 && VECTOR && ROWS == 1)
 
 KERNEL linear_few(TRACED const float* x, int n, int cols, const u8* w, u64 row_bytes, float* y, int out, const u8* w2, u64 row_bytes2,
                   float* y2, int out2, const u8* w3, u64 row_bytes3, float* y3, int out3) {
@@ -88,15 +97,15 @@ KERNEL linear_few(TRACED const float* x, int n, int cols, const u8* w, u64 row_b
         }
     }
     int r = block * warps() + warp();
-    LINE(FORMAT) line;
-    line.begin(w + (u64)min(r, out - 1) * row_bytes, cols);
+    Lines<FORMAT, 1, GOES_AHEAD(FORMAT)> line;
+    line.begin(0, w + (u64)min(r, out - 1) * row_bytes, cols);
     after_the_last();
     if (r >= out) return;
-    float acc[ROWS] = {};
+    float acc[1][ROWS] = {};
     line.products(x, first, n, cols, acc);
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
-        float v = warp_sum(acc[m]);
+        float v = warp_sum(acc[0][m]);
         if (lane() == 0 && first + m < n) y[(u64)(first + m) * out + r] = v;
     }
 }
@@ -105,18 +114,21 @@ KERNEL linear_few(TRACED const float* x, int n, int cols, const u8* w, u64 row_b
 KERNEL linear_gated_few(TRACED const float* x, const u8* gate, u64 gate_bytes, const u8* up, u64 up_bytes, float* y, int n, int out,
                         int cols, int f) {
     int r = blockIdx.x * warps() + warp(), first = blockIdx.y * ROWS;
-    LINE(FORMAT) gates;
-    LINE(UP) ups;
-    gates.begin(gate + (u64)min(r, out - 1) * gate_bytes, cols);
-    ups.begin(up + (u64)min(r, out - 1) * up_bytes, cols);
+    enum { SIDE = GOES_AHEAD(FORMAT) && Same<FORMAT, UP>::is };
+    const u8 *gates = gate + (u64)min(r, out - 1) * gate_bytes, *ups = up + (u64)min(r, out - 1) * up_bytes;
+    Lines<FORMAT, 1 + SIDE, GOES_AHEAD(FORMAT)> line;
+    Lines<UP, 1, GOES_AHEAD(UP)> other;
+    line.begin(0, gates, cols);
+    if (SIDE) line.begin(SIDE, ups, cols);
+    else other.begin(0, ups, cols);
     after_the_last();
     if (r >= out) return;
-    float g[ROWS] = {}, u[ROWS] = {};
-    gates.products(x, first, n, cols, g);
-    ups.products(x, first, n, cols, u);
+    float acc[1 + SIDE][ROWS] = {}, u[1][ROWS] = {};
+    line.products(x, first, n, cols, acc);
+    if (!SIDE) other.products(x, first, n, cols, u);
 #pragma unroll
     for (int m = 0; m < ROWS; m++) {
-        float a = warp_sum(g[m]), b = warp_sum(u[m]);
+        float a = warp_sum(acc[0][m]), b = warp_sum(SIDE ? acc[SIDE][m] : u[0][m]);
         if (lane() == 0 && first + m < n) y[(u64)(first + m) * out + r] = activation(f, a) * b;
     }
 }

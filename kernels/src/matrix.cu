@@ -141,4 +141,11 @@ DEVICE void mma_i8(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// d += a · b, 16 x 16 by 16 x 8, of signed bytes.
+DEVICE void mma_i8_16(int (&d)[4], u32 a0, u32 a1, u32 b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a0), "r"(a1), "r"(b));
+}
 #endif

@@ -6,7 +6,7 @@
 // has some blocks at a time, so that one loads while another waits for its sum. Defines: VECTOR, 1 where rows are whole quads.
 
 // Where products in integers will read the result, it is rounded while it is in registers (`codes` is then not null), eight lanes a group of
-// `rounding.cu`, to what the kernel `codes` would give. 1.25 bytes and some 10 operations an element, where that kernel would read 4 bytes more
+// `rounding.cu`, to what the kernel `codes` would give, or in tiles. 1.25 bytes and some 10 operations an element, where that kernel would read 4 bytes more
 // and be a launch of its own. Rows are then whole groups.
 
 // Quads of a thread in registers: 16 elements, so rows of 8192. Blocks of these two devices have half the registers that others' have, 64 for
@@ -45,10 +45,10 @@ DEVICE float squares(const float (&v)[4]) { return fmaf(v[3], v[3], fmaf(v[2], v
 
 // The result of N quads, of which the first begins at `c` of the row that begins at element `at`. All lanes of a warp come here together.
 template <int N>
-DEVICE void scaled(const float (&v)[N][4], float scale, const float (&factor)[N][4], float* out, i8* codes, uint2* groups, u64 at, int c, int cols) {
+DEVICE void scaled(const float (&v)[N][4], float scale, const float (&factor)[N][4], float* out, const Rounded& rounded, u64 at, int c, int cols) {
     float y[N][4];
     bool there[N];
-    u64 quad[N];
+    u32 quad[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
         int k = c + 4 * i * blockDim.x;
@@ -56,26 +56,33 @@ DEVICE void scaled(const float (&v)[N][4], float scale, const float (&factor)[N]
         for (int j = 0; j < 4; j++) y[i][j] = v[i][j] * scale * factor[i][j];
         keep(y[i], out + at, k, cols);
         there[i] = k < cols;
-        quad[i] = (at + k) / 4;
+        quad[i] = (u32)k / 4;
     }
-    if (codes) round_quads(y, there, quad, (u32*)codes, groups);
+    if (rounded.wanted()) round_quads(y, there, blockIdx.x, quad, (u32)cols / 4, rounded);
 }
 
 // The row's result, of which a thread has `row` and finds the rest at `from`, once its squares are summed. Whole warps go on or stop.
-DEVICE void finish(const Held& row, const Factors& factors, const float* from, const float* w, float squared, float* out, i8* codes, uint2* groups,
+DEVICE void finish(const Held& row, const Factors& factors, const float* from, const float* w, float squared, float* out, const Rounded& rounded,
                    int cols, float eps) {
     u64 at = (u64)blockIdx.x * cols;
     float v[1][4], factor[1][4], scale = 1.0f / sqrtf(block_sum(squared) / (float)cols + eps);
-    scaled(row.v, scale, factors.v, out, codes, groups, at, column(0), cols);
+    scaled(row.v, scale, factors.v, out, rounded, at, column(0), cols);
     for (int c = column(QUADS); c - 4 * lane() < cols; c += 4 * blockDim.x) {
         fetch(from + at, c, cols, v[0]);
         fetch(w, c, cols, factor[0]);
-        scaled(v, scale, factor, out, codes, groups, at, c, cols);
+        scaled(v, scale, factor, out, rounded, at, c, cols);
     }
+    // The rest of the last tile is zeros.
+    if (rounded.tiles.pairs && blockIdx.x + 1 == gridDim.x)
+        for (u32 i = threadIdx.x; i < (7u - blockIdx.x % 8) * cols / 4; i += blockDim.x) {
+            u32 below = gridDim.x + i / ((u32)cols / 4), quad = i % ((u32)cols / 4);
+            rounded.tiles.put(below, quad, 0u);
+            if (quad % 8 == 0) rounded.tiles.keep(below, quad / 8, make_uint2(0u, 0u));
+        }
 }
 
 KERNEL __launch_bounds__(512)
-    rms_norm(TRACED const float* x, const float* w, float* out, i8* codes, uint2* groups, int cols, float eps) {
+    rms_norm(TRACED const float* x, const float* w, float* out, u32* codes, uint2* groups, u32 pairs, int cols, float eps) {
     Factors factors(w, cols);
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
@@ -87,12 +94,12 @@ KERNEL __launch_bounds__(512)
         fetch(x + at, c, cols, v);
         sum += squares(v);
     }
-    finish(row, factors, x, w, sum, out, codes, groups, cols, eps);
+    finish(row, factors, x, w, sum, out, Rounded(codes, groups, pairs), cols, eps);
 }
 
 // sum = residual + x, out = rms_norm(sum); `sum` may be `residual`.
-KERNEL __launch_bounds__(512, 1) add_rms_norm(TRACED const float* residual, const float* x, const float* w, float* sum, float* out, i8* codes,
-                                            uint2* groups, int cols, float eps) {
+KERNEL __launch_bounds__(512, 1) add_rms_norm(TRACED const float* residual, const float* x, const float* w, float* sum, float* out, u32* codes,
+                                            uint2* groups, u32 pairs, int cols, float eps) {
     Factors factors(w, cols);
     after_the_last();
     u64 at = (u64)blockIdx.x * cols;
@@ -113,7 +120,7 @@ KERNEL __launch_bounds__(512, 1) add_rms_norm(TRACED const float* residual, cons
         keep(v, sum + at, c, cols);
         all += squares(v);
     }
-    finish(row, factors, sum, w, all, out, codes, groups, cols, eps);
+    finish(row, factors, sum, w, all, out, Rounded(codes, groups, pairs), cols, eps);
 }
 
 // The sum of squares of what four elements from `c` on are off the mean.

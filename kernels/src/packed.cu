@@ -9,6 +9,9 @@
 // Cost for 32 elements: 16 to 64 bytes read in words, 2 to 8 operations for each word of codes, once for all rows; 8 `dp4a` and 2 to 8
 // other operations a row.
 
+#define CODES_(f) f##_codes
+#define CODES(f) CODES_(f)
+
 // 32 codes of activations.
 struct Codes {
     u32 q[8];

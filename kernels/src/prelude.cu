@@ -113,6 +113,20 @@ template <int ALIGN> DEVICE float load_half(const u8* p) { return half_to_float(
 // Byte `j` of eight in two words.
 DEVICE u32 byte_of(u32 low, u32 high, int j) { return ((j < 4 ? low : high) >> (8 * (j & 3))) & 255u; }
 
+// ---- loads of what is read once ---------------------------------------------------------------------------------------
+
+// Sixteen bytes of what no kernel of a step writes, past the L1: what is on its way to a multiprocessor is as much as that holds, and would push out
+// what all its warps read.
+DEVICE uint4 load_once(const u8* p) {
+#if __CUDA_ARCH__ >= 700
+    uint4 v;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+#else
+    return *(const uint4*)p;
+#endif
+}
+
 // ---- sums and maxima -------------------------------------------------------------------------------------------------
 
 DEVICE float warp_sum(float v) {

@@ -31,10 +31,48 @@ struct Rounding {
     }
 };
 
-// Rounds N quads of a lane's, the numbers `i` of all; eight lanes that follow one another have a group. All lanes of a warp call it, and those
-// for which nothing is `there` store nothing. Each step is taken for all quads, so that one does not wait for another's shuffles.
+// How products by tensor cores have rounded rows (`linear_int8_mma.cu`): in tiles of eight rows, of which 64 inputs of all are together. A warp
+// reads those at once, sixteen bytes a lane: of the row lane / 4 the words lane % 4 and 4 + lane % 4 of the first group and of the second one.
+// Scales of a tile's 64 inputs are 32 bytes for every two rows: the first group's of both, the second group's, then sums likewise.
+struct Tiles {
+    u32* codes;
+    u32* kept;
+    // Pairs of groups in a row; the last may be one and zeros.
+    u32 pairs;
+
+    METHOD u64 pair(u32 row, u32 group) const { return (u64)(row / 8) * pairs + group / 2; }
+    // Word `w` of a row.
+    METHOD void put(u32 row, u32 w, u32 code) const { codes[(pair(row, w / 8) * 32 + row % 8 * 4 + w % 4) * 4 + w / 4 % 4] = code; }
+    METHOD void keep(u32 row, u32 group, uint2 k) const {
+        u32* to = kept + (pair(row, group) * 4 + row % 8 / 2) * 8 + group % 2 * 2 + row % 2;
+        to[0] = k.x;
+        to[4] = k.y;
+    }
+};
+
+// Where rounded quads go: rows one after the other, or tiles if they are wanted (`tiles.pairs` is then not 0).
+struct Rounded {
+    u32* codes;
+    uint2* groups;
+    Tiles tiles;
+
+    METHOD Rounded(void* codes, void* groups, u32 pairs) : codes((u32*)codes), groups((uint2*)groups), tiles{(u32*)codes, (u32*)groups, pairs} {}
+    METHOD bool wanted() const { return codes; }
+    // Quad `w` of a row of `quads`.
+    METHOD void put(u32 row, u32 w, u32 quads, u32 code) const {
+        if (tiles.pairs) tiles.put(row, w, code);
+        else codes[(u64)row * quads + w] = code;
+    }
+    METHOD void keep(u32 row, u32 w, u32 quads, uint2 k) const {
+        if (tiles.pairs) tiles.keep(row, w / 8, k);
+        else groups[((u64)row * quads + w) / 8] = k;
+    }
+};
+
+// Rounds N quads of a lane's, the `w`-th of a row of `quads` each; eight lanes that follow one another have a group. All lanes of a warp call it, and
+// those for which nothing is `there` store nothing. Each step is taken for all quads, so that one does not wait for another's shuffles.
 template <int N>
-DEVICE void round_quads(const float (&v)[N][4], const bool (&there)[N], const u64 (&i)[N], u32* codes, uint2* groups) {
+DEVICE void round_quads(const float (&v)[N][4], const bool (&there)[N], u32 row, const u32 (&w)[N], u32 quads, const Rounded& to) {
     u32 most[N], word[N];
     int first[N], all[N];
 #pragma unroll
@@ -62,12 +100,12 @@ DEVICE void round_quads(const float (&v)[N][4], const bool (&there)[N], const u6
 #pragma unroll
     for (int q = 0; q < N; q++) {
         all[q] = first[q] + __shfl_xor_sync(ALL, first[q], 4);
-        if (there[q]) codes[i[q]] = word[q];
+        if (there[q]) to.put(row, w[q], quads, word[q]);
     }
     if (lane() % 8) return;
 #pragma unroll
     for (int q = 0; q < N; q++)
-        if (there[q]) groups[i[q] / 8] = Rounding(most[q]).kept(first[q], all[q]);
+        if (there[q]) to.keep(row, w[q], quads, Rounding(most[q]).kept(first[q], all[q]));
 }
 
 // Rounds a group whose elements a warp's lanes have in their order, the lane's own being element `at` of all: to what the kernel `codes` would

@@ -12,22 +12,12 @@
 // How many chunks ahead: a memory of 3.35 TB/s that answers in 0.7 us needs 18 kB on their way from each of an H100's 132 multiprocessors.
 // Registers let it have 32 warps of one row and 12 to 16 of four or eight. With two lines and one chunk ahead that is 37 kB of q4_k for
 // one row, but 14 to 18 for more; 21 of q2_k, but 8 to 11. So several rows of two lines are two chunks ahead, but for q8_0, of which that
-// many warps have 26 kB with one. Shared memory then still holds as many blocks as registers do, from 8.0 on; older devices have no
+// many warps have 26 kB with one. One line is two chunks ahead, of one row 60 kB for 28 warps; a third would keep warps of q8_0 out of the
+// shared memory that is not L1. Shared memory then still holds as many blocks as registers do, from 8.0 on; older devices have no
 // copies that go on by themselves.
 //
 // Weights never change while steps are queued: they are written by copies of the host before any kernel that reads them, and copies
 // wait, and are waited for, whole. So chunks of weights may be asked for before `after_the_last`; activations may not. Defines: ROWS.
-
-#define CODES_(f) f##_codes
-#define CODES(f) CODES_(f)
-
-// Whether two weights are of one format, so that their rows may go side by side.
-template <class A, class B> struct Same {
-    enum { is = 0 };
-};
-template <class A> struct Same<A, A> {
-    enum { is = 1 };
-};
 
 // Warps of a block; inputs of a chunk.
 enum { WARPS = 4, CHUNK = 1024 };
@@ -53,7 +43,7 @@ template <class F, int LINES> struct Stream {
     enum {
         BYTES = CHUNK / F::len * F::bytes,
         // Chunks in shared memory at a time, all but one of them on their way.
-        STAGES = LINES == 1 ? 4 : HAS_MATRIX && ROWS > 1 && BYTES <= CHUNK ? 3 : 2,
+        STAGES = LINES == 1 || (HAS_MATRIX && ROWS > 1 && BYTES <= CHUNK) ? 3 : 2,
         // A chunk's bytes, before it up to fifteen and past it a word, in whole sixteens.
         PITCH = (BYTES + 15 + 4 + 15) / 16 * 16,
         AREA = STAGES * LINES * PITCH

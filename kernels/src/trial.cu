@@ -5,7 +5,8 @@
 
 DEVICE u32 pair(const u16* p) { return (u32)p[0] | (u32)p[1] << 16; }
 
-// a [16, 16], b [8, 16] -> [16, 8]; bytes: a [16, 32], b [8, 32]. `out`: bf16, f16, mma of bytes, dp4a, 128 of each.
+// a [16, 16], b [8, 16] -> [16, 8]; bytes: a [16, 32], b [8, 32]. `out`: bf16, f16, mma of 32 bytes, dp4a, mma of 16 bytes
+// twice, 128 of each.
 KERNEL trial(const float* a, const float* b, const i8* bytes_a, const i8* bytes_b, float* out) {
     __shared__ __align__(16) u16 sa[2][16 * 16];
     __shared__ __align__(16) u16 sb[2][8 * 16];
@@ -34,7 +35,7 @@ KERNEL trial(const float* a, const float* b, const i8* bytes_a, const i8* bytes_
     }
 #if HAS_MATRIX
     int group = lane() / 4, place = lane() % 4;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < 4; kind++) {
         float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         int e[4] = {0, 0, 0, 0};
         u32 fragment[4];
@@ -46,10 +47,17 @@ KERNEL trial(const float* a, const float* b, const i8* bytes_a, const i8* bytes_
         } else {
             load_matrix(fragment, ba + 32 * (lane() % 16) + 16 * (lane() / 16));
             const i8* row = bb + 32 * group + 4 * place;
-            mma_i8(e, fragment, *(const u32*)row, *(const u32*)(row + 16));
+            u32 low = *(const u32*)row, high = *(const u32*)(row + 16);
+            if (kind == 2) {
+                mma_i8(e, fragment, low, high);
+            } else {
+                mma_i8_16(e, fragment[0], fragment[1], low);
+                mma_i8_16(e, fragment[2], fragment[3], high);
+            }
             for (int i = 0; i < 4; i++) d[i] = (float)e[i];
         }
-        float* to = out + 128 * kind + 8 * group + 2 * place;
+        // What `dp4a` makes lies before the last.
+        float* to = out + 128 * (kind + kind / 3) + 8 * group + 2 * place;
         to[0] = d[0]; to[1] = d[1];
         to[64] = d[2]; to[65] = d[3];
     }
@@ -64,7 +72,7 @@ KERNEL trial(const float* a, const float* b, const i8* bytes_a, const i8* bytes_
         for (int k = 0; k < 32; k++) z += (int)ba[32 * (i / 8) + k] * (int)bb[32 * (i % 8) + k];
         out[i] = x;
         out[128 + i] = y;
-        out[256 + i] = (float)z;
+        out[256 + i] = out[512 + i] = (float)z;
     }
 #endif
 }

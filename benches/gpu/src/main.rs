@@ -36,7 +36,7 @@ const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
 /// What is measured with `--trace`, after `models`.
 const TRACE: &str = "trace";
 
-/// What products may be computed in; `auto` is what a program gets that does not choose; with `-int8`, one to eight rows that meet packed weights are rounded to 8 bits; with `-each`,
+/// What products may be computed in; `auto` is what a program gets that does not choose; with `-int8`, up to 64 rows that meet packed weights are rounded to 8 bits; with `-each`,
 /// no rows are grouped by expert; with `-ordered`, kernels begin when the one before is done.
 const COMPUTE: [&str; 14] = [
     "auto",

@@ -70,7 +70,7 @@ pub(crate) struct Machine {
     /// GPUs. The CPU copies such weights for it while the model is opened, whatever --repack says
     #[arg(long, conflicts_with = "exact")]
     bf16: bool,
-    /// On a GPU, does not round the activations of one to eight tokens to 8 bits where they meet packed weights
+    /// On a GPU, does not round the activations of up to 64 tokens to 8 bits where they meet packed weights
     #[arg(long)]
     no_int8: bool,
 }

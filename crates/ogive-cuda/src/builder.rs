@@ -57,8 +57,8 @@ impl Compute {
     }
 }
 
-/// What few rows of activations, one to eight, are rounded to before they meet packed weights: those of every format but F32, F16 and
-/// BF16.
+/// What few rows of activations are rounded to before they meet packed weights, those of every format but F32, F16 and BF16: up to 64 rows from
+/// compute capability 8.0, eight before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activations {
@@ -67,8 +67,8 @@ pub enum Activations {
     Float,
     /// Codes of 8 bits with a scale for each 32 elements. An element's error is at most 1/253 of the largest magnitude of its 32, so a
     /// product's is at most that times the sizes of the 32 weights that meet them, summed over the row. Sums over 32 are exact, and a
-    /// row's product has the same bits whether it is alone or one of eight. Goes before [`Compute`] for those rows. From compute
-    /// capability 6.1; as they are on older devices.
+    /// row's product has the same bits among any number of others, of two to 64; one alone has a kernel of its own from 8.0 on, and before that the
+    /// same bits as among others. Goes before [`Compute`] for those rows. From compute capability 6.1; as they are on older devices.
     Int8,
 }
 
@@ -133,8 +133,7 @@ impl Builder {
         Self { compute, ..self }
     }
 
-    /// What few rows of activations are rounded to before they meet packed weights: nothing, unless said otherwise, as neither way has
-    /// been measured on a GPU.
+    /// What few rows of activations are rounded to before they meet packed weights: nothing, unless said otherwise.
     #[must_use]
     pub fn activations(self, activations: Activations) -> Self {
         Self { activations, ..self }

@@ -9,7 +9,9 @@ use crate::graph::{self, GraphCounts};
 use crate::memory::Pool;
 use crate::ops::slabs::Least;
 use crate::ops::split::PARTS;
-use crate::ops::{attend, best, elementwise, elementwise::Two, int8, linear, matrix, moe, moves, norm, rope};
+use crate::ops::{
+    attend, best, codes, elementwise, elementwise::Two, linear, matrix, moe, moves, norm, rope,
+};
 use crate::{bucket, cache, library, peer, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Left,
@@ -175,7 +177,7 @@ pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let Some(products) = products.map(Arc::new) else { return sizes };
     let mixtures = Arc::clone(&products);
     let norms = Arc::clone(&products);
-    let norm = move |shape| int8::left(&norms, shape);
+    let norm = move |shape| codes::left(&norms, shape);
     let attention = Arc::clone(&products);
     let sizes = sizes.attention(move |attended| attend::scratch(&attention, attended));
     let from = products.cublas_from;
@@ -183,8 +185,8 @@ pub(crate) fn sizes(products: Option<Products>) -> Sizes {
     let gates = Arc::clone(&products);
     let gated = move |of: [&Multiplied; 2]| {
         let kept = of.map(weight::Kept::of_product);
-        let (compute, bytes) = matrix::left(&gates, of[0].rows, kept.each_ref())?;
-        Some(Left::new(bytes, compute.name()))
+        let (name, bytes) = matrix::left(&gates, of[0].rows, kept.each_ref())?;
+        Some(Left::new(bytes, name))
     };
     let product = move |p: &Multiplied| linear::scratch(&products, p, &weight::Kept::of_product(p));
     sizes.product(product).mixture(move |mixed| moe::scratch(&mixtures, mixed)).norm(norm).gated(gated)

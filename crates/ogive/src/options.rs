@@ -118,7 +118,7 @@ impl Options {
         Self { bf16, ..self }
     }
 
-    /// Whether a GPU may round activations to 8 bits where one to eight tokens of a step meet packed weights, as is the default, with an
+    /// Whether a GPU may round activations to 8 bits where up to 64 tokens of a step meet packed weights, as is the default, with an
     /// error of at most 1/253 of the largest of 32 neighbours each. The CPU rounds them to 8 bits unless it is to be `exact`, which has
     /// precedence here too.
     #[must_use]

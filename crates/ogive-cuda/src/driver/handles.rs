@@ -285,8 +285,9 @@ impl Drop for Image {
 }
 
 /// Hundredths of a multiprocessor's L1 and shared memory that are shared memory, for all kernels alike: a kernel that wants another split than
-/// the one before waits until that has left the multiprocessor. 164 of an H100's 228 kB, as much as products with few rows fill.
-const ALL_KERNELS: c_int = 72;
+/// the one before waits until that has left the multiprocessor. 100 of an H100's 228 kB, as much as products with one row of q6_k fill; the rest is
+/// L1, which is where what all blocks read must stay while weights stream past.
+const ALL_KERNELS: c_int = 45;
 /// The same for kernels whose blocks take more than every kernel is granted: all of it, so that several fit.
 const LARGE_BLOCKS: c_int = 100;
 

@@ -11,7 +11,7 @@ use crate::driver::Address;
 use crate::launch::Call;
 use crate::memory::Pool;
 use crate::ops::split::{PARTS, Split};
-use crate::ops::{attend_tiles, int8};
+use crate::ops::{attend_tiles, codes};
 use crate::plan::{self, CudaPlan};
 use ogive_backend::{Attended, AttnOption, AttnSpec, Cache, LayerCache, Plan};
 use ogive_kernels::{ATTEND, ATTEND_SPLIT};
@@ -222,7 +222,7 @@ fn seen(spec: &AttnSpec) -> u32 {
 pub(crate) fn scratch(products: &Products, attended: &Attended<'_>) -> u64 {
     let (spec, n) = (attended.spec, attended.batch.tokens.len());
     let rounded = match spec.heads.checked_mul(spec.v_dim) {
-        Some(width) if is_whole(spec) => int8::left(products, [n, width].into()),
+        Some(width) if is_whole(spec) => codes::left_in_rows(products, [n, width].into()),
         _ => 0,
     };
     parts_of(products, attended).saturating_add(rounded)
@@ -280,10 +280,10 @@ fn launch(
     let width = width.ok_or_else(|| Error::invalid(at, "the result is more elements than can be counted"))?;
     // Products in integers will read it: rounded while it is at hand.
     let out = match is_whole(spec) {
-        true => int8::normed(device, at, [n, width].into())?,
+        true => codes::attended(device, at, [n, width].into())?,
         false => device.tensor(at, [n, width])?,
     };
-    let [codes, groups] = int8::places(&out);
+    let [codes, groups] = codes::places(&out);
     if width == 0 {
         return Ok(out);
     }

@@ -1,126 +1,75 @@
 //! Products of packed weights with few rows of activations in 8-bit integers: when, and the calls.
 //!
-//! They go before tensor cores for one to eight rows where they are asked for. By arithmetic they take less time for up to four rows,
-//! and tiles less for eight, by no more than half again; but so a row has the same bits in any company of up to eight, and one error.
-//!
-//! What an RMS norm or attention gives comes rounded, by its own kernel and to the same bits, so that such products of it need no other launch.
-//! Neither knows what will read its result: it rounds all that could be meant, as a quarter more of what it writes is little.
+//! They go before products in a half where they are asked for: of one row by `dp4a`, of two to 64 by tensor cores in integers (`MMA`), or of up
+//! to eight by `dp4a` where a device has none. A row of a step of two to 64 has the same bits in any such company, one alone others.
 
 use crate::builder::Activations;
 use crate::cuda::Products;
 use crate::device::Device;
-use crate::driver::{Address, DeviceInfo};
+use crate::driver::DeviceInfo;
 use crate::launch::Call;
-use crate::memory::{Buffer, Pool};
+use crate::ops::codes::{self, Codes, GROUP, OLDEST, goes_to_tiles};
 use crate::ops::linear::{FEW, TOGETHER, WARPS, rows, weight_and_result};
 use crate::weight::{CudaWeight, Kept};
-use ogive_kernels::{CODES, LINEAR_GATED_INT8, LINEAR_INT8, Source};
-use ogive_tensor::{Error, Result, Shape, Tensor};
-use std::sync::Arc;
+use ogive_kernels::{LINEAR_GATED_INT8, LINEAR_INT8, LINEAR_INT8_MMA, Source};
+use ogive_tensor::{Result, Tensor};
 
-/// The oldest device with `dp4a`.
-const OLDEST: (u32, u32) = (6, 1);
-/// Elements that share a scale.
-const GROUP: usize = 32;
-/// Bytes of a scale and two sums.
-const SCALE: usize = 8;
+/// From so many eights of rows on two sixteens of outputs are a warp's.
+const WIDE: usize = 4;
+
+/// What a block of `linear_int8_mma` computes: how many outputs and rows. Its warps, and inputs that one has at a time, are the
+/// kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tile {
+    /// Sixteens of outputs.
+    mt: usize,
+    /// Eights of rows.
+    nt: usize,
+    /// Bytes of a staged row of weights: an odd number of sixteens, so that rows begin in different banks.
+    pitch: usize,
+}
+
+impl Tile {
+    const PARTS: usize = 8;
+    const CHUNK: usize = 256;
+
+    /// For so many rows and sixteens of outputs, of formats of such blocks.
+    fn of(n: usize, mt: usize, blocks: impl Iterator<Item = (usize, usize)>) -> Self {
+        let nt = [1, 2, 4].into_iter().find(|nt| n <= 8 * nt).unwrap_or(8);
+        // With what lies before a row's first byte in its sixteen, and a word after its last.
+        let bytes = blocks.map(|(len, bytes)| Self::CHUNK / len.max(1) * bytes + 15 + 4).max().unwrap_or(0);
+        Self { mt, nt, pitch: 16 * (bytes.div_ceil(16) | 1) }
+    }
+
+    fn outputs(self) -> usize {
+        16 * self.mt
+    }
+
+    /// Bytes of shared memory of a block: two chunks of its rows and a tile of codes for each warp; in the end all sums.
+    fn shared(self) -> usize {
+        let warp = 2 * self.outputs() * self.pitch + self.mt * 2 * 16 * 32;
+        Self::PARTS * warp.max(self.mt * self.nt * 512)
+    }
+}
+
+/// The tile for `n` rows with weights that are kept so.
+fn tile(info: &DeviceInfo, n: usize, kept: &[Kept]) -> Tile {
+    let [narrow, wide] = [1, 2].map(|mt| Tile::of(n, mt, kept.iter().map(Kept::block)));
+    let blocks = kept.iter().map(|w| w.shape[1].div_ceil(wide.outputs())).sum::<usize>();
+    // Two sixteens of outputs share what they read of many rows, if every multiprocessor still gets a block.
+    let is_busy = blocks >= info.multiprocessors as usize && wide.shared() <= info.shared_memory as usize;
+    if wide.nt >= WIDE && is_busy { wide } else { narrow }
+}
 
 /// Whether products of `n` rows with a weight that is kept so are computed in integers.
 pub(crate) fn is_for(info: &DeviceInfo, activations: Activations, n: usize, w: &Kept) -> bool {
-    activations == Activations::Int8 && info.capability >= OLDEST && (1..=FEW).contains(&n) && w.block().0 > 1
+    let able = activations == Activations::Int8 && info.capability >= OLDEST && w.block().0 > 1;
+    able && ((1..=FEW).contains(&n) || goes_to_tiles(info, n))
 }
 
 /// The same on this device.
 pub(super) fn takes(device: &Device, n: usize, w: &CudaWeight) -> bool {
     is_for(&device.info, device.activations, n, &w.kept())
-}
-
-/// Activations as codes and, behind those, a scale and sums for each group.
-#[derive(Clone, Debug)]
-pub(crate) struct Codes {
-    buffer: Arc<Buffer>,
-    /// Bytes of all codes.
-    codes: usize,
-}
-
-impl Codes {
-    /// Not yet written, for so many rows.
-    fn new(device: &Device, at: &str, n: usize, cols: usize) -> Result<Self> {
-        let all = if cols.is_multiple_of(GROUP) { bytes(n, cols) } else { None };
-        let all = all.ok_or_else(|| {
-            Error::invalid(at, format!("{n} rows of {cols} elements are no whole groups of {GROUP} to round"))
-        })?;
-        Ok(Self { buffer: Arc::new(device.take(at, all)?), codes: n * cols })
-    }
-
-    /// Where all of it lies, and its bytes.
-    #[cfg(test)]
-    pub(super) fn place(&self) -> (Address, usize) {
-        (self.buffer.address(), self.codes + self.codes / GROUP * SCALE)
-    }
-
-    /// What every kernel that multiplies them takes first.
-    pub(super) fn given<'a>(&self, call: Call<'a>) -> Call<'a> {
-        call.at(self.buffer.address()).at(self.buffer.address() + self.codes as u64)
-    }
-}
-
-/// Bytes of `rows` of `cols` that are rounded; packed weights have rows of whole groups.
-fn bytes(rows: usize, cols: usize) -> Option<usize> {
-    let codes = rows.checked_mul(cols)?;
-    codes.checked_add(codes / GROUP * SCALE)
-}
-
-/// Bytes that such a product takes beside its result, as the pool has them.
-pub(crate) fn scratch(rows: usize, w: &Kept) -> u64 {
-    size(rows, w.shape[2])
-}
-
-/// Bytes of rows that are rounded, as the pool has them.
-pub(super) fn size(rows: usize, cols: usize) -> u64 {
-    bytes(rows, cols).and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
-}
-
-/// Whether a norm, or attention, rounds its result of this shape too: of as many rows as products take in integers. Results of more dimensions are heads,
-/// which meet no weight.
-fn is_left(info: &DeviceInfo, activations: Activations, shape: Shape) -> bool {
-    let (n, cols) = (shape.rows(), shape.cols());
-    let wanted = activations == Activations::Int8 && info.capability >= OLDEST && (1..=FEW).contains(&n);
-    wanted && shape.dims().len() == 2 && cols > 0 && cols.is_multiple_of(GROUP)
-}
-
-/// Bytes that a norm or attention leaves so, as the pool has them.
-pub(crate) fn left(products: &Products, shape: Shape) -> u64 {
-    let is_left = is_left(&products.info, products.activations, shape);
-    if is_left { size(shape.rows(), shape.cols()) } else { 0 }
-}
-
-/// A tensor for the result of a norm or attention, with codes if it is to leave them.
-pub(super) fn normed(device: &Device, at: &str, shape: Shape) -> Result<Tensor> {
-    if !is_left(&device.info, device.activations, shape) {
-        return device.tensor(at, shape);
-    }
-    device.rounded(at, shape, Codes::new(device, at, shape.rows(), shape.cols())?)
-}
-
-/// Where codes and groups of a norm's result are to be written; nowhere, if it leaves none.
-pub(super) fn places(y: &Tensor) -> [Address; 2] {
-    Device::codes(y).map_or([0; 2], |y| [y.buffer.address(), y.buffer.address() + y.codes as u64])
-}
-
-/// The codes of `x`, of rows that a packed weight multiplies: those that a norm left, or made now. Where `order` is not 0, it lies there, with
-/// a number for each column, and the codes are in it.
-pub(super) fn codes(device: &Device, at: &str, x: &Tensor, order: Address) -> Result<Codes> {
-    let (from, cols) = (device.read(at, x)?, x.shape().cols());
-    if let Some(left) = Device::codes(x).filter(|_| order == 0) {
-        return Ok(left.clone());
-    }
-    let made = Codes::new(device, at, x.shape().rows(), cols)?;
-    made.given(Call::new(device, at, &CODES, "codes").at(from).at(order))
-        .long(made.codes / 4)
-        .count("columns", cols)
-        .over(made.codes / 4)?;
-    Ok(made)
 }
 
 /// What both kernels begin with: the defines and the activations.
@@ -146,11 +95,17 @@ pub(super) fn products(
     products: &[(&CudaWeight, &Tensor)],
     n: usize,
 ) -> Result<()> {
-    // Two outputs of a warp share what they read of several rows, if every multiprocessor still gets a block. The bits are the same.
-    let least = device.info.multiprocessors.max(1) as usize;
+    // Two outputs of a warp share what they read of rows, if every multiprocessor still gets a block, and of one row if it gets as many as it has
+    // room for. The bits are the same.
+    let least = device.info.multiprocessors.max(1) as usize * if n == 1 { 5 } else { 1 };
     for some in products.chunks(TOGETHER) {
+        let kept: Vec<_> = some.iter().map(|(w, _)| w.kept()).collect();
+        if goes_to_tiles(&device.info, n) {
+            by_tensor_cores(device, at, x, some, n, tile(&device.info, n, &kept))?;
+            continue;
+        }
         let busy = blocks(some, 2) >= least;
-        with(device, at, x, some, n, if n > 1 && busy { 2 } else { 1 })?;
+        with(device, at, x, some, n, if busy { 2 } else { 1 })?;
     }
     Ok(())
 }
@@ -158,6 +113,32 @@ pub(super) fn products(
 /// Blocks of these weights, with so many outputs of a warp.
 fn blocks(products: &[(&CudaWeight, &Tensor)], outs: usize) -> usize {
     products.iter().map(|(w, _)| w.shape[1].div_ceil(outs * WARPS as usize)).sum()
+}
+
+/// The same of so many as one launch takes, by tensor cores.
+fn by_tensor_cores(
+    device: &Device,
+    at: &str,
+    x: &Codes,
+    products: &[(&CudaWeight, &Tensor)],
+    n: usize,
+    tile: Tile,
+) -> Result<()> {
+    let Some((first, _)) = products.first() else { return Ok(()) };
+    let mut call =
+        x.given(Call::new(device, at, &LINEAR_INT8_MMA, "linear_int8_mma").word("FORMAT", first.format));
+    for (name, (w, _)) in NAMES.into_iter().zip(products).skip(1) {
+        call = call.word(name, w.format);
+    }
+    call = call.define("MT", tile.mt).define("NT", tile.nt).define("PITCH", tile.pitch);
+    call = call.count("rows", n).count("inputs", first.shape[2]);
+    for i in 0..TOGETHER {
+        call = weight_and_result(device, at, call, products.get(i))?;
+    }
+    let blocks = products.iter().map(|(w, _)| w.shape[1].div_ceil(tile.outputs())).sum();
+    let threads = u32::try_from(32 * Tile::PARTS).unwrap_or(0);
+    call.run_shared([blocks, n.div_ceil(8 * tile.nt), 1], [threads, 1, 1], tile.shared())?;
+    Ok(())
 }
 
 /// The same of so many as one launch takes, with so many outputs of a warp.
@@ -180,6 +161,30 @@ fn with(
     }
     call.run([blocks(products, outs), n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
     Ok(())
+}
+
+/// Whether `f(x · gateᵀ) * (x · upᵀ)` is made of two products in integers and leaves its result in tiles.
+pub(super) fn is_gated_in_tiles(
+    info: &DeviceInfo,
+    activations: Activations,
+    n: usize,
+    [gate, up]: [&Kept; 2],
+) -> bool {
+    let both = [gate, up].into_iter().all(|w| is_for(info, activations, n, w));
+    both && goes_to_tiles(info, n) && gate.shape == up.shape && gate.shape[1].is_multiple_of(GROUP)
+}
+
+/// What such a product leaves, with bytes as the pool has them; no others in integers leave anything.
+pub(super) fn left_of_gated(
+    products: &Products,
+    n: usize,
+    of: [&Kept; 2],
+) -> Option<Option<(&'static str, u64)>> {
+    let Products { info, activations, .. } = products;
+    let both = of.iter().all(|w| is_for(info, *activations, n, w));
+    let left = is_gated_in_tiles(info, *activations, n, of)
+        .then(|| (codes::NAME, codes::size_of_tiles([n, of[0].shape[1]])));
+    both.then_some(left)
 }
 
 /// `f(x · gateᵀ) * (x · upᵀ)`, of weights of one shape.

@@ -162,6 +162,71 @@ fn product_of(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
     lanes[0]
 }
 
+/// The same of one row with formats that go straight to registers: lane `l` adds up half `l % 2` of the groups 2 · (l / 2) and the next of every 32.
+fn product_in_pairs(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
+    let mut lanes = [0f32; 32];
+    let (pairs, halves): (Vec<_>, _) = (x.chunks(64).collect(), [0, 1]);
+    for (p, pair) in pairs.iter().enumerate() {
+        let both = [0, 1].map(|i| {
+            let (g, per) = (2 * p + i, format.block_len / 32);
+            let block = &bytes[g / per * format.block_bytes..][..format.block_bytes];
+            (group(format.name, block, g % per), rounded(&pair[32 * i..][..32]))
+        });
+        for h in halves {
+            let part = |mine: &dyn Fn(&Group, &[i32; 32]) -> i32| {
+                let [first, second] = both.each_ref().map(|(w, (a, scale))| (*scale, mine(w, a) as f32));
+                second.0.mul_add(second.1, first.0 * first.1)
+            };
+            let range = 16 * h..16 * h + 16;
+            let u = part(&|w, a| w.scales[h] * range.clone().map(|k| w.codes[k] * a[k]).sum::<i32>());
+            let v = part(&|w, a| w.mins[h] * a[range.clone()].iter().sum::<i32>());
+            let (w, lane) = (&both[0].0, &mut lanes[(2 * p + h) % 32]);
+            *lane = w.m.unwrap_or(0.0).mul_add(v, w.d.mul_add(u, *lane));
+        }
+    }
+    for o in [16, 8, 4, 2, 1] {
+        lanes = std::array::from_fn(|l| lanes[l] + lanes[l ^ o]);
+    }
+    lanes[0]
+}
+
+/// What one row's product is, and by `dp4a` what one of `n` is.
+fn definition(format: &Format, n: usize) -> fn(&Format, &[u8], &[f32]) -> f32 {
+    if n == 1 && ["q4_k", "q5_k"].contains(&format.name) { product_in_pairs } else { product_of }
+}
+
+/// The same of several rows by tensor cores: part `p` of eight adds up the groups of every eighth 256 inputs, and parts are added in their order.
+/// Where halves of a group have factors of their own, each sum of 16 is multiplied by its own.
+fn product_in_parts(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
+    let mut parts = [0f32; Tile::PARTS];
+    for (g, x) in x.chunks(32).enumerate() {
+        let (per, (a, scale)) = (format.block_len / 32, rounded(x));
+        let block = &bytes[g / per * format.block_bytes..][..format.block_bytes];
+        let w = group(format.name, block, g % per);
+        let sum = |j: usize| (0..16).map(|k| w.codes[16 * j + k] * a[16 * j + k]).sum::<i32>();
+        let all = |j: usize| a[16 * j..][..16].iter().sum::<i32>() as f32;
+        let halves = ["q2_k", "q3_k", "q6_k"].contains(&format.name);
+        let mut p = match halves {
+            true => {
+                let [low, high] = w.scales.map(|scale| w.d * scale as f32);
+                high.mul_add(sum(1) as f32, low * sum(0) as f32)
+            }
+            false => w.d * w.scales[0] as f32 * (sum(0) + sum(1)) as f32,
+        };
+        if let Some(m) = w.m {
+            let [low, high] = w.mins.map(|min| m * min as f32);
+            p = if halves {
+                low.mul_add(all(0), high.mul_add(all(1), p))
+            } else {
+                low.mul_add(all(0) + all(1), p)
+            };
+        }
+        let part = &mut parts[32 * g / Tile::CHUNK % Tile::PARTS];
+        *part = scale.mul_add(p, *part);
+    }
+    parts.into_iter().skip(1).fold(parts[0], |sum, part| sum + part)
+}
+
 /// Packed formats.
 fn packed() -> impl Iterator<Item = &'static Format> {
     FORMATS.iter().copied().filter(|f| f.block_len > 1)
@@ -237,11 +302,11 @@ fn products(formats: impl Iterator<Item = &'static Format>) {
                 let (w, given) =
                     (weight::read(d, at, &held).unwrap(), b.upload(&x, [n, cols].into()).unwrap());
                 assert!(takes(d, n, w));
-                let (codes, y) = (codes(d, at, &given, 0).unwrap(), d.tensor(at, [n, out]).unwrap());
+                let (codes, y) = (codes::codes(d, at, &given, 0).unwrap(), d.tensor(at, [n, out]).unwrap());
                 with(d, at, &codes, &[(w, &y)], n, outs).unwrap();
                 let row = |o: usize| &host.bytes[o * host.row_bytes()..][..host.row_bytes()];
                 let want: Vec<f32> = (0..n * out)
-                    .map(|i| product_of(format, row(i % out), &x[i / out * cols..][..cols]))
+                    .map(|i| definition(format, n)(format, row(i % out), &x[i / out * cols..][..cols]))
                     .collect();
                 same(&what, &b.download(&y).unwrap(), &want);
                 count += 1;
@@ -266,6 +331,48 @@ fn products_are_the_definition_on_sm_61() {
     on(test_name!(), Nvrtc::V11, "sm_61", || products(packed().skip(1).step_by(3)));
 }
 
+/// Each of these formats in tiles of each number of rows, of one and of two sixteens of outputs.
+fn tiles(formats: impl Iterator<Item = &'static Format>) {
+    let (b, mut r, mut count) = (backend(), Random(4), 0);
+    let (d, at) = (&b.device, "test");
+    for format in formats {
+        for (i, cols) in lengths(format).into_iter().enumerate() {
+            for (n, mt) in [[(2, 1), (64, 2)], [(8, 2), (13, 1)], [(24, 2), (16, 2)], [(5, 1), (40, 1)]][i] {
+                let out = [37, 3, 50, 16][i];
+                let what = format!("{} [{n}, {cols}] to {out}, {mt} sixteens", format.name);
+                let (host, x) =
+                    (weight_of(&mut r, format, [out, cols], count % 5 == 4), rows_of(&mut r, n, cols));
+                let held = b.upload_weight(&host).unwrap();
+                let (w, given) =
+                    (weight::read(d, at, &held).unwrap(), b.upload(&x, [n, cols].into()).unwrap());
+                let (codes, y) = (codes::given(d, at, &given, 0).unwrap(), d.tensor(at, [n, out]).unwrap());
+                // Two sixteens of q8_0 are more than some devices have room for.
+                let room = d.info.shared_memory as usize;
+                let tile = [mt, 1].map(|mt| Tile::of(n, mt, std::iter::once(w.kept().block())));
+                let tile = tile.into_iter().find(|tile| tile.shared() <= room).unwrap();
+                by_tensor_cores(d, at, &codes, &[(w, &y)], n, tile).unwrap();
+                let row = |o: usize| &host.bytes[o * host.row_bytes()..][..host.row_bytes()];
+                let want: Vec<f32> = (0..n * out)
+                    .map(|i| product_in_parts(format, row(i % out), &x[i / out * cols..][..cols]))
+                    .collect();
+                same(&what, &b.download(&y).unwrap(), &want);
+                count += 1;
+            }
+        }
+    }
+    println!("cuda: {}: {count} products", b.info().name);
+}
+
+#[test]
+fn tiles_are_the_definition_on_sm_80() {
+    on(test_name!(), Nvrtc::V12, "sm_80", || tiles(packed()));
+}
+
+#[test]
+fn tiles_are_the_definition_on_sm_90() {
+    on(test_name!(), Nvrtc::V13, "sm_90", || tiles(packed().step_by(3)));
+}
+
 /// The gated form of every two neighbours among the formats, and of each with itself.
 fn gates() {
     let (b, mut r) = (backend(), Random(2));
@@ -283,7 +390,8 @@ fn gates() {
             };
             let product = |w: &HostWeight, i: usize| {
                 let row = &w.bytes[i % out * w.row_bytes()..][..w.row_bytes()];
-                product_of(w.format, row, &x[i / out * cols..][..cols])
+                let of = if n >= codes::MMA { product_in_parts } else { definition(w.format, n) };
+                of(w.format, row, &x[i / out * cols..][..cols])
             };
             // The function by the same device: only the products are this file's.
             let of = |w: &HostWeight| {

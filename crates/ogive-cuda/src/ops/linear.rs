@@ -9,8 +9,9 @@ use crate::cuda::Products;
 use crate::device::Device;
 use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
-use crate::ops::elementwise::function;
-use crate::ops::int8::{self, Codes};
+use crate::ops::codes::{self, Codes};
+use crate::ops::elementwise::{self, function};
+use crate::ops::int8;
 use crate::ops::matrix::{self, Halves};
 use crate::ops::order;
 use crate::weight::{self, CudaWeight, Kept};
@@ -50,7 +51,7 @@ impl Shared {
     fn codes(&mut self, device: &Device, at: &str, x: &Tensor, w: &CudaWeight) -> Result<&Codes> {
         Ok(match self.codes.take() {
             Some(x) => self.codes.insert(x),
-            None => self.codes.insert(int8::codes(device, at, x, w.order())?),
+            None => self.codes.insert(codes::given(device, at, x, w.order())?),
         })
     }
 
@@ -83,9 +84,9 @@ impl Shared {
 pub(crate) fn scratch(products: &Products, p: &Multiplied, w: &Kept) -> u64 {
     let (Products { info, compute, activations, cublas_from, .. }, n) = (products, p.rows);
     match int8::is_for(info, *activations, n, w) {
-        // A norm left them.
-        true if p.normed && !w.ordered => 0,
-        true => int8::scratch(n, w),
+        true => {
+            codes::scratch(info, n, w, p.normed && !w.ordered, p.gated == Some(codes::NAME) && !w.ordered)
+        }
         false => {
             let compute = compute.with(info, &[w.format]);
             // Gating left them.
@@ -133,7 +134,7 @@ fn together(device: &Device, at: &str, compute: Compute, x: &Tensor, ws: &[&Weig
             let format = integers || first.format == w.format && first.is_wide() == w.is_wide();
             format && int8::takes(device, n, first) == integers && w.is_ordered_as(first.columns())
         });
-        if n > FEW || tiles || !alike {
+        if (n > FEW && !integers) || tiles || !alike {
             break;
         }
         first = first.or(Some(w));
@@ -154,11 +155,27 @@ pub(crate) fn linear_gated(
         return Ok(y);
     }
     let (at, mut shared) = ("linear_gated", Shared::default());
-    let formats = [weight::read(device, at, gate)?.format, weight::read(device, at, up)?.format];
+    if together(device, at, compute, x, &[gate, up])? == 2 {
+        let mut ys = few(device, at, x, &[gate, up], &mut shared)?;
+        drop(shared);
+        if let (Some(up), Some(gate)) = (ys.pop(), ys.pop()) {
+            return match gate.shape() == up.shape() && gate.shape().cols().is_multiple_of(codes::GROUP) {
+                true => codes::gated_in_tiles(device, at, &gate, &up, function(f)?),
+                false => elementwise::gated(device, gate, &up, f),
+            };
+        }
+        return Err(Error::invalid(at, "two products gave less than two results"));
+    }
+    let (n, both) = (x.shape().rows(), [weight::read(device, at, gate)?, weight::read(device, at, up)?]);
+    let (formats, integers) = (both.map(|w| w.format), both.iter().all(|w| int8::takes(device, n, w)));
     let gate = one(device, at, compute, x, gate, &mut shared)?;
     let up = one(device, at, compute, x, up, &mut shared)?;
     drop(shared);
-    matrix::gated(device, compute.with(&device.info, &formats), gate, &up, f)
+    match integers {
+        // Weights in orders of their own: nothing is left for the next product, which has another.
+        true => elementwise::gated(device, gate, &up, f),
+        false => matrix::gated(device, compute.with(&device.info, &formats), gate, &up, f),
+    }
 }
 
 /// The weight as this device has it, if it multiplies `x`.
@@ -281,7 +298,7 @@ fn fused(
     let tiles = |w: &&CudaWeight| matrix::takes(device, compute.with(&device.info, &[w.format]), n, w);
     let tiles = [gate, up].iter().any(tiles);
     let alike = gate.shape == up.shape && integers[0] == integers[1] && gate.is_ordered_as(up.columns());
-    if n > FEW || !alike || (tiles && !integers[0]) {
+    if n > FEW || !alike || (tiles && !integers[0]) || integers[0] && codes::goes_to_tiles(&device.info, n) {
         return Ok(None);
     }
     if experts != 1 || x.shape().cols() != cols {
@@ -289,7 +306,7 @@ fn fused(
     }
     let (y, rows) = (device.tensor(at, x.shape().with_cols(out))?, rows(n));
     if integers[0] {
-        int8::gated(device, at, &int8::codes(device, at, x, gate.order())?, [gate, up], f, &y, n)?;
+        int8::gated(device, at, &codes::codes(device, at, x, gate.order())?, [gate, up], f, &y, n)?;
         return Ok(Some(y));
     }
     let moved = gate.columns().map(|_| order::moved(device, at, x, gate)).transpose()?;

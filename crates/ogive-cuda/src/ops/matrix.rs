@@ -11,6 +11,7 @@ use crate::driver::{Address, DeviceInfo};
 use crate::launch::{Call, THREADS};
 use crate::memory::{Buffer, Pool};
 use crate::ops::elementwise::{self, function};
+use crate::ops::int8;
 use crate::ops::linear::FEW;
 use crate::ops::slabs::{self, Least};
 use crate::weight::{CudaWeight, Kept};
@@ -253,11 +254,14 @@ fn left_as(info: &DeviceInfo, compute: Compute, [n, cols]: [usize; 2]) -> Option
     (n > FEW && cols > 0 && info.capability >= oldest(compute)).then_some(compute)
 }
 
-/// The same, by how the two weights are kept, with bytes as the pool has them.
-pub(crate) fn left(products: &Products, n: usize, [gate, up]: [&Kept; 2]) -> Option<(Compute, u64)> {
+/// The same by its name, by how the two weights are kept, with bytes as the pool has them; or what products in integers leave.
+pub(crate) fn left(products: &Products, n: usize, [gate, up]: [&Kept; 2]) -> Option<(&'static str, u64)> {
+    if let Some(left) = int8::left_of_gated(products, n, [gate, up]) {
+        return left;
+    }
     let (info, shape) = (&products.info, [n, gate.shape[1]]);
     let compute = products.compute.with(info, &[gate.format, up.format]);
-    Some((left_as(info, compute, shape)?, size_of_halves(shape)))
+    Some((left_as(info, compute, shape)?.name(), size_of_halves(shape)))
 }
 
 /// `f(gate) * up` of two products that are computed in `compute`, with halves for the next if they are for it.

@@ -3,6 +3,7 @@
 pub(crate) mod attend;
 mod attend_tiles;
 pub(crate) mod best;
+pub(crate) mod codes;
 pub(crate) mod elementwise;
 pub(crate) mod grouped;
 pub(crate) mod int8;

@@ -11,7 +11,8 @@ use crate::driver::DeviceInfo;
 use crate::launch::Call;
 use crate::memory::Pool;
 use crate::ops::elementwise::{self, Two, function};
-use crate::ops::{grouped, int8, linear};
+use crate::ops::linear::FEW;
+use crate::ops::{codes, grouped, int8, linear};
 use crate::weight::{self, CudaWeight, Kept};
 use ogive_backend::{Experts, Mixed, RouterSpec, Routing, Scoring};
 use ogive_kernels::{EXPERTS, EXPERTS_INT8, ROUTE, Source};
@@ -110,7 +111,8 @@ fn way(
     n: [usize; 2],
     w: &[Kept; 3],
 ) -> Way {
-    if w.iter().all(|w| int8::is_for(info, activations, n[0], w)) && n[0].saturating_mul(n[1]) <= CHOICES {
+    let few = n[0] <= FEW && n[0].saturating_mul(n[1]) <= CHOICES;
+    if few && w.iter().all(|w| int8::is_for(info, activations, n[0], w)) {
         return Way::Integers;
     }
     grouped::way(info, compute, from, n, w).map_or(Way::Each, Way::Grouped)
@@ -146,8 +148,9 @@ pub(crate) fn scratch(products: &Products, mixed: &Mixed) -> u64 {
         Way::Each => between(),
         Way::Integers => {
             // A norm left those of the input.
-            let given = if mixed.weights[0].normed { 0 } else { int8::size(n, dim) };
-            let codes = [given, int8::size(n.saturating_mul(k), hidden)];
+            let left = mixed.weights[0].normed && !codes::goes_to_tiles(&products.info, n);
+            let given = if left { 0 } else { codes::size([n, dim]) };
+            let codes = [given, codes::size([n.saturating_mul(k), hidden])];
             codes.into_iter().fold(between(), u64::saturating_add)
         }
         Way::Grouped(way) => grouped::scratch(way, [n, part, k], &w),
@@ -258,7 +261,7 @@ impl Mixture<'_> {
     /// The same in integers, for few rows.
     pub(super) fn integers(&self, x: &Tensor, to: u64) -> Result<()> {
         let (n, k, dim, hidden) = (self.n, self.k, self.dim(), self.hidden());
-        let x = int8::codes(self.device, self.at, x, 0)?;
+        let x = codes::codes(self.device, self.at, x, 0)?;
         let h = self.device.tensor(self.at, [n * k, hidden])?;
         let call = |kernel| self.call(&EXPERTS_INT8, kernel).define("ROWS", 1);
         x.given(call("experts_up_int8"))
@@ -274,7 +277,7 @@ impl Mixture<'_> {
             .count("hidden elements", hidden)
             .number(self.function)
             .run([hidden.div_ceil(WARPS as usize), n * k, 1], [32 * WARPS, 1, 1])?;
-        int8::codes(self.device, self.at, &h, 0)?
+        codes::codes(self.device, self.at, &h, 0)?
             .given(call("experts_down_int8"))
             .at(self.ids)
             .at(self.shares)

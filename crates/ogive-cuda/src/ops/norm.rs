@@ -5,7 +5,7 @@
 use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
-use crate::ops::int8;
+use crate::ops::codes;
 use ogive_kernels::NORM;
 use ogive_tensor::{Error, Result, Tensor};
 
@@ -20,11 +20,10 @@ fn factors(device: &Device, at: &str, x: &Tensor, w: &Tensor) -> Result<Address>
 pub(crate) fn rms_norm(device: &Device, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     let at = "rms_norm";
     let (from, scales) = (device.read(at, x)?, factors(device, at, x, w)?);
-    let (out, cols) = (int8::normed(device, at, x.shape())?, x.shape().cols());
-    let [codes, groups] = int8::places(&out);
+    let (out, cols) = (codes::normed(device, at, x.shape())?, x.shape().cols());
     let call =
         Call::new(device, at, &NORM, "rms_norm").after(w).at(from).at(scales).at(device.read(at, &out)?);
-    by_rows(call.at(codes).at(groups).count("columns", cols).float(eps), rows(x), cols)?;
+    by_rows(codes::rounding_to(&out, call).count("columns", cols).float(eps), rows(x), cols)?;
     Ok(out)
 }
 
@@ -46,20 +45,15 @@ pub(crate) fn add_rms_norm(
     let (scales, cols) = (factors(device, at, x, w)?, x.shape().cols());
     let fresh = if Device::is_free(&mut residual) { None } else { Some(device.tensor(at, x.shape())?) };
     let sum = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;
-    let out = int8::normed(device, at, x.shape())?;
-    let [codes, groups] = int8::places(&out);
+    let out = codes::normed(device, at, x.shape())?;
     let call = Call::new(device, at, &NORM, "add_rms_norm")
         .after(w)
         .at(from)
         .at(other)
         .at(scales)
         .at(sum)
-        .at(device.read(at, &out)?)
-        .at(codes)
-        .at(groups)
-        .count("columns", cols)
-        .float(eps);
-    by_rows(call, rows(x), cols)?;
+        .at(device.read(at, &out)?);
+    by_rows(codes::rounding_to(&out, call).count("columns", cols).float(eps), rows(x), cols)?;
     Ok((fresh.unwrap_or(residual), out))
 }
 
