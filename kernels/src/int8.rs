@@ -88,8 +88,22 @@ pub const LINEAR_INT8_MMA: Source = Source {
         &int8_mma!("q2_k", "1", "1", "112"),
         &int8_mma!("q2_k", "1", "2", "112"),
         &int8_mma!("q2_k", "1", "4", "112"),
-        &[("FORMAT", "q4_k"), ("FORMAT2", "q4_k"), ("FORMAT3", "q6_k"), ("MT", "1"), ("NT", "1"), ("PITCH", "240")],
-        &[("FORMAT", "q4_k"), ("FORMAT2", "q5_k"), ("FORMAT3", "q8_0"), ("MT", "2"), ("NT", "4"), ("PITCH", "304")],
+        &[
+            ("FORMAT", "q4_k"),
+            ("FORMAT2", "q4_k"),
+            ("FORMAT3", "q6_k"),
+            ("MT", "1"),
+            ("NT", "1"),
+            ("PITCH", "240"),
+        ],
+        &[
+            ("FORMAT", "q4_k"),
+            ("FORMAT2", "q5_k"),
+            ("FORMAT3", "q8_0"),
+            ("MT", "2"),
+            ("NT", "4"),
+            ("PITCH", "304"),
+        ],
     ],
 };
 

@@ -9,7 +9,8 @@
 //
 // Cost for n rows: the packed weight once for every 8 · NT of them, n · cols · 1.25 bytes of activations for 16 · MT outputs, from a cache;
 // for 32 inputs of 16 outputs some 40 instructions of a warp that do not depend on rows, and for each eight rows one product by tensor cores
-// and some 22 others: 12 for sums and factors, 4 more for minima. With eight rows that is half of what bytes of q4_k take at 4 TB/s.
+// and some 22 others: 12 for sums and factors, 4 more for minima. These bind it: an H200 has q4_k pass so at a third of what it copies with eight
+// rows, at a seventh with 64.
 //
 // Sums of 32 products, or 16 where factors are of 16, are integers and exact. They are made on top of 1.5 · 2^23 as bits of a float, which
 // turns them to one by a subtraction. For each group in order, `acc = fma(scale, p, acc)` with p = d · sum + m · sum of codes; then parts are
@@ -27,8 +28,7 @@ enum { PARTS = 8, CHUNK = 256, OUTPUTS = 16 * MT, TILE_BYTES = MT * 2 * 16 * 32,
 
 #if HAS_MATRIX
 
-// What a group is to this kernel: codes with a sign, and the factors of its two halves and of their sums. COUNT of these differ from nothing,
-// or from one another.
+// What a group is to this kernel: codes with a sign, and COUNT factors: of the group or of its halves, then of its minimum or of theirs.
 template <class G> struct Kind;
 template <int OFFSET> struct Kind<Scaled<OFFSET>> {
     enum { HALVES = 0, MINIMA = 0, COUNT = 1, OFF = OFFSET };

@@ -66,6 +66,17 @@ impl Codes {
         Ok(Self { pairs: filled / TILE[1], ..Self::new(device, at, rows, filled)? })
     }
 
+    /// An error where there are more than a kernel counts in 32 bits: of 64 rows, those of 67 million inputs.
+    pub(super) fn check_for_tiles(&self, at: &str) -> Result<()> {
+        match u32::try_from(self.codes) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::unsupported(
+                at,
+                "several rows of so many inputs in integers: compute one at a time",
+            )),
+        }
+    }
+
     /// Where all of it lies, and its bytes.
     #[cfg(test)]
     pub(super) fn place(&self) -> (Address, usize) {

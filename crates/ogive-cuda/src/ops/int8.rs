@@ -125,6 +125,7 @@ fn by_tensor_cores(
     tile: Tile,
 ) -> Result<()> {
     let Some((first, _)) = products.first() else { return Ok(()) };
+    x.check_for_tiles(at)?;
     let mut call =
         x.given(Call::new(device, at, &LINEAR_INT8_MMA, "linear_int8_mma").word("FORMAT", first.format));
     for (name, (w, _)) in NAMES.into_iter().zip(products).skip(1) {
