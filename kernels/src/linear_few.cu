@@ -16,15 +16,10 @@
 
 DEVICE void eight_of(const float* x, int i, int cols, float (&v)[8]) { f32::read8((const u8*)x, i, cols, v); }
 
-// Adds the products of eight weights with those inputs of ROWS rows of x; rows past the last repeat it.
-DEVICE void multiply(const float (&a)[8], const float* x, int i, int first, int n, int cols, float (&acc)[ROWS]) {
+// Adds the products of eight weights with eight inputs.
+DEVICE void multiply(const float (&a)[8], const float (&b)[8], float& acc) {
 #pragma unroll
-    for (int m = 0; m < ROWS; m++) {
-        float b[8];
-        eight_of(x + (u64)min(first + m, n - 1) * cols, i, cols, b);
-#pragma unroll
-        for (int j = 0; j < 8; j++) acc[m] = fmaf(a[j], b[j], acc[m]);
-    }
+    for (int j = 0; j < 8; j++) acc = fmaf(a[j], b[j], acc);
 }
 
 // Rows of weights, and a lane's part of their products.
@@ -40,7 +35,13 @@ template <class F, int LINES, bool AHEAD> struct Lines {
             for (int i = 8 * lane(); i < cols; i += 256) {
                 float a[8];
                 F::read8(rows[l], i, cols, a);
-                multiply(a, x, i, first, n, cols, acc[l]);
+                // Rows past the last repeat it.
+#pragma unroll
+                for (int m = 0; m < ROWS; m++) {
+                    float b[8];
+                    eight_of(x + (u64)min(first + m, n - 1) * cols, i, cols, b);
+                    multiply(a, b, acc[l][m]);
+                }
             }
     }
 };
@@ -72,8 +73,7 @@ template <class F, int LINES> struct Lines<F, LINES, true> {
                     float a[8];
                     F::read8((const u8*)&held[l][t], 0, 8, a);
                     fetch(l, t, i + 256 * TURNS, cols);
-#pragma unroll
-                    for (int j = 0; j < 8; j++) acc[l][0] = fmaf(a[j], b[j], acc[l][0]);
+                    multiply(a, b, acc[l][0]);
                 }
             }
         }

@@ -174,7 +174,7 @@ template <class F>
 DEVICE void add_pair(const Rows<F>& w, u8* tile, const Given& x, int c, int stage, int g, float (&acc)[MT][NT][4]) {
     typedef Kind<typename F::Group> K;
     // Tiles that are asked for before weights are decoded; the others each before the one that is multiplied.
-    enum { EARLY = NT <= 2 ? NT : MT == 1 ? 1 : 2 };
+    enum { EARLY = NT <= 2 ? NT : MT == 1 || (NT == 8 && __CUDA_ARCH__ >= 1000) ? 1 : 2 };
     int groups = w.cols / 32, at = CHUNK / 32 * c + g;
     Fetched given[EARLY];
 #pragma unroll
@@ -259,7 +259,7 @@ template <class F> DEVICE void outputs(TRACED u8* shared, const Product& p, int 
         copied<1>();
         __syncwarp();
         // Where rows are few, decoding is most of the work, and less with numbers of groups that the compiler knows, as far as registers go.
-        enum { TURNS = MT * NT > 2 || Kind<typename F::Group>::COUNT > 2 ? 1 : MT * NT == 1 ? 4 : 2 };
+        enum { TURNS = MT * NT > 1 || Kind<typename F::Group>::COUNT > 2 ? 1 : 4 };
 #pragma unroll (TURNS)
         for (int g = 0; g < CHUNK / 32; g += 2)
             if (F::len == 256 || CHUNK / 32 * c + g < cols / 32) add_pair(w, tile, x, c, stage, g, acc);
@@ -292,7 +292,7 @@ template <class F> DEVICE void outputs(TRACED u8* shared, const Product& p, int 
 #endif
 
 // Up to three weights of one input in a launch, as `linear_int8` has them.
-KERNEL __launch_bounds__(32 * PARTS, MT * NT > 4 ? 1 : 2)
+KERNEL __launch_bounds__(32 * PARTS, NT > 2 ? 1 : 2)
     linear_int8_mma(TRACED const u8* codes, const u8* kept, int n, int cols, const u8* w, u64 row_bytes, float* y, int out,
                     const u8* w2, u64 row_bytes2, float* y2, int out2, const u8* w3, u64 row_bytes3, float* y3, int out3) {
 #if HAS_MATRIX
