@@ -26,7 +26,9 @@
 
 enum { PARTS = 8, CHUNK = 256, OUTPUTS = 16 * MT, TILE_BYTES = MT * 2 * 16 * 32, WARP_BYTES = 2 * OUTPUTS * PITCH + TILE_BYTES };
 
-#if HAS_MATRIX
+// From 10.0 on compilers find no registers for the largest, and no device is asked for it.
+#define HAS_TILE (HAS_MATRIX && !(MT * NT > 8 && __CUDA_ARCH__ >= 1000))
+#if HAS_TILE
 
 // What a group is to this kernel: codes with a sign, and COUNT factors: of the group or of its halves, then of its minimum or of theirs.
 template <class G> struct Kind;
@@ -174,7 +176,7 @@ template <class F>
 DEVICE void add_pair(const Rows<F>& w, u8* tile, const Given& x, int c, int stage, int g, float (&acc)[MT][NT][4]) {
     typedef Kind<typename F::Group> K;
     // Tiles that are asked for before weights are decoded; the others each before the one that is multiplied.
-    enum { EARLY = NT <= 2 ? NT : MT == 1 || (NT == 8 && __CUDA_ARCH__ >= 1000) ? 1 : 2 };
+    enum { EARLY = NT <= 2 ? NT : MT == 1 ? 1 : 2 };
     int groups = w.cols / 32, at = CHUNK / 32 * c + g;
     Fetched given[EARLY];
 #pragma unroll
@@ -295,7 +297,7 @@ template <class F> DEVICE void outputs(TRACED u8* shared, const Product& p, int 
 KERNEL __launch_bounds__(32 * PARTS, NT > 2 ? 1 : 2)
     linear_int8_mma(TRACED const u8* codes, const u8* kept, int n, int cols, const u8* w, u64 row_bytes, float* y, int out,
                     const u8* w2, u64 row_bytes2, float* y2, int out2, const u8* w3, u64 row_bytes3, float* y3, int out3) {
-#if HAS_MATRIX
+#if HAS_TILE
     extern __shared__ __align__(16) u8 shared[];
     typedef CODES(FORMAT) A;
     typedef CODES(FORMAT2) B;

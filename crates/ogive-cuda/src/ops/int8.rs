@@ -50,6 +50,12 @@ impl Tile {
         let warp = 2 * self.outputs() * self.pitch + self.mt * 2 * 16 * 32;
         Self::PARTS * warp.max(self.mt * self.nt * 512)
     }
+
+    /// Whether this device has it: room, and registers as compilers have them.
+    fn fits(self, info: &DeviceInfo) -> bool {
+        let has_registers = self.mt * self.nt <= 8 || info.capability < (10, 0);
+        has_registers && self.shared() <= info.shared_memory as usize
+    }
 }
 
 /// The tile for `n` rows with weights that are kept so.
@@ -57,8 +63,8 @@ fn tile(info: &DeviceInfo, n: usize, kept: &[Kept]) -> Tile {
     let [narrow, wide] = [1, 2].map(|mt| Tile::of(n, mt, kept.iter().map(Kept::block)));
     let blocks = kept.iter().map(|w| w.shape[1].div_ceil(wide.outputs())).sum::<usize>();
     // Two sixteens of outputs share what they read of many rows, if every multiprocessor still gets a block.
-    let is_busy = blocks >= info.multiprocessors as usize && wide.shared() <= info.shared_memory as usize;
-    if wide.nt >= WIDE && is_busy { wide } else { narrow }
+    let is_busy = blocks >= info.multiprocessors as usize;
+    if wide.nt >= WIDE && is_busy && wide.fits(info) { wide } else { narrow }
 }
 
 /// Whether products of `n` rows with a weight that is kept so are computed in integers.

@@ -347,9 +347,8 @@ fn tiles(formats: impl Iterator<Item = &'static Format>) {
                     (weight::read(d, at, &held).unwrap(), b.upload(&x, [n, cols].into()).unwrap());
                 let (codes, y) = (codes::given(d, at, &given, 0).unwrap(), d.tensor(at, [n, out]).unwrap());
                 // Two sixteens of q8_0 are more than some devices have room for.
-                let room = d.info.shared_memory as usize;
                 let tile = [mt, 1].map(|mt| Tile::of(n, mt, std::iter::once(w.kept().block())));
-                let tile = tile.into_iter().find(|tile| tile.shared() <= room).unwrap();
+                let tile = tile.into_iter().find(|tile| tile.fits(&d.info)).unwrap();
                 by_tensor_cores(d, at, &codes, &[(w, &y)], n, tile).unwrap();
                 let row = |o: usize| &host.bytes[o * host.row_bytes()..][..host.row_bytes()];
                 let want: Vec<f32> = (0..n * out)
