@@ -5,24 +5,24 @@
 
 // x [n, cols], n * cols / 4 = `words`, a multiple of eight -> codes [n, cols], groups [n, cols / 32]. Where the weight's columns are in another
 // order (act-order), `order` says which element each is, and four bytes more an element are read; else it is null.
-KERNEL codes(TRACED const float* x, const u32* order, u32* to, uint2* groups, u64 words, int cols) {
+KERNEL codes(TRACED const float* x, const u32* order, u32* to, uint2* groups, u32 words, int cols) {
     after_the_last();
-    u64 step = (u64)gridDim.x * blockDim.x;
+    u32 step = gridDim.x * blockDim.x;
     // Whole warps go on or stop: threads past the end give zeros to shuffles and store nothing.
-    for (u64 first = (u64)blockIdx.x * blockDim.x + threadIdx.x - lane(); first < words; first += step) {
-        u64 i = first + lane();
+    for (u32 first = blockIdx.x * blockDim.x + threadIdx.x - lane(); first < words; first += step) {
+        u32 i = first + lane();
         bool there = i < words;
         float v[1][4] = {}, (&e)[4] = v[0];
         if (there && order) {
-            u64 quads = (u64)cols / 4;
-            const float* from = x + i / quads * cols;
+            u32 quads = (u32)cols / 4;
+            const float* from = x + (u64)(i / quads) * cols;
             uint4 k = ((const uint4*)order)[i % quads];
             e[0] = from[k.x], e[1] = from[k.y], e[2] = from[k.z], e[3] = from[k.w];
         } else if (there) {
             float4 v = ((const float4*)x)[i];
             e[0] = v.x, e[1] = v.y, e[2] = v.z, e[3] = v.w;
         }
-        round_quads(v, {there}, 0u, {(u32)i}, 0u, Rounded(to, groups, 0u));
+        round_quads(v, {there}, 0u, {i}, 0u, Rounded(to, groups, 0u));
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) const PACKED: (&str, &str) = file!("packed.cu");
 pub(crate) const ROUNDING: (&str, &str) = file!("rounding.cu");
 pub(crate) const STREAM: (&str, &str) = file!("stream.cu");
 pub(crate) const DIRECT: (&str, &str) = file!("direct.cu");
+const PRODUCTS: (&str, &str) = file!("products.cu");
 
 /// Activations for products of packed weights in integers.
 pub const CODES: Source = Source {
@@ -32,7 +33,7 @@ macro_rules! int8_mma {
 /// Products of packed weights with few rows of 8-bit activations.
 pub const LINEAR_INT8: Source = Source {
     name: "linear_int8",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, file!("linear_int8.cu")],
+    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, PRODUCTS, file!("linear_int8.cu")],
     kernels: &["linear_int8"],
     samples: &[
         &int8!("q4_k", "1", "1"),
@@ -62,7 +63,7 @@ pub const LINEAR_INT8: Source = Source {
 /// Products of packed weights with some rows of 8-bit activations, by tensor cores.
 pub const LINEAR_INT8_MMA: Source = Source {
     name: "linear_int8_mma",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, file!("linear_int8_mma.cu")],
+    files: &[PRELUDE, MATRIX, FORMATS, PACKED, PRODUCTS, file!("linear_int8_mma.cu")],
     kernels: &["linear_int8_mma"],
     samples: &[
         &int8_mma!("q4_k", "1", "1", "176"),

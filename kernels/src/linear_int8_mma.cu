@@ -14,15 +14,8 @@
 //
 // Sums of 32 products, or 16 where factors are of 16, are integers and exact. They are made on top of 1.5 · 2^23 as bits of a float, which
 // turns them to one by a subtraction. For each group in order, `acc = fma(scale, p, acc)` with p = d · sum + m · sum of codes; then parts are
-// added in their order. Neither MT nor NT nor what else a launch does changes bits. Defines: FORMAT, FORMAT2, FORMAT3, MT, NT, PITCH (bytes of
-// a staged row, an odd number of sixteens).
-
-#ifndef FORMAT2
-#define FORMAT2 FORMAT
-#endif
-#ifndef FORMAT3
-#define FORMAT3 FORMAT2
-#endif
+// added in their order. Neither MT nor NT nor what else a launch does changes bits. Defines: those of the products (`products.cu`), MT,
+// NT, PITCH (bytes of a staged row, an odd number of sixteens).
 
 enum { PARTS = 8, CHUNK = 256, OUTPUTS = 16 * MT, TILE_BYTES = MT * 2 * 16 * 32, WARP_BYTES = 2 * OUTPUTS * PITCH + TILE_BYTES };
 
@@ -227,15 +220,6 @@ DEVICE void add_pair(const Rows<F>& w, u8* tile, const Given& x, int c, int stag
     __syncwarp();
 }
 
-// A weight and where its products go.
-struct Product {
-    const u8* w;
-    u64 row_bytes;
-    float* y;
-    int out;
-    METHOD int blocks() const { return (out + OUTPUTS - 1) / OUTPUTS; }
-};
-
 // Block `block` of a weight's.
 template <class F> DEVICE void outputs(TRACED u8* shared, const Product& p, int block, const u8* codes, const u8* kept, int n, int cols) {
     int first_out = block * OUTPUTS, first_tile = blockIdx.y * NT;
@@ -293,32 +277,16 @@ template <class F> DEVICE void outputs(TRACED u8* shared, const Product& p, int 
 }
 #endif
 
-// Up to three weights of one input in a launch, as `linear_int8` has them.
 KERNEL __launch_bounds__(32 * PARTS, NT > 2 ? 1 : 2)
     linear_int8_mma(TRACED const u8* codes, const u8* kept, int n, int cols, const u8* w, u64 row_bytes, float* y, int out,
                     const u8* w2, u64 row_bytes2, float* y2, int out2, const u8* w3, u64 row_bytes3, float* y3, int out3) {
 #if HAS_TILE
     extern __shared__ __align__(16) u8 shared[];
-    typedef CODES(FORMAT) A;
-    typedef CODES(FORMAT2) B;
-    typedef CODES(FORMAT3) C;
     Product p = {w, row_bytes, y, out};
-    int block = blockIdx.x, which = 0;
-    // Without a second weight this is nothing.
-    if (block >= p.blocks()) {
-        block -= p.blocks();
-        p = Product{w2, row_bytes2, y2, out2};
-        which = 1;
-        if (block >= p.blocks()) {
-            block -= p.blocks();
-            p = Product{w3, row_bytes3, y3, out3};
-            which = 2;
-        }
-    }
-    if (which == 2 && !Same<B, C>::is && !Same<A, C>::is) return outputs<C>(PASS_TRACED shared, p, block, codes, kept, n, cols);
-    if ((which == 1 && !Same<A, B>::is) || (which == 2 && Same<B, C>::is && !Same<A, C>::is))
-        return outputs<B>(PASS_TRACED shared, p, block, codes, kept, n, cols);
-    outputs<A>(PASS_TRACED shared, p, block, codes, kept, n, cols);
+    int block = blockIdx.x, which = choose(p, {w2, row_bytes2, y2, out2}, {w3, row_bytes3, y3, out3}, OUTPUTS, block);
+    if (HAS_THIRD && which == 2) return outputs<Third>(PASS_TRACED shared, p, block, codes, kept, n, cols);
+    if (HAS_SECOND && which == 1) return outputs<Second>(PASS_TRACED shared, p, block, codes, kept, n, cols);
+    outputs<First>(PASS_TRACED shared, p, block, codes, kept, n, cols);
 #else
     // No device without these instructions is asked.
     __trap();

@@ -204,69 +204,35 @@ struct q3_k_codes : Block<256, 110> {
     }
 };
 
-// What q4_k and q5_k share: d, dmin and twelve bytes of six-bit scales and minima in sixteen bytes, then the codes' low four bits. Blocks are
-// whole sixteens of bytes, so a group's words can be fetched in wide loads wherever the block lies (`direct.cu`), before they are needed.
-struct Eighth {
-    uint4 head, low, high;
-    METHOD void fetch(const u8* b, const u8* codes, int i) {
-        head = *(const uint4*)b;
-        const uint4* p = (const uint4*)(codes + 32 * (i / 2));
-        low = p[0];
-        high = p[1];
-    }
+// What q4_k and q5_k share: d, dmin and twelve bytes of six-bit scales and minima in sixteen bytes, and codes' low four bits. Blocks are whole
+// sixteens of bytes, so words come in wide loads wherever a block lies.
+DEVICE void eighth(const u8* b, const u8* codes, int i, Shifted& o) {
+    uint4 head = *(const uint4*)b;
     // As `scale_and_min` has them: the factor's and the minimum's word, for the later four eighths the last word with their two top bits.
-    METHOD void factors(int i, Shifted& o) const {
-        int shift = 8 * (i & 3);
-        u32 scale = head.y >> shift, min = head.z >> shift, rest = head.w >> shift;
-        scale = i < 4 ? scale & 63u : (rest & 15u) | (scale >> 2 & 48u);
-        min = i < 4 ? min & 63u : (rest >> 4 & 15u) | (min >> 2 & 48u);
-        o.d = __fmul_rn(half_to_float((u16)(head.x & 0xffffu)), (float)scale);
-        o.m = -__fmul_rn(half_to_float((u16)(head.x >> 16)), (float)min);
-    }
-    METHOD void codes(int i, u32 (&q)[8]) const {
-        const u32 all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    int shift = 8 * (i & 3);
+    u32 scale = head.y >> shift, min = head.z >> shift, rest = head.w >> shift;
+    scale = i < 4 ? scale & 63u : (rest & 15u) | (scale >> 2 & 48u);
+    min = i < 4 ? min & 63u : (rest >> 4 & 15u) | (min >> 2 & 48u);
+    o.d = __fmul_rn(half_to_float((u16)(head.x & 0xffffu)), (float)scale);
+    o.m = -__fmul_rn(half_to_float((u16)(head.x >> 16)), (float)min);
+    words<8, 16>(codes + 32 * (i / 2), o.q);
 #pragma unroll
-        for (int j = 0; j < 8; j++) q[j] = all[j] >> 4 * (i % 2) & 0x0f0f0f0fu;
-    }
-};
+    for (int j = 0; j < 8; j++) o.q[j] = o.q[j] >> 4 * (i % 2) & 0x0f0f0f0fu;
+}
 
 struct q4_k_codes : Block<256, 144> {
     typedef Shifted Group;
-    struct Words {
-        Eighth e;
-        METHOD void fetch(const u8* b, int i) { e.fetch(b, b + 16, i); }
-    };
-    DEVICE void group(const Words& w, int i, Group& o) {
-        w.e.factors(i, o);
-        w.e.codes(i, o.q);
-    }
-    DEVICE void group(const u8* b, int i, Group& o) {
-        Words w;
-        w.fetch(b, i);
-        group(w, i, o);
-    }
+    DEVICE void group(const u8* b, int i, Group& o) { eighth(b, b + 16, i, o); }
 };
 
 struct q5_k_codes : Block<256, 176> {
     typedef Shifted Group;
-    struct Words {
-        Eighth e;
-        u32 fifth[8];
-        METHOD void fetch(const u8* b, int i) {
-            e.fetch(b, b + 48, i);
-            words<8, 16>(b + 16, fifth);
-        }
-    };
-    DEVICE void group(const Words& w, int i, Group& o) {
-        w.e.factors(i, o);
-        w.e.codes(i, o.q);
-#pragma unroll
-        for (int j = 0; j < 8; j++) o.q[j] |= (w.fifth[j] >> i & 0x01010101u) << 4;
-    }
     DEVICE void group(const u8* b, int i, Group& o) {
-        Words w;
-        w.fetch(b, i);
-        group(w, i, o);
+        eighth(b, b + 48, i, o);
+        u32 fifth[8];
+        words<8, 16>(b + 16, fifth);
+#pragma unroll
+        for (int j = 0; j < 8; j++) o.q[j] |= (fifth[j] >> i & 0x01010101u) << 4;
     }
 };
 

@@ -28,9 +28,9 @@ const SCALE: usize = 8;
 
 /// The oldest device with `mma` of 32 bytes.
 const OLDEST_MMA: (u32, u32) = (8, 0);
-/// As many rows are multiplied in integers, at most, and so many at least by tensor cores.
-const MOST: usize = 64;
+/// So many rows at least are multiplied by tensor cores in integers, and so many at most.
 pub(super) const MMA: usize = 2;
+const MOST: usize = 64;
 
 /// Whether so many rows are rounded to tiles, for tensor cores.
 pub(super) fn goes_to_tiles(info: &DeviceInfo, n: usize) -> bool {
@@ -99,6 +99,11 @@ fn tiled(shape: [usize; 2]) -> [usize; 2] {
 fn bytes(rows: usize, cols: usize) -> Option<usize> {
     let codes = rows.checked_mul(cols)?;
     codes.checked_add(codes / GROUP * SCALE)
+}
+
+/// Whether what is gated of two products of `n` rows in integers, with weights of these shapes, is left in tiles.
+pub(super) fn leaves_tiles(info: &DeviceInfo, n: usize, [gate, up]: [[usize; 3]; 2]) -> bool {
+    goes_to_tiles(info, n) && gate == up && gate[1].is_multiple_of(GROUP)
 }
 
 /// What a gated activation leaves its result in, for products in integers.
@@ -196,7 +201,7 @@ pub(super) fn codes(device: &Device, at: &str, x: &Tensor, order: Address) -> Re
     }
     let made = Codes::new(device, at, x.shape().rows(), cols)?;
     made.given(Call::new(device, at, &CODES, "codes").at(from).at(order))
-        .long(made.codes / 4)
+        .count("words of codes", made.codes / 4)
         .count("columns", cols)
         .over(made.codes / 4)?;
     Ok(made)

@@ -8,7 +8,7 @@ use crate::cuda::Products;
 use crate::device::Device;
 use crate::driver::DeviceInfo;
 use crate::launch::Call;
-use crate::ops::codes::{self, Codes, GROUP, OLDEST, goes_to_tiles};
+use crate::ops::codes::{self, Codes, OLDEST, goes_to_tiles};
 use crate::ops::linear::{FEW, TOGETHER, WARPS, rows, weight_and_result};
 use crate::weight::{CudaWeight, Kept};
 use ogive_kernels::{LINEAR_GATED_INT8, LINEAR_INT8, LINEAR_INT8_MMA, Source};
@@ -90,8 +90,8 @@ fn call<'a>(
     x.given(Call::new(device, at, source, source.name).word("FORMAT", format).define("ROWS", rows))
 }
 
-/// The names of their formats in the kernel, of weights that one launch multiplies.
-const NAMES: [&str; TOGETHER] = ["FORMAT", "FORMAT2", "FORMAT3"];
+/// The names of their formats in the kernel, of the weights after the first that one launch multiplies.
+const NAMES: [&str; TOGETHER - 1] = ["FORMAT2", "FORMAT3"];
 
 /// `x · wᵀ` of each weight into its result, all of one input; weights of one length of rows and in one order.
 pub(super) fn products(
@@ -105,13 +105,13 @@ pub(super) fn products(
     // room for. The bits are the same.
     let least = device.info.multiprocessors.max(1) as usize * if n == 1 { 5 } else { 1 };
     for some in products.chunks(TOGETHER) {
-        let kept: Vec<_> = some.iter().map(|(w, _)| w.kept()).collect();
         if goes_to_tiles(&device.info, n) {
+            let kept: Vec<_> = some.iter().map(|(w, _)| w.kept()).collect();
             by_tensor_cores(device, at, x, some, n, tile(&device.info, n, &kept))?;
-            continue;
+        } else {
+            let busy = blocks(some, 2) >= least;
+            with(device, at, x, some, n, if busy { 2 } else { 1 })?;
         }
-        let busy = blocks(some, 2) >= least;
-        with(device, at, x, some, n, if busy { 2 } else { 1 })?;
     }
     Ok(())
 }
@@ -119,6 +119,22 @@ pub(super) fn products(
 /// Blocks of these weights, with so many outputs of a warp.
 fn blocks(products: &[(&CudaWeight, &Tensor)], outs: usize) -> usize {
     products.iter().map(|(w, _)| w.shape[1].div_ceil(outs * WARPS as usize)).sum()
+}
+
+/// A call with the formats of all weights but the first, and after the activations what `products.cu` takes.
+fn of_weights<'a>(
+    device: &Device,
+    at: &str,
+    mut call: Call<'a>,
+    products: &[(&CudaWeight, &Tensor)],
+    n: usize,
+) -> Result<Call<'a>> {
+    for (name, (w, _)) in NAMES.into_iter().zip(products.iter().skip(1)) {
+        call = call.word(name, w.format);
+    }
+    let inputs = products.first().map_or(0, |(first, _)| first.shape[2]);
+    call = call.count("rows", n).count("inputs", inputs);
+    (0..TOGETHER).try_fold(call, |call, i| weight_and_result(device, at, call, products.get(i)))
 }
 
 /// The same of so many as one launch takes, by tensor cores.
@@ -132,16 +148,9 @@ fn by_tensor_cores(
 ) -> Result<()> {
     let Some((first, _)) = products.first() else { return Ok(()) };
     x.check_for_tiles(at)?;
-    let mut call =
-        x.given(Call::new(device, at, &LINEAR_INT8_MMA, "linear_int8_mma").word("FORMAT", first.format));
-    for (name, (w, _)) in NAMES.into_iter().zip(products).skip(1) {
-        call = call.word(name, w.format);
-    }
-    call = call.define("MT", tile.mt).define("NT", tile.nt).define("PITCH", tile.pitch);
-    call = call.count("rows", n).count("inputs", first.shape[2]);
-    for i in 0..TOGETHER {
-        call = weight_and_result(device, at, call, products.get(i))?;
-    }
+    let call = Call::new(device, at, &LINEAR_INT8_MMA, "linear_int8_mma").word("FORMAT", first.format);
+    let call = call.define("MT", tile.mt).define("NT", tile.nt).define("PITCH", tile.pitch);
+    let call = of_weights(device, at, x.given(call), products, n)?;
     let blocks = products.iter().map(|(w, _)| w.shape[1].div_ceil(tile.outputs())).sum();
     let threads = u32::try_from(32 * Tile::PARTS).unwrap_or(0);
     call.run_shared([blocks, n.div_ceil(8 * tile.nt), 1], [threads, 1, 1], tile.shared())?;
@@ -158,30 +167,13 @@ fn with(
     outs: usize,
 ) -> Result<()> {
     let Some(((first, _), rows)) = products.first().map(|first| (first, rows(n))) else { return Ok(()) };
-    let mut call = call(device, at, &LINEAR_INT8, x, first.format, rows);
-    for (name, (w, _)) in NAMES.into_iter().zip(products).skip(1) {
-        call = call.word(name, w.format);
-    }
-    call = call.define("OUTS", outs).count("rows", n).count("inputs", first.shape[2]);
-    for i in 0..TOGETHER {
-        call = weight_and_result(device, at, call, products.get(i))?;
-    }
+    let call = call(device, at, &LINEAR_INT8, x, first.format, rows).define("OUTS", outs);
+    let call = of_weights(device, at, call, products, n)?;
     call.run([blocks(products, outs), n.div_ceil(rows), 1], [32 * WARPS, 1, 1])?;
     Ok(())
 }
 
-/// Whether `f(x · gateᵀ) * (x · upᵀ)` is made of two products in integers and leaves its result in tiles.
-pub(super) fn is_gated_in_tiles(
-    info: &DeviceInfo,
-    activations: Activations,
-    n: usize,
-    [gate, up]: [&Kept; 2],
-) -> bool {
-    let both = [gate, up].into_iter().all(|w| is_for(info, activations, n, w));
-    both && goes_to_tiles(info, n) && gate.shape == up.shape && gate.shape[1].is_multiple_of(GROUP)
-}
-
-/// What such a product leaves, with bytes as the pool has them; no others in integers leave anything.
+/// What `f(x · gateᵀ) * (x · upᵀ)` leaves for the next product, with bytes as the pool has them, if both products are in integers.
 pub(super) fn left_of_gated(
     products: &Products,
     n: usize,
@@ -189,9 +181,8 @@ pub(super) fn left_of_gated(
 ) -> Option<Option<(&'static str, u64)>> {
     let Products { info, activations, .. } = products;
     let both = of.iter().all(|w| is_for(info, *activations, n, w));
-    let left = is_gated_in_tiles(info, *activations, n, of)
-        .then(|| (codes::NAME, codes::size_of_tiles([n, of[0].shape[1]])));
-    both.then_some(left)
+    let left = || (codes::NAME, codes::size_of_tiles([n, of[0].shape[1]]));
+    both.then(|| codes::leaves_tiles(info, n, of.map(|w| w.shape)).then(left))
 }
 
 /// `f(x · gateᵀ) * (x · upᵀ)`, of weights of one shape.

@@ -287,6 +287,25 @@ fn lengths(format: &Format) -> [usize; 4] {
     if format.block_len == 32 { [32, 416, 1056, 3 * 1024 + 96] } else { [256, 768, 1280, 4096 + 256] }
 }
 
+/// A product of random rows and a random weight is its definition, a row of the weight's bytes with one of the activations, however it is made.
+fn is_defined(
+    b: &CudaBackend,
+    r: &mut Random,
+    what: &str,
+    (format, [n, out, cols], wild): (&'static Format, [usize; 3], bool),
+    make: impl FnOnce(&Tensor, &CudaWeight, &Tensor),
+    definition: fn(&Format, &[u8], &[f32]) -> f32,
+) {
+    let d = &b.device;
+    let (host, x) = (weight_of(r, format, [out, cols], wild), rows_of(r, n, cols));
+    let held = b.upload_weight(&host).unwrap();
+    let (given, y) = (b.upload(&x, [n, cols].into()).unwrap(), d.tensor("test", [n, out]).unwrap());
+    make(&given, weight::read(d, "test", &held).unwrap(), &y);
+    let row = |o: usize| &host.bytes[o * host.row_bytes()..][..host.row_bytes()];
+    let want = (0..n * out).map(|i| definition(format, row(i % out), &x[i / out * cols..][..cols]));
+    same(what, &b.download(&y).unwrap(), &want.collect::<Vec<f32>>());
+}
+
 /// Each of these formats with every number of rows at a time and of outputs of a warp.
 fn products(formats: impl Iterator<Item = &'static Format>) {
     let (b, mut r, mut count) = (backend(), Random(1), 0);
@@ -296,19 +315,13 @@ fn products(formats: impl Iterator<Item = &'static Format>) {
             for (n, outs) in [(1, 1), ([2, 3, 4, 2][i], 2), ([5, 8, 7, 6][i], 2), (8, 1)] {
                 let out = [13, 3, 9, 1][i];
                 let what = format!("{} [{n}, {cols}] to {out}, {outs} of a warp", format.name);
-                let (host, x) =
-                    (weight_of(&mut r, format, [out, cols], count % 5 == 4), rows_of(&mut r, n, cols));
-                let held = b.upload_weight(&host).unwrap();
-                let (w, given) =
-                    (weight::read(d, at, &held).unwrap(), b.upload(&x, [n, cols].into()).unwrap());
-                assert!(takes(d, n, w));
-                let (codes, y) = (codes::codes(d, at, &given, 0).unwrap(), d.tensor(at, [n, out]).unwrap());
-                with(d, at, &codes, &[(w, &y)], n, outs).unwrap();
-                let row = |o: usize| &host.bytes[o * host.row_bytes()..][..host.row_bytes()];
-                let want: Vec<f32> = (0..n * out)
-                    .map(|i| definition(format, n)(format, row(i % out), &x[i / out * cols..][..cols]))
-                    .collect();
-                same(&what, &b.download(&y).unwrap(), &want);
+                let of = (format, [n, out, cols], count % 5 == 4);
+                let make = |given: &Tensor, w: &CudaWeight, y: &Tensor| {
+                    assert!(takes(d, n, w));
+                    let codes = codes::codes(d, at, given, 0).unwrap();
+                    with(d, at, &codes, &[(w, y)], n, outs).unwrap();
+                };
+                is_defined(&b, &mut r, &what, of, make, definition(format, n));
                 count += 1;
             }
         }
@@ -340,21 +353,15 @@ fn tiles(formats: impl Iterator<Item = &'static Format>) {
             for (n, mt) in [[(2, 1), (64, 2)], [(8, 2), (13, 1)], [(24, 2), (16, 2)], [(5, 1), (40, 1)]][i] {
                 let out = [37, 3, 50, 16][i];
                 let what = format!("{} [{n}, {cols}] to {out}, {mt} sixteens", format.name);
-                let (host, x) =
-                    (weight_of(&mut r, format, [out, cols], count % 5 == 4), rows_of(&mut r, n, cols));
-                let held = b.upload_weight(&host).unwrap();
-                let (w, given) =
-                    (weight::read(d, at, &held).unwrap(), b.upload(&x, [n, cols].into()).unwrap());
-                let (codes, y) = (codes::given(d, at, &given, 0).unwrap(), d.tensor(at, [n, out]).unwrap());
-                // Two sixteens of q8_0 are more than some devices have room for.
-                let tile = [mt, 1].map(|mt| Tile::of(n, mt, std::iter::once(w.kept().block())));
-                let tile = tile.into_iter().find(|tile| tile.fits(&d.info)).unwrap();
-                by_tensor_cores(d, at, &codes, &[(w, &y)], n, tile).unwrap();
-                let row = |o: usize| &host.bytes[o * host.row_bytes()..][..host.row_bytes()];
-                let want: Vec<f32> = (0..n * out)
-                    .map(|i| product_in_parts(format, row(i % out), &x[i / out * cols..][..cols]))
-                    .collect();
-                same(&what, &b.download(&y).unwrap(), &want);
+                let of = (format, [n, out, cols], count % 5 == 4);
+                let make = |given: &Tensor, w: &CudaWeight, y: &Tensor| {
+                    let codes = codes::given(d, at, given, 0).unwrap();
+                    // Two sixteens of q8_0 are more than some devices have room for.
+                    let tile = [mt, 1].map(|mt| Tile::of(n, mt, std::iter::once(w.kept().block())));
+                    let tile = tile.into_iter().find(|tile| tile.fits(&d.info)).unwrap();
+                    by_tensor_cores(d, at, &codes, &[(w, y)], n, tile).unwrap();
+                };
+                is_defined(&b, &mut r, &what, of, make, product_in_parts);
                 count += 1;
             }
         }

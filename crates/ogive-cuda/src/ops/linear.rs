@@ -155,26 +155,24 @@ pub(crate) fn linear_gated(
         return Ok(y);
     }
     let (at, mut shared) = ("linear_gated", Shared::default());
-    if together(device, at, compute, x, &[gate, up])? == 2 {
-        let mut ys = few(device, at, x, &[gate, up], &mut shared)?;
-        drop(shared);
-        if let (Some(up), Some(gate)) = (ys.pop(), ys.pop()) {
-            return match gate.shape() == up.shape() && gate.shape().cols().is_multiple_of(codes::GROUP) {
-                true => codes::gated_in_tiles(device, at, &gate, &up, function(f)?),
-                false => elementwise::gated(device, gate, &up, f),
-            };
-        }
-        return Err(Error::invalid(at, "two products gave less than two results"));
-    }
     let (n, both) = (x.shape().rows(), [weight::read(device, at, gate)?, weight::read(device, at, up)?]);
-    let (formats, integers) = (both.map(|w| w.format), both.iter().all(|w| int8::takes(device, n, w)));
+    let integers = both.iter().all(|w| int8::takes(device, n, w));
+    if integers && together(device, at, compute, x, &[gate, up])? == both.len() {
+        let ys = <[Tensor; 2]>::try_from(few(device, at, x, &[gate, up], &mut shared)?);
+        let [gate, up] = ys.map_err(|_| Error::invalid(at, "two products gave another number of results"))?;
+        drop(shared);
+        return match codes::leaves_tiles(&device.info, n, both.map(|w| w.shape)) {
+            true => codes::gated_in_tiles(device, at, &gate, &up, function(f)?),
+            false => elementwise::gated(device, gate, &up, f),
+        };
+    }
     let gate = one(device, at, compute, x, gate, &mut shared)?;
     let up = one(device, at, compute, x, up, &mut shared)?;
     drop(shared);
     match integers {
         // Weights in orders of their own: nothing is left for the next product, which has another.
         true => elementwise::gated(device, gate, &up, f),
-        false => matrix::gated(device, compute.with(&device.info, &formats), gate, &up, f),
+        false => matrix::gated(device, compute.with(&device.info, &both.map(|w| w.format)), gate, &up, f),
     }
 }
 
