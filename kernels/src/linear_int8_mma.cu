@@ -104,7 +104,7 @@ template <class F> struct Rows {
 #pragma unroll 1
                     for (int k = 0; at + k < PITCH; k += 64) {
                         int left = (int)(room[i] - offset + before - at) - k;
-                        copy16_of(to + k, left > 0 ? from + k : rows[i], left >= 16 ? 16 : left > 0 ? left : 0);
+                        copy16_of(to + k, left > 0 ? from + k : (const u8*)((u64)rows[i] & ~15ull), left >= 16 ? 16 : left > 0 ? left : 0);
                     }
                 }
             }
