@@ -275,9 +275,15 @@ template <class F> DEVICE void outputs(TRACED u8* shared, const Product& p, int 
         }
     }
 }
+
+// Blocks that a multiprocessor shall have registers for. For the four factors of q2_k and two tiles compilers for 12.1 find too few for two.
+enum { WIDE = Kind<First::Group>::COUNT > 2 || Kind<Second::Group>::COUNT > 2 || Kind<Third::Group>::COUNT > 2 };
+enum { BLOCKS = NT > 2 || NT == 2 && WIDE && __CUDA_ARCH__ >= 1200 ? 1 : 2 };
+#else
+enum { BLOCKS = 1 };
 #endif
 
-KERNEL __launch_bounds__(32 * PARTS, NT > 2 ? 1 : 2)
+KERNEL __launch_bounds__(32 * PARTS, BLOCKS)
     linear_int8_mma(TRACED const u8* codes, const u8* kept, int n, int cols, const u8* w, u64 row_bytes, float* y, int out,
                     const u8* w2, u64 row_bytes2, float* y2, int out2, const u8* w3, u64 row_bytes3, float* y3, int out3) {
 #if HAS_TILE
