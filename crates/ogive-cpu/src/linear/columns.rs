@@ -15,7 +15,7 @@ use super::{
     strips::STRIP,
 };
 
-/// Tokens of a piece at most: with two registers of rows, twenty-four sums.
+/// Tokens of a piece at most.
 const TOKENS: usize = 12;
 /// Words of a line of the cache.
 const LINE: usize = 16;
@@ -100,6 +100,8 @@ pub(crate) struct Few {
     pub(crate) tokens: usize,
     /// Into pieces of how many they are cut.
     pub(crate) together: usize,
+    /// Into pieces of how many the tokens of other steps are cut: at most [`TOKENS`].
+    pub(crate) many: usize,
 }
 
 /// Some rows of activations: for each lane of the sum, step by step, the values of all tokens.
@@ -117,7 +119,7 @@ pub(crate) struct Columns {
 impl Columns {
     /// How many pieces `n` tokens make.
     pub(crate) fn count(n: usize, few: Few) -> usize {
-        n.div_ceil(if n <= few.tokens { few.together } else { TOKENS })
+        n.div_ceil(if n <= few.tokens { few.together } else { few.many })
     }
 
     /// The tokens of piece `i` of so many: all have the same number, or one less.

@@ -237,7 +237,7 @@ impl Path {
             Self::Avx512 | Self::Amx => avx512::columns::few(side),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 | Self::AvxVnni => avx2::columns::few(side),
-            _ => Few { tokens: 0, together: 1 },
+            _ => Few { tokens: 0, together: 1, many: 1 },
         }
     }
 

@@ -56,7 +56,7 @@ pub(in crate::simd) const fn few(side: Side) -> Few {
         Side::Single => TOGETHER,
         Side::OddEven | Side::Pairs => TOGETHER - 1,
     };
-    Few { tokens: 64, together }
+    Few { tokens: 64, together, many: TOGETHER }
 }
 
 /// Bytes of a word of sixteen rows.
@@ -331,17 +331,17 @@ fn many<const KIND: u8>(job: &Job<'_>, side: Side, out: &mut Stripe<'_>) {
         while let Some(part) = parts.next() {
             for (first, sums) in panels.clone().zip(sums.chunks_exact_mut(DEPTHS * n)) {
                 let strip = |r| job.strip(r).unwrap_or_default();
-                let next = match first + STRIP {
-                    next if next < out.width() => (strip(next), Some(&part)),
-                    _ => (strip(0), parts.peek()),
+                let mut next = match first + STRIP {
+                    next if next < out.width() => Next::of::<KIND>(strip(next), Some(&part), pieces.len()),
+                    _ => Next::of::<KIND>(strip(0), parts.peek(), pieces.len()),
                 };
                 unpack::<KIND>(strip(first), &part, panel);
                 let at = (part.lane * steps + part.steps.start) * per_step(KIND);
                 let mut t = 0;
                 for (i, piece) in pieces.iter().enumerate() {
-                    ask_share::<KIND>(next, i, pieces.len());
-                    let now = &mut Sums { all: sums, n, t };
-                    tokens(panel, piece, &pieces[(i + 1) % pieces.len()], at, &part, now);
+                    next.ask_share::<KIND>();
+                    let after = pieces.get(i + 1).unwrap_or(&pieces[0]);
+                    tokens(panel, piece, after, at, &part, &mut Sums { all: sums, n, t });
                     t += piece.tokens;
                 }
             }
@@ -385,20 +385,36 @@ fn unpack<const KIND: u8>(strip: &[u8], part: &Part, panel: &mut Vec<Lanes<f32>>
     }
 }
 
-/// Asks for share `i` of `shares` of the words that are unpacked next: one lies too far from the one before it for the processor to see
+/// The words that are unpacked next, of which a share is asked for at a time: one lies too far from the one before it for the processor to see
 /// what comes.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn ask_share<const KIND: u8>((strip, part): (&[u8], Option<&Part>), i: usize, shares: usize) {
-    let Some(part) = part else { return };
-    let (share, level) = (part.steps.len().div_ceil(shares), Level::here());
-    for step in part.steps.clone().skip(i * share).take(share) {
-        level.ask(strip.as_ptr().wrapping_add((step * LANES + part.lane) * word(KIND)));
+struct Next {
+    at: *const u8,
+    words: usize,
+    share: usize,
+    level: Level,
+}
+
+impl Next {
+    /// The words of a part, if there is one, asked for in so many shares.
+    fn of<const KIND: u8>(strip: &[u8], part: Option<&Part>, shares: usize) -> Self {
+        let (lane, steps) = part.map_or((0, 0..0), |part| (part.lane, part.steps.clone()));
+        let at = strip.as_ptr().wrapping_add((steps.start * LANES + lane) * word(KIND));
+        Self { at, words: steps.len(), share: steps.len().div_ceil(shares), level: Level::here() }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn ask_share<const KIND: u8>(&mut self) {
+        let share = self.share.min(self.words);
+        for _ in 0..share {
+            self.level.ask(self.at);
+            self.at = self.at.wrapping_add(LANES * word(KIND));
+        }
+        self.words -= share;
     }
 }
 
-/// Goes on with the lane's sums for the tokens of a piece, in two turns of as many or one less; `next` comes after it, and `at` is the part's
-/// first step of both.
+/// Goes on with the lane's sums for the tokens of a piece; `next` comes after it, and `at` is the part's first step of both.
 #[target_feature(enable = "avx2,fma")]
 fn tokens(
     panel: &[Lanes<f32>],
@@ -408,44 +424,39 @@ fn tokens(
     part: &Part,
     sums: &mut Sums<'_>,
 ) {
-    let middle = if piece.tokens > TOGETHER { piece.tokens / 2 } else { 0 };
-    for of in [0..middle, middle..piece.tokens] {
-        match of.len() {
-            6 => turn_of::<6>(panel, (piece, next), at, of.start, part, sums),
-            5 => turn_of::<5>(panel, (piece, next), at, of.start, part, sums),
-            4 => turn_of::<4>(panel, (piece, next), at, of.start, part, sums),
-            3 => turn_of::<3>(panel, (piece, next), at, of.start, part, sums),
-            2 => turn_of::<2>(panel, (piece, next), at, of.start, part, sums),
-            1 => turn_of::<1>(panel, (piece, next), at, of.start, part, sums),
-            n => assert_eq!(n, 0, "two turns have more tokens than there are registers for"),
-        }
+    match piece.tokens {
+        6 => tokens_of::<6>(panel, piece, next, at, part, sums),
+        5 => tokens_of::<5>(panel, piece, next, at, part, sums),
+        4 => tokens_of::<4>(panel, piece, next, at, part, sums),
+        3 => tokens_of::<3>(panel, piece, next, at, part, sums),
+        2 => tokens_of::<2>(panel, piece, next, at, part, sums),
+        1 => tokens_of::<1>(panel, piece, next, at, part, sums),
+        n => assert_eq!(n, 0, "a piece has more tokens than there are registers for"),
     }
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn turn_of<const N: usize>(
+fn tokens_of<const N: usize>(
     panel: &[Lanes<f32>],
-    (piece, next): (&Columns, &Columns),
+    piece: &Columns,
+    next: &Columns,
     at: usize,
-    from: usize,
     part: &Part,
     sums: &mut Sums<'_>,
 ) {
-    let stride = piece.tokens;
     let ahead = next.values.as_ptr().wrapping_add(at * next.tokens);
-    let ahead = ahead.addr().wrapping_sub(piece.values.as_ptr().addr() + at * stride * size_of::<u32>());
-    let x = &piece.values[at * stride..][..panel.len() * stride];
+    let ahead = ahead.addr().wrapping_sub(piece.values.as_ptr().addr() + at * N * size_of::<u32>());
     // Where this lane's sums wait between its parts there is room until they are complete.
     let depth = part.lane.trailing_ones() as usize;
-    let slot = |depth: usize| depth * sums.n + sums.t + from..depth * sums.n + sums.t + from + N;
+    let slot = |depth: usize| depth * sums.n + sums.t..depth * sums.n + sums.t + N;
     let mut values = [[_mm256_setzero_ps(); 2]; N];
     if part.steps.start > 0 {
         for (to, from) in values.iter_mut().zip(&sums.all[slot(depth)]) {
             *to = [floats(from, 0), floats(from, 1)];
         }
     }
-    for (w, x) in panel.iter().zip(x.chunks_exact(stride)) {
-        let Some(x) = x.get(from..).and_then(|x| x.first_chunk::<N>()) else { break };
+    let x = &piece.values.as_chunks::<N>().0[at..][..panel.len()];
+    for (w, x) in panel.iter().zip(x) {
         ask(x.as_ptr().cast::<u8>().wrapping_add(ahead));
         let w = [floats(w, 0), floats(w, 1)];
         for n in 0..N {

@@ -42,14 +42,16 @@ pub(in crate::simd) fn are_pairs_fast() -> bool {
 const STEPS: usize = 128;
 /// Tokens whose sums of all lanes have room in registers.
 const STREAMED: usize = 4;
+/// Tokens whose sums of one lane have: two registers of rows each.
+const MANY: usize = 12;
 
 /// Up to how many tokens it pays to stream through strips, by measurement, and how many together: pairs are so little work that laying them
 /// anew pays sooner.
 pub(in crate::simd) const fn few(side: Side) -> Few {
     match side {
-        Side::Single => Few { tokens: 256, together: STREAMED },
-        Side::OddEven => Few { tokens: 32, together: STREAMED },
-        Side::Pairs => Few { tokens: 64, together: pairs::TOGETHER },
+        Side::Single => Few { tokens: 256, together: STREAMED, many: MANY },
+        Side::OddEven => Few { tokens: 32, together: STREAMED, many: MANY },
+        Side::Pairs => Few { tokens: 64, together: pairs::TOGETHER, many: MANY },
     }
 }
 
