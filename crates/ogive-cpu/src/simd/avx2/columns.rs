@@ -29,6 +29,8 @@ const CHUNK: usize = 8 << 10;
 const AHEAD: usize = CHUNK / 2 * 3;
 /// Tokens whose sums have room in registers.
 const TOGETHER: usize = 6;
+/// Steps whose activations of the next tokens are asked for together: of six tokens three lines.
+const ASKED: usize = 8;
 
 /// What is multiplied: singles as they are, halves made singles, pairs of bf16 made singles.
 pub(in crate::simd) const F32: u8 = 0;
@@ -444,8 +446,8 @@ fn tokens_of<const N: usize>(
     part: &Part,
     sums: &mut Sums<'_>,
 ) {
-    let ahead = next.values.as_ptr().wrapping_add(at * next.tokens);
-    let ahead = ahead.addr().wrapping_sub(piece.values.as_ptr().addr() + at * N * size_of::<u32>());
+    let after = next.values.as_ptr().wrapping_add(at * next.tokens);
+    let distance = after.addr().wrapping_sub(piece.values.as_ptr().addr() + at * N * size_of::<u32>());
     // Where this lane's sums wait between its parts there is room until they are complete.
     let depth = part.lane.trailing_ones() as usize;
     let slot = |depth: usize| depth * sums.n + sums.t..depth * sums.n + sums.t + N;
@@ -456,15 +458,17 @@ fn tokens_of<const N: usize>(
         }
     }
     let x = &piece.values.as_chunks::<N>().0[at..][..panel.len()];
+    let ((panel, rest), (x, rest_x)) = (panel.as_chunks::<ASKED>(), x.as_chunks::<ASKED>());
     for (w, x) in panel.iter().zip(x) {
-        ask(x.as_ptr().cast::<u8>().wrapping_add(ahead));
-        let w = [floats(w, 0), floats(w, 1)];
-        for n in 0..N {
-            let x = _mm256_set1_ps(f32::from_bits(x[n]));
-            for half in 0..2 {
-                values[n][half] = _mm256_fmadd_ps(x, w[half], values[n][half]);
-            }
+        for line in 0..(ASKED * N * size_of::<u32>()).div_ceil(ahead::LINE) {
+            ask(x.as_ptr().cast::<u8>().wrapping_add(distance.wrapping_add(line * ahead::LINE)));
         }
+        for i in 0..ASKED {
+            multiply_all(&w[i], &x[i], &mut values);
+        }
+    }
+    for (w, x) in rest.iter().zip(rest_x) {
+        multiply_all(w, x, &mut values);
     }
     if part.last {
         for depth in 0..depth {
@@ -478,6 +482,19 @@ fn tokens_of<const N: usize>(
     for (to, from) in sums.all[slot(depth)].iter_mut().zip(values) {
         for half in 0..2 {
             store(to, half, from[half]);
+        }
+    }
+}
+
+/// Adds one step's products of sixteen rows with the values of `N` tokens.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn multiply_all<const N: usize>(w: &Lanes<f32>, x: &[u32; N], sums: &mut [[__m256; 2]; N]) {
+    let w = [floats(w, 0), floats(w, 1)];
+    for n in 0..N {
+        let x = _mm256_set1_ps(f32::from_bits(x[n]));
+        for half in 0..2 {
+            sums[n][half] = _mm256_fmadd_ps(x, w[half], sums[n][half]);
         }
     }
 }
