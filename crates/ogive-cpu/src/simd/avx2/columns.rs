@@ -148,6 +148,18 @@ fn multiply<const KIND: u8>(sum: __m256, w: [__m256; 2], x: [u32; 2]) -> __m256 
     if KIND == ODD_EVEN { _mm256_fmadd_ps(_mm256_set1_ps(f32::from_bits(x[1])), w[1], sum) } else { sum }
 }
 
+/// The same of sixteen rows with the values of `N` tokens.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn multiply_all<const N: usize>(w: [__m256; 2], x: &[u32; N], sums: &mut [[__m256; 2]; N]) {
+    for n in 0..N {
+        let x = _mm256_set1_ps(f32::from_bits(x[n]));
+        for half in 0..2 {
+            sums[n][half] = _mm256_fmadd_ps(x, w[half], sums[n][half]);
+        }
+    }
+}
+
 /// Lanes 0 and 1, then 2 and 3, then both.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -285,12 +297,7 @@ fn together<const KIND: u8, const T: usize, const L: usize>(
             for i in 0..per_step(KIND) {
                 // SAFETY: there are as many words as stands above.
                 let w = unsafe { [load::<KIND>(w, 0)[i], load::<KIND>(w, 1)[i]] };
-                for t in 0..T {
-                    let x = _mm256_set1_ps(f32::from_bits(x[i][t]));
-                    for half in 0..2 {
-                        now[l][t][half] = _mm256_fmadd_ps(x, w[half], now[l][t][half]);
-                    }
-                }
+                multiply_all(w, &x[i], &mut now[l]);
             }
         }
     }
@@ -404,6 +411,7 @@ impl Next {
         Self { at, words: steps.len(), share: steps.len().div_ceil(shares), level: Level::here() }
     }
 
+    /// Asks for one share, or for what is left.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn ask_share<const KIND: u8>(&mut self) {
@@ -437,6 +445,7 @@ fn tokens(
     }
 }
 
+/// The same for a piece of `N`.
 #[target_feature(enable = "avx2,fma")]
 fn tokens_of<const N: usize>(
     panel: &[Lanes<f32>],
@@ -464,11 +473,11 @@ fn tokens_of<const N: usize>(
             ask(x.as_ptr().cast::<u8>().wrapping_add(distance.wrapping_add(line * ahead::LINE)));
         }
         for i in 0..ASKED {
-            multiply_all(&w[i], &x[i], &mut values);
+            multiply_all([floats(&w[i], 0), floats(&w[i], 1)], &x[i], &mut values);
         }
     }
     for (w, x) in rest.iter().zip(rest_x) {
-        multiply_all(w, x, &mut values);
+        multiply_all([floats(w, 0), floats(w, 1)], x, &mut values);
     }
     if part.last {
         for depth in 0..depth {
@@ -482,19 +491,6 @@ fn tokens_of<const N: usize>(
     for (to, from) in sums.all[slot(depth)].iter_mut().zip(values) {
         for half in 0..2 {
             store(to, half, from[half]);
-        }
-    }
-}
-
-/// Adds one step's products of sixteen rows with the values of `N` tokens.
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn multiply_all<const N: usize>(w: &Lanes<f32>, x: &[u32; N], sums: &mut [[__m256; 2]; N]) {
-    let w = [floats(w, 0), floats(w, 1)];
-    for n in 0..N {
-        let x = _mm256_set1_ps(f32::from_bits(x[n]));
-        for half in 0..2 {
-            sums[n][half] = _mm256_fmadd_ps(x, w[half], sums[n][half]);
         }
     }
 }
