@@ -8,7 +8,7 @@
 //! ahead of whoever reads on in order.
 #![allow(unsafe_code)]
 
-use crate::simd::vendor::{asks_first, reads_ahead};
+use crate::simd::vendor::{ahead_of_one, asks_first, reads_ahead};
 use std::{
     arch::{asm, x86_64::*},
     sync::atomic::{Ordering, compiler_fence},
@@ -18,6 +18,12 @@ use std::{
 pub(in crate::simd) const AHEAD: usize = 6 << 10;
 /// Bytes of a line of the cache.
 pub(in crate::simd) const LINE: usize = 64;
+
+/// How many bytes ahead of what is being read a stream asks that meets so many tokens.
+#[inline(always)]
+pub(in crate::simd) fn distance(tokens: usize) -> usize {
+    if tokens == 1 { ahead_of_one() } else { AHEAD }
+}
 
 /// The cache that lines of memory are brought into.
 #[derive(Clone, Copy)]
@@ -50,7 +56,7 @@ impl Level {
     }
 }
 
-/// What a stream asks for while it reads a piece of a block: what lies [`AHEAD`] of it, be it in the next strip.
+/// What a stream asks for while it reads a piece of a block: what lies so far ahead of it, be it in the next strip.
 #[derive(Clone, Copy)]
 pub(in crate::simd) struct Ahead {
     next: *const u8,
@@ -60,11 +66,17 @@ pub(in crate::simd) struct Ahead {
 }
 
 impl Ahead {
-    /// Of piece `piece` of `pieces` of `block`, every line, if there is a level.
+    /// Of piece `piece` of `pieces` of `block`, every line, if there is a level; [`distance`] says how far.
     #[inline(always)]
-    pub(in crate::simd) fn of(block: &[u8], piece: usize, pieces: usize, level: Option<Level>) -> Self {
+    pub(in crate::simd) fn of(
+        block: &[u8],
+        piece: usize,
+        pieces: usize,
+        level: Option<Level>,
+        distance: usize,
+    ) -> Self {
         let lines = block.len().div_ceil(LINE).div_ceil(pieces);
-        let next = block.as_ptr().wrapping_add(AHEAD + LINE * lines * piece);
+        let next = block.as_ptr().wrapping_add(distance + LINE * lines * piece);
         Self { next, lines, level }
     }
 

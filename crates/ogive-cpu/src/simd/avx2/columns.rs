@@ -15,7 +15,7 @@ use super::{
 use crate::{
     linear::{Columns, Dense, Few, Job, LANES, STRIP, Side},
     pool::Stripe,
-    simd::vendor::reads_ahead_of_numbers,
+    simd::vendor::reads_ahead_of_f32,
 };
 use std::{arch::x86_64::*, cell::RefCell, ops::Range};
 
@@ -191,13 +191,14 @@ fn one<const KIND: u8>(strip: &[u8], piece: &Columns) -> [f32; STRIP] {
     let x = &piece.values[..LANES * each];
     assert!(strip.len() == LANES * steps * word(KIND));
     let mut sums = [[_mm256_setzero_ps(); LANES]; 2];
-    let level = Level::while_waiting().filter(|_| KIND == ODD_EVEN || !reads_ahead_of_numbers());
+    let level = Level::while_waiting().filter(|_| KIND != F32 || !reads_ahead_of_f32());
+    let distance = ahead::distance(1);
     for step in 0..steps {
         for l in 0..LANES {
             if let Some(level) = level
                 && (word(KIND) == 64 || l % 2 == 0)
             {
-                level.ask(strip.as_ptr().wrapping_add((step * LANES + l) * word(KIND) + ahead::AHEAD));
+                level.ask(strip.as_ptr().wrapping_add((step * LANES + l) * word(KIND) + distance));
             }
             let at = l * each + step * per_step(KIND);
             let x = [x[at], if KIND == ODD_EVEN { x[at + 1] } else { 0 }];

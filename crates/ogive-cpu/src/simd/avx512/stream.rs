@@ -14,7 +14,7 @@ use super::{
 use crate::{
     linear::Tile,
     simd::avx2::{
-        ahead::{Ahead, Level, in_order},
+        ahead::{AHEAD, Ahead, Level, in_order},
         codes::{self, fine, has_min, super_block},
         panel::Lanes,
     },
@@ -111,7 +111,7 @@ fn add_parts<const F: u8, const N: usize, const T: usize>(
     let mut products = [[_mm512_setzero_si512(); T]; 4];
     // Looked up once a strip, one token of Q5_K takes a tenth longer. Q5_K is asked for even where others are not.
     let level = if T == 1 && F != codes::Q5_K { Level::while_waiting() } else { Some(Level::here()) };
-    let ahead = Ahead::of(block.as_flattened(), g, groups, level);
+    let ahead = Ahead::of(block.as_flattened(), g, groups, level, AHEAD);
     for i in 0..quads {
         ahead.ask(i, quads);
         for k in 0..group(F, T) {
@@ -149,7 +149,7 @@ fn small<const F: u8, const N: usize, const T: usize>(
         let mut sums = [_mm512_setzero_ps(); T];
         for (block, (acts, (eights, totals))) in blocks.iter().zip(acts.iter().zip(eights.iter().zip(totals)))
         {
-            let ahead = Ahead::of(block.as_flattened(), 0, 1, level);
+            let ahead = Ahead::of(block.as_flattened(), 0, 1, level, AHEAD);
             let mut part = [_mm512_setzero_si512(); T];
             if raise(F) != 0 {
                 let times = _mm512_set1_epi32(raise(F).trailing_zeros() as i32 - 3);
