@@ -54,11 +54,11 @@ thread_local! {
 /// Up to how many tokens it pays to stream through strips, by measurement; and as many together as have two sums each in registers beside
 /// their operands, which are more where pairs are taken apart.
 pub(in crate::simd) const fn few(side: Side) -> Few {
-    let together = match side {
-        Side::Single => TOGETHER,
-        Side::OddEven | Side::Pairs => TOGETHER - 1,
+    let (tokens, together) = match side {
+        Side::Single => (47, TOGETHER),
+        Side::OddEven | Side::Pairs => (31, TOGETHER - 1),
     };
-    Few { tokens: 64, together, many: TOGETHER }
+    Few { tokens, together, many: TOGETHER }
 }
 
 /// Bytes of a word of sixteen rows.
