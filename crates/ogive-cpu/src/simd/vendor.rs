@@ -1,8 +1,8 @@
 //! Whose processor this is, where the same instructions are not as fast on all.
 //!
 //! Kernels ask in every block, so an answer is one load: where a call might be made, as to a value that is made when it is first wanted, a
-//! compiler keeps no vector in a register across it. One token of eight formats took 1.04 to 1.19 times as long in caches on Zen 3 with one
-//! such question more.
+//! compiler keeps no vector in a register across it. One token of six packed formats took 1.06 to 1.19 times as long in caches on Zen 3
+//! with one such question more.
 
 use super::avx2::ahead::AHEAD;
 use std::{
