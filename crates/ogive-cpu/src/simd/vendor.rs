@@ -4,18 +4,13 @@
 //! compiler keeps no vector in a register across it. One token of six packed formats took 1.06 to 1.19 times as long in caches on Zen 3
 //! with one such question more.
 
-use super::avx2::ahead::AHEAD;
 use std::{
     arch::x86_64::__cpuid,
-    sync::atomic::{AtomicU8, AtomicUsize, Ordering},
+    sync::atomic::{AtomicU8, Ordering},
 };
 
 /// What holds of this processor; nothing before [`look`].
 static TRAITS: AtomicU8 = AtomicU8::new(0);
-/// How many bytes ahead lines are asked for where one token meets a weight.
-static AHEAD_OF_ONE: AtomicUsize = AtomicUsize::new(AHEAD);
-/// The same where they had better be near.
-const NEAR: usize = 2 << 10;
 const IS_AMD: u8 = 1;
 const ASKS_FIRST: u8 = 2;
 const READS_AHEAD: u8 = 4;
@@ -23,7 +18,7 @@ const READS_AHEAD_OF_F32: u8 = 8;
 const ASKS_NEAR: u8 = 16;
 const LOOKED: u8 = 128;
 
-/// Finds out, once. Whoever asks whether this processor has a path's instructions has called it.
+/// Finds out, once.
 pub(super) fn look() {
     if has(LOOKED) {
         return;
@@ -35,7 +30,6 @@ pub(super) fn look() {
     // The family is the sum of two fields, where the first is full, and the model then has its upper half elsewhere.
     let (family, model) = (field(8, 4) + field(20, 8), field(4, 4) | field(16, 4) << 4);
     let traits = if is_amd { of_amd(family, model) } else { 0 };
-    AHEAD_OF_ONE.store(if traits & ASKS_NEAR == 0 { AHEAD } else { NEAR }, Ordering::Relaxed);
     TRAITS.store(LOOKED | traits, Ordering::Relaxed);
 }
 
@@ -74,20 +68,18 @@ pub(super) fn reads_ahead() -> bool {
     has(READS_AHEAD)
 }
 
-/// The same for F32, for which it holds of Zen 3 too. Its two cores read F32 at 83 to 94 % of plain reads, and at 75 to 82 if asked; but Q8_0 at
-/// 68 to 75 and 73 to 81, Q5_0 at 54 to 65 and 69 to 77, BF16 at 70 to 78 and 73 to 83.
+/// The same for F32, for which it holds of Zen 3 too. Its two cores read F32 at 83 to 94 % of plain reads, and at 75 to 82 if asked.
 #[inline(always)]
 pub(super) fn reads_ahead_of_f32() -> bool {
     has(READS_AHEAD_OF_F32)
 }
 
-/// How many bytes ahead of what is being read lines are asked for where one token meets a weight: near by what AMD made before Zen 4. Two Zen 3
-/// cores that ask 2 kB ahead, and not 6, read Q4_0 at 1.10 times the rate, Q8_0 and BF16 at 1.07, Q6_K and Q4_K at 1.05, F16, which was not
-/// asked for, at 1.02, and Q5_K and Q5_0, where arithmetic takes as long, at the same. What reads ahead of a stream by itself begins anew with each page
-/// of 4 kB, and a second place in another page seems to be in its way.
-#[inline(always)]
-pub(super) fn ahead_of_one() -> usize {
-    AHEAD_OF_ONE.load(Ordering::Relaxed)
+/// Whether one token that streams through a weight had better ask near by: what AMD made before Zen 4. Two Zen 3 cores that ask 2 kB ahead, and
+/// not 6, read Q4_0 and Q8_0 at 1.08 times the rate, BF16 at 1.06, Q4_K at 1.04, Q6_K at 1.02, Q5_K at the same, and F16 at 1.02 of what
+/// they do unasked. What reads ahead of a stream by itself begins anew with each page of 4 kB, and a second place in another page seems to be
+/// in its way.
+pub(super) fn asks_near() -> bool {
+    has(ASKS_NEAR)
 }
 
 #[cfg(test)]
