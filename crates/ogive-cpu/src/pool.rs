@@ -261,7 +261,10 @@ impl Shared {
 
     fn sleep_until_empty(&self, run: &Run) {
         let mut done = lock(&self.done);
-        self.caller_sleeps.store(true, Ordering::SeqCst);
+        // By right a store would do: of this thread, which writes here and then looks there, and the last worker, which does it the other
+        // way round, one sees what the other wrote. qemu 7.2 lets a 64-bit ARM program on x86-64 read before such a store is seen, and both
+        // then wait for ever; it exchanges in order.
+        self.caller_sleeps.swap(true, Ordering::SeqCst);
         while !run.is_empty() {
             done = self.empty.wait(done).unwrap_or_else(PoisonError::into_inner);
         }

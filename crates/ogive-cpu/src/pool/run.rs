@@ -170,7 +170,8 @@ impl Run {
 
     /// Lets workers in.
     pub(super) fn open(&self, number: u32) {
-        self.state.0.store(u64::from(number) << NUMBER | OPEN, Ordering::SeqCst);
+        // Not `store`: who opens then looks for sleepers, and a sleeper-to-be the other way round. See `Shared::sleep_until_empty`.
+        self.state.0.swap(u64::from(number) << NUMBER | OPEN, Ordering::SeqCst);
     }
 
     /// The run's number, if it is open.
