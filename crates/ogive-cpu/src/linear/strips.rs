@@ -3,9 +3,9 @@
 //! How the words of a dense strip lie is written in [`super::columns`]. A packed one holds what its sixteen rows hold and not a byte
 //! more, block after block along the columns. Within a block comes one word (four bytes) of each of the sixteen rows, then another of
 //! each, in the order in which a kernel with one token wants them ([`Packed::place`]); last the bytes that fill no word, as rows have
-//! them. Every format with kernels keeps four neighbouring elements in the same bits of one word, or a multiple of four of them
-//! (see [`Packed::odd`] for the two bytes that stand in the way), so one rule serves all, and no format needs a packed form of
-//! its own. The price is a copy; the file's pages are given back when it is made.
+//! them. Every format with kernels keeps four neighbouring elements in the same bits of one word's bytes, or a multiple of four of them
+//! (see [`Packed::odd`] for the two bytes that stand in the way, and [`Packed::high`] for the word that is given such an order), so one
+//! rule serves all, and no format needs a packed form of its own. The price is a copy; the file's pages are given back when it is made.
 
 use super::{columns, dense::Dense, packed::Packed};
 use crate::{
@@ -34,6 +34,16 @@ impl Packed {
             Self::Q3K => (108, 2),
             Self::Q6K => (208, 2),
             Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K | Self::Iq4Xs => (0, 0),
+        }
+    }
+
+    /// Which word has a bit of each of 32 codes, one after the other. In a strip bit `i` of its byte `j` is code `4 i + j`'s, so that four
+    /// neighbours' are in the same place of its bytes, as their other bits are: [`by_fours`].
+    const fn high(self) -> Option<usize> {
+        match self {
+            Self::Q5_0 => Some(0),
+            Self::Q5_1 => Some(1),
+            _ => None,
         }
     }
 
@@ -70,6 +80,39 @@ impl Packed {
     }
 }
 
+/// A word with its bits elsewhere.
+fn changed(word: [u8; 4], order: fn(u32) -> u32) -> [u8; 4] {
+    order(u32::from_le_bytes(word)).to_le_bytes()
+}
+
+/// The word with bits `P` and `Q` of each bit's number exchanged.
+const fn swap<const P: u32, const Q: u32>(v: u32) -> u32 {
+    // Of each pair of bits that change places the lower, whose number has the lower of the two bits and not the other.
+    let lower = const {
+        let (mut mask, mut bit) = (0, 0);
+        while bit < 32 {
+            if bit >> P & 1 == 1 && bit >> Q & 1 == 0 {
+                mask |= 1 << bit;
+            }
+            bit += 1;
+        }
+        mask
+    };
+    let apart = const { (1 << Q) - (1 << P) };
+    let differ = (v >> apart ^ v) & lower;
+    v ^ differ ^ differ << apart
+}
+
+/// Bit `4 i + j` becomes bit `i` of byte `j`: its number, of five bits, is turned by two.
+const fn by_fours(v: u32) -> u32 {
+    swap::<2, 4>(swap::<1, 2>(swap::<2, 3>(swap::<0, 2>(v))))
+}
+
+/// And back.
+const fn in_order(v: u32) -> u32 {
+    swap::<0, 2>(swap::<2, 3>(swap::<1, 2>(swap::<2, 4>(v))))
+}
+
 /// Lays the whole blocks of sixteen equally long rows into `strip`, which is as long as all of them.
 ///
 /// # Panics
@@ -91,6 +134,12 @@ pub(crate) fn pack(format: Packed, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
         Packed::Q4K => lay::<144, 0, 0>(rows, strip, as_is),
         Packed::Q5K => lay::<176, 0, 0>(rows, strip, |w| Packed::Q5K.place(w)),
         Packed::Q6K => lay::<210, 208, 2>(rows, strip, |w| Packed::Q6K.place(w)),
+    }
+    if let Some(w) = format.high() {
+        for block in strip.chunks_exact_mut(STRIP * format.block().1) {
+            let words = &mut block.as_chunks_mut().0[STRIP * w..][..STRIP];
+            words.iter_mut().for_each(|word| *word = changed(*word, by_fours));
+        }
     }
 }
 
@@ -130,7 +179,8 @@ pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
         let code = if at == 0 { high } else { low };
         let words = words.as_chunks::<4>().0.as_chunks::<STRIP>().0;
         for (w, to) in code.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            *to = words[format.place(w)][r];
+            let word = words[format.place(w)][r];
+            *to = if format.high() == Some(w) { changed(word, in_order) } else { word };
         }
     }
 }
@@ -281,6 +331,17 @@ mod tests {
                 assert_eq!(strips.row(r), want, "{format:?} row {r}");
             }
         }
+    }
+
+    #[test]
+    fn four_neighbours_high_bits_are_in_the_same_place_of_their_bytes() {
+        for bit in 0..32 {
+            let (i, j) = (bit / 4, bit % 4);
+            assert_eq!(by_fours(1 << bit), 1 << (8 * j + i), "bit {bit}");
+            assert_eq!(in_order(1 << (8 * j + i)), 1 << bit, "bit {bit}");
+        }
+        // All bits of a word go their own ways.
+        assert_eq!(in_order(by_fours(0x9bc3_5a01)), 0x9bc3_5a01);
     }
 
     #[test]

@@ -5,9 +5,9 @@
 #![allow(unsafe_code)]
 
 use super::{
-    codes::{Pairs, adds, has_min, offset, super_block},
+    codes::{Pairs, has_min, offset, super_block},
     panel::{Lanes, Panel, mins, subs},
-    vnni::{self, add_scaled, add_short, short, short_in_order, step},
+    vnni::{add_scaled, add_short, in_order, short, short_in_order, step},
 };
 use crate::linear::Quantised;
 use std::arch::x86_64::*;
@@ -187,11 +187,6 @@ fn blocks<const V: u8, const F: u8, const T: usize>(
             }
         }
     }
-}
-
-/// Whether products are written out in order: without VNNI, and where sums of more than two fit 16 bits. Others measured faster in a loop.
-const fn in_order(v: u8, f: u8) -> bool {
-    v == vnni::NONE && adds(f) > 2
 }
 
 /// Begins or goes on with the products of a four of codes of each row with the `q`-th four of 32 activations.

@@ -7,11 +7,11 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    ahead::{AHEAD, Ahead, Level, distance},
-    codes::{self, Pairs, has_min, offset, super_block},
+    ahead::{Ahead, Level, distance},
+    codes::{Pairs, has_min, offset, super_block},
     panel::Lanes,
     strip::{Block, Scales, blocks, factors, parts, quad, quads},
-    vnni::{add_scaled, add_short, add_words, short, step},
+    vnni::{add_scaled, add_short, add_words, in_order, short, short_in_order, step},
 };
 use crate::{
     linear::{Quantised, STRIP, block_len},
@@ -132,6 +132,12 @@ fn four<const N: usize>(a: &[i8; N], i: usize) -> __m256i {
     _mm256_set1_epi32(i32::from_le_bytes(a.as_chunks::<4>().0[i].map(i8::cast_unsigned)))
 }
 
+/// Whether tokens meet codes in the order that is written: of several a compiler takes one after the other through all codes. One token of a
+/// superblock measured faster as a compiler has it.
+const fn written_out(v: u8, f: u8, tokens: usize) -> bool {
+    in_order(v, f) && (tokens > 1 || !super_block(f))
+}
+
 /// Adds the parts of group `g`, scaled.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -153,6 +159,10 @@ fn add_parts<const V: u8, const F: u8, const N: usize, const T: usize>(
                 let c = [quad::<F, N>(block, p, i, 0), quad::<F, N>(block, p, i, 1)];
                 for t in 0..T {
                     let a = four(a[t], p * quads(F) + i);
+                    if const { written_out(V, F, T) } {
+                        short_in_order(&mut products[k][t], i == first, c, a);
+                        continue;
+                    }
                     for r in 0..2 {
                         products[k][t][r] = short::<V, F>(products[k][t][r], c[r], a);
                     }
@@ -180,26 +190,18 @@ fn small<const V: u8, const F: u8, const N: usize, const T: usize>(
     let ones = _mm256_set1_epi16(1);
     let mut out = [[_mm256_setzero_ps(); 2]; T];
     let level = if T == 1 { Level::while_waiting() } else { Some(Level::here()) };
-    // Putting a fifth bit to each code takes as long as memory: two Zen 3 cores read Q5_0 2 % slower if they ask near.
-    let far = if matches!(F, codes::Q5_0 | codes::Q5_1) { AHEAD } else { distance(T) };
     for (group, blocks) in blocks.chunks_exact(each).enumerate() {
         let mut p = [[_mm256_setzero_ps(); 2]; T];
         for (i, block) in blocks.iter().enumerate() {
             let b = group * each + i;
-            let ahead = Ahead::of(block.as_flattened(), 0, 1, level, far);
-            let mut a = [&[0; 32]; T];
-            let mut sums = [[_mm256_setzero_si256(); 2]; T];
-            let mut totals = [_mm256_setzero_ps(); T];
+            let ahead = Ahead::of(block.as_flattened(), 0, 1, level, distance(T));
+            // Sums are looked up here, though they are wanted last: a bound that is checked after the products costs these registers.
+            let (mut a, mut pairs) = ([&[0; 32]; T], [0; T]);
             for t in 0..T {
                 a[t] = &x[t].codes.as_chunks().0[b];
-                let pair = _mm256_set1_epi32(join(x[t].sums.as_chunks().0[b]));
-                if offset(F) != 0 {
-                    sums[t] = [_mm256_madd_epi16(pair, _mm256_set1_epi16(-offset(F))); 2];
-                }
-                if has_min(F) {
-                    totals[t] = _mm256_cvtepi32_ps(_mm256_madd_epi16(pair, ones));
-                }
+                pairs[t] = join(x[t].sums.as_chunks().0[b]);
             }
+            let mut sums = [[_mm256_setzero_si256(); 2]; T];
             let step = step(V, F, 8);
             let mut products = [[_mm256_setzero_si256(); 2]; T];
             eight!(i => {
@@ -207,9 +209,15 @@ fn small<const V: u8, const F: u8, const N: usize, const T: usize>(
                 let c = [quad::<F, N>(block, 0, i, 0), quad::<F, N>(block, 0, i, 1)];
                 for t in 0..T {
                     let a = four(a[t], i);
+                    let begins = i.is_multiple_of(step);
+                    if const { written_out(V, F, T) } {
+                        short_in_order(&mut products[t], begins, c, a);
+                    }
                     for r in 0..2 {
-                        let sum = if i.is_multiple_of(step) { _mm256_setzero_si256() } else { products[t][r] };
-                        products[t][r] = short::<V, F>(sum, c[r], a);
+                        if const { !written_out(V, F, T) } {
+                            let sum = if begins { _mm256_setzero_si256() } else { products[t][r] };
+                            products[t][r] = short::<V, F>(sum, c[r], a);
+                        }
                         if i % step == step - 1 {
                             sums[t][r] = add_short::<V>(sums[t][r], products[t][r]);
                         }
@@ -219,9 +227,15 @@ fn small<const V: u8, const F: u8, const N: usize, const T: usize>(
             for r in 0..2 {
                 let (d, m) = factors::<F, N>(block, r);
                 for t in 0..T {
-                    p[t][r] = _mm256_fmadd_ps(d, _mm256_cvtepi32_ps(sums[t][r]), p[t][r]);
+                    let pair = _mm256_set1_epi32(pairs[t]);
+                    let mut sum = sums[t][r];
+                    if offset(F) != 0 {
+                        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pair, _mm256_set1_epi16(-offset(F))));
+                    }
+                    p[t][r] = _mm256_fmadd_ps(d, _mm256_cvtepi32_ps(sum), p[t][r]);
                     if has_min(F) {
-                        p[t][r] = _mm256_fmadd_ps(m, totals[t], p[t][r]);
+                        let total = _mm256_cvtepi32_ps(_mm256_madd_epi16(pair, ones));
+                        p[t][r] = _mm256_fmadd_ps(m, total, p[t][r]);
                     }
                 }
             }

@@ -53,16 +53,17 @@ fn one_bit(v: __m256i, bit: usize, value: i8) -> __m256i {
     _mm256_sll_epi16(low, _mm_cvtsi32_si128(value.trailing_zeros().cast_signed()))
 }
 
-/// For each byte of a word 16 or nothing, by the bits of four neighbours: the `i`-th four of the word.
+/// Bit `i` of each byte as the fifth of its code.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn fifths(v: __m256i, i: usize) -> __m256i {
-    let first =
-        _mm256_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c, 0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c);
-    let spread = _mm256_shuffle_epi8(v, _mm256_add_epi8(first, _mm256_set1_epi8((i / 2) as i8)));
-    let mask = _mm256_set1_epi32(0x0804_0201 << (4 * (i % 2)));
-    let set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, mask), mask);
-    _mm256_and_si256(set, _mm256_set1_epi8(16))
+fn fifth(v: __m256i, i: usize) -> __m256i {
+    // What comes from a neighbouring byte is in other bits.
+    let v = if i < 4 {
+        _mm256_sll_epi16(v, _mm_cvtsi32_si128(4 - i as i32))
+    } else {
+        _mm256_srl_epi16(v, _mm_cvtsi32_si128(i as i32 - 4))
+    };
+    _mm256_and_si256(v, _mm256_set1_epi8(16))
 }
 
 /// Codes `4 i..4 i + 4` of part `p`. A block of 32 has one part.
@@ -77,8 +78,8 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
     match F {
         codes::Q4_0 => halves(0),
         codes::Q4_1 => halves(1),
-        codes::Q5_0 => _mm256_or_si256(halves(1), fifths(word(0), i)),
-        codes::Q5_1 => _mm256_or_si256(halves(2), fifths(word(1), i)),
+        codes::Q5_0 => _mm256_or_si256(halves(1), fifth(word(0), i)),
+        codes::Q5_1 => _mm256_or_si256(halves(2), fifth(word(1), i)),
         codes::Q8_0 => word(i),
         codes::IQ4_NL => look_up(&IQ4_LEVELS, halves(0)),
         codes::MXFP4 => look_up(&const { raised(E2M1_LEVELS, offset(codes::MXFP4) as i8) }, halves(0)),

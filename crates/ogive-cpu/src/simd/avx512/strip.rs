@@ -73,39 +73,24 @@ fn look_up<const F: u8>(levels: &[i8; 16], q: __m512i) -> __m512i {
     _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), q)
 }
 
-/// For each byte of a word 16 or nothing, by the word's first four bits.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn fifths(v: __m512i) -> __m512i {
-    let table = const {
-        let mut table = [0_i32; 16];
-        let mut i = 0;
-        while i < 16 {
-            table[i] = ((i & 1) << 4 | (i & 2) << 11 | (i & 4) << 18 | (i & 8) << 25) as i32;
-            i += 1;
-        }
-        table
-    };
-    // SAFETY: 64 bytes are read from an array of 64.
-    let table = unsafe { _mm512_loadu_si512(table.as_ptr().cast()) };
-    // What stands above the four bits is not looked at.
-    _mm512_permutexvar_epi32(v, table)
-}
-
 /// Codes `4 i..4 i + 4` of part `p`, raised by [`raise`]. A block of 32 has one part.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize) -> __m512i {
     // Halves of bytes: four words have 16 low ones and then 16 high ones.
     let halves = |first: usize| bits(word(b, first + i % 4), 4 * (i / 4), 15);
-    let fifth = |at: usize| fifths(_mm512_srlv_epi32(word(b, at), _mm512_set1_epi32(4 * i as i32)));
+    // Bit `i` of each byte is the fifth of its code.
+    let fifth = |at: usize| bits(word(b, at), i + 28, 16);
+    let five = |first: usize, fifth| {
+        join(_mm512_srlv_epi32(word(b, first + i % 4), _mm512_set1_epi32(4 * (i / 4) as i32)), fifth, 15)
+    };
     // Where parts of 16 elements stand: 128 n + 32 j + 16 h.
     let (n, j, h) = (p / 8, p / 2 % 4, p % 2);
     match F {
         codes::Q4_0 => halves(0),
         codes::Q4_1 => halves(1),
-        codes::Q5_0 => _mm512_or_si512(halves(1), fifth(0)),
-        codes::Q5_1 => _mm512_or_si512(halves(2), fifth(1)),
+        codes::Q5_0 => five(1, fifth(0)),
+        codes::Q5_1 => five(2, fifth(1)),
         codes::Q8_0 => _mm512_xor_si512(word(b, i), _mm512_set1_epi8(-128)),
         codes::IQ4_NL => look_up::<F>(&IQ4_LEVELS, halves(0)),
         codes::MXFP4 => look_up::<F>(&E2M1_LEVELS, halves(0)),

@@ -82,16 +82,6 @@ fn look_up(levels: &[i8; 16], q: uint8x16_t) -> uint8x16_t {
     vreinterpretq_u8_s8(vqtbl1q_s8(super::dot::load(levels), q))
 }
 
-/// For each byte of a word 16 or nothing, by the bits of four neighbours: the `i`-th four of the word.
-#[inline]
-#[target_feature(enable = "neon")]
-fn fifths(v: uint8x16_t, i: usize) -> uint8x16_t {
-    let first = vreinterpretq_u8_u32(vmulq_n_u32(lanes([0, 4, 8, 12]), 0x0101_0101));
-    let spread = vqtbl1q_u8(v, vaddq_u8(first, vdupq_n_u8((i / 2) as u8)));
-    let mask = vreinterpretq_u8_u32(vdupq_n_u32(0x0804_0201 << (4 * (i % 2))));
-    vandq_u8(vtstq_u8(spread, mask), vdupq_n_u8(16))
-}
-
 #[inline]
 #[target_feature(enable = "neon")]
 fn lanes(v: [u32; 4]) -> uint32x4_t {
@@ -106,14 +96,16 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
     let word = |w: usize| word(b, w, g);
     // Halves of bytes: four words have 16 low ones and then 16 high ones.
     let halves = |first: usize| bits(word(first + i % 4), -4 * (i / 4).cast_signed(), 15);
+    // Bit `i` of each byte is the fifth of its code.
+    let fifth = |v| bits(v, 4 - i.cast_signed(), 16);
     // Where parts of 16 elements stand: 128 n + 32 j + 16 h.
     let (n, j, h) = (p / 8, p / 2 % 4, p % 2);
     let (nibble, pair) = (-4 * (p % 2).cast_signed(), 2 * j.cast_signed());
     let codes = match F {
         f::Q4_0 => halves(0),
         f::Q4_1 => halves(1),
-        f::Q5_0 => vorrq_u8(halves(1), fifths(word(0), i)),
-        f::Q5_1 => vorrq_u8(halves(2), fifths(word(1), i)),
+        f::Q5_0 => vorrq_u8(halves(1), fifth(word(0))),
+        f::Q5_1 => vorrq_u8(halves(2), fifth(word(1))),
         f::Q8_0 => word(i),
         f::IQ4_NL => look_up(&IQ4_LEVELS, halves(0)),
         f::MXFP4 => look_up(&E2M1_LEVELS, halves(0)),
