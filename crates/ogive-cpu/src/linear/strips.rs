@@ -86,7 +86,7 @@ fn changed(word: [u8; 4], order: fn(u32) -> u32) -> [u8; 4] {
 }
 
 /// The word with bits `P` and `Q` of each bit's number exchanged.
-const fn swap<const P: u32, const Q: u32>(v: u32) -> u32 {
+fn swap<const P: u32, const Q: u32>(v: u32) -> u32 {
     // Of each pair of bits that change places the lower, whose number has the lower of the two bits and not the other.
     let lower = const {
         let (mut mask, mut bit) = (0, 0);
@@ -104,12 +104,12 @@ const fn swap<const P: u32, const Q: u32>(v: u32) -> u32 {
 }
 
 /// Bit `4 i + j` becomes bit `i` of byte `j`: its number, of five bits, is turned by two.
-const fn by_fours(v: u32) -> u32 {
+fn by_fours(v: u32) -> u32 {
     swap::<2, 4>(swap::<1, 2>(swap::<2, 3>(swap::<0, 2>(v))))
 }
 
-/// And back.
-const fn in_order(v: u32) -> u32 {
+/// And back: code by code, as a file has them.
+fn one_by_one(v: u32) -> u32 {
     swap::<0, 2>(swap::<2, 3>(swap::<1, 2>(swap::<2, 4>(v))))
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
         let words = words.as_chunks::<4>().0.as_chunks::<STRIP>().0;
         for (w, to) in code.as_chunks_mut::<4>().0.iter_mut().enumerate() {
             let word = words[format.place(w)][r];
-            *to = if format.high() == Some(w) { changed(word, in_order) } else { word };
+            *to = if format.high() == Some(w) { changed(word, one_by_one) } else { word };
         }
     }
 }
@@ -338,10 +338,10 @@ mod tests {
         for bit in 0..32 {
             let (i, j) = (bit / 4, bit % 4);
             assert_eq!(by_fours(1 << bit), 1 << (8 * j + i), "bit {bit}");
-            assert_eq!(in_order(1 << (8 * j + i)), 1 << bit, "bit {bit}");
+            assert_eq!(one_by_one(1 << (8 * j + i)), 1 << bit, "bit {bit}");
         }
         // All bits of a word go their own ways.
-        assert_eq!(in_order(by_fours(0x9bc3_5a01)), 0x9bc3_5a01);
+        assert_eq!(one_by_one(by_fours(0x9bc3_5a01)), 0x9bc3_5a01);
     }
 
     #[test]

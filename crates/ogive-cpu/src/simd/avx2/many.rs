@@ -7,7 +7,7 @@
 use super::{
     codes::{Pairs, has_min, offset, super_block},
     panel::{Lanes, Panel, mins, subs},
-    vnni::{add_scaled, add_short, in_order, short, short_in_order, step},
+    vnni::{add_scaled, add_short, pays_in_order, short, short_in_order, step},
 };
 use crate::linear::Quantised;
 use std::arch::x86_64::*;
@@ -84,7 +84,7 @@ fn superblocks<const V: u8, const F: u8, const T: usize>(
             }
         }
         let mut sums = if offset(F) != 0 { low } else { [[_mm256_setzero_si256(); 2]; T] };
-        if in_order(V, F) {
+        if pays_in_order(V, F) {
             let parts = codes.as_chunks::<8>().0.iter().zip(scales.chunks_exact(subs(F) / 8));
             for (i, (codes, scales)) in parts.enumerate() {
                 let mut short = [[_mm256_setzero_si256(); 2]; T];
@@ -156,7 +156,7 @@ fn blocks<const V: u8, const F: u8, const T: usize>(
                 }
             }
             let step = step(V, F, 8);
-            if in_order(V, F) {
+            if pays_in_order(V, F) {
                 let mut short = [[_mm256_setzero_si256(); 2]; T];
                 eight!(q => {
                     add_in_order(&codes[q], a, q, q.is_multiple_of(step), &mut short);

@@ -11,7 +11,7 @@ use super::{
     codes::{self, Pairs, has_min, offset, super_block},
     panel::Lanes,
     strip::{Block, Scales, blocks, factors, parts, quad, quads},
-    vnni::{add_scaled, add_short, add_words, in_order, short, short_in_order, step},
+    vnni::{add_scaled, add_short, add_words, pays_in_order, short, short_in_order, step},
 };
 use crate::{
     linear::{Quantised, STRIP, block_len},
@@ -135,7 +135,7 @@ fn four<const N: usize>(a: &[i8; N], i: usize) -> __m256i {
 /// Whether tokens meet codes in the order that is written: of several a compiler takes one after the other through all codes. One token of a
 /// superblock, and two of Q5_K, measured faster as a compiler has them.
 const fn written_out(v: u8, f: u8, tokens: usize) -> bool {
-    in_order(v, f) && (!super_block(f) || tokens > if f == codes::Q5_K { 2 } else { 1 })
+    pays_in_order(v, f) && (!super_block(f) || tokens > if f == codes::Q5_K { 2 } else { 1 })
 }
 
 /// Adds the parts of group `g`, scaled.

@@ -72,9 +72,9 @@ pub(super) fn short<const V: u8, const F: u8>(sum: __m256i, c: __m256i, a: __m25
     if V == NONE { _mm256_add_epi16(sum, codes::pairs::<F>(c, a)) } else { dots::<V, F>(sum, c, a) }
 }
 
-/// Whether products are written out in order ([`short_in_order`]): without VNNI, and where sums of more than two fit 16 bits. Others measured
+/// Whether it pays to write products out in order ([`short_in_order`]): without VNNI, and where sums of more than two fit 16 bits. Others measured
 /// faster as a compiler has them.
-pub(super) const fn in_order(v: u8, f: u8) -> bool {
+pub(super) const fn pays_in_order(v: u8, f: u8) -> bool {
     v == NONE && codes::adds(f) > 2
 }
 

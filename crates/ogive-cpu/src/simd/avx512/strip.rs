@@ -79,18 +79,22 @@ fn look_up<const F: u8>(levels: &[i8; 16], q: __m512i) -> __m512i {
 pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize) -> __m512i {
     // Halves of bytes: four words have 16 low ones and then 16 high ones.
     let halves = |first: usize| bits(word(b, first + i % 4), 4 * (i / 4), 15);
-    // Bit `i` of each byte is the fifth of its code.
-    let fifth = |at: usize| bits(word(b, at), i + 28, 16);
-    let five = |first: usize, fifth| {
-        join(_mm512_srlv_epi32(word(b, first + i % 4), _mm512_set1_epi32(4 * (i / 4) as i32)), fifth, 15)
+    // The same, and bit `i` of each byte of word `high` as the fifth of its code.
+    let five = |high: usize| {
+        let low = word(b, high + 1 + i % 4);
+        join(
+            _mm512_srlv_epi32(low, _mm512_set1_epi32(4 * (i / 4) as i32)),
+            bits(word(b, high), i + 28, 16),
+            15,
+        )
     };
     // Where parts of 16 elements stand: 128 n + 32 j + 16 h.
     let (n, j, h) = (p / 8, p / 2 % 4, p % 2);
     match F {
         codes::Q4_0 => halves(0),
         codes::Q4_1 => halves(1),
-        codes::Q5_0 => five(1, fifth(0)),
-        codes::Q5_1 => five(2, fifth(1)),
+        codes::Q5_0 => five(0),
+        codes::Q5_1 => five(1),
         codes::Q8_0 => _mm512_xor_si512(word(b, i), _mm512_set1_epi8(-128)),
         codes::IQ4_NL => look_up::<F>(&IQ4_LEVELS, halves(0)),
         codes::MXFP4 => look_up::<F>(&E2M1_LEVELS, halves(0)),
