@@ -1,6 +1,6 @@
 //! The modules for products of packed weights with 8-bit activations.
 
-use crate::{FORMATS, MATRIX, PRELUDE, Source};
+use crate::{FORMATS, MATRIX, PRELUDE, QUADS, Source};
 
 pub(crate) const PACKED: (&str, &str) = file!("packed.cu");
 pub(crate) const ROUNDING: (&str, &str) = file!("rounding.cu");
@@ -57,6 +57,55 @@ pub const LINEAR_INT8: Source = Source {
         &int8!("q5_k", "1", "1"),
         &[("FORMAT", "q4_k"), ("FORMAT2", "q4_k"), ("FORMAT3", "q6_k"), ("ROWS", "1"), ("OUTS", "1")],
         &[("FORMAT", "q4_k"), ("FORMAT2", "q5_k"), ("FORMAT3", "q8_0"), ("ROWS", "8"), ("OUTS", "2")],
+    ],
+};
+
+/// Defines of a product with one row: the format, warps of a block, bytes of a warp's weights in shared memory, and what the row is.
+macro_rules! one {
+    ($format:literal, $warps:literal, $area:literal, $input:literal, $held:literal) => {
+        [("FORMAT", $format), ("WARPS", $warps), ("AREA", $area), ("INPUT", $input), ("HELD", $held)]
+    };
+}
+
+/// Products of packed weights with one row, by blocks that stay.
+pub const LINEAR_ONE: Source = Source {
+    name: "linear_one",
+    files: &[
+        PRELUDE,
+        MATRIX,
+        FORMATS,
+        PACKED,
+        PRODUCTS,
+        ROUNDING,
+        QUADS,
+        file!("one.cu"),
+        file!("linear_one.cu"),
+    ],
+    kernels: &["linear_one", "linear_gated_one"],
+    samples: &[
+        &one!("q4_k", "16", "5760", "3", "4"),
+        &one!("q4_k", "16", "5760", "1", "4"),
+        &[
+            ("FORMAT", "q4_k"),
+            ("FORMAT2", "q4_k"),
+            ("FORMAT3", "q6_k"),
+            ("WARPS", "16"),
+            ("AREA", "5760"),
+            ("INPUT", "3"),
+            ("HELD", "2"),
+        ],
+        &one!("q6_k", "16", "5760", "1", "4"),
+        &one!("q8_0", "16", "5760", "3", "3"),
+        &one!("q5_k", "16", "5760", "2", "2"),
+        &one!("q4_0", "8", "5760", "0", "1"),
+        &one!("q4_1", "16", "5760", "0", "1"),
+        &one!("q5_0", "16", "5760", "0", "1"),
+        &one!("q5_1", "16", "5760", "0", "1"),
+        &one!("q2_k", "16", "5760", "0", "1"),
+        &one!("q3_k", "16", "5760", "0", "1"),
+        &one!("iq4_nl", "16", "5760", "0", "1"),
+        &one!("iq4_xs", "16", "5760", "0", "1"),
+        &one!("mxfp4", "16", "5760", "0", "1"),
     ],
 };
 

@@ -61,7 +61,7 @@ mod int8;
 pub use attention::{ATTEND, ATTEND_MMA, ATTEND_SPLIT};
 pub use experts::{EXPERTS, EXPERTS_DOWN_MMA, EXPERTS_INT8, EXPERTS_MANY, EXPERTS_UP_MMA, GROUP, ROUTE};
 use int8::ROUNDING;
-pub use int8::{CODES, LINEAR_GATED_INT8, LINEAR_INT8, LINEAR_INT8_MMA};
+pub use int8::{CODES, LINEAR_GATED_INT8, LINEAR_INT8, LINEAR_INT8_MMA, LINEAR_ONE};
 
 const PRELUDE: (&str, &str) = file!("prelude.cu");
 const FORMATS: (&str, &str) = file!("formats.cu");
@@ -301,7 +301,7 @@ pub const PROBE: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 30] = [
+pub const SOURCES: [&Source; 31] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
@@ -315,6 +315,7 @@ pub const SOURCES: [&Source; 30] = [
     &CODES,
     &LINEAR_INT8,
     &LINEAR_INT8_MMA,
+    &LINEAR_ONE,
     &LINEAR_GATED_INT8,
     &ROPE,
     &ROPE_STORE,

@@ -87,6 +87,7 @@ pub struct Builder {
     cublas: bool,
     cublas_from: Option<usize>,
     grouped_from: usize,
+    persistent: bool,
 }
 
 impl Default for Builder {
@@ -103,6 +104,7 @@ impl Default for Builder {
             cublas: true,
             cublas_from: None,
             grouped_from: grouped::CHOICES,
+            persistent: false,
         }
     }
 }
@@ -182,6 +184,14 @@ impl Builder {
         Self { grouped_from: choices, ..self }
     }
 
+    /// Whether one row meets packed weights in blocks that stay, one a multiprocessor, which norm and round it themselves, so that a token takes fewer
+    /// kernels: from compute capability 8.0, with [`Activations::Int8`]. Within the same bounds, but not the same bits. They do not, unless said otherwise: how
+    /// fast they are has not been measured yet.
+    #[must_use]
+    pub fn persistent(self, on: bool) -> Self {
+        Self { persistent: on, ..self }
+    }
+
     /// From how many rows on products are for cuBLAS on this kind of device.
     fn for_cublas(&self, info: &DeviceInfo) -> Option<Least> {
         let on = self.cublas && self.compute != Compute::F32;
@@ -196,8 +206,8 @@ impl Builder {
         let info = CudaBackend::devices().ok().and_then(|all| all.into_iter().nth(self.device));
         let Some(info) = info else { return cuda::sizes(None) };
         let cublas_from = self.for_cublas(&info).filter(|_| library::has_cublas());
-        let Self { compute, activations, grouped_from, .. } = *self;
-        cuda::sizes(Some(Products { info, compute, activations, cublas_from, grouped_from }))
+        let Self { compute, activations, persistent, grouped_from, .. } = *self;
+        cuda::sizes(Some(Products { info, compute, activations, persistent, cublas_from, grouped_from }))
     }
 
     /// Takes the device.
@@ -212,6 +222,10 @@ impl Builder {
         device.blas.from = self.for_cublas(&device.info);
         device.activations = self.activations;
         device.grouped_from = self.grouped_from;
+        device.persistent = self.persistent;
+        if self.persistent {
+            device.modules.prefer_shared();
+        }
         Ok(CudaBackend { device, compute: self.compute })
     }
 }

@@ -3,12 +3,13 @@
 //! A row is kept in the element type as the host's encoder would pack it; `pages.cu` in ogive-kernels knows where a token's row lies.
 //! All of it is zero at first, so that what was never stored reads as nothing.
 
-use crate::device::{Device, count};
+use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
 use crate::memory::{Buffer, Pool};
 use crate::plan::{self, Checked, CudaPlan};
 use crate::record::Need;
+use crate::values::count;
 use ogive_backend::{Batch, Cache, CacheSpec, LayerCache, Plan};
 use ogive_kernels as kernels;
 use ogive_tensor::{BF16, Error, F16, F32, Q8_0, Result, Tensor};

@@ -2,7 +2,7 @@
 
 use crate::blas::CublasUse;
 use crate::builder::{Activations, Builder, Compute};
-use crate::device::{self, Device, bytes};
+use crate::device::{self, Device};
 use crate::driver::{self, DeviceInfo};
 use crate::error::Result as CudaResult;
 use crate::graph::{self, GraphCounts};
@@ -12,6 +12,7 @@ use crate::ops::split::PARTS;
 use crate::ops::{
     attend, best, codes, elementwise, elementwise::Two, linear, matrix, moe, moves, norm, rope,
 };
+use crate::values::bytes;
 use crate::{bucket, cache, library, peer, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Left,
@@ -115,7 +116,8 @@ impl CudaBackend {
         let d = &self.device;
         let (compute, cublas_from) = (self.compute, d.blas.wanted_from());
         let (activations, grouped_from) = (d.activations, d.grouped_from);
-        sizes(Some(Products { info: d.info.clone(), compute, activations, cublas_from, grouped_from }))
+        let (info, persistent) = (d.info.clone(), d.persistent);
+        sizes(Some(Products { info, compute, activations, persistent, cublas_from, grouped_from }))
     }
 
     /// Bytes of device memory that weights, taken in in this order, and a cache would take; `None` where they cannot be counted. Needs no device. What steps take
@@ -163,6 +165,8 @@ pub(crate) struct Products {
     pub(crate) info: DeviceInfo,
     pub(crate) compute: Compute,
     pub(crate) activations: Activations,
+    /// Whether those of one row are by blocks that stay.
+    pub(crate) persistent: bool,
     /// From how many rows on by cuBLAS.
     pub(crate) cublas_from: Option<Least>,
     /// From how many choices an expert on mixtures are grouped.

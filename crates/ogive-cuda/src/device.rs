@@ -7,19 +7,16 @@ use crate::blas::Blas;
 use crate::builder::Activations;
 use crate::driver::{Address, Context, DeviceInfo, Stream};
 use crate::error::{Error, Result};
-use crate::graph::{Graphs, Loan};
+use crate::graph::Graphs;
 use crate::library::{self, Nvrtc, Wanted};
 use crate::memory::{Buffer, Pool};
 use crate::module::Modules;
-use crate::ops::codes::Codes;
 use crate::ops::grouped;
-use crate::ops::matrix::Halves;
 use crate::peer::Peers;
 use crate::plan::Slots;
 use crate::record::Need;
 use crate::trace;
 use crate::transfer::Transfer;
-use ogive_tensor::{Shape, Tensor};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -50,6 +47,8 @@ pub(crate) struct Device {
     pub(crate) trace: Option<trace::Slots>,
     /// What few rows are rounded to for packed weights.
     pub(crate) activations: Activations,
+    /// Whether products of one row are computed by blocks that stay.
+    pub(crate) persistent: bool,
     /// Choices that an expert has on average where a mixture's rows are grouped.
     pub(crate) grouped_from: usize,
     /// Whether a stack of experts was ever taken in.
@@ -58,45 +57,6 @@ pub(crate) struct Device {
 
 /// Values of the host and their copy.
 type Constant = (Arc<[f32]>, Arc<Buffer>);
-
-/// What a tensor is here: single precision numbers, row-major.
-#[derive(Debug)]
-pub(crate) struct Values {
-    place: Place,
-    device: u64,
-    /// The same rounded, where the operator that made them did that too.
-    codes: Option<Codes>,
-    halves: Option<Halves>,
-    /// Of how many asked for these are the best of rows, if they are: places of all rows, then their values. `[n, 2 * k]`
-    top_k: Option<usize>,
-    /// Whether the host sent them, and no kernel wrote there since.
-    sent: bool,
-}
-
-/// Whose the memory of values is.
-#[derive(Debug)]
-enum Place {
-    Own(Buffer),
-    /// A recorded step's, until the next one is launched.
-    Lent(Arc<Loan>),
-}
-
-/// What chosen experts are: 32-bit numbers, all below `below`.
-#[derive(Debug)]
-pub(crate) struct Indices {
-    buffer: Buffer,
-    device: u64,
-    below: usize,
-}
-
-impl Values {
-    /// Other numbers will lie there.
-    fn overwritten(&mut self) {
-        self.codes = None;
-        self.halves = None;
-        self.sent = false;
-    }
-}
 
 /// Bytes without which a device is of no use: what the pool asks the driver for first.
 const LEAST: u64 = 4 << 20;
@@ -132,6 +92,7 @@ impl Device {
             overlap: false,
             trace: None,
             activations: Activations::Float,
+            persistent: false,
             grouped_from: grouped::CHOICES,
             has_experts: AtomicBool::new(false),
         };
@@ -216,151 +177,6 @@ impl Device {
         }
     }
 
-    /// A tensor not yet written.
-    pub(crate) fn tensor(&self, at: &str, shape: impl Into<Shape>) -> ogive_tensor::Result<Tensor> {
-        let shape = shape.into();
-        let buffer = self.take(at, bytes(at, shape)?)?;
-        Ok(self.tensor_in(Place::Own(buffer), shape, None))
-    }
-
-    fn tensor_in(&self, place: Place, shape: Shape, top_k: Option<usize>) -> Tensor {
-        Tensor::new(shape, Values { place, device: self.id, codes: None, halves: None, top_k, sent: false })
-    }
-
-    /// What is in `buffer`: values, or what was found of them if the best were asked for.
-    pub(crate) fn held(&self, buffer: Buffer, shape: Shape, top_k: Option<usize>) -> Tensor {
-        self.tensor_in(Place::Own(buffer), shape, top_k)
-    }
-
-    /// The same, with codes not yet written either.
-    pub(crate) fn rounded(&self, at: &str, shape: Shape, codes: Codes) -> ogive_tensor::Result<Tensor> {
-        let mut y = self.tensor(at, shape)?;
-        if let Some(values) = y.data_mut::<Values>() {
-            values.codes = Some(codes);
-        }
-        Ok(y)
-    }
-
-    /// `x`, if no one else holds it, as what the host sends there now.
-    pub(crate) fn as_sent(mut x: Tensor) -> Tensor {
-        if let Some(values) = x.data_mut::<Values>() {
-            values.sent = true;
-        }
-        x
-    }
-
-    /// Whether the values of `x` are as the host sent them: a kernel may read them before those before it are done, for which copies wait, and
-    /// which wait for copies.
-    pub(crate) fn is_as_sent(x: &Tensor) -> bool {
-        x.data::<Values>().is_ok_and(|values| values.sent)
-    }
-
-    /// The codes of `x`, where they were made with it.
-    pub(crate) fn codes(x: &Tensor) -> Option<&Codes> {
-        x.data::<Values>().ok().and_then(|values| values.codes.as_ref())
-    }
-
-    /// `x` with `halves` of the same values, if no one else holds it.
-    pub(crate) fn with_halves(mut x: Tensor, halves: Halves) -> Tensor {
-        if let Some(values) = x.data_mut::<Values>() {
-            values.halves = Some(halves);
-        }
-        x
-    }
-
-    /// The halves of `x`, where they were made with it.
-    pub(crate) fn halves(x: &Tensor) -> Option<&Halves> {
-        x.data::<Values>().ok().and_then(|values| values.halves.as_ref())
-    }
-
-    /// A tensor in the memory of a recorded step.
-    pub(crate) fn lent(&self, loan: &Arc<Loan>, shape: Shape, top_k: Option<usize>) -> Tensor {
-        self.tensor_in(Place::Lent(Arc::clone(loan)), shape, top_k)
-    }
-
-    /// Where the values of `x` lie, if they are of this device.
-    pub(crate) fn read(&self, at: &str, x: &Tensor) -> ogive_tensor::Result<Address> {
-        match self.read_top_k(at, x)? {
-            (address, None) => Ok(address),
-            (_, Some(k)) => {
-                let why = format!("only the best {k} of each row were kept; `best` takes them, or keep all");
-                Err(ogive_tensor::Error::invalid(at, why))
-            }
-        }
-    }
-
-    /// Where `x` lies, and of how many asked for it is the best of rows, if it is.
-    pub(crate) fn read_top_k(&self, at: &str, x: &Tensor) -> ogive_tensor::Result<(Address, Option<usize>)> {
-        let values = x.data::<Values>().map_err(|e| e.within(at))?;
-        self.own(at, values.device)?;
-        let address = match &values.place {
-            Place::Own(buffer) => buffer.address(),
-            // The next launch may overwrite it, this record's included.
-            Place::Lent(loan) => {
-                self.outside("reading the result of an earlier step")?;
-                loan.address
-            }
-        };
-        Ok((address, values.top_k))
-    }
-
-    /// Where the result of a recorded step lies, its shape, and of how many asked for it is the best of rows: if it is the step's own and no
-    /// one else's.
-    pub(crate) fn recorded(&self, mut y: Tensor) -> Option<(Address, Shape, Option<usize>)> {
-        let shape = y.shape();
-        match y.data_mut::<Values>() {
-            Some(Values { place: Place::Own(buffer), device, top_k, .. }) if *device == self.id => {
-                buffer.is_of_arena().then(|| (buffer.address(), shape, *top_k))
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether no one else holds the values of `x`, so that they may be overwritten. Who asks will, so codes are given back.
-    pub(crate) fn is_free(x: &mut Tensor) -> bool {
-        x.data_mut::<Values>().map(Values::overwritten).is_some()
-    }
-
-    /// `x` to be written anew, if its memory is its own and no one else holds it.
-    pub(crate) fn reused(&self, mut x: Tensor) -> Option<Tensor> {
-        let values = x.data_mut::<Values>()?;
-        values.overwritten();
-        (values.device == self.id && matches!(values.place, Place::Own(_))).then_some(x)
-    }
-
-    /// `x` if no one else holds it, a copy otherwise.
-    pub(crate) fn owned(&self, at: &str, mut x: Tensor) -> ogive_tensor::Result<Tensor> {
-        let from = self.read(at, &x)?;
-        if Self::is_free(&mut x) {
-            return Ok(x);
-        }
-        let copy = self.tensor(at, x.shape())?;
-        let len = bytes(at, x.shape())?;
-        if len > 0 {
-            self.stream().copy_within(self.read(at, &copy)?, from, len)?;
-        }
-        Ok(copy)
-    }
-
-    /// Numbers not yet written, which will all be below `below`.
-    pub(crate) fn indices(
-        &self,
-        at: &str,
-        shape: impl Into<Shape>,
-        below: usize,
-    ) -> ogive_tensor::Result<Tensor> {
-        let shape = shape.into();
-        let buffer = self.take(at, bytes(at, shape)?)?;
-        Ok(Tensor::new(shape, Indices { buffer, device: self.id, below }))
-    }
-
-    /// Where the numbers of `x` lie, and what they are below.
-    pub(crate) fn read_indices(&self, at: &str, x: &Tensor) -> ogive_tensor::Result<(Address, usize)> {
-        let indices = x.data::<Indices>().map_err(|e| e.within(at))?;
-        self.own(at, indices.device)?;
-        Ok((indices.buffer.address(), indices.below))
-    }
-
     /// An error unless `device` is this one.
     pub(crate) fn own(&self, at: &str, device: u64) -> ogive_tensor::Result<()> {
         if device == self.id { Ok(()) } else { Err(ogive_tensor::Error::foreign(at)) }
@@ -429,19 +245,4 @@ pub(crate) fn first_with_compiler(devices: &[DeviceInfo]) -> Result<usize> {
         }
     }
     Err(why.unwrap_or(Error::NoDevice { asked: 0, found: 0 }))
-}
-
-/// Bytes of a tensor in single precision.
-pub(crate) fn bytes(at: &str, shape: Shape) -> ogive_tensor::Result<usize> {
-    let fold = shape.dims().iter().try_fold(4usize, |n, d| n.checked_mul(*d));
-    // No allocation of Rust's own could be larger either.
-    fold.filter(|&n| isize::try_from(n).is_ok()).ok_or_else(|| {
-        ogive_tensor::Error::invalid(at, format!("{shape:?} is more elements than can be counted"))
-    })
-}
-
-/// A size as kernels count, which is in 31 bits.
-pub(crate) fn count(doing: &str, what: &'static str, size: usize) -> Result<i32> {
-    let limit = i32::MAX as u64;
-    i32::try_from(size).map_err(|_| Error::Limit { doing: doing.into(), what, size: size as u64, limit })
 }

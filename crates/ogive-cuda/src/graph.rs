@@ -248,7 +248,11 @@ fn record(
     device.record().record()?;
     device.pool.recorder.begin(arena);
     let open = Open(device);
-    let result = f(plan);
+    let result = f(plan).and_then(|y| {
+        // A norm that makes it and was left to who reads it belongs to the step.
+        device.compute_deferred(&y)?;
+        Ok(y)
+    });
     let result = result.map(|y| device.recorded(y));
     let found = device.pool.recorder.end();
     let spoilt = found.as_ref().and_then(|found| found.spoilt.clone());

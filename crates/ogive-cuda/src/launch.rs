@@ -3,10 +3,11 @@
 //! Arguments are packed as bits of their own size, sixteen bytes for each, so that no struct has to match one of the kernel's by
 //! luck. The kernel's parameter list is the contract; the emulator checks it in tests.
 
-use crate::device::{Device, count};
+use crate::device::Device;
 use crate::driver::{Address, Extent};
 use crate::error::{Error, Result};
 use crate::module::{Define, Value};
+use crate::values::count;
 use ogive_kernels::Source;
 use ogive_tensor::Tensor;
 
@@ -19,7 +20,7 @@ const MOST: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
 const UNORDERED: [&str; 2] = ["probe", "trial"];
 
 /// Modules whose kernels overlap although they take shared memory at the launch, and are the faster for it, as has been measured.
-const SPREAD: [&str; 1] = ["linear_int8_mma"];
+const SPREAD: [&str; 2] = ["linear_int8_mma", "linear_one"];
 
 /// A call in the making. What cannot be counted is found at the end.
 pub(crate) struct Call<'a> {

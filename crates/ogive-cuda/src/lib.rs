@@ -20,7 +20,7 @@
 //! # How it is cut
 //!
 //! `driver` is all of the CUDA driver that is used, `library` finds libraries, `module` compiles kernels and keeps them, `memory` and
-//! `transfer` hold and move bytes, `peer` moves them from device to device, `measure` times what the device does, `trace` each kernel, `launch` calls kernels, `blas` is cuBLAS where it is used, `plan` is a step, `record` and `graph` turn one into a CUDA graph, `weight` and `cache` are what their names say, and
+//! `transfer` hold and move bytes, `values` is what a tensor is, `peer` moves them from device to device, `measure` times what the device does, `trace` each kernel, `launch` calls kernels, `blas` is cuBLAS where it is used, `plan` is a step, `record` and `graph` turn one into a CUDA graph, `weight` and `cache` are what their names say, and
 //! `ops` has the operators.
 //!
 //! # To add an operator
@@ -57,6 +57,7 @@ mod plan;
 mod record;
 mod trace;
 mod transfer;
+mod values;
 mod weight;
 
 pub use blas::CublasUse;

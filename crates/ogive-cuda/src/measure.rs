@@ -173,7 +173,7 @@ impl Blas<'_> {
     /// If a size is 0 or too large, or there is too little memory.
     pub fn product(&self, rows: usize, cols: usize, inner: usize) -> Result<Product<'_>> {
         let doing = "multiplying with cuBLAS";
-        let size = |n: usize| crate::device::count(doing, "rows of a matrix", n);
+        let size = |n: usize| crate::values::count(doing, "rows of a matrix", n);
         let sizes = [size(rows)?, size(cols)?, size(inner)?];
         let matrix = |a: usize, b: usize| {
             let too_large = Error::Limit {

@@ -25,6 +25,11 @@ fn builder() -> Builder {
     CudaBackend::builder().activations(Activations::Int8)
 }
 
+/// Where one row meets weights in blocks that stay, too.
+fn builders() -> [Builder; 2] {
+    [false, true].map(|on| builder().persistent(on))
+}
+
 /// `linear_many` of two weights and of the first alone, `linear` and `linear_gated` of these rows.
 fn all(b: &dyn Backend, ws: &[HostWeight; 2], x: &[f32]) -> Vec<Vec<f32>> {
     let cols = ws[0].shape[2];
@@ -44,7 +49,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 fn every_packed_format_agrees_and_is_the_same_in_company() {
     common::on_device(test_name!(), Nvrtc::V12, || {
         // Whatever many rows are computed in.
-        let b = builder().compute(Compute::Bf16).build().unwrap();
+        let [b, stays] = builders().map(|b| b.compute(Compute::Bf16).build().unwrap());
         assert!(!b.facts().exact && !builder().build().unwrap().facts().exact);
         for format in FORMATS.iter().filter(|f| f.block_len > 1) {
             let (cols, out) = (format.block_len.max(64) * 3, 37);
@@ -57,10 +62,12 @@ fn every_packed_format_agrees_and_is_the_same_in_company() {
                     assert_eq!(bits(got), bits(&among[(8 - n) * out..]), "{} {n}", format.name);
                 }
             }
-            // One alone has a kernel of its own, which sums in another order.
-            for (got, among) in all(&b, &ws, &x[7 * cols..]).iter().zip(&eight) {
-                let off = error(got, &among[7 * out..]);
-                assert!(off < 1e-5, "{}: one row is off by {off:e}", format.name);
+            // One alone has a kernel of its own, which sums in another order; blocks that stay have another.
+            for b in [&b, &stays] {
+                for (got, among) in all(b, &ws, &x[7 * cols..]).iter().zip(&eight) {
+                    let off = error(got, &among[7 * out..]);
+                    assert!(off < 1e-5, "{}: one row is off by {off:e}", format.name);
+                }
             }
             assert_eq!(bits(&eight[0]), bits(&eight[2]), "{}: alone and with another", format.name);
             let want = all(&Oracle, &ws, &x);
@@ -224,14 +231,16 @@ fn steps(builder: &Builder) -> (Vec<Vec<u32>>, u64) {
 #[test]
 fn replayed_and_overlapping_steps_are_the_same_bits() {
     common::on_kind(test_name!(), Nvrtc::V12, Some("sm_90"), || {
-        let (want, none) = steps(&builder().graphs(false));
-        assert_eq!(none, 0);
-        for overlap in [false, true] {
-            let (got, replayed) = steps(&builder().overlap(overlap));
-            assert!(got == want && replayed > 10, "{overlap}: {replayed} replayed");
+        for builder in builders() {
+            let (want, none) = steps(&builder.clone().graphs(false));
+            assert_eq!(none, 0);
+            for overlap in [false, true] {
+                let (got, replayed) = steps(&builder.clone().overlap(overlap));
+                assert!(got == want && replayed > 10, "{overlap}: {replayed} replayed");
+            }
+            assert_eq!(steps(&builder.overlap(true).graphs(false)).0, want);
+            assert_ne!(steps(&CudaBackend::builder()).0, want, "it was computed in single precision");
         }
-        assert_eq!(steps(&builder().overlap(true).graphs(false)).0, want);
-        assert_ne!(steps(&CudaBackend::builder()).0, want, "it was computed in single precision");
     });
 }
 
@@ -239,8 +248,8 @@ fn replayed_and_overlapping_steps_are_the_same_bits() {
 #[test]
 fn a_step_that_ends_with_a_norm_is_replayed() {
     common::on_device(test_name!(), Nvrtc::V12, || {
-        let run = |graphs: bool| {
-            let b = builder().graphs(graphs).build().unwrap();
+        let run = |persistent: bool, graphs: bool| {
+            let b = builder().persistent(persistent).graphs(graphs).build().unwrap();
             let table = b.upload_weight(&weight(&Q8_0, 1, [DIM, DIM])).unwrap();
             let ones = b.upload(&[1.0; DIM], [DIM].into()).unwrap();
             let step = |i: u32| {
@@ -258,25 +267,29 @@ fn a_step_that_ends_with_a_norm_is_replayed() {
             };
             ((0..8).map(step).collect::<Vec<_>>(), b.graphs().replayed)
         };
-        let ((want, none), (got, replayed)) = (run(false), run(true));
-        assert!(got == want && none == 0 && replayed > 3, "{replayed} replayed");
+        for persistent in [false, true] {
+            let ((want, none), (got, replayed)) = (run(persistent, false), run(persistent, true));
+            assert!(got == want && none == 0 && replayed > 3, "{persistent}: {replayed} replayed");
+        }
     });
 }
 
 #[test]
 fn operators_conform() {
     common::on_device(test_name!(), Nvrtc::V12, || {
-        let b: Arc<dyn Backend> = Arc::new(builder().build().unwrap());
-        for part in [
-            "linear/q",
-            "linear/mxfp4",
-            "linear_many",
-            "linear_gated/q4_k",
-            "linear_gated/q6_k",
-            "norm",
-            "replay",
-        ] {
-            assert_conforms(&b, &Options::new().filter(part));
+        for builder in builders() {
+            let b: Arc<dyn Backend> = Arc::new(builder.build().unwrap());
+            for part in [
+                "linear/q",
+                "linear/mxfp4",
+                "linear_many",
+                "linear_gated/q4_k",
+                "linear_gated/q6_k",
+                "norm",
+                "replay",
+            ] {
+                assert_conforms(&b, &Options::new().filter(part));
+            }
         }
     });
 }

@@ -147,6 +147,18 @@ fn what_norms_give_is_rounded_by_them() {
     takes_and_waits_for_nothing(&lines);
 }
 
+/// In blocks that stay products norm and round their inputs, so that nothing else is launched between attention and the next products.
+#[test]
+fn what_norms_give_is_left_to_products() {
+    let builder = CudaBackend::builder().activations(Activations::Int8).persistent(true);
+    let model = |b: &CudaBackend| Model::packed(b, 0, &Q8_0);
+    let Some(lines) = third_step_of(test_name!(), "sm_80", false, &builder, model) else { return };
+    let [launches] = count(&lines, ["cuLaunchKernel"]);
+    println!("cuda: launches of a step in blocks that stay: {launches}");
+    assert_eq!(launches, 15 - 2, "{}", lines.join("\n"));
+    takes_and_waits_for_nothing(&lines);
+}
+
 /// What weights in an order want is rounded in it: one launch for each of the seven inputs, and none that only moves.
 #[test]
 fn what_is_ordered_is_rounded_at_once() {

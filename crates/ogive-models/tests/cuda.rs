@@ -10,7 +10,7 @@ mod wide;
 use common::*;
 use device::on_device;
 use ndarray::Array2;
-use ogive_cuda::{Activations, Compute, CudaBackend};
+use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
 use ogive_engine::{Engine, Evaluate, Limits, Request, evaluate};
 use ogive_nn::Model;
 use ogive_nn::backend::Backend;
@@ -49,7 +49,11 @@ fn golden_encoders() {
 
 /// What a program gets that does not choose: products as weights are kept, few rows that meet packed ones in integers.
 fn as_programs_have_it() -> CudaBackend {
-    CudaBackend::builder().compute(Compute::Auto).activations(Activations::Int8).build().unwrap()
+    builder().build().unwrap()
+}
+
+fn builder() -> Builder {
+    CudaBackend::builder().compute(Compute::Auto).activations(Activations::Int8)
 }
 
 /// The logits of `ids` in steps of so many rows, with the cache that programs have.
@@ -83,10 +87,12 @@ const PACKED: [(&str, Mix); 4] =
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.
 fn packed_models_as_programs_have_them() {
     let (plain, auto, cpu) = (CudaBackend::new().unwrap(), as_programs_have_it(), exact());
+    let stays = builder().persistent(true).build().unwrap();
     for (name, mix) in PACKED {
         let folder = own().into_iter().find(|(own, _)| own == name).unwrap().1;
         let wide = WideModel::of(&folder, mix);
-        let [plain, auto, cpu] = [&plain as &dyn Backend, &auto, &cpu].map(|b| (b, wide.load(b)));
+        let [plain, auto, stays, cpu] =
+            [&plain as &dyn Backend, &auto, &stays, &cpu].map(|b| (b, wide.load(b)));
         for (case, ids, _) in cases(&folder) {
             let run = |(b, model): &(&dyn Backend, Box<dyn Model>), rows| in_steps(*b, &**model, &ids, rows);
             let (want, got) = (run(&cpu, ids.len()), run(&auto, ids.len()));
@@ -100,8 +106,15 @@ fn packed_models_as_programs_have_them() {
                 if let Some(rows) = [2, 3, 4].into_iter().find(|rows| ids.len() % rows != 1) {
                     assert_eq!(run(&auto, rows), got, "{name}, {case}: {rows} tokens at a time");
                 }
-                let drift = nmse(&run(&auto, 1), &want);
-                assert!(drift < INTEGERS && drift > 100.0 * exact, "{name}, {case}: one by one {drift:.1e}");
+                // Or, where blocks stay, yet another.
+                for one in [&auto, &stays] {
+                    let drift = nmse(&run(one, 1), &want);
+                    println!("{name:20} {case:8} one by one nmse {drift:.1e}");
+                    assert!(
+                        drift < INTEGERS && drift > 100.0 * exact,
+                        "{name}, {case}: one by one {drift:.1e}"
+                    );
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ use std::ffi::{CString, c_int, c_uint, c_void};
 use std::fmt;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream.
 const NON_BLOCKING: c_uint = 1;
@@ -270,7 +271,7 @@ impl Image {
         let code = unsafe { (f.module_function)(&raw mut raw, self.raw, text.as_ptr()) };
         self.context.check(doing, code)?;
         let function = Function { raw, name, image: Arc::clone(self) };
-        function.prefer_shared(f, ALL_KERNELS);
+        function.prefer_shared(f, self.context.shared.load(Relaxed));
         Ok(function)
     }
 }
@@ -286,10 +287,10 @@ impl Drop for Image {
 
 /// Hundredths of a multiprocessor's L1 and shared memory that are shared memory, for all kernels alike: a kernel that wants another split than
 /// the one before waits until that has left the multiprocessor. 100 of an H100's 228 kB, as much as products with one row of q6_k fill; the rest is
-/// L1, which is where what all blocks read must stay while weights stream past.
-const ALL_KERNELS: c_int = 45;
+/// L1, which is where what all blocks read must stay while weights stream past. Where blocks stay that have it in shared memory, all ask for all.
+pub(super) const ALL_KERNELS: c_int = 45;
 /// The same for kernels whose blocks take more than every kernel is granted: all of it, so that several fit.
-const LARGE_BLOCKS: c_int = 100;
+pub(super) const LARGE_BLOCKS: c_int = 100;
 
 /// A kernel that can be launched.
 #[derive(Debug)]

@@ -34,6 +34,7 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// Where something lies in device memory.
 pub(crate) type Address = CUdeviceptr;
@@ -255,6 +256,8 @@ pub(crate) struct Context {
     device: CUdevice,
     raw: CUcontext,
     recent: Recent,
+    /// Hundredths of a multiprocessor's L1 and shared memory that kernels ask for as shared memory.
+    shared: AtomicI32,
 }
 
 // SAFETY: the driver's handles may be used from any thread; every use makes the context current first.
@@ -269,7 +272,13 @@ impl Context {
         // SAFETY: the handle is written to a pointer on the stack, and released once, when this is dropped.
         let code = unsafe { (driver.f.context_retain)(&raw mut raw, device) };
         driver.check(|| format!("making a context on cuda:{number}"), code)?;
-        Ok(Arc::new(Self { driver, device, raw, recent: Recent::default() }))
+        let shared = AtomicI32::new(handles::ALL_KERNELS);
+        Ok(Arc::new(Self { driver, device, raw, recent: Recent::default(), shared }))
+    }
+
+    /// All of what L1 and shared memory have together is shared memory from now on, for kernels that are loaded from now on.
+    pub(crate) fn prefer_shared(&self) {
+        self.shared.store(handles::LARGE_BLOCKS, Relaxed);
     }
 
     /// The functions, with the context current in this thread.

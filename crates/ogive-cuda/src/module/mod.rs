@@ -74,6 +74,11 @@ impl Modules {
         }
     }
 
+    /// All of what L1 and shared memory have together is shared memory for kernels that are loaded from now on.
+    pub(crate) fn prefer_shared(&self) {
+        self.context.prefer_shared();
+    }
+
     /// The compiler.
     pub(crate) fn nvrtc(&self) -> &Nvrtc {
         &self.nvrtc

@@ -1,9 +1,10 @@
 //! The largest elements of rows. Few are found on the device, so that a step sends kilobytes back; for many the rows come down.
 
-use crate::device::{Device, bytes};
+use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
 use crate::memory::Buffer;
+use crate::values::bytes;
 use ogive_kernels::BEST;
 use ogive_tensor::{Error, Result, Tensor};
 

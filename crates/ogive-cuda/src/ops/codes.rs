@@ -14,6 +14,7 @@ use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
 use crate::memory::{Buffer, Pool};
 use crate::ops::linear::FEW;
+use crate::ops::one;
 use crate::weight::Kept;
 use ogive_kernels::CODES;
 use ogive_tensor::{Error, Result, Shape, Tensor};
@@ -110,12 +111,13 @@ pub(super) fn leaves_tiles(info: &DeviceInfo, n: usize, [gate, up]: [[usize; 3];
 pub(super) const NAME: &str = "tiles of int8";
 
 /// Bytes that such a product takes beside its result, as the pool has them, of a row that a norm left or a gated activation in tiles.
-pub(crate) fn scratch(info: &DeviceInfo, n: usize, w: &Kept, normed: bool, gated: bool) -> u64 {
+pub(crate) fn scratch(products: &Products, n: usize, w: &Kept, normed: bool, gated: bool) -> u64 {
+    let info = &products.info;
     let shape = [n, w.shape[2]];
     match goes_to_tiles(info, n) {
         true if gated || normed && is_in_tiles(info, shape) => 0,
         true => size_of_tiles(shape),
-        false if normed => 0,
+        false if normed || !w.ordered && one::is_for(products, n, w) => 0,
         false => size(shape),
     }
 }

@@ -1,7 +1,8 @@
 //! Sums, products and functions of single elements; in place where the operand is no one else's.
 
-use crate::device::{Device, bytes};
+use crate::device::Device;
 use crate::launch::{Call, THREADS};
+use crate::values::bytes;
 use ogive_backend::Activation;
 use ogive_kernels::ELEMENTWISE;
 use ogive_tensor::{Error, Result, Shape, Tensor};

@@ -5,12 +5,12 @@
 //! uneven choice costs is tiles that are not full, of which eights of rows that are not there cost nothing.
 
 use crate::builder::Compute;
-use crate::device::count;
 use crate::driver::DeviceInfo;
 use crate::launch::Call;
 use crate::memory::{Buffer, Pool};
 use crate::ops::matrix::{self, Tile};
 use crate::ops::moe::{Mixture, Part};
+use crate::values::count;
 use crate::weight::Kept;
 use ogive_kernels::{EXPERTS_DOWN_MMA, EXPERTS_MANY, EXPERTS_UP_MMA, GROUP};
 use ogive_tensor::{Error, Result, Tensor};

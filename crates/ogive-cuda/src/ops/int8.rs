@@ -91,7 +91,7 @@ fn call<'a>(
 }
 
 /// The names of their formats in the kernel, of the weights after the first that one launch multiplies.
-const NAMES: [&str; TOGETHER - 1] = ["FORMAT2", "FORMAT3"];
+pub(super) const NAMES: [&str; TOGETHER - 1] = ["FORMAT2", "FORMAT3"];
 
 /// `x · wᵀ` of each weight into its result, all of one input; weights of one length of rows and in one order.
 pub(super) fn products(
@@ -213,4 +213,4 @@ pub(super) fn gated(
 
 #[cfg(test)]
 #[path = "int8_tests.rs"]
-mod tests;
+pub(crate) mod tests;

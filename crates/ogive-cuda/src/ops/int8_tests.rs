@@ -12,7 +12,7 @@ use ogive_tensor::{F16, FORMATS, Format, HostWeight, Q4_0, Q4_K, Q5_K, Q6_K, Q8_
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 /// A generator of Knuth's.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn bits(&mut self) -> u32 {
@@ -21,7 +21,7 @@ impl Random {
     }
 
     /// Between -1 and 1.
-    fn number(&mut self) -> f32 {
+    pub(crate) fn number(&mut self) -> f32 {
         (self.bits() >> 8) as f32 / (1u32 << 23) as f32 - 1.0
     }
 }
@@ -50,19 +50,19 @@ fn halves(name: &str) -> &'static [usize] {
 }
 
 /// 32 elements of a weight: element `j` is `d * scales[j / 16] * codes[j] + m * mins[j / 16]`.
-struct Group {
-    codes: [i32; 32],
-    scales: [i32; 2],
-    mins: [i32; 2],
-    d: f32,
-    m: Option<f32>,
+pub(crate) struct Group {
+    pub(crate) codes: [i32; 32],
+    pub(crate) scales: [i32; 2],
+    pub(crate) mins: [i32; 2],
+    pub(crate) d: f32,
+    pub(crate) m: Option<f32>,
 }
 
 const IQ4: [i32; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 const E2M1: [i32; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// The i-th 32 of a block's elements.
-fn group(name: &str, b: &[u8], i: usize) -> Group {
+pub(crate) fn group(name: &str, b: &[u8], i: usize) -> Group {
     let byte = |at: usize| i32::from(b[at]);
     let nibble = |at: usize, j: usize| byte(at + j % 16) >> (4 * (j / 16)) & 15;
     let (n, j4) = (i / 4, i % 4);
@@ -126,7 +126,7 @@ fn group(name: &str, b: &[u8], i: usize) -> Group {
 }
 
 /// 32 activations as codes and a scale.
-fn rounded(x: &[f32]) -> ([i32; 32], f32) {
+pub(crate) fn rounded(x: &[f32]) -> ([i32; 32], f32) {
     let most = x.iter().map(|v| v.to_bits() & 0x7fff_ffff).max().unwrap_or(0);
     let (mut codes, most) = ([0; 32], f32::from_bits(most));
     if !most.is_finite() {
@@ -142,7 +142,7 @@ fn rounded(x: &[f32]) -> ([i32; 32], f32) {
 
 /// The product of a packed row with a row of activations: sums of 32 are exact integers, lane `g % 32` adds up groups `g`, and lanes are
 /// summed in a tree.
-fn product_of(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
+pub(crate) fn product_of(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
     let mut lanes = [0f32; 32];
     for (g, x) in x.chunks(32).enumerate() {
         let (per, (a, scale)) = (format.block_len / 32, rounded(x));
@@ -191,7 +191,7 @@ fn product_in_pairs(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
 }
 
 /// What one row's product is, and by `dp4a` what one of `n` is.
-fn definition(format: &Format, n: usize) -> fn(&Format, &[u8], &[f32]) -> f32 {
+pub(crate) fn definition(format: &Format, n: usize) -> fn(&Format, &[u8], &[f32]) -> f32 {
     if n == 1 && ["q4_k", "q5_k"].contains(&format.name) { product_in_pairs } else { product_of }
 }
 
@@ -228,12 +228,17 @@ fn product_in_parts(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
 }
 
 /// Packed formats.
-fn packed() -> impl Iterator<Item = &'static Format> {
+pub(crate) fn packed() -> impl Iterator<Item = &'static Format> {
     FORMATS.iter().copied().filter(|f| f.block_len > 1)
 }
 
 /// Random bytes; halves are finite unless they may be `wild`.
-fn weight_of(r: &mut Random, format: &'static Format, [out, cols]: [usize; 2], wild: bool) -> HostWeight {
+pub(crate) fn weight_of(
+    r: &mut Random,
+    format: &'static Format,
+    [out, cols]: [usize; 2],
+    wild: bool,
+) -> HostWeight {
     let mut bytes: Vec<u8> = (0..out * format.row_bytes(cols)).map(|_| r.bits() as u8).collect();
     for block in bytes.chunks_mut(format.block_bytes).filter(|_| !wild) {
         for at in halves(format.name) {
@@ -250,7 +255,7 @@ fn weight_of(r: &mut Random, format: &'static Format, [out, cols]: [usize; 2], w
 }
 
 /// Rows of all kinds: usual ones, with zeros and with large elements, all zeros, tiny, huge, with what is no number.
-fn rows_of(r: &mut Random, n: usize, cols: usize) -> Vec<f32> {
+pub(crate) fn rows_of(r: &mut Random, n: usize, cols: usize) -> Vec<f32> {
     let mut x = Vec::with_capacity(n * cols);
     for row in 0..n {
         let kind = r.bits() % if row == 0 { 2 } else { 8 };
@@ -271,7 +276,7 @@ fn rows_of(r: &mut Random, n: usize, cols: usize) -> Vec<f32> {
     x
 }
 
-fn same(what: &str, got: &[f32], want: &[f32]) {
+pub(crate) fn same(what: &str, got: &[f32], want: &[f32]) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (i, (g, w)) in got.iter().zip(want).enumerate() {
         assert!(g.to_bits() == w.to_bits() || g.is_nan() && w.is_nan(), "{what}: {g:e} for {w:e} at {i}");
@@ -283,12 +288,12 @@ fn backend() -> CudaBackend {
 }
 
 /// Lengths of rows: a block, some that fill no chunk, several chunks.
-fn lengths(format: &Format) -> [usize; 4] {
+pub(crate) fn lengths(format: &Format) -> [usize; 4] {
     if format.block_len == 32 { [32, 416, 1056, 3 * 1024 + 96] } else { [256, 768, 1280, 4096 + 256] }
 }
 
 /// A product of random rows and a random weight is its definition, a row of the weight's bytes with one of the activations, however it is made.
-fn is_defined(
+pub(crate) fn is_defined(
     b: &CudaBackend,
     r: &mut Random,
     what: &str,

@@ -13,6 +13,7 @@ use crate::ops::codes::{self, Codes};
 use crate::ops::elementwise::{self, function};
 use crate::ops::int8;
 use crate::ops::matrix::{self, Halves};
+use crate::ops::one::{self, Row};
 use crate::ops::order;
 use crate::weight::{self, CudaWeight, Kept};
 use ogive_backend::{Activation, Multiplied, Weight};
@@ -55,6 +56,14 @@ impl Shared {
         })
     }
 
+    /// `x`, one row, as there is of it, in the order of this weight.
+    fn row(&mut self, device: &Device, at: &str, x: &Tensor, w: &CudaWeight) -> Result<Row> {
+        match w.columns() {
+            Some(_) => Ok(Row::Codes(self.codes(device, at, x, w)?.clone())),
+            None => Row::of(device, at, x),
+        }
+    }
+
     /// `x` as halves, in the order of this weight.
     fn halves(
         &mut self,
@@ -85,7 +94,7 @@ pub(crate) fn scratch(products: &Products, p: &Multiplied, w: &Kept) -> u64 {
     let (Products { info, compute, activations, cublas_from, .. }, n) = (products, p.rows);
     match int8::is_for(info, *activations, n, w) {
         true => {
-            codes::scratch(info, n, w, p.normed && !w.ordered, p.gated == Some(codes::NAME) && !w.ordered)
+            codes::scratch(products, n, w, p.normed && !w.ordered, p.gated == Some(codes::NAME) && !w.ordered)
         }
         false => {
             let compute = compute.with(info, &[w.format]);
@@ -187,7 +196,7 @@ fn checked<'a>(device: &Device, at: &str, x: &Tensor, w: &'a Weight) -> Result<&
 
 /// Products of few rows with weights that are [`together`].
 fn few(device: &Device, at: &str, x: &Tensor, ws: &[&Weight], shared: &mut Shared) -> Result<Vec<Tensor>> {
-    device.read(at, x)?;
+    device.check(at, x)?;
     let ws = ws.iter().map(|w| checked(device, at, x, w)).collect::<Result<Vec<_>>>()?;
     let Some(first) = ws.first() else { return Ok(Vec::new()) };
     shared.turn_to(first);
@@ -196,6 +205,9 @@ fn few(device: &Device, at: &str, x: &Tensor, ws: &[&Weight], shared: &mut Share
     let ys = ys.collect::<Result<Vec<_>>>()?;
     let pairs: Vec<_> = ws.iter().copied().zip(&ys).collect();
     match int8::takes(device, n, first) {
+        true if one::takes(device, n, first) => {
+            one::products(device, at, &shared.row(device, at, x, first)?, &pairs)?;
+        }
         true => int8::products(device, at, shared.codes(device, at, x, first)?, &pairs, n)?,
         false => slices(device, at, shared.moved(device, at, x, first)?, &pairs, n)?,
     }
@@ -211,11 +223,15 @@ fn one(
     w: &Weight,
     shared: &mut Shared,
 ) -> Result<Tensor> {
-    device.read(at, x)?;
+    device.check(at, x)?;
     let w = checked(device, at, x, w)?;
     let (n, compute) = (x.shape().rows(), compute.with(&device.info, &[w.format]));
     shared.turn_to(w);
     let y = device.tensor(at, x.shape().with_cols(w.shape[1]))?;
+    if one::takes(device, n, w) {
+        one::products(device, at, &shared.row(device, at, x, w)?, &[(w, &y)])?;
+        return Ok(y);
+    }
     if int8::takes(device, n, w) {
         int8::products(device, at, shared.codes(device, at, x, w)?, &[(w, &y)], n)?;
         return Ok(y);
@@ -289,7 +305,8 @@ fn fused(
     f: Activation,
 ) -> Result<Option<Tensor>> {
     let at = "linear_gated";
-    let (given, f) = (device.read(at, x)?, function(f)?);
+    device.check(at, x)?;
+    let f = function(f)?;
     let (gate, up) = (weight::read(device, at, gate)?, weight::read(device, at, up)?);
     let ([experts, out, cols], n) = (gate.shape, x.shape().rows());
     let integers = [gate, up].map(|w| int8::takes(device, n, w));
@@ -303,12 +320,17 @@ fn fused(
         return Err(Error::shape(at, x.shape(), gate.shape.into()));
     }
     let (y, rows) = (device.tensor(at, x.shape().with_cols(out))?, rows(n));
+    if gate.format == up.format && one::takes(device, n, gate) {
+        let row = Shared::default().row(device, at, x, gate)?;
+        one::gated(device, at, &row, [gate, up], f, &y)?;
+        return Ok(Some(y));
+    }
     if integers[0] {
         int8::gated(device, at, &codes::codes(device, at, x, gate.order())?, [gate, up], f, &y, n)?;
         return Ok(Some(y));
     }
     let moved = gate.columns().map(|_| order::moved(device, at, x, gate)).transpose()?;
-    let from = moved.as_ref().map_or(Ok(given), |x| device.read(at, x))?;
+    let from = device.read(at, moved.as_ref().unwrap_or(x))?;
     Call::new(device, at, &LINEAR_FEW, "linear_gated_few")
         .word("FORMAT", gate.format)
         .word("UP", up.format)

@@ -6,13 +6,14 @@
 
 use crate::builder::{Activations, Compute};
 use crate::cuda::Products;
-use crate::device::{Device, count};
+use crate::device::Device;
 use crate::driver::DeviceInfo;
 use crate::launch::Call;
 use crate::memory::Pool;
 use crate::ops::elementwise::{self, Two, function};
 use crate::ops::linear::FEW;
 use crate::ops::{codes, grouped, int8, linear};
+use crate::values::count;
 use crate::weight::{self, CudaWeight, Kept};
 use ogive_backend::{Experts, Mixed, RouterSpec, Routing, Scoring};
 use ogive_kernels::{EXPERTS, EXPERTS_INT8, ROUTE, Source};

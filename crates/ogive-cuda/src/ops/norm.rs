@@ -1,11 +1,12 @@
 //! Norms and sums over the last dimension: a block a row, a few quads of it a thread. RMS norms leave their results rounded too, where products
 //! in integers may want them (`int8`). Factors and summands are read before the kernel before is done, where kernels overlap; those that kernels
-//! made are waited for.
+//! made are waited for. RMS norms of one row may be left to the products that read them (`deferred`).
 
 use crate::device::Device;
 use crate::driver::Address;
 use crate::launch::Call;
-use crate::ops::codes;
+use crate::ops::deferred::{Deferred, Norm};
+use crate::ops::{codes, one};
 use ogive_kernels::NORM;
 use ogive_tensor::{Error, Result, Tensor};
 
@@ -19,12 +20,15 @@ fn factors(device: &Device, at: &str, x: &Tensor, w: &Tensor) -> Result<Address>
 
 pub(crate) fn rms_norm(device: &Device, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor> {
     let at = "rms_norm";
-    let (from, scales) = (device.read(at, x)?, factors(device, at, x, w)?);
-    let (out, cols) = (codes::normed(device, at, x.shape())?, x.shape().cols());
-    let call =
-        Call::new(device, at, &NORM, "rms_norm").after(w).at(from).at(scales).at(device.read(at, &out)?);
-    by_rows(codes::rounding_to(&out, call).count("columns", cols).float(eps), rows(x), cols)?;
-    Ok(out)
+    device.read(at, x)?;
+    factors(device, at, x, w)?;
+    let out = codes::normed(device, at, x.shape())?;
+    let norm = Norm { x: x.clone(), added: None, factors: w.clone(), eps, out };
+    if one::norms(device, x.shape()) {
+        return Ok(Deferred::leave(device, at, norm)?.1);
+    }
+    compute(device, &norm)?;
+    Ok(norm.out)
 }
 
 pub(crate) fn add_rms_norm(
@@ -41,20 +45,39 @@ pub(crate) fn add_rms_norm(
         return Ok((sum, normed));
     }
     let mut residual = residual;
-    let (from, other) = (device.read(at, &residual)?, device.read(at, x)?);
-    let (scales, cols) = (factors(device, at, x, w)?, x.shape().cols());
-    let fresh = if Device::is_free(&mut residual) { None } else { Some(device.tensor(at, x.shape())?) };
-    let sum = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;
+    device.read(at, &residual)?;
+    device.read(at, x)?;
+    factors(device, at, x, w)?;
+    // Blocks that compute the norm each for itself read what is added when one may have written the sum.
+    let later = one::norms(device, x.shape());
+    let free = !later && Device::is_free(&mut residual);
+    let sum = if free { residual.clone() } else { device.tensor(at, x.shape())? };
     let out = codes::normed(device, at, x.shape())?;
-    let call = Call::new(device, at, &NORM, "add_rms_norm")
-        .after(w)
-        .at(from)
-        .at(other)
-        .at(scales)
-        .at(sum)
-        .at(device.read(at, &out)?);
-    by_rows(codes::rounding_to(&out, call).count("columns", cols).float(eps), rows(x), cols)?;
-    Ok((fresh.unwrap_or(residual), out))
+    let norm = Norm { x: residual, added: Some([x.clone(), sum]), factors: w.clone(), eps, out };
+    let (sum, out) = if later {
+        Deferred::leave(device, at, norm)?
+    } else {
+        compute(device, &norm)?;
+        (norm.added.map(|[_, sum]| sum), norm.out)
+    };
+    let sum = sum.ok_or_else(|| Error::invalid(at, "two rows were added and the sum kept nowhere"))?;
+    Ok((sum, out))
+}
+
+/// Computes an RMS norm, with the sum that it is of if that is to be.
+pub(super) fn compute(device: &Device, norm: &Norm) -> Result<()> {
+    let Norm { x, added, factors: w, eps, out } = norm;
+    let at = if added.is_some() { "add_rms_norm" } else { "rms_norm" };
+    let mut call = Call::new(device, at, &NORM, at).after(w).at(device.read(at, x)?);
+    if let Some([other, _]) = added {
+        call = call.at(device.read(at, other)?);
+    }
+    call = call.at(factors(device, at, x, w)?);
+    if let Some([_, sum]) = added {
+        call = call.at(device.read(at, sum)?);
+    }
+    let (call, cols) = (call.at(device.read(at, out)?), x.shape().cols());
+    by_rows(codes::rounding_to(out, call).count("columns", cols).float(*eps), rows(x), cols)
 }
 
 pub(crate) fn layer_norm(

@@ -4,9 +4,10 @@
 //! not read in their new order by each kernel: packed kernels read neighbours together, every warp anew, and a move of some rows is
 //! little beside the weight that they meet.
 
-use crate::device::{Device, bytes};
+use crate::device::Device;
 use crate::launch::{Call, THREADS};
 use crate::memory::Pool;
+use crate::values::bytes;
 use crate::weight::{CudaWeight, Kept};
 use ogive_kernels::MOVES;
 use ogive_tensor::{Error, Result, Tensor};

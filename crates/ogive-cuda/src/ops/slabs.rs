@@ -7,11 +7,12 @@
 
 use super::matrix::Halves;
 use crate::builder::Compute;
-use crate::device::{Device, count};
+use crate::device::Device;
 use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
 use crate::library::{Element, Product};
 use crate::memory::Pool;
+use crate::values::count;
 use crate::weight::{CudaWeight, Kept};
 use ogive_kernels::UNPACK;
 use ogive_tensor::{Result, Tensor};

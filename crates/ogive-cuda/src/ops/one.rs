@@ -1,0 +1,182 @@
+//! Products of packed weights with one row in integers, by blocks that stay: when, and the calls.
+//!
+//! Each block has the row in its shared memory, normed and rounded by itself where nothing before did (`deferred`), so that no kernel need stand between two
+//! products. Where the backend was told to, they go before those of `int8` on devices with copies that go on by themselves and room for the row.
+
+use crate::builder::Activations;
+use crate::cuda::Products;
+use crate::device::Device;
+use crate::driver::{Address, DeviceInfo};
+use crate::launch::Call;
+use crate::ops::codes::{Codes, GROUP};
+use crate::ops::deferred::Deferred;
+use crate::ops::int8::{self, NAMES};
+use crate::ops::linear::{TOGETHER, weight_and_result};
+use crate::weight::{CudaWeight, Kept};
+use ogive_kernels::LINEAR_ONE;
+use ogive_tensor::{Error, Result, Shape, Tensor};
+use std::sync::Arc;
+
+/// The oldest device with copies that go on by themselves.
+const OLDEST: (u32, u32) = (8, 0);
+/// Inputs that lie together in shared memory, and their bytes with scales.
+const STRETCH: usize = 2048;
+const STRETCH_BYTES: usize = STRETCH + STRETCH / 32 * 8;
+/// Elements of a quad, and quads of a row that a thread has at a time at most.
+const QUAD: usize = 4;
+const HELD: usize = 4;
+
+/// How a block is made: its warps, and bytes of shared memory for the weights of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    warps: usize,
+    area: usize,
+}
+
+impl Block {
+    /// So that two blocks, of two kernels one after the other, fit on a multiprocessor with a row of 14,336.
+    pub(super) fn of(info: &DeviceInfo) -> Self {
+        let (warps, area) = match info.shared_memory {
+            200_000.. => (16, 5760),
+            160_000.. => (12, 5136),
+            _ => (8, 5136),
+        };
+        Self { warps, area }
+    }
+
+    fn threads(self) -> usize {
+        32 * self.warps
+    }
+
+    /// Bytes of shared memory of a block with a row of so many inputs.
+    fn shared(self, cols: usize) -> usize {
+        cols.div_ceil(STRETCH).saturating_mul(STRETCH_BYTES).saturating_add(self.warps * self.area)
+    }
+}
+
+/// Whether products of `n` rows with a weight that is kept so are computed by blocks that stay.
+pub(super) fn is_for(products: &Products, n: usize, w: &Kept) -> bool {
+    let Products { info, activations, persistent, .. } = products;
+    *persistent && fits(info, *activations, n, w)
+}
+
+/// Whether they could be.
+fn fits(info: &DeviceInfo, activations: Activations, n: usize, w: &Kept) -> bool {
+    let able = n == 1 && info.capability >= OLDEST && int8::is_for(info, activations, n, w);
+    able && Block::of(info).shared(w.shape[2]) <= info.shared_memory as usize
+}
+
+/// The same as [`is_for`] on this device.
+pub(super) fn takes(device: &Device, n: usize, w: &CudaWeight) -> bool {
+    device.persistent && fits(&device.info, device.activations, n, &w.kept())
+}
+
+/// Whether the norm of such a row is left to them: one that a block holds at once.
+pub(super) fn norms(device: &Device, shape: Shape) -> bool {
+    let (rows, cols, info) = (shape.rows(), shape.cols(), &device.info);
+    let able = device.persistent && device.activations == Activations::Int8 && info.capability >= OLDEST;
+    let whole = shape.dims().len() == 2 && rows == 1 && cols > 0 && cols.is_multiple_of(GROUP);
+    able && whole && cols <= QUAD * HELD * Block::of(info).threads()
+}
+
+/// The row, as it is given.
+#[derive(Debug)]
+pub(super) enum Row {
+    Codes(Codes),
+    Floats(Address),
+    /// What is left of its norm.
+    Norm(Arc<Deferred>),
+}
+
+impl Row {
+    /// What there is of `x`.
+    pub(super) fn of(device: &Device, at: &str, x: &Tensor) -> Result<Self> {
+        if let Some(norm) = Device::deferred(x).filter(|norm| norm.state().is_some()) {
+            device.check(at, x)?;
+            return Ok(Self::Norm(Arc::clone(norm)));
+        }
+        let from = device.read(at, x)?;
+        Ok(Device::codes(x).cloned().map_or(Self::Floats(from), Self::Codes))
+    }
+}
+
+/// Makes a call of `kernel`: of `rows` of weights of `format`, with a row of `cols`, and the rest of its arguments by `rest`.
+fn call<'a>(
+    (device, at): (&'a Device, &'a str),
+    (kernel, format): (&'static str, &'static str),
+    x: &Row,
+    [rows, cols]: [usize; 2],
+    rest: impl FnOnce(Call<'a>) -> Result<Call<'a>>,
+) -> Result<()> {
+    let (block, mut state) = (Block::of(&device.info), None);
+    let call = Call::new(device, at, &LINEAR_ONE, kernel).word("FORMAT", format);
+    let call = call.define("WARPS", block.warps).define("AREA", block.area);
+    let held = cols.div_ceil(QUAD * block.threads()).clamp(1, HELD);
+    let call = match x {
+        Row::Codes(x) => x.given(call.define("INPUT", 0).define("HELD", 1)).at(0).at(0).at(0).float(0.0),
+        Row::Floats(x) => {
+            call.define("INPUT", 1).define("HELD", held).at(*x).at(0).at(0).at(0).at(0).float(0.0)
+        }
+        Row::Norm(x) => {
+            let norm = state.insert(x.state()).as_ref();
+            let norm =
+                norm.ok_or_else(|| Error::invalid(at, "a norm was computed while a product read it"))?;
+            let from = device.read(at, &norm.x)?;
+            let added = norm
+                .added
+                .as_ref()
+                .map(|both| Ok::<_, Error>([device.read(at, &both[0])?, device.read(at, &both[1])?]));
+            let call = call.define("INPUT", if added.is_some() { 3 } else { 2 }).define("HELD", held);
+            let [other, sum] = added.unwrap_or(Ok([0; 2]))?;
+            call.at(from).at(0).at(other).at(sum).at(device.read(at, &norm.factors)?).float(norm.eps)
+        }
+    };
+    let (call, all) = (rest(call.count("inputs", cols))?, device.info.multiprocessors.max(1) as usize);
+    let threads = u32::try_from(block.threads()).unwrap_or(0);
+    // A block a multiprocessor, if there are so many rows.
+    call.run_shared([rows.min(all), 1, 1], [threads, 1, 1], block.shared(cols))?;
+    if let Some(norm) = state.as_mut().and_then(|state| state.as_mut()) {
+        norm.summed();
+    }
+    Ok(())
+}
+
+/// `x · wᵀ` of each weight into its result, all of one row; weights of one length of rows and in one order.
+pub(super) fn products(
+    device: &Device,
+    at: &str,
+    x: &Row,
+    products: &[(&CudaWeight, &Tensor)],
+) -> Result<()> {
+    for some in products.chunks(TOGETHER) {
+        let Some((first, _)) = some.first() else { continue };
+        let rows = some.iter().map(|(w, _)| w.shape[1]).sum();
+        call((device, at), ("linear_one", first.format), x, [rows, first.shape[2]], |mut call| {
+            for (name, (w, _)) in NAMES.into_iter().zip(some.iter().skip(1)) {
+                call = call.word(name, w.format);
+            }
+            (0..TOGETHER).try_fold(call, |call, i| weight_and_result(device, at, call, some.get(i)))
+        })?;
+    }
+    Ok(())
+}
+
+/// `f(x · gateᵀ) * (x · upᵀ)`, of weights of one shape and format.
+pub(super) fn gated(
+    device: &Device,
+    at: &str,
+    x: &Row,
+    [gate, up]: [&CudaWeight; 2],
+    f: u32,
+    y: &Tensor,
+) -> Result<()> {
+    let ([_, out, cols], to) = (gate.shape, device.read(at, y)?);
+    call((device, at), ("linear_gated_one", gate.format), x, [out, cols], |call| {
+        let call = call.at(gate.address()).long(gate.row_bytes).at(up.address()).at(to);
+        Ok(call.count("outputs", out).number(f))
+    })
+}
+
+#[cfg(test)]
+#[path = "one_tests.rs"]
+mod tests;
