@@ -28,6 +28,26 @@ impl Source {
         let part = |(name, text): &(&str, &str)| format!("#line 1 \"{name}\"\n{text}");
         self.files.iter().map(part).collect::<Vec<_>>().join("\n")
     }
+
+    /// The same without kernels but this one, so that a compiler makes no more than is wanted. Lines keep their numbers.
+    #[must_use]
+    pub fn text_of(&self, kernel: &str) -> String {
+        let (text, begins) = (self.text(), format!("{kernel}("));
+        let mut parts = text.split("\nKERNEL ");
+        let mut kept = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            // A kernel ends at the first brace of a line.
+            let (body, rest) = part.split_once("\n}\n").unwrap_or((part, ""));
+            let head = body.split('{').next().unwrap_or_default();
+            if head.split_whitespace().any(|word| word.starts_with(&begins)) {
+                kept.extend(["\nKERNEL ", part]);
+            } else {
+                kept.extend(std::iter::repeat_n('\n', body.matches('\n').count() + 3));
+                kept.push_str(rest);
+            }
+        }
+        kept
+    }
 }
 
 macro_rules! file {

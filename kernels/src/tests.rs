@@ -17,6 +17,27 @@ fn sources_are_what_they_say() {
     }
 }
 
+#[test]
+fn a_kernel_alone_is_all_that_is_left() {
+    for source in SOURCES {
+        let whole = source.text();
+        for kernel in source.kernels {
+            let text = source.text_of(kernel);
+            let heads = text.split("\nKERNEL ").skip(1).map(|k| k.split('{').next().unwrap_or_default());
+            let is_it = |head: &str| head.split_whitespace().any(|w| w.starts_with(&format!("{kernel}(")));
+            // One or, by the device, one of two.
+            let heads: Vec<&str> = heads.collect();
+            assert!(!heads.is_empty() && heads.iter().all(|head| is_it(head)), "{kernel}: {heads:?}");
+            // Line for line what it was, or nothing.
+            let mut lines = whole.lines().zip(text.lines());
+            assert_eq!(whole.lines().count(), text.lines().count(), "{kernel}");
+            assert!(lines.all(|(was, is)| was == is || is.is_empty()), "{kernel}");
+            let braces = |b| text.matches(b).count();
+            assert_eq!(braces('{'), braces('}'), "{kernel}");
+        }
+    }
+}
+
 /// What may not stand before the wait of a kernel that first asks for what no kernel of a step writes: weights, factors, the step's plan. By the file,
 /// with the words that read or write anything else.
 const AHEAD: [(&str, &[&str]); 10] = [

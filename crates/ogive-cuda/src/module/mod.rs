@@ -97,29 +97,23 @@ impl Modules {
         if let Some(found) = kernels.get(&key) {
             return Ok(Arc::clone(found));
         }
-        let image = self.image(source, &key.2)?;
-        for &name in source.kernels {
-            kernels.insert((source.name, name, key.2.clone()), Arc::new(image.function(name)?));
-        }
-        let found = kernels.get(&key).map(Arc::clone);
-        found.ok_or_else(|| Error::Compile {
-            kernel: kernel.into(),
-            target: source.name.into(),
-            log: "the module has no such kernel".into(),
-        })
+        let function = Arc::new(self.image(source, kernel, &key.2)?.function(kernel)?);
+        kernels.insert(key, Arc::clone(&function));
+        Ok(function)
     }
 
-    fn image(&self, source: &Source, defines: &[Define]) -> Result<Arc<Image>> {
+    /// A module of that kernel alone: its others, under other defines mostly, may never be wanted, and would take a compiler as long.
+    fn image(&self, source: &Source, kernel: &'static str, defines: &[Define]) -> Result<Arc<Image>> {
         let options = options(defines.iter().copied());
-        let text = source.text();
+        let text = source.text_of(kernel);
         let target = self.nvrtc.target(self.capability, self.cubins.load(Relaxed));
-        match self.load(source.name, &text, target, &options) {
+        match self.load(kernel, &text, target, &options) {
             Err(Error::Driver { code, .. })
                 if REFUSED.contains(&code) && matches!(target, Target::Cubin(_)) =>
             {
                 tracing::debug!(target: "ogive::cuda", code, "the driver refuses machine code; using PTX");
                 self.cubins.store(false, Relaxed);
-                self.load(source.name, &text, self.nvrtc.target(self.capability, false), &options)
+                self.load(kernel, &text, self.nvrtc.target(self.capability, false), &options)
             }
             loaded => loaded,
         }

@@ -84,8 +84,8 @@ pub(super) fn norms(device: &Device, shape: Shape) -> bool {
 pub(super) enum Row {
     Codes(Codes),
     Floats(Address),
-    /// What is left of its norm.
-    Norm(Arc<Deferred>),
+    /// A norm that is left to the product, and its result.
+    Norm(Arc<Deferred>, Tensor),
 }
 
 impl Row {
@@ -93,7 +93,7 @@ impl Row {
     pub(super) fn of(device: &Device, at: &str, x: &Tensor) -> Result<Self> {
         if let Some(norm) = Device::deferred(x).filter(|norm| norm.state().is_some()) {
             device.check(at, x)?;
-            return Ok(Self::Norm(Arc::clone(norm)));
+            return Ok(Self::Norm(Arc::clone(norm), x.clone()));
         }
         let from = device.read(at, x)?;
         Ok(Device::codes(x).cloned().map_or(Self::Floats(from), Self::Codes))
@@ -108,34 +108,47 @@ fn call<'a>(
     [rows, cols]: [usize; 2],
     rest: impl FnOnce(Call<'a>) -> Result<Call<'a>>,
 ) -> Result<()> {
-    let (block, mut state) = (Block::of(&device.info), None);
+    let block = Block::of(&device.info);
+    let mut left = match x {
+        Row::Norm(norm, _) => Some(norm.state()),
+        _ => None,
+    };
+    let computed;
+    let x = match x {
+        // Another thread read it in the meantime.
+        Row::Norm(_, x) if left.as_ref().is_none_or(|norm| norm.is_none()) => {
+            left = None;
+            computed = Row::of(device, at, x)?;
+            &computed
+        }
+        x => x,
+    };
     let call = Call::new(device, at, &LINEAR_ONE, kernel).word("FORMAT", format);
     let call = call.define("WARPS", block.warps).define("AREA", block.area);
     let held = cols.div_ceil(QUAD * block.threads()).clamp(1, HELD);
-    let call = match x {
-        Row::Codes(x) => x.given(call.define("INPUT", 0).define("HELD", 1)).at(0).at(0).at(0).float(0.0),
-        Row::Floats(x) => {
+    let norm = left.as_ref().and_then(|norm| norm.as_ref());
+    let call = match (x, norm) {
+        (Row::Codes(x), _) => x.given(call.define("INPUT", 0).define("HELD", 1)).at(0).at(0).at(0).float(0.0),
+        (_, Some(norm)) => {
+            let from = device.read(at, &norm.x)?;
+            let [other, sum] = match &norm.added {
+                Some([other, sum]) => [device.read(at, other)?, device.read(at, sum)?],
+                None => [0; 2],
+            };
+            let input = if norm.added.is_some() { 3 } else { 2 };
+            let call = call.define("INPUT", input).define("HELD", held).at(from).at(0);
+            call.at(other).at(sum).at(device.read(at, &norm.factors)?).float(norm.eps)
+        }
+        (Row::Floats(x), None) => {
             call.define("INPUT", 1).define("HELD", held).at(*x).at(0).at(0).at(0).at(0).float(0.0)
         }
-        Row::Norm(x) => {
-            let norm = state.insert(x.state()).as_ref();
-            let norm =
-                norm.ok_or_else(|| Error::invalid(at, "a norm was computed while a product read it"))?;
-            let from = device.read(at, &norm.x)?;
-            let added = norm
-                .added
-                .as_ref()
-                .map(|both| Ok::<_, Error>([device.read(at, &both[0])?, device.read(at, &both[1])?]));
-            let call = call.define("INPUT", if added.is_some() { 3 } else { 2 }).define("HELD", held);
-            let [other, sum] = added.unwrap_or(Ok([0; 2]))?;
-            call.at(from).at(0).at(other).at(sum).at(device.read(at, &norm.factors)?).float(norm.eps)
-        }
+        (Row::Norm(..), None) => return Err(Error::invalid(at, "a norm was left to no one")),
     };
     let (call, all) = (rest(call.count("inputs", cols))?, device.info.multiprocessors.max(1) as usize);
     let threads = u32::try_from(block.threads()).unwrap_or(0);
     // A block a multiprocessor, if there are so many rows.
     call.run_shared([rows.min(all), 1, 1], [threads, 1, 1], block.shared(cols))?;
-    if let Some(norm) = state.as_mut().and_then(|state| state.as_mut()) {
+    if let Some(norm) = left.as_mut().and_then(|norm| norm.as_mut()) {
         norm.summed();
     }
     Ok(())
