@@ -38,15 +38,9 @@ KERNEL __launch_bounds__(32 * WARPS, BLOCKS)
             ring.go_on((int)at.p.row_bytes, HAS_THIRD && at.format == 2 ? R::OF_C : HAS_SECOND && at.format == 1 ? R::OF_B : R::OF_A);
         }
     };
-    auto more = [&] {
-        if (ring.ask()) {
-            asked += R::row_step();
-            turn();
-        }
-    };
+    auto more = [&] { ring.ask(asked, turn); };
     turn();
-#pragma unroll 1
-    for (int s = 0; s < R::SLOTS; s++) more();
+    ring.fill(more);
     Given given = {x, groups, other, sum, factors, eps};
     ask_for_factors(given, cols);
     after_the_last();
@@ -89,15 +83,9 @@ KERNEL __launch_bounds__(32 * WARPS, BLOCKS)
         ring.from[1] = up + (u64)asked * row_bytes;
         ring.go_on(asked < out ? (int)row_bytes : 0, R::OF_A);
     };
-    auto more = [&] {
-        if (ring.ask()) {
-            asked += R::row_step();
-            turn();
-        }
-    };
+    auto more = [&] { ring.ask(asked, turn); };
     turn();
-#pragma unroll 1
-    for (int s = 0; s < R::SLOTS; s++) more();
+    ring.fill(more);
     Given given = {x, groups, other, sum, factors, eps};
     ask_for_factors(given, cols);
     after_the_last();

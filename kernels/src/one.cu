@@ -371,6 +371,20 @@ template <class A, class B, class C, int LINES> struct Ring {
         return done;
     }
 
+    // The same; of the next row, which `turn` goes on to, once this one is done.
+    template <class Turn> METHOD void ask(int& row, Turn turn) {
+        if (ask()) {
+            row += row_step();
+            turn();
+        }
+    }
+
+    // Asks for all that there is room for.
+    template <class More> METHOD void fill(More more) {
+#pragma unroll 1
+        for (int s = 0; s < SLOTS; s++) more();
+    }
+
     // The products of the row whose lines begin at `rows`; `more` asks for a chunk.
     template <class F, class More>
     METHOD void products(const u8* const (&rows)[LINES], const Taken<F, LINES>& taken, const Staged& x, int cols, float (&acc)[LINES], More more) {

@@ -19,7 +19,8 @@ const MOST: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
 /// Modules whose kernels do not begin by waiting for the one before, nor note when they ran: what measures and tests.
 const UNORDERED: [&str; 2] = ["probe", "trial"];
 
-/// Modules whose kernels overlap although they take shared memory at the launch, and are the faster for it, as has been measured.
+/// Modules whose kernels overlap although they take shared memory at the launch: the first's are the faster for it, as has been measured, and of the second's
+/// two that follow one another fit a multiprocessor.
 const SPREAD: [&str; 2] = ["linear_int8_mma", "linear_one"];
 
 /// A call in the making. What cannot be counted is found at the end.
