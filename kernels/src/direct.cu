@@ -84,15 +84,7 @@ template <class F, int LINES> struct Direct {
                 dot[i] = dp4a(q, a[i][j], dot[i]);
             }
         u32 factors = sixes(w.head.y, w.head.w), minima = sixes(w.head.z, w.head.w >> 4);
-        float u[2], v[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            u[i] = (float)((int)(factors >> 8 * i & 255u) * dot[i]);
-            v[i] = (float)((int)(minima >> 8 * i & 255u) * sums[i]);
-        }
-        float products = fmaf(scale[1], u[1], __fmul_rn(scale[0], u[0])), taken = fmaf(scale[1], v[1], __fmul_rn(scale[0], v[0]));
-        acc = fmaf(half_to_float((u16)(w.head.x & 0xffffu)), products, acc);
-        return fmaf(-half_to_float((u16)(w.head.x >> 16)), taken, acc);
+        return add_neighbours(w.head.x, factors, minima, dot, sums, scale, acc);
     }
 
     // This lane's parts of the products with a row of activations.

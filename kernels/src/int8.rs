@@ -60,7 +60,8 @@ pub const LINEAR_INT8: Source = Source {
     ],
 };
 
-/// Defines of a product with one row: the format, warps of a block, bytes of a warp's weights in shared memory, and what the row is.
+/// Defines of a product with one row: the format, warps of a block, bytes of a warp's weights in shared memory, what the row is,
+/// and quads of it that a thread has at a time.
 macro_rules! one {
     ($format:literal, $warps:literal, $area:literal, $input:literal, $held:literal) => {
         [("FORMAT", $format), ("WARPS", $warps), ("AREA", $area), ("INPUT", $input), ("HELD", $held)]

@@ -221,15 +221,7 @@ template <class F, int FIFTH, int LINES> struct TakenInPairs {
             int(&dot)[2] = dots[l];
             if (!FIFTH) dot[1] >>= 4;
             u32 factors = sixes(top.y, top.w), minima = sixes(top.z, top.w >> 4);
-            float u[2], v[2];
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                u[i] = (float)((int)(factors >> 8 * i & 255u) * dot[i]);
-                v[i] = (float)((int)(minima >> 8 * i & 255u) * sums[i]);
-            }
-            float products = fmaf(scale[1], u[1], __fmul_rn(scale[0], u[0])), taken = fmaf(scale[1], v[1], __fmul_rn(scale[0], v[0]));
-            acc[l] = fmaf(half_to_float((u16)(top.x & 0xffffu)), products, acc[l]);
-            acc[l] = fmaf(-half_to_float((u16)(top.x >> 16)), taken, acc[l]);
+            acc[l] = add_neighbours(top.x, factors, minima, dot, sums, scale, acc[l]);
         }
     }
 };

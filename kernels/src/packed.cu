@@ -204,6 +204,20 @@ struct q3_k_codes : Block<256, 110> {
     }
 };
 
+// Adds the products of two neighbouring groups of q4_k or q5_k, or of a part of both: `head` is d and dmin, factors and minima are bytes, sums are of
+// products and of codes, and `scale` the activations'.
+DEVICE float add_neighbours(u32 head, u32 factors, u32 minima, const int (&dot)[2], const int (&sums)[2], const float (&scale)[2], float acc) {
+    float u[2], v[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        u[i] = (float)((int)(factors >> 8 * i & 255u) * dot[i]);
+        v[i] = (float)((int)(minima >> 8 * i & 255u) * sums[i]);
+    }
+    float products = fmaf(scale[1], u[1], __fmul_rn(scale[0], u[0])), taken = fmaf(scale[1], v[1], __fmul_rn(scale[0], v[0]));
+    acc = fmaf(half_to_float((u16)(head & 0xffffu)), products, acc);
+    return fmaf(-half_to_float((u16)(head >> 16)), taken, acc);
+}
+
 // What q4_k and q5_k share: d, dmin and twelve bytes of six-bit scales and minima in sixteen bytes, and codes' low four bits. Blocks are whole
 // sixteens of bytes, so words come in wide loads wherever a block lies.
 DEVICE void eighth(const u8* b, const u8* codes, int i, Shifted& o) {

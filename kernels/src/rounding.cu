@@ -69,8 +69,9 @@ struct Rounded {
     }
 };
 
-// Rounds N quads of a lane's, the `w`-th of a row of `quads` each, to what has `put` and `keep` as `Rounded` does; eight lanes that follow one another have a group. All lanes of a warp call it, and
-// those for which nothing is `there` store nothing. Each step is taken for all quads, so that one does not wait for another's shuffles.
+// Rounds N quads of a lane's, the `w`-th of a row of `quads` each, to what has `put` and `keep` as `Rounded` does; eight lanes that follow one another have
+// a group. All lanes of a warp call it, and those for which nothing is `there` store nothing. Each step is taken for all quads, so that one does not wait
+// for another's shuffles.
 template <int N, class To>
 DEVICE void round_quads(const float (&v)[N][4], const bool (&there)[N], u32 row, const u32 (&w)[N], u32 quads, const To& to) {
     u32 most[N], word[N];
