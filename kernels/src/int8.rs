@@ -1,4 +1,4 @@
-//! The modules for products of packed weights with 8-bit activations.
+//! The modules for products of packed weights with 8-bit activations. Those with one row, by blocks that stay, are for halves as well.
 
 use crate::{FORMATS, MATRIX, PRELUDE, QUADS, Source};
 
@@ -64,11 +64,18 @@ pub const LINEAR_INT8: Source = Source {
 /// and quads of it that a thread has at a time.
 macro_rules! one {
     ($format:literal, $warps:literal, $area:literal, $input:literal, $held:literal) => {
-        [("FORMAT", $format), ("WARPS", $warps), ("AREA", $area), ("INPUT", $input), ("HELD", $held)]
+        [
+            ("FORMAT", $format),
+            ("VECTOR", "1"),
+            ("WARPS", $warps),
+            ("AREA", $area),
+            ("INPUT", $input),
+            ("HELD", $held),
+        ]
     };
 }
 
-/// Products of packed weights with one row, by blocks that stay.
+/// Products of packed weights, or halves, with one row, by blocks that stay.
 pub const LINEAR_ONE: Source = Source {
     name: "linear_one",
     files: &[
@@ -76,10 +83,10 @@ pub const LINEAR_ONE: Source = Source {
         MATRIX,
         FORMATS,
         PACKED,
-        PRODUCTS,
         ROUNDING,
         QUADS,
         file!("one.cu"),
+        PRODUCTS,
         file!("linear_one.cu"),
     ],
     kernels: &["linear_one", "linear_gated_one"],
@@ -90,12 +97,17 @@ pub const LINEAR_ONE: Source = Source {
             ("FORMAT", "q4_k"),
             ("FORMAT2", "q4_k"),
             ("FORMAT3", "q6_k"),
+            ("VECTOR", "1"),
             ("WARPS", "16"),
             ("AREA", "5760"),
             ("INPUT", "3"),
             ("HELD", "2"),
         ],
+        &one!("f16", "16", "4096", "3", "4"),
+        &one!("f16", "16", "5120", "1", "4"),
+        &one!("bf16", "16", "4096", "2", "2"),
         &one!("q6_k", "16", "5760", "1", "4"),
+        &one!("q6_k", "16", "6848", "3", "2"),
         &one!("q8_0", "16", "5760", "3", "3"),
         &one!("q5_k", "16", "5760", "2", "2"),
         &one!("q4_0", "8", "5760", "0", "1"),

@@ -1,4 +1,4 @@
-// x · wᵀ for packed weights and one row: of up to three weights (`products.cu`), or of two, gated. Blocks that stay, whose warps share all rows of all
+// x · wᵀ for packed weights, or halves, and one row: of up to three weights (`products.cu`), or of two, gated. Blocks that stay, whose warps share all rows of all
 // weights (`one.cu`), with what comes before the products in a layer done by each.
 //
 // Cost: that of `one.cu`. Defines: those of it; the products' formats, or for the gated form FORMAT alone.
@@ -23,10 +23,11 @@ KERNEL __launch_bounds__(32 * WARPS, BLOCKS)
 #if HAS_MATRIX
     extern __shared__ __align__(16) u8 shared[];
     typedef Ring<First, Second, Third, 1> R;
+    typedef Taken<First, 1>::Row Row;
     Product first = {w, row_bytes, y, out}, second = {w2, row_bytes2, y2, out2}, third = {w3, row_bytes3, y3, out3};
     int all = out + out2 + out3, asked = R::first_row();
-    Staged row(shared, cols);
-    R ring(shared + Staged::bytes(cols) + warp() * AREA);
+    Row row(shared, cols);
+    R ring(shared + Row::bytes(cols) + warp() * AREA);
     auto turn = [&] {
         int r = asked;
         if (r >= all) {
@@ -72,10 +73,11 @@ KERNEL __launch_bounds__(32 * WARPS, BLOCKS)
 #if HAS_MATRIX
     extern __shared__ __align__(16) u8 shared[];
     typedef Ring<First, First, First, 2> R;
+    typedef Taken<First, 2>::Row Row;
     int asked = R::first_row();
     u64 bytes = (u64)out * row_bytes;
-    Staged row(shared, cols);
-    R ring(shared + Staged::bytes(cols) + warp() * AREA);
+    Row row(shared, cols);
+    R ring(shared + Row::bytes(cols) + warp() * AREA);
     ring.ends[0] = gate + bytes;
     ring.ends[1] = up + bytes;
     auto turn = [&] {

@@ -1,7 +1,7 @@
-// One row of activations in a block's shared memory, and rows of packed weights on their way past it: for blocks that stay, one a multiprocessor.
+// One row of activations in a block's shared memory, and rows of weights on their way past it: for blocks that stay, one a multiprocessor.
 //
 // What a kernel between two products would do to one row each block does by itself, as it would else wait for that kernel: it rounds floats, or adds
-// two rows, norms the sum and rounds that. Meanwhile its weights come: every warp has a ring of AREA bytes in shared memory, full before the kernel
+// two rows, norms the sum and rounds that. Halves meet the row as it is. Meanwhile its weights come: every warp has a ring of AREA bytes in shared memory, full before the kernel
 // before is done, some 90 kB a multiprocessor, and 12 MB of 132 are what an H200 reads in 3 us.
 //
 // A warp takes rows of weights that lie a grid's warps apart, each in chunks of whole blocks. Copies are in aligned sixteens of bytes whatever the
@@ -13,8 +13,13 @@
 // For each group in order, `acc = fma(scale, p, acc)` with p of `packed.cu`; of neighbours as `direct.cu` has it. Lanes are then summed in a tree. Which
 // groups a lane takes hangs on the format alone: a product has the same bits in any company.
 //
+// Halves are not packed and the row is not rounded: a lane takes eights of them as `linear_few.cu` has it, to the same bits. Cost: the weights' bytes once; of
+// shared memory those once in and out, and for a row of weights or a pair of rows twice as many of floats, some 72 of the 128 bytes a clock that an H200's
+// multiprocessors have at 4.2 TB/s; of the L2 four bytes an input for each block.
+//
 // Weights never change while steps are queued (`stream.cu`), so they may be asked for before `after_the_last`. Defines: WARPS; AREA, bytes of shared memory for a
-// warp's weights; INPUT: 0 codes, 1 floats, 2 floats to norm, 3 two rows to add and norm; HELD, quads of a row that a thread has at a time, 1 to 4.
+// warp's weights; INPUT: 0 codes, 1 floats, 2 floats to norm, 3 two rows to add and norm; HELD, quads of a row that a thread has at a time, 1 to 4;
+// VECTOR 1, as rows are whole quads.
 
 enum { CODED = 0, FLOATS = 1, NORMED = 2, ADDED = 3 };
 
@@ -40,6 +45,26 @@ struct Staged {
     // As `round_quads` has them.
     METHOD void put(u32, u32 quad, u32, u32 code) const { ((u32*)half(quad / 8, quad / 4 % 2))[quad % 4] = code; }
     METHOD void keep(u32, u32 quad, u32, uint2 k) const { kept[quad / 8] = k; }
+
+    // Codes and their scales as they lie elsewhere.
+    METHOD void copy(const void* x, const uint2* groups, int cols) const {
+        for (int i = threadIdx.x; i < cols / 16; i += blockDim.x) *half(i / 2, i % 2) = ((const uint4*)x)[i];
+        for (int i = threadIdx.x; i < cols / 32; i += blockDim.x) kept[i] = groups[i];
+    }
+};
+
+// The row as it is: of each 256 inputs first the low quads of all eights, then the high ones, so that a warp reads either from 512 bytes in a row.
+struct Plain {
+    u8* floats;
+
+    METHOD Plain(u8* shared, int) : floats(shared) {}
+
+    METHOD static int bytes(int cols) { return (cols + 255) / 256 * 1024; }
+
+    METHOD float4* quad(int q) const { return (float4*)(floats + q / 64 * 1024 + q % 2 * 512) + q / 2 % 32; }
+
+    // There are no codes of it.
+    METHOD void copy(const void*, const uint2*, int) const {}
 };
 
 // A thread's quads of a row, a block's width apart: sixteen bytes each.
@@ -54,7 +79,7 @@ struct Held {
     }
 
     // To codes, from the column `first` of the row on. All lanes of a warp come here together.
-    METHOD void round(const Staged& to, int first, int cols) const {
+    METHOD void give(const Staged& to, int first, int cols) const {
 #pragma unroll
         for (int i = 0; i < HELD; i += 2) {
             int c = first + 4 * i * blockDim.x, d = c + 4 * blockDim.x;
@@ -65,6 +90,14 @@ struct Held {
                 const float one[1][4] = {{v[i][0], v[i][1], v[i][2], v[i][3]}};
                 round_quads(one, {c < cols}, 0u, {(u32)c / 4}, 0u, to);
             }
+        }
+    }
+
+    METHOD void give(const Plain& to, int first, int cols) const {
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            int c = first + 4 * i * blockDim.x;
+            if (c < cols) *to.quad(c / 4) = make_float4(v[i][0], v[i][1], v[i][2], v[i][3]);
         }
     }
 };
@@ -90,13 +123,12 @@ DEVICE void ask_for_factors(const Given& given, int cols) {
 }
 
 // Stages the row. One to norm is no longer than a block holds at once.
-DEVICE void stage(const Given& given, const Staged& to, int cols) {
+template <class Row> DEVICE void stage(const Given& given, const Row& to, int cols) {
     int first = 4 * threadIdx.x;
     if (INPUT == CODED) {
-        for (int i = threadIdx.x; i < cols / 16; i += blockDim.x) *to.half(i / 2, i % 2) = ((const uint4*)given.x)[i];
-        for (int i = threadIdx.x; i < cols / 32; i += blockDim.x) to.kept[i] = given.groups[i];
+        to.copy(given.x, given.groups, cols);
     } else if (INPUT == FLOATS) {
-        for (int c = first; c - 4 * lane() < cols; c += 4 * HELD * blockDim.x) Held((const float*)given.x, c, cols).round(to, c, cols);
+        for (int c = first; c - 4 * lane() < cols; c += 4 * HELD * blockDim.x) Held((const float*)given.x, c, cols).give(to, c, cols);
     } else {
         Held row((const float*)given.x, first, cols);
         float squares = 0.0f;
@@ -113,16 +145,19 @@ DEVICE void stage(const Given& given, const Staged& to, int cols) {
         for (int i = 0; i < HELD; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++) squares = fmaf(row.v[i][j], row.v[i][j], squares);
-        // Of long rows registers do not hold factors while the sum is made.
+        // Of long rows registers do not hold factors while the sum is made, and then those of two quads at a time.
+        enum { LATE = HELD > 2 };
         Held factors;
-        if (HELD <= 2) factors = Held(given.factors, first, cols);
+        if (!LATE) factors = Held(given.factors, first, cols);
         float scale = 1.0f / sqrtf(block_sum(squares) / (float)cols + given.eps);
-        if (HELD > 2) factors = Held(given.factors, first, cols);
 #pragma unroll
-        for (int i = 0; i < HELD; i++)
+        for (int i = 0; i < HELD; i++) {
+            if (i == 2) asm volatile("" ::: "memory");
+            if (LATE) fetch(given.factors, first + 4 * i * blockDim.x, cols, factors.v[i]);
 #pragma unroll
             for (int j = 0; j < 4; j++) row.v[i][j] = row.v[i][j] * scale * factors.v[i][j];
-        row.round(to, first, cols);
+        }
+        row.give(to, first, cols);
     }
     __syncthreads();
 }
@@ -130,7 +165,9 @@ DEVICE void stage(const Given& given, const Staged& to, int cols) {
 // How a lane takes chunks of lines of one format: a group of 32 inputs of each. Where things lie for this lane is computed once: by itself a compiler
 // does so anew for each chunk, which is as much work as the products.
 template <class F, int LINES> struct Taken {
-    enum { CHUNK = 1024, BYTES = CHUNK / F::len * F::bytes, PARTS = F::len / 32 };
+    typedef Staged Row;
+    // ALIGNED: whether blocks begin at sixteen wherever they lie.
+    enum { CHUNK = 1024, BYTES = CHUNK / F::len * F::bytes, ALIGNED = F::bytes % 16 == 0, PARTS = F::len / 32 };
     // In a chunk; in the row's codes, and in its scales.
     u32 weights, codes, kept;
 
@@ -143,8 +180,8 @@ template <class F, int LINES> struct Taken {
     }
 
     // Adds the products of chunk `c`.
-    METHOD void add(const u8* const (&lines)[LINES], int c, const Staged& x, int groups, float (&acc)[LINES]) const {
-        if (c * (CHUNK / 32) + lane() >= groups) return;
+    METHOD void add(const u8* const (&lines)[LINES], int c, const Staged& x, int cols, float (&acc)[LINES]) const {
+        if (c * (CHUNK / 32) + lane() >= cols / 32) return;
         const u8* from = x.codes + (c * 1024 - (c & 1) * 768) + codes;
         uint4 low = *(const uint4*)from, high = *(const uint4*)(from + 512);
         uint2 k = *(const uint2*)((const u8*)x.kept + c * 256 + kept);
@@ -167,7 +204,8 @@ DEVICE int dp4a_of_unsigned(u32 a, u32 b, int c) {
 // The same of two neighbouring groups, the low fours of bits of 32 bytes and the high ones. Of four bits the high ones stay where they are: sums of sixteen
 // times as much, which is taken off.
 template <class F, int FIFTH, int LINES> struct TakenInPairs {
-    enum { CHUNK = 2048, BYTES = CHUNK / F::len * F::bytes };
+    typedef Staged Row;
+    enum { CHUNK = 2048, BYTES = CHUNK / F::len * F::bytes, ALIGNED = F::bytes % 16 == 0 };
     // As above; where factors and minima are in a block's head, and their bits.
     u32 head, weights, even, shift, mask;
 
@@ -186,8 +224,8 @@ template <class F, int FIFTH, int LINES> struct TakenInPairs {
     // in `others` and their high ones above the others'.
     METHOD u32 sixes(u32 word, u32 others) const { return (word >> shift & mask) | (others >> (shift & 16u) & (mask ^ 0x3f3fu)); }
 
-    METHOD void add(const u8* const (&lines)[LINES], int c, const Staged& x, int groups, float (&acc)[LINES]) const {
-        if (c * (CHUNK / 32) + 2 * lane() >= groups) return;
+    METHOD void add(const u8* const (&lines)[LINES], int c, const Staged& x, int cols, float (&acc)[LINES]) const {
+        if (c * (CHUNK / 32) + 2 * lane() >= cols / 32) return;
         const u8 *from = x.codes + c * STRETCH, *odd = from + 1024 + (even ^ 16u * 5u);
         uint4 both = *(const uint4*)((const u8*)x.kept + c * 512 + even);
         const float scale[2] = {__int_as_float((int)both.x), __int_as_float((int)both.z)};
@@ -229,7 +267,8 @@ template <class F, int FIFTH, int LINES> struct TakenInPairs {
 // The same of two groups 64 inputs apart, whose low four bits lie in the same 32 bytes and their high two in another 32, which blocks of 210 bytes align to two.
 template <int LINES> struct TakenInSixes {
     typedef q6_k_codes F;
-    enum { CHUNK = 2048, BYTES = CHUNK / F::len * F::bytes };
+    typedef Staged Row;
+    enum { CHUNK = 2048, BYTES = CHUNK / F::len * F::bytes, ALIGNED = F::bytes % 16 == 0 };
     // As above.
     u32 block, first, kept, shift;
 
@@ -258,9 +297,9 @@ template <int LINES> struct TakenInSixes {
         return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
     }
 
-    METHOD void add(const u8* const (&lines)[LINES], int c, const Staged& x, int groups, float (&acc)[LINES]) const {
+    METHOD void add(const u8* const (&lines)[LINES], int c, const Staged& x, int cols, float (&acc)[LINES]) const {
         int g = c * (CHUNK / 32) + 2 * (lane() & ~1) + (lane() & 1);
-        if (g >= groups) return;
+        if (g >= cols / 32) return;
         const u8 *from = x.codes + c * STRETCH, *scales = (const u8*)x.kept + c * 512 + kept;
         Codes a = codes_at(from + first), b = codes_at(from + (first ^ 16u));
         uint2 of_a = *(const uint2*)scales, of_b = *(const uint2*)(scales + 16);
@@ -284,6 +323,42 @@ template <int LINES> struct TakenInSixes {
     }
 };
 
+// Halves go by the names that `products.cu` has for packed formats.
+struct f16_codes : f16 {};
+struct bf16_codes : bf16 {};
+
+// Eights of halves, of rows that begin at sixteen bytes.
+template <class F, int LINES> struct TakenAsTheyAre {
+    typedef Plain Row;
+    enum { CHUNK = 512, BYTES = 2 * CHUNK, ALIGNED = 1 };
+    // Where this lane's are, in a line of 256 and in each half of the row's.
+    u32 own;
+
+    METHOD TakenAsTheyAre() {
+        own = 16 * lane();
+        asm volatile("" : "+r"(own));
+    }
+
+    METHOD void add(const u8* const (&lines)[LINES], int c, const Plain& x, int cols, float (&acc)[LINES]) const {
+#pragma unroll
+        for (int k = 0; k < CHUNK; k += 256) {
+            if (c * CHUNK + k + 8 * lane() >= cols) return;
+            const u8* from = x.floats + (c * CHUNK + k) * 4 + own;
+            float4 low = *(const float4*)from, high = *(const float4*)(from + 512);
+            const float b[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+            for (int l = 0; l < LINES; l++) {
+                float a[8];
+                F::read8(lines[l] + own + 2 * k, 0, 8, a);
+#pragma unroll
+                for (int j = 0; j < 8; j++) acc[l] = fmaf(a[j], b[j], acc[l]);
+            }
+        }
+    }
+};
+
+template <int LINES> struct Taken<f16_codes, LINES> : TakenAsTheyAre<f16_codes, LINES> {};
+template <int LINES> struct Taken<bf16_codes, LINES> : TakenAsTheyAre<bf16_codes, LINES> {};
 template <int LINES> struct Taken<q6_k_codes, LINES> : TakenInSixes<LINES> {};
 template <int LINES> struct Taken<q4_k_codes, LINES> : TakenInPairs<q4_k_codes, 0, LINES> {};
 template <int LINES> struct Taken<q5_k_codes, LINES> : TakenInPairs<q5_k_codes, 1, LINES> {};
@@ -297,8 +372,8 @@ template <class A, class B, class C, int LINES> struct Ring {
         OF_AB = OF_A > OF_B ? OF_A : OF_B,
         MOST = OF_AB > OF_C ? OF_AB : OF_C,
         ALIKE = OF_A == OF_B && OF_A == OF_C,
-        // Whether blocks begin at sixteen wherever they lie; else a chunk has up to fifteen bytes before it and a word past it.
-        ALIGNED = A::bytes % 16 == 0 && B::bytes % 16 == 0 && C::bytes % 16 == 0,
+        // Else a chunk has up to fifteen bytes before it and a word past it.
+        ALIGNED = (int)Taken<A, LINES>::ALIGNED && (int)Taken<B, LINES>::ALIGNED && (int)Taken<C, LINES>::ALIGNED,
         AROUND = ALIGNED ? 0 : 15 + 4,
         PITCH = (MOST + AROUND + 15) / 16 * 16,
         SLOTS = AREA / PITCH
@@ -379,8 +454,7 @@ template <class A, class B, class C, int LINES> struct Ring {
 
     // The products of the row whose lines begin at `rows`; `more` asks for a chunk.
     template <class F, class More>
-    METHOD void products(const u8* const (&rows)[LINES], const Taken<F, LINES>& taken, const Staged& x, int cols, float (&acc)[LINES], More more) {
-        int groups = cols / 32;
+    METHOD void products(const u8* const (&rows)[LINES], const Taken<F, LINES>& taken, const typename Taken<F, LINES>::Row& x, int cols, float (&acc)[LINES], More more) {
 #pragma unroll
         for (int l = 0; l < LINES; l++) acc[l] = 0.0f;
 #pragma unroll 1
@@ -394,7 +468,7 @@ template <class A, class B, class C, int LINES> struct Ring {
                 lines[l] = area + next + before;
                 next = after(next);
             }
-            taken.add(lines, c, x, groups, acc);
+            taken.add(lines, c, x, cols, acc);
             __syncwarp();
 #pragma unroll
             for (int l = 0; l < LINES; l++) more();

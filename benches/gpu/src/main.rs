@@ -37,7 +37,7 @@ const PARTS: [&str; 5] = ["ceilings", "operators", "models", "start", "peers"];
 const TRACE: &str = "trace";
 
 /// What products may be computed in; `auto` is what a program gets that does not choose; with `-int8`, up to 64 rows that meet packed weights are rounded to 8 bits; with `-each`,
-/// no rows are grouped by expert; with `-ordered`, kernels begin when the one before is done; with `-persistent`, one row meets packed weights in blocks that stay.
+/// no rows are grouped by expert; with `-ordered`, kernels begin when the one before is done; with `-persistent`, one row meets weights in blocks that stay.
 const COMPUTE: [&str; 15] = [
     "auto",
     "auto-ordered",
@@ -88,7 +88,7 @@ struct Args {
     /// `ogive` does; operators and models are measured with each. `bf16-own` leaves cuBLAS
     /// out, and `bf16-cublas` gives it all products of two rows and more, to see from how many rows on it pays; `bf16-int8` rounds few rows of
     /// activations to 8 bits; `bf16-each` groups no mixture's rows by expert; with `auto-ordered` kernels begin when the one before
-    /// is done, and with `auto-persistent` one row meets packed weights in blocks that stay [default: auto and bf16; with --quick auto]
+    /// is done, and with `auto-persistent` one row meets weights in blocks that stay [default: auto and bf16; with --quick auto]
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = COMPUTE)]
     compute: Vec<String>,
     /// llama.cpp's bench [default: llama-bench, on the PATH]

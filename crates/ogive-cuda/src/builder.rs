@@ -184,9 +184,9 @@ impl Builder {
         Self { grouped_from: choices, ..self }
     }
 
-    /// Whether one row meets packed weights in blocks that stay, one a multiprocessor, which norm and round it themselves, so that a token takes fewer
-    /// kernels: from compute capability 8.0, with [`Activations::Int8`]. Within the same bounds, but not the same bits. They do not, unless said otherwise: how
-    /// fast they are has not been measured yet.
+    /// Whether one row meets weights in blocks that stay, one a multiprocessor, which norm it themselves, and round it where weights are packed, so that a
+    /// token takes fewer kernels: from compute capability 8.0, halves (F16, BF16) in rows of whole eights, packed weights with [`Activations::Int8`]. Within the
+    /// same bounds, but not the same bits. They do not, unless said otherwise: how fast they are has not been measured yet.
     #[must_use]
     pub fn persistent(self, on: bool) -> Self {
         Self { persistent: on, ..self }
@@ -206,8 +206,8 @@ impl Builder {
         let info = CudaBackend::devices().ok().and_then(|all| all.into_iter().nth(self.device));
         let Some(info) = info else { return cuda::sizes(None) };
         let cublas_from = self.for_cublas(&info).filter(|_| library::has_cublas());
-        let Self { compute, activations, persistent, grouped_from, .. } = *self;
-        cuda::sizes(Some(Products { info, compute, activations, persistent, cublas_from, grouped_from }))
+        let Self { compute, activations, grouped_from, .. } = *self;
+        cuda::sizes(Some(Products { info, compute, activations, cublas_from, grouped_from }))
     }
 
     /// Takes the device.

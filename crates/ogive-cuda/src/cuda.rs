@@ -116,8 +116,8 @@ impl CudaBackend {
         let d = &self.device;
         let (compute, cublas_from) = (self.compute, d.blas.wanted_from());
         let (activations, grouped_from) = (d.activations, d.grouped_from);
-        let (info, persistent) = (d.info.clone(), d.persistent);
-        sizes(Some(Products { info, compute, activations, persistent, cublas_from, grouped_from }))
+        let info = d.info.clone();
+        sizes(Some(Products { info, compute, activations, cublas_from, grouped_from }))
     }
 
     /// Bytes of device memory that weights, taken in in this order, and a cache would take; `None` where they cannot be counted. Needs no device. What steps take
@@ -165,8 +165,6 @@ pub(crate) struct Products {
     pub(crate) info: DeviceInfo,
     pub(crate) compute: Compute,
     pub(crate) activations: Activations,
-    /// Whether those of one row are by blocks that stay.
-    pub(crate) persistent: bool,
     /// From how many rows on by cuBLAS.
     pub(crate) cublas_from: Option<Least>,
     /// From how many choices an expert on mixtures are grouped.

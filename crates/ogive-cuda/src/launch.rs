@@ -236,7 +236,10 @@ pub(crate) mod tests {
             return body();
         }
         let launcher = Launcher::new().nvrtc(nvrtc).set("PTX_EMU_DEVICES", device).set("PTX_EMU_CHECK", "1");
-        let launcher = launcher.set("OGIVE_CUDA_CACHE", "off").patience(std::time::Duration::from_secs(900));
+        // What one test compiles serves the others.
+        let kernels = launcher.cache_folder().map_or("off".into(), |folder| folder.join("kernels"));
+        let launcher =
+            launcher.set("OGIVE_CUDA_CACHE", kernels).patience(std::time::Duration::from_secs(900));
         test::run(name, device, &launcher).map(test::Report::ok);
     }
 

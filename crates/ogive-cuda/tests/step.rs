@@ -9,7 +9,7 @@ mod llama;
 
 use llama::Model;
 use ogive_backend::Backend;
-use ogive_backend::tensor::{Q8_0, Result};
+use ogive_backend::tensor::{F16, Format, Q8_0, Result};
 use ogive_cuda::{Activations, Builder, CudaBackend};
 use ptx_emulator_launcher::{Launcher, test, test_name};
 
@@ -148,15 +148,24 @@ fn what_norms_give_is_rounded_by_them() {
 }
 
 /// In blocks that stay products norm and round their inputs, so that nothing else is launched between attention and the next products.
-#[test]
-fn what_norms_give_is_left_to_products() {
+fn is_left_to_products(name: &str, format: &'static Format) {
     let builder = CudaBackend::builder().activations(Activations::Int8).persistent(true);
-    let model = |b: &CudaBackend| Model::packed(b, 0, &Q8_0);
-    let Some(lines) = third_step_of(test_name!(), "sm_80", false, &builder, model) else { return };
+    let model = |b: &CudaBackend| Model::packed(b, 0, format);
+    let Some(lines) = third_step_of(name, "sm_80", false, &builder, model) else { return };
     let [launches] = count(&lines, ["cuLaunchKernel"]);
     println!("cuda: launches of a step in blocks that stay: {launches}");
     assert_eq!(launches, 15 - 2, "{}", lines.join("\n"));
     takes_and_waits_for_nothing(&lines);
+}
+
+#[test]
+fn what_norms_give_is_left_to_products() {
+    is_left_to_products(test_name!(), &Q8_0);
+}
+
+#[test]
+fn what_norms_give_is_left_to_products_of_halves() {
+    is_left_to_products(test_name!(), &F16);
 }
 
 /// What weights in an order want is rounded in it: one launch for each of the seven inputs, and none that only moves.

@@ -14,7 +14,6 @@ use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
 use crate::memory::{Buffer, Pool};
 use crate::ops::linear::FEW;
-use crate::ops::one;
 use crate::weight::Kept;
 use ogive_kernels::CODES;
 use ogive_tensor::{Error, Result, Shape, Tensor};
@@ -117,7 +116,7 @@ pub(crate) fn scratch(products: &Products, n: usize, w: &Kept, normed: bool, gat
     match goes_to_tiles(info, n) {
         true if gated || normed && is_in_tiles(info, shape) => 0,
         true => size_of_tiles(shape),
-        false if normed || !w.ordered && one::is_for(products, n, w) => 0,
+        false if normed => 0,
         false => size(shape),
     }
 }

@@ -60,7 +60,7 @@ impl Shared {
     fn row(&mut self, device: &Device, at: &str, x: &Tensor, w: &CudaWeight) -> Result<Row> {
         match w.columns() {
             Some(_) => Ok(Row::Codes(self.codes(device, at, x, w)?.clone())),
-            None => Row::of(device, at, x),
+            None => Row::of(device, at, x, w),
         }
     }
 
@@ -204,10 +204,11 @@ fn few(device: &Device, at: &str, x: &Tensor, ws: &[&Weight], shared: &mut Share
     let ys = ws.iter().map(|w| device.tensor(at, x.shape().with_cols(w.shape[1])));
     let ys = ys.collect::<Result<Vec<_>>>()?;
     let pairs: Vec<_> = ws.iter().copied().zip(&ys).collect();
+    if one::takes(device, n, first) {
+        one::products(device, at, &shared.row(device, at, x, first)?, &pairs)?;
+        return Ok(ys);
+    }
     match int8::takes(device, n, first) {
-        true if one::takes(device, n, first) => {
-            one::products(device, at, &shared.row(device, at, x, first)?, &pairs)?;
-        }
         true => int8::products(device, at, shared.codes(device, at, x, first)?, &pairs, n)?,
         false => slices(device, at, shared.moved(device, at, x, first)?, &pairs, n)?,
     }

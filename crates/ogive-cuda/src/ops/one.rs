@@ -1,10 +1,9 @@
-//! Products of packed weights with one row in integers, by blocks that stay: when, and the calls.
+//! Products with one row by blocks that stay, of packed weights in integers and of halves as they are: when, and the calls.
 //!
-//! Each block has the row in its shared memory, normed and rounded by itself where nothing before did (`deferred`), so that no kernel need stand between two
-//! products. Where the backend was told to, they go before those of `int8` on devices with copies that go on by themselves and room for the row.
+//! Each block has the row in its shared memory, normed, and for packed weights rounded, by itself where nothing before did (`deferred`), so that no kernel need
+//! stand between two products. Where the backend was told to, they go before all others on devices with copies that go on by themselves and room for the row.
 
 use crate::builder::Activations;
-use crate::cuda::Products;
 use crate::device::Device;
 use crate::driver::{Address, DeviceInfo};
 use crate::launch::Call;
@@ -26,22 +25,32 @@ const STRETCH_BYTES: usize = STRETCH + STRETCH / 32 * 8;
 const QUAD: usize = 4;
 const HELD: usize = 4;
 
-/// How a block is made: its warps, and bytes of shared memory for the weights of each.
+/// Floats that lie together in shared memory.
+const FLOATS: usize = 256;
+/// Bytes of it for a warp's halves, of one line at a time and of two: rows of floats take more than rounded ones, and of two lines one chunk less is on its way.
+const AREAS_OF_HALVES: [usize; 2] = [4096, 5120];
+/// The same of packed weights, for two lines, where there is room: four chunks of q6_k.
+const AREA_OF_TWO: usize = 6848;
+
+/// How a block is made: its warps, bytes of shared memory for the weights of each, and whether the row is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     warps: usize,
     area: usize,
+    rounds: bool,
 }
 
 impl Block {
-    /// So that two blocks, of two kernels one after the other, fit on a multiprocessor with a row of 14,336.
-    pub(super) fn of(info: &DeviceInfo) -> Self {
+    /// So that two blocks, of two kernels one after the other, fit on a multiprocessor: where that has 164 kB and more, of a row of 14,336 and one of 4096.
+    fn of(info: &DeviceInfo, rounds: bool, lines: usize) -> Self {
         let (warps, area) = match info.shared_memory {
+            200_000.. if lines > 1 => (16, AREA_OF_TWO),
             200_000.. => (16, 5760),
             160_000.. => (12, 5136),
             _ => (8, 5136),
         };
-        Self { warps, area }
+        let area = if rounds { area } else { AREAS_OF_HALVES[usize::from(lines > 1)] };
+        Self { warps, area, rounds }
     }
 
     fn threads(self) -> usize {
@@ -50,23 +59,27 @@ impl Block {
 
     /// Bytes of shared memory of a block with a row of so many inputs.
     fn shared(self, cols: usize) -> usize {
-        cols.div_ceil(STRETCH).saturating_mul(STRETCH_BYTES).saturating_add(self.warps * self.area)
+        let row = match self.rounds {
+            true => cols.div_ceil(STRETCH).saturating_mul(STRETCH_BYTES),
+            false => cols.div_ceil(FLOATS).saturating_mul(4 * FLOATS),
+        };
+        row.saturating_add(self.warps * self.area)
     }
 }
 
-/// Whether products of `n` rows with a weight that is kept so are computed by blocks that stay.
-pub(super) fn is_for(products: &Products, n: usize, w: &Kept) -> bool {
-    let Products { info, activations, persistent, .. } = products;
-    *persistent && fits(info, *activations, n, w)
+/// Whether a weight that is kept so is of halves that are read by eights.
+fn is_of_halves(w: &Kept) -> bool {
+    w.block() == (1, 2) && w.is_wide()
 }
 
-/// Whether they could be.
+/// Whether products of `n` rows with a weight that is kept so could be computed by blocks that stay.
 fn fits(info: &DeviceInfo, activations: Activations, n: usize, w: &Kept) -> bool {
-    let able = n == 1 && info.capability >= OLDEST && int8::is_for(info, activations, n, w);
-    able && Block::of(info).shared(w.shape[2]) <= info.shared_memory as usize
+    let rounds = int8::is_for(info, activations, n, w);
+    let able = n == 1 && info.capability >= OLDEST && (rounds || is_of_halves(w));
+    able && Block::of(info, rounds, 2).shared(w.shape[2]) <= info.shared_memory as usize
 }
 
-/// The same as [`is_for`] on this device.
+/// Whether they are on this device.
 pub(super) fn takes(device: &Device, n: usize, w: &CudaWeight) -> bool {
     device.persistent && fits(&device.info, device.activations, n, &w.kept())
 }
@@ -74,9 +87,9 @@ pub(super) fn takes(device: &Device, n: usize, w: &CudaWeight) -> bool {
 /// Whether the norm of such a row is left to them: one that a block holds at once.
 pub(super) fn norms(device: &Device, shape: Shape) -> bool {
     let (rows, cols, info) = (shape.rows(), shape.cols(), &device.info);
-    let able = device.persistent && device.activations == Activations::Int8 && info.capability >= OLDEST;
+    let able = device.persistent && info.capability >= OLDEST;
     let whole = shape.dims().len() == 2 && rows == 1 && cols > 0 && cols.is_multiple_of(GROUP);
-    able && whole && cols <= QUAD * HELD * Block::of(info).threads()
+    able && whole && cols <= QUAD * HELD * Block::of(info, true, 1).threads()
 }
 
 /// The row, as it is given.
@@ -89,26 +102,27 @@ pub(super) enum Row {
 }
 
 impl Row {
-    /// What there is of `x`.
-    pub(super) fn of(device: &Device, at: &str, x: &Tensor) -> Result<Self> {
+    /// What there is of `x`, for products with `w`.
+    pub(super) fn of(device: &Device, at: &str, x: &Tensor, w: &CudaWeight) -> Result<Self> {
         if let Some(norm) = Device::deferred(x).filter(|norm| norm.state().is_some()) {
             device.check(at, x)?;
             return Ok(Self::Norm(Arc::clone(norm), x.clone()));
         }
         let from = device.read(at, x)?;
-        Ok(Device::codes(x).cloned().map_or(Self::Floats(from), Self::Codes))
+        let codes = Device::codes(x).filter(|_| !is_of_halves(&w.kept()));
+        Ok(codes.cloned().map_or(Self::Floats(from), Self::Codes))
     }
 }
 
-/// Makes a call of `kernel`: of `rows` of weights of `format`, with a row of `cols`, and the rest of its arguments by `rest`.
+/// Makes a call of `kernel`: of `rows` of weights, of which `first` is the first, and the rest of its arguments by `rest`.
 fn call<'a>(
     (device, at): (&'a Device, &'a str),
-    (kernel, format): (&'static str, &'static str),
+    (kernel, lines): (&'static str, usize),
     x: &Row,
-    [rows, cols]: [usize; 2],
+    (rows, first): (usize, &CudaWeight),
     rest: impl FnOnce(Call<'a>) -> Result<Call<'a>>,
 ) -> Result<()> {
-    let block = Block::of(&device.info);
+    let (block, cols) = (Block::of(&device.info, !is_of_halves(&first.kept()), lines), first.shape[2]);
     let mut left = match x {
         Row::Norm(norm, _) => Some(norm.state()),
         _ => None,
@@ -118,13 +132,13 @@ fn call<'a>(
         // Another thread read it in the meantime.
         Row::Norm(_, x) if left.as_ref().is_none_or(|norm| norm.is_none()) => {
             left = None;
-            computed = Row::of(device, at, x)?;
+            computed = Row::of(device, at, x, first)?;
             &computed
         }
         x => x,
     };
-    let call = Call::new(device, at, &LINEAR_ONE, kernel).word("FORMAT", format);
-    let call = call.define("WARPS", block.warps).define("AREA", block.area);
+    let call = Call::new(device, at, &LINEAR_ONE, kernel).word("FORMAT", first.format);
+    let call = call.define("VECTOR", 1).define("WARPS", block.warps).define("AREA", block.area);
     let held = cols.div_ceil(QUAD * block.threads()).clamp(1, HELD);
     let norm = left.as_ref().and_then(|norm| norm.as_ref());
     let call = match (x, norm) {
@@ -148,6 +162,10 @@ fn call<'a>(
     let threads = u32::try_from(block.threads()).unwrap_or(0);
     // A block a multiprocessor, if there are so many rows.
     call.run_shared([rows.min(all), 1, 1], [threads, 1, 1], block.shared(cols))?;
+    // Nothing runs for a weight of no rows.
+    if rows == 0 {
+        return Ok(());
+    }
     if let Some(norm) = left.as_mut().and_then(|norm| norm.as_mut()) {
         norm.summed();
     }
@@ -164,7 +182,7 @@ pub(super) fn products(
     for some in products.chunks(TOGETHER) {
         let Some((first, _)) = some.first() else { continue };
         let rows = some.iter().map(|(w, _)| w.shape[1]).sum();
-        call((device, at), ("linear_one", first.format), x, [rows, first.shape[2]], |mut call| {
+        call((device, at), ("linear_one", 1), x, (rows, first), |mut call| {
             for (name, (w, _)) in NAMES.into_iter().zip(some.iter().skip(1)) {
                 call = call.word(name, w.format);
             }
@@ -183,8 +201,8 @@ pub(super) fn gated(
     f: u32,
     y: &Tensor,
 ) -> Result<()> {
-    let ([_, out, cols], to) = (gate.shape, device.read(at, y)?);
-    call((device, at), ("linear_gated_one", gate.format), x, [out, cols], |call| {
+    let (out, to) = (gate.shape[1], device.read(at, y)?);
+    call((device, at), ("linear_gated_one", 2), x, (out, gate), |call| {
         let call = call.at(gate.address()).long(gate.row_bytes).at(up.address()).at(to);
         Ok(call.count("outputs", out).number(f))
     })

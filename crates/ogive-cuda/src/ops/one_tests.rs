@@ -1,5 +1,5 @@
 //! The definition of products with one row by blocks that stay, and their kernels against it, to the bit: every format and lengths that fill no chunk; bytes and
-//! activations as wild as they come. Then norms that are left to them: what they give, and what whoever else reads them finds.
+//! activations as wild as they come. Halves have the bits of the kernel for few rows. Then norms that are left to them: what they give, and what whoever else reads them finds.
 
 #![allow(clippy::print_stdout)]
 
@@ -8,8 +8,9 @@ use crate::CudaBackend;
 use crate::launch::tests::on;
 use crate::ops::codes;
 use crate::ops::int8::tests::*;
-use ogive_backend::{Activation, Backend, Weight};
-use ogive_tensor::{Format, HostWeight, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0};
+use crate::weight;
+use ogive_backend::{Activation, Backend};
+use ogive_tensor::{BF16, F16, F32, Format, HostWeight, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 /// The product of a packed row with a row of activations where lane `l` adds up the groups 2 · l and the next of every 64.
@@ -82,7 +83,7 @@ fn rows_alone(formats: impl Iterator<Item = &'static Format>) {
                     assert!(takes(d, 1, w));
                     let row = match coded {
                         true => Row::Codes(codes::codes(d, at, given, 0).unwrap()),
-                        false => Row::of(d, at, given).unwrap(),
+                        false => Row::of(d, at, given, w).unwrap(),
                     };
                     products(d, at, &row, &[(w, y)]).unwrap();
                 };
@@ -140,10 +141,52 @@ fn bits(b: &CudaBackend, y: &Tensor) -> Vec<u32> {
 }
 
 /// Numbers as a weight of this format.
-fn encoded(b: &CudaBackend, r: &mut Random, format: &'static Format, [out, cols]: [usize; 2]) -> Weight {
+fn encoded(r: &mut Random, format: &'static Format, [out, cols]: [usize; 2]) -> HostWeight {
     let mut bytes = vec![0; out * format.row_bytes(cols)];
     format.encode_row(&(0..out * cols).map(|_| r.number()).collect::<Vec<_>>(), &mut bytes).unwrap();
-    b.upload_weight(&HostWeight::new("w", [1, out, cols], format, bytes.into()).unwrap()).unwrap()
+    HostWeight::new("w", [1, out, cols], format, bytes.into()).unwrap()
+}
+
+/// Halves, alone, in company and gated, with wild ones, and rows that fill no chunk; of those that are no whole eights nothing is asked.
+fn halves() {
+    let (b, plain, mut r) = (persistent(), CudaBackend::new().unwrap(), Random(9));
+    let d = &b.device;
+    for (i, cols) in [8, 248, 512, 1288, 2560].into_iter().enumerate() {
+        for format in [&F16, &BF16] {
+            // Once more rows than a grid has warps, so that some have several.
+            let most = if i == 2 { 16 * d.info.multiprocessors as usize } else { 0 };
+            let outs = [most + 7, 3, 40];
+            let host = outs.map(|out| match i % 2 {
+                0 => encoded(&mut r, format, [out, cols]),
+                _ => weight_of(&mut r, format, [out, cols], true),
+            });
+            let x = rows_of(&mut r, 1, cols);
+            let run = |b: &CudaBackend| {
+                let ws = host.each_ref().map(|w| b.upload_weight(w).unwrap());
+                let up = b.upload_weight(&host[0]).unwrap();
+                let taken = takes(&b.device, 1, weight::read(&b.device, "test", &ws[0]).unwrap());
+                assert_eq!(taken, b.device.persistent);
+                let x = b.upload(&x, [1, cols].into()).unwrap();
+                let mut all = b.linear_many(&x, &ws.each_ref()).unwrap();
+                all.push(b.linear(&x, &ws[0]).unwrap());
+                all.push(b.linear_gated(&x, &ws[0], &up, Activation::Silu).unwrap());
+                all.iter().map(|y| b.download(y).unwrap()).collect::<Vec<_>>()
+            };
+            for (k, (got, want)) in run(&b).iter().zip(run(&plain)).enumerate() {
+                same(&format!("{} [1, {cols}], {k}", format.name), got, &want);
+            }
+        }
+    }
+    for (format, cols) in [(&F16, 12), (&BF16, 511), (&F32, 512)] {
+        let w = b.upload_weight(&encoded(&mut r, format, [3, cols])).unwrap();
+        assert!(!takes(d, 1, weight::read(d, "test", &w).unwrap()), "{} {cols}", format.name);
+    }
+}
+
+#[test]
+fn halves_have_the_bits_of_few_rows() {
+    on(test_name!(), Nvrtc::V12, "sm_80", halves);
+    on(test_name!(), Nvrtc::V13, "sm_90", halves);
 }
 
 /// Weights of one input in a launch, of formats that are alike and not in any places, and one more than a launch takes: each has the bits that it
@@ -157,8 +200,8 @@ fn weights_together_are_those_alone() {
             [&alike[..3], &alike, &[&Q6_K, &Q4_K, &Q4_K], &[&Q5_K, &Q8_0, &Q4_0], &[&Q4_K, &Q5_K, &Q4_K]]
         {
             let outs = [140, 3, 9, 5];
-            let all = formats.iter().zip(outs).map(|(format, out)| encoded(&b, &mut r, format, [out, cols]));
-            let ws: Vec<_> = all.collect();
+            let all = formats.iter().zip(outs).map(|(format, out)| encoded(&mut r, format, [out, cols]));
+            let ws: Vec<_> = all.map(|w| b.upload_weight(&w).unwrap()).collect();
             let x = b.upload(&rows_of(&mut r, 1, cols), [1, cols].into()).unwrap();
             let together = b.linear_many(&x, &ws.iter().collect::<Vec<_>>()).unwrap();
             for (i, (y, w)) in together.iter().zip(&ws).enumerate() {
@@ -174,13 +217,11 @@ fn norms_are_there_when_they_are_read() {
     on(test_name!(), Nvrtc::V12, "sm_90", || {
         let (b, other) =
             (persistent(), CudaBackend::builder().activations(Activations::Int8).build().unwrap());
-        for cols in [256, 1056, 2304] {
+        for (cols, format) in [(256, &Q8_0), (1056, &F16), (1056, &Q8_0), (2304, &Q8_0), (2304, &BF16)] {
             let mut r = Random(8);
             let mut numbers = |n: usize| (0..n).map(|_| r.number()).collect::<Vec<f32>>();
-            let (x, residual, factors, w) = (numbers(cols), numbers(cols), numbers(cols), numbers(5 * cols));
-            let mut bytes = vec![0; 5 * Q8_0.row_bytes(cols)];
-            Q8_0.encode_row(&w, &mut bytes).unwrap();
-            let host = HostWeight::new("w", [1, 5, cols], &Q8_0, bytes.into()).unwrap();
+            let (x, residual, factors) = (numbers(cols), numbers(cols), numbers(cols));
+            let host = encoded(&mut r, format, [5, cols]);
             let row = |b: &CudaBackend, v: &[f32]| b.upload(v, [1, cols].into()).unwrap();
             let normed = |b: &CudaBackend, added: bool| {
                 let (x, factors) = (row(b, &x), b.upload(&factors, [cols].into()).unwrap());
@@ -198,7 +239,12 @@ fn norms_are_there_when_they_are_read() {
                 // The sum of squares is added up in another order.
                 let is_product = |y: &Tensor| {
                     for (got, want) in b.download(y).unwrap().iter().zip(&product) {
-                        assert!((got - want).abs() <= 1e-4 * want.abs().max(1.0), "{got} for {want}");
+                        let off = (got - want).abs();
+                        assert!(
+                            off <= 1e-4 * want.abs().max(1.0),
+                            "{} {cols}: {got} for {want}",
+                            format.name
+                        );
                     }
                 };
                 let is_open = |x: &Tensor| Device::deferred(x).is_some_and(|norm| norm.state().is_some());
