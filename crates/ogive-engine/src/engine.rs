@@ -72,7 +72,7 @@ pub struct Stats {
     pub steps: u64,
     /// Rows computed in them.
     pub rows: u64,
-    /// How often a sequence gave its pages back and had to start over.
+    /// How often a sequence gave pages back, its last ones or all, and has what they held computed again.
     pub preempted: u64,
 }
 

@@ -4,8 +4,9 @@
 //! on it in any runtime. [`Engine::step`] runs one forward pass over whatever is to be done and returns the tokens that
 //! were drawn. [`Engine::run`] is the short way for one sequence: an iterator.
 //!
-//! Memory is bounded by [`Limits`] when the engine is made. When pages run out, the sequence that came last gives its pages
-//! back and starts over later from the tokens it has; nothing wedges, and nothing of what it draws changes.
+//! Memory is bounded by [`Limits`] when the engine is made. When pages run out, the sequence that came last gives back its last
+//! ones, or all where a model's states or windows leave no way back, and has those tokens computed again later; nothing wedges, and
+//! nothing of what it draws changes.
 //!
 //! ```
 //! use ogive_engine::{Engine, Limits, Request, backend::Backend, nn::Loader};

@@ -28,6 +28,11 @@ impl Held {
     }
 }
 
+/// Blocks that a table is to grow by for tokens up to `end`.
+fn missing(table: &BlockTable, end: usize, block_len: usize) -> usize {
+    end.div_ceil(block_len).saturating_sub(table.first + table.blocks.len())
+}
+
 impl Pool {
     pub(crate) fn new(spec: &CacheSpec) -> Self {
         let stack = |n: usize| (0..n as u32).rev().collect::<Vec<_>>();
@@ -43,10 +48,10 @@ impl Pool {
 
     /// Whether a sequence of `tokens`, in steps of up to `step`, fits when it is alone.
     pub(crate) fn fits(&self, tokens: usize, step: usize) -> bool {
-        self.windows.iter().zip(&self.total).all(|(window, total)| {
-            let all = tokens.div_ceil(self.block_len);
-            window.map_or(all, |w| all.min(windowed_blocks(w, step, self.block_len))) <= *total
-        })
+        self.windows
+            .iter()
+            .zip(&self.total)
+            .all(|(window, total)| self.needed(*window, tokens, step) <= *total)
     }
 
     /// Gives back what no token from `past` on can see, then grows `held` so that tokens up to `end` fit. On failure it
@@ -59,7 +64,7 @@ impl Pool {
             let gone = unseen.saturating_sub(table.first).min(table.blocks.len());
             free.extend(table.blocks.drain(..gone));
             table.first += gone;
-            more.push(end.div_ceil(self.block_len).saturating_sub(table.first + table.blocks.len()));
+            more.push(missing(table, end, self.block_len));
         }
         let short = more.iter().zip(&self.free).any(|(more, free)| *more > free.len());
         let no_slot = self.has_states && held.slots.is_none() && self.slots.is_empty();
@@ -114,8 +119,57 @@ impl Pool {
             free.iter_mut().zip(&victim.tables).for_each(|(free, table)| *free += table.blocks.len());
             slot |= victim.slots.is_some();
         }
-        let more = |t: &BlockTable| end.div_ceil(self.block_len).saturating_sub(t.first + t.blocks.len());
-        slot && held.tables.iter().zip(free).all(|(table, free)| more(table) <= free)
+        slot && held.tables.iter().zip(free).all(|(table, free)| missing(table, end, self.block_len) <= free)
+    }
+
+    /// Blocks of a group that are missing for `held` to hold tokens up to `end`: of the group that misses most.
+    pub(crate) fn short(&self, held: &Held, end: usize) -> usize {
+        let tables = held.tables.iter().zip(&self.free);
+        let short = |(table, free): (&BlockTable, &Vec<u32>)| {
+            missing(table, end, self.block_len).saturating_sub(free.len())
+        };
+        tables.map(short).max().unwrap_or(0)
+    }
+
+    /// Whether sequences can go on with their first tokens when the last ones are lost, however many those are.
+    pub(crate) fn can_go_back(&self) -> bool {
+        !self.has_states && self.windows.iter().all(Option::is_none)
+    }
+
+    /// Whether a sequence that holds this finds room for `tokens`, in steps of up to `step`, with what is free and what `others` hold.
+    pub(crate) fn has_room<'a>(
+        &self,
+        held: &'a Held,
+        tokens: usize,
+        step: usize,
+        others: impl Iterator<Item = &'a Held>,
+    ) -> bool {
+        let (mut free, mut slot) = (self.free(), !self.slots.is_empty());
+        for other in others.chain([held]) {
+            free.iter_mut().zip(&other.tables).for_each(|(free, table)| *free += table.blocks.len());
+            slot |= other.slots.is_some();
+        }
+        let needed = |window: &Option<usize>| self.needed(*window, tokens, step);
+        (slot || !self.has_states) && self.windows.iter().zip(free).all(|(w, free)| needed(w) <= free)
+    }
+
+    /// Blocks of a group for `tokens`, in steps of up to `step`.
+    fn needed(&self, window: Option<usize>, tokens: usize, step: usize) -> usize {
+        let all = tokens.div_ceil(self.block_len);
+        window.map_or(all, |w| all.min(windowed_blocks(w, step, self.block_len)))
+    }
+
+    /// Takes back the last `blocks` of each group, or all that `held` holds where what is left would not do to go on with. Gives the number
+    /// of tokens that are left.
+    pub(crate) fn give_up(&mut self, held: &mut Held, blocks: usize) -> usize {
+        let most = held.tables.iter().map(|t| t.first + t.blocks.len()).max().unwrap_or(0);
+        let end = most.saturating_sub(blocks) * self.block_len;
+        if blocks == 0 || end == 0 || !self.can_rewind(held, end) {
+            self.release(held);
+            return 0;
+        }
+        self.shrink(held, end);
+        end
     }
 
     /// Whether a sequence that has only its first `past` tokens could go on with what it holds.

@@ -1,7 +1,9 @@
 //! What goes into a step.
 //!
 //! Sequences are served in the order in which they came, and one that was there before may take the pages of a later one: so
-//! the first always moves, and nothing wedges. Who is resumed comes anew, or a kept sequence could stop all others turn after
+//! the first always moves, and nothing wedges. It gives up its last pages, as many as are wanted, and goes on from there when there is
+//! room; or all of them, where states or windows leave no way back, and then begins again once all its tokens have room, as what it
+//! computed with fewer would be lost once more. Who is resumed comes anew, or a kept sequence could stop all others turn after
 //! turn. A prompt leaves one row for every later sequence that can still be in the step, so that a long prompt is spread over
 //! steps which the others share, and no one's tokens stop while it is read. That counts later prompts too: each takes a row at
 //! least, which would else be the row of one that decodes.
@@ -24,6 +26,10 @@ impl Engine {
             // No more of them than can still be in the step.
             let others = (ids.len() - i - 1).min(self.limits.sequences - ran.len() - 1);
             let room = free.saturating_sub(others).max(free.min(1));
+            // The first may take what it wants.
+            if i > 0 && !self.has_room(id) {
+                continue;
+            }
             let Some(len) = self.reserve(id, room) else { continue };
             let Some(seq) = self.seqs.get(&id) else { continue };
             let tokens = &seq.tokens[seq.past..seq.past + len];
@@ -63,7 +69,8 @@ impl Engine {
             let victims = self.victims(id);
             let held = victims.iter().filter_map(|v| Some(&self.seqs.get(v)?.held));
             if self.pool.could_grow(&self.seqs.get(&id)?.held, end, held) {
-                self.start_over(*victims.first()?);
+                let short = self.pool.short(&self.seqs.get(&id)?.held, end);
+                self.take_back(*victims.first()?, short);
             } else {
                 room = len / 2;
             }
@@ -87,12 +94,23 @@ impl Engine {
         waiting.into_iter().chain(later.into_iter().rev()).map(|(_, id)| id).collect()
     }
 
-    /// Takes a sequence's pages; it keeps its tokens and its chain, so that it goes on as if nothing had been.
-    fn start_over(&mut self, id: SeqId) {
+    /// Whether a sequence that would have to begin again if it lost a page, and has none yet, finds room for all its tokens: what is
+    /// free and what those hold that wait. Others have it as it comes.
+    fn has_room(&self, id: SeqId) -> bool {
+        let Some(seq) = self.seqs.get(&id).filter(|s| s.past == 0 && !self.pool.can_go_back()) else {
+            return true;
+        };
+        let waiting = self.seqs.values().filter(|s| s.left == 0).map(|s| &s.held);
+        self.pool.has_room(&seq.held, seq.tokens.len(), self.limits.step_tokens, waiting)
+    }
+
+    /// Takes a sequence's last pages, so many of each group, or all where it could not go on with the others. It keeps its tokens and its
+    /// chain, so that it goes on as if nothing had been.
+    fn take_back(&mut self, id: SeqId, blocks: usize) {
         if let Some(seq) = self.seqs.get_mut(&id) {
-            self.pool.release(&mut seq.held);
-            tracing::debug!(id, tokens = seq.past, free = ?self.pool.free(), "preempted");
-            seq.past = 0;
+            let past = self.pool.give_up(&mut seq.held, blocks).min(seq.past);
+            tracing::debug!(id, tokens = seq.past, left = past, free = ?self.pool.free(), "preempted");
+            seq.past = past;
             self.stats.preempted += 1;
         }
     }

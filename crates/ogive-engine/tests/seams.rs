@@ -53,6 +53,20 @@ fn preempted_sequences_go_on_as_if_nothing_had_been() {
     }
 }
 
+/// Two sequences that together are more than the cache: what the first takes of the second the second does not take back, to lose it again.
+#[test]
+fn pages_do_not_go_back_and_forth() {
+    for (arch, r) in zoo() {
+        let limits = Limits::new(64).sequences(2).step_tokens(8).block_len(4).element(&F32).cache_tokens(68);
+        let mut e = engine(Arc::new(Oracle), arch, &r, limits);
+        let jobs: [(&[u32], usize); 2] = [(&[3; 30], 30), (&[5; 30], 30)];
+        let whole = run(&mut engine(Arc::new(Oracle), arch, &r, wide()), &jobs, Some(3));
+        assert_eq!(whole, run(&mut e, &jobs, Some(3)), "{arch}");
+        // Each by itself takes 59 rows; begun again whenever the first wants a page, the second made it 250.
+        assert!((118..160).contains(&e.stats().rows), "{arch}: {:?}", e.stats());
+    }
+}
+
 #[test]
 fn a_failed_step_changes_nothing() {
     for (arch, r) in zoo() {
