@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What stays the same for all copies.
 struct Compiled {
     vocabulary: Vocabulary,
-    /// At the beginning; never moved.
+    /// At the beginning; never moved nor asked, only copied, so that no text can use it up.
     start: Mutex<Walker>,
 }
 
@@ -62,7 +62,7 @@ impl Constraint {
     /// If no token of the vocabulary can come first.
     pub(crate) fn new(vocabulary: &Vocabulary, matcher: Matcher) -> Result<Self, GrammarError> {
         let start = Walker::new(matcher);
-        let walker = Arc::new(Mutex::new(start.clone()));
+        let walker = Arc::new(Mutex::new(start.copy()));
         let compiled = Arc::new(Compiled { vocabulary: vocabulary.clone(), start: Mutex::new(start) });
         let mut new =
             Self { compiled, walker, begins: None, tokens: Vec::new(), mask: None, failure: None, on: false };
@@ -85,7 +85,7 @@ impl Constraint {
     pub fn is_complete(&self, tokens: &[u32]) -> bool {
         let end = tokens.iter().position(|&t| self.compiled.vocabulary.is_end(t)).unwrap_or(tokens.len());
         let text = tokens.get(..end).unwrap_or_default();
-        let mut walker = lock(&self.compiled.start).clone();
+        let mut walker = lock(&self.compiled.start).copy();
         walker.go_to(text).is_ok() && walker.may_end().unwrap_or(false)
     }
 
@@ -163,26 +163,30 @@ impl Constraint {
         Ok(words)
     }
 
-    /// Asks the parser at a place, one of its own where another copy has taken the shared one elsewhere.
-    fn walk<T>(
-        &mut self,
-        text: &[u32],
-        ask: impl FnOnce(&mut Walker) -> Result<T, String>,
-    ) -> Result<T, String> {
-        let walker = lock(&self.walker);
-        let own = if walker.failed() {
-            Some(lock(&self.compiled.start).clone())
-        } else {
-            // One step back is a draw that was made again, or only asked about.
-            (walker.back(text) > 1 && Arc::strong_count(&self.walker) > 1).then(|| walker.clone())
-        };
-        drop(walker);
-        if let Some(own) = own {
-            self.walker = Arc::new(Mutex::new(own));
-        }
+    /// Asks the parser at a place: the shared one, or a new one where another copy has taken that elsewhere or it fails.
+    ///
+    /// What a parser has learned of other texts counts against its limits, so a text at which one fails is read once more in one
+    /// that is new; only if it fails there too has the text itself gone too far.
+    fn walk<T>(&mut self, text: &[u32], ask: impl Fn(&mut Walker) -> Result<T, String>) -> Result<T, String> {
+        let read = |walker: &mut Walker| walker.go_to(text).and_then(|()| ask(walker));
+        let new = || lock(&self.compiled.start).copy();
+        let alone = Arc::strong_count(&self.walker) == 1;
+        // Held from what is seen of it until it is used: another copy may move it or have it fail.
         let mut walker = lock(&self.walker);
-        walker.go_to(text)?;
-        ask(&mut walker)
+        // One step back is a draw that was made again, or only asked about.
+        if alone || walker.back(text) <= 1 {
+            let found = read(&mut walker);
+            if !walker.failed() {
+                return found;
+            }
+            // For the others it is as it was at the beginning.
+            *walker = new();
+        }
+        drop(walker);
+        let mut own = new();
+        let found = read(&mut own);
+        self.walker = Arc::new(Mutex::new(own));
+        found
     }
 }
 

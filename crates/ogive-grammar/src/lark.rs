@@ -3,7 +3,7 @@
 //! Text and not llguidance's own structures, because those cannot be handed over from outside the crate. Every character is
 //! written as a number, so nothing needs quoting.
 
-use crate::error::GrammarError;
+use crate::error::{GrammarError, at_most};
 use crate::expr::{Arena, Id, Node, TokenRef};
 use crate::lexemes::{Cut, Sym};
 use std::collections::BTreeSet;
@@ -17,14 +17,16 @@ pub(crate) trait Tokens {
     fn all_but(&self, except: &BTreeSet<u32>) -> Vec<(u32, u32)>;
 }
 
+/// Bytes of that text: what llguidance makes of them is ten times as large.
+const MAX_BYTES: usize = 16 << 20;
+
 /// The grammar as text; rule 0 is what it begins with.
 pub(crate) fn write(arena: &Arena, cut: &Cut, tokens: &dyn Tokens) -> Result<String, GrammarError> {
     let mut named = BTreeSet::new();
     for sym in cut.rules.iter().flatten().flatten() {
         collect(sym, tokens, &mut named)?;
     }
-    let mut writer = Writer { out: String::from("start: r0\n"), named, rest: String::new(), tokens };
-    writer.rest = writer.rest();
+    let mut writer = Writer { out: String::from("start: r0\n"), negated: BTreeSet::new(), tokens };
     for (r, alternatives) in cut.rules.iter().enumerate() {
         let _ = write!(writer.out, "r{r}:");
         for (i, sequence) in alternatives.iter().enumerate() {
@@ -36,17 +38,25 @@ pub(crate) fn write(arena: &Arena, cut: &Cut, tokens: &dyn Tokens) -> Result<Str
                 writer.out.push(' ');
                 writer.sym(sym)?;
             }
+            writer.fits(0)?;
         }
         writer.out.push('\n');
     }
+    writer.others(&named)?;
     for (l, &id) in cut.lexemes.iter().enumerate() {
         let _ = write!(writer.out, "T{l}: /");
+        let facts = arena.facts(id);
+        writer.fits(facts.ranges.saturating_mul(RANGE).saturating_add(facts.size.saturating_mul(PART)))?;
         regex(arena, id, &mut writer.out);
         // A lexeme has at least one character; that there may be none is the rules' business.
-        writer.out.push_str(if arena.facts(id).nullable { "/ & /(?s:.)+/\n" } else { "/\n" });
+        writer.out.push_str(if facts.nullable { "/ & /(?s:.)+/\n" } else { "/\n" });
     }
     Ok(writer.out)
 }
+
+/// Bytes of a range of characters, and of what else a part of an expression is written with, at the least.
+const RANGE: u64 = 6;
+const PART: u64 = 1;
 
 fn collect(sym: &Sym, tokens: &dyn Tokens, named: &mut BTreeSet<u32>) -> Result<(), GrammarError> {
     match sym {
@@ -59,18 +69,40 @@ fn collect(sym: &Sym, tokens: &dyn Tokens, named: &mut BTreeSet<u32>) -> Result<
 
 struct Writer<'t> {
     out: String,
-    /// The tokens that the grammar names.
-    named: BTreeSet<u32>,
-    /// All others, as llguidance has it; empty if there are none.
-    rest: String,
+    /// The tokens in whose place any other may stand, each of which is a rule `n` and its number.
+    negated: BTreeSet<u32>,
     tokens: &'t dyn Tokens,
 }
 
 impl Writer<'_> {
-    fn rest(&self) -> String {
-        let ranges = self.tokens.all_but(&self.named);
-        let ranges: Vec<_> = ranges.iter().map(|(low, high)| format!("{low}-{high}")).collect();
-        if ranges.is_empty() { String::new() } else { format!("<[{}]>", ranges.join(",")) }
+    /// Whether there is room for so much more.
+    fn fits(&self, more: u64) -> Result<(), GrammarError> {
+        let length = self.out.len().saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
+        at_most("its length in bytes, written out for its tokens and sets of characters,", length, MAX_BYTES)
+    }
+
+    /// The rules for what is not one token: each of the others. llguidance takes the first set of tokens that one is in, so no
+    /// token may be in two, and those that are named stand by themselves.
+    fn others(&mut self, named: &BTreeSet<u32>) -> Result<(), GrammarError> {
+        if self.negated.is_empty() {
+            return Ok(());
+        }
+        let rest = self.tokens.all_but(named);
+        if !rest.is_empty() {
+            let rest: Vec<_> = rest.iter().map(|(low, high)| format!("{low}-{high}")).collect();
+            let _ = writeln!(self.out, "rest: <[{}]>", rest.join(","));
+        }
+        for id in std::mem::take(&mut self.negated) {
+            let others = named.iter().filter(|other| **other != id).map(|other| format!("<[{other}]>"));
+            let choice: Vec<_> = others.chain((!rest.is_empty()).then(|| "rest".into())).collect();
+            if choice.is_empty() {
+                let why = "beside which the vocabulary has no token to use; leave it out";
+                return Err(GrammarError::Token { token: format!("!<[{id}]>"), why });
+            }
+            let _ = writeln!(self.out, "n{id}: {}", choice.join(" | "));
+            self.fits(0)?;
+        }
+        Ok(())
     }
 
     fn sym(&mut self, sym: &Sym) -> Result<(), GrammarError> {
@@ -79,18 +111,12 @@ impl Writer<'_> {
             Sym::Rule(r) => drop(write!(self.out, "r{r}")),
             Sym::Token(token) => {
                 let id = self.tokens.resolve(token)?;
-                // What is not one token is each of the others: llguidance takes the first set of tokens that one is in, so
-                // no token may be in two.
-                let one = |id: &u32| format!("<[{id}]>");
-                let mut choice: Vec<String> = if token.negated {
-                    self.named.iter().filter(|other| **other != id).map(one).collect()
+                if token.negated {
+                    self.negated.insert(id);
+                    let _ = write!(self.out, "n{id}");
                 } else {
-                    vec![one(&id)]
-                };
-                if token.negated && !self.rest.is_empty() {
-                    choice.push(self.rest.clone());
+                    let _ = write!(self.out, "<[{id}]>");
                 }
-                let _ = write!(self.out, "({})", choice.join(" | "));
             }
             Sym::Repeat(inner, min, max) => {
                 self.out.push('(');
@@ -148,5 +174,53 @@ fn regex(arena: &Arena, id: Id, out: &mut String) {
         }
         // Not regular, so in no lexeme.
         Node::Token(_) | Node::Rule(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{gbnf, lexemes};
+
+    /// So many tokens, all of them in use.
+    struct Numbers(u32);
+
+    impl Tokens for Numbers {
+        fn resolve(&self, token: &TokenRef) -> Result<u32, GrammarError> {
+            Ok(token.id.unwrap())
+        }
+
+        fn all_but(&self, except: &BTreeSet<u32>) -> Vec<(u32, u32)> {
+            (0..self.0).filter(|id| !except.contains(id)).map(|id| (id, id)).collect()
+        }
+    }
+
+    fn written(text: &str, tokens: u32) -> Result<String, GrammarError> {
+        let mut rules = gbnf::parse(text).unwrap();
+        rules.inline().unwrap();
+        let cut = lexemes::cut(&mut rules);
+        write(&rules.arena, &cut, &Numbers(tokens))
+    }
+
+    /// What other tokens there are is written once, and which they are once for each that is not to be.
+    #[test]
+    fn tokens_that_are_not_to_be_are_written_once() {
+        let named: String = (0..100).map(|id| format!(" <[{}]>", 2 * id)).collect();
+        let uses =
+            |n: usize| written(&format!("root ::={named}{}", " !<[0]> !<[2]>".repeat(n)), 50_000).unwrap();
+        let (few, many) = (uses(10), uses(1_000));
+        assert_eq!(many.matches("<[4]>").count(), few.matches("<[4]>").count());
+        assert!(many.len() - few.len() < 990 * 20, "{} and {}", few.len(), many.len());
+    }
+
+    #[test]
+    fn its_length_is_bounded() {
+        let others: String = (0..8_000).map(|id| format!(" !<[{id}]>")).collect();
+        let e = written(&format!("root ::={others}"), 100_000).unwrap_err().to_string();
+        assert!(e.contains("its length in bytes, written out"), "{e}");
+        let sets = r"[\U00010000\U00010002\U00010004\U00010006]".repeat(2_000);
+        written(&format!("root ::= ({sets} <[5]>){{3}}"), 10).unwrap();
+        let e = written("root ::= !<[0]>", 1).unwrap_err().to_string();
+        assert!(e.contains("!<[0]>, beside which"), "{e}");
     }
 }

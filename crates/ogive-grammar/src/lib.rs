@@ -58,6 +58,7 @@ mod rules;
 mod schema;
 mod vocabulary;
 mod walker;
+mod weigh;
 mod work;
 
 pub use constraint::Constraint;

@@ -5,25 +5,28 @@
 use crate::error::{GrammarError, at_most};
 use crate::expr::{Arena, Class, Id};
 use crate::rules::{Rules, fits};
+use crate::weigh::{self, MAX_WEIGHT};
+use regex_syntax::ast::parse::ParserBuilder;
+use regex_syntax::hir::translate::Translator;
 use regex_syntax::hir::{Class as HirClass, Hir, HirKind, Look};
 
 /// Bytes of an expression: nobody writes longer ones.
-const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Groups in groups.
 const MAX_NESTING: u32 = 64;
 
 pub(crate) fn parse(text: &str) -> Result<Rules, GrammarError> {
     at_most("its length in bytes", text.len(), MAX_BYTES)?;
-    let mut parser = regex_syntax::ParserBuilder::new().nest_limit(MAX_NESTING).build();
-    let hir = parser.parse(text).map_err(|e| {
-        let (start, what) = match &e {
-            regex_syntax::Error::Parse(e) => (e.span().start.offset, e.kind().to_string()),
-            regex_syntax::Error::Translate(e) => (e.span().start.offset, e.kind().to_string()),
-            e => (0, e.to_string()),
-        };
+    let wrong = |start: usize, what: String| {
         let column = text.get(..start).unwrap_or_default().chars().count() + 1;
         GrammarError::Regex { column, what }
-    })?;
+    };
+    let mut parser = ParserBuilder::new().nest_limit(MAX_NESTING).build();
+    let ast = parser.parse(text).map_err(|e| wrong(e.span().start.offset, e.kind().to_string()))?;
+    at_most("the number of ranges of characters in its classes, about,", weigh::weight(&ast), MAX_WEIGHT)?;
+    let hir = Translator::new().translate(text, &ast);
+    let hir = hir.map_err(|e| wrong(e.span().start.offset, e.kind().to_string()))?;
+    drop(ast);
     let mut arena = Arena::default();
     let body = read(&mut arena, inner(&hir)?)?;
     fits(&arena)?;
@@ -108,6 +111,22 @@ mod tests {
             assert!(e.contains(said), "{bad}: {e}");
         }
         assert!(parse(&"(".repeat(100_000)).is_err());
+    }
+
+    /// Weighed as it is written, for what regex-syntax makes of it is gigabytes.
+    #[test]
+    fn classes_are_weighed_before_they_are_made() {
+        let spread: String = (0..100_000).filter_map(|i| char::from_u32(0x1_0000 + 2 * i)).collect();
+        for large in [r"\w".repeat(100_000), format!("(?i:{})", r"\pL".repeat(10_000)), format!("[{spread}]")]
+        {
+            let e = parse(&large).unwrap_err().to_string();
+            assert!(e.contains("the number of ranges of characters in its classes, about, is"), "{e}");
+        }
+        for fine in
+            [r"\w".repeat(4_000), format!("(?i){}", r"\pL".repeat(200)), r"[\w--\d][^\pL]".repeat(100)]
+        {
+            parse(&fine).unwrap();
+        }
     }
 
     #[test]

@@ -5,6 +5,10 @@
 use super::MAX_DEPTH;
 use super::values::{exact, kind_of, whole};
 use crate::error::{GrammarError, at_most};
+use crate::regex;
+use crate::weigh::{self, MAX_WEIGHT};
+use llguidance::regex_to_lark;
+use regex_syntax::ast;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -103,12 +107,14 @@ pub(super) struct Checker<'s> {
     depths: HashMap<*const Value, usize>,
     /// Of all targets together: llguidance goes down each under every name that it has.
     depth: usize,
+    /// Of all patterns.
+    weight: usize,
 }
 
 impl<'s> Checker<'s> {
     pub(super) fn new(root: &'s Value) -> Self {
         let (targets, open) = (BTreeMap::new(), Vec::new());
-        Self { root, targets, open, walked: HashSet::new(), depths: HashMap::new(), depth: 0 }
+        Self { root, targets, open, walked: HashSet::new(), depths: HashMap::new(), depth: 0, weight: 0 }
     }
 
     pub(super) fn run(&mut self) -> Result<(), GrammarError> {
@@ -175,6 +181,9 @@ impl<'s> Checker<'s> {
             }),
             (Holds::SchemaOrList, value) => self.below(at, keyword, |s, at| s.schema(value, at)),
             (Holds::Map, Value::Object(map)) => self.below(at, keyword, |s, at| {
+                if keyword == "patternProperties" {
+                    map.keys().try_for_each(|pattern| s.pattern(pattern, at))?;
+                }
                 map.iter().try_for_each(|(name, value)| s.below(at, name, |s, at| s.schema(value, at)))
             }),
             (Holds::Reference, Value::String(text)) => self.reference(text, at),
@@ -192,6 +201,7 @@ impl<'s> Checker<'s> {
                 Some(n) if n > 0.0 => self.exact(value, at),
                 _ => Err(kind("a number above 0")),
             },
+            (Holds::Text, Value::String(text)) if keyword == "pattern" => self.pattern(text, at),
             (Holds::Text, Value::String(_)) => Ok(()),
             (Holds::Names, Value::Array(names)) => match names.iter().find(|name| !name.is_string()) {
                 None => Ok(()),
@@ -217,6 +227,21 @@ impl<'s> Checker<'s> {
         })
     }
 
+    /// Weighs a regular expression; that it is none is llguidance's to say.
+    fn pattern(&mut self, text: &str, at: &str) -> Result<(), GrammarError> {
+        at_most("a pattern's length in bytes", text.len(), regex::MAX_BYTES)?;
+        let Ok(ast) = ast::parse::Parser::new().parse(&regex_to_lark(text, "dw")) else { return Ok(()) };
+        self.weight = self.weight.saturating_add(weigh::weight(&ast));
+        if self.weight <= MAX_WEIGHT {
+            return Ok(());
+        }
+        let what = format!(
+            "its patterns come to about {} ranges of characters, but at most {MAX_WEIGHT} are taken; write fewer classes such as \\pL",
+            self.weight
+        );
+        Err(wrong(at, what))
+    }
+
     /// Runs with one more step on the path.
     fn below(
         &mut self,
@@ -236,26 +261,32 @@ impl<'s> Checker<'s> {
         if self.targets.contains_key(text) {
             return Ok(());
         }
-        let steps = match text.strip_prefix('#') {
-            Some("" | "/") => "",
-            Some(steps) if steps.starts_with('/') => steps,
-            _ => {
-                let what = format!(
-                    "{text:?}: only references within the schema, such as \"#/$defs/name\", are followed"
-                );
-                return Err(wrong(at, what));
-            }
-        };
-        // As llguidance follows it: no escapes.
-        let found = steps.split('/').skip(1).try_fold(self.root, |value, step| match value {
-            Value::Array(list) => list.get(step.parse::<usize>().ok()?),
-            value => value.get(step),
-        });
-        let Some(schema) = found else {
+        if !is_within(text) {
+            let what = format!(
+                "{text:?}: only references within the schema, such as \"#/$defs/name\", are followed"
+            );
+            return Err(wrong(at, what));
+        }
+        let Some(schema) = lead_to(self.root, text) else {
             return Err(wrong(at, format!("the reference {text:?} leads nowhere")));
         };
         self.target(text, schema)
     }
+}
+
+/// Whether a reference leads into the schema that it is in.
+fn is_within(text: &str) -> bool {
+    text.strip_prefix('#').is_some_and(|steps| steps.is_empty() || steps.starts_with('/'))
+}
+
+/// What a reference leads to, as llguidance follows it: no escapes.
+pub(super) fn lead_to<'s>(root: &'s Value, text: &str) -> Option<&'s Value> {
+    let steps = text.strip_prefix('#')?;
+    let steps = if steps == "/" { "" } else { steps };
+    steps.split('/').skip(1).try_fold(root, |value, step| match value {
+        Value::Array(list) => list.get(step.parse::<usize>().ok()?),
+        value => value.get(step),
+    })
 }
 
 /// A keyword with a value with which it asks for nothing, though llguidance knows it as one that it cannot enforce.

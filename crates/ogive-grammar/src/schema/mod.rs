@@ -5,7 +5,9 @@
 //! and keywords that begin with `x-`, enforce nothing and are let be.
 
 mod ends;
+mod factor;
 mod keywords;
+mod together;
 mod values;
 
 use crate::error::{GrammarError, at_most};
@@ -40,7 +42,11 @@ pub(crate) fn parse(text: &str) -> Result<Value, GrammarError> {
 }
 
 /// The schema with what llguidance is to make of it.
-pub(crate) fn with_options(schema: &Value) -> Value {
+///
+/// # Errors
+/// If it would make something else of it, or take minutes. Goes down references by recursion.
+pub(crate) fn with_options(schema: &Value) -> Result<Value, GrammarError> {
+    together::check(schema)?;
     let mut schema = match schema {
         Value::Object(_) => schema.clone(),
         _ => json!({}),
@@ -50,7 +56,7 @@ pub(crate) fn with_options(schema: &Value) -> Value {
         object.shift_remove("$schema");
         object.insert("x-guidance".into(), json!({ "whitespace_pattern": SPACE }));
     }
-    schema
+    Ok(schema)
 }
 
 /// llguidance's refusal in our words. It does not tell where in the schema.
@@ -181,6 +187,24 @@ mod tests {
             (0..5000).map(|i| format!(r##""d{i}": {{"$ref": "#/$defs/d{}"}}"##, i + 1)).collect();
         let chain = format!(r##"{{"$ref": "#/$defs/d0", "$defs": {{{}, "d5000": true}}}}"##, chain.join(","));
         assert!(error(&chain).contains("its depth"));
+    }
+
+    #[test]
+    fn patterns_are_weighed() {
+        let many = r"(?i)\\pL".repeat(4_000);
+        for heavy in [
+            format!(r#"{{"items": {{"pattern": "{many}"}}}}"#),
+            format!(r#"{{"patternProperties": {{"{many}": true}}}}"#),
+            format!(
+                r#"{{"anyOf": [{}]}}"#,
+                vec![format!(r#"{{"pattern": "{}"}}"#, &many[..900]); 100].join(",")
+            ),
+        ] {
+            let e = error(&heavy);
+            assert!(e.contains("its patterns come to about") && e.contains(", at #/"), "{e}");
+        }
+        // To llguidance these are letters and digits of ASCII.
+        parse(&format!(r#"{{"pattern": "{}"}}"#, r"\\w\\d".repeat(10_000))).unwrap();
     }
 
     /// Each of its names is a name of the whole list, which is not walked and measured again for each.
