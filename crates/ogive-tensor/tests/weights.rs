@@ -41,6 +41,16 @@ fn an_owner_hears_of_what_is_no_longer_needed() {
     assert_eq!(*part, [7; 10], "it is still there");
 }
 
+/// Zeros in their place would be another weight.
+#[test]
+fn lazy_bytes_that_could_not_be_made_are_never_zeros() {
+    let bytes = Bytes::lazy(8, |_| panic!("broken"));
+    for _ in 0..2 {
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bytes.to_vec()));
+        assert!(read.is_err(), "{read:?}");
+    }
+}
+
 #[test]
 fn lazy_bytes_are_made_once_and_when_they_are_read() {
     let made = Arc::new(Mutex::new(0));

@@ -344,7 +344,11 @@ impl Kernel for Finish<'_> {
         for (i, out) in self.out.chunks_exact_mut(spec.heads * spec.v_dim).enumerate() {
             let row = self.first + i;
             let which = self.spans.partition_point(|s| s.start + s.len <= row);
-            let (Some(span), Some(cut)) = (self.spans.get(which), self.cuts.get(which)) else { continue };
+            let (Some(span), Some(cut)) = (self.spans.get(which), self.cuts.get(which)) else {
+                // A row of no one.
+                out.fill(0.0);
+                continue;
+            };
             for (head, out) in out.chunks_exact_mut(spec.v_dim).enumerate() {
                 let (unit, query) = cut.find(row - span.start, head, spec.heads / spec.kv_heads);
                 sum.fill(0.0);

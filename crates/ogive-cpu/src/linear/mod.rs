@@ -144,7 +144,7 @@ pub(crate) fn linear_gated(
     }
     let input =
         |ws: &[&Arc<CpuWeight>]| order::ordered(x, n, ws).map(|x| Arc::new(Input::new(pool, &x, n, ws)));
-    let inputs = match gate.order() == up.order() {
+    let inputs = match order::alike(gate, up) {
         true => vec![input(&[gate, up])],
         false => vec![input(&[gate]), input(&[up])],
     };

@@ -6,7 +6,7 @@ use ogive_backend::best_of;
 use ogive_tensor::{Result, Tensor};
 
 /// What decides: a NaN counts as the least, and both zeros are equal.
-fn key(v: f32) -> f32 {
+pub(super) fn key(v: f32) -> f32 {
     if v.is_nan() { f32::NEG_INFINITY } else { v }
 }
 

@@ -1,13 +1,15 @@
 //! Choosing experts. Rows are few and experts hundreds at most, so this is written to be read.
 
+use super::best::key;
 use super::{make, math, read};
 use ogive_backend::{RouterSpec, Routing, Scoring};
 use ogive_tensor::{Error, Result, Tensor};
 
-/// The indices of the `k` largest, best first, ties to the lower index.
-fn best(x: &[f32], k: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..x.len()).collect();
-    order.sort_by(|&a, &b| (x[b] + 0.0).total_cmp(&(x[a] + 0.0)).then(a.cmp(&b)));
+/// The `k` of `among` with the largest score, best first, ties to the one that comes first; NaN counts as the least. A stable sort.
+fn best(among: impl Iterator<Item = usize>, k: usize, score: impl Fn(usize) -> f32) -> Vec<usize> {
+    let mut order: Vec<usize> = among.collect();
+    // Both zeros are equal.
+    order.sort_by(|&a, &b| (key(score(b)) + 0.0).total_cmp(&(key(score(a)) + 0.0)));
     order.truncate(k);
     order
 }
@@ -28,8 +30,8 @@ fn scores(row: &[f32], scoring: Scoring) -> Result<Vec<f32>> {
 
 pub(crate) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
     let (n, experts, [groups, top]) = (logits.shape().rows(), logits.shape().cols(), spec.groups);
-    if spec.k == 0 || groups == 0 || experts % groups != 0 || top > groups || spec.k > experts / groups * top
-    {
+    let divided = groups > 0 && experts % groups == 0 && top <= groups && spec.group_best > 0;
+    if spec.k == 0 || !divided || spec.k > experts / groups * top {
         let why = format!("{} of {experts} experts in {top} of {groups} groups cannot be chosen", spec.k);
         return Err(Error::invalid("route", why));
     }
@@ -41,21 +43,19 @@ pub(crate) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
     let (mut ids, mut weights) = (Vec::new(), Vec::new());
     for row in read("route", logits)?.chunks_exact(experts.max(1)) {
         let scores = scores(row, spec.scoring)?;
-        let mut choice = scores.clone();
-        if let Some(bias) = bias {
-            choice.iter_mut().zip(bias).for_each(|(c, b)| *c += b);
-        }
-        if top < groups {
-            let worth = |g: &[f32]| best(g, spec.group_best).iter().map(|&e| g[e]).sum::<f32>();
-            let open = best(&choice.chunks_exact(size.max(1)).map(worth).collect::<Vec<_>>(), top);
-            for (g, group) in choice.chunks_exact_mut(size.max(1)).enumerate() {
-                if !open.contains(&g) {
-                    group.fill(f32::NEG_INFINITY);
-                }
-            }
-        }
-        let chosen = best(&choice, spec.k);
+        let choice = |e: usize| scores[e] + bias.map_or(0.0, |bias| bias[e]);
+        let open = (top < groups).then(|| {
+            let worth = |g: usize| {
+                let members = best(g * size..(g + 1) * size, spec.group_best, choice);
+                members.into_iter().map(choice).sum::<f32>()
+            };
+            best(0..groups, top, worth)
+        });
+        let is_open = |e: &usize| open.as_ref().is_none_or(|open| open.contains(&(e / size)));
+        let chosen = best((0..experts).filter(is_open), spec.k, choice);
         let sum: f32 = if spec.normalise { chosen.iter().map(|&e| scores[e]).sum() } else { 1.0 };
+        // Scores that all underflow weigh nothing; they are no reason for NaN.
+        let sum = if sum < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { sum };
         weights.extend(chosen.iter().map(|&e| scores[e] / sum * spec.scale));
         ids.extend(chosen.iter().map(|&e| e as u32));
     }

@@ -83,6 +83,13 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             ("signs of zero", PLAIN, [-0.0, 0.0, -1.0, -0.0, 0.0, -0.0, 0.0, 0.0]),
             ("equal sigmoids", sigmoid, [3.0, 1.0, 3.0, 3.0, 1.0, 3.0, 1.0, 1.0]),
             ("equal groups", grouped, [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]),
+            ("scores that underflow", sigmoid, [-200.0; 8]),
+            ("no number", sigmoid, [f32::NAN, 1.0, -f32::NAN, 3.0, 0.0, -1.0, 2.0, f32::NAN]),
+            (
+                "no number in a group",
+                Router { groups: [4, 2, 1], ..sigmoid },
+                [1.0, -f32::NAN, 2.0, 0.0, 0.5, 0.1, -1.0, f32::NAN],
+            ),
         ] {
             mixture(lab, what, router, &F32, row.repeat(3))?;
         }
@@ -110,6 +117,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             ("none", soft(0)),
             ("groups that do not divide", soft(1).grouped(3, 1, 1)),
             ("no groups", soft(1).grouped(0, 0, 1)),
+            ("groups without a best", soft(1).grouped(2, 1, 0)),
             ("more groups than there are", soft(1).grouped(2, 3, 1)),
             ("more than the open groups have", soft(3).grouped(2, 1, 1)),
         ] {

@@ -281,3 +281,46 @@ fn what_is_rounded_to_bf16_is_a_weight_in_bf16() {
         assert!(std::ptr::eq(crate::weight::rounded(&pool, &w).unwrap().format, w.format));
     }
 }
+
+/// Weights that two backends took in for different paths: each is multiplied as its own wants it.
+#[test]
+fn weights_of_several_paths_meet_in_one_product() {
+    let (mut noise, pool, k) = (Noise(27), Pool::new(2), 128);
+    let paths: Vec<Path> = Path::ALL.iter().copied().filter(|p| p.is_supported()).collect();
+    for format in [&F32, &BF16, &Q8_0] {
+        let host = weight(&mut noise, format, [1, 40, k]);
+        for n in [1, 5, 33, 300] {
+            let x = noise.values(n * k);
+            for (&a, &b) in paths.iter().flat_map(|a| paths.iter().map(move |b| (a, b))) {
+                let ws = [taken(&host, a), taken(&host, b)];
+                let mut outs = vec![vec![f32::NAN; n * 40]; 2];
+                linear_many(&pool, &x, n, &ws.each_ref(), &mut outs).unwrap();
+                let want = [a, b].map(|path| product(&pool, &x, n, &host, Precision::Default, path));
+                let what = format!("{} {a} {b} n={n}", format.name);
+                outs.iter().zip(&want).for_each(|(out, want)| assert_same(out, want, &what));
+                let mut gated = vec![f32::NAN; n * 40];
+                linear_gated(&pool, &x, n, &ws[0], &ws[1], 0, |_| {}, &mut gated).unwrap();
+                let want: Vec<f32> = want[0].iter().zip(&want[1]).map(|(g, u)| g * u).collect();
+                assert_same(&gated, &want, &what);
+            }
+        }
+    }
+}
+
+/// What rows are padded with is zeros, whatever an earlier weight decoded to on the same thread.
+#[test]
+fn padding_is_no_other_weights_numbers() {
+    let pool = Pool::new(1);
+    let bf16 = |values: &[f32], shape: [usize; 3]| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes()).collect();
+        HostWeight::new("w", shape, &BF16, bytes.into()).unwrap()
+    };
+    let (wild, tame) = (bf16(&[1.0, 2.0, 3.0, f32::INFINITY], [1, 1, 4]), bf16(&[1.0; 15], [1, 5, 3]));
+    for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
+        for n in [1, 2, 3, 9] {
+            product(&pool, &vec![1.0; 4 * n], n, &wild, Precision::Exact, path);
+            let got = product(&pool, &vec![1.0; 3 * n], n, &tame, Precision::Exact, path);
+            assert_eq!(got, vec![3.0; 5 * n], "{path} n={n}");
+        }
+    }
+}

@@ -274,6 +274,8 @@ pub(super) fn dense_tiles(
 ) {
     SCRATCH.with_borrow_mut(|Scratch { tile, row, .. }| {
         tile.resize(len / LANES, [[0.0; LANES]; TILE]);
+        // Zeros: what rows are padded with is not decoded, and may not be what another weight's decoded to.
+        row.clear();
         row.resize(len, 0.0);
         for first in (0..width).step_by(TILE) {
             for r in 0..TILE.min(width - first) {

@@ -240,6 +240,8 @@ fn dense_many(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>, decode: impl Fn(
     let (x, len) = job.input.dense(kind);
     let n = job.input.n();
     SCRATCH.with_borrow_mut(|Scratch { rows, .. }| {
+        // Zeros: what rows are padded with is not decoded, and may not be what another weight's decoded to.
+        rows.clear();
         rows.resize(TILE * len, 0.0);
         for first in (0..out.width()).step_by(TILE) {
             let count = TILE.min(out.width() - first);
