@@ -47,10 +47,11 @@ pub(crate) fn dense(c: &Config) -> Result<impl Fn(&Loader<'_>) -> Result<FeedFor
     Ok(move |l: &Loader<'_>| Ok(FeedForward::Dense(GatedMlp::load(&l.at("mlp"), activation)?)))
 }
 
-/// The window of each layer: by `layer_types`, else from `max_window_layers` on, else all.
+/// The window of each layer: by `layer_types`, else from `max_window_layers` on, else all; none where `use_sliding_window` says so.
 pub(crate) fn windows(c: &Config, used_by_default: bool) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
     let n = c.usize("num_hidden_layers")?;
-    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0);
+    let on = c.bool_or("use_sliding_window", true)?;
+    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0 && on);
     let types = c.opt_strs("layer_types")?;
     if let Some(types) = &types
         && types.len() != n
@@ -131,5 +132,31 @@ impl Model for Llama {
 
     fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
         self.head.forward(s, &hidden)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_where_the_settings_have_them() {
+        let of = |extra: &str, used: bool| {
+            let text = format!(r#"{{"num_hidden_layers": 3, "sliding_window": 8{extra}}}"#);
+            let windows = windows(&Config(serde_json::from_str(&text).unwrap()), used).unwrap();
+            [0, 1, 2].map(|i| windows(i).is_some())
+        };
+        let types = r#", "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]"#;
+        let off = r#", "use_sliding_window": false"#;
+        assert_eq!((of("", true), of("", false)), ([true; 3], [false; 3]));
+        assert_eq!(
+            of(r#", "use_sliding_window": true, "max_window_layers": 2"#, false),
+            [false, false, true]
+        );
+        assert_eq!(of(types, false), [true, false, true]);
+        for used in [true, false] {
+            assert_eq!(of(off, used), [false; 3]);
+            assert_eq!(of(&format!("{types}{off}"), used), [false; 3]);
+        }
     }
 }

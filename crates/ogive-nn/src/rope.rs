@@ -48,8 +48,9 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
         }
         "dynamic" => stretch.dynamic(root.context()),
         "llama3" => stretch.llama3(&freqs),
-        "yarn" => stretch.yarn(&freqs),
-        "longrope" | "su" => stretch.long(&freqs, root.context()),
+        // As early checkpoints of Phi-3 call theirs.
+        "yarn" if !scaling.has("long_factor") => stretch.yarn(&freqs),
+        "longrope" | "su" | "yarn" => stretch.long(&freqs, root.context()),
         "factors" => {
             let host = root.tensor("rope_freqs.weight")?;
             Ok(Rope::new(divided(&freqs, &host.to_vec(), "rope_freqs.weight")?))
@@ -172,9 +173,14 @@ impl Stretch<'_> {
         let key = if context.is_some_and(|c| c as f64 > old) { "long_factor" } else { "short_factor" };
         let list =
             self.s.opt_f32s(key)?.ok_or_else(|| Error::missing(&format!("config `rope_scaling.{key}`")))?;
-        let grown = match self.c.opt_f32("original_max_position_embeddings")? {
-            Some(_) => self.c.opt_f32("max_position_embeddings")?.map_or(1.0, |max| f64::from(max) / old),
-            None => self.number("factor", Some(1.0))?,
+        // A trained context beside the model's tells how far it grew, and so does one among these settings where no factor does.
+        let given = match self.c.has("original_max_position_embeddings") || !self.s.has("factor") {
+            true => None,
+            false => Some(self.factor()?),
+        };
+        let grown = match (given, self.c.opt_f32("max_position_embeddings")?) {
+            (Some(factor), _) => factor,
+            (None, max) => max.map_or(1.0, |max| f64::from(max) / old),
         };
         let attention = match self.s.opt_f32("attention_factor")? {
             Some(given) => f64::from(given),

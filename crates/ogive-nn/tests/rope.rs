@@ -107,6 +107,23 @@ fn longrope_has_a_list_for_each_side_of_the_trained_context() {
         assert_eq!(of(context, "").factor, std::f32::consts::SQRT_2);
     }
     assert_eq!(of(None, "attention_factor").factor, 1.25);
+    // The trained context beside the lists, as transformers 5 writes it; by an early name.
+    let nested = |kind: &str, extra: Value| {
+        let mut c = json!({"max_position_embeddings": 4096, "rope_scaling": {"type": kind, "original_max_position_embeddings": 64,
+            "short_factor": [1.0, 2.0], "long_factor": [4.0, 8.0]}});
+        c["rope_scaling"].as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        rope(c, 4, Some(65), &[]).unwrap()
+    };
+    for kind in ["longrope", "su", "yarn"] {
+        let same = nested(kind, json!({}));
+        assert_eq!(
+            (&*same.inv_freq, same.factor),
+            (&[0.25, 0.00125][..], std::f32::consts::SQRT_2),
+            "{kind}"
+        );
+        // The root of 1 + ln 8 / ln 64.
+        assert!((nested(kind, json!({"factor": 8.0})).factor - 1.5f32.sqrt()).abs() < 1e-6, "{kind}");
+    }
 }
 
 #[test]

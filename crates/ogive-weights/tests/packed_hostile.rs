@@ -92,6 +92,8 @@ fn settings_that_are_not_known_are_named_with_those_that_are() {
         &["`float-quantized`", "pack-quantized"],
     );
     says(&json!({"quant_method": "compressed-tensors"}), &none, &["`none`"]);
+    let turned = json!({"config_groups": {"u": {"type": "hadamard"}}});
+    says(&with(compressed(), "transform_config", turned), &none, &["transform_config", "rotations"]);
 }
 
 #[test]

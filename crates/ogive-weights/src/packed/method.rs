@@ -93,6 +93,12 @@ fn compressed(settings: &Config) -> Result<Method> {
         let why = format!("`{format}` of compressed-tensors is not read; known is pack-quantized");
         return Err(Error::unsupported("format", why));
     }
+    let transforms = settings.0.get("transform_config").filter(|v| !v.is_null());
+    if transforms.is_some_and(|v| !v.as_object().is_some_and(|v| v.is_empty())) {
+        let why =
+            "rotations that activations would go through as well are not computed; take a checkpoint without";
+        return Err(Error::unsupported("transform_config", why));
+    }
     Ok(Method::Compressed)
 }
 
