@@ -128,7 +128,7 @@ impl CacheSpec {
         for layer in 0..self.layers.len() {
             if let (_, LayerCache::Paged { k_dim, v_dim, .. }) = self.owner(layer)? {
                 let pack = self.element.block_len;
-                if k_dim % pack != 0 || v_dim % pack != 0 {
+                if pack == 0 || k_dim % pack != 0 || v_dim % pack != 0 {
                     let why = format!("rows of {k_dim} and {v_dim} elements are not whole blocks of {pack}");
                     return Err(Error::unsupported(
                         "cache",
@@ -183,7 +183,11 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ogive_tensor::F16;
+    use ogive_tensor::{F16, Format};
+
+    /// A stranger's, that makes no sense.
+    static EMPTY: Format =
+        Format { name: "empty", block_len: 0, block_bytes: 0, decode: |_, _| {}, encode: None };
 
     #[test]
     fn groups_take_their_widest_window() {
@@ -199,6 +203,11 @@ mod tests {
         let spec = CacheSpec::new(layers, 16, 3, 2).element(&F16);
         assert_eq!(spec.bytes(), Some(16 * 3 * 6 * 2 + 2 * 5 * 4));
         assert!(CacheSpec::new(vec![LayerCache::full(4, 2)], 16, usize::MAX, 2).bytes().is_none());
+        assert!(
+            CacheSpec::new(vec![LayerCache::full(1 << 62, 0)], 16, 3, 2).bytes().is_none(),
+            "it has wrapped"
+        );
         assert!(CacheSpec::new(vec![LayerCache::Shares(0)], 16, 1, 2).check().is_err());
+        assert!(CacheSpec::new(vec![LayerCache::full(4, 2)], 16, 3, 2).element(&EMPTY).check().is_err());
     }
 }

@@ -71,7 +71,7 @@ impl HostWeight {
     ) -> Result<Self> {
         let name = name.into();
         let [experts, rows, cols] = shape;
-        let want = (cols.is_multiple_of(format.block_len))
+        let want = (format.block_len > 0 && cols.is_multiple_of(format.block_len))
             .then(|| {
                 experts
                     .checked_mul(rows)?

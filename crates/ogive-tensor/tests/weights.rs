@@ -41,6 +41,18 @@ fn an_owner_hears_of_what_is_no_longer_needed() {
     assert_eq!(*part, [7; 10], "it is still there");
 }
 
+/// A stranger's format, that makes no sense.
+#[test]
+fn blocks_of_nothing_are_refused() {
+    static EMPTY: Format =
+        Format { name: "empty", block_len: 0, block_bytes: 1, decode: |_, _| {}, encode: None };
+    for cols in [0, 4] {
+        let e = HostWeight::new("w", [1, 1, cols], &EMPTY, Vec::new().into()).unwrap_err().to_string();
+        assert!(e.contains("blocks of 0 elements in 1 bytes"), "{e}");
+    }
+    assert_eq!((EMPTY.row_bytes(4), F32.row_bytes(usize::MAX)), (0, usize::MAX));
+}
+
 /// Zeros in their place would be another weight.
 #[test]
 fn lazy_bytes_that_could_not_be_made_are_never_zeros() {

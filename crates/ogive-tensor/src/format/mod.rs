@@ -45,9 +45,9 @@ pub struct Format {
 }
 
 impl Format {
-    /// Bytes of a row of `n` elements; `n` must be a multiple of the block.
+    /// Bytes of a row of `n` elements; `n` must be a multiple of the block. The most that can be counted where they are more.
     pub fn row_bytes(&self, n: usize) -> usize {
-        n / self.block_len * self.block_bytes
+        n.checked_div(self.block_len).unwrap_or(0).saturating_mul(self.block_bytes)
     }
 
     /// Bits an element takes, its share of scales included.
