@@ -4,6 +4,7 @@
 //! replaced by U+FFFD, by the same rule as `String::from_utf8_lossy`, so that the pieces together always equal the lossy text of
 //! all bytes. At most three bytes ever wait: a stream never falls silent for long.
 
+use crate::tokenizer::Place;
 use crate::{Result, Tokenizer};
 
 /// Turns tokens into text one by one. Made by [`Tokenizer::stream`] and [`Tokenizer::stream_after`].
@@ -12,15 +13,14 @@ pub struct TextStream {
     tokenizer: Tokenizer,
     /// The beginning of a character.
     pending: Vec<u8>,
-    /// A text begins here: the space that encoding put before it goes.
-    at_start: bool,
+    place: Place,
     special: bool,
     verbatim: bool,
 }
 
 impl TextStream {
-    pub(crate) fn new(tokenizer: Tokenizer, at_start: bool) -> Self {
-        Self { tokenizer, pending: Vec::new(), at_start, special: false, verbatim: false }
+    pub(crate) fn new(tokenizer: Tokenizer, place: Place) -> Self {
+        Self { tokenizer, pending: Vec::new(), place, special: false, verbatim: false }
     }
 
     /// Also shows special tokens, by their names.
@@ -33,7 +33,7 @@ impl TextStream {
     /// Keeps the space that a text begins with: for text that no encoding put it before, as the answer to a grammar.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
-        (self.at_start, self.verbatim) = (false, true);
+        (self.place.start, self.verbatim) = (false, true);
         self
     }
 
@@ -42,16 +42,17 @@ impl TextStream {
     /// # Errors
     /// If the id is not in the vocabulary. The stream is then as before.
     pub fn push(&mut self, id: u32) -> Result<String> {
-        self.tokenizer.append(id, self.special, &mut self.at_start, &mut self.pending)?;
-        self.at_start &= !self.verbatim;
+        self.tokenizer.append(id, self.special, &mut self.place, &mut self.pending)?;
+        self.place.start &= !self.verbatim;
         Ok(complete(&mut self.pending))
     }
 
-    /// Ends the stream: what remains of an incomplete character, as U+FFFD.
+    /// Ends the stream: what remains of an incomplete character, as U+FFFD. A space that waited for another token goes.
     #[must_use]
     pub fn finish(&mut self) -> String {
         let rest = String::from_utf8_lossy(&self.pending).into_owned();
         self.pending.clear();
+        self.place.held = false;
         rest
     }
 }

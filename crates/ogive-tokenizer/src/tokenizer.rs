@@ -52,6 +52,15 @@ pub(crate) enum Strip {
     AfterAdded,
 }
 
+/// Where decoding stands in a text.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    /// A text begins here: the space that encoding put before it goes.
+    pub(crate) start: bool,
+    /// A space that waits for the next token.
+    pub(crate) held: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) vocab: Vocab,
@@ -71,6 +80,8 @@ pub(crate) struct Parts {
     pub(crate) prefix: Vec<u32>,
     pub(crate) suffix: Vec<u32>,
     pub(crate) strip: Strip,
+    /// A space that ends a token is shown only where another follows.
+    pub(crate) holds_space: bool,
     pub(crate) templates: Vec<(String, String)>,
 }
 
@@ -184,6 +195,12 @@ impl Tokenizer {
         self.0.token_id(spelling)
     }
 
+    /// The tokens that were added to the model's own, special ones and others: as they are written in a text, with their ids,
+    /// in no order.
+    pub fn added_tokens(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.0.names.iter().map(|(text, id)| (text.as_str(), *id))
+    }
+
     /// The bytes of a sequence without its special tokens. Inverse of [`encode_bytes`](Self::encode_bytes) as far as the
     /// vocabulary's normalisation allows: the space that encoding put before the text is taken off.
     ///
@@ -219,31 +236,37 @@ impl Tokenizer {
 
     fn decode_to(&self, ids: &[u32], special: bool) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(ids.len() * 4);
-        let mut at_start = true;
-        ids.iter().try_for_each(|&id| self.append(id, special, &mut at_start, &mut out))?;
+        let mut place = Place { start: true, held: false };
+        ids.iter().try_for_each(|&id| self.append(id, special, &mut place, &mut out))?;
         Ok(out)
     }
 
-    /// Appends one token's bytes. `at_start`: a text begins here.
-    pub(crate) fn append(
-        &self,
-        id: u32,
-        special: bool,
-        at_start: &mut bool,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    /// Appends one token's bytes.
+    pub(crate) fn append(&self, id: u32, special: bool, place: &mut Place, out: &mut Vec<u8>) -> Result<()> {
         let parts = &*self.0;
-        let bytes = parts.vocab.bytes(id)?;
+        let mut bytes = parts.vocab.bytes(id)?;
         let kind = parts.vocab.kind(id).unwrap_or(TokenKind::Normal);
-        let strip = *at_start && parts.strip != Strip::Never;
-        *at_start = self.begins_after(kind, *at_start);
-        if kind.is_special() || kind == TokenKind::UserDefined {
-            if special || !kind.is_special() {
-                out.extend_from_slice(bytes);
-            }
-        } else {
-            out.extend_from_slice(if strip { bytes.strip_prefix(b" ").unwrap_or(bytes) } else { bytes });
+        let strip = match parts.strip {
+            Strip::Never => false,
+            Strip::Start => place.start && !kind.is_special(),
+            // Encoding puts its space before text only, and these are found before that.
+            Strip::AfterAdded => place.start && !kind.is_special() && kind != TokenKind::UserDefined,
+        };
+        place.start = self.begins_after(kind, place.start);
+        if kind.is_special() && !special {
+            return Ok(());
         }
+        if strip {
+            bytes = bytes.strip_prefix(b" ").unwrap_or(bytes);
+        }
+        if parts.holds_space && !bytes.is_empty() {
+            if place.held {
+                out.push(b' ');
+            }
+            place.held = bytes.ends_with(b" ");
+            bytes = bytes.strip_suffix(b" ").unwrap_or(bytes);
+        }
+        out.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -255,7 +278,7 @@ impl Tokenizer {
 
     /// Text from tokens as they come, from the beginning of a text.
     pub fn stream(&self) -> TextStream {
-        TextStream::new(self.clone(), true)
+        TextStream::new(self.clone(), Place { start: true, held: false })
     }
 
     /// Text from tokens as they come, of a sequence that began with `prompt`: what follows text keeps its leading space, what
@@ -263,7 +286,11 @@ impl Tokenizer {
     /// puts a space there.
     pub fn stream_after(&self, prompt: &[u32]) -> TextStream {
         let last = prompt.last().and_then(|id| self.token_kind(*id));
-        TextStream::new(self.clone(), last.is_none_or(|kind| self.begins_after(kind, true)))
+        let start = last.is_none_or(|kind| self.begins_after(kind, true));
+        let shown = |id: &&u32| self.token_kind(**id).is_some_and(|kind| !kind.is_special());
+        let before = prompt.iter().rfind(shown).and_then(|id| self.token_bytes(*id).ok());
+        let held = self.0.holds_space && before.is_some_and(|bytes| bytes.ends_with(b" "));
+        TextStream::new(self.clone(), Place { start, held })
     }
 
     /// Tokens with a role.

@@ -71,6 +71,84 @@ fn a_stream_after_a_prompt_says_what_decoding_both_does() {
     }
 }
 
+/// `json` with tokens added from id `first` on, neither special nor normalised.
+fn adding(mut json: Value, first: u32, contents: &[&str]) -> Value {
+    for (id, content) in (first..).zip(contents) {
+        let token = json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "special": false, "normalized": false});
+        json["added_tokens"].as_array_mut().unwrap().push(token);
+    }
+    json
+}
+
+#[test]
+fn added_tokens_are_decoded_as_in_the_tokenizers_crate() {
+    // As in Gemma's folders: runs of spaces are added tokens, spelt with marks.
+    let mut gemma = adding(samples::llama(), 264, &["▁▁", "▁▁▁", "<u>", "a▁b"]);
+    gemma["normalizer"] = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
+    gemma["decoder"]["decoders"].as_array_mut().unwrap().pop();
+    let mut pieces = adding(samples::llama(), 264, &["<u>", "##x"]);
+    pieces["normalizer"] = Value::Null;
+    pieces["decoder"] = json!({"type": "WordPiece", "prefix": "##", "cleanup": false});
+    for json in [&gemma, &pieces] {
+        let t = open(json);
+        let theirs = tokenizers::Tokenizer::from_bytes(serde_json::to_vec(json).unwrap()).unwrap();
+        let tokens = [260, 261, 264, 265].into_iter().chain((t.vocab_size() > 266).then_some(267));
+        let tokens: Vec<u32> = tokens.collect();
+        // There a piece that a text begins with shows its `##`.
+        for a in tokens.iter().filter(|id| theirs.id_to_token(**id).is_some_and(|t| !t.starts_with("##"))) {
+            for b in &tokens {
+                let ids = [*a, *b, 264];
+                let (want, mut stream) = (theirs.decode(&ids, true).unwrap(), t.stream());
+                assert_eq!(t.decode(&ids).unwrap(), want, "{ids:?}");
+                assert_eq!(ids.map(|id| stream.push(id).unwrap()).concat(), want, "{ids:?}");
+            }
+        }
+    }
+    let t = open(&gemma);
+    assert_eq!(t.decode(&[260, 264, 265]).unwrap(), "a     ");
+    // In text they are what the file calls them, and so are their names.
+    assert_eq!(t.encode("a▁▁b▁▁▁", TEXT).unwrap(), [260, 264, 261, 265]);
+    assert_eq!((t.token_id("▁▁"), t.token_id("  ")), (Some(264), None));
+    let names: Vec<_> = t.added_tokens().filter(|(_, id)| *id >= 264).map(|(text, _)| text).collect();
+    assert!(names.len() == 4 && names.contains(&"▁▁▁"), "{names:?}");
+}
+
+/// The `tokenizers` crate reads `é` as the byte E9 there, so that what was put in does not come out.
+#[test]
+fn added_tokens_beside_an_alphabet_of_bytes_are_their_own_text() {
+    let t = open(&adding(samples::byte_level(), 263, &["naïve", "日本", "Ġa"]));
+    let ids = t.encode("a naïve日本", TEXT).unwrap();
+    assert_eq!((&ids[ids.len() - 2..], t.decode(&ids).unwrap()), (&[263, 264][..], "a naïve日本".into()));
+    // This one the model has: it is spelt in the alphabet, and keeps its id.
+    assert_eq!((t.token_id("Ġa"), t.decode(&[257]).unwrap()), (Some(257), " a".into()));
+}
+
+#[test]
+fn the_last_word_ends_without_a_space() {
+    let json = json!({
+        "model": {"type": "BPE", "unk_token": null, "end_of_word_suffix": "</w>", "vocab": {"a": 0, "a</w>": 1, "b</w>": 2, "</w>": 3}, "merges": []},
+        "decoder": {"type": "BPEDecoder", "suffix": "</w>"},
+        "added_tokens": [{"id": 4, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
+    });
+    let t = open(&json);
+    let theirs = tokenizers::Tokenizer::from_bytes(serde_json::to_vec(&json).unwrap()).unwrap();
+    let cases: [&[u32]; 7] = [&[0, 1], &[1, 0, 2], &[1, 4], &[4, 1, 2, 4, 4], &[1, 4, 2], &[3], &[1, 3]];
+    for ids in cases {
+        for special in [false, true] {
+            let want = theirs.decode(ids, !special).unwrap();
+            let ours = if special { t.decode_with_special(ids) } else { t.decode(ids) };
+            assert_eq!(ours.unwrap(), want, "{ids:?}");
+            let mut stream = if special { t.stream().with_special() } else { t.stream() };
+            let text: String = ids.iter().map(|id| stream.push(*id).unwrap()).collect();
+            assert_eq!(text + &stream.finish(), want, "{ids:?}");
+        }
+        // A stream goes on where the prompt stopped.
+        let mut stream = t.stream_after(ids);
+        let rest = stream.push(2).unwrap() + &stream.finish();
+        assert_eq!(t.decode(ids).unwrap() + &rest, t.decode(&[ids, &[2]].concat()).unwrap(), "{ids:?}");
+    }
+}
+
 #[test]
 fn a_verbatim_stream_keeps_every_space() {
     let t = open(&samples::llama());

@@ -324,3 +324,45 @@ fn deep_variables_are_refused() {
     let error = ChatTemplate::new("{{ x }}").unwrap().render(&json!({ "x": value }), None).unwrap_err();
     assert!(matches!(error, TemplateError::Variables { .. }), "{error}");
 }
+
+/// minijinja only jumps: it would leave a scope or a buffer open, then panic or lose the text that follows.
+#[test]
+fn jumps_out_of_blocks_that_a_loop_holds() {
+    for word in ["break", "continue"] {
+        for (open, close) in [
+            ("with y = 1", "endwith"),
+            ("generation", "endgeneration"),
+            ("set y", "endset"),
+            ("set y | upper", "endset"),
+            ("filter upper", "endfilter"),
+            ("call m()", "endcall"),
+            ("macro n()", "endmacro"),
+        ] {
+            let macros = "{% macro m() %}{{ caller() }}{% endmacro %}";
+            let source = format!(
+                "{macros}{{% for m in [1, 2] %}}\n{{% {open} %}}{{% if true %}}{{% {word} %}}{{% endif %}}a{{% {close} %}}{{% endfor %}}tail"
+            );
+            let name = open.split(' ').next().unwrap();
+            match run(&source) {
+                Err(TemplateError::Syntax { line: 2, message }) => {
+                    assert!(message.contains(word) && message.contains(name), "{message}");
+                }
+                other => panic!("{source}: {other:?}"),
+            }
+        }
+        for source in
+            ["{% W %}", "{% for x in [] %}{% else %}{% W %}{% endfor %}", "{% with %}{% W %}{% endwith %}"]
+        {
+            let source = source.replace('W', word);
+            assert!(matches!(run(&source), Err(TemplateError::Syntax { .. })), "{source}");
+        }
+    }
+    // A loop inside the block is left as always.
+    for open in ["with", "generation", "set y", "filter upper"] {
+        let close = open.split(' ').next().unwrap();
+        let source = format!(
+            "{{% {open} %}}{{% for m in 'ab' %}}{{{{ m }}}}{{% break %}}{{% endfor %}}{{% end{close} %}}tail"
+        );
+        assert!(run(&source).unwrap().ends_with("tail"), "{source}");
+    }
+}

@@ -137,12 +137,13 @@ pub(super) fn spellings(
             *name = Some(text.clone());
         }
     }
-    let fill = |(id, name): (u32, Option<String>)| match (name, tokenizer.token_bytes(id)) {
-        (Some(name), _) => name,
-        // Tokens that tokenizer_config.json adds.
-        (None, Ok(bytes)) if !bytes.is_empty() => String::from_utf8_lossy(bytes).into_owned(),
-        _ => format!("[PAD{id}]"),
-    };
+    // Tokens that tokenizer_config.json adds.
+    for (text, id) in tokenizer.added_tokens().filter(|(text, _)| !text.is_empty()) {
+        if let Some(name @ None) = names.get_mut(id as usize) {
+            *name = Some(text.to_owned());
+        }
+    }
+    let fill = |(id, name): (u32, Option<String>)| name.unwrap_or_else(|| format!("[PAD{id}]"));
     Ok((0..).zip(names).map(fill).collect())
 }
 
@@ -230,4 +231,31 @@ pub(super) fn check(tokenizer: &Tokenizer, metadata: &Metadata) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tokens_of_the_config_keep_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, value: Value| {
+            std::fs::write(folder.path().join(name), value.to_string()).unwrap();
+        };
+        write(
+            "tokenizer.json",
+            json!({
+                "decoder": {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                "model": {"type": "BPE", "vocab": {"a": 0, "▁": 1}, "merges": []},
+            }),
+        );
+        write("tokenizer_config.json", json!({"added_tokens_decoder": {"3": {"content": "▁▁"}}}));
+        let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+        assert_eq!(tokenizer.token_bytes(3).unwrap(), b"  ");
+        let vocab = HashMap::from([("a".to_owned(), 0), ("▁".to_owned(), 1)]);
+        let names = spellings(&vocab, &[], &tokenizer, 5).unwrap();
+        assert_eq!(names, ["a", "▁", "[PAD2]", "▁▁", "[PAD4]"]);
+    }
 }

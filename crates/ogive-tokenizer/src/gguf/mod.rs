@@ -204,6 +204,7 @@ fn finish(metadata: &Metadata, table: &Table<'_>, rest: Rest) -> Result<Parts> {
         prefix,
         suffix,
         strip,
+        holds_space: false,
         templates,
     })
 }

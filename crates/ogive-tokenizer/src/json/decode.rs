@@ -1,7 +1,8 @@
 //! The `decoder` section: how tokens are spelt, so that each can be turned into bytes by itself.
 //!
 //! The `tokenizers` crate decodes whole sequences; a stream needs one token at a time. The known decoders are all, but for a
-//! space at the beginning, the same function of each token, and are read as such; what depends on neighbours is refused.
+//! space at the beginning or at the end, the same function of each token, and are read as such; what depends on neighbours
+//! is refused.
 
 use super::damaged;
 use crate::pretokenize::Step;
@@ -18,6 +19,8 @@ pub(super) struct Spelling {
     continues: Option<String>,
     /// A space at the beginning goes.
     pub(super) strip: bool,
+    /// BPEDecoder: the space that ends a word goes where no token follows.
+    pub(super) ends_words: bool,
 }
 
 const KNOWN: &str =
@@ -72,6 +75,7 @@ impl Spelling {
             "BPEDecoder" => {
                 let suffix = text("suffix").filter(|s| !s.is_empty()).unwrap_or("</w>");
                 self.replace.push((suffix.to_owned(), " ".to_owned()));
+                self.ends_words = true;
             }
             other => return Err(TokenizerError::unsupported("decoder", other, KNOWN)),
         }

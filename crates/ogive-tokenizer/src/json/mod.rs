@@ -153,7 +153,11 @@ pub(crate) fn parts(bytes: &[u8], extra: &[AddedJson]) -> Result<(Parts, WellKno
                 bytes[usize::from(b)] = Some(id);
                 vocab.push(&[b], TokenKind::Byte);
             }
-            (None, TokenKind::Normal) => vocab.push(&spelling.bytes(text), *kind),
+            // Found in text as it stands and never in the model's alphabet of bytes, in which it may even look like others.
+            (None, TokenKind::UserDefined) if byte_level && model.model.id(text).is_none() => {
+                vocab.push(text.as_bytes(), *kind);
+            }
+            (None, TokenKind::Normal | TokenKind::UserDefined) => vocab.push(&spelling.bytes(text), *kind),
             (None, _) => vocab.push(text.as_bytes(), *kind),
         }
     }
@@ -175,6 +179,7 @@ pub(crate) fn parts(bytes: &[u8], extra: &[AddedJson]) -> Result<(Parts, WellKno
     }
     let parts = Parts {
         strip: strip(&spelling, &normalizers, &steps),
+        holds_space: spelling.ends_words,
         vocab,
         names: added.into_iter().map(|(id, token)| (token.content, id)).collect(),
         added: found,

@@ -9,6 +9,7 @@
 pub(crate) mod cased;
 pub(crate) mod names;
 pub(crate) mod pattern;
+mod ruby;
 pub(crate) mod runs;
 mod scan;
 #[cfg(test)]

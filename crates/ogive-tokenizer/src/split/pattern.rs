@@ -4,6 +4,7 @@
 //! word". Cut to `\s+`, and with one space given back where that branch matched, the rest runs in the `regex` crate, whose time
 //! is linear in the text. What remains goes to `fancy-regex`; where it reaches its limit, encoding fails instead of going wrong.
 
+use super::ruby::{Translated, translate};
 use crate::{Result, TokenizerError};
 use std::ops::Range;
 
@@ -26,17 +27,18 @@ pub(crate) struct Pattern {
 const GIVE_BACK: &str = r"|\s+(?!\S)|\s+";
 
 impl Pattern {
-    /// Compiles a pattern as `tokenizer.json` writes it (Oniguruma's syntax as far as `regex` and `fancy-regex` share it).
+    /// Compiles a pattern as `tokenizer.json` writes it (Ruby's syntax as far as `regex` and `fancy-regex` have the same).
     pub(crate) fn new(source: &str) -> Result<Self> {
         let engine = Self::engine(source)?;
         Ok(Self { source: source.to_owned(), engine })
     }
 
-    fn engine(source: &str) -> Result<Engine> {
-        if let Ok(regex) = regex::Regex::new(source) {
+    fn engine(original: &str) -> Result<Engine> {
+        let Translated { source, possessive } = translate(original)?;
+        if !possessive && let Ok(regex) = regex::Regex::new(&source) {
             return Ok(Engine::Linear(regex));
         }
-        if let Some(rest) = source.strip_suffix(GIVE_BACK) {
+        if !possessive && let Some(rest) = source.strip_suffix(GIVE_BACK) {
             // Groups of the rest would shift the number of ours.
             if let Ok(alone) = regex::Regex::new(rest)
                 && alone.captures_len() == 1
@@ -45,9 +47,9 @@ impl Pattern {
                 return Ok(Engine::GiveBack(regex));
             }
         }
-        match fancy_regex::Regex::new(source) {
+        match fancy_regex::Regex::new(&source) {
             Ok(regex) => Ok(Engine::Backtracking(Box::new(regex))),
-            Err(e) => Err(TokenizerError::Pattern { pattern: source.to_owned(), reason: e.to_string() }),
+            Err(e) => Err(TokenizerError::Pattern { pattern: original.to_owned(), reason: e.to_string() }),
         }
     }
 
@@ -99,5 +101,43 @@ impl Pattern {
             }
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// `tests/data/ruby.py` records what Hugging Face's library does.
+    #[test]
+    fn patterns_mean_what_they_mean_in_oniguruma() {
+        let data: Value = serde_json::from_str(include_str!("../../tests/data/ruby.json")).unwrap();
+        let texts: Vec<&str> =
+            data["texts"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
+        let mut wrong = Vec::new();
+        for case in data["cases"].as_array().unwrap() {
+            let source = case[0].as_str().unwrap();
+            let pattern = Pattern::new(source).unwrap_or_else(|e| panic!("{source}: {e}"));
+            for (text, want) in texts.iter().zip(case[1].as_array().unwrap()) {
+                let mut got = (*text).to_owned();
+                for range in pattern.matches(text).unwrap().into_iter().rev() {
+                    got.replace_range(range, "#");
+                }
+                if got != want.as_str().unwrap() {
+                    wrong.push(format!("{source} on {text:?}: {got:?} and not {want}"));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_said_in_rust_is_refused() {
+        for (pattern, word) in [("[[:apple:]]", "apple"), ("(", "pattern \"(\"")] {
+            let e = Pattern::new(pattern).unwrap_err().to_string();
+            assert!(e.contains(word), "{e}");
+        }
+        assert_eq!(Pattern::literal("^a$").unwrap().matches("^a$").unwrap().first(), Some(&(0..3)));
     }
 }

@@ -1,17 +1,19 @@
 //! Jinja 2's filters, those that chat templates could use. Filters on lists and dicts are in [`super::sequences`].
 
+use std::cmp::Ordering;
+
 use minijinja::{Environment, Error, State, Value};
 
 use super::Builtin;
 use super::arguments::{bind, integer, required};
 use super::format::format_filter;
 use super::json::tojson;
-use super::methods::{capitalize, has, is_space, length, replace, strip, title};
+use super::methods::{capitalize, has, is_space, length, lines, replace, strip, title};
 use super::sequences::{
     batch, dictsort, extreme, groupby, map, read_path, select, slices, sort_filter, sum, unique,
 };
 use super::text::{Sink, to_text, write_text};
-use super::values::{Kind, charge, elements, fail, int_value, kind, limit};
+use super::values::{Kind, charge, charge_elements, elements, fail, int_value, kind, limit};
 
 type Outcome = Result<Value, Error>;
 
@@ -72,8 +74,8 @@ pub(super) fn register(
         ("list", |state, v, _| elements(state, v).map(Value::from)),
         ("lower", |state, v, _| to_text(state, v).map(|t| t.to_lowercase().into())),
         ("map", map),
-        ("max", |state, v, args| extreme(state, v, args, std::cmp::Ordering::Greater)),
-        ("min", |state, v, args| extreme(state, v, args, std::cmp::Ordering::Less)),
+        ("max", |state, v, args| extreme(state, v, args, Ordering::Greater)),
+        ("min", |state, v, args| extreme(state, v, args, Ordering::Less)),
         ("reject", |state, v, args| select(state, v, args, false, false)),
         ("rejectattr", |state, v, args| select(state, v, args, true, false)),
         ("replace", |state, v, args| {
@@ -207,13 +209,17 @@ fn int(state: &mut State<'_, '_>, value: &Value, args: &[Value]) -> Outcome {
     Ok(parsed.map(int_value).or(default).unwrap_or_else(|| Value::from(0)))
 }
 
-/// `value|round(precision=0, method='common')`: always a float.
+/// `value|round(precision=0, method='common')`: a float, but for an integer by the common method.
 fn round(_: &mut State<'_, '_>, value: &Value, args: &[Value]) -> Outcome {
     let [precision, method] = bind("round", args, ["precision", "method"])?;
     let precision = precision.map_or(Ok(0), |p| integer("round", &p))?;
+    let method = method.as_ref().map_or("common", |m| m.as_str().unwrap_or(""));
+    if let (Some(int), "common") = (kind(value).int(), method) {
+        return round_int(int, precision).map(int_value);
+    }
     let Some(number) = kind(value).float() else { return Err(fail("round() expects a number")) };
     let scale = 10f64.powi(i32::try_from(precision.clamp(-300, 300)).unwrap_or(0));
-    let scaled = match method.as_ref().map_or("common", |m| m.as_str().unwrap_or("")) {
+    let scaled = match method {
         // Python rounds the decimal value half to even: so does Rust's formatting, for a positive precision.
         "common" => {
             let places = usize::try_from(precision).unwrap_or(0).min(MAX_PLACES);
@@ -229,6 +235,23 @@ fn round(_: &mut State<'_, '_>, value: &Value, args: &[Value]) -> Outcome {
         other => return Err(fail(format!("round() method must be common, ceil or floor, not {other:?}"))),
     };
     Ok(Value::from(scaled / scale))
+}
+
+/// Rounds to a power of ten, half to even.
+fn round_int(int: i128, precision: i64) -> Result<i128, Error> {
+    if precision >= 0 {
+        return Ok(int);
+    }
+    // A unit that is too large for an integer is more than twice any of them.
+    let digits = u32::try_from(precision.unsigned_abs()).unwrap_or(u32::MAX);
+    let Some(unit) = 10i128.checked_pow(digits) else { return Ok(0) };
+    let (down, rest) = (int.div_euclid(unit), int.rem_euclid(unit));
+    let up = match rest.cmp(&(unit / 2)) {
+        Ordering::Less => 0,
+        Ordering::Equal => down & 1,
+        Ordering::Greater => 1,
+    };
+    (down + up).checked_mul(unit).ok_or_else(|| limit("integer is too large"))
 }
 
 fn join(state: &mut State<'_, '_>, value: &Value, args: &[Value]) -> Outcome {
@@ -259,10 +282,14 @@ fn indent(state: &mut State<'_, '_>, value: &Value, args: &[Value]) -> Outcome {
     let is_true = |v: Option<Value>| v.is_some_and(|v| v.is_true());
     let (first, blank) = (is_true(first), is_true(blank));
     let text = to_text(state, value)?;
+    let text = text + "\n";
+    let lines = lines(&text, false);
+    charge_elements(state, lines.len())?;
     let mut sink = Sink::new(state);
-    for (i, line) in text.split('\n').enumerate() {
+    for (i, line) in lines.into_iter().enumerate() {
         sink.push(if i > 0 { "\n" } else { "" })?;
-        if (i > 0 || first) && (blank || !line.is_empty()) {
+        // The first line is asked about by itself: `blank` says nothing of it.
+        if if i == 0 { first } else { blank || !line.is_empty() } {
             sink.push(&prefix)?;
         }
         sink.push(line)?;

@@ -9,6 +9,7 @@ use minijinja::value::{Object, Tuple};
 use minijinja::{Error, State, Value};
 
 use super::arguments::{bind, integer, required, string};
+use super::characters;
 use super::format::str_format;
 use super::text::{Sink, write_text};
 use super::values::{
@@ -291,7 +292,8 @@ fn str_method(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value])
             let cased = |c: char| c.is_uppercase() || c.is_lowercase();
             match name {
                 "upper" => text.to_uppercase().into(),
-                "lower" | "casefold" => text.to_lowercase().into(),
+                "lower" => text.to_lowercase().into(),
+                "casefold" => text.chars().map(characters::folded).collect::<String>().into(),
                 "capitalize" => capitalize(text).into(),
                 "title" => title(text, |c| !c.is_alphabetic()).into(),
                 "swapcase" => {
@@ -300,10 +302,12 @@ fn str_method(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value])
                     };
                     text.chars().map(swap).collect::<String>().into()
                 }
-                "isalnum" => all(char::is_alphanumeric),
-                "isalpha" => all(char::is_alphabetic),
+                "isalnum" => all(|c| characters::is_letter(c) || c.is_numeric()),
+                "isalpha" => all(characters::is_letter),
                 "isascii" => text.is_ascii().into(),
-                "isdecimal" | "isdigit" | "isnumeric" => all(char::is_numeric),
+                "isdecimal" => all(characters::is_decimal),
+                "isdigit" => all(characters::is_digit),
+                "isnumeric" => all(char::is_numeric),
                 "isspace" => all(is_space),
                 "islower" => (text.chars().any(cased) && !text.chars().any(char::is_uppercase)).into(),
                 "isupper" => (text.chars().any(cased) && !text.chars().any(char::is_lowercase)).into(),
@@ -396,7 +400,7 @@ fn split<'t>(
 }
 
 /// Python's `splitlines`, which knows more line ends than `\n`.
-fn lines(text: &str, keep: bool) -> Vec<&str> {
+pub(super) fn lines(text: &str, keep: bool) -> Vec<&str> {
     let ends = ['\n', '\r', '\x0b', '\x0c', '\x1c', '\x1d', '\x1e', '\u{85}', '\u{2028}', '\u{2029}'];
     let mut out = Vec::new();
     let mut rest = text;

@@ -6,12 +6,17 @@
 //! call of a function here, so that Python's meaning and a budget hold for all of them. A template comes from a model
 //! file, which is untrusted: it runs in bounded time, memory and stack.
 //!
-//! Known differences from the reference, all but the first of them errors here: `dict.items()` and its kin print as
-//! plain lists; integers hold 127 bits; macros, namespaces and loops cannot be put into lists, dicts and namespaces;
-//! macros take no surplus arguments (`varargs`, `kwargs`) and recursive loops no `else`; `autoescape`, `cycler`,
-//! `joiner` and the filters that no chat template uses (`xmlattr`, `urlize`, …) are unknown.
+//! Known differences from the reference that are errors here: integers hold 127 bits; macros, namespaces and loops
+//! cannot be put into lists, dicts and namespaces; macros take no surplus arguments (`varargs`, `kwargs`) and recursive
+//! loops no `else`; `break` and `continue` do not leave a `with`, `set` or `filter` block that is inside of the loop;
+//! `autoescape`, `cycler`, `joiner` and the filters that no chat template uses (`xmlattr`, `urlize`, …) are unknown.
+//! And those that print something else: `dict.items()` and its kin print as plain lists; the `else` of a loop whose
+//! every turn ended by `break` or `continue` is left out; `isnumeric` does not know the numerals among the Chinese
+//! characters; `title` and `capitalize` write the capital of a digraph (`Ǆ` for `ǅ`);
+//! `wordcount` takes marks for the ends of words.
 
 mod arguments;
+mod characters;
 mod date;
 mod error;
 mod filters;

@@ -80,6 +80,8 @@ struct Open {
     line: usize,
     branches: usize,
     recursive: bool,
+    /// The `else` part has begun.
+    in_else: bool,
 }
 
 /// Block words that need an end.
@@ -91,7 +93,7 @@ impl Blocks {
             return parser.fault(format!("blocks are nested more than {MAX_BLOCKS} levels deep"));
         }
         match PAIRED.iter().find(|p| **p == word) {
-            Some(word) => self.open.push(Open { word, line, branches: 0, recursive: false }),
+            Some(word) => self.open.push(Open { word, line, branches: 0, recursive: false, in_else: false }),
             None => return parser.fault(format!("unknown tag {word:?}")),
         }
         Ok(())
@@ -107,6 +109,24 @@ impl Blocks {
             _ => return parser.fault("elif without an if"),
         }
         Ok(())
+    }
+
+    /// Checks that `break` or `continue` has a loop, and that nothing lies between them which minijinja would leave open:
+    /// it jumps only. The `else` part of a loop belongs to the loop around it.
+    fn leave(&self, parser: &Parser<'_, '_>, word: &str) -> Result<(), Fault> {
+        for open in self.open.iter().rev() {
+            match open.word {
+                "for" if !open.in_else => return Ok(()),
+                "for" | "if" => {}
+                other => {
+                    let line = open.line;
+                    return parser.fault(format!(
+                        "{word} out of the block {other:?} of line {line} is not supported: put {word} behind that block"
+                    ));
+                }
+            }
+        }
+        parser.fault(format!("{word} outside of a loop"))
     }
 
     fn close(&mut self, parser: &Parser<'_, '_>, word: &str) -> Result<(), Fault> {
@@ -153,7 +173,16 @@ fn statement(parser: &mut Parser<'_, '_>, blocks: &mut Blocks) -> Result<String,
         "else" if blocks.open.last().is_some_and(|open| open.recursive) => {
             parser.fault("else is not supported in a recursive loop")
         }
-        "else" | "break" | "continue" => Ok(word.to_string()),
+        "else" => {
+            if let Some(open) = blocks.open.last_mut() {
+                open.in_else = true;
+            }
+            Ok(word.to_string())
+        }
+        "break" | "continue" => {
+            blocks.leave(parser, word)?;
+            Ok(word.to_string())
+        }
         "for" => {
             let (text, recursive) = for_loop(parser)?;
             if let Some(open) = blocks.open.last_mut() {
