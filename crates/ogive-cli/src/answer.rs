@@ -92,6 +92,16 @@ pub(crate) fn follow(
     })
 }
 
+/// Tokens a second, if there is such a number: of an answer's first token there is none, nor of a prompt that was not read again.
+pub(crate) fn measured(rate: f64) -> Option<f64> {
+    Some(rate).filter(|rate| *rate > 0.0)
+}
+
+/// The same behind a number of tokens.
+fn at(rate: f64) -> String {
+    measured(rate).map_or_else(String::new, |rate| format!(" at {rate:.1} tokens/s"))
+}
+
 /// Tokens, rates and the end, in one line.
 pub(crate) fn figures(generation: &Generation<'_>, ended: Ended) -> String {
     let times = generation.times();
@@ -104,10 +114,10 @@ pub(crate) fn figures(generation: &Generation<'_>, ended: Ended) -> String {
         Ended::Interrupted => "interrupted",
     };
     format!(
-        "prompt: {}{held} at {:.1} tokens/s; answer: {} at {:.1} tokens/s; {why}",
+        "prompt: {}{held}{}; answer: {}{}; {why}",
         times.prompt_tokens,
-        times.prefill_rate(),
+        at(times.prefill_rate()),
         generation.ids().len(),
-        times.decode_rate(),
+        at(times.decode_rate()),
     )
 }

@@ -93,6 +93,11 @@ impl Repack {
     }
 }
 
+/// Whether the environment forbids GPUs, as the library reads it.
+fn forces_cpu() -> bool {
+    std::env::var_os("OGIVE_FORCE_CPU").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 fn cache_type() -> impl TypedValueParser<Value = &'static Format> {
     const FORMATS: [&Format; 4] = [&F32, &F16, &BF16, &Q8_0];
     let find = |name: String| FORMATS.into_iter().find(|f| f.name == name).ok_or("no such format");
@@ -134,12 +139,27 @@ impl Machine {
         if tokens == Some(0) {
             return Err(Error::failed("--context 0: ask for at least one token"));
         }
-        if let (Device::Cpu, Some(GpuLayers::Count(1..))) = (self.device, self.gpu_layers) {
-            let why =
-                "--gpu-layers asks for layers on a GPU, and --device cpu for none: leave one of them out";
-            return Err(Error::Usage(why.into()));
-        }
+        self.agree(forces_cpu())?;
         Ok(tokens.into_iter().fold(self.options(), Options::context))
+    }
+
+    /// That layers on a GPU are not asked for where no GPU is to be used. `forced`: the environment says so.
+    fn agree(&self, forced: bool) -> Result<()> {
+        let Some(GpuLayers::Count(1..)) = self.gpu_layers else { return Ok(()) };
+        let other = match self.device {
+            Device::Cpu => "--device cpu",
+            // Who names a GPU is told by the library.
+            Device::Auto if forced => "OGIVE_FORCE_CPU=1",
+            _ => return Ok(()),
+        };
+        let why =
+            format!("--gpu-layers asks for layers on a GPU, and {other} for none: leave one of them out");
+        Err(Error::Usage(why))
+    }
+
+    /// The device that is named, if one is.
+    pub(crate) fn device(&self) -> Device {
+        self.device
     }
 
     /// The same for a measurement: weights are repacked before it begins, unless something else is asked for.

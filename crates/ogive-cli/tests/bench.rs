@@ -7,7 +7,7 @@ use common::{command, ogive, reads, shared};
 #[test]
 fn figures_for_scripts_and_for_people() {
     let Some(model) = shared("models/stories260K/stories260K-q8_0.gguf") else { return };
-    for (more, depth) in [(&["-d", "0"][..], 0), (&["-d", "33", "-b", "3"], 33)] {
+    for (more, depth, together) in [(&["-d", "0"][..], 0, 1), (&["-d", "33", "-b", "3"], 33, 3)] {
         let fixed = args!["bench", "--model", model, "-p", "20", "-n", "8", "-r", "3", "--threads", "2"];
         let args: Vec<_> = fixed.into_iter().chain(more.iter().map(Into::into)).collect();
         let json = ogive(args.iter().cloned().chain(args!["--json"])).json();
@@ -25,8 +25,16 @@ fn figures_for_scripts_and_for_people() {
         let (weights, file) =
             (json["weight_bytes_per_step"].as_u64().unwrap(), model.metadata().unwrap().len());
         assert!(weights < file && weights > file * 9 / 10, "{weights} of {file}");
+        // Sequences share the weights of a step, and each has a cache of its own.
+        let of_token = weights / together + json["cache_bytes_per_token"].as_u64().unwrap();
+        assert_eq!(json["bytes_per_token"], of_token);
+        let rates = ["decode_gigabytes_per_second", "decode_tokens_per_second"].map(|key| &json[key]);
+        let reads = rates[1]["median"].as_f64().unwrap() * of_token as f64 / 1e9;
+        assert!((rates[0].as_f64().unwrap() / reads - 1.0).abs() < 1e-4, "{json}");
         let text = ogive(args).text();
         assert!(text.contains("prefill") && text.contains("decode") && text.contains("GB/s"), "{text}");
+        let line = text.lines().find(|l| l.starts_with("decode reads ")).unwrap();
+        assert_eq!(line.contains(" for 3 tokens, cache "), together == 3, "{line}");
     }
     let json = ogive(args!["bench", "--model", model, "-p", "0", "-n", "4", "-r", "1", "--json"]).json();
     assert!(json["prefill_tokens_per_second"].is_null());

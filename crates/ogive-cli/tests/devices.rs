@@ -44,6 +44,24 @@ fn a_model_is_counted_for_each_device() {
     assert!(none.error(1).contains("none.gguf: no such file or folder"));
 }
 
+#[test]
+fn only_the_device_that_is_named_is_listed() {
+    let cpu = ogive(args!["devices", "--device", "cpu"]).text();
+    assert!(cpu.starts_with("cpu ") && cpu.lines().count() == 1, "{cpu}");
+    let all = ogive(args!["devices", "--json"]).json();
+    for listed in all.as_array().unwrap() {
+        let name = listed["device"].as_str().unwrap();
+        let one = ogive(args!["devices", "--json", "--device", name]).json();
+        assert_eq!((one.as_array().unwrap().len(), &one[0]["device"]), (1, &listed["device"]));
+    }
+    for (named, none) in [("cuda:777", "cuda:777"), ("cuda:0,cuda:778", "cuda:778")] {
+        let ran = ogive(args!["devices", "--device", named]);
+        let why =
+            format!("listing devices: --device names {none}, which is none of those there are: cpu, cuda:0");
+        assert!(ran.error(1).starts_with(&why), "{}", ran.stderr);
+    }
+}
+
 /// The lines of `ogive devices` with an emulated GPU, and its JSON; `None` where it was built without CUDA, or there is no emulator.
 fn devices(launcher: Launcher) -> Option<(Vec<String>, serde_json::Value)> {
     if ogive(args!["devices"]).text().contains("has no CUDA backend") {

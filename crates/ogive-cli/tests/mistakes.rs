@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ogive, ogive_reads, shared};
+use common::{command, ogive, ogive_reads, reads, shared};
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -167,6 +167,49 @@ fn layers_on_a_gpu_that_was_ruled_out() {
     // What asks for none, or for what there is, is no contradiction.
     for layers in ["0", "auto"] {
         ogive(args!["inspect", "--device", "cpu", "--gpu-layers", layers]).text();
+    }
+    // The environment says the same as the option.
+    let forced = |args: Vec<OsString>| reads(command().env("OGIVE_FORCE_CPU", "1").args(args), b"");
+    for command in ["chat", "inspect", "bench"] {
+        let ran = forced(args![command, "--model", "none.gguf", "--gpu-layers", "10"]);
+        assert_eq!(ran.error(2), why.replace("--device cpu", "OGIVE_FORCE_CPU=1"), "{command}");
+    }
+    for layers in ["0", "auto"] {
+        forced(args!["inspect", "ogive:demo", "--gpu-layers", layers]).text();
+    }
+    let off = reads(command().env("OGIVE_FORCE_CPU", "0").args(args!["inspect", "--gpu-layers", "10"]), b"");
+    assert_ne!(off.code, Some(2), "{}", off.stderr);
+}
+
+#[test]
+fn a_template_where_nothing_is_put_into_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (story, template) = (folder.path().join("story"), folder.path().join("t.jinja"));
+    fs::write(&template, "{{ messages[0].content }}").unwrap();
+    ogive(args!["run", "-m", "ogive:demo", "-n", "2", "--raw", "--save", story, "Once upon a time"]).text();
+    let load = |more: Vec<OsString>| {
+        let fixed = args!["run", "-m", "ogive:demo", "-n", "2", "--load", story];
+        ogive(fixed.into_iter().chain(more))
+    };
+    for (option, more) in [
+        ("--system", args!["--system", "x"]),
+        ("--chat-template", args!["--chat-template", template]),
+        ("--special", args!["--special"]),
+    ] {
+        let ran = load(more);
+        let why = "is for a PROMPT, and without one the session goes on where it stopped: give a text";
+        assert!(ran.error(2).starts_with(&format!("{option} {why}")), "{}", ran.stderr);
+    }
+    // Which is as it would be without it.
+    load(args!["--raw"]).text();
+    load(args!["--system", "x", "Lily"]).text();
+    for option in [args!["--system", "x"], args!["--chat-template", template]] {
+        let ran = ogive(args!["run", "-m", "ogive:demo", "-n", "2", ""].into_iter().chain(option));
+        assert!(
+            ran.error(2).contains("is for a PROMPT, and an empty one begins with BOS alone"),
+            "{}",
+            ran.stderr
+        );
     }
 }
 

@@ -19,7 +19,7 @@ fn writers(out: &Path) -> Vec<(Vec<OsString>, String)> {
     let story = "Once upon a time there was ".repeat(12);
     vec![
         (args!["quantize", "ogive:demo", out, "-f", "q4_0", "--allow-requantize", "--force"], String::new()),
-        (args!["synth", "--shape", "tiny", "--format", "f32", out], String::new()),
+        (args!["synth", "--shape", "tiny", "--format", "f32", out, "--force"], String::new()),
         (args!["logits", "--tokens", tokens, "--out", out], String::new()),
         (args!["embed", "--out", out], texts),
         (args!["run", "-n", "4", "--raw", "--save", out, story], String::new()),
@@ -117,6 +117,43 @@ fn places_are_looked_at_before_anything_is_computed() {
     );
     assert!(fs::read(&own).unwrap() == ogive_demo_model::GGUF);
     assert_eq!(names(folder.path()).len(), 2);
+}
+
+/// Whichever of its files is named. Told before the model is opened, so none of these needs to be one.
+#[test]
+fn no_file_of_a_model_is_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    fs::create_dir(file("h")).unwrap();
+    let names = [
+        "h/config.json",
+        "h/model.safetensors",
+        "h/model-00002-of-00002.safetensors",
+        "m-00001-of-00002.gguf",
+        "m-00002-of-00002.gguf",
+    ];
+    names.iter().for_each(|name| fs::write(file(name), name).unwrap());
+    for (model, out) in [
+        ("h", "h/model.safetensors"),
+        ("h/config.json", "h/model.safetensors"),
+        ("h/model.safetensors", "h/config.json"),
+        ("h/model-00002-of-00002.safetensors", "h/../h/model.safetensors"),
+        ("m-00001-of-00002.gguf", "m-00002-of-00002.gguf"),
+    ] {
+        let (model, out) = (file(model), file(out));
+        for form in [
+            args!["logits", "--model", model, "--tokens", "1", "--out", out],
+            args!["embed", "--model", model, "--out", out, "x"],
+            args!["run", "--model", model, "--save", out, "x"],
+            args!["chat", "--model", model, "--session", out],
+        ] {
+            let ran = ogive(form);
+            assert!(ran.error(1).contains("this is the model; write to another name"), "{}", ran.stderr);
+        }
+    }
+    for name in names {
+        assert_eq!(fs::read_to_string(file(name)).unwrap(), name);
+    }
 }
 
 /// As far as a test can come that may not mount anything: a file may grow so large and no larger.

@@ -250,5 +250,6 @@ fn texts_that_cannot_be_scored() {
     let missing = folder.path().join("none.txt");
     assert!(ogive(args!["perplexity", "--model", model, missing]).error(1).contains("none.txt"));
     let line = ogive(args!["perplexity", "--model", model, "-c", "4", "--chunks", "1", text]).text();
-    assert!(line.starts_with("PPL = ") && line.contains("+/-"), "{line}");
+    // Of the one token that is scored there is no error to tell.
+    assert!(line.starts_with("PPL = ") && !line.contains("+/-"), "{line}");
 }

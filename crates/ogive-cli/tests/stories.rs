@@ -90,6 +90,36 @@ fn stop_texts_and_stdin_and_the_environment() {
     assert!(String::from_utf8(output.stdout).unwrap().starts_with(", there was"));
 }
 
+/// Where there is nothing to divide, there is no number.
+#[test]
+fn what_was_not_measured_has_no_figure() {
+    let one = |more: Vec<std::ffi::OsString>| {
+        ogive(
+            args!["run", "-m", "ogive:demo", "-n", "1", "--raw", "Once upon a time"].into_iter().chain(more),
+        )
+    };
+    let ran = one(args![]);
+    assert!(
+        !ran.text().is_empty() && ran.stderr.contains(" tokens/s; answer: 1; as long as"),
+        "{}",
+        ran.stderr
+    );
+    let json = one(args!["--json"]).json();
+    assert!(json["decode_tokens_per_second"].is_null(), "{json}");
+    assert!(json["prefill_tokens_per_second"].as_f64().unwrap() > 0.0, "{json}");
+
+    let score = |more: Vec<std::ffi::OsString>| {
+        let fixed = args!["perplexity", "-m", "ogive:demo", "-c", "4", "-"];
+        ogive_reads(fixed.into_iter().chain(more), "Once upon a time there was a cat. ".repeat(4).as_bytes())
+    };
+    let ran = score(args!["--chunks", "1"]);
+    assert!(ran.text().starts_with("PPL = ") && !ran.text().contains("+/-"), "{}", ran.text());
+    assert!(ran.stderr.contains("[1/1] PPL = ") && !ran.stderr.contains("NaN"), "{}", ran.stderr);
+    assert!(score(args!["--chunks", "1", "--json"]).json()["error"].is_null());
+    let two = score(args!["--chunks", "2"]);
+    assert!(two.text().contains(" +/- ") && !two.stderr.contains("NaN"), "{}", two.stderr);
+}
+
 #[test]
 #[cfg(unix)]
 fn paths_need_not_be_utf_8() {

@@ -28,6 +28,20 @@ fn a_made_model_runs_and_cuts_text() {
 }
 
 #[test]
+fn what_is_there_is_not_replaced_unless_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("x.gguf");
+    std::fs::write(&out, b"precious").unwrap();
+    let how = args!["synth", "--shape", "tiny", "--format", "q8_0", &out];
+    let refused = ogive(&how);
+    let why = "x.gguf: there is something of this name already; choose another, or overwrite it with --force";
+    assert!(refused.error(1).ends_with(why), "{}", refused.stderr);
+    assert_eq!(std::fs::read(&out).unwrap(), b"precious");
+    ogive(how.into_iter().chain(args!["--force"])).text();
+    assert!(std::fs::read(&out).unwrap().starts_with(b"GGUF"));
+}
+
+#[test]
 fn mistakes_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("x.gguf");

@@ -117,15 +117,14 @@ pub(crate) fn using(backend: Arc<dyn Backend>) -> Taken {
 
 /// An error where layers on a GPU are asked for, and the CPU.
 fn agree(options: &Options) -> Result<()> {
-    match (options.device, options.gpu_layers) {
-        (Device::Cpu, Some(GpuLayers::Count(n @ 1..))) => {
-            let n = GpuLayers::Count(n);
-            let why =
-                format!("{n} layers on a GPU were asked for, and the device cpu: leave one of them out");
-            Err(Error::Device(why))
-        }
-        _ => Ok(()),
-    }
+    let Some(GpuLayers::Count(n @ 1..)) = options.gpu_layers else { return Ok(()) };
+    let other = match options.device {
+        Device::Cpu => "the device cpu".to_owned(),
+        Device::Auto if forced() => format!("{FORCE_CPU} is set"),
+        _ => return Ok(()),
+    };
+    let n = GpuLayers::Count(n);
+    Err(Error::Device(format!("{n} layers on a GPU were asked for, and {other}: leave one of them out")))
 }
 
 /// The backend for what was asked, for this checkpoint, and a line that says what was taken and why.

@@ -47,7 +47,9 @@ pub struct Score {
 
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PPL = {:.4} +/- {:.5}", self.perplexity, self.error)
+        write!(f, "PPL = {:.4}", self.perplexity)?;
+        // One token has no error that could be told.
+        if self.error.is_finite() { write!(f, " +/- {:.5}", self.error) } else { Ok(()) }
     }
 }
 

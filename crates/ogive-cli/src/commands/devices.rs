@@ -1,6 +1,6 @@
 //! `ogive devices`: where models can run, and whether one fits there.
 
-use crate::error::{Result, with_causes};
+use crate::error::{Error, Result, with_causes};
 use crate::figures::Bytes;
 use crate::options::Machine;
 use crate::output;
@@ -86,7 +86,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let options = args.machine.options_for(args.context)?.sequences(args.sequences.get());
     // What is no model is told once, and not as something that each device lacks.
     args.model.as_ref().map_or(Ok(()), |path| options.checkpoint(path).map(|_| ()))?;
-    let devices = ogive::devices().into_iter().map(|(device, about)| {
+    let found = wanted(args.machine.device(), ogive::devices())?;
+    // The CPU needs none of them.
+    let libraries =
+        if found.iter().all(|(d, _)| *d == Device::Cpu) { Vec::new() } else { ogive::libraries() };
+    let devices = found.into_iter().map(|(device, about)| {
         let memory = args.model.as_ref().map(|path| {
             let options = options.clone().device(device);
             // Of the CPU what is asked of GPUs means nothing.
@@ -99,7 +103,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     });
     if args.json {
         // With the devices that want them, as the array is one of devices.
-        let libraries = ogive::libraries();
         let entry = |(device, about, memory): (Device, String, Option<(Vec<String>, Value)>)| {
             let libraries = if device == Device::Cpu { &[][..] } else { &libraries[..] };
             let mut entry = json!({ "device": device.to_string(), "about": about, "libraries": libraries });
@@ -116,8 +119,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             output::line(format_args!("{:<8} {line}", ""))?;
         }
     }
-    for line in ogive::libraries() {
-        output::line(line)?;
+    libraries.into_iter().try_for_each(output::line)
+}
+
+/// Of the devices there are those that --device names; all, if it leaves that open.
+fn wanted(named: Device, found: Vec<(Device, String)>) -> Result<Vec<(Device, String)>> {
+    let named = match named {
+        Device::Auto => return Ok(found),
+        Device::Cudas(all) => all.iter().map(Device::Cuda).collect(),
+        one => vec![one],
+    };
+    if let Some(none) = named.iter().find(|device| !found.iter().any(|(d, _)| d == *device)) {
+        let all: Vec<String> = found.iter().map(|(device, _)| device.to_string()).collect();
+        let all = all.join(", ");
+        return Err(Error::failed(format_args!(
+            "listing devices: --device names {none}, which is none of those there are: {all}"
+        )));
     }
-    Ok(())
+    Ok(found.into_iter().filter(|(device, _)| named.contains(device)).collect())
 }

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Plain text in, whatever chat template the model has
     #[arg(long)]
     raw: bool,
-    /// The same, and special tokens that it spells count, as those of fill-in-the-middle do
+    /// The same, and special tokens that PROMPT spells count, as those of fill-in-the-middle do
     #[arg(long, conflicts_with_all = ["system", "chat_template"])]
     special: bool,
     /// Prints one JSON object in the end instead of text as it comes
@@ -62,6 +62,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let prompt = prompt(args)?;
+    check_template(args, prompt.as_deref())?;
     let path = args.model.get(context);
     let mut how = args.sampling.generate()?;
     args.save.as_deref().map_or(Ok(()), |save| files::check_session(save, path))?;
@@ -73,18 +74,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     };
     let Some(prompt) = prompt else {
         let ended = say(&mut resumed(&mut session, &mut how, args, context)?, &how, args, context);
-        return finish(ended, args, |file| session.save(file));
+        return finish(ended, args, context, |file| session.save(file));
     };
     args.sampling.show_seed(&how, context);
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
     if templated && !args.raw && !args.special && !prompt.is_empty() {
         let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
         let ended = say(&mut chat.send(prompt, &how)?, &how, args, context);
-        finish(ended, args, |file| chat.save(file))
+        finish(ended, args, context, |file| chat.save(file))
     } else {
         let prompt = if args.special { Prompt::Special(prompt) } else { Prompt::Text(prompt) };
         let ended = say(&mut session.generate(prompt, &how)?, &how, args, context);
-        finish(ended, args, |file| session.save(file))
+        finish(ended, args, context, |file| session.save(file))
     }
 }
 
@@ -101,6 +102,24 @@ fn prompt(args: &Args) -> Result<Option<String>> {
             text => Ok(Some(text)),
         },
     }
+}
+
+/// That what is for a PROMPT has one. (--raw asks for no template, and that is so without a PROMPT too.)
+fn check_template(args: &Args, prompt: Option<&str>) -> Result<()> {
+    let why = match prompt {
+        None => "without one the session goes on where it stopped",
+        Some("") => "an empty one begins with BOS alone",
+        Some(_) => return Ok(()),
+    };
+    let (system, template) = (args.system.is_some(), args.chat_template.is_some());
+    let special = args.special && prompt.is_none();
+    for (given, option) in [(system, "--system"), (template, "--chat-template"), (special, "--special")] {
+        if given {
+            let why = format!("{option} is for a PROMPT, and {why}: give a text, or leave {option} out");
+            return Err(Error::Usage(why));
+        }
+    }
+    Ok(())
 }
 
 fn no_prompt(why: &str) -> Error {
@@ -131,12 +150,19 @@ fn resumed<'s>(
     Ok(session.resume_anew(how)?)
 }
 
-/// Saves what is to be saved, however the answer ended: at Ctrl-C, and where its reader has had enough, what came of it.
-fn finish(ended: Result<Ended>, args: &Args, save: impl FnOnce(&Path) -> ogive::Result<()>) -> Result<()> {
+/// Saves what is to be saved, however the answer ended: at Ctrl-C, and where its reader has had enough, what came of it. While it does,
+/// Ctrl-C has to wait: a session that is half written would be left under another name.
+fn finish(
+    ended: Result<Ended>,
+    args: &Args,
+    context: &Context,
+    save: impl FnOnce(&Path) -> ogive::Result<()>,
+) -> Result<()> {
+    let patience = context.interrupt.patience();
     if let (Some(file), Ok(_) | Err(Error::ClosedPipe)) = (&args.save, &ended) {
         save(file)?;
     }
-    if ended? == Ended::Interrupted { Err(Error::Interrupted) } else { Ok(()) }
+    if ended? == Ended::Interrupted || patience.over() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) -> Result<Ended> {
@@ -159,8 +185,8 @@ fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) ->
             "complete": generation.is_complete(),
             "seed": how.sampler.seed,
             "samplers": plain_chain(&how.sampler),
-            "prefill_tokens_per_second": times.prefill_rate(),
-            "decode_tokens_per_second": times.decode_rate(),
+            "prefill_tokens_per_second": answer::measured(times.prefill_rate()),
+            "decode_tokens_per_second": answer::measured(times.decode_rate()),
         });
         if how.logprobs.is_some() {
             object["logprobs"] = logprobs::json(generation.logprobs());

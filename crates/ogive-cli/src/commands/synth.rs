@@ -1,8 +1,11 @@
 //! `ogive synth`: a model of random weights, to measure or to try things with.
+//!
+//! As by `ogive quantize`, an existing file is not replaced unless told so: it may be the only copy of a model.
 
 use crate::args::Context;
 use crate::error::{Error, Result};
 use crate::figures::Bytes;
+use crate::files;
 use crate::options::{MEGABYTE, megabytes, progress};
 use crate::synth::{self, Synth};
 use std::fs;
@@ -21,6 +24,9 @@ pub(crate) struct Args {
     /// Other weights for another number; the same number gives the same file
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Replaces OUT if it is there
+    #[arg(long)]
+    force: bool,
     /// The GGUF file to write
     #[arg(value_name = "OUT")]
     out: PathBuf,
@@ -31,6 +37,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         synth::Error::Write(_) | synth::Error::Stopped => e.into(),
         name => Error::Usage(name.to_string()),
     })?;
+    files::check_new(&args.out, args.force)?;
     let start = Instant::now();
     let patience = context.interrupt.patience();
     let bar = progress(context, "writing", 0, " MB");

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
             "decode_tokens_per_second": spread(decode),
             "weight_bytes_per_step": traffic.weights,
             "cache_bytes_per_token": traffic.cache,
-            "bytes_per_token": traffic.per_token(),
+            "bytes_per_token": traffic.per_token(args.sequences),
             "decode_gigabytes_per_second": reads,
         });
         if let Some(traced) = &traced {
@@ -115,10 +115,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         ))?;
     }
     if let Some(reads) = reads {
-        let (all, weights, cache) =
-            (Bytes(traffic.per_token()), Bytes(traffic.weights), Bytes(traffic.cache));
+        let all = Bytes(traffic.per_token(args.sequences));
+        let (weights, cache) = (Bytes(traffic.weights), Bytes(traffic.cache));
+        let share = match args.sequences.get() {
+            1 => String::new(),
+            n => format!(" for {n} tokens"),
+        };
         output::line(format_args!(
-            "decode reads {all} a token (weights {weights}, cache {cache}): {reads:.2} GB/s"
+            "decode reads {all} a token (weights {weights}{share}, cache {cache}): {reads:.2} GB/s"
         ))?;
     }
     match traced {

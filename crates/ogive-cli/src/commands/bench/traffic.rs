@@ -9,6 +9,7 @@ use crate::error::Result;
 use ogive::engine::Limits;
 use ogive::tensor::{Config, WeightInfo};
 use ogive::{Model, Options};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 /// Bytes that decoding reads.
@@ -29,9 +30,10 @@ impl Traffic {
         Ok(Self { weights: weights(&tensors, model.config())?, cache: u64::try_from(cache)? })
     }
 
-    /// For a token of one sequence alone.
-    pub(super) fn per_token(&self) -> u64 {
-        self.weights.saturating_add(self.cache)
+    /// For a token, where so many sequences share a step and its weights.
+    pub(super) fn per_token(&self, sequences: NonZeroUsize) -> u64 {
+        let sequences = u64::try_from(sequences.get()).unwrap_or(u64::MAX);
+        (self.weights / sequences).saturating_add(self.cache)
     }
 
     /// In units of 10⁹ bytes, at so many tokens a second of all sequences together.
@@ -85,7 +87,8 @@ mod tests {
     #[test]
     fn sequences_share_the_weights() {
         let t = Traffic { weights: 1_000_000_000, cache: 100_000_000 };
-        assert_eq!(t.per_token(), 1_100_000_000);
+        let per_token = |n| t.per_token(NonZeroUsize::new(n).unwrap());
+        assert_eq!([1, 4].map(per_token), [1_100_000_000, 350_000_000]);
         assert!((t.gigabytes_per_second(10.0, 1) - 11.0).abs() < 1e-9);
         assert!((t.gigabytes_per_second(20.0, 4) - 7.0).abs() < 1e-9);
     }

@@ -6,6 +6,7 @@
 use super::{history, slash};
 use crate::args::Context;
 use crate::error::{Doing, Result};
+use crate::interrupt::Interrupt;
 use crate::{files, output};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -18,16 +19,22 @@ use std::cell::Cell;
 use std::fs;
 use std::io::{self, BufRead, ErrorKind, IsTerminal};
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
 
 const PROMPT: &str = "> ";
 const MORE: &str = "… ";
+
+/// How often it is looked whether Ctrl-C came while no line does.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What came.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
     /// A message or a command, without its line break; lines that ended with a backslash are one.
     Text(String),
-    /// Ctrl-C, on an empty line or on one that was begun.
+    /// Ctrl-C, on an empty line or on one that was begun; or between the lines of stdin.
     CtrlC { empty: bool },
     /// A line of a terminal that is no text, and why.
     Refused(&'static str),
@@ -38,15 +45,15 @@ pub(super) enum Input {
 /// Reads messages.
 pub(super) enum Reader {
     Editor(Box<Editor<Line, DefaultHistory>>, Option<PathBuf>),
-    /// Lines of stdin, and how many were read.
-    Stdin(u64),
+    /// Lines of stdin, and what Ctrl-C does meanwhile.
+    Stdin(Lines, Interrupt),
 }
 
 impl Reader {
     /// A line editor if stdin is a terminal.
     pub(super) fn new(context: &Context) -> Result<Self> {
         if !io::stdin().is_terminal() {
-            return Ok(Self::Stdin(0));
+            return Ok(Self::Stdin(Lines::read()?, context.interrupt.clone()));
         }
         // Where stdout is somebody else's, what the editor draws must not get there.
         let behavior = if output::is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
@@ -99,7 +106,7 @@ impl Reader {
     fn line(&mut self, prompt: &str) -> Result<Input> {
         let editor = match self {
             Self::Editor(editor, _) => editor,
-            Self::Stdin(lines) => return stdin_line(lines),
+            Self::Stdin(lines, interrupt) => return lines.next(interrupt),
         };
         if let Some(line) = editor.helper() {
             line.empty.set(true);
@@ -131,15 +138,52 @@ impl Reader {
     }
 }
 
-fn stdin_line(lines: &mut u64) -> Result<Input> {
-    let mut bytes = Vec::new();
-    if io::stdin().lock().read_until(b'\n', &mut bytes).doing("reading stdin")? == 0 {
-        return Ok(Input::End);
+/// The lines of stdin. A thread waits for them, a line ahead at most: where none comes, nothing else would hear Ctrl-C.
+#[derive(Debug)]
+pub(super) struct Lines {
+    /// Each with its line break; without bytes at the end.
+    bytes: Receiver<io::Result<Vec<u8>>>,
+    count: u64,
+}
+
+impl Lines {
+    fn read() -> Result<Self> {
+        let (send, bytes) = sync_channel(0);
+        let read = move || {
+            loop {
+                let mut line = Vec::new();
+                let read = io::stdin().lock().read_until(b'\n', &mut line);
+                let is_last = !matches!(read, Ok(1..));
+                // Nobody may want it any more.
+                if send.send(read.map(|_| line)).is_err() || is_last {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("stdin".into()).spawn(read).doing("starting to read stdin")?;
+        Ok(Self { bytes, count: 0 })
     }
-    *lines += 1;
-    let text = files::text(bytes, format_args!("reading line {lines} of stdin"))?;
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(Input::Text(text.strip_suffix('\r').unwrap_or(text).into()))
+
+    fn next(&mut self, interrupt: &Interrupt) -> Result<Input> {
+        let patience = interrupt.patience();
+        let bytes = loop {
+            if patience.over() {
+                return Ok(Input::CtrlC { empty: true });
+            }
+            match self.bytes.recv_timeout(LOOK) {
+                Ok(bytes) => break bytes.doing("reading stdin")?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(Input::End),
+            }
+        };
+        if bytes.is_empty() {
+            return Ok(Input::End);
+        }
+        self.count += 1;
+        let text = files::text(bytes, format_args!("reading line {} of stdin", self.count))?;
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        Ok(Input::Text(text.strip_suffix('\r').unwrap_or(text).into()))
+    }
 }
 
 /// Remembers whether the line is empty, and completes commands.

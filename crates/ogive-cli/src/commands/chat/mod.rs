@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Tokens of prompt and answer together [default: the model's, up to 4096]
     #[arg(short, long, value_name = "N")]
     context: Option<usize>,
-    /// Keeps the conversation in FILE: goes on with it if it is there, and writes it on leaving
+    /// Keeps the conversation in FILE: goes on with it if it is there, and writes it on leaving, by Ctrl-C too
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
     /// What the assistant is to be
@@ -86,13 +86,29 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     }
     let template = args.chat_template.as_deref();
     let mut talk = Talk { chat, how, figures: None, context, failed: false, template, path };
+    // Whom no key reaches leaves by Ctrl-C, at any time but in an answer, which it stops.
+    let scripted = (!reader.is_interactive()).then(|| context.interrupt.patience());
     let left = talk.lead(&mut reader);
-    // However it ended: an error on the way is no reason to lose what was said before.
+    // However it ended: an error on the way is no reason to lose what was said before. Nor is Ctrl-C, once more, while it is written.
+    let patience = context.interrupt.patience();
     let kept = match &args.session {
         Some(file) if !talk.chat.session().tokens().is_empty() => talk.chat.save(file).map_err(Error::from),
         _ => Ok(()),
     };
-    left.and(kept)
+    drop(scripted);
+    ended(left, kept)?;
+    if patience.over() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// What there is to tell of how a conversation ended and how it was saved: that it is lost above all, also where nobody reads on or Ctrl-C
+/// came.
+fn ended(left: Result<()>, kept: Result<()>) -> Result<()> {
+    match (left, kept) {
+        (Err(Error::Failed(first)), Err(Error::Failed(then))) => {
+            Err(Error::Failed(format!("{then}; and before that: {first}")))
+        }
+        (left, kept) => kept.and(left),
+    }
 }
 
 /// The conversation and how it goes on.
@@ -116,6 +132,11 @@ impl Talk<'_> {
             match reader.next()? {
                 Input::Text(text) if self.hear(&text)? => return self.end(reader),
                 Input::Text(_) => leaving = false,
+                Input::CtrlC { .. } if !reader.is_interactive() => {
+                    // The next one, while the session is saved, is another.
+                    self.context.interrupt.heed();
+                    return Err(Error::Interrupted);
+                }
                 Input::CtrlC { empty: true } if leaving => return Ok(()),
                 Input::CtrlC { empty } => {
                     leaving = empty;
@@ -177,7 +198,10 @@ impl Talk<'_> {
             Ok(Ended::Context) => {
                 output::note("the context is full: /reset begins anew, --context N asks for more")
             }
-            Ok(Ended::Interrupted) => output::note("(stopped)"),
+            Ok(Ended::Interrupted) => {
+                self.context.interrupt.heed();
+                output::note("(stopped)");
+            }
             Ok(Ended::Stop | Ended::Length) => {}
         }
         self.figures = figures;
@@ -217,6 +241,7 @@ impl Talk<'_> {
     /// As a list of messages, which `ogive template` reads, or with all that the model has read.
     fn save(&mut self, path: &Path) -> Result<()> {
         files::check(path, self.path)?;
+        let _patience = self.context.interrupt.patience();
         if !is_json(path) {
             return Ok(self.chat.save(path)?);
         }
@@ -258,4 +283,25 @@ impl Talk<'_> {
 /// Whether a file is to have messages alone.
 fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_that_is_lost_is_told_first() {
+        let failed = |why: &str| Err(Error::failed(why));
+        let told = |left, kept| match ended(left, kept) {
+            Err(Error::Failed(why)) => why,
+            other => format!("{other:?}"),
+        };
+        assert_eq!(told(Err(Error::ClosedPipe), failed("saving")), "saving");
+        assert_eq!(told(Err(Error::Interrupted), failed("saving")), "saving");
+        assert_eq!(told(Ok(()), failed("saving")), "saving");
+        assert_eq!(told(failed("saying"), failed("saving")), "saving; and before that: saying");
+        assert_eq!(told(failed("saying"), Ok(())), "saying");
+        assert_eq!(told(Err(Error::ClosedPipe), Ok(())), "Err(ClosedPipe)");
+        assert_eq!(told(Ok(()), Ok(())), "Ok(())");
+    }
 }
