@@ -93,11 +93,6 @@ impl Repack {
     }
 }
 
-/// Whether the environment forbids GPUs, as the library reads it.
-fn forces_cpu() -> bool {
-    std::env::var_os("OGIVE_FORCE_CPU").is_some_and(|value| !value.is_empty() && value != "0")
-}
-
 fn cache_type() -> impl TypedValueParser<Value = &'static Format> {
     const FORMATS: [&Format; 4] = [&F32, &F16, &BF16, &Q8_0];
     let find = |name: String| FORMATS.into_iter().find(|f| f.name == name).ok_or("no such format");
@@ -139,17 +134,17 @@ impl Machine {
         if tokens == Some(0) {
             return Err(Error::failed("--context 0: ask for at least one token"));
         }
-        self.agree(forces_cpu())?;
+        self.agree()?;
         Ok(tokens.into_iter().fold(self.options(), Options::context))
     }
 
-    /// That layers on a GPU are not asked for where no GPU is to be used. `forced`: the environment says so.
-    fn agree(&self, forced: bool) -> Result<()> {
+    /// That layers on a GPU are not asked for where no GPU is to be used: by the library's rule, in the words of the command line.
+    fn agree(&self) -> Result<()> {
         let Some(GpuLayers::Count(1..)) = self.gpu_layers else { return Ok(()) };
         let other = match self.device {
             Device::Cpu => "--device cpu",
             // Who names a GPU is told by the library.
-            Device::Auto if forced => "OGIVE_FORCE_CPU=1",
+            Device::Auto if ogive::cpu_is_forced() => "OGIVE_FORCE_CPU=1",
             _ => return Ok(()),
         };
         let why =

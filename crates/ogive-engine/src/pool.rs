@@ -106,6 +106,16 @@ impl Pool {
         })
     }
 
+    /// Free blocks of each group, and whether there is a slot, if all of these gave up what they hold.
+    fn free_with<'a>(&self, others: impl Iterator<Item = &'a Held>) -> (Vec<usize>, bool) {
+        let (mut free, mut slot) = (self.free(), !self.has_states || !self.slots.is_empty());
+        for other in others {
+            free.iter_mut().zip(&other.tables).for_each(|(free, table)| *free += table.blocks.len());
+            slot |= other.slots.is_some();
+        }
+        (free, slot)
+    }
+
     /// Whether `held` could grow to hold tokens up to `end` if all `victims` gave up what they hold.
     pub(crate) fn could_grow<'a>(
         &self,
@@ -113,13 +123,9 @@ impl Pool {
         end: usize,
         victims: impl Iterator<Item = &'a Held>,
     ) -> bool {
-        let mut free = self.free();
-        let mut slot = !self.has_states || held.slots.is_some() || !self.slots.is_empty();
-        for victim in victims {
-            free.iter_mut().zip(&victim.tables).for_each(|(free, table)| *free += table.blocks.len());
-            slot |= victim.slots.is_some();
-        }
-        slot && held.tables.iter().zip(free).all(|(table, free)| missing(table, end, self.block_len) <= free)
+        let (free, slot) = self.free_with(victims);
+        let fits = |(table, free): (&BlockTable, usize)| missing(table, end, self.block_len) <= free;
+        (slot || held.slots.is_some()) && held.tables.iter().zip(free).all(fits)
     }
 
     /// Blocks of a group that are missing for `held` to hold tokens up to `end`: of the group that misses most.
@@ -144,13 +150,8 @@ impl Pool {
         step: usize,
         others: impl Iterator<Item = &'a Held>,
     ) -> bool {
-        let (mut free, mut slot) = (self.free(), !self.slots.is_empty());
-        for other in others.chain([held]) {
-            free.iter_mut().zip(&other.tables).for_each(|(free, table)| *free += table.blocks.len());
-            slot |= other.slots.is_some();
-        }
-        let needed = |window: &Option<usize>| self.needed(*window, tokens, step);
-        (slot || !self.has_states) && self.windows.iter().zip(free).all(|(w, free)| needed(w) <= free)
+        let (free, slot) = self.free_with(others.chain([held]));
+        slot && self.windows.iter().zip(free).all(|(window, free)| self.needed(*window, tokens, step) <= free)
     }
 
     /// Blocks of a group for `tokens`, in steps of up to `step`.

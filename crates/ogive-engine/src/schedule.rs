@@ -1,7 +1,7 @@
 //! What goes into a step.
 //!
 //! Sequences are served in the order in which they came, and one that was there before may take the pages of a later one: so
-//! the first always moves, and nothing wedges. It gives up its last pages, as many as are wanted, and goes on from there when there is
+//! the first always moves, and nothing wedges. Who loses pages loses its last ones, as many as are wanted, and goes on from there when there is
 //! room; or all of them, where states or windows leave no way back, and then begins again once all its tokens have room, as what it
 //! computed with fewer would be lost once more. Who is resumed comes anew, or a kept sequence could stop all others turn after
 //! turn. A prompt leaves one row for every later sequence that can still be in the step, so that a long prompt is spread over

@@ -50,16 +50,15 @@ pub(crate) fn dense(c: &Config) -> Result<impl Fn(&Loader<'_>) -> Result<FeedFor
 /// The window of each layer: by `layer_types`, else from `max_window_layers` on, else all; none where `use_sliding_window` says so.
 pub(crate) fn windows(c: &Config, used_by_default: bool) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
     let n = c.usize("num_hidden_layers")?;
-    let on = c.bool_or("use_sliding_window", true)?;
-    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0 && on);
+    let (said, used) = (c.has("use_sliding_window"), c.bool_or("use_sliding_window", used_by_default)?);
+    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0 && (used || !said));
     let types = c.opt_strs("layer_types")?;
     if let Some(types) = &types
         && types.len() != n
     {
         return Err(Error::invalid("config", format!("{} `layer_types` for {n} layers", types.len())));
     }
-    let used = c.bool_or("use_sliding_window", used_by_default)?;
-    let first = if c.has("use_sliding_window") { c.usize_or("max_window_layers", 28)? } else { 0 };
+    let first = if said { c.usize_or("max_window_layers", 28)? } else { 0 };
     Ok(move |i: usize| {
         window.filter(|_| types.as_ref().map_or(used && i >= first, |t| t[i] == "sliding_attention"))
     })

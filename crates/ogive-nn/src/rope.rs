@@ -173,14 +173,11 @@ impl Stretch<'_> {
         let key = if context.is_some_and(|c| c as f64 > old) { "long_factor" } else { "short_factor" };
         let list =
             self.s.opt_f32s(key)?.ok_or_else(|| Error::missing(&format!("config `rope_scaling.{key}`")))?;
-        // A trained context beside the model's tells how far it grew, and so does one among these settings where no factor does.
-        let given = match self.c.has("original_max_position_embeddings") || !self.s.has("factor") {
-            true => None,
-            false => Some(self.factor()?),
-        };
-        let grown = match (given, self.c.opt_f32("max_position_embeddings")?) {
-            (Some(factor), _) => factor,
-            (None, max) => max.map_or(1.0, |max| f64::from(max) / old),
+        // A factor counts only where no trained context stands beside the model's.
+        let grown = if self.s.has("factor") && !self.c.has("original_max_position_embeddings") {
+            self.factor()?
+        } else {
+            self.c.opt_f32("max_position_embeddings")?.map_or(1.0, |max| f64::from(max) / old)
         };
         let attention = match self.s.opt_f32("attention_factor")? {
             Some(given) => f64::from(given),

@@ -103,7 +103,8 @@ pub(crate) fn describe(backend: &dyn Backend) -> String {
     }
 }
 
-fn forced() -> bool {
+/// Whether the environment forbids GPUs: `OGIVE_FORCE_CPU` is set, and not to `0`.
+pub fn cpu_is_forced() -> bool {
     std::env::var_os(FORCE_CPU).is_some_and(|v| !v.is_empty() && v != "0")
 }
 
@@ -120,7 +121,7 @@ fn agree(options: &Options) -> Result<()> {
     let Some(GpuLayers::Count(n @ 1..)) = options.gpu_layers else { return Ok(()) };
     let other = match options.device {
         Device::Cpu => "the device cpu".to_owned(),
-        Device::Auto if forced() => format!("{FORCE_CPU} is set"),
+        Device::Auto if cpu_is_forced() => format!("{FORCE_CPU} is set"),
         _ => return Ok(()),
     };
     let n = GpuLayers::Count(n);
@@ -131,7 +132,7 @@ fn agree(options: &Options) -> Result<()> {
 pub(crate) fn backend(options: &Options, checkpoint: &Checkpoint) -> Result<Taken> {
     agree(options)?;
     let named = |numbers: &[usize]| {
-        if forced() {
+        if cpu_is_forced() {
             let why = format!("{} was asked for, but {FORCE_CPU} is set; use the device cpu", options.device);
             return Err(Error::Device(why));
         }
@@ -141,7 +142,7 @@ pub(crate) fn backend(options: &Options, checkpoint: &Checkpoint) -> Result<Take
         Device::Cuda(n) => named(&[n]),
         Device::Cudas(all) => named(&all.iter().collect::<Vec<_>>()),
         Device::Cpu => Ok(using(cpu(options)?)),
-        Device::Auto if forced() => {
+        Device::Auto if cpu_is_forced() => {
             let (cpu, line) = using(cpu(options)?);
             Ok((cpu, format!("{line} ({FORCE_CPU} is set)")))
         }
@@ -198,7 +199,7 @@ pub(crate) fn layout<'a>(options: &'a Options, checkpoint: &'a Checkpoint) -> Re
     let numbers = match options.device {
         Device::Cuda(n) => vec![n],
         Device::Cudas(all) => all.iter().collect(),
-        Device::Auto if !forced() => cuda_first().into_iter().collect(),
+        Device::Auto if !cpu_is_forced() => cuda_first().into_iter().collect(),
         _ => Vec::new(),
     };
     if numbers.is_empty() {
@@ -319,7 +320,7 @@ fn cuda_devices() -> Vec<(Device, String)> {
         Err(e) => return vec![(Device::Cuda(0), format!("not available: {}", e.brief()))],
     };
     // Each is opened: whether a driver takes what a compiler makes, and a device has memory, shows nowhere else.
-    let why_not = |d: &DeviceInfo| match forced() {
+    let why_not = |d: &DeviceInfo| match cpu_is_forced() {
         true => Some(format!("{FORCE_CPU} is set")),
         // What more there is to say stands with the libraries.
         false => CudaBackend::with_device(d.number).err().map(|e| e.brief()),

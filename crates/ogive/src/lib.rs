@@ -43,7 +43,7 @@ mod vocabulary;
 
 pub use chat::{Chat, Reply};
 pub use demo::{DEMO, is_demo, open_gguf};
-pub use device::{CudaDevices, Device, device_memory, devices, libraries};
+pub use device::{CudaDevices, Device, cpu_is_forced, device_memory, devices, libraries};
 pub use embed::Embed;
 pub use error::{Error, Result};
 pub use generate::{Generate, Prompt};

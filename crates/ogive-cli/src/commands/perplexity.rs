@@ -7,7 +7,7 @@ use crate::error::{Error, Result, with_causes};
 use crate::files;
 use crate::options::{Machine, ModelPath};
 use crate::output;
-use ogive::{Perplexity, Score};
+use ogive::Perplexity;
 use serde_json::json;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let mut last = None;
     for (i, window) in windows.take(count).enumerate() {
         let score = perplexity.add(window)?;
-        context.note(format_args!("[{}/{count}] {}", i + 1, shown(&score)));
+        context.note(format_args!("[{}/{count}] {score}", i + 1));
         last = Some(score);
         if patience.over() {
             return Err(Error::Interrupted);
@@ -76,12 +76,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
             "seconds": seconds,
         }));
     }
-    output::line(shown(&score))
-}
-
-/// The estimate, with its error where there is one: a single token has none.
-fn shown(score: &Score) -> String {
-    if score.error.is_finite() { score.to_string() } else { format!("PPL = {:.4}", score.perplexity) }
+    output::line(score)
 }
 
 fn read(args: &Args) -> Result<Vec<u8>> {
