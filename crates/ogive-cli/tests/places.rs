@@ -146,6 +146,7 @@ fn no_file_of_a_model_is_written_to() {
             args!["embed", "--model", model, "--out", out, "x"],
             args!["run", "--model", model, "--save", out, "x"],
             args!["chat", "--model", model, "--session", out],
+            args!["quantize", model, out, "-f", "q8_0", "--force"],
         ] {
             let ran = ogive(form);
             assert!(ran.error(1).contains("this is the model; write to another name"), "{}", ran.stderr);

@@ -165,6 +165,8 @@ fn options_are_heard_and_plans_write_nothing() {
         ("q8_0".into(), "f16".into(), "mxfp4".into())
     );
     assert_eq!(ty(&p, "blk.0.attn_norm"), "f32");
+    let p = plan(&["q4_k_m", "--tensor-type", "attn_v=keep"]);
+    assert_eq!((ty(&p, "blk.0.attn_v."), ty(&p, "blk.0.attn_q.")), ("f32".into(), "q4_k".into()));
     // A rule that an earlier one leaves nothing to is for a tensor all the same.
     plan(&["q8_0", "--tensor-type", "attn=q5_0", "--tensor-type", "attn_v=q4_0"]);
     let packed = shared("golden/llama/llama-Q8_0.gguf").unwrap();

@@ -13,8 +13,8 @@ const CHUNK: usize = 1 << 19;
 
 /// Packs `weight` as `to` on so many threads and gives the bytes to `take`, in order.
 ///
-/// Every element is looked at, also where the format stays: what is no finite number, or is too large for `to`, is an error
-/// that names it.
+/// Every element is looked at: what is no finite number, or is too large for `to`, is an error that names it. Where the format
+/// stays, so do the bytes: packing what was packed would lose once more, for nothing.
 pub(crate) fn pack(
     weight: &HostWeight,
     to: &'static Format,
@@ -54,7 +54,9 @@ pub(crate) fn pack(
 /// Some rows.
 fn some(weight: &HostWeight, to: &'static Format, rows: Range<usize>) -> Result<Vec<u8>> {
     let mut values = vec![0.0; weight.shape[2]];
-    let (len, most) = (to.row_bytes(values.len()), greatest(to));
+    let stays = weight.is_plain() && weight.format == to;
+    // What stands in a file may be larger than what packing makes of any numbers.
+    let (len, most) = (to.row_bytes(values.len()), if stays { f32::MAX } else { greatest(to) });
     let mut out = vec![0; rows.len() * len];
     for (row, out) in rows.zip(out.chunks_exact_mut(len)) {
         weight.decode_row(row, &mut values);
@@ -62,7 +64,10 @@ fn some(weight: &HostWeight, to: &'static Format, rows: Range<usize>) -> Result<
         if !values.iter().all(|v| v.abs() <= most) {
             return Err(unfit(weight, to, row, &values, most));
         }
-        to.encode_row(&values, out)?;
+        match weight.bytes.get(row * len..(row + 1) * len).filter(|_| stays) {
+            Some(bytes) => out.copy_from_slice(bytes),
+            None => to.encode_row(&values, out)?,
+        }
     }
     Ok(out)
 }
@@ -161,6 +166,39 @@ mod tests {
             to.decode_row(&bad(most, to).unwrap()[129 * to.row_bytes(4096)..], &mut out);
             assert!(out.iter().all(|v| v.is_finite()), "{to:?}");
         }
+    }
+
+    #[test]
+    fn what_keeps_its_format_keeps_its_bytes() {
+        for format in FORMATS.iter().filter(|f| f.block_bytes > 4) {
+            let mut state = 7_u32;
+            let mut bytes: Vec<u8> = (0..3 * format.row_bytes(512))
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 24) as u8
+                })
+                .collect();
+            // Factors of any bits may be no numbers; these are, and as large as they come.
+            for block in bytes.chunks_exact_mut(format.block_bytes) {
+                let factors: &[usize] = match format.name {
+                    "q2_k" => &[80, 82],
+                    "q3_k" => &[108],
+                    "q6_k" => &[208],
+                    "q4_1" | "q5_1" | "q4_k" | "q5_k" => &[0, 2],
+                    "mxfp4" => &[],
+                    _ => &[0],
+                };
+                factors.iter().for_each(|at| block[*at..at + 2].copy_from_slice(&0x7BFF_u16.to_le_bytes()));
+                if factors.is_empty() {
+                    block[0] = 250;
+                }
+            }
+            let w = HostWeight::new("w", [1, 3, 512], format, bytes.clone().into()).unwrap();
+            assert!(packed(&w, format, 2).unwrap() == bytes, "{format:?}");
+            assert!(w.to_vec().iter().any(|v| v.abs() > 3e5), "{format:?}");
+        }
+        let nan = HostWeight::new("w", [1, 1, 32], &Q8_0, vec![0xFF; 34].into()).unwrap();
+        assert!(packed(&nan, &Q8_0, 1).unwrap_err().to_string().contains("damaged"));
     }
 
     #[test]

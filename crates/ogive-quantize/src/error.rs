@@ -37,7 +37,7 @@ pub enum Error {
         known: String,
     },
     /// A rule for tensors by name is none.
-    #[error("the tensor rule `{rule}` {why}; write it as PATTERN=FORMAT, as in attn_v=q8_0")]
+    #[error("the tensor rule `{rule}` {why}; write it as PATTERN=FORMAT, as in attn_v=q8_0, or PATTERN=keep")]
     Rule {
         /// The rule.
         rule: String,
@@ -87,7 +87,8 @@ pub enum Error {
     },
     /// A tensor's type is known to the file and not to any decoder here.
     #[error(
-        "{tensor}: its type {ty} can be copied but not decoded; leave it as it is with a rule for its name"
+        "{tensor}: its type {ty} can be copied but not decoded; leave it as it is with the rule `{tensor}=keep` \
+         (`--tensor-type`)"
     )]
     NotDecoded {
         /// The tensor.

@@ -93,6 +93,11 @@ pub fn tensor_type(name: &str) -> Result<GgmlType> {
     })
 }
 
+/// Whether elements are whole numbers: lists and tables, which are no weights and are not packed.
+pub(crate) fn is_integer(ty: GgmlType) -> bool {
+    matches!(ty, GgmlType::I8 | GgmlType::I16 | GgmlType::I32 | GgmlType::I64)
+}
+
 /// How elements of the type are decoded, if they can be.
 pub(crate) fn decoder(ty: GgmlType) -> Option<&'static Format> {
     format_by_name(ty.name())

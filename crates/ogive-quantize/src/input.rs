@@ -116,9 +116,15 @@ impl Input {
         matches!(self.origin, Origin::Folder { .. })
     }
 
-    /// The files it consists of, as far as the output could hit them.
+    /// The files it consists of, as far as the output could hit them. Of a folder all that may be, whichever are read.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let Origin::Gguf(gguf) = &self.origin else { return vec![self.path.clone()] };
+        let Origin::Gguf(gguf) = &self.origin else {
+            let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = if self.path.is_dir() { &self.path } else { parent };
+            let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+            let is_read = |p: &PathBuf| p.extension().is_some_and(|e| e == "safetensors" || e == "json");
+            return names.filter(is_read).collect();
+        };
         let name = self.path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         let parts = gguf.parts() as u64;
         let Some(stem) = name.strip_suffix(&gguf_file::split_file_name("", 1, parts)) else {

@@ -64,15 +64,22 @@ impl Facts {
 
     /// Whether llama.cpp takes the model for one of 70 billion parameters.
     fn is_70b(&self) -> bool {
-        self.layers == 80 && ["llama", "qwen2"].contains(&&*self.architecture)
+        match &*self.architecture {
+            // One with as many key heads as query heads is the 65B model.
+            "llama" | "llama-embed" => self.layers == 80 && self.heads != self.kv_heads,
+            "qwen2" | "deci" | "olmo" => self.layers == 80,
+            "jais2" => self.layers == 68,
+            _ => false,
+        }
     }
 }
 
-/// A type for all tensors whose name has a match.
+/// A type for all tensors whose name has a match, or that they keep theirs.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pattern: Regex,
-    ty: GgmlType,
+    /// `None` for tensors that stay as they are.
+    ty: Option<GgmlType>,
 }
 
 impl Rule {
@@ -85,7 +92,7 @@ impl Rule {
 impl std::str::FromStr for Rule {
     type Err = Error;
 
-    /// From `PATTERN=FORMAT`, the pattern a regular expression that matches anywhere in the name.
+    /// From `PATTERN=FORMAT` or `PATTERN=keep`, the pattern a regular expression that matches anywhere in the name.
     fn from_str(rule: &str) -> Result<Self> {
         let wrong = |why: String| Error::Rule { rule: rule.to_owned(), why };
         let (pattern, ty) = rule.rsplit_once('=').ok_or_else(|| wrong("has no `=`".into()))?;
@@ -95,7 +102,8 @@ impl std::str::FromStr for Rule {
         let pattern = Regex::new(pattern).map_err(|e| {
             wrong(format!("has a pattern that does not parse ({})", one_line(&e.to_string())))
         })?;
-        Ok(Self { pattern, ty: tensor_type(ty)? })
+        let ty = if ty.eq_ignore_ascii_case("keep") { None } else { Some(tensor_type(ty)?) };
+        Ok(Self { pattern, ty })
     }
 }
 
@@ -113,7 +121,7 @@ pub struct Mix {
     pub pure: bool,
     /// The type of `output.weight`; of the embedding where that is the head too.
     pub output: Option<GgmlType>,
-    /// The type of `token_embd.weight`.
+    /// The type of `token_embd.weight` and `per_layer_token_embd.weight`.
     pub embedding: Option<GgmlType>,
     /// Types by name. The first rule that matches counts, before everything else.
     pub rules: Vec<Rule>,
@@ -128,7 +136,8 @@ impl Mix {
         Self { format, pure: false, output: None, embedding: None, rules: Vec::new() }
     }
 
-    /// The type of each tensor; `None` for those that are no matrices to be packed and stay as they are.
+    /// The type of each tensor; `None` for those that are no matrices to be packed, or that a rule keeps: they stay as they
+    /// are.
     ///
     /// # Errors
     /// If a type that was asked for by name does not fit a tensor's rows.
@@ -137,8 +146,6 @@ impl Mix {
         let mut order: Vec<usize> = (0..tensors.len()).collect();
         order.sort_by_key(|&i| tensors.get(i).map(|(name, _)| (layer(name).map_or(-1, i128::from), *name)));
         let has = |name: &str| tensors.iter().any(|(n, _)| *n == name);
-        let is_value =
-            |n: &str| ["attn_v.weight", "attn_qkv.weight", "attn_kv_b.weight"].iter().any(|p| n.contains(p));
         let mut counts = Counts {
             has_output: has("output.weight"),
             values: tensors.iter().filter(|(n, _)| is_value(n)).count(),
@@ -154,7 +161,7 @@ impl Mix {
     }
 
     fn one(&self, facts: &Facts, name: &str, dims: &[u64], counts: &mut Counts) -> Result<Option<GgmlType>> {
-        if !is_matrix(name, dims) {
+        if !is_matrix(&facts.architecture, name, dims) {
             return Ok(None);
         }
         let cols = dims.first().copied().unwrap_or(0);
@@ -164,9 +171,12 @@ impl Mix {
         } else {
             self.mixed(facts, name, dims, counts)
         };
-        let rule = self.rules.iter().find(|r| r.matches(name)).map(|r| r.ty);
+        let rule = match self.rules.iter().find(|r| r.matches(name)) {
+            Some(Rule { ty: None, .. }) => return Ok(None),
+            rule => rule.and_then(|r| r.ty),
+        };
         let output = self.output.filter(|_| counts.is_head(name));
-        let embedding = self.embedding.filter(|_| name == "token_embd.weight");
+        let embedding = self.embedding.filter(|_| is_embedding(name));
         match rule.or(embedding).or(output) {
             Some(ty) if cols.is_multiple_of(ty.block_len()) => Ok(Some(ty)),
             Some(ty) => Err(Error::Blocks { tensor: name.to_owned(), cols, format: ty.name() }),
@@ -181,17 +191,23 @@ impl Mix {
         let iq4 = matches!(base, IQ4_NL | IQ4_XS);
         let eight_experts = facts.experts == 8;
         let has = |part: &str| name.contains(part);
+        if facts.architecture == GLM5_NEXT && GLM5_NEXT_IN_EIGHT_BITS.iter().any(|part| has(part)) {
+            return Q8_0;
+        }
         if counts.is_head(name) {
             let whole = dims.first().is_some_and(|n| n.is_multiple_of(base.block_len()));
             return if format == "mxfp4_moe" || falcon || !whole || base == Q8_0 { Q8_0 } else { Q6_K };
         }
         if format == "mxfp4_moe" {
-            return if dims.get(2).is_some_and(|n| *n > 1) { MXFP4 } else { Q8_0 };
+            // One architecture has stacks that are no experts.
+            let is_expert = facts.architecture != "bailingmoe3"
+                || ["ffn_up", "ffn_gate", "ffn_down"].iter().any(|part| has(part));
+            return if is_expert && dims.get(2).is_some_and(|n| *n > 1) { MXFP4 } else { Q8_0 };
         }
-        if name == "token_embd.weight" || name == "per_layer_token_embd.weight" {
+        if is_embedding(name) {
             return base;
         }
-        if has("attn_v.weight") {
+        if is_value(name) {
             let i = counts.value;
             counts.value += 1;
             let ty = match format {
@@ -270,15 +286,13 @@ impl Mix {
                 _ => base,
             };
         }
-        if has("attn_qkv.weight") {
-            return match format {
-                "q3_k_m" | "q3_k_l" => Q4_K,
-                "q4_k_m" => Q5_K,
-                "q5_k_m" => Q6_K,
-                _ => base,
-            };
-        }
         base
+    }
+
+    /// Whether a rule leaves this tensor as it is, which would get a type without it.
+    pub(crate) fn keeps(&self, facts: &Facts, name: &str, dims: &[u64]) -> bool {
+        let rule = self.rules.iter().find(|r| r.matches(name));
+        rule.is_some_and(|r| r.ty.is_none()) && is_matrix(&facts.architecture, name, dims)
     }
 }
 
@@ -294,10 +308,20 @@ struct Counts {
 }
 
 impl Counts {
-    /// Whether the tensor makes logits: the head, or an embedding that is the head too.
+    /// Whether the tensor makes logits: the head, or an embedding that is the head too. llama.cpp makes no difference between
+    /// that and the embeddings of layers.
     fn is_head(&self, name: &str) -> bool {
-        name == "output.weight" || !self.has_output && name == "token_embd.weight"
+        name == "output.weight" || !self.has_output && is_embedding(name)
     }
+}
+
+fn is_embedding(name: &str) -> bool {
+    name == "token_embd.weight" || name == "per_layer_token_embd.weight"
+}
+
+/// Whether it makes values, alone or with queries and keys.
+fn is_value(name: &str) -> bool {
+    ["attn_v.weight", "attn_qkv.weight", "attn_kv_b.weight"].iter().any(|part| name.contains(part))
 }
 
 /// Whether it is one of the layers whose sensitive tensors get more bits.
@@ -316,11 +340,14 @@ fn layer(name: &str) -> Option<u64> {
 const LEFT_ALONE: &[&str] = &[
     "_norm.weight",
     "ffn_gate_inp.weight",
+    "ffn_gate_tid2eid.weight",
     "altup",
     "laurel",
     "per_layer_model_proj",
     "ssm_conv1d",
     "shortconv.conv.weight",
+    "indexer.k_proj.weight",
+    "indexer.q_proj.weight",
     "time_mix_first.weight",
     "time_mix_w0.weight",
     "time_mix_w1.weight",
@@ -337,26 +364,56 @@ const LEFT_ALONE: &[&str] = &[
     "time_mix_decay_w2.weight",
     "time_mix_lerp_fused.weight",
     "attn_rel_b.weight",
-    ".position_embd.",
+    ".position_embd",
+    "sam.pos_embd",
+    "sam.neck.",
+    "sam.net_",
+    ".rel_pos",
+    ".patch_embd",
+    ".patch_merger",
+    "a.rvq.codebook",
+    "mm.a.code_embd",
 ];
 
-fn is_matrix(name: &str, dims: &[u64]) -> bool {
+/// An architecture with names of its own that are left alone, and with some that get no less than eight bits.
+const GLM5_NEXT: &str = "glm5-next";
+const GLM5_NEXT_LEFT_ALONE: &[&str] = &[
+    "hc_",
+    "indexer.attn_q_b",
+    "indexer.attn_k",
+    "indexer.proj",
+    "indexer_compressor_gate",
+    "indexer_compressor_ape",
+    "ssm_f_a.weight",
+    "ssm_f_b.weight",
+    "ssm_g_a.weight",
+    "ssm_g_b.weight",
+    "ssm_beta.weight",
+    "attn_kv_a_mqa.weight",
+    "attn_k_b.weight",
+    "attn_v_b.weight",
+];
+const GLM5_NEXT_IN_EIGHT_BITS: &[&str] = &["attn_q_a", "attn_q_b", "nextn.eh_proj"];
+
+fn is_matrix(architecture: &str, name: &str, dims: &[u64]) -> bool {
+    let more = if architecture == GLM5_NEXT { GLM5_NEXT_LEFT_ALONE } else { &[] };
     let dimensions = dims.iter().rposition(|d| *d > 1).map_or(1, |i| i + 1);
     name.ends_with("weight")
         && dimensions >= 2
         && !["position_embd.weight", "token_types.weight"].contains(&name)
-        && !LEFT_ALONE.iter().any(|part| name.contains(part))
+        && !LEFT_ALONE.iter().chain(more).any(|part| name.contains(part))
 }
 
 /// The type, or the nearest that rows of `cols` elements can have.
 fn fitting(ty: GgmlType, cols: u64) -> GgmlType {
-    use GgmlType::{F16, IQ4_NL, IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
+    use GgmlType::{F16, IQ4_NL, IQ4_XS, Q2_K, Q3_K, Q4_0, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
     let fits = |ty: GgmlType| cols.is_multiple_of(ty.block_len());
     if fits(ty) {
         return ty;
     }
     let other = match ty {
-        Q2_K | Q3_K | IQ4_XS => IQ4_NL,
+        Q2_K | Q3_K => Q4_0,
+        IQ4_XS => IQ4_NL,
         Q4_K => Q5_0,
         Q5_K => Q5_1,
         Q6_K => Q8_0,

@@ -114,13 +114,110 @@ fn experts_and_seventy_billions_are_exceptions() {
     assert_eq!((ty("mxfp4_moe"), ty("q4_k_m")), (vec![Some(GgmlType::MXFP4)], vec![Some(GgmlType::Q6_K)]));
 }
 
+/// `category_is_attn_v` of its source: matrices of values with queries and keys, and those that latents become values by.
+#[test]
+fn values_are_values_whatever_stands_with_them() {
+    let facts = Facts::new("phi3", 16, 32, 8, 0);
+    let of = |part: &str, format: &str, facts: &Facts| -> Vec<&'static str> {
+        let names: Vec<String> = (0..16).map(|l| format!("blk.{l}.{part}.weight")).collect();
+        let shapes: Vec<Shape<'_>> = names.iter().map(|n| (&**n, &[2048, 64][..])).collect();
+        let types = Mix::new(FileFormat::find(format).unwrap()).choose(facts, &shapes).unwrap();
+        types.into_iter().map(|t| t.unwrap().name()).collect()
+    };
+    let table: &[(&str, &[usize], &str, &str)] = &[
+        ("q2_k", &[], "", "Q4_K"),
+        ("q2_k_s", &[], "", "Q4_K"),
+        ("q3_k_s", &[], "", "Q3_K"),
+        ("q3_k_m", &[0, 1], "Q5_K", "Q4_K"),
+        ("q3_k_l", &[], "", "Q5_K"),
+        ("q4_k_s", &[0, 1, 2, 3], "Q5_K", "Q4_K"),
+        ("q4_k_m", &[0, 1, 4, 7, 10, 13, 14, 15], "Q6_K", "Q4_K"),
+        ("q5_k_s", &[], "", "Q5_K"),
+        ("q5_k_m", &[0, 1, 4, 7, 10, 13, 14, 15], "Q6_K", "Q5_K"),
+        ("iq4_xs", &[], "", "Q5_K"),
+        ("q4_0", &[], "", "Q4_0"),
+    ];
+    for (format, layers, better, usual) in table {
+        let want: Vec<&str> = (0..16).map(|l| if layers.contains(&l) { *better } else { *usual }).collect();
+        for part in ["attn_v", "attn_qkv", "attn_kv_b"] {
+            assert_eq!(of(part, format, &facts), want, "{format} {part}");
+        }
+    }
+    assert_eq!(of("attn_qkv", "q4_k_m", &Facts::new("dbrx", 16, 48, 8, 8)), ["Q8_0"; 16]);
+}
+
+/// Sources: `load_arch_hparams` of each architecture.
+#[test]
+fn seventy_billions_are_known_by_architecture_and_layers() {
+    for (architecture, layers, heads, kv_heads, is_70b) in [
+        ("llama", 80, 64, 8, true),
+        ("llama", 80, 64, 64, false),
+        ("llama", 60, 52, 8, false),
+        ("llama-embed", 80, 64, 8, true),
+        ("qwen2", 80, 64, 64, true),
+        ("deci", 80, 64, 8, true),
+        ("olmo", 80, 64, 64, true),
+        ("jais2", 68, 64, 64, true),
+        ("jais2", 80, 64, 64, false),
+        ("qwen3", 80, 64, 8, false),
+    ] {
+        let all = types("q4_k_m", &Facts::new(architecture, layers, heads, kv_heads, 0), 8192);
+        // The first layer after the edge, which gets no more bits.
+        let got = by_layer(&all, "attn_v", layers)[layers / 8];
+        assert_eq!(got, if is_70b { "Q5_K" } else { "Q4_K" }, "{architecture} {layers} {heads}/{kv_heads}");
+    }
+}
+
+#[test]
+fn embeddings_of_layers_go_with_that_of_tokens() {
+    let shape = [256_u64, 64];
+    let all: [Shape<'_>; 3] =
+        [("token_embd.weight", &shape), ("per_layer_token_embd.weight", &shape), ("output.weight", &shape)];
+    let mut mix = Mix::new(FileFormat::find("q4_k_m").unwrap());
+    let of = |mix: &Mix, all: &[Shape<'_>]| -> Vec<&str> {
+        mix.choose(&Facts::default(), all).unwrap().iter().map(|t| t.unwrap().name()).collect()
+    };
+    assert_eq!(of(&mix, &all[..2]), ["Q6_K", "Q6_K"]);
+    assert_eq!(of(&mix, &all), ["Q4_K", "Q4_K", "Q6_K"]);
+    mix.output = Some(GgmlType::F16);
+    assert_eq!(of(&mix, &all[..2]), ["F16", "F16"]);
+    mix.embedding = Some(GgmlType::Q8_0);
+    assert_eq!(of(&mix, &all), ["Q8_0", "Q8_0", "F16"]);
+}
+
+#[test]
+fn some_architectures_have_rules_of_their_own() {
+    let shape = [256_u64, 64, 4];
+    let ty = |architecture: &str, format: &str, name: &str| {
+        let mix = Mix::new(FileFormat::find(format).unwrap());
+        let facts = Facts { architecture: architecture.to_owned(), ..Facts::default() };
+        mix.choose(&facts, &[(name, &shape)]).unwrap()[0].map_or("-", GgmlType::name)
+    };
+    for (name, own, others) in [
+        ("blk.3.attn_q_a.weight", "Q8_0", "Q4_K"),
+        ("blk.3.nextn.eh_proj.weight", "Q8_0", "Q4_K"),
+        ("blk.3.attn_v_b.weight", "-", "Q4_K"),
+        ("blk.3.indexer.attn_q_b.weight", "-", "Q4_K"),
+        ("blk.3.ffn_up.weight", "Q4_K", "Q4_K"),
+    ] {
+        assert_eq!(
+            (ty("glm5-next", "q4_k_m", name), ty("deepseek2", "q4_k_m", name)),
+            (own, others),
+            "{name}"
+        );
+    }
+    for (name, own) in [("blk.3.ffn_up_exps.weight", "MXFP4"), ("blk.3.attn_k_b.weight", "Q8_0")] {
+        assert_eq!((ty("bailingmoe3", "mxfp4_moe", name), ty("llama", "mxfp4_moe", name)), (own, "MXFP4"));
+    }
+}
+
 #[test]
 fn rows_that_do_not_fit_get_the_nearest_older_type() {
     let facts = Facts::new("qwen2", 24, 14, 2, 0);
     let base = |format: &str, cols| by_layer(&types(format, &facts, cols), "attn_q", 1)[0];
     for (format, fallback) in [
-        ("q2_k", "IQ4_NL"),
-        ("q3_k_m", "IQ4_NL"),
+        ("q2_k", "Q4_0"),
+        ("q3_k_m", "Q4_0"),
         ("iq4_xs", "IQ4_NL"),
         ("q4_k_m", "Q5_0"),
         ("q5_k_m", "Q5_1"),
@@ -167,6 +264,9 @@ fn what_is_asked_for_by_name_comes_first() {
     pure.rules = vec!["attn_q=q6_k".parse().unwrap()];
     let e = pure.choose(&facts, &[("blk.0.attn_q.weight", &[100, 2])]).unwrap_err().to_string();
     assert!(e.contains("blk.0.attn_q.weight: rows of 100 elements") && e.contains("Q6_K"), "{e}");
+    pure.rules = vec!["attn_v=keep".parse().unwrap(), "attn_=q6_k".parse().unwrap()];
+    let types = pure.choose(&facts, &all).unwrap();
+    assert_eq!(types[2..], [None, Some(GgmlType::Q6_K)]);
     for (rule, why) in
         [("attn_v", "no `=`"), ("=q8_0", "no pattern"), ("(=q8_0", "does not parse"), ("x=q9", "`q9`")]
     {
@@ -185,6 +285,18 @@ fn what_decides_or_is_small_stays() {
         "position_embd.weight",
         "blk.0.attn_q.bias",
         "blk.2.ssm_conv1d.weight",
+        "blk.2.ffn_gate_tid2eid.weight",
+        "blk.2.indexer.q_proj.weight",
+        "blk.2.indexer.k_proj.weight",
+        "v.position_embd.weight",
+        "v.sam.pos_embd.weight",
+        "v.sam.neck.0.weight",
+        "v.sam.net_2.weight",
+        "v.sam.blk.0.attn.rel_pos_h.weight",
+        "v.patch_embd.weight",
+        "mm.patch_merger.weight",
+        "a.rvq.codebook.weight",
+        "mm.a.code_embd.weight",
     ] {
         for format in FILE_FORMATS {
             assert_eq!(Mix::new(format).choose(&facts, &[(name, &square)]).unwrap(), [None], "{name}");

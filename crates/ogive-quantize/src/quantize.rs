@@ -5,7 +5,7 @@
 //! goes out in chunks.
 
 use crate::encode::pack;
-use crate::format::{FileFormat, decoder, encoder};
+use crate::format::{FileFormat, decoder, encoder, is_integer};
 use crate::input::{Input, Tensor};
 use crate::mix::{Facts, Mix, Rule, Shape};
 use crate::{Error, Result};
@@ -106,7 +106,7 @@ impl Quantize {
         self
     }
 
-    /// The type of `token_embd.weight`.
+    /// The type of `token_embd.weight` and `per_layer_token_embd.weight`.
     #[must_use]
     pub fn embedding_type(mut self, ty: Option<GgmlType>) -> Self {
         self.mix.embedding = ty;
@@ -143,21 +143,26 @@ impl Quantize {
     /// # Errors
     /// If a tensor cannot have its type, or may not be packed again.
     pub fn plan(&self, input: &Input) -> Result<Vec<Packed>> {
+        let facts = Facts::of(&input.metadata);
         let shapes: Vec<Shape<'_>> = input.tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
-        let types = self.mix.choose(&Facts::of(&input.metadata), &shapes)?;
-        input.tensors.iter().zip(types).map(|(t, to)| self.packed(input, t, to)).collect()
+        let types = self.mix.choose(&facts, &shapes)?;
+        let to = |(t, ty): (&Tensor, Option<GgmlType>)| match ty {
+            Some(ty) if !is_integer(t.ty) => ty,
+            None if input.widens() && !self.mix.keeps(&facts, &t.name, &t.dims) => GgmlType::F32,
+            _ => t.ty,
+        };
+        input.tensors.iter().zip(types).map(|(t, ty)| self.packed(t, to((t, ty)))).collect()
     }
 
-    fn packed(&self, input: &Input, tensor: &Tensor, to: Option<GgmlType>) -> Result<Packed> {
+    fn packed(&self, tensor: &Tensor, to: GgmlType) -> Result<Packed> {
         let from = tensor.ty;
-        let to = to.unwrap_or(if input.widens() { GgmlType::F32 } else { from });
         if from != to {
             let (tensor, ty) = (tensor.name.clone(), from.name());
-            if !from.is_plain() && !self.allow_requantize {
-                return Err(Error::Requantize { tensor, from: ty, to: to.name() });
-            }
             if decoder(from).is_none() {
                 return Err(Error::NotDecoded { tensor, ty });
+            }
+            if !from.is_plain() && !self.allow_requantize {
+                return Err(Error::Requantize { tensor, from: ty, to: to.name() });
             }
         }
         Ok(Packed { name: tensor.name.clone(), dims: tensor.dims.clone(), from, to })

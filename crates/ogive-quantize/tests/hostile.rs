@@ -258,6 +258,22 @@ fn names_that_are_taken() {
     assert!(run(true, Path::new("/dev/full")).unwrap_err().to_string().contains("no plain file"));
 }
 
+/// Whichever of its files was named, and whichever of them the output would replace.
+#[test]
+fn no_file_of_a_folder_is_replaced() {
+    let Some(folder) = changed("llama", "config.json", |_| {}) else { return };
+    let at = |name: &str| folder.path().join(name);
+    for input in ["", "config.json", "model.safetensors"] {
+        for output in ["model.safetensors", "config.json", "tokenizer.json"] {
+            let before = std::fs::read(at(output)).unwrap();
+            let ran = format("q8_0").overwrite(true).run(at(input), at(output), |_| true);
+            assert!(matches!(ran, Err(Error::Output { .. })), "{input} to {output}: {ran:?}");
+            assert!(std::fs::read(at(output)).unwrap() == before);
+        }
+    }
+    format("q8_0").run(folder.path(), at("model.gguf"), |_| true).unwrap();
+}
+
 #[test]
 fn packed_models_are_packed_again_only_when_allowed() {
     let Some(model) = shared("golden/llama/llama-Q8_0.gguf") else { return };

@@ -39,4 +39,9 @@ pub trait Source: Debug + Send + Sync {
     /// Every tensor that [`get`](Self::get) can give, in the order of the file. Tensors that cannot be given (of an
     /// unknown type, say) are left out here and an error there.
     fn tensors(&self) -> Vec<WeightInfo>;
+    /// The names of those that [`tensors`](Self::tensors) leaves out, for whoever must not lose any without a word: what is
+    /// wrong with one, [`get`](Self::get) says. None, unless a source knows of some.
+    fn left_out(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

@@ -105,6 +105,28 @@ fn small_weights_survive() {
     }
 }
 
+/// Scales and minima that are rounded to a few steps, or to none, have to fit each other all the same. The bounds are parts of what
+/// zeros would be off by; ggml's are 1 for numbers that small in four and five bits, and 0.038 for five bits and numbers far from the
+/// others.
+#[test]
+fn coarse_scales_are_no_worse_than_zeros() {
+    let small = |r: &mut Numbers| r.bell() * 1e-7;
+    let wild = |r: &mut Numbers| r.bell() * 0.02 + if r.even() > 0.992 { 3.0 } else { 0.0 };
+    for (name, draw, most) in [
+        ("q2_k", small as fn(&mut Numbers) -> f32, 0.35),
+        ("q4_k", small, 0.97),
+        ("q5_k", small, 0.2),
+        ("q2_k", wild, 0.09),
+        ("q4_k", wild, 0.0375),
+        ("q5_k", wild, 0.043),
+    ] {
+        let (format, mut numbers) = (format_by_name(name).unwrap(), Numbers(2024));
+        let x: Vec<f32> = (0..512 * 256).map(|_| draw(&mut numbers)).collect();
+        let error = common::rmse(&there_and_back(format, &x), &x) / common::rmse(&x, &vec![0.0; x.len()]);
+        assert!(error < most, "{name}: {error}");
+    }
+}
+
 #[test]
 fn one_wild_number_spoils_no_more_than_its_block() {
     for format in FORMATS.iter().filter(|f| f.encode.is_some()) {

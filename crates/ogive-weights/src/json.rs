@@ -4,7 +4,7 @@
 //! files are read through this type, which refuses.
 
 use ogive_tensor::{Error, Result};
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use std::{collections::HashSet, fmt, fs::File, io::Read, marker::PhantomData, path::Path};
 
 /// No JSON file beside a model is larger; the limit of the safetensors format's header is the same.
@@ -16,14 +16,25 @@ pub(crate) struct Entries<V>(pub(crate) Vec<(String, V)>);
 
 impl<'de, V: Deserialize<'de>> Deserialize<'de> for Entries<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntriesVisitor(PhantomData))
+        entries(deserializer, None).map(Self)
     }
 }
 
-struct EntriesVisitor<V>(PhantomData<V>);
+/// An object's entries in their order, but for that of the key `skipped`, whose value is not looked at.
+pub(crate) fn entries<'de, V: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+    skipped: Option<&'static str>,
+) -> Result<Vec<(String, V)>, D::Error> {
+    deserializer.deserialize_map(EntriesVisitor { skipped, values: PhantomData })
+}
+
+struct EntriesVisitor<V> {
+    skipped: Option<&'static str>,
+    values: PhantomData<V>,
+}
 
 impl<'de, V: Deserialize<'de>> Visitor<'de> for EntriesVisitor<V> {
-    type Value = Entries<V>;
+    type Value = Vec<(String, V)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -31,13 +42,17 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for EntriesVisitor<V> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut entries, mut seen) = (Vec::new(), HashSet::new());
-        while let Some((key, value)) = map.next_entry::<String, V>()? {
+        while let Some(key) = map.next_key::<String>()? {
             if !seen.insert(key.clone()) {
                 return Err(A::Error::custom(format_args!("`{key}` stands there twice")));
             }
-            entries.push((key, value));
+            if self.skipped == Some(&*key) {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                entries.push((key, map.next_value()?));
+            }
         }
-        Ok(Entries(entries))
+        Ok(entries)
     }
 }
 

@@ -264,6 +264,7 @@ fn unknown_architectures_and_formats_are_named() {
     data.finish().unwrap();
     let model = open(file).unwrap();
     assert!(model.source.tensors().is_empty());
+    assert_eq!(model.source.left_out(), ["lm_head.weight"]);
     let e = model.source.get("lm_head.weight").unwrap_err().to_string();
     assert!(e.contains("output.weight") && e.contains("IQ2_XXS") && e.contains("q4_k, q5_k"), "{e}");
 }

@@ -197,6 +197,7 @@ fn what_is_not_packed_is_given_as_it_is() {
     let names: Vec<String> = source.tensors().into_iter().map(|t| t.name).collect();
     assert_eq!(names, ["model.a.weight", "model.a.bias", "lm_head.weight", "model.norm.scales", "weight"]);
     assert!(source.get("model.b.weight").unwrap_err().is_missing());
+    assert_eq!(source.left_out(), [""; 0]);
     // Without settings the same files have what they have.
     let files =
         Safetensors::from_bytes(Arc::new(file(&tensors))).unwrap().with_config(&Config(json!({}))).unwrap();

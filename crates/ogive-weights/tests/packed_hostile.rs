@@ -24,6 +24,7 @@ fn error(settings: &Value, tensors: &[Tensor]) -> String {
     let e = source.get("a.weight").expect_err(&settings.to_string());
     assert!(!e.is_missing(), "a loader would take it for a weight that need not be there: {e}");
     assert!(source.tensors().iter().all(|t| t.name != "a.weight"), "what cannot be had is not listed");
+    assert!(source.left_out().iter().any(|t| t == "a.weight"), "and is what was left out");
     e.to_string()
 }
 

@@ -37,9 +37,34 @@ fn dimensions_and_types_are_read() {
     let ints = r#"{"i":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"h":{"dtype":"F16","shape":[2],"data_offsets":[8,12]}}"#;
     let file = parse(safetensors(ints, 12)).unwrap();
     assert_eq!(file.tensors().len(), 1, "what cannot be read is not listed");
+    assert_eq!(file.left_out(), ["i"]);
     let e = file.get("i").unwrap_err().to_string();
     assert!(e.starts_with("i: its elements are of type I64") && e.contains("f32, f16, bf16"), "{e}");
     assert!(file.get("j").unwrap_err().is_missing());
+}
+
+/// Its keys are anybody's, as long as each stands there once.
+#[test]
+fn metadata_are_not_taken_for_a_tensor() {
+    let with = |metadata: &str| {
+        format!(r#"{{"__metadata__":{metadata},"w":{{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}}}"#)
+    };
+    let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    for metadata in [
+        r#"{"format":"pt"}"#,
+        r#"{"shape":"square","dtype":"float32","data_offsets":"none"}"#,
+        r#"{"shape":["a"],"dtype":3}"#,
+        "{}",
+        "null",
+        &deep,
+    ] {
+        let file = parse(safetensors(&with(metadata), 8)).unwrap();
+        assert_eq!(file.tensors().len(), 1);
+        assert!(file.get("__metadata__").unwrap_err().is_missing());
+    }
+    let twice = r#"{"__metadata__":{},"__metadata__":{"shape":"x"}}"#;
+    assert!(error(twice, 0).contains("`__metadata__` stands there twice"));
+    assert!(error(&format!("{} x", with("{}")), 8).contains("reading the header failed"));
 }
 
 #[test]

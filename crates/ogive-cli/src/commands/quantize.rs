@@ -7,7 +7,7 @@ use crate::args::Context;
 use crate::error::{Error, Result};
 use crate::figures::{Bytes, Count};
 use crate::options::{megabytes, progress};
-use crate::output;
+use crate::{files, output};
 use ogive_quantize::{
     Facts, FileFormat, GgmlType, Input, Mix, Packed, Progress, Quantize, Rule, Shape, Summary, tensor_type,
 };
@@ -32,11 +32,11 @@ pub(crate) struct Args {
     /// The type of the head, as in q8_0
     #[arg(long, value_name = "TYPE", value_parser = tensor_type)]
     output_tensor_type: Option<GgmlType>,
-    /// The type of the token embedding
+    /// The type of the token embedding, and of the layers' own where there are such
     #[arg(long, value_name = "TYPE", value_parser = tensor_type)]
     token_embedding_type: Option<GgmlType>,
-    /// The type of all tensors whose name the regular expression matches, as in 'attn_v=q8_0'; may be repeated, the first
-    /// that matches counts
+    /// The type of all tensors whose name the regular expression matches, as in 'attn_v=q8_0', or `keep`, which leaves them
+    /// as they are; may be repeated, the first that matches counts
     #[arg(long, value_name = "PATTERN=TYPE", value_parser = written)]
     tensor_type: Vec<Written>,
     /// Packs what is packed already, which loses more than packing the original
@@ -101,6 +101,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         let why = "this is the name of Ogive's own model; name a file";
         return Err(Error::failed(format_args!("writing {}: {why}", out.display())));
     }
+    files::check(out, &args.input)?;
     let input = args.open()?;
     check_rules(&args.tensor_type, &planned(args, &input)?)?;
     let (start, patience) = (Instant::now(), context.interrupt.patience());

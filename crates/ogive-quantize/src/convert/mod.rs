@@ -80,11 +80,12 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
         return Err(Error::convert("config.json", why));
     }
 
+    let sentence = SentenceSettings::read(folder)?;
     let mut tensors = tensors::tensors(&model, &**source)?;
+    tensors::complete(&model, &tensors, sentence.pooling_type.is_some())?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;
-    let sentence = SentenceSettings::read(folder)?;
     if let Some(pooling) = sentence.pooling_type {
         keys.set("pooling_type", pooling);
     }

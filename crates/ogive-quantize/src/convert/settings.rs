@@ -205,7 +205,8 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
         "yarn" => {
             keys.set("rope.scaling.type", "yarn");
             keys.set("rope.scaling.factor", need("factor")?);
-            let original = need("original_max_position_embeddings")?;
+            let original = original(model.config, &scaling)?;
+            let original = original.map_or_else(|| need("original_max_position_embeddings"), Ok)?;
             keys.set("rope.scaling.original_context_length", original as u32);
             for (setting, key) in [("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")] {
                 if let Some(value) = scaling.opt_f32(setting)? {
@@ -221,7 +222,7 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
                 return Err(Error::convert("the setting rope_scaling", why));
             }
         }
-        "llama3" => return llama3(&scaling, model.config.f32_or("rope_theta", 10_000.0)?, head_dim),
+        "llama3" => return llama3(model.config, &scaling, head_dim),
         "longrope" | "su" => return long_rope(keys, model, &scaling),
         other => {
             let why =
@@ -232,10 +233,19 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
     Ok(Vec::new())
 }
 
+/// The context that the model was trained for. A scaling that is silent on it means the model's own, as when a folder is run.
+fn original(config: &Config, scaling: &Config) -> Result<Option<f32>> {
+    let key = "original_max_position_embeddings";
+    let own = config.opt_f32(key)?.or(config.opt_f32("max_position_embeddings")?);
+    Ok(scaling.opt_f32(key)?.or(own))
+}
+
 /// Llama 3's scaling as finished factors: 1 for fast turns, the whole factor for slow ones, between them smoothly.
-fn llama3(scaling: &Config, theta: f32, head_dim: usize) -> Result<Vec<HostWeight>> {
+fn llama3(config: &Config, scaling: &Config, head_dim: usize) -> Result<Vec<HostWeight>> {
     let number = |key: &str, usual: f32| Ok::<_, Error>(f64::from(scaling.f32_or(key, usual)?));
-    let (factor, original) = (number("factor", 8.0)?, number("original_max_position_embeddings", 8192.0)?);
+    let theta = config.f32_or("rope_theta", 10_000.0)?;
+    let (factor, original) =
+        (number("factor", 8.0)?, f64::from(original(config, scaling)?.unwrap_or(8192.0)));
     let (low, high) = (number("low_freq_factor", 1.0)?, number("high_freq_factor", 4.0)?);
     if head_dim > 1 << 16 || factor <= 0.0 || low >= high {
         return Err(Error::convert("the setting rope_scaling", "its numbers make no sense"));

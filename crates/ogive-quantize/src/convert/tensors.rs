@@ -20,12 +20,19 @@ const HEADS: &[&str] = &["pooler.", "cls."];
 /// The tensors of the file, embedding first, then layer by layer.
 pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tensor>> {
     let tied = tied(model)?;
+    let is_beside = |name: &str| {
+        let head = model.is_encoder() && HEADS.iter().any(|h| name.starts_with(h));
+        head || BUFFERS.iter().any(|b| name.ends_with(b)) || tied && name == "lm_head.weight"
+    };
+    for name in source.left_out().iter().filter(|name| !is_beside(&full_name(model, name))) {
+        // It fails, and says of which type the elements are.
+        source.get(name)?;
+    }
     let mut plain: Vec<Tensor> = Vec::new();
     let mut stacks: BTreeMap<String, BTreeMap<u64, WeightInfo>> = BTreeMap::new();
     for info in source.tensors() {
         let name = full_name(model, &info.name);
-        let head = model.is_encoder() && HEADS.iter().any(|h| name.starts_with(h));
-        if head || BUFFERS.iter().any(|b| name.ends_with(b)) || tied && name == "lm_head.weight" {
+        if is_beside(&name) {
             continue;
         }
         if let Some((stacked, expert)) = expert_of(model, &name) {
@@ -40,10 +47,9 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
         plain.push(one(model, to, &info, change)?);
     }
     for (name, experts) in stacks {
-        plain.push(stack(name, experts)?);
+        plain.push(stack(model, name, experts)?);
     }
     plain.sort_by_key(|t| place(&t.name));
-    complete(model, &plain)?;
     Ok(plain)
 }
 
@@ -105,8 +111,10 @@ fn one(model: &Model<'_>, name: String, info: &WeightInfo, change: Option<Change
 }
 
 /// Experts as one tensor; all must be there and alike.
-fn stack(name: String, experts: BTreeMap<u64, WeightInfo>) -> Result<Tensor> {
+fn stack(model: &Model<'_>, name: String, experts: BTreeMap<u64, WeightInfo>) -> Result<Tensor> {
     let wrong = |why: String| Error::convert(format!("the experts of {name}"), why);
+    let said = model.config.opt_usize("num_local_experts")?.or(model.config.opt_usize("num_experts")?);
+    let said = said.ok_or_else(|| wrong("config.json does not say how many there are".into()))?;
     let Some(first) = experts.values().next().cloned() else { return Err(wrong("there are none".into())) };
     let mut pieces = Vec::with_capacity(experts.len());
     for (i, (number, info)) in (0..).zip(&experts) {
@@ -117,6 +125,15 @@ fn stack(name: String, experts: BTreeMap<u64, WeightInfo>) -> Result<Tensor> {
             return Err(wrong(format!("`{}` is not like `{}`", info.name, first.name)));
         }
         pieces.push(Piece::Named(info.name.clone(), None));
+    }
+    if pieces.len() < said {
+        return Err(wrong(format!(
+            "number {} of {said} is missing; is the download complete?",
+            pieces.len()
+        )));
+    }
+    if pieces.len() > said {
+        return Err(wrong(format!("there are {}, and config.json says {said}", pieces.len())));
     }
     let [_, rows, cols] = first.shape.map(|n| n as u64);
     let ty = ggml_type(&first)?;
@@ -136,8 +153,21 @@ fn layer(name: &str) -> Option<u64> {
     name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
-/// That every layer is there. A source leaves out what it cannot read, and so does a download that broke off.
-fn complete(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
+/// That every layer is there, and what stands behind them, which a download that broke off may lack. `embeds` says that the model
+/// is for vectors of texts, which takes no head.
+pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> Result<()> {
+    let lacks = |name: &str| !model.is_encoder() && tensors.iter().all(|t| t.name != name);
+    let needed = |name: &str, why: &str| Err(Error::convert(format!("the tensor {name}"), why));
+    if lacks("output_norm.weight") {
+        let why =
+            "the folder has none that becomes it, as `model.norm.weight` does; is the download complete?";
+        return needed("output_norm.weight", why);
+    }
+    if lacks("output.weight") && !embeds && !tied(model)? {
+        let why = "the folder has no `lm_head.weight`, and config.json does not say that the embedding is the head too \
+            (`tie_word_embeddings`); is the download complete?";
+        return needed("output.weight", why);
+    }
     let layers = model.config.usize("num_hidden_layers")? as u64;
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for n in tensors.iter().filter_map(|t| layer(&t.name)) {
@@ -148,7 +178,7 @@ fn complete(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
     // Their number is bounded by that of the tensors.
     let missing = (0..layers.min(counts.len() as u64 + 1)).find(|l| !counts.contains_key(l));
     if let Some(layer) = missing.or(poor) {
-        let why = "some of its tensors are missing, or of a type that is not read; is the download complete?";
+        let why = "some of its tensors are missing; is the download complete?";
         return Err(Error::convert(format!("layer {layer} of {layers}"), why));
     }
     if counts.len() as u64 != layers {

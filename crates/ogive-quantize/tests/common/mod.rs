@@ -6,6 +6,7 @@
 use ogive_quantize::gguf_file::Gguf;
 use ogive_quantize::{FileFormat, Input, Quantize, Result};
 use ogive_tensor::format_by_name;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// A file of the shared test data; `None`, and a line that says so, where they are missing.
@@ -28,6 +29,58 @@ pub(crate) fn packed(quantize: &Quantize, input: &Path) -> Result<Gguf> {
 
 pub(crate) fn format(name: &str) -> Quantize {
     Quantize::new(FileFormat::find(name).unwrap())
+}
+
+/// A tensor of a safetensors file.
+pub(crate) struct Tensor {
+    pub(crate) name: String,
+    pub(crate) dtype: String,
+    pub(crate) shape: Vec<u64>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A copy of a golden folder, with changes to its settings and to its tensors.
+pub(crate) fn rewritten(
+    model: &str,
+    settings: impl FnOnce(&mut Value),
+    tensors: impl FnOnce(&mut Vec<Tensor>),
+) -> Option<tempfile::TempDir> {
+    let from = shared(&format!("golden/{model}"))?;
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        write(name, &std::fs::read(from.join(name)).unwrap());
+    }
+    let mut config = serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
+    settings(&mut config);
+    write("config.json", config.to_string().as_bytes());
+
+    let file = std::fs::read(from.join("model.safetensors")).unwrap();
+    let (length, rest) = file.split_first_chunk::<8>().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let header: serde_json::Map<String, Value> = serde_json::from_slice(header).unwrap();
+    let number = |v: &Value| v.as_u64().unwrap();
+    let tensor = |(name, t): (String, Value)| Tensor {
+        name,
+        dtype: t["dtype"].as_str().unwrap().into(),
+        shape: t["shape"].as_array().unwrap().iter().map(number).collect(),
+        bytes: data[number(&t["data_offsets"][0]) as usize..number(&t["data_offsets"][1]) as usize].into(),
+    };
+    let mut all: Vec<Tensor> = header.into_iter().filter(|(n, _)| n != "__metadata__").map(tensor).collect();
+    tensors(&mut all);
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for t in all {
+        let begin = data.len();
+        data.extend(t.bytes);
+        let place = json!({"dtype": t.dtype, "shape": t.shape, "data_offsets": [begin, data.len()]});
+        header.insert(t.name, place);
+    }
+    let header = Value::Object(header).to_string();
+    write(
+        "model.safetensors",
+        &[&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat(),
+    );
+    Some(folder)
 }
 
 /// A tensor's elements.

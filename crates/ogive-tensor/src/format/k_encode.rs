@@ -1,13 +1,16 @@
 //! Packing numbers as K-quants: first a scale per sub-block, then the superblock's factors, then the codes.
 //!
-//! The scales are searched for (see `search`) and the codes chosen last, for the scales as they are after rounding. Every
-//! element's error counts alike: ggml weighs large elements more, but without knowing the activations one weight is as
-//! likely to be multiplied by a large one as any other.
+//! The scales are searched for (see `search`) and the codes chosen last, for the scales as they are after rounding, to which an
+//! affine block's minima are fitted once more. Every element's error counts alike: ggml weighs large elements more, but without
+//! knowing the activations one weight is as likely to be multiplied by a large one as any other.
 
 use super::k_quants::{LEN, six_bit_shift, six_bit_start, two_bit_shift, two_bit_start};
 use super::put_half;
 use super::search::{Affine, affine, code, inverse, refit_affine, refit_symmetric, symmetric};
 use half::f16;
+
+/// How often minima and codes are fitted to each other; they seldom move after the second time.
+const ROUNDS: usize = 3;
 
 /// An affine superblock before packing: `d · scales[i] · codes - dmin · mins[i]`.
 struct AffineBlock<const SUBS: usize> {
@@ -38,11 +41,49 @@ impl<const SUBS: usize> AffineBlock<SUBS> {
             codes: [0; LEN],
         };
         it.choose_codes(x, levels);
-        let (d, dmin) = refit_affine(x, &it.codes, &it.scales, &it.mins).unwrap_or((it.d, it.dmin));
-        let refit = Self { d: through_half(d), dmin: through_half(dmin), ..it };
-        let mut other = Self { codes: it.codes, ..refit };
+        it.refit_factors(x, levels);
+        it.refit_subs(x, levels, fine);
+        it.refit_factors(x, levels);
+        it
+    }
+
+    /// Factors anew for the scales, minima and codes as they are, where that lessens the error.
+    fn refit_factors(&mut self, x: &[f32], levels: u8) {
+        let Some((d, dmin)) = refit_affine(x, &self.codes, &self.scales, &self.mins) else { return };
+        let mut other = Self { d: through_half(d), dmin: through_half(dmin), ..*self };
         other.choose_codes(x, levels);
-        if other.error(x) < it.error(x) { other } else { it }
+        if other.error(x) < self.error(x) {
+            *self = other;
+        }
+    }
+
+    /// Scales and minima anew, sub-block by sub-block, where that lessens the error. They were rounded without regard to each
+    /// other, which costs much where the codes of scales are small: values whose scale became 0 would all decode to the least of
+    /// them. So the scales beside each are tried too, each with the minimum that fits it.
+    fn refit_subs(&mut self, x: &[f32], levels: u8, fine: u8) {
+        let inverse_dmin = inverse(self.dmin);
+        for (i, x) in x.chunks_exact(LEN / SUBS).enumerate() {
+            let (rounded, first) = (self.scales[i], self.mins[i]);
+            let codes = &mut self.codes[i * x.len()..][..x.len()];
+            let mut least = distance(x, codes, self.d * f32::from(rounded), self.dmin * f32::from(first));
+            for scale in rounded.saturating_sub(1)..=fine.min(rounded + 1) {
+                let factor = self.d * f32::from(scale);
+                let mut tried = [0; LEN];
+                let tried = &mut tried[..x.len()];
+                quantize(x, factor, self.dmin * f32::from(first), levels, tried);
+                for _ in 0..ROUNDS {
+                    let over: f32 = tried.iter().zip(x).map(|(&q, x)| factor * f32::from(q) - x).sum();
+                    let min = code(over / x.len() as f32 * inverse_dmin, fine);
+                    quantize(x, factor, self.dmin * f32::from(min), levels, tried);
+                    let error = distance(x, tried, factor, self.dmin * f32::from(min));
+                    if error >= least || error.is_nan() {
+                        break;
+                    }
+                    (least, self.scales[i], self.mins[i]) = (error, scale, min);
+                    codes.copy_from_slice(tried);
+                }
+            }
+        }
     }
 
     fn factors(&self, i: usize) -> (f32, f32) {
@@ -53,22 +94,28 @@ impl<const SUBS: usize> AffineBlock<SUBS> {
         let sub = LEN / SUBS;
         for i in 0..SUBS {
             let (scale, min) = self.factors(i);
-            let inverse = inverse(scale);
-            for (q, x) in self.codes[i * sub..][..sub].iter_mut().zip(&x[i * sub..]) {
-                *q = code((x + min) * inverse, levels);
-            }
+            quantize(&x[i * sub..][..sub], scale, min, levels, &mut self.codes[i * sub..][..sub]);
         }
     }
 
     fn error(&self, x: &[f32]) -> f32 {
         let sub = LEN / SUBS;
-        let mut sum = 0.0;
-        for (i, (x, q)) in x.chunks_exact(sub).zip(self.codes.chunks_exact(sub)).enumerate() {
-            let (scale, min) = self.factors(i);
-            sum += x.iter().zip(q).map(|(x, &q)| (scale * f32::from(q) - min - x).powi(2)).sum::<f32>();
-        }
-        sum
+        let subs = x.chunks_exact(sub).zip(self.codes.chunks_exact(sub)).enumerate();
+        subs.map(|(i, (x, q))| distance(x, q, self.factors(i).0, self.factors(i).1)).sum()
     }
+}
+
+/// The codes nearest to values seen as `scale · code - min`.
+fn quantize(x: &[f32], scale: f32, min: f32, levels: u8, codes: &mut [u8]) {
+    let inverse = inverse(scale);
+    for (q, x) in codes.iter_mut().zip(x) {
+        *q = code((x + min) * inverse, levels);
+    }
+}
+
+/// What the codes are off by, squared and summed up.
+fn distance(x: &[f32], codes: &[u8], scale: f32, min: f32) -> f32 {
+    x.iter().zip(codes).map(|(x, &q)| (scale * f32::from(q) - min - x).powi(2)).sum()
 }
 
 /// A symmetric superblock before packing: `d · scales[i] · (codes - half)`.

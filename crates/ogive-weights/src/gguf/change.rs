@@ -60,8 +60,8 @@ impl Change {
     }
 
     /// Rows of query or key heads as Hugging Face has them. llama.cpp's converter interleaves the two halves of each head
-    /// so that rotary pairs are neighbours; this undoes it. `heads` is the setting that says how many heads there are.
-    /// Packed rows are copied, nothing is decoded.
+    /// so that rotary pairs are neighbours; this undoes it. `heads` is the setting that says how many heads there are; where
+    /// there is none, there are as many as of queries. Packed rows are copied, nothing is decoded.
     pub fn split_rotary_pairs(heads: &'static str) -> Self {
         Self::rows_in_heads(heads, split_pairs).undone_by(Self::rows_in_heads(heads, join_halves))
     }
@@ -75,7 +75,11 @@ impl Change {
             }
             let vector = w.shape[0] == 1 && w.shape[1] == 1;
             let rows = if vector { w.shape[2] } else { w.shape[1] };
-            let order = order(rows, config.usize(heads)?).ok_or_else(|| {
+            let count = match config.opt_usize(heads)?.or(config.opt_usize("num_attention_heads")?) {
+                Some(count) => count,
+                None => config.usize(heads)?,
+            };
+            let order = order(rows, count).ok_or_else(|| {
                 Error::invalid(&w.name, format!("{rows} rows are not `{heads}` heads of even size"))
             })?;
             if !vector {

@@ -117,6 +117,10 @@ impl Source for GgufSource {
     fn tensors(&self) -> Vec<WeightInfo> {
         self.entries.iter().filter_map(|e| self.info(e).ok()).collect()
     }
+
+    fn left_out(&self) -> Vec<String> {
+        self.entries.iter().filter(|e| self.info(e).is_err()).map(|e| e.name.clone()).collect()
+    }
 }
 
 impl fmt::Debug for GgufSource {

@@ -20,7 +20,7 @@ use matrix::Matrix;
 use method::Method;
 use ogive_tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
 use parts::Parts;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The tensor that says that a weight is packed, and those beside it.
 type Leaves = (&'static str, &'static [&'static str]);
@@ -105,6 +105,16 @@ impl Source for Packed {
                 let weight = self.get(&name).ok()?;
                 Some(WeightInfo::new(name, weight.shape, weight.format))
             }
+        };
+        self.files.names().filter_map(of).collect()
+    }
+
+    fn left_out(&self) -> Vec<String> {
+        let unread: HashSet<String> = self.files.left_out().into_iter().collect();
+        let of = |tensor: &str| match self.whole(tensor) {
+            None => unread.contains(tensor).then(|| tensor.to_owned()),
+            Some((_, false)) => None,
+            Some((name, true)) => self.get(&name).is_err().then_some(name),
         };
         self.files.names().filter_map(of).collect()
     }

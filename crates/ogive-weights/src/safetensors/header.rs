@@ -4,7 +4,7 @@
 //! must be covered without gaps or overlaps; that is checked, because the reference refuses such files too and a gap
 //! nearly always means that the file is cut or damaged.
 
-use crate::json::{Entries, MOST_BYTES};
+use crate::json::{MOST_BYTES, entries};
 use serde::Deserialize;
 use std::{ops::Range, sync::Arc};
 
@@ -20,7 +20,7 @@ pub(super) struct Entry {
     pub(super) range: Range<usize>,
 }
 
-/// What the JSON says of one tensor; `__metadata__` has none of these.
+/// What the JSON says of one tensor.
 #[derive(Deserialize)]
 struct Description {
     dtype: Option<String>,
@@ -46,11 +46,18 @@ pub(super) fn parse(file: &[u8]) -> Result<Vec<Entry>, String> {
         format!("a header of {length} bytes is announced and {} are left; the file is truncated", rest.len())
     })?;
     let data = 8 + json.len()..file.len();
-    let entries: Entries<Description> =
-        serde_json::from_slice(json).map_err(|e| format!("reading the header failed: {e}"))?;
-    let entries = entries.0.into_iter().filter(|(name, _)| name != "__metadata__");
-    let entries = entries.map(|(name, d)| entry(name, d, &data)).collect::<Result<Vec<_>, _>>()?;
+    let entries = describe(json).map_err(|e| format!("reading the header failed: {e}"))?;
+    let entries =
+        entries.into_iter().map(|(name, d)| entry(name, d, &data)).collect::<Result<Vec<_>, _>>()?;
     check_cover(&entries, &data)?;
+    Ok(entries)
+}
+
+/// The tensors that the JSON names. What `__metadata__` has is its maker's, whatever the keys are: a `shape` there is none of a tensor's.
+fn describe(json: &[u8]) -> serde_json::Result<Vec<(String, Description)>> {
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let entries = entries(&mut json, Some("__metadata__"))?;
+    json.end()?;
     Ok(entries)
 }
 

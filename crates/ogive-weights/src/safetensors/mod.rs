@@ -140,6 +140,10 @@ impl Safetensors {
     fn format(&self, entry: &Entry) -> Result<&'static Format> {
         self.formats.find(&entry.dtype).ok_or_else(|| self.formats.unknown(&entry.name, &entry.dtype))
     }
+
+    fn info(&self, entry: &Entry) -> Result<WeightInfo> {
+        Ok(WeightInfo::new(&*entry.name, fold_shape(&entry.name, &entry.shape)?, self.format(entry)?))
+    }
 }
 
 impl Source for Safetensors {
@@ -149,10 +153,12 @@ impl Source for Safetensors {
     }
 
     fn tensors(&self) -> Vec<WeightInfo> {
-        let info = |entry: &Entry| {
-            Ok(WeightInfo::new(&*entry.name, fold_shape(&entry.name, &entry.shape)?, self.format(entry)?))
-        };
-        self.tensors.iter().filter_map(|(_, entry)| Result::<_>::ok(info(entry))).collect()
+        self.tensors.iter().filter_map(|(_, entry)| self.info(entry).ok()).collect()
+    }
+
+    fn left_out(&self) -> Vec<String> {
+        let unread = self.tensors.iter().filter(|(_, entry)| self.info(entry).is_err());
+        unread.map(|(_, entry)| entry.name.to_string()).collect()
     }
 }
 

@@ -1,0 +1,100 @@
+//! What stays as it is: tensors that have their type already, those that a rule keeps, and tables of whole numbers. Byte for byte.
+
+mod common;
+
+use common::{format, packed, shared};
+use ogive_quantize::gguf_file::{Gguf, GgufWriter};
+use ogive_quantize::{GgmlType, Input, Quantize, Result};
+
+/// A GGUF file of these tensors.
+fn file(tensors: &[(&str, [u64; 2], GgmlType, &[u8])]) -> Vec<u8> {
+    let mut writer = GgufWriter::new();
+    writer.set("general.architecture", "llama");
+    for (name, dims, ty, _) in tensors {
+        writer.tensor(name, dims, *ty).unwrap();
+    }
+    let mut file = Vec::new();
+    let mut data = writer.write_to(&mut file).unwrap();
+    for (name, _, _, bytes) in tensors {
+        data.write_data(name, bytes).unwrap();
+    }
+    data.finish().unwrap();
+    file
+}
+
+fn again(quantize: &Quantize, input: Vec<u8>) -> Result<Gguf> {
+    let mut file = Vec::new();
+    quantize.write_to(&Input::from_gguf(Gguf::from_bytes(input)?, "m.gguf")?, &mut file, |_| true)?;
+    Ok(Gguf::from_bytes(file)?)
+}
+
+fn bytes(file: &Gguf, tensor: &str) -> Vec<u8> {
+    file.data_of(tensor).unwrap().bytes().to_vec()
+}
+
+/// As training that knows of the format makes them: codes about the middle, and none at the end that the packer would choose.
+#[test]
+fn blocks_that_no_packer_makes_stay() {
+    // Two rows of 64; a factor of about 0.01 and codes from 1 to 15.
+    let code = |n: u8| 1 + n % 15;
+    let pair = |i: u8, j: u8| code(i + j) | (code(7 * i + 3 * j) << 4);
+    let blocks: Vec<u8> =
+        (0..4).flat_map(|i| [0x1F, 0x21].into_iter().chain((0..16).map(move |j| pair(i, j)))).collect();
+    let input = file(&[("blk.0.attn_q.weight", [64, 2], GgmlType::Q4_0, &blocks)]);
+    let output = again(&format("q4_0"), input).unwrap();
+    assert!(bytes(&output, "blk.0.attn_q.weight") == blocks);
+}
+
+#[test]
+fn packing_the_same_again_changes_nothing() {
+    let Some(original) = shared("golden/llama-k256/llama-k256-f32.gguf") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["q2_k", "q3_k_s", "q4_k_m", "q5_k_s", "iq4_xs", "mxfp4"] {
+        let path = folder.path().join(name);
+        format(name).run(&original, &path, |_| true).unwrap();
+        let (once, twice) = (Gguf::open(&path).unwrap(), packed(&format(name), &path).unwrap());
+        for t in once.tensors() {
+            let own = twice.tensor(t.name()).unwrap();
+            assert_eq!(own.ggml_type(), t.ggml_type());
+            assert!(bytes(&once, t.name()) == bytes(&twice, t.name()), "{name}: {}", t.name());
+        }
+    }
+}
+
+#[test]
+fn rules_keep_what_cannot_be_decoded() {
+    let codes: Vec<u8> = (0..2 * 74).map(|i| (i * 37) as u8).collect();
+    let ids: Vec<u8> = (0..64_i32).flat_map(i32::to_le_bytes).collect();
+    let singles: Vec<u8> = (0..512).flat_map(|i| (i as f32 - 200.0).to_le_bytes()).collect();
+    let input = || {
+        file(&[
+            ("blk.0.attn_q.weight", [256, 2], GgmlType::IQ2_XS, &codes),
+            ("blk.0.ids.weight", [32, 2], GgmlType::I32, &ids),
+            ("blk.0.attn_v.weight", [256, 2], GgmlType::F32, &singles),
+        ])
+    };
+    let e = again(&format("q8_0"), input()).unwrap_err().to_string();
+    // What to do about it can be done.
+    let rule = "blk.0.attn_q.weight=keep";
+    assert!(e.contains("IQ2_XS") && e.contains(rule), "{e}");
+    for rules in [vec![rule], vec!["attn_q=KEEP", "attn_q=q4_0"]] {
+        let rules = rules.into_iter().map(|r| r.parse().unwrap()).collect();
+        let output = again(&format("q8_0").rules(rules), input()).unwrap();
+        let ty = |name: &str| output.tensor(name).unwrap().ggml_type().unwrap();
+        assert_eq!(ty("blk.0.attn_v.weight"), GgmlType::Q8_0);
+        assert_eq!((ty("blk.0.attn_q.weight"), ty("blk.0.ids.weight")), (GgmlType::IQ2_XS, GgmlType::I32));
+        assert!(bytes(&output, "blk.0.attn_q.weight") == codes && bytes(&output, "blk.0.ids.weight") == ids);
+    }
+}
+
+/// Of a folder what is not packed becomes single precision, but for what is to stay.
+#[test]
+fn rules_keep_what_a_folder_has() {
+    let Some(folder) = shared("golden/llama-bf16-sharded") else { return };
+    let rules = vec!["attn_|_norm=keep".parse().unwrap()];
+    let plan = format("q8_0").rules(rules).plan(&Input::open(folder).unwrap()).unwrap();
+    let ty = |part: &str| plan.iter().find(|t| t.name.contains(part)).unwrap().to;
+    assert_eq!((ty("attn_q.weight"), ty("ffn_up")), (GgmlType::BF16, GgmlType::Q8_0));
+    // A norm is no matrix, and rules are not for it.
+    assert_eq!(ty("attn_norm"), GgmlType::F32);
+}

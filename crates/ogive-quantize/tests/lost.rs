@@ -1,0 +1,136 @@
+//! Folders that lack something, or have it in a type that is not read: an error that names it, and no file without it. And what
+//! settings leave to be guessed is guessed as when the folder is run.
+
+mod common;
+
+use common::{Tensor, format, packed, rewritten, values};
+use ogive_quantize::Input;
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn message(folder: &Path) -> String {
+    Input::open(folder).map(|_| ()).unwrap_err().to_string()
+}
+
+/// The tensors with this in their names, in double precision, which nothing here reads.
+fn doubled(tensors: &mut [Tensor], part: &str) {
+    for t in tensors.iter_mut().filter(|t| t.name.contains(part)) {
+        let single = |b: &[u8]| f64::from(f32::from_le_bytes(b.try_into().unwrap()));
+        t.bytes = t.bytes.chunks_exact(4).flat_map(|b| single(b).to_le_bytes()).collect();
+        t.dtype = "F64".into();
+    }
+}
+
+fn without(tensors: &mut Vec<Tensor>, part: &str) {
+    tensors.retain(|t| !t.name.contains(part));
+}
+
+type Settings = fn(&mut Value);
+type Tensors = fn(&mut Vec<Tensor>);
+
+#[test]
+fn nothing_is_lost_without_a_word() {
+    let same: Settings = |_| {};
+    let cases: &[(&str, Settings, Tensors, &[&str])] = &[
+        ("llama", same, |t| doubled(t, "lm_head"), &["lm_head.weight", "type F64"]),
+        ("llama", same, |t| doubled(t, "model.norm"), &["model.norm.weight", "type F64"]),
+        ("llama", same, |t| doubled(t, "_layernorm"), &["model.layers.0.input_layernorm.weight", "type F64"]),
+        ("qwen2", same, |t| doubled(t, ".bias"), &["_proj.bias", "type F64"]),
+        (
+            "llama",
+            same,
+            |t| without(t, "lm_head"),
+            &["output.weight", "`lm_head.weight`", "tie_word_embeddings"],
+        ),
+        ("llama", same, |t| without(t, "model.norm"), &["output_norm.weight", "`model.norm.weight`"]),
+        (
+            "mixtral",
+            same,
+            |t| without(t, "experts.3."),
+            &["blk.0.ffn_down_exps.weight", "number 3 of 4 is missing"],
+        ),
+        (
+            "mixtral",
+            |c| c["num_local_experts"] = json!(3),
+            |_| {},
+            &["ffn_down_exps", "there are 4", "says 3"],
+        ),
+        (
+            "mixtral",
+            |c| c["num_local_experts"] = Value::Null,
+            |_| {},
+            &["ffn_down_exps", "how many there are"],
+        ),
+    ];
+    for (model, settings, tensors, why) in cases {
+        let Some(folder) = rewritten(model, settings, tensors) else { return };
+        let e = message(folder.path());
+        assert!(why.iter().all(|why| e.contains(why)), "{why:?}: {e}");
+    }
+}
+
+#[test]
+fn what_may_be_missing_may_be() {
+    // Buffers, and a head that is the embedding.
+    let Some(folder) = rewritten(
+        "llama",
+        |c| c["tie_word_embeddings"] = json!(true),
+        |all| {
+            doubled(all, "lm_head");
+            let buffer = "model.layers.0.self_attn.rotary_emb.inv_freq".into();
+            all.push(Tensor { name: buffer, dtype: "F64".into(), shape: vec![8], bytes: vec![0; 64] });
+        },
+    ) else {
+        return;
+    };
+    assert!(packed(&format("f32"), folder.path()).unwrap().tensor("output.weight").is_none());
+    // A model that embeds texts needs no head.
+    let folder = rewritten("llama", |_| {}, |all| without(all, "lm_head")).unwrap();
+    std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
+    let pooling = json!({"pooling_mode_mean_tokens": true}).to_string();
+    std::fs::write(folder.path().join("1_Pooling/config.json"), pooling).unwrap();
+    assert!(packed(&format("f32"), folder.path()).unwrap().tensor("output_norm.weight").is_some());
+}
+
+/// Key heads twice, so that there are as many as of queries.
+fn widened(tensors: &mut [Tensor]) {
+    for t in tensors.iter_mut().filter(|t| t.name.contains("k_proj") || t.name.contains("v_proj")) {
+        t.shape[0] *= 2;
+        let head = t.bytes.len() / 2;
+        t.bytes = t.bytes.chunks_exact(head).flat_map(|head| head.repeat(2)).collect();
+    }
+}
+
+#[test]
+fn as_many_key_heads_as_query_heads_need_not_be_said() {
+    for key in ["num_key_value_heads", "none"] {
+        let silence = |c: &mut Value| {
+            c["num_key_value_heads"] = Value::Null;
+            c.as_object_mut().unwrap().remove(key);
+        };
+        let Some(folder) = rewritten("llama", silence, |all| widened(all)) else { return };
+        let file = packed(&format("f32"), folder.path()).unwrap();
+        let back = ogive_weights::OpenOptions::new().of_gguf(file.into()).unwrap();
+        assert_eq!(back.config.usize("num_key_value_heads").unwrap(), 4);
+        let folder = ogive_weights::open(folder.path()).unwrap();
+        for info in folder.source.tensors() {
+            let (a, b) = (folder.source.get(&info.name).unwrap(), back.source.get(&info.name).unwrap());
+            assert_eq!((a.shape, a.to_vec()), (b.shape, b.to_vec()), "{}", info.name);
+        }
+    }
+}
+
+#[test]
+fn scalings_that_are_silent_on_the_context_mean_the_models() {
+    let scaled = |scaling: Value| rewritten("llama", |c| c["rope_scaling"] = scaling, |_| {});
+    let yarn = json!({"rope_type": "yarn", "factor": 4.0});
+    let Some(folder) = scaled(yarn) else { return };
+    let input = Input::open(folder.path()).unwrap();
+    assert_eq!(input.metadata().u32("llama.rope.scaling.original_context_length").unwrap(), 256);
+
+    let mut llama3 = json!({"rope_type": "llama3", "factor": 8.0});
+    let silent = packed(&format("f32"), scaled(llama3.clone()).unwrap().path()).unwrap();
+    llama3["original_max_position_embeddings"] = json!(256);
+    let said = packed(&format("f32"), scaled(llama3).unwrap().path()).unwrap();
+    assert_eq!(values(&silent, "rope_freqs.weight"), values(&said, "rope_freqs.weight"));
+}
