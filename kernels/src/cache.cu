@@ -8,7 +8,11 @@
 DEVICE void store_row(u8* to, const float* from, int dim) {
     for (int b = warp(); b < dim / 32; b += warps()) {
         float v = from[32 * b + lane()];
-        float d = warp_max(fabsf(v)) / 127.0f;
+        // By their bits, of which those of no number are the largest: the scale then is none either, and with it the block.
+        u32 largest = __float_as_uint(fabsf(v));
+#pragma unroll
+        for (int o = 16; o > 0; o >>= 1) largest = max(largest, __shfl_xor_sync(ALL, largest, o));
+        float d = __uint_as_float(largest) / 127.0f;
         float inverse = d == 0.0f ? 0.0f : 1.0f / d;
         u8* block = to + (u64)b * 34;
         if (lane() == 0) *(u16*)block = float_to_half(d);

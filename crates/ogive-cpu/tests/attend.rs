@@ -211,7 +211,7 @@ fn what_a_row_does_not_see_it_does_not_touch() {
         let width = spec.heads * spec.v_dim;
         let mut case = Case::new(spec, &[400], 70 + window as u64);
         case.v[0][at * 64..][..64].fill(f32::NAN);
-        for element in [&F32, &F16] {
+        for element in [&F32, &F16, &Q8_0] {
             for b in backends() {
                 for piece in [1000, 77] {
                     let got = case.run(&b, &[0], piece, &case.cache(16, element), true);

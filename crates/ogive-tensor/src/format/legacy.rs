@@ -144,12 +144,13 @@ pub static Q8_0: Format = Format {
         }
     },
     encode: Some(|v, b| {
-        // Eight at a time: which is the largest does not depend on the order.
-        let mut largest = [0.0_f32; 8];
+        // Eight at a time: which is the largest does not depend on the order. By their bits, of which those of no number are the
+        // largest: the scale then is none either, and with it the block.
+        let mut largest = [0_i32; 8];
         for v in v.as_chunks::<8>().0 {
-            largest = std::array::from_fn(|i| largest[i].max(f32::abs(v[i])));
+            largest = std::array::from_fn(|i| largest[i].max(v[i].abs().to_bits().cast_signed()));
         }
-        let d = largest.into_iter().fold(0.0, f32::max) / 127.0;
+        let d = f32::from_bits(largest.into_iter().fold(0, i32::max).cast_unsigned()) / 127.0;
         let inverse = inverse(d);
         put_half(b, 0, d);
         for (q, x) in b[2..34].iter_mut().zip(v) {

@@ -27,7 +27,12 @@ fn rows(lab: &mut Lab<'_>, element: &'static Format) -> Result<()> {
     for size in [1.0, 3e-5, 2e3, 1e-9, 0.0] {
         let [k, v] = DIMS.map(|dim| {
             let values = lab.random.normal(ROWS * dim);
-            values.iter().map(|x| x * size).collect::<Vec<f32>>()
+            let mut values: Vec<f32> = values.iter().map(|x| x * size).collect();
+            // Of a block with a scale, what is no number makes all of it none.
+            if element.block_len > 1 {
+                values[dim + 7] = f32::NAN;
+            }
+            values
         });
         let found = lab.guarded("stored, gathered, stored again", || {
             let spec = |block_len| {
@@ -51,9 +56,31 @@ fn rows(lab: &mut Lab<'_>, element: &'static Format) -> Result<()> {
             for (what, (first, again)) in ["keys", "values"].iter().zip(first.iter().zip(&again)) {
                 lab.same_bits(&format!("{what} of size {size:e}"), again, first);
             }
+            if element.block_len > 1 {
+                for (given, first) in [&k, &v].into_iter().zip(&first) {
+                    lab.same_bits(
+                        &format!("as the format packs size {size:e}"),
+                        first,
+                        &packed(element, given)?,
+                    );
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// What is left of the values once the format has packed them.
+fn packed(element: &'static Format, values: &[f32]) -> Result<Vec<f32>> {
+    let (mut bytes, mut out) = (vec![0; element.row_bytes(values.len())], vec![0.0; values.len()]);
+    element.encode_row(values, &mut bytes)?;
+    element.decode_row(&bytes, &mut out);
+    Ok(unsigned(out))
+}
+
+/// Without what may be lost: the sign of a zero that something was rounded to, and which of many what is no number was.
+fn unsigned(values: Vec<f32>) -> Vec<f32> {
+    values.into_iter().map(|x| if x.is_nan() { f32::NAN } else { x + 0.0 }).collect()
 }
 
 /// Stores rows step by step in a new cache, and reads them all after the last.
@@ -70,8 +97,6 @@ fn gathered(b: &dyn Backend, spec: &CacheSpec, rows: [&[f32]; 2], steps: &[Batch
         at += n;
         if i + 1 == steps.len() {
             let (k, v) = b.gather_kv(0, &cache, &plan)?;
-            // What is rounded to nothing may lose the sign of its zero.
-            let unsigned = |values: Vec<f32>| values.into_iter().map(|x| x + 0.0).collect::<Vec<f32>>();
             out = [b.download(&k)?, v.map_or(Ok(Vec::new()), |v| b.download(&v))?].map(unsigned);
         }
     }
