@@ -33,6 +33,23 @@ fn nothing_to_choose_from() {
     }
 }
 
+/// A draw that failed offered nothing: a token that is accepted after it moves a stage as far as one that was never drawn.
+#[test]
+fn a_draw_that_failed_moves_nothing() {
+    let default = SamplerParams::default();
+    for params in [
+        SamplerParams { mirostat: 1, ..default.clone() },
+        SamplerParams { mirostat: 2, ..default.clone() },
+        SamplerParams { adaptive_target: 0.5, ..default.clone() },
+    ] {
+        let mut chains = [params.build().expect("valid"), params.build().expect("valid")];
+        assert!(chains[0].sample(&[-INF; 3], &[]).is_err());
+        chains.iter_mut().for_each(|chain| chain.accept(1));
+        let [failed, plain] = chains;
+        assert_eq!(failed.state(), plain.state(), "{plain}");
+    }
+}
+
 #[test]
 fn infinities_and_nan() {
     for mut chain in chains() {

@@ -21,13 +21,14 @@ impl Offered {
         self.softmax = Some(softmax);
     }
 
-    /// The probability that the accepted token had, if it was on offer. Nothing is pending afterwards.
+    /// The probability that the accepted token had, if it was on offer. Nothing is pending afterwards. Of a list in which nothing was
+    /// possible nothing was on offer.
     pub(super) fn take(&mut self, token: u32) -> Option<f64> {
         let softmax = self.softmax.take();
         let found = self.list.iter().find(|c| c.id == token).copied();
         self.list.clear();
-        let (softmax, c) = (softmax?, found?);
-        Some(softmax.weight(c) as f64 / softmax.total.max(1) as f64)
+        let (softmax, c) = (softmax.filter(|softmax| softmax.total > 0)?, found?);
+        Some(softmax.weight(c) as f64 / softmax.total as f64)
     }
 
     /// Nothing is pending.
