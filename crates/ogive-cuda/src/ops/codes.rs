@@ -66,6 +66,11 @@ impl Codes {
         Ok(Self { pairs: filled / TILE[1], ..Self::new(device, at, rows, filled)? })
     }
 
+    /// Whether they are one row after the other, which any number of rows may be read from.
+    pub(super) fn in_rows(&self) -> bool {
+        self.pairs == 0
+    }
+
     /// An error where there are more than a kernel counts in 32 bits: of 64 rows, those of 67 million inputs.
     pub(super) fn check_for_tiles(&self, at: &str) -> Result<()> {
         match u32::try_from(self.codes) {
@@ -197,7 +202,7 @@ pub(super) fn rounding_to<'a>(y: &Tensor, call: Call<'a>) -> Call<'a> {
 /// there, with a number for each column, and the codes are in it.
 pub(super) fn codes(device: &Device, at: &str, x: &Tensor, order: Address) -> Result<Codes> {
     let (from, cols) = (device.read(at, x)?, x.shape().cols());
-    if let Some(left) = Device::codes(x).filter(|left| order == 0 && left.pairs == 0) {
+    if let Some(left) = Device::codes(x).filter(|left| order == 0 && left.in_rows()) {
         return Ok(left.clone());
     }
     let made = Codes::new(device, at, x.shape().rows(), cols)?;
@@ -214,7 +219,9 @@ pub(super) fn given(device: &Device, at: &str, x: &Tensor, order: Address) -> Re
     if !goes_to_tiles(&device.info, n) {
         return codes(device, at, x, order);
     }
-    if let Some(left) = Device::codes(x).filter(|left| order == 0 && left.pairs > 0) {
+    // Tiles of rows that were cut anew since (`Tensor::reshape`) have another order; as wide, they are as many.
+    let same = |left: &&Codes| order == 0 && left.pairs == cols.div_ceil(TILE[1]);
+    if let Some(left) = Device::codes(x).filter(same) {
         return Ok(left.clone());
     }
     let (from, made) = (device.read(at, x)?, Codes::in_tiles(device, at, n, cols)?);

@@ -109,7 +109,8 @@ impl Row {
             return Ok(Self::Norm(Arc::clone(norm), x.clone()));
         }
         let from = device.read(at, x)?;
-        let codes = Device::codes(x).filter(|_| !is_of_halves(&w.kept()));
+        // Those in tiles are of several rows that were cut anew since.
+        let codes = Device::codes(x).filter(|codes| codes.in_rows() && !is_of_halves(&w.kept()));
         Ok(codes.cloned().map_or(Self::Floats(from), Self::Codes))
     }
 }
