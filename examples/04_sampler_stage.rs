@@ -7,7 +7,7 @@ use ogive::sampler::{Candidates, Chain, Needs, Stage, stages};
 use ogive::tokenizer::Tokenizer;
 use std::{env, error::Error};
 
-/// Forbids every token whose text has a certain letter.
+/// Forbids every token whose text has a certain letter. Those that are no text, as what ends a story, have names, which do not count.
 #[derive(Clone, Debug)]
 struct Without {
     /// In ascending order.
@@ -19,7 +19,9 @@ impl Without {
         let mut banned = Vec::new();
         for id in 0..u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX) {
             let text = String::from_utf8_lossy(tokenizer.token_bytes(id)?).to_lowercase();
-            if text.contains(letter) {
+            let is_text =
+                !tokenizer.is_eog(id) && !tokenizer.token_kind(id).is_some_and(|kind| kind.is_special());
+            if is_text && text.contains(letter) {
                 banned.push(id);
             }
         }
@@ -58,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .then(stages::TopK::new(40))
         .then(stages::Temperature::new(0.7)?);
     let mut session = model.session()?;
-    let how = Generate::new().max_tokens(60); // its sampler is not looked at: the chain is given
+    let how = Generate::new().max_tokens(300); // its sampler is not looked at: the chain is given
     println!("{}", session.generate_with("Once upon a time", &how, chain)?.text()?);
     Ok(())
 }

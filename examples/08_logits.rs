@@ -24,7 +24,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     // How well the model foresaw each next token.
     let surprise: Vec<f32> =
         logits.outer_iter().zip(&ids[1..]).map(|(row, next)| -log_probability(row, *next)).collect();
-    println!("perplexity: {:.2}", (surprise.iter().sum::<f32>() / surprise.len() as f32).exp());
+    if surprise.is_empty() {
+        println!("perplexity: none, for there is one token and nothing to foresee");
+    } else {
+        println!("perplexity: {:.2}", (surprise.iter().sum::<f32>() / surprise.len() as f32).exp());
+    }
 
     // What may follow the text.
     let last = logits.row(ids.len() - 1);

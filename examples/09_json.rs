@@ -4,6 +4,7 @@
 
 use ogive::Generate;
 use serde_json::Value;
+use std::io::{self, Write};
 use std::{env, error::Error, fs};
 
 const SCHEMA: &str = r#"{
@@ -32,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for piece in &mut answer {
         let piece = piece?;
         print!("{piece}");
+        io::stdout().flush()?;
         text += &piece;
     }
     println!();

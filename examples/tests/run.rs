@@ -88,6 +88,14 @@ fn a_stage_of_ones_own_forbids_a_letter() {
     }
 }
 
+/// Tokens that end a text have a `|` in their names, which is no part of a story: it ends where it does with all tokens.
+#[test]
+fn a_stage_of_ones_own_lets_a_story_end() {
+    let without = |letter: &str| run("04_sampler_stage", &["ogive:demo".as_ref(), letter.as_ref()]);
+    let story = without("|");
+    assert!(story.len() > 60 && story == without("\u{a7}"), "{story}");
+}
+
 #[test]
 fn an_architecture_of_another_crate_runs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("outside/golden");
@@ -181,6 +189,8 @@ fn ogives_own_model_serves_where_none_is_given() {
     let text = run("08_logits", &[]);
     let perplexity = text.lines().find_map(|l| l.strip_prefix("perplexity: ")).unwrap();
     assert!((1.0..20.0).contains(&perplexity.parse::<f32>().unwrap()), "{text}");
+    let empty = run("08_logits", &["ogive:demo".as_ref(), "".as_ref()]);
+    assert!(empty.contains("perplexity: none, for there is one token and nothing to foresee"), "{empty}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub struct Gguf {
 
 impl Gguf {
     /// Opens a file by mapping it into memory; of a split file, give the first part. A path that is no regular file,
-    /// such as a pipe, is read instead.
+    /// such as a pipe, is read instead: all of it, or no more than its first bytes, if those are not GGUF's.
     ///
     /// While the value or any of its data lives, **the file must not be changed or truncated** by anyone: the numbers
     /// would change under the reader, and touching a page that is gone ends the process on most systems. Replacing the
@@ -50,7 +50,7 @@ impl Gguf {
     /// # Errors
     /// If a file cannot be opened, is no GGUF file, or contradicts itself. The error names the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_by(path.as_ref(), map::map_file)
+        Self::open_by(path.as_ref(), map::map_gguf_file)
     }
 
     /// As [`open`](Self::open), but reads the file into memory, so that it may change afterwards.
@@ -58,7 +58,7 @@ impl Gguf {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_in_memory(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_by(path.as_ref(), map::read_file)
+        Self::open_by(path.as_ref(), map::read_gguf_file)
     }
 
     /// Takes a file's bytes, or anything that holds them.
@@ -97,12 +97,12 @@ impl Gguf {
         file.finish(split)
     }
 
-    /// Reads a file that is no file on disk, to its end.
+    /// Reads a file that is no file on disk, to its end; what does not begin as GGUF does, no further than that.
     ///
     /// # Errors
     /// If reading fails, and as [`from_bytes`](Self::from_bytes).
     pub fn read(mut reader: impl Read) -> Result<Self> {
-        let bytes = map::read_all(&mut reader)?;
+        let bytes = map::read_gguf(&mut reader)?;
         let (file, split) = Self::first(bytes, None)?;
         match split {
             Some(s) => Err(split::problem(format!("the file has {} parts; open it by path", s.count))),

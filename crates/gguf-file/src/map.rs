@@ -14,6 +14,7 @@ use std::sync::Arc;
 use memmap2::Mmap;
 
 use crate::error::{Error, Result};
+use crate::parse::MAGIC;
 
 /// Shared bytes whose owner may be a mapped file, a vector, or anything else. Cloning shares the owner.
 #[derive(Clone)]
@@ -87,10 +88,20 @@ impl fmt::Debug for Bytes {
 /// # Errors
 /// If the file cannot be opened, mapped or read.
 pub fn map_file(path: &Path) -> Result<Bytes> {
+    map_or(path, read_all)
+}
+
+/// The same of a GGUF file.
+pub(crate) fn map_gguf_file(path: &Path) -> Result<Bytes> {
+    map_or(path, read_gguf)
+}
+
+/// Maps a file, or reads it so if it is no regular one.
+fn map_or(path: &Path, read: fn(&mut dyn Read) -> Result<Bytes>) -> Result<Bytes> {
     let mut file = File::open(path).map_err(Error::io("opening the file"))?;
     let kind = file.metadata().map_err(Error::io("asking for the file's size"))?;
     if !kind.is_file() {
-        return read_all(&mut file);
+        return read(&mut file);
     }
     // The map is private and read-only, so nothing in this process can write through it; what remains is another
     // process that writes to or truncates the file, which no program can prevent and which the documentation of
@@ -109,8 +120,24 @@ pub fn read_file(path: &Path) -> Result<Bytes> {
     read_all(&mut File::open(path).map_err(Error::io("opening the file"))?)
 }
 
+/// The same of a GGUF file.
+pub(crate) fn read_gguf_file(path: &Path) -> Result<Bytes> {
+    read_gguf(&mut File::open(path).map_err(Error::io("opening the file"))?)
+}
+
+/// Reads all of a GGUF file. Of anything else, which may have no end, only the first bytes: whoever parses them says what is wrong.
+pub(crate) fn read_gguf(reader: &mut dyn Read) -> Result<Bytes> {
+    let mut bytes = Vec::new();
+    let first = Read::take(&mut *reader, MAGIC.len() as u64).read_to_end(&mut bytes);
+    first.map_err(Error::io("reading the file"))?;
+    if bytes == MAGIC {
+        reader.read_to_end(&mut bytes).map_err(Error::io("reading the file"))?;
+    }
+    Ok(Bytes::new(bytes))
+}
+
 /// Reads all there is. Memory grows with what really comes.
-pub(crate) fn read_all(reader: &mut dyn Read) -> Result<Bytes> {
+fn read_all(reader: &mut dyn Read) -> Result<Bytes> {
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes).map_err(Error::io("reading the file"))?;
     Ok(Bytes::new(bytes))

@@ -76,6 +76,17 @@ fn a_pipe_is_read_instead_of_mapped() {
     assert_eq!(file.data_of("x").expect("x").bytes(), [1, 2, 3, 4]);
 }
 
+#[test]
+fn what_is_no_gguf_is_not_read_to_an_end_it_may_not_have() {
+    let error = Gguf::read(std::io::repeat(b'x')).expect_err("that is none");
+    assert!(matches!(error.kind(), Error::BadMagic { .. }), "{error}");
+    #[cfg(unix)]
+    for opened in [Gguf::open("/dev/zero"), Gguf::open_in_memory("/dev/zero")] {
+        let error = opened.expect_err("that is none");
+        assert!(matches!(error.kind(), Error::BadMagic { .. }), "{error}");
+    }
+}
+
 /// Kilobytes of a mapped file that are in this process's memory.
 #[cfg(target_os = "linux")]
 fn resident(path: &std::path::Path) -> u64 {

@@ -13,7 +13,7 @@ pub(crate) enum Error {
     Usage(String),
     /// What was asked for failed.
     Failed(String),
-    /// Ctrl-C.
+    /// Ctrl-C, or a signal to end.
     Interrupted,
     /// Nobody reads stdout any more.
     ClosedPipe,

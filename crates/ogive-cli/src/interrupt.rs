@@ -1,14 +1,17 @@
-//! What Ctrl-C does.
+//! What Ctrl-C does, and what signals do that ask the program to end: SIGTERM, and SIGHUP of a terminal that is closed.
 //!
 //! Nothing waits for it but what says so: by default the program ends at once. While a [`Patience`] lives, the first
 //! Ctrl-C only sets a flag, to be looked at between steps, and the second ends the program after all: a step may be long.
 //! One may live within another's life, as an answer's within that of the conversation: they share the flag.
+//!
+//! Signals are noted likewise, but for good, and however many come: a terminal that is closed sends several. Where Ctrl-C stops an answer
+//! alone, they end the conversation too.
 
 use crate::error::{Doing, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-/// The exit code of a program that Ctrl-C ended.
+/// The exit code of a program that Ctrl-C or a signal ended.
 const CODE: i32 = 130;
 
 #[derive(Debug, Default)]
@@ -16,12 +19,21 @@ struct Flags {
     /// How many wait for it.
     patient: AtomicUsize,
     hit: AtomicBool,
+    /// Whether the program is to end.
+    ending: AtomicBool,
 }
 
 impl Flags {
     /// Takes a Ctrl-C; says whether the program ends by it.
     fn hit(&self) -> bool {
-        self.patient.load(SeqCst) == 0 || self.hit.swap(true, SeqCst)
+        self.patient.load(SeqCst) == 0 || self.ending.load(SeqCst) || self.hit.swap(true, SeqCst)
+    }
+
+    /// Takes a signal to end; says whether the program ends by it, for nobody waits.
+    #[cfg(any(unix, test))]
+    fn end(&self) -> bool {
+        self.ending.store(true, SeqCst);
+        self.patient.load(SeqCst) == 0
     }
 }
 
@@ -30,9 +42,11 @@ impl Flags {
 pub(crate) struct Interrupt(Arc<Flags>);
 
 impl Interrupt {
-    /// Takes Ctrl-C over. Once in a process.
+    /// Takes Ctrl-C and signals over. Once in a process, before it has other threads.
     pub(crate) fn install() -> Result<Self> {
         let flags = Arc::new(Flags::default());
+        #[cfg(unix)]
+        signals::listen(Arc::clone(&flags))?;
         let seen = Arc::clone(&flags);
         ctrlc::set_handler(move || {
             if seen.hit() {
@@ -57,22 +71,72 @@ impl Interrupt {
     pub(crate) fn heed(&self) -> bool {
         self.0.hit.swap(false, SeqCst)
     }
+
+    /// Whether a signal asked the program to end, and not only what it does.
+    pub(crate) fn is_final(&self) -> bool {
+        self.0.ending.load(SeqCst)
+    }
 }
 
-/// While this lives, the first Ctrl-C is only noted.
+/// While this lives, the first Ctrl-C is only noted, and so is every signal.
 #[derive(Debug)]
 pub(crate) struct Patience<'i>(&'i Flags);
 
 impl Patience<'_> {
-    /// Whether Ctrl-C came.
+    /// Whether Ctrl-C or a signal came.
     pub(crate) fn over(&self) -> bool {
-        self.0.hit.load(SeqCst)
+        self.0.hit.load(SeqCst) || self.0.ending.load(SeqCst)
     }
 }
 
 impl Drop for Patience<'_> {
     fn drop(&mut self) {
         self.0.patient.fetch_sub(1, SeqCst);
+    }
+}
+
+/// SIGTERM and SIGHUP, by a thread that waits for them.
+///
+/// `ctrlc` could take them too, but would not tell them from Ctrl-C, and would take the SIGHUP that `nohup` has a program ignore.
+#[cfg(unix)]
+mod signals {
+    use super::{CODE, Doing, Flags, Result};
+    use nix::sys::signal::{SigSet, Signal};
+    use std::sync::Arc;
+    use std::thread;
+
+    pub(super) fn listen(flags: Arc<Flags>) -> Result<()> {
+        let mut signals = SigSet::empty();
+        [Signal::SIGTERM, Signal::SIGHUP]
+            .into_iter()
+            .filter(|s| !is_ignored(*s))
+            .for_each(|s| signals.add(s));
+        // Every later thread blocks them too: one that did not would get them, and the program would end.
+        signals.thread_block().doing("taking signals over")?;
+        let wait = move || {
+            while signals.wait().is_ok() {
+                if flags.end() {
+                    std::process::exit(CODE);
+                }
+            }
+        };
+        thread::Builder::new().name("signals".into()).spawn(wait).doing("starting to wait for signals")?;
+        Ok(())
+    }
+
+    /// Whether the program was started so that a signal is nothing to it.
+    #[cfg(target_os = "linux")]
+    fn is_ignored(signal: Signal) -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|mask| u128::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| (mask >> (signal as i32 - 1)) & 1 == 1)
+    }
+
+    /// Elsewhere one that is ignored does not come to who waits for it.
+    #[cfg(not(target_os = "linux"))]
+    fn is_ignored(_: Signal) -> bool {
+        false
     }
 }
 
@@ -96,5 +160,21 @@ mod tests {
         drop(outer);
         assert!(!interrupt.patience().over(), "but not for who begins anew");
         assert!(interrupt.0.hit());
+    }
+
+    #[test]
+    fn a_signal_is_noted_for_good() {
+        let interrupt = Interrupt(Arc::default());
+        assert!(interrupt.0.end(), "nobody waits");
+        let interrupt = Interrupt(Arc::default());
+        let patience = interrupt.patience();
+        assert!(!interrupt.0.end() && !interrupt.0.end(), "a terminal sends several");
+        assert!(patience.over() && interrupt.is_final());
+        interrupt.heed();
+        assert!(patience.over(), "it is no Ctrl-C that was heeded");
+        drop(patience);
+        let _patience = interrupt.patience();
+        assert!(interrupt.patience().over() && interrupt.is_final());
+        assert!(interrupt.0.hit(), "Ctrl-C does not wait for what is to end anyhow");
     }
 }

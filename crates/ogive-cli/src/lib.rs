@@ -1,7 +1,7 @@
 //! The program ogive: run, chat, inspect, measure.
 //!
 //! Text goes to stdout and nothing else does; the device, progress and figures go to stderr. Exit codes are 0, 1 for an
-//! error, 2 for wrong usage and 130 for Ctrl-C. Everything is built on the crate `ogive`, as any other program would be:
+//! error, 2 for wrong usage and 130 for Ctrl-C, SIGTERM and SIGHUP. Everything is built on the crate `ogive`, as any other program would be:
 //! what this one needs and the library does not offer is missing there, not here.
 
 mod answer;

@@ -1,9 +1,9 @@
 //! Arguments that several commands share: which model, and on what.
 
 use crate::args::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, one_line};
 use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
 use ogive::weights::OpenOptions;
@@ -25,8 +25,23 @@ pub(crate) struct ModelPath {
     #[arg(short, long, value_name = "MODEL")]
     model: Option<PathBuf>,
     /// What the environment names. Not by clap's own means, for which an empty variable is a `--model` without a value.
-    #[arg(skip = std::env::var_os("OGIVE_MODEL").filter(|name| !name.is_empty()).map(PathBuf::from))]
+    #[arg(skip = model_of_environment())]
     environment: Option<PathBuf>,
+}
+
+/// The model that the environment names, if it names one.
+pub(crate) fn model_of_environment() -> Option<PathBuf> {
+    std::env::var_os("OGIVE_MODEL").filter(|name| !name.is_empty()).map(PathBuf::from)
+}
+
+/// Refuses a model out of a pipe where one reading does not do; `what` is done with it in several.
+pub(crate) fn check_plain(path: &Path, what: &str) -> Result<()> {
+    if !ogive::weights::is_piped(path) {
+        return Ok(());
+    }
+    let why =
+        format_args!("this is no plain file, and a model is {what} in several readings; write it to a file");
+    Err(Error::failed(format_args!("{}: {why}", path.display())))
 }
 
 impl ModelPath {
@@ -49,7 +64,7 @@ pub(crate) struct Machine {
     #[arg(long, value_name = "N")]
     gpu_layers: Option<GpuLayers>,
     /// Threads to compute with [default: one for each logical CPU that this process may use]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = threads())]
     threads: Option<usize>,
     /// What keys and values are kept in [default: f16, with --exact f32]
     #[arg(long, value_name = "FORMAT", value_parser = cache_type())]
@@ -93,6 +108,13 @@ impl Repack {
     }
 }
 
+/// As many as the CPU backend takes.
+const MOST_THREADS: u64 = 4096;
+
+fn threads() -> impl TypedValueParser<Value = usize> {
+    RangedU64ValueParser::new().range(1..=MOST_THREADS)
+}
+
 fn cache_type() -> impl TypedValueParser<Value = &'static Format> {
     const FORMATS: [&Format; 4] = [&F32, &F16, &BF16, &Q8_0];
     let find = |name: String| FORMATS.into_iter().find(|f| f.name == name).ok_or("no such format");
@@ -132,7 +154,7 @@ impl Machine {
     /// The same for a context of so many tokens, where that is said.
     pub(crate) fn options_for(&self, tokens: Option<usize>) -> Result<Options> {
         if tokens == Some(0) {
-            return Err(Error::failed("--context 0: ask for at least one token"));
+            return Err(Error::Usage("--context 0: ask for at least one token".into()));
         }
         self.agree()?;
         Ok(tokens.into_iter().fold(self.options(), Options::context))
@@ -180,7 +202,8 @@ impl Machine {
 
     /// The same with these options.
     pub(crate) fn open_with(options: &Options, path: &Path, context: &Context) -> Result<Model> {
-        let bar = progress(context, format!("opening {}", path.display()), 0, " MB");
+        let opening = one_line(&format!("opening {}", path.display()));
+        let bar = progress(context, opening, 0, " MB");
         let shown = bar.clone();
         let model = options.clone().progress(move |done, total| megabytes(&shown, done, total)).open(path);
         bar.finish_and_clear();

@@ -7,7 +7,7 @@ use crate::args::Context;
 use crate::constraint::Constraint;
 use crate::error::Result;
 use ogive::Generate;
-use ogive::sampler::{SamplerParams, Samplers};
+use ogive::sampler::{Chain, SamplerParams, Samplers, Stage};
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
 
@@ -172,17 +172,25 @@ impl Sampling {
 
     /// Shows a seed that was drawn here, so that the run can be repeated.
     pub(crate) fn show_seed(&self, how: &Generate, context: &Context) {
-        let chain = plain_chain(&how.sampler);
-        if self.seed.is_none() && !chain.ends_with("greedy") {
+        let chain = plain(&how.sampler);
+        let stages: Vec<&str> = chain.iter().flat_map(Chain::stages).map(Stage::name).collect();
+        // The choice of the best has no use for it, but a coin may be tossed before.
+        let draws = stages.last() != Some(&"greedy") || stages.contains(&"xtc");
+        if self.seed.is_none() && draws {
             context.note(format_args!("seed {}", how.sampler.seed));
         }
     }
 }
 
-/// The chain as text, which has no breakers in it and so needs no vocabulary.
+/// The chain as text.
 pub(crate) fn plain_chain(params: &SamplerParams) -> String {
+    plain(params).map(|chain| chain.to_string()).unwrap_or_default()
+}
+
+/// The chain without breakers, which so needs no vocabulary.
+fn plain(params: &SamplerParams) -> Option<Chain> {
     let plain = SamplerParams { dry_sequence_breakers: Vec::new(), ..params.clone() };
-    plain.build().map(|chain| chain.to_string()).unwrap_or_default()
+    plain.build().ok()
 }
 
 /// A number that another run will not draw, of 32 bits: short enough to be typed again.

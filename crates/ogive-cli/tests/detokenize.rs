@@ -21,6 +21,15 @@ fn what_was_cut_comes_back() {
 }
 
 #[test]
+fn options_may_follow_ids() {
+    let before = ogive(args!["detokenize", "--json", "--model", ogive::DEMO, "300", "301"]).text();
+    assert!(before.starts_with('"') && before.len() > 4, "{before}");
+    assert_eq!(ogive(args!["detokenize", "300", "301", "--json", "-m", ogive::DEMO, "-q"]).text(), before);
+    let negative = ogive(args!["detokenize", "300", "-1", "--model", ogive::DEMO]);
+    assert_eq!(negative.error(2), "`-1` is no token id");
+}
+
+#[test]
 fn ids_in_any_form() {
     let Some(model) = shared("vocab/ggml-vocab-gpt-2.gguf") else { return };
     for ids in [&["15496", "995"][..], &["15496,995"], &["[15496, 995]"]] {

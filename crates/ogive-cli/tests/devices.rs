@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::ogive;
+use common::{command, ogive, reads};
 use ptx_emulator_launcher::{Launcher, Nvrtc, test};
 use std::path::Path;
 use std::process::Stdio;
@@ -36,12 +36,53 @@ fn a_model_is_counted_for_each_device() {
         // A GPU gives whole pages.
         assert!(three > 2 * one && three <= 3 * one, "{one} {three}");
     }
-    let without = ogive(args!["devices", "-b", "3"]);
-    assert!(without.error(2).contains("required arguments were not provided"));
+    for option in ["--sequences", "--context"] {
+        let without = ogive(args!["devices", option, "3"]);
+        assert!(without.error(2).contains("count what a model takes: name one with --model"));
+    }
+    // The environment names one as well.
+    let named = reads(command().args(["devices", "-c", "256"]).env("OGIVE_MODEL", &model), b"").text();
+    assert_eq!(named.matches("at 256 tokens").count(), text.matches("at 256 tokens").count(), "{named}");
+    let other = args!["devices", "-m", ogive::DEMO];
+    let other = reads(command().args(other).env("OGIVE_MODEL", &model), b"").text();
+    assert!(other.contains("ogive:demo: ") && !other.contains("tiny.gguf"), "{other}");
     let text = ogive(args!["devices", "--model", &model, "--gpu-layers", "0"]).text();
     assert!(text.matches("nothing of it is here, and on the CPU ").count() >= 1, "{text}");
     let none = ogive(args!["devices", "--model", folder.path().join("none.gguf")]);
     assert!(none.error(1).contains("none.gguf: no such file or folder"));
+}
+
+/// The CPU too has what its system and its limits leave it.
+#[test]
+#[cfg(target_os = "linux")]
+fn whether_a_model_fits_the_cpu_is_told() {
+    let devices = |context: &str, more: &[&str]| {
+        let fixed = args!["devices", "--model", ogive::DEMO, "--device", "cpu", "--context", context];
+        ogive(fixed.into_iter().chain(more.iter().map(Into::into)))
+    };
+    let fits = devices("64", &[]).text();
+    assert!(fits.contains("; fits in ") && fits.trim_end().ends_with(" free"), "{fits}");
+    let json = devices("64", &["--json"]).json();
+    assert!(json[0]["memory"]["fits"] == true && json[0]["memory"]["free"].is_u64(), "{json}");
+    // Some terabytes. What is asked of GPUs means nothing there.
+    for more in [&[][..], &["--gpu-layers", "auto"]] {
+        let ran = devices("10000000000", more);
+        let large = ran.text();
+        let less = "use a smaller context or cache type, or smaller weights (`ogive quantize`)";
+        assert!(large.contains("; does not fit in ") && large.trim_end().ends_with(less), "{large}");
+        assert!(!large.contains("--gpu-layers"), "{large}");
+        // Nothing is opened, which would be warned of.
+        assert_eq!(ran.stderr, "");
+    }
+}
+
+#[test]
+fn the_cpu_is_listed_with_the_threads_it_is_to_have() {
+    let listed = |threads: &str| ogive(args!["devices", "--device", "cpu", "-t", threads]);
+    assert!(listed("3").text().starts_with("cpu      3 threads, "), "{}", listed("3").text());
+    for none in ["0", "5000"] {
+        assert!(listed(none).error(2).contains("is not in 1..=4096"), "{}", listed(none).stderr);
+    }
 }
 
 #[test]

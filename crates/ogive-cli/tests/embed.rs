@@ -16,7 +16,7 @@ fn a_vector_a_line_from_arguments_and_from_stdin_and_the_same_as_numpy() {
     for row in &rows {
         assert!((row.iter().map(|v| v * v).sum::<f32>() - 1.0).abs() < 1e-5);
     }
-    let piped = ogive_reads(args!["embed", "--model", model], b"Once upon a time\n\nThe end.\n").text();
+    let piped = ogive_reads(args!["embed", "--model", model], b"Once upon a time\nThe end.\n").text();
     assert_eq!(piped, given);
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("v.npy");
@@ -31,13 +31,32 @@ fn a_vector_a_line_from_arguments_and_from_stdin_and_the_same_as_numpy() {
 }
 
 #[test]
+fn every_line_has_a_vector_also_one_without_text() {
+    let model = golden("bert");
+    let given = ogive(args!["embed", "--model", model, "--quiet", "the cats", "", " ", "dog"]).text();
+    assert_eq!(given.lines().count(), 4, "{given}");
+    // A line ends with its break, and the last may do without.
+    for lines in [&b"the cats\n\n \ndog\n"[..], b"the cats\r\n\r\n \r\ndog"] {
+        assert_eq!(ogive_reads(args!["embed", "--model", model, "--quiet"], lines).text(), given);
+    }
+    let one = ogive_reads(args!["embed", "--model", model, "--quiet"], b"\n").text();
+    assert_eq!(one.lines().collect::<Vec<_>>(), [given.lines().nth(1).unwrap()]);
+    let none = ogive_reads(args!["embed", "--model", model], b"");
+    assert!(none.error(2).contains("no text given"), "{}", none.stderr);
+    // As lines are counted, and by the name that it has here.
+    let long = ogive_reads(args!["embed", "--model", model], format!("\n{}\n", "x".repeat(60)).as_bytes());
+    assert!(long.error(1).contains("text 2 has 62 tokens"), "{}", long.stderr);
+    assert!(long.stderr.contains("--truncate"), "{}", long.stderr);
+    let nothing = ogive(args!["embed", "--model", model, "--dimensions", "0", "x"]);
+    assert!(nothing.error(2).contains("it should be at least 1"), "{}", nothing.stderr);
+}
+
+#[test]
 fn mistakes_are_explained() {
     let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
-    let none = ogive_reads(args!["embed", "--model", model], b"\n \n");
-    assert!(none.error(2).contains("no text given"));
     let long =
         ogive(args!["embed", "--model", model, "--context", "4", "one", "Once upon a time, there was"]);
-    assert!(long.error(1).contains("text 1 has"), "{}", long.stderr);
+    assert!(long.error(1).contains("text 2 has"), "{}", long.stderr);
     let bytes = ogive_reads(args!["embed", "--model", model], b"\xff\n");
     assert!(bytes.error(1).contains("reading stdin"), "{}", bytes.stderr);
     let out = ogive(args!["embed", "--model", model, "--out", "/nowhere/v.npy", "x"]);

@@ -64,6 +64,14 @@ fn every_model_can_be_looked_at() {
 }
 
 #[test]
+fn a_context_that_is_too_long_is_not_the_models_fault() {
+    let text = ogive(args!["inspect", ogive::DEMO, "--context", "1000000000000000"]).text();
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("memory: not known: ") && last.contains("shorter context"), "{last}");
+    assert!(!text.contains("cannot be run"), "{last}");
+}
+
+#[test]
 fn long_lists_are_whole_where_asked_for() {
     let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };
     let tokens = |json: serde_json::Value| json["metadata"]["tokenizer.ggml.tokens"].clone();

@@ -1,4 +1,4 @@
-//! What becomes of a session when Ctrl-C comes, or nobody reads on.
+//! What becomes of a session, or of a file that is being written, when Ctrl-C or a signal comes, or nobody reads on.
 #![cfg(unix)]
 
 mod common;
@@ -6,13 +6,17 @@ mod common;
 use common::{command, limited, ogive};
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
 fn ctrl_c(child: &Child) {
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    send("-INT", child);
+}
+
+fn send(signal: &str, child: &Child) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
 fn names(folder: &Path) -> Vec<OsString> {
@@ -71,6 +75,69 @@ fn ctrl_c_while_a_session_is_saved_leaves_no_part_of_it() {
         assert_eq!(names(&place), ["kept"], "{command_name}: {said}");
         fs::remove_dir_all(&place).unwrap();
     }
+}
+
+/// What is written is of some gigabytes, and takes longer than the signal.
+#[test]
+fn what_ends_the_program_leaves_no_part_of_a_model() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("m.gguf");
+        let mut synth = command();
+        synth.args(args!["synth", "--shape", "llama-3.2-1b", "--format", "f16", "-q", out]);
+        let mut child = synth.stderr(Stdio::piped()).spawn().unwrap();
+        while names(folder.path()).is_empty() && child.try_wait().unwrap().is_none() {
+            thread::yield_now();
+        }
+        send(signal, &child);
+        // A terminal that is closed sends it again and again.
+        if signal == "-HUP" {
+            send(signal, &child);
+        }
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.as_ref()), (Some(130), ""), "{signal}");
+        assert_eq!(names(folder.path()), [""; 0], "{signal}");
+    }
+}
+
+/// Ctrl-C stops the answer, after which the script would go on.
+#[test]
+fn a_signal_in_an_answer_ends_the_conversation_and_keeps_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let chat = args!["chat", "--model", ogive::DEMO, "--ignore-eos", "-c", "20000", "-q", "--session", kept];
+    let pipe = Stdio::piped;
+    let mut run = command();
+    let mut child = run.args(chat).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().unwrap();
+    let mut script = child.stdin.take().unwrap();
+    script.write_all(b"Once upon a time\n").unwrap();
+    let mut shown = child.stdout.take().unwrap();
+    shown.read_exact(&mut [0; 20]).unwrap();
+    send("-TERM", &child);
+    let rest = thread::spawn(move || shown.read_to_end(&mut Vec::new()).unwrap());
+    let output = child.wait_with_output().unwrap();
+    rest.join().unwrap();
+    drop(script);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(!said.contains("error") && kept.exists(), "{said}");
+}
+
+/// As `nohup` has it.
+#[test]
+fn a_hangup_that_is_to_be_nothing_is_nothing() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ogive")]);
+    shell.args(args!["run", "--model", ogive::DEMO, "--raw", "-q", "-n", "300", "--ignore-eos", "Once"]);
+    let mut child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut shown = child.stdout.take().unwrap();
+    shown.read_exact(&mut [0; 4]).unwrap();
+    send("-HUP", &child);
+    let rest = thread::spawn(move || shown.read_to_end(&mut Vec::new()).unwrap());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(rest.join().unwrap() > 100);
 }
 
 #[test]

@@ -49,6 +49,14 @@ fn every_architecture_in_every_form_is_the_references() {
 }
 
 #[test]
+fn an_option_is_no_list_of_ids() {
+    let none = ogive(args!["logits", "--tokens", "--out", "l.npy"]);
+    assert!(none.error(2).starts_with("a value is required for '--tokens <IDS>'"), "{}", none.stderr);
+    let negative = ogive(args!["logits", "--tokens", "-1", "--out", "l.npy"]);
+    assert!(negative.error(2).contains("`-1` is no token id"), "{}", negative.stderr);
+}
+
+#[test]
 #[cfg(unix)]
 fn a_pipe_is_written_to_and_not_replaced() {
     let Some(model) = shared("golden/llama/llama-f32.gguf") else { return };

@@ -27,6 +27,32 @@ fn what_is_no_plain_file_is_not_inspected() {
     assert!(e.contains("/dev/null: this is no plain file"), "{e}");
     let e = wrong!(1, "run", "--model", "/dev/null", "x");
     assert!(e.contains("/dev/null: what comes out of it is no GGUF file"), "{e}");
+    // What has no end is not read to it.
+    let e = wrong!(1, "tokenize", "--model", "/dev/zero");
+    assert!(e.contains("/dev/zero"), "{e}");
+    let e = wrong!(1, "detokenize", "--model", "/dev/zero", "1");
+    assert!(e.contains("/dev/zero"), "{e}");
+}
+
+/// As a shell's `<(...)` gives one.
+#[cfg(unix)]
+#[test]
+fn a_model_out_of_a_pipe_is_not_read_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, messages) = (folder.path().join("m.gguf"), folder.path().join("m.json"));
+    ogive(args!["synth", "--shape", "tiny", "--format", "q8_0", "-q", model]).text();
+    fs::write(&messages, r#"[{"role": "user", "content": "Hi"}]"#).unwrap();
+    let model = fs::read(model).unwrap();
+    for (command, what) in [("bench", "measured"), ("devices", "counted"), ("inspect", "inspected")] {
+        let ran = ogive_reads(args![command, "--model", "/dev/stdin"], &model);
+        let why =
+            format!("/dev/stdin: this is no plain file, and a model is {what} in several readings; write it");
+        assert!(ran.error(1).starts_with(&why), "{}", ran.stderr);
+    }
+    let template = args!["template", "--model", "/dev/stdin", "--messages", messages];
+    let ran = ogive_reads(&template, &model);
+    assert!(ran.error(1).contains("this is a GGUF file and no template"), "{}", ran.stderr);
+    assert_eq!(ogive_reads(&template, b"{{ messages[0].content }}").text(), "Hi");
 }
 
 #[test]
@@ -100,6 +126,9 @@ fn numbers_and_names_that_make_no_sense() {
         (&["--dry-sequence-breaker", "\\xzz", "x"], "hexadecimal"),
         (&["--mirostat", "-1", "x"], "--mirostat"),
         (&["--raw", "--system", "s", "x"], "--system"),
+        (&["--threads", "0", "x"], "0 is not in 1..=4096"),
+        (&["--threads", "1000000", "x"], "--threads"),
+        (&["--context", "0", "x"], "--context 0: ask for at least one token"),
         (&["x", "y"], "y"),
         (&["--stop", "", "x"], "leave --stop out"),
         (&[], "there is no prompt, and nothing came by stdin: give the text"),
@@ -123,9 +152,6 @@ fn numbers_and_names_that_make_no_sense() {
         (&["--adaptive-decay", "1", "x"], "adaptive_decay is 1"),
         (&["--samplers", "mirostat,top_k:5", "x"], "top_k comes after mirostat"),
         (&["--samplers", "top_p:7", "x"], "top_p is 7"),
-        (&["--threads", "0", "x"], "threads"),
-        (&["--threads", "1000000", "x"], "threads"),
-        (&["--context", "0", "x"], "--context 0: ask for at least one token"),
         (&["--context", "100000000", "x"], "memory"),
         (&["--context", "1000000000000", "x"], "a shorter context"),
         (&["--context", "18446744073709551615", "x"], ""),
@@ -143,8 +169,10 @@ fn numbers_and_names_that_make_no_sense() {
     wrong!(2, "bench", "--model", model, "-r", "0");
     wrong!(1, "bench", "--model", model, "-d", "99999999999999");
     for command in ["inspect", "devices"] {
-        let message = wrong!(1, command, "--model", model, "--context", "0");
+        let message = wrong!(2, command, "--model", model, "--context", "0");
         assert_eq!(message, "--context 0: ask for at least one token");
+        let message = wrong!(2, command, "--model", model, "--threads", "5000");
+        assert!(message.contains("5000 is not in 1..=4096"), "{message}");
     }
     assert!(wrong!(1, "devices", "--model", "/no/such.gguf").contains("nothing is downloaded"));
     assert!(
@@ -152,6 +180,7 @@ fn numbers_and_names_that_make_no_sense() {
     );
     let long = ogive(args!["bench", "--model", model, "-p", "600", "-n", "0", "-r", "1"]);
     assert!(long.stderr.contains("sequences of 603 tokens, 512 of which"), "{}", long.stderr);
+    assert_eq!(long.stderr.matches("longer than the model was made for").count(), 1, "{}", long.stderr);
     wrong!(1, "bench", "--model", model, "-d", "18446744073709551615");
 }
 
@@ -176,6 +205,17 @@ fn layers_on_a_gpu_that_was_ruled_out() {
     }
     for layers in ["0", "auto"] {
         forced(args!["inspect", "ogive:demo", "--gpu-layers", layers]).text();
+    }
+    // Where there is none, which an estimate does not mind.
+    let gpus = |line: &str| line.starts_with("cuda:") && !line.contains("not available");
+    if !ogive(args!["devices"]).text().lines().any(gpus) {
+        for layers in ["3", "all"] {
+            let message = wrong!(1, "run", "--model", "ogive:demo", "--gpu-layers", layers, "Once");
+            let why = format!("choosing a device: {layers} layers on a GPU were asked for, but ");
+            assert!(message.starts_with(&why), "{message}");
+            assert!(message.ends_with("; ask for none, or for as many as fit (auto)"), "{message}");
+        }
+        ogive(args!["run", "--model", "ogive:demo", "--gpu-layers", "auto", "-n", "1", "Once"]).text();
     }
     let off = reads(command().env("OGIVE_FORCE_CPU", "0").args(args!["inspect", "--gpu-layers", "10"]), b"");
     assert_ne!(off.code, Some(2), "{}", off.stderr);

@@ -55,7 +55,7 @@ fn a_stderr_that_takes_nothing_is_nothing_to_fail_for() {
         (told.status.code(), String::from_utf8(told.stdout).unwrap().as_str()),
         (Some(0), ", there was a little")
     );
-    assert_eq!(run(&["run", "--context", "0", "x"]).status.code(), Some(1));
+    assert_eq!(run(&["run", "--context", "0", "x"]).status.code(), Some(2));
 }
 
 #[test]

@@ -56,6 +56,9 @@ fn the_same_seed_tells_the_same_story() {
     let first = tell(&[]);
     let seed = first.json()["seed"].as_u64().unwrap().to_string();
     assert!(first.stderr.lines().any(|l| l == format!("seed {seed}")), "{}", first.stderr);
+    // Of the best tokens alone it says nothing, unless a coin is tossed for them.
+    let says = |more: &[&str]| tell(more).stderr.lines().any(|l| l.starts_with("seed "));
+    assert!(!says(&["--temp", "0"]) && says(&["--temp", "0", "--xtc-probability", "0.5"]));
     let again = tell(&["--seed", &seed]).json();
     assert_eq!(again["ids"], first.json()["ids"]);
     let threads = tell(&["--seed", &seed, "--threads", "3"]).json();

@@ -42,6 +42,19 @@ fn what_is_there_is_not_replaced_unless_told_so() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_name_steers_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("\u{1b}[2Jx.gguf");
+    let made = ogive(args!["synth", "--shape", "tiny", "--format", "q8_0", &out]);
+    assert!(made.text().is_empty() && made.stderr.contains(" [2Jx.gguf: "), "{:?}", made.stderr);
+    let listed = ogive(args!["devices", "--model", &out]).text();
+    assert!(listed.contains(" [2Jx.gguf: ") && !listed.contains('\u{1b}'), "{listed:?}");
+    let run = ogive(args!["run", "--model", &out, "--raw", "-n", "1", "The"]);
+    assert!(run.code == Some(0) && !run.stderr.contains('\u{1b}'), "{:?}", run.stderr);
+}
+
+#[test]
 fn mistakes_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("x.gguf");

@@ -62,6 +62,11 @@ fn without_a_driver_it_runs_on_the_cpu_and_says_why() {
     let [error] = errors[..] else { panic!("{said}") };
     assert!(error.contains("cuda:0 was asked for, but CUDA driver: libcuda.so.1 not found; "), "{error}");
     assert!(error.contains("install NVIDIA's driver"), "{error}");
+
+    // Nor where only some layers are wanted on a GPU.
+    let (code, text, said) = ran(bare(), &[&RUN[..], &["--gpu-layers", "3"]].concat());
+    assert!(code == Some(1) && text.is_empty(), "{said}");
+    assert!(said.contains("3 layers on a GPU were asked for, but libcuda.so.1 not found; "), "{said}");
 }
 
 #[test]

@@ -302,7 +302,12 @@ pub(crate) fn cpu(_: &Options) -> Result<Arc<dyn Backend>> {
 
 /// Every device this build could use, with a line about each; what cannot be used, with the reason. [`libraries`] says what helps.
 pub fn devices() -> Vec<(Device, String)> {
-    let cpu = cpu(&Options::new()).map(|b| b.facts().description);
+    listed(&Options::new())
+}
+
+/// The same, the CPU with so many threads.
+pub(crate) fn listed(options: &Options) -> Vec<(Device, String)> {
+    let cpu = cpu(options).map(|b| b.facts().description);
     let mut all = vec![(Device::Cpu, cpu.unwrap_or_else(|e| e.to_string()))];
     all.extend(cuda_devices());
     all
@@ -337,13 +342,15 @@ fn cuda_devices() -> Vec<(Device, String)> {
     vec![(Device::Cuda(0), "not available: this build of Ogive has no CUDA backend".into())]
 }
 
-/// Bytes that a device has for models now; `None` where it cannot be used, or does not say, as the CPU.
+/// Bytes that a device has for models now; `None` where it cannot be used, or does not say. The CPU says so on Linux: what the system and the
+/// limits of this process leave it, the pages of mapped files among it.
 #[must_use]
 pub fn device_memory(device: Device) -> Option<u64> {
     match device {
         Device::Cuda(n) => cuda(&Options::new().device(device), n).ok()?.facts().memory,
         Device::Cudas(all) => all.iter().map(|n| device_memory(Device::Cuda(n))).sum(),
-        _ => None,
+        Device::Cpu => cpu(&Options::new()).ok()?.facts().memory,
+        Device::Auto => None,
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::engine::{self, Pooling};
 use crate::tensor::{Config, Error as ModelError};
 use crate::weights::SentenceSettings;
-use crate::{Model, Prompt, Result};
+use crate::{Error, Model, Prompt, Result};
 use ndarray::Array2;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -208,7 +208,15 @@ impl Model {
                     left_out = self.tokens_before(&cased(before))?;
                 }
             }
-            let mut ids = self.encode(&prompt)?;
+            // As whoever gives lines counts them.
+            let n = i + 1;
+            let mut ids = self.encode(&prompt).map_err(|e| match e {
+                Error::EmptyPrompt => {
+                    let why = "it has no token, and none was added to begin a text with; leave it out";
+                    ModelError::invalid("embed", format!("text {n} is empty: {why}")).into()
+                }
+                e => e,
+            })?;
             if how.truncate && ids.len() > most {
                 // What ends a text ends its beginning too.
                 let end = match (&prompt, self.tokenizer()) {
@@ -221,8 +229,9 @@ impl Model {
             if ids.len() <= context {
                 return Ok((ids, left_out));
             }
-            let why = format!("text {i} has {} tokens, and the context is {context}", ids.len());
-            let todo = "cut it, let it be cut (`truncate`), or open the model for a longer context";
+            let why = format!("text {n} has {} tokens, and the context is {context}", ids.len());
+            let todo =
+                "cut it, let it be cut (`truncate`, --truncate), or open the model for a longer context";
             Err(ModelError::invalid("embed", format!("{why}; {todo}")).into())
         };
         texts.into_iter().enumerate().map(fits).collect::<Result<Vec<_>>>().map(|all| all.into_iter().unzip())

@@ -56,7 +56,7 @@ pub enum Error {
     #[error("scoring a text: {0}")]
     Scoring(String),
     /// There is nothing to start from.
-    #[error("the prompt is empty, and the vocabulary has no token to begin a text with; give a prompt")]
+    #[error("the prompt is empty: it has no token, and none was added to begin a text with; give a prompt")]
     EmptyPrompt,
 }
 

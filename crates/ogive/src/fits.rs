@@ -145,11 +145,13 @@ pub(crate) fn cache(backend: &dyn Backend, model: &dyn nn::Model, limits: &Limit
         };
         Ok(counters.iter().map(|c| c.reserved_bytes()).collect())
     };
+    // A pool cuts small pieces from large ones, and has less than it takes.
+    let fits = |taken: &[u64]| hold(&free, taken.iter().map(|n| n.saturating_add(SLACK)));
     let whole = reserved(all)?;
-    if hold(&free, whole.iter().copied()) {
+    if fits(&whole) {
         return Ok(what + &taken(whole.into_iter(), &of_each(backend, device::left)));
     }
-    let tokens = most(all, |tokens| Ok(hold(&free, reserved(tokens)?.into_iter())))?;
+    let tokens = most(all, |tokens| Ok(fits(&reserved(tokens)?)))?;
     Ok(match tokens {
         Some(tokens) => {
             format!("{what}; one of {tokens} would fit (--context {tokens}), less what steps take")

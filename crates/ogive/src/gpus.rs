@@ -122,8 +122,12 @@ pub(crate) fn fewest(options: &Options, checkpoint: &Checkpoint) -> Result<Taken
         }
     }
     if gpus.is_empty() {
-        let (cpu, line) = using(device::cpu(options)?);
         let why = left_out.into_iter().next().map_or_else(String::new, |(_, why)| why);
+        if let Some(layers @ GpuLayers::Count(1..)) = options.gpu_layers {
+            let why = format!("{layers} layers on a GPU were asked for, but {why}");
+            return Err(Error::Device(format!("{why}; ask for none, or for as many as fit (auto)")));
+        }
+        let (cpu, line) = using(device::cpu(options)?);
         return Ok((cpu, format!("CUDA not used: {why}; {line}")));
     }
     if layers.count == 0 && !whole {

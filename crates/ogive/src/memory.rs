@@ -160,7 +160,9 @@ fn count(
     // A step may be one sequence's or some of each. A model may want values in its middle, which an estimate has not; then its steps are not
     // counted.
     let each = if model.causal() && n > 1 { Some(ends(n, limits.step_tokens)) } else { None };
-    let prompts = std::iter::once(ends(1, limits.step_tokens)).chain(each).collect();
+    // An encoder reads a text in one step, however long it is.
+    let rows = if model.causal() { limits.step_tokens } else { limits.step_tokens.max(context) };
+    let prompts = std::iter::once(ends(1, rows)).chain(each).collect();
     let prompt = steps(prompts).unwrap_or_else(|_| none());
     // Of those that are recorded, what each number of sequences keeps counts.
     let fewest = if ons.iter().any(|on| on.graphs) { n.saturating_sub(RECORDS).max(1) } else { n };
@@ -190,8 +192,10 @@ fn ends(spec: &CacheSpec, spans: usize, rows: usize, context: usize) -> Batch {
     for i in 0..spans {
         let rows = ((i + 1) * rows / spans - i * rows / spans).clamp(1, context.max(1));
         let tables = vec![BlockTable::default(); spec.groups().len()];
-        let slot = u32::try_from(2 * i).unwrap_or(u32::MAX - 1);
-        batch.push(&vec![0; rows], context.saturating_sub(rows), tables, [slot, slot + 1]);
+        // Those of a model without states are alike, and filled up where they are recorded.
+        let slot = if spec.slots > 0 { u32::try_from(2 * i).unwrap_or(u32::MAX - 1) } else { 0 };
+        let slots = [slot, slot + u32::from(spec.slots > 0)];
+        batch.push(&vec![0; rows], context.saturating_sub(rows), tables, slots);
         batch.want_last();
     }
     batch

@@ -39,11 +39,6 @@ struct Inner {
 /// Sequence, step and cache limits for one session.
 pub(crate) fn limits(config: &Config, options: &Options) -> Result<Limits> {
     let trained = config.opt_usize("max_position_embeddings")?;
-    if let (Some(asked), Some(trained)) = (options.context, trained)
-        && asked > trained
-    {
-        tracing::warn!(asked, trained, "the context is longer than the model was made for");
-    }
     let context = options.context.unwrap_or_else(|| trained.unwrap_or(4096).min(4096));
     let step = options.step_tokens.clamp(1, context.max(1));
     Ok(Limits::new(context).step_tokens(step).element(options.element()))
@@ -74,6 +69,12 @@ impl Model {
         };
         let Checkpoint { config, architecture, source, gguf, folder, .. } = checkpoint;
         let limits = limits(&config, options)?;
+        // Once for a model, and not for each estimate that its placement takes.
+        if let (Some(asked), Some(trained)) = (options.context, config.opt_usize("max_position_embeddings")?)
+            && asked > trained
+        {
+            tracing::warn!(asked, trained, "the context is longer than the model was made for");
+        }
         let noted = Noted::new(&*source, options.listener.as_ref());
         let loader = Loader::new(&noted, &*backend).for_context(limits.context);
         let free = fits::free(&*backend);

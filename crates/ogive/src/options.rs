@@ -4,7 +4,7 @@ use crate::engine::backend::Backend;
 use crate::nn::Registry;
 use crate::tensor::{F16, F32, Format};
 use crate::weights::{Checkpoint, OpenOptions};
-use crate::{Device, GpuLayers, Memory, Model, Result, demo, memory};
+use crate::{Device, GpuLayers, Memory, Model, Result, demo, device, memory};
 use std::{fmt, path::Path, sync::Arc};
 
 /// Who hears how far a model is read.
@@ -88,7 +88,8 @@ impl Options {
     }
 
     /// How many of the model's layers GPUs get, the others staying on the CPU. Unless said otherwise, as many as fit where the device is
-    /// chosen ([`Device::Auto`], which takes as few GPUs as hold them), and all where it was named.
+    /// chosen ([`Device::Auto`], which takes as few GPUs as hold them), and all where it was named. A number of them is an error where no GPU
+    /// can be used.
     #[must_use]
     pub fn gpu_layers(self, layers: GpuLayers) -> Self {
         Self { gpu_layers: Some(layers), ..self }
@@ -209,6 +210,11 @@ impl Options {
     /// [`DEMO`](crate::DEMO).
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Model> {
         Model::open(path.as_ref(), self)
+    }
+
+    /// Every device as [`devices`](crate::devices) lists it, the CPU with as many [threads](Self::threads) as these options give it.
+    pub fn devices(&self) -> Vec<(Device, String)> {
+        device::listed(self)
     }
 
     /// What is at `path` before it is a model: settings, and weights as they are stored, none of them read.

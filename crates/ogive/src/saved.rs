@@ -5,6 +5,7 @@
 //! away (`held`), and the messages of a conversation. So a conversation is a session too, and either opens as the other.
 
 use crate::engine::sampler::Chain;
+use crate::session::is_of_one_answer;
 use crate::tensor::serde_json::{Value, from_slice, json};
 use crate::tensor::{Error as ModelError, ErrorKind};
 use crate::tokenizer::template::{ChatTemplate, Message};
@@ -147,7 +148,8 @@ impl Session {
     fn go_on(&mut self, how: &Generate, chain: Chain, anew: bool) -> Result<Generation<'_>> {
         let doing = "going on with a session";
         let state = self.seq.and_then(|id| self.engine.chain_state(id)).ok_or_else(|| nothing(doing))?;
-        let mut chain = self.model.endless(how, chain)?;
+        // A clone of the session's own has what `how` asks for already.
+        let mut chain = self.model.endless(how, chain.without(is_of_one_answer))?;
         #[cfg(feature = "grammar")]
         let constraint;
         #[cfg(feature = "grammar")]

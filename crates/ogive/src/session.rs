@@ -163,7 +163,7 @@ impl Session {
 }
 
 /// Whether a stage is what one answer asked for: a chain that goes on with another leaves it behind.
-fn is_of_one_answer(stage: &dyn Stage) -> bool {
+pub(crate) fn is_of_one_answer(stage: &dyn Stage) -> bool {
     #[cfg(feature = "grammar")]
     let held = crate::constrained::is_held(stage);
     #[cfg(not(feature = "grammar"))]
@@ -289,6 +289,11 @@ impl Generation<'_> {
         Ok(event)
     }
 
+    /// Whether no more text can come of it. One that failed may be gone on with otherwise, and what is held back of it comes then.
+    fn has_ended(&self) -> bool {
+        self.finish.as_ref().is_some_and(|finish| !matches!(finish, Finish::Failed(_)))
+    }
+
     fn clock(&mut self) {
         if self.ids.is_empty() {
             self.times.prefill = self.start.elapsed();
@@ -321,7 +326,7 @@ impl Generation<'_> {
         if self.stop.stopped() {
             self.engine.pause(self.id);
             self.finish = Some(Finish::Stop);
-        } else if self.finish.is_some() {
+        } else if self.has_ended() {
             let rest = self.text.as_mut().map(TextStream::finish).unwrap_or_default();
             piece += &self.stop.push(&rest);
             self.note.given = self.stop.held().concat();
@@ -361,7 +366,7 @@ impl Iterator for Generation<'_> {
 impl Drop for Generation<'_> {
     fn drop(&mut self) {
         self.engine.pause(self.id);
-        if self.finish.is_none() {
+        if !self.has_ended() {
             [self.note.given, self.note.held] = self.stop.held().map(str::to_owned);
         }
     }

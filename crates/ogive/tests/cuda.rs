@@ -119,6 +119,20 @@ fn an_estimate_is_what_several_sequences_take() {
     });
 }
 
+/// Those of up to four sequences are filled up to four, and are one record.
+#[test]
+fn an_estimate_counts_steps_of_several_sequences_as_they_are_recorded() {
+    on_device(test_name!(), || {
+        let cuda = Arc::new(CudaBackend::new().unwrap());
+        let graphs = |n: usize| {
+            let options = Options::new().backend(Arc::clone(&cuda) as Arc<dyn Backend>).sequences(n);
+            options.estimate_memory(golden("llama")).unwrap().graphs
+        };
+        let [one, two, three, four] = [1, 2, 3, 4].map(graphs);
+        assert!(one > 0 && one < two && two == three && three == four, "{one} {two} {three} {four}");
+    });
+}
+
 /// In bf16 products take memory beside their results; by cuBLAS more, and it is that or none.
 #[test]
 fn an_estimate_counts_what_products_take() {
@@ -214,7 +228,7 @@ fn number(text: &str, before: &str) -> usize {
 fn a_cache_that_is_too_large_is_an_error_with_what_would_fit() {
     on_device(test_name!(), || {
         let open = |context: usize| {
-            let cuda = CudaBackend::builder().memory(48 << 20).build().unwrap();
+            let cuda = CudaBackend::builder().memory(80 << 20).build().unwrap();
             Options::new()
                 .backend(Arc::new(cuda))
                 .context(context)

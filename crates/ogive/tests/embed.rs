@@ -142,7 +142,7 @@ fn a_text_that_is_too_long_is_an_error_or_cut_before_its_last_token() {
     let model = open(&golden("bert"));
     assert_eq!((model.context(), long.len()), (43, 109));
     let e = model.embed(texts[at].as_str()).unwrap_err().to_string();
-    assert!(e.contains("text 0 has 109 tokens, and the context is 43"), "{e}");
+    assert!(e.contains("text 1 has 109 tokens, and the context is 43") && e.contains("--truncate"), "{e}");
     let cut = model.embed_all([texts[at].as_str()], &Embed::new().truncate(true)).unwrap();
     assert!((&cut.row(0) - &want.row(at)).iter().all(|d| d.abs() < 2e-6));
     let by_hand: Vec<u32> = long[..42].iter().chain(&long[108..]).copied().collect();
@@ -161,6 +161,16 @@ fn a_text_that_is_too_long_is_an_error_or_cut_before_its_last_token() {
     assert_eq!(own, cut);
     let e = Options::new().context(44).open(golden("bert")).unwrap_err().to_string();
     assert!(e.contains("has learned 43 positions, and a context of 44"), "{e}");
+}
+
+#[test]
+fn an_estimate_is_of_the_longest_text() {
+    let working = |context: usize, step: usize| {
+        let options = Options::new().context(context).step_tokens(step);
+        options.estimate_memory(golden("nomic-bert")).unwrap().working
+    };
+    assert!(working(2048, 512) > working(512, 512) && working(513, 512) > working(512, 512));
+    assert_eq!(working(512, 8), working(512, 512));
 }
 
 #[test]
@@ -282,8 +292,9 @@ fn an_encoder_says_where_its_answers_are() {
 fn texts_that_are_too_long_or_empty_are_named() {
     let model = Options::new().context(8).open(golden("llama")).unwrap();
     let e = model.embed_all([vec![1u32; 8], vec![1; 9]], &Embed::new()).unwrap_err().to_string();
-    assert!(e.contains("text 1 has 9 tokens, and the context is 8"), "{e}");
-    assert!(model.embed(Vec::<u32>::new()).unwrap_err().to_string().contains("empty"));
+    assert!(e.contains("text 2 has 9 tokens, and the context is 8"), "{e}");
+    let e = model.embed_all([vec![1u32], vec![]], &Embed::new()).unwrap_err().to_string();
+    assert!(e.contains("text 2 is empty"), "{e}");
     // These models have no vocabulary.
     assert!(model.embed("text").unwrap_err().to_string().contains("no tokenizer"));
     assert_eq!(model.embed_all(Vec::<Vec<u32>>::new(), &Embed::new()).unwrap().nrows(), 0);

@@ -4,10 +4,10 @@ mod common;
 
 use common::*;
 use ogive::engine::Finish;
-use ogive::sampler::{Chain, stages::MinP};
+use ogive::sampler::{Candidates, Chain, Stage, stages::MinP};
 use ogive::tensor::{BF16, F16, F32, Format, Q8_0};
 use ogive::tokenizer::template::ChatTemplate;
-use ogive::{Chat, Generate, Model, Options, Prompt};
+use ogive::{Chat, Generate, Generation, Model, Options, Prompt};
 use std::fs;
 use std::path::Path;
 
@@ -108,6 +108,53 @@ fn an_answer_that_is_dropped_anywhere_is_gone_on_with_in_place_and_from_a_file()
     assert!(fs::read(&copy).unwrap() == before);
 }
 
+/// Lets nothing through once a sequence is as long.
+#[derive(Clone, Debug)]
+struct Until(usize);
+
+impl Stage for Until {
+    fn name(&self) -> &str {
+        "until"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates, history: &[u32]) {
+        candidates.map(|c| if history.len() < self.0 { c.logit } else { f32::NEG_INFINITY });
+    }
+
+    fn clone_stage(&self) -> Box<dyn Stage> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn what_was_held_back_when_nothing_could_be_drawn_comes_when_the_text_goes_on() {
+    let Some(model) = stories() else { return };
+    let plain = Generate::greedy().max_tokens(24);
+    let mut session = model.session().unwrap();
+    let want = session.generate("One day", &plain).unwrap().text().unwrap();
+    let prompt = model.encode(&"One day".into()).unwrap().len();
+    for tokens in [1, 7, 12] {
+        let until = || Chain::greedy().first(Until(prompt + tokens));
+        let (given, error) = some(session.generate_with("One day", &plain, until()).unwrap());
+        assert!(error.is_some(), "{tokens}");
+        // As if a stop string began with the last letter of it.
+        let how = plain.clone().stop(format!("{}\u{1}", given.chars().last().unwrap()));
+        let (begun, error) = some(session.generate_with("One day", &how, until()).unwrap());
+        assert!(error.is_some() && begun.len() < given.len(), "{begun} {given}");
+        let rest = session.resume_anew(&how).unwrap().text().unwrap();
+        assert!(format!("{begun}{rest}").starts_with(&want), "{begun}|{rest}|{want}");
+    }
+}
+
+/// The text up to an error, and that.
+fn some(answer: Generation<'_>) -> (String, Option<ogive::Error>) {
+    let (mut text, mut error) = (String::new(), None);
+    for piece in answer {
+        piece.map_or_else(|e| error = Some(e), |piece| text += &piece);
+    }
+    (text, error)
+}
+
 #[test]
 fn other_samplers_are_told_and_chains_of_ones_own_go_on() {
     let Some(model) = stories() else { return };
@@ -126,6 +173,13 @@ fn other_samplers_are_told_and_chains_of_ones_own_go_on() {
     assert!(error.contains("\"min_p:0.02\"") && error.contains("give the same samplers"), "{error}");
     let rest = later.resume_with(&plain, chain()).unwrap().text().unwrap();
     assert_eq!(begun + &rest, want);
+    // A clone of the session's own brings what was asked for with it, once.
+    let endless = plain.clone().ignore_end();
+    let begun = session.generate_with("One day", &endless, chain()).unwrap().text().unwrap();
+    let own = session.chain().unwrap().clone();
+    let rest = session.resume_with(&endless, own).unwrap().text().unwrap();
+    let whole = session.generate_with("One day", &whole.ignore_end(), chain()).unwrap().text().unwrap();
+    assert_eq!(begun + &rest, whole);
     // What a chain's text leaves out counts too.
     let biased = |token| {
         let mut how = plain.clone();

@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     model: ModelPath,
     /// Token ids, with spaces or commas between; without any, stdin is read, a JSON array or such a list
-    #[arg(value_name = "ID", allow_hyphen_values = true)]
+    #[arg(value_name = "ID", allow_negative_numbers = true)]
     ids: Vec<String>,
     /// Shows special tokens by their names
     #[arg(long)]

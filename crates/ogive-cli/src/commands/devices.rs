@@ -1,8 +1,8 @@
 //! `ogive devices`: where models can run, and whether one fits there.
 
-use crate::error::{Error, Result, with_causes};
+use crate::error::{Error, Result, one_line, with_causes};
 use crate::figures::Bytes;
-use crate::options::Machine;
+use crate::options::{Machine, check_plain, model_of_environment};
 use crate::output;
 use ogive::{Device, GpuLayers, Options};
 use serde_json::{Value, json};
@@ -11,15 +11,15 @@ use std::{num::NonZeroUsize, path::PathBuf};
 /// Arguments of `ogive devices`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Says of each device whether this model fits: its weights, the cache, what steps need
+    /// Says of each device whether this model fits: its weights, the cache, what steps need [env: OGIVE_MODEL]
     #[arg(short, long, value_name = "MODEL")]
     model: Option<PathBuf>,
     /// Tokens of context to count the cache for [default: the model's, up to 4096]
-    #[arg(short, long, value_name = "N", requires = "model")]
+    #[arg(short, long, value_name = "N")]
     context: Option<usize>,
-    /// Sequences at a time to count the cache and steps for
-    #[arg(short = 'b', long, value_name = "N", default_value = "1", requires = "model")]
-    sequences: NonZeroUsize,
+    /// Sequences at a time to count the cache and steps for [default: 1]
+    #[arg(short = 'b', long, value_name = "N")]
+    sequences: Option<NonZeroUsize>,
     #[command(flatten)]
     machine: Machine,
     /// One JSON array instead of lines, with the libraries that each device needs
@@ -45,7 +45,7 @@ fn memory(
     let is_left_out = device != Device::Cpu && layers == Some(GpuLayers::Count(0));
     let own = if is_left_out { None } else { others.pop() };
     let free = ogive::device_memory(device);
-    let (mut line, mut entry) = (format!("{}: ", path.display()), json!({ "free": free }));
+    let (mut line, mut entry) = (one_line(&format!("{}:", path.display())) + " ", json!({ "free": free }));
     match &own {
         Some(m) => {
             line.push_str(&m.to_string());
@@ -59,14 +59,16 @@ fn memory(
     others.iter().for_each(|other| line.push_str(&format!(", and on the CPU {other}")));
     if let (Some(m), Some(free)) = (&own, free) {
         // Layers that are shared out by what is free are counted as if all were here.
-        let shared = layers == Some(GpuLayers::Auto);
+        let shared = device != Device::Cpu && layers == Some(GpuLayers::Auto);
+        let or =
+            if device == Device::Cpu { "smaller weights (`ogive quantize`)" } else { "--gpu-layers auto" };
         line.push_str(&match m.fits(free) {
             true => format!("; fits in {} free", Bytes(free)),
             false if shared => {
                 format!("; of {} free: as many layers as fit, and the others on the CPU", Bytes(free))
             }
             false => format!(
-                "; does not fit in {} free: use a smaller context or cache type, or --gpu-layers auto",
+                "; does not fit in {} free: use a smaller context or cache type, or {or}",
                 Bytes(free)
             ),
         });
@@ -83,15 +85,25 @@ fn notes(path: &std::path::Path, options: &Options, entry: &mut Value) -> Vec<St
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let options = args.machine.options_for(args.context)?.sequences(args.sequences.get());
+    let model = args.model.clone().or_else(model_of_environment);
+    if model.is_none() && (args.context.is_some() || args.sequences.is_some()) {
+        let why =
+            "--context and --sequences count what a model takes: name one with --model, or leave them out";
+        return Err(Error::Usage(why.into()));
+    }
+    let sequences = args.sequences.map_or(1, NonZeroUsize::get);
+    let options = args.machine.options_for(args.context)?.sequences(sequences);
     // What is no model is told once, and not as something that each device lacks.
-    args.model.as_ref().map_or(Ok(()), |path| options.checkpoint(path).map(|_| ()))?;
-    let found = wanted(args.machine.device(), ogive::devices())?;
+    if let Some(path) = &model {
+        check_plain(path, "counted")?;
+        options.checkpoint(path)?;
+    }
+    let found = wanted(args.machine.device(), options.devices())?;
     // The CPU needs none of them.
     let libraries =
         if found.iter().all(|(d, _)| *d == Device::Cpu) { Vec::new() } else { ogive::libraries() };
     let devices = found.into_iter().map(|(device, about)| {
-        let memory = args.model.as_ref().map(|path| {
+        let memory = model.as_ref().map(|path| {
             let options = options.clone().device(device);
             // Of the CPU what is asked of GPUs means nothing.
             let options = if device == Device::Cpu { options.gpu_layers(GpuLayers::Auto) } else { options };

@@ -1,7 +1,7 @@
 //! `ogive embed`: texts to vectors.
 //!
-//! A text to a line, in and out, so that it stands in a pipe; the texts of stdin are read whole before the first vector is
-//! printed, since they share steps.
+//! A text to a line, in and out, so that it stands in a pipe, and an empty line is a text too: the vector of the tenth line is the tenth.
+//! The texts of stdin are read whole before the first vector is printed, since they share steps.
 
 use crate::args::Context;
 use crate::error::{Error, Result};
@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use ogive::ndarray::Array2;
 use ogive::{Embed, Pooling};
 use serde_json::json;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Arguments of `ogive embed`.
@@ -20,7 +21,7 @@ pub(crate) struct Args {
     model: ModelPath,
     #[command(flatten)]
     machine: Machine,
-    /// The texts [default: the lines of stdin]
+    /// The texts [default: the lines of stdin, those without text too]
     texts: Vec<String>,
     /// Which hidden states count [default: what the model says, or else the mean]
     #[arg(long)]
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     truncate: bool,
     /// Keeps the first N numbers of each vector, for models that were trained for it (Matryoshka)
     #[arg(long, value_name = "N")]
-    dimensions: Option<usize>,
+    dimensions: Option<NonZeroUsize>,
     /// Writes a NumPy file, f32 [texts, dim], instead of a JSON array a line; of one text with --pooling none, [tokens, dim]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let model = args.machine.open(path, args.context, context)?;
     let texts = if args.texts.is_empty() { lines()? } else { args.texts.clone() };
     let mut how = Embed::new().normalize(!args.no_normalize).truncate(args.truncate);
-    (how.dimensions, how.prompt) = (args.dimensions, args.prompt.clone());
+    (how.dimensions, how.prompt) = (args.dimensions.map(NonZeroUsize::get), args.prompt.clone());
     how.pooling = match args.pooling {
         Some(How::Mean) => Some(Pooling::Mean),
         Some(How::Cls) => Some(Pooling::Cls),
@@ -93,13 +94,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     if patience.over() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// The lines of stdin, without those that are empty.
+/// The lines of stdin, of which there has to be one.
 fn lines() -> Result<Vec<String>> {
     let text = files::stdin_text()?;
-    let texts: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(Into::into).collect();
-    if texts.is_empty() {
-        Err(Error::Usage("no text given: name some, or give lines on stdin".into()))
-    } else {
-        Ok(texts)
+    if text.is_empty() {
+        return Err(Error::Usage("no text given: name some, or give lines on stdin".into()));
     }
+    Ok(text.lines().map(Into::into).collect())
 }

@@ -14,7 +14,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     machine: Machine,
     /// Token ids, as in 1,403,407
-    #[arg(long, value_name = "IDS", value_parser = ids, allow_hyphen_values = true)]
+    #[arg(long, value_name = "IDS", value_parser = ids, allow_negative_numbers = true)]
     tokens: Ids,
     /// The NumPy file to write
     #[arg(long, value_name = "FILE")]

@@ -3,7 +3,7 @@
 //! As by `ogive quantize`, an existing file is not replaced unless told so: it may be the only copy of a model.
 
 use crate::args::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, one_line};
 use crate::figures::Bytes;
 use crate::files;
 use crate::options::{MEGABYTE, megabytes, progress};
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let rate = bytes as f64 / MEGABYTE as f64 / seconds;
     context.note(format_args!(
         "{}: {} of random weights in {seconds:.1} s ({rate:.0} MB/s)",
-        args.out.display(),
+        one_line(&args.out.display().to_string()),
         Bytes(bytes)
     ));
     Ok(())

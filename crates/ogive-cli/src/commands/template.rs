@@ -75,7 +75,13 @@ pub(crate) fn is_gguf(path: &Path) -> Result<bool> {
 /// A file that is a template.
 pub(crate) fn read_template(path: &Path) -> Result<String> {
     let at = || format!("reading the chat template {}", path.display());
-    let text = files::text(files::read(path, at())?, at())?;
+    let bytes = files::read(path, at())?;
+    // Of a pipe that cannot be asked before it is read.
+    if bytes.starts_with(b"GGUF") {
+        let why = "this is a GGUF file and no template; a model that comes out of a pipe has to be written to a file";
+        return Err(Error::failed(format_args!("{}: {why}", at())));
+    }
+    let text = files::text(bytes, at())?;
     // It would render, to nothing, whatever was said.
     if text.trim().is_empty() { Err(Error::failed(format_args!("{}: it is empty", at()))) } else { Ok(text) }
 }

@@ -257,7 +257,8 @@ impl Engine {
         }
         let (saved, digest) = (input.u64()?, input.u64()?);
         if saved != model || digest != Digest::of(&layout(&spec.layers)) {
-            return wrong("it was saved with another model; open the model that it was saved with".into());
+            let why = "it was saved with another model, or at another context of one that turns positions by its context";
+            return wrong(format!("{why}; open the model that it was saved with, as it was"));
         }
         let (element, own) = (input.counted()?, spec.element.name);
         if element != own.as_bytes() {

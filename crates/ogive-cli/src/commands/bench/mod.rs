@@ -11,7 +11,7 @@ mod traffic;
 use crate::args::Context;
 use crate::error::{Error, Result};
 use crate::figures::{Bytes, Spread};
-use crate::options::{Machine, ModelPath, progress};
+use crate::options::{Machine, ModelPath, check_plain, progress};
 use crate::output;
 use measure::{Bench, Load, Window};
 use serde_json::{Value, json};
@@ -54,6 +54,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     if args.prompt == 0 && args.tokens == 0 {
         return Err(Error::Usage("there is nothing to measure: -p and -n are both 0".into()));
     }
+    check_plain(path, "measured")?;
     let load = Load {
         prompt: args.prompt,
         tokens: args.tokens,

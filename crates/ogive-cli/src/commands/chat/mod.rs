@@ -129,6 +129,10 @@ impl Talk<'_> {
     fn lead(&mut self, reader: &mut Reader) -> Result<()> {
         let mut leaving = false;
         loop {
+            // One that came in an answer stopped it, as Ctrl-C does, but is meant for the conversation.
+            if self.context.interrupt.is_final() {
+                return Err(Error::Interrupted);
+            }
             match reader.next()? {
                 Input::Text(text) if self.hear(&text)? => return self.end(reader),
                 Input::Text(_) => leaving = false,

@@ -1,6 +1,7 @@
 //! What there is to say of a model, gathered from whichever kind of file it is.
 
-use crate::error::{Error, Result, with_causes};
+use crate::error::{Result, with_causes};
+use crate::options::check_plain;
 use ogive::tensor::WeightInfo;
 use ogive::tokenizer::Tokenizer;
 use ogive::weights::Checkpoint;
@@ -50,11 +51,7 @@ impl Report {
     /// Gathers it, without loading weights.
     pub(super) fn of(path: &Path, options: &Options) -> Result<Self> {
         // The file, its vocabulary and what it would take are read one after the other.
-        if ogive::weights::is_piped(path) {
-            let why =
-                "this is no plain file, and a model is inspected in several readings; write it to a file";
-            return Err(Error::failed(format_args!("{}: {why}", path.display())));
-        }
+        check_plain(path, "inspected")?;
         let mut report = match gguf(path)? {
             Some(gguf) => Self::of_gguf(path, &gguf),
             None => Self::of_folder(path, &Options::new().checkpoint(path)?),

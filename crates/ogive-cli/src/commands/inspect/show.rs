@@ -117,7 +117,7 @@ fn write_text(out: &mut String, report: &Report, full: bool) -> std::fmt::Result
             }
             Ok(())
         }
-        Err(e) => writeln!(out, "\nmemory: not known, for this model cannot be run: {e}"),
+        Err(e) => writeln!(out, "\nmemory: not known: {e}"),
     }
 }
 
