@@ -102,7 +102,7 @@ impl Blas {
         if matches!(*state, State::Unasked) {
             // The step is run without a record this time, and recorded when it comes again.
             device.pool.recorder.outside("starting cuBLAS", false)?;
-            *state = match Cublas::find(device.stream(), device.wanted()) {
+            *state = match Cublas::find(device.stream(), device.wanted(), &|| device.pool.make_room()) {
                 Ok(blas) => {
                     let ([major, minor, patch], path) = (blas.version, blas.path.display());
                     tracing::info!(target: "ogive::cuda", %path, "cuBLAS {major}.{minor}.{patch} for products of many rows");

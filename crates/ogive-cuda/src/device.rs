@@ -74,15 +74,17 @@ impl Device {
         let nvrtc = library::nvrtc(wanted)?;
         let context = Context::new(driver, number)?;
         let work = Arc::new(Stream::new(&context)?);
+        let (transfer, peers) = (Transfer::new(&context)?, Peers::new(&context)?);
+        let pool = Pool::new(&context, &work, limit)?;
         let device = Self {
             id: NUMBER.fetch_add(1, Relaxed),
             driver: version,
             graphs: Graphs::new(graphs && context.has_graphs()),
             slots: Slots::default(),
-            modules: Modules::new(&context, Arc::new(nvrtc), info.capability),
-            transfer: Transfer::new(&context)?,
-            peers: Peers::new(&context)?,
-            pool: Pool::new(&context, &work, limit)?,
+            modules: Modules::new(&context, &pool, Arc::new(nvrtc), info.capability),
+            transfer,
+            peers,
+            pool,
             blas: Blas::default(),
             work,
             record: Stream::new(&context)?,
@@ -158,7 +160,8 @@ impl Device {
         self.pool.recorder.needs(need);
     }
 
-    /// Memory for `bytes`, for operator `at`. If there is too little, recorded steps give theirs back.
+    /// Memory for `bytes`, for operator `at`. If there is too little, recorded steps give theirs back: that may wait for another thread's step, so
+    /// the caller holds no lock that a step may want.
     pub(crate) fn take(&self, at: &str, bytes: usize) -> Result<Buffer> {
         if let Some(arena) = self.pool.recorder.arena() {
             return arena.take(&self.pool, at, bytes);
@@ -200,13 +203,24 @@ impl Device {
 
     /// Values of the host that many calls use, sent up once and kept as long as anyone else holds them.
     pub(crate) fn constant(&self, at: &str, values: &Arc<[f32]>) -> Result<Arc<Buffer>> {
-        let mut known = self.constants.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, buffer)) = known.iter().find(|(held, _)| Arc::ptr_eq(held, values)) {
-            return Ok(Arc::clone(buffer));
+        let lock = || self.constants.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = |known: &[Constant]| {
+            let found = known.iter().find(|(held, _)| Arc::ptr_eq(held, values));
+            found.map(|(_, buffer)| Arc::clone(buffer))
+        };
+        let mut known = lock();
+        if let Some(buffer) = find(&known) {
+            return Ok(buffer);
         }
         self.pool.recorder.outside("sending constants", false)?;
         known.retain(|(held, _)| Arc::strong_count(held) > 1);
+        // A step that taking memory waits for may want a constant.
+        drop(known);
         let buffer = Arc::new(self.take(at, 4 * values.len())?);
+        let mut known = lock();
+        if let Some(sooner) = find(&known) {
+            return Ok(sooner);
+        }
         self.transfer.send_values(&self.work, buffer.address(), values)?;
         known.push((Arc::clone(values), Arc::clone(&buffer)));
         Ok(buffer)

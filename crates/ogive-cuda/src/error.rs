@@ -7,6 +7,11 @@ use std::fmt;
 /// A result whose error is [`Error`] unless said otherwise.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// `CUDA_ERROR_OUT_OF_MEMORY`
+pub(crate) const OUT_OF_MEMORY: u32 = 2;
+/// How what was being done ends where it takes such memory, which is the machine's and not the device's.
+pub(crate) const PAGE_LOCKED: &str = "page-locked memory";
+
 /// What failed between a program and a GPU, and what to do about it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,7 +36,7 @@ pub enum Error {
         found: usize,
     },
     /// A call to the driver failed.
-    #[error("{doing}: the CUDA driver says {name} ({code}){}{queued}", Hint(*.code))]
+    #[error("{doing}: the CUDA driver says {name} ({code}){}{queued}", Hint(*.code, .doing))]
     Driver {
         /// What was being done.
         doing: String,
@@ -130,18 +135,22 @@ impl fmt::Display for Devices {
 }
 
 /// Whether the device failed in the middle of a kernel, which ends the process's use of it: a wrong or misaligned address, a kernel that
-/// took too long, an assertion, a wrong stack, instruction, address space or program counter, a launch that failed; or its memory or its links.
+/// took too long, an assertion, a wrong stack, instruction, address space or program counter, a launch that failed, tensor memory that was
+/// not given back; or its memory or its links, be the error contained or not; or the server through which processes share it has ended this one's use.
 pub(crate) fn is_lost(code: u32) -> bool {
-    matches!(code, 214 | 220 | 700 | 702 | 710 | 714..=719)
+    matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 721 | 810)
 }
 
-/// What helps, for the codes that people meet.
-struct Hint(u32);
+/// What helps, for the codes that people meet, and what was being done.
+struct Hint<'a>(u32, &'a str);
 
-impl fmt::Display for Hint {
+impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            2 => {
+            OUT_OF_MEMORY if self.1.ends_with(PAGE_LOCKED) => {
+                "; the machine is short of memory that stays in place: close other programs, or raise the container's limit or that of locked memory (ulimit -l)"
+            }
+            OUT_OF_MEMORY => {
                 "; close other programs that use the GPU (nvidia-smi lists them), or use a smaller context, cache, step or model"
             }
             3 | 4 => "; the driver is shutting down or was not started",
@@ -203,9 +212,21 @@ mod tests {
         );
         let scattered = Error::Memory { doing: "linear".into(), asked: 3, free: 3, total: 9 };
         assert!(scattered.brief().ends_with("3 free of 9"), "{scattered}");
-        let lost =
-            Error::Driver { doing: "linear".into(), code: 700, name: String::new(), queued: String::new() };
-        assert!(ogive_tensor::Error::from(lost).is_device_lost());
+        let driver = |doing: &str, code| Error::Driver {
+            doing: doing.into(),
+            code,
+            name: String::new(),
+            queued: String::new(),
+        };
+        // An address, an error that was contained, tensor memory that was kept, a client that its server ended.
+        for code in [700, 226, 721, 810] {
+            let lost = driver("linear", code);
+            assert!(lost.to_string().contains("this process cannot use the device any more"), "{lost}");
+            assert!(ogive_tensor::Error::from(lost).is_device_lost(), "{code}");
+        }
+        assert!(driver("loading", OUT_OF_MEMORY).to_string().contains("nvidia-smi"));
+        let pinned = driver("taking 9 bytes of page-locked memory", OUT_OF_MEMORY).to_string();
+        assert!(pinned.contains("ulimit -l") && !pinned.contains("nvidia-smi"), "{pinned}");
         let shared = ogive_tensor::Error::from(e);
         assert!(!shared.is_device_lost());
         assert!(matches!(shared.kind(), ogive_tensor::ErrorKind::Memory { needed: 10, available: 3 }));

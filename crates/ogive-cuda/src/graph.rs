@@ -2,21 +2,27 @@
 //!
 //! A step's first run loads its kernels and sends its constants, so that the second can be recorded without either. A record is for one
 //! key and one place of the plan, whose numbers the kernels read on the device. It leans on the buffers it names: if one is given
-//! back, the record is dropped. What was checked on the host while it was recorded is checked again for each step.
+//! back, the record is launched no more, and dropped when its step comes again. What was checked on the host while it was recorded is
+//! checked again for each step.
 //!
 //! Results are lent: they lie in the memory of the records, which the next launch overwrites. Who still holds one by then keeps it, with
-//! all of that memory; the records are made anew, and results are copied from then on. Loans that could move would need no copies,
+//! the piece that it lies in; the records are made anew, and results are copied from then on. Loans that could move would need no copies,
 //! but then a tensor's address could change under an operator of another thread.
+//!
+//! One thread at a time records and launches. Another one's step is run without a record meanwhile; who is short of memory waits, as
+//! dropping records makes room, and therefore holds no lock that a step may want.
 
 use crate::device::Device;
 use crate::driver::{Address, Recorded};
-use crate::error::Error as CudaError;
+use crate::error::{Error as CudaError, OUT_OF_MEMORY};
 use crate::plan::{self, CudaPlan};
 use crate::record::{Arena, Need};
+use crate::turn::Turns;
 use ogive_backend::{Plan, StepKey};
 use ogive_tensor::{Result, Shape, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Keys that are remembered.
 const MOST: usize = 64;
@@ -24,8 +30,9 @@ const MOST: usize = 64;
 const PLACES: usize = 4;
 /// So many attempts fail before a key is given up.
 const ATTEMPTS: u32 = 3;
-/// `CUDA_ERROR_OUT_OF_MEMORY`
-const OUT_OF_MEMORY: u32 = 2;
+/// So long is another thread waited for that records or launches a step. Recording takes less than a second; what takes longer may itself
+/// be waiting for whoever waits here.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// How steps were run that could have been replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +64,8 @@ struct Ready {
     stale: Arc<AtomicBool>,
     /// As [`Device::recorded`] gives it.
     result: (Address, Shape, Option<usize>),
+    /// For what belongs to the record, and goes with it.
+    _mark: Arc<()>,
 }
 
 /// What is known of a key.
@@ -85,14 +94,15 @@ struct State {
     loan: Option<Arc<Loan>>,
     /// Whether results are copied rather than lent.
     copies: bool,
-    counts: GraphCounts,
 }
 
 /// The recorded steps of a device.
 #[derive(Debug)]
 pub(crate) struct Graphs {
     on: bool,
-    state: Mutex<State>,
+    state: Turns<State>,
+    /// Apart from the state, so that who counts or asks waits for no step. Nothing else is locked under it.
+    counts: Mutex<GraphCounts>,
 }
 
 /// Why a step is not replayed.
@@ -127,14 +137,14 @@ struct Open<'a>(&'a Device);
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         if self.0.pool.recorder.end().is_some() {
-            drop(self.0.record().recorded(false));
+            drop(self.0.record().recorded(false, || ()));
         }
     }
 }
 
 impl Graphs {
     pub(crate) fn new(on: bool) -> Self {
-        Self { on, state: Mutex::default() }
+        Self { on, state: Turns::new(State::default()), counts: Mutex::default() }
     }
 
     /// Whether steps are recorded.
@@ -142,36 +152,34 @@ impl Graphs {
         self.on
     }
 
-    /// The state, unless it is in use: by a step that is recorded in this thread, or by another thread's.
-    fn state(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    fn count(&self) -> MutexGuard<'_, GraphCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn counts(&self) -> GraphCounts {
-        self.state().map(|state| state.counts.clone()).unwrap_or_default()
+        self.count().clone()
     }
 
-    /// Drops all records, for their memory; whether there were any.
+    /// Drops all records, for their memory; whether there may be more of that now. Waits for a step that another thread records or launches:
+    /// the caller holds no lock that a step may want.
     pub(crate) fn forget(&self, device: &Device) -> bool {
-        let Some(mut state) = self.state() else { return false };
+        let at_once = self.state.now();
+        let waited = at_once.is_none();
+        let Some(mut state) = at_once.or_else(|| self.state.soon(LONGEST)) else { return false };
         let any = state.arena.holds();
         if any {
             tracing::debug!(target: "ogive::cuda", "dropping recorded steps: memory is short");
             state.renew(device);
         }
-        any
+        // Who was waited for may have dropped them.
+        any || waited
     }
 
     fn ran(&self, reason: Reason) {
         tracing::debug!(target: "ogive::cuda", reason, "a step is run without a record");
-        if let Some(mut state) = self.state() {
-            state.counts.eager += 1;
-            state.counts.reason = Some(reason);
-        }
+        let mut counts = self.count();
+        counts.eager += 1;
+        counts.reason = Some(reason);
     }
 }
 
@@ -205,7 +213,7 @@ fn attempt(
     if !step.lasts() {
         return Err("the plan lies in no lasting place: more than two are held".into());
     }
-    let mut guard = device.graphs.state().ok_or("another step is recorded or launched")?;
+    let mut guard = device.graphs.state.now().ok_or("another step is recorded or launched")?;
     let state = &mut *guard;
     if state.loan.as_ref().is_some_and(|loan| Arc::strong_count(loan) > 1) {
         state.renew(device);
@@ -229,7 +237,7 @@ fn attempt(
         }
         Known::Run => match record(device, &state.arena, plan, f) {
             Ok(ready) => {
-                state.counts.recorded += 1;
+                device.graphs.count().recorded += 1;
                 entry.known = Known::Ready(ready);
             }
             Err(failure) => return Err(state.fail(device, failure)),
@@ -257,7 +265,7 @@ fn record(
     let found = device.pool.recorder.end();
     let spoilt = found.as_ref().and_then(|found| found.spoilt.clone());
     let keep = spoilt.is_none() && matches!(result, Ok(Some(_))) && arena.taken() == 0;
-    let work = device.record().recorded(keep);
+    let work = device.record().recorded(keep, || device.pool.make_room());
     drop(open);
     if let Some((doing, for_good)) = spoilt {
         return Err(Failure::new(format!("it cannot be recorded: {doing}"), for_good));
@@ -269,7 +277,7 @@ fn record(
     };
     let stale = Arc::new(AtomicBool::new(false));
     device.pool.watch(found.used, &stale);
-    Ok(Ready { work, needs: found.needs, stale, result })
+    Ok(Ready { work, needs: found.needs, stale, result, _mark: found.mark })
 }
 
 impl State {
@@ -331,7 +339,7 @@ impl State {
         dropped > 0
     }
 
-    /// Drops all records and their memory; what was run once can be recorded again at once.
+    /// Drops all records and their memory, but for the piece of a result that is still held; what was run once can be recorded again at once.
     fn renew(&mut self, device: &Device) {
         device.settle();
         for entry in &mut self.entries {
@@ -339,8 +347,8 @@ impl State {
                 entry.known = Known::Run;
             }
         }
-        self.arena = Arc::default();
-        self.loan = None;
+        let lent = self.loan.take().filter(|loan| Arc::strong_count(loan) > 1);
+        std::mem::take(&mut self.arena).shrink(lent.map(|loan| loan.address));
     }
 
     /// Launches the first entry's record.
@@ -352,7 +360,7 @@ impl State {
         let bytes = 4 * shape.len();
         let copy = self.copies.then(|| device.take("replay", bytes)).transpose()?;
         device.stream().replay(&ready.work)?;
-        self.counts.replayed += 1;
+        device.graphs.count().replayed += 1;
         let Some(copy) = copy else {
             let loan = Arc::new(Loan { address, _arena: Arc::clone(&self.arena) });
             let y = device.lent(&loan, shape, top_k);

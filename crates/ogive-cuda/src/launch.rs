@@ -142,8 +142,8 @@ impl<'a> Call<'a> {
         let shared = fits.ok_or_else(|| too_large("shared memory in bytes", shared as u64, most.into()))?;
         let ordered = !UNORDERED.contains(&self.source.name);
         if let Some(trace) = self.device.trace.as_ref().filter(|_| ordered) {
-            let recorded = self.device.pool.recorder.here();
-            let slot = trace.give(self.at, self.kernel, &self.defines, recorded);
+            let record = self.device.pool.recorder.mark();
+            let slot = trace.give(self.at, self.kernel, &self.defines, record);
             self.defines.push(("TRACE", Value::Count(1)));
             self.arguments.insert(0, [slot, 0]);
         }
@@ -228,6 +228,32 @@ pub(crate) mod tests {
             b.download(&out).unwrap(),
             [halves.clone(), halves, whole.clone(), whole.clone(), whole].concat()
         );
+    }
+
+    /// Two sizes of one kernel's, the larger one asked for first: another thread, or the record of a step, may be about to launch it so.
+    fn sizes() {
+        let b = CudaBackend::new().unwrap();
+        let d = &b.device;
+        let zeros: Vec<Tensor> = (0..5).map(|_| b.upload(&[0.0; 1024], [1024].into()).unwrap()).collect();
+        let mut arguments: Vec<[u64; 2]> = zeros.iter().map(|x| [d.read("trial", x).unwrap(), 0]).collect();
+        let kernel = d.modules.kernel(&TRIAL, "trial", Vec::new()).unwrap();
+        // Beside what the kernel declares.
+        let most = d.info.shared_memory - 4096;
+        for bytes in [most, most - 1024, 0] {
+            kernel.allow_shared(bytes).unwrap();
+        }
+        let extent = Extent { grid: [1; 3], block: [32, 1, 1], shared: most };
+        d.stream().launch(&kernel, "trial", extent, &mut arguments).unwrap();
+        b.synchronize().unwrap();
+        // What the device has not is still refused, and changes nothing.
+        assert!(kernel.allow_shared(1 << 20).is_err());
+        d.stream().launch(&kernel, "trial", extent, &mut arguments).unwrap();
+        b.synchronize().unwrap();
+    }
+
+    #[test]
+    fn shared_memory_that_was_allowed_stays_allowed() {
+        on(test_name!(), Nvrtc::V12, "sm_80", sizes);
     }
 
     /// Runs `body` on a GPU if there is one, else under the emulator as this kind of device.

@@ -57,6 +57,7 @@ mod plan;
 mod record;
 mod trace;
 mod transfer;
+mod turn;
 mod values;
 mod weight;
 

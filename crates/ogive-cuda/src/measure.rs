@@ -85,7 +85,9 @@ impl CudaBackend {
     /// If there is none that this build may load; the message says where it was looked for.
     pub fn blas(&self) -> Result<Blas<'_>> {
         self.device.outside("starting cuBLAS")?;
-        Ok(Blas { device: &self.device, cublas: Cublas::find(self.device.stream(), self.device.wanted())? })
+        let device = &self.device;
+        let cublas = Cublas::find(device.stream(), device.wanted(), &|| device.pool.make_room())?;
+        Ok(Blas { device, cublas })
     }
 }
 

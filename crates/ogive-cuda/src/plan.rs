@@ -11,7 +11,7 @@ use crate::driver::Address;
 use crate::memory::Buffer;
 use ogive_backend::{Batch, Plan, StepKey};
 use ogive_tensor::{Error, Result, Tensor};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Words of the head.
 const HEAD: usize = 16;
@@ -45,28 +45,34 @@ impl Slots {
     /// A place for so many words, unless all of that size are held.
     fn take(&self, device: &Device, words: usize) -> Result<Option<Arc<Buffer>>> {
         let words = words.max(LEAST).next_power_of_two();
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut count = 0;
-        for slot in all.iter().filter(|slot| slot.words == words) {
-            if Arc::strong_count(&slot.buffer) == 1 {
-                return Ok(Some(Arc::clone(&slot.buffer)));
-            }
-            count += 1;
+        if let Some(found) = Self::find(&self.all(), words) {
+            return Ok(found);
         }
-        if count >= PLACES {
-            return Ok(None);
-        }
+        // Not under the lock: a step that taking memory waits for may drop all records, and these places with them.
         let buffer = Arc::new(device.take("plan", 4 * words)?);
+        let mut all = self.all();
+        if let Some(sooner) = Self::find(&all, words) {
+            return Ok(sooner);
+        }
         all.push(Slot { buffer: Arc::clone(&buffer), words });
         Ok(Some(buffer))
     }
 
+    fn all(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place that no step holds; none where all are held and there may be no more. `None`: there may be one more.
+    fn find(all: &[Slot], words: usize) -> Option<Option<Arc<Buffer>>> {
+        let of_size = || all.iter().filter(|slot| slot.words == words);
+        let free = of_size().find(|slot| Arc::strong_count(&slot.buffer) == 1);
+        let free = free.map(|slot| Arc::clone(&slot.buffer));
+        (free.is_some() || of_size().count() >= PLACES).then_some(free)
+    }
+
     /// Gives back the places that no step holds.
     pub(crate) fn forget(&self) {
-        self.all
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|slot| Arc::strong_count(&slot.buffer) > 1);
+        self.all().retain(|slot| Arc::strong_count(&slot.buffer) > 1);
     }
 }
 

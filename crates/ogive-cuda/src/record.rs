@@ -11,7 +11,7 @@ use crate::plan::{Checked, CudaPlan};
 use ogive_backend::Batch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::ThreadId;
 
 /// What an operator checked of the step it was recorded for, and what must hold of every step that is replayed.
@@ -49,6 +49,8 @@ pub(crate) struct Recording {
     pub(crate) needs: Vec<Need>,
     /// Where buffers lie that were there before.
     pub(crate) used: BTreeSet<Address>,
+    /// Lives as long as the record, for what belongs to it.
+    pub(crate) mark: Arc<()>,
 }
 
 /// Who records, if anyone does.
@@ -65,9 +67,9 @@ impl Recorder {
 
     /// This thread records from now on.
     pub(crate) fn begin(&self, arena: &Arc<Arena>) {
-        let (thread, arena) = (std::thread::current().id(), Arc::clone(arena));
-        *self.state() =
-            Some(Recording { thread, arena, spoilt: None, needs: Vec::new(), used: BTreeSet::new() });
+        let (thread, arena, mark) = (std::thread::current().id(), Arc::clone(arena), Arc::default());
+        let (needs, used) = (Vec::new(), BTreeSet::new());
+        *self.state() = Some(Recording { thread, arena, spoilt: None, needs, used, mark });
         self.on.store(true, Relaxed);
     }
 
@@ -93,6 +95,11 @@ impl Recorder {
     /// Where memory comes from in this thread, if it records.
     pub(crate) fn arena(&self) -> Option<Arc<Arena>> {
         self.own(|recording| Arc::clone(&recording.arena))
+    }
+
+    /// What lives as long as the record that this thread makes, if it makes one.
+    pub(crate) fn mark(&self) -> Option<Weak<()>> {
+        self.own(|recording| Arc::downgrade(&recording.mark))
     }
 
     /// A buffer that was there before is used.
@@ -152,6 +159,15 @@ impl Arena {
         let mut state = self.state();
         state.taken -= 1;
         state.free.entry(piece.size()).or_default().push(piece);
+    }
+
+    /// Gives back all that is not in use, but for the piece that `kept` lies in.
+    pub(crate) fn shrink(&self, kept: Option<Address>) {
+        let mut state = self.state();
+        for pieces in state.free.values_mut() {
+            pieces.retain(|piece| kept.is_some_and(|kept| piece.holds(kept)));
+        }
+        state.free.retain(|_, pieces| !pieces.is_empty());
     }
 
     /// Whether it has any memory.

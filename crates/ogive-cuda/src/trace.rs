@@ -2,7 +2,7 @@
 //!
 //! By `%globaltimer` and not by events: an event is work between two kernels, so it hides the gap that it stands in, and a graph is
 //! one launch to it. Compiled with TRACE (`prelude.cu`), a kernel writes to a slot that the host gave its launch. A recorded launch keeps
-//! its slot, and a replay writes it again; the others give theirs back when the next trace begins. What is no kernel of
+//! its slot as long as its record is there, and a replay writes it again; the others have one while a trace is made. What is no kernel of
 //! ours (cuBLAS, copies) writes nothing: it is in the gaps.
 
 use crate::cuda::CudaBackend;
@@ -13,11 +13,11 @@ use crate::memory::Buffer;
 use crate::module::Define;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// Launches that have a slot at a time: some hundred recorded steps of a large model.
-const SLOTS: usize = 1 << 16;
+const SLOTS: usize = if cfg!(test) { 64 } else { 1 << 16 };
 /// Bytes of a slot: the complement of the first start, and the last end. Zeros where nothing ran.
 const SLOT: usize = 16;
 
@@ -27,7 +27,8 @@ struct Label {
     operator: String,
     kernel: &'static str,
     defines: String,
-    recorded: bool,
+    /// Of a recorded launch, what lives as long as the record.
+    record: Option<Weak<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +36,43 @@ struct State {
     labels: Vec<Option<Label>>,
     /// All slots before this one are taken.
     next: usize,
+    /// Whether a trace is being made. What is not recorded has no slot otherwise.
+    open: bool,
     missed: u64,
+    /// Records with launches that found no slot, and how many.
+    without: Vec<(Weak<()>, u64)>,
+}
+
+impl State {
+    /// Only launches of records that are still there have slots from now on.
+    fn sweep(&mut self) {
+        let is_there = |record: &Weak<()>| record.strong_count() > 0;
+        for place in &mut self.labels {
+            place.take_if(|label| !label.record.as_ref().is_some_and(is_there));
+        }
+        self.without.retain(|(record, _)| is_there(record));
+        self.next = 0;
+    }
+
+    /// A slot that nobody has.
+    fn find(&mut self) -> Option<usize> {
+        while self.labels.get(self.next).is_some_and(Option::is_some) {
+            self.next += 1;
+        }
+        Some(self.next).filter(|at| *at < SLOTS)
+    }
+
+    /// A launch found no slot.
+    fn miss(&mut self, record: Option<Weak<()>>) {
+        let Some(record) = record else {
+            self.missed += 1;
+            return;
+        };
+        match self.without.iter_mut().find(|(known, _)| known.ptr_eq(&record)) {
+            Some((_, launches)) => *launches += 1,
+            None => self.without.push((record, 1)),
+        }
+    }
 }
 
 /// The slots of a device.
@@ -56,25 +93,30 @@ impl Slots {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a launch notes its times; null where all slots are taken.
+    /// Where a launch notes its times, which is recorded if there is a `record`; null where it does not: all slots are taken, or nobody asks.
     pub(crate) fn give(
         &self,
         operator: &str,
         kernel: &'static str,
         defines: &[Define],
-        recorded: bool,
+        record: Option<Weak<()>>,
     ) -> Address {
         let mut state = self.state();
-        while state.labels.get(state.next).is_some_and(Option::is_some) {
-            state.next += 1;
-        }
-        let at = state.next;
-        if at == SLOTS {
-            state.missed += 1;
+        if record.is_none() && !state.open {
             return 0;
         }
+        let mut found = state.find();
+        if found.is_none() && !state.open {
+            // While a trace is made, slots of records that are gone hold times that are still to be read.
+            state.sweep();
+            found = state.find();
+        }
+        let Some(at) = found else {
+            state.miss(record);
+            return 0;
+        };
         let defines: Vec<String> = defines.iter().map(|(_, value)| value.to_string()).collect();
-        let label = Some(Label { operator: operator.into(), kernel, defines: defines.join(" "), recorded });
+        let label = Some(Label { operator: operator.into(), kernel, defines: defines.join(" "), record });
         match state.labels.get_mut(at) {
             Some(place) => *place = label,
             None => state.labels.push(label),
@@ -85,12 +127,19 @@ impl Slots {
     /// Nothing is noted yet, and only recorded launches have slots.
     fn begin(&self, device: &Device) -> Result<()> {
         let mut state = self.state();
-        for place in &mut state.labels {
-            place.take_if(|label| !label.recorded);
-        }
-        (state.next, state.missed) = (0, 0);
+        state.sweep();
+        state.missed = 0;
         let used = state.labels.len() * SLOT;
-        if used > 0 { device.stream().clear(self.buffer.address(), used) } else { Ok(()) }
+        if used > 0 {
+            device.stream().clear(self.buffer.address(), used)?;
+        }
+        state.open = true;
+        Ok(())
+    }
+
+    /// What is launched from now on is not of the trace.
+    fn close(&self) {
+        self.state().open = false;
     }
 
     /// Waits, and reads what was noted.
@@ -106,7 +155,9 @@ impl Slots {
             let label = label.as_ref().filter(|_| *start != 0 && *end != 0)?;
             Some((label, !start, *end))
         });
-        Ok(Timeline::of(noted.collect(), state.missed))
+        let without: u64 =
+            state.without.iter().filter(|(record, _)| record.strong_count() > 0).map(|(_, n)| n).sum();
+        Ok(Timeline::of(noted.collect(), state.missed + without))
     }
 }
 
@@ -132,7 +183,8 @@ pub struct Launch {
 pub struct Timeline {
     /// By their starts.
     pub launches: Vec<Launch>,
-    /// Launches that were not noted, because all slots were taken.
+    /// Launches that were not noted, because all slots were taken; and those of recorded steps of which it was so, as often as they were
+    /// recorded, replayed this time or not.
     pub missed: u64,
     /// Steps in which the device's clock was seen to move: no time is finer.
     pub tick: Duration,
@@ -221,14 +273,17 @@ impl CudaBackend {
         device.outside("tracing kernels")?;
         let Some(slots) = &device.trace else { return Ok((f()?, Timeline::default())) };
         slots.begin(device)?;
-        let result = f()?;
-        Ok((result, slots.end(device)?))
+        let result = f();
+        slots.close();
+        Ok((result?, slots.end(device)?))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ogive_backend::{Backend, Batch, Plan, StepKey};
+    use ptx_emulator_launcher::{Nvrtc, test_name};
 
     #[test]
     fn times_and_gaps_sum_to_the_whole() {
@@ -236,7 +291,7 @@ mod tests {
             operator: "linear".into(),
             kernel,
             defines: defines.into(),
-            recorded: false,
+            record: None,
         };
         let (a, b, c) = (label("a", "q4_k 1"), label("b", ""), label("a", "q6_k 1"));
         // b overlaps with a, and c is within b; then nothing, then a again.
@@ -256,5 +311,51 @@ mod tests {
         assert_eq!(all.iter().map(|k| k.time + k.gap).sum::<Duration>(), t.whole());
         assert_eq!(Timeline::of(Vec::new(), 0), Timeline::default());
         assert!(Timeline::default().kernels().is_empty());
+    }
+
+    /// A step of so many sums, the first time run, then recorded, then replayed; and what was noted of the last.
+    fn step(b: &CudaBackend, key: u64, sums: usize) -> Timeline {
+        let x = b.upload(&[1.0, 2.0], [1, 2].into()).unwrap();
+        let mut batch = Batch::default();
+        batch.push(&[1], 4, Vec::new(), [0; 2]);
+        batch.want_last();
+        let key = StepKey::of(key, &batch).unwrap();
+        let run = || {
+            let plan = b.plan(batch.clone()).unwrap();
+            let mut f = |_: &Plan| (1..sums).try_fold(b.sum(&x)?, |y, _| b.sum(&y));
+            b.replay(&key, &plan, &mut f)
+        };
+        for _ in 0..2 {
+            assert_eq!(b.download(&run().unwrap()).unwrap(), [3.0]);
+        }
+        b.trace(run).unwrap().1
+    }
+
+    fn slots() {
+        let b = CudaBackend::builder().trace(true).build().unwrap();
+        let x = b.upload(&[1.0, 2.0], [1, 2].into()).unwrap();
+        // What nobody traces takes no slot from what is recorded.
+        for _ in 0..SLOTS + 10 {
+            b.sum(&x).unwrap();
+        }
+        let noted = |t: &Timeline| (t.launches.len(), t.missed);
+        assert_eq!(noted(&step(&b, 0, 5)), (5, 0));
+        // A record's slots go with it.
+        for key in 1..SLOTS as u64 / 5 + 5 {
+            b.drop_graphs();
+            assert_eq!(noted(&step(&b, key, 5)), (5, 0), "{key}");
+        }
+        b.drop_graphs();
+        assert_eq!(noted(&step(&b, 0, SLOTS + 6)), (SLOTS, 6));
+        // In every trace it is said of how many nothing is known.
+        assert_eq!(noted(&b.trace(|| b.sum(&x)).unwrap().1), (0, 7));
+        assert_eq!(noted(&b.trace(|| b.download(&x)).unwrap().1), (0, 6));
+        b.drop_graphs();
+        assert_eq!(noted(&b.trace(|| b.sum(&x)).unwrap().1), (1, 0));
+    }
+
+    #[test]
+    fn slots_are_had_by_what_is_traced_or_recorded() {
+        crate::launch::tests::on(test_name!(), Nvrtc::V12, "sm_80", slots);
     }
 }

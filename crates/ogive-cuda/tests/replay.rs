@@ -12,6 +12,7 @@ use ogive_backend::tensor::{F32, HostWeight, Result};
 use ogive_backend::{Backend, Batch, BlockCopy, BlockTable, Plan, StepKey};
 use ogive_cuda::{Compute, CudaBackend};
 use ptx_emulator_launcher::{Nvrtc, test_name};
+use std::time::Duration;
 
 fn on_device(name: &str, body: impl FnOnce()) {
     common::on_device(name, Nvrtc::V12, body);
@@ -282,6 +283,85 @@ fn memory_of_records_is_given_back_where_it_is_short() {
         drop(rest);
         assert_eq!(steps(&b, &model, 1, 3, 12).unwrap(), first);
         assert!(b.graphs().replayed > replayed);
+    });
+}
+
+/// A thread that is short of memory waits for the step of another one, and then has what records keep, but for the result that is lent.
+#[test]
+fn memory_of_records_is_given_back_to_another_thread() {
+    on_device(test_name!(), || {
+        // Pages for weights and for small pieces, and two large pieces; a third fits only if another goes.
+        let (large, len) = (vec![1.0; 1 << 19], 1 << 19);
+        let b = CudaBackend::builder().memory(11 << 20).build().unwrap();
+        let model = Model::new(&b, 0).unwrap();
+        let wide = b.upload(&large, [len].into()).unwrap();
+        let step = |number: u64, between: &mut dyn FnMut()| {
+            let batch = Model::batch(&[3], 8);
+            let (key, plan) = (StepKey::of(number, &batch).unwrap(), b.plan(batch).unwrap());
+            b.replay(&key, &plan, &mut |plan| {
+                between();
+                if number == 1 {
+                    b.add(wide.clone(), &wide)?;
+                }
+                model.logits(&b, plan)
+            })
+            .unwrap()
+        };
+        let large_records = || (0..3).for_each(|_| drop(step(1, &mut || ())));
+        // What `other` gives, which another thread does while this one records a step; its result is held meanwhile.
+        let meanwhile = |number: u64, other: &(dyn Fn() -> bool + Sync)| {
+            let want = bits(b.download(&step(number, &mut || ())).unwrap());
+            let recorded = b.graphs().recorded;
+            let done = std::thread::scope(|s| {
+                let (go, ready) = std::sync::mpsc::channel();
+                let thread = s.spawn(move || ready.recv().is_ok() && other());
+                let y = step(number, &mut || {
+                    go.send(()).unwrap();
+                    std::thread::sleep(Duration::from_millis(300));
+                });
+                let done = thread.join().unwrap();
+                assert_eq!(bits(b.download(&y).unwrap()), want);
+                done
+            });
+            assert_eq!(b.graphs().recorded, recorded + 1, "{:?}", b.graphs());
+            done
+        };
+        large_records();
+        let room = || b.upload(&large, [len].into()).inspect_err(|e| println!("{e}")).is_ok();
+        assert!(meanwhile(2, &room));
+        large_records();
+        let used = b.memory_used().0;
+        let drops = || {
+            b.drop_graphs();
+            b.memory_used().0 + (2 << 20) <= used
+        };
+        assert!(meanwhile(3, &drops));
+    });
+}
+
+#[test]
+fn counts_are_told_and_made_while_a_step_is_recorded() {
+    on_device(test_name!(), || {
+        let b = CudaBackend::new().unwrap();
+        let model = Model::new(&b, 0).unwrap();
+        steps(&b, &model, 1, 1, 4).unwrap();
+        let batch = || Model::batch(&[3], 8);
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let (key, plan) = (StepKey::of(2, &batch()).unwrap(), b.plan(batch()).unwrap());
+            let mut f = |plan: &_| {
+                let before = b.graphs();
+                let other = || drop(model.replayed(&b, 3, batch()).unwrap());
+                std::thread::scope(|s| s.spawn(other).join().unwrap());
+                seen.push([before, b.graphs()]);
+                model.logits(&b, plan)
+            };
+            b.replay(&key, &plan, &mut f).unwrap();
+        }
+        // In the first run, and in the record: then another step cannot be, and is counted all the same.
+        let [_, [before, after]] = &seen[..] else { panic!("{seen:?}") };
+        assert!(before.replayed > 0 && after.eager == before.eager + 1, "{seen:?}");
+        assert_eq!(after.reason.as_deref(), Some("another step is recorded or launched"));
     });
 }
 

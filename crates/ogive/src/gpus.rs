@@ -110,12 +110,12 @@ pub(crate) fn fewest(options: &Options, checkpoint: &Checkpoint) -> Result<Taken
         }
     }
     // One that was no help before may be beside a later one, which holds the head.
-    for gpu in opened {
+    for gpu in &opened {
         if held >= wanted || gpus.iter().any(|taken: &Gpu| taken.number == gpu.number) {
             continue;
         }
         let mut with = gpus.clone();
-        with.insert(with.partition_point(|taken| taken.number < gpu.number), gpu);
+        with.insert(with.partition_point(|taken| taken.number < gpu.number), gpu.clone());
         let more = most(&layers, &with)?;
         if more > held {
             (gpus, held) = (with, more);
@@ -139,7 +139,9 @@ pub(crate) fn fewest(options: &Options, checkpoint: &Checkpoint) -> Result<Taken
     let counted = matches!(options.gpu_layers, Some(GpuLayers::Count(_)));
     let count = if counted { wanted } else { held };
     let as_wanted = gpus.len() == 1 && (counted || held == wanted);
-    let mut why = if as_wanted { String::new() } else { too_large(&layers, &gpus)? };
+    // Where none helps, what none of them has is told.
+    let told = if held == 0 { &opened } else { &gpus };
+    let mut why = if as_wanted { String::new() } else { too_large(&layers, told)? };
     for (number, reason) in left_out {
         why += &format!("; cuda:{number} left out: {reason}");
     }

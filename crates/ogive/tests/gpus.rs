@@ -258,7 +258,8 @@ fn what_all_together_do_not_hold_is_shared_with_the_cpu() {
     // One that holds nothing beside another is left alone, wherever it comes.
     has(&said("sm_80:one,sm_90:two"), &["using CUDA: NVIDIA H", split, &free]);
     let none = said("sm_80:none,sm_80:none");
-    has(&none, &["CUDA not used: not one layer fits; all of it takes ", "; using the CPU, "]);
+    let both = [", of ", " + ", " MiB free; using the CPU, "];
+    has(&none, &[&["CUDA not used: not one layer fits; all of it takes "][..], &both].concat());
 }
 
 #[test]

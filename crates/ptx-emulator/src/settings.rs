@@ -19,7 +19,8 @@
 //! | `PTX_EMU_FAULT` | what shall fail: a list of the below | nothing |
 //!
 //! Faults: `alloc:N` (the n-th allocation fails; `N+`: and all after it), `host-alloc:N`, `launch:N[:CODE]`, `memcpy:N[:CODE]`, `peer:N[:CODE]`, `graph:N[:CODE]`, `module:N[:CODE]`,
-//! `lost:N[:CODE]` (with the n-th call the device is gone), `missing-symbol:NAME`, `no-device`, `init:CODE`, `driver:VERSION`, `memory:SIZE`.
+//! `lost:N[:CODE]` (with the n-th call the device is gone), `missing-symbol:NAME`, `no-device`, `init:CODE`, `driver:VERSION`, `memory:SIZE`,
+//! `integrated:SIZE` (all devices say that their memory is the machine's, and that no more than this of it is free).
 //!
 //! A value that makes no sense is an error and not a default: a test that runs with other settings than it believes proves
 //! nothing.
@@ -107,6 +108,8 @@ pub struct Settings {
     pub stats: bool,
     /// What shall fail.
     pub faults: Faults,
+    /// Devices say that their memory is the machine's, and that no more than so many bytes of it are free, as where its cache of files has the others.
+    pub integrated: Option<u64>,
 }
 
 /// A variable that makes no sense.
@@ -142,6 +145,7 @@ impl Default for Settings {
             trace: false,
             stats: false,
             faults: Faults::default(),
+            integrated: None,
         }
     }
 }
@@ -230,6 +234,7 @@ impl Settings {
         if let Some(text) = get("PTX_EMU_FAULT") {
             let parsed = faults::parse(&text)?;
             settings.faults = parsed.faults;
+            settings.integrated = parsed.integrated;
             settings.driver_version = parsed.driver.unwrap_or(settings.driver_version);
             if let Some(memory) = parsed.memory {
                 settings.devices.iter_mut().for_each(|device| device.memory = memory);
@@ -258,6 +263,7 @@ impl Settings {
     pub fn with_faults(mut self, list: &str) -> Result<Self, Invalid> {
         let parsed = faults::parse(list)?;
         self.faults = parsed.faults;
+        self.integrated = parsed.integrated;
         self.driver_version = parsed.driver.unwrap_or(self.driver_version);
         if let Some(memory) = parsed.memory {
             self.devices.iter_mut().for_each(|device| device.memory = memory);

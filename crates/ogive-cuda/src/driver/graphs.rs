@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::{CUstream, Context, Stream};
-use crate::error::{Error, Result};
+use crate::error::{Error, OUT_OF_MEMORY, Result};
 use cudarc::driver::sys::{CUgraph, CUgraphExec};
 use libloading::Library;
 use std::ffi::c_uint;
@@ -78,15 +78,23 @@ impl Stream {
         self.context.check(|| doing.into(), unsafe { (f.begin)(self.raw, RELAXED) })
     }
 
-    /// Ends a recording; what it recorded, made ready to launch if `keep`.
-    pub(crate) fn recorded(&self, keep: bool) -> Result<Option<Recorded>> {
+    /// Ends a recording; what it recorded, made ready to launch if `keep`. Where the driver has no memory for that, it is asked once more after
+    /// `make_room`.
+    pub(crate) fn recorded(&self, keep: bool, make_room: impl FnOnce()) -> Result<Option<Recorded>> {
         let doing = "ending the record of a step";
         let (f, mut graph, mut raw) = (self.context.graphs(doing)?, null_mut(), null_mut());
         // SAFETY: the handle is written to a pointer on the stack.
         let ended = unsafe { (f.end)(self.raw, &raw mut graph) };
         self.context.check(|| doing.into(), ended)?;
-        // SAFETY: the graph is the one just made, the handle is written to a pointer on the stack.
-        let made = if keep { unsafe { (f.instantiate)(&raw mut raw, graph, 0) } } else { 0 };
+        let mut make = || {
+            // SAFETY: the graph is the one just made, the handle is written to a pointer on the stack.
+            if keep { unsafe { (f.instantiate)(&raw mut raw, graph, 0) } } else { 0 }
+        };
+        let mut made = make();
+        if made == OUT_OF_MEMORY {
+            make_room();
+            made = make();
+        }
         // SAFETY: as above; what was made of it does not need it.
         unsafe { (f.forget)(graph) };
         self.context.check(|| "making a recorded step ready".into(), made)?;

@@ -6,12 +6,12 @@
 use super::{
     Address, CARVEOUT, CUevent, CUfunction, CUmodule, CUstream, Context, DYNAMIC_SHARED, Functions, GRANTED,
 };
-use crate::error::Result;
+use crate::error::{PAGE_LOCKED, Result};
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::fmt;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream.
 const NON_BLOCKING: c_uint = 1;
@@ -31,7 +31,7 @@ unsafe impl Send for Pinned {}
 
 impl Pinned {
     pub(crate) fn new(context: &Arc<Context>, len: usize) -> Result<Self> {
-        let doing = || format!("taking {len} bytes of page-locked memory");
+        let doing = || format!("taking {len} bytes of {PAGE_LOCKED}");
         let (f, mut start) = (context.enter(doing)?, null_mut());
         // SAFETY: the address is written to a pointer on the stack.
         let code = unsafe { (f.pinned_allocate)(&raw mut start, len, 0) };
@@ -270,7 +270,7 @@ impl Image {
         // SAFETY: the name ends with a zero, and the handle is written to a pointer on the stack.
         let code = unsafe { (f.module_function)(&raw mut raw, self.raw, text.as_ptr()) };
         self.context.check(doing, code)?;
-        let function = Function { raw, name, image: Arc::clone(self) };
+        let function = Function { raw, name, image: Arc::clone(self), granted: Mutex::new(GRANTED) };
         function.prefer_shared(f, self.context.shared.load(Relaxed));
         Ok(function)
     }
@@ -298,6 +298,9 @@ pub(crate) struct Function {
     pub(super) raw: CUfunction,
     pub(super) name: &'static str,
     pub(super) image: Arc<Image>,
+    /// Bytes of shared memory that its launches may have. Never fewer than before: all threads and records of steps share the kernel, and one
+    /// may be about to launch it with as many.
+    granted: Mutex<u32>,
 }
 
 // SAFETY: the handle is the module's, which lives as long, and may be used from any thread.
@@ -306,9 +309,13 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// Lets its launches have `bytes` of shared memory of their choosing, where that must be asked for.
+    /// Lets its launches have `bytes` of shared memory of their choosing and more, where that must be asked for.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<()> {
         if bytes <= GRANTED {
+            return Ok(());
+        }
+        let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes <= *granted {
             return Ok(());
         }
         let doing = || format!("asking for {bytes} bytes of shared memory for {}", self.name);
@@ -316,7 +323,9 @@ impl Function {
         let f = context.enter(doing)?;
         self.prefer_shared(f, LARGE_BLOCKS);
         // SAFETY: the handle lives as long as its module, which this holds.
-        context.check(doing, unsafe { (f.function_set)(self.raw, DYNAMIC_SHARED, value) })
+        context.check(doing, unsafe { (f.function_set)(self.raw, DYNAMIC_SHARED, value) })?;
+        *granted = bytes;
+        Ok(())
     }
 
     /// How much of what L1 and shared memory have together is to be shared memory, in hundredths. A hint, which some devices do not take.

@@ -14,6 +14,7 @@ mod overlap;
 mod peers;
 mod recent;
 mod timing;
+mod unified;
 
 pub(crate) use graphs::Recorded;
 pub(crate) use handles::{Event, Extent, Function, Image, Pinned, Stream};
@@ -117,6 +118,9 @@ const DYNAMIC_SHARED: c_uint =
     CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_uint;
 /// That of the one that splits what L1 and shared memory have together.
 const CARVEOUT: c_uint = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT as c_uint;
+
+/// The number of the attribute of a device whose memory is the machine's own.
+const INTEGRATED: c_uint = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED as c_uint;
 
 /// A driver that was found and started.
 pub(crate) struct Driver {
@@ -258,6 +262,8 @@ pub(crate) struct Context {
     recent: Recent,
     /// Hundredths of a multiprocessor's L1 and shared memory that kernels ask for as shared memory.
     shared: AtomicI32,
+    /// Whether the device's memory is the machine's own.
+    unified: bool,
 }
 
 // SAFETY: the driver's handles may be used from any thread; every use makes the context current first.
@@ -272,8 +278,13 @@ impl Context {
         // SAFETY: the handle is written to a pointer on the stack, and released once, when this is dropped.
         let code = unsafe { (driver.f.context_retain)(&raw mut raw, device) };
         driver.check(|| format!("making a context on cuda:{number}"), code)?;
+        let mut integrated = 0;
+        // SAFETY: the value is written to a number on the stack.
+        let asked = unsafe { (driver.f.device_attribute)(&raw mut integrated, INTEGRATED, device) };
+        // Where the driver does not say, its figures count.
+        let unified = asked == 0 && integrated != 0;
         let shared = AtomicI32::new(handles::ALL_KERNELS);
-        Ok(Arc::new(Self { driver, device, raw, recent: Recent::default(), shared }))
+        Ok(Arc::new(Self { driver, device, raw, recent: Recent::default(), shared, unified }))
     }
 
     /// All of what L1 and shared memory have together is shared memory from now on, for kernels that are loaded from now on.
@@ -306,7 +317,8 @@ impl Context {
         // SAFETY: both sizes are written to numbers on the stack.
         let code = unsafe { (f.memory_info)(&raw mut free, &raw mut total) };
         self.check(doing, code)?;
-        Ok((free as u64, total as u64))
+        let (free, total) = (free as u64, total as u64);
+        Ok((if self.unified { unified::free(free, total) } else { free }, total))
     }
 
     /// Takes device memory; [`free`](Self::free) gives it back.

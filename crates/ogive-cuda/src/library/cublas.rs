@@ -133,8 +133,8 @@ fn check(doing: &str, status: c_int) -> Result<()> {
 
 impl Cublas {
     /// The newest there is that this build may load and the driver takes, of those where the user says before all others, started for the device
-    /// of `stream`.
-    pub(crate) fn find(stream: &Stream, wanted: Wanted) -> Result<Self> {
+    /// of `stream`. One that does not start is started once more after `make_room`, as it takes device memory.
+    pub(crate) fn find(stream: &Stream, wanted: Wanted, make_room: &dyn Fn()) -> Result<Self> {
         let (places, driver) = (Places::here(), wanted.driver);
         let (_, mut refused) = cublas_files(&places, driver);
         let mut candidates = places.candidates(Kind::Cublas);
@@ -142,7 +142,7 @@ impl Cublas {
         candidates.sort_by_key(|c| (!places.is_named(&c.path), Reverse(c.generation)));
         for candidate in candidates {
             let started = match open(&candidate) {
-                Ok(library) => Self::start(library, &candidate.loaded_from(), stream),
+                Ok(library) => Self::start(library, &candidate.loaded_from(), stream, make_room),
                 Err(_) if !candidate.is_file() => continue,
                 Err(why) => Err(Error::Library { library: "cuBLAS", why }),
             };
@@ -167,7 +167,7 @@ impl Cublas {
         found.map(drop).map_err(|e| none(path, &e))
     }
 
-    fn start(library: Library, path: &Path, stream: &Stream) -> Result<Self> {
+    fn start(library: Library, path: &Path, stream: &Stream, make_room: &dyn Fn()) -> Result<Self> {
         let absent = |e: libloading::Error| Error::Library { library: "cuBLAS", why: none(path, &e) };
         // SAFETY: each field has the type that cuBLAS's documentation has for its symbol, and the table that holds them keeps the
         // library open.
@@ -188,7 +188,14 @@ impl Cublas {
         };
         let (lent, mut handle) = (stream.lend()?, null_mut());
         // SAFETY: the handle is written to a pointer on the stack; the context it belongs to is current.
-        check("starting cuBLAS", unsafe { create(&raw mut handle) })?;
+        let mut made = unsafe { create(&raw mut handle) };
+        if made != 0 {
+            // Whatever it says: it has several words for memory that it did not get.
+            make_room();
+            // SAFETY: as above.
+            made = unsafe { create(&raw mut handle) };
+        }
+        check("starting cuBLAS", made)?;
         let mut blas = Self { f, handle, context: stream.context(), path: path.to_owned(), version: [0; 3] };
         // SAFETY: the handle was just made, and the stream outlives it: both are the device's.
         check("giving cuBLAS a stream", unsafe { (blas.f.stream)(blas.handle, lent) })?;

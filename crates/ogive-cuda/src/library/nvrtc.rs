@@ -60,11 +60,14 @@ pub(crate) struct Nvrtc {
     pub(crate) path: PathBuf,
     /// Its version, major and minor.
     pub(crate) version: (u32, u32),
+    /// Bytes of its file, where that is known.
+    pub(crate) len: Option<u64>,
     /// Architectures it compiles for, as 75, 80, 90.
     pub(crate) architectures: Vec<u32>,
-    /// Older versions are not safe to use from two threads at once.
-    busy: Mutex<()>,
 }
+
+/// Older versions are not safe to use from two threads at once, and the library is one, however often it was opened.
+static BUSY: Mutex<()> = Mutex::new(());
 
 impl std::fmt::Debug for Nvrtc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -200,8 +203,8 @@ impl Nvrtc {
             f,
             path: path.to_owned(),
             version,
+            len: std::fs::metadata(path).ok().map(|file| file.len()),
             architectures: architectures.into_iter().map(|a| u32::try_from(a).unwrap_or(0)).collect(),
-            busy: Mutex::new(()),
         })
     }
 
@@ -235,7 +238,7 @@ impl Nvrtc {
         target: Target,
         options: &[String],
     ) -> Result<(Vec<u8>, String)> {
-        let _alone = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |log: String| Error::Compile { kernel: name.into(), target: target.to_string(), log };
         let c = |text: &str| CString::new(text).map_err(|e| failed(e.to_string()));
         let mut options = options.iter().map(|o| c(o)).collect::<Result<Vec<_>>>()?;

@@ -113,7 +113,10 @@ impl Candidate {
 
     /// Opens it; why not, in a sentence, where that fails.
     pub(super) fn open(&self) -> Result<Library, String> {
-        whole(self.file.as_deref().unwrap_or(&self.path))?;
+        // A bare name is the loader's to find, and it does not look in the working directory, where a file of that name may be anything.
+        if let Some(file) = self.file.as_deref().or_else(|| self.is_file().then_some(&*self.path)) {
+            whole(file)?;
+        }
         // SAFETY: opening runs the library's initialisers. It is one of NVIDIA's by its name, from a place that the user or
         // the system chose for such libraries, as a program linked against it would get it.
         let opened = unsafe { Library::new(&self.path) };
@@ -162,6 +165,9 @@ pub(super) struct Places {
     pub(super) generations: Vec<u32>,
 }
 
+/// Folders where the loader looks for bare names.
+const LOADER: &str = "LD_LIBRARY_PATH";
+
 /// Folders inside a toolkit's.
 const INSIDE: [&str; 5] = ["", "lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"];
 /// Where toolkits are installed.
@@ -193,7 +199,10 @@ impl Places {
 
     fn paths(&self, variable: &str) -> Vec<PathBuf> {
         let value = (self.variable)(variable).filter(|v| !v.is_empty());
-        value.map(|v| std::env::split_paths(&v).collect()).unwrap_or_default()
+        let paths: Vec<PathBuf> = value.map(|v| std::env::split_paths(&v).collect()).unwrap_or_default();
+        // An empty one is the working directory, and `./name` a path, where a name alone would be the loader's to find.
+        let named = |path: PathBuf| if path.as_os_str().is_empty() { ".".into() } else { path };
+        paths.into_iter().map(named).collect()
     }
 
     /// Whether the user says that libraries are to be looked for there before all others.
@@ -285,7 +294,7 @@ impl Places {
     /// as nothing would say so any more once the loader has it.
     pub(super) fn candidates(&self, kind: Kind) -> Vec<Candidate> {
         let names = kind.names(&self.generations);
-        let on_path = Self::in_folders(&self.paths("LD_LIBRARY_PATH"), &names);
+        let on_path = Self::in_folders(&self.paths(LOADER), &names);
         let mut cut = Self::in_folders(&self.system().collect::<Vec<_>>(), &names);
         cut.retain(|c| elf::cut_off(&c.path).is_some());
         let bare = |(name, generation): &(String, u32)| {
@@ -312,7 +321,7 @@ impl Places {
     pub(super) fn left_out(&self, kind: Kind) -> Vec<Candidate> {
         let others: Vec<u32> = known().filter(|g| !self.allows(*g)).collect();
         let mut folders = self.first(kind);
-        folders.extend(self.paths("LD_LIBRARY_PATH"));
+        folders.extend(self.paths(LOADER));
         folders.extend(self.last(kind));
         let mut all = Self::in_folders(&folders, &kind.names(&others));
         all.retain(|c| c.generation > 0);
@@ -429,6 +438,29 @@ mod tests {
             why.ends_with("libcuda.so.1 cannot be loaded (the file is cut off: it has 120 of 4096 bytes)")
         );
         assert!(keep_beside(&folder.path().join("usr/lib64/other"), "libcuda.so.1").is_err());
+    }
+
+    /// The loader looks for a bare name elsewhere, unless it is told to look here.
+    #[test]
+    fn a_file_in_the_working_directory_is_nobodys_bare_name() {
+        const WANT: &str = "OGIVE_TEST_CUT_OFF";
+        if let Ok(want) = std::env::var(WANT) {
+            let places = Places { root: "none".into(), ..Places::here() };
+            let mut cut = places.candidates(Kind::Nvrtc);
+            cut.retain(|c| c.open().is_err_and(|why| why.contains("is cut off")));
+            let cut: Vec<_> = cut.iter().map(|c| c.path.to_string_lossy()).collect();
+            return assert_eq!(cut.join(" "), want);
+        }
+        let (folder, name) = (tempfile::tempdir().unwrap(), "libnvrtc.so.12");
+        std::fs::write(folder.path().join(name), elf::tests::elf(&[(1, 0, 4096)])).unwrap();
+        for (path, want) in [("", String::new()), ("none:", format!("{name} ./{name}"))] {
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            let test = "library::search::tests::a_file_in_the_working_directory_is_nobodys_bare_name";
+            command.args(["--exact", test]).current_dir(folder.path()).env_clear();
+            let out = command.env(LOADER, path).env(WANT, want).output().unwrap();
+            let text = String::from_utf8_lossy(&out.stdout);
+            assert!(out.status.success() && text.contains("1 passed"), "{path:?}: {text}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 mod lasting;
 
 use crate::driver::{Address, Context, Stream};
-use crate::error::{Error, Result};
+use crate::error::{Error, OUT_OF_MEMORY, Result};
 use crate::record::{Arena, Recorder};
 use lasting::Lasting;
 use std::collections::{BTreeMap, HashMap};
@@ -84,6 +84,11 @@ impl Buffer {
     /// Bytes of it.
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+
+    /// Whether `address` lies in it.
+    pub(crate) fn holds(&self, address: Address) -> bool {
+        (self.address..self.address + self.size as u64).contains(&address)
     }
 
     /// The same, to be given back to `arena`.
@@ -204,6 +209,11 @@ impl Pool {
         Ok(Buffer { address, size, pool: Arc::clone(self), arena: None, lasts: true })
     }
 
+    /// Gives the driver back what lies idle, for what it wants memory for that is not the pool's: code, graphs, other libraries.
+    pub(crate) fn make_room(&self) {
+        self.trim(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// The size of the piece for `bytes`, if there is one.
     pub(crate) fn size(bytes: usize) -> Option<usize> {
         rounded(bytes)
@@ -272,7 +282,7 @@ impl Pool {
             return Err(self.short(doing, size as u64, self.limit - state.held.min(self.limit)));
         }
         let address = match self.context.allocate(size) {
-            Err(Error::Driver { code: 2, .. }) => {
+            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => {
                 self.trim(state);
                 self.context.allocate(size)
             }
@@ -283,7 +293,7 @@ impl Pool {
                 state.held += size as u64;
                 Ok(address)
             }
-            Err(Error::Driver { code: 2, .. }) => {
+            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => {
                 let free = self.context.memory().map_or(0, |(free, _)| free);
                 Err(self.short(doing, size as u64, free))
             }

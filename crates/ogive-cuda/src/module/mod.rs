@@ -6,8 +6,9 @@
 mod disk;
 
 use crate::driver::{Context, Function, Image};
-use crate::error::{Error, Result};
+use crate::error::{Error, OUT_OF_MEMORY, Result};
 use crate::library::{Nvrtc, Target};
+use crate::memory::Pool;
 use disk::Disk;
 use ogive_kernels::Source;
 use std::collections::HashMap;
@@ -55,6 +56,7 @@ const CODE: &str = "OGIVE_CUDA_CODE";
 #[derive(Debug)]
 pub(crate) struct Modules {
     context: Arc<Context>,
+    pool: Arc<Pool>,
     nvrtc: Arc<Nvrtc>,
     capability: (u32, u32),
     disk: Disk,
@@ -63,9 +65,15 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    pub(crate) fn new(context: &Arc<Context>, nvrtc: Arc<Nvrtc>, capability: (u32, u32)) -> Self {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        pool: &Arc<Pool>,
+        nvrtc: Arc<Nvrtc>,
+        capability: (u32, u32),
+    ) -> Self {
         Self {
             context: Arc::clone(context),
+            pool: Arc::clone(pool),
             nvrtc,
             capability,
             disk: Disk::here(),
@@ -126,8 +134,7 @@ impl Modules {
             [] => name.to_owned(),
             defines => format!("{name} ({})", defines.join(" ")),
         };
-        let (major, minor) = self.nvrtc.version;
-        let key = format!("{major}.{minor}\n{target}\n{}\n{text}", options.join(" "));
+        let key = key(self.nvrtc.version, self.nvrtc.len, target, options, text);
         let code = match self.disk.get(&key) {
             Some(code) => code,
             None => {
@@ -142,6 +149,37 @@ impl Modules {
                 code
             }
         };
-        Image::load(&self.context, &format!("{what} for {target}"), &code)
+        let what = format!("{what} for {target}");
+        let load = || Image::load(&self.context, &what, &code);
+        match load() {
+            // Code lies in memory that the driver takes by itself. Records stay, as theirs is given back under locks that a step wants.
+            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => {
+                self.pool.make_room();
+                load()
+            }
+            loaded => loaded,
+        }
+    }
+}
+
+/// What a compiled module depends on. Of the compiler the length of its file too, where it is known: releases of one version give themselves the same
+/// two numbers, and code of one that had a fault shall not outlive it.
+fn key(version: (u32, u32), len: Option<u64>, target: Target, options: &[String], text: &str) -> String {
+    let ((major, minor), len) = (version, len.map_or_else(String::new, |len| format!(" of {len} bytes")));
+    format!("{major}.{minor}{len}\n{target}\n{}\n{text}", options.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_compiler_made_is_not_taken() {
+        let options = ["-DA=1".to_owned()];
+        let of = |version, len| key(version, len, Target::Cubin(90), &options, "text");
+        let all = [of((12, 9), None), of((12, 9), Some(5)), of((12, 9), Some(6)), of((13, 0), Some(5))];
+        for (i, key) in all.iter().enumerate() {
+            assert_eq!(all.iter().position(|other| other == key), Some(i), "{key}");
+        }
     }
 }

@@ -16,6 +16,9 @@ pub(super) fn device(machine: &'static Machine, device: c_int) -> Result<(u32, &
     }
 }
 
+/// `CU_DEVICE_ATTRIBUTE_INTEGRATED`
+const INTEGRATED: c_int = 18;
+
 fn pci(device: &Device) -> String {
     format!("0000:{:02X}:00.0", device.slot + 1)
 }
@@ -35,6 +38,9 @@ api! {
 
     fn cuDeviceGetAttribute(m, value: Out<c_int>, attribute: c_int, dev: c_int) {
         let (_, found) = device(m, dev)?;
+        if attribute == INTEGRATED && m.settings().integrated.is_some() {
+            return value.set(1);
+        }
         match found.model.attribute(attribute, found.slot) {
             Some(known) => value.set(known),
             None => Code::INVALID_VALUE.error(format!("device attribute {attribute} is unknown")),

@@ -23,7 +23,7 @@ api! {
 
     fn cuMemGetInfo_v2(m, free: Out<usize>, total: Out<usize>) {
         let (left, all) = m.memory_info(current()?)?;
-        free.offer(left as usize);
+        free.offer(left.min(m.settings().integrated.unwrap_or(u64::MAX)) as usize);
         total.offer(all as usize);
         Ok(())
     }

@@ -53,12 +53,13 @@ impl Nth {
     }
 }
 
-/// What the list says beside faults: it may also set the driver's version and the memory of all devices.
+/// What the list says beside faults: it may also set the driver's version, the memory of all devices, and what they say is free of the machine's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parsed {
     pub(super) faults: Faults,
     pub(super) driver: Option<i32>,
     pub(super) memory: Option<u64>,
+    pub(super) integrated: Option<u64>,
 }
 
 /// Reads `alloc:3,launch:2:719,missing-symbol:cuGraphLaunch,no-device`.
@@ -120,9 +121,13 @@ pub(super) fn parse(list: &str) -> Result<Parsed, Invalid> {
                 alone(1)?;
                 parsed.memory = Some(super::bytes(first.unwrap_or_default()).map_err(|what| bad(&what))?);
             }
+            "integrated" => {
+                alone(1)?;
+                parsed.integrated = Some(super::bytes(first.unwrap_or_default()).map_err(|what| bad(&what))?);
+            }
             _ => {
                 return Err(bad(
-                    "is not one of alloc, host-alloc, launch, memcpy, peer, graph, module, cublas, lost, missing-symbol, no-device, init, driver, memory",
+                    "is not one of alloc, host-alloc, launch, memcpy, peer, graph, module, cublas, lost, missing-symbol, no-device, init, driver, memory, integrated",
                 ));
             }
         }
@@ -137,14 +142,17 @@ mod tests {
     #[test]
     fn a_list_is_read_and_counted() {
         let parsed =
-            parse("alloc:3,launch:2+:700,cublas:4:13, missing-symbol:cuGraphLaunch,no-device,driver:11040,memory:64M")
+            parse("alloc:3,launch:2+:700,cublas:4:13, missing-symbol:cuGraphLaunch,no-device,driver:11040,memory:64M,integrated:2M")
                 .expect("valid");
         assert_eq!(parsed.faults.alloc, [Nth { at: 3, onwards: false, code: 2 }]);
         assert_eq!(parsed.faults.launch, [Nth { at: 2, onwards: true, code: 700 }]);
         assert_eq!(parsed.faults.cublas, [Nth { at: 4, onwards: false, code: 13 }]);
         assert!(parsed.faults.launch.iter().any(|n| n.strikes(5)));
         assert!(!parsed.faults.alloc.iter().any(|n| n.strikes(4)));
-        assert_eq!((parsed.driver, parsed.memory), (Some(11040), Some(64 << 20)));
+        assert_eq!(
+            (parsed.driver, parsed.memory, parsed.integrated),
+            (Some(11040), Some(64 << 20), Some(2 << 20))
+        );
         assert!(parsed.faults.no_device);
         assert_eq!(parsed.faults.missing, ["cuGraphLaunch"]);
     }
