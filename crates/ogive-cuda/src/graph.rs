@@ -359,7 +359,15 @@ impl State {
         let (address, shape, top_k) = ready.result;
         let bytes = 4 * shape.len();
         let copy = self.copies.then(|| device.take("replay", bytes)).transpose()?;
-        device.stream().replay(&ready.work)?;
+        let replay = || device.stream().replay(&ready.work);
+        match replay() {
+            // As when it was made ready.
+            Err(CudaError::Driver { code: OUT_OF_MEMORY, .. }) => {
+                device.pool.make_room();
+                replay()?;
+            }
+            queued => queued?,
+        }
         device.graphs.count().replayed += 1;
         let Some(copy) = copy else {
             let loan = Arc::new(Loan { address, _arena: Arc::clone(&self.arena) });

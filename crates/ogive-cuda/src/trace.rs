@@ -75,6 +75,15 @@ impl State {
     }
 }
 
+/// A trace that is being made. What is launched once this is dropped is not of it.
+struct Open<'a>(&'a Slots);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.state().open = false;
+    }
+}
+
 /// The slots of a device.
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -125,7 +134,7 @@ impl Slots {
     }
 
     /// Nothing is noted yet, and only recorded launches have slots.
-    fn begin(&self, device: &Device) -> Result<()> {
+    fn begin(&self, device: &Device) -> Result<Open<'_>> {
         let mut state = self.state();
         state.sweep();
         state.missed = 0;
@@ -134,12 +143,7 @@ impl Slots {
             device.stream().clear(self.buffer.address(), used)?;
         }
         state.open = true;
-        Ok(())
-    }
-
-    /// What is launched from now on is not of the trace.
-    fn close(&self) {
-        self.state().open = false;
+        Ok(Open(self))
     }
 
     /// Waits, and reads what was noted.
@@ -263,7 +267,7 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 
 impl CudaBackend {
     /// What `f` gives, and the kernels that it ran; waits for them. Of a backend that was built without
-    /// [`trace`](crate::Builder::trace) the timeline is empty. A step is replayed once at most: of a kernel that runs again in its slot the
+    /// [`trace`](crate::Builder::trace) the timeline is empty. One is made at a time: not in another, nor beside another thread's. A step is replayed once at most: of a kernel that runs again in its slot the
     /// first start and the last end are noted.
     ///
     /// # Errors
@@ -272,10 +276,10 @@ impl CudaBackend {
         let device = &self.device;
         device.outside("tracing kernels")?;
         let Some(slots) = &device.trace else { return Ok((f()?, Timeline::default())) };
-        slots.begin(device)?;
-        let result = f();
-        slots.close();
-        Ok((result?, slots.end(device)?))
+        let open = slots.begin(device)?;
+        let result = f()?;
+        drop(open);
+        Ok((result, slots.end(device)?))
     }
 }
 

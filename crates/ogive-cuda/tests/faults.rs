@@ -221,21 +221,28 @@ fn a_graph_fails() {
     let (counts, next, after) = (&["graph_launches", "graph_instantiations"], each, After::Works);
     take(
         test_name!(),
-        // The last: the driver has no memory for it, is asked once more, and other records give theirs.
-        &["graph:N", "graph:N+", "graph:N:2"].map(|fault| Walk { fault, counts, next, after, wanted: &[] }),
+        // The last two: the driver has no memory for it, is asked once more, and other records give theirs.
+        &["graph:N:1", "graph:N+:1", "graph:N:2", "graph:N:2,graph:M:2"].map(|fault| Walk {
+            fault,
+            counts,
+            next,
+            after,
+            wanted: &[],
+        }),
     );
     if test::case().is_some() {
         return;
     }
     for (fault, replayed) in [
         ("graph:1:1", "3"),
-        ("graph:2", "3"),
-        ("graph:3", "4"),
-        ("graph:1+", "0"),
-        ("graph:9", "4"),
+        ("graph:2:1", "3"),
+        ("graph:3:1", "4"),
+        ("graph:1+:1", "0"),
+        ("graph:9:1", "4"),
         // Of memory, when it is made ready, and when it is launched.
         ("graph:1:2", "4"),
         ("graph:1:2,graph:2:2", "3"),
+        ("graph:2:2", "4"),
         ("graph:3:2", "4"),
     ] {
         let Some(report) = with(test_name!(), fault) else { return };

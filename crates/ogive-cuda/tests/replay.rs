@@ -313,10 +313,11 @@ fn memory_of_records_is_given_back_to_another_thread() {
             let want = bits(b.download(&step(number, &mut || ())).unwrap());
             let recorded = b.graphs().recorded;
             let done = std::thread::scope(|s| {
-                let (go, ready) = std::sync::mpsc::channel();
-                let thread = s.spawn(move || ready.recv().is_ok() && other());
+                let [(go, ready), (began, other_is_there)] = [(); 2].map(|()| std::sync::mpsc::channel());
+                let thread = s.spawn(move || ready.recv().is_ok() && began.send(()).is_ok() && other());
                 let y = step(number, &mut || {
                     go.send(()).unwrap();
+                    other_is_there.recv().unwrap();
                     std::thread::sleep(Duration::from_millis(300));
                 });
                 let done = thread.join().unwrap();

@@ -258,7 +258,9 @@ impl Places {
             ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().flat_map(|v| self.paths(v)).collect();
         let mut on_path = self.paths("PATH");
         on_path.retain(|bin| bin.join("python3").is_file());
-        pythons.extend(on_path.iter().filter_map(|bin| bin.parent().map(Path::to_path_buf)));
+        let above =
+            |bin: &PathBuf| bin.parent().filter(|top| !top.as_os_str().is_empty()).map(Path::to_path_buf);
+        pythons.extend(on_path.iter().filter_map(above));
         let conda = self.paths("CONDA_PREFIX").into_iter().map(|p| p.join("lib"));
         pythons.extend(self.paths("HOME").into_iter().map(|home| home.join(".local")));
         pythons.extend(["usr/local", "usr"].map(|top| self.root.join(top)));

@@ -105,7 +105,17 @@ impl Modules {
         if let Some(found) = kernels.get(&key) {
             return Ok(Arc::clone(found));
         }
-        let function = Arc::new(self.image(source, kernel, &key.2)?.function(kernel)?);
+        let load = || self.image(source, kernel, &key.2)?.function(kernel);
+        let function = match load() {
+            // Code lies in memory that the driver takes by itself, when a module is loaded or, mostly, when a kernel of it is first asked for.
+            // Records of steps keep theirs: to drop them is to wait for another thread's step, which may want the lock that is held here.
+            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => {
+                self.pool.make_room();
+                load()
+            }
+            loaded => loaded,
+        };
+        let function = Arc::new(function?);
         kernels.insert(key, Arc::clone(&function));
         Ok(function)
     }
@@ -149,16 +159,7 @@ impl Modules {
                 code
             }
         };
-        let what = format!("{what} for {target}");
-        let load = || Image::load(&self.context, &what, &code);
-        match load() {
-            // Code lies in memory that the driver takes by itself. Records stay, as theirs is given back under locks that a step wants.
-            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => {
-                self.pool.make_room();
-                load()
-            }
-            loaded => loaded,
-        }
+        Image::load(&self.context, &format!("{what} for {target}"), &code)
     }
 }
 

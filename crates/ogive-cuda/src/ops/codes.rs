@@ -45,6 +45,8 @@ pub(crate) struct Codes {
     codes: usize,
     /// In tiles, pairs of groups in a row; else none.
     pairs: usize,
+    /// Rows and columns that tiles are of; those of rows may be any that are as many elements.
+    of: [usize; 2],
 }
 
 /// Rows and columns of a tile.
@@ -57,13 +59,13 @@ impl Codes {
         let all = all.ok_or_else(|| {
             Error::invalid(at, format!("{n} rows of {cols} elements are no whole groups of {GROUP} to round"))
         })?;
-        Ok(Self { buffer: Arc::new(device.take(at, all)?), codes: n * cols, pairs: 0 })
+        Ok(Self { buffer: Arc::new(device.take(at, all)?), codes: n * cols, pairs: 0, of: [n, cols] })
     }
 
     /// The same in tiles.
     fn in_tiles(device: &Device, at: &str, n: usize, cols: usize) -> Result<Self> {
         let [rows, filled] = tiled([n, cols]);
-        Ok(Self { pairs: filled / TILE[1], ..Self::new(device, at, rows, filled)? })
+        Ok(Self { pairs: filled / TILE[1], of: [n, cols], ..Self::new(device, at, rows, filled)? })
     }
 
     /// Whether they are one row after the other, which any number of rows may be read from.
@@ -219,8 +221,8 @@ pub(super) fn given(device: &Device, at: &str, x: &Tensor, order: Address) -> Re
     if !goes_to_tiles(&device.info, n) {
         return codes(device, at, x, order);
     }
-    // Tiles of rows that were cut anew since (`Tensor::reshape`) have another order; as wide, they are as many.
-    let same = |left: &&Codes| order == 0 && left.pairs == cols.div_ceil(TILE[1]);
+    // Tiles of rows that were cut anew since (`Tensor::reshape`) have another order.
+    let same = |left: &&Codes| order == 0 && !left.in_rows() && left.of == [n, cols];
     if let Some(left) = Device::codes(x).filter(same) {
         return Ok(left.clone());
     }
