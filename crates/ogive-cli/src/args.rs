@@ -101,7 +101,7 @@ impl Cli {
             Command::Embed(args) => embed::run(&args, &context),
             Command::Bench(args) => bench::run(&args, &context),
             Command::Synth(args) => synth::run(&args, &context),
-            Command::Devices(args) => devices::run(&args),
+            Command::Devices(args) => devices::run(&args, &context),
         }
     }
 }

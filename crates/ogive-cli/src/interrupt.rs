@@ -4,14 +4,16 @@
 //! Ctrl-C only sets a flag, to be looked at between steps, and the second ends the program after all: a step may be long.
 //! One may live within another's life, as an answer's within that of the conversation: they share the flag.
 //!
-//! Signals are noted likewise, but for good, and however many come: a terminal that is closed sends several. Where Ctrl-C stops an answer
-//! alone, they end the conversation too.
+//! Signals are noted likewise, but for good: where Ctrl-C stops an answer alone, they end the conversation too. A second SIGTERM ends the
+//! program after all, for it may write to somebody who never reads; SIGHUP is noted however often it comes, as a terminal that is closed sends
+//! several. Where a signal ends the program at once it kills it, as if nobody had taken it: a shell sets the terminal right after who was
+//! killed and after nobody else, and the editor of `ogive chat` has it raw.
 
 use crate::error::{Doing, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-/// The exit code of a program that Ctrl-C or a signal ended.
+/// The exit code of a program that Ctrl-C ended, or a signal that somebody waited for: by another one it is killed.
 const CODE: i32 = 130;
 
 #[derive(Debug, Default)]
@@ -29,11 +31,11 @@ impl Flags {
         self.patient.load(SeqCst) == 0 || self.ending.load(SeqCst) || self.hit.swap(true, SeqCst)
     }
 
-    /// Takes a signal to end; says whether the program ends by it, for nobody waits.
+    /// Takes a signal to end, `again` if it is one more that counts; says whether the program ends by it.
     #[cfg(any(unix, test))]
-    fn end(&self) -> bool {
+    fn end(&self, again: bool) -> bool {
         self.ending.store(true, SeqCst);
-        self.patient.load(SeqCst) == 0
+        again || self.patient.load(SeqCst) == 0
     }
 }
 
@@ -78,7 +80,7 @@ impl Interrupt {
     }
 }
 
-/// While this lives, the first Ctrl-C is only noted, and so is every signal.
+/// While this lives, the first Ctrl-C is only noted, and so are the first SIGTERM and every SIGHUP.
 #[derive(Debug)]
 pub(crate) struct Patience<'i>(&'i Flags);
 
@@ -101,9 +103,13 @@ impl Drop for Patience<'_> {
 #[cfg(unix)]
 mod signals {
     use super::{CODE, Doing, Flags, Result};
-    use nix::sys::signal::{SigSet, Signal};
+    use nix::sys::signal::{SigSet, Signal, raise};
     use std::sync::Arc;
     use std::thread;
+    use std::time::{Duration, Instant};
+
+    /// A SIGTERM so soon after the first is the same one: `timeout` sends it to the program, and then to the group that it is in.
+    const ECHO: Duration = Duration::from_secs(1);
 
     pub(super) fn listen(flags: Arc<Flags>) -> Result<()> {
         let mut signals = SigSet::empty();
@@ -114,14 +120,25 @@ mod signals {
         // Every later thread blocks them too: one that did not would get them, and the program would end.
         signals.thread_block().doing("taking signals over")?;
         let wait = move || {
-            while signals.wait().is_ok() {
-                if flags.end() {
-                    std::process::exit(CODE);
+            let mut first = None;
+            while let Ok(signal) = signals.wait() {
+                let again =
+                    signal == Signal::SIGTERM && first.get_or_insert_with(Instant::now).elapsed() >= ECHO;
+                if flags.end(again) {
+                    die(signal);
                 }
             }
         };
         thread::Builder::new().name("signals".into()).spawn(wait).doing("starting to wait for signals")?;
         Ok(())
+    }
+
+    /// Ends the program by the signal itself, which nothing handles.
+    fn die(signal: Signal) -> ! {
+        let _ = SigSet::from(signal).thread_unblock();
+        let _ = raise(signal);
+        // Not reached, unless a library has begun to handle it.
+        std::process::exit(CODE)
     }
 
     /// Whether the program was started so that a signal is nothing to it.
@@ -165,10 +182,10 @@ mod tests {
     #[test]
     fn a_signal_is_noted_for_good() {
         let interrupt = Interrupt(Arc::default());
-        assert!(interrupt.0.end(), "nobody waits");
+        assert!(interrupt.0.end(false), "nobody waits");
         let interrupt = Interrupt(Arc::default());
         let patience = interrupt.patience();
-        assert!(!interrupt.0.end() && !interrupt.0.end(), "a terminal sends several");
+        assert!(!interrupt.0.end(false) && !interrupt.0.end(false), "a terminal sends several");
         assert!(patience.over() && interrupt.is_final());
         interrupt.heed();
         assert!(patience.over(), "it is no Ctrl-C that was heeded");
@@ -176,5 +193,6 @@ mod tests {
         let _patience = interrupt.patience();
         assert!(interrupt.patience().over() && interrupt.is_final());
         assert!(interrupt.0.hit(), "Ctrl-C does not wait for what is to end anyhow");
+        assert!(interrupt.0.end(true), "nor does a second SIGTERM");
     }
 }

@@ -1,8 +1,9 @@
 //! The program ogive: run, chat, inspect, measure.
 //!
 //! Text goes to stdout and nothing else does; the device, progress and figures go to stderr. Exit codes are 0, 1 for an
-//! error, 2 for wrong usage and 130 for Ctrl-C, SIGTERM and SIGHUP. Everything is built on the crate `ogive`, as any other program would be:
-//! what this one needs and the library does not offer is missing there, not here.
+//! error, 2 for wrong usage and 130 for Ctrl-C, and for SIGTERM and SIGHUP where something was to be put in order first: where nothing was,
+//! they kill the program. Everything is built on the crate `ogive`, as any other program would be: what this one needs and the library does
+//! not offer is missing there, not here.
 
 mod answer;
 mod args;

@@ -111,7 +111,8 @@ impl Repack {
 /// As many as the CPU backend takes.
 const MOST_THREADS: u64 = 4096;
 
-fn threads() -> impl TypedValueParser<Value = usize> {
+/// A number of threads; more are a mistake.
+pub(crate) fn threads() -> impl TypedValueParser<Value = usize> {
     RangedU64ValueParser::new().range(1..=MOST_THREADS)
 }
 

@@ -50,6 +50,18 @@ fn a_model_is_counted_for_each_device() {
     assert!(text.matches("nothing of it is here, and on the CPU ").count() >= 1, "{text}");
     let none = ogive(args!["devices", "--model", folder.path().join("none.gguf")]);
     assert!(none.error(1).contains("none.gguf: no such file or folder"));
+    // One that the environment names still, and that is gone, hides no devices.
+    let gone =
+        |args: &[&str]| reads(command().args(args).env("OGIVE_MODEL", folder.path().join("none.gguf")), b"");
+    let left = gone(&["devices"]);
+    assert_eq!(left.text(), plain);
+    let why = "the model that OGIVE_MODEL names is not counted: ";
+    assert!(
+        left.stderr.starts_with(why) && left.stderr.contains("none.gguf: no such file"),
+        "{}",
+        left.stderr
+    );
+    assert!(gone(&["devices", "--json"]).json()[0].get("memory").is_none());
 }
 
 /// The CPU too has what its system and its limits leave it.

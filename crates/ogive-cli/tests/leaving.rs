@@ -1,5 +1,6 @@
 //! What becomes of a session, or of a file that is being written, when Ctrl-C or a signal comes, or nobody reads on.
 #![cfg(unix)]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod common;
 
@@ -7,9 +8,11 @@ use common::{command, limited, ogive};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 fn ctrl_c(child: &Child) {
     send("-INT", child);
@@ -17,6 +20,17 @@ fn ctrl_c(child: &Child) {
 
 fn send(signal: &str, child: &Child) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Whether a hangup is nothing to what is started from here, as under `nohup`; then a line says that it is not tested.
+fn hangups_are_nothing() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.is_some_and(|mask| u128::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1);
+    if ignored {
+        eprintln!("skipped: SIGHUP is ignored here");
+    }
+    ignored
 }
 
 fn names(folder: &Path) -> Vec<OsString> {
@@ -81,6 +95,9 @@ fn ctrl_c_while_a_session_is_saved_leaves_no_part_of_it() {
 #[test]
 fn what_ends_the_program_leaves_no_part_of_a_model() {
     for signal in ["-INT", "-TERM", "-HUP"] {
+        if signal == "-HUP" && hangups_are_nothing() {
+            continue;
+        }
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("m.gguf");
         let mut synth = command();
@@ -122,6 +139,72 @@ fn a_signal_in_an_answer_ends_the_conversation_and_keeps_it() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(!said.contains("error") && kept.exists(), "{said}");
+}
+
+/// The vectors are more than a pipe holds.
+#[test]
+fn a_signal_is_heard_between_two_vectors() {
+    let mut embed = command();
+    embed.args(args!["embed", "--model", ogive::DEMO, "-q"]).args(["Once"; 1000]);
+    let mut child = embed.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut shown = BufReader::new(child.stdout.take().unwrap());
+    shown.read_line(&mut String::new()).unwrap();
+    send("-TERM", &child);
+    // It waits for its reader meanwhile, and the signal's thread has its turn.
+    thread::sleep(Duration::from_millis(200));
+    let rest = shown.lines().count();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.as_ref()), (Some(130), ""));
+    assert!(rest < 999, "{rest}");
+}
+
+/// One text's vectors are a line, of more than a pipe holds: with its first byte the program waits for its reader.
+#[test]
+fn a_second_sigterm_ends_what_nobody_reads() {
+    let text = "Once upon a time there was a girl. ".repeat(20);
+    let mut embed = command();
+    embed.args(args!["embed", "--model", ogive::DEMO, "--pooling", "none", "-q", text]);
+    let mut child = embed.stdout(Stdio::piped()).spawn().unwrap();
+    let mut shown = child.stdout.take().unwrap();
+    shown.read_exact(&mut [0]).unwrap();
+    // However many come, these are only noted.
+    send("-HUP", &child);
+    send("-HUP", &child);
+    // Nor does one count that comes at once after the first: some minutes are more than enough for the next.
+    for _ in 0..2000 {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        send("-TERM", &child);
+        thread::sleep(Duration::from_millis(100));
+    }
+    // It would wait for ever, and this too.
+    let _ = child.kill();
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    let mut rest = Vec::new();
+    shown.read_to_end(&mut rest).unwrap();
+    assert!(!rest.ends_with(b"\n"), "the line was whole");
+}
+
+/// As if it had not been taken: a shell sets the terminal right after who was killed, and the prompt of a conversation has it raw.
+#[test]
+fn a_signal_that_nobody_waits_for_kills() {
+    for (signal, number) in [("-TERM", 15), ("-HUP", 1)] {
+        if number == 1 && hangups_are_nothing() {
+            continue;
+        }
+        let mut embed = command();
+        embed.args(args!["embed", "--model", ogive::DEMO]);
+        let mut child = embed.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let texts = child.stdin.take();
+        // Said of the device when the model is open; then texts are waited for.
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        said.read_line(&mut String::new()).unwrap();
+        send(signal, &child);
+        assert_eq!(child.wait().unwrap().signal(), Some(number));
+        drop(texts);
+    }
 }
 
 /// As `nohup` has it.

@@ -6,6 +6,8 @@ mod common;
 use common::{ogive, ogive_reads, shared, shared_json};
 use ndarray_npy::{ReadNpyExt, read_npy};
 use ogive::ndarray::Array2;
+use ogive_quantize::GgmlType;
+use ogive_quantize::gguf_file::GgufWriter;
 use std::fs;
 
 /// Folders, and how much a logit may differ.
@@ -211,8 +213,8 @@ fn mistakes_are_told_in_a_line() {
         }
     }
     for threads in ["0", "4097", "1000000"] {
-        let why = quantize(&model, &["-t", threads]);
-        assert!(why.ends_with(&format!("{threads} threads; ask for 1 to 4096")), "{why}");
+        let wrong = ogive(args!["quantize", model, out, "-f", "q4_0", "-t", threads]);
+        assert!(wrong.error(2).contains("is not in 1..=4096"), "{}", wrong.stderr);
     }
     assert!(!out.exists());
     fs::write(&out, b"precious").unwrap();
@@ -221,6 +223,35 @@ fn mistakes_are_told_in_a_line() {
     assert_eq!(ogive(args!["quantize", model, out, "-f", "q4_0", "--force", "-q"]).text(), "");
     assert!(fs::read(&out).unwrap().starts_with(b"GGUF"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+/// Which tensors are packed depends on the architecture.
+#[test]
+fn rules_are_for_what_this_architecture_packs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, out) = (folder.path().join("m.gguf"), folder.path().join("out.gguf"));
+    for (architecture, is_packed) in [("llama", true), ("glm5-next", false)] {
+        let mut writer = GgufWriter::new();
+        writer.set("general.architecture", architecture);
+        let names = ["blk.0.attn_k_b.weight", "blk.0.attn_q.weight"];
+        for name in names {
+            writer.tensor(name, &[32, 2], GgmlType::F32).unwrap();
+        }
+        let mut file = Vec::new();
+        let mut data = writer.write_to(&mut file).unwrap();
+        for name in names {
+            data.write_data(name, &[0; 256]).unwrap();
+        }
+        data.finish().unwrap();
+        fs::write(&model, file).unwrap();
+        let ran =
+            ogive(args!["quantize", model, out, "-f", "q8_0", "--tensor-type", "attn_k_b=q4_0", "--plan"]);
+        if is_packed {
+            assert!(ran.text().contains("q4_0"), "{}", ran.text());
+        } else {
+            assert!(ran.error(1).starts_with("--tensor-type attn_k_b=q4_0: no tensor"), "{}", ran.stderr);
+        }
+    }
 }
 
 #[test]

@@ -121,9 +121,14 @@ impl Input {
         let Origin::Gguf(gguf) = &self.origin else {
             let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let folder = if self.path.is_dir() { &self.path } else { parent };
-            let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-            let is_read = |p: &PathBuf| p.extension().is_some_and(|e| e == "safetensors" || e == "json");
-            return names.filter(is_read).collect();
+            let names = |folder: &Path| {
+                std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+            };
+            let kinds = ["safetensors", "json", "jinja", "txt"];
+            let is_read = |p: &PathBuf| p.extension().is_some_and(|e| kinds.iter().any(|kind| e == *kind));
+            // What is no folder has nothing below it.
+            let below: Vec<PathBuf> = names(folder).flat_map(|entry| names(&entry)).collect();
+            return names(folder).chain(below).filter(is_read).collect();
         };
         let name = self.path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         let parts = gguf.parts() as u64;

@@ -171,7 +171,7 @@ impl Mix {
         } else {
             self.mixed(facts, name, dims, counts)
         };
-        let rule = match self.rules.iter().find(|r| r.matches(name)) {
+        let rule = match self.rule(name) {
             Some(Rule { ty: None, .. }) => return Ok(None),
             rule => rule.and_then(|r| r.ty),
         };
@@ -291,8 +291,17 @@ impl Mix {
 
     /// Whether a rule leaves this tensor as it is, which would get a type without it.
     pub(crate) fn keeps(&self, facts: &Facts, name: &str, dims: &[u64]) -> bool {
-        let rule = self.rules.iter().find(|r| r.matches(name));
-        rule.is_some_and(|r| r.ty.is_none()) && is_matrix(&facts.architecture, name, dims)
+        self.rule(name).is_some_and(|r| r.ty.is_none()) && is_matrix(&facts.architecture, name, dims)
+    }
+
+    /// Whether a rule names the type of this tensor.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        self.rule(name).is_some_and(|r| r.ty.is_some())
+    }
+
+    /// The rule that counts for this tensor.
+    fn rule(&self, name: &str) -> Option<&Rule> {
+        self.rules.iter().find(|r| r.matches(name))
     }
 }
 

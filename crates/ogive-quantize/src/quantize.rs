@@ -147,7 +147,8 @@ impl Quantize {
         let shapes: Vec<Shape<'_>> = input.tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
         let types = self.mix.choose(&facts, &shapes)?;
         let to = |(t, ty): (&Tensor, Option<GgmlType>)| match ty {
-            Some(ty) if !is_integer(t.ty) => ty,
+            // Whole numbers stay without a word, unless somebody asks for something else by name.
+            Some(ty) if !is_integer(t.ty) || self.mix.names(&t.name) => ty,
             None if input.widens() && !self.mix.keeps(&facts, &t.name, &t.dims) => GgmlType::F32,
             _ => t.ty,
         };

@@ -263,8 +263,18 @@ fn names_that_are_taken() {
 fn no_file_of_a_folder_is_replaced() {
     let Some(folder) = changed("llama", "config.json", |_| {}) else { return };
     let at = |name: &str| folder.path().join(name);
+    let beside = [
+        "chat_template.jinja",
+        "vocab.txt",
+        "1_Pooling/config.json",
+        "additional_chat_templates/tools.jinja",
+    ];
+    for folder in ["1_Pooling", "additional_chat_templates"] {
+        std::fs::create_dir(at(folder)).unwrap();
+    }
+    beside.iter().for_each(|name| std::fs::write(at(name), "{}").unwrap());
     for input in ["", "config.json", "model.safetensors"] {
-        for output in ["model.safetensors", "config.json", "tokenizer.json"] {
+        for output in ["model.safetensors", "config.json", "tokenizer.json"].into_iter().chain(beside) {
             let before = std::fs::read(at(output)).unwrap();
             let ran = format("q8_0").overwrite(true).run(at(input), at(output), |_| true);
             assert!(matches!(ran, Err(Error::Output { .. })), "{input} to {output}: {ran:?}");

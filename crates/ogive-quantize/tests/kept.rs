@@ -77,9 +77,12 @@ fn rules_keep_what_cannot_be_decoded() {
     // What to do about it can be done.
     let rule = "blk.0.attn_q.weight=keep";
     assert!(e.contains("IQ2_XS") && e.contains(rule), "{e}");
-    for rules in [vec![rule], vec!["attn_q=KEEP", "attn_q=q4_0"]] {
-        let rules = rules.into_iter().map(|r| r.parse().unwrap()).collect();
-        let output = again(&format("q8_0").rules(rules), input()).unwrap();
+    let ruled = |rules: &[&str]| format("q8_0").rules(rules.iter().map(|r| r.parse().unwrap()).collect());
+    // Whole numbers stay by themselves, but a type that is asked for is not passed over.
+    let e = again(&ruled(&[rule, "ids=q4_0"]), input()).unwrap_err().to_string();
+    assert!(e.contains("I32") && e.contains("blk.0.ids.weight=keep"), "{e}");
+    for rules in [&[rule][..], &["attn_q=KEEP", "attn_q=q4_0"], &[rule, "ids=keep", "ids=q4_0"]] {
+        let output = again(&ruled(rules), input()).unwrap();
         let ty = |name: &str| output.tensor(name).unwrap().ggml_type().unwrap();
         assert_eq!(ty("blk.0.attn_v.weight"), GgmlType::Q8_0);
         assert_eq!((ty("blk.0.attn_q.weight"), ty("blk.0.ids.weight")), (GgmlType::IQ2_XS, GgmlType::I32));

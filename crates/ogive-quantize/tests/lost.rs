@@ -90,6 +90,10 @@ fn what_may_be_missing_may_be() {
     let pooling = json!({"pooling_mode_mean_tokens": true}).to_string();
     std::fs::write(folder.path().join("1_Pooling/config.json"), pooling).unwrap();
     assert!(packed(&format("f32"), folder.path()).unwrap().tensor("output_norm.weight").is_some());
+    // Nor does one that looks ahead, whether or not it says how vectors are pooled.
+    let ahead = |c: &mut Value| c["is_causal"] = json!(false);
+    let folder = rewritten("llama", ahead, |all| without(all, "lm_head")).unwrap();
+    assert!(packed(&format("f32"), folder.path()).unwrap().tensor("output_norm.weight").is_some());
 }
 
 /// Key heads twice, so that there are as many as of queries.

@@ -1,12 +1,14 @@
 //! `ogive devices`: where models can run, and whether one fits there.
 
+use crate::args::Context;
 use crate::error::{Error, Result, one_line, with_causes};
 use crate::figures::Bytes;
 use crate::options::{Machine, check_plain, model_of_environment};
 use crate::output;
 use ogive::{Device, GpuLayers, Options};
 use serde_json::{Value, json};
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `ogive devices`.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,12 +30,7 @@ pub(crate) struct Args {
 }
 
 /// What the model takes on a device, in a line and as JSON.
-fn memory(
-    path: &std::path::Path,
-    options: &Options,
-    layers: Option<GpuLayers>,
-    device: Device,
-) -> (String, Value) {
+fn memory(path: &Path, options: &Options, layers: Option<GpuLayers>, device: Device) -> (String, Value) {
     let mut others = match options.estimate_parts(path) {
         Ok(parts) => parts,
         Err(e) => {
@@ -77,15 +74,22 @@ fn memory(
 }
 
 /// What there is to know of the model on a device, but for its size: a line each, and in the JSON too.
-fn notes(path: &std::path::Path, options: &Options, entry: &mut Value) -> Vec<String> {
+fn notes(path: &Path, options: &Options, entry: &mut Value) -> Vec<String> {
     // Why there are none has been said with the memory.
     let notes = options.estimate_notes(path).unwrap_or_default();
     entry["notes"] = json!(notes);
     notes
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let model = args.model.clone().or_else(model_of_environment);
+/// That there is a model to count.
+fn check(path: &Path, options: &Options) -> Result<()> {
+    check_plain(path, "counted")?;
+    options.checkpoint(path)?;
+    Ok(())
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
+    let mut model = args.model.clone().or_else(model_of_environment);
     if model.is_none() && (args.context.is_some() || args.sequences.is_some()) {
         let why =
             "--context and --sequences count what a model takes: name one with --model, or leave them out";
@@ -95,8 +99,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let options = args.machine.options_for(args.context)?.sequences(sequences);
     // What is no model is told once, and not as something that each device lacks.
     if let Some(path) = &model {
-        check_plain(path, "counted")?;
-        options.checkpoint(path)?;
+        match check(path, &options) {
+            // Left in the environment it is no reason to list nothing.
+            Err(Error::Failed(why)) if args.model.is_none() => {
+                context.note(format_args!("the model that OGIVE_MODEL names is not counted: {why}"));
+                model = None;
+            }
+            checked => checked?,
+        }
     }
     let found = wanted(args.machine.device(), options.devices())?;
     // The CPU needs none of them.

@@ -10,7 +10,7 @@ use crate::{files, npy, output};
 use clap::ValueEnum;
 use ogive::ndarray::Array2;
 use ogive::{Embed, Pooling};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -84,12 +84,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     working.finish_and_clear();
     let vectors = vectors?;
     let patience = context.interrupt.patience();
+    let line = |vector: Value| if patience.over() { Err(Error::Interrupted) } else { output::line(vector) };
     let rows = |all: &Array2<f32>| all.rows().into_iter().map(|row| json!(row.to_vec())).collect::<Vec<_>>();
     match (&args.out, &vectors[..]) {
         (Some(path), [all]) => npy::save(all, path)?,
         (Some(path), _) => npy::save(&Array2::default((0, 0)), path)?,
-        (None, all) if each => all.iter().try_for_each(|all| output::line(json!(rows(all))))?,
-        (None, all) => all.iter().flat_map(rows).try_for_each(output::line)?,
+        (None, all) if each => all.iter().try_for_each(|all| line(json!(rows(all))))?,
+        (None, all) => all.iter().flat_map(rows).try_for_each(line)?,
     }
     if patience.over() { Err(Error::Interrupted) } else { Ok(()) }
 }

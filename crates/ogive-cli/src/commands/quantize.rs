@@ -6,7 +6,7 @@
 use crate::args::Context;
 use crate::error::{Error, Result};
 use crate::figures::{Bytes, Count};
-use crate::options::{megabytes, progress};
+use crate::options::{megabytes, progress, threads};
 use crate::{files, output};
 use ogive_quantize::{
     Facts, FileFormat, GgmlType, Input, Mix, Packed, Progress, Quantize, Rule, Shape, Summary, tensor_type,
@@ -46,15 +46,12 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
     /// Threads [default: one for each logical CPU that this process may use]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = threads())]
     threads: Option<usize>,
     /// Prints what every tensor would become and writes nothing
     #[arg(long)]
     plan: bool,
 }
-
-/// More threads are a mistake, as for the commands that compute.
-const MOST_THREADS: usize = 4096;
 
 /// A rule and its text, to name it by.
 #[derive(Clone, Debug)]
@@ -89,9 +86,6 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    if let Some(n) = args.threads.filter(|n| !(1..=MOST_THREADS).contains(n)) {
-        return Err(Error::failed(format_args!("quantize: {n} threads; ask for 1 to {MOST_THREADS}")));
-    }
     let quantize = args.quantize();
     let out = match (&args.out, args.plan) {
         (Some(out), false) => out,
@@ -103,7 +97,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     }
     files::check(out, &args.input)?;
     let input = args.open()?;
-    check_rules(&args.tensor_type, &planned(args, &input)?)?;
+    check_rules(&args.tensor_type, &input, &planned(args, &input)?)?;
     let (start, patience) = (Instant::now(), context.interrupt.patience());
     let bar = progress(context, "packing", 0, " MB");
     let mut shown = None;
@@ -137,7 +131,7 @@ fn planned(args: &Args, input: &Input) -> Result<Vec<Packed>> {
 /// Prints the plan.
 fn plan(args: &Args, input: &Input, context: &Context) -> Result<()> {
     let tensors = planned(args, input)?;
-    check_rules(&args.tensor_type, &tensors)?;
+    check_rules(&args.tensor_type, input, &tensors)?;
     tensors.iter().try_for_each(line)?;
     if !args.allow_requantize && tensors.iter().any(|t| t.from != t.to && !t.from.is_plain()) {
         context.note("some of it is packed already: packing it again takes --allow-requantize");
@@ -146,9 +140,9 @@ fn plan(args: &Args, input: &Input, context: &Context) -> Result<()> {
 }
 
 /// That each rule is for a tensor at least, also where another one before it counts.
-fn check_rules(rules: &[Written], tensors: &[Packed]) -> Result<()> {
+fn check_rules(rules: &[Written], input: &Input, tensors: &[Packed]) -> Result<()> {
     let shapes: Vec<Shape<'_>> = tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
-    let types = Mix::new(FileFormat::find("q8_0")?).choose(&Facts::default(), &shapes)?;
+    let types = Mix::new(FileFormat::find("q8_0")?).choose(&Facts::of(input.metadata()), &shapes)?;
     let packed = shapes.iter().zip(types).filter(|(_, ty)| ty.is_some()).map(|((name, _), _)| *name);
     let packed: Vec<&str> = packed.collect();
     let Some(Written { text, .. }) = rules.iter().find(|r| !packed.iter().any(|name| r.rule.matches(name)))

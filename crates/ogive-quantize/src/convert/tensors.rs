@@ -154,7 +154,7 @@ fn layer(name: &str) -> Option<u64> {
 }
 
 /// That every layer is there, and what stands behind them, which a download that broke off may lack. `embeds` says that the model
-/// is for vectors of texts, which takes no head.
+/// is for vectors of texts, which takes no head; nor does one that looks ahead.
 pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> Result<()> {
     let lacks = |name: &str| !model.is_encoder() && tensors.iter().all(|t| t.name != name);
     let needed = |name: &str, why: &str| Err(Error::convert(format!("the tensor {name}"), why));
@@ -163,7 +163,8 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
             "the folder has none that becomes it, as `model.norm.weight` does; is the download complete?";
         return needed("output_norm.weight", why);
     }
-    if lacks("output.weight") && !embeds && !tied(model)? {
+    let foretells = !embeds && model.config.bool_or("is_causal", true)?;
+    if lacks("output.weight") && foretells && !tied(model)? {
         let why = "the folder has no `lm_head.weight`, and config.json does not say that the embedding is the head too \
             (`tie_word_embeddings`); is the download complete?";
         return needed("output.weight", why);
