@@ -1,8 +1,8 @@
 //! What a GPU gives and what we make of it: ceilings, operators, models and other engines, in one run and one report.
 //!
 //! A program and no criterion bench: a GPU is lent for minutes, so everything comes from one start, in the order of what is missed
-//! most. Each figure is said and, with `--figures`, written when it is measured, and the report anew after each part: what was measured is
-//! kept whatever ends the run.
+//! most. Each figure is said and, with `--figures`, written when it is measured, and the report anew after each model and each part: what was
+//! measured is kept whatever ends the run.
 
 // A program talks to its user.
 #![allow(clippy::print_stderr)]
@@ -18,13 +18,14 @@ mod report;
 mod start;
 mod timeline;
 mod trace;
+mod work;
 
 use clap::Parser;
 use ogive::cuda::{Activations, Compute, CudaBackend};
 use report::Report;
 use std::error::Error;
 use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,7 +79,7 @@ struct Args {
     /// Models, as SHAPE:FORMAT of `ogive synth` [default: Llama 3.2 1B and 3.1 8B in q4_k_m, q8_0 and f16]
     #[arg(long, value_name = "MODEL", value_delimiter = ',')]
     models: Vec<String>,
-    /// Each figure is added to this file at once, as a line of JSON
+    /// Each figure, load and timeline is added to this file at once, as a line of JSON
     #[arg(long, value_name = "FILE")]
     figures: Option<PathBuf>,
     /// Begins nothing new after so many seconds; what was left out stands in the report
@@ -240,7 +241,7 @@ fn measure(args: &Args) -> Result<()> {
     }
     let first = compute.first().map_or("auto", String::as_str).to_owned();
     let figures = args.figures.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path));
-    let mut report = Report::new(&make(0, &first, false)?, figures.transpose()?);
+    let mut report = Report::new(&make(0, &first, false)?, figures.transpose()?, &args.out);
     for part in
         PARTS.into_iter().flat_map(|part| if part == "models" { vec![part, TRACE] } else { vec![part] })
     {
@@ -271,7 +272,7 @@ fn measure(args: &Args) -> Result<()> {
                 report.note(format!("{part}, {compute}: {e}"));
             }
             report.seconds.push((format!("{part}, {compute}"), since.elapsed().as_secs_f64()));
-            write(&args.out, &report)?;
+            report.keep()?;
             if lost {
                 return Err("the device was lost; nothing after that was measured".into());
             }
@@ -279,9 +280,4 @@ fn measure(args: &Args) -> Result<()> {
     }
     eprintln!("{}", args.out.join("report.md").display());
     Ok(())
-}
-
-fn write(folder: &Path, report: &Report) -> Result<()> {
-    std::fs::write(folder.join("report.json"), serde_json::to_string_pretty(report)?)?;
-    Ok(std::fs::write(folder.join("report.md"), report.markdown())?)
 }

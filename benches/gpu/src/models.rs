@@ -9,13 +9,13 @@ use crate::figure::Figure;
 use crate::lab::Sequences;
 use crate::report::Load;
 use crate::trace::{Kernels, Marked};
+use crate::work::{Work, chunks};
 use crate::{Report, Result, Run};
-use ogive::backend::{Backend, LayerCache, Plan, StepKey};
-use ogive::cuda::measure::Mark;
+use ogive::backend::{Backend, Batch, LayerCache, Plan, StepKey};
+use ogive::cuda::{CudaBackend, measure::Mark};
 use ogive::nn::{self, Step};
-use ogive::tensor::{self, F16, Tensor};
+use ogive::tensor::{self, Tensor};
 use ogive::{Model, Options};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -33,53 +33,6 @@ pub(crate) const ALL: [&str; 6] = [
 /// Those that are wanted first.
 pub(crate) const QUICK: [&str; 3] = ["llama-3.1-8b:q4_k_m", "llama-3.2-1b:q4_k_m", "llama-3.2-1b:f16"];
 
-/// Rows of a step in which long prompts are read.
-const CHUNK: usize = 2048;
-
-/// What a step of a model moves and computes.
-#[derive(Clone, Copy, Debug)]
-struct Work {
-    /// Bytes of weights that every step reads.
-    weights: f64,
-    /// Operations of a row, attention not counted.
-    row: f64,
-    /// Bytes of the cache for a token.
-    cache: f64,
-    /// Operations of attention for a token that is seen.
-    seen: f64,
-}
-
-impl Work {
-    fn of(path: &Path, model: &Model) -> Result<Self> {
-        let tensors = Options::new().checkpoint(path)?.source.tensors();
-        let tied = !tensors.iter().any(|t| t.name == "lm_head.weight");
-        // A step reads a row of the table of tokens; where that is the head too, all of it.
-        let used = tensors.iter().filter(|t| tied || !t.name.ends_with("embed_tokens.weight"));
-        let (mut weights, mut elements) = (0.0, 0.0);
-        for t in used {
-            weights += t.bytes() as f64;
-            elements += t.elements() as f64;
-        }
-        let config = model.config();
-        let heads = config.usize("num_attention_heads")?;
-        let head = config.usize_or("head_dim", config.usize("hidden_size")? / heads.max(1))?;
-        let layers = layout(model);
-        let row = |layer: &LayerCache| match *layer {
-            LayerCache::Paged { k_dim, v_dim, .. } => (F16.row_bytes(k_dim) + F16.row_bytes(v_dim)) as f64,
-            _ => 0.0,
-        };
-        let cache = layers.iter().map(row).sum();
-        Ok(Self { weights, row: 2.0 * elements, cache, seen: 4.0 * (heads * head * layers.len()) as f64 })
-    }
-
-    /// Bytes and operations of `count` sequences that each read `rows` tokens after `past`.
-    fn step(&self, count: usize, rows: usize, past: usize) -> [f64; 2] {
-        let (count, rows, past) = (count as f64, rows as f64, past as f64);
-        let seen = rows * (past + (rows + 1.0) / 2.0);
-        [self.weights + count * (past + rows) * self.cache, count * (rows * self.row + seen * self.seen)]
-    }
-}
-
 pub(crate) fn layout(model: &Model) -> Vec<LayerCache> {
     // One group for all: no window gives pages back here.
     model.layers().cache_layout().into_iter().map(|layer| layer.in_group(0)).collect()
@@ -91,6 +44,37 @@ pub(crate) fn logits(model: &Model, b: &dyn Backend, plan: &Plan, all: &Sequence
     model.layers().logits(&Step::new(b, plan, &all.cache))
 }
 
+/// A step of decoding as programs run it: filled up as an engine has it, replayed, each row's best token at its end.
+#[derive(Debug)]
+pub(crate) struct Decode<'a> {
+    cuda: &'a CudaBackend,
+    model: &'a Model,
+    all: Sequences,
+    batch: Batch,
+    key: StepKey,
+}
+
+impl<'a> Decode<'a> {
+    /// A token after `past` of `count` sequences.
+    pub(crate) fn new(run: &'a Run, model: &'a Model, count: usize, past: usize) -> Result<Self> {
+        static KEYS: AtomicU64 = AtomicU64::new(1 << 50);
+        let cuda = &*run.cuda;
+        let all = Sequences::new(cuda, layout(model), count, past + 1)?;
+        let batch = cuda.bucket(all.batch(1, past));
+        let key = StepKey::of(KEYS.fetch_add(1, Relaxed), &batch).ok_or("a step that cannot be replayed")?;
+        Ok(Self { cuda, model, all, batch, key: key.top_k(1) })
+    }
+
+    pub(crate) fn plan(&self) -> Result<Plan> {
+        Ok(self.cuda.plan(self.batch.clone())?)
+    }
+
+    pub(crate) fn step(&self, plan: &Plan) -> Result<Tensor> {
+        let b = self.cuda;
+        Ok(b.replay(&self.key, plan, &mut |plan| b.top_k(logits(self.model, b, plan, &self.all)?, 1))?)
+    }
+}
+
 pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
     for name in run.names() {
         if !run.has_time() {
@@ -98,6 +82,7 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
         } else {
             let done = one(run, report, &name);
             report.noted(&name, done)?;
+            report.keep()?;
         }
     }
     Ok(())
@@ -111,14 +96,15 @@ fn one(run: &Run, report: &mut Report, name: &str) -> Result<()> {
     let model = Options::new().backend(backend).open(&path)?;
     run.cuda.synchronize()?;
     let (seconds, bytes) = (begin.elapsed().as_secs_f64(), std::fs::metadata(&path)?.len());
-    report.loads.push(Load {
+    report.load(Load {
         model: name.into(),
+        compute: run.compute.clone(),
         file_bytes: bytes,
         seconds,
         gigabytes_per_second: bytes as f64 / 1e9 / seconds,
         device_bytes: run.cuda.memory_used().0.saturating_sub(before),
     });
-    let work = Work::of(&path, &model)?;
+    let work = Work::of(&path)?;
     // A token of one sequence first, as it is what most people wait for, and where operators' time goes last.
     let (prompts, counts, contexts): (&[usize], &[usize], &[usize]) = match () {
         () if run.smoke => (&[20], &[1, 3], &[40]),
@@ -175,48 +161,40 @@ impl Bench<'_> {
         let [times, device] = Clock::new(self.run).unrecorded().whole(|| {
             let before = Mark::now(b)?;
             let mut last = None;
-            for past in (0..tokens).step_by(CHUNK) {
-                let plan = all.plan(b, CHUNK.min(tokens - past), past)?;
+            for (rows, past) in chunks(tokens) {
+                let plan = all.plan(b, rows, past)?;
                 last = Some(logits(self.model, &**b, &plan, &all)?);
             }
             let after = Mark::now(b)?;
             last.map(|logits| b.argmax(&logits)).transpose()?;
             Ok([before, after])
         })?;
-        // Only the last chunk's head counts, and each chunk reads the weights.
-        let [_, operations] = self.work.step(1, tokens, 0);
-        let bytes = self.work.weights * tokens.div_ceil(CHUNK) as f64 + self.work.cache * tokens as f64;
-        let name = format!("{}, {}, prefill", self.name, self.run.compute);
-        let mut figure =
-            Figure::new(name, format!("{tokens} tokens"), times, [bytes, operations]).tokens(tokens);
+        let (name, case) =
+            (format!("{}, {}, prefill", self.name, self.run.compute), format!("{tokens} tokens"));
+        let mut figure = Figure::new(name, case, times, self.work.prompt(tokens)).tokens(tokens);
         figure.device = Some(device);
         self.report.add("models", figure);
         Ok(())
     }
 
     fn decode(&mut self, count: usize, context: usize) -> Result<()> {
-        static KEYS: AtomicU64 = AtomicU64::new(1 << 50);
         if !self.run.has_time() || !self.fits(count * context) {
             self.report.note(format!("{}: no {count} × {context} tokens: no time or no memory", self.name));
             return Ok(());
         }
-        let (all, b) = (self.sequences(count, context)?, &self.run.cuda);
-        // Filled up as an engine has it.
-        let batch = b.bucket(all.batch(1, context - 1));
-        let key = StepKey::of(KEYS.fetch_add(1, Relaxed), &batch).ok_or("a step that cannot be replayed")?;
-        let key = key.top_k(1);
+        let (decode, b) = (Decode::new(self.run, self.model, count, context - 1)?, &self.run.cuda);
         let graphs = b.graphs();
         let [times, device] = Clock::new(self.run).whole(|| {
+            let plan = decode.plan()?;
+            // Behind the plan, as the host's work on that is none of the device's.
             let before = Mark::now(b)?;
-            let plan = b.plan(batch.clone())?;
-            let found =
-                b.replay(&key, &plan, &mut |plan| b.top_k(logits(self.model, &**b, plan, &all)?, 1))?;
+            let found = decode.step(&plan)?;
             let after = Mark::now(b)?;
             b.argmax(&found)?;
             Ok([before, after])
         })?;
         let after = b.graphs();
-        let work = self.work.step(count, 1, context - 1);
+        let work = self.work.decode(count, 1, context - 1);
         let case = format!("{count} × 1 after {}", context - 1);
         let mut figure =
             Figure::new(format!("{}, {}, decode", self.name, self.run.compute), case, times, work)

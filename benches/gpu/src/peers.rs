@@ -1,9 +1,10 @@
 //! What else is on the machine, in the same sizes: PyTorch, transformers, llama.cpp.
 //!
 //! They are programs that are there or not: nothing is linked, and what is missing is a line in the report. Bytes and operations are what
-//! the algorithm needs, so that all are held against the same ceilings.
+//! the algorithm needs, for llama.cpp by the same counting as ours, so that all are held against the same ceilings.
 
 use crate::figure::{Figure, Times};
+use crate::work::Work;
 use crate::{Report, Result, Run};
 use serde::Deserialize;
 use std::path::Path;
@@ -29,6 +30,7 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
     if let Err(e) = torch(run, report) {
         report.note(format!("PyTorch: {e}"));
     }
+    report.keep()?;
     for name in run.names() {
         if !run.has_time() {
             report.note(format!("no time was left for llama.cpp on {name}"));
@@ -38,11 +40,15 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
             report.note(format!("llama.cpp, {name}: {e}"));
             break;
         }
+        report.keep()?;
     }
     Ok(())
 }
 
 fn torch(run: &Run, report: &mut Report) -> Result<()> {
+    if !run.has_time() {
+        return Err("no time was left".into());
+    }
     let mut file = tempfile::NamedTempFile::with_suffix(".py")?;
     std::io::Write::write_all(&mut file, SCRIPT.as_bytes())?;
     let mut command = Command::new(&run.python);
@@ -86,8 +92,6 @@ struct Test {
     n_depth: usize,
     #[serde(default)]
     samples_ns: Vec<f64>,
-    model_size: f64,
-    model_n_params: f64,
 }
 
 /// A program's standard output; the last line of its error where it fails.
@@ -104,22 +108,20 @@ fn output(command: &mut Command) -> Result<Vec<u8>> {
 /// Prompts as ours are, then tokens after contexts as ours are: it measures every prompt after every context if it is told both at once.
 fn llama(run: &Run, report: &mut Report, name: &str, model: &Path) -> Result<()> {
     let (prompts, tokens) = run.pick(("512,2048,8192,32768", "64"), ("16", "2"));
-    let depths = run.pick("512,2048,8192,32768", "8");
-    let mut model_is = None;
+    let (depths, work) = (run.pick("512,2048,8192,32768", "8"), Work::of(model)?);
     for kind in [["-p", prompts, "-n", "0", "-d", "0"], ["-p", "0", "-n", tokens, "-d", depths]] {
         let mut command = Command::new(&run.llama_bench);
         command.arg("-m").arg(model).args(["-ngl", "99", "-fa", "1", "-o", "json", "-r", run.pick("3", "1")]);
-        model_is = tests(report, name, &output(command.args(kind))?)?.or(model_is);
+        tests(report, name, &output(command.args(kind))?, &work)?;
     }
-    let Some(model_is) = model_is else { return Ok(()) };
-    if let Err(e) = batches(run, report, name, model, model_is) {
+    if let Err(e) = batches(run, report, name, model, &work) {
         report.note(format!("llama.cpp, {name}, batches: {e}"));
     }
     Ok(())
 }
 
-/// Several sequences at a time, by the program beside llama-bench. `model_is` its bytes and its parameters.
-fn batches(run: &Run, report: &mut Report, name: &str, model: &Path, model_is: [f64; 2]) -> Result<()> {
+/// Several sequences at a time, by the program beside llama-bench.
+fn batches(run: &Run, report: &mut Report, name: &str, model: &Path, work: &Work) -> Result<()> {
     let mut command = Command::new(run.llama_bench.with_file_name("llama-batched-bench"));
     let (prompt, tokens, counts) = run.pick(("512", "32", "2,4,8,16,64,256"), ("8", "2", "2"));
     // A cache for the most of them.
@@ -127,46 +129,45 @@ fn batches(run: &Run, report: &mut Report, name: &str, model: &Path, model_is: [
     command.arg("-m").arg(model).args(["-ngl", "99", "-c", context, "-b", "2048"]);
     command.args(["-npp", prompt, "-ntg", tokens, "-npl", counts]);
     let out = output(&mut command)?;
-    for [prompt, tokens, count, seconds] in String::from_utf8_lossy(&out).lines().filter_map(batch) {
-        let steps = [model_is[0] * tokens, 2.0 * model_is[1] * tokens * count];
+    for ([prompt, tokens, count], seconds) in String::from_utf8_lossy(&out).lines().filter_map(batch) {
+        let work = work.decode(count, tokens, prompt);
         let case = format!("{count} × {tokens} after {prompt} tokens");
-        let figure = Figure::new(format!("llama.cpp {name}, decode"), case, times(vec![seconds]), steps);
-        report.add("peers", figure.tokens((tokens * count) as usize));
+        let figure = Figure::new(format!("llama.cpp {name}, decode"), case, times(vec![seconds]), work);
+        report.add("peers", figure.tokens(tokens * count));
     }
     Ok(())
 }
 
-/// Tokens of a prompt, tokens after it, sequences, and the seconds that those tokens took, of a line of llama-batched-bench's table.
-fn batch(line: &str) -> Option<[f64; 4]> {
+/// Tokens of a prompt, tokens after it and sequences, and the seconds that those tokens took, of a line of llama-batched-bench's table.
+fn batch(line: &str) -> Option<([usize; 3], f64)> {
     let cells = line.trim().strip_prefix('|')?.strip_suffix('|')?.split('|');
     let cells = cells.map(|cell| cell.trim().parse::<f64>().ok()).collect::<Option<Vec<_>>>()?;
     match cells[..] {
         // The context, and the prompts' seconds and speed, stand between.
         [prompt, tokens, count, _, _, _, seconds, ..] if tokens > 0.0 => {
-            Some([prompt, tokens, count, seconds])
+            Some(([prompt, tokens, count].map(|n| n as usize), seconds))
         }
         _ => None,
     }
 }
 
-/// Adds what llama-bench says; the model's bytes and parameters, if it says anything.
-fn tests(report: &mut Report, name: &str, json: &[u8]) -> Result<Option<[f64; 2]>> {
-    let mut model_is = None;
+/// Adds what llama-bench says.
+fn tests(report: &mut Report, name: &str, json: &[u8], work: &Work) -> Result<()> {
     for test in serde_json::from_slice::<Vec<Test>>(json)? {
-        let (kind, tokens) =
-            if test.n_prompt > 0 { ("prefill", test.n_prompt) } else { ("decode", test.n_gen) };
-        let steps = if test.n_prompt > 0 { 1 } else { tokens };
-        let mut figure = Figure::new(
+        let (kind, tokens, work) = if test.n_prompt > 0 {
+            ("prefill", test.n_prompt, work.prompt(test.n_prompt))
+        } else {
+            ("decode", test.n_gen, work.decode(1, test.n_gen, test.n_depth))
+        };
+        let figure = Figure::new(
             format!("llama.cpp {name}, {kind}"),
             format!("{tokens} after {} tokens", test.n_depth),
             times(test.samples_ns.iter().map(|ns| ns / 1e9).collect()),
-            [test.model_size * steps as f64, 2.0 * test.model_n_params * tokens as f64],
+            work,
         );
-        figure = figure.tokens(tokens);
-        report.add("peers", figure);
-        model_is = Some([test.model_size, test.model_n_params]);
+        report.add("peers", figure.tokens(tokens));
     }
-    Ok(model_is)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -178,6 +179,6 @@ mod tests {
         let table = "main: n_kv_max = 2048\n|    PP |     TG |    B |\n|-------|--------|------|\n\
             |   512 |     32 |    4 |   2176 |    0.108 |  1186.64 |    3.079 |    41.57 |    3.187 |    80.32 |";
         let found: Vec<_> = table.lines().filter_map(batch).collect();
-        assert_eq!(found, [[512.0, 32.0, 4.0, 3.079]]);
+        assert_eq!(found, [([512, 32, 4], 3.079)]);
     }
 }

@@ -6,17 +6,19 @@ use crate::trace::Kernels;
 use crate::{Result, Run, is_lost};
 use ogive::backend::Backend;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A load of a model.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Load {
     pub(crate) model: String,
+    pub(crate) compute: String,
     pub(crate) file_bytes: u64,
     pub(crate) seconds: f64,
     pub(crate) gigabytes_per_second: f64,
@@ -39,9 +41,12 @@ pub(crate) struct Start {
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// Where each figure is written at once.
+    /// Where figures, loads, timelines and notes are written at once.
     #[serde(skip)]
     lines: Option<File>,
+    /// Where the report goes.
+    #[serde(skip)]
+    folder: PathBuf,
     version: &'static str,
     pub(crate) device: String,
     capability: (u32, u32),
@@ -65,10 +70,11 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(run: &Run, lines: Option<File>) -> Self {
+    pub(crate) fn new(run: &Run, lines: Option<File>, folder: &Path) -> Self {
         let (info, time) = (run.cuda.info(), SystemTime::now().duration_since(UNIX_EPOCH));
         Self {
             lines,
+            folder: folder.to_owned(),
             version: env!("CARGO_PKG_VERSION"),
             device: run.cuda.facts().description,
             capability: info.capability,
@@ -90,15 +96,40 @@ impl Report {
     pub(crate) fn add(&mut self, part: &'static str, figure: Figure) {
         let figure = figure.against(&self.ceilings);
         eprintln!("figure: {figure}");
-        // What cannot be written is in the report, if the run gets so far.
-        let _ = self.lines.as_mut().map(|file| writeln!(file, "{}", json!({"part": part, "figure": figure})));
+        self.line(&json!({"part": part, "figure": figure}));
         self.figures.entry(part).or_default().push(figure);
+    }
+
+    pub(crate) fn load(&mut self, load: Load) {
+        self.line(&json!({"load": load}));
+        self.loads.push(load);
+    }
+
+    pub(crate) fn trace(&mut self, traced: Traced) {
+        self.line(&json!({"traced": traced}));
+        self.traced.push(traced);
+    }
+
+    /// What cannot be written is in the report, if the run gets so far.
+    fn line(&mut self, value: &Value) {
+        let _ = self.lines.as_mut().map(|file| file.write_all(format!("{value}\n").as_bytes()));
+    }
+
+    /// Writes what is known so far in place of what was. By another name first: a run that is ended meanwhile leaves the report that was.
+    pub(crate) fn keep(&self) -> Result<()> {
+        let texts = [("report.json", serde_json::to_string_pretty(self)?), ("report.md", self.markdown())];
+        for (name, text) in texts {
+            let part = self.folder.join(format!("{name}.part"));
+            std::fs::write(&part, text)?;
+            std::fs::rename(&part, self.folder.join(name))?;
+        }
+        Ok(())
     }
 
     /// Something that a reader must know.
     pub(crate) fn note(&mut self, text: String) {
         eprintln!("note: {text}");
-        let _ = self.lines.as_mut().map(|file| writeln!(file, "{}", json!({"note": text})));
+        self.line(&json!({"note": text}));
         self.notes.push(text);
     }
 
@@ -158,7 +189,7 @@ impl Report {
         if !self.loads.is_empty() {
             writeln!(
                 out,
-                "\n## loading\n\n| model | file | seconds | GB/s | on the device | of the file |\n|---|---:|---:|---:|---:|---:|"
+                "\n## loading\n\n| model | compute | file | seconds | GB/s | on the device | of the file |\n|---|---|---:|---:|---:|---:|---:|"
             )?;
         }
         for l in &self.loads {
@@ -166,8 +197,8 @@ impl Report {
             let part = 100.0 * device / file;
             writeln!(
                 out,
-                "| {} | {file:.2} GB | {:.2} | {:.2} | {device:.2} GB | {part:.0} % |",
-                l.model, l.seconds, l.gigabytes_per_second
+                "| {} | {} | {file:.2} GB | {:.2} | {:.2} | {device:.2} GB | {part:.0} % |",
+                l.model, l.compute, l.seconds, l.gigabytes_per_second
             )?;
         }
         if !self.starts.is_empty() {

@@ -5,17 +5,16 @@
 //! so that nothing else is measured with kernels that note anything.
 
 use crate::lab::Sequences;
-use crate::models::{layout, logits};
+use crate::models::{Decode, layout, logits};
 use crate::report::short;
 use crate::{Report, Result, Run};
-use ogive::backend::{Backend, StepKey};
+use ogive::backend::Backend;
 use ogive::cuda::measure::{KernelTime, Timeline};
 use ogive::tensor::Tensor;
 use ogive::{Model, Options};
 use serde::Serialize;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A step's kernels.
 #[derive(Clone, Debug, Serialize)]
@@ -107,35 +106,42 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
     for name in run.names() {
         if !run.has_time() {
             report.note(format!("no time was left to trace {name}"));
-            continue;
+        } else {
+            let done = one(run, report, &name);
+            report.noted(&format!("tracing {name}"), done)?;
+            report.keep()?;
         }
-        let backend: Arc<dyn Backend> = Arc::clone(&run.cuda) as _;
-        let model = Options::new().backend(backend).open(run.model(&name)?)?;
-        let (short, long) = run.pick((512, 2048), (8, 20));
-        for (count, rows, past) in
-            [(1, 1, short - 1), (run.pick(16, 2), 1, short - 1), (1, short, 0), (1, long, 0)]
-        {
-            let (graph, timeline) = step(run, &model, count, rows, past)?;
-            let title = format!("{}, {count} × {rows} after {past} tokens", run.compute);
-            report.traced.push(Traced::of(&name, title, graph, &timeline));
-        }
-        run.cuda.drop_graphs();
     }
+    Ok(())
+}
+
+fn one(run: &Run, report: &mut Report, name: &str) -> Result<()> {
+    let backend: Arc<dyn Backend> = Arc::clone(&run.cuda) as _;
+    let model = Options::new().backend(backend).open(run.model(name)?)?;
+    let (short, long) = run.pick((512, 2048), (8, 20));
+    for (count, rows, past) in
+        [(1, 1, short - 1), (run.pick(16, 2), 1, short - 1), (1, short, 0), (1, long, 0)]
+    {
+        let title = format!("{}, {count} × {rows} after {past} tokens", run.compute);
+        let done = step(run, &model, count, rows, past);
+        if let Some((graph, timeline)) = report.noted(&format!("tracing {name}, {title}"), done)? {
+            report.trace(Traced::of(name, title, graph, &timeline));
+        }
+    }
+    run.cuda.drop_graphs();
     Ok(())
 }
 
 /// A step's timeline, of median length, and whether it was a graph.
 fn step(run: &Run, model: &Model, count: usize, rows: usize, past: usize) -> Result<(bool, Timeline)> {
-    static KEYS: AtomicU64 = AtomicU64::new(1 << 51);
-    let (b, all) = (&run.cuda, Sequences::new(&run.cuda, layout(model), count, rows + past)?);
-    let batch = all.batch(rows, past);
-    let key = StepKey::of(KEYS.fetch_add(1, Relaxed), &batch);
-    let once = || -> Result<Tensor> {
-        let plan = b.plan(batch.clone())?;
-        Ok(match &key {
-            Some(key) => b.replay(key, &plan, &mut |plan| logits(model, &**b, plan, &all))?,
-            None => logits(model, &**b, &plan, &all)?,
-        })
+    let b = &run.cuda;
+    // The steps that `models.rs` measures.
+    let once: Box<dyn Fn() -> Result<Tensor>> = if rows == 1 {
+        let decode = Decode::new(run, model, count, past)?;
+        Box::new(move || decode.step(&decode.plan()?))
+    } else {
+        let all = Sequences::new(b, layout(model), count, rows + past)?;
+        Box::new(move || Ok(logits(model, &**b, &all.plan(b, rows, past)?, &all)?))
     };
     // Run, recorded for both places that a plan may have, replayed.
     for _ in 0..run.pick(6, 4) {
@@ -144,7 +150,7 @@ fn step(run: &Run, model: &Model, count: usize, rows: usize, past: usize) -> Res
     }
     let (before, mut timelines) = (b.graphs(), Vec::new());
     for _ in 0..run.pick(9, 3) {
-        timelines.push(b.trace(once)?.1);
+        timelines.push(b.trace(&once)?.1);
     }
     let after = b.graphs();
     timelines.sort_by_key(Timeline::whole);

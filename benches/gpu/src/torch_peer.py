@@ -108,18 +108,25 @@ def models():
         with torch.device(device):
             model = LlamaForCausalLM(config).eval()
         torch.set_default_dtype(torch.float32)
-        elements = sum(p.numel() for p in model.parameters()) - (0 if config.tie_word_embeddings else config.vocab_size * config.hidden_size)
+        # As ogive-gpu-bench counts (work.rs): the head is for rows whose logits are wanted, of a prompt the last one.
+        head = config.vocab_size * config.hidden_size
+        elements = sum(p.numel() for p in model.parameters()) - (0 if config.tie_word_embeddings else head)
+        # Bytes of a cached token, and operations of attention for one that is seen.
+        cached = 4 * config.num_hidden_layers * config.num_key_value_heads * sizes["head_dim"]
+        seen = 4 * config.num_hidden_layers * config.num_attention_heads * sizes["head_dim"]
         for tokens in [16] if args.smoke else [512, 2048, 8192, 32768]:
             ids = torch.randint(0, 500, (1, tokens), device=device)
             taken = seconds(lambda: model(ids, logits_to_keep=1), runs=2 if args.smoke else 10)
-            say(f"transformers {name} bf16, prefill", f"{tokens} tokens", taken, 2 * elements, 2 * elements * tokens, tokens)
+            operations = 2 * (elements - head) * tokens + 2 * head + seen * tokens * (tokens + 1) // 2
+            say(f"transformers {name} bf16, prefill", f"{tokens} tokens", taken, 2 * elements + cached * tokens, operations, tokens)
         for count, past in [(1, 8)] if args.smoke else [(1, 511), (1, 2047), (1, 8191), (1, 32767 - 64), (16, 511), (64, 511), (256, 511)]:
             cache = StaticCache(config=config, max_cache_len=past + 65)
             model(torch.randint(0, 500, (count, past), device=device), past_key_values=cache, use_cache=True, logits_to_keep=1)
             one, at = torch.randint(0, 500, (count, 1), device=device), torch.tensor([past], device=device)
             step = lambda: model(one, past_key_values=cache, use_cache=True, cache_position=at)
             taken = seconds(step, runs=2 if args.smoke else 20)
-            say(f"transformers {name} bf16, decode", f"{count} × 1 after {past} tokens", taken, 2 * elements, 2 * elements * count, count)
+            moved, operations = 2 * elements + count * (past + 1) * cached, count * (2 * elements + (past + 1) * seen)
+            say(f"transformers {name} bf16, decode", f"{count} × 1 after {past} tokens", taken, moved, operations, count)
             del cache
         del model
 

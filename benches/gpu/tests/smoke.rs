@@ -52,6 +52,8 @@ fn a_smoke_run_reports_everything() {
         at.to_str().unwrap(),
     ]);
     command.arg("--python").arg(&python).arg("--llama-bench").arg(&llama);
+    let written_at = at.join("figures.jsonl");
+    command.arg("--figures").arg(&written_at);
     let out = command.output().unwrap();
     let error = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{error}");
@@ -163,7 +165,15 @@ fn a_smoke_run_reports_everything() {
     let prompts = operators.iter().filter(|name| name.contains("prefill"));
     assert!(prompts.clone().count() == 10 && prompts.clone().all(|name| eager.contains(name)), "{eager:?}");
 
+    // What is written at once is what the report has.
+    let lines = fs::read_to_string(written_at).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let written = |key: &str| lines.iter().filter_map(|l| l.get(key)).cloned().collect::<Vec<_>>();
+    for (key, list) in [("load", "loads"), ("traced", "traced"), ("note", "notes")] {
+        assert_eq!(Value::from(written(key)), report[list], "{list}");
+    }
     let load = &report["loads"][0];
+    assert!(load["compute"] == "auto" && text.contains("| tiny:q4_k_m | auto | 0.00 GB |"), "{load}\n{text}");
     let (file, device) = (load["file_bytes"].as_u64().unwrap(), load["device_bytes"].as_u64().unwrap());
     assert!(device > file / 2, "{load}");
     let starts: Vec<_> =
@@ -193,6 +203,30 @@ fn a_smoke_run_reports_everything() {
     }
     assert!(text.contains("kernel by kernel") && text.contains("| `rope_store` | f16 |"), "{text}");
     assert!(text.contains("A smoke run") && text.contains("## first kernels"), "{text}");
+}
+
+/// What a run says where a filter leaves nothing, or a norm of one row to a product that is not there.
+#[test]
+fn what_a_filter_leaves_is_noted() {
+    for (filter, note) in
+        [("no such", "no operator has no such in its name"), ("rms_norm", "rms_norm, 1 × 256: not")]
+    {
+        let Some(mut command) = bench() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        command.args(["--smoke", "--only", "operators", "--compute", "auto-persistent", "--filter", filter]);
+        let out = command.arg("--out").arg(folder.path()).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let report: Value =
+            serde_json::from_slice(&fs::read(folder.path().join("report.json")).unwrap()).unwrap();
+        let notes = report["notes"].as_array().unwrap();
+        assert!(notes.iter().any(|n| n.as_str().unwrap().starts_with(note)), "{notes:?}");
+        let none = vec![];
+        let found = report["figures"]["operators"].as_array().unwrap_or(&none);
+        let cases: Vec<_> =
+            found.iter().filter(|f| f["name"] == "rms_norm, auto-persistent").map(|f| &f["case"]).collect();
+        assert_eq!(cases.is_empty(), filter == "no such", "{found:?}");
+        assert!(!cases.iter().any(|case| **case == "1 × 256"), "{cases:?}");
+    }
 }
 
 /// What the bench asks of Python parses, where there is one.

@@ -3,7 +3,7 @@
 # or fetched. A part that fails or hangs stops nothing: each step has a limit, each test a process of its own. How each ended stands in the
 # report, and what it printed in the log. Where no GPU can be used the report says why, nothing else is run, and the script fails.
 #
-#   ./run.sh [--out FOLDER] [--work FOLDER] [--seconds N] [--budget N] [--jobs N] [--patience N] [--smoke] [PART…]
+#   ./run.sh [--out FOLDER] [--work FOLDER] [--apart] [--seconds N] [--budget N] [--jobs N] [--patience N] [--smoke] [PART…]
 #
 # Parts, in this order unless some are named, so that what is known earliest is what is missed most:
 #   devices      what is here: the driver, its devices, libraries, memory
@@ -18,6 +18,7 @@
 #
 #   --out FOLDER   where report.md, report.json, log.txt, failures.txt and figures.jsonl go, written as they come (./report)
 #   --work FOLDER  where models of random weights are made for the bench; up to 45 GB (a temporary folder)
+#   --apart        programs are unpacked for this run alone, and this folder stays as small as it came
 #   --seconds N    everything ends within so many; what there was no time for stands in the report (a day)
 #   --budget N     the whole bench begins nothing new after so many seconds (1200)
 #   --jobs N       so many tests at a time (as many as processors, 12 at most)
@@ -96,7 +97,7 @@ one() {
 # Greedy text of the built-in model in single precision, which both devices must draw alike.
 same_text() {
     for device in cuda cpu; do
-        "$here/bin/ogive" run --quiet --device $device --exact --temp 0 --max-tokens 60 "Once upon a time" >"$RUN_TEMPORARY/$device.txt" || return 1
+        "$RUN_BIN/ogive" run --quiet --device $device --exact --temp 0 --max-tokens 60 "Once upon a time" >"$RUN_TEMPORARY/$device.txt" || return 1
     done
     cat "$RUN_TEMPORARY/cuda.txt"
     cmp "$RUN_TEMPORARY/cuda.txt" "$RUN_TEMPORARY/cpu.txt"
@@ -111,7 +112,7 @@ machine() {
         limited 10 $command 2>&1
     done
     env | grep -iE '^[^=]*(cuda|nvidia|virtual|^path|ld_library)' | sort
-    "$here/bin/ogive" devices --json
+    "$RUN_BIN/ogive" devices --json
 }
 
 case ${1:-} in
@@ -120,11 +121,12 @@ case ${1:-} in
     --machine) machine; exit 0 ;;
 esac
 
-out=report work='' total=86400 budget=1200 jobs='' smoke='' parts='' RUN_PATIENCE=1
+out=report work='' apart='' total=86400 budget=1200 jobs='' smoke='' parts='' RUN_PATIENCE=1
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=$2; shift ;;
         --work) work=$2; shift ;;
+        --apart) apart=yes ;;
         --seconds) total=$2; shift ;;
         --budget) budget=$2; shift ;;
         --jobs) jobs=$2; shift ;;
@@ -148,8 +150,8 @@ temporary=$(mktemp -d) || exit 1
 trap 'rm -rf "$temporary"' EXIT
 trap 'exit 143' INT TERM
 [ -n "$work" ] || work=$temporary/work
-RUN_OUT=$out RUN_TEMPORARY=$temporary RUN_TESTS=$here/tests
-export RUN_OUT RUN_TEMPORARY RUN_TESTS RUN_END RUN_PATIENCE
+RUN_OUT=$out RUN_TEMPORARY=$temporary RUN_BIN=$here/bin RUN_TESTS=$here/tests
+export RUN_OUT RUN_TEMPORARY RUN_BIN RUN_TESTS RUN_END RUN_PATIENCE
 log=$out/log.txt
 : >"$log"
 rm -f "$out/failures.txt" "$out/figures.jsonl"
@@ -157,9 +159,10 @@ rm -f "$out/failures.txt" "$out/figures.jsonl"
 : >"$temporary/json"
 : >"$temporary/failed"
 
-# Programs come packed. They are unpacked beside this script or, where nothing can be written there, for this run.
-if [ ! -d "$here/bin" ]; then
+# Programs come packed. They are unpacked beside this script or, where nothing can or shall be written there, for this run.
+if [ ! -d "$RUN_BIN" ]; then
     for to in "$here/unpacking.$$" "$temporary/unpacked"; do
+        [ -z "$apart" ] || to=$temporary/unpacked
         mkdir "$to" 2>/dev/null || continue
         tar -xJf "$here/programs.tar.xz" -C "$to" 2>>"$log" || python3 -m tarfile -e "$here/programs.tar.xz" "$to" 2>>"$log" || {
             rm -rf "$to"
@@ -167,19 +170,19 @@ if [ ! -d "$here/bin" ]; then
         }
         chmod +x "$to/bin/"* "$to/tests/"*
         if [ "$to" = "$temporary/unpacked" ]; then
-            here=$to RUN_TESTS=$to/tests
+            RUN_BIN=$to/bin RUN_TESTS=$to/tests
         else
             mv "$to/bin" "$to/tests" "$here" && rmdir "$to"
         fi
         break
     done
 fi
-[ -d "$here/bin" ] || { echo "run.sh: programs.tar.xz cannot be unpacked; $log tells why" >&2; exit 1; }
+[ -d "$RUN_BIN" ] || { echo "run.sh: programs.tar.xz cannot be unpacked; $log tells why" >&2; exit 1; }
 
 # A test that finds no device fails here, and one that wants the emulator says so; golden models are those of the bundle; compiled kernels
 # are shared by all parts.
 export OGIVE_REQUIRE_CUDA=1 PTX_EMU_REQUIRED=0 OGIVE_GOLDEN="$(dirname "$self")/golden" OGIVE_CUDA_CACHE="${OGIVE_CUDA_CACHE:-$temporary/kernels}"
-limited 60 "$here/bin/ogive" devices >"$temporary/devices" 2>&1
+limited 60 "$RUN_BIN/ogive" devices >"$temporary/devices" 2>&1
 no_gpu=$(sed -n 's/^cuda:0  *.*not available: //p' "$temporary/devices" | plain)
 
 # row NAME STATUS SECONDS SAID: notes how a step ended. Reports are written anew: what is known is kept, whatever ends the run.
@@ -277,27 +280,29 @@ suite() {
     done
 }
 
-# bench NAME SECONDS ARGUMENTS…
+# bench NAME SECONDS ARGUMENTS… It begins nothing new for some seconds before it is ended, so that what it has begun is in its report.
 bench() {
     name=$1 most=$2
     shift 2
+    limit=$(within "$most" || echo 1)
     # shellcheck disable=SC2086
-    step "$name" "$most" "$here/bin/ogive-gpu-bench" --out "$temporary/$(echo "$name" | tr ' ' -)" --figures "$out/figures.jsonl" \
-        --work "$work" --budget "$(within "$most" || echo 1)" "$@" $smoke ${BENCH_ARGS:-} \
+    step "$name" "$most" "$RUN_BIN/ogive-gpu-bench" --out "$temporary/$(echo "$name" | tr ' ' -)" --figures "$out/figures.jsonl" \
+        --work "$work" --budget $((limit > 20 ? limit - 20 : 1)) "$@" $smoke ${BENCH_ARGS:-} \
         --llama-bench "${LLAMA_BENCH:-llama-bench}" --python "${PYTHON:-python3}"
     grep -ahE '^(figure|note): ' "$temporary/output" >"$temporary/said.$(echo "$name" | tr ' ' -)" 2>/dev/null
 }
 
-# Its models are made while tests run, where they will be wanted.
+# Its models are made while tests run, where they will be wanted: not if it is told of others.
 making=''
-case "$no_gpu/$smoke/$parts " in
+case "$no_gpu/$smoke/$parts ${BENCH_ARGS:-}" in
+    *" --models"*) ;;
     //*" quick "*)
         mkdir -p "$work"
         (
             for model in "llama-3.1-8b q4_k_m" "llama-3.2-1b q4_k_m" "llama-3.2-1b f16"; do
                 # shellcheck disable=SC2086
                 set -- $model
-                [ -f "$work/$1-$2.gguf" ] || "$here/bin/ogive" synth --shape "$1" --format "$2" "$work/$1-$2.gguf" || exit
+                [ -f "$work/$1-$2.gguf" ] || "$RUN_BIN/ogive" synth --shape "$1" --format "$2" "$work/$1-$2.gguf" || exit
             done
         ) >"$temporary/making" 2>&1 &
         making=$!
@@ -312,12 +317,12 @@ for part in $parts; do
     case $part in
         devices)
             step "nvidia-smi" 20 nvidia-smi
-            step "ogive devices" 60 "$here/bin/ogive" devices
+            step "ogive devices" 60 "$RUN_BIN/ogive" devices
             step "machine" 90 sh "$self" --machine
             ;;
         cli)
             # As programs get it, a draw that was close may differ from the CPU's: that is for reading.
-            step "text" 90 "$here/bin/ogive" run -vv --device cuda --temp 0 --max-tokens 60 "Once upon a time"
+            step "text" 90 "$RUN_BIN/ogive" run -vv --device cuda --temp 0 --max-tokens 60 "Once upon a time"
             step "the same text as the CPU" 90 sh "$self" --same-text
             ;;
         conformance)

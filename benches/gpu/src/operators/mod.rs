@@ -34,10 +34,12 @@ struct Bench<'a> {
     report: &'a mut Report,
     b: &'a CudaBackend,
     s: Sizes,
+    /// Whether the filter let anything through.
+    wanted: bool,
 }
 
 pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
-    let mut bench = Bench { run, report, b: &run.cuda, s: run.pick(REAL, TINY) };
+    let mut bench = Bench { run, report, b: &run.cuda, s: run.pick(REAL, TINY), wanted: false };
     // These go by what products are computed in.
     let products: &[fn(&mut Bench<'_>) -> Result<()>] = &[
         products::linear,
@@ -76,12 +78,19 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
         // What was recorded keeps the memory of the largest rows.
         run.cuda.drop_graphs();
     }
+    // When they are measured again many are left out.
+    if !bench.wanted && !run.filter.is_empty() && !run.again {
+        bench.report.note(format!("no operator has {} in its name", run.filter.join(" or ")));
+    }
     Ok(())
 }
 
 impl Bench<'_> {
-    fn wants(&self, name: &str) -> bool {
-        self.run.filter.is_empty() || self.run.filter.iter().any(|part| name.contains(part.as_str()))
+    fn wants(&mut self, name: &str) -> bool {
+        let wanted =
+            self.run.filter.is_empty() || self.run.filter.iter().any(|part| name.contains(part.as_str()));
+        self.wanted |= wanted;
+        wanted
     }
 
     /// Times so many calls of `f` in a graph, all of this plan if they use one.
