@@ -359,15 +359,7 @@ impl State {
         let (address, shape, top_k) = ready.result;
         let bytes = 4 * shape.len();
         let copy = self.copies.then(|| device.take("replay", bytes)).transpose()?;
-        let replay = || device.stream().replay(&ready.work);
-        match replay() {
-            // As when it was made ready.
-            Err(CudaError::Driver { code: OUT_OF_MEMORY, .. }) => {
-                device.pool.make_room();
-                replay()?;
-            }
-            queued => queued?,
-        }
+        device.pool.retried(|| device.stream().replay(&ready.work))?;
         device.graphs.count().replayed += 1;
         let Some(copy) = copy else {
             let loan = Arc::new(Loan { address, _arena: Arc::clone(&self.arena) });

@@ -15,12 +15,21 @@ pub struct Loader<'a> {
     prefix: String,
     /// Of this place and all others of the file.
     unpacked: Arc<Mutex<Vec<(WeightInfo, Unpacked)>>>,
+    /// What the context came to, of all places.
+    means: Arc<Mutex<Vec<u64>>>,
 }
 
 impl<'a> Loader<'a> {
     /// The root of a file.
     pub fn new(source: &'a dyn Source, backend: &'a dyn Backend) -> Self {
-        Self { source, backend, context: None, prefix: String::new(), unpacked: Arc::default() }
+        Self {
+            source,
+            backend,
+            context: None,
+            prefix: String::new(),
+            unpacked: Arc::default(),
+            means: Arc::default(),
+        }
     }
 
     /// The same for contexts of up to so many tokens: some ways of stretching rotary positions depend on it.
@@ -29,9 +38,24 @@ impl<'a> Loader<'a> {
         Self { context: Some(tokens), ..self }
     }
 
-    /// The longest context that was asked for, if the caller said.
+    /// The longest context that was asked for, if the caller said. Each is taken for a model of its own
+    /// ([`context_means`](Self::context_means)); who knows better uses [`context_as`](Self::context_as).
     pub fn context(&self) -> Option<usize> {
+        self.context_as(|tokens| tokens as u64)
+    }
+
+    /// The same where of the context only this counts: of two with the same number the model is the same.
+    pub fn context_as(&self, means: impl FnOnce(usize) -> u64) -> Option<usize> {
+        if let Some(tokens) = self.context {
+            self.means.lock().unwrap_or_else(PoisonError::into_inner).push(means(tokens));
+        }
         self.context
+    }
+
+    /// What the context came to so far, wherever it was asked for; nothing where the model is the same for all. What was computed with
+    /// a model is good for another one of the same file if this is the same.
+    pub fn context_means(&self) -> Vec<u64> {
+        self.means.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Where the weights go.

@@ -46,11 +46,11 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
             let factor = stretch.factor()?;
             Ok(Rope::new(rounded(&freqs.iter().map(|f| f / factor).collect::<Vec<_>>())))
         }
-        "dynamic" => stretch.dynamic(root.context()),
+        "dynamic" => stretch.dynamic(root),
         "llama3" => stretch.llama3(&freqs),
         // As early checkpoints of Phi-3 call theirs.
         "yarn" if !scaling.has("long_factor") => stretch.yarn(&freqs),
-        "longrope" | "su" | "yarn" => stretch.long(&freqs, root.context()),
+        "longrope" | "su" | "yarn" => stretch.long(&freqs, root),
         "factors" => {
             let host = root.tensor("rope_freqs.weight")?;
             Ok(Rope::new(divided(&freqs, &host.to_vec(), "rope_freqs.weight")?))
@@ -132,9 +132,10 @@ impl Stretch<'_> {
     }
 
     /// A larger theta for a longer context (NTK-aware scaling), for the context that was asked for.
-    fn dynamic(&self, context: Option<usize>) -> Result<Rope> {
+    fn dynamic(&self, root: &Loader<'_>) -> Result<Rope> {
         let (factor, trained, dim) = (self.factor()?, self.original()?, self.dim as f64);
-        let context = context.map_or(trained, |c| c as f64).max(trained);
+        let reach = |context: usize| (context as f64).max(trained);
+        let context = root.context_as(|context| reach(context).to_bits()).map_or(trained, reach);
         let grown = (factor * context / trained - (factor - 1.0)).powf(dim / (dim - 2.0).max(1.0));
         Ok(Rope::new(rounded(&plain(self.dim, self.theta * grown))))
     }
@@ -168,9 +169,14 @@ impl Stretch<'_> {
     /// up to the trained one and another for longer ones, and a factor on sine and cosine for both. transformers changes
     /// lists when a sequence grows past the trained context; here the context that was asked for decides once, as in
     /// llama.cpp, since keys that are in the cache were rotated by one list.
-    fn long(&self, freqs: &[f64], context: Option<usize>) -> Result<Rope> {
+    fn long(&self, freqs: &[f64], root: &Loader<'_>) -> Result<Rope> {
         let old = self.original()?;
-        let key = if context.is_some_and(|c| c as f64 > old) { "long_factor" } else { "short_factor" };
+        let is_longer = |context: usize| context as f64 > old;
+        let key = if root.context_as(|context| is_longer(context).into()).is_some_and(is_longer) {
+            "long_factor"
+        } else {
+            "short_factor"
+        };
         let list =
             self.s.opt_f32s(key)?.ok_or_else(|| Error::missing(&format!("config `rope_scaling.{key}`")))?;
         // A factor counts only where no trained context stands beside the model's.

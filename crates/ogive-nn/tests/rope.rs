@@ -91,6 +91,30 @@ fn divisors_come_from_the_file() {
 }
 
 #[test]
+fn what_the_context_comes_to_is_told() {
+    let means = |scaling: Value, context: usize| {
+        let (source, backend) = (Divisors(Vec::new()), Estimate::new());
+        let loader = Loader::new(&source, &backend).for_context(context);
+        let config = Config(json!({"max_position_embeddings": 64, "rope_scaling": scaling}));
+        rope_of(&config, &loader.at("layers").at(0), 4).unwrap();
+        loader.context_means()
+    };
+    for kind in ["linear", "yarn", "llama3"] {
+        assert!(means(json!({"rope_type": kind, "factor": 2.0}), 40).is_empty(), "{kind}");
+    }
+    let dynamic = |context| means(json!({"rope_type": "dynamic", "factor": 2.0}), context);
+    assert!(dynamic(40) == dynamic(64) && dynamic(64) != dynamic(65) && dynamic(65) != dynamic(66));
+    let lists = json!({"type": "su", "short_factor": [1.0, 2.0], "long_factor": [4.0, 8.0]});
+    let long = |context| means(lists.clone(), context);
+    assert!(long(40) == long(64) && long(64) != long(65) && long(65) == long(512));
+    // Of one that says nothing of what it makes of it, each context is one of its own.
+    let (source, backend) = (Divisors(Vec::new()), Estimate::new());
+    let loader = Loader::new(&source, &backend).for_context(7);
+    assert_eq!((loader.at("x").context(), loader.context_means()), (Some(7), vec![7]));
+    assert!(Loader::new(&source, &backend).context().is_none());
+}
+
+#[test]
 fn longrope_has_a_list_for_each_side_of_the_trained_context() {
     let config = |extra: &str| {
         let mut c = json!({"max_position_embeddings": 4096, "original_max_position_embeddings": 64,

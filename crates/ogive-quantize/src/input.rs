@@ -116,28 +116,6 @@ impl Input {
         matches!(self.origin, Origin::Folder { .. })
     }
 
-    /// The files it consists of, as far as the output could hit them. Of a folder all that may be, whichever are read.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let Origin::Gguf(gguf) = &self.origin else {
-            let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let folder = if self.path.is_dir() { &self.path } else { parent };
-            let names = |folder: &Path| {
-                std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
-            };
-            let kinds = ["safetensors", "json", "jinja", "txt"];
-            let is_read = |p: &PathBuf| p.extension().is_some_and(|e| kinds.iter().any(|kind| e == *kind));
-            // What is no folder has nothing below it.
-            let below: Vec<PathBuf> = names(folder).flat_map(|entry| names(&entry)).collect();
-            return names(folder).chain(below).filter(is_read).collect();
-        };
-        let name = self.path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        let parts = gguf.parts() as u64;
-        let Some(stem) = name.strip_suffix(&gguf_file::split_file_name("", 1, parts)) else {
-            return vec![self.path.clone()];
-        };
-        (1..=parts).map(|n| self.path.with_file_name(gguf_file::split_file_name(stem, n, parts))).collect()
-    }
-
     /// A tensor's bytes as they are in the file, for those that are copied without a look.
     pub(crate) fn raw(&self, tensor: &Tensor) -> Result<Vec<gguf_file::TensorData>> {
         let Origin::Gguf(gguf) = &self.origin else { return Ok(Vec::new()) };

@@ -11,6 +11,7 @@ use crate::mix::{Facts, Mix, Rule, Shape};
 use crate::{Error, Result};
 use gguf_file::{DataWriter, GgmlType, GgufWriter};
 use ogive_tensor::Format;
+use ogive_weights::is_of_model;
 use std::io::Write;
 use std::path::Path;
 
@@ -232,8 +233,7 @@ impl Quantize {
     }
 
     fn check_same(&self, input: &Input, output: &Path) -> Result<()> {
-        let Ok(place) = output.canonicalize() else { return Ok(()) };
-        if input.files().iter().any(|f| f.canonicalize().is_ok_and(|f| f == place)) {
+        if is_of_model(output, &input.path) {
             let why = "this is the model that is to be packed; write to another name";
             return Err(Error::Output { path: output.to_owned(), why });
         }

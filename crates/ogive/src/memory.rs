@@ -193,8 +193,8 @@ fn ends(spec: &CacheSpec, spans: usize, rows: usize, context: usize) -> Batch {
         let rows = ((i + 1) * rows / spans - i * rows / spans).clamp(1, context.max(1));
         let tables = vec![BlockTable::default(); spec.groups().len()];
         // Those of a model without states are alike, and filled up where they are recorded.
-        let slot = if spec.slots > 0 { u32::try_from(2 * i).unwrap_or(u32::MAX - 1) } else { 0 };
-        let slots = [slot, slot + u32::from(spec.slots > 0)];
+        let slot = u32::try_from(2 * i).unwrap_or(u32::MAX - 1);
+        let slots = if spec.slots > 0 { [slot, slot + 1] } else { [0; 2] };
         batch.push(&vec![0; rows], context.saturating_sub(rows), tables, slots);
         batch.want_last();
     }

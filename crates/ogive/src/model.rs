@@ -93,7 +93,7 @@ impl Model {
         };
         let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
         noted.finish();
-        let notes = notes::unpacked(&loader.unpacked());
+        let (notes, means) = (notes::unpacked(&loader.unpacked()), loader.context_means());
         let tokenizer = match (&gguf, &folder) {
             (Some(gguf), _) => Tokenizer::from_gguf(gguf.metadata()).map_err(|e| e.to_string()),
             (None, Some(folder)) => Tokenizer::from_folder(folder).map_err(|e| e.to_string()),
@@ -102,7 +102,7 @@ impl Model {
         let embeds = embed::Says::read(&config, folder.as_deref());
         let template = tokenizer.as_ref().ok().and_then(|t| t.chat_template()).map(Into::into);
         let words = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
-        let number = noted.number(&architecture, &config, words, limits.context);
+        let number = noted.number(&architecture, &config, words, &means);
         tracing::info!(%architecture, device, seconds = start.elapsed().as_secs_f32(), "model open");
         notes.iter().for_each(|note| tracing::info!("{note}"));
         Ok(Self(Arc::new(Inner {

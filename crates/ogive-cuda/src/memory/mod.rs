@@ -214,6 +214,17 @@ impl Pool {
         self.trim(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// What `f` gives, for which the driver takes memory by itself. Where it has none, `f` is asked once more after that.
+    pub(crate) fn retried<T>(&self, f: impl Fn() -> Result<T>) -> Result<T> {
+        match f() {
+            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => {
+                self.make_room();
+                f()
+            }
+            done => done,
+        }
+    }
+
     /// The size of the piece for `bytes`, if there is one.
     pub(crate) fn size(bytes: usize) -> Option<usize> {
         rounded(bytes)

@@ -6,7 +6,7 @@
 mod disk;
 
 use crate::driver::{Context, Function, Image};
-use crate::error::{Error, OUT_OF_MEMORY, Result};
+use crate::error::{Error, Result};
 use crate::library::{Nvrtc, Target};
 use crate::memory::Pool;
 use disk::Disk;
@@ -105,16 +105,9 @@ impl Modules {
         if let Some(found) = kernels.get(&key) {
             return Ok(Arc::clone(found));
         }
-        let load = || self.image(source, kernel, &key.2)?.function(kernel);
-        let function = match load() {
-            // Code lies in memory that the driver takes by itself, when a module is loaded or, mostly, when a kernel of it is first asked for.
-            // Records of steps keep theirs: to drop them is to wait for another thread's step, which may want the lock that is held here.
-            Err(Error::Driver { code: OUT_OF_MEMORY, .. }) => {
-                self.pool.make_room();
-                load()
-            }
-            loaded => loaded,
-        };
+        // Memory for code is taken when a module is loaded or, mostly, when a kernel of it is first asked for. Records of steps keep theirs: to
+        // drop them is to wait for another thread's step, which may want the lock that is held here.
+        let function = self.pool.retried(|| self.image(source, kernel, &key.2)?.function(kernel));
         let function = Arc::new(function?);
         kernels.insert(key, Arc::clone(&function));
         Ok(function)
