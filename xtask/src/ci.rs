@@ -4,7 +4,7 @@
 //! child process with our own output streams: what it prints is what is seen.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -109,9 +109,6 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
         steps.push(cargo(&clippy, &[]));
     }
     steps.push(Step { name: "platforms".into(), run: Box::new(move || crate::platforms::run(root)) });
-    let own: Vec<[String; 2]> =
-        metadata.workspace_packages().iter().map(|p| [p.name.to_string(), p.version.to_string()]).collect();
-    steps.push(Step { name: "cargo publish --dry-run".into(), run: Box::new(move || publish(root, &own)) });
     steps.push(Step {
         name: "minimal-versions".into(),
         run: Box::new(move || crate::versions::minimal(root)),
@@ -161,38 +158,6 @@ fn fetch(root: &Path) -> Result<(), String> {
             Err(error) => Err(format!("{error}\n{REQUIRED}=0 lets ci pass without")),
         }
     })
-}
-
-/// Each crate as others will get it, built from what is packed and from nothing else. In a folder of its own: built without our
-/// profile, the emulator's library would lie where the tests look for theirs, and be many times slower.
-fn publish(root: &Path, own: &[[String; 2]]) -> Result<(), String> {
-    let folder = crate::emu::target_folder(root)?.join("publish");
-    forget(&folder, own);
-    let mut publish = command(root);
-    publish.args(["publish", "--dry-run", "--workspace", "--allow-dirty", "--quiet", "--target-dir"]);
-    crate::golden::done(publish.arg(folder), "cargo publish --dry-run")
-}
-
-/// Removes what an earlier dry run unpacked and built of these packages (name and version): cargo takes a version for one content, and
-/// would check what is packed now against what others were then.
-fn forget(folder: &Path, own: &[[String; 2]]) {
-    let entries = |folder: PathBuf| folder.read_dir().into_iter().flatten().flatten();
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).unwrap_or_default();
-    // Unpacked from a registry without a name, whose folder so begins with a dash.
-    for registry in entries(home.join("registry/src")) {
-        if registry.file_name().to_string_lossy().starts_with('-') {
-            for [name, version] in own {
-                let _ = std::fs::remove_dir_all(registry.path().join(format!("{name}-{version}")));
-            }
-        }
-    }
-    for built in entries(folder.join("debug/.fingerprint")) {
-        let of = built.file_name().to_string_lossy().rsplit_once('-').map(|(name, _)| name.to_owned());
-        if own.iter().any(|[name, _]| of.as_ref() == Some(name)) {
-            let _ = std::fs::remove_dir_all(built.path());
-        }
-    }
 }
 
 fn corpus(root: &Path) -> Result<(), String> {

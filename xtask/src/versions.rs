@@ -3,26 +3,26 @@
 //! The first is a step of `ci`; the second is not, for it wants a release to compare with and a tool that takes longer to build than
 //! all of Ogive. docs/RELEASING.md says when it is run.
 //!
-//! The oldest versions are resolved in a copy of the tree, for resolving writes Cargo.lock, and what is committed there is what
-//! everyone else builds. Of the copy only what has changed is written, so that cargo checks only that again.
+//! What is checked with the oldest versions is what others will get: the packed crates, unpacked side by side in a workspace of their own. So a file
+//! that is not packed, or a manifest that leans on the workspace's, is found too, and Cargo.lock, which is what everyone here builds, is left alone.
 
 use crate::ci::command;
 use crate::golden::done;
-use cargo_metadata::MetadataCommand;
+use cargo_metadata::{Metadata, MetadataCommand, Package};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What `cargo xtask help` says.
-pub(crate) const HELP: &str = "  minimal-versions    builds what is published with the oldest dependencies that its manifests allow
+pub(crate) const HELP: &str = "  minimal-versions    packs what is published, and builds that with the oldest dependencies that its manifests allow
   semver [REV]        compares public interfaces with a revision's, by default the last tag's (wants cargo-semver-checks)
 ";
 
-/// Builds the published crates with the lowest versions of what they name themselves.
+/// Packs the published crates and checks what is packed with the lowest versions of what they name themselves.
 pub(crate) fn minimal(root: &Path) -> Result<(), String> {
     let metadata = metadata(root)?;
-    let tree = metadata.target_directory.as_std_path().join("minimal-versions/tree");
-    copy(root, &tree)?;
+    let folder = metadata.target_directory.as_std_path().join("minimal-versions");
+    let tree = unpacked(root, &published(&metadata), &folder)?;
     // Unstable, but only this one switch: the compiler that builds is the stable one.
     let update = |more: &[&str]| {
         let mut update = command(&tree);
@@ -32,9 +32,45 @@ pub(crate) fn minimal(root: &Path) -> Result<(), String> {
     // Without a network what was found the last time will do.
     update(&["--quiet"]).or_else(|_| update(&["--offline"]))?;
     let mut check = command(&tree);
-    check.args(["check", "--all-features"]).env("CARGO_TARGET_DIR", tree.with_file_name("build"));
-    check.args(published(&metadata).iter().flat_map(|name| ["--package", name]));
-    done(&mut check, "cargo check with the oldest dependencies")
+    check.args(["check", "--workspace", "--all-features"]).env("CARGO_TARGET_DIR", folder.join("build"));
+    done(&mut check, "cargo check of what is packed, with the oldest dependencies")
+}
+
+/// What would be uploaded of these packages, unpacked in `folder`: a workspace in which they take each other from beside them.
+fn unpacked(root: &Path, packages: &[&Package], folder: &Path) -> Result<PathBuf, String> {
+    let failed = |e: std::io::Error| format!("unpacking into {}: {e}", folder.display());
+    let (packed, tree) = (folder.join("packed"), folder.join("tree"));
+    for old in [&packed, &tree] {
+        match fs::remove_dir_all(old) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(failed(e)),
+            _ => {}
+        }
+    }
+    // With all that an upload checks, but for the build: that is ours, of all at once and without making code.
+    let mut publish = command(root);
+    publish.args(["publish", "--dry-run", "--no-verify", "--workspace", "--allow-dirty", "--quiet"]);
+    done(publish.arg("--target-dir").arg(&packed), "cargo publish --dry-run")?;
+    fs::create_dir_all(&tree).map_err(failed)?;
+    let mut manifest =
+        String::from("[workspace]\nresolver = \"3\"\nmembers = [\"*-*.*.*\"]\n\n[patch.crates-io]\n");
+    for package in packages {
+        let of = format!("{}-{}", package.name, package.version);
+        let archive = found(&packed, &format!("{of}.crate"))
+            .ok_or_else(|| format!("cargo publish --dry-run packs no {of}.crate"))?;
+        // Files are as new as this: all that are packed are of one day, and cargo goes by that.
+        let mut tar = Command::new("tar");
+        done(tar.args(["-xmzf"]).arg(archive).arg("-C").arg(&tree), "tar")?;
+        manifest += &format!("{} = {{ path = \"{of}\" }}\n", package.name);
+    }
+    fs::write(tree.join("Cargo.toml"), manifest).map_err(failed)?;
+    Ok(tree)
+}
+
+/// The file of this name in a folder or below it.
+fn found(folder: &Path, name: &str) -> Option<PathBuf> {
+    let entries: Vec<PathBuf> = folder.read_dir().ok()?.flatten().map(|entry| entry.path()).collect();
+    let here = entries.iter().find(|path| path.is_file() && path.file_name().is_some_and(|n| n == name));
+    here.cloned().or_else(|| entries.iter().find_map(|path| found(path, name)))
 }
 
 /// Compares with the revision, or with the last tag.
@@ -45,52 +81,25 @@ pub(crate) fn semver(root: &Path, revision: Option<&str>) -> Result<(), String> 
     };
     let mut checks = command(root);
     checks.args(["semver-checks", "check-release", "--baseline-rev", &revision]);
-    checks.args(published(&metadata(root)?).iter().flat_map(|name| ["--package", name]));
+    checks.args(published(&metadata(root)?).iter().flat_map(|package| ["--package", package.name.as_str()]));
     done(&mut checks, "cargo semver-checks (`cargo install cargo-semver-checks --locked` if it is missing)")
 }
 
-fn metadata(root: &Path) -> Result<cargo_metadata::Metadata, String> {
+fn metadata(root: &Path) -> Result<Metadata, String> {
     let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec();
     metadata.map_err(|e| format!("cargo metadata failed: {e}"))
 }
 
-/// Libraries of the workspace that may be published. The program has no interface in Rust, and is built all the same.
-fn published(metadata: &cargo_metadata::Metadata) -> Vec<&str> {
-    let may =
-        |p: &&cargo_metadata::Package| p.publish.as_ref().is_none_or(|registries| !registries.is_empty());
-    metadata.workspace_packages().into_iter().filter(may).map(|p| p.name.as_str()).collect()
+/// What the workspace publishes.
+fn published(metadata: &Metadata) -> Vec<&Package> {
+    let may = |p: &&Package| p.publish.as_ref().is_none_or(|registries| !registries.is_empty());
+    metadata.workspace_packages().into_iter().filter(may).collect()
 }
 
 fn last_tag(root: &Path) -> Result<String, String> {
     let tag = git(root, &["describe", "--tags", "--abbrev=0"])
         .map_err(|_| "semver: there is no tag yet; name a revision to compare with".to_owned())?;
     Ok(tag.trim().to_owned())
-}
-
-/// Makes `to` what is in the tree and not ignored, but for Cargo.lock.
-fn copy(root: &Path, to: &Path) -> Result<(), String> {
-    let failed = |path: &str| {
-        let path = path.to_owned();
-        move |e: std::io::Error| format!("copying {path}: {e}")
-    };
-    let listed = git(root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
-    // A file can be tracked and deleted.
-    let now: Vec<&str> =
-        listed.split('\0').filter(|p| *p != "Cargo.lock" && root.join(p).is_file()).collect();
-    let list = to.with_extension("list");
-    let before = fs::read_to_string(&list).unwrap_or_default();
-    for gone in before.split('\0').filter(|p| !p.is_empty() && !now.contains(p)) {
-        fs::remove_file(to.join(gone)).map_err(failed(gone))?;
-    }
-    for path in &now {
-        let (bytes, to) = (fs::read(root.join(path)).map_err(failed(path))?, to.join(path));
-        if fs::read(&to).is_ok_and(|there| there == bytes) {
-            continue;
-        }
-        let folder = to.parent().map(PathBuf::from).unwrap_or_default();
-        fs::create_dir_all(folder).and_then(|()| fs::write(&to, bytes)).map_err(failed(path))?;
-    }
-    fs::write(&list, now.join("\0")).map_err(failed("the list"))
 }
 
 fn git(root: &Path, args: &[&str]) -> Result<String, String> {
@@ -113,7 +122,7 @@ mod tests {
     #[test]
     fn what_is_published_are_the_crates_and_nothing_that_helps_to_make_them() {
         let metadata = metadata(&crate::root()).unwrap();
-        let names = published(&metadata);
+        let names: Vec<&str> = published(&metadata).iter().map(|package| package.name.as_str()).collect();
         for name in ["ogive", "ogive-cli", "gguf-file", "ogive-kernels"] {
             assert!(names.contains(&name), "{names:?}");
         }
