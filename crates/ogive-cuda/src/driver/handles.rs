@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Address, CARVEOUT, CUevent, CUfunction, CUmodule, CUstream, Context, DYNAMIC_SHARED, Functions, GRANTED,
+    Address, CARVEOUT, CUevent, CUfunction, CUmodule, CUstream, Context, DECLARED_SHARED, DYNAMIC_SHARED, Functions, GRANTED,
 };
 use crate::error::{PAGE_LOCKED, Result};
 use std::ffi::{CString, c_int, c_uint, c_void};
@@ -270,7 +270,12 @@ impl Image {
         // SAFETY: the name ends with a zero, and the handle is written to a pointer on the stack.
         let code = unsafe { (f.module_function)(&raw mut raw, self.raw, text.as_ptr()) };
         self.context.check(doing, code)?;
-        let function = Function { raw, name, image: Arc::clone(self), granted: Mutex::new(GRANTED) };
+        let mut declared = 0;
+        // SAFETY: the handle is the module's, and the number is written to an integer on the stack.
+        let code = unsafe { (f.function_get)(&raw mut declared, DECLARED_SHARED, raw) };
+        self.context.check(doing, code)?;
+        let granted = Mutex::new(GRANTED.saturating_sub(u32::try_from(declared).unwrap_or(0)));
+        let function = Function { raw, name, image: Arc::clone(self), granted };
         function.prefer_shared(f, self.context.shared.load(Relaxed));
         Ok(function)
     }
@@ -298,8 +303,8 @@ pub(crate) struct Function {
     pub(super) raw: CUfunction,
     pub(super) name: &'static str,
     pub(super) image: Arc<Image>,
-    /// Bytes of shared memory that its launches may have. Never fewer than before: all threads and records of steps share the kernel, and one
-    /// may be about to launch it with as many.
+    /// Bytes of shared memory that its launches may have beside what it declares. Never fewer than before: all threads and records of steps
+    /// share the kernel, and one may be about to launch it with as many.
     granted: Mutex<u32>,
 }
 
@@ -311,9 +316,6 @@ unsafe impl Sync for Function {}
 impl Function {
     /// Lets its launches have `bytes` of shared memory of their choosing and more, where that must be asked for.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<()> {
-        if bytes <= GRANTED {
-            return Ok(());
-        }
         let mut granted = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes <= *granted {
             return Ok(());

@@ -107,12 +107,15 @@ functions! {
     module_load = b"cuModuleLoadData\0" (*mut CUmodule, *const c_void);
     module_unload = b"cuModuleUnload\0" (CUmodule);
     module_function = b"cuModuleGetFunction\0" (*mut CUfunction, CUmodule, *const c_char);
+    function_get = b"cuFuncGetAttribute\0" (*mut c_int, c_uint, CUfunction);
     function_set = b"cuFuncSetAttribute\0" (CUfunction, c_uint, c_int);
     launch = b"cuLaunchKernel\0" (CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void);
 }
 
-/// Shared memory that every device grants without asking.
+/// Shared memory that every device grants without asking: to what a kernel declares and what its launch adds, together.
 const GRANTED: u32 = 48 << 10;
+/// The number of the attribute that tells what a kernel declares.
+const DECLARED_SHARED: c_uint = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as c_uint;
 /// The number of the attribute that grants a kernel more.
 const DYNAMIC_SHARED: c_uint =
     CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_uint;

@@ -25,6 +25,8 @@ const STRETCH_BYTES: usize = STRETCH + STRETCH / 32 * 8;
 const QUAD: usize = 4;
 const HELD: usize = 4;
 
+/// Bytes of shared memory that the kernels declare themselves: a norm's sums of warps.
+const DECLARED: usize = 128;
 /// Floats that lie together in shared memory.
 const FLOATS: usize = 256;
 /// Bytes of it for a warp's halves, of one line at a time and of two: rows of floats take more than rounded ones, and of two lines one chunk less is on its way.
@@ -57,7 +59,7 @@ impl Block {
         32 * self.warps
     }
 
-    /// Bytes of shared memory of a block with a row of so many inputs.
+    /// Bytes of shared memory of a block with a row of so many inputs, beside [`DECLARED`].
     fn shared(self, cols: usize) -> usize {
         let row = match self.rounds {
             true => cols.div_ceil(STRETCH).saturating_mul(STRETCH_BYTES),
@@ -76,7 +78,8 @@ fn is_of_halves(w: &Kept) -> bool {
 fn fits(info: &DeviceInfo, activations: Activations, n: usize, w: &Kept) -> bool {
     let rounds = int8::is_for(info, activations, n, w);
     let able = n == 1 && info.capability >= OLDEST && (rounds || is_of_halves(w));
-    able && Block::of(info, rounds, 2).shared(w.shape[2]) <= info.shared_memory as usize
+    let most = (info.shared_memory as usize).saturating_sub(DECLARED);
+    able && Block::of(info, rounds, 2).shared(w.shape[2]) <= most
 }
 
 /// Whether they are on this device.

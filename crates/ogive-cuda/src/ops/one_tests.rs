@@ -287,3 +287,39 @@ fn norms_are_there_when_they_are_read() {
         }
     });
 }
+
+/// What a kernel declares counts among the 48 kB that it has without asking. With eight warps of halves, as devices of 99 kB have them, a row of 4096
+/// floats and the weights take just these, and two lines at a time with a row of 2048 as well.
+fn norms_beside_what_kernels_declare() {
+    let (b, mut r) = (persistent(), Random(11));
+    let other = CudaBackend::builder().activations(Activations::Int8).build().unwrap();
+    for (cols, format) in [(2048, &BF16), (4096, &F16)] {
+        let sizes = [1, 2].map(|lines| Block::of(&b.device.info, false, lines).shared(cols));
+        assert!(sizes.contains(&(48 << 10)), "{cols}: {sizes:?}");
+        let host = [0, 1].map(|_| encoded(&mut r, format, [5, cols]));
+        let [x, residual, factors] = [0; 3].map(|_| (0..cols).map(|_| r.number()).collect::<Vec<f32>>());
+        let run = |b: &CudaBackend, gated: bool| {
+            let row = |v: &[f32]| b.upload(v, [1, cols].into()).unwrap();
+            let factors = b.upload(&factors, [cols].into()).unwrap();
+            let (_, normed) = b.add_rms_norm(row(&residual), &row(&x), &factors, 1e-5).unwrap();
+            let [gate, up] = host.each_ref().map(|w| b.upload_weight(w).unwrap());
+            let y = match gated {
+                true => b.linear_gated(&normed, &gate, &up, Activation::Silu),
+                false => b.linear(&normed, &gate),
+            };
+            b.download(&y.unwrap()).unwrap()
+        };
+        for gated in [false, true] {
+            for (got, want) in run(&b, gated).iter().zip(run(&other, gated)) {
+                // The sum of squares is added up in another order.
+                assert!((got - want).abs() <= 1e-4 * want.abs().max(1.0), "{cols}, {gated}: {got} for {want}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_kernels_declare_counts_among_what_they_are_granted() {
+    on(test_name!(), Nvrtc::V12, "sm_89", norms_beside_what_kernels_declare);
+    on(test_name!(), Nvrtc::V13, "sm_120", norms_beside_what_kernels_declare);
+}
