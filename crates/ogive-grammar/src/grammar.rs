@@ -157,7 +157,7 @@ impl Grammar {
                 let cut = lexemes::cut(&mut rules);
                 Ok(TopLevelGrammar::from_lark(lark::write(&rules.arena, &cut, vocabulary)?))
             }
-            Form::Schema(schema) => Ok(TopLevelGrammar::from_json_schema(schema::with_options(schema)?)),
+            Form::Schema(schema) => Ok(TopLevelGrammar::from_json_schema(schema::checked(schema)?)),
         }
     }
 

@@ -34,9 +34,15 @@
 //! Enforced are `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `patternProperties`, `minProperties`,
 //! `maxProperties`, `items`, `prefixItems`, `additionalItems`, `minItems`, `maxItems`, `minLength`, `maxLength`, `pattern`, `format`
 //! (those that can be matched), `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`, `anyOf`, `allOf`, `oneOf`
-//! where the alternatives exclude each other, and `$ref` within the schema, recursion included. Any other keyword is an error, but
-//! for annotations such as `title`. Properties come in the schema's order. As JSON Schema has it, an object may have properties
-//! that are not listed unless `additionalProperties` is false: say so, for few models know when to stop.
+//! where the alternatives exclude each other (by their types, values or ranges, or those of a property that is required), and
+//! `$ref` within the schema, recursion included. Any other keyword is an error, but for annotations such as `title`. Properties come in
+//! the schema's order. As JSON Schema has it, an object may have properties that are not listed unless `additionalProperties` is
+//! false: say so, for few models know when to stop. More than one of those cannot be counted, so a `minProperties` that needs more is
+//! an error. Patterns are ECMA-262's, without what looks around or back.
+//!
+//! Characters stand for themselves in texts and names, but for quotes, backslashes and control characters (`\"`, `\\`, `\n`, `\t` and
+//! their like): with `\u` an object could have the same name twice. Only a schema that asks for a control character without a letter
+//! has it, and none of its objects may have names beside those that are listed.
 //!
 //! # What it stands on
 //!

@@ -5,9 +5,9 @@
 //! other.
 
 use super::keywords::Targets;
-use super::values::whole;
-use serde_json::Value;
-use std::collections::HashMap;
+use super::values::{list, named, required, types, whole};
+use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
 
 /// Whether some finite text can satisfy `schema`, as far as references decide it.
 pub(super) fn can_end<'s>(schema: &'s Value, targets: &Targets<'s>) -> bool {
@@ -59,8 +59,9 @@ impl<'s> Waits<'s> {
         }
     }
 
-    fn needs_one(&mut self, whole: usize, schemas: &'s [Value]) {
-        if schemas.is_empty() {
+    fn needs_one(&mut self, whole: usize, schemas: impl IntoIterator<Item = &'s Value>) {
+        let mut schemas = schemas.into_iter().peekable();
+        if schemas.peek().is_none() {
             return;
         }
         let choice = self.add(1);
@@ -73,18 +74,19 @@ impl<'s> Waits<'s> {
 
     fn look(&mut self, at: usize, schema: &'s Value, targets: &Targets<'s>) {
         let Value::Object(keywords) = schema else { return };
-        let list = |keyword| keywords.get(keyword).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let list = |keyword| list(keywords, keyword);
         let reference = keywords.get("$ref").and_then(Value::as_str);
         self.needs_each(at, reference.and_then(|name| targets.get(name).copied()));
         self.needs_each(at, list("allOf"));
         self.needs_one(at, list("anyOf"));
         self.needs_one(at, list("oneOf"));
-        match keywords.get("type").and_then(Value::as_str) {
-            Some("object") => {
-                let properties = keywords.get("properties").and_then(Value::as_object);
-                let names = list("required").iter().filter_map(Value::as_str);
-                self.needs_each(at, names.filter_map(|name| properties?.get(name)));
-            }
+        // With several types another one may be the way out.
+        let kind = match types(keywords) {
+            Some([one]) => one.as_str(),
+            _ => None,
+        };
+        match kind {
+            Some("object") => self.object(at, keywords),
             Some("array") => {
                 let least = keywords.get("minItems").and_then(whole).unwrap_or(0);
                 let needed = usize::try_from(least).unwrap_or(usize::MAX);
@@ -95,6 +97,29 @@ impl<'s> Waits<'s> {
                 self.needs_each(at, rest.filter(|_| needed > first.len()));
             }
             _ => {}
+        }
+    }
+
+    fn object(&mut self, at: usize, keywords: &'s Map<String, Value>) {
+        let schemas =
+            |keyword| keywords.get(keyword).and_then(Value::as_object).into_iter().flat_map(Map::values);
+        // What a name may have that is not listed, if that is not anything.
+        let others = keywords.get("additionalProperties");
+        let unlisted =
+            || schemas("patternProperties").chain(others.filter(|schema| *schema != &Value::Bool(false)));
+        let names: HashSet<&str> = required(keywords).collect();
+        for &name in &names {
+            match named(keywords, "properties", name) {
+                Some(schema) => self.needs_each(at, [schema]),
+                None if others.is_some() => self.needs_one(at, unlisted()),
+                None => {}
+            }
+        }
+        let least = keywords.get("minProperties").and_then(whole).unwrap_or(0);
+        if others.is_some() && least > names.len() as u64 {
+            let properties = keywords.get("properties").and_then(Value::as_object).into_iter().flatten();
+            let optional = properties.filter(|(name, _)| !names.contains(name.as_str()));
+            self.needs_one(at, optional.map(|(_, schema)| schema).chain(unlisted()));
         }
     }
 

@@ -2,13 +2,15 @@
 //!
 //! A list of what is known, and not of what is not: a keyword of a draft to come is unknown too.
 
-use super::MAX_DEPTH;
+use super::references::{lead_to, steps};
 use super::values::{exact, kind_of, whole};
+use super::{MAX_DEPTH, pattern, spelling};
 use crate::error::{GrammarError, at_most};
 use crate::regex;
 use crate::weigh::{self, MAX_WEIGHT};
 use llguidance::regex_to_lark;
 use regex_syntax::ast;
+use regex_syntax::hir::translate::Translator;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -66,7 +68,7 @@ const ANNOTATIONS: [&str; 14] = [
 
 /// What a keyword's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
+pub(super) enum Holds {
     Schema,
     SchemaOrList,
     List,
@@ -109,12 +111,28 @@ pub(super) struct Checker<'s> {
     depth: usize,
     /// Of all patterns.
     weight: usize,
+    /// Whether what is walked stands below an identifier of its own.
+    based: bool,
+    /// Where first a text asks for a character that JSON spells in one long way alone.
+    control: Option<String>,
+    /// Where first an object may have other names beside its own.
+    open_names: Option<String>,
 }
 
 impl<'s> Checker<'s> {
     pub(super) fn new(root: &'s Value) -> Self {
-        let (targets, open) = (BTreeMap::new(), Vec::new());
-        Self { root, targets, open, walked: HashSet::new(), depths: HashMap::new(), depth: 0, weight: 0 }
+        Self {
+            root,
+            targets: BTreeMap::new(),
+            open: Vec::new(),
+            walked: HashSet::new(),
+            depths: HashMap::new(),
+            depth: 0,
+            weight: 0,
+            based: false,
+            control: None,
+            open_names: None,
+        }
     }
 
     pub(super) fn run(&mut self) -> Result<(), GrammarError> {
@@ -125,6 +143,25 @@ impl<'s> Checker<'s> {
             }
         }
         Ok(())
+    }
+
+    /// What may stand after a backslash in the texts, so that each object has each name once.
+    ///
+    /// # Errors
+    /// If a text needs more than that may be.
+    pub(super) fn escapes(&self) -> Result<&'static str, GrammarError> {
+        match (&self.control, &self.open_names) {
+            (None, _) => Ok(spelling::ESCAPES),
+            (Some(_), None) => Ok(spelling::ALL_ESCAPES),
+            (Some(at), Some(open)) => {
+                let what = format!(
+                    "a const, enum or pattern asks for a control character that is only written with \\u, and the object at \
+                     {open} could then have the same name in two spellings; leave the character out, or give every object with \
+                     properties \"additionalProperties\": false and no patternProperties"
+                );
+                Err(wrong(at, what))
+            }
+        }
     }
 
     /// What references lead to, and all schemas there are.
@@ -156,7 +193,15 @@ impl<'s> Checker<'s> {
                         "prefixItems and additionalItems are of different drafts; use items",
                     ));
                 }
-                keywords.iter().try_for_each(|(keyword, value)| self.keyword(keyword, value, at))
+                if self.open_names.is_none() && spelling::names_and_others(keywords) {
+                    self.open_names = Some(at.clone());
+                }
+                let outside = self.based;
+                self.based |= !std::ptr::eq(value, self.root) && has_base(keywords);
+                let result =
+                    keywords.iter().try_for_each(|(keyword, value)| self.keyword(keyword, value, at));
+                self.based = outside;
+                result
             }
             _ => Err(wrong(at, "a schema must be an object, true or false")),
         }
@@ -182,13 +227,17 @@ impl<'s> Checker<'s> {
             (Holds::SchemaOrList, value) => self.below(at, keyword, |s, at| s.schema(value, at)),
             (Holds::Map, Value::Object(map)) => self.below(at, keyword, |s, at| {
                 if keyword == "patternProperties" {
-                    map.keys().try_for_each(|pattern| s.pattern(pattern, at))?;
+                    s.patterns(map, at)?;
                 }
                 map.iter().try_for_each(|(name, value)| s.below(at, name, |s, at| s.schema(value, at)))
             }),
             (Holds::Reference, Value::String(text)) => self.reference(text, at),
-            (Holds::Data, value) => self.exact(value, at),
-            (Holds::Values, value @ Value::Array(_)) => self.exact(value, at),
+            (Holds::Data, value) | (Holds::Values, value @ Value::Array(_)) => {
+                if spelling::in_data(value) {
+                    self.needs_control(at);
+                }
+                self.exact(value, at)
+            }
             (Holds::Count | Holds::Length, Value::Number(_)) => {
                 self.exact(value, at)?;
                 let Some(n) = whole(value) else { return Err(kind("a whole number of 0 or more")) };
@@ -201,7 +250,10 @@ impl<'s> Checker<'s> {
                 Some(n) if n > 0.0 => self.exact(value, at),
                 _ => Err(kind("a number above 0")),
             },
-            (Holds::Text, Value::String(text)) if keyword == "pattern" => self.pattern(text, at),
+            (Holds::Text, Value::String(text)) if keyword == "pattern" => self.pattern(text, at).map(drop),
+            (Holds::Text, Value::String(text)) if keyword == "format" && text == "unknown" => {
+                Err(wrong(at, "the format \"unknown\" enforces nothing; use a pattern, or leave it out"))
+            }
             (Holds::Text, Value::String(_)) => Ok(()),
             (Holds::Names, Value::Array(names)) => match names.iter().find(|name| !name.is_string()) {
                 None => Ok(()),
@@ -227,19 +279,41 @@ impl<'s> Checker<'s> {
         })
     }
 
-    /// Weighs a regular expression; that it is none is llguidance's to say.
-    fn pattern(&mut self, text: &str, at: &str) -> Result<(), GrammarError> {
-        at_most("a pattern's length in bytes", text.len(), regex::MAX_BYTES)?;
-        let Ok(ast) = ast::parse::Parser::new().parse(&regex_to_lark(text, "dw")) else { return Ok(()) };
+    /// Weighs a regular expression and gives it as llguidance is to have it; that it is none is llguidance's to say.
+    fn pattern(&mut self, text: &str, at: &str) -> Result<String, GrammarError> {
+        let fits = |text: &str| at_most("a pattern's length in bytes", text.len(), regex::MAX_BYTES);
+        fits(text)?;
+        let translated = pattern::translated(text).map_err(|what| wrong(at, what))?;
+        fits(&translated)?;
+        let read = regex_to_lark(&translated, "dw");
+        let Ok(ast) = ast::parse::Parser::new().parse(&read) else { return Ok(translated) };
         self.weight = self.weight.saturating_add(weigh::weight(&ast));
-        if self.weight <= MAX_WEIGHT {
-            return Ok(());
+        if self.weight > MAX_WEIGHT {
+            let what = format!(
+                "its patterns come to about {} ranges of characters, but at most {MAX_WEIGHT} are taken; write fewer classes such as \\pL",
+                self.weight
+            );
+            return Err(wrong(at, what));
         }
-        let what = format!(
-            "its patterns come to about {} ranges of characters, but at most {MAX_WEIGHT} are taken; write fewer classes such as \\pL",
-            self.weight
-        );
-        Err(wrong(at, what))
+        if Translator::new().translate(&read, &ast).is_ok_and(|hir| spelling::in_pattern(&hir)) {
+            self.needs_control(at);
+        }
+        Ok(translated)
+    }
+
+    /// The patterns of properties' names, no two of which may become the same.
+    fn patterns(&mut self, map: &'s Map<String, Value>, at: &str) -> Result<(), GrammarError> {
+        let mut seen = HashMap::new();
+        for text in map.keys() {
+            if let Some(other) = seen.insert(self.pattern(text, at)?, text) {
+                return Err(wrong(at, format!("{other:?} and {text:?} are the same pattern; make them one")));
+            }
+        }
+        Ok(())
+    }
+
+    fn needs_control(&mut self, at: &str) {
+        self.control.get_or_insert_with(|| at.to_owned());
     }
 
     /// Runs with one more step on the path.
@@ -258,10 +332,17 @@ impl<'s> Checker<'s> {
     }
 
     fn reference(&mut self, text: &'s str, at: &str) -> Result<(), GrammarError> {
+        if self.based {
+            let what = format!(
+                "{text:?} stands in a schema whose \"$id\" or \"id\" gives references another base, which is not followed; \
+                 leave that out, and let references lead from the whole schema"
+            );
+            return Err(wrong(at, what));
+        }
         if self.targets.contains_key(text) {
             return Ok(());
         }
-        if !is_within(text) {
+        if steps(text).is_none() {
             let what = format!(
                 "{text:?}: only references within the schema, such as \"#/$defs/name\", are followed"
             );
@@ -274,60 +355,21 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// Whether a reference leads into the schema that it is in.
-fn is_within(text: &str) -> bool {
-    text.strip_prefix('#').is_some_and(|steps| steps.is_empty() || steps.starts_with('/'))
-}
-
-/// What a reference leads to, as llguidance follows it: no escapes.
-pub(super) fn lead_to<'s>(root: &'s Value, text: &str) -> Option<&'s Value> {
-    let steps = text.strip_prefix('#')?;
-    let steps = if steps == "/" { "" } else { steps };
-    steps.split('/').skip(1).try_fold(root, |value, step| match value {
-        Value::Array(list) => list.get(step.parse::<usize>().ok()?),
-        value => value.get(step),
-    })
+/// Whether a schema says what references in it start from: what is no more than a name of its own begins with `#`.
+fn has_base(keywords: &Map<String, Value>) -> bool {
+    let id = |keyword| keywords.get(keyword).and_then(Value::as_str);
+    ["$id", "id"].into_iter().filter_map(id).any(|id| !id.starts_with('#'))
 }
 
 /// A keyword with a value with which it asks for nothing, though llguidance knows it as one that it cannot enforce.
-fn asks_for_nothing(keyword: &str, value: &Value) -> bool {
+pub(super) fn asks_for_nothing(keyword: &str, value: &Value) -> bool {
     keyword == "uniqueItems" && value == &Value::Bool(false)
 }
 
 /// What a keyword that is enforced, or holds schemas to refer to, has as its value.
-fn holds(keyword: &str) -> Option<Holds> {
+pub(super) fn holds(keyword: &str) -> Option<Holds> {
     let found = ENFORCED.iter().find(|(name, _)| *name == keyword).map(|(_, holds)| *holds);
     found.or(matches!(keyword, "$defs" | "definitions").then_some(Holds::Map))
-}
-
-/// The schema as llguidance is to have it: without what asks for nothing, and with counts as it reads them.
-///
-/// `schemas` are all that were walked: a property or a value of a `const` may be called as a keyword is.
-pub(super) fn cleaned(value: &Value, schemas: &Schemas) -> Value {
-    let each = |map: &Map<String, Value>| {
-        Value::Object(map.iter().map(|(name, value)| (name.clone(), cleaned(value, schemas))).collect())
-    };
-    match value {
-        Value::Array(list) => list.iter().map(|value| cleaned(value, schemas)).collect(),
-        Value::Object(map) if schemas.contains(&std::ptr::from_ref(value)) => {
-            let kept = map.iter().filter(|(keyword, value)| !asks_for_nothing(keyword, value));
-            let clean = kept.map(|(keyword, value)| {
-                let value = match (holds(keyword), value) {
-                    (Some(Holds::Data | Holds::Values), value) => value.clone(),
-                    (Some(Holds::Count | Holds::Length), value) => {
-                        whole(value).map_or_else(|| value.clone(), Value::from)
-                    }
-                    // Even if a reference leads to it as if it were a schema: names are no keywords.
-                    (Some(Holds::Map), Value::Object(map)) => each(map),
-                    _ => cleaned(value, schemas),
-                };
-                (keyword.clone(), value)
-            });
-            Value::Object(clean.collect())
-        }
-        Value::Object(map) => each(map),
-        value => value.clone(),
-    }
 }
 
 /// One of [`TYPES`].

@@ -5,14 +5,20 @@
 //! and keywords that begin with `x-`, enforce nothing and are let be.
 
 mod ends;
+mod exclusive;
 mod factor;
+mod format;
 mod keywords;
+mod pattern;
+mod references;
+mod rewrite;
+mod spelling;
 mod together;
 mod values;
 
 use crate::error::{GrammarError, at_most};
-use keywords::{Checker, cleaned};
-use serde_json::{Value, json};
+use keywords::Checker;
+use serde_json::{Map, Value, json};
 
 /// Bytes of a schema.
 const MAX_BYTES: usize = 4 << 20;
@@ -22,7 +28,7 @@ pub(crate) const MAX_DEPTH: usize = 4_000;
 /// bound, a model that is at a loss writes spaces for ever.
 const SPACE: &str = " |\\n{1,2}[ \\t]{0,20}";
 
-/// Reads a schema and checks what can be checked without compiling it.
+/// Reads a schema, checks what can be checked without compiling it, and writes it as llguidance is to have it.
 pub(crate) fn parse(text: &str) -> Result<Value, GrammarError> {
     at_most("its length in bytes", text.len(), MAX_BYTES)?;
     // As editors on Windows begin a file.
@@ -33,35 +39,38 @@ pub(crate) fn parse(text: &str) -> Result<Value, GrammarError> {
     }
     let mut checker = Checker::new(&schema);
     checker.run()?;
+    let escapes = checker.escapes()?;
     let (targets, schemas) = checker.found();
     if !ends::can_end(&schema, &targets) {
         let why = "it needs itself inside itself without an end; make what refers back optional";
         return Err(GrammarError::Unsatisfiable { why: why.into() });
     }
-    Ok(cleaned(&schema, &schemas))
+    let mut new = match rewrite::rewritten(&schema, &targets, &schemas) {
+        Value::Object(new) => new,
+        _ => Map::new(),
+    };
+    let options = json!({ "whitespace_pattern": SPACE, "json_allowed_escapes": escapes });
+    new.insert("x-guidance".into(), options);
+    Ok(new.into())
 }
 
-/// The schema with what llguidance is to make of it.
-///
-/// # Errors
-/// If it would make something else of it, or take minutes. Goes down references by recursion.
-pub(crate) fn with_options(schema: &Value) -> Result<Value, GrammarError> {
+/// Passes on what llguidance compiles to what it says, and not for minutes. Goes down references by recursion.
+pub(crate) fn checked(schema: &Value) -> Result<Value, GrammarError> {
     together::check(schema)?;
-    let mut schema = match schema {
-        Value::Object(_) => schema.clone(),
-        _ => json!({}),
-    };
-    if let Some(object) = schema.as_object_mut() {
-        // Some drafts have llguidance pass over keywords of others. They mean the same wherever they are known.
-        object.shift_remove("$schema");
-        object.insert("x-guidance".into(), json!({ "whitespace_pattern": SPACE }));
-    }
-    Ok(schema)
+    Ok(schema.clone())
 }
 
 /// llguidance's refusal in our words. It does not tell where in the schema.
 pub(crate) fn refused(text: &str) -> GrammarError {
     if let Some(why) = text.strip_prefix("Unsatisfiable schema: ") {
+        // llguidance compiles definitions after what refers to them, and does not ask whether that can do without.
+        if let Some((why, at)) = why.rsplit_once("\n  while processing ") {
+            let why = format!(
+                "the definition at {at} can never hold ({}); leave out what refers to it",
+                contradiction(why)
+            );
+            return GrammarError::Refused { why };
+        }
         return GrammarError::Unsatisfiable { why: contradiction(why) };
     }
     let why = if text.starts_with("oneOf constraints are not supported") {
@@ -165,6 +174,11 @@ mod tests {
         for endless in [
             r##"{"$ref": "#"}"##,
             r##"{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}"##,
+            r##"{"type": ["object"], "properties": {"a": {"$ref": "#"}}, "required": ["a"], "additionalProperties": false}"##,
+            r##"{"type": "object", "properties": {"a": {"$ref": "#"}}, "additionalProperties": false, "minProperties": 1}"##,
+            r##"{"type": "object", "required": ["a"], "additionalProperties": {"$ref": "#"}}"##,
+            r##"{"type": "object", "required": ["a"], "patternProperties": {"b": {"$ref": "#"}}, "additionalProperties": false}"##,
+            r##"{"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#"}}"##,
             r##"{"$defs": {"x": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/y"}}, "y": {"allOf": [{"$ref": "#/$defs/x"}]}}, "$ref": "#/$defs/x"}"##,
         ] {
             assert!(error(endless).contains("without an end"), "{endless}");
@@ -173,6 +187,11 @@ mod tests {
             r##"{"type": "object", "properties": {"a": {"$ref": "#"}}}"##,
             r##"{"properties": {"a": {"$ref": "#"}}, "required": ["a"]}"##,
             r##"{"type": "array", "items": {"$ref": "#"}}"##,
+            r##"{"type": ["object", "null"], "properties": {"a": {"$ref": "#"}}, "required": ["a"]}"##,
+            r##"{"type": "object", "properties": {"a": {"$ref": "#"}, "b": {}}, "additionalProperties": false, "minProperties": 1}"##,
+            r##"{"type": "object", "required": ["a"], "patternProperties": {"b": {"$ref": "#"}, "a": {}}, "additionalProperties": false}"##,
+            r##"{"type": "object", "required": ["a"], "properties": {"a": {}}, "additionalProperties": {"$ref": "#"}}"##,
+            r##"{"type": "object", "minProperties": 1, "properties": {"a": {"$ref": "#"}}}"##,
             r##"{"anyOf": [{"type": "null"}, {"type": "array", "minItems": 2, "items": {"$ref": "#"}}]}"##,
         ] {
             parse(good).unwrap_or_else(|e| panic!("{good}: {e}"));

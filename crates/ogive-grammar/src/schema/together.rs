@@ -5,8 +5,8 @@
 //! brings together, by its own order of keywords, and what it would get wrong or would work on for minutes is refused before.
 
 use super::factor::Factor;
-use super::keywords::lead_to;
-use super::values::whole;
+use super::references::lead_to;
+use super::values::{ARRAY, NUMBER, OBJECT, kind, kinds, list, named, required, whole};
 use crate::error::{GrammarError, at_most};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
@@ -21,18 +21,20 @@ const MAX_PAIRS: usize = MAX_NAMES * MAX_NAMES;
 const MAX_WRITTEN: usize = 20_000;
 /// What can be left of divisions by all `multipleOf`, without twos and fives: two seconds and 160 MB.
 const MAX_REMAINDERS: usize = 200_000;
+/// Patterns of one object's names, of which llguidance asks of each two whether a name fits both: half a second.
+const MAX_PATTERNS: usize = 150;
+/// Pairs of them within objects, each schema of one counted: two seconds.
+const MAX_PATTERN_PAIRS: usize = 3 * MAX_PATTERNS * MAX_PATTERNS;
 /// Schemas put together. llguidance itself goes no further than 50 000 schemas.
 const MAX_STEPS: usize = 1_000_000;
 
 /// Kinds of values of which something is asked here.
-const NUMBER: u8 = 1;
-const OBJECT: u8 = 2;
-const ARRAY: u8 = 4;
 const ALL: u8 = NUMBER | OBJECT | ARRAY;
 
 /// Refuses what llguidance gets wrong or takes too long for. Goes down references by recursion, as llguidance does.
 pub(super) fn check(root: &Value) -> Result<(), GrammarError> {
-    let mut look = Look { root, known: HashMap::new(), steps: 0, pairs: 0, written: 0, remainders: 0 };
+    let mut look =
+        Look { root, known: HashMap::new(), steps: 0, pairs: 0, written: 0, remainders: 0, pattern_pairs: 0 };
     let mut seen = HashSet::new();
     let mut open = vec![vec![root]];
     while let Some(schemas) = open.pop() {
@@ -68,11 +70,13 @@ struct Way<'s> {
     schemas: Vec<&'s Map<String, Value>>,
     /// Names of the objects that it is, by `const` or `enum`.
     names: usize,
+    /// Whether it is such an object, which has no other names.
+    listed: bool,
 }
 
 impl Way<'_> {
     fn of(kinds: u8) -> Self {
-        Self { kinds, factor: None, schemas: Vec::new(), names: 0 }
+        Self { kinds, factor: None, schemas: Vec::new(), names: 0, listed: false }
     }
 }
 
@@ -84,6 +88,7 @@ struct Look<'s> {
     pairs: usize,
     written: usize,
     remainders: usize,
+    pattern_pairs: usize,
 }
 
 type Ways<'s> = Rc<Vec<Way<'s>>>;
@@ -132,7 +137,7 @@ impl<'s> Look<'s> {
         let mut ways = vec![Way::of(ALL)];
         let mut due = false;
         for (keyword, value) in keywords {
-            let list = || value.as_array().map(Vec::as_slice).unwrap_or_default();
+            let list = || list(keywords, keyword);
             let more = match keyword.as_str() {
                 "multipleOf" => {
                     due = true;
@@ -194,7 +199,8 @@ impl<'s> Look<'s> {
                 if kinds & (OBJECT | ARRAY) != 0 {
                     schemas.extend(a.schemas.iter().chain(&b.schemas));
                 }
-                ways.push(Way { kinds, factor, schemas, names: a.names + b.names });
+                let (names, listed) = (a.names + b.names, a.listed || b.listed);
+                ways.push(Way { kinds, factor, schemas, names, listed });
             }
         }
         Ok(ways)
@@ -205,15 +211,11 @@ impl<'s> Look<'s> {
         let mut way = Way::of(0);
         let mut open: Vec<&Value> = Vec::new();
         for value in values {
-            way.kinds |= match value {
-                Value::Number(_) => NUMBER,
-                Value::Object(map) => {
-                    way.names = way.names.max(map.len());
-                    OBJECT
-                }
-                Value::Array(_) => ARRAY,
-                _ => 0,
-            };
+            if let Value::Object(map) = value {
+                way.names = way.names.max(map.len());
+                way.listed = true;
+            }
+            way.kinds |= kind(value) & ALL;
             open.push(value);
         }
         while let Some(value) = open.pop() {
@@ -259,8 +261,7 @@ impl<'s> Look<'s> {
     fn object(&mut self, way: &Way<'s>, open: &mut Vec<Vec<&'s Value>>) -> Result<(), GrammarError> {
         let map = |schema: &&'s Map<String, Value>, keyword| schema.get(keyword).and_then(Value::as_object);
         let all = |keyword| way.schemas.iter().filter_map(move |schema| map(schema, keyword));
-        let required: HashSet<&str> =
-            way.schemas.iter().flat_map(|schema| names(schema, "required")).collect();
+        let required: HashSet<&str> = way.schemas.iter().flat_map(|schema| required(schema)).collect();
         let mut listed: Vec<&'s String> = all("properties").flat_map(Map::keys).collect();
         let first = listed.first().copied();
         self.spend(listed.len() * way.schemas.len())?;
@@ -273,12 +274,13 @@ impl<'s> Look<'s> {
         self.bounded(way, optional, required.len(), first)?;
         let mut patterns: Vec<Option<&'s String>> = vec![None];
         patterns.extend(all("patternProperties").flat_map(Map::keys).map(Some));
+        self.patterns(way, patterns.len() - 1)?;
         for &pattern in &patterns {
             // A name that is not listed stands for all of those.
             for name in listed.iter().map(|name| Some(*name)).chain([None]) {
                 let mut schemas = Vec::new();
                 for schema in &way.schemas {
-                    let found = |keyword, key: Option<&String>| map(schema, keyword)?.get(key?);
+                    let found = |keyword, key: Option<&'s String>| named(schema, keyword, key?);
                     let own = [found("properties", name), found("patternProperties", pattern)];
                     let before = schemas.len();
                     schemas.extend(own.into_iter().flatten());
@@ -293,6 +295,17 @@ impl<'s> Look<'s> {
         Ok(())
     }
 
+    /// Notes so many patterns of names. llguidance compares them again for each schema that comes to an object.
+    fn patterns(&mut self, way: &Way<'_>, count: usize) -> Result<(), GrammarError> {
+        at_most("the number of patternProperties of an object", count, MAX_PATTERNS)?;
+        self.pattern_pairs += count * count * way.schemas.len();
+        at_most(
+            "the sum of its objects' numbers of patternProperties, each squared,",
+            self.pattern_pairs,
+            MAX_PATTERN_PAIRS,
+        )
+    }
+
     /// For one property at least, or at most, llguidance writes the object once for each that it could be.
     fn bounded(
         &mut self,
@@ -305,6 +318,18 @@ impl<'s> Look<'s> {
             |keyword| way.schemas.iter().filter_map(move |schema| schema.get(keyword)).filter_map(whole);
         let least = all("minProperties").max().unwrap_or(0).saturating_sub(required as u64);
         let most = all("maxProperties").min().map(|most| most.saturating_sub(required as u64));
+        let closed = |schema: &&Map<String, Value>| {
+            schema.get("additionalProperties") == Some(&Value::Bool(false))
+                && !schema.contains_key("patternProperties")
+        };
+        // One name twice would do for two, and which there were is not remembered.
+        if least > 1 && !way.listed && !way.schemas.iter().any(closed) {
+            return Err(refused(format!(
+                "minProperties of {} cannot be counted, for {least} of those would be names that are not listed, and one of \
+                 them could come twice; require all but one, or leave minProperties out",
+                called(first)
+            )));
+        }
         let (keyword, each) = match (least, most) {
             (0 | 1, Some(1)) => ("maxProperties", 1 + required),
             (1, None) => ("minProperties", optional + required),
@@ -345,27 +370,12 @@ impl<'s> Look<'s> {
 
 /// What a schema's own keywords ask for.
 fn own(keywords: &Map<String, Value>) -> Way<'_> {
-    let of = |name: &Value| match name.as_str() {
-        Some("number" | "integer") => NUMBER,
-        Some("object") => OBJECT,
-        Some("array") => ARRAY,
-        _ => 0,
-    };
-    let kinds = match keywords.get("type") {
-        None => ALL,
-        Some(Value::Array(names)) => names.iter().fold(0, |kinds, name| kinds | of(name)),
-        Some(name) => of(name),
-    };
-    let mut way = Way::of(kinds);
-    if kinds & NUMBER != 0 {
+    let mut way = Way::of(kinds(keywords) & ALL);
+    if way.kinds & NUMBER != 0 {
         way.factor = keywords.get("multipleOf").and_then(Value::as_f64).and_then(Factor::new);
     }
     way.schemas.push(keywords);
     way
-}
-
-fn names<'s>(schema: &'s Map<String, Value>, keyword: &str) -> impl Iterator<Item = &'s str> {
-    schema.get(keyword).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// An object, by a property of it.
