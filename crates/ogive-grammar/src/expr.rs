@@ -127,6 +127,11 @@ impl Arena {
         self.weight
     }
 
+    /// Whether a token is in any node.
+    pub(crate) fn names_tokens(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node, Node::Token(_)))
+    }
+
     /// The characters of a class; what is none has none.
     pub(crate) fn ranges(&self, id: Id) -> &Ranges {
         match self.node(id) {

@@ -134,13 +134,15 @@ impl Grammar {
         })
     }
 
-    /// Whether it compiles, as far as that can be said with a vocabulary of single bytes: it names no tokens that are missing,
-    /// for there are none.
+    /// Whether it compiles, as far as that can be said with a vocabulary of single bytes. Of a grammar that names tokens it cannot: only
+    /// the vocabulary that has them tells.
     ///
     /// # Errors
     /// As for [`compile`](Self::compile).
     pub fn check(&self) -> Result<(), GrammarError> {
-        if let Form::Rules(_) = self.0.form {
+        if let Form::Rules(rules) = &self.0.form
+            && rules.arena.names_tokens()
+        {
             return Ok(());
         }
         let bytes: Vec<[u8; 1]> = (0..=255).map(|b| [b]).collect();

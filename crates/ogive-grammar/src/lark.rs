@@ -20,13 +20,19 @@ pub(crate) trait Tokens {
 /// Bytes of that text: what llguidance makes of them is ten times as large.
 const MAX_BYTES: usize = 16 << 20;
 
+/// Symbols of a grammar, which llguidance has 16 bits for. It panics where they do not do.
+const MAX_SYMBOLS: usize = 65_000;
+
 /// The grammar as text; rule 0 is what it begins with.
 pub(crate) fn write(arena: &Arena, cut: &Cut, tokens: &dyn Tokens) -> Result<String, GrammarError> {
     let mut named = BTreeSet::new();
     for sym in cut.rules.iter().flatten().flatten() {
         collect(sym, tokens, &mut named)?;
     }
-    let mut writer = Writer { out: String::from("start: r0\n"), negated: BTreeSet::new(), tokens };
+    let symbols = symbols(cut).saturating_add(3 * named.len());
+    at_most("its number of symbols, once it is cut into parts,", symbols, MAX_SYMBOLS)?;
+    let mut writer =
+        Writer { out: String::from("start: r0\n"), plain: BTreeSet::new(), negated: BTreeSet::new(), tokens };
     for (r, alternatives) in cut.rules.iter().enumerate() {
         let _ = write!(writer.out, "r{r}:");
         for (i, sequence) in alternatives.iter().enumerate() {
@@ -44,7 +50,7 @@ pub(crate) fn write(arena: &Arena, cut: &Cut, tokens: &dyn Tokens) -> Result<Str
     }
     writer.others(&named)?;
     for (l, &id) in cut.lexemes.iter().enumerate() {
-        let _ = write!(writer.out, "T{l}: /");
+        let _ = write!(writer.out, "l{l}: T{l}\nT{l}: /");
         let facts = arena.facts(id);
         writer.fits(facts.ranges.saturating_mul(RANGE).saturating_add(facts.size.saturating_mul(PART)))?;
         regex(arena, id, &mut writer.out);
@@ -58,6 +64,32 @@ pub(crate) fn write(arena: &Arena, cut: &Cut, tokens: &dyn Tokens) -> Result<Str
 const RANGE: u64 = 6;
 const PART: u64 = 1;
 
+/// About how many symbols llguidance makes of it, and seldom fewer.
+fn symbols(cut: &Cut) -> usize {
+    // What repeats is put together of repetitions a quarter as long.
+    let levels = |n: u32| n.ilog2() as usize / 2 + 1;
+    let exactly = |n: u32| match n {
+        0 | 1 => 0,
+        2..=8 => 1,
+        _ => 3 * levels(n),
+    };
+    let at_most = |n: u32| match n {
+        0..12 => n as usize,
+        _ => 13 * levels(n),
+    };
+    let repeats = |sym: &Sym| {
+        let (mut sum, mut sym) = (0, sym);
+        while let Sym::Repeat(inner, min, max) = sym {
+            sum += 1 + exactly(*min) + max.map_or(1, |max| at_most(max.saturating_sub(*min)));
+            sym = inner;
+        }
+        sum
+    };
+    let sequence = |syms: &Vec<Sym>| usize::from(syms.len() > 1) + syms.iter().map(repeats).sum::<usize>();
+    let rule = |ways: &Vec<Vec<Sym>>| usize::from(ways.len() != 1) + ways.iter().map(sequence).sum::<usize>();
+    cut.lexemes.len() + cut.rules.iter().map(rule).sum::<usize>()
+}
+
 fn collect(sym: &Sym, tokens: &dyn Tokens, named: &mut BTreeSet<u32>) -> Result<(), GrammarError> {
     match sym {
         Sym::Token(token) => drop(named.insert(tokens.resolve(token)?)),
@@ -67,8 +99,11 @@ fn collect(sym: &Sym, tokens: &dyn Tokens, named: &mut BTreeSet<u32>) -> Result<
     Ok(())
 }
 
+/// Lexemes and tokens are rules of their own: llguidance makes a symbol for each time that one stands in a rule.
 struct Writer<'t> {
     out: String,
+    /// The tokens that are named, each of which is a rule `k` and its number.
+    plain: BTreeSet<u32>,
     /// The tokens in whose place any other may stand, each of which is a rule `n` and its number.
     negated: BTreeSet<u32>,
     tokens: &'t dyn Tokens,
@@ -85,7 +120,7 @@ impl Writer<'_> {
     /// token may be in two, and those that are named stand by themselves.
     fn others(&mut self, named: &BTreeSet<u32>) -> Result<(), GrammarError> {
         if self.negated.is_empty() {
-            return Ok(());
+            return self.plain();
         }
         let rest = self.tokens.all_but(named);
         if !rest.is_empty() {
@@ -93,7 +128,7 @@ impl Writer<'_> {
             let _ = writeln!(self.out, "rest: <[{}]>", rest.join(","));
         }
         for id in std::mem::take(&mut self.negated) {
-            let others = named.iter().filter(|other| **other != id).map(|other| format!("<[{other}]>"));
+            let others = named.iter().filter(|other| **other != id).map(|other| format!("k{other}"));
             let choice: Vec<_> = others.chain((!rest.is_empty()).then(|| "rest".into())).collect();
             if choice.is_empty() {
                 let why = "beside which the vocabulary has no token to use; leave it out";
@@ -102,12 +137,21 @@ impl Writer<'_> {
             let _ = writeln!(self.out, "n{id}: {}", choice.join(" | "));
             self.fits(0)?;
         }
-        Ok(())
+        self.plain.extend(named);
+        self.plain()
+    }
+
+    /// The rules for tokens.
+    fn plain(&mut self) -> Result<(), GrammarError> {
+        for id in std::mem::take(&mut self.plain) {
+            let _ = writeln!(self.out, "k{id}: <[{id}]>");
+        }
+        self.fits(0)
     }
 
     fn sym(&mut self, sym: &Sym) -> Result<(), GrammarError> {
         match sym {
-            Sym::Lexeme(l) => drop(write!(self.out, "T{l}")),
+            Sym::Lexeme(l) => drop(write!(self.out, "l{l}")),
             Sym::Rule(r) => drop(write!(self.out, "r{r}")),
             Sym::Token(token) => {
                 let id = self.tokens.resolve(token)?;
@@ -115,7 +159,8 @@ impl Writer<'_> {
                     self.negated.insert(id);
                     let _ = write!(self.out, "n{id}");
                 } else {
-                    let _ = write!(self.out, "<[{id}]>");
+                    self.plain.insert(id);
+                    let _ = write!(self.out, "k{id}");
                 }
             }
             Sym::Repeat(inner, min, max) => {
@@ -209,7 +254,7 @@ mod tests {
         let uses =
             |n: usize| written(&format!("root ::={named}{}", " !<[0]> !<[2]>".repeat(n)), 50_000).unwrap();
         let (few, many) = (uses(10), uses(1_000));
-        assert_eq!(many.matches("<[4]>").count(), few.matches("<[4]>").count());
+        assert_eq!(many.matches("k4").count(), few.matches("k4").count());
         assert!(many.len() - few.len() < 990 * 20, "{} and {}", few.len(), many.len());
     }
 

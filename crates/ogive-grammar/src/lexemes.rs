@@ -11,6 +11,7 @@ use crate::automaton::{Automaton, TooMuch};
 use crate::expr::{Arena, Id, Node, TokenRef};
 use crate::flow::{Flow, Set, add, members, steps};
 use crate::rules::{MAX_INLINE, MAX_INLINE_DEPTH, Rules};
+use crate::words;
 use crate::work::{Bytes, Work};
 use std::collections::{HashMap, HashSet};
 
@@ -138,6 +139,17 @@ impl<'r> Cutter<'r> {
         sym
     }
 
+    /// Alternatives that are too many for one lexeme in few, where they may be that.
+    fn pieces(&mut self, together: Id, alternatives: Vec<Id>) -> Vec<Id> {
+        let large = self.rules.arena.facts(together).size > words::MAX_SIZE;
+        if !large || self.fine.is_none() {
+            return alternatives;
+        }
+        let pieces = words::pieces(&mut self.rules.arena, &alternatives);
+        let lexemes = |(piece, of)| if self.is_lexeme(piece) { vec![piece] } else { of };
+        pieces.into_iter().flat_map(lexemes).collect()
+    }
+
     fn parts(&mut self, id: Id) -> Sym {
         match self.rules.arena.node(id).clone() {
             Node::Token(token) => Sym::Token(token),
@@ -166,7 +178,7 @@ impl<'r> Cutter<'r> {
                 if !others.is_empty() && !regular.is_empty() && self.is_lexeme(together) {
                     syms.push(vec![self.expr(together)]);
                 } else {
-                    syms.extend(regular.into_iter().map(|id| vec![self.expr(id)]));
+                    syms.extend(self.pieces(together, regular).into_iter().map(|id| vec![self.expr(id)]));
                 }
                 syms.extend(others.into_iter().map(|id| vec![self.expr(id)]));
                 Sym::Rule(self.rule(syms))

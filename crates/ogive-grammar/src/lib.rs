@@ -65,6 +65,7 @@ mod schema;
 mod vocabulary;
 mod walker;
 mod weigh;
+mod words;
 mod work;
 
 pub use constraint::Constraint;

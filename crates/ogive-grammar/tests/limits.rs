@@ -1,8 +1,12 @@
 //! What one text may use up, and that no other has to do without it.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::bytes;
 use ogive_grammar::{Constraint, Grammar, Token, Vocabulary};
-use ogive_sampler::Stage;
+use ogive_sampler::{Rng, Stage};
+use std::collections::BTreeSet;
 
 const X: u32 = 0;
 const Y: u32 = 1;
@@ -114,6 +118,53 @@ fn one_property_of_many_is_bounded() {
     ] {
         check(&fine).unwrap();
     }
+}
+
+/// Words of random letters, none twice.
+fn random_words(count: usize) -> Vec<String> {
+    let mut rng = Rng::new(5);
+    let mut words = BTreeSet::new();
+    while words.len() < count {
+        let length = 3 + rng.below(8);
+        words.insert((0..length).map(|_| char::from(b'a' + rng.below(26) as u8)).collect::<String>());
+    }
+    words.into_iter().collect()
+}
+
+fn takes(grammar: &Grammar, texts: &[&str]) -> Vec<bool> {
+    let constraint = grammar.compile(&bytes()).unwrap();
+    let ids = |text: &&str| text.bytes().map(u32::from).collect::<Vec<_>>();
+    texts.iter().map(|text| common::takes(&constraint, &ids(text))).collect()
+}
+
+/// As one rule for each word they were more than llguidance has numbers for.
+#[test]
+fn lists_of_words_compile() {
+    let words = random_words(10_000);
+    let (word, other) = (&words[4_321], format!("{}x", words[77]));
+    let regex = Grammar::regex(&words.join("|")).unwrap();
+    let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    let gbnf = Grammar::gbnf(&format!("root ::= {}", quoted.join(" | "))).unwrap();
+    for grammar in [regex, gbnf] {
+        grammar.check().unwrap();
+        assert_eq!(takes(&grammar, &[word, &other, &words[9_999], "0"]), [true, false, true, false]);
+    }
+    // Where one word ends and the next begins is for the parser to find.
+    let run = Grammar::regex(&format!("({})+", words.join("|"))).unwrap();
+    assert_eq!(takes(&run, &[word, &format!("{word}{}{}", words[5], words[6]), "0"]), [true, true, false]);
+    let list = format!("root ::= word (\", \" word)* \".\"\nword ::= {}", quoted.join(" | "));
+    let text = format!("{word}, {}.", words[5]);
+    assert_eq!(takes(&Grammar::gbnf(&list).unwrap(), &[&text, word]), [true, false]);
+}
+
+/// Told before a model is loaded.
+#[test]
+fn what_does_not_compile_is_told_by_a_check() {
+    let ways: Vec<String> =
+        random_words(40_000).iter().map(|word| format!("\"{word}\" root \"x\"")).collect();
+    let e = Grammar::gbnf(&format!("root ::= \"y\" | {}", ways.join(" | "))).unwrap().check().unwrap_err();
+    assert!(e.to_string().contains("its number of symbols, once it is cut into parts, is"), "{e}");
+    Grammar::gbnf("root ::= <think>").unwrap().check().unwrap();
 }
 
 /// Each name is looked for among all.
