@@ -37,26 +37,24 @@ struct Cap {
 
 /// Reads a checkpoint with Hugging Face's names.
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    let spec = scores(c)?;
+    let cap = c.opt_f32("attn_logit_softcapping")?;
+    let spec = cap.into_iter().fold(scores(c)?, |s, cap| s.with(AttnOption::SoftCap(cap)));
     let rope = ogive_nn::rope_of(c, root, spec.k_dim)?;
-    let alternate = c.opt_usize("sliding_window")?.map_or(Some(4096), |w| (w > 0).then_some(w));
-    let listed = c.has("layer_types").then(|| crate::llama::windows(c, true)).transpose()?;
+    let window = c.opt_usize("sliding_window")?.map_or(Some(4096), |w| (w > 0).then_some(w));
+    let listed = crate::windows::listed(c)?;
     load_with(c, root, &root.at_or_here("model", "embed_tokens")?, &|l, i| {
-        let window = match &listed {
-            Some(windows) => windows(i),
-            None => alternate.filter(|_| i.is_multiple_of(2)),
-        };
-        let spec = window.into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
+        let slides = listed.as_ref().map_or(i.is_multiple_of(2), |slides| slides[i]);
+        let spec =
+            window.filter(|_| slides).into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
         Attention::load(l, c, i, rope.clone(), spec)
     })
 }
 
-/// Heads, the scale of their scores, and the soft cap on them where there is one; no window.
+/// Heads and the scale of their scores; no window and no soft cap.
 pub(crate) fn scores(c: &Config) -> Result<AttnSpec> {
     let (heads, head_dim) = (c.usize("num_attention_heads")?, c.usize_or("head_dim", 256)?);
     let scale = c.f32_or("query_pre_attn_scalar", head_dim as f32)?.powf(-0.5);
-    let spec = ogive_nn::spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?.scale(scale);
-    Ok(c.opt_f32("attn_logit_softcapping")?.into_iter().fold(spec, |s, cap| s.with(AttnOption::SoftCap(cap))))
+    Ok(ogive_nn::spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?.scale(scale))
 }
 
 /// Reads everything but attention, which `attention` reads from a block's place: the head at `root`, the rest at `model`.

@@ -25,13 +25,10 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let local = ogive_nn::rope_of(&local, root, spec.k_dim)?;
     let window = c.usize_or("sliding_window", 4096)?;
     let every = c.usize_or("sliding_window_pattern", c.usize_or("_sliding_window_pattern", 6)?)?;
-    let listed = c.has("layer_types").then(|| crate::llama::windows(c, true)).transpose()?;
+    let listed = crate::windows::listed(c)?;
     let (head, model) = places(root)?;
     gemma2::load_with(c, &head, &model, &|l, i| {
-        let slides = match &listed {
-            Some(windows) => windows(i).is_some(),
-            None => window > 0 && !(i + 1).is_multiple_of(every),
-        };
+        let slides = window > 0 && listed.as_ref().map_or(!(i + 1).is_multiple_of(every), |slides| slides[i]);
         let (rope, spec) = match slides {
             true => (&local, spec.clone().with(AttnOption::Window(window))),
             false => (&full, spec.clone()),

@@ -30,6 +30,7 @@ pub mod llama;
 pub mod mixtral;
 pub mod nomic_bert;
 pub mod phi3;
+mod windows;
 
 /// Every architecture in this crate, under the names that `config.json` has for them. `LlamaModel` and the like are what was
 /// saved without a head, for vectors of texts.

@@ -4,9 +4,9 @@
 //!
 //! Touvron et al. 2023, <https://arxiv.org/abs/2302.13971>; transformers' `modeling_llama`.
 
-use crate::head::Head;
+use crate::{head::Head, windows};
 use ogive_nn::backend::{Activation, AttnOption, LayerCache};
-use ogive_nn::tensor::{Error, Result, Tensor};
+use ogive_nn::tensor::{Result, Tensor};
 use ogive_nn::{Attention, Config, Embedding, FeedForward, GatedMlp, Loader, Model, Residual, RmsNorm, Step};
 
 #[derive(Debug)]
@@ -33,35 +33,18 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// Reads a Mistral checkpoint, which has a window if the configuration names one. So have GGUF's Llamas with a window, which
 /// `ogive-weights` calls Mistral.
 pub fn load_mistral(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    load_with(c, root, windows(c, true)?, &dense(c)?)
+    load_with(c, root, windows::same(c)?, &dense(c)?)
 }
 
 /// Reads a Qwen2 or Qwen3 checkpoint, where a window is off unless the configuration turns it on.
 pub fn load_qwen(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    load_with(c, root, windows(c, false)?, &dense(c)?)
+    load_with(c, root, windows::qwen(c)?, &dense(c)?)
 }
 
 /// Reads a block's gated MLP.
 pub(crate) fn dense(c: &Config) -> Result<impl Fn(&Loader<'_>) -> Result<FeedForward> + use<>> {
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
     Ok(move |l: &Loader<'_>| Ok(FeedForward::Dense(GatedMlp::load(&l.at("mlp"), activation)?)))
-}
-
-/// The window of each layer: by `layer_types`, else from `max_window_layers` on, else all; none where `use_sliding_window` says so.
-pub(crate) fn windows(c: &Config, used_by_default: bool) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
-    let n = c.usize("num_hidden_layers")?;
-    let (said, used) = (c.has("use_sliding_window"), c.bool_or("use_sliding_window", used_by_default)?);
-    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0 && (used || !said));
-    let types = c.opt_strs("layer_types")?;
-    if let Some(types) = &types
-        && types.len() != n
-    {
-        return Err(Error::invalid("config", format!("{} `layer_types` for {n} layers", types.len())));
-    }
-    let first = if said { c.usize_or("max_window_layers", 28)? } else { 0 };
-    Ok(move |i: usize| {
-        window.filter(|_| types.as_ref().map_or(used && i >= first, |t| t[i] == "sliding_attention"))
-    })
 }
 
 /// Reads everything but what follows attention, which `feed_forward` reads from a block's place.
@@ -133,7 +116,3 @@ impl Model for Llama {
         self.head.forward(s, &hidden)
     }
 }
-
-#[cfg(test)]
-#[path = "llama_tests.rs"]
-mod tests;

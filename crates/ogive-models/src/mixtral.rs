@@ -2,7 +2,7 @@
 //!
 //! Jiang et al. 2024, <https://arxiv.org/abs/2401.04088>; transformers' `modeling_mixtral`.
 
-use crate::llama;
+use crate::{llama, windows};
 use ogive_nn::backend::{Activation, RouterSpec, Scoring};
 use ogive_nn::tensor::Result;
 use ogive_nn::{Config, FeedForward, Loader, Model, Moe};
@@ -12,7 +12,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let n = c.usize("num_local_experts")?;
     let router = RouterSpec::new(c.usize_or("num_experts_per_tok", 2)?, Scoring::Softmax);
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
-    llama::load_with(c, root, llama::windows(c, true)?, &|l| {
+    llama::load_with(c, root, windows::same(c)?, &|l| {
         let moe = Moe::load(&l.at("block_sparse_moe"), n, router.clone(), ["w1", "w3", "w2"], activation)?;
         Ok(FeedForward::Moe(moe))
     })

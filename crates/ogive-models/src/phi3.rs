@@ -5,11 +5,11 @@
 //! they are loaded, so that all that follows is Llama's; multiplying by them whole and splitting what comes out would
 //! shut out the operators that backends fuse.
 
-use crate::llama;
+use crate::{llama, windows};
 use ogive_nn::tensor::Result;
 use ogive_nn::{Config, Loader, Model};
 
 /// Reads a checkpoint with Hugging Face's names. Which of LongRoPE's two lists counts, the loader's context decides.
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    llama::load_with(c, root, llama::windows(c, true)?, &llama::dense(c)?)
+    llama::load_with(c, root, windows::same(c)?, &llama::dense(c)?)
 }

@@ -124,16 +124,22 @@ impl Stretch<'_> {
         self.number("factor", None)
     }
 
-    /// The context the model was trained for.
+    /// The context the model was trained for: what stands beside the model's own counts before what the scaling says.
     fn original(&self) -> Result<f64> {
         let key = "original_max_position_embeddings";
-        let outer = self.c.opt_f32(key)?.or(self.c.opt_f32("max_position_embeddings")?);
-        self.positive(key, self.s.opt_f32(key)?.or(outer))
+        let said = self.c.opt_f32(key)?.or(self.s.opt_f32(key)?);
+        self.positive(key, said.or(self.c.opt_f32("max_position_embeddings")?))
     }
 
-    /// A larger theta for a longer context (NTK-aware scaling), for the context that was asked for.
+    /// A larger theta for a longer context (NTK-aware scaling), for the context that was asked for. It grows from the model's own
+    /// context, whatever is said of an original one.
     fn dynamic(&self, root: &Loader<'_>) -> Result<Rope> {
-        let (factor, trained, dim) = (self.factor()?, self.original()?, self.dim as f64);
+        let own = "max_position_embeddings";
+        let trained = match self.c.opt_f32(own)? {
+            None => self.original()?,
+            given => self.positive(own, given)?,
+        };
+        let (factor, dim) = (self.factor()?, self.dim as f64);
         let reach = |context: usize| (context as f64).max(trained);
         let context = root.context_as(|context| reach(context).to_bits()).map_or(trained, reach);
         let grown = (factor * context / trained - (factor - 1.0)).powf(dim / (dim - 2.0).max(1.0));

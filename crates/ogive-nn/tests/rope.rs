@@ -71,6 +71,13 @@ fn dynamic_scaling_follows_the_context_that_was_asked_for() {
         json!({"max_position_embeddings": 2048, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}});
     let want = [1.0, 0.066_499_44, 0.004_422_175, 2.940_721e-4, 2.744_224e-5];
     check(&rope(config.clone(), 64, Some(6000), &[]).unwrap(), 1.0, want);
+    // Of an original context this way of scaling knows nothing.
+    let mut said = config.clone();
+    said["original_max_position_embeddings"] = json!(256);
+    said["rope_scaling"]["original_max_position_embeddings"] = json!(512);
+    check(&rope(said.clone(), 64, Some(6000), &[]).unwrap(), 1.0, want);
+    said.as_object_mut().unwrap().remove("max_position_embeddings");
+    assert!(rope(said, 64, Some(6000), &[]).unwrap().inv_freq[16] < want[2]);
     let short = rope(config, 64, Some(100), &[]).unwrap();
     assert_eq!(short.inv_freq, rope(json!({}), 64, None, &[]).unwrap().inv_freq);
 }
@@ -112,6 +119,29 @@ fn what_the_context_comes_to_is_told() {
     let loader = Loader::new(&source, &backend).for_context(7);
     assert_eq!((loader.at("x").context(), loader.context_means()), (Some(7), vec![7]));
     assert!(Loader::new(&source, &backend).context().is_none());
+}
+
+/// As transformers has it since 5.0: what stands beside the model's context is put in the place of the other.
+#[test]
+fn of_two_trained_contexts_the_outer_counts() {
+    let lists = json!({"short_factor": [1.0, 2.0], "long_factor": [4.0, 8.0]});
+    for kind in ["llama3", "yarn", "longrope"] {
+        let of = |outer: Option<u32>, nested: Option<u32>| {
+            let mut c = json!({"max_position_embeddings": 4096, "rope_theta": 100.0,
+                "rope_scaling": {"rope_type": kind, "factor": 8.0}});
+            if kind == "longrope" {
+                c["rope_scaling"].as_object_mut().unwrap().extend(lists.as_object().unwrap().clone());
+            }
+            let key = "original_max_position_embeddings";
+            nested.into_iter().for_each(|v| c["rope_scaling"][key] = v.into());
+            outer.into_iter().for_each(|v| c[key] = v.into());
+            let rope = rope(c, 4, Some(100), &[]).unwrap();
+            (rope.inv_freq.to_vec(), rope.factor)
+        };
+        assert_eq!(of(Some(64), Some(2048)), of(Some(64), None), "{kind}");
+        assert_eq!(of(Some(2048), Some(64)), of(Some(2048), None), "{kind}");
+        assert_ne!(of(Some(64), None), of(Some(2048), None), "{kind}");
+    }
 }
 
 #[test]

@@ -132,6 +132,25 @@ fn a_window_that_is_left_over_is_left_out() {
 }
 
 #[test]
+fn what_a_class_does_not_know_is_neither_obeyed_nor_written() {
+    for off in [json!(false), json!(true)] {
+        let qwens = |c: &mut Value| {
+            (c["sliding_window"], c["use_sliding_window"]) = (json!(6), off);
+            (c["max_window_layers"], c["layer_types"]) =
+                (json!(1), json!(["full_attention", "sliding_attention"]));
+        };
+        let Some(folder) = changed("mistral", "config.json", qwens) else { return };
+        let input = Input::open(folder.path()).unwrap();
+        assert_eq!(input.metadata().opt_u32("llama.attention.sliding_window").unwrap(), Some(6));
+    }
+    let Some(folder) = changed("gemma3", "config.json", |c| c["attn_logit_softcapping"] = json!(5.0)) else {
+        return;
+    };
+    let input = Input::open(folder.path()).unwrap();
+    assert!(input.metadata().opt_f32("gemma3.attn_logit_softcapping").unwrap().is_none());
+}
+
+#[test]
 fn texts_that_are_lower_cased_have_no_place() {
     let Some(folder) = changed("llama", "config.json", |_| {}) else { return };
     let modules = json!([{"type": "sentence_transformers.models.Transformer", "path": ""}]);

@@ -31,7 +31,6 @@ const REAL: &[(&str, &str)] = &[
     ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
     ("layer_norm_epsilon", "attention.layer_norm_epsilon"),
     ("layer_norm_eps", "attention.layer_norm_epsilon"),
-    ("attn_logit_softcapping", "attn_logit_softcapping"),
     ("final_logit_softcapping", "final_logit_softcapping"),
     ("rope_local_base_freq", "rope.freq_base_swa"),
 ];
@@ -72,11 +71,17 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             let part = config.f32_or("partial_rotary_factor", 1.0)?;
             keys.set("rope.dimension_count", whole("head_dim", turned(head_dim, part))?);
             let context = config.usize_or("max_position_embeddings", 4096)?;
-            let original = config.usize_or("original_max_position_embeddings", context)?;
+            let original = original(config, &config.at("rope_scaling"))?.map_or(context, |n| n as usize);
             keys.set(
                 "rope.scaling.original_context_length",
                 whole("original_max_position_embeddings", original)?,
             );
+        }
+        // Of the classes that have the setting, the one that obeys it.
+        "gemma2" => {
+            if let Some(cap) = config.opt_f32("attn_logit_softcapping")? {
+                keys.set("attn_logit_softcapping", cap);
+            }
         }
         "bert" | "nomic-bert" => encoder(keys, model, head_dim)?,
         "gpt2" if !config.has("intermediate_size") => {
@@ -88,8 +93,11 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
     if !model.is_encoder() && !config.bool_or("is_causal", true)? {
         keys.set("attention.causal", false);
     }
-    // Llama's class knows no window, and a GGUF file that names one is read as Mistral.
-    let used = model.class != "LlamaForCausalLM" && config.bool_or("use_sliding_window", true)?;
+    // Llama's class knows no window, and a GGUF file that names one is read as Mistral. Of the others only Qwen's can turn it off.
+    let used = match model.class {
+        "LlamaForCausalLM" => false,
+        class => !class.starts_with("Qwen") || config.bool_or("use_sliding_window", true)?,
+    };
     let window = config.opt_usize("sliding_window")?.filter(|_| used);
     match window {
         Some(window) => keys.set("attention.sliding_window", whole("sliding_window", window)?),
@@ -165,15 +173,18 @@ fn whole(setting: &str, value: usize) -> Result<u32> {
 fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
     let Model { config, architecture, .. } = model;
     let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
-    if architecture.starts_with("qwen") && config.bool_or("use_sliding_window", false)? {
-        return refuse("use_sliding_window", "GGUF has no windows for this architecture");
-    }
     if config.has("rope_parameters") {
         return refuse("rope_parameters", "it is in a form that is not known");
     }
-    let windows = config.opt_strs("layer_types")?.unwrap_or_default();
-    if !architecture.starts_with("gemma") && windows.iter().any(|t| t != "full_attention") {
-        return refuse("layer_types", "GGUF cannot say which layers of this architecture have a window");
+    // Other classes do not know these settings, but for Gemma's, where what was written is compared.
+    if architecture.starts_with("qwen") {
+        if config.bool_or("use_sliding_window", false)? {
+            return refuse("use_sliding_window", "GGUF has no windows for this architecture");
+        }
+        let windows = config.opt_strs("layer_types")?.unwrap_or_default();
+        if windows.iter().any(|t| *t != "full_attention") {
+            return refuse("layer_types", "GGUF cannot say which layers of this architecture have a window");
+        }
     }
     for (flag, usual) in [
         ("scale_attn_weights", true),
@@ -233,11 +244,12 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
     Ok(Vec::new())
 }
 
-/// The context that the model was trained for. A scaling that is silent on it means the model's own, as when a folder is run.
+/// The context that the model was trained for, as when a folder is run: what stands beside the model's own counts before what the
+/// scaling says, and silence means the model's own.
 fn original(config: &Config, scaling: &Config) -> Result<Option<f32>> {
     let key = "original_max_position_embeddings";
-    let own = config.opt_f32(key)?.or(config.opt_f32("max_position_embeddings")?);
-    Ok(scaling.opt_f32(key)?.or(own))
+    let said = config.opt_f32(key)?.or(scaling.opt_f32(key)?);
+    Ok(said.or(config.opt_f32("max_position_embeddings")?))
 }
 
 /// Llama 3's scaling as finished factors: 1 for fast turns, the whole factor for slow ones, between them smoothly.
@@ -271,7 +283,7 @@ fn long_rope(keys: &mut Keys<'_>, model: &Model<'_>, scaling: &Config) -> Result
         list("short_factor", "rope_factors_short.weight")?,
     );
     let context = model.config.usize("max_position_embeddings")? as f64;
-    let original = model.config.usize_or("original_max_position_embeddings", 4096)? as f64;
+    let original = original(model.config, scaling)?.map_or(context, f64::from);
     let stretch = context / original;
     let usual = if stretch <= 1.0 { 1.0 } else { (1.0 + stretch.ln() / original.ln()).sqrt() as f32 };
     keys.set("rope.scaling.attn_factor", scaling.f32_or("attention_factor", usual)?);

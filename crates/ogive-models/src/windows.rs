@@ -1,0 +1,69 @@
+//! Which layers have a sliding window, by the rule of each class.
+//!
+//! Rules of their own and not one for all: configurations keep keys of the models they were made of, and a class obeys no key that it
+//! does not know.
+
+use ogive_nn::Config;
+use ogive_nn::tensor::{Error, Result};
+
+/// Mistral's rule, which Mixtral and Phi-3 share: all layers have `sliding_window`, and no other key counts.
+pub(crate) fn same(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
+    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0);
+    Ok(move |_: usize| window)
+}
+
+/// Qwen's rule: by `layer_types`, else from `max_window_layers` on where `use_sliding_window` is on; none where that is off.
+pub(crate) fn qwen(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
+    let (said, used) = (c.has("use_sliding_window"), c.bool_or("use_sliding_window", false)?);
+    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0 && (used || !said));
+    let (types, first) = (listed(c)?, c.usize_or("max_window_layers", 28)?);
+    Ok(move |i: usize| window.filter(|_| types.as_ref().map_or(used && i >= first, |slides| slides[i])))
+}
+
+/// Whether each layer slides, where `layer_types` says. Gemma's classes ask nothing else.
+pub(crate) fn listed(c: &Config) -> Result<Option<Vec<bool>>> {
+    let (types, n) = (c.opt_strs("layer_types")?, c.usize("num_hidden_layers")?);
+    match types {
+        Some(types) if types.len() != n => {
+            Err(Error::invalid("config", format!("{} `layer_types` for {n} layers", types.len())))
+        }
+        types => Ok(types.map(|types| types.iter().map(|t| *t == "sliding_attention").collect())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPES: &str = r#", "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]"#;
+    const OFF: &str = r#", "use_sliding_window": false"#;
+    const LATE: &str = r#", "use_sliding_window": true, "max_window_layers": 2"#;
+
+    fn config(extra: &str) -> Config {
+        let text = format!(r#"{{"num_hidden_layers": 3, "sliding_window": 8{extra}}}"#);
+        Config(serde_json::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn qwens_windows_are_where_the_settings_have_them() {
+        let of = |extra: &str| {
+            let windows = qwen(&config(extra)).unwrap();
+            [0, 1, 2].map(|i| windows(i).is_some())
+        };
+        assert_eq!(of(""), [false; 3]);
+        assert_eq!(of(LATE), [false, false, true]);
+        assert_eq!(of(TYPES), [true, false, true]);
+        assert_eq!((of(OFF), of(&format!("{TYPES}{OFF}"))), ([false; 3], [false; 3]));
+        assert!(qwen(&config(r#", "layer_types": ["full_attention"]"#)).is_err());
+    }
+
+    #[test]
+    fn other_classes_know_no_key_of_qwens() {
+        for extra in ["", TYPES, OFF, LATE] {
+            let windows = same(&config(extra)).unwrap();
+            assert_eq!([0, 1, 2].map(&windows), [Some(8); 3], "{extra}");
+        }
+        assert_eq!(listed(&config(&format!("{TYPES}{OFF}"))).unwrap().unwrap(), [true, false, true]);
+        assert!(listed(&config(OFF)).unwrap().is_none());
+    }
+}
