@@ -27,6 +27,19 @@ pub enum Pooling {
     Last,
 }
 
+impl Pooling {
+    /// The rows of a text of so many tokens that are wanted if the first so many are left out. A mean wants all, to know how wide
+    /// they are where none is left.
+    fn rows(self, tokens: usize, left_out: usize) -> Range<usize> {
+        let first = if left_out < tokens { left_out } else { 0 };
+        match self {
+            Self::Mean => 0..tokens,
+            Self::Cls => first..first + 1,
+            Self::Last => tokens.saturating_sub(1)..tokens,
+        }
+    }
+}
+
 /// How to make vectors of texts.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -61,8 +74,9 @@ pub fn embed<T: AsRef<[u32]>>(
     embed_after(b, model, texts, &[], how)
 }
 
-/// The same where a mean leaves out the first so many tokens of each text: a prompt that states should be seen from and not
-/// count. `left_out` has a number for each text, or none for no text; a text of which nothing is left has a vector of zeros.
+/// The same where the first so many tokens of each text are not pooled: a prompt that states should be seen from and not count.
+/// A mean leaves them out, the first token is the first after them, and the last stays the last. `left_out` has a number for each
+/// text, or none for no text. Of a text of which nothing is left the mean is a vector of zeros, and the first token is its own.
 pub fn embed_after<T: AsRef<[u32]>>(
     b: &dyn Backend,
     model: &dyn Model,
@@ -70,9 +84,12 @@ pub fn embed_after<T: AsRef<[u32]>>(
     left_out: &[usize],
     how: &Embed,
 ) -> Result<Array2<f32>> {
-    let skip = |i| if how.pooling == Pooling::Mean { left_out.get(i).copied().unwrap_or(0) } else { 0 };
+    let left_out = |i| left_out.get(i).copied().unwrap_or(0);
+    let skip = |i| if how.pooling == Pooling::Mean { left_out(i) } else { 0 };
     let mut pools: Vec<Pool> = (0..texts.len()).map(|i| Pool { skip: skip(i), ..Pool::default() }).collect();
-    each_row(b, model, texts, how, Some(how.pooling), &mut |i, row| pools[i].add(row))?;
+    let rows = |(i, text): (usize, &T)| how.pooling.rows(text.as_ref().len(), left_out(i));
+    let rows: Vec<_> = texts.iter().enumerate().map(rows).collect();
+    each_row(b, model, texts, &rows, how, &mut |i, row| pools[i].add(row))?;
     let vectors = pools.into_iter().map(|pool| pool.finish(how)).collect::<Result<Vec<_>>>()?;
     matrix(vectors)
 }
@@ -88,7 +105,8 @@ pub fn embed_tokens<T: AsRef<[u32]>>(
 ) -> Result<Vec<Array2<f32>>> {
     let mut all: Vec<Vec<Vec<f32>>> = texts.iter().map(|_| Vec::new()).collect();
     let mut failed = Ok(());
-    each_row(b, model, texts, how, None, &mut |i, row| {
+    let rows: Vec<_> = texts.iter().map(|text| 0..text.as_ref().len()).collect();
+    each_row(b, model, texts, &rows, how, &mut |i, row| {
         let mut pool = Pool::default();
         pool.add(row);
         match pool.finish(how) {
@@ -106,13 +124,13 @@ fn matrix(rows: Vec<Vec<f32>>) -> Result<Array2<f32>> {
     Array2::from_shape_vec(shape, rows.concat()).map_err(|e| Error::other("embed", e))
 }
 
-/// Hands on the states that `pooling` asks for, `None` for all: which text, and its rows in order.
+/// Hands on the states of so many `rows` of each text: which text, and its rows in order.
 fn each_row<T: AsRef<[u32]>>(
     b: &dyn Backend,
     model: &dyn Model,
     texts: &[T],
+    rows: &[Range<usize>],
     how: &Embed,
-    pooling: Option<Pooling>,
     take: &mut dyn FnMut(usize, &[f32]),
 ) -> Result<()> {
     let texts: Vec<&[u32]> = texts.iter().map(AsRef::as_ref).collect();
@@ -141,8 +159,10 @@ fn each_row<T: AsRef<[u32]>>(
             first += n as u32;
             vec![BlockTable { first: 0, blocks }; tables]
         });
-        let members: Vec<_> = texts[group.clone()].iter().copied().zip(blocks).collect();
-        run(b, model, &cache, &members, how.chunk, pooling, &mut |i, row| take(group.start + i, row))?;
+        let own = texts[group.clone()].iter().copied().zip(&rows[group.clone()]).zip(blocks);
+        let members: Vec<_> =
+            own.map(|((text, rows), tables)| Member { text, rows: rows.clone(), tables }).collect();
+        run(b, model, &cache, &members, how.chunk, &mut |i, row| take(group.start + i, row))?;
     }
     Ok(())
 }
@@ -164,42 +184,45 @@ fn groups(texts: &[&[u32]], rows: usize) -> Vec<Range<usize>> {
     groups
 }
 
+/// A text of a group.
+struct Member<'a> {
+    text: &'a [u32],
+    /// Those of its rows that are handed on.
+    rows: Range<usize>,
+    tables: Vec<BlockTable>,
+}
+
 /// One group: a step, or several for a long text of a model that looks back only.
 fn run(
     b: &dyn Backend,
     model: &dyn Model,
     cache: &Cache,
-    members: &[(&[u32], Vec<BlockTable>)],
+    members: &[Member<'_>],
     chunk: usize,
-    pooling: Option<Pooling>,
     take: &mut dyn FnMut(usize, &[f32]),
 ) -> Result<()> {
-    let longest = members.iter().map(|(text, _)| text.len()).max().unwrap_or(0);
+    let longest = members.iter().map(|m| m.text.len()).max().unwrap_or(0);
     // A text that looks ahead must be in one step, and several texts always are.
-    let rows = if model.causal() && members.len() == 1 { chunk } else { longest.max(1) };
+    let chunk = if model.causal() && members.len() == 1 { chunk } else { longest.max(1) };
     let mut past = 0;
     while past < longest {
         let (mut batch, mut wanted) = (Batch::default(), Vec::new());
-        for (i, (text, tables)) in members.iter().enumerate() {
-            let part = &text[past..text.len().min(past + rows)];
+        for (i, Member { text, rows, tables }) in members.iter().enumerate() {
+            let part = &text[past..text.len().min(past + chunk)];
             let (start, slots) = (batch.tokens.len(), [2 * i as u32, 2 * i as u32 + 1]);
-            let turned = (past / rows).is_multiple_of(2);
+            let turned = (past / chunk).is_multiple_of(2);
             batch.push(part, past, tables.clone(), if turned { slots } else { [slots[1], slots[0]] });
-            let before = batch.outputs.len();
-            match pooling {
-                None | Some(Pooling::Mean) => batch.want_all(),
-                Some(Pooling::Cls) if past == 0 => batch.outputs.push(start as u32),
-                Some(Pooling::Last) if past + part.len() == text.len() => batch.want_last(),
-                Some(Pooling::Cls | Pooling::Last) => {}
-            }
-            wanted.push(batch.outputs.len() - before);
+            let here = |row: usize| row.clamp(past, past + part.len()) - past;
+            let here = here(rows.start)..here(rows.end);
+            wanted.push(here.len());
+            batch.outputs.extend(here.map(|row| (start + row) as u32));
         }
         let none = batch.outputs.is_empty();
         let plan = b.plan(batch)?;
         let step = Step::new(b, &plan, cache);
         nn::prepare(b, cache, &plan)?;
         let hidden = model.hidden(&step)?;
-        past += rows;
+        past += chunk;
         if none {
             continue;
         }
@@ -260,6 +283,13 @@ mod tests {
         assert_eq!(groups(&texts, 10), [0..3, 3..4, 4..5, 5..6]);
         let many = vec![&[0u32][..]; 130];
         assert_eq!(groups(&many, 1000), [0..64, 64..128, 128..130]);
+    }
+
+    #[test]
+    fn a_pooling_wants_rows_that_are_there() {
+        assert_eq!([0, 2, 3, 9].map(|left_out| Pooling::Cls.rows(3, left_out)), [0..1, 2..3, 0..1, 0..1]);
+        assert_eq!([0, 2, 3, 9].map(|left_out| Pooling::Last.rows(3, left_out)), [2..3, 2..3, 2..3, 2..3]);
+        assert_eq!([0, 9].map(|left_out| Pooling::Mean.rows(3, left_out)), [0..3, 0..3]);
     }
 
     #[test]

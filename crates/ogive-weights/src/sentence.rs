@@ -1,8 +1,9 @@
 //! What sentence-transformers leaves beside a model: how its hidden states become the vector of a text.
 //!
 //! Poolings have the numbers of GGUF's `pooling_type`, so that a folder and the file made of it say the same. Whatever
-//! would make another vector and is not known (a dense layer, a maximum, two poolings side by side) is an error: a vector
-//! without it looks right and ranks badly.
+//! would make another vector and is not known (a dense layer, a maximum, two poolings side by side) is an error for whoever asks
+//! for the pooling: a vector without it looks right and ranks badly. The rest is read all the same, for those who pool in a way
+//! of their own.
 
 use crate::json;
 use ogive_tensor::{Error, Result};
@@ -11,15 +12,18 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 const MODULES: &str = "modules.json";
-const MODES: &[(&str, u32)] = &[("mean_tokens", 1), ("cls_token", 2), ("lasttoken", 3)];
+// By `pooling_mode`, by the flag that older files have instead, and by GGUF's number.
+const MODES: &[(&str, &str, u32)] =
+    &[("mean", "mean_tokens", 1), ("cls", "cls_token", 2), ("lasttoken", "lasttoken", 3)];
 
 /// The settings of a folder that sentence-transformers saved, as far as they decide what a text's vector is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SentenceSettings {
-    /// GGUF's number: 1 for the mean, 2 for the first token, 3 for the last. `None` where no file says.
-    pub pooling_type: Option<u32>,
-    /// Tokens of a text; of longer ones the beginning counts.
+    pooling: Option<u32>,
+    /// The first layer or pooling that is not known: where it stands, and what there is to say of it.
+    unknown: Option<(String, String)>,
+    /// Tokens of a text, those that begin and end every text among them; of longer ones the beginning counts.
     pub max_tokens: Option<usize>,
     /// Whether texts are lower-cased before they are cut into tokens.
     pub lower_case: bool,
@@ -27,24 +31,23 @@ pub struct SentenceSettings {
     pub prompts: BTreeMap<String, String>,
     /// The kind that texts are of if nobody says.
     pub default_prompt: Option<String>,
-    /// Whether a mean leaves out the prompt's tokens, those that begin every text among them (`include_prompt` is false).
+    /// Whether the prompt's tokens are not pooled, those that begin every text among them (`include_prompt` is false): a mean
+    /// leaves them out, and the first token is the first after them.
     pub prompt_left_out: bool,
 }
 
 impl SentenceSettings {
-    /// Reads `modules.json` and what it names; without it, `1_Pooling/config.json`. A folder that has neither has no
-    /// settings, which is no error.
+    /// Reads `modules.json` and what it names; without it, `1_Pooling/config.json` and the tokenizer's limit. A folder that has
+    /// none of them has no settings, which is no error.
     ///
     /// # Errors
-    /// If a file cannot be read, if it names a layer or a pooling that is not known.
+    /// If a file cannot be read, or names a folder outside this one or a default prompt that it does not have.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut settings = Self::default();
         settings.prompt(&folder.join("config_sentence_transformers.json"))?;
-        let modules = match folder.join(MODULES) {
-            path if path.is_file() => json::read::<Value>(&path)?,
-            _ => Value::Null,
-        };
+        let modules = optional(&folder.join(MODULES))?;
         let Some(modules) = modules.as_array() else {
+            settings.max_tokens = tokenizer_limit(folder)?;
             settings.pool(&folder.join("1_Pooling/config.json"))?;
             return Ok(settings);
         };
@@ -52,23 +55,35 @@ impl SentenceSettings {
             let kind = module["type"].as_str().unwrap_or_default();
             let place = below(folder, module["path"].as_str().unwrap_or_default())?;
             match kind.rsplit('.').next().unwrap_or_default() {
-                "Transformer" => settings.texts(&place.join("sentence_bert_config.json"))?,
+                "Transformer" => settings.texts(&place)?,
                 "Pooling" => settings.pool(&place.join("config.json"))?,
                 "Normalize" => {}
                 other => {
                     let why = format!("the checkpoint goes on with a layer `{other}` after its model");
-                    return Err(Error::unsupported(MODULES, format!("{why}, which is not known")));
+                    settings.note(MODULES, format!("{why}, which is not known"));
                 }
             }
         }
         Ok(settings)
     }
 
-    fn prompt(&mut self, path: &Path) -> Result<()> {
-        if !path.is_file() {
-            return Ok(());
+    /// GGUF's number of the pooling: 1 for the mean, 2 for the first token, 3 for the last. `None` where no file says.
+    ///
+    /// # Errors
+    /// If there is a layer after the model, or a pooling, that is not known. The other settings hold all the same.
+    pub fn pooling_type(&self) -> Result<Option<u32>> {
+        match &self.unknown {
+            Some((at, why)) => Err(Error::unsupported(at, why.clone())),
+            None => Ok(self.pooling),
         }
-        let config: Value = json::read(path)?;
+    }
+
+    fn note(&mut self, at: &str, why: String) {
+        self.unknown.get_or_insert_with(|| (at.to_owned(), why));
+    }
+
+    fn prompt(&mut self, path: &Path) -> Result<()> {
+        let config = optional(path)?;
         let text = |(name, text): (&String, &Value)| Some((name.clone(), text.as_str()?.to_owned()));
         self.prompts = config["prompts"].as_object().into_iter().flatten().filter_map(text).collect();
         self.default_prompt = config["default_prompt_name"].as_str().map(ToOwned::to_owned);
@@ -81,47 +96,67 @@ impl SentenceSettings {
         }
     }
 
-    fn texts(&mut self, path: &Path) -> Result<()> {
-        if !path.is_file() {
-            return Ok(());
-        }
-        let config: Value = json::read(path)?;
-        let most = config["max_seq_length"].as_u64().and_then(|n| usize::try_from(n).ok());
-        self.max_tokens = most.filter(|n| *n > 0);
+    fn texts(&mut self, place: &Path) -> Result<()> {
+        let config = optional(&place.join("sentence_bert_config.json"))?;
         self.lower_case = config["do_lower_case"].as_bool().unwrap_or(false);
+        let call = &config["processing_kwargs"]["text"]["max_length"];
+        self.max_tokens = match limit(call).or_else(|| limit(&config["max_seq_length"])) {
+            None => tokenizer_limit(place)?,
+            own => own,
+        };
         Ok(())
     }
 
     fn pool(&mut self, path: &Path) -> Result<()> {
-        if !path.is_file() {
-            return Ok(());
-        }
-        let config: Value = json::read(path)?;
+        let config = optional(path)?;
         self.prompt_left_out = config["include_prompt"] == Value::Bool(false);
-        let flags = config.as_object().into_iter().flatten();
-        let on = flags.filter(|(_, on)| on.as_bool() == Some(true));
-        let mut modes: Vec<&str> = on.filter_map(|(key, _)| key.strip_prefix("pooling_mode_")).collect();
-        let named = match config["pooling_mode"].as_str() {
-            Some("mean") => Some("mean_tokens"),
-            Some("cls") => Some("cls_token"),
-            other => other,
-        };
-        modes.extend(named.filter(|_| modes.is_empty()));
-        let refuse = |what: &str| {
-            let known: Vec<&str> = MODES.iter().map(|(mode, _)| *mode).collect();
-            let why = format!("the pooling {what} is not known; known is one of {}", known.join(", "));
-            Err(Error::unsupported(&path.display().to_string(), why))
-        };
-        match modes[..] {
-            [] => {}
-            [mode] => match MODES.iter().find(|(known, _)| *known == mode) {
-                Some((_, number)) => self.pooling_type = Some(*number),
-                None => return refuse(mode),
+        let modes = modes(&config);
+        let known = |mode: &str| MODES.iter().find(|(name, flag, _)| [*name, *flag].contains(&mode));
+        let unknown = match modes.as_deref() {
+            Some([]) => return Ok(()),
+            Some([mode]) => match known(mode) {
+                Some((_, _, number)) => {
+                    self.pooling = Some(*number);
+                    return Ok(());
+                }
+                None => (*mode).to_owned(),
             },
-            _ => return refuse(&modes.join(" with ")),
-        }
+            Some(several) => several.join(" with "),
+            None => config["pooling_mode"].to_string(),
+        };
+        let known: Vec<&str> = MODES.iter().map(|(name, ..)| *name).collect();
+        let why = format!("the pooling {unknown} is not known; known is one of {}", known.join(", "));
+        self.note(&path.display().to_string(), why);
         Ok(())
     }
+}
+
+/// The names of the poolings whose vectors stand side by side, none where the file does not say. `None` if what it says are no
+/// names.
+fn modes(config: &Value) -> Option<Vec<&str>> {
+    match &config["pooling_mode"] {
+        Value::Null => {
+            let flags = config.as_object().into_iter().flatten();
+            let on = flags.filter(|(_, on)| on.as_bool() == Some(true));
+            Some(on.filter_map(|(key, _)| key.strip_prefix("pooling_mode_")).collect())
+        }
+        Value::Array(names) if !names.is_empty() => names.iter().map(Value::as_str).collect(),
+        name => Some(vec![name.as_str()?]),
+    }
+}
+
+/// What a tokenizer takes of a text; those that take all of it say 10^30.
+fn tokenizer_limit(place: &Path) -> Result<Option<usize>> {
+    Ok(limit(&optional(&place.join("tokenizer_config.json"))?["model_max_length"]))
+}
+
+fn limit(tokens: &Value) -> Option<usize> {
+    tokens.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0)
+}
+
+/// The JSON of a file, null where there is none.
+fn optional(path: &Path) -> Result<Value> {
+    if path.is_file() { json::read(path) } else { Ok(Value::Null) }
 }
 
 /// A folder that a file names, which must lie in this one.
@@ -155,9 +190,9 @@ mod tests {
     fn a_folder_says_how_it_is_pooled_and_where_texts_end() {
         assert_eq!(read(&[]).unwrap(), SentenceSettings::default());
         let pooling = |mode: &str| json!({"word_embedding_dimension": 4, (format!("pooling_mode_{mode}")): true, "pooling_mode_max_tokens": false});
-        for (mode, number) in MODES {
+        for (_, mode, number) in MODES {
             let plain = read(&[("1_Pooling/config.json", pooling(mode))]).unwrap();
-            assert_eq!(plain.pooling_type, Some(*number));
+            assert_eq!(plain.pooling_type().unwrap(), Some(*number));
             let modules =
                 json!([module("Transformer", ""), module("Pooling", "elsewhere"), module("Normalize", "n")]);
             let all = read(&[
@@ -167,14 +202,70 @@ mod tests {
                 ("sentence_bert_config.json", json!({"max_seq_length": 256, "do_lower_case": true})),
             ]);
             let all = all.unwrap();
-            assert_eq!((all.pooling_type, all.max_tokens), (Some(*number), Some(256)));
+            assert_eq!((all.pooling_type().unwrap(), all.max_tokens), (Some(*number), Some(256)));
             assert_eq!((plain.lower_case, all.lower_case), (false, true));
         }
-        let newer = read(&[("1_Pooling/config.json", json!({"pooling_mode": "cls"}))]).unwrap();
-        assert_eq!((newer.pooling_type, newer.prompt_left_out), (Some(2), false));
         let newer = read(&[("1_Pooling/config.json", json!({"include_prompt": false}))]).unwrap();
-        assert_eq!((newer.pooling_type, newer.prompt_left_out), (None, true));
-        assert_eq!(read(&[("1_Pooling/config.json", json!({}))]).unwrap().pooling_type, None);
+        assert_eq!((newer.pooling_type().unwrap(), newer.prompt_left_out), (None, true));
+        assert_eq!(read(&[("1_Pooling/config.json", json!({}))]).unwrap().pooling_type().unwrap(), None);
+    }
+
+    #[test]
+    fn a_pooling_is_a_name_or_a_list_of_one_and_outdoes_the_flags() {
+        let read = |config: Value| read(&[("1_Pooling/config.json", config)]).unwrap();
+        for (config, number) in [
+            (json!({"pooling_mode": "cls"}), 2),
+            (json!({"pooling_mode": ["lasttoken"]}), 3),
+            (json!({"pooling_mode": "mean", "pooling_mode_cls_token": true}), 1),
+            (json!({"pooling_mode": null, "pooling_mode_cls_token": true}), 2),
+        ] {
+            let settings = read(config.clone());
+            assert_eq!(settings.pooling_type().unwrap(), Some(number), "{config}");
+            assert!(!settings.prompt_left_out);
+        }
+        for (mode, word) in [
+            (json!(["cls", "mean"]), "the pooling cls with mean"),
+            (json!(["max"]), "the pooling max"),
+            (json!([]), "the pooling []"),
+            (json!(["cls", 3]), "the pooling [\"cls\",3]"),
+            (json!(true), "the pooling true"),
+        ] {
+            let e = read(json!({"pooling_mode": mode})).pooling_type().unwrap_err().to_string();
+            assert!(e.contains(&format!("{word} is not known; known is one of mean, cls, lasttoken")), "{e}");
+        }
+    }
+
+    #[test]
+    fn a_text_ends_where_the_first_of_three_files_says() {
+        let tokenizer = |most: Value| ("tokenizer_config.json", json!({"model_max_length": most}));
+        let modules = ("modules.json", json!([module("Transformer", "")]));
+        let most = |own: Value, most: Value| {
+            let own = ("sentence_bert_config.json", own);
+            read(&[modules.clone(), own, tokenizer(most)]).unwrap().max_tokens
+        };
+        let call = json!({"max_seq_length": 8, "processing_kwargs": {"text": {"max_length": 7}}});
+        assert_eq!(most(call, json!(9)), Some(7));
+        assert_eq!(most(json!({"max_seq_length": 8}), json!(9)), Some(8));
+        assert_eq!(most(json!({"max_seq_length": null}), json!(9)), Some(9));
+        assert_eq!(most(json!({}), json!(1e30)), None);
+        assert_eq!(read(&[tokenizer(json!(9))]).unwrap().max_tokens, Some(9));
+    }
+
+    #[test]
+    fn what_is_not_known_leaves_the_rest_as_it_is() {
+        let settings = read(&[
+            (
+                "modules.json",
+                json!([module("Dense", "d"), module("Transformer", ""), module("Pooling", "p")]),
+            ),
+            ("p/config.json", json!({"pooling_mode": "max", "include_prompt": false})),
+            ("sentence_bert_config.json", json!({"max_seq_length": 8, "do_lower_case": true})),
+            ("config_sentence_transformers.json", json!({"prompts": {"query": "q: "}})),
+        ]);
+        let settings = settings.unwrap();
+        assert!(settings.pooling_type().unwrap_err().to_string().contains("a layer `Dense`"));
+        assert_eq!((settings.max_tokens, settings.lower_case), (Some(8), true));
+        assert_eq!((settings.prompts.len(), settings.prompt_left_out), (1, true));
     }
 
     #[test]
@@ -206,7 +297,7 @@ mod tests {
                 "cls_token with mean_tokens",
             ),
         ] {
-            let e = read(&files).unwrap_err().to_string();
+            let e = read(&files).and_then(|settings| settings.pooling_type()).unwrap_err().to_string();
             assert!(e.contains(word), "{e}");
         }
         let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,8 @@
 //!
 //! How a checkpoint wants its states pooled is asked of it: GGUF files say it in their header, the folders of
 //! sentence-transformers in `modules.json` and what it names. A wrong guess gives vectors that look right and rank badly; so
-//! where a checkpoint wants what is not known here (a `Dense` layer, a maximum), that is an error until a pooling is chosen.
+//! where a checkpoint wants what is not known here (a `Dense` layer, a maximum), that is an error until a pooling is chosen. The
+//! rest of what the checkpoint says (prompts, how long a text may be) holds with a chosen pooling too.
 
 use crate::engine::{self, Pooling};
 use crate::tensor::{Config, Error as ModelError};
@@ -86,6 +87,7 @@ impl Embed {
 // What GGUF's poolings 0 and 4 say to whoever wants vectors.
 const UNPOOLED: &str =
     "the file says that states are not pooled; choose a pooling, or take the vectors of tokens";
+static NO_PROMPTS: BTreeMap<String, String> = BTreeMap::new();
 const RANKS: &str =
     "the model ranks texts for a question and has no vectors of them; choose a pooling to have its states";
 
@@ -94,18 +96,22 @@ const RANKS: &str =
 pub(crate) struct Says {
     /// How states are pooled, or why that is not possible.
     pooling: Result<Option<Pooling>, String>,
-    /// The rest of what sentence-transformers left.
-    settings: SentenceSettings,
+    /// The rest of what sentence-transformers left, or why it cannot be read.
+    settings: Result<SentenceSettings, String>,
 }
 
 impl Says {
     pub(crate) fn read(config: &Config, folder: Option<&Path>) -> Self {
         let settings = folder.map_or_else(|| Ok(SentenceSettings::default()), SentenceSettings::read);
+        let settings = settings.map_err(|e| e.to_string());
         let number = match (config.opt_usize("pooling_type"), &settings) {
             (Ok(Some(number)), _) => Ok(Some(number)),
             (Err(e), _) => Err(format!("{e}; choose a pooling")),
-            (_, Ok(settings)) => Ok(settings.pooling_type.map(|n| n as usize)),
-            (_, Err(e)) => Err(format!("{e}; choose a pooling to do without")),
+            (_, Ok(settings)) => match settings.pooling_type() {
+                Ok(number) => Ok(number.map(|n| n as usize)),
+                Err(e) => Err(format!("{e}; choose a pooling to do without")),
+            },
+            (_, Err(why)) => Err(why.clone()),
         };
         let pooling = number.and_then(|number| match number {
             None => Ok(None),
@@ -116,7 +122,7 @@ impl Says {
             Some(4) => Err(RANKS.into()),
             Some(other) => Err(format!("the file names the pooling {other}, which is not known; choose one")),
         });
-        Self { pooling, settings: settings.unwrap_or_default() }
+        Self { pooling, settings }
     }
 }
 
@@ -127,7 +133,8 @@ impl Model {
     }
 
     /// The vectors of many texts, which share steps; each is the same to the bit as if it came alone. A text of more tokens
-    /// than [`context`](Self::context) is an error unless it may be [cut](Embed::truncate). `[texts, dimensions]`
+    /// than the checkpoint takes of one (sentence-transformers' `max_seq_length`), or than [`context`](Self::context), is an error
+    /// unless it may be [cut](Embed::truncate). `[texts, dimensions]`
     pub fn embed_all<P: Into<Prompt>>(
         &self,
         texts: impl IntoIterator<Item = P>,
@@ -165,7 +172,7 @@ impl Model {
 
     /// The prompts that the checkpoint has for texts of several kinds, by their names; empty for most.
     pub fn prompts(&self) -> &BTreeMap<String, String> {
-        &self.embeds().settings.prompts
+        self.embeds().settings.as_ref().map_or(&NO_PROMPTS, |settings| &settings.prompts)
     }
 
     /// What the prompt of this name puts before a text.
@@ -189,15 +196,17 @@ impl Model {
         Ok(ids.len().saturating_sub(self.tokenizer()?.around()[1].len()))
     }
 
-    /// The ids of texts, none of which is longer than the context, and how many of each a mean leaves out.
+    /// The ids of texts, none of which is longer than it may be, and how many of each are not pooled.
     fn cut<P: Into<Prompt>>(
         &self,
         texts: impl IntoIterator<Item = P>,
         how: &Embed,
     ) -> Result<(Vec<Vec<u32>>, Vec<usize>)> {
         let context = self.context();
-        let settings = &self.embeds().settings;
-        let most = settings.max_tokens.unwrap_or(context).min(context);
+        let unread = |why: &String| ModelError::invalid("embed", why.as_str());
+        let settings = self.embeds().settings.as_ref().map_err(unread)?;
+        let own = settings.max_tokens.filter(|own| *own <= context);
+        let most = own.unwrap_or(context);
         let before = self.before(how.prompt.as_deref().or(settings.default_prompt.as_deref()))?;
         let cased = |text: &str| if settings.lower_case { text.to_lowercase() } else { text.to_owned() };
         let fits = |(i, text): (usize, P)| {
@@ -226,13 +235,19 @@ impl Model {
                 ids.truncate(most.saturating_sub(end.len()));
                 ids.extend(end.iter().take(most));
             }
-            if ids.len() <= context {
+            if ids.len() <= most {
                 return Ok((ids, left_out));
             }
-            let why = format!("text {n} has {} tokens, and the context is {context}", ids.len());
-            let todo =
-                "cut it, let it be cut (`truncate`, --truncate), or open the model for a longer context";
-            Err(ModelError::invalid("embed", format!("{why}; {todo}")).into())
+            let why = format!("text {n} has {} tokens", ids.len());
+            let cut = "let it be cut (`truncate`, --truncate)";
+            let why = match own {
+                Some(own) => format!("{why}, and the checkpoint takes {own} of a text; cut it, or {cut}"),
+                None => {
+                    let longer = "or open the model for a longer context";
+                    format!("{why}, and the context is {context}; cut it, {cut}, {longer}")
+                }
+            };
+            Err(ModelError::invalid("embed", why).into())
         };
         texts.into_iter().enumerate().map(fits).collect::<Result<Vec<_>>>().map(|all| all.into_iter().unzip())
     }

@@ -61,6 +61,44 @@ fn layers_after_the_model_are_refused_unless_a_pooling_is_chosen() {
     assert!(model.embed_all([vec![1u32]], &Embed::new().pooling(Pooling::Mean)).is_ok());
 }
 
+#[test]
+fn a_chosen_pooling_keeps_the_rest_of_what_the_checkpoint_says() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "modules.json"] {
+        std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
+    }
+    std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
+    for (name, value) in [
+        ("1_Pooling/config.json", json!({"pooling_mode": "max"})),
+        ("sentence_bert_config.json", json!({"max_seq_length": 6})),
+        (
+            "config_sentence_transformers.json",
+            json!({"prompts": {"query": "cat: ", "document": "dog: "}, "default_prompt_name": "document"}),
+        ),
+    ] {
+        std::fs::write(folder.path().join(name), value.to_string()).unwrap();
+    }
+    let (model, plain, how) =
+        (open(folder.path()), open(&golden("bert")), Embed::new().pooling(Pooling::Mean));
+    let vector = |model: &Model, text: &str, how: &Embed| model.embed_all([text], how);
+    let e = model.embed("tax").unwrap_err().to_string();
+    assert!(
+        e.contains("the pooling max is not known") && e.contains("choose a pooling to do without"),
+        "{e}"
+    );
+    assert_eq!(vector(&model, "tax", &how).unwrap(), vector(&plain, "dog: tax", &how).unwrap());
+    let query = how.clone().prompt("query");
+    assert_eq!(vector(&model, "tax", &query).unwrap(), vector(&plain, "cat: tax", &how).unwrap());
+    let e = vector(&model, "the cat sat on the mat", &how).unwrap_err().to_string();
+    assert!(e.contains("the checkpoint takes 6 of a text"), "{e}");
+    // What cannot be read is not done without.
+    std::fs::write(folder.path().join("config_sentence_transformers.json"), "{").unwrap();
+    let model = open(folder.path());
+    let e = vector(&model, "tax", &how).unwrap_err().to_string();
+    assert!(e.contains("config_sentence_transformers.json") && e.contains("reading JSON failed"), "{e}");
+    assert!(model.prompts().is_empty());
+}
+
 /// Texts, their ids, and the vectors that sentence-transformers' formulas make of transformers' states.
 fn texts(name: &str) -> (Vec<String>, Vec<Vec<u32>>, Array2<f32>) {
     let golden = std::fs::read(golden(name).join("golden.json")).unwrap();
@@ -157,8 +195,29 @@ fn a_text_that_is_too_long_is_an_error_or_cut_before_its_last_token() {
     let cut =
         model.embed_all([texts[at].as_str()], &Embed::new().pooling(Pooling::Cls).truncate(true)).unwrap();
     let by_hand: Vec<u32> = long[..8].iter().chain(&long[108..]).copied().collect();
-    let own = model.embed_all([by_hand], &Embed::new().pooling(Pooling::Cls)).unwrap();
+    let own = model.embed_all([by_hand.clone()], &Embed::new().pooling(Pooling::Cls)).unwrap();
     assert_eq!(own, cut);
+    // So does a tokenizer, beside which sentence-transformers 6.2 saves no length. What is longer than that is not the context's.
+    std::fs::write(
+        folder.path().join("sentence_bert_config.json"),
+        r#"{"transformer_task": "feature-extraction"}"#,
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("tokenizer_config.json"), r#"{"model_max_length": 9}"#).unwrap();
+    let model = open(folder.path());
+    let how = Embed::new().pooling(Pooling::Cls);
+    assert_eq!(model.embed_all([texts[at].as_str()], &how.clone().truncate(true)).unwrap(), own);
+    assert_eq!(model.embed_all([by_hand], &how).unwrap(), own);
+    for e in [
+        model.embed_all([texts[at].as_str()], &how).unwrap_err(),
+        model.embed_tokens([long[..10].to_vec()], &how).unwrap_err(),
+    ] {
+        let e = e.to_string();
+        assert!(
+            e.contains("tokens, and the checkpoint takes 9 of a text") && e.contains("--truncate"),
+            "{e}"
+        );
+    }
     let e = Options::new().context(44).open(golden("bert")).unwrap_err().to_string();
     assert!(e.contains("has learned 43 positions, and a context of 44"), "{e}");
 }
@@ -228,7 +287,7 @@ fn a_prompt_stands_before_each_text() {
 }
 
 #[test]
-fn a_prompt_may_be_left_out_of_the_mean_and_texts_lower_cased() {
+fn a_prompt_may_be_left_out_of_the_pooling_and_texts_lower_cased() {
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors", "tokenizer.json", "modules.json"] {
         std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
@@ -265,16 +324,39 @@ fn a_prompt_may_be_left_out_of_the_mean_and_texts_lower_cased() {
             .row(0)
     );
     pooling("pooling_mode_cls_token");
-    assert_eq!(vector(&open(folder.path()), "the mat"), tokens.row(0).to_vec());
+    // The first token is the first after the prompt.
+    let first = tokens.row(before).to_vec();
+    assert_eq!(vector(&open(folder.path()), "the mat"), first);
     // A tokenizer that does not lower-case has other ids for capitals.
     let mut tokenizer: serde_json::Value =
         serde_json::from_slice(&std::fs::read(golden("bert").join("tokenizer.json")).unwrap()).unwrap();
     tokenizer["normalizer"]["lowercase"] = json!(false);
     write("tokenizer.json", tokenizer);
     let cased = open(folder.path());
-    assert_ne!(vector(&cased, "THE MAT"), tokens.row(0).to_vec());
+    assert_ne!(vector(&cased, "THE MAT"), first);
     write("sentence_bert_config.json", json!({"do_lower_case": true}));
-    assert_eq!(vector(&open(folder.path()), "THE MAT"), tokens.row(0).to_vec());
+    assert_eq!(vector(&open(folder.path()), "THE MAT"), first);
+}
+
+#[test]
+fn the_first_token_after_a_prompt_may_lie_in_a_later_step() {
+    let folder = folder(&[
+        ("1_Pooling/config.json", json!({"pooling_mode": "cls", "include_prompt": false})),
+        ("config_sentence_transformers.json", json!({"prompts": {"query": "the cat sat on the mat: "}})),
+    ]);
+    std::fs::copy(golden("bert").join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+    let model = Options::new().exact(true).step_tokens(4).open(folder.path()).unwrap();
+    let (how, texts) = (Embed::new().prompt("query"), ["the dog", "tax"]);
+    let before = model.encode(&"the cat sat on the mat:".into()).unwrap().len() - 1;
+    assert!(before > 4);
+    let (got, tokens) = (model.embed_all(texts, &how).unwrap(), model.embed_tokens(texts, &how).unwrap());
+    for (got, tokens) in got.rows().into_iter().zip(tokens) {
+        assert_eq!(got, tokens.row(before));
+    }
+    // Where the prompt is all that there is, the first token is the text's.
+    let cut = model.embed_all([""], &Embed::new().prompt("query")).unwrap();
+    let end = model.embed_tokens([""], &Embed::new().prompt("query")).unwrap().remove(0);
+    assert_eq!(cut.row(0), end.row(before));
 }
 
 #[test]

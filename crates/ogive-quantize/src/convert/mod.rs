@@ -81,12 +81,13 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     }
 
     let sentence = SentenceSettings::read(folder)?;
+    let pooling = sentence.pooling_type()?;
     let mut tensors = tensors::tensors(&model, &**source)?;
-    tensors::complete(&model, &tensors, sentence.pooling_type.is_some())?;
+    tensors::complete(&model, &tensors, pooling.is_some())?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;
-    if let Some(pooling) = sentence.pooling_type {
+    if let Some(pooling) = pooling {
         keys.set("pooling_type", pooling);
     }
     // The word pieces of encoders are of lower-case texts in GGUF anyhow.
