@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use ogive_engine::{Evaluate, evaluate};
+use ogive_nn::backend::Estimate;
 use ogive_nn::tensor::{Config, Result, Source};
 use ogive_nn::{Loader, Model};
 use serde_json::json;
@@ -58,6 +59,43 @@ fn a_checkpoint_without_a_head_has_vectors_and_says_that_it_has_no_logits() {
             }
         }
     }
+}
+
+/// Where the settings say that there is none, which those of models that were trained further may have kept.
+#[test]
+fn a_head_of_its_own_counts_whatever_the_settings_say() {
+    let b = exact();
+    for name in ["llama", "mistral", "mixtral"] {
+        let file = ogive_weights::open(folder(name)).unwrap();
+        for tied in [false, true] {
+            let mut c = file.config.clone();
+            c.0["tie_word_embeddings"] = tied.into();
+            let loader = Loader::new(&*file.source, &b);
+            let model = ogive_models::registry().build(&file.architecture, &c, &loader).unwrap();
+            assert_eq!(loader.notes().len(), usize::from(tied), "{name}");
+            for (case, ids, want) in cases(&folder(name)) {
+                let error = worst(&evaluate(&b, &*model, &ids, &Evaluate::new()).unwrap(), &want);
+                assert!(error < 2e-5, "{name} {case}, tied: {tied}: {error:.1e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_head_that_is_the_embedding_once_more_is_not_loaded() {
+    let once_more = |name: &str| Some(name.replace("lm_head.", "model.embed_tokens."));
+    let source = Renamed(source("llama"), once_more);
+    let loaded = |tied: bool| {
+        let mut c = config("llama");
+        c.0["tie_word_embeddings"] = tied.into();
+        let b = Estimate::new();
+        let loader = Loader::new(&source, &b);
+        ogive_models::registry().build("LlamaForCausalLM", &c, &loader).unwrap();
+        assert!(loader.notes().is_empty());
+        b.weight_bytes()
+    };
+    let table = source.get("lm_head.weight").unwrap().bytes.len() as u64;
+    assert_eq!(loaded(true) + table, loaded(false));
 }
 
 /// What Gemma's text was called below a model that also sees, and what is left of that in models of the text alone.

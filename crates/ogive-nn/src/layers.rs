@@ -75,6 +75,8 @@ impl LayerNorm {
 pub struct Embedding {
     /// `[vocab, dim]`
     pub weight: Weight,
+    /// What it is called from the root of the file.
+    pub name: String,
 }
 
 impl Embedding {

@@ -17,6 +17,8 @@ pub struct Loader<'a> {
     unpacked: Arc<Mutex<Vec<(WeightInfo, Unpacked)>>>,
     /// What the context came to, of all places.
     means: Arc<Mutex<Vec<u64>>>,
+    /// What was found out about the file.
+    notes: Arc<Mutex<Vec<String>>>,
 }
 
 impl<'a> Loader<'a> {
@@ -29,6 +31,7 @@ impl<'a> Loader<'a> {
             prefix: String::new(),
             unpacked: Arc::default(),
             means: Arc::default(),
+            notes: Arc::default(),
         }
     }
 
@@ -105,6 +108,16 @@ impl<'a> Loader<'a> {
     /// as often as it went to the backend.
     pub fn unpacked(&self) -> Vec<(WeightInfo, Unpacked)> {
         self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps a line for whoever loads the model: what the file has otherwise than its settings say, and what is made of that.
+    pub fn note(&self, line: impl Into<String>) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(line.into());
+    }
+
+    /// The lines so far, wherever in the file they were [noted](Self::note).
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// `name.weight`, packed, and `name.bias` if there is one.
@@ -242,7 +255,11 @@ impl<'a> Loader<'a> {
 
     /// `name.weight` as a table of token vectors.
     pub fn embedding(&self, name: &str) -> Result<Embedding> {
-        Ok(Embedding { weight: self.weight(&self.host(name)?)? })
+        self.table(name, &self.host(name)?)
+    }
+
+    fn table(&self, name: &str, host: &HostWeight) -> Result<Embedding> {
+        Ok(Embedding { weight: self.weight(host)?, name: self.name(&format!("{name}.weight")) })
     }
 
     /// `name.weight` as a table of position vectors. A model has none beyond them, so a longer context is refused here and
@@ -255,18 +272,34 @@ impl<'a> Loader<'a> {
                 format!("the model has learned {places} positions, and a context of {context} was asked for");
             return Err(Error::invalid(&host.name, why));
         }
-        Ok(Embedding { weight: self.weight(&host)? })
+        self.table(name, &host)
     }
 
-    /// The output head `name.weight`; the embedding where `tied` says so or the file has no head.
+    /// The output head as [`own_head`](Self::own_head) has it; the embedding where the file has no head.
     pub fn head(&self, name: &str, embed: &Embedding, tied: bool) -> Result<Linear> {
         Ok(self.own_head(name, embed, tied)?.unwrap_or_else(|| embed.tied()))
     }
 
     /// The output head `name.weight`, the embedding where `tied` says so; `None` where the file has no head, as those of models that
     /// were saved for vectors of texts. Logits by the embedding would look right there and mean nothing.
+    ///
+    /// A file may have a head though `tied` is said. Where that is no copy of the embedding it was trained by itself, and counts, as in
+    /// transformers since 5.0; it is [noted](Self::note).
     pub fn own_head(&self, name: &str, embed: &Embedding, tied: bool) -> Result<Option<Linear>> {
-        if tied { Ok(Some(embed.tied())) } else { self.optional(self.linear(name)) }
+        let head = self.optional(self.host(name))?;
+        if !tied {
+            return head.map(|head| self.with_bias(name, head)).transpose();
+        }
+        let Some(head) = head else { return Ok(Some(embed.tied())) };
+        if head.is_copy_of(&self.source.get(&embed.name)?) {
+            head.bytes.release();
+            return Ok(Some(embed.tied()));
+        }
+        self.note(format!(
+            "`{}` is used and not the embedding, from which it differs, though the settings say that the two are one",
+            self.name(&format!("{name}.weight"))
+        ));
+        self.with_bias(name, head).map(Some)
     }
 
     /// Turns "there is none" into `None`; other errors stay errors.

@@ -21,6 +21,12 @@ fn doubled(tensors: &mut [Tensor], part: &str) {
     }
 }
 
+/// The embedding in the place of the head.
+fn copy_embedding(tensors: &mut [Tensor]) {
+    let table = tensors.iter().find(|t| t.name == "model.embed_tokens.weight").unwrap().bytes.clone();
+    tensors.iter_mut().find(|t| t.name == "lm_head.weight").unwrap().bytes = table;
+}
+
 fn without(tensors: &mut Vec<Tensor>, part: &str) {
     tensors.retain(|t| !t.name.contains(part));
 }
@@ -76,7 +82,7 @@ fn what_may_be_missing_may_be() {
         "llama",
         |c| c["tie_word_embeddings"] = json!(true),
         |all| {
-            doubled(all, "lm_head");
+            copy_embedding(all);
             let buffer = "model.layers.0.self_attn.rotary_emb.inv_freq".into();
             all.push(Tensor { name: buffer, dtype: "F64".into(), shape: vec![8], bytes: vec![0; 64] });
         },
@@ -84,6 +90,10 @@ fn what_may_be_missing_may_be() {
         return;
     };
     assert!(packed(&format("f32"), folder.path()).unwrap().tensor("output.weight").is_none());
+    // Of a head in a type that is not read nobody knows.
+    let tied = |c: &mut Value| c["tie_word_embeddings"] = json!(true);
+    let folder = rewritten("llama", tied, |all| doubled(all, "lm_head")).unwrap();
+    assert!(message(folder.path()).contains("lm_head.weight"));
     // A model that embeds texts needs no head.
     let folder = rewritten("llama", |_| {}, |all| without(all, "lm_head")).unwrap();
     std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
@@ -94,6 +104,16 @@ fn what_may_be_missing_may_be() {
     let ahead = |c: &mut Value| c["is_causal"] = json!(false);
     let folder = rewritten("llama", ahead, |all| without(all, "lm_head")).unwrap();
     assert!(packed(&format("f32"), folder.path()).unwrap().tensor("output_norm.weight").is_some());
+}
+
+#[test]
+fn a_head_of_its_own_stays_whatever_the_settings_say() {
+    let tied = |c: &mut Value| c["tie_word_embeddings"] = json!(true);
+    let folders = [rewritten("llama", |_| {}, |_| {}), rewritten("llama", tied, |_| {})];
+    let [Some(said), Some(tied)] = folders.map(|f| Some(packed(&format("f32"), f?.path()).unwrap())) else {
+        return;
+    };
+    assert_eq!(values(&said, "output.weight"), values(&tied, "output.weight"));
 }
 
 /// Key heads twice, so that there are as many as of queries.
@@ -137,4 +157,21 @@ fn scalings_that_are_silent_on_the_context_mean_the_models() {
     llama3["original_max_position_embeddings"] = json!(256);
     let said = packed(&format("f32"), scaled(llama3).unwrap().path()).unwrap();
     assert_eq!(values(&silent, "rope_freqs.weight"), values(&said, "rope_freqs.weight"));
+}
+
+#[test]
+fn of_two_trained_contexts_the_outer_is_written() {
+    let Some(folder) = rewritten(
+        "llama",
+        |c| {
+            c["original_max_position_embeddings"] = json!(64);
+            c["rope_scaling"] =
+                json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128});
+        },
+        |_| {},
+    ) else {
+        return;
+    };
+    let input = Input::open(folder.path()).unwrap();
+    assert_eq!(input.metadata().u32("llama.rope.scaling.original_context_length").unwrap(), 64);
 }

@@ -136,6 +136,15 @@ impl HostWeight {
         self.scale.is_none() && self.input_perm.is_none()
     }
 
+    /// Whether it has the other's shape and packed elements, to the bit, and neither has anything beside them. Reads both as far as they
+    /// are the same.
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        (self.shape, self.format) == (other.shape, other.format)
+            && self.is_plain()
+            && other.is_plain()
+            && self.bytes[..] == other.bytes[..]
+    }
+
     /// Bits that the file has for an element, its share of scales included.
     pub fn file_bits(&self) -> f32 {
         self.unpacked.as_ref().map_or_else(|| self.format.bits(), |unpacked| unpacked.bits)

@@ -7,7 +7,7 @@ use super::Model;
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
-use ogive_tensor::{HostWeight, Source, WeightInfo};
+use ogive_tensor::{HostWeight, Source, WeightInfo, optional};
 use ogive_weights::Change;
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const HEADS: &[&str] = &["pooler.", "cls."];
 
 /// The tensors of the file, embedding first, then layer by layer.
 pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tensor>> {
-    let tied = tied(model)?;
+    let tied = tied(model)? && repeats_embedding(model, source)?;
     let is_beside = |name: &str| {
         let head = model.is_encoder() && HEADS.iter().any(|h| name.starts_with(h));
         head || BUFFERS.iter().any(|b| name.ends_with(b)) || tied && name == "lm_head.weight"
@@ -53,7 +53,20 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
     Ok(plain)
 }
 
-/// Whether the embedding is the head too. Classes differ in what they take silence for.
+/// Whether the head, where there is one, is the embedding once more. One that is another counts, whatever config.json says.
+fn repeats_embedding(model: &Model<'_>, source: &dyn Source) -> Result<bool> {
+    let Some(head) = optional(source.get("lm_head.weight"))? else { return Ok(true) };
+    let is_table = |name: &str| {
+        let to = model.translation.gguf_name(&full_name(model, name));
+        to.is_some_and(|(name, _)| name == "token_embd.weight")
+    };
+    match source.tensors().iter().find(|t| is_table(&t.name)) {
+        Some(table) => Ok(head.is_copy_of(&source.get(&table.name)?)),
+        None => Ok(false),
+    }
+}
+
+/// Whether config.json says that the embedding is the head too. Classes differ in what they take silence for.
 fn tied(model: &Model<'_>) -> Result<bool> {
     let silent = matches!(model.architecture, "gemma" | "gemma2" | "gemma3" | "gpt2");
     Ok(model.config.bool_or("tie_word_embeddings", silent)?)
