@@ -87,9 +87,10 @@ impl Embed {
 // What GGUF's poolings 0 and 4 say to whoever wants vectors.
 const UNPOOLED: &str =
     "the file says that states are not pooled; choose a pooling, or take the vectors of tokens";
-static NO_PROMPTS: BTreeMap<String, String> = BTreeMap::new();
 const RANKS: &str =
     "the model ranks texts for a question and has no vectors of them; choose a pooling to have its states";
+
+static NO_PROMPTS: BTreeMap<String, String> = BTreeMap::new();
 
 /// What a checkpoint says of its vectors.
 #[derive(Clone, Debug)]
