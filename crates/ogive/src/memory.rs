@@ -180,7 +180,7 @@ fn count(
             sequences: n,
         };
     let parts = counters.iter().zip(ons).zip(&prompt).zip(&token).map(part).collect();
-    Ok(Counted { parts, notes: notes::unpacked(&loader.unpacked()) })
+    Ok(Counted { parts, notes: notes::of(&loader) })
 }
 
 /// Numbers of sequences whose steps are recorded at most.

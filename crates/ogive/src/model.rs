@@ -93,7 +93,7 @@ impl Model {
         };
         let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
         noted.finish();
-        let (notes, means) = (notes::unpacked(&loader.unpacked()), loader.context_means());
+        let (notes, means) = (notes::of(&loader), loader.context_means());
         let tokenizer = match (&gguf, &folder) {
             (Some(gguf), _) => Tokenizer::from_gguf(gguf.metadata()).map_err(|e| e.to_string()),
             (None, Some(folder)) => Tokenizer::from_folder(folder).map_err(|e| e.to_string()),
@@ -149,7 +149,8 @@ impl Model {
         &self.0.device
     }
 
-    /// What else there is to know of how it was loaded, a line each: weights that could not stay as packed as the file has them, and why.
+    /// What else there is to know of how it was loaded, a line each: weights that could not stay as packed as the file has them, and why,
+    /// and what the file has otherwise than its settings say.
     /// Of most models nothing.
     pub fn notes(&self) -> &[String] {
         &self.0.notes

@@ -3,11 +3,17 @@
 //! Said when it is loaded and not when something is slow: a checkpoint whose weights do not stay packed takes several times its
 //! size, and nothing else tells why.
 
+use crate::nn::Loader;
 use crate::tensor::{F32, Unpacked, WeightInfo};
 use std::collections::BTreeSet;
 
+/// All that is said of a model which this loader has filled.
+pub(crate) fn of(loader: &Loader<'_>) -> Vec<String> {
+    [unpacked(&loader.unpacked()), loader.notes()].concat()
+}
+
 /// A line for each reason that weights are kept in single precision for which their file has in less.
-pub(crate) fn unpacked(weights: &[(WeightInfo, Unpacked)]) -> Vec<String> {
+fn unpacked(weights: &[(WeightInfo, Unpacked)]) -> Vec<String> {
     let mut reasons: Vec<&str> = Vec::new();
     for (_, unpacked) in weights {
         if !reasons.contains(&&*unpacked.why) {

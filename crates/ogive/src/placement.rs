@@ -139,9 +139,19 @@ impl<'a> Layers<'a> {
             tensors.iter().filter_map(|t| layer_of(&t.name)).max().map_or(0, |last| last.saturating_add(1));
         // A false number in a name is no reason to count that far: there is a tensor for each layer, at least.
         let count = count.min(tensors.len());
-        let headless = !tensors.iter().any(|t| t.name.ends_with("lm_head.weight"));
-        // A checkpoint may store a head that its configuration says is not used.
-        let tied = headless || checkpoint.config.bool_or("tie_word_embeddings", false).unwrap_or(false);
+        let named = |ends: &[&str]| {
+            let found = tensors.iter().find(|t| ends.iter().any(|end| t.name.ends_with(end)))?;
+            Some(checkpoint.source.get(&found.name))
+        };
+        let tied = match named(&["lm_head.weight"]) {
+            None => true,
+            // A checkpoint may store the embedding once more, or a head of its own whatever its configuration says.
+            Some(head) if checkpoint.config.bool_or("tie_word_embeddings", false).unwrap_or(false) => {
+                let table = named(&["embed_tokens.weight", "wte.weight"]);
+                table.is_none_or(|table| matches!((head, table), (Ok(h), Ok(t)) if h.is_copy_of(&t)))
+            }
+            Some(_) => false,
+        };
         Self { checkpoint, options, count, tied }
     }
 
@@ -378,20 +388,32 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_is_stored_and_not_used_is_none() {
+    fn a_head_that_is_the_embedding_once_more_is_none() {
         let golden =
             std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/llama"));
         let folder = tempfile::tempdir().unwrap();
-        std::fs::copy(golden.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+        let mut file = std::fs::read(golden.join("model.safetensors")).unwrap();
         let config = std::fs::read_to_string(golden.join("config.json")).unwrap();
-        for tied in [false, true] {
+        let (length, rest) = file.split_first_chunk::<8>().unwrap();
+        let data = 8 + u64::from_le_bytes(*length) as usize;
+        let header: serde_json::Value = serde_json::from_slice(&rest[..data - 8]).unwrap();
+        let place = |name: &str| {
+            let offset = |i: usize| data + header[name]["data_offsets"][i].as_u64().unwrap() as usize;
+            offset(0)..offset(1)
+        };
+        let (table, head) = (place("model.embed_tokens.weight"), place("lm_head.weight"));
+        for (copied, tied) in [(false, false), (false, true), (true, false), (true, true)] {
+            if copied {
+                file.copy_within(table.clone(), head.start);
+            }
+            std::fs::write(folder.path().join("model.safetensors"), &file).unwrap();
             let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
             config["tie_word_embeddings"] = tied.into();
             std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
             let options = Options::new();
             let checkpoint = options.checkpoint(folder.path()).unwrap();
             assert!(checkpoint.source.tensors().iter().any(|t| t.name == "lm_head.weight"));
-            assert_eq!(Layers::of(&checkpoint, &options).tied, tied);
+            assert_eq!(Layers::of(&checkpoint, &options).tied, copied && tied);
         }
     }
 

@@ -73,6 +73,17 @@ fn of_other_models_nothing_is_said() {
     assert!(seen > 10, "{seen}");
 }
 
+#[test]
+fn a_head_that_the_settings_do_not_have_is_told() {
+    let (folder, from) = (tempfile::tempdir().unwrap(), golden("llama"));
+    let mut config: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
+    config["tie_word_embeddings"] = json!(true);
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    fs::copy(from.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    let said = notes(&Options::new().device(Device::Cpu), folder.path());
+    assert!(said.len() == 1 && said[0].starts_with("`lm_head.weight` is used"), "{said:?}");
+}
+
 #[cfg(feature = "cuda")]
 #[test]
 fn the_same_is_said_on_a_gpu_and_where_layers_are_shared_out() {
