@@ -241,7 +241,7 @@ impl Shadow {
 
     /// A copy into these bytes was issued, or with `reads` one out of them: whoever touches them, or with `reads` writes them, before
     /// [`Shadow::landed`] is told. The access itself is to be told with [`Shadow::write`] or [`Shadow::read`] before this: a copy counts
-    /// as done when it was issued, by the thread that did.
+    /// as done when it was issued, by the thread that did, unless [`Shadow::written_now`] says otherwise.
     pub(crate) fn take_off(&mut self, clocks: &Clocks, at: usize, bytes: usize, by: By, reads: bool) {
         let mark = Mark::new(clocks.epoch(by.thread as usize / 32), by.place, by.thread, reads);
         self.flying.resize(self.cells.len(), Mark::default());
@@ -258,6 +258,13 @@ impl Shadow {
             self.flights -= usize::from(mark.0 != 0);
             *mark = Mark::default();
         }
+    }
+
+    /// A write that was told before, and that nobody else's came after, is of now: what the thread did since does not order it.
+    pub(crate) fn written_now(&mut self, clocks: &Clocks, at: usize, bytes: usize, by: By) {
+        let mark = Mark::new(clocks.epoch(by.thread as usize / 32), by.place, by.thread, by.atomic);
+        let range = self.range(at, bytes);
+        self.cells[range].iter_mut().for_each(|cell| cell.write = mark);
     }
 
     #[inline]

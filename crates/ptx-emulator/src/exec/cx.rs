@@ -358,6 +358,12 @@ impl Cx<'_> {
         }
     }
 
+    /// A copy that `lane` issued and that is complete counts as written now, and no longer when it was issued.
+    pub(crate) fn shared_written_now(&mut self, place: u32, lane: usize, at: usize, bytes: usize) {
+        let by = By { thread: self.thread(lane), place, atomic: false };
+        self.block.shadow.written_now(&self.block.clocks, at, bytes, by);
+    }
+
     /// A copy out of shared memory was issued by `lane`: until [`Cx::shared_was_read`], whoever writes these bytes is told. Otherwise as
     /// [`Cx::shared_in_flight`].
     pub(crate) fn shared_being_read(&mut self, place: u32, lane: usize, at: usize, bytes: usize) -> Outcome {

@@ -371,7 +371,13 @@ impl Cx<'_> {
     /// Tells the watch of plain reads of `stride` bytes by the lanes of a mask.
     #[cold]
     #[inline(never)]
-    fn tell_reads(&mut self, place: u32, mask: Mask, addresses: &[u64; 32], stride: usize) -> Outcome {
+    pub(crate) fn tell_reads(
+        &mut self,
+        place: u32,
+        mask: Mask,
+        addresses: &[u64; 32],
+        stride: usize,
+    ) -> Outcome {
         let who = crate::check::Who { warp: self.warp.index, lane: 0, place };
         match &mut self.block.watch {
             Some(watch) => watch.reads(&mut self.block.clocks, who, mask, addresses, stride as u32),

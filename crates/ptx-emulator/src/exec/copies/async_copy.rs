@@ -158,16 +158,21 @@ fn issue(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
         let size = usize::from(sizes[lane]);
         let at = cx.shared_bounds(step.place, lane, to[lane], bytes)?;
         copy.to[lane] = at as u32;
+        // Of a source that is not read, too.
+        if from[lane] & (bytes as u64 - 1) != 0 {
+            return Err(cx.misaligned(step.place, lane, from[lane], bytes, "global"));
+        }
         if size != 0 {
-            if from[lane] & (bytes as u64 - 1) != 0 {
-                return Err(cx.misaligned(step.place, lane, from[lane], bytes, "global"));
+            cx.locate(step.place, lane, from[lane], size)?;
+            if cx.grid.checked {
+                cx.written_map(step.place, lane, from[lane], size, Access::Read)?;
             }
-            cx.global(step.place, lane, from[lane], size, Access::Read)?;
         }
         if cx.grid.checked {
             cx.shared_in_flight(step.place, lane, at, bytes)?;
         }
     }
+    tell_sources(cx, &copy, mask)?;
     cx.block.copies.queue(index).pending.push_back(copy);
     Ok(())
 }
@@ -208,23 +213,23 @@ fn wait(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     let open = step.imm as u32;
     // A group is due if `open` or more were committed after it.
     let due = cx.block.copies.queue(warp).committed.map(|committed| committed.saturating_sub(open));
-    land_where(cx, warp, |copy| {
+    land_where(cx, warp, true, |copy| {
         lanes(copy.lanes & mask).fold(0, |out, lane| out | Mask::from(copy.groups[lane] < due[lane]) << lane)
     })
 }
 
 fn wait_all(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {
     commit(cx, step, mask)?;
-    land_where(cx, cx.warp.index, |copy| copy.lanes & mask)
+    land_where(cx, cx.warp.index, true, |copy| copy.lanes & mask)
 }
 
 /// Lands the copies of some lanes of a warp that were issued up to a serial.
 pub(super) fn land_until(cx: &mut Cx<'_>, warp: u32, arriving: Mask, serial: u64) -> Outcome {
-    land_where(cx, warp, |copy| if copy.serial <= serial { copy.lanes & arriving } else { 0 })
+    land_where(cx, warp, false, |copy| if copy.serial <= serial { copy.lanes & arriving } else { 0 })
 }
 
-/// Lands the lanes of each copy that `due` picks.
-fn land_where(cx: &mut Cx<'_>, warp: u32, due: impl Fn(&Copy) -> Mask) -> Outcome {
+/// Lands the lanes of each copy that `due` picks. `waited` says that the threads which issued them do so.
+fn land_where(cx: &mut Cx<'_>, warp: u32, waited: bool, due: impl Fn(&Copy) -> Mask) -> Outcome {
     // Taken out while `cx` is used; nothing here looks at the queue.
     let mut pending = std::mem::take(&mut cx.block.copies.queue(warp).pending);
     let mut result = Ok(());
@@ -232,6 +237,9 @@ fn land_where(cx: &mut Cx<'_>, warp: u32, due: impl Fn(&Copy) -> Mask) -> Outcom
         let picked = due(copy);
         if picked != 0 && result.is_ok() {
             result = land(cx, copy, picked);
+            if waited && cx.grid.clocked && result.is_ok() {
+                result = done_now(cx, copy, picked);
+            }
             copy.lanes &= !picked;
         }
     }
@@ -267,6 +275,44 @@ fn land_bytes<const BYTES: usize>(cx: &mut Cx<'_>, copy: &Copy, picked: Mask) ->
         cx.shared_landed(copy.to[lane] as usize, &data);
     }
     Ok(())
+}
+
+/// Tells the watch that some lanes read their sources.
+fn tell_sources(cx: &mut Cx<'_>, copy: &Copy, mask: Mask) -> Outcome {
+    if cx.block.watch.is_none() {
+        return Ok(());
+    }
+    let mut whole = 0;
+    for lane in lanes(mask) {
+        match copy.sizes[lane] {
+            0 => {}
+            size if size == copy.bytes => whole |= (1 << lane) as Mask,
+            size => cx.tell(copy.place, lane, copy.from[lane], usize::from(size), Access::Read)?,
+        }
+    }
+    if whole != 0 {
+        cx.tell_reads(copy.place, whole, &copy.from, usize::from(copy.bytes))?;
+    }
+    Ok(())
+}
+
+/// Copies that their own threads waited for: to the checks their sources were read and their targets written just now, so that a barrier
+/// between the issue and the wait orders neither. Those that arrive at an mbarrier stay as they were: whoever waits for it knows what came
+/// before the arrival, and that is all they need.
+fn done_now(cx: &mut Cx<'_>, copy: &Copy, picked: Mask) -> Outcome {
+    let warp = cx.warp.index;
+    let tied = cx.block.copies.awaited.iter().fold(0, |out, awaited| match awaited.what {
+        What::Arrivals { lanes, serial } if awaited.warp == warp && copy.serial <= serial => out | lanes,
+        _ => out,
+    });
+    let picked = picked & !tied;
+    if cx.grid.checked {
+        for lane in lanes(picked) {
+            let (at, bytes) = (copy.to[lane] as usize, usize::from(copy.bytes));
+            cx.shared_written_now(copy.place, lane, at, bytes);
+        }
+    }
+    tell_sources(cx, copy, picked)
 }
 
 fn arrive(cx: &mut Cx<'_>, step: &Step, mask: Mask) -> Outcome {

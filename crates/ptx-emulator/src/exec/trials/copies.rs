@@ -103,6 +103,11 @@ fn a_wait_is_no_barrier() {
     let neighbour =
         "    xor.b32 %r2, %tid, 1;\n    mad.lo.u32 %r3, %r2, 4, %r80;\n    ld.shared.b32 %r1, [%r3];\n";
     kernel(&[COPY, COMMIT, WAIT, neighbour]).fails(Kind::SharedRace, "read after write");
+    // A barrier before it does not order what only the wait brings.
+    kernel(&[COPY, COMMIT, "    bar.warp.sync -1;\n", WAIT, neighbour])
+        .fails(Kind::SharedRace, "read after write");
+    kernel(&[COPY, "    bar.sync 0;\n    cp.async.wait_all;\n", neighbour])
+        .fails(Kind::SharedRace, "read after write");
     let given = kernel(&[COPY, COMMIT, WAIT, "    bar.warp.sync -1;\n", neighbour]).result(1);
     assert_eq!(given[0], noise(1, 32)[1]);
 }
@@ -128,9 +133,9 @@ fn a_copy_over_what_others_still_read() {
 #[test]
 fn what_is_not_read_is_zero() {
     let content = noise(2, 128);
-    // Sizes 0, 3 and 12 of 16; nothing is read where the size is 0, wherever the source may be.
+    // Sizes 0, 3 and 12 of 16; nothing is read where the size is 0, wherever the source may be, as long as it is aligned.
     for size in [0u32, 3, 12, 16] {
-        let wild = if size == 0 { "    mov.u64 %l1, 4097;\n" } else { "" };
+        let wild = if size == 0 { "    mov.u64 %l1, 4096;\n" } else { "" };
         let body = places(16)
             + wild
             + &format!("    mov.u32 %r5, {size};\n    cp.async.cg.shared.global [%r90], [%l1], 16, %r5;\n")
@@ -158,6 +163,11 @@ fn wrong_operands() {
     kernel(&[beyond, COMMIT, WAIT, READ]).fails(Kind::Misuse, "is to read 5");
     kernel(&["    add.u64 %l1, %l1, 2;\n", COPY, COMMIT, WAIT, READ]).fails(Kind::Misaligned, "4");
     kernel(&["    add.u32 %r90, %r90, 2;\n", COPY, COMMIT, WAIT, READ]).fails(Kind::Misaligned, "4");
+    let nothing = "    mov.u32 %r5, 0;\n    cp.async.ca.shared.global [%r90], [%l1], 4, %r5;\n";
+    let ignoring = "    setp.lt.u32 %q1, %tid, 32;\n    cp.async.ca.shared.global [%r90], [%l1], 4, %q1;\n";
+    for copy in [nothing, ignoring] {
+        kernel(&["    add.u64 %l1, %l1, 2;\n", copy, COMMIT, WAIT, READ]).fails(Kind::Misaligned, "4");
+    }
     kernel(&["    add.u64 %l1, %l1, 128;\n", COPY, COMMIT, WAIT, READ])
         .fails(Kind::OutOfBounds, "past the end");
     kernel(&["    add.u32 %r90, %r90, 65536;\n", COPY, COMMIT, WAIT, READ])

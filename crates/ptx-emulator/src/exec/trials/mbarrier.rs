@@ -203,6 +203,8 @@ fn async_copies_tied_to_an_mbarrier() {
         for (thread, given) in given.iter().enumerate() {
             assert_eq!(*given, noise(6, 64)[thread ^ 63]);
         }
+        // A wait of the thread's own takes nothing from those who wait for the mbarrier.
+        tied(noinc, 64, |body| body.replace("wait:\n", "    cp.async.wait_all;\nwait:\n")).result(0);
         tied(noinc, 64, |body| body.replace("@!%q8 bra wait;", "")).fails(Kind::SharedRace, "");
         let without = |body: String| {
             body.replace("    @!%q8 bra wait;\n", "").replace("mbarrier.try_wait", "// mbarrier.try_wait")

@@ -38,6 +38,52 @@ KERNEL wait_without_barrier(const float* x, float* y) {
     y[threadIdx.x] = s[(63 - threadIdx.x) * 4];      // FOUND OTHER
 }
 
+// The barrier orders what came before it; the wait, which brings the bytes, comes after. The second warp reads what the first one copied, which has
+// waited for it by then.
+KERNEL barrier_before_wait(const float* x, float* y) {
+    __shared__ __align__(16) float s[256];
+    copy16(&s[threadIdx.x * 4], x + threadIdx.x * 4);   // FOUND OTHER
+    copy_commit();
+#if PLANTED
+    __syncthreads();
+#endif
+    copy_wait<0>();
+#if !PLANTED
+    __syncthreads();
+#endif
+    y[threadIdx.x] = s[(threadIdx.x & 31) * 4];      // FOUND OTHER
+}
+
+// The same within a warp.
+KERNEL syncwarp_before_wait(const float* x, float* y) {
+    __shared__ __align__(16) float s[256];
+    copy16(&s[threadIdx.x * 4], x + threadIdx.x * 4);   // FOUND OTHER
+    copy_commit();
+#if PLANTED
+    __syncwarp();
+#endif
+    copy_wait<0>();
+#if !PLANTED
+    __syncwarp();
+#endif
+    y[threadIdx.x] = s[(threadIdx.x ^ 1) * 4];       // FOUND OTHER
+}
+
+// The source is written over while copies still read it.
+KERNEL source_under_way(float* x, float* y) {
+    __shared__ __align__(16) float s[256];
+    copy16(&s[threadIdx.x * 4], x + threadIdx.x * 4);   // FOUND OTHER
+    copy_commit();
+#if !PLANTED
+    copy_wait<0>();
+#endif
+    __syncthreads();
+    x[(63 - threadIdx.x) * 4] = 2.f;                 // FOUND OTHER
+    copy_wait<0>();
+    __syncthreads();
+    y[threadIdx.x] = s[threadIdx.x * 4];
+}
+
 #if __CUDA_ARCH__ >= 900
 DEV void fetch(float* s, u64* full, const float* x, int expected) {
     if (threadIdx.x == 0) {

@@ -32,6 +32,25 @@ fn wait_without_barrier() {
 }
 
 #[test]
+fn barrier_before_wait() {
+    Planted::new(test_name!(), SOURCE, "barrier_before_wait", &FLIGHT)
+        .find(|gpu| run(gpu, "barrier_before_wait"));
+}
+
+#[test]
+fn syncwarp_before_wait() {
+    Planted::new(test_name!(), SOURCE, "syncwarp_before_wait", &FLIGHT)
+        .find(|gpu| run(gpu, "syncwarp_before_wait"));
+}
+
+#[test]
+fn source_under_way() {
+    Planted::new(test_name!(), SOURCE, "source_under_way", &["race in global memory"])
+        .races()
+        .find(|gpu| run(gpu, "source_under_way"));
+}
+
+#[test]
 fn wrong_parity() {
     Planted::new(test_name!(), SOURCE, "wrong_parity", &FLIGHT).arch(90).find(|gpu| run(gpu, "wrong_parity"));
 }
