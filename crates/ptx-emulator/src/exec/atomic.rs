@@ -21,12 +21,32 @@ trait Operation {
     const BYTES: usize;
     /// What memory holds next; `c` is only for `cas`.
     fn apply(old: u64, b: u64, c: u64) -> u64;
+    /// The same of global memory, for the one operation that differs there.
+    #[inline(always)]
+    fn apply_global(old: u64, b: u64, c: u64) -> u64 {
+        Self::apply(old, b, c)
+    }
+}
+
+/// `add.f32`. In global memory, and only there, subnormal numbers are zero: the operands and the sum.
+struct AddSingle;
+impl Operation for AddSingle {
+    const BYTES: usize = 4;
+    #[inline(always)]
+    fn apply(old: u64, b: u64, _c: u64) -> u64 {
+        u64::from((f32::from_bits(old as u32) + f32::from_bits(b as u32)).to_bits())
+    }
+    #[inline(always)]
+    fn apply_global(old: u64, b: u64, c: u64) -> u64 {
+        flush(Self::apply(flush(old), flush(b), c))
+    }
+}
+
+fn flush(bits: u64) -> u64 {
+    if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits }
 }
 
 macro_rules! bits {
-    (f32, $x:expr) => {
-        f32::from_bits($x as u32)
-    };
     (f64, $x:expr) => {
         f64::from_bits($x)
     };
@@ -35,9 +55,6 @@ macro_rules! bits {
     };
 }
 macro_rules! back {
-    (f32, $x:expr) => {
-        u64::from(f32::to_bits($x))
-    };
     (f64, $x:expr) => {
         f64::to_bits($x)
     };
@@ -90,7 +107,7 @@ pub(crate) fn function(operation: &str, ty: &str) -> Option<ExecFn> {
     Some(match (operation, ty) {
         ("add", "u32" | "s32") => op!(u32, |old, b, _c| old.wrapping_add(b)),
         ("add", "u64" | "s64") => op!(u64, |old, b, _c| old.wrapping_add(b)),
-        ("add", "f32") => op!(f32, |old, b, _c| old + b),
+        ("add", "f32") => step_of::<AddSingle>,
         ("add", "f64") => op!(f64, |old, b, _c| old + b),
         ("add", "f16") => op!(u16, |old, b, _c| f16_add(old, b)),
         ("add", "bf16") => op!(u16, |old, b, _c| bf16_add(old, b)),
@@ -208,7 +225,7 @@ fn global<O: Operation>(host: *mut u8, b: u64, c: u64) -> (u64, u64) {
             let place = unsafe { <$atomic>::from_ptr(host.cast()) };
             let mut old = place.load(SeqCst);
             loop {
-                let new = O::apply(u64::from(old), b, c) as $value;
+                let new = O::apply_global(u64::from(old), b, c) as $value;
                 match place.compare_exchange_weak(old, new, SeqCst, SeqCst) {
                     Ok(_) => return (u64::from(old), u64::from(new)),
                     Err(now) => old = now,

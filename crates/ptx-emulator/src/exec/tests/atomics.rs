@@ -103,6 +103,28 @@ fn vectors_are_reduced_by_element() {
 }
 
 #[test]
+fn subnormal_sums_are_zero_in_global_memory_alone() {
+    // 2⁻¹³³ plus nothing, nothing plus that, both below zero, 1.5 · 2⁻¹²⁶ less 2⁻¹²⁶, and two at once.
+    let mut bench = Bench::new(
+        ".param .u64 out, .param .u64 cells",
+        &format!(
+            "{THREAD} .shared .align 4 .u32 cell; .reg .u64 %s, %g; .reg .f32 %f; .reg .u32 %r; ld.param.u64 %s, [cells];
+             atom.global.add.f32 %f, [%s], 0f00000000; mov.b32 %r, %f; st.global.u32 [%out], %r;
+             red.add.f32 [%s+4], 0f00010000; red.global.add.f32 [%s+8], 0f80010000; red.global.add.f32 [%s+12], 0f80800000;
+             red.global.v2.f32.add [%s+16], {{0f00000000, 0f00010000}};
+             st.shared.u32 [cell], 0x10000; red.shared.add.f32 [cell], 0f00000000;
+             mov.u64 %g, cell; cvta.shared.u64 %g, %g; red.add.f32 [%g], 0f00010000;
+             ld.shared.u32 %r, [cell]; st.global.u32 [%out+4], %r; ret;"
+        ),
+    );
+    let out = bench.fresh(2);
+    let cells = bench.buffer(&[0x10000, 0, 0x8001_0000, 0x00c0_0000, 0x10000, 0x10000]);
+    bench.succeeds(1, 1);
+    assert_eq!(words(&cells), [0, 0, 0x8000_0000, 0, 0, 0]);
+    assert_eq!(words(&out), [0x10000, 0x20000], "what was there, and shared memory");
+}
+
+#[test]
 fn shared_and_generic_addresses() {
     let mut bench = kernel(
         ".shared .align 4 .u32 sum; .reg .u64 %s; .reg .u32 %r; .reg .pred %p;
