@@ -34,7 +34,7 @@ pub enum Kind {
     DivergentBarrier,
     /// A `.sync` operation whose mask names lanes that are not there.
     WrongMask,
-    /// A rule of the instruction broken by its operands (a bad `mbarrier` count, a wait on nothing).
+    /// A rule of the instruction, or of a copy, broken by its operands (a bad `mbarrier` count, a wait on nothing, ends that overlap).
     Misuse,
     /// An allocation nobody freed.
     Leak,

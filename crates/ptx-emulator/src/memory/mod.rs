@@ -155,6 +155,12 @@ impl Memory {
         Self { track_written: true, ..Self::default() }
     }
 
+    /// Whether what was written is recorded: the memory is of a machine that checks.
+    #[must_use]
+    pub fn tracks(&self) -> bool {
+        self.track_written
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Table> {
         self.table.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

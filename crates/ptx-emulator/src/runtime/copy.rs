@@ -145,6 +145,33 @@ fn find(memory: &Memory, side: &Side, span: u64, doing: &str) -> Result<Found, F
     }
 }
 
+/// The first address that a copy both reads and writes. The order in which it moves its bytes is not known, so that what is there afterwards
+/// is anything.
+fn overlap(copy: &Copy) -> Option<u64> {
+    let (Side::Device(from), Side::Device(to)) = (&copy.from, &copy.to) else { return None };
+    let width = copy.extent.width;
+    // Rows come in the order of their addresses, on both sides: one walk along both is enough.
+    let mut sources = rows(*from, copy.extent, copy.from_pitch).peekable();
+    let mut targets = rows(*to, copy.extent, copy.to_pitch).peekable();
+    while let (Some(&source), Some(&target)) = (sources.peek(), targets.peek()) {
+        if source + width <= target {
+            sources.next();
+        } else if target + width <= source {
+            targets.next();
+        } else {
+            return Some(source.max(target));
+        }
+    }
+    None
+}
+
+/// Where the rows of a box begin.
+fn rows(first: u64, extent: Extent, pitch: Pitch) -> impl Iterator<Item = u64> {
+    (0..extent.depth).flat_map(move |layer| {
+        (0..extent.height).map(move |row| first + layer * pitch.layer + row * pitch.row)
+    })
+}
+
 /// Runs a copy.
 pub(crate) fn copy(memory: &Memory, copy: &Copy) -> Result<(), Fault> {
     let extent = copy.extent;
@@ -161,6 +188,13 @@ pub(crate) fn copy(memory: &Memory, copy: &Copy) -> Result<(), Fault> {
     let to_span = extent.span(copy.to_pitch).ok_or_else(overflow)?;
     let from = find(memory, &copy.from, from_span, "copying from")?;
     let to = find(memory, &copy.to, to_span, "copying to")?;
+    if memory.tracks()
+        && let Some(at) = overlap(copy)
+    {
+        let message =
+            format!("copying {extent:?} onto itself: {at:#x} is read and written, {}", memory.describe(at));
+        return Err(Fault { kind: Kind::Misuse, message, site: None, other: None });
+    }
     for layer in 0..extent.depth {
         for row in 0..extent.height {
             let source = layer * copy.from_pitch.layer + row * copy.from_pitch.row;

@@ -1,9 +1,9 @@
 //! Capacities, frees in and out of order, pools, modules' variables.
 
-use super::super::{Code, Stream, Transfer};
+use super::super::{Code, Place3, Stream, Transfer};
 use super::{Argument, Bench};
 use crate::fault::Kind;
-use crate::settings::{Schedule, Settings};
+use crate::settings::{Check, Schedule, Settings};
 
 fn small() -> Bench {
     Bench::with(Settings { idle: None, ..Settings::default() }.with_devices("sm_80:1M").expect("valid"))
@@ -106,6 +106,32 @@ fn copies_that_leave_their_allocation_are_refused_at_the_call() {
         bench.machine.fill(bench.context, Stream::DEFAULT, words + 2, 0, (0, 4), 1, 1).is_err(),
         "misaligned"
     );
+}
+
+#[test]
+fn copies_onto_themselves_are_found() {
+    let run = |check, transfer: &dyn Fn(u64) -> Transfer| {
+        let bench = Bench::with(Settings { idle: None, check, ..Settings::default() });
+        bench.transfer(bench.stream(), &transfer(bench.words()));
+        let done = bench.machine.synchronize(bench.context).map_err(|error| error.code);
+        (done, bench.machine.take_fault().map(|fault| fault.kind))
+    };
+    let found = (Err(Code::LAUNCH_FAILED), Some(Kind::Misuse));
+    let line = |to| move |words| Transfer::line(words + to, true, words, true, 8);
+    assert_eq!(run(Check::On, &line(8)), (Ok(()), None));
+    assert_eq!(run(Check::On, &line(7)), found);
+    assert_eq!(run(Check::On, &line(0)), found);
+    assert_eq!(run(Check::Off, &line(7)), (Ok(()), None));
+    // Columns of one matrix: its rows lie between each other, and do not meet.
+    let columns = |to| {
+        move |words| {
+            let place = |address| Place3 { address, pitch: 8, height: 2 };
+            let (to, from) = (place(words + to), place(words));
+            Transfer { to, from, to_device: true, from_device: true, extent: [4, 2, 1] }
+        }
+    };
+    assert_eq!(run(Check::On, &columns(4)), (Ok(()), None));
+    assert_eq!(run(Check::On, &columns(3)), found);
 }
 
 #[test]

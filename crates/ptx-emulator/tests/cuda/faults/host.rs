@@ -193,6 +193,22 @@ fn copy_beyond_the_end() {
     find(test_name!(), &[], program, says(&["ptx-emulator:", "256-byte"]));
 }
 
+#[test]
+fn copy_onto_itself() {
+    let program = |planted: bool| {
+        let gpu = Gpu::open(80);
+        let x = gpu.up(&[1f32; 64]);
+        let (from, to) = (address(&x), address(&x) + if planted { 124 } else { 128 });
+        // SAFETY: both lie within the allocation; that they overlap is the fault, which the emulator looks for.
+        unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, 128, gpu.stream.cu_stream()) }.result().unwrap();
+        assert_eq!(gpu.stream.synchronize().is_err(), planted);
+        if planted {
+            std::mem::forget((gpu, x));
+        }
+    };
+    find(test_name!(), &[], program, says(&["ptx-emulator:", "onto itself"]));
+}
+
 /// The kernels of `grids.cu` on one stream and another.
 fn two_streams() -> (Gpu, Gpu) {
     let source = include_str!("grids.cu");
