@@ -103,6 +103,10 @@ impl Block {
             warp.state.yielding = false;
             warp.state.poll = (u32::MAX, 0, 0);
             warp.state.clock = 0;
+            if grid.checked {
+                // As with shared memory: a GPU leaves there what was there.
+                warp.state.local.fill([!0; 32]);
+            }
             warp.state.copies.reset();
             warp.fragments.reset(warp.state.exist);
             specials::of_block(grid, index, warp);

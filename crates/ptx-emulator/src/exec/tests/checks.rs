@@ -81,6 +81,17 @@ fn shared_memory_nothing_wrote() {
 }
 
 #[test]
+fn local_memory_nothing_wrote() {
+    // Neither zero nor what the block before left.
+    let mut bench = kernel(
+        ".local .align 4 .b8 l[8]; .reg .u32 %r; ld.local.u32 %r, [l+4]; st.local.u32 [l+4], 7; st.global.u32 [%out], %r;",
+    );
+    let out = bench.fresh(320);
+    bench.succeeds(10, 32);
+    assert_eq!(super::words(&out), vec![!0; 320]);
+}
+
+#[test]
 fn device_memory_nothing_wrote() {
     let mut bench = kernel(".reg .u32 %r; ld.global.u32 %r, [%out]; st.global.u32 [%out], %r;");
     bench.fresh(32);
