@@ -46,7 +46,8 @@ pub struct Model {
     pub double_ratio: u32,
 }
 
-/// Registers of a multiprocessor, and the most that one block may have: the same from sm_35 to sm_120.
+/// Registers of a multiprocessor, and the most that one block may have: the same for all models here. (sm_37 has twice as many, and on sm_53
+/// and sm_62 a block gets half.)
 pub const REGISTERS: u32 = 65536;
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 1024;
@@ -58,7 +59,7 @@ pub const GRID: [u32; 3] = [0x7fff_ffff, 65535, 65535];
 pub const CONSTANT_BYTES: u64 = 65536;
 
 /// All models, oldest first.
-pub static MODELS: [Model; 8] = [
+pub static MODELS: [Model; 9] = [
     Model {
         arch_name: "sm_35",
         capability: (3, 5),
@@ -158,6 +159,26 @@ pub static MODELS: [Model; 8] = [
         bus: 5120,
         copy_engines: 3,
         double_ratio: 2,
+    },
+    Model {
+        arch_name: "sm_86",
+        capability: (8, 6),
+        name: "NVIDIA GeForce RTX 3090 (ptx-emulator)",
+        sms: 82,
+        memory: 24 << 30,
+        shared_per_block: 49152,
+        shared_opt_in: 101_376,
+        shared_per_sm: 102_400,
+        shared_reserved: 1024,
+        threads_per_sm: 1536,
+        blocks_per_sm: 16,
+        l2: 6 << 20,
+        l2_persisting: 4_325_376,
+        clock: 1_695_000,
+        memory_clock: 9_751_000,
+        bus: 384,
+        copy_engines: 2,
+        double_ratio: 64,
     },
     Model {
         arch_name: "sm_89",
@@ -350,12 +371,21 @@ mod tests {
     fn limits_hold_together() {
         for model in &MODELS {
             assert_eq!(Model::find(model.arch_name), Some(model));
+            assert_eq!(model.arch_name, format!("sm_{}", model.arch()));
             assert!(model.shared_opt_in >= model.shared_per_block);
             assert!(model.shared_per_sm >= model.shared_opt_in + model.shared_reserved);
             assert_eq!(model.attribute(75, 0), Some(model.capability.0 as i32));
             assert_eq!(model.attribute(39, 0), Some(model.threads_per_sm as i32));
             assert_eq!(model.attribute(9999, 0), None);
         }
+    }
+
+    #[test]
+    fn smaller_relatives_are_there() {
+        // As much shared memory as sm_89 has, which is less than that of sm_80.
+        let [small, next, large] = ["sm_86", "sm_89", "sm_80"].map(|name| Model::find(name).expect(name));
+        assert_eq!((small.shared_per_sm, small.shared_opt_in), (next.shared_per_sm, next.shared_opt_in));
+        assert!(small.shared_opt_in < large.shared_opt_in && small.blocks_per_sm < next.blocks_per_sm);
     }
 
     #[test]
