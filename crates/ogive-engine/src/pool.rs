@@ -28,6 +28,22 @@ impl Held {
     }
 }
 
+/// What others hold that one could have.
+#[derive(Debug)]
+pub(crate) struct Loan {
+    /// Blocks of each group.
+    blocks: Vec<usize>,
+    /// Whether there is a pair of slots.
+    slot: bool,
+}
+
+impl Loan {
+    /// Whether there is anything.
+    pub(crate) fn any(&self) -> bool {
+        self.slot || self.blocks.iter().any(|blocks| *blocks > 0)
+    }
+}
+
 /// Blocks that a table is to grow by for tokens up to `end`.
 fn missing(table: &BlockTable, end: usize, block_len: usize) -> usize {
     end.div_ceil(block_len).saturating_sub(table.first + table.blocks.len())
@@ -106,26 +122,24 @@ impl Pool {
         })
     }
 
-    /// Free blocks of each group, and whether there is a slot, if all of these gave up what they hold.
-    fn free_with<'a>(&self, others: impl Iterator<Item = &'a Held>) -> (Vec<usize>, bool) {
-        let (mut free, mut slot) = (self.free(), !self.has_states || !self.slots.is_empty());
+    /// What all of these hold.
+    pub(crate) fn loan<'a>(&self, others: impl Iterator<Item = &'a Held>) -> Loan {
+        let mut loan = Loan { blocks: vec![0; self.windows.len()], slot: false };
         for other in others {
-            free.iter_mut().zip(&other.tables).for_each(|(free, table)| *free += table.blocks.len());
-            slot |= other.slots.is_some();
+            loan.blocks.iter_mut().zip(&other.tables).for_each(|(sum, table)| *sum += table.blocks.len());
+            loan.slot |= other.slots.is_some();
         }
-        (free, slot)
+        loan
     }
 
-    /// Whether `held` could grow to hold tokens up to `end` if all `victims` gave up what they hold.
-    pub(crate) fn could_grow<'a>(
-        &self,
-        held: &Held,
-        end: usize,
-        victims: impl Iterator<Item = &'a Held>,
-    ) -> bool {
-        let (free, slot) = self.free_with(victims);
-        let fits = |(table, free): (&BlockTable, usize)| missing(table, end, self.block_len) <= free;
-        (slot || held.slots.is_some()) && held.tables.iter().zip(free).all(fits)
+    /// How many tokens `held` could grow to hold if what is lent were given up; 0 where there is no slot for it.
+    pub(crate) fn reach(&self, held: &Held, loan: &Loan) -> usize {
+        if self.has_states && held.slots.is_none() && self.slots.is_empty() && !loan.slot {
+            return 0;
+        }
+        let free = self.free.iter().zip(&loan.blocks).map(|(free, lent)| free.len() + lent);
+        let blocks = held.tables.iter().zip(free).map(|(t, free)| t.first + t.blocks.len() + free);
+        blocks.min().map_or(usize::MAX, |blocks| blocks.saturating_mul(self.block_len))
     }
 
     /// Blocks of a group that are missing for `held` to hold tokens up to `end`: of the group that misses most.
@@ -142,16 +156,12 @@ impl Pool {
         !self.has_states && self.windows.iter().all(Option::is_none)
     }
 
-    /// Whether a sequence that holds this finds room for `tokens`, in steps of up to `step`, with what is free and what `others` hold.
-    pub(crate) fn has_room<'a>(
-        &self,
-        held: &'a Held,
-        tokens: usize,
-        step: usize,
-        others: impl Iterator<Item = &'a Held>,
-    ) -> bool {
-        let (free, slot) = self.free_with(others.chain([held]));
-        slot && self.windows.iter().zip(free).all(|(window, free)| self.needed(*window, tokens, step) <= free)
+    /// Whether a sequence that holds this finds room for `tokens`, in steps of up to `step`, with what is free and what is lent.
+    pub(crate) fn has_room(&self, held: &Held, tokens: usize, step: usize, loan: &Loan) -> bool {
+        let slot = !self.has_states || held.slots.is_some() || !self.slots.is_empty() || loan.slot;
+        let own = self.loan(std::iter::once(held)).blocks;
+        let room = self.free.iter().zip(own).zip(&loan.blocks).map(|((f, own), lent)| f.len() + own + lent);
+        slot && self.windows.iter().zip(room).all(|(window, room)| self.needed(*window, tokens, step) <= room)
     }
 
     /// Blocks of a group for `tokens`, in steps of up to `step`.

@@ -2,7 +2,7 @@
 //!
 //! Sequences are served in the order in which they came, and one that was there before may take the pages of a later one: so
 //! the first always moves, and nothing wedges. Who loses pages loses its last ones, as many as are wanted, and goes on from there when there is
-//! room; or all of them, where states or windows leave no way back, and then begins again once all its tokens have room, as what it
+//! room; or all of them, where states or windows leave no way back, and then begins again once all its tokens and some more have room, as what it
 //! computed with fewer would be lost once more. Who is resumed comes anew, or a kept sequence could stop all others turn after
 //! turn. A prompt leaves one row for every later sequence that can still be in the step, so that a long prompt is spread over
 //! steps which the others share, and no one's tokens stop while it is read. That counts later prompts too: each takes a row at
@@ -10,7 +10,21 @@
 
 use crate::Engine;
 use crate::backend::Batch;
+use crate::pool::Loan;
 use crate::request::SeqId;
+
+/// Tokens that a sequence is to find room for beside its own where it would have to begin again if it lost a page. More of them would keep sequences
+/// waiting that end before they have drawn as many.
+const AHEAD: usize = 256;
+
+/// Who holds pages that others may take.
+#[derive(Debug)]
+struct Holders {
+    /// What those hold together that wait for more tokens.
+    waiting: Loan,
+    /// When the last one came that does not wait.
+    last: Option<u64>,
+}
 
 impl Engine {
     /// Fills a step, padded as the backend wants it, and says which sequences are in it with how many rows. Reserves
@@ -18,6 +32,7 @@ impl Engine {
     pub(crate) fn schedule(&mut self) -> (Batch, Vec<(SeqId, usize)>) {
         let (mut batch, mut ran) = (Batch::default(), Vec::new());
         let ids = self.due();
+        let (mut holders, mut taken) = (self.holders(), self.stats.preempted);
         for (i, &id) in ids.iter().enumerate() {
             if ran.len() == self.limits.sequences {
                 break;
@@ -26,11 +41,14 @@ impl Engine {
             // No more of them than can still be in the step.
             let others = (ids.len() - i - 1).min(self.limits.sequences - ran.len() - 1);
             let room = free.saturating_sub(others).max(free.min(1));
+            if taken != self.stats.preempted {
+                (holders, taken) = (self.holders(), self.stats.preempted);
+            }
             // The first may take what it wants.
-            if i > 0 && !self.has_room(id) {
+            if i > 0 && !self.has_room(id, &holders.waiting) {
                 continue;
             }
-            let Some(len) = self.reserve(id, room) else { continue };
+            let Some(len) = self.reserve(id, room, &holders) else { continue };
             let Some(seq) = self.seqs.get(&id) else { continue };
             let tokens = &seq.tokens[seq.past..seq.past + len];
             batch.push(tokens, seq.past, seq.held.tables.clone(), seq.held.slots.unwrap_or_default());
@@ -53,28 +71,37 @@ impl Engine {
         due.into_iter().map(|(_, id)| id).collect()
     }
 
+    /// Those whom others may take pages from, now. Sequences that get some later in the step came before whoever looks then.
+    fn holders(&self) -> Holders {
+        let waiting = self.seqs.values().filter(|s| s.left == 0).map(|s| &s.held);
+        let moving = self.seqs.values().filter(|s| s.left > 0 && s.held.any());
+        Holders { waiting: self.pool.loan(waiting), last: moving.map(|s| s.arrived).max() }
+    }
+
     /// Finds pages for the next rows of a sequence, if need be those of others. Gives the number of rows: fewer where
     /// all that others hold would not do for more, and none before anyone has lost pages in vain.
-    fn reserve(&mut self, id: SeqId, mut room: usize) -> Option<usize> {
-        loop {
+    fn reserve(&mut self, id: SeqId, room: usize, holders: &Holders) -> Option<usize> {
+        let mut len = self.seqs.get(&id)?.unseen().min(room);
+        while len > 0 {
             let seq = self.seqs.get_mut(&id)?;
-            let len = seq.unseen().min(room);
-            if len == 0 {
-                return None;
-            }
             let end = seq.past + len;
             if self.pool.grow(&mut seq.held, seq.past, end) {
                 return Some(len);
             }
-            let victims = self.victims(id);
-            let held = victims.iter().filter_map(|v| Some(&self.seqs.get(v)?.held));
-            if self.pool.could_grow(&self.seqs.get(&id)?.held, end, held) {
-                let short = self.pool.short(&self.seqs.get(&id)?.held, end);
+            // Most who come here wait in a long line behind all that hold anything: they are not to look through it, each of them.
+            let nobody = !holders.waiting.any() && holders.last.is_none_or(|last| last <= seq.arrived);
+            let victims = if nobody { Vec::new() } else { self.victims(id) };
+            let seq = self.seqs.get(&id)?;
+            let loan = self.pool.loan(victims.iter().filter_map(|v| Some(&self.seqs.get(v)?.held)));
+            let reach = self.pool.reach(&seq.held, &loan);
+            if reach >= end {
+                let short = self.pool.short(&seq.held, end);
                 self.take_back(*victims.first()?, short);
             } else {
-                room = len / 2;
+                len = reach.saturating_sub(seq.past);
             }
         }
+        None
     }
 
     /// Who may lose pages to sequence `id`, first to last: those that wait, the longest idle first, then those that came
@@ -94,14 +121,14 @@ impl Engine {
         waiting.into_iter().chain(later.into_iter().rev()).map(|(_, id)| id).collect()
     }
 
-    /// Whether a sequence that would have to begin again if it lost a page, and has none yet, finds room for all its tokens: what is
-    /// free and what those hold that wait. Others have it as it comes.
-    fn has_room(&self, id: SeqId) -> bool {
+    /// Whether a sequence that would have to begin again if it lost a page, and has none yet, finds room for all its tokens and some of those that it
+    /// is to draw: what is free and what those hold that wait. Others have it as it comes.
+    fn has_room(&self, id: SeqId, waiting: &Loan) -> bool {
         let Some(seq) = self.seqs.get(&id).filter(|s| s.past == 0 && !self.pool.can_go_back()) else {
             return true;
         };
-        let waiting = self.seqs.values().filter(|s| s.left == 0).map(|s| &s.held);
-        self.pool.has_room(&seq.held, seq.tokens.len(), self.limits.step_tokens, waiting)
+        let tokens = (seq.tokens.len() + seq.left.min(AHEAD)).min(self.limits.context);
+        self.pool.has_room(&seq.held, tokens, self.limits.step_tokens, waiting)
     }
 
     /// Takes a sequence's last pages, so many of each group, or all where it could not go on with the others. It keeps its tokens and its

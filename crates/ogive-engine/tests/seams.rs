@@ -123,3 +123,23 @@ fn a_windowed_model_runs_on_in_a_small_cache() {
     assert_eq!(whole, run(&mut e, &jobs, Some(2)));
     assert_eq!(e.stats().preempted, 0);
 }
+
+/// Sequences of a model with a window lose all they computed when they lose a page, so none begins that has no room for some of what it is to draw: of
+/// twelve that draw 60 tokens in a cache for three, few rows are computed twice.
+#[test]
+fn sequences_that_cannot_go_back_begin_where_they_can_go_on() {
+    let mut r = Random::llama(false, false, false);
+    for (key, value) in
+        [("use_sliding_window", true.into()), ("sliding_window", 8.into()), ("max_window_layers", 1.into())]
+    {
+        r.config.0[key] = value;
+    }
+    let limits = Limits::new(128).sequences(6).step_tokens(64).block_len(4).element(&F32).cache_tokens(192);
+    let mut e = engine(Arc::new(Oracle), "Qwen3ForCausalLM", &r, limits);
+    let prompts: Vec<Vec<u32>> = (0..12).map(|n| vec![n; 4]).collect();
+    let jobs: Vec<(&[u32], usize)> = prompts.iter().map(|p| (&p[..], 60)).collect();
+    let whole = run(&mut engine(Arc::new(Oracle), "Qwen3ForCausalLM", &r, wide()), &jobs, Some(3));
+    assert_eq!(whole, run(&mut e, &jobs, Some(3)));
+    // Each by itself takes 63 rows, 756 in all; begun wherever a prompt had room, they made it 1219.
+    assert!((756..1050).contains(&e.stats().rows), "{:?}", e.stats());
+}
