@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p ogive-examples --example 03_many_sequences -- [MODEL]`
 
-use ogive::engine::{Limits, Request};
+use ogive::engine::{Finish, Limits, Request};
 use std::{collections::BTreeMap, env, error::Error};
 
 const PROMPTS: [&str; 3] = ["Once upon a time", "Lily and Tom went to the park. They", "The dog"];
@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let id = engine.add(Request::new(ids, 40).stop(tokenizer.eog()))?;
         texts.insert(id, (prompt.to_string(), stream));
     }
+    let mut failed = false;
     while !engine.is_idle() {
         for event in engine.step()? {
             let Some((text, stream)) = texts.get_mut(&event.id) else { continue };
@@ -30,10 +31,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             if let Some(why) = event.finish {
                 text.push_str(&stream.finish());
                 println!("[{}] {text} ({why:?})", event.id);
+                // A sequence that fails ends alone: the others go on.
+                failed |= matches!(why, Finish::Failed(_));
             }
         }
     }
     let stats = engine.stats();
     eprintln!("{} steps for {} tokens", stats.steps, stats.rows);
-    Ok(())
+    if failed { Err("a sequence failed".into()) } else { Ok(()) }
 }

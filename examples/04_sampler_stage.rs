@@ -1,4 +1,4 @@
-//! A sampler stage of one's own: no word with a given letter.
+//! A sampler stage of one's own: no word with a given letter. It looks at one token at a time, so a letter is one of those that no vocabulary cuts: ASCII's.
 //!
 //! `cargo run --release -p ogive-examples --example 04_sampler_stage -- [MODEL [LETTER]]`
 
@@ -54,6 +54,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
     let model = ogive::open(args.next().unwrap_or_else(|| ogive::DEMO.into()))?;
     let letter = args.next().unwrap_or_else(|| "s".into()).to_lowercase();
+    if letter.len() != 1 {
+        return Err(format!("{letter:?} is not one ASCII letter, and others may be cut over several tokens").into());
+    }
 
     let chain = Chain::new(42)
         .then(Without::new(&letter, model.tokenizer()?)?)

@@ -19,8 +19,8 @@ struct Step<'a> {
 
 /// Workspaces of their own: what trains the demo model, what measures other engines (but for llama.cpp, which wants a C++ compiler), and
 /// what fuzzes.
-const OUTSIDE: [&str; 3] =
-    ["crates/ogive-demo-model/train/Cargo.toml", "benches/peers/Cargo.toml", "fuzz/Cargo.toml"];
+const OUTSIDE: [&str; 3] = ["crates/ogive-demo-model/train/Cargo.toml", PEERS, "fuzz/Cargo.toml"];
+const PEERS: &str = "benches/peers/Cargo.toml";
 
 /// The generations of NVRTC and cuBLAS that a build may load.
 const GENERATIONS: [&str; 3] = ["cuda-11", "cuda-12", "cuda-13"];
@@ -120,9 +120,15 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
     // As the workspace compiles, and where it does: most of what they depend on is there.
     let target = metadata.target_directory.as_str();
     for manifest in OUTSIDE {
-        let check = ["check", "--locked", "--manifest-path", manifest, "--target-dir", target];
-        steps.push(cargo(&check, &[("CARGO_PROFILE_DEV_OPT_LEVEL", "1")]));
+        steps.push(cargo(&["fmt", "--manifest-path", manifest, "--", "--check"], &[]));
+        let clippy = ["clippy", "--locked", "--all-targets", "--manifest-path", manifest];
+        let clippy = [&clippy[..], &["--target-dir", target, "--", "-D", "warnings"]].concat();
+        steps.push(cargo(&clippy, &[("CARGO_PROFILE_DEV_OPT_LEVEL", "1")]));
     }
+    // What makes figures of what is measured; of the engines ours alone.
+    let peers =
+        ["test", "--locked", "--no-default-features", "--manifest-path", PEERS, "--target-dir", target];
+    steps.push(cargo(&peers, &[("CARGO_PROFILE_DEV_OPT_LEVEL", "1")]));
     // All at once, so that dependencies are built with the features that the tests use too, and only once.
     steps.push(cargo(&["build", "--workspace", "--lib", "--examples"], &[]));
     // What is told of the generations that a build leaves out. It finds the emulator that was built just now.
@@ -217,6 +223,14 @@ mod tests {
         for package in metadata.workspace_packages() {
             let wanted = format!("cargo clippy --package {} --all-targets -- -D warnings", package.name);
             assert!(names.contains(&wanted), "{wanted}");
+        }
+        for manifest in OUTSIDE {
+            for wanted in ["cargo fmt", "cargo clippy --locked --all-targets"] {
+                assert!(
+                    names.iter().any(|n| n.starts_with(wanted) && n.contains(manifest)),
+                    "{wanted} {manifest}"
+                );
+            }
         }
         for wanted in ["cargo fmt --all -- --check", "tidy", "cargo doc --workspace --no-deps"] {
             assert!(names.iter().any(|name| name == wanted), "{wanted}");

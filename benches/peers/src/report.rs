@@ -92,8 +92,8 @@ impl Work {
         };
         let at_once = if row.phase == Phase::Together { sizes.together } else { 1 };
         let cached = (past + sizes.decode / 2) * at_once;
-        let weights = if entry.rounds { self.rounded } else { self.bytes };
-        let bytes = (weights + row.cache.bytes(self.elements) * cached as u64) as f64;
+        let weights = self.touched(at_once, entry.rounds);
+        let bytes = weights + (row.cache.bytes(self.elements) * cached as u64) as f64;
         Some(bytes * rate / at_once as f64 / at.reads[e])
     }
 }
@@ -198,6 +198,7 @@ pub(crate) fn load() -> Option<f64> {
 mod tests {
     use super::*;
     use crate::engines::Cache;
+    use crate::file::Stored;
     use crate::phase::Several;
 
     fn asked() -> Asked {
@@ -231,7 +232,11 @@ mod tests {
         };
         let m = Measured {
             model: "m".into(),
-            work: Work { bytes: 1_000_000_000, weights: 1_000_000_000, ..Work::default() },
+            work: Work {
+                always: Stored { plain: 1_000_000_000, rounded: 0 },
+                weights: 1_000_000_000,
+                ..Work::default()
+            },
             entries: vec![
                 entry(Phase::Decode, "a"),
                 entry(Phase::Decode, "b"),
@@ -282,8 +287,7 @@ mod tests {
         let reads = vec![1e10; 4];
         let one = Repetition { peaks, rates, reads, first: vec![7, 7], ..Repetition::default() };
         let work = Work {
-            bytes: 1_000_000_000,
-            rounded: 500_000_000,
+            always: Stored { plain: 1_000_000_000, rounded: 500_000_000 },
             weights: 2_000_000_000,
             arithmetic: Arithmetic::F32,
             ..Work::default()

@@ -35,7 +35,8 @@ impl Trace {
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         Self {
             date: date(seconds),
-            commit: output("git", &["rev-parse", "--short", "HEAD"]),
+            // With `-dirty` where the tree is not what was committed.
+            commit: output("git", &["describe", "--always", "--dirty", "--abbrev=9", "--exclude", "*"]),
             machine: Machine {
                 cpu: cpu(),
                 cores: std::thread::available_parallelism().ok().map(usize::from),

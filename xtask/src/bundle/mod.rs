@@ -113,7 +113,9 @@ pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), Strin
         fs::copy(&program, &to).map_err(|e| failed("copying to", &to, e))?;
     }
     copy(&root.join("crates/ogive-models/tests/golden"), &out.join("golden"))?;
-    let commit = Command::new("git").current_dir(root).args(["rev-parse", "HEAD"]).output();
+    // With `-dirty` where the tree is not what was committed.
+    let describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"];
+    let commit = Command::new("git").current_dir(root).args(describe).output();
     let commit = commit.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default();
     let glibc = newest_glibc(&[&bin, &tests])?;
     pack(&out)?;

@@ -1,5 +1,6 @@
 //! The engines that are compared, a file each. To add one: a file with a `Running` in it, and a line in the table.
 
+#[cfg(feature = "candle")]
 mod candle;
 #[cfg(feature = "llama-cpp")]
 mod llama_cpp;
@@ -102,6 +103,7 @@ pub(crate) const ENGINES: &[Engine] = &[
         rounds: false,
         open: llama_cpp::open,
     },
+    #[cfg(feature = "candle")]
     // At depth and together it would only be slow: its attention copies the whole cache for each token.
     Engine {
         name: "candle",
@@ -139,6 +141,7 @@ pub(crate) trait Running {
 }
 
 /// The place of the largest.
+#[cfg(any(feature = "candle", feature = "llama-cpp"))]
 fn best(logits: &[f32]) -> Result<u32> {
     let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).ok_or("no logits")?;
     Ok(best.0 as u32)
