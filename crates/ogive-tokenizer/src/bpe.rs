@@ -17,8 +17,10 @@ const SHORT: usize = 32;
 
 /// The model.
 pub(crate) struct Bpe {
-    /// The token of each byte.
+    /// The token of each byte, [`NONE`] where there is none.
     bytes: [u32; 256],
+    /// Every byte has a token.
+    whole: bool,
     /// Left and right token: rank and result.
     merges: AHashMap<(u32, u32), (u32, u32)>,
     /// Tokens by their bytes.
@@ -37,8 +39,8 @@ impl std::fmt::Debug for Bpe {
 }
 
 impl Bpe {
-    /// From tokens and merges in their spelling as characters; `None` if some byte has no token, or if a merge names what the
-    /// spelling cannot express, which are matters for a more general model.
+    /// From tokens and merges in their spelling as characters; `None` if a merge names what the spelling cannot express, which
+    /// is a matter for a more general model.
     ///
     /// # Errors
     /// If a merge names a token that is not there.
@@ -55,10 +57,7 @@ impl Bpe {
         }
         let mut bytes = [NONE; 256];
         for b in 0..=255u8 {
-            match ids.get(&[b][..]) {
-                Some(id) => bytes[usize::from(b)] = *id,
-                None => return Ok(None),
-            }
+            bytes[usize::from(b)] = ids.get(&[b][..]).copied().unwrap_or(NONE);
         }
         let mut ranks = AHashMap::with_capacity(merges.size_hint().0);
         let mut text = Vec::new();
@@ -86,7 +85,18 @@ impl Bpe {
                 u32::try_from(rank).map_err(|_| TokenizerError::Vocabulary("it has 2^32 merges".into()))?;
             ranks.entry((l, r)).or_insert((rank, merged));
         }
-        Ok(Some(Self { bytes, merges: ranks, ids, ignore_merges }))
+        let whole = !bytes.contains(&NONE);
+        Ok(Some(Self { bytes, whole, merges: ranks, ids, ignore_merges }))
+    }
+
+    /// The token, if there is one, for bytes that have none of their own. Vocabularies lack those that UTF-8 never has, and some
+    /// lack control characters.
+    pub(crate) fn with_unknown(mut self, unknown: Option<u32>) -> Self {
+        if let Some(unknown) = unknown {
+            self.bytes.iter_mut().filter(|id| **id == NONE).for_each(|id| *id = unknown);
+            self.whole = true;
+        }
+        self
     }
 
     /// The id of a token by its spelling.
@@ -95,12 +105,20 @@ impl Bpe {
     }
 
     /// Appends the tokens of one word.
+    ///
+    /// # Errors
+    /// If a byte of it has no token and there is none for unknown ones, if it is too long.
     pub(crate) fn encode(&self, word: &[u8], out: &mut Vec<u32>) -> Result<()> {
         if self.ignore_merges
             && let Some(id) = self.ids.get(word)
         {
             out.push(*id);
             return Ok(());
+        }
+        if !self.whole
+            && let Some(at) = word.iter().position(|b| self.bytes[usize::from(*b)] == NONE)
+        {
+            return Err(TokenizerError::NoToken { what: format!("the byte 0x{:02X}", word[at]), at });
         }
         match word {
             [] => {}
@@ -245,6 +263,22 @@ mod tests {
         let e = Bpe::new(tokens(), [Ok(("a", "b"))].into_iter(), false).unwrap_err().to_string();
         assert!(e.contains("merge 0") && e.contains("\"ab\""), "{e}");
         assert!(Bpe::new(tokens(), [Ok(("a", "中"))].into_iter(), false).unwrap().is_none());
-        assert!(Bpe::new(tokens().skip(1), std::iter::empty(), false).unwrap().is_none());
+    }
+
+    #[test]
+    fn bytes_without_a_token() {
+        let bytes: Vec<String> = (0..=255).map(|b| byte_level::to_char(b).to_string()).collect();
+        let tokens = bytes.iter().map(String::as_str).zip(0u32..).filter(|(_, id)| *id != 0xc0);
+        let bpe = Bpe::new(tokens, std::iter::empty(), false).unwrap().unwrap();
+        let mut out = Vec::new();
+        bpe.encode(b"ab", &mut out).unwrap();
+        assert_eq!(out, [97, 98]);
+        for word in [&b"\xc0"[..], b"a\xc0", &[0xc0; 2 * SHORT]] {
+            let e = bpe.encode(word, &mut out).unwrap_err();
+            assert!(matches!(e, TokenizerError::NoToken { .. }) && e.to_string().contains("0xC0"), "{e}");
+        }
+        assert_eq!(out, [97, 98]);
+        bpe.with_unknown(Some(7)).encode(b"a\xc0", &mut out).unwrap();
+        assert_eq!(out, [97, 98, 97, 7]);
     }
 }

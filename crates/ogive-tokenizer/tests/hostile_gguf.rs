@@ -6,7 +6,7 @@ mod common;
 
 use common::samples;
 use gguf_file::{Array, Metadata, StringArray, Value};
-use ogive_tokenizer::{EncodeOptions, TokenKind, Tokenizer};
+use ogive_tokenizer::{EncodeOptions, TokenKind, Tokenizer, TokenizerError};
 
 fn strings<S: AsRef<[u8]>>(texts: impl IntoIterator<Item = S>) -> Value {
     texts.into_iter().collect::<StringArray>().into()
@@ -141,17 +141,6 @@ fn lies_are_refused_by_name() {
             "alphabet",
         ),
         (
-            "a byte without a token",
-            bpe,
-            |m| {
-                let mut texts: Vec<Vec<u8>> =
-                    m.array_of_str("tokenizer.ggml.tokens").unwrap().iter().map(<[u8]>::to_vec).collect();
-                texts[65] = b"zzz".to_vec();
-                m.set("tokenizer.ggml.tokens", strings(&texts));
-            },
-            "0x41",
-        ),
-        (
             "a token that is not UTF-8",
             bpe,
             |m| {
@@ -203,4 +192,31 @@ fn harmless_oddities_open() {
     let mut m = bpe();
     m.remove("tokenizer.ggml.pre");
     assert!(!Tokenizer::from_gguf(&m).unwrap().encode("ab", EncodeOptions::TEXT).unwrap().is_empty());
+}
+
+/// As llama.cpp's Falcon, MPT and StarCoder have it: bytes that UTF-8 never has may lack a token, and others.
+#[test]
+fn bytes_need_no_token() {
+    let mut m = bpe();
+    let mut texts: Vec<Vec<u8>> =
+        m.array_of_str("tokenizer.ggml.tokens").unwrap().iter().map(<[u8]>::to_vec).collect();
+    for c in ["A", "\u{c0}"] {
+        let id = texts.iter().position(|t| t == c.as_bytes()).unwrap();
+        texts[id] = format!("[{c}]").into_bytes();
+    }
+    m.set("tokenizer.ggml.tokens", strings(&texts));
+    let lacking = Tokenizer::from_gguf(&m).unwrap();
+    let whole = Tokenizer::from_gguf(&bpe()).unwrap();
+    let text = "ab Babble \u{e9}";
+    assert_eq!(
+        lacking.encode(text, EncodeOptions::TEXT).unwrap(),
+        whole.encode(text, EncodeOptions::TEXT).unwrap()
+    );
+    for (bytes, name) in [(&b"A"[..], "0x41"), (b"ab BABble", "0x41"), (b"ab\xc0", "0xC0")] {
+        let e = lacking.encode_bytes(bytes, EncodeOptions::TEXT).unwrap_err();
+        assert!(matches!(e, TokenizerError::NoToken { .. }) && e.to_string().contains(name), "{e}");
+    }
+    m.set("tokenizer.ggml.unknown_token_id", 262u32);
+    let unknown = Tokenizer::from_gguf(&m).unwrap();
+    assert_eq!(unknown.encode_bytes(b"A\xc0", EncodeOptions::TEXT).unwrap(), [262, 262]);
 }

@@ -251,6 +251,51 @@ fn long_texts_that_are_only_looked_at() {
     }
 }
 
+/// What minijinja does by itself with a value counts as if it were done here: a tuple of itself doubles at every level.
+#[test]
+fn keys_and_comparisons_read_to_the_leaves() {
+    // Most of the budget is spent before, to be done sooner.
+    let spent = "{% set s = 'a' * 30000000 %}".repeat(7);
+    let doubled = format!(
+        "{spent}{{% set ns = namespace(t=(1,)) %}}{{% for i in range(40) %}}{{% set ns.t = (ns.t, ns.t) %}}{{% endfor %}}"
+    );
+    for read in [
+        "{{ {ns.t: 1}|length }}",
+        "{{ {'a': 1, ns.t: 1}|length }}",
+        "{{ {}[ns.t] }}",
+        "{{ {}.get(ns.t) }}",
+        "{{ ns.t in {} }}",
+        "{{ dict([(ns.t, 1)])|length }}",
+        "{{ {}[ns] }}",
+        "{% for i in [1, 2] %}{{ loop.changed(ns.t) }}{% endfor %}",
+        "{% for i in [1, 2] %}{{ loop.changed([ns.t]) }}{% endfor %}",
+        "{% for i in [1, 2] %}{{ loop.changed(ns) }}{% endfor %}",
+    ] {
+        is_stopped(&format!("{doubled}{read}"));
+    }
+    // Small enough to be read once, and not to be hashed in every turn.
+    let smaller = doubled.replace("(40)", "(16)");
+    for read in ["d.copy()", "dict(d)", "d[ns.t]", "{ns.t: 1}"] {
+        is_stopped(&format!(
+            "{smaller}{{% set d = {{ns.t: 1}} %}}{{% for i in range(100000) %}}{{% if {read} %}}{{% endif %}}{{% endfor %}}"
+        ));
+    }
+}
+
+#[test]
+fn every_character_of_a_text_is_asked() {
+    for name in ["istitle", "isupper", "islower", "isalpha", "isalnum", "isdigit", "isspace"] {
+        is_stopped(&format!(
+            "{{% set s = 'é' * 1000000 %}}{{% for i in range(150) %}}{{% if s.{name}() %}}{{% endif %}}{{% endfor %}}"
+        ));
+    }
+    // A name is looked up in a dict, and not searched.
+    let entries: String = (0..2000).map(|i| format!("'k{i}': {i}, ")).collect();
+    let names = "%(k1999)d".repeat(2000);
+    let source = format!("{{{{ ('{names}' % {{{entries}}})|length }}}}");
+    assert_eq!(run(&source).unwrap(), "8000");
+}
+
 /// Numbers beyond what any value has mean what they say.
 #[test]
 fn more_places_than_a_number_has() {
@@ -294,6 +339,15 @@ fn the_deepest_that_is_allowed() {
     assert_eq!(run(&filters(390)).unwrap(), "A");
     let recursion = "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{% endif %}.{% endmacro %}{{ m(30) }}";
     assert_eq!(run(recursion).unwrap().len(), 31);
+}
+
+/// minijinja's loop divides by the number of what it cycles through.
+#[test]
+fn nothing_to_cycle_through() {
+    for call in ["loop.cycle()", "loop.cycle(*[])", "loop['cycle']()"] {
+        let error = run(&format!("{{% for x in [1] %}}{{{{ {call} }}}}{{% endfor %}}")).unwrap_err();
+        assert!(matches!(error, TemplateError::Render { .. }), "{call}: {error}");
+    }
 }
 
 #[test]

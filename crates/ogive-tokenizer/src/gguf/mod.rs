@@ -324,9 +324,7 @@ fn bpe(metadata: &Metadata) -> Result<Tokenizer> {
     let mut bytes = Box::new([None; 256]);
     for b in 0..=255u8 {
         let spelling = byte_level::to_char(b);
-        let id = seen.get(spelling.encode_utf8(&mut [0; 4]) as &str);
-        bytes[usize::from(b)] =
-            Some(*id.ok_or_else(|| damaged(format!("the byte 0x{b:02X} ({spelling:?}) has no token")))?);
+        bytes[usize::from(b)] = seen.get(spelling.encode_utf8(&mut [0; 4]) as &str).copied();
     }
     let merges = metadata.array_of_str("tokenizer.ggml.merges").map_err(bad)?;
     let pairs = merges.iter_str().enumerate().map(|(i, merge)| {
@@ -341,7 +339,7 @@ fn bpe(metadata: &Metadata) -> Result<Tokenizer> {
         vocab,
         normalizers: Vec::new(),
         steps: pre.stages.into_iter().map(Step::isolate).collect(),
-        model: Model::Bpe(Box::new(model)),
+        model: Model::Bpe(Box::new(model.with_unknown(special.unknown))),
         bytes,
         special,
         add_bos: pre.add_bos,

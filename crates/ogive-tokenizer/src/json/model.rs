@@ -6,7 +6,7 @@
 use super::damaged;
 use crate::bpe::Bpe;
 use crate::model::Model;
-use crate::{Result, TokenizerError};
+use crate::{Result, TokenizerError, byte_level};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;
@@ -154,7 +154,9 @@ fn bpe(json: BpeJson, byte_level: bool) -> Result<Read> {
     }
     let tokens: Vec<(String, u32)> = vocab.iter().map(|(text, id)| (text.clone(), *id)).collect();
     // With a token for every byte nothing is unknown.
+    let spelt = |b| vocab.contains_key(byte_level::to_char(b).encode_utf8(&mut [0; 4]) as &str);
     let plain = !byte_fallback
+        && (0..=255).all(spelt)
         && json.continuing_subword_prefix.as_deref().unwrap_or_default().is_empty()
         && json.end_of_word_suffix.as_deref().unwrap_or_default().is_empty();
     if plain && byte_level {

@@ -5,7 +5,7 @@ use minijinja::{Error, State, Value};
 
 use super::arguments::split;
 use super::text::{Sink, float_repr, write_repr, write_text};
-use super::values::{Kind, fail, kind, limit, pairs};
+use super::values::{Kind, fail, kind, limit, look_up, new_dict};
 
 /// Widths and precisions beyond this have no use but to fill memory.
 const MAX_WIDTH: usize = 1000;
@@ -274,8 +274,8 @@ pub(super) fn percent(state: &mut State<'_, '_>, text: &str, args: &[Value]) -> 
             let Some(Kind::Dict(dict)) = args.first().map(kind) else {
                 return Err(fail("format requires a mapping"));
             };
-            let found = pairs(dict).find(|(k, _)| k.as_str() == Some(key));
-            value = Some(found.ok_or_else(|| fail(format!("format key {key:?} is missing")))?.1);
+            let found = look_up(state, dict, &Value::from(key))?;
+            value = Some(found.ok_or_else(|| fail(format!("format key {key:?} is missing")))?);
             named = true;
             rest = tail;
         }
@@ -324,7 +324,8 @@ pub(super) fn format_filter(
     let text = sink.finish(state)?;
     if positional.is_empty() && keywords.args().next().is_some() {
         let dict = keywords.args().map(|k| Ok((Value::from(k), keywords.peek::<Value>(k)?)));
-        let dict = super::values::new_dict(dict.collect::<Result<_, Error>>()?);
+        let dict = dict.collect::<Result<_, Error>>()?;
+        let dict = new_dict(state, dict)?;
         return percent(state, &text, &[dict]);
     }
     percent(state, &text, positional)

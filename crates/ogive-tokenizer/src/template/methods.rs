@@ -8,13 +8,14 @@ use std::sync::Arc;
 use minijinja::value::{Object, Tuple};
 use minijinja::{Error, State, Value};
 
-use super::arguments::{bind, integer, required, string};
+use super::arguments::{bind, integer, required, split as split_arguments, string};
 use super::characters;
 use super::format::str_format;
+use super::search::{NAMES, bounds, search};
 use super::text::{Sink, write_text};
 use super::values::{
     Kind, charge, charge_elements, charge_reading, dict_len, elements, equal, fail, int_value, kind, look_up,
-    new_dict, pairs,
+    new_dict, pairs, read_whole,
 };
 
 const STR: [&str; 37] = [
@@ -128,7 +129,16 @@ pub(super) fn call_method(
     }
     match kind(value) {
         Kind::Undefined => Err(fail(format!("value with method '{name}' is undefined"))),
-        Kind::Opaque => value.call_method(state, name, args),
+        // minijinja's loop divides by their number, and compares them without counting.
+        Kind::Opaque if name == "cycle" && split_arguments(args)?.0.is_empty() => {
+            Err(fail("no items for cycling given"))
+        }
+        Kind::Opaque => {
+            if name == "changed" {
+                args.iter().try_for_each(|arg| read_whole(state, arg).map(drop))?;
+            }
+            value.call_method(state, name, args)
+        }
         Kind::Dict(_) | Kind::List(_) if CHANGING.contains(&name) => {
             Err(fail(format!("access to attribute '{name}' of '{}' is unsafe", kind(value).name())))
         }
@@ -156,7 +166,7 @@ fn dict_method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Val
         "items" => pairs(dict).map(|(k, v)| Value::from(Tuple::from([k, v]))).collect::<Vec<_>>().into(),
         "keys" => pairs(dict).map(|(k, _)| k).collect::<Vec<_>>().into(),
         "values" => pairs(dict).map(|(_, v)| v).collect::<Vec<_>>().into(),
-        _ => new_dict(pairs(dict).collect()),
+        _ => new_dict(state, pairs(dict).collect())?,
     })
 }
 
@@ -166,10 +176,14 @@ fn list_method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Val
         let [] = bind(name, args, [])?;
         return elements(state, value).map(Value::from);
     }
-    let [wanted] = bind(name, args, ["value"])?;
+    let [wanted, start, end] = bind(name, args, ["value", "start", "stop"])?;
+    if name == "count" && start.is_some() {
+        return Err(fail("count() takes one argument"));
+    }
     let wanted = required(name, "value", wanted)?;
+    let (start, end) = bounds(items.len(), start.as_ref(), end.as_ref())?.unwrap_or((0, 0));
     let mut count = 0;
-    for (i, item) in items.iter().enumerate() {
+    for (i, item) in items.iter().enumerate().take(end).skip(start) {
         if equal(state, item, &wanted)? {
             if name == "index" {
                 return Ok(Value::from(i));
@@ -181,11 +195,15 @@ fn list_method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Val
 }
 
 fn str_method(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
-    // What only looks is cheap, what copies pays for the copy (upper case can be three times as long).
+    if NAMES.contains(&name) {
+        return search(state, text, name, args);
+    }
+    // What copies pays for the copy (upper case can be three times as long), and what asks of
+    // every character takes as much time.
     let cost = match name {
-        "startswith" | "endswith" | "join" | "format" => 0,
-        "count" | "find" | "index" | "rfind" | "rindex" => text.len() / 16,
-        _ if name.starts_with("is") => text.len() / 16,
+        "join" | "format" => 0,
+        "isascii" => text.len() / 16,
+        "istitle" => text.len().saturating_mul(2),
         _ => text.len(),
     };
     charge(state, cost.saturating_add(16))?;
@@ -241,26 +259,6 @@ fn str_method(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value])
             }
             return sink.finish(state).map(Value::from);
         }
-        "startswith" | "endswith" => {
-            let [wanted] = bind(name, args, ["affix"])?;
-            let wanted = required(name, "affix", wanted)?;
-            let mut test = |affix: &Value| -> Result<bool, Error> {
-                let affix = string(name, affix)?;
-                charge_reading(state, affix)?;
-                Ok(if name == "startswith" { text.starts_with(affix) } else { text.ends_with(affix) })
-            };
-            match kind(&wanted) {
-                Kind::Tuple(items) => {
-                    for item in items {
-                        if test(item)? {
-                            return Ok(Value::from(true));
-                        }
-                    }
-                    Value::from(false)
-                }
-                _ => Value::from(test(&wanted)?),
-            }
-        }
         "removeprefix" | "removesuffix" => {
             let [affix] = bind(name, args, ["affix"])?;
             let affix = required(name, "affix", affix)?;
@@ -268,23 +266,6 @@ fn str_method(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value])
             let cut =
                 if name == "removeprefix" { text.strip_prefix(affix) } else { text.strip_suffix(affix) };
             Value::from(cut.unwrap_or(text))
-        }
-        "find" | "rfind" | "index" | "rindex" => {
-            let [wanted] = bind(name, args, ["sub"])?;
-            let wanted = required(name, "sub", wanted)?;
-            let wanted = string(name, &wanted)?;
-            charge_reading(state, wanted)?;
-            let found = if name.starts_with('r') { text.rfind(wanted) } else { text.find(wanted) };
-            match found {
-                Some(at) => Value::from(text[..at].chars().count()),
-                None if name.ends_with("index") => return Err(fail("substring not found")),
-                None => Value::from(-1),
-            }
-        }
-        "count" => {
-            let [wanted] = bind(name, args, ["sub"])?;
-            let wanted = required(name, "sub", wanted)?;
-            Value::from(text.matches(string(name, &wanted)?).count())
         }
         "center" | "ljust" | "rjust" | "zfill" => return pad(state, text, name, args),
         _ => {

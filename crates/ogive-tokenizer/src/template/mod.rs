@@ -27,6 +27,7 @@ mod lower;
 mod methods;
 mod operators;
 mod predicates;
+mod search;
 mod sequences;
 mod statements;
 mod text;
@@ -220,7 +221,7 @@ fn from_json(value: &Json, depth: usize) -> Result<Value, TemplateError> {
         Json::Object(items) => {
             let items: Result<Vec<(Value, Value)>, TemplateError> =
                 items.iter().map(|(k, v)| Ok((Value::from(k), from_json(v, depth + 1)?))).collect();
-            values::new_dict(items?)
+            Value::from_pairs(items?)
         }
     })
 }

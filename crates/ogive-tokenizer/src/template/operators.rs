@@ -9,13 +9,13 @@ use super::methods::{bound, call_method, is_method};
 use super::text::{Sink, write_text};
 use super::values::{
     Kind, charge, charge_elements, charge_reading, check_plain, contains, elements, equal, fail, int_value,
-    kind, limit, look_up, order,
+    kind, limit, look_up, order, pairs, read_key,
 };
 
 type Outcome = Result<Value, Error>;
 
 /// The operators by the names [`super::lower`] writes.
-pub(super) fn operators() -> [(&'static str, Builtin); 20] {
+pub(super) fn operators() -> [(&'static str, Builtin); 22] {
     [
         ("__add", add),
         ("__sub", |_, a, b| arithmetic("-", a, b)),
@@ -40,6 +40,8 @@ pub(super) fn operators() -> [(&'static str, Builtin); 20] {
         ("__invoke", |state, a, args| a.call(state, args)),
         ("__iter", |state, a, _| elements(state, a).map(Value::from)),
         ("__keep", keep),
+        ("__key", |state, a, _| read_key(state, a).map(|()| a.clone())),
+        ("__keywords", keywords),
         ("__store", |state, a, _| check_plain(state, a).map(|()| a.clone())),
         ("__text", |state, a, args| {
             charge(state, args.first().and_then(Value::as_usize).unwrap_or(0))?;
@@ -55,6 +57,16 @@ pub(super) fn keep(state: &mut State<'_, '_>, a: &Value, _: &[Value]) -> Outcome
         _ => {}
     }
     check_plain(state, a)?;
+    Ok(a.clone())
+}
+
+/// What `**` spreads: the names of arguments.
+fn keywords(state: &mut State<'_, '_>, a: &Value, _: &[Value]) -> Outcome {
+    if let Kind::Dict(dict) = kind(a) {
+        for (key, _) in pairs(dict) {
+            charge_reading(state, key.as_str().ok_or_else(|| fail("keywords must be strings"))?)?;
+        }
+    }
     Ok(a.clone())
 }
 
@@ -310,6 +322,12 @@ fn attribute(_: &mut State<'_, '_>, a: &Value, b: &[Value]) -> Outcome {
         Kind::Dict(_) | Kind::Str(_) | Kind::List(_) | Kind::Tuple(_) if super::methods::has(a, text) => {
             Ok(bound(a, text))
         }
+        // The only pairs of Jinja's whose parts have names are the groups of `groupby`.
+        Kind::Tuple([key, items]) if matches!(kind(items), Kind::List(_)) => Ok(match text {
+            "grouper" => key.clone(),
+            "list" => items.clone(),
+            _ => Value::UNDEFINED,
+        }),
         Kind::Dict(_) | Kind::Opaque => Ok(a.get_attr(text).unwrap_or_default()),
         _ => Ok(Value::UNDEFINED),
     }

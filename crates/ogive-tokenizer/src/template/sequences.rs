@@ -26,8 +26,12 @@ pub(super) fn read_path(state: &mut State<'_, '_>, item: &Value, path: &Value) -
     Ok(value)
 }
 
-/// `map('filter', …)` or `map(attribute='a', default=…)`.
+/// `map('filter', …)` or `map(attribute='a', default=…)`. What is false is empty, also a number, and its arguments are not
+/// looked at.
 pub(super) fn map(state: &mut State<'_, '_>, value: &Value, args: &[Value]) -> Outcome {
+    if !value.is_true() {
+        return Ok(Value::from(Vec::<Value>::new()));
+    }
     let (positional, keywords) = split(args)?;
     let items = elements(state, value)?;
     let mapped: Result<Vec<Value>, Error> = match positional.split_first() {
@@ -55,7 +59,7 @@ pub(super) fn map(state: &mut State<'_, '_>, value: &Value, args: &[Value]) -> O
     keep(state, &Value::from(mapped?), &[])
 }
 
-/// `select`, `reject`, `selectattr`, `rejectattr`.
+/// `select`, `reject`, `selectattr`, `rejectattr`; of what is false as [`map`].
 pub(super) fn select(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -63,6 +67,9 @@ pub(super) fn select(
     by_attribute: bool,
     wanted: bool,
 ) -> Outcome {
+    if !value.is_true() {
+        return Ok(Value::from(Vec::<Value>::new()));
+    }
     let (path, args) = match args.split_first() {
         Some((path, rest)) if by_attribute => (Some(path), rest),
         None if by_attribute => return Err(fail("missing parameter: attribute name")),
@@ -278,5 +285,6 @@ pub(super) fn dict(state: &mut State<'_, '_>, args: &[Value]) -> Outcome {
         out.push((Value::from(key), keywords.peek::<Value>(key)?));
     }
     charge_elements(state, out.len().saturating_mul(2))?;
-    keep(state, &new_dict(out), &[])
+    let dict = new_dict(state, out)?;
+    keep(state, &dict, &[])
 }

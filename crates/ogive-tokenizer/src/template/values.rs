@@ -187,12 +187,46 @@ pub(super) fn look_up(
     dict: &DynObject,
     key: &Value,
 ) -> Result<Option<Value>, Error> {
-    charge_reading(state, key.as_str().unwrap_or_default())?;
-    Ok(dict.get_value(key))
+    Ok(if read_whole(state, key)? { dict.get_value(key) } else { None })
 }
 
-pub(super) fn new_dict(pairs: Vec<(Value, Value)>) -> Value {
-    Value::from_pairs(pairs)
+/// A dict, whose keys are read for it.
+pub(super) fn new_dict(state: &mut State<'_, '_>, pairs: Vec<(Value, Value)>) -> Result<Value, Error> {
+    for (key, _) in &pairs {
+        read_key(state, key)?;
+    }
+    Ok(Value::from_pairs(pairs))
+}
+
+/// Pays for reading a key, and refuses what is none.
+pub(super) fn read_key(state: &mut State<'_, '_>, key: &Value) -> Result<(), Error> {
+    if read_whole(state, key)? {
+        return Ok(());
+    }
+    Err(fail(format!("unhashable type: '{}'", kind(key).name())))
+}
+
+/// Pays for reading a value to its last leaf, as hashing and comparing do in minijinja: `(t, t)`, thirty times over, has a
+/// billion of them. Tells whether the value can be a key: no list, dict or macro is in it.
+pub(super) fn read_whole(state: &mut State<'_, '_>, value: &Value) -> Result<bool, Error> {
+    charge(state, COMPARISON)?;
+    let object = match kind(value) {
+        Kind::Str(text) => return charge_reading(state, text).map(|()| true),
+        Kind::List(items) | Kind::Tuple(items) => {
+            let mut key = matches!(kind(value), Kind::Tuple(_));
+            for item in items {
+                key &= read_whole(state, item)?;
+            }
+            return Ok(key);
+        }
+        Kind::Dict(dict) => Some(dict),
+        Kind::Opaque => value.as_object(),
+        _ => return Ok(true),
+    };
+    for (_, item) in object.into_iter().flat_map(pairs) {
+        read_whole(state, &item)?;
+    }
+    Ok(false)
 }
 
 /// Small integers in minijinja's usual form.

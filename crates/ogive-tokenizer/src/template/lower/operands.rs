@@ -75,7 +75,12 @@ impl Parser<'_, '_> {
                 }
                 text.push_str(", ");
             }
-            let key = self.expression()?;
+            let start = self.at;
+            let mut key = self.expression()?;
+            let literal = matches!(self.tokens[start..self.at], [Token::Str(_) | Token::Int(_)]);
+            if !literal {
+                key = self.chain(key, "__key", &[])?;
+            }
             self.expect_op(":")?;
             let value = self.expression()?;
             height = height.max(key.height).max(value.height);
@@ -99,7 +104,7 @@ impl Parser<'_, '_> {
                     let mut arguments = vec![Low::new(quote(name))];
                     arguments.extend(self.arguments()?);
                     value = self.chain(value, "__call", &arguments)?;
-                } else if value.path && !is_method(name) {
+                } else if value.path && !is_method(name) && !matches!(name, "grouper" | "list") {
                     value.height += 1;
                     self.check_height(value.height)?;
                     value.text = format!("{}.{name}", value.text);
@@ -194,7 +199,10 @@ impl Parser<'_, '_> {
                 self.at += 2;
                 prefix = format!("{name}=");
             }
-            let value = self.expression()?;
+            let mut value = self.expression()?;
+            if prefix == "**" {
+                value = self.chain(value, "__keywords", &[])?;
+            }
             out.push(Low { text: format!("{prefix}{}", value.text), ..value });
         }
         Ok(out)
