@@ -108,11 +108,11 @@ fn find_open(text: &str) -> Option<usize> {
 
 /// If `text` (at a `{%` or `{{`) opens a raw block: the length up to and including its `endraw` tag.
 fn raw_block(text: &str, line: usize) -> Result<Option<usize>, Fault> {
-    let Some(open) = bare_tag(text, "raw") else { return Ok(None) };
+    let Some(open) = bare_tag(text, "raw", &['-']) else { return Ok(None) };
     let mut at = open;
     while let Some(found) = text[at..].find("{%") {
         at += found;
-        if let Some(length) = bare_tag(&text[at..], "endraw") {
+        if let Some(length) = bare_tag(&text[at..], "endraw", &['-', '+']) {
             return Ok(Some(at + length));
         }
         at += 2;
@@ -120,14 +120,14 @@ fn raw_block(text: &str, line: usize) -> Result<Option<usize>, Fault> {
     Err(Fault::new(line, "raw block is not closed: expected {% endraw %}"))
 }
 
-/// The length of `{% NAME %}` (with any whitespace markers) at the start of `text`.
-fn bare_tag(text: &str, name: &str) -> Option<usize> {
+/// The length of `{% NAME %}` at the start of `text`, with any whitespace marker before the name and those given behind it.
+fn bare_tag(text: &str, name: &str, markers: &[char]) -> Option<usize> {
     let rest = text.strip_prefix("{%")?;
     let rest = rest.strip_prefix(['-', '+']).unwrap_or(rest);
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace());
     let rest = rest.strip_prefix(name)?;
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace());
-    let rest = rest.strip_prefix(['-', '+']).unwrap_or(rest);
+    let rest = rest.strip_prefix(markers).unwrap_or(rest);
     let rest = rest.strip_prefix("%}")?;
     Some(text.len() - rest.len())
 }

@@ -27,6 +27,7 @@ mod lower;
 mod methods;
 mod operators;
 mod predicates;
+mod scopes;
 mod search;
 mod sequences;
 mod statements;

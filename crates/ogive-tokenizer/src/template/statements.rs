@@ -6,6 +6,7 @@
 
 use super::lex::{Fault, Segment, Tag, TagKind, Token, segments};
 use super::lower::{Parser, join};
+use super::scopes::{LoopScopes, loop_scopes};
 
 /// Text up to this many bytes is paid for by its instruction's fuel.
 const FREE_TEXT: usize = 32;
@@ -20,10 +21,11 @@ pub(super) fn rewrite(source: &str) -> Result<String, Fault> {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let segments = segments(&source)?;
     let mut out = String::with_capacity(source.len() * 2);
-    let mut blocks = Blocks::default();
+    let mut blocks = Blocks { loops: loop_scopes(&segments).into_iter(), ..Blocks::default() };
     for (i, segment) in segments.iter().enumerate() {
         match segment {
-            Segment::Text(text) | Segment::Comment(text) | Segment::Raw(text) => out.push_str(text),
+            Segment::Text(text) | Segment::Comment(text) => out.push_str(text),
+            Segment::Raw(text) => write_raw(&mut out, text),
             Segment::Tag(tag) => {
                 let text = text_after(&segments[i + 1..]);
                 write_tag(&mut out, tag, text, &mut blocks)?;
@@ -32,6 +34,14 @@ pub(super) fn rewrite(source: &str) -> Result<String, Fault> {
     }
     blocks.finish()?;
     Ok(out)
+}
+
+/// A line feed behind `{% raw %}` belongs to the text, unlike those behind other tags.
+fn write_raw(out: &mut String, text: &str) {
+    let (open, rest) = text.split_at(text.find("%}").unwrap_or(0));
+    out.push_str(open);
+    out.push_str(if open.ends_with('-') { "" } else { "+" });
+    out.push_str(rest);
 }
 
 /// Bytes of text up to the next tag.
@@ -72,6 +82,8 @@ fn write_tag(out: &mut String, tag: &Tag<'_>, text: usize, blocks: &mut Blocks) 
 struct Blocks {
     open: Vec<Open>,
     branches: usize,
+    /// The scopes of the loops to come.
+    loops: std::vec::IntoIter<LoopScopes>,
 }
 
 #[derive(Debug)]
@@ -82,10 +94,20 @@ struct Open {
     recursive: bool,
     /// The `else` part has begun.
     in_else: bool,
+    /// What is inside stands in a `with` of ours.
+    scoped: bool,
+    /// The `else` part will.
+    else_scoped: bool,
 }
 
+/// Behind a tag: what follows has a scope of its own, as in Jinja, where minijinja has none.
+const SCOPE: &str = " %}{% with";
+/// Before the tag that ends it.
+const SCOPE_END: &str = "endwith %}{% ";
+
 /// Block words that need an end.
-const PAIRED: [&str; 9] = ["if", "for", "macro", "call", "filter", "set", "with", "generation", "block"];
+pub(super) const PAIRED: [&str; 9] =
+    ["if", "for", "macro", "call", "filter", "set", "with", "generation", "block"];
 
 impl Blocks {
     fn open(&mut self, parser: &Parser<'_, '_>, word: &str, line: usize) -> Result<(), Fault> {
@@ -93,10 +115,26 @@ impl Blocks {
             return parser.fault(format!("blocks are nested more than {MAX_BLOCKS} levels deep"));
         }
         match PAIRED.iter().find(|p| **p == word) {
-            Some(word) => self.open.push(Open { word, line, branches: 0, recursive: false, in_else: false }),
+            Some(word) => self.open.push(Open {
+                word,
+                line,
+                branches: 0,
+                recursive: false,
+                in_else: false,
+                scoped: matches!(*word, "set" | "filter"),
+                else_scoped: false,
+            }),
             None => return parser.fault(format!("unknown tag {word:?}")),
         }
         Ok(())
+    }
+
+    /// What stands around the word `else`.
+    fn otherwise(&mut self) -> (&'static str, &'static str) {
+        let Some(open) = self.open.last_mut() else { return ("", "") };
+        open.in_else = true;
+        let before = std::mem::replace(&mut open.scoped, open.else_scoped);
+        (if before { SCOPE_END } else { "" }, if open.scoped { SCOPE } else { "" })
     }
 
     fn branch(&mut self, parser: &Parser<'_, '_>) -> Result<(), Fault> {
@@ -129,11 +167,12 @@ impl Blocks {
         parser.fault(format!("{word} outside of a loop"))
     }
 
-    fn close(&mut self, parser: &Parser<'_, '_>, word: &str) -> Result<(), Fault> {
+    /// Returns what stands before the tag.
+    fn close(&mut self, parser: &Parser<'_, '_>, word: &str) -> Result<&'static str, Fault> {
         match self.open.pop() {
             Some(open) if open.word == word => {
                 self.branches -= open.branches;
-                Ok(())
+                Ok(if open.scoped { SCOPE_END } else { "" })
             }
             Some(open) => {
                 parser.fault(format!("unexpected end{word}: the innermost open block is {:?}", open.word))
@@ -154,11 +193,11 @@ fn statement(parser: &mut Parser<'_, '_>, blocks: &mut Blocks) -> Result<String,
     let line = parser.line();
     let word = parser.name()?;
     if let Some(block) = word.strip_prefix("end") {
-        blocks.close(parser, block)?;
+        let before = blocks.close(parser, block)?;
         if block == "block" && matches!(parser.peek(), Some(Token::Name(_))) {
             parser.name()?;
         }
-        return Ok(if block == "generation" { "endwith".into() } else { word.to_string() });
+        return Ok(if block == "generation" { "endwith".into() } else { format!("{before}{word}") });
     }
     if PAIRED.contains(&word) && word != "set" {
         blocks.open(parser, word, line)?;
@@ -174,10 +213,8 @@ fn statement(parser: &mut Parser<'_, '_>, blocks: &mut Blocks) -> Result<String,
             parser.fault("else is not supported in a recursive loop")
         }
         "else" => {
-            if let Some(open) = blocks.open.last_mut() {
-                open.in_else = true;
-            }
-            Ok(word.to_string())
+            let (before, behind) = blocks.otherwise();
+            Ok(format!("{before}else{behind}"))
         }
         "break" | "continue" => {
             blocks.leave(parser, word)?;
@@ -185,10 +222,13 @@ fn statement(parser: &mut Parser<'_, '_>, blocks: &mut Blocks) -> Result<String,
         }
         "for" => {
             let (text, recursive) = for_loop(parser)?;
+            let scopes = blocks.loops.next().unwrap_or_default();
             if let Some(open) = blocks.open.last_mut() {
                 open.recursive = recursive;
+                open.scoped = scopes.turn;
+                open.else_scoped = scopes.otherwise;
             }
-            Ok(text)
+            Ok(format!("{text}{}", if scopes.turn { SCOPE } else { "" }))
         }
         "set" => set(parser, blocks, line),
         "with" => with(parser),
@@ -203,7 +243,7 @@ fn statement(parser: &mut Parser<'_, '_>, blocks: &mut Blocks) -> Result<String,
                 if parser.is_op("(") { parameters(parser)? } else { Default::default() };
             Ok(format!("call{parameters} {}{defaults}", parser.expression()?.text))
         }
-        "filter" => Ok(format!("filter {}", filter_chain(parser)?)),
+        "filter" => Ok(format!("filter {}{SCOPE}", filter_chain(parser)?)),
         "block" => {
             let mut out = format!("block {}", parser.name()?);
             for word in ["scoped", "required"] {
@@ -263,34 +303,40 @@ fn for_loop(parser: &mut Parser<'_, '_>) -> Result<(String, bool), Fault> {
 
 fn set(parser: &mut Parser<'_, '_>, blocks: &mut Blocks, line: usize) -> Result<String, Fault> {
     let mut target = targets(parser, 0)?;
-    // A namespace outlives scopes and could hold itself: what goes in is checked.
-    let mut store = "";
+    // A namespace outlives scopes and could hold itself: what goes in is checked. Macros capture what their expressions
+    // name, and not what they assign to: so one names the namespace.
+    let (mut store, mut mention) = (String::new(), String::new());
     if parser.skip_op(".") {
+        store = format!("|__store({target})");
+        mention = format!(" %}}{{% set __namespace = {target}");
         target = format!("{target}.{}", parser.name()?);
-        store = "|__store";
     }
     if parser.skip_op("=") {
         return Ok(format!("set {target} = {}{store}", parser.tuple(true)?.text));
     }
     blocks.open(parser, "set", line)?;
     if parser.skip_op("|") {
-        return Ok(format!("set {target} | {}", filter_chain(parser)?));
+        return Ok(format!("set {target} | {}{SCOPE}{mention}", filter_chain(parser)?));
     }
-    Ok(format!("set {target}"))
+    Ok(format!("set {target}{SCOPE}{mention}"))
 }
 
+/// `with a = 1, b = 2`: one assignment, because no value sees the names before it.
 fn with(parser: &mut Parser<'_, '_>) -> Result<String, Fault> {
-    let mut out = String::from("with");
+    let (mut names, mut values) = (Vec::new(), Vec::new());
     while !parser.at_end() {
-        if out.len() > 4 {
+        if !names.is_empty() {
             parser.expect_op(",")?;
-            out.push(',');
         }
-        let name = parser.name()?;
+        names.push(parser.name()?);
         parser.expect_op("=")?;
-        out.push_str(&format!(" {name} = {}", parser.expression()?.text));
+        values.push(parser.expression()?.text);
     }
-    Ok(out)
+    Ok(match (&names[..], &values[..]) {
+        ([], _) => "with".into(),
+        ([name], [value]) => format!("with {name} = {value}"),
+        _ => format!("with ({}) = ({})", names.join(", "), values.join(", ")),
+    })
 }
 
 /// `(a, b=1)` of a macro or of a call block, and the statements that set what is missing. Those are tags of their own
