@@ -25,3 +25,27 @@ fn templates_mean_what_they_mean_in_jinja2() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(same > 500, "only {same} lines");
 }
+
+/// What a variable holds is what the caller's JSON said, to the last bit.
+#[test]
+fn numbers_pass_through_as_they_are() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut bits = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let random = std::iter::repeat_with(|| f64::from_bits(bits())).filter(|f| f.is_finite());
+    let mut numbers: Vec<f64> = random.take(5000).collect();
+    // And such as arguments of tools have: 53.630839129292724.
+    numbers.extend(std::iter::repeat_with(|| bits() as f64 / 2f64.powi(57)).take(5000));
+    let texts: Vec<String> = numbers.iter().map(|f| format!("{f:?}")).collect();
+    let variables: Value = serde_json::from_str(&format!("{{\"x\": [{}]}}", texts.join(","))).unwrap();
+    for source in ["{{ x|tojson }}", "{{ x }}", "{% for n in x %}, {{ n }}{% endfor %}"] {
+        let found = ChatTemplate::new(source).unwrap().render(&variables, None).unwrap();
+        let found = found.trim_start_matches([',', ' ', '[']).trim_end_matches(']').split(", ");
+        let found: Vec<String> = found.map(|n| format!("{:?}", n.parse::<f64>().unwrap())).collect();
+        assert_eq!(found, texts, "{source}");
+    }
+}

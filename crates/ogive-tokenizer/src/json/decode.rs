@@ -17,6 +17,8 @@ pub(super) struct Spelling {
     replace: Vec<(String, String)>,
     /// WordPiece: what marks a token that continues a word; others get a space before them.
     continues: Option<String>,
+    /// A space stands before every token.
+    pub(super) words: bool,
     /// A space at the beginning goes.
     pub(super) strip: bool,
     /// BPEDecoder: the space that ends a word goes where no token follows.
@@ -27,11 +29,14 @@ const KNOWN: &str =
     "Sequence, ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip, WordPiece, BPEDecoder";
 
 impl Spelling {
-    /// Reads the section; without one, the pre-tokenizer tells whether bytes are spelt.
+    /// Reads the section; without one, the pre-tokenizer tells whether bytes are spelt, and tokens that spell text are put in
+    /// a row with spaces between them, as the `tokenizers` crate does.
     pub(super) fn parse(json: &Value, steps: &[Step]) -> Result<Self> {
         let mut spelling = Self::default();
         if json.is_null() {
             spelling.byte_level = steps.iter().any(|s| matches!(s, Step::ByteLevel));
+            spelling.words = !spelling.byte_level;
+            spelling.strip = spelling.words;
         } else {
             spelling.add(json)?;
         }
@@ -93,6 +98,9 @@ impl Spelling {
                 text.strip_prefix(prefix.as_str()).map_or_else(|| format!(" {text}"), str::to_owned)
             }
         };
+        if self.words {
+            text.insert(0, ' ');
+        }
         for (from, to) in &self.replace {
             text = text.replace(from.as_str(), to);
         }
@@ -118,6 +126,8 @@ mod tests {
         let pieces = spelling(json!({"type": "WordPiece", "prefix": "##", "cleanup": true}));
         assert_eq!([pieces.bytes("ab"), pieces.bytes("##cd")].concat(), b" abcd");
         assert!(Spelling::parse(&Value::Null, &[Step::ByteLevel]).unwrap().byte_level);
+        let words = Spelling::parse(&Value::Null, &[]).unwrap();
+        assert!(words.strip && [words.bytes("ab"), words.bytes("##cd")].concat() == b" ab ##cd");
         for (json, word) in [
             (json!({"type": "CTC"}), "CTC"),
             (json!({"type": "Strip", "content": "x", "start": 1, "stop": 0}), "Strip"),

@@ -203,8 +203,8 @@ fn strip(spelling: &Spelling, normalizers: &[Normalizer], steps: &[Step]) -> Str
         || steps.iter().any(|s| matches!(s, Step::Metaspace { prepend: Prepend::Always, .. }));
     match (spelling.strip, always) {
         (false, _) => Strip::Never,
-        (true, true) => Strip::AfterAdded,
-        (true, false) => Strip::Start,
+        (true, true) if !spelling.words => Strip::AfterAdded,
+        (true, _) => Strip::Start,
     }
 }
 

@@ -38,7 +38,8 @@ const FAMILIES: &[(Family, &[&str])] = &[
             "jina-v5-nano",
         ],
     ),
-    (Family::Dbrx, &["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"]),
+    (Family::Dbrx, &["dbrx", "smaug-bpe", "chatglm-bpe"]),
+    (Family::Glm4, &["glm4", "glm5"]),
     (
         Family::Gpt2,
         &[
@@ -85,7 +86,7 @@ const FAMILIES: &[(Family, &[&str])] = &[
     (Family::Falcon, &["falcon"]),
     (Family::DeepSeekLlm, &["deepseek-llm"]),
     (Family::DeepSeekCoder, &["deepseek-coder"]),
-    (Family::DeepSeek3, &["deepseek-v3", "hunyuan-dense", "joyai-llm"]),
+    (Family::DeepSeek3, &["deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"]),
     (Family::Tekken, &["tekken"]),
     (Family::Gpt4o, &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"]),
     (Family::Bailing, &["bailingmoe", "bailingmoe2", "llada-moe"]),
@@ -101,6 +102,7 @@ enum Family {
     Default,
     Llama3,
     Dbrx,
+    Glm4,
     Gpt2,
     Qwen2,
     Qwen35,
@@ -133,7 +135,7 @@ pub(crate) fn pre(name: &str) -> Result<Pre> {
         .ok_or_else(|| TokenizerError::unsupported("tokenizer.ggml.pre", name, known()))?;
     Ok(Pre {
         stages: stages(family)?,
-        ignore_merges: matches!(family, Family::Llama3 | Family::Tekken | Family::MiniCpm5),
+        ignore_merges: matches!(family, Family::Llama3 | Family::Glm4 | Family::Tekken | Family::MiniCpm5),
         add_bos: matches!(family, Family::Llama3 | Family::Tekken),
     })
 }
@@ -194,7 +196,7 @@ fn stages(family: Family) -> Result<Vec<Stage>> {
             run(Kind::Number, 1, MANY),
             run(Kind::AsciiDigit, 3, 3),
         ],
-        Family::Llama3 | Family::Dbrx => vec![Stage::Words(LLAMA3)],
+        Family::Llama3 | Family::Dbrx | Family::Glm4 => vec![Stage::Words(LLAMA3)],
         Family::Gpt2 => vec![Stage::Gpt2],
         Family::Qwen2 | Family::Bailing => vec![Stage::Words(QWEN2)],
         Family::Qwen35 => vec![Stage::Words(Words { marks: true, ..QWEN2 })],

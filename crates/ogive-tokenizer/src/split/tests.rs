@@ -159,6 +159,18 @@ fn every_name_opens_and_covers_the_text() {
     assert!(e.contains("\"llama-9\"") && e.contains("qwen2") && e.contains("llama-bpe"), "{e}");
 }
 
+/// As in llama.cpp: one cut, and for the newer name whole words before merges.
+#[test]
+fn glm_4_has_two_names() {
+    let (new, old) = (pre("glm4").unwrap(), pre("chatglm-bpe").unwrap());
+    assert_eq!(format!("{:?}", new.stages), format!("{:?}", old.stages));
+    assert_eq!((new.ignore_merges, old.ignore_merges), (true, false));
+    assert_eq!((new.add_bos, old.add_bos), (false, false));
+    assert!(pre("glm5").unwrap().ignore_merges);
+    let (alias, model) = (pre("hy_v4").unwrap(), pre("deepseek-v3").unwrap());
+    assert_eq!(format!("{:?}", alias.stages), format!("{:?}", model.stages));
+}
+
 #[test]
 fn words_of_an_ordinary_sentence() {
     let text = "It's  2024,\n\nI'LL pay $1234.50 – naïve café!! \n";

@@ -11,7 +11,10 @@
 //! loops no `else`; `break` and `continue` do not leave a `with`, `set` or `filter` block that is inside of the loop;
 //! `autoescape`, `cycler`, `joiner` and the filters that no chat template uses (`xmlattr`, `urlize`, …) are unknown.
 //! And those that print something else: `dict.items()` and its kin print as plain lists; the `else` of a loop whose
-//! every turn ended by `break` or `continue` is left out; `isnumeric` does not know the numerals among the Chinese
+//! every turn ended by `break` or `continue` is left out; in a loop that holds `break` or `continue`, macros and call
+//! blocks see what the turn before assigned, and what its `else` assigns stays; integers of variables beyond 64 bits are
+//! floats; `safe` and `escape` give plain strings, so that nothing that is added to them is escaped; a macro's default
+//! also takes the place of an undefined value that was passed; `isnumeric` does not know the numerals among the Chinese
 //! characters; `title` and `capitalize` write the capital of a digraph (`Ǆ` for `ǅ`);
 //! `wordcount` takes marks for the ends of words.
 
