@@ -1,7 +1,7 @@
 //! The suite every backend must pass: on a GPU if there is one, else under the emulator, with each generation of NVRTC.
 //!
 //! In single precision it runs whole with each of them. As programs open models, it runs in sixths: each kind of device takes one, and
-//! each compiler makes two or three of them. All of them, on all devices, with all compilers that know the
+//! each compiler makes two or three of them; there every tensor is an allocation of its own, so that the emulator sees where it ends. All of them, on all devices, with all compilers that know the
 //! device, is `-- --ignored --nocapture every_device`, which takes a core half an hour and says before each where it is.
 //!
 //! `OGIVE_CUDA_FILTER=linear/,attend/` runs only cases whose names contain one of these, and `OGIVE_CUDA_PAIRS=sm_75/12,sm_90/12` of the
@@ -154,7 +154,8 @@ macro_rules! as_opened {
 
             $(#[test]
             fn $name() {
-                common::on_kind(test_name!(), $nvrtc, Some($device), || conforms_as_opened($sixth));
+                let apart = [("OGIVE_CUDA_MEMORY", "apart")];
+                common::on_kind_with(test_name!(), $nvrtc, Some($device), &apart, || conforms_as_opened($sixth));
             })*
         }
     };

@@ -4,7 +4,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Address, CARVEOUT, CUevent, CUfunction, CUmodule, CUstream, Context, DECLARED_SHARED, DYNAMIC_SHARED, Functions, GRANTED,
+    Address, CARVEOUT, CUevent, CUfunction, CUmodule, CUstream, Context, DECLARED_SHARED, DYNAMIC_SHARED,
+    Functions, GRANTED,
 };
 use crate::error::{PAGE_LOCKED, Result};
 use std::ffi::{CString, c_int, c_uint, c_void};

@@ -25,6 +25,11 @@ const SMALL: usize = 1 << 20;
 const PAGE: usize = 2 << 20;
 /// What small pieces are cut from.
 const SLAB: usize = 4 << 20;
+/// A variable: with `apart`, whatever is asked for is the driver's own, and so long as was asked, so that a tool that watches memory sees where each
+/// piece ends, which in one that is cut from a larger one or was another's before it cannot.
+const MEMORY: &str = "OGIVE_CUDA_MEMORY";
+/// What may lie idle then, which is never used again.
+const IDLE: u64 = 64 << 20;
 /// Left to the driver and to others, at most.
 const MARGIN: u64 = 512 << 20;
 
@@ -56,6 +61,8 @@ pub(crate) struct Pool {
     work: Arc<Stream>,
     limit: u64,
     total: u64,
+    /// Whether each piece is the driver's own.
+    apart: bool,
     state: Mutex<State>,
     /// Who records a step.
     pub(crate) recorder: Recorder,
@@ -153,6 +160,7 @@ impl Pool {
             work: Arc::clone(work),
             limit,
             total,
+            apart: std::env::var_os(MEMORY).is_some_and(|memory| memory == "apart"),
             state: Mutex::default(),
             recorder: Recorder::default(),
         }))
@@ -179,11 +187,13 @@ impl Pool {
 
     /// Memory for `bytes`, for what `doing` says.
     pub(crate) fn take(self: &Arc<Self>, doing: &str, bytes: usize) -> Result<Buffer> {
-        let size = rounded(bytes).ok_or_else(|| self.short(doing, u64::MAX, 0))?;
+        let size = if self.apart { Some(bytes.max(1)) } else { rounded(bytes) };
+        let size = size.ok_or_else(|| self.short(doing, u64::MAX, 0))?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = match Self::again(&mut state, size) {
+        let again = if self.apart { None } else { Self::again(&mut state, size) };
+        let address = match again {
             Some(found) => found,
-            None if size <= SMALL => (self.cut(&mut state, doing, size)?, size),
+            None if size <= SMALL && !self.apart => (self.cut(&mut state, doing, size)?, size),
             None => (self.more(&mut state, doing, size)?, size),
         };
         let (address, size) = address;
@@ -194,6 +204,9 @@ impl Pool {
 
     /// The same for what stays as long as a model: it shares pages with others of its kind.
     pub(crate) fn take_lasting(self: &Arc<Self>, doing: &str, bytes: usize) -> Result<Buffer> {
+        if self.apart {
+            return self.take(doing, bytes);
+        }
         let size = grained(bytes).ok_or_else(|| self.short(doing, u64::MAX, 0))?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let address = match state.lasting.cut(size) {
@@ -286,7 +299,8 @@ impl Pool {
     }
 
     fn more(&self, state: &mut State, doing: &str, size: usize) -> Result<Address> {
-        if state.held.saturating_add(size as u64) > self.limit {
+        let idle = self.apart && state.held - state.used > IDLE;
+        if idle || state.held.saturating_add(size as u64) > self.limit {
             self.trim(state);
         }
         if state.held.saturating_add(size as u64) > self.limit {
@@ -314,8 +328,9 @@ impl Pool {
 
     /// Gives the driver back what is not in use and is not part of a slab. It need not wait for what is queued, so that is done here.
     fn trim(&self, state: &mut State) {
-        let mut large =
-            state.free.iter_mut().filter(|(size, pieces)| **size > SMALL && !pieces.is_empty()).peekable();
+        let apart = self.apart;
+        let large = state.free.iter_mut().filter(|(size, _)| **size > SMALL || apart);
+        let mut large = large.filter(|(_, pieces)| !pieces.is_empty()).peekable();
         if large.peek().is_some() {
             self.settle();
         }
@@ -343,7 +358,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.settle();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let large = state.free.iter().filter(|(size, _)| **size > SMALL).flat_map(|(_, pieces)| pieces);
+        let large = state.free.iter().filter(|(size, _)| **size > SMALL || self.apart);
+        let large = large.flat_map(|(_, pieces)| pieces);
         large.chain(&state.slabs).for_each(|&address| self.context.free(address));
     }
 }

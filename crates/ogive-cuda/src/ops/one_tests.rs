@@ -312,7 +312,10 @@ fn norms_beside_what_kernels_declare() {
         for gated in [false, true] {
             for (got, want) in run(&b, gated).iter().zip(run(&other, gated)) {
                 // The sum of squares is added up in another order.
-                assert!((got - want).abs() <= 1e-4 * want.abs().max(1.0), "{cols}, {gated}: {got} for {want}");
+                assert!(
+                    (got - want).abs() <= 1e-4 * want.abs().max(1.0),
+                    "{cols}, {gated}: {got} for {want}"
+                );
             }
         }
     }

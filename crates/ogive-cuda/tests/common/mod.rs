@@ -23,6 +23,18 @@ pub(crate) fn on_device(name: &str, nvrtc: Nvrtc, body: impl FnOnce()) {
 /// The same; the emulator stands for this kind of device, as `sm_75`.
 #[allow(dead_code)] // not every test program wants it
 pub(crate) fn on_kind(name: &str, nvrtc: Nvrtc, kind: Option<&str>, body: impl FnOnce()) {
+    on_kind_with(name, nvrtc, kind, &[], body);
+}
+
+/// The same, with these variables besides.
+#[allow(dead_code)]
+pub(crate) fn on_kind_with(
+    name: &str,
+    nvrtc: Nvrtc,
+    kind: Option<&str>,
+    variables: &[(&str, &str)],
+    body: impl FnOnce(),
+) {
     if test::case().is_some() || CudaBackend::is_available() {
         // The harness has begun a line.
         println!();
@@ -31,6 +43,9 @@ pub(crate) fn on_kind(name: &str, nvrtc: Nvrtc, kind: Option<&str>, body: impl F
     let mut launcher = Launcher::new().nvrtc(nvrtc).patience(Duration::from_secs(3600));
     if let Some(kind) = kind {
         launcher = launcher.set("PTX_EMU_DEVICES", kind);
+    }
+    for (variable, value) in variables {
+        launcher = launcher.set(variable, value);
     }
     if std::env::var_os("PTX_EMU_CHECK").is_none() {
         launcher = launcher.set("PTX_EMU_CHECK", "races");
