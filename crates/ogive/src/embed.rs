@@ -32,6 +32,8 @@ pub struct Embed {
     /// Whether a text that is too long is cut, as sentence-transformers does: its beginning counts, closed by what closes
     /// every text (`[SEP]`). Otherwise it is an error.
     pub truncate: bool,
+    /// Tokens of a text at most, those that begin and end every text among them; `None` for what the checkpoint takes. Never more than the context.
+    pub max_tokens: Option<usize>,
     /// So many numbers, the first of the model's; `None` for all. Only models that were trained for it (Matryoshka) keep their
     /// meaning.
     pub dimensions: Option<usize>,
@@ -50,7 +52,14 @@ impl Default for Embed {
 impl Embed {
     /// Pooled as the checkpoint says, scaled to length 1.
     pub fn new() -> Self {
-        Self { pooling: None, normalize: true, truncate: false, dimensions: None, prompt: None }
+        Self {
+            pooling: None,
+            normalize: true,
+            truncate: false,
+            max_tokens: None,
+            dimensions: None,
+            prompt: None,
+        }
     }
 
     /// Pooled so, whatever the checkpoint says.
@@ -69,6 +78,12 @@ impl Embed {
     #[must_use]
     pub fn truncate(self, truncate: bool) -> Self {
         Self { truncate, ..self }
+    }
+
+    /// Texts may have so many tokens, whatever the checkpoint says.
+    #[must_use]
+    pub fn max_tokens(self, tokens: usize) -> Self {
+        Self { max_tokens: Some(tokens), ..self }
     }
 
     /// With the prompt of this name before each text.
@@ -134,8 +149,8 @@ impl Model {
     }
 
     /// The vectors of many texts, which share steps; each is the same to the bit as if it came alone. A text of more tokens
-    /// than the checkpoint takes of one (sentence-transformers' `max_seq_length`), or than [`context`](Self::context), is an error
-    /// unless it may be [cut](Embed::truncate). `[texts, dimensions]`
+    /// than the checkpoint takes of one (sentence-transformers' `max_seq_length`, unless [others](Embed::max_tokens) are allowed), or than
+    /// [`context`](Self::context), is an error unless it may be [cut](Embed::truncate). `[texts, dimensions]`
     pub fn embed_all<P: Into<Prompt>>(
         &self,
         texts: impl IntoIterator<Item = P>,
@@ -206,7 +221,7 @@ impl Model {
         let context = self.context();
         let unread = |why: &String| ModelError::invalid("embed", why.as_str());
         let settings = self.embeds().settings.as_ref().map_err(unread)?;
-        let own = settings.max_tokens.filter(|own| *own <= context);
+        let own = how.max_tokens.or(settings.max_tokens).filter(|own| *own <= context);
         let most = own.unwrap_or(context);
         let before = self.before(how.prompt.as_deref().or(settings.default_prompt.as_deref()))?;
         let cased = |text: &str| if settings.lower_case { text.to_lowercase() } else { text.to_owned() };
@@ -242,7 +257,13 @@ impl Model {
             let why = format!("text {n} has {} tokens", ids.len());
             let cut = "let it be cut (`truncate`, --truncate)";
             let why = match own {
-                Some(own) => format!("{why}, and the checkpoint takes {own} of a text; cut it, or {cut}"),
+                Some(own) if how.max_tokens.is_some() => {
+                    format!("{why}, and {own} are asked for; cut it, or {cut}")
+                }
+                Some(own) => {
+                    let more = "or allow more (`max_tokens`, --context)";
+                    format!("{why}, and the checkpoint takes {own} of a text; cut it, {cut}, {more}")
+                }
                 None => {
                     let longer = "or open the model for a longer context";
                     format!("{why}, and the context is {context}; cut it, {cut}, {longer}")

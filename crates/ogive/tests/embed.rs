@@ -218,6 +218,11 @@ fn a_text_that_is_too_long_is_an_error_or_cut_before_its_last_token() {
             "{e}"
         );
     }
+    // Whoever asks for more than the folder says has them, or fewer.
+    let more = model.embed_all([long[..10].to_vec()], &how.clone().max_tokens(10)).unwrap();
+    assert_eq!(more, open(&golden("bert")).embed_all([long[..10].to_vec()], &how).unwrap());
+    let e = model.embed_all([long[..10].to_vec()], &how.clone().max_tokens(5)).unwrap_err().to_string();
+    assert!(e.contains("10 tokens, and 5 are asked for"), "{e}");
     let e = Options::new().context(44).open(golden("bert")).unwrap_err().to_string();
     assert!(e.contains("has learned 43 positions, and a context of 44"), "{e}");
 }

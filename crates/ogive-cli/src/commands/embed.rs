@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Writes a NumPy file, f32 [texts, dim], instead of a JSON array a line; of one text with --pooling none, [tokens, dim]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Tokens that a text may have [default: the model's, up to 4096]
+    /// Tokens that a text may have [default: what the model takes of one, up to 4096]
     #[arg(short, long, value_name = "N")]
     context: Option<usize>,
 }
@@ -65,6 +65,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let texts = if args.texts.is_empty() { lines()? } else { args.texts.clone() };
     let mut how = Embed::new().normalize(!args.no_normalize).truncate(args.truncate);
     (how.dimensions, how.prompt) = (args.dimensions.map(NonZeroUsize::get), args.prompt.clone());
+    how.max_tokens = args.context;
     how.pooling = match args.pooling {
         Some(How::Mean) => Some(Pooling::Mean),
         Some(How::Cls) => Some(Pooling::Cls),
