@@ -55,7 +55,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = ogive::open(args.next().unwrap_or_else(|| ogive::DEMO.into()))?;
     let letter = args.next().unwrap_or_else(|| "s".into()).to_lowercase();
     if letter.len() != 1 {
-        return Err(format!("{letter:?} is not one ASCII letter, and others may be cut over several tokens").into());
+        return Err(
+            format!("{letter:?} is not one ASCII letter, and others may be cut over several tokens").into()
+        );
     }
 
     let chain = Chain::new(42)

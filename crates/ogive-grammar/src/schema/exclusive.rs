@@ -227,7 +227,9 @@ fn within<'s>(all: impl Iterator<Item = &'s Keywords>, least: &str, most: &str) 
 fn bounds(keywords: &Keywords, keyword: &str, exclusive: &str) -> impl Iterator<Item = Bound> {
     let exclusive = keywords.get(exclusive).filter(|_| matches!(keyword, "minimum" | "maximum"));
     let out = exclusive == Some(&Value::Bool(true));
-    let bound = |value: &Value, out| value.as_f64().map(|at| Bound { at, out });
+    // Whole numbers beyond this are not told from their neighbours.
+    let exact = |at: f64| at.abs() < 9_007_199_254_740_992.0;
+    let bound = |value: &Value, out| value.as_f64().map(|at| Bound { at, out: out && exact(at) });
     let own = keywords.get(keyword).and_then(|value| bound(value, out));
     own.into_iter().chain(exclusive.and_then(|value| bound(value, true)))
 }
