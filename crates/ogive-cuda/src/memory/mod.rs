@@ -190,11 +190,10 @@ impl Pool {
         let size = if self.apart { Some(bytes.max(1)) } else { rounded(bytes) };
         let size = size.ok_or_else(|| self.short(doing, u64::MAX, 0))?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let again = if self.apart { None } else { Self::again(&mut state, size) };
-        let address = match again {
+        let address = match self.again(&mut state, size) {
             Some(found) => found,
-            None if size <= SMALL && !self.apart => (self.cut(&mut state, doing, size)?, size),
-            None => (self.more(&mut state, doing, size)?, size),
+            None if self.is_whole(size) => (self.more(&mut state, doing, size)?, size),
+            None => (self.cut(&mut state, doing, size)?, size),
         };
         let (address, size) = address;
         state.used += size as u64;
@@ -258,8 +257,16 @@ impl Pool {
         }
     }
 
+    /// Whether a piece of this size is the driver's own, and not cut from a slab.
+    fn is_whole(&self, size: usize) -> bool {
+        self.apart || size > SMALL
+    }
+
     /// A piece that was given back: of this size, or of a larger one where little is lost.
-    fn again(state: &mut State, size: usize) -> Option<(Address, usize)> {
+    fn again(&self, state: &mut State, size: usize) -> Option<(Address, usize)> {
+        if self.apart {
+            return None;
+        }
         let most = if size <= SMALL { size } else { size.saturating_add(size / 4) };
         for (&size, pieces) in state.free.range_mut(size..=most) {
             if let Some(address) = pieces.pop() {
@@ -286,7 +293,7 @@ impl Pool {
         let least = size.checked_next_multiple_of(PAGE).ok_or_else(countless)?;
         let mut len = state.lasting.wanted(size).ok_or_else(countless)?;
         loop {
-            if let Some(found) = Self::again(state, len) {
+            if let Some(found) = self.again(state, len) {
                 return Ok(found);
             }
             match self.more(state, doing, len) {
@@ -328,13 +335,13 @@ impl Pool {
 
     /// Gives the driver back what is not in use and is not part of a slab. It need not wait for what is queued, so that is done here.
     fn trim(&self, state: &mut State) {
-        let apart = self.apart;
-        let large = state.free.iter_mut().filter(|(size, _)| **size > SMALL || apart);
-        let mut large = large.filter(|(_, pieces)| !pieces.is_empty()).peekable();
-        if large.peek().is_some() {
+        let whole =
+            state.free.iter_mut().filter(|(size, pieces)| self.is_whole(**size) && !pieces.is_empty());
+        let mut whole = whole.peekable();
+        if whole.peek().is_some() {
             self.settle();
         }
-        for (size, pieces) in large {
+        for (size, pieces) in whole {
             for address in pieces.drain(..) {
                 self.context.free(address);
                 state.held -= *size as u64;
@@ -357,10 +364,10 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.settle();
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let large = state.free.iter().filter(|(size, _)| **size > SMALL || self.apart);
-        let large = large.flat_map(|(_, pieces)| pieces);
-        large.chain(&state.slabs).for_each(|&address| self.context.free(address));
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = state.free.iter().filter(|(size, _)| self.is_whole(**size));
+        let whole = whole.flat_map(|(_, pieces)| pieces);
+        whole.chain(&state.slabs).for_each(|&address| self.context.free(address));
     }
 }
 
