@@ -159,7 +159,10 @@ impl Grammar {
                 let cut = lexemes::cut(&mut rules);
                 Ok(TopLevelGrammar::from_lark(lark::write(&rules.arena, &cut, vocabulary)?))
             }
-            Form::Schema(schema) => Ok(TopLevelGrammar::from_json_schema(schema::checked(schema)?)),
+            Form::Schema(schema) => {
+                schema::check(schema)?;
+                Ok(TopLevelGrammar::from_json_schema(schema.clone()))
+            }
         }
     }
 

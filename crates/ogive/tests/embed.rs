@@ -18,11 +18,21 @@ fn open(path: &Path) -> Model {
     Options::new().exact(true).open(path).unwrap()
 }
 
-/// The same model with `files` beside it, as sentence-transformers leaves them.
+/// A decoder with `files` beside it, as sentence-transformers leaves them.
 fn folder(files: &[(&str, serde_json::Value)]) -> tempfile::TempDir {
+    copied("qwen3", &["config.json", "model.safetensors"], files)
+}
+
+/// An encoder, which has a tokenizer and modules, with `files` beside it.
+fn encoder(files: &[(&str, serde_json::Value)]) -> tempfile::TempDir {
+    copied("bert", &["config.json", "model.safetensors", "tokenizer.json", "modules.json"], files)
+}
+
+/// These of a model's files, and others.
+fn copied(model: &str, own: &[&str], files: &[(&str, serde_json::Value)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["config.json", "model.safetensors"] {
-        std::fs::copy(golden("qwen3").join(name), folder.path().join(name)).unwrap();
+    for name in own {
+        std::fs::copy(golden(model).join(name), folder.path().join(name)).unwrap();
     }
     std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
     for (name, value) in files {
@@ -63,21 +73,13 @@ fn layers_after_the_model_are_refused_unless_a_pooling_is_chosen() {
 
 #[test]
 fn a_chosen_pooling_keeps_the_rest_of_what_the_checkpoint_says() {
-    let folder = tempfile::tempdir().unwrap();
-    for file in ["config.json", "model.safetensors", "tokenizer.json", "modules.json"] {
-        std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
-    }
-    std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
-    for (name, value) in [
+    let prompts =
+        json!({"prompts": {"query": "cat: ", "document": "dog: "}, "default_prompt_name": "document"});
+    let folder = encoder(&[
         ("1_Pooling/config.json", json!({"pooling_mode": "max"})),
         ("sentence_bert_config.json", json!({"max_seq_length": 6})),
-        (
-            "config_sentence_transformers.json",
-            json!({"prompts": {"query": "cat: ", "document": "dog: "}, "default_prompt_name": "document"}),
-        ),
-    ] {
-        std::fs::write(folder.path().join(name), value.to_string()).unwrap();
-    }
+        ("config_sentence_transformers.json", prompts),
+    ]);
     let (model, plain, how) =
         (open(folder.path()), open(&golden("bert")), Embed::new().pooling(Pooling::Mean));
     let vector = |model: &Model, text: &str, how: &Embed| model.embed_all([text], how);
@@ -186,11 +188,7 @@ fn a_text_that_is_too_long_is_an_error_or_cut_before_its_last_token() {
     let by_hand: Vec<u32> = long[..42].iter().chain(&long[108..]).copied().collect();
     assert_eq!(model.embed(by_hand).unwrap(), cut.row(0).to_vec());
     // A folder may say that its texts end sooner.
-    let folder = tempfile::tempdir().unwrap();
-    for file in ["config.json", "model.safetensors", "tokenizer.json", "modules.json"] {
-        std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
-    }
-    std::fs::write(folder.path().join("sentence_bert_config.json"), r#"{"max_seq_length": 9}"#).unwrap();
+    let folder = encoder(&[("sentence_bert_config.json", json!({"max_seq_length": 9}))]);
     let model = open(folder.path());
     let cut =
         model.embed_all([texts[at].as_str()], &Embed::new().pooling(Pooling::Cls).truncate(true)).unwrap();
@@ -293,11 +291,7 @@ fn a_prompt_stands_before_each_text() {
 
 #[test]
 fn a_prompt_may_be_left_out_of_the_pooling_and_texts_lower_cased() {
-    let folder = tempfile::tempdir().unwrap();
-    for file in ["config.json", "model.safetensors", "tokenizer.json", "modules.json"] {
-        std::fs::copy(golden("bert").join(file), folder.path().join(file)).unwrap();
-    }
-    std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
+    let folder = encoder(&[]);
     let write = |name: &str, value: serde_json::Value| {
         std::fs::write(folder.path().join(name), value.to_string()).unwrap();
     };

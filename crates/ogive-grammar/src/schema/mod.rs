@@ -19,6 +19,7 @@ mod values;
 use crate::error::{GrammarError, at_most};
 use keywords::Checker;
 use serde_json::{Map, Value, json};
+pub(crate) use together::check;
 
 /// Bytes of a schema.
 const MAX_BYTES: usize = 4 << 20;
@@ -52,12 +53,6 @@ pub(crate) fn parse(text: &str) -> Result<Value, GrammarError> {
     let options = json!({ "whitespace_pattern": SPACE, "json_allowed_escapes": escapes });
     new.insert("x-guidance".into(), options);
     Ok(new.into())
-}
-
-/// Passes on what llguidance compiles to what it says, and not for minutes. Goes down references by recursion.
-pub(crate) fn checked(schema: &Value) -> Result<Value, GrammarError> {
-    together::check(schema)?;
-    Ok(schema.clone())
 }
 
 /// llguidance's refusal in our words. It does not tell where in the schema.

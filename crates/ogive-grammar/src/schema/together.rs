@@ -32,7 +32,7 @@ const MAX_STEPS: usize = 1_000_000;
 const ALL: u8 = NUMBER | OBJECT | ARRAY;
 
 /// Refuses what llguidance gets wrong or takes too long for. Goes down references by recursion, as llguidance does.
-pub(super) fn check(root: &Value) -> Result<(), GrammarError> {
+pub(crate) fn check(root: &Value) -> Result<(), GrammarError> {
     let mut look =
         Look { root, known: HashMap::new(), steps: 0, pairs: 0, written: 0, remainders: 0, pattern_pairs: 0 };
     let mut seen = HashSet::new();
