@@ -28,6 +28,12 @@ impl Limits {
         Self { context, sequences: 1, step_tokens: 512, block_len: 32, cache_tokens: None, element: &F16 }
     }
 
+    /// Another length of a sequence, prompt and answer together.
+    #[must_use]
+    pub fn context(self, tokens: usize) -> Self {
+        Self { context: tokens, ..self }
+    }
+
     /// Another number of sequences.
     #[must_use]
     pub fn sequences(self, sequences: usize) -> Self {

@@ -57,6 +57,17 @@ pub struct Loaded {
     pub cached: usize,
 }
 
+/// What a file begins with, checked.
+struct Head {
+    note: Vec<u8>,
+    chain: Vec<u8>,
+    tokens: Vec<u32>,
+    /// Tokens whose rows are there.
+    past: usize,
+    /// From where on, for each group.
+    firsts: Vec<usize>,
+}
+
 /// Adds up what is written.
 struct Output<'w> {
     to: &'w mut dyn Write,
@@ -187,19 +198,32 @@ impl Engine {
     pub fn load(&mut self, model: u64, from: &mut dyn Read, len: u64) -> Result<Loaded> {
         // Its pages may be wanted.
         self.drop_next();
+        let mut input = Input::new(from, len);
+        let Head { note, chain, tokens, past, firsts } = self.read_head(model, &mut input)?;
         let mut held = Held::default();
-        let read = self.read(model, Input::new(from, len), &mut held);
-        match read {
-            Ok((note, mut seq)) => {
-                seq.held = held;
-                let cached = seq.past;
-                Ok(Loaded { id: self.insert(seq), note, cached })
-            }
-            Err(e) => {
-                self.pool.release(&mut held);
-                Err(e)
-            }
+        if past > 0 {
+            held = self.pool.place(past, &firsts).unwrap_or_default();
         }
+        if let Err(e) = self.read_cache(input, &held, past, &firsts) {
+            self.pool.release(&mut held);
+            return Err(e);
+        }
+        let cached = if held.any() { past } else { 0 };
+        let mut seq = Seq::waiting(tokens, Chain::greedy());
+        (seq.held, seq.past, seq.saved_chain) = (held, cached, Some(chain));
+        Ok(Loaded { id: self.insert(seq), note, cached })
+    }
+
+    /// Reads what [`load`](Self::load) would take in, to its end and its checksum, and gives its note: for who has to give a sequence up
+    /// before there is room for another.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load), but for a device's.
+    pub fn would_load(&self, model: u64, from: &mut dyn Read, len: u64) -> Result<Vec<u8>> {
+        let mut input = Input::new(from, len);
+        let head = self.read_head(model, &mut input)?;
+        self.read_cache(input, &Held::default(), head.past, &head.firsts)?;
+        Ok(head.note)
     }
 
     /// Where a sequence's chain stands, for [`Chain::restore`]: of one that was loaded, where it stood when it was saved.
@@ -208,30 +232,32 @@ impl Engine {
         Some(seq.saved_chain.clone().unwrap_or_else(|| seq.chain.state()))
     }
 
-    fn read(&mut self, model: u64, mut input: Input<'_>, held: &mut Held) -> Result<(Vec<u8>, Seq)> {
-        self.check_header(model, &mut input)?;
+    /// All that stands before rows and states.
+    fn read_head(&self, model: u64, input: &mut Input<'_>) -> Result<Head> {
+        self.check_header(model, input)?;
         let (note, chain) = (input.counted()?, input.counted()?);
-        let tokens = self.read_tokens(&mut input)?;
-        let spec = self.cache.spec().clone();
+        let tokens = self.read_tokens(input)?;
+        let groups = self.cache.spec().blocks.len();
         let past = input.u64()?;
         let past = usize::try_from(past).ok().filter(|p| *p <= tokens.len());
         let past = past.ok_or_else(|| damaged("more tokens are in its cache than it has"))?;
-        if input.count(8)? != spec.blocks.len() {
+        if input.count(8)? != groups {
             return Err(damaged("it has other groups of layers than its model"));
         }
-        let mut firsts = Vec::with_capacity(spec.blocks.len());
-        for _ in 0..spec.blocks.len() {
+        let mut firsts = Vec::with_capacity(groups);
+        for _ in 0..groups {
             let first = usize::try_from(input.u64()?).ok().filter(|first| *first <= past);
             firsts.push(first.ok_or_else(|| damaged("its pages begin after its end"))?);
         }
-        // Without pages all that follows is read all the same: the checksum is at its end.
+        Ok(Head { note, chain, tokens, past, firsts })
+    }
+
+    /// The rest. Where `held` has no place for it, it is read all the same: the checksum is at its end.
+    fn read_cache(&self, mut input: Input<'_>, held: &Held, past: usize, firsts: &[usize]) -> Result<()> {
+        let spec = self.cache.spec();
+        self.read_rows(&mut input, spec, held, past, firsts)?;
         if past > 0 {
-            *held = self.pool.place(past, &firsts).unwrap_or_default();
-        }
-        let cached = if held.any() { past } else { 0 };
-        self.read_rows(&mut input, &spec, held, past, &firsts)?;
-        if past > 0 {
-            for (layer, n) in state_layers(&spec) {
+            for (layer, n) in state_layers(spec) {
                 let bytes = input.bytes(n.checked_mul(4).ok_or_else(|| damaged("a state has no end"))?)?;
                 if let Some(slots) = held.slots {
                     let state = rows::unpack(&F32, &bytes, n);
@@ -239,8 +265,7 @@ impl Engine {
                 }
             }
         }
-        input.end()?;
-        Ok((note, Seq::loaded(tokens, cached, chain)))
+        input.end()
     }
 
     fn check_header(&self, model: u64, input: &mut Input<'_>) -> Result<()> {
@@ -326,14 +351,5 @@ impl Engine {
             }
         }
         Ok(())
-    }
-}
-
-impl Seq {
-    /// A sequence that waits to be resumed.
-    fn loaded(tokens: Vec<u32>, past: usize, chain: Vec<u8>) -> Self {
-        let mut seq = Self::waiting(tokens, Chain::greedy());
-        (seq.past, seq.saved_chain) = (past, Some(chain));
-        seq
     }
 }

@@ -66,14 +66,16 @@ pub(crate) fn engine() -> Engine {
 /// notice.
 pub(crate) fn touch(bytes: &[u8]) -> bool {
     let mut e = engine();
+    let would = e.would_load(MODEL, &mut &*bytes, bytes.len() as u64);
     let loaded = match e.load(MODEL, &mut &*bytes, bytes.len() as u64) {
         Ok(loaded) => loaded,
         Err(error) => {
-            assert!(!error.to_string().is_empty());
+            assert_eq!(would.map_err(|e| e.to_string()), Err(error.to_string()), "it is told before");
             // A load that fails takes nothing: two whole contexts still fit.
             return false;
         }
     };
+    assert_eq!(would.expect("what loads would load"), loaded.note);
     let id = loaded.id;
     let mut saved = Vec::new();
     e.save(id, MODEL, &loaded.note, &mut saved).expect("what was loaded can be saved");
