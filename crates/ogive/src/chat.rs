@@ -9,9 +9,9 @@ use crate::{Generate, Generation, Prompt, Result, Session};
 /// the turn, as in llama.cpp. Who does not trust the words takes such names out before.
 #[derive(Debug)]
 pub struct Chat {
-    session: Session,
+    pub(crate) session: Session,
     template: ChatTemplate,
-    messages: Vec<Message>,
+    pub(crate) messages: Vec<Message>,
     options: ChatOptions,
 }
 
@@ -41,11 +41,6 @@ impl Chat {
         &mut self.messages
     }
 
-    /// The conversation so far.
-    pub(crate) fn said(&self) -> &[Message] {
-        &self.messages
-    }
-
     /// What the template is given beside the messages: further variables, the date.
     pub fn options(&mut self) -> &mut ChatOptions {
         &mut self.options
@@ -60,16 +55,18 @@ impl Chat {
     /// part of the conversation. On an error here, or where not one token has come, the conversation is as it was.
     pub fn send(&mut self, text: impl Into<String>, how: &Generate) -> Result<Reply<'_>> {
         self.messages.push(Message::new("user", text));
-        let rendered = self.template.render_chat(&self.messages, &self.options);
-        let started =
-            rendered.map_err(Into::into).and_then(|r| self.session.generate(Prompt::Rendered(r), how));
-        match started {
-            Ok(generation) => Ok(Reply { generation, messages: &mut self.messages, text: String::new() }),
+        match self.prompt().and_then(|prompt| self.session.generate(prompt, how)) {
+            Ok(generation) => Ok(Reply { generation, messages: &mut self.messages }),
             Err(e) => {
                 self.messages.pop();
                 Err(e)
             }
         }
+    }
+
+    /// What the model reads of the conversation.
+    pub(crate) fn prompt(&self) -> Result<Prompt> {
+        Ok(Prompt::Rendered(self.template.render_chat(&self.messages, &self.options)?))
     }
 }
 
@@ -78,7 +75,6 @@ impl Chat {
 pub struct Reply<'c> {
     generation: Generation<'c>,
     messages: &'c mut Vec<Message>,
-    text: String,
 }
 
 impl<'c> Reply<'c> {
@@ -89,14 +85,15 @@ impl<'c> Reply<'c> {
 
     /// One step of the model; see [`Generation::step`].
     pub fn step(&mut self) -> Result<Option<String>> {
-        let piece = self.generation.step()?;
-        self.text.push_str(piece.as_deref().unwrap_or_default());
-        Ok(piece)
+        self.generation.step()
     }
 
-    /// Runs to the end and gives the whole text.
+    /// Runs to the end and gives the whole text; see [`Generation::text`].
+    ///
+    /// # Errors
+    /// If a step fails, or no token could be drawn.
     pub fn text(&mut self) -> Result<String> {
-        self.collect()
+        self.generation.text()
     }
 }
 
@@ -104,11 +101,7 @@ impl Iterator for Reply<'_> {
     type Item = Result<String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.generation.next();
-        if let Some(Ok(piece)) = &next {
-            self.text.push_str(piece);
-        }
-        next
+        self.generation.next()
     }
 }
 
@@ -119,7 +112,8 @@ impl Drop for Reply<'_> {
             self.messages.pop();
             self.generation.note.closed = true;
         } else {
-            self.messages.push(Message::new("assistant", std::mem::take(&mut self.text)));
+            let text = std::mem::take(&mut self.generation.written);
+            self.messages.push(Message::new("assistant", text));
         }
     }
 }

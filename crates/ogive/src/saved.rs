@@ -4,18 +4,19 @@
 //! [`Engine::save`](crate::engine::Engine::save) writes it has a note, a JSON object: text that was drawn and not yet given
 //! away (`held`), and the messages of a conversation. So a conversation is a session too, and either opens as the other.
 
-use crate::engine::sampler::Chain;
+use crate::engine::{Request, sampler::Chain};
 use crate::session::is_of_one_answer;
 use crate::tensor::serde_json::{Value, from_slice, json};
 use crate::tensor::{Error as ModelError, ErrorKind};
 use crate::tokenizer::template::{ChatTemplate, Message};
 use crate::{Chat, Error, Generate, Generation, Model, Result, Session};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SAVING: &str = "saving a session";
+const LOADING: &str = "loading a session";
 
 /// Bytes that are read or written at a time.
 const BUFFER: usize = 1 << 20;
@@ -75,17 +76,9 @@ impl Model {
     /// If the file is no saved session or a damaged one, if it is of another model, cache element or, where positions are
     /// scaled by it, context, or if it is longer than the context here.
     pub fn load_session(&self, path: impl AsRef<Path>) -> Result<Session> {
-        let path = path.as_ref();
-        let failed = |e: io::Error| in_file(path, ModelError::new("loading a session", ErrorKind::Io(e)));
-        let file = File::open(path).map_err(failed)?;
-        let len = file.metadata().map_err(failed)?.len();
+        let saved = Saved::open(path.as_ref())?;
         let mut session = self.session()?;
-        let mut reader = BufReader::with_capacity(BUFFER, file);
-        let loaded = session.engine.load(self.number(), &mut reader, len).map_err(|e| in_file(path, e))?;
-        let wrong = || ModelError::invalid("loading a session", "its note is not one of this program's");
-        let note = Note::from_bytes(&loaded.note).ok_or_else(|| in_file(path, wrong()))?;
-        session.seq = Some(loaded.id);
-        session.note = note;
+        saved.fill(&mut session)?;
         Ok(session)
     }
 
@@ -98,12 +91,29 @@ impl Model {
 }
 
 impl Session {
+    /// Goes on with a session that was saved with this model, instead of what this one holds. It takes the place of that in the cache, where
+    /// [`Model::load_session`] would reserve another one.
+    ///
+    /// # Errors
+    /// As of [`Model::load_session`], and the session is as it was: the file is read to its end before anything is given up. Should it fail
+    /// only when it is read again, or the device then, the session holds nothing any more.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let mut saved = Saved::open(path.as_ref())?;
+        if let Some(old) = self.seq {
+            saved.check(self)?;
+            self.engine.cancel(old);
+            (self.seq, self.note) = Default::default();
+        }
+        saved.fill(self)
+    }
+
     /// Writes the session to a file for [`Model::load_session`]: its tokens, what the cache holds of them, and where its
     /// sampler stands. It takes about as many bytes as the session does of the cache.
     ///
     /// # Errors
     /// If the session has no tokens yet, or writing fails. Of a file that was not written to its end nothing is left, and
-    /// one that was there before stays.
+    /// one that was there before stays. Who may read and write that one may do so with what replaces it; on Unix a new one is for its owner
+    /// alone.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.save_with(path.as_ref(), &self.note)
     }
@@ -172,14 +182,81 @@ impl Session {
 
 impl Chat {
     /// Writes the conversation to a file for [`Model::load_chat`]: its messages, and the [session](Session::save) with what
-    /// it has read of them.
+    /// it has read of them, if it has read any.
     ///
     /// # Errors
-    /// If nothing was said yet, or writing fails.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let note = Note { messages: self.said().to_vec(), ..self.session().note.clone() };
-        self.session().save_with(path.as_ref(), &note)
+    /// If nothing was said yet, or writing fails; if nothing was read yet, and the template does not take the messages.
+    pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        if self.session.seq.is_none() && !self.messages.is_empty() {
+            self.hold()?;
+        }
+        let note = Note { messages: self.messages.clone(), ..self.session.note.clone() };
+        self.session.save_with(path.as_ref(), &note)
     }
+
+    /// Has the session hold the conversation unread, as a saved one has tokens: as much as it could go on with.
+    fn hold(&mut self) -> Result<()> {
+        let mut ids = self.session.model.encode(&self.prompt()?)?;
+        ids.truncate(self.session.model.context().saturating_sub(1).max(1));
+        let (id, _) = self.session.place(Request::new(ids, 1).keep())?;
+        self.session.engine.pause(id);
+        // What is drawn from here on belongs to no message.
+        self.session.note.closed = true;
+        Ok(())
+    }
+
+    /// Goes on with a conversation that was saved with this model, instead of this one: see [`Session::load`]. The template stays.
+    ///
+    /// # Errors
+    /// As of [`Session::load`]; the messages are then as they were. Where the session holds nothing any more, they are read anew.
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        self.session.load(path)?;
+        self.messages = std::mem::take(&mut self.session.note.messages);
+        Ok(())
+    }
+}
+
+/// A file that has a session in it, it is to be hoped.
+struct Saved<'p> {
+    path: &'p Path,
+    file: BufReader<File>,
+    len: u64,
+}
+
+impl<'p> Saved<'p> {
+    fn open(path: &'p Path) -> Result<Self> {
+        let file = File::open(path).map_err(|e| unread(path, e))?;
+        let len = file.metadata().map_err(|e| unread(path, e))?.len();
+        Ok(Self { path, file: BufReader::with_capacity(BUFFER, file), len })
+    }
+
+    /// That `session` would take it; it is at its beginning again then.
+    fn check(&mut self, session: &Session) -> Result<()> {
+        let number = session.model.number();
+        let note = session.engine.would_load(number, &mut self.file, self.len);
+        self.note(&note.map_err(|e| in_file(self.path, e))?)?;
+        self.file.rewind().map_err(|e| unread(self.path, e))
+    }
+
+    /// Loads it into a session that holds nothing.
+    fn fill(mut self, session: &mut Session) -> Result<()> {
+        let loaded = session.engine.load(session.model.number(), &mut self.file, self.len);
+        let loaded = loaded.map_err(|e| in_file(self.path, e))?;
+        let note = self.note(&loaded.note).inspect_err(|_| {
+            session.engine.cancel(loaded.id);
+        })?;
+        (session.seq, session.note) = (Some(loaded.id), note);
+        Ok(())
+    }
+
+    fn note(&self, bytes: &[u8]) -> Result<Note> {
+        let wrong = || ModelError::invalid(LOADING, "its note is not one of this program's");
+        Note::from_bytes(bytes).ok_or_else(|| in_file(self.path, wrong()))
+    }
+}
+
+fn unread(path: &Path, e: io::Error) -> Error {
+    in_file(path, ModelError::new(LOADING, ErrorKind::Io(e)))
 }
 
 fn nothing(doing: &str) -> Error {
@@ -209,13 +286,22 @@ fn whole_file(
         hidden.push(name);
         hidden.push(format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         let temporary = path.with_file_name(hidden);
-        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+        let mut new = OpenOptions::new();
+        // A conversation is nobody else's.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
+        match new.write(true).create_new(true).open(&temporary) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries.next().is_some() => {}
             file => break (file.map_err(failed)?, Temporary(temporary)),
         }
     };
     let mut out = BufWriter::with_capacity(BUFFER, file);
     write(&mut out)?;
+    // Unless somebody has decided otherwise. (A file system that has no permissions says so, and needs none.)
+    #[cfg(unix)]
+    if let Ok(old) = fs::metadata(&path) {
+        let _ = out.get_ref().set_permissions(old.permissions());
+    }
     out.flush().and_then(|()| out.get_ref().sync_all()).map_err(failed)?;
     fs::rename(&temporary.0, &path).map_err(failed)
 }

@@ -107,6 +107,10 @@ impl Session {
             // What is complete was given away before; a token without a spelling has none.
             text.as_mut().map(|text| text.push(*id));
         }
+        // Where the model ended the text, what there was of a character was given away as U+FFFD.
+        if on && tokenizer.is_some_and(|t| tail.last().is_some_and(|id| t.eog().contains(id))) {
+            text.as_mut().map(TextStream::finish);
+        }
         let end = tokenizer.filter(|_| !how.is_endless()).map(|t| t.eog().to_vec()).unwrap_or_default();
         let max_tokens = how.max_tokens.unwrap_or(self.model.context());
         let start = Instant::now();
@@ -128,6 +132,7 @@ impl Session {
             end,
             prompt: ids.len(),
             ids: Vec::new(),
+            written: String::new(),
             logprobs: Vec::new(),
             #[cfg(feature = "grammar")]
             constraint: None,
@@ -140,7 +145,7 @@ impl Session {
 
     /// Starts the session's sequence on a request for a whole prompt, keeping what the cache has of it. Gives the number of
     /// tokens that need not be computed.
-    fn place(&mut self, mut request: Request) -> Result<(SeqId, usize)> {
+    pub(crate) fn place(&mut self, mut request: Request) -> Result<(SeqId, usize)> {
         // Before anything of the old sequence goes: what is refused leaves the session as it was.
         self.engine.would_take(&request)?;
         if let Some(id) = self.seq {
@@ -201,6 +206,10 @@ fn rate(n: usize, time: Duration) -> f64 {
 }
 
 /// Text as it comes: an iterator over its pieces. Dropping it early ends the answer where it is.
+///
+/// Pieces are whole characters. Of one that the model does not complete there is U+FFFD; but where [`Generate::max_tokens`] or the
+/// context ends an answer within a character, it ends before that character, which comes whole when the session
+/// [goes on](Session::resume).
 #[derive(Debug)]
 pub struct Generation<'s> {
     model: &'s Model,
@@ -215,6 +224,8 @@ pub struct Generation<'s> {
     /// Rows the engine had computed before.
     rows: u64,
     ids: Vec<u32>,
+    /// All pieces that were given.
+    pub(crate) written: String,
     logprobs: Vec<TokenLogprobs>,
     /// What it is held to, at its beginning.
     #[cfg(feature = "grammar")]
@@ -269,9 +280,17 @@ impl Generation<'_> {
         self.times
     }
 
-    /// Runs to the end and gives the whole text.
+    /// Runs to the end and gives the whole text, with what came of it before, piece by piece. Where a session goes on, what it said
+    /// before that is no part of it.
+    ///
+    /// # Errors
+    /// If a step fails; to ask again tries again. If no token could be drawn.
     pub fn text(&mut self) -> Result<String> {
-        self.collect()
+        while self.step()?.is_some() {}
+        match &self.finish {
+            Some(Finish::Failed(e)) => Err(e.clone().into()),
+            _ => Ok(self.written.clone()),
+        }
     }
 
     /// Tokens of the prompt that have been computed so far, of the [`Times::prompt_tokens`] there are to compute.
@@ -327,8 +346,11 @@ impl Generation<'_> {
             self.engine.pause(self.id);
             self.finish = Some(Finish::Stop);
         } else if self.has_ended() {
-            let rest = self.text.as_mut().map(TextStream::finish).unwrap_or_default();
-            piece += &self.stop.push(&rest);
+            // What was cut is completed by who goes on.
+            if self.finish == Some(Finish::Stop) {
+                let rest = self.text.as_mut().map(TextStream::finish).unwrap_or_default();
+                piece += &self.stop.push(&rest);
+            }
             self.note.given = self.stop.held().concat();
             piece += &self.stop.finish();
         }
@@ -337,6 +359,7 @@ impl Generation<'_> {
         if let Some(answer) = self.note.messages.last_mut().filter(|m| open && m.role == "assistant") {
             answer.content.push_str(&piece);
         }
+        self.written.push_str(&piece);
         match &self.finish {
             Some(Finish::Failed(e)) => Err(e.clone().into()),
             _ => Ok(Some(piece)),

@@ -50,6 +50,7 @@ impl StopFilter {
             self.stopped = true;
             let text = self.give(at);
             self.held.clear();
+            self.given = 0;
             return text;
         }
         let keep = self.stops.iter().map(|s| overlap(&self.held, s)).max().unwrap_or(0);
@@ -115,6 +116,12 @@ mod tests {
         assert_eq!(on("", "EN", &["", "d"]), ("ENd".into(), false));
         let mut f = StopFilter::new(&["END".to_owned()]).holding(String::new(), "E");
         assert_eq!((f.push("N"), f.held()), (String::new(), ["E", "N"]), "as it is for who goes on");
+    }
+
+    #[test]
+    fn of_a_stop_string_that_came_nothing_is_held() {
+        let mut f = StopFilter::new(&["END".to_owned()]).holding(String::new(), "EN");
+        assert_eq!((f.push("D"), f.stopped(), f.held()), (String::new(), true, ["", ""]));
     }
 
     #[test]

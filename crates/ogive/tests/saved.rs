@@ -74,10 +74,7 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
                     "{name} {} {cut}",
                     element.name
                 );
-                // A character that was cut in two came as U+FFFD where the first part ended.
-                if !begun.ends_with('\u{fffd}') {
-                    assert_eq!(begun + &more, text, "{name} {} {cut}", element.name);
-                }
+                assert_eq!(begun + &more, text, "{name} {} {cut}", element.name);
             }
         }
     }
@@ -236,8 +233,9 @@ fn a_conversation_goes_on_with_its_messages() {
     let Some(model) = stories() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("talk.session");
-    let mut chat = Chat::new(model.session().unwrap(), template()).unwrap().system("A story.");
+    let mut chat = Chat::new(model.session().unwrap(), template()).unwrap();
     assert!(chat.save(&path).is_err(), "nothing was said");
+    let mut chat = chat.system("A story.");
     let how = Generate::new().seed(1).max_tokens(20);
     chat.send("Once upon a time", &how).unwrap().text().unwrap();
     chat.send("Then", &how).unwrap().text().unwrap();
