@@ -12,7 +12,8 @@ use clap::{Parser, Subcommand};
 const ENVIRONMENT: &str = "\
 Environment:
   OGIVE_MODEL       The model where --model names none
-  OGIVE_LOG         What is told on stderr, as crate=level,...: finer than -v
+  OGIVE_LOG         What is told on stderr, as target=level,...: finer than -v. Targets are the libraries' names, as in
+                    ogive_engine=trace, and ogive::cuda, ogive::split and ogive::backend; ogive=debug is all of these
   OGIVE_HISTORY     The file with what was typed in `ogive chat`; empty for none
   OGIVE_FORCE_CPU   1: looks for no GPU
   OGIVE_CPU_FORCE   What the CPU computes with, for tests and measurements, instead of the best it has:
@@ -28,7 +29,7 @@ Environment:
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Says more on stderr: -v what happens, -vv details, -vvv every step. OGIVE_LOG=crate=level says it finer
+    /// Says more on stderr: -v what happens, -vv details, -vvv every step. OGIVE_LOG=target=level says it finer
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// No device, seed, progress or figures on stderr
@@ -86,8 +87,8 @@ impl Context {
 
 impl Cli {
     /// Runs the command.
-    pub(crate) fn run(self) -> Result<()> {
-        let context = Context { quiet: self.quiet, interrupt: Interrupt::install()? };
+    pub(crate) fn run(self, interrupt: &Interrupt) -> Result<()> {
+        let context = Context { quiet: self.quiet, interrupt: interrupt.clone() };
         match self.command {
             Command::Run(args) => run::run(&args, &context),
             Command::Chat(args) => chat::run(&args, &context),

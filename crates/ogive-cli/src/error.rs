@@ -9,7 +9,7 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The command line is wrong.
+    /// The command line is wrong, whatever is in the files that it names.
     Usage(String),
     /// What was asked for failed.
     Failed(String),
@@ -23,6 +23,11 @@ impl Error {
     /// A failure in words of one's own.
     pub(crate) fn failed(why: impl Display) -> Self {
         Self::Failed(one_line(&why.to_string()))
+    }
+
+    /// What a library says of a value that came from the command line.
+    pub(crate) fn usage(why: impl std::error::Error) -> Self {
+        Self::Usage(with_causes(&why))
     }
 }
 
@@ -41,6 +46,17 @@ pub(crate) trait Doing<T> {
 impl<T, E: std::error::Error> Doing<T> for std::result::Result<T, E> {
     fn doing(self, what: impl Display) -> Result<T> {
         self.map_err(|e| Error::failed(format_args!("{what}: {}", with_causes(&e))))
+    }
+}
+
+/// What there is to tell of something that ended, and of how it was kept: that it is lost above all, also where nobody reads on or Ctrl-C
+/// came.
+pub(crate) fn both<T>(ended: Result<T>, kept: Result<()>) -> Result<T> {
+    match (ended, kept) {
+        (Err(Error::Failed(first)), Err(Error::Failed(then))) => {
+            Err(Error::Failed(format!("{then}; and before that: {first}")))
+        }
+        (ended, kept) => kept.and(ended),
     }
 }
 
@@ -86,6 +102,22 @@ mod tests {
         fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
             self.1.as_deref().map(|e| e as _)
         }
+    }
+
+    #[test]
+    fn what_is_lost_is_told_first() {
+        let failed = |why: &str| Err(Error::failed(why));
+        let told = |ended, kept| match both(ended, kept) {
+            Err(Error::Failed(why)) => why,
+            other => format!("{other:?}"),
+        };
+        assert_eq!(told(Err(Error::ClosedPipe), failed("saving")), "saving");
+        assert_eq!(told(Err(Error::Interrupted), failed("saving")), "saving");
+        assert_eq!(told(Ok(()), failed("saving")), "saving");
+        assert_eq!(told(failed("saying"), failed("saving")), "saving; and before that: saying");
+        assert_eq!(told(failed("saying"), Ok(())), "saying");
+        assert_eq!(told(Err(Error::ClosedPipe), Ok(())), "Err(ClosedPipe)");
+        assert_eq!(told(Ok(()), Ok(())), "Ok(())");
     }
 
     #[test]

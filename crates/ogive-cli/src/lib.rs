@@ -1,9 +1,9 @@
 //! The program ogive: run, chat, inspect, measure.
 //!
 //! Text goes to stdout and nothing else does; the device, progress and figures go to stderr. Exit codes are 0, 1 for an
-//! error, 2 for wrong usage and 130 for Ctrl-C, and for SIGTERM and SIGHUP where something was to be put in order first: where nothing was,
-//! they kill the program. Everything is built on the crate `ogive`, as any other program would be: what this one needs and the library does
-//! not offer is missing there, not here.
+//! error and 2 for a command line that is wrong whatever is in the files that it names. By Ctrl-C, SIGTERM and SIGHUP the program dies, for
+//! which shells have the codes 130, 143 and 129. Everything is built on the crate `ogive`, as any other program would be: what this one needs
+//! and the library does not offer is missing there, not here.
 
 mod answer;
 mod args;
@@ -23,6 +23,7 @@ mod synth;
 
 use clap::Parser;
 use error::Error;
+use interrupt::Interrupt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,10 +45,22 @@ pub fn main() -> ExitCode {
         }
     };
     log::init(cli.verbose);
-    match cli.run() {
+    let interrupt = match Interrupt::install() {
+        Ok(interrupt) => interrupt,
+        Err(e) => return code(Err(e)),
+    };
+    let ended = cli.run(&interrupt);
+    if let Err(Error::Interrupted) = ended {
+        interrupt.end();
+    }
+    code(ended)
+}
+
+fn code(ended: error::Result<()>) -> ExitCode {
+    match ended {
         // Whoever read our output has had enough: that is no error.
         Ok(()) | Err(Error::ClosedPipe) => ExitCode::SUCCESS,
-        Err(Error::Interrupted) => ExitCode::from(130),
+        Err(Error::Interrupted) => ExitCode::FAILURE,
         Err(Error::Usage(why)) => fail(&why, 2),
         Err(Error::Failed(why)) => fail(&why, 1),
     }

@@ -3,8 +3,10 @@
 use std::io;
 use tracing_subscriber::EnvFilter;
 
-/// Shows warnings, and with each `-v` more. The environment variable `OGIVE_LOG` says it finer, as in
-/// `OGIVE_LOG=ogive_engine=trace`.
+/// Shows warnings, and with each `-v` more. The environment variable `OGIVE_LOG` says it finer, by targets and levels, as in
+/// `OGIVE_LOG=ogive_engine=trace,ogive::cuda=debug`. A target stands for all that begin so: the module that
+/// an event comes from is its target, and a crate's name is that of all its modules. But CUDA's events have the target `ogive::cuda`, those of
+/// several devices together (`Split`) `ogive::split`, and each operator that `Trace` sees `ogive::backend`. So `ogive=debug` is all of them.
 pub(crate) fn init(verbose: u8) {
     let level = match verbose {
         0 => "warn",

@@ -4,11 +4,11 @@
 
 mod common;
 
-use common::{command, limited, ogive};
+use common::{command, is_nothing, limited, ogive};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -20,17 +20,6 @@ fn ctrl_c(child: &Child) {
 
 fn send(signal: &str, child: &Child) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-}
-
-/// Whether a hangup is nothing to what is started from here, as under `nohup`; then a line says that it is not tested.
-fn hangups_are_nothing() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = mask.is_some_and(|mask| u128::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1);
-    if ignored {
-        eprintln!("skipped: SIGHUP is ignored here");
-    }
-    ignored
 }
 
 fn names(folder: &Path) -> Vec<OsString> {
@@ -53,7 +42,7 @@ fn ctrl_c_between_the_lines_of_a_script_leaves_and_keeps_what_was_said() {
     ctrl_c(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert_eq!(output.status.signal(), Some(2), "{said}");
     assert!(!said.contains("error"), "{said}");
     drop(script);
     let again = ogive(chat);
@@ -85,7 +74,8 @@ fn ctrl_c_while_a_session_is_saved_leaves_no_part_of_it() {
         let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(matches!(output.status.code(), Some(0 | 130)), "{command_name}: {said}");
+        let [code, signal] = [output.status.code(), output.status.signal()];
+        assert!(code == Some(0) || signal == Some(2), "{command_name}: {said}");
         assert_eq!(names(&place), ["kept"], "{command_name}: {said}");
         fs::remove_dir_all(&place).unwrap();
     }
@@ -94,8 +84,8 @@ fn ctrl_c_while_a_session_is_saved_leaves_no_part_of_it() {
 /// What is written is of some gigabytes, and takes longer than the signal.
 #[test]
 fn what_ends_the_program_leaves_no_part_of_a_model() {
-    for signal in ["-INT", "-TERM", "-HUP"] {
-        if signal == "-HUP" && hangups_are_nothing() {
+    for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
+        if is_nothing(number) {
             continue;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -113,7 +103,7 @@ fn what_ends_the_program_leaves_no_part_of_a_model() {
         }
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), said.as_ref()), (Some(130), ""), "{signal}");
+        assert_eq!((output.status.signal(), said.as_ref()), (Some(number), ""), "{signal}");
         assert_eq!(names(folder.path()), [""; 0], "{signal}");
     }
 }
@@ -137,7 +127,7 @@ fn a_signal_in_an_answer_ends_the_conversation_and_keeps_it() {
     rest.join().unwrap();
     drop(script);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert_eq!(output.status.signal(), Some(15), "{said}");
     assert!(!said.contains("error") && kept.exists(), "{said}");
 }
 
@@ -155,7 +145,7 @@ fn a_signal_is_heard_between_two_vectors() {
     let rest = shown.lines().count();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), said.as_ref()), (Some(130), ""));
+    assert_eq!((output.status.signal(), said.as_ref()), (Some(15), ""));
     assert!(rest < 999, "{rest}");
 }
 
@@ -190,8 +180,8 @@ fn a_second_sigterm_ends_what_nobody_reads() {
 /// As if it had not been taken: a shell sets the terminal right after who was killed, and the prompt of a conversation has it raw.
 #[test]
 fn a_signal_that_nobody_waits_for_kills() {
-    for (signal, number) in [("-TERM", 15), ("-HUP", 1)] {
-        if number == 1 && hangups_are_nothing() {
+    for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
+        if is_nothing(number) {
             continue;
         }
         let mut embed = command();
@@ -207,20 +197,59 @@ fn a_signal_that_nobody_waits_for_kills() {
     }
 }
 
-/// As `nohup` has it.
+/// As `nohup` has a hangup, and a script Ctrl-C for what it starts behind an `&`.
 #[test]
-fn a_hangup_that_is_to_be_nothing_is_nothing() {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ogive")]);
-    shell.args(args!["run", "--model", ogive::DEMO, "--raw", "-q", "-n", "300", "--ignore-eos", "Once"]);
-    let mut child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+fn a_signal_that_is_to_be_nothing_is_nothing() {
+    for signal in ["HUP", "INT"] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("trap '' {signal}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_ogive")]);
+        shell.args(args!["run", "--model", ogive::DEMO, "--raw", "-q", "-n", "300", "--ignore-eos", "Once"]);
+        let mut child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut shown = child.stdout.take().unwrap();
+        shown.read_exact(&mut [0; 4]).unwrap();
+        send(&format!("-{signal}"), &child);
+        let rest = thread::spawn(move || shown.read_to_end(&mut Vec::new()).unwrap());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{signal}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(rest.join().unwrap() > 100, "{signal}");
+    }
+}
+
+/// It goes on after what heard of Ctrl-C and ended as it liked.
+#[test]
+fn a_loop_of_the_shell_ends_with_what_died_of_ctrl_c() {
+    if is_nothing(2) {
+        return;
+    }
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "for i in 1 2; do \"$@\"; done; echo on", "bash", env!("CARGO_BIN_EXE_ogive")]);
+    shell.args(args![
+        "run",
+        "--model",
+        ogive::DEMO,
+        "--raw",
+        "-q",
+        "-n",
+        "3000",
+        "-c",
+        "4000",
+        "--ignore-eos",
+        "Once"
+    ]);
+    // A terminal sends it to all who are in front.
+    shell.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = shell.spawn() else {
+        eprintln!("skipped: there is no bash");
+        return;
+    };
     let mut shown = child.stdout.take().unwrap();
     shown.read_exact(&mut [0; 4]).unwrap();
-    send("-HUP", &child);
-    let rest = thread::spawn(move || shown.read_to_end(&mut Vec::new()).unwrap());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(rest.join().unwrap() > 100);
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    let mut rest = Vec::new();
+    shown.read_to_end(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
+    assert!(!rest.ends_with(b"on\n"));
 }
 
 #[test]

@@ -2,14 +2,12 @@
 
 mod common;
 
-use common::{Ran, ogive, ogive_reads, shared};
+use common::{Ran, command, ogive, ogive_reads, shared};
 #[cfg(unix)]
-use common::{command, limited, reads};
+use common::{limited, reads};
 use std::fs;
-#[cfg(unix)]
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-#[cfg(unix)]
 use std::process::Stdio;
 
 /// A run of so many tokens by a sampler that keeps a state.
@@ -35,8 +33,9 @@ fn a_story_goes_on_as_if_it_had_not_been_saved() {
     assert_eq!([text(&first), text(&second), text(&third)].concat(), text(&whole));
     assert_eq!((&second["seed"], &third["seed"]), (&whole["seed"], &whole["seed"]));
     // Another seed draws otherwise, and other samplers are told of.
-    let other = run!(&model, "-n", "15", "--load", a, "--seed", "8").json();
-    assert_ne!(other["ids"], second["ids"]);
+    let other = run!(&model, "-n", "15", "--load", a, "--seed", "8");
+    assert_ne!(other.json()["ids"], second["ids"]);
+    assert!(other.stderr.contains("goes on with this seed") && !other.stderr.contains("other samplers"));
     let ran = ogive(args!["run", "--model", model, "--raw", "--temp", "0", "-n", "4", "--load", a]);
     assert!(!ran.text().is_empty() && ran.stderr.contains("other samplers"), "{}", ran.stderr);
     // What else is wrong is told as it is.
@@ -212,4 +211,133 @@ fn a_conversation_is_kept_between_runs() {
         "The end"
     ]);
     assert_eq!(ran.text() + "\n", third.text());
+    // So it does with a message that comes by stdin.
+    let fixed = args![
+        "run",
+        "--model",
+        model,
+        "--chat-template",
+        template,
+        "--temp",
+        "0",
+        "-n",
+        "9",
+        "--load",
+        other
+    ];
+    assert_eq!(ogive_reads(&fixed, b"The end\n").text(), ran.text());
+    let without = args!["run", "--model", model, "--temp", "0", "-n", "9", "--load", other];
+    assert_eq!(ogive_reads(&without, b"\n").text(), ogive(&without).text(), "of which nothing came");
+}
+
+/// As a supervisor leaves it.
+#[test]
+fn a_pipe_without_an_end_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let fixed = args!["run", "--model", ogive::DEMO, "--raw", "--temp", "0", "-n", "5"];
+    ogive(fixed.iter().cloned().chain(args!["--save", kept, "Once upon"])).text();
+    let want = ogive(fixed.iter().cloned().chain(args!["--load", kept, "a time"])).text();
+    let mut load = command();
+    load.args(&fixed).args(args!["--load", kept]);
+    let mut child = load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.starts_with("waiting for the end of stdin") && line.contains("</dev/null"), "{line}");
+    stdin.write_all(b"a time").unwrap();
+    drop(stdin);
+    let rest = std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
+    assert_eq!(String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap(), want);
+    rest.join().unwrap().unwrap();
+}
+
+/// There is always room for what was said, whatever became of it.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_answer_that_fails_is_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let fixed = args!["run", "--model", ogive::DEMO, "--raw", "--temp", "0"];
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut run = command();
+    run.args(&fixed).args(args!["-n", "5", "--save", kept, "Once upon a time"]).stdout(full);
+    let output = run.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("writing to stdout: No space left"), "{said}");
+    assert!(!ogive(fixed.iter().cloned().chain(args!["-n", "3", "--load", kept])).text().is_empty());
+    // Both are told where that fails too.
+    let mut run = limited(8);
+    let story = "Once upon a time there was ".repeat(12);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = run.args(&fixed).args(args!["--save", folder.path().join("other"), story]).stdout(full);
+    let output = output.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("saving a session") && said.contains("; and before that: writing to stdout"),
+        "{said}"
+    );
+    // Before its first token there is nothing.
+    let none = folder.path().join("none");
+    let ran = ogive(fixed.iter().cloned().chain(args!["-c", "4", "--save", none, story]));
+    assert!(ran.error(1).contains("no room") && !none.exists(), "{}", ran.stderr);
+}
+
+/// A vocabulary that has no `z` cannot go on to it.
+#[test]
+fn what_came_before_an_error_is_in_the_object() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden/llama");
+    let folder = tempfile::tempdir().unwrap();
+    let (model, kept) = (folder.path().join("model"), folder.path().join("kept"));
+    fs::create_dir(&model).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(golden.join(file), model.join(file)).unwrap();
+    }
+    let vocab: Vec<String> = ('a'..='j').enumerate().map(|(id, c)| format!("\"{c}\": {id}")).collect();
+    let bpe = format!(r#"{{"type": "BPE", "vocab": {{{}}}, "merges": []}}"#, vocab.join(", "));
+    let decoder = r#"{"type": "Fuse"}"#;
+    let tokenizer =
+        format!(r#"{{"version": "1.0", "added_tokens": [], "decoder": {decoder}, "model": {bpe}}}"#);
+    fs::write(model.join("tokenizer.json"), tokenizer).unwrap();
+    let fixed = args!["run", "--model", model, "--raw", "--json", "--temp", "0", "--regex", "abz", "cde"];
+    let ran = ogive(fixed.into_iter().chain(args!["--save", kept]));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let object: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!([&object["text"], &object["finish"]], ["ab", "failed"]);
+    assert_eq!(
+        (&object["ids"], &object["complete"]),
+        (&serde_json::json!([0, 1]), &serde_json::json!(false))
+    );
+    let why = object["error"].as_str().unwrap();
+    assert!(ran.stderr.contains(&format!("error: {why}")), "{}", ran.stderr);
+    assert!(kept.exists());
+}
+
+/// Of which the model has read nothing, or not what is said now.
+#[test]
+fn a_conversation_is_kept_that_was_only_loaded_or_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let talk = |kept: &Path, script: &str| {
+        let fixed = args!["chat", "--model", ogive::DEMO, "--temp", "0", "-n", "9", "--session", kept];
+        let ran = ogive_reads(fixed, script.as_bytes());
+        ran.text();
+        ran.stderr
+    };
+    let (old, said) = (file("old.json"), file("said.json"));
+    talk(&file("first"), &format!("What is the capital of France?\n/save {}\n", old.display()));
+    let save = format!("/save {}\n", said.display());
+    let messages = || serde_json::from_slice::<serde_json::Value>(&fs::read(&said).unwrap()).unwrap();
+    talk(&file("loaded"), &format!("/load {}\n/exit\n", old.display()));
+    let again = talk(&file("loaded"), &save);
+    assert!(again.contains("2 messages, "), "{again}");
+    assert_eq!(fs::read(&said).unwrap(), fs::read(&old).unwrap());
+    talk(&file("begun"), "/system Be brief.\n/exit\n");
+    talk(&file("begun"), &save);
+    assert_eq!(messages(), serde_json::json!([{ "role": "system", "content": "Be brief." }]));
+    // Where nothing was said there is nothing to keep.
+    talk(&file("nothing"), "/exit\n");
+    assert!(!file("nothing").exists());
 }

@@ -6,17 +6,24 @@
 use crate::answer::{self, Ended, Steps};
 use crate::args::Context;
 use crate::commands::chat::conversation;
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result, both};
 use crate::files;
+use crate::interrupt::Patience;
 use crate::logprobs;
 use crate::options::{Machine, ModelPath};
 use crate::output;
 use crate::sampling::{Sampling, plain_chain};
 use ogive::sampler::{Chain, SampleError};
 use ogive::{Generate, Generation, Prompt, Session};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// After so long it is said that stdin is waited for.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// Arguments of `ogive run`.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,14 +53,16 @@ pub(crate) struct Args {
     /// Tells how likely each token was and the N likeliest at its place: with --json as `logprobs`, else on stderr
     #[arg(long, value_name = "N")]
     logprobs: Option<usize>,
-    /// Writes the session to FILE in the end: its tokens, and what the model has read of them
+    /// Writes the session to FILE in the end, also where Ctrl-C or an error ends the answer: its tokens, and what the model has read of
+    /// them
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Goes on with a session of the same model that --save wrote: a conversation with PROMPT as its next message, plain
-    /// text from PROMPT, of which nothing is read again that FILE has; without PROMPT where it stopped
+    /// text from PROMPT, of which nothing is read again that FILE has; where it stopped without PROMPT, if stdin is a terminal or empty
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
-    /// What to go on from; an empty text begins with BOS alone, `-` reads stdin, as does no PROMPT where stdin is a pipe or a file
+    /// What to go on from; an empty text begins with BOS alone, `-` reads stdin, as does no PROMPT where stdin is a pipe or a file. It is
+    /// read to its end: where a pipe is held open, as by a supervisor, `</dev/null` says that nothing comes
     prompt: Option<String>,
     // Last, for its heading holds for all that follows.
     #[command(flatten)]
@@ -61,7 +70,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    let prompt = prompt(args)?;
+    let prompt = prompt(args, context)?;
     check_template(args, prompt.as_deref())?;
     let path = args.model.get(context);
     let mut how = args.sampling.generate()?;
@@ -73,28 +82,29 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         None => model.session()?,
     };
     let Some(prompt) = prompt else {
-        let ended = say(&mut resumed(&mut session, &mut how, args, context)?, &how, args, context);
-        return finish(ended, args, context, |file| session.save(file));
+        let generation = resumed(&mut session, &mut how, args, context)?;
+        let said = say(generation, &how, args, context);
+        return finish(said, args, |file| session.save(file));
     };
     args.sampling.show_seed(&how, context);
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
     if templated && !args.raw && !args.special && !prompt.is_empty() {
         let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
-        let ended = say(&mut chat.send(prompt, &how)?, &how, args, context);
-        finish(ended, args, context, |file| chat.save(file))
+        let said = say(chat.send(prompt, &how)?, &how, args, context);
+        finish(said, args, |file| chat.save(file))
     } else {
         let prompt = if args.special { Prompt::Special(prompt) } else { Prompt::Text(prompt) };
-        let ended = say(&mut session.generate(prompt, &how)?, &how, args, context);
-        finish(ended, args, context, |file| session.save(file))
+        let said = say(session.generate(prompt, &how)?, &how, args, context);
+        finish(said, args, |file| session.save(file))
     }
 }
 
 /// The prompt that was given, or comes by stdin. Of a session that is gone on with there need be none.
-fn prompt(args: &Args) -> Result<Option<String>> {
+fn prompt(args: &Args, context: &Context) -> Result<Option<String>> {
     match args.prompt.as_deref() {
         Some("-") => files::stdin_line().map(Some),
         Some(text) => Ok(Some(text.to_owned())),
-        None if args.load.is_some() => Ok(None),
+        None if args.load.is_some() => next_message(context),
         None if io::stdin().is_terminal() => Err(no_prompt("there is no prompt")),
         None => match files::stdin_line()? {
             // Nobody means this: a script without a terminal, or a program before the pipe that failed.
@@ -102,6 +112,27 @@ fn prompt(args: &Args) -> Result<Option<String>> {
             text => Ok(Some(text)),
         },
     }
+}
+
+/// What stdin says to a session that is gone on with; nothing, if it is a terminal or empty. A pipe that somebody has left open has no end,
+/// and without a word that would look like a program that hangs.
+fn next_message(context: &Context) -> Result<Option<String>> {
+    if io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let (tell, read) = channel();
+    thread::Builder::new()
+        .name("stdin".into())
+        .spawn(move || tell.send(files::stdin_line()))
+        .doing("starting to read stdin")?;
+    let text = read.recv_timeout(SILENT).or_else(|_| {
+        context.note(
+            "waiting for the end of stdin, for what it says is the prompt; `</dev/null` goes on without one",
+        );
+        read.recv()
+    });
+    let text = text.doing("reading stdin")??;
+    Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
 /// That what is for a PROMPT has one. (--raw asks for no template, and that is so without a PROMPT too.)
@@ -134,64 +165,102 @@ fn resumed<'s>(
     args: &Args,
     context: &Context,
 ) -> Result<Generation<'s>> {
-    let other = args.sampling.is_seeded()
-        || match session.resume(how).map(drop) {
-            Ok(()) => false,
-            Err(ogive::Error::Sampler(SampleError::State { .. })) => true,
-            Err(e) => return Err(e.into()),
-        };
-    if !other {
-        let chain = session.chain().map(Chain::seed);
-        how.sampler.seed = chain.unwrap_or(how.sampler.seed);
-        return Ok(session.resume(how)?);
-    }
+    let why = match session.resume(how).map(drop) {
+        Ok(()) if args.sampling.is_seeded() => {
+            "the session goes on with this seed, and not where its random numbers stopped"
+        }
+        Ok(()) => {
+            let chain = session.chain().map(Chain::seed);
+            how.sampler.seed = chain.unwrap_or(how.sampler.seed);
+            return Ok(session.resume(how)?);
+        }
+        Err(ogive::Error::Sampler(SampleError::State { .. })) => {
+            "the session goes on by other samplers than it was drawn by"
+        }
+        Err(e) => return Err(e.into()),
+    };
     args.sampling.show_seed(how, context);
-    context.note("the session goes on by other samplers than it was drawn by");
+    context.note(why);
     Ok(session.resume_anew(how)?)
 }
 
-/// Saves what is to be saved, however the answer ended: at Ctrl-C, and where its reader has had enough, what came of it. While it does,
-/// Ctrl-C has to wait: a session that is half written would be left under another name.
-fn finish(
+/// An answer that is over.
+struct Said<'c> {
     ended: Result<Ended>,
-    args: &Args,
-    context: &Context,
-    save: impl FnOnce(&Path) -> ogive::Result<()>,
-) -> Result<()> {
-    let patience = context.interrupt.patience();
-    if let (Some(file), Ok(_) | Err(Error::ClosedPipe)) = (&args.save, &ended) {
-        save(file)?;
-    }
-    if ended? == Ended::Interrupted || patience.over() { Err(Error::Interrupted) } else { Ok(()) }
+    /// Whether any of it was drawn.
+    drawn: bool,
+    /// From its first step to where it is saved: a session that is half written would be left under another name.
+    patience: Patience<'c>,
 }
 
-fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) -> Result<Ended> {
+/// Saves what is to be saved, however the answer ended: at Ctrl-C, at an error and where its reader has had enough, what came of it. Of an
+/// error before its first token there is nothing that was not there before.
+fn finish(said: Said<'_>, args: &Args, save: impl FnOnce(&Path) -> ogive::Result<()>) -> Result<()> {
+    let kept = match &args.save {
+        Some(file) if said.drawn || said.ended.is_ok() => save(file).map_err(Error::from),
+        _ => Ok(()),
+    };
+    let ended = both(said.ended, kept)?;
+    if ended == Ended::Interrupted || said.patience.over() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+fn say<'c>(mut steps: impl Steps, how: &Generate, args: &Args, context: &'c Context) -> Said<'c> {
+    let patience = context.interrupt.patience();
     let mut text = String::new();
-    let ended = answer::follow(steps, context, |piece| {
+    let ended = answer::follow(&mut steps, context, |piece| {
         if args.json {
             text.push_str(piece);
             return Ok(());
         }
         output::write(piece.as_bytes())
-    })?;
+    });
     let generation = steps.generation();
-    if args.json {
-        let times = generation.times();
-        let mut object = json!({
-            "prompt_ids": generation.prompt_ids(),
-            "ids": generation.ids(),
-            "text": text,
-            "finish": ended.word(),
-            "complete": generation.is_complete(),
-            "seed": how.sampler.seed,
-            "samplers": plain_chain(&how.sampler),
-            "prefill_tokens_per_second": answer::measured(times.prefill_rate()),
-            "decode_tokens_per_second": answer::measured(times.decode_rate()),
-        });
-        if how.logprobs.is_some() {
-            object["logprobs"] = logprobs::json(generation.logprobs());
-            object["cumulative_logprob"] = json!(generation.cumulative_logprob());
+    let drawn = !generation.ids().is_empty();
+    let told = match &ended {
+        Ok(ended) => tell(generation, *ended, &text, how, args, context),
+        Err(Error::Failed(why)) if args.json && drawn => {
+            let mut object = object(generation, &text, how);
+            (object["finish"], object["error"]) = (json!("failed"), json!(why));
+            output::line(object)
         }
+        Err(_) => Ok(()),
+    };
+    Said { ended: ended.and_then(|ended| told.map(|()| ended)), drawn, patience }
+}
+
+/// The answer as an object, but for why it ended.
+fn object(generation: &Generation<'_>, text: &str, how: &Generate) -> Value {
+    let times = generation.times();
+    let mut object = json!({
+        "prompt_ids": generation.prompt_ids(),
+        "ids": generation.ids(),
+        "text": text,
+        "finish": null,
+        "complete": generation.is_complete(),
+        "seed": how.sampler.seed,
+        "samplers": plain_chain(&how.sampler),
+        "prefill_tokens_per_second": answer::measured(times.prefill_rate()),
+        "decode_tokens_per_second": answer::measured(times.decode_rate()),
+    });
+    if how.logprobs.is_some() {
+        object["logprobs"] = logprobs::json(generation.logprobs());
+        object["cumulative_logprob"] = json!(generation.cumulative_logprob());
+    }
+    object
+}
+
+/// What there is to tell of an answer that no error ended.
+fn tell(
+    generation: &Generation<'_>,
+    ended: Ended,
+    text: &str,
+    how: &Generate,
+    args: &Args,
+    context: &Context,
+) -> Result<()> {
+    if args.json {
+        let mut object = object(generation, text, how);
+        object["finish"] = json!(ended.word());
         output::line(object)?;
     } else if output::is_terminal() {
         output::write(b"\n")?;
@@ -203,5 +272,5 @@ fn say(steps: &mut dyn Steps, how: &Generate, args: &Args, context: &Context) ->
     if generation.is_complete() == Some(false) {
         context.note("the answer was cut off before it was what was asked for: -n and --context allow more");
     }
-    Ok(ended)
+    Ok(())
 }

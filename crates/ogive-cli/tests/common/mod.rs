@@ -43,6 +43,19 @@ fn apart(mut command: Command) -> Command {
     command
 }
 
+/// Whether a signal is nothing to what is started from here, as a hangup is under `nohup`; then a line says that it is not tested.
+#[cfg(unix)]
+pub(crate) fn is_nothing(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored =
+        mask.is_some_and(|mask| (u128::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1)) & 1 == 1);
+    if ignored {
+        eprintln!("skipped: signal {signal} is ignored here");
+    }
+    ignored
+}
+
 /// What a run of the program came to.
 #[derive(Debug)]
 pub(crate) struct Ran {

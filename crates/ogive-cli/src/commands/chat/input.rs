@@ -1,5 +1,8 @@
 //! Where messages come from: a line editor, or the lines of stdin.
 //!
+//! Whoever talks and saves does not wait for the keys itself: it could not be told then that the terminal is closed, and the thread that
+//! hears of that could not save what another holds.
+//!
 //! The editor does not say whether Ctrl-C met an empty line. It asks for a hint at every change of the line, so the
 //! hinter, which has none to give, remembers.
 
@@ -19,14 +22,14 @@ use std::cell::Cell;
 use std::fs;
 use std::io::{self, BufRead, ErrorKind, IsTerminal};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 const PROMPT: &str = "> ";
 const MORE: &str = "… ";
 
-/// How often it is looked whether Ctrl-C came while no line does.
+/// How often it is looked whether a signal came while no line does.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What came.
@@ -34,27 +37,86 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) enum Input {
     /// A message or a command, without its line break; lines that ended with a backslash are one.
     Text(String),
-    /// Ctrl-C, on an empty line or on one that was begun; or between the lines of stdin.
+    /// The key Ctrl-C, on an empty line or on one that was begun.
     CtrlC { empty: bool },
+    /// SIGINT, which no key sends where the editor reads, or a signal to end.
+    Signal,
     /// A line of a terminal that is no text, and why.
     Refused(&'static str),
     /// Nothing more will come.
     End,
 }
 
-/// Reads messages.
-pub(super) enum Reader {
-    Editor(Box<Editor<Line, DefaultHistory>>, Option<PathBuf>),
-    /// Lines of stdin, and what Ctrl-C does meanwhile.
-    Stdin(Lines, Interrupt),
+/// Reads messages, each when it is asked for. A thread waits for them: where none comes, nothing else would hear a signal.
+pub(super) struct Reader {
+    ask: Sender<()>,
+    heard: Receiver<Result<Input>>,
+    /// Whether one was asked for and has not come.
+    asked: bool,
+    interactive: bool,
+    interrupt: Interrupt,
 }
 
 impl Reader {
     /// A line editor if stdin is a terminal.
     pub(super) fn new(context: &Context) -> Result<Self> {
-        if !io::stdin().is_terminal() {
-            return Ok(Self::Stdin(Lines::read()?, context.interrupt.clone()));
+        let interactive = io::stdin().is_terminal();
+        let ((ask, asked), (tell, heard)) = (channel(), channel());
+        let own = context.clone();
+        let read = move || {
+            // An editor stays where it was made.
+            let source = if interactive { Source::editor(&own) } else { Ok(Source::Stdin { lines: 0 }) };
+            let mut source = match source {
+                Ok(source) => source,
+                Err(e) => return drop(tell.send(Err(e))),
+            };
+            // Until nobody wants to know any more.
+            while asked.recv().is_ok() && tell.send(source.next()).is_ok() {}
+        };
+        thread::Builder::new().name("stdin".into()).spawn(read).doing("starting to read messages")?;
+        Ok(Self { ask, heard, asked: false, interactive, interrupt: context.interrupt.clone() })
+    }
+
+    /// Whether somebody sits there.
+    pub(super) fn is_interactive(&self) -> bool {
+        self.interactive
+    }
+
+    /// The next message, command or key.
+    pub(super) fn next(&mut self) -> Result<Input> {
+        let patience = self.interrupt.patience();
+        if !self.asked {
+            // Where the thread has ended, it has said why.
+            let _ = self.ask.send(());
+            self.asked = true;
         }
+        loop {
+            if patience.over() {
+                return Ok(Input::Signal);
+            }
+            match self.heard.recv_timeout(LOOK) {
+                Ok(input) => {
+                    self.asked = false;
+                    return input;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(Input::End),
+            }
+        }
+    }
+}
+
+/// Where messages come from.
+enum Source {
+    Editor(Box<Editor<Line, DefaultHistory>>, Option<PathBuf>),
+    /// So many lines have come.
+    Stdin {
+        lines: u64,
+    },
+}
+
+impl Source {
+    fn editor(context: &Context) -> Result<Self> {
         // Where stdout is somebody else's, what the editor draws must not get there.
         let behavior = if output::is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
         let config = Config::builder().behavior(behavior).max_history_size(1000);
@@ -73,13 +135,8 @@ impl Reader {
         Ok(Self::Editor(Box::new(editor), path))
     }
 
-    /// Whether somebody sits there.
-    pub(super) fn is_interactive(&self) -> bool {
-        matches!(self, Self::Editor(..))
-    }
-
     /// The next message, command or key.
-    pub(super) fn next(&mut self) -> Result<Input> {
+    fn next(&mut self) -> Result<Input> {
         let mut text = String::new();
         loop {
             let line = match self.line(if text.is_empty() { PROMPT } else { MORE })? {
@@ -106,7 +163,7 @@ impl Reader {
     fn line(&mut self, prompt: &str) -> Result<Input> {
         let editor = match self {
             Self::Editor(editor, _) => editor,
-            Self::Stdin(lines, interrupt) => return lines.next(interrupt),
+            Self::Stdin { lines } => return plain_line(lines),
         };
         if let Some(line) = editor.helper() {
             line.empty.set(true);
@@ -138,52 +195,17 @@ impl Reader {
     }
 }
 
-/// The lines of stdin. A thread waits for them, a line ahead at most: where none comes, nothing else would hear Ctrl-C.
-#[derive(Debug)]
-pub(super) struct Lines {
-    /// Each with its line break; without bytes at the end.
-    bytes: Receiver<io::Result<Vec<u8>>>,
-    count: u64,
-}
-
-impl Lines {
-    fn read() -> Result<Self> {
-        let (send, bytes) = sync_channel(0);
-        let read = move || {
-            loop {
-                let mut line = Vec::new();
-                let read = io::stdin().lock().read_until(b'\n', &mut line);
-                let is_last = !matches!(read, Ok(1..));
-                // Nobody may want it any more.
-                if send.send(read.map(|_| line)).is_err() || is_last {
-                    return;
-                }
-            }
-        };
-        thread::Builder::new().name("stdin".into()).spawn(read).doing("starting to read stdin")?;
-        Ok(Self { bytes, count: 0 })
+/// The next line of stdin, after so many.
+fn plain_line(count: &mut u64) -> Result<Input> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_until(b'\n', &mut bytes).doing("reading stdin")?;
+    if bytes.is_empty() {
+        return Ok(Input::End);
     }
-
-    fn next(&mut self, interrupt: &Interrupt) -> Result<Input> {
-        let patience = interrupt.patience();
-        let bytes = loop {
-            if patience.over() {
-                return Ok(Input::CtrlC { empty: true });
-            }
-            match self.bytes.recv_timeout(LOOK) {
-                Ok(bytes) => break bytes.doing("reading stdin")?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(Input::End),
-            }
-        };
-        if bytes.is_empty() {
-            return Ok(Input::End);
-        }
-        self.count += 1;
-        let text = files::text(bytes, format_args!("reading line {} of stdin", self.count))?;
-        let text = text.strip_suffix('\n').unwrap_or(&text);
-        Ok(Input::Text(text.strip_suffix('\r').unwrap_or(text).into()))
-    }
+    *count += 1;
+    let text = files::text(bytes, format_args!("reading line {count} of stdin"))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Input::Text(text.strip_suffix('\r').unwrap_or(text).into()))
 }
 
 /// Remembers whether the line is empty, and completes commands.

@@ -10,7 +10,7 @@ mod slash;
 use crate::answer::{self, Ended};
 use crate::args::Context;
 use crate::commands::template::read_template;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Error, Result, both};
 use crate::files;
 use crate::options::{Machine, ModelPath};
 use crate::output;
@@ -32,7 +32,8 @@ pub(crate) struct Args {
     /// Tokens of prompt and answer together [default: the model's, up to 4096]
     #[arg(short, long, value_name = "N")]
     context: Option<usize>,
-    /// Keeps the conversation in FILE: goes on with it if it is there, and writes it on leaving, by Ctrl-C too
+    /// Keeps the conversation in FILE: goes on with it if it is there, and writes it on leaving, also by Ctrl-C, where the terminal is
+    /// closed, or where SIGTERM ends the program
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
     /// What the assistant is to be
@@ -84,31 +85,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     if reader.is_interactive() {
         context.note("Write a message and press Enter. /help lists the commands, Ctrl-D leaves.");
     }
-    let template = args.chat_template.as_deref();
-    let mut talk = Talk { chat, how, figures: None, context, failed: false, template, path };
-    // Whom no key reaches leaves by Ctrl-C, at any time but in an answer, which it stops.
-    let scripted = (!reader.is_interactive()).then(|| context.interrupt.patience());
+    let mut talk = Talk { chat, how, figures: None, context, failed: false, path };
+    // From the first message until all is written: whatever comes meanwhile, what was said before is not to be lost by it.
+    let patience = match args.session {
+        Some(_) => context.interrupt.keeping(),
+        None => context.interrupt.patience(),
+    };
     let left = talk.lead(&mut reader);
-    // However it ended: an error on the way is no reason to lose what was said before. Nor is Ctrl-C, once more, while it is written.
-    let patience = context.interrupt.patience();
+    // However it ended: an error on the way is no reason to lose it either.
     let kept = match &args.session {
-        Some(file) if !talk.chat.session().tokens().is_empty() => talk.chat.save(file).map_err(Error::from),
+        Some(file) if talk.has_something() => talk.chat.save(file).map_err(Error::from),
         _ => Ok(()),
     };
-    drop(scripted);
-    ended(left, kept)?;
+    both(left, kept)?;
     if patience.over() { Err(Error::Interrupted) } else { Ok(()) }
-}
-
-/// What there is to tell of how a conversation ended and how it was saved: that it is lost above all, also where nobody reads on or Ctrl-C
-/// came.
-fn ended(left: Result<()>, kept: Result<()>) -> Result<()> {
-    match (left, kept) {
-        (Err(Error::Failed(first)), Err(Error::Failed(then))) => {
-            Err(Error::Failed(format!("{then}; and before that: {first}")))
-        }
-        (left, kept) => kept.and(left),
-    }
 }
 
 /// The conversation and how it goes on.
@@ -118,13 +108,16 @@ struct Talk<'c> {
     figures: Option<String>,
     context: &'c Context,
     failed: bool,
-    /// The template of the user's own.
-    template: Option<&'c Path>,
     /// The model's.
     path: &'c Path,
 }
 
 impl Talk<'_> {
+    /// Whether there is anything to keep.
+    fn has_something(&mut self) -> bool {
+        !self.chat.session().tokens().is_empty() || !self.chat.messages().is_empty()
+    }
+
     /// Hears until somebody leaves.
     fn lead(&mut self, reader: &mut Reader) -> Result<()> {
         let mut leaving = false;
@@ -133,10 +126,15 @@ impl Talk<'_> {
             if self.context.interrupt.is_final() {
                 return Err(Error::Interrupted);
             }
-            match reader.next()? {
+            // One that came in a command, as in /load, is as good as the key after it.
+            let input = match reader.is_interactive() && self.context.interrupt.heed() {
+                true => Input::CtrlC { empty: true },
+                false => reader.next()?,
+            };
+            match input {
                 Input::Text(text) if self.hear(&text)? => return self.end(reader),
                 Input::Text(_) => leaving = false,
-                Input::CtrlC { .. } if !reader.is_interactive() => {
+                Input::Signal => {
                     // The next one, while the session is saved, is another.
                     self.context.interrupt.heed();
                     return Err(Error::Interrupted);
@@ -266,8 +264,7 @@ impl Talk<'_> {
             let wrong = || Error::failed(format_args!("{}: a message needs a role and a content", at()));
             *self.chat.messages() = messages.ok_or_else(wrong)?;
         } else {
-            let session = self.chat.session().model().load_session(path)?;
-            self.chat = conversation(session, self.template, None)?;
+            self.chat.load(path)?;
         }
         Ok(self.chat.messages().len())
     }
@@ -287,25 +284,4 @@ impl Talk<'_> {
 /// Whether a file is to have messages alone.
 fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_conversation_that_is_lost_is_told_first() {
-        let failed = |why: &str| Err(Error::failed(why));
-        let told = |left, kept| match ended(left, kept) {
-            Err(Error::Failed(why)) => why,
-            other => format!("{other:?}"),
-        };
-        assert_eq!(told(Err(Error::ClosedPipe), failed("saving")), "saving");
-        assert_eq!(told(Err(Error::Interrupted), failed("saving")), "saving");
-        assert_eq!(told(Ok(()), failed("saving")), "saving");
-        assert_eq!(told(failed("saying"), failed("saving")), "saving; and before that: saying");
-        assert_eq!(told(failed("saying"), Ok(())), "saying");
-        assert_eq!(told(Err(Error::ClosedPipe), Ok(())), "Err(ClosedPipe)");
-        assert_eq!(told(Ok(()), Ok(())), "Ok(())");
-    }
 }
