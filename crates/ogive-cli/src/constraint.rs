@@ -6,7 +6,7 @@
 use crate::error::{Doing, Error, Result};
 use crate::files;
 use clap::builder::NonEmptyStringValueParser;
-use ogive::grammar::Grammar;
+use ogive::grammar::{Grammar, GrammarError};
 use std::path::Path;
 
 /// What the answer must be; one of the three at most.
@@ -27,25 +27,51 @@ pub(crate) struct Constraint {
 impl Constraint {
     /// The grammar that was asked for, checked, so that mistakes are told before a model is loaded.
     pub(crate) fn grammar(&self) -> Result<Option<Grammar>> {
-        let grammar = if let Some(given) = &self.grammar {
-            match given.contains("::=") {
-                true => Grammar::gbnf(given)?,
-                false => Grammar::gbnf(&read(given, "a grammar itself has `::=` in it")?).doing(given)?,
-            }
+        let (given, kind) = if let Some(given) = &self.grammar {
+            (given, Kind::Gbnf)
         } else if let Some(given) = &self.json_schema {
-            match given.trim_start().starts_with('{') {
-                true => Grammar::json_schema(given)?,
-                false => {
-                    Grammar::json_schema(&read(given, "a schema itself begins with a brace")?).doing(given)?
-                }
-            }
-        } else if let Some(regex) = &self.regex {
-            Grammar::regex(regex)?
+            (given, Kind::JsonSchema)
+        } else if let Some(given) = &self.regex {
+            (given, Kind::Regex)
         } else {
             return Ok(None);
         };
-        grammar.check()?;
+        let grammar = match kind.other_than_a_path(given) {
+            Some(otherwise) => kind.read(&read(given, otherwise)?).doing(given)?,
+            None => kind.read(given).map_err(Error::usage)?,
+        };
         Ok(Some(grammar))
+    }
+}
+
+/// What an argument is written in.
+#[derive(Clone, Copy)]
+enum Kind {
+    Gbnf,
+    JsonSchema,
+    Regex,
+}
+
+impl Kind {
+    /// Where this is the path of a file, how it could be told that it is none.
+    fn other_than_a_path(self, given: &str) -> Option<&'static str> {
+        match self {
+            Self::Gbnf => (!given.contains("::=")).then_some("a grammar itself has `::=` in it"),
+            Self::JsonSchema => {
+                (!given.trim_start().starts_with('{')).then_some("a schema itself begins with a brace")
+            }
+            Self::Regex => None,
+        }
+    }
+
+    fn read(self, text: &str) -> Result<Grammar, GrammarError> {
+        let grammar = match self {
+            Self::Gbnf => Grammar::gbnf(text),
+            Self::JsonSchema => Grammar::json_schema(text),
+            Self::Regex => Grammar::regex(text),
+        }?;
+        grammar.check()?;
+        Ok(grammar)
     }
 }
 

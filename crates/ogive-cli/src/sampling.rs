@@ -5,7 +5,7 @@
 
 use crate::args::Context;
 use crate::constraint::Constraint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use ogive::Generate;
 use ogive::sampler::{Chain, SamplerParams, Samplers, Stage};
 use std::hash::{BuildHasher, RandomState};
@@ -119,7 +119,7 @@ impl Sampling {
     /// The library's settings, checked, so that wrong ones are told before a model is loaded.
     pub(crate) fn generate(&self) -> Result<Generate> {
         let sampler = self.params();
-        sampler.check()?;
+        sampler.check().map_err(Error::usage)?;
         let mut generate = Generate::new().sampler(sampler);
         generate.max_tokens = self.max_tokens.map(NonZeroUsize::get);
         generate.stop.clone_from(&self.stop);

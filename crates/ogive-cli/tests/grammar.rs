@@ -54,7 +54,9 @@ fn nonsense_is_told_before_a_model_is_loaded() {
     fs::write(&binary, [0xff, 0xfe, 0, 1]).unwrap();
     let empty = folder.path().join("empty");
     fs::write(&empty, "").unwrap();
-    let (binary, empty) = (binary.to_str().unwrap(), empty.to_str().unwrap());
+    let wrong = folder.path().join("wrong");
+    fs::write(&wrong, "root ::= \"a").unwrap();
+    let [binary, empty, wrong] = [&binary, &empty, &wrong].map(|path| path.to_str().unwrap());
     let deep = format!("root ::= {}", "(".repeat(100_000));
     let nested = format!("{{\"a\": {}", "[".repeat(100_000));
     for (option, value, said) in [
@@ -62,6 +64,7 @@ fn nonsense_is_told_before_a_model_is_loaded() {
         ("--json-schema", "[]", "a schema itself begins with a brace"),
         ("--grammar", binary, "UTF-8"),
         ("--grammar", empty, "no rule \"root\""),
+        ("--grammar", wrong, "wrong: reading a grammar: line 1, column 12"),
         ("--grammar", "root ::= \"a", "line 1, column 12"),
         ("--grammar", "root ::= \"a\" root", "never end"),
         ("--grammar", &deep, "groups in each other"),
@@ -79,10 +82,13 @@ fn nonsense_is_told_before_a_model_is_loaded() {
         ("--regex", "(a", "unclosed group"),
         ("--regex", "a\\b", "word boundaries"),
     ] {
+        // What is in a file is no mistake of the command line's.
+        let of_a_file = value == "no/such/file" || value == "[]" || [binary, empty, wrong].contains(&value);
+        let code = if of_a_file { 1 } else { 2 };
         let ran = ogive(args!["run", "--model", "no-such-model.gguf", option, value, "x"]);
-        assert!(ran.error(1).contains(said), "{option} {:.60}: {}", value, ran.stderr);
+        assert!(ran.error(code).contains(said), "{option} {:.60}: {}", value, ran.stderr);
         let ran = ogive(args!["chat", "--model", "no-such-model.gguf", option, value]);
-        assert!(ran.error(1).contains(said), "{option} {:.60}: {}", value, ran.stderr);
+        assert!(ran.error(code).contains(said), "{option} {:.60}: {}", value, ran.stderr);
     }
     let both = ogive(args!["run", "--model", "m", "--regex", "a", "--grammar", "root ::= \"a\"", "x"]);
     assert!(both.error(2).contains("cannot be used with"), "{}", both.stderr);

@@ -132,13 +132,7 @@ fn numbers_and_names_that_make_no_sense() {
         (&["x", "y"], "y"),
         (&["--stop", "", "x"], "leave --stop out"),
         (&[], "there is no prompt, and nothing came by stdin: give the text"),
-    ] {
-        let ran = run(more);
-        ran.error(2);
-        assert!(ran.stderr.contains(why), "{more:?}: {}", ran.stderr);
-    }
-    for (more, why) in [
-        (&["--temperature", "-1", "x"][..], "temperature"),
+        (&["--temperature", "-1", "x"], "temperature is -1"),
         (&["--temperature", "nan", "x"], "temperature"),
         (&["--top-p", "1.5", "x"], "top_p"),
         (&["--min-p", "-0.1", "x"], "min_p is -0.1, but must be a number of at least 0 (off); above 1"),
@@ -152,7 +146,13 @@ fn numbers_and_names_that_make_no_sense() {
         (&["--adaptive-decay", "1", "x"], "adaptive_decay is 1"),
         (&["--samplers", "mirostat,top_k:5", "x"], "top_k comes after mirostat"),
         (&["--samplers", "top_p:7", "x"], "top_p is 7"),
-        (&["--context", "100000000", "x"], "memory"),
+    ] {
+        let ran = run(more);
+        ran.error(2);
+        assert!(ran.stderr.contains(why), "{more:?}: {}", ran.stderr);
+    }
+    for (more, why) in [
+        (&["--context", "100000000", "x"][..], "memory"),
         (&["--context", "1000000000000", "x"], "a shorter context"),
         (&["--context", "18446744073709551615", "x"], ""),
         (&["--context", "4", "Once upon a time"], "a prompt of 5 tokens"),
@@ -181,7 +181,10 @@ fn numbers_and_names_that_make_no_sense() {
     let long = ogive(args!["bench", "--model", model, "-p", "600", "-n", "0", "-r", "1"]);
     assert!(long.stderr.contains("sequences of 603 tokens, 512 of which"), "{}", long.stderr);
     assert_eq!(long.stderr.matches("longer than the model was made for").count(), 1, "{}", long.stderr);
-    wrong!(1, "bench", "--model", model, "-d", "18446744073709551615");
+    wrong!(2, "bench", "--model", model, "-d", "18446744073709551615");
+    let message = wrong!(2, "perplexity", "--model", model, "-c", "3", "/no/such/text");
+    assert_eq!(message, "--context 3: a window has at least 4 tokens");
+    assert!(wrong!(1, "perplexity", "--model", model, "/no/such/text").contains("No such file"));
 }
 
 #[test]

@@ -41,6 +41,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
+    if let Some(few @ 1..LEAST) = args.context {
+        return Err(Error::Usage(format!("--context {few}: a window has at least {LEAST} tokens")));
+    }
     let text = read(args)?;
     let model = args.machine.open(path, args.context, context)?;
     if model.is_encoder() {

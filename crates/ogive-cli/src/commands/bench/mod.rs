@@ -62,7 +62,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         sequences: args.sequences.get(),
         element: args.machine.element(),
     };
-    let limit = load.context().ok_or_else(|| Error::failed("so many tokens cannot be counted"))?;
+    let limit = load
+        .context()
+        .ok_or_else(|| Error::Usage("so many tokens cannot be counted; ask for fewer".into()))?;
     // What is measured is how fast it stays.
     let options = args.machine.options_to_measure(limit)?.sequences(args.sequences.get());
     let model = Machine::open_with(&options, path, context)?;
