@@ -113,7 +113,9 @@ fn whole(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
-    {
+    let old = fs::metadata(&path).ok();
+    #[cfg(unix)]
+    if old.is_none() {
         // What any new file has, less the process's mask, and not a temporary file's privacy.
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(fs::Permissions::from_mode(0o666));
@@ -124,6 +126,11 @@ fn whole(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     content(&mut file)?;
     file.flush()?;
     drop(file);
+    // Who was to read what was there is to read this. (A file system that has no permissions says so, and needs none.)
+    #[cfg(unix)]
+    if let Some(old) = old {
+        let _ = temporary.as_file().set_permissions(old.permissions());
+    }
     temporary.persist(path)?;
     Ok(())
 }
@@ -155,6 +162,25 @@ mod tests {
         assert!(write(&path, full).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"one");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn who_may_read_a_file_does_not_change_when_it_is_replaced() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::write(&path, b"").unwrap();
+        let usual = mode(&path);
+        fs::remove_file(&path).unwrap();
+        write(&path, |out| out.write_all(b"new")).unwrap();
+        assert_eq!(mode(&path), usual, "what any new file has");
+        for kept in [0o600, 0o640, 0o666] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(kept)).unwrap();
+            write(&path, |out| out.write_all(b"again")).unwrap();
+            assert_eq!(mode(&path), kept);
+        }
     }
 
     #[test]
