@@ -109,7 +109,7 @@ pub enum Error {
         known: String,
     },
 
-    /// A block format of a big-endian file: only plain numbers can be swapped.
+    /// A block format of a big-endian file, of which it is not known which bytes would have to be swapped.
     #[error(
         "tensor `{name}` holds {type_name} blocks in big-endian order, which are not converted; use a little-endian file, or `raw_data` for the bytes as they are"
     )]

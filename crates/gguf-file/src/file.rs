@@ -16,6 +16,7 @@ use crate::map::{self, Bytes};
 use crate::metadata::Metadata;
 use crate::parse::{Parsed, parse};
 use crate::split::{self, Split};
+use crate::swap::swapped;
 use crate::tensor::{TensorData, TensorInfo};
 
 /// One file's bytes.
@@ -203,27 +204,21 @@ impl Gguf {
         self.tensors.get(*self.index.get(name)?)
     }
 
-    /// The data of one of this file's tensors, in little-endian order: without copying, but for plain numbers of a
-    /// big-endian file, which are swapped into a vector.
+    /// The data of one of this file's tensors, in little-endian order: without copying, but for those of a big-endian file, which are
+    /// swapped into a vector.
     ///
     /// # Errors
-    /// If the element type is not known, if it is a block format in big-endian order, or if the tensor is of another
+    /// If the element type is not known, if it is one of the rarer block formats in big-endian order, or if the tensor is of another
     /// file and lies outside this one.
     pub fn data(&self, info: &TensorInfo) -> Result<TensorData> {
         let data = self.raw_data(info)?;
         let ty = info.known_type()?;
         let order = self.parts.get(info.part).map_or(ByteOrder::Little, |p| p.order);
+        let unknown = || Error::BigEndianBlocks { name: info.name().to_owned(), type_name: ty.name() };
         match order {
             ByteOrder::Little => Ok(data),
-            ByteOrder::Big if !ty.is_plain() => {
-                Err(Error::BigEndianBlocks { name: info.name().to_owned(), type_name: ty.name() })
-            }
-            ByteOrder::Big => Ok(match ty.block_bytes() {
-                2 => TensorData::from_vec(swapped::<2>(data.bytes())),
-                4 => TensorData::from_vec(swapped::<4>(data.bytes())),
-                8 => TensorData::from_vec(swapped::<8>(data.bytes())),
-                _ => data,
-            }),
+            ByteOrder::Big if ty.block_bytes() == 1 => Ok(data),
+            ByteOrder::Big => swapped(ty, data.bytes()).map(TensorData::from_vec).ok_or_else(unknown),
         }
     }
 
@@ -256,13 +251,6 @@ impl Gguf {
             _ => Err(no_such()),
         }
     }
-}
-
-/// Every `N` bytes reversed.
-fn swapped<const N: usize>(bytes: &[u8]) -> Vec<u8> {
-    let mut out = bytes.to_vec();
-    out.as_chunks_mut::<N>().0.iter_mut().for_each(|chunk| chunk.reverse());
-    out
 }
 
 impl fmt::Debug for Gguf {

@@ -1,7 +1,8 @@
 //! GGUF files read and written: header, metadata, tensors; no machine learning.
 //!
 //! The format is the one that ggml's `docs/gguf.md` describes: versions 1, 2 and 3 in either byte order are read, whole
-//! or split into parts; version 3 in little-endian order is written.
+//! or split into parts; version 3 in little-endian order is written. Of big-endian files the data of plain numbers and of the common
+//! block formats are converted; of the others (formats by codebook, ternary ones) there are the bytes as they are.
 //!
 //! ```
 //! use gguf_file::{GgmlType, Gguf, GgufWriter};
@@ -63,6 +64,7 @@ mod metadata;
 mod output;
 mod parse;
 mod split;
+mod swap;
 mod tensor;
 mod value;
 mod writer;
