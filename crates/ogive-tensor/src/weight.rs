@@ -252,16 +252,21 @@ impl HostWeight {
         Ok(Self { shard: self.shard, unpacked, ..turned })
     }
 
-    /// Matrices of one shape and format as one weight with an expert each. Copies the packed bytes, when they are first read. A weight
-    /// has one order of columns, so experts that have several (act-order), or factors beside their elements, are decoded then.
+    /// Matrices of one shape as one weight with an expert each. Copies the packed bytes, when they are first read. A weight has one format
+    /// and one order of columns, so experts that have several (act-order), or factors beside their elements, are decoded then.
     pub fn stack(name: impl Into<String>, parts: &[Self]) -> Result<Self> {
         let name = name.into();
         let first = parts.first().ok_or_else(|| Error::missing(&name))?;
-        let alike =
-            |p: &&Self| (p.shape, p.format, p.bytes.len()) == (first.shape, first.format, first.bytes.len());
-        if let Some(odd) = parts.iter().find(|p| !alike(p)) {
-            let why = format!("`{}` differs from `{}` in shape or format", odd.name, first.name);
+        if let Some(odd) = parts.iter().find(|p| p.shape != first.shape) {
+            let (a, b) = (odd.shape, first.shape);
+            let why = format!(
+                "`{}` has the shape {a:?} and `{}` {b:?}, where all are to be one weight",
+                odd.name, first.name
+            );
             return Err(Error::invalid(&name, why));
+        }
+        if parts.iter().any(|p| p.format != first.format) {
+            return Self::stack_decoded(name, parts, "experts are packed in different formats");
         }
         if parts.iter().any(|p| p.scale.is_some()) {
             return Self::stack_decoded(name, parts, "experts have factors beside their elements");

@@ -127,6 +127,19 @@ fn coarse_scales_are_no_worse_than_zeros() {
     }
 }
 
+/// The squares of what is left of such numbers are infinite.
+#[test]
+fn huge_numbers_are_packed_in_mxfp4() {
+    let mxfp4 = format_by_name("mxfp4").unwrap();
+    let levels = [0.0, 0.5, -1.0, 1.5, 2.0, -3.0, 4.0, 6.0_f32];
+    for power in [0, 70, 100, 125] {
+        let of =
+            |by: f32| -> Vec<f32> { levels.repeat(4).iter().map(|v| v * by * 2_f32.powi(power)).collect() };
+        assert_eq!(there_and_back(mxfp4, &of(1.01)), of(1.0), "{power}");
+    }
+    assert_eq!(there_and_back(mxfp4, &[f32::MAX; 32]), [1.5 * 2_f32.powi(127); 32]);
+}
+
 #[test]
 fn one_wild_number_spoils_no_more_than_its_block() {
     for format in FORMATS.iter().filter(|f| f.encode.is_some()) {

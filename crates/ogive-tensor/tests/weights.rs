@@ -114,6 +114,21 @@ fn experts_with_factors_or_orders_of_their_own_are_decoded_when_they_are_read() 
     assert_eq!(factors.to_vec(), ones.map(|v| 2.0 * v).repeat(2));
 }
 
+/// As where zero points decide the format, and each expert has its own.
+#[test]
+fn experts_in_different_formats_are_decoded_when_they_are_read() {
+    let bytes = HostWeight::new("w", [1, 2, 2], &BYTE, vec![1, 2, 3, 4].into()).unwrap();
+    let floats = HostWeight::from_f32("v", [1, 2, 2], &[0.5, 1.5, 2.5, 3.5]).unwrap();
+    let both = HostWeight::stack("both", &[bytes.clone(), floats.clone()]).unwrap();
+    assert_eq!((both.shape, both.format, both.file_bits()), ([2, 2, 2], &F32, 20.0));
+    assert_eq!(both.to_vec(), [1., 2., 3., 4., 0.5, 1.5, 2.5, 3.5]);
+    assert_eq!(both.unpacked.map(|u| u.why.to_string()).unwrap(), "experts are packed in different formats");
+    // One of them in an order of its own.
+    let turned = floats.with_input_perm(Arc::from([1, 0])).unwrap();
+    let both = HostWeight::stack("both", &[bytes, turned]).unwrap();
+    assert_eq!(both.to_vec(), [1., 2., 3., 4., 1.5, 0.5, 3.5, 2.5]);
+}
+
 /// One byte an element.
 static BYTE: Format = Format {
     name: "byte",
@@ -134,5 +149,5 @@ fn what_does_not_fit_is_an_error() {
     assert!(w.clone().with_scale(Scale { values: Arc::from([1.0]), tile: [1, 2] }).is_err());
     let other = HostWeight::from_f32("v", [1, 1, 2], &[0.0; 2]).unwrap();
     let e = HostWeight::stack("experts", &[w, other]).unwrap_err().to_string();
-    assert!(e.contains("`v` differs from `w`"), "{e}");
+    assert!(e.contains("experts: `v` has the shape [1, 1, 2] and `w` [1, 2, 2]"), "{e}");
 }

@@ -165,6 +165,8 @@ static NEAREST_E2M1: [u8; 21] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6,
 pub(super) fn mxfp4(x: &[f32], b: &mut [u8]) {
     let furthest = x.iter().fold(0.0_f32, |m, v| m.max(v.abs()));
     let usual = (furthest.to_bits() >> 23) as i32 - 2;
+    // What errors are counted in: the squares of large ones would be infinite.
+    let unit = half_power(usual.clamp(0, 254) as u8);
     let (mut least, mut best) = (f32::INFINITY, (0, [0; 32]));
     for e in [usual, usual + 1, usual - 1] {
         let e = e.clamp(0, 254) as u8;
@@ -173,7 +175,7 @@ pub(super) fn mxfp4(x: &[f32], b: &mut [u8]) {
             // A division, for the inverse of the least power is infinite.
             let size = NEAREST_E2M1[((x.abs() / d * 2.0) as usize).min(20)];
             *q = size | u8::from(x < 0.0 && size > 0) << 3;
-            error += (d * f32::from(E2M1_LEVELS[usize::from(*q)]) - x).powi(2);
+            error += ((d * f32::from(E2M1_LEVELS[usize::from(*q)]) - x) / unit).powi(2);
         }
         if error < least {
             (least, best) = (error, (e, q));
