@@ -39,6 +39,11 @@ pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
             "`is_causal` is off: a GPT-2 that looks ahead is not known",
         ));
     }
+    // GPTQ's packers have turned the matrices that they packed, and only those.
+    if c.has("quantization_config") {
+        let why = "`quantization_config` is there: a packed GPT-2 is not read; take the model before it was packed, or a GGUF of it";
+        return Err(Error::unsupported("config", why));
+    }
     let l = file.at_or_here("transformer", "wte")?;
     let eps = c.f32_or("layer_norm_epsilon", 1e-5)?;
     let blocks = 0..c.usize("num_hidden_layers")?;

@@ -53,3 +53,13 @@ fn names_may_lack_their_prefix_and_heads_must_fit() {
         assert_eq!(e.to_string(), format!("config: `hidden_size` 48 cannot be cut into {heads} heads"));
     }
 }
+
+/// Its matrices are turned already, and turning a square one again would go unnoticed.
+#[test]
+fn a_packed_one_is_refused() {
+    let (b, mut checkpoint) = (exact(), ogive_weights::open(folder()).unwrap());
+    checkpoint.config.0["quantization_config"] =
+        ogive_nn::tensor::serde_json::json!({"quant_method": "gptq"});
+    let e = ogive_models::gpt2::load(&checkpoint.config, &Loader::new(&*checkpoint.source, &b)).unwrap_err();
+    assert!(e.to_string().contains("a packed GPT-2 is not read; take the model before it was packed"), "{e}");
+}

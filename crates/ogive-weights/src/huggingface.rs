@@ -1,14 +1,15 @@
 //! A Hugging Face folder: `config.json` beside safetensors files.
 //!
-//! Settings are given as the file has them, but for three renamings in the format itself, done here so that no model has
+//! Settings are given as the file has them, but for some renamings in the format itself, done here so that no model has
 //! to know of both: `rope_scaling.type` became `rope_type`, newer files keep `rope_theta` and `rope_scaling` together as
 //! `rope_parameters`, and GPT-2 and its kin (Nomic's BERT) say `n_embd` where all others say `hidden_size`. The same is done to
-//! `text_config`, the nested settings of models that also see. And what some classes take for granted is written down; see
-//! [`classes`].
+//! `text_config`, the nested settings of models that also see. How weights were packed was `compression_config` once, or stood in a file
+//! of its own. And what some classes take for granted is written down; see [`classes`].
 
 use crate::classes;
 use crate::formats::Formats;
 use crate::json;
+use crate::packed::{self, QUANTIZATION};
 use crate::safetensors::{Load, Safetensors};
 use ogive_tensor::{Config, Error, Result, Source};
 use serde_json::{Map, Value};
@@ -17,6 +18,9 @@ use std::path::{Path, PathBuf};
 const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+
+/// Where AutoGPTQ kept what is now `quantization_config`.
+const GPTQ_CONFIG: &str = "quantize_config.json";
 
 /// Names of a folder that are looked at for advice.
 const MOST_NAMES: usize = 10_000;
@@ -40,24 +44,63 @@ pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config,
     if !folder.join(CONFIG).exists() {
         return Err(Error::invalid(&folder.display().to_string(), no_config(folder)));
     }
-    let config = read_config(&folder.join(CONFIG))?;
-    let index = folder.join(INDEX);
-    let single = match path.extension() {
-        // A file of a sharded checkpoint stands for the whole; any other is meant alone.
-        Some(e) if e == "safetensors" && path.is_file() && !index.is_file() => path.to_path_buf(),
-        _ => folder.join(SINGLE),
+    let mut config = read_config(&folder.join(CONFIG))?;
+    let source = match weights(path, folder)? {
+        Weights::File(file) => Safetensors::open_file(&file, load, formats)?,
+        Weights::Index(index) => Safetensors::open_index(&index, load, formats)?,
     };
-    let source = if single.is_file() {
-        Safetensors::open_file(&single, load, formats)?
-    } else if index.is_file() {
-        Safetensors::open_index(&index, load, formats)?
-    } else {
-        let why =
-            format!("there is neither {SINGLE} nor {INDEX} in this folder; other weight files are not read");
-        return Err(Error::invalid(&folder.display().to_string(), why));
-    };
+    if !config.has(QUANTIZATION) && packed::unsettled(&source).is_some() {
+        add_gptq_config(&mut config, &folder.join(GPTQ_CONFIG))?;
+    }
     let source = source.with_config(&config).map_err(|e| e.within(&folder.display().to_string()))?;
     Ok((config, source, folder.to_path_buf()))
+}
+
+/// Where a model's weights are.
+enum Weights {
+    File(PathBuf),
+    Index(PathBuf),
+}
+
+/// Those that `path` means: the weights it names, or else those of the folder. A file of a sharded checkpoint stands for the whole; any
+/// other is meant alone.
+fn weights(path: &Path, folder: &Path) -> Result<Weights> {
+    let (single, index) = (folder.join(SINGLE), folder.join(INDEX));
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !path.is_dir() && name.ends_with(".safetensors") {
+        let listed = index.is_file() && Safetensors::index_names(&index, name)?;
+        return Ok(if listed { Weights::Index(index) } else { Weights::File(path.to_path_buf()) });
+    }
+    // Of a variant, `model.safetensors.index.fp16.json`.
+    if !path.is_dir() && name.contains(".safetensors.index.") && name.ends_with(".json") {
+        return Ok(Weights::Index(path.to_path_buf()));
+    }
+    if single.is_file() {
+        Ok(Weights::File(single))
+    } else if index.is_file() {
+        Ok(Weights::Index(index))
+    } else {
+        let why = format!(
+            "there is neither {SINGLE} nor {INDEX} in this folder; name its safetensors file, if that is called otherwise (other \
+             kinds are not read)"
+        );
+        Err(Error::invalid(&folder.display().to_string(), why))
+    }
+}
+
+/// Fills in how AutoGPTQ packed the weights, if it says so in its file.
+fn add_gptq_config(config: &mut Config, path: &Path) -> Result<()> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let Value::Object(mut packing) = json::read(path)? else {
+        return Err(Error::invalid(&path.display().to_string(), "the settings are no JSON object"));
+    };
+    fill(&mut packing, "quant_method", &Value::from("gptq"));
+    if let Value::Object(settings) = &mut config.0 {
+        fill(settings, QUANTIZATION, &Value::Object(packing));
+    }
+    Ok(())
 }
 
 /// What to do about a folder without settings; many have a GGUF file in a folder of its own.
@@ -81,6 +124,10 @@ fn read_config(path: &Path) -> Result<Config> {
         return Err(Error::invalid(&path.display().to_string(), "the settings are no JSON object"));
     };
     rename(&mut settings);
+    if let Some(Value::Object(mut packing)) = settings.get("compression_config").cloned() {
+        fill(&mut packing, "quant_method", &Value::from("compressed-tensors"));
+        fill(&mut settings, QUANTIZATION, &Value::Object(packing));
+    }
     classes::fill(&mut settings);
     if let Some(Value::Object(text)) = settings.get_mut("text_config") {
         rename(text);

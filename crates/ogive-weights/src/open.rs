@@ -30,9 +30,9 @@ pub struct Checkpoint {
     pub folder: Option<PathBuf>,
 }
 
-/// Opens a GGUF file (of a split, the first part) or a Hugging Face folder (or its `config.json`, index or safetensors
-/// file). Files are mapped: they must not change while anything of them is in use. A GGUF file may also come out of a pipe, into
-/// memory.
+/// Opens a GGUF file (of a split, the first part) or a Hugging Face folder (or its `config.json`, or an index or safetensors file in it,
+/// whose weights are then the model's; a file that `model.safetensors.index.json` lists stands for all of them). Files are mapped: they
+/// must not change while anything of them is in use. A GGUF file may also come out of a pipe, into memory.
 ///
 /// Fails if the file is none of these, contradicts itself, or is of a GGUF architecture that has no translation.
 pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {

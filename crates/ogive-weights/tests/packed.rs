@@ -4,7 +4,7 @@ mod common;
 #[path = "common/packer.rs"]
 mod packer;
 
-use common::shared;
+use common::{shared, write};
 use ogive_tensor::serde_json::{Value, json};
 use ogive_tensor::{BF16, Config, F16, F32, HostWeight, Source};
 use ogive_weights::{Safetensors, open};
@@ -90,6 +90,20 @@ fn gptq_of_every_width_group_and_version() {
     }
 }
 
+/// What GPTQModel made of zero points of 4 in 3 bits before its pull request 2763, three words for 32.
+#[test]
+fn three_bits_that_are_symmetric_have_the_zero_point_that_they_must() {
+    let numbers = Numbers::new(3, [64, 128], 64, Some(4));
+    let mut tensors = numbers.gptq("a.", 1, &F16);
+    let misplaced = [0, 0xB6DB_6DB7_u32, 0x4924_9249].map(u32::to_le_bytes).concat();
+    tensors[1].bytes = misplaced.repeat(tensors[1].bytes.len() / 12);
+    let mut settings = gptq(3, 64, "gptq");
+    settings["sym"] = json!(true);
+    let w = weight(settings.clone(), &tensors);
+    check(&w, &numbers, "q4_0", "misplaced");
+    check(&weight(settings, &numbers.gptq("a.", 1, &F16)), &numbers, "q4_0", "in their places");
+}
+
 /// Group of column `c` where each has `size` columns, far from each other.
 fn scattered(cols: usize, size: usize) -> Vec<u32> {
     (0..cols).map(|c| ((c * 37 + 11) % cols / size) as u32).collect()
@@ -160,6 +174,20 @@ fn compressed_tensors_by_group_and_by_channel() {
     }
 }
 
+/// compressed-tensors makes the list before it is known, and does not always come to fill it in.
+#[test]
+fn a_list_of_groups_with_minus_one_in_it_is_none() {
+    let numbers = Numbers::new(4, [16, 128], 32, None);
+    for blank in [0..128, 5..6] {
+        let mut listed = Numbers::new(4, [16, 128], 32, None);
+        listed.groups = scattered(128, 32);
+        blank.for_each(|col| listed.groups[col] = u32::MAX);
+        let w = weight(compressed(), &listed.compressed("a.", true, true, &F16));
+        check(&w, &numbers, "q5_0", "-1");
+        assert!(w.is_plain());
+    }
+}
+
 #[test]
 fn scales_of_other_types_are_taken_if_they_are_halves() {
     let mut numbers = Numbers::new(4, [32, 128], 32, Some(8));
@@ -198,11 +226,40 @@ fn what_is_not_packed_is_given_as_it_is() {
     assert_eq!(names, ["model.a.weight", "model.a.bias", "lm_head.weight", "model.norm.scales", "weight"]);
     assert!(source.get("model.b.weight").unwrap_err().is_missing());
     assert_eq!(source.left_out(), [""; 0]);
-    // Without settings the same files have what they have.
-    let files =
-        Safetensors::from_bytes(Arc::new(file(&tensors))).unwrap().with_config(&Config(json!({}))).unwrap();
-    assert!(files.get("model.a.weight").unwrap_err().is_missing());
+    // Without settings, files that have nothing packed have what they have.
+    let files = Safetensors::from_bytes(Arc::new(file(&tensors[4..6]))).unwrap();
+    let files = files.with_config(&Config(json!({}))).unwrap();
     assert_eq!(files.get("lm_head.weight").unwrap().format, &BF16);
+}
+
+#[test]
+fn settings_of_older_packers_are_found_where_they_stand() {
+    let numbers = Numbers::new(4, [32, 64], 32, Some(8));
+    let class = json!(["LlamaForCausalLM"]);
+    let model = |config: Value, beside: Option<Value>, tensors: &[Tensor]| {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "config.json", config.to_string());
+        write(folder.path(), "model.safetensors", file(tensors));
+        if let Some(beside) = beside {
+            write(folder.path(), "quantize_config.json", beside.to_string());
+        }
+        let model = open(folder.path()).unwrap();
+        assert_eq!(model.source.get("a.weight").unwrap().to_vec(), numbers.values());
+        model.config
+    };
+    // AutoGPTQ's, which says no method, and is not asked where the model's own settings say something.
+    let (plain, beside) =
+        (json!({"architectures": class}), json!({"bits": 4, "group_size": 32, "sym": true}));
+    let config = model(plain, Some(beside.clone()), &numbers.gptq("a.", 1, &F16));
+    assert_eq!(config.at("quantization_config").opt_str("quant_method").unwrap(), Some("gptq"));
+    let own = json!({"architectures": class, "quantization_config": gptq(4, 32, "gptq_v2")});
+    model(own, Some(beside), &numbers.gptq("a.", 0, &F16));
+    // compressed-tensors' first name for them.
+    let method = json!({"format": "pack-quantized", "quant_method": "compressed-tensors"});
+    for settings in [method, json!({"format": "pack-quantized"})] {
+        let config = json!({"architectures": class, "compression_config": settings});
+        model(config, None, &numbers.compressed("a.", false, false, &F16));
+    }
 }
 
 #[test]
@@ -213,6 +270,11 @@ fn weights_can_be_cut_reordered_and_stacked() {
     assert_eq!(w.rows(8..24).unwrap().to_vec(), values[8 * 128..24 * 128]);
     assert_eq!(w.reordered(&[31; 32]).unwrap().to_vec(), values[31 * 128..].repeat(32));
     assert_eq!(HostWeight::stack("e", &[w.clone(), w]).unwrap().to_vec(), values.repeat(2));
+    // Which format a weight becomes, its zero points decide.
+    let centred = Numbers::new(4, [32, 128], 32, Some(8));
+    let parts = [source, opened(awq(32), &centred.awq("a.", &F16))].map(|s| s.get("a.weight").unwrap());
+    assert_ne!(parts[0].format, parts[1].format);
+    assert_eq!(HostWeight::stack("e", &parts).unwrap().to_vec(), [values, centred.values()].concat());
     // Inputs that are permuted are so for all rows, but there is one permutation for a weight.
     let mut turned = Numbers::new(4, [32, 128], 32, Some(8));
     turned.groups = scattered(128, 32);

@@ -199,7 +199,9 @@ fn groups_and_columns_that_are_not_there() {
         &["a.weight: the list of groups gives column 17 the group 2, of 2"],
     );
     numbers.groups[17] = u32::MAX;
-    says(&compressed(), &numbers.compressed("a.", false, true, &F16), &["column 17 the group -1, of 2"]);
+    says(&gptq(), &numbers.gptq("a.", 1, &F16), &["column 17 the group -1, of 2"]);
+    numbers.groups[17] = 2;
+    says(&compressed(), &numbers.compressed("a.", false, true, &F16), &["column 17 the group 2, of 2"]);
     let numbers = Numbers::new(4, [32, 64], 32, None);
     says(&with(awq(), "group_size", json!(48)), &numbers.awq("a.", &F16), &["64 columns in groups of 48"]);
     says(
@@ -236,6 +238,44 @@ fn a_folder_says_where_it_is() {
             && e.contains("quantization_config: quant_method: `eetq`"),
         "{e}"
     );
+}
+
+/// The settings are what a user can find, where "there is nothing of this name" would send him after the weights.
+#[test]
+fn packed_weights_without_settings_are_refused_when_they_are_opened() {
+    let numbers = Numbers::new(4, [32, 64], 32, None);
+    for tensors in [
+        numbers.gptq("a.", 1, &F16),
+        numbers.awq("a.", &F16),
+        numbers.awq("", &F16),
+        numbers.compressed("a.", false, false, &F16),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "config.json", r#"{"architectures": ["LlamaForCausalLM"]}"#);
+        write(folder.path(), "model.safetensors", file(&tensors));
+        let e = open(folder.path()).unwrap_err().to_string();
+        let at = format!("{}: {}: the weight is packed", folder.path().display(), tensors[0].name);
+        assert!(
+            e.contains(&at) && e.contains("`quantization_config`") && e.contains("known are gptq"),
+            "{e}"
+        );
+    }
+}
+
+#[test]
+fn settings_of_a_file_of_their_own_may_be_wrong_too() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "config.json", r#"{"architectures": ["LlamaForCausalLM"]}"#);
+    write(folder.path(), "model.safetensors", file(&Numbers::new(4, [32, 64], 32, None).gptq("a.", 1, &F16)));
+    for (settings, what) in [
+        ("[]", "quantize_config.json: the settings are no JSON object"),
+        ("{", "quantize_config.json: reading JSON failed"),
+        (r#"{"bits": 5, "group_size": 32}"#, "quantization_config: bits: 5 bits"),
+    ] {
+        write(folder.path(), "quantize_config.json", settings);
+        let e = open(folder.path()).unwrap_err().to_string();
+        assert!(e.contains(what), "{e}");
+    }
 }
 
 proptest! {

@@ -154,6 +154,31 @@ fn an_index_must_be_true() {
     assert!(e.contains("b.safetensors: the tensor `x` stands in another file too"), "{e}");
 }
 
+/// Several models in a folder, as with `consolidated.safetensors` or a variant beside the usual files.
+#[test]
+fn the_file_that_is_named_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, tensor: &str| write(folder.path(), name, safetensors_of(&[(tensor, &[4])]));
+    let names = |path: &Path| {
+        let model = open(path).unwrap();
+        model.source.tensors().into_iter().map(|t| t.name).collect::<Vec<_>>()
+    };
+    sharded(folder.path(), r#"{"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors"}"#);
+    let other = file("other.safetensors", "other");
+    assert_eq!(names(&other), ["other"], "the index does not list it");
+    assert_eq!(names(&folder.path().join("b.safetensors")), ["x", "y", "z"], "the index lists it");
+    assert_eq!(names(folder.path()), ["x", "y", "z"]);
+    let single = file("model.safetensors", "single");
+    assert_eq!((names(folder.path()), names(&single)), (vec!["single".into()], vec!["single".into()]));
+    assert_eq!(names(&folder.path().join("config.json")), ["single"]);
+    assert_eq!(names(&folder.path().join("model.safetensors.index.json")), ["x", "y", "z"]);
+    file("c.safetensors", "c");
+    for index in ["other.safetensors.index.json", "model.safetensors.index.fp16.json"] {
+        let index = write(folder.path(), index, r#"{"weight_map": {"c": "c.safetensors"}}"#);
+        assert_eq!(names(&index), ["c"]);
+    }
+}
+
 #[test]
 fn a_folder_that_lacks_something_says_what() {
     let folder = tempfile::tempdir().unwrap();
@@ -169,7 +194,9 @@ fn a_folder_that_lacks_something_says_what() {
     write(folder.path(), "config.json", "[]");
     says("no JSON object");
     write(folder.path(), "config.json", r#"{"hidden_size": 4}"#);
-    says("neither model.safetensors nor");
+    says(
+        "neither model.safetensors nor model.safetensors.index.json in this folder; name its safetensors file",
+    );
     write(folder.path(), "model.safetensors", safetensors_of(&[("x", &[4])]));
     says("config `architectures`");
     write(folder.path(), "config.json", CONFIG);

@@ -33,7 +33,7 @@ impl Awq {
         Ok(Matrix {
             name: name.into(),
             codes: Codes { words, order: Order::Interleaved, bits: 4, rows, cols },
-            zeros: Zeros::Each { codes: zeros, by_row: true, more: 0 },
+            zeros: Zeros::Each { codes: zeros, by_row: true },
             scales,
             groups: Groups { count, size, list: None },
         })

@@ -44,14 +44,17 @@ pub(super) fn matrix(name: &str, parts: &Parts<'_>) -> Result<Matrix> {
             let why = format!("{rows} rows and {count} groups of {bits} bits");
             let words = parts.words_of("weight_zero_point", raw, [lines, count], &why)?;
             let codes = Codes { words, order: Order::Down, bits, rows: count, cols: rows };
-            Zeros::Each { codes, by_row: false, more: 0 }
+            Zeros::Each { codes, by_row: false }
         }
     };
+    // A list that was never filled in has -1 in it, and counts for none, as in their own code.
+    let list = parts.list("weight_g_idx", cols)?;
+    let list = list.filter(|list| !list.as_chunks().0.contains(&(-1_i32).to_le_bytes()));
     Ok(Matrix {
         name: name.into(),
         codes: Codes { words, order: Order::Along, bits, rows, cols },
         zeros,
         scales,
-        groups: Groups { count, size: cols / count, list: parts.list("weight_g_idx", cols)? },
+        groups: Groups { count, size: cols / count, list },
     })
 }

@@ -28,8 +28,8 @@ pub(super) struct Matrix {
 pub(super) enum Zeros {
     /// One for all.
     Same(u16),
-    /// Packed like the codes, `more` less than they are: `[groups, rows]`, or `[rows, groups]` if `by_row`.
-    Each { codes: Codes, by_row: bool, more: u16 },
+    /// Packed like the codes: `[groups, rows]`, or `[rows, groups]` if `by_row`.
+    Each { codes: Codes, by_row: bool },
 }
 
 /// The scales: `[groups, rows]`, or `[rows, groups]` if `by_row`.
@@ -186,13 +186,13 @@ impl Matrix {
         let [rows, _] = self.shape();
         match &self.zeros {
             Zeros::Same(zero) => vec![*zero; rows * self.groups.count],
-            Zeros::Each { codes, by_row, more } => {
+            Zeros::Each { codes, by_row } => {
                 let words = codes.words();
                 let at = |group, row| {
                     if *by_row { codes.at(words, row, group) } else { codes.at(words, group, row) }
                 };
                 let all = (0..self.groups.count).flat_map(|g| (0..rows).map(move |r| (g, r)));
-                all.map(|(g, r)| u16::from(at(g, r)) + more).collect()
+                all.map(|(g, r)| u16::from(at(g, r))).collect()
             }
         }
     }

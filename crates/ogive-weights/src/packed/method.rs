@@ -14,8 +14,8 @@ pub(super) enum Method {
     Compressed,
 }
 
-/// Where the settings are, in messages.
-const AT: &str = "quantization_config";
+/// Where the settings are.
+pub(crate) const AT: &str = "quantization_config";
 
 impl Method {
     /// What the settings of a model say; `None` if they say nothing.
@@ -39,7 +39,7 @@ impl Method {
     }
 }
 
-const KNOWN: &str = "known are gptq, awq (version gemm) and compressed-tensors (pack-quantized); take one of those, the model \
+pub(super) const KNOWN: &str = "known are gptq, awq (version gemm) and compressed-tensors (pack-quantized); take one of those, the model \
     as it was before it was packed, or a GGUF of it";
 
 fn gptq(settings: &Config) -> Result<Gptq> {
@@ -50,9 +50,9 @@ fn gptq(settings: &Config) -> Result<Gptq> {
             format!("{bits} bits of gptq are not read; known are 2, 3, 4 and 8"),
         ));
     }
-    let more = match settings.opt_str("checkpoint_format")? {
-        None | Some("gptq") => 1,
-        Some("gptq_v2") => 0,
+    let less_one = match settings.opt_str("checkpoint_format")? {
+        None | Some("gptq") => true,
+        Some("gptq_v2") => false,
         Some(other) => {
             let why = format!("`{other}` is not read; known are gptq and gptq_v2");
             return Err(Error::unsupported("checkpoint_format", why));
@@ -73,7 +73,8 @@ fn gptq(settings: &Config) -> Result<Gptq> {
             ));
         }
     }
-    Ok(Gptq { bits, group: group_size(settings)?, more })
+    let symmetric = settings.bool_or("sym", false)?;
+    Ok(Gptq { bits, group: group_size(settings)?, less_one, symmetric })
 }
 
 fn awq(settings: &Config) -> Result<Awq> {

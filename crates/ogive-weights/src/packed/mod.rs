@@ -17,7 +17,8 @@ mod parts;
 
 use crate::safetensors::Safetensors;
 use matrix::Matrix;
-use method::Method;
+pub(crate) use method::AT as QUANTIZATION;
+use method::{KNOWN, Method};
 use ogive_tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
 use parts::Parts;
 use std::collections::{HashMap, HashSet};
@@ -41,9 +42,25 @@ pub(crate) struct Packed {
 /// The weights of these files, as the settings say that they are packed.
 pub(crate) fn open(config: &Config, files: Safetensors) -> Result<Box<dyn Source>> {
     Ok(match Method::of(config)? {
-        None => Box::new(files),
+        None => match unsettled(&files) {
+            None => Box::new(files),
+            Some(name) => {
+                let why = format!(
+                    "the weight is packed, and nothing says how: config.json has no `{QUANTIZATION}`, and AutoGPTQ's \
+                     quantize_config.json is not beside it. Add what the weights came with; {KNOWN}"
+                );
+                return Err(Error::invalid(name, why));
+            }
+        },
         Some(method) => Box::new(Packed::new(files, method)?),
     })
+}
+
+/// A tensor of packed weights, of which settings have to say what it means.
+pub(crate) fn unsettled(files: &Safetensors) -> Option<&str> {
+    let is_packed =
+        |name: &&str| [GPTQ.0, COMPRESSED.0].contains(&name.rsplit('.').next().unwrap_or_default());
+    files.names().find(is_packed)
 }
 
 impl Method {

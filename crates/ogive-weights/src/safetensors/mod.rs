@@ -46,7 +46,8 @@ impl Safetensors {
     /// and compressed-tensors' become ggml's formats, without losing a bit. The files as they are if it says nothing.
     ///
     /// # Errors
-    /// If the settings name a way of packing that is not known. What is wrong with a weight is said when it is asked for.
+    /// If the settings name a way of packing that is not known, or none and there are packed weights. What is wrong with a weight is said
+    /// when it is asked for.
     pub fn with_config(self, config: &Config) -> Result<Box<dyn Source>> {
         packed::open(config, self)
     }
@@ -85,6 +86,11 @@ impl Safetensors {
             }
         }
         Ok(all)
+    }
+
+    /// Whether the index at `path` has tensors in the file called `name`.
+    pub(crate) fn index_names(path: &Path, name: &str) -> Result<bool> {
+        Ok(index::read(path)?.files.iter().any(|file| file == name))
     }
 
     fn of(files: impl IntoIterator<Item = (String, gguf_file::Bytes)>, formats: Formats) -> Result<Self> {

@@ -35,9 +35,8 @@ impl Numbers {
             rows,
             cols,
             codes: (0..rows).map(|_| (0..cols).map(|_| next(1 << bits)).collect()).collect(),
-            // 0 has no place in AutoGPTQ's first files.
             zeros: (0..count)
-                .map(|_| (0..rows).map(|_| zero.unwrap_or_else(|| 1 + next((1 << bits) - 1))).collect())
+                .map(|_| (0..rows).map(|_| zero.unwrap_or_else(|| next(1 << bits))).collect())
                 .collect(),
             scales: (0..count)
                 .map(|_| (0..rows).map(|_| (1 + next(2047)) as f32 / 8192.0).collect())
@@ -66,16 +65,12 @@ impl Numbers {
         bytes
     }
 
-    /// AutoGPTQ's tensors below `stem`; `less` is what zero points are less than they should be.
+    /// AutoGPTQ's tensors below `stem`; `less` is what zero points are less than they should be, 0 or 1.
     pub(crate) fn gptq(&self, stem: &str, less: u32, scales: &Format) -> Vec<Tensor> {
         let lines = self.cols * self.bits / 32;
         let streams: Vec<Vec<u32>> = self.codes.iter().map(|row| stream(row, self.bits)).collect();
         let words: Vec<u32> = (0..lines).flat_map(|i| streams.iter().map(move |s| s[i])).collect();
-        let zeros: Vec<u32> = self
-            .zeros
-            .iter()
-            .flat_map(|z| stream(&z.iter().map(|z| z - less).collect::<Vec<_>>(), self.bits))
-            .collect();
+        let zeros: Vec<u32> = self.zeros.iter().flat_map(|z| lowered(z, self.bits, less)).collect();
         vec![
             tensor(stem, "qweight", "I32", &[lines, self.rows], bytes(&words)),
             tensor(stem, "qzeros", "I32", &[self.count(), self.rows * self.bits / 32], bytes(&zeros)),
@@ -171,6 +166,18 @@ fn stream(numbers: &[u32], bits: usize) -> Vec<u32> {
         }
     }
     words
+}
+
+/// Zero points as GPTQModel writes them: it subtracts from whole words, where a 0 borrows from its neighbour. Numbers of 3 bits lie
+/// across words and are lowered one by one.
+fn lowered(zeros: &[u32], bits: usize, less: u32) -> Vec<u32> {
+    let each = match bits {
+        2 => 0x5555_5555,
+        4 => 0x1111_1111,
+        8 => 0x0101_0101,
+        _ => return stream(&zeros.iter().map(|z| z.wrapping_sub(less) & 7).collect::<Vec<_>>(), bits),
+    };
+    stream(zeros, bits).into_iter().map(|word| word.wrapping_sub(less * each)).collect()
 }
 
 /// The safetensors file of these tensors.
