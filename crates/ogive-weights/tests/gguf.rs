@@ -210,8 +210,8 @@ fn rope_scalings_are_told() {
     assert!((c.f32_or("attention_factor", 0.0).unwrap() - 2.277_26).abs() < 1e-4);
     // DeepSeek-R1-0528-Qwen3-8B's, which neither llama.cpp nor transformers multiplies by.
     assert_eq!(yarn(Some(("llama.rope.scaling.yarn_attn_factor", 0.878_248_9f32.into()))), yarn(None));
-    let c = yarn(Some(("llama.rope.scaling.yarn_log_multiplier", 0.0707f32.into())));
-    assert!((c.f32_or("mscale_all_dim", 0.0).unwrap() - 0.707).abs() < 1e-6);
+    let c = yarn(Some(("llama.rope.scaling.yarn_log_multiplier", 0.5f32.into())));
+    assert_eq!((c.f32_or("mscale", 0.0).unwrap(), c.f32_or("mscale_all_dim", 0.0).unwrap()), (1.0, 0.5));
     assert_eq!(kind(&scaling(vec![("llama.rope.scaling.type", "none".into())], &[]).unwrap()), None);
     let freqs: &[(&str, &[u64])] = &[("rope_freqs.weight", &[2])];
     assert_eq!(kind(&scaling(vec![], freqs).unwrap()).unwrap(), "factors");
@@ -221,6 +221,49 @@ fn rope_scalings_are_told() {
     assert!(e.contains("llama.rope.scaling.factor"), "{e}");
     let e = open(gguf(&llama([("llama.rope.freq_base", f32::NAN.into())]), &[])).unwrap_err().to_string();
     assert!(e.contains("llama.rope.freq_base") && e.contains("no finite number"), "{e}");
+}
+
+/// DeepSeek's converter writes a tenth, of what its models set both to.
+#[test]
+fn deepseeks_yarn_has_the_magnitude_of_its_settings() {
+    let yarn = [
+        ("deepseek2.rope.scaling.type", "yarn".into()),
+        ("deepseek2.rope.scaling.factor", 40.0f32.into()),
+        ("deepseek2.rope.scaling.yarn_log_multiplier", 0.0707f32.into()),
+    ];
+    let c = open(gguf(&set("deepseek2", yarn), &[])).unwrap().config.at("rope_scaling");
+    for key in ["mscale", "mscale_all_dim"] {
+        assert!((c.f32_or(key, 0.0).unwrap() - 0.707).abs() < 1e-6, "{key}");
+    }
+}
+
+#[test]
+fn ministrals_temperature_is_told() {
+    let scaling = |yarn: bool| {
+        let mut meta = set(
+            "mistral3",
+            [
+                ("mistral3.context_length", 262_144u32.into()),
+                ("mistral3.attention.temperature_scale", 0.5f32.into()),
+            ],
+        );
+        if yarn {
+            meta.extend([
+                ("mistral3.rope.scaling.type", "yarn".into()),
+                ("mistral3.rope.scaling.factor", 16.0f32.into()),
+                ("mistral3.rope.scaling.yarn_log_multiplier", 1.0f32.into()),
+                ("mistral3.rope.scaling.original_context_length", 16_384u32.into()),
+            ]);
+        }
+        open(gguf(&meta, &[])).unwrap().config.at("rope_scaling")
+    };
+    for (yarn, kind, original) in [(true, "yarn", 16_384), (false, "default", 262_144)] {
+        let c = scaling(yarn);
+        assert_eq!(c.opt_str("rope_type").unwrap(), Some(kind));
+        assert_eq!(c.f32_or("llama_4_scaling_beta", 0.0).unwrap(), 0.5);
+        assert_eq!(c.usize("original_max_position_embeddings").unwrap(), original);
+    }
+    assert_eq!(scaling(true).f32_or("mscale_all_dim", 0.0).unwrap(), 1.0);
 }
 
 #[test]

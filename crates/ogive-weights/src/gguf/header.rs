@@ -16,6 +16,11 @@ impl<'a> Header<'a> {
         Self { gguf, architecture }
     }
 
+    /// The name under `general.architecture`.
+    pub fn architecture(&self) -> &'a str {
+        self.architecture
+    }
+
     /// The file itself.
     pub fn gguf(&self) -> &'a Gguf {
         self.gguf

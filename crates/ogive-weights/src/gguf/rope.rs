@@ -65,11 +65,13 @@ fn scaling(header: &Header<'_>) -> Result<Option<Value>> {
             let magnitude = times * (1.0 + 0.1 * factor.ln());
             out.insert("attention_factor".into(), number("rope.scaling.attn_factor", magnitude)?);
         }
-        // DeepSeek's: a tenth of `mscale_all_dim`. Its models set both to the same number.
-        if let Some(tenth) = header.f32("rope.scaling.yarn_log_multiplier")?.filter(|t| *t != 0.0) {
-            let value = number("rope.scaling.yarn_log_multiplier", tenth * 10.0)?;
-            out.insert("mscale".into(), value.clone());
-            out.insert("mscale_all_dim".into(), value);
+        // `mscale_all_dim`, beside an `mscale` of 1; of DeepSeek's, whose models set both to the same number, a tenth.
+        let key = "rope.scaling.yarn_log_multiplier";
+        if let Some(value) = header.f32(key)?.filter(|v| *v != 0.0) {
+            let is_tenth = header.architecture() == "deepseek2";
+            let all_dim = number(key, if is_tenth { value * 10.0 } else { value })?;
+            out.insert("mscale".into(), if is_tenth { all_dim.clone() } else { json!(1.0) });
+            out.insert("mscale_all_dim".into(), all_dim);
         }
     }
     Ok(Some(Value::Object(out)))

@@ -46,7 +46,19 @@ fn class(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     Ok(())
 }
 
-/// Mistral's models of late 2025, whose scores also depend on the position.
+/// Mistral's models of late 2025, whose queries grow with the position. By how much Hugging Face says among the settings of rotary
+/// positions, with the context that it begins after; llama.cpp takes that of the scaling, or else the model's own.
 pub(super) fn mistral3() -> Translation {
-    interleaved("mistral3", "Ministral3ForCausalLM")
+    interleaved("mistral3", "Ministral3ForCausalLM").settings(|header, settings| {
+        let Some(beta) = header.value("attention.temperature_scale")? else { return Ok(()) };
+        let context = settings.get("max_position_embeddings").cloned();
+        let scaling = settings.entry("rope_scaling").or_insert_with(|| json!({"rope_type": "default"}));
+        if let Some(scaling) = scaling.as_object_mut() {
+            scaling.insert("llama_4_scaling_beta".into(), beta);
+            if let Some(context) = context {
+                scaling.entry("original_max_position_embeddings").or_insert(context);
+            }
+        }
+        Ok(())
+    })
 }
