@@ -51,6 +51,21 @@ fn settings_that_are_missing_or_have_no_place() {
             },
             "`truncate` is false",
         ),
+        // Only Phi-3's files have the lists, and a factor that GGUF's readers take for silence is no scaling.
+        (
+            "llama",
+            |c| {
+                let list = [1.0; 8];
+                c["rope_scaling"] = json!({"rope_type": "longrope", "long_factor": list, "short_factor": list,
+                    "original_max_position_embeddings": 64});
+            },
+            "LongRoPE) for llama; only Phi-3's has",
+        ),
+        (
+            "llama",
+            |c| c["rope_scaling"] = json!({"rope_type": "linear", "factor": 0.0}),
+            "its type is linear, and a GGUF file of llama means none",
+        ),
         ("llama", |c| c["rope_parameters"] = json!({"odd": {"factor": 2.0}}), "rope_parameters"),
         (
             "gemma2",

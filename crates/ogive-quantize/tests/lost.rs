@@ -175,3 +175,26 @@ fn of_two_trained_contexts_the_outer_is_written() {
     let input = Input::open(folder.path()).unwrap();
     assert_eq!(input.metadata().u32("llama.rope.scaling.original_context_length").unwrap(), 64);
 }
+
+/// LongRoPE's magnitude is a finished number in GGUF, made of what a folder's is made of when it is run.
+#[test]
+fn a_longrope_has_the_magnitude_that_its_folder_has() {
+    for (kind, outer, factor, stretch) in [
+        ("longrope", true, Some(16.0), 256.0 / 64.0),
+        ("longrope", false, Some(16.0), 16.0),
+        ("su", false, None, 256.0 / 64.0),
+        ("yarn", false, Some(16.0), 16.0_f64),
+    ] {
+        let settings = |c: &mut Value| {
+            c["original_max_position_embeddings"] = if outer { json!(64) } else { Value::Null };
+            let (long, short) = ([2.0; 8], [1.0; 8]);
+            c["rope_scaling"] = json!({"rope_type": kind, "factor": factor, "original_max_position_embeddings": 64,
+                "long_factor": long, "short_factor": short});
+        };
+        let Some(folder) = rewritten("phi3", settings, |_| {}) else { return };
+        let file = packed(&format("f32"), folder.path()).unwrap();
+        let want = (1.0 + stretch.ln() / 64_f64.ln()).sqrt() as f32;
+        assert_eq!(file.metadata().f32("phi3.rope.scaling.attn_factor").unwrap(), want, "{kind} {outer}");
+        assert_eq!(values(&file, "rope_factors_long.weight"), [2.0; 8]);
+    }
+}

@@ -6,7 +6,7 @@
 use super::Model;
 use crate::{Error, Result};
 use gguf_file::{GgmlType, Gguf, GgufWriter, Metadata};
-use ogive_tensor::HostWeight;
+use ogive_tensor::{Config, HostWeight};
 use serde_json::Value;
 
 /// Settings that differ by nature: by what they are called, where they come from, or because tensors say them.
@@ -38,6 +38,11 @@ pub(super) fn settings(model: &Model<'_>, metadata: &Metadata, factors: &[HostWe
     }
     data.finish()?;
     let back = model.translation.config(&Gguf::from_bytes(file)?)?;
+    let (wanted, found) = (scaling(model.config)?, scaling(&back)?);
+    if wanted != found {
+        let why = format!("its type is {wanted}, and a GGUF file of {} means {found}", model.architecture);
+        return Err(Error::convert("the setting rope_scaling", why));
+    }
     let Some(back) = back.0.as_object() else { return Ok(()) };
     for (key, value) in back.iter().filter(|(key, _)| !OTHERWISE.contains(&key.as_str())) {
         let counts = |v: &&Value| !v.is_null() || TURNED_OFF.contains(&key.as_str());
@@ -48,6 +53,22 @@ pub(super) fn settings(model: &Model<'_>, metadata: &Metadata, factors: &[HostWe
         }
     }
     Ok(())
+}
+
+/// How rotary positions are stretched, by the name that reading a GGUF file gives it.
+fn scaling(config: &Config) -> Result<&'static str> {
+    let scaling = config.at("rope_scaling");
+    let stretches = scaling.f32_or("factor", 0.0)? != 1.0;
+    Ok(match scaling.opt_str("rope_type")? {
+        Some("linear") if stretches => "linear",
+        Some("yarn") if scaling.has("long_factor") => "longrope",
+        Some("yarn") if stretches => "yarn",
+        // Its factors are a tensor.
+        Some("llama3" | "factors") => "llama3",
+        Some("longrope" | "su") => "longrope",
+        Some("default" | "linear" | "yarn") | None => "none",
+        Some(_) => "another",
+    })
 }
 
 /// Equal but for the rounding to single precision.

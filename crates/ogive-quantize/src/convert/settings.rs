@@ -213,6 +213,8 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
             keys.set("rope.scaling.type", "linear");
             keys.set("rope.scaling.factor", need("factor")?);
         }
+        // As early checkpoints of Phi-3 call theirs.
+        "yarn" if scaling.has("long_factor") => return long_rope(keys, model, &scaling),
         "yarn" => {
             keys.set("rope.scaling.type", "yarn");
             keys.set("rope.scaling.factor", need("factor")?);
@@ -273,6 +275,13 @@ fn llama3(config: &Config, scaling: &Config, head_dim: usize) -> Result<Vec<Host
 
 /// Phi-3's two lists, for texts within the original context and for longer ones.
 fn long_rope(keys: &mut Keys<'_>, model: &Model<'_>, scaling: &Config) -> Result<Vec<HostWeight>> {
+    if model.architecture != "phi3" {
+        let why = format!(
+            "GGUF has no scaling by two lists of factors (LongRoPE) for {}; only Phi-3's has",
+            model.architecture
+        );
+        return Err(Error::convert("the setting rope_scaling", why));
+    }
     let list = |key: &str, name: &str| {
         let missing = || Error::convert("the setting rope_scaling", format!("it has no `{key}`"));
         let factors = scaling.opt_f32s(key)?.ok_or_else(missing)?;
@@ -284,7 +293,11 @@ fn long_rope(keys: &mut Keys<'_>, model: &Model<'_>, scaling: &Config) -> Result
     );
     let context = model.config.usize("max_position_embeddings")? as f64;
     let original = original(model.config, scaling)?.map_or(context, f64::from);
-    let stretch = context / original;
+    // A factor counts only where no trained context stands beside the model's.
+    let stretch = match scaling.opt_f32("factor")? {
+        Some(factor) if !model.config.has("original_max_position_embeddings") => f64::from(factor),
+        _ => context / original,
+    };
     let usual = if stretch <= 1.0 { 1.0 } else { (1.0 + stretch.ln() / original.ln()).sqrt() as f32 };
     keys.set("rope.scaling.attn_factor", scaling.f32_or("attention_factor", usual)?);
     Ok(vec![long, short])
