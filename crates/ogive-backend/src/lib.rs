@@ -160,8 +160,15 @@ pub trait Backend: Any + Debug + Send + Sync {
         ws.iter().map(|w| self.linear(x, w)).collect()
     }
 
-    /// A product of its own for each head. `[n, heads, in] -> [n, heads, out]`
+    /// A product of its own for each head; all weights have as many outputs. `[n, heads, in] -> [n, heads, out]`
     fn linear_each(&self, x: &Tensor, ws: &[Weight]) -> Result<Tensor> {
+        let outs: Vec<usize> = ws.iter().map(|w| w.shape()[1]).collect();
+        if outs.windows(2).any(|pair| pair[0] != pair[1]) {
+            return Err(Error::invalid(
+                "linear_each",
+                format!("heads have weights of {outs:?} outputs; all must have as many"),
+            ));
+        }
         let (n, dim) = (x.shape().dims()[0], x.shape().cols());
         let heads = self.split(&x.clone().reshape([n, ws.len() * dim])?, Axis::Cols, &vec![dim; ws.len()])?;
         let ys = heads.iter().zip(ws).map(|(x, w)| self.linear(x, w)).collect::<Result<Vec<_>>>()?;
@@ -334,7 +341,8 @@ pub struct Facts {
     /// Whether packed weights are decoded and everything is computed in single precision.
     pub exact: bool,
     /// Which of `rope_attend` and `moe` it leaves to their definitions: those [`Trace`] may take apart without another kernel running
-    /// than without it. Others are seen whole.
+    /// than without it. Others are seen whole. Of a backend itself: what wraps it may have overrides of its own, so
+    /// [`forward_required`] tells none.
     pub composed: &'static [&'static str],
 }
 

@@ -66,7 +66,12 @@ pub(crate) fn selective_scan<B: Backend + ?Sized>(
             h = b.add(b.mul(b.activate(decay, Activation::Exp)?, &h)?, &new)?;
             ys.push(b.sum(&b.mul(h.clone(), &cs)?)?.reshape([1, dim])?); // [dim, n] · [1, n]
         }
-        Ok((h, b.concat(&ys.iter().collect::<Vec<_>>(), Axis::Rows)?))
+        // Of a sequence without rows in this step there is nothing to lay end to end.
+        let y = match ys.is_empty() {
+            true => parts[0].clone(),
+            false => b.concat(&ys.iter().collect::<Vec<_>>(), Axis::Rows)?,
+        };
+        Ok((h, y))
     })
 }
 
@@ -90,7 +95,9 @@ fn each<B: Backend + ?Sized>(
         after.push(state.reshape([1, len])?);
         out.push(y);
     }
-    b.write_state(layer, &b.concat(&after.iter().collect::<Vec<_>>(), Axis::Rows)?, cache, plan)?;
+    if !after.is_empty() {
+        b.write_state(layer, &b.concat(&after.iter().collect::<Vec<_>>(), Axis::Rows)?, cache, plan)?;
+    }
     out.push(parts[0][spans].clone());
     b.concat(&out.iter().collect::<Vec<_>>(), Axis::Rows)
 }
