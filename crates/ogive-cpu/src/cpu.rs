@@ -34,6 +34,9 @@ pub struct CpuBackend {
     pub(crate) rooms: Rooms,
 }
 
+/// Rows of an empty tensor, at most: far more than a step has, and few enough for operators that make something of each, as a sum.
+const ROWS_OF_NOTHING: usize = 1 << 24;
+
 impl CpuBackend {
     /// With the default settings of [`Builder`].
     pub fn new() -> Result<Self> {
@@ -112,6 +115,12 @@ impl Backend for CpuBackend {
         let len = shape.dims().iter().try_fold(1usize, |n, d| n.checked_mul(*d));
         if len != Some(values.len()) {
             return Err(Error::shape("upload", [values.len()].into(), shape));
+        }
+        // Where an extent is 0 the values bound no other.
+        let rows = shape.dims().iter().try_fold(1usize, |n, d| n.checked_mul(*d.max(&1)));
+        if len == Some(0) && rows.is_none_or(|rows| rows > ROWS_OF_NOTHING) {
+            let why = format!("{shape:?} is nothing in more than {ROWS_OF_NOTHING} rows");
+            return Err(Error::invalid("upload", why));
         }
         Ok(make(shape, values.to_vec()))
     }

@@ -12,7 +12,7 @@ pub(crate) use pages::{Element, Pages, Rows, Turn};
 
 use crate::{
     CpuBackend,
-    ops::{make, read},
+    ops::{make, read, zeros},
     plan,
 };
 use ogive_backend::{BlockTable, Cache, CacheSpec, LayerCache, Plan, Span};
@@ -145,10 +145,16 @@ pub(crate) fn store_kv(
 
 pub(crate) fn gather_kv(layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {
     let (lock, tables) = reader(layer, cache, plan)?;
-    let (pages, n) = (locked(lock)?, plan.batch().contexts());
-    let (mut k, mut v) = (vec![0.0; n * pages.k_dim], vec![0.0; n * pages.v_dim]);
+    let (pages, spans) = (locked(lock)?, &plan.batch().spans);
+    // A past may be any number: no room for its rows before the table has blocks up to its end.
+    for (span, table) in spans.iter().zip(&tables).filter(|(span, _)| span.context() > 0) {
+        pages.place(table, span.context() - 1)?;
+    }
+    // A window can have left behind more than there is memory for.
+    let n = plan.batch().contexts();
+    let (mut k, mut v) = (zeros("gather_kv", n, pages.k_dim)?, zeros("gather_kv", n, pages.v_dim)?);
     let mut row = 0;
-    for (span, table) in plan.batch().spans.iter().zip(tables) {
+    for (span, table) in spans.iter().zip(tables) {
         for t in 0..span.context() {
             if let Some(place) = pages.place(table, t)? {
                 pages.load(place, &mut k[row * pages.k_dim..][..pages.k_dim], &mut v[row * pages.v_dim..]);

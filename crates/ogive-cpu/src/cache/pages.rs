@@ -175,7 +175,8 @@ impl Pages {
         }
         let known =
             [(&F32, Element::F32), (&F16, Element::F16), (&BF16, Element::BF16), (&Q8_0, Element::Q8)];
-        let element = known.iter().find(|(f, _)| **f == *format).map_or(Element::Other, |k| k.1);
+        // By address: a stranger's format may have one of these names, and another decoder.
+        let element = known.iter().find(|(f, _)| std::ptr::eq(*f, format)).map_or(Element::Other, |k| k.1);
         let tiled = element != Element::Other && block_len.is_multiple_of(LANES);
         let rows = blocks * block_len;
         let (k, v) =

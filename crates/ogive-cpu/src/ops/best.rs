@@ -12,10 +12,11 @@ pub(super) fn key(v: f32) -> f32 {
 
 pub(crate) fn argmax(b: &CpuBackend, x: &Tensor) -> Result<Vec<u32>> {
     let (values, cols) = (read("argmax", x)?, x.shape().cols());
-    let mut out = vec![0u32; x.shape().rows()];
     if cols == 0 {
-        return Ok(out);
+        // As the definition has it: rows of nothing have no largest.
+        return Ok(Vec::new());
     }
+    let mut out = vec![0u32; x.shape().rows()];
     let each = (1usize << 15).div_ceil(cols);
     b.pool.chunks(&mut out, each, &|i, part| {
         for (o, row) in part.iter_mut().zip(values[i * each * cols..].chunks_exact(cols)) {
@@ -106,5 +107,11 @@ mod tests {
         }
         let want: Vec<u32> = rows.iter().map(|row| best_of(row, 1)[0].0).collect();
         assert_eq!(argmax(&b, &x).unwrap(), want);
+        let empty = b.upload(&[], [3, 0].into()).unwrap();
+        let plain = ogive_backend::Plain(b);
+        assert_eq!(argmax(&plain.0, &empty).unwrap(), plain.argmax(&empty).unwrap());
+        for shape in [[1 << 61, 0], [usize::MAX, 0]] {
+            assert!(plain.upload(&[], shape.into()).is_err());
+        }
     }
 }

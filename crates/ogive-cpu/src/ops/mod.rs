@@ -13,8 +13,8 @@ pub(crate) mod rope;
 pub(crate) mod route;
 pub(crate) mod shape;
 
-use crate::{CpuBackend, spare::Values};
-use ogive_tensor::{Error, Result, Shape, Tensor};
+use crate::{CpuBackend, memory, spare::Values};
+use ogive_tensor::{Error, ErrorKind, Result, Shape, Tensor};
 
 /// Fewer elements than this are not worth waking a thread for.
 pub(crate) const SMALL: usize = 1 << 14;
@@ -31,6 +31,16 @@ pub(crate) fn make_in(b: &CpuBackend, shape: impl Into<Shape>, values: Vec<f32>)
     let shape = shape.into();
     debug_assert_eq!(shape.len(), values.len());
     Tensor::new(shape, Values::of(&b.spare, values))
+}
+
+/// Zeros for so many rows, or an error where there is no memory for them: for numbers that no buffer bounds.
+pub(crate) fn zeros(at: &str, rows: usize, cols: usize) -> Result<Vec<f32>> {
+    // Asked for and given back: zeroed pages then take real memory only when they are written.
+    let len = rows.checked_mul(cols).filter(|len| Vec::<f32>::new().try_reserve_exact(*len).is_ok());
+    len.map(|len| vec![0.0; len]).ok_or_else(|| {
+        let needed = rows.saturating_mul(cols).saturating_mul(4) as u64;
+        Error::new(at, ErrorKind::Memory { needed, available: memory::available().unwrap_or(0) })
+    })
 }
 
 /// The elements of `x`, as many as its shape says.

@@ -3,7 +3,7 @@
 //! Every sum has sixteen partial sums, element `i` in number `i % 16`, which are then added in pairs: the order depends
 //! on the row's length alone, and it is one that vectors of 4, 8 and 16 lanes all follow.
 
-use super::{by_rows, by_rows_of_two, make, make_in, read, take};
+use super::{by_rows, by_rows_of_two, make, make_in, read, take, zeros};
 use crate::{
     CpuBackend,
     simd::ops::{Isa, Kernel, LANES, run},
@@ -197,7 +197,7 @@ impl Kernel for Sums<'_> {
 
 pub(crate) fn sum(b: &CpuBackend, x: &Tensor) -> Result<Tensor> {
     let (from, cols) = (read("sum", x)?, x.shape().cols());
-    let mut out = vec![0.0; x.shape().rows()];
+    let mut out = zeros("sum", x.shape().rows(), 1)?;
     if cols > 0 {
         by_rows(b, &mut out, 1, |first, part| {
             run(b.path, Sums { x: &from[first * cols..], cols, out: part });

@@ -53,10 +53,12 @@ pub(crate) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
         });
         let is_open = |e: &usize| open.as_ref().is_none_or(|open| open.contains(&(e / size)));
         let chosen = best((0..experts).filter(is_open), spec.k, choice);
-        let sum: f32 = if spec.normalise { chosen.iter().map(|&e| scores[e]).sum() } else { 1.0 };
+        // In double precision: a sum of scores below the least normal number would not divide them to one.
+        let sum: f64 = chosen.iter().map(|&e| f64::from(scores[e])).sum();
         // Scores that all underflow weigh nothing; they are no reason for NaN.
-        let sum = if sum < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { sum };
-        weights.extend(chosen.iter().map(|&e| scores[e] / sum * spec.scale));
+        let sum = if spec.normalise { sum.max(f64::MIN_POSITIVE) } else { 1.0 };
+        let weight = |&e: &usize| (f64::from(scores[e]) / sum * f64::from(spec.scale)) as f32;
+        weights.extend(chosen.iter().map(weight));
         ids.extend(chosen.iter().map(|&e| e as u32));
     }
     let shape = logits.shape().with_cols(spec.k);
@@ -64,4 +66,22 @@ pub(crate) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
         return Err(Error::invalid("route", "there are no experts to choose from"));
     }
     Ok(Routing { ids: Tensor::new(shape, ids), weights: make(shape, weights) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CpuBackend;
+    use ogive_backend::Backend;
+
+    #[test]
+    fn shares_of_the_smallest_scores_add_up_to_one() {
+        let b = CpuBackend::builder().threads(1).build().unwrap();
+        let logits = b.upload(&[-88.5, -95.0, -88.0, -90.0], [1, 4].into()).unwrap();
+        let routing = b.route(&logits, &RouterSpec::new(2, Scoring::Sigmoid)).unwrap();
+        let shares = b.download(&routing.weights).unwrap();
+        // e^-88 and e^-88.5, neither of which is a normal number.
+        let want = 1.0 / (1.0 + (-0.5f32).exp());
+        assert!((shares[0] - want).abs() < 1e-4 && (shares[0] + shares[1] - 1.0).abs() < 1e-6, "{shares:?}");
+    }
 }
