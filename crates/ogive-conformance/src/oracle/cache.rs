@@ -147,6 +147,10 @@ pub(super) fn gather_kv(layer: usize, cache: &Cache, plan: &Plan) -> Result<(Ten
     let at = "gather_kv";
     let (pages, batch) = (Pages::of(at, cache, layer)?, batch(at, plan)?);
     let memory = reading(at, cache)?;
+    // A past may be any number: no room for its rows before a table has blocks up to its end.
+    for span in batch.spans.iter().filter(|s| s.context() > 0) {
+        pages.place(at, span, span.context() - 1)?;
+    }
     let contexts = batch.contexts();
     let side = |side: usize| {
         let dim = pages.dims[side];

@@ -1,6 +1,6 @@
 //! Norms and sums over the last dimension.
 
-use super::values::{dot, make, read, row};
+use super::values::{dot, make, read, row, zeros};
 use ogive_backend::tensor::{Error, Result, Tensor};
 
 /// `x / sqrt(mean(x²) + eps) * w`
@@ -34,8 +34,11 @@ pub(super) fn layer(x: &Tensor, w: &Tensor, b: Option<&Tensor>, eps: f32) -> Res
 /// `[n, d] -> [n, 1]`
 pub(super) fn sum(x: &Tensor) -> Result<Tensor> {
     let (values, shape) = (read("sum", x)?, x.shape());
-    let total = |r| row(values, r, shape.cols()).iter().map(|&v| f64::from(v)).sum::<f64>() as f32;
-    Ok(make(shape.with_cols(1), (0..shape.rows()).map(total).collect()))
+    let mut sums = zeros("sum", &[shape.rows()])?;
+    for (r, sum) in sums.iter_mut().enumerate() {
+        *sum = row(values, r, shape.cols()).iter().map(|&v| f64::from(v)).sum::<f64>() as f32;
+    }
+    Ok(make(shape.with_cols(1), sums))
 }
 
 /// One factor for each column of `x`.

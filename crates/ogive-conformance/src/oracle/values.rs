@@ -14,10 +14,21 @@ pub(super) fn make(shape: impl Into<Shape>, values: Vec<f32>) -> Tensor {
     Tensor::new(shape, Values(values))
 }
 
+/// Rows of nothing, at most: far more than a step has, and few enough to make something of each.
+const MOST: usize = 1 << 24;
+
 /// Copies host values in.
 pub(super) fn upload(values: &[f32], shape: Shape) -> Result<Tensor> {
     if product("upload", shape.dims())? != values.len() {
         return Err(Error::invalid("upload", format!("{} values do not fill {shape:?}", values.len())));
+    }
+    // Where an extent is 0 the values bound no other, and some operators make something of each row.
+    let extents: Vec<usize> = shape.dims().iter().map(|d| *d.max(&1)).collect();
+    if values.is_empty() && product("upload", &extents)? > MOST {
+        return Err(Error::invalid(
+            "upload",
+            format!("{shape:?} is nothing in more rows than can be counted"),
+        ));
     }
     Ok(make(shape, values.to_vec()))
 }

@@ -2,7 +2,8 @@
 //!
 //! An element of a long sum may cancel to nothing, so its own relative error says little: sums are measured against the
 //! root mean square of all expected values, functions of one number element by element. And where there are but a few
-//! sums, all may cancel: then they are measured against the size such sums usually have, which the case knows.
+//! sums, all may cancel: then they are measured against the size such sums usually have, which the case knows. A mean hides one element among
+//! thousands, so none may be much further off than the mean allows.
 
 /// How an error is measured.
 #[derive(Clone, Copy, Debug)]
@@ -11,9 +12,13 @@ enum Measure {
     Rms,
     /// The largest difference over the element expected plus this much.
     Element(f32),
-    /// The squared differences over the squares expected.
+    /// The squared differences over the squares expected, and the largest of the differences.
     MeanSquare,
 }
+
+/// How many times the root of its bound on the mean square a single element may be off: what normal errors never are, and those of
+/// products of products hardly.
+const WORST: f64 = 30.0;
 
 /// A measure and the largest value it may have.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +84,13 @@ impl Limit {
                 (worst, at) = (e, (i, got, want));
             }
         }
-        let error =
-            if let Measure::MeanSquare = self.measure { sum / got.len().max(1) as f64 } else { worst };
-        let of_limit = if error == 0.0 { 0.0 } else { error / self.most };
+        let of_limit = match self.measure {
+            _ if worst == 0.0 => 0.0,
+            Measure::MeanSquare => {
+                (sum / got.len().max(1) as f64 / self.most).max(worst / (WORST * self.most.sqrt()))
+            }
+            Measure::Rms | Measure::Element(_) => worst / self.most,
+        };
         Error { of_limit, at }
     }
 }
@@ -98,6 +107,10 @@ mod tests {
         assert!((of(Limit::mean_square(0.5), &[2.0, 1.0], &[1.0, 1.0]) - 1.0).abs() < 1e-5);
         let unusual = Limit::mean_square(0.5).usually(2.0);
         assert!((of(unusual, &[1.0], &[0.0]) - 0.5).abs() < 1e-5);
+        // One of a hundred thousand is nothing to the mean.
+        let (mut got, want) = ([1.0; 100_000], [1.0; 100_000]);
+        got[99_999] = 0.0;
+        assert!(of(Limit::mean_square(5e-4), &got, &want) > 1.0);
         let bits = Limit::rms(0.0);
         assert_eq!(of(bits, &[f32::NAN, f32::INFINITY], &[f32::NAN, f32::INFINITY]), 0.0);
         assert_eq!(of(bits, &[0.0], &[-0.0]), f64::INFINITY);

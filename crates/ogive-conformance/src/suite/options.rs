@@ -24,6 +24,9 @@ pub struct Options {
     /// Whether the backend promises that a row's result is bit for bit the same, whatever else is in the step and
     /// however a prompt is cut. Otherwise those cases are skipped, visibly.
     pub bit_exact_batching: bool,
+    /// Products of many rows that take more multiplications are left out, visibly: for machines that are played by a program. By default
+    /// none is.
+    pub largest: usize,
     /// Run only the cases whose name contains one of these; all, if there are none.
     pub filter: Vec<String>,
     /// Where random inputs start. Equal seeds, equal inputs.
@@ -41,6 +44,7 @@ impl Default for Options {
             formats: FORMATS.to_vec(),
             elements: vec![&F32, &F16, &BF16, &Q8_0],
             bit_exact_batching: false,
+            largest: usize::MAX,
             filter: Vec::new(),
             seed: 1,
         }
@@ -56,6 +60,11 @@ impl Options {
     #[must_use]
     pub fn bit_exact_batching(self) -> Self {
         Self { bit_exact_batching: true, ..self }
+    }
+    /// Leaves out products of many rows that take more multiplications.
+    #[must_use]
+    pub fn largest(self, largest: usize) -> Self {
+        Self { largest, ..self }
     }
     /// Runs only cases whose name contains `part`, or one of the parts given before.
     #[must_use]

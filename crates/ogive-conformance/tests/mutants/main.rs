@@ -74,6 +74,38 @@ fn every_fault_is_caught_by_the_case_that_names_it() {
         (AttendsToUnroundedKeys, "rope_attend/bf16-cache"),
         (LosesPrecision, "linear/f32"),
         (LosesPrecision, "linear_each"),
+        (ReadsTheFirstTable, "attend_cache/layers-and-groups/f16-cache"),
+        (ReadsTheFirstTable, "rope_attend/layers-and-groups"),
+        (ReadsTheFirstTable, "attend_latent/layers-and-groups"),
+        (ReadsTheFirstLayer, "attend_cache/layers-and-groups/f32-cache"),
+        (ReadsTheFirstLayer, "rope_attend/layers-and-groups"),
+        (ReadsTheFirstLayer, "attend_latent/layers-and-groups"),
+        (IgnoresSharing, "attend_cache/layers-and-groups/q8_0-cache"),
+        (IgnoresSharing, "attend_latent/layers-and-groups"),
+        (LosesRowsPast64, "linear/many-rows/f32/65"),
+        (LosesRowsPast64, "linear/many-rows/q4_k/129"),
+        (LosesRowsPast64, "linear/many-rows/q8_0/300"),
+        (RotatesHalvesOnly, "rope_attend/pairs/causal"),
+        (RotatesWholeHeads, "rope_attend/halves/causal"),
+        (RotatesByNoFactor, "rope_attend/halves/sinks"),
+        (FusesCausalOnly, "rope_attend/pairs/window"),
+        (FusesCausalOnly, "rope_attend/halves/soft-cap"),
+        (FusesCausalOnly, "rope_attend/halves/sinks"),
+        (FusesCausalOnly, "rope_attend/pairs/alibi"),
+        (FusesCausalOnly, "attend_latent/window"),
+        (FusesCausalOnly, "attend_latent/soft-cap"),
+        (FusesCausalOnly, "attend_latent/sinks"),
+        (FusesCausalOnly, "attend_latent/alibi"),
+        (ForgetsBeyond128, "attend_cache/dims/256/f16-cache"),
+        (ForgetsBeyond128, "rope_attend/dims/256"),
+        (ForgetsBeyond128, "attend_latent/dims/576/q8_0-cache"),
+        (KnowsSiluOnly, "moe/gelu/f32"),
+        (KnowsSiluOnly, "moe/gelu-tanh/q8_0"),
+        (IgnoresScaleOfStacks, "moe/scale-and-permutation/f32"),
+        (IgnoresOrderOfStacks, "moe/scale-and-permutation/q8_0"),
+        (KnowsElementsByName, "attend_cache/element-of-a-known-name"),
+        (MixesHeads, "linear/refused"),
+        (SumsNothing, "sum"),
     ];
     let sound: Arc<dyn Backend> = Arc::new(Mutant::new(Nothing));
     let mut missed = Vec::new();
@@ -86,6 +118,21 @@ fn every_fault_is_caught_by_the_case_that_names_it() {
         }
     }
     assert!(missed.is_empty(), "not caught: {missed:?}");
+}
+
+/// With the bounds of rounded activations, which are on means: three outputs of thousands would be lost in one.
+#[test]
+fn outputs_that_are_missing_among_thousands_are_caught() {
+    for (fault, fails) in [(Fault::Nothing, false), (Fault::LosesTheLastOutputs, true)] {
+        let backend: Arc<dyn Backend> = Arc::new(Mutant::new(fault));
+        let report = run(&backend, &Options::new().exact_weights(false).filter("linear/wide"));
+        let all: Vec<_> = report.failures().map(|o| format!("{:?}", o.status)).collect();
+        assert_eq!(all.len(), usize::from(fails), "{report}");
+        assert!(
+            all.iter().all(|text| text.contains("result 1")),
+            "the last outputs are compared apart: {all:?}"
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The oracle with one fault.
 
-use ogive_backend::tensor::{Error, F32, Result, Shape, Tensor};
+use ogive_backend::tensor::{BF16, Error, F32, Q8_0, Result, Shape, Tensor};
 use ogive_backend::*;
 use ogive_conformance::Oracle;
 use std::collections::BTreeMap;
@@ -50,6 +50,22 @@ pub(crate) enum Fault {
     KeepsTheFirst,
     LosesPrecision,
     AttendsToUnroundedKeys,
+    ReadsTheFirstTable,
+    ReadsTheFirstLayer,
+    IgnoresSharing,
+    LosesRowsPast64,
+    LosesTheLastOutputs,
+    RotatesHalvesOnly,
+    RotatesWholeHeads,
+    RotatesByNoFactor,
+    FusesCausalOnly,
+    ForgetsBeyond128,
+    KnowsSiluOnly,
+    IgnoresScaleOfStacks,
+    IgnoresOrderOfStacks,
+    KnowsElementsByName,
+    MixesHeads,
+    SumsNothing,
 }
 
 use Fault::*;
@@ -103,6 +119,53 @@ impl Mutant {
         Oracle.concat(&parts, Axis::Cols)
     }
 
+    /// `x` with zeros after the first `n` rows or columns.
+    fn kept(x: &Tensor, axis: Axis, n: usize) -> Result<Tensor> {
+        let all = if axis == Axis::Rows { x.shape().first() } else { x.shape().cols() };
+        let parts = Oracle.split(x, axis, &[n, all - n])?;
+        let lost = Oracle.mul(parts[1].clone(), &Oracle.upload(&[0.0], [1].into())?)?;
+        Oracle.concat(&[&parts[0], &lost], axis)
+    }
+
+    /// What attention over the cache reads.
+    fn read(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)> {
+        match self.fault {
+            ReadsTheFirstTable => {
+                let first = |b: &mut Batch| {
+                    for tables in b.spans.iter_mut().map(|s| &mut s.tables) {
+                        (1..tables.len()).for_each(|i| tables[i] = tables[0].clone());
+                    }
+                };
+                self.gather_kv(layer, cache, &self.edited(plan, first)?)
+            }
+            ReadsTheFirstLayer => self.gather_kv(0, cache, plan),
+            IgnoresSharing if matches!(cache.spec().layers.get(layer), Some(LayerCache::Shares(_))) => {
+                let (k, v) = self.gather_kv(layer, cache, plan)?;
+                Ok((Self::kept(&k, Axis::Cols, 0)?, v.map(|v| Self::kept(&v, Axis::Cols, 0)).transpose()?))
+            }
+            _ => self.gather_kv(layer, cache, plan),
+        }
+    }
+
+    /// Attention over what was read.
+    fn attended(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor> {
+        let y = self.attend(q, k, v, spec, plan)?;
+        if !self.is(ForgetsBeyond128) || spec.v_dim <= 128 {
+            return Ok(y);
+        }
+        let shape = y.shape();
+        let heads = y.reshape([shape.first() * spec.heads, spec.v_dim])?;
+        Self::kept(&heads, Axis::Cols, 128)?.reshape([shape.first(), shape.cols()])
+    }
+
+    /// What a fused operator knows of the options.
+    fn fused(&self, spec: &AttnSpec) -> AttnSpec {
+        let mut spec = spec.clone();
+        let other = |o: &AttnOption| matches!(o, AttnOption::Causal | AttnOption::Other(_));
+        spec.options.retain(|o| !self.is(FusesCausalOnly) || other(o));
+        spec
+    }
+
     /// `x` scaled by very little more than one.
     fn nudge(x: Tensor) -> Result<Tensor> {
         Oracle.mul(x, &Oracle.upload(&[1.0 + f32::EPSILON], [1].into())?)
@@ -123,16 +186,19 @@ impl Backend for Mutant {
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
         let mut w = w.clone();
-        if self.is(IgnoresWeightScale) {
+        if self.is(IgnoresWeightScale) || w.shape[0] > 1 && self.is(IgnoresScaleOfStacks) {
             w.scale = None;
         }
-        if self.is(IgnoresInputPermutation) {
+        if self.is(IgnoresInputPermutation) || w.shape[0] > 1 && self.is(IgnoresOrderOfStacks) {
             w.input_perm = None;
         }
         Oracle.upload_weight(&w)
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {
         let exact = self.is(RoundsNothingIntoTheCache);
+        if self.is(KnowsElementsByName) && *spec.element == BF16 {
+            return Oracle.new_cache(&spec.clone().element(&BF16));
+        }
         Oracle.new_cache(&if exact { spec.clone().element(&F32) } else { spec.clone() })
     }
     fn plan(&self, batch: Batch) -> Result<Plan> {
@@ -156,6 +222,10 @@ impl Backend for Mutant {
                 Oracle.mul(y?, &Oracle.upload(&[f32::NAN], [1].into())?)
             }
             LosesPrecision => Oracle.mul(y?, &Oracle.upload(&[1.0001], [1].into())?),
+            LosesRowsPast64 if x.shape().rows() > 64 => Self::kept(&y?, Axis::Rows, 64),
+            LosesTheLastOutputs if w.shape()[1] > 1000 && w.format() == &Q8_0 => {
+                Self::kept(&y?, Axis::Cols, w.shape()[1] - 3)
+            }
             _ => y,
         }
     }
@@ -172,7 +242,10 @@ impl Backend for Mutant {
         Oracle.mul(x, y)
     }
     fn sum(&self, x: &Tensor) -> Result<Tensor> {
-        Oracle.sum(x)
+        match x.shape().cols() {
+            0 if self.is(SumsNothing) => Oracle.upload(&[], [0, 1].into()),
+            _ => Oracle.sum(x),
+        }
     }
     fn activate(&self, x: Tensor, f: Activation) -> Result<Tensor> {
         let approximate = self.is(TakesGeluForItsApproximation) && f == Activation::Gelu;
@@ -275,7 +348,8 @@ impl Backend for Mutant {
         Oracle.route(&logits, &spec)
     }
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
-        Oracle.experts(x, routing, experts)
+        let activation = if self.is(KnowsSiluOnly) { Activation::Silu } else { experts.activation };
+        Oracle.experts(x, routing, &Experts { activation, ..experts.clone() })
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
         if self.is(SortsOutputs) {
@@ -289,6 +363,43 @@ impl Backend for Mutant {
         let normed = self.rms_norm(if self.is(ForgetsTheResidual) { x } else { &sum }, w, eps)?;
         Ok((sum, normed))
     }
+    fn linear_each(&self, x: &Tensor, ws: &[Weight]) -> Result<Tensor> {
+        if !self.is(MixesHeads) && ws.windows(2).any(|w| w[0].shape() != w[1].shape()) {
+            return Err(Error::invalid("linear_each", "heads of other sizes"));
+        }
+        let (n, heads, dim) = (x.shape().first(), ws.len(), x.shape().cols());
+        let xs = self.split(&x.clone().reshape([n, heads * dim])?, Axis::Cols, &vec![dim; heads])?;
+        let ys = xs.iter().zip(ws).map(|(x, w)| self.linear(x, w)).collect::<Result<Vec<_>>>()?;
+        let y = self.concat(&ys.iter().collect::<Vec<_>>(), Axis::Cols)?;
+        let out = y.shape().cols() / heads;
+        y.reshape([n, heads, out])
+    }
+    fn attend_cache(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (k, v) = self.read(layer, cache, plan)?;
+        let v = v.ok_or_else(|| Error::unsupported("attend_cache", "the layer keeps no values"))?;
+        self.attended(q, &k, &v, spec, plan)
+    }
+    fn attend_latent(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        cache: &Cache,
+        spec: &AttnSpec,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (k, _) = self.read(layer, cache, plan)?;
+        let rest = k.shape().cols().checked_sub(spec.v_dim);
+        let rest = rest.ok_or_else(|| Error::invalid("attend_latent", "values wider than keys"))?;
+        let v = self.split(&k, Axis::Cols, &[spec.v_dim, rest])?.swap_remove(0);
+        self.attended(q, &k, &v, &self.fused(spec), plan)
+    }
     fn rope_attend(
         &self,
         layer: usize,
@@ -300,7 +411,19 @@ impl Backend for Mutant {
         spec: &AttnSpec,
         plan: &Plan,
     ) -> Result<Tensor> {
-        let (q, k) = (self.rope(q, rope, plan)?, self.rope(k, rope, plan)?);
+        let (mut rope, spec) = (rope.clone(), &self.fused(spec));
+        match self.fault {
+            RotatesHalvesOnly => rope.layout = RopeLayout::Halves,
+            RotatesByNoFactor => rope.factor = 1.0,
+            // Elements that stay as they are, but pairs as far apart as in a head that is rotated whole.
+            RotatesWholeHeads => {
+                let mut freq = rope.inv_freq.to_vec();
+                freq.resize(spec.k_dim / 2, 0.0);
+                rope.inv_freq = freq.into();
+            }
+            _ => {}
+        }
+        let (q, k) = (self.rope(q, &rope, plan)?, self.rope(k, &rope, plan)?);
         self.store_kv(layer, &k, Some(v), cache, plan)?;
         let first = plan.batch().spans.len() == 1 && plan.batch().spans[0].past == 0;
         if self.is(AttendsToUnroundedKeys) && first && plan.batch().row_counts()[1] == 0 {

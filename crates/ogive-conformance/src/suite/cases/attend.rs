@@ -72,6 +72,13 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         }));
     }
 
+    cases.push(Case::new("attend/dims", |lab| {
+        for heads in [[2, 1, 256, 256], [2, 1, 576, 512]] {
+            SPANS[1..3].iter().for_each(|spans| attend(lab, *spans, heads, |_, _| Ok(vec![Causal])));
+        }
+        Ok(())
+    }));
+
     cases.push(Case::new("attend/scale", |lab| {
         let (q, kv) = (lab.random.normal(3 * 8), lab.random.normal(3 * 4));
         for scale in [0.0, 0.5, -1.0, 8.0] {

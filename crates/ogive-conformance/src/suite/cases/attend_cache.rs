@@ -4,7 +4,7 @@ use super::sequences::Sequences;
 use super::{Case, owned, up};
 use crate::suite::Options;
 use crate::suite::lab::Lab;
-use ogive_backend::tensor::{Error, F32, Format, Result, Tensor};
+use ogive_backend::tensor::{Error, F16, F32, Format, Result, Tensor};
 use ogive_backend::{AttnOption, AttnSpec, Backend, Batch, CacheSpec, LayerCache};
 use std::sync::Arc;
 
@@ -46,6 +46,10 @@ pub(super) const MIXED: &[(&[(usize, usize)], usize)] = &[
     (&[(0, 1), (1, 1), (2, 1)], 0),
 ];
 
+/// As short as steps can be that are more than one row, with another sequence, a past and rows of nobody.
+pub(super) const FEW: &[(&[(usize, usize)], usize)] =
+    &[(&[(0, 5), (1, 1)], 0), (&[(1, 3), (0, 2)], 2), (&[(0, 1), (1, 1)], 1)];
+
 pub(super) const BASE: Setting = Setting {
     heads: 4,
     kv_heads: 2,
@@ -55,6 +59,19 @@ pub(super) const BASE: Setting = Setting {
     element: &F32,
     options: &[Causal],
     steps: MIXED,
+};
+
+/// A stranger's element under a name that is known, in as many bytes, but with another decoder.
+static IMPOSTOR: Format = Format {
+    name: "bf16",
+    block_len: 1,
+    block_bytes: 2,
+    decode: |bytes, out| (F16.decode)(bytes, out),
+    encode: Some(|values, bytes| {
+        if let Some(encode) = F16.encode {
+            encode(values, bytes);
+        }
+    }),
 };
 
 pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
@@ -90,6 +107,22 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     for (name, setting) in shapes {
         cases.push(Case::new(format!("attend_cache/{name}"), move |lab| story(lab, &setting)));
     }
+    // As Gemma has them.
+    for &element in &options.elements {
+        let setting = Setting {
+            k_dim: 256,
+            v_dim: 256,
+            heads: 2,
+            kv_heads: 1,
+            block_len: 16,
+            steps: FEW,
+            element,
+            ..BASE
+        };
+        cases.push(Case::new(format!("attend_cache/dims/256/{}-cache", element.name), move |lab| {
+            story(lab, &setting)
+        }));
+    }
     for block_len in [1, 3, 16, 64] {
         for choices in [&[Causal][..], &[Causal, Window(5)]] {
             let window = if choices.len() > 1 { "/window" } else { "" };
@@ -99,6 +132,16 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             }));
         }
     }
+    cases.push(Case::new("attend_cache/element-of-a-known-name", |lab| {
+        let setting = Setting { element: &IMPOSTOR, block_len: 16, steps: FEW, ..BASE };
+        match lab.subject().new_cache(&setting.cache()) {
+            Ok(_) => story(lab, &setting),
+            Err(_) => {
+                lab.skip("the backend keeps nothing in an element that it does not know");
+                Ok(())
+            }
+        }
+    }));
     cases.push(Case::new("attend_cache/long", |lab| {
         const LONG: &[(&[(usize, usize)], usize)] =
             &[(&[(0, 300), (1, 257)], 0), (&[(0, 1), (1, 1)], 0), (&[(0, 260), (1, 1)], 3), (&[(0, 1)], 0)];

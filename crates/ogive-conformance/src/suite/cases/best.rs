@@ -8,7 +8,7 @@ use ogive_backend::tensor::Result;
 
 pub(super) fn add(cases: &mut Vec<Case>) {
     cases.push(Case::new("best/ties", |lab| {
-        for (n, cols) in [(1, 1), (3, 10), (2, 259), (1, 32_003), (0, 4)] {
+        for (n, cols) in [(1, 1), (3, 10), (2, 259), (1, 32_003), (0, 4), (3, 0)] {
             let x: Vec<f32> = (0..n * cols).map(|_| lab.random.below(40) as f32 / 4.0 - 5.0).collect();
             best(lab, &x, n, cols)?;
             best(lab, &vec![1.0; n * cols], n, cols)?;

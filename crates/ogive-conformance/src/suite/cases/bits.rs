@@ -153,12 +153,15 @@ fn products(lab: &mut Lab<'_>, format: &'static Format) -> Result<()> {
 fn mixture(lab: &mut Lab<'_>, format: &'static Format) -> Result<()> {
     let dim = if format.block_len == 1 { 24 } else { format.block_len };
     let mut stack = || lab.subject().upload_weight(&lab.random.weight([5, dim, dim], format)?);
-    let experts = Experts { gate: stack()?, up: stack()?, down: stack()?, activation: Activation::Silu };
+    let mut experts = Experts { gate: stack()?, up: stack()?, down: stack()?, activation: Activation::Silu };
     let (x, logits) = (lab.random.normal(ROWS * dim), lab.random.normal(ROWS * 5));
-    cut(lab, "moe", &|b, r| {
-        let (x, logits) = (some(b, &x, dim, r.clone())?, some(b, &logits, 5, r)?);
-        b.moe(&x, &logits, &RouterSpec::new(2, Scoring::Softmax), &experts)
-    });
+    for (name, activation) in super::moe::ACTIVATIONS {
+        experts.activation = activation;
+        cut(lab, &format!("moe with {name}"), &|b, r| {
+            let (x, logits) = (some(b, &x, dim, r.clone())?, some(b, &logits, 5, r)?);
+            b.moe(&x, &logits, &RouterSpec::new(2, Scoring::Softmax), &experts)
+        });
+    }
     Ok(())
 }
 

@@ -1,13 +1,12 @@
 //! Pages and slots: what is stored, where, rounded how, shared, copied, given back.
 
-use super::attend_cache::{BASE, Setting, Step};
 use super::sequences::Sequences;
-use super::{Case, owned, up};
+use super::{Case, up};
 use crate::suite::Options;
 use crate::suite::lab::{Host, Lab, Work};
 use crate::suite::limit::Limit;
-use ogive_backend::tensor::{Format, Result, Tensor};
-use ogive_backend::{Backend, Batch, BlockCopy, BlockTable, CacheSpec, LayerCache, Rope};
+use ogive_backend::tensor::{Format, Result};
+use ogive_backend::{Backend, Batch, BlockCopy, BlockTable, CacheSpec, LayerCache};
 
 pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     for &element in &options.elements {
@@ -18,12 +17,6 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                 gather(lab, element, block_len, window)?;
             }
             Ok(())
-        }));
-        cases.push(Case::new(format!("attend_latent/{}-cache", element.name), move |lab| {
-            latent(lab, element)
-        }));
-        cases.push(Case::new(format!("rope_attend/{}-cache", element.name), move |lab| {
-            rotated(lab, &Setting { element, ..BASE })
         }));
         cases.push(Case::new(format!("copy_blocks/{}-cache", element.name), move |lab| copies(lab, element)));
     }
@@ -146,87 +139,6 @@ fn rounded(element: &Format, host: &Host) -> Result<Host> {
     element.encode_row(&host.values, &mut bytes)?;
     element.decode_row(&bytes, &mut again.values);
     Ok(again)
-}
-
-/// Keys that hold their values: one head of keys for all queries, values the first part of it.
-fn latent(lab: &mut Lab<'_>, element: &'static Format) -> Result<()> {
-    for (heads, rank, rotated) in [(4, 32, 32), (1, 64, 32), (16, 96, 32)] {
-        let setting = Setting { heads, kv_heads: 1, k_dim: rank + rotated, v_dim: rank, element, ..BASE };
-        let layers = vec![LayerCache::full(rank + rotated, 0)];
-        let spec = CacheSpec::new(layers, setting.block_len, setting.cache().blocks[0], 16).element(element);
-        let steps = setting.numbers(lab);
-        lab.defined(&format!("{heads} heads of {rank} and {rotated}"), lab.attended(element), &|b| {
-            let cache = b.new_cache(&spec)?;
-            let attend = |step: &Step| {
-                let (plan, n) = (b.plan(step.batch.clone())?, step.batch.tokens.len());
-                b.store_kv(0, &up(b, &step.k, &[n, rank + rotated])?, None, &cache, &plan)?;
-                let q = up(b, &step.q, &[n, heads * (rank + rotated)])?;
-                let y = b.attend_latent(0, &q, &cache, &setting.spec(b, step)?.scale(0.07), &plan)?;
-                owned(b, &y, &step.batch)
-            };
-            steps.iter().map(attend).collect()
-        });
-    }
-    Ok(())
-}
-
-fn rotated(lab: &mut Lab<'_>, setting: &Setting) -> Result<()> {
-    let steps = setting.numbers(lab);
-    let freq: Vec<f32> = (0..setting.k_dim / 2).map(|i| 100f32.powf(-(i as f32) / 16.0)).collect();
-    let rope = Rope::new(freq);
-    // Rotated keys that differ in their last bit may be rounded to neighbours in a narrow element: rare, and seen in the
-    // mean only.
-    let limit = match setting.element.name {
-        "f32" => lab.exact().times(2.0),
-        "f16" | "bf16" => Limit::mean_square(lab.options.bf16),
-        _ => lab.attended(setting.element).times(2.0),
-    };
-    lab.defined("all steps", limit, &|b| {
-        let (cache, mut seen) = (b.new_cache(&setting.cache())?, Vec::new());
-        for step in &steps {
-            let ([q, k, v], plan) = (inputs(b, setting, step)?, b.plan(step.batch.clone())?);
-            let spec = setting.spec(b, step)?;
-            let y = b.rope_attend(0, q.clone(), k.clone(), &v, &rope, &cache, &spec, &plan)?;
-            seen.push(owned(b, &y, &step.batch)?);
-            // What it took by value is held here too, and must be as it was.
-            seen.extend([q, k, v]);
-        }
-        Ok(seen)
-    });
-    // So closely: it must attend to what the cache gives back, not to keys that were never rounded.
-    let both = |again: bool| {
-        let (steps, rope) = (&steps, &rope);
-        move |b: &dyn Backend| {
-            let cache = b.new_cache(&setting.cache())?;
-            let run = |step: &Step| {
-                let ([q, k, v], plan) = (inputs(b, setting, step)?, b.plan(step.batch.clone())?);
-                let spec = setting.spec(b, step)?;
-                let y = b.rope_attend(0, q.clone(), k, &v, rope, &cache, &spec, &plan)?;
-                let y = if again {
-                    b.attend_cache(0, &b.rope(q, rope, &plan)?, &cache, &spec, &plan)?
-                } else {
-                    y
-                };
-                owned(b, &y, &step.batch)
-            };
-            steps.iter().map(run).collect()
-        }
-    };
-    let (first, again) =
-        (lab.on_subject("all steps", &both(false)), lab.on_subject("all steps", &both(true)));
-    if let (Some(first), Some(again)) = (first, again) {
-        lab.compare("against attend_cache", lab.exact(), &first, &again);
-    }
-    Ok(())
-}
-
-fn inputs(b: &dyn Backend, setting: &Setting, step: &Step) -> Result<[Tensor; 3]> {
-    let n = step.batch.tokens.len();
-    Ok([
-        up(b, &step.q, &[n, setting.heads, setting.k_dim])?,
-        up(b, &step.k, &[n, setting.kv_heads, setting.k_dim])?,
-        up(b, &step.v, &[n, setting.kv_heads, setting.v_dim])?,
-    ])
 }
 
 fn copies(lab: &mut Lab<'_>, element: &'static Format) -> Result<()> {

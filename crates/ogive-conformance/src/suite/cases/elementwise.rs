@@ -111,13 +111,25 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     }
 
     cases.push(Case::new("sum", |lab| {
-        for dims in [&[1, 1][..], &[5, 1], &[3, 67], &[2, 3, 40], &[0, 5], &[9], &[2, 5001]] {
+        for dims in [&[1, 1][..], &[5, 1], &[3, 67], &[2, 3, 40], &[0, 5], &[3, 0], &[9], &[2, 5001]] {
             let x = lab.random.normal(dims.iter().product());
             let usual = dims.last().map_or(0.0, |&cols| (cols as f64).sqrt());
             lab.same(&format!("{dims:?}"), lab.exact().usually(usual), &|b| {
                 Ok(vec![b.sum(&up(b, &x, dims)?)?])
             });
         }
+        Ok(())
+    }));
+
+    cases.push(Case::new("sum/refused", |lab| {
+        // Rows of nothing may be any number, and each has a sum.
+        lab.refuses(
+            "more rows than there is memory for",
+            |_| Ok(()),
+            |b, ()| b.sum(&b.upload(&[], [1 << 61, 0].into())?),
+        );
+        let nothing = |b: &dyn Backend| up(b, &[], &[0]);
+        lab.refuses("as many, of a view", nothing, |b, x| b.sum(&x.reshape([1 << 61, 0])?));
         Ok(())
     }));
 

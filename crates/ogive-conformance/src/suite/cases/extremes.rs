@@ -119,11 +119,13 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         let [gate, upward, down] = [(); 3].map(|()| lab.random.weight(shape, &F32));
         let ws = [gate?, upward?, down?];
         let logits = lab.random.normal(18);
-        for scoring in [Scoring::Softmax, Scoring::Sigmoid] {
+        let activations = super::moe::ACTIVATIONS.map(|(_, activation)| activation);
+        let scorings = [Scoring::Softmax, Scoring::Sigmoid, Scoring::Softmax];
+        for (scoring, activation) in scorings.into_iter().zip(activations) {
             let spec = RouterSpec::new(2, scoring);
             let stack = |b: &dyn Backend| -> Result<Experts> {
                 let [gate, up, down] = [0, 1, 2].map(|i| b.upload_weight(&ws[i]));
-                Ok(Experts { gate: gate?, up: up?, down: down?, activation: Activation::Silu })
+                Ok(Experts { gate: gate?, up: up?, down: down?, activation })
             };
             isolated(lab, lab.exact().times(6.0), 8, &|b, x| {
                 b.moe(&x, &up(b, &logits, &[3, 6])?, &spec, &stack(b)?)

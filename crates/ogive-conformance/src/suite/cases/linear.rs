@@ -4,8 +4,8 @@ use super::{Case, up};
 use crate::suite::Options;
 use crate::suite::lab::Lab;
 use crate::suite::random::gain;
-use ogive_backend::tensor::{Bytes, F32, Format, HostWeight, Q4_0, Q8_0, Result, Scale};
-use ogive_backend::{Activation, Backend};
+use ogive_backend::tensor::{BF16, Bytes, F16, F32, Format, HostWeight, Q4_0, Q4_K, Q8_0, Result, Scale};
+use ogive_backend::{Activation, Axis, Backend};
 use std::sync::Arc;
 
 /// A format no backend has heard of: a block of seven elements, each `(byte - 128) / 64`, that cannot be written.
@@ -26,8 +26,33 @@ pub(super) static STRANGER: Format = Format {
 const SIZES: [(usize, usize, usize); 7] =
     [(1, 1, 1), (1, 37, 2), (2, 64, 1), (5, 3, 3), (9, 33, 5), (40, 66, 2), (0, 4, 1)];
 
+/// The same where there are many rows, for which machines take other ways than for few. No extent is a whole number of anyone's tiles.
+const MANY: [(usize, usize, usize); 3] = [(65, 130, 3), (129, 257, 9), (300, 64, 8)];
+
+/// Outputs at the end that are also compared apart.
+const LAST: usize = 16;
+
 pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     let formats = || options.formats.iter().copied().chain([&STRANGER]);
+    for format in formats().filter(|f| [&F32, &F16, &BF16, &Q8_0, &Q4_K, &STRANGER].contains(f)) {
+        for (n, rows, blocks) in many(format) {
+            cases.push(Case::new(format!("linear/many-rows/{}/{n}", format.name), move |lab| {
+                let cols = blocks * format.block_len;
+                if n * rows * cols > lab.options.largest {
+                    lab.skip("the options leave out products so large");
+                    return Ok(());
+                }
+                let w = lab.random.weight([1, rows, cols], format)?;
+                product(lab, "", &w, n);
+                // The fused forms where few rows end, and no more often: they are slow where machines are played.
+                if n == MANY[0].0 {
+                    several(lab, format, [n, cols], &[17, rows])?;
+                    gated(lab, format, Activation::Silu, [n, rows, cols])?;
+                }
+                Ok(())
+            }));
+        }
+    }
     for format in formats() {
         cases.push(Case::new(format!("linear/{}", format.name), move |lab| {
             for (n, rows, blocks) in sizes(format) {
@@ -111,6 +136,12 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         lab.refuses("linear_each, other heads", setup(w.clone(), 32), |b, (x, w)| {
             b.linear_each(&x.reshape([1, 2, 32])?, &[w.clone(), w.clone(), w])
         });
+        let wider = lab.random.weight([1, 6, 32], &Q8_0)?;
+        let setup_each = |b: &dyn Backend| {
+            Ok((up(b, &[1.0; 128], &[2, 2, 32])?, [b.upload_weight(&w)?, b.upload_weight(&wider)?]))
+        };
+        // Together they have as many as two of five would.
+        lab.refuses("linear_each, heads of other outputs", setup_each, |b, (x, ws)| b.linear_each(&x, &ws));
         let mut lying = w.clone();
         lying.shape = [1, 5, 32];
         lab.refuses("bytes that do not fill the shape", |_| Ok(()), |b, ()| b.upload_weight(&lying));
@@ -123,33 +154,14 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     for format in formats() {
         cases.push(Case::new(format!("linear_many/{}", format.name), move |lab| {
             for (n, _, blocks) in sizes(format) {
-                let cols = blocks * format.block_len;
-                let ws = [1, 17, 64]
-                    .into_iter()
-                    .map(|rows| lab.random.weight([1, rows, cols], format))
-                    .collect::<Result<Vec<_>>>()?;
-                let x = lab.random.normal(n * cols);
-                let limit = lab.product(format, ws.iter().map(gain).fold(0.0, f64::max));
-                lab.defined(&format!("[{n}, {cols}]"), limit, &|b| {
-                    let ws = ws.iter().map(|w| b.upload_weight(w)).collect::<Result<Vec<_>>>()?;
-                    b.linear_many(&up(b, &x, &[n, cols])?, &ws.iter().collect::<Vec<_>>())
-                });
+                several(lab, format, [n, blocks * format.block_len], &[1, 17, 64])?;
             }
             Ok(())
         }));
         cases.push(Case::new(format!("linear_gated/{}", format.name), move |lab| {
             for f in [Activation::Silu, Activation::GeluTanh, Activation::Gelu] {
                 for (n, rows, blocks) in sizes(format) {
-                    let cols = blocks * format.block_len;
-                    let [gate, upward] = [(); 2].map(|()| lab.random.weight([1, rows, cols], format));
-                    let (gate, upward, x) = (gate?, upward?, lab.random.normal(n * cols));
-                    // The product of two products has the errors of both.
-                    let size = 0.3 * gain(&gate) * gain(&upward);
-                    let limit = lab.product(format, size).times(4.0);
-                    lab.defined(&format!("{f:?} [{n}, {cols}] to {rows}"), limit, &|b| {
-                        let (gate, upward) = (b.upload_weight(&gate)?, b.upload_weight(&upward)?);
-                        Ok(vec![b.linear_gated(&up(b, &x, &[n, cols])?, &gate, &upward, f)?])
-                    });
+                    gated(lab, format, f, [n, rows, blocks * format.block_len])?;
                 }
             }
             Ok(())
@@ -216,10 +228,19 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
 
 /// Sizes in blocks of the format; dense formats get widths that are no multiple of anything.
 fn sizes(format: &Format) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
+    in_blocks(format, &SIZES)
+}
+
+fn many(format: &Format) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
+    in_blocks(format, &MANY)
+}
+
+fn in_blocks(
+    format: &Format,
+    sizes: &'static [(usize, usize, usize)],
+) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
     let dense = format.block_len == 1;
-    SIZES
-        .into_iter()
-        .map(move |(n, rows, blocks)| (n, rows, if dense { 1 + (blocks - 1) * 43 } else { blocks }))
+    sizes.iter().map(move |&(n, rows, blocks)| (n, rows, if dense { 1 + (blocks - 1) * 43 } else { blocks }))
 }
 
 fn product(lab: &mut Lab<'_>, what: &str, w: &HostWeight, n: usize) {
@@ -227,6 +248,43 @@ fn product(lab: &mut Lab<'_>, what: &str, w: &HostWeight, n: usize) {
     let x = lab.random.normal(n * cols);
     lab.same(&format!("{what}[{n}, {cols}] to {rows}"), lab.product(w.format, gain(w)), &|b| {
         let x = up(b, &x, &[n, cols])?;
-        Ok(vec![b.linear(&x, &b.upload_weight(w)?)?])
+        let y = b.linear(&x, &b.upload_weight(w)?)?;
+        if rows < 4 * LAST {
+            return Ok(vec![y]);
+        }
+        // The last of many outputs weigh little in the mean of all.
+        let last = b.split(&y, Axis::Cols, &[rows - LAST, LAST])?.swap_remove(1);
+        Ok(vec![y, last])
     });
+}
+
+/// Several products of one input.
+fn several(lab: &mut Lab<'_>, format: &'static Format, [n, cols]: [usize; 2], rows: &[usize]) -> Result<()> {
+    let weight = |rows: &usize| lab.random.weight([1, *rows, cols], format);
+    let ws = rows.iter().map(weight).collect::<Result<Vec<_>>>()?;
+    let x = lab.random.normal(n * cols);
+    let limit = lab.product(format, ws.iter().map(gain).fold(0.0, f64::max));
+    lab.defined(&format!("[{n}, {cols}] to {rows:?}"), limit, &|b| {
+        let ws = ws.iter().map(|w| b.upload_weight(w)).collect::<Result<Vec<_>>>()?;
+        b.linear_many(&up(b, &x, &[n, cols])?, &ws.iter().collect::<Vec<_>>())
+    });
+    Ok(())
+}
+
+fn gated(
+    lab: &mut Lab<'_>,
+    format: &'static Format,
+    f: Activation,
+    [n, rows, cols]: [usize; 3],
+) -> Result<()> {
+    let [gate, upward] = [(); 2].map(|()| lab.random.weight([1, rows, cols], format));
+    let (gate, upward, x) = (gate?, upward?, lab.random.normal(n * cols));
+    // The product of two products has the errors of both.
+    let size = 0.3 * gain(&gate) * gain(&upward);
+    let limit = lab.product(format, size).times(4.0);
+    lab.defined(&format!("{f:?} [{n}, {cols}] to {rows}"), limit, &|b| {
+        let (gate, upward) = (b.upload_weight(&gate)?, b.upload_weight(&upward)?);
+        Ok(vec![b.linear_gated(&up(b, &x, &[n, cols])?, &gate, &upward, f)?])
+    });
+    Ok(())
 }

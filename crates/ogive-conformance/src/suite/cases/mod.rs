@@ -8,6 +8,8 @@ mod cache;
 mod elementwise;
 mod extremes;
 mod foreign;
+mod fused;
+mod layers;
 mod linear;
 mod lookup;
 mod moe;
@@ -33,6 +35,8 @@ pub(super) fn all(options: &Options) -> Vec<Case> {
     restored::add(&mut cases, options);
     attend::add(&mut cases);
     attend_cache::add(&mut cases, options);
+    fused::add(&mut cases, options);
+    layers::add(&mut cases, options);
     recurrent::add(&mut cases);
     moe::add(&mut cases, options);
     best::add(&mut cases);

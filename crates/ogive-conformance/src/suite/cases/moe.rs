@@ -6,8 +6,8 @@
 use super::{Case, up};
 use crate::suite::Options;
 use crate::suite::lab::{Host, Lab, Work};
-use crate::suite::random::gain;
-use ogive_backend::tensor::{F32, Format, Result};
+use crate::suite::random::{Random, gain};
+use ogive_backend::tensor::{F32, Format, HostWeight, Q8_0, Result, Scale};
 use ogive_backend::{Activation, Backend, Experts, RouterSpec, Scoring};
 
 /// A router without its tensors.
@@ -46,6 +46,44 @@ impl Router {
     }
 }
 
+/// Weights without their bytes.
+#[derive(Clone, Copy)]
+struct Stack {
+    format: &'static Format,
+    activation: Activation,
+    /// Which of gate, up and down have factors beside their elements.
+    scaled: [bool; 3],
+    /// Which order the columns of each are in: 0 is none, and others are equal where these are.
+    ordered: [usize; 3],
+}
+
+impl Stack {
+    fn of(format: &'static Format) -> Self {
+        Self { format, activation: Activation::Silu, scaled: [false; 3], ordered: [0; 3] }
+    }
+
+    /// Gate, up or down.
+    fn weight(&self, lab: &mut Lab<'_>, which: usize, shape: [usize; 3]) -> Result<HostWeight> {
+        let mut w = lab.random.weight(shape, self.format)?;
+        let [experts, rows, cols] = shape;
+        if self.scaled[which] {
+            let tile = [3, 5];
+            let tiles = experts * rows.div_ceil(tile[0]) * cols.div_ceil(tile[1]);
+            let values: Vec<f32> = (0..tiles).map(|_| lab.random.between(0.5, 2.0)).collect();
+            w = w.with_scale(Scale { values: values.into(), tile })?;
+        }
+        if self.ordered[which] > 0 {
+            let name = format!("order {} of {cols}", self.ordered[which]);
+            w = w.with_input_perm(Random::new(lab.options.seed, &name).order(cols).into())?;
+        }
+        Ok(w)
+    }
+}
+
+/// What gates are activated with.
+pub(super) const ACTIVATIONS: [(&str, Activation); 3] =
+    [("silu", Activation::Silu), ("gelu", Activation::Gelu), ("gelu-tanh", Activation::GeluTanh)];
+
 pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     let sigmoid = Router { scoring: Scoring::Sigmoid, ..PLAIN };
     let routers = [
@@ -69,7 +107,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             for n in [1, 3, 17] {
                 let logits: Vec<f32> =
                     lab.random.normal(n * router.experts).iter().map(|v| 2.0 * v).collect();
-                mixture(lab, &format!("{n} rows"), router, &F32, logits)?;
+                mixture(lab, &format!("{n} rows"), router, Stack::of(&F32), logits)?;
             }
             Ok(())
         }));
@@ -91,7 +129,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                 [1.0, -f32::NAN, 2.0, 0.0, 0.5, 0.1, -1.0, f32::NAN],
             ),
         ] {
-            mixture(lab, what, router, &F32, row.repeat(3))?;
+            mixture(lab, what, router, Stack::of(&F32), row.repeat(3))?;
         }
         Ok(())
     }));
@@ -101,7 +139,36 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             let router = Router { experts: 4, ..PLAIN };
             for n in [1, 9] {
                 let logits = lab.random.normal(n * router.experts);
-                mixture(lab, &format!("{n} rows"), router, format, logits)?;
+                mixture(lab, &format!("{n} rows"), router, Stack::of(format), logits)?;
+            }
+            Ok(())
+        }));
+    }
+
+    for &format in options.formats.iter().filter(|f| [&F32, &Q8_0].contains(*f)) {
+        for (name, activation) in ACTIVATIONS {
+            cases.push(Case::new(format!("moe/{name}/{}", format.name), move |lab| {
+                let router = Router { experts: 4, ..PLAIN };
+                // Few rows, and so many that each expert has some dozens.
+                for n in [2, 70] {
+                    let logits = lab.random.normal(n * router.experts);
+                    let stack = Stack { activation, ..Stack::of(format) };
+                    mixture(lab, &format!("{n} rows"), router, stack, logits)?;
+                }
+                Ok(())
+            }));
+        }
+        cases.push(Case::new(format!("moe/scale-and-permutation/{}", format.name), move |lab| {
+            let router = Router { experts: 4, ..PLAIN };
+            for (scaled, ordered) in
+                [([true; 3], [0; 3]), ([false; 3], [1, 1, 2]), ([false, true, false], [1, 0, 2])]
+            {
+                for n in [1, 9] {
+                    let logits = lab.random.normal(n * router.experts);
+                    let stack = Stack { scaled, ordered, ..Stack::of(format) };
+                    let what = format!("{n} rows, scales {scaled:?}, orders {ordered:?}");
+                    mixture(lab, &what, router, stack, logits)?;
+                }
             }
             Ok(())
         }));
@@ -154,18 +221,14 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     }));
 }
 
-fn mixture(
-    lab: &mut Lab<'_>,
-    what: &str,
-    router: Router,
-    format: &'static Format,
-    logits: Vec<f32>,
-) -> Result<()> {
+fn mixture(lab: &mut Lab<'_>, what: &str, router: Router, stack: Stack, logits: Vec<f32>) -> Result<()> {
+    let Stack { format, activation, .. } = stack;
     let (dim, hidden) =
         if format.block_len == 1 { (24, 10) } else { (format.block_len, 2 * format.block_len) };
     let (e, n) = (router.experts, logits.len() / router.experts);
-    let [gate, upward] = [(); 2].map(|()| lab.random.weight([e, hidden, dim], format));
-    let (gate, upward, down) = (gate?, upward?, lab.random.weight([e, dim, hidden], format)?);
+    let wide = [e, hidden, dim];
+    let (gate, upward) = (stack.weight(lab, 0, wide)?, stack.weight(lab, 1, wide)?);
+    let down = stack.weight(lab, 2, [e, dim, hidden])?;
     let (x, bias) = (lab.random.normal(n * dim), lab.random.normal(e));
     let shares: Work<'_> =
         &|b| Ok(vec![b.route(&up(b, &logits, &[n, e])?, &router.spec(b, &bias)?)?.weights]);
@@ -184,7 +247,7 @@ fn mixture(
     let size = 0.2 * gain(&gate) * gain(&upward) * gain(&down);
     lab.defined(what, lab.product(format, size).times(6.0), &|b| {
         let [gate, upward, down] = [&gate, &upward, &down].map(|w| b.upload_weight(w));
-        let experts = Experts { gate: gate?, up: upward?, down: down?, activation: Activation::Silu };
+        let experts = Experts { gate: gate?, up: upward?, down: down?, activation };
         let (x, logits, spec) = (up(b, &x, &[n, dim])?, up(b, &logits, &[n, e])?, router.spec(b, &bias)?);
         let routing = b.route(&logits, &spec)?;
         Ok(vec![b.experts(&x, &routing, &experts)?, b.moe(&x, &logits, &spec, &experts)?])

@@ -17,6 +17,16 @@ const STEPS: Work = &[
     (&[(0, 7), (2, 2)], 0),
 ];
 
+/// Sequences that get no token, between others and alone, and steps of no sequence.
+const EMPTY: Work = &[
+    (&[(0, 4), (1, 0), (2, 1)], 0),
+    (&[(1, 0), (0, 0)], 2),
+    (&[(0, 0)], 0),
+    (&[], 3),
+    (&[], 0),
+    (&[(0, 1), (1, 2), (2, 0)], 1),
+];
+
 pub(super) fn add(cases: &mut Vec<Case>) {
     cases.push(Case::new("state/read-one-slot-write-the-other", |lab| {
         let spec = CacheSpec::new(vec![LayerCache::State { len: 5 }, LayerCache::State { len: 3 }], 1, 0, 8);
@@ -87,6 +97,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             run(
                 lab,
                 &format!("{dim} channels, {width} wide"),
+                STEPS,
                 [dim; 1],
                 (width - 1) * dim,
                 &|b, cache, plan, xs| b.causal_conv(0, &xs[0], &up(b, &w, &[width, dim])?, cache, plan),
@@ -98,12 +109,25 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     cases.push(Case::new("selective_scan", |lab| {
         for (dim, m) in [(1, 1), (6, 4), (33, 16), (5, 1)] {
             let a: Vec<f32> = (0..dim * m).map(|_| -lab.random.between(0.1, 4.0)).collect();
-            run(lab, &format!("{dim} channels of {m}"), [dim, dim, m, m], dim * m, &|b, cache, plan, xs| {
+            let what = format!("{dim} channels of {m}");
+            run(lab, &what, STEPS, [dim, dim, m, m], dim * m, &|b, cache, plan, xs| {
                 // Steps in time are positive, as softplus makes them.
                 let dt = b.activate(xs[1].clone(), ogive_backend::Activation::Softplus)?;
                 b.selective_scan(0, &xs[0], &dt, &up(b, &a, &[dim, m])?, &xs[2], &xs[3], cache, plan)
             });
         }
+        Ok(())
+    }));
+
+    cases.push(Case::new("recurrent/no-tokens", |lab| {
+        let (w, a) = (lab.random.normal(4 * 6), vec![-0.7; 6 * 2]);
+        run(lab, "causal_conv", EMPTY, [6; 1], 3 * 6, &|b, cache, plan, xs| {
+            b.causal_conv(0, &xs[0], &up(b, &w, &[4, 6])?, cache, plan)
+        });
+        run(lab, "selective_scan", EMPTY, [6, 6, 2, 2], 6 * 2, &|b, cache, plan, xs| {
+            let dt = b.activate(xs[1].clone(), ogive_backend::Activation::Softplus)?;
+            b.selective_scan(0, &xs[0], &dt, &up(b, &a, &[6, 2])?, &xs[2], &xs[3], cache, plan)
+        });
         Ok(())
     }));
 
@@ -142,12 +166,13 @@ type Operator<'a> = &'a dyn Fn(&dyn Backend, &Cache, &Plan, &[Tensor]) -> Result
 fn run<const N: usize>(
     lab: &mut Lab<'_>,
     what: &str,
+    steps: Work,
     widths: [usize; N],
     state: usize,
     operator: Operator<'_>,
 ) {
     let spec = CacheSpec::new(vec![LayerCache::State { len: state }], 1, 0, 8);
-    let batches = batches(lab, &spec, STEPS);
+    let batches = batches(lab, &spec, steps);
     let inputs: Vec<[Vec<f32>; N]> =
         batches.iter().map(|b| widths.map(|w| lab.random.normal(b.tokens.len() * w))).collect();
     for times in [1, 2] {

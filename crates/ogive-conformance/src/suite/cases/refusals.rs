@@ -24,11 +24,13 @@ const PLANS: [Edit; 12] = [
 ];
 
 /// What `store_kv` and `gather_kv` must both find.
-const TABLES: [Edit; 4] = [
+const TABLES: [Edit; 5] = [
     ("a block past the cache", |b| b.spans[0].tables[0].blocks[1] = 4),
     ("the last block there could be", |b| b.spans[0].tables[0].blocks[0] = u32::MAX),
     ("no table", |b| b.spans[0].tables.clear()),
     ("a table too short", |b| b.spans[0].tables[0].blocks.truncate(1)),
+    // Nothing may be made as large as this says before the table is looked at.
+    ("a past of billions in two blocks", |b| b.spans[0].past = 4_000_000_000),
 ];
 
 pub(super) fn add(cases: &mut Vec<Case>) {
