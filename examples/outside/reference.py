@@ -4,9 +4,10 @@ python reference.py MODEL FOLDER 1,2,3
 
 MODEL is a folder or a name on the Hugging Face hub, the last argument token ids. FOLDER gets ids.npy, logits.npy
 [tokens, vocab], hidden.npy (after the last norm) and h.0.npy, h.1.npy, ... (after each block but the last, whose output
-transformers does not tell), all [tokens, dim].
+transformers does not tell), all [tokens, dim], and golden.json, which names them for tests/golden.rs.
 """
 
+import json
 import pathlib
 import sys
 
@@ -27,3 +28,5 @@ numpy.save(folder / "logits.npy", out.logits[0].numpy())
 numpy.save(folder / "hidden.npy", last[0].numpy())
 for i, block in enumerate(blocks):
     numpy.save(folder / f"h.{i}.npy", block[0].numpy())
+case = {"ids": ids, "logits": "logits.npy", "hidden": "hidden.npy"}
+(folder / "golden.json").write_text(json.dumps({"cases": [case]}) + "\n")

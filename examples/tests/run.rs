@@ -67,6 +67,18 @@ fn chat_reads_only_what_is_new() {
 }
 
 #[test]
+fn a_service_answers_who_listens() {
+    let Some(model) = stories() else { return };
+    let text = run("12_service", &[&model]);
+    let [_, whole, hung_up, refused] = text.split("> ").collect::<Vec<_>>()[..] else { panic!("{text}") };
+    for (told, prompt) in [(whole, "Once upon a time"), (hung_up, "The dog")] {
+        let alone = run("01_generate", &[&model, prompt.as_ref()]);
+        assert!(told.len() > prompt.len() + 4 && alone.starts_with(told.trim_end()), "{told}\n{alone}");
+    }
+    assert!(refused.starts_with("Lily and Tom: ") && refused.contains("one to draw"), "{refused}");
+}
+
+#[test]
 fn many_sequences_tell_what_each_tells_alone() {
     let Some(model) = stories() else { return };
     let text = run("03_many_sequences", &[&model]);

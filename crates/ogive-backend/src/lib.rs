@@ -82,14 +82,18 @@ use std::{any::Any, fmt::Debug};
 ///
 /// `n` is the step's rows. The *contexts* are, for each span in turn, a row for
 /// each token it can see: those before the step and those in it.
+///
+/// # Errors
+/// Every method fails on shapes that do not fit, on an index that is out of range, on a tensor, weight, cache or plan of another backend,
+/// on an option it does not know, and where memory is short. A device that failed may say so only in the method that waits for it.
 pub trait Backend: Any + Debug + Send + Sync {
     // ---- memory ----------------------------------------------------------
 
     /// What this backend is and what it computes with.
     fn facts(&self) -> Facts;
-    /// Copies host values in.
+    /// Copies host values in, row by row; as many as `shape` has elements.
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor>;
-    /// Copies values out, waiting for whatever computes them.
+    /// Copies values out, row by row, waiting for whatever computes them.
     fn download(&self, x: &Tensor) -> Result<Vec<f32>>;
     /// Takes a weight in, packed as it is; lays it out as `linear` likes it. Who has a copy then calls `w.bytes.release()`, so that the
     /// pages of a mapped file need not stay in memory beside it.
@@ -106,9 +110,9 @@ pub trait Backend: Any + Debug + Send + Sync {
     fn embed(&self, table: &Weight, ids: Ids, plan: &Plan) -> Result<Tensor>;
     /// `x · wᵀ`. `[n, in] -> [n, out]`
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor>;
-    /// `x / rms(x) * w` over the last dimension.
+    /// `x / rms(x) * w` over the last dimension, with `eps` added to the mean square. `x` `[.., d]`, `w` `[d]` `-> [.., d]`
     fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor>;
-    /// `(x - mean(x)) / std(x) * w + b` over the last dimension.
+    /// `(x - mean(x)) / std(x) * w + b` over the last dimension, with `eps` added to the variance. `x` `[.., d]`, `w`, `b` `[d]` `-> [.., d]`
     fn layer_norm(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>, eps: f32) -> Result<Tensor>;
     /// Elementwise sum; broadcasts as `mul` does.
     fn add(&self, x: Tensor, y: &Tensor) -> Result<Tensor>;
@@ -117,15 +121,16 @@ pub trait Backend: Any + Debug + Send + Sync {
     fn mul(&self, x: Tensor, y: &Tensor) -> Result<Tensor>;
     /// The sum over the last dimension. `[n, d] -> [n, 1]`
     fn sum(&self, x: &Tensor) -> Result<Tensor>;
-    /// Elementwise nonlinearity.
+    /// Elementwise nonlinearity; the shape stays.
     fn activate(&self, x: Tensor, f: Activation) -> Result<Tensor>;
-    /// Consecutive parts of one extent; `sizes` add up to it.
+    /// Consecutive parts of one extent; `sizes` add up to it. `[n, a + b] -> [n, a], [n, b]` along [`Axis::Cols`].
     fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>>;
     /// The reverse of `split`.
     fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor>;
-    /// Rotates `[n, heads, dim]` by each row's position.
+    /// Rotates each head by its row's position (RoPE; Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
+    /// `[n, heads, dim] -> [n, heads, dim]`
     fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor>;
-    /// Appends this step's keys, and values if the layer keeps any.
+    /// Appends this step's keys, and values if the layer keeps any: `k` `[n, k_dim]`, `v` `[n, v_dim]`, all heads of a token in one row.
     fn store_kv(
         &self,
         layer: usize,
@@ -138,7 +143,8 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// rows that a window has left behind are zeros.
     fn gather_kv(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)>;
     /// Softmax attention of each row over its own context. Fails on an option
-    /// it does not know. `[n, heads * k_dim] -> [n, heads * v_dim]`
+    /// it does not know. `q` `[n, heads * k_dim]`, `k`, `v` `[contexts, kv_heads * k_dim]` and `[contexts, kv_heads * v_dim]`
+    /// `-> [n, heads * v_dim]`
     fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor>;
     /// Copies the blocks that the step's [`Batch::copies`] name, in order, in every layer of their group.
     fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()>;
@@ -150,12 +156,12 @@ pub trait Backend: Any + Debug + Send + Sync {
     fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing>;
     /// Each row through its experts, weighted. `[n, dim] -> [n, dim]`
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor>;
-    /// The rows of `x` whose logits the step wants.
+    /// The rows of `x` whose logits the step wants. `[n, d] -> [outputs, d]`
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor>;
 
     // ---- provided operators: override to fuse ----------------------------
 
-    /// Several products of one input.
+    /// Several products of one input. `[n, in] -> [n, out]` each
     fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
         ws.iter().map(|w| self.linear(x, w)).collect()
     }
@@ -177,19 +183,19 @@ pub trait Backend: Any + Debug + Send + Sync {
         y.reshape([n, ws.len(), out])
     }
 
-    /// The sum of `residual` and `x`, and the norm of that sum.
+    /// The sum of `residual` and `x`, and the norm of that sum. `[n, d] -> [n, d], [n, d]`
     fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
         let sum = self.add(residual, x)?;
         let normed = self.rms_norm(&sum, w, eps)?;
         Ok((sum, normed))
     }
 
-    /// `f(gate) * up`
+    /// `f(gate) * up`. `[n, d] -> [n, d]`
     fn gated(&self, gate: Tensor, up: &Tensor, f: Activation) -> Result<Tensor> {
         self.mul(self.activate(gate, f)?, up)
     }
 
-    /// `f(x · gateᵀ) * (x · upᵀ)`: the first half of a gated MLP.
+    /// `f(x · gateᵀ) * (x · upᵀ)`: the first half of a gated MLP. `[n, in] -> [n, out]`
     fn linear_gated(&self, x: &Tensor, gate: &Weight, up: &Weight, f: Activation) -> Result<Tensor> {
         let mut ys = self.linear_many(x, &[gate, up])?.into_iter();
         match (ys.next(), ys.next()) {
@@ -198,7 +204,7 @@ pub trait Backend: Any + Debug + Send + Sync {
         }
     }
 
-    /// Attention over what the layer holds.
+    /// Attention over what the layer holds. `q` `[n, heads * k_dim] -> [n, heads * v_dim]`
     fn attend_cache(
         &self,
         layer: usize,
@@ -234,7 +240,8 @@ pub trait Backend: Any + Debug + Send + Sync {
         self.attend(q, &k, &v, spec, plan)
     }
 
-    /// Rotate, store, attend.
+    /// Rotates `q` `[n, heads, k_dim]` and `k` `[n, kv_heads, k_dim]`, stores `k` and `v` `[n, kv_heads * v_dim]`, and attends.
+    /// `-> [n, heads * v_dim]`
     fn rope_attend(
         &self,
         layer: usize,
@@ -278,7 +285,7 @@ pub trait Backend: Any + Debug + Send + Sync {
         recurrent::selective_scan(self, layer, x, dt, a, b, c, cache, plan)
     }
 
-    /// Each row through the experts its router logits favour.
+    /// Each row through the experts its router logits favour. `x` `[n, dim]`, `logits` `[n, experts]` `-> [n, dim]`
     fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {
         composed::moe(self, x, logits, spec, experts)
     }

@@ -27,7 +27,7 @@ impl Linear {
         }
     }
 
-    /// Several layers on one input.
+    /// Several layers on one input. `[n, in] -> [n, out]` each
     pub fn forward_many<const N: usize>(s: &Step<'_>, x: &Tensor, layers: [&Self; N]) -> Result<[Tensor; N]> {
         let ys = s.backend.linear_many(x, &layers.map(|l| &l.weight))?;
         let ys = ys.into_iter().zip(layers).map(|(y, l)| l.add_bias(s, y)).collect::<Result<Vec<_>>>()?;
@@ -46,7 +46,7 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// Normalises the last dimension.
+    /// Normalises the last dimension. `[.., d] -> [.., d]`
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         s.backend.rms_norm(x, &self.weight, self.eps)
     }
@@ -64,7 +64,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Normalises the last dimension.
+    /// Normalises the last dimension. `[.., d] -> [.., d]`
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         s.backend.layer_norm(x, &self.weight, self.bias.as_ref(), self.eps)
     }

@@ -7,6 +7,10 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A place in a weight file, and the backend its weights go to.
+///
+/// # Errors
+/// A method that reads a tensor fails where the file has none of that name, which [`optional`](Self::optional) turns into `None`; where its
+/// shape is not what was asked for, which is an error of its own; and where the backend cannot take it.
 #[derive(Clone, Debug)]
 pub struct Loader<'a> {
     source: &'a dyn Source,

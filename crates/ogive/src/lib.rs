@@ -10,12 +10,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! With the feature `demo-model`, [`DEMO`] stands for a path too: a small model that is part of Ogive, for first steps and tests.
+//! | feature | what it brings |
+//! |---|---|
+//! | `cpu` (default) | the CPU backend |
+//! | `cuda-11`, `cuda-12`, `cuda-13` | NVIDIA GPUs, by that generation of NVIDIA's libraries; they add up, and building needs nothing of CUDA |
+//! | `grammar` | answers held to a JSON Schema, a GBNF grammar or a regular expression |
+//! | `demo-model` | [`DEMO`], which stands for a path too: a small model that is part of Ogive, for first steps and tests |
 //!
 //! A [`Model`] is immutable, `Send` and `Sync`, and cheap to clone; what a text has seen so far is in a [`Session`] (or a
 //! [`Chat`], which renders messages by the model's template). [`Options`] choose the device, the context and the
 //! precision, and bring in architectures, weight formats and backends from elsewhere. For many sequences at once there
 //! is [`Model::engine`]. Nothing here is global, and nothing prints: progress and warnings go to [`tracing`].
+//!
+//! All of it is synchronous: give it a thread of its own in an asynchronous program. A model computes with one pool of threads, at which
+//! sessions of several threads take turns. Drop a [`Generation`] to cancel it.
 
 mod chat;
 #[cfg(feature = "grammar")]

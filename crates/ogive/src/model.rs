@@ -60,9 +60,9 @@ pub(crate) fn limits_of_all(config: &Config, options: &Options) -> Result<Limits
 }
 
 impl Model {
-    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
+    /// Loads what `options` found at `path`, or a checkpoint that is at no path.
+    pub(crate) fn load(checkpoint: Checkpoint, path: Option<&Path>, options: &Options) -> Result<Self> {
         let start = Instant::now();
-        let checkpoint = options.checkpoint(path)?;
         let (backend, device) = match &options.backend {
             Some(own) => (Arc::clone(own), format!("using {}", device::describe(&**own))),
             None => device::backend(options, &checkpoint)?,
@@ -80,6 +80,7 @@ impl Model {
         let free = fits::free(&*backend);
         let at = |e: ModelError| {
             // How much would do is what whoever reads this needs, and counting it takes a moment.
+            let Some(path) = path else { return e };
             let what = match e.kind() {
                 ErrorKind::Memory { .. } if !crate::weights::is_piped(path) => {
                     fits::loading(path, options, &backend, &free).ok()
@@ -181,7 +182,16 @@ impl Model {
         self.0.template.as_deref()
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    /// What a session may take, as the [`Options`] said it: tokens, rows of a step, and what keys and values are kept in. Limits of an
+    /// [`engine`](Self::engine) begin with these:
+    ///
+    /// ```no_run
+    /// # fn main() -> ogive::Result<()> {
+    /// # let model = ogive::open("model.gguf")?;
+    /// let engine = model.engine(model.limits().clone().sequences(8))?;
+    /// # Ok(()) }
+    /// ```
+    pub fn limits(&self) -> &Limits {
         &self.0.limits
     }
 
@@ -196,11 +206,17 @@ impl Model {
     }
 
     /// A session with a cache of its own.
+    ///
+    /// # Errors
+    /// If there is no memory for a cache of [`context`](Self::context) tokens; the message says how much was missing.
     pub fn session(&self) -> Result<Session> {
         Ok(Session::new(self.clone(), self.engine(self.0.limits.clone())?))
     }
 
     /// A conversation by the model's own template.
+    ///
+    /// # Errors
+    /// If the model has no template or one that cannot be read, and as [`session`](Self::session).
     pub fn chat(&self) -> Result<Chat> {
         let source = self.chat_template().ok_or(Error::NoTemplate)?;
         Chat::new(self.session()?, ChatTemplate::new(source)?)
@@ -215,7 +231,12 @@ impl Model {
         })
     }
 
-    /// An engine for many sequences at once, within `limits`.
+    /// An engine for many sequences at once, within `limits` and nothing else: whatever [`Options`] say of the context, of steps and of
+    /// the cache is in [`Model::limits`], for sessions and for who takes it from there. A context beyond [`context`](Self::context) is
+    /// taken as it is, though models with a scaled RoPE were loaded for the shorter one.
+    ///
+    /// # Errors
+    /// If a limit is 0 or contradicts another, or if there is no memory for the cache.
     pub fn engine(&self, limits: Limits) -> Result<Engine> {
         let (backend, model) = (&self.0.backend, &self.0.model);
         let engine = Engine::new(Arc::clone(backend), Arc::clone(model), limits.clone());

@@ -181,7 +181,8 @@ impl Options {
         Self { files, ..self }
     }
 
-    /// A backend of one's own, whatever `device`, `threads`, `exact`, `bf16` and `int8` say.
+    /// A backend of one's own, or one that several models share (the CPU's, with its threads). `device`, `gpu_layers`, `threads`, `bf16`,
+    /// `int8`, `repack` and `background` say nothing then, and of `exact` only the element of the cache is left.
     #[must_use]
     pub fn backend(self, backend: Arc<dyn Backend>) -> Self {
         Self { backend: Some(backend), ..self }
@@ -208,8 +209,30 @@ impl Options {
 
     /// Opens the model at `path`: a GGUF file (of a split, the first part), a Hugging Face folder or
     /// [`DEMO`](crate::DEMO).
+    ///
+    /// # Errors
+    /// If nothing is there or it is no model, if its architecture, one of its settings or a format is not known, if the device that was
+    /// asked for cannot be used, or if memory is short: the message says how much is missing, and what would fit.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Model> {
-        Model::open(path.as_ref(), self)
+        let path = path.as_ref();
+        Model::load(self.checkpoint(path)?, Some(path), self)
+    }
+
+    /// Opens a model that is at no path: one whose bytes the program has, or that it made.
+    ///
+    /// ```no_run
+    /// use ogive::weights::{OpenOptions, gguf_file::Gguf};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let bytes = std::fs::read("model.gguf")?; // or from a network, or by `include_bytes!`
+    /// let checkpoint = OpenOptions::new().of_gguf(Gguf::from_bytes(bytes)?.into())?;
+    /// let model = ogive::Options::new().open_checkpoint(checkpoint)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for those of files.
+    pub fn open_checkpoint(&self, checkpoint: Checkpoint) -> Result<Model> {
+        Model::load(checkpoint, None, self)
     }
 
     /// Every device as [`devices`](crate::devices) lists it, the CPU with as many [threads](Self::threads) as these options give it.
@@ -245,5 +268,38 @@ impl Options {
 
     pub(crate) fn element(&self) -> &'static Format {
         self.cache_element.unwrap_or(if self.exact { &F32 } else { &F16 })
+    }
+}
+
+#[cfg(all(test, feature = "demo-model", feature = "cpu"))]
+mod tests {
+    use super::*;
+    use crate::tensor::Q8_0;
+    use crate::weights::gguf_file::Gguf;
+    use crate::{DEMO, Generate, Session};
+
+    fn tale(mut session: Session) -> Result<String> {
+        session.generate("Once upon a time", &Generate::new().seed(7).max_tokens(40))?.text()
+    }
+
+    #[test]
+    fn a_model_in_memory_tells_what_its_file_tells() -> Result<()> {
+        let gguf = Gguf::from_bytes(ogive_demo_model::GGUF.to_vec()).expect("our own model");
+        let options = Options::new().device(Device::Cpu).threads(2);
+        let checkpoint = OpenOptions::new().of_gguf(Arc::new(gguf))?;
+        let in_memory = tale(options.open_checkpoint(checkpoint)?.session()?)?;
+        assert_eq!(in_memory, tale(options.open(DEMO)?.session()?)?);
+        Ok(())
+    }
+
+    #[test]
+    fn an_engine_can_begin_with_what_the_options_said() -> Result<()> {
+        let options = Options::new().device(Device::Cpu).context(64).step_tokens(16).cache_element(&Q8_0);
+        let model = options.open(DEMO)?;
+        let engine = model.engine(model.limits().clone().sequences(3))?;
+        let limits = engine.limits();
+        assert_eq!((limits.context, limits.step_tokens, limits.sequences), (64, 16, 3));
+        assert_eq!(limits.element, &Q8_0);
+        Ok(())
     }
 }
