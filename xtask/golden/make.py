@@ -31,7 +31,7 @@ import transformers
 from safetensors.torch import save_file
 
 import texts
-from architectures import ARCHITECTURES, ENCODERS, LENGTHS, POOLING, VOCAB, build, folder
+from architectures import ARCHITECTURES, ENCODERS, LENGTHS, POOLING, SALT, VOCAB, build, folder
 
 torch.set_num_threads(1)
 torch.backends.mkldnn.enabled = False
@@ -61,7 +61,7 @@ def fill(model, generator):
 
 def make(name, out):
     """One model's folder."""
-    seed = zlib.crc32(name.encode())
+    seed = zlib.crc32(name.encode()) + SALT.get(name, 0)
     generator = numpy.random.Generator(numpy.random.PCG64(seed))
     model = build(name)
     fill(model, generator)

@@ -22,6 +22,7 @@
 //! ```
 
 pub mod bert;
+pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
 pub mod gpt2;
@@ -30,6 +31,7 @@ pub mod llama;
 pub mod mixtral;
 pub mod nomic_bert;
 pub mod phi3;
+pub mod qwen_moe;
 mod windows;
 
 /// Every architecture in this crate, under the names that `config.json` has for them. `LlamaModel` and the like are what was
@@ -39,6 +41,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("BertModel", bert::load)
         .with("BertForMaskedLM", bert::load)
         .with("BertForPreTraining", bert::load)
+        .with("GemmaForCausalLM", gemma::load)
+        .with("GemmaModel", gemma::load)
         .with("Gemma2ForCausalLM", gemma2::load)
         .with("Gemma2Model", gemma2::load)
         .with("GPT2LMHeadModel", gpt2::load)
@@ -53,6 +57,10 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Phi3ForCausalLM", phi3::load)
         .with("Qwen2ForCausalLM", llama::load_qwen)
         .with("Qwen2Model", llama::load_qwen)
+        .with("Qwen2MoeForCausalLM", qwen_moe::load_qwen2)
+        .with("Qwen2MoeModel", qwen_moe::load_qwen2)
         .with("Qwen3ForCausalLM", llama::load_qwen)
         .with("Qwen3Model", llama::load_qwen)
+        .with("Qwen3MoeForCausalLM", qwen_moe::load_qwen3)
+        .with("Qwen3MoeModel", qwen_moe::load_qwen3)
 }

@@ -1,6 +1,6 @@
 //! Llama, and the models that differ from it only in their configuration: Mistral (a sliding window), Qwen2 (biases on
-//! q, k and v), Qwen3 (norms on the query and key heads). Mixtral builds on it with other blocks after attention, Phi-3 with fused matrices.
-//! Of each there are encoders of texts, by a setting (`is_causal`).
+//! q, k and v), Qwen3 (norms on the query and key heads). Mixtral and Qwen's mixtures build on it with other blocks after attention, Phi-3
+//! with fused matrices, the first Gemma with scaled embeddings. Of each there are encoders of texts, by a setting (`is_causal`).
 //!
 //! Touvron et al. 2023, <https://arxiv.org/abs/2302.13971>; transformers' `modeling_llama`.
 
@@ -12,6 +12,7 @@ use ogive_nn::{Attention, Config, Embedding, FeedForward, GatedMlp, Loader, Mode
 #[derive(Debug)]
 struct Llama {
     embed: Embedding,
+    embed_scale: Option<Tensor>,
     blocks: Vec<Block>,
     norm: RmsNorm,
     head: Head,
@@ -42,22 +43,48 @@ pub fn load_qwen(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 }
 
 /// Reads a block's gated MLP.
-pub(crate) fn dense(c: &Config) -> Result<impl Fn(&Loader<'_>) -> Result<FeedForward> + use<>> {
+pub(crate) fn dense(c: &Config) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<>> {
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
-    Ok(move |l: &Loader<'_>| Ok(FeedForward::Dense(GatedMlp::load(&l.at("mlp"), activation)?)))
+    Ok(move |l: &Loader<'_>, _| Ok(FeedForward::Dense(GatedMlp::load(&l.at("mlp"), activation)?)))
 }
 
-/// Reads everything but what follows attention, which `feed_forward` reads from a block's place.
+/// What a class has otherwise than Llama, besides windows and what follows attention.
+pub(crate) struct Class {
+    pub(crate) norm: fn(&Loader<'_>, &str, f32) -> Result<RmsNorm>,
+    /// Elements of a head where the settings do not say; `None` where heads then cut `hidden_size` evenly.
+    pub(crate) head_dim: Option<usize>,
+    /// What embeddings are multiplied by.
+    pub(crate) embed_scale: Option<f32>,
+    /// Whether the embedding is the head too where the settings do not say.
+    pub(crate) tied: bool,
+}
+
+const LLAMA: Class =
+    Class { norm: |l, name, eps| l.rms_norm(name, eps), head_dim: None, embed_scale: None, tied: false };
+
+/// Reads everything but what follows attention, which `feed_forward` reads from a block's place, given its number.
 pub(crate) fn load_with(
     c: &Config,
     root: &Loader<'_>,
     window: impl Fn(usize) -> Option<usize>,
-    feed_forward: &dyn Fn(&Loader<'_>) -> Result<FeedForward>,
+    feed_forward: &dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>,
+) -> Result<Box<dyn Model>> {
+    load_as(&LLAMA, c, root, window, feed_forward)
+}
+
+/// The same for another class.
+pub(crate) fn load_as(
+    class: &Class,
+    c: &Config,
+    root: &Loader<'_>,
+    window: impl Fn(usize) -> Option<usize>,
+    feed_forward: &dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>,
 ) -> Result<Box<dyn Model>> {
     let eps = c.f32_or("rms_norm_eps", 1e-6)?;
     let heads = c.usize("num_attention_heads")?;
     let kv_heads = c.usize_or("num_key_value_heads", heads)?;
-    let head_dim = c.usize_or("head_dim", c.usize("hidden_size")? / heads.max(1))?;
+    let even = c.usize("hidden_size")? / heads.max(1);
+    let head_dim = c.usize_or("head_dim", class.head_dim.unwrap_or(even))?;
     let rope = ogive_nn::rope_of(c, root, head_dim)?;
     let spec = ogive_nn::spec_of(c, heads, kv_heads, head_dim)?;
 
@@ -67,18 +94,19 @@ pub(crate) fn load_with(
         let l = model.at("layers").at(i);
         let spec = window(i).into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
         Ok(Block {
-            attn_norm: l.rms_norm("input_layernorm", eps)?,
+            attn_norm: (class.norm)(&l, "input_layernorm", eps)?,
             attn: Attention::load(&l.at("self_attn"), c, i, rope.clone(), spec)?,
-            mlp_norm: l.rms_norm("post_attention_layernorm", eps)?,
-            mlp: feed_forward(&l)?,
+            mlp_norm: (class.norm)(&l, "post_attention_layernorm", eps)?,
+            mlp: feed_forward(&l, i)?,
         })
     });
     let embed = model.embedding("embed_tokens")?;
     Ok(Box::new(Llama {
         blocks: blocks.collect::<Result<_>>()?,
-        norm: model.rms_norm("norm", eps)?,
-        head: Head::load(c, root, &embed, false)?,
+        norm: (class.norm)(&model, "norm", eps)?,
+        head: Head::load(c, root, &embed, class.tied)?,
         embed,
+        embed_scale: class.embed_scale.map(|scale| root.constant(scale)).transpose()?,
     }))
 }
 
@@ -96,8 +124,11 @@ impl Model for Llama {
     }
 
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
-        let mut x = Residual::new(self.embed.forward(s)?); // [n, dim]
-        let mut h;
+        let mut h = self.embed.forward(s)?; // [n, dim]
+        if let Some(scale) = &self.embed_scale {
+            h = s.backend.mul(h, scale)?;
+        }
+        let mut x = Residual::new(h);
         for (i, block) in self.blocks.iter().enumerate() {
             (x, h) = x.normed(s, &block.attn_norm)?;
             h = block.attn.forward(s, &h)?;

@@ -12,7 +12,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let n = c.usize("num_local_experts")?;
     let router = RouterSpec::new(c.usize_or("num_experts_per_tok", 2)?, Scoring::Softmax);
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
-    llama::load_with(c, root, windows::same(c)?, &|l| {
+    llama::load_with(c, root, windows::same(c)?, &|l, _| {
         let moe = Moe::load(&l.at("block_sparse_moe"), n, router.clone(), ["w1", "w3", "w2"], activation)?;
         Ok(FeedForward::Moe(moe))
     })

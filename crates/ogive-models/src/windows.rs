@@ -20,6 +20,23 @@ pub(crate) fn qwen(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>
     Ok(move |i: usize| window.filter(|_| types.as_ref().map_or(used && i >= first, |slides| slides[i])))
 }
 
+/// The rule of Qwen2's mixtures: no window. Which layers have one where `use_sliding_window` is on hangs on the version of transformers and on
+/// how it attends (all; those from `max_window_layers` on; each second one before), and no published model has it on.
+pub(crate) fn qwen2_moe(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
+    if c.bool_or("use_sliding_window", false)? {
+        let why = "`use_sliding_window` is on, and which layers of this class it is for is not settled";
+        return Err(Error::unsupported("config", why));
+    }
+    Ok(|_: usize| None)
+}
+
+/// The rule of Qwen3's mixtures: all layers have `sliding_window` where `use_sliding_window` is on, and no other key counts.
+pub(crate) fn qwen3_moe(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
+    let used = c.bool_or("use_sliding_window", false)?;
+    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0 && used);
+    Ok(move |_: usize| window)
+}
+
 /// Whether each layer slides, where `layer_types` says. Gemma's classes ask nothing else.
 pub(crate) fn listed(c: &Config) -> Result<Option<Vec<bool>>> {
     let (types, n) = (c.opt_strs("layer_types")?, c.usize("num_hidden_layers")?);
@@ -55,6 +72,14 @@ mod tests {
         assert_eq!(of(TYPES), [true, false, true]);
         assert_eq!((of(OFF), of(&format!("{TYPES}{OFF}"))), ([false; 3], [false; 3]));
         assert!(qwen(&config(r#", "layer_types": ["full_attention"]"#)).is_err());
+    }
+
+    #[test]
+    fn mixtures_of_qwens_have_rules_of_their_own() {
+        let of = |extra: &str| qwen3_moe(&config(extra)).map(|windows| [0, 1, 2].map(windows)).unwrap();
+        assert_eq!((of(TYPES), of(OFF), of(LATE)), ([None; 3], [None; 3], [Some(8); 3]));
+        assert!(qwen2_moe(&config(LATE)).is_err());
+        assert_eq!(qwen2_moe(&config(TYPES)).unwrap()(0), None);
     }
 
     #[test]

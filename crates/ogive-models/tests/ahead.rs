@@ -154,7 +154,7 @@ fn a_decoder_that_is_not_causal_sees_all_of_a_text() {
 #[test]
 fn what_is_built_on_llama_and_gemma_looks_ahead_too() {
     let b = exact();
-    for name in ["mixtral", "phi3", "gemma2"] {
+    for name in ["mixtral", "phi3", "qwen2-moe", "qwen3-moe", "gemma", "gemma2"] {
         let ids = cases_of(&folder(name), "hidden").remove(0).1;
         let [back, ahead] = [true, false].map(|causal| {
             let mut c = config(name, causal);

@@ -80,9 +80,10 @@ fn golden_models_as_programs_have_them() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Golden models that are grown and packed, and how: attention with biases, experts, soft caps and a head that is the table of tokens.
-const PACKED: [(&str, Mix); 4] =
-    [("llama", q4_k_m), ("mixtral", q4_k_m), ("mixtral", q8_0), ("gemma2", q8_0)];
+/// Golden models that are grown and packed, and how: attention with biases, experts, one that all tokens share, soft caps and a head that is
+/// the table of tokens.
+const PACKED: [(&str, Mix); 5] =
+    [("llama", q4_k_m), ("mixtral", q4_k_m), ("mixtral", q8_0), ("qwen2-moe", q4_k_m), ("gemma2", q8_0)];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.
 fn packed_models_as_programs_have_them() {

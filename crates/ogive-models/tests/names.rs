@@ -40,6 +40,9 @@ fn a_checkpoint_without_a_head_has_vectors_and_says_that_it_has_no_logits() {
         ("mistral", "MistralModel"),
         ("qwen2", "Qwen2Model"),
         ("qwen3", "Qwen3Model"),
+        ("qwen2-moe", "Qwen2MoeModel"),
+        ("qwen3-moe", "Qwen3MoeModel"),
+        ("gemma", "GemmaModel"),
         ("gemma2", "Gemma2Model"),
     ] {
         let source = Renamed(source(name), bare);

@@ -1,6 +1,6 @@
 //! What follows attention in a block: an MLP, gated or not, or a mixture of gated ones.
 
-use crate::backend::{Activation, Experts, RouterSpec};
+use crate::backend::{Activation, Experts, RouterSpec, Scoring};
 use crate::tensor::{Config, Error, Result, Tensor};
 use crate::{Linear, Loader, Step};
 
@@ -105,6 +105,25 @@ impl Moe {
         Ok(Self { router: l.linear("gate")?, spec, experts })
     }
 
+    /// Reads an expert that all rows go through: below `name` its projections `names` (gate, up, down), and in `router` what the
+    /// sigmoid of weighs its output. It is a mixture of one, which backends have an operator for, and not a gated MLP with
+    /// products around it.
+    pub fn shared(
+        l: &Loader<'_>,
+        router: &str,
+        name: &str,
+        names: [&str; 3],
+        activation: Activation,
+    ) -> Result<Self> {
+        let [gate, up, down] = names.map(|part| {
+            let host = l.at(name).host(part)?;
+            l.weight(&host)
+        });
+        let experts = Experts { gate: gate?, up: up?, down: down?, activation };
+        let spec = RouterSpec::new(1, Scoring::Sigmoid).unnormalised(1.0);
+        Ok(Self { router: l.linear(router)?, spec, experts })
+    }
+
     /// Applies the block. `[n, dim] -> [n, dim]`
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let logits = self.router.forward(s, x)?; // [n, experts]
@@ -121,6 +140,8 @@ pub enum FeedForward {
     Dense(GatedMlp),
     /// A mixture of them.
     Moe(Moe),
+    /// A mixture, and beside it the expert that all rows share; their outputs are added.
+    Shared(Moe, Box<Moe>),
 }
 
 impl FeedForward {
@@ -130,6 +151,10 @@ impl FeedForward {
             Self::Plain(mlp) => mlp.forward(s, x),
             Self::Dense(mlp) => mlp.forward(s, x),
             Self::Moe(moe) => moe.forward(s, x),
+            Self::Shared(moe, shared) => {
+                let y = moe.forward(s, x)?;
+                s.backend.add(y, &shared.forward(s, x)?)
+            }
         }
     }
 }

@@ -74,6 +74,13 @@ impl Config {
         })
     }
 
+    /// A list of whole numbers, if it is there.
+    pub fn opt_usizes(&self, key: &str) -> Result<Option<Vec<usize>>> {
+        self.typed(key, "a list of whole numbers", |v| {
+            v.as_array()?.iter().map(|v| usize::try_from(v.as_u64()?).ok()).collect()
+        })
+    }
+
     /// A list of strings, if it is there.
     pub fn opt_strs(&self, key: &str) -> Result<Option<Vec<String>>> {
         self.typed(key, "a list of strings", |v| {
@@ -96,6 +103,9 @@ mod tests {
         assert_eq!(e, "config: `c` should be a whole number and is `\"x\"`");
         assert!(c.usize_or("n", 1).is_err());
         assert_eq!(c.at("d").opt_f32s("e").unwrap(), Some(vec![1.0, 2.5]));
+        assert!(c.at("d").opt_usizes("e").is_err());
+        let whole = Config(json!({"e": [1, 0]}));
+        assert_eq!((whole.opt_usizes("e").unwrap(), c.opt_usizes("a").unwrap()), (Some(vec![1, 0]), None));
         assert!(!c.at("zz").has("e"));
     }
 }

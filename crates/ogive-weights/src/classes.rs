@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 fn defaults(class: &str) -> Vec<(&'static str, Value)> {
     let family = ["ForCausalLM", "Model"].iter().find_map(|end| class.strip_suffix(end));
     match family.unwrap_or_default() {
+        "Gemma" => vec![("num_key_value_heads", json!(16)), ("head_dim", json!(256))],
         "Gemma2" => vec![
             ("num_key_value_heads", json!(4)),
             ("query_pre_attn_scalar", json!(256)),
@@ -19,14 +20,41 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         "Mistral" => vec![("sliding_window", json!(4096))],
         "Mixtral" => vec![("rope_theta", json!(1e6)), ("rms_norm_eps", json!(1e-5))],
         "Phi3" => vec![("rms_norm_eps", json!(1e-5))],
+        "Qwen2Moe" => mixture(16, 4),
+        "Qwen3Moe" => mixture(4, 8),
         _ => Vec::new(),
+    }
+}
+
+/// Qwen's mixtures. Theirs are the shares as they are; in GGUF each architecture has it one way.
+fn mixture(kv_heads: usize, chosen: usize) -> Vec<(&'static str, Value)> {
+    vec![
+        ("num_key_value_heads", json!(kv_heads)),
+        ("num_experts_per_tok", json!(chosen)),
+        ("norm_topk_prob", json!(false)),
+        ("sliding_window", json!(4096)),
+    ]
+}
+
+/// The activation of the first Gemma under the key that counts. Where only the older has one, `gelu` is the name that the first checkpoints
+/// have for the approximation which they were trained with (transformers' issue 29402).
+fn gemma(settings: &mut Map<String, Value>) {
+    let tanh = || json!("gelu_pytorch_tanh");
+    let older = settings.get("hidden_act").filter(|v| !v.is_null() && **v != "gelu").cloned();
+    let counts = settings.entry("hidden_activation").or_insert(Value::Null);
+    if counts.is_null() {
+        *counts = older.unwrap_or_else(tanh);
     }
 }
 
 /// Fills in what the first of `architectures` takes for granted.
 pub(crate) fn fill(settings: &mut Map<String, Value>) {
     let class = settings.get("architectures").and_then(|names| names.get(0)?.as_str());
-    for (key, value) in defaults(class.unwrap_or_default()) {
+    let all = defaults(class.unwrap_or_default());
+    if matches!(class, Some("GemmaForCausalLM" | "GemmaModel")) {
+        gemma(settings);
+    }
+    for (key, value) in all {
         let within = |scaling| settings.get(scaling).is_some_and(|s: &Value| s.get(key).is_some());
         if !within("rope_scaling") && !within("rope_parameters") {
             settings.entry(key).or_insert(value);
@@ -56,6 +84,20 @@ mod tests {
                 json!({"num_key_value_heads": 4, "query_pre_attn_scalar": 256,
                     "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}),
             ),
+            (
+                "GemmaForCausalLM",
+                json!({"num_key_value_heads": 16, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh"}),
+            ),
+            (
+                "Qwen2MoeModel",
+                json!({"num_key_value_heads": 16, "num_experts_per_tok": 4, "norm_topk_prob": false,
+                    "sliding_window": 4096}),
+            ),
+            (
+                "Qwen3MoeForCausalLM",
+                json!({"num_key_value_heads": 4, "num_experts_per_tok": 8, "norm_topk_prob": false,
+                    "sliding_window": 4096}),
+            ),
             ("LlamaForCausalLM", json!({})),
             ("Gemma3ForCausalLM", json!({})),
             ("MistralForSomething", json!({})),
@@ -65,6 +107,22 @@ mod tests {
             assert_eq!(filled(json!({"architectures": [class]})), want, "{class}");
         }
         assert_eq!(filled(json!({"architectures": 3})), json!({"architectures": 3}));
+    }
+
+    #[test]
+    fn the_first_gemmas_activation_is_what_they_were_trained_with() {
+        let of = |old: Value, new: Value| {
+            let settings =
+                json!({"architectures": ["GemmaModel"], "hidden_act": old, "hidden_activation": new});
+            filled(settings)["hidden_activation"].clone()
+        };
+        let tanh = json!("gelu_pytorch_tanh");
+        assert_eq!(
+            [json!(null), json!("gelu"), tanh.clone()].map(|old| of(old, json!(null))),
+            [(); 3].map(|()| tanh.clone())
+        );
+        assert_eq!(of(json!("silu"), json!(null)), "silu");
+        assert_eq!((of(tanh.clone(), json!("gelu")), of(json!("silu"), tanh.clone())), (json!("gelu"), tanh));
     }
 
     #[test]

@@ -9,10 +9,15 @@ use ogive_nn::{Config, Loader, Model, Source};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// How many experts there are, by Mixtral's name or by Qwen's.
+fn experts_of(config: &serde_json::Value) -> Option<&serde_json::Value> {
+    config.get("num_local_experts").or(config.get("num_experts"))
+}
+
 /// Settings that are set: four heads of 64, two of keys, and a feed-forward width of 512, or of 256 for each expert. All experts are chosen:
 /// rounding may send a near tie to another one, and then an error says nothing of the arithmetic.
 fn settings(config: &mut serde_json::Value) {
-    let experts = config.get("num_local_experts").cloned();
+    let experts = experts_of(config).cloned();
     for (key, value) in [
         ("hidden_size", 256),
         ("head_dim", 64),
@@ -31,7 +36,7 @@ fn settings(config: &mut serde_json::Value) {
 fn grown(n: usize, experts: bool) -> usize {
     match n {
         48 | 72 => 256, // hidden, and all heads
-        56 => 512,
+        40 | 56 => 512,
         24 if experts => 256,
         16 | 24 => 128, // keys and values
         12 => 64,
@@ -115,7 +120,7 @@ impl WideModel {
     /// Grows the golden model at `path`.
     pub(crate) fn of(path: &Path, mix: Mix) -> Self {
         let golden = ogive_weights::open(path).unwrap();
-        let experts = golden.config.has("num_local_experts");
+        let experts = experts_of(&golden.config.0).is_some();
         let (mut config, mut random) = (golden.config, Random(7));
         settings(&mut config.0);
         let weights = golden.source.tensors().into_iter().map(|info| {

@@ -15,7 +15,11 @@ fn any(architecture: &str, class: &str) -> Translation {
 }
 
 pub(super) fn gemma() -> Translation {
-    any("gemma", "GemmaForCausalLM").change_all("norm.weight", &Change::less_one())
+    any("gemma", "GemmaForCausalLM").change_all("norm.weight", &Change::less_one()).settings(|_, settings| {
+        // What the class passes over, and the first checkpoints have another name in: the error function's, which none was trained with.
+        settings.remove("hidden_act");
+        Ok(())
+    })
 }
 
 /// Norms after each block as well as before it.

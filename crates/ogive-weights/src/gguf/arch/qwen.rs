@@ -20,7 +20,7 @@ fn mixture(architecture: &str, class: &str, normalised: bool) -> Translation {
         .rename("blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.up_proj")
         .rename("blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.down_proj")
         .settings(move |header, settings| {
-            // The flag is the class's default and not kept in GGUF.
+            // Not kept in GGUF: each architecture's graph in llama.cpp has it one way, whatever the class takes for granted.
             settings.insert("norm_topk_prob".into(), json!(normalised));
             copy(
                 header,

@@ -1,0 +1,81 @@
+//! Qwen's mixtures of experts: Qwen2 (Qwen1.5-MoE too) with an expert that all tokens share beside those they choose, and Qwen3
+//! without. Some layers may be dense.
+//!
+//! Yang et al. 2024, <https://arxiv.org/abs/2407.10671>, and 2025, <https://arxiv.org/abs/2505.09388>; transformers'
+//! `modeling_qwen2_moe` and `modeling_qwen3_moe`. The shares of the chosen experts are those of all unless `norm_topk_prob` is on, as
+//! the classes have it; that GGUF's Qwen3 has it on always, `ogive-weights` says.
+
+use crate::{llama, windows};
+use ogive_nn::backend::{Activation, RouterSpec, Scoring};
+use ogive_nn::tensor::{Error, Result};
+use ogive_nn::{Config, FeedForward, Loader, Model, Moe};
+
+const NAMES: [&str; 3] = ["gate_proj", "up_proj", "down_proj"];
+
+/// Reads a Qwen2 checkpoint with Hugging Face's names; experts stacked or one by one.
+pub fn load_qwen2(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
+    load(c, root, windows::qwen2_moe(c)?, &|l, moe| {
+        let shared = Moe::shared(l, "shared_expert_gate", "shared_expert", NAMES, activation)?;
+        Ok(FeedForward::Shared(moe, Box::new(shared)))
+    })
+}
+
+/// Reads a Qwen3 checkpoint with Hugging Face's names; experts stacked or one by one.
+pub fn load_qwen3(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    load(c, root, windows::qwen3_moe(c)?, &|_, moe| Ok(FeedForward::Moe(moe)))
+}
+
+/// Reads everything; what a block has beside its mixture `finish` reads, from the block's `mlp`.
+fn load(
+    c: &Config,
+    root: &Loader<'_>,
+    window: impl Fn(usize) -> Option<usize>,
+    finish: &dyn Fn(&Loader<'_>, Moe) -> Result<FeedForward>,
+) -> Result<Box<dyn Model>> {
+    // Later versions of transformers save it under the name that Mixtral has for it.
+    let n = c.opt_usize("num_experts")?.or(c.opt_usize("num_local_experts")?);
+    let n = n.ok_or_else(|| Error::missing("config `num_experts`"))?;
+    let router = RouterSpec::new(c.usize("num_experts_per_tok")?, Scoring::Softmax);
+    let router = if c.bool_or("norm_topk_prob", false)? { router } else { router.unnormalised(1.0) };
+    let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
+    let (dense, sparse) = (llama::dense(c)?, sparse(c)?);
+    llama::load_with(c, root, window, &|l, i| {
+        if n == 0 || !sparse(i) {
+            return dense(l, i);
+        }
+        let l = l.at("mlp");
+        finish(&l, Moe::load(&l, n, router.clone(), NAMES, activation)?)
+    })
+}
+
+/// Whether a layer has experts: each `decoder_sparse_step`-th, but for those that `mlp_only_layers` names.
+fn sparse(c: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
+    let (step, dense) =
+        (c.usize_or("decoder_sparse_step", 1)?, c.opt_usizes("mlp_only_layers")?.unwrap_or_default());
+    if step == 0 {
+        return Err(Error::invalid("config", "`decoder_sparse_step` is 0: no layer is each 0th"));
+    }
+    Ok(move |i: usize| (i + 1).is_multiple_of(step) && !dense.contains(&i))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_sparse_where_the_settings_have_them() {
+        let of = |text: &str| {
+            let sparse = sparse(&Config(serde_json::from_str(text).unwrap())).unwrap();
+            [0, 1, 2, 3].map(sparse)
+        };
+        assert_eq!(of("{}"), [true; 4]);
+        assert_eq!(of(r#"{"mlp_only_layers": [], "decoder_sparse_step": 2}"#), [false, true, false, true]);
+        assert_eq!(
+            of(r#"{"mlp_only_layers": [1, 9], "decoder_sparse_step": 2}"#),
+            [false, false, false, true]
+        );
+        let zero = Config(serde_json::from_str(r#"{"decoder_sparse_step": 0}"#).unwrap());
+        assert!(sparse(&zero).is_err());
+    }
+}
