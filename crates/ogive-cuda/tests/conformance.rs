@@ -28,8 +28,12 @@ fn listed(variable: &str) -> Vec<String> {
     list.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
+/// Multiplications of the largest product of many rows that the emulator makes: it reaches all ways that there are for many rows.
+const LARGEST: usize = 7_000_000;
+
 fn options() -> Options {
-    listed("OGIVE_CUDA_FILTER").into_iter().fold(Options::new(), Options::filter)
+    let options = listed("OGIVE_CUDA_FILTER").into_iter().fold(Options::new(), Options::filter);
+    if test::case().is_some() { options.largest(LARGEST) } else { options }
 }
 
 /// Every how many-th case is run, and from which on.
