@@ -17,7 +17,7 @@
 //! assert_conforms(&backend, &Options::new().filter("activate/"));
 //! ```
 //!
-//! Without the filter it runs some 410 cases, in a few seconds where tests are optimised (`opt-level = 1` will do). All failures are
+//! Without the filter it runs some 430 cases, in a few seconds where tests are optimised (`opt-level = 1` will do). All failures are
 //! listed at once, each with the check it was in, how many times the limit the error was, and the element that was worst; a panic in
 //! the backend is a failure like any other. Inputs depend on nothing but the case's name and the seed, so a case that fails among all fails alone:
 //! `Options::new().filter("attend/window").seed(1)`.
