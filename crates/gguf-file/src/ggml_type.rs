@@ -1,9 +1,9 @@
 //! The element types of ggml: number, name, and how many bytes a block of elements takes.
 //!
 //! Numbers and block sizes are ggml's (`enum ggml_type` in ggml.h, block structs in ggml-common.h). This crate knows no
-//! more of a type than its size, and what to swap in big-endian files: decoding is another crate's work. An enum and not a table of values, because a file
-//! format's list is closed until the format grows; numbers that are not in it stay readable as
-//! [`TensorInfo::type_id`](crate::TensorInfo::type_id).
+//! more of a type than its size, and what to swap in big-endian files: decoding is another crate's work. An enum and not a
+//! table of values, because a file format's list is closed until the format grows; numbers that are not in it stay readable
+//! as [`TensorInfo::type_id`](crate::TensorInfo::type_id).
 
 use std::fmt;
 

@@ -196,22 +196,6 @@ fn a_conversation_is_kept_between_runs() {
     };
     assert_eq!(said(&longer), said(&other) + &more);
     // `ogive run` goes on with a conversation too.
-    let ran = ogive(args![
-        "run",
-        "--model",
-        model,
-        "--chat-template",
-        template,
-        "--temp",
-        "0",
-        "-n",
-        "9",
-        "--load",
-        other,
-        "The end"
-    ]);
-    assert_eq!(ran.text() + "\n", third.text());
-    // So it does with a message that comes by stdin.
     let fixed = args![
         "run",
         "--model",
@@ -225,6 +209,9 @@ fn a_conversation_is_kept_between_runs() {
         "--load",
         other
     ];
+    let ran = ogive(fixed.iter().cloned().chain(["The end".into()]));
+    assert_eq!(ran.text() + "\n", third.text());
+    // So it does with a message that comes by stdin.
     assert_eq!(ogive_reads(&fixed, b"The end\n").text(), ran.text());
     let without = args!["run", "--model", model, "--temp", "0", "-n", "9", "--load", other];
     assert_eq!(ogive_reads(&without, b"\n").text(), ogive(&without).text(), "of which nothing came");

@@ -7,13 +7,16 @@ mod common;
 use common::{is_nothing, ogive_reads};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Bytes, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// What the line editor sends to the terminal whenever it begins to read a line.
 const READS: &[u8] = b"\x1b[?2004h";
 /// And when it has read one.
 const LEAVES: &[u8] = b"\x1b[?2004l";
+
+/// What makes an answer that does not end by itself.
+const LONG: &str = "--ignore-eos -c 20000";
 
 struct Terminal {
     script: Child,
@@ -45,6 +48,14 @@ impl Terminal {
         let keys = script.stdin.take().unwrap();
         let shown = BufReader::new(script.stdout.take().unwrap()).bytes();
         Some(Self { script, keys, shown, said, program: program.trim().to_owned() })
+    }
+
+    /// The same with a conversation that is kept, whose first message is written.
+    fn keeping(folder: &Path, arguments: &str) -> Option<(Self, PathBuf)> {
+        let kept = folder.join("kept");
+        let mut terminal = Self::open(folder, &format!("--temp 0 {arguments} --session {}", kept.display()))?;
+        terminal.write("Hello");
+        Some((terminal, kept))
     }
 
     /// Waits until this is shown.
@@ -98,10 +109,7 @@ fn a_signal_at_the_prompt_keeps_what_was_said_and_kills() {
             continue;
         }
         let folder = tempfile::tempdir().unwrap();
-        let kept = folder.path().join("kept");
-        let arguments = format!("--temp 0 -n 5 --session {}", kept.display());
-        let Some(mut terminal) = Terminal::open(folder.path(), &arguments) else { return };
-        terminal.write("Hello");
+        let Some((mut terminal, kept)) = Terminal::keeping(folder.path(), "-n 5") else { return };
         terminal.until(READS);
         terminal.signal(signal);
         let (said, code) = terminal.end();
@@ -118,10 +126,7 @@ fn a_terminal_that_is_closed_loses_nothing() {
     }
     for begun in ["", "What is the cap"] {
         let folder = tempfile::tempdir().unwrap();
-        let kept = folder.path().join("kept");
-        let arguments = format!("--temp 0 -n 5 --session {}", kept.display());
-        let Some(mut terminal) = Terminal::open(folder.path(), &arguments) else { return };
-        terminal.write("Hello");
+        let Some((mut terminal, kept)) = Terminal::keeping(folder.path(), "-n 5") else { return };
         terminal.until(READS);
         terminal.keys.write_all(begun.as_bytes()).unwrap();
         terminal.script.kill().unwrap();
@@ -133,10 +138,7 @@ fn a_terminal_that_is_closed_loses_nothing() {
 #[test]
 fn a_signal_in_an_answer_at_a_terminal_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
-    let kept = folder.path().join("kept");
-    let arguments = format!("--temp 0 --ignore-eos -c 20000 --session {}", kept.display());
-    let Some(mut terminal) = Terminal::open(folder.path(), &arguments) else { return };
-    terminal.write("Hello");
+    let Some((mut terminal, kept)) = Terminal::keeping(folder.path(), LONG) else { return };
     terminal.answers();
     terminal.signal("-TERM");
     let (said, code) = terminal.end();
@@ -151,10 +153,7 @@ fn keys_stop_an_answer_and_leave() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let kept = folder.path().join("kept");
-    let arguments = format!("--temp 0 --ignore-eos -c 20000 --session {}", kept.display());
-    let Some(mut terminal) = Terminal::open(folder.path(), &arguments) else { return };
-    terminal.write("Hello");
+    let Some((mut terminal, kept)) = Terminal::keeping(folder.path(), LONG) else { return };
     terminal.answers();
     terminal.keys.write_all(b"\x03").unwrap();
     for _ in 0..2 {
