@@ -40,8 +40,9 @@ pub(crate) use packed::{half_power, iq4_xs_scales, k_pairs, q3_scales};
 pub(crate) use quantise::some_rows;
 pub(crate) use quantise::{Quantised, block_len, factors};
 pub(crate) use strips::{Of, STRIP, Strips, pack};
+pub(crate) use tile::FEW;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use tile::{FEW, SLICE, Tile};
+pub(crate) use tile::{SLICE, Tile};
 
 use crate::{
     pool::{Matrix, Pool, Stripe},
@@ -52,8 +53,11 @@ use std::{cell::RefCell, sync::Arc};
 
 /// Rows that a panel of the widest kernel holds: stripes are multiples of it.
 const PANEL: usize = 64;
-/// Bytes of a weight that are worth a thread's asking for more.
-const STRIPE_BYTES: usize = 64 << 10;
+/// Bytes of a weight that are worth a thread's asking for more, for a few tokens: each time that it asks it waits for others' lines of the
+/// caches. Decoding is up to a fiftieth faster so than by pieces of a quarter.
+const STRIPE_BYTES: usize = 256 << 10;
+/// The same for more tokens, whose results of a stripe stay near.
+const SHORT_STRIPE_BYTES: usize = 64 << 10;
 /// Rows that share slices of activations, which come from far, while their sums stay near.
 const STRIPE_ROWS: usize = 128;
 /// The same for products in tiles of bf16, which read activations faster than they come from the third cache.
@@ -203,7 +207,10 @@ fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
         (Kernel::Tiled, _) if n > TILED => (TILED_ROWS, STRIPES / 2),
         (_, Form::Groups) if n > TILED => (GROUPS_ROWS, STRIPES / 2),
         (_, Form::Slices) => (STRIPE_ROWS, STRIPES),
-        _ => (STRIPE_BYTES.div_ceil(w.host().row_bytes().max(1)), STRIPES),
+        _ => {
+            let bytes = if n <= FEW { STRIPE_BYTES } else { SHORT_STRIPE_BYTES };
+            (bytes.div_ceil(w.host().row_bytes().max(1)), STRIPES)
+        }
     };
     let share = rows / (pool.threads() * stripes);
     worth.min(share).next_multiple_of(PANEL).max(PANEL)
