@@ -95,6 +95,21 @@ fn settings_that_are_missing_or_have_no_place() {
 }
 
 #[test]
+fn layers_without_experts_among_a_mixture_have_no_place() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden/qwen3-moe");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(golden.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    let config = std::fs::read(golden.join("config.json")).unwrap();
+    for (setting, value) in [("mlp_only_layers", json!([1])), ("decoder_sparse_step", json!(2))] {
+        let mut config: Value = serde_json::from_slice(&config).unwrap();
+        config[setting] = value;
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let e = message(folder.path());
+        assert!(e.contains(setting) && e.contains("have no experts"), "{e}");
+    }
+}
+
+#[test]
 fn a_window_that_the_class_takes_for_granted_is_written_down() {
     let silent: Change =
         |c| c.as_object_mut().unwrap().retain(|k, _| k != "sliding_window" && k != "layer_types");

@@ -186,6 +186,16 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
             return refuse("layer_types", "GGUF cannot say which layers of this architecture have a window");
         }
     }
+    // The class has these settings for its mixtures alone; of other models they are left over.
+    if architecture.ends_with("moe") {
+        let why = "GGUF cannot say that layers of this architecture have no experts";
+        if config.usize_or("decoder_sparse_step", 1)? != 1 {
+            return refuse("decoder_sparse_step", why);
+        }
+        if config.opt_usizes("mlp_only_layers")?.is_some_and(|dense| !dense.is_empty()) {
+            return refuse("mlp_only_layers", why);
+        }
+    }
     for (flag, usual) in [
         ("scale_attn_weights", true),
         ("scale_attn_by_inverse_layer_idx", false),
