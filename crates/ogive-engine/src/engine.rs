@@ -74,6 +74,8 @@ pub struct Stats {
     pub rows: u64,
     /// How often a sequence gave pages back, its last ones or all, and has what they held computed again.
     pub preempted: u64,
+    /// Tokens that sequences had from others that begin alike, instead of computing them.
+    pub shared: u64,
 }
 
 /// A model, a backend and the sequences in flight.
@@ -131,6 +133,10 @@ impl Engine {
     /// Adds a sequence; it joins at the next step. Fails if it has no prompt, nothing to draw, or no room to draw a
     /// token into, and if it has a token that the model [says](Model::vocab) it does not know: every sequence that was
     /// added can finish.
+    ///
+    /// If another sequence that is there, running or kept, has computed tokens with which this one begins too, the two share the cache's
+    /// blocks of those, as many as are whole, and they are not computed again: a kept sequence of instructions serves all that begin
+    /// with them. A model whose layers have states shares nothing, and one with windows only what it still has.
     pub fn add(&mut self, request: Request) -> Result<SeqId> {
         self.would_take(&request)?;
         let Request { prompt, max_tokens: left, chain, stop, keep, logprobs } = request;
@@ -180,7 +186,7 @@ impl Engine {
 
     /// Shortens a kept sequence that has ended to its first `len` tokens. What the cache holds of them stays where it
     /// can: states cannot be taken back, and a window may have given away what would be seen again; then the sequence
-    /// is computed anew when it goes on. Gives the number of tokens that need not be.
+    /// is computed anew when it goes on, as the end of a block is that others share. Gives the number of tokens that need not be.
     pub fn rewind(&mut self, id: SeqId, len: usize) -> Result<usize> {
         let seq = self.ended("rewinding a sequence", id)?;
         seq.tokens.truncate(len);
@@ -191,10 +197,7 @@ impl Engine {
         }
         seq.past = past;
         let Some(seq) = self.seqs.get_mut(&id) else { return Ok(0) };
-        if past == 0 || !self.pool.can_rewind(&seq.held, past) {
-            self.pool.release(&mut seq.held);
-            seq.past = 0;
-        }
+        seq.past = self.pool.rewind(&mut seq.held, past);
         Ok(seq.past)
     }
 

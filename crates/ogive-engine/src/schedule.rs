@@ -7,9 +7,13 @@
 //! turn. A prompt leaves one row for every later sequence that can still be in the step, so that a long prompt is spread over
 //! steps which the others share, and no one's tokens stop while it is read. That counts later prompts too: each takes a row at
 //! least, which would else be the row of one that decodes.
+//!
+//! A sequence without pages begins with those of another that begins alike. It looks for them when it is to be computed, not when it comes,
+//! as there may be more by then.
 
 use crate::Engine;
 use crate::backend::Batch;
+use crate::engine::Seq;
 use crate::pool::Loan;
 use crate::request::SeqId;
 
@@ -48,6 +52,9 @@ impl Engine {
             if i > 0 && !self.has_room(id, &holders.waiting) {
                 continue;
             }
+            if room > 0 && (i == 0 || self.pool.has_free()) && self.share(id) {
+                holders = self.holders();
+            }
             let Some(len) = self.reserve(id, room, &holders) else { continue };
             let Some(seq) = self.seqs.get(&id) else { continue };
             let tokens = &seq.tokens[seq.past..seq.past + len];
@@ -61,6 +68,25 @@ impl Engine {
             batch = self.backend.bucket(batch);
         }
         (batch, ran)
+    }
+
+    /// Has a sequence without pages begin with those of the one that has computed most of what both begin with; whether there is any. Only
+    /// what a step has left behind counts, so it is never taken back.
+    fn share(&mut self, id: SeqId) -> bool {
+        let Some(seq) = self.seqs.get(&id).filter(|s| s.past == 0 && !s.held.any()) else { return false };
+        // The last one is computed, for its logits.
+        let own = &seq.tokens[..seq.tokens.len().saturating_sub(1)];
+        let alike = |seen: &[u32]| own.iter().zip(seen).take_while(|(a, b)| a == b).count();
+        let common = |other: &Seq| self.pool.common(&other.held, alike(&other.tokens[..other.past]));
+        let best = self.seqs.values().map(|other| (common(other), other)).max_by_key(|(end, _)| *end);
+        let Some((end, from)) = best.filter(|(end, _)| *end > 0) else { return false };
+        let held = self.pool.share(&from.held, end);
+        tracing::debug!(id, tokens = end, "shared");
+        if let Some(seq) = self.seqs.get_mut(&id) {
+            (seq.held, seq.past) = (held, end);
+            self.stats.shared += end as u64;
+        }
+        true
     }
 
     /// Those who have something to compute, in the order in which they came.

@@ -102,6 +102,13 @@ impl World {
                 let n = 1 + dice.below(most);
                 dice.tokens(n)
             };
+            // Every other one begins as another does, and shares what that has computed.
+            let others: Vec<_> = self.running.keys().chain(&self.waiting).copied().collect();
+            if !others.is_empty() && dice.below(2) == 0 {
+                let other = self.engine.tokens(others[dice.below(others.len())]).unwrap();
+                let alike = dice.below(other.len().min(turn.from.len()) + 1);
+                turn.from[..alike].copy_from_slice(&other[..alike]);
+            }
             let id = self.engine.add(turn.request(&turn.from)).unwrap();
             self.running.insert(id, turn);
             return;
@@ -184,6 +191,7 @@ fn what_is_drawn_does_not_depend_on_the_traffic_and_all_is_given_back() {
     let mut windowed = Random::llama(false, false, false);
     windowed.config.0["sliding_window"] = 6.into();
     zoo.push(("MistralForCausalLM", windowed));
+    let mut shared = 0;
     for (i, (arch, r)) in zoo.iter().enumerate() {
         for round in 0..3 {
             let mut dice = Dice((100 * i + round) as u64);
@@ -208,6 +216,7 @@ fn what_is_drawn_does_not_depend_on_the_traffic_and_all_is_given_back() {
             world.live(&mut dice);
             assert!(world.turns > 5, "{arch}: {} turns", world.turns);
             // Whole contexts, as many as the limits promise, find room without anyone giving way.
+            shared += world.engine.stats().shared;
             let preempted = world.engine.stats().preempted;
             let together = if tight { 1 } else { sequences };
             for n in 0..together {
@@ -221,4 +230,5 @@ fn what_is_drawn_does_not_depend_on_the_traffic_and_all_is_given_back() {
             assert_eq!(world.engine.stats().preempted, preempted, "{arch}: blocks or slots were lost");
         }
     }
+    assert!(shared > 500, "{shared} tokens were shared");
 }
