@@ -32,7 +32,7 @@ pub struct Span {
     pub len: usize,
     /// Tokens already in the cache before this step. 0 means a fresh state.
     pub past: usize,
-    /// A block table for each group.
+    /// A block table for each group. Sequences that begin alike may hold the same blocks, which no row of the step is then stored in.
     pub tables: Vec<BlockTable>,
     /// Where the sequence's states are read and where they are written: two places, so that a step that fails, or runs
     /// twice, has changed nothing.
@@ -52,7 +52,7 @@ impl Span {
     }
 }
 
-/// One block to copy before anything else happens in a step (copy on write, when a sequence forks).
+/// One block to copy before anything else happens in a step (copy on write, for whoever forks a sequence within a block).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCopy {
     /// The group both blocks belong to.

@@ -190,6 +190,9 @@ impl Setting {
         // A new sequence in blocks that an old one has used.
         sequences.restart(0);
         batches.extend([sequences.step(&[(1, 1), (0, 3)], 0), sequences.step(&[(0, 1)], 1)]);
+        // Two that begin alike, in the same blocks: each goes on in its own.
+        sequences.begin_as(7, 1);
+        batches.extend([sequences.step(&[(7, 2), (1, 1)], 0), sequences.step(&[(1, 1), (7, 1)], 0)]);
         let mut numbers = Vec::new();
         for batch in batches {
             let n = batch.tokens.len();

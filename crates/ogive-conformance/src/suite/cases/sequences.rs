@@ -1,5 +1,5 @@
 //! Sequences that grow step by step, as an engine would run them: blocks handed out in a random order, given back when
-//! a window has passed them and used again by others, states swapped between two slots.
+//! a window has passed them and used again by others, or held by two sequences that begin alike; states swapped between two slots.
 
 use crate::suite::random::Random;
 use ogive_backend::{Batch, BlockTable, CacheSpec};
@@ -15,6 +15,8 @@ pub(super) struct Sequences {
     windows: Vec<Option<usize>>,
     block_len: usize,
     free: Vec<Vec<u32>>,
+    /// Blocks of each group that two sequences have held: they are not used again.
+    shared: Vec<Vec<u32>>,
     all: Vec<Sequence>,
     random: Random,
 }
@@ -32,6 +34,7 @@ impl Sequences {
         Self {
             all: all.collect(),
             free: spec.blocks.iter().map(|&n| random.order(n)).collect(),
+            shared: vec![Vec::new(); windows.len()],
             block_len: spec.block_len,
             random: random.clone(),
             windows,
@@ -48,17 +51,42 @@ impl Sequences {
         }
     }
 
+    /// Has sequence `s`, which has no token yet, begin as `other` does: both hold its whole blocks from now on. None where what the next token
+    /// sees has left a window.
+    pub(super) fn begin_as(&mut self, s: usize, other: usize) {
+        let blocks = self.all[other].len / self.block_len;
+        let len = blocks * self.block_len;
+        let seen =
+            |window: &Option<usize>| window.map_or(0, |w| (len + 1).saturating_sub(w)) / self.block_len;
+        let tables = self.all[other].tables.iter().zip(&self.windows);
+        if tables.clone().any(|(table, window)| table.first > seen(window)) {
+            return;
+        }
+        let share = |(table, window): (&BlockTable, _)| {
+            let first = seen(window);
+            let blocks = table.blocks[first - table.first..blocks - table.first].to_vec();
+            BlockTable { first, blocks }
+        };
+        let tables: Vec<BlockTable> = tables.map(share).collect();
+        self.shared.iter_mut().zip(&tables).for_each(|(shared, table)| shared.extend(&table.blocks));
+        (self.all[s].len, self.all[s].tables) = (len, tables);
+    }
+
     /// A step that appends `n` tokens to sequence `s` for each `(s, n)`, with `nobody` rows of padding. What it wrote
     /// counts at once.
     pub(super) fn step(&mut self, work: &[(usize, usize)], nobody: usize) -> Batch {
         let mut batch = Batch::default();
         for &(s, n) in work {
             let seq = &mut self.all[s];
-            for ((table, window), free) in seq.tables.iter_mut().zip(&self.windows).zip(&mut self.free) {
+            let groups = self.windows.iter().zip(&mut self.free).zip(&self.shared);
+            for (table, ((window, free), shared)) in seq.tables.iter_mut().zip(groups) {
                 // The first new token sees `window` tokens, itself included.
                 let passed = window.map_or(0, |w| (seq.len + 1).saturating_sub(w)) / self.block_len;
                 while table.first < passed {
-                    free.insert(0, table.blocks.remove(0));
+                    let block = table.blocks.remove(0);
+                    if !shared.contains(&block) {
+                        free.insert(0, block);
+                    }
                     table.first += 1;
                 }
                 while (table.first + table.blocks.len()) * self.block_len < seq.len + n {
