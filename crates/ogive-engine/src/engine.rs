@@ -136,7 +136,8 @@ impl Engine {
     ///
     /// If another sequence that is there, running or kept, has computed tokens with which this one begins too, the two share the cache's
     /// blocks of those, as many as are whole, and they are not computed again: a kept sequence of instructions serves all that begin
-    /// with them. A model whose layers have states shares nothing, and one with windows only what it still has.
+    /// with them. Of several that come together and begin alike the first computes what the others wait for. A model whose layers have
+    /// states shares nothing, and one with windows only what is there and nobody waits for.
     pub fn add(&mut self, request: Request) -> Result<SeqId> {
         self.would_take(&request)?;
         let Request { prompt, max_tokens: left, chain, stop, keep, logprobs } = request;

@@ -146,6 +146,11 @@ impl Pool {
         }
     }
 
+    /// How many of `tokens` tokens that a sequence begins with it can have from another that keeps all of its own: those in whole blocks.
+    pub(crate) fn whole(&self, tokens: usize) -> usize {
+        if self.can_go_back() { tokens / self.block_len * self.block_len } else { 0 }
+    }
+
     /// How many of their first `tokens` tokens, which they have in common, a sequence could have from one that holds `from`: those in whole
     /// blocks. None where there are states, or where what is seen from there has left a window.
     pub(crate) fn common(&self, from: &Held, tokens: usize) -> usize {

@@ -9,7 +9,7 @@
 //! least, which would else be the row of one that decodes.
 //!
 //! A sequence without pages begins with those of another that begins alike. It looks for them when it is to be computed, not when it comes,
-//! as there may be more by then.
+//! as there may be more by then; and while one that came before it computes what it could have, it waits.
 
 use crate::Engine;
 use crate::backend::Batch;
@@ -28,6 +28,15 @@ struct Holders {
     waiting: Loan,
     /// When the last one came that does not wait.
     last: Option<u64>,
+}
+
+/// What a sequence begins with that another computes.
+enum Share {
+    Nothing,
+    /// It has it.
+    Now,
+    /// It will have it, or more.
+    Soon,
 }
 
 impl Engine {
@@ -52,8 +61,12 @@ impl Engine {
             if i > 0 && !self.has_room(id, &holders.waiting) {
                 continue;
             }
-            if room > 0 && (i == 0 || self.pool.has_free()) && self.share(id) {
-                holders = self.holders();
+            if room > 0 && (i == 0 || self.pool.has_free()) {
+                match self.share(id) {
+                    Share::Nothing => {}
+                    Share::Now => holders = self.holders(),
+                    Share::Soon => continue,
+                }
             }
             let Some(len) = self.reserve(id, room, &holders) else { continue };
             let Some(seq) = self.seqs.get(&id) else { continue };
@@ -70,23 +83,33 @@ impl Engine {
         (batch, ran)
     }
 
-    /// Has a sequence without pages begin with those of the one that has computed most of what both begin with; whether there is any. Only
-    /// what a step has left behind counts, so it is never taken back.
-    fn share(&mut self, id: SeqId) -> bool {
-        let Some(seq) = self.seqs.get(&id).filter(|s| s.past == 0 && !s.held.any()) else { return false };
+    /// Has a sequence without pages begin with those of the one that has computed most of what both begin with. Only what a step has left
+    /// behind counts, so it is never taken back.
+    fn share(&mut self, id: SeqId) -> Share {
+        let Some(seq) = self.seqs.get(&id).filter(|s| s.past == 0 && !s.held.any()) else {
+            return Share::Nothing;
+        };
         // The last one is computed, for its logits.
         let own = &seq.tokens[..seq.tokens.len().saturating_sub(1)];
         let alike = |seen: &[u32]| own.iter().zip(seen).take_while(|(a, b)| a == b).count();
         let common = |other: &Seq| self.pool.common(&other.held, alike(&other.tokens[..other.past]));
         let best = self.seqs.values().map(|other| (common(other), other)).max_by_key(|(end, _)| *end);
-        let Some((end, from)) = best.filter(|(end, _)| *end > 0) else { return false };
+        let (end, from) = best.map_or((0, seq), |best| best);
+        // Those before it move first, so who waits for one of them waits for no longer than that computes.
+        let before = self.seqs.values().filter(|other| other.arrived < seq.arrived && other.unseen() > 0);
+        if before.map(|other| self.pool.whole(alike(&other.tokens))).any(|soon| soon > end) {
+            return Share::Soon;
+        }
+        if end == 0 {
+            return Share::Nothing;
+        }
         let held = self.pool.share(&from.held, end);
         tracing::debug!(id, tokens = end, "shared");
         if let Some(seq) = self.seqs.get_mut(&id) {
             (seq.held, seq.past) = (held, end);
             self.stats.shared += end as u64;
         }
-        true
+        Share::Now
     }
 
     /// Those who have something to compute, in the order in which they came.

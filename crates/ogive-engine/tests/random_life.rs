@@ -106,8 +106,9 @@ impl World {
             let others: Vec<_> = self.running.keys().chain(&self.waiting).copied().collect();
             if !others.is_empty() && dice.below(2) == 0 {
                 let other = self.engine.tokens(others[dice.below(others.len())]).unwrap();
-                let alike = dice.below(other.len().min(turn.from.len()) + 1);
-                turn.from[..alike].copy_from_slice(&other[..alike]);
+                let alike = dice.below(other.len() + 1);
+                turn.from = [&other[..alike], &turn.from].concat();
+                turn.from.truncate(CONTEXT - 1);
             }
             let id = self.engine.add(turn.request(&turn.from)).unwrap();
             self.running.insert(id, turn);
@@ -193,7 +194,7 @@ fn what_is_drawn_does_not_depend_on_the_traffic_and_all_is_given_back() {
     zoo.push(("MistralForCausalLM", windowed));
     let mut shared = 0;
     for (i, (arch, r)) in zoo.iter().enumerate() {
-        for round in 0..3 {
+        for round in 0..4 {
             let mut dice = Dice((100 * i + round) as u64);
             let sequences = 1 + dice.below(3);
             let limits = Limits::new(CONTEXT)
@@ -215,8 +216,8 @@ fn what_is_drawn_does_not_depend_on_the_traffic_and_all_is_given_back() {
             };
             world.live(&mut dice);
             assert!(world.turns > 5, "{arch}: {} turns", world.turns);
-            // Whole contexts, as many as the limits promise, find room without anyone giving way.
             shared += world.engine.stats().shared;
+            // Whole contexts, as many as the limits promise, find room without anyone giving way.
             let preempted = world.engine.stats().preempted;
             let together = if tight { 1 } else { sequences };
             for n in 0..together {
@@ -230,5 +231,5 @@ fn what_is_drawn_does_not_depend_on_the_traffic_and_all_is_given_back() {
             assert_eq!(world.engine.stats().preempted, preempted, "{arch}: blocks or slots were lost");
         }
     }
-    assert!(shared > 500, "{shared} tokens were shared");
+    assert!(shared > 300, "{shared} tokens were shared");
 }

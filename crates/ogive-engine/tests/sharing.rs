@@ -63,6 +63,31 @@ fn what_another_has_computed_is_not_computed_again() {
 }
 
 #[test]
+fn of_several_that_come_together_the_first_computes() {
+    // In steps of five rows, so that the beginning takes three, and with another one between.
+    let mut e = llama(wide().sequences(4).step_tokens(5));
+    let prompts = [with(&[1, 2]), with(&[3]), vec![7, 1, 90, 5], with(&[1, 2])];
+    let ids: Vec<_> = prompts.iter().map(|p| e.add(Request::new(&p[..], 6)).unwrap()).collect();
+    let mut told = BTreeMap::<SeqId, Vec<u32>>::new();
+    while !e.is_idle() {
+        e.step().unwrap().iter().for_each(|event| told.entry(event.id).or_default().extend(event.token));
+    }
+    for (id, prompt) in ids.iter().zip(&prompts) {
+        assert_eq!(told[id], greedy(prompt, 6), "{prompt:?}");
+    }
+    // Three blocks each; the one between has less than a block in common with them.
+    assert_eq!(e.stats().shared, 12 + 12);
+    let unshared: usize = prompts.iter().map(|prompt| prompt.len() + 5).sum();
+    assert_eq!(e.stats().rows, unshared as u64 - 24);
+    // Who waits does not wait for one that has gone.
+    let gone = e.add(Request::new(with(&[1]), 6)).unwrap();
+    let stays = e.add(Request::new(with(&[2]), 6)).unwrap();
+    assert!(e.step().unwrap().is_empty());
+    assert!(e.cancel(gone));
+    assert_eq!((drawn(&mut e, stays), e.stats().shared), (greedy(&with(&[2]), 6), 24));
+}
+
+#[test]
 fn the_last_token_is_computed_though_another_has_it() {
     let mut e = llama(wide());
     let kept = e.add(Request::new(&BEGINNING[..12], 1).keep()).unwrap();
