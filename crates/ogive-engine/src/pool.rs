@@ -162,7 +162,7 @@ impl Pool {
     pub(crate) fn share(&mut self, from: &Held, end: usize) -> Held {
         let mut held = Held::default();
         for (table, group) in from.tables.iter().zip(&mut self.groups) {
-            let first = group.unseen(end, self.block_len).max(table.first);
+            let first = group.unseen(end, self.block_len);
             let blocks = table.blocks.iter().skip(first - table.first);
             let blocks: Vec<u32> =
                 blocks.take((end / self.block_len).saturating_sub(first)).copied().collect();
@@ -177,11 +177,10 @@ impl Pool {
     /// is to write there. Gives the number of tokens that are left: none, and `held` is empty, where it could not go on with those.
     pub(crate) fn rewind(&mut self, held: &mut Held, past: usize) -> usize {
         let others = |(table, group): (&BlockTable, &Group)| {
-            let part = !past.is_multiple_of(self.block_len);
-            part && table.block(past, self.block_len).is_some_and(|block| group.holders[block as usize] > 1)
+            table.block(past, self.block_len).is_some_and(|block| group.holders[block as usize] > 1)
         };
-        let part = held.tables.iter().zip(&self.groups).any(others);
-        let end = if part { past / self.block_len * self.block_len } else { past };
+        let is_shared = held.tables.iter().zip(&self.groups).any(others);
+        let end = if is_shared { past / self.block_len * self.block_len } else { past };
         if end == 0 || !self.can_rewind(held, end) {
             self.release(held);
             return 0;
