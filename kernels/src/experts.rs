@@ -3,6 +3,8 @@
 use crate::int8::{DIRECT, PACKED, STREAM};
 use crate::{FORMATS, HALF, MATRIX, PRELUDE, Source, TILE, TILE_MMA};
 
+const GATING: (&str, &str) = file!("gating.cu");
+
 /// Choosing experts.
 pub const ROUTE: Source =
     Source { name: "route", files: &[PRELUDE, file!("route.cu")], kernels: &["route"], samples: &[&[]] };
@@ -10,7 +12,7 @@ pub const ROUTE: Source =
 /// Rows through their experts.
 pub const EXPERTS: Source = Source {
     name: "experts",
-    files: &[PRELUDE, FORMATS, file!("experts.cu")],
+    files: &[PRELUDE, FORMATS, GATING, file!("experts.cu")],
     kernels: &["experts_up", "experts_down"],
     samples: &[
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("VECTOR", "1")],
@@ -22,7 +24,7 @@ pub const EXPERTS: Source = Source {
 /// Rows through their experts in integers, few rows.
 pub const EXPERTS_INT8: Source = Source {
     name: "experts_int8",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, file!("experts_int8.cu")],
+    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, GATING, file!("experts_int8.cu")],
     kernels: &["experts_up_int8", "experts_down_int8"],
     samples: &[
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("ROWS", "1")],
@@ -49,7 +51,7 @@ macro_rules! many {
 /// Rows through their experts in single precision, many rows.
 pub const EXPERTS_MANY: Source = Source {
     name: "experts_many",
-    files: &[PRELUDE, FORMATS, TILE, file!("experts_many.cu")],
+    files: &[PRELUDE, FORMATS, TILE, GATING, file!("experts_many.cu")],
     kernels: &["experts_up_many", "experts_down_many"],
     samples: &[
         &many!("q4_k", "q4_k", "q6_k", "1", "0"),
@@ -83,7 +85,7 @@ macro_rules! up {
 /// Rows through the gates of their experts, by tensor cores.
 pub const EXPERTS_UP_MMA: Source = Source {
     name: "experts_up_mma",
-    files: &[PRELUDE, FORMATS, MATRIX, HALF, TILE_MMA, file!("experts_up_mma.cu")],
+    files: &[PRELUDE, FORMATS, MATRIX, HALF, TILE_MMA, GATING, file!("experts_up_mma.cu")],
     kernels: &["experts_up_mma"],
     samples: &[
         &up!("q4_k", "q4_k", "1", "bf16", "4", "1", "16", "64", "256", "144", "0"),

@@ -6,7 +6,7 @@
 // h: halves [choices, filled], in the order -> parts [choices, dim]; blocks: outputs, tiles.
 KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
     experts_down_mma(TRACED const u16* h, const u32* order, const int4* tiles, const u8* w, u64 row_bytes, float* parts, int dim, int hidden,
-                     int filled) {
+                     int filled, const float* bias) {
     after_the_last();
 #if HAS_TILE
     extern __shared__ __align__(16) u8 shared[];
@@ -27,7 +27,7 @@ KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
 #pragma unroll
             for (int m = 0; m < MT; m++) {
                 int o = first_out + output_of(m, j);
-                if (o < dim) to[o] = acc[m][t][j];
+                if (o < dim) to[o] = bias ? acc[m][t][j] + bias[(u64)part.x * dim + o] : acc[m][t][j];
             }
         }
 #else

@@ -7,7 +7,8 @@
 
 // x as codes [n, dim], of choices / k -> h [choices, hidden]; blocks: outputs, choices.
 KERNEL experts_up_int8(TRACED const u8* codes, const uint2* scales, const u32* ids, int n, int k, const u8* gate, u64 gate_bytes,
-                       const u8* up, u64 up_bytes, float* h, int dim, int hidden, int f) {
+                       const u8* up, u64 up_bytes, float* h, int dim, int hidden, int f, const float* gate_bias,
+                       const float* up_bias, float limit) {
     after_the_last();
     typedef CODES(FORMAT) A;
     typedef CODES(UP) B;
@@ -37,12 +38,12 @@ KERNEL experts_up_int8(TRACED const u8* codes, const uint2* scales, const u32* i
         t.products(codes, scales, row, n, other);
     }
     float g = warp_sum(acc[0][0]), u = warp_sum(SAME ? acc[SAME][0] : other[0][0]);
-    if (lane() == 0) h[(u64)blockIdx.y * hidden + r] = activation(f, g) * u;
+    if (lane() == 0) h[(u64)blockIdx.y * hidden + r] = gating(f, g, u, gate_bias, up_bias, limit, expert + r);
 }
 
 // h as codes [n, k, hidden] -> y [n, dim]; blocks: outputs, rows.
 KERNEL experts_down_int8(TRACED const u8* codes, const uint2* scales, const u32* ids, const float* weights, int n, int k, const u8* down,
-                         u64 down_bytes, float* y, int dim, int hidden) {
+                         u64 down_bytes, float* y, int dim, int hidden, const float* bias) {
     after_the_last();
     typedef Stream<CODES(DOWN), 1> S;
     __shared__ __align__(16) u8 area[WARPS * S::AREA];
@@ -68,7 +69,9 @@ KERNEL experts_down_int8(TRACED const u8* codes, const uint2* scales, const u32*
         turn_to(s, i);
         float acc[1][ROWS];
         s.products(i * s.chunks(), next, codes, scales, first + i, n * k, acc);
-        sum = fmaf(weights[first + i], warp_sum(acc[0][0]), sum);
+        float v = warp_sum(acc[0][0]);
+        if (bias) v += bias[(u64)ids[first + i] * dim + r];
+        sum = fmaf(weights[first + i], v, sum);
     }
     if (lane() == 0) y[(u64)blockIdx.y * dim + r] = sum;
 }

@@ -9,7 +9,7 @@
 // x [n, dim], of choices `order` / k -> h [choices, hidden], in the order; blocks: outputs, tiles.
 KERNEL __launch_bounds__(256)
     experts_up_many(TRACED const float* x, const u32* order, const int4* tiles, int k, const u8* gate, u64 gate_bytes, const u8* up,
-                    u64 up_bytes, float* h, int dim, int hidden) {
+                    u64 up_bytes, float* h, int dim, int hidden, const float* gate_bias, const float* up_bias, float limit) {
     after_the_last();
     __shared__ __align__(16) Panel xs, gs, us;
     int4 tile = tiles[blockIdx.y];
@@ -43,13 +43,14 @@ KERNEL __launch_bounds__(256)
         for (int c = 0; c < 4; c++) {
             int o = first_out + across() + c;
             if (down() + r < tile.z && o < hidden)
-                h[(u64)(tile.y + down() + r) * hidden + o] = activation(FUNCTION, g[r][c]) * u[r][c];
+                h[(u64)(tile.y + down() + r) * hidden + o] =
+                    gating(FUNCTION, g[r][c], u[r][c], gate_bias, up_bias, limit, (u64)tile.x * hidden + o);
         }
 }
 
 // h [choices, hidden], in the order -> parts [choices, dim]; blocks: outputs, tiles.
 KERNEL __launch_bounds__(256) experts_down_many(TRACED const float* h, const u32* order, const int4* tiles, const u8* w, u64 row_bytes,
-                                                float* parts, int dim, int hidden) {
+                                                float* parts, int dim, int hidden, const float* bias) {
     after_the_last();
     __shared__ __align__(16) Panel hs, ws;
     int4 tile = tiles[blockIdx.y];
@@ -74,7 +75,9 @@ KERNEL __launch_bounds__(256) experts_down_many(TRACED const float* h, const u32
         if (down() + r >= tile.z) continue;
         float* to = parts + (u64)order[tile.y + down() + r] * dim + first_out + across();
 #pragma unroll
-        for (int c = 0; c < 4; c++)
-            if (first_out + across() + c < dim) to[c] = acc[r][c];
+        for (int c = 0; c < 4; c++) {
+            int o = first_out + across() + c;
+            if (o < dim) to[c] = bias ? acc[r][c] + bias[(u64)tile.x * dim + o] : acc[r][c];
+        }
     }
 }

@@ -7,7 +7,8 @@
 // x: halves [n, padded], of choices `order` / k -> h: halves [choices, filled], zeros from `hidden` on; blocks: outputs, tiles.
 KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
     experts_up_mma(TRACED const u16* x, const u32* order, const int4* tiles, int k, const u8* gate, u64 gate_bytes, const u8* up,
-                   u64 up_bytes, u16* h, int dim, int padded, int hidden, int filled) {
+                   u64 up_bytes, u16* h, int dim, int padded, int hidden, int filled, const float* gate_bias,
+                   const float* up_bias, float limit) {
     after_the_last();
 #if HAS_TILE
     static_assert(MT == 2, "one sixteen of each weight");
@@ -29,7 +30,7 @@ KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             int row = row_of(t, j), o = first_out + output_of(0, j);
-            float v = o < hidden ? activation(FUNCTION, acc[0][t][j]) * acc[1][t][j] : 0.0f;
+            float v = o < hidden ? gating(FUNCTION, acc[0][t][j], acc[1][t][j], gate_bias, up_bias, limit, expert + o) : 0.0f;
             if (row < part.z && o < filled) h[(u64)(part.y + row) * filled + o] = half_of(v);
         }
 #else

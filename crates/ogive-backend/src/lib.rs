@@ -62,7 +62,7 @@ pub use batch::{Batch, BlockCopy, BlockTable, Plan, Span, StepKey};
 pub use cache::{Cache, CacheSpec, LayerCache, group_windows};
 pub use estimate::Estimate;
 pub use ledger::{Activations, Attended, Left, Mixed, Multiplied, Sizes};
-pub use moe::{Experts, RouterSpec, Routing, Scoring};
+pub use moe::{Experts, Gating, RouterSpec, Routing, Scoring};
 pub use ogive_tensor::{self as tensor, HostWeight};
 pub use plain::Plain;
 pub use spec::{Activation, AttnOption, AttnSpec, Axis, Ids, Rope, RopeLayout};
@@ -154,7 +154,7 @@ pub trait Backend: Any + Debug + Send + Sync {
     fn write_state(&self, layer: usize, state: &Tensor, cache: &Cache, plan: &Plan) -> Result<()>;
     /// Chooses experts for each row. `[n, experts] -> [n, k]`
     fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing>;
-    /// Each row through its experts, weighted. `[n, dim] -> [n, dim]`
+    /// Each row through its experts, weighted. Fails on a gating it does not know. `[n, dim] -> [n, dim]`
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor>;
     /// The rows of `x` whose logits the step wants. `[n, d] -> [outputs, d]`
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor>;

@@ -2,7 +2,7 @@
 //! as routers differ from model to model and experts do not.
 
 use crate::{Activation, Weight};
-use ogive_tensor::Tensor;
+use ogive_tensor::{Error, Result, Shape, Tensor};
 
 /// How logits become scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,24 @@ pub struct Routing {
     pub weights: Tensor,
 }
 
-/// Gated MLPs, stacked.
+/// How what came of a gate and what it gates become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Gating {
+    /// `f(g) * u`
+    #[default]
+    Product,
+    /// `f(min(g, limit)) * (clamp(u, -limit, limit) + 1)`, as gpt-oss has it (OpenAI 2025, <https://arxiv.org/abs/2508.10925>). What
+    /// is no number stays none.
+    Clamped {
+        /// Above zero, and finite.
+        limit: f32,
+    },
+}
+
+/// Gated MLPs, stacked: `down(gating(gate(x), up(x)))`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Experts {
     /// `[experts, hidden, dim]`
     pub gate: Weight,
@@ -76,4 +92,52 @@ pub struct Experts {
     pub down: Weight,
     /// On the gate.
     pub activation: Activation,
+    /// How gate and up become one. A backend that does not know it must fail.
+    pub gating: Gating,
+    /// Added to what comes of gate, up and down. `[experts, hidden]`, `[experts, hidden]` and `[experts, dim]`
+    pub bias: Option<[Tensor; 3]>,
+}
+
+impl Experts {
+    /// Without biases, `f(gate(x)) * up(x)` in between.
+    pub fn new([gate, up, down]: [Weight; 3], activation: Activation) -> Self {
+        Self { gate, up, down, activation, gating: Gating::Product, bias: None }
+    }
+    /// With biases of gate, up and down.
+    #[must_use]
+    pub fn biased(self, bias: [Tensor; 3]) -> Self {
+        Self { bias: Some(bias), ..self }
+    }
+    /// With another gating.
+    #[must_use]
+    pub fn gating(self, gating: Gating) -> Self {
+        Self { gating, ..self }
+    }
+    /// Checks what does not need a backend's eyes: that shapes fit each other and rows of `dim` elements, and that a limit is one.
+    ///
+    /// # Errors
+    /// Where they do not.
+    pub fn check(&self, dim: usize) -> Result<()> {
+        let at = "experts";
+        let [experts, hidden, _] = self.gate.shape();
+        let wide = [experts, hidden, dim];
+        for (w, want) in [(&self.gate, wide), (&self.up, wide), (&self.down, [experts, dim, hidden])] {
+            if w.shape() != want {
+                return Err(Error::shape(at, w.shape().into(), want.into()));
+            }
+        }
+        let widths = [hidden, hidden, dim];
+        for (bias, width) in self.bias.iter().flatten().zip(widths) {
+            let want: Shape = [experts, width].into();
+            if bias.shape() != want {
+                return Err(Error::shape(at, bias.shape(), want));
+            }
+        }
+        match self.gating {
+            Gating::Clamped { limit } if !(limit > 0.0 && limit.is_finite()) => {
+                Err(Error::invalid(at, format!("a limit of {limit}, where a finite one above 0 is needed")))
+            }
+            _ => Ok(()),
+        }
+    }
 }

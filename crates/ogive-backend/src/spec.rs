@@ -16,6 +16,8 @@ pub enum Activation {
     Gelu,
     /// The tanh approximation.
     GeluTanh,
+    /// `x * sigmoid(1.702 * x)`, the sigmoid approximation of GELU (Hendrycks and Gimpel 2016, <https://arxiv.org/abs/1606.08415>).
+    QuickGelu,
     /// Hyperbolic tangent.
     Tanh,
     /// `e^x`

@@ -47,6 +47,7 @@ fn norms_and_functions_have_their_textbook_values() {
         (Activation::Silu, 0.731_058_6),
         (Activation::Gelu, 0.841_344_7),
         (Activation::GeluTanh, 0.841_192),
+        (Activation::QuickGelu, 0.845_795_8),
         (Activation::Tanh, 0.761_594_2),
         (Activation::Exp, std::f32::consts::E),
         (Activation::Softplus, 1.313_261_7),
@@ -73,12 +74,8 @@ fn route(logits: &[f32], spec: &RouterSpec) -> (Vec<f32>, Vec<f32>) {
         let values: Vec<f32> = (0..n).map(f).collect();
         Oracle.upload_weight(&HostWeight::from_f32("w", [n, 1, 1], &values).unwrap()).unwrap()
     };
-    let experts = Experts {
-        gate: w(&|_| 0.0),
-        up: w(&|_| 1.0),
-        down: w(&|e| 2f32.powi(e as i32)),
-        activation: Activation::Exp,
-    };
+    let weights = [w(&|_| 0.0), w(&|_| 1.0), w(&|e| 2f32.powi(e as i32))];
+    let experts = Experts::new(weights, Activation::Exp);
     let routing = Oracle.route(&up(logits, [1, n]), spec).unwrap();
     let weights = down(Ok(routing.weights.clone()));
     (down(Oracle.experts(&up(&[1.0], [1, 1]), &routing, &experts)), weights)

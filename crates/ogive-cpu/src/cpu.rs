@@ -227,7 +227,7 @@ impl Backend for CpuBackend {
         let data = ws.iter().map(|w| held::now(w)).collect::<Result<Vec<_>>>()?;
         let data: Vec<_> = data.iter().collect();
         let mut outs: Vec<Vec<f32>> = ws.iter().map(|w| self.spare.take(n * w.shape()[1])).collect();
-        linear::linear_many(&self.pool, xs, n, &data, &mut outs)?;
+        linear::linear_many(&self.pool, xs, n, &data, 0, &mut outs)?;
         let made = ws.iter().zip(outs).map(|(w, out)| make_in(self, x.shape().with_cols(w.shape()[1]), out));
         Ok(made.collect())
     }

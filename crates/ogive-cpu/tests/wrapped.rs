@@ -32,7 +32,7 @@ fn a_trace_does_not_go_round_an_override() {
     let b = Trace::new(Arc::new(Mixing(own, Arc::clone(&calls))));
     let w = HostWeight::from_f32("w", [1, 1, 1], &[1.0]).unwrap();
     let w = b.upload_weight(&w).unwrap();
-    let experts = Experts { gate: w.clone(), up: w.clone(), down: w, activation: Activation::Silu };
+    let experts = Experts::new([w.clone(), w.clone(), w], Activation::Silu);
     let x = b.upload(&[1.0], [1, 1].into()).unwrap();
     b.take();
     b.moe(&x, &x, &RouterSpec::new(1, Scoring::Softmax), &experts).unwrap();

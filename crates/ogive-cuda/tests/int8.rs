@@ -125,7 +125,7 @@ fn long_choices_are_the_products_one_by_one() {
                 send(&HostWeight::new("w", [3, out, cols], format, bytes.into()).unwrap())
             };
             let activation = Activation::Silu;
-            let experts = Experts { gate: stack(0), up: stack(1), down: stack(2), activation };
+            let experts = Experts::new([stack(0), stack(1), stack(2)], activation);
             let x = b.upload(&numbers(5, 2 * dim), [2, dim].into()).unwrap();
             // What a row's experts are, in the order they are chosen.
             let order = [[1, 2, 0], [0, 2, 1]];

@@ -40,7 +40,7 @@ impl Layer {
         let hidden = down.block_len.max(32) * 3;
         let up = |salt| b.upload_weight(&stack(up, salt, [EXPERTS, hidden, DIM])).unwrap();
         let down = b.upload_weight(&stack(down, 3, [EXPERTS, DIM, hidden])).unwrap();
-        let experts = Experts { gate: up(1), up: up(2), down, activation: f };
+        let experts = Experts::new([up(1), up(2), down], f);
         Self { experts, spec: RouterSpec::new(k, Scoring::Softmax) }
     }
 

@@ -153,7 +153,7 @@ fn mixture(
         b.upload_weight(&change(salt, host)).unwrap()
     };
     let (gate, upward, down) = (up(0, [hidden, dim]), up(1, [hidden, dim]), up(2, [dim, hidden]));
-    let experts_of = Experts { gate, up: upward, down, activation: Activation::Silu };
+    let experts_of = Experts::new([gate, upward, down], Activation::Silu);
     let rows = |salt, cols| b.upload(&numbers(salt, n * cols), [n, cols].into()).unwrap();
     let (x, logits) = (rows(5, dim), rows(6, experts));
     let mut spec = RouterSpec::new(experts.min(2), Scoring::Sigmoid);

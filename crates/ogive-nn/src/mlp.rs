@@ -11,9 +11,10 @@ pub fn activation(c: &Config, key: &str, default: Activation) -> Result<Activati
         Some("silu" | "swish") => Activation::Silu,
         Some("gelu") => Activation::Gelu,
         Some("gelu_new" | "gelu_fast" | "gelu_pytorch_tanh") => Activation::GeluTanh,
+        Some("quick_gelu") => Activation::QuickGelu,
         Some("tanh") => Activation::Tanh,
         Some(other) => {
-            let known = "silu, gelu, gelu_new, gelu_pytorch_tanh, tanh";
+            let known = "silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, tanh";
             return Err(Error::unsupported("config", format!("`{key}` is `{other}`; known are {known}")));
         }
     })
@@ -100,8 +101,7 @@ impl Moe {
         activation: Activation,
     ) -> Result<Self> {
         let stack = |name| l.at("experts").stacked(name, n);
-        let experts =
-            Experts { gate: stack(names[0])?, up: stack(names[1])?, down: stack(names[2])?, activation };
+        let experts = Experts::new([stack(names[0])?, stack(names[1])?, stack(names[2])?], activation);
         Ok(Self { router: l.linear("gate")?, spec, experts })
     }
 
@@ -119,7 +119,7 @@ impl Moe {
             let host = l.at(name).host(part)?;
             l.weight(&host)
         });
-        let experts = Experts { gate: gate?, up: up?, down: down?, activation };
+        let experts = Experts::new([gate?, up?, down?], activation);
         let spec = RouterSpec::new(1, Scoring::Sigmoid).unnormalised(1.0);
         Ok(Self { router: l.linear(router)?, spec, experts })
     }

@@ -97,7 +97,7 @@ pub(super) fn experts(bench: &mut Bench<'_>) -> Result<()> {
             |shape| Ok::<_, Box<dyn std::error::Error>>(lab::weights(b, &Q4_K, shape, 0)?.swap_remove(0));
         let up = [count, hidden, dim];
         let (gate, up, down) = (one(up)?, one(up)?, one([count, dim, hidden])?);
-        let all = Experts { gate, up, down, activation: Activation::Silu };
+        let all = Experts::new([gate, up, down], Activation::Silu);
         let spec = RouterSpec::new(k, Scoring::Softmax);
         for &rows in bench.rows() {
             let (x, logits) = (tensor(b, rows, dim)?, tensor(b, rows, count)?);

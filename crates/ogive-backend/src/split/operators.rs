@@ -44,7 +44,11 @@ impl Split {
             ));
         }
         let [gate, up, down] = [gate, up, down].map(Clone::clone);
-        Ok((part, Experts { gate, up, down, activation: experts.activation }))
+        let bias = match &experts.bias {
+            Some([gate, up, down]) => Some([self.at(part, gate)?, self.at(part, up)?, self.at(part, down)?]),
+            None => None,
+        };
+        Ok((part, Experts { gate, up, down, bias, ..experts.clone() }))
     }
 
     /// The part that all of these weights are of, if they are of one.

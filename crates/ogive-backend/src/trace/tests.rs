@@ -70,8 +70,7 @@ fn weights_are_counted_once_a_call_and_products_for_each_row() -> Result<()> {
 fn experts_count_as_many_as_rows_can_choose() -> Result<()> {
     let b = trace();
     let up = weight(&b, [8, 6, 32], &Q8_0);
-    let experts =
-        Experts { gate: up.clone(), up, down: weight(&b, [8, 32, 32], &F16), activation: Activation::Silu };
+    let experts = Experts::new([up.clone(), up, weight(&b, [8, 32, 32], &F16)], Activation::Silu);
     let spec = RouterSpec::new(2, Scoring::Softmax);
     let (per_row, of_one) = (2 * 2 * (6 + 6 + 32) * 32, 6 * 34 * 2 + 32 * 64);
     for (rows, touched) in [(1, 2), (3, 6), (5, 8)] {

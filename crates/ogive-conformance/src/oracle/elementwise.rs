@@ -52,6 +52,7 @@ pub(super) fn function(f: Activation) -> Result<fn(f64) -> f64> {
         Activation::Gelu => |x| 0.5 * x * erfc(-x * FRAC_1_SQRT_2),
         // Hendrycks and Gimpel 2016, <https://arxiv.org/abs/1606.08415>, section 2.
         Activation::GeluTanh => |x| 0.5 * x * (1.0 + (FRAC_2_PI.sqrt() * (x + 0.044_715 * x * x * x)).tanh()),
+        Activation::QuickGelu => |x| x / (1.0 + (-1.702 * x).exp()),
         Activation::Tanh => f64::tanh,
         Activation::Exp => f64::exp,
         // ln(1 + e^x) written so that neither side overflows.

@@ -7,7 +7,7 @@ use super::elementwise::function;
 use super::product::{host, product};
 use super::values::{make, read, row};
 use ogive_backend::tensor::{Error, Result, Tensor};
-use ogive_backend::{Experts, RouterSpec, Routing, Scoring};
+use ogive_backend::{Experts, Gating, RouterSpec, Routing, Scoring};
 use std::cmp::Ordering;
 
 /// The chosen experts of each row: `[n, k]`.
@@ -82,6 +82,19 @@ pub(super) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
     Ok(Routing { ids: Tensor::new([n, spec.k], Ids(ids)), weights: make([n, spec.k], weights) })
 }
 
+/// What an activated gate and what it gates are multiplied as.
+fn gated(gating: Gating, f: fn(f64) -> f64, g: f64, u: f64) -> Result<(f64, f64)> {
+    match gating {
+        Gating::Product => Ok((f(g), u)),
+        Gating::Clamped { limit } => {
+            let limit = f64::from(limit);
+            // `clamp` leaves what is no number as it is; `min` would not.
+            Ok((f(g.clamp(f64::NEG_INFINITY, limit)), u.clamp(-limit, limit) + 1.0))
+        }
+        other => Err(Error::unsupported("experts", format!("the oracle does not know {other:?}"))),
+    }
+}
+
 /// Each row through its experts, weighted. `[n, dim] -> [n, dim]`
 pub(super) fn experts(x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
     let at = "experts";
@@ -94,12 +107,19 @@ pub(super) fn experts(x: &Tensor, routing: &Routing, experts: &Experts) -> Resul
     if routing.ids.shape().rows() != n || routing.weights.shape() != routing.ids.shape() {
         return Err(Error::shape(at, x.shape(), routing.ids.shape()));
     }
-    for (w, want) in [(gate, [count, hidden, dim]), (up, [count, hidden, dim]), (down, [count, dim, hidden])]
-    {
-        if w.shape != want {
-            return Err(Error::shape(at, w.shape.into(), want.into()).within(&w.name));
+    experts.check(dim)?;
+    let bias = match &experts.bias {
+        Some([gate, up, down]) => Some([read(at, gate)?, read(at, up)?, read(at, down)?]),
+        None => None,
+    };
+    // What an expert's product and its bias come to.
+    let biased = |which: usize, e: usize, mut values: Vec<f32>, width: usize| {
+        if let Some(bias) = bias {
+            let of = row(bias[which], e, width);
+            values.iter_mut().enumerate().for_each(|(i, v)| *v += of[i % width]);
         }
-    }
+        values
+    };
     if let Some(id) = ids.iter().find(|&&id| id as usize >= count) {
         return Err(Error::invalid(at, format!("expert {id} was chosen of {count}")));
     }
@@ -108,10 +128,13 @@ pub(super) fn experts(x: &Tensor, routing: &Routing, experts: &Experts) -> Resul
     for e in 0..count {
         let chosen: Vec<usize> = (0..ids.len()).filter(|&i| ids[i] as usize == e).collect();
         let xs: Vec<&[f32]> = chosen.iter().map(|i| row(values, i / k, dim)).collect();
-        let mut h = product(&xs, gate, e); // [chosen, hidden]
-        h.iter_mut().zip(product(&xs, up, e)).for_each(|(g, u)| *g = f(f64::from(*g)) as f32 * u);
+        let mut h = biased(0, e, product(&xs, gate, e), hidden); // [chosen, hidden]
+        for (g, u) in h.iter_mut().zip(biased(1, e, product(&xs, up, e), hidden)) {
+            let (f, u) = gated(experts.gating, f, f64::from(*g), f64::from(u))?;
+            *g = f as f32 * u as f32;
+        }
         let hs: Vec<&[f32]> = (0..chosen.len()).map(|i| row(&h, i, hidden)).collect();
-        let ys = product(&hs, down, e); // [chosen, dim]
+        let ys = biased(2, e, product(&hs, down, e), dim); // [chosen, dim]
         for (i, &place) in chosen.iter().enumerate() {
             let share = f64::from(shares[place]);
             let to = &mut sums[place / k * dim..][..dim];

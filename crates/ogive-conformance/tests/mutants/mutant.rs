@@ -61,6 +61,8 @@ pub(crate) enum Fault {
     FusesCausalOnly,
     ForgetsBeyond128,
     KnowsSiluOnly,
+    IgnoresBiasesOfExperts,
+    ClampsNoGates,
     IgnoresScaleOfStacks,
     IgnoresOrderOfStacks,
     KnowsElementsByName,
@@ -348,8 +350,17 @@ impl Backend for Mutant {
         Oracle.route(&logits, &spec)
     }
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
-        let activation = if self.is(KnowsSiluOnly) { Activation::Silu } else { experts.activation };
-        Oracle.experts(x, routing, &Experts { activation, ..experts.clone() })
+        let mut experts = experts.clone();
+        if self.is(KnowsSiluOnly) {
+            experts.activation = Activation::Silu;
+        }
+        if self.is(IgnoresBiasesOfExperts) {
+            experts.bias = None;
+        }
+        if self.is(ClampsNoGates) {
+            experts.gating = Gating::Product;
+        }
+        Oracle.experts(x, routing, &experts)
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
         if self.is(SortsOutputs) {

@@ -112,19 +112,20 @@ pub(crate) fn linear(
     Ok(())
 }
 
-/// Products of one input with the first expert of several weights, in one fork and join.
+/// Products of one input with one expert of several weights, in one fork and join.
 pub(crate) fn linear_many(
     pool: &Pool,
     x: &[f32],
     n: usize,
     ws: &[&Arc<CpuWeight>],
+    expert: usize,
     outs: &mut [Vec<f32>],
 ) -> Result<()> {
     if ws.len() != outs.len() {
         return Err(Error::invalid("linear_many", "as many results as weights are needed"));
     }
-    ws.iter().zip(outs.iter()).try_for_each(|(w, out)| check(x, n, w, 0, out.len()))?;
-    products(pool, x, n, ws, 0, &mut outs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+    ws.iter().zip(outs.iter()).try_for_each(|(w, out)| check(x, n, w, expert, out.len()))?;
+    products(pool, x, n, ws, expert, &mut outs.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
     Ok(())
 }
 

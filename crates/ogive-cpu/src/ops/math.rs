@@ -135,6 +135,12 @@ pub(crate) fn gelu_tanh(x: f32) -> f32 {
     0.5 * x * (1.0 + tanh(0.797_884_6 * (0.044_715 * x * x).mul_add(x, x)))
 }
 
+/// `x * sigmoid(1.702 x)` within 3 ulp of it with `1.702 x` rounded.
+#[inline(always)]
+pub(crate) fn quick_gelu(x: f32) -> f32 {
+    x / (1.0 + exp(-1.702 * x))
+}
+
 /// `x * sigmoid(x)` within 3 ulp.
 #[inline(always)]
 pub(crate) fn silu(x: f32) -> f32 {
@@ -147,6 +153,7 @@ pub(crate) enum Function {
     Silu,
     Gelu,
     GeluTanh,
+    QuickGelu,
     Tanh,
     Exp,
     Softplus,
@@ -159,6 +166,7 @@ impl Function {
             Activation::Silu => Self::Silu,
             Activation::Gelu => Self::Gelu,
             Activation::GeluTanh => Self::GeluTanh,
+            Activation::QuickGelu => Self::QuickGelu,
             Activation::Tanh => Self::Tanh,
             Activation::Exp => Self::Exp,
             Activation::Softplus => Self::Softplus,
@@ -173,6 +181,7 @@ impl Function {
             Self::Silu => x.iter_mut().for_each(|v| *v = silu(*v)),
             Self::Gelu => x.iter_mut().for_each(|v| *v = gelu(*v)),
             Self::GeluTanh => x.iter_mut().for_each(|v| *v = gelu_tanh(*v)),
+            Self::QuickGelu => x.iter_mut().for_each(|v| *v = quick_gelu(*v)),
             Self::Tanh => x.iter_mut().for_each(|v| *v = tanh(*v)),
             Self::Exp => x.iter_mut().for_each(|v| *v = exp(*v)),
             Self::Softplus => x.iter_mut().for_each(|v| *v = softplus(*v)),
@@ -210,6 +219,9 @@ mod tests {
         assert!(soft_worst <= 3.0, "softplus {soft_worst}");
         let silu_worst = worst(silu, |x| x / (1.0 + (-x).exp()), -80.0, 80.0);
         assert!(silu_worst <= 3.0, "silu {silu_worst}");
+        let turned = |x: f64| x / (1.0 + f64::from(-1.702f32 * x as f32).exp());
+        let quick_worst = worst(quick_gelu, turned, -47.0, 47.0);
+        assert!(quick_worst <= 3.0, "quick_gelu {quick_worst}");
     }
 
     /// The integral of the normal density by Simpson's rule.
@@ -252,7 +264,7 @@ mod tests {
         assert_eq!((exp(-inf), exp(inf), exp(0.0), exp(-104.5), exp(89.0)), (0.0, inf, 1.0, 0.0, inf));
         assert_eq!((tanh(inf), tanh(-inf), sigmoid(inf), sigmoid(-inf)), (1.0, -1.0, 1.0, 0.0));
         assert_eq!((gelu(inf), gelu(-inf), softplus(inf), softplus(-inf)), (inf, 0.0, inf, 0.0));
-        for f in [exp, tanh, sigmoid, gelu, softplus, silu, gelu_tanh] {
+        for f in [exp, tanh, sigmoid, gelu, softplus, silu, gelu_tanh, quick_gelu] {
             assert!(f(f32::NAN).is_nan());
         }
         // Subnormal results are there too, rounded once or nearly so.

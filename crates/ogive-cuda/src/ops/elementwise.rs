@@ -16,6 +16,7 @@ pub(crate) fn function(f: Activation) -> Result<u32> {
         Activation::Tanh => 3,
         Activation::Exp => 4,
         Activation::Softplus => 5,
+        Activation::QuickGelu => 6,
         other => return Err(Error::unsupported("activate", format!("CUDA does not know {other:?}"))),
     })
 }

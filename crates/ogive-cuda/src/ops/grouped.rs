@@ -220,6 +220,7 @@ fn single(m: &Mixture<'_>, part: &Part, groups: &Groups, x: &Tensor, results: &T
         .at(h)
         .count("inputs", m.dim())
         .count("hidden elements", m.hidden())
+        .gating(m)
         .run([m.hidden().div_ceil(SINGLE), groups.most, 1], [THREADS, 1, 1])?;
     call("experts_down_many", h)
         .at(m.down.address())
@@ -227,6 +228,7 @@ fn single(m: &Mixture<'_>, part: &Part, groups: &Groups, x: &Tensor, results: &T
         .at(m.device.read(m.at, results)?)
         .count("outputs", m.dim())
         .count("hidden elements", m.hidden())
+        .at(m.bias[2])
         .run([m.dim().div_ceil(SINGLE), groups.most, 1], [THREADS, 1, 1])?;
     Ok(())
 }
@@ -259,6 +261,7 @@ fn up(
         .count("inputs, filled up", padded)
         .count("hidden elements", m.hidden())
         .count("hidden elements, filled up", filled)
+        .gating(m)
         .run_shared(grid, [tiles.up.threads(), 1, 1], tiles.shared_up(kept))?;
     Ok(())
 }
@@ -282,6 +285,7 @@ fn down(
         .count("outputs", m.dim())
         .count("hidden elements", m.hidden())
         .count("hidden elements, filled up", filled)
+        .at(m.bias[2])
         .run_shared(
             [m.dim().div_ceil(tiles.down.outputs()), groups.most, 1],
             [tiles.down.threads(), 1, 1],

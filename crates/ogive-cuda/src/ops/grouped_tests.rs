@@ -134,7 +134,20 @@ impl Given {
         let [gate, up, down] = self.held.each_ref().map(|w| weight::read(d, at, w).unwrap());
         let (ids, shares) = (send(b, &self.ids), b.upload(&self.shares, [n, k].into()).unwrap());
         let (ids, shares) = (d.read(at, &ids).unwrap(), d.read(at, &shares).unwrap());
-        let m = Mixture { device: d, at, n, k, ids, shares, gate, up, down, function: 0 };
+        let m = Mixture {
+            device: d,
+            at,
+            n,
+            k,
+            ids,
+            shares,
+            gate,
+            up,
+            down,
+            function: 0,
+            bias: [0; 3],
+            limit: 0.0,
+        };
         let (x, y) = (b.upload(&self.x, [n, dim].into()).unwrap(), d.tensor(at, [n, dim]).unwrap());
         compute(&m, &x, &y);
         b.download(&y).unwrap()

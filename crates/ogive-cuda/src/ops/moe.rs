@@ -15,7 +15,7 @@ use crate::ops::linear::FEW;
 use crate::ops::{codes, grouped, int8, linear};
 use crate::values::count;
 use crate::weight::{self, CudaWeight, Kept};
-use ogive_backend::{Experts, Mixed, RouterSpec, Routing, Scoring};
+use ogive_backend::{Experts, Gating, Mixed, RouterSpec, Routing, Scoring};
 use ogive_kernels::{EXPERTS, EXPERTS_INT8, ROUTE, Source};
 use ogive_tensor::{Error, Result, Tensor};
 
@@ -86,6 +86,10 @@ pub(super) struct Mixture<'a> {
     pub(super) down: &'a CudaWeight,
     /// The activation's number.
     pub(super) function: u32,
+    /// Where biases of gate, up and down lie; zeros for none.
+    pub(super) bias: [u64; 3],
+    /// Bounds of [`Gating::Clamped`]; 0 for none.
+    pub(super) limit: f32,
 }
 
 /// Rows that are computed at a time.
@@ -172,26 +176,34 @@ pub(crate) fn experts(
     let k = routing.ids.shape().cols();
     let [gate, up, down] = [&experts.gate, &experts.up, &experts.down].map(|w| weight::read(device, at, w));
     let (gate, up, down) = (gate?, up?, down?);
-    let [experts_of, hidden, _] = gate.shape;
+    let [experts_of, ..] = gate.shape;
     if routing.ids.shape().rows() != n || routing.weights.shape() != routing.ids.shape() {
         return Err(Error::shape(at, x.shape(), routing.ids.shape()));
     }
-    let wide = [experts_of, hidden, dim];
-    for (w, want) in [(gate, wide), (up, wide), (down, [experts_of, dim, hidden])] {
-        if w.shape != want {
-            return Err(Error::shape(at, w.shape.into(), want.into()));
-        }
-    }
+    experts.check(dim)?;
     if below > experts_of {
         return Err(Error::invalid(
             at,
             format!("{below} experts were chosen from, but there are {experts_of}"),
         ));
     }
-    let m =
-        Mixture { device, at, n, k, ids, shares, gate, up, down, function: function(experts.activation)? };
+    let bias = match &experts.bias {
+        Some([gate, up, down]) => [device.read(at, gate)?, device.read(at, up)?, device.read(at, down)?],
+        None => [0; 3],
+    };
+    let limit = match experts.gating {
+        Gating::Product => 0.0,
+        Gating::Clamped { limit } => limit,
+        other => return Err(Error::unsupported(at, format!("CUDA does not know {other:?}"))),
+    };
+    let function = function(experts.activation)?;
+    let m = Mixture { device, at, n, k, ids, shares, gate, up, down, function, bias, limit };
     if [gate, up, down].iter().any(|w| w.columns().is_some()) {
         let Experts { gate, up, down, activation, .. } = experts;
+        if experts.bias.is_some() || limit > 0.0 {
+            let why = "a single expert whose columns are in an order of their own has neither biases nor a limit here";
+            return Err(Error::unsupported(at, why));
+        }
         let h = linear::linear_gated(device, compute, x, [gate, up], *activation)?;
         let y = linear::linear(device, compute, &h, down)?;
         return elementwise::broadcast(device, Two::Mul, y, &routing.weights);
@@ -204,6 +216,13 @@ pub(crate) fn experts(
         Way::Grouped(way) => grouped::experts(&m, way, x, &y)?,
     }
     Ok(y)
+}
+
+impl Call<'_> {
+    /// What `gating.cu` takes.
+    pub(super) fn gating(self, m: &Mixture<'_>) -> Self {
+        self.at(m.bias[0]).at(m.bias[1]).float(m.limit)
+    }
 }
 
 impl Mixture<'_> {
@@ -243,6 +262,7 @@ impl Mixture<'_> {
                 .count("inputs", dim)
                 .count("hidden elements", hidden)
                 .number(self.function)
+                .gating(self)
                 .run([hidden.div_ceil(WARPS as usize), rows * k, 1], [32 * WARPS, 1, 1])?;
             call("experts_down")
                 .at(h)
@@ -254,6 +274,7 @@ impl Mixture<'_> {
                 .at(skip(to, dim))
                 .count("outputs", dim)
                 .count("hidden elements", hidden)
+                .at(self.bias[2])
                 .run([dim.div_ceil(WARPS as usize), rows, 1], [32 * WARPS, 1, 1])?;
         }
         Ok(())
@@ -277,6 +298,7 @@ impl Mixture<'_> {
             .count("inputs", dim)
             .count("hidden elements", hidden)
             .number(self.function)
+            .gating(self)
             .run([hidden.div_ceil(WARPS as usize), n * k, 1], [32 * WARPS, 1, 1])?;
         codes::codes(self.device, self.at, &h, 0)?
             .given(call("experts_down_int8"))
@@ -289,6 +311,7 @@ impl Mixture<'_> {
             .at(to)
             .count("outputs", dim)
             .count("hidden elements", hidden)
+            .at(self.bias[2])
             .run([dim.div_ceil(WARPS as usize), n, 1], [32 * WARPS, 1, 1])?;
         Ok(())
     }

@@ -75,7 +75,13 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                 Ok(b.add_rms_norm(x, &y, &factors(b)?, 1e-5)?.1)
             });
             cut(lab, "sum", &|b, r| b.sum(&some(b, &x, cols, r)?));
-            for f in [Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::Softplus] {
+            for f in [
+                Activation::Silu,
+                Activation::Gelu,
+                Activation::GeluTanh,
+                Activation::QuickGelu,
+                Activation::Softplus,
+            ] {
                 cut(lab, &format!("gated, {f:?}"), &|b, r| {
                     b.gated(some(b, &x, cols, r.clone())?, &some(b, &y, cols, r)?, f)
                 });
@@ -153,7 +159,7 @@ fn products(lab: &mut Lab<'_>, format: &'static Format) -> Result<()> {
 fn mixture(lab: &mut Lab<'_>, format: &'static Format) -> Result<()> {
     let dim = if format.block_len == 1 { 24 } else { format.block_len };
     let mut stack = || lab.subject().upload_weight(&lab.random.weight([5, dim, dim], format)?);
-    let mut experts = Experts { gate: stack()?, up: stack()?, down: stack()?, activation: Activation::Silu };
+    let mut experts = Experts::new([stack()?, stack()?, stack()?], Activation::Silu);
     let (x, logits) = (lab.random.normal(ROWS * dim), lab.random.normal(ROWS * 5));
     for (name, activation) in super::moe::ACTIVATIONS {
         experts.activation = activation;

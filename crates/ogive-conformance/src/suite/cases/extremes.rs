@@ -84,7 +84,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
 
     cases.push(Case::new("extremes/elementwise", |lab| {
         use Activation::*;
-        for f in [Silu, Gelu, GeluTanh, Tanh, Exp, Softplus] {
+        for f in [Silu, Gelu, GeluTanh, QuickGelu, Tanh, Exp, Softplus] {
             isolated(lab, lab.each(1.0), 21, &|b, x| b.activate(x, f));
         }
         // Sums and products of extremes are what IEEE 754 says; subnormals may be flushed.
@@ -120,12 +120,12 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         let ws = [gate?, upward?, down?];
         let logits = lab.random.normal(18);
         let activations = super::moe::ACTIVATIONS.map(|(_, activation)| activation);
-        let scorings = [Scoring::Softmax, Scoring::Sigmoid, Scoring::Softmax];
+        let scorings = [Scoring::Softmax, Scoring::Sigmoid].repeat(activations.len());
         for (scoring, activation) in scorings.into_iter().zip(activations) {
             let spec = RouterSpec::new(2, scoring);
             let stack = |b: &dyn Backend| -> Result<Experts> {
                 let [gate, up, down] = [0, 1, 2].map(|i| b.upload_weight(&ws[i]));
-                Ok(Experts { gate: gate?, up: up?, down: down?, activation })
+                Ok(Experts::new([gate?, up?, down?], activation))
             };
             isolated(lab, lab.exact().times(6.0), 8, &|b, x| {
                 b.moe(&x, &up(b, &logits, &[3, 6])?, &spec, &stack(b)?)

@@ -63,8 +63,8 @@ impl Kit {
 
 type Call = (&'static str, fn(&dyn Backend, &Kit, &Kit) -> Result<()>);
 
-fn experts([gate, up, down]: [&Weight; 3]) -> Experts {
-    Experts { gate: gate.clone(), up: up.clone(), down: down.clone(), activation: Activation::Silu }
+fn experts(weights: [&Weight; 3]) -> Experts {
+    Experts::new(weights.map(Clone::clone), Activation::Silu)
 }
 
 fn attn() -> AttnSpec {
@@ -72,7 +72,7 @@ fn attn() -> AttnSpec {
 }
 
 /// `o` is our own, `s` the stranger's.
-const CALLS: [Call; 49] = [
+const CALLS: [Call; 50] = [
     ("download", |b, _, s| b.download(&s.x).map(drop)),
     ("embed, table", |b, o, s| b.embed(&s.w, Ids::Tokens, &o.plan).map(drop)),
     ("embed, plan", |b, o, s| b.embed(&o.w, Ids::Tokens, &s.plan).map(drop)),
@@ -128,6 +128,11 @@ const CALLS: [Call; 49] = [
     ("experts, input", |b, o, s| b.experts(&s.x, &o.routing, &experts([&o.w; 3])).map(drop)),
     ("experts, routing", |b, o, s| b.experts(&o.x, &s.routing, &experts([&o.w; 3])).map(drop)),
     ("experts, weights", |b, o, s| b.experts(&o.x, &o.routing, &experts([&o.w, &o.w, &s.w])).map(drop)),
+    ("experts, biases", |b, o, s| {
+        let (own, strange) = (o.row.clone().reshape([1, 4])?, s.row.clone().reshape([1, 4])?);
+        let biased = experts([&o.w; 3]).biased([own.clone(), own, strange]);
+        b.experts(&o.x, &o.routing, &biased).map(drop)
+    }),
     ("outputs, input", |b, o, s| b.outputs(&s.x, &o.plan).map(drop)),
     ("outputs, plan", |b, o, s| b.outputs(&o.x, &s.plan).map(drop)),
     ("argmax", |b, _, s| b.argmax(&s.x).map(drop)),

@@ -159,7 +159,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             Ok(())
         }));
         cases.push(Case::new(format!("linear_gated/{}", format.name), move |lab| {
-            for f in [Activation::Silu, Activation::GeluTanh, Activation::Gelu] {
+            for f in [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::QuickGelu] {
                 for (n, rows, blocks) in sizes(format) {
                     gated(lab, format, f, [n, rows, blocks * format.block_len])?;
                 }

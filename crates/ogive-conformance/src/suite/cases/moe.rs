@@ -7,8 +7,8 @@ use super::{Case, up};
 use crate::suite::Options;
 use crate::suite::lab::{Host, Lab, Work};
 use crate::suite::random::{Random, gain};
-use ogive_backend::tensor::{F32, Format, HostWeight, Q8_0, Result, Scale};
-use ogive_backend::{Activation, Backend, Experts, RouterSpec, Scoring};
+use ogive_backend::tensor::{F32, Format, HostWeight, MXFP4, Q8_0, Result, Scale};
+use ogive_backend::{Activation, Backend, Experts, Gating, RouterSpec, Scoring, Weight};
 
 /// A router without its tensors.
 #[derive(Clone, Copy)]
@@ -55,11 +55,20 @@ struct Stack {
     scaled: [bool; 3],
     /// Which order the columns of each are in: 0 is none, and others are equal where these are.
     ordered: [usize; 3],
+    biased: bool,
+    gating: Gating,
 }
 
 impl Stack {
     fn of(format: &'static Format) -> Self {
-        Self { format, activation: Activation::Silu, scaled: [false; 3], ordered: [0; 3] }
+        Self {
+            format,
+            activation: Activation::Silu,
+            scaled: [false; 3],
+            ordered: [0; 3],
+            biased: false,
+            gating: Gating::Product,
+        }
     }
 
     /// Gate, up or down.
@@ -81,8 +90,18 @@ impl Stack {
 }
 
 /// What gates are activated with.
-pub(super) const ACTIVATIONS: [(&str, Activation); 3] =
-    [("silu", Activation::Silu), ("gelu", Activation::Gelu), ("gelu-tanh", Activation::GeluTanh)];
+pub(super) const ACTIVATIONS: [(&str, Activation); 4] = [
+    ("silu", Activation::Silu),
+    ("gelu", Activation::Gelu),
+    ("gelu-tanh", Activation::GeluTanh),
+    ("quick-gelu", Activation::QuickGelu),
+];
+
+/// The same experts with another weight for `up`.
+fn with_up(mut experts: Experts, up: Weight) -> Experts {
+    experts.up = up;
+    experts
+}
 
 pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     let sigmoid = Router { scoring: Scoring::Sigmoid, ..PLAIN };
@@ -174,6 +193,35 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         }));
     }
 
+    for &format in options.formats.iter().filter(|f| [&F32, &Q8_0, &MXFP4].contains(*f)) {
+        let clamped = Gating::Clamped { limit: 0.6 };
+        for (name, biased, gating) in [
+            ("biases", true, Gating::Product),
+            ("clamped", false, clamped),
+            ("biases-clamped", true, clamped),
+        ] {
+            cases.push(Case::new(format!("moe/{name}/{}", format.name), move |lab| {
+                let router = Router { experts: 4, ..PLAIN };
+                for n in [1, 9, 70] {
+                    let logits = lab.random.normal(n * router.experts);
+                    let stack =
+                        Stack { biased, gating, activation: Activation::QuickGelu, ..Stack::of(format) };
+                    mixture(lab, &format!("{n} rows"), router, stack, logits)?;
+                }
+                Ok(())
+            }));
+        }
+        cases.push(Case::new(format!("moe/biases-and-permutation/{}", format.name), move |lab| {
+            let router = Router { experts: 4, ..PLAIN };
+            for (ordered, n) in [([1, 1, 2], 1), ([1, 0, 2], 9)] {
+                let logits = lab.random.normal(n * router.experts);
+                let stack = Stack { biased: true, gating: clamped, ordered, ..Stack::of(format) };
+                mixture(lab, &format!("{n} rows, orders {ordered:?}"), router, stack, logits)?;
+            }
+            Ok(())
+        }));
+    }
+
     cases.push(Case::new("moe/refused", |lab| {
         let w = |lab: &mut Lab<'_>, shape| lab.random.weight(shape, &F32);
         let (up_w, down_w, odd) = (w(lab, [4, 6, 3])?, w(lab, [4, 3, 6])?, w(lab, [4, 5, 3])?);
@@ -196,7 +244,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         let setup = |b: &dyn Backend| {
             let [gate, down, odd] = [&up_w, &down_w, &odd].map(|w| b.upload_weight(w));
             let (gate, down) = (gate?, down?);
-            let experts = Experts { up: gate.clone(), gate, down, activation: Activation::Silu };
+            let experts = Experts::new([gate.clone(), gate, down], Activation::Silu);
             let routing = b.route(&logits(b)?, &soft(2))?;
             Ok((up(b, &[1.0; 6], &[2, 3])?, routing, experts, odd?))
         };
@@ -208,11 +256,26 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             b.experts(&x, &routing, &e)
         });
         lab.refuses("experts of other sizes", setup, |b, (x, routing, e, odd)| {
-            b.experts(&x, &routing, &Experts { up: odd, ..e })
+            b.experts(&x, &routing, &with_up(e, odd))
         });
         lab.refuses("moe, experts of other sizes", setup, |b, (x, _, e, odd)| {
-            b.moe(&x, &logits(b)?, &soft(2), &Experts { up: odd, ..e })
+            b.moe(&x, &logits(b)?, &soft(2), &with_up(e, odd))
         });
+        for (what, wide) in [("of another width", [6, 5, 3]), ("of another", [6, 6, 2])] {
+            lab.refuses(&format!("experts, biases {what}"), setup, |b, (x, routing, e, _)| {
+                let [gate, upward, down] = wide.map(|width| up(b, &[0.5; 24][..4 * width], &[4, width]));
+                b.experts(&x, &routing, &e.biased([gate?, upward?, down?]))
+            });
+        }
+        lab.refuses("experts, too few biases", setup, |b, (x, routing, e, _)| {
+            let few = |width: usize| up(b, &[0.5; 18][..3 * width], &[3, width]);
+            b.experts(&x, &routing, &e.biased([few(6)?, few(6)?, few(3)?]))
+        });
+        for limit in [0.0, -1.0, f32::INFINITY, f32::NAN] {
+            lab.refuses(&format!("experts, a limit of {limit}"), setup, |b, (x, routing, e, _)| {
+                b.experts(&x, &routing, &e.gating(Gating::Clamped { limit }))
+            });
+        }
         lab.refuses("fewer experts than logits choose from", setup, |b, (x, _, e, _)| {
             let wide = up(b, &[0.0, 0.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0, 9.0], &[2, 5])?;
             b.moe(&x, &wide, &soft(1), &e)
@@ -222,7 +285,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
 }
 
 fn mixture(lab: &mut Lab<'_>, what: &str, router: Router, stack: Stack, logits: Vec<f32>) -> Result<()> {
-    let Stack { format, activation, .. } = stack;
+    let Stack { format, activation, gating, biased, .. } = stack;
     let (dim, hidden) =
         if format.block_len == 1 { (24, 10) } else { (format.block_len, 2 * format.block_len) };
     let (e, n) = (router.experts, logits.len() / router.experts);
@@ -230,6 +293,7 @@ fn mixture(lab: &mut Lab<'_>, what: &str, router: Router, stack: Stack, logits: 
     let (gate, upward) = (stack.weight(lab, 0, wide)?, stack.weight(lab, 1, wide)?);
     let down = stack.weight(lab, 2, [e, dim, hidden])?;
     let (x, bias) = (lab.random.normal(n * dim), lab.random.normal(e));
+    let biases = [hidden, hidden, dim].map(|width| lab.random.normal(e * width));
     let shares: Work<'_> =
         &|b| Ok(vec![b.route(&up(b, &logits, &[n, e])?, &router.spec(b, &bias)?)?.weights]);
     // The order of a row's experts is nobody's business.
@@ -247,7 +311,11 @@ fn mixture(lab: &mut Lab<'_>, what: &str, router: Router, stack: Stack, logits: 
     let size = 0.2 * gain(&gate) * gain(&upward) * gain(&down);
     lab.defined(what, lab.product(format, size).times(6.0), &|b| {
         let [gate, upward, down] = [&gate, &upward, &down].map(|w| b.upload_weight(w));
-        let experts = Experts { gate: gate?, up: upward?, down: down?, activation };
+        let mut experts = Experts::new([gate?, upward?, down?], activation).gating(gating);
+        if biased {
+            let of = |which: usize, width: usize| up(b, &biases[which], &[e, width]);
+            experts = experts.biased([of(0, hidden)?, of(1, hidden)?, of(2, dim)?]);
+        }
         let (x, logits, spec) = (up(b, &x, &[n, dim])?, up(b, &logits, &[n, e])?, router.spec(b, &bias)?);
         let routing = b.route(&logits, &spec)?;
         Ok(vec![b.experts(&x, &routing, &experts)?, b.moe(&x, &logits, &spec, &experts)?])

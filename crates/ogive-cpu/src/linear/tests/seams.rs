@@ -43,7 +43,7 @@ fn many_and_gated_are_what_they_are_made_of() {
             let ws = hosts.each_ref().map(|w| taken(w, path));
             let x = noise.values(n * k);
             let mut outs = vec![vec![0.0; n * 37]; ws.len()];
-            linear_many(&pool, &x, n, &ws.each_ref(), &mut outs).unwrap();
+            linear_many(&pool, &x, n, &ws.each_ref(), 0, &mut outs).unwrap();
             for (out, w) in outs.iter().zip(&hosts) {
                 let want = product(&pool, &x, n, w, Precision::Default, path);
                 assert_same(out, &want, &format!("{path} {w:?} n={n}"));
@@ -160,7 +160,7 @@ fn permuted_inputs_are_moved_and_then_multiplied_like_others() {
                     assert_eq!(row, own.to_vec()[last * k..]);
                 }
                 let mut outs = vec![vec![0.0; n * rows]; ws.len()];
-                linear_many(&pool, &x, n, &ws.iter().collect::<Vec<_>>(), &mut outs).unwrap();
+                linear_many(&pool, &x, n, &ws.iter().collect::<Vec<_>>(), 0, &mut outs).unwrap();
                 for (out, want) in outs.iter().zip(&want) {
                     assert_same(out, want, &format!("{path} {which:?} n={n}"));
                 }
@@ -210,7 +210,7 @@ fn wrong_arguments_are_errors() {
     assert!(linear(&pool, &x[1..], 1, &w, 0, &mut out).is_err());
     assert!(linear(&pool, &x, 2, &w, 0, &mut out).is_err());
     assert!(linear(&pool, &x, 1, &w, 0, &mut out[1..]).is_err());
-    assert!(linear_many(&pool, &x, 1, &[&w, &w], &mut [vec![0.0; 3]]).is_err());
+    assert!(linear_many(&pool, &x, 1, &[&w, &w], 0, &mut [vec![0.0; 3]]).is_err());
     assert!(linear_gated(&pool, &x, 1, &w, &w, 2, |_| {}, &mut out).is_err());
 }
 
@@ -294,7 +294,7 @@ fn weights_of_several_paths_meet_in_one_product() {
             for (&a, &b) in paths.iter().flat_map(|a| paths.iter().map(move |b| (a, b))) {
                 let ws = [taken(&host, a), taken(&host, b)];
                 let mut outs = vec![vec![f32::NAN; n * 40]; 2];
-                linear_many(&pool, &x, n, &ws.each_ref(), &mut outs).unwrap();
+                linear_many(&pool, &x, n, &ws.each_ref(), 0, &mut outs).unwrap();
                 let want = [a, b].map(|path| product(&pool, &x, n, &host, Precision::Default, path));
                 let what = format!("{} {a} {b} n={n}", format.name);
                 outs.iter().zip(&want).for_each(|(out, want)| assert_same(out, want, &what));
