@@ -99,7 +99,8 @@ DEVICE void activations(int f, float (&v)[QUADS][4]) {
         case 2: return each<2>(v);
         case 3: return each<3>(v);
         case 4: return each<4>(v);
-        default: return each<5>(v);
+        case 5: return each<5>(v);
+        default: return each<6>(v);
     }
 }
 

@@ -161,7 +161,7 @@ DEVICE float activation(int f, float x) {
         case 2: return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
         case 3: return tanhf(x);
         case 4: return expf(x);
-        case 6: return x / (1.0f + expf(-1.702f * x));
-        default: return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+        case 5: return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+        default: return x / (1.0f + expf(-1.702f * x));
     }
 }

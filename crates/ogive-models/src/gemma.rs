@@ -17,6 +17,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let class = Class {
         norm: |l, name, eps| l.rms_norm_less_one(name, eps),
         embed_scale: Some((c.usize("hidden_size")? as f32).sqrt()),
+        sinks: false,
         tied: true,
         head_dim: Some(256),
     };

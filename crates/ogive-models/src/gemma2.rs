@@ -40,12 +40,9 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let cap = c.opt_f32("attn_logit_softcapping")?;
     let spec = cap.into_iter().fold(scores(c)?, |s, cap| s.with(AttnOption::SoftCap(cap)));
     let rope = ogive_nn::rope_of(c, root, spec.k_dim)?;
-    let window = c.opt_usize("sliding_window")?.map_or(Some(4096), |w| (w > 0).then_some(w));
-    let listed = crate::windows::listed(c)?;
+    let window = crate::windows::every_second(c, 4096)?;
     load_with(c, root, &root.at_or_here("model", "embed_tokens")?, &|l, i| {
-        let slides = listed.as_ref().map_or(i.is_multiple_of(2), |slides| slides[i]);
-        let spec =
-            window.filter(|_| slides).into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
+        let spec = window(i).into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
         Attention::load(l, c, i, rope.clone(), spec)
     })
 }

@@ -26,6 +26,7 @@ pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
 pub mod gpt2;
+pub mod gpt_oss;
 mod head;
 pub mod llama;
 pub mod mixtral;
@@ -46,6 +47,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Gemma2ForCausalLM", gemma2::load)
         .with("Gemma2Model", gemma2::load)
         .with("GPT2LMHeadModel", gpt2::load)
+        .with("GptOssForCausalLM", gpt_oss::load)
         .with("Gemma3ForCausalLM", gemma3::load)
         .with("Gemma3ForConditionalGeneration", gemma3::load_nested)
         .with("LlamaForCausalLM", llama::load)

@@ -55,12 +55,19 @@ pub(crate) struct Class {
     pub(crate) head_dim: Option<usize>,
     /// What embeddings are multiplied by.
     pub(crate) embed_scale: Option<f32>,
+    /// Whether each head has a score that takes part in its softmax only.
+    pub(crate) sinks: bool,
     /// Whether the embedding is the head too where the settings do not say.
     pub(crate) tied: bool,
 }
 
-const LLAMA: Class =
-    Class { norm: |l, name, eps| l.rms_norm(name, eps), head_dim: None, embed_scale: None, tied: false };
+pub(crate) const LLAMA: Class = Class {
+    norm: |l, name, eps| l.rms_norm(name, eps),
+    head_dim: None,
+    embed_scale: None,
+    sinks: false,
+    tied: false,
+};
 
 /// Reads everything but what follows attention, which `feed_forward` reads from a block's place, given its number.
 pub(crate) fn load_with(
@@ -92,7 +99,10 @@ pub(crate) fn load_as(
     // One by one: a false number of layers ends at the first that is missing.
     let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
         let l = model.at("layers").at(i);
-        let spec = window(i).into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
+        let mut spec = window(i).into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
+        if class.sinks {
+            spec = spec.with(AttnOption::Sinks(l.at("self_attn").numbers("sinks")?));
+        }
         Ok(Block {
             attn_norm: (class.norm)(&l, "input_layernorm", eps)?,
             attn: Attention::load(&l.at("self_attn"), c, i, rope.clone(), spec)?,

@@ -37,6 +37,14 @@ pub(crate) fn qwen3_moe(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + 
     Ok(move |_: usize| window)
 }
 
+/// The rule of Gemma 2 and gpt-oss: by `layer_types`, else each second layer from the first on; `usual` tokens where the settings have
+/// nothing, none where they have 0.
+pub(crate) fn every_second(c: &Config, usual: usize) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
+    let window = c.opt_usize("sliding_window")?.map_or(Some(usual), |w| (w > 0).then_some(w));
+    let types = listed(c)?;
+    Ok(move |i: usize| window.filter(|_| types.as_ref().map_or(i.is_multiple_of(2), |slides| slides[i])))
+}
+
 /// Whether each layer slides, where `layer_types` says. Gemma's classes ask nothing else.
 pub(crate) fn listed(c: &Config) -> Result<Option<Vec<bool>>> {
     let (types, n) = (c.opt_strs("layer_types")?, c.usize("num_hidden_layers")?);

@@ -13,9 +13,10 @@ use ogive_weights::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
 
 /// Models that no GGUF file can be, and what the refusal names.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 10] = [
     ("gemma2", "query_pre_attn_scalar"),
     ("gemma3", "query_pre_attn_scalar"),
+    ("gpt-oss", "not converted"),
     ("gpt2", "scale_attn_by_inverse_layer_idx"),
     ("llama-dynamic", "dynamic"),
     ("llama-yarn-mscale", "magnitude"),

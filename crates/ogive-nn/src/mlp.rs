@@ -91,6 +91,11 @@ pub struct Moe {
 }
 
 impl Moe {
+    /// Of parts that were read otherwise.
+    pub fn new(router: Linear, spec: RouterSpec, experts: Experts) -> Self {
+        Self { router, spec, experts }
+    }
+
     /// Reads the router `gate` and, below `experts`, the projections of `n` experts called `names` (gate, up, down):
     /// stacked, or one of each for experts 0, 1, ...
     pub fn load(

@@ -243,13 +243,37 @@ impl HostWeight {
         Ok(Self { bytes: bytes.into(), ..self.clone() })
     }
 
-    /// Rows become columns (GPT-2 keeps `[in, out]`): decoded, as blocks run along the input.
+    /// Rows become columns (GPT-2 keeps `[in, out]`). Blocks of several elements run along the input, and are decoded; others stay what
+    /// they are.
     pub fn transposed(&self) -> Result<Self> {
         let [e, r, c] = self.shape;
+        if self.format.block_len == 1 && self.is_plain() {
+            let bytes = self.turned_bytes(self.format.block_bytes).into();
+            return Ok(Self { shape: [e, c, r], bytes, ..self.clone() });
+        }
         let values: Vec<f32> = self.to_array().permuted_axes([0, 2, 1]).iter().copied().collect();
         let unpacked = self.unpacked_for("the file has them transposed");
         let turned = Self::from_f32(self.name.clone(), [e, c, r], &values)?;
         Ok(Self { shard: self.shard, unpacked, ..turned })
+    }
+
+    /// Elements of `size` bytes, with columns for rows. Some columns at a time, so that neither what is read nor what is written is
+    /// spread over more lines than a cache has.
+    fn turned_bytes(&self, size: usize) -> Vec<u8> {
+        const COLUMNS: usize = 32;
+        let ([_, r, c], mut turned) = (self.shape, vec![0; self.bytes.len()]);
+        let matrix = (r * c * size).max(1);
+        for (to, from) in turned.chunks_exact_mut(matrix).zip(self.bytes.chunks_exact(matrix)) {
+            for (first, to) in to.chunks_mut(COLUMNS * r * size).enumerate() {
+                for (row, from) in from.chunks_exact(c * size).enumerate() {
+                    let elements = from[first * COLUMNS * size..].chunks_exact(size);
+                    for (to, from) in to.chunks_exact_mut(r * size).zip(elements) {
+                        to[row * size..][..size].copy_from_slice(from);
+                    }
+                }
+            }
+        }
+        turned
     }
 
     /// Matrices of one shape as one weight with an expert each. Copies the packed bytes, when they are first read. A weight has one format

@@ -17,6 +17,7 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ("attn_logit_softcapping", json!(50.0)),
             ("final_logit_softcapping", json!(30.0)),
         ],
+        "GptOss" => gpt_oss(),
         "Mistral" => vec![("sliding_window", json!(4096))],
         "Mixtral" => vec![("rope_theta", json!(1e6)), ("rms_norm_eps", json!(1e-5))],
         "Phi3" => vec![("rms_norm_eps", json!(1e-5))],
@@ -33,6 +34,23 @@ fn mixture(kv_heads: usize, chosen: usize) -> Vec<(&'static str, Value)> {
         ("num_experts_per_tok", json!(chosen)),
         ("norm_topk_prob", json!(false)),
         ("sliding_window", json!(4096)),
+    ]
+}
+
+/// OpenAI's, whose file of settings has them all.
+fn gpt_oss() -> Vec<(&'static str, Value)> {
+    let yarn = json!({
+        "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+        "original_max_position_embeddings": 4096,
+    });
+    vec![
+        ("head_dim", json!(64)),
+        ("num_experts_per_tok", json!(4)),
+        ("num_key_value_heads", json!(8)),
+        ("rms_norm_eps", json!(1e-5)),
+        ("rope_scaling", yarn),
+        ("rope_theta", json!(150_000.0)),
+        ("sliding_window", json!(128)),
     ]
 }
 
@@ -97,6 +115,12 @@ mod tests {
                 "Qwen3MoeForCausalLM",
                 json!({"num_key_value_heads": 4, "num_experts_per_tok": 8, "norm_topk_prob": false,
                     "sliding_window": 4096}),
+            ),
+            (
+                "GptOssForCausalLM",
+                json!({"num_key_value_heads": 8, "head_dim": 64, "num_experts_per_tok": 4, "rms_norm_eps": 1e-5,
+                    "sliding_window": 128, "rope_theta": 150_000.0, "rope_scaling": {"rope_type": "yarn", "factor": 32.0,
+                    "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false, "original_max_position_embeddings": 4096}}),
             ),
             ("LlamaForCausalLM", json!({})),
             ("Gemma3ForCausalLM", json!({})),

@@ -332,3 +332,53 @@ fn a_layer_has_the_values_of_its_packer() {
         assert_eq!(model.source.get("lm_head.weight").unwrap().format, &F16);
     }
 }
+
+fn mxfp4() -> Value {
+    json!({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]})
+}
+
+/// Two experts of three rows of 64 columns, by the definition: neighbours in a byte, the first in its low half, and a power of two for 32.
+#[test]
+fn blocks_of_mxfp4_are_numbers_of_four_bits_times_a_power() {
+    let pairs: Vec<u8> = (0..2 * 3 * 2 * 16).map(|i| (i * 37 % 256) as u8).collect();
+    let powers: Vec<u8> = (0..2 * 3 * 2).map(|i| 120 + i as u8).collect();
+    let of = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
+    let value = |i: usize| {
+        let code = pairs[i / 2] >> (4 * (i % 2)) & 15;
+        of[usize::from(code)] * 2f32.powi(i32::from(powers[i / 32]) - 127)
+    };
+    let want: Vec<f32> = (0..2 * 3 * 64).map(value).collect();
+    let stem = "model.layers.0.mlp.experts.gate_up_proj";
+    let of_bias = tensor(stem, "_bias", "F32", &[2, 3], vec![0; 24]);
+    let parts = [
+        tensor(stem, "_blocks", "U8", &[2, 3, 2, 16], pairs.clone()),
+        tensor(stem, "_scales", "U8", &[2, 3, 2], powers.clone()),
+    ];
+    let all = |parts: &[&Tensor]| {
+        let tensors: Vec<Tensor> = parts.iter().map(|t| (*t).clone()).collect();
+        opened(mxfp4(), &tensors)
+    };
+    let source = all(&[&parts[0], &parts[1], &of_bias]);
+    let w = source.get(&format!("{stem}.weight")).unwrap();
+    assert_eq!((w.shape, w.format.name, w.unpacked.is_none()), ([2, 3, 64], "mxfp4", true));
+    assert!(bits(&w.to_vec()).iter().zip(bits(&want)).all(|(a, b)| *a == b || (a | b) << 1 == 0));
+    let names: Vec<String> = source.tensors().into_iter().map(|t| t.name).collect();
+    assert_eq!(names, [format!("{stem}.weight"), format!("{stem}_bias")]);
+
+    // What does not fit is told by the tensor's own name.
+    let refused = |parts: &[&Tensor], what: &str, why: &str| {
+        let e = all(parts).get(&format!("{stem}.weight")).unwrap_err().to_string();
+        assert!(e.contains(&format!("{stem}_{what}")) && e.contains(why), "{e}");
+    };
+    refused(&[&parts[0]], "scales", "no such tensor beside it");
+    let few = tensor(stem, "_scales", "U8", &[2, 3, 1], vec![0; 6]);
+    refused(&[&parts[0], &few], "scales", "need [2, 3, 2] U8");
+    let wide = tensor(stem, "_blocks", "U8", &[2, 3, 1, 32], pairs.clone());
+    refused(&[&wide, &parts[1]], "blocks", "[2, 3, 1, 32] U8");
+    let wrong = tensor(stem, "_blocks", "I8", &[2, 3, 2, 16], pairs.clone());
+    refused(&[&wrong, &parts[1]], "blocks", "I8");
+    // Without settings nothing says what the bytes mean.
+    let files = Safetensors::from_bytes(Arc::new(file(&parts))).unwrap();
+    let e = files.with_config(&Config(json!({}))).unwrap_err().to_string();
+    assert!(e.contains("gate_up_proj_blocks") && e.contains("nothing says how"), "{e}");
+}

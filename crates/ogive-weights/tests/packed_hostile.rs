@@ -61,7 +61,9 @@ fn settings_that_are_not_known_are_named_with_those_that_are() {
     says(
         &other,
         &none,
-        &["`bitsandbytes` is not read; known are gptq, awq (version gemm) and compressed-tensors"],
+        &[
+            "`bitsandbytes` is not read; known are gptq, awq (version gemm), compressed-tensors (pack-quantized) and mxfp4",
+        ],
     );
     for (key, value, what) in [
         ("bits", json!(5), "5 bits of gptq are not read; known are 2, 3, 4 and 8"),
@@ -282,11 +284,15 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_file_gives_whole_weights_or_errors(at in any::<prop::sample::Index>(), bit in 0..8_u32, header in any::<bool>(), which in 0..4_usize) {
+    fn a_damaged_file_gives_whole_weights_or_errors(at in any::<prop::sample::Index>(), bit in 0..8_u32, header in any::<bool>(), which in 0..5_usize) {
         let numbers = Numbers::new(if which == 3 { 3 } else { 4 }, [32, 64], 32, None);
         let tensors = match which {
             0 | 3 => numbers.gptq("a.", 1, &F16),
             1 => numbers.awq("a.", &F16),
+            4 => vec![
+                tensor("a", "_blocks", "U8", &[2, 3, 2, 16], vec![0x5a; 192]),
+                tensor("a", "_scales", "U8", &[2, 3, 2], vec![127; 12]),
+            ],
             _ => numbers.compressed("a.", true, true, &F16),
         };
         let mut file = file(&tensors);

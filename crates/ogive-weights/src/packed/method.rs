@@ -12,6 +12,7 @@ pub(super) enum Method {
     Gptq(Gptq),
     Awq(Awq),
     Compressed,
+    Mxfp4,
 }
 
 /// Where the settings are.
@@ -34,13 +35,14 @@ impl Method {
             "gptq" => Ok(Self::Gptq(gptq(settings)?)),
             "awq" => Ok(Self::Awq(awq(settings)?)),
             "compressed-tensors" => compressed(settings),
+            "mxfp4" => Ok(Self::Mxfp4),
             other => Err(Error::unsupported("quant_method", format!("`{other}` is not read; {KNOWN}"))),
         }
     }
 }
 
-pub(super) const KNOWN: &str = "known are gptq, awq (version gemm) and compressed-tensors (pack-quantized); take one of those, the model \
-    as it was before it was packed, or a GGUF of it";
+pub(super) const KNOWN: &str = "known are gptq, awq (version gemm), compressed-tensors (pack-quantized) and mxfp4; take one of those, the \
+    model as it was before it was packed, or a GGUF of it";
 
 fn gptq(settings: &Config) -> Result<Gptq> {
     let bits = settings.usize("bits")?;

@@ -1,6 +1,6 @@
-//! Weights that were packed for PyTorch: AutoGPTQ's, AutoAWQ's and compressed-tensors' safetensors files.
+//! Weights that were packed for PyTorch: AutoGPTQ's, AutoAWQ's, compressed-tensors' and gpt-oss's safetensors files.
 //!
-//! Such a file has three or four tensors in place of a weight. They are given as one, under the weight's own name and in one of ggml's
+//! Such a file has two to four tensors in place of a weight. They are given as one, under the weight's own name and in one of ggml's
 //! formats, so that every backend has kernels for it: the values are those of the file, to the bit ([`matrix`]). What the
 //! files have as it is (norms, embeddings, biases, whatever was not to be packed) is given as it is: the tensors that are there
 //! say which weights were packed, and not the settings' lists of names.
@@ -13,22 +13,48 @@ mod compressed;
 mod gptq;
 mod matrix;
 mod method;
+mod mxfp4;
 mod parts;
 
 use crate::safetensors::Safetensors;
-use matrix::Matrix;
 pub(crate) use method::AT as QUANTIZATION;
 use method::{KNOWN, Method};
 use ogive_tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
 use parts::Parts;
 use std::collections::{HashMap, HashSet};
 
-/// The tensor that says that a weight is packed, and those beside it.
-type Leaves = (&'static str, &'static [&'static str]);
+/// How the tensors of a weight are called.
+struct Leaves {
+    /// What stands before the words below: all but this one's last is the weight's name without `.weight`.
+    joint: char,
+    /// The tensor that says that a weight is packed.
+    first: &'static str,
+    /// Those beside it.
+    beside: &'static [&'static str],
+}
 
-const GPTQ: Leaves = ("qweight", &["qzeros", "scales", "g_idx"]);
-const COMPRESSED: Leaves =
-    ("weight_packed", &["weight_scale", "weight_zero_point", "weight_shape", "weight_g_idx"]);
+const GPTQ: Leaves = Leaves { joint: '.', first: "qweight", beside: &["qzeros", "scales", "g_idx"] };
+const COMPRESSED: Leaves = Leaves {
+    joint: '.',
+    first: "weight_packed",
+    beside: &["weight_scale", "weight_zero_point", "weight_shape", "weight_g_idx"],
+};
+const MXFP4: Leaves = Leaves { joint: '_', first: "blocks", beside: &["scales"] };
+
+impl Leaves {
+    /// A tensor's stem, its joint included, and its last word.
+    fn cut<'a>(&self, tensor: &'a str) -> (&'a str, &'a str) {
+        tensor.split_at(tensor.rfind(self.joint).map_or(0, |at| at + self.joint.len_utf8()))
+    }
+
+    /// The name of the weight that has this stem.
+    fn name(&self, stem: &str) -> String {
+        match stem.strip_suffix(self.joint) {
+            Some(stem) => format!("{stem}.weight"),
+            None => "weight".into(),
+        }
+    }
+}
 
 /// Files of packed weights.
 #[derive(Debug)]
@@ -58,8 +84,7 @@ pub(crate) fn open(config: &Config, files: Safetensors) -> Result<Box<dyn Source
 
 /// A tensor of packed weights, of which settings have to say what it means.
 pub(crate) fn unsettled(files: &Safetensors) -> Option<&str> {
-    let is_packed =
-        |name: &&str| [GPTQ.0, COMPRESSED.0].contains(&name.rsplit('.').next().unwrap_or_default());
+    let is_packed = |name: &&str| [GPTQ, COMPRESSED, MXFP4].iter().any(|l| l.cut(name).1 == l.first);
     files.names().find(is_packed)
 }
 
@@ -68,15 +93,17 @@ impl Method {
         match self {
             Self::Gptq(_) | Self::Awq(_) => GPTQ,
             Self::Compressed => COMPRESSED,
+            Self::Mxfp4 => MXFP4,
         }
     }
 }
 
 impl Packed {
     fn new(files: Safetensors, method: Method) -> Result<Self> {
+        let leaves = method.leaves();
         let stem = |name: &str| {
-            let stem = name.strip_suffix(method.leaves().0)?;
-            (stem.is_empty() || stem.ends_with('.')).then(|| (format!("{stem}weight"), stem.to_owned()))
+            let (stem, leaf) = leaves.cut(name);
+            (leaf == leaves.first).then(|| (leaves.name(stem), stem.to_owned()))
         };
         let stems: HashMap<_, _> = files.names().filter_map(stem).collect();
         if let Some(name) = files.names().find(|name| stems.contains_key(*name)) {
@@ -85,29 +112,31 @@ impl Packed {
         Ok(Self { files, method, stems })
     }
 
-    fn matrix(&self, name: &str, stem: &str) -> Result<Matrix> {
+    fn weight(&self, name: &str, stem: &str) -> Result<HostWeight> {
         let parts = Parts { files: &self.files, stem };
-        match self.method {
-            Method::Gptq(gptq) => gptq.matrix(name, &parts),
-            Method::Awq(awq) => awq.matrix(name, &parts),
-            Method::Compressed => compressed::matrix(name, &parts),
-        }
+        let matrix = match self.method {
+            Method::Gptq(gptq) => gptq.matrix(name, &parts)?,
+            Method::Awq(awq) => awq.matrix(name, &parts)?,
+            Method::Compressed => compressed::matrix(name, &parts)?,
+            Method::Mxfp4 => return mxfp4::weight(name, &parts),
+        };
+        matrix.weight()
     }
 
     /// The name of the weight whose part or parts this tensor is, and whether it is the first of them.
     fn whole(&self, tensor: &str) -> Option<(String, bool)> {
-        let (first, beside) = self.method.leaves();
-        let stem = tensor.rfind('.').map_or("", |dot| &tensor[..=dot]);
-        let (name, leaf) = (format!("{stem}weight"), &tensor[stem.len()..]);
-        let is_part = leaf == first || beside.contains(&leaf);
-        (is_part && self.stems.contains_key(&name)).then_some((name, leaf == first))
+        let leaves = self.method.leaves();
+        let (stem, leaf) = leaves.cut(tensor);
+        let (name, is_first) = (leaves.name(stem), leaf == leaves.first);
+        let is_part = is_first || leaves.beside.contains(&leaf);
+        (is_part && self.stems.contains_key(&name)).then_some((name, is_first))
     }
 }
 
 impl Source for Packed {
     fn get(&self, name: &str) -> Result<HostWeight> {
         match self.stems.get(name) {
-            Some(stem) => self.matrix(name, stem)?.weight(),
+            Some(stem) => self.weight(name, stem),
             None => self.files.get(name),
         }
     }

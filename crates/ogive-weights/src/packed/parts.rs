@@ -7,7 +7,7 @@ use ogive_tensor::{BF16, Bytes, Error, F16, F32, Result};
 /// The tensors below a name.
 pub(super) struct Parts<'a> {
     pub(super) files: &'a Safetensors,
-    /// With its dot: `model.layers.0.self_attn.q_proj.`
+    /// With what joins it to the words below: `model.layers.0.self_attn.q_proj.`
     pub(super) stem: &'a str,
 }
 

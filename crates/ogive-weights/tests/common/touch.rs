@@ -7,7 +7,8 @@ use ogive_weights::tensor::{Config, Source, WeightInfo, serde_json};
 use std::sync::Arc;
 
 /// Ways of packing that the bytes are read as.
-const METHODS: [&str; 6] = [
+const METHODS: [&str; 7] = [
+    r#"{"quant_method": "mxfp4"}"#,
     r#"{"quant_method": "gptq", "bits": 4, "group_size": 32}"#,
     r#"{"quant_method": "gptq", "bits": 3, "group_size": 32}"#,
     r#"{"quant_method": "gptq", "bits": 2, "group_size": -1, "checkpoint_format": "gptq_v2"}"#,

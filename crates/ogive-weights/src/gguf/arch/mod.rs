@@ -6,6 +6,7 @@ mod bert;
 mod deepseek;
 mod gemma;
 mod gpt2;
+mod gpt_oss;
 mod llama;
 mod phi3;
 mod qwen;
@@ -26,6 +27,7 @@ pub fn translations() -> Vec<Translation> {
         gemma::gemma3(),
         phi3::phi3(),
         gpt2::gpt2(),
+        gpt_oss::gpt_oss(),
         bert::bert(),
         bert::nomic_bert(),
         deepseek::deepseek2(),
