@@ -231,6 +231,24 @@ impl Backend for CpuBackend {
         let made = ws.iter().zip(outs).map(|(w, out)| make_in(self, x.shape().with_cols(w.shape()[1]), out));
         Ok(made.collect())
     }
+    fn linear_each(&self, x: &Tensor, ws: &[Weight]) -> Result<Tensor> {
+        let at = "linear_each";
+        let (shape, xs) = (x.shape(), read(at, x)?);
+        let Some([experts, rows, k]) = ws.first().map(Weight::shape) else {
+            return Err(Error::invalid(at, "there are no heads"));
+        };
+        if let Some(odd) = ws.iter().find(|w| w.shape() != [1, rows, k] || experts != 1) {
+            return Err(Error::shape(at, odd.shape().into(), [1, rows, k].into()));
+        }
+        let n = shape.dims().first().copied().unwrap_or(0);
+        if shape != [n, ws.len(), k].into() {
+            return Err(Error::shape(at, shape, [n, ws.len(), k].into()));
+        }
+        let data = ws.iter().map(held::now).collect::<Result<Vec<_>>>()?;
+        let mut out = self.spare.take(n * ws.len() * rows);
+        linear::linear_each(&self.pool, xs, n, &data.iter().collect::<Vec<_>>(), &mut out)?;
+        Ok(make_in(self, [n, ws.len(), rows], out))
+    }
     fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
         ops::norm::add_rms_norm(self, residual, x, w, eps)
     }

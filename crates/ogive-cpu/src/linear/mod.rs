@@ -202,6 +202,45 @@ fn products(
     Input::recycle(input);
 }
 
+/// A product of its own for each head, in one fork and join: heads are many and small. `x`: `[n, heads, k]`, all of `ws` `[1, rows, k]`,
+/// `out`: `[n, heads, rows]`.
+pub(crate) fn linear_each(
+    pool: &Pool,
+    x: &[f32],
+    n: usize,
+    ws: &[&Arc<CpuWeight>],
+    out: &mut [f32],
+) -> Result<()> {
+    let heads = ws.len();
+    let Some([_, rows, k]) = ws.first().map(|w| w.shape()) else { return Ok(()) };
+    for w in ws {
+        check(&x[..x.len() / heads], n, w, 0, out.len() / heads)?;
+    }
+    if x.is_empty() || out.is_empty() {
+        out.fill(0.0);
+        return Ok(());
+    }
+    let input = |(head, w): (usize, &&Arc<CpuWeight>)| {
+        let own: Vec<f32> = x.chunks_exact(k).skip(head).step_by(heads).flatten().copied().collect();
+        order::ordered(&own, n, &[w]).map(|x| Arc::new(Input::new(pool, &x, n, &[w])))
+    };
+    let inputs: Vec<_> = ws.iter().enumerate().filter_map(input).collect();
+    let mut apart = vec![0.0; out.len()]; // [heads, n, rows]
+    let mut outs: Vec<_> =
+        apart.chunks_exact_mut(n * rows).map(|values| Matrix { values, cols: rows }).collect();
+    let width = ws.iter().map(|w| stripe_width(pool, w, heads * rows, n)).min();
+    let (own, of_threads): (Vec<_>, _) = (ws.iter().copied().map(Arc::clone).collect(), inputs.clone());
+    let each =
+        move |head: usize, col, stripe: &mut Stripe<'_>| fill(&own[head], &of_threads[head], col, stripe);
+    pool.stripes(&mut outs, width.unwrap_or(PANEL), each);
+    inputs.into_iter().for_each(Input::recycle);
+    for (i, to) in out.chunks_exact_mut(rows).enumerate() {
+        let (row, head) = (i / heads, i % heads);
+        to.copy_from_slice(&apart[(head * n + row) * rows..][..rows]);
+    }
+    Ok(())
+}
+
 /// Rows that a thread takes at a time for `n` tokens, of `rows` in all.
 fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
     let (worth, stripes) = match (w.kernel(), w.wants(n)) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    linear::{linear_gated, linear_many},
+    linear::{linear_each, linear_gated, linear_many},
     room::Rooms,
 };
 use ogive_tensor::{Q4_0, Q4_K, Q8_0, Scale};
@@ -30,6 +30,35 @@ fn each_expert_is_a_matrix_of_its_own() {
             assert_same(&got, &want, &format!("{path} expert {expert}"));
         }
     }
+}
+
+#[test]
+fn each_head_has_the_bits_of_a_product_by_itself() {
+    let mut noise = Noise(22);
+    let (pool, k, rows) = (Pool::new(3), 256, 37);
+    for path in Path::ALL.iter().copied().filter(|p| p.is_supported()) {
+        for n in [0, 1, 2, 9, 70] {
+            // Heads of one layer may be in several formats and orders.
+            let order: Vec<u32> = (0..k as u32).rev().collect();
+            let turned = weight(&mut noise, &Q8_0, [1, rows, k]).with_input_perm(order.into()).unwrap();
+            let plain = [&Q4_K, &F16, &Q8_0, &F32].map(|f| weight(&mut noise, f, [1, rows, k]));
+            let hosts: Vec<HostWeight> = plain.into_iter().chain([turned]).collect();
+            let ws: Vec<_> = hosts.iter().map(|w| taken(w, path)).collect();
+            let (x, heads) = (noise.values(n * hosts.len() * k), hosts.len());
+            let mut got = vec![f32::NAN; n * heads * rows];
+            linear_each(&pool, &x, n, &ws.iter().collect::<Vec<_>>(), &mut got).unwrap();
+            for (head, w) in hosts.iter().enumerate() {
+                let part = |all: &[f32], len: usize| -> Vec<f32> {
+                    all.chunks(len).skip(head).step_by(heads).flatten().copied().collect()
+                };
+                let want = product(&pool, &part(&x, k), n, w, Precision::Default, path);
+                assert_same(&part(&got, rows), &want, &format!("{path} {w:?} n={n}"));
+            }
+        }
+    }
+    let (w, v) = (weight(&mut noise, &F32, [1, 2, 3]), weight(&mut noise, &F32, [1, 3, 2]));
+    let ws = [taken(&w, Path::Scalar), taken(&v, Path::Scalar)];
+    assert!(linear_each(&pool, &[0.0; 6], 1, &ws.each_ref(), &mut [0.0; 4]).is_err());
 }
 
 #[test]
