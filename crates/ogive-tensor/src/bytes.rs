@@ -40,7 +40,10 @@ impl<F: FnOnce(&mut [u8])> AsRef<[u8]> for Lazy<F> {
 }
 
 impl Bytes {
-    /// The part `range` of what `owner` holds; an error if it reaches outside.
+    /// The part `range` of what `owner` holds.
+    ///
+    /// # Errors
+    /// If it reaches outside, or ends before it begins.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<Self> {
         match (*owner).as_ref().get(range.clone()) {
             Some(_) => Ok(Self { owner, range, release: None }),
@@ -66,6 +69,9 @@ impl Bytes {
     }
 
     /// A part of these bytes, of the same owner; `range` counts from their start.
+    ///
+    /// # Errors
+    /// If it reaches outside, or ends before it begins.
     pub fn part(&self, range: Range<usize>) -> Result<Self> {
         let outside =
             || Error::invalid("bytes", format!("the range {range:?} is outside {} bytes", self.range.len()));

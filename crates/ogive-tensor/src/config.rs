@@ -32,42 +32,66 @@ impl Config {
     }
 
     /// A whole number, if it is there.
+    ///
+    /// # Errors
+    /// If the setting is no whole number, or a negative one.
     pub fn opt_usize(&self, key: &str) -> Result<Option<usize>> {
         self.typed(key, "a whole number", |v| v.as_u64().and_then(|v| usize::try_from(v).ok()))
     }
 
     /// A whole number that must be there.
+    ///
+    /// # Errors
+    /// If it is missing, of which the error [says so](Error::is_missing), and as [`opt_usize`](Self::opt_usize).
     pub fn usize(&self, key: &str) -> Result<usize> {
         self.opt_usize(key)?.ok_or_else(|| Error::missing(&format!("config `{key}`")))
     }
 
     /// A whole number with a default.
+    ///
+    /// # Errors
+    /// As [`opt_usize`](Self::opt_usize): a wrong setting is no missing one.
     pub fn usize_or(&self, key: &str, default: usize) -> Result<usize> {
         Ok(self.opt_usize(key)?.unwrap_or(default))
     }
 
     /// A number, if it is there.
+    ///
+    /// # Errors
+    /// If the setting is no number.
     pub fn opt_f32(&self, key: &str) -> Result<Option<f32>> {
         self.typed(key, "a number", |v| v.as_f64().map(|v| v as f32))
     }
 
     /// A number with a default.
+    ///
+    /// # Errors
+    /// If the setting is no number.
     pub fn f32_or(&self, key: &str, default: f32) -> Result<f32> {
         Ok(self.opt_f32(key)?.unwrap_or(default))
     }
 
     /// A flag with a default.
+    ///
+    /// # Errors
+    /// If the setting is neither true nor false.
     pub fn bool_or(&self, key: &str, default: bool) -> Result<bool> {
         Ok(self.typed(key, "true or false", Value::as_bool)?.unwrap_or(default))
     }
 
     /// A string, if it is there.
+    ///
+    /// # Errors
+    /// If the setting is no string.
     pub fn opt_str(&self, key: &str) -> Result<Option<&str>> {
         let wrong = |v: &Value| Error::invalid("config", format!("`{key}` should be a string and is `{v}`"));
         self.value(key).map(|v| v.as_str().ok_or_else(|| wrong(v))).transpose()
     }
 
     /// A list of numbers, if it is there.
+    ///
+    /// # Errors
+    /// If the setting is no list, or an element of it no number.
     pub fn opt_f32s(&self, key: &str) -> Result<Option<Vec<f32>>> {
         self.typed(key, "a list of numbers", |v| {
             v.as_array()?.iter().map(|v| Some(v.as_f64()? as f32)).collect()
@@ -75,6 +99,9 @@ impl Config {
     }
 
     /// A list of whole numbers, if it is there.
+    ///
+    /// # Errors
+    /// If the setting is no list, or an element of it no whole number from 0 up.
     pub fn opt_usizes(&self, key: &str) -> Result<Option<Vec<usize>>> {
         self.typed(key, "a list of whole numbers", |v| {
             v.as_array()?.iter().map(|v| usize::try_from(v.as_u64()?).ok()).collect()
@@ -82,6 +109,9 @@ impl Config {
     }
 
     /// A list of strings, if it is there.
+    ///
+    /// # Errors
+    /// If the setting is no list, or an element of it no string.
     pub fn opt_strs(&self, key: &str) -> Result<Option<Vec<String>>> {
         self.typed(key, "a list of strings", |v| {
             v.as_array()?.iter().map(|v| Some(v.as_str()?.into())).collect()

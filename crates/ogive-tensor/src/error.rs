@@ -158,6 +158,9 @@ impl Error {
 }
 
 /// Turns "there is none" into `None`; other errors stay errors.
+///
+/// # Errors
+/// That of `found`, unless it says that something [is missing](Error::is_missing).
 pub fn optional<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(t) => Ok(Some(t)),

@@ -33,8 +33,11 @@ impl WeightInfo {
 /// A weight file: names and packed bytes. Safetensors and GGUF implement it, GGUF by translating its names to Hugging
 /// Face's.
 pub trait Source: Debug + Send + Sync {
-    /// The tensor called `name`; a vector has one row. An error with [`is_missing`](crate::Error::is_missing) if there
-    /// is none.
+    /// The tensor called `name`; a vector has one row.
+    ///
+    /// # Errors
+    /// If there is none; the error [says so](crate::Error::is_missing). If there is one that cannot be given, as its type is not known or
+    /// its bytes do not fill its shape.
     fn get(&self, name: &str) -> Result<HostWeight>;
     /// Every tensor that [`get`](Self::get) can give, in the order of the file. Tensors that cannot be given (of an
     /// unknown type, say) are left out here and an error there.

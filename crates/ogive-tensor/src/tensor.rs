@@ -24,7 +24,10 @@ impl Tensor {
         self.shape
     }
 
-    /// The same elements under another shape; an error unless both have as many elements.
+    /// The same elements under another shape.
+    ///
+    /// # Errors
+    /// Unless both have as many elements.
     pub fn reshape(mut self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         if shape.len() != self.shape.len() {
@@ -35,6 +38,9 @@ impl Tensor {
     }
 
     /// The backend's buffer, if it is a `T`.
+    ///
+    /// # Errors
+    /// If it is none: the tensor was made by another backend.
     pub fn data<T: Any>(&self) -> Result<&T> {
         self.data.downcast_ref().ok_or_else(|| Error::foreign("tensor"))
     }

@@ -62,7 +62,10 @@ pub struct HostWeight {
 }
 
 impl HostWeight {
-    /// A weight without scale, permutation or shard. Fails unless the bytes fill the shape exactly.
+    /// A weight without scale, permutation or shard.
+    ///
+    /// # Errors
+    /// Unless the bytes fill the shape exactly, each row in whole blocks.
     pub fn new(
         name: impl Into<String>,
         shape: [usize; 3],
@@ -92,12 +95,18 @@ impl HostWeight {
     }
 
     /// A weight made of numbers.
+    ///
+    /// # Errors
+    /// If there are more or fewer `values` than the shape has elements.
     pub fn from_f32(name: impl Into<String>, shape: [usize; 3], values: &[f32]) -> Result<Self> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         Self::new(name, shape, &F32, bytes.into())
     }
 
-    /// The same weight with factors beside its elements. Fails unless they cover it.
+    /// The same weight with factors beside its elements.
+    ///
+    /// # Errors
+    /// Unless there is one factor for each tile, and tiles are not empty.
     pub fn with_scale(self, scale: Scale) -> Result<Self> {
         let ([e, r, c], [tr, tc]) = (self.shape, scale.tile);
         if tr == 0 || tc == 0 || scale.values.len() != e * r.div_ceil(tr) * c.div_ceil(tc) {
@@ -109,7 +118,10 @@ impl HostWeight {
         Ok(Self { scale: Some(scale), ..self })
     }
 
-    /// The same weight with its inputs permuted. Fails unless `perm` names each input once.
+    /// The same weight with its inputs permuted.
+    ///
+    /// # Errors
+    /// Unless `perm` names each input once.
     pub fn with_input_perm(self, perm: Arc<[u32]>) -> Result<Self> {
         let mut seen = vec![false; self.shape[2]];
         let fresh = |&i: &u32| seen.get_mut(i as usize).is_some_and(|s| !std::mem::replace(s, true));
@@ -207,6 +219,9 @@ impl HostWeight {
 
     /// The same weight in plain single precision, for a backend (or a transformation) that knows neither the format
     /// nor the other fields.
+    ///
+    /// # Errors
+    /// If it is more bytes than can be counted then.
     pub fn decoded(&self) -> Result<Self> {
         let unpacked = self.unpacked_for("what reads it knows single precision only");
         let decoded = Self::from_f32(self.name.clone(), self.shape, &self.to_vec())?;
@@ -214,6 +229,9 @@ impl HostWeight {
     }
 
     /// Rows `range` of a weight with one expert, sharing its bytes where nothing stands beside them in tiles of rows.
+    ///
+    /// # Errors
+    /// If it has more than one expert, or `range` is not within its rows.
     pub fn rows(&self, range: Range<usize>) -> Result<Self> {
         if self.shape[0] != 1 || range.start > range.end || range.end > self.shape[1] {
             return Err(Error::invalid(
@@ -230,6 +248,9 @@ impl HostWeight {
     }
 
     /// Rows in another order: row `i` of the result is row `order[i]`. Copies packed rows; nothing is decoded.
+    ///
+    /// # Errors
+    /// If it has more than one expert, or `order` has more or fewer rows than it, or one that there is not.
     pub fn reordered(&self, order: &[usize]) -> Result<Self> {
         if self.shape[0] != 1 || order.len() != self.shape[1] || order.iter().any(|&r| r >= self.shape[1]) {
             return Err(Error::invalid(&self.name, "the order of rows does not fit the weight"));
@@ -245,6 +266,9 @@ impl HostWeight {
 
     /// Rows become columns (GPT-2 keeps `[in, out]`). Blocks of several elements run along the input, and are decoded; others stay what
     /// they are.
+    ///
+    /// # Errors
+    /// If it is more bytes than can be counted then.
     pub fn transposed(&self) -> Result<Self> {
         let [e, r, c] = self.shape;
         if self.format.block_len == 1 && self.is_plain() {
@@ -278,6 +302,9 @@ impl HostWeight {
 
     /// Matrices of one shape as one weight with an expert each. Copies the packed bytes, when they are first read. A weight has one format
     /// and one order of columns, so experts that have several (act-order), or factors beside their elements, are decoded then.
+    ///
+    /// # Errors
+    /// If there are no `parts`, if they have several shapes, or if together they are more bytes than can be counted.
     pub fn stack(name: impl Into<String>, parts: &[Self]) -> Result<Self> {
         let name = name.into();
         let first = parts.first().ok_or_else(|| Error::missing(&name))?;

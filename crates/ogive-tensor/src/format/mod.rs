@@ -65,7 +65,10 @@ impl Format {
         }
     }
 
-    /// Packs a row into `out`. Fails if the format is only read or the lengths do not fit.
+    /// Packs a row into `out`.
+    ///
+    /// # Errors
+    /// If the format is only read, if `values` are not whole blocks, or if `out` has more or fewer bytes than they take.
     pub fn encode_row(&self, values: &[f32], out: &mut [u8]) -> Result<()> {
         let encode = self
             .encode
