@@ -105,6 +105,9 @@ impl CacheSpec {
     }
 
     /// The layer that `layer` stores to and reads from, and what it holds.
+    ///
+    /// # Errors
+    /// If `layer` does not exist, or shares one that is not before it.
     pub fn owner(&self, layer: usize) -> Result<(usize, LayerCache)> {
         match self.layers.get(layer) {
             Some(LayerCache::Shares(of)) if *of < layer => self.owner(*of),
@@ -120,6 +123,9 @@ impl CacheSpec {
     }
 
     /// Checks that layers share backwards, that groups have blocks and that rows are whole blocks of the element.
+    ///
+    /// # Errors
+    /// If one of these is not so, or blocks have no tokens; the message says which.
     pub fn check(&self) -> Result<()> {
         if self.block_len == 0 || self.blocks.len() != self.groups().len() {
             let why = format!("{} block counts for {} groups", self.blocks.len(), self.groups().len());
@@ -175,6 +181,9 @@ impl Cache {
         &self.spec
     }
     /// The backend's buffers, if they are a `T`.
+    ///
+    /// # Errors
+    /// If they are none: the cache was made by another backend.
     pub fn data<T: Any>(&self) -> Result<&T> {
         self.data.downcast_ref().ok_or_else(|| Error::foreign("cache"))
     }

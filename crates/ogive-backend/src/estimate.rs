@@ -48,10 +48,16 @@ impl Estimate {
         (self.sizes.cache)(spec)
     }
     /// What the tensors of `step` take, its result included.
+    ///
+    /// # Errors
+    /// Those of `step`.
     pub fn activations(&self, step: impl FnOnce() -> Result<Tensor>) -> Result<Activations> {
         Ok(Self::activations_of(&[self], step)?.pop().unwrap_or_default())
     }
     /// The same of a step over several parts: what the tensors of each take, whoever computes what.
+    ///
+    /// # Errors
+    /// Those of `step`.
     pub fn activations_of(
         parts: &[&Self],
         step: impl FnOnce() -> Result<Tensor>,

@@ -48,6 +48,7 @@ mod batch;
 mod cache;
 mod composed;
 mod estimate;
+mod facts;
 mod forward;
 mod ledger;
 mod moe;
@@ -61,6 +62,7 @@ mod weight;
 pub use batch::{Batch, BlockCopy, BlockTable, Plan, Span, StepKey};
 pub use cache::{Cache, CacheSpec, LayerCache, group_windows};
 pub use estimate::Estimate;
+pub use facts::Facts;
 pub use ledger::{Activations, Attended, Left, Mixed, Multiplied, Sizes};
 pub use moe::{Experts, Gating, RouterSpec, Routing, Scoring};
 pub use ogive_tensor::{self as tensor, HostWeight};
@@ -85,52 +87,104 @@ use std::{any::Any, fmt::Debug};
 ///
 /// # Errors
 /// Every method fails on shapes that do not fit, on an index that is out of range, on a tensor, weight, cache or plan of another backend,
-/// on an option it does not know, and where memory is short. A device that failed may say so only in the method that waits for it.
+/// on an option it does not know, and where memory is short; while a step is recorded ([`replay`](Self::replay)), also those that carry
+/// values between host and device. A device that failed may say so only in the method that waits for it.
 pub trait Backend: Any + Debug + Send + Sync {
     // ---- memory ----------------------------------------------------------
 
     /// What this backend is and what it computes with.
     fn facts(&self) -> Facts;
     /// Copies host values in, row by row; as many as `shape` has elements.
+    ///
+    /// # Errors
+    /// If `values` are more or fewer than `shape` has elements; else as [all](Self#errors).
     fn upload(&self, values: &[f32], shape: Shape) -> Result<Tensor>;
     /// Copies values out, row by row, waiting for whatever computes them.
+    ///
+    /// # Errors
+    /// If what computes them fails; else as [all](Self#errors).
     fn download(&self, x: &Tensor) -> Result<Vec<f32>>;
     /// Takes a weight in, packed as it is; lays it out as `linear` likes it. Who has a copy then calls `w.bytes.release()`, so that the
     /// pages of a mapped file need not stay in memory beside it.
+    ///
+    /// # Errors
+    /// If its bytes, factors or order of columns do not fit its shape; else as [all](Self#errors).
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight>;
     /// Reserves the cache all sequences share.
+    ///
+    /// # Errors
+    /// If `spec` contradicts itself ([`CacheSpec::check`]), or its element can only be read; else as [all](Self#errors).
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache>;
-    /// Sends a step's ids, positions, tables and slots to the device, once. Fails where spans or outputs do not fit
-    /// the rows.
+    /// Sends a step's ids, positions, tables and slots to the device, once.
+    ///
+    /// # Errors
+    /// If spans leave gaps or do not fit the rows, or an output is none of the rows; else as [all](Self#errors).
     fn plan(&self, batch: Batch) -> Result<Plan>;
 
     // ---- required operators ----------------------------------------------
 
-    /// Rows of `table`, one for each row of the step; an id that the table has no row for is an error. `[n, dim]`
+    /// Rows of `table`, one for each row of the step. `[n, dim]`
+    ///
+    /// # Errors
+    /// If the table has no row for an id, or has several matrices; else as [all](Self#errors).
     fn embed(&self, table: &Weight, ids: Ids, plan: &Plan) -> Result<Tensor>;
     /// `x · wᵀ`. `[n, in] -> [n, out]`
+    ///
+    /// # Errors
+    /// If `w` has several matrices, or another number of inputs than `x` has columns; else as [all](Self#errors).
     fn linear(&self, x: &Tensor, w: &Weight) -> Result<Tensor>;
     /// `x / rms(x) * w` over the last dimension, with `eps` added to the mean square. `x` `[.., d]`, `w` `[d]` `-> [.., d]`
+    ///
+    /// # Errors
+    /// If `w` is not as long as a row of `x`; else as [all](Self#errors).
     fn rms_norm(&self, x: &Tensor, w: &Tensor, eps: f32) -> Result<Tensor>;
     /// `(x - mean(x)) / std(x) * w + b` over the last dimension, with `eps` added to the variance. `x` `[.., d]`, `w`, `b` `[d]` `-> [.., d]`
+    ///
+    /// # Errors
+    /// If `w` or `b` is not as long as a row of `x`; else as [all](Self#errors).
     fn layer_norm(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>, eps: f32) -> Result<Tensor>;
     /// Elementwise sum; broadcasts as `mul` does.
+    ///
+    /// # Errors
+    /// As [`mul`](Self::mul).
     fn add(&self, x: Tensor, y: &Tensor) -> Result<Tensor>;
     /// Elementwise product. Rows and columns (the last extent) of either side
     /// may be 1: `[n, d] · [n, 1]`, `[n, d] · [1, d]`, `[n, 1] · [1, d] -> [n, d]`.
+    ///
+    /// # Errors
+    /// If rows or columns differ, and neither side has just 1; else as [all](Self#errors).
     fn mul(&self, x: Tensor, y: &Tensor) -> Result<Tensor>;
     /// The sum over the last dimension. `[n, d] -> [n, 1]`
+    ///
+    /// # Errors
+    /// None of its own; those of [all](Self#errors).
     fn sum(&self, x: &Tensor) -> Result<Tensor>;
     /// Elementwise nonlinearity; the shape stays.
+    ///
+    /// # Errors
+    /// If it does not know `f`; else as [all](Self#errors).
     fn activate(&self, x: Tensor, f: Activation) -> Result<Tensor>;
     /// Consecutive parts of one extent; `sizes` add up to it. `[n, a + b] -> [n, a], [n, b]` along [`Axis::Cols`].
+    ///
+    /// # Errors
+    /// Unless `sizes` add up to the extent; else as [all](Self#errors).
     fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>>;
     /// The reverse of `split`.
+    ///
+    /// # Errors
+    /// If there are none, or they differ in another extent than that; else as [all](Self#errors).
     fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor>;
     /// Rotates each head by its row's position (RoPE; Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
     /// `[n, heads, dim] -> [n, heads, dim]`
+    ///
+    /// # Errors
+    /// If `x` is of another shape or has other rows than the step, if heads have fewer elements than turn; else as [all](Self#errors).
     fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor>;
     /// Appends this step's keys, and values if the layer keeps any: `k` `[n, k_dim]`, `v` `[n, v_dim]`, all heads of a token in one row.
+    ///
+    /// # Errors
+    /// If the layer has no pages or uses those of another, if `v` is there and it keeps no values (or the other way round), or if a token
+    /// has no block in the tables of its span; else as [all](Self#errors).
     fn store_kv(
         &self,
         layer: usize,
@@ -141,32 +195,63 @@ pub trait Backend: Any + Debug + Send + Sync {
     ) -> Result<()>;
     /// What the layer holds of the contexts. `[contexts, k_dim]`, `[contexts, v_dim]`;
     /// rows that a window has left behind are zeros.
+    ///
+    /// # Errors
+    /// If the layer has no pages, or a token that is still seen has no block in its tables; else as [all](Self#errors).
     fn gather_kv(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<(Tensor, Option<Tensor>)>;
-    /// Softmax attention of each row over its own context. Fails on an option
-    /// it does not know. `q` `[n, heads * k_dim]`, `k`, `v` `[contexts, kv_heads * k_dim]` and `[contexts, kv_heads * v_dim]`
-    /// `-> [n, heads * v_dim]`
+    /// Softmax attention of each row over its own context. `q` `[n, heads * k_dim]`, `k`, `v` `[contexts, kv_heads * k_dim]` and
+    /// `[contexts, kv_heads * v_dim]` `-> [n, heads * v_dim]`
+    ///
+    /// # Errors
+    /// On an option that it does not know, and if `heads` are no multiple of `kv_heads`; else as [all](Self#errors).
     fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor>;
     /// Copies the blocks that the step's [`Batch::copies`] name, in order, in every layer of their group.
+    ///
+    /// # Errors
+    /// If a block is none of its group; else as [all](Self#errors).
     fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()>;
     /// The state of each span; zeros where nothing has gone before. `[spans, len]`
+    ///
+    /// # Errors
+    /// If the layer has no state, or a slot is none of the cache; else as [all](Self#errors).
     fn read_state(&self, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor>;
     /// Replaces the state of each span. `[spans, len]`
+    ///
+    /// # Errors
+    /// As [`read_state`](Self::read_state), and if the layer uses the state of another.
     fn write_state(&self, layer: usize, state: &Tensor, cache: &Cache, plan: &Plan) -> Result<()>;
     /// Chooses experts for each row. `[n, experts] -> [n, k]`
+    ///
+    /// # Errors
+    /// If `k` is 0 or more than the groups that count have experts, if groups do not cut them evenly, or if there is not a bias for each;
+    /// else as [all](Self#errors).
     fn route(&self, logits: &Tensor, spec: &RouterSpec) -> Result<Routing>;
-    /// Each row through its experts, weighted. Fails on a gating it does not know. `[n, dim] -> [n, dim]`
+    /// Each row through its experts, weighted. `[n, dim] -> [n, dim]`
+    ///
+    /// # Errors
+    /// If projections and biases do not fit each other and `x`, if a row was sent to an expert that there is not, and on a gating that it
+    /// does not know; else as [all](Self#errors).
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor>;
     /// The rows of `x` whose logits the step wants. `[n, d] -> [outputs, d]`
+    ///
+    /// # Errors
+    /// If `x` has not as many rows as the step; else as [all](Self#errors).
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor>;
 
     // ---- provided operators: override to fuse ----------------------------
 
     /// Several products of one input. `[n, in] -> [n, out]` each
+    ///
+    /// # Errors
+    /// As [`linear`](Self::linear), for each weight.
     fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {
         ws.iter().map(|w| self.linear(x, w)).collect()
     }
 
     /// A product of its own for each head; all weights have as many outputs. `[n, heads, in] -> [n, heads, out]`
+    ///
+    /// # Errors
+    /// If the weights are not one for each head, or have several numbers of outputs; else as [`linear`](Self::linear).
     fn linear_each(&self, x: &Tensor, ws: &[Weight]) -> Result<Tensor> {
         let outs: Vec<usize> = ws.iter().map(|w| w.shape()[1]).collect();
         if outs.windows(2).any(|pair| pair[0] != pair[1]) {
@@ -184,6 +269,9 @@ pub trait Backend: Any + Debug + Send + Sync {
     }
 
     /// The sum of `residual` and `x`, and the norm of that sum. `[n, d] -> [n, d], [n, d]`
+    ///
+    /// # Errors
+    /// As [`add`](Self::add) and [`rms_norm`](Self::rms_norm).
     fn add_rms_norm(&self, residual: Tensor, x: &Tensor, w: &Tensor, eps: f32) -> Result<(Tensor, Tensor)> {
         let sum = self.add(residual, x)?;
         let normed = self.rms_norm(&sum, w, eps)?;
@@ -191,11 +279,17 @@ pub trait Backend: Any + Debug + Send + Sync {
     }
 
     /// `f(gate) * up`. `[n, d] -> [n, d]`
+    ///
+    /// # Errors
+    /// As [`activate`](Self::activate) and [`mul`](Self::mul).
     fn gated(&self, gate: Tensor, up: &Tensor, f: Activation) -> Result<Tensor> {
         self.mul(self.activate(gate, f)?, up)
     }
 
     /// `f(x · gateᵀ) * (x · upᵀ)`: the first half of a gated MLP. `[n, in] -> [n, out]`
+    ///
+    /// # Errors
+    /// As [`linear`](Self::linear), for each weight, and [`gated`](Self::gated).
     fn linear_gated(&self, x: &Tensor, gate: &Weight, up: &Weight, f: Activation) -> Result<Tensor> {
         let mut ys = self.linear_many(x, &[gate, up])?.into_iter();
         match (ys.next(), ys.next()) {
@@ -205,6 +299,9 @@ pub trait Backend: Any + Debug + Send + Sync {
     }
 
     /// Attention over what the layer holds. `q` `[n, heads * k_dim] -> [n, heads * v_dim]`
+    ///
+    /// # Errors
+    /// If the layer keeps no values; else as [`gather_kv`](Self::gather_kv) and [`attend`](Self::attend).
     fn attend_cache(
         &self,
         layer: usize,
@@ -220,6 +317,9 @@ pub trait Backend: Any + Debug + Send + Sync {
 
     /// Attention where a token's value is the first `v_dim` elements of its one
     /// key: multi-head latent attention with the projections absorbed.
+    ///
+    /// # Errors
+    /// If a key has fewer than `v_dim` elements; else as [`gather_kv`](Self::gather_kv) and [`attend`](Self::attend).
     fn attend_latent(
         &self,
         layer: usize,
@@ -242,6 +342,9 @@ pub trait Backend: Any + Debug + Send + Sync {
 
     /// Rotates `q` `[n, heads, k_dim]` and `k` `[n, kv_heads, k_dim]`, stores `k` and `v` `[n, kv_heads * v_dim]`, and attends.
     /// `-> [n, heads * v_dim]`
+    ///
+    /// # Errors
+    /// As [`rope`](Self::rope), [`store_kv`](Self::store_kv) and [`attend_cache`](Self::attend_cache).
     fn rope_attend(
         &self,
         layer: usize,
@@ -258,6 +361,9 @@ pub trait Backend: Any + Debug + Send + Sync {
 
     /// Depthwise convolution along each sequence with `w` `[width, dim]`; the
     /// layer's state is the last `width - 1` rows. `[n, dim] -> [n, dim]`
+    ///
+    /// # Errors
+    /// If `w` has no rows, or the state is of another size; else as [`write_state`](Self::write_state).
     fn causal_conv(
         &self,
         layer: usize,
@@ -271,6 +377,9 @@ pub trait Backend: Any + Debug + Send + Sync {
 
     /// `h = exp(dt a) h + (dt x) b`, `y = h c` along each sequence; the layer's
     /// state is `h`. `x`, `dt` `[n, dim]`; `a` `[dim, m]`; `b`, `c` `[n, m]`.
+    ///
+    /// # Errors
+    /// If the state is not of `dim * m` elements; else as [`write_state`](Self::write_state).
     fn selective_scan(
         &self,
         layer: usize,
@@ -286,17 +395,26 @@ pub trait Backend: Any + Debug + Send + Sync {
     }
 
     /// Each row through the experts its router logits favour. `x` `[n, dim]`, `logits` `[n, experts]` `-> [n, dim]`
+    ///
+    /// # Errors
+    /// As [`route`](Self::route) and [`experts`](Self::experts).
     fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {
         composed::moe(self, x, logits, spec, experts)
     }
 
     /// The index of the largest element of each row; the lower of equals. NaN counts as the least.
+    ///
+    /// # Errors
+    /// As [`download`](Self::download).
     fn argmax(&self, x: &Tensor) -> Result<Vec<u32>> {
         Ok(self.best(x, 1)?.into_iter().map(|row| row.first().map_or(0, |b| b.0)).collect())
     }
 
     /// The `k` largest elements of each row with their indices, best first; of equals the lower index. NaN counts as
     /// the least. A sampler that needs few candidates can thus leave the vocabulary on the device.
+    ///
+    /// # Errors
+    /// As [`download`](Self::download).
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         let (values, cols) = (self.download(x)?, x.shape().cols().max(1));
         Ok(values.chunks(cols).map(|row| best_of(row, k)).collect())
@@ -305,6 +423,9 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// `x` with no more left of it than [`best`](Self::best) wants to give `k` of each row, or fewer: `best(&top_k(x, k)?, k)` is `best(&x, k)`.
     /// Nothing is waited for, so a step that is recorded can end with it. Only `best` and `argmax` take the result, whose shape is the
     /// backend's own. By definition all of `x`.
+    ///
+    /// # Errors
+    /// None of its own; those of [all](Self#errors).
     fn top_k(&self, x: Tensor, k: usize) -> Result<Tensor> {
         let _ = k;
         Ok(x)
@@ -312,6 +433,9 @@ pub trait Backend: Any + Debug + Send + Sync {
 
     /// A copy of `x`, a tensor of `from`. It may be put in the place of `place`, an earlier copy of the same shape, if no one else holds that:
     /// a recorded step that read the one then reads the other.
+    ///
+    /// # Errors
+    /// If `x` is none of `from`, and as [`download`](Self::download) there and [`upload`](Self::upload) here.
     fn bring(&self, x: &Tensor, from: &dyn Backend, place: Option<Tensor>) -> Result<Tensor> {
         drop(place);
         self.upload(&from.download(x)?, x.shape())
@@ -319,6 +443,9 @@ pub trait Backend: Any + Debug + Send + Sync {
 
     /// Runs `f`, or replays an earlier run recorded under an equal `key` on the
     /// numbers of `plan`. May run it more than once, and give up in its middle: a step reads and writes different slots.
+    ///
+    /// # Errors
+    /// Those of `f`, and of the device that records or replays it.
     fn replay(
         &self,
         key: &StepKey,
@@ -332,31 +459,6 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// The step as it should be padded so that `replay` hits: with rows of nobody's, and with outputs behind those that are wanted.
     fn bucket(&self, batch: Batch) -> Batch {
         batch
-    }
-}
-
-/// What a backend is and what it computes with; for messages, benches and memory estimates.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Facts {
-    /// The backend's short name: `cpu`, `cuda`, `oracle`.
-    pub name: String,
-    /// The machine and the paths taken, in one line for people.
-    pub description: String,
-    /// Bytes of memory the machine has for models, if known.
-    pub memory: Option<u64>,
-    /// Whether packed weights are decoded and everything is computed in single precision.
-    pub exact: bool,
-    /// Which of `rope_attend` and `moe` it leaves to their definitions: those [`Trace`] may take apart without another kernel running
-    /// than without it. Others are seen whole. Of a backend itself: what wraps it may have overrides of its own, so
-    /// [`forward_required`] tells none.
-    pub composed: &'static [&'static str],
-}
-
-impl Facts {
-    /// A backend called `name`, described in one line.
-    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { name: name.into(), description: description.into(), ..Self::default() }
     }
 }
 

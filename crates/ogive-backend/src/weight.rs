@@ -36,6 +36,9 @@ impl Weight {
         self.unpacked.as_ref()
     }
     /// The backend's buffer.
+    ///
+    /// # Errors
+    /// If it is no `T`: the weight was taken in by another backend.
     pub fn data<T: Any>(&self) -> Result<&T> {
         self.data.downcast_ref().ok_or_else(|| Error::foreign("weight"))
     }
