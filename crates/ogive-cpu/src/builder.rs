@@ -57,7 +57,10 @@ impl Builder {
     pub fn background(self, background: bool) -> Self {
         Self { background, ..self }
     }
-    /// Starts the threads. Fails where their number is 0 or absurd, and where the machine cannot take the path.
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// If the number of threads is 0 or above 4096, or the machine cannot take the path; if none was chosen, as [`Path::choose`].
     pub fn build(self) -> Result<CpuBackend> {
         let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.unwrap_or_else(cpus);

@@ -39,6 +39,9 @@ const ROWS_OF_NOTHING: usize = 1 << 24;
 
 impl CpuBackend {
     /// With the default settings of [`Builder`].
+    ///
+    /// # Errors
+    /// As [`Path::choose`], where `OGIVE_CPU_FORCE` is set.
     pub fn new() -> Result<Self> {
         Self::builder().build()
     }

@@ -129,8 +129,10 @@ impl Path {
         }
     }
 
-    /// The best path of this machine, or the one that `OGIVE_CPU_FORCE` names. Fails on a name that is not known and on
-    /// a path the machine cannot take.
+    /// The best path of this machine, or the one that `OGIVE_CPU_FORCE` names.
+    ///
+    /// # Errors
+    /// If `OGIVE_CPU_FORCE` names a path that is not known, or one that the machine cannot take.
     pub fn choose() -> Result<Self> {
         Self::forced(std::env::var_os(FORCE).as_deref().map(|v| v.to_string_lossy()).as_deref())
     }
