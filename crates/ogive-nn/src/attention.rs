@@ -7,6 +7,9 @@ use crate::{Linear, Loader, RmsNorm, Step};
 
 /// How many heads `num_attention_heads` says there are, and how many elements each has of `hidden_size`: for architectures that
 /// cut it evenly and say no `head_dim`.
+///
+/// # Errors
+/// If `hidden_size` or `num_attention_heads` is missing or no whole number, or if so many heads do not cut it evenly.
 pub fn heads_of(c: &Config) -> Result<(usize, usize)> {
     let (dim, heads) = (c.usize("hidden_size")?, c.usize("num_attention_heads")?);
     if heads == 0 || !dim.is_multiple_of(heads) {
@@ -18,6 +21,9 @@ pub fn heads_of(c: &Config) -> Result<(usize, usize)> {
 
 /// The attention of so many heads of `dim` elements, with the usual scale. It looks back only, unless the setting `is_causal` is off:
 /// so say decoders that were made into encoders of texts (gte-Qwen2), whose tokens see all others.
+///
+/// # Errors
+/// If `is_causal` is neither true nor false.
 pub fn spec_of(c: &Config, heads: usize, kv_heads: usize, dim: usize) -> Result<AttnSpec> {
     let causal = c.bool_or("is_causal", true)?;
     Ok(if causal { AttnSpec::causal(heads, kv_heads, dim) } else { AttnSpec::new(heads, kv_heads, dim, dim) })
@@ -40,6 +46,10 @@ pub struct Attention {
 impl Attention {
     /// Reads `q_proj`, `k_proj`, `v_proj` (the three may be one matrix, `qkv_proj`) and `o_proj`, and `q_norm` and
     /// `k_norm` if they are there. `layer` is the cache layer it owns.
+    ///
+    /// # Errors
+    /// If key heads do not share the query heads evenly, if there is a window though the attention looks to both sides, or if a projection
+    /// has another number of outputs than its heads have elements; else as [all that read](Loader#errors).
     pub fn load(l: &Loader<'_>, c: &Config, layer: usize, rope: Rope, spec: AttnSpec) -> Result<Self> {
         let eps = c.f32_or("rms_norm_eps", 1e-6)?;
         if spec.kv_heads == 0 || !spec.heads.is_multiple_of(spec.kv_heads) {
@@ -99,7 +109,7 @@ impl Attention {
     /// Attends over each sequence's past and this step. `[n, dim] -> [n, dim]`
     ///
     /// # Errors
-    /// Where tokens see later ones, if a text is not whole in the step.
+    /// Where tokens see later ones, if a text is not whole in the step; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let [q, k, v] = Linear::forward_many(s, x, [&self.q, &self.k, &self.v])?;
         let (n, d) = (x.shape().rows(), self.spec.k_dim);

@@ -15,6 +15,9 @@ pub struct Linear {
 
 impl Linear {
     /// `x · wᵀ + b`. `[n, in] -> [n, out]`
+    ///
+    /// # Errors
+    /// If `x` has not as many columns as the weight has inputs; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let y = s.backend.linear(x, &self.weight)?;
         self.add_bias(s, y)
@@ -28,6 +31,9 @@ impl Linear {
     }
 
     /// Several layers on one input. `[n, in] -> [n, out]` each
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), for each layer.
     pub fn forward_many<const N: usize>(s: &Step<'_>, x: &Tensor, layers: [&Self; N]) -> Result<[Tensor; N]> {
         let ys = s.backend.linear_many(x, &layers.map(|l| &l.weight))?;
         let ys = ys.into_iter().zip(layers).map(|(y, l)| l.add_bias(s, y)).collect::<Result<Vec<_>>>()?;
@@ -47,6 +53,9 @@ pub struct RmsNorm {
 
 impl RmsNorm {
     /// Normalises the last dimension. `[.., d] -> [.., d]`
+    ///
+    /// # Errors
+    /// If `x` has not as many columns as there are factors; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         s.backend.rms_norm(x, &self.weight, self.eps)
     }
@@ -65,6 +74,9 @@ pub struct LayerNorm {
 
 impl LayerNorm {
     /// Normalises the last dimension. `[.., d] -> [.., d]`
+    ///
+    /// # Errors
+    /// If `x` has not as many columns as there are factors; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         s.backend.layer_norm(x, &self.weight, self.bias.as_ref(), self.eps)
     }
@@ -81,11 +93,17 @@ pub struct Embedding {
 
 impl Embedding {
     /// The vectors of the step's tokens. `[n, dim]`
+    ///
+    /// # Errors
+    /// If there is no vector for a token; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>) -> Result<Tensor> {
         self.of(s, Ids::Tokens)
     }
 
     /// The vectors of the step's tokens, positions or types. `[n, dim]`
+    ///
+    /// # Errors
+    /// If there is no vector for one of them; else as [all operators](crate::backend::Backend#errors).
     pub fn of(&self, s: &Step<'_>, ids: Ids) -> Result<Tensor> {
         s.backend.embed(&self.weight, ids, s.plan)
     }

@@ -99,8 +99,15 @@ pub trait Model: Debug + Send + Sync {
     /// What each cache layer holds.
     fn cache_layout(&self) -> Vec<LayerCache>;
     /// The last layer's output, normed. `[n, dim]`
+    ///
+    /// # Errors
+    /// If an id has no vector, or, where tokens see later ones, if a text is not whole in the step; else as
+    /// [all operators](backend::Backend#errors).
     fn hidden(&self, step: &Step<'_>) -> Result<Tensor>;
     /// Logits of any rows of it. `[m, dim] -> [m, vocab]`
+    ///
+    /// # Errors
+    /// If it has no head, as encoders have none; else as [all operators](backend::Backend#errors).
     fn head(&self, step: &Step<'_>, hidden: Tensor) -> Result<Tensor>;
     /// How many token ids it has vectors for, if it says. An engine refuses the others at once; otherwise they fail the
     /// steps they are in.
@@ -113,6 +120,9 @@ pub trait Model: Debug + Send + Sync {
         true
     }
     /// The logits of the rows the step asks for. `[outputs, vocab]`
+    ///
+    /// # Errors
+    /// As [`hidden`](Self::hidden) and [`head`](Self::head).
     fn logits(&self, step: &Step<'_>) -> Result<Tensor> {
         let hidden = self.hidden(step)?;
         self.head(step, step.backend.outputs(&hidden, step.plan)?)
@@ -120,6 +130,9 @@ pub trait Model: Debug + Send + Sync {
 }
 
 /// Copies the blocks a step asks for, before the model runs. Here so that engine and tests do the same.
+///
+/// # Errors
+/// As [`copy_blocks`](backend::Backend::copy_blocks); none where there are none to copy.
 pub fn prepare(backend: &dyn backend::Backend, cache: &Cache, plan: &backend::Plan) -> Result<()> {
     if plan.batch().copies.is_empty() { Ok(()) } else { backend.copy_blocks(cache, plan) }
 }

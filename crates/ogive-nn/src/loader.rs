@@ -78,6 +78,9 @@ impl<'a> Loader<'a> {
 
     /// The place `name` below this one, or this one itself where `weight` is right here: checkpoints that were saved
     /// without a head leave the prefix out.
+    ///
+    /// # Errors
+    /// If the weight is there and cannot be read.
     pub fn at_or_here(&self, name: &str, weight: &str) -> Result<Self> {
         Ok(if self.optional(self.host(weight))?.is_some() { self.clone() } else { self.at(name) })
     }
@@ -88,16 +91,25 @@ impl<'a> Loader<'a> {
     }
 
     /// The tensor of exactly this name below this place, as the file has it.
+    ///
+    /// # Errors
+    /// If the file has none of this name, or cannot give it ([`Source::get`]).
     pub fn tensor(&self, name: &str) -> Result<HostWeight> {
         self.source.get(&self.name(name))
     }
 
     /// `name.weight`, as the file has it.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
     pub fn host(&self, name: &str) -> Result<HostWeight> {
         self.tensor(&format!("{name}.weight"))
     }
 
     /// Hands a weight to the backend.
+    ///
+    /// # Errors
+    /// If the backend cannot take it ([`Backend::upload_weight`]); the error names it.
     pub fn weight(&self, host: &HostWeight) -> Result<Weight> {
         let weight = self.backend.upload_weight(host);
         let weight = weight.map_err(|e| e.within(&format!("loading `{}`", host.name)))?;
@@ -125,17 +137,27 @@ impl<'a> Loader<'a> {
     }
 
     /// `name.weight`, packed, and `name.bias` if there is one.
+    ///
+    /// # Errors
+    /// If there are not as many biases as outputs; else as [all that read](Self#errors).
     pub fn linear(&self, name: &str) -> Result<Linear> {
         self.with_bias(name, self.host(name)?)
     }
 
     /// The same where the file has `[in, out]`, as GPT-2's do.
+    ///
+    /// # Errors
+    /// As [`linear`](Self::linear).
     pub fn linear_transposed(&self, name: &str) -> Result<Linear> {
         self.with_bias(name, self.host(name)?.transposed()?)
     }
 
     /// Matrices that the file keeps one below the other as `name.weight` (and `name.bias`), cut into linears of so many
     /// outputs each. Packed rows are shared, not copied.
+    ///
+    /// # Errors
+    /// If the matrix has not as many outputs as the parts together, or if there are not as many biases; else as
+    /// [all that read](Self#errors).
     pub fn linear_parts(&self, name: &str, outputs: &[usize]) -> Result<Vec<Linear>> {
         let host = self.host(name)?;
         let sum = outputs.iter().try_fold(0usize, |sum, n| sum.checked_add(*n));
@@ -166,6 +188,9 @@ impl<'a> Loader<'a> {
     }
 
     /// Linears of so many outputs each: parts of the one matrix `fused`, or of a name each.
+    ///
+    /// # Errors
+    /// If a linear has not as many outputs as are asked for; else as [`linear_parts`](Self::linear_parts) and [`linear`](Self::linear).
     pub fn linears<const N: usize>(
         &self,
         fused: &str,
@@ -199,6 +224,9 @@ impl<'a> Loader<'a> {
     }
 
     /// `name.weight` of `n` experts: one stacked tensor, or `0.name.weight`, `1.name.weight`, ...
+    ///
+    /// # Errors
+    /// If there are not `n` experts, or not all of one shape; else as [all that read](Self#errors).
     pub fn stacked(&self, name: &str, n: usize) -> Result<Weight> {
         let host = match self.optional(self.host(name))? {
             Some(host) => host,
@@ -217,11 +245,17 @@ impl<'a> Loader<'a> {
     }
 
     /// A small tensor as numbers: `[cols]`, or `[rows, cols]`.
+    ///
+    /// # Errors
+    /// Those of [all that read](Self#errors); the shape is not looked at.
     pub fn numbers(&self, name: &str) -> Result<Tensor> {
         self.upload(&self.tensor(name)?)
     }
 
     /// A small weight as numbers: `[cols]`, or `[experts * rows, cols]`.
+    ///
+    /// # Errors
+    /// If the backend cannot take it ([`Backend::upload`]).
     pub fn upload(&self, host: &HostWeight) -> Result<Tensor> {
         let [experts, rows, cols] = host.shape;
         let shape = if experts * rows == 1 { [cols].into() } else { [experts * rows, cols].into() };
@@ -230,6 +264,9 @@ impl<'a> Loader<'a> {
 
     /// `name.weight` and `name.bias` as a norm's factors and summands; the first BERT checkpoints call them `gamma` and
     /// `beta`.
+    ///
+    /// # Errors
+    /// If there are no factors; else as [all that read](Self#errors).
     pub fn layer_norm(&self, name: &str, eps: f32) -> Result<LayerNorm> {
         let leaf = |leaf: &str| self.optional(self.numbers(&format!("{name}.{leaf}")));
         let weight = match leaf("gamma")? {
@@ -241,11 +278,17 @@ impl<'a> Loader<'a> {
     }
 
     /// `name.weight` as a norm's factors.
+    ///
+    /// # Errors
+    /// Those of [all that read](Self#errors); how many factors there are is not looked at.
     pub fn rms_norm(&self, name: &str, eps: f32) -> Result<RmsNorm> {
         Ok(RmsNorm { weight: self.numbers(&format!("{name}.weight"))?, eps })
     }
 
     /// The same where the file keeps the factors less one, as Gemma's do.
+    ///
+    /// # Errors
+    /// As [`rms_norm`](Self::rms_norm).
     pub fn rms_norm_less_one(&self, name: &str, eps: f32) -> Result<RmsNorm> {
         let host = self.host(name)?;
         let factors: Vec<f32> = host.to_vec().iter().map(|w| 1.0 + w).collect();
@@ -253,11 +296,17 @@ impl<'a> Loader<'a> {
     }
 
     /// One number, to add or multiply by. `[1]`
+    ///
+    /// # Errors
+    /// If the backend cannot take it ([`Backend::upload`]).
     pub fn constant(&self, value: f32) -> Result<Tensor> {
         self.backend.upload(&[value], [1].into())
     }
 
     /// `name.weight` as a table of token vectors.
+    ///
+    /// # Errors
+    /// Those of [all that read](Self#errors); the shape is not looked at.
     pub fn embedding(&self, name: &str) -> Result<Embedding> {
         self.table(name, &self.host(name)?)
     }
@@ -268,6 +317,9 @@ impl<'a> Loader<'a> {
 
     /// `name.weight` as a table of position vectors. A model has none beyond them, so a longer context is refused here and
     /// not by the first text that needs it.
+    ///
+    /// # Errors
+    /// If the [context](Self::context) that was asked for is longer than the table; else as [all that read](Self#errors).
     pub fn positions(&self, name: &str) -> Result<Embedding> {
         let host = self.host(name)?;
         let places = host.shape[1];
@@ -280,6 +332,9 @@ impl<'a> Loader<'a> {
     }
 
     /// The output head as [`own_head`](Self::own_head) has it; the embedding where the file has no head.
+    ///
+    /// # Errors
+    /// As [`own_head`](Self::own_head).
     pub fn head(&self, name: &str, embed: &Embedding, tied: bool) -> Result<Linear> {
         Ok(self.own_head(name, embed, tied)?.unwrap_or_else(|| embed.tied()))
     }
@@ -289,6 +344,9 @@ impl<'a> Loader<'a> {
     ///
     /// A file may have a head though `tied` is said. Where that is no copy of the embedding it was trained by itself, and counts, as in
     /// transformers since 5.0; it is [noted](Self::note).
+    ///
+    /// # Errors
+    /// If the head has not as many biases as outputs; else as [all that read](Self#errors), but for a head that is missing.
     pub fn own_head(&self, name: &str, embed: &Embedding, tied: bool) -> Result<Option<Linear>> {
         let head = self.optional(self.host(name))?;
         if !tied {
@@ -307,6 +365,9 @@ impl<'a> Loader<'a> {
     }
 
     /// Turns "there is none" into `None`; other errors stay errors.
+    ///
+    /// # Errors
+    /// That of `found`, unless it says that something [is missing](Error::is_missing).
     pub fn optional<T>(&self, found: Result<T>) -> Result<Option<T>> {
         optional(found)
     }

@@ -5,6 +5,9 @@ use crate::tensor::{Config, Error, Result, Tensor};
 use crate::{Linear, Loader, Step};
 
 /// The activation that a configuration names under `key`; `default` where it names none.
+///
+/// # Errors
+/// If the setting is no string, or names a function that is not known; the message lists those that are.
 pub fn activation(c: &Config, key: &str, default: Activation) -> Result<Activation> {
     Ok(match c.opt_str(key)? {
         None => default,
@@ -38,6 +41,9 @@ pub struct Mlp {
 
 impl Mlp {
     /// Applies the block. `[n, dim] -> [n, dim]`
+    ///
+    /// # Errors
+    /// If `x` has not as many columns as `up` has inputs; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let h = self.up.forward(s, x)?; // [n, ffn]
         self.down.forward(s, &s.backend.activate(h, self.activation)?)
@@ -55,6 +61,9 @@ pub struct GatedMlp {
 
 impl GatedMlp {
     /// Reads `gate_proj`, `up_proj` and `down_proj`; the first two may be one matrix, `gate_up_proj`.
+    ///
+    /// # Errors
+    /// If the one matrix has an odd number of outputs; else as [all that read](Loader#errors).
     pub fn load(l: &Loader<'_>, activation: Activation) -> Result<Self> {
         const FUSED: &str = "gate_up_proj";
         let Some(both) = l.optional(l.host(FUSED))? else {
@@ -65,12 +74,18 @@ impl GatedMlp {
     }
 
     /// Reads gate, up and down from under other names.
+    ///
+    /// # Errors
+    /// As [`Loader::linear`], for each of the three.
     pub fn named(l: &Loader<'_>, names: [&str; 3], activation: Activation) -> Result<Self> {
         let [gate, up, down] = names.map(|name| l.linear(name));
         Ok(Self { gate: gate?, up: up?, down: down?, activation })
     }
 
     /// Applies the block. `[n, dim] -> [n, dim]`
+    ///
+    /// # Errors
+    /// If `x` has not as many columns as the projections have inputs; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let h = if self.gate.bias.is_none() && self.up.bias.is_none() {
             s.backend.linear_gated(x, &self.gate.weight, &self.up.weight, self.activation)?
@@ -98,6 +113,9 @@ impl Moe {
 
     /// Reads the router `gate` and, below `experts`, the projections of `n` experts called `names` (gate, up, down):
     /// stacked, or one of each for experts 0, 1, ...
+    ///
+    /// # Errors
+    /// As [`Loader::stacked`], for each of the three, and [`Loader::linear`] for the router.
     pub fn load(
         l: &Loader<'_>,
         n: usize,
@@ -113,6 +131,9 @@ impl Moe {
     /// Reads an expert that all rows go through: below `name` its projections `names` (gate, up, down), and in `router` what the
     /// sigmoid of weighs its output. It is a mixture of one, which backends have an operator for, and not a gated MLP with
     /// products around it.
+    ///
+    /// # Errors
+    /// Those of [all that read](Loader#errors).
     pub fn shared(
         l: &Loader<'_>,
         router: &str,
@@ -130,6 +151,10 @@ impl Moe {
     }
 
     /// Applies the block. `[n, dim] -> [n, dim]`
+    ///
+    /// # Errors
+    /// If the router has fewer outputs than a row has experts, or sends one to an expert that there is not; else as
+    /// [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let logits = self.router.forward(s, x)?; // [n, experts]
         s.backend.moe(x, &logits, &self.spec, &self.experts)
@@ -151,6 +176,9 @@ pub enum FeedForward {
 
 impl FeedForward {
     /// Applies the block. `[n, dim] -> [n, dim]`
+    ///
+    /// # Errors
+    /// Those of the one it is.
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         match self {
             Self::Plain(mlp) => mlp.forward(s, x),

@@ -34,7 +34,11 @@ impl Registry {
         self.0.keys().map(String::as_str)
     }
 
-    /// Builds the model called `name`; the error for an unknown one lists those that are known.
+    /// Builds the model called `name`.
+    ///
+    /// # Errors
+    /// If there is none of this name; the error lists those that there are. Else those of the architecture: a setting or a weight is
+    /// missing or does not fit, or the backend cannot take a weight.
     pub fn build(&self, name: &str, config: &Config, loader: &Loader<'_>) -> Result<Box<dyn Model>> {
         let unknown = || {
             let known = self.names().collect::<Vec<_>>().join(", ");

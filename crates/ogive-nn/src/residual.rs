@@ -18,6 +18,9 @@ impl Residual {
     }
 
     /// Adds a block's output.
+    ///
+    /// # Errors
+    /// If the output before this one does not fit the sum; else as [all operators](crate::backend::Backend#errors).
     pub fn add(mut self, s: &Step<'_>, x: Tensor) -> Result<Self> {
         if let Some(earlier) = self.pending.replace(x) {
             self.sum = s.backend.add(self.sum, &earlier)?;
@@ -26,6 +29,9 @@ impl Residual {
     }
 
     /// The stream as a block wants to read it.
+    ///
+    /// # Errors
+    /// If the last output or the norm does not fit the sum; else as [all operators](crate::backend::Backend#errors).
     pub fn normed(self, s: &Step<'_>, norm: &RmsNorm) -> Result<(Self, Tensor)> {
         let (sum, h) = match self.pending {
             Some(x) => s.backend.add_rms_norm(self.sum, &x, &norm.weight, norm.eps)?,
@@ -38,6 +44,9 @@ impl Residual {
     }
 
     /// The stream itself, for blocks that norm it otherwise.
+    ///
+    /// # Errors
+    /// If the last output does not fit the sum; else as [all operators](crate::backend::Backend#errors).
     pub fn value(self, s: &Step<'_>) -> Result<Tensor> {
         match self.pending {
             Some(x) => s.backend.add(self.sum, &x),

@@ -20,6 +20,10 @@ pub fn rope(dim: usize, theta: f32) -> Rope {
 /// The rotary embedding that a configuration asks for, for heads of `head_dim` elements: `rope_theta`,
 /// `partial_rotary_factor`, and `rope_scaling` of type `default`, `linear`, `dynamic`, `llama3`, `yarn`, `longrope` or
 /// `factors` (GGUF's list of divisors, the tensor `rope_freqs.weight`).
+///
+/// # Errors
+/// If a setting is of a wrong type or out of range, if the type of scaling is not known or lacks one of its settings, or if a list of
+/// divisors has not one above 0 for each pair that turns.
 pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
     let scaling = if c.has("rope_scaling") { c.at("rope_scaling") } else { c.at("rope_parameters") };
     let theta = c.f32_or("rope_theta", scaling.f32_or("rope_theta", 10_000.0)?)?;
