@@ -32,6 +32,10 @@ pub(crate) struct Block {
 }
 
 /// Reads a checkpoint with Hugging Face's names, with or without `bert.` before them.
+///
+/// # Errors
+/// If `is_decoder` is on, if positions are not absolute, or if fewer were learned than the context needs; else as
+/// [every `load`](crate#errors).
 pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     if c.bool_or("is_decoder", false)? {
         return Err(Error::unsupported(

@@ -9,6 +9,9 @@ use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Config, FeedForward, GatedMlp, Loader, Model};
 
 /// Reads a checkpoint with Hugging Face's names.
+///
+/// # Errors
+/// If `use_bidirectional_attention` is on; else as [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     if c.bool_or("use_bidirectional_attention", false)? {
         return Err(Error::unsupported("config", "`use_bidirectional_attention` is on, which is not known"));

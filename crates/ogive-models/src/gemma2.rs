@@ -36,6 +36,9 @@ struct Cap {
 }
 
 /// Reads a checkpoint with Hugging Face's names.
+///
+/// # Errors
+/// If `layer_types` are more or fewer than the layers; else as [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let cap = c.opt_f32("attn_logit_softcapping")?;
     let spec = cap.into_iter().fold(scores(c)?, |s, cap| s.with(AttnOption::SoftCap(cap)));

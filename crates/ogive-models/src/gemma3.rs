@@ -13,6 +13,9 @@ use ogive_nn::tensor::{Error, Result, serde_json::json};
 use ogive_nn::{Attention, Config, Loader, Model};
 
 /// Reads a checkpoint with Hugging Face's names.
+///
+/// # Errors
+/// If `use_bidirectional_attention` is on, or `layer_types` are more or fewer than the layers; else as [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let c = &with_defaults(c);
     if c.bool_or("use_bidirectional_attention", false)? {
@@ -39,6 +42,9 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 }
 
 /// Reads the text's part of a checkpoint that also sees.
+///
+/// # Errors
+/// As [`load`], of what is below `text_config`.
 pub fn load_nested(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load(&c.at("text_config"), root)
 }

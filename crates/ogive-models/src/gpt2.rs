@@ -32,6 +32,10 @@ struct Block {
 
 /// Reads a checkpoint with Hugging Face's names, with or without `transformer.` before them: the first published ones
 /// have it not.
+///
+/// # Errors
+/// If `is_causal` is off, if `quantization_config` is there, or if fewer positions were learned than the context needs; else as
+/// [every `load`](crate#errors).
 pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     if !c.bool_or("is_causal", true)? {
         return Err(Error::unsupported(

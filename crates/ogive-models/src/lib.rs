@@ -20,6 +20,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Errors
+//! Every `load` fails if a setting is missing, of a wrong type, or asks for what the architecture does not know; if a weight is missing or
+//! has another shape than the settings say; and if the backend cannot take one. The message names the setting or the weight.
 
 pub mod bert;
 pub mod gemma;

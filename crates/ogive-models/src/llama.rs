@@ -3,6 +3,7 @@
 //! with fused matrices, the first Gemma with scaled embeddings. Of each there are encoders of texts, by a setting (`is_causal`).
 //!
 //! Touvron et al. 2023, <https://arxiv.org/abs/2302.13971>; transformers' `modeling_llama`.
+#![allow(clippy::missing_errors_doc, reason = "the crate's documentation has those of every `load`")]
 
 use crate::{head::Head, windows};
 use ogive_nn::backend::{Activation, AttnOption, LayerCache};
@@ -31,8 +32,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load_with(c, root, |_| None, &dense(c)?)
 }
 
-/// Reads a Mistral checkpoint, which has a window if the configuration names one. So have GGUF's Llamas with a window, which
-/// `ogive-weights` calls Mistral.
+/// Reads a Mistral checkpoint, which may have a window; so may GGUF's Llamas, which `ogive-weights` then calls Mistral.
 pub fn load_mistral(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load_with(c, root, windows::same(c)?, &dense(c)?)
 }

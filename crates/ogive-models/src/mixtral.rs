@@ -8,6 +8,9 @@ use ogive_nn::tensor::Result;
 use ogive_nn::{Config, FeedForward, Loader, Model, Moe};
 
 /// Reads a checkpoint with Hugging Face's names; experts stacked or one by one.
+///
+/// # Errors
+/// If there are not `num_local_experts` of each projection; else as [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let n = c.usize("num_local_experts")?;
     let router = RouterSpec::new(c.usize_or("num_experts_per_tok", 2)?, Scoring::Softmax);

@@ -39,6 +39,9 @@ const TRANSFORMERS: Names = Names {
 };
 
 /// Reads a checkpoint with Nomic's or transformers' names, with or without `bert.` before them.
+///
+/// # Errors
+/// If a setting is on that the published models leave off, `prenorm` or `parallel_block` say; else as [every `load`](crate#errors).
 pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     refuse_the_unknown(c)?;
     let l = file.at_or_here("bert", "embeddings.word_embeddings")?;

@@ -10,6 +10,9 @@ use ogive_nn::tensor::Result;
 use ogive_nn::{Config, Loader, Model};
 
 /// Reads a checkpoint with Hugging Face's names. Which of LongRoPE's two lists counts, the loader's context decides.
+///
+/// # Errors
+/// None of its own; those of [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     llama::load_with(c, root, windows::same(c)?, &llama::dense(c)?)
 }

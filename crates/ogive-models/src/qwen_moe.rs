@@ -13,6 +13,10 @@ use ogive_nn::{Config, FeedForward, Loader, Model, Moe};
 const NAMES: [&str; 3] = ["gate_proj", "up_proj", "down_proj"];
 
 /// Reads a Qwen2 checkpoint with Hugging Face's names; experts stacked or one by one.
+///
+/// # Errors
+/// If there are not `num_experts` of each projection, if `decoder_sparse_step` is 0, or if windows are on; else as
+/// [every `load`](crate#errors).
 pub fn load_qwen2(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
     load(c, root, windows::qwen2_moe(c)?, &|l, moe| {
@@ -22,6 +26,9 @@ pub fn load_qwen2(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 }
 
 /// Reads a Qwen3 checkpoint with Hugging Face's names; experts stacked or one by one.
+///
+/// # Errors
+/// If there are not `num_experts` of each projection, or `decoder_sparse_step` is 0; else as [every `load`](crate#errors).
 pub fn load_qwen3(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load(c, root, windows::qwen3_moe(c)?, &|_, moe| Ok(FeedForward::Moe(moe)))
 }
