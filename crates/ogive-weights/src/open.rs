@@ -34,7 +34,9 @@ pub struct Checkpoint {
 /// whose weights are then the model's; a file that `model.safetensors.index.json` lists stands for all of them). Files are mapped: they
 /// must not change while anything of them is in use. A GGUF file may also come out of a pipe, into memory.
 ///
-/// Fails if the file is none of these, contradicts itself, or is of a GGUF architecture that has no translation.
+/// # Errors
+/// If the file is none of these, contradicts itself, or is of a GGUF architecture that has no translation. What is wrong with a weight is
+/// said when it is asked for.
 pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
     OpenOptions::new().open(path)
 }
@@ -81,7 +83,10 @@ impl OpenOptions {
         self
     }
 
-    /// Opens `path`; see [`open`].
+    /// Opens `path`, as [`open`] does.
+    ///
+    /// # Errors
+    /// As [`open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = path.as_ref();
         if is_piped(path) {
@@ -110,6 +115,9 @@ impl OpenOptions {
     }
 
     /// Takes a GGUF file that is open already.
+    ///
+    /// # Errors
+    /// If its architecture has no translation, and as [`Translation::config`] and [`GgufSource::new`].
     pub fn of_gguf(&self, gguf: Arc<Gguf>) -> Result<Checkpoint> {
         let translation = find_translation(&self.translations, &gguf)?;
         let config = translation.config(&gguf)?;

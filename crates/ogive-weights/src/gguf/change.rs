@@ -163,7 +163,10 @@ impl Change {
         (self.info)(of, config)
     }
 
-    /// What the change makes of these, with the model's settings. Fails where the settings or shapes do not fit.
+    /// What the change makes of these, with the model's settings.
+    ///
+    /// # Errors
+    /// If their number or shapes do not fit it, or a setting that it needs is missing or of a wrong type.
     pub fn apply(&self, of: &[HostWeight], config: &Config) -> Result<HostWeight> {
         (self.apply)(of, config)
     }

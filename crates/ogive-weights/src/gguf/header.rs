@@ -31,22 +31,34 @@ impl<'a> Header<'a> {
     }
 
     /// The whole number under `ARCHITECTURE.key`.
+    ///
+    /// # Errors
+    /// If the value is no whole number, or a negative one.
     pub fn usize(&self, key: &str) -> Result<Option<usize>> {
         self.gguf.metadata().opt_usize(&self.key(key)).map_err(failed)
     }
 
     /// The number under `ARCHITECTURE.key`.
+    ///
+    /// # Errors
+    /// If the value is no number.
     pub fn f32(&self, key: &str) -> Result<Option<f32>> {
         self.gguf.metadata().opt_f32(&self.key(key)).map_err(failed)
     }
 
     /// The flag under `ARCHITECTURE.key`.
+    ///
+    /// # Errors
+    /// If the value is no flag.
     pub fn bool(&self, key: &str) -> Result<Option<bool>> {
         self.gguf.metadata().opt_bool(&self.key(key)).map_err(failed)
     }
 
     /// The list of flags under `ARCHITECTURE.key`, one for each layer; of numbers, all but 0 count as set. `None` where there is
     /// no list.
+    ///
+    /// # Errors
+    /// If the list is neither of flags nor of whole numbers.
     pub fn flags(&self, key: &str) -> Result<Option<Vec<bool>>> {
         let key = self.key(key);
         let Some(array) = self.gguf.metadata().get(&key).and_then(Stored::as_array) else { return Ok(None) };
@@ -57,18 +69,27 @@ impl<'a> Header<'a> {
     }
 
     /// The string under `ARCHITECTURE.key`.
+    ///
+    /// # Errors
+    /// If the value is no string, or not UTF-8.
     pub fn str(&self, key: &str) -> Result<Option<&'a str>> {
         self.gguf.metadata().opt_str(&self.key(key)).map_err(failed)
     }
 
     /// Whatever is under `ARCHITECTURE.key`, as JSON. An array whose elements are all the same is that element: a value
     /// for each layer says no more then.
+    ///
+    /// # Errors
+    /// If the value is no setting: an infinity or NaN, a whole number beyond 64 bits, a nested array, a string that is not UTF-8.
     pub fn value(&self, key: &str) -> Result<Option<Value>> {
         let key = self.key(key);
         self.gguf.metadata().get(&key).map(|v| to_json(&key, v)).transpose()
     }
 
     /// The whole number under `key`, without a prefix, as JSON.
+    ///
+    /// # Errors
+    /// As [`value`](Self::value).
     pub fn global(&self, key: &str) -> Result<Option<Value>> {
         self.gguf.metadata().get(key).map(|v| to_json(key, v)).transpose()
     }
@@ -84,6 +105,9 @@ impl<'a> Header<'a> {
     }
 
     /// The numbers of a tensor of this GGUF name, as JSON: for short lists that Hugging Face keeps among the settings.
+    ///
+    /// # Errors
+    /// If there are more than 65536, if one is infinite or NaN, or if the type of the tensor is not known.
     pub fn numbers(&self, tensor: &str) -> Result<Option<Value>> {
         const MOST: u64 = 1 << 16;
         let Some(info) = self.gguf.tensor(tensor) else { return Ok(None) };

@@ -32,8 +32,10 @@ struct Entry {
 }
 
 impl GgufSource {
-    /// The tensors of `gguf` by the rules of `translation`; `config` is what [`Translation::config`] gave. Fails if two
-    /// tensors would get the same name.
+    /// The tensors of `gguf` by the rules of `translation`; `config` is what [`Translation::config`] gave.
+    ///
+    /// # Errors
+    /// If two tensors would get the same name. What is wrong with a tensor is said when it is asked for.
     pub fn new(gguf: Arc<Gguf>, translation: &Translation, config: &Config) -> Result<Self> {
         Self::with_formats(gguf, translation, config, Formats::default())
     }

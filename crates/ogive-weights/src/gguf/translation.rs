@@ -134,6 +134,10 @@ impl Translation {
     }
 
     /// The settings of a file, under the keys of `config.json`.
+    ///
+    /// # Errors
+    /// If a setting is of a wrong type, if a function of [`settings`](Self::settings) fails, or if the file goes on with a layer `Dense`
+    /// after its model that has no rule.
     pub fn config(&self, gguf: &Gguf) -> Result<Config> {
         let header = Header::new(gguf, &self.architecture);
         let mut settings = Settings::new();

@@ -37,7 +37,10 @@ pub struct Safetensors {
 }
 
 impl Safetensors {
-    /// Takes a file's bytes, or anything that holds them. Fails if the header contradicts itself or the length.
+    /// Takes a file's bytes, or anything that holds them.
+    ///
+    /// # Errors
+    /// If they have no header, or one that contradicts itself or their length.
     pub fn from_bytes(bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Result<Self> {
         Self::of([(String::new(), bytes.into())], Formats::default())
     }
