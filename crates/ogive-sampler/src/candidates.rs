@@ -109,11 +109,17 @@ pub struct Candidates {
 
 impl Candidates {
     /// From one row of logits; the index is the token.
+    ///
+    /// # Errors
+    /// If there are none, or more than 2^23.
     pub fn from_logits(logits: &[f32]) -> Result<Self, SampleError> {
         Self::load(Vec::new(), logits, None)
     }
 
     /// From a list in any order.
+    ///
+    /// # Errors
+    /// If there are none or more than 2^23, or if a token is there twice.
     pub fn from_list(mut list: Vec<Candidate>) -> Result<Self, SampleError> {
         check_count(list.len())?;
         list.iter_mut().for_each(|c| c.logit = clean(c.logit));

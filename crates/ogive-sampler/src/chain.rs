@@ -115,6 +115,10 @@ impl Chain {
     /// The next token after `history` (prompt included), from one row of logits. The stages hear of it.
     ///
     /// After an error no number was drawn and no token accepted.
+    ///
+    /// # Errors
+    /// If there are no logits or more than 2^23, if none is above minus infinity, or if the stages leave no token: then the error says
+    /// which stage it was and why, or names all where none says.
     pub fn sample(&mut self, logits: &[f32], history: &[u32]) -> Result<u32, SampleError> {
         let spare = std::mem::take(&mut self.spare);
         let candidates = gather(&mut self.stages, spare, logits, history)?;
@@ -125,6 +129,9 @@ impl Chain {
     ///
     /// It must hold at least the [needed](Self::needs) best ones of the vocabulary; then the token is the
     /// one that [`sample`](Self::sample) would give.
+    ///
+    /// # Errors
+    /// If a token is in the list twice, and as [`sample`](Self::sample). After an error no number was drawn and no token accepted.
     pub fn sample_candidates(&mut self, list: Vec<Candidate>, history: &[u32]) -> Result<u32, SampleError> {
         let count = list.len();
         let possible = list.iter().any(|c| c.logit > f32::NEG_INFINITY);
@@ -153,6 +160,9 @@ impl Chain {
 
     /// The tokens that [`sample`](Self::sample) could give next and their probabilities, most likely
     /// first. They sum to 1. Changes nothing: it works on a copy of the stages.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample).
     pub fn distribution(&self, logits: &[f32], history: &[u32]) -> Result<Vec<(u32, f64)>, SampleError> {
         let mut stages = self.stages.clone();
         let candidates = gather(&mut stages, Vec::new(), logits, history)?;

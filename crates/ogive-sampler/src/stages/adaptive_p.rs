@@ -35,6 +35,9 @@ pub struct AdaptiveP {
 impl AdaptiveP {
     /// `target` is at most 1, negative being off; `decay` is from 0 (only the last token counts) to 0.99, about
     /// 1 / (1 - decay) tokens being remembered (llama.cpp: 0.9).
+    ///
+    /// # Errors
+    /// If one of them is outside its range.
     pub fn new(target: f32, decay: f32) -> Result<Self, SampleError> {
         let good = target.is_finite() && target <= 1.0;
         let target = check("adaptive_target", target, good, "a number up to 1 (negative is off)")?;

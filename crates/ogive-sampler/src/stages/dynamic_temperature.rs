@@ -23,6 +23,9 @@ pub struct DynamicTemperature {
 
 impl DynamicTemperature {
     /// All three are finite and at least 0. A range of 0 is the plain temperature.
+    ///
+    /// # Errors
+    /// If one of them is negative or not finite.
     pub fn new(t: f32, range: f32, exponent: f32) -> Result<Self, SampleError> {
         let good = |x: f32| x.is_finite() && x >= 0.0;
         let t = check("temperature", t, good(t), "a number of at least 0")?;

@@ -17,6 +17,9 @@ pub struct LogitBias {
 
 impl LogitBias {
     /// `biases` pairs tokens with what is added; minus infinity bans, plus infinity forces.
+    ///
+    /// # Errors
+    /// If a bias is NaN, or a token has two.
     pub fn new(biases: &[(u32, f32)]) -> Result<Self, SampleError> {
         let mut biases = biases.to_vec();
         for &(_, bias) in &biases {

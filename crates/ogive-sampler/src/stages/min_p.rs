@@ -17,6 +17,9 @@ pub struct MinP {
 
 impl MinP {
     /// `p` is at least 0 (off); above 1 only the best candidate is left, as in llama.cpp.
+    ///
+    /// # Errors
+    /// If `p` is negative or not finite.
     pub fn new(p: f32) -> Result<Self, SampleError> {
         check(
             "min_p",

@@ -70,6 +70,9 @@ pub struct Mirostat {
 
 impl Mirostat {
     /// `tau` is the surprise aimed at in bits (llama.cpp: 5), `eta` how fast it learns (0.1); both at least 0.
+    ///
+    /// # Errors
+    /// If one of them is negative or not finite.
     pub fn new(tau: f32, eta: f32) -> Result<Self, SampleError> {
         Ok(Self { control: Control::new(tau, eta)? })
     }
@@ -162,6 +165,9 @@ pub struct MirostatV2 {
 
 impl MirostatV2 {
     /// `tau` is the surprise aimed at in bits (llama.cpp: 5), `eta` how fast it learns (0.1); both at least 0.
+    ///
+    /// # Errors
+    /// If one of them is negative or not finite.
     pub fn new(tau: f32, eta: f32) -> Result<Self, SampleError> {
         Ok(Self { control: Control::new(tau, eta)? })
     }

@@ -24,6 +24,9 @@ pub struct Penalties {
 impl Penalties {
     /// Looks `last_n` tokens back (0: off; `usize::MAX`: the whole history). `repeat` is above 0, 1 being
     /// neutral; `frequency` and `presence` are finite, 0 being neutral, and negative ones reward.
+    ///
+    /// # Errors
+    /// If `repeat` is not above 0, or one of the three is not finite.
     pub fn new(last_n: usize, repeat: f32, frequency: f32, presence: f32) -> Result<Self, SampleError> {
         check("repeat_penalty", repeat, repeat.is_finite() && repeat > 0.0, "a number above 0 (1 is off)")?;
         check("frequency_penalty", frequency, frequency.is_finite(), "a finite number (0 is off)")?;

@@ -19,6 +19,9 @@ pub struct Temperature {
 
 impl Temperature {
     /// `t` is finite and at least 0; 1 changes nothing.
+    ///
+    /// # Errors
+    /// If `t` is negative or not finite.
     pub fn new(t: f32) -> Result<Self, SampleError> {
         let t = check("temperature", t, t.is_finite() && t >= 0.0, "a number of at least 0 (0 is greedy)")?;
         Ok(Self { t })

@@ -17,6 +17,9 @@ pub struct TopNSigma {
 
 impl TopNSigma {
     /// `n` is finite; 0 and below (llama.cpp's default is -1) is off.
+    ///
+    /// # Errors
+    /// If `n` is not finite.
     pub fn new(n: f32) -> Result<Self, SampleError> {
         Ok(Self { n: check("top_n_sigma", n, n.is_finite(), "a finite number (0 and below is off)")? })
     }

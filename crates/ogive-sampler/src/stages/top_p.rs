@@ -23,6 +23,9 @@ pub struct TopP {
 
 impl TopP {
     /// `p` from 0 (only the best) to 1 (off).
+    ///
+    /// # Errors
+    /// If `p` is outside 0 to 1.
     pub fn new(p: f32) -> Result<Self, SampleError> {
         Ok(Self { p: check("top_p", p, (0.0..=1.0).contains(&p), "a number from 0 to 1 (1 is off)")? })
     }

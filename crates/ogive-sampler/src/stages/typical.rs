@@ -22,6 +22,9 @@ pub struct Typical {
 
 impl Typical {
     /// `p` from 0 (only the most typical one, which need not be the best) to 1 (off).
+    ///
+    /// # Errors
+    /// If `p` is outside 0 to 1.
     pub fn new(p: f32) -> Result<Self, SampleError> {
         Ok(Self { p: check("typical_p", p, (0.0..=1.0).contains(&p), "a number from 0 to 1 (1 is off)")? })
     }

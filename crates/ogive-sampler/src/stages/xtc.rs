@@ -28,6 +28,9 @@ pub struct Xtc {
 impl Xtc {
     /// `probability` from 0 (off) to 1 (always); `threshold` from 0 to 1, above 0.5 off, since two tokens cannot
     /// both be as likely. `seed` as the chain's.
+    ///
+    /// # Errors
+    /// If one of the first two is outside 0 to 1.
     pub fn new(probability: f32, threshold: f32, seed: u64) -> Result<Self, SampleError> {
         let unit = 0.0..=1.0;
         let (name, is) = ("xtc_probability", "a number from 0 (off) to 1");

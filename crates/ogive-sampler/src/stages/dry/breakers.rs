@@ -25,6 +25,9 @@ pub trait Vocabulary {
 
     /// The tokens of a text, nothing added and no special token read from it. The error is a sentence's end: what
     /// was wrong.
+    ///
+    /// # Errors
+    /// If the vocabulary has no token for a part of the text.
     fn tokenize(&self, text: &[u8]) -> Result<Vec<u32>, String>;
 }
 

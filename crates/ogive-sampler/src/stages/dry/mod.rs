@@ -35,6 +35,9 @@ pub struct Dry {
 impl Dry {
     /// `multiplier` is finite, 0 being off and negative ones rewarding; `base` is at least 1; repetitions shorter
     /// than `allowed_length` are free; the window is the last `last_n` tokens (0: off; `usize::MAX`: all).
+    ///
+    /// # Errors
+    /// If `multiplier` is not finite, or `base` is below 1 or not finite.
     pub fn new(
         multiplier: f32,
         base: f32,
