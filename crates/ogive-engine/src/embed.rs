@@ -65,6 +65,10 @@ impl Embed {
 }
 
 /// A row for each of `texts`, none of which may be empty. `[texts, dimensions]`
+///
+/// # Errors
+/// If a text has no tokens, if `chunk` or `dimensions` is 0, if vectors have fewer numbers than `dimensions`, or if there is no memory for
+/// the cache; else as [all operators](crate::backend::Backend#errors).
 pub fn embed<T: AsRef<[u32]>>(
     b: &dyn Backend,
     model: &dyn Model,
@@ -77,6 +81,9 @@ pub fn embed<T: AsRef<[u32]>>(
 /// The same where the first so many tokens of each text are not pooled: a prompt that states should be seen from and not count.
 /// A mean leaves them out, the first token is the first after them, and the last stays the last. `left_out` has a number for each
 /// text, or none for no text. Of a text of which nothing is left the mean is a vector of zeros, and the first token is its own.
+///
+/// # Errors
+/// As [`embed`].
 pub fn embed_after<T: AsRef<[u32]>>(
     b: &dyn Backend,
     model: &dyn Model,
@@ -97,6 +104,9 @@ pub fn embed_after<T: AsRef<[u32]>>(
 /// The vectors of every token of `texts`, none of which may be empty, without pooling: for those who compare texts token by
 /// token (Khattab and Zaharia 2020, <https://arxiv.org/abs/2004.12832>), or pool in a way of their own. For each text
 /// `[tokens, dimensions]`
+///
+/// # Errors
+/// As [`embed`].
 pub fn embed_tokens<T: AsRef<[u32]>>(
     b: &dyn Backend,
     model: &dyn Model,

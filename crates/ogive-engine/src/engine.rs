@@ -102,6 +102,9 @@ static ENGINES: AtomicU64 = AtomicU64::new(0);
 
 impl Engine {
     /// Reserves the cache.
+    ///
+    /// # Errors
+    /// If the model is an encoder, if limits contradict each other ([`Limits::cache_spec`]), or if there is no memory for the cache.
     pub fn new(backend: Arc<dyn Backend>, model: Arc<dyn Model>, limits: Limits) -> Result<Self> {
         if !model.causal() {
             let why = "the model is an encoder and draws no tokens; ask for its vectors (`ogive embed`, `Model::embed`)";
@@ -130,14 +133,16 @@ impl Engine {
         self.seqs.get(&id).map(|seq| &seq.chain)
     }
 
-    /// Adds a sequence; it joins at the next step. Fails if it has no prompt, nothing to draw, or no room to draw a
-    /// token into, and if it has a token that the model [says](Model::vocab) it does not know: every sequence that was
-    /// added can finish.
+    /// Adds a sequence; it joins at the next step. Every sequence that was added can finish.
     ///
     /// If another sequence that is there, running or kept, has computed tokens with which this one begins too, the two share the cache's
     /// blocks of those, as many as are whole, and they are not computed again: a kept sequence of instructions serves all that begin
     /// with them. Of several that come together and begin alike the first computes what the others wait for. A model whose layers have
     /// states shares nothing, and one with windows only what is there and nobody waits for.
+    ///
+    /// # Errors
+    /// If it has no prompt, nothing to draw, or no room to draw a token into, if the cache could not hold it even alone, and if it has a
+    /// token that the model [says](Model::vocab) it does not know.
     pub fn add(&mut self, request: Request) -> Result<SeqId> {
         self.would_take(&request)?;
         let Request { prompt, max_tokens: left, chain, stop, keep, logprobs } = request;
@@ -158,7 +163,10 @@ impl Engine {
         self.arrivals
     }
 
-    /// Whether [`add`](Self::add) would take `request`, and if not, why.
+    /// Whether [`add`](Self::add) would take `request`.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add).
     pub fn would_take(&self, request: &Request) -> Result<()> {
         self.check("adding a sequence", &request.prompt, request.prompt.len(), request.max_tokens)
     }
@@ -166,6 +174,9 @@ impl Engine {
     /// Goes on with a kept sequence that has ended: the request's prompt is appended, and its other fields hold from
     /// here on. It is served after those who are there. Events of its last turn that nobody has taken are dropped. On an
     /// error the sequence is as it was.
+    ///
+    /// # Errors
+    /// If there is no such sequence or it has not ended, and as [`add`](Self::add), the prompt being all tokens together.
     pub fn resume(&mut self, id: SeqId, request: Request) -> Result<()> {
         let doing = "resuming a sequence";
         let Request { prompt, max_tokens, chain, stop, keep, logprobs } = request;
@@ -188,6 +199,9 @@ impl Engine {
     /// Shortens a kept sequence that has ended to its first `len` tokens. What the cache holds of them stays where it
     /// can: states cannot be taken back, and a window may have given away what would be seen again; then the sequence
     /// is computed anew when it goes on, as the end of a block is that others share. Gives the number of tokens that need not be.
+    ///
+    /// # Errors
+    /// If there is no such sequence, or it has not ended.
     pub fn rewind(&mut self, id: SeqId, len: usize) -> Result<usize> {
         let seq = self.ended("rewinding a sequence", id)?;
         seq.tokens.truncate(len);
@@ -271,6 +285,10 @@ impl Engine {
 
     /// Runs one step and returns what it did. After an error the engine is as it was: the step can be tried again. It
     /// fails for all that are in it, so a sequence that can never be computed must be cancelled for the others to go on.
+    ///
+    /// # Errors
+    /// If no sequence can move for want of cache, or if computing fails: as [all operators](crate::backend::Backend#errors), and where the
+    /// model has no logits.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         if !self.inbox.is_empty() {
             return Ok(self.inbox.drain(..).collect());
@@ -280,6 +298,9 @@ impl Engine {
 
     /// Adds a sequence and gives its tokens one by one. Other sequences move on too; their events wait for
     /// [`step`](Self::step).
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
     pub fn run(&mut self, request: Request) -> Result<Session<'_>> {
         let id = self.add(request)?;
         Ok(Session::new(self, id))

@@ -45,6 +45,10 @@ impl std::fmt::Debug for Evaluate<'_> {
 }
 
 /// The logits (or hidden states) of `tokens`, one row for each. `[tokens, vocab]`
+///
+/// # Errors
+/// If there are no tokens, if `chunk` is 0, if there is no memory for the cache, or if logits are asked for and the model has none; else as
+/// [all operators](crate::backend::Backend#errors).
 pub fn evaluate(
     b: &dyn Backend,
     model: &dyn Model,
@@ -63,6 +67,9 @@ pub fn evaluate(
 /// How likely a text is: what the model held of every token but the first, which nothing precedes, and of the `best` most
 /// likely ones there. Of `how`, `hidden` and `last` do not matter; whole rows of logits are never kept for longer than a
 /// step, and of a large vocabulary a step has fewer rows than `how` says.
+///
+/// # Errors
+/// As [`evaluate`], for logits.
 pub fn score(
     b: &dyn Backend,
     model: &dyn Model,

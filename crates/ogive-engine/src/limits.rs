@@ -64,8 +64,11 @@ impl Limits {
         Self { element, ..self }
     }
 
-    /// What a model with these cache layers needs reserved. Fails where a limit is 0, where a step could not hold a row
-    /// of each sequence, where the cache could not hold one whole context, or where there were more blocks than numbers.
+    /// What a model with these cache layers needs reserved.
+    ///
+    /// # Errors
+    /// If a limit is 0, if a step could not hold a row of each sequence or the cache one whole context, if there were more blocks than can
+    /// be numbered, or if a row is no whole number of the element's blocks.
     pub fn cache_spec(&self, layers: Vec<LayerCache>) -> Result<CacheSpec> {
         let bad = |why: String| Err(Error::invalid("engine limits", why));
         if self.context == 0 || self.sequences == 0 || self.block_len == 0 {
