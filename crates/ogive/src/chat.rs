@@ -18,6 +18,9 @@ pub struct Chat {
 impl Chat {
     /// A conversation in `session` by `template`; for the model's own, see [`Model::chat`](crate::Model::chat).
     /// A session that was saved with a conversation brings its messages.
+    ///
+    /// # Errors
+    /// If the model has no tokenizer, or one without a spelling for the token that begins or ends its texts.
     pub fn new(mut session: Session, template: ChatTemplate) -> Result<Self> {
         let mut options = ChatOptions::default();
         let tokenizer = session.model().tokenizer()?;
@@ -53,6 +56,9 @@ impl Chat {
 
     /// Says `text` and gives the answer piece by piece. When the answer has ended, or is dropped, what has come of it is
     /// part of the conversation. On an error here, or where not one token has come, the conversation is as it was.
+    ///
+    /// # Errors
+    /// If the template does not take the messages, and as [`Session::generate`].
     pub fn send(&mut self, text: impl Into<String>, how: &Generate) -> Result<Reply<'_>> {
         self.messages.push(Message::new("user", text));
         match self.prompt().and_then(|prompt| self.session.generate(prompt, how)) {
@@ -84,6 +90,9 @@ impl<'c> Reply<'c> {
     }
 
     /// One step of the model; see [`Generation::step`].
+    ///
+    /// # Errors
+    /// As [`Generation::step`].
     pub fn step(&mut self) -> Result<Option<String>> {
         self.generation.step()
     }

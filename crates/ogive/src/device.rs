@@ -34,13 +34,17 @@ impl CudaDevices {
     /// No machine has more.
     const MOST: usize = 16;
 
-    /// The devices of these numbers; an error if there are none, more than 16, or one twice.
+    /// The devices of these numbers.
+    ///
+    /// # Errors
+    /// If there are none, more than 16, or one twice; if a number is above 65535.
     pub fn new(numbers: &[usize]) -> Result<Self> {
         let mut all = Self { numbers: [0; Self::MOST], count: numbers.len() };
         for (i, number) in numbers.iter().enumerate() {
             let wrong = || Error::Device(format!("cuda:{number}: up to {} devices, each once", Self::MOST));
             let place = all.numbers.get_mut(i).ok_or_else(wrong)?;
-            *place = u16::try_from(*number).map_err(|_| wrong())?;
+            let beyond = |_| Error::Device(format!("cuda:{number}: devices have numbers up to {}", u16::MAX));
+            *place = u16::try_from(*number).map_err(beyond)?;
             if numbers.iter().take(i).any(|other| other == number) {
                 return Err(wrong());
             }

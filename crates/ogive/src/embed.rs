@@ -144,6 +144,9 @@ impl Says {
 
 impl Model {
     /// The vector of a text, of length 1. `[dim]`
+    ///
+    /// # Errors
+    /// As [`embed_all`](Self::embed_all).
     pub fn embed(&self, text: impl Into<Prompt>) -> Result<Vec<f32>> {
         Ok(self.embed_all([text], &Embed::new())?.into_raw_vec_and_offset().0)
     }
@@ -151,6 +154,11 @@ impl Model {
     /// The vectors of many texts, which share steps; each is the same to the bit as if it came alone. A text of more tokens
     /// than the checkpoint takes of one (sentence-transformers' `max_seq_length`, unless [others](Embed::max_tokens) are allowed), or than
     /// [`context`](Self::context), is an error unless it may be [cut](Embed::truncate). `[texts, dimensions]`
+    ///
+    /// # Errors
+    /// If what the checkpoint says of its vectors cannot be read, or names a pooling that is not known and `how` none; if it has no prompt
+    /// of this name; if a text has no token, or too many and may not be cut; if there is no tokenizer for it; if vectors have fewer numbers
+    /// than are asked for; or if computing fails.
     pub fn embed_all<P: Into<Prompt>>(
         &self,
         texts: impl IntoIterator<Item = P>,
@@ -169,6 +177,9 @@ impl Model {
 
     /// The vectors of every token of each text, not pooled, those of special tokens among them: for comparing texts token by
     /// token, or for a pooling of one's own. For each text `[tokens, dimensions]`
+    ///
+    /// # Errors
+    /// As [`embed_all`](Self::embed_all), but for the pooling.
     pub fn embed_tokens<P: Into<Prompt>>(
         &self,
         texts: impl IntoIterator<Item = P>,

@@ -79,11 +79,17 @@ pub use ndarray;
 
 /// Opens the model at `path`, a GGUF file (of a split, the first part), a Hugging Face folder or [`DEMO`], on the
 /// best device.
+///
+/// # Errors
+/// As [`Options::open`].
 pub fn open(path: impl AsRef<std::path::Path>) -> Result<Model> {
     Options::new().open(path)
 }
 
 /// What the model at `path` would take with the settings of [`open`], without loading it.
+///
+/// # Errors
+/// As [`Options::estimate_memory`].
 pub fn estimate_memory(path: impl AsRef<std::path::Path>) -> Result<Memory> {
     Options::new().estimate_memory(path)
 }

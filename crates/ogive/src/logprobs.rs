@@ -67,6 +67,9 @@ impl Model {
     /// assert!(likely > less);
     /// # Ok(()) }
     /// ```
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode) and [`logits`](Self::logits).
     pub fn score(&self, text: impl Into<Prompt>, best: usize) -> Result<Vec<TokenLogprobs>> {
         let ids = self.encode(&text.into())?;
         let mut how = Evaluate::new();

@@ -173,6 +173,9 @@ impl Model {
     }
 
     /// Its vocabulary.
+    ///
+    /// # Errors
+    /// If the checkpoint has none, or one that cannot be read; the message says why.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
         self.0.tokenizer.as_ref().map_err(|e| Error::NoTokenizer(e.clone()))
     }
@@ -224,6 +227,9 @@ impl Model {
 
     /// The chain of stages that `params` describe, DRY's sequence breakers cut by the model's vocabulary: what a
     /// session draws by, and what [`Request::chain`](crate::engine::Request::chain) takes.
+    ///
+    /// # Errors
+    /// Names the setting that is wrong, or the breaker that the vocabulary cannot cut; if there are breakers and no vocabulary.
     pub fn chain(&self, params: &SamplerParams) -> Result<Chain> {
         Ok(match self.tokenizer() {
             Ok(tokenizer) => params.build_for(&Words(tokenizer))?,
@@ -253,6 +259,10 @@ impl Model {
     }
 
     /// The ids that a prompt stands for. Text gets what the vocabulary begins a text with; no text at all is that alone.
+    ///
+    /// # Errors
+    /// If it has no token, and the vocabulary begins no text with one of its own; of text, if the model has no tokenizer, or that no token
+    /// for a character.
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
         let ids = match prompt {
             Prompt::Ids(ids) => ids.clone(),
@@ -271,11 +281,18 @@ impl Model {
 
     /// The logits of every token of `ids`, computed as a session would: with the options' precision and cache element.
     /// `[tokens, vocab]`
+    ///
+    /// # Errors
+    /// If there are no `ids` or one that the model does not know, if it has no logits (an encoder, or a checkpoint without a head), if
+    /// memory is short for a cache of so many tokens, or if computing fails.
     pub fn logits(&self, ids: &[u32]) -> Result<Array2<f32>> {
         self.evaluate(ids, Evaluate::new())
     }
 
     /// The last layer's output for every token of `ids`, normed. `[tokens, dim]`
+    ///
+    /// # Errors
+    /// As [`logits`](Self::logits), which the model need not have.
     pub fn hidden(&self, ids: &[u32]) -> Result<Array2<f32>> {
         let mut how = Evaluate::new();
         how.hidden = true;

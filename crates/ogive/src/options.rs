@@ -241,6 +241,9 @@ impl Options {
     }
 
     /// What is at `path` before it is a model: settings, and weights as they are stored, none of them read.
+    ///
+    /// # Errors
+    /// If nothing is there or it is no model, or if it is a GGUF file of an architecture that has no translation.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = path.as_ref();
         if demo::is_demo(path) {
@@ -251,17 +254,26 @@ impl Options {
 
     /// What the model at `path` would take, without loading it: on all machines that share its layers together. Where those are shared out
     /// by what is free ([`GpuLayers::Auto`]), as if all went to the first GPU that can be used.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but that neither the device need be there nor the memory.
     pub fn estimate_memory(&self, path: impl AsRef<Path>) -> Result<Memory> {
         memory::estimate(path.as_ref(), self)
     }
 
     /// The same of each machine that gets some of the layers, in the order in which a step goes over them: the CPU is the first, if it gets
     /// any. One, where one gets all.
+    ///
+    /// # Errors
+    /// As [`estimate_memory`](Self::estimate_memory).
     pub fn estimate_parts(&self, path: impl AsRef<Path>) -> Result<Vec<Memory>> {
         memory::parts(path.as_ref(), self)
     }
 
     /// The notes ([`Model::notes`](crate::Model::notes)) that the model at `path` will have, without loading it.
+    ///
+    /// # Errors
+    /// As [`estimate_memory`](Self::estimate_memory).
     pub fn estimate_notes(&self, path: impl AsRef<Path>) -> Result<Vec<String>> {
         memory::notes(path.as_ref(), self)
     }

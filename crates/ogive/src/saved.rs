@@ -84,6 +84,9 @@ impl Model {
 
     /// A conversation that [`Chat::save`] wrote, with this model and its own template. With another template:
     /// [`Chat::new`] with a [loaded](Self::load_session) session.
+    ///
+    /// # Errors
+    /// If the model has no template or one that cannot be read, and as [`load_session`](Self::load_session).
     pub fn load_chat(&self, path: impl AsRef<Path>) -> Result<Chat> {
         let source = self.chat_template().ok_or(Error::NoTemplate)?;
         Chat::new(self.load_session(path)?, ChatTemplate::new(source)?)
@@ -131,7 +134,7 @@ impl Session {
     /// conversation that was loaded it is the last answer that goes on.
     ///
     /// # Errors
-    /// If the session has no tokens yet, or `how` draws otherwise than it did: to go on so, there is
+    /// If the session has no tokens yet, if there is no room to go on, or if `how` draws otherwise than it did: to go on so, there is
     /// [`resume_anew`](Self::resume_anew).
     pub fn resume(&mut self, how: &Generate) -> Result<Generation<'_>> {
         let chain = self.model.chain(&how.sampler)?;
@@ -139,6 +142,9 @@ impl Session {
     }
 
     /// The same by a chain of stages of one's own, made as the session's was; `how.sampler` is not looked at.
+    ///
+    /// # Errors
+    /// If the session has no tokens yet, if there is no room to go on, or if `chain` has other stages than it drew by.
     pub fn resume_with(&mut self, how: &Generate, chain: Chain) -> Result<Generation<'_>> {
         self.go_on(how, chain, false)
     }
@@ -148,7 +154,7 @@ impl Session {
     /// grammar goes on where it was.
     ///
     /// # Errors
-    /// If the session has no tokens yet.
+    /// If the session has no tokens yet, if there is no room to go on, or if a setting of `how` is wrong.
     pub fn resume_anew(&mut self, how: &Generate) -> Result<Generation<'_>> {
         let chain = self.model.chain(&how.sampler)?;
         self.go_on(how, chain, true)

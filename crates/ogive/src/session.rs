@@ -57,6 +57,9 @@ impl Session {
     /// }
     /// # Ok(()) }
     /// ```
+    ///
+    /// # Errors
+    /// If a setting of the sampler is wrong ([`Model::chain`]), and as [`generate_with`](Self::generate_with).
     pub fn generate(&mut self, prompt: impl Into<Prompt>, how: &Generate) -> Result<Generation<'_>> {
         let chain = self.model.chain(&how.sampler)?;
         self.generate_with(prompt, how, chain)
@@ -64,6 +67,10 @@ impl Session {
 
     /// The same by a chain of stages of one's own; `how.sampler` is not looked at. A chain that has drawn before goes on
     /// from its state, without what `how` asked for then: a grammar, or to ignore the end.
+    ///
+    /// # Errors
+    /// If the prompt cannot be encoded ([`Model::encode`]), fills the context or has a token that the model does not know, if no token is
+    /// to be drawn, or if the grammar does not fit the vocabulary. The session is as it was then.
     pub fn generate_with(
         &mut self,
         prompt: impl Into<Prompt>,
@@ -325,6 +332,9 @@ impl Generation<'_> {
     /// Runs one step of the model and gives the text that came of it, which is none while a prompt is read, a character
     /// is incomplete or a stop string may begin; `None` when there is no more. The iterator steps until there is text:
     /// this is for those who must look at a clock or a flag meanwhile.
+    ///
+    /// # Errors
+    /// If computing fails, which may be tried again; if no token could be drawn, after which there is no more.
     pub fn step(&mut self) -> Result<Option<String>> {
         if self.finish.is_some() {
             return Ok(None);

@@ -10,6 +10,9 @@ use std::path::Path;
 
 /// Opens the vocabulary at `path`, with its chat templates: that of a GGUF file (with weights or without), of a Hugging
 /// Face folder, or of the folder that the given JSON or safetensors file lies in.
+///
+/// # Errors
+/// If nothing is there or it has no vocabulary, and as [`Tokenizer::from_folder`] and [`Tokenizer::from_gguf`].
 pub fn open_tokenizer(path: impl AsRef<Path>) -> Result<Tokenizer> {
     let path = path.as_ref();
     if path.is_dir() {
