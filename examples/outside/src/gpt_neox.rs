@@ -32,6 +32,9 @@ struct Block {
 }
 
 /// Reads a checkpoint with Hugging Face's names.
+///
+/// # Errors
+/// If `rope_scaling` is there, if another setting is missing or of a wrong type, or if a weight is missing or does not fit.
 pub fn load(c: &Config, file: &Loader<'_>) -> Result<Box<dyn Model>> {
     if c.has("rope_scaling") {
         return Err(Error::unsupported("config", "`rope_scaling`: no GPT-NeoX was published with one"));
