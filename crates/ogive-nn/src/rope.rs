@@ -21,7 +21,7 @@ pub fn rope(dim: usize, theta: f32) -> Rope {
 /// `partial_rotary_factor`, and `rope_scaling` of type `default`, `linear`, `dynamic`, `llama3`, `yarn`, `longrope` or
 /// `factors` (GGUF's list of divisors, the tensor `rope_freqs.weight`).
 pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
-    let scaling = if c.has("rope_scaling") { c.at("rope_scaling") } else { c.at("rope_parameters") };
+    let scaling = scaling(c);
     let theta = c.f32_or("rope_theta", scaling.f32_or("rope_theta", 10_000.0)?)?;
     if theta.is_nan() || theta <= 0.0 {
         return Err(Error::invalid("config", format!("`rope_theta` should be above 0 and is {theta}")));
@@ -60,6 +60,11 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
             Err(Error::unsupported("config", format!("rope scaling `{other}`; known are {known}")))
         }
     }
+}
+
+/// The settings of how rotary positions are stretched, under either name.
+pub(crate) fn scaling(c: &Config) -> Config {
+    c.at(if c.has("rope_scaling") { "rope_scaling" } else { "rope_parameters" })
 }
 
 /// How many elements of a head turn, an even number. The part may have been a count that was divided by the head's size and
