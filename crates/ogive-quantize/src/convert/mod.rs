@@ -5,6 +5,7 @@
 //! that a model which GGUF cannot say is an error here and not a model that answers differently.
 
 mod check;
+mod latent;
 mod pieces;
 mod settings;
 mod tensors;
@@ -26,6 +27,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("Qwen3ForCausalLM", "qwen3"),
     ("Qwen2MoeForCausalLM", "qwen2moe"),
     ("Qwen3MoeForCausalLM", "qwen3moe"),
+    ("DeepseekV2ForCausalLM", latent::ARCHITECTURE),
+    ("DeepseekV3ForCausalLM", latent::ARCHITECTURE),
     ("GemmaForCausalLM", "gemma"),
     ("Gemma2ForCausalLM", "gemma2"),
     ("Gemma3ForCausalLM", "gemma3"),

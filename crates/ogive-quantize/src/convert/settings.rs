@@ -3,7 +3,7 @@
 //! The keys are those llama.cpp's converter writes, with one more habit: what a class takes for granted where the file is
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
-use super::{Keys, Model};
+use super::{Keys, Model, latent};
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
 use std::f64::consts::TAU;
@@ -84,6 +84,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             }
         }
         "bert" | "nomic-bert" => encoder(keys, model, head_dim)?,
+        latent::ARCHITECTURE => latent::set(keys, model)?,
         "gpt2" if !config.has("intermediate_size") => {
             keys.set("feed_forward_length", whole("n_embd", size.saturating_mul(4))?);
         }
@@ -164,7 +165,7 @@ fn turned(head_dim: usize, part: f32) -> usize {
     (head_dim as f64 * (f64::from(part) + f64::from(f32::EPSILON))) as usize
 }
 
-fn whole(setting: &str, value: usize) -> Result<u32> {
+pub(super) fn whole(setting: &str, value: usize) -> Result<u32> {
     let why = || Error::convert(format!("the setting {setting}"), format!("{value} has no place in 32 bits"));
     u32::try_from(value).map_err(|_| why())
 }
@@ -236,7 +237,15 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
                     keys.set(&format!("rope.scaling.{key}"), value);
                 }
             }
-            if scaling.has("attention_factor") || scaling.has("mscale") {
+            let magnitude = match model.architecture {
+                latent::ARCHITECTURE => latent::log_multiplier(model.config)?,
+                _ => None,
+            };
+            if let Some(value) = magnitude {
+                keys.set("rope.scaling.yarn_log_multiplier", value);
+            }
+            let own = scaling.has("mscale") || scaling.has("mscale_all_dim");
+            if scaling.has("attention_factor") || own && magnitude.is_none() {
                 let why = "a YaRN of its own magnitude is not converted";
                 return Err(Error::convert("the setting rope_scaling", why));
             }
