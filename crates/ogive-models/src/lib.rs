@@ -22,6 +22,7 @@
 //! ```
 
 pub mod bert;
+pub mod deepseek;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
@@ -32,6 +33,7 @@ pub mod mixtral;
 pub mod nomic_bert;
 pub mod phi3;
 pub mod qwen_moe;
+mod routers;
 mod windows;
 
 /// Every architecture in this crate, under the names that `config.json` has for them. `LlamaModel` and the like are what was
@@ -41,6 +43,10 @@ pub fn registry() -> ogive_nn::Registry {
         .with("BertModel", bert::load)
         .with("BertForMaskedLM", bert::load)
         .with("BertForPreTraining", bert::load)
+        .with("DeepseekV2ForCausalLM", deepseek::load_v2)
+        .with("DeepseekV2Model", deepseek::load_v2)
+        .with("DeepseekV3ForCausalLM", deepseek::load_v3)
+        .with("DeepseekV3Model", deepseek::load_v3)
         .with("GemmaForCausalLM", gemma::load)
         .with("GemmaModel", gemma::load)
         .with("Gemma2ForCausalLM", gemma2::load)

@@ -89,7 +89,7 @@ fn packed_weights_give_the_logits_of_their_decoded_values() {
             failed.push(format!("{name}: exact is off by {error:.1e}"));
         }
         // A mixture may route a near tie elsewhere, so its error says nothing of the arithmetic.
-        if (drift.is_nan() || drift > coarse) && arch != "mixtral" {
+        if (drift.is_nan() || drift > coarse) && !["mixtral", "deepseek-v2"].contains(&arch) {
             failed.push(format!("{name}: normalised mean square error {drift:.1e}"));
         }
     }

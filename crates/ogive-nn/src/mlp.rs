@@ -140,8 +140,8 @@ pub enum FeedForward {
     Dense(GatedMlp),
     /// A mixture of them.
     Moe(Moe),
-    /// A mixture, and beside it the expert that all rows share; their outputs are added.
-    Shared(Moe, Box<Moe>),
+    /// A mixture, and beside it what all rows share; their outputs are added.
+    Shared(Moe, Box<Self>),
 }
 
 impl FeedForward {
