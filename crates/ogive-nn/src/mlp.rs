@@ -20,7 +20,7 @@ pub fn activation(c: &Config, key: &str, default: Activation) -> Result<Activati
 }
 
 /// A list of layers as an array.
-pub(crate) fn fixed<const N: usize>(name: &str, layers: Vec<Linear>) -> Result<[Linear; N]> {
+pub(crate) fn fixed<T, const N: usize>(name: &str, layers: Vec<T>) -> Result<[T; N]> {
     layers.try_into().map_err(|_| Error::invalid(name, format!("it has not {N} parts")))
 }
 
@@ -103,6 +103,11 @@ impl Moe {
         let experts =
             Experts { gate: stack(names[0])?, up: stack(names[1])?, down: stack(names[2])?, activation };
         Ok(Self { router: l.linear("gate")?, spec, experts })
+    }
+
+    /// A mixture of these parts, for files that keep them otherwise.
+    pub fn new(router: Linear, spec: RouterSpec, experts: Experts) -> Self {
+        Self { router, spec, experts }
     }
 
     /// Reads an expert that all rows go through: below `name` its projections `names` (gate, up, down), and in `router` what the
