@@ -75,7 +75,7 @@ fn repeats_embedding(model: &Model<'_>, source: &dyn Source) -> Result<bool> {
 
 /// Whether config.json says that the embedding is the head too. Classes differ in what they take silence for.
 fn tied(model: &Model<'_>) -> Result<bool> {
-    let silent = matches!(model.architecture, "gemma" | "gemma2" | "gemma3" | "gpt2");
+    let silent = matches!(model.architecture, "gemma" | "gemma2" | "gemma3" | "gpt2" | "smollm3" | "cohere2");
     Ok(model.config.bool_or("tie_word_embeddings", silent)?)
 }
 
