@@ -142,6 +142,50 @@ ARCHITECTURES = {
             ),
         ),
     ),
+    "olmo2": ("olmo2", dict(BASE, head_dim=12, attention_bias=True)),
+    "olmo3": (
+        "olmo3",
+        dict(
+            BASE, num_hidden_layers=3, head_dim=32, num_attention_heads=3, num_key_value_heads=1, sliding_window=9,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            rope_scaling=dict(
+                rope_type="yarn", factor=4.0, original_max_position_embeddings=TRAINED, beta_fast=4.0,
+            ),
+        ),
+    ),
+    "granite": (
+        "granite",
+        dict(
+            BASE, head_dim=12, attention_bias=True, mlp_bias=True, embedding_multiplier=7.0, attention_multiplier=0.11,
+            residual_multiplier=0.35, logits_scaling=3.0, tie_word_embeddings=True,
+        ),
+    ),
+    "granite-moe": (
+        "granitemoe",
+        dict(
+            BASE, intermediate_size=24, num_local_experts=5, num_experts_per_tok=2, embedding_multiplier=7.0,
+            attention_multiplier=0.11, residual_multiplier=0.35, logits_scaling=3.0,
+        ),
+    ),
+    # One that GGUF can say, and one with what it cannot: windows, and other layers than each fourth whose positions stay.
+    "smollm3": ("smollm3", dict(BASE, num_hidden_layers=5, head_dim=12, intermediate_size=40, tie_word_embeddings=True)),
+    "smollm3-window": (
+        "smollm3",
+        dict(
+            BASE, head_dim=12, attention_bias=True, mlp_bias=True, no_rope_layers=[0, 1], use_sliding_window=True,
+            sliding_window=9,
+        ),
+    ),
+    # Heads of 20, of which 14 elements turn.
+    "glm": ("glm", dict(BASE, head_dim=20, partial_rotary_factor=0.7, rms_norm_eps=1.5625e-7)),
+    "glm4": ("glm4", dict(BASE, head_dim=16, partial_rotary_factor=0.5, rms_norm_eps=1.5625e-7)),
+    "cohere2": (
+        "cohere2",
+        dict(
+            BASE, num_hidden_layers=5, intermediate_size=40, sliding_window=9, layer_norm_eps=1e-4, logit_scale=0.3,
+            tie_word_embeddings=True,
+        ),
+    ),
     "gpt2": (
         "gpt2",
         dict(

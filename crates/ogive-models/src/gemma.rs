@@ -3,7 +3,7 @@
 //!
 //! Gemma Team 2024, <https://arxiv.org/abs/2403.08295>; transformers' `modeling_gemma`.
 
-use crate::llama::{self, Class};
+use crate::decoder::{self, Class, LLAMA};
 use ogive_nn::backend::Activation;
 use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Config, FeedForward, GatedMlp, Loader, Model};
@@ -19,8 +19,9 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
         embed_scale: Some((c.usize("hidden_size")? as f32).sqrt()),
         tied: true,
         head_dim: Some(256),
+        ..LLAMA
     };
-    llama::load_as(&class, c, root, |_| None, &|l, _| {
+    decoder::load(&class, c, root, |_, rope, spec| (Some(rope), spec), &|l, _| {
         Ok(FeedForward::Dense(GatedMlp::load(&l.at("mlp"), activation)?))
     })
 }

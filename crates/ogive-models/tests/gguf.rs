@@ -14,16 +14,18 @@ use ogive_weights::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
 
 /// Models that no GGUF file can be, and what the refusal names.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: &[(&str, &str)] = &[
     ("gemma2", "query_pre_attn_scalar"),
     ("gemma3", "query_pre_attn_scalar"),
     ("gpt2", "scale_attn_by_inverse_layer_idx"),
+    ("granite-moe", "not converted"),
     ("llama-dynamic", "dynamic"),
     ("llama-yarn-mscale", "magnitude"),
     ("qwen2", "use_sliding_window"),
     ("qwen2-moe-normed", "some of its tensors are missing"),
     ("qwen3", "use_sliding_window"),
     ("qwen3-moe-window", "some of its tensors are missing"),
+    ("smollm3-window", "use_sliding_window"),
 ];
 
 fn golden(name: &str) -> PathBuf {
@@ -189,6 +191,31 @@ fn shares_that_a_file_cannot_say_are_refused() {
         let e = packed(&golden(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
         assert!(e.contains("norm_topk_prob"), "{name}, {said}: {e}");
     }
+}
+
+/// What classes and GGUF's readers take silence or a number for otherwise.
+#[test]
+fn settings_that_a_file_cannot_say_are_refused_by_name() {
+    type Change = fn(&mut Value);
+    let refused: &[(&str, &str, Change)] = &[
+        ("granite", "residual_multiplier", |c| c["residual_multiplier"] = json!(0.0)),
+        ("smollm3", "no_rope_layers", |c| c["no_rope_layers"] = json!([1, 1, 1, 1, 0])),
+        ("smollm3", "no_rope_layer_interval", |c| {
+            (c["no_rope_layers"], c["no_rope_layer_interval"]) = (Value::Null, json!(3));
+        }),
+        ("cohere2", "layer_types", |c| c["layer_types"] = json!(vec!["full_attention"; 5])),
+        ("cohere2", "sliding_window_pattern", |c| {
+            (c["layer_types"], c["sliding_window_pattern"]) = (Value::Null, json!(2));
+        }),
+        ("olmo3", "rope_scaling", |c| c["rope_scaling"]["attention_factor"] = json!(1.3)),
+    ];
+    for (name, word, change) in refused {
+        let e = packed(&golden(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
+        assert!(e.contains(word), "{name}: {e}");
+    }
+    // The magnitude that YaRN has anyhow, as OLMo 3's files have it.
+    let usual = |c: &mut Value| c["rope_scaling"]["attention_factor"] = json!(1.138_629_4);
+    packed(&golden("olmo3"), "bf16", usual).unwrap();
 }
 
 /// The first Gemmas' settings have the error function's name for the approximation that they were trained with.
