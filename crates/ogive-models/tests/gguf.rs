@@ -18,7 +18,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("gemma2", "query_pre_attn_scalar"),
     ("gemma3", "query_pre_attn_scalar"),
     ("gpt2", "scale_attn_by_inverse_layer_idx"),
-    ("granite-moe", "not converted"),
     ("llama-dynamic", "dynamic"),
     ("llama-yarn-mscale", "magnitude"),
     ("qwen2", "use_sliding_window"),

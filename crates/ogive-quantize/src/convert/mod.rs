@@ -5,6 +5,7 @@
 //! that a model which GGUF cannot say is an error here and not a model that answers differently.
 
 mod check;
+mod granite;
 mod latent;
 mod pieces;
 mod settings;
@@ -36,6 +37,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("Olmo2ForCausalLM", "olmo2"),
     ("Olmo3ForCausalLM", "olmo2"),
     ("GraniteForCausalLM", "granite"),
+    ("GraniteMoeForCausalLM", "granitemoe"),
     ("SmolLM3ForCausalLM", "smollm3"),
     ("GlmForCausalLM", "chatglm"),
     ("Glm4ForCausalLM", "glm4"),

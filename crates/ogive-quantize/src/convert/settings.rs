@@ -3,7 +3,7 @@
 //! The keys are those llama.cpp's converter writes, with one more habit: what a class takes for granted where the file is
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
-use super::{Keys, Model, latent};
+use super::{Keys, Model, granite, latent};
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
 use std::f64::consts::TAU;
@@ -88,7 +88,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         }
         "bert" | "nomic-bert" => encoder(keys, model, head_dim)?,
         latent::ARCHITECTURE => latent::set(keys, model)?,
-        "granite" => factors(keys, config)?,
+        "granite" | granite::MIXTURE => granite::set(keys, config)?,
         "glm4" | "chatglm" => turning(keys, config, head_dim)?,
         "cohere2" => {
             turning(keys, config, head_dim)?;
@@ -106,8 +106,13 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
     // Llama's class knows no window, and a GGUF file that names one is read as Mistral; so it is with OLMo 2 and 3. Of those that know one
     // only Qwen's can turn it off.
     let used = match model.class {
-        "LlamaForCausalLM" | "Olmo2ForCausalLM" | "GraniteForCausalLM" | "SmolLM3ForCausalLM"
-        | "GlmForCausalLM" | "Glm4ForCausalLM" => false,
+        "LlamaForCausalLM"
+        | "Olmo2ForCausalLM"
+        | "GraniteForCausalLM"
+        | "GraniteMoeForCausalLM"
+        | "SmolLM3ForCausalLM"
+        | "GlmForCausalLM"
+        | "Glm4ForCausalLM" => false,
         class => !class.starts_with("Qwen") || config.bool_or("use_sliding_window", true)?,
     };
     let window = config.opt_usize("sliding_window")?.filter(|_| used);
@@ -141,23 +146,6 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
 fn turning(keys: &mut Keys<'_>, config: &Config, head_dim: usize) -> Result<()> {
     let part = config.f32_or("partial_rotary_factor", 1.0)?;
     keys.set("rope.dimension_count", whole("head_dim", turned(head_dim, part))?);
-    Ok(())
-}
-
-/// Granite's factors. Silence is 1 for the class, and for readers of GGUF the usual scale of scores.
-fn factors(keys: &mut Keys<'_>, config: &Config) -> Result<()> {
-    for (setting, key) in [
-        ("attention_multiplier", "attention.scale"),
-        ("embedding_multiplier", "embedding_scale"),
-        ("residual_multiplier", "residual_scale"),
-        ("logits_scaling", "logit_scale"),
-    ] {
-        let factor = config.f32_or(setting, 1.0)?;
-        if factor == 0.0 {
-            return Err(Error::convert(format!("the setting {setting}"), "GGUF takes 0 for none"));
-        }
-        keys.set(key, factor);
-    }
     Ok(())
 }
 

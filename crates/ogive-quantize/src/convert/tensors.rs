@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, latent};
+use super::{Model, granite, latent};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -36,7 +36,7 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
         if is_beside(&name) || has_latents && latent::is_behind(model.config, &name)? {
             continue;
         }
-        if let Some(halves) = latent::halves(model, &name) {
+        if let Some(halves) = latent::halves(model, &name).or_else(|| granite::halves(model, &name)) {
             for (to, change) in halves {
                 plain.push(one(model, to, &info, Some(change))?);
             }
