@@ -3,7 +3,8 @@
 //!
 //! Gemma Team 2024, <https://arxiv.org/abs/2403.08295>; transformers' `modeling_gemma`.
 
-use crate::decoder::{self, Class, LLAMA};
+use crate::class::{Class, LLAMA};
+use crate::decoder;
 use ogive_nn::backend::Activation;
 use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Config, FeedForward, GatedMlp, Loader, Model};

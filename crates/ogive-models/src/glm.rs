@@ -3,8 +3,8 @@
 //!
 //! GLM Team 2024, <https://arxiv.org/abs/2406.12793>; transformers' `modeling_glm` and `modeling_glm4`.
 
-use crate::decoder::{self, Class, LLAMA};
-use crate::llama;
+use crate::class::{Class, LLAMA};
+use crate::{decoder, llama};
 use ogive_nn::backend::RopeLayout;
 use ogive_nn::tensor::Result;
 use ogive_nn::{Config, Loader, Model};

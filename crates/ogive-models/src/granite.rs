@@ -5,8 +5,8 @@
 //! `modeling_granite` and `modeling_granitemoe`. Where no `attention_multiplier` is said, scores have the usual scale, as in llama.cpp;
 //! that the classes take silence for 1, `ogive-weights` says.
 
-use crate::decoder::{self, Class, LLAMA};
-use crate::llama;
+use crate::class::{Class, LLAMA};
+use crate::{decoder, llama};
 use ogive_nn::backend::{Activation, Experts, RouterSpec, Scoring};
 use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Config, FeedForward, Loader, Model, Moe};

@@ -22,6 +22,7 @@
 //! ```
 
 pub mod bert;
+mod class;
 pub mod cohere2;
 mod decoder;
 pub mod deepseek;

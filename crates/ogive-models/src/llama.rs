@@ -4,6 +4,7 @@
 //!
 //! Touvron et al. 2023, <https://arxiv.org/abs/2302.13971>; transformers' `modeling_llama`.
 
+use crate::class::LLAMA;
 use crate::{decoder, windows};
 use ogive_nn::backend::Activation;
 use ogive_nn::tensor::Result;
@@ -39,5 +40,5 @@ pub(crate) fn load_with(
     feed_forward: &dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>,
 ) -> Result<Box<dyn Model>> {
     let layer = |i, rope, spec| (Some(rope), windows::within(spec, window(i)));
-    decoder::load(&decoder::LLAMA, c, root, layer, feed_forward)
+    decoder::load(&LLAMA, c, root, layer, feed_forward)
 }

@@ -3,8 +3,8 @@
 //!
 //! Team OLMo 2024, <https://arxiv.org/abs/2501.00656>; transformers' `modeling_olmo2` and `modeling_olmo3`.
 
-use crate::decoder::{self, Class, LLAMA};
-use crate::{llama, windows};
+use crate::class::{Class, LLAMA};
+use crate::{decoder, llama, windows};
 use ogive_nn::tensor::{Result, serde_json::json};
 use ogive_nn::{Config, Loader, Model};
 

@@ -54,24 +54,6 @@ pub(crate) fn fourths(c: &Config, pattern: &str) -> Result<impl Fn(usize) -> Opt
     Ok(move |i: usize| window.filter(|_| slides(i)))
 }
 
-/// SmolLM3's rule, where `use_sliding_window` is on: by `layer_types`, else the layers that do not turn. What it means that layers of
-/// the list slide and the switch is off hangs on how transformers attends.
-pub(crate) fn smollm3<T: Fn(usize) -> bool>(
-    c: &Config,
-    turns: T,
-) -> Result<impl Fn(usize) -> Option<usize> + use<T>> {
-    let (used, types) = (c.bool_or("use_sliding_window", false)?, listed(c)?);
-    let window = c.opt_usize("sliding_window")?.filter(|w| *w > 0);
-    if !used && window.is_some() && types.iter().flatten().any(|slides| *slides) {
-        let why =
-            "`layer_types` has layers with a window and `use_sliding_window` is off, which is not settled";
-        return Err(Error::unsupported("config", why));
-    }
-    Ok(move |i: usize| {
-        window.filter(|_| used && types.as_ref().map_or_else(|| !turns(i), |slides| slides[i]))
-    })
-}
-
 /// Whether each layer slides, where `layer_types` says. Gemma's classes ask nothing else.
 pub(crate) fn listed(c: &Config) -> Result<Option<Vec<bool>>> {
     let (types, n) = (c.opt_strs("layer_types")?, c.usize("num_hidden_layers")?);
@@ -120,7 +102,7 @@ mod tests {
     #[test]
     fn each_fourth_layer_has_none_unless_the_settings_say_which() {
         let of = |extra: &str| {
-            let layers = extra.contains("layer_types").then_some(3).unwrap_or(5);
+            let layers = if extra.contains("layer_types") { 3 } else { 5 };
             let text = format!(r#"{{"num_hidden_layers": {layers}{extra}}}"#);
             let windows = fourths(&Config(serde_json::from_str(&text).unwrap()), "every")?;
             Ok::<_, Error>((0..layers).map(|i| windows(i).is_some()).collect::<Vec<_>>())
@@ -134,21 +116,6 @@ mod tests {
             of(r#", "layer_types": ["full_attention", "full_attention", "full_attention"]"#).unwrap(),
             [false; 3]
         );
-    }
-
-    #[test]
-    fn smollm3s_windows_are_where_nothing_turns() {
-        let of = |extra: &str| {
-            let windows = smollm3(&config(extra), |i| i != 1)?;
-            Ok::<_, Error>([0, 1, 2].map(|i| windows(i).is_some()))
-        };
-        const ON: &str = r#", "use_sliding_window": true"#;
-        assert_eq!((of("").unwrap(), of(OFF).unwrap()), ([false; 3], [false; 3]));
-        assert_eq!(
-            (of(ON).unwrap(), of(&format!("{ON}{TYPES}")).unwrap()),
-            ([false, true, false], [true, false, true])
-        );
-        assert!(of(TYPES).is_err());
     }
 
     #[test]

@@ -127,7 +127,9 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
     if model.class == "Olmo3ForCausalLM" {
         let types = config.opt_strs("layer_types")?;
         let slides = |i: usize| {
-            types.as_ref().map_or((i + 1) % 4 != 0, |t| t.get(i).is_some_and(|t| t == "sliding_attention"))
+            types
+                .as_ref()
+                .map_or(!(i + 1).is_multiple_of(4), |t| t.get(i).is_some_and(|t| t == "sliding_attention"))
         };
         let flags: Vec<bool> = (0..config.usize("num_hidden_layers")?.min(MOST_LAYERS)).map(slides).collect();
         keys.set("attention.sliding_window_pattern", flags);
