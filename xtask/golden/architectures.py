@@ -89,6 +89,31 @@ ARCHITECTURES = {
             tie_word_embeddings=True,
         ),
     ),
+    # Of latent attention no size is another's multiple, and a head's queries are longer than its values in one model and shorter in the
+    # other. V2 chooses by groups, with queries in two steps; V3 with a bias, with queries in one, and stretched rotary positions.
+    "deepseek-v2": (
+        "deepseek_v2",
+        dict(
+            BASE, num_attention_heads=3, num_key_value_heads=3, q_lora_rank=28, kv_lora_rank=20, qk_nope_head_dim=10,
+            qk_rope_head_dim=6, v_head_dim=14, first_k_dense_replace=1, n_routed_experts=12, n_shared_experts=2,
+            moe_intermediate_size=12, num_experts_per_tok=3, topk_method="group_limited_greedy", n_group=4,
+            topk_group=2, routed_scaling_factor=1.7,
+        ),
+    ),
+    # Eight pairs, on either side of YaRN's limits and between them.
+    "deepseek-v3": (
+        "deepseek_v3",
+        dict(
+            BASE, num_attention_heads=5, num_key_value_heads=5, q_lora_rank=None, kv_lora_rank=24, qk_nope_head_dim=12,
+            qk_rope_head_dim=16, v_head_dim=10, first_k_dense_replace=1, n_routed_experts=9, n_shared_experts=1,
+            moe_intermediate_size=20, num_experts_per_tok=4, n_group=3, topk_group=2, routed_scaling_factor=2.5,
+            norm_topk_prob=True, attention_bias=True, rope_theta=50.0,
+            rope_scaling=dict(
+                rope_type="yarn", factor=4.0, original_max_position_embeddings=TRAINED, beta_fast=2.0, beta_slow=0.25,
+                mscale=0.8, mscale_all_dim=0.8,
+            ),
+        ),
+    ),
     "gemma": ("gemma", dict(BASE, head_dim=12, tie_word_embeddings=True)),
     "gemma2": (
         "gemma2",
@@ -115,6 +140,50 @@ ARCHITECTURES = {
             rope_scaling=dict(
                 type="longrope", short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.2, 1.9, 3.1, 4.0],
             ),
+        ),
+    ),
+    "olmo2": ("olmo2", dict(BASE, head_dim=12, attention_bias=True)),
+    "olmo3": (
+        "olmo3",
+        dict(
+            BASE, num_hidden_layers=3, head_dim=32, num_attention_heads=3, num_key_value_heads=1, sliding_window=9,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            rope_scaling=dict(
+                rope_type="yarn", factor=4.0, original_max_position_embeddings=TRAINED, beta_fast=4.0,
+            ),
+        ),
+    ),
+    "granite": (
+        "granite",
+        dict(
+            BASE, head_dim=12, attention_bias=True, mlp_bias=True, embedding_multiplier=7.0, attention_multiplier=0.11,
+            residual_multiplier=0.35, logits_scaling=3.0, tie_word_embeddings=True,
+        ),
+    ),
+    "granite-moe": (
+        "granitemoe",
+        dict(
+            BASE, intermediate_size=24, num_local_experts=5, num_experts_per_tok=2, embedding_multiplier=7.0,
+            attention_multiplier=0.11, residual_multiplier=0.35, logits_scaling=3.0,
+        ),
+    ),
+    # One that GGUF can say, and one with what it cannot: windows, and other layers than each fourth whose positions stay.
+    "smollm3": ("smollm3", dict(BASE, num_hidden_layers=5, head_dim=12, intermediate_size=40, tie_word_embeddings=True)),
+    "smollm3-window": (
+        "smollm3",
+        dict(
+            BASE, head_dim=12, attention_bias=True, mlp_bias=True, no_rope_layers=[0, 1], use_sliding_window=True,
+            sliding_window=9,
+        ),
+    ),
+    # Heads of 20, of which 14 elements turn.
+    "glm": ("glm", dict(BASE, head_dim=20, partial_rotary_factor=0.7, rms_norm_eps=1.5625e-7)),
+    "glm4": ("glm4", dict(BASE, head_dim=16, partial_rotary_factor=0.5, rms_norm_eps=1.5625e-7)),
+    "cohere2": (
+        "cohere2",
+        dict(
+            BASE, num_hidden_layers=5, intermediate_size=40, sliding_window=9, layer_norm_eps=1e-4, logit_scale=0.3,
+            tie_word_embeddings=True,
         ),
     ),
     "gpt2": (
@@ -146,8 +215,9 @@ ARCHITECTURES = {
 }
 
 # Added to a seed, the best of 150: the last expert that is chosen is 0.013 ahead of the first that is not, and more, for every token, so
-# that rounding to bfloat16 chooses the same. Without it the logits of the two were 0.003 and 0.004 apart.
-SALT = {"qwen2-moe": 120, "qwen3-moe": 21}
+# that rounding to bfloat16 chooses the same. Without it the logits of the two were 0.003 and 0.004 apart. DeepSeek's are the best of 400
+# whose tokens choose every pair of groups, and other experts than they would without groups: V2's shares are 0.004 apart, 0.1 as logits.
+SALT = {"qwen2-moe": 120, "qwen3-moe": 21, "deepseek-v2": 128, "deepseek-v3": 132}
 
 # Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.
 ENCODERS = {

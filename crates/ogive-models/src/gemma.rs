@@ -3,7 +3,8 @@
 //!
 //! Gemma Team 2024, <https://arxiv.org/abs/2403.08295>; transformers' `modeling_gemma`.
 
-use crate::llama::{self, Class};
+use crate::class::{Class, LLAMA};
+use crate::decoder;
 use ogive_nn::backend::Activation;
 use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Config, FeedForward, GatedMlp, Loader, Model};
@@ -23,8 +24,9 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
         sinks: false,
         tied: true,
         head_dim: Some(256),
+        ..LLAMA
     };
-    llama::load_as(&class, c, root, |_| None, &|l, _| {
+    decoder::load(&class, c, root, |_, rope, spec| (Some(rope), spec), &|l, _| {
         Ok(FeedForward::Dense(GatedMlp::load(&l.at("mlp"), activation)?))
     })
 }

@@ -3,7 +3,7 @@
 //!
 //! Gemma Team 2024, <https://arxiv.org/abs/2408.00118>; transformers' `modeling_gemma2`.
 
-use crate::head::Head;
+use crate::{head::Head, windows};
 use ogive_nn::backend::{Activation, AttnOption, AttnSpec, LayerCache};
 use ogive_nn::tensor::{Result, Tensor};
 use ogive_nn::{Attention, Config, Embedding, GatedMlp, Loader, Model, Residual, RmsNorm, Step};
@@ -43,10 +43,9 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let cap = c.opt_f32("attn_logit_softcapping")?;
     let spec = cap.into_iter().fold(scores(c)?, |s, cap| s.with(AttnOption::SoftCap(cap)));
     let rope = ogive_nn::rope_of(c, root, spec.k_dim)?;
-    let window = crate::windows::every_second(c, 4096)?;
+    let window = windows::every_second(c, 4096)?;
     load_with(c, root, &root.at_or_here("model", "embed_tokens")?, &|l, i| {
-        let spec = window(i).into_iter().fold(spec.clone(), |s, w| s.with(AttnOption::Window(w)));
-        Attention::load(l, c, i, rope.clone(), spec)
+        Attention::load(l, c, i, rope.clone(), windows::within(spec.clone(), window(i)))
     })
 }
 

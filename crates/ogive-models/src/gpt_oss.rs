@@ -3,20 +3,26 @@
 //!
 //! OpenAI 2025, <https://arxiv.org/abs/2508.10925>; transformers' `modeling_gpt_oss`. `hidden_act` says `silu` there and counts for nothing.
 
-use crate::llama::{self, Class};
-use crate::windows;
+use crate::class::{Class, LLAMA};
+use crate::{decoder, windows};
 use ogive_nn::backend::{Activation, Experts, Gating, RouterSpec, Scoring};
 use ogive_nn::tensor::{Error, HostWeight, Result, Tensor};
 use ogive_nn::{Config, FeedForward, Loader, Model, Moe};
 
 /// Reads a checkpoint with Hugging Face's names, or one whose experts have gate and up apart, as GGUF's.
+///
+/// # Errors
+/// If there are not `num_local_experts` of each projection, or gate and up have not as many rows each; else as
+/// [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let n = c.usize("num_local_experts")?;
     // The shares of the chosen among all are what a softmax of those alone gives.
     let router = RouterSpec::new(c.usize_or("num_experts_per_tok", 4)?, Scoring::Softmax);
     let gating = Gating::Clamped { limit: c.f32_or("swiglu_limit", 7.0)? };
-    let class = Class { head_dim: Some(64), sinks: true, ..llama::LLAMA };
-    llama::load_as(&class, c, root, windows::every_second(c, 128)?, &|l, _| {
+    let class = Class { head_dim: Some(64), sinks: true, ..LLAMA };
+    let window = windows::every_second(c, 128)?;
+    let layer = |i, rope, spec| (Some(rope), windows::within(spec, window(i)));
+    decoder::load(&class, c, root, layer, &|l, _| {
         let l = l.at("mlp");
         let experts = experts(&l.at("experts"), n)?.gating(gating);
         Ok(FeedForward::Moe(Moe::new(l.linear("router")?, router.clone(), experts)))

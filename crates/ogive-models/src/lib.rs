@@ -26,17 +26,26 @@
 //! has another shape than the settings say; and if the backend cannot take one. The message names the setting or the weight.
 
 pub mod bert;
+mod class;
+pub mod cohere2;
+mod decoder;
+pub mod deepseek;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
+pub mod glm;
 pub mod gpt2;
 pub mod gpt_oss;
+pub mod granite;
 mod head;
 pub mod llama;
 pub mod mixtral;
 pub mod nomic_bert;
+pub mod olmo;
 pub mod phi3;
 pub mod qwen_moe;
+mod routers;
+pub mod smollm3;
 mod windows;
 
 /// Every architecture in this crate, under the names that `config.json` has for them. `LlamaModel` and the like are what was
@@ -46,12 +55,21 @@ pub fn registry() -> ogive_nn::Registry {
         .with("BertModel", bert::load)
         .with("BertForMaskedLM", bert::load)
         .with("BertForPreTraining", bert::load)
+        .with("Cohere2ForCausalLM", cohere2::load)
+        .with("DeepseekV2ForCausalLM", deepseek::load_v2)
+        .with("DeepseekV2Model", deepseek::load_v2)
+        .with("DeepseekV3ForCausalLM", deepseek::load_v3)
+        .with("DeepseekV3Model", deepseek::load_v3)
         .with("GemmaForCausalLM", gemma::load)
         .with("GemmaModel", gemma::load)
         .with("Gemma2ForCausalLM", gemma2::load)
         .with("Gemma2Model", gemma2::load)
+        .with("GlmForCausalLM", glm::load_glm)
+        .with("Glm4ForCausalLM", glm::load_glm4)
         .with("GPT2LMHeadModel", gpt2::load)
         .with("GptOssForCausalLM", gpt_oss::load)
+        .with("GraniteForCausalLM", granite::load)
+        .with("GraniteMoeForCausalLM", granite::load_moe)
         .with("Gemma3ForCausalLM", gemma3::load)
         .with("Gemma3ForConditionalGeneration", gemma3::load_nested)
         .with("LlamaForCausalLM", llama::load)
@@ -60,6 +78,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("MistralModel", llama::load_mistral)
         .with("MixtralForCausalLM", mixtral::load)
         .with("NomicBertModel", nomic_bert::load)
+        .with("Olmo2ForCausalLM", olmo::load_olmo2)
+        .with("Olmo3ForCausalLM", olmo::load_olmo3)
         .with("Phi3ForCausalLM", phi3::load)
         .with("Qwen2ForCausalLM", llama::load_qwen)
         .with("Qwen2Model", llama::load_qwen)
@@ -69,4 +89,5 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Qwen3Model", llama::load_qwen)
         .with("Qwen3MoeForCausalLM", qwen_moe::load_qwen3)
         .with("Qwen3MoeModel", qwen_moe::load_qwen3)
+        .with("SmolLM3ForCausalLM", smollm3::load)
 }

@@ -21,7 +21,7 @@ pub fn load_qwen2(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
     load(c, root, windows::qwen2_moe(c)?, &|l, moe| {
         let shared = Moe::shared(l, "shared_expert_gate", "shared_expert", NAMES, activation)?;
-        Ok(FeedForward::Shared(moe, Box::new(shared)))
+        Ok(FeedForward::Shared(moe, Box::new(FeedForward::Moe(shared))))
     })
 }
 

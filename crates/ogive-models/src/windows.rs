@@ -4,7 +4,13 @@
 //! does not know.
 
 use ogive_nn::Config;
+use ogive_nn::backend::{AttnOption, AttnSpec};
 use ogive_nn::tensor::{Error, Result};
+
+/// The attention within a layer's window, if it has one.
+pub(crate) fn within(spec: AttnSpec, window: Option<usize>) -> AttnSpec {
+    window.into_iter().fold(spec, |spec, w| spec.with(AttnOption::Window(w)))
+}
 
 /// Mistral's rule, which Mixtral and Phi-3 share: all layers have `sliding_window`, and no other key counts.
 pub(crate) fn same(c: &Config) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
@@ -43,6 +49,17 @@ pub(crate) fn every_second(c: &Config, usual: usize) -> Result<impl Fn(usize) ->
     let window = c.opt_usize("sliding_window")?.map_or(Some(usual), |w| (w > 0).then_some(w));
     let types = listed(c)?;
     Ok(move |i: usize| window.filter(|_| types.as_ref().map_or(i.is_multiple_of(2), |slides| slides[i])))
+}
+
+/// OLMo 3's rule and Cohere's: by `layer_types`, else all layers but each fourth, or each as `pattern` says if that is a setting.
+pub(crate) fn fourths(c: &Config, pattern: &str) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
+    let (window, types) = (c.opt_usize("sliding_window")?.filter(|w| *w > 0), listed(c)?);
+    let every = c.usize_or(pattern, 4)?;
+    let slides = move |i: usize| types.as_ref().map_or(!(i + 1).is_multiple_of(every), |slides| slides[i]);
+    if window.is_none() && (0..c.usize("num_hidden_layers")?).any(&slides) {
+        return Err(Error::missing("config `sliding_window`"));
+    }
+    Ok(move |i: usize| window.filter(|_| slides(i)))
 }
 
 /// Whether each layer slides, where `layer_types` says. Gemma's classes ask nothing else.
@@ -88,6 +105,25 @@ mod tests {
         assert_eq!((of(TYPES), of(OFF), of(LATE)), ([None; 3], [None; 3], [Some(8); 3]));
         assert!(qwen2_moe(&config(LATE)).is_err());
         assert_eq!(qwen2_moe(&config(TYPES)).unwrap()(0), None);
+    }
+
+    #[test]
+    fn each_fourth_layer_has_none_unless_the_settings_say_which() {
+        let of = |extra: &str| {
+            let layers = if extra.contains("layer_types") { 3 } else { 5 };
+            let text = format!(r#"{{"num_hidden_layers": {layers}{extra}}}"#);
+            let windows = fourths(&Config(serde_json::from_str(&text).unwrap()), "every")?;
+            Ok::<_, Error>((0..layers).map(|i| windows(i).is_some()).collect::<Vec<_>>())
+        };
+        let size = r#", "sliding_window": 8"#;
+        assert_eq!(of(size).unwrap(), [true, true, true, false, true]);
+        assert_eq!(of(&format!(r#"{size}, "every": 2"#)).unwrap(), [true, false, true, false, true]);
+        assert_eq!(of(&format!("{size}{TYPES}")).unwrap(), [true, false, true]);
+        assert!(of("").is_err() && of(TYPES).is_err());
+        assert_eq!(
+            of(r#", "layer_types": ["full_attention", "full_attention", "full_attention"]"#).unwrap(),
+            [false; 3]
+        );
     }
 
     #[test]

@@ -8,12 +8,13 @@ use common::*;
 use ogive_engine::{Evaluate, evaluate};
 use ogive_nn::Loader;
 use ogive_nn::tensor::serde_json::{self, Value, json};
+use ogive_quantize::gguf_file::{GgmlType, Gguf, GgufWriter};
 use ogive_quantize::{FileFormat, Input, Quantize};
 use ogive_weights::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
 
 /// Models that no GGUF file can be, and what the refusal names.
-const REFUSED: [(&str, &str); 10] = [
+const REFUSED: &[(&str, &str)] = &[
     ("gemma2", "query_pre_attn_scalar"),
     ("gemma3", "query_pre_attn_scalar"),
     ("gpt-oss", "not converted"),
@@ -24,18 +25,24 @@ const REFUSED: [(&str, &str); 10] = [
     ("qwen2-moe-normed", "some of its tensors are missing"),
     ("qwen3", "use_sliding_window"),
     ("qwen3-moe-window", "some of its tensors are missing"),
+    ("smollm3-window", "use_sliding_window"),
 ];
 
 fn golden(name: &str) -> PathBuf {
     every().into_iter().find(|(own, _)| own == name).unwrap().1
 }
 
-/// The folder as a GGUF file, or the refusal. Decoders have no vocabulary, so they get that of an encoder, which has as many tokens.
+/// The folder as a GGUF file that was opened, or the refusal.
 fn packed(
     folder: &Path,
     format: &str,
     change: impl FnOnce(&mut Value),
 ) -> ogive_quantize::Result<Checkpoint> {
+    Ok(OpenOptions::new().of_gguf(written(folder, format, change)?.into())?)
+}
+
+/// The folder as a GGUF file, or the refusal. Decoders have no vocabulary, so they get that of an encoder, which has as many tokens.
+fn written(folder: &Path, format: &str, change: impl FnOnce(&mut Value)) -> ogive_quantize::Result<Gguf> {
     let copy = tempfile::tempdir().unwrap();
     let to = |name: &str| copy.path().join(name);
     std::fs::copy(folder.join("model.safetensors"), to("model.safetensors")).unwrap();
@@ -50,8 +57,7 @@ fn packed(
     let mut file = Vec::new();
     let quantize = Quantize::new(FileFormat::find(format)?);
     quantize.write_to(&Input::open(copy.path())?, &mut file, |_| true)?;
-    let file = ogive_quantize::gguf_file::Gguf::from_bytes(file)?;
-    Ok(OpenOptions::new().of_gguf(file.into())?)
+    Ok(Gguf::from_bytes(file)?)
 }
 
 #[test]
@@ -87,6 +93,86 @@ fn files_compute_what_their_folders_do() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// The file as it was written before llama.cpp attended to latents: both halves of a projection in one, by Hugging Face's matrix, and the
+/// sizes of heads as they would be computed.
+fn before_latents(file: &Gguf, folder: &Path) -> Vec<u8> {
+    let source = ogive_weights::open(folder).unwrap().source;
+    let mut metadata = file.metadata().clone();
+    let number = |key: &str| file.metadata().u32(&format!("deepseek2.{key}")).unwrap();
+    let [keys, values, heads] =
+        ["attention.key_length_mla", "attention.value_length_mla", "attention.head_count"].map(number);
+    metadata.set("deepseek2.attention.key_length", keys).set("deepseek2.attention.value_length", values);
+    metadata.set("deepseek2.attention.head_count_kv", heads);
+    metadata.remove("deepseek2.attention.key_length_mla");
+    metadata.remove("deepseek2.attention.value_length_mla");
+    let mut writer = GgufWriter::with_metadata(metadata);
+    let mut all: Vec<(String, Vec<u8>)> = Vec::new();
+    for t in file.tensors() {
+        if t.name().ends_with("attn_v_b.weight") {
+            continue;
+        }
+        let Some(block) = t.name().strip_suffix(".attn_k_b.weight") else {
+            writer.tensor(t.name(), t.dims(), t.ggml_type().unwrap()).unwrap();
+            all.push((t.name().to_owned(), file.data(t).unwrap().bytes().to_vec()));
+            continue;
+        };
+        let layer = block.strip_prefix("blk.").unwrap();
+        let both = source.get(&format!("model.layers.{layer}.self_attn.kv_b_proj.weight")).unwrap();
+        let name = format!("{block}.attn_kv_b.weight");
+        writer.tensor(&name, &[both.shape[2] as u64, both.shape[1] as u64], GgmlType::BF16).unwrap();
+        all.push((name, both.bytes.to_vec()));
+    }
+    let mut bytes = Vec::new();
+    let mut data = writer.write_to(&mut bytes).unwrap();
+    for (name, values) in all {
+        data.write_data(&name, &values).unwrap();
+    }
+    data.finish().unwrap();
+    bytes
+}
+
+#[test]
+fn latents_are_read_from_halves_and_from_the_whole() {
+    for name in ["deepseek-v2", "deepseek-v3"] {
+        let folder = golden(name);
+        let halves = written(&folder, "bf16", |_| {}).unwrap();
+        let whole = Gguf::from_bytes(before_latents(&halves, &folder)).unwrap();
+        let has = |file: &Gguf, part: &str| file.tensors().iter().filter(|t| t.name().contains(part)).count();
+        assert_eq!(["attn_k_b", "attn_v_b", "attn_kv_b"].map(|part| has(&halves, part)), [2, 2, 0]);
+        assert_eq!(["attn_k_b", "attn_v_b", "attn_kv_b"].map(|part| has(&whole, part)), [0, 0, 2]);
+        for file in [halves, whole] {
+            let file = OpenOptions::new().of_gguf(file.into()).unwrap();
+            let b = exact();
+            for (case, ids, want) in cases(&folder) {
+                let loader = Loader::new(&*file.source, &b).for_context(ids.len());
+                let model = ogive_models::registry().build(&file.architecture, &file.config, &loader);
+                let error = worst(&evaluate(&b, &*model.unwrap(), &ids, &Evaluate::new()).unwrap(), &want);
+                assert!(error < 2e-5, "{name}, {case}: {error:.1e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_file_of_this_architecture_cannot_say_is_refused() {
+    let refusal = |name: &str, key: &str, value: Value| {
+        let change = |c: &mut Value| c[key] = value;
+        packed(&golden(name), "bf16", change).map(|_| ()).unwrap_err().to_string()
+    };
+    for (name, key, value) in [
+        ("deepseek-v2", "moe_layer_freq", json!(2)),
+        ("deepseek-v2", "norm_topk_prob", json!(true)),
+        ("deepseek-v2", "scoring_func", json!("sigmoid")),
+        ("deepseek-v3", "rope_interleave", json!(false)),
+        ("deepseek-v3", "scoring_func", json!("softmax")),
+        ("deepseek-v3", "v_head_dim", json!(11)),
+    ] {
+        let e = refusal(name, key, value);
+        let of = if key == "v_head_dim" { "kv_b_proj" } else { key };
+        assert!(e.contains(of), "{name}, {key}: {e}");
+    }
+}
+
 /// Each class has the shares of chosen experts one way in GGUF, whatever the settings say, so the other way is refused; also where
 /// silence means it.
 #[test]
@@ -105,6 +191,31 @@ fn shares_that_a_file_cannot_say_are_refused() {
         let e = packed(&golden(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
         assert!(e.contains("norm_topk_prob"), "{name}, {said}: {e}");
     }
+}
+
+/// What classes and GGUF's readers take silence or a number for otherwise.
+#[test]
+fn settings_that_a_file_cannot_say_are_refused_by_name() {
+    type Change = fn(&mut Value);
+    let refused: &[(&str, &str, Change)] = &[
+        ("granite", "residual_multiplier", |c| c["residual_multiplier"] = json!(0.0)),
+        ("smollm3", "no_rope_layers", |c| c["no_rope_layers"] = json!([1, 1, 1, 1, 0])),
+        ("smollm3", "no_rope_layer_interval", |c| {
+            (c["no_rope_layers"], c["no_rope_layer_interval"]) = (Value::Null, json!(3));
+        }),
+        ("cohere2", "layer_types", |c| c["layer_types"] = json!(vec!["full_attention"; 5])),
+        ("cohere2", "sliding_window_pattern", |c| {
+            (c["layer_types"], c["sliding_window_pattern"]) = (Value::Null, json!(2));
+        }),
+        ("olmo3", "rope_scaling", |c| c["rope_scaling"]["attention_factor"] = json!(1.3)),
+    ];
+    for (name, word, change) in refused {
+        let e = packed(&golden(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
+        assert!(e.contains(word), "{name}: {e}");
+    }
+    // The magnitude that YaRN has anyhow, as OLMo 3's files have it.
+    let usual = |c: &mut Value| c["rope_scaling"]["attention_factor"] = json!(1.138_629_4);
+    packed(&golden("olmo3"), "bf16", usual).unwrap();
 }
 
 /// The first Gemmas' settings have the error function's name for the approximation that they were trained with.

@@ -41,6 +41,18 @@ fn hidden_states_of_the_repositorys_models_are_those_of_transformers() {
     check(&every(), "hidden", hidden);
 }
 
+/// With what came before in the cache, behind windows and before them.
+#[test]
+fn small_steps_give_what_one_step_does() {
+    let b = exact();
+    for (name, folder) in own() {
+        for (case, ids, want) in cases_of(&folder, "hidden") {
+            let error = worst(&hidden_of(&b, &*load_for(&folder, &b, Some(ids.len())), &ids), &want);
+            assert!(error < 2e-5, "{name}, {case}: {error:.1e}");
+        }
+    }
+}
+
 #[test]
 fn logits_are_those_of_the_reference() {
     let Some(shared) = shared() else { return };
@@ -89,7 +101,7 @@ fn packed_weights_give_the_logits_of_their_decoded_values() {
             failed.push(format!("{name}: exact is off by {error:.1e}"));
         }
         // A mixture may route a near tie elsewhere, so its error says nothing of the arithmetic.
-        if (drift.is_nan() || drift > coarse) && arch != "mixtral" {
+        if (drift.is_nan() || drift > coarse) && !["mixtral", "deepseek-v2"].contains(&arch) {
             failed.push(format!("{name}: normalised mean square error {drift:.1e}"));
         }
     }

@@ -1,5 +1,5 @@
-//! Grouped-query attention (Ainslie et al. 2023, <https://arxiv.org/abs/2305.13245>) with rotary positions and, where
-//! the file has them, biases and norms on the query and key heads.
+//! Grouped-query attention (Ainslie et al. 2023, <https://arxiv.org/abs/2305.13245>), with rotary positions or without and, where
+//! the file has them, biases and norms on queries and keys.
 
 use crate::backend::{AttnOption, AttnSpec, LayerCache, Rope};
 use crate::tensor::{Config, Error, Result, Tensor};
@@ -39,18 +39,25 @@ pub struct Attention {
     o: Linear,
     q_norm: Option<RmsNorm>,
     k_norm: Option<RmsNorm>,
-    rope: Rope,
+    rope: Option<Rope>,
     spec: AttnSpec,
 }
 
 impl Attention {
     /// Reads `q_proj`, `k_proj`, `v_proj` (the three may be one matrix, `qkv_proj`) and `o_proj`, and `q_norm` and
-    /// `k_norm` if they are there. `layer` is the cache layer it owns.
+    /// `k_norm` if they are there: each for every head by itself, or for all heads of a token at once, as it has factors for. `layer` is
+    /// the cache layer it owns. With `None` for `rope` nothing turns, and queries and keys do not know where they stand.
     ///
     /// # Errors
     /// If key heads do not share the query heads evenly, if there is a window though the attention looks to both sides, or if a projection
     /// has another number of outputs than its heads have elements; else as [all that read](Loader#errors).
-    pub fn load(l: &Loader<'_>, c: &Config, layer: usize, rope: Rope, spec: AttnSpec) -> Result<Self> {
+    pub fn load(
+        l: &Loader<'_>,
+        c: &Config,
+        layer: usize,
+        rope: impl Into<Option<Rope>>,
+        spec: AttnSpec,
+    ) -> Result<Self> {
         let eps = c.f32_or("rms_norm_eps", 1e-6)?;
         if spec.kv_heads == 0 || !spec.heads.is_multiple_of(spec.kv_heads) {
             let why =
@@ -80,12 +87,12 @@ impl Attention {
             o: l.linear("o_proj")?,
             q_norm: l.optional(l.rms_norm("q_norm", eps))?,
             k_norm: l.optional(l.rms_norm("k_norm", eps))?,
-            rope,
+            rope: rope.into(),
             spec,
         })
     }
 
-    /// The same with other norms on the query and key heads, for models that keep them otherwise.
+    /// The same with other norms on queries and keys, for models that keep them otherwise.
     #[must_use]
     pub fn head_norms(self, q: RmsNorm, k: RmsNorm) -> Self {
         Self { q_norm: Some(q), k_norm: Some(k), ..self }
@@ -112,24 +119,37 @@ impl Attention {
     /// Where tokens see later ones, if a text is not whole in the step; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let [q, k, v] = Linear::forward_many(s, x, [&self.q, &self.k, &self.v])?;
-        let (n, d) = (x.shape().rows(), self.spec.k_dim);
-        let mut q = q.reshape([n, self.spec.heads, d])?;
-        let mut k = k.reshape([n, self.spec.kv_heads, d])?;
-        if let Some(norm) = &self.q_norm {
-            q = norm.forward(s, &q)?;
-        }
-        if let Some(norm) = &self.k_norm {
-            k = norm.forward(s, &k)?;
-        }
-        let (b, rope, spec) = (s.backend, &self.rope, &self.spec);
-        let o = if self.causal() {
-            b.rope_attend(self.layer, q, k, &v, rope, s.cache, spec, s.plan)?
-        } else {
-            // As encoders do it: what was just computed is all there is to see, unrounded.
-            s.whole_texts()?;
-            b.attend(&b.rope(q, rope, s.plan)?, &b.rope(k, rope, s.plan)?, &v, spec, s.plan)?
+        let (b, spec) = (s.backend, &self.spec);
+        let q = in_heads(s, q, self.q_norm.as_ref(), spec.heads, spec.k_dim)?;
+        let k = in_heads(s, k, self.k_norm.as_ref(), spec.kv_heads, spec.k_dim)?;
+        let o = match (&self.rope, self.causal()) {
+            (Some(rope), true) => b.rope_attend(self.layer, q, k, &v, rope, s.cache, spec, s.plan)?,
+            (None, true) => {
+                b.store_kv(self.layer, &k, Some(&v), s.cache, s.plan)?;
+                b.attend_cache(self.layer, &q, s.cache, spec, s.plan)?
+            }
+            (rope, false) => {
+                // As encoders do it: what was just computed is all there is to see, unrounded.
+                s.whole_texts()?;
+                let (q, k) = match rope {
+                    Some(rope) => (b.rope(q, rope, s.plan)?, b.rope(k, rope, s.plan)?),
+                    None => (q, k),
+                };
+                b.attend(&q, &k, &v, spec, s.plan)?
+            }
         };
         self.o.forward(s, &o) // [n, heads * v_dim] -> [n, dim]
+    }
+}
+
+/// Queries or keys cut into heads, and normed if there is a norm: over each head, or over all of a row before it is cut.
+/// `[n, heads * dim] -> [n, heads, dim]`
+fn in_heads(s: &Step<'_>, x: Tensor, norm: Option<&RmsNorm>, heads: usize, dim: usize) -> Result<Tensor> {
+    let cut = [x.shape().rows(), heads, dim];
+    match norm {
+        Some(norm) if norm.weight.shape().len() == heads * dim => norm.forward(s, &x)?.reshape(cut),
+        Some(norm) => norm.forward(s, &x.reshape(cut)?),
+        None => x.reshape(cut),
     }
 }
 

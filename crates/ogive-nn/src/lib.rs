@@ -70,6 +70,7 @@
 //! ```
 
 mod attention;
+mod latent;
 mod layers;
 mod loader;
 mod mlp;
@@ -79,6 +80,7 @@ mod rope;
 mod step;
 
 pub use attention::{Attention, group_by_window, heads_of, spec_of};
+pub use latent::LatentAttention;
 pub use layers::{Embedding, LayerNorm, Linear, RmsNorm};
 pub use loader::Loader;
 pub use mlp::{FeedForward, GatedMlp, Mlp, Moe, activation};

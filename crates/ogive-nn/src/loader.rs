@@ -244,6 +244,35 @@ impl<'a> Loader<'a> {
         self.weight(&host)
     }
 
+    /// Matrices that each of `n` experts has below each other in the one stacked tensor `name.weight`: cut into so many outputs each,
+    /// and the parts of all experts stacked.
+    pub fn stacked_parts<const N: usize>(
+        &self,
+        name: &str,
+        n: usize,
+        outputs: [usize; N],
+    ) -> Result<[Weight; N]> {
+        let host = self.host(name)?;
+        let rows = outputs.iter().try_fold(0usize, |sum, n| sum.checked_add(*n));
+        if host.shape[0] != n || rows != Some(host.shape[1]) {
+            let why = format!("{:?} is not {n} experts whose parts have {outputs:?} outputs", host.shape);
+            return Err(Error::invalid(&host.name, format!("{why}; do weights and config belong together?")));
+        }
+        let host = if host.is_plain() { host } else { host.decoded()? };
+        let [_, each, cols] = host.shape;
+        let flat = HostWeight::new(&*host.name, [1, n * each, cols], host.format, host.bytes.clone())?;
+        let mut from = 0;
+        let part = |outputs: usize| {
+            let begin = from;
+            from += outputs;
+            let of = |e: usize| flat.rows(e * each + begin..e * each + begin + outputs);
+            let parts = (0..n).map(of).collect::<Result<Vec<_>>>()?;
+            self.weight(&HostWeight::stack(host.name.clone(), &parts)?)
+        };
+        let parts = outputs.map(part);
+        fixed(name, parts.into_iter().collect::<Result<_>>()?)
+    }
+
     /// A small tensor as numbers: `[cols]`, or `[rows, cols]`.
     ///
     /// # Errors

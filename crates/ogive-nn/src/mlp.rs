@@ -24,7 +24,7 @@ pub fn activation(c: &Config, key: &str, default: Activation) -> Result<Activati
 }
 
 /// A list of layers as an array.
-pub(crate) fn fixed<const N: usize>(name: &str, layers: Vec<Linear>) -> Result<[Linear; N]> {
+pub(crate) fn fixed<T, const N: usize>(name: &str, layers: Vec<T>) -> Result<[T; N]> {
     layers.try_into().map_err(|_| Error::invalid(name, format!("it has not {N} parts")))
 }
 
@@ -106,11 +106,6 @@ pub struct Moe {
 }
 
 impl Moe {
-    /// Of parts that were read otherwise.
-    pub fn new(router: Linear, spec: RouterSpec, experts: Experts) -> Self {
-        Self { router, spec, experts }
-    }
-
     /// Reads the router `gate` and, below `experts`, the projections of `n` experts called `names` (gate, up, down):
     /// stacked, or one of each for experts 0, 1, ...
     ///
@@ -126,6 +121,11 @@ impl Moe {
         let stack = |name| l.at("experts").stacked(name, n);
         let experts = Experts::new([stack(names[0])?, stack(names[1])?, stack(names[2])?], activation);
         Ok(Self { router: l.linear("gate")?, spec, experts })
+    }
+
+    /// A mixture of these parts, for files that keep them otherwise.
+    pub fn new(router: Linear, spec: RouterSpec, experts: Experts) -> Self {
+        Self { router, spec, experts }
     }
 
     /// Reads an expert that all rows go through: below `name` its projections `names` (gate, up, down), and in `router` what the
@@ -170,8 +170,8 @@ pub enum FeedForward {
     Dense(GatedMlp),
     /// A mixture of them.
     Moe(Moe),
-    /// A mixture, and beside it the expert that all rows share; their outputs are added.
-    Shared(Moe, Box<Moe>),
+    /// A mixture, and beside it what all rows share; their outputs are added.
+    Shared(Moe, Box<Self>),
 }
 
 impl FeedForward {

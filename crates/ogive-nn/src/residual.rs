@@ -43,6 +43,12 @@ impl Residual {
         Ok((Self::new(sum), h))
     }
 
+    /// The stream as it is, for a block that reads it without a norm.
+    pub fn plain(self, s: &Step<'_>) -> Result<(Self, Tensor)> {
+        let sum = self.value(s)?;
+        Ok((Self::new(sum.clone()), sum))
+    }
+
     /// The stream itself, for blocks that norm it otherwise.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ pub fn rope(dim: usize, theta: f32) -> Rope {
 /// If a setting is of a wrong type or out of range, if the type of scaling is not known or lacks one of its settings, or if a list of
 /// divisors has not one above 0 for each pair that turns.
 pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
-    let scaling = if c.has("rope_scaling") { c.at("rope_scaling") } else { c.at("rope_parameters") };
+    let scaling = scaling(c);
     let theta = c.f32_or("rope_theta", scaling.f32_or("rope_theta", 10_000.0)?)?;
     if theta.is_nan() || theta <= 0.0 {
         return Err(Error::invalid("config", format!("`rope_theta` should be above 0 and is {theta}")));
@@ -64,6 +64,11 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
             Err(Error::unsupported("config", format!("rope scaling `{other}`; known are {known}")))
         }
     }
+}
+
+/// The settings of how rotary positions are stretched, under either name.
+pub(crate) fn scaling(c: &Config) -> Config {
+    c.at(if c.has("rope_scaling") { "rope_scaling" } else { "rope_parameters" })
 }
 
 /// How many elements of a head turn, an even number. The part may have been a count that was divided by the head's size and

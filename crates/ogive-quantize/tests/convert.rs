@@ -19,6 +19,7 @@ const MODELS: &[(&str, bool)] = &[
     ("phi3", true),
     ("gpt2", false),
     ("llama3-rope", false),
+    ("deepseek-v2", false),
 ];
 
 fn theirs(name: &str) -> Option<Gguf> {
@@ -52,12 +53,12 @@ fn tensors_are_the_converters_bit_for_bit() {
 fn justified(name: &str, key: &str, spm: bool) -> bool {
     match key {
         // The name of the folder here, of the model's card there.
-        "general.name" => true,
+        "general.name" | "general.basename" | "general.version" => true,
         // What the absence of a separator says anyhow.
         "tokenizer.ggml.add_sep_token" => true,
         // Written down here, the default there.
         "tokenizer.ggml.add_space_prefix" => spm,
-        "tokenizer.ggml.add_eos_token" => name == "llama3-rope",
+        "tokenizer.ggml.add_eos_token" => name == "llama3-rope" || name == "deepseek-v2",
         "gemma2.rope.freq_base" => true,
         "mixtral.attention.key_length" => true,
         // The converter has SentencePiece's own model beside tokenizer.json; ranks of merges serve as well.
@@ -142,6 +143,18 @@ fn sharded_folders_and_packed_formats() {
         let e = Input::open(shared(&format!("golden/quant-hf/{packed}")).unwrap()).unwrap_err().to_string();
         assert!(e.contains("packed already"), "{e}");
     }
-    let e = Input::open(shared("golden/deepseek-v2").unwrap()).unwrap_err().to_string();
-    assert!(e.contains("DeepseekV2ForCausalLM") && e.contains("Qwen3ForCausalLM"), "{e}");
+}
+
+#[test]
+fn what_is_not_converted_is_told_with_what_is() {
+    let Some(folder) = shared("golden/llama") else { return };
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(folder.join(file), copy.path().join(file)).unwrap();
+    }
+    let config = std::fs::read_to_string(folder.join("config.json")).unwrap();
+    std::fs::write(copy.path().join("config.json"), config.replace("LlamaForCausalLM", "YodelForCausalLM"))
+        .unwrap();
+    let e = Input::open(copy.path()).unwrap_err().to_string();
+    assert!(e.contains("YodelForCausalLM") && e.contains("Qwen3ForCausalLM"), "{e}");
 }

@@ -5,6 +5,8 @@
 //! that a model which GGUF cannot say is an error here and not a model that answers differently.
 
 mod check;
+mod granite;
+mod latent;
 mod pieces;
 mod settings;
 mod tensors;
@@ -26,10 +28,20 @@ const CLASSES: &[(&str, &str)] = &[
     ("Qwen3ForCausalLM", "qwen3"),
     ("Qwen2MoeForCausalLM", "qwen2moe"),
     ("Qwen3MoeForCausalLM", "qwen3moe"),
+    ("DeepseekV2ForCausalLM", latent::ARCHITECTURE),
+    ("DeepseekV3ForCausalLM", latent::ARCHITECTURE),
     ("GemmaForCausalLM", "gemma"),
     ("Gemma2ForCausalLM", "gemma2"),
     ("Gemma3ForCausalLM", "gemma3"),
     ("Phi3ForCausalLM", "phi3"),
+    ("Olmo2ForCausalLM", "olmo2"),
+    ("Olmo3ForCausalLM", "olmo2"),
+    ("GraniteForCausalLM", "granite"),
+    ("GraniteMoeForCausalLM", "granitemoe"),
+    ("SmolLM3ForCausalLM", "smollm3"),
+    ("GlmForCausalLM", "chatglm"),
+    ("Glm4ForCausalLM", "glm4"),
+    ("Cohere2ForCausalLM", "cohere2"),
     ("GPT2LMHeadModel", "gpt2"),
     ("BertModel", "bert"),
     ("BertForMaskedLM", "bert"),

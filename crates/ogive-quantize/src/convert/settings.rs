@@ -3,7 +3,7 @@
 //! The keys are those llama.cpp's converter writes, with one more habit: what a class takes for granted where the file is
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
-use super::{Keys, Model};
+use super::{Keys, Model, granite, latent};
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
 use std::f64::consts::TAU;
@@ -34,6 +34,9 @@ const REAL: &[(&str, &str)] = &[
     ("final_logit_softcapping", "final_logit_softcapping"),
     ("rope_local_base_freq", "rope.freq_base_swa"),
 ];
+
+/// More layers than any model has; it bounds what a false configuration can make us write.
+const MOST_LAYERS: usize = 10_000;
 
 /// Sets the keys, and gives the factors of rotary frequencies, which GGUF keeps as tensors.
 pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeight>> {
@@ -84,6 +87,13 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             }
         }
         "bert" | "nomic-bert" => encoder(keys, model, head_dim)?,
+        latent::ARCHITECTURE => latent::set(keys, model)?,
+        "granite" | granite::MIXTURE => granite::set(keys, config)?,
+        "glm4" | "chatglm" => turning(keys, config, head_dim)?,
+        "cohere2" => {
+            turning(keys, config, head_dim)?;
+            keys.set("logit_scale", config.f32_or("logit_scale", 0.0625)?);
+        }
         "gpt2" if !config.has("intermediate_size") => {
             keys.set("feed_forward_length", whole("n_embd", size.saturating_mul(4))?);
         }
@@ -93,9 +103,16 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
     if !model.is_encoder() && !config.bool_or("is_causal", true)? {
         keys.set("attention.causal", false);
     }
-    // Llama's class knows no window, and a GGUF file that names one is read as Mistral. Of the others only Qwen's can turn it off.
+    // Llama's class knows no window, and a GGUF file that names one is read as Mistral; so it is with OLMo 2 and 3. Of those that know one
+    // only Qwen's can turn it off.
     let used = match model.class {
-        "LlamaForCausalLM" => false,
+        "LlamaForCausalLM"
+        | "Olmo2ForCausalLM"
+        | "GraniteForCausalLM"
+        | "GraniteMoeForCausalLM"
+        | "SmolLM3ForCausalLM"
+        | "GlmForCausalLM"
+        | "Glm4ForCausalLM" => false,
         class => !class.starts_with("Qwen") || config.bool_or("use_sliding_window", true)?,
     };
     let window = config.opt_usize("sliding_window")?.filter(|_| used);
@@ -107,6 +124,16 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         None if architecture == "gemma3" => keys.set("attention.sliding_window", 4096_u32),
         None => {}
     }
+    if model.class == "Olmo3ForCausalLM" {
+        let types = config.opt_strs("layer_types")?;
+        let slides = |i: usize| {
+            types
+                .as_ref()
+                .map_or(!(i + 1).is_multiple_of(4), |t| t.get(i).is_some_and(|t| t == "sliding_attention"))
+        };
+        let flags: Vec<bool> = (0..config.usize("num_hidden_layers")?.min(MOST_LAYERS)).map(slides).collect();
+        keys.set("attention.sliding_window_pattern", flags);
+    }
     if architecture == "gemma3" {
         let every =
             config.opt_usize("sliding_window_pattern")?.or(config.opt_usize("_sliding_window_pattern")?);
@@ -115,6 +142,13 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         }
     }
     rope(keys, model, head_dim)
+}
+
+/// How many elements of a head turn.
+fn turning(keys: &mut Keys<'_>, config: &Config, head_dim: usize) -> Result<()> {
+    let part = config.f32_or("partial_rotary_factor", 1.0)?;
+    keys.set("rope.dimension_count", whole("head_dim", turned(head_dim, part))?);
+    Ok(())
 }
 
 /// What an encoder has besides.
@@ -164,7 +198,7 @@ fn turned(head_dim: usize, part: f32) -> usize {
     (head_dim as f64 * (f64::from(part) + f64::from(f32::EPSILON))) as usize
 }
 
-fn whole(setting: &str, value: usize) -> Result<u32> {
+pub(super) fn whole(setting: &str, value: usize) -> Result<u32> {
     let why = || Error::convert(format!("the setting {setting}"), format!("{value} has no place in 32 bits"));
     u32::try_from(value).map_err(|_| why())
 }
@@ -177,7 +211,7 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         return refuse("rope_parameters", "it is in a form that is not known");
     }
     // Other classes do not know these settings, but for Gemma's, where what was written is compared.
-    if architecture.starts_with("qwen") {
+    if architecture.starts_with("qwen") || *architecture == "smollm3" {
         if config.bool_or("use_sliding_window", false)? {
             return refuse("use_sliding_window", "GGUF has no windows for this architecture");
         }
@@ -185,6 +219,15 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         if windows.iter().any(|t| *t != "full_attention") {
             return refuse("layer_types", "GGUF cannot say which layers of this architecture have a window");
         }
+    }
+    if *architecture == "cohere2"
+        && !config.has("layer_types")
+        && config.usize_or("sliding_window_pattern", 4)? != 4
+    {
+        return refuse(
+            "sliding_window_pattern",
+            "GGUF has each fourth layer of this architecture without a window",
+        );
     }
     // The class has these settings for its mixtures alone; of other models they are left over.
     if architecture.ends_with("moe") {
@@ -236,7 +279,18 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
                     keys.set(&format!("rope.scaling.{key}"), value);
                 }
             }
-            if scaling.has("attention_factor") || scaling.has("mscale") {
+            let usual = 0.1 * need("factor")?.max(1.0).ln() + 1.0;
+            let own =
+                scaling.opt_f32("attention_factor")?.is_some_and(|own| (own - usual).abs() > 1e-6 * usual);
+            let magnitude = match model.architecture {
+                latent::ARCHITECTURE => latent::log_multiplier(model.config)?,
+                _ => None,
+            };
+            if let Some(value) = magnitude {
+                keys.set("rope.scaling.yarn_log_multiplier", value);
+            }
+            let scaled = scaling.has("mscale") || scaling.has("mscale_all_dim");
+            if own || scaled && (magnitude.is_none() || scaling.has("attention_factor")) {
                 let why = "a YaRN of its own magnitude is not converted";
                 return Err(Error::convert("the setting rope_scaling", why));
             }

@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::Model;
+use super::{Model, granite, latent};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -28,11 +28,18 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
         // It fails, and says of which type the elements are.
         source.get(name)?;
     }
+    let has_latents = model.architecture == latent::ARCHITECTURE;
     let mut plain: Vec<Tensor> = Vec::new();
     let mut stacks: BTreeMap<String, BTreeMap<u64, WeightInfo>> = BTreeMap::new();
     for info in source.tensors() {
         let name = full_name(model, &info.name);
-        if is_beside(&name) {
+        if is_beside(&name) || has_latents && latent::is_behind(model.config, &name)? {
+            continue;
+        }
+        if let Some(halves) = latent::halves(model, &name).or_else(|| granite::halves(model, &name)) {
+            for (to, change) in halves {
+                plain.push(one(model, to, &info, Some(change))?);
+            }
             continue;
         }
         if let Some((stacked, expert)) = expert_of(model, &name) {
@@ -68,7 +75,7 @@ fn repeats_embedding(model: &Model<'_>, source: &dyn Source) -> Result<bool> {
 
 /// Whether config.json says that the embedding is the head too. Classes differ in what they take silence for.
 fn tied(model: &Model<'_>) -> Result<bool> {
-    let silent = matches!(model.architecture, "gemma" | "gemma2" | "gemma3" | "gpt2");
+    let silent = matches!(model.architecture, "gemma" | "gemma2" | "gemma3" | "gpt2" | "smollm3" | "cohere2");
     Ok(model.config.bool_or("tie_word_embeddings", silent)?)
 }
 
@@ -126,7 +133,9 @@ fn one(model: &Model<'_>, name: String, info: &WeightInfo, change: Option<Change
 /// Experts as one tensor; all must be there and alike.
 fn stack(model: &Model<'_>, name: String, experts: BTreeMap<u64, WeightInfo>) -> Result<Tensor> {
     let wrong = |why: String| Error::convert(format!("the experts of {name}"), why);
-    let said = model.config.opt_usize("num_local_experts")?.or(model.config.opt_usize("num_experts")?);
+    let said = ["num_local_experts", "num_experts", "n_routed_experts"];
+    let said =
+        said.into_iter().map(|key| model.config.opt_usize(key)).find_map(Result::transpose).transpose()?;
     let said = said.ok_or_else(|| wrong("config.json does not say how many there are".into()))?;
     let Some(first) = experts.values().next().cloned() else { return Err(wrong("there are none".into())) };
     let mut pieces = Vec::with_capacity(experts.len());
@@ -187,8 +196,17 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     for n in tensors.iter().filter_map(|t| layer(&t.name)) {
         *counts.entry(n).or_default() += 1;
     }
-    let most = counts.values().max().copied().unwrap_or(0);
-    let poor = counts.iter().find(|(_, n)| **n < most).map(|(layer, _)| *layer);
+    // DeepSeek's first layers have no experts, and so fewer tensors than the others.
+    let dense = if model.architecture == latent::ARCHITECTURE {
+        model.config.usize_or("first_k_dense_replace", 0)? as u64
+    } else {
+        0
+    };
+    let most = |layer: u64| {
+        let alike = counts.iter().filter(|(other, _)| (**other < dense) == (layer < dense));
+        alike.map(|(_, n)| *n).max().unwrap_or(0)
+    };
+    let poor = counts.iter().find(|(layer, n)| **n < most(**layer)).map(|(layer, _)| *layer);
     // Their number is bounded by that of the tensors.
     let missing = (0..layers.min(counts.len() as u64 + 1)).find(|l| !counts.contains_key(l));
     if let Some(layer) = missing.or(poor) {

@@ -121,40 +121,6 @@ impl Change {
         turn.clone().undone_by(turn)
     }
 
-    /// DeepSeek's `kv_b_proj` from its two halves: GGUF keeps, per head, the keys' half transposed
-    /// (`[heads, rank, nope]`) and the values' half (`[heads, values, rank]`). Decoded, as blocks run the other way.
-    pub fn join_latent_halves() -> Self {
-        let shape = |k: [usize; 3], v: [usize; 3]| {
-            let rows = k[2].checked_add(v[1])?.checked_mul(k[0])?;
-            (k[0] == v[0] && k[1] == v[2]).then_some([1, rows, k[1]])
-        };
-        let misfit =
-            || Error::invalid("kv_b_proj", "its halves for keys and values have shapes that do not fit");
-        Self::new(
-            move |of, _| match of {
-                [k, v] => Ok(WeightInfo::new(&*k.name, shape(k.shape, v.shape).ok_or_else(misfit)?, &F32)),
-                _ => Err(misfit()),
-            },
-            move |of, _| {
-                let [k, v] = of else { return Err(misfit()) };
-                if k.bytes.is_empty() || v.bytes.is_empty() {
-                    return Err(misfit());
-                }
-                let (joined, [heads, rank, nope]) = (shape(k.shape, v.shape).ok_or_else(misfit)?, k.shape);
-                let (keys, values) = (k.transposed()?.to_vec(), v.to_vec());
-                let mut all = Vec::with_capacity(keys.len() + values.len());
-                for head in 0..heads {
-                    let (a, b) = (nope * rank, v.shape[1] * rank);
-                    all.extend_from_slice(keys.get(head * a..(head + 1) * a).ok_or_else(misfit)?);
-                    all.extend_from_slice(values.get(head * b..(head + 1) * b).ok_or_else(misfit)?);
-                }
-                let why = "keys and values of latent attention are joined";
-                let unpacked = k.unpacked_for(why).or_else(|| v.unpacked_for(why));
-                Ok(HostWeight::from_f32(&*k.name, joined, &all)?.with_unpacked(unpacked))
-            },
-        )
-    }
-
     /// What the change would make of these, with the model's settings.
     ///
     /// # Errors
@@ -222,7 +188,6 @@ mod tests {
                 assert!(again.to_vec().iter().zip(&values).all(|(a, b)| (a - b).abs() < 1e-6));
             }
         }
-        assert!(Change::join_latent_halves().reversed().is_none());
     }
 
     #[test]
@@ -233,7 +198,6 @@ mod tests {
             Change::split_rotary_pairs("n").apply(std::slice::from_ref(&empty), &config).unwrap().shape,
             empty.shape
         );
-        assert!(Change::join_latent_halves().apply(&[empty.clone(), empty], &config).is_err());
     }
 
     #[test]
@@ -244,16 +208,5 @@ mod tests {
             assert_eq!((1.0 + (factor - 1.0)).to_bits(), factor.to_bits(), "{w}");
             w += 0.000_717;
         }
-    }
-
-    #[test]
-    fn latent_halves_join_head_by_head() {
-        // Two heads, rank 2, one row of keys and one of values each.
-        let k = HostWeight::from_f32("k", [2, 2, 1], &[1., 2., 3., 4.]).unwrap();
-        let v = HostWeight::from_f32("v", [2, 1, 2], &[5., 6., 7., 8.]).unwrap();
-        let change = Change::join_latent_halves();
-        let joined = change.apply(&[k.clone(), v], &Config::default()).unwrap();
-        assert_eq!((joined.shape, joined.to_vec()), ([1, 4, 2], vec![1., 2., 5., 6., 3., 4., 7., 8.]));
-        assert!(change.apply(&[k], &Config::default()).is_err());
     }
 }

@@ -82,6 +82,33 @@ pub(super) fn common(header: &Header<'_>, settings: &mut Settings) -> Result<()>
     rope::fill(header, settings)
 }
 
+/// Every layer has a window but each `every`-th, unless the file counts otherwise or has a flag for each layer (which
+/// llama.cpp passes over for Gemma). The list is as long as the layer count, which is bounded, or as that of the file.
+/// A file that is silent on the window's size has `usual`; 0 is none in any layer.
+pub(super) fn layer_types(
+    header: &Header<'_>,
+    settings: &mut Settings,
+    usual: usize,
+    every: usize,
+) -> Result<()> {
+    const PATTERN: &str = "attention.sliding_window_pattern";
+    let window = header.usize("attention.sliding_window")?.unwrap_or(usual);
+    if window > 0 {
+        settings.insert("sliding_window".into(), window.into());
+    }
+    let slides: Vec<bool> = match header.flags(PATTERN)? {
+        Some(flags) => flags,
+        None => {
+            let every = header.usize(PATTERN)?.unwrap_or(every) as u64;
+            let layers = whole(settings, "num_hidden_layers").unwrap_or(0).min(10_000);
+            (1..=layers).map(|i| !i.is_multiple_of(every)).collect()
+        }
+    };
+    let kind = |slides| if slides && window > 0 { "sliding_attention" } else { "full_attention" };
+    settings.insert("layer_types".into(), slides.into_iter().map(kind).collect());
+    Ok(())
+}
+
 /// A setting that is a whole number.
 pub(super) fn whole(settings: &Settings, key: &str) -> Option<u64> {
     settings.get(key)?.as_u64()

@@ -1,19 +1,14 @@
 //! `deepseek2`: DeepSeek's V2, V3 and R1, with latent attention and shared experts.
 //!
-//! Newer files split `kv_b_proj` into two halves that suit an attention over latents; here they become one again, as
-//! Hugging Face has it.
+//! Newer files have `kv_b_proj` in two halves that suit an attention over latents, the keys' transposed. Hugging Face has no name for
+//! them, and one matrix again would have to be decoded; so they are `k_b_proj` and `v_b_proj`, packed as they are.
 
 use crate::gguf::settings::{copy, whole};
-use crate::gguf::{Change, Header, Rule, Settings, Translation};
+use crate::gguf::{Header, Rule, Settings, Translation};
 use ogive_tensor::Result;
 use serde_json::json;
 
 pub(super) fn deepseek2() -> Translation {
-    let kv_b = Rule::changed(
-        ["blk.{}.attn_k_b.weight", "blk.{}.attn_v_b.weight"],
-        "model.layers.{}.self_attn.kv_b_proj.weight",
-        Change::join_latent_halves(),
-    );
     Translation::decoder("deepseek2", "DeepseekV2ForCausalLM")
         .rename("blk.{}.attn_q_a", "model.layers.{}.self_attn.q_a_proj")
         .rename("blk.{}.attn_q_a_norm", "model.layers.{}.self_attn.q_a_layernorm")
@@ -21,7 +16,8 @@ pub(super) fn deepseek2() -> Translation {
         .rename("blk.{}.attn_kv_a_mqa", "model.layers.{}.self_attn.kv_a_proj_with_mqa")
         .rename("blk.{}.attn_kv_a_norm", "model.layers.{}.self_attn.kv_a_layernorm")
         .rename("blk.{}.attn_kv_b", "model.layers.{}.self_attn.kv_b_proj")
-        .rule(kv_b)
+        .rename("blk.{}.attn_k_b", "model.layers.{}.self_attn.k_b_proj")
+        .rename("blk.{}.attn_v_b", "model.layers.{}.self_attn.v_b_proj")
         .rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
         .rule(Rule::new("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias"))
         .rename("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.gate_proj")
@@ -66,6 +62,15 @@ fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     }
     if let Some(value) = value {
         settings.insert("v_head_dim".into(), value.into());
+    }
+    // Layers at the end that foretell more than one token are no part of the model.
+    if let Some((layers, behind)) =
+        whole(settings, "num_hidden_layers").zip(header.usize("nextn_predict_layers")?)
+    {
+        let first = layers.saturating_sub(behind as u64);
+        if header.has_tensor(&format!("blk.{first}.nextn.eh_proj.weight")) {
+            settings.insert("num_hidden_layers".into(), first.into());
+        }
     }
     // V3 scores by sigmoids and balances by a bias; V2 by softmax, its large model within groups.
     let sigmoid = header.usize("expert_gating_func")? == Some(2);

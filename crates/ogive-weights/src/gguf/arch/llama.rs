@@ -1,8 +1,8 @@
 //! `llama`: Llama, Mistral and Mixtral, which GGUF calls by one name and tells apart by the number of experts.
 //!
 //! A file with a window comes out as Mistral, whose class has one; one without as Llama, whatever it was: without a window the two
-//! do not differ. llama.cpp reads no window here, but a file that names one means it. These are the architectures whose q and k rows
-//! the converter reorders.
+//! do not differ. llama.cpp reads no window here, but a file that names one means it. These, Granite and SmolLM3 are the
+//! architectures whose q and k rows the converter reorders.
 
 use crate::gguf::settings::copy;
 use crate::gguf::{Change, Header, Settings, Translation};
@@ -10,7 +10,7 @@ use ogive_tensor::Result;
 use serde_json::json;
 
 /// Decoders whose q and k rows are interleaved in GGUF.
-fn interleaved(architecture: &str, class: &str) -> Translation {
+pub(super) fn interleaved(architecture: &str, class: &str) -> Translation {
     let q = Change::split_rotary_pairs("num_attention_heads");
     let k = Change::split_rotary_pairs("num_key_value_heads");
     Translation::decoder(architecture, class)

@@ -3,13 +3,18 @@
 //! A list that is made anew for each caller and not a global table: who adds to it adds to his own.
 
 mod bert;
+mod cohere;
 mod deepseek;
 mod gemma;
+mod glm;
 mod gpt2;
 mod gpt_oss;
+mod granite;
 mod llama;
+mod olmo;
 mod phi3;
 mod qwen;
+mod smollm3;
 
 use super::Translation;
 
@@ -26,6 +31,13 @@ pub fn translations() -> Vec<Translation> {
         gemma::gemma2(),
         gemma::gemma3(),
         phi3::phi3(),
+        olmo::olmo2(),
+        granite::granite(),
+        granite::granite_moe(),
+        smollm3::smollm3(),
+        glm::chatglm(),
+        glm::glm4(),
+        cohere::cohere2(),
         gpt2::gpt2(),
         gpt_oss::gpt_oss(),
         bert::bert(),

@@ -1,0 +1,51 @@
+//! In what the classes differ whose model is `decoder.rs`: what a block's norms are called and where they stand, and factors here and
+//! there.
+
+use ogive_nn::backend::RopeLayout;
+use ogive_nn::tensor::Result;
+use ogive_nn::{Config, Loader, RmsNorm};
+
+/// What a class has otherwise than Llama, besides its layers' attention and what follows that.
+pub(crate) struct Class {
+    pub(crate) norm: fn(&Loader<'_>, &str, f32) -> Result<RmsNorm>,
+    /// What a block's norms are called, where it has them: before and after attention, before and after what follows.
+    pub(crate) norms: [Option<&'static str>; 4],
+    /// Elements of a head where the settings do not say; `None` where heads then cut `hidden_size` evenly.
+    pub(crate) head_dim: Option<usize>,
+    /// Which elements of a head turn together.
+    pub(crate) layout: RopeLayout,
+    /// Whether each head has a score that takes part in its softmax only.
+    pub(crate) sinks: bool,
+    /// What scores are multiplied by, if not by the usual scale.
+    pub(crate) score_scale: Option<f32>,
+    /// What embeddings are multiplied by.
+    pub(crate) embed_scale: Option<f32>,
+    /// What blocks' outputs are multiplied by before they are added to the stream.
+    pub(crate) residual_scale: Option<f32>,
+    /// What logits are multiplied by.
+    pub(crate) logit_scale: Option<f32>,
+    /// Whether the embedding is the head too where the settings do not say.
+    pub(crate) tied: bool,
+}
+
+/// Llama's own.
+pub(crate) const LLAMA: Class = Class {
+    norm: |l, name, eps| l.rms_norm(name, eps),
+    norms: [Some("input_layernorm"), None, Some("post_attention_layernorm"), None],
+    head_dim: None,
+    layout: RopeLayout::Halves,
+    sinks: false,
+    score_scale: None,
+    embed_scale: None,
+    residual_scale: None,
+    logit_scale: None,
+    tied: false,
+};
+
+impl Class {
+    /// How many elements a head has.
+    pub(crate) fn head_dim_of(&self, c: &Config) -> Result<usize> {
+        let even = c.usize("hidden_size")? / c.usize("num_attention_heads")?.max(1);
+        c.usize_or("head_dim", self.head_dim.unwrap_or(even))
+    }
+}

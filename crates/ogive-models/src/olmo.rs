@@ -1,0 +1,39 @@
+//! OLMo 2 and OLMo 3: Llama with norms after attention and after the MLP in place of those before, and norms over all query heads at
+//! once and all key heads. OLMo 3 has windows in three of four layers, whose rotary positions are never stretched.
+//!
+//! Team OLMo 2024, <https://arxiv.org/abs/2501.00656>; transformers' `modeling_olmo2` and `modeling_olmo3`.
+
+use crate::class::{Class, LLAMA};
+use crate::{decoder, llama, windows};
+use ogive_nn::tensor::{Result, serde_json::json};
+use ogive_nn::{Config, Loader, Model};
+
+const OLMO: Class = Class {
+    norms: [None, Some("post_attention_layernorm"), None, Some("post_feedforward_layernorm")],
+    ..LLAMA
+};
+
+/// Reads an OLMo 2 checkpoint with Hugging Face's names. Its class knows no window.
+///
+/// # Errors
+/// Where a setting or a tensor is missing or is not what was expected, or a setting asks for what is not known.
+pub fn load_olmo2(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    decoder::load(&OLMO, c, root, |_, rope, spec| (Some(rope), spec), &llama::dense(c)?)
+}
+
+/// Reads an OLMo 3 checkpoint with Hugging Face's names. What `rope_scaling` says is for the layers without a window.
+///
+/// # Errors
+/// As [`load_olmo2`], and where layers have a window and `sliding_window` does not say of how many tokens.
+pub fn load_olmo3(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    // Later versions of transformers keep a base for each kind of layer.
+    let theta = c.f32_or("rope_local_base_freq", c.f32_or("rope_theta", 10_000.0)?)?;
+    let local = Config(json!({"rope_theta": theta}));
+    let local = ogive_nn::rope_of(&local, root, OLMO.head_dim_of(c)?)?;
+    let window = windows::fourths(c, "")?;
+    let layer = |i, rope, spec| match window(i) {
+        None => (Some(rope), spec),
+        window => (Some(local.clone()), windows::within(spec, window)),
+    };
+    decoder::load(&OLMO, c, root, layer, &llama::dense(c)?)
+}

@@ -1,0 +1,136 @@
+//! Decoders from GGUF that are Llama but for a part: names, and what llama.cpp's graphs take for granted.
+
+mod common;
+
+use common::gguf;
+use gguf_file::{Gguf, Value};
+use ogive_tensor::{Config, Result};
+use ogive_weights::{Checkpoint, OpenOptions};
+use std::sync::Arc;
+
+/// A file of two layers, with further keys and these tensors.
+fn open(arch: &str, more: &[(&str, Value)], tensors: &[(&str, &[u64])]) -> Result<Checkpoint> {
+    let keys: Vec<_> = more.iter().map(|(key, v)| (format!("{arch}.{key}"), v.clone())).collect();
+    let layers = format!("{arch}.block_count");
+    let mut meta = vec![("general.architecture", Value::from(arch)), (&*layers, Value::from(2u32))];
+    meta.extend(keys.iter().map(|(key, v)| (&**key, v.clone())));
+    let bytes = gguf(&meta, tensors);
+    OpenOptions::new().of_gguf(Arc::new(Gguf::from_bytes(bytes).unwrap()))
+}
+
+fn config(arch: &str, more: &[(&str, Value)]) -> Result<Config> {
+    Ok(open(arch, more, &[])?.config)
+}
+
+#[test]
+fn a_window_makes_an_olmo_3() {
+    let model = open("olmo2", &[], &[("blk.1.post_ffw_norm.weight", &[8])]).unwrap();
+    assert_eq!(model.architecture, "Olmo2ForCausalLM");
+    assert!(model.source.get("model.layers.1.post_feedforward_layernorm.weight").is_ok());
+    let window = ("attention.sliding_window", Value::from(64u32));
+    let flags = ("attention.sliding_window_pattern", Value::from(vec![true, false]));
+    for (keys, types) in [
+        (vec![window.clone()], ["sliding_attention", "sliding_attention"]),
+        (vec![window, flags], ["sliding_attention", "full_attention"]),
+    ] {
+        let model = open("olmo2", &keys, &[]).unwrap();
+        assert_eq!(model.architecture, "Olmo3ForCausalLM");
+        assert_eq!(model.config.opt_strs("layer_types").unwrap().unwrap(), types);
+    }
+}
+
+/// The converters of 2025 wrote OLMo 3's own magnitude where llama.cpp looks for a factor on YaRN's.
+#[test]
+fn olmo_3s_magnitude_is_the_models_own() {
+    let yarn = [
+        ("rope.scaling.type", Value::from("yarn")),
+        ("rope.scaling.factor", Value::from(8f32)),
+        ("rope.scaling.attn_factor", Value::from(1.207_944_2_f32)),
+    ];
+    let c = config("olmo2", &yarn).unwrap();
+    let magnitude = c.at("rope_scaling").f32_or("attention_factor", 0.0).unwrap();
+    assert!((magnitude - 1.207_944_2).abs() < 1e-6, "{magnitude}");
+    let c = config("olmo2", &yarn[..2]).unwrap();
+    assert!(!c.at("rope_scaling").has("attention_factor"));
+}
+
+#[test]
+fn granites_factors_have_their_names_and_0_is_none() {
+    let keys = ["embedding_scale", "residual_scale", "logit_scale", "attention.scale"];
+    let names = ["embedding_multiplier", "residual_multiplier", "logits_scaling", "attention_multiplier"];
+    for arch in ["granite", "granitemoe"] {
+        for factor in [0.5f32, 0.0] {
+            let c = config(arch, &keys.map(|key| (key, factor.into()))).unwrap();
+            let want = (factor != 0.0).then_some(factor);
+            assert_eq!(names.map(|name| c.opt_f32(name).unwrap()), [want; 4], "{arch}");
+        }
+        let e = config(arch, &[("rope.scaling.finetuned", false.into())]).unwrap_err().to_string();
+        assert!(e.contains("no positions are turned"), "{arch}: {e}");
+    }
+}
+
+#[test]
+fn granites_mixtures_have_experts_under_their_names() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("blk.0.ffn_gate_inp.weight", &[8, 4]),
+        ("blk.0.ffn_up_exps.weight", &[8, 6, 4]),
+        ("blk.0.ffn_down_exps.weight", &[6, 8, 4]),
+    ];
+    let keys = [("expert_count", Value::from(4u32)), ("expert_used_count", Value::from(2u32))];
+    let model = open("granitemoe", &keys, tensors).unwrap();
+    assert_eq!(model.architecture, "GraniteMoeForCausalLM");
+    assert_eq!(
+        ["num_local_experts", "num_experts_per_tok"].map(|key| model.config.usize(key).unwrap()),
+        [4, 2]
+    );
+    let names = ["router.layer", "experts.up_proj", "output_linear"];
+    for name in names.map(|name| format!("model.layers.0.block_sparse_moe.{name}.weight")) {
+        assert!(model.source.get(&name).is_ok(), "{name}");
+    }
+    // One that all tokens share makes it another class.
+    let shared = [("expert_shared_feed_forward_length", Value::from(6u32))];
+    assert_eq!(open("granitemoe", &shared, &[]).unwrap().architecture, "GraniteMoeSharedForCausalLM");
+}
+
+#[test]
+fn smollm3_turns_nothing_in_each_fourth_layer() {
+    let c = config("smollm3", &[("block_count", Value::from(5u32))]).unwrap();
+    assert_eq!(c.opt_usizes("no_rope_layers").unwrap().unwrap(), [1, 1, 1, 0, 1]);
+}
+
+#[test]
+fn glms_matrices_may_be_fused_and_several_dimensions_are_refused() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("blk.0.attn_qkv.weight", &[8, 12]),
+        ("blk.0.attn_qkv.bias", &[12]),
+        ("blk.0.ffn_up.weight", &[8, 20]),
+    ];
+    let half = [("attention.key_length", Value::from(8u32)), ("rope.dimension_count", Value::from(4u32))];
+    for (arch, class) in [("chatglm", "GlmForCausalLM"), ("glm4", "Glm4ForCausalLM")] {
+        let model = open(arch, &half, tensors).unwrap();
+        assert_eq!(model.architecture, class);
+        assert_eq!(model.config.f32_or("partial_rotary_factor", 1.0).unwrap(), 0.5);
+        let names = ["self_attn.qkv_proj.weight", "self_attn.qkv_proj.bias", "mlp.gate_up_proj.weight"];
+        for name in names.map(|name| format!("model.layers.0.{name}")) {
+            assert!(model.source.get(&name).is_ok(), "{arch}: {name}");
+        }
+    }
+    let sections = [("rope.dimension_sections", Value::from(vec![8i32, 12, 12, 0]))];
+    let e = config("glm4", &sections).unwrap_err().to_string();
+    assert!(e.contains("positions of several dimensions"), "{e}");
+}
+
+#[test]
+fn cohere_has_windows_in_three_of_four_layers() {
+    let keys = [
+        ("block_count", Value::from(5u32)),
+        ("attention.sliding_window", Value::from(64u32)),
+        ("logit_scale", Value::from(0.25f32)),
+        ("attention.layer_norm_epsilon", Value::from(1e-4f32)),
+    ];
+    let c = config("cohere2", &keys).unwrap();
+    let types = c.opt_strs("layer_types").unwrap().unwrap();
+    assert_eq!(types.iter().map(|t| &t[..1]).collect::<String>(), "sssfs");
+    assert_eq!((c.f32_or("logit_scale", 0.0).unwrap(), c.usize("sliding_window").unwrap()), (0.25, 64));
+    assert!((c.f32_or("layer_norm_eps", 0.0).unwrap() - 1e-4).abs() < 1e-9);
+}
