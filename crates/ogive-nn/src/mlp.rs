@@ -92,6 +92,9 @@ pub struct Moe {
 impl Moe {
     /// Reads the router `gate` and, below `experts`, the projections of `n` experts called `names` (gate, up, down):
     /// stacked, or one of each for experts 0, 1, ...
+    ///
+    /// # Errors
+    /// If there are not `n` of them, or the router is for another number.
     pub fn load(
         l: &Loader<'_>,
         n: usize,
@@ -102,7 +105,13 @@ impl Moe {
         let stack = |name| l.at("experts").stacked(name, n);
         let experts =
             Experts { gate: stack(names[0])?, up: stack(names[1])?, down: stack(names[2])?, activation };
-        Ok(Self { router: l.linear("gate")?, spec, experts })
+        let router = l.linear("gate")?;
+        let found = router.weight.shape()[1];
+        if found != n {
+            let why = format!("{found} outputs for {n} experts; do weights and config belong together?");
+            return Err(Error::invalid(&l.name("gate"), why));
+        }
+        Ok(Self { router, spec, experts })
     }
 
     /// A mixture of these parts, for files that keep them otherwise.
