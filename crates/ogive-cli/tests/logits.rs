@@ -8,13 +8,14 @@ use ogive::ndarray::Array2;
 use std::fs;
 
 /// Architectures, the files in which each is found, and how much a logit may differ. 9e-6 was the most that was seen.
-const MODELS: [(&str, &[&str], f32); 12] = [
+const MODELS: [(&str, &[&str], f32); 13] = [
     ("llama", &["llama-f32.gguf", "", "../llama-split/llama-f32-00001-of-00003.gguf"], 5e-5),
     ("llama-bf16-sharded", &[""], 5e-5),
     ("llama-k256", &["llama-k256-f32.gguf", ""], 5e-5),
     ("llama3-rope", &["llama3-rope-f32.gguf", ""], 5e-5),
     ("mistral", &["mistral-f32.gguf", ""], 5e-5),
     ("mixtral", &["mixtral-f32.gguf", ""], 5e-5),
+    ("deepseek-v2", &["deepseek-v2-f32.gguf", ""], 5e-5),
     ("qwen2", &["qwen2-f32.gguf", ""], 5e-5),
     ("qwen3", &["qwen3-f32.gguf", ""], 5e-5),
     ("gemma2", &["gemma2-f32.gguf", ""], 1e-4),

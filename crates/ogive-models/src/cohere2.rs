@@ -35,7 +35,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let spec = ogive_nn::spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?;
     let rope = ogive_nn::rope_of(c, root, head_dim)?.layout(RopeLayout::Pairs);
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
-    let window = windows::fourths(c, "sliding_window_pattern")?;
+    let window = windows::all_but(c, c.usize_or("sliding_window_pattern", 4)?)?;
     let model = root.at_or_here("model", "embed_tokens")?;
     let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
         let (l, window) = (model.at("layers").at(i), window(i));

@@ -30,7 +30,7 @@ pub fn load_olmo3(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let theta = c.f32_or("rope_local_base_freq", c.f32_or("rope_theta", 10_000.0)?)?;
     let local = Config(json!({"rope_theta": theta}));
     let local = ogive_nn::rope_of(&local, root, OLMO.head_dim_of(c)?)?;
-    let window = windows::fourths(c, "")?;
+    let window = windows::all_but(c, 4)?;
     let layer = |i, rope, spec| match window(i) {
         None => (Some(rope), spec),
         window => (Some(local.clone()), windows::within(spec, window)),

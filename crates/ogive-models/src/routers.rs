@@ -47,7 +47,13 @@ pub(crate) fn choosing_from(experts: usize, router: RouterSpec) -> Result<Router
     let (k, [groups, top]) = (router.k, router.groups);
     let open = experts.checked_div(groups).and_then(|size| size.checked_mul(top.min(groups)));
     if open.is_some_and(|open| (1..=open).contains(&k) && experts.is_multiple_of(groups) && top <= groups) {
-        return Ok(router);
+        return match router.bias.as_ref().map(|bias| bias.shape().len()) {
+            Some(found) if found != experts => {
+                let why = format!("{found} biases for {experts} experts (`n_routed_experts`)");
+                Err(Error::invalid("e_score_correction_bias", why))
+            }
+            _ => Ok(router),
+        };
     }
     let why = format!(
         "a token cannot choose {k} of {experts} experts (`n_routed_experts`) in {top} of {groups} groups"

@@ -51,15 +51,16 @@ pub(crate) fn every_second(c: &Config, usual: usize) -> Result<impl Fn(usize) ->
     Ok(move |i: usize| window.filter(|_| types.as_ref().map_or(i.is_multiple_of(2), |slides| slides[i])))
 }
 
-/// OLMo 3's rule and Cohere's: by `layer_types`, else all layers but each fourth, or each as `pattern` says if that is a setting.
-pub(crate) fn fourths(c: &Config, pattern: &str) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
+/// OLMo 3's rule and Cohere's: by `layer_types`, else all layers but each `every`-th.
+pub(crate) fn all_but(c: &Config, every: usize) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
     let (window, types) = (c.opt_usize("sliding_window")?.filter(|w| *w > 0), listed(c)?);
-    let every = c.usize_or(pattern, 4)?;
-    let slides = move |i: usize| types.as_ref().map_or(!(i + 1).is_multiple_of(every), |slides| slides[i]);
-    if window.is_none() && (0..c.usize("num_hidden_layers")?).any(&slides) {
+    let some_slide = types.as_ref().map_or(every != 1, |slides| slides.contains(&true));
+    if window.is_none() && some_slide {
         return Err(Error::missing("config `sliding_window`"));
     }
-    Ok(move |i: usize| window.filter(|_| slides(i)))
+    Ok(move |i: usize| {
+        window.filter(|_| types.as_ref().map_or(!(i + 1).is_multiple_of(every), |slides| slides[i]))
+    })
 }
 
 /// Whether each layer slides, where `layer_types` says. Gemma's classes ask nothing else.
@@ -108,22 +109,19 @@ mod tests {
     }
 
     #[test]
-    fn each_fourth_layer_has_none_unless_the_settings_say_which() {
-        let of = |extra: &str| {
-            let layers = if extra.contains("layer_types") { 3 } else { 5 };
-            let text = format!(r#"{{"num_hidden_layers": {layers}{extra}}}"#);
-            let windows = fourths(&Config(serde_json::from_str(&text).unwrap()), "every")?;
-            Ok::<_, Error>((0..layers).map(|i| windows(i).is_some()).collect::<Vec<_>>())
+    fn each_so_manyth_layer_has_none_unless_the_settings_say_which() {
+        let of = |extra: &str, every: usize| {
+            let c = Config(serde_json::from_str(&format!(r#"{{"num_hidden_layers": 3{extra}}}"#)).unwrap());
+            let windows = all_but(&c, every)?;
+            Ok::<_, Error>([0, 1, 2].map(|i| windows(i).is_some()))
         };
         let size = r#", "sliding_window": 8"#;
-        assert_eq!(of(size).unwrap(), [true, true, true, false, true]);
-        assert_eq!(of(&format!(r#"{size}, "every": 2"#)).unwrap(), [true, false, true, false, true]);
-        assert_eq!(of(&format!("{size}{TYPES}")).unwrap(), [true, false, true]);
-        assert!(of("").is_err() && of(TYPES).is_err());
-        assert_eq!(
-            of(r#", "layer_types": ["full_attention", "full_attention", "full_attention"]"#).unwrap(),
-            [false; 3]
-        );
+        assert_eq!((of(size, 4).unwrap(), of(size, 3).unwrap()), ([true; 3], [true, true, false]));
+        assert_eq!((of(size, 2).unwrap(), of("", 1).unwrap()), ([true, false, true], [false; 3]));
+        assert_eq!(of(&format!("{size}{TYPES}"), 4).unwrap(), [true, false, true]);
+        let full = TYPES.replace("sliding", "full");
+        assert_eq!(of(&full, 4).unwrap(), [false; 3]);
+        assert!(of("", 4).is_err() && of(TYPES, 1).is_err());
     }
 
     #[test]

@@ -81,9 +81,15 @@ fn golden_models_as_programs_have_them() {
 }
 
 /// Golden models that are grown and packed, and how: attention with biases, experts, one that all tokens share, soft caps and a head that is
-/// the table of tokens.
-const PACKED: [(&str, Mix); 5] =
-    [("llama", q4_k_m), ("mixtral", q4_k_m), ("mixtral", q8_0), ("qwen2-moe", q4_k_m), ("gemma2", q8_0)];
+/// the table of tokens, latents.
+const PACKED: [(&str, Mix); 6] = [
+    ("llama", q4_k_m),
+    ("mixtral", q4_k_m),
+    ("mixtral", q8_0),
+    ("qwen2-moe", q4_k_m),
+    ("gemma2", q8_0),
+    ("deepseek-v3", q4_k_m),
+];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.
 fn packed_models_as_programs_have_them() {
@@ -123,8 +129,8 @@ fn packed_models_as_programs_have_them() {
 
 /// The largest difference from transformers' results in single precision.
 const EXACT: f32 = 5e-5;
-/// The largest normalised mean square errors as programs have models: with products of bf16, and with products of 8-bit activations. Three
-/// times the largest that were measured, 5.8e-5 and 3.0e-4.
+/// The largest normalised mean square errors as programs have models: with products of bf16, and with products of 8-bit activations. More
+/// than twice the largest that were measured, 8.1e-5 and 3.7e-4.
 const HALVES: f64 = 1.8e-4;
 const INTEGERS: f64 = 9e-4;
 

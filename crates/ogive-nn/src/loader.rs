@@ -254,7 +254,8 @@ impl<'a> Loader<'a> {
     ) -> Result<[Weight; N]> {
         let host = self.host(name)?;
         let rows = outputs.iter().try_fold(0usize, |sum, n| sum.checked_add(*n));
-        if host.shape[0] != n || rows != Some(host.shape[1]) {
+        // Where there are no bytes, nothing bounds the shape.
+        if host.shape[0] != n || rows != Some(host.shape[1]) || host.bytes.is_empty() {
             let why = format!("{:?} is not {n} experts whose parts have {outputs:?} outputs", host.shape);
             return Err(Error::invalid(&host.name, format!("{why}; do weights and config belong together?")));
         }

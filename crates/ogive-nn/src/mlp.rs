@@ -110,7 +110,7 @@ impl Moe {
     /// stacked, or one of each for experts 0, 1, ...
     ///
     /// # Errors
-    /// As [`Loader::stacked`], for each of the three, and [`Loader::linear`] for the router.
+    /// If there are not `n` of them, or the router is for another number; else as [all that read](Loader#errors).
     pub fn load(
         l: &Loader<'_>,
         n: usize,
@@ -120,7 +120,13 @@ impl Moe {
     ) -> Result<Self> {
         let stack = |name| l.at("experts").stacked(name, n);
         let experts = Experts::new([stack(names[0])?, stack(names[1])?, stack(names[2])?], activation);
-        Ok(Self { router: l.linear("gate")?, spec, experts })
+        let router = l.linear("gate")?;
+        let found = router.weight.shape()[1];
+        if found != n {
+            let why = format!("{found} outputs for {n} experts; do weights and config belong together?");
+            return Err(Error::invalid(&l.name("gate"), why));
+        }
+        Ok(Self { router, spec, experts })
     }
 
     /// A mixture of these parts, for files that keep them otherwise.

@@ -67,6 +67,31 @@ fn nothing_is_lost_without_a_word() {
             |_| {},
             &["ffn_down_exps", "how many there are"],
         ),
+        (
+            "deepseek-v2",
+            same,
+            |t| without(t, "layers.2.mlp.experts.7."),
+            &["blk.2.ffn_down_exps.weight", "number 7 of 8 is missing"],
+        ),
+        // The one dense layer is like the others in its attention.
+        (
+            "deepseek-v2",
+            same,
+            |t| without(t, "layers.0.self_attn.q_b_proj"),
+            &["layer 0 of 3", "are missing"],
+        ),
+        (
+            "deepseek-v2",
+            same,
+            |t| without(t, "layers.1.mlp.shared_experts.up"),
+            &["layer 1 of 3", "are missing"],
+        ),
+        (
+            "deepseek-v2",
+            |c| c["num_hidden_layers"] = json!(2),
+            |_| {},
+            &["config.json says 2 layers, and the weights are of 3"],
+        ),
     ];
     for (model, settings, tensors, why) in cases {
         let Some(folder) = rewritten(model, settings, tensors) else { return };
@@ -104,6 +129,28 @@ fn what_may_be_missing_may_be() {
     let ahead = |c: &mut Value| c["is_causal"] = json!(false);
     let folder = rewritten("llama", ahead, |all| without(all, "lm_head")).unwrap();
     assert!(packed(&format("f32"), folder.path()).unwrap().tensor("output_norm.weight").is_some());
+}
+
+/// As llama.cpp's converter leaves them out: what foretells more than one token.
+#[test]
+fn layers_behind_deepseeks_own_are_no_part_of_the_model() {
+    let behind = |all: &mut Vec<Tensor>| {
+        let more = |name: &str, shape: &[u64]| {
+            let bytes = vec![0; 4 * shape.iter().product::<u64>() as usize];
+            Tensor { name: format!("model.layers.3.{name}"), dtype: "F32".into(), shape: shape.into(), bytes }
+        };
+        all.push(more("eh_proj.weight", &[64, 128]));
+        all.push(more("self_attn.kv_b_proj.weight", &[256, 32]));
+    };
+    let said = |c: &mut Value| c["num_nextn_predict_layers"] = json!(1);
+    let Some(folder) = rewritten("deepseek-v2", said, behind) else { return };
+    let (with, without) =
+        (packed(&format("f32"), folder.path()).unwrap(), common::shared("golden/deepseek-v2"));
+    let without = packed(&format("f32"), &without.unwrap()).unwrap();
+    assert_eq!(with.tensors().len(), without.tensors().len());
+    // Where nothing says what they are, they are told.
+    let folder = rewritten("deepseek-v2", |_| {}, behind).unwrap();
+    assert!(message(folder.path()).contains("model.layers.3.eh_proj.weight"));
 }
 
 #[test]

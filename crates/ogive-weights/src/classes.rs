@@ -22,6 +22,17 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ("layer_norm_eps", json!(1e-5)),
             ("sliding_window", json!(4096)),
         ],
+        "DeepseekV2" => deepseek(64, 2),
+        "DeepseekV3" => {
+            let more = [
+                ("n_group", json!(8)),
+                ("topk_group", json!(4)),
+                ("num_experts_per_tok", json!(8)),
+                ("first_k_dense_replace", json!(3)),
+                ("routed_scaling_factor", json!(2.5)),
+            ];
+            deepseek(256, 1).into_iter().chain(more).collect()
+        }
         "Glm" | "Glm4" => vec![
             ("num_key_value_heads", json!(2)),
             ("head_dim", json!(128)),
@@ -71,6 +82,19 @@ fn gpt_oss() -> Vec<(&'static str, Value)> {
         ("rope_scaling", yarn),
         ("rope_theta", json!(150_000.0)),
         ("sliding_window", json!(128)),
+    ]
+}
+
+/// DeepSeek's, with so many experts, and so many that all rows share.
+fn deepseek(experts: usize, shared: usize) -> Vec<(&'static str, Value)> {
+    vec![
+        ("n_routed_experts", json!(experts)),
+        ("n_shared_experts", json!(shared)),
+        ("q_lora_rank", json!(1536)),
+        ("kv_lora_rank", json!(512)),
+        ("qk_nope_head_dim", json!(128)),
+        ("qk_rope_head_dim", json!(64)),
+        ("v_head_dim", json!(128)),
     ]
 }
 
@@ -159,6 +183,17 @@ mod tests {
             ("Olmo2ForCausalLM", json!({"rms_norm_eps": 1e-5})),
             ("Olmo3ForCausalLM", json!({"rms_norm_eps": 1e-5, "sliding_window": 4096})),
             ("SmolLM3ForCausalLM", json!({"num_key_value_heads": 4, "rope_theta": 2e6})),
+            (
+                "DeepseekV2Model",
+                json!({"n_routed_experts": 64, "n_shared_experts": 2, "q_lora_rank": 1536, "kv_lora_rank": 512,
+                    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}),
+            ),
+            (
+                "DeepseekV3ForCausalLM",
+                json!({"n_routed_experts": 256, "n_shared_experts": 1, "q_lora_rank": 1536, "kv_lora_rank": 512,
+                    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_group": 8, "topk_group": 4,
+                    "num_experts_per_tok": 8, "first_k_dense_replace": 3, "routed_scaling_factor": 2.5}),
+            ),
             ("LlamaForCausalLM", json!({})),
             ("Gemma3ForCausalLM", json!({})),
             ("MistralForSomething", json!({})),
@@ -190,6 +225,9 @@ mod tests {
     fn what_is_said_stays_and_null_is_said() {
         for settings in [
             json!({"architectures": ["MistralForCausalLM"], "sliding_window": null}),
+            json!({"architectures": ["DeepseekV2ForCausalLM"], "q_lora_rank": null, "n_routed_experts": null,
+                "n_shared_experts": null, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+                "v_head_dim": 128}),
             json!({"architectures": ["MixtralForCausalLM"], "rope_theta": 1e4, "rms_norm_eps": 1e-6}),
             json!({"architectures": ["MixtralForCausalLM"], "rope_scaling": {"rope_theta": 1e4}, "rms_norm_eps": 1e-6}),
             json!({"architectures": ["Gemma2ForCausalLM"], "num_key_value_heads": 2, "query_pre_attn_scalar": 144,

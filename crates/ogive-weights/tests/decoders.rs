@@ -134,3 +134,61 @@ fn cohere_has_windows_in_three_of_four_layers() {
     assert_eq!((c.f32_or("logit_scale", 0.0).unwrap(), c.usize("sliding_window").unwrap()), (0.25, 64));
     assert!((c.f32_or("layer_norm_eps", 0.0).unwrap() - 1e-4).abs() < 1e-9);
 }
+
+#[test]
+fn deepseeks_heads_are_those_that_latents_stand_for() {
+    let keys = |more: &[(&'static str, u32)]| -> Vec<(&'static str, Value)> {
+        let common = [
+            ("attention.head_count", 4),
+            ("attention.kv_lora_rank", 32),
+            ("rope.dimension_count", 16),
+            ("expert_count", 8),
+            ("expert_group_count", 4),
+            ("expert_group_used_count", 2),
+        ];
+        common.iter().chain(more).map(|(key, n)| (*key, Value::from(*n))).collect()
+    };
+    let latent = [
+        ("attention.head_count_kv", 1),
+        ("attention.key_length", 48),
+        ("attention.value_length", 32),
+        ("attention.key_length_mla", 40),
+        ("attention.value_length_mla", 24),
+    ];
+    let before =
+        [("attention.head_count_kv", 4), ("attention.key_length", 40), ("attention.value_length", 24)];
+    for (sizes, gating, class, method) in [
+        (&latent[..], 1, "DeepseekV2ForCausalLM", "group_limited_greedy"),
+        (&before, 1, "DeepseekV2ForCausalLM", "group_limited_greedy"),
+        (&latent, 2, "DeepseekV3ForCausalLM", "noaux_tc"),
+    ] {
+        let more = [sizes, &[("expert_gating_func", gating)]].concat();
+        let model = open("deepseek2", &keys(&more), &[]).unwrap();
+        let c = &model.config;
+        assert_eq!((&*model.architecture, c.opt_str("topk_method").unwrap()), (class, Some(method)));
+        let sizes =
+            ["kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "num_key_value_heads"];
+        assert_eq!(sizes.map(|key| c.usize(key).unwrap()), [32, 24, 16, 24, 4]);
+        assert!(!c.has("q_lora_rank") && !c.has("partial_rotary_factor"));
+    }
+}
+
+#[test]
+fn deepseeks_layers_end_where_those_that_foretell_more_begin() {
+    let said = [("nextn_predict_layers", Value::from(1u32))];
+    let layers = |keys: &[(&str, Value)], tensors: &[(&str, &[u64])]| {
+        open("deepseek2", keys, tensors).unwrap().config.usize("num_hidden_layers").unwrap()
+    };
+    let there: &[(&str, &[u64])] = &[("blk.1.nextn.eh_proj.weight", &[8, 4])];
+    // A file may say how many its model was trained with, and have none of them.
+    assert_eq!((layers(&[], &[]), layers(&said, &[]), layers(&said, there)), (2, 2, 1));
+}
+
+#[test]
+fn halves_of_deepseeks_projection_stay_as_they_are() {
+    let tensors: &[(&str, &[u64])] =
+        &[("blk.1.attn_k_b.weight", &[4, 32, 24]), ("blk.1.attn_v_b.weight", &[4, 20, 32])];
+    let source = open("deepseek2", &[], tensors).unwrap().source;
+    let shape = |name: &str| source.get(&format!("model.layers.1.self_attn.{name}.weight")).unwrap().shape;
+    assert_eq!((shape("k_b_proj"), shape("v_b_proj")), ([4, 32, 24], [4, 20, 32]));
+}

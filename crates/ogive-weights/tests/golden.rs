@@ -8,9 +8,24 @@ use ogive_tensor::{Config, F32, HostWeight, Source};
 use ogive_weights::{Checkpoint, OpenOptions, open};
 use std::path::Path;
 
+/// The keys' half of DeepSeek's projection, transposed, or the values', head by head. A file has them apart, as `shape` says.
+fn half(folder: &dyn Source, name: &str, [heads, rows, cols]: [usize; 3]) -> Option<HostWeight> {
+    let (at, keys) = match name.strip_suffix(".k_b_proj.weight") {
+        Some(at) => (at, true),
+        None => (name.strip_suffix(".v_b_proj.weight")?, false),
+    };
+    let both = folder.get(&format!("{at}.kv_b_proj.weight")).unwrap();
+    let each = both.shape[1] / heads;
+    let part = |head: usize| match keys {
+        true => both.rows(head * each..head * each + cols).unwrap().transposed().unwrap(),
+        false => both.rows((head + 1) * each - rows..(head + 1) * each).unwrap(),
+    };
+    Some(HostWeight::stack(name, &(0..heads).map(part).collect::<Vec<_>>()).unwrap())
+}
+
 /// A tensor of a folder, of experts stacked where the GGUF file has them stacked.
-fn of_folder(folder: &dyn Source, name: &str, experts: usize) -> HostWeight {
-    if let Ok(weight) = folder.get(name) {
+fn of_folder(folder: &dyn Source, name: &str, shape: [usize; 3], experts: usize) -> HostWeight {
+    if let Some(weight) = folder.get(name).ok().or_else(|| half(folder, name, shape)) {
         return weight;
     }
     let (before, after) =
@@ -94,7 +109,7 @@ fn compare(name: &str, file: &Checkpoint, folder: &Checkpoint) {
         if info.name == "rope_freqs.weight" {
             continue;
         }
-        let theirs = of_folder(&*folder.source, &info.name, experts);
+        let theirs = of_folder(&*folder.source, &info.name, info.shape, experts);
         assert_eq!(ours.shape, theirs.shape, "{name}: {}", info.name);
         let theirs = if name.starts_with("gemma") && info.name.ends_with("norm.weight") {
             // The file keeps 1 + w; what a model makes of it again must be the same bits.

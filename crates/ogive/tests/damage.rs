@@ -24,7 +24,12 @@ fn flipped_and_cut_files() {
     let Some(shared) = shared() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random(3);
-    for name in ["llama/llama-Q4_0.gguf", "gemma2/gemma2-Q4_0.gguf", "mixtral/mixtral-Q4_0.gguf"] {
+    for name in [
+        "llama/llama-Q4_0.gguf",
+        "gemma2/gemma2-Q4_0.gguf",
+        "mixtral/mixtral-Q4_0.gguf",
+        "deepseek-v2/deepseek-v2-Q4_0.gguf",
+    ] {
         let good = std::fs::read(shared.join("golden").join(name)).unwrap();
         // The header and the vocabulary are where damage can do anything but change a weight.
         let header = (good.len() / 3).min(40_000);

@@ -119,6 +119,7 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
         ("qwen3/qwen3-Q8_0.gguf", How::Default, &F16),
         ("gemma2/gemma2-Q8_0.gguf", How::Default, &F16),
         ("mixtral/mixtral-Q4_0.gguf", How::Default, &F16),
+        ("deepseek-v2/deepseek-v2-Q4_0.gguf", How::Default, &F16),
         ("mistral", How::Default, &F32),
         ("quant/k256-F16-pure.gguf", How::Bf16, &F16),
     ] {

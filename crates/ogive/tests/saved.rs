@@ -45,6 +45,7 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         "golden/gemma2/gemma2-Q4_0.gguf",
         "golden/mistral",
         "golden/mixtral",
+        "golden/deepseek-v2",
     ];
     for (i, name) in models.into_iter().enumerate() {
         for (j, element) in [&F32, &F16, &BF16, &Q8_0].into_iter().enumerate() {

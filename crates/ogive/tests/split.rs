@@ -33,8 +33,14 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// Models, their layers, and whether the table of tokens is the head.
-const MODELS: [(&str, usize, bool); 5] =
-    [("llama", 2, false), ("gemma2", 2, true), ("qwen3", 3, false), ("mixtral", 2, false), ("gpt2", 2, true)];
+const MODELS: [(&str, usize, bool); 6] = [
+    ("llama", 2, false),
+    ("gemma2", 2, true),
+    ("qwen3", 3, false),
+    ("mixtral", 2, false),
+    ("deepseek-v3", 2, false),
+    ("gpt2", 2, true),
+];
 
 /// The first layer on the first part, the others on the second.
 fn split(parts: [Arc<dyn Backend>; 2], layers: usize, tied: bool) -> Arc<Split> {

@@ -9,23 +9,50 @@ use ogive_nn::{Config, Loader, Model, Source};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How many experts there are, by Mixtral's name or by Qwen's.
+/// How many experts there are, by Mixtral's name, by Qwen's or by DeepSeek's.
 fn experts_of(config: &serde_json::Value) -> Option<&serde_json::Value> {
-    config.get("num_local_experts").or(config.get("num_experts"))
+    ["num_local_experts", "num_experts", "n_routed_experts"].into_iter().find_map(|key| config.get(key))
 }
 
-/// Settings that are set: four heads of 64, two of keys, and a feed-forward width of 512, or of 256 for each expert. All experts are chosen:
+/// What decides how a model grows.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Dense,
+    Experts,
+    /// Attention to latents, and experts.
+    Latent,
+}
+
+impl Kind {
+    fn of(config: &serde_json::Value) -> Self {
+        match (config.get("kv_lora_rank"), experts_of(config)) {
+            (Some(_), _) => Self::Latent,
+            (None, Some(_)) => Self::Experts,
+            (None, None) => Self::Dense,
+        }
+    }
+}
+
+/// Settings that are set: four heads of 64, two of keys, and a feed-forward width of 512, or of 256 for each expert; latents of 256. All experts are chosen:
 /// rounding may send a near tie to another one, and then an error says nothing of the arithmetic.
 fn settings(config: &mut serde_json::Value) {
-    let experts = experts_of(config).cloned();
+    let (experts, kind) = (experts_of(config).cloned(), Kind::of(config));
     for (key, value) in [
         ("hidden_size", 256),
         ("head_dim", 64),
         ("num_attention_heads", 4),
         ("num_key_value_heads", 2),
-        ("intermediate_size", if experts.is_some() { 256 } else { 512 }),
+        ("intermediate_size", if kind == Kind::Experts { 256 } else { 512 }),
     ] {
         config[key] = value.into();
+    }
+    if kind == Kind::Latent {
+        for (key, value) in
+            [("kv_lora_rank", 256), ("qk_nope_head_dim", 128), ("qk_rope_head_dim", 64), ("v_head_dim", 128)]
+        {
+            config[key] = value.into();
+        }
+        config["topk_group"] = config["n_group"].clone();
     }
     if let Some(experts) = experts {
         config["num_experts_per_tok"] = experts;
@@ -33,7 +60,18 @@ fn settings(config: &mut serde_json::Value) {
 }
 
 /// What becomes of a dimension: the vocabulary and the number of experts stay.
-fn grown(n: usize, experts: bool) -> usize {
+fn grown(n: usize, kind: Kind) -> usize {
+    let experts = kind == Kind::Experts;
+    if kind == Kind::Latent {
+        return match n {
+            20 | 24 | 48 => 256,
+            40 => 320,      // a latent, and what rotates
+            50 | 56 => 512, // values of all heads
+            140 => 768,     // queries
+            110 => 1024,    // keys without a position, and values
+            other => other,
+        };
+    }
     match n {
         48 | 72 => 256, // hidden, and all heads
         40 | 56 => 512,
@@ -85,9 +123,9 @@ impl Random {
 }
 
 /// A weight of the golden model, grown. Sums over more columns shall be no larger than over the golden ones.
-fn grow(golden: &HostWeight, experts: bool, mix: Mix, random: &mut Random) -> HostWeight {
+fn grow(golden: &HostWeight, kind: Kind, mix: Mix, random: &mut Random) -> HostWeight {
     let [stack, rows, cols] = golden.shape;
-    let (values, to) = (golden.to_vec(), grown(cols, experts));
+    let (values, to) = (golden.to_vec(), grown(cols, kind));
     if rows * stack == 1 {
         // Norms and biases: the golden values, over and over.
         let values: Vec<f32> = values.iter().copied().cycle().take(to).collect();
@@ -95,7 +133,7 @@ fn grow(golden: &HostWeight, experts: bool, mix: Mix, random: &mut Random) -> Ho
     }
     let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
     let size = (3.0 * square * cols as f32 / to as f32).sqrt();
-    let down = grown(rows, experts);
+    let down = grown(rows, kind);
     // What decides about experts stays as it is kept: files pack it no more than norms.
     let format = if golden.name.contains("gate.weight") { &F32 } else { mix(&golden.name) };
     let mut bytes = Vec::new();
@@ -120,12 +158,12 @@ impl WideModel {
     /// Grows the golden model at `path`.
     pub(crate) fn of(path: &Path, mix: Mix) -> Self {
         let golden = ogive_weights::open(path).unwrap();
-        let experts = experts_of(&golden.config.0).is_some();
+        let kind = Kind::of(&golden.config.0);
         let (mut config, mut random) = (golden.config, Random(7));
         settings(&mut config.0);
         let weights = golden.source.tensors().into_iter().map(|info| {
             let weight = golden.source.get(&info.name).unwrap();
-            (info.name, grow(&weight, experts, mix, &mut random))
+            (info.name, grow(&weight, kind, mix, &mut random))
         });
         let weights = Wide(weights.collect());
         Self { architecture: golden.architecture, config, weights }

@@ -46,6 +46,10 @@ fn half(which: usize) -> Change {
         move |of, _| {
             let w = of.first().ok_or_else(misfit)?;
             let [experts, half, cols] = shape(w.shape)?;
+            if w.bytes.is_empty() {
+                // Nothing bounds the shape.
+                return Err(misfit());
+            }
             let flat = HostWeight::new(&*w.name, [1, experts * 2 * half, cols], w.format, w.bytes.clone())?;
             let begins = (0..experts).map(|e| (2 * e + which) * half);
             let parts =

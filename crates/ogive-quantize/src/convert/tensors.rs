@@ -192,21 +192,22 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
         return needed("output.weight", why);
     }
     let layers = model.config.usize("num_hidden_layers")? as u64;
-    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-    for n in tensors.iter().filter_map(|t| layer(&t.name)) {
-        *counts.entry(n).or_default() += 1;
+    // DeepSeek's first layers have no experts: in what follows attention they are like each other and not like the rest.
+    let first = match model.architecture {
+        latent::ARCHITECTURE => model.config.usize_or("first_k_dense_replace", 0)? as u64,
+        _ => 0,
+    };
+    let follows = |name: &str| first > 0 && [".ffn_", ".exp_probs_b."].iter().any(|part| name.contains(part));
+    let mut counts: BTreeMap<u64, [usize; 2]> = BTreeMap::new();
+    for (n, t) in tensors.iter().filter_map(|t| Some((layer(&t.name)?, t))) {
+        counts.entry(n).or_default()[usize::from(follows(&t.name))] += 1;
     }
-    // DeepSeek's first layers have no experts, and so fewer tensors than the others.
-    let dense = if model.architecture == latent::ARCHITECTURE {
-        model.config.usize_or("first_k_dense_replace", 0)? as u64
-    } else {
-        0
+    let most = |part: usize, layer: u64| {
+        let alike = counts.iter().filter(|(other, _)| part == 0 || (**other < first) == (layer < first));
+        alike.map(|(_, n)| n[part]).max().unwrap_or(0)
     };
-    let most = |layer: u64| {
-        let alike = counts.iter().filter(|(other, _)| (**other < dense) == (layer < dense));
-        alike.map(|(_, n)| *n).max().unwrap_or(0)
-    };
-    let poor = counts.iter().find(|(layer, n)| **n < most(**layer)).map(|(layer, _)| *layer);
+    let poor = counts.iter().find(|(layer, n)| [0, 1].iter().any(|part| n[*part] < most(*part, **layer)));
+    let poor = poor.map(|(layer, _)| *layer);
     // Their number is bounded by that of the tensors.
     let missing = (0..layers.min(counts.len() as u64 + 1)).find(|l| !counts.contains_key(l));
     if let Some(layer) = missing.or(poor) {
