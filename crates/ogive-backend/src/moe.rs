@@ -54,6 +54,28 @@ impl RouterSpec {
     pub fn biased(self, bias: Tensor) -> Self {
         Self { bias: Some(bias), ..self }
     }
+    /// Checks that a row can choose so from so many experts.
+    ///
+    /// # Errors
+    /// If groups do not cut them evenly, if those that count have fewer than `k` or `k` is 0, and if there is not a bias for each.
+    pub fn check(&self, experts: usize) -> Result<()> {
+        let (Self { k, group_best, .. }, [groups, top], at) = (self, self.groups, "route");
+        let wrong = |why: String| Err(Error::invalid(at, why));
+        let size = experts.checked_div(groups).filter(|_| experts.is_multiple_of(groups));
+        let Some(size) = size.filter(|_| (1..=groups).contains(&top) && *group_best > 0) else {
+            return wrong(format!(
+                "{experts} experts in {groups} groups, of which {top} are chosen by their {group_best} best"
+            ));
+        };
+        let open = size * top;
+        if !(1..=open).contains(k) {
+            return wrong(format!("{k} experts of {open} to choose from"));
+        }
+        match self.bias.as_ref().map(|bias| bias.shape().len()) {
+            Some(found) if found != experts => wrong(format!("{found} biases for {experts} experts")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What `route` chose; only the backend that made it can open the tensors.

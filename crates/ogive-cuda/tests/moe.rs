@@ -222,7 +222,10 @@ fn operators_conform() {
         for (builder, name, _) in builders().into_iter().skip(1) {
             println!("cuda: {name}");
             let b: Arc<dyn Backend> = Arc::new(builder.build().unwrap());
-            for part in ["moe/bf16", "moe/q", "moe/iq", "moe/mxfp4", "moe/refused", "extremes/moe"] {
+            let packed = ["q2", "q3", "q4", "q5", "q6", "q8", "iq", "mxfp4"].map(|of| format!("moe/{of}"));
+            let biased = ["moe/biases/mxfp4", "moe/clamped/q8_0", "moe/biases-clamped/mxfp4"];
+            let others = ["moe/bf16", "moe/refused", "extremes/moe"];
+            for part in packed.iter().map(|part| &**part).chain(biased).chain(others) {
                 assert_conforms(&b, &Options::new().filter(part));
             }
         }

@@ -25,7 +25,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     decoder::load(&class, c, root, layer, &|l, _| {
         let l = l.at("mlp");
         let experts = experts(&l.at("experts"), n)?.gating(gating);
-        Ok(FeedForward::Moe(Moe::new(l.linear("router")?, router.clone(), experts)))
+        Ok(FeedForward::Moe(Moe::new(l.linear("router")?, router.clone(), experts)?))
     })
 }
 

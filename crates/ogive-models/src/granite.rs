@@ -34,7 +34,7 @@ pub fn load_moe(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
             None => [l.at("experts").stacked("gate_proj", n)?, l.at("experts").stacked("up_proj", n)?],
         };
         let experts = Experts::new([gate, up, l.stacked("output_linear", n)?], activation);
-        Ok(FeedForward::Moe(Moe::new(l.linear("router.layer")?, router.clone(), experts)))
+        Ok(FeedForward::Moe(Moe::new(l.linear("router.layer")?, router.clone(), experts)?))
     })
 }
 

@@ -110,7 +110,7 @@ impl Moe {
     /// stacked, or one of each for experts 0, 1, ...
     ///
     /// # Errors
-    /// If there are not `n` of them, or the router is for another number; else as [all that read](Loader#errors).
+    /// If there are not `n` of them, and as [`new`](Self::new); else as [all that read](Loader#errors).
     pub fn load(
         l: &Loader<'_>,
         n: usize,
@@ -120,18 +120,23 @@ impl Moe {
     ) -> Result<Self> {
         let stack = |name| l.at("experts").stacked(name, n);
         let experts = Experts::new([stack(names[0])?, stack(names[1])?, stack(names[2])?], activation);
-        let router = l.linear("gate")?;
-        let found = router.weight.shape()[1];
-        if found != n {
-            let why = format!("{found} outputs for {n} experts; do weights and config belong together?");
-            return Err(Error::invalid(&l.name("gate"), why));
-        }
-        Ok(Self { router, spec, experts })
+        let place = l.name("");
+        Self::new(l.linear("gate")?, spec, experts).map_err(|e| e.within(place.trim_end_matches('.')))
     }
 
     /// A mixture of these parts, for files that keep them otherwise.
-    pub fn new(router: Linear, spec: RouterSpec, experts: Experts) -> Self {
-        Self { router, spec, experts }
+    ///
+    /// # Errors
+    /// If they do not fit each other, or the router cannot choose so from so many experts.
+    pub fn new(router: Linear, spec: RouterSpec, experts: Experts) -> Result<Self> {
+        let ([n, ..], [_, found, dim]) = (experts.gate.shape(), router.weight.shape());
+        if found != n {
+            let why = format!("{found} outputs for {n} experts; do weights and config belong together?");
+            return Err(Error::invalid("router", why));
+        }
+        spec.check(n)?;
+        experts.check(dim)?;
+        Ok(Self { router, spec, experts })
     }
 
     /// Reads an expert that all rows go through: below `name` its projections `names` (gate, up, down), and in `router` what the

@@ -47,21 +47,9 @@ fn scores(logits: &[f32], scoring: Scoring) -> Result<Vec<f32>> {
 pub(super) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
     let (values, n, experts) = (read("route", logits)?, logits.shape().rows(), logits.shape().cols());
     let [groups, top] = spec.groups;
-    let wrong = |why: String| Err(Error::invalid("route", why));
-    if groups == 0 || experts % groups != 0 || top == 0 || top > groups || spec.group_best == 0 {
-        return wrong(format!(
-            "{experts} experts in {groups} groups, of which {top} are chosen by their {} best",
-            spec.group_best
-        ));
-    }
+    spec.check(experts)?;
     let size = experts / groups;
-    if spec.k == 0 || spec.k > size * top {
-        return wrong(format!("{} experts of {} to choose from", spec.k, size * top));
-    }
     let bias = spec.bias.as_ref().map(|b| read("route", b)).transpose()?;
-    if let Some(bias) = bias.filter(|b| b.len() != experts) {
-        return wrong(format!("{} biases for {experts} experts", bias.len()));
-    }
     let (mut ids, mut weights) = (Vec::new(), Vec::new());
     for r in 0..n {
         let scores = scores(row(values, r, experts), spec.scoring)?;

@@ -30,15 +30,8 @@ fn scores(row: &[f32], scoring: Scoring) -> Result<Vec<f32>> {
 
 pub(crate) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
     let (n, experts, [groups, top]) = (logits.shape().rows(), logits.shape().cols(), spec.groups);
-    let divided = groups > 0 && experts % groups == 0 && top <= groups && spec.group_best > 0;
-    if spec.k == 0 || !divided || spec.k > experts / groups * top {
-        let why = format!("{} of {experts} experts in {top} of {groups} groups cannot be chosen", spec.k);
-        return Err(Error::invalid("route", why));
-    }
+    spec.check(experts)?;
     let bias = spec.bias.as_ref().map(|b| read("route", b)).transpose()?;
-    if let Some(b) = bias.filter(|b| b.len() != experts) {
-        return Err(Error::shape("route", logits.shape(), [b.len()].into()));
-    }
     let size = experts / groups;
     let (mut ids, mut weights) = (Vec::new(), Vec::new());
     for row in read("route", logits)?.chunks_exact(experts.max(1)) {

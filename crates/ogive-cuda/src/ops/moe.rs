@@ -29,26 +29,13 @@ pub(crate) fn route(device: &Device, logits: &Tensor, spec: &RouterSpec) -> Resu
     let at = "route";
     let (from, n, experts) = (device.read(at, logits)?, logits.shape().rows(), logits.shape().cols());
     let [groups, top] = spec.groups;
-    let wrong = |why: String| Err(Error::invalid(at, why));
-    if groups == 0 || experts % groups != 0 || top == 0 || top > groups || spec.group_best == 0 {
-        let best = spec.group_best;
-        return wrong(format!(
-            "{experts} experts in {groups} groups, of which {top} are chosen by their {best} best"
-        ));
-    }
-    let open = experts / groups * top;
-    if spec.k == 0 || spec.k > open {
-        return wrong(format!("{} experts of {open} to choose from", spec.k));
-    }
+    spec.check(experts)?;
     let sigmoid = match spec.scoring {
         Scoring::Softmax => false,
         Scoring::Sigmoid => true,
         other => return Err(Error::unsupported(at, format!("CUDA does not know {other:?}"))),
     };
     let bias = spec.bias.as_ref().map_or(Ok(0), |b| device.read(at, b))?;
-    if let Some(len) = spec.bias.as_ref().map(|b| b.shape().len()).filter(|&len| len != experts) {
-        return wrong(format!("{len} biases for {experts} experts"));
-    }
     count(at, "experts", experts)?;
     let (ids, weights) = (device.indices(at, [n, spec.k], experts)?, device.tensor(at, [n, spec.k])?);
     Call::new(device, at, &ROUTE, "route")
