@@ -193,10 +193,11 @@ fn flat(w: &HostWeight, [rows, cols]: [usize; 2]) -> Result<HostWeight> {
     if parts.checked_mul(of) != Some(rows) || found != cols {
         return Err(misfit(&w.name, w.shape, [rows, cols]));
     }
+    // Factors beside the elements, as FP8 has them, would be multiplied by for each head anew.
+    let w = if w.scale.is_some() || parts > 1 && !w.is_plain() { w.decoded()? } else { w.clone() };
     if parts == 1 {
-        return Ok(w.clone());
+        return Ok(w);
     }
-    let w = if w.is_plain() { w.clone() } else { w.decoded()? };
     let flat = HostWeight::new(w.name, [1, rows, cols], w.format, w.bytes)?;
     Ok(flat.with_unpacked(w.unpacked))
 }
