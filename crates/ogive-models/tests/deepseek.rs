@@ -107,7 +107,7 @@ fn what_makes_no_sense_is_refused() {
         ("deepseek-v2", json!({"norm_topk_prob": true}), "`norm_topk_prob`"),
         ("deepseek-v2", json!({"n_group": 5}), "in 2 of 5 groups"),
         ("deepseek-v2", json!({"n_routed_experts": 16}), "experts.12.gate_proj"),
-        ("deepseek-v2", json!({"n_routed_experts": 8}), "mlp.gate: 12 outputs"),
+        ("deepseek-v2", json!({"n_routed_experts": 8}), "mlp: router: 12 outputs"),
         ("deepseek-v2", json!({"num_experts_per_tok": 7}), "cannot choose 7 of 12"),
         ("deepseek-v2", json!({"q_lora_rank": null}), "q_proj"),
         ("deepseek-v2", json!({"kv_lora_rank": 21}), "do weights and config belong together?"),

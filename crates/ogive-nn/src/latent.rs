@@ -3,8 +3,9 @@
 //!
 //! They never are. The projection that makes keys of rows moves to the queries, and that which makes values to what comes out (the
 //! *absorbed* form), so that heads attend to the rows as they are: `rank + rope` elements a token, however many heads there are. What it
-//! costs: each head's part of the two projections is a weight of its own, so that
-//! [`linear_each`](crate::backend::Backend::linear_each) is, by its definition, `2 * heads` small products a layer and step; and a
+//! costs: each head's part of the two projections is a weight of its own, for
+//! [`linear_each`](crate::backend::Backend::linear_each), which by its definition is `2 * heads` small products a layer and step (the CPU
+//! does them in two forks and joins); and a
 //! query meets a token with `2 * rank + rope` products a head, where computed keys and values would take `nope + rope + value`. That counts
 //! where prompts are read. Tokens that are drawn wait for memory, of which the rows are little.
 
@@ -193,10 +194,11 @@ fn flat(w: &HostWeight, [rows, cols]: [usize; 2]) -> Result<HostWeight> {
     if parts.checked_mul(of) != Some(rows) || found != cols {
         return Err(misfit(&w.name, w.shape, [rows, cols]));
     }
+    // Factors beside the elements, as FP8 has them, would be multiplied by for each head anew.
+    let w = if w.scale.is_some() || parts > 1 && !w.is_plain() { w.decoded()? } else { w.clone() };
     if parts == 1 {
-        return Ok(w.clone());
+        return Ok(w);
     }
-    let w = if w.is_plain() { w.clone() } else { w.decoded()? };
     let flat = HostWeight::new(w.name, [1, rows, cols], w.format, w.bytes)?;
     Ok(flat.with_unpacked(w.unpacked))
 }

@@ -5,7 +5,7 @@
 use ogive_backend::{Backend, Batch, BlockTable, CacheSpec, LayerCache, RopeLayout};
 use ogive_conformance::Oracle;
 use ogive_nn::tensor::serde_json::{Value, json};
-use ogive_nn::tensor::{BF16, Config, Error, Format, HostWeight, Q8_0, Result, Source, WeightInfo};
+use ogive_nn::tensor::{BF16, Config, Error, Format, HostWeight, Q8_0, Result, Scale, Source, WeightInfo};
 use ogive_nn::{LatentAttention, Loader, Step, rope};
 use std::collections::BTreeMap;
 
@@ -142,6 +142,18 @@ fn halves_stay_packed_and_of_the_whole_the_values() {
         let keys = "kv_b_proj.weight: keys of latent attention are computed the other way round";
         assert_eq!(decoded, vec![keys; if halves { 0 } else { HEADS }]);
     }
+}
+
+#[test]
+fn factors_beside_the_elements_count() {
+    let mut file = File::new();
+    let both = file.0.remove("kv_b_proj.weight").unwrap();
+    let tiles = both.shape[1].div_ceil(128) * RANK.div_ceil(16);
+    let values: Vec<f32> = (0..tiles).map(|i| 0.5 + 0.25 * i as f32).collect();
+    let both = both.with_scale(Scale { values: values.into(), tile: [128, 16] }).unwrap();
+    file.0.insert("kv_b_proj.weight".into(), both);
+    let (got, decoded) = file.attended();
+    assert_eq!((got, decoded), file.decoded().attended());
 }
 
 #[test]
