@@ -5,20 +5,21 @@
 use crate::args::Context;
 use crate::error::Result;
 use crate::options::progress;
+use crate::output;
 use ogive::engine::Finish;
-use ogive::{Generation, Reply};
+use ogive::{Generation, Parts, Reply};
 
 /// What gives text in steps.
 pub(crate) trait Steps {
-    /// One step and the text that came of it; `None` when there is no more.
-    fn step(&mut self) -> ogive::Result<Option<String>>;
+    /// One step and what came of it; `None` when there is no more.
+    fn step(&mut self) -> ogive::Result<Option<Parts>>;
     /// What is known of it.
     fn generation(&self) -> &Generation<'_>;
 }
 
 impl Steps for Generation<'_> {
-    fn step(&mut self) -> ogive::Result<Option<String>> {
-        Generation::step(self)
+    fn step(&mut self) -> ogive::Result<Option<Parts>> {
+        Ok(Generation::step(self)?.map(Parts::from))
     }
     fn generation(&self) -> &Generation<'_> {
         self
@@ -26,8 +27,8 @@ impl Steps for Generation<'_> {
 }
 
 impl Steps for Reply<'_> {
-    fn step(&mut self) -> ogive::Result<Option<String>> {
-        Reply::step(self)
+    fn step(&mut self) -> ogive::Result<Option<Parts>> {
+        self.step_parts()
     }
     fn generation(&self) -> &Generation<'_> {
         Reply::generation(self)
@@ -59,11 +60,19 @@ impl Ended {
     }
 }
 
-/// Runs an answer to its end or to Ctrl-C and hands each piece of text on.
+/// Writes a piece where it belongs: what is thought is for people.
+pub(crate) fn write(parts: &Parts, context: &Context) -> Result<()> {
+    if !context.quiet {
+        output::thought(&parts.thinking);
+    }
+    if parts.answer.is_empty() { Ok(()) } else { output::write(parts.answer.as_bytes()) }
+}
+
+/// Runs an answer to its end or to Ctrl-C and hands each piece on.
 pub(crate) fn follow(
     answer: &mut dyn Steps,
     context: &Context,
-    mut take: impl FnMut(&str) -> Result<()>,
+    mut take: impl FnMut(&Parts) -> Result<()>,
 ) -> Result<Ended> {
     let patience = context.interrupt.patience();
     let prompt = answer.generation().times().prompt_tokens;
@@ -80,8 +89,8 @@ pub(crate) fn follow(
             bar.set_position(answer.generation().prompt_read() as u64);
         }
         match step? {
-            Some(text) if text.is_empty() => {}
-            Some(text) => take(&text)?,
+            Some(parts) if parts.is_empty() => {}
+            Some(parts) => take(&parts)?,
             None => break,
         }
     }

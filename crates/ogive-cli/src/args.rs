@@ -32,7 +32,7 @@ pub(crate) struct Cli {
     /// Says more on stderr: -v what happens, -vv details, -vvv every step. OGIVE_LOG=target=level says it finer
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// No device, seed, progress or figures on stderr
+    /// No device, seed, progress, thoughts or figures on stderr
     #[arg(short, long, global = true)]
     quiet: bool,
 }

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ogive_tokenizer::template::{ChatTemplate, DateTime, TemplateError};
+use ogive_tokenizer::template::{ChatOptions, ChatTemplate, DateTime, Message, TemplateError};
 use serde_json::{Map, Value, json};
 
 /// Template, conversation, reason.
@@ -112,4 +112,36 @@ fn variables_must_be_an_object() {
     let template = ChatTemplate::new("x").unwrap();
     let error = template.render(&json!([1]), None).unwrap_err();
     assert!(matches!(error, TemplateError::Variables { .. }), "{error}");
+}
+
+#[test]
+fn thoughts_are_there_where_there_are_any() {
+    let all = "{% for m in messages %}{{ m.content }}|{{ m.reasoning_content }}|{{ m.thinking }}|{{ m|length }}\n{% endfor %}";
+    let said = [
+        Message::new("user", "2+2?"),
+        Message::new("assistant", "4").thinking("2 and 2"),
+        Message::new("user", "+1?"),
+    ];
+    let rendered = ChatTemplate::new(all).unwrap().render_chat(&said, &ChatOptions::default()).unwrap();
+    assert_eq!(rendered, "2+2?|||2\n4|2 and 2|2 and 2|4\n+1?|||2\n");
+    // No published template minds, and those that show the thoughts of the last answer do.
+    let Some(shared) = shared() else { return };
+    let (mut seen, mut last) = (0, ChatOptions::default());
+    last.add_generation_prompt = false;
+    for entry in std::fs::read_dir(shared.join("templates")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "jinja") {
+            continue;
+        }
+        let template = ChatTemplate::new(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        for (messages, options) in [(&said[..], &ChatOptions::default()), (&said[..2], &last)] {
+            let mut plain = messages.to_vec();
+            plain[1].thinking.clear();
+            let with = template.render_chat(messages, options).map_err(|e| e.to_string());
+            let without = template.render_chat(&plain, options).map_err(|e| e.to_string());
+            assert_eq!(with.as_ref().err(), without.as_ref().err(), "{}", path.display());
+            seen += usize::from(with.is_ok_and(|text| text.contains("2 and 2")));
+        }
+    }
+    assert!(seen >= 10, "{seen}");
 }

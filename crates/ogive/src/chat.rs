@@ -1,5 +1,8 @@
 //! A conversation: messages, the model's template, and a session that remembers what it has read.
 
+use crate::engine::Finish;
+use crate::sampler::Chain;
+use crate::thinking::{Cut, Parts};
 use crate::tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use crate::{Generate, Generation, Prompt, Result, Session};
 
@@ -7,6 +10,10 @@ use crate::{Generate, Generation, Prompt, Result, Session};
 ///
 /// Special tokens count in all that the template renders, and so in what the messages say: a user who writes `<|im_end|>` ends
 /// the turn, as in llama.cpp. Who does not trust the words takes such names out before.
+///
+/// What a model thinks is told apart from what it answers, where its vocabulary has the marks for it: `<think>` and `</think>` (Qwen3,
+/// DeepSeek-R1), or gpt-oss's channels. It is the message's [`thinking`](Message::thinking), and the template decides what the model sees of
+/// it in the next turn. Where special tokens [show](Generate::show_special) or a grammar holds the answer, all is answer.
 #[derive(Debug)]
 pub struct Chat {
     pub(crate) session: Session,
@@ -60,9 +67,25 @@ impl Chat {
     /// # Errors
     /// If the template does not take the messages, and as [`Session::generate`].
     pub fn send(&mut self, text: impl Into<String>, how: &Generate) -> Result<Reply<'_>> {
+        let chain = self.session.model().chain(&how.sampler)?;
+        self.send_with(text, how, chain)
+    }
+
+    /// The same by a chain of stages of one's own; see [`Session::generate_with`].
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send).
+    pub fn send_with(&mut self, text: impl Into<String>, how: &Generate, chain: Chain) -> Result<Reply<'_>> {
         self.messages.push(Message::new("user", text));
-        match self.prompt().and_then(|prompt| self.session.generate(prompt, how)) {
-            Ok(generation) => Ok(Reply { generation, messages: &mut self.messages }),
+        let asked = self.rendered().and_then(|prompt| {
+            let cut = Cut::after(&prompt, self.session.model().tokenizer()?, how);
+            Ok((cut, self.session.generate_with(Prompt::Rendered(prompt), how, chain)?))
+        });
+        match asked {
+            Ok((cut, mut generation)) => {
+                generation.cut = cut;
+                Ok(Reply { generation, messages: &mut self.messages, failed: false })
+            }
             Err(e) => {
                 self.messages.pop();
                 Err(e)
@@ -71,16 +94,30 @@ impl Chat {
     }
 
     /// What the model reads of the conversation.
-    pub(crate) fn prompt(&self) -> Result<Prompt> {
-        Ok(Prompt::Rendered(self.template.render_chat(&self.messages, &self.options)?))
+    pub(crate) fn rendered(&self) -> Result<String> {
+        Ok(self.template.render_chat(&self.messages, &self.options)?)
     }
 }
 
-/// An answer as it comes.
+/// An answer as it comes: an iterator over its pieces, without what the model thinks. For both there is
+/// [`step_parts`](Self::step_parts). A stop string ends thoughts too, and with them the answer.
+///
+/// ```no_run
+/// # fn main() -> ogive::Result<()> {
+/// let mut chat = ogive::open("model.gguf")?.chat()?;
+/// let mut reply = chat.send("How many r are in strawberry?", &ogive::Generate::new())?;
+/// while let Some(parts) = reply.step_parts()? {
+///     eprint!("{}", parts.thinking);
+///     print!("{}", parts.answer);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Reply<'c> {
     generation: Generation<'c>,
     messages: &'c mut Vec<Message>,
+    /// The iterator has given an error.
+    failed: bool,
 }
 
 impl<'c> Reply<'c> {
@@ -89,28 +126,57 @@ impl<'c> Reply<'c> {
         &self.generation
     }
 
-    /// One step of the model; see [`Generation::step`].
-    ///
-    /// # Errors
-    /// As [`Generation::step`].
-    pub fn step(&mut self) -> Result<Option<String>> {
-        self.generation.step()
+    /// What the model has thought so far; empty for one that does not, or not in marks that are known.
+    pub fn thinking(&self) -> &str {
+        self.generation.cut.as_ref().map_or("", |cut| &cut.said.thinking)
     }
 
-    /// Runs to the end and gives the whole text; see [`Generation::text`].
+    /// One step of the model and what came of the answer; see [`Generation::step`]. It is empty while the model thinks.
+    ///
+    /// # Errors
+    /// If the step fails.
+    pub fn step(&mut self) -> Result<Option<String>> {
+        Ok(self.step_parts()?.map(|parts| parts.answer))
+    }
+
+    /// One step of the model and what came of its thoughts and of the answer.
+    ///
+    /// # Errors
+    /// If the step fails.
+    pub fn step_parts(&mut self) -> Result<Option<Parts>> {
+        let step = self.generation.advance()?;
+        Ok(step.map(|(piece, parts)| parts.unwrap_or_else(|| piece.into())))
+    }
+
+    /// Runs to the end and gives the whole answer, with what came of it before; see [`Generation::text`].
     ///
     /// # Errors
     /// If a step fails, or no token could be drawn.
     pub fn text(&mut self) -> Result<String> {
-        self.generation.text()
+        while self.step_parts()?.is_some() {}
+        let generation = &self.generation;
+        if let Some(Finish::Failed(e)) = generation.finish() {
+            return Err(e.clone().into());
+        }
+        Ok(generation.cut.as_ref().map_or(&generation.written, |cut| &cut.said.answer).clone())
     }
 }
 
 impl Iterator for Reply<'_> {
     type Item = Result<String>;
 
+    /// The next piece of the answer that is not empty; see [`Generation`].
     fn next(&mut self) -> Option<Self::Item> {
-        self.generation.next()
+        while !self.failed {
+            match self.step().transpose()? {
+                Ok(piece) if piece.is_empty() => {}
+                other => {
+                    self.failed = other.is_err();
+                    return Some(other);
+                }
+            }
+        }
+        None
     }
 }
 
@@ -121,8 +187,12 @@ impl Drop for Reply<'_> {
             self.messages.pop();
             self.generation.note.closed = true;
         } else {
-            let text = std::mem::take(&mut self.generation.written);
-            self.messages.push(Message::new("assistant", text));
+            let generation = &mut self.generation;
+            let said = match &mut generation.cut {
+                Some(cut) => std::mem::take(&mut cut.said),
+                None => std::mem::take(&mut generation.written).into(),
+            };
+            self.messages.push(Message::new("assistant", said.answer).thinking(said.thinking));
         }
     }
 }

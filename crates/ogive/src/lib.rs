@@ -47,6 +47,7 @@ mod placement;
 mod saved;
 mod session;
 mod stop;
+mod thinking;
 mod vocabulary;
 
 pub use chat::{Chat, Reply};
@@ -62,6 +63,7 @@ pub use options::Options;
 pub use perplexity::{Perplexity, Score};
 pub use placement::GpuLayers;
 pub use session::{Generation, Session, Times};
+pub use thinking::Parts;
 pub use vocabulary::open_tokenizer;
 
 #[cfg(feature = "cpu")]

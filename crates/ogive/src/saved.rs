@@ -2,14 +2,15 @@
 //!
 //! A file gets its name only when it is whole, and is checked to its last byte when it is read. Beside what
 //! [`Engine::save`](crate::engine::Engine::save) writes it has a note, a JSON object: text that was drawn and not yet given
-//! away (`held`), and the messages of a conversation. So a conversation is a session too, and either opens as the other.
+//! away (`held`), and the messages of a conversation with what was thought at each. So a conversation is a session too, and either opens as the other.
 
 use crate::engine::{Request, sampler::Chain};
 use crate::session::is_of_one_answer;
 use crate::tensor::serde_json::{Value, from_slice, json};
 use crate::tensor::{Error as ModelError, ErrorKind};
+use crate::thinking::Place;
 use crate::tokenizer::template::{ChatTemplate, Message};
-use crate::{Chat, Error, Generate, Generation, Model, Result, Session};
+use crate::{Chat, Error, Generate, Generation, Model, Prompt, Result, Session};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -33,26 +34,53 @@ pub(crate) struct Note {
     pub(crate) messages: Vec<Message>,
     /// Whether the last of them is over: the tokens go on with a question that was not answered and is none of the messages.
     pub(crate) closed: bool,
+    /// Where in that message it stands, where thoughts are told apart, and what waits there.
+    pub(crate) place: Option<(Place, String)>,
 }
 
 impl Note {
+    /// The answer that what is drawn belongs to.
+    pub(crate) fn answer(&self) -> Option<&Message> {
+        self.messages.last().filter(|m| !self.closed && m.role == "assistant")
+    }
+
+    pub(crate) fn answer_mut(&mut self) -> Option<&mut Message> {
+        let open = !self.closed;
+        self.messages.last_mut().filter(|m| open && m.role == "assistant")
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
-        let said: Vec<Value> =
-            self.messages.iter().map(|m| json!({ "role": m.role, "content": m.content })).collect();
-        json!({ "held": self.held, "given": self.given, "messages": said, "closed": self.closed })
-            .to_string()
-            .into_bytes()
+        let message = |m: &Message| {
+            let mut object = json!({ "role": m.role, "content": m.content });
+            if !m.thinking.is_empty() {
+                object["thinking"] = json!(m.thinking);
+            }
+            object
+        };
+        let said: Vec<Value> = self.messages.iter().map(message).collect();
+        let mut note =
+            json!({ "held": self.held, "given": self.given, "messages": said, "closed": self.closed });
+        if let Some((place, waits)) = &self.place {
+            note["place"] = json!([place.name(), waits]);
+        }
+        note.to_string().into_bytes()
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         // Other programs on the same engine may write notes of their own.
         let Ok(note) = from_slice::<Value>(bytes) else { return Some(Self::default()) };
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
-        let message = |m: &Value| Some(Message::new(text(m.get("role")?)?, text(m.get("content")?)?));
+        let message = |m: &Value| {
+            let thinking = m.get("thinking").map_or(Some(String::new()), text)?;
+            Some(Message::new(text(m.get("role")?)?, text(m.get("content")?)?).thinking(thinking))
+        };
         let messages = note.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let [held, given] = ["held", "given"].map(|key| note.get(key).and_then(text).unwrap_or_default());
         let closed = note.get("closed").and_then(Value::as_bool).unwrap_or_default();
-        Some(Self { held, given, messages: messages.iter().map(message).collect::<Option<_>>()?, closed })
+        let place = |value: &Value| Some((Place::named(value.get(0)?.as_str()?)?, text(value.get(1)?)?));
+        let place = note.get("place").and_then(place);
+        let messages = messages.iter().map(message).collect::<Option<_>>()?;
+        Some(Self { held, given, messages, closed, place })
     }
 }
 
@@ -202,7 +230,7 @@ impl Chat {
 
     /// Has the session hold the conversation unread, as a saved one has tokens: as much as it could go on with.
     fn hold(&mut self) -> Result<()> {
-        let mut ids = self.session.model.encode(&self.prompt()?)?;
+        let mut ids = self.session.model.encode(&Prompt::Rendered(self.rendered()?))?;
         ids.truncate(self.session.model.context().saturating_sub(1).max(1));
         let (id, _) = self.session.place(Request::new(ids, 1).keep())?;
         self.session.engine.pause(id);
@@ -319,5 +347,23 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         // Gone already where it was renamed; else nobody can be told of a failure here.
         let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_keeps_thoughts_and_reads_those_without() {
+        let old = br#"{"held":"a","given":"","messages":[{"role":"user","content":"Hi"}],"closed":false}"#;
+        let mut note = Note::from_bytes(old).unwrap();
+        assert_eq!((&*note.messages, &note.place), (&[Message::new("user", "Hi")][..], &None));
+        assert_eq!(from_slice::<Value>(&note.to_bytes()).unwrap(), from_slice::<Value>(old).unwrap());
+        note.messages.push(Message::new("assistant", "4").thinking("2 and 2"));
+        note.place = Some((Place::Thinking, "\n".into()));
+        let read = Note::from_bytes(&note.to_bytes()).unwrap();
+        assert_eq!((read.messages, read.place), (note.messages, note.place));
+        assert!(Note::from_bytes(br#"{"messages":[{"role":"user","content":"","thinking":1}]}"#).is_none());
     }
 }

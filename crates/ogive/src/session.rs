@@ -8,6 +8,7 @@ use crate::engine::sampler::{Chain, Stage};
 use crate::engine::{Engine, Event, Finish, Request, SeqId};
 use crate::saved::Note;
 use crate::stop::StopFilter;
+use crate::thinking::{Cut, Parts};
 use crate::tokenizer::TextStream;
 use crate::{Generate, Model, Prompt, Result, TokenLogprobs};
 use std::time::{Duration, Instant};
@@ -118,6 +119,7 @@ impl Session {
         if on && tokenizer.is_some_and(|t| tail.last().is_some_and(|id| t.eog().contains(id))) {
             text.as_mut().map(TextStream::finish);
         }
+        let cut = tokenizer.filter(|_| on).and_then(|tokenizer| Cut::going_on(&self.note, tokenizer, how));
         let end = tokenizer.filter(|_| !how.is_endless()).map(|t| t.eog().to_vec()).unwrap_or_default();
         let max_tokens = how.max_tokens.unwrap_or(self.model.context());
         let start = Instant::now();
@@ -140,6 +142,7 @@ impl Session {
             prompt: ids.len(),
             ids: Vec::new(),
             written: String::new(),
+            cut,
             logprobs: Vec::new(),
             #[cfg(feature = "grammar")]
             constraint: None,
@@ -233,6 +236,8 @@ pub struct Generation<'s> {
     ids: Vec<u32>,
     /// All pieces that were given.
     pub(crate) written: String,
+    /// What tells its parts apart, in a conversation with a model that thinks.
+    pub(crate) cut: Option<Cut>,
     logprobs: Vec<TokenLogprobs>,
     /// What it is held to, at its beginning.
     #[cfg(feature = "grammar")]
@@ -336,10 +341,15 @@ impl Generation<'_> {
     /// # Errors
     /// If computing fails, which may be tried again; if no token could be drawn, after which there is no more.
     pub fn step(&mut self) -> Result<Option<String>> {
+        Ok(self.advance()?.map(|(piece, _)| piece))
+    }
+
+    /// The same, with the parts of it where they are told apart.
+    pub(crate) fn advance(&mut self) -> Result<Option<(String, Option<Parts>)>> {
         if self.finish.is_some() {
             return Ok(None);
         }
-        let Some(event) = self.draw()? else { return Ok(Some(String::new())) };
+        let Some(event) = self.draw()? else { return Ok(Some(Default::default())) };
         let mut piece = String::new();
         // Before anything can fail: who asks again after the last event would wait for ever.
         self.finish = event.finish;
@@ -349,7 +359,11 @@ impl Generation<'_> {
             // A model may have more rows of logits than its vocabulary has tokens: those have no text.
             let is_word = self.model.tokenizer().is_ok_and(|t| (id as usize) < t.vocab_size());
             if let Some(text) = self.text.as_mut().filter(|_| is_word && !self.end.contains(&id)) {
-                piece = self.stop.push(&text.push(id)?);
+                let said = text.push(id)?;
+                if let Some(cut) = &mut self.cut {
+                    cut.hear(id, &said);
+                }
+                piece = self.stop.push(&said);
             }
         }
         if self.stop.stopped() {
@@ -359,20 +373,26 @@ impl Generation<'_> {
             // What was cut is completed by who goes on.
             if self.finish == Some(Finish::Stop) {
                 let rest = self.text.as_mut().map(TextStream::finish).unwrap_or_default();
+                if let Some(cut) = &mut self.cut {
+                    cut.hear_text(rest.len());
+                }
                 piece += &self.stop.push(&rest);
             }
             self.note.given = self.stop.held().concat();
             piece += &self.stop.finish();
         }
+        let ended = self.has_ended();
+        let parts = self.cut.as_mut().map(|cut| cut.give(&piece, ended));
         // A chat has its messages itself: here they are of one whose answer goes on without it.
-        let open = !self.note.closed;
-        if let Some(answer) = self.note.messages.last_mut().filter(|m| open && m.role == "assistant") {
-            answer.content.push_str(&piece);
+        if let Some(answer) = self.note.answer_mut() {
+            let (thought, said) = parts.as_ref().map_or(("", &piece), |p| (&p.thinking, &p.answer));
+            answer.thinking.push_str(thought);
+            answer.content.push_str(said);
         }
         self.written.push_str(&piece);
         match &self.finish {
             Some(Finish::Failed(e)) => Err(e.clone().into()),
-            _ => Ok(Some(piece)),
+            _ => Ok(Some((piece, parts))),
         }
     }
 }
@@ -399,6 +419,7 @@ impl Iterator for Generation<'_> {
 impl Drop for Generation<'_> {
     fn drop(&mut self) {
         self.engine.pause(self.id);
+        self.note.place = self.cut.as_ref().map(Cut::place);
         if !self.has_ended() {
             [self.note.given, self.note.held] = self.stop.held().map(str::to_owned);
         }

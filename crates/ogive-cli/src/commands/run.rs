@@ -14,7 +14,7 @@ use crate::options::{Machine, ModelPath};
 use crate::output;
 use crate::sampling::{Sampling, plain_chain};
 use ogive::sampler::{Chain, SampleError};
-use ogive::{Generate, Generation, Prompt, Session};
+use ogive::{Generate, Generation, Parts, Prompt, Session};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// The same, and special tokens that PROMPT spells count, as those of fill-in-the-middle do
     #[arg(long, conflicts_with_all = ["system", "chat_template"])]
     special: bool,
-    /// Prints one JSON object in the end instead of text as it comes
+    /// Prints one JSON object in the end instead of text as it comes; what a model thinks is apart in it, as `thinking`
     #[arg(long)]
     json: bool,
     /// What the assistant is to be, for the chat template
@@ -206,20 +206,21 @@ fn finish(said: Said<'_>, args: &Args, save: impl FnOnce(&Path) -> ogive::Result
 
 fn say<'c>(mut steps: impl Steps, how: &Generate, args: &Args, context: &'c Context) -> Said<'c> {
     let patience = context.interrupt.patience();
-    let mut text = String::new();
-    let ended = answer::follow(&mut steps, context, |piece| {
+    let mut said = Parts::default();
+    let ended = answer::follow(&mut steps, context, |parts| {
         if args.json {
-            text.push_str(piece);
+            said.thinking.push_str(&parts.thinking);
+            said.answer.push_str(&parts.answer);
             return Ok(());
         }
-        output::write(piece.as_bytes())
+        answer::write(parts, context)
     });
     let generation = steps.generation();
     let drawn = !generation.ids().is_empty();
     let told = match &ended {
-        Ok(ended) => tell(generation, *ended, &text, how, args, context),
+        Ok(ended) => tell(generation, *ended, &said, how, args, context),
         Err(Error::Failed(why)) if args.json && drawn => {
-            let mut object = object(generation, &text, how);
+            let mut object = object(generation, &said, how);
             (object["finish"], object["error"]) = (json!("failed"), json!(why));
             output::line(object)
         }
@@ -229,12 +230,12 @@ fn say<'c>(mut steps: impl Steps, how: &Generate, args: &Args, context: &'c Cont
 }
 
 /// The answer as an object, but for why it ended.
-fn object(generation: &Generation<'_>, text: &str, how: &Generate) -> Value {
+fn object(generation: &Generation<'_>, said: &Parts, how: &Generate) -> Value {
     let times = generation.times();
     let mut object = json!({
         "prompt_ids": generation.prompt_ids(),
         "ids": generation.ids(),
-        "text": text,
+        "text": said.answer,
         "finish": null,
         "complete": generation.is_complete(),
         "seed": how.sampler.seed,
@@ -242,6 +243,9 @@ fn object(generation: &Generation<'_>, text: &str, how: &Generate) -> Value {
         "prefill_tokens_per_second": answer::measured(times.prefill_rate()),
         "decode_tokens_per_second": answer::measured(times.decode_rate()),
     });
+    if !said.thinking.is_empty() {
+        object["thinking"] = json!(said.thinking);
+    }
     if how.logprobs.is_some() {
         object["logprobs"] = logprobs::json(generation.logprobs());
         object["cumulative_logprob"] = json!(generation.cumulative_logprob());
@@ -253,13 +257,13 @@ fn object(generation: &Generation<'_>, text: &str, how: &Generate) -> Value {
 fn tell(
     generation: &Generation<'_>,
     ended: Ended,
-    text: &str,
+    said: &Parts,
     how: &Generate,
     args: &Args,
     context: &Context,
 ) -> Result<()> {
     if args.json {
-        let mut object = object(generation, text, how);
+        let mut object = object(generation, said, how);
         object["finish"] = json!(ended.word());
         output::line(object)?;
     } else if output::is_terminal() {

@@ -86,18 +86,44 @@ impl fmt::Debug for ChatTemplate {
 }
 
 /// One turn of a conversation, in its plainest form.
+///
+/// ```
+/// use ogive_tokenizer::template::Message;
+///
+/// let message = Message::new("assistant", "It is 4.").thinking("2 and 2 make 4.");
+/// assert_eq!((&*message.content, &*message.thinking), ("It is 4.", "2 and 2 make 4."));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Message {
     /// Who speaks: `system`, `user`, `assistant`, `tool`.
     pub role: String,
     /// What is said.
     pub content: String,
+    /// What was thought before that; empty for nothing. Templates see it as `reasoning_content` and as `thinking`, as some read one and some
+    /// the other, and see neither where it is empty.
+    pub thinking: String,
 }
 
 impl Message {
     /// A message of `role` that says `content`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into() }
+        Self { role: role.into(), content: content.into(), thinking: String::new() }
+    }
+
+    /// The same with what was thought before it was said.
+    #[must_use]
+    pub fn thinking(self, thinking: impl Into<String>) -> Self {
+        Self { thinking: thinking.into(), ..self }
+    }
+
+    fn to_json(&self) -> Json {
+        let mut message = serde_json::json!({ "role": self.role, "content": self.content });
+        if !self.thinking.is_empty() {
+            message["reasoning_content"] = self.thinking.as_str().into();
+            message["thinking"] = self.thinking.as_str().into();
+        }
+        message
     }
 }
 
@@ -191,8 +217,7 @@ impl ChatTemplate {
     /// # Errors
     /// As [`ChatTemplate::render`].
     pub fn render_chat(&self, messages: &[Message], options: &ChatOptions) -> Result<String, TemplateError> {
-        let messages: Vec<Json> =
-            messages.iter().map(|m| serde_json::json!({ "role": m.role, "content": m.content })).collect();
+        let messages: Vec<Json> = messages.iter().map(Message::to_json).collect();
         let mut variables = serde_json::Map::new();
         variables.insert("messages".into(), messages.into());
         variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());

@@ -1,7 +1,7 @@
 //! `ogive chat`: a conversation.
 //!
 //! With a terminal there is a line editor with a history; without one, every line of stdin is a message, so that a
-//! conversation can be scripted. Either way only the answers go to stdout.
+//! conversation can be scripted. Either way only the answers go to stdout; what the model thinks goes to stderr.
 
 mod history;
 mod input;
@@ -185,7 +185,8 @@ impl Talk<'_> {
     fn say(&mut self, text: &str) -> Result<()> {
         let (ended, figures) = match self.chat.send(text, &self.how) {
             Ok(mut reply) => {
-                let ended = answer::follow(&mut reply, self.context, |piece| output::write(piece.as_bytes()));
+                let ended =
+                    answer::follow(&mut reply, self.context, |parts| answer::write(parts, self.context));
                 let figures = ended.as_ref().ok().map(|e| answer::figures(reply.generation(), *e));
                 output::write(b"\n")?;
                 (ended, figures)
@@ -247,8 +248,14 @@ impl Talk<'_> {
         if !is_json(path) {
             return Ok(self.chat.save(path)?);
         }
-        let messages: Vec<Value> =
-            self.chat.messages().iter().map(|m| json!({ "role": m.role, "content": m.content })).collect();
+        let message = |m: &Message| {
+            let mut object = json!({ "role": m.role, "content": m.content });
+            if !m.thinking.is_empty() {
+                object["reasoning_content"] = json!(m.thinking);
+            }
+            object
+        };
+        let messages: Vec<Value> = self.chat.messages().iter().map(message).collect();
         let text = serde_json::to_string_pretty(&messages)?;
         files::write(path, |file| writeln!(file, "{text}"))
     }
@@ -259,7 +266,12 @@ impl Talk<'_> {
             let at = || format!("reading a conversation from {}", path.display());
             let said: Vec<Value> = serde_json::from_slice(&files::read(path, at())?).doing(at())?;
             let text = |m: &Value, key: &str| m.get(key)?.as_str().map(ToOwned::to_owned);
-            let message = |m: &Value| Some(Message::new(text(m, "role")?, text(m, "content")?));
+            // Those of other programs may have no thought there, or null.
+            let thinking = |m: &Value| text(m, "reasoning_content").or_else(|| text(m, "thinking"));
+            let message = |m: &Value| {
+                let message = Message::new(text(m, "role")?, text(m, "content")?);
+                Some(message.thinking(thinking(m).unwrap_or_default()))
+            };
             let messages: Option<Vec<Message>> = said.iter().map(message).collect();
             let wrong = || Error::failed(format_args!("{}: a message needs a role and a content", at()));
             *self.chat.messages() = messages.ok_or_else(wrong)?;
