@@ -28,7 +28,7 @@ struct Block {
 /// Reads a checkpoint with Hugging Face's names.
 ///
 /// # Errors
-/// Where a setting or a tensor is missing or is not what was expected, or a setting asks for what is not known.
+/// None of its own; those of [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let eps = c.f32_or("layer_norm_eps", 1e-5)?;
     let (heads, head_dim) = ogive_nn::heads_of(c)?;

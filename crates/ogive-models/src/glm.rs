@@ -24,7 +24,7 @@ const GLM_4: Class = Class {
 /// Reads a checkpoint of 2024 (GLM-4-9B-Chat as transformers has it) with Hugging Face's names.
 ///
 /// # Errors
-/// Where a setting or a tensor is missing or is not what was expected, or a setting asks for what is not known.
+/// None of its own; those of [every `load`](crate#errors).
 pub fn load_glm(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load(&GLM, c, root)
 }

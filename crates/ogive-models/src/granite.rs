@@ -14,7 +14,7 @@ use ogive_nn::{Config, FeedForward, Loader, Model, Moe};
 /// Reads a checkpoint with Hugging Face's names.
 ///
 /// # Errors
-/// Where a setting or a tensor is missing or is not what was expected, or a setting asks for what is not known.
+/// None of its own; those of [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     decoder::load(&class(c)?, c, root, |_, rope, spec| (Some(rope), spec), &llama::dense(c)?)
 }

@@ -16,7 +16,7 @@ const OLMO: Class = Class {
 /// Reads an OLMo 2 checkpoint with Hugging Face's names. Its class knows no window.
 ///
 /// # Errors
-/// Where a setting or a tensor is missing or is not what was expected, or a setting asks for what is not known.
+/// None of its own; those of [every `load`](crate#errors).
 pub fn load_olmo2(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     decoder::load(&OLMO, c, root, |_, rope, spec| (Some(rope), spec), &llama::dense(c)?)
 }

@@ -106,6 +106,9 @@ impl LatentAttention {
     }
 
     /// Attends over each sequence's past and this step. `[n, dim] -> [n, dim]`
+    ///
+    /// # Errors
+    /// If `x` has not as many columns as the projections have inputs; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let (b, n, Dims { heads, rank, nope, rope, value }) = (s.backend, x.shape().rows(), self.dims);
         let [mut q, kv] = Linear::forward_many(s, x, [&self.q, &self.kv])?;

@@ -246,6 +246,9 @@ impl<'a> Loader<'a> {
 
     /// Matrices that each of `n` experts has below each other in the one stacked tensor `name.weight`: cut into so many outputs each,
     /// and the parts of all experts stacked.
+    ///
+    /// # Errors
+    /// If there are not `n` experts, or not so many outputs in all; else as [all that read](Self#errors).
     pub fn stacked_parts<const N: usize>(
         &self,
         name: &str,

@@ -44,6 +44,9 @@ impl Residual {
     }
 
     /// The stream as it is, for a block that reads it without a norm.
+    ///
+    /// # Errors
+    /// As [`value`](Self::value).
     pub fn plain(self, s: &Step<'_>) -> Result<(Self, Tensor)> {
         let sum = self.value(s)?;
         Ok((Self::new(sum.clone()), sum))
