@@ -63,11 +63,9 @@ fn of_other_models_nothing_is_said() {
     let mut seen = 0;
     for entry in fs::read_dir(golden("")).unwrap() {
         let path = entry.unwrap().path();
+        // GPT-2's files have matrices that are turned, which elements in bfloat16 survive.
         let said = notes(&cpu, &path);
-        // The one architecture whose files have matrices that are turned.
-        let turned = path.ends_with("gpt2");
-        assert_eq!(said.len(), usize::from(turned), "{}: {said:?}", path.display());
-        assert!(said.iter().all(|line| line.ends_with(": the file has them transposed")), "{said:?}");
+        assert!(said.is_empty(), "{}: {said:?}", path.display());
         seen += 1;
     }
     assert!(seen > 10, "{seen}");
