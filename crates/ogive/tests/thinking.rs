@@ -213,9 +213,11 @@ fn who_wants_all_tokens_gets_one_text() {
     let folder = tempfile::tempdir().unwrap();
     let model = model(folder.path(), TAGS);
     let raw = THOUGHT[..8].concat();
-    let mut all = vec![Generate::greedy().show_special()];
-    #[cfg(feature = "grammar")]
-    all.push(Generate::greedy().regex("[^z]*").unwrap());
+    let all = [
+        Generate::greedy().show_special(),
+        #[cfg(feature = "grammar")]
+        Generate::greedy().regex("[^z]*").unwrap(),
+    ];
     for how in all {
         let mut chat = chat(&model, TAGS);
         let mut reply = chat.send_with("q", &how, script(&model, TAGS, &questions(1), &THOUGHT)).unwrap();
