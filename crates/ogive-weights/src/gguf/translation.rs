@@ -109,6 +109,14 @@ impl Translation {
         self
     }
 
+    /// Takes back the rules for `from.weight` and `from.bias`, of tensors that the architecture does not have. Where another rule gives
+    /// their names, [`gguf_name`](Self::gguf_name) would not know which is meant.
+    #[must_use]
+    pub fn without(mut self, from: &str) -> Self {
+        ["weight", "bias"].into_iter().for_each(|leaf| _ = self.rules.remove(&format!("{from}.{leaf}")));
+        self
+    }
+
     /// Makes a change to every tensor that is called `….LEAF` in the GGUF file and has a rule so far.
     #[must_use]
     pub fn change_all(mut self, ends_with: &str, change: &Change) -> Self {
@@ -236,6 +244,18 @@ pub(super) fn fill_in(pattern: &str, numbers: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A folder that is converted gets the names that llama.cpp looks for.
+    #[test]
+    fn no_two_tensors_of_an_architecture_have_one_name() {
+        for t in crate::gguf::arch::translations() {
+            let mut seen = HashMap::new();
+            for rule in t.rules.values().filter(|rule| rule.from.len() == 1) {
+                let other = seen.insert(&rule.to, &rule.from);
+                assert_eq!(other, None, "{}: {} is {:?} too", t.architecture, rule.to, rule.from);
+            }
+        }
+    }
 
     #[test]
     fn numbers_go_through_a_rule() {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 pub(super) fn gpt_oss() -> Translation {
     Translation::decoder("gpt-oss", "GptOssForCausalLM")
+        .without("blk.{}.ffn_norm")
         .rename("blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm")
         .rule(Rule::new("blk.{}.attn_sinks.weight", "model.layers.{}.self_attn.sinks"))
         .rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.router")

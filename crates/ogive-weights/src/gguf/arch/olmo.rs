@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 pub(super) fn olmo2() -> Translation {
     Translation::decoder("olmo2", "Olmo2ForCausalLM")
+        .without("blk.{}.attn_norm")
+        .without("blk.{}.ffn_norm")
         .rename("blk.{}.post_attention_norm", "model.layers.{}.post_attention_layernorm")
         .rename("blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm")
         .settings(windows)
