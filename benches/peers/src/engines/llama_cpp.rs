@@ -216,3 +216,7 @@ impl Running for LlamaCpp {
         Ok(start.elapsed().as_secs_f64())
     }
 }
+
+#[cfg(test)]
+#[path = "llama_cpp_tests.rs"]
+mod tests;
