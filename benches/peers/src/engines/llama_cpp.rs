@@ -217,6 +217,40 @@ impl Running for LlamaCpp {
     }
 }
 
+/// The logits of all tokens, one row behind the other, everything in single precision.
+#[cfg(test)]
+fn logits(file: &Path, ids: &[u32]) -> Vec<f32> {
+    let name = CString::new(file.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: the interface is called as its header asks; logits are read before the context is freed, and that before its model.
+    unsafe {
+        sys::llama_log_set(Some(quiet), ptr::null_mut());
+        sys::llama_backend_init();
+        let mut params = sys::llama_model_default_params();
+        params.use_extra_bufts = false;
+        let model = sys::llama_model_load_from_file(name.as_ptr(), params);
+        assert!(!model.is_null(), "llama.cpp cannot load {}", file.display());
+        let mut params = sys::llama_context_default_params();
+        (params.n_ctx, params.n_batch, params.n_ubatch) = (256, 256, 256);
+        (params.n_threads, params.n_threads_batch) = (1, 1);
+        (params.type_k, params.type_v) = (sys::GGML_TYPE_F32, sys::GGML_TYPE_F32);
+        params.flash_attn_type = sys::LLAMA_FLASH_ATTN_TYPE_DISABLED;
+        let context = sys::llama_init_from_model(model, params);
+        assert!(!context.is_null(), "llama.cpp makes no context for {}", file.display());
+        let vocabulary = sys::llama_vocab_n_tokens(sys::llama_model_get_vocab(model)) as usize;
+        let mut context = Context { context, vocabulary };
+        let rows: Vec<_> = ids.iter().enumerate().map(|(i, id)| (*id, i, 0, true)).collect();
+        context.step(&rows).unwrap();
+        let row = |i: usize| {
+            let logits = sys::llama_get_logits_ith(context.context, i as i32);
+            std::slice::from_raw_parts(logits, vocabulary)
+        };
+        let all = (0..ids.len()).flat_map(row).copied().collect();
+        drop(context);
+        sys::llama_model_free(model);
+        all
+    }
+}
+
 #[cfg(test)]
 #[path = "llama_cpp_tests.rs"]
 mod tests;

@@ -7,12 +7,11 @@
 //! wants a rank of queries in V3 and has another way to choose groups in V2. OLMo 2 and 3, GLM-4, both DeepSeeks and gpt-oss were held to it by
 //! models of other sizes on 2026-11-29: 6e-6, DeepSeek 7e-5.
 
-use super::{Context, quiet, sys};
+use super::logits;
 use ogive_quantize::{FileFormat, Input, Quantize};
 use serde_json::{Value, json};
-use std::ffi::CString;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, ptr};
 
 const READ: [&str; 11] = [
     "cohere2",
@@ -57,38 +56,6 @@ fn npy(path: &Path) -> Vec<f32> {
     let header = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
     assert!(bytes[10..10 + header].windows(5).any(|w| w == b"'<f4'"), "{}", path.display());
     bytes[10 + header..].as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
-}
-
-/// llama.cpp's logits of all tokens, everything in single precision.
-fn logits(file: &Path, ids: &[u32]) -> Vec<f32> {
-    let name = CString::new(file.as_os_str().as_encoded_bytes()).unwrap();
-    // SAFETY: the interface is called as its header asks; the context is freed before its model, and logits are read before either.
-    unsafe {
-        sys::llama_log_set(Some(quiet), ptr::null_mut());
-        sys::llama_backend_init();
-        let mut params = sys::llama_model_default_params();
-        params.use_extra_bufts = false;
-        let model = sys::llama_model_load_from_file(name.as_ptr(), params);
-        assert!(!model.is_null(), "llama.cpp cannot load {}", file.display());
-        let mut params = sys::llama_context_default_params();
-        (params.n_ctx, params.n_batch, params.n_ubatch) = (256, 256, 256);
-        (params.n_threads, params.n_threads_batch) = (1, 1);
-        (params.type_k, params.type_v) = (sys::GGML_TYPE_F32, sys::GGML_TYPE_F32);
-        params.flash_attn_type = sys::LLAMA_FLASH_ATTN_TYPE_DISABLED;
-        let context = sys::llama_init_from_model(model, params);
-        assert!(!context.is_null(), "llama.cpp makes no context for {}", file.display());
-        let vocabulary = sys::llama_vocab_n_tokens(sys::llama_model_get_vocab(model)) as usize;
-        let mut context = Context { context, vocabulary };
-        let rows: Vec<_> = ids.iter().enumerate().map(|(i, id)| (*id, i, 0, true)).collect();
-        context.step(&rows).unwrap();
-        let row = |i: usize| {
-            std::slice::from_raw_parts(sys::llama_get_logits_ith(context.context, i as i32), vocabulary)
-        };
-        let all = (0..ids.len()).flat_map(row).copied().collect();
-        drop(context);
-        sys::llama_model_free(model);
-        all
-    }
 }
 
 #[test]
