@@ -5,7 +5,7 @@
 
 use crate::{head::Head, windows};
 use ogive_nn::backend::{Activation, AttnOption, AttnSpec, LayerCache};
-use ogive_nn::tensor::{Result, Tensor};
+use ogive_nn::tensor::{Error, Result, Tensor};
 use ogive_nn::{Attention, Config, Embedding, GatedMlp, Loader, Model, Residual, RmsNorm, Step};
 
 #[derive(Debug)]
@@ -38,9 +38,9 @@ struct Cap {
 /// Reads a checkpoint with Hugging Face's names.
 ///
 /// # Errors
-/// If `layer_types` are more or fewer than the layers; else as [every `load`](crate#errors).
+/// If `layer_types` are more or fewer than the layers, or a cap or `query_pre_attn_scalar` is not above 0; else as [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    let cap = c.opt_f32("attn_logit_softcapping")?;
+    let cap = positive("attn_logit_softcapping", c.opt_f32("attn_logit_softcapping")?)?;
     let spec = cap.into_iter().fold(scores(c)?, |s, cap| s.with(AttnOption::SoftCap(cap)));
     let rope = ogive_nn::rope_of(c, root, spec.k_dim)?;
     let window = windows::every_second(c, 4096)?;
@@ -52,8 +52,20 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// Heads and the scale of their scores; no window and no soft cap.
 pub(crate) fn scores(c: &Config) -> Result<AttnSpec> {
     let (heads, head_dim) = (c.usize("num_attention_heads")?, c.usize_or("head_dim", 256)?);
-    let scale = c.f32_or("query_pre_attn_scalar", head_dim as f32)?.powf(-0.5);
+    let of = positive("query_pre_attn_scalar", c.opt_f32("query_pre_attn_scalar")?)?;
+    let scale = of.unwrap_or(head_dim as f32).powf(-0.5);
     Ok(ogive_nn::spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?.scale(scale))
+}
+
+/// A number that others are divided by, if there is one: with 0 or less every logit would be no number.
+fn positive(key: &str, value: Option<f32>) -> Result<Option<f32>> {
+    match value {
+        Some(v) if !(v > 0.0 && v.is_finite()) => Err(Error::invalid(
+            "config",
+            format!("`{key}` should be above 0 and is {v}; null turns a cap off"),
+        )),
+        other => Ok(other),
+    }
 }
 
 /// Reads everything but attention, which `attention` reads from a block's place: the head at `root`, the rest at `model`.
@@ -76,7 +88,7 @@ pub(crate) fn load_with(
             post_mlp: l.rms_norm_less_one("post_feedforward_layernorm", eps)?,
         })
     });
-    let cap = match c.opt_f32("final_logit_softcapping")? {
+    let cap = match positive("final_logit_softcapping", c.opt_f32("final_logit_softcapping")?)? {
         Some(cap) => Some(Cap { before: root.constant(cap.recip())?, after: root.constant(cap)? }),
         None => None,
     };

@@ -45,6 +45,15 @@ fn only_qwen_knows_the_keys_by_which_layers_have_windows() {
 }
 
 #[test]
+fn caps_and_scales_of_nothing_are_refused() {
+    let keys = ["attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"];
+    for (key, value) in keys.into_iter().flat_map(|key| [(key, 0.0), (key, -3.0)]) {
+        let e = errors("gemma2", &json!({ key: value })).unwrap_err().to_string();
+        assert!(e.contains(&format!("`{key}` should be above 0")), "{e}");
+    }
+}
+
+#[test]
 fn gemma_3_caps_no_scores() {
     unchanged("gemma3", &[json!({"attn_logit_softcapping": 0.5})]);
 }
