@@ -2,6 +2,7 @@
 
 use crate::engine::Finish;
 use crate::sampler::Chain;
+use crate::session::next_piece;
 use crate::thinking::{Cut, Parts};
 use crate::tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use crate::{Generate, Generation, Prompt, Result, Session};
@@ -167,16 +168,10 @@ impl Iterator for Reply<'_> {
 
     /// The next piece of the answer that is not empty; see [`Generation`].
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.failed {
-            match self.step().transpose()? {
-                Ok(piece) if piece.is_empty() => {}
-                other => {
-                    self.failed = other.is_err();
-                    return Some(other);
-                }
-            }
-        }
-        None
+        let mut failed = self.failed;
+        let next = next_piece(&mut failed, || self.step());
+        self.failed = failed;
+        next
     }
 }
 

@@ -403,17 +403,28 @@ impl Iterator for Generation<'_> {
     /// The next piece that is not empty. An error is the last that comes: one that stays would never end. To try again
     /// there is [`step`](Generation::step).
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.failed {
-            match self.step().transpose()? {
-                Ok(piece) if piece.is_empty() => {}
-                other => {
-                    self.failed = other.is_err();
-                    return Some(other);
-                }
+        let mut failed = self.failed;
+        let next = next_piece(&mut failed, || self.step());
+        self.failed = failed;
+        next
+    }
+}
+
+/// Steps until there is text. An error is the last that comes: `failed` says that it came.
+pub(crate) fn next_piece(
+    failed: &mut bool,
+    mut step: impl FnMut() -> Result<Option<String>>,
+) -> Option<Result<String>> {
+    while !*failed {
+        match step().transpose()? {
+            Ok(piece) if piece.is_empty() => {}
+            other => {
+                *failed = other.is_err();
+                return Some(other);
             }
         }
-        None
     }
+    None
 }
 
 impl Drop for Generation<'_> {

@@ -1,12 +1,15 @@
 //! Answers that are cut, within a character above all, and texts of which a part was read before.
 
 mod common;
+#[path = "common/script.rs"]
+mod script;
 
 use common::*;
 use ogive::engine::Finish;
-use ogive::sampler::{Candidates, Chain, Stage};
+use ogive::sampler::Chain;
 use ogive::tokenizer::{TokenKind, template::ChatTemplate};
 use ogive::{Chat, Generate, Generation, Model};
+use script::script_after;
 
 /// Every byte is a token of its own there.
 fn stories() -> Option<Model> {
@@ -22,33 +25,9 @@ fn byte(model: &Model, byte: u8) -> u32 {
     (0..tokenizer.vocab_size() as u32).find(is_it).unwrap()
 }
 
-/// Lets these tokens alone through, from some place on.
-#[derive(Clone, Debug)]
-struct Script {
-    from: usize,
-    ids: Vec<u32>,
-}
-
-impl Script {
-    fn after(model: &Model, prompt: &str, ids: &[u32]) -> Chain {
-        let from = model.encode(&prompt.into()).unwrap().len();
-        Chain::greedy().first(Self { from, ids: ids.to_vec() })
-    }
-}
-
-impl Stage for Script {
-    fn name(&self) -> &str {
-        "script"
-    }
-
-    fn apply(&mut self, candidates: &mut Candidates, history: &[u32]) {
-        let next = self.ids.get(history.len() - self.from).copied();
-        candidates.map(|c| if Some(c.id) == next { 0.0 } else { f32::NEG_INFINITY });
-    }
-
-    fn clone_stage(&self) -> Box<dyn Stage> {
-        Box::new(self.clone())
-    }
+/// Draws `ids` after the prompt.
+fn after(model: &Model, prompt: &str, ids: &[u32]) -> Chain {
+    script_after(model.encode(&prompt.into()).unwrap().len(), ids.to_vec())
 }
 
 fn text(generation: ogive::Result<Generation<'_>>) -> String {
@@ -62,7 +41,7 @@ fn an_answer_that_is_cut_within_a_character_goes_on_with_all_of_it() {
     let path = folder.path().join("a.session");
     let whole = "aé😀, €b";
     let ids: Vec<u32> = whole.bytes().map(|b| byte(&model, b)).collect();
-    let chain = || Script::after(&model, "One day", &ids);
+    let chain = || after(&model, "One day", &ids);
     let how = |n| Generate::greedy().max_tokens(n);
     let mut session = model.session().unwrap();
     assert_eq!(text(session.generate_with("One day", &how(ids.len()), chain())), whole);
@@ -96,7 +75,7 @@ fn what_the_model_leaves_of_a_character_is_told_once() {
     let Some(model) = stories() else { return };
     let eos = model.tokenizer().unwrap().eos().unwrap();
     let ids = [byte(&model, 0xf0), byte(&model, 0x9f), eos, byte(&model, b'x')];
-    let chain = || Script::after(&model, "One day", &ids);
+    let chain = || after(&model, "One day", &ids);
     let mut session = model.session().unwrap();
     let mut answer = session.generate_with("One day", &Generate::greedy(), chain()).unwrap();
     assert_eq!((answer.text().unwrap().as_str(), answer.finish()), ("\u{fffd}", Some(&Finish::Stop)));
@@ -154,7 +133,7 @@ fn the_whole_text_has_what_was_read_before() {
 fn a_text_that_cannot_go_on_is_an_error_each_time() {
     let Some(model) = stories() else { return };
     let mut session = model.session().unwrap();
-    let chain = Script::after(&model, "One day", &[byte(&model, b'a')]);
+    let chain = after(&model, "One day", &[byte(&model, b'a')]);
     let mut answer = session.generate_with("One day", &Generate::greedy(), chain).unwrap();
     assert_eq!(answer.next().unwrap().unwrap(), "a");
     for _ in 0..2 {

@@ -1,9 +1,13 @@
 //! What a model thinks is no part of its answer: as it comes, in the next turn, and in files.
 #![allow(clippy::unwrap_used)]
 
-use ogive::sampler::{Candidates, Chain, Stage};
+#[path = "common/script.rs"]
+mod script;
+
+use ogive::sampler::Chain;
 use ogive::tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use ogive::{Chat, Generate, Model, Prompt};
+use script::script_after;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -61,34 +65,12 @@ fn model(folder: &Path, template: &str) -> Model {
     ogive::open(folder).unwrap()
 }
 
-/// Lets these tokens alone through, from some place on.
-#[derive(Clone, Debug)]
-struct Script {
-    from: usize,
-    ids: Vec<u32>,
-}
-
-impl Stage for Script {
-    fn name(&self) -> &str {
-        "script"
-    }
-
-    fn apply(&mut self, candidates: &mut Candidates, history: &[u32]) {
-        let next = self.ids.get(history.len() - self.from).copied();
-        candidates.map(|c| if Some(c.id) == next { 0.0 } else { f32::NEG_INFINITY });
-    }
-
-    fn clone_stage(&self) -> Box<dyn Stage> {
-        Box::new(self.clone())
-    }
-}
-
 /// Draws these words after what `template` makes of the messages.
 fn script(model: &Model, template: &str, messages: &[Message], words: &[&str]) -> Chain {
     let prompt = ChatTemplate::new(template).unwrap().render_chat(messages, &ChatOptions::default()).unwrap();
     let encode = |text: &str| model.encode(&Prompt::Rendered(text.into())).unwrap();
     let ids = words.iter().flat_map(|word| encode(word)).collect();
-    Chain::greedy().first(Script { from: encode(&prompt).len(), ids })
+    script_after(encode(&prompt).len(), ids)
 }
 
 fn chat(model: &Model, template: &str) -> Chat {
