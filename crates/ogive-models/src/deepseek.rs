@@ -68,7 +68,9 @@ fn load(
         if experts == 0 || i < dense || !i.is_multiple_of(every) {
             return Ok(FeedForward::Dense(GatedMlp::load(l, activation)?));
         }
-        let router = routers::choosing_from(experts, router(l)?)?;
+        // Before experts are read, of which there may be fewer than are configured.
+        let router = router(l)?;
+        router.check(experts)?;
         let moe = Moe::load(l, experts, router, ["gate_proj", "up_proj", "down_proj"], activation)?;
         if shared == 0 {
             return Ok(FeedForward::Moe(moe));
