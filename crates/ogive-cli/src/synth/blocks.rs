@@ -22,6 +22,7 @@ pub(crate) fn fill(ty: GgmlType, std: f32, rng: &mut Rng, out: &mut [u8]) {
         GgmlType::Q4_0 => q4_0,
         GgmlType::Q5_0 => q5_0,
         GgmlType::Q5_1 => q5_1,
+        GgmlType::MXFP4 => mxfp4,
         GgmlType::Q4_K => q4_k,
         GgmlType::Q5_K => q5_k,
         GgmlType::Q6_K => q6_k,
@@ -76,6 +77,17 @@ fn q5_1(std: f32, rng: &mut Rng, b: &mut [u8]) {
     rng.fill(&mut b[4..]);
 }
 
+/// Levels 0 to 6 of either sign: their mean square is 8.5625. A scale is a power of two, so one of two neighbours is drawn, the more
+/// often the nearer it is.
+fn mxfp4(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    let exponent = (std / 2.926_174).log2();
+    let low = exponent.floor();
+    let upper = (4.0_f32.powf(exponent - low) - 1.0) / 3.0;
+    let drawn = (rng.bits() >> 40) as f32 / (1_u32 << 24) as f32;
+    b[0] = (127.0 + low) as u8 + u8::from(drawn < upper);
+    rng.fill(&mut b[1..]);
+}
+
 /// Codes 0 to 15 times scales of 31 to 62, less 7.5 times as much: 47787.5.
 fn q4_k(std: f32, rng: &mut Rng, b: &mut [u8]) {
     pairs(scale(std, 218.604, rng), 7.5, rng, b);
@@ -121,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_type_decodes_to_the_deviation_that_was_asked_for() {
-        for ty in ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"] {
+        for ty in ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q5_1", "MXFP4", "Q4_K", "Q5_K", "Q6_K"] {
             let format = format_by_name(ty).unwrap();
             let ty = *GgmlType::ALL.iter().find(|t| t.name() == ty).unwrap();
             // The scales of a wide matrix are subnormal halves.

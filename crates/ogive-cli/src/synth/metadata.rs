@@ -39,8 +39,26 @@ pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: 
         w.set(&key("final_logit_softcapping"), 30.0_f32);
         w.set(&key("attention.sliding_window"), 4096_u32);
     }
+    if shape.has_experts() {
+        let [experts, used] = shape.experts;
+        w.set(&key("expert_count"), experts as u32)
+            .set(&key("expert_used_count"), used as u32)
+            .set(&key("expert_feed_forward_length"), shape.ffn as u32);
+    }
+    if shape.family == Family::GraniteMoe {
+        w.set(&key("embedding_scale"), shape.family.embedding_scale())
+            .set(&key("residual_scale"), shape.family.residual_scale())
+            .set(&key("logit_scale"), shape.family.logit_scale())
+            .set(&key("attention.scale"), 1.0 / shape.head_dim as f32);
+    }
+    if shape.family == Family::GptOss {
+        w.set(&key("attention.sliding_window"), 128_u32)
+            .set(&key("rope.scaling.type"), "yarn")
+            .set(&key("rope.scaling.factor"), 32.0_f32)
+            .set(&key("rope.scaling.original_context_length"), 4096_u32);
+    }
 
-    let qwen = matches!(shape.family, Family::Qwen2 | Family::Qwen3);
+    let qwen = shape.family.is_qwen();
     let v = Vocabulary::new(shape.vocab);
     w.set("tokenizer.ggml.model", "gpt2")
         .set("tokenizer.ggml.pre", if qwen { "qwen2" } else { "llama-bpe" })

@@ -57,7 +57,7 @@ pub(crate) enum Error {
 }
 
 /// The formats whose blocks can be drawn at random.
-const FORMATS: [&str; 8] = ["f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"];
+const FORMATS: [&str; 9] = ["f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "mxfp4_moe"];
 
 /// Names of all shapes, for messages.
 pub(crate) fn shape_names() -> String {

@@ -50,7 +50,8 @@ const BIAS: f32 = 0.1;
 /// The tensors of `shape` in `format`, with the types that `ogive quantize` would give them.
 pub(crate) fn plan(shape: &Shape, format: &'static FileFormat) -> Vec<TensorPlan> {
     let mut tensors = bare(shape);
-    let facts = Facts::new(shape.family.architecture(), shape.layers, shape.heads, shape.kv_heads, 0);
+    let facts =
+        Facts::new(shape.family.architecture(), shape.layers, shape.heads, shape.kv_heads, shape.experts[0]);
     let shapes: Vec<_> = tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
     // It fails for types that were asked for by a tensor's name alone.
     let types = Mix::new(format).choose(&facts, &shapes).unwrap_or_default();
@@ -65,8 +66,9 @@ fn bare(shape: &Shape) -> Vec<TensorPlan> {
     let mut p = Plan { tensors: Vec::new() };
     let root = (shape.dim as f32).sqrt();
     // Gemma's embedding enters the stream sqrt(dim) times as large.
-    let embed = if shape.family == Family::Gemma2 { EMBEDDING / root } else { EMBEDDING };
-    let gain = LOGITS / (root * embed);
+    let scale = if shape.family == Family::Gemma2 { root } else { shape.family.embedding_scale() };
+    let embed = EMBEDDING / scale;
+    let gain = LOGITS * shape.family.logit_scale() / (root * embed);
 
     if let Some(factors) = shape.rope_factors() {
         p.vector("rope_freqs.weight", factors.len(), Fill::Values(factors));
@@ -92,19 +94,20 @@ impl Plan {
         let (dim, ffn) = (shape.dim, shape.ffn);
         let name = |part: &str| format!("blk.{layer}.{part}");
         let even = |inputs: usize| 1.0 / (inputs as f32).sqrt();
+        let has_biases = matches!(shape.family, Family::Qwen2 | Family::GptOss);
         // The first layer's is added to nothing but the embedding.
-        let attention = if layer == 0 { EMBEDDING } else { ATTENTION };
+        let attention = if layer == 0 { EMBEDDING } else { ATTENTION } / shape.family.residual_scale();
 
         self.vector(&name("attn_norm.weight"), dim, Fill::Near(1.0));
         self.matrix(&name("attn_q.weight"), dim, q, even(dim));
         self.matrix(&name("attn_k.weight"), dim, kv, even(dim));
         self.matrix(&name("attn_v.weight"), dim, kv, even(dim));
-        if shape.family == Family::Qwen2 {
+        if has_biases {
             self.vector(&name("attn_q.bias"), q, Fill::Random(BIAS));
             self.vector(&name("attn_k.bias"), kv, Fill::Random(BIAS));
             self.vector(&name("attn_v.bias"), kv, Fill::Random(BIAS));
         }
-        if shape.family == Family::Qwen3 {
+        if matches!(shape.family, Family::Qwen3 | Family::Qwen3Moe) {
             self.vector(&name("attn_q_norm.weight"), shape.head_dim, Fill::Near(1.0));
             self.vector(&name("attn_k_norm.weight"), shape.head_dim, Fill::Near(1.0));
         }
@@ -112,12 +115,44 @@ impl Plan {
         if shape.family == Family::Gemma2 {
             self.vector(&name("post_attention_norm.weight"), dim, Fill::Near(attention));
         }
-        self.vector(&name("ffn_norm.weight"), dim, Fill::Near(1.0));
-        self.matrix(&name("ffn_gate.weight"), dim, ffn, even(dim));
-        self.matrix(&name("ffn_up.weight"), dim, ffn, even(dim));
-        self.matrix(&name("ffn_down.weight"), ffn, dim, even(ffn));
+        if shape.family == Family::GptOss {
+            self.vector(&name("attn_output.bias"), dim, Fill::Random(attention * BIAS));
+            self.vector(&name("attn_sinks.weight"), shape.heads, Fill::Random(1.0));
+            self.vector(&name("post_attention_norm.weight"), dim, Fill::Near(1.0));
+        } else {
+            self.vector(&name("ffn_norm.weight"), dim, Fill::Near(1.0));
+        }
+        if shape.has_experts() {
+            self.mixture(shape, layer);
+        } else {
+            self.matrix(&name("ffn_gate.weight"), dim, ffn, even(dim));
+            self.matrix(&name("ffn_up.weight"), dim, ffn, even(dim));
+            self.matrix(&name("ffn_down.weight"), ffn, dim, even(ffn));
+        }
         if shape.family == Family::Gemma2 {
             self.vector(&name("post_ffw_norm.weight"), dim, Fill::Near(1.0));
+        }
+    }
+
+    /// A router and the experts among which it chooses.
+    fn mixture(&mut self, shape: &Shape, layer: usize) {
+        let ([experts, used], dim, ffn) = (shape.experts, shape.dim, shape.ffn);
+        let even = |inputs: usize| 1.0 / (inputs as f32).sqrt();
+        // Shares of those chosen sum to one, so what they add together is smaller than what each would.
+        let down = even(ffn) * (used as f32).sqrt() / shape.family.residual_scale();
+        self.matrix(&format!("blk.{layer}.ffn_gate_inp.weight"), dim, experts, even(dim));
+        for (part, cols, rows, std) in
+            [("gate", dim, ffn, even(dim)), ("up", dim, ffn, even(dim)), ("down", ffn, dim, down)]
+        {
+            let name = format!("blk.{layer}.ffn_{part}_exps.weight");
+            self.push(&name, vec![cols as u64, rows as u64, experts as u64], Fill::Random(std));
+        }
+        if shape.family == Family::GptOss {
+            self.vector(&format!("blk.{layer}.ffn_gate_inp.bias"), experts, Fill::Random(BIAS));
+            for (part, rows) in [("gate", ffn), ("up", ffn), ("down", dim)] {
+                let name = format!("blk.{layer}.ffn_{part}_exps.bias");
+                self.push(&name, vec![rows as u64, experts as u64], Fill::Random(BIAS));
+            }
         }
     }
 

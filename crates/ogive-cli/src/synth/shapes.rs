@@ -14,6 +14,12 @@ pub(crate) enum Family {
     Qwen3,
     /// Norms after each block too, soft caps, windows.
     Gemma2,
+    /// Qwen3 with a mixture of experts in each layer.
+    Qwen3Moe,
+    /// Llama with factors on embeddings, scores, what a block adds and logits, and a mixture in each layer.
+    GraniteMoe,
+    /// Biases everywhere, sinks, windows, and a mixture in each layer.
+    GptOss,
 }
 
 impl Family {
@@ -24,7 +30,30 @@ impl Family {
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
             Self::Gemma2 => "gemma2",
+            Self::Qwen3Moe => "qwen3moe",
+            Self::GraniteMoe => "granitemoe",
+            Self::GptOss => "gpt-oss",
         }
+    }
+
+    /// What blocks add to the stream is multiplied by this.
+    pub(crate) fn residual_scale(self) -> f32 {
+        if self == Self::GraniteMoe { 0.22 } else { 1.0 }
+    }
+
+    /// Embeddings are multiplied by this, but for Gemma's, whose factor is the width's.
+    pub(crate) fn embedding_scale(self) -> f32 {
+        if self == Self::GraniteMoe { 12.0 } else { 1.0 }
+    }
+
+    /// Logits are divided by this.
+    pub(crate) fn logit_scale(self) -> f32 {
+        if self == Self::GraniteMoe { 6.0 } else { 1.0 }
+    }
+
+    /// Whether its vocabulary is Qwen's, which begins no text with a token of its own.
+    pub(crate) fn is_qwen(self) -> bool {
+        matches!(self, Self::Qwen2 | Self::Qwen3 | Self::Qwen3Moe)
     }
 }
 
@@ -39,8 +68,10 @@ pub(crate) struct Shape {
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
-    /// Width between the two halves of the feed-forward block.
+    /// Width between the two halves of the feed-forward block, or of each expert.
     pub(crate) ffn: usize,
+    /// How many experts each layer has, and how many of them a token chooses; none of a dense model.
+    pub(crate) experts: [usize; 2],
     pub(crate) vocab: usize,
     /// Tokens the model was made for.
     pub(crate) context: usize,
@@ -63,6 +94,7 @@ const TINY: Shape = Shape {
     kv_heads: 2,
     head_dim: 32,
     ffn: 256,
+    experts: [0, 0],
     vocab: 512,
     context: 2048,
     theta: 10_000.0,
@@ -162,6 +194,23 @@ pub(crate) const SHAPES: &[Shape] = &[
         ..QWEN_2_5_0_5B
     },
     Shape { name: "llama-3.2-3b", layers: 28, dim: 3072, heads: 24, head_dim: 128, ..LLAMA_3_2_1B },
+    // 3.3 billion parameters, of which a token meets 0.8: the smallest mixture here.
+    Shape {
+        name: "granite-3.1-3b-a800m",
+        family: Family::GraniteMoe,
+        layers: 32,
+        dim: 1536,
+        heads: 24,
+        kv_heads: 8,
+        head_dim: 64,
+        ffn: 512,
+        experts: [40, 8],
+        vocab: 49_155,
+        context: 131_072,
+        theta: 10_000_000.0,
+        eps: 1e-6,
+        ..TINY
+    },
     Shape { name: "qwen3-4b", layers: 36, dim: 2560, heads: 32, ffn: 9728, ..QWEN_3_0_6B },
     // Version 0.3: without the window of 0.1.
     Shape {
@@ -188,12 +237,47 @@ pub(crate) const SHAPES: &[Shape] = &[
         rope_factor: Some(8.0),
         ..LLAMA_3_2_1B
     },
+    // 20.9 billion parameters, of which a token meets 3.6.
+    Shape {
+        name: "gpt-oss-20b",
+        family: Family::GptOss,
+        layers: 24,
+        dim: 2880,
+        heads: 64,
+        kv_heads: 8,
+        head_dim: 64,
+        ffn: 2880,
+        experts: [32, 4],
+        vocab: 201_088,
+        context: 131_072,
+        theta: 150_000.0,
+        tied: false,
+        ..TINY
+    },
+    // 30.5 billion parameters, of which a token meets 3.3.
+    Shape {
+        name: "qwen3-30b-a3b",
+        family: Family::Qwen3Moe,
+        layers: 48,
+        dim: 2048,
+        heads: 32,
+        kv_heads: 4,
+        ffn: 768,
+        experts: [128, 8],
+        tied: false,
+        ..QWEN_3_0_6B
+    },
 ];
 
 impl Shape {
     /// The shape called `name`, in any case.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         SHAPES.iter().find(|s| s.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether it is a mixture.
+    pub(crate) fn has_experts(&self) -> bool {
+        self.experts[0] > 0
     }
 
     /// What Llama 3's scaling divides each inverse frequency by, as converters write it to `rope_freqs.weight`:

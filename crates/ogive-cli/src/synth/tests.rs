@@ -72,7 +72,16 @@ fn the_tiny_shape_runs_in_every_format() {
 #[test]
 fn every_family_runs() {
     // Small models of each family: their own sizes would take minutes here.
-    for name in ["llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "gemma-2-2b", "mistral-7b"] {
+    for (name, format) in [
+        ("llama-3.2-1b", "q4_k_m"),
+        ("qwen2.5-0.5b", "q4_k_m"),
+        ("qwen3-0.6b", "q4_k_m"),
+        ("gemma-2-2b", "q4_k_m"),
+        ("mistral-7b", "q4_k_m"),
+        ("granite-3.1-3b-a800m", "q4_k_m"),
+        ("qwen3-30b-a3b", "q4_k_m"),
+        ("gpt-oss-20b", "mxfp4_moe"),
+    ] {
         let real = Shape::find(name).unwrap();
         // Rows that 256 does not divide, so that the older types are seen too.
         let small = Shape {
@@ -82,13 +91,14 @@ fn every_family_runs() {
             kv_heads: 2,
             head_dim: 32,
             ffn: 256,
+            experts: real.experts.map(|n| n.min(8) / 2),
             vocab: 640,
             context: 512,
             ..*real
         };
         let synth = Synth {
             shape: Box::leak(Box::new(small)),
-            format: FileFormat::find("q4_k_m").unwrap(),
+            format: FileFormat::find(format).unwrap(),
             seed: 1,
             threads: 2,
         };
@@ -168,7 +178,10 @@ fn errors_list_what_is_known_and_leave_no_file() {
         "{e}"
     );
     let e = Synth::new("TINY", "q4", 1).unwrap_err().to_string();
-    assert!(e.contains("`q4`") && e.contains("f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, q4_0"), "{e}");
+    assert!(
+        e.contains("`q4`") && e.contains("f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, q4_0, mxfp4_moe"),
+        "{e}"
+    );
     let folder = tempfile::tempdir().unwrap();
     let synth = Synth::new("Tiny", "Q4_K_M", 1).unwrap();
     let path = folder.path().join("missing/m.gguf");
@@ -248,6 +261,9 @@ fn shapes_have_their_published_sizes() {
         ("qwen3-4b", 4_022_468_096),
         ("mistral-7b", 7_248_023_552),
         ("gemma-2-2b", 2_614_341_888),
+        ("granite-3.1-3b-a800m", 3_298_793_472),
+        ("gpt-oss-20b", 20_914_757_184),
+        ("qwen3-30b-a3b", 30_532_122_624),
     ] {
         let plan = plan(Shape::find(name).unwrap(), FileFormat::find("f32").unwrap());
         // The factors of rotary frequencies are no parameters.
