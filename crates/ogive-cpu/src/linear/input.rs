@@ -13,20 +13,17 @@ use crate::{
     simd::Path,
     weight::{CpuWeight, Kernel},
 };
-use std::{cell::RefCell, sync::Arc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Tokens that one thread rounds at a time, at most.
 const CHUNK: usize = 8;
 /// At most so many pieces of each form are kept for what comes next.
 const KEPT: usize = 4096;
 
-thread_local! {
-    /// Pieces that wait to be used again: there are thousands in a prompt's product, and asking the system's allocator for their
-    /// buffers takes a fiftieth of it.
-    static SPARE: RefCell<Spare> = RefCell::default();
-}
+/// Pieces that wait to be used again: there are thousands in a prompt's product, and asking the system's allocator for their buffers takes
+/// a fiftieth of it.
+static SPARE: Mutex<Spare> = Mutex::new(Spare::NONE);
 
-#[derive(Default)]
 struct Spare {
     rows: Vec<Quantised>,
     tiles: Vec<Tile>,
@@ -35,12 +32,27 @@ struct Spare {
     columns: Vec<Columns>,
 }
 
+impl Spare {
+    const NONE: Self = Self {
+        rows: Vec::new(),
+        tiles: Vec::new(),
+        groups: Vec::new(),
+        lines: Vec::new(),
+        columns: Vec::new(),
+    };
+
+    /// Every list is whole between two of its calls, so a panic elsewhere has harmed none.
+    fn lock() -> MutexGuard<'static, Self> {
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// `n` pieces, used ones as far as there are any.
 fn pieces<T: Default>(spare: impl FnOnce(&mut Spare) -> &mut Vec<T>, n: usize) -> Vec<T> {
-    let mut pieces = SPARE.with_borrow_mut(|all| {
-        let spare = spare(all);
-        spare.split_off(spare.len().saturating_sub(n))
-    });
+    let mut all = Spare::lock();
+    let spare = spare(&mut all);
+    let mut pieces = spare.split_off(spare.len().saturating_sub(n));
+    drop(all);
     pieces.resize_with(n, T::default);
     pieces
 }
@@ -183,16 +195,13 @@ impl Input {
             spare.append(pieces);
             spare.truncate(KEPT);
         }
-        // Where the thread ends there is nothing to keep them for, and it is an error to ask.
-        let _ = SPARE.try_with(|spare| {
-            let spare = &mut *spare.borrow_mut();
-            keep(&mut spare.rows, &mut input.quantised);
-            keep(&mut spare.tiles, &mut input.tiles);
-            keep(&mut spare.tiles, &mut input.slices);
-            keep(&mut spare.groups, &mut input.groups);
-            keep(&mut spare.lines, &mut input.lines);
-            input.columns.iter_mut().for_each(|columns| keep(&mut spare.columns, columns));
-        });
+        let spare = &mut *Spare::lock();
+        keep(&mut spare.rows, &mut input.quantised);
+        keep(&mut spare.tiles, &mut input.tiles);
+        keep(&mut spare.tiles, &mut input.slices);
+        keep(&mut spare.groups, &mut input.groups);
+        keep(&mut spare.lines, &mut input.lines);
+        input.columns.iter_mut().for_each(|columns| keep(&mut spare.columns, columns));
     }
 }
 

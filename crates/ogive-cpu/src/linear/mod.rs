@@ -5,6 +5,7 @@
 //! have a function of their own on AMX. [`dense`] and [`packed`] say which function. An activation that is not finite makes the
 //! results that read it infinite or not a number, and never anything else; which payload a NaN carries is not promised.
 
+mod apart;
 mod columns;
 mod dense;
 mod group;
@@ -19,6 +20,7 @@ mod strips;
 mod tests;
 mod tile;
 
+pub(crate) use apart::{Part, gated_apart, linear_apart};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use columns::stay_normal;
 pub(crate) use columns::{Columns, Few, Side};
@@ -49,7 +51,7 @@ use crate::{
     weight::{CpuWeight, Kernel},
 };
 use ogive_tensor::{Error, Result};
-use std::{cell::RefCell, sync::Arc};
+use std::sync::Arc;
 
 /// Rows that a panel of the widest kernel holds: stripes are multiples of it.
 const PANEL: usize = 64;
@@ -66,11 +68,6 @@ const TILED_ROWS: usize = 512;
 const GROUPS_ROWS: usize = 256;
 /// Stripes for each thread, where there are enough rows: the last to finish holds the others up by one.
 const STRIPES: usize = 8;
-
-thread_local! {
-    /// A stripe of the second of two products, kept from run to run.
-    static UPS: RefCell<Vec<f32>> = RefCell::default();
-}
 
 /// What a stripe of a result is made from: rows of one expert, and the activations.
 #[derive(Debug)]
@@ -140,37 +137,11 @@ pub(crate) fn linear_gated(
     f: impl Fn(&mut [f32]) + Send + Sync + 'static,
     out: &mut [f32],
 ) -> Result<()> {
-    check(x, n, gate, expert, out.len())?;
-    check(x, n, up, expert, out.len())?;
-    let [_, rows, cols] = gate.shape();
-    if n == 0 || cols == 0 {
-        out.fill(0.0);
-        return Ok(());
-    }
-    let input =
-        |ws: &[&Arc<CpuWeight>]| order::ordered(x, n, ws).map(|x| Arc::new(Input::new(pool, &x, n, ws)));
-    let inputs = match order::alike(gate, up) {
-        true => vec![input(&[gate, up])],
-        false => vec![input(&[gate]), input(&[up])],
+    let both = move |_, _, [gates, ups]: [&mut [f32]; 2]| {
+        f(gates);
+        gates.iter_mut().zip(ups).for_each(|(gate, up)| *gate *= *up);
     };
-    let inputs: Vec<_> = inputs.into_iter().flatten().collect();
-    let [Some(of_gate), Some(of_up)] = [inputs.first().cloned(), inputs.last().cloned()] else {
-        return Ok(());
-    };
-    let width = stripe_width(pool, gate, rows, n);
-    let (gate, up) = (Arc::clone(gate), Arc::clone(up));
-    let both = move |_, col: usize, gates: &mut Stripe<'_>| {
-        UPS.with_borrow_mut(|ups| {
-            ups.resize(n * gates.width(), 0.0);
-            fill(&gate, &of_gate, expert * rows + col, gates);
-            fill(&up, &of_up, expert * rows + col, &mut Stripe::new(ups, gates.width()));
-            f(gates.values());
-            gates.values().iter_mut().zip(ups).for_each(|(gate, up)| *gate *= *up);
-        });
-    };
-    pool.stripes(&mut [Matrix { values: out, cols: rows }], width, both);
-    inputs.into_iter().for_each(Input::recycle);
-    Ok(())
+    gated_apart(pool, [gate, up], &[Part { expert, x, n }], both, out)
 }
 
 fn products(
@@ -213,28 +184,19 @@ pub(crate) fn linear_each(
 ) -> Result<()> {
     let heads = ws.len();
     let Some([_, rows, k]) = ws.first().map(|w| w.shape()) else { return Ok(()) };
-    for w in ws {
-        check(&x[..x.len() / heads], n, w, 0, out.len() / heads)?;
-    }
-    if x.is_empty() || out.is_empty() {
-        out.fill(0.0);
-        return Ok(());
-    }
-    let input = |(head, w): (usize, &&Arc<CpuWeight>)| {
-        let own: Vec<f32> = x.chunks_exact(k).skip(head).step_by(heads).flatten().copied().collect();
-        order::ordered(&own, n, &[w]).map(|x| Arc::new(Input::new(pool, &x, n, &[w])))
-    };
-    let inputs: Vec<_> = ws.iter().enumerate().filter_map(input).collect();
+    let own: Vec<f32> = match x.is_empty() {
+        true => Vec::new(),
+        false => (0..heads)
+            .flat_map(|head| x.chunks_exact(k).skip(head).step_by(heads))
+            .flatten()
+            .copied()
+            .collect(),
+    }; // [heads, n, k]
+    let part = |(head, w)| (w, Part { expert: 0, x: &own[head * n * k..][..n * k], n });
+    let products: Vec<_> = ws.iter().copied().enumerate().map(part).collect();
     let mut apart = vec![0.0; out.len()]; // [heads, n, rows]
-    let mut outs: Vec<_> =
-        apart.chunks_exact_mut(n * rows).map(|values| Matrix { values, cols: rows }).collect();
-    let width = ws.iter().map(|w| stripe_width(pool, w, heads * rows, n)).min();
-    let (own, of_threads): (Vec<_>, _) = (ws.iter().copied().map(Arc::clone).collect(), inputs.clone());
-    let each =
-        move |head: usize, col, stripe: &mut Stripe<'_>| fill(&own[head], &of_threads[head], col, stripe);
-    pool.stripes(&mut outs, width.unwrap_or(PANEL), each);
-    inputs.into_iter().for_each(Input::recycle);
-    for (i, to) in out.chunks_exact_mut(rows).enumerate() {
+    linear_apart(pool, &products, &mut apart)?;
+    for (i, to) in out.chunks_exact_mut(rows.max(1)).enumerate() {
         let (row, head) = (i / heads, i % heads);
         to.copy_from_slice(&apart[(head * n + row) * rows..][..rows]);
     }
