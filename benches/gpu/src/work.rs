@@ -4,7 +4,7 @@
 use crate::Result;
 use ogive::Options;
 use ogive::backend::{Estimate, LayerCache};
-use ogive::nn::Loader;
+use ogive::nn::{Loader, Share};
 use ogive::tensor::{F16, WeightInfo};
 use std::path::Path;
 
@@ -21,6 +21,8 @@ pub(crate) fn chunks(tokens: usize) -> impl Iterator<Item = (usize, usize)> {
 pub(crate) struct Work {
     /// Bytes of weights that every step reads.
     weights: f64,
+    /// Bytes of all experts, and which part of them a token is given to.
+    experts: [f64; 2],
     /// Operations of a row, without attention and head.
     row: f64,
     /// Operations of the head for a row whose logits are wanted.
@@ -41,36 +43,48 @@ impl Work {
         let model = ogive::models::registry().build(&file.architecture, &file.config, &loader)?;
         let heads = file.config.usize("num_attention_heads")?;
         let head = file.config.usize_or("head_dim", file.config.usize("hidden_size")? / heads.max(1))?;
-        Ok(Self::new(&file.source.tensors(), heads * head, &model.cache_layout()))
+        let share = Share::of(&file.config)?;
+        Ok(Self::new(&file.source.tensors(), share, heads * head, &model.cache_layout()))
     }
 
-    /// Of these tensors, with queries so wide in each layer.
-    fn new(tensors: &[WeightInfo], queries: usize, layers: &[LayerCache]) -> Self {
+    /// Of these tensors, of whose experts a token is given to a share, with queries so wide in each layer.
+    fn new(tensors: &[WeightInfo], share: Share, queries: usize, layers: &[LayerCache]) -> Self {
         let tied = !tensors.iter().any(|t| t.name == "lm_head.weight");
-        let (mut weights, mut row, mut head) = (0.0, 0.0, 0.0);
+        let (mut weights, mut experts, mut row, mut head) = (0.0, [0.0, 1.0], 0.0, 0.0);
         for t in tensors {
             let table = t.name.ends_with("embed_tokens.weight");
             // A step reads a row of the table of tokens; where that is the head too, all of it.
             if table && !tied {
                 continue;
             }
-            weights += t.bytes() as f64;
+            let part = share.of_token(t);
+            if part < 1.0 {
+                experts = [experts[0] + t.bytes() as f64, part];
+            } else {
+                weights += t.bytes() as f64;
+            }
             let operations = if table || t.name == "lm_head.weight" { &mut head } else { &mut row };
-            *operations += 2.0 * t.elements() as f64;
+            *operations += 2.0 * t.elements() as f64 * part;
         }
         let token = |layer: &LayerCache| match *layer {
             LayerCache::Paged { k_dim, v_dim, .. } => (F16.row_bytes(k_dim) + F16.row_bytes(v_dim)) as f64,
             _ => 0.0,
         };
         let cache = layers.iter().map(token).sum();
-        Self { weights, row, head, cache, seen: 4.0 * (queries * layers.len()) as f64 }
+        Self { weights, experts, row, head, cache, seen: 4.0 * (queries * layers.len()) as f64 }
+    }
+
+    /// Bytes of weights that a step of so many tokens reads, if each draws its experts anew, as random weights have it.
+    fn touched(&self, tokens: f64) -> f64 {
+        let [experts, share] = self.experts;
+        self.weights + experts * (1.0 - (1.0 - share).powf(tokens))
     }
 
     /// Bytes and operations of a step that reads `rows` tokens of a sequence after `past`, and wants the last one's logits.
     fn step(&self, rows: usize, past: usize) -> [f64; 2] {
         let (rows, past) = (rows as f64, past as f64);
         let operations = rows * self.row + self.head + seen(rows, past) * self.seen;
-        [self.weights + (past + rows) * self.cache, operations]
+        [self.touched(rows) + (past + rows) * self.cache, operations]
     }
 
     /// Of a prompt: each chunk reads the weights and what is cached of those before it, and wants its last row's logits.
@@ -84,7 +98,7 @@ impl Work {
         let (count, tokens, past) = (count as f64, tokens as f64, past as f64);
         let seen = count * seen(tokens, past);
         let operations = count * tokens * (self.row + self.head) + seen * self.seen;
-        [tokens * self.weights + seen * self.cache, operations]
+        [tokens * self.touched(count) + seen * self.cache, operations]
     }
 }
 
@@ -96,7 +110,7 @@ fn seen(rows: f64, past: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ogive::tensor::F32;
+    use ogive::tensor::{Config, F32, serde_json::json};
 
     /// A layer of two heads of two, for four numbers and ten tokens.
     fn tensors() -> Vec<WeightInfo> {
@@ -106,7 +120,19 @@ mod tests {
 
     fn work(tensors: &[WeightInfo]) -> Work {
         // 16 bytes of cache for a token, and 16 operations for one that is seen.
-        Work::new(tensors, 4, &[LayerCache::full(4, 4)])
+        let mixture = Config(json!({"num_experts": 4, "num_experts_per_tok": 1}));
+        Work::new(tensors, Share::of(&mixture).unwrap(), 4, &[LayerCache::full(4, 4)])
+    }
+
+    #[test]
+    fn of_experts_what_the_tokens_choose_counts() {
+        let mut tensors = tensors();
+        tensors.push(WeightInfo::new("model.layers.0.mlp.experts.up_proj", [4, 4, 4], &F32)); // 256 bytes
+        let (dense, mixture) = (work(&tensors[..2]), work(&tensors));
+        let more = |a: [f64; 2], b: [f64; 2]| [a[0] - b[0], a[1] - b[1]];
+        assert_eq!(more(mixture.decode(1, 1, 3), dense.decode(1, 1, 3)), [64.0, 32.0]);
+        assert_eq!(more(mixture.decode(2, 1, 3), dense.decode(2, 1, 3)), [256.0 * (1.0 - 0.75 * 0.75), 64.0]);
+        assert_eq!(more(mixture.step(2, 0), dense.step(2, 0)), [256.0 * (1.0 - 0.75 * 0.75), 64.0]);
     }
 
     #[test]

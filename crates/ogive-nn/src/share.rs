@@ -1,0 +1,55 @@
+//! How much of a weight a token meets.
+
+use crate::Config;
+use ogive_backend::tensor::{Result, WeightInfo};
+
+/// Which part of its experts a mixture gives a token to. What a step of a mixture reads is told from a file with it, before anything runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(f64);
+
+impl Share {
+    /// Of the model of these settings; all where they say nothing of experts.
+    ///
+    /// # Errors
+    /// If one of them is no number.
+    pub fn of(config: &Config) -> Result<Self> {
+        let mut experts = None;
+        for key in ["num_local_experts", "num_experts", "n_routed_experts"] {
+            experts = experts.or(config.opt_usize(key)?);
+        }
+        let experts = experts.unwrap_or(1).max(1);
+        let used = config.usize_or("num_experts_per_tok", experts)?.min(experts);
+        Ok(Self(used as f64 / experts as f64))
+    }
+
+    /// Which part of a weight a token is multiplied with. Experts are a tensor each, or all in one, which some models give a name without
+    /// the word; attention has stacks, too, of heads.
+    pub fn of_token(&self, w: &WeightInfo) -> f64 {
+        let is_of_experts = w.name.contains(".experts.") || w.shape[0] > 1 && !w.name.contains(".self_attn.");
+        if is_of_experts { self.0 } else { 1.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ogive_backend::tensor::{F32, serde_json::json};
+
+    #[test]
+    fn experts_count_as_far_as_tokens_choose_them() {
+        let w = |name: &str, n| WeightInfo::new(name, [n, 10, 10], &F32);
+        let of = |settings| Share::of(&Config(settings)).unwrap();
+        let mixture = of(json!({"num_local_experts": 8, "num_experts_per_tok": 2}));
+        let stack = w("model.layers.0.block_sparse_moe.output_linear.weight", 8);
+        for w in [&stack, &w("model.layers.0.block_sparse_moe.experts.3.w1.weight", 1)] {
+            assert_eq!(mixture.of_token(w), 0.25);
+        }
+        for w in [w("model.layers.0.self_attn.k_b_proj.weight", 8), w("lm_head.weight", 1)] {
+            assert_eq!(mixture.of_token(&w), 1.0);
+        }
+        assert_eq!(of(json!({"n_routed_experts": 4, "num_experts_per_tok": 1})), Share(0.25));
+        assert_eq!(of(json!({"num_experts": 0, "num_experts_per_tok": 3})).of_token(&stack), 1.0);
+        assert_eq!(of(json!({})).of_token(&stack), 1.0);
+        assert!(Share::of(&Config(json!({"num_experts": "many"}))).is_err());
+    }
+}
