@@ -315,4 +315,18 @@ impl Backend for Estimate {
     ) -> Result<Tensor> {
         self.attended(layer, q, cache, spec, plan)
     }
+    // Such a backend also goes over the states where they lie, in one pass.
+    fn gated_delta(
+        &self,
+        _: usize,
+        _: &Tensor,
+        _: &Tensor,
+        v: &Tensor,
+        _: &Tensor,
+        _: &Tensor,
+        _: &Cache,
+        _: &Plan,
+    ) -> Result<Tensor> {
+        self.hollow(v.shape())
+    }
 }
