@@ -54,7 +54,7 @@ mod forward;
 mod ledger;
 mod moe;
 mod plain;
-mod recurrent;
+pub mod recurrent;
 mod spec;
 mod split;
 mod trace;

@@ -1,6 +1,7 @@
 //! Definitions of the recurrent operators, composed of required ones: rows are
 //! split by sequence, run in order from the sequence's state, and laid end to
-//! end again. Slow, and the oracle of any kernel.
+//! end again. Slow, the oracle of any kernel, and what an override calls for sizes
+//! that it has none for.
 
 use crate::{Activation, Axis, Backend, Cache, Plan};
 use ogive_tensor::{Error, Result, Tensor};
@@ -10,7 +11,10 @@ use ogive_tensor::{Error, Result, Tensor};
 type Advance<'a> = &'a mut dyn FnMut(Tensor, &[&Tensor]) -> Result<(Tensor, Tensor)>;
 
 /// `x` is `[rows, dim]`, `w` is `[width, dim]`, the state `[width - 1, dim]`.
-pub(crate) fn causal_conv<B: Backend + ?Sized>(
+///
+/// # Errors
+/// As [`Backend::causal_conv`].
+pub fn causal_conv<B: Backend + ?Sized>(
     b: &B,
     layer: usize,
     x: &Tensor,
@@ -43,7 +47,10 @@ pub(crate) fn causal_conv<B: Backend + ?Sized>(
 
 /// `x` and `dt` are `[rows, dim]`, `a` is `[dim, n]`, `bs` and `cs` are `[rows, n]`,
 /// the state `[dim, n]`: `h = exp(dt a) h + (dt x) b`, `y = h c`.
-pub(crate) fn selective_scan<B: Backend + ?Sized>(
+///
+/// # Errors
+/// As [`Backend::selective_scan`].
+pub fn selective_scan<B: Backend + ?Sized>(
     b: &B,
     layer: usize,
     x: &Tensor,
@@ -77,7 +84,10 @@ pub(crate) fn selective_scan<B: Backend + ?Sized>(
 
 /// `q` and `k` are `[rows, key_heads, k_dim]`, `v` is `[rows, heads, v_dim]`, `g` and `beta` are `[rows, heads]`, the
 /// state `[heads, k_dim, v_dim]`. Sums go over the keys' elements in their order.
-pub(crate) fn gated_delta<B: Backend + ?Sized>(
+///
+/// # Errors
+/// As [`Backend::gated_delta`].
+pub fn gated_delta<B: Backend + ?Sized>(
     b: &B,
     layer: usize,
     q: &Tensor,
