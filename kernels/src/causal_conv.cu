@@ -16,9 +16,9 @@ struct Window {
 
     METHOD void look(const float* x, const float* states, const Span& span, u32 i, int dim, int c) {
 #pragma unroll
-        for (u32 k = 0; k < KEPT; k++) {
+        for (int k = 0; k < KEPT; k++) {
             v[k] = 0.0f;
-            if (i + k >= KEPT)
+            if (i + k + 1 >= WIDTH)
                 v[k] = x[(u64)(span.start + (i + k - KEPT)) * dim + c];
             else if (span.past)
                 v[k] = states[((u64)span.read_slot * KEPT + i + k) * dim + c];
