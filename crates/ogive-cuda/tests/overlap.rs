@@ -87,6 +87,7 @@ fn operators_conform() {
             "moe/q2_k",
             "causal_conv",
             "selective_scan",
+            "gated_delta",
             "replay",
             "best",
         ] {
