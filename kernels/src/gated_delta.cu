@@ -123,7 +123,7 @@ struct Columns {
         }
     }
 
-    // The products of both columns with a row, in all lanes that share them.
+    // A lane's part of the products of both columns with a row.
     METHOD float2 times(const float (&row)[EACH]) const {
         float2 even = make_float2(0.0f, 0.0f), odd = even;
 #pragma unroll
@@ -133,13 +133,7 @@ struct Columns {
             odd.x = fmaf(v[i + 1].x, row[i + 1], odd.x);
             odd.y = fmaf(v[i + 1].y, row[i + 1], odd.y);
         }
-        float2 sum = make_float2(even.x + odd.x, even.y + odd.y);
-#pragma unroll
-        for (int o = 4; o < 32; o <<= 1) {
-            sum.x += __shfl_xor_sync(ALL, sum.x, o);
-            sum.y += __shfl_xor_sync(ALL, sum.y, o);
-        }
-        return sum;
+        return make_float2(even.x + odd.x, even.y + odd.y);
     }
 
     METHOD void add(const float (&row)[EACH], float2 by) {
@@ -151,6 +145,17 @@ struct Columns {
     }
 };
 
+// The sums over the lanes that share two columns, of two products at a time: in each of them.
+DEVICE void over_keys(float2& a, float2& b) {
+#pragma unroll
+    for (int o = 4; o < 32; o <<= 1) {
+        a.x += __shfl_xor_sync(ALL, a.x, o);
+        a.y += __shfl_xor_sync(ALL, a.y, o);
+        b.x += __shfl_xor_sync(ALL, b.x, o);
+        b.y += __shfl_xor_sync(ALL, b.y, o);
+    }
+}
+
 DEVICE void elements(const float4* row, int key_lane, float (&to)[EACH]) {
 #pragma unroll
     for (int i = 0; i < QUADS; i++) {
@@ -159,8 +164,21 @@ DEVICE void elements(const float4* row, int key_lane, float (&to)[EACH]) {
     }
 }
 
+// What a row changes the state by.
+struct Change {
+    float key[EACH], decay, beta;
+    float2 value;
+
+    METHOD void load(const Rows& rows, u32 r, int key_lane, int column) {
+        elements(rows.keys[r], key_lane, key);
+        decay = rows.decay[r];
+        beta = rows.beta[r];
+        value = *(const float2*)&rows.values[r][column];
+    }
+};
+
 // `group` heads read one key head.
-KERNEL __launch_bounds__(128) gated_delta(TRACED const float* q, const float* k, const float* v, const float* g, const float* beta, float* states,
+KERNEL __launch_bounds__(128, 2) gated_delta(TRACED const float* q, const float* k, const float* v, const float* g, const float* beta, float* states,
                                           float* y, int heads, int group, const u32* step) {
     __shared__ Rows rows[2];
     Step s = {step};
@@ -187,30 +205,42 @@ KERNEL __launch_bounds__(128) gated_delta(TRACED const float* q, const float* k,
     if (span.past) own.load(states + span.read_slot * width + state, key_lane, there);
     next.store(rows[0]);
     __syncthreads();
+    to += column;
+    auto result = [&](float2 sum) {
+        if (key_lane == 0 && there > 0) to[0] = sum.x;
+        if (key_lane == 0 && there > 1) to[1] = sum.y;
+        to += in.values_apart;
+    };
+    // A row's result is summed over lanes together with what the next row finds: either waits for its shuffles.
+    float2 sum = make_float2(0.0f, 0.0f);
+    Change change;
 #pragma unroll 1
     for (u32 from = 0; from < span.len; from += ROWS) {
         bool more = span.len - from > ROWS;
         if (more) next.fetch(in, from + ROWS);
         const Rows& now = rows[from / ROWS % 2];
         u32 n = more ? ROWS : span.len - from;
+        change.load(now, 0, key_lane, column);
 #pragma unroll 1
         for (u32 r = 0; r < n; r++) {
-            float key[EACH], query[EACH];
-            elements(now.keys[r], key_lane, key);
+            float query[EACH];
             elements(now.queries[r], key_lane, query);
-            float2 value = *(const float2*)&now.values[r][column];
-            own.scale(now.decay[r]);
-            float2 found = own.times(key);
-            float much = now.beta[r];
-            own.add(key, make_float2(much * (value.x - found.x), much * (value.y - found.y)));
-            float2 sum = own.times(query);
-            if (key_lane == 0) {
-                if (there > 0) to[(from + r) * in.values_apart + column] = sum.x;
-                if (there > 1) to[(from + r) * in.values_apart + column + 1] = sum.y;
-            }
+            own.scale(change.decay);
+            float2 found = own.times(change.key);
+            over_keys(found, sum);
+            if (from + r) result(sum);
+            float2 by = make_float2(change.beta * (change.value.x - found.x), change.beta * (change.value.y - found.y));
+            own.add(change.key, by);
+            change.load(now, r + 1 < ROWS ? r + 1 : r, key_lane, column);
+            sum = own.times(query);
         }
         if (more) next.store(rows[(from / ROWS + 1) % 2]);
         __syncthreads();
+    }
+    if (span.len) {
+        float2 nothing = make_float2(0.0f, 0.0f);
+        over_keys(nothing, sum);
+        result(sum);
     }
     own.store(states + span.write_slot * width + state, key_lane, there);
 }
