@@ -310,6 +310,24 @@ impl Backend for Split {
             b.causal_conv(layer, &self.at(part, x)?, &self.at(part, w)?, own, self.plan_of(part, plan)?)
         })
     }
+    fn selective_scan(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        dt: &Tensor,
+        a: &Tensor,
+        b: &Tensor,
+        c: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (part, own) = self.layer(layer, cache)?;
+        self.one(part, "selective_scan", |backend| {
+            let [x, dt, a] = [self.at(part, x)?, self.at(part, dt)?, self.at(part, a)?];
+            let [b, c] = [self.at(part, b)?, self.at(part, c)?];
+            backend.selective_scan(layer, &x, &dt, &a, &b, &c, own, self.plan_of(part, plan)?)
+        })
+    }
     fn gated_delta(
         &self,
         layer: usize,
