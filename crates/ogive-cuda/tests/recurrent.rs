@@ -281,15 +281,14 @@ fn recorded_steps_are_the_same_bits() {
 /// Each operator's calls of the driver, of tokens and of prompts, between two marks in the emulator's trace.
 #[test]
 fn each_operator_is_one_launch() {
-    let steps: [(&str, &[(usize, usize)], usize); 2] =
-        [("tokens", &[(0, 1), (1, 1), (2, 1)], 0), ("prompts", &[(0, 9), (1, 0), (2, 1)], 3)];
+    let steps = [("tokens", [(0, 1), (1, 1), (2, 1)], 0), ("prompts", [(0, 9), (1, 0), (2, 1)], 3)];
     if test::case().is_some() {
         let b = CudaBackend::new().unwrap();
         for operator in LAYERS {
             for (what, work, nobody) in steps {
                 let mut all = Sequences::new(&b, operator, 3).unwrap();
-                all.step(work, nobody).unwrap();
-                let (batch, rows) = all.batch(work, nobody);
+                all.step(&work, nobody).unwrap();
+                let (batch, rows) = all.batch(&work, nobody);
                 let (plan, xs) = (b.plan(batch).unwrap(), operator.upload(&b, &rows).unwrap());
                 let (extents, numbers) = operator.factors();
                 let factors = b.upload(&numbers, extents.into()).unwrap();
