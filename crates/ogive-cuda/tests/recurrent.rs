@@ -145,6 +145,11 @@ fn the_same_bits_in_any_company_and_however_rows_are_cut() {
                 let states = [&cut, &alone].map(|all| bits(&b.download(&all.state(s).unwrap()).unwrap()));
                 assert_eq!(states[0], states[1], "{operator:?}, state of {s}");
             }
+            // One that begins where another was finds nothing of it.
+            cut.restart(0);
+            cut.step(&[(0, 3), (1, 1)], 0).unwrap();
+            let (got, want) = (&cut.results[0], &alone.results[0]);
+            assert_eq!(bits(got), bits(&want[..got.len()]), "{operator:?}, anew");
         }
     });
 }

@@ -172,6 +172,12 @@ impl<'a> Sequences<'a> {
         self.all[s].1.swap(0, 1);
     }
 
+    /// Begins a sequence anew, in the slots that it has.
+    pub(crate) fn restart(&mut self, s: usize) {
+        self.all[s].0 = 0;
+        self.results[s].clear();
+    }
+
     /// The state of a sequence.
     pub(crate) fn state(&self, s: usize) -> Result<Tensor> {
         self.b.read_state(0, &self.cache, &self.b.plan(self.batch(&[(s, 0)], 0).0)?)
