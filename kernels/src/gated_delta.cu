@@ -13,7 +13,8 @@ enum {
     KEY_LANES = 8,
     COLUMNS = 32,
     THREADS = 128,
-    ROWS = 8,
+    // Fewer where registers are the state's.
+    ROWS = K_DIM > 128 ? 4 : 8,
     BLOCKS = (V_DIM + COLUMNS - 1) / COLUMNS,
     QUADS = (K_DIM + 4 * KEY_LANES - 1) / (4 * KEY_LANES),
     EACH = 4 * QUADS,
