@@ -2,6 +2,7 @@
 //!
 //! Whose rows and slots they are is read on the device, so a recorded step stays right; the grid hangs on how many rows and sequences there are,
 //! which is the same for all steps of a record. A sequence's results are the same bits in any company and however its rows are cut.
+//! Nobody reads a slot that the step writes (`Span::slots`): of a prompt, one block of a convolution reads the state and another one writes it.
 //! `None` is what no kernel is made for: the definition takes it.
 
 use crate::device::Device;
