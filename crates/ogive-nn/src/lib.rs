@@ -70,6 +70,7 @@
 //! ```
 
 mod attention;
+mod delta_net;
 mod latent;
 mod layers;
 mod loader;
@@ -80,6 +81,7 @@ mod rope;
 mod step;
 
 pub use attention::{Attention, group_by_window, heads_of, spec_of};
+pub use delta_net::GatedDeltaNet;
 pub use latent::LatentAttention;
 pub use layers::{Embedding, LayerNorm, Linear, RmsNorm};
 pub use loader::Loader;
