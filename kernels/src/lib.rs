@@ -78,10 +78,12 @@ macro_rules! mma {
 mod attention;
 mod experts;
 mod int8;
+mod recurrent;
 pub use attention::{ATTEND, ATTEND_MMA, ATTEND_SPLIT};
 pub use experts::{EXPERTS, EXPERTS_DOWN_MMA, EXPERTS_INT8, EXPERTS_MANY, EXPERTS_UP_MMA, GROUP, ROUTE};
 use int8::ROUNDING;
 pub use int8::{CODES, LINEAR_GATED_INT8, LINEAR_INT8, LINEAR_INT8_MMA, LINEAR_ONE};
+pub use recurrent::{CAUSAL_CONV, GATED_DELTA, SELECTIVE_SCAN};
 
 const PRELUDE: (&str, &str) = file!("prelude.cu");
 const FORMATS: (&str, &str) = file!("formats.cu");
@@ -321,7 +323,7 @@ pub const PROBE: Source = Source {
 };
 
 /// Every module.
-pub const SOURCES: [&Source; 31] = [
+pub const SOURCES: [&Source; 34] = [
     &ELEMENTWISE,
     &NORM,
     &MOVES,
@@ -343,6 +345,9 @@ pub const SOURCES: [&Source; 31] = [
     &ATTEND,
     &ATTEND_SPLIT,
     &ATTEND_MMA,
+    &CAUSAL_CONV,
+    &SELECTIVE_SCAN,
+    &GATED_DELTA,
     &ROUTE,
     &EXPERTS,
     &EXPERTS_INT8,

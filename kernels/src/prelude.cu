@@ -162,6 +162,7 @@ DEVICE float activation(int f, float x) {
         case 3: return tanhf(x);
         case 4: return expf(x);
         case 5: return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
-        default: return x / (1.0f + expf(-1.702f * x));
+        case 6: return x / (1.0f + expf(-1.702f * x));
+        default: return 1.0f / (1.0f + expf(-x));
     }
 }

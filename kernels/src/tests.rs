@@ -40,7 +40,7 @@ fn a_kernel_alone_is_all_that_is_left() {
 
 /// What may not stand before the wait of a kernel that first asks for what no kernel of a step writes: weights, factors, the step's plan. By the file,
 /// with the words that read or write anything else.
-const AHEAD: [(&str, &[&str]); 10] = [
+const AHEAD: [(&str, &[&str]); 13] = [
     ("linear_one.cu", &["stage(", "products<", "y["]),
     ("linear_int8.cu", &["products(", "y["]),
     ("linear_gated_int8.cu", &["products(", "y["]),
@@ -51,6 +51,9 @@ const AHEAD: [(&str, &[&str]); 10] = [
     ("attend.cu", &["load_queries(", "attend_chunk<", "put(", "q["]),
     ("attend_split.cu", &["load_queries(", "attend_chunk<", "put(", "q[", "parts +", "atomic", "*ticket"]),
     ("rope_store.cu", &["own[", "key[", "value[", "put(", "= q +"]),
+    ("causal_conv.cu", &["x[", "look(", "keep(", "states", "y["]),
+    ("selective_scan.cu", &["x[", "dt[", "load(", "fetch(", "states", "y["]),
+    ("gated_delta.cu", &["q +", "k +", "v +", "fetch(", "load(", "states", "y +"]),
 ];
 
 /// Whether a kernel that does not begin with its wait neither ends before it nor reads or writes what the kernel before may. Where it is one call of

@@ -7,6 +7,7 @@ setting, some model here sets.
 
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
+import qwen3_5
 from nomic_bert import NomicBertConfig, NomicBertModel
 
 VOCAB = 131
@@ -87,6 +88,32 @@ ARCHITECTURES = {
             BASE, num_hidden_layers=4, head_dim=12, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16,
             decoder_sparse_step=2, use_sliding_window=True, sliding_window=10, attention_bias=True,
             tie_word_embeddings=True,
+        ),
+    ),
+    # Keys and values of other lengths, three heads for each of keys, and of attention's heads the first quarter turns.
+    "qwen3-next": (
+        "qwen3_next",
+        dict(
+            BASE, num_hidden_layers=3, head_dim=16, full_attention_interval=2, partial_rotary_factor=0.25,
+            linear_conv_kernel_dim=3, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8,
+            linear_value_head_dim=12, num_experts=9, num_experts_per_tok=3, moe_intermediate_size=12,
+            shared_expert_intermediate_size=20, norm_topk_prob=True,
+        ),
+    ),
+    "qwen3-5": (
+        "qwen3_5_text",
+        dict(
+            BASE, num_hidden_layers=3, head_dim=24, full_attention_interval=2, partial_rotary_factor=0.25,
+            linear_num_key_heads=3, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=8,
+            tie_word_embeddings=True,
+        ),
+    ),
+    "qwen3-5-moe": (
+        "qwen3_5_moe",
+        dict(
+            BASE, num_hidden_layers=3, head_dim=16, full_attention_interval=2, partial_rotary_factor=0.25,
+            linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=8,
+            num_experts=7, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20,
         ),
     ),
     # Of latent attention no size is another's multiple, and a head's queries are longer than its values in one model and shorter in the
@@ -217,7 +244,11 @@ ARCHITECTURES = {
 # Added to a seed, the best of 150: the last expert that is chosen is 0.013 ahead of the first that is not, and more, for every token, so
 # that rounding to bfloat16 chooses the same. Without it the logits of the two were 0.003 and 0.004 apart. DeepSeek's are the best of 400
 # whose tokens choose every pair of groups, and other experts than they would without groups: V2's shares are 0.004 apart, 0.1 as logits.
-SALT = {"qwen2-moe": 120, "qwen3-moe": 21, "deepseek-v2": 128, "deepseek-v3": 132}
+# The hybrids' are the ones of 150 whose delta rule in chunks and token by token give logits least apart, 4e-6, and with 0.01 between experts.
+SALT = {
+    "qwen2-moe": 120, "qwen3-moe": 21, "deepseek-v2": 128, "deepseek-v3": 132,
+    "qwen3-next": 60, "qwen3-5": 36, "qwen3-5-moe": 6,
+}
 
 # Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.
 ENCODERS = {
@@ -254,6 +285,8 @@ def build(name):
         config = AutoConfig.for_model(model_type, **settings)
         return AutoModel.from_config(config, add_pooling_layer=False, attn_implementation="eager").eval()
     model_type, settings = ARCHITECTURES[name]
+    if model_type.startswith("qwen3_5"):
+        return qwen3_5.build(model_type, settings)
     config = AutoConfig.for_model(model_type, **settings)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     for module in model.modules():

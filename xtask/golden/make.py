@@ -37,6 +37,12 @@ torch.set_num_threads(1)
 torch.backends.mkldnn.enabled = False
 
 
+def kept_less_one(model_type, name):
+    """Whether a norm's factors are what is kept, and one."""
+    hybrid = model_type.startswith(("qwen3_next", "qwen3_5"))
+    return "gemma" in model_type or hybrid and not name.endswith("linear_attn.norm.weight")
+
+
 def fill(model, generator):
     """Uniform weights that bfloat16 holds exactly enough: rounded before anything is computed with them.
 
@@ -51,8 +57,9 @@ def fill(model, generator):
         whole = generator.integers(-32768, 32768, size=tuple(p.shape), dtype=numpy.int32)
         uniform = torch.from_numpy(whole.astype(numpy.float32) / 32768)
         if p.dim() == 1:
-            kept_less_one = "gemma" in model.config.model_type
-            centre = 0.0 if name.endswith("bias") or kept_less_one else 1.0
+            centre = 0.0 if name.endswith("bias") or kept_less_one(model.config.model_type, name) else 1.0
+            # Decays that leave something of the first tokens.
+            centre = -2.0 if name.endswith("A_log") else centre
             value = centre + 0.3 * uniform
         else:
             value = uniform * (1.7 * p.shape[-1] ** -0.5)

@@ -45,6 +45,7 @@
 //! ```
 
 mod batch;
+mod best;
 mod cache;
 mod composed;
 mod estimate;
@@ -53,13 +54,14 @@ mod forward;
 mod ledger;
 mod moe;
 mod plain;
-mod recurrent;
+pub mod recurrent;
 mod spec;
 mod split;
 mod trace;
 mod weight;
 
 pub use batch::{Batch, BlockCopy, BlockTable, Plan, Span, StepKey};
+pub use best::best_of;
 pub use cache::{Cache, CacheSpec, LayerCache, group_windows};
 pub use estimate::Estimate;
 pub use facts::Facts;
@@ -394,6 +396,27 @@ pub trait Backend: Any + Debug + Send + Sync {
         recurrent::selective_scan(self, layer, x, dt, a, b, c, cache, plan)
     }
 
+    /// The gated delta rule (Yang et al. 2024, <https://arxiv.org/abs/2412.06464>) along each sequence and head: `S = exp(g) S`,
+    /// `S += k (beta (v - Sᵀ k))ᵀ`, `y = Sᵀ q`; the layer's state is `S` `[heads, k_dim, v_dim]`. `q`, `k` `[n, key_heads, k_dim]`,
+    /// `v` `[n, heads, v_dim]`, `g`, `beta` `[n, heads]` `-> [n, heads, v_dim]`; head `h` reads key head `h / (heads / key_heads)`.
+    ///
+    /// # Errors
+    /// If `heads` are no multiple of `key_heads`, or the state is not of `heads * k_dim * v_dim` elements; else as
+    /// [`write_state`](Self::write_state).
+    fn gated_delta(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        g: &Tensor,
+        beta: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        recurrent::gated_delta(self, layer, q, k, v, g, beta, cache, plan)
+    }
+
     /// Each row through the experts its router logits favour. `x` `[n, dim]`, `logits` `[n, experts]` `-> [n, dim]`
     ///
     /// # Errors
@@ -460,25 +483,6 @@ pub trait Backend: Any + Debug + Send + Sync {
     fn bucket(&self, batch: Batch) -> Batch {
         batch
     }
-}
-
-/// The `k` largest of `row`, best first, ties to the lower index, NaN last: the definition of [`Backend::best`].
-pub fn best_of(row: &[f32], k: usize) -> Vec<(u32, f32)> {
-    let key = |i: u32| {
-        let v = row[i as usize];
-        if v.is_nan() { f32::NEG_INFINITY } else { v + 0.0 }
-    };
-    let order = |a: &u32, b: &u32| key(*b).total_cmp(&key(*a)).then(a.cmp(b));
-    let mut ids: Vec<u32> = (0..row.len() as u32).collect();
-    if k == 0 || row.is_empty() {
-        return Vec::new();
-    }
-    if k < ids.len() {
-        ids.select_nth_unstable_by(k - 1, order);
-        ids.truncate(k);
-    }
-    ids.sort_unstable_by(order);
-    ids.into_iter().map(|i| (i, row[i as usize])).collect()
 }
 
 impl dyn Backend {

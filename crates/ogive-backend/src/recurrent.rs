@@ -1,16 +1,20 @@
 //! Definitions of the recurrent operators, composed of required ones: rows are
 //! split by sequence, run in order from the sequence's state, and laid end to
-//! end again. Slow, and the oracle of any kernel.
+//! end again. Slow, the oracle of any kernel, and what an override calls for sizes
+//! that it has none for.
 
 use crate::{Activation, Axis, Backend, Cache, Plan};
-use ogive_tensor::{Result, Tensor};
+use ogive_tensor::{Error, Result, Tensor};
 
 /// One sequence's turn: its state and its rows of each input, to its state and
 /// rows after.
 type Advance<'a> = &'a mut dyn FnMut(Tensor, &[&Tensor]) -> Result<(Tensor, Tensor)>;
 
 /// `x` is `[rows, dim]`, `w` is `[width, dim]`, the state `[width - 1, dim]`.
-pub(crate) fn causal_conv<B: Backend + ?Sized>(
+///
+/// # Errors
+/// As [`Backend::causal_conv`].
+pub fn causal_conv<B: Backend + ?Sized>(
     b: &B,
     layer: usize,
     x: &Tensor,
@@ -19,10 +23,10 @@ pub(crate) fn causal_conv<B: Backend + ?Sized>(
     plan: &Plan,
 ) -> Result<Tensor> {
     let &[width, dim] = w.shape().dims() else {
-        return Err(ogive_tensor::Error::shape("causal_conv", x.shape(), w.shape()));
+        return Err(Error::shape("causal_conv", x.shape(), w.shape()));
     };
     if width == 0 {
-        return Err(ogive_tensor::Error::shape("causal_conv", x.shape(), w.shape()));
+        return Err(Error::shape("causal_conv", x.shape(), w.shape()));
     }
     let taps = b.split(w, Axis::Rows, &vec![1; width])?;
     each(b, layer, &[x], cache, plan, &mut |state, xs| {
@@ -43,7 +47,10 @@ pub(crate) fn causal_conv<B: Backend + ?Sized>(
 
 /// `x` and `dt` are `[rows, dim]`, `a` is `[dim, n]`, `bs` and `cs` are `[rows, n]`,
 /// the state `[dim, n]`: `h = exp(dt a) h + (dt x) b`, `y = h c`.
-pub(crate) fn selective_scan<B: Backend + ?Sized>(
+///
+/// # Errors
+/// As [`Backend::selective_scan`].
+pub fn selective_scan<B: Backend + ?Sized>(
     b: &B,
     layer: usize,
     x: &Tensor,
@@ -72,6 +79,66 @@ pub(crate) fn selective_scan<B: Backend + ?Sized>(
             false => b.concat(&ys.iter().collect::<Vec<_>>(), Axis::Rows)?,
         };
         Ok((h, y))
+    })
+}
+
+/// `q` and `k` are `[rows, key_heads, k_dim]`, `v` is `[rows, heads, v_dim]`, `g` and `beta` are `[rows, heads]`, the
+/// state `[heads, k_dim, v_dim]`. Sums go over the keys' elements in their order.
+///
+/// # Errors
+/// As [`Backend::gated_delta`].
+pub fn gated_delta<B: Backend + ?Sized>(
+    b: &B,
+    layer: usize,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    g: &Tensor,
+    beta: &Tensor,
+    cache: &Cache,
+    plan: &Plan,
+) -> Result<Tensor> {
+    let misfit = || Error::shape("gated_delta", k.shape(), v.shape());
+    let (&[n, key_heads, k_dim], &[_, heads, v_dim]) = (k.shape().dims(), v.shape().dims()) else {
+        return Err(misfit());
+    };
+    if [key_heads, k_dim, heads, v_dim].contains(&0) || heads % key_heads != 0 {
+        return Err(misfit());
+    }
+    // Each key head as often as heads read it.
+    let spread = |x: &Tensor| {
+        let x = x.clone().reshape([n * key_heads, k_dim])?;
+        b.concat(&vec![&x; heads / key_heads], Axis::Cols)?.reshape([n, heads, k_dim])
+    };
+    // `Sᵀ x` of each head: `[heads * k_dim, v_dim], [1, heads, k_dim] -> [heads, v_dim]`
+    let read = |s: &Tensor, x: &Tensor| {
+        let terms =
+            b.mul(s.clone(), &x.clone().reshape([heads * k_dim, 1])?)?.reshape([heads, k_dim * v_dim])?;
+        let mut terms = b.split(&terms, Axis::Cols, &vec![v_dim; k_dim])?.into_iter();
+        let first = terms.next().ok_or_else(misfit)?;
+        terms.try_fold(first, |sum, term| b.add(sum, &term))
+    };
+    let minus = b.upload(&[-1.0], [1, 1].into())?;
+    let (q, k, decay) = (spread(q)?, spread(k)?, b.activate(g.clone(), Activation::Exp)?);
+    each(b, layer, &[v, &q, &k, &decay, beta], cache, plan, &mut |state, parts| {
+        let ones = vec![1; parts[0].shape().first()];
+        let rows = |i: usize| Ok(b.split(parts[i], Axis::Rows, &ones)?.into_iter());
+        let (mut s, mut ys) = (state.reshape([heads * k_dim, v_dim])?, Vec::new());
+        for ((((v, q), k), decay), beta) in rows(0)?.zip(rows(1)?).zip(rows(2)?).zip(rows(3)?).zip(rows(4)?) {
+            s = b.mul(s.reshape([heads, k_dim * v_dim])?, &decay.reshape([heads, 1])?)?;
+            s = s.reshape([heads * k_dim, v_dim])?;
+            let lacks = b.add(v.reshape([heads, v_dim])?, &b.mul(read(&s, &k)?, &minus)?)?;
+            let delta = b.mul(lacks, &beta.reshape([heads, 1])?)?;
+            let delta = b.concat(&vec![&delta; k_dim], Axis::Cols)?.reshape([heads * k_dim, v_dim])?;
+            s = b.add(s, &b.mul(delta, &k.reshape([heads * k_dim, 1])?)?)?;
+            ys.push(read(&s, &q)?.reshape([1, heads, v_dim])?);
+        }
+        // Of a sequence without rows in this step there is nothing to lay end to end.
+        let y = match ys.is_empty() {
+            true => parts[0].clone(),
+            false => b.concat(&ys.iter().collect::<Vec<_>>(), Axis::Rows)?,
+        };
+        Ok((s, y))
     })
 }
 

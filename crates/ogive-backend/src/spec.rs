@@ -24,6 +24,8 @@ pub enum Activation {
     Exp,
     /// `ln(1 + e^x)`
     Softplus,
+    /// `1 / (1 + e^-x)`
+    Sigmoid,
 }
 
 /// Which of a row's numbers looks a table up.

@@ -51,6 +51,7 @@ fn norms_and_functions_have_their_textbook_values() {
         (Activation::Tanh, 0.761_594_2),
         (Activation::Exp, std::f32::consts::E),
         (Activation::Softplus, 1.313_261_7),
+        (Activation::Sigmoid, 0.731_058_6),
     ] {
         assert!((at_one(f) - want).abs() < 2e-7, "{f:?}");
     }

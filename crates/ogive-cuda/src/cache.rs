@@ -283,6 +283,29 @@ fn check_slots(device: &Device, at: &str, cache: &Cache, batch: &Batch, written:
     }
 }
 
+/// Where the states lie that an operator reads and writes of a layer, if there are `len` elements of each: all that [`read_state`] and
+/// [`write_state`] check.
+pub(crate) fn states_in_place(
+    device: &Device,
+    at: &str,
+    cache: &Cache,
+    layer: usize,
+    plan: &Plan,
+    len: Option<usize>,
+) -> Result<Address> {
+    let (address, found, owner) = states(device, at, cache, layer)?;
+    if owner != layer {
+        return Err(Error::invalid(at, format!("layer {layer} shares what layer {owner} writes")));
+    }
+    if len != Some(found) {
+        let spans = plan.batch().spans.len();
+        return Err(Error::shape(at, [spans, found].into(), [spans, len.unwrap_or(usize::MAX)].into()));
+    }
+    check_slots(device, at, cache, plan.batch(), false)?;
+    check_slots(device, at, cache, plan.batch(), true)?;
+    Ok(address)
+}
+
 /// The state each span reads.
 pub(crate) fn read_state(device: &Device, layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor> {
     let at = "read_state";

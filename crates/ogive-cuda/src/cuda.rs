@@ -10,13 +10,13 @@ use crate::memory::Pool;
 use crate::ops::slabs::Least;
 use crate::ops::split::PARTS;
 use crate::ops::{
-    attend, best, codes, elementwise, elementwise::Two, linear, matrix, moe, moves, norm, rope,
+    attend, best, codes, elementwise, elementwise::Two, linear, matrix, moe, moves, norm, recurrent, rope,
 };
 use crate::values::bytes;
 use crate::{bucket, cache, library, peer, plan, weight};
 use ogive_backend::{
     Activation, AttnSpec, Axis, Backend, Batch, Cache, CacheSpec, Experts, Facts, HostWeight, Ids, Left,
-    Multiplied, Plan, Rope, RouterSpec, Routing, Sizes, StepKey, Weight, best_of,
+    Multiplied, Plan, Rope, RouterSpec, Routing, Sizes, StepKey, Weight, best_of, recurrent as definitions,
 };
 use ogive_tensor::{Error, Result, Shape, Tensor};
 use std::sync::Arc;
@@ -354,6 +354,51 @@ impl Backend for CudaBackend {
             self.store_kv(layer, &k, Some(v), cache, plan)?;
         }
         self.attend_cache(layer, &q, cache, spec, plan)
+    }
+    fn causal_conv(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        w: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        match recurrent::causal_conv(&self.device, layer, x, w, cache, plan)? {
+            Some(y) => Ok(y),
+            None => definitions::causal_conv(self, layer, x, w, cache, plan),
+        }
+    }
+    fn selective_scan(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        dt: &Tensor,
+        a: &Tensor,
+        b: &Tensor,
+        c: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        match recurrent::selective_scan(&self.device, layer, [x, dt, a, b, c], cache, plan)? {
+            Some(y) => Ok(y),
+            None => definitions::selective_scan(self, layer, x, dt, a, b, c, cache, plan),
+        }
+    }
+    fn gated_delta(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        g: &Tensor,
+        beta: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        match recurrent::gated_delta(&self.device, layer, [q, k, v, g, beta], cache, plan)? {
+            Some(y) => Ok(y),
+            None => definitions::gated_delta(self, layer, q, k, v, g, beta, cache, plan),
+        }
     }
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         if let Some(found) = best::best(&self.device, x, k)? {

@@ -85,6 +85,9 @@ fn operators_conform() {
             "rope_attend",
             "rms_norm",
             "moe/q2_k",
+            "causal_conv",
+            "selective_scan",
+            "gated_delta",
             "replay",
             "best",
         ] {

@@ -7,7 +7,7 @@
 //! are filled in here and not asked of the file. What the text's weights are called there depends on the version that saved them,
 //! and a checkpoint of the text alone may have kept those names; so they are looked for, whatever the class.
 
-use crate::gemma2;
+use crate::{gemma2, head::places};
 use ogive_nn::backend::AttnOption;
 use ogive_nn::tensor::{Error, Result, serde_json::json};
 use ogive_nn::{Attention, Config, Loader, Model};
@@ -47,20 +47,6 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// As [`load`], of what is below `text_config`.
 pub fn load_nested(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load(&c.at("text_config"), root)
-}
-
-/// Where the head is, and where all else is: `model`, or `language_model.model` with the head in `language_model` (transformers to
-/// 4.51), or `model.language_model` (from then on).
-fn places<'a>(file: &Loader<'a>) -> Result<(Loader<'a>, Loader<'a>)> {
-    let here = |l: &Loader<'_>| Ok(l.optional(l.host("embed_tokens"))?.is_some());
-    let later = file.at("model.language_model");
-    if here(&later)? {
-        return Ok((file.clone(), later));
-    }
-    let seeing = file.at("language_model");
-    let head = if here(&seeing.at("model"))? || here(&seeing)? { seeing } else { file.clone() };
-    let model = head.at_or_here("model", "embed_tokens")?;
-    Ok((head, model))
 }
 
 /// The settings, with what `Gemma3TextConfig` takes for those that are left out.

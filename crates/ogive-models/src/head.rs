@@ -36,6 +36,20 @@ impl Head {
     }
 }
 
+/// Where the head is in a checkpoint that may also see, and where all else is: `model`, or `language_model.model` with the head in `language_model` (transformers to
+/// 4.51), or `model.language_model` (from then on).
+pub(crate) fn places<'a>(file: &Loader<'a>) -> Result<(Loader<'a>, Loader<'a>)> {
+    let here = |l: &Loader<'_>| Ok(l.optional(l.host("embed_tokens"))?.is_some());
+    let later = file.at("model.language_model");
+    if here(&later)? {
+        return Ok((file.clone(), later));
+    }
+    let seeing = file.at("language_model");
+    let head = if here(&seeing.at("model"))? || here(&seeing)? { seeing } else { file.clone() };
+    let model = head.at_or_here("model", "embed_tokens")?;
+    Ok((head, model))
+}
+
 /// The error for logits of what has none.
 pub(crate) fn no_logits(what: &str, why: &str) -> Error {
     let why = format!("it has no logits{why}; ask for its vectors (`ogive embed`, `Model::embed`)");

@@ -38,11 +38,13 @@ pub mod gpt2;
 pub mod gpt_oss;
 pub mod granite;
 mod head;
+mod hybrid;
 pub mod llama;
 pub mod mixtral;
 pub mod nomic_bert;
 pub mod olmo;
 pub mod phi3;
+pub mod qwen3_next;
 pub mod qwen_moe;
 mod routers;
 pub mod smollm3;
@@ -89,5 +91,13 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Qwen3Model", llama::load_qwen)
         .with("Qwen3MoeForCausalLM", qwen_moe::load_qwen3)
         .with("Qwen3MoeModel", qwen_moe::load_qwen3)
+        .with("Qwen3NextForCausalLM", qwen3_next::load)
+        .with("Qwen3NextModel", qwen3_next::load)
+        .with("Qwen3_5ForCausalLM", qwen3_next::load)
+        .with("Qwen3_5TextModel", qwen3_next::load)
+        .with("Qwen3_5ForConditionalGeneration", qwen3_next::load_nested)
+        .with("Qwen3_5MoeForCausalLM", qwen3_next::load)
+        .with("Qwen3_5MoeTextModel", qwen3_next::load)
+        .with("Qwen3_5MoeForConditionalGeneration", qwen3_next::load_nested)
         .with("SmolLM3ForCausalLM", smollm3::load)
 }

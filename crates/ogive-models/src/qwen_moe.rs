@@ -6,7 +6,7 @@
 //! the classes have it; that GGUF's Qwen3 has it on always, `ogive-weights` says.
 
 use crate::{llama, windows};
-use ogive_nn::backend::{Activation, RouterSpec, Scoring};
+use ogive_nn::backend::{Activation, Experts, RouterSpec, Scoring};
 use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Config, FeedForward, Loader, Model, Moe};
 
@@ -18,11 +18,7 @@ const NAMES: [&str; 3] = ["gate_proj", "up_proj", "down_proj"];
 /// If there are not `num_experts` of each projection, if `decoder_sparse_step` is 0, or if windows are on; else as
 /// [every `load`](crate#errors).
 pub fn load_qwen2(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
-    load(c, root, windows::qwen2_moe(c)?, &|l, moe| {
-        let shared = Moe::shared(l, "shared_expert_gate", "shared_expert", NAMES, activation)?;
-        Ok(FeedForward::Shared(moe, Box::new(FeedForward::Moe(shared))))
-    })
+    llama::load_with(c, root, windows::qwen2_moe(c)?, &sharing(c)?)
 }
 
 /// Reads a Qwen3 checkpoint with Hugging Face's names; experts stacked or one by one.
@@ -30,16 +26,23 @@ pub fn load_qwen2(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// # Errors
 /// If there are not `num_experts` of each projection, or `decoder_sparse_step` is 0; else as [every `load`](crate#errors).
 pub fn load_qwen3(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    load(c, root, windows::qwen3_moe(c)?, &|_, moe| Ok(FeedForward::Moe(moe)))
+    llama::load_with(c, root, windows::qwen3_moe(c)?, &mixture(c, |_, moe| Ok(FeedForward::Moe(moe)))?)
 }
 
-/// Reads everything; what a block has beside its mixture `finish` reads, from the block's `mlp`.
-fn load(
+/// Reads what follows attention in a block: a mixture with an expert that all rows share beside it, or one gated MLP.
+pub(crate) fn sharing(c: &Config) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<>> {
+    let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
+    mixture(c, move |l, moe| {
+        let shared = Moe::shared(l, "shared_expert_gate", "shared_expert", NAMES, activation)?;
+        Ok(FeedForward::Shared(moe, Box::new(FeedForward::Moe(shared))))
+    })
+}
+
+/// The same with what `finish` reads beside the mixture, from the block's `mlp`.
+fn mixture<F: Fn(&Loader<'_>, Moe) -> Result<FeedForward>>(
     c: &Config,
-    root: &Loader<'_>,
-    window: impl Fn(usize) -> Option<usize>,
-    finish: &dyn Fn(&Loader<'_>, Moe) -> Result<FeedForward>,
-) -> Result<Box<dyn Model>> {
+    finish: F,
+) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<F>> {
     // Later versions of transformers save it under the name that Mixtral has for it.
     let n = c.opt_usize("num_experts")?.or(c.opt_usize("num_local_experts")?);
     let n = n.ok_or_else(|| Error::missing("config `num_experts`"))?;
@@ -47,13 +50,24 @@ fn load(
     let router = if c.bool_or("norm_topk_prob", false)? { router } else { router.unnormalised(1.0) };
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
     let (dense, sparse) = (llama::dense(c)?, sparse(c)?);
-    llama::load_with(c, root, window, &|l, i| {
+    Ok(move |l: &Loader<'_>, i: usize| {
         if n == 0 || !sparse(i) {
             return dense(l, i);
         }
         let l = l.at("mlp");
-        finish(&l, Moe::load(&l, n, router.clone(), NAMES, activation)?)
+        finish(&l, experts(&l, n, router.clone(), activation)?)
     })
+}
+
+/// Reads a mixture: experts one by one or stacked, of which gate and up may be one matrix, as later versions of transformers keep them.
+fn experts(l: &Loader<'_>, n: usize, router: RouterSpec, activation: Activation) -> Result<Moe> {
+    let inner = l.at("experts");
+    let Some(both) = l.optional(inner.tensor("gate_up_proj"))? else {
+        return Moe::load(l, n, router, NAMES, activation);
+    };
+    let [gate, up] = inner.parts_of_stack(&both, n, [both.shape[1] / 2; 2])?;
+    let down = inner.tensor("down_proj")?;
+    Moe::new(l.linear("gate")?, router, Experts::new([gate, up, l.weight(&down)?], activation))
 }
 
 /// Whether a layer has experts: each `decoder_sparse_step`-th, but for those that `mlp_only_layers` names.

@@ -42,6 +42,8 @@ fn a_checkpoint_without_a_head_has_vectors_and_says_that_it_has_no_logits() {
         ("qwen3", "Qwen3Model"),
         ("qwen2-moe", "Qwen2MoeModel"),
         ("qwen3-moe", "Qwen3MoeModel"),
+        ("qwen3-next", "Qwen3NextModel"),
+        ("qwen3-5", "Qwen3_5TextModel"),
         ("deepseek-v2", "DeepseekV2Model"),
         ("deepseek-v3", "DeepseekV3Model"),
         ("gemma", "GemmaModel"),

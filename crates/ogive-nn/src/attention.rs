@@ -1,7 +1,7 @@
 //! Grouped-query attention (Ainslie et al. 2023, <https://arxiv.org/abs/2305.13245>), with rotary positions or without and, where
 //! the file has them, biases and norms on queries and keys.
 
-use crate::backend::{AttnOption, AttnSpec, LayerCache, Rope};
+use crate::backend::{Activation, AttnOption, AttnSpec, Axis, LayerCache, Rope};
 use crate::tensor::{Config, Error, Result, Tensor};
 use crate::{Linear, Loader, RmsNorm, Step};
 
@@ -41,6 +41,8 @@ pub struct Attention {
     k_norm: Option<RmsNorm>,
     rope: Option<Rope>,
     spec: AttnSpec,
+    /// Whether a head's queries come with as many numbers that gate its output.
+    gated: bool,
 }
 
 impl Attention {
@@ -58,6 +60,36 @@ impl Attention {
         rope: impl Into<Option<Rope>>,
         spec: AttnSpec,
     ) -> Result<Self> {
+        Self::load_as(l, c, layer, rope.into(), spec, false)
+    }
+
+    /// The same where `q_proj` gives for each head a query and then a gate, the sigmoid of which its output is multiplied by
+    /// (Qiu et al. 2025, <https://arxiv.org/abs/2505.06708>).
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and if values are not as long as keys.
+    pub fn load_gated(
+        l: &Loader<'_>,
+        c: &Config,
+        layer: usize,
+        rope: impl Into<Option<Rope>>,
+        spec: AttnSpec,
+    ) -> Result<Self> {
+        if spec.k_dim != spec.v_dim {
+            let why = format!("values of {} elements have gates of {}", spec.v_dim, spec.k_dim);
+            return Err(Error::invalid("config", why));
+        }
+        Self::load_as(l, c, layer, rope.into(), spec, true)
+    }
+
+    fn load_as(
+        l: &Loader<'_>,
+        c: &Config,
+        layer: usize,
+        rope: Option<Rope>,
+        spec: AttnSpec,
+        gated: bool,
+    ) -> Result<Self> {
         let eps = c.f32_or("rms_norm_eps", 1e-6)?;
         if spec.kv_heads == 0 || !spec.heads.is_multiple_of(spec.kv_heads) {
             let why =
@@ -74,7 +106,7 @@ impl Attention {
             heads.checked_mul(dim).ok_or_else(|| Error::invalid("config", why()))
         };
         let sizes = [
-            width(spec.heads, spec.k_dim)?,
+            width(spec.heads, spec.k_dim.saturating_mul(if gated { 2 } else { 1 }))?,
             width(spec.kv_heads, spec.k_dim)?,
             width(spec.kv_heads, spec.v_dim)?,
         ];
@@ -87,8 +119,9 @@ impl Attention {
             o: l.linear("o_proj")?,
             q_norm: l.optional(l.rms_norm("q_norm", eps))?,
             k_norm: l.optional(l.rms_norm("k_norm", eps))?,
-            rope: rope.into(),
+            rope,
             spec,
+            gated,
         })
     }
 
@@ -120,6 +153,7 @@ impl Attention {
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let [q, k, v] = Linear::forward_many(s, x, [&self.q, &self.k, &self.v])?;
         let (b, spec) = (s.backend, &self.spec);
+        let (q, gate) = if self.gated { self.apart(s, q)? } else { (q, None) };
         let q = in_heads(s, q, self.q_norm.as_ref(), spec.heads, spec.k_dim)?;
         let k = in_heads(s, k, self.k_norm.as_ref(), spec.kv_heads, spec.k_dim)?;
         let o = match (&self.rope, self.causal()) {
@@ -138,7 +172,24 @@ impl Attention {
                 b.attend(&q, &k, &v, spec, s.plan)?
             }
         };
+        let o = match gate {
+            Some(gate) => b.gated(gate, &o, Activation::Sigmoid)?,
+            None => o,
+        };
         self.o.forward(s, &o) // [n, heads * v_dim] -> [n, dim]
+    }
+
+    /// Queries, and what gates each head's output. `[n, heads * 2 * dim] -> [n, heads * dim], [n, heads * dim]`
+    fn apart(&self, s: &Step<'_>, both: Tensor) -> Result<(Tensor, Option<Tensor>)> {
+        let (n, heads, dim) = (both.shape().rows(), self.spec.heads, self.spec.k_dim);
+        let both = both.reshape([n, heads, 2 * dim])?;
+        let mut parts = s.backend.split(&both, Axis::Cols, &[dim, dim])?.into_iter();
+        match (parts.next(), parts.next()) {
+            (Some(q), Some(gate)) => {
+                Ok((q.reshape([n, heads * dim])?, Some(gate.reshape([n, heads * dim])?)))
+            }
+            _ => Err(Error::invalid("split", "the backend gave another number of parts")),
+        }
     }
 }
 

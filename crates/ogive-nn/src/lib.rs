@@ -70,6 +70,7 @@
 //! ```
 
 mod attention;
+mod delta_net;
 mod latent;
 mod layers;
 mod loader;
@@ -81,6 +82,7 @@ mod share;
 mod step;
 
 pub use attention::{Attention, group_by_window, heads_of, spec_of};
+pub use delta_net::GatedDeltaNet;
 pub use latent::LatentAttention;
 pub use layers::{Embedding, LayerNorm, Linear, RmsNorm};
 pub use loader::Loader;

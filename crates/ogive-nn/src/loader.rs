@@ -255,14 +255,26 @@ impl<'a> Loader<'a> {
         n: usize,
         outputs: [usize; N],
     ) -> Result<[Weight; N]> {
-        let host = self.host(name)?;
+        self.parts_of_stack(&self.host(name)?, n, outputs)
+    }
+
+    /// The same of a stacked tensor that was read already.
+    ///
+    /// # Errors
+    /// As [`stacked_parts`](Self::stacked_parts).
+    pub fn parts_of_stack<const N: usize>(
+        &self,
+        host: &HostWeight,
+        n: usize,
+        outputs: [usize; N],
+    ) -> Result<[Weight; N]> {
         let rows = outputs.iter().try_fold(0usize, |sum, n| sum.checked_add(*n));
         // Where there are no bytes, nothing bounds the shape.
         if host.shape[0] != n || rows != Some(host.shape[1]) || host.bytes.is_empty() {
             let why = format!("{:?} is not {n} experts whose parts have {outputs:?} outputs", host.shape);
             return Err(Error::invalid(&host.name, format!("{why}; do weights and config belong together?")));
         }
-        let host = if host.is_plain() { host } else { host.decoded()? };
+        let host = &if host.is_plain() { host.clone() } else { host.decoded()? };
         let [_, each, cols] = host.shape;
         let flat = HostWeight::new(&*host.name, [1, n * each, cols], host.format, host.bytes.clone())?;
         let mut from = 0;
@@ -274,7 +286,7 @@ impl<'a> Loader<'a> {
             self.weight(&HostWeight::stack(host.name.clone(), &parts)?)
         };
         let parts = outputs.map(part);
-        fixed(name, parts.into_iter().collect::<Result<_>>()?)
+        fixed(&host.name, parts.into_iter().collect::<Result<_>>()?)
     }
 
     /// A small tensor as numbers: `[cols]`, or `[rows, cols]`.

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 /// The defaults of `configuration_….py` for a class (`MixtralForCausalLM`, `MixtralModel`), by settings.
 fn defaults(class: &str) -> Vec<(&'static str, Value)> {
-    let family = ["ForCausalLM", "Model"].iter().find_map(|end| class.strip_suffix(end));
+    let family =
+        ["ForCausalLM", "Model", "ForConditionalGeneration"].iter().find_map(|end| class.strip_suffix(end));
     match family.unwrap_or_default() {
         "Gemma" => vec![("num_key_value_heads", json!(16)), ("head_dim", json!(256))],
         "Gemma2" => vec![
@@ -53,6 +54,9 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         "Phi3" => vec![("rms_norm_eps", json!(1e-5))],
         "Qwen2Moe" => mixture(16, 4),
         "Qwen3Moe" => mixture(4, 8),
+        "Qwen3Next" => hybrid(2, &[("num_experts", 512), ("num_experts_per_tok", 10)]),
+        "Qwen3_5" => hybrid(4, &[]),
+        "Qwen3_5Moe" => hybrid(2, &[("num_experts", 256), ("num_experts_per_tok", 8)]),
         "SmolLM3" => vec![("num_key_value_heads", json!(4)), ("rope_theta", json!(2e6))],
         _ => Vec::new(),
     }
@@ -66,6 +70,21 @@ fn mixture(kv_heads: usize, chosen: usize) -> Vec<(&'static str, Value)> {
         ("norm_topk_prob", json!(false)),
         ("sliding_window", json!(4096)),
     ]
+}
+
+/// Those with linear attention in most layers.
+fn hybrid(kv_heads: usize, more: &[(&'static str, usize)]) -> Vec<(&'static str, Value)> {
+    let whole = [
+        ("num_key_value_heads", kv_heads),
+        ("head_dim", 256),
+        ("linear_conv_kernel_dim", 4),
+        ("linear_num_key_heads", 16),
+        ("linear_num_value_heads", 32),
+        ("linear_key_head_dim", 128),
+        ("linear_value_head_dim", 128),
+    ];
+    let whole = whole.iter().chain(more).map(|(key, value)| (*key, json!(value)));
+    whole.chain([("partial_rotary_factor", json!(0.25))]).collect()
 }
 
 /// OpenAI's, whose file of settings has them all.
@@ -109,11 +128,19 @@ fn gemma(settings: &mut Map<String, Value>) {
     }
 }
 
-/// Fills in what the first of `architectures` takes for granted.
+/// Fills in what the first of `architectures` takes for granted; of a model that also sees, in the settings of its text.
 pub(crate) fn fill(settings: &mut Map<String, Value>) {
     let class = settings.get("architectures").and_then(|names| names.get(0)?.as_str());
-    let all = defaults(class.unwrap_or_default());
-    if matches!(class, Some("GemmaForCausalLM" | "GemmaModel")) {
+    let class = class.unwrap_or_default().to_owned();
+    match settings.get_mut("text_config") {
+        Some(Value::Object(text)) => fill_in(&class, text),
+        _ => fill_in(&class, settings),
+    }
+}
+
+fn fill_in(class: &str, settings: &mut Map<String, Value>) {
+    let all = defaults(class);
+    if matches!(class, "GemmaForCausalLM" | "GemmaModel") {
         gemma(settings);
     }
     for (key, value) in all {
@@ -175,6 +202,13 @@ mod tests {
                 json!({"num_key_value_heads": 2, "head_dim": 128, "partial_rotary_factor": 0.5,
                     "rms_norm_eps": 1.5625e-7}),
             ),
+            (
+                "Qwen3_5MoeForConditionalGeneration",
+                json!({"num_key_value_heads": 2, "head_dim": 256, "linear_conv_kernel_dim": 4,
+                    "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+                    "linear_value_head_dim": 128, "num_experts": 256, "num_experts_per_tok": 8,
+                    "partial_rotary_factor": 0.25}),
+            ),
             ("GraniteForCausalLM", json!({"attention_multiplier": 1.0})),
             (
                 "GraniteMoeForCausalLM",
@@ -202,6 +236,8 @@ mod tests {
             want["architectures"] = json!([class]);
             assert_eq!(filled(json!({"architectures": [class]})), want, "{class}");
         }
+        let seeing = filled(json!({"architectures": ["Qwen3_5ForConditionalGeneration"], "text_config": {}}));
+        assert_eq!((&seeing["text_config"]["head_dim"], seeing.get("head_dim")), (&json!(256), None));
         assert_eq!(filled(json!({"architectures": 3})), json!({"architectures": 3}));
     }
 

@@ -128,10 +128,10 @@ fn read_config(path: &Path) -> Result<Config> {
         fill(&mut packing, "quant_method", &Value::from("compressed-tensors"));
         fill(&mut settings, QUANTIZATION, &Value::Object(packing));
     }
-    classes::fill(&mut settings);
     if let Some(Value::Object(text)) = settings.get_mut("text_config") {
         rename(text);
     }
+    classes::fill(&mut settings);
     Ok(Config(Value::Object(settings)))
 }
 
@@ -186,7 +186,7 @@ fn join_rope_parameters(settings: &mut Map<String, Value>) {
         fill(settings, "rope_local_base_freq", theta);
     }
     let rope = full.unwrap_or(&rope);
-    for key in ["rope_theta", "partial_rotary_factor"] {
+    for key in ["rope_theta", "partial_rotary_factor", "mrope_section"] {
         if let Some(value) = rope.get(key) {
             fill(settings, key, value);
         }

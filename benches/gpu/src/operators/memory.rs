@@ -2,14 +2,18 @@
 
 use super::Bench;
 use crate::Result;
-use crate::lab::{BLOCK, Sequences, tensor};
+use crate::lab::{BLOCK, Sequences, rotate, tensor, values};
 use ogive::backend::{Backend, BlockCopy, LayerCache, Plan};
-use ogive::cuda::CudaBackend;
 use ogive::tensor::{F16, Q8_0};
 
-/// A layer of Mamba 2.8B: channels, numbers of the state of each, and rows that a convolution sees.
-const MAMBA: [usize; 3] = [5120, 16, 4];
-const TINY: [usize; 3] = [64, 4, 4];
+/// A layer of Mamba 2.8B: channels, and numbers of the state of each.
+const MAMBA: [usize; 2] = [5120, 16];
+const TINY: [usize; 2] = [64, 4];
+
+/// A layer of Qwen3-Next 80B-A3B that has states: channels that are convolved, and rows that are seen; key heads, heads, and elements of keys and
+/// of values.
+const CONVOLVED: [usize; 2] = [8192, 4];
+const DELTA: [usize; 4] = [16, 32, 128, 128];
 
 /// A token of each sequence goes to its page.
 pub(super) fn store(bench: &mut Bench<'_>) -> Result<()> {
@@ -80,59 +84,67 @@ fn steps(bench: &Bench<'_>, prompt: Option<usize>) -> Vec<[usize; 2]> {
     counts.iter().map(|count| [*count, 1]).chain(prompt.map(|rows| [1, rows])).collect()
 }
 
-/// Such sequences, with a state of so many numbers.
-fn with_states(b: &CudaBackend, len: usize, [count, rows]: [usize; 2]) -> Result<(Sequences, Plan)> {
-    let all = Sequences::new(b, vec![LayerCache::State { len }], count, rows + 1)?;
+/// Such sequences, with a state of so many numbers in each of some layers, and how many those are: one call after the other finds its state in
+/// memory, as a model's layers do, and not in the L2.
+fn with_states(bench: &Bench<'_>, len: usize, [count, rows]: [usize; 2]) -> Result<(Sequences, Plan, usize)> {
+    let layers = (rotate(bench.run) / (8 * len * count)).clamp(2, 64);
+    let all = Sequences::new(bench.b, vec![LayerCache::State { len }; layers], count, rows + 1)?;
     // Something went before, else no state is read.
-    let plan = all.plan(b, rows, 1)?;
-    Ok((all, plan))
+    let plan = all.plan(bench.b, rows, 1)?;
+    Ok((all, plan, layers))
+}
+
+/// Calls in a graph: one for each layer where tokens come by themselves.
+fn calls(layers: usize, rows: usize) -> usize {
+    if rows == 1 { layers.max(4) } else { 2 }
 }
 
 /// States as they are: what is read of a layer, and written back to it.
 pub(super) fn states(bench: &mut Bench<'_>) -> Result<()> {
-    let (name, b, [dim, m, _]) = ("read_state, write_state", bench.b, bench.run.pick(MAMBA, TINY));
+    let (name, b, [dim, m]) = ("read_state, write_state", bench.b, bench.run.pick(MAMBA, TINY));
     if !bench.wants(name) {
         return Ok(());
     }
     for [count, rows] in steps(bench, None) {
-        let (all, plan) = with_states(b, dim * m, [count, rows])?;
+        let (all, plan, layers) = with_states(bench, dim * m, [count, rows])?;
         let bytes = (16 * count * dim * m) as f64;
-        bench.add(name, &format!("{count} × {}", dim * m), (4, Some(&plan)), [bytes, 0.0], &mut |_| {
-            let state = b.read_state(0, &all.cache, &plan)?;
-            b.write_state(0, &state, &all.cache, &plan)
+        let calls = (calls(layers, rows), Some(&plan));
+        bench.add(name, &format!("{count} × {}", dim * m), calls, [bytes, 0.0], &mut |i| {
+            let state = b.read_state(i % layers, &all.cache, &plan)?;
+            b.write_state(i % layers, &state, &all.cache, &plan)
         })?;
     }
     Ok(())
 }
 
 pub(super) fn convolution(bench: &mut Bench<'_>) -> Result<()> {
-    let (name, b, [dim, _, width]) = ("causal_conv", bench.b, bench.run.pick(MAMBA, TINY));
+    let (name, b, [dim, width]) = ("causal_conv", bench.b, bench.run.pick(CONVOLVED, TINY));
     if !bench.wants(name) {
         return Ok(());
     }
     let w = tensor(b, width, dim)?;
-    for [count, rows] in steps(bench, Some(bench.run.pick(512, 20))) {
-        let (all, plan) = with_states(b, (width - 1) * dim, [count, rows])?;
+    for [count, rows] in steps(bench, Some(bench.run.pick(2048, 20))) {
+        let (all, plan, layers) = with_states(bench, (width - 1) * dim, [count, rows])?;
         let (n, x) = (count * rows, tensor(b, count * rows, dim)?);
         let bytes = 4 * dim * (2 * n + width + 2 * count * (width - 1));
         let case = format!("{count} × {rows} × {dim}, width {width}");
         let work = [bytes as f64, (2 * n * dim * width) as f64];
-        bench.add(name, &case, (2, Some(&plan)), work, &mut |_| {
-            b.causal_conv(0, &x, &w, &all.cache, &plan).map(drop)
+        bench.add(name, &case, (calls(layers, rows), Some(&plan)), work, &mut |i| {
+            b.causal_conv(i % layers, &x, &w, &all.cache, &plan).map(drop)
         })?;
     }
     Ok(())
 }
 
 pub(super) fn scan(bench: &mut Bench<'_>) -> Result<()> {
-    let (name, b, [dim, m, _]) = ("selective_scan", bench.b, bench.run.pick(MAMBA, TINY));
+    let (name, b, [dim, m]) = ("selective_scan", bench.b, bench.run.pick(MAMBA, TINY));
     if !bench.wants(name) {
         return Ok(());
     }
     // Decay, so that states stay numbers.
     let decay = b.upload(&vec![-1.0; dim * m], [dim, m].into())?;
-    for [count, rows] in steps(bench, Some(bench.run.pick(64, 8))) {
-        let (all, plan) = with_states(b, dim * m, [count, rows])?;
+    for [count, rows] in steps(bench, Some(bench.run.pick(2048, 8))) {
+        let (all, plan, layers) = with_states(bench, dim * m, [count, rows])?;
         let n = count * rows;
         let (x, dt) = (tensor(b, n, dim)?, b.upload(&vec![0.5; n * dim], [n, dim].into())?);
         let (input, output) = (tensor(b, n, m)?, tensor(b, n, m)?);
@@ -140,8 +152,36 @@ pub(super) fn scan(bench: &mut Bench<'_>) -> Result<()> {
         let case = format!("{count} × {rows} × {dim}, states of {m}");
         // `exp(dt a) h + (dt x) b`, and its sum with `c`.
         let work = [bytes as f64, (n * dim * (6 * m + 1)) as f64];
-        bench.add(name, &case, (2, Some(&plan)), work, &mut |_| {
-            b.selective_scan(0, &x, &dt, &decay, &input, &output, &all.cache, &plan).map(drop)
+        bench.add(name, &case, (calls(layers, rows), Some(&plan)), work, &mut |i| {
+            b.selective_scan(i % layers, &x, &dt, &decay, &input, &output, &all.cache, &plan).map(drop)
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn delta(bench: &mut Bench<'_>) -> Result<()> {
+    let (name, b) = ("gated_delta", bench.b);
+    let [key_heads, heads, k_dim, v_dim] = bench.run.pick(DELTA, [1, 2, 8, 8]);
+    if !bench.wants(name) {
+        return Ok(());
+    }
+    for [count, rows] in steps(bench, Some(bench.run.pick(2048, 20))) {
+        let (n, len) = (count * rows, heads * k_dim * v_dim);
+        let (all, plan, layers) = with_states(bench, len, [count, rows])?;
+        // Keys are short, and states are forgotten, so that they stay numbers.
+        let few = |of: usize, dim: usize| {
+            let values: Vec<f32> = values(n * of * dim).into_iter().map(|v| 0.1 * v).collect();
+            b.upload(&values, [n, of, dim].into())
+        };
+        let (q, k, v) = (few(key_heads, k_dim)?, few(key_heads, k_dim)?, few(heads, v_dim)?);
+        let gate = |value: f32| b.upload(&vec![value; n * heads], [n, heads].into());
+        let (g, beta) = (gate(-0.1)?, gate(0.5)?);
+        let bytes = 4 * (2 * n * (key_heads * k_dim + heads * (v_dim + 1)) + 2 * count * len);
+        let case = format!("{count} × {rows} × {heads} heads, {k_dim} × {v_dim}");
+        // An element of a state is faded, read twice and added to, for each row.
+        let work = [bytes as f64, (7 * n * len) as f64];
+        bench.add(name, &case, (calls(layers, rows), Some(&plan)), work, &mut |i| {
+            b.gated_delta(i % layers, &q, &k, &v, &g, &beta, &all.cache, &plan).map(drop)
         })?;
     }
     Ok(())

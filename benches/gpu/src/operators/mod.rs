@@ -66,6 +66,7 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
         attention::encoder,
         memory::convolution,
         memory::scan,
+        memory::delta,
         memory::states,
         memory::gather,
         memory::copies,

@@ -297,6 +297,55 @@ impl Backend for Split {
             b.rope_attend(layer, q, k, &v, rope, own, &spec, plan)
         })
     }
+    fn causal_conv(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        w: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (part, own) = self.layer(layer, cache)?;
+        self.one(part, "causal_conv", |b| {
+            b.causal_conv(layer, &self.at(part, x)?, &self.at(part, w)?, own, self.plan_of(part, plan)?)
+        })
+    }
+    fn selective_scan(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        dt: &Tensor,
+        a: &Tensor,
+        b: &Tensor,
+        c: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (part, own) = self.layer(layer, cache)?;
+        self.one(part, "selective_scan", |backend| {
+            let [x, dt, a] = [self.at(part, x)?, self.at(part, dt)?, self.at(part, a)?];
+            let [b, c] = [self.at(part, b)?, self.at(part, c)?];
+            backend.selective_scan(layer, &x, &dt, &a, &b, &c, own, self.plan_of(part, plan)?)
+        })
+    }
+    fn gated_delta(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        g: &Tensor,
+        beta: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (part, own) = self.layer(layer, cache)?;
+        self.one(part, "gated_delta", |b| {
+            let [q, k, v] = [self.at(part, q)?, self.at(part, k)?, self.at(part, v)?];
+            let [g, beta] = [self.at(part, g)?, self.at(part, beta)?];
+            b.gated_delta(layer, &q, &k, &v, &g, &beta, own, self.plan_of(part, plan)?)
+        })
+    }
     fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {
         let (part, experts) = self.experts_of(experts)?;
         self.one(part, "moe", |b| {

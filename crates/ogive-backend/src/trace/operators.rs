@@ -182,6 +182,21 @@ impl Backend for Trace {
         let scan = |b: &dyn Backend| b.selective_scan(layer, x, dt, a, b_in, c, cache, plan);
         self.around("selective_scan", &[], work, scan)
     }
+    fn gated_delta(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        g: &Tensor,
+        beta: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let work = Work::delta(layer, k, v, cache, plan);
+        let delta = |b: &dyn Backend| b.gated_delta(layer, q, k, v, g, beta, cache, plan);
+        self.around("gated_delta", &[], work, delta)
+    }
     fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {
         if self.opens("moe") {
             return composed::moe(self, x, logits, spec, experts);

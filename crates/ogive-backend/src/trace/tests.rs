@@ -112,6 +112,11 @@ fn attention_counts_what_its_rows_see() -> Result<()> {
     assert_eq!(work(&b), is(2 * 4 * 12, 0), "read and written, in the one layer that has blocks");
     b.read_state(1, &cache, &plan)?;
     assert_eq!(work(&b), is(2 * 7 * 4, 0));
+    // Seven elements of state as one head with keys of 7 and values of 1: four products for each, of each row.
+    let (long, short, one) = (tensor(&b, [4, 1, 7]), tensor(&b, [4, 1, 1]), tensor(&b, [4, 1]));
+    b.take();
+    b.gated_delta(1, &long, &long, &short, &one, &one, &cache, &plan)?;
+    assert_eq!(work(&b), is(2 * 2 * 7 * 4, 8 * 4 * 7));
     let rope = Rope::new(vec![1.0]);
     b.rope_attend(0, q, k, &v, &rope, &cache, &spec, &plan)?;
     assert_eq!(work(&b), is(12 * (9 + 4), products));

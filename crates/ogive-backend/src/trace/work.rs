@@ -128,6 +128,12 @@ impl Work {
         Self { operations, ..Self::states(2, layer, cache, plan) }
     }
 
+    /// The delta rule's products, four for each element of a state and row, and its states read and written.
+    pub(super) fn delta(layer: usize, k: &Tensor, v: &Tensor, cache: &Cache, plan: &Plan) -> Self {
+        let operations = times([8, v.shape().len(), k.shape().cols()]);
+        Self { operations, ..Self::states(2, layer, cache, plan) }
+    }
+
     fn rows(layer: usize, cache: &Cache, counts: impl Iterator<Item = usize>) -> Self {
         let rows = counts.map(|n| n as u64).fold(0, u64::saturating_add);
         Self::bytes(rows.saturating_mul(row_bytes(layer, cache)))

@@ -57,6 +57,7 @@ pub(super) fn function(f: Activation) -> Result<fn(f64) -> f64> {
         Activation::Exp => f64::exp,
         // ln(1 + e^x) written so that neither side overflows.
         Activation::Softplus => |x| x.max(0.0) + (-x.abs()).exp().ln_1p(),
+        Activation::Sigmoid => |x| 1.0 / (1.0 + (-x).exp()),
         other => {
             return Err(Error::unsupported("activate", format!("the oracle does not know {other:?}")));
         }

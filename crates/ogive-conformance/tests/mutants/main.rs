@@ -2,10 +2,12 @@
 //!
 //! A suite that passes everything is worth nothing; this is how we know that it does not.
 
+mod fault;
 mod mutant;
 mod overwriter;
 
-use mutant::{Fault, Mutant};
+use fault::Fault;
+use mutant::Mutant;
 use ogive_backend::Backend;
 use ogive_conformance::{Options, Status, run};
 use overwriter::Overwriter;
@@ -111,6 +113,8 @@ fn every_fault_is_caught_by_the_case_that_names_it() {
         (KnowsElementsByName, "attend_cache/element-of-a-known-name"),
         (MixesHeads, "linear/refused"),
         (SumsNothing, "sum"),
+        (MisindexesGroupedHeads, "gated_delta"),
+        (ForgetsToDecay, "gated_delta"),
     ];
     let sound: Arc<dyn Backend> = Arc::new(Mutant::new(Nothing));
     let mut missed = Vec::new();

@@ -1,76 +1,11 @@
 //! The oracle with one fault.
 
+use crate::fault::Fault::{self, *};
 use ogive_backend::tensor::{BF16, Error, F32, Q8_0, Result, Shape, Tensor};
 use ogive_backend::*;
 use ogive_conformance::Oracle;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-
-/// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Nothing,
-    IgnoresWindow,
-    IgnoresCausal,
-    IgnoresSoftCap,
-    IgnoresSinks,
-    IgnoresAlibi,
-    IgnoresMask,
-    IgnoresUnknownOption,
-    CapsFirst,
-    MisindexesGroupedHeads,
-    SwapsRopeLayouts,
-    IgnoresRopeFactor,
-    RoundsNothingIntoTheCache,
-    StoresRowsOfNobody,
-    CopiesBlocksBackwards,
-    WritesTheSlotItReads,
-    StartsFromAnOldState,
-    AddsBiasToScores,
-    IgnoresRouterBias,
-    TiesToTheHigherIndex,
-    IgnoresGroups,
-    IgnoresWeightScale,
-    IgnoresInputPermutation,
-    ClampsIds,
-    ForgetsEpsilon,
-    TakesGeluForItsApproximation,
-    SortsOutputs,
-    ForgetsTheResidual,
-    ReplaysStaleResults,
-    ReplaysOtherModels,
-    DependsOnTheBatch,
-    DependsOnHowAPromptIsCut,
-    SpreadsNan,
-    PanicsOnWrongShapes,
-    CallsForeignInvalid,
-    PlansAnything,
-    TakesNanForTheLargest,
-    BestTiesToTheHigherIndex,
-    KeepsTheFirst,
-    LosesPrecision,
-    AttendsToUnroundedKeys,
-    ReadsTheFirstTable,
-    ReadsTheFirstLayer,
-    IgnoresSharing,
-    LosesRowsPast64,
-    LosesTheLastOutputs,
-    RotatesHalvesOnly,
-    RotatesWholeHeads,
-    RotatesByNoFactor,
-    FusesCausalOnly,
-    ForgetsBeyond128,
-    KnowsSiluOnly,
-    IgnoresBiasesOfExperts,
-    ClampsNoGates,
-    IgnoresScaleOfStacks,
-    IgnoresOrderOfStacks,
-    KnowsElementsByName,
-    MixesHeads,
-    SumsNothing,
-}
-
-use Fault::*;
 
 /// The oracle with a fault.
 #[derive(Debug)]
@@ -441,6 +376,33 @@ impl Backend for Mutant {
             return self.attend(&q, &k, v, spec, plan);
         }
         self.attend_cache(layer, &q, cache, spec, plan)
+    }
+    fn gated_delta(
+        &self,
+        layer: usize,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        g: &Tensor,
+        beta: &Tensor,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Result<Tensor> {
+        let (mut q, mut k, mut g) = (q.clone(), k.clone(), g.clone());
+        if self.is(MisindexesGroupedHeads)
+            && let (&[n, own, dim], &[_, heads, _]) = (k.shape().dims(), v.shape().dims())
+        {
+            // Key heads one after the other, and then from the first again.
+            let again = |x: Tensor| {
+                let row = x.reshape([n, own * dim])?;
+                Oracle.concat(&vec![&row; heads / own], Axis::Cols)?.reshape([n, heads, dim])
+            };
+            (q, k) = (again(q)?, again(k)?);
+        }
+        if self.is(ForgetsToDecay) {
+            g = Oracle.mul(g, &Oracle.upload(&[0.0], [1].into())?)?;
+        }
+        Oracle.gated_delta(layer, &q, &k, v, &g, beta, cache, plan)
     }
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         let (mut values, cols) = (self.download(x)?, x.shape().cols().max(1));

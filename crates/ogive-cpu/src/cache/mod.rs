@@ -225,6 +225,45 @@ pub(crate) fn read_state(layer: usize, cache: &Cache, plan: &Plan) -> Result<Ten
     Ok(make([spans.len(), len], out))
 }
 
+/// A span's state before, if anything has gone before, and the place of that after.
+pub(crate) type Before<'a> = (Option<&'a [f32]>, &'a mut [f32]);
+
+/// Has `f` write the state of each span where it belongs, from the one before: [`read_state`] and [`write_state`] without copies, unless two
+/// share a slot. States are of `len` numbers each.
+pub(crate) fn advance_states<T>(
+    at: &str,
+    layer: usize,
+    len: usize,
+    cache: &Cache,
+    plan: &Plan,
+    f: impl FnOnce(Vec<Before<'_>>) -> T,
+) -> Result<T> {
+    plan::device(plan)?;
+    let (lock, own) = states(cache, layer)?;
+    let spans = &plan.batch().spans;
+    if own != len || len == 0 {
+        return Err(Error::shape(at, [spans.len(), own].into(), [spans.len(), len].into()));
+    }
+    let mut states: RwLockWriteGuard<'_, Vec<f32>> = lock.write().map_err(poisoned)?;
+    let reads = |s: &Span| (s.past > 0).then_some(s.slots[0]);
+    let mut used: Vec<u32> = spans.iter().flat_map(|s| reads(s).into_iter().chain([s.slots[1]])).collect();
+    used.iter().try_for_each(|s| slot(*s, len, &states).map(drop))?;
+    used.sort_unstable();
+    if used.windows(2).any(|pair| pair[0] == pair[1]) {
+        let before = spans.iter().map(|s| reads(s).map(|s| states[s as usize * len..][..len].to_vec()));
+        let (before, mut after): (Vec<_>, _) = (before.collect(), vec![0.0; spans.len() * len]);
+        let turns = before.iter().map(Option::as_deref).zip(after.chunks_exact_mut(len));
+        let result = f(turns.collect());
+        for (span, after) in spans.iter().zip(after.chunks_exact(len)) {
+            states[span.slots[1] as usize * len..][..len].copy_from_slice(after);
+        }
+        return Ok(result);
+    }
+    let mut places: Vec<Option<&mut [f32]>> = states.chunks_exact_mut(len).map(Some).collect();
+    let mut place = |slot: u32| places[slot as usize].take().unwrap_or_default();
+    Ok(f(spans.iter().map(|s| (reads(s).map(|s| &*place(s)), place(s.slots[1]))).collect()))
+}
+
 pub(crate) fn write_state(layer: usize, x: &Tensor, cache: &Cache, plan: &Plan) -> Result<()> {
     plan::device(plan)?;
     let ((lock, len), from) = (states(cache, layer)?, read("write_state", x)?);

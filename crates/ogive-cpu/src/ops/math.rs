@@ -157,6 +157,7 @@ pub(crate) enum Function {
     Tanh,
     Exp,
     Softplus,
+    Sigmoid,
 }
 
 impl Function {
@@ -170,6 +171,7 @@ impl Function {
             Activation::Tanh => Self::Tanh,
             Activation::Exp => Self::Exp,
             Activation::Softplus => Self::Softplus,
+            Activation::Sigmoid => Self::Sigmoid,
             other => return Err(Error::unsupported("activate", format!("the CPU backend has no {other:?}"))),
         })
     }
@@ -185,6 +187,7 @@ impl Function {
             Self::Tanh => x.iter_mut().for_each(|v| *v = tanh(*v)),
             Self::Exp => x.iter_mut().for_each(|v| *v = exp(*v)),
             Self::Softplus => x.iter_mut().for_each(|v| *v = softplus(*v)),
+            Self::Sigmoid => x.iter_mut().for_each(|v| *v = sigmoid(*v)),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! every operator a single loop.
 
 pub(crate) mod best;
+pub(crate) mod delta;
 pub(crate) mod elementwise;
 pub(crate) mod experts;
 pub(crate) mod math;

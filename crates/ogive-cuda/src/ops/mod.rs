@@ -15,6 +15,7 @@ pub(crate) mod moves;
 pub(crate) mod norm;
 mod one;
 pub(crate) mod order;
+pub(crate) mod recurrent;
 pub(crate) mod rope;
 pub(crate) mod slabs;
 pub(crate) mod split;

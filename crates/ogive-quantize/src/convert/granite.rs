@@ -33,7 +33,7 @@ pub(super) fn halves(model: &Model<'_>, name: &str) -> Option<[(String, Change);
 }
 
 /// Of each expert's rows the first half, or the second.
-fn half(which: usize) -> Change {
+pub(super) fn half(which: usize) -> Change {
     let misfit = || ogive_tensor::Error::invalid("input_linear", "its experts have no two halves");
     let shape = move |[experts, rows, cols]: [usize; 3]| {
         if rows.is_multiple_of(2) { Ok([experts, rows / 2, cols]) } else { Err(misfit()) }

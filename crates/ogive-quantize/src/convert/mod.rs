@@ -6,11 +6,14 @@
 
 mod check;
 mod granite;
+mod hybrid;
 mod latent;
 mod pieces;
 mod settings;
 mod tensors;
 mod vocab;
+
+pub(crate) use hybrid::only_text;
 
 use crate::input::Tensor;
 use crate::{Error, Result};
@@ -28,6 +31,11 @@ const CLASSES: &[(&str, &str)] = &[
     ("Qwen3ForCausalLM", "qwen3"),
     ("Qwen2MoeForCausalLM", "qwen2moe"),
     ("Qwen3MoeForCausalLM", "qwen3moe"),
+    ("Qwen3NextForCausalLM", hybrid::NEXT),
+    ("Qwen3_5ForCausalLM", hybrid::DENSE),
+    ("Qwen3_5ForConditionalGeneration", hybrid::DENSE),
+    ("Qwen3_5MoeForCausalLM", hybrid::MIXTURE),
+    ("Qwen3_5MoeForConditionalGeneration", hybrid::MIXTURE),
     ("DeepseekV2ForCausalLM", latent::ARCHITECTURE),
     ("DeepseekV3ForCausalLM", latent::ARCHITECTURE),
     ("GemmaForCausalLM", "gemma"),

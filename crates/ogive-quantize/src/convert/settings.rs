@@ -3,7 +3,7 @@
 //! The keys are those llama.cpp's converter writes, with one more habit: what a class takes for granted where the file is
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
-use super::{Keys, Model, granite, latent};
+use super::{Keys, Model, granite, hybrid, latent};
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
 use std::f64::consts::TAU;
@@ -88,6 +88,10 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         }
         "bert" | "nomic-bert" => encoder(keys, model, head_dim)?,
         latent::ARCHITECTURE => latent::set(keys, model)?,
+        hybrid::NEXT | hybrid::DENSE | hybrid::MIXTURE => {
+            turning(keys, config, head_dim)?;
+            hybrid::set(keys, model, head_dim)?;
+        }
         "granite" | granite::MIXTURE => granite::set(keys, config)?,
         "glm4" | "chatglm" => turning(keys, config, head_dim)?,
         "cohere2" => {
@@ -216,7 +220,8 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
             return refuse("use_sliding_window", "GGUF has no windows for this architecture");
         }
         let windows = config.opt_strs("layer_types")?.unwrap_or_default();
-        if windows.iter().any(|t| *t != "full_attention") {
+        let known = |t: &String| t == "full_attention" || hybrid::is(model) && t == "linear_attention";
+        if !windows.iter().all(known) {
             return refuse("layer_types", "GGUF cannot say which layers of this architecture have a window");
         }
     }
@@ -230,7 +235,7 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         );
     }
     // The class has these settings for its mixtures alone; of other models they are left over.
-    if architecture.ends_with("moe") {
+    if architecture.ends_with("moe") || *architecture == hybrid::NEXT {
         let why = "GGUF cannot say that layers of this architecture have no experts";
         if config.usize_or("decoder_sparse_step", 1)? != 1 {
             return refuse("decoder_sparse_step", why);

@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, granite, latent};
+use super::{Model, granite, hybrid, latent};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -22,7 +22,9 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
     let tied = tied(model)? && repeats_embedding(model, source)?;
     let is_beside = |name: &str| {
         let head = model.is_encoder() && HEADS.iter().any(|h| name.starts_with(h));
-        head || BUFFERS.iter().any(|b| name.ends_with(b)) || tied && name == "lm_head.weight"
+        head || hybrid::is_beside(model, name)
+            || BUFFERS.iter().any(|b| name.ends_with(b))
+            || tied && name == "lm_head.weight"
     };
     for name in source.left_out().iter().filter(|name| !is_beside(&full_name(model, name))) {
         // It fails, and says of which type the elements are.
@@ -36,9 +38,11 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
         if is_beside(&name) || has_latents && latent::is_behind(model.config, &name)? {
             continue;
         }
-        if let Some(halves) = latent::halves(model, &name).or_else(|| granite::halves(model, &name)) {
-            for (to, change) in halves {
-                plain.push(one(model, to, &info, Some(change))?);
+        let two = latent::halves(model, &name).or_else(|| granite::halves(model, &name));
+        let two = two.map(|halves| halves.map(|(to, change)| (to, Some(change))).into());
+        if let Some(parts) = two.or_else(|| hybrid::parts(model, &name)) {
+            for (to, change) in parts {
+                plain.push(one(model, to, &info, change)?);
             }
             continue;
         }
@@ -86,6 +90,9 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
         let name = name.strip_prefix("bert.").unwrap_or(name);
         let leaf = |old, new| name.strip_suffix(old).map(|norm| format!("{norm}{new}"));
         return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or_else(|| name.to_owned());
+    }
+    if let Some(name) = hybrid::text_name(model, name) {
+        return name;
     }
     let bare =
         model.architecture == "gpt2" && !name.starts_with("transformer.") && !name.starts_with("lm_head.");
@@ -202,8 +209,11 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     for (n, t) in tensors.iter().filter_map(|t| Some((layer(&t.name)?, t))) {
         counts.entry(n).or_default()[usize::from(follows(&t.name))] += 1;
     }
+    // A hybrid's layers have other tensors where attention is linear.
+    let linear = hybrid::linear(model)?;
+    let kind = |part: usize, layer: u64| if part == 0 { linear(layer) } else { layer < first };
     let most = |part: usize, layer: u64| {
-        let alike = counts.iter().filter(|(other, _)| part == 0 || (**other < first) == (layer < first));
+        let alike = counts.iter().filter(|(other, _)| kind(part, **other) == kind(part, layer));
         alike.map(|(_, n)| n[part]).max().unwrap_or(0)
     };
     let poor = counts.iter().find(|(layer, n)| [0, 1].iter().any(|part| n[*part] < most(*part, **layer)));

@@ -48,7 +48,7 @@ impl Change {
     }
 
     /// A change to one tensor.
-    fn of_one(
+    pub(super) fn of_one(
         info: impl Fn(&WeightInfo) -> WeightInfo + Send + Sync + 'static,
         apply: impl Fn(&HostWeight, &Config) -> Result<HostWeight> + Send + Sync + 'static,
     ) -> Self {
@@ -82,14 +82,29 @@ impl Change {
             let order = order(rows, count).ok_or_else(|| {
                 Error::invalid(&w.name, format!("{rows} rows are not `{heads}` heads of even size"))
             })?;
-            if !vector {
-                return w.reordered(&order);
-            }
-            // A bias: its elements are the rows.
-            let w = if w.format.block_len == 1 && w.is_plain() { w.clone() } else { w.decoded()? };
-            let column = HostWeight::new(&*w.name, [1, rows, 1], w.format, w.bytes)?.reordered(&order)?;
-            HostWeight::new(column.name, [1, 1, rows], column.format, column.bytes)
+            if vector { elements_in(w, &order) } else { w.reordered(&order) }
         })
+    }
+
+    /// This change and then another, of one tensor each.
+    #[must_use]
+    pub fn then(self, next: Self) -> Self {
+        let back = next.reversed().zip(self.reversed());
+        let (first, second) = (self.clone(), next.clone());
+        let both = Self::new(
+            move |of, config| second.info(&[first.info(of, config)?], config),
+            move |of, config| next.apply(&[self.apply(of, config)?], config),
+        );
+        match back {
+            Some((last, first)) => {
+                let (one, other) = (last.clone(), first.clone());
+                both.undone_by(Self::new(
+                    move |of, config| other.info(&[one.info(of, config)?], config),
+                    move |of, config| first.apply(&[last.apply(of, config)?], config),
+                ))
+            }
+            None => both,
+        }
     }
 
     /// One less, in single precision: GGUF keeps Gemma's norms as the factors themselves, Hugging Face as the factors less
@@ -136,6 +151,13 @@ impl Change {
     pub fn apply(&self, of: &[HostWeight], config: &Config) -> Result<HostWeight> {
         (self.apply)(of, config)
     }
+}
+
+/// A vector's elements in another order.
+pub(super) fn elements_in(w: &HostWeight, order: &[usize]) -> Result<HostWeight> {
+    let w = if w.format.block_len == 1 && w.is_plain() { w.clone() } else { w.decoded()? };
+    let column = HostWeight::new(&*w.name, [1, w.shape[2], 1], w.format, w.bytes)?.reordered(order)?;
+    HostWeight::new(column.name, [1, 1, order.len()], column.format, column.bytes)
 }
 
 /// Where each row comes from, when neighbours become halves. `None` unless the rows are that many heads of even size.

@@ -109,6 +109,19 @@ pub(super) fn layer_types(
     Ok(())
 }
 
+/// Takes layers at the end that foretell more than one token off the count: they are no part of the model.
+pub(super) fn without_foretelling(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+    if let Some((layers, behind)) =
+        whole(settings, "num_hidden_layers").zip(header.usize("nextn_predict_layers")?)
+    {
+        let first = layers.saturating_sub(behind as u64);
+        if header.has_tensor(&format!("blk.{first}.nextn.eh_proj.weight")) {
+            settings.insert("num_hidden_layers".into(), first.into());
+        }
+    }
+    Ok(())
+}
+
 /// A setting that is a whole number.
 pub(super) fn whole(settings: &Settings, key: &str) -> Option<u64> {
     settings.get(key)?.as_u64()

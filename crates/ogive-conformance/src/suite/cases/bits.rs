@@ -81,6 +81,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                 Activation::GeluTanh,
                 Activation::QuickGelu,
                 Activation::Softplus,
+                Activation::Sigmoid,
             ] {
                 cut(lab, &format!("gated, {f:?}"), &|b, r| {
                     b.gated(some(b, &x, cols, r.clone())?, &some(b, &y, cols, r)?, f)
@@ -119,12 +120,12 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         let dt: Vec<f32> = (0..TOKENS * dim).map(|_| lab.random.between(0.01, 1.0)).collect();
         let (bs, cs) = (lab.random.normal(TOKENS * m), lab.random.normal(TOKENS * m));
         let (taps, a) = (lab.random.normal(4 * dim), vec![-0.7; dim * m]);
-        let spec = CacheSpec::new(
-            vec![LayerCache::State { len: 3 * dim }, LayerCache::State { len: dim * m }],
-            1,
-            0,
-            16,
-        );
+        // A head of keys for three of values.
+        let (k_dim, v_dim) = (5, 3);
+        let keys = [(); 2].map(|()| lab.random.normal(TOKENS * k_dim));
+        let betas: Vec<f32> = (0..TOKENS * 3).map(|_| lab.random.between(0.0, 1.0)).collect();
+        let states = [3 * dim, dim * m, dim * k_dim].map(|len| LayerCache::State { len });
+        let spec = CacheSpec::new(states.into(), 1, 0, 16);
         sequences(lab, "causal_conv", &spec, dim, &|b, cache, step| {
             let x = step.of(b, &x, dim)?;
             b.causal_conv(0, &x, &up(b, &taps, &[4, dim])?, cache, &step.plan)
@@ -133,6 +134,16 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             let (x, dt) = (step.of(b, &x, dim)?, step.of(b, &dt, dim)?);
             let (bs, cs) = (step.of(b, &bs, m)?, step.of(b, &cs, m)?);
             b.selective_scan(1, &x, &dt, &up(b, &a, &[dim, m])?, &bs, &cs, cache, &step.plan)
+        });
+        sequences(lab, "gated_delta", &spec, dim, &|b, cache, step| {
+            let n = step.plan.batch().tokens.len();
+            let of_length_one = up(b, &[(k_dim as f32).powf(-0.5); 5], &[k_dim])?;
+            let key =
+                |x: &[f32]| b.rms_norm(&step.of(b, x, k_dim)?.reshape([n, 1, k_dim])?, &of_length_one, 1e-6);
+            let (q, k) = (key(&keys[0])?, key(&keys[1])?);
+            let (v, beta) = (step.of(b, &x, dim)?.reshape([n, 3, v_dim])?, step.of(b, &betas, 3)?);
+            let g = b.mul(step.of(b, &betas, 3)?, &up(b, &[-1.0], &[1])?)?;
+            b.gated_delta(2, &q, &k, &v, &g, &beta, cache, &step.plan)?.reshape([n, dim])
         });
         Ok(())
     }));

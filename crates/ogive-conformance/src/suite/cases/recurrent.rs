@@ -4,7 +4,7 @@ use super::sequences::Sequences;
 use super::{Case, owned, up};
 use crate::suite::lab::Lab;
 use ogive_backend::tensor::{Result, Tensor};
-use ogive_backend::{Backend, Batch, Cache, CacheSpec, LayerCache, Plan};
+use ogive_backend::{Activation, Backend, Batch, Cache, CacheSpec, LayerCache, Plan};
 
 type Work = &'static [(&'static [(usize, usize)], usize)];
 
@@ -112,8 +112,20 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             let what = format!("{dim} channels of {m}");
             run(lab, &what, STEPS, [dim, dim, m, m], dim * m, &|b, cache, plan, xs| {
                 // Steps in time are positive, as softplus makes them.
-                let dt = b.activate(xs[1].clone(), ogive_backend::Activation::Softplus)?;
+                let dt = b.activate(xs[1].clone(), Activation::Softplus)?;
                 b.selective_scan(0, &xs[0], &dt, &up(b, &a, &[dim, m])?, &xs[2], &xs[3], cache, plan)
+            });
+        }
+        Ok(())
+    }));
+
+    cases.push(Case::new("gated_delta", |lab| {
+        // Odd sizes, and values wider than any register.
+        for shape in [[1, 1, 1, 1], [2, 4, 8, 16], [1, 3, 5, 7], [2, 2, 16, 83], [2, 6, 33, 20]] {
+            let [key_heads, heads, k_dim, v_dim] = shape;
+            let what = format!("{heads} heads of {k_dim} by {v_dim}, {key_heads} of keys");
+            run(lab, &what, STEPS, delta_widths(shape), heads * k_dim * v_dim, &|b, cache, plan, xs| {
+                delta(b, shape, cache, plan, xs)
             });
         }
         Ok(())
@@ -125,8 +137,12 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             b.causal_conv(0, &xs[0], &up(b, &w, &[4, 6])?, cache, plan)
         });
         run(lab, "selective_scan", EMPTY, [6, 6, 2, 2], 6 * 2, &|b, cache, plan, xs| {
-            let dt = b.activate(xs[1].clone(), ogive_backend::Activation::Softplus)?;
+            let dt = b.activate(xs[1].clone(), Activation::Softplus)?;
             b.selective_scan(0, &xs[0], &dt, &up(b, &a, &[6, 2])?, &xs[2], &xs[3], cache, plan)
+        });
+        let shape = [1, 2, 4, 3];
+        run(lab, "gated_delta", EMPTY, delta_widths(shape), 2 * 4 * 3, &|b, cache, plan, xs| {
+            delta(b, shape, cache, plan, xs)
         });
         Ok(())
     }));
@@ -146,8 +162,43 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             let (a, bc) = (up(b, &[1.0; 3], &[3, 1])?, up(b, &[1.0; 2], &[2, 1])?);
             b.selective_scan(0, &x, &x, &a, &bc, &bc, &cache, &plan)
         });
+        // Two rows of keys, of values and of what is one for each head, over the same state of six elements.
+        let delta = |[keys, k_dim, heads, v_dim, gates]: [usize; 5]| {
+            move |b: &dyn Backend, (cache, plan, _): (Cache, Plan, Tensor)| {
+                let tensor = |dims: &[usize]| up(b, &vec![0.5; dims.iter().product()], dims);
+                let (k, v) = (tensor(&[2, keys, k_dim])?, tensor(&[2, heads, v_dim])?);
+                let (g, beta) = (tensor(&[2, heads])?, tensor(&[2, gates])?);
+                b.gated_delta(0, &k, &k, &v, &g, &beta, &cache, &plan)
+            }
+        };
+        lab.refuses("gated_delta with another state", setup, delta([1, 2, 2, 2, 2]));
+        lab.refuses("gated_delta with heads that keys do not share", setup, delta([2, 1, 3, 2, 3]));
+        lab.refuses("gated_delta without heads of keys", setup, delta([0, 1, 3, 2, 3]));
+        lab.refuses("gated_delta with too few betas", setup, delta([1, 1, 3, 2, 2]));
         Ok(())
     }));
+}
+
+/// What a row of each input of the delta rule has, for heads of keys, heads, and elements of a key and of a value.
+fn delta_widths([key_heads, heads, k_dim, v_dim]: [usize; 4]) -> [usize; 5] {
+    [key_heads * k_dim, key_heads * k_dim, heads * v_dim, heads, heads]
+}
+
+/// The delta rule as models have it: keys and queries of length one, states that decay, shares between nothing and all.
+fn delta(
+    b: &dyn Backend,
+    [key_heads, heads, k_dim, v_dim]: [usize; 4],
+    cache: &Cache,
+    plan: &Plan,
+    xs: &[Tensor],
+) -> Result<Tensor> {
+    let (n, length) = (xs[0].shape().first(), vec![(k_dim as f32).powf(-0.5); k_dim]);
+    let length = up(b, &length, &[k_dim])?;
+    let key = |x: &Tensor| b.rms_norm(&x.clone().reshape([n, key_heads, k_dim])?, &length, 1e-6);
+    let (q, k, v) = (key(&xs[0])?, key(&xs[1])?, xs[2].clone().reshape([n, heads, v_dim])?);
+    let g = b.mul(b.activate(xs[3].clone(), Activation::Softplus)?, &up(b, &[-1.0], &[1])?)?;
+    let beta = b.activate(xs[4].clone(), Activation::Sigmoid)?;
+    b.gated_delta(0, &q, &k, &v, &g, &beta, cache, plan)
 }
 
 fn batches(lab: &mut Lab<'_>, spec: &CacheSpec, steps: Work) -> Vec<Batch> {

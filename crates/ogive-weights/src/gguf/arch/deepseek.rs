@@ -3,7 +3,7 @@
 //! Newer files have `kv_b_proj` in two halves that suit an attention over latents, the keys' transposed. Hugging Face has no name for
 //! them, and one matrix again would have to be decoded; so they are `k_b_proj` and `v_b_proj`, packed as they are.
 
-use crate::gguf::settings::{copy, whole};
+use crate::gguf::settings::{copy, whole, without_foretelling};
 use crate::gguf::{Header, Rule, Settings, Translation};
 use ogive_tensor::Result;
 use serde_json::json;
@@ -63,15 +63,7 @@ fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     if let Some(value) = value {
         settings.insert("v_head_dim".into(), value.into());
     }
-    // Layers at the end that foretell more than one token are no part of the model.
-    if let Some((layers, behind)) =
-        whole(settings, "num_hidden_layers").zip(header.usize("nextn_predict_layers")?)
-    {
-        let first = layers.saturating_sub(behind as u64);
-        if header.has_tensor(&format!("blk.{first}.nextn.eh_proj.weight")) {
-            settings.insert("num_hidden_layers".into(), first.into());
-        }
-    }
+    without_foretelling(header, settings)?;
     // V3 scores by sigmoids and balances by a bias; V2 by softmax, its large model within groups.
     let sigmoid = header.usize("expert_gating_func")? == Some(2);
     let grouped = whole(settings, "n_group").is_some_and(|n| n > 1);

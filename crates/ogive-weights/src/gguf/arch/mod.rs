@@ -14,6 +14,7 @@ mod llama;
 mod olmo;
 mod phi3;
 mod qwen;
+mod qwen_hybrid;
 mod smollm3;
 
 use super::Translation;
@@ -27,6 +28,9 @@ pub fn translations() -> Vec<Translation> {
         qwen::qwen3(),
         qwen::qwen2_moe(),
         qwen::qwen3_moe(),
+        qwen_hybrid::qwen3_next(),
+        qwen_hybrid::qwen3_5(),
+        qwen_hybrid::qwen3_5_moe(),
         gemma::gemma(),
         gemma::gemma2(),
         gemma::gemma3(),

@@ -14,8 +14,12 @@ pub(super) fn qwen3() -> Translation {
 
 /// What the mixtures share.
 fn mixture(architecture: &str, class: &str, normalised: bool) -> Translation {
-    Translation::decoder(architecture, class)
-        .rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
+    with_experts(Translation::decoder(architecture, class), normalised)
+}
+
+/// The same added to another architecture.
+pub(super) fn with_experts(to: Translation, normalised: bool) -> Translation {
+    to.rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
         .rename("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.gate_proj")
         .rename("blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.up_proj")
         .rename("blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.down_proj")
@@ -36,8 +40,12 @@ fn mixture(architecture: &str, class: &str, normalised: bool) -> Translation {
 }
 
 pub(super) fn qwen2_moe() -> Translation {
-    mixture("qwen2moe", "Qwen2MoeForCausalLM", false)
-        .rename("blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_expert.gate_proj")
+    with_shared_expert(mixture("qwen2moe", "Qwen2MoeForCausalLM", false))
+}
+
+/// The expert that all rows go through.
+pub(super) fn with_shared_expert(to: Translation) -> Translation {
+    to.rename("blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_expert.gate_proj")
         .rename("blk.{}.ffn_up_shexp", "model.layers.{}.mlp.shared_expert.up_proj")
         .rename("blk.{}.ffn_down_shexp", "model.layers.{}.mlp.shared_expert.down_proj")
         .rename("blk.{}.ffn_gate_inp_shexp", "model.layers.{}.mlp.shared_expert_gate")

@@ -1,0 +1,185 @@
+//! Qwen3-Next and Qwen3.5 as GGUF has them: which layers have linear attention, and matrices that hold several of GGUF's.
+//!
+//! A checkpoint that also sees gives its text's part. What it sees with, and what foretells more than one token (`mtp`), is left out.
+
+use super::settings::whole;
+use super::{Keys, Model, granite};
+use crate::{Error, Result};
+use ogive_tensor::{Config, WeightInfo};
+use ogive_weights::{Change, Checkpoint};
+
+/// GGUF's names of the architectures.
+pub(super) const NEXT: &str = "qwen3next";
+pub(super) const DENSE: &str = "qwen35";
+pub(super) const MIXTURE: &str = "qwen35moe";
+
+/// Whether it is one of these.
+pub(super) fn is(model: &Model<'_>) -> bool {
+    [NEXT, DENSE, MIXTURE].contains(&model.architecture)
+}
+
+/// Leaves of a checkpoint that also sees the settings of its text.
+pub(crate) fn only_text(checkpoint: &mut Checkpoint) {
+    if !checkpoint.architecture.starts_with("Qwen3_5") || !checkpoint.config.has("text_config") {
+        return;
+    }
+    let mut text = checkpoint.config.at("text_config");
+    if let (Some(whole), Some(text)) = (checkpoint.config.0.as_object(), text.0.as_object_mut()) {
+        for key in
+            ["tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id", "quantization_config"]
+        {
+            if let (Some(value), None) = (whole.get(key), text.get(key)) {
+                text.insert(key.into(), value.clone());
+            }
+        }
+    }
+    checkpoint.config = text;
+}
+
+/// Whether a tensor is of no part that GGUF has.
+pub(super) fn is_beside(model: &Model<'_>, name: &str) -> bool {
+    is(model) && ["mtp.", "model.visual.", "visual."].iter().any(|part| name.starts_with(part))
+}
+
+/// The text's name for a tensor of a checkpoint that also sees.
+pub(super) fn text_name(model: &Model<'_>, name: &str) -> Option<String> {
+    let rest = name.strip_prefix("model.language_model.").filter(|_| is(model))?;
+    Some(format!("model.{rest}"))
+}
+
+/// Whether a layer has linear attention; no layer of another architecture.
+pub(super) fn linear(model: &Model<'_>) -> Result<impl Fn(u64) -> bool> {
+    let (own, types) = (is(model), model.config.opt_strs("layer_types")?);
+    let every = model.config.usize_or("full_attention_interval", 4)?.max(1) as u64;
+    Ok(move |layer: u64| {
+        own && match &types {
+            Some(types) => types.get(layer as usize).is_some_and(|t| t == "linear_attention"),
+            None => !(layer + 1).is_multiple_of(every),
+        }
+    })
+}
+
+/// Sets what these architectures have besides.
+pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<()> {
+    let config = model.config;
+    let sizes = Sizes::read(config)?;
+    let inner = sizes.heads.saturating_mul(sizes.value);
+    for (key, size) in [
+        ("ssm.conv_kernel", config.usize_or("linear_conv_kernel_dim", 4)?),
+        ("ssm.state_size", sizes.key),
+        ("ssm.group_count", sizes.keys),
+        ("ssm.time_step_rank", sizes.heads),
+        ("ssm.inner_size", inner),
+        ("attention.key_length", head_dim),
+        ("attention.value_length", head_dim),
+    ] {
+        keys.set(key, whole(key, size)?);
+    }
+    let (linear, layers) = (linear(model)?, config.usize("num_hidden_layers")? as u64);
+    // Settings are bounded by what was read, and so is the list of kinds; the search ends with it.
+    let listed = config.opt_strs("layer_types")?.map(|types| types.len() as u64);
+    if listed.is_some_and(|n| n != layers) {
+        let why = format!("it should name a kind for each of {layers} layers");
+        return Err(Error::convert("the setting layer_types", why));
+    }
+    let every = match listed {
+        None => Some(config.usize_or("full_attention_interval", 4)? as u64),
+        Some(n) => {
+            let first = (0..n).find(|layer| !linear(*layer)).map_or(n + 1, |layer| layer + 1);
+            (0..n).all(|layer| linear(layer) != (layer + 1).is_multiple_of(first)).then_some(first)
+        }
+    };
+    match every {
+        Some(every) => keys.set("full_attention_interval", whole("full_attention_interval", every as usize)?),
+        None => keys.set("attention.recurrent_layers", (0..layers).map(linear).collect::<Vec<bool>>()),
+    }
+    if model.architecture != NEXT {
+        // Of three positions that are the same for text, as Qwen3.5 counts them; the fourth is no one's.
+        let sections = config.opt_usizes("mrope_section")?.unwrap_or_else(|| vec![11, 11, 10]);
+        let four = sections.into_iter().chain([0; 4]).take(4);
+        let four: Vec<i32> = four.map(|n| i32::try_from(n).unwrap_or(i32::MAX)).collect();
+        keys.set("rope.dimension_sections", four);
+    }
+    Ok(())
+}
+
+/// GGUF's names of what a tensor becomes that has several of them, and how; of experts in one tensor too.
+pub(super) fn parts(model: &Model<'_>, name: &str) -> Option<Vec<(String, Option<Change>)>> {
+    let own = is(model).then_some(name)?;
+    let named = |at: &str, leaf: &str| Some(model.translation.gguf_name(&format!("{at}.{leaf}.weight"))?.0);
+    if let Some(at) = own.strip_suffix(".in_proj_qkvz.weight") {
+        let both = [("in_proj_qkv", false), ("in_proj_z", true)];
+        return both
+            .into_iter()
+            .map(|(leaf, gate)| Some((named(at, leaf)?, Some(projected(gate)))))
+            .collect();
+    }
+    if let Some(at) = own.strip_suffix(".gate_up_proj") {
+        let both = [("gate_proj", 0), ("up_proj", 1)];
+        return both
+            .into_iter()
+            .map(|(leaf, half)| Some((named(at, leaf)?, Some(granite::half(half)))))
+            .collect();
+    }
+    let at = own.strip_suffix(".experts.down_proj")?;
+    Some(vec![(named(&format!("{at}.experts"), "down_proj")?, None)])
+}
+
+/// Of the rows of each key head those of queries, keys and values, one kind below the other, or those of the gate.
+fn projected(gate: bool) -> Change {
+    let misfit =
+        || ogive_tensor::Error::invalid("in_proj_qkvz", "its shape is not that of the configured heads");
+    // Heads of keys, and of each its rows of keys and of values.
+    let cut = move |shape: [usize; 3], config: &Config| {
+        let Sizes { keys, heads, key, value } = Sizes::read(config)?;
+        let each = heads.checked_div(keys).and_then(|sharing| sharing.checked_mul(value));
+        let of_one = each.and_then(|each| each.checked_add(key)?.checked_mul(2));
+        let rows = of_one.and_then(|rows| rows.checked_mul(keys));
+        match (each, rows) {
+            (Some(each), Some(rows)) if rows == shape[1] && shape[0] == 1 => Ok([keys, key, each]),
+            _ => Err(misfit()),
+        }
+    };
+    let count = move |[keys, key, each]: [usize; 3]| if gate { keys * each } else { keys * (2 * key + each) };
+    Change::new(
+        move |of, config| {
+            let w = of.first().ok_or_else(misfit)?;
+            let rows = count(cut(w.shape, config)?);
+            Ok(WeightInfo::new(&*w.name, [1, rows, w.shape[2]], w.format))
+        },
+        move |of, config| {
+            let w = of.first().ok_or_else(misfit)?;
+            let [keys, key, each] = cut(w.shape, config)?;
+            if w.bytes.is_empty() {
+                // Nothing bounds the shape.
+                return Err(misfit());
+            }
+            let parts = [0..key, key..2 * key, 2 * key..2 * key + each, 2 * key + each..2 * (key + each)];
+            let of_all = |part: std::ops::Range<usize>| {
+                (0..keys).flat_map(move |head| part.clone().map(move |row| head * 2 * (key + each) + row))
+            };
+            let order: Vec<usize> = parts.into_iter().flat_map(of_all).collect();
+            let (all, n) = (w.reordered(&order)?, count([keys, key, each]));
+            if gate { all.rows(order.len() - n..order.len()) } else { all.rows(0..n) }
+        },
+    )
+}
+
+/// Heads, and elements of one.
+struct Sizes {
+    keys: usize,
+    heads: usize,
+    key: usize,
+    value: usize,
+}
+
+impl Sizes {
+    fn read(config: &Config) -> ogive_tensor::Result<Self> {
+        Ok(Self {
+            keys: config.usize_or("linear_num_key_heads", 16)?,
+            heads: config.usize_or("linear_num_value_heads", 32)?,
+            key: config.usize_or("linear_key_head_dim", 128)?,
+            value: config.usize_or("linear_value_head_dim", 128)?,
+        })
+    }
+}
