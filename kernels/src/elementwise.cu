@@ -100,7 +100,8 @@ DEVICE void activations(int f, float (&v)[QUADS][4]) {
         case 3: return each<3>(v);
         case 4: return each<4>(v);
         case 5: return each<5>(v);
-        default: return each<6>(v);
+        case 6: return each<6>(v);
+        default: return each<7>(v);
     }
 }
 
