@@ -6,6 +6,7 @@ use super::{elementwise, make_in, math::Function, read};
 use crate::{
     CpuBackend, held,
     linear::{self, Part},
+    simd::Path,
     spare::Values,
 };
 use ogive_backend::{Experts, Gating, Routing};
@@ -17,7 +18,8 @@ const ROWS: usize = 256;
 
 /// What happens between an expert's products, beside the activation: biases, and another gating.
 struct Between {
-    apply: Box<dyn Fn(&mut [f32]) + Send + Sync>,
+    f: Function,
+    path: Path,
     /// Of gate and up.
     bias: Option<[Tensor; 2]>,
     limit: Option<f32>,
@@ -35,12 +37,11 @@ impl Between {
             }
         };
         let (f, path, [_, hidden, _]) = (Function::of(w.activation)?, b.path, w.gate.shape());
-        let apply = Box::new(move |part: &mut [f32]| elementwise::apply(path, f, part));
         let bias = w.bias.as_ref().map(|[gate, up, _]| [gate.clone(), up.clone()]);
         for bias in bias.iter().flatten() {
             read("experts", bias)?;
         }
-        Ok(Self { apply, bias, limit, hidden })
+        Ok(Self { f, path, bias, limit, hidden })
     }
 
     /// Columns of expert `e`: what came of the gate becomes what goes to `down`.
@@ -56,7 +57,7 @@ impl Between {
             gates.iter_mut().for_each(|g| *g = if *g > limit { limit } else { *g });
             ups.iter_mut().for_each(|u| *u = u.clamp(-limit, limit) + 1.0);
         }
-        (self.apply)(gates);
+        elementwise::apply(self.path, self.f, gates);
         gates.iter_mut().zip(ups).for_each(|(g, u)| *g *= *u);
     }
 }
