@@ -3,7 +3,8 @@
 //!
 //! Of the repository's tiny models these are left out: those with windows in files that say `llama`, where it knows none (Mistral, Mixtral);
 //! Phi-3, whose list of factors it chooses by the room of a context and not by the tokens; the first Gemma, whose GELU is a table there, 1e-3
-//! off; those whose heads are not `hidden_size` together, which it cannot read (OLMo 2 and 3, GLM-4 of 2024); and DeepSeek's, of which it
+//! off; those whose heads are not `hidden_size` together, which it cannot read (OLMo 2 and 3, GLM-4 of 2024), or whose linear attention has
+//! values longer than keys (Qwen3-Next); and DeepSeek's, of which it
 //! wants a rank of queries in V3 and has another way to choose groups in V2. OLMo 2 and 3, GLM-4, both DeepSeeks and gpt-oss were held to it by
 //! models of other sizes on 2026-11-29: 6e-6, DeepSeek 7e-5.
 
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 11] = [
+const READ: [&str; 13] = [
     "cohere2",
     "glm4",
     "granite",
@@ -23,6 +24,8 @@ const READ: [&str; 11] = [
     "llama-yarn",
     "llama3-rope",
     "qwen2-moe",
+    "qwen3-5",
+    "qwen3-5-moe",
     "qwen3-moe",
     "smollm3",
 ];
@@ -74,7 +77,9 @@ fn llama_cpp_reads_what_we_write() {
             assert_eq!(got.len(), want.len(), "{name}");
             let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             println!("{name:14} {} {worst:.1e}", case["name"]);
-            if worst.is_nan() || worst > 2e-5 || got.iter().any(|v| v.is_nan()) {
+            // What keeps queries and keys of length one from a division by 0 is another thing there, and the rule magnifies it.
+            let bound = if name.starts_with("qwen3-5") { 5e-4 } else { 2e-5 };
+            if worst.is_nan() || worst > bound || got.iter().any(|v| v.is_nan()) {
                 failed.push(format!("{name}, {}: {worst:.1e}", case["name"]));
             }
         }
