@@ -53,12 +53,7 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         for (j, element) in [&F32, &F16, &BF16, &Q8_0].into_iter().enumerate() {
             // Longer than the tiny models were made for.
             let open = || {
-                Options::new()
-                    .threads(2)
-                    .cache_element(element)
-                    .context(160)
-                    .open(&shared.join(name))
-                    .unwrap()
+                Options::new().threads(2).cache_element(element).context(160).open(shared.join(name)).unwrap()
             };
             let model = open();
             let Ok(mut session) = model.session() else {
