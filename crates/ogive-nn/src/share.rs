@@ -8,11 +8,12 @@ use ogive_backend::tensor::{Result, WeightInfo};
 pub struct Share(f64);
 
 impl Share {
-    /// Of the model of these settings; all where they say nothing of experts.
+    /// Of the model of these settings, of its text where it also sees; all where they say nothing of experts.
     ///
     /// # Errors
     /// If one of them is no number.
     pub fn of(config: &Config) -> Result<Self> {
+        let config = &if config.has("text_config") { config.at("text_config") } else { config.clone() };
         let mut experts = None;
         for key in ["num_local_experts", "num_experts", "n_routed_experts"] {
             experts = experts.or(config.opt_usize(key)?);
@@ -23,9 +24,9 @@ impl Share {
     }
 
     /// Which part of a weight a token is multiplied with. Experts are a tensor each, or all in one, which some models give a name without
-    /// the word; attention has stacks, too, of heads.
+    /// the word; attention has stacks, too, of heads and channels.
     pub fn of_token(&self, w: &WeightInfo) -> f64 {
-        let is_of_experts = w.name.contains(".experts.") || w.shape[0] > 1 && !w.name.contains(".self_attn.");
+        let is_of_experts = w.name.contains(".experts.") || w.shape[0] > 1 && !w.name.contains("_attn.");
         if is_of_experts { self.0 } else { 1.0 }
     }
 }
@@ -44,10 +45,14 @@ mod tests {
         for w in [&stack, &w("model.layers.0.block_sparse_moe.experts.3.w1.weight", 1)] {
             assert_eq!(mixture.of_token(w), 0.25);
         }
-        for w in [w("model.layers.0.self_attn.k_b_proj.weight", 8), w("lm_head.weight", 1)] {
+        let beside = ["self_attn.k_b_proj", "linear_attn.conv1d"]
+            .map(|name| w(&format!("model.layers.0.{name}.weight"), 8));
+        for w in beside.into_iter().chain([w("lm_head.weight", 1)]) {
             assert_eq!(mixture.of_token(&w), 1.0);
         }
         assert_eq!(of(json!({"n_routed_experts": 4, "num_experts_per_tok": 1})), Share(0.25));
+        let seeing = json!({"text_config": {"num_experts": 4, "num_experts_per_tok": 1}});
+        assert_eq!(of(seeing), Share(0.25));
         assert_eq!(of(json!({"num_experts": 0, "num_experts_per_tok": 3})).of_token(&stack), 1.0);
         assert_eq!(of(json!({})).of_token(&stack), 1.0);
         assert!(Share::of(&Config(json!({"num_experts": "many"}))).is_err());
