@@ -2,7 +2,7 @@
 //!
 //! Including keys that Ogive can do without, because other programs insist on them.
 
-use super::shapes::{Family, Shape};
+use super::shapes::{FULL_EACH, Family, LINEAR_DIM, Shape, TAPS};
 use super::vocabulary::{TEMPLATE, Vocabulary};
 use ogive::weights::gguf_file::GgufWriter;
 use ogive_quantize::FileFormat;
@@ -27,7 +27,7 @@ pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: 
         ("attention.head_count_kv", shape.kv_heads),
         ("attention.key_length", shape.head_dim),
         ("attention.value_length", shape.head_dim),
-        ("rope.dimension_count", shape.head_dim),
+        ("rope.dimension_count", shape.turned()),
         ("vocab_size", shape.vocab),
     ] {
         w.set(&key(name), value as u32);
@@ -56,6 +56,22 @@ pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: 
             .set(&key("rope.scaling.type"), "yarn")
             .set(&key("rope.scaling.factor"), 32.0_f32)
             .set(&key("rope.scaling.original_context_length"), 4096_u32);
+    }
+
+    if shape.linear[0] > 0 {
+        let [keys, heads] = shape.linear;
+        for (name, value) in [
+            ("full_attention_interval", FULL_EACH),
+            ("ssm.conv_kernel", TAPS),
+            ("ssm.state_size", LINEAR_DIM),
+            ("ssm.group_count", keys),
+            ("ssm.time_step_rank", heads),
+            ("ssm.inner_size", heads * LINEAR_DIM),
+        ] {
+            w.set(&key(name), value as u32);
+        }
+        // Pairs that turn by a text's position, as those of pictures by three.
+        w.set(&key("rope.dimension_sections"), vec![11_i32, 11, 10, 0]);
     }
 
     let qwen = shape.family.is_qwen();

@@ -6,7 +6,7 @@
 //! what the residual stream still holds of a token speaks for that token. And attention, an average that hardly changes
 //! from step to step, is smaller than what it is added to: the next token must depend on the last one most of all.
 
-use super::shapes::{Family, Shape};
+use super::shapes::{Family, LINEAR_DIM, Shape, TAPS};
 use ogive::weights::gguf_file::GgmlType;
 use ogive_quantize::{Facts, FileFormat, Mix};
 
@@ -84,44 +84,36 @@ fn bare(shape: &Shape) -> Vec<TensorPlan> {
     p.tensors
 }
 
+/// The deviation of weights whose products with so many inputs of 1 are as large.
+fn even(inputs: usize) -> f32 {
+    1.0 / (inputs as f32).sqrt()
+}
+
 struct Plan {
     tensors: Vec<TensorPlan>,
 }
 
 impl Plan {
     fn layer(&mut self, shape: &Shape, layer: usize) {
-        let (q, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
         let (dim, ffn) = (shape.dim, shape.ffn);
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let even = |inputs: usize| 1.0 / (inputs as f32).sqrt();
-        let has_biases = matches!(shape.family, Family::Qwen2 | Family::GptOss);
         // The first layer's is added to nothing but the embedding.
         let attention = if layer == 0 { EMBEDDING } else { ATTENTION } / shape.family.residual_scale();
 
         self.vector(&name("attn_norm.weight"), dim, Fill::Near(1.0));
-        self.matrix(&name("attn_q.weight"), dim, q, even(dim));
-        self.matrix(&name("attn_k.weight"), dim, kv, even(dim));
-        self.matrix(&name("attn_v.weight"), dim, kv, even(dim));
-        if has_biases {
-            self.vector(&name("attn_q.bias"), q, Fill::Random(BIAS));
-            self.vector(&name("attn_k.bias"), kv, Fill::Random(BIAS));
-            self.vector(&name("attn_v.bias"), kv, Fill::Random(BIAS));
+        if shape.is_linear(layer) {
+            self.linear_attention(shape, layer, attention);
+        } else {
+            self.attention(shape, layer, attention);
         }
-        if matches!(shape.family, Family::Qwen3 | Family::Qwen3Moe) {
-            self.vector(&name("attn_q_norm.weight"), shape.head_dim, Fill::Near(1.0));
-            self.vector(&name("attn_k_norm.weight"), shape.head_dim, Fill::Near(1.0));
-        }
-        self.matrix(&name("attn_output.weight"), q, dim, attention * even(q));
         if shape.family == Family::Gemma2 {
             self.vector(&name("post_attention_norm.weight"), dim, Fill::Near(attention));
         }
-        if shape.family == Family::GptOss {
-            self.vector(&name("attn_output.bias"), dim, Fill::Random(attention * BIAS));
-            self.vector(&name("attn_sinks.weight"), shape.heads, Fill::Random(1.0));
-            self.vector(&name("post_attention_norm.weight"), dim, Fill::Near(1.0));
-        } else {
-            self.vector(&name("ffn_norm.weight"), dim, Fill::Near(1.0));
-        }
+        let norm = match shape.family {
+            Family::GptOss | Family::Qwen35 => "post_attention_norm.weight",
+            _ => "ffn_norm.weight",
+        };
+        self.vector(&name(norm), dim, Fill::Near(1.0));
         if shape.has_experts() {
             self.mixture(shape, layer);
         } else {
@@ -134,10 +126,50 @@ impl Plan {
         }
     }
 
+    /// Softmax attention, whose output has the size `size`.
+    fn attention(&mut self, shape: &Shape, layer: usize, size: f32) {
+        let (q, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+        let (dim, name) = (shape.dim, |part: &str| format!("blk.{layer}.{part}"));
+        // Each head's query and then its gate.
+        let rows = if shape.family == Family::Qwen35 { 2 * q } else { q };
+        self.matrix(&name("attn_q.weight"), dim, rows, even(dim));
+        self.matrix(&name("attn_k.weight"), dim, kv, even(dim));
+        self.matrix(&name("attn_v.weight"), dim, kv, even(dim));
+        if matches!(shape.family, Family::Qwen2 | Family::GptOss) {
+            self.vector(&name("attn_q.bias"), q, Fill::Random(BIAS));
+            self.vector(&name("attn_k.bias"), kv, Fill::Random(BIAS));
+            self.vector(&name("attn_v.bias"), kv, Fill::Random(BIAS));
+        }
+        if matches!(shape.family, Family::Qwen3 | Family::Qwen3Moe | Family::Qwen35) {
+            self.vector(&name("attn_q_norm.weight"), shape.head_dim, Fill::Near(1.0));
+            self.vector(&name("attn_k_norm.weight"), shape.head_dim, Fill::Near(1.0));
+        }
+        self.matrix(&name("attn_output.weight"), q, dim, size * even(q));
+        if shape.family == Family::GptOss {
+            self.vector(&name("attn_output.bias"), dim, Fill::Random(size * BIAS));
+            self.vector(&name("attn_sinks.weight"), shape.heads, Fill::Random(1.0));
+        }
+    }
+
+    /// Linear attention, whose output has the size `size`. What a token leaves in the state is halved after some eight.
+    fn linear_attention(&mut self, shape: &Shape, layer: usize, size: f32) {
+        let ([keys, heads], dim) = (shape.linear, shape.dim);
+        let (channels, values) = ((2 * keys + heads) * LINEAR_DIM, heads * LINEAR_DIM);
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        self.matrix(&name("attn_qkv.weight"), dim, channels, even(dim));
+        self.matrix(&name("attn_gate.weight"), dim, values, even(dim));
+        self.matrix(&name("ssm_conv1d.weight"), TAPS, channels, even(TAPS));
+        self.vector(&name("ssm_dt.bias"), heads, Fill::Random(BIAS));
+        self.vector(&name("ssm_a"), heads, Fill::Near(-0.1));
+        self.matrix(&name("ssm_alpha.weight"), dim, heads, even(dim));
+        self.matrix(&name("ssm_beta.weight"), dim, heads, even(dim));
+        self.vector(&name("ssm_norm.weight"), LINEAR_DIM, Fill::Near(1.0));
+        self.matrix(&name("ssm_out.weight"), values, dim, size * even(values));
+    }
+
     /// A router and the experts among which it chooses.
     fn mixture(&mut self, shape: &Shape, layer: usize) {
         let ([experts, used], dim, ffn) = (shape.experts, shape.dim, shape.ffn);
-        let even = |inputs: usize| 1.0 / (inputs as f32).sqrt();
         // Shares of those chosen sum to one, so what they add together is smaller than what each would.
         let down = even(ffn) * (used as f32).sqrt() / shape.family.residual_scale();
         self.matrix(&format!("blk.{layer}.ffn_gate_inp.weight"), dim, experts, even(dim));

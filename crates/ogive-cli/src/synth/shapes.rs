@@ -20,6 +20,8 @@ pub(crate) enum Family {
     GraniteMoe,
     /// Biases everywhere, sinks, windows, and a mixture in each layer.
     GptOss,
+    /// Linear attention by the gated delta rule in three of four layers, gated attention in the fourth.
+    Qwen35,
 }
 
 impl Family {
@@ -33,6 +35,7 @@ impl Family {
             Self::Qwen3Moe => "qwen3moe",
             Self::GraniteMoe => "granitemoe",
             Self::GptOss => "gpt-oss",
+            Self::Qwen35 => "qwen35",
         }
     }
 
@@ -53,9 +56,16 @@ impl Family {
 
     /// Whether its vocabulary is Qwen's, which begins no text with a token of its own.
     pub(crate) fn is_qwen(self) -> bool {
-        matches!(self, Self::Qwen2 | Self::Qwen3 | Self::Qwen3Moe)
+        matches!(self, Self::Qwen2 | Self::Qwen3 | Self::Qwen3Moe | Self::Qwen35)
     }
 }
+
+/// Elements of a head of linear attention, of keys and of values.
+pub(crate) const LINEAR_DIM: usize = 128;
+/// Inputs that its convolution sees.
+pub(crate) const TAPS: usize = 4;
+/// Each so many layers one has attention that is not linear.
+pub(crate) const FULL_EACH: usize = 4;
 
 /// A model's sizes.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +82,8 @@ pub(crate) struct Shape {
     pub(crate) ffn: usize,
     /// How many experts each layer has, and how many of them a token chooses; none of a dense model.
     pub(crate) experts: [usize; 2],
+    /// Heads of linear attention: of keys and of values. None where no layer has it.
+    pub(crate) linear: [usize; 2],
     pub(crate) vocab: usize,
     /// Tokens the model was made for.
     pub(crate) context: usize,
@@ -95,6 +107,7 @@ const TINY: Shape = Shape {
     head_dim: 32,
     ffn: 256,
     experts: [0, 0],
+    linear: [0, 0],
     vocab: 512,
     context: 2048,
     theta: 10_000.0,
@@ -212,6 +225,21 @@ pub(crate) const SHAPES: &[Shape] = &[
         ..TINY
     },
     Shape { name: "qwen3-4b", layers: 36, dim: 2560, heads: 32, ffn: 9728, ..QWEN_3_0_6B },
+    Shape {
+        name: "qwen3.5-4b",
+        family: Family::Qwen35,
+        layers: 32,
+        dim: 2560,
+        heads: 16,
+        kv_heads: 4,
+        head_dim: 256,
+        ffn: 9216,
+        linear: [16, 32],
+        vocab: 248_320,
+        context: 262_144,
+        theta: 10_000_000.0,
+        ..QWEN_3_0_6B
+    },
     // Version 0.3: without the window of 0.1.
     Shape {
         name: "mistral-7b",
@@ -273,6 +301,16 @@ impl Shape {
     /// The shape called `name`, in any case.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         SHAPES.iter().find(|s| s.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether a layer has linear attention.
+    pub(crate) fn is_linear(&self, layer: usize) -> bool {
+        self.linear[0] > 0 && !(layer + 1).is_multiple_of(FULL_EACH)
+    }
+
+    /// How many elements of a head turn: all but in Qwen3.5.
+    pub(crate) fn turned(&self) -> usize {
+        if self.family == Family::Qwen35 { self.head_dim / 4 } else { self.head_dim }
     }
 
     /// Whether it is a mixture.

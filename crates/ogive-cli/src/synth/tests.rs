@@ -81,6 +81,7 @@ fn every_family_runs() {
         ("granite-3.1-3b-a800m", "q4_k_m"),
         ("qwen3-30b-a3b", "q4_k_m"),
         ("gpt-oss-20b", "mxfp4_moe"),
+        ("qwen3.5-4b", "q4_k_m"),
     ] {
         let real = Shape::find(name).unwrap();
         // Rows that 256 does not divide, so that the older types are seen too.
@@ -92,6 +93,7 @@ fn every_family_runs() {
             head_dim: 32,
             ffn: 256,
             experts: real.experts.map(|n| n.min(8) / 2),
+            linear: real.linear.map(|n| n / 16),
             vocab: 640,
             context: 512,
             ..*real
@@ -259,6 +261,7 @@ fn shapes_have_their_published_sizes() {
         ("qwen2.5-3b", 3_085_938_688),
         ("qwen3-0.6b", 596_049_920),
         ("qwen3-4b", 4_022_468_096),
+        ("qwen3.5-4b", 4_205_751_296),
         ("mistral-7b", 7_248_023_552),
         ("gemma-2-2b", 2_614_341_888),
         ("granite-3.1-3b-a800m", 3_298_793_472),
