@@ -108,20 +108,13 @@ impl Model for DeepSeek {
     }
 
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
-        let mut h = self.embed.forward(s)?; // [n, dim]
-        let mut x = Residual::new(h);
+        let mut x = Residual::new(self.embed.forward(s)?); // [n, dim]
         for (i, block) in self.blocks.iter().enumerate() {
-            (x, h) = x.normed(s, &block.attn_norm)?;
-            h = block.attn.forward(s, &h)?;
-            s.observe(|| format!("model.layers.{i}.self_attn"), &h);
-            x = x.add(s, h)?;
-            (x, h) = x.normed(s, &block.mlp_norm)?;
-            h = block.mlp.forward(s, &h)?;
-            s.observe(|| format!("model.layers.{i}.mlp"), &h);
-            x = x.add(s, h)?;
+            let at = |name: &str| format!("model.layers.{i}.{name}");
+            x = x.branch(s, &block.attn_norm, || at("self_attn"), |h| block.attn.forward(s, h))?;
+            x = x.branch(s, &block.mlp_norm, || at("mlp"), |h| block.mlp.forward(s, h))?;
         }
-        (_, h) = x.normed(s, &self.norm)?;
-        Ok(h)
+        Ok(x.normed(s, &self.norm)?.1)
     }
 
     fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {

@@ -122,24 +122,20 @@ impl Model for Qwen3Next {
     }
 
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
-        let mut h = self.embed.forward(s)?; // [n, dim]
-        let mut x = Residual::new(h);
+        let mut x = Residual::new(self.embed.forward(s)?); // [n, dim]
         for (i, block) in self.blocks.iter().enumerate() {
-            (x, h) = x.normed(s, &block.mixer_norm)?;
-            let name;
-            (name, h) = match &block.mixer {
-                Mixer::Linear(delta) => ("linear_attn", delta.forward(s, &h)?),
-                Mixer::Full(attn) => ("self_attn", attn.forward(s, &h)?),
+            let at = |name: &str| format!("model.layers.{i}.{name}");
+            x = match &block.mixer {
+                Mixer::Linear(delta) => {
+                    x.branch(s, &block.mixer_norm, || at("linear_attn"), |h| delta.forward(s, h))?
+                }
+                Mixer::Full(attn) => {
+                    x.branch(s, &block.mixer_norm, || at("self_attn"), |h| attn.forward(s, h))?
+                }
             };
-            s.observe(|| format!("model.layers.{i}.{name}"), &h);
-            x = x.add(s, h)?;
-            (x, h) = x.normed(s, &block.mlp_norm)?;
-            h = block.mlp.forward(s, &h)?;
-            s.observe(|| format!("model.layers.{i}.mlp"), &h);
-            x = x.add(s, h)?;
+            x = x.branch(s, &block.mlp_norm, || at("mlp"), |h| block.mlp.forward(s, h))?;
         }
-        (_, h) = x.normed(s, &self.norm)?;
-        Ok(h)
+        Ok(x.normed(s, &self.norm)?.1)
     }
 
     fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {

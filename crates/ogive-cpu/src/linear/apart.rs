@@ -27,12 +27,13 @@ pub(crate) struct Part<'a> {
     pub(crate) n: usize,
 }
 
+/// A part and the weight that it is multiplied with.
+pub(crate) type Product<'a> = (&'a Arc<CpuWeight>, Part<'a>);
+/// A part and the weights that read its rows.
+type Want<'a> = (Part<'a>, Vec<&'a Arc<CpuWeight>>);
+
 /// `x · wᵀ` of each part, with a weight of its own. `out` has the results, `[n, rows]` each, one behind the other.
-pub(crate) fn linear_apart(
-    pool: &Pool,
-    products: &[(&Arc<CpuWeight>, Part<'_>)],
-    out: &mut [f32],
-) -> Result<()> {
+pub(crate) fn linear_apart(pool: &Pool, products: &[Product<'_>], out: &mut [f32]) -> Result<()> {
     let (products, mut outs) = that_are_there(products, out)?;
     let inputs = inputs(pool, &products.iter().map(|(w, part)| (*part, vec![*w])).collect::<Vec<_>>());
     let width = width(pool, &products);
@@ -48,7 +49,7 @@ pub(crate) fn linear_apart(
     Ok(())
 }
 
-/// Two products of each part, of which `f` makes one: from the part's number, some columns and those of either it leaves what is asked
+/// Two products of each part, of which `f` makes one: from the part's number (of those that have anything to multiply), some columns and those of either it leaves what is asked
 /// for in the first. `out` is as in [`linear_apart`], with zeros where there is nothing to multiply.
 pub(crate) fn gated_apart(
     pool: &Pool,
@@ -72,9 +73,9 @@ pub(crate) fn gated_apart(
         (with(&[gate]), with(&[up]))
     };
     let (width, rows) = (width(pool, &products), gate.shape()[1]);
-    let own = of_gate.iter().cloned().zip(of_up.iter().cloned());
-    let own: Vec<_> = products.iter().map(|(_, part)| *part).zip(own).collect();
-    let own: Vec<_> = own.into_iter().map(|(part, inputs)| (part.expert * rows, part.n, inputs)).collect();
+    let inputs = of_gate.iter().cloned().zip(of_up.iter().cloned());
+    let own = products.iter().zip(inputs);
+    let own: Vec<_> = own.map(|((_, part), inputs)| (part.expert * rows, part.n, inputs)).collect();
     let (gate, up) = (Arc::clone(gate), Arc::clone(up));
     pool.stripes(&mut outs, width, move |i, col, gates| {
         UPS.with_borrow_mut(|ups| {
@@ -89,8 +90,6 @@ pub(crate) fn gated_apart(
     of_gate.into_iter().chain(of_up).for_each(Input::recycle);
     Ok(())
 }
-
-type Product<'a> = (&'a Arc<CpuWeight>, Part<'a>);
 
 /// Checks products and gives those that have anything to multiply, with the room for each in `out`; the others' is filled with zeros.
 fn that_are_there<'a, 'o>(
@@ -118,12 +117,12 @@ fn that_are_there<'a, 'o>(
 }
 
 /// The forms of each part's rows that its weights need, which have one order of columns. What is the same for neighbours is made once.
-fn inputs(pool: &Pool, wants: &[(Part<'_>, Vec<&Arc<CpuWeight>>)]) -> Vec<Arc<Input>> {
-    let of = |(part, ws): &(Part<'_>, Vec<&Arc<CpuWeight>>)| {
+fn inputs(pool: &Pool, wants: &[Want<'_>]) -> Vec<Arc<Input>> {
+    let of = |(part, ws): &Want<'_>| {
         let x = order::ordered(part.x, part.n, ws)?;
         Some(Arc::new(Input::new(pool, &x, part.n, ws)))
     };
-    let same = |a: &(Part<'_>, Vec<&Arc<CpuWeight>>), b: &(Part<'_>, Vec<&Arc<CpuWeight>>)| {
+    let same = |a: &Want<'_>, b: &Want<'_>| {
         std::ptr::eq(a.0.x, b.0.x)
             && a.1.iter().map(|w| Arc::as_ptr(w)).eq(b.1.iter().map(|w| Arc::as_ptr(w)))
     };
