@@ -81,27 +81,38 @@ fn norms(c: &mut Criterion) -> Result<()> {
     Ok(())
 }
 
-/// The gated delta rule with the heads of a Qwen3.5 of 4 billion parameters, for a token and for a prompt's last 256.
-fn delta(c: &mut Criterion) -> Result<()> {
+/// Linear attention with the heads of a Qwen3.5 of 4 billion parameters, by the gated delta rule, and with those of Granite 4.0 H Small, without:
+/// for a token and for a prompt's last 256.
+fn linear_attention(c: &mut Criterion) -> Result<()> {
+    let shapes = [("delta", [16, 32, 128, 128], true), ("mamba-2", [1, 128, 128, 64], false)];
+    shapes.into_iter().try_for_each(|(name, sizes, delta)| linear_heads(c, name, sizes, delta))
+}
+
+fn linear_heads(
+    c: &mut Criterion,
+    name: &str,
+    [key_heads, heads, k_dim, v_dim]: [usize; 4],
+    delta: bool,
+) -> Result<()> {
     let b = CpuBackend::builder().build()?;
-    let (heads, key_heads, dim) = (32, 16, 128);
-    let cache = b.new_cache(&CacheSpec::new(vec![LayerCache::State { len: heads * dim * dim }], 32, 1, 2))?;
-    let mut group = c.benchmark_group("gated_delta");
+    let len = heads * k_dim * v_dim;
+    let cache = b.new_cache(&CacheSpec::new(vec![LayerCache::State { len }], 32, 1, 2))?;
+    let mut group = c.benchmark_group("linear_attention");
     for rows in [1, 256] {
         let mut batch = Batch::default();
         batch.push(&vec![0; rows], 1, Vec::new(), [0, 1]);
         let plan = b.plan(batch)?;
-        let of = |heads: usize, spread| {
+        let of = |heads: usize, dim: usize, spread| {
             b.upload(&ogive_benches::values(rows * heads * dim, spread), [rows, heads, dim].into())
         };
         // Keys about as long as one, and a state that a token takes a tenth from.
-        let (q, k, v) = (of(key_heads, 0.1)?, of(key_heads, 0.1)?, of(heads, 1.0)?);
+        let (q, k, v) = (of(key_heads, k_dim, 0.1)?, of(key_heads, k_dim, 0.1)?, of(heads, v_dim, 1.0)?);
         let [g, beta] = [-0.1, 0.5].map(|value| b.upload(&vec![value; rows * heads], [rows, heads].into()));
         let (g, beta) = (g?, beta?);
         group.sample_size(10);
-        group.throughput(Throughput::Elements((7 * rows * heads * dim * dim) as u64));
-        let run = || b.gated_delta(0, &q, &k, &v, &g, &beta, &cache, &plan);
-        group.bench_function(format!("{rows} rows"), |bench| bench.iter(run));
+        group.throughput(Throughput::Elements((if delta { 7 } else { 5 } * rows * len) as u64));
+        let run = || b.linear_attention(0, &q, &k, &v, &g, delta.then_some(&beta), &cache, &plan);
+        group.bench_function(format!("{name}, {rows} rows"), |bench| bench.iter(run));
     }
     group.finish();
     Ok(())
@@ -109,7 +120,8 @@ fn delta(c: &mut Criterion) -> Result<()> {
 
 /// A bench that cannot be set up is a mistake here, to be seen.
 fn all(c: &mut Criterion) {
-    let outcome = linear(c).and_then(|()| attention(c)).and_then(|()| norms(c)).and_then(|()| delta(c));
+    let outcome =
+        linear(c).and_then(|()| attention(c)).and_then(|()| norms(c)).and_then(|()| linear_attention(c));
     assert!(outcome.is_ok(), "{outcome:?}");
 }
 

@@ -83,7 +83,7 @@ pub use attention::{ATTEND, ATTEND_MMA, ATTEND_SPLIT};
 pub use experts::{EXPERTS, EXPERTS_DOWN_MMA, EXPERTS_INT8, EXPERTS_MANY, EXPERTS_UP_MMA, GROUP, ROUTE};
 use int8::ROUNDING;
 pub use int8::{CODES, LINEAR_GATED_INT8, LINEAR_INT8, LINEAR_INT8_MMA, LINEAR_ONE};
-pub use recurrent::{CAUSAL_CONV, GATED_DELTA, SELECTIVE_SCAN};
+pub use recurrent::{CAUSAL_CONV, LINEAR_ATTENTION, SELECTIVE_SCAN};
 
 const PRELUDE: (&str, &str) = file!("prelude.cu");
 const FORMATS: (&str, &str) = file!("formats.cu");
@@ -347,7 +347,7 @@ pub const SOURCES: [&Source; 34] = [
     &ATTEND_MMA,
     &CAUSAL_CONV,
     &SELECTIVE_SCAN,
-    &GATED_DELTA,
+    &LINEAR_ATTENTION,
     &ROUTE,
     &EXPERTS,
     &EXPERTS_INT8,

@@ -30,16 +30,19 @@ pub const SELECTIVE_SCAN: Source = Source {
     ],
 };
 
-/// The gated delta rule.
-pub const GATED_DELTA: Source = Source {
-    name: "gated_delta",
-    files: &[PRELUDE, STEP, file!("gated_delta.cu")],
-    kernels: &["gated_delta"],
+/// Linear attention that forgets, by the gated delta rule or without.
+pub const LINEAR_ATTENTION: Source = Source {
+    name: "linear_attention",
+    files: &[PRELUDE, STEP, file!("linear_attention.cu")],
+    kernels: &["linear_attention"],
     samples: &[
-        &[("K_DIM", "128"), ("V_DIM", "128")],
-        &[("K_DIM", "64"), ("V_DIM", "64")],
-        &[("K_DIM", "192"), ("V_DIM", "128")],
-        &[("K_DIM", "256"), ("V_DIM", "256")],
-        &[("K_DIM", "5"), ("V_DIM", "3")],
+        &[("K_DIM", "128"), ("V_DIM", "128"), ("DELTA", "1")],
+        &[("K_DIM", "64"), ("V_DIM", "64"), ("DELTA", "1")],
+        &[("K_DIM", "192"), ("V_DIM", "128"), ("DELTA", "1")],
+        &[("K_DIM", "256"), ("V_DIM", "256"), ("DELTA", "1")],
+        &[("K_DIM", "5"), ("V_DIM", "3"), ("DELTA", "1")],
+        &[("K_DIM", "128"), ("V_DIM", "64"), ("DELTA", "0")],
+        &[("K_DIM", "256"), ("V_DIM", "64"), ("DELTA", "0")],
+        &[("K_DIM", "5"), ("V_DIM", "3"), ("DELTA", "0")],
     ],
 };

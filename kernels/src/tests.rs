@@ -53,7 +53,7 @@ const AHEAD: [(&str, &[&str]); 13] = [
     ("rope_store.cu", &["own[", "key[", "value[", "put(", "= q +"]),
     ("causal_conv.cu", &["x[", "look(", "keep(", "states", "y["]),
     ("selective_scan.cu", &["x[", "dt[", "load(", "fetch(", "states", "y["]),
-    ("gated_delta.cu", &["q +", "k +", "v +", "fetch(", "load(", "states", "y +"]),
+    ("linear_attention.cu", &["q +", "k +", "v +", "fetch(", "load(", "states", "y +"]),
 ];
 
 /// Whether a kernel that does not begin with its wait neither ends before it nor reads or writes what the kernel before may. Where it is one call of

@@ -112,7 +112,8 @@ fn a_smoke_run_reports_everything() {
         "read_state, write_state",
         "causal_conv",
         "selective_scan",
-        "gated_delta",
+        "linear_attention",
+        "linear_attention without beta",
         "mul, a row for all",
         "activate",
         "sum",
@@ -158,9 +159,10 @@ fn a_smoke_run_reports_everything() {
         "best 40",
         "causal_conv, auto",
         "copy_blocks f16",
-        "gated_delta, auto",
         "gather_kv f16",
         "gather_kv q8_0",
+        "linear_attention without beta, auto",
+        "linear_attention, auto",
         "selective_scan, auto",
     ];
     assert_eq!(others, want);

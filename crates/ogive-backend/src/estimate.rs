@@ -332,14 +332,14 @@ impl Backend for Estimate {
     ) -> Result<Tensor> {
         self.hollow(x.shape())
     }
-    fn gated_delta(
+    fn linear_attention(
         &self,
         _: usize,
         _: &Tensor,
         _: &Tensor,
         v: &Tensor,
         _: &Tensor,
-        _: &Tensor,
+        _: Option<&Tensor>,
         _: &Cache,
         _: &Plan,
     ) -> Result<Tensor> {

@@ -71,7 +71,7 @@ macro_rules! forward_provided {
             fn rope_attend(layer: usize, q: $crate::tensor::Tensor, k: $crate::tensor::Tensor, v: &$crate::tensor::Tensor, rope: &$crate::Rope, cache: &$crate::Cache, spec: &$crate::AttnSpec, plan: &$crate::Plan) -> $crate::tensor::Tensor;
             fn causal_conv(layer: usize, x: &$crate::tensor::Tensor, w: &$crate::tensor::Tensor, cache: &$crate::Cache, plan: &$crate::Plan) -> $crate::tensor::Tensor;
             fn selective_scan(layer: usize, x: &$crate::tensor::Tensor, dt: &$crate::tensor::Tensor, a: &$crate::tensor::Tensor, b_in: &$crate::tensor::Tensor, c: &$crate::tensor::Tensor, cache: &$crate::Cache, plan: &$crate::Plan) -> $crate::tensor::Tensor;
-            fn gated_delta(layer: usize, q: &$crate::tensor::Tensor, k: &$crate::tensor::Tensor, v: &$crate::tensor::Tensor, g: &$crate::tensor::Tensor, beta: &$crate::tensor::Tensor, cache: &$crate::Cache, plan: &$crate::Plan) -> $crate::tensor::Tensor;
+            fn linear_attention(layer: usize, q: &$crate::tensor::Tensor, k: &$crate::tensor::Tensor, v: &$crate::tensor::Tensor, g: &$crate::tensor::Tensor, beta: Option<&$crate::tensor::Tensor>, cache: &$crate::Cache, plan: &$crate::Plan) -> $crate::tensor::Tensor;
             fn moe(x: &$crate::tensor::Tensor, logits: &$crate::tensor::Tensor, spec: &$crate::RouterSpec, experts: &$crate::Experts) -> $crate::tensor::Tensor;
             fn argmax(x: &$crate::tensor::Tensor) -> Vec<u32>;
             fn top_k(x: $crate::tensor::Tensor, k: usize) -> $crate::tensor::Tensor;

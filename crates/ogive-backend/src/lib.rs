@@ -396,25 +396,27 @@ pub trait Backend: Any + Debug + Send + Sync {
         recurrent::selective_scan(self, layer, x, dt, a, b, c, cache, plan)
     }
 
-    /// The gated delta rule (Yang et al. 2024, <https://arxiv.org/abs/2412.06464>) along each sequence and head: `S = exp(g) S`,
-    /// `S += k (beta (v - Sᵀ k))ᵀ`, `y = Sᵀ q`; the layer's state is `S` `[heads, k_dim, v_dim]`. `q`, `k` `[n, key_heads, k_dim]`,
-    /// `v` `[n, heads, v_dim]`, `g`, `beta` `[n, heads]` `-> [n, heads, v_dim]`; head `h` reads key head `h / (heads / key_heads)`.
+    /// Linear attention that forgets, along each sequence and head: `S = exp(g) S`, `S += k vᵀ`, `y = Sᵀ q` (the duality of Dao and Gu
+    /// 2024, <https://arxiv.org/abs/2405.21060>: Mamba-2 with `dt x` for `v`, `B` for `k` and `C` for `q`). With `beta` by the gated
+    /// delta rule (Yang et al. 2024, <https://arxiv.org/abs/2412.06464>), which adds what the state lacks: `S += k (beta (v - Sᵀ k))ᵀ`.
+    /// The layer's state is `S` `[heads, k_dim, v_dim]`. `q`, `k` `[n, key_heads, k_dim]`, `v` `[n, heads, v_dim]`, `g`, `beta`
+    /// `[n, heads]` `-> [n, heads, v_dim]`; head `h` reads key head `h / (heads / key_heads)`.
     ///
     /// # Errors
     /// If `heads` are no multiple of `key_heads`, or the state is not of `heads * k_dim * v_dim` elements; else as
     /// [`write_state`](Self::write_state).
-    fn gated_delta(
+    fn linear_attention(
         &self,
         layer: usize,
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
         g: &Tensor,
-        beta: &Tensor,
+        beta: Option<&Tensor>,
         cache: &Cache,
         plan: &Plan,
     ) -> Result<Tensor> {
-        recurrent::gated_delta(self, layer, q, k, v, g, beta, cache, plan)
+        recurrent::linear_attention(self, layer, q, k, v, g, beta, cache, plan)
     }
 
     /// Each row through the experts its router logits favour. `x` `[n, dim]`, `logits` `[n, experts]` `-> [n, dim]`

@@ -82,23 +82,23 @@ pub fn selective_scan<B: Backend + ?Sized>(
     })
 }
 
-/// `q` and `k` are `[rows, key_heads, k_dim]`, `v` is `[rows, heads, v_dim]`, `g` and `beta` are `[rows, heads]`, the
+/// `q` and `k` are `[rows, key_heads, k_dim]`, `v` is `[rows, heads, v_dim]`, `g` and `beta`, if there, are `[rows, heads]`, the
 /// state `[heads, k_dim, v_dim]`. Sums go over the keys' elements in their order.
 ///
 /// # Errors
-/// As [`Backend::gated_delta`].
-pub fn gated_delta<B: Backend + ?Sized>(
+/// As [`Backend::linear_attention`].
+pub fn linear_attention<B: Backend + ?Sized>(
     b: &B,
     layer: usize,
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
     g: &Tensor,
-    beta: &Tensor,
+    beta: Option<&Tensor>,
     cache: &Cache,
     plan: &Plan,
 ) -> Result<Tensor> {
-    let misfit = || Error::shape("gated_delta", k.shape(), v.shape());
+    let misfit = || Error::shape("linear_attention", k.shape(), v.shape());
     let (&[n, key_heads, k_dim], &[_, heads, v_dim]) = (k.shape().dims(), v.shape().dims()) else {
         return Err(misfit());
     };
@@ -118,19 +118,25 @@ pub fn gated_delta<B: Backend + ?Sized>(
         let first = terms.next().ok_or_else(misfit)?;
         terms.try_fold(first, |sum, term| b.add(sum, &term))
     };
-    let minus = b.upload(&[-1.0], [1, 1].into())?;
     let (q, k, decay) = (spread(q)?, spread(k)?, b.activate(g.clone(), Activation::Exp)?);
-    each(b, layer, &[v, &q, &k, &decay, beta], cache, plan, &mut |state, parts| {
+    let mut inputs = vec![v, &q, &k, &decay];
+    inputs.extend(beta);
+    each(b, layer, &inputs, cache, plan, &mut |state, parts| {
         let ones = vec![1; parts[0].shape().first()];
         let rows = |i: usize| Ok(b.split(parts[i], Axis::Rows, &ones)?.into_iter());
+        let mut betas = if beta.is_some() { Some(rows(4)?) } else { None };
         let (mut s, mut ys) = (state.reshape([heads * k_dim, v_dim])?, Vec::new());
-        for ((((v, q), k), decay), beta) in rows(0)?.zip(rows(1)?).zip(rows(2)?).zip(rows(3)?).zip(rows(4)?) {
+        for (((v, q), k), decay) in rows(0)?.zip(rows(1)?).zip(rows(2)?).zip(rows(3)?) {
             s = b.mul(s.reshape([heads, k_dim * v_dim])?, &decay.reshape([heads, 1])?)?;
             s = s.reshape([heads * k_dim, v_dim])?;
-            let lacks = b.add(v.reshape([heads, v_dim])?, &b.mul(read(&s, &k)?, &minus)?)?;
-            let delta = b.mul(lacks, &beta.reshape([heads, 1])?)?;
-            let delta = b.concat(&vec![&delta; k_dim], Axis::Cols)?.reshape([heads * k_dim, v_dim])?;
-            s = b.add(s, &b.mul(delta, &k.reshape([heads * k_dim, 1])?)?)?;
+            let mut new = v.reshape([heads, v_dim])?;
+            if let Some(beta) = betas.as_mut().and_then(Iterator::next) {
+                let minus = b.upload(&[-1.0], [1, 1].into())?;
+                let lacks = b.add(new, &b.mul(read(&s, &k)?, &minus)?)?;
+                new = b.mul(lacks, &beta.reshape([heads, 1])?)?;
+            }
+            let new = b.concat(&vec![&new; k_dim], Axis::Cols)?.reshape([heads * k_dim, v_dim])?;
+            s = b.add(s, &b.mul(new, &k.reshape([heads * k_dim, 1])?)?)?;
             ys.push(read(&s, &q)?.reshape([1, heads, v_dim])?);
         }
         // Of a sequence without rows in this step there is nothing to lay end to end.

@@ -327,18 +327,18 @@ impl Backend for CpuBackend {
     ) -> Result<Tensor> {
         ops::recurrent::selective_scan(self, layer, [x, dt, a, b, c], cache, plan)
     }
-    fn gated_delta(
+    fn linear_attention(
         &self,
         layer: usize,
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
         g: &Tensor,
-        beta: &Tensor,
+        beta: Option<&Tensor>,
         cache: &Cache,
         plan: &Plan,
     ) -> Result<Tensor> {
-        ops::delta::gated_delta(self, layer, [q, k, v, g, beta], cache, plan)
+        ops::linear_attention::linear_attention(self, layer, [q, k, v, g], beta, cache, plan)
     }
     fn argmax(&self, x: &Tensor) -> Result<Vec<u32>> {
         self.gave_result();

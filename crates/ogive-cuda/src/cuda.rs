@@ -384,20 +384,20 @@ impl Backend for CudaBackend {
             None => definitions::selective_scan(self, layer, x, dt, a, b, c, cache, plan),
         }
     }
-    fn gated_delta(
+    fn linear_attention(
         &self,
         layer: usize,
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
         g: &Tensor,
-        beta: &Tensor,
+        beta: Option<&Tensor>,
         cache: &Cache,
         plan: &Plan,
     ) -> Result<Tensor> {
-        match recurrent::gated_delta(&self.device, layer, [q, k, v, g, beta], cache, plan)? {
+        match recurrent::linear_attention(&self.device, layer, [q, k, v, g], beta, cache, plan)? {
             Some(y) => Ok(y),
-            None => definitions::gated_delta(self, layer, q, k, v, g, beta, cache, plan),
+            None => definitions::linear_attention(self, layer, q, k, v, g, beta, cache, plan),
         }
     }
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {

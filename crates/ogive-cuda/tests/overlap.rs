@@ -87,7 +87,7 @@ fn operators_conform() {
             "moe/q2_k",
             "causal_conv",
             "selective_scan",
-            "gated_delta",
+            "linear_attention",
             "replay",
             "best",
         ] {

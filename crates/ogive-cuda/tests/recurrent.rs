@@ -1,4 +1,4 @@
-//! Convolutions, scans and the delta rule: one launch each, against their formulas in double precision, and the same bits however rows are cut,
+//! Convolutions, scans and linear attention: one launch each, against their formulas in double precision, and the same bits however rows are cut,
 //! in whatever company, recorded or not, and from a state that was put back.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -11,22 +11,25 @@ use ogive_backend::{Backend, CacheSpec, LayerCache, Plain, Plan, StepKey};
 use ogive_cuda::{Builder, CudaBackend};
 use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
 use recurrent::{
-    Operator::{self, Conv, Delta, Scan},
+    Operator::{self, Conv, Linear, Scan},
     Sequences,
 };
 
 /// Some that fill their blocks, some that do not, and what has few elements.
-const OPERATORS: [Operator; 10] = [
+const OPERATORS: [Operator; 13] = [
     Conv { dim: 131, width: 4 },
     Conv { dim: 6, width: 1 },
     Conv { dim: 3, width: 9 },
     Scan { dim: 33, m: 16 },
     Scan { dim: 5, m: 1 },
     Scan { dim: 2, m: 131 },
-    Delta { heads: 2, key_heads: 1, k_dim: 128, v_dim: 128 },
-    Delta { heads: 6, key_heads: 2, k_dim: 5, v_dim: 3 },
-    Delta { heads: 1, key_heads: 1, k_dim: 40, v_dim: 36 },
-    Delta { heads: 2, key_heads: 2, k_dim: 160, v_dim: 33 },
+    Linear { heads: 2, key_heads: 1, k_dim: 128, v_dim: 128, delta: true },
+    Linear { heads: 6, key_heads: 2, k_dim: 5, v_dim: 3, delta: true },
+    Linear { heads: 1, key_heads: 1, k_dim: 40, v_dim: 36, delta: true },
+    Linear { heads: 2, key_heads: 2, k_dim: 160, v_dim: 33, delta: true },
+    Linear { heads: 3, key_heads: 1, k_dim: 128, v_dim: 64, delta: false },
+    Linear { heads: 2, key_heads: 2, k_dim: 160, v_dim: 33, delta: false },
+    Linear { heads: 4, key_heads: 2, k_dim: 5, v_dim: 3, delta: false },
 ];
 
 fn bits(values: &[f32]) -> Vec<u32> {
@@ -69,15 +72,18 @@ fn formula(operator: Operator, s: usize, rows: usize) -> [Vec<f64>; 2] {
                     out.push(h.iter().zip(&xs[3]).map(|(h, c)| h * c).sum());
                 }
             }
-            Delta { heads, key_heads, k_dim, v_dim } => {
+            Linear { heads, key_heads, k_dim, v_dim, delta } => {
                 for h in 0..heads {
                     let key = h / (heads / key_heads) * k_dim;
                     for c in 0..v_dim {
                         let at = |i: usize| (h * k_dim + i) * v_dim + c;
                         (0..k_dim).for_each(|i| state[at(i)] *= xs[3][h].exp());
-                        let found: f64 = (0..k_dim).map(|i| state[at(i)] * xs[2][key + i]).sum();
-                        let delta = xs[4][h] * (xs[0][h * v_dim + c] - found);
-                        (0..k_dim).for_each(|i| state[at(i)] += delta * xs[2][key + i]);
+                        let mut new = xs[0][h * v_dim + c];
+                        if delta {
+                            let found: f64 = (0..k_dim).map(|i| state[at(i)] * xs[2][key + i]).sum();
+                            new = xs[4][h] * (new - found);
+                        }
+                        (0..k_dim).for_each(|i| state[at(i)] += new * xs[2][key + i]);
                         out.push((0..k_dim).map(|i| state[at(i)] * xs[1][key + i]).sum());
                     }
                 }
@@ -194,7 +200,8 @@ fn sizes_without_a_kernel_are_the_definitions() {
         let operators = [
             Conv { dim: 2, width: 33 },
             Scan { dim: 2, m: 513 },
-            Delta { heads: 2, key_heads: 1, k_dim: 257, v_dim: 2 },
+            Linear { heads: 2, key_heads: 1, k_dim: 257, v_dim: 2, delta: true },
+            Linear { heads: 2, key_heads: 1, k_dim: 257, v_dim: 2, delta: false },
         ];
         let (own, plain) = (CudaBackend::new().unwrap(), Plain(CudaBackend::new().unwrap()));
         for operator in operators {
@@ -209,17 +216,18 @@ fn sizes_without_a_kernel_are_the_definitions() {
     });
 }
 
-/// The three, each in a layer of its own, on numbers that stay: states move from step to step. What comes of each, side by side.
+/// Each in a layer of its own, on numbers that stay: states move from step to step. What comes of each, side by side.
 struct Model {
     operators: Vec<Operator>,
     inputs: Vec<Vec<Tensor>>,
     factors: Vec<Tensor>,
 }
 
-const LAYERS: [Operator; 3] = [
+const LAYERS: [Operator; 4] = [
     Conv { dim: 40, width: 4 },
     Scan { dim: 9, m: 8 },
-    Delta { heads: 2, key_heads: 1, k_dim: 16, v_dim: 24 },
+    Linear { heads: 2, key_heads: 1, k_dim: 16, v_dim: 24, delta: true },
+    Linear { heads: 2, key_heads: 1, k_dim: 16, v_dim: 24, delta: false },
 ];
 
 impl Model {

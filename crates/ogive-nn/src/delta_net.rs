@@ -169,7 +169,7 @@ impl GatedDeltaNet {
         let v = next()?.reshape([n, heads, v_dim])?;
         let dt = b.activate(b.add(dt, &self.dt_bias)?, Activation::Softplus)?;
         let (g, beta) = (b.mul(dt, &self.a)?, b.activate(beta, Activation::Sigmoid)?); // [n, heads]
-        let y = b.gated_delta(self.layer + 1, &q, &k, &v, &g, &beta, s.cache, s.plan)?; // [n, heads, v_dim]
+        let y = b.linear_attention(self.layer + 1, &q, &k, &v, &g, Some(&beta), s.cache, s.plan)?; // [n, heads, v_dim]
         let y = self.norm.forward(s, &y)?.reshape([n, values])?;
         self.out.forward(s, &b.gated(gate, &y, Activation::Silu)?)
     }

@@ -14,6 +14,8 @@ const TINY: [usize; 2] = [64, 4];
 /// of values.
 const CONVOLVED: [usize; 2] = [8192, 4];
 const DELTA: [usize; 4] = [16, 32, 128, 128];
+/// The same of Granite 4.0 H Small, whose layers have no delta rule.
+const MAMBA_2: [usize; 4] = [1, 128, 128, 64];
 
 /// A token of each sequence goes to its page.
 pub(super) fn store(bench: &mut Bench<'_>) -> Result<()> {
@@ -159,9 +161,13 @@ pub(super) fn scan(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn delta(bench: &mut Bench<'_>) -> Result<()> {
-    let (name, b) = ("gated_delta", bench.b);
-    let [key_heads, heads, k_dim, v_dim] = bench.run.pick(DELTA, [1, 2, 8, 8]);
+pub(super) fn linear_attention(bench: &mut Bench<'_>) -> Result<()> {
+    linear(bench, "linear_attention", DELTA, true)?;
+    linear(bench, "linear_attention without beta", MAMBA_2, false)
+}
+
+fn linear(bench: &mut Bench<'_>, name: &str, sizes: [usize; 4], delta: bool) -> Result<()> {
+    let (b, [key_heads, heads, k_dim, v_dim]) = (bench.b, bench.run.pick(sizes, [1, 2, 8, 8]));
     if !bench.wants(name) {
         return Ok(());
     }
@@ -178,10 +184,11 @@ pub(super) fn delta(bench: &mut Bench<'_>) -> Result<()> {
         let (g, beta) = (gate(-0.1)?, gate(0.5)?);
         let bytes = 4 * (2 * n * (key_heads * k_dim + heads * (v_dim + 1)) + 2 * count * len);
         let case = format!("{count} × {rows} × {heads} heads, {k_dim} × {v_dim}");
-        // An element of a state is faded, read twice and added to, for each row.
-        let work = [bytes as f64, (7 * n * len) as f64];
+        // An element of a state is faded, added to and read, by the delta rule twice, for each row.
+        let work = [bytes as f64, (if delta { 7 } else { 5 } * n * len) as f64];
         bench.add(name, &case, (calls(layers, rows), Some(&plan)), work, &mut |i| {
-            b.gated_delta(i % layers, &q, &k, &v, &g, &beta, &all.cache, &plan).map(drop)
+            b.linear_attention(i % layers, &q, &k, &v, &g, delta.then_some(&beta), &all.cache, &plan)
+                .map(drop)
         })?;
     }
     Ok(())

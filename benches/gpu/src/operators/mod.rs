@@ -66,7 +66,7 @@ pub(crate) fn measure(run: &Run, report: &mut Report) -> Result<()> {
         attention::encoder,
         memory::convolution,
         memory::scan,
-        memory::delta,
+        memory::linear_attention,
         memory::states,
         memory::gather,
         memory::copies,

@@ -328,22 +328,22 @@ impl Backend for Split {
             backend.selective_scan(layer, &x, &dt, &a, &b, &c, own, self.plan_of(part, plan)?)
         })
     }
-    fn gated_delta(
+    fn linear_attention(
         &self,
         layer: usize,
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
         g: &Tensor,
-        beta: &Tensor,
+        beta: Option<&Tensor>,
         cache: &Cache,
         plan: &Plan,
     ) -> Result<Tensor> {
         let (part, own) = self.layer(layer, cache)?;
-        self.one(part, "gated_delta", |b| {
+        self.one(part, "linear_attention", |b| {
             let [q, k, v] = [self.at(part, q)?, self.at(part, k)?, self.at(part, v)?];
-            let [g, beta] = [self.at(part, g)?, self.at(part, beta)?];
-            b.gated_delta(layer, &q, &k, &v, &g, &beta, own, self.plan_of(part, plan)?)
+            let (g, beta) = (self.at(part, g)?, beta.map(|beta| self.at(part, beta)).transpose()?);
+            b.linear_attention(layer, &q, &k, &v, &g, beta.as_ref(), own, self.plan_of(part, plan)?)
         })
     }
     fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {

@@ -182,20 +182,20 @@ impl Backend for Trace {
         let scan = |b: &dyn Backend| b.selective_scan(layer, x, dt, a, b_in, c, cache, plan);
         self.around("selective_scan", &[], work, scan)
     }
-    fn gated_delta(
+    fn linear_attention(
         &self,
         layer: usize,
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
         g: &Tensor,
-        beta: &Tensor,
+        beta: Option<&Tensor>,
         cache: &Cache,
         plan: &Plan,
     ) -> Result<Tensor> {
-        let work = Work::delta(layer, k, v, cache, plan);
-        let delta = |b: &dyn Backend| b.gated_delta(layer, q, k, v, g, beta, cache, plan);
-        self.around("gated_delta", &[], work, delta)
+        let work = Work::linear_attention(layer, k, v, beta.is_some(), cache, plan);
+        let attend = |b: &dyn Backend| b.linear_attention(layer, q, k, v, g, beta, cache, plan);
+        self.around("linear_attention", &[], work, attend)
     }
     fn moe(&self, x: &Tensor, logits: &Tensor, spec: &RouterSpec, experts: &Experts) -> Result<Tensor> {
         if self.opens("moe") {

@@ -115,7 +115,7 @@ fn attention_counts_what_its_rows_see() -> Result<()> {
     // Seven elements of state as one head with keys of 7 and values of 1: four products for each, of each row.
     let (long, short, one) = (tensor(&b, [4, 1, 7]), tensor(&b, [4, 1, 1]), tensor(&b, [4, 1]));
     b.take();
-    b.gated_delta(1, &long, &long, &short, &one, &one, &cache, &plan)?;
+    b.linear_attention(1, &long, &long, &short, &one, Some(&one), &cache, &plan)?;
     assert_eq!(work(&b), is(2 * 2 * 7 * 4, 8 * 4 * 7));
     let rope = Rope::new(vec![1.0]);
     b.rope_attend(0, q, k, &v, &rope, &cache, &spec, &plan)?;

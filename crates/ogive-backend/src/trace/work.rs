@@ -128,9 +128,16 @@ impl Work {
         Self { operations, ..Self::states(2, layer, cache, plan) }
     }
 
-    /// The delta rule's products, four for each element of a state and row, and its states read and written.
-    pub(super) fn delta(layer: usize, k: &Tensor, v: &Tensor, cache: &Cache, plan: &Plan) -> Self {
-        let operations = times([8, v.shape().len(), k.shape().cols()]);
+    /// Its products, three for each element of a state and row or four by the delta rule, and its states read and written.
+    pub(super) fn linear_attention(
+        layer: usize,
+        k: &Tensor,
+        v: &Tensor,
+        delta: bool,
+        cache: &Cache,
+        plan: &Plan,
+    ) -> Self {
+        let operations = times([if delta { 8 } else { 6 }, v.shape().len(), k.shape().cols()]);
         Self { operations, ..Self::states(2, layer, cache, plan) }
     }
 

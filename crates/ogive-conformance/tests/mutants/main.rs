@@ -113,8 +113,8 @@ fn every_fault_is_caught_by_the_case_that_names_it() {
         (KnowsElementsByName, "attend_cache/element-of-a-known-name"),
         (MixesHeads, "linear/refused"),
         (SumsNothing, "sum"),
-        (MisindexesGroupedHeads, "gated_delta"),
-        (ForgetsToDecay, "gated_delta"),
+        (MisindexesGroupedHeads, "linear_attention"),
+        (ForgetsToDecay, "linear_attention"),
     ];
     let sound: Arc<dyn Backend> = Arc::new(Mutant::new(Nothing));
     let mut missed = Vec::new();

@@ -377,14 +377,14 @@ impl Backend for Mutant {
         }
         self.attend_cache(layer, &q, cache, spec, plan)
     }
-    fn gated_delta(
+    fn linear_attention(
         &self,
         layer: usize,
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
         g: &Tensor,
-        beta: &Tensor,
+        beta: Option<&Tensor>,
         cache: &Cache,
         plan: &Plan,
     ) -> Result<Tensor> {
@@ -402,7 +402,7 @@ impl Backend for Mutant {
         if self.is(ForgetsToDecay) {
             g = Oracle.mul(g, &Oracle.upload(&[0.0], [1].into())?)?;
         }
-        Oracle.gated_delta(layer, &q, &k, v, &g, beta, cache, plan)
+        Oracle.linear_attention(layer, &q, &k, v, &g, beta, cache, plan)
     }
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         let (mut values, cols) = (self.download(x)?, x.shape().cols().max(1));

@@ -4,9 +4,9 @@
 //! every operator a single loop.
 
 pub(crate) mod best;
-pub(crate) mod delta;
 pub(crate) mod elementwise;
 pub(crate) mod experts;
+pub(crate) mod linear_attention;
 pub(crate) mod math;
 pub(crate) mod norm;
 pub(crate) mod recurrent;

@@ -9,14 +9,14 @@ use crate::device::Device;
 use crate::launch::Call;
 use crate::{cache, plan};
 use ogive_backend::{Batch, Cache, Plan};
-use ogive_kernels::{CAUSAL_CONV, GATED_DELTA, SELECTIVE_SCAN};
+use ogive_kernels::{CAUSAL_CONV, LINEAR_ATTENTION, SELECTIVE_SCAN};
 use ogive_tensor::{Error, Result, Shape, Tensor};
 
 /// Threads of a block, in all three kernels.
 const THREADS: usize = 128;
 /// Rows of a thread's where sequences have several, in `causal_conv`.
 const ROWS: usize = 8;
-/// Columns of a block's, in `gated_delta`.
+/// Columns of a block's, in `linear_attention`.
 const COLUMNS: usize = 32;
 
 /// The most that kernels hold in registers: rows that a convolution sees, elements of a channel's state, of a key.
@@ -121,16 +121,17 @@ pub(crate) fn selective_scan(
     Ok(Some(y))
 }
 
-/// `q` and `k` are `[rows, key_heads, k_dim]`, `v` is `[rows, heads, v_dim]`, `g` and `beta` are `[rows, heads]`, the state
+/// `q` and `k` are `[rows, key_heads, k_dim]`, `v` is `[rows, heads, v_dim]`, `g` and `beta`, if there, are `[rows, heads]`, the state
 /// `[heads, k_dim, v_dim]`.
-pub(crate) fn gated_delta(
+pub(crate) fn linear_attention(
     device: &Device,
     layer: usize,
-    [q, k, v, g, beta]: [&Tensor; 5],
+    [q, k, v, g]: [&Tensor; 4],
+    beta: Option<&Tensor>,
     cache: &Cache,
     plan: &Plan,
 ) -> Result<Option<Tensor>> {
-    let at = "gated_delta";
+    let at = "linear_attention";
     let (from, step) = (device.read(at, v)?, plan::device(at, device, plan)?);
     let misfit = || Error::shape(at, k.shape(), v.shape());
     let (&[_, key_heads, k_dim], &[n, heads, v_dim]) = (k.shape().dims(), v.shape().dims()) else {
@@ -141,6 +142,8 @@ pub(crate) fn gated_delta(
     }
     plan::rows_fit(at, v, plan)?;
     let [of_key, of_head] = [Shape::from([n, key_heads, k_dim]), Shape::from([n, heads])];
+    // Where there is none, nothing is read of what stands in its place.
+    let (delta, beta) = (beta.is_some(), beta.unwrap_or(g));
     expect(device, at, &[(q, of_key), (k, of_key), (g, of_head), (beta, of_head)])?;
     if k_dim > LONGEST_KEY {
         return Ok(None);
@@ -149,9 +152,10 @@ pub(crate) fn gated_delta(
     let states = cache::states_in_place(device, at, cache, layer, plan, len)?;
     let (batch, y) = (plan.batch(), device.tensor(at, v.shape())?);
     let blocks = heads.saturating_mul(v_dim.div_ceil(COLUMNS));
-    Call::new(device, at, &GATED_DELTA, at)
+    Call::new(device, at, &LINEAR_ATTENTION, at)
         .define("K_DIM", k_dim)
         .define("V_DIM", v_dim)
+        .define("DELTA", usize::from(delta))
         .at(device.read(at, q)?)
         .at(device.read(at, k)?)
         .at(from)

@@ -6,12 +6,25 @@ use ogive_backend::{Backend, Batch, Cache, CacheSpec, LayerCache, Plan};
 /// An operator and its sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operator {
-    Conv { dim: usize, width: usize },
-    Scan { dim: usize, m: usize },
-    Delta { heads: usize, key_heads: usize, k_dim: usize, v_dim: usize },
+    Conv {
+        dim: usize,
+        width: usize,
+    },
+    Scan {
+        dim: usize,
+        m: usize,
+    },
+    /// Linear attention, by the delta rule or without.
+    Linear {
+        heads: usize,
+        key_heads: usize,
+        k_dim: usize,
+        v_dim: usize,
+        delta: bool,
+    },
 }
 
-use Operator::{Conv, Delta, Scan};
+use Operator::{Conv, Linear, Scan};
 
 /// What an input's numbers lie between.
 type Range = [f32; 2];
@@ -36,15 +49,16 @@ impl Operator {
                 row(&[m], [-1.0, 1.0]),
             ],
             // Keys are of a length of about one.
-            Delta { heads, key_heads, k_dim, v_dim } => {
+            Linear { heads, key_heads, k_dim, v_dim, delta } => {
                 let most = (3.0 / k_dim as f32).sqrt();
-                vec![
+                let mut all = vec![
                     row(&[heads, v_dim], [-1.0, 1.0]),
                     row(&[key_heads, k_dim], [-most, most]),
                     row(&[key_heads, k_dim], [-most, most]),
                     row(&[heads], [-0.5, 0.0]),
-                    row(&[heads], [0.0, 1.0]),
-                ]
+                ];
+                all.extend(delta.then(|| row(&[heads], [0.0, 1.0])));
+                all
             }
         }
     }
@@ -57,7 +71,7 @@ impl Operator {
         match self {
             Conv { dim, width } => numbers([width, dim], [-1.0, 1.0]),
             Scan { dim, m } => numbers([dim, m], [-4.0, -0.1]),
-            Delta { .. } => numbers([1, 1], [0.0, 1.0]),
+            Linear { .. } => numbers([1, 1], [0.0, 1.0]),
         }
     }
 
@@ -65,7 +79,7 @@ impl Operator {
         match self {
             Conv { dim, width } => (width - 1) * dim,
             Scan { dim, m } => dim * m,
-            Delta { heads, k_dim, v_dim, .. } => heads * k_dim * v_dim,
+            Linear { heads, k_dim, v_dim, .. } => heads * k_dim * v_dim,
         }
     }
 
@@ -105,7 +119,9 @@ impl Operator {
         match (self, xs) {
             (Conv { .. }, [x]) => b.causal_conv(layer, x, factors, cache, plan),
             (Scan { .. }, [x, dt, bs, cs]) => b.selective_scan(layer, x, dt, factors, bs, cs, cache, plan),
-            (Delta { .. }, [v, q, k, g, beta]) => b.gated_delta(layer, q, k, v, g, beta, cache, plan),
+            (Linear { .. }, [v, q, k, g, rest @ ..]) => {
+                b.linear_attention(layer, q, k, v, g, rest.first(), cache, plan)
+            }
             _ => unreachable!("inputs are those of the operator"),
         }
     }

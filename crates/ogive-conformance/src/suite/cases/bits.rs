@@ -135,7 +135,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             let (bs, cs) = (step.of(b, &bs, m)?, step.of(b, &cs, m)?);
             b.selective_scan(1, &x, &dt, &up(b, &a, &[dim, m])?, &bs, &cs, cache, &step.plan)
         });
-        sequences(lab, "gated_delta", &spec, dim, &|b, cache, step| {
+        sequences(lab, "linear_attention", &spec, dim, &|b, cache, step| {
             let n = step.plan.batch().tokens.len();
             let of_length_one = up(b, &[(k_dim as f32).powf(-0.5); 5], &[k_dim])?;
             let key =
@@ -143,7 +143,14 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
             let (q, k) = (key(&keys[0])?, key(&keys[1])?);
             let (v, beta) = (step.of(b, &x, dim)?.reshape([n, 3, v_dim])?, step.of(b, &betas, 3)?);
             let g = b.mul(step.of(b, &betas, 3)?, &up(b, &[-1.0], &[1])?)?;
-            b.gated_delta(2, &q, &k, &v, &g, &beta, cache, &step.plan)?.reshape([n, dim])
+            b.linear_attention(2, &q, &k, &v, &g, Some(&beta), cache, &step.plan)?.reshape([n, dim])
+        });
+        sequences(lab, "linear_attention without beta", &spec, dim, &|b, cache, step| {
+            let n = step.plan.batch().tokens.len();
+            let key = |x: &[f32]| step.of(b, x, k_dim)?.reshape([n, 1, k_dim]);
+            let (q, k, v) = (key(&keys[0])?, key(&keys[1])?, step.of(b, &x, dim)?.reshape([n, 3, v_dim])?);
+            let g = b.mul(step.of(b, &betas, 3)?, &up(b, &[-1.0], &[1])?)?;
+            b.linear_attention(2, &q, &k, &v, &g, None, cache, &step.plan)?.reshape([n, dim])
         });
         Ok(())
     }));

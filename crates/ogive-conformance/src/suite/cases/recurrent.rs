@@ -119,12 +119,14 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         Ok(())
     }));
 
-    cases.push(Case::new("gated_delta", |lab| {
+    cases.push(Case::new("linear_attention", |lab| {
         // Odd sizes, and values wider than any register.
         for shape in [[1, 1, 1, 1], [2, 4, 8, 16], [1, 3, 5, 7], [2, 2, 16, 83], [2, 6, 33, 20]] {
             let [key_heads, heads, k_dim, v_dim] = shape;
             let what = format!("{heads} heads of {k_dim} by {v_dim}, {key_heads} of keys");
-            run(lab, &what, STEPS, delta_widths(shape), heads * k_dim * v_dim, &|b, cache, plan, xs| {
+            let (widths, state) = (widths(shape), heads * k_dim * v_dim);
+            run(lab, &what, STEPS, widths, state, &|b, cache, plan, xs| space(b, shape, cache, plan, xs));
+            run(lab, &format!("{what}, by the delta rule"), STEPS, widths, state, &|b, cache, plan, xs| {
                 delta(b, shape, cache, plan, xs)
             });
         }
@@ -141,7 +143,10 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             b.selective_scan(0, &xs[0], &dt, &up(b, &a, &[6, 2])?, &xs[2], &xs[3], cache, plan)
         });
         let shape = [1, 2, 4, 3];
-        run(lab, "gated_delta", EMPTY, delta_widths(shape), 2 * 4 * 3, &|b, cache, plan, xs| {
+        run(lab, "linear_attention", EMPTY, widths(shape), 2 * 4 * 3, &|b, cache, plan, xs| {
+            space(b, shape, cache, plan, xs)
+        });
+        run(lab, "the delta rule", EMPTY, widths(shape), 2 * 4 * 3, &|b, cache, plan, xs| {
             delta(b, shape, cache, plan, xs)
         });
         Ok(())
@@ -168,20 +173,37 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                 let tensor = |dims: &[usize]| up(b, &vec![0.5; dims.iter().product()], dims);
                 let (k, v) = (tensor(&[2, keys, k_dim])?, tensor(&[2, heads, v_dim])?);
                 let (g, beta) = (tensor(&[2, heads])?, tensor(&[2, gates])?);
-                b.gated_delta(0, &k, &k, &v, &g, &beta, &cache, &plan)
+                b.linear_attention(0, &k, &k, &v, &g, (gates > 0).then_some(&beta), &cache, &plan)
             }
         };
-        lab.refuses("gated_delta with another state", setup, delta([1, 2, 2, 2, 2]));
-        lab.refuses("gated_delta with heads that keys do not share", setup, delta([2, 1, 3, 2, 3]));
-        lab.refuses("gated_delta without heads of keys", setup, delta([0, 1, 3, 2, 3]));
-        lab.refuses("gated_delta with too few betas", setup, delta([1, 1, 3, 2, 2]));
+        lab.refuses("linear_attention without beta and with another state", setup, delta([1, 2, 2, 2, 0]));
+        lab.refuses("linear_attention with another state", setup, delta([1, 2, 2, 2, 2]));
+        lab.refuses("linear_attention with heads that keys do not share", setup, delta([2, 1, 3, 2, 3]));
+        lab.refuses("linear_attention without heads of keys", setup, delta([0, 1, 3, 2, 3]));
+        lab.refuses("linear_attention with too few betas", setup, delta([1, 1, 3, 2, 2]));
         Ok(())
     }));
 }
 
-/// What a row of each input of the delta rule has, for heads of keys, heads, and elements of a key and of a value.
-fn delta_widths([key_heads, heads, k_dim, v_dim]: [usize; 4]) -> [usize; 5] {
+/// What a row of each input of linear attention has, for heads of keys, heads, and elements of a key and of a value.
+fn widths([key_heads, heads, k_dim, v_dim]: [usize; 4]) -> [usize; 5] {
     [key_heads * k_dim, key_heads * k_dim, heads * v_dim, heads, heads]
+}
+
+/// The duality of Mamba-2 as models have it: values that steps in time scale, by which states decay too.
+fn space(
+    b: &dyn Backend,
+    [key_heads, heads, k_dim, v_dim]: [usize; 4],
+    cache: &Cache,
+    plan: &Plan,
+    xs: &[Tensor],
+) -> Result<Tensor> {
+    let n = xs[0].shape().first();
+    let [q, k] = [0, 1].map(|i| xs[i].clone().reshape([n, key_heads, k_dim]));
+    let dt = b.activate(xs[3].clone(), Activation::Softplus)?;
+    let v = b.mul(xs[2].clone().reshape([n * heads, v_dim])?, &dt.clone().reshape([n * heads, 1])?)?;
+    let g = b.mul(dt, &up(b, &[-0.7], &[1])?)?;
+    b.linear_attention(0, &q?, &k?, &v.reshape([n, heads, v_dim])?, &g, None, cache, plan)
 }
 
 /// The delta rule as models have it: keys and queries of length one, states that decay, shares between nothing and all.
@@ -198,7 +220,7 @@ fn delta(
     let (q, k, v) = (key(&xs[0])?, key(&xs[1])?, xs[2].clone().reshape([n, heads, v_dim])?);
     let g = b.mul(b.activate(xs[3].clone(), Activation::Softplus)?, &up(b, &[-1.0], &[1])?)?;
     let beta = b.activate(xs[4].clone(), Activation::Sigmoid)?;
-    b.gated_delta(0, &q, &k, &v, &g, &beta, cache, plan)
+    b.linear_attention(0, &q, &k, &v, &g, Some(&beta), cache, plan)
 }
 
 fn batches(lab: &mut Lab<'_>, spec: &CacheSpec, steps: Work) -> Vec<Batch> {

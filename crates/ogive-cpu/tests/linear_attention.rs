@@ -1,4 +1,4 @@
-//! The gated delta rule in place against its definition: not near it, but the same bits, on every path and however many rows a span has.
+//! Linear attention in place against its definition: not near it, but the same bits, on every path and however many rows a span has.
 
 use ogive_backend::tensor::{Result, Tensor};
 use ogive_backend::{Backend, Batch, CacheSpec, LayerCache, Plain};
@@ -10,7 +10,12 @@ fn drawn(n: usize, seed: usize) -> Vec<f32> {
 }
 
 /// Two sequences and a row of nobody, three steps, and the states that they leave.
-fn run(b: &dyn Backend, [keys, heads, k_dim, v_dim]: [usize; 4], same_slot: bool) -> Result<Vec<f32>> {
+fn run(
+    b: &dyn Backend,
+    [keys, heads, k_dim, v_dim]: [usize; 4],
+    delta: bool,
+    same_slot: bool,
+) -> Result<Vec<f32>> {
     let cache =
         b.new_cache(&CacheSpec::new(vec![LayerCache::State { len: heads * k_dim * v_dim }], 1, 0, 4))?;
     let mut seen = Vec::new();
@@ -31,7 +36,8 @@ fn run(b: &dyn Backend, [keys, heads, k_dim, v_dim]: [usize; 4], same_slot: bool
         let (q, k) = (tensor([n, keys, k_dim], 1, length)?, tensor([n, keys, k_dim], 2, length)?);
         let v = tensor([n, heads, v_dim], 3, 1.0)?;
         let [g, beta] = [4, 5].map(|seed| tensor([n, heads, 1], seed, 0.5)?.reshape([n, heads]));
-        let y = b.gated_delta(0, &q, &k, &v, &g?, &beta?, &cache, &plan)?;
+        let (g, beta) = (g?, beta?);
+        let y = b.linear_attention(0, &q, &k, &v, &g, delta.then_some(&beta), &cache, &plan)?;
         seen.extend(b.download(&y)?);
         seen.extend(b.download(&b.read_state(0, &cache, &plan)?)?);
     }
@@ -43,10 +49,14 @@ fn in_place_it_has_the_bits_of_its_definition() {
     let cpu = CpuBackend::builder().build().unwrap();
     let plain = Plain(CpuBackend::builder().build().unwrap());
     for shape in [[1, 1, 1, 1], [2, 4, 8, 16], [1, 3, 5, 7], [2, 2, 16, 147], [4, 8, 64, 128]] {
-        for same_slot in [false, true] {
-            let [got, want] = [&cpu as &dyn Backend, &plain].map(|b| run(b, shape, same_slot).unwrap());
+        for (delta, same_slot) in [(false, false), (false, true), (true, false), (true, true)] {
+            let [got, want] =
+                [&cpu as &dyn Backend, &plain].map(|b| run(b, shape, delta, same_slot).unwrap());
             let bits = |x: &[f32]| x.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-            assert!(bits(&got) == bits(&want), "{shape:?}, in one slot: {same_slot}");
+            assert!(
+                bits(&got) == bits(&want),
+                "{shape:?}, the delta rule: {delta}, in one slot: {same_slot}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The gated delta rule, a head at a time, in place.
+//! Linear attention that forgets, by the gated delta rule or without, a head at a time, in place.
 //!
 //! The columns of a head's state know nothing of each other. So some are taken through all rows of a sequence before the next: they
 //! stay in the nearest cache, and their sums in registers. What is rounded, and in which order, is as in the definition: products and
@@ -40,19 +40,19 @@ struct Inputs<'a> {
     v: &'a [f32],
     /// `[n, heads]`
     g: &'a [f32],
-    beta: &'a [f32],
+    beta: Option<&'a [f32]>,
     key_heads: usize,
     heads: usize,
     k_dim: usize,
     v_dim: usize,
 }
 
-struct Delta<'a, 'b> {
+struct Columns<'a, 'b> {
     of: Inputs<'a>,
     head: &'b mut Head<'a>,
 }
 
-impl Kernel for Delta<'_, '_> {
+impl Kernel for Columns<'_, '_> {
     type Out = ();
     #[inline(always)]
     fn run<S: Isa>(mut self, _: S) {
@@ -62,42 +62,47 @@ impl Kernel for Delta<'_, '_> {
         }
         let (v_dim, mut at) = (self.of.v_dim, 0);
         while at + MANY <= v_dim {
-            self.columns::<MANY>(at);
+            self.advance::<MANY>(at);
             at += MANY;
         }
         while at + LANES <= v_dim {
-            self.columns::<LANES>(at);
+            self.advance::<LANES>(at);
             at += LANES;
         }
-        (at..v_dim).for_each(|at| self.columns::<1>(at));
+        (at..v_dim).for_each(|at| self.advance::<1>(at));
     }
 }
 
-impl Delta<'_, '_> {
+impl Columns<'_, '_> {
     /// Takes `N` columns from `at` on through all rows.
     #[inline(always)]
-    fn columns<const N: usize>(&mut self, at: usize) {
+    fn advance<const N: usize>(&mut self, at: usize) {
         let Inputs { q, k, v, g, beta, key_heads, heads, k_dim, v_dim } = self.of;
         let Head { number, row, state, ys, .. } = &mut *self.head;
         for (i, y) in ys.iter_mut().enumerate() {
             let key = ((*row + i) * key_heads + *number / (heads / key_heads)) * k_dim;
             let (q, k, one) = (&q[key..][..k_dim], &k[key..][..k_dim], (*row + i) * heads + *number);
-            let (decay, beta) = (math::exp(g[one]), beta[one]);
+            let decay = math::exp(g[one]);
             // The first summand as it is: nothing but -0 leaves a -0 as it was.
             let mut held = [-0.0f32; N];
-            for (s, k) in state.chunks_exact(v_dim).zip(k) {
-                let s = &s[at..][..N];
-                for j in 0..N {
-                    held[j] += s[j] * decay * k;
+            if beta.is_some() {
+                for (s, k) in state.chunks_exact(v_dim).zip(k) {
+                    let s = &s[at..][..N];
+                    for j in 0..N {
+                        held[j] += s[j] * decay * k;
+                    }
                 }
             }
             let v = &v[one * v_dim + at..][..N];
-            let delta: [f32; N] = std::array::from_fn(|j| (v[j] - held[j]) * beta);
+            let new: [f32; N] = match beta {
+                Some(beta) => std::array::from_fn(|j| (v[j] - held[j]) * beta[one]),
+                None => std::array::from_fn(|j| v[j]),
+            };
             let mut read = [-0.0f32; N];
             for ((s, k), q) in state.chunks_exact_mut(v_dim).zip(k).zip(q) {
                 let s = &mut s[at..][..N];
                 for j in 0..N {
-                    s[j] = s[j] * decay + delta[j] * k;
+                    s[j] = s[j] * decay + new[j] * k;
                     read[j] += s[j] * q;
                 }
             }
@@ -107,19 +112,19 @@ impl Delta<'_, '_> {
 }
 
 fn compute<'a>(path: Path, of: Inputs<'a>, heads: &mut [Head<'a>]) {
-    heads.iter_mut().for_each(|head| run(path, Delta { of, head }));
+    heads.iter_mut().for_each(|head| run(path, Columns { of, head }));
 }
 
-/// `q`, `k` are `[rows, key_heads, k_dim]`, `v` is `[rows, heads, v_dim]`, `g` and `beta` are `[rows, heads]`.
-pub(crate) fn gated_delta(
+/// `q`, `k` are `[rows, key_heads, k_dim]`, `v` is `[rows, heads, v_dim]`, `g` and `beta`, if there, are `[rows, heads]`.
+pub(crate) fn linear_attention(
     b: &CpuBackend,
     layer: usize,
-    inputs: [&Tensor; 5],
+    [q, k, v, g]: [&Tensor; 4],
+    beta: Option<&Tensor>,
     cache: &Cache,
     plan: &Plan,
 ) -> Result<Tensor> {
-    const AT: &str = "gated_delta";
-    let [q, k, v, g, beta] = inputs;
+    const AT: &str = "linear_attention";
     plan::rows_fit(AT, v, plan)?;
     let (&[n, key_heads, k_dim], &[_, heads, v_dim]) = (k.shape().dims(), v.shape().dims()) else {
         return Err(Error::shape(AT, k.shape(), v.shape()));
@@ -128,10 +133,12 @@ pub(crate) fn gated_delta(
         return Err(Error::shape(AT, k.shape(), v.shape()));
     }
     let wanted = [v.shape().with_first(n), k.shape(), [n, heads].into(), [n, heads].into()];
-    if let Some((odd, want)) = [v, q, g, beta].iter().zip(wanted).find(|(t, want)| t.shape() != *want) {
+    let given = [v, q, g].into_iter().chain(beta);
+    if let Some((odd, want)) = given.zip(wanted).find(|(t, want)| t.shape() != *want) {
         return Err(Error::shape(AT, odd.shape(), want));
     }
-    let [q, k, v_in, g, beta] = [read(AT, q)?, read(AT, k)?, read(AT, v)?, read(AT, g)?, read(AT, beta)?];
+    let beta = beta.map(|beta| read(AT, beta)).transpose()?;
+    let [q, k, v_in, g] = [read(AT, q)?, read(AT, k)?, read(AT, v)?, read(AT, g)?];
     let of = Inputs { q, k, v: v_in, g, beta, key_heads, heads, k_dim, v_dim };
     let size = k_dim.saturating_mul(v_dim); // of a head's state
     let mut out = v_in.to_vec(); // rows of nobody stay as they are

@@ -1,4 +1,5 @@
-// The gated delta rule along each sequence and head: S = exp(g) S, S += k (beta (v - S^T k))^T, y = S^T q.
+// Linear attention along each sequence and head: S = exp(g) S, S += k v^T, y = S^T q; if DELTA, by the gated delta rule, which adds what the
+// state lacks: S += k (beta (v - S^T k))^T.
 //
 // A column of the state needs nothing of the others, so a block takes 32 of a head's, a warp eight: a lane holds two of them, and of each every
 // eighth quad of the keys' elements. The state is read once and written once, whatever the rows, and stays in registers between. Rows are worked
@@ -6,8 +7,8 @@
 // of a lane's in order, even ones and odd ones, and then over eight lanes by shuffles, so it has one order.
 //
 // Cost: 8 K_DIM V_DIM bytes a sequence and head for its state, which is what decoding is bound by; 8 (K_DIM + V_DIM) + 8 bytes a row and head,
-// where keys and queries come from cache for all blocks but one; 7 operations an element of the state and row. A token of one sequence
-// with 32 heads of 128 by 128 is 128 blocks. Blocks behind those of sequences copy rows of nobody, which are v. Defines: K_DIM, V_DIM.
+// where keys and queries come from cache for all blocks but one; 5 operations an element of the state and row, 7 if DELTA. A token of one sequence
+// with 32 heads of 128 by 128 is 128 blocks. Blocks behind those of sequences copy rows of nobody, which are v. Defines: K_DIM, V_DIM, DELTA.
 
 enum {
     KEY_LANES = 8,
@@ -58,7 +59,7 @@ struct Fetched {
         }
         u32 row = from + threadIdx.x % ROWS;
         gate = 0.0f;
-        if (threadIdx.x < 2 * ROWS && row < in.len) gate = (threadIdx.x < ROWS ? in.g : in.beta)[(u64)row * in.heads];
+        if (threadIdx.x < (DELTA ? 2 : 1) * ROWS && row < in.len) gate = (threadIdx.x < ROWS ? in.g : in.beta)[(u64)row * in.heads];
     }
 
     METHOD void store(Rows& rows) const {
@@ -146,7 +147,16 @@ struct Columns {
     }
 };
 
-// The sums over the lanes that share two columns, of two products at a time: in each of them.
+// The sum over the lanes that share two columns, in each of them.
+DEVICE void over_keys(float2& a) {
+#pragma unroll
+    for (int o = 4; o < 32; o <<= 1) {
+        a.x += __shfl_xor_sync(ALL, a.x, o);
+        a.y += __shfl_xor_sync(ALL, a.y, o);
+    }
+}
+
+// Of two products at a time.
 DEVICE void over_keys(float2& a, float2& b) {
 #pragma unroll
     for (int o = 4; o < 32; o <<= 1) {
@@ -179,7 +189,7 @@ struct Change {
 };
 
 // `group` heads read one key head.
-KERNEL __launch_bounds__(128, 2) gated_delta(TRACED const float* q, const float* k, const float* v, const float* g, const float* beta, float* states,
+KERNEL __launch_bounds__(128, 2) linear_attention(TRACED const float* q, const float* k, const float* v, const float* g, const float* beta, float* states,
                                           float* y, int heads, int group, const u32* step) {
     __shared__ Rows rows[2];
     Step s = {step};
@@ -227,10 +237,15 @@ KERNEL __launch_bounds__(128, 2) gated_delta(TRACED const float* q, const float*
             float query[EACH];
             elements(now.queries[r], key_lane, query);
             own.scale(change.decay);
-            float2 found = own.times(change.key);
-            over_keys(found, sum);
+            float2 by = change.value;
+            if (DELTA) {
+                float2 found = own.times(change.key);
+                over_keys(found, sum);
+                by = make_float2(change.beta * (by.x - found.x), change.beta * (by.y - found.y));
+            } else {
+                over_keys(sum);
+            }
             if (from + r) result(sum);
-            float2 by = make_float2(change.beta * (change.value.x - found.x), change.beta * (change.value.y - found.y));
             own.add(change.key, by);
             change.load(now, r + 1 < ROWS ? r + 1 : r, key_lane, column);
             sum = own.times(query);
@@ -239,8 +254,7 @@ KERNEL __launch_bounds__(128, 2) gated_delta(TRACED const float* q, const float*
         __syncthreads();
     }
     if (span.len) {
-        float2 nothing = make_float2(0.0f, 0.0f);
-        over_keys(nothing, sum);
+        over_keys(sum);
         result(sum);
     }
     own.store(states + span.write_slot * width + state, key_lane, there);
