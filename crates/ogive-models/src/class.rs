@@ -8,8 +8,12 @@ use ogive_nn::{Config, Loader, RmsNorm};
 /// What a class has otherwise than Llama, besides its layers' attention and what follows that.
 pub(crate) struct Class {
     pub(crate) norm: fn(&Loader<'_>, &str, f32) -> Result<RmsNorm>,
-    /// What a block's norms are called, where it has them: before and after attention, before and after what follows.
+    /// What a block's norms are called, where it has them: before and after attention or what is in its place, before and after what follows.
     pub(crate) norms: [Option<&'static str>; 4],
+    /// What the norm after the last block is called.
+    pub(crate) last_norm: &'static str,
+    /// How many cache layers a block has.
+    pub(crate) caches: usize,
     /// Elements of a head where the settings do not say; `None` where heads then cut `hidden_size` evenly.
     pub(crate) head_dim: Option<usize>,
     /// Which elements of a head turn together.
@@ -32,6 +36,8 @@ pub(crate) struct Class {
 pub(crate) const LLAMA: Class = Class {
     norm: |l, name, eps| l.rms_norm(name, eps),
     norms: [Some("input_layernorm"), None, Some("post_attention_layernorm"), None],
+    last_norm: "norm",
+    caches: 1,
     head_dim: None,
     layout: RopeLayout::Halves,
     sinks: false,

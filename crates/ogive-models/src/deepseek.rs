@@ -7,27 +7,10 @@
 //! never chosen, where transformers gives them a score of 0. Layers behind `num_hidden_layers`, which foretell more than one token
 //! (`num_nextn_predict_layers`), are not read: logits do not depend on them.
 
-use crate::{head::Head, routers};
-use ogive_nn::backend::{Activation, LayerCache, RopeLayout, RouterSpec};
-use ogive_nn::tensor::{Error, Result, Tensor};
-use ogive_nn::{Config, Embedding, FeedForward, GatedMlp, LatentAttention, Loader, Model, Moe};
-use ogive_nn::{Residual, RmsNorm, Step, activation, rope_of};
-
-#[derive(Debug)]
-struct DeepSeek {
-    embed: Embedding,
-    blocks: Vec<Block>,
-    norm: RmsNorm,
-    head: Head,
-}
-
-#[derive(Debug)]
-struct Block {
-    attn_norm: RmsNorm,
-    attn: LatentAttention,
-    mlp_norm: RmsNorm,
-    mlp: FeedForward,
-}
+use crate::{class::LLAMA, decoder, mixer::Mixer, routers};
+use ogive_nn::backend::{Activation, RopeLayout, RouterSpec};
+use ogive_nn::tensor::{Error, Result};
+use ogive_nn::{Config, FeedForward, GatedMlp, LatentAttention, Loader, Model, Moe, activation, rope_of};
 
 /// Reads a DeepSeek-V2 checkpoint, large or Lite, with Hugging Face's names; experts stacked or one by one.
 ///
@@ -56,7 +39,6 @@ fn load(
     layout: RopeLayout,
     router: &dyn Fn(&Loader<'_>) -> Result<RouterSpec>,
 ) -> Result<Box<dyn Model>> {
-    let eps = c.f32_or("rms_norm_eps", 1e-6)?;
     let rope = rope_of(c, root, c.usize("qk_rope_head_dim")?)?.layout(layout);
     let activation = activation(c, "hidden_act", Activation::Silu)?;
     let (dense, every) = (c.usize_or("first_k_dense_replace", 0)?, c.usize_or("moe_layer_freq", 1)?);
@@ -65,6 +47,7 @@ fn load(
     }
     let (experts, shared) = (c.usize_or("n_routed_experts", 0)?, c.usize_or("n_shared_experts", 0)?);
     let feed_forward = |l: &Loader<'_>, i: usize| {
+        let l = &l.at("mlp");
         if experts == 0 || i < dense || !i.is_multiple_of(every) {
             return Ok(FeedForward::Dense(GatedMlp::load(l, activation)?));
         }
@@ -78,46 +61,10 @@ fn load(
         let shared = FeedForward::Dense(GatedMlp::load(&l.at("shared_experts"), activation)?);
         Ok(FeedForward::Shared(moe, Box::new(shared)))
     };
+    let mixer = |l: &Loader<'_>, i: usize| {
+        let attn = LatentAttention::load(&l.at("self_attn"), c, i, rope.clone())?;
+        Ok(Mixer::Latent(attn.into()))
+    };
     let model = root.at_or_here("model", "embed_tokens")?;
-    // One by one: a false number of layers ends at the first that is missing.
-    let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
-        let l = model.at("layers").at(i);
-        Ok(Block {
-            attn_norm: l.rms_norm("input_layernorm", eps)?,
-            attn: LatentAttention::load(&l.at("self_attn"), c, i, rope.clone())?,
-            mlp_norm: l.rms_norm("post_attention_layernorm", eps)?,
-            mlp: feed_forward(&l.at("mlp"), i)?,
-        })
-    });
-    let embed = model.embedding("embed_tokens")?;
-    Ok(Box::new(DeepSeek {
-        blocks: blocks.collect::<Result<_>>()?,
-        norm: model.rms_norm("norm", eps)?,
-        head: Head::load(c, root, &embed, false)?,
-        embed,
-    }))
-}
-
-impl Model for DeepSeek {
-    fn cache_layout(&self) -> Vec<LayerCache> {
-        self.blocks.iter().map(|block| block.attn.cache()).collect()
-    }
-
-    fn vocab(&self) -> Option<usize> {
-        Some(self.embed.rows())
-    }
-
-    fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
-        let mut x = Residual::new(self.embed.forward(s)?); // [n, dim]
-        for (i, block) in self.blocks.iter().enumerate() {
-            let at = |name: &str| format!("model.layers.{i}.{name}");
-            x = x.branch(s, &block.attn_norm, || at("self_attn"), |h| block.attn.forward(s, h))?;
-            x = x.branch(s, &block.mlp_norm, || at("mlp"), |h| block.mlp.forward(s, h))?;
-        }
-        Ok(x.normed(s, &self.norm)?.1)
-    }
-
-    fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
-        self.head.forward(s, &hidden)
-    }
+    decoder::load_mixed(&LLAMA, c, [root, &model], &mixer, &feed_forward)
 }

@@ -40,6 +40,7 @@ pub mod granite;
 mod head;
 mod hybrid;
 pub mod llama;
+mod mixer;
 pub mod mixtral;
 pub mod nomic_bert;
 pub mod olmo;

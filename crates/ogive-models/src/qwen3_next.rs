@@ -6,36 +6,15 @@
 //! and writes text; there a token has one position, so the three that Qwen3.5 counts by are one. Layers that foretell more than one token
 //! (`mtp`) are not read: logits do not depend on them.
 
-use crate::head::{Head, places};
-use crate::{hybrid, llama, qwen_moe};
-use ogive_nn::backend::LayerCache;
-use ogive_nn::tensor::{Error, Result, Tensor, serde_json::json};
-use ogive_nn::{Attention, Config, Embedding, FeedForward, GatedDeltaNet, Loader, Model};
-use ogive_nn::{Residual, RmsNorm, Step, rope_of, spec_of};
+use crate::class::{Class, LLAMA};
+use crate::{decoder, head::places, hybrid, llama, mixer::Mixer, qwen_moe};
+use ogive_nn::tensor::{Error, Result, serde_json::json};
+use ogive_nn::{Attention, Config, FeedForward, GatedDeltaNet, Loader, Model, rope_of, spec_of};
 
 const TIED: &str = "tie_word_embeddings";
 
-#[derive(Debug)]
-struct Qwen3Next {
-    embed: Embedding,
-    blocks: Vec<Block>,
-    norm: RmsNorm,
-    head: Head,
-}
-
-#[derive(Debug)]
-struct Block {
-    mixer_norm: RmsNorm,
-    mixer: Mixer,
-    mlp_norm: RmsNorm,
-    mlp: FeedForward,
-}
-
-#[derive(Debug)]
-enum Mixer {
-    Linear(Box<GatedDeltaNet>),
-    Full(Box<Attention>),
-}
+/// Norms are kept less one. The convolution of linear attention has a state, and its rule another.
+const QWEN3_NEXT: Class = Class { norm: |l, name, eps| l.rms_norm_less_one(name, eps), caches: 2, ..LLAMA };
 
 /// Reads what follows attention in a block, from the block's place and given its number.
 type ReadsFeedForward = dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>;
@@ -56,29 +35,18 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let linear = hybrid::linear(c)?;
     let feed_forward: Box<ReadsFeedForward> =
         if c.has("num_experts") { Box::new(qwen_moe::sharing(c)?) } else { Box::new(llama::dense(c)?) };
+    let mixer = |l: &Loader<'_>, i: usize| {
+        let first = QWEN3_NEXT.caches * i;
+        if linear(i) {
+            return Ok(Mixer::Delta(GatedDeltaNet::load(&l.at("linear_attn"), c, first)?.into()));
+        }
+        let l = l.at("self_attn");
+        let norm = |name| l.rms_norm_less_one(name, eps);
+        let attn = Attention::load_gated(&l, c, first, rope.clone(), spec.clone())?;
+        Ok(Mixer::Attention(attn.head_norms(norm("q_norm")?, norm("k_norm")?).into()))
+    };
     let (head, model) = places(root)?;
-    // One by one: a false number of layers ends at the first that is missing.
-    let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
-        let l = model.at("layers").at(i);
-        let norm = |l: &Loader<'_>, name| l.rms_norm_less_one(name, eps);
-        let mixer_norm = norm(&l, "input_layernorm")?;
-        let mixer = if linear(i) {
-            Mixer::Linear(GatedDeltaNet::load(&l.at("linear_attn"), c, 2 * i)?.into())
-        } else {
-            let l = l.at("self_attn");
-            let attn = Attention::load_gated(&l, c, 2 * i, rope.clone(), spec.clone())?;
-            Mixer::Full(attn.head_norms(norm(&l, "q_norm")?, norm(&l, "k_norm")?).into())
-        };
-        let (mlp_norm, mlp) = (norm(&l, "post_attention_layernorm")?, feed_forward(&l, i)?);
-        Ok(Block { mixer_norm, mixer, mlp_norm, mlp })
-    });
-    let embed = model.embedding("embed_tokens")?;
-    Ok(Box::new(Qwen3Next {
-        blocks: blocks.collect::<Result<_>>()?,
-        norm: model.rms_norm_less_one("norm", eps)?,
-        head: Head::load(c, &head, &embed, false)?,
-        embed,
-    }))
+    decoder::load_mixed(&QWEN3_NEXT, c, [&head, &model], &mixer, &*feed_forward)
 }
 
 /// Reads the text's part of a checkpoint that also sees.
@@ -105,40 +73,4 @@ fn with_defaults(c: &Config) -> Config {
         }
     }
     c
-}
-
-impl Model for Qwen3Next {
-    fn cache_layout(&self) -> Vec<LayerCache> {
-        // Two for each block, so that a model is split by its blocks.
-        let of = |(i, block): (usize, &Block)| match &block.mixer {
-            Mixer::Linear(delta) => delta.cache(),
-            Mixer::Full(attn) => [attn.cache(), LayerCache::Shares(2 * i)],
-        };
-        self.blocks.iter().enumerate().flat_map(of).collect()
-    }
-
-    fn vocab(&self) -> Option<usize> {
-        Some(self.embed.rows())
-    }
-
-    fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
-        let mut x = Residual::new(self.embed.forward(s)?); // [n, dim]
-        for (i, block) in self.blocks.iter().enumerate() {
-            let at = |name: &str| format!("model.layers.{i}.{name}");
-            x = match &block.mixer {
-                Mixer::Linear(delta) => {
-                    x.branch(s, &block.mixer_norm, || at("linear_attn"), |h| delta.forward(s, h))?
-                }
-                Mixer::Full(attn) => {
-                    x.branch(s, &block.mixer_norm, || at("self_attn"), |h| attn.forward(s, h))?
-                }
-            };
-            x = x.branch(s, &block.mlp_norm, || at("mlp"), |h| block.mlp.forward(s, h))?;
-        }
-        Ok(x.normed(s, &self.norm)?.1)
-    }
-
-    fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
-        self.head.forward(s, &hidden)
-    }
 }

@@ -60,7 +60,22 @@ impl Attention {
         rope: impl Into<Option<Rope>>,
         spec: AttnSpec,
     ) -> Result<Self> {
-        Self::load_as(l, c, layer, rope.into(), spec, false)
+        Self::load_as(l, c, layer, rope.into(), spec, false, "o_proj")
+    }
+
+    /// The same where the file calls the output projection `output`.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_named(
+        l: &Loader<'_>,
+        c: &Config,
+        layer: usize,
+        rope: impl Into<Option<Rope>>,
+        spec: AttnSpec,
+        output: &str,
+    ) -> Result<Self> {
+        Self::load_as(l, c, layer, rope.into(), spec, false, output)
     }
 
     /// The same where `q_proj` gives for each head a query and then a gate, the sigmoid of which its output is multiplied by
@@ -79,7 +94,7 @@ impl Attention {
             let why = format!("values of {} elements have gates of {}", spec.v_dim, spec.k_dim);
             return Err(Error::invalid("config", why));
         }
-        Self::load_as(l, c, layer, rope.into(), spec, true)
+        Self::load_as(l, c, layer, rope.into(), spec, true, "o_proj")
     }
 
     fn load_as(
@@ -89,6 +104,7 @@ impl Attention {
         rope: Option<Rope>,
         spec: AttnSpec,
         gated: bool,
+        output: &str,
     ) -> Result<Self> {
         let eps = c.f32_or("rms_norm_eps", 1e-6)?;
         if spec.kv_heads == 0 || !spec.heads.is_multiple_of(spec.kv_heads) {
@@ -116,7 +132,7 @@ impl Attention {
             q,
             k,
             v,
-            o: l.linear("o_proj")?,
+            o: l.linear(output)?,
             q_norm: l.optional(l.rms_norm("q_norm", eps))?,
             k_norm: l.optional(l.rms_norm("k_norm", eps))?,
             rope,

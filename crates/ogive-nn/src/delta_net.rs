@@ -107,13 +107,7 @@ impl GatedDeltaNet {
         fits("in_proj_a", dt.weight.shape()[1], heads)?;
         fits("out_proj", out.weight.shape()[2], values)?;
 
-        let (b, host) = (l.backend(), l.host("conv1d")?);
-        let width = host.shape[2];
-        fits("conv1d", host.shape[0].saturating_mul(host.shape[1]), channels)?;
-        // As bytes were there to be decoded, the sizes are real ones.
-        let taps = host.to_vec();
-        let turned: Vec<f32> =
-            (0..width).flat_map(|tap| taps.iter().skip(tap).step_by(width).copied()).collect();
+        let b = l.backend();
         let norm = l.rms_norm("norm", c.f32_or("rms_norm_eps", 1e-6)?)?;
         let (dt_bias, a_log) = (l.numbers("dt_bias")?, l.numbers("A_log")?);
         for (name, tensor, wanted) in
@@ -134,7 +128,7 @@ impl GatedDeltaNet {
             gate,
             beta,
             dt,
-            conv: b.upload(&turned, [width, channels].into())?,
+            conv: l.taps("conv1d", channels)?,
             activation: crate::activation(c, "hidden_act", Activation::Silu)?,
             dt_bias,
             a: b.mul(b.activate(a_log, Activation::Exp)?, &l.constant(-1.0)?)?,

@@ -79,6 +79,7 @@ mod registry;
 mod residual;
 mod rope;
 mod share;
+mod short_conv;
 mod step;
 
 pub use attention::{Attention, group_by_window, heads_of, spec_of};
@@ -92,6 +93,7 @@ pub use registry::{Build, Registry};
 pub use residual::Residual;
 pub use rope::{rope, rope_of};
 pub use share::Share;
+pub use short_conv::ShortConv;
 pub use step::{Observer, Step};
 pub use tensor::{Config, Source};
 

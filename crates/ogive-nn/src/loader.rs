@@ -340,6 +340,25 @@ impl<'a> Loader<'a> {
         Ok(RmsNorm { weight: self.backend.upload(&factors, [factors.len()].into())?, eps })
     }
 
+    /// The taps of a convolution over time by which each of so many channels is convolved alone: `name.weight`, as
+    /// [`causal_conv`](Backend::causal_conv) takes them. `[width, channels]`
+    ///
+    /// # Errors
+    /// If there are other channels, or none of the taps; else as [all that read](Self#errors).
+    pub fn taps(&self, name: &str, channels: usize) -> Result<Tensor> {
+        let host = self.host(name)?;
+        let [outputs, inputs, width] = host.shape;
+        // Where there are no bytes, nothing bounds the shape.
+        if outputs.saturating_mul(inputs) != channels || host.bytes.is_empty() {
+            let why = format!("{:?} is not taps of {channels} channels", host.shape);
+            return Err(Error::invalid(&host.name, format!("{why}; do weights and config belong together?")));
+        }
+        let taps = host.to_vec();
+        let turned: Vec<f32> =
+            (0..width).flat_map(|tap| taps.iter().skip(tap).step_by(width).copied()).collect();
+        self.backend.upload(&turned, [width, channels].into())
+    }
+
     /// One number, to add or multiply by. `[1]`
     ///
     /// # Errors

@@ -43,23 +43,6 @@ impl Residual {
         Ok((Self::new(sum), h))
     }
 
-    /// A block that reads the stream by a norm and whose output is added: `x + f(norm(x))`. What `f` gives is observed under `name`.
-    ///
-    /// # Errors
-    /// As [`normed`](Self::normed), and those of `f`.
-    pub fn branch(
-        self,
-        s: &Step<'_>,
-        norm: &RmsNorm,
-        name: impl FnOnce() -> String,
-        f: impl FnOnce(&Tensor) -> Result<Tensor>,
-    ) -> Result<Self> {
-        let (x, h) = self.normed(s, norm)?;
-        let h = f(&h)?;
-        s.observe(name, &h);
-        x.add(s, h)
-    }
-
     /// The stream as it is, for a block that reads it without a norm.
     ///
     /// # Errors

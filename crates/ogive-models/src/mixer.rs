@@ -1,0 +1,55 @@
+//! What mixes the tokens of a sequence in a block: attention of some kind, or a layer that carries on a state which does not grow.
+//!
+//! An enum, as what follows it in a block (`FeedForward`), so that one decoder serves models whose blocks differ in this. A kind that is
+//! added is a variant here and a function that reads it; see `qwen3_next.rs`.
+
+use ogive_nn::backend::LayerCache;
+use ogive_nn::tensor::{Result, Tensor};
+use ogive_nn::{Attention, GatedDeltaNet, LatentAttention, Step};
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) enum Mixer {
+    Attention(Box<Attention>),
+    Latent(Box<LatentAttention>),
+    Delta(Box<GatedDeltaNet>),
+}
+
+impl Mixer {
+    /// What Hugging Face calls its place in a block.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Attention(_) | Self::Latent(_) => "self_attn",
+            Self::Delta(_) => "linear_attn",
+        }
+    }
+
+    /// Whether tokens see earlier ones only.
+    pub(crate) fn causal(&self) -> bool {
+        match self {
+            Self::Attention(attn) => attn.causal(),
+            Self::Latent(_) | Self::Delta(_) => true,
+        }
+    }
+
+    /// The `n` cache layers of its block, of which the first is number `first`: its own, and behind them such as share the first. All
+    /// blocks of a model have as many, so that it is split by its blocks.
+    pub(crate) fn cache(&self, first: usize, n: usize) -> Vec<LayerCache> {
+        let mut layers = match self {
+            Self::Attention(attn) => vec![attn.cache()],
+            Self::Latent(attn) => vec![attn.cache()],
+            Self::Delta(delta) => delta.cache().into(),
+        };
+        layers.resize(n.max(layers.len()), LayerCache::Shares(first));
+        layers
+    }
+
+    /// `[n, dim] -> [n, dim]`
+    pub(crate) fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Attention(attn) => attn.forward(s, x),
+            Self::Latent(attn) => attn.forward(s, x),
+            Self::Delta(delta) => delta.forward(s, x),
+        }
+    }
+}
