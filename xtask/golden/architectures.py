@@ -28,6 +28,17 @@ def scaled(**scaling):
     return "llama", dict(BASE, head_dim=32, num_attention_heads=3, num_key_value_heads=1, rope_scaling=scaling) | trained
 
 
+def granite_hybrid(**settings):
+    """Granite 4 whose states are wider than long."""
+    whole = dict(
+        num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], shared_intermediate_size=40,
+        embedding_multiplier=7.0, attention_multiplier=0.11, residual_multiplier=0.35, logits_scaling=3.0,
+        mamba_n_heads=6, mamba_d_head=16, mamba_d_state=8, mamba_n_groups=1, mamba_d_conv=4, mamba_expand=2,
+        mamba_chunk_size=8,
+    )
+    return dict(BASE, **whole) | settings
+
+
 ARCHITECTURES = {
     "llama": ("llama", dict(BASE, head_dim=12, attention_bias=True, mlp_bias=True)),
     "llama-linear": scaled(rope_type="linear", factor=4.0),
@@ -192,6 +203,26 @@ ARCHITECTURES = {
         dict(
             BASE, intermediate_size=24, num_local_experts=5, num_experts_per_tok=2, embedding_multiplier=7.0,
             attention_multiplier=0.11, residual_multiplier=0.35, logits_scaling=3.0,
+        ),
+    ),
+    "granite-moe-shared": (
+        "granitemoeshared",
+        dict(
+            BASE, intermediate_size=24, shared_intermediate_size=40, num_local_experts=5, num_experts_per_tok=2,
+            embedding_multiplier=7.0, attention_multiplier=0.11, residual_multiplier=0.35, logits_scaling=3.0,
+        ),
+    ),
+    # Two that GGUF can say, and one with what it cannot: positions that turn, groups of states that are normed together, biases.
+    "granite-hybrid": ("granitemoehybrid", granite_hybrid(num_local_experts=0, tie_word_embeddings=True)),
+    "granite-hybrid-moe": (
+        "granitemoehybrid",
+        granite_hybrid(num_local_experts=5, num_experts_per_tok=2, intermediate_size=24, mamba_conv_bias=False),
+    ),
+    "granite-hybrid-rope": (
+        "granitemoehybrid",
+        granite_hybrid(
+            num_local_experts=0, position_embedding_type="rope", mamba_n_groups=3, mamba_proj_bias=True,
+            layer_types=["mamba", "mamba", "attention"],
         ),
     ),
     # One that GGUF can say, and one with what it cannot: windows, and other layers than each fourth whose positions stay.

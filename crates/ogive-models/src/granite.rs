@@ -24,21 +24,30 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// # Errors
 /// As [`load`].
 pub fn load_moe(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let experts = experts(c)?;
+    decoder::load(&class(c)?, c, root, |_, rope, spec| (Some(rope), spec), &|l, _| {
+        Ok(FeedForward::Moe(experts(l)?))
+    })
+}
+
+/// Reads a block's mixture of experts.
+pub(crate) fn experts(c: &Config) -> Result<impl Fn(&Loader<'_>) -> Result<Moe> + use<>> {
     let (n, ffn) = (c.usize("num_local_experts")?, c.usize("intermediate_size")?);
     let router = RouterSpec::new(c.usize("num_experts_per_tok")?, Scoring::Softmax);
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
-    decoder::load(&class(c)?, c, root, |_, rope, spec| (Some(rope), spec), &|l, _| {
+    Ok(move |l: &Loader<'_>| {
         let l = l.at("block_sparse_moe");
         let [gate, up] = match l.optional(l.stacked_parts("input_linear", n, [ffn; 2]))? {
             Some(parts) => parts,
             None => [l.at("experts").stacked("gate_proj", n)?, l.at("experts").stacked("up_proj", n)?],
         };
         let experts = Experts::new([gate, up, l.stacked("output_linear", n)?], activation);
-        Ok(FeedForward::Moe(Moe::new(l.linear("router.layer")?, router.clone(), experts)?))
+        Moe::new(l.linear("router.layer")?, router.clone(), experts)
     })
 }
 
-fn class(c: &Config) -> Result<Class> {
+/// Granite's factors.
+pub(crate) fn class(c: &Config) -> Result<Class> {
     let logits = c.f32_or("logits_scaling", 1.0)?;
     if logits == 0.0 {
         return Err(Error::invalid("config", "`logits_scaling` is 0, and logits are divided by it"));

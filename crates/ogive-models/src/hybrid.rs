@@ -21,6 +21,17 @@ pub(crate) fn linear(c: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
     })
 }
 
+/// Granite 4's rule, whether a layer has a state space: by `layer_types`, else all.
+pub(crate) fn mamba(c: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
+    let (types, n) = (c.opt_strs("layer_types")?, c.usize("num_hidden_layers")?);
+    let kinds = ["mamba", "attention"];
+    if types.as_ref().is_some_and(|t| t.len() != n || !t.iter().all(|kind| kinds.contains(&&**kind))) {
+        let why = format!("`layer_types` should name one of {kinds:?} for each of {n} layers");
+        return Err(Error::invalid("config", why));
+    }
+    Ok(move |i: usize| types.as_ref().is_none_or(|types| types.get(i).is_some_and(|kind| kind == kinds[0])))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

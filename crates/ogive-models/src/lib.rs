@@ -37,6 +37,7 @@ pub mod glm;
 pub mod gpt2;
 pub mod gpt_oss;
 pub mod granite;
+pub mod granite_hybrid;
 mod head;
 mod hybrid;
 pub mod llama;
@@ -73,6 +74,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("GptOssForCausalLM", gpt_oss::load)
         .with("GraniteForCausalLM", granite::load)
         .with("GraniteMoeForCausalLM", granite::load_moe)
+        .with("GraniteMoeSharedForCausalLM", granite_hybrid::load_shared)
+        .with("GraniteMoeHybridForCausalLM", granite_hybrid::load)
         .with("Gemma3ForCausalLM", gemma3::load)
         .with("Gemma3ForConditionalGeneration", gemma3::load_nested)
         .with("LlamaForCausalLM", llama::load)

@@ -92,20 +92,13 @@ impl GatedDeltaNet {
             None => [l.linear("in_proj_b")?, l.linear("in_proj_a")?],
         };
         let out = l.linear("out_proj")?;
-        let fits = |name: &str, found: usize, wanted: usize| match found == wanted {
-            true => Ok(()),
-            false => {
-                let why = format!("{found} in place of {wanted}; do weights and config belong together?");
-                Err(Error::invalid(&l.name(name), why))
-            }
-        };
         for (name, linear, wanted) in
             [("in_proj_qkv", &qkv, channels), ("in_proj_z", &gate, values), ("in_proj_b", &beta, heads)]
         {
-            fits(name, linear.weight.shape()[1], wanted)?;
+            l.fits(name, linear.weight.shape()[1], wanted)?;
         }
-        fits("in_proj_a", dt.weight.shape()[1], heads)?;
-        fits("out_proj", out.weight.shape()[2], values)?;
+        l.fits("in_proj_a", dt.weight.shape()[1], heads)?;
+        l.fits("out_proj", out.weight.shape()[2], values)?;
 
         let b = l.backend();
         let norm = l.rms_norm("norm", c.f32_or("rms_norm_eps", 1e-6)?)?;
@@ -113,7 +106,7 @@ impl GatedDeltaNet {
         for (name, tensor, wanted) in
             [("norm", &norm.weight, v_dim), ("dt_bias", &dt_bias, heads), ("A_log", &a_log, heads)]
         {
-            fits(name, tensor.shape().len(), wanted)?;
+            l.fits(name, tensor.shape().len(), wanted)?;
         }
         // `x / sqrt(|x|² + eps)` is a root-mean-square norm by other factors; queries are scaled besides.
         let length = |factor: f32| -> Result<RmsNorm> {

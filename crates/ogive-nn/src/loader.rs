@@ -223,6 +223,17 @@ impl<'a> Loader<'a> {
         Ok(Linear { weight: self.weight(&host)?, bias })
     }
 
+    /// An error that names the tensor, if there is not as much of something as the settings need.
+    pub(crate) fn fits(&self, name: &str, found: usize, wanted: usize) -> Result<()> {
+        match found == wanted {
+            true => Ok(()),
+            false => {
+                let why = format!("{found} in place of {wanted}; do weights and config belong together?");
+                Err(Error::invalid(&self.name(name), why))
+            }
+        }
+    }
+
     /// `name.weight` of `n` experts: one stacked tensor, or `0.name.weight`, `1.name.weight`, ...
     ///
     /// # Errors

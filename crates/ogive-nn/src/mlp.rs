@@ -65,12 +65,17 @@ impl GatedMlp {
     /// # Errors
     /// If the one matrix has an odd number of outputs; else as [all that read](Loader#errors).
     pub fn load(l: &Loader<'_>, activation: Activation) -> Result<Self> {
-        const FUSED: &str = "gate_up_proj";
-        let Some(both) = l.optional(l.host(FUSED))? else {
-            return Self::named(l, ["gate_proj", "up_proj", "down_proj"], activation);
-        };
-        let [gate, up] = fixed(FUSED, l.linear_parts(FUSED, &[both.shape[1] / 2; 2])?)?;
-        Ok(Self { gate, up, down: l.linear("down_proj")?, activation })
+        Self::fused(l, "gate_up_proj", ["gate_proj", "up_proj", "down_proj"], activation)
+    }
+
+    /// Reads gate, up and down from under other names; the first two may be one matrix, `both`.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn fused(l: &Loader<'_>, both: &str, names: [&str; 3], activation: Activation) -> Result<Self> {
+        let Some(host) = l.optional(l.host(both))? else { return Self::named(l, names, activation) };
+        let [gate, up] = fixed(both, l.linear_parts(both, &[host.shape[1] / 2; 2])?)?;
+        Ok(Self { gate, up, down: l.linear(names[2])?, activation })
     }
 
     /// Reads gate, up and down from under other names.

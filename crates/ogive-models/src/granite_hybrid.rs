@@ -1,0 +1,105 @@
+//! Granite 4: Granite's factors, and in most layers a selective state space in place of attention, which turns nothing. What follows is one
+//! gated MLP, in the mixtures beside experts. Some of them only attend, by rotary positions.
+//!
+//! Granite Team 2025, <https://www.ibm.com/new/announcements/ibm-granite-4-0-hyper-efficient-high-performance-hybrid-models>; transformers'
+//! `modeling_granitemoehybrid`, and `modeling_granitemoeshared` for mixtures that only attend.
+
+use crate::class::Class;
+use crate::{decoder, granite, hybrid, mixer::Mixer};
+use ogive_nn::backend::{Activation, AttnSpec};
+use ogive_nn::tensor::{Error, Result};
+use ogive_nn::{Attention, Config, FeedForward, GatedMlp, Loader, Mamba2, Mamba2Spec, Model};
+
+/// Reads a checkpoint with Hugging Face's names; gate and up in one matrix, or each in its own.
+///
+/// # Errors
+/// If `layer_types` are more or fewer than the layers or name another kind, if `position_embedding_type` is none that is known, if
+/// `is_causal` is off, or if the sizes of states do not fit each other; else as [every `load`](crate#errors).
+pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    if !c.bool_or("is_causal", true)? {
+        return Err(Error::unsupported("config", "`is_causal` is off, and a state space only looks back"));
+    }
+    // The convolution has a state, and the space another.
+    let class = Class { caches: 2, ..granite::class(c)? };
+    let (heads, head_dim) = (c.usize("num_attention_heads")?, class.head_dim_of(c)?);
+    let rope = match c.opt_str("position_embedding_type")? {
+        Some("rope") => Some(ogive_nn::rope_of(c, root, head_dim)?),
+        None | Some("nope") => None,
+        Some(other) => {
+            let why = format!("`position_embedding_type` is `{other}`; known are rope and nope");
+            return Err(Error::unsupported("config", why));
+        }
+    };
+    let spec = ogive_nn::spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?;
+    let spec = class.score_scale.into_iter().fold(spec, AttnSpec::scale);
+    let (mamba, space) = (hybrid::mamba(c)?, space(c)?);
+    let mixer = |l: &Loader<'_>, i: usize| {
+        let first = class.caches * i;
+        if mamba(i) {
+            return Ok(Mixer::Mamba(Mamba2::load(&l.at("mamba"), space, first)?.into()));
+        }
+        let attn = Attention::load(&l.at("self_attn"), c, first, rope.clone(), spec.clone())?;
+        Ok(Mixer::Attention(attn.into()))
+    };
+    let (n, activation) = (c.usize("num_local_experts")?, activation(c)?);
+    let experts = granite::experts(c)?;
+    let model = root.at_or_here("model", "embed_tokens")?;
+    decoder::load_mixed(&class, c, [root, &model], &mixer, &|l, _| {
+        let shared = FeedForward::Dense(shared(l, activation)?);
+        Ok(if n == 0 { shared } else { FeedForward::Shared(experts(l)?, shared.into()) })
+    })
+}
+
+/// Reads a mixture that only attends, beside whose experts there is an MLP that all rows share.
+///
+/// # Errors
+/// As those of [`granite`].
+pub fn load_shared(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let (experts, activation) = (granite::experts(c)?, activation(c)?);
+    decoder::load(&granite::class(c)?, c, root, |_, rope, spec| (Some(rope), spec), &|l, _| {
+        let mixture = experts(l)?;
+        Ok(match c.usize_or("shared_intermediate_size", 0)? {
+            0 => FeedForward::Moe(mixture),
+            _ => FeedForward::Shared(mixture, FeedForward::Dense(shared(l, activation)?).into()),
+        })
+    })
+}
+
+fn activation(c: &Config) -> Result<Activation> {
+    ogive_nn::activation(c, "hidden_act", Activation::Silu)
+}
+
+/// The MLP that all rows go through.
+fn shared(l: &Loader<'_>, activation: Activation) -> Result<GatedMlp> {
+    GatedMlp::fused(
+        &l.at("shared_mlp"),
+        "input_linear",
+        ["gate_proj", "up_proj", "output_linear"],
+        activation,
+    )
+}
+
+/// The sizes of a layer with a state space. Heads are `mamba_expand * hidden_size` elements together, so the settings say their size twice.
+fn space(c: &Config) -> Result<Mamba2Spec> {
+    let heads = c.usize("mamba_n_heads")?;
+    let inner = c.f32_or("mamba_expand", 2.0)? * c.usize("hidden_size")? as f32;
+    let even = if heads == 0 { 0 } else { inner as usize / heads };
+    let head_dim = match c.opt_str("mamba_d_head") {
+        Ok(Some("auto") | None) => even,
+        _ => c.usize("mamba_d_head")?,
+    };
+    if heads.checked_mul(head_dim) != Some(inner as usize) {
+        let why = format!(
+            "{heads} heads of {head_dim} elements are not `mamba_expand` times `hidden_size`, {inner}"
+        );
+        return Err(Error::invalid("config", why));
+    }
+    Ok(Mamba2Spec {
+        heads,
+        head_dim,
+        groups: c.usize("mamba_n_groups")?,
+        state: c.usize("mamba_d_state")?,
+        activation: activation(c)?,
+        norm: Some((1, c.f32_or("rms_norm_eps", 1e-6)?)),
+    })
+}
