@@ -7,6 +7,7 @@ setting, some model here sets.
 
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
+import lfm2_moe
 import qwen3_5
 from nomic_bert import NomicBertConfig, NomicBertModel
 
@@ -20,6 +21,8 @@ BASE = dict(
     bos_token_id=1, eos_token_id=2, pad_token_id=0,
 )
 TRAINED = 16
+# LFM2 calls its epsilon otherwise.
+LFM2 = {key: value for key, value in BASE.items() if key != "rms_norm_eps"} | dict(norm_eps=1e-5, tie_word_embeddings=True)
 
 
 def scaled(**scaling):
@@ -125,6 +128,29 @@ ARCHITECTURES = {
             BASE, num_hidden_layers=3, head_dim=16, full_attention_interval=2, partial_rotary_factor=0.25,
             linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=8,
             num_experts=7, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20,
+        ),
+    ),
+    # One that GGUF can say, whose MLPs are as wide as is computed from three settings, and one with what it cannot: biases. That has heads
+    # of their own size, and a convolution that looks at two inputs only.
+    "lfm2": (
+        "lfm2",
+        dict(
+            LFM2, num_hidden_layers=4, intermediate_size=71, block_multiple_of=12, block_ffn_dim_multiplier=1.3,
+            layer_types=["conv", "conv", "full_attention", "conv"],
+        ),
+    ),
+    "lfm2-bias": (
+        "lfm2",
+        dict(
+            LFM2, num_hidden_layers=3, head_dim=12, block_auto_adjust_ff_dim=False, conv_bias=True, conv_L_cache=2,
+            layer_types=["full_attention", "conv", "full_attention"], tie_word_embeddings=False,
+        ),
+    ),
+    "lfm2-moe": (
+        "lfm2_moe",
+        dict(
+            LFM2, num_hidden_layers=3, conv_L_cache=4, num_experts=7, num_experts_per_tok=3, moe_intermediate_size=20,
+            num_dense_layers=1, layer_types=["conv", "full_attention", "conv"],
         ),
     ),
     # Of latent attention no size is another's multiple, and a head's queries are longer than its values in one model and shorter in the
@@ -279,7 +305,7 @@ ARCHITECTURES = {
 # token by token gives within 7e-6.
 SALT = {
     "qwen2-moe": 120, "qwen3-moe": 21, "deepseek-v2": 128, "deepseek-v3": 132,
-    "qwen3-next": 119, "qwen3-5": 53, "qwen3-5-moe": 108,
+    "qwen3-next": 119, "qwen3-5": 53, "qwen3-5-moe": 108, "lfm2-moe": 146,
 }
 
 # Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.
@@ -319,6 +345,8 @@ def build(name):
     model_type, settings = ARCHITECTURES[name]
     if model_type.startswith("qwen3_5"):
         return qwen3_5.build(model_type, settings)
+    if model_type == "lfm2_moe":
+        return lfm2_moe.build(settings)
     config = AutoConfig.for_model(model_type, **settings)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     for module in model.modules():

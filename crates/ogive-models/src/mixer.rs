@@ -5,7 +5,7 @@
 
 use ogive_nn::backend::LayerCache;
 use ogive_nn::tensor::{Result, Tensor};
-use ogive_nn::{Attention, GatedDeltaNet, LatentAttention, Mamba2, Step};
+use ogive_nn::{Attention, GatedDeltaNet, LatentAttention, Mamba2, ShortConv, Step};
 
 /// One of them.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub(crate) enum Mixer {
     Latent(Box<LatentAttention>),
     Delta(Box<GatedDeltaNet>),
     Mamba(Box<Mamba2>),
+    Conv(Box<ShortConv>),
 }
 
 impl Mixer {
@@ -23,6 +24,7 @@ impl Mixer {
             Self::Attention(_) | Self::Latent(_) => "self_attn",
             Self::Delta(_) => "linear_attn",
             Self::Mamba(_) => "mamba",
+            Self::Conv(_) => "conv",
         }
     }
 
@@ -30,7 +32,7 @@ impl Mixer {
     pub(crate) fn causal(&self) -> bool {
         match self {
             Self::Attention(attn) => attn.causal(),
-            Self::Latent(_) | Self::Delta(_) | Self::Mamba(_) => true,
+            Self::Latent(_) | Self::Delta(_) | Self::Mamba(_) | Self::Conv(_) => true,
         }
     }
 
@@ -42,6 +44,7 @@ impl Mixer {
             Self::Latent(attn) => vec![attn.cache()],
             Self::Delta(delta) => delta.cache().into(),
             Self::Mamba(mamba) => mamba.cache().into(),
+            Self::Conv(conv) => vec![conv.cache()],
         };
         layers.resize(n.max(layers.len()), LayerCache::Shares(first));
         layers
@@ -54,6 +57,7 @@ impl Mixer {
             Self::Latent(attn) => attn.forward(s, x),
             Self::Delta(delta) => delta.forward(s, x),
             Self::Mamba(mamba) => mamba.forward(s, x),
+            Self::Conv(conv) => conv.forward(s, x),
         }
     }
 }
