@@ -62,6 +62,8 @@ impl Sizes {
         let counted = || {
             let (keys, values) = (key_heads.checked_mul(k_dim)?, heads.checked_mul(v_dim)?);
             let channels = keys.checked_mul(2)?.checked_add(values)?;
+            // All that is projected at once: the gate besides.
+            channels.checked_add(values)?;
             Some((keys, values, channels, values.checked_mul(k_dim)?))
         };
         let why = || format!("{heads} heads of {k_dim} by {v_dim} elements are more than can be counted");
@@ -76,7 +78,7 @@ impl GatedDeltaNet {
     /// layers that it owns.
     ///
     /// # Errors
-    /// If value heads do not share the key heads evenly, or a tensor is of another size than the heads need; else as
+    /// If value heads do not share the key heads evenly, or a tensor is of another size than the settings say; else as
     /// [all that read](Loader#errors).
     pub fn load(l: &Loader<'_>, c: &Config, layer: usize) -> Result<Self> {
         let sizes = Sizes::of(c)?;
@@ -110,6 +112,8 @@ impl GatedDeltaNet {
         let (b, host) = (l.backend(), l.host("conv1d")?);
         let width = host.shape[2];
         fits("conv1d", host.shape[0].saturating_mul(host.shape[1]), channels)?;
+        // At least over the token itself.
+        fits("conv1d", width, c.usize_or("linear_conv_kernel_dim", 4)?.max(1))?;
         // As bytes were there to be decoded, the sizes are real ones.
         let taps = host.to_vec();
         let turned: Vec<f32> =
