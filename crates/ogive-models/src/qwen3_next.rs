@@ -8,7 +8,7 @@
 
 use crate::class::{Class, LLAMA};
 use crate::{decoder, head::places, hybrid, llama, mixer::Mixer, qwen_moe};
-use ogive_nn::tensor::{Error, Result, serde_json::json};
+use ogive_nn::tensor::Result;
 use ogive_nn::{Attention, Config, FeedForward, GatedDeltaNet, Loader, Model, rope_of, spec_of};
 
 const TIED: &str = "tie_word_embeddings";
@@ -23,14 +23,11 @@ type ReadsFeedForward = dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>;
 ///
 /// # Errors
 /// If `layer_types` are more or fewer than the layers or name another kind, or `full_attention_interval` is 0; if heads do not share keys
-/// evenly; else as [every `load`](crate#errors).
+/// evenly; if gates are off (`attn_output_gate`) or others; else as [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    let c = &with_defaults(c);
+    let c = &hybrid::settled(c)?;
     let (eps, head_dim) = (c.f32_or("rms_norm_eps", 1e-6)?, c.usize("head_dim")?);
     let (heads, kv_heads) = (c.usize("num_attention_heads")?, c.usize("num_key_value_heads")?);
-    if !c.bool_or("is_causal", true)? {
-        return Err(Error::unsupported("config", "`is_causal` is off, and linear attention only looks back"));
-    }
     let (rope, spec) = (rope_of(c, root, head_dim)?, spec_of(c, heads, kv_heads, head_dim)?);
     let linear = hybrid::linear(c)?;
     let feed_forward: Box<ReadsFeedForward> =
@@ -49,28 +46,23 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     decoder::load_mixed(&QWEN3_NEXT, c, [&head, &model], &mixer, &*feed_forward)
 }
 
-/// Reads the text's part of a checkpoint that also sees.
+/// Reads Qwen3.5, whose classes have experts in all layers or in none.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_qwen3_5(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    load(&hybrid::of_qwen3_5(c), root)
+}
+
+/// Reads the text's part of a Qwen3.5 that also sees.
 ///
 /// # Errors
 /// As [`load`], of what is below `text_config`.
 pub fn load_nested(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let mut text = c.at("text_config");
-    // Said of the whole.
-    if let (false, Some(tied), Some(settings)) = (text.has(TIED), c.0.get(TIED), text.0.as_object_mut()) {
-        settings.insert(TIED.into(), tied.clone());
+    // Said of the whole or of the text; a head of its own counts whatever they say.
+    if let (true, Some(settings)) = (c.bool_or(TIED, false)?, text.0.as_object_mut()) {
+        settings.insert(TIED.into(), true.into());
     }
-    load(&text, root)
-}
-
-/// The settings, with what the classes take for those that are left out.
-fn with_defaults(c: &Config) -> Config {
-    let mut c = c.clone();
-    let defaults =
-        [("head_dim", json!(256)), ("norm_topk_prob", json!(true)), ("partial_rotary_factor", json!(0.25))];
-    for (key, value) in defaults {
-        if let (false, Some(settings)) = (c.has(key), c.0.as_object_mut()) {
-            settings.insert(key.into(), value);
-        }
-    }
-    c
+    load_qwen3_5(&text, root)
 }

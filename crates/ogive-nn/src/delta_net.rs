@@ -62,6 +62,8 @@ impl Sizes {
         let counted = || {
             let (keys, values) = (key_heads.checked_mul(k_dim)?, heads.checked_mul(v_dim)?);
             let channels = keys.checked_mul(2)?.checked_add(values)?;
+            // All that is projected at once: the gate besides.
+            channels.checked_add(values)?;
             Some((keys, values, channels, values.checked_mul(k_dim)?))
         };
         let why = || format!("{heads} heads of {k_dim} by {v_dim} elements are more than can be counted");
@@ -76,7 +78,7 @@ impl GatedDeltaNet {
     /// layers that it owns.
     ///
     /// # Errors
-    /// If value heads do not share the key heads evenly, or a tensor is of another size than the heads need; else as
+    /// If value heads do not share the key heads evenly, or a tensor is of another size than the settings say; else as
     /// [all that read](Loader#errors).
     pub fn load(l: &Loader<'_>, c: &Config, layer: usize) -> Result<Self> {
         let sizes = Sizes::of(c)?;
@@ -100,7 +102,9 @@ impl GatedDeltaNet {
         l.fits("in_proj_a", dt.weight.shape()[1], heads)?;
         l.fits("out_proj", out.weight.shape()[2], values)?;
 
-        let b = l.backend();
+        let (b, conv) = (l.backend(), l.taps("conv1d", channels)?);
+        // At least over the token itself.
+        l.fits("conv1d", conv.shape().rows(), c.usize_or("linear_conv_kernel_dim", 4)?.max(1))?;
         let norm = l.rms_norm("norm", c.f32_or("rms_norm_eps", 1e-6)?)?;
         let (dt_bias, a_log) = (l.numbers("dt_bias")?, l.numbers("A_log")?);
         for (name, tensor, wanted) in
@@ -121,7 +125,7 @@ impl GatedDeltaNet {
             gate,
             beta,
             dt,
-            conv: l.taps("conv1d", channels)?,
+            conv,
             activation: crate::activation(c, "hidden_act", Activation::Silu)?,
             dt_bias,
             a: b.mul(b.activate(a_log, Activation::Exp)?, &l.constant(-1.0)?)?,

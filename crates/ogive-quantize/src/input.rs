@@ -88,7 +88,7 @@ impl Input {
 
     fn from_folder(path: &Path) -> Result<Self> {
         let mut checkpoint = OpenOptions::new().open(path)?;
-        convert::only_text(&mut checkpoint);
+        convert::only_known(&mut checkpoint);
         let folder = checkpoint.folder.clone().unwrap_or_default();
         let (metadata, tensors) = convert::convert(&checkpoint, &folder)?;
         let bytes = checkpoint.source.tensors().iter().map(|t| t.bytes() as u64).sum();

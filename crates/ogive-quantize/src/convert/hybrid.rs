@@ -4,6 +4,7 @@
 
 use super::settings::whole;
 use super::{Keys, Model, granite};
+use crate::input::Tensor;
 use crate::{Error, Result};
 use ogive_tensor::{Config, WeightInfo};
 use ogive_weights::{Change, Checkpoint};
@@ -13,27 +14,41 @@ pub(super) const NEXT: &str = "qwen3next";
 pub(super) const DENSE: &str = "qwen35";
 pub(super) const MIXTURE: &str = "qwen35moe";
 
+/// What such layers are called.
+const LINEAR: &str = "linear_attention";
+
+const TIED: &str = "tie_word_embeddings";
+
 /// Whether it is one of these.
 pub(super) fn is(model: &Model<'_>) -> bool {
     [NEXT, DENSE, MIXTURE].contains(&model.architecture)
 }
 
-/// Leaves of a checkpoint that also sees the settings of its text.
-pub(crate) fn only_text(checkpoint: &mut Checkpoint) {
-    if !checkpoint.architecture.starts_with("Qwen3_5") || !checkpoint.config.has("text_config") {
+/// Leaves of Qwen3.5's settings what its classes know, and of a checkpoint that also sees those of its text.
+pub(crate) fn only_known(checkpoint: &mut Checkpoint) {
+    if !checkpoint.architecture.starts_with("Qwen3_5") {
         return;
     }
-    let mut text = checkpoint.config.at("text_config");
-    if let (Some(whole), Some(text)) = (checkpoint.config.0.as_object(), text.0.as_object_mut()) {
-        for key in
-            ["tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id", "quantization_config"]
-        {
-            if let (Some(value), None) = (whole.get(key), text.get(key)) {
-                text.insert(key.into(), value.clone());
+    if checkpoint.config.has("text_config") {
+        let mut text = checkpoint.config.at("text_config");
+        if let (Some(whole), Some(text)) = (checkpoint.config.0.as_object(), text.0.as_object_mut()) {
+            for key in ["bos_token_id", "eos_token_id", "pad_token_id", "quantization_config"] {
+                if let (Some(value), None) = (whole.get(key), text.get(key)) {
+                    text.insert(key.into(), value.clone());
+                }
+            }
+            // Said of the whole or of the text; a head of its own is kept whatever they say.
+            if let Some(tied) = whole.get(TIED).filter(|tied| !tied.is_null() && **tied != false) {
+                text.insert(TIED.into(), tied.clone());
             }
         }
+        checkpoint.config = text;
     }
-    checkpoint.config = text;
+    if let Some(settings) = checkpoint.config.0.as_object_mut() {
+        for key in ["norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"] {
+            settings.remove(key);
+        }
+    }
 }
 
 /// Whether a tensor is of no part that GGUF has.
@@ -50,10 +65,22 @@ pub(super) fn text_name(model: &Model<'_>, name: &str) -> Option<String> {
 /// Whether a layer has linear attention; no layer of another architecture.
 pub(super) fn linear(model: &Model<'_>) -> Result<impl Fn(u64) -> bool> {
     let (own, types) = (is(model), model.config.opt_strs("layer_types")?);
-    let every = model.config.usize_or("full_attention_interval", 4)?.max(1) as u64;
+    let every = model.config.usize_or("full_attention_interval", 4)? as u64;
+    if let (true, Some(types)) = (own, &types) {
+        let (layers, kinds) = (model.config.usize("num_hidden_layers")?, [LINEAR, "full_attention"]);
+        if types.len() != layers || !types.iter().all(|t| kinds.contains(&&**t)) {
+            let why = format!("it should name one of {kinds:?} for each of {layers} layers");
+            return Err(Error::convert("the setting layer_types", why));
+        }
+    } else if own && every == 0 {
+        return Err(Error::convert(
+            "the setting full_attention_interval",
+            "it is 0, and no layer is each 0th",
+        ));
+    }
     Ok(move |layer: u64| {
         own && match &types {
-            Some(types) => types.get(layer as usize).is_some_and(|t| t == "linear_attention"),
+            Some(types) => types.get(layer as usize).is_some_and(|t| t == LINEAR),
             None => !(layer + 1).is_multiple_of(every),
         }
     })
@@ -76,13 +103,8 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Re
         keys.set(key, whole(key, size)?);
     }
     let (linear, layers) = (linear(model)?, config.usize("num_hidden_layers")? as u64);
-    // Settings are bounded by what was read, and so is the list of kinds; the search ends with it.
-    let listed = config.opt_strs("layer_types")?.map(|types| types.len() as u64);
-    if listed.is_some_and(|n| n != layers) {
-        let why = format!("it should name a kind for each of {layers} layers");
-        return Err(Error::convert("the setting layer_types", why));
-    }
-    let every = match listed {
+    // Settings are bounded by what was read, and so is the list of kinds, which has one for each layer; the search ends with it.
+    let every = match config.opt_strs("layer_types")?.map(|types| types.len() as u64) {
         None => Some(config.usize_or("full_attention_interval", 4)? as u64),
         Some(n) => {
             let first = (0..n).find(|layer| !linear(*layer)).map_or(n + 1, |layer| layer + 1);
@@ -96,9 +118,74 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Re
     if model.architecture != NEXT {
         // Of three positions that are the same for text, as Qwen3.5 counts them; the fourth is no one's.
         let sections = config.opt_usizes("mrope_section")?.unwrap_or_else(|| vec![11, 11, 10]);
-        let four = sections.into_iter().chain([0; 4]).take(4);
-        let four: Vec<i32> = four.map(|n| i32::try_from(n).unwrap_or(i32::MAX)).collect();
+        let misfit = || {
+            let why = format!("it is {sections:?}, and GGUF has four numbers of 31 bits, not all of them 0");
+            Error::convert("the setting mrope_section", why)
+        };
+        let four = sections.iter().copied().chain([0; 4]).take(sections.len().max(4));
+        let four: Vec<i32> = four.map(|n| i32::try_from(n).map_err(|_| misfit())).collect::<Result<_>>()?;
+        if four.len() > 4 || four.iter().all(|n| *n == 0) {
+            return Err(misfit());
+        }
         keys.set("rope.dimension_sections", four);
+    }
+    Ok(())
+}
+
+/// Gates and directions that the classes do not have, and programs that read GGUF files neither.
+fn refuse_what_has_no_key(config: &Config) -> Result<()> {
+    let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
+    for key in ["is_causal", "attn_output_gate"] {
+        if !config.bool_or(key, true)? {
+            return refuse(key, "it is off, and GGUF cannot say so for this architecture");
+        }
+    }
+    match config.opt_str("output_gate_type")? {
+        None | Some("silu" | "swish") => Ok(()),
+        Some(_) => refuse("output_gate_type", "linear attention of this architecture is gated by `swish`"),
+    }
+}
+
+/// Refuses settings that GGUF cannot say, and tensors of other sizes than the settings say: the file's readers go by those.
+pub(super) fn check(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
+    if !is(model) {
+        return Ok(());
+    }
+    let config = model.config;
+    refuse_what_has_no_key(config)?;
+    let Sizes { keys, heads, key, value } = Sizes::read(config)?;
+    let (all_keys, values) = (keys.saturating_mul(key), heads.saturating_mul(value));
+    let channels = all_keys.saturating_mul(2).saturating_add(values);
+    let head_dim = config.usize_or("head_dim", 256)?;
+    let queries = config.usize("num_attention_heads")?.saturating_mul(head_dim);
+    let shared = config.usize("num_key_value_heads")?.saturating_mul(head_dim);
+    let experts = config.usize_or("num_experts", 0)?;
+    for (name, dimension, wanted) in [
+        (".attn_q.weight", 1, queries.saturating_mul(2)),
+        (".attn_k.weight", 1, shared),
+        (".attn_v.weight", 1, shared),
+        (".attn_output.weight", 0, queries),
+        (".attn_qkv.weight", 1, channels),
+        (".attn_gate.weight", 1, values),
+        (".ssm_ba.weight", 1, heads.saturating_mul(2)),
+        (".ssm_alpha.weight", 1, heads),
+        (".ssm_beta.weight", 1, heads),
+        (".ssm_conv1d.weight", 1, channels),
+        (".ssm_conv1d.weight", 0, config.usize_or("linear_conv_kernel_dim", 4)?.max(1)),
+        (".ssm_dt.bias", 0, heads),
+        (".ssm_a", 0, heads),
+        (".ssm_norm.weight", 0, value),
+        (".ssm_out.weight", 0, values),
+        ("_exps.weight", 2, experts),
+    ] {
+        // A dimension that is not written is of one element.
+        let size = |t: &Tensor| t.dims.get(dimension).copied().unwrap_or(1);
+        let misfit = tensors.iter().find(|t| t.name.ends_with(name) && size(t) != wanted as u64);
+        if let Some(t) = misfit {
+            let why =
+                format!("{} in place of {wanted}; do weights and config.json belong together?", size(t));
+            return Err(Error::convert(format!("the tensor {}", t.name), why));
+        }
     }
     Ok(())
 }
@@ -107,7 +194,8 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Re
 pub(super) fn parts(model: &Model<'_>, name: &str) -> Option<Vec<(String, Option<Change>)>> {
     let own = is(model).then_some(name)?;
     let named = |at: &str, leaf: &str| Some(model.translation.gguf_name(&format!("{at}.{leaf}.weight"))?.0);
-    if let Some(at) = own.strip_suffix(".in_proj_qkvz.weight") {
+    // Qwen3.5's files have another order of heads, and its checkpoints other matrices.
+    if let Some(at) = own.strip_suffix(".in_proj_qkvz.weight").filter(|_| model.architecture == NEXT) {
         let both = [("in_proj_qkv", false), ("in_proj_z", true)];
         return both
             .into_iter()
@@ -127,12 +215,15 @@ pub(super) fn parts(model: &Model<'_>, name: &str) -> Option<Vec<(String, Option
 
 /// Of the rows of each key head those of queries, keys and values, one kind below the other, or those of the gate.
 fn projected(gate: bool) -> Change {
-    let misfit =
-        || ogive_tensor::Error::invalid("in_proj_qkvz", "its shape is not that of the configured heads");
+    let misfit = || {
+        let why =
+            "its shape is not that of the configured heads; do weights and config.json belong together?";
+        ogive_tensor::Error::invalid("in_proj_qkvz", why)
+    };
     // Heads of keys, and of each its rows of keys and of values.
     let cut = move |shape: [usize; 3], config: &Config| {
         let Sizes { keys, heads, key, value } = Sizes::read(config)?;
-        let each = heads.checked_div(keys).and_then(|sharing| sharing.checked_mul(value));
+        let each = (heads / keys).checked_mul(value);
         let of_one = each.and_then(|each| each.checked_add(key)?.checked_mul(2));
         let rows = of_one.and_then(|rows| rows.checked_mul(keys));
         match (each, rows) {
@@ -165,7 +256,7 @@ fn projected(gate: bool) -> Change {
     )
 }
 
-/// Heads, and elements of one.
+/// Heads, and elements of one; there are some of each, and heads share those of keys evenly.
 struct Sizes {
     keys: usize,
     heads: usize,
@@ -175,11 +266,14 @@ struct Sizes {
 
 impl Sizes {
     fn read(config: &Config) -> ogive_tensor::Result<Self> {
-        Ok(Self {
-            keys: config.usize_or("linear_num_key_heads", 16)?,
-            heads: config.usize_or("linear_num_value_heads", 32)?,
-            key: config.usize_or("linear_key_head_dim", 128)?,
-            value: config.usize_or("linear_value_head_dim", 128)?,
-        })
+        let (keys, heads) =
+            (config.usize_or("linear_num_key_heads", 16)?, config.usize_or("linear_num_value_heads", 32)?);
+        let (key, value) =
+            (config.usize_or("linear_key_head_dim", 128)?, config.usize_or("linear_value_head_dim", 128)?);
+        if [keys, heads, key, value].contains(&0) || !heads.is_multiple_of(keys) {
+            let why = format!("{heads} heads of {value} elements cannot share {keys} key heads of {key}");
+            return Err(ogive_tensor::Error::invalid("config", why));
+        }
+        Ok(Self { keys, heads, key, value })
     }
 }

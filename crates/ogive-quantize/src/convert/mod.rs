@@ -13,7 +13,7 @@ mod settings;
 mod tensors;
 mod vocab;
 
-pub(crate) use hybrid::only_text;
+pub(crate) use hybrid::only_known;
 
 use crate::input::Tensor;
 use crate::{Error, Result};
@@ -104,6 +104,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let pooling = sentence.pooling_type()?;
     let mut tensors = tensors::tensors(&model, &**source)?;
     tensors::complete(&model, &tensors, pooling.is_some())?;
+    hybrid::check(&model, &tensors)?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;

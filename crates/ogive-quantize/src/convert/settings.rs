@@ -117,6 +117,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "SmolLM3ForCausalLM"
         | "GlmForCausalLM"
         | "Glm4ForCausalLM" => false,
+        _ if hybrid::is(model) => false,
         class => !class.starts_with("Qwen") || config.bool_or("use_sliding_window", true)?,
     };
     let window = config.opt_usize("sliding_window")?.filter(|_| used);
@@ -215,13 +216,12 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         return refuse("rope_parameters", "it is in a form that is not known");
     }
     // Other classes do not know these settings, but for Gemma's, where what was written is compared.
-    if architecture.starts_with("qwen") || *architecture == "smollm3" {
+    if architecture.starts_with("qwen") && !hybrid::is(model) || *architecture == "smollm3" {
         if config.bool_or("use_sliding_window", false)? {
             return refuse("use_sliding_window", "GGUF has no windows for this architecture");
         }
         let windows = config.opt_strs("layer_types")?.unwrap_or_default();
-        let known = |t: &String| t == "full_attention" || hybrid::is(model) && t == "linear_attention";
-        if !windows.iter().all(known) {
+        if windows.iter().any(|t| t != "full_attention") {
             return refuse("layer_types", "GGUF cannot say which layers of this architecture have a window");
         }
     }
@@ -237,6 +237,9 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
     // The class has these settings for its mixtures alone; of other models they are left over.
     if architecture.ends_with("moe") || *architecture == hybrid::NEXT {
         let why = "GGUF cannot say that layers of this architecture have no experts";
+        if config.opt_usize("num_experts")? == Some(0) {
+            return refuse("num_experts", why);
+        }
         if config.usize_or("decoder_sparse_step", 1)? != 1 {
             return refuse("decoder_sparse_step", why);
         }

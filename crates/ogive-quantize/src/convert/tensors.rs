@@ -130,7 +130,10 @@ fn dims(shape: [usize; 3]) -> Vec<u64> {
 
 fn one(model: &Model<'_>, name: String, info: &WeightInfo, change: Option<Change>) -> Result<Tensor> {
     let made = match &change {
-        Some(change) => change.info(std::slice::from_ref(info), model.config)?,
+        Some(change) => {
+            let made = change.info(std::slice::from_ref(info), model.config);
+            made.map_err(|e| e.within(&info.name))?
+        }
         None => info.clone(),
     };
     let pieces = vec![Piece::Named(info.name.clone(), change)];

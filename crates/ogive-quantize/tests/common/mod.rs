@@ -46,10 +46,33 @@ pub(crate) fn rewritten(
     tensors: impl FnOnce(&mut Vec<Tensor>),
 ) -> Option<tempfile::TempDir> {
     let from = shared(&format!("golden/{model}"))?;
+    Some(rewritten_from(&from, &from, settings, tensors))
+}
+
+/// The same of one of the repository's own models, with the vocabulary of the encoder among them: decoders have none there.
+pub(crate) fn rewritten_own(
+    model: &str,
+    settings: impl FnOnce(&mut Value),
+    tensors: impl FnOnce(&mut Vec<Tensor>),
+) -> tempfile::TempDir {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden");
+    let settings = |c: &mut Value| {
+        (c["bos_token_id"], c["eos_token_id"]) = (json!(2), json!(3));
+        settings(c);
+    };
+    rewritten_from(&own.join(model), &own.join("bert"), settings, tensors)
+}
+
+fn rewritten_from(
+    from: &Path,
+    vocabulary: &Path,
+    settings: impl FnOnce(&mut Value),
+    tensors: impl FnOnce(&mut Vec<Tensor>),
+) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
     for name in ["tokenizer.json", "tokenizer_config.json"] {
-        write(name, &std::fs::read(from.join(name)).unwrap());
+        write(name, &std::fs::read(vocabulary.join(name)).unwrap());
     }
     let mut config = serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
     settings(&mut config);
@@ -80,7 +103,7 @@ pub(crate) fn rewritten(
         "model.safetensors",
         &[&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat(),
     );
-    Some(folder)
+    folder
 }
 
 /// A tensor's elements.
