@@ -66,7 +66,7 @@ def fill(model, generator):
         p.data = value.to(torch.bfloat16).to(torch.float32)
     # What training moves by hand, and no gradient: the choice of experts.
     for name, b in sorted(model.named_buffers()):
-        if name.endswith("e_score_correction_bias"):
+        if name.endswith(("e_score_correction_bias", "expert_bias")):
             whole = generator.integers(-32768, 32768, size=tuple(b.shape), dtype=numpy.int32)
             b.copy_((0.3 * torch.from_numpy(whole.astype(numpy.float32) / 32768)).to(torch.bfloat16).to(torch.float32))
 

@@ -39,6 +39,7 @@ pub mod gpt_oss;
 pub mod granite;
 mod head;
 mod hybrid;
+pub mod lfm2;
 pub mod llama;
 mod mixer;
 pub mod mixtral;
@@ -75,6 +76,10 @@ pub fn registry() -> ogive_nn::Registry {
         .with("GraniteMoeForCausalLM", granite::load_moe)
         .with("Gemma3ForCausalLM", gemma3::load)
         .with("Gemma3ForConditionalGeneration", gemma3::load_nested)
+        .with("Lfm2ForCausalLM", lfm2::load)
+        .with("Lfm2Model", lfm2::load)
+        .with("Lfm2MoeForCausalLM", lfm2::load_moe)
+        .with("Lfm2MoeModel", lfm2::load_moe)
         .with("LlamaForCausalLM", llama::load)
         .with("LlamaModel", llama::load)
         .with("MistralForCausalLM", llama::load_mistral)

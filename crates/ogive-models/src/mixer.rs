@@ -5,7 +5,7 @@
 
 use ogive_nn::backend::LayerCache;
 use ogive_nn::tensor::{Result, Tensor};
-use ogive_nn::{Attention, GatedDeltaNet, LatentAttention, Step};
+use ogive_nn::{Attention, GatedDeltaNet, LatentAttention, ShortConv, Step};
 
 /// One of them.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub(crate) enum Mixer {
     Attention(Box<Attention>),
     Latent(Box<LatentAttention>),
     Delta(Box<GatedDeltaNet>),
+    Conv(Box<ShortConv>),
 }
 
 impl Mixer {
@@ -21,6 +22,7 @@ impl Mixer {
         match self {
             Self::Attention(_) | Self::Latent(_) => "self_attn",
             Self::Delta(_) => "linear_attn",
+            Self::Conv(_) => "conv",
         }
     }
 
@@ -28,7 +30,7 @@ impl Mixer {
     pub(crate) fn causal(&self) -> bool {
         match self {
             Self::Attention(attn) => attn.causal(),
-            Self::Latent(_) | Self::Delta(_) => true,
+            Self::Latent(_) | Self::Delta(_) | Self::Conv(_) => true,
         }
     }
 
@@ -39,6 +41,7 @@ impl Mixer {
             Self::Attention(attn) => vec![attn.cache()],
             Self::Latent(attn) => vec![attn.cache()],
             Self::Delta(delta) => delta.cache().into(),
+            Self::Conv(conv) => vec![conv.cache()],
         };
         layers.resize(n.max(layers.len()), LayerCache::Shares(first));
         layers
@@ -50,6 +53,7 @@ impl Mixer {
             Self::Attention(attn) => attn.forward(s, x),
             Self::Latent(attn) => attn.forward(s, x),
             Self::Delta(delta) => delta.forward(s, x),
+            Self::Conv(conv) => conv.forward(s, x),
         }
     }
 }

@@ -47,6 +47,8 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ("num_local_experts", json!(8)),
             ("num_experts_per_tok", json!(2)),
         ],
+        "Lfm2" => lfm2(&[]),
+        "Lfm2Moe" => lfm2(&[("num_experts", 32), ("num_experts_per_tok", 4), ("num_dense_layers", 2)]),
         "Mistral" => vec![("sliding_window", json!(4096))],
         "Mixtral" => vec![("rope_theta", json!(1e6)), ("rms_norm_eps", json!(1e-5))],
         "Olmo2" => vec![("rms_norm_eps", json!(1e-5))],
@@ -85,6 +87,19 @@ fn hybrid(kv_heads: usize, more: &[(&'static str, usize)]) -> Vec<(&'static str,
     ];
     let whole = whole.iter().chain(more).map(|(key, value)| (*key, json!(value)));
     whole.chain([("partial_rotary_factor", json!(0.25))]).collect()
+}
+
+/// Liquid AI's, whose layers convolve for the most part.
+fn lfm2(more: &[(&'static str, usize)]) -> Vec<(&'static str, Value)> {
+    let whole = [("num_key_value_heads", 8), ("conv_L_cache", 3)];
+    let whole = whole.iter().chain(more).map(|(key, value)| (*key, json!(value)));
+    let others = [
+        ("rms_norm_eps", json!(1e-5)),
+        ("rope_theta", json!(1e6)),
+        ("tie_word_embeddings", json!(true)),
+        ("conv_bias", json!(false)),
+    ];
+    whole.chain(others).collect()
 }
 
 /// OpenAI's, whose file of settings has them all.
@@ -128,6 +143,39 @@ fn gemma(settings: &mut Map<String, Value>) {
     }
 }
 
+/// LFM2's keys under the names that other classes have for them; where both are there, its own count. So does the width of a dense MLP: the
+/// class makes it of `intermediate_size` and three settings more, here it is `intermediate_size`, as it is in GGUF.
+fn lfm2_names(settings: &mut Map<String, Value>, dense: bool) {
+    let own = [
+        ("norm_eps", "rms_norm_eps"),
+        ("tie_embedding", "tie_word_embeddings"),
+        ("theta", "rope_theta"),
+        ("block_ff_dim", "intermediate_size"),
+    ];
+    for (own, name) in own.into_iter().take(if dense { 4 } else { 2 }) {
+        if let Some(value) = settings.remove(own).filter(|v| !v.is_null()) {
+            settings.insert(name.into(), value);
+        }
+    }
+    if let Some(width) = lfm2_width(settings).filter(|_| dense) {
+        settings.insert("intermediate_size".into(), width.into());
+        settings.insert("block_auto_adjust_ff_dim".into(), false.into());
+    }
+}
+
+/// How wide the class makes an MLP; `None` where it is as wide as is said, or nothing that could be counted.
+fn lfm2_width(settings: &Map<String, Value>) -> Option<u64> {
+    let setting = |key: &str, usual: Value| settings.get(key).cloned().unwrap_or(usual);
+    setting("block_auto_adjust_ff_dim", json!(true)).as_bool().filter(|adjusts| *adjusts)?;
+    let two_thirds = setting("intermediate_size", json!(12288)).as_u64()?.checked_mul(2)? / 3;
+    let factor = setting("block_ffn_dim_multiplier", json!(1.0));
+    if factor.is_null() {
+        return Some(two_thirds);
+    }
+    let width = (factor.as_f64()? * two_thirds as f64) as u64;
+    width.checked_next_multiple_of(setting("block_multiple_of", json!(256)).as_u64()?)
+}
+
 /// Fills in what the first of `architectures` takes for granted; of a model that also sees, in the settings of its text.
 pub(crate) fn fill(settings: &mut Map<String, Value>) {
     let class = settings.get("architectures").and_then(|names| names.get(0)?.as_str());
@@ -142,6 +190,11 @@ fn fill_in(class: &str, settings: &mut Map<String, Value>) {
     let all = defaults(class);
     if matches!(class, "GemmaForCausalLM" | "GemmaModel") {
         gemma(settings);
+    }
+    match class {
+        "Lfm2ForCausalLM" | "Lfm2Model" => lfm2_names(settings, true),
+        "Lfm2MoeForCausalLM" | "Lfm2MoeModel" => lfm2_names(settings, false),
+        _ => {}
     }
     for (key, value) in all {
         let within = |scaling| settings.get(scaling).is_some_and(|s: &Value| s.get(key).is_some());
@@ -214,6 +267,12 @@ mod tests {
                 "GraniteMoeForCausalLM",
                 json!({"attention_multiplier": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2}),
             ),
+            (
+                "Lfm2MoeForCausalLM",
+                json!({"num_key_value_heads": 8, "conv_L_cache": 3, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
+                    "tie_word_embeddings": true, "conv_bias": false, "num_experts": 32, "num_experts_per_tok": 4,
+                    "num_dense_layers": 2}),
+            ),
             ("Olmo2ForCausalLM", json!({"rms_norm_eps": 1e-5})),
             ("Olmo3ForCausalLM", json!({"rms_norm_eps": 1e-5, "sliding_window": 4096})),
             ("SmolLM3ForCausalLM", json!({"num_key_value_heads": 4, "rope_theta": 2e6})),
@@ -255,6 +314,37 @@ mod tests {
         );
         assert_eq!(of(json!("silu"), json!(null)), "silu");
         assert_eq!((of(tanh.clone(), json!("gelu")), of(json!("silu"), tanh.clone())), (json!("gelu"), tanh));
+    }
+
+    /// Widths of models that are published, and what transformers 4.57 makes of others.
+    #[test]
+    fn lfm2s_mlps_are_as_wide_as_its_class_makes_them() {
+        let of = |settings: Value| {
+            let mut settings = settings;
+            settings["architectures"] = json!(["Lfm2ForCausalLM"]);
+            let once = filled(settings);
+            assert_eq!(filled(once.clone()), once);
+            once["intermediate_size"].clone()
+        };
+        for (said, width) in [(6656, 4608), (10240, 6912), (12288, 8192)] {
+            assert_eq!(of(json!({"block_ff_dim": said, "intermediate_size": 1})), width);
+        }
+        assert_eq!(of(json!({"intermediate_size": 10752, "block_auto_adjust_ff_dim": false})), 10752);
+        let odd = json!({"intermediate_size": 71, "block_multiple_of": 12, "block_ffn_dim_multiplier": 1.3});
+        assert_eq!(of(odd), 72);
+        assert_eq!(of(json!({"intermediate_size": 71, "block_ffn_dim_multiplier": null})), 47);
+        assert_eq!(of(json!({})), 8192);
+        // What the class itself cannot count stays, for whoever reads it.
+        for odd in [json!({"block_multiple_of": 0}), json!({"block_ffn_dim_multiplier": "x"})] {
+            let mut odd = odd;
+            odd["intermediate_size"] = json!(71);
+            assert_eq!(of(odd), 71);
+        }
+        assert_eq!(of(json!({"intermediate_size": u64::MAX})), json!(u64::MAX));
+        let mixture =
+            json!({"architectures": ["Lfm2MoeForCausalLM"], "intermediate_size": 71, "norm_eps": 0.5});
+        let mixture = filled(mixture);
+        assert_eq!((&mixture["intermediate_size"], &mixture["rms_norm_eps"]), (&json!(71), &json!(0.5)));
     }
 
     #[test]

@@ -123,6 +123,16 @@ impl Change {
         add(-1.0).undone_by(add(1.0))
     }
 
+    /// A convolution's taps for each channel, which Hugging Face has as `[channels, 1, taps]` and GGUF without the dimension between.
+    pub(super) fn flat_taps() -> Self {
+        let shape = |[a, b, c]: [usize; 3]| [1, a.saturating_mul(b), c];
+        let keep = Self::of_one(WeightInfo::clone, |w, _| Ok(w.clone()));
+        keep.undone_by(Self::of_one(
+            move |w| WeightInfo::new(&*w.name, shape(w.shape), w.format),
+            move |w, _| HostWeight::new(&*w.name, shape(w.shape), w.format, w.bytes.clone()),
+        ))
+    }
+
     /// Rows become columns, decoded: GPT-2's matrices are `[in, out]` in Hugging Face's files. Vectors stay.
     pub fn transposed() -> Self {
         let is_vector = |shape: [usize; 3]| shape[0] == 1 && shape[1] == 1;

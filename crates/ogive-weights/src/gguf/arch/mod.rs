@@ -10,6 +10,7 @@ mod glm;
 mod gpt2;
 mod gpt_oss;
 mod granite;
+mod lfm2;
 mod llama;
 mod olmo;
 mod phi3;
@@ -38,6 +39,8 @@ pub fn translations() -> Vec<Translation> {
         olmo::olmo2(),
         granite::granite(),
         granite::granite_moe(),
+        lfm2::lfm2(),
+        lfm2::lfm2_moe(),
         smollm3::smollm3(),
         glm::chatglm(),
         glm::glm4(),

@@ -53,7 +53,7 @@ fn hybrid(
     let tensors = [
         ("attn_qkv.weight", "in_proj_qkv.weight", Part::Channels, None),
         ("attn_gate.weight", "in_proj_z.weight", Part::Values, None),
-        ("ssm_conv1d.weight", "conv1d.weight", Part::Channels, Some(flat())),
+        ("ssm_conv1d.weight", "conv1d.weight", Part::Channels, Some(Change::flat_taps())),
         ("ssm_dt.bias", "dt_bias", Part::Heads, None),
         ("ssm_a", "A_log", Part::Heads, Some(logarithm())),
         ("ssm_out.weight", "out_proj.weight", Part::Inputs, None),
@@ -173,16 +173,6 @@ fn inputs_in(w: &HostWeight, order: &[usize], read: bool) -> Result<HostWeight> 
     w.clone().with_input_perm(inputs.into())
 }
 
-/// A convolution's taps for each channel: the dimension that Hugging Face has between is none in GGUF.
-fn flat() -> Change {
-    let shape = |[a, b, c]: [usize; 3]| [1, a.saturating_mul(b), c];
-    let keep = Change::of_one(WeightInfo::clone, |w, _| Ok(w.clone()));
-    keep.undone_by(Change::of_one(
-        move |w| WeightInfo::new(&*w.name, shape(w.shape), w.format),
-        move |w, _| HostWeight::new(&*w.name, shape(w.shape), w.format, w.bytes.clone()),
-    ))
-}
-
 /// The logarithm of what is kept below 0.
 fn logarithm() -> Change {
     let each = |f: fn(f32) -> f32| {
@@ -230,7 +220,7 @@ mod tests {
             (Part::Inputs, [1, 8, 12], in_groups(Part::Inputs)),
             (Part::Heads, [1, 6, 16], in_groups(Part::Heads)),
             (Part::Heads, [1, 1, 6], in_groups(Part::Heads).then(logarithm())),
-            (Part::Channels, [16, 1, 6], in_groups(Part::Channels).then(flat())),
+            (Part::Channels, [16, 1, 6], in_groups(Part::Channels).then(Change::flat_taps())),
         ] {
             let config = config(2, 6);
             let w = HostWeight::from_f32("w", shape, &values[..shape.iter().product()]).unwrap();

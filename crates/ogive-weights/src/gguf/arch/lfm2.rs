@@ -1,0 +1,99 @@
+//! `lfm2` and `lfm2moe`: gated short convolutions in most layers.
+//!
+//! Which layers attend is told by how many key heads each has, and the last norm is called after the embedding.
+
+use crate::gguf::settings::{copy, whole};
+use crate::gguf::{Change, Header, Rule, Settings, Translation};
+use ogive_tensor::{Error, Result};
+use serde_json::{Value, json};
+
+/// More layers than any model has; it bounds what a false count can make us list.
+const MOST_LAYERS: u64 = 10_000;
+
+pub(super) fn lfm2() -> Translation {
+    short_conv("lfm2", "Lfm2ForCausalLM")
+}
+
+pub(super) fn lfm2_moe() -> Translation {
+    short_conv("lfm2moe", "Lfm2MoeForCausalLM")
+        .rename("blk.{}.ffn_gate_inp", "model.layers.{}.feed_forward.gate")
+        .rule(Rule::new("blk.{}.exp_probs_b.bias", "model.layers.{}.feed_forward.expert_bias"))
+        .rename("blk.{}.ffn_gate_exps", "model.layers.{}.feed_forward.experts.w1")
+        .rename("blk.{}.ffn_up_exps", "model.layers.{}.feed_forward.experts.w3")
+        .rename("blk.{}.ffn_down_exps", "model.layers.{}.feed_forward.experts.w2")
+        .settings(mixture)
+}
+
+/// What both share.
+fn short_conv(architecture: &str, class: &str) -> Translation {
+    Translation::decoder(architecture, class)
+        .without("output_norm")
+        .rename("token_embd_norm", "model.embedding_norm")
+        .rename("blk.{}.attn_norm", "model.layers.{}.operator_norm")
+        .rename("blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_layernorm")
+        .rename("blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_layernorm")
+        .rename("blk.{}.attn_output", "model.layers.{}.self_attn.out_proj")
+        .rename("blk.{}.shortconv.in_proj", "model.layers.{}.conv.in_proj")
+        .rename("blk.{}.shortconv.out_proj", "model.layers.{}.conv.out_proj")
+        .rule(Rule::changed(
+            ["blk.{}.shortconv.conv.weight"],
+            "model.layers.{}.conv.conv.weight",
+            Change::flat_taps(),
+        ))
+        .rule(Rule::new("blk.{}.shortconv.conv.bias", "model.layers.{}.conv.conv.bias"))
+        .rename("blk.{}.ffn_norm", "model.layers.{}.ffn_norm")
+        .rename("blk.{}.ffn_gate", "model.layers.{}.feed_forward.w1")
+        .rename("blk.{}.ffn_up", "model.layers.{}.feed_forward.w3")
+        .rename("blk.{}.ffn_down", "model.layers.{}.feed_forward.w2")
+        .settings(settings)
+}
+
+fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+    const HEADS: &str = "attention.head_count_kv";
+    copy(header, settings, &[("shortconv.l_cache", "conv_L_cache")])?;
+    if settings.contains_key("sliding_window") {
+        let why = "layers that attend have a window, which is not known of this architecture";
+        return Err(Error::unsupported("attention.sliding_window", why));
+    }
+    let counts = match settings.remove("num_key_value_heads") {
+        Some(Value::Array(counts)) => counts,
+        Some(same) => vec![same; whole(settings, "num_hidden_layers").unwrap_or(0).min(MOST_LAYERS) as usize],
+        None => return Ok(()),
+    };
+    let kind = |count: &Value| if *count == 0 { "conv" } else { "full_attention" };
+    settings.insert("layer_types".into(), counts.iter().map(kind).collect());
+    let mut heads = counts.iter().filter(|count| **count != 0);
+    if let Some(first) = heads.next() {
+        if let Some(other) = heads.find(|count| *count != first) {
+            let why = format!("some layers have {first} key heads and some {other}, which is not known");
+            return Err(Error::unsupported(HEADS, why));
+        }
+        settings.insert("num_key_value_heads".into(), first.clone());
+    }
+    Ok(())
+}
+
+fn mixture(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+    const SIGMOID: usize = 2;
+    if let Some(other) = header.usize("expert_gating_func")?.filter(|f| *f != SIGMOID) {
+        let why =
+            format!("experts are scored by the function of number {other}; known is {SIGMOID}, the sigmoid");
+        return Err(Error::unsupported("expert_gating_func", why));
+    }
+    // llama.cpp's graph has it so, whatever the file says.
+    settings.insert("norm_topk_prob".into(), json!(true));
+    settings.insert("num_dense_layers".into(), json!(0));
+    if header.f32("expert_weights_scale")?.is_some_and(|scale| scale != 0.0) {
+        copy(header, settings, &[("expert_weights_scale", "routed_scaling_factor")])?;
+    }
+    copy(
+        header,
+        settings,
+        &[
+            ("leading_dense_block_count", "num_dense_layers"),
+            ("expert_count", "num_experts"),
+            ("expert_used_count", "num_experts_per_tok"),
+            ("expert_feed_forward_length", "moe_intermediate_size"),
+        ],
+    )
+}
