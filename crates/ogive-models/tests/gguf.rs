@@ -19,6 +19,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("gemma3", "query_pre_attn_scalar"),
     ("gpt-oss", "not converted"),
     ("gpt2", "scale_attn_by_inverse_layer_idx"),
+    ("lfm2-moe-bias", "conv_bias"),
     ("llama-dynamic", "dynamic"),
     ("llama-yarn-mscale", "magnitude"),
     ("qwen2", "use_sliding_window"),

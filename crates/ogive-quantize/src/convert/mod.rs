@@ -8,6 +8,7 @@ mod check;
 mod granite;
 mod hybrid;
 mod latent;
+mod lfm2;
 mod pieces;
 mod settings;
 mod tensors;
@@ -36,6 +37,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("Qwen3_5ForConditionalGeneration", hybrid::DENSE),
     ("Qwen3_5MoeForCausalLM", hybrid::MIXTURE),
     ("Qwen3_5MoeForConditionalGeneration", hybrid::MIXTURE),
+    ("Lfm2ForCausalLM", lfm2::DENSE),
+    ("Lfm2MoeForCausalLM", lfm2::MIXTURE),
     ("DeepseekV2ForCausalLM", latent::ARCHITECTURE),
     ("DeepseekV3ForCausalLM", latent::ARCHITECTURE),
     ("GemmaForCausalLM", "gemma"),

@@ -3,7 +3,7 @@
 //! The keys are those llama.cpp's converter writes, with one more habit: what a class takes for granted where the file is
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
-use super::{Keys, Model, granite, hybrid, latent};
+use super::{Keys, Model, granite, hybrid, latent, lfm2};
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
 use std::f64::consts::TAU;
@@ -92,6 +92,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             turning(keys, config, head_dim)?;
             hybrid::set(keys, model, head_dim)?;
         }
+        lfm2::DENSE | lfm2::MIXTURE => lfm2::set(keys, model)?,
         "granite" | granite::MIXTURE => granite::set(keys, config)?,
         "glm4" | "chatglm" => turning(keys, config, head_dim)?,
         "cohere2" => {
@@ -116,7 +117,9 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "GraniteMoeForCausalLM"
         | "SmolLM3ForCausalLM"
         | "GlmForCausalLM"
-        | "Glm4ForCausalLM" => false,
+        | "Glm4ForCausalLM"
+        | "Lfm2ForCausalLM"
+        | "Lfm2MoeForCausalLM" => false,
         class => !class.starts_with("Qwen") || config.bool_or("use_sliding_window", true)?,
     };
     let window = config.opt_usize("sliding_window")?.filter(|_| used);

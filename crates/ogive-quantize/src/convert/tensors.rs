@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, granite, hybrid, latent};
+use super::{Model, granite, hybrid, latent, lfm2};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -187,10 +187,13 @@ fn layer(name: &str) -> Option<u64> {
 pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> Result<()> {
     let lacks = |name: &str| !model.is_encoder() && tensors.iter().all(|t| t.name != name);
     let needed = |name: &str, why: &str| Err(Error::convert(format!("the tensor {name}"), why));
-    if lacks("output_norm.weight") {
-        let why =
-            "the folder has none that becomes it, as `model.norm.weight` does; is the download complete?";
-        return needed("output_norm.weight", why);
+    let (last, own) = match lfm2::is(model) {
+        true => ("token_embd_norm.weight", "model.embedding_norm.weight"),
+        false => ("output_norm.weight", "model.norm.weight"),
+    };
+    if lacks(last) {
+        let why = format!("the folder has none that becomes it, as `{own}` does; is the download complete?");
+        return needed(last, &why);
     }
     let foretells = !embeds && model.config.bool_or("is_causal", true)?;
     if lacks("output.weight") && foretells && !tied(model)? {
@@ -202,16 +205,17 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     // DeepSeek's first layers have no experts: in what follows attention they are like each other and not like the rest.
     let first = match model.architecture {
         latent::ARCHITECTURE => model.config.usize_or("first_k_dense_replace", 0)? as u64,
-        _ => 0,
+        _ => lfm2::dense_layers(model)?,
     };
     let follows = |name: &str| first > 0 && [".ffn_", ".exp_probs_b."].iter().any(|part| name.contains(part));
     let mut counts: BTreeMap<u64, [usize; 2]> = BTreeMap::new();
     for (n, t) in tensors.iter().filter_map(|t| Some((layer(&t.name)?, t))) {
         counts.entry(n).or_default()[usize::from(follows(&t.name))] += 1;
     }
-    // A hybrid's layers have other tensors where attention is linear.
-    let linear = hybrid::linear(model)?;
-    let kind = |part: usize, layer: u64| if part == 0 { linear(layer) } else { layer < first };
+    // A hybrid's layers have other tensors where something else is in the place of attention.
+    let (linear, convolves) = (hybrid::linear(model)?, lfm2::convolves(model)?);
+    let kind =
+        |part: usize, layer: u64| if part == 0 { linear(layer) || convolves(layer) } else { layer < first };
     let most = |part: usize, layer: u64| {
         let alike = counts.iter().filter(|(other, _)| kind(part, **other) == kind(part, layer));
         alike.map(|(_, n)| n[part]).max().unwrap_or(0)
