@@ -14,11 +14,13 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 13] = [
+const READ: [&str; 15] = [
     "cohere2",
     "glm4",
     "granite",
     "granite-moe",
+    "lfm2",
+    "lfm2-moe",
     "llama",
     "llama-linear",
     "llama-yarn",
