@@ -42,11 +42,20 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
         Ok(Mixer::Attention(attn.into()))
     };
     let (n, activation) = (c.usize("num_local_experts")?, activation(c)?);
-    let experts = granite::experts(c)?;
+    let experts = (n > 0).then(|| granite::experts(c)).transpose()?;
     let model = root.at_or_here("model", "embed_tokens")?;
     decoder::load_mixed(&class, c, [root, &model], &mixer, &|l, _| {
-        let shared = FeedForward::Dense(shared(l, activation)?);
-        Ok(if n == 0 { shared } else { FeedForward::Shared(experts(l)?, shared.into()) })
+        // GGUF calls an MLP as Llama does where there is nothing beside it.
+        let alone = l.at("mlp");
+        Ok(match &experts {
+            Some(experts) => {
+                FeedForward::Shared(experts(l)?, FeedForward::Dense(shared(l, activation)?).into())
+            }
+            None if l.optional(alone.host("down_proj"))?.is_some() => {
+                FeedForward::Dense(GatedMlp::load(&alone, activation)?)
+            }
+            None => FeedForward::Dense(shared(l, activation)?),
+        })
     })
 }
 
@@ -79,16 +88,15 @@ fn shared(l: &Loader<'_>, activation: Activation) -> Result<GatedMlp> {
     )
 }
 
-/// The sizes of a layer with a state space. Heads are `mamba_expand * hidden_size` elements together, so the settings say their size twice.
+/// The sizes of a layer with a state space. Heads are `mamba_expand` times `hidden_size` elements together, so settings may say their size twice.
 fn space(c: &Config) -> Result<Mamba2Spec> {
     let heads = c.usize("mamba_n_heads")?;
-    let inner = c.f32_or("mamba_expand", 2.0)? * c.usize("hidden_size")? as f32;
-    let even = if heads == 0 { 0 } else { inner as usize / heads };
-    let head_dim = match c.opt_str("mamba_d_head") {
-        Ok(Some("auto") | None) => even,
-        _ => c.usize("mamba_d_head")?,
+    let inner = (f64::from(c.f32_or("mamba_expand", 2.0)?) * c.usize("hidden_size")? as f64) as usize;
+    let head_dim = match c.0.get("mamba_d_head").is_none_or(|said| said.is_null() || said == "auto") {
+        true => inner.checked_div(heads).unwrap_or(0),
+        false => c.usize("mamba_d_head")?,
     };
-    if heads.checked_mul(head_dim) != Some(inner as usize) {
+    if c.has("mamba_expand") && heads.checked_mul(head_dim) != Some(inner) {
         let why = format!(
             "{heads} heads of {head_dim} elements are not `mamba_expand` times `hidden_size`, {inner}"
         );

@@ -20,6 +20,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("gpt-oss", "not converted"),
     ("gpt2", "scale_attn_by_inverse_layer_idx"),
     ("lfm2-moe-bias", "conv_bias"),
+    ("granite-hybrid-rope", "mamba_proj_bias"),
     ("llama-dynamic", "dynamic"),
     ("llama-yarn-mscale", "magnitude"),
     ("qwen2", "use_sliding_window"),

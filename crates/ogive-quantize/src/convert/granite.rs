@@ -1,15 +1,73 @@
-//! Granite as GGUF has it: its factors, and of its mixtures the matrix that each expert has for gate and up as two.
+//! Granite as GGUF has it: its factors, the matrix that experts and shared MLPs have for gate and up as two, and of Granite 4 which layers have
+//! a selective state space, by the number of their key heads, which is 0 for those.
 
-use super::{Keys, Model};
-use crate::{Error, Result};
+use super::settings::whole;
+use super::{Keys, Model, tensors};
+use crate::{Error, Result, input::Tensor};
 use ogive_tensor::{Config, HostWeight, WeightInfo};
 use ogive_weights::Change;
+use serde_json::json;
 
-/// GGUF's name of the mixtures' architecture.
+/// GGUF's names of the architectures.
+pub(super) const DENSE: &str = "granite";
 pub(super) const MIXTURE: &str = "granitemoe";
+pub(super) const HYBRID: &str = "granitehybrid";
 
-/// Sets the factors. Silence is 1 for the class, and for readers of GGUF the usual scale of scores.
-pub(super) fn set(keys: &mut Keys<'_>, config: &Config) -> Result<()> {
+/// The class of Granite 4, which is three architectures.
+const FOUR: &str = "GraniteMoeHybridForCausalLM";
+
+/// What a model of Granite 4 becomes: one that only attends is an older architecture.
+pub(super) fn architecture(class: &str, config: &Config) -> Result<Option<&'static str>> {
+    if class != FOUR {
+        return Ok(None);
+    }
+    let attends = config.opt_strs("layer_types")?.is_some_and(|types| types.iter().all(|t| t == ATTENTION));
+    Ok(Some(match (attends, config.usize_or(EXPERTS, 8)? > 0) {
+        (false, _) => HYBRID,
+        (true, true) => MIXTURE,
+        (true, false) => DENSE,
+    }))
+}
+
+/// A layer's kind, and how many experts there are.
+const ATTENTION: &str = "attention";
+const EXPERTS: &str = "num_local_experts";
+
+/// Says in the settings of Granite 4 what the class makes of them, as GGUF says it: how many elements a head of a state space has, and, where
+/// there are no experts, that what is beside them is all.
+pub(super) fn settled(class: &str, config: &Config) -> Result<Config> {
+    let mut config = config.clone();
+    if class != FOUR {
+        return Ok(config);
+    }
+    let auto = config.0.get("mamba_d_head").is_none_or(|said| said.is_null() || said == "auto");
+    let inner = f64::from(config.f32_or("mamba_expand", 2.0)?) * config.usize("hidden_size")? as f64;
+    let even = (inner as usize).checked_div(config.usize_or("mamba_n_heads", 128)?).filter(|_| auto);
+    let width =
+        config.opt_usize("shared_intermediate_size")?.filter(|_| config.0.get(EXPERTS) == Some(&json!(0)));
+    if let Some(settings) = config.0.as_object_mut() {
+        settings.extend(even.map(|n| ("mamba_d_head".into(), json!(n))));
+        if let Some(width) = width {
+            settings.insert("intermediate_size".into(), json!(width));
+            settings.retain(|key, _| {
+                ![EXPERTS, "num_experts_per_tok", "shared_intermediate_size"].contains(&&**key)
+            });
+        }
+    }
+    Ok(config)
+}
+
+/// Whether a layer has a state space; no layer of another architecture.
+pub(super) fn has_space(model: &Model<'_>) -> Result<impl Fn(u64) -> bool> {
+    let (own, types) = (model.architecture == HYBRID, model.config.opt_strs("layer_types")?);
+    Ok(move |layer: u64| {
+        own && types.as_ref().is_none_or(|types| types.get(layer as usize).is_some_and(|t| t != ATTENTION))
+    })
+}
+
+/// Sets the factors, and of Granite 4 what it has besides. Silence is 1 for the class, and for readers of GGUF the usual scale of scores.
+pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
+    let config = model.config;
     for (setting, key) in [
         ("attention_multiplier", "attention.scale"),
         ("embedding_multiplier", "embedding_scale"),
@@ -22,13 +80,116 @@ pub(super) fn set(keys: &mut Keys<'_>, config: &Config) -> Result<()> {
         }
         keys.set(key, factor);
     }
+    if let Some(shared) = config.opt_usize("shared_intermediate_size")?.filter(|n| *n > 0) {
+        keys.set("expert_shared_feed_forward_length", whole("shared_intermediate_size", shared)?);
+    }
+    if model.class != FOUR {
+        return Ok(());
+    }
+    const POSITIONS: &str = "position_embedding_type";
+    let turns = config.opt_str(POSITIONS)? == Some("rope");
+    if model.architecture != HYBRID {
+        let why = "GGUF cannot say that nothing is turned in a model whose layers all attend";
+        return if turns { Ok(()) } else { Err(Error::convert(format!("the setting {POSITIONS}"), why)) };
+    }
+    keys.set("rope.scaling.finetuned", turns);
+    spaces(keys, model)
+}
+
+/// What layers with a state space have.
+fn spaces(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
+    let config = model.config;
+    let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
+    if config.bool_or("mamba_proj_bias", false)? {
+        return refuse("mamba_proj_bias", "GGUF has no biases for these projections");
+    }
+    let Space { heads, head_dim, groups, state } = Space::read(config)?;
+    if groups != 1 {
+        return refuse("mamba_n_groups", "readers of GGUF norm groups apart, and this class all at once");
+    }
+    for (key, size) in [
+        ("ssm.conv_kernel", config.usize_or("mamba_d_conv", 4)?),
+        ("ssm.state_size", state),
+        ("ssm.group_count", groups),
+        ("ssm.time_step_rank", heads),
+        ("ssm.inner_size", heads.saturating_mul(head_dim)),
+    ] {
+        keys.set(key, whole(key, size)?);
+    }
+    let layers = config.usize("num_hidden_layers")?;
+    if config.opt_strs("layer_types")?.is_some_and(|types| types.len() != layers) {
+        return refuse("layer_types", &format!("it should name a kind for each of {layers} layers"));
+    }
+    let (key_heads, space) = (config.usize_or("num_key_value_heads", 0)?, has_space(model)?);
+    let key_heads = match key_heads {
+        0 => config.usize("num_attention_heads")?,
+        n => n,
+    };
+    let key_heads = whole("num_key_value_heads", key_heads)?;
+    // Their number was compared with that of the tensors.
+    let of_each: Vec<u32> = (0..layers as u64).map(|i| if space(i) { 0 } else { key_heads }).collect();
+    keys.set("attention.head_count_kv", of_each);
     Ok(())
+}
+
+/// Sizes of a state space.
+struct Space {
+    heads: usize,
+    head_dim: usize,
+    groups: usize,
+    state: usize,
+}
+
+impl Space {
+    fn read(config: &Config) -> Result<Self> {
+        Ok(Self {
+            heads: config.usize_or("mamba_n_heads", 128)?,
+            head_dim: config.usize("mamba_d_head")?,
+            groups: config.usize_or("mamba_n_groups", 1)?,
+            state: config.usize_or("mamba_d_state", 256)?,
+        })
+    }
+}
+
+/// Refuses tensors of other sizes than the settings say: the file's readers go by those.
+pub(super) fn check(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
+    if model.architecture != HYBRID {
+        return Ok(());
+    }
+    let Space { heads, head_dim, groups, state } = Space::read(model.config)?;
+    let inner = heads.saturating_mul(head_dim);
+    let channels = groups.saturating_mul(state).saturating_mul(2).saturating_add(inner);
+    let sizes = [
+        (".ssm_in.weight", 1, inner.saturating_add(channels).saturating_add(heads)),
+        (".ssm_conv1d.weight", 1, channels),
+        (".ssm_conv1d.weight", 0, model.config.usize_or("mamba_d_conv", 4)?.max(1)),
+        (".ssm_conv1d.bias", 0, channels),
+        (".ssm_dt.bias", 0, heads),
+        (".ssm_a", 1, heads),
+        (".ssm_d", 1, heads),
+        (".ssm_norm.weight", 0, inner.checked_div(groups).unwrap_or(0)),
+        (".ssm_out.weight", 0, inner),
+    ];
+    tensors::fit(tensors, &sizes)
+}
+
+/// Llama's name for the last matrix of an MLP, as GGUF has it where there is nothing beside it.
+pub(super) fn dense_name(model: &Model<'_>, name: &str) -> Option<String> {
+    let dense = model.class == FOUR && !model.config.has(EXPERTS);
+    let at = name.strip_suffix(".shared_mlp.output_linear.weight").filter(|_| dense)?;
+    Some(format!("{at}.mlp.down_proj.weight"))
 }
 
 /// GGUF's names of what the weight `input_linear` becomes, and how.
 pub(super) fn halves(model: &Model<'_>, name: &str) -> Option<[(String, Change); 2]> {
-    let at = name.strip_suffix(".input_linear.weight").filter(|_| model.architecture == MIXTURE)?;
-    let name = |half: &str| Some(model.translation.gguf_name(&format!("{at}.experts.{half}_proj.weight"))?.0);
+    let own = [DENSE, MIXTURE, HYBRID].contains(&model.architecture);
+    let at = name.strip_suffix(".input_linear.weight").filter(|_| own)?;
+    let at = match at.strip_suffix(".shared_mlp") {
+        Some(block) if !model.config.has(EXPERTS) => format!("{block}.mlp"),
+        Some(_) => at.to_owned(),
+        None => format!("{at}.experts"),
+    };
+    let name = |half: &str| Some(model.translation.gguf_name(&format!("{at}.{half}_proj.weight"))?.0);
     Some([(name("gate")?, half(0)), (name("up")?, half(1))])
 }
 

@@ -160,7 +160,7 @@ pub(super) fn check(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
     let queries = config.usize("num_attention_heads")?.saturating_mul(head_dim);
     let shared = config.usize("num_key_value_heads")?.saturating_mul(head_dim);
     let experts = config.usize_or("num_experts", 0)?;
-    for (name, dimension, wanted) in [
+    let sizes = [
         (".attn_q.weight", 1, queries.saturating_mul(2)),
         (".attn_k.weight", 1, shared),
         (".attn_v.weight", 1, shared),
@@ -177,17 +177,8 @@ pub(super) fn check(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
         (".ssm_norm.weight", 0, value),
         (".ssm_out.weight", 0, values),
         ("_exps.weight", 2, experts),
-    ] {
-        // A dimension that is not written is of one element.
-        let size = |t: &Tensor| t.dims.get(dimension).copied().unwrap_or(1);
-        let misfit = tensors.iter().find(|t| t.name.ends_with(name) && size(t) != wanted as u64);
-        if let Some(t) = misfit {
-            let why =
-                format!("{} in place of {wanted}; do weights and config.json belong together?", size(t));
-            return Err(Error::convert(format!("the tensor {}", t.name), why));
-        }
-    }
-    Ok(())
+    ];
+    super::tensors::fit(tensors, &sizes)
 }
 
 /// GGUF's names of what a tensor becomes that has several of them, and how; of experts in one tensor too.

@@ -47,8 +47,10 @@ const CLASSES: &[(&str, &str)] = &[
     ("Phi3ForCausalLM", "phi3"),
     ("Olmo2ForCausalLM", "olmo2"),
     ("Olmo3ForCausalLM", "olmo2"),
-    ("GraniteForCausalLM", "granite"),
-    ("GraniteMoeForCausalLM", "granitemoe"),
+    ("GraniteForCausalLM", granite::DENSE),
+    ("GraniteMoeForCausalLM", granite::MIXTURE),
+    ("GraniteMoeSharedForCausalLM", granite::MIXTURE),
+    ("GraniteMoeHybridForCausalLM", granite::HYBRID),
     ("SmolLM3ForCausalLM", "smollm3"),
     ("GlmForCausalLM", "chatglm"),
     ("Glm4ForCausalLM", "glm4"),
@@ -95,6 +97,8 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
         Error::convert(class, format!("this architecture is not converted; known are {}", known.join(", ")))
     };
     let architecture = CLASSES.iter().find(|(c, _)| c == class).ok_or_else(known)?.1;
+    let architecture = granite::architecture(class, config)?.unwrap_or(architecture);
+    let config = &granite::settled(class, config)?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation };
@@ -108,6 +112,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let mut tensors = tensors::tensors(&model, &**source)?;
     tensors::complete(&model, &tensors, pooling.is_some())?;
     hybrid::check(&model, &tensors)?;
+    granite::check(&model, &tensors)?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;

@@ -93,7 +93,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             hybrid::set(keys, model, head_dim)?;
         }
         lfm2::DENSE | lfm2::MIXTURE => lfm2::set(keys, model)?,
-        "granite" | granite::MIXTURE => granite::set(keys, config)?,
+        granite::DENSE | granite::MIXTURE | granite::HYBRID => granite::set(keys, model)?,
         "glm4" | "chatglm" => turning(keys, config, head_dim)?,
         "cohere2" => {
             turning(keys, config, head_dim)?;
@@ -115,6 +115,8 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "Olmo2ForCausalLM"
         | "GraniteForCausalLM"
         | "GraniteMoeForCausalLM"
+        | "GraniteMoeSharedForCausalLM"
+        | "GraniteMoeHybridForCausalLM"
         | "SmolLM3ForCausalLM"
         | "GlmForCausalLM"
         | "Glm4ForCausalLM"

@@ -91,7 +91,7 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
         let leaf = |old, new| name.strip_suffix(old).map(|norm| format!("{norm}{new}"));
         return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or_else(|| name.to_owned());
     }
-    if let Some(name) = hybrid::text_name(model, name) {
+    if let Some(name) = hybrid::text_name(model, name).or_else(|| granite::dense_name(model, name)) {
         return name;
     }
     let bare =
@@ -217,8 +217,9 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     }
     // A hybrid's layers have other tensors where something else is in the place of attention.
     let (linear, convolves) = (hybrid::linear(model)?, lfm2::convolves(model)?);
-    let kind =
-        |part: usize, layer: u64| if part == 0 { linear(layer) || convolves(layer) } else { layer < first };
+    let space = granite::has_space(model)?;
+    let otherwise = |layer: u64| linear(layer) || convolves(layer) || space(layer);
+    let kind = |part: usize, layer: u64| if part == 0 { otherwise(layer) } else { layer < first };
     let most = |part: usize, layer: u64| {
         let alike = counts.iter().filter(|(other, _)| kind(part, **other) == kind(part, layer));
         alike.map(|(_, n)| n[part]).max().unwrap_or(0)
@@ -234,6 +235,21 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     if counts.len() as u64 != layers {
         let why = format!("config.json says {layers} layers, and the weights are of {}", counts.len());
         return Err(Error::convert("the layers", why));
+    }
+    Ok(())
+}
+
+/// Refuses tensors of other sizes than settings say: what names end with, which dimension, fastest first, and how many elements.
+pub(super) fn fit(tensors: &[Tensor], sizes: &[(&str, usize, usize)]) -> Result<()> {
+    for &(name, dimension, wanted) in sizes {
+        // A dimension that is not written is of one element.
+        let size = |t: &Tensor| t.dims.get(dimension).copied().unwrap_or(1);
+        let misfit = tensors.iter().find(|t| t.name.ends_with(name) && size(t) != wanted as u64);
+        if let Some(t) = misfit {
+            let why =
+                format!("{} in place of {wanted}; do weights and config.json belong together?", size(t));
+            return Err(Error::convert(format!("the tensor {}", t.name), why));
+        }
     }
     Ok(())
 }

@@ -52,7 +52,6 @@ impl Change {
         info: impl Fn(&WeightInfo) -> WeightInfo + Send + Sync + 'static,
         apply: impl Fn(&HostWeight, &Config) -> Result<HostWeight> + Send + Sync + 'static,
     ) -> Self {
-        let none = || Error::invalid("translation", "a change of one tensor was given none");
         Self::new(
             move |of, _| of.first().map(&info).ok_or_else(none),
             move |of, config| apply(of.first().ok_or_else(none)?, config),
@@ -146,6 +145,46 @@ impl Change {
         turn.clone().undone_by(turn)
     }
 
+    /// The logarithm of what is kept below 0, as decays of states are.
+    pub(super) fn logarithm() -> Self {
+        let each = |f: fn(f32) -> f32| {
+            Self::of_one(
+                |w| WeightInfo::new(&*w.name, w.shape, &F32),
+                move |w, _| {
+                    let values: Vec<f32> = w.to_vec().into_iter().map(f).collect();
+                    HostWeight::from_f32(&*w.name, w.shape, &values)
+                },
+            )
+        };
+        each(|a| (-f64::from(a)).ln() as f32).undone_by(each(|log| -f64::from(log).exp() as f32))
+    }
+
+    /// A vector that GGUF keeps as a matrix with so many rows as the setting says, or with a row for each element.
+    pub(super) fn flat(rows: Option<&'static str>) -> Self {
+        let reshaped = |w: &HostWeight, shape| HostWeight::new(&*w.name, shape, w.format, w.bytes.clone());
+        let vector = |[a, b, c]: [usize; 3]| [1, 1, a.saturating_mul(b).saturating_mul(c)];
+        let matrix = move |name: &str, shape: [usize; 3], config: &Config| {
+            let [.., len] = vector(shape);
+            let rows = rows.map_or(Ok(len), |rows| config.usize(rows))?;
+            let why = || Error::invalid(name, format!("{len} elements are not {rows} rows of one size"));
+            if rows > 0 && len.is_multiple_of(rows) { Ok([1, rows, len / rows]) } else { Err(why()) }
+        };
+        Self::of_one(
+            move |w| WeightInfo::new(&*w.name, vector(w.shape), w.format),
+            move |w, _| reshaped(w, vector(w.shape)),
+        )
+        .undone_by(Self::new(
+            move |of, config| {
+                let w = of.first().ok_or_else(none)?;
+                Ok(WeightInfo::new(&*w.name, matrix(&w.name, w.shape, config)?, w.format))
+            },
+            move |of, config| {
+                let w = of.first().ok_or_else(none)?;
+                reshaped(w, matrix(&w.name, w.shape, config)?)
+            },
+        ))
+    }
+
     /// What the change would make of these, with the model's settings.
     ///
     /// # Errors
@@ -161,6 +200,10 @@ impl Change {
     pub fn apply(&self, of: &[HostWeight], config: &Config) -> Result<HostWeight> {
         (self.apply)(of, config)
     }
+}
+
+fn none() -> Error {
+    Error::invalid("translation", "a change of one tensor was given none")
 }
 
 /// A vector's elements in another order.

@@ -4,11 +4,14 @@
 //! reads the same from either kind of file.
 
 use super::{Header, rope};
-use ogive_tensor::Result;
+use ogive_tensor::{Error, Result};
 use serde_json::{Map, Value, json};
 
 /// Settings under Hugging Face's keys.
 pub type Settings = Map<String, Value>;
+
+/// More layers than any model has; it bounds what a false count can make us list.
+const MOST_LAYERS: u64 = 10_000;
 
 /// GGUF's keys (below the architecture) and Hugging Face's.
 const COPIED: &[(&str, &str)] = &[
@@ -100,12 +103,33 @@ pub(super) fn layer_types(
         Some(flags) => flags,
         None => {
             let every = header.usize(PATTERN)?.unwrap_or(every) as u64;
-            let layers = whole(settings, "num_hidden_layers").unwrap_or(0).min(10_000);
+            let layers = whole(settings, "num_hidden_layers").unwrap_or(0).min(MOST_LAYERS);
             (1..=layers).map(|i| !i.is_multiple_of(every)).collect()
         }
     };
     let kind = |slides| if slides && window > 0 { "sliding_attention" } else { "full_attention" };
     settings.insert("layer_types".into(), slides.into_iter().map(kind).collect());
+    Ok(())
+}
+
+/// Layers of the first kind are those without key heads, and the others of the second: GGUF has a number of key heads for each layer of a
+/// hybrid. A single one is that of all.
+pub(super) fn kinds_by_key_heads(settings: &mut Settings, [without, with]: [&str; 2]) -> Result<()> {
+    let counts = match settings.remove("num_key_value_heads") {
+        Some(Value::Array(counts)) => counts,
+        Some(same) => vec![same; whole(settings, "num_hidden_layers").unwrap_or(0).min(MOST_LAYERS) as usize],
+        None => return Ok(()),
+    };
+    let kind = |count: &Value| if *count == 0 { without } else { with };
+    settings.insert("layer_types".into(), counts.iter().map(kind).collect());
+    let mut heads = counts.iter().filter(|count| **count != 0);
+    if let Some(first) = heads.next() {
+        if let Some(other) = heads.find(|count| *count != first) {
+            let why = format!("some layers have {first} key heads and some {other}, which is not known");
+            return Err(Error::unsupported("attention.head_count_kv", why));
+        }
+        settings.insert("num_key_value_heads".into(), first.clone());
+    }
     Ok(())
 }
 

@@ -1,38 +1,76 @@
-//! `granite` and `granitemoe`: Llama's names and its order of q and k rows, and four factors.
+//! `granite`, `granitemoe` and `granitehybrid`: Llama's names and its order of q and k rows, and four factors. Most layers of the last have a
+//! selective state space in place of attention; which those are is told by how many key heads each has.
 //!
 //! llama.cpp takes a factor of 0 for none, as it does silence; scores have the usual scale then.
 
-use super::llama::interleaved;
-use crate::gguf::settings::copy;
+use super::{llama::interleaved, mamba2};
+use crate::gguf::settings::{copy, kinds_by_key_heads};
 use crate::gguf::{Header, Settings, Translation};
 use ogive_tensor::{Error, Result};
 use serde_json::json;
 
 pub(super) fn granite() -> Translation {
-    interleaved("granite", "GraniteForCausalLM").settings(factors)
+    interleaved("granite", "GraniteForCausalLM").settings(turning).settings(factors)
 }
 
 pub(super) fn granite_moe() -> Translation {
-    interleaved("granitemoe", "GraniteMoeForCausalLM")
-        .rename("blk.{}.ffn_gate_inp", "model.layers.{}.block_sparse_moe.router.layer")
-        .rename("blk.{}.ffn_gate_exps", "model.layers.{}.block_sparse_moe.experts.gate_proj")
-        .rename("blk.{}.ffn_up_exps", "model.layers.{}.block_sparse_moe.experts.up_proj")
-        .rename("blk.{}.ffn_down_exps", "model.layers.{}.block_sparse_moe.output_linear")
-        .settings(factors)
-        .settings(|header, settings| {
+    with_experts(interleaved("granitemoe", "GraniteMoeForCausalLM")).settings(turning).settings(
+        |header, settings| {
             if header.usize("expert_shared_feed_forward_length")?.is_some_and(|n| n > 0) {
                 settings.insert("architectures".into(), json!(["GraniteMoeSharedForCausalLM"]));
             }
-            let keys = [("expert_count", "num_local_experts"), ("expert_used_count", "num_experts_per_tok")];
-            copy(header, settings, &keys)
-        })
+            Ok(())
+        },
+    )
 }
 
-fn factors(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+pub(super) fn granite_hybrid() -> Translation {
+    let t = with_experts(interleaved("granitehybrid", "GraniteMoeHybridForCausalLM"));
+    mamba2::with_spaces(t, "model.layers.{}.mamba", "mamba_n_groups").settings(|header, settings| {
+        // Silence is none for readers of GGUF, and some for the class.
+        settings.entry("num_local_experts").or_insert(json!(0));
+        let turns = header.bool("rope.scaling.finetuned")?.unwrap_or(true);
+        settings.insert("position_embedding_type".into(), json!(if turns { "rope" } else { "nope" }));
+        let keys = [
+            ("ssm.conv_kernel", "mamba_d_conv"),
+            ("ssm.state_size", "mamba_d_state"),
+            ("ssm.group_count", "mamba_n_groups"),
+        ];
+        copy(header, settings, &keys)?;
+        mamba2::heads(header, settings, ["mamba_n_heads", "mamba_d_head"])?;
+        kinds_by_key_heads(settings, ["mamba", "attention"])
+    })
+}
+
+/// Adds experts and what all tokens meet beside them, which is Llama's MLP where there are none.
+fn with_experts(to: Translation) -> Translation {
+    to.rename("blk.{}.ffn_gate_inp", "model.layers.{}.block_sparse_moe.router.layer")
+        .rename("blk.{}.ffn_gate_exps", "model.layers.{}.block_sparse_moe.experts.gate_proj")
+        .rename("blk.{}.ffn_up_exps", "model.layers.{}.block_sparse_moe.experts.up_proj")
+        .rename("blk.{}.ffn_down_exps", "model.layers.{}.block_sparse_moe.output_linear")
+        .rename("blk.{}.ffn_gate_shexp", "model.layers.{}.shared_mlp.gate_proj")
+        .rename("blk.{}.ffn_up_shexp", "model.layers.{}.shared_mlp.up_proj")
+        .rename("blk.{}.ffn_down_shexp", "model.layers.{}.shared_mlp.output_linear")
+        .settings(|header, settings| {
+            let keys = [
+                ("expert_count", "num_local_experts"),
+                ("expert_used_count", "num_experts_per_tok"),
+                ("expert_shared_feed_forward_length", "shared_intermediate_size"),
+            ];
+            copy(header, settings, &keys)
+        })
+        .settings(factors)
+}
+
+fn turning(header: &Header<'_>, _: &mut Settings) -> Result<()> {
     if !header.bool("rope.scaling.finetuned")?.unwrap_or(true) {
         let why = "the file says that no positions are turned, which is not known of this architecture";
         return Err(Error::unsupported("rope.scaling.finetuned", why));
     }
+    Ok(())
+}
+
+fn factors(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     let keys = [
         ("embedding_scale", "embedding_multiplier"),
         ("residual_scale", "residual_multiplier"),

@@ -2,13 +2,10 @@
 //!
 //! Which layers attend is told by how many key heads each has, and the last norm is called after the embedding.
 
-use crate::gguf::settings::{copy, whole};
+use crate::gguf::settings::{copy, kinds_by_key_heads};
 use crate::gguf::{Change, Header, Rule, Settings, Translation};
 use ogive_tensor::{Error, Result};
-use serde_json::{Value, json};
-
-/// More layers than any model has; it bounds what a false count can make us list.
-const MOST_LAYERS: u64 = 10_000;
+use serde_json::json;
 
 pub(super) fn lfm2() -> Translation {
     short_conv("lfm2", "Lfm2ForCausalLM")
@@ -49,28 +46,12 @@ fn short_conv(architecture: &str, class: &str) -> Translation {
 }
 
 fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
-    const HEADS: &str = "attention.head_count_kv";
     copy(header, settings, &[("shortconv.l_cache", "conv_L_cache")])?;
     if settings.contains_key("sliding_window") {
         let why = "layers that attend have a window, which is not known of this architecture";
         return Err(Error::unsupported("attention.sliding_window", why));
     }
-    let counts = match settings.remove("num_key_value_heads") {
-        Some(Value::Array(counts)) => counts,
-        Some(same) => vec![same; whole(settings, "num_hidden_layers").unwrap_or(0).min(MOST_LAYERS) as usize],
-        None => return Ok(()),
-    };
-    let kind = |count: &Value| if *count == 0 { "conv" } else { "full_attention" };
-    settings.insert("layer_types".into(), counts.iter().map(kind).collect());
-    let mut heads = counts.iter().filter(|count| **count != 0);
-    if let Some(first) = heads.next() {
-        if let Some(other) = heads.find(|count| *count != first) {
-            let why = format!("some layers have {first} key heads and some {other}, which is not known");
-            return Err(Error::unsupported(HEADS, why));
-        }
-        settings.insert("num_key_value_heads".into(), first.clone());
-    }
-    Ok(())
+    kinds_by_key_heads(settings, ["conv", "full_attention"])
 }
 
 fn mixture(header: &Header<'_>, settings: &mut Settings) -> Result<()> {

@@ -12,6 +12,7 @@ mod gpt_oss;
 mod granite;
 mod lfm2;
 mod llama;
+mod mamba2;
 mod olmo;
 mod phi3;
 mod qwen;
@@ -39,6 +40,7 @@ pub fn translations() -> Vec<Translation> {
         olmo::olmo2(),
         granite::granite(),
         granite::granite_moe(),
+        granite::granite_hybrid(),
         lfm2::lfm2(),
         lfm2::lfm2_moe(),
         smollm3::smollm3(),

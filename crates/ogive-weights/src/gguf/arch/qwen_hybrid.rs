@@ -8,7 +8,7 @@ use super::qwen::{with_experts, with_shared_expert};
 use crate::gguf::change::elements_in;
 use crate::gguf::settings::{copy, whole, without_foretelling};
 use crate::gguf::{Change, Header, Rule, Settings, Translation};
-use ogive_tensor::{Config, Error, F32, HostWeight, Result, WeightInfo};
+use ogive_tensor::{Config, Error, HostWeight, Result, WeightInfo};
 use serde_json::json;
 
 pub(super) fn qwen3_next() -> Translation {
@@ -55,7 +55,7 @@ fn hybrid(
         ("attn_gate.weight", "in_proj_z.weight", Part::Values, None),
         ("ssm_conv1d.weight", "conv1d.weight", Part::Channels, Some(Change::flat_taps())),
         ("ssm_dt.bias", "dt_bias", Part::Heads, None),
-        ("ssm_a", "A_log", Part::Heads, Some(logarithm())),
+        ("ssm_a", "A_log", Part::Heads, Some(Change::logarithm())),
         ("ssm_out.weight", "out_proj.weight", Part::Inputs, None),
     ];
     let named = |t: Translation, (from, to, part, change): (&str, &str, Part, Option<Change>)| {
@@ -173,20 +173,6 @@ fn inputs_in(w: &HostWeight, order: &[usize], read: bool) -> Result<HostWeight> 
     w.clone().with_input_perm(inputs.into())
 }
 
-/// The logarithm of what is kept below 0.
-fn logarithm() -> Change {
-    let each = |f: fn(f32) -> f32| {
-        Change::of_one(
-            |w| WeightInfo::new(&*w.name, w.shape, &F32),
-            move |w, _| {
-                let values: Vec<f32> = w.to_vec().into_iter().map(f).collect();
-                HostWeight::from_f32(&*w.name, w.shape, &values)
-            },
-        )
-    };
-    each(|a| (-f64::from(a)).ln() as f32).undone_by(each(|log| -f64::from(log).exp() as f32))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,7 +205,7 @@ mod tests {
             (Part::Values, [1, 12, 8], in_groups(Part::Values)),
             (Part::Inputs, [1, 8, 12], in_groups(Part::Inputs)),
             (Part::Heads, [1, 6, 16], in_groups(Part::Heads)),
-            (Part::Heads, [1, 1, 6], in_groups(Part::Heads).then(logarithm())),
+            (Part::Heads, [1, 1, 6], in_groups(Part::Heads).then(Change::logarithm())),
             (Part::Channels, [16, 1, 6], in_groups(Part::Channels).then(Change::flat_taps())),
         ] {
             let config = config(2, 6);
