@@ -243,12 +243,13 @@ ARCHITECTURES = {
     "granite-hybrid": ("granitemoehybrid", granite_hybrid(num_local_experts=0, tie_word_embeddings=True)),
     "granite-hybrid-moe": (
         "granitemoehybrid",
-        granite_hybrid(num_local_experts=5, num_experts_per_tok=2, intermediate_size=24, mamba_conv_bias=False),
+        granite_hybrid(num_local_experts=5, num_experts_per_tok=2, intermediate_size=24),
     ),
     "granite-hybrid-rope": (
         "granitemoehybrid",
         granite_hybrid(
             num_local_experts=0, position_embedding_type="rope", mamba_n_groups=3, mamba_proj_bias=True,
+            mamba_conv_bias=False,
             layer_types=["mamba", "mamba", "attention"],
         ),
     ),

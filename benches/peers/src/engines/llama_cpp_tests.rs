@@ -14,11 +14,14 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 15] = [
+const READ: [&str; 18] = [
     "cohere2",
     "glm4",
     "granite",
+    "granite-hybrid",
+    "granite-hybrid-moe",
     "granite-moe",
+    "granite-moe-shared",
     "lfm2",
     "lfm2-moe",
     "llama",

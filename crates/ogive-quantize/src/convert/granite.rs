@@ -103,6 +103,9 @@ fn spaces(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     if config.bool_or("mamba_proj_bias", false)? {
         return refuse("mamba_proj_bias", "GGUF has no biases for these projections");
     }
+    if !config.bool_or("mamba_conv_bias", true)? {
+        return refuse("mamba_conv_bias", "readers of GGUF want biases of this convolution");
+    }
     let Space { heads, head_dim, groups, state } = Space::read(config)?;
     if groups != 1 {
         return refuse("mamba_n_groups", "readers of GGUF norm groups apart, and this class all at once");
