@@ -62,5 +62,10 @@ pub(crate) enum Fault {
     KnowsElementsByName,
     MixesHeads,
     SumsNothing,
+    ReadsTheFirstState,
     ForgetsToDecay,
+    IgnoresBetas,
+    TakesKeysForQueries,
+    KnowsKeysOf64,
+    ForgetsAfter64Rows,
 }

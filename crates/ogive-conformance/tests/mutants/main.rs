@@ -113,8 +113,16 @@ fn every_fault_is_caught_by_the_case_that_names_it() {
         (KnowsElementsByName, "attend_cache/element-of-a-known-name"),
         (MixesHeads, "linear/refused"),
         (SumsNothing, "sum"),
+        (ReadsTheFirstState, "state/read-one-slot-write-the-other"),
+        (ReadsTheFirstState, "gated_delta"),
+        (WritesTheSlotItReads, "gated_delta"),
+        (StartsFromAnOldState, "gated_delta"),
         (MisindexesGroupedHeads, "gated_delta"),
         (ForgetsToDecay, "gated_delta"),
+        (IgnoresBetas, "gated_delta"),
+        (TakesKeysForQueries, "gated_delta"),
+        (KnowsKeysOf64, "gated_delta"),
+        (ForgetsAfter64Rows, "recurrent/long-prompts"),
     ];
     let sound: Arc<dyn Backend> = Arc::new(Mutant::new(Nothing));
     let mut missed = Vec::new();
