@@ -80,22 +80,24 @@ fn golden_models_as_programs_have_them() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Golden models that are grown and packed, and how: attention with biases, experts, one that all tokens share, soft caps and a head that is
-/// the table of tokens, latents.
-const PACKED: [(&str, Mix); 6] = [
-    ("llama", q4_k_m),
-    ("mixtral", q4_k_m),
-    ("mixtral", q8_0),
-    ("qwen2-moe", q4_k_m),
-    ("gemma2", q8_0),
-    ("deepseek-v3", q4_k_m),
+/// Golden models that are grown and packed, how, and how far rounded activations may lead: attention with biases, experts, one that all tokens
+/// share, soft caps and a head that is the table of tokens, latents, the delta rule.
+const PACKED: [(&str, Mix, f64); 8] = [
+    ("llama", q4_k_m, INTEGERS),
+    ("mixtral", q4_k_m, INTEGERS),
+    ("mixtral", q8_0, INTEGERS),
+    ("qwen2-moe", q4_k_m, INTEGERS),
+    ("gemma2", q8_0, INTEGERS),
+    ("deepseek-v3", q4_k_m, INTEGERS),
+    ("qwen3-next", q4_k_m, HYBRIDS),
+    ("qwen3-5", q8_0, HYBRIDS),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.
 fn packed_models_as_programs_have_them() {
     let (plain, auto, cpu) = (CudaBackend::new().unwrap(), as_programs_have_it(), exact());
     let stays = builder().persistent(true).build().unwrap();
-    for (name, mix) in PACKED {
+    for (name, mix, integers) in PACKED {
         let folder = own().into_iter().find(|(own, _)| own == name).unwrap().1;
         let wide = WideModel::of(&folder, mix);
         let [plain, auto, stays, cpu] =
@@ -106,7 +108,7 @@ fn packed_models_as_programs_have_them() {
             let (exact, drift) = (nmse(&run(&plain, ids.len()), &want), nmse(&got, &want));
             println!("{name:20} {case:8} single precision nmse {exact:.1e}, as programs have it {drift:.1e}");
             assert!(exact < 1e-7, "{name}, {case}: {exact:.1e}");
-            let bound = if ids.len() <= 64 { INTEGERS } else { HALVES };
+            let bound = if ids.len() <= 64 { integers } else { HALVES };
             assert!(drift < bound && drift > 100.0 * exact, "{name}, {case}: {drift:.1e}");
             if ids.len() <= 8 {
                 // A row has the same bits among others, in steps of any number of them: so it was in integers. One alone has another kernel.
@@ -118,7 +120,7 @@ fn packed_models_as_programs_have_them() {
                     let drift = nmse(&run(one, 1), &want);
                     println!("{name:20} {case:8} one by one nmse {drift:.1e}");
                     assert!(
-                        drift < INTEGERS && drift > 100.0 * exact,
+                        drift < integers && drift > 100.0 * exact,
                         "{name}, {case}: one by one {drift:.1e}"
                     );
                 }
@@ -133,6 +135,9 @@ const EXACT: f32 = 5e-5;
 /// than twice the largest that were measured, 8.1e-5 and 3.7e-4.
 const HALVES: f64 = 1.8e-4;
 const INTEGERS: f64 = 9e-4;
+/// The same with 8-bit activations where linear attention multiplies what several products gave: 1.6e-3 was measured. The CPU's are as many times
+/// further off, too.
+const HYBRIDS: f64 = 3.5e-3;
 
 /// Models that are not in this repository are many, so each compiler takes a third; of the checkpoints, which are few, all.
 fn third<T>(all: impl IntoIterator<Item = T>, number: usize) -> impl Iterator<Item = T> {

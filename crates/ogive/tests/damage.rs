@@ -5,24 +5,86 @@ mod common;
 
 use common::*;
 use ogive::{Generate, Options};
-use std::path::Path;
+use ogive_quantize::gguf_file::{Gguf, GgufWriter, Metadata, TensorInfo, Value as Stored};
+use ogive_quantize::{FileFormat, Quantize};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
-/// Opens what is at `path` and, where that works, goes as far as a user would.
-fn use_it(path: &Path) -> bool {
-    let Ok(model) = Options::new().threads(1).context(32).open(path) else { return false };
+/// Models of the repository with states and with keys; the last also sees.
+const HYBRIDS: [&str; 3] = ["qwen3-next", "qwen3-5", "qwen3-5-moe"];
+
+/// Opens what is at `path` and, where that works, goes as far as a user would; then, whether there was no error.
+fn use_it(path: &Path) -> Option<bool> {
+    let model = Options::new().threads(1).context(32).open(path).ok()?;
     let ids = model.encode(&"Once upon".into()).unwrap_or_else(|_| vec![1, 2]);
-    if let Ok(mut session) = model.session()
-        && let Ok(generation) = session.generate(ids, &Generate::greedy().max_tokens(2))
-    {
-        generation.take(4).for_each(drop);
+    let Ok(mut session) = model.session() else { return Some(false) };
+    let Ok(generation) = session.generate(ids, &Generate::greedy().max_tokens(2)) else {
+        return Some(false);
+    };
+    Some(generation.take(4).all(|piece| piece.is_ok()))
+}
+
+fn own(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden").join(name)
+}
+
+/// A copy of one of the repository's models, with the vocabulary of an encoder: decoders have none there.
+fn copied(name: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (from, file) in [
+        (name, "model.safetensors"),
+        (name, "config.json"),
+        ("bert", "tokenizer.json"),
+        ("bert", "tokenizer_config.json"),
+    ] {
+        std::fs::copy(own(from).join(file), folder.path().join(file)).unwrap();
     }
-    true
+    folder
+}
+
+/// The same as a GGUF file.
+fn as_gguf(name: &str) -> Vec<u8> {
+    let (folder, to) = (copied(name), tempfile::tempdir().unwrap());
+    // The vocabulary's.
+    let mut config = read(&folder.path().join("config.json"));
+    (config["bos_token_id"], config["eos_token_id"]) = (json!(2), json!(3));
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let path = to.path().join("good.gguf");
+    Quantize::new(FileFormat::find("bf16").unwrap()).run(folder.path(), &path, |_| true).unwrap();
+    std::fs::read(path).unwrap()
+}
+
+fn read(json: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap()
+}
+
+/// Flips bits of the header and the vocabulary, where damage can do anything but change a weight, and cuts the file.
+fn flip_and_cut(name: &str, good: &[u8], random: &mut Random) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Gguf::from_bytes(good.to_vec()).unwrap();
+    let header = file.tensors().iter().map(|t| file.data(t).unwrap().range.start).min().unwrap();
+    let mut opened = 0;
+    for _ in 0..150 {
+        let mut bad = good.to_vec();
+        for _ in 0..=random.below(3) {
+            bad[random.below(header)] ^= 1 << random.below(8);
+        }
+        let path = folder.path().join("bad.gguf");
+        std::fs::write(&path, &bad).unwrap();
+        opened += usize::from(use_it(&path).is_some());
+    }
+    println!("{name}: {opened} of 150 with flipped bits still open");
+    for _ in 0..40 {
+        let path = folder.path().join("cut.gguf");
+        std::fs::write(&path, &good[..random.below(good.len())]).unwrap();
+        assert_eq!(use_it(&path), None);
+    }
 }
 
 #[test]
 fn flipped_and_cut_files() {
     let Some(shared) = shared() else { return };
-    let folder = tempfile::tempdir().unwrap();
     let mut random = Random(3);
     for name in [
         "llama/llama-Q4_0.gguf",
@@ -30,61 +92,149 @@ fn flipped_and_cut_files() {
         "mixtral/mixtral-Q4_0.gguf",
         "deepseek-v2/deepseek-v2-Q4_0.gguf",
     ] {
-        let good = std::fs::read(shared.join("golden").join(name)).unwrap();
-        // The header and the vocabulary are where damage can do anything but change a weight.
-        let header = (good.len() / 3).min(40_000);
-        let mut opened = 0;
-        for _ in 0..150 {
-            let mut bad = good.clone();
-            for _ in 0..=random.below(3) {
-                bad[random.below(header)] ^= 1 << random.below(8);
-            }
-            let path = folder.path().join("bad.gguf");
-            std::fs::write(&path, &bad).unwrap();
-            opened += usize::from(use_it(&path));
-        }
-        println!("{name}: {opened} of 150 with flipped bits still open");
-        for _ in 0..40 {
-            let path = folder.path().join("cut.gguf");
-            std::fs::write(&path, &good[..random.below(good.len())]).unwrap();
-            assert!(!use_it(&path));
-        }
+        flip_and_cut(name, &std::fs::read(shared.join("golden").join(name)).unwrap(), &mut random);
     }
 }
 
 #[test]
-fn settings_that_do_not_fit_the_weights() {
-    let Some(shared) = shared() else { return };
-    let good = shared.join("golden/llama");
+fn flipped_and_cut_hybrids() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(good.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
-    let config: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(good.join("config.json")).unwrap()).unwrap();
-    let numbers =
-        ["hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "num_hidden_layers"];
-    let odd = [0u64, 1, 3, 7, 1 << 20, 1 << 40, u64::MAX].map(serde_json::Value::from);
-    let odd: Vec<_> = odd.into_iter().chain(["x".into(), (-1).into(), 0.5.into(), vec![1].into()]).collect();
-    let mut keys = numbers.to_vec();
-    keys.extend([
-        "rms_norm_eps",
-        "rope_theta",
-        "rope_scaling",
-        "vocab_size",
-        "intermediate_size",
-        "max_position_embeddings",
-        "architectures",
-    ]);
+    for name in HYBRIDS {
+        let (good, path) = (as_gguf(name), folder.path().join("good.gguf"));
+        std::fs::write(&path, &good).unwrap();
+        assert_eq!(use_it(&path), Some(true));
+        flip_and_cut(name, &good, &mut Random(5));
+    }
+}
+
+/// Opens a model of a folder with odd values of these settings. Either way there is an answer: some are only the file's word.
+fn with_odd_settings(folder: &Path, keys: &[&str]) {
+    let good = read(&folder.join("config.json"));
+    let text = if good["text_config"].is_object() { "/text_config" } else { "" };
+    let odd = [0u64, 1, 3, 7, 1 << 20, 1 << 40, 1 << 63, u64::MAX].map(Value::from);
+    let other = ["x".into(), (-1).into(), 0.5.into(), vec![1].into(), json!(["linear_attention"]), json!({})];
     for key in keys {
-        for value in &odd {
-            let mut config = config.clone();
-            config[key] = value.clone();
-            std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
-            // Either way there is an answer: some of these numbers are only the file's word.
-            drop(Options::new().context(32).estimate_memory(folder.path()));
-            if let Err(e) = Options::new().context(32).open(folder.path()) {
+        for value in odd.iter().chain(&other) {
+            let mut config = good.clone();
+            let of = if *key == "architectures" { "" } else { text };
+            config.pointer_mut(of).unwrap()[key] = value.clone();
+            std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+            drop(Options::new().context(32).estimate_memory(folder));
+            if let Err(e) = Options::new().context(32).open(folder) {
                 assert!(e.to_string().len() > 20, "{key} = {value}: {e}");
             } else {
-                use_it(folder.path());
+                use_it(folder);
+            }
+        }
+    }
+}
+
+const SETTINGS: [&str; 12] = [
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "num_hidden_layers",
+    "rms_norm_eps",
+    "rope_theta",
+    "rope_scaling",
+    "vocab_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "architectures",
+];
+
+#[test]
+fn settings_that_do_not_fit_the_weights() {
+    let Some(shared) = shared() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["model.safetensors", "config.json"] {
+        std::fs::copy(shared.join("golden/llama").join(file), folder.path().join(file)).unwrap();
+    }
+    with_odd_settings(folder.path(), &SETTINGS);
+}
+
+#[test]
+fn settings_that_do_not_fit_the_weights_of_hybrids() {
+    let more = [
+        "linear_num_key_heads",
+        "linear_num_value_heads",
+        "linear_key_head_dim",
+        "linear_value_head_dim",
+        "linear_conv_kernel_dim",
+        "full_attention_interval",
+        "layer_types",
+        "partial_rotary_factor",
+        "rope_parameters",
+        "num_experts",
+        "num_experts_per_tok",
+        "norm_topk_prob",
+        "decoder_sparse_step",
+        "mlp_only_layers",
+        "attn_output_gate",
+        "tie_word_embeddings",
+    ];
+    for name in HYBRIDS {
+        let folder = copied(name);
+        with_odd_settings(folder.path(), &[&SETTINGS[..], &more].concat());
+        // Counted where they are not listed.
+        let mut config = read(&own(name).join("config.json"));
+        let text = if config["text_config"].is_object() { &mut config["text_config"] } else { &mut config };
+        text.as_object_mut().unwrap().remove("layer_types");
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        with_odd_settings(folder.path(), &["full_attention_interval", "num_hidden_layers"]);
+    }
+}
+
+/// The file with other metadata, and its tensors in shapes that `shape` gives; what is empty then has no bytes.
+fn rewritten(file: &Gguf, metadata: Metadata, shape: impl Fn(&TensorInfo) -> Vec<u64>) -> Vec<u8> {
+    let mut writer = GgufWriter::with_metadata(metadata);
+    for t in file.tensors() {
+        writer.tensor(t.name(), &shape(t), t.ggml_type().unwrap()).unwrap();
+    }
+    let mut bytes = Vec::new();
+    let mut data = writer.write_to(&mut bytes).unwrap();
+    for t in file.tensors().iter().filter(|t| !shape(t).contains(&0)) {
+        data.write_data(t.name(), file.data(t).unwrap().bytes()).unwrap();
+    }
+    data.finish().unwrap();
+    bytes
+}
+
+#[test]
+fn headers_that_do_not_fit_the_weights_of_hybrids() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd.gguf");
+    for name in HYBRIDS {
+        let file = Gguf::from_bytes(as_gguf(name)).unwrap();
+        let (good, architecture) = (file.metadata(), file.metadata().str("general.architecture").unwrap());
+        let same = |t: &TensorInfo| t.dims().to_vec();
+        let whole = |(key, _): &(&str, &Stored)| key.starts_with(architecture) && good.u32(key).is_ok();
+        let mut odd = Vec::new();
+        for (key, _) in good.iter().filter(whole) {
+            odd.extend([0, 1, 3, 7, 1 << 20, u32::MAX].map(|n| (key.to_owned(), Stored::from(n))));
+        }
+        let recurrent = [vec![], vec![true], vec![false; 3], vec![true; 70]];
+        let key = format!("{architecture}.attention.recurrent_layers");
+        odd.extend(recurrent.map(|flags| (key.clone(), Stored::from(flags))));
+        for (key, value) in odd {
+            let mut metadata = good.clone();
+            metadata.set(&key, value);
+            std::fs::write(&path, rewritten(&file, metadata, same)).unwrap();
+            use_it(&path);
+        }
+        // One dimension is nothing, and another may be anything then.
+        for t in file.tensors().iter().filter(|t| t.name().starts_with("blk.")) {
+            for (i, other) in (0..t.dims().len()).flat_map(|i| [(i, None), (i, Some(1 << 31))]) {
+                let shape = |own: &TensorInfo| match own.name() == t.name() {
+                    true => (0..)
+                        .zip(own.dims())
+                        .map(|(j, n)| if j == i { 0 } else { other.unwrap_or(*n) })
+                        .collect(),
+                    false => same(own),
+                };
+                std::fs::write(&path, rewritten(&file, good.clone(), shape)).unwrap();
+                assert_ne!(use_it(&path), Some(true), "{name}: {} of {:?}", t.name(), shape(t));
             }
         }
     }

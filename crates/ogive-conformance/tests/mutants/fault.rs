@@ -62,5 +62,11 @@ pub(crate) enum Fault {
     KnowsElementsByName,
     MixesHeads,
     SumsNothing,
+    ReadsTheFirstState,
     ForgetsToDecay,
+    IgnoresBetas,
+    TakesNoBetasForOnes,
+    TakesKeysForQueries,
+    KnowsKeysOf64,
+    ForgetsAfter64Rows,
 }

@@ -113,8 +113,17 @@ fn every_fault_is_caught_by_the_case_that_names_it() {
         (KnowsElementsByName, "attend_cache/element-of-a-known-name"),
         (MixesHeads, "linear/refused"),
         (SumsNothing, "sum"),
+        (ReadsTheFirstState, "state/read-one-slot-write-the-other"),
+        (ReadsTheFirstState, "linear_attention"),
+        (WritesTheSlotItReads, "linear_attention"),
+        (StartsFromAnOldState, "linear_attention"),
         (MisindexesGroupedHeads, "linear_attention"),
         (ForgetsToDecay, "linear_attention"),
+        (IgnoresBetas, "linear_attention"),
+        (TakesNoBetasForOnes, "linear_attention"),
+        (TakesKeysForQueries, "linear_attention"),
+        (KnowsKeysOf64, "linear_attention"),
+        (ForgetsAfter64Rows, "recurrent/long-prompts"),
     ];
     let sound: Arc<dyn Backend> = Arc::new(Mutant::new(Nothing));
     let mut missed = Vec::new();

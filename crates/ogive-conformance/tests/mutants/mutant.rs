@@ -258,6 +258,12 @@ impl Backend for Mutant {
             let old = |b: &mut Batch| b.spans.iter_mut().for_each(|s| s.past = s.past.max(1));
             return Oracle.read_state(layer, cache, &self.edited(plan, old)?);
         }
+        if self.is(ReadsTheFirstState) {
+            let first = |b: &mut Batch| {
+                (1..b.spans.len()).for_each(|i| b.spans[i].slots[0] = b.spans[0].slots[0]);
+            };
+            return Oracle.read_state(layer, cache, &self.edited(plan, first)?);
+        }
         Oracle.read_state(layer, cache, plan)
     }
     fn write_state(&self, layer: usize, state: &Tensor, cache: &Cache, plan: &Plan) -> Result<()> {
@@ -388,21 +394,34 @@ impl Backend for Mutant {
         cache: &Cache,
         plan: &Plan,
     ) -> Result<Tensor> {
-        let (mut q, mut k, mut g) = (q.clone(), k.clone(), g.clone());
-        if self.is(MisindexesGroupedHeads)
-            && let (&[n, own, dim], &[_, heads, _]) = (k.shape().dims(), v.shape().dims())
-        {
-            // Key heads one after the other, and then from the first again.
-            let again = |x: Tensor| {
-                let row = x.reshape([n, own * dim])?;
-                Oracle.concat(&vec![&row; heads / own], Axis::Cols)?.reshape([n, heads, dim])
-            };
-            (q, k) = (again(q)?, again(k)?);
+        let (mut q, mut k, mut g, mut beta) = (q.clone(), k.clone(), g.clone(), beta.cloned());
+        let times = |x: Tensor, factor: f32| Oracle.mul(x, &Oracle.upload(&[factor], [1].into())?);
+        let ones = || Oracle.activate(times(g.clone(), 0.0)?, Activation::Exp);
+        match (self.fault, k.shape().dims(), v.shape().dims()) {
+            (MisindexesGroupedHeads, &[n, own, dim], &[_, heads, _]) => {
+                // Key heads one after the other, and then from the first again.
+                let again = |x: Tensor| {
+                    let row = x.reshape([n, own * dim])?;
+                    Oracle.concat(&vec![&row; heads / own], Axis::Cols)?.reshape([n, heads, dim])
+                };
+                (q, k) = (again(q)?, again(k)?);
+            }
+            (ForgetsToDecay, ..) => g = times(g, 0.0)?,
+            (IgnoresBetas, ..) if beta.is_some() => beta = Some(ones()?),
+            (TakesNoBetasForOnes, ..) if beta.is_none() => beta = Some(ones()?),
+            (TakesKeysForQueries, ..) => q = k.clone(),
+            (KnowsKeysOf64, &[n, own, dim], _) if dim > 64 => {
+                k = Self::kept(&k.reshape([n * own, dim])?, Axis::Cols, 64)?.reshape([n, own, dim])?;
+            }
+            (ForgetsAfter64Rows, &[n, ..], _) if n > 64 => {
+                // Nothing is left of the states after a row that decays so.
+                let mut rows = Oracle.split(&g, Axis::Rows, &[64, 1, n - 65])?;
+                rows[1] = times(rows[1].clone(), 1e6)?;
+                g = Oracle.concat(&rows.iter().collect::<Vec<_>>(), Axis::Rows)?;
+            }
+            _ => {}
         }
-        if self.is(ForgetsToDecay) {
-            g = Oracle.mul(g, &Oracle.upload(&[0.0], [1].into())?)?;
-        }
-        Oracle.linear_attention(layer, &q, &k, v, &g, beta, cache, plan)
+        recurrent::linear_attention(self, layer, &q, &k, v, &g, beta.as_ref(), cache, plan)
     }
     fn best(&self, x: &Tensor, k: usize) -> Result<Vec<Vec<(u32, f32)>>> {
         let (mut values, cols) = (self.download(x)?, x.shape().cols().max(1));

@@ -21,10 +21,15 @@ enum Kind {
     Experts,
     /// Attention to latents, and experts.
     Latent,
+    /// Linear attention in some layers.
+    Hybrid,
 }
 
 impl Kind {
     fn of(config: &serde_json::Value) -> Self {
+        if config.get("linear_num_key_heads").is_some() {
+            return Self::Hybrid;
+        }
         match (config.get("kv_lora_rank"), experts_of(config)) {
             (Some(_), _) => Self::Latent,
             (None, Some(_)) => Self::Experts,
@@ -33,8 +38,9 @@ impl Kind {
     }
 }
 
-/// Settings that are set: four heads of 64, two of keys, and a feed-forward width of 512, or of 256 for each expert; latents of 256. All experts are chosen:
-/// rounding may send a near tie to another one, and then an error says nothing of the arithmetic.
+/// Settings that are set: four heads of 64, two of keys, and a feed-forward width of 512, or of 256 for each expert; latents of 256. Hybrids have two
+/// heads of 256 and one of keys, as their files do, and of linear attention four heads and two of keys, of 64. All experts are chosen: rounding may
+/// send a near tie to another one, and then an error says nothing of the arithmetic.
 fn settings(config: &mut serde_json::Value) {
     let (experts, kind) = (experts_of(config).cloned(), Kind::of(config));
     for (key, value) in [
@@ -54,6 +60,19 @@ fn settings(config: &mut serde_json::Value) {
         }
         config["topk_group"] = config["n_group"].clone();
     }
+    if kind == Kind::Hybrid {
+        for (key, value) in [
+            ("num_attention_heads", 2),
+            ("num_key_value_heads", 1),
+            ("head_dim", 256),
+            ("linear_num_key_heads", 2),
+            ("linear_num_value_heads", 4),
+            ("linear_key_head_dim", 64),
+            ("linear_value_head_dim", 64),
+        ] {
+            config[key] = value.into();
+        }
+    }
     if let Some(experts) = experts {
         config["num_experts_per_tok"] = experts;
     }
@@ -62,6 +81,17 @@ fn settings(config: &mut serde_json::Value) {
 /// What becomes of a dimension: the vocabulary and the number of experts stay.
 fn grown(n: usize, kind: Kind) -> usize {
     let experts = kind == Kind::Experts;
+    if kind == Kind::Hybrid {
+        return match n {
+            6 => 4,                             // heads of linear attention
+            8 | 12 => 64,                       // one of them
+            16 | 20 | 24 | 32 | 48 | 72 => 256, // hidden, keys and values, all heads of linear attention, experts
+            56 | 96 | 104 | 144 => 512,         // all heads, what is convolved
+            176 => 768,                         // what is projected at once
+            192 | 288 => 1024,                  // queries and their gates
+            other => other,
+        };
+    }
     if kind == Kind::Latent {
         return match n {
             20 | 24 | 48 => 256,
@@ -126,14 +156,16 @@ impl Random {
 fn grow(golden: &HostWeight, kind: Kind, mix: Mix, random: &mut Random) -> HostWeight {
     let [stack, rows, cols] = golden.shape;
     let (values, to) = (golden.to_vec(), grown(cols, kind));
-    if rows * stack == 1 {
-        // Norms and biases: the golden values, over and over.
-        let values: Vec<f32> = values.iter().copied().cycle().take(to).collect();
-        return HostWeight::from_f32(golden.name.as_str(), [1, 1, to], &values).unwrap();
+    if rows == 1 {
+        // Norms, biases and the taps of a convolution's channels: the golden values, over and over.
+        let shape = [grown(stack, kind), 1, to];
+        let values: Vec<f32> = values.iter().copied().cycle().take(shape.iter().product()).collect();
+        return HostWeight::from_f32(golden.name.as_str(), shape, &values).unwrap();
     }
     let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
     let size = (3.0 * square * cols as f32 / to as f32).sqrt();
-    let down = grown(rows, kind);
+    // Of a hybrid's heads, which are as many as one has elements elsewhere.
+    let down = if golden.name.contains("in_proj_ba") { 8 } else { grown(rows, kind) };
     // What decides about experts stays as it is kept: files pack it no more than norms.
     let format = if golden.name.contains("gate.weight") { &F32 } else { mix(&golden.name) };
     let mut bytes = Vec::new();

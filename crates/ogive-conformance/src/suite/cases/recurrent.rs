@@ -27,6 +27,9 @@ const EMPTY: Work = &[
     (&[(0, 1), (1, 2), (2, 0)], 1),
 ];
 
+/// Prompts that a kernel may take in parts, and what goes on after them.
+const LONG: Work = &[(&[(0, 150), (1, 3)], 0), (&[(1, 70), (0, 1)], 1)];
+
 pub(super) fn add(cases: &mut Vec<Case>) {
     cases.push(Case::new("state/read-one-slot-write-the-other", |lab| {
         let spec = CacheSpec::new(vec![LayerCache::State { len: 5 }, LayerCache::State { len: 3 }], 1, 0, 8);
@@ -120,8 +123,9 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     }));
 
     cases.push(Case::new("linear_attention", |lab| {
-        // Odd sizes, and values wider than any register.
-        for shape in [[1, 1, 1, 1], [2, 4, 8, 16], [1, 3, 5, 7], [2, 2, 16, 83], [2, 6, 33, 20]] {
+        // Odd sizes, values wider than any register, and heads as models have them.
+        let odd = [[1, 1, 1, 1], [2, 4, 8, 16], [1, 3, 5, 7], [2, 2, 16, 83], [2, 6, 33, 20]];
+        for shape in odd.into_iter().chain([[1, 2, 128, 128]]) {
             let [key_heads, heads, k_dim, v_dim] = shape;
             let what = format!("{heads} heads of {k_dim} by {v_dim}, {key_heads} of keys");
             let (widths, state) = (widths(shape), heads * k_dim * v_dim);
@@ -133,24 +137,26 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         Ok(())
     }));
 
-    cases.push(Case::new("recurrent/no-tokens", |lab| {
-        let (w, a) = (lab.random.normal(4 * 6), vec![-0.7; 6 * 2]);
-        run(lab, "causal_conv", EMPTY, [6; 1], 3 * 6, &|b, cache, plan, xs| {
-            b.causal_conv(0, &xs[0], &up(b, &w, &[4, 6])?, cache, plan)
-        });
-        run(lab, "selective_scan", EMPTY, [6, 6, 2, 2], 6 * 2, &|b, cache, plan, xs| {
-            let dt = b.activate(xs[1].clone(), Activation::Softplus)?;
-            b.selective_scan(0, &xs[0], &dt, &up(b, &a, &[6, 2])?, &xs[2], &xs[3], cache, plan)
-        });
-        let shape = [1, 2, 4, 3];
-        run(lab, "linear_attention", EMPTY, widths(shape), 2 * 4 * 3, &|b, cache, plan, xs| {
-            space(b, shape, cache, plan, xs)
-        });
-        run(lab, "the delta rule", EMPTY, widths(shape), 2 * 4 * 3, &|b, cache, plan, xs| {
-            delta(b, shape, cache, plan, xs)
-        });
-        Ok(())
-    }));
+    for (name, steps) in [("recurrent/no-tokens", EMPTY), ("recurrent/long-prompts", LONG)] {
+        cases.push(Case::new(name, move |lab| {
+            let (w, a) = (lab.random.normal(4 * 6), vec![-0.7; 6 * 2]);
+            run(lab, "causal_conv", steps, [6; 1], 3 * 6, &|b, cache, plan, xs| {
+                b.causal_conv(0, &xs[0], &up(b, &w, &[4, 6])?, cache, plan)
+            });
+            run(lab, "selective_scan", steps, [6, 6, 2, 2], 6 * 2, &|b, cache, plan, xs| {
+                let dt = b.activate(xs[1].clone(), Activation::Softplus)?;
+                b.selective_scan(0, &xs[0], &dt, &up(b, &a, &[6, 2])?, &xs[2], &xs[3], cache, plan)
+            });
+            let shape = [1, 2, 4, 3];
+            run(lab, "linear_attention", steps, widths(shape), 2 * 4 * 3, &|b, cache, plan, xs| {
+                space(b, shape, cache, plan, xs)
+            });
+            run(lab, "the delta rule", steps, widths(shape), 2 * 4 * 3, &|b, cache, plan, xs| {
+                delta(b, shape, cache, plan, xs)
+            });
+            Ok(())
+        }));
+    }
 
     cases.push(Case::new("recurrent/refused", |lab| {
         let setup = |b: &dyn Backend| {
