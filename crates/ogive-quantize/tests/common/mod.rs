@@ -39,17 +39,25 @@ pub(crate) struct Tensor {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A copy of a golden folder, with changes to its settings and to its tensors.
+/// A copy of a golden folder, with changes to its settings and to its tensors; one of the repository's, `own/NAME`, gets the vocabulary of
+/// another, as it has none.
 pub(crate) fn rewritten(
     model: &str,
     settings: impl FnOnce(&mut Value),
     tensors: impl FnOnce(&mut Vec<Tensor>),
 ) -> Option<tempfile::TempDir> {
-    let from = shared(&format!("golden/{model}"))?;
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden");
+    let (from, vocabulary) = match model.strip_prefix("own/") {
+        Some(name) => (own.join(name), own.join("bert")),
+        None => {
+            let from = shared(&format!("golden/{model}"))?;
+            (from.clone(), from)
+        }
+    };
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
     for name in ["tokenizer.json", "tokenizer_config.json"] {
-        write(name, &std::fs::read(from.join(name)).unwrap());
+        write(name, &std::fs::read(vocabulary.join(name)).unwrap());
     }
     let mut config = serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
     settings(&mut config);
