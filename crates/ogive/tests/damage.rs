@@ -55,29 +55,50 @@ fn flipped_and_cut_files() {
 #[test]
 fn settings_that_do_not_fit_the_weights() {
     let Some(shared) = shared() else { return };
-    let good = shared.join("golden/llama");
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(good.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
-    let config: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(good.join("config.json")).unwrap()).unwrap();
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden");
     let numbers =
         ["hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "num_hidden_layers"];
-    let odd = [0u64, 1, 3, 7, 1 << 20, 1 << 40, u64::MAX].map(serde_json::Value::from);
-    let odd: Vec<_> = odd.into_iter().chain(["x".into(), (-1).into(), 0.5.into(), vec![1].into()]).collect();
-    let mut keys = numbers.to_vec();
-    keys.extend([
-        "rms_norm_eps",
+    let others = [
         "rope_theta",
         "rope_scaling",
         "vocab_size",
         "intermediate_size",
         "max_position_embeddings",
         "architectures",
-    ]);
+    ];
+    let lfm2 = [
+        "norm_eps",
+        "conv_L_cache",
+        "conv_bias",
+        "layer_types",
+        "full_attn_idxs",
+        "block_multiple_of",
+        "block_ffn_dim_multiplier",
+        "block_auto_adjust_ff_dim",
+    ];
+    let experts = ["num_dense_layers", "num_experts", "num_experts_per_tok", "routed_scaling_factor"];
+    let models: [(_, &[&str]); 3] = [
+        (shared.join("golden/llama"), &["rms_norm_eps"]),
+        (own.join("lfm2"), &lfm2),
+        (own.join("lfm2-moe"), &experts),
+    ];
+    for (good, more) in models {
+        any_setting(&good, numbers.iter().chain(&others).chain(more));
+    }
+}
+
+/// Tries odd values of these settings, one by one.
+fn any_setting<'a>(good: &Path, keys: impl Iterator<Item = &'a &'a str>) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(good.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    let config: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(good.join("config.json")).unwrap()).unwrap();
+    let odd = [0u64, 1, 3, 7, 1 << 20, 1 << 40, u64::MAX].map(serde_json::Value::from);
+    let odd: Vec<_> = odd.into_iter().chain(["x".into(), (-1).into(), 0.5.into(), vec![1].into()]).collect();
     for key in keys {
         for value in &odd {
             let mut config = config.clone();
-            config[key] = value.clone();
+            config[*key] = value.clone();
             std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
             // Either way there is an answer: some of these numbers are only the file's word.
             drop(Options::new().context(32).estimate_memory(folder.path()));
