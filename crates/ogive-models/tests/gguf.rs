@@ -43,8 +43,13 @@ fn packed(
     Ok(OpenOptions::new().of_gguf(written(folder, format, change)?.into())?)
 }
 
-/// The folder as a GGUF file, or the refusal. Decoders have no vocabulary, so they get that of an encoder, which has as many tokens.
+/// The folder as a GGUF file, or the refusal.
 fn written(folder: &Path, format: &str, change: impl FnOnce(&mut Value)) -> ogive_quantize::Result<Gguf> {
+    Ok(Gguf::from_bytes(bytes(folder, format, change)?)?)
+}
+
+/// The same as bytes. Decoders have no vocabulary, so they get that of an encoder, which has as many tokens.
+fn bytes(folder: &Path, format: &str, change: impl FnOnce(&mut Value)) -> ogive_quantize::Result<Vec<u8>> {
     let copy = tempfile::tempdir().unwrap();
     let to = |name: &str| copy.path().join(name);
     std::fs::copy(folder.join("model.safetensors"), to("model.safetensors")).unwrap();
@@ -59,7 +64,7 @@ fn written(folder: &Path, format: &str, change: impl FnOnce(&mut Value)) -> ogiv
     let mut file = Vec::new();
     let quantize = Quantize::new(FileFormat::find(format)?);
     quantize.write_to(&Input::open(copy.path())?, &mut file, |_| true)?;
-    Ok(Gguf::from_bytes(file)?)
+    Ok(file)
 }
 
 #[test]
@@ -210,6 +215,11 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
             (c["layer_types"], c["sliding_window_pattern"]) = (Value::Null, json!(2));
         }),
         ("olmo3", "rope_scaling", |c| c["rope_scaling"]["attention_factor"] = json!(1.3)),
+        ("lfm2", "layer_types", |c| c["layer_types"] = json!(["conv", "conv", "full_attention"])),
+        ("lfm2", "layer_types", |c| c["layer_types"][2] = json!("sliding_attention")),
+        ("lfm2-moe", "norm_topk_prob", |c| c["norm_topk_prob"] = json!(false)),
+        ("lfm2-moe", "use_expert_bias", |c| c["use_expert_bias"] = json!(false)),
+        ("lfm2-moe", "routed_scaling_factor", |c| c["routed_scaling_factor"] = json!(2.0)),
     ];
     for (name, word, change) in refused {
         let e = packed(&golden(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
@@ -218,6 +228,74 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
     // The magnitude that YaRN has anyhow, as OLMo 3's files have it.
     let usual = |c: &mut Value| c["rope_scaling"]["attention_factor"] = json!(1.138_629_4);
     packed(&golden("olmo3"), "bf16", usual).unwrap();
+}
+
+/// The width of its MLPs, which layers attend, and what the class knows no window for.
+#[test]
+fn lfm2s_settings_are_those_that_llama_cpp_reads() {
+    let first = |c: &mut Value| {
+        let settings = c.as_object_mut().unwrap();
+        settings.remove("layer_types");
+        let width = settings.remove("intermediate_size").unwrap();
+        settings.insert("block_ff_dim".into(), width);
+        settings.insert("full_attn_idxs".into(), json!([2]));
+        settings.insert("sliding_window".into(), json!(4));
+    };
+    let same: fn(&mut Value) = |_| {};
+    for change in [same, first] {
+        let file = written(&golden("lfm2"), "q8_0", change).unwrap();
+        let rows = file.tensor("blk.0.ffn_gate.weight").unwrap().dims()[1];
+        let meta = file.metadata();
+        assert_eq!(meta.u64("lfm2.feed_forward_length").unwrap(), rows);
+        let heads = meta.get("lfm2.attention.head_count_kv").unwrap().as_array().unwrap();
+        assert_eq!(*heads.to_i64().unwrap(), [0, 0, 2, 0]);
+        assert!(meta.get("lfm2.attention.sliding_window").is_none());
+        // Three taps are no block of any format.
+        let taps = file.tensor("blk.0.shortconv.conv.weight").unwrap();
+        assert_eq!((taps.dims(), taps.ggml_type().unwrap()), (&[3, 48][..], GgmlType::F32));
+    }
+}
+
+/// Numbers that are the same on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+/// Of a hybrid's file, which layers attend is told by lists, and states are as large as it says.
+#[test]
+fn damaged_hybrids_end_in_an_error_or_in_a_model_that_runs() {
+    let b = exact();
+    let mut random = Random(5);
+    let runs = |bad: Vec<u8>| {
+        let Ok(file) = Gguf::from_bytes(bad) else { return false };
+        let Ok(file) = OpenOptions::new().of_gguf(file.into()) else { return false };
+        let loader = Loader::new(&*file.source, &b).for_context(16);
+        let model = ogive_models::registry().build(&file.architecture, &file.config, &loader);
+        model.is_ok_and(|model| evaluate(&b, &*model, &[1, 2, 3], &Evaluate::new()).is_ok())
+    };
+    for name in ["lfm2", "lfm2-moe", "qwen3-next", "qwen3-5-moe"] {
+        let good = bytes(&golden(name), "f32", |_| {}).unwrap();
+        // The header, before the vocabulary and the weights.
+        let header = good.windows(5).position(|w| w == b"[PAD]").unwrap();
+        let mut whole = 0;
+        for _ in 0..300 {
+            let mut bad = good.clone();
+            for _ in 0..=random.below(3) {
+                bad[random.below(header)] ^= 1 << random.below(8);
+            }
+            whole += usize::from(runs(bad));
+        }
+        println!("{name}: {whole} of 300 with flipped bits still run");
+        assert!(whole > 0 && whole < 300);
+        for _ in 0..40 {
+            assert!(!runs(good[..random.below(good.len())].to_vec()), "{name}");
+        }
+    }
 }
 
 /// The first Gemmas' settings have the error function's name for the approximation that they were trained with.

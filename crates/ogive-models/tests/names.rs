@@ -44,6 +44,8 @@ fn a_checkpoint_without_a_head_has_vectors_and_says_that_it_has_no_logits() {
         ("qwen3-moe", "Qwen3MoeModel"),
         ("qwen3-next", "Qwen3NextModel"),
         ("qwen3-5", "Qwen3_5TextModel"),
+        ("lfm2", "Lfm2Model"),
+        ("lfm2-moe", "Lfm2MoeModel"),
         ("deepseek-v2", "DeepseekV2Model"),
         ("deepseek-v3", "DeepseekV3Model"),
         ("gemma", "GemmaModel"),

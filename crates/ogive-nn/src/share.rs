@@ -24,9 +24,10 @@ impl Share {
     }
 
     /// Which part of a weight a token is multiplied with. Experts are a tensor each, or all in one, which some models give a name without
-    /// the word; attention has stacks, too, of heads and channels.
+    /// the word; attention has stacks, too, of heads and channels, and a convolution has a row for each channel.
     pub fn of_token(&self, w: &WeightInfo) -> f64 {
-        let is_of_experts = w.name.contains(".experts.") || w.shape[0] > 1 && !w.name.contains("_attn.");
+        let is_stack = w.shape[0] > 1 && w.shape[1] > 1 && !w.name.contains("_attn.");
+        let is_of_experts = w.name.contains(".experts.") || is_stack;
         if is_of_experts { self.0 } else { 1.0 }
     }
 }
@@ -47,7 +48,8 @@ mod tests {
         }
         let beside = ["self_attn.k_b_proj", "linear_attn.conv1d"]
             .map(|name| w(&format!("model.layers.0.{name}.weight"), 8));
-        for w in beside.into_iter().chain([w("lm_head.weight", 1)]) {
+        let taps = WeightInfo::new("model.layers.0.conv.conv.weight", [8, 1, 3], &F32);
+        for w in beside.into_iter().chain([w("lm_head.weight", 1), taps]) {
             assert_eq!(mixture.of_token(&w), 1.0);
         }
         assert_eq!(of(json!({"n_routed_experts": 4, "num_experts_per_tok": 1})), Share(0.25));

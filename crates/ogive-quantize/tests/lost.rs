@@ -93,7 +93,26 @@ fn nothing_is_lost_without_a_word() {
             &["config.json says 2 layers, and the weights are of 3"],
         ),
     ];
-    for (model, settings, tensors, why) in cases {
+    let ends: Settings = |c| (c["bos_token_id"], c["eos_token_id"]) = (json!(2), json!(3));
+    let lfm2: &[(&str, Settings, Tensors, &[&str])] = &[
+        (
+            "own/lfm2-moe",
+            ends,
+            |t| without(t, "embedding_norm"),
+            &["token_embd_norm.weight", "`model.embedding_norm.weight`"],
+        ),
+        // Layers that convolve are like each other, and so are those that have experts.
+        ("own/lfm2-moe", ends, |t| without(t, "layers.2.conv.out_proj"), &["layer 2 of 3", "are missing"]),
+        ("own/lfm2-moe", ends, |t| without(t, "layers.2.feed_forward.expert_bias"), &["layer 2 of 3"]),
+        (
+            "own/lfm2-moe",
+            ends,
+            |t| without(t, "layers.1.feed_forward.experts.6."),
+            &["blk.1.ffn_down_exps.weight", "number 6 of 7 is missing"],
+        ),
+        ("own/lfm2", ends, |t| without(t, "layers.1.feed_forward.w3"), &["layer 1 of 4", "are missing"]),
+    ];
+    for (model, settings, tensors, why) in lfm2.iter().chain(cases) {
         let Some(folder) = rewritten(model, settings, tensors) else { return };
         let e = message(folder.path());
         assert!(why.iter().all(|why| e.contains(why)), "{why:?}: {e}");

@@ -135,6 +135,73 @@ fn cohere_has_windows_in_three_of_four_layers() {
     assert!((c.f32_or("layer_norm_eps", 0.0).unwrap() - 1e-4).abs() < 1e-9);
 }
 
+/// Of two layers.
+#[test]
+fn lfm2s_layers_attend_where_they_have_key_heads() {
+    let heads = |counts: Value| {
+        config("lfm2", &[("attention.head_count", 4u32.into()), ("attention.head_count_kv", counts)])
+    };
+    for (counts, types) in [
+        (Value::from(vec![0i32, 2]), ["conv", "full_attention"]),
+        (Value::from(vec![2u32, 2]), ["full_attention"; 2]),
+        (Value::from(2u32), ["full_attention"; 2]),
+        (Value::from(vec![0i32, 0]), ["conv"; 2]),
+    ] {
+        let c = heads(counts).unwrap();
+        assert_eq!(c.opt_strs("layer_types").unwrap().unwrap(), types);
+        assert_eq!(c.opt_usize("num_key_value_heads").unwrap(), Some(2).filter(|_| types != ["conv"; 2]));
+    }
+    let e = heads(Value::from(vec![1i32, 2])).unwrap_err().to_string();
+    assert!(e.contains("attention.head_count_kv") && e.contains("some layers have 1 key heads"), "{e}");
+    // As many as a file likes to claim are no list.
+    let many = [("block_count", Value::from(1u64 << 60)), ("attention.head_count", 4u32.into())];
+    assert!(config("lfm2", &many).unwrap().opt_strs("layer_types").unwrap().unwrap().len() <= 10_000);
+    let window = [("attention.sliding_window", Value::from(64u32))];
+    assert!(config("lfm2", &window).unwrap_err().to_string().contains("a window"));
+}
+
+#[test]
+fn lfm2s_tensors_have_their_names_and_its_mixtures_what_llama_cpp_takes_for_granted() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("token_embd_norm.weight", &[8]),
+        ("blk.0.shortconv.conv.weight", &[8, 3]),
+        ("blk.0.ffn_gate.weight", &[12, 8]),
+        ("blk.1.exp_probs_b.bias", &[4]),
+        ("blk.1.ffn_up_exps.weight", &[4, 6, 8]),
+    ];
+    let keys = [
+        ("shortconv.l_cache", 3),
+        ("leading_dense_block_count", 1),
+        ("expert_count", 4),
+        ("expert_used_count", 2),
+        ("expert_gating_func", 2),
+    ];
+    let mut keys = keys.map(|(key, n)| (key, Value::from(n as u32))).to_vec();
+    let model = open("lfm2moe", &keys, tensors).unwrap();
+    assert_eq!(model.architecture, "Lfm2MoeForCausalLM");
+    let names = ["conv_L_cache", "num_dense_layers", "num_experts", "num_experts_per_tok"];
+    assert_eq!(names.map(|name| model.config.usize(name).unwrap()), [3, 1, 4, 2]);
+    assert!(model.config.bool_or("norm_topk_prob", false).unwrap());
+    for name in [
+        "embedding_norm.weight",
+        "layers.0.conv.conv.weight",
+        "layers.0.feed_forward.w1.weight",
+        "layers.1.feed_forward.expert_bias",
+        "layers.1.feed_forward.experts.w3.weight",
+    ] {
+        assert!(model.source.get(&format!("model.{name}")).is_ok(), "{name}");
+    }
+    keys.push(("expert_weights_scale", Value::from(2.5f32)));
+    let c = open("lfm2moe", &keys, &[]).unwrap().config;
+    assert_eq!(c.f32_or("routed_scaling_factor", 1.0).unwrap(), 2.5);
+    *keys.last_mut().unwrap() = ("expert_weights_scale", Value::from(0f32));
+    assert!(!open("lfm2moe", &keys, &[]).unwrap().config.has("routed_scaling_factor"));
+    let c = config("lfm2moe", &[]).unwrap();
+    assert_eq!(c.usize("num_dense_layers").unwrap(), 0);
+    let e = config("lfm2moe", &[("expert_gating_func", Value::from(1u32))]).unwrap_err().to_string();
+    assert!(e.contains("expert_gating_func") && e.contains("the sigmoid"), "{e}");
+}
+
 #[test]
 fn deepseeks_heads_are_those_that_latents_stand_for() {
     let keys = |more: &[(&'static str, u32)]| -> Vec<(&'static str, Value)> {

@@ -11,8 +11,66 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Models of the repository with states and with keys; the last also sees.
-const HYBRIDS: [&str; 3] = ["qwen3-next", "qwen3-5", "qwen3-5-moe"];
+/// Models of the repository with states and with keys, of which one also sees, and settings that they have besides all others'.
+const HYBRIDS: [(&str, &[&str]); 7] = [
+    ("qwen3-next", &DELTA),
+    ("qwen3-5", &DELTA),
+    ("qwen3-5-moe", &DELTA),
+    ("lfm2", &CONVOLUTIONS),
+    ("lfm2-moe", &CONVOLUTIONS),
+    ("granite-hybrid", &SPACES),
+    ("granite-hybrid-moe", &SPACES),
+];
+
+const DELTA: [&str; 16] = [
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_key_head_dim",
+    "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+    "full_attention_interval",
+    "layer_types",
+    "partial_rotary_factor",
+    "rope_parameters",
+    "num_experts",
+    "num_experts_per_tok",
+    "norm_topk_prob",
+    "decoder_sparse_step",
+    "mlp_only_layers",
+    "attn_output_gate",
+    "tie_word_embeddings",
+];
+
+const CONVOLUTIONS: [&str; 12] = [
+    "norm_eps",
+    "conv_L_cache",
+    "conv_bias",
+    "layer_types",
+    "full_attn_idxs",
+    "block_multiple_of",
+    "block_ffn_dim_multiplier",
+    "block_auto_adjust_ff_dim",
+    "num_dense_layers",
+    "num_experts",
+    "num_experts_per_tok",
+    "routed_scaling_factor",
+];
+
+const SPACES: [&str; 13] = [
+    "layer_types",
+    "position_embedding_type",
+    "mamba_n_heads",
+    "mamba_d_head",
+    "mamba_d_state",
+    "mamba_n_groups",
+    "mamba_d_conv",
+    "mamba_expand",
+    "mamba_conv_bias",
+    "shared_intermediate_size",
+    "num_local_experts",
+    "num_experts_per_tok",
+    "logits_scaling",
+];
 
 /// Opens what is at `path` and, where that works, goes as far as a user would; then, whether there was no error.
 fn use_it(path: &Path) -> Option<bool> {
@@ -99,7 +157,7 @@ fn flipped_and_cut_files() {
 #[test]
 fn flipped_and_cut_hybrids() {
     let folder = tempfile::tempdir().unwrap();
-    for name in HYBRIDS {
+    for (name, _) in HYBRIDS {
         let (good, path) = (as_gguf(name), folder.path().join("good.gguf"));
         std::fs::write(&path, &good).unwrap();
         assert_eq!(use_it(&path), Some(true));
@@ -156,27 +214,9 @@ fn settings_that_do_not_fit_the_weights() {
 
 #[test]
 fn settings_that_do_not_fit_the_weights_of_hybrids() {
-    let more = [
-        "linear_num_key_heads",
-        "linear_num_value_heads",
-        "linear_key_head_dim",
-        "linear_value_head_dim",
-        "linear_conv_kernel_dim",
-        "full_attention_interval",
-        "layer_types",
-        "partial_rotary_factor",
-        "rope_parameters",
-        "num_experts",
-        "num_experts_per_tok",
-        "norm_topk_prob",
-        "decoder_sparse_step",
-        "mlp_only_layers",
-        "attn_output_gate",
-        "tie_word_embeddings",
-    ];
-    for name in HYBRIDS {
+    for (name, more) in HYBRIDS {
         let folder = copied(name);
-        with_odd_settings(folder.path(), &[&SETTINGS[..], &more].concat());
+        with_odd_settings(folder.path(), &[&SETTINGS[..], more].concat());
         // Counted where they are not listed.
         let mut config = read(&own(name).join("config.json"));
         let text = if config["text_config"].is_object() { &mut config["text_config"] } else { &mut config };
@@ -205,7 +245,7 @@ fn rewritten(file: &Gguf, metadata: Metadata, shape: impl Fn(&TensorInfo) -> Vec
 fn headers_that_do_not_fit_the_weights_of_hybrids() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("odd.gguf");
-    for name in HYBRIDS {
+    for (name, _) in HYBRIDS {
         let file = Gguf::from_bytes(as_gguf(name)).unwrap();
         let (good, architecture) = (file.metadata(), file.metadata().str("general.architecture").unwrap());
         let same = |t: &TensorInfo| t.dims().to_vec();
@@ -217,6 +257,9 @@ fn headers_that_do_not_fit_the_weights_of_hybrids() {
         let recurrent = [vec![], vec![true], vec![false; 3], vec![true; 70]];
         let key = format!("{architecture}.attention.recurrent_layers");
         odd.extend(recurrent.map(|flags| (key.clone(), Stored::from(flags))));
+        let key = format!("{architecture}.attention.head_count_kv");
+        let heads = [vec![], vec![0u32], vec![2; 3], vec![0, 1, 2], vec![2; 70]];
+        odd.extend(heads.map(|heads| (key.clone(), Stored::from(heads))));
         for (key, value) in odd {
             let mut metadata = good.clone();
             metadata.set(&key, value);

@@ -131,6 +131,12 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
             How::Default,
             &F16,
         ),
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/lfm2-moe"), How::Default, &F16),
+        (
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/granite-hybrid-moe"),
+            How::Default,
+            &F16,
+        ),
     ] {
         check(&golden.join(file), how, element);
     }

@@ -46,8 +46,10 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         "golden/mistral",
         "golden/mixtral",
         "golden/deepseek-v2",
-        // Its states do not grow with the text. The path is absolute.
+        // Their states do not grow with the text. The paths are absolute.
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/qwen3-5"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/lfm2"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/granite-hybrid"),
     ];
     for (i, name) in models.into_iter().enumerate() {
         for (j, element) in [&F32, &F16, &BF16, &Q8_0].into_iter().enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! Including keys that Ogive can do without, because other programs insist on them.
 
-use super::shapes::{FULL_EACH, Family, LINEAR_DIM, Shape, TAPS};
+use super::shapes::{FULL_EACH, Family, LINEAR_DIM, SPACE_DIM, Shape, TAPS};
 use super::vocabulary::{TEMPLATE, Vocabulary};
 use ogive::weights::gguf_file::GgufWriter;
 use ogive_quantize::FileFormat;
@@ -45,7 +45,7 @@ pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: 
             .set(&key("expert_used_count"), used as u32)
             .set(&key("expert_feed_forward_length"), shape.ffn as u32);
     }
-    if shape.family == Family::GraniteMoe {
+    if shape.family.is_granite() {
         w.set(&key("embedding_scale"), shape.family.embedding_scale())
             .set(&key("residual_scale"), shape.family.residual_scale())
             .set(&key("logit_scale"), shape.family.logit_scale())
@@ -58,20 +58,27 @@ pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: 
             .set(&key("rope.scaling.original_context_length"), 4096_u32);
     }
 
-    if shape.linear[0] > 0 {
-        let [keys, heads] = shape.linear;
+    let [keys, heads] = shape.linear;
+    if keys > 0 {
+        let space = shape.family == Family::GraniteHybrid;
         for (name, value) in [
-            ("full_attention_interval", FULL_EACH),
             ("ssm.conv_kernel", TAPS),
             ("ssm.state_size", LINEAR_DIM),
             ("ssm.group_count", keys),
             ("ssm.time_step_rank", heads),
-            ("ssm.inner_size", heads * LINEAR_DIM),
+            ("ssm.inner_size", heads * if space { SPACE_DIM } else { LINEAR_DIM }),
         ] {
             w.set(&key(name), value as u32);
         }
-        // Pairs that turn by a text's position, as those of pictures by three.
-        w.set(&key("rope.dimension_sections"), vec![11_i32, 11, 10, 0]);
+        if space {
+            let key_heads = |layer| if shape.is_linear(layer) { 0 } else { shape.kv_heads as u32 };
+            let key_heads: Vec<u32> = (0..shape.layers).map(key_heads).collect();
+            w.set(&key("attention.head_count_kv"), key_heads).set(&key("rope.scaling.finetuned"), false);
+        } else {
+            w.set(&key("full_attention_interval"), FULL_EACH as u32);
+            // Pairs that turn by a text's position, as those of pictures by three.
+            w.set(&key("rope.dimension_sections"), vec![11_i32, 11, 10, 0]);
+        }
     }
 
     let qwen = shape.family.is_qwen();

@@ -6,7 +6,7 @@
 //! what the residual stream still holds of a token speaks for that token. And attention, an average that hardly changes
 //! from step to step, is smaller than what it is added to: the next token must depend on the last one most of all.
 
-use super::shapes::{Family, LINEAR_DIM, Shape, TAPS};
+use super::shapes::{Family, LINEAR_DIM, SPACE_DIM, Shape, TAPS};
 use ogive::weights::gguf_file::GgmlType;
 use ogive_quantize::{Facts, FileFormat, Mix};
 
@@ -101,10 +101,10 @@ impl Plan {
         let attention = if layer == 0 { EMBEDDING } else { ATTENTION } / shape.family.residual_scale();
 
         self.vector(&name("attn_norm.weight"), dim, Fill::Near(1.0));
-        if shape.is_linear(layer) {
-            self.linear_attention(shape, layer, attention);
-        } else {
-            self.attention(shape, layer, attention);
+        match shape.is_linear(layer) {
+            true if shape.family == Family::GraniteHybrid => self.space(shape, layer, attention),
+            true => self.linear_attention(shape, layer, attention),
+            false => self.attention(shape, layer, attention),
         }
         if shape.family == Family::Gemma2 {
             self.vector(&name("post_attention_norm.weight"), dim, Fill::Near(attention));
@@ -119,7 +119,7 @@ impl Plan {
         } else {
             self.matrix(&name("ffn_gate.weight"), dim, ffn, even(dim));
             self.matrix(&name("ffn_up.weight"), dim, ffn, even(dim));
-            self.matrix(&name("ffn_down.weight"), ffn, dim, even(ffn));
+            self.matrix(&name("ffn_down.weight"), ffn, dim, even(ffn) / shape.family.residual_scale());
         }
         if shape.family == Family::Gemma2 {
             self.vector(&name("post_ffw_norm.weight"), dim, Fill::Near(1.0));
@@ -165,6 +165,23 @@ impl Plan {
         self.matrix(&name("ssm_beta.weight"), dim, heads, even(dim));
         self.vector(&name("ssm_norm.weight"), LINEAR_DIM, Fill::Near(1.0));
         self.matrix(&name("ssm_out.weight"), values, dim, size * even(values));
+    }
+
+    /// A selective state space, whose output has the size `size`. Steps in time are about 0.7, so it forgets as linear attention does.
+    fn space(&mut self, shape: &Shape, layer: usize, size: f32) {
+        let ([groups, heads], dim) = (shape.linear, shape.dim);
+        let inner = heads * SPACE_DIM;
+        let channels = inner + 2 * groups * LINEAR_DIM;
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        self.matrix(&name("ssm_in.weight"), dim, inner + channels + heads, even(dim));
+        self.matrix(&name("ssm_conv1d.weight"), TAPS, channels, even(TAPS));
+        self.vector(&name("ssm_conv1d.bias"), channels, Fill::Random(BIAS));
+        self.vector(&name("ssm_dt.bias"), heads, Fill::Random(BIAS));
+        self.push(&name("ssm_a"), vec![1, heads as u64], Fill::Near(-0.1));
+        self.push(&name("ssm_d"), vec![1, heads as u64], Fill::Near(1.0));
+        let norm = vec![(inner / groups) as u64, groups as u64];
+        self.push(&name("ssm_norm.weight"), norm, Fill::Near(1.0));
+        self.matrix(&name("ssm_out.weight"), inner, dim, size * even(inner));
     }
 
     /// A router and the experts among which it chooses.

@@ -22,6 +22,8 @@ pub(crate) enum Family {
     GptOss,
     /// Linear attention by the gated delta rule in three of four layers, gated attention in the fourth.
     Qwen35,
+    /// Granite's factors, and selective state spaces in all layers but each tenth.
+    GraniteHybrid,
 }
 
 impl Family {
@@ -36,22 +38,32 @@ impl Family {
             Self::GraniteMoe => "granitemoe",
             Self::GptOss => "gpt-oss",
             Self::Qwen35 => "qwen35",
+            Self::GraniteHybrid => "granitehybrid",
         }
     }
 
     /// What blocks add to the stream is multiplied by this.
     pub(crate) fn residual_scale(self) -> f32 {
-        if self == Self::GraniteMoe { 0.22 } else { 1.0 }
+        if self.is_granite() { 0.22 } else { 1.0 }
     }
 
     /// Embeddings are multiplied by this, but for Gemma's, whose factor is the width's.
     pub(crate) fn embedding_scale(self) -> f32 {
-        if self == Self::GraniteMoe { 12.0 } else { 1.0 }
+        if self.is_granite() { 12.0 } else { 1.0 }
     }
 
     /// Logits are divided by this.
     pub(crate) fn logit_scale(self) -> f32 {
-        if self == Self::GraniteMoe { 6.0 } else { 1.0 }
+        match self {
+            Self::GraniteMoe => 6.0,
+            Self::GraniteHybrid => 8.0,
+            _ => 1.0,
+        }
+    }
+
+    /// Whether it has Granite's factors.
+    pub(crate) fn is_granite(self) -> bool {
+        matches!(self, Self::GraniteMoe | Self::GraniteHybrid)
     }
 
     /// Whether its vocabulary is Qwen's, which begins no text with a token of its own.
@@ -60,8 +72,10 @@ impl Family {
     }
 }
 
-/// Elements of a head of linear attention, of keys and of values.
+/// Elements of a head of linear attention, of keys and of values; of keys in a state space too.
 pub(crate) const LINEAR_DIM: usize = 128;
+/// And of its values.
+pub(crate) const SPACE_DIM: usize = 64;
 /// Inputs that its convolution sees.
 pub(crate) const TAPS: usize = 4;
 /// Each so many layers one has attention that is not linear.
@@ -82,7 +96,7 @@ pub(crate) struct Shape {
     pub(crate) ffn: usize,
     /// How many experts each layer has, and how many of them a token chooses; none of a dense model.
     pub(crate) experts: [usize; 2],
-    /// Heads of linear attention: of keys and of values. None where no layer has it.
+    /// Heads of linear attention or of a state space: of keys and of values. None where no layer has it.
     pub(crate) linear: [usize; 2],
     pub(crate) vocab: usize,
     /// Tokens the model was made for.
@@ -240,6 +254,21 @@ pub(crate) const SHAPES: &[Shape] = &[
         theta: 10_000_000.0,
         ..QWEN_3_0_6B
     },
+    // 3.2 billion parameters.
+    Shape {
+        name: "granite-4.0-h-micro",
+        family: Family::GraniteHybrid,
+        layers: 40,
+        dim: 2048,
+        heads: 32,
+        kv_heads: 8,
+        head_dim: 64,
+        ffn: 8192,
+        linear: [1, 64],
+        vocab: 100_352,
+        context: 131_072,
+        ..TINY
+    },
     // Version 0.3: without the window of 0.1.
     Shape {
         name: "mistral-7b",
@@ -303,9 +332,12 @@ impl Shape {
         SHAPES.iter().find(|s| s.name.eq_ignore_ascii_case(name))
     }
 
-    /// Whether a layer has linear attention.
+    /// Whether a layer has linear attention or a state space.
     pub(crate) fn is_linear(&self, layer: usize) -> bool {
-        self.linear[0] > 0 && !(layer + 1).is_multiple_of(FULL_EACH)
+        match self.family {
+            Family::GraniteHybrid => layer % 10 != 5,
+            _ => self.linear[0] > 0 && !(layer + 1).is_multiple_of(FULL_EACH),
+        }
     }
 
     /// How many elements of a head turn: all but in Qwen3.5.

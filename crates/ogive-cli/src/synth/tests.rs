@@ -82,18 +82,20 @@ fn every_family_runs() {
         ("qwen3-30b-a3b", "q4_k_m"),
         ("gpt-oss-20b", "mxfp4_moe"),
         ("qwen3.5-4b", "q4_k_m"),
+        ("granite-4.0-h-micro", "q4_k_m"),
     ] {
         let real = Shape::find(name).unwrap();
         // Rows that 256 does not divide, so that the older types are seen too.
         let small = Shape {
-            layers: 4,
+            // So many that a hybrid's have all kinds.
+            layers: 6,
             dim: 160,
             heads: 4,
             kv_heads: 2,
             head_dim: 32,
             ffn: 256,
             experts: real.experts.map(|n| n.min(8) / 2),
-            linear: real.linear.map(|n| n / 16),
+            linear: real.linear.map(|n| n.div_ceil(16)),
             vocab: 640,
             context: 512,
             ..*real
@@ -265,6 +267,7 @@ fn shapes_have_their_published_sizes() {
         ("mistral-7b", 7_248_023_552),
         ("gemma-2-2b", 2_614_341_888),
         ("granite-3.1-3b-a800m", 3_298_793_472),
+        ("granite-4.0-h-micro", 3_191_396_096),
         ("gpt-oss-20b", 20_914_757_184),
         ("qwen3-30b-a3b", 30_532_122_624),
     ] {

@@ -14,6 +14,10 @@ pub(super) fn is(model: &Model<'_>) -> bool {
     [DENSE, MIXTURE].contains(&model.architecture)
 }
 
+fn refuse<T>(setting: &str, why: &str) -> Result<T> {
+    Err(Error::convert(format!("the setting {setting}"), why))
+}
+
 /// How many of the first layers have no experts: in what follows convolution or attention they are like each other and not like the rest.
 pub(super) fn dense_layers(model: &Model<'_>) -> Result<u64> {
     Ok(match model.architecture {
@@ -24,8 +28,12 @@ pub(super) fn dense_layers(model: &Model<'_>) -> Result<u64> {
 
 /// Whether a layer convolves; no layer of another architecture.
 pub(super) fn convolves(model: &Model<'_>) -> Result<impl Fn(u64) -> bool> {
-    let own = is(model);
-    let (types, attend) = (model.config.opt_strs("layer_types")?, model.config.opt_usizes("full_attn_idxs")?);
+    let (own, config) = (is(model), model.config);
+    let (types, attend) = (config.opt_strs("layer_types")?, config.opt_usizes("full_attn_idxs")?);
+    let layers = config.usize("num_hidden_layers")?;
+    if own && types.as_ref().is_some_and(|types| types.len() != layers) {
+        return refuse("layer_types", &format!("it should name a kind for each of {layers} layers"));
+    }
     Ok(move |layer: u64| {
         own && match (&types, &attend) {
             (Some(types), _) => types.get(layer as usize).is_some_and(|t| t == "conv"),
@@ -38,14 +46,10 @@ pub(super) fn convolves(model: &Model<'_>) -> Result<impl Fn(u64) -> bool> {
 /// Sets what these architectures have besides.
 pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     let config = model.config;
-    let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
     if config.bool_or("conv_bias", false)? {
         return refuse("conv_bias", "GGUF has no biases for this architecture");
     }
     let layers = config.usize("num_hidden_layers")?;
-    if config.opt_strs("layer_types")?.is_some_and(|types| types.len() != layers) {
-        return refuse("layer_types", &format!("it should name a kind for each of {layers} layers"));
-    }
     let heads = whole("num_key_value_heads", config.usize_or("num_key_value_heads", 8)?)?;
     let convolves = convolves(model)?;
     // Their number was compared with that of the tensors.

@@ -39,12 +39,16 @@ pub(crate) struct Tensor {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A copy of a golden folder, with changes to its settings and to its tensors.
+/// A copy of a golden folder, with changes to its settings and to its tensors; one of the repository's, `own/NAME`, gets the vocabulary of
+/// another, as it has none.
 pub(crate) fn rewritten(
     model: &str,
     settings: impl FnOnce(&mut Value),
     tensors: impl FnOnce(&mut Vec<Tensor>),
 ) -> Option<tempfile::TempDir> {
+    if let Some(name) = model.strip_prefix("own/") {
+        return Some(rewritten_own(name, settings, tensors));
+    }
     let from = shared(&format!("golden/{model}"))?;
     Some(rewritten_from(&from, &from, settings, tensors))
 }
