@@ -37,6 +37,7 @@ pub fn translations() -> Vec<Translation> {
         gemma::gemma3(),
         phi3::phi3(),
         olmo::olmo2(),
+        olmo::olmoe(),
         granite::granite(),
         granite::granite_moe(),
         lfm2::lfm2(),
