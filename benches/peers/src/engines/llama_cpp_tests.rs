@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 15] = [
+const READ: [&str; 16] = [
     "cohere2",
     "glm4",
     "granite",
@@ -25,6 +25,7 @@ const READ: [&str; 15] = [
     "llama-linear",
     "llama-yarn",
     "llama3-rope",
+    "olmoe",
     "qwen2-moe",
     "qwen3-5",
     "qwen3-5-moe",
