@@ -81,14 +81,15 @@ fn golden_models_as_programs_have_them() {
 }
 
 /// Golden models that are grown and packed, and how: attention with biases, experts, one that all tokens share, soft caps and a head that is
-/// the table of tokens, latents.
-const PACKED: [(&str, Mix); 6] = [
+/// the table of tokens, latents, short convolutions.
+const PACKED: [(&str, Mix); 7] = [
     ("llama", q4_k_m),
     ("mixtral", q4_k_m),
     ("mixtral", q8_0),
     ("qwen2-moe", q4_k_m),
     ("gemma2", q8_0),
     ("deepseek-v3", q4_k_m),
+    ("lfm2", q4_k_m),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.
@@ -96,6 +97,7 @@ fn packed_models_as_programs_have_them() {
     let (plain, auto, cpu) = (CudaBackend::new().unwrap(), as_programs_have_it(), exact());
     let stays = builder().persistent(true).build().unwrap();
     for (name, mix) in PACKED {
+        let integers = if name == "lfm2" { GATED } else { INTEGERS };
         let folder = own().into_iter().find(|(own, _)| own == name).unwrap().1;
         let wide = WideModel::of(&folder, mix);
         let [plain, auto, stays, cpu] =
@@ -106,7 +108,7 @@ fn packed_models_as_programs_have_them() {
             let (exact, drift) = (nmse(&run(&plain, ids.len()), &want), nmse(&got, &want));
             println!("{name:20} {case:8} single precision nmse {exact:.1e}, as programs have it {drift:.1e}");
             assert!(exact < 1e-7, "{name}, {case}: {exact:.1e}");
-            let bound = if ids.len() <= 64 { INTEGERS } else { HALVES };
+            let bound = if ids.len() <= 64 { integers } else { HALVES };
             assert!(drift < bound && drift > 100.0 * exact, "{name}, {case}: {drift:.1e}");
             if ids.len() <= 8 {
                 // A row has the same bits among others, in steps of any number of them: so it was in integers. One alone has another kernel.
@@ -118,7 +120,7 @@ fn packed_models_as_programs_have_them() {
                     let drift = nmse(&run(one, 1), &want);
                     println!("{name:20} {case:8} one by one nmse {drift:.1e}");
                     assert!(
-                        drift < INTEGERS && drift > 100.0 * exact,
+                        drift < integers && drift > 100.0 * exact,
                         "{name}, {case}: one by one {drift:.1e}"
                     );
                 }
@@ -133,6 +135,8 @@ const EXACT: f32 = 5e-5;
 /// than twice the largest that were measured, 8.1e-5 and 3.7e-4.
 const HALVES: f64 = 1.8e-4;
 const INTEGERS: f64 = 9e-4;
+/// The same of LFM2, whose gates are rounded and multiply what was rounded: 1.3e-3 was measured.
+const GATED: f64 = 3e-3;
 
 /// Models that are not in this repository are many, so each compiler takes a third; of the checkpoints, which are few, all.
 fn third<T>(all: impl IntoIterator<Item = T>, number: usize) -> impl Iterator<Item = T> {

@@ -77,7 +77,8 @@ fn grown(n: usize, kind: Kind) -> usize {
         40 | 56 => 512,
         24 if experts => 256,
         16 | 24 => 128, // keys and values
-        12 => 64,
+        144 => 768,     // two gates, and what is convolved
+        8 | 12 => 64,
         other => other,
     }
 }
@@ -130,6 +131,12 @@ fn grow(golden: &HostWeight, kind: Kind, mix: Mix, random: &mut Random) -> HostW
         // Norms and biases: the golden values, over and over.
         let values: Vec<f32> = values.iter().copied().cycle().take(to).collect();
         return HostWeight::from_f32(golden.name.as_str(), [1, 1, to], &values).unwrap();
+    }
+    if golden.name.ends_with("conv.weight") {
+        // Taps of channels, which no file packs.
+        let channels = grown(stack, kind);
+        let taps: Vec<f32> = values.iter().copied().cycle().take(channels * cols).collect();
+        return HostWeight::from_f32(golden.name.as_str(), [channels, 1, cols], &taps).unwrap();
     }
     let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
     let size = (3.0 * square * cols as f32 / to as f32).sqrt();
