@@ -158,7 +158,8 @@ fn lfm2_names(settings: &mut Map<String, Value>, dense: bool) {
         ("theta", "rope_theta"),
         ("block_ff_dim", "intermediate_size"),
     ];
-    for (own, name) in own.into_iter().take(if dense { 4 } else { 2 }) {
+    // The mixtures' class knows the first two.
+    for (own, name) in own.into_iter().take(if dense { own.len() } else { 2 }) {
         if let Some(value) = settings.remove(own).filter(|v| !v.is_null()) {
             settings.insert(name.into(), value);
         }
