@@ -218,6 +218,11 @@ ARCHITECTURES = {
             ),
         ),
     ),
+    # As many key heads as query heads, as readers of GGUF want them.
+    "olmoe": (
+        "olmoe",
+        dict(BASE, intermediate_size=20, num_key_value_heads=6, num_experts=7, num_experts_per_tok=2),
+    ),
     "granite": (
         "granite",
         dict(
@@ -303,11 +308,12 @@ ARCHITECTURES = {
 # Added to a seed, the best of 150: the last expert that is chosen is 0.013 ahead of the first that is not, and more, for every token, so
 # that rounding to bfloat16 chooses the same. Without it the logits of the two were 0.003 and 0.004 apart. DeepSeek's are the best of 400
 # whose tokens choose every pair of groups, and other experts than they would without groups: V2's shares are 0.004 apart, 0.1 as logits.
-# LFM2's are the best of 150 and of 500, 0.013 and 0.012 ahead. Qwen's hybrids' are the ones of 150 whose logits rounding to bfloat16 moves
+# LFM2's are the best of 150 and of 500, 0.013 and 0.012 ahead, OLMoE's of 300, by shares 0.005. Qwen's hybrids' are the ones of 150 whose logits rounding to bfloat16 moves
 # least, 1.5e-4 of their square, of those that the delta rule in chunks and token by token gives within 7e-6.
 SALT = {
     "qwen2-moe": 120, "qwen3-moe": 21, "deepseek-v2": 128, "deepseek-v3": 132,
     "qwen3-next": 119, "qwen3-5": 53, "qwen3-5-moe": 108, "lfm2-moe": 146, "lfm2-moe-bias": 293,
+    "olmoe": 50,
 }
 
 # Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.

@@ -66,8 +66,9 @@ pub(crate) fn load_mixed(
     let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
         let l = model.at("layers").at(i);
         let norm = |name: Option<&str>| name.map(|name| (class.norm)(&l, name, eps)).transpose();
-        let [a, b, c, d] = class.norms.map(norm);
-        Ok(Block { norms: [[a?, b?], [c?, d?]], mixer: mixer(&l, i)?, mlp: feed_forward(&l, i)? })
+        let [before, after, pre, post] = class.norms.map(norm);
+        let norms = [[before?, after?], [pre?, post?]];
+        Ok(Block { mixer: mixer(&l, i)?, mlp: feed_forward(&l, i)?, norms })
     });
     let embed = model.embedding("embed_tokens")?;
     let constant = |value: Option<f32>| value.map(|value| model.constant(value)).transpose();

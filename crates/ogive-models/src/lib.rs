@@ -91,6 +91,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("NomicBertModel", nomic_bert::load)
         .with("Olmo2ForCausalLM", olmo::load_olmo2)
         .with("Olmo3ForCausalLM", olmo::load_olmo3)
+        .with("OlmoeForCausalLM", olmo::load_olmoe)
         .with("Phi3ForCausalLM", phi3::load)
         .with("Qwen2ForCausalLM", llama::load_qwen)
         .with("Qwen2Model", llama::load_qwen)

@@ -1,11 +1,13 @@
 //! OLMo 2 and OLMo 3: Llama with norms after attention and after the MLP in place of those before, and norms over all query heads at
-//! once and all key heads. OLMo 3 has windows in three of four layers, whose rotary positions are never stretched.
+//! once and all key heads. OLMo 3 has windows in three of four layers, whose rotary positions are never stretched. OLMoE has Llama's norms
+//! and those over all heads, and a mixture of experts like Qwen's.
 //!
-//! Team OLMo 2024, <https://arxiv.org/abs/2501.00656>; transformers' `modeling_olmo2` and `modeling_olmo3`.
+//! Team OLMo 2024, <https://arxiv.org/abs/2501.00656>; Muennighoff et al. 2024, <https://arxiv.org/abs/2409.02060>; transformers'
+//! `modeling_olmo2`, `modeling_olmo3` and `modeling_olmoe`.
 
 use crate::class::{Class, LLAMA};
-use crate::{decoder, llama, windows};
-use ogive_nn::tensor::{Result, serde_json::json};
+use crate::{decoder, llama, qwen_moe, windows};
+use ogive_nn::tensor::{Error, Result, serde_json::json};
 use ogive_nn::{Config, Loader, Model};
 
 const OLMO: Class = Class {
@@ -36,4 +38,19 @@ pub fn load_olmo3(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
         window => (Some(local.clone()), windows::within(spec, window)),
     };
     decoder::load(&OLMO, c, root, layer, &llama::dense(c)?)
+}
+
+/// Reads an OLMoE checkpoint with Hugging Face's names; experts stacked or one by one.
+///
+/// # Errors
+/// If there are not `num_experts` of each projection, and for `clip_qkv`, which bounds queries, keys and values in models that are not
+/// published; else as [every `load`](crate#errors).
+pub fn load_olmoe(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    if c.opt_f32("clip_qkv")?.is_some() {
+        return Err(Error::unsupported(
+            "config",
+            "`clip_qkv` bounds queries, keys and values, which is not known",
+        ));
+    }
+    llama::load_with(c, root, |_| None, &qwen_moe::alone(c, |_| true)?)
 }

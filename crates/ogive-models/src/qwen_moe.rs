@@ -26,30 +26,39 @@ pub fn load_qwen2(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// # Errors
 /// If there are not `num_experts` of each projection, or `decoder_sparse_step` is 0; else as [every `load`](crate#errors).
 pub fn load_qwen3(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    llama::load_with(c, root, windows::qwen3_moe(c)?, &mixture(c, |_, moe| Ok(FeedForward::Moe(moe)))?)
+    llama::load_with(c, root, windows::qwen3_moe(c)?, &alone(c, sparse(c)?)?)
 }
 
-/// Reads what follows attention in a block: a mixture with an expert that all rows share beside it, or one gated MLP.
+/// Reads what follows attention in a block: a mixture where `sparse` says so, else one gated MLP.
+pub(crate) fn alone<S: Fn(usize) -> bool>(
+    c: &Config,
+    sparse: S,
+) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<S>> {
+    mixture(c, sparse, |_, moe| Ok(FeedForward::Moe(moe)))
+}
+
+/// The same by Qwen's rule, with an expert that all rows share beside the mixture.
 pub(crate) fn sharing(c: &Config) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<>> {
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
-    mixture(c, move |l, moe| {
+    mixture(c, sparse(c)?, move |l, moe| {
         let shared = Moe::shared(l, "shared_expert_gate", "shared_expert", NAMES, activation)?;
         Ok(FeedForward::Shared(moe, Box::new(FeedForward::Moe(shared))))
     })
 }
 
 /// The same with what `finish` reads beside the mixture, from the block's `mlp`.
-fn mixture<F: Fn(&Loader<'_>, Moe) -> Result<FeedForward>>(
+fn mixture<S: Fn(usize) -> bool, F: Fn(&Loader<'_>, Moe) -> Result<FeedForward>>(
     c: &Config,
+    sparse: S,
     finish: F,
-) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<F>> {
+) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<S, F>> {
     // Later versions of transformers save it under the name that Mixtral has for it.
     let n = c.opt_usize("num_experts")?.or(c.opt_usize("num_local_experts")?);
     let n = n.ok_or_else(|| Error::missing("config `num_experts`"))?;
     let router = RouterSpec::new(c.usize("num_experts_per_tok")?, Scoring::Softmax);
     let router = if c.bool_or("norm_topk_prob", false)? { router } else { router.unnormalised(1.0) };
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
-    let (dense, sparse) = (llama::dense(c)?, sparse(c)?);
+    let dense = llama::dense(c)?;
     Ok(move |l: &Loader<'_>, i: usize| {
         if n == 0 || !sparse(i) {
             return dense(l, i);

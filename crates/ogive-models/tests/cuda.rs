@@ -81,8 +81,8 @@ fn golden_models_as_programs_have_them() {
 }
 
 /// Golden models that are grown and packed, how, and how far rounded activations may lead: attention with biases, experts, one that all tokens
-/// share, soft caps and a head that is the table of tokens, latents, the delta rule.
-const PACKED: [(&str, Mix, f64); 8] = [
+/// share, soft caps and a head that is the table of tokens, latents, the delta rule, short convolutions, a state space.
+const PACKED: [(&str, Mix, f64); 10] = [
     ("llama", q4_k_m, INTEGERS),
     ("mixtral", q4_k_m, INTEGERS),
     ("mixtral", q8_0, INTEGERS),
@@ -91,6 +91,8 @@ const PACKED: [(&str, Mix, f64); 8] = [
     ("deepseek-v3", q4_k_m, INTEGERS),
     ("qwen3-next", q4_k_m, HYBRIDS),
     ("qwen3-5", q8_0, HYBRIDS),
+    ("lfm2", q4_k_m, HYBRIDS),
+    ("granite-hybrid", q4_k_m, HYBRIDS),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.
@@ -135,7 +137,7 @@ const EXACT: f32 = 5e-5;
 /// than twice the largest that were measured, 8.1e-5 and 3.7e-4.
 const HALVES: f64 = 1.8e-4;
 const INTEGERS: f64 = 9e-4;
-/// The same with 8-bit activations where linear attention multiplies what several products gave: 1.6e-3 was measured. The CPU's are as many times
+/// The same with 8-bit activations where a hybrid multiplies what several products gave: 1.6e-3 was measured. The CPU's are as many times
 /// further off, too.
 const HYBRIDS: f64 = 3.5e-3;
 

@@ -215,6 +215,8 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
             (c["layer_types"], c["sliding_window_pattern"]) = (Value::Null, json!(2));
         }),
         ("olmo3", "rope_scaling", |c| c["rope_scaling"]["attention_factor"] = json!(1.3)),
+        ("olmoe", "clip_qkv", |c| c["clip_qkv"] = json!(8.0)),
+        ("olmoe", "norm_topk_prob", |c| c["norm_topk_prob"] = json!(true)),
         ("lfm2", "layer_types", |c| c["layer_types"] = json!(["conv", "conv", "full_attention"])),
         ("lfm2", "layer_types", |c| c["layer_types"][2] = json!("sliding_attention")),
         ("lfm2-moe", "norm_topk_prob", |c| c["norm_topk_prob"] = json!(false)),

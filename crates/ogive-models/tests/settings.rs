@@ -54,6 +54,20 @@ fn caps_and_scales_of_nothing_are_refused() {
 }
 
 #[test]
+fn olmoe_knows_no_layers_without_experts_and_no_windows_and_bounds_are_refused() {
+    let dense = json!({"decoder_sparse_step": 2, "mlp_only_layers": [0]});
+    unchanged("olmoe", &[dense, json!({"sliding_window": 3, "use_sliding_window": true})]);
+    let e = errors("olmoe", &json!({"clip_qkv": 8.0})).unwrap_err().to_string();
+    assert!(e.contains("`clip_qkv`"), "{e}");
+}
+
+#[test]
+fn lfm2_knows_no_windows_and_no_activation() {
+    let window = json!({"sliding_window": 3, "use_sliding_window": true});
+    unchanged("lfm2", &[window, json!({"hidden_act": "gelu"})]);
+}
+
+#[test]
 fn gemma_3_caps_no_scores() {
     unchanged("gemma3", &[json!({"attn_logit_softcapping": 0.5})]);
 }

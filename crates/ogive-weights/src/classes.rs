@@ -52,6 +52,12 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         "Mixtral" => vec![("rope_theta", json!(1e6)), ("rms_norm_eps", json!(1e-5))],
         "Olmo2" => vec![("rms_norm_eps", json!(1e-5))],
         "Olmo3" => vec![("rms_norm_eps", json!(1e-5)), ("sliding_window", json!(4096))],
+        "Olmoe" => vec![
+            ("rms_norm_eps", json!(1e-5)),
+            ("num_experts", json!(64)),
+            ("num_experts_per_tok", json!(8)),
+            ("norm_topk_prob", json!(false)),
+        ],
         "Phi3" => vec![("rms_norm_eps", json!(1e-5))],
         "Qwen2Moe" => mixture(16, 4),
         "Qwen3Moe" => mixture(4, 8),
@@ -158,7 +164,8 @@ fn lfm2_names(settings: &mut Map<String, Value>, dense: bool) {
         ("theta", "rope_theta"),
         ("block_ff_dim", "intermediate_size"),
     ];
-    for (own, name) in own.into_iter().take(if dense { 4 } else { 2 }) {
+    // The mixtures' class knows the first two.
+    for (own, name) in own.into_iter().take(if dense { own.len() } else { 2 }) {
         if let Some(value) = settings.remove(own).filter(|v| !v.is_null()) {
             settings.insert(name.into(), value);
         }
@@ -281,6 +288,10 @@ mod tests {
             ),
             ("Olmo2ForCausalLM", json!({"rms_norm_eps": 1e-5})),
             ("Olmo3ForCausalLM", json!({"rms_norm_eps": 1e-5, "sliding_window": 4096})),
+            (
+                "OlmoeForCausalLM",
+                json!({"rms_norm_eps": 1e-5, "num_experts": 64, "num_experts_per_tok": 8, "norm_topk_prob": false}),
+            ),
             ("SmolLM3ForCausalLM", json!({"num_key_value_heads": 4, "rope_theta": 2e6})),
             (
                 "DeepseekV2Model",

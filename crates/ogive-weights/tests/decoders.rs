@@ -55,6 +55,23 @@ fn olmo_3s_magnitude_is_the_models_own() {
 }
 
 #[test]
+fn olmoes_shares_are_as_they_are_and_bounds_are_told() {
+    let keys = [("expert_count", Value::from(4u32)), ("expert_used_count", Value::from(2u32))];
+    let tensors: &[(&str, &[u64])] =
+        &[("blk.0.attn_q_norm.weight", &[8]), ("blk.0.ffn_up_exps.weight", &[4, 6, 8])];
+    let model = open("olmoe", &keys, tensors).unwrap();
+    assert_eq!(model.architecture, "OlmoeForCausalLM");
+    assert!(!model.config.bool_or("norm_topk_prob", true).unwrap() && !model.config.has("clip_qkv"));
+    for name in ["self_attn.q_norm", "mlp.experts.up_proj"] {
+        assert!(model.source.get(&format!("model.layers.0.{name}.weight")).is_ok(), "{name}");
+    }
+    for (bound, want) in [(0.0, None), (8.0, Some(8.0))] {
+        let c = config("olmoe", &[("attention.clamp_kqv", Value::from(bound))]).unwrap();
+        assert_eq!(c.opt_f32("clip_qkv").unwrap(), want);
+    }
+}
+
+#[test]
 fn granites_factors_have_their_names_and_0_is_none() {
     let keys = ["embedding_scale", "residual_scale", "logit_scale", "attention.scale"];
     let names = ["embedding_multiplier", "residual_multiplier", "logits_scaling", "attention_multiplier"];

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 18] = [
+const READ: [&str; 19] = [
     "cohere2",
     "glm4",
     "granite",
@@ -28,6 +28,7 @@ const READ: [&str; 18] = [
     "llama-linear",
     "llama-yarn",
     "llama3-rope",
+    "olmoe",
     "qwen2-moe",
     "qwen3-5",
     "qwen3-5-moe",

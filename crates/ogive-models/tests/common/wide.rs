@@ -23,12 +23,17 @@ enum Kind {
     Latent,
     /// Linear attention in some layers.
     Hybrid,
+    /// State spaces in some layers.
+    Space,
 }
 
 impl Kind {
     fn of(config: &serde_json::Value) -> Self {
         if config.get("linear_num_key_heads").is_some() {
             return Self::Hybrid;
+        }
+        if config.get("mamba_n_heads").is_some() {
+            return Self::Space;
         }
         match (config.get("kv_lora_rank"), experts_of(config)) {
             (Some(_), _) => Self::Latent,
@@ -39,7 +44,7 @@ impl Kind {
 }
 
 /// Settings that are set: four heads of 64, two of keys, and a feed-forward width of 512, or of 256 for each expert; latents of 256. Hybrids have two
-/// heads of 256 and one of keys, as their files do, and of linear attention four heads and two of keys, of 64. All experts are chosen: rounding may
+/// heads of 256 and one of keys, as their files do, and of linear attention four heads and two of keys, of 64; spaces four heads of 64 by 64. All experts are chosen: rounding may
 /// send a near tie to another one, and then an error says nothing of the arithmetic.
 fn settings(config: &mut serde_json::Value) {
     let (experts, kind) = (experts_of(config).cloned(), Kind::of(config));
@@ -73,6 +78,17 @@ fn settings(config: &mut serde_json::Value) {
             config[key] = value.into();
         }
     }
+    if kind == Kind::Space {
+        for (key, value) in [
+            ("mamba_n_heads", 4),
+            ("mamba_d_head", 64),
+            ("mamba_d_state", 64),
+            ("mamba_expand", 1),
+            ("shared_intermediate_size", 512),
+        ] {
+            config[key] = value.into();
+        }
+    }
     if let Some(experts) = experts {
         config["num_experts_per_tok"] = experts;
     }
@@ -92,6 +108,18 @@ fn grown(n: usize, kind: Kind) -> usize {
             other => other,
         };
     }
+    if kind == Kind::Space {
+        return match n {
+            6 => 4,    // heads of a space
+            16 => 128, // keys and values
+            40 => 512,
+            48 | 96 => 256, // hidden, all heads of a space
+            80 => 1024,     // gate and up
+            112 => 384,     // what is convolved
+            214 => 644,     // what is projected at once
+            other => other,
+        };
+    }
     if kind == Kind::Latent {
         return match n {
             20 | 24 | 48 => 256,
@@ -107,7 +135,8 @@ fn grown(n: usize, kind: Kind) -> usize {
         40 | 56 => 512,
         24 if experts => 256,
         16 | 24 => 128, // keys and values
-        12 => 64,
+        144 => 768,     // two gates, and what is convolved
+        8 | 12 => 64,
         other => other,
     }
 }
@@ -161,6 +190,12 @@ fn grow(golden: &HostWeight, kind: Kind, mix: Mix, random: &mut Random) -> HostW
         let shape = [grown(stack, kind), 1, to];
         let values: Vec<f32> = values.iter().copied().cycle().take(shape.iter().product()).collect();
         return HostWeight::from_f32(golden.name.as_str(), shape, &values).unwrap();
+    }
+    if golden.name.ends_with("conv.weight") {
+        // Taps of channels, which no file packs.
+        let channels = grown(stack, kind);
+        let taps: Vec<f32> = values.iter().copied().cycle().take(channels * cols).collect();
+        return HostWeight::from_f32(golden.name.as_str(), [channels, 1, cols], &taps).unwrap();
     }
     let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
     let size = (3.0 * square * cols as f32 / to as f32).sqrt();

@@ -47,6 +47,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("Phi3ForCausalLM", "phi3"),
     ("Olmo2ForCausalLM", "olmo2"),
     ("Olmo3ForCausalLM", "olmo2"),
+    ("OlmoeForCausalLM", "olmoe"),
     ("GraniteForCausalLM", granite::DENSE),
     ("GraniteMoeForCausalLM", granite::MIXTURE),
     ("GraniteMoeSharedForCausalLM", granite::MIXTURE),

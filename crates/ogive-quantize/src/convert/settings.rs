@@ -113,6 +113,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
     let used = match model.class {
         "LlamaForCausalLM"
         | "Olmo2ForCausalLM"
+        | "OlmoeForCausalLM"
         | "GraniteForCausalLM"
         | "GraniteMoeForCausalLM"
         | "GraniteMoeSharedForCausalLM"
@@ -251,6 +252,9 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         if config.opt_usizes("mlp_only_layers")?.is_some_and(|dense| !dense.is_empty()) {
             return refuse("mlp_only_layers", why);
         }
+    }
+    if *architecture == "olmoe" && config.has("clip_qkv") {
+        return refuse("clip_qkv", "readers of GGUF pass it over for this architecture");
     }
     for (flag, usual) in [
         ("scale_attn_weights", true),

@@ -38,6 +38,7 @@ pub fn translations() -> Vec<Translation> {
         gemma::gemma3(),
         phi3::phi3(),
         olmo::olmo2(),
+        olmo::olmoe(),
         granite::granite(),
         granite::granite_moe(),
         granite::granite_hybrid(),

@@ -1,5 +1,7 @@
-//! `olmo2`: OLMo 2, and OLMo 3, which is a file with a window. Norms stand after attention and after the MLP; nothing is reordered.
+//! `olmo2`: OLMo 2, and OLMo 3, which is a file with a window. Norms stand after attention and after the MLP; nothing is reordered. And
+//! `olmoe`, the mixture.
 
+use super::qwen::with_experts;
 use crate::gguf::settings::{copy, layer_types};
 use crate::gguf::{Header, Settings, Translation};
 use ogive_tensor::Result;
@@ -13,6 +15,16 @@ pub(super) fn olmo2() -> Translation {
         .rename("blk.{}.post_ffw_norm", "model.layers.{}.post_feedforward_layernorm")
         .settings(windows)
         .settings(magnitude)
+}
+
+pub(super) fn olmoe() -> Translation {
+    with_experts(Translation::decoder("olmoe", "OlmoeForCausalLM"), false).settings(|header, settings| {
+        // 0 is none.
+        match header.f32("attention.clamp_kqv")? {
+            Some(bound) if bound != 0.0 => copy(header, settings, &[("attention.clamp_kqv", "clip_qkv")]),
+            _ => Ok(()),
+        }
+    })
 }
 
 /// A window makes an OLMo 3, whose layers have it but for each fourth unless the file has a flag for each.
