@@ -155,8 +155,8 @@ fn gemma(settings: &mut Map<String, Value>) {
     }
 }
 
-/// LFM2's keys under the names that other classes have for them; where both are there, its own count. So does the width of a dense MLP: the
-/// class makes it of `intermediate_size` and three settings more, here it is `intermediate_size`, as it is in GGUF.
+/// LFM2's keys under the names that other classes have for them; where both are there, its own count. And how wide a dense MLP is, which the
+/// class makes of `intermediate_size` and three settings more: here it is `intermediate_size`, as it is in GGUF.
 fn lfm2_names(settings: &mut Map<String, Value>, dense: bool) {
     let own = [
         ("norm_eps", "rms_norm_eps"),
