@@ -107,6 +107,7 @@ fn space(c: &Config) -> Result<Mamba2Spec> {
         head_dim,
         groups: c.usize("mamba_n_groups")?,
         state: c.usize("mamba_d_state")?,
+        taps: c.usize_or("mamba_d_conv", 4)?,
         activation: activation(c)?,
         norm: Some((1, c.f32_or("rms_norm_eps", 1e-6)?)),
     })

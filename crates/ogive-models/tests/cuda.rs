@@ -92,7 +92,7 @@ const PACKED: [(&str, Mix, f64); 10] = [
     ("qwen3-next", q4_k_m, HYBRIDS),
     ("qwen3-5", q8_0, HYBRIDS),
     ("lfm2", q4_k_m, HYBRIDS),
-    ("granite-hybrid", q4_k_m, HYBRIDS),
+    ("granite-hybrid", q4_k_m, INTEGERS),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.

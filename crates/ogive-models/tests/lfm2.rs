@@ -4,30 +4,15 @@ mod common;
 
 use common::*;
 use ogive_engine::{Evaluate, evaluate};
+use ogive_nn::Model;
 use ogive_nn::backend::LayerCache;
-use ogive_nn::tensor::Result;
-use ogive_nn::{Loader, Model};
-use serde_json::{Value, json};
-use std::path::PathBuf;
-
-fn folder(name: &str) -> PathBuf {
-    own().into_iter().find(|(own, _)| own == name).unwrap().1
-}
-
-/// A golden model with other settings; those that are `null` are left out.
-fn build(name: &str, more: &Value) -> Result<Box<dyn Model>> {
-    let mut file = ogive_weights::open(folder(name)).unwrap();
-    let settings = file.config.0.as_object_mut().unwrap();
-    settings.extend(more.as_object().unwrap().clone());
-    settings.retain(|_, value| !value.is_null());
-    ogive_models::registry().build(&file.architecture, &file.config, &Loader::new(&*file.source, &exact()))
-}
+use serde_json::json;
 
 /// As the first files have them.
 #[test]
 fn layers_that_attend_may_be_listed_by_their_numbers() {
-    let model = build("lfm2", &json!({"layer_types": null, "full_attn_idxs": [2]})).unwrap();
-    for (case, ids, want) in cases(&folder("lfm2")) {
+    let model = with_settings("lfm2", &json!({"layer_types": null, "full_attn_idxs": [2]})).unwrap();
+    for (case, ids, want) in cases(&golden("lfm2")) {
         let error = worst(&evaluate(&exact(), &*model, &ids, &Evaluate::new()).unwrap(), &want);
         assert!(error < 2e-5, "{case}: {error:.1e}");
     }
@@ -37,12 +22,12 @@ fn layers_that_attend_may_be_listed_by_their_numbers() {
 #[test]
 fn experts_are_chosen_by_scores_and_biases_where_nothing_is_said() {
     let silent = json!({"norm_topk_prob": null, "use_expert_bias": null, "routed_scaling_factor": null});
-    let model = build("lfm2-moe", &silent).unwrap();
-    for (case, ids, want) in cases(&folder("lfm2-moe")) {
+    let model = with_settings("lfm2-moe", &silent).unwrap();
+    for (case, ids, want) in cases(&golden("lfm2-moe")) {
         let of = |model: &dyn Model| evaluate(&exact(), model, &ids, &Evaluate::new()).unwrap();
         let error = worst(&of(&*model), &want);
         assert!(error < 2e-5, "{case}: {error:.1e}");
-        let unbiased = build("lfm2-moe", &json!({"use_expert_bias": false})).unwrap();
+        let unbiased = with_settings("lfm2-moe", &json!({"use_expert_bias": false})).unwrap();
         assert!(worst(&of(&*unbiased), &want) > 1e-2, "{case}: the bias counts for nothing");
     }
 }
@@ -50,7 +35,7 @@ fn experts_are_chosen_by_scores_and_biases_where_nothing_is_said() {
 /// One cache layer for each layer, so that a split by layers cuts both alike.
 #[test]
 fn what_is_kept_of_a_sequence_is_a_state_or_keys_and_values() {
-    let layout = |name| build(name, &json!({})).unwrap().cache_layout();
+    let layout = |name| with_settings(name, &json!({})).unwrap().cache_layout();
     let state = |inputs: usize| LayerCache::State { len: inputs * 48 };
     assert_eq!(layout("lfm2"), [state(2), state(2), LayerCache::full(16, 16), state(2)]);
     assert_eq!(layout("lfm2-moe"), [state(3), LayerCache::full(16, 16), state(3)]);
@@ -80,7 +65,7 @@ fn what_does_not_fit_is_refused_by_name() {
         ("lfm2-moe", json!({"num_dense_layers": 2}), "layers.1.feed_forward.w1"),
         ("lfm2-moe-bias", json!({"use_expert_bias": true}), "expert_bias"),
     ] {
-        let e = build(name, &settings).map(drop).unwrap_err().to_string();
+        let e = with_settings(name, &settings).map(drop).unwrap_err().to_string();
         assert!(e.contains(why), "{settings}: {e}");
     }
 }

@@ -8,13 +8,8 @@ use ogive_nn::backend::LayerCache;
 use ogive_nn::tensor::{HostWeight, Result, WeightInfo};
 use ogive_nn::{Loader, Model, Source};
 use serde_json::{Value, json};
-use std::path::PathBuf;
 
 const NAMES: [&str; 3] = ["qwen3-next", "qwen3-5", "qwen3-5-moe"];
-
-fn golden(name: &str) -> PathBuf {
-    own().into_iter().find(|(own, _)| own == name).unwrap().1
-}
 
 /// A golden model with other settings of its text; those that are `null` are left out. Weights come from `changed`.
 fn build_changed(name: &str, more: &Value, changed: fn(HostWeight) -> HostWeight) -> Result<Box<dyn Model>> {

@@ -19,6 +19,8 @@ pub struct Mamba2Spec {
     pub groups: usize,
     /// Elements of each of those.
     pub state: usize,
+    /// Inputs that the convolution sees.
+    pub taps: usize,
     /// After the convolution.
     pub activation: Activation,
     /// The norm of what comes out, gated: parts that are normed apart, and what is added to the mean square; `None` where there is no norm.
@@ -119,14 +121,16 @@ impl Mamba2 {
         };
         let d: Vec<f32> = numbers("D", spec.heads)?;
         let d: Vec<f32> = d.iter().flat_map(|d| std::iter::repeat_n(*d, spec.head_dim)).collect();
-        let out = l.linear("out_proj")?;
+        let (out, taps) = (l.linear("out_proj")?, l.taps("conv1d", channels)?);
         l.fits("out_proj", out.weight.shape()[2], inner)?;
+        // At least over the token itself.
+        l.fits("conv1d", taps.shape().rows(), spec.taps.max(1))?;
         Ok(Self {
             layer,
             spec,
             counted,
             inputs,
-            taps: l.taps("conv1d", channels)?,
+            taps,
             bias: l.optional(vector("conv1d.bias", channels))?,
             dt_bias: vector("dt_bias", spec.heads)?,
             a: b.mul(b.activate(vector("A_log", spec.heads)?, Activation::Exp)?, &l.constant(-1.0)?)?,

@@ -170,3 +170,49 @@ fn that_the_embedding_is_the_head_may_be_said_of_the_whole() {
         assert!(e.contains("tie_word_embeddings"), "{e}");
     }
 }
+
+#[test]
+fn what_a_file_cannot_say_of_granite_4_is_refused_by_name() {
+    for (settings, why) in [
+        (json!({"mamba_n_groups": 2, "mamba_d_state": 4}), "mamba_n_groups"),
+        (json!({"mamba_proj_bias": true}), "mamba_proj_bias"),
+        (json!({"mamba_conv_bias": false}), "mamba_conv_bias"),
+        (json!({"layer_types": ["mamba", "attention"]}), "layer_types"),
+        (json!({"layer_types": null}), "layer 1 of 3"),
+        (json!({"mamba_n_heads": 5, "mamba_d_head": 16}), "ssm_in.weight: 214 in place of 197"),
+        (json!({"mamba_d_head": 17}), "ssm_in.weight: 214 in place of"),
+        (json!({"mamba_d_state": 9}), "ssm_in.weight: 214 in place of 216"),
+        (json!({"mamba_d_conv": 5}), "ssm_conv1d.weight: 4 in place of 5"),
+        (json!({"residual_multiplier": 0.0}), "residual_multiplier"),
+    ] {
+        let e = refusal("granite-hybrid", settings.clone(), none);
+        assert!(e.contains(why) && !e.contains('\n'), "{settings}: {e}");
+    }
+    // A file of the older architecture cannot say that nothing is turned.
+    let only_attention = |all: &mut Vec<Tensor>| all.retain(|t| !t.name.contains(".mamba."));
+    let e = refusal(
+        "granite-hybrid",
+        json!({"layer_types": ["attention", "attention", "attention"]}),
+        only_attention,
+    );
+    assert!(e.contains("layer 0 of 3") || e.contains("position_embedding_type"), "{e}");
+}
+
+#[test]
+fn a_granite_4_that_only_attends_is_an_older_architecture() {
+    let one = |all: &mut Vec<Tensor>| {
+        all.retain(|t| !["layers.0.", "layers.2."].iter().any(|l| t.name.contains(l)))
+    };
+    let only = |all: &mut Vec<Tensor>| {
+        one(all);
+        all.iter_mut().for_each(|t| t.name = t.name.replace("layers.1.", "layers.0."));
+    };
+    for (name, architecture) in [("granite-hybrid", "granite"), ("granite-hybrid-moe", "granitemoe")] {
+        let settings =
+            json!({"num_hidden_layers": 1, "layer_types": ["attention"], "position_embedding_type": "rope"});
+        let file = packed(&format("f32"), rewritten_own(name, set(settings), only).path()).unwrap();
+        assert_eq!(file.metadata().str("general.architecture").unwrap(), architecture);
+        let turned = json!({"num_hidden_layers": 1, "layer_types": ["attention"]});
+        assert!(refusal(name, turned, only).contains("position_embedding_type"));
+    }
+}

@@ -75,6 +75,20 @@ pub(crate) fn load_for(path: &Path, b: &dyn Backend, context: Option<usize>) -> 
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
+/// The repository's model of this name.
+pub(crate) fn golden(name: &str) -> PathBuf {
+    own().into_iter().find(|(own, _)| own == name).unwrap().1
+}
+
+/// It with other settings; those that are `null` are left out.
+pub(crate) fn with_settings(name: &str, more: &serde_json::Value) -> Result<Box<dyn Model>> {
+    let mut file = ogive_weights::open(golden(name)).unwrap();
+    let settings = file.config.0.as_object_mut().unwrap();
+    settings.extend(more.as_object().unwrap().clone());
+    settings.retain(|_, value| !value.is_null());
+    ogive_models::registry().build(&file.architecture, &file.config, &Loader::new(&*file.source, &exact()))
+}
+
 pub(crate) fn logits(path: &Path, b: &dyn Backend, ids: &[u32]) -> Array2<f32> {
     evaluate(b, &*load_for(path, b, Some(ids.len())), ids, &Evaluate::new()).unwrap()
 }

@@ -60,6 +60,11 @@ pub(super) fn settled(class: &str, config: &Config) -> Result<Config> {
 /// Whether a layer has a state space; no layer of another architecture.
 pub(super) fn has_space(model: &Model<'_>) -> Result<impl Fn(u64) -> bool> {
     let (own, types) = (model.architecture == HYBRID, model.config.opt_strs("layer_types")?);
+    let layers = model.config.usize("num_hidden_layers")?;
+    if own && types.as_ref().is_some_and(|types| types.len() != layers) {
+        let why = format!("it should name a kind for each of {layers} layers");
+        return Err(Error::convert("the setting layer_types", why));
+    }
     Ok(move |layer: u64| {
         own && types.as_ref().is_none_or(|types| types.get(layer as usize).is_some_and(|t| t != ATTENTION))
     })
@@ -120,9 +125,6 @@ fn spaces(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
         keys.set(key, whole(key, size)?);
     }
     let layers = config.usize("num_hidden_layers")?;
-    if config.opt_strs("layer_types")?.is_some_and(|types| types.len() != layers) {
-        return refuse("layer_types", &format!("it should name a kind for each of {layers} layers"));
-    }
     let (key_heads, space) = (config.usize_or("num_key_value_heads", 0)?, has_space(model)?);
     let key_heads = match key_heads {
         0 => config.usize("num_attention_heads")?,
