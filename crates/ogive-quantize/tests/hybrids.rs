@@ -179,7 +179,7 @@ fn what_a_file_cannot_say_of_granite_4_is_refused_by_name() {
         (json!({"mamba_conv_bias": false}), "mamba_conv_bias"),
         (json!({"layer_types": ["mamba", "attention"]}), "layer_types"),
         (json!({"layer_types": null}), "layer 1 of 3"),
-        (json!({"mamba_n_heads": 5, "mamba_d_head": 16}), "ssm_in.weight: 214 in place of 197"),
+        (json!({"mamba_n_heads": 5, "mamba_d_head": 16}), "ssm_in.weight: 214 in place of 181"),
         (json!({"mamba_d_head": 17}), "ssm_in.weight: 214 in place of"),
         (json!({"mamba_d_state": 9}), "ssm_in.weight: 214 in place of 216"),
         (json!({"mamba_d_conv": 5}), "ssm_conv1d.weight: 4 in place of 5"),
