@@ -8,6 +8,7 @@ setting, some model here sets.
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 import lfm2_moe
+import nemotron_h
 import qwen3_5
 from nomic_bert import NomicBertConfig, NomicBertModel
 
@@ -29,6 +30,16 @@ def scaled(**scaling):
     """Llama with wide heads, so that its frequencies fall on every side of a scaling's limits."""
     trained = dict(max_position_embeddings=TRAINED) if scaling["rope_type"] == "dynamic" else {}
     return "llama", dict(BASE, head_dim=32, num_attention_heads=3, num_key_value_heads=1, rope_scaling=scaling) | trained
+
+
+def nemotron(pattern, **settings):
+    """Nemotron-H whose state spaces are wider than their model, and not twice as wide."""
+    base = {key: value for key, value in BASE.items() if key not in ["rms_norm_eps", "num_hidden_layers"]}
+    whole = dict(
+        hybrid_override_pattern=pattern, layer_norm_epsilon=1e-4, head_dim=12, mamba_num_heads=6, mamba_head_dim=12,
+        ssm_state_size=10, n_groups=3,
+    )
+    return dict(base, **whole) | settings
 
 
 def granite_hybrid(**settings):
@@ -253,6 +264,25 @@ ARCHITECTURES = {
             layer_types=["mamba", "mamba", "attention"],
         ),
     ),
+    # Dense, with biases that GGUF has; and mixtures, of which GGUF can say one. The other has MLPs besides, biases on projections, none on
+    # convolutions, which look at three inputs, and experts in groups, whose shares are taken as they are.
+    "nemotron-h": ("nemotron_h", nemotron("M-*M-", mlp_bias=True)),
+    "nemotron-h-moe": (
+        "nemotron_h",
+        nemotron(
+            "ME*M", n_routed_experts=7, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=20,
+            moe_shared_expert_intermediate_size=40, n_group=1, topk_group=1, norm_topk_prob=True,
+            routed_scaling_factor=2.5,
+        ),
+    ),
+    "nemotron-h-moe-bias": (
+        "nemotron_h",
+        nemotron(
+            "M-*E", use_bias=True, mlp_bias=True, use_conv_bias=False, conv_kernel=3, n_routed_experts=6,
+            num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16, moe_shared_expert_intermediate_size=24,
+            n_group=3, topk_group=2, norm_topk_prob=False, routed_scaling_factor=1.4, tie_word_embeddings=True,
+        ),
+    ),
     # One that GGUF can say, and one with what it cannot: windows, and other layers than each fourth whose positions stay.
     "smollm3": ("smollm3", dict(BASE, num_hidden_layers=5, head_dim=12, intermediate_size=40, tie_word_embeddings=True)),
     "smollm3-window": (
@@ -303,11 +333,13 @@ ARCHITECTURES = {
 # Added to a seed, the best of 150: the last expert that is chosen is 0.013 ahead of the first that is not, and more, for every token, so
 # that rounding to bfloat16 chooses the same. Without it the logits of the two were 0.003 and 0.004 apart. DeepSeek's are the best of 400
 # whose tokens choose every pair of groups, and other experts than they would without groups: V2's shares are 0.004 apart, 0.1 as logits.
-# LFM2's are the best of 150 and of 500, 0.013 and 0.012 ahead. Qwen's hybrids' are the ones of 150 whose logits rounding to bfloat16 moves
-# least, 1.5e-4 of their square, of those that the delta rule in chunks and token by token gives within 7e-6.
+# LFM2's are the best of 150 and of 500, 0.013 and 0.012 ahead, Nemotron-H's among the best of 400 and the best of 200, 0.014 and 0.020.
+# Qwen's hybrids' are the ones of 150 whose logits rounding to bfloat16 moves least, 1.5e-4 of their square, of those that the delta rule in
+# chunks and token by token gives within 7e-6.
 SALT = {
     "qwen2-moe": 120, "qwen3-moe": 21, "deepseek-v2": 128, "deepseek-v3": 132,
     "qwen3-next": 119, "qwen3-5": 53, "qwen3-5-moe": 108, "lfm2-moe": 146, "lfm2-moe-bias": 293,
+    "nemotron-h-moe": 41, "nemotron-h-moe-bias": 146,
 }
 
 # Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.
@@ -349,6 +381,8 @@ def build(name):
         return qwen3_5.build(model_type, settings)
     if model_type == "lfm2_moe":
         return lfm2_moe.build(settings)
+    if model_type == "nemotron_h":
+        return nemotron_h.build(settings)
     config = AutoConfig.for_model(model_type, **settings)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     for module in model.modules():
