@@ -22,7 +22,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("lfm2-moe-bias", "conv_bias"),
     ("granite-hybrid-rope", "mamba_proj_bias"),
     ("llama-dynamic", "dynamic"),
-    ("nemotron-h", "not converted"),
     ("llama-yarn-mscale", "magnitude"),
     ("qwen2", "use_sliding_window"),
     ("qwen2-moe-normed", "some of its tensors are missing"),
