@@ -101,7 +101,8 @@ DEVICE void activations(int f, float (&v)[QUADS][4]) {
         case 4: return each<4>(v);
         case 5: return each<5>(v);
         case 6: return each<6>(v);
-        default: return each<7>(v);
+        case 7: return each<7>(v);
+        default: return each<8>(v);
     }
 }
 

@@ -8,6 +8,7 @@ setting, some model here sets.
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 import lfm2_moe
+import nemotron_h
 import qwen3_5
 from nomic_bert import NomicBertConfig, NomicBertModel
 
@@ -29,6 +30,16 @@ def scaled(**scaling):
     """Llama with wide heads, so that its frequencies fall on every side of a scaling's limits."""
     trained = dict(max_position_embeddings=TRAINED) if scaling["rope_type"] == "dynamic" else {}
     return "llama", dict(BASE, head_dim=32, num_attention_heads=3, num_key_value_heads=1, rope_scaling=scaling) | trained
+
+
+def nemotron(pattern, **settings):
+    """Nemotron-H whose state spaces are wider than their model, and not twice as wide."""
+    base = {key: value for key, value in BASE.items() if key not in ["rms_norm_eps", "num_hidden_layers"]}
+    whole = dict(
+        hybrid_override_pattern=pattern, layer_norm_epsilon=1e-4, head_dim=12, mamba_num_heads=6, mamba_head_dim=12,
+        ssm_state_size=10, n_groups=3,
+    )
+    return dict(base, **whole) | settings
 
 
 def granite_hybrid(**settings):
@@ -258,6 +269,9 @@ ARCHITECTURES = {
             layer_types=["mamba", "mamba", "attention"],
         ),
     ),
+    # Dense, with biases that GGUF has; and mixtures, of which GGUF can say one. The other has MLPs besides, biases on projections, none on
+    # convolutions, which look at three inputs, and experts in groups, whose shares are taken as they are.
+    "nemotron-h": ("nemotron_h", nemotron("M-*M-", mlp_bias=True)),
     # One that GGUF can say, and one with what it cannot: windows, and other layers than each fourth whose positions stay.
     "smollm3": ("smollm3", dict(BASE, num_hidden_layers=5, head_dim=12, intermediate_size=40, tie_word_embeddings=True)),
     "smollm3-window": (
@@ -355,6 +369,8 @@ def build(name):
         return qwen3_5.build(model_type, settings)
     if model_type == "lfm2_moe":
         return lfm2_moe.build(settings)
+    if model_type == "nemotron_h":
+        return nemotron_h.build(settings)
     config = AutoConfig.for_model(model_type, **settings)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     for module in model.modules():

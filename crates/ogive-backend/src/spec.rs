@@ -26,6 +26,8 @@ pub enum Activation {
     Softplus,
     /// `1 / (1 + e^-x)`
     Sigmoid,
+    /// `max(0, x)^2` (So et al. 2021, <https://arxiv.org/abs/2109.08668>). What is no number stays none.
+    ReluSquared,
 }
 
 /// Which of a row's numbers looks a table up.

@@ -10,6 +10,8 @@ pub(crate) struct Class {
     pub(crate) norm: fn(&Loader<'_>, &str, f32) -> Result<RmsNorm>,
     /// What a block's norms are called, where it has them: before and after attention or what is in its place, before and after what follows.
     pub(crate) norms: [Option<&'static str>; 4],
+    /// What the table of tokens is called.
+    pub(crate) embed: &'static str,
     /// What the norm after the last block is called.
     pub(crate) last_norm: &'static str,
     /// How many cache layers a block has.
@@ -36,6 +38,7 @@ pub(crate) struct Class {
 pub(crate) const LLAMA: Class = Class {
     norm: |l, name, eps| l.rms_norm(name, eps),
     norms: [Some("input_layernorm"), None, Some("post_attention_layernorm"), None],
+    embed: "embed_tokens",
     last_norm: "norm",
     caches: 1,
     head_dim: None,

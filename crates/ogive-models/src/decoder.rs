@@ -1,10 +1,11 @@
 //! The decoder that Llama is, for the classes that differ from it in a part: what a block's norms are called and where they stand,
 //! factors here and there, which of its layers attend otherwise, and what they have in place of attention.
 
+use crate::block::{Block, ReadsFeedForward, ReadsMixer, scaled};
 use crate::{class::Class, head::Head, mixer::Mixer};
 use ogive_nn::backend::{AttnOption, AttnSpec, LayerCache, Rope};
 use ogive_nn::tensor::{Result, Tensor};
-use ogive_nn::{Attention, Config, Embedding, FeedForward, Loader, Model, Residual, RmsNorm, Step};
+use ogive_nn::{Attention, Config, Embedding, Loader, Model, Residual, RmsNorm, Step};
 
 #[derive(Debug)]
 struct Decoder {
@@ -19,14 +20,6 @@ struct Decoder {
     logit_scale: Option<Tensor>,
 }
 
-#[derive(Debug)]
-struct Block {
-    mixer: Mixer,
-    mlp: FeedForward,
-    /// Before and after the one, before and after the other.
-    norms: [[Option<RmsNorm>; 2]; 2],
-}
-
 /// Reads a model of a class whose layers all attend. What one attends by, `layer` makes of what the settings say, given its number; what
 /// follows attention `feed_forward` reads from the block's place.
 pub(crate) fn load(
@@ -34,7 +27,7 @@ pub(crate) fn load(
     c: &Config,
     root: &Loader<'_>,
     layer: impl Fn(usize, Rope, AttnSpec) -> (Option<Rope>, AttnSpec),
-    feed_forward: &dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>,
+    feed_forward: &ReadsFeedForward<'_>,
 ) -> Result<Box<dyn Model>> {
     let (heads, head_dim) = (c.usize("num_attention_heads")?, class.head_dim_of(c)?);
     let rope = ogive_nn::rope_of(c, root, head_dim)?.layout(class.layout);
@@ -57,20 +50,35 @@ pub(crate) fn load(
 pub(crate) fn load_mixed(
     class: &Class,
     c: &Config,
+    places: [&Loader<'_>; 2],
+    mixer: &ReadsMixer<'_>,
+    feed_forward: &ReadsFeedForward<'_>,
+) -> Result<Box<dyn Model>> {
+    load_blocks(class, c, places, mixer, Some(feed_forward))
+}
+
+/// The same where blocks are one thing each, which `mixer` reads.
+pub(crate) fn load_alone(
+    class: &Class,
+    c: &Config,
+    places: [&Loader<'_>; 2],
+    mixer: &ReadsMixer<'_>,
+) -> Result<Box<dyn Model>> {
+    load_blocks(class, c, places, mixer, None)
+}
+
+fn load_blocks(
+    class: &Class,
+    c: &Config,
     [head, model]: [&Loader<'_>; 2],
-    mixer: &dyn Fn(&Loader<'_>, usize) -> Result<Mixer>,
-    feed_forward: &dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>,
+    mixer: &ReadsMixer<'_>,
+    feed_forward: Option<&ReadsFeedForward<'_>>,
 ) -> Result<Box<dyn Model>> {
     let eps = c.f32_or("rms_norm_eps", 1e-6)?;
     // One by one: a false number of layers ends at the first that is missing.
-    let blocks = (0..c.usize("num_hidden_layers")?).map(|i| {
-        let l = model.at("layers").at(i);
-        let norm = |name: Option<&str>| name.map(|name| (class.norm)(&l, name, eps)).transpose();
-        let [before, after, pre, post] = class.norms.map(norm);
-        let norms = [[before?, after?], [pre?, post?]];
-        Ok(Block { mixer: mixer(&l, i)?, mlp: feed_forward(&l, i)?, norms })
-    });
-    let embed = model.embedding("embed_tokens")?;
+    let blocks = (0..c.usize("num_hidden_layers")?)
+        .map(|i| Block::load(class, &model.at("layers").at(i), (i, eps), mixer, feed_forward));
+    let embed = model.embedding(class.embed)?;
     let constant = |value: Option<f32>| value.map(|value| model.constant(value)).transpose();
     Ok(Box::new(Decoder {
         blocks: blocks.collect::<Result<_>>()?,
@@ -84,45 +92,14 @@ pub(crate) fn load_mixed(
     }))
 }
 
-/// `x` times the factor, where there is one. `[n, d] -> [n, d]`
-fn scaled(s: &Step<'_>, x: Tensor, scale: Option<&Tensor>) -> Result<Tensor> {
-    match scale {
-        Some(scale) => s.backend.mul(x, scale),
-        None => Ok(x),
-    }
-}
-
-impl Decoder {
-    /// The stream with what `f` makes of it, between the norms where there are any. What it gives is observed under `name`.
-    fn branch(
-        &self,
-        s: &Step<'_>,
-        x: Residual,
-        [before, after]: &[Option<RmsNorm>; 2],
-        name: impl FnOnce() -> String,
-        f: impl FnOnce(&Tensor) -> Result<Tensor>,
-    ) -> Result<Residual> {
-        let (x, h) = match before {
-            Some(norm) => x.normed(s, norm)?,
-            None => x.plain(s)?,
-        };
-        let mut h = f(&h)?;
-        s.observe(name, &h);
-        if let Some(norm) = after {
-            h = norm.forward(s, &h)?;
-        }
-        x.add(s, scaled(s, h, self.residual_scale.as_ref())?)
-    }
-}
-
 impl Model for Decoder {
     fn cache_layout(&self) -> Vec<LayerCache> {
-        let blocks = self.blocks.iter().enumerate().filter(|(_, b)| b.mixer.causal());
-        ogive_nn::group_by_window(blocks.flat_map(|(i, b)| b.mixer.cache(i * self.caches, self.caches)))
+        let blocks = self.blocks.iter().filter(|block| block.causal());
+        ogive_nn::group_by_window(blocks.flat_map(|block| block.cache(self.caches)))
     }
 
     fn causal(&self) -> bool {
-        self.blocks.iter().all(|b| b.mixer.causal())
+        self.blocks.iter().all(Block::causal)
     }
 
     fn vocab(&self) -> Option<usize> {
@@ -131,10 +108,8 @@ impl Model for Decoder {
 
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
         let mut x = Residual::new(scaled(s, self.embed.forward(s)?, self.embed_scale.as_ref())?); // [n, dim]
-        for (i, Block { mixer, mlp, norms: [of_mixer, of_mlp] }) in self.blocks.iter().enumerate() {
-            let at = |name: &str| format!("model.layers.{i}.{name}");
-            x = self.branch(s, x, of_mixer, || at(mixer.name()), |h| mixer.forward(s, h))?;
-            x = self.branch(s, x, of_mlp, || at("mlp"), |h| mlp.forward(s, h))?;
+        for block in &self.blocks {
+            x = block.forward(s, x, self.residual_scale.as_ref())?;
         }
         Ok(x.normed(s, &self.norm)?.1)
     }

@@ -66,21 +66,38 @@ pub(crate) fn convolves(c: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
     })
 }
 
-/// Whether each layer is of the first of two kinds, where `layer_types` says.
-fn listed(c: &Config, kinds: [&str; 2]) -> Result<Option<Vec<bool>>> {
-    let (types, n) = (c.opt_strs("layer_types")?, c.usize("num_hidden_layers")?);
-    let Some(types) = types else { return Ok(None) };
-    if types.len() != n || !types.iter().all(|kind| kinds.contains(&&**kind)) {
-        let why = format!("`layer_types` should name one of {kinds:?} for each of {n} layers");
-        return Err(Error::invalid("config", why));
-    }
-    Ok(Some(types.iter().map(|kind| kind == kinds[0]).collect()))
-}
-
 /// Granite 4's rule, whether a layer has a state space: by `layer_types`, else all.
 pub(crate) fn mamba(c: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
     let listed = listed(c, ["mamba", "attention"])?;
     Ok(move |i: usize| listed.as_ref().is_none_or(|listed| listed.get(i) == Some(&true)))
+}
+
+/// Whether each layer is of the first of two kinds, where `layer_types` says.
+fn listed(c: &Config, kinds: [&str; 2]) -> Result<Option<Vec<bool>>> {
+    Ok(numbered(c, &kinds)?.map(|layers| layers.into_iter().map(|kind| kind == 0).collect()))
+}
+
+/// Which of these kinds each layer is of, where `layer_types` says.
+pub(crate) fn numbered(c: &Config, kinds: &[&str]) -> Result<Option<Vec<usize>>> {
+    let (types, n) = (c.opt_strs("layer_types")?, c.usize("num_hidden_layers")?);
+    let Some(types) = types else { return Ok(None) };
+    let number = |kind: &String| kinds.iter().position(|known| known == kind);
+    let numbers = types.iter().map(number).collect::<Option<Vec<_>>>().filter(|all| all.len() == n);
+    let why = || format!("`layer_types` should name one of {kinds:?} for each of {n} layers");
+    numbers.map(Some).ok_or_else(|| Error::invalid("config", why()))
+}
+
+/// Refuses bounds of how long a state space's steps in time are, where there are any (`time_step_limit`).
+pub(crate) fn steps_in_time(c: &Config) -> Result<()> {
+    let unbounded = json!([0.0, {"__float__": "Infinity"}]);
+    match c.0.get("time_step_limit").filter(|limit| !limit.is_null() && **limit != unbounded) {
+        Some(limit) => {
+            let why =
+                format!("`time_step_limit` is {limit}, and only steps between 0 and infinity are known");
+            Err(Error::unsupported("config", why))
+        }
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@
 //! has another shape than the settings say; and if the backend cannot take one. The message names the setting or the weight.
 
 pub mod bert;
+mod block;
 mod class;
 pub mod cohere2;
 mod decoder;
@@ -44,6 +45,7 @@ pub mod lfm2;
 pub mod llama;
 mod mixer;
 pub mod mixtral;
+pub mod nemotron_h;
 pub mod nomic_bert;
 pub mod olmo;
 pub mod phi3;
@@ -88,6 +90,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("MistralForCausalLM", llama::load_mistral)
         .with("MistralModel", llama::load_mistral)
         .with("MixtralForCausalLM", mixtral::load)
+        .with("NemotronHForCausalLM", nemotron_h::load)
         .with("NomicBertModel", nomic_bert::load)
         .with("Olmo2ForCausalLM", olmo::load_olmo2)
         .with("Olmo3ForCausalLM", olmo::load_olmo3)

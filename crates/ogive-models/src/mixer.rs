@@ -1,11 +1,12 @@
-//! What mixes the tokens of a sequence in a block: attention of some kind, or a layer that carries on a state which does not grow.
+//! What mixes the tokens of a sequence in a block: attention of some kind, or a layer that carries on a state which does not grow. Where blocks
+//! are one thing each, also what mixes none.
 //!
 //! An enum, as what follows it in a block (`FeedForward`), so that one decoder serves models whose blocks differ in this. A kind that is
 //! added is a variant here and a function that reads it; see `qwen3_next.rs`.
 
 use ogive_nn::backend::LayerCache;
 use ogive_nn::tensor::{Result, Tensor};
-use ogive_nn::{Attention, GatedDeltaNet, LatentAttention, Mamba2, ShortConv, Step};
+use ogive_nn::{Attention, FeedForward, GatedDeltaNet, LatentAttention, Mamba2, ShortConv, Step};
 
 /// One of them.
 #[derive(Debug)]
@@ -15,16 +16,19 @@ pub(crate) enum Mixer {
     Delta(Box<GatedDeltaNet>),
     Mamba(Box<Mamba2>),
     Conv(Box<ShortConv>),
+    /// What elsewhere follows one of them.
+    Alone(Box<FeedForward>),
 }
 
 impl Mixer {
-    /// What Hugging Face calls its place in a block.
+    /// What Hugging Face's classes call its place in a block, as a rule.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Attention(_) | Self::Latent(_) => "self_attn",
             Self::Delta(_) => "linear_attn",
             Self::Mamba(_) => "mamba",
             Self::Conv(_) => "conv",
+            Self::Alone(_) => "mlp",
         }
     }
 
@@ -32,7 +36,7 @@ impl Mixer {
     pub(crate) fn causal(&self) -> bool {
         match self {
             Self::Attention(attn) => attn.causal(),
-            Self::Latent(_) | Self::Delta(_) | Self::Mamba(_) | Self::Conv(_) => true,
+            Self::Latent(_) | Self::Delta(_) | Self::Mamba(_) | Self::Conv(_) | Self::Alone(_) => true,
         }
     }
 
@@ -45,6 +49,8 @@ impl Mixer {
             Self::Delta(delta) => delta.cache().into(),
             Self::Mamba(mamba) => mamba.cache().into(),
             Self::Conv(conv) => vec![conv.cache()],
+            // The cache layers are numbered alike all the same.
+            Self::Alone(_) => vec![LayerCache::State { len: 0 }],
         };
         layers.resize(n.max(layers.len()), LayerCache::Shares(first));
         layers
@@ -58,6 +64,7 @@ impl Mixer {
             Self::Delta(delta) => delta.forward(s, x),
             Self::Mamba(mamba) => mamba.forward(s, x),
             Self::Conv(conv) => conv.forward(s, x),
+            Self::Alone(mlp) => mlp.forward(s, x),
         }
     }
 }

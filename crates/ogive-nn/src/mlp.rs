@@ -16,8 +16,9 @@ pub fn activation(c: &Config, key: &str, default: Activation) -> Result<Activati
         Some("gelu_new" | "gelu_fast" | "gelu_pytorch_tanh") => Activation::GeluTanh,
         Some("quick_gelu") => Activation::QuickGelu,
         Some("tanh") => Activation::Tanh,
+        Some("relu2") => Activation::ReluSquared,
         Some(other) => {
-            let known = "silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, tanh";
+            let known = "silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, tanh, relu2";
             return Err(Error::unsupported("config", format!("`{key}` is `{other}`; known are {known}")));
         }
     })

@@ -50,6 +50,16 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         "Lfm2Moe" => lfm2(&[("num_experts", 32), ("num_experts_per_tok", 4), ("num_dense_layers", 2)]),
         "Mistral" => vec![("sliding_window", json!(4096))],
         "Mixtral" => vec![("rope_theta", json!(1e6)), ("rms_norm_eps", json!(1e-5))],
+        "NemotronH" => vec![
+            ("num_key_value_heads", json!(8)),
+            ("head_dim", json!(128)),
+            ("mamba_num_heads", json!(128)),
+            ("mamba_head_dim", json!(64)),
+            ("n_groups", json!(8)),
+            ("ssm_state_size", json!(128)),
+            ("conv_kernel", json!(4)),
+            ("rms_norm_eps", json!(1e-5)),
+        ],
         "Olmo2" => vec![("rms_norm_eps", json!(1e-5))],
         "Olmo3" => vec![("rms_norm_eps", json!(1e-5)), ("sliding_window", json!(4096))],
         "Olmoe" => vec![
@@ -176,6 +186,43 @@ fn lfm2_names(settings: &mut Map<String, Value>, dense: bool) {
     }
 }
 
+/// Nemotron-H's keys under the names that other classes have for them. What each block is stands in a list, whose words have changed, or in a
+/// string with a sign for each; where both are there, the list counts. Experts are taken for granted where there are mixtures.
+fn nemotron_names(settings: &mut Map<String, Value>) {
+    let said = |settings: &Map<String, Value>, key: &str| settings.get(key).filter(|v| !v.is_null()).cloned();
+    if let Some(eps) = said(settings, "layer_norm_epsilon") {
+        settings.insert("rms_norm_eps".into(), eps);
+    }
+    if let (Some(dim), None) = (said(settings, "attention_head_dim"), said(settings, "head_dim")) {
+        settings.insert("head_dim".into(), dim);
+    }
+    let word = |kind: &str| {
+        json!(match kind {
+            "M" | "linear_attention" => "mamba",
+            "*" | "full_attention" => "attention",
+            "-" => "mlp",
+            "E" => "moe",
+            other => other,
+        })
+    };
+    let listed = said(settings, "layers_block_type").or(said(settings, "layer_types"));
+    let kinds: Vec<Value> = match (listed, said(settings, "hybrid_override_pattern")) {
+        (Some(Value::Array(kinds)), _) => {
+            kinds.iter().map(|kind| kind.as_str().map_or(kind.clone(), word)).collect()
+        }
+        (None, Some(Value::String(signs))) => signs.chars().map(|sign| word(&sign.to_string())).collect(),
+        _ => return,
+    };
+    let experts = [("n_routed_experts", json!(8)), ("num_experts_per_tok", json!(2))];
+    for (key, value) in experts.into_iter().filter(|_| kinds.contains(&json!("moe"))) {
+        settings.entry(key).or_insert(value);
+    }
+    if said(settings, "num_hidden_layers").is_none() {
+        settings.insert("num_hidden_layers".into(), kinds.len().into());
+    }
+    settings.insert("layer_types".into(), kinds.into());
+}
+
 /// How wide the class makes an MLP; `None` where it is as wide as is said, or nothing that could be counted.
 fn lfm2_width(settings: &Map<String, Value>) -> Option<u64> {
     let setting = |key: &str, usual: Value| settings.get(key).cloned().unwrap_or(usual);
@@ -207,6 +254,7 @@ fn fill_in(class: &str, settings: &mut Map<String, Value>) {
     match class {
         "Lfm2ForCausalLM" | "Lfm2Model" => lfm2_names(settings, true),
         "Lfm2MoeForCausalLM" | "Lfm2MoeModel" => lfm2_names(settings, false),
+        "NemotronHForCausalLM" => nemotron_names(settings),
         _ => {}
     }
     for (key, value) in all {
@@ -286,6 +334,11 @@ mod tests {
                     "tie_word_embeddings": true, "conv_bias": false, "num_experts": 32, "num_experts_per_tok": 4,
                     "num_dense_layers": 2}),
             ),
+            (
+                "NemotronHForCausalLM",
+                json!({"num_key_value_heads": 8, "head_dim": 128, "mamba_num_heads": 128, "mamba_head_dim": 64,
+                    "n_groups": 8, "ssm_state_size": 128, "conv_kernel": 4, "rms_norm_eps": 1e-5}),
+            ),
             ("Olmo2ForCausalLM", json!({"rms_norm_eps": 1e-5})),
             ("Olmo3ForCausalLM", json!({"rms_norm_eps": 1e-5, "sliding_window": 4096})),
             (
@@ -315,6 +368,37 @@ mod tests {
         let seeing = filled(json!({"architectures": ["Qwen3_5ForConditionalGeneration"], "text_config": {}}));
         assert_eq!((&seeing["text_config"]["head_dim"], seeing.get("head_dim")), (&json!(256), None));
         assert_eq!(filled(json!({"architectures": 3})), json!({"architectures": 3}));
+    }
+
+    #[test]
+    fn nemotrons_blocks_are_what_either_spelling_says() {
+        let of = |more: Value| {
+            let mut settings = json!({"architectures": ["NemotronHForCausalLM"]});
+            settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            filled(settings)
+        };
+        let kinds = json!(["mamba", "mlp", "attention", "moe", "X"]);
+        let signs =
+            of(json!({"hybrid_override_pattern": "M-*EX", "layer_norm_epsilon": 1e-3, "rms_norm_eps": 1e-6}));
+        let both = json!({"hybrid_override_pattern": "M", "head_dim": null, "attention_head_dim": 12,
+            "num_hidden_layers": 7, "n_routed_experts": 128,
+            "layers_block_type": ["linear_attention", "mlp", "full_attention", "moe", "X"]});
+        let both = of(both);
+        for (settings, layers, experts) in [(&signs, 5, 8), (&both, 7, 128)] {
+            assert_eq!((&settings["layer_types"], &settings["num_hidden_layers"]), (&kinds, &json!(layers)));
+            let told = [&settings["n_routed_experts"], &settings["num_experts_per_tok"]];
+            assert_eq!(told, [&json!(experts), &json!(2)]);
+        }
+        assert_eq!((&signs["rms_norm_eps"], &both["head_dim"]), (&json!(1e-3), &json!(12)));
+        assert_eq!(of(json!({"layer_types": ["mamba", 3]}))["layer_types"], json!(["mamba", 3]));
+        let silent = of(json!({"hybrid_override_pattern": "M-"}));
+        assert_eq!((silent.get("n_routed_experts"), &silent["num_hidden_layers"]), (None, &json!(2)));
+        for odd in [
+            json!({"hybrid_override_pattern": 3}),
+            json!({"layer_types": "M", "hybrid_override_pattern": "M"}),
+        ] {
+            assert_eq!(of(odd.clone()).get("layer_types"), odd.get("layer_types"));
+        }
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn no_config(folder: &Path) -> String {
 
 /// Reads `config.json`.
 fn read_config(path: &Path) -> Result<Config> {
-    let Value::Object(mut settings) = json::read(path)? else {
+    let Value::Object(mut settings) = json::read_settings(path)? else {
         return Err(Error::invalid(&path.display().to_string(), "the settings are no JSON object"));
     };
     rename(&mut settings);

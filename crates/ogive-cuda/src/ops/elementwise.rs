@@ -18,6 +18,7 @@ pub(crate) fn function(f: Activation) -> Result<u32> {
         Activation::Softplus => 5,
         Activation::QuickGelu => 6,
         Activation::Sigmoid => 7,
+        Activation::ReluSquared => 8,
         other => return Err(Error::unsupported("activate", format!("CUDA does not know {other:?}"))),
     })
 }

@@ -9,6 +9,7 @@ mod granite;
 mod hybrid;
 mod latent;
 mod lfm2;
+mod nemotron_h;
 mod pieces;
 mod settings;
 mod tensors;
@@ -39,6 +40,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("Qwen3_5MoeForConditionalGeneration", hybrid::MIXTURE),
     ("Lfm2ForCausalLM", lfm2::DENSE),
     ("Lfm2MoeForCausalLM", lfm2::MIXTURE),
+    ("NemotronHForCausalLM", nemotron_h::DENSE),
     ("DeepseekV2ForCausalLM", latent::ARCHITECTURE),
     ("DeepseekV3ForCausalLM", latent::ARCHITECTURE),
     ("GemmaForCausalLM", "gemma"),
@@ -98,8 +100,9 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
         Error::convert(class, format!("this architecture is not converted; known are {}", known.join(", ")))
     };
     let architecture = CLASSES.iter().find(|(c, _)| c == class).ok_or_else(known)?.1;
-    let architecture = granite::architecture(class, config)?.unwrap_or(architecture);
-    let config = &granite::settled(class, config)?;
+    let own = granite::architecture(class, config)?.or(nemotron_h::architecture(class, config)?);
+    let architecture = own.unwrap_or(architecture);
+    let config = &nemotron_h::settled(class, granite::settled(class, config)?)?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation };
@@ -114,6 +117,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     tensors::complete(&model, &tensors, pooling.is_some())?;
     hybrid::check(&model, &tensors)?;
     granite::check(&model, &tensors)?;
+    nemotron_h::check(&model, &tensors)?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;

@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, granite, hybrid, latent, lfm2};
+use super::{Model, granite, hybrid, latent, lfm2, nemotron_h};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -23,6 +23,7 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
     let is_beside = |name: &str| {
         let head = model.is_encoder() && HEADS.iter().any(|h| name.starts_with(h));
         head || hybrid::is_beside(model, name)
+            || nemotron_h::is_beside(model, name)
             || BUFFERS.iter().any(|b| name.ends_with(b))
             || tied && name == "lm_head.weight"
     };
@@ -91,7 +92,8 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
         let leaf = |old, new| name.strip_suffix(old).map(|norm| format!("{norm}{new}"));
         return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or_else(|| name.to_owned());
     }
-    if let Some(name) = hybrid::text_name(model, name).or_else(|| granite::dense_name(model, name)) {
+    let own = hybrid::text_name(model, name).or_else(|| granite::dense_name(model, name));
+    if let Some(name) = own.or_else(|| nemotron_h::own_name(model, name)) {
         return name;
     }
     let bare =
@@ -190,9 +192,10 @@ fn layer(name: &str) -> Option<u64> {
 pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> Result<()> {
     let lacks = |name: &str| !model.is_encoder() && tensors.iter().all(|t| t.name != name);
     let needed = |name: &str, why: &str| Err(Error::convert(format!("the tensor {name}"), why));
-    let (last, own) = match lfm2::is(model) {
-        true => ("token_embd_norm.weight", "model.embedding_norm.weight"),
-        false => ("output_norm.weight", "model.norm.weight"),
+    let (last, own) = match (lfm2::is(model), nemotron_h::is(model)) {
+        (true, _) => ("token_embd_norm.weight", "model.embedding_norm.weight"),
+        (_, true) => ("output_norm.weight", "backbone.norm_f.weight"),
+        _ => ("output_norm.weight", "model.norm.weight"),
     };
     if lacks(last) {
         let why = format!("the folder has none that becomes it, as `{own}` does; is the download complete?");
@@ -217,9 +220,17 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     }
     // A hybrid's layers have other tensors where something else is in the place of attention.
     let (linear, convolves) = (hybrid::linear(model)?, lfm2::convolves(model)?);
-    let space = granite::has_space(model)?;
-    let otherwise = |layer: u64| linear(layer) || convolves(layer) || space(layer);
-    let kind = |part: usize, layer: u64| if part == 0 { otherwise(layer) } else { layer < first };
+    let (space, kinds) = (granite::has_space(model)?, nemotron_h::kinds(model)?);
+    let otherwise = |layer: u64| match kinds.get(layer as usize) {
+        Some(kind) => kind,
+        None if linear(layer) || convolves(layer) || space(layer) => "another",
+        None => "attention",
+    };
+    let kind = |part: usize, layer: u64| match part {
+        0 => otherwise(layer),
+        _ if layer < first => "dense",
+        _ => "sparse",
+    };
     let most = |part: usize, layer: u64| {
         let alike = counts.iter().filter(|(other, _)| kind(part, **other) == kind(part, layer));
         alike.map(|(_, n)| n[part]).max().unwrap_or(0)

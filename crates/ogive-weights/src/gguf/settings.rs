@@ -115,13 +115,27 @@ pub(super) fn layer_types(
 /// Layers of the first kind are those without key heads, and the others of the second: GGUF has a number of key heads for each layer of a
 /// hybrid. A single one is that of all.
 pub(super) fn kinds_by_key_heads(settings: &mut Settings, [without, with]: [&str; 2]) -> Result<()> {
-    let counts = match settings.remove("num_key_value_heads") {
-        Some(Value::Array(counts)) => counts,
-        Some(same) => vec![same; whole(settings, "num_hidden_layers").unwrap_or(0).min(MOST_LAYERS) as usize],
-        None => return Ok(()),
-    };
+    if !settings.contains_key("num_key_value_heads") {
+        return Ok(());
+    }
+    let counts = of_each_layer(settings, "num_key_value_heads");
     let kind = |count: &Value| if *count == 0 { without } else { with };
     settings.insert("layer_types".into(), counts.iter().map(kind).collect());
+    key_heads(settings, &counts)
+}
+
+/// Takes out what is said for each layer, nothing where nothing is said; a single value is that of all.
+pub(super) fn of_each_layer(settings: &mut Settings, key: &str) -> Vec<Value> {
+    let layers = whole(settings, "num_hidden_layers").unwrap_or(0).min(MOST_LAYERS) as usize;
+    match settings.remove(key) {
+        Some(Value::Array(each)) => each,
+        Some(same) => vec![same; layers],
+        None => Vec::new(),
+    }
+}
+
+/// Sets how many key heads layers have that have some.
+pub(super) fn key_heads(settings: &mut Settings, counts: &[Value]) -> Result<()> {
     let mut heads = counts.iter().filter(|count| **count != 0);
     if let Some(first) = heads.next() {
         if let Some(other) = heads.find(|count| *count != first) {
@@ -131,6 +145,15 @@ pub(super) fn kinds_by_key_heads(settings: &mut Settings, [without, with]: [&str
         settings.insert("num_key_value_heads".into(), first.clone());
     }
     Ok(())
+}
+
+/// Refuses experts that are scored by another function than the sigmoid, where the file says.
+pub(super) fn only_sigmoids(header: &Header<'_>) -> Result<()> {
+    const SIGMOID: usize = 2;
+    let Some(other) = header.usize("expert_gating_func")?.filter(|f| *f != SIGMOID) else { return Ok(()) };
+    let why =
+        format!("experts are scored by the function of number {other}; known is {SIGMOID}, the sigmoid");
+    Err(Error::unsupported("expert_gating_func", why))
 }
 
 /// Takes layers at the end that foretell more than one token off the count: they are no part of the model.

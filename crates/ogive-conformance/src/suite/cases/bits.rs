@@ -82,6 +82,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                 Activation::QuickGelu,
                 Activation::Softplus,
                 Activation::Sigmoid,
+                Activation::ReluSquared,
             ] {
                 cut(lab, &format!("gated, {f:?}"), &|b, r| {
                     b.gated(some(b, &x, cols, r.clone())?, &some(b, &y, cols, r)?, f)

@@ -6,7 +6,7 @@ use ogive_backend::tensor::{Result, Tensor};
 use ogive_backend::{Activation, Backend};
 
 /// Every function there is, with the range tested and how much of its value may be lost near zero.
-const FUNCTIONS: [(&str, Activation, f32, f32); 8] = [
+const FUNCTIONS: [(&str, Activation, f32, f32); 9] = [
     ("silu", Activation::Silu, 100.0, 0.01),
     ("gelu", Activation::Gelu, 100.0, 1.0),
     ("gelu-tanh", Activation::GeluTanh, 100.0, 1.0),
@@ -15,6 +15,7 @@ const FUNCTIONS: [(&str, Activation, f32, f32); 8] = [
     ("exp", Activation::Exp, 80.0, 0.001),
     ("softplus", Activation::Softplus, 100.0, 0.01),
     ("sigmoid", Activation::Sigmoid, 80.0, 0.001),
+    ("relu-squared", Activation::ReluSquared, 100.0, 0.001),
 ];
 
 /// Operands that fit, by repeating rows or columns of either side.

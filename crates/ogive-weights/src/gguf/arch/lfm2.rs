@@ -2,7 +2,7 @@
 //!
 //! Which layers attend is told by how many key heads each has, and the last norm is called after the embedding.
 
-use crate::gguf::settings::{copy, kinds_by_key_heads};
+use crate::gguf::settings::{copy, kinds_by_key_heads, only_sigmoids};
 use crate::gguf::{Change, Header, Rule, Settings, Translation};
 use ogive_tensor::{Error, Result};
 use serde_json::json;
@@ -55,12 +55,7 @@ fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
 }
 
 fn mixture(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
-    const SIGMOID: usize = 2;
-    if let Some(other) = header.usize("expert_gating_func")?.filter(|f| *f != SIGMOID) {
-        let why =
-            format!("experts are scored by the function of number {other}; known is {SIGMOID}, the sigmoid");
-        return Err(Error::unsupported("expert_gating_func", why));
-    }
+    only_sigmoids(header)?;
     // llama.cpp's graph has it so, whatever the file says.
     settings.insert("norm_topk_prob".into(), json!(true));
     settings.insert("num_dense_layers".into(), json!(0));

@@ -13,6 +13,7 @@ mod granite;
 mod lfm2;
 mod llama;
 mod mamba2;
+mod nemotron_h;
 mod olmo;
 mod phi3;
 mod qwen;
@@ -44,6 +45,8 @@ pub fn translations() -> Vec<Translation> {
         granite::granite_hybrid(),
         lfm2::lfm2(),
         lfm2::lfm2_moe(),
+        nemotron_h::nemotron_h(),
+        nemotron_h::nemotron_h_moe(),
         smollm3::smollm3(),
         glm::chatglm(),
         glm::glm4(),

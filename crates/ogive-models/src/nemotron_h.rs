@@ -1,0 +1,79 @@
+//! Nemotron-H: blocks that are one thing each, a selective state space, attention that turns nothing, or an MLP without a gate. Those of
+//! Nemotron 3 that are mixtures of such MLPs are refused by the kind of their blocks.
+//!
+//! NVIDIA 2025, <https://arxiv.org/abs/2504.03624> and <https://arxiv.org/abs/2508.14444>; transformers 5's `modeling_nemotron_h`. Steps in time
+//! are as long as they come out, as in NVIDIA's own class and llama.cpp: transformers makes those of prompts `time_step_min` long at least, and
+//! those of single tokens not, so that there a text depends on how it is cut. How wide a state space is its heads say, not `expand`, and which
+//! projections have biases the weights. Layers that foretell more than one token (`mtp`) are not read: logits do not depend on them.
+
+use crate::class::{Class, LLAMA};
+use crate::{decoder, hybrid, mixer::Mixer};
+use ogive_nn::backend::Activation;
+use ogive_nn::tensor::{Error, Result};
+use ogive_nn::{Attention, Config, FeedForward, Loader, Mamba2, Mamba2Spec, Mlp, Model, activation, spec_of};
+
+/// A state space has two cache layers, and all blocks as many.
+const NEMOTRON_H: Class = Class {
+    norms: [Some("norm"), None, None, None],
+    embed: "embeddings",
+    last_norm: "norm_f",
+    caches: 2,
+    ..LLAMA
+};
+
+/// What blocks are.
+const KINDS: [&str; 3] = ["mamba", "attention", "mlp"];
+
+/// Reads a checkpoint with NVIDIA's names, or with those that transformers 5 gives the places where they stand.
+///
+/// # Errors
+/// If `layer_types` (`hybrid_override_pattern`, `layers_block_type`) are missing, more or fewer than the layers or name another kind; if there
+/// are windows, bounds of steps in time, or `is_causal` is off; if sizes of states do not fit each other; else as
+/// [every `load`](crate#errors).
+pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    if !c.bool_or("is_causal", true)? {
+        return Err(Error::unsupported("config", "`is_causal` is off, and a state space only looks back"));
+    }
+    if let Some(window) = c.opt_usize("sliding_window")? {
+        let why = format!("`sliding_window` is {window}, and programs differ in whether this class obeys it");
+        return Err(Error::unsupported("config", why));
+    }
+    hybrid::steps_in_time(c)?;
+    let (heads, head_dim) = (c.usize("num_attention_heads")?, NEMOTRON_H.head_dim_of(c)?);
+    let spec = spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?;
+    let (space, relu2) = (space(c)?, activation(c, "mlp_hidden_act", Activation::ReluSquared)?);
+    let kinds = hybrid::numbered(c, &KINDS)?.ok_or_else(|| Error::missing("config `layer_types`"))?;
+    let mixer = |l: &Loader<'_>, i: usize| {
+        let (l, first) = (&l.at("mixer"), NEMOTRON_H.caches * i);
+        Ok(match kinds.get(i) {
+            Some(0) => Mixer::Mamba(Mamba2::load(l, space, first)?.into()),
+            Some(1) => Mixer::Attention(Attention::load(l, c, first, None, spec.clone())?.into()),
+            _ => Mixer::Alone(FeedForward::Plain(mlp(l, relu2)?).into()),
+        })
+    };
+    let backbone = root.at("backbone");
+    let model = match root.optional(backbone.host(NEMOTRON_H.embed))? {
+        Some(_) => backbone,
+        None => root.at_or_here("model", NEMOTRON_H.embed)?,
+    };
+    decoder::load_alone(&NEMOTRON_H, c, [root, &model], &mixer)
+}
+
+/// Reads an MLP.
+fn mlp(l: &Loader<'_>, activation: Activation) -> Result<Mlp> {
+    Ok(Mlp { up: l.linear("up_proj")?, down: l.linear("down_proj")?, activation })
+}
+
+/// The sizes of a state space, whose groups are normed apart.
+fn space(c: &Config) -> Result<Mamba2Spec> {
+    let groups = c.usize("n_groups")?;
+    Ok(Mamba2Spec {
+        heads: c.usize("mamba_num_heads")?,
+        head_dim: c.usize("mamba_head_dim")?,
+        groups,
+        state: c.usize("ssm_state_size")?,
+        taps: c.usize_or("conv_kernel", 4)?,
+        activation: activation(c, "mamba_hidden_act", Activation::Silu)?,
+        norm: Some((groups, c.f32_or("rms_norm_eps", 1e-5)?)),
+    })
+}
