@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 7] = [
+const HYBRIDS: [(&str, &[&str]); 8] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -20,6 +20,7 @@ const HYBRIDS: [(&str, &[&str]); 7] = [
     ("lfm2-moe", &CONVOLUTIONS),
     ("granite-hybrid", &SPACES),
     ("granite-hybrid-moe", &SPACES),
+    ("nemotron-h", &BLOCKS),
 ];
 
 const DELTA: [&str; 16] = [
@@ -54,6 +55,18 @@ const CONVOLUTIONS: [&str; 12] = [
     "num_experts",
     "num_experts_per_tok",
     "routed_scaling_factor",
+];
+
+const BLOCKS: [&str; 9] = [
+    "hybrid_override_pattern",
+    "mamba_num_heads",
+    "mamba_head_dim",
+    "ssm_state_size",
+    "n_groups",
+    "conv_kernel",
+    "use_conv_bias",
+    "mlp_hidden_act",
+    "time_step_limit",
 ];
 
 const SPACES: [&str; 13] = [

@@ -137,6 +137,7 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
             How::Default,
             &F16,
         ),
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/nemotron-h"), How::Default, &F32),
     ] {
         check(&golden.join(file), how, element);
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 19] = [
+const READ: [&str; 20] = [
     "cohere2",
     "glm4",
     "granite",
@@ -28,6 +28,7 @@ const READ: [&str; 19] = [
     "llama-linear",
     "llama-yarn",
     "llama3-rope",
+    "nemotron-h",
     "olmoe",
     "qwen2-moe",
     "qwen3-5",
