@@ -4,7 +4,7 @@
 use crate::Result;
 use ogive::Options;
 use ogive::backend::{Estimate, LayerCache};
-use ogive::nn::{Loader, Share};
+use ogive::nn::{Loader, Share, is_token_table};
 use ogive::tensor::{F16, WeightInfo};
 use std::path::Path;
 
@@ -52,7 +52,7 @@ impl Work {
         let tied = !tensors.iter().any(|t| t.name == "lm_head.weight");
         let (mut weights, mut experts, mut row, mut head) = (0.0, [0.0, 1.0], 0.0, 0.0);
         for t in tensors {
-            let table = t.name.ends_with("embed_tokens.weight");
+            let table = is_token_table(&t.name);
             // A step reads a row of the table of tokens; where that is the head too, all of it.
             if table && !tied {
                 continue;

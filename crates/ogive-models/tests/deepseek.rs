@@ -5,34 +5,17 @@ mod common;
 use common::*;
 use ogive_engine::{Evaluate, evaluate};
 use ogive_nn::backend::LayerCache;
-use ogive_nn::tensor::{HostWeight, Result, Source, WeightInfo};
-use ogive_nn::{Loader, Model};
+use ogive_nn::tensor::{HostWeight, Result};
+use ogive_nn::Model;
 use serde_json::{Value, json};
-
-/// The weights of a golden model, some of them changed.
-#[derive(Debug)]
-struct Changed(Box<dyn Source>, fn(HostWeight) -> HostWeight);
-
-impl Source for Changed {
-    fn get(&self, name: &str) -> Result<HostWeight> {
-        self.0.get(name).map(self.1)
-    }
-    fn tensors(&self) -> Vec<WeightInfo> {
-        self.0.tensors()
-    }
-}
 
 /// The golden model with these settings besides, and changed weights.
 fn build(name: &str, more: &Value, change: fn(HostWeight) -> HostWeight) -> Result<Box<dyn Model>> {
-    let (_, folder) = own().into_iter().find(|(own, _)| own == name).unwrap();
-    let mut file = ogive_weights::open(folder).unwrap();
-    file.config.0.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let (source, b) = (Changed(file.source, change), exact());
-    ogive_models::registry().build(&file.architecture, &file.config, &Loader::new(&source, &b))
+    with_weights(name, more, |source| Box::new(Changed(source, change)))
 }
 
 fn logits_of(name: &str, more: &Value, change: fn(HostWeight) -> HostWeight) -> ndarray::Array2<f32> {
-    let (_, ids, _) = cases(&own().into_iter().find(|(own, _)| own == name).unwrap().1).remove(0);
+    let (_, ids, _) = cases(&golden(name)).remove(0);
     evaluate(&exact(), &*build(name, more, change).unwrap(), &ids, &Evaluate::new()).unwrap()
 }
 

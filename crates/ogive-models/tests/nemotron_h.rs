@@ -4,42 +4,18 @@ mod common;
 
 use common::*;
 use ogive_engine::{Evaluate, evaluate};
+use ogive_nn::Model;
 use ogive_nn::backend::LayerCache;
-use ogive_nn::tensor::{Result, Source};
-use ogive_nn::{Loader, Model};
-use serde_json::{Value, json};
-use std::path::PathBuf;
+use serde_json::json;
 
-const NAMES: [&str; 1] = ["nemotron-h"];
-
-fn golden(name: &str) -> PathBuf {
-    own().into_iter().find(|(own, _)| own == name).unwrap().1
-}
-
-/// A golden model with other settings; those that are `null` are left out. Weights are looked for under other names.
-fn build_named(name: &str, more: &Value, renamed: fn(&str) -> Option<String>) -> Result<Box<dyn Model>> {
-    let mut file = ogive_weights::open(golden(name)).unwrap();
-    let settings = file.config.0.as_object_mut().unwrap();
-    settings.extend(more.as_object().unwrap().clone());
-    settings.retain(|_, value| !value.is_null());
-    let source: Box<dyn Source> = Box::new(Renamed(file.source, renamed));
-    ogive_models::registry().build(&file.architecture, &file.config, &Loader::new(&*source, &exact()))
-}
-
-fn same(name: &str) -> Option<String> {
-    Some(name.to_owned())
-}
-
-fn build(name: &str, more: &Value) -> Result<Box<dyn Model>> {
-    build_named(name, more, same)
-}
+const NAME: &str = "nemotron-h";
 
 /// How far the model's cases are from what transformers computes.
-fn errors(name: &str, model: &dyn Model) -> Vec<f32> {
+fn errors(model: &dyn Model) -> Vec<f32> {
     let of = |(_, ids, want): (String, Vec<u32>, _)| {
         worst(&evaluate(&exact(), model, &ids, &Evaluate::new()).unwrap(), &want)
     };
-    cases(&golden(name)).into_iter().map(of).collect()
+    cases(&golden(NAME)).into_iter().map(of).collect()
 }
 
 #[test]
@@ -48,24 +24,18 @@ fn what_the_class_does_not_know_changes_nothing() {
         "rescale_prenorm_residual": false, "residual_in_fp32": true, "use_mamba_kernels": false, "hidden_act": "gelu",
         "intermediate_size": 3, "rope_theta": 3.0, "partial_rotary_factor": 0.5, "attention_bias": true,
         "num_nextn_predict_layers": 1, "num_logits_to_keep": 3, "attention_dropout": 0.5, "time_step_limit": null});
-    for name in NAMES {
-        let errors = errors(name, &*build(name, &left_over).unwrap());
-        assert!(errors.iter().all(|error| *error < 2e-5), "{name}: {errors:?}");
-    }
+    let errors = errors(&*with_settings(NAME, &left_over).unwrap());
+    assert!(errors.iter().all(|error| *error < 2e-5), "{errors:?}");
 }
 
 /// Each by itself, so that none is passed over behind another.
 #[test]
 fn what_the_class_knows_counts() {
-    for name in NAMES {
-        for more in [
-            json!({"mlp_hidden_act": "gelu"}),
-            json!({"mamba_hidden_act": "gelu"}),
-            json!({"rms_norm_eps": 0.1}),
-        ] {
-            let errors = errors(name, &*build(name, &more).unwrap());
-            assert!(errors[1] > 1e-3, "{name} with {more}: {errors:?}");
-        }
+    for more in
+        [json!({"mlp_hidden_act": "gelu"}), json!({"mamba_hidden_act": "gelu"}), json!({"rms_norm_eps": 0.1})]
+    {
+        let errors = errors(&*with_settings(NAME, &more).unwrap());
+        assert!(errors[1] > 1e-3, "{more}: {errors:?}");
     }
 }
 
@@ -82,11 +52,10 @@ fn weights_are_found_under_every_name_that_programs_give_them() {
         _ => Some(format!("backbone.{name}")),
     };
     let names: [fn(&str) -> Option<String>; 2] = [later, bare];
-    for name in NAMES {
-        for (i, renamed) in names.into_iter().enumerate() {
-            let errors = errors(name, &*build_named(name, &json!({}), renamed).unwrap());
-            assert!(errors.iter().all(|error| *error < 2e-5), "{name}, names {i}: {errors:?}");
-        }
+    for (i, renamed) in names.into_iter().enumerate() {
+        let model = with_weights(NAME, &json!({}), |source| Box::new(Renamed(source, renamed)));
+        let errors = errors(&*model.unwrap());
+        assert!(errors.iter().all(|error| *error < 2e-5), "names {i}: {errors:?}");
     }
 }
 
@@ -98,7 +67,7 @@ fn what_is_kept_of_a_sequence_is_two_states_keys_and_values_or_nothing() {
     let space = [state(3 * 132), state(6 * 12 * 10)];
     let nothing = |first| [state(0), LayerCache::Shares(first)];
     let full = [LayerCache::full(24, 24), LayerCache::Shares(4)];
-    let layout = build("nemotron-h", &json!({})).unwrap().cache_layout();
+    let layout = with_settings(NAME, &json!({})).unwrap().cache_layout();
     assert_eq!(layout, [space, nothing(2), full, space, nothing(8)].concat());
 }
 
@@ -125,12 +94,13 @@ fn what_is_not_known_or_does_not_fit_is_refused_by_name() {
         (json!({"mamba_head_dim": 0}), "6 heads of 0 elements"),
         (json!({"mamba_head_dim": 1usize << 61}), "more than can be counted"),
         (json!({"ssm_state_size": 9}), "mixer.in_proj"),
+        (json!({"conv_kernel": 5}), "conv1d: 4 in place of 5"),
         (json!({"head_dim": 8}), "mixer.q_proj"),
         (json!({"num_key_value_heads": 4}), "6 query heads cannot share 4"),
         (json!({"mlp_hidden_act": "relu3"}), "`mlp_hidden_act` is `relu3`"),
         (json!({"mamba_hidden_act": 3}), "mamba_hidden_act"),
     ] {
-        let e = build("nemotron-h", &settings).map(drop).unwrap_err().to_string();
+        let e = with_settings(NAME, &settings).map(drop).unwrap_err().to_string();
         assert!(e.contains(why), "{settings}: {e}");
     }
 }

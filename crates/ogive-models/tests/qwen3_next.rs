@@ -5,44 +5,15 @@ mod common;
 use common::*;
 use ogive_engine::{Evaluate, evaluate};
 use ogive_nn::backend::LayerCache;
-use ogive_nn::tensor::{HostWeight, Result, WeightInfo};
-use ogive_nn::{Loader, Model, Source};
+use ogive_nn::tensor::HostWeight;
+use ogive_nn::Loader;
 use serde_json::{Value, json};
 
 const NAMES: [&str; 3] = ["qwen3-next", "qwen3-5", "qwen3-5-moe"];
 
-/// A golden model with other settings of its text; those that are `null` are left out. Weights come from `changed`.
-fn build_changed(name: &str, more: &Value, changed: fn(HostWeight) -> HostWeight) -> Result<Box<dyn Model>> {
-    let mut file = ogive_weights::open(golden(name)).unwrap();
-    let text = file.config.has("text_config");
-    let settings = if text { &mut file.config.0["text_config"] } else { &mut file.config.0 };
-    let settings = settings.as_object_mut().unwrap();
-    settings.extend(more.as_object().unwrap().clone());
-    settings.retain(|_, value| !value.is_null());
-    let source = Changed(file.source, changed);
-    ogive_models::registry().build(&file.architecture, &file.config, &Loader::new(&source, &exact()))
-}
-
-fn build(name: &str, more: &Value) -> Result<Box<dyn Model>> {
-    build_changed(name, more, |w| w)
-}
-
-/// Weights that are changed when they are asked for.
-#[derive(Debug)]
-struct Changed(Box<dyn Source>, fn(HostWeight) -> HostWeight);
-
-impl Source for Changed {
-    fn get(&self, name: &str) -> Result<HostWeight> {
-        self.0.get(name).map(self.1)
-    }
-    fn tensors(&self) -> Vec<WeightInfo> {
-        self.0.tensors()
-    }
-}
-
 /// That these settings change nothing of what the model computes.
 fn unchanged(name: &str, more: &Value) {
-    let model = build(name, more).unwrap();
+    let model = with_settings(name, more).unwrap();
     for (case, ids, want) in cases(&golden(name)) {
         let error = worst(&evaluate(&exact(), &*model, &ids, &Evaluate::new()).unwrap(), &want);
         assert!(error < 2e-5, "{name}, {more}, {case}: {error:.1e}");
@@ -78,7 +49,7 @@ fn what_a_class_knows_counts() {
         ("qwen3-next", json!({"partial_rotary_factor": 1.0})),
         ("qwen3-5", json!({"rope_scaling": {"rope_type": "linear", "factor": 8.0}})),
     ] {
-        let model = build(name, &more).unwrap();
+        let model = with_settings(name, &more).unwrap();
         let (_, ids, want) = cases(&golden(name)).remove(1);
         let error = worst(&evaluate(&exact(), &*model, &ids, &Evaluate::new()).unwrap(), &want);
         assert!(error > 1e-3, "{name} with {more}: {error:.1e}");
@@ -92,7 +63,10 @@ fn what_is_kept_of_a_sequence_is_two_states_or_keys_and_values() {
     // Two rows of 2 · 2 · 8 queries and keys and 72 values, 6 matrices of 8 by 12; two heads of 16.
     let linear = [state(2 * 104), state(6 * 8 * 12)];
     let full = [LayerCache::full(32, 32), LayerCache::Shares(2)];
-    assert_eq!(build("qwen3-next", &json!({})).unwrap().cache_layout(), [linear, full, linear].concat());
+    assert_eq!(
+        with_settings("qwen3-next", &json!({})).unwrap().cache_layout(),
+        [linear, full, linear].concat()
+    );
 }
 
 #[test]
@@ -116,14 +90,14 @@ fn what_does_not_fit_is_refused_by_name() {
             "more than can be counted",
         ),
     ] {
-        let e = build("qwen3-next", &settings).map(drop).unwrap_err().to_string();
+        let e = with_settings("qwen3-next", &settings).map(drop).unwrap_err().to_string();
         assert!(e.contains(why), "{settings}: {e}");
     }
     for (settings, why) in [
         (json!({"linear_num_value_heads": 3}), "in_proj_qkv"),
         (json!({"linear_key_head_dim": 16, "linear_value_head_dim": 4}), "in_proj_qkv"),
     ] {
-        let e = build("qwen3-5", &settings).map(drop).unwrap_err().to_string();
+        let e = with_settings("qwen3-5", &settings).map(drop).unwrap_err().to_string();
         assert!(e.contains(why), "{settings}: {e}");
     }
 }
@@ -137,7 +111,7 @@ fn gates_that_the_classes_do_not_have_are_refused_by_name() {
             (json!({"attn_output_gate": "no"}), "`attn_output_gate` should be true or false"),
             (json!({"output_gate_type": "sigmoid"}), "`output_gate_type` is `sigmoid`"),
         ] {
-            let e = build(name, &settings).map(drop).unwrap_err().to_string();
+            let e = with_settings(name, &settings).map(drop).unwrap_err().to_string();
             assert!(e.contains(why), "{name}, {settings}: {e}");
         }
     }
@@ -152,7 +126,10 @@ fn a_convolution_of_nothing_is_refused() {
     };
     for width in [0, 3] {
         let said = json!({"linear_conv_kernel_dim": width});
-        let e = build_changed("qwen3-next", &said, emptied).map(drop).unwrap_err().to_string();
+        let e = with_weights("qwen3-next", &said, |source| Box::new(Changed(source, emptied)))
+            .map(drop)
+            .unwrap_err()
+            .to_string();
         assert!(e.contains("linear_attn.conv1d.weight: [104, 1, 0] is not taps of"), "{width}: {e}");
     }
 }

@@ -5,7 +5,7 @@
 //! be: there is no second idea of what a layer takes.
 
 use crate::memory::{self, Memory, On};
-use crate::nn::Loader;
+use crate::nn::{Loader, is_token_table};
 use crate::tensor::Error as ModelError;
 use crate::weights::Checkpoint;
 use crate::{Error, Options, Result, model};
@@ -139,15 +139,15 @@ impl<'a> Layers<'a> {
             tensors.iter().filter_map(|t| layer_of(&t.name)).max().map_or(0, |last| last.saturating_add(1));
         // A false number in a name is no reason to count that far: there is a tensor for each layer, at least.
         let count = count.min(tensors.len());
-        let named = |ends: &[&str]| {
-            let found = tensors.iter().find(|t| ends.iter().any(|end| t.name.ends_with(end)))?;
+        let named = |is: fn(&str) -> bool| {
+            let found = tensors.iter().find(|t| is(&t.name))?;
             Some(checkpoint.source.get(&found.name))
         };
-        let tied = match named(&["lm_head.weight"]) {
+        let tied = match named(|name| name.ends_with("lm_head.weight")) {
             None => true,
             // A checkpoint may store the embedding once more, or a head of its own whatever its configuration says.
             Some(head) if checkpoint.config.bool_or("tie_word_embeddings", false).unwrap_or(false) => {
-                let table = named(&["embed_tokens.weight", "wte.weight"]);
+                let table = named(is_token_table);
                 table.is_none_or(|table| matches!((head, table), (Ok(h), Ok(t)) if h.is_copy_of(&t)))
             }
             Some(_) => false,

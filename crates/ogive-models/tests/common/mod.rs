@@ -80,13 +80,38 @@ pub(crate) fn golden(name: &str) -> PathBuf {
     own().into_iter().find(|(own, _)| own == name).unwrap().1
 }
 
-/// It with other settings; those that are `null` are left out.
+/// It with other settings, of its text where it also sees; those that are `null` are left out.
 pub(crate) fn with_settings(name: &str, more: &serde_json::Value) -> Result<Box<dyn Model>> {
+    with_weights(name, more, |source| source)
+}
+
+/// The same with what `change` makes of its weights.
+pub(crate) fn with_weights(
+    name: &str,
+    more: &serde_json::Value,
+    change: impl FnOnce(Box<dyn Source>) -> Box<dyn Source>,
+) -> Result<Box<dyn Model>> {
     let mut file = ogive_weights::open(golden(name)).unwrap();
-    let settings = file.config.0.as_object_mut().unwrap();
+    let text = file.config.has("text_config");
+    let settings = if text { &mut file.config.0["text_config"] } else { &mut file.config.0 };
+    let settings = settings.as_object_mut().unwrap();
     settings.extend(more.as_object().unwrap().clone());
     settings.retain(|_, value| !value.is_null());
-    ogive_models::registry().build(&file.architecture, &file.config, &Loader::new(&*file.source, &exact()))
+    let source = change(file.source);
+    ogive_models::registry().build(&file.architecture, &file.config, &Loader::new(&*source, &exact()))
+}
+
+/// Weights that are changed when they are asked for.
+#[derive(Debug)]
+pub(crate) struct Changed(pub(crate) Box<dyn Source>, pub(crate) fn(HostWeight) -> HostWeight);
+
+impl Source for Changed {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        self.0.get(name).map(self.1)
+    }
+    fn tensors(&self) -> Vec<WeightInfo> {
+        self.0.tensors()
+    }
 }
 
 pub(crate) fn logits(path: &Path, b: &dyn Backend, ids: &[u32]) -> Array2<f32> {

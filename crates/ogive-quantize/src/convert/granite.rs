@@ -1,8 +1,7 @@
 //! Granite as GGUF has it: its factors, the matrix that experts and shared MLPs have for gate and up as two, and of Granite 4 which layers have
 //! a selective state space, by the number of their key heads, which is 0 for those.
 
-use super::settings::whole;
-use super::{Keys, Model, tensors};
+use super::{Keys, Model, settings::whole, space::Space};
 use crate::{Error, Result, input::Tensor};
 use ogive_tensor::{Config, HostWeight, WeightInfo};
 use ogive_weights::Change;
@@ -111,71 +110,38 @@ fn spaces(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     if !config.bool_or("mamba_conv_bias", true)? {
         return refuse("mamba_conv_bias", "readers of GGUF want biases of this convolution");
     }
-    let Space { heads, head_dim, groups, state } = Space::read(config)?;
-    if groups != 1 {
+    let space = space(config)?;
+    if space.groups != 1 {
         return refuse("mamba_n_groups", "readers of GGUF norm groups apart, and this class all at once");
     }
-    for (key, size) in [
-        ("ssm.conv_kernel", config.usize_or("mamba_d_conv", 4)?),
-        ("ssm.state_size", state),
-        ("ssm.group_count", groups),
-        ("ssm.time_step_rank", heads),
-        ("ssm.inner_size", heads.saturating_mul(head_dim)),
-    ] {
-        keys.set(key, whole(key, size)?);
-    }
+    space.set(keys)?;
     let layers = config.usize("num_hidden_layers")?;
-    let (key_heads, space) = (config.usize_or("num_key_value_heads", 0)?, has_space(model)?);
+    let (key_heads, has_space) = (config.usize_or("num_key_value_heads", 0)?, has_space(model)?);
     let key_heads = match key_heads {
         0 => config.usize("num_attention_heads")?,
         n => n,
     };
     let key_heads = whole("num_key_value_heads", key_heads)?;
     // Their number was compared with that of the tensors.
-    let of_each: Vec<u32> = (0..layers as u64).map(|i| if space(i) { 0 } else { key_heads }).collect();
+    let of_each: Vec<u32> = (0..layers as u64).map(|i| if has_space(i) { 0 } else { key_heads }).collect();
     keys.set("attention.head_count_kv", of_each);
     Ok(())
 }
 
-/// Sizes of a state space.
-struct Space {
-    heads: usize,
-    head_dim: usize,
-    groups: usize,
-    state: usize,
+/// The sizes of a layer with a state space.
+fn space(config: &Config) -> Result<Space> {
+    Ok(Space {
+        heads: config.usize_or("mamba_n_heads", 128)?,
+        head_dim: config.usize("mamba_d_head")?,
+        groups: config.usize_or("mamba_n_groups", 1)?,
+        state: config.usize_or("mamba_d_state", 256)?,
+        taps: config.usize_or("mamba_d_conv", 4)?,
+    })
 }
 
-impl Space {
-    fn read(config: &Config) -> Result<Self> {
-        Ok(Self {
-            heads: config.usize_or("mamba_n_heads", 128)?,
-            head_dim: config.usize("mamba_d_head")?,
-            groups: config.usize_or("mamba_n_groups", 1)?,
-            state: config.usize_or("mamba_d_state", 256)?,
-        })
-    }
-}
-
-/// Refuses tensors of other sizes than the settings say: the file's readers go by those.
+/// Refuses tensors of other sizes than the settings say.
 pub(super) fn check(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
-    if model.architecture != HYBRID {
-        return Ok(());
-    }
-    let Space { heads, head_dim, groups, state } = Space::read(model.config)?;
-    let inner = heads.saturating_mul(head_dim);
-    let channels = groups.saturating_mul(state).saturating_mul(2).saturating_add(inner);
-    let sizes = [
-        (".ssm_in.weight", 1, inner.saturating_add(channels).saturating_add(heads)),
-        (".ssm_conv1d.weight", 1, channels),
-        (".ssm_conv1d.weight", 0, model.config.usize_or("mamba_d_conv", 4)?.max(1)),
-        (".ssm_conv1d.bias", 0, channels),
-        (".ssm_dt.bias", 0, heads),
-        (".ssm_a", 1, heads),
-        (".ssm_d", 1, heads),
-        (".ssm_norm.weight", 0, inner.checked_div(groups).unwrap_or(0)),
-        (".ssm_out.weight", 0, inner),
-    ];
-    tensors::fit(tensors, &sizes)
+    if model.architecture == HYBRID { space(model.config)?.check(tensors) } else { Ok(()) }
 }
 
 /// Llama's name for the last matrix of an MLP, as GGUF has it where there is nothing beside it.

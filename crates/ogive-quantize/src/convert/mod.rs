@@ -12,6 +12,7 @@ mod lfm2;
 mod nemotron_h;
 mod pieces;
 mod settings;
+mod space;
 mod tensors;
 mod vocab;
 

@@ -3,8 +3,7 @@
 //! Readers of GGUF take what the class may have otherwise than NVIDIA's models for what those have. Mixtures, another architecture there, are
 //! not converted.
 
-use super::settings::whole;
-use super::{Keys, Model, tensors};
+use super::{Keys, Model, settings::whole, space::Space, tensors};
 use crate::{Error, Result, input::Tensor};
 use ogive_tensor::Config;
 use serde_json::json;
@@ -74,19 +73,10 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     keys.set("attention.head_count_kv", where_it_is("attention", heads));
     keys.set("feed_forward_length", where_it_is("mlp", width));
     keys.set("rope.scaling.finetuned", false);
-    let Space { heads, head_dim, groups, state, taps } = Space::read(config)?;
-    let mut sizes = vec![
-        ("ssm.conv_kernel", taps),
-        ("ssm.state_size", state),
-        ("ssm.group_count", groups),
-        ("ssm.time_step_rank", heads),
-        ("ssm.inner_size", heads.saturating_mul(head_dim)),
-    ];
-    sizes.extend(config.opt_usize("vocab_size")?.map(|vocab| ("vocab_size", vocab)));
-    for (key, size) in sizes {
-        keys.set(key, whole(key, size)?);
+    if let Some(vocab) = config.opt_usize("vocab_size")? {
+        keys.set("vocab_size", whole("vocab_size", vocab)?);
     }
-    Ok(())
+    space(config)?.set(keys)
 }
 
 /// Settings that change what a model computes and that GGUF cannot say of this architecture.
@@ -110,25 +100,15 @@ fn refuse_what_has_no_key(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Sizes of a state space.
-struct Space {
-    heads: usize,
-    head_dim: usize,
-    groups: usize,
-    state: usize,
-    taps: usize,
-}
-
-impl Space {
-    fn read(config: &Config) -> Result<Self> {
-        Ok(Self {
-            heads: config.usize("mamba_num_heads")?,
-            head_dim: config.usize("mamba_head_dim")?,
-            groups: config.usize("n_groups")?,
-            state: config.usize("ssm_state_size")?,
-            taps: config.usize("conv_kernel")?,
-        })
-    }
+/// The sizes of a state space.
+fn space(config: &Config) -> Result<Space> {
+    Ok(Space {
+        heads: config.usize("mamba_num_heads")?,
+        head_dim: config.usize("mamba_head_dim")?,
+        groups: config.usize("n_groups")?,
+        state: config.usize("ssm_state_size")?,
+        taps: config.usize("conv_kernel")?,
+    })
 }
 
 /// Refuses tensors that the file's readers pass over or miss, and those of other sizes than the settings say, by which they go.
@@ -149,23 +129,12 @@ pub(super) fn check(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
         }
     }
     let config = model.config;
-    let Space { heads, head_dim, groups, state, taps } = Space::read(config)?;
-    let inner = heads.saturating_mul(head_dim);
-    let channels = groups.saturating_mul(state).saturating_mul(2).saturating_add(inner);
+    space(config)?.check(tensors)?;
     let size = |key: &str| config.usize_or(key, 0);
     let dim = size("head_dim")?;
     let (queries, shared) =
         (size("num_attention_heads")?.saturating_mul(dim), size("num_key_value_heads")?.saturating_mul(dim));
     let sizes = [
-        (".ssm_in.weight", 1, inner.saturating_add(channels).saturating_add(heads)),
-        (".ssm_conv1d.weight", 1, channels),
-        (".ssm_conv1d.weight", 0, taps.max(1)),
-        (".ssm_conv1d.bias", 0, channels),
-        (".ssm_dt.bias", 0, heads),
-        (".ssm_a", 1, heads),
-        (".ssm_d", 1, heads),
-        (".ssm_norm.weight", 0, inner.checked_div(groups).unwrap_or(0)),
-        (".ssm_out.weight", 0, inner),
         (".attn_q.weight", 1, queries),
         (".attn_k.weight", 1, shared),
         (".attn_v.weight", 1, shared),
