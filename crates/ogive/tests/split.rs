@@ -138,7 +138,7 @@ fn replayed_pieces_give_the_tokens_of_steps_that_are_run() {
 fn options_say_what_each_part_takes() {
     on_device(test_name!(), || {
         let cuda = options().device(Device::Cuda(0));
-        for (name, layers, tied) in MODELS {
+        for (name, ..) in MODELS {
             let whole = cuda.estimate_memory(golden(name)).unwrap();
             assert_eq!(cuda.estimate_parts(golden(name)).unwrap(), [whole]);
             let parts = cuda.clone().gpu_layers(GpuLayers::Count(1)).estimate_parts(golden(name)).unwrap();
@@ -152,7 +152,6 @@ fn options_say_what_each_part_takes() {
                 shared >= whole.cache - whole.cache / 8 && shared <= whole.cache + 8192,
                 "{name}: {parts:?}"
             );
-            assert!(layers == 2 || !tied);
             let none = cuda.clone().gpu_layers(GpuLayers::Count(0)).estimate_parts(golden(name)).unwrap();
             assert!(none.len() == 1 && none[0].graphs == 0, "{none:?}");
         }
