@@ -1,7 +1,7 @@
 //! In what the classes differ whose model is `decoder.rs`: what a block's norms are called and where they stand, and factors here and
 //! there.
 
-use ogive_nn::backend::RopeLayout;
+use ogive_nn::backend::{AttnSpec, RopeLayout};
 use ogive_nn::tensor::Result;
 use ogive_nn::{Config, Loader, RmsNorm};
 
@@ -56,5 +56,13 @@ impl Class {
     pub(crate) fn head_dim_of(&self, c: &Config) -> Result<usize> {
         let even = c.usize("hidden_size")? / c.usize("num_attention_heads")?.max(1);
         c.usize_or("head_dim", self.head_dim.unwrap_or(even))
+    }
+
+    /// The attention of a layer, but for what the layer has of its own.
+    pub(crate) fn attention_of(&self, c: &Config) -> Result<AttnSpec> {
+        let heads = c.usize("num_attention_heads")?;
+        let kv_heads = c.usize_or("num_key_value_heads", heads)?;
+        let spec = ogive_nn::spec_of(c, heads, kv_heads, self.head_dim_of(c)?)?;
+        Ok(self.score_scale.into_iter().fold(spec, AttnSpec::scale))
     }
 }

@@ -29,10 +29,8 @@ pub(crate) fn load(
     layer: impl Fn(usize, Rope, AttnSpec) -> (Option<Rope>, AttnSpec),
     feed_forward: &ReadsFeedForward<'_>,
 ) -> Result<Box<dyn Model>> {
-    let (heads, head_dim) = (c.usize("num_attention_heads")?, class.head_dim_of(c)?);
-    let rope = ogive_nn::rope_of(c, root, head_dim)?.layout(class.layout);
-    let spec = ogive_nn::spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?;
-    let spec = class.score_scale.into_iter().fold(spec, AttnSpec::scale);
+    let spec = class.attention_of(c)?;
+    let rope = ogive_nn::rope_of(c, root, class.head_dim_of(c)?)?.layout(class.layout);
     let mixer = |l: &Loader<'_>, i: usize| {
         let l = l.at("self_attn");
         let (rope, mut spec) = layer(i, rope.clone(), spec.clone());

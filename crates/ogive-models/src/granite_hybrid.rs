@@ -6,7 +6,7 @@
 
 use crate::class::Class;
 use crate::{decoder, granite, hybrid, mixer::Mixer};
-use ogive_nn::backend::{Activation, AttnSpec};
+use ogive_nn::backend::Activation;
 use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Attention, Config, FeedForward, GatedMlp, Loader, Mamba2, Mamba2Spec, Model};
 
@@ -16,23 +16,18 @@ use ogive_nn::{Attention, Config, FeedForward, GatedMlp, Loader, Mamba2, Mamba2S
 /// If `layer_types` are more or fewer than the layers or name another kind, if `position_embedding_type` is none that is known, if
 /// `is_causal` is off, or if the sizes of states do not fit each other; else as [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    if !c.bool_or("is_causal", true)? {
-        return Err(Error::unsupported("config", "`is_causal` is off, and a state space only looks back"));
-    }
+    hybrid::looks_back(c, "a state space")?;
     // The convolution has a state, and the space another.
     let class = Class { caches: 2, ..granite::class(c)? };
-    let (heads, head_dim) = (c.usize("num_attention_heads")?, class.head_dim_of(c)?);
     let rope = match c.opt_str("position_embedding_type")? {
-        Some("rope") => Some(ogive_nn::rope_of(c, root, head_dim)?),
+        Some("rope") => Some(ogive_nn::rope_of(c, root, class.head_dim_of(c)?)?),
         None | Some("nope") => None,
         Some(other) => {
             let why = format!("`position_embedding_type` is `{other}`; known are rope and nope");
             return Err(Error::unsupported("config", why));
         }
     };
-    let spec = ogive_nn::spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?;
-    let spec = class.score_scale.into_iter().fold(spec, AttnSpec::scale);
-    let (mamba, space) = (hybrid::mamba(c)?, space(c)?);
+    let (spec, mamba, space) = (class.attention_of(c)?, hybrid::mamba(c)?, space(c)?);
     let mixer = |l: &Loader<'_>, i: usize| {
         let first = class.caches * i;
         if mamba(i) {

@@ -3,16 +3,22 @@
 use ogive_nn::Config;
 use ogive_nn::tensor::{Error, Result, serde_json::json};
 
+/// Refuses attention that looks ahead (`is_causal` is off) beside what cannot.
+pub(crate) fn looks_back(c: &Config, what: &str) -> Result<()> {
+    match c.bool_or("is_causal", true)? {
+        true => Ok(()),
+        false => Err(Error::unsupported("config", format!("`is_causal` is off, and {what} only looks back"))),
+    }
+}
+
 /// The settings, with what Qwen3-Next's and Qwen3.5's classes take for those that are left out.
 ///
 /// # Errors
 /// If they ask for attention that looks ahead, or for other gates than the classes have. Those gate attention by a sigmoid and linear attention
 /// by SiLU, and know no setting for either; where a file has one that says otherwise, programs do not agree on what it computes.
 pub(crate) fn settled(c: &Config) -> Result<Config> {
+    looks_back(c, "linear attention")?;
     let refuse = |why: String| Err(Error::unsupported("config", why));
-    if !c.bool_or("is_causal", true)? {
-        return refuse("`is_causal` is off, and linear attention only looks back".into());
-    }
     if !c.bool_or("attn_output_gate", true)? {
         return refuse("`attn_output_gate` is off, and attention of this class has a gate".into());
     }

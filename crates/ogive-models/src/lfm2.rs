@@ -4,11 +4,12 @@
 //! Liquid AI 2025, <https://arxiv.org/abs/2511.23404>; transformers' `modeling_lfm2` and `modeling_lfm2_moe`. The sum that shares are divided
 //! by is taken as it is, where transformers adds 1e-6. How wide a dense MLP is the settings say in a roundabout way; the weights know it.
 
+use crate::block::ReadsFeedForward;
 use crate::class::{Class, LLAMA};
 use crate::{decoder, hybrid, mixer::Mixer};
 use ogive_nn::backend::{Activation, RouterSpec, Scoring};
-use ogive_nn::tensor::{Error, Result};
-use ogive_nn::{Attention, Config, FeedForward, GatedMlp, Loader, Model, Moe, ShortConv, rope_of, spec_of};
+use ogive_nn::tensor::Result;
+use ogive_nn::{Attention, Config, FeedForward, GatedMlp, Loader, Model, Moe, ShortConv, rope_of};
 
 const LFM2: Class = Class {
     norms: [Some("operator_norm"), None, Some("ffn_norm"), None],
@@ -57,22 +58,10 @@ fn dense(l: &Loader<'_>, _: usize) -> Result<FeedForward> {
 }
 
 /// Reads everything but what follows a block's convolution or attention, which `feed_forward` reads from the block's place.
-fn load_with(
-    c: &Config,
-    root: &Loader<'_>,
-    feed_forward: &dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>,
-) -> Result<Box<dyn Model>> {
-    if !c.bool_or("is_causal", true)? {
-        return Err(Error::unsupported(
-            "config",
-            "`is_causal` is off, and a short convolution only looks back",
-        ));
-    }
-    let (eps, head_dim) = (c.f32_or("rms_norm_eps", 1e-6)?, LFM2.head_dim_of(c)?);
-    let heads = c.usize("num_attention_heads")?;
-    let spec = spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?;
-    let rope = rope_of(c, root, head_dim)?;
-    let convolves = hybrid::convolves(c)?;
+fn load_with(c: &Config, root: &Loader<'_>, feed_forward: &ReadsFeedForward<'_>) -> Result<Box<dyn Model>> {
+    hybrid::looks_back(c, "a short convolution")?;
+    let (eps, convolves) = (c.f32_or("rms_norm_eps", 1e-6)?, hybrid::convolves(c)?);
+    let (spec, rope) = (LFM2.attention_of(c)?, rope_of(c, root, LFM2.head_dim_of(c)?)?);
     let mixer = |l: &Loader<'_>, i: usize| {
         if convolves(i) {
             return Ok(Mixer::Conv(ShortConv::load(&l.at("conv"), c, i)?.into()));

@@ -5,6 +5,7 @@
 //!
 //! Touvron et al. 2023, <https://arxiv.org/abs/2302.13971>; transformers' `modeling_llama`.
 
+use crate::block::ReadsFeedForward;
 use crate::class::LLAMA;
 use crate::{decoder, windows};
 use ogive_nn::backend::Activation;
@@ -46,7 +47,7 @@ pub(crate) fn load_with(
     c: &Config,
     root: &Loader<'_>,
     window: impl Fn(usize) -> Option<usize>,
-    feed_forward: &dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>,
+    feed_forward: &ReadsFeedForward<'_>,
 ) -> Result<Box<dyn Model>> {
     let layer = |i, rope, spec| (Some(rope), windows::within(spec, window(i)));
     decoder::load(&LLAMA, c, root, layer, feed_forward)

@@ -10,7 +10,7 @@ use crate::class::{Class, LLAMA};
 use crate::{decoder, hybrid, mixer::Mixer};
 use ogive_nn::backend::Activation;
 use ogive_nn::tensor::{Error, Result};
-use ogive_nn::{Attention, Config, FeedForward, Loader, Mamba2, Mamba2Spec, Mlp, Model, activation, spec_of};
+use ogive_nn::{Attention, Config, FeedForward, Loader, Mamba2, Mamba2Spec, Mlp, Model, activation};
 
 /// A state space has two cache layers, and all blocks as many.
 const NEMOTRON_H: Class = Class {
@@ -31,16 +31,13 @@ const KINDS: [&str; 3] = ["mamba", "attention", "mlp"];
 /// are windows, bounds of steps in time, or `is_causal` is off; if sizes of states do not fit each other; else as
 /// [every `load`](crate#errors).
 pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    if !c.bool_or("is_causal", true)? {
-        return Err(Error::unsupported("config", "`is_causal` is off, and a state space only looks back"));
-    }
+    hybrid::looks_back(c, "a state space")?;
     if let Some(window) = c.opt_usize("sliding_window")? {
         let why = format!("`sliding_window` is {window}, and programs differ in whether this class obeys it");
         return Err(Error::unsupported("config", why));
     }
     hybrid::steps_in_time(c)?;
-    let (heads, head_dim) = (c.usize("num_attention_heads")?, NEMOTRON_H.head_dim_of(c)?);
-    let spec = spec_of(c, heads, c.usize_or("num_key_value_heads", heads)?, head_dim)?;
+    let spec = NEMOTRON_H.attention_of(c)?;
     let (space, relu2) = (space(c)?, activation(c, "mlp_hidden_act", Activation::ReluSquared)?);
     let kinds = hybrid::numbered(c, &KINDS)?.ok_or_else(|| Error::missing("config `layer_types`"))?;
     let mixer = |l: &Loader<'_>, i: usize| {

@@ -6,18 +6,16 @@
 //! and writes text; there a token has one position, so the three that Qwen3.5 counts by are one. Layers that foretell more than one token
 //! (`mtp`) are not read: logits do not depend on them.
 
+use crate::block::ReadsFeedForward;
 use crate::class::{Class, LLAMA};
 use crate::{decoder, head::places, hybrid, llama, mixer::Mixer, qwen_moe};
 use ogive_nn::tensor::Result;
-use ogive_nn::{Attention, Config, FeedForward, GatedDeltaNet, Loader, Model, rope_of, spec_of};
+use ogive_nn::{Attention, Config, GatedDeltaNet, Loader, Model, rope_of, spec_of};
 
 const TIED: &str = "tie_word_embeddings";
 
 /// Norms are kept less one. The convolution of linear attention has a state, and its rule another.
 const QWEN3_NEXT: Class = Class { norm: |l, name, eps| l.rms_norm_less_one(name, eps), caches: 2, ..LLAMA };
-
-/// Reads what follows attention in a block, from the block's place and given its number.
-type ReadsFeedForward = dyn Fn(&Loader<'_>, usize) -> Result<FeedForward>;
 
 /// Reads a checkpoint with Hugging Face's names; experts stacked or one by one.
 ///
@@ -30,7 +28,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let (heads, kv_heads) = (c.usize("num_attention_heads")?, c.usize("num_key_value_heads")?);
     let (rope, spec) = (rope_of(c, root, head_dim)?, spec_of(c, heads, kv_heads, head_dim)?);
     let linear = hybrid::linear(c)?;
-    let feed_forward: Box<ReadsFeedForward> =
+    let feed_forward: Box<ReadsFeedForward<'_>> =
         if c.has("num_experts") { Box::new(qwen_moe::sharing(c)?) } else { Box::new(llama::dense(c)?) };
     let mixer = |l: &Loader<'_>, i: usize| {
         let first = QWEN3_NEXT.caches * i;

@@ -4,9 +4,9 @@ mod common;
 
 use common::*;
 use ogive_engine::{Evaluate, evaluate};
+use ogive_nn::Model;
 use ogive_nn::backend::LayerCache;
 use ogive_nn::tensor::{HostWeight, Result};
-use ogive_nn::Model;
 use serde_json::{Value, json};
 
 /// The golden model with these settings besides, and changed weights.

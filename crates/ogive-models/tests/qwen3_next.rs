@@ -4,9 +4,9 @@ mod common;
 
 use common::*;
 use ogive_engine::{Evaluate, evaluate};
+use ogive_nn::Loader;
 use ogive_nn::backend::LayerCache;
 use ogive_nn::tensor::HostWeight;
-use ogive_nn::Loader;
 use serde_json::{Value, json};
 
 const NAMES: [&str; 3] = ["qwen3-next", "qwen3-5", "qwen3-5-moe"];

@@ -49,8 +49,8 @@ pub(crate) fn linear_apart(pool: &Pool, products: &[Product<'_>], out: &mut [f32
     Ok(())
 }
 
-/// Two products of each part, of which `f` makes one: from the part's number (of those that have anything to multiply), some columns and those of either it leaves what is asked
-/// for in the first. `out` is as in [`linear_apart`], with zeros where there is nothing to multiply.
+/// Two products of each part, of which `f` makes one: from the part's number (of those that have anything to multiply), some columns and
+/// those of either it leaves what is asked for in the first. `out` is as in [`linear_apart`], with zeros where there is nothing to multiply.
 pub(crate) fn gated_apart(
     pool: &Pool,
     [gate, up]: [&Arc<CpuWeight>; 2],

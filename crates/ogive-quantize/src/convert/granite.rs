@@ -1,8 +1,8 @@
 //! Granite as GGUF has it: its factors, the matrix that experts and shared MLPs have for gate and up as two, and of Granite 4 which layers have
 //! a selective state space, by the number of their key heads, which is 0 for those.
 
-use super::{Keys, Model, settings::whole, space::Space};
-use crate::{Error, Result, input::Tensor};
+use super::{Keys, Model, layer_types, refuse, settings::whole, space::Space};
+use crate::{Result, input::Tensor};
 use ogive_tensor::{Config, HostWeight, WeightInfo};
 use ogive_weights::Change;
 use serde_json::json;
@@ -14,6 +14,12 @@ pub(super) const HYBRID: &str = "granitehybrid";
 
 /// The class of Granite 4, which is three architectures.
 const FOUR: &str = "GraniteMoeHybridForCausalLM";
+
+/// What layers are called that attend.
+const ATTENTION: &str = "attention";
+
+/// The setting that says how many experts there are.
+const EXPERTS: &str = "num_local_experts";
 
 /// What a model of Granite 4 becomes: one that only attends is an older architecture.
 pub(super) fn architecture(class: &str, config: &Config) -> Result<Option<&'static str>> {
@@ -27,10 +33,6 @@ pub(super) fn architecture(class: &str, config: &Config) -> Result<Option<&'stat
         (true, false) => DENSE,
     }))
 }
-
-/// A layer's kind, and how many experts there are.
-const ATTENTION: &str = "attention";
-const EXPERTS: &str = "num_local_experts";
 
 /// Says in the settings of Granite 4 what the class makes of them, as GGUF says it: how many elements a head of a state space has, and, where
 /// there are no experts, that what is beside them is all.
@@ -58,14 +60,10 @@ pub(super) fn settled(class: &str, config: &Config) -> Result<Config> {
 
 /// Whether a layer has a state space; no layer of another architecture.
 pub(super) fn has_space(model: &Model<'_>) -> Result<impl Fn(u64) -> bool> {
-    let (own, types) = (model.architecture == HYBRID, model.config.opt_strs("layer_types")?);
-    let layers = model.config.usize("num_hidden_layers")?;
-    if own && types.as_ref().is_some_and(|types| types.len() != layers) {
-        let why = format!("it should name a kind for each of {layers} layers");
-        return Err(Error::convert("the setting layer_types", why));
-    }
+    let own = model.architecture == HYBRID;
+    let types = if own { layer_types(model.config, &["mamba", ATTENTION])? } else { None };
     Ok(move |layer: u64| {
-        own && types.as_ref().is_none_or(|types| types.get(layer as usize).is_some_and(|t| t != ATTENTION))
+        own && types.as_ref().is_none_or(|types| types.get(layer as usize) == Some(&"mamba"))
     })
 }
 
@@ -80,7 +78,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     ] {
         let factor = config.f32_or(setting, 1.0)?;
         if factor == 0.0 {
-            return Err(Error::convert(format!("the setting {setting}"), "GGUF takes 0 for none"));
+            return refuse(setting, "GGUF takes 0 for none");
         }
         keys.set(key, factor);
     }
@@ -94,7 +92,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     let turns = config.opt_str(POSITIONS)? == Some("rope");
     if model.architecture != HYBRID {
         let why = "GGUF cannot say that nothing is turned in a model whose layers all attend";
-        return if turns { Ok(()) } else { Err(Error::convert(format!("the setting {POSITIONS}"), why)) };
+        return if turns { Ok(()) } else { refuse(POSITIONS, why) };
     }
     keys.set("rope.scaling.finetuned", turns);
     spaces(keys, model)
@@ -103,7 +101,6 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
 /// What layers with a state space have.
 fn spaces(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     let config = model.config;
-    let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
     if config.bool_or("mamba_proj_bias", false)? {
         return refuse("mamba_proj_bias", "GGUF has no biases for these projections");
     }

@@ -3,7 +3,7 @@
 //! A checkpoint that also sees gives its text's part. What it sees with, and what foretells more than one token (`mtp`), is left out.
 
 use super::settings::whole;
-use super::{Keys, Model, granite};
+use super::{Keys, Model, granite, layer_types, refuse};
 use crate::input::Tensor;
 use crate::{Error, Result};
 use ogive_tensor::{Config, WeightInfo};
@@ -64,23 +64,15 @@ pub(super) fn text_name(model: &Model<'_>, name: &str) -> Option<String> {
 
 /// Whether a layer has linear attention; no layer of another architecture.
 pub(super) fn linear(model: &Model<'_>) -> Result<impl Fn(u64) -> bool> {
-    let (own, types) = (is(model), model.config.opt_strs("layer_types")?);
+    let own = is(model);
+    let types = if own { layer_types(model.config, &[LINEAR, "full_attention"])? } else { None };
     let every = model.config.usize_or("full_attention_interval", 4)? as u64;
-    if let (true, Some(types)) = (own, &types) {
-        let (layers, kinds) = (model.config.usize("num_hidden_layers")?, [LINEAR, "full_attention"]);
-        if types.len() != layers || !types.iter().all(|t| kinds.contains(&&**t)) {
-            let why = format!("it should name one of {kinds:?} for each of {layers} layers");
-            return Err(Error::convert("the setting layer_types", why));
-        }
-    } else if own && every == 0 {
-        return Err(Error::convert(
-            "the setting full_attention_interval",
-            "it is 0, and no layer is each 0th",
-        ));
+    if own && types.is_none() && every == 0 {
+        return refuse("full_attention_interval", "it is 0, and no layer is each 0th");
     }
     Ok(move |layer: u64| {
         own && match &types {
-            Some(types) => types.get(layer as usize).is_some_and(|t| t == LINEAR),
+            Some(types) => types.get(layer as usize) == Some(&LINEAR),
             None => !(layer + 1).is_multiple_of(every),
         }
     })
@@ -134,7 +126,6 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Re
 
 /// Gates and directions that the classes do not have, and programs that read GGUF files neither.
 fn refuse_what_has_no_key(config: &Config) -> Result<()> {
-    let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
     for key in ["is_causal", "attn_output_gate"] {
         if !config.bool_or(key, true)? {
             return refuse(key, "it is off, and GGUF cannot say so for this architecture");

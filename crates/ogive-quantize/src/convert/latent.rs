@@ -2,8 +2,8 @@
 //! foretell more than one token, which llama.cpp's converter leaves out as well.
 
 use super::settings::whole;
-use super::{Keys, Model};
-use crate::{Error, Result};
+use super::{Keys, Model, refuse};
+use crate::Result;
 use ogive_tensor::{Config, F32, HostWeight, WeightInfo};
 use ogive_weights::Change;
 
@@ -25,7 +25,6 @@ const WHOLE: &[(&str, &str)] = &[
 /// Sets the keys that this architecture has besides or otherwise.
 pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     let config = model.config;
-    let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
     if config.usize_or("moe_layer_freq", 1)? != 1 {
         return refuse("moe_layer_freq", "GGUF cannot say that layers among those with experts have none");
     }

@@ -1,9 +1,9 @@
 //! LFM2 as GGUF has it: the layers that attend by their number of key heads, which is 0 for the others, and of mixtures what llama.cpp's
 //! graph takes for granted.
 
-use super::settings::whole;
-use super::{Keys, Model};
-use crate::{Error, Result};
+use super::settings::{set_vocab_size, whole};
+use super::{Keys, Model, layer_types, refuse};
+use crate::Result;
 
 /// GGUF's names of the architectures.
 pub(super) const DENSE: &str = "lfm2";
@@ -12,10 +12,6 @@ pub(super) const MIXTURE: &str = "lfm2moe";
 /// Whether it is one of these.
 pub(super) fn is(model: &Model<'_>) -> bool {
     [DENSE, MIXTURE].contains(&model.architecture)
-}
-
-fn refuse<T>(setting: &str, why: &str) -> Result<T> {
-    Err(Error::convert(format!("the setting {setting}"), why))
 }
 
 /// How many of the first layers have no experts: in what follows convolution or attention they are like each other and not like the rest.
@@ -28,15 +24,12 @@ pub(super) fn dense_layers(model: &Model<'_>) -> Result<u64> {
 
 /// Whether a layer convolves; no layer of another architecture.
 pub(super) fn convolves(model: &Model<'_>) -> Result<impl Fn(u64) -> bool> {
-    let (own, config) = (is(model), model.config);
-    let (types, attend) = (config.opt_strs("layer_types")?, config.opt_usizes("full_attn_idxs")?);
-    let layers = config.usize("num_hidden_layers")?;
-    if own && types.as_ref().is_some_and(|types| types.len() != layers) {
-        return refuse("layer_types", &format!("it should name a kind for each of {layers} layers"));
-    }
+    let own = is(model);
+    let types = if own { layer_types(model.config, &["conv", "full_attention"])? } else { None };
+    let attend = model.config.opt_usizes("full_attn_idxs")?;
     Ok(move |layer: u64| {
         own && match (&types, &attend) {
-            (Some(types), _) => types.get(layer as usize).is_some_and(|t| t == "conv"),
+            (Some(types), _) => types.get(layer as usize) == Some(&"conv"),
             (None, Some(attend)) => !attend.contains(&(layer as usize)),
             (None, None) => false,
         }
@@ -57,9 +50,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
         (0..layers as u64).map(|layer| if convolves(layer) { 0 } else { heads }).collect();
     keys.set("attention.head_count_kv", of_each);
     keys.set("shortconv.l_cache", whole("conv_L_cache", config.usize_or("conv_L_cache", 3)?)?);
-    if let Some(vocab) = config.opt_usize("vocab_size")? {
-        keys.set("vocab_size", whole("vocab_size", vocab)?);
-    }
+    set_vocab_size(keys, config)?;
     if model.architecture == MIXTURE {
         if !config.bool_or("use_expert_bias", true)? {
             return refuse("use_expert_bias", "experts of this architecture have biases in GGUF");

@@ -101,8 +101,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
         Error::convert(class, format!("this architecture is not converted; known are {}", known.join(", ")))
     };
     let architecture = CLASSES.iter().find(|(c, _)| c == class).ok_or_else(known)?.1;
-    let own = granite::architecture(class, config)?;
-    let architecture = own.unwrap_or(architecture);
+    let architecture = granite::architecture(class, config)?.unwrap_or(architecture);
     let config = &nemotron_h::settled(class, granite::settled(class, config)?);
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
@@ -138,6 +137,22 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let rows = rows.ok_or_else(|| Error::convert("token_embd.weight", "the model has no token embedding"))?;
     vocab::set(&mut keys.metadata, folder, rows)?;
     Ok((keys.metadata, tensors))
+}
+
+/// The error for a setting that a GGUF file cannot have.
+fn refuse<T>(setting: &str, why: impl Into<String>) -> Result<T> {
+    Err(Error::convert(format!("the setting {setting}"), why))
+}
+
+/// What each layer is, one of these kinds, where `layer_types` says.
+fn layer_types(config: &Config, kinds: &[&'static str]) -> Result<Option<Vec<&'static str>>> {
+    let Some(types) = config.opt_strs("layer_types")? else { return Ok(None) };
+    let layers = config.usize("num_hidden_layers")?;
+    let known = |kind: &String| kinds.iter().copied().find(|known| known == kind);
+    match types.iter().map(known).collect::<Option<Vec<_>>>().filter(|all| all.len() == layers) {
+        None => refuse("layer_types", format!("it should name one of {kinds:?} for each of {layers} layers")),
+        all => Ok(all),
+    }
 }
 
 fn general(metadata: &mut Metadata, model: &Model<'_>, tensors: &[Tensor], folder: &Path) -> Result<()> {

@@ -3,7 +3,8 @@
 //! Readers of GGUF take what the class may have otherwise than NVIDIA's models for what those have. Mixtures, another architecture there, are
 //! not converted.
 
-use super::{Keys, Model, settings::whole, space::Space, tensors};
+use super::settings::{set_vocab_size, whole};
+use super::{Keys, Model, layer_types, refuse, space::Space, tensors};
 use crate::{Error, Result, input::Tensor};
 use ogive_tensor::Config;
 use serde_json::json;
@@ -39,13 +40,7 @@ pub(super) fn kinds(model: &Model<'_>) -> Result<Vec<&'static str>> {
     if !is(model) {
         return Ok(Vec::new());
     }
-    let (types, layers) = (model.config.opt_strs("layer_types")?, model.config.usize("num_hidden_layers")?);
-    let known = |kind: &String| KINDS.into_iter().find(|known| known == kind);
-    let kinds: Option<Vec<_>> = types.unwrap_or_default().iter().map(known).collect();
-    kinds.filter(|all| all.len() == layers).ok_or_else(|| {
-        let why = format!("it should name one of {KINDS:?} for each of {layers} layers");
-        Error::convert("the setting layer_types", why)
-    })
+    layer_types(model.config, &KINDS)?.map_or_else(|| refuse("layer_types", "it is missing"), Ok)
 }
 
 /// Whether a tensor is of no part that GGUF has from us: what foretells more than one token.
@@ -73,18 +68,15 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     keys.set("attention.head_count_kv", where_it_is("attention", heads));
     keys.set("feed_forward_length", where_it_is("mlp", width));
     keys.set("rope.scaling.finetuned", false);
-    if let Some(vocab) = config.opt_usize("vocab_size")? {
-        keys.set("vocab_size", whole("vocab_size", vocab)?);
-    }
+    set_vocab_size(keys, config)?;
     space(config)?.set(keys)
 }
 
 /// Settings that change what a model computes and that GGUF cannot say of this architecture.
 fn refuse_what_has_no_key(config: &Config) -> Result<()> {
-    let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
     for (setting, granted) in [("mlp_hidden_act", "relu2"), ("mamba_hidden_act", "silu")] {
         if config.opt_str(setting)?.is_some_and(|own| own != granted) {
-            return refuse(setting, &format!("readers of GGUF take `{granted}` for granted"));
+            return refuse(setting, format!("readers of GGUF take `{granted}` for granted"));
         }
     }
     let unbounded = json!([0.0, {"__float__": "Infinity"}]);

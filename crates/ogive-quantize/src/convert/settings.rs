@@ -3,7 +3,7 @@
 //! The keys are those llama.cpp's converter writes, with one more habit: what a class takes for granted where the file is
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
-use super::{Keys, Model, granite, hybrid, latent, lfm2, nemotron_h};
+use super::{Keys, Model, granite, hybrid, latent, lfm2, nemotron_h, refuse};
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
 use std::f64::consts::TAU;
@@ -65,9 +65,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
     }
     match architecture {
         "llama" => {
-            if let Some(vocab) = config.opt_usize("vocab_size")? {
-                keys.set("vocab_size", whole("vocab_size", vocab)?);
-            }
+            set_vocab_size(keys, config)?;
             keys.set("rope.dimension_count", whole("head_dim", head_dim)?);
         }
         "phi3" => {
@@ -156,6 +154,14 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
     rope(keys, model, head_dim)
 }
 
+/// Sets how many tokens there are, where that is said.
+pub(super) fn set_vocab_size(keys: &mut Keys<'_>, config: &Config) -> Result<()> {
+    if let Some(vocab) = config.opt_usize("vocab_size")? {
+        keys.set("vocab_size", whole("vocab_size", vocab)?);
+    }
+    Ok(())
+}
+
 /// How many elements of a head turn.
 fn turning(keys: &mut Keys<'_>, config: &Config, head_dim: usize) -> Result<()> {
     let part = config.f32_or("partial_rotary_factor", 1.0)?;
@@ -173,9 +179,7 @@ fn encoder(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<()
     if part != 1.0 {
         keys.set("rope.dimension_count", whole("head_dim", turned(head_dim, part))?);
     }
-    let refuse = |setting: &str| {
-        Err(Error::convert(format!("the setting {setting}"), "GGUF has no key for it in this architecture"))
-    };
+    let refuse = |setting: &str| refuse(setting, "GGUF has no key for it in this architecture");
     // What each architecture's graph takes for granted.
     let granted = [("position_embedding_type", "absolute"), ("activation_function", "swiglu")];
     for (setting, value) in granted {
@@ -218,7 +222,6 @@ pub(super) fn whole(setting: &str, value: usize) -> Result<u32> {
 /// Settings that change what a model computes and that GGUF cannot say.
 fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
     let Model { config, architecture, .. } = model;
-    let refuse = |setting: &str, why: &str| Err(Error::convert(format!("the setting {setting}"), why));
     if config.has("rope_parameters") {
         return refuse("rope_parameters", "it is in a form that is not known");
     }
@@ -310,11 +313,11 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
             let scaled = scaling.has("mscale") || scaling.has("mscale_all_dim");
             if own || scaled && (magnitude.is_none() || scaling.has("attention_factor")) {
                 let why = "a YaRN of its own magnitude is not converted";
-                return Err(Error::convert("the setting rope_scaling", why));
+                return refuse("rope_scaling", why);
             }
             if !scaling.bool_or("truncate", true)? {
                 let why = "a YaRN whose ramp begins and ends between dimensions (`truncate` is false) is none that GGUF can say";
-                return Err(Error::convert("the setting rope_scaling", why));
+                return refuse("rope_scaling", why);
             }
         }
         "llama3" => return llama3(model.config, &scaling, head_dim),
@@ -322,7 +325,7 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
         other => {
             let why =
                 format!("GGUF has no scaling of type `{other}`; known are linear, yarn, llama3, longrope");
-            return Err(Error::convert("the setting rope_scaling", why));
+            return refuse("rope_scaling", why);
         }
     }
     Ok(Vec::new())
@@ -344,7 +347,7 @@ fn llama3(config: &Config, scaling: &Config, head_dim: usize) -> Result<Vec<Host
         (number("factor", 8.0)?, f64::from(original(config, scaling)?.unwrap_or(8192.0)));
     let (low, high) = (number("low_freq_factor", 1.0)?, number("high_freq_factor", 4.0)?);
     if head_dim > 1 << 16 || factor <= 0.0 || low >= high {
-        return Err(Error::convert("the setting rope_scaling", "its numbers make no sense"));
+        return refuse("rope_scaling", "its numbers make no sense");
     }
     let of = |pair: usize| {
         let turns = original * f64::from(theta).powf(-(2.0 * pair as f64) / head_dim as f64) / TAU;
@@ -362,7 +365,7 @@ fn long_rope(keys: &mut Keys<'_>, model: &Model<'_>, scaling: &Config) -> Result
             "GGUF has no scaling by two lists of factors (LongRoPE) for {}; only Phi-3's has",
             model.architecture
         );
-        return Err(Error::convert("the setting rope_scaling", why));
+        return refuse("rope_scaling", why);
     }
     let list = |key: &str, name: &str| {
         let missing = || Error::convert("the setting rope_scaling", format!("it has no `{key}`"));
