@@ -182,10 +182,10 @@ impl Backend for CpuBackend {
         ops::elementwise::activate(self, x, f)
     }
     fn split(&self, x: &Tensor, axis: Axis, sizes: &[usize]) -> Result<Vec<Tensor>> {
-        ops::shape::split(x, axis, sizes)
+        ops::shape::split(self, x, axis, sizes)
     }
     fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor> {
-        ops::shape::concat(xs, axis)
+        ops::shape::concat(self, xs, axis)
     }
     fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor> {
         ops::rope::rope(self, x, rope, plan)
@@ -222,7 +222,7 @@ impl Backend for CpuBackend {
         ops::experts::experts(self, x, routing, experts)
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
-        ops::shape::outputs(x, plan)
+        ops::shape::outputs(self, x, plan)
     }
 
     fn linear_many(&self, x: &Tensor, ws: &[&Weight]) -> Result<Vec<Tensor>> {

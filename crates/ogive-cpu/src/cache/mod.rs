@@ -6,9 +6,11 @@
 
 mod lines;
 mod pages;
+mod states;
 
 pub(crate) use lines::{Brains, Halves, Lines, Q8, Singles};
 pub(crate) use pages::{Element, Pages, Rows, Turn};
+pub(crate) use states::{advance_states, read_state, write_state};
 
 use crate::{
     CpuBackend,
@@ -17,7 +19,8 @@ use crate::{
 };
 use ogive_backend::{BlockTable, Cache, CacheSpec, LayerCache, Plan, Span};
 use ogive_tensor::{Error, ErrorKind, Result, Tensor};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use states::States;
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 /// What [`Cache::data`] is here.
 #[derive(Debug)]
@@ -28,8 +31,7 @@ pub(crate) struct CpuCache {
 #[derive(Debug)]
 enum Layer {
     Paged(Arc<RwLock<Pages>>),
-    /// `[slots, len]`
-    State(RwLock<Vec<f32>>),
+    State(RwLock<States>),
     Shared,
 }
 
@@ -50,7 +52,7 @@ pub(crate) fn new_cache(spec: &CacheSpec) -> Result<Cache> {
             Ok(Layer::Paged(Arc::new(RwLock::new(pages))))
         }
         LayerCache::State { len } => {
-            Ok(Layer::State(RwLock::new(vec![0.0; spec.slots.checked_mul(len).ok_or_else(too_large)?])))
+            Ok(Layer::State(RwLock::new(States::new(spec.slots.checked_mul(len).ok_or_else(too_large)?))))
         }
         LayerCache::Shares(_) => Ok(Layer::Shared),
         other => Err(Error::unsupported("cache", format!("the CPU backend cannot hold {other:?}"))),
@@ -185,96 +187,6 @@ pub(crate) fn copy_blocks(cache: &Cache, plan: &Plan) -> Result<()> {
         for copy in plan.batch().copies.iter().filter(|c| c.group == *group) {
             pages.copy(copy.from as usize, copy.to as usize);
         }
-    }
-    Ok(())
-}
-
-/// The states of a layer, and how long each is.
-fn states(cache: &Cache, layer: usize) -> Result<(&RwLock<Vec<f32>>, usize)> {
-    let data = cache.data::<CpuCache>()?;
-    let (own, what) = cache.spec().owner(layer)?;
-    match (what, data.layers.get(own)) {
-        (LayerCache::State { len }, Some(Layer::State(states))) => Ok((states, len)),
-        _ => Err(Error::invalid("cache", format!("layer {layer} has no state"))),
-    }
-}
-
-/// Where the state in `slot` begins and ends.
-fn slot(slot: u32, len: usize, states: &[f32]) -> Result<std::ops::Range<usize>> {
-    let from = (slot as usize).checked_mul(len);
-    from.and_then(|from| Some(from..from.checked_add(len)?)).filter(|r| r.end <= states.len()).ok_or_else(
-        || {
-            let places = states.len().checked_div(len).unwrap_or(0);
-            Error::invalid("cache", format!("a span's state is in slot {slot} of {places}"))
-        },
-    )
-}
-
-pub(crate) fn read_state(layer: usize, cache: &Cache, plan: &Plan) -> Result<Tensor> {
-    plan::device(plan)?;
-    let (lock, len) = states(cache, layer)?;
-    let states: RwLockReadGuard<'_, Vec<f32>> = lock.read().map_err(poisoned)?;
-    let spans = &plan.batch().spans;
-    let mut out = Vec::with_capacity(spans.len() * len);
-    for span in spans {
-        match span.past {
-            0 => out.resize(out.len() + len, 0.0),
-            _ => out.extend_from_slice(&states[slot(span.slots[0], len, &states)?]),
-        }
-    }
-    Ok(make([spans.len(), len], out))
-}
-
-/// A span's state before, if anything has gone before, and the place of that after.
-pub(crate) type Before<'a> = (Option<&'a [f32]>, &'a mut [f32]);
-
-/// Has `f` write the state of each span where it belongs, from the one before: [`read_state`] and [`write_state`] without copies, unless two
-/// share a slot. States are of `len` numbers each.
-pub(crate) fn advance_states<T>(
-    at: &str,
-    layer: usize,
-    len: usize,
-    cache: &Cache,
-    plan: &Plan,
-    f: impl FnOnce(Vec<Before<'_>>) -> T,
-) -> Result<T> {
-    plan::device(plan)?;
-    let (lock, own) = states(cache, layer)?;
-    let spans = &plan.batch().spans;
-    if own != len || len == 0 {
-        return Err(Error::shape(at, [spans.len(), own].into(), [spans.len(), len].into()));
-    }
-    let mut states: RwLockWriteGuard<'_, Vec<f32>> = lock.write().map_err(poisoned)?;
-    let reads = |s: &Span| (s.past > 0).then_some(s.slots[0]);
-    let mut used: Vec<u32> = spans.iter().flat_map(|s| reads(s).into_iter().chain([s.slots[1]])).collect();
-    used.iter().try_for_each(|s| slot(*s, len, &states).map(drop))?;
-    used.sort_unstable();
-    if used.windows(2).any(|pair| pair[0] == pair[1]) {
-        let before = spans.iter().map(|s| reads(s).map(|s| states[s as usize * len..][..len].to_vec()));
-        let (before, mut after): (Vec<_>, _) = (before.collect(), vec![0.0; spans.len() * len]);
-        let turns = before.iter().map(Option::as_deref).zip(after.chunks_exact_mut(len));
-        let result = f(turns.collect());
-        for (span, after) in spans.iter().zip(after.chunks_exact(len)) {
-            states[span.slots[1] as usize * len..][..len].copy_from_slice(after);
-        }
-        return Ok(result);
-    }
-    let mut places: Vec<Option<&mut [f32]>> = states.chunks_exact_mut(len).map(Some).collect();
-    let mut place = |slot: u32| places[slot as usize].take().unwrap_or_default();
-    Ok(f(spans.iter().map(|s| (reads(s).map(|s| &*place(s)), place(s.slots[1]))).collect()))
-}
-
-pub(crate) fn write_state(layer: usize, x: &Tensor, cache: &Cache, plan: &Plan) -> Result<()> {
-    plan::device(plan)?;
-    let ((lock, len), from) = (states(cache, layer)?, read("write_state", x)?);
-    let spans = &plan.batch().spans;
-    if from.len() != spans.len() * len {
-        return Err(Error::shape("write_state", x.shape(), [spans.len(), len].into()));
-    }
-    let mut states: RwLockWriteGuard<'_, Vec<f32>> = lock.write().map_err(poisoned)?;
-    let places = spans.iter().map(|s| slot(s.slots[1], len, &states)).collect::<Result<Vec<_>>>()?;
-    for (i, place) in places.into_iter().enumerate() {
-        states[place].copy_from_slice(&from[i * len..][..len]);
     }
     Ok(())
 }

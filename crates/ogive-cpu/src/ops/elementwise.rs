@@ -1,6 +1,6 @@
 //! Sums, products and nonlinearities, element by element.
 
-use super::{by_parts, by_rows, make, math::Function, read, take};
+use super::{by_parts, by_rows, make_in, math::Function, read, take};
 use crate::{
     CpuBackend, Path,
     simd::ops::{Isa, Kernel, run},
@@ -26,16 +26,16 @@ pub(crate) fn zip(
         // The left side has to grow, so there is nothing to overwrite.
         let left = read(at, &x)?;
         let shape = if (rows, cols) == (ys.rows(), ys.cols()) { ys } else { [rows, cols].into() };
-        let mut out = vec![0.0; shape.len()];
+        let mut out = b.spare.take(shape.len());
         by_rows(b, &mut out, cols, |first, part| {
             for (i, out) in part.chunks_exact_mut(cols).enumerate() {
                 let (x, y) = (row(left, xs.cols(), first + i), row(other, ys.cols(), first + i));
                 out.iter_mut().enumerate().for_each(|(c, o)| *o = f(repeat(x, c), repeat(y, c)));
             }
         });
-        return Ok(make(shape, out));
+        return Ok(make_in(b, shape, out));
     }
-    let (_, mut x) = take(at, x)?;
+    let (_, mut x) = take(b, at, x)?;
     let values = x.values();
     if ys.rows() == rows && ys.cols() == cols {
         by_parts(b, values, |first, part| {
@@ -77,7 +77,7 @@ impl Kernel for Activate<'_> {
 
 pub(crate) fn activate(b: &CpuBackend, x: Tensor, f: Activation) -> Result<Tensor> {
     let f = Function::of(f)?;
-    let (_, mut x) = take("activate", x)?;
+    let (_, mut x) = take(b, "activate", x)?;
     by_parts(b, x.values(), |_, part| apply(b.path, f, part));
     Ok(x.done())
 }
@@ -88,7 +88,7 @@ pub(crate) fn gated(b: &CpuBackend, gate: Tensor, up: &Tensor, f: Activation) ->
         return zip(b, "gated", activate(b, gate, f)?, up, |x, y| x * y);
     }
     let (f, up) = (Function::of(f)?, read("gated", up)?);
-    let (_, mut gate) = take("gated", gate)?;
+    let (_, mut gate) = take(b, "gated", gate)?;
     by_parts(b, gate.values(), |first, part| gate_slice(b, f, part, &up[first..]));
     Ok(gate.done())
 }

@@ -55,14 +55,21 @@ pub(crate) fn read<'a>(at: &str, x: &'a Tensor) -> Result<&'a [f32]> {
 }
 
 /// The elements of `x` for overwriting: its own buffer where no one else holds it, a copy otherwise.
-pub(crate) fn take(at: &str, x: Tensor) -> Result<(Shape, Owned)> {
+pub(crate) fn take(b: &CpuBackend, at: &str, x: Tensor) -> Result<(Shape, Owned)> {
     read(at, &x)?;
     let shape = x.shape();
     let mut x = x;
     if x.data_mut::<Values>().is_none() {
-        x = make(shape, read(at, &x)?.to_vec());
+        x = make_in(b, shape, copy(b, read(at, &x)?));
     }
     Ok((shape, Owned(x)))
+}
+
+/// A copy in a spare buffer.
+pub(crate) fn copy(b: &CpuBackend, x: &[f32]) -> Vec<f32> {
+    let mut out = b.spare.take(x.len());
+    by_parts(b, &mut out, |first, part| part.copy_from_slice(&x[first..][..part.len()]));
+    out
 }
 
 /// A tensor that no one else holds.

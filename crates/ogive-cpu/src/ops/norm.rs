@@ -157,7 +157,7 @@ pub(crate) fn add_rms_norm(
         return Ok((sum, normed));
     }
     let (w, x) = (over(AT, x, w)?, read(AT, x)?);
-    let (shape, mut sum) = take(AT, residual)?;
+    let (shape, mut sum) = take(b, AT, residual)?;
     let mut out = b.spare.take(x.len());
     by_rows_of_two(b, [sum.values(), &mut out], w.len(), |first, [sum, out]| {
         run(b.path, AddRms { sum, x: &x[first * w.len()..], w, eps, out });
@@ -174,7 +174,7 @@ pub(crate) fn layer_norm(
 ) -> Result<Tensor> {
     let w = over("layer_norm", x, w)?;
     let bias = bias.map(|bias| over("layer_norm", x, bias)).transpose()?;
-    let (_, mut out) = take("layer_norm", x.clone())?;
+    let (_, mut out) = take(b, "layer_norm", x.clone())?;
     by_rows(b, out.values(), w.len(), |_, part| run(b.path, Layer { x: part, w, b: bias, eps }));
     Ok(out.done())
 }

@@ -2,13 +2,82 @@
 //!
 //! Each rounds where its definition rounds, product and sum apart, and so gives the definition's bits.
 
-use super::{make, math, norm::lane_dot, read};
+use super::{make, make_in, math, norm::lane_dot, read, rows_of_part};
 use crate::{
     CpuBackend, cache, plan,
-    simd::ops::{Isa, Kernel, run},
+    simd::ops::{Isa, Kernel, LANES, run},
 };
 use ogive_backend::{Cache, Plan};
 use ogive_tensor::{Error, Result, Tensor};
+
+/// Channels that are taken together: with their taps and as many rows as there are taps they stay in the nearest cache.
+const CHANNELS: usize = 32 * LANES;
+
+/// Some rows of a span of a convolution.
+struct Convolved<'a> {
+    /// What went before the span: `[width - 1, dim]`
+    before: &'a [f32],
+    /// All of the span's rows: `[len, dim]`
+    xs: &'a [f32],
+    /// `[width, dim]`
+    ws: &'a [f32],
+    dim: usize,
+    /// The first of these rows in the span.
+    first: usize,
+    /// `[rows, dim]`
+    out: &'a mut [f32],
+    /// With the span's last rows, what goes before its next ones: `[width - 1, dim]`
+    after: Option<&'a mut [f32]>,
+}
+
+impl Convolved<'_> {
+    /// Row `i` of what went before and the span's rows, end to end.
+    #[inline(always)]
+    fn row(&self, i: usize) -> &[f32] {
+        match (i * self.dim).checked_sub(self.before.len()) {
+            Some(from) => &self.xs[from..][..self.dim],
+            None => &self.before[i * self.dim..][..self.dim],
+        }
+    }
+
+    /// `N` channels from `at` on of the output's row `i` of these: tap after tap, as the definition has it.
+    #[inline(always)]
+    fn one<const N: usize>(&self, i: usize, at: usize) -> [f32; N] {
+        // The first summand as it is: nothing but -0 leaves a -0 as it was.
+        let mut sum = [-0.0; N];
+        for (j, w) in self.ws.chunks_exact(self.dim).enumerate() {
+            let (x, w) = (&self.row(self.first + i + j)[at..][..N], &w[at..][..N]);
+            (0..N).for_each(|c| sum[c] += x[c] * w[c]);
+        }
+        sum
+    }
+
+    fn keep(&mut self) {
+        let (dim, len) = (self.dim, self.xs.len() / self.dim);
+        let Some(after) = self.after.take() else { return };
+        after.chunks_exact_mut(dim).enumerate().for_each(|(i, to)| to.copy_from_slice(self.row(len + i)));
+    }
+}
+
+impl Kernel for &mut Convolved<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Isa>(self, _: S) {
+        let (dim, out) = (self.dim, std::mem::take(&mut self.out));
+        for from in (0..dim).step_by(CHANNELS) {
+            let to = dim.min(from + CHANNELS);
+            for (i, y) in out.chunks_exact_mut(dim).enumerate() {
+                let mut at = from;
+                while at + 4 * LANES <= to {
+                    y[at..][..4 * LANES].copy_from_slice(&self.one::<{ 4 * LANES }>(i, at));
+                    at += 4 * LANES;
+                }
+                (at..to).for_each(|at| y[at..][..1].copy_from_slice(&self.one::<1>(i, at)));
+            }
+        }
+        self.keep();
+    }
+}
 
 /// `x` is `[rows, dim]`, `w` is `[width, dim]`, the state `[width - 1, dim]`.
 pub(crate) fn causal_conv(
@@ -23,35 +92,49 @@ pub(crate) fn causal_conv(
     let (&[width, dim], &[_, cols]) = (w.shape().dims(), x.shape().dims()) else {
         return Err(Error::shape(AT, x.shape(), w.shape()));
     };
-    if cols != dim || width == 0 {
+    if cols != dim || width == 0 || dim == 0 {
         return Err(Error::shape(AT, x.shape(), w.shape()));
     }
     plan::rows_fit(AT, x, plan)?;
     let (xs, ws, spans) = (read(AT, x)?, read(AT, w)?, &plan.batch().spans);
-    let before = cache::read_state(layer, cache, plan)?;
+    let mut out = b.spare.take(xs.len());
+    // Rows of nobody, behind all others, stay as they are.
+    let own = spans.iter().map(|s| s.len * dim).sum::<usize>();
+    out[own..].copy_from_slice(&xs[own..]);
     let kept = (width - 1) * dim;
-    if before.shape().cols() != kept {
-        return Err(Error::shape(AT, before.shape(), [spans.len(), kept].into()));
-    }
-    let (before, mut after) = (read(AT, &before)?, Vec::with_capacity(spans.len() * kept));
-    let mut out = xs.to_vec(); // rows of nobody stay as they are
-    for (i, span) in spans.iter().enumerate() {
-        // The state and the span's rows, end to end: output row t begins at row t of it.
-        let rows = span.start * dim..(span.start + span.len) * dim;
-        let all = [&before[i * kept..][..kept], &xs[rows.clone()]].concat();
-        super::by_rows(b, &mut out[rows], dim, |first, part| {
-            for (t, y) in part.chunks_exact_mut(dim).enumerate() {
-                let from = &all[(first + t) * dim..][..width * dim];
-                y.iter_mut().zip(from.iter().zip(ws)).for_each(|(y, (x, w))| *y = x * w);
-                for (x, w) in from.chunks_exact(dim).zip(ws.chunks_exact(dim)).skip(1) {
-                    y.iter_mut().zip(x.iter().zip(w)).for_each(|(y, (x, w))| *y += x * w);
-                }
+    let nothing = vec![0.0; if spans.iter().any(|s| s.past == 0) { kept } else { 0 }];
+    cache::advance_states(AT, layer, kept, cache, plan, |states| {
+        let each = rows_of_part(b, own, dim);
+        let (mut rest, mut parts) = (&mut out[..own], Vec::new());
+        for (span, (before, after)) in spans.iter().zip(states) {
+            let (rows, behind) = std::mem::take(&mut rest).split_at_mut(span.len * dim);
+            rest = behind;
+            let (before, xs) = (before.unwrap_or(&nothing), &xs[span.start * dim..][..span.len * dim]);
+            let of_part = each.unwrap_or(span.len).max(1);
+            let first = parts.len();
+            parts.extend(rows.chunks_mut(of_part * dim).enumerate().map(|(i, out)| Convolved {
+                before,
+                xs,
+                ws,
+                dim,
+                first: i * of_part,
+                out,
+                after: None,
+            }));
+            if parts.len() == first {
+                parts.push(Convolved { before, xs, ws, dim, first: 0, out: &mut [], after: None });
             }
-        });
-        after.extend_from_slice(&all[all.len() - kept..]);
-    }
-    cache::write_state(layer, &make([spans.len(), kept], after), cache, plan)?;
-    Ok(make(x.shape(), out))
+            if let Some(last) = parts.last_mut() {
+                last.after = Some(after);
+            }
+        }
+        let compute = |parts: &mut [Convolved<'_>]| parts.iter_mut().for_each(|part| run(b.path, part));
+        match each {
+            None => compute(&mut parts),
+            Some(_) => b.pool.chunks(&mut parts, 1, &|_, parts| compute(parts)),
+        }
+    })?;
+    Ok(make_in(b, x.shape(), out))
 }
 
 /// The channels of one span: each piece of `out` is a channel's state `[m]` and then its outputs `[len]`.

@@ -69,7 +69,7 @@ pub(crate) fn rope(b: &CpuBackend, x: Tensor, rope: &Rope, plan: &Plan) -> Resul
 
 fn rotate(b: &CpuBackend, x: Tensor, rotation: &Rotation) -> Result<Tensor> {
     let cols = x.shape().len().checked_div(x.shape().first()).unwrap_or(0);
-    let (_, mut x) = take("rope", x)?;
+    let (_, mut x) = take(b, "rope", x)?;
     by_rows(b, x.values(), cols, |first, part| {
         part.chunks_exact_mut(cols).zip(first..).for_each(|(row, i)| rotation.turn(i, row));
     });

@@ -36,6 +36,15 @@ pub(crate) trait Isa: Copy {
     fn load(self, from: &[f32; LANES]) -> Self::V;
     /// Numbers to memory.
     fn store(self, x: Self::V, to: &mut [f32; LANES]);
+    /// The same past the caches, where `to` is the whole of a line of theirs and there are instructions for it.
+    ///
+    /// # Safety
+    /// Before anybody reads or writes `to`, this thread calls [`Isa::settle`].
+    unsafe fn store_past(self, x: Self::V, to: &mut [f32; LANES]) {
+        self.store(x, to);
+    }
+    /// Has all see what [`Isa::store_past`] stored.
+    fn settle(self) {}
     /// `a * b + c`, rounded once.
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `a * b`
@@ -58,6 +67,29 @@ pub(crate) trait Isa: Copy {
     fn brains(self, from: &[u8; 2 * LANES]) -> Self::V;
     /// Signed bytes.
     fn bytes(self, from: &[u8; LANES]) -> Self::V;
+}
+
+/// Stores past the caches: for what nobody reads soon. It is there for all once this is dropped.
+pub(crate) struct Past<S: Isa>(S);
+
+impl<S: Isa> Past<S> {
+    #[inline(always)]
+    pub(crate) fn new(isa: S) -> Self {
+        Self(isa)
+    }
+    /// Stores `x`, which is not to be read before this is dropped.
+    #[inline(always)]
+    pub(crate) fn store(&self, x: S::V, to: &mut [f32; LANES]) {
+        // SAFETY: dropping this settles it, and who stores so does not read before.
+        unsafe { self.0.store_past(x, to) }
+    }
+}
+
+impl<S: Isa> Drop for Past<S> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.settle();
+    }
 }
 
 /// Runs `kernel` on the vectors of `path`.
@@ -174,6 +206,26 @@ mod avx2 {
             }
         }
         #[inline(always)]
+        unsafe fn store_past(self, x: Self::V, to: &mut [f32; LANES]) {
+            let at = to.as_mut_ptr();
+            if at.addr() % 64 != 0 {
+                return self.store(x, to);
+            }
+            // SAFETY: `self` proves AVX; both stores stay inside the array and are where they must be; the caller settles them.
+            unsafe {
+                _mm256_stream_ps(at, x[0]);
+                _mm256_stream_ps(at.add(8), x[1]);
+            }
+        }
+        #[inline(always)]
+        fn settle(self) {
+            // SAFETY: AVX2 comes with SSE.
+            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+            unsafe {
+                _mm_sfence()
+            };
+        }
+        #[inline(always)]
         fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
             // SAFETY: `self` proves FMA.
             unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
@@ -277,6 +329,23 @@ mod avx512 {
         fn store(self, x: Self::V, to: &mut [f32; LANES]) {
             // SAFETY: `self` proves AVX-512; the store is the array and needs no alignment.
             unsafe { _mm512_storeu_ps(to.as_mut_ptr(), x) }
+        }
+        #[inline(always)]
+        unsafe fn store_past(self, x: Self::V, to: &mut [f32; LANES]) {
+            let at = to.as_mut_ptr();
+            if at.addr() % 64 != 0 {
+                return self.store(x, to);
+            }
+            // SAFETY: `self` proves AVX-512; the store is the array and is where it must be; the caller settles it.
+            unsafe { _mm512_stream_ps(at, x) }
+        }
+        #[inline(always)]
+        fn settle(self) {
+            // SAFETY: AVX-512 comes with SSE.
+            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+            unsafe {
+                _mm_sfence()
+            };
         }
         #[inline(always)]
         fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
