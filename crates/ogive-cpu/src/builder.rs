@@ -62,7 +62,7 @@ impl Builder {
     /// # Errors
     /// If the number of threads is 0 or above 4096, or the machine cannot take the path; if none was chosen, as [`Path::choose`].
     pub fn build(self) -> Result<CpuBackend> {
-        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = || std::thread::available_parallelism().map_or(1, usize::from).min(MOST);
         let threads = self.threads.unwrap_or_else(cpus);
         if threads == 0 || threads > MOST {
             return Err(Error::invalid("cpu", format!("{threads} threads; ask for 1 to {MOST}")));

@@ -74,7 +74,7 @@ impl HostWeight {
     ) -> Result<Self> {
         let name = name.into();
         let [experts, rows, cols] = shape;
-        let want = (format.block_len > 0 && cols.is_multiple_of(format.block_len))
+        let want = (format.has_blocks() && cols.is_multiple_of(format.block_len))
             .then(|| {
                 experts
                     .checked_mul(rows)?

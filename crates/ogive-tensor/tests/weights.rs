@@ -41,16 +41,25 @@ fn an_owner_hears_of_what_is_no_longer_needed() {
     assert_eq!(*part, [7; 10], "it is still there");
 }
 
-/// A stranger's format, that makes no sense.
+/// Strangers' formats, that make no sense.
 #[test]
 fn blocks_of_nothing_are_refused() {
-    static EMPTY: Format =
-        Format { name: "empty", block_len: 0, block_bytes: 1, decode: |_, _| {}, encode: None };
-    for cols in [0, 4] {
-        let e = HostWeight::new("w", [1, 1, cols], &EMPTY, Vec::new().into()).unwrap_err().to_string();
-        assert!(e.contains("blocks of 0 elements in 1 bytes"), "{e}");
+    const fn format(block_len: usize, block_bytes: usize) -> Format {
+        Format { name: "empty", block_len, block_bytes, decode: |_, _| {}, encode: Some(|_, _| {}) }
     }
-    assert_eq!((EMPTY.row_bytes(4), F32.row_bytes(usize::MAX)), (0, usize::MAX));
+    static EMPTY: [Format; 3] = [format(0, 1), format(4, 0), format(0, 0)];
+    for format in &EMPTY {
+        for cols in [0, 4] {
+            let e = HostWeight::new("w", [1, 1, cols], format, Vec::new().into()).unwrap_err().to_string();
+            let why = format!("blocks of {} elements in {} bytes", format.block_len, format.block_bytes);
+            assert!(e.contains(&why), "{e}");
+            assert!(format.encode_row(&vec![0.0; cols], &mut []).is_err());
+        }
+        let mut row = [1.0; 4];
+        format.decode_row(&[0; 4], &mut row);
+        assert_eq!((row, format.row_bytes(4)), ([1.0; 4], 0));
+    }
+    assert_eq!(F32.row_bytes(usize::MAX), usize::MAX);
 }
 
 /// Zeros in their place would be another weight.

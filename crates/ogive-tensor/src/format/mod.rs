@@ -32,9 +32,9 @@ pub type Encode = fn(&[f32], &mut [u8]);
 pub struct Format {
     /// The name weight files and error messages use, in lower case as ggml has it (`q4_k`).
     pub name: &'static str,
-    /// Elements in a block.
+    /// Elements in a block, at least one: weights of no other format can be made.
     pub block_len: usize,
-    /// Bytes in a block.
+    /// Bytes in a block, at least one.
     pub block_bytes: usize,
     /// Decodes one block of exactly `block_bytes` to exactly `block_len` elements: the definition of the format. Any
     /// bytes decode to something; a damaged scale may decode to infinities or NaN.
@@ -55,9 +55,14 @@ impl Format {
         8.0 * self.block_bytes as f32 / self.block_len as f32
     }
 
+    /// Whether blocks are of something.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.block_len > 0 && self.block_bytes > 0
+    }
+
     /// Decodes a row. Whole blocks only: what does not fill a block on either side is left alone.
     pub fn decode_row(&self, bytes: &[u8], out: &mut [f32]) {
-        if plain::decode_row(self, bytes, out) {
+        if !self.has_blocks() || plain::decode_row(self, bytes, out) {
             return;
         }
         for (b, o) in bytes.chunks_exact(self.block_bytes).zip(out.chunks_exact_mut(self.block_len)) {
@@ -73,7 +78,8 @@ impl Format {
         let encode = self
             .encode
             .ok_or_else(|| Error::unsupported(self.name, "this format can be read but not written"))?;
-        if !values.len().is_multiple_of(self.block_len) || out.len() != self.row_bytes(values.len()) {
+        let whole = self.has_blocks() && values.len().is_multiple_of(self.block_len);
+        if !whole || out.len() != self.row_bytes(values.len()) {
             return Err(Error::invalid(
                 self.name,
                 format!(
