@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Models that no GGUF file can be, and what the refusal names.
 const REFUSED: &[(&str, &str)] = &[
-    ("falcon-h1-bias", "mamba_norm_before_gate"),
+    ("falcon-h1-bias", "ssm_in.bias"),
     ("gemma2", "query_pre_attn_scalar"),
     ("gemma3", "query_pre_attn_scalar"),
     ("gpt-oss", "not converted"),
