@@ -53,6 +53,17 @@ def granite_hybrid(**settings):
     return dict(BASE, **whole) | settings
 
 
+def falcon_h1(**settings):
+    """Falcon-H1, every factor of which is another. What takes from a branch nearly all would hide it, so none is as small as trained ones."""
+    whole = dict(
+        head_dim=12, mamba_d_ssm=72, mamba_n_heads=6, mamba_d_head=12, mamba_d_state=10, mamba_n_groups=2, mamba_d_conv=4,
+        mamba_chunk_size=8, mamba_norm_before_gate=False, rope_theta=1e4, embedding_multiplier=2.5, lm_head_multiplier=0.7,
+        attention_in_multiplier=1.3, attention_out_multiplier=0.8, key_multiplier=0.6, ssm_in_multiplier=1.2,
+        ssm_out_multiplier=0.9, ssm_multipliers=[0.75, 1.4, 0.85, 1.25, 0.65], mlp_multipliers=[1.15, 0.55],
+    )
+    return dict(BASE, **whole) | settings
+
+
 ARCHITECTURES = {
     "llama": ("llama", dict(BASE, head_dim=12, attention_bias=True, mlp_bias=True)),
     "llama-linear": scaled(rope_type="linear", factor=4.0),
@@ -272,6 +283,20 @@ ARCHITECTURES = {
     # Dense, with biases that GGUF has; and mixtures, of which GGUF can say one. The other has MLPs besides, biases on projections, none on
     # convolutions, which look at three inputs, and experts in groups, whose shares are taken as they are.
     "nemotron-h": ("nemotron_h", nemotron("M-*M-", mlp_bias=True)),
+    # Two that GGUF can say, without a norm of what states give and with one, and one with what it cannot: a norm before the gate, biases on
+    # what attends and on the projections of states, none on convolutions.
+    "falcon-h1": ("falcon_h1", falcon_h1()),
+    "falcon-h1-norm": (
+        "falcon_h1",
+        falcon_h1(mamba_rms_norm=True, mamba_n_groups=3, mlp_bias=True, tie_word_embeddings=True, num_key_value_heads=1),
+    ),
+    "falcon-h1-bias": (
+        "falcon_h1",
+        falcon_h1(
+            mamba_rms_norm=True, mamba_norm_before_gate=True, mamba_n_groups=3, mamba_d_ssm=None, mamba_expand=1.5,
+            attention_bias=True, mlp_bias=True, mamba_proj_bias=True, projectors_bias=True, mamba_conv_bias=False,
+        ),
+    ),
     # One that GGUF can say, and one with what it cannot: windows, and other layers than each fourth whose positions stay.
     "smollm3": ("smollm3", dict(BASE, num_hidden_layers=5, head_dim=12, intermediate_size=40, tie_word_embeddings=True)),
     "smollm3-window": (

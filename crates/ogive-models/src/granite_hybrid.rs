@@ -83,18 +83,30 @@ fn shared(l: &Loader<'_>, activation: Activation) -> Result<GatedMlp> {
     )
 }
 
-/// The sizes of a layer with a state space. Heads are `mamba_expand` times `hidden_size` elements together, so settings may say their size twice.
+/// The sizes of a layer with a state space, all of which is normed at once.
 fn space(c: &Config) -> Result<Mamba2Spec> {
+    let what = c.has("mamba_expand").then_some(EXPANDED);
+    Ok(Mamba2Spec { norm: Some((1, c.f32_or("rms_norm_eps", 1e-6)?)), ..sizes(c, expanded(c)?, what)? })
+}
+
+/// What [`expanded`] is by the settings.
+pub(crate) const EXPANDED: &str = "`mamba_expand` times `hidden_size`";
+
+/// How many elements all heads of a state space have together.
+pub(crate) fn expanded(c: &Config) -> Result<usize> {
+    Ok((f64::from(c.f32_or("mamba_expand", 2.0)?) * c.usize("hidden_size")? as f64) as usize)
+}
+
+/// The sizes of a state space without a norm whose heads have `inner` elements together. Settings may say the size of a head as well, which
+/// is held against that if it is `said` by these words.
+pub(crate) fn sizes(c: &Config, inner: usize, said: Option<&str>) -> Result<Mamba2Spec> {
     let heads = c.usize("mamba_n_heads")?;
-    let inner = (f64::from(c.f32_or("mamba_expand", 2.0)?) * c.usize("hidden_size")? as f64) as usize;
     let head_dim = match c.0.get("mamba_d_head").is_none_or(|said| said.is_null() || said == "auto") {
         true => inner.checked_div(heads).unwrap_or(0),
         false => c.usize("mamba_d_head")?,
     };
-    if c.has("mamba_expand") && heads.checked_mul(head_dim) != Some(inner) {
-        let why = format!(
-            "{heads} heads of {head_dim} elements are not `mamba_expand` times `hidden_size`, {inner}"
-        );
+    if let Some(said) = said.filter(|_| heads.checked_mul(head_dim) != Some(inner)) {
+        let why = format!("{heads} heads of {head_dim} elements are not {said}, {inner}");
         return Err(Error::invalid("config", why));
     }
     Ok(Mamba2Spec {
@@ -104,6 +116,7 @@ fn space(c: &Config) -> Result<Mamba2Spec> {
         state: c.usize("mamba_d_state")?,
         taps: c.usize_or("mamba_d_conv", 4)?,
         activation: activation(c)?,
-        norm: Some((1, c.f32_or("rms_norm_eps", 1e-6)?)),
+        norm: None,
+        norm_before_gate: false,
     })
 }

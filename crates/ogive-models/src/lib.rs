@@ -31,6 +31,7 @@ mod class;
 pub mod cohere2;
 mod decoder;
 pub mod deepseek;
+pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
@@ -67,6 +68,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("DeepseekV2Model", deepseek::load_v2)
         .with("DeepseekV3ForCausalLM", deepseek::load_v3)
         .with("DeepseekV3Model", deepseek::load_v3)
+        .with("FalconH1ForCausalLM", falcon_h1::load)
+        .with("FalconH1Model", falcon_h1::load)
         .with("GemmaForCausalLM", gemma::load)
         .with("GemmaModel", gemma::load)
         .with("Gemma2ForCausalLM", gemma2::load)

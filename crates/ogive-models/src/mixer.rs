@@ -1,5 +1,5 @@
-//! What mixes the tokens of a sequence in a block: attention of some kind, or a layer that carries on a state which does not grow. Where blocks
-//! are one thing each, also what mixes none.
+//! What mixes the tokens of a sequence in a block: attention of some kind, a layer that carries on a state which does not grow, or both beside
+//! each other. Where blocks are one thing each, also what mixes none.
 //!
 //! An enum, as what follows it in a block (`FeedForward`), so that one decoder serves models whose blocks differ in this. A kind that is
 //! added is a variant here and a function that reads it; see `qwen3_next.rs`.
@@ -16,6 +16,8 @@ pub(crate) enum Mixer {
     Delta(Box<GatedDeltaNet>),
     Mamba(Box<Mamba2>),
     Conv(Box<ShortConv>),
+    /// Two beside each other, on the same input. Their outputs are added.
+    Both(Box<(Attention, Mamba2)>),
     /// What elsewhere follows one of them.
     Alone(Box<FeedForward>),
 }
@@ -28,6 +30,7 @@ impl Mixer {
             Self::Delta(_) => "linear_attn",
             Self::Mamba(_) => "mamba",
             Self::Conv(_) => "conv",
+            Self::Both(_) => "self_attn+mamba",
             Self::Alone(_) => "mlp",
         }
     }
@@ -36,6 +39,7 @@ impl Mixer {
     pub(crate) fn causal(&self) -> bool {
         match self {
             Self::Attention(attn) => attn.causal(),
+            Self::Both(both) => both.0.causal(),
             Self::Latent(_) | Self::Delta(_) | Self::Mamba(_) | Self::Conv(_) | Self::Alone(_) => true,
         }
     }
@@ -49,6 +53,7 @@ impl Mixer {
             Self::Delta(delta) => delta.cache().into(),
             Self::Mamba(mamba) => mamba.cache().into(),
             Self::Conv(conv) => vec![conv.cache()],
+            Self::Both(both) => [both.0.cache()].into_iter().chain(both.1.cache()).collect(),
             // The cache layers are numbered alike all the same.
             Self::Alone(_) => vec![LayerCache::State { len: 0 }],
         };
@@ -64,6 +69,7 @@ impl Mixer {
             Self::Delta(delta) => delta.forward(s, x),
             Self::Mamba(mamba) => mamba.forward(s, x),
             Self::Conv(conv) => conv.forward(s, x),
+            Self::Both(both) => s.backend.add(both.0.forward(s, x)?, &both.1.forward(s, x)?),
             Self::Alone(mlp) => mlp.forward(s, x),
         }
     }

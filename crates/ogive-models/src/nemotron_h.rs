@@ -72,5 +72,6 @@ fn space(c: &Config) -> Result<Mamba2Spec> {
         taps: c.usize_or("conv_kernel", 4)?,
         activation: activation(c, "mamba_hidden_act", Activation::Silu)?,
         norm: Some((groups, c.f32_or("rms_norm_eps", 1e-5)?)),
+        norm_before_gate: false,
     })
 }

@@ -48,6 +48,7 @@ fn a_checkpoint_without_a_head_has_vectors_and_says_that_it_has_no_logits() {
         ("lfm2-moe", "Lfm2MoeModel"),
         ("deepseek-v2", "DeepseekV2Model"),
         ("deepseek-v3", "DeepseekV3Model"),
+        ("falcon-h1", "FalconH1Model"),
         ("gemma", "GemmaModel"),
         ("gemma2", "Gemma2Model"),
     ] {

@@ -147,6 +147,16 @@ impl Attention {
         Self { q_norm: Some(q), k_norm: Some(k), ..self }
     }
 
+    /// The same of inputs multiplied by `input`, with what comes out multiplied by `output`.
+    ///
+    /// # Errors
+    /// As [`Linear::scaled`].
+    pub fn scaled(self, l: &Loader<'_>, input: f32, output: f32) -> Result<Self> {
+        let of_inputs = |linear: Linear| linear.scaled(l, input, &[1.0]);
+        let (q, k, v) = (of_inputs(self.q)?, of_inputs(self.k)?, of_inputs(self.v)?);
+        Ok(Self { q, k, v, o: self.o.scaled(l, 1.0, &[output])?, ..self })
+    }
+
     /// Whether tokens see earlier ones only; see [`spec_of`].
     pub fn causal(&self) -> bool {
         looks_back(&self.spec)

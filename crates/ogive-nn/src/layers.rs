@@ -1,29 +1,65 @@
 //! Layers of one operator: a weight or two and what uses them.
 
-use crate::Step;
 use crate::backend::{Ids, Weight};
 use crate::tensor::{Error, Result, Tensor};
+use crate::{Loader, Step};
 
-/// A matrix and perhaps a bias.
+/// A matrix, perhaps factors, and perhaps a bias.
 #[derive(Clone, Debug)]
 pub struct Linear {
     /// `[out, in]`
     pub weight: Weight,
+    /// `[1]` or `[out]`: what products are multiplied by. The weight may be packed, and factors in it would round it anew.
+    pub scale: Option<Tensor>,
     /// `[out]`
     pub bias: Option<Tensor>,
 }
 
 impl Linear {
-    /// `x · wᵀ + b`. `[n, in] -> [n, out]`
+    /// The same of inputs multiplied by `input`, with each output, its bias and all, multiplied by its factor of `outputs`, or by the only
+    /// one.
+    ///
+    /// # Errors
+    /// If there are neither as many factors as outputs nor one; else as [all operators](crate::backend::Backend#errors).
+    pub fn scaled(self, l: &Loader<'_>, input: f32, outputs: &[f32]) -> Result<Self> {
+        let (b, [_, out, _]) = (l.backend(), self.weight.shape());
+        if ![1, out].contains(&outputs.len()) {
+            let why = format!("{} factors for {out} outputs", outputs.len());
+            return Err(Error::invalid(&l.name(""), why));
+        }
+        if input == 1.0 && outputs.iter().all(|factor| *factor == 1.0) {
+            return Ok(self);
+        }
+        let of_products: Vec<f32> = outputs.iter().map(|factor| input * factor).collect();
+        let upload = |factors: &[f32]| b.upload(factors, [factors.len()].into());
+        let scale = upload(&of_products)?;
+        let scale = match self.scale {
+            Some(earlier) => b.mul(scale, &earlier)?,
+            None => scale,
+        };
+        let bias = self.bias.map(|bias| b.mul(bias, &upload(outputs)?)).transpose()?;
+        Ok(Self { scale: Some(scale), bias, ..self })
+    }
+
+    /// Whether it is its matrix alone.
+    pub fn is_bare(&self) -> bool {
+        self.scale.is_none() && self.bias.is_none()
+    }
+
+    /// `s · (x · wᵀ) + b`. `[n, in] -> [n, out]`
     ///
     /// # Errors
     /// If `x` has not as many columns as the weight has inputs; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
         let y = s.backend.linear(x, &self.weight)?;
-        self.add_bias(s, y)
+        self.of_product(s, y)
     }
 
-    fn add_bias(&self, s: &Step<'_>, y: Tensor) -> Result<Tensor> {
+    fn of_product(&self, s: &Step<'_>, y: Tensor) -> Result<Tensor> {
+        let y = match &self.scale {
+            Some(scale) => s.backend.mul(y, scale)?,
+            None => y,
+        };
         match &self.bias {
             Some(bias) => s.backend.add(y, bias),
             None => Ok(y),
@@ -36,7 +72,7 @@ impl Linear {
     /// As [`forward`](Self::forward), for each layer.
     pub fn forward_many<const N: usize>(s: &Step<'_>, x: &Tensor, layers: [&Self; N]) -> Result<[Tensor; N]> {
         let ys = s.backend.linear_many(x, &layers.map(|l| &l.weight))?;
-        let ys = ys.into_iter().zip(layers).map(|(y, l)| l.add_bias(s, y)).collect::<Result<Vec<_>>>()?;
+        let ys = ys.into_iter().zip(layers).map(|(y, l)| l.of_product(s, y)).collect::<Result<Vec<_>>>()?;
         ys.try_into()
             .map_err(|_| Error::invalid("linear_many", "the backend gave another number of products"))
     }
@@ -115,6 +151,6 @@ impl Embedding {
 
     /// The table as an output head.
     pub fn tied(&self) -> Linear {
-        Linear { weight: self.weight.clone(), bias: None }
+        Linear { weight: self.weight.clone(), scale: None, bias: None }
     }
 }

@@ -182,7 +182,7 @@ impl<'a> Loader<'a> {
             from = rows.end;
             let part =
                 bias.as_ref().map(|b| self.backend.upload(&b[rows.clone()], [*n].into())).transpose()?;
-            Ok(Linear { weight: self.weight(&host.rows(rows)?)?, bias: part })
+            Ok(Linear { weight: self.weight(&host.rows(rows)?)?, scale: None, bias: part })
         };
         outputs.iter().map(part).collect()
     }
@@ -220,7 +220,7 @@ impl<'a> Loader<'a> {
             let why = format!("{} biases for {} outputs", b.shape().len(), host.shape[1]);
             return Err(Error::invalid(&host.name, why));
         }
-        Ok(Linear { weight: self.weight(&host)?, bias })
+        Ok(Linear { weight: self.weight(&host)?, scale: None, bias })
     }
 
     /// An error that names the tensor, if there is not as much of something as the settings need.

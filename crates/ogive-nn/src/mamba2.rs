@@ -23,8 +23,10 @@ pub struct Mamba2Spec {
     pub taps: usize,
     /// After the convolution.
     pub activation: Activation,
-    /// The norm of what comes out, gated: parts that are normed apart, and what is added to the mean square; `None` where there is no norm.
+    /// The norm of what comes out: parts that are normed apart, and what is added to the mean square; `None` where there is no norm.
     pub norm: Option<(usize, f32)>,
+    /// Whether what comes out is normed and then gated.
+    pub norm_before_gate: bool,
 }
 
 /// How many elements there are of what the sizes make; few enough to be counted.
@@ -140,6 +142,25 @@ impl Mamba2 {
         })
     }
 
+    /// The same of inputs multiplied by `input`, with what comes out multiplied by `output`, and within with the parts of the input's
+    /// projection multiplied by `parts`: the gate, inputs of heads, what states are written and read by, and steps in time.
+    ///
+    /// # Errors
+    /// As [`Linear::scaled`].
+    pub fn scaled(self, l: &Loader<'_>, input: f32, parts: [f32; 5], output: f32) -> Result<Self> {
+        let Counted { inner, of_groups, .. } = self.counted;
+        let ([gate, x, dt], [by_gate, rest @ .., by_dt]) = (self.inputs, parts);
+        let widths = [inner, of_groups, of_groups].into_iter();
+        let channels: Vec<f32> =
+            rest.into_iter().zip(widths).flat_map(|(factor, n)| std::iter::repeat_n(factor, n)).collect();
+        let inputs = [
+            gate.scaled(l, input, &[by_gate])?,
+            x.scaled(l, input, &channels)?,
+            dt.scaled(l, input, &[by_dt])?,
+        ];
+        Ok(Self { inputs, out: self.out.scaled(l, 1.0, &[output])?, ..self })
+    }
+
     /// The two cache layers: the convolution's last inputs, and the matrices.
     pub fn cache(&self) -> [LayerCache; 2] {
         let inputs = self.taps.shape().rows().saturating_sub(1) * self.counted.channels;
@@ -168,8 +189,11 @@ impl Mamba2 {
         let g = b.mul(dt, &self.a)?;
         let y = b.linear_attention(self.layer + 1, &read, &write, &v, &g, None, s.cache, s.plan)?;
         let y = b.add(y.reshape([n, inner])?, &b.mul(x, &self.d)?)?;
-        let y = b.gated(gate, &y, Activation::Silu)?;
-        self.out.forward(s, &self.normed(s, y)?)
+        let y = match self.spec.norm_before_gate {
+            true => b.gated(gate, &self.normed(s, y)?, Activation::Silu)?,
+            false => self.normed(s, b.gated(gate, &y, Activation::Silu)?)?,
+        };
+        self.out.forward(s, &y)
     }
 
     /// `[n, inner] -> [n, inner]`

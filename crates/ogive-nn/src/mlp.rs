@@ -88,12 +88,21 @@ impl GatedMlp {
         Ok(Self { gate: gate?, up: up?, down: down?, activation })
     }
 
+    /// The same with what the gate's activation is given multiplied by `gate`, and what comes out by `down`.
+    ///
+    /// # Errors
+    /// As [`Linear::scaled`].
+    pub fn scaled(self, l: &Loader<'_>, gate: f32, down: f32) -> Result<Self> {
+        let (gate, down) = (self.gate.scaled(l, 1.0, &[gate])?, self.down.scaled(l, 1.0, &[down])?);
+        Ok(Self { gate, down, ..self })
+    }
+
     /// Applies the block. `[n, dim] -> [n, dim]`
     ///
     /// # Errors
     /// If `x` has not as many columns as the projections have inputs; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
-        let h = if self.gate.bias.is_none() && self.up.bias.is_none() {
+        let h = if self.gate.is_bare() && self.up.is_bare() {
             s.backend.linear_gated(x, &self.gate.weight, &self.up.weight, self.activation)?
         } else {
             let [gate, up] = Linear::forward_many(s, x, [&self.gate, &self.up])?;

@@ -34,6 +34,15 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ];
             deepseek(256, 1).into_iter().chain(more).collect()
         }
+        "FalconH1" => vec![
+            ("num_key_value_heads", json!(8)),
+            ("rope_theta", json!(1e5)),
+            ("rms_norm_eps", json!(1e-5)),
+            ("mamba_d_ssm", json!(1024)),
+            ("mamba_n_heads", json!(128)),
+            ("mamba_n_groups", json!(1)),
+            ("mamba_d_state", json!(256)),
+        ],
         "Glm" | "Glm4" => vec![
             ("num_key_value_heads", json!(2)),
             ("head_dim", json!(128)),
@@ -322,6 +331,11 @@ mod tests {
                     "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
                     "linear_value_head_dim": 128, "num_experts": 256, "num_experts_per_tok": 8,
                     "partial_rotary_factor": 0.25}),
+            ),
+            (
+                "FalconH1ForCausalLM",
+                json!({"num_key_value_heads": 8, "rope_theta": 1e5, "rms_norm_eps": 1e-5, "mamba_d_ssm": 1024,
+                    "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256}),
             ),
             ("GraniteForCausalLM", json!({"attention_multiplier": 1.0})),
             (

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 8] = [
+const HYBRIDS: [(&str, &[&str]); 10] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -21,6 +21,8 @@ const HYBRIDS: [(&str, &[&str]); 8] = [
     ("granite-hybrid", &SPACES),
     ("granite-hybrid-moe", &SPACES),
     ("nemotron-h", &BLOCKS),
+    ("falcon-h1", &BESIDE),
+    ("falcon-h1-bias", &BESIDE),
 ];
 
 const DELTA: [&str; 16] = [
@@ -67,6 +69,22 @@ const BLOCKS: [&str; 9] = [
     "use_conv_bias",
     "mlp_hidden_act",
     "time_step_limit",
+];
+
+const BESIDE: [&str; 13] = [
+    "mamba_d_ssm",
+    "mamba_n_heads",
+    "mamba_d_head",
+    "mamba_d_state",
+    "mamba_n_groups",
+    "mamba_d_conv",
+    "mamba_expand",
+    "mamba_rms_norm",
+    "mamba_norm_before_gate",
+    "ssm_multipliers",
+    "mlp_multipliers",
+    "key_multiplier",
+    "ssm_in_multiplier",
 ];
 
 const SPACES: [&str; 13] = [

@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 20] = [
+const READ: [&str; 22] = [
     "cohere2",
+    "falcon-h1",
+    "falcon-h1-norm",
     "glm4",
     "granite",
     "granite-hybrid",

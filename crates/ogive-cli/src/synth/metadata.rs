@@ -60,21 +60,21 @@ pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: 
 
     let [keys, heads] = shape.linear;
     if keys > 0 {
-        let space = shape.family == Family::GraniteHybrid;
+        let space = shape.family.has_spaces();
         for (name, value) in [
             ("ssm.conv_kernel", TAPS),
-            ("ssm.state_size", LINEAR_DIM),
+            ("ssm.state_size", shape.family.state_dim()),
             ("ssm.group_count", keys),
             ("ssm.time_step_rank", heads),
             ("ssm.inner_size", heads * if space { SPACE_DIM } else { LINEAR_DIM }),
         ] {
             w.set(&key(name), value as u32);
         }
-        if space {
+        if shape.family == Family::GraniteHybrid {
             let key_heads = |layer| if shape.is_linear(layer) { 0 } else { shape.kv_heads as u32 };
             let key_heads: Vec<u32> = (0..shape.layers).map(key_heads).collect();
             w.set(&key("attention.head_count_kv"), key_heads).set(&key("rope.scaling.finetuned"), false);
-        } else {
+        } else if !space {
             w.set(&key("full_attention_interval"), FULL_EACH as u32);
             // Pairs that turn by a text's position, as those of pictures by three.
             w.set(&key("rope.dimension_sections"), vec![11_i32, 11, 10, 0]);

@@ -102,15 +102,20 @@ impl Plan {
 
         self.vector(&name("attn_norm.weight"), dim, Fill::Near(1.0));
         match shape.is_linear(layer) {
-            true if shape.family == Family::GraniteHybrid => self.space(shape, layer, attention),
+            true if shape.family.has_spaces() => self.space(shape, layer, attention),
             true => self.linear_attention(shape, layer, attention),
             false => self.attention(shape, layer, attention),
+        }
+        if shape.family == Family::FalconH1 {
+            self.attention(shape, layer, attention);
         }
         if shape.family == Family::Gemma2 {
             self.vector(&name("post_attention_norm.weight"), dim, Fill::Near(attention));
         }
         let norm = match shape.family {
             Family::GptOss | Family::Qwen35 => "post_attention_norm.weight",
+            // As the converter leaves it.
+            Family::FalconH1 => "ffn_norm",
             _ => "ffn_norm.weight",
         };
         self.vector(&name(norm), dim, Fill::Near(1.0));
@@ -171,7 +176,7 @@ impl Plan {
     fn space(&mut self, shape: &Shape, layer: usize, size: f32) {
         let ([groups, heads], dim) = (shape.linear, shape.dim);
         let inner = heads * SPACE_DIM;
-        let channels = inner + 2 * groups * LINEAR_DIM;
+        let channels = inner + 2 * groups * shape.family.state_dim();
         let name = |part: &str| format!("blk.{layer}.{part}");
         self.matrix(&name("ssm_in.weight"), dim, inner + channels + heads, even(dim));
         self.matrix(&name("ssm_conv1d.weight"), TAPS, channels, even(TAPS));

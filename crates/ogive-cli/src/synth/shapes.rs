@@ -24,6 +24,8 @@ pub(crate) enum Family {
     Qwen35,
     /// Granite's factors, and selective state spaces in all layers but each tenth.
     GraniteHybrid,
+    /// A selective state space beside attention in every layer.
+    FalconH1,
 }
 
 impl Family {
@@ -39,6 +41,7 @@ impl Family {
             Self::GptOss => "gpt-oss",
             Self::Qwen35 => "qwen35",
             Self::GraniteHybrid => "granitehybrid",
+            Self::FalconH1 => "falcon-h1",
         }
     }
 
@@ -66,15 +69,25 @@ impl Family {
         matches!(self, Self::GraniteMoe | Self::GraniteHybrid)
     }
 
+    /// Whether it has state spaces, beside attention or in its place.
+    pub(crate) fn has_spaces(self) -> bool {
+        matches!(self, Self::GraniteHybrid | Self::FalconH1)
+    }
+
+    /// Elements by which a state is written and read.
+    pub(crate) fn state_dim(self) -> usize {
+        if self == Self::FalconH1 { 256 } else { LINEAR_DIM }
+    }
+
     /// Whether its vocabulary is Qwen's, which begins no text with a token of its own.
     pub(crate) fn is_qwen(self) -> bool {
         matches!(self, Self::Qwen2 | Self::Qwen3 | Self::Qwen3Moe | Self::Qwen35)
     }
 }
 
-/// Elements of a head of linear attention, of keys and of values; of keys in a state space too.
+/// Elements of a head of linear attention, of keys and of values.
 pub(crate) const LINEAR_DIM: usize = 128;
-/// And of its values.
+/// And of a head of a state space.
 pub(crate) const SPACE_DIM: usize = 64;
 /// Inputs that its convolution sees.
 pub(crate) const TAPS: usize = 4;
@@ -269,6 +282,23 @@ pub(crate) const SHAPES: &[Shape] = &[
         context: 131_072,
         ..TINY
     },
+    // 1.6 billion parameters.
+    Shape {
+        name: "falcon-h1-1.5b",
+        family: Family::FalconH1,
+        layers: 24,
+        dim: 2048,
+        heads: 8,
+        kv_heads: 2,
+        head_dim: 128,
+        ffn: 4608,
+        linear: [1, 48],
+        vocab: 65_537,
+        context: 131_072,
+        theta: 1e11,
+        tied: false,
+        ..TINY
+    },
     // Version 0.3: without the window of 0.1.
     Shape {
         name: "mistral-7b",
@@ -336,6 +366,7 @@ impl Shape {
     pub(crate) fn is_linear(&self, layer: usize) -> bool {
         match self.family {
             Family::GraniteHybrid => layer % 10 != 5,
+            Family::FalconH1 => true,
             _ => self.linear[0] > 0 && !(layer + 1).is_multiple_of(FULL_EACH),
         }
     }

@@ -83,6 +83,7 @@ fn every_family_runs() {
         ("gpt-oss-20b", "mxfp4_moe"),
         ("qwen3.5-4b", "q4_k_m"),
         ("granite-4.0-h-micro", "q4_k_m"),
+        ("falcon-h1-1.5b", "q4_k_m"),
     ] {
         let real = Shape::find(name).unwrap();
         // Rows that 256 does not divide, so that the older types are seen too.
@@ -268,6 +269,7 @@ fn shapes_have_their_published_sizes() {
         ("gemma-2-2b", 2_614_341_888),
         ("granite-3.1-3b-a800m", 3_298_793_472),
         ("granite-4.0-h-micro", 3_191_396_096),
+        ("falcon-h1-1.5b", 1_554_863_488),
         ("gpt-oss-20b", 20_914_757_184),
         ("qwen3-30b-a3b", 30_532_122_624),
     ] {

@@ -25,12 +25,17 @@ enum Kind {
     Hybrid,
     /// State spaces in some layers.
     Space,
+    /// State spaces beside attention.
+    Beside,
 }
 
 impl Kind {
     fn of(config: &serde_json::Value) -> Self {
         if config.get("linear_num_key_heads").is_some() {
             return Self::Hybrid;
+        }
+        if config.get("mamba_d_ssm").is_some() {
+            return Self::Beside;
         }
         if config.get("mamba_n_heads").is_some() {
             return Self::Space;
@@ -89,6 +94,13 @@ fn settings(config: &mut serde_json::Value) {
             config[key] = value.into();
         }
     }
+    if kind == Kind::Beside {
+        for (key, value) in
+            [("mamba_n_heads", 4), ("mamba_d_head", 64), ("mamba_d_state", 64), ("mamba_d_ssm", 256)]
+        {
+            config[key] = value.into();
+        }
+    }
     if let Some(experts) = experts {
         config["num_experts_per_tok"] = experts;
     }
@@ -105,6 +117,17 @@ fn grown(n: usize, kind: Kind) -> usize {
             56 | 96 | 104 | 144 => 512,         // all heads, what is convolved
             176 => 768,                         // what is projected at once
             192 | 288 => 1024,                  // queries and their gates
+            other => other,
+        };
+    }
+    if kind == Kind::Beside {
+        return match n {
+            6 => 4,         // heads of a space
+            24 => 128,      // keys and values
+            48 | 72 => 256, // hidden, and all heads of either
+            56 => 512,
+            112 => 512, // what is convolved
+            190 => 772, // what is projected at once
             other => other,
         };
     }

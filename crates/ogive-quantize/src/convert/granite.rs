@@ -127,13 +127,7 @@ fn spaces(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
 
 /// The sizes of a layer with a state space.
 fn space(config: &Config) -> Result<Space> {
-    Ok(Space {
-        heads: config.usize_or("mamba_n_heads", 128)?,
-        head_dim: config.usize("mamba_d_head")?,
-        groups: config.usize_or("mamba_n_groups", 1)?,
-        state: config.usize_or("mamba_d_state", 256)?,
-        taps: config.usize_or("mamba_d_conv", 4)?,
-    })
+    Space::read(config, config.usize("mamba_d_head")?)
 }
 
 /// Refuses tensors of other sizes than the settings say.

@@ -5,6 +5,7 @@
 //! that a model which GGUF cannot say is an error here and not a model that answers differently.
 
 mod check;
+mod falcon_h1;
 mod granite;
 mod hybrid;
 mod latent;
@@ -42,6 +43,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("Lfm2ForCausalLM", lfm2::DENSE),
     ("Lfm2MoeForCausalLM", lfm2::MIXTURE),
     ("NemotronHForCausalLM", nemotron_h::ARCHITECTURE),
+    ("FalconH1ForCausalLM", falcon_h1::ARCHITECTURE),
     ("DeepseekV2ForCausalLM", latent::ARCHITECTURE),
     ("DeepseekV3ForCausalLM", latent::ARCHITECTURE),
     ("GemmaForCausalLM", "gemma"),
@@ -102,7 +104,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     };
     let architecture = CLASSES.iter().find(|(c, _)| c == class).ok_or_else(known)?.1;
     let architecture = granite::architecture(class, config)?.unwrap_or(architecture);
-    let config = &nemotron_h::settled(class, granite::settled(class, config)?);
+    let config = &falcon_h1::settled(class, nemotron_h::settled(class, granite::settled(class, config)?))?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation };
@@ -118,6 +120,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     hybrid::check(&model, &tensors)?;
     granite::check(&model, &tensors)?;
     nemotron_h::check(&model, &tensors)?;
+    falcon_h1::check(&model, &tensors)?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;

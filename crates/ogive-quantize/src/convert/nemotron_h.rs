@@ -4,10 +4,10 @@
 //! not converted.
 
 use super::settings::{set_vocab_size, whole};
-use super::{Keys, Model, layer_types, refuse, space::Space, tensors};
-use crate::{Error, Result, input::Tensor};
+use super::space::{self, Space};
+use super::{Keys, Model, layer_types, refuse, tensors};
+use crate::{Result, input::Tensor};
 use ogive_tensor::Config;
-use serde_json::json;
 
 /// GGUF's name of the architecture.
 pub(super) const ARCHITECTURE: &str = "nemotron_h";
@@ -69,7 +69,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     keys.set("feed_forward_length", where_it_is("mlp", width));
     keys.set("rope.scaling.finetuned", false);
     set_vocab_size(keys, config)?;
-    space(config)?.set(keys)
+    sizes(config)?.set(keys)
 }
 
 /// Settings that change what a model computes and that GGUF cannot say of this architecture.
@@ -79,21 +79,14 @@ fn refuse_what_has_no_key(config: &Config) -> Result<()> {
             return refuse(setting, format!("readers of GGUF take `{granted}` for granted"));
         }
     }
-    let unbounded = json!([0.0, {"__float__": "Infinity"}]);
-    if config.has("time_step_limit") && config.0.get("time_step_limit") != Some(&unbounded) {
-        return refuse("time_step_limit", "GGUF has no bounds of steps in time");
-    }
     if config.has("sliding_window") {
         return refuse("sliding_window", "programs differ in whether this class obeys it");
     }
-    if !config.bool_or("is_causal", true)? {
-        return refuse("is_causal", "it is off, and a state space only looks back");
-    }
-    Ok(())
+    space::refuse_what_has_no_key(config)
 }
 
 /// The sizes of a state space.
-fn space(config: &Config) -> Result<Space> {
+fn sizes(config: &Config) -> Result<Space> {
     Ok(Space {
         heads: config.usize("mamba_num_heads")?,
         head_dim: config.usize("mamba_head_dim")?,
@@ -108,20 +101,9 @@ pub(super) fn check(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
     if !is(model) {
         return Ok(());
     }
-    let passed_over = ["ssm_in.bias", "ssm_out.bias"];
-    if let Some(t) = tensors.iter().find(|t| passed_over.iter().any(|end| t.name.ends_with(end))) {
-        let why = "readers of GGUF know no biases of these projections";
-        return Err(Error::convert(format!("the tensor {}", t.name), why));
-    }
-    for kernel in tensors.iter().filter_map(|t| t.name.strip_suffix(".ssm_conv1d.weight")) {
-        let bias = format!("{kernel}.ssm_conv1d.bias");
-        if tensors.iter().all(|t| t.name != bias) {
-            let why = "readers of GGUF want biases of this convolution, and the model has none";
-            return Err(Error::convert(format!("the tensor {bias}"), why));
-        }
-    }
+    space::biases(tensors, &["ssm_in.bias", "ssm_out.bias"])?;
     let config = model.config;
-    space(config)?.check(tensors)?;
+    sizes(config)?.check(tensors)?;
     let size = |key: &str| config.usize_or(key, 0);
     let dim = size("head_dim")?;
     let (queries, shared) =

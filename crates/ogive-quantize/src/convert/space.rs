@@ -1,8 +1,10 @@
 //! A selective state space as GGUF has it, whatever the class calls its sizes.
 
 use super::settings::whole;
-use super::{Keys, tensors};
-use crate::{Result, input::Tensor};
+use super::{Keys, refuse, tensors};
+use crate::{Error, Result, input::Tensor};
+use ogive_tensor::Config;
+use serde_json::json;
 
 /// Its sizes.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +21,19 @@ pub(super) struct Space {
 }
 
 impl Space {
+    /// As IBM's and Falcon's classes call them, with heads of so many elements.
+    pub(super) fn read(config: &Config, head_dim: usize) -> Result<Self> {
+        Ok(Self {
+            heads: config.usize_or("mamba_n_heads", 128)?,
+            head_dim,
+            groups: config.usize_or("mamba_n_groups", 1)?,
+            state: config.usize_or("mamba_d_state", 256)?,
+            taps: config.usize_or("mamba_d_conv", 4)?,
+        })
+    }
+
     /// Elements of all heads together.
-    fn inner(self) -> usize {
+    pub(super) fn inner(self) -> usize {
         self.heads.saturating_mul(self.head_dim)
     }
 
@@ -56,4 +69,32 @@ impl Space {
         ];
         tensors::fit(tensors, &sizes)
     }
+}
+
+/// Refuses bounds of how long steps in time are, and attention that looks ahead beside a state space.
+pub(super) fn refuse_what_has_no_key(config: &Config) -> Result<()> {
+    let unbounded = json!([0.0, {"__float__": "Infinity"}]);
+    if config.has("time_step_limit") && config.0.get("time_step_limit") != Some(&unbounded) {
+        return refuse("time_step_limit", "GGUF has no bounds of steps in time");
+    }
+    if !config.bool_or("is_causal", true)? {
+        return refuse("is_causal", "it is off, and a state space only looks back");
+    }
+    Ok(())
+}
+
+/// Refuses biases that readers of GGUF pass over, by what their names end with, and convolutions that have none.
+pub(super) fn biases(tensors: &[Tensor], passed_over: &[&str]) -> Result<()> {
+    if let Some(t) = tensors.iter().find(|t| passed_over.iter().any(|end| t.name.ends_with(end))) {
+        let why = "readers of GGUF know no biases of these projections";
+        return Err(Error::convert(format!("the tensor {}", t.name), why));
+    }
+    for kernel in tensors.iter().filter_map(|t| t.name.strip_suffix(".ssm_conv1d.weight")) {
+        let bias = format!("{kernel}.ssm_conv1d.bias");
+        if tensors.iter().all(|t| t.name != bias) {
+            let why = "readers of GGUF want biases of this convolution, and the model has none";
+            return Err(Error::convert(format!("the tensor {bias}"), why));
+        }
+    }
+    Ok(())
 }

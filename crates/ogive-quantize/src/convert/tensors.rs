@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, granite, hybrid, latent, lfm2, nemotron_h};
+use super::{Model, falcon_h1, granite, hybrid, latent, lfm2, nemotron_h};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -41,7 +41,11 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
         }
         let two = latent::halves(model, &name).or_else(|| granite::halves(model, &name));
         let two = two.map(|halves| halves.map(|(to, change)| (to, Some(change))).into());
-        if let Some(parts) = two.or_else(|| hybrid::parts(model, &name)) {
+        let parts = match two.or_else(|| hybrid::parts(model, &name)) {
+            None => falcon_h1::parts(model, &name, tied)?,
+            some => some,
+        };
+        if let Some(parts) = parts {
             for (to, change) in parts {
                 plain.push(one(model, to, &info, change)?);
             }
@@ -192,9 +196,10 @@ fn layer(name: &str) -> Option<u64> {
 pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> Result<()> {
     let lacks = |name: &str| !model.is_encoder() && tensors.iter().all(|t| t.name != name);
     let needed = |name: &str, why: &str| Err(Error::convert(format!("the tensor {name}"), why));
-    let (last, own) = match (lfm2::is(model), nemotron_h::is(model)) {
-        (true, _) => ("token_embd_norm.weight", "model.embedding_norm.weight"),
-        (_, true) => ("output_norm.weight", "backbone.norm_f.weight"),
+    let (last, own) = match model.architecture {
+        lfm2::DENSE | lfm2::MIXTURE => ("token_embd_norm.weight", "model.embedding_norm.weight"),
+        nemotron_h::ARCHITECTURE => ("output_norm.weight", "backbone.norm_f.weight"),
+        falcon_h1::ARCHITECTURE => ("output_norm.weight", "model.final_layernorm.weight"),
         _ => ("output_norm.weight", "model.norm.weight"),
     };
     if lacks(last) {

@@ -5,6 +5,7 @@
 mod bert;
 mod cohere;
 mod deepseek;
+mod falcon_h1;
 mod gemma;
 mod glm;
 mod gpt2;
@@ -43,6 +44,7 @@ pub fn translations() -> Vec<Translation> {
         granite::granite(),
         granite::granite_moe(),
         granite::granite_hybrid(),
+        falcon_h1::falcon_h1(),
         lfm2::lfm2(),
         lfm2::lfm2_moe(),
         nemotron_h::nemotron_h(),
