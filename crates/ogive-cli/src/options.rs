@@ -69,6 +69,12 @@ pub(crate) struct Machine {
     /// What keys and values are kept in [default: f16, with --exact f32]
     #[arg(long, value_name = "FORMAT", value_parser = cache_type())]
     cache_type: Option<&'static Format>,
+    /// An adapter (LoRA) over the model: a folder that PEFT saved or an adapter's GGUF file. May be given several times
+    #[arg(long, value_name = "ADAPTER")]
+    lora: Vec<PathBuf>,
+    /// The same, whose updates count STRENGTH times
+    #[arg(long, num_args = 2, value_names = ["ADAPTER", "STRENGTH"], allow_negative_numbers = true)]
+    lora_scaled: Vec<String>,
     /// Reads the file into memory instead of mapping it
     #[arg(long)]
     no_mmap: bool,
@@ -158,7 +164,19 @@ impl Machine {
             return Err(Error::Usage("--context 0: ask for at least one token".into()));
         }
         self.agree()?;
-        Ok(tokens.into_iter().fold(self.options(), Options::context))
+        let options = tokens.into_iter().fold(self.options(), Options::context);
+        Ok(self.adapters()?.into_iter().fold(options, |options, (path, by)| options.adapter(path, by)))
+    }
+
+    /// Adapters, and how often each counts.
+    fn adapters(&self) -> Result<Vec<(PathBuf, f32)>> {
+        let scaled = self.lora_scaled.as_chunks().0.iter().map(|[path, strength]| {
+            let number = strength.parse().ok().filter(|number: &f32| number.is_finite());
+            let wrong =
+                || Error::Usage(format!("--lora-scaled {path} {strength}: the second is to be a number"));
+            Ok((path.into(), number.ok_or_else(wrong)?))
+        });
+        self.lora.iter().map(|path| Ok((path.clone(), 1.0))).chain(scaled).collect()
     }
 
     /// That layers on a GPU are not asked for where no GPU is to be used: by the library's rule, in the words of the command line.

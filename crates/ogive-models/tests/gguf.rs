@@ -3,15 +3,17 @@
 #![allow(clippy::print_stdout)]
 
 mod common;
+#[path = "common/converted.rs"]
+mod converted;
 
 use common::*;
+use converted::{as_gguf, gguf_bytes, gguf_of, named};
 use ogive_engine::{Evaluate, evaluate};
 use ogive_nn::Loader;
-use ogive_nn::tensor::serde_json::{self, Value, json};
+use ogive_nn::tensor::serde_json::{Value, json};
 use ogive_quantize::gguf_file::{GgmlType, Gguf, GgufWriter};
-use ogive_quantize::{FileFormat, Input, Quantize};
-use ogive_weights::{Checkpoint, OpenOptions};
-use std::path::{Path, PathBuf};
+use ogive_weights::OpenOptions;
+use std::path::Path;
 
 /// Models that no GGUF file can be, and what the refusal names.
 const REFUSED: &[(&str, &str)] = &[
@@ -31,43 +33,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("smollm3-window", "use_sliding_window"),
 ];
 
-fn golden(name: &str) -> PathBuf {
-    every().into_iter().find(|(own, _)| own == name).unwrap().1
-}
-
-/// The folder as a GGUF file that was opened, or the refusal.
-fn packed(
-    folder: &Path,
-    format: &str,
-    change: impl FnOnce(&mut Value),
-) -> ogive_quantize::Result<Checkpoint> {
-    Ok(OpenOptions::new().of_gguf(written(folder, format, change)?.into())?)
-}
-
-/// The folder as a GGUF file, or the refusal.
-fn written(folder: &Path, format: &str, change: impl FnOnce(&mut Value)) -> ogive_quantize::Result<Gguf> {
-    Ok(Gguf::from_bytes(bytes(folder, format, change)?)?)
-}
-
-/// The same as bytes. Decoders have no vocabulary, so they get that of an encoder, which has as many tokens.
-fn bytes(folder: &Path, format: &str, change: impl FnOnce(&mut Value)) -> ogive_quantize::Result<Vec<u8>> {
-    let copy = tempfile::tempdir().unwrap();
-    let to = |name: &str| copy.path().join(name);
-    std::fs::copy(folder.join("model.safetensors"), to("model.safetensors")).unwrap();
-    for name in ["tokenizer.json", "tokenizer_config.json"] {
-        std::fs::copy(golden("bert").join(name), to(name)).unwrap();
-    }
-    let mut config: Value =
-        serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
-    (config["bos_token_id"], config["eos_token_id"]) = (json!(2), json!(3));
-    change(&mut config);
-    std::fs::write(to("config.json"), config.to_string()).unwrap();
-    let mut file = Vec::new();
-    let quantize = Quantize::new(FileFormat::find(format)?);
-    quantize.write_to(&Input::open(copy.path())?, &mut file, |_| true)?;
-    Ok(file)
-}
-
 #[test]
 fn files_compute_what_their_folders_do() {
     let mut failed = Vec::new();
@@ -75,7 +40,7 @@ fn files_compute_what_their_folders_do() {
         let refused = REFUSED.iter().find(|(refused, _)| *refused == name);
         // What is multiplied into weights leaves them no place in bf16.
         let format = if name.starts_with("falcon-h1") { "f32" } else { "bf16" };
-        let file = match (packed(&folder, format, |_| {}), refused) {
+        let file = match (as_gguf(&folder, format, |_| {}), refused) {
             (Ok(file), None) => file,
             (Err(e), Some((_, why))) if e.to_string().contains(why) => continue,
             (Err(e), _) => {
@@ -144,8 +109,8 @@ fn before_latents(file: &Gguf, folder: &Path) -> Vec<u8> {
 #[test]
 fn latents_are_read_from_halves_and_from_the_whole() {
     for name in ["deepseek-v2", "deepseek-v3"] {
-        let folder = golden(name);
-        let halves = written(&folder, "bf16", |_| {}).unwrap();
+        let folder = named(name);
+        let halves = gguf_of(&folder, "bf16", |_| {}).unwrap();
         let whole = Gguf::from_bytes(before_latents(&halves, &folder)).unwrap();
         let has = |file: &Gguf, part: &str| file.tensors().iter().filter(|t| t.name().contains(part)).count();
         assert_eq!(["attn_k_b", "attn_v_b", "attn_kv_b"].map(|part| has(&halves, part)), [2, 2, 0]);
@@ -167,7 +132,7 @@ fn latents_are_read_from_halves_and_from_the_whole() {
 fn what_a_file_of_this_architecture_cannot_say_is_refused() {
     let refusal = |name: &str, key: &str, value: Value| {
         let change = |c: &mut Value| c[key] = value;
-        packed(&golden(name), "bf16", change).map(|_| ()).unwrap_err().to_string()
+        as_gguf(&named(name), "bf16", change).map(|_| ()).unwrap_err().to_string()
     };
     for (name, key, value) in [
         ("deepseek-v2", "moe_layer_freq", json!(2)),
@@ -198,7 +163,7 @@ fn shares_that_a_file_cannot_say_are_refused() {
                 settings.insert("norm_topk_prob".into(), said.clone());
             }
         };
-        let e = packed(&golden(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
+        let e = as_gguf(&named(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
         assert!(e.contains("norm_topk_prob"), "{name}, {said}: {e}");
     }
 }
@@ -227,12 +192,12 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         ("lfm2-moe", "routed_scaling_factor", |c| c["routed_scaling_factor"] = json!(2.0)),
     ];
     for (name, word, change) in refused {
-        let e = packed(&golden(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
+        let e = as_gguf(&named(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
         assert!(e.contains(word), "{name}: {e}");
     }
     // The magnitude that YaRN has anyhow, as OLMo 3's files have it.
     let usual = |c: &mut Value| c["rope_scaling"]["attention_factor"] = json!(1.138_629_4);
-    packed(&golden("olmo3"), "bf16", usual).unwrap();
+    as_gguf(&named("olmo3"), "bf16", usual).unwrap();
 }
 
 /// The width of its MLPs, which layers attend, and what the class knows no window for.
@@ -248,7 +213,7 @@ fn lfm2s_settings_are_those_that_llama_cpp_reads() {
     };
     let same: fn(&mut Value) = |_| {};
     for change in [same, first] {
-        let file = written(&golden("lfm2"), "q8_0", change).unwrap();
+        let file = gguf_of(&named("lfm2"), "q8_0", change).unwrap();
         let rows = file.tensor("blk.0.ffn_gate.weight").unwrap().dims()[1];
         let meta = file.metadata();
         assert_eq!(meta.u64("lfm2.feed_forward_length").unwrap(), rows);
@@ -284,7 +249,7 @@ fn damaged_hybrids_end_in_an_error_or_in_a_model_that_runs() {
         model.is_ok_and(|model| evaluate(&b, &*model, &[1, 2, 3], &Evaluate::new()).is_ok())
     };
     for name in ["lfm2", "lfm2-moe", "falcon-h1-norm", "qwen3-next", "qwen3-5-moe"] {
-        let good = bytes(&golden(name), "f32", |_| {}).unwrap();
+        let good = gguf_bytes(&named(name), "f32", |_| {}).unwrap();
         // The header, before the vocabulary and the weights.
         let header = good.windows(5).position(|w| w == b"[PAD]").unwrap();
         let mut whole = 0;
@@ -309,9 +274,9 @@ fn the_first_gemmas_activation_is_the_approximation_whatever_it_is_called() {
     let old = |c: &mut Value| {
         (c["hidden_act"], c["hidden_activation"]) = (json!("gelu"), Value::Null);
     };
-    let file = packed(&golden("gemma"), "bf16", old).unwrap();
+    let file = as_gguf(&named("gemma"), "bf16", old).unwrap();
     let b = exact();
-    let (_, ids, want) = cases(&golden("gemma")).remove(0);
+    let (_, ids, want) = cases(&named("gemma")).remove(0);
     let model =
         ogive_models::registry().build(&file.architecture, &file.config, &Loader::new(&*file.source, &b));
     assert!(worst(&evaluate(&b, &*model.unwrap(), &ids, &Evaluate::new()).unwrap(), &want) < 2e-5);

@@ -189,6 +189,6 @@ fn sorted(
         from = rows.end;
     }
     let all = host.reordered(&order)?;
-    let linear = |rows| Ok(Linear { weight: l.weight(&all.rows(rows)?)?, scale: None, bias: None });
+    let linear = |rows| Ok(Linear::new(l.weight(&all.rows(rows)?)?, None));
     Ok([linear(0..first)?, linear(first..order.len())?])
 }

@@ -2,13 +2,16 @@
 
 use crate::backend::{Ids, Weight};
 use crate::tensor::{Error, Result, Tensor};
-use crate::{Loader, Step};
+use crate::{Loader, LowRank, Step};
 
-/// A matrix, perhaps factors, and perhaps a bias.
+/// A matrix, perhaps an update of it, factors, and a bias.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Linear {
     /// `[out, in]`
     pub weight: Weight,
+    /// What an adapter adds to it.
+    pub update: Option<LowRank>,
     /// `[1]` or `[out]`: what products are multiplied by. The weight may be packed, and factors in it would round it anew.
     pub scale: Option<Tensor>,
     /// `[out]`
@@ -16,6 +19,11 @@ pub struct Linear {
 }
 
 impl Linear {
+    /// A matrix `[out, in]` and perhaps a bias `[out]`, as they are.
+    pub fn new(weight: Weight, bias: Option<Tensor>) -> Self {
+        Self { weight, update: None, scale: None, bias }
+    }
+
     /// The same of inputs multiplied by `input`, with each output, its bias and all, multiplied by its factor of `outputs`, or by the only
     /// one.
     ///
@@ -43,16 +51,28 @@ impl Linear {
 
     /// Whether it is its matrix alone.
     pub fn is_bare(&self) -> bool {
-        self.scale.is_none() && self.bias.is_none()
+        self.update.is_none() && self.scale.is_none() && self.bias.is_none()
     }
 
-    /// `s · (x · wᵀ) + b`. `[n, in] -> [n, out]`
+    /// `s · (x · wᵀ) + b`, where `w` is the matrix with its update. `[n, in] -> [n, out]`
     ///
     /// # Errors
     /// If `x` has not as many columns as the weight has inputs; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
-        let y = s.backend.linear(x, &self.weight)?;
-        self.of_product(s, y)
+        let [y] = Self::of_products(s, x, vec![s.backend.linear(x, &self.weight)?], [self])?;
+        Ok(y)
+    }
+
+    fn of_products<const N: usize>(
+        s: &Step<'_>,
+        x: &Tensor,
+        ys: Vec<Tensor>,
+        layers: [&Self; N],
+    ) -> Result<[Tensor; N]> {
+        let ys = LowRank::add(s, x, ys, &layers.map(|l| l.update.as_ref()))?;
+        let ys = ys.into_iter().zip(layers).map(|(y, l)| l.of_product(s, y)).collect::<Result<Vec<_>>>()?;
+        ys.try_into()
+            .map_err(|_| Error::invalid("linear_many", "the backend gave another number of products"))
     }
 
     fn of_product(&self, s: &Step<'_>, y: Tensor) -> Result<Tensor> {
@@ -72,9 +92,7 @@ impl Linear {
     /// As [`forward`](Self::forward), for each layer.
     pub fn forward_many<const N: usize>(s: &Step<'_>, x: &Tensor, layers: [&Self; N]) -> Result<[Tensor; N]> {
         let ys = s.backend.linear_many(x, &layers.map(|l| &l.weight))?;
-        let ys = ys.into_iter().zip(layers).map(|(y, l)| l.of_product(s, y)).collect::<Result<Vec<_>>>()?;
-        ys.try_into()
-            .map_err(|_| Error::invalid("linear_many", "the backend gave another number of products"))
+        Self::of_products(s, x, ys, layers)
     }
 }
 
@@ -151,6 +169,6 @@ impl Embedding {
 
     /// The table as an output head.
     pub fn tied(&self) -> Linear {
-        Linear { weight: self.weight.clone(), scale: None, bias: None }
+        Linear::new(self.weight.clone(), None)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, Weight};
 use crate::tensor::{Error, HostWeight, Result, Source, Tensor, Unpacked, WeightInfo, optional};
-use crate::{Embedding, LayerNorm, Linear, RmsNorm, mlp::fixed};
+use crate::{Embedding, LayerNorm, Linear, LowRank, RmsNorm, mlp::fixed};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -136,10 +136,11 @@ impl<'a> Loader<'a> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `name.weight`, packed, and `name.bias` if there is one.
+    /// `name.weight`, packed, `name.bias` if there is one, and the update of an adapter, `name.lora_A.weight` and `name.lora_B.weight`, if one
+    /// lies over the file ([`Source`]).
     ///
     /// # Errors
-    /// If there are not as many biases as outputs; else as [all that read](Self#errors).
+    /// If there are not as many biases as outputs, or an update does not fit; else as [all that read](Self#errors).
     pub fn linear(&self, name: &str) -> Result<Linear> {
         self.with_bias(name, self.host(name)?)
     }
@@ -176,13 +177,21 @@ impl<'a> Loader<'a> {
             }
             None => None,
         };
+        let update = self.update(name, host.shape)?;
+        let down = update.as_ref().map(|[down, _]| self.weight(down)).transpose()?;
         let mut from = 0;
         let part = |n: &usize| {
             let rows = from..from + n;
             from = rows.end;
             let part =
                 bias.as_ref().map(|b| self.backend.upload(&b[rows.clone()], [*n].into())).transpose()?;
-            Ok(Linear { weight: self.weight(&host.rows(rows)?)?, scale: None, bias: part })
+            let update = match (&down, &update) {
+                (Some(down), Some([_, up])) => {
+                    Some(LowRank { down: down.clone(), up: self.weight(&up.rows(rows.clone())?)? })
+                }
+                _ => None,
+            };
+            Ok(Linear { update, ..Linear::new(self.weight(&host.rows(rows)?)?, part) })
         };
         outputs.iter().map(part).collect()
     }
@@ -220,7 +229,26 @@ impl<'a> Loader<'a> {
             let why = format!("{} biases for {} outputs", b.shape().len(), host.shape[1]);
             return Err(Error::invalid(&host.name, why));
         }
-        Ok(Linear { weight: self.weight(&host)?, scale: None, bias })
+        let update = match self.update(name, host.shape)? {
+            Some([down, up]) => Some(LowRank { down: self.weight(&down)?, up: self.weight(&up)? }),
+            None => None,
+        };
+        Ok(Linear { update, ..Linear::new(self.weight(&host)?, bias) })
+    }
+
+    /// What an adapter adds to the matrix `name` of this shape, if anything: the flat matrix and the tall one.
+    fn update(&self, name: &str, [experts, out, cols]: [usize; 3]) -> Result<Option<[HostWeight; 2]>> {
+        let Some(down) = self.optional(self.host(&format!("{name}.lora_A")))? else { return Ok(None) };
+        let up = self.host(&format!("{name}.lora_B"))?;
+        let rank = down.shape[1];
+        if experts != 1 || rank == 0 || down.shape != [1, rank, cols] || up.shape != [1, out, rank] {
+            let why = format!(
+                "updates of {:?} and {:?} do not fit a matrix of {out} outputs and {cols} inputs; was the adapter trained on this model?",
+                down.shape, up.shape
+            );
+            return Err(Error::invalid(&self.name(name), why));
+        }
+        Ok(Some([down, up]))
     }
 
     /// An error that names the tensor, if there is not as much of something as the settings need.

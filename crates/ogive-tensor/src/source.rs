@@ -47,4 +47,10 @@ pub trait Source: Debug + Send + Sync {
     fn left_out(&self) -> Vec<String> {
         Vec::new()
     }
+    /// The names of matrices (without `.weight`) that this source adds something to (an adapter's update, as `NAME.lora_A.weight` and
+    /// `NAME.lora_B.weight`) that nobody asked it for so far: if there are any once a model is loaded, it goes without them. None, unless a
+    /// source knows of some.
+    fn unused(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

@@ -30,6 +30,7 @@
 //! - A mapped file **must not be changed or truncated** while anything of it is in use; where that cannot be promised,
 //!   [`OpenOptions::mmap`] reads it instead.
 
+mod adapter;
 mod bytes;
 mod classes;
 mod files;

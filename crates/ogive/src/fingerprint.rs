@@ -96,4 +96,12 @@ impl Source for Noted<'_> {
     fn tensors(&self) -> Vec<WeightInfo> {
         self.source.tensors()
     }
+
+    fn left_out(&self) -> Vec<String> {
+        self.source.left_out()
+    }
+
+    fn unused(&self) -> Vec<String> {
+        self.source.unused()
+    }
 }

@@ -4,7 +4,7 @@ use crate::engine::{Engine, Evaluate, Limits, backend::Backend, evaluate};
 use crate::fingerprint::Noted;
 use crate::nn::{self, Loader};
 use crate::sampler::{Chain, SamplerParams};
-use crate::tensor::{Config, Error as ModelError, ErrorKind};
+use crate::tensor::{Config, Error as ModelError, ErrorKind, Source};
 use crate::tokenizer::{EncodeOptions, Tokenizer, template::ChatTemplate};
 use crate::vocabulary::Words;
 use crate::weights::Checkpoint;
@@ -93,6 +93,11 @@ impl Model {
             }
         };
         let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
+        if let Some(left) = noted.unused().first() {
+            let why =
+                format!("{architecture} does not read this as a matrix by itself, and an adapter changes it");
+            return Err(at(ModelError::unsupported(left, why)).into());
+        }
         noted.finish();
         let (notes, means) = (notes::of(&loader), loader.context_means());
         let tokenizer = match (&gguf, &folder) {

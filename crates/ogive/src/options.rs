@@ -5,7 +5,8 @@ use crate::nn::Registry;
 use crate::tensor::{F16, F32, Format};
 use crate::weights::{Checkpoint, OpenOptions};
 use crate::{Device, GpuLayers, Memory, Model, Result, demo, device, memory};
-use std::{fmt, path::Path, sync::Arc};
+use std::path::{Path, PathBuf};
+use std::{fmt, sync::Arc};
 
 /// Who hears how far a model is read.
 #[derive(Clone)]
@@ -48,6 +49,7 @@ pub struct Options {
     pub(crate) cache_element: Option<&'static Format>,
     pub(crate) registry: Registry,
     pub(crate) files: OpenOptions,
+    pub(crate) adapters: Vec<(PathBuf, f32)>,
     pub(crate) backend: Option<Arc<dyn Backend>>,
     pub(crate) listener: Option<Listener>,
 }
@@ -76,6 +78,7 @@ impl Options {
             cache_element: None,
             registry: ogive_models::registry(),
             files: OpenOptions::new(),
+            adapters: Vec::new(),
             backend: None,
             listener: None,
         }
@@ -181,6 +184,21 @@ impl Options {
         Self { files, ..self }
     }
 
+    /// An adapter (LoRA) over the model, whose updates count `strength` times; 1 is as it was trained. `path` is a folder that PEFT saved, or an
+    /// adapter's GGUF file; which of the two the model's weights came as makes no difference. They stay packed: the updates are
+    /// computed beside them. Several adapters lie over each other. All sessions of the model have them; for texts with others, open it once more.
+    ///
+    /// ```no_run
+    /// # fn main() -> ogive::Result<()> {
+    /// let model = ogive::Options::new().adapter("my-lora", 1.0).open("model.gguf")?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn adapter(mut self, path: impl Into<PathBuf>, strength: f32) -> Self {
+        self.adapters.push((path.into(), strength));
+        self
+    }
+
     /// A backend of one's own, or one that several models share (the CPU's, with its threads). `device`, `gpu_layers`, `threads`, `bf16`,
     /// `int8`, `repack` and `background` say nothing then, and of `exact` only the element of the cache is left.
     #[must_use]
@@ -211,8 +229,9 @@ impl Options {
     /// [`DEMO`](crate::DEMO).
     ///
     /// # Errors
-    /// If nothing is there or it is no model, if its architecture, one of its settings or a format is not known, if the device that was
-    /// asked for cannot be used, or if memory is short: the message says how much is missing, and what would fit.
+    /// If nothing is there or it is no model, if its architecture, one of its settings or a format is not known, if an
+    /// [adapter](Self::adapter) is not one of this model ([`Checkpoint::adapted`]) or changes what the architecture does not read as a matrix by
+    /// itself, if the device that was asked for cannot be used, or if memory is short: the message says how much is missing, and what would fit.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
         Model::load(self.checkpoint(path)?, Some(path), self)
@@ -232,7 +251,7 @@ impl Options {
     /// # Errors
     /// As [`open`](Self::open), but for those of files.
     pub fn open_checkpoint(&self, checkpoint: Checkpoint) -> Result<Model> {
-        Model::load(checkpoint, None, self)
+        Model::load(self.adapted(checkpoint)?, None, self)
     }
 
     /// Every device as [`devices`](crate::devices) lists it, the CPU with as many [threads](Self::threads) as these options give it.
@@ -240,16 +259,22 @@ impl Options {
         device::listed(self)
     }
 
-    /// What is at `path` before it is a model: settings, and weights as they are stored, none of them read.
+    /// What is at `path` before it is a model: settings, and weights as they are stored, with those of adapters, none of them read.
     ///
     /// # Errors
-    /// If nothing is there or it is no model, or if it is a GGUF file of an architecture that has no translation.
+    /// If nothing is there or it is no model, if it is a GGUF file of an architecture that has no translation, and as
+    /// [`Checkpoint::adapted`].
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = path.as_ref();
         if demo::is_demo(path) {
-            return Ok(self.files.of_gguf(Arc::new(demo::open_gguf(path)?))?);
+            return self.adapted(self.files.of_gguf(Arc::new(demo::open_gguf(path)?))?);
         }
-        Ok(self.files.open(path)?)
+        self.adapted(self.files.open(path)?)
+    }
+
+    fn adapted(&self, checkpoint: Checkpoint) -> Result<Checkpoint> {
+        let over = |under: Checkpoint, (path, strength): &(PathBuf, f32)| under.adapted(path, *strength);
+        Ok(self.adapters.iter().try_fold(checkpoint, over)?)
     }
 
     /// What the model at `path` would take, without loading it: on all machines that share its layers together. Where those are shared out

@@ -68,7 +68,7 @@ fn load_qkv(l: &Loader<'_>, heads: usize, dim: usize) -> Result<Linear> {
         l.backend().upload(&sorted, [sorted.len()].into())
     };
     let bias = l.optional(l.tensor(&format!("{name}.bias")))?.map(in_order).transpose()?;
-    Ok(Linear { weight, scale: None, bias })
+    Ok(Linear::new(weight, bias))
 }
 
 impl Block {

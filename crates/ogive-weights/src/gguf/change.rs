@@ -16,6 +16,19 @@ pub struct Change {
     apply: Apply,
     /// What undoes it.
     back: Option<(Info, Apply)>,
+    of_outputs: OfOutputs,
+}
+
+/// What a change does to what is added to a matrix, output by output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum OfOutputs {
+    /// More than that.
+    #[default]
+    Unknown,
+    /// Nothing: what is added says itself which are outputs.
+    Nothing,
+    /// What it does to the matrix.
+    Same,
 }
 
 impl fmt::Debug for Change {
@@ -31,7 +44,7 @@ impl Change {
         info: impl Fn(&[WeightInfo], &Config) -> Result<WeightInfo> + Send + Sync + 'static,
         apply: impl Fn(&[HostWeight], &Config) -> Result<HostWeight> + Send + Sync + 'static,
     ) -> Self {
-        Self { info: Arc::new(info), apply: Arc::new(apply), back: None }
+        Self { info: Arc::new(info), apply: Arc::new(apply), back: None, of_outputs: OfOutputs::Unknown }
     }
 
     /// The same with what undoes it, for writers of GGUF files.
@@ -44,7 +57,8 @@ impl Change {
     #[must_use]
     pub fn reversed(&self) -> Option<Self> {
         let (info, apply) = self.back.clone()?;
-        Some(Self { info, apply, back: Some((Arc::clone(&self.info), Arc::clone(&self.apply))) })
+        let back = Some((Arc::clone(&self.info), Arc::clone(&self.apply)));
+        Some(Self { info, apply, back, of_outputs: self.of_outputs })
     }
 
     /// A change to one tensor.
@@ -62,7 +76,18 @@ impl Change {
     /// so that rotary pairs are neighbours; this undoes it. `heads` is the setting that says how many heads there are; where
     /// there is none, there are as many as of queries. Packed rows are copied, nothing is decoded.
     pub fn split_rotary_pairs(heads: &'static str) -> Self {
-        Self::rows_in_heads(heads, split_pairs).undone_by(Self::rows_in_heads(heads, join_halves))
+        let split =
+            Self::rows_in_heads(heads, split_pairs).undone_by(Self::rows_in_heads(heads, join_halves));
+        Self { of_outputs: OfOutputs::Same, ..split }
+    }
+
+    /// What is added to the outputs of a matrix that is changed so, `[out, rank]`; `None` where the change is of more than outputs.
+    pub(crate) fn of_outputs(&self, up: &HostWeight, config: &Config) -> Result<Option<HostWeight>> {
+        Ok(match self.of_outputs {
+            OfOutputs::Unknown => None,
+            OfOutputs::Nothing => Some(up.clone()),
+            OfOutputs::Same => Some(self.apply(&[up.clone()], config)?),
+        })
     }
 
     /// Rows, or a bias's elements, in the order that `order` gives for so many rows and heads.
@@ -142,7 +167,7 @@ impl Change {
             },
             move |w, _| if is_vector(w.shape) { Ok(w.clone()) } else { w.transposed() },
         );
-        turn.clone().undone_by(turn)
+        Self { of_outputs: OfOutputs::Nothing, ..turn.clone().undone_by(turn) }
     }
 
     /// The logarithm of what is kept below 0, as decays of states are.

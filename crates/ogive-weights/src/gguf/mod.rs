@@ -18,4 +18,5 @@ pub use settings::Settings;
 pub use source::GgufSource;
 pub use translation::{Rule, Translation};
 
-pub(crate) use translation::find as find_translation;
+pub(crate) use source::read;
+pub(crate) use translation::{fill_in, find as find_translation};

@@ -143,7 +143,7 @@ fn info(tensor: &TensorInfo, formats: &Formats) -> Result<WeightInfo> {
 }
 
 /// A tensor as the file has it, under its GGUF name.
-pub(super) fn read(gguf: &Gguf, tensor: &TensorInfo, formats: &Formats) -> Result<HostWeight> {
+pub(crate) fn read(gguf: &Gguf, tensor: &TensorInfo, formats: &Formats) -> Result<HostWeight> {
     let WeightInfo { name, shape, format, .. } = info(tensor, formats)?;
     let data = gguf.data(tensor).map_err(|e| Error::other("reading a tensor", e))?;
     HostWeight::new(name, shape, format, bytes_of(&data.owner, data.range)?)

@@ -24,14 +24,15 @@ pub struct Translation {
     /// By the first name that a rule takes.
     rules: HashMap<String, Rule>,
     fill: Vec<Fill>,
+    factors_in_weights: bool,
 }
 
 /// One tensor's new name, and what it is made of.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    pub(super) from: Vec<String>,
-    pub(super) to: String,
-    pub(super) change: Option<Change>,
+    pub(crate) from: Vec<String>,
+    pub(crate) to: String,
+    pub(crate) change: Option<Change>,
 }
 
 impl Rule {
@@ -60,7 +61,25 @@ impl Translation {
             class: class.into(),
             rules: HashMap::new(),
             fill: Vec::new(),
+            factors_in_weights: false,
         }
+    }
+
+    /// Files whose writer multiplied factors of the settings into the weights, so that the settings have none. An adapter, which was trained
+    /// beside the weights as they were, is refused with such a file.
+    #[must_use]
+    pub fn with_factors_in_weights(self) -> Self {
+        Self { factors_in_weights: true, ..self }
+    }
+
+    /// What [`with_factors_in_weights`](Self::with_factors_in_weights) said.
+    pub(crate) fn has_factors_in_weights(&self) -> bool {
+        self.factors_in_weights
+    }
+
+    /// The Hugging Face class.
+    pub(crate) fn class(&self) -> &str {
+        &self.class
     }
 
     /// As [`new`](Self::new), with the names that nearly all decoders have: embeddings, norms, attention and gated MLP
@@ -182,7 +201,7 @@ impl Translation {
     }
 
     /// The rule for a tensor, and the numbers in the tensor's name.
-    pub(super) fn rule_for<'a>(&self, tensor: &'a str) -> Option<(&Rule, Vec<&'a str>)> {
+    pub(crate) fn rule_for<'a>(&self, tensor: &'a str) -> Option<(&Rule, Vec<&'a str>)> {
         let (pattern, numbers) = pattern(tensor);
         Some((self.rules.get(&pattern)?, numbers))
     }
@@ -229,7 +248,7 @@ fn pattern(name: &str) -> (String, Vec<&str>) {
 }
 
 /// A pattern with its numbers put in.
-pub(super) fn fill_in(pattern: &str, numbers: &[&str]) -> String {
+pub(crate) fn fill_in(pattern: &str, numbers: &[&str]) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut numbers = numbers.iter();
     for (i, part) in pattern.split("{}").enumerate() {

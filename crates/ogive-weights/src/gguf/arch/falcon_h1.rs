@@ -17,7 +17,9 @@ pub(super) fn falcon_h1() -> Translation {
         .rename("blk.{}.ffn_gate", "model.layers.{}.feed_forward.gate_proj")
         .rename("blk.{}.ffn_up", "model.layers.{}.feed_forward.up_proj")
         .rename("blk.{}.ffn_down", "model.layers.{}.feed_forward.down_proj");
-    mamba2::with_spaces(t, "model.layers.{}.mamba", "mamba_n_groups").settings(settings)
+    mamba2::with_spaces(t, "model.layers.{}.mamba", "mamba_n_groups")
+        .with_factors_in_weights()
+        .settings(settings)
 }
 
 fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
