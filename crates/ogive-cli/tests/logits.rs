@@ -6,6 +6,7 @@ use common::{ogive, shared, shared_json};
 use ndarray_npy::{ReadNpyExt, read_npy};
 use ogive::ndarray::Array2;
 use std::fs;
+use std::path::Path;
 
 /// Architectures, the files in which each is found, and how much a logit may differ. 9e-6 was the most that was seen.
 const MODELS: [(&str, &[&str], f32); 13] = [
@@ -47,6 +48,43 @@ fn every_architecture_in_every_form_is_the_references() {
     }
     // Written over each other, and nothing left beside.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Adapters as options, against PEFT: whole, and in two parts of it.
+#[test]
+fn adapters_count_as_often_as_is_said() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests");
+    let (model, lora) = (tests.join("golden/llama"), tests.join("adapters/llama"));
+    let golden: serde_json::Value =
+        serde_json::from_slice(&fs::read(model.join("golden.json")).unwrap()).unwrap();
+    let case = golden["cases"].as_array().unwrap().iter().find(|case| case["name"] == "long").unwrap();
+    let ids: Vec<String> = case["ids"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    let ids = ids.join(",");
+    let expected: Array2<f32> = read_npy(lora.join("logits.npy")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("logits.npy");
+    let twice = args!["--lora-scaled", lora, "1.5", "--lora-scaled", lora, "-0.5"];
+    for adapters in [args!["--lora", lora], twice] {
+        let plain = args!["logits", "--model", model, "--tokens", ids, "--out", out, "--exact"];
+        assert_eq!(ogive([plain, adapters].concat()).text(), "");
+        let got: Array2<f32> = read_npy(&out).unwrap();
+        let worst = (&got - &expected).iter().fold(0.0_f32, |w, d| w.max(d.abs()));
+        assert!(worst <= 5e-5, "{worst}");
+    }
+}
+
+#[test]
+fn what_is_no_adapter_or_no_number_is_told_so() {
+    let run = |adapter: &[&str]| {
+        let plain = ["logits", "--tokens", "1", "--out", "l.npy"];
+        ogive(plain.into_iter().chain(adapter.iter().copied()))
+    };
+    let e = run(&["--lora", "nowhere"]);
+    assert!(e.error(1).contains("reading the adapter nowhere"), "{}", e.stderr);
+    let e = run(&["--lora-scaled", "nowhere", "much"]);
+    assert!(e.error(2).contains("--lora-scaled nowhere much: the second is to be a number"), "{}", e.stderr);
+    let e = run(&["--lora-scaled", "nowhere"]);
+    assert!(e.error(2).contains("--lora-scaled"), "{}", e.stderr);
 }
 
 #[test]

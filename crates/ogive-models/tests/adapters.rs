@@ -7,30 +7,15 @@ mod converted;
 
 use common::*;
 use converted::as_gguf;
-use ndarray::Array2;
 use ogive_engine::{Evaluate, evaluate};
 use ogive_nn::Loader;
 use ogive_nn::tensor::HostWeight;
 use ogive_quantize::gguf_file::{GgmlType, GgufWriter};
 use ogive_weights::{Checkpoint, translations};
-use std::path::{Path, PathBuf};
-
-/// The adapters that `xtask/golden/adapters.py` made, each over the model of its name.
-const ADAPTERS: [&str; 4] = ["llama", "gpt2", "phi3", "granite-hybrid"];
-
-fn adapter(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/adapters").join(name)
-}
-
-/// The prompt, and PEFT's logits.
-fn wanted(name: &str) -> (Vec<u32>, Array2<f32>) {
-    let (_, ids, _) = cases(&golden(name)).into_iter().find(|(case, ..)| case == "long").unwrap();
-    (ids, ndarray_npy::read_npy(adapter(name).join("logits.npy")).unwrap())
-}
 
 /// How far the worst logit is off on any backend that computes in single precision.
 fn error_of(file: &Checkpoint, name: &str) -> f32 {
-    let (ids, want) = wanted(name);
+    let (ids, want) = adapted_case(name);
     let off = exact_backends().into_iter().map(|(_, b)| {
         let loader = Loader::new(&*file.source, &*b).for_context(ids.len());
         let model = ogive_models::registry().build(&file.architecture, &file.config, &loader).unwrap();
@@ -119,7 +104,8 @@ fn several_lie_over_each_other() {
         let b = exact();
         for (case, ids, want) in cases(&golden(name)) {
             let loader = Loader::new(&*undone.source, &b).for_context(ids.len());
-            let model = ogive_models::registry().build(&undone.architecture, &undone.config, &loader).unwrap();
+            let model =
+                ogive_models::registry().build(&undone.architecture, &undone.config, &loader).unwrap();
             let error = worst(&evaluate(&b, &*model, &ids, &Evaluate::new()).unwrap(), &want);
             assert!(error < 5e-5, "{name} {case}: {error:.1e}");
         }

@@ -12,9 +12,9 @@ use device::on_device;
 use ndarray::Array2;
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
 use ogive_engine::{Engine, Evaluate, Limits, Request, evaluate};
-use ogive_nn::Model;
 use ogive_nn::backend::Backend;
 use ogive_nn::tensor::F16;
+use ogive_nn::{Loader, Model};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 use std::path::Path;
 use std::sync::Arc;
@@ -44,6 +44,20 @@ fn golden_encoders() {
             println!("{name:20} {case:8} {error:.1e}");
             assert!(error < EXACT, "{name}, {case}: {error:.1e}");
         }
+    }
+}
+
+/// Models with adapters over them, which are computed beside their matrices.
+fn golden_adapters() {
+    let b = CudaBackend::new().unwrap();
+    for name in ADAPTERS {
+        let ((ids, want), file) = (adapted_case(name), ogive_weights::open(golden(name)).unwrap());
+        let file = file.adapted(adapter(name), 1.0).unwrap();
+        let loader = Loader::new(&*file.source, &b).for_context(ids.len());
+        let model = ogive_models::registry().build(&file.architecture, &file.config, &loader).unwrap();
+        let error = worst(&evaluate(&b, &*model, &ids, &Evaluate::new()).unwrap(), &want);
+        println!("{name:20} {error:.1e}");
+        assert!(error < EXACT, "{name}: {error:.1e}");
     }
 }
 
@@ -203,6 +217,10 @@ macro_rules! compilers {
             #[test]
             fn hidden_states_of_encoders_are_those_of_transformers() {
                 on_device(test_name!(), $nvrtc, golden_encoders);
+            }
+            #[test]
+            fn logits_with_adapters_are_those_of_peft() {
+                on_device(test_name!(), $nvrtc, golden_adapters);
             }
             #[test]
             fn logits_as_programs_have_them_are_near() {

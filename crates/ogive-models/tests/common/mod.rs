@@ -80,6 +80,20 @@ pub(crate) fn golden(name: &str) -> PathBuf {
     own().into_iter().find(|(own, _)| own == name).unwrap().1
 }
 
+/// The adapters that `xtask/golden/adapters.py` made, each over the model of its name.
+pub(crate) const ADAPTERS: [&str; 4] = ["llama", "gpt2", "phi3", "granite-hybrid"];
+
+/// The adapter's folder.
+pub(crate) fn adapter(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/adapters").join(name)
+}
+
+/// The long prompt of the model, and PEFT's logits of it.
+pub(crate) fn adapted_case(name: &str) -> (Vec<u32>, Array2<f32>) {
+    let (_, ids, _) = cases(&golden(name)).into_iter().find(|(case, ..)| case == "long").unwrap();
+    (ids, ndarray_npy::read_npy(adapter(name).join("logits.npy")).unwrap())
+}
+
 /// It with other settings, of its text where it also sees; those that are `null` are left out.
 pub(crate) fn with_settings(name: &str, more: &serde_json::Value) -> Result<Box<dyn Model>> {
     with_weights(name, more, |source| source)

@@ -59,10 +59,8 @@ impl Checkpoint {
     pub fn adapted(self, path: impl AsRef<Path>, strength: f32) -> Result<Self> {
         let path = path.as_ref();
         let within = |e: Error| e.within(&format!("reading the adapter {}", path.display()));
-        let updates = match is_gguf(path)? {
-            true => gguf::read(path, &self),
-            false => peft::read(path),
-        };
+        let updates =
+            is_gguf(path).and_then(|is| if is { gguf::read(path, &self) } else { peft::read(path) });
         let updates = updates.and_then(|updates| over(updates, &self, strength)).map_err(within)?;
         Ok(Self { source: Box::new(Adapted { base: self.source, updates, asked: Mutex::default() }), ..self })
     }

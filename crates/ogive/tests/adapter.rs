@@ -1,0 +1,104 @@
+//! A model with an adapter over it: other texts, which no session of the plain model goes on with, whole or cut, alone and among others.
+
+#![cfg(feature = "cpu")]
+
+#[path = "../../ogive-weights/tests/common/packer.rs"]
+mod packer;
+
+use ogive::tensor::{F32, serde_json::json};
+use ogive::{Device, Generate, Model, Options};
+use packer::{file, tensor};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn tests(of: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests").join(of)
+}
+
+fn plain() -> Options {
+    Options::new().device(Device::Cpu).threads(2).context(40)
+}
+
+fn with(name: &str) -> Options {
+    plain().adapter(tests(&format!("adapters/{name}")), 1.0)
+}
+
+fn text(model: &Model) -> Vec<u32> {
+    let prompt: Vec<u32> = (1..20).collect();
+    let how = Generate::new().seed(3).max_tokens(20).ignore_end();
+    let mut session = model.session().unwrap();
+    let mut answer = session.generate(&*prompt, &how).unwrap();
+    answer.text().unwrap();
+    answer.ids().to_vec()
+}
+
+#[test]
+fn its_texts_are_others_and_its_sessions_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.session");
+    for name in ["llama", "gpt2", "phi3", "granite-hybrid"] {
+        let golden = tests(&format!("golden/{name}"));
+        let [bare, adapted] = [plain(), with(name)].map(|options| options.open(&golden).unwrap());
+        let (before, after) = (text(&bare), text(&adapted));
+        assert_ne!(before, after, "{name}");
+        assert_eq!(after, text(&with(name).open(&golden).unwrap()), "{name}: the same again");
+        assert_eq!(
+            after,
+            text(&with(name).step_tokens(7).open(&golden).unwrap()),
+            "{name}: however the prompt is cut"
+        );
+        let mut session = adapted.session().unwrap();
+        session.generate(&[1, 2, 3][..], &Generate::greedy().max_tokens(3)).unwrap().text().unwrap();
+        session.save(&path).unwrap();
+        adapted.load_session(&path).unwrap();
+        for other in [bare, plain().adapter(tests(&format!("adapters/{name}")), 0.5).open(&golden).unwrap()] {
+            let e = other.load_session(&path).unwrap_err().to_string();
+            assert!(e.contains("another model"), "{name}: {e}");
+        }
+    }
+}
+
+#[test]
+fn its_updates_are_counted_and_of_no_strength_they_change_nothing() {
+    let golden = tests("golden/llama");
+    let [bare, adapted] = [plain(), with("llama")].map(|options| options.estimate_memory(&golden).unwrap());
+    let updates = with("llama").checkpoint(&golden).unwrap().source.tensors();
+    let bytes: usize = updates.iter().filter(|t| t.name.contains(".lora_")).map(|t| t.bytes()).sum();
+    assert_eq!(adapted.weights - bare.weights, bytes as u64);
+    let none = plain().cache_element(&F32).adapter(tests("adapters/llama"), 0.0);
+    let bare = plain().cache_element(&F32).open(&golden).unwrap();
+    assert_eq!(text(&none.open(&golden).unwrap()), text(&bare));
+}
+
+#[test]
+fn what_is_over_the_wrong_model_says_so() {
+    let e = with("gpt2").open(tests("golden/llama")).unwrap_err().to_string();
+    assert!(e.contains("transformer.h.0.attn.c_attn") && e.contains("was it trained on another?"), "{e}");
+    let e = plain().adapter("nowhere", 1.0).open(tests("golden/llama")).unwrap_err().to_string();
+    assert!(e.contains("nowhere"), "{e}");
+}
+
+/// What an architecture reads otherwise would be left out without a word.
+#[test]
+fn a_matrix_that_is_not_read_by_itself_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = tests("golden/deepseek-v3");
+    let source = plain().checkpoint(&golden).unwrap().source;
+    for matrix in ["model.layers.0.self_attn.kv_b_proj", "model.embed_tokens"] {
+        let [_, out, cols] = source.get(&format!("{matrix}.weight")).unwrap().shape;
+        let half = |leaf: &str, shape: [usize; 2]| {
+            tensor(
+                &format!("base_model.model.{matrix}"),
+                leaf,
+                "F32",
+                &shape,
+                vec![0; 4 * shape[0] * shape[1]],
+            )
+        };
+        let halves = [half(".lora_A.weight", [2, cols]), half(".lora_B.weight", [out, 2])];
+        fs::write(folder.path().join("adapter_model.safetensors"), file(&halves)).unwrap();
+        fs::write(folder.path().join("adapter_config.json"), json!({"r": 2}).to_string()).unwrap();
+        let e = plain().adapter(folder.path(), 1.0).open(&golden).unwrap_err().to_string();
+        assert!(e.contains(matrix) && e.contains("does not read this as a matrix by itself"), "{e}");
+    }
+}
