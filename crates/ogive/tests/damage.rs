@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 8] = [
+const HYBRIDS: [(&str, &[&str]); 9] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -21,6 +21,7 @@ const HYBRIDS: [(&str, &[&str]); 8] = [
     ("granite-hybrid", &SPACES),
     ("granite-hybrid-moe", &SPACES),
     ("nemotron-h", &BLOCKS),
+    ("nemotron-h-moe", &MIXTURES),
 ];
 
 const DELTA: [&str; 16] = [
@@ -67,6 +68,18 @@ const BLOCKS: [&str; 9] = [
     "use_conv_bias",
     "mlp_hidden_act",
     "time_step_limit",
+];
+
+const MIXTURES: [&str; 9] = [
+    "hybrid_override_pattern",
+    "n_routed_experts",
+    "num_experts_per_tok",
+    "n_group",
+    "topk_group",
+    "norm_topk_prob",
+    "routed_scaling_factor",
+    "moe_intermediate_size",
+    "moe_latent_size",
 ];
 
 const SPACES: [&str; 13] = [

@@ -33,7 +33,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// Models, their layers, and whether the table of tokens is the head.
-const MODELS: [(&str, usize, bool); 10] = [
+const MODELS: [(&str, usize, bool); 11] = [
     ("llama", 2, false),
     ("gemma2", 2, true),
     ("qwen3", 3, false),
@@ -42,6 +42,7 @@ const MODELS: [(&str, usize, bool); 10] = [
     ("qwen3-5-moe", 3, false),
     ("granite-hybrid", 3, true),
     ("nemotron-h", 5, false),
+    ("nemotron-h-moe", 4, false),
     ("lfm2-moe-bias", 3, false),
     ("gpt2", 2, true),
 ];
