@@ -81,8 +81,8 @@ fn golden_models_as_programs_have_them() {
 }
 
 /// Golden models that are grown and packed, how, and how far rounded activations may lead: attention with biases, experts, one that all tokens
-/// share, soft caps and a head that is the table of tokens, latents, the delta rule, short convolutions, a state space.
-const PACKED: [(&str, Mix, f64); 10] = [
+/// share, soft caps and a head that is the table of tokens, latents, the delta rule, short convolutions, a state space, experts without a gate.
+const PACKED: [(&str, Mix, f64); 12] = [
     ("llama", q4_k_m, INTEGERS),
     ("mixtral", q4_k_m, INTEGERS),
     ("mixtral", q8_0, INTEGERS),
@@ -93,6 +93,8 @@ const PACKED: [(&str, Mix, f64); 10] = [
     ("qwen3-5", q8_0, HYBRIDS),
     ("lfm2", q4_k_m, HYBRIDS),
     ("granite-hybrid", q4_k_m, INTEGERS),
+    ("nemotron-h-moe", q4_k_m, INTEGERS),
+    ("nemotron-h-moe", q8_0, INTEGERS),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 20] = [
+const READ: [&str; 21] = [
     "cohere2",
     "glm4",
     "granite",
@@ -29,6 +29,7 @@ const READ: [&str; 20] = [
     "llama-yarn",
     "llama3-rope",
     "nemotron-h",
+    "nemotron-h-moe",
     "olmoe",
     "qwen2-moe",
     "qwen3-5",
