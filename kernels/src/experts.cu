@@ -1,9 +1,9 @@
-// Rows through their experts: gated MLPs, a warp for each output of each choice.
+// Rows through their experts: MLPs, gated or not, a warp for each output of each choice.
 //
-// `experts_up` gives f(x · gateᵀ) · (x · upᵀ), or what `gating.cu` makes of the two, for every choice of every row; `experts_down` brings them back, weighted and summed in
-// the order they were chosen. Nothing waits for the host to know who chose what. Cost: the packed bytes of three matrices for
-// each choice of each row, right for a few rows; many are grouped by expert (`group.cu`). Defines: FORMAT, DOWN (formats of
-// gate and down), UP (format of up), VECTOR.
+// `experts_up` gives f(x · gateᵀ) · (x · upᵀ), or what `gating.cu` makes of the two, for every choice of every row; `experts_down` brings them
+// back, weighted and summed in the order they were chosen. Nothing waits for the host to know who chose what. Cost: the packed bytes of
+// two or three matrices for each choice of each row, right for a few rows; many are grouped by expert (`group.cu`). Defines: FORMAT, DOWN
+// (formats of gate and down), UP (format of up; without it, `gate` is up), VECTOR.
 
 template <class F> DEVICE float product(const u8* row, const float* x, int cols) {
     float sum = 0.0f;
@@ -26,7 +26,7 @@ KERNEL experts_up(TRACED const float* x, const u32* ids, int k, const u8* gate, 
     u64 row = (u64)ids[blockIdx.y] * hidden + r;
     const float* from = x + (u64)(blockIdx.y / k) * dim;
     float g = product<FORMAT>(gate + row * gate_bytes, from, dim);
-    float u = product<UP>(up + row * up_bytes, from, dim);
+    float u = GATED ? product<UP>(up + row * up_bytes, from, dim) : 0.0f;
     if (lane() == 0) h[(u64)blockIdx.y * hidden + r] = gating(f, g, u, gate_bias, up_bias, limit, row);
 }
 

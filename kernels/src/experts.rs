@@ -18,6 +18,7 @@ pub const EXPERTS: Source = Source {
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("VECTOR", "1")],
         &[("FORMAT", "mxfp4"), ("UP", "mxfp4"), ("DOWN", "mxfp4"), ("VECTOR", "1")],
         &[("FORMAT", "f32"), ("UP", "f32"), ("DOWN", "f32"), ("VECTOR", "0")],
+        &[("FORMAT", "q4_k"), ("DOWN", "q6_k"), ("VECTOR", "1")],
     ],
 };
 
@@ -30,6 +31,8 @@ pub const EXPERTS_INT8: Source = Source {
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("ROWS", "1")],
         &[("FORMAT", "q8_0"), ("UP", "q4_k"), ("DOWN", "q8_0"), ("ROWS", "1")],
         &[("FORMAT", "mxfp4"), ("UP", "mxfp4"), ("DOWN", "mxfp4"), ("ROWS", "1")],
+        &[("FORMAT", "q4_k"), ("DOWN", "q6_k"), ("ROWS", "1")],
+        &[("FORMAT", "q8_0"), ("DOWN", "q8_0"), ("ROWS", "1")],
     ],
 };
 
@@ -41,8 +44,11 @@ pub const GROUP: Source = Source {
     samples: &[&[]],
 };
 
-/// Defines of experts in single precision: the formats, whether rows are whole eights, the activation.
+/// Defines of experts in single precision: the formats, whether rows are whole eights, the activation. Without the second format nothing is gated.
 macro_rules! many {
+    ($format:literal, $down:literal, $vector:literal, $function:literal) => {
+        [("FORMAT", $format), ("DOWN", $down), ("VECTOR", $vector), ("FUNCTION", $function)]
+    };
     ($format:literal, $up:literal, $down:literal, $vector:literal, $function:literal) => {
         [("FORMAT", $format), ("UP", $up), ("DOWN", $down), ("VECTOR", $vector), ("FUNCTION", $function)]
     };
@@ -58,6 +64,8 @@ pub const EXPERTS_MANY: Source = Source {
         &many!("f32", "f32", "f32", "0", "1"),
         &many!("bf16", "q3_k", "q5_1", "1", "2"),
         &many!("mxfp4", "mxfp4", "mxfp4", "1", "0"),
+        &many!("q4_k", "q6_k", "1", "8"),
+        &many!("f32", "f32", "0", "8"),
     ],
 };
 
@@ -82,7 +90,27 @@ macro_rules! up {
     };
 }
 
-/// Rows through the gates of their experts, by tensor cores.
+/// Defines of a tile of one weight whose result is activated, by squared ReLU.
+macro_rules! ungated {
+    ($format:literal, $vector:literal, $half:literal, $down:literal, $across:literal, $mt:literal, $nt:literal, $step:literal, $raw:literal,
+     $pitch:literal) => {
+        [
+            ("FORMAT", $format),
+            ("VECTOR", $vector),
+            ("HALF", $half),
+            ("DOWN", $down),
+            ("ACROSS", $across),
+            ("MT", $mt),
+            ("NT", $nt),
+            ("STEP", $step),
+            ("RAW", $raw),
+            ("PITCH", $pitch),
+            ("FUNCTION", "8"),
+        ]
+    };
+}
+
+/// Rows through the gates of their experts, or on their way up where nothing is gated, by tensor cores.
 pub const EXPERTS_UP_MMA: Source = Source {
     name: "experts_up_mma",
     files: &[PRELUDE, FORMATS, MATRIX, HALF, TILE_MMA, GATING, file!("experts_up_mma.cu")],
@@ -97,6 +125,9 @@ pub const EXPERTS_UP_MMA: Source = Source {
         &up!("q3_k", "q3_k", "1", "f16", "2", "1", "8", "64", "256", "144", "0"),
         &up!("q4_k", "q4_k", "1", "bf16", "1", "4", "2", "128", "256", "144", "0"),
         &up!("q6_k", "q6_k", "1", "f16", "1", "4", "2", "128", "256", "240", "0"),
+        &ungated!("q4_k", "1", "bf16", "4", "1", "2", "16", "64", "256", "144"),
+        &ungated!("q8_0", "1", "f16", "4", "1", "2", "8", "64", "64", "112"),
+        &ungated!("q6_k", "1", "bf16", "1", "4", "2", "2", "128", "256", "240"),
     ],
 };
 

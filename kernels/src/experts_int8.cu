@@ -2,8 +2,9 @@
 // `direct.cu`).
 //
 // `experts_up_int8` gives f(x · gateᵀ) · (x · upᵀ) for every choice of every row; `experts_down_int8` brings them back, weighted and
-// summed in the order they were chosen. Cost: the packed bytes of three matrices for each choice of each row; 8 `dp4a` and some 40 other
-// operations for 32 weights. Which rows of weights those are is known when the kernel before is done, so none is asked for earlier. Defines: FORMAT, UP, DOWN (packed ones), ROWS (1).
+// summed in the order they were chosen. Cost: the packed bytes of two or three matrices for each choice of each row; 8 `dp4a` and some 40
+// other operations for 32 weights. Which rows of weights those are is known when the kernel before is done, so none is asked for earlier.
+// Defines: FORMAT, UP, DOWN (packed ones; without UP, `gate` is up), ROWS (1).
 
 // x as codes [n, dim], of choices / k -> h [choices, hidden]; blocks: outputs, choices.
 KERNEL experts_up_int8(TRACED const u8* codes, const uint2* scales, const u32* ids, int n, int k, const u8* gate, u64 gate_bytes,
@@ -12,10 +13,10 @@ KERNEL experts_up_int8(TRACED const u8* codes, const uint2* scales, const u32* i
     after_the_last();
     typedef CODES(FORMAT) A;
     typedef CODES(UP) B;
-    enum { SAME = Same<A, B>::is };
+    enum { SAME = GATED && Same<A, B>::is, OTHER = GATED && !SAME };
     typedef Reader<A, 1 + SAME>::type S;
     typedef Reader<B, 1>::type T;
-    enum { AREA = SAME || (int)S::AREA > (int)T::AREA ? (int)S::AREA : (int)T::AREA };
+    enum { AREA = !OTHER || (int)S::AREA > (int)T::AREA ? (int)S::AREA : (int)T::AREA };
     __shared__ __align__(16) u8 area[WARPS * AREA];
     int r = blockIdx.x * WARPS + warp(), row = blockIdx.y / k;
     if (r >= hidden) return;
@@ -29,7 +30,7 @@ KERNEL experts_up_int8(TRACED const u8* codes, const uint2* scales, const u32* i
     s.begin();
     float acc[1 + SAME][ROWS], other[1][ROWS];
     s.products(codes, scales, row, n, acc);
-    if (!SAME) {
+    if (OTHER) {
         T t;
         t.area = s.area;
         t.cols = dim;
@@ -37,7 +38,7 @@ KERNEL experts_up_int8(TRACED const u8* codes, const uint2* scales, const u32* i
         t.begin();
         t.products(codes, scales, row, n, other);
     }
-    float g = warp_sum(acc[0][0]), u = warp_sum(SAME ? acc[SAME][0] : other[0][0]);
+    float g = warp_sum(acc[0][0]), u = GATED ? warp_sum(SAME ? acc[SAME][0] : other[0][0]) : 0.0f;
     if (lane() == 0) h[(u64)blockIdx.y * hidden + r] = gating(f, g, u, gate_bias, up_bias, limit, expert + r);
 }
 

@@ -3,8 +3,8 @@
 // `experts_up_many` gives f(x · gateᵀ) · (x · upᵀ) for the choices in their order, with rows of x found through it; both weights meet
 // the same panel of x, and neither product is written. `experts_down_many` brings them back, each to its choice's place. Cost: every
 // weight of an expert is read and decoded once for each tile of its rows, x once for 64 outputs; eights of rows that a tile does not
-// have cost no operations. Defines: FORMAT, DOWN (formats of gate and down), UP (format of up), VECTOR, FUNCTION (the
-// activation's number).
+// have cost no operations. Defines: FORMAT, DOWN (formats of gate and down), UP (format of up; without it, `gate` is up), VECTOR,
+// FUNCTION (the activation's number).
 
 // x [n, dim], of choices `order` / k -> h [choices, hidden], in the order; blocks: outputs, tiles.
 KERNEL __launch_bounds__(256)
@@ -25,16 +25,16 @@ KERNEL __launch_bounds__(256)
         float a[8], b[8], c[8];
         fetch<f32>(x_row, i + eight(), dim, a);
         fetch<FORMAT>(gate_row, i + eight(), dim, b);
-        fetch<UP>(up_row, i + eight(), dim, c);
+        if (GATED) fetch<UP>(up_row, i + eight(), dim, c);
         __syncthreads();
         put(xs, a);
         put(gs, b);
-        put(us, c);
+        if (GATED) put(us, c);
         __syncthreads();
         // A warp has eight rows.
         if (8 * warp() < tile.z) {
             multiply(xs, gs, g);
-            multiply(xs, us, u);
+            if (GATED) multiply(xs, us, u);
         }
     }
 #pragma unroll

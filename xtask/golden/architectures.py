@@ -283,6 +283,22 @@ ARCHITECTURES = {
     # Dense, with biases that GGUF has; and mixtures, of which GGUF can say one. The other has MLPs besides, biases on projections, none on
     # convolutions, which look at three inputs, and experts in groups, whose shares are taken as they are.
     "nemotron-h": ("nemotron_h", nemotron("M-*M-", mlp_bias=True)),
+    "nemotron-h-moe": (
+        "nemotron_h",
+        nemotron(
+            "ME*M", n_routed_experts=7, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=20,
+            moe_shared_expert_intermediate_size=40, n_group=1, topk_group=1, norm_topk_prob=True,
+            routed_scaling_factor=2.5,
+        ),
+    ),
+    "nemotron-h-moe-bias": (
+        "nemotron_h",
+        nemotron(
+            "M-*E", use_bias=True, mlp_bias=True, use_conv_bias=False, conv_kernel=3, n_routed_experts=6,
+            num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=16, moe_shared_expert_intermediate_size=24,
+            n_group=3, topk_group=2, norm_topk_prob=False, routed_scaling_factor=1.4, tie_word_embeddings=True,
+        ),
+    ),
     # Two that GGUF can say, without a norm of what states give and with one, and one with what it cannot: a norm before the gate, biases on
     # what attends and on the projections of states, none on convolutions.
     "falcon-h1": ("falcon_h1", falcon_h1()),
@@ -347,12 +363,13 @@ ARCHITECTURES = {
 # Added to a seed, the best of 150: the last expert that is chosen is 0.013 ahead of the first that is not, and more, for every token, so
 # that rounding to bfloat16 chooses the same. Without it the logits of the two were 0.003 and 0.004 apart. DeepSeek's are the best of 400
 # whose tokens choose every pair of groups, and other experts than they would without groups: V2's shares are 0.004 apart, 0.1 as logits.
-# LFM2's are the best of 150 and of 500, 0.013 and 0.012 ahead, OLMoE's of 300, by shares 0.005. Qwen's hybrids' are the ones of 150 whose logits rounding to bfloat16 moves
-# least, 1.5e-4 of their square, of those that the delta rule in chunks and token by token gives within 7e-6.
+# LFM2's are the best of 150 and of 500, 0.013 and 0.012 ahead, OLMoE's of 300, by shares 0.005, Nemotron 3's among the best of 400, 0.014
+# and 0.016 ahead, the latter of those that choose every pair of groups. Qwen's hybrids' are the ones of 150 whose logits rounding to bfloat16
+# moves least, 1.5e-4 of their square, of those that the delta rule in chunks and token by token gives within 7e-6.
 SALT = {
     "qwen2-moe": 120, "qwen3-moe": 21, "deepseek-v2": 128, "deepseek-v3": 132,
     "qwen3-next": 119, "qwen3-5": 53, "qwen3-5-moe": 108, "lfm2-moe": 146, "lfm2-moe-bias": 293,
-    "olmoe": 50,
+    "olmoe": 50, "nemotron-h-moe": 41, "nemotron-h-moe-bias": 312,
 }
 
 # Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.

@@ -1,5 +1,5 @@
-"""Nemotron-H, made of parts that transformers has: Granite 4's state space with Zamba 2's norm, which is of groups, Llama's attention,
-turned by nothing, and Nemotron's MLP. A block is one of them.
+"""Nemotron-H and its mixtures, made of parts that transformers has: Granite 4's state space with Zamba 2's norm, which is of
+groups, Llama's attention, turned by nothing, Nemotron's MLP, and DeepSeek-V3's router. A block is one of them.
 
 transformers has its class only from version 5 on, and the other models are made with 4.57. What is computed here was compared once with
 transformers 5.24's own class on the weights that `make.py` draws: no logit was off by more than 5e-6, at once and token by token.
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from transformers import GraniteMoeHybridConfig, LlamaConfig, NemotronConfig, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
+from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3TopkRouter
 from transformers.models.granitemoehybrid.modeling_granitemoehybrid import GraniteMoeHybridMambaLayer
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRMSNorm
 from transformers.models.nemotron.modeling_nemotron import NemotronMLP
@@ -66,7 +67,21 @@ def mlp(c, width, bias):
     )
 
 
-KINDS = {"M": StateSpace, "*": Attention, "-": lambda c, _: mlp(c, c.intermediate_size, c.mlp_bias)}
+class Mixture(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.gate = DeepseekV3TopkRouter(c)
+        self.experts = nn.ModuleList(mlp(c, c.moe_intermediate_size, False) for _ in range(c.n_routed_experts))
+        self.shared_experts = mlp(c, c.moe_shared_expert_intermediate_size, c.mlp_bias)
+
+    def forward(self, x):
+        chosen, shares = self.gate(x)
+        shares = x.new_zeros(len(chosen), len(self.experts)).scatter(-1, chosen, shares).view(*x.shape[:2], 1, -1)
+        each = torch.stack([expert(x) for expert in self.experts], dim=-1)
+        return (each * shares).sum(dim=-1) + self.shared_experts(x)
+
+
+KINDS = {"M": StateSpace, "*": Attention, "-": lambda c, _: mlp(c, c.intermediate_size, c.mlp_bias), "E": lambda c, _: Mixture(c)}
 
 
 class Block(nn.Module):

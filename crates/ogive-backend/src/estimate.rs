@@ -268,11 +268,13 @@ impl Backend for Estimate {
         Ok(Routing { ids: self.hollow(shape)?, weights: self.hollow(shape)? })
     }
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
-        let weights = [&experts.gate, &experts.up, &experts.down].map(|w| multiplied(x, w));
-        let _beside = match self.sizes.beside_mixture(&Mixed { k: routing.ids.shape().cols(), weights }) {
+        let (up, down) = (multiplied(x, &experts.up), multiplied(x, &experts.down));
+        let gate = experts.gate.as_ref().map(|gate| multiplied(x, gate));
+        let mixed = Mixed { k: routing.ids.shape().cols(), gate, up, down };
+        let _beside = match self.sizes.beside_mixture(&mixed) {
             Some(bytes) => self.ledger.take([1].into(), bytes),
             // What lies between the two halves.
-            None => self.hollow([routing.ids.shape().len(), experts.gate.shape()[1]])?,
+            None => self.hollow([routing.ids.shape().len(), experts.up.shape()[1]])?,
         };
         self.hollow(x.shape())
     }

@@ -52,8 +52,19 @@ impl Left {
 pub struct Mixed {
     /// Experts of a row.
     pub k: usize,
-    /// What the rows of the input meet: gate, up and down.
-    pub weights: [Multiplied; 3],
+    /// What the rows of the input meet first; `None` for experts without a gate.
+    pub gate: Option<Multiplied>,
+    /// Beside it.
+    pub up: Multiplied,
+    /// What comes of both meets this.
+    pub down: Multiplied,
+}
+
+impl Mixed {
+    /// The gate, if there is one, up and down.
+    pub fn weights(&self) -> Vec<Multiplied> {
+        self.gate.into_iter().chain([self.up, self.down]).collect()
+    }
 }
 
 /// Attention over the paged cache, for [`Sizes::attention`].

@@ -231,8 +231,8 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// Each row through its experts, weighted. `[n, dim] -> [n, dim]`
     ///
     /// # Errors
-    /// If projections and biases do not fit each other and `x`, if a row was sent to an expert that there is not, and on a gating that it
-    /// does not know; else as [all](Self#errors).
+    /// If projections and biases do not fit each other and `x`, if a row was sent to an expert that there is not, on a gating that it
+    /// does not know, and on a gating or biases where nothing is gated; else as [all](Self#errors).
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor>;
     /// The rows of `x` whose logits the step wants. `[n, d] -> [outputs, d]`
     ///

@@ -102,17 +102,17 @@ pub enum Gating {
     },
 }
 
-/// Gated MLPs, stacked: `down(gating(gate(x), up(x)))`.
+/// MLPs, stacked: gated ones, `down(gating(gate(x), up(x)))`, or such without a gate, `down(f(up(x)))`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Experts {
-    /// `[experts, hidden, dim]`
-    pub gate: Weight,
+    /// `[experts, hidden, dim]`; `None` where nothing is gated.
+    pub gate: Option<Weight>,
     /// `[experts, hidden, dim]`
     pub up: Weight,
     /// `[experts, dim, hidden]`
     pub down: Weight,
-    /// On the gate.
+    /// On the gate; without one on what comes of `up`.
     pub activation: Activation,
     /// How gate and up become one. A backend that does not know it must fail.
     pub gating: Gating,
@@ -123,7 +123,11 @@ pub struct Experts {
 impl Experts {
     /// Without biases, `f(gate(x)) * up(x)` in between.
     pub fn new([gate, up, down]: [Weight; 3], activation: Activation) -> Self {
-        Self { gate, up, down, activation, gating: Gating::Product, bias: None }
+        Self { gate: Some(gate), ..Self::ungated([up, down], activation) }
+    }
+    /// Without biases and gates, `f(up(x))` in between.
+    pub fn ungated([up, down]: [Weight; 2], activation: Activation) -> Self {
+        Self { gate: None, up, down, activation, gating: Gating::Product, bias: None }
     }
     /// With biases of gate, up and down.
     #[must_use]
@@ -135,18 +139,29 @@ impl Experts {
     pub fn gating(self, gating: Gating) -> Self {
         Self { gating, ..self }
     }
-    /// Checks what does not need a backend's eyes: that shapes fit each other and rows of `dim` elements, and that a limit is one.
+    /// The gate, if there is one, up and down.
+    pub fn weights(&self) -> Vec<&Weight> {
+        self.gate.iter().chain([&self.up, &self.down]).collect()
+    }
+    /// Checks what does not need a backend's eyes: that shapes fit each other and rows of `dim` elements, that a limit is one, and that nothing
+    /// is said of a gate where there is none.
     ///
     /// # Errors
-    /// Where they do not.
+    /// Where it is not so.
     pub fn check(&self, dim: usize) -> Result<()> {
         let at = "experts";
-        let [experts, hidden, _] = self.gate.shape();
+        let [experts, hidden, _] = self.up.shape();
         let wide = [experts, hidden, dim];
-        for (w, want) in [(&self.gate, wide), (&self.up, wide), (&self.down, [experts, dim, hidden])] {
+        let wanted = self.gate.iter().map(|gate| (gate, wide));
+        for (w, want) in wanted.chain([(&self.up, wide), (&self.down, [experts, dim, hidden])]) {
             if w.shape() != want {
                 return Err(Error::shape(at, w.shape().into(), want.into()));
             }
+        }
+        if self.gate.is_none() && (self.bias.is_some() || self.gating != Gating::Product) {
+            let why =
+                "biases, or a gating, of experts without a gate are not known: such experts have neither";
+            return Err(Error::unsupported(at, why));
         }
         let widths = [hidden, hidden, dim];
         for (bias, width) in self.bias.iter().flatten().zip(widths) {

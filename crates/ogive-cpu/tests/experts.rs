@@ -54,7 +54,9 @@ fn a_row_has_the_same_bits_among_many() {
         let bias = bias.map(|(seed, n)| up(&noise(seed, EXPERTS * n), [EXPERTS, n].into()));
         let plain = Experts::new(ws(), Activation::Silu);
         let gpt_oss = Experts::new(ws(), Activation::QuickGelu).biased(bias);
-        for experts in [plain, gpt_oss.gating(Gating::Clamped { limit: 0.5 })] {
+        let [_, upward, down] = ws();
+        let ungated = Experts::ungated([upward, down], Activation::ReluSquared);
+        for experts in [plain, gpt_oss.gating(Gating::Clamped { limit: 0.5 }), ungated] {
             let of = |x: &[f32], logits: &[f32]| {
                 let n = x.len() / DIM;
                 let logits = up(logits, [n, EXPERTS].into());

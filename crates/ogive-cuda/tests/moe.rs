@@ -36,6 +36,12 @@ struct Layer {
 }
 
 impl Layer {
+    /// Without a gate.
+    fn ungated(self) -> Self {
+        let Experts { up, down, .. } = self.experts;
+        Self { experts: Experts::ungated([up, down], Activation::ReluSquared), ..self }
+    }
+
     fn new(b: &dyn Backend, [up, down]: [&'static Format; 2], k: usize, f: Activation) -> Self {
         let hidden = down.block_len.max(32) * 3;
         let up = |salt| b.upload_weight(&stack(up, salt, [EXPERTS, hidden, DIM])).unwrap();
@@ -74,11 +80,18 @@ fn few_rows_and_many_agree() {
             let functions = [Activation::Silu, Activation::Gelu, Activation::GeluTanh];
             for (i, formats) in [[&Q4_K, &Q6_K], [&MXFP4, &MXFP4], [&F16, &Q8_0]].into_iter().enumerate() {
                 let (k, f) = ([2, 4, EXPERTS][i], functions[i]);
-                let (on, of) = (Layer::new(&b, formats, k, f), Layer::new(&Oracle, formats, k, f));
-                for n in [1, 4, 8, 9, 70] {
+                let layer = |b: &dyn Backend| Layer::new(b, formats, k, f);
+                let layers = [
+                    ("gated", layer(&b), layer(&Oracle)),
+                    ("ungated", layer(&b).ungated(), layer(&Oracle).ungated()),
+                ];
+                for (n, (what, on, of)) in
+                    [1, 4, 8, 9, 70].into_iter().flat_map(|n| layers.iter().map(move |l| (n, l)))
+                {
                     let off = error(&on.run(&b, n), &of.run(&Oracle, n));
-                    println!("cuda: {name} {} {n} rows: {off:.1e}", formats[0].name);
-                    assert!(off < bound, "{name} {} {n} rows: off by {off:e}", formats[0].name);
+                    let what = format!("{name} {} {what}, {n} rows", formats[0].name);
+                    println!("cuda: {what}: {off:.1e}");
+                    assert!(off < bound, "{what}: off by {off:e}");
                 }
             }
         }
@@ -176,11 +189,14 @@ fn a_step_is_replayed_with_other_choices() {
 #[test]
 fn an_estimate_counts_what_is_taken_beside() {
     common::on_device(test_name!(), Nvrtc::V12, || {
-        for (builder, name, _) in builders() {
+        for ((builder, name, _), gated) in
+            builders().into_iter().flat_map(|b| [(b.clone(), true), (b, false)])
+        {
             for n in [1, 8, 9, 70, 300] {
                 let (b, estimate) = (builder.clone().build().unwrap(), Estimate::of(builder.sizes()));
                 let step = |b: &dyn Backend, taken: &mut dyn FnMut()| {
                     let layer = Layer::new(b, [&Q4_K, &Q8_0], 2, Activation::Silu);
+                    let layer = if gated { layer } else { layer.ungated() };
                     let [x, logits] = Layer::rows(b, n);
                     taken();
                     b.moe(&x, &logits, &layer.spec, &layer.experts)
@@ -188,7 +204,7 @@ fn an_estimate_counts_what_is_taken_beside() {
                 let counted = estimate.activations(|| step(&estimate, &mut || ())).unwrap().peak;
                 let mut before = 0;
                 step(&b, &mut || before = b.memory_used().0).unwrap();
-                assert_eq!(b.memory_used().1 - before, counted, "{name} {n}");
+                assert_eq!(b.memory_used().1 - before, counted, "{name} {n}, gated: {gated}");
             }
         }
     });
@@ -224,7 +240,7 @@ fn operators_conform() {
             let b: Arc<dyn Backend> = Arc::new(builder.build().unwrap());
             let packed = ["q2", "q3", "q4", "q5", "q6", "q8", "iq", "mxfp4"].map(|of| format!("moe/{of}"));
             let biased = ["moe/biases/mxfp4", "moe/clamped/q8_0", "moe/biases-clamped/mxfp4"];
-            let others = ["moe/bf16", "moe/refused", "extremes/moe"];
+            let others = ["moe/bf16", "moe/ungated/q4", "moe/ungated/mxfp4", "moe/refused", "extremes/moe"];
             for part in packed.iter().map(|part| &**part).chain(biased).chain(others) {
                 assert_conforms(&b, &Options::new().filter(part));
             }

@@ -138,10 +138,10 @@ fn rows_of_a_table_are_in_their_own_order() {
     });
 }
 
-/// Experts by `change`, and the mixture of `n` rows.
+/// Experts by `change`, gated by SiLU or activated by squared ReLU, and the mixture of `n` rows.
 fn mixture(
     b: &dyn Backend,
-    experts: usize,
+    (experts, gated): (usize, bool),
     n: usize,
     taken: &mut dyn FnMut(),
     change: &dyn Fn(usize, HostWeight) -> HostWeight,
@@ -153,7 +153,10 @@ fn mixture(
         b.upload_weight(&change(salt, host)).unwrap()
     };
     let (gate, upward, down) = (up(0, [hidden, dim]), up(1, [hidden, dim]), up(2, [dim, hidden]));
-    let experts_of = Experts::new([gate, upward, down], Activation::Silu);
+    let experts_of = match gated {
+        true => Experts::new([gate, upward, down], Activation::Silu),
+        false => Experts::ungated([upward, down], Activation::ReluSquared),
+    };
     let rows = |salt, cols| b.upload(&numbers(salt, n * cols), [n, cols].into()).unwrap();
     let (x, logits) = (rows(5, dim), rows(6, experts));
     let mut spec = RouterSpec::new(experts.min(2), Scoring::Sigmoid);
@@ -172,7 +175,10 @@ fn mixtures_with_an_order_are_right() {
                 if orders[salt] < 2 { in_order(&w, &order(orders[salt], cols)) } else { w }
             };
             for (builder, name, bound) in builders() {
-                for (experts, n) in [(1, 1), (1, 20), (4, 3), (4, 20)] {
+                let cases = [(1, 1), (1, 20), (4, 3), (4, 20)].map(|(e, n)| ((e, true), n));
+                for (experts, n) in
+                    cases.into_iter().chain([((1, false), 1), ((1, false), 20), ((4, false), 3)])
+                {
                     let b = builder.clone().build().unwrap();
                     let run = |b: &dyn Backend| {
                         b.download(&mixture(b, experts, n, &mut || (), &change).unwrap()).unwrap()
@@ -181,7 +187,7 @@ fn mixtures_with_an_order_are_right() {
                     // Two products' errors, one after the other.
                     assert!(
                         off < 2.0 * bound,
-                        "{name} {orders:?} {experts} experts, {n} rows: off by {off:e}"
+                        "{name} {orders:?} {experts:?} experts, {n} rows: off by {off:e}"
                     );
                 }
             }
@@ -235,17 +241,20 @@ fn an_estimate_counts_what_is_moved() {
                 }
             }
             // A mixture takes no more than is counted.
-            let (b, estimate) = (builder.clone().build().unwrap(), Estimate::of(builder.sizes()));
             let change = |salt: usize, w: HostWeight| {
                 let cols = w.shape[2];
                 in_order(&w, &order(salt, cols))
             };
-            let step = |b: &dyn Backend, taken: &mut dyn FnMut()| mixture(b, 1, 20, taken, &change);
-            let counted = estimate.activations(|| step(&estimate, &mut || ())).unwrap().peak;
-            let mut before = 0;
-            step(&b, &mut || before = b.memory_used().0).unwrap();
-            let taken = b.memory_used().1 - before;
-            assert!(taken <= counted && counted < 2 * taken, "{name}: {taken} taken, {counted} counted");
+            for gated in [true, false] {
+                let (b, estimate) = (builder.clone().build().unwrap(), Estimate::of(builder.sizes()));
+                let step =
+                    |b: &dyn Backend, taken: &mut dyn FnMut()| mixture(b, (1, gated), 20, taken, &change);
+                let counted = estimate.activations(|| step(&estimate, &mut || ())).unwrap().peak;
+                let mut before = 0;
+                step(&b, &mut || before = b.memory_used().0).unwrap();
+                let taken = b.memory_used().1 - before;
+                assert!(taken <= counted && counted < 2 * taken, "{name}: {taken} taken, {counted} counted");
+            }
         }
     });
 }

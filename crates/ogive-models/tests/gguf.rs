@@ -26,6 +26,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("granite-hybrid-rope", "mamba_proj_bias"),
     ("llama-dynamic", "dynamic"),
     ("llama-yarn-mscale", "magnitude"),
+    ("nemotron-h-moe-bias", "ssm_in.bias"),
     ("qwen2", "use_sliding_window"),
     ("qwen2-moe-normed", "some of its tensors are missing"),
     ("qwen3", "use_sliding_window"),
@@ -248,7 +249,7 @@ fn damaged_hybrids_end_in_an_error_or_in_a_model_that_runs() {
         let model = ogive_models::registry().build(&file.architecture, &file.config, &loader);
         model.is_ok_and(|model| evaluate(&b, &*model, &[1, 2, 3], &Evaluate::new()).is_ok())
     };
-    for name in ["lfm2", "lfm2-moe", "falcon-h1-norm", "qwen3-next", "qwen3-5-moe"] {
+    for name in ["lfm2", "lfm2-moe", "falcon-h1-norm", "qwen3-next", "qwen3-5-moe", "nemotron-h-moe"] {
         let good = gguf_bytes(&named(name), "f32", |_| {}).unwrap();
         // The header, before the vocabulary and the weights.
         let header = good.windows(5).position(|w| w == b"[PAD]").unwrap();

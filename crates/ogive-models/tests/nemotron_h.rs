@@ -6,16 +6,19 @@ use common::*;
 use ogive_engine::{Evaluate, evaluate};
 use ogive_nn::Model;
 use ogive_nn::backend::LayerCache;
+use ogive_nn::tensor::{Error, HostWeight, Result, Source, WeightInfo};
 use serde_json::json;
 
-const NAME: &str = "nemotron-h";
+const DENSE: &str = "nemotron-h";
+/// A mixture, and one whose experts are in groups.
+const MIXTURES: [&str; 2] = ["nemotron-h-moe", "nemotron-h-moe-bias"];
 
-/// How far the model's cases are from what transformers computes.
-fn errors(model: &dyn Model) -> Vec<f32> {
+/// How far the cases of the model `name` are from what transformers computes.
+fn errors(name: &str, model: &dyn Model) -> Vec<f32> {
     let of = |(_, ids, want): (String, Vec<u32>, _)| {
         worst(&evaluate(&exact(), model, &ids, &Evaluate::new()).unwrap(), &want)
     };
-    cases(&golden(NAME)).into_iter().map(of).collect()
+    cases(&golden(name)).into_iter().map(of).collect()
 }
 
 #[test]
@@ -24,18 +27,33 @@ fn what_the_class_does_not_know_changes_nothing() {
         "rescale_prenorm_residual": false, "residual_in_fp32": true, "use_mamba_kernels": false, "hidden_act": "gelu",
         "intermediate_size": 3, "rope_theta": 3.0, "partial_rotary_factor": 0.5, "attention_bias": true,
         "num_nextn_predict_layers": 1, "num_logits_to_keep": 3, "attention_dropout": 0.5, "time_step_limit": null});
-    let errors = errors(&*with_settings(NAME, &left_over).unwrap());
-    assert!(errors.iter().all(|error| *error < 2e-5), "{errors:?}");
+    let of_mixtures = json!({"moe_intermediate_size": 3, "moe_shared_expert_intermediate_size": 3, "n_shared_experts": 0,
+        "moe_shared_expert_overlap": false, "output_router_logits": true, "moe_latent_size": null});
+    let all =
+        [(DENSE, &left_over), (MIXTURES[0], &left_over), (MIXTURES[0], &of_mixtures), (DENSE, &of_mixtures)];
+    for (name, settings) in all {
+        let errors = errors(name, &*with_settings(name, settings).unwrap());
+        assert!(errors.iter().all(|error| *error < 2e-5), "{name}: {errors:?}");
+    }
 }
 
 /// Each by itself, so that none is passed over behind another.
 #[test]
 fn what_the_class_knows_counts() {
-    for more in
-        [json!({"mlp_hidden_act": "gelu"}), json!({"mamba_hidden_act": "gelu"}), json!({"rms_norm_eps": 0.1})]
-    {
-        let errors = errors(&*with_settings(NAME, &more).unwrap());
-        assert!(errors[1] > 1e-3, "{more}: {errors:?}");
+    for (name, more) in [
+        (DENSE, json!({"mlp_hidden_act": "gelu"})),
+        (DENSE, json!({"mamba_hidden_act": "gelu"})),
+        (DENSE, json!({"rms_norm_eps": 0.1})),
+        (MIXTURES[0], json!({"mlp_hidden_act": "gelu"})),
+        (MIXTURES[0], json!({"num_experts_per_tok": 2})),
+        (MIXTURES[0], json!({"norm_topk_prob": false})),
+        (MIXTURES[0], json!({"routed_scaling_factor": null})),
+        (MIXTURES[1], json!({"norm_topk_prob": null})),
+        (MIXTURES[1], json!({"n_group": 1, "topk_group": 1})),
+        (MIXTURES[1], json!({"topk_group": 3})),
+    ] {
+        let errors = errors(name, &*with_settings(name, &more).unwrap());
+        assert!(errors.iter().any(|error| *error > 1e-3), "{name}, {more}: {errors:?}");
     }
 }
 
@@ -53,10 +71,68 @@ fn weights_are_found_under_every_name_that_programs_give_them() {
     };
     let names: [fn(&str) -> Option<String>; 2] = [later, bare];
     for (i, renamed) in names.into_iter().enumerate() {
-        let model = with_weights(NAME, &json!({}), |source| Box::new(Renamed(source, renamed)));
-        let errors = errors(&*model.unwrap());
-        assert!(errors.iter().all(|error| *error < 2e-5), "names {i}: {errors:?}");
+        for name in [DENSE, MIXTURES[0]] {
+            let model = with_weights(name, &json!({}), |source| Box::new(Renamed(source, renamed)));
+            let errors = errors(name, &*model.unwrap());
+            assert!(errors.iter().all(|error| *error < 2e-5), "{name}, names {i}: {errors:?}");
+        }
     }
+}
+
+/// Experts stacked, under names that do not say they are weights.
+#[derive(Debug)]
+struct Stacked(Box<dyn Source>, usize);
+
+impl Source for Stacked {
+    fn get(&self, name: &str) -> Result<HostWeight> {
+        match name.split_once(".experts.") {
+            Some((place, leaf @ ("up_proj" | "down_proj"))) => {
+                let one = |e: usize| self.0.get(&format!("{place}.experts.{e}.{leaf}.weight"));
+                HostWeight::stack(name, &(0..self.1).map(one).collect::<Result<Vec<_>>>()?)
+            }
+            Some(_) => Err(Error::missing(name)),
+            None => self.0.get(name),
+        }
+    }
+    fn tensors(&self) -> Vec<WeightInfo> {
+        Vec::new()
+    }
+}
+
+/// As transformers 5 saves them.
+#[test]
+fn experts_may_be_stacked() {
+    for (name, n) in MIXTURES.into_iter().zip([7, 6]) {
+        let with = |n| with_weights(name, &json!({}), move |source| Box::new(Stacked(source, n)));
+        let errors = errors(name, &*with(n).unwrap());
+        assert!(errors.iter().all(|error| *error < 2e-5), "{name}: {errors:?}");
+        let e = with(n - 1).map(drop).unwrap_err().to_string();
+        assert!(e.contains(&format!("{} experts, where {n} are configured", n - 1)), "{e}");
+    }
+}
+
+/// NVIDIA's class gives them to experts with `mlp_bias`; transformers' does not.
+#[test]
+fn biases_of_experts_are_refused_and_not_passed_over() {
+    #[derive(Debug)]
+    struct Biased(Box<dyn Source>);
+    impl Source for Biased {
+        fn get(&self, name: &str) -> Result<HostWeight> {
+            match name.ends_with("experts.0.down_proj.bias") {
+                true => HostWeight::from_f32(name, [1, 1, 48], &[0.5; 48]),
+                false => self.0.get(name),
+            }
+        }
+        fn tensors(&self) -> Vec<WeightInfo> {
+            self.0.tensors()
+        }
+    }
+    let model = with_weights(MIXTURES[0], &json!({}), |source| Box::new(Biased(source)));
+    let e = model.map(drop).unwrap_err().to_string();
+    assert!(
+        e.contains("layers.1.mixer.experts.0.down_proj.bias") && e.contains("experts have biases"),
+        "{e}"
+    );
 }
 
 /// Two cache layers for each block, so that a split by blocks cuts all alike.
@@ -67,7 +143,7 @@ fn what_is_kept_of_a_sequence_is_two_states_keys_and_values_or_nothing() {
     let space = [state(3 * 132), state(6 * 12 * 10)];
     let nothing = |first| [state(0), LayerCache::Shares(first)];
     let full = [LayerCache::full(24, 24), LayerCache::Shares(4)];
-    let layout = with_settings(NAME, &json!({})).unwrap().cache_layout();
+    let layout = with_settings(DENSE, &json!({})).unwrap().cache_layout();
     assert_eq!(layout, [space, nothing(2), full, space, nothing(8)].concat());
 }
 
@@ -100,7 +176,25 @@ fn what_is_not_known_or_does_not_fit_is_refused_by_name() {
         (json!({"mlp_hidden_act": "relu3"}), "`mlp_hidden_act` is `relu3`"),
         (json!({"mamba_hidden_act": 3}), "mamba_hidden_act"),
     ] {
-        let e = with_settings(NAME, &settings).map(drop).unwrap_err().to_string();
+        let e = with_settings(DENSE, &settings).map(drop).unwrap_err().to_string();
         assert!(e.contains(why), "{settings}: {e}");
+    }
+    let [alone, grouped] = MIXTURES;
+    for (name, settings, why) in [
+        (alone, json!({"moe_latent_size": 16}), "`moe_latent_size` is 16"),
+        (alone, json!({"n_group": 4}), "7 experts in 4 groups"),
+        (alone, json!({"n_group": 0}), "experts in 0 groups"),
+        (grouped, json!({"topk_group": 4}), "of which 4 are chosen"),
+        (alone, json!({"num_experts_per_tok": 8}), "8 experts of 7"),
+        (alone, json!({"num_experts_per_tok": 0}), "0 experts of 7"),
+        (alone, json!({"num_experts_per_tok": null}), "num_experts_per_tok"),
+        (alone, json!({"n_routed_experts": 8}), "8 experts"),
+        (alone, json!({"n_routed_experts": 6}), "for 6 experts"),
+        (alone, json!({"n_routed_experts": null}), "n_routed_experts"),
+        (alone, json!({"layer_types": ["mamba", "mlp", "attention", "mamba"]}), "layers.1.mixer.up_proj"),
+        (alone, json!({"layer_types": ["mamba", "moe", "moe", "mamba"]}), "layers.2.mixer.gate"),
+    ] {
+        let e = with_settings(name, &settings).map(drop).unwrap_err().to_string();
+        assert!(e.contains(why), "{name}, {settings}: {e}");
     }
 }

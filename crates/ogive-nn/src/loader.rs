@@ -262,12 +262,17 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// `name.weight` of `n` experts: one stacked tensor, or `0.name.weight`, `1.name.weight`, ...
+    /// Matrices `name` of `n` experts: one stacked tensor, `name.weight` or, as some models have it, `name`; or `0.name.weight`,
+    /// `1.name.weight`, ...
     ///
     /// # Errors
     /// If there are not `n` experts, or not all of one shape; else as [all that read](Self#errors).
     pub fn stacked(&self, name: &str, n: usize) -> Result<Weight> {
-        let host = match self.optional(self.host(name))? {
+        let stack = match self.optional(self.host(name))? {
+            Some(host) => Some(host),
+            None => self.optional(self.tensor(name))?,
+        };
+        let host = match stack {
             Some(host) => host,
             None => {
                 let parts = (0..n).map(|e| self.at(e).host(name)).collect::<Result<Vec<_>>>()?;

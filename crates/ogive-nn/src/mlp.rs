@@ -1,4 +1,4 @@
-//! What follows attention in a block: an MLP, gated or not, or a mixture of gated ones.
+//! What follows attention in a block: an MLP, gated or not, or a mixture of such.
 
 use crate::backend::{Activation, Experts, RouterSpec, Scoring};
 use crate::tensor::{Config, Error, Result, Tensor};
@@ -112,7 +112,7 @@ impl GatedMlp {
     }
 }
 
-/// A router and the gated MLPs it chooses from (Shazeer et al. 2017, <https://arxiv.org/abs/1701.06538>).
+/// A router and the MLPs it chooses from, gated ones for the most part (Shazeer et al. 2017, <https://arxiv.org/abs/1701.06538>).
 #[derive(Debug)]
 pub struct Moe {
     router: Linear,
@@ -144,7 +144,7 @@ impl Moe {
     /// # Errors
     /// If they do not fit each other, or the router cannot choose so from so many experts.
     pub fn new(router: Linear, spec: RouterSpec, experts: Experts) -> Result<Self> {
-        let ([n, ..], [_, found, dim]) = (experts.gate.shape(), router.weight.shape());
+        let ([n, ..], [_, found, dim]) = (experts.up.shape(), router.weight.shape());
         if found != n {
             let why = format!("{found} outputs for {n} experts; do weights and config belong together?");
             return Err(Error::invalid("router", why));

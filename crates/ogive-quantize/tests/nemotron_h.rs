@@ -49,6 +49,11 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         (json!({"time_step_limit": limit}), "time_step_limit"),
         (json!({"sliding_window": 7}), "sliding_window"),
         (json!({"hybrid_override_pattern": "ME*M-"}), "layer_types"),
+        (json!({"hybrid_override_pattern": "ME*ME"}), "block 1 is `moe`, and its tensors are none of one"),
+        (
+            json!({"hybrid_override_pattern": "M*-M-"}),
+            "block 1 is `attention`, and its tensors are none of one",
+        ),
         (json!({"is_causal": false}), "is_causal"),
         (json!({"hybrid_override_pattern": "M-*M"}), "layer_types"),
         (json!({"hybrid_override_pattern": "M-*MX"}), "layer_types"),
@@ -66,8 +71,81 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
     }
 }
 
+#[test]
+fn a_file_of_mixtures_says_how_experts_are_chosen() {
+    let gguf = packed(&format("f32"), rewritten_own("nemotron-h-moe", set(json!({})), none).path()).unwrap();
+    let meta = gguf.metadata();
+    assert_eq!(meta.str("general.architecture").unwrap(), "nemotron_h_moe");
+    let key = |key: &str| meta.get(&format!("nemotron_h_moe.{key}")).unwrap();
+    let list = |name: &str| key(name).as_array().unwrap().to_i64().unwrap().into_owned();
+    assert_eq!(list("attention.head_count_kv"), [0, 0, 2, 0]);
+    assert_eq!(list("feed_forward_length"), [0, 20, 0, 0]);
+    for (name, value) in [
+        ("expert_count", 7),
+        ("expert_used_count", 3),
+        ("expert_shared_count", 1),
+        ("expert_feed_forward_length", 20),
+        ("expert_shared_feed_forward_length", 40),
+        ("expert_group_count", 1),
+        ("expert_group_used_count", 1),
+    ] {
+        assert_eq!(key(name).as_int(), Some(value), "{name}");
+    }
+    assert_eq!(meta.f32("nemotron_h_moe.expert_weights_scale").unwrap(), 2.5);
+    assert!(meta.bool("nemotron_h_moe.expert_weights_norm").unwrap());
+    let dims = |name: &str| gguf.tensor(&format!("blk.1.{name}")).unwrap().dims().to_vec();
+    assert_eq!(
+        (dims("ffn_up_exps.weight"), dims("ffn_down_exps.weight")),
+        (vec![48, 20, 7], vec![20, 48, 7])
+    );
+    assert_eq!((dims("ffn_up_shexp.weight"), dims("exp_probs_b.bias")), (vec![48, 40], vec![7]));
+}
+
+#[test]
+fn what_a_file_cannot_say_of_mixtures_is_refused_by_name() {
+    for (settings, why) in [
+        (json!({"moe_latent_size": 16}), "moe_latent_size"),
+        (json!({"routed_scaling_factor": 0.0}), "routed_scaling_factor"),
+        (json!({"hybrid_override_pattern": "M-*M"}), "the experts of blk.1.ffn_down_exps.weight"),
+        (json!({"hybrid_override_pattern": "EE*M"}), "layer 1 of 4: some of its tensors are missing"),
+        (json!({"n_routed_experts": 8}), "number 7 of 8 is missing"),
+        (json!({"n_routed_experts": 6}), "there are 7, and config.json says 6"),
+        (json!({"moe_intermediate_size": 19}), "blk.1.ffn_up_exps.weight: 20 in place of 19"),
+        (json!({"moe_shared_expert_intermediate_size": 39}), "blk.1.ffn_up_shexp.weight: 40 in place of 39"),
+    ] {
+        let e = refusal("nemotron-h-moe", settings.clone(), none);
+        assert!(e.contains(why), "{settings}: {e}");
+    }
+    // An MLP among them.
+    let e = refusal(
+        "nemotron-h-moe",
+        json!({"hybrid_override_pattern": "ME*M-", "num_hidden_layers": 5}),
+        |all| {
+            for (leaf, shape) in
+                [("norm", &[48][..]), ("mixer.up_proj", &[56, 48]), ("mixer.down_proj", &[48, 56])]
+            {
+                let (name, bytes) =
+                    (format!("backbone.layers.4.{leaf}.weight"), 2 * shape.iter().product::<u64>());
+                let bytes = vec![0; bytes as usize];
+                all.push(Tensor { name, dtype: "BF16".into(), shape: shape.to_vec(), bytes });
+            }
+        },
+    );
+    assert!(e.contains("layer_types") && e.contains("each MLP of a model with experts"), "{e}");
+    for (leaf, n) in [("shared_experts.up_proj.bias", 40), ("gate.bias", 7)] {
+        let e = refusal("nemotron-h-moe", json!({}), one_more(&[1], leaf, n));
+        assert!(e.contains("blk.1.") && e.contains("no biases"), "{leaf}: {e}");
+    }
+    let e = refusal("nemotron-h-moe", json!({}), |all| {
+        for leaf in (0..7).map(|e| format!("experts.{e}.down_proj.bias")) {
+            one_more(&[1], &leaf, 48)(all);
+        }
+    });
+    assert!(e.contains("blk.1.ffn_down_exps.bias") && e.contains("no biases"), "{e}");
+}
+
 /// Another tensor in each of these layers, with so many zeros.
-fn one_more(layers: &'static [usize], leaf: &'static str, n: u64) -> impl Fn(&mut Vec<Tensor>) {
+fn one_more<'a>(layers: &'a [usize], leaf: &'a str, n: u64) -> impl Fn(&mut Vec<Tensor>) + 'a {
     move |all| {
         let name = |layer: &usize| format!("backbone.layers.{layer}.mixer.{leaf}");
         let zeros = || vec![0; 2 * n as usize];
@@ -102,18 +180,36 @@ fn tensors_that_readers_pass_over_or_miss_are_refused() {
     assert_eq!(beside, ["token_embd.weight", "output_norm.weight", "output.weight"]);
 }
 
+/// Stacks the experts under names that do not say they are weights.
+fn stack(all: &mut Vec<Tensor>) {
+    let (experts, mut rest): (Vec<_>, Vec<_>) = all.drain(..).partition(|t| t.name.contains(".experts."));
+    for leaf in ["up_proj", "down_proj"] {
+        let name = |e: usize| format!("backbone.layers.1.mixer.experts.{e}.{leaf}.weight");
+        let one = |e: usize| experts.iter().find(|t| t.name == name(e)).unwrap();
+        let (dtype, shape) = (one(0).dtype.clone(), [&[7], &*one(0).shape].concat());
+        let bytes = (0..7).flat_map(|e| one(e).bytes.iter().copied()).collect();
+        rest.push(Tensor { name: format!("backbone.layers.1.mixer.experts.{leaf}"), dtype, shape, bytes });
+    }
+    *all = rest;
+}
+
 /// As transformers 5 calls them.
 #[test]
 fn tensors_under_later_names_become_the_same() {
     let later =
         |all: &mut Vec<Tensor>| all.iter_mut().for_each(|t| t.name = t.name.replace("backbone.", "model."));
-    let of = |change: fn(&mut Vec<Tensor>)| {
-        let folder = rewritten_own("nemotron-h", set(json!({})), change);
+    let of = |model: &str, change: fn(&mut Vec<Tensor>)| {
+        let folder = rewritten_own(model, set(json!({})), change);
         let gguf = packed(&format("q8_0"), folder.path()).unwrap();
         let name = |t: &ogive_quantize::gguf_file::TensorInfo| {
             (t.name().to_owned(), gguf.data(t).unwrap().bytes().to_vec())
         };
-        gguf.tensors().iter().map(name).collect::<Vec<_>>()
+        gguf.tensors().iter().map(name).collect::<std::collections::BTreeMap<_, _>>()
     };
-    assert!(of(later) == of(none));
+    assert!(of("nemotron-h", later) == of("nemotron-h", none));
+    let stacked = |all: &mut Vec<Tensor>| {
+        stack(all);
+        all.iter_mut().for_each(|t| t.name = t.name.replace("backbone.", "model."));
+    };
+    assert!(of("nemotron-h-moe", stacked) == of("nemotron-h-moe", none));
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 10] = [
+const HYBRIDS: [(&str, &[&str]); 11] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -23,6 +23,7 @@ const HYBRIDS: [(&str, &[&str]); 10] = [
     ("nemotron-h", &BLOCKS),
     ("falcon-h1", &BESIDE),
     ("falcon-h1-bias", &BESIDE),
+    ("nemotron-h-moe", &MIXTURES),
 ];
 
 const DELTA: [&str; 16] = [
@@ -85,6 +86,18 @@ const BESIDE: [&str; 13] = [
     "mlp_multipliers",
     "key_multiplier",
     "ssm_in_multiplier",
+];
+
+const MIXTURES: [&str; 9] = [
+    "hybrid_override_pattern",
+    "n_routed_experts",
+    "num_experts_per_tok",
+    "n_group",
+    "topk_group",
+    "norm_topk_prob",
+    "routed_scaling_factor",
+    "moe_intermediate_size",
+    "moe_latent_size",
 ];
 
 const SPACES: [&str; 13] = [

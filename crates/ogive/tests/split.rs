@@ -43,6 +43,7 @@ const MODELS: [(&str, usize, bool); 11] = [
     ("granite-hybrid", 3, true),
     ("nemotron-h", 5, false),
     ("falcon-h1", 2, false),
+    ("nemotron-h-moe", 4, false),
     ("lfm2-moe-bias", 3, false),
     ("gpt2", 2, true),
 ];

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 22] = [
+const READ: [&str; 23] = [
     "cohere2",
     "falcon-h1",
     "falcon-h1-norm",
@@ -31,6 +31,7 @@ const READ: [&str; 22] = [
     "llama-yarn",
     "llama3-rope",
     "nemotron-h",
+    "nemotron-h-moe",
     "olmoe",
     "qwen2-moe",
     "qwen3-5",

@@ -35,15 +35,15 @@ impl Split {
 
     /// The experts, and the part that has all of them.
     fn experts_of(&self, experts: &Experts) -> Result<(usize, Experts)> {
-        let [(part, gate), (b, up), (c, down)] =
-            [self.weight(&experts.gate)?, self.weight(&experts.up)?, self.weight(&experts.down)?];
-        if [b, c] != [part; 2] {
+        let gate = experts.gate.as_ref().map(|gate| self.weight(gate)).transpose()?;
+        let ((part, up), (other, down)) = (self.weight(&experts.up)?, self.weight(&experts.down)?);
+        if other != part || gate.is_some_and(|(other, _)| other != part) {
             return Err(Error::unsupported(
                 "experts",
-                "the three weights of a layer's experts must be of one part",
+                "the weights of a layer's experts must be of one part",
             ));
         }
-        let [gate, up, down] = [gate, up, down].map(Clone::clone);
+        let (gate, up, down) = (gate.map(|(_, gate)| gate.clone()), up.clone(), down.clone());
         let bias = match &experts.bias {
             Some([gate, up, down]) => Some([self.at(part, gate)?, self.at(part, up)?, self.at(part, down)?]),
             None => None,

@@ -90,8 +90,7 @@ impl Backend for Trace {
     }
     fn experts(&self, x: &Tensor, routing: &Routing, experts: &Experts) -> Result<Tensor> {
         let work = Work::experts(x.shape().rows(), routing.ids.shape().cols(), experts);
-        let weights = [&experts.gate, &experts.up, &experts.down];
-        self.around("experts", &weights, work, |b| b.experts(x, routing, experts))
+        self.around("experts", &experts.weights(), work, |b| b.experts(x, routing, experts))
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {
         self.around("outputs", &[], Work::NONE, |b| b.outputs(x, plan))
@@ -202,8 +201,7 @@ impl Backend for Trace {
             return composed::moe(self, x, logits, spec, experts);
         }
         let work = Work::experts(x.shape().rows(), spec.k, experts);
-        let weights = [&experts.gate, &experts.up, &experts.down];
-        self.around("moe", &weights, work, |b| b.moe(x, logits, spec, experts))
+        self.around("moe", &experts.weights(), work, |b| b.moe(x, logits, spec, experts))
     }
     fn argmax(&self, x: &Tensor) -> Result<Vec<u32>> {
         self.around("argmax", &[], Work::NONE, |b| b.argmax(x))

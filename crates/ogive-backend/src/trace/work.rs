@@ -53,7 +53,7 @@ impl Work {
                 operations: times([2, rows, k, out]).saturating_mul(cols as u64),
             }
         };
-        [&experts.gate, &experts.up, &experts.down].into_iter().map(one).fold(Self::NONE, Add::add)
+        experts.weights().into_iter().map(one).fold(Self::NONE, Add::add)
     }
 
     /// The products of attention: with the key of each token that a row sees, and with its value.

@@ -2,7 +2,9 @@
 //!
 //! Including keys that Ogive can do without, because other programs insist on them.
 
-use super::shapes::{FULL_EACH, Family, LINEAR_DIM, SPACE_DIM, Shape, TAPS};
+use super::shapes::{
+    FULL_EACH, Family, LINEAR_DIM, Mixer, NEMOTRON_SCALE, NEMOTRON_SHARED, SPACE_DIM, Shape, TAPS,
+};
 use super::vocabulary::{TEMPLATE, Vocabulary};
 use ogive::weights::gguf_file::GgufWriter;
 use ogive_quantize::FileFormat;
@@ -45,6 +47,17 @@ pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: 
             .set(&key("expert_used_count"), used as u32)
             .set(&key("expert_feed_forward_length"), shape.ffn as u32);
     }
+    if shape.family == Family::NemotronMoe {
+        let hidden = |layer| if shape.mixer(layer) == Mixer::None { shape.ffn as u32 } else { 0 };
+        w.set(&key("feed_forward_length"), (0..shape.layers).map(hidden).collect::<Vec<u32>>())
+            .set(&key("expert_shared_count"), 1_u32)
+            .set(&key("expert_shared_feed_forward_length"), (NEMOTRON_SHARED * shape.ffn) as u32)
+            .set(&key("expert_group_count"), 1_u32)
+            .set(&key("expert_group_used_count"), 1_u32)
+            .set(&key("expert_weights_norm"), true)
+            .set(&key("expert_weights_scale"), NEMOTRON_SCALE)
+            .set(&key("attention.layer_norm_epsilon"), shape.eps);
+    }
     if shape.family.is_granite() {
         w.set(&key("embedding_scale"), shape.family.embedding_scale())
             .set(&key("residual_scale"), shape.family.residual_scale())
@@ -70,8 +83,10 @@ pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: 
         ] {
             w.set(&key(name), value as u32);
         }
-        if shape.family == Family::GraniteHybrid {
-            let key_heads = |layer| if shape.is_linear(layer) { 0 } else { shape.kv_heads as u32 };
+        // Falcon-H1 has the same in all layers.
+        if space && shape.family != Family::FalconH1 {
+            let attends = |layer| shape.mixer(layer) == Mixer::Attention;
+            let key_heads = |layer| if attends(layer) { shape.kv_heads as u32 } else { 0 };
             let key_heads: Vec<u32> = (0..shape.layers).map(key_heads).collect();
             w.set(&key("attention.head_count_kv"), key_heads).set(&key("rope.scaling.finetuned"), false);
         } else if !space {

@@ -6,7 +6,7 @@
 //! what the residual stream still holds of a token speaks for that token. And attention, an average that hardly changes
 //! from step to step, is smaller than what it is added to: the next token must depend on the last one most of all.
 
-use super::shapes::{Family, LINEAR_DIM, SPACE_DIM, Shape, TAPS};
+use super::shapes::{Family, LINEAR_DIM, Mixer, NEMOTRON_SCALE, NEMOTRON_SHARED, SPACE_DIM, Shape, TAPS};
 use ogive::weights::gguf_file::GgmlType;
 use ogive_quantize::{Facts, FileFormat, Mix};
 
@@ -101,10 +101,14 @@ impl Plan {
         let attention = if layer == 0 { EMBEDDING } else { ATTENTION } / shape.family.residual_scale();
 
         self.vector(&name("attn_norm.weight"), dim, Fill::Near(1.0));
-        match shape.is_linear(layer) {
-            true if shape.family.has_spaces() => self.space(shape, layer, attention),
-            true => self.linear_attention(shape, layer, attention),
-            false => self.attention(shape, layer, attention),
+        match shape.mixer(layer) {
+            Mixer::Linear if shape.family.has_spaces() => self.space(shape, layer, attention),
+            Mixer::Linear => self.linear_attention(shape, layer, attention),
+            Mixer::Attention => self.attention(shape, layer, attention),
+            Mixer::None => self.ungated_mixture(shape, layer),
+        }
+        if shape.family == Family::NemotronMoe {
+            return;
         }
         if shape.family == Family::FalconH1 {
             self.attention(shape, layer, attention);
@@ -208,6 +212,22 @@ impl Plan {
                 self.push(&name, vec![rows as u64, experts as u64], Fill::Random(BIAS));
             }
         }
+    }
+
+    /// A mixture without gates, and what is beside it. A squared ReLU of 1 has a mean square of 1.5, and the two add half of 1's each.
+    fn ungated_mixture(&mut self, shape: &Shape, layer: usize) {
+        let ([experts, used], dim, ffn) = (shape.experts, shape.dim, shape.ffn);
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let (half, shared) = (1.0 / 3_f32.sqrt(), NEMOTRON_SHARED * ffn);
+        let down = half * even(ffn) * (used as f32).sqrt() / NEMOTRON_SCALE;
+        self.matrix(&name("ffn_gate_inp.weight"), dim, experts, even(dim));
+        self.vector(&name("exp_probs_b.bias"), experts, Fill::Random(0.1 * BIAS));
+        for (part, cols, rows, std) in [("up", dim, ffn, even(dim)), ("down", ffn, dim, down)] {
+            let dims = vec![cols as u64, rows as u64, experts as u64];
+            self.push(&name(&format!("ffn_{part}_exps.weight")), dims, Fill::Random(std));
+        }
+        self.matrix(&name("ffn_up_shexp.weight"), dim, shared, even(dim));
+        self.matrix(&name("ffn_down_shexp.weight"), shared, dim, half * even(shared));
     }
 
     fn matrix(&mut self, name: &str, cols: usize, rows: usize, std: f32) {

@@ -26,6 +26,8 @@ pub(crate) enum Family {
     GraniteHybrid,
     /// A selective state space beside attention in every layer.
     FalconH1,
+    /// Layers that are one thing each: a selective state space, attention, or a mixture without gates beside an MLP that all tokens share.
+    NemotronMoe,
 }
 
 impl Family {
@@ -42,6 +44,7 @@ impl Family {
             Self::Qwen35 => "qwen35",
             Self::GraniteHybrid => "granitehybrid",
             Self::FalconH1 => "falcon-h1",
+            Self::NemotronMoe => "nemotron_h_moe",
         }
     }
 
@@ -71,7 +74,7 @@ impl Family {
 
     /// Whether it has state spaces, beside attention or in its place.
     pub(crate) fn has_spaces(self) -> bool {
-        matches!(self, Self::GraniteHybrid | Self::FalconH1)
+        matches!(self, Self::GraniteHybrid | Self::NemotronMoe | Self::FalconH1)
     }
 
     /// Elements by which a state is written and read.
@@ -93,6 +96,22 @@ pub(crate) const SPACE_DIM: usize = 64;
 pub(crate) const TAPS: usize = 4;
 /// Each so many layers one has attention that is not linear.
 pub(crate) const FULL_EACH: usize = 4;
+
+/// Nemotron 3 Nano's layers by NVIDIA's signs: a state space, a mixture, attention.
+const NEMOTRON_3: &[u8] = b"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME";
+/// How many times as wide as an expert its shared MLP is, and by what the shares of experts are multiplied.
+pub(crate) const NEMOTRON_SHARED: usize = 2;
+pub(crate) const NEMOTRON_SCALE: f32 = 2.5;
+
+/// What a layer is, or what it has in place of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mixer {
+    Attention,
+    /// Linear attention or a state space.
+    Linear,
+    /// Nothing: the layer is a mixture alone.
+    None,
+}
 
 /// A model's sizes.
 #[derive(Clone, Copy, Debug)]
@@ -354,6 +373,23 @@ pub(crate) const SHAPES: &[Shape] = &[
         tied: false,
         ..QWEN_3_0_6B
     },
+    // 31.6 billion parameters, of which a token meets 3.6.
+    Shape {
+        name: "nemotron-3-nano-30b-a3b",
+        family: Family::NemotronMoe,
+        layers: NEMOTRON_3.len(),
+        dim: 2688,
+        heads: 32,
+        kv_heads: 2,
+        head_dim: 128,
+        ffn: 1856,
+        experts: [128, 6],
+        linear: [8, 64],
+        vocab: 131_072,
+        context: 262_144,
+        tied: false,
+        ..TINY
+    },
 ];
 
 impl Shape {
@@ -362,13 +398,18 @@ impl Shape {
         SHAPES.iter().find(|s| s.name.eq_ignore_ascii_case(name))
     }
 
-    /// Whether a layer has linear attention or a state space.
-    pub(crate) fn is_linear(&self, layer: usize) -> bool {
-        match self.family {
+    /// What mixes a layer's tokens.
+    pub(crate) fn mixer(&self, layer: usize) -> Mixer {
+        let linear = match self.family {
+            Family::NemotronMoe => match NEMOTRON_3.get(layer) {
+                Some(b'E') => return Mixer::None,
+                sign => sign == Some(&b'M'),
+            },
             Family::GraniteHybrid => layer % 10 != 5,
             Family::FalconH1 => true,
             _ => self.linear[0] > 0 && !(layer + 1).is_multiple_of(FULL_EACH),
-        }
+        };
+        if linear { Mixer::Linear } else { Mixer::Attention }
     }
 
     /// How many elements of a head turn: all but in Qwen3.5.

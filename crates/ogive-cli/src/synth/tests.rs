@@ -84,6 +84,7 @@ fn every_family_runs() {
         ("qwen3.5-4b", "q4_k_m"),
         ("granite-4.0-h-micro", "q4_k_m"),
         ("falcon-h1-1.5b", "q4_k_m"),
+        ("nemotron-3-nano-30b-a3b", "q4_k_m"),
     ] {
         let real = Shape::find(name).unwrap();
         // Rows that 256 does not divide, so that the older types are seen too.
@@ -272,6 +273,7 @@ fn shapes_have_their_published_sizes() {
         ("falcon-h1-1.5b", 1_554_863_488),
         ("gpt-oss-20b", 20_914_757_184),
         ("qwen3-30b-a3b", 30_532_122_624),
+        ("nemotron-3-nano-30b-a3b", 31_577_940_288),
     ] {
         let plan = plan(Shape::find(name).unwrap(), FileFormat::find("f32").unwrap());
         // The factors of rotary frequencies are no parameters.

@@ -89,9 +89,9 @@ pub(super) fn experts(x: &Tensor, routing: &Routing, experts: &Experts) -> Resul
     let (values, n, dim) = (read(at, x)?, x.shape().rows(), x.shape().cols());
     let Ids(ids) = routing.ids.data::<Ids>().map_err(|e| e.within(at))?;
     let (shares, k) = (read(at, &routing.weights)?, routing.ids.shape().cols());
-    let [gate, up, down] = [&experts.gate, &experts.up, &experts.down].map(|w| host(at, w));
-    let (gate, up, down) = (gate?, up?, down?);
-    let [count, hidden, _] = gate.shape;
+    let gate = experts.gate.as_ref().map(|gate| host(at, gate)).transpose()?;
+    let (up, down) = (host(at, &experts.up)?, host(at, &experts.down)?);
+    let [count, hidden, _] = up.shape;
     if routing.ids.shape().rows() != n || routing.weights.shape() != routing.ids.shape() {
         return Err(Error::shape(at, x.shape(), routing.ids.shape()));
     }
@@ -116,10 +116,15 @@ pub(super) fn experts(x: &Tensor, routing: &Routing, experts: &Experts) -> Resul
     for e in 0..count {
         let chosen: Vec<usize> = (0..ids.len()).filter(|&i| ids[i] as usize == e).collect();
         let xs: Vec<&[f32]> = chosen.iter().map(|i| row(values, i / k, dim)).collect();
-        let mut h = biased(0, e, product(&xs, gate, e), hidden); // [chosen, hidden]
-        for (g, u) in h.iter_mut().zip(biased(1, e, product(&xs, up, e), hidden)) {
-            let (f, u) = gated(experts.gating, f, f64::from(*g), f64::from(u))?;
-            *g = f as f32 * u as f32;
+        let mut h = biased(1, e, product(&xs, up, e), hidden); // [chosen, hidden]
+        match gate {
+            Some(gate) => {
+                for (u, g) in h.iter_mut().zip(biased(0, e, product(&xs, gate, e), hidden)) {
+                    let (f, by) = gated(experts.gating, f, f64::from(g), f64::from(*u))?;
+                    *u = f as f32 * by as f32;
+                }
+            }
+            None => h.iter_mut().for_each(|u| *u = f(f64::from(*u)) as f32),
         }
         let hs: Vec<&[f32]> = (0..chosen.len()).map(|i| row(&h, i, hidden)).collect();
         let ys = biased(2, e, product(&hs, down, e), dim); // [chosen, dim]

@@ -57,6 +57,7 @@ pub(crate) enum Fault {
     KnowsSiluOnly,
     IgnoresBiasesOfExperts,
     ClampsNoGates,
+    GatesByItself,
     IgnoresScaleOfStacks,
     IgnoresOrderOfStacks,
     KnowsElementsByName,

@@ -301,6 +301,9 @@ impl Backend for Mutant {
         if self.is(ClampsNoGates) {
             experts.gating = Gating::Product;
         }
+        if self.is(GatesByItself) && experts.gate.is_none() {
+            experts.gate = Some(experts.up.clone());
+        }
         Oracle.experts(x, routing, &experts)
     }
     fn outputs(&self, x: &Tensor, plan: &Plan) -> Result<Tensor> {

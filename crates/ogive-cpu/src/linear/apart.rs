@@ -32,8 +32,14 @@ pub(crate) type Product<'a> = (&'a Arc<CpuWeight>, Part<'a>);
 /// A part and the weights that read its rows.
 type Want<'a> = (Part<'a>, Vec<&'a Arc<CpuWeight>>);
 
-/// `x · wᵀ` of each part, with a weight of its own. `out` has the results, `[n, rows]` each, one behind the other.
-pub(crate) fn linear_apart(pool: &Pool, products: &[Product<'_>], out: &mut [f32]) -> Result<()> {
+/// `f(x · wᵀ)` of each part, with a weight of its own; `f` changes a slice in place, element by element. `out` has the results, `[n, rows]` each,
+/// one behind the other.
+pub(crate) fn linear_apart(
+    pool: &Pool,
+    products: &[Product<'_>],
+    f: impl Fn(&mut [f32]) + Send + Sync + 'static,
+    out: &mut [f32],
+) -> Result<()> {
     let (products, mut outs) = that_are_there(products, out)?;
     let inputs = inputs(pool, &products.iter().map(|(w, part)| (*part, vec![*w])).collect::<Vec<_>>());
     let width = width(pool, &products);
@@ -44,6 +50,7 @@ pub(crate) fn linear_apart(pool: &Pool, products: &[Product<'_>], out: &mut [f32
     pool.stripes(&mut outs, width, move |i, col, stripe| {
         let (w, first, input) = &own[i];
         fill(w, input, first + col, stripe);
+        f(stripe.values());
     });
     inputs.into_iter().for_each(Input::recycle);
     Ok(())

@@ -195,7 +195,7 @@ pub(crate) fn linear_each(
     let part = |(head, w)| (w, Part { expert: 0, x: &own[head * n * k..][..n * k], n });
     let products: Vec<_> = ws.iter().copied().enumerate().map(part).collect();
     let mut apart = vec![0.0; out.len()]; // [heads, n, rows]
-    linear_apart(pool, &products, &mut apart)?;
+    linear_apart(pool, &products, |_| (), &mut apart)?;
     for (i, to) in out.chunks_exact_mut(rows.max(1)).enumerate() {
         let (row, head) = (i / heads, i % heads);
         to.copy_from_slice(&apart[(head * n + row) * rows..][..rows]);

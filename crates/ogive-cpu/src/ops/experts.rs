@@ -36,7 +36,7 @@ impl Between {
                 return Err(Error::unsupported("experts", format!("the CPU backend has no {other:?}")));
             }
         };
-        let (f, path, [_, hidden, _]) = (Function::of(w.activation)?, b.path, w.gate.shape());
+        let (f, path, [_, hidden, _]) = (Function::of(w.activation)?, b.path, w.up.shape());
         let bias = w.bias.as_ref().map(|[gate, up, _]| [gate.clone(), up.clone()]);
         for bias in bias.iter().flatten() {
             read("experts", bias)?;
@@ -72,9 +72,10 @@ type Round<'a> = &'a [(usize, Vec<usize>)];
 
 pub(crate) fn experts(b: &CpuBackend, x: &Tensor, routing: &Routing, w: &Experts) -> Result<Tensor> {
     let (n, dim, k) = (x.shape().rows(), x.shape().cols(), routing.ids.shape().cols());
-    let (gate, up, down) = (held::now(&w.gate)?, held::now(&w.up)?, held::now(&w.down)?);
+    let gate = w.gate.as_ref().map(held::now).transpose()?;
+    let (up, down) = (held::now(&w.up)?, held::now(&w.down)?);
     w.check(dim)?;
-    let [count, hidden, _] = w.gate.shape();
+    let [count, hidden, _] = w.up.shape();
     let (ids, shares) = (routing.ids.data::<Vec<u32>>()?, read("experts", &routing.weights)?);
     if ids.len() != n * k || shares.len() != n * k {
         return Err(Error::shape("experts", x.shape(), routing.ids.shape()));
@@ -98,12 +99,21 @@ pub(crate) fn experts(b: &CpuBackend, x: &Tensor, routing: &Routing, w: &Experts
         let parts = parts(round, |at, len| if n == 1 { xs } else { &of_experts[at * dim..][..len * dim] });
         let (between, ids) = (Between::of(b, w)?, round.iter().map(|(e, _)| *e).collect::<Vec<_>>());
         let mut h = b.spare.take(rows.len() * hidden);
-        let both = move |i: usize, cols, both: [&mut [f32]; 2]| between.columns(ids[i], cols, both);
-        linear::gated_apart(&b.pool, [&gate, &up], &parts, both, &mut h)?;
+        match &gate {
+            Some(gate) => {
+                let both = move |i: usize, cols, both: [&mut [f32]; 2]| between.columns(ids[i], cols, both);
+                linear::gated_apart(&b.pool, [gate, &up], &parts, both, &mut h)?;
+            }
+            None => {
+                let products: Vec<_> = parts.into_iter().map(|part| (&up, part)).collect();
+                let f = move |values: &mut [f32]| elementwise::apply(between.path, between.f, values);
+                linear::linear_apart(&b.pool, &products, f, &mut h)?;
+            }
+        }
         let products = self::parts(round, |at, len| &h[at * hidden..][..len * hidden]);
         let products: Vec<_> = products.into_iter().map(|part| (&down, part)).collect();
         let mut ys = b.spare.take(rows.len() * dim);
-        linear::linear_apart(&b.pool, &products, &mut ys)?;
+        linear::linear_apart(&b.pool, &products, |_| (), &mut ys)?;
         // Of each result the row that it goes to, its expert, its share and where it is, row by row.
         let experts =
             round.iter().flat_map(|(e, places)| places.iter().map(move |place| (*e, shares[*place])));

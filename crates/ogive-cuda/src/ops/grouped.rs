@@ -11,7 +11,7 @@ use crate::memory::{Buffer, Pool};
 use crate::ops::matrix::{self, Tile};
 use crate::ops::moe::{Mixture, Part};
 use crate::values::count;
-use crate::weight::Kept;
+use crate::weight::{CudaWeight, Kept};
 use ogive_kernels::{EXPERTS_DOWN_MMA, EXPERTS_MANY, EXPERTS_UP_MMA, GROUP};
 use ogive_tensor::{Error, Result, Tensor};
 
@@ -31,8 +31,8 @@ const SORTING: u32 = 256;
 /// Bytes of a tile in the list.
 const ENTRY: usize = 16;
 
-/// Tiles of rows by tensor cores: for devices of this capability and newer, and for groups of this many rows on average. `up` has both
-/// weights, half of its outputs each; both have as many rows.
+/// Tiles of rows by tensor cores: for devices of this capability and newer, and for groups of this many rows on average. `up` has both gate
+/// and up, half of its outputs each, or up alone; both tiles have as many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
     from: (u32, u32),
@@ -65,19 +65,20 @@ pub(super) enum Way {
     Halves(Compute, Tiles),
 }
 
-/// How `n` rows of `k` choices are multiplied if they are grouped; `None` where an expert has less than `from` on average.
+/// How `n` rows of `k` choices are multiplied if they are grouped, with weights of which the last is down; `None` where an expert has less than
+/// `from` on average.
 pub(super) fn way(
     info: &DeviceInfo,
     compute: Compute,
     from: usize,
     [n, k]: [usize; 2],
-    weights: &[Kept; 3],
+    weights: &[Kept],
 ) -> Option<Way> {
-    let (experts, choices) = (weights[0].shape[0], n.saturating_mul(k));
+    let (experts, choices) = (weights.first()?.shape[0], n.saturating_mul(k));
     if choices < experts.saturating_mul(from) || choices == 0 || experts == 0 {
         return None;
     }
-    let compute = compute.with(info, &weights.map(|w| w.format));
+    let compute = compute.with(info, &weights.iter().map(|w| w.format).collect::<Vec<_>>());
     let able = info.capability >= matrix::oldest(compute);
     let found = TABLE.iter().filter(|_| able).find(|t| t.is_for(info, choices / experts, weights));
     Some(found.map_or(Way::Single, |tiles| Way::Halves(compute, *tiles)))
@@ -85,17 +86,18 @@ pub(super) fn way(
 
 impl Tiles {
     /// For devices of this kind, groups of so many rows, and weights that its shared memory holds.
-    fn is_for(&self, info: &DeviceInfo, rows: usize, [gate, up, down]: &[Kept; 3]) -> bool {
-        let most = self.shared_up([*gate, *up]).max(self.down.shared(&[*down]));
+    fn is_for(&self, info: &DeviceInfo, rows: usize, weights: &[Kept]) -> bool {
+        let Some((down, first)) = weights.split_last() else { return false };
+        let most = self.shared_up(first).max(self.down.shared(&[*down]));
         info.capability >= self.from
             && (self.rows[0]..=self.rows[1]).contains(&rows)
-            && gate.shape.iter().all(|size| *size > 0)
+            && down.shape.iter().all(|size| *size > 0)
             && most <= info.shared_memory as usize
     }
 
-    /// Bytes of shared memory with both weights: a list of rows stands before the tile.
-    fn shared_up(&self, weights: [Kept; 2]) -> usize {
-        4 * self.up.rows() + self.up.shared(&weights)
+    /// Bytes of shared memory with gate and up, or up alone: a list of rows stands before the tile.
+    fn shared_up(&self, weights: &[Kept]) -> usize {
+        4 * self.up.rows() + self.up.shared(weights)
     }
 }
 
@@ -117,10 +119,9 @@ fn list(choices: usize, experts: usize, rows: usize) -> Option<[usize; 3]> {
     Some([most, from, most.checked_mul(ENTRY)?.checked_add(from)?])
 }
 
-/// Bytes that it takes beside the result, as the pool has them, of parts of so many rows.
-pub(super) fn scratch(way: Way, [n, part, k]: [usize; 3], weights: &[Kept; 3]) -> u64 {
+/// Bytes that it takes beside the result, as the pool has them, of parts of so many rows, with experts of these sizes.
+pub(super) fn scratch(way: Way, [n, part, k]: [usize; 3], [experts, hidden, dim]: [usize; 3]) -> u64 {
     let size = |bytes: Option<usize>| bytes.and_then(Pool::size).map_or(u64::MAX, |n| n as u64);
-    let [experts, hidden, dim] = weights[0].shape;
     let Some(choices) = part.checked_mul(k) else { return u64::MAX };
     let single = |cols: usize| size(choices.checked_mul(cols).and_then(|n| n.checked_mul(4)));
     let between = match way {
@@ -203,8 +204,7 @@ fn single(m: &Mixture<'_>, part: &Part, groups: &Groups, x: &Tensor, results: &T
     let (from, h) = (m.device.read(m.at, x)? + 4 * (part.first * m.dim()) as u64, m.device.read(m.at, &h)?);
     let call = |kernel, from| {
         let call = Call::new(m.device, m.at, &EXPERTS_MANY, kernel)
-            .word("FORMAT", m.gate.format)
-            .word("UP", m.up.format)
+            .formats(m)
             .word("DOWN", m.down.format)
             .define("VECTOR", (m.gate.is_wide() && m.down.is_wide()).into())
             .define("FUNCTION", m.function as usize)
@@ -213,10 +213,7 @@ fn single(m: &Mixture<'_>, part: &Part, groups: &Groups, x: &Tensor, results: &T
     };
     call("experts_up_many", from)
         .count("experts of a row", m.k)
-        .at(m.gate.address())
-        .long(m.gate.row_bytes)
-        .at(m.up.address())
-        .long(m.up.row_bytes)
+        .activated(m)
         .at(h)
         .count("inputs", m.dim())
         .count("hidden elements", m.hidden())
@@ -233,7 +230,7 @@ fn single(m: &Mixture<'_>, part: &Part, groups: &Groups, x: &Tensor, results: &T
     Ok(())
 }
 
-/// `f(x · gateᵀ) * (x · upᵀ)` by tensor cores, from halves to halves.
+/// `f(x · gateᵀ) * (x · upᵀ)`, or `f(x · upᵀ)`, by tensor cores, from halves to halves.
 fn up(
     m: &Mixture<'_>,
     compute: Compute,
@@ -242,27 +239,22 @@ fn up(
     [x, h]: [u64; 2],
     [padded, filled]: [usize; 2],
 ) -> Result<()> {
-    let kept = [m.gate.kept(), m.up.kept()];
-    let call = Call::new(m.device, m.at, &EXPERTS_UP_MMA, "experts_up_mma")
-        .word("FORMAT", m.gate.format)
-        .word("UP", m.up.format)
-        .define("FUNCTION", m.function as usize);
+    let kept: Vec<_> = [m.gate].into_iter().chain(m.up).map(CudaWeight::kept).collect();
+    let call = Call::new(m.device, m.at, &EXPERTS_UP_MMA, "experts_up_mma").formats(m);
+    let call = call.define("FUNCTION", m.function as usize);
     // Zeros behind the hidden elements are written as those are.
-    let grid = [filled.div_ceil(tiles.up.outputs() / 2), groups.most, 1];
+    let grid = [filled.div_ceil(tiles.up.outputs() / kept.len()), groups.most, 1];
     groups
         .of(tiles.up.defines(call, compute, &kept).at(x))
         .count("experts of a row", m.k)
-        .at(m.gate.address())
-        .long(m.gate.row_bytes)
-        .at(m.up.address())
-        .long(m.up.row_bytes)
+        .activated(m)
         .at(h)
         .count("inputs", m.dim())
         .count("inputs, filled up", padded)
         .count("hidden elements", m.hidden())
         .count("hidden elements, filled up", filled)
         .gating(m)
-        .run_shared(grid, [tiles.up.threads(), 1, 1], tiles.shared_up(kept))?;
+        .run_shared(grid, [tiles.up.threads(), 1, 1], tiles.shared_up(&kept))?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use super::*;
 use crate::CudaBackend;
 use crate::builder::Activations;
 use crate::launch::tests::on;
+use crate::ops::elementwise::function;
 use crate::ops::matrix::tests::{info, numbers, through};
 use crate::weight;
 use ogive_backend::{Activation, Backend, Weight};
@@ -95,6 +96,8 @@ struct Sizes {
     experts: usize,
     dim: usize,
     hidden: usize,
+    /// By SiLU; else squared ReLU activates.
+    gated: bool,
 }
 
 /// A mixture of random weights and rows.
@@ -120,7 +123,7 @@ fn stack(format: &'static Format, seed: u64, shape @ [e, rows, cols]: [usize; 3]
 
 impl Given {
     fn new(b: &CudaBackend, [gate, up, down]: [&'static Format; 3], choice: Choice, s: Sizes) -> Self {
-        let Sizes { n, k, experts, dim, hidden } = s;
+        let Sizes { n, k, experts, dim, hidden, .. } = s;
         let wide = [experts, hidden, dim];
         let hosts = [stack(gate, 1, wide), stack(up, 2, wide), stack(down, 3, [experts, dim, hidden])];
         let shares = (0..n * k).map(|c| 0.1 + (c % 7) as f32 / 8.0).collect();
@@ -130,24 +133,16 @@ impl Given {
 
     /// What `compute` gives.
     fn run(&self, b: &CudaBackend, compute: impl FnOnce(&Mixture<'_>, &Tensor, &Tensor)) -> Vec<f32> {
-        let (d, at, Sizes { n, k, dim, .. }) = (&b.device, "test", self.s);
+        let (d, at, Sizes { n, k, dim, gated, .. }) = (&b.device, "test", self.s);
         let [gate, up, down] = self.held.each_ref().map(|w| weight::read(d, at, w).unwrap());
+        let (gate, up, f) = match gated {
+            true => (gate, Some(up), Activation::Silu),
+            false => (up, None, Activation::ReluSquared),
+        };
         let (ids, shares) = (send(b, &self.ids), b.upload(&self.shares, [n, k].into()).unwrap());
         let (ids, shares) = (d.read(at, &ids).unwrap(), d.read(at, &shares).unwrap());
-        let m = Mixture {
-            device: d,
-            at,
-            n,
-            k,
-            ids,
-            shares,
-            gate,
-            up,
-            down,
-            function: 0,
-            bias: [0; 3],
-            limit: 0.0,
-        };
+        let (function, bias, limit) = (function(f).unwrap(), [0; 3], 0.0);
+        let m = Mixture { device: d, at, n, k, ids, shares, gate, up, down, function, bias, limit };
         let (x, y) = (b.upload(&self.x, [n, dim].into()).unwrap(), d.tensor(at, [n, dim]).unwrap());
         compute(&m, &x, &y);
         b.download(&y).unwrap()
@@ -155,7 +150,7 @@ impl Given {
 
     /// Plain loops over what is left of numbers in `half`.
     fn want(&self, half: &Format) -> Vec<f64> {
-        let Sizes { k, dim, hidden, n, .. } = self.s;
+        let Sizes { k, dim, hidden, n, gated, .. } = self.s;
         let x = through(half, &self.x);
         let ws = self.hosts.each_ref().map(|w| through(half, &w.to_vec()));
         let dot = |a: &[f32], b: &[f32]| -> f64 {
@@ -167,7 +162,7 @@ impl Given {
             let row = |w: usize, r: usize, cols: usize| &ws[w][r * cols..][..cols];
             let h = (0..hidden).map(|o| {
                 let [g, u] = [0, 1].map(|w| dot(x, row(w, e * hidden + o, dim)));
-                (g / (1.0 + (-g).exp()) * u) as f32
+                if gated { (g / (1.0 + (-g).exp()) * u) as f32 } else { u.max(0.0).powi(2) as f32 }
             });
             let h = through(half, &h.collect::<Vec<_>>());
             for o in 0..dim {
@@ -238,7 +233,9 @@ fn mixtures(b: &CudaBackend, way: Way, formats: &[[&'static Format; 3]]) {
     for (i, formats) in formats.iter().enumerate() {
         let (choice, n, k, experts) = cases[i % cases.len()];
         let [dim, hidden] = lengths(*formats);
-        check(b, way, *formats, choice, Sizes { n, k, experts, dim, hidden });
+        for gated in [true, false] {
+            check(b, way, *formats, choice, Sizes { n, k, experts, dim, hidden, gated });
+        }
     }
 }
 
@@ -277,7 +274,9 @@ fn tiles() {
             let turn: Vec<_> = all.iter().copied().cycle().skip(7 * i + 3 * count).take(6).collect();
             let fits = |f: &[&Format; 3]| {
                 let kept = f.map(|f| Kept::of(f, [false; 2], [1, 256, 256]));
-                tiles.is_for(&info, tiles.rows[0], &kept)
+                let fits = [&kept[..], &kept[1..]].map(|kept| tiles.is_for(&info, tiles.rows[0], kept));
+                assert!(fits[1] || !fits[0], "without a gate it takes less");
+                fits[0]
             };
             let turn: Vec<_> = turn.into_iter().filter(fits).collect();
             assert!(turn.len() > 1, "{tiles:?}");
@@ -308,10 +307,11 @@ fn tiles_of_sm_75() {
 fn integers() {
     let b = CudaBackend::builder().activations(Activations::Int8).build().unwrap();
     let formats = [[&Q4_K, &Q4_K, &Q6_K], [&Q8_0, &Q4_0, &MXFP4], [&Q6_K, &Q4_K, &Q8_0], [&MXFP4; 3]];
-    for (i, formats) in formats.into_iter().enumerate() {
+    let cases = formats.into_iter().enumerate().flat_map(|case| [(case, true), (case, false)]);
+    for ((i, formats), gated) in cases {
         let (n, k, experts) = ([1, 3, 8, 5][i], [2, 4, 1, 3][i], 4);
         let [dim, hidden] = lengths(formats);
-        let s = Sizes { n, k, experts, dim: dim * 5, hidden };
+        let s = Sizes { n, k, experts, dim: dim * 5, hidden, gated };
         let given = Given::new(&b, formats, Choice::Uneven, s);
         let got = given.run(&b, |m, x, y| m.integers(x, m.device.read(m.at, y).unwrap()).unwrap());
         // Row by row, as several at a time have another kernel.
@@ -326,7 +326,11 @@ fn integers() {
                     b.upload_weight(&one.unwrap()).unwrap()
                 });
                 let part = |x: &Tensor| {
-                    let h = b.linear_gated(x, &gate, &up, Activation::Silu).unwrap();
+                    let h = match gated {
+                        true => b.linear_gated(x, &gate, &up, Activation::Silu),
+                        false => b.activate(b.linear(x, &up).unwrap(), Activation::ReluSquared),
+                    };
+                    let h = h.unwrap();
                     b.download(&b.linear(&h, &down).unwrap()).unwrap()
                 };
                 rows.iter().flat_map(part).collect()
@@ -339,7 +343,7 @@ fn integers() {
                 want[at] = share.mul_add(parts[*id as usize][at], want[at]);
             }
         }
-        assert_eq!(bits(&got), bits(&want), "{:?}", formats.map(|f| f.name));
+        assert_eq!(bits(&got), bits(&want), "{s:?} {:?}", formats.map(|f| f.name));
     }
 }
 
@@ -368,6 +372,12 @@ fn what_is_grouped_hangs_on_sizes() {
     };
     assert_eq!([32, 207, 208, 1039, 1040, 5000].map(|n| tiles(&new, n)), [16, 16, 64, 64, 128, 128]);
     assert_eq!(tiles(&info((7, 5), 64 << 10), 512), 64);
+    // Without a gate the last weight is still down, and single precision of either counts.
+    assert_eq!(way(&new, Compute::F16, CHOICES, [31, 8], &w[1..]), None);
+    assert!(matches!(way(&new, Compute::F16, CHOICES, [32, 8], &w[1..]), Some(Way::Halves(..))));
+    let [_, up, _] = kept(&F16, 128);
+    let [.., down] = kept(&F32, 128);
+    assert_eq!(way(&new, Compute::Auto, CHOICES, [32, 8], &[up, down]), Some(Way::Single));
     // A list is as long as the worst choice needs: one row more than whole tiles, for every expert.
     assert_eq!(list(128 * 17, 128, 16).unwrap()[0], 256);
     assert_eq!(list(3, 128, 16).unwrap()[0], 3);

@@ -2,7 +2,7 @@
 //!
 //! Rows that are few for the experts there are go choice by choice, bound by the bytes of what was chosen, in single precision or in
 //! integers as `linear` does; more are grouped by expert (`grouped`). Which it is hangs on sizes alone: the same step gives the same bits.
-//! A single expert whose columns are in an order of their own is a gated product and another; stacks have no such order (`weight.rs`).
+//! A single expert whose columns are in an order of their own is an MLP of `linear`'s products; stacks have no such order (`weight.rs`).
 
 use crate::builder::{Activations, Compute};
 use crate::cuda::Products;
@@ -65,10 +65,10 @@ pub(super) struct Mixture<'a> {
     /// Where the chosen experts and their weights lie: `[n, k]`
     pub(super) ids: u64,
     pub(super) shares: u64,
-    /// `[experts, hidden, dim]`
+    /// What is activated, the gate or, where nothing is gated, up: `[experts, hidden, dim]`
     pub(super) gate: &'a CudaWeight,
-    /// The same.
-    pub(super) up: &'a CudaWeight,
+    /// What is gated; `None` where nothing is. The same sizes.
+    pub(super) up: Option<&'a CudaWeight>,
     /// `[experts, dim, hidden]`
     pub(super) down: &'a CudaWeight,
     /// The activation's number.
@@ -95,13 +95,13 @@ enum Way {
     Grouped(grouped::Way),
 }
 
-/// How `n` rows of so many choices are computed; grouped where an expert has `from` choices on average.
+/// How `n` rows of so many choices are computed, with weights of which the last is down; grouped where an expert has `from` choices on average.
 fn way(
     info: &DeviceInfo,
     (compute, activations): (Compute, Activations),
     from: usize,
     n: [usize; 2],
-    w: &[Kept; 3],
+    w: &[Kept],
 ) -> Way {
     let few = n[0] <= FEW && n[0].saturating_mul(n[1]) <= CHOICES;
     if few && w.iter().all(|w| int8::is_for(info, activations, n[0], w)) {
@@ -118,34 +118,35 @@ fn part([n, k]: [usize; 2]) -> usize {
 /// Bytes that a mixture takes beside its result, as the pool has them.
 pub(crate) fn scratch(products: &Products, mixed: &Mixed) -> u64 {
     let Products { info, compute, activations, grouped_from, .. } = products;
-    let (n, k) = (mixed.weights[0].rows, mixed.k);
-    let w = mixed.weights.map(|w| Kept::of_product(&w));
-    let (part, [_, hidden, dim]) = (part([n, k]), w[0].shape);
+    let (n, k, normed) = (mixed.up.rows, mixed.k, mixed.up.normed);
+    let weights = mixed.weights();
+    let w: Vec<_> = weights.iter().map(Kept::of_product).collect();
+    let (part, [_, hidden, dim]) = (part([n, k]), Kept::of_product(&mixed.up).shape);
     let between = || {
         let bytes = part.checked_mul(k).and_then(|n| n.checked_mul(hidden)?.checked_mul(4));
         bytes.and_then(Pool::size).map_or(u64::MAX, |n| n as u64)
     };
     if w.iter().any(|w| w.ordered) {
-        // Both halves of what lies between, and the largest of what the products take.
-        let each = mixed.weights.into_iter().zip(&w).map(|(mut p, w)| {
+        // What comes of all products but the last, and the largest of what they take.
+        let each = weights.into_iter().zip(&w).map(|(mut p, w)| {
             // What lies between is no norm's, nor gated by a kernel that leaves halves.
             p.normed = false;
             p.gated = None;
             linear::scratch(products, &p, w)
         });
         let beside = each.fold(0, u64::max);
-        return between().saturating_mul(2).saturating_add(beside);
+        return between().saturating_mul(w.len() as u64 - 1).saturating_add(beside);
     }
     match way(info, (*compute, *activations), *grouped_from, [n, k], &w) {
         Way::Each => between(),
         Way::Integers => {
             // A norm left those of the input.
-            let left = mixed.weights[0].normed && !codes::goes_to_tiles(&products.info, n);
+            let left = normed && !codes::goes_to_tiles(&products.info, n);
             let given = if left { 0 } else { codes::size([n, dim]) };
             let codes = [given, codes::size([n.saturating_mul(k), hidden])];
             codes.into_iter().fold(between(), u64::saturating_add)
         }
-        Way::Grouped(way) => grouped::scratch(way, [n, part, k], &w),
+        Way::Grouped(way) => grouped::scratch(way, [n, part, k], Kept::of_product(&mixed.up).shape),
     }
 }
 
@@ -161,8 +162,11 @@ pub(crate) fn experts(
     let (from, n, dim) = (device.read(at, x)?, x.shape().rows(), x.shape().cols());
     let ((ids, below), shares) = (device.read_indices(at, &routing.ids)?, device.read(at, &routing.weights)?);
     let k = routing.ids.shape().cols();
-    let [gate, up, down] = [&experts.gate, &experts.up, &experts.down].map(|w| weight::read(device, at, w));
-    let (gate, up, down) = (gate?, up?, down?);
+    let (up, down) = (weight::read(device, at, &experts.up)?, weight::read(device, at, &experts.down)?);
+    let (gate, up) = match &experts.gate {
+        Some(gate) => (weight::read(device, at, gate)?, Some(up)),
+        None => (up, None),
+    };
     let [experts_of, ..] = gate.shape;
     if routing.ids.shape().rows() != n || routing.weights.shape() != routing.ids.shape() {
         return Err(Error::shape(at, x.shape(), routing.ids.shape()));
@@ -185,18 +189,22 @@ pub(crate) fn experts(
     };
     let function = function(experts.activation)?;
     let m = Mixture { device, at, n, k, ids, shares, gate, up, down, function, bias, limit };
-    if [gate, up, down].iter().any(|w| w.columns().is_some()) {
-        let Experts { gate, up, down, activation, .. } = experts;
+    let weights = m.weights();
+    if weights.iter().any(|w| w.columns().is_some()) {
         if experts.bias.is_some() || limit > 0.0 {
             let why = "a single expert whose columns are in an order of their own has neither biases nor a limit here";
             return Err(Error::unsupported(at, why));
         }
-        let h = linear::linear_gated(device, compute, x, [gate, up], *activation)?;
+        let Experts { up, down, activation, .. } = experts;
+        let h = match &experts.gate {
+            Some(gate) => linear::linear_gated(device, compute, x, [gate, up], *activation)?,
+            None => elementwise::activate(device, linear::linear(device, compute, x, up)?, *activation)?,
+        };
         let y = linear::linear(device, compute, &h, down)?;
         return elementwise::broadcast(device, Two::Mul, y, &routing.weights);
     }
     let y = device.tensor(at, x.shape())?;
-    let kept = [gate, up, down].map(CudaWeight::kept);
+    let kept: Vec<_> = weights.into_iter().map(CudaWeight::kept).collect();
     match way(&device.info, (compute, device.activations), device.grouped_from, [n, k], &kept) {
         Way::Each => m.each(from, device.read(at, &y)?)?,
         Way::Integers => m.integers(x, device.read(at, &y)?)?,
@@ -206,13 +214,30 @@ pub(crate) fn experts(
 }
 
 impl Call<'_> {
+    /// The formats of what is activated and of what is gated.
+    pub(super) fn formats(self, m: &Mixture<'_>) -> Self {
+        let call = self.word("FORMAT", m.gate.format);
+        if let Some(up) = m.up { call.word("UP", up.format) } else { call }
+    }
+
+    /// What is activated and what is gated, or nothing in its place.
+    pub(super) fn activated(self, m: &Mixture<'_>) -> Self {
+        let (up, row_bytes) = m.up.map_or((0, 0), |up| (up.address(), up.row_bytes));
+        self.at(m.gate.address()).long(m.gate.row_bytes).at(up).long(row_bytes)
+    }
+
     /// What `gating.cu` takes.
     pub(super) fn gating(self, m: &Mixture<'_>) -> Self {
         self.at(m.bias[0]).at(m.bias[1]).float(m.limit)
     }
 }
 
-impl Mixture<'_> {
+impl<'a> Mixture<'a> {
+    /// What the rows meet: what is activated, what is gated, if anything is, and down.
+    fn weights(&self) -> Vec<&'a CudaWeight> {
+        [self.gate].into_iter().chain(self.up).chain([self.down]).collect()
+    }
+
     pub(super) fn dim(&self) -> usize {
         self.gate.shape[2]
     }
@@ -241,10 +266,7 @@ impl Mixture<'_> {
                 .at(skip(from, dim))
                 .at(skip(self.ids, k))
                 .count("experts of a row", k)
-                .at(self.gate.address())
-                .long(self.gate.row_bytes)
-                .at(self.up.address())
-                .long(self.up.row_bytes)
+                .activated(self)
                 .at(h)
                 .count("inputs", dim)
                 .count("hidden elements", hidden)
@@ -277,10 +299,7 @@ impl Mixture<'_> {
             .at(self.ids)
             .count("rows", n)
             .count("experts of a row", k)
-            .at(self.gate.address())
-            .long(self.gate.row_bytes)
-            .at(self.up.address())
-            .long(self.up.row_bytes)
+            .activated(self)
             .at(self.device.read(self.at, &h)?)
             .count("inputs", dim)
             .count("hidden elements", hidden)
@@ -304,9 +323,6 @@ impl Mixture<'_> {
     }
 
     fn call(&self, source: &'static Source, kernel: &'static str) -> Call<'_> {
-        Call::new(self.device, self.at, source, kernel)
-            .word("FORMAT", self.gate.format)
-            .word("UP", self.up.format)
-            .word("DOWN", self.down.format)
+        Call::new(self.device, self.at, source, kernel).formats(self).word("DOWN", self.down.format)
     }
 }

@@ -27,6 +27,8 @@ enum Kind {
     Space,
     /// State spaces beside attention.
     Beside,
+    /// Layers that are one thing each, state spaces and mixtures without gates among them.
+    Blocks,
 }
 
 impl Kind {
@@ -39,6 +41,9 @@ impl Kind {
         }
         if config.get("mamba_n_heads").is_some() {
             return Self::Space;
+        }
+        if config.get("mamba_num_heads").is_some() {
+            return Self::Blocks;
         }
         match (config.get("kv_lora_rank"), experts_of(config)) {
             (Some(_), _) => Self::Latent,
@@ -101,6 +106,13 @@ fn settings(config: &mut serde_json::Value) {
             config[key] = value.into();
         }
     }
+    if kind == Kind::Blocks {
+        for (key, value) in
+            [("mamba_num_heads", 4), ("mamba_head_dim", 64), ("ssm_state_size", 64), ("n_groups", 2)]
+        {
+            config[key] = value.into();
+        }
+    }
     if let Some(experts) = experts {
         config["num_experts_per_tok"] = experts;
     }
@@ -140,6 +152,16 @@ fn grown(n: usize, kind: Kind) -> usize {
             80 => 1024,     // gate and up
             112 => 384,     // what is convolved
             214 => 644,     // what is projected at once
+            other => other,
+        };
+    }
+    if kind == Kind::Blocks {
+        return match n {
+            6 => 4,              // heads of a space
+            24 => 128,           // keys and values
+            20 | 48 | 72 => 256, // experts, hidden, all heads of either kind
+            40 | 132 => 512,     // what is beside experts, what is convolved
+            210 => 772,          // what is projected at once
             other => other,
         };
     }

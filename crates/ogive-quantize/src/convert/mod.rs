@@ -42,7 +42,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("Qwen3_5MoeForConditionalGeneration", hybrid::MIXTURE),
     ("Lfm2ForCausalLM", lfm2::DENSE),
     ("Lfm2MoeForCausalLM", lfm2::MIXTURE),
-    ("NemotronHForCausalLM", nemotron_h::ARCHITECTURE),
+    ("NemotronHForCausalLM", nemotron_h::DENSE),
     ("FalconH1ForCausalLM", falcon_h1::ARCHITECTURE),
     ("DeepseekV2ForCausalLM", latent::ARCHITECTURE),
     ("DeepseekV3ForCausalLM", latent::ARCHITECTURE),
@@ -103,8 +103,10 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
         Error::convert(class, format!("this architecture is not converted; known are {}", known.join(", ")))
     };
     let architecture = CLASSES.iter().find(|(c, _)| c == class).ok_or_else(known)?.1;
-    let architecture = granite::architecture(class, config)?.unwrap_or(architecture);
-    let config = &falcon_h1::settled(class, nemotron_h::settled(class, granite::settled(class, config)?))?;
+    let by_layers = granite::architecture(class, config)?.or(nemotron_h::architecture(class, config)?);
+    let architecture = by_layers.unwrap_or(architecture);
+    let config = granite::settled(class, config)?;
+    let config = &falcon_h1::settled(class, nemotron_h::settled(architecture, config))?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation };

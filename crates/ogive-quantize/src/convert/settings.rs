@@ -92,7 +92,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         }
         lfm2::DENSE | lfm2::MIXTURE => lfm2::set(keys, model)?,
         granite::DENSE | granite::MIXTURE | granite::HYBRID => granite::set(keys, model)?,
-        nemotron_h::ARCHITECTURE => nemotron_h::set(keys, model)?,
+        nemotron_h::DENSE | nemotron_h::MIXTURE => nemotron_h::set(keys, model)?,
         falcon_h1::ARCHITECTURE => {
             turning(keys, config, head_dim)?;
             falcon_h1::set(keys, model)?;

@@ -198,7 +198,7 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     let needed = |name: &str, why: &str| Err(Error::convert(format!("the tensor {name}"), why));
     let (last, own) = match model.architecture {
         lfm2::DENSE | lfm2::MIXTURE => ("token_embd_norm.weight", "model.embedding_norm.weight"),
-        nemotron_h::ARCHITECTURE => ("output_norm.weight", "backbone.norm_f.weight"),
+        nemotron_h::DENSE | nemotron_h::MIXTURE => ("output_norm.weight", "backbone.norm_f.weight"),
         falcon_h1::ARCHITECTURE => ("output_norm.weight", "model.final_layernorm.weight"),
         _ => ("output_norm.weight", "model.norm.weight"),
     };

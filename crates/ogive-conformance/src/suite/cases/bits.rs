@@ -187,6 +187,11 @@ fn mixture(lab: &mut Lab<'_>, format: &'static Format) -> Result<()> {
             b.moe(&x, &logits, &RouterSpec::new(2, Scoring::Softmax), &experts)
         });
     }
+    let ungated = Experts::ungated([experts.up, experts.down], Activation::ReluSquared);
+    cut(lab, "moe without gates", &|b, r| {
+        let (x, logits) = (some(b, &x, dim, r.clone())?, some(b, &logits, 5, r)?);
+        b.moe(&x, &logits, &RouterSpec::new(2, Scoring::Softmax), &ungated)
+    });
     Ok(())
 }
 

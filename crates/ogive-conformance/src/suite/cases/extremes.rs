@@ -119,13 +119,18 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         let [gate, upward, down] = [(); 3].map(|()| lab.random.weight(shape, &F32));
         let ws = [gate?, upward?, down?];
         let logits = lab.random.normal(18);
-        let activations = super::moe::ACTIVATIONS.map(|(_, activation)| activation);
-        let scorings = [Scoring::Softmax, Scoring::Sigmoid].repeat(activations.len());
-        for (scoring, activation) in scorings.into_iter().zip(activations) {
+        let gated = super::moe::ACTIVATIONS.map(|(_, activation)| (true, activation));
+        let all = gated.into_iter().chain([(false, Activation::ReluSquared), (false, Activation::Silu)]);
+        for ((gated, activation), scoring) in
+            all.zip([Scoring::Softmax, Scoring::Sigmoid].into_iter().cycle())
+        {
             let spec = RouterSpec::new(2, scoring);
             let stack = |b: &dyn Backend| -> Result<Experts> {
                 let [gate, up, down] = [0, 1, 2].map(|i| b.upload_weight(&ws[i]));
-                Ok(Experts::new([gate?, up?, down?], activation))
+                Ok(match gated {
+                    true => Experts::new([gate?, up?, down?], activation),
+                    false => Experts::ungated([up?, down?], activation),
+                })
             };
             isolated(lab, lab.exact().times(6.0), 8, &|b, x| {
                 b.moe(&x, &up(b, &logits, &[3, 6])?, &spec, &stack(b)?)

@@ -72,7 +72,7 @@ fn attn() -> AttnSpec {
 }
 
 /// `o` is our own, `s` the stranger's.
-const CALLS: [Call; 50] = [
+const CALLS: [Call; 51] = [
     ("download", |b, _, s| b.download(&s.x).map(drop)),
     ("embed, table", |b, o, s| b.embed(&s.w, Ids::Tokens, &o.plan).map(drop)),
     ("embed, plan", |b, o, s| b.embed(&o.w, Ids::Tokens, &s.plan).map(drop)),
@@ -128,6 +128,14 @@ const CALLS: [Call; 50] = [
     ("experts, input", |b, o, s| b.experts(&s.x, &o.routing, &experts([&o.w; 3])).map(drop)),
     ("experts, routing", |b, o, s| b.experts(&o.x, &s.routing, &experts([&o.w; 3])).map(drop)),
     ("experts, weights", |b, o, s| b.experts(&o.x, &o.routing, &experts([&o.w, &o.w, &s.w])).map(drop)),
+    ("experts, weights without a gate", |b, o, s| {
+        let ungated = |[up, down]: [&Weight; 2]| {
+            b.experts(&o.x, &o.routing, &Experts::ungated([up.clone(), down.clone()], Activation::Silu))
+        };
+        ungated([&o.w, &o.w])?;
+        // An error only where both are.
+        ungated([&s.w, &o.w]).or(ungated([&o.w, &s.w])).map(drop)
+    }),
     ("experts, biases", |b, o, s| {
         let (own, strange) = (o.row.clone().reshape([1, 4])?, s.row.clone().reshape([1, 4])?);
         let biased = experts([&o.w; 3]).biased([own.clone(), own, strange]);

@@ -51,6 +51,7 @@ impl Router {
 struct Stack {
     format: &'static Format,
     activation: Activation,
+    gated: bool,
     /// Which of gate, up and down have factors beside their elements.
     scaled: [bool; 3],
     /// Which order the columns of each are in: 0 is none, and others are equal where these are.
@@ -64,6 +65,7 @@ impl Stack {
         Self {
             format,
             activation: Activation::Silu,
+            gated: true,
             scaled: [false; 3],
             ordered: [0; 3],
             biased: false,
@@ -193,6 +195,43 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         }));
     }
 
+    for &format in &options.formats {
+        cases.push(Case::new(format!("moe/ungated/{}", format.name), move |lab| {
+            let router = Router { experts: 4, ..PLAIN };
+            for n in [1, 9] {
+                let logits = lab.random.normal(n * router.experts);
+                let stack = Stack { gated: false, activation: Activation::ReluSquared, ..Stack::of(format) };
+                mixture(lab, &format!("{n} rows"), router, stack, logits)?;
+            }
+            Ok(())
+        }));
+    }
+
+    for &format in options.formats.iter().filter(|f| [&F32, &Q8_0].contains(*f)) {
+        cases.push(Case::new(format!("moe/ungated-scale-and-permutation/{}", format.name), move |lab| {
+            let router = Router { experts: 4, ..PLAIN };
+            for (scaled, ordered) in [([true; 3], [0; 3]), ([false; 3], [0, 1, 2]), ([false; 3], [0, 0, 1])] {
+                for n in [1, 9, 70] {
+                    let logits = lab.random.normal(n * router.experts);
+                    let stack = Stack { gated: false, scaled, ordered, ..Stack::of(format) };
+                    let what = format!("{n} rows, scales {scaled:?}, orders {ordered:?}");
+                    mixture(lab, &what, router, stack, logits)?;
+                }
+            }
+            Ok(())
+        }));
+        cases.push(Case::new(format!("moe/ungated-one-of-one/{}", format.name), move |lab| {
+            // A single expert may have its columns in an order of its own.
+            let router = Router { experts: 1, k: 1, ..PLAIN };
+            for (ordered, n) in [([0; 3], 3), ([0, 1, 2], 1), ([0, 1, 2], 70)] {
+                let stack =
+                    Stack { gated: false, activation: Activation::ReluSquared, ordered, ..Stack::of(format) };
+                mixture(lab, &format!("{n} rows, orders {ordered:?}"), router, stack, vec![0.3; n])?;
+            }
+            Ok(())
+        }));
+    }
+
     for &format in options.formats.iter().filter(|f| [&F32, &Q8_0, &MXFP4].contains(*f)) {
         let clamped = Gating::Clamped { limit: 0.6 };
         for (name, biased, gating) in [
@@ -276,6 +315,28 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                 b.experts(&x, &routing, &e.gating(Gating::Clamped { limit }))
             });
         }
+        let ungated = |b: &dyn Backend, down: &HostWeight| {
+            let (x, routing, e, _) = setup(b)?;
+            Ok((x, routing, Experts::ungated([e.up, b.upload_weight(down)?], Activation::Silu)))
+        };
+        lab.refuses(
+            "ungated experts of other sizes",
+            |b| ungated(b, &up_w),
+            |b, (x, routing, e)| b.experts(&x, &routing, &e),
+        );
+        lab.refuses(
+            "biases of ungated experts",
+            |b| ungated(b, &down_w),
+            |b, (x, routing, e)| {
+                let of = |width: usize| up(b, &[0.5; 24][..4 * width], &[4, width]);
+                b.experts(&x, &routing, &e.biased([of(6)?, of(6)?, of(3)?]))
+            },
+        );
+        lab.refuses(
+            "a limit of ungated experts",
+            |b| ungated(b, &down_w),
+            |b, (x, routing, e)| b.experts(&x, &routing, &e.gating(Gating::Clamped { limit: 1.0 })),
+        );
         lab.refuses("fewer experts than logits choose from", setup, |b, (x, _, e, _)| {
             let wide = up(b, &[0.0, 0.0, 0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 0.0, 9.0], &[2, 5])?;
             b.moe(&x, &wide, &soft(1), &e)
@@ -285,7 +346,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
 }
 
 fn mixture(lab: &mut Lab<'_>, what: &str, router: Router, stack: Stack, logits: Vec<f32>) -> Result<()> {
-    let Stack { format, activation, gating, biased, .. } = stack;
+    let Stack { format, activation, gated, gating, biased, .. } = stack;
     let (dim, hidden) =
         if format.block_len == 1 { (24, 10) } else { (format.block_len, 2 * format.block_len) };
     let (e, n) = (router.experts, logits.len() / router.experts);
@@ -307,11 +368,15 @@ fn mixture(lab: &mut Lab<'_>, what: &str, router: Router, stack: Stack, logits: 
     if let (Some(got), Some(want)) = (lab.on_subject(what, shares), lab.on_oracle(what, shares)) {
         lab.compare(&format!("{what}, shares"), lab.exact(), &sorted(got), &sorted(want));
     }
-    // Three products in a row have the errors of all.
-    let size = 0.2 * gain(&gate) * gain(&upward) * gain(&down);
+    // Products in a row have the errors of all; a square has those of what is squared twice.
+    let size = 0.2 * gain(if gated { &gate } else { &upward }) * gain(&upward) * gain(&down);
     lab.defined(what, lab.product(format, size).times(6.0), &|b| {
         let [gate, upward, down] = [&gate, &upward, &down].map(|w| b.upload_weight(w));
-        let mut experts = Experts::new([gate?, upward?, down?], activation).gating(gating);
+        let (gate, upward, down) = (gate?, upward?, down?);
+        let mut experts = match gated {
+            true => Experts::new([gate, upward, down], activation).gating(gating),
+            false => Experts::ungated([upward, down], activation),
+        };
         if biased {
             let of = |which: usize, width: usize| up(b, &biases[which], &[e, width]);
             experts = experts.biased([of(0, hidden)?, of(1, hidden)?, of(2, dim)?]);
