@@ -5,11 +5,15 @@
 #[path = "../../ogive-weights/tests/common/packer.rs"]
 mod packer;
 
+use ogive::engine::backend::{Backend, Split};
+use ogive::nn::is_token_table;
 use ogive::tensor::{F32, serde_json::json};
 use ogive::{Device, Generate, Model, Options};
+use ogive_cpu::CpuBackend;
 use packer::{file, tensor};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn tests(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests").join(of)
@@ -55,6 +59,19 @@ fn its_texts_are_others_and_its_sessions_its_own() {
             let e = other.load_session(&path).unwrap_err().to_string();
             assert!(e.contains("another model"), "{name}: {e}");
         }
+    }
+}
+
+/// Layers on two backends, and what belongs to none on the second.
+#[test]
+fn its_updates_are_where_their_matrices_are() {
+    for name in ["llama", "phi3"] {
+        let golden = tests(&format!("golden/{name}"));
+        let part = || Arc::new(CpuBackend::builder().threads(1).build().unwrap()) as Arc<dyn Backend>;
+        let place = |name: &str| usize::from(!is_token_table(name));
+        let split = Split::new(vec![part(), part()], vec![0, 1], place).unwrap();
+        let model = with(name).backend(Arc::new(split)).open(&golden).unwrap();
+        assert_eq!(text(&model), text(&with(name).open(&golden).unwrap()), "{name}");
     }
 }
 
