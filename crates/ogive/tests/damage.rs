@@ -22,7 +22,7 @@ const HYBRIDS: [(&str, &[&str]); 10] = [
     ("granite-hybrid-moe", &SPACES),
     ("nemotron-h", &BLOCKS),
     ("falcon-h1", &BESIDE),
-    ("falcon-h1-bias", &BESIDE),
+    ("falcon-h1-norm", &BESIDE),
 ];
 
 const DELTA: [&str; 16] = [
