@@ -17,6 +17,9 @@ const BUFFERS: &[&str] = &[".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_b
 /// What encoders have for their training and for other answers than hidden states.
 const HEADS: &[&str] = &["pooler.", "cls."];
 
+/// What a tensor becomes, or a part of it: GGUF's name, and how.
+pub(super) type Part = (String, Option<Change>);
+
 /// The tensors of the file, embedding first, then layer by layer.
 pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tensor>> {
     let tied = tied(model)? && repeats_embedding(model, source)?;
