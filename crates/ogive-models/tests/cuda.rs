@@ -81,9 +81,9 @@ fn golden_models_as_programs_have_them() {
 }
 
 /// Golden models that are grown and packed, how, and how far rounded activations may lead: attention with biases, experts, one that all tokens
-/// share, soft caps and a head that is the table of tokens, latents, the delta rule, short convolutions, a state space, and one beside
-/// attention.
-const PACKED: [(&str, Mix, f64); 11] = [
+/// share, soft caps and a head that is the table of tokens, latents, the delta rule, short convolutions, a state space, one beside
+/// attention, and nothing else.
+const PACKED: [(&str, Mix, f64); 12] = [
     ("llama", q4_k_m, INTEGERS),
     ("mixtral", q4_k_m, INTEGERS),
     ("mixtral", q8_0, INTEGERS),
@@ -95,6 +95,7 @@ const PACKED: [(&str, Mix, f64); 11] = [
     ("lfm2", q4_k_m, HYBRIDS),
     ("granite-hybrid", q4_k_m, INTEGERS),
     ("falcon-h1", q4_k_m, INTEGERS),
+    ("mamba2", q8_0, INTEGERS),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.

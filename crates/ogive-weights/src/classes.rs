@@ -57,6 +57,14 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         }
         "Lfm2" => lfm2(&[]),
         "Lfm2Moe" => lfm2(&[("num_experts", 32), ("num_experts_per_tok", 4), ("num_dense_layers", 2)]),
+        "Mamba2" => vec![
+            ("num_heads", json!(128)),
+            ("head_dim", json!(64)),
+            ("n_groups", json!(8)),
+            ("state_size", json!(128)),
+            ("conv_kernel", json!(4)),
+            ("rms_norm_eps", json!(1e-5)),
+        ],
         "Mistral" => vec![("sliding_window", json!(4096))],
         "Mixtral" => vec![("rope_theta", json!(1e6)), ("rms_norm_eps", json!(1e-5))],
         "NemotronH" => vec![
@@ -232,6 +240,13 @@ fn nemotron_names(settings: &mut Map<String, Value>) {
     settings.insert("layer_types".into(), kinds.into());
 }
 
+/// Mamba-2's epsilon under the name that other classes have for it.
+fn mamba2_names(settings: &mut Map<String, Value>) {
+    if let Some(eps) = settings.get("layer_norm_epsilon").filter(|v| !v.is_null()).cloned() {
+        settings.insert("rms_norm_eps".into(), eps);
+    }
+}
+
 /// How wide the class makes an MLP; `None` where it is as wide as is said, or nothing that could be counted.
 fn lfm2_width(settings: &Map<String, Value>) -> Option<u64> {
     let setting = |key: &str, usual: Value| settings.get(key).cloned().unwrap_or(usual);
@@ -264,6 +279,7 @@ fn fill_in(class: &str, settings: &mut Map<String, Value>) {
         "Lfm2ForCausalLM" | "Lfm2Model" => lfm2_names(settings, true),
         "Lfm2MoeForCausalLM" | "Lfm2MoeModel" => lfm2_names(settings, false),
         "NemotronHForCausalLM" => nemotron_names(settings),
+        "Mamba2ForCausalLM" | "Mamba2Model" => mamba2_names(settings),
         _ => {}
     }
     for (key, value) in all {
@@ -336,6 +352,11 @@ mod tests {
                 "FalconH1ForCausalLM",
                 json!({"num_key_value_heads": 8, "rope_theta": 1e5, "rms_norm_eps": 1e-5, "mamba_d_ssm": 1024,
                     "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256}),
+            ),
+            (
+                "Mamba2ForCausalLM",
+                json!({"num_heads": 128, "head_dim": 64, "n_groups": 8, "state_size": 128, "conv_kernel": 4,
+                    "rms_norm_eps": 1e-5}),
             ),
             ("GraniteForCausalLM", json!({"attention_multiplier": 1.0})),
             (
