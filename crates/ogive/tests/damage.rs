@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 10] = [
+const HYBRIDS: [(&str, &[&str]); 11] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -23,6 +23,7 @@ const HYBRIDS: [(&str, &[&str]); 10] = [
     ("nemotron-h", &BLOCKS),
     ("falcon-h1", &BESIDE),
     ("falcon-h1-norm", &BESIDE),
+    ("mamba2", &ALONE),
 ];
 
 const DELTA: [&str; 16] = [
@@ -86,6 +87,9 @@ const BESIDE: [&str; 13] = [
     "key_multiplier",
     "ssm_in_multiplier",
 ];
+
+const ALONE: [&str; 7] =
+    ["num_heads", "n_groups", "state_size", "conv_kernel", "expand", "layer_norm_epsilon", "time_step_limit"];
 
 const SPACES: [&str; 13] = [
     "layer_types",

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 22] = [
+const READ: [&str; 23] = [
     "cohere2",
     "falcon-h1",
     "falcon-h1-norm",
@@ -30,6 +30,7 @@ const READ: [&str; 22] = [
     "llama-linear",
     "llama-yarn",
     "llama3-rope",
+    "mamba2",
     "nemotron-h",
     "olmoe",
     "qwen2-moe",
