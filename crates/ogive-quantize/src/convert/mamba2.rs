@@ -59,7 +59,7 @@ fn sizes(config: &Config) -> Result<Space> {
         head_dim: config.usize(HEAD_DIM)?,
         groups: config.usize("n_groups")?,
         state: config.usize("state_size")?,
-        taps: config.usize("conv_kernel")?,
+        taps: config.usize_or("conv_kernel", 4)?,
     })
 }
 
