@@ -8,6 +8,7 @@ setting, some model here sets.
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 import lfm2_moe
+import mamba2
 import nemotron_h
 import qwen3_5
 from nomic_bert import NomicBertConfig, NomicBertModel
@@ -299,6 +300,11 @@ ARCHITECTURES = {
             n_group=3, topk_group=2, norm_topk_prob=False, routed_scaling_factor=1.4, tie_word_embeddings=True,
         ),
     ),
+    # One that GGUF can say, and one with what it cannot: biases on projections, none on convolutions.
+    "mamba2": ("mamba2", mamba2.settings(BASE, n_groups=3)),
+    "mamba2-bias": (
+        "mamba2", mamba2.settings(BASE, n_groups=1, use_bias=True, use_conv_bias=False, tie_word_embeddings=True),
+    ),
     # Two that GGUF can say, without a norm of what states give and with one, and one with what it cannot: a norm before the gate, biases on
     # what attends and on the projections of states, none on convolutions.
     "falcon-h1": ("falcon_h1", falcon_h1()),
@@ -411,6 +417,8 @@ def build(name):
         return qwen3_5.build(model_type, settings)
     if model_type == "lfm2_moe":
         return lfm2_moe.build(settings)
+    if model_type == "mamba2":
+        return mamba2.build(settings)
     if model_type == "nemotron_h":
         return nemotron_h.build(settings)
     config = AutoConfig.for_model(model_type, **settings)

@@ -44,6 +44,7 @@ mod head;
 mod hybrid;
 pub mod lfm2;
 pub mod llama;
+pub mod mamba2;
 mod mixer;
 pub mod mixtral;
 pub mod nemotron_h;
@@ -90,6 +91,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Lfm2MoeModel", lfm2::load_moe)
         .with("LlamaForCausalLM", llama::load)
         .with("LlamaModel", llama::load)
+        .with("Mamba2ForCausalLM", mamba2::load)
+        .with("Mamba2Model", mamba2::load)
         .with("MistralForCausalLM", llama::load_mistral)
         .with("MistralModel", llama::load_mistral)
         .with("MixtralForCausalLM", mixtral::load)

@@ -96,8 +96,8 @@ fn golden_models_as_programs_have_them() {
 
 /// Golden models that are grown and packed, how, and how far rounded activations may lead: attention with biases, experts, one that all tokens
 /// share, soft caps and a head that is the table of tokens, latents, the delta rule, short convolutions, a state space, one beside attention,
-/// experts without a gate.
-const PACKED: [(&str, Mix, f64); 13] = [
+/// experts without a gate, and state spaces alone.
+const PACKED: [(&str, Mix, f64); 14] = [
     ("llama", q4_k_m, INTEGERS),
     ("mixtral", q4_k_m, INTEGERS),
     ("mixtral", q8_0, INTEGERS),
@@ -111,6 +111,7 @@ const PACKED: [(&str, Mix, f64); 13] = [
     ("falcon-h1", q4_k_m, INTEGERS),
     ("nemotron-h-moe", q4_k_m, INTEGERS),
     ("nemotron-h-moe", q8_0, INTEGERS),
+    ("mamba2", q8_0, INTEGERS),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.

@@ -25,6 +25,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("lfm2-moe-bias", "conv_bias"),
     ("granite-hybrid-rope", "mamba_proj_bias"),
     ("llama-dynamic", "dynamic"),
+    ("mamba2-bias", "ssm_in.bias"),
     ("llama-yarn-mscale", "magnitude"),
     ("nemotron-h-moe-bias", "ssm_in.bias"),
     ("qwen2", "use_sliding_window"),
@@ -249,7 +250,9 @@ fn damaged_hybrids_end_in_an_error_or_in_a_model_that_runs() {
         let model = ogive_models::registry().build(&file.architecture, &file.config, &loader);
         model.is_ok_and(|model| evaluate(&b, &*model, &[1, 2, 3], &Evaluate::new()).is_ok())
     };
-    for name in ["lfm2", "lfm2-moe", "falcon-h1-norm", "qwen3-next", "qwen3-5-moe", "nemotron-h-moe"] {
+    for name in
+        ["lfm2", "lfm2-moe", "falcon-h1-norm", "mamba2", "qwen3-next", "qwen3-5-moe", "nemotron-h-moe"]
+    {
         let good = gguf_bytes(&named(name), "f32", |_| {}).unwrap();
         // The header, before the vocabulary and the weights.
         let header = good.windows(5).position(|w| w == b"[PAD]").unwrap();

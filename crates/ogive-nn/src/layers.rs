@@ -33,7 +33,7 @@ impl Linear {
         let (b, [_, out, _]) = (l.backend(), self.weight.shape());
         if ![1, out].contains(&outputs.len()) {
             let why = format!("{} factors for {out} outputs", outputs.len());
-            return Err(Error::invalid(&l.name(""), why));
+            return Err(Error::invalid(l.name("").trim_end_matches('.'), why));
         }
         if input == 1.0 && outputs.iter().all(|factor| *factor == 1.0) {
             return Ok(self);

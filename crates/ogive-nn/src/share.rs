@@ -35,7 +35,9 @@ impl Share {
 /// Whether a weight of this name is a decoder's table of tokens, as the architectures here call it. A step reads a row of it for each token,
 /// and all of it where it is the head too.
 pub fn is_token_table(name: &str) -> bool {
-    ["embed_tokens.weight", "wte.weight", ".embeddings.weight"].iter().any(|end| name.ends_with(end))
+    ["embed_tokens.weight", "wte.weight", ".embeddings.weight", ".embedding.weight"]
+        .iter()
+        .any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]
@@ -45,7 +47,12 @@ mod tests {
 
     #[test]
     fn tables_of_tokens_are_known_by_name() {
-        for name in ["model.embed_tokens.weight", "transformer.wte.weight", "backbone.embeddings.weight"] {
+        for name in [
+            "model.embed_tokens.weight",
+            "transformer.wte.weight",
+            "backbone.embeddings.weight",
+            "backbone.embedding.weight",
+        ] {
             assert!(is_token_table(name), "{name}");
         }
         for name in ["transformer.wpe.weight", "embeddings.position_embeddings.weight", "lm_head.weight"] {

@@ -34,15 +34,7 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ];
             deepseek(256, 1).into_iter().chain(more).collect()
         }
-        "FalconH1" => vec![
-            ("num_key_value_heads", json!(8)),
-            ("rope_theta", json!(1e5)),
-            ("rms_norm_eps", json!(1e-5)),
-            ("mamba_d_ssm", json!(1024)),
-            ("mamba_n_heads", json!(128)),
-            ("mamba_n_groups", json!(1)),
-            ("mamba_d_state", json!(256)),
-        ],
+        "FalconH1" => falcon_h1(),
         "Glm" | "Glm4" => vec![
             ("num_key_value_heads", json!(2)),
             ("head_dim", json!(128)),
@@ -57,6 +49,7 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         }
         "Lfm2" => lfm2(&[]),
         "Lfm2Moe" => lfm2(&[("num_experts", 32), ("num_experts_per_tok", 4), ("num_dense_layers", 2)]),
+        "Mamba2" => spaces(["num_heads", "head_dim", "n_groups", "state_size"], [128, 64, 8, 128]),
         "Mistral" => vec![("sliding_window", json!(4096))],
         "Mixtral" => vec![("rope_theta", json!(1e6)), ("rms_norm_eps", json!(1e-5))],
         "NemotronH" => vec![
@@ -103,6 +96,18 @@ fn granite_moe(more: &[(&'static str, usize)]) -> Vec<(&'static str, Value)> {
     let whole = [("num_local_experts", 8), ("num_experts_per_tok", 2)];
     let whole = whole.iter().chain(more).map(|(key, value)| (*key, json!(value)));
     whole.chain([("attention_multiplier", json!(1.0))]).collect()
+}
+
+/// Those with state spaces in all layers.
+fn spaces(keys: [&'static str; 4], sizes: [usize; 4]) -> Vec<(&'static str, Value)> {
+    let sizes = keys.into_iter().zip(sizes.map(Value::from));
+    sizes.chain([("rms_norm_eps", json!(1e-5))]).collect()
+}
+
+fn falcon_h1() -> Vec<(&'static str, Value)> {
+    let keys = ["mamba_d_ssm", "mamba_n_heads", "mamba_n_groups", "mamba_d_state"];
+    let of_attention = [("num_key_value_heads", json!(8)), ("rope_theta", json!(1e5))];
+    spaces(keys, [1024, 128, 1, 256]).into_iter().chain(of_attention).collect()
 }
 
 /// Those with linear attention in most layers.
@@ -199,9 +204,7 @@ fn lfm2_names(settings: &mut Map<String, Value>, dense: bool) {
 /// string with a sign for each; where both are there, the list counts. Experts are taken for granted where there are mixtures.
 fn nemotron_names(settings: &mut Map<String, Value>) {
     let said = |settings: &Map<String, Value>, key: &str| settings.get(key).filter(|v| !v.is_null()).cloned();
-    if let Some(eps) = said(settings, "layer_norm_epsilon") {
-        settings.insert("rms_norm_eps".into(), eps);
-    }
+    epsilon(settings);
     if let (Some(dim), None) = (said(settings, "attention_head_dim"), said(settings, "head_dim")) {
         settings.insert("head_dim".into(), dim);
     }
@@ -230,6 +233,13 @@ fn nemotron_names(settings: &mut Map<String, Value>) {
         settings.insert("num_hidden_layers".into(), kinds.len().into());
     }
     settings.insert("layer_types".into(), kinds.into());
+}
+
+/// The epsilon of norms under the name that most classes have for it.
+fn epsilon(settings: &mut Map<String, Value>) {
+    if let Some(eps) = settings.get("layer_norm_epsilon").filter(|v| !v.is_null()).cloned() {
+        settings.insert("rms_norm_eps".into(), eps);
+    }
 }
 
 /// How wide the class makes an MLP; `None` where it is as wide as is said, or nothing that could be counted.
@@ -264,6 +274,7 @@ fn fill_in(class: &str, settings: &mut Map<String, Value>) {
         "Lfm2ForCausalLM" | "Lfm2Model" => lfm2_names(settings, true),
         "Lfm2MoeForCausalLM" | "Lfm2MoeModel" => lfm2_names(settings, false),
         "NemotronHForCausalLM" => nemotron_names(settings),
+        "Mamba2ForCausalLM" | "Mamba2Model" => epsilon(settings),
         _ => {}
     }
     for (key, value) in all {
@@ -336,6 +347,10 @@ mod tests {
                 "FalconH1ForCausalLM",
                 json!({"num_key_value_heads": 8, "rope_theta": 1e5, "rms_norm_eps": 1e-5, "mamba_d_ssm": 1024,
                     "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256}),
+            ),
+            (
+                "Mamba2ForCausalLM",
+                json!({"num_heads": 128, "head_dim": 64, "n_groups": 8, "state_size": 128, "rms_norm_eps": 1e-5}),
             ),
             ("GraniteForCausalLM", json!({"attention_multiplier": 1.0})),
             (

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 11] = [
+const HYBRIDS: [(&str, &[&str]); 12] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -22,7 +22,8 @@ const HYBRIDS: [(&str, &[&str]); 11] = [
     ("granite-hybrid-moe", &SPACES),
     ("nemotron-h", &BLOCKS),
     ("falcon-h1", &BESIDE),
-    ("falcon-h1-bias", &BESIDE),
+    ("falcon-h1-norm", &BESIDE),
+    ("mamba2", &ALONE),
     ("nemotron-h-moe", &MIXTURES),
 ];
 
@@ -99,6 +100,9 @@ const MIXTURES: [&str; 9] = [
     "moe_intermediate_size",
     "moe_latent_size",
 ];
+
+const ALONE: [&str; 7] =
+    ["num_heads", "n_groups", "state_size", "conv_kernel", "expand", "layer_norm_epsilon", "time_step_limit"];
 
 const SPACES: [&str; 13] = [
     "layer_types",

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 23] = [
+const READ: [&str; 24] = [
     "cohere2",
     "falcon-h1",
     "falcon-h1-norm",
@@ -30,6 +30,7 @@ const READ: [&str; 23] = [
     "llama-linear",
     "llama-yarn",
     "llama3-rope",
+    "mamba2",
     "nemotron-h",
     "nemotron-h-moe",
     "olmoe",

@@ -29,6 +29,8 @@ enum Kind {
     Beside,
     /// Layers that are one thing each, state spaces and mixtures without gates among them.
     Blocks,
+    /// State spaces alone.
+    Alone,
 }
 
 impl Kind {
@@ -38,6 +40,9 @@ impl Kind {
         }
         if config.get("mamba_d_ssm").is_some() {
             return Self::Beside;
+        }
+        if config.get("num_heads").is_some() {
+            return Self::Alone;
         }
         if config.get("mamba_n_heads").is_some() {
             return Self::Space;
@@ -113,6 +118,11 @@ fn settings(config: &mut serde_json::Value) {
             config[key] = value.into();
         }
     }
+    if kind == Kind::Alone {
+        for (key, value) in [("num_heads", 4), ("n_groups", 2), ("state_size", 64)] {
+            config[key] = value.into();
+        }
+    }
     if let Some(experts) = experts {
         config["num_experts_per_tok"] = experts;
     }
@@ -129,6 +139,15 @@ fn grown(n: usize, kind: Kind) -> usize {
             56 | 96 | 104 | 144 => 512,         // all heads, what is convolved
             176 => 768,                         // what is projected at once
             192 | 288 => 1024,                  // queries and their gates
+            other => other,
+        };
+    }
+    if kind == Kind::Alone {
+        return match n {
+            6 => 4,         // heads
+            48 | 96 => 256, // hidden, and all heads
+            156 => 512,     // what is convolved
+            258 => 772,     // what is projected at once
             other => other,
         };
     }

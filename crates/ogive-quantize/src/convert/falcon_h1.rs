@@ -5,7 +5,8 @@
 //! A table of tokens that is the head too has one factor as the one and another as the other, so its file has both.
 
 use super::space::{self, Space};
-use super::{Keys, Model, refuse, settings::set_vocab_size, tensors};
+use super::tensors::{self, Part};
+use super::{Keys, Model, refuse, settings::set_vocab_size};
 use crate::{Error, Result, input::Tensor};
 use ogive_tensor::{Config, F32, HostWeight, WeightInfo};
 use ogive_weights::Change;
@@ -56,11 +57,7 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
 }
 
 /// GGUF's names of what a tensor becomes, and how, where it has factors. `tied` says that the table of tokens is the head too.
-pub(super) fn parts(
-    model: &Model<'_>,
-    name: &str,
-    tied: bool,
-) -> Result<Option<Vec<(String, Option<Change>)>>> {
+pub(super) fn parts(model: &Model<'_>, name: &str, tied: bool) -> Result<Option<Vec<Part>>> {
     let Some((to, None)) = model.translation.gguf_name(name).filter(|_| is(model)) else { return Ok(None) };
     let Some((place, _)) = name.rsplit_once('.') else { return Ok(None) };
     let factor = |key: &str| model.config.f32_or(key, 1.0);

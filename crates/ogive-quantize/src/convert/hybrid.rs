@@ -3,7 +3,7 @@
 //! A checkpoint that also sees gives its text's part. What it sees with, and what foretells more than one token (`mtp`), is left out.
 
 use super::settings::whole;
-use super::{Keys, Model, granite, layer_types, refuse};
+use super::{Keys, Model, granite, layer_types, refuse, tensors::Part};
 use crate::input::Tensor;
 use crate::{Error, Result};
 use ogive_tensor::{Config, WeightInfo};
@@ -173,7 +173,7 @@ pub(super) fn check(model: &Model<'_>, tensors: &[Tensor]) -> Result<()> {
 }
 
 /// GGUF's names of what a tensor becomes that has several of them, and how; of experts in one tensor too.
-pub(super) fn parts(model: &Model<'_>, name: &str) -> Option<Vec<(String, Option<Change>)>> {
+pub(super) fn parts(model: &Model<'_>, name: &str) -> Option<Vec<Part>> {
     let own = is(model).then_some(name)?;
     let named = |at: &str, leaf: &str| Some(model.translation.gguf_name(&format!("{at}.{leaf}.weight"))?.0);
     // Qwen3.5's files have another order of heads, and its checkpoints other matrices.

@@ -10,6 +10,7 @@ mod granite;
 mod hybrid;
 mod latent;
 mod lfm2;
+mod mamba2;
 mod nemotron_h;
 mod pieces;
 mod settings;
@@ -44,6 +45,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("Lfm2MoeForCausalLM", lfm2::MIXTURE),
     ("NemotronHForCausalLM", nemotron_h::DENSE),
     ("FalconH1ForCausalLM", falcon_h1::ARCHITECTURE),
+    ("Mamba2ForCausalLM", mamba2::ARCHITECTURE),
     ("DeepseekV2ForCausalLM", latent::ARCHITECTURE),
     ("DeepseekV3ForCausalLM", latent::ARCHITECTURE),
     ("GemmaForCausalLM", "gemma"),
@@ -105,8 +107,8 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let architecture = CLASSES.iter().find(|(c, _)| c == class).ok_or_else(known)?.1;
     let by_layers = granite::architecture(class, config)?.or(nemotron_h::architecture(class, config)?);
     let architecture = by_layers.unwrap_or(architecture);
-    let config = granite::settled(class, config)?;
-    let config = &falcon_h1::settled(class, nemotron_h::settled(architecture, config))?;
+    let config = nemotron_h::settled(architecture, granite::settled(class, config)?);
+    let config = &mamba2::settled(class, falcon_h1::settled(class, config)?);
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation };
@@ -123,6 +125,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     granite::check(&model, &tensors)?;
     nemotron_h::check(&model, &tensors)?;
     falcon_h1::check(&model, &tensors)?;
+    mamba2::check(&model, &tensors)?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;

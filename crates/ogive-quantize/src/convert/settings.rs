@@ -3,7 +3,7 @@
 //! The keys are those llama.cpp's converter writes, with one more habit: what a class takes for granted where the file is
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
-use super::{Keys, Model, falcon_h1, granite, hybrid, latent, lfm2, nemotron_h, refuse};
+use super::{Keys, Model, falcon_h1, granite, hybrid, latent, lfm2, mamba2, nemotron_h, refuse};
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
 use std::f64::consts::TAU;
@@ -93,6 +93,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         lfm2::DENSE | lfm2::MIXTURE => lfm2::set(keys, model)?,
         granite::DENSE | granite::MIXTURE | granite::HYBRID => granite::set(keys, model)?,
         nemotron_h::DENSE | nemotron_h::MIXTURE => nemotron_h::set(keys, model)?,
+        mamba2::ARCHITECTURE => mamba2::set(keys, model)?,
         falcon_h1::ARCHITECTURE => {
             turning(keys, config, head_dim)?;
             falcon_h1::set(keys, model)?;
@@ -126,7 +127,8 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "Glm4ForCausalLM"
         | "FalconH1ForCausalLM"
         | "Lfm2ForCausalLM"
-        | "Lfm2MoeForCausalLM" => false,
+        | "Lfm2MoeForCausalLM"
+        | "Mamba2ForCausalLM" => false,
         _ if hybrid::is(model) => false,
         class => !class.starts_with("Qwen") || config.bool_or("use_sliding_window", true)?,
     };

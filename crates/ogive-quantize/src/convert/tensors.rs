@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, falcon_h1, granite, hybrid, latent, lfm2, nemotron_h};
+use super::{Model, falcon_h1, granite, hybrid, latent, lfm2, mamba2, nemotron_h};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -16,6 +16,9 @@ const BUFFERS: &[&str] = &[".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_b
 
 /// What encoders have for their training and for other answers than hidden states.
 const HEADS: &[&str] = &["pooler.", "cls."];
+
+/// What a tensor becomes, or a part of it: GGUF's name, and how.
+pub(super) type Part = (String, Option<Change>);
 
 /// The tensors of the file, embedding first, then layer by layer.
 pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tensor>> {
@@ -97,7 +100,8 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
         return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or_else(|| name.to_owned());
     }
     let own = hybrid::text_name(model, name).or_else(|| granite::dense_name(model, name));
-    if let Some(name) = own.or_else(|| nemotron_h::own_name(model, name)) {
+    let own = own.or_else(|| nemotron_h::own_name(model, name));
+    if let Some(name) = own.or_else(|| mamba2::own_name(model, name)) {
         return name;
     }
     let bare =
@@ -198,7 +202,9 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     let needed = |name: &str, why: &str| Err(Error::convert(format!("the tensor {name}"), why));
     let (last, own) = match model.architecture {
         lfm2::DENSE | lfm2::MIXTURE => ("token_embd_norm.weight", "model.embedding_norm.weight"),
-        nemotron_h::DENSE | nemotron_h::MIXTURE => ("output_norm.weight", "backbone.norm_f.weight"),
+        nemotron_h::DENSE | nemotron_h::MIXTURE | mamba2::ARCHITECTURE => {
+            ("output_norm.weight", "backbone.norm_f.weight")
+        }
         falcon_h1::ARCHITECTURE => ("output_norm.weight", "model.final_layernorm.weight"),
         _ => ("output_norm.weight", "model.norm.weight"),
     };

@@ -1,8 +1,25 @@
-//! Layers with a selective state space, as the architectures that have some share them.
+//! `mamba2`, and layers with a selective state space, as the architectures that have some share them.
 
 use crate::gguf::settings::copy;
 use crate::gguf::{Change, Header, Rule, Settings, Translation};
 use ogive_tensor::{Error, Result};
+
+pub(super) fn mamba2() -> Translation {
+    let t = Translation::new("mamba2", "Mamba2ForCausalLM")
+        .rename("token_embd", "backbone.embeddings")
+        .rename("output_norm", "backbone.norm_f")
+        .rename("output", "lm_head")
+        .rename("blk.{}.attn_norm", "backbone.layers.{}.norm");
+    with_spaces(t, "backbone.layers.{}.mixer", "n_groups").settings(|header, settings| {
+        let sizes = [
+            ("ssm.conv_kernel", "conv_kernel"),
+            ("ssm.state_size", "state_size"),
+            ("ssm.group_count", "n_groups"),
+        ];
+        copy(header, settings, &sizes)?;
+        heads(header, settings, ["num_heads", "head_dim"])
+    })
+}
 
 /// Adds their tensors, which Hugging Face has at `place`. Decays are kept as `-exp(A_log)`, one in a row of its own, and the norm of what comes
 /// out with a row for each of as many groups as the setting `groups` says.

@@ -47,6 +47,7 @@ pub fn translations() -> Vec<Translation> {
         falcon_h1::falcon_h1(),
         lfm2::lfm2(),
         lfm2::lfm2_moe(),
+        mamba2::mamba2(),
         nemotron_h::nemotron_h(),
         nemotron_h::nemotron_h_moe(),
         smollm3::smollm3(),
