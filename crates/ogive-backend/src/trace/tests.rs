@@ -70,17 +70,21 @@ fn weights_are_counted_once_a_call_and_products_for_each_row() -> Result<()> {
 fn experts_count_as_many_as_rows_can_choose() -> Result<()> {
     let b = trace();
     let up = weight(&b, [8, 6, 32], &Q8_0);
-    let experts = Experts::new([up.clone(), up, weight(&b, [8, 32, 32], &F16)], Activation::Silu);
+    let down = weight(&b, [8, 32, 32], &F16);
+    let gated = Experts::new([up.clone(), up.clone(), down.clone()], Activation::Silu);
+    let ungated = Experts::ungated([up, down], Activation::ReluSquared);
     let spec = RouterSpec::new(2, Scoring::Softmax);
-    let (per_row, of_one) = (2 * 2 * (6 + 6 + 32) * 32, 6 * 34 * 2 + 32 * 64);
-    for (rows, touched) in [(1, 2), (3, 6), (5, 8)] {
+    let cases =
+        [(1, 2), (3, 6), (5, 8)].into_iter().flat_map(|case| [(case, &gated, 2), (case, &ungated, 1)]);
+    for ((rows, touched), experts, wide) in cases {
+        let (per_row, of_one) = (2 * 2 * (6 * wide + 32) * 32, 6 * 34 * wide + 32 * 64);
         let (x, logits) = (tensor(&b, [rows, 32]), tensor(&b, [rows, 8]));
         b.take();
-        b.moe(&x, &logits, &spec, &experts)?;
+        b.moe(&x, &logits, &spec, experts)?;
         assert_eq!(work(&b), is(touched * of_one, rows as u64 * per_row));
         let routing = b.route(&logits, &spec)?;
         b.take();
-        b.experts(&x, &routing, &experts)?;
+        b.experts(&x, &routing, experts)?;
         assert_eq!(work(&b), is(touched * of_one, rows as u64 * per_row));
     }
     Ok(())
