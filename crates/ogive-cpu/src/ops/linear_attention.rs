@@ -85,7 +85,11 @@ impl<'a> Columns<'a, '_> {
     #[inline(always)]
     fn all<S: Isa, const ALONE: bool>(&mut self, isa: S) {
         let (v_dim, mut at) = (self.of.v_dim, 0);
-        // As many as have room for their sums in registers.
+        // Of one row as they lie in memory, as far as there are registers; of several, as many as stay in the nearest cache.
+        while ALONE && S::SUMS >= 8 && at + 8 * LANES <= v_dim {
+            self.advance::<S, 8, ALONE>(isa, at);
+            at += 8 * LANES;
+        }
         while S::SUMS >= 8 && at + 4 * LANES <= v_dim {
             self.advance::<S, 4, ALONE>(isa, at);
             at += 4 * LANES;
