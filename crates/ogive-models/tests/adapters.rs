@@ -1,5 +1,6 @@
 //! Adapters over models, against what PEFT computes with them: from its folders and from such files as llama.cpp's converter writes, over
 //! models of either kind.
+#![allow(clippy::print_stdout)]
 
 mod common;
 #[path = "common/converted.rs"]

@@ -11,7 +11,7 @@ pub struct Linear {
     /// `[out, in]`
     pub weight: Weight,
     /// What an adapter adds to it.
-    pub update: Option<LowRank>,
+    pub update: Option<Box<LowRank>>,
     /// `[1]` or `[out]`: what products are multiplied by. The weight may be packed, and factors in it would round it anew.
     pub scale: Option<Tensor>,
     /// `[out]`
@@ -69,7 +69,7 @@ impl Linear {
         ys: Vec<Tensor>,
         layers: [&Self; N],
     ) -> Result<[Tensor; N]> {
-        let ys = LowRank::add(s, x, ys, &layers.map(|l| l.update.as_ref()))?;
+        let ys = LowRank::add(s, x, ys, &layers.map(|l| l.update.as_deref()))?;
         let ys = ys.into_iter().zip(layers).map(|(y, l)| l.of_product(s, y)).collect::<Result<Vec<_>>>()?;
         ys.try_into()
             .map_err(|_| Error::invalid("linear_many", "the backend gave another number of products"))

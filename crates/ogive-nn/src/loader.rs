@@ -187,7 +187,7 @@ impl<'a> Loader<'a> {
                 bias.as_ref().map(|b| self.backend.upload(&b[rows.clone()], [*n].into())).transpose()?;
             let update = match (&down, &update) {
                 (Some(down), Some([_, up])) => {
-                    Some(LowRank { down: down.clone(), up: self.weight(&up.rows(rows.clone())?)? })
+                    Some(Box::new(LowRank { down: down.clone(), up: self.weight(&up.rows(rows.clone())?)? }))
                 }
                 _ => None,
             };
@@ -230,7 +230,7 @@ impl<'a> Loader<'a> {
             return Err(Error::invalid(&host.name, why));
         }
         let update = match self.update(name, host.shape)? {
-            Some([down, up]) => Some(LowRank { down: self.weight(&down)?, up: self.weight(&up)? }),
+            Some([down, up]) => Some(Box::new(LowRank { down: self.weight(&down)?, up: self.weight(&up)? })),
             None => None,
         };
         Ok(Linear { update, ..Linear::new(self.weight(&host)?, bias) })

@@ -212,7 +212,7 @@ fn gguf(set: impl FnOnce(&mut GgufWriter), tensors: &[(&str, [u64; 2])]) -> temp
     writer.set("adapter.lora.alpha", 3.0f32);
     set(&mut writer);
     tensors.iter().for_each(|(name, dims)| {
-        writer.tensor(*name, dims, GgmlType::F32).unwrap();
+        writer.tensor(name, dims, GgmlType::F32).unwrap();
     });
     let mut out = tempfile::NamedTempFile::new().unwrap();
     let mut data = writer.write_to(out.as_file_mut()).unwrap();

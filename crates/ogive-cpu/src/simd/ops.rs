@@ -208,7 +208,7 @@ mod avx2 {
         #[inline(always)]
         unsafe fn store_past(self, x: Self::V, to: &mut [f32; LANES]) {
             let at = to.as_mut_ptr();
-            if at.addr() % 64 != 0 {
+            if !at.addr().is_multiple_of(64) {
                 return self.store(x, to);
             }
             // SAFETY: `self` proves AVX; both stores stay inside the array and are where they must be; the caller settles them.
@@ -333,7 +333,7 @@ mod avx512 {
         #[inline(always)]
         unsafe fn store_past(self, x: Self::V, to: &mut [f32; LANES]) {
             let at = to.as_mut_ptr();
-            if at.addr() % 64 != 0 {
+            if !at.addr().is_multiple_of(64) {
                 return self.store(x, to);
             }
             // SAFETY: `self` proves AVX-512; the store is the array and is where it must be; the caller settles it.

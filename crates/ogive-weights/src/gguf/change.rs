@@ -86,7 +86,7 @@ impl Change {
         Ok(match self.of_outputs {
             OfOutputs::Unknown => None,
             OfOutputs::Nothing => Some(up.clone()),
-            OfOutputs::Same => Some(self.apply(&[up.clone()], config)?),
+            OfOutputs::Same => Some(self.apply(std::slice::from_ref(up), config)?),
         })
     }
 
