@@ -90,26 +90,6 @@ macro_rules! up {
     };
 }
 
-/// Defines of a tile of one weight whose result is activated, by squared ReLU.
-macro_rules! ungated {
-    ($format:literal, $vector:literal, $half:literal, $down:literal, $across:literal, $mt:literal, $nt:literal, $step:literal, $raw:literal,
-     $pitch:literal) => {
-        [
-            ("FORMAT", $format),
-            ("VECTOR", $vector),
-            ("HALF", $half),
-            ("DOWN", $down),
-            ("ACROSS", $across),
-            ("MT", $mt),
-            ("NT", $nt),
-            ("STEP", $step),
-            ("RAW", $raw),
-            ("PITCH", $pitch),
-            ("FUNCTION", "8"),
-        ]
-    };
-}
-
 /// Rows through the gates of their experts, or on their way up where nothing is gated, by tensor cores.
 pub const EXPERTS_UP_MMA: Source = Source {
     name: "experts_up_mma",
@@ -125,9 +105,9 @@ pub const EXPERTS_UP_MMA: Source = Source {
         &up!("q3_k", "q3_k", "1", "f16", "2", "1", "8", "64", "256", "144", "0"),
         &up!("q4_k", "q4_k", "1", "bf16", "1", "4", "2", "128", "256", "144", "0"),
         &up!("q6_k", "q6_k", "1", "f16", "1", "4", "2", "128", "256", "240", "0"),
-        &ungated!("q4_k", "1", "bf16", "4", "1", "2", "16", "64", "256", "144"),
-        &ungated!("q8_0", "1", "f16", "4", "1", "2", "8", "64", "64", "112"),
-        &ungated!("q6_k", "1", "bf16", "1", "4", "2", "2", "128", "256", "240"),
+        &mma!("q4_k", "1", "bf16", "4", "1", "2", "16", "64", "256", "144", "FUNCTION" = "8"),
+        &mma!("q8_0", "1", "f16", "4", "1", "2", "8", "64", "64", "112", "FUNCTION" = "8"),
+        &mma!("q6_k", "1", "bf16", "1", "4", "2", "2", "128", "256", "240", "FUNCTION" = "8"),
     ],
 };
 

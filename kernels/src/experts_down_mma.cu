@@ -17,6 +17,8 @@ KERNEL __launch_bounds__(32 * DOWN * ACROSS, 2)
     auto h_row = [&](int r) { return h + (u64)(part.y + min(r, part.z - 1)) * filled; };
     float acc[MT][NT][4];
     if (!tile(shared, h_row, (part.z + 7) / 8, lines, lines, hidden, acc)) return;
+    // Read again: the product needs every register.
+    part = tiles[blockIdx.y];
 #pragma unroll
     for (int t = 0; t < NT; t++)
 #pragma unroll

@@ -56,10 +56,10 @@ macro_rules! file {
     };
 }
 
-/// Defines of a tile, in the order of `tile_mma.cu`.
+/// Defines of a tile, in the order of `tile_mma.cu`, and perhaps one more.
 macro_rules! mma {
     ($format:literal, $vector:literal, $half:literal, $down:literal, $across:literal, $mt:literal, $nt:literal, $step:literal,
-     $raw:literal, $pitch:literal) => {
+     $raw:literal, $pitch:literal $(, $more:literal = $value:literal)?) => {
         [
             ("FORMAT", $format),
             ("VECTOR", $vector),
@@ -71,6 +71,7 @@ macro_rules! mma {
             ("STEP", $step),
             ("RAW", $raw),
             ("PITCH", $pitch),
+            $(($more, $value),)?
         ]
     };
 }

@@ -162,6 +162,17 @@ impl Isa for Scalar {
     }
 }
 
+/// Waits until what was stored past the caches is there for all.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn fence() {
+    // SAFETY: every 64-bit x86 has SSE.
+    #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{Isa, Kernel, LANES};
@@ -219,11 +230,7 @@ mod avx2 {
         }
         #[inline(always)]
         fn settle(self) {
-            // SAFETY: AVX2 comes with SSE.
-            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
-            unsafe {
-                _mm_sfence()
-            };
+            super::fence();
         }
         #[inline(always)]
         fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
@@ -341,11 +348,7 @@ mod avx512 {
         }
         #[inline(always)]
         fn settle(self) {
-            // SAFETY: AVX-512 comes with SSE.
-            #[allow(unused_unsafe, reason = "older compilers have it as an unsafe function")]
-            unsafe {
-                _mm_sfence()
-            };
+            super::fence();
         }
         #[inline(always)]
         fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
