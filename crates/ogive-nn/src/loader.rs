@@ -23,6 +23,8 @@ pub struct Loader<'a> {
     means: Arc<Mutex<Vec<u64>>>,
     /// What was found out about the file.
     notes: Arc<Mutex<Vec<String>>>,
+    /// Ranks of the updates that were read.
+    ranks: Arc<Mutex<Vec<usize>>>,
 }
 
 impl<'a> Loader<'a> {
@@ -36,6 +38,7 @@ impl<'a> Loader<'a> {
             unpacked: Arc::default(),
             means: Arc::default(),
             notes: Arc::default(),
+            ranks: Arc::default(),
         }
     }
 
@@ -134,6 +137,11 @@ impl<'a> Loader<'a> {
     /// The lines so far, wherever in the file they were [noted](Self::note).
     pub fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The ranks of the updates so far that adapters have for matrices, wherever in the file those are.
+    pub fn ranks_of_updates(&self) -> Vec<usize> {
+        self.ranks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// `name.weight`, packed, `name.bias` if there is one, and the update of an adapter, `name.lora_A.weight` and `name.lora_B.weight`, if one
@@ -248,6 +256,7 @@ impl<'a> Loader<'a> {
             );
             return Err(Error::invalid(&self.name(name), why));
         }
+        self.ranks.lock().unwrap_or_else(PoisonError::into_inner).push(rank);
         Ok(Some([down, up]))
     }
 

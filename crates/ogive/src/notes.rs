@@ -9,7 +9,14 @@ use std::collections::BTreeSet;
 
 /// All that is said of a model which this loader has filled.
 pub(crate) fn of(loader: &Loader<'_>) -> Vec<String> {
-    [unpacked(&loader.unpacked()), loader.notes()].concat()
+    [unpacked(&loader.unpacked()), loader.notes(), updates(&loader.ranks_of_updates())].concat()
+}
+
+/// What adapters do, if there are any.
+fn updates(ranks: &[usize]) -> Vec<String> {
+    let (Some(least), Some(most)) = (ranks.iter().min(), ranks.iter().max()) else { return Vec::new() };
+    let ranks_are = if least == most { format!("rank {least}") } else { format!("ranks {least} to {most}") };
+    vec![format!("adapters change {} matrices, by updates of {ranks_are}", ranks.len())]
 }
 
 /// A line for each reason that weights are kept in single precision for which their file has in less.
@@ -54,5 +61,12 @@ mod tests {
         let lines = unpacked(&all);
         assert_eq!(lines[0], "kept as F32, 6.0 times the file's bytes: 2 tensors (a, …): one");
         assert_eq!(lines[1..], ["kept as F32, 2.0 times the file's bytes: 1 tensor (c): other"]);
+    }
+
+    #[test]
+    fn adapters_are_told_of() {
+        assert!(updates(&[]).is_empty());
+        assert_eq!(updates(&[4; 7]), ["adapters change 7 matrices, by updates of rank 4"]);
+        assert_eq!(updates(&[3, 2, 3]), ["adapters change 3 matrices, by updates of ranks 2 to 3"]);
     }
 }

@@ -45,6 +45,8 @@ fn its_texts_are_others_and_its_sessions_its_own() {
         let [bare, adapted] = [plain(), with(name)].map(|options| options.open(&golden).unwrap());
         let (before, after) = (text(&bare), text(&adapted));
         assert_ne!(before, after, "{name}");
+        assert_eq!((bare.notes().len(), adapted.notes().len()), (0, 1), "{name}: {:?}", adapted.notes());
+        assert_eq!(with(name).estimate_notes(&golden).unwrap(), adapted.notes());
         assert_eq!(after, text(&with(name).open(&golden).unwrap()), "{name}: the same again");
         assert_eq!(
             after,
