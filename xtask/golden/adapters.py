@@ -6,27 +6,17 @@ Each lies over the golden model of its name below ROOT, the repository: `adapter
 and in `logits.npy` the logits of that model's long prompt, [tokens, vocab] in single precision. The same versions give the same bytes.
 """
 
-import os
-
-# Before torch is there: both read them once.
-os.environ["ATEN_CPU_CAPABILITY"] = "default"
-os.environ["MKL_CBWR"] = "COMPATIBLE"
-
 import json
 import pathlib
 import sys
 import zlib
 
-if sys.platform == "linux":
-    sys.setdlopenflags(os.RTLD_LAZY | os.RTLD_GLOBAL)
-
+# First, as it keeps torch to what every machine has.
+import make as golden
 import numpy
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
-
-torch.set_num_threads(1)
-torch.backends.mkldnn.enabled = False
 
 # Matrices by themselves, of which one has another rank and one another factor; matrices that are kept transposed, by the root of the rank;
 # several in one; and a hybrid's.
@@ -44,9 +34,9 @@ ADAPTERS = {
 
 
 def make(name, settings, root):
-    golden = root / "crates/ogive-models/tests/golden" / name
+    plain = root / "crates/ogive-models/tests/golden" / name
     out = root / "crates/ogive-models/tests/adapters" / name
-    model = AutoModelForCausalLM.from_pretrained(golden, dtype=torch.float32, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32, attn_implementation="eager")
     model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings)).eval()
     generator = numpy.random.Generator(numpy.random.PCG64(zlib.crc32(name.encode())))
     for key, p in sorted(model.named_parameters()):
@@ -54,17 +44,18 @@ def make(name, settings, root):
             whole = generator.integers(-32768, 32768, size=tuple(p.shape), dtype=numpy.int32)
             uniform = torch.from_numpy(whole.astype(numpy.float32) / 32768)
             p.data = (uniform * p.shape[-1] ** -0.5).to(torch.bfloat16).to(torch.float32)
-    case = next(case for case in json.loads((golden / "golden.json").read_text())["cases"] if case["name"] == "long")
+    case = next(case for case in json.loads((plain / "golden.json").read_text())["cases"] if case["name"] == "long")
     with torch.no_grad():
         logits = model(torch.tensor([case["ids"]]), use_cache=False).logits[0].numpy()
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
     (out / "README.md").unlink(missing_ok=True)
-    # Where the model was is nobody's business.
     path = out / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": name}, indent=1, sort_keys=True) + "\n")
+    written = json.loads(path.read_text())
+    # Where the model was is nobody's business, and a set has no order.
+    golden.write(path, written | {"base_model_name_or_path": name, "target_modules": sorted(written["target_modules"])})
     numpy.save(out / "logits.npy", logits)
-    before = numpy.load(golden / case["logits"])
+    before = numpy.load(plain / case["logits"])
     print(name, "moved by", abs(logits - before).max(), "of", abs(before).max())
 
 

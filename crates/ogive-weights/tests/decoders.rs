@@ -2,20 +2,14 @@
 
 mod common;
 
-use common::gguf;
-use gguf_file::{Gguf, Value};
+use common::checkpoint;
+use gguf_file::Value;
 use ogive_tensor::{Config, Result};
-use ogive_weights::{Checkpoint, OpenOptions};
-use std::sync::Arc;
+use ogive_weights::Checkpoint;
 
 /// A file of two layers, with further keys and these tensors.
 fn open(arch: &str, more: &[(&str, Value)], tensors: &[(&str, &[u64])]) -> Result<Checkpoint> {
-    let keys: Vec<_> = more.iter().map(|(key, v)| (format!("{arch}.{key}"), v.clone())).collect();
-    let layers = format!("{arch}.block_count");
-    let mut meta = vec![("general.architecture", Value::from(arch)), (&*layers, Value::from(2u32))];
-    meta.extend(keys.iter().map(|(key, v)| (&**key, v.clone())));
-    let bytes = gguf(&meta, tensors);
-    OpenOptions::new().of_gguf(Arc::new(Gguf::from_bytes(bytes).unwrap()))
+    checkpoint(arch, &[&[("block_count", 2_u32.into())], more].concat(), tensors)
 }
 
 fn config(arch: &str, more: &[(&str, Value)]) -> Result<Config> {

@@ -2,32 +2,23 @@
 
 mod common;
 
-use common::gguf;
-use gguf_file::{Gguf, Value};
-use ogive_weights::{Checkpoint, OpenOptions};
-use std::sync::Arc;
+use common::{checkpoint, space};
+use gguf_file::Value;
+use ogive_weights::Checkpoint;
 
-/// A file with these keys below the architecture and these tensors.
 fn open(keys: &[(&str, Value)], tensors: &[(&str, &[u64])]) -> ogive_tensor::Result<Checkpoint> {
-    let keys: Vec<_> = keys.iter().map(|(key, v)| (format!("falcon-h1.{key}"), v.clone())).collect();
-    let mut meta = vec![("general.architecture", Value::from("falcon-h1"))];
-    meta.extend(keys.iter().map(|(key, v)| (&**key, v.clone())));
-    OpenOptions::new().of_gguf(Arc::new(Gguf::from_bytes(gguf(&meta, tensors)).unwrap()))
+    checkpoint("falcon-h1", keys, tensors)
 }
 
 fn keys() -> Vec<(&'static str, Value)> {
-    vec![
+    let keys = [
         ("block_count", 1_u32.into()),
         ("embedding_length", 48_u32.into()),
         ("attention.head_count", 6_u32.into()),
         ("attention.head_count_kv", 2_u32.into()),
         ("attention.key_length", 12_u32.into()),
-        ("ssm.conv_kernel", 4_u32.into()),
-        ("ssm.state_size", 10_u32.into()),
-        ("ssm.group_count", 3_u32.into()),
-        ("ssm.time_step_rank", 6_u32.into()),
-        ("ssm.inner_size", 72_u32.into()),
-    ]
+    ];
+    keys.into_iter().chain(space(72)).collect()
 }
 
 #[test]

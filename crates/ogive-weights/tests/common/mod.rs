@@ -2,8 +2,10 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use gguf_file::{GgmlType, GgufWriter, Value};
+use gguf_file::{GgmlType, Gguf, GgufWriter, Value};
+use ogive_weights::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The folder of shared test data; `None`, and a line that says so, where it is missing.
 pub(crate) fn shared() -> Option<PathBuf> {
@@ -65,6 +67,29 @@ pub(crate) fn gguf(metadata: &[(&str, Value)], tensors: &[(&str, &[u64])]) -> Ve
     }
     data.finish().unwrap();
     file
+}
+
+/// A GGUF file of this architecture, with these keys below its name and these tensors, as a model.
+pub(crate) fn checkpoint(
+    arch: &str,
+    keys: &[(&str, Value)],
+    tensors: &[(&str, &[u64])],
+) -> ogive_tensor::Result<Checkpoint> {
+    let keys: Vec<_> = keys.iter().map(|(key, v)| (format!("{arch}.{key}"), v.clone())).collect();
+    let mut meta = vec![("general.architecture", Value::from(arch))];
+    meta.extend(keys.iter().map(|(key, v)| (&**key, v.clone())));
+    OpenOptions::new().of_gguf(Arc::new(Gguf::from_bytes(gguf(&meta, tensors)).unwrap()))
+}
+
+/// The sizes of six heads of a state space, of so many elements together.
+pub(crate) fn space(inner: u32) -> [(&'static str, Value); 5] {
+    [
+        ("ssm.conv_kernel", 4_u32.into()),
+        ("ssm.state_size", 10_u32.into()),
+        ("ssm.group_count", 3_u32.into()),
+        ("ssm.time_step_rank", 6_u32.into()),
+        ("ssm.inner_size", inner.into()),
+    ]
 }
 
 /// Writes a file into a folder.
