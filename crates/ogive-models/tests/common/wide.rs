@@ -72,16 +72,12 @@ fn settings(config: &mut serde_json::Value) {
     ] {
         config[key] = value.into();
     }
-    if kind == Kind::Latent {
-        for (key, value) in
-            [("kv_lora_rank", 256), ("qk_nope_head_dim", 128), ("qk_rope_head_dim", 64), ("v_head_dim", 128)]
-        {
-            config[key] = value.into();
+    let own: &[(&str, usize)] = match kind {
+        Kind::Dense | Kind::Experts => &[],
+        Kind::Latent => {
+            &[("kv_lora_rank", 256), ("qk_nope_head_dim", 128), ("qk_rope_head_dim", 64), ("v_head_dim", 128)]
         }
-        config["topk_group"] = config["n_group"].clone();
-    }
-    if kind == Kind::Hybrid {
-        for (key, value) in [
+        Kind::Hybrid => &[
             ("num_attention_heads", 2),
             ("num_key_value_heads", 1),
             ("head_dim", 256),
@@ -89,39 +85,27 @@ fn settings(config: &mut serde_json::Value) {
             ("linear_num_value_heads", 4),
             ("linear_key_head_dim", 64),
             ("linear_value_head_dim", 64),
-        ] {
-            config[key] = value.into();
-        }
-    }
-    if kind == Kind::Space {
-        for (key, value) in [
+        ],
+        Kind::Space => &[
             ("mamba_n_heads", 4),
             ("mamba_d_head", 64),
             ("mamba_d_state", 64),
             ("mamba_expand", 1),
             ("shared_intermediate_size", 512),
-        ] {
-            config[key] = value.into();
+        ],
+        Kind::Beside => {
+            &[("mamba_n_heads", 4), ("mamba_d_head", 64), ("mamba_d_state", 64), ("mamba_d_ssm", 256)]
         }
+        Kind::Blocks => {
+            &[("mamba_num_heads", 4), ("mamba_head_dim", 64), ("ssm_state_size", 64), ("n_groups", 2)]
+        }
+        Kind::Alone => &[("num_heads", 4), ("n_groups", 2), ("state_size", 64)],
+    };
+    for (key, value) in own {
+        config[key] = (*value).into();
     }
-    if kind == Kind::Beside {
-        for (key, value) in
-            [("mamba_n_heads", 4), ("mamba_d_head", 64), ("mamba_d_state", 64), ("mamba_d_ssm", 256)]
-        {
-            config[key] = value.into();
-        }
-    }
-    if kind == Kind::Blocks {
-        for (key, value) in
-            [("mamba_num_heads", 4), ("mamba_head_dim", 64), ("ssm_state_size", 64), ("n_groups", 2)]
-        {
-            config[key] = value.into();
-        }
-    }
-    if kind == Kind::Alone {
-        for (key, value) in [("num_heads", 4), ("n_groups", 2), ("state_size", 64)] {
-            config[key] = value.into();
-        }
+    if kind == Kind::Latent {
+        config["topk_group"] = config["n_group"].clone();
     }
     if let Some(experts) = experts {
         config["num_experts_per_tok"] = experts;
@@ -130,9 +114,8 @@ fn settings(config: &mut serde_json::Value) {
 
 /// What becomes of a dimension: the vocabulary and the number of experts stay.
 fn grown(n: usize, kind: Kind) -> usize {
-    let experts = kind == Kind::Experts;
-    if kind == Kind::Hybrid {
-        return match n {
+    match kind {
+        Kind::Hybrid => match n {
             6 => 4,                             // heads of linear attention
             8 | 12 => 64,                       // one of them
             16 | 20 | 24 | 32 | 48 | 72 => 256, // hidden, keys and values, all heads of linear attention, experts
@@ -140,19 +123,15 @@ fn grown(n: usize, kind: Kind) -> usize {
             176 => 768,                         // what is projected at once
             192 | 288 => 1024,                  // queries and their gates
             other => other,
-        };
-    }
-    if kind == Kind::Alone {
-        return match n {
+        },
+        Kind::Alone => match n {
             6 => 4,         // heads
             48 | 96 => 256, // hidden, and all heads
             156 => 512,     // what is convolved
             258 => 772,     // what is projected at once
             other => other,
-        };
-    }
-    if kind == Kind::Beside {
-        return match n {
+        },
+        Kind::Beside => match n {
             6 => 4,         // heads of a space
             24 => 128,      // keys and values
             48 | 72 => 256, // hidden, and all heads of either
@@ -160,10 +139,8 @@ fn grown(n: usize, kind: Kind) -> usize {
             112 => 512, // what is convolved
             190 => 772, // what is projected at once
             other => other,
-        };
-    }
-    if kind == Kind::Space {
-        return match n {
+        },
+        Kind::Space => match n {
             6 => 4,    // heads of a space
             16 => 128, // keys and values
             40 => 512,
@@ -172,36 +149,32 @@ fn grown(n: usize, kind: Kind) -> usize {
             112 => 384,     // what is convolved
             214 => 644,     // what is projected at once
             other => other,
-        };
-    }
-    if kind == Kind::Blocks {
-        return match n {
+        },
+        Kind::Blocks => match n {
             6 => 4,              // heads of a space
             24 => 128,           // keys and values
             20 | 48 | 72 => 256, // experts, hidden, all heads of either kind
             40 | 132 => 512,     // what is beside experts, what is convolved
             210 => 772,          // what is projected at once
             other => other,
-        };
-    }
-    if kind == Kind::Latent {
-        return match n {
+        },
+        Kind::Latent => match n {
             20 | 24 | 48 => 256,
             40 => 320,      // a latent, and what rotates
             50 | 56 => 512, // values of all heads
             140 => 768,     // queries
             110 => 1024,    // keys without a position, and values
             other => other,
-        };
-    }
-    match n {
-        48 | 72 => 256, // hidden, and all heads
-        40 | 56 => 512,
-        24 if experts => 256,
-        16 | 24 => 128, // keys and values
-        144 => 768,     // two gates, and what is convolved
-        8 | 12 => 64,
-        other => other,
+        },
+        Kind::Dense | Kind::Experts => match n {
+            48 | 72 => 256, // hidden, and all heads
+            40 | 56 => 512,
+            24 if kind == Kind::Experts => 256,
+            16 | 24 => 128, // keys and values
+            144 => 768,     // two gates, and what is convolved
+            8 | 12 => 64,
+            other => other,
+        },
     }
 }
 
