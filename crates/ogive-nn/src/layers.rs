@@ -4,6 +4,11 @@ use crate::backend::{Ids, Weight};
 use crate::tensor::{Error, Result, Tensor};
 use crate::{Loader, LowRank, Step};
 
+/// Of a backend whose [`linear_many`](crate::backend::Backend::linear_many) does not do what it says.
+pub(crate) fn another_number() -> Error {
+    Error::invalid("linear_many", "the backend gave another number of products")
+}
+
 /// A matrix, perhaps an update of it, factors, and a bias.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -71,8 +76,7 @@ impl Linear {
     ) -> Result<[Tensor; N]> {
         let ys = LowRank::add(s, x, ys, &layers.map(|l| l.update.as_deref()))?;
         let ys = ys.into_iter().zip(layers).map(|(y, l)| l.of_product(s, y)).collect::<Result<Vec<_>>>()?;
-        ys.try_into()
-            .map_err(|_| Error::invalid("linear_many", "the backend gave another number of products"))
+        ys.try_into().map_err(|_| another_number())
     }
 
     fn of_product(&self, s: &Step<'_>, y: Tensor) -> Result<Tensor> {

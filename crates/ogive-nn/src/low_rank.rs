@@ -1,8 +1,8 @@
 //! Low-rank updates of matrices, as fine-tuning leaves them (LoRA).
 
-use crate::Step;
 use crate::backend::Weight;
 use crate::tensor::{Result, Tensor};
+use crate::{Step, layers::another_number};
 
 /// What is added to a matrix: the product of a tall one and a flat one. Hu et al. 2021, <https://arxiv.org/abs/2106.09685>.
 ///
@@ -28,11 +28,10 @@ impl LowRank {
             return Ok(ys);
         }
         let mut hs = s.backend.linear_many(x, &downs)?.into_iter();
-        let add = |(y, update): (Tensor, &Option<&Self>)| match update
-            .and_then(|update| Some((update, hs.next()?)))
-        {
-            Some((update, h)) => s.backend.add(y, &s.backend.linear(&h, &update.up)?),
-            None => Ok(y),
+        let add = |(y, update): (Tensor, &Option<&Self>)| {
+            let Some(update) = update else { return Ok(y) };
+            let h = hs.next().ok_or_else(another_number)?;
+            s.backend.add(y, &s.backend.linear(&h, &update.up)?)
         };
         ys.into_iter().zip(updates).map(add).collect()
     }

@@ -127,9 +127,7 @@ fn multiplied(rows: Vec<Rows>) -> Option<Change> {
 pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     let config = model.config;
     space::refuse_what_has_no_key(config)?;
-    if config.opt_str("hidden_act")?.is_some_and(|own| own != "silu") {
-        return refuse("hidden_act", "readers of GGUF take `silu` for granted");
-    }
+    space::only(config, "hidden_act", "silu")?;
     if has_norm(config)? && config.bool_or("mamba_norm_before_gate", true)? {
         return refuse("mamba_norm_before_gate", "readers of GGUF norm behind the gate");
     }

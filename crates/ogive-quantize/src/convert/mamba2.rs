@@ -1,7 +1,7 @@
 //! Mamba-2 as GGUF has it: a model without attention and MLPs, whose numbers are 0 there.
 
 use super::space::{self, Space};
-use super::{Keys, Model, refuse, settings::set_vocab_size};
+use super::{Keys, Model, settings::set_vocab_size};
 use crate::{Result, input::Tensor};
 use ogive_tensor::Config;
 use serde_json::json;
@@ -45,9 +45,7 @@ pub(super) fn own_name(model: &Model<'_>, name: &str) -> Option<String> {
 pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     let config = model.config;
     space::refuse_what_has_no_key(config)?;
-    if config.opt_str("hidden_act")?.is_some_and(|own| own != "silu") {
-        return refuse("hidden_act", "readers of GGUF take `silu` for granted");
-    }
+    space::only(config, "hidden_act", "silu")?;
     set_vocab_size(keys, config)?;
     sizes(config)?.set(keys)
 }

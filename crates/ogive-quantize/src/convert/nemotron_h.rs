@@ -126,9 +126,7 @@ fn set_mixtures(keys: &mut Keys<'_>, config: &Config, kinds: &[&str]) -> Result<
 /// Settings that change what a model computes and that GGUF cannot say of this architecture.
 fn refuse_what_has_no_key(config: &Config) -> Result<()> {
     for (setting, granted) in [("mlp_hidden_act", "relu2"), ("mamba_hidden_act", "silu")] {
-        if config.opt_str(setting)?.is_some_and(|own| own != granted) {
-            return refuse(setting, format!("readers of GGUF take `{granted}` for granted"));
-        }
+        space::only(config, setting, granted)?;
     }
     if config.has("sliding_window") {
         return refuse("sliding_window", "programs differ in whether this class obeys it");

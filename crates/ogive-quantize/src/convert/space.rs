@@ -71,6 +71,14 @@ impl Space {
     }
 }
 
+/// Refuses another activation than that which readers of GGUF take for granted.
+pub(super) fn only(config: &Config, setting: &str, granted: &str) -> Result<()> {
+    match config.opt_str(setting)?.is_some_and(|own| own != granted) {
+        true => refuse(setting, format!("readers of GGUF take `{granted}` for granted")),
+        false => Ok(()),
+    }
+}
+
 /// Refuses bounds of how long steps in time are, and attention that looks ahead beside a state space.
 pub(super) fn refuse_what_has_no_key(config: &Config) -> Result<()> {
     let unbounded = json!([0.0, {"__float__": "Infinity"}]);

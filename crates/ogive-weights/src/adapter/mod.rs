@@ -109,18 +109,14 @@ impl Adapted {
         };
         Some((matrix, is_up, self.updates.get(matrix)?))
     }
-
-    /// What an adapter below this one does to the same matrix.
-    fn below(&self, name: &str) -> Result<Option<HostWeight>> {
-        ogive_tensor::optional(self.base.get(name))
-    }
 }
 
 impl Source for Adapted {
     fn get(&self, name: &str) -> Result<HostWeight> {
         let Some((matrix, is_up, update)) = self.update(name) else { return self.base.get(name) };
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(matrix.to_owned());
-        let below = self.below(name)?;
+        // What an adapter below this one does to the same matrix.
+        let below = ogive_tensor::optional(self.base.get(name))?;
         if !is_up {
             return Ok(match below {
                 None => update.down.clone().named(name),
