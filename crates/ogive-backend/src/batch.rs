@@ -102,6 +102,13 @@ impl Batch {
         self.outputs.extend(self.tokens.len().checked_sub(1).map(|r| r as u32));
     }
 
+    /// Wants the logits of the last `rows` rows of the span last pushed, or of all where it has no more.
+    pub fn want_last_of(&mut self, rows: usize) {
+        let span = self.spans.last().map(Span::rows).unwrap_or_default();
+        let from = span.end.saturating_sub(rows).max(span.start);
+        self.outputs.extend((from..span.end).map(|r| r as u32));
+    }
+
     /// Wants the logits of every row of the span last pushed.
     pub fn want_all(&mut self) {
         self.outputs.extend(self.spans.last().into_iter().flat_map(|s| s.rows()).map(|r| r as u32));

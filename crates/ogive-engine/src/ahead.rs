@@ -8,6 +8,7 @@
 use crate::Engine;
 use crate::backend::Batch;
 use crate::request::SeqId;
+use crate::schedule::Part;
 
 /// A step of one row for each of its sequences, without their tokens.
 #[derive(Debug, Default)]
@@ -19,7 +20,11 @@ pub(crate) struct Ahead {
 
 impl Engine {
     /// Prepares the step after the one that runs with these rows, where that is to be known.
-    pub(crate) fn prepare_next(&mut self, ran: &[(SeqId, usize)]) {
+    pub(crate) fn prepare_next(&mut self, ran: &[Part]) {
+        // What is guessed of a sequence hangs on what it draws.
+        if self.speculation.is_some() {
+            return;
+        }
         let mut ahead = Ahead::default();
         let known = self.fill(&mut ahead, ran).is_some();
         self.ahead = Some(ahead);
@@ -29,11 +34,11 @@ impl Engine {
     }
 
     /// Fills the next step, and reserves its pages. `None`, with some of it done, where there is none, it is not known or pages are short.
-    fn fill(&mut self, ahead: &mut Ahead, ran: &[(SeqId, usize)]) -> Option<()> {
+    fn fill(&mut self, ahead: &mut Ahead, ran: &[Part]) -> Option<()> {
         if self.seqs.values().filter(|s| s.unseen() > 0).count() != ran.len() {
             return None;
         }
-        for &(id, len) in ran {
+        for &Part { id, len, .. } in ran {
             let seq = self.seqs.get_mut(&id)?;
             let past = seq.past + len;
             if past != seq.tokens.len() {
@@ -57,7 +62,7 @@ impl Engine {
     }
 
     /// The step that was prepared, with its tokens, if it is the one that is due.
-    pub(crate) fn take_next(&mut self) -> Option<(Batch, Vec<(SeqId, usize)>)> {
+    pub(crate) fn take_next(&mut self) -> Option<(Batch, Vec<Part>)> {
         let ahead = self.ahead.as_ref()?;
         let due: Vec<_> = self.due().into_iter().filter_map(|id| Some((id, self.seqs.get(&id)?))).collect();
         let one = |(id, past): &(SeqId, usize)| (*id, *past, 1);
@@ -68,7 +73,7 @@ impl Engine {
         let tokens: Vec<u32> = due.iter().filter_map(|(_, s)| s.tokens.last().copied()).collect();
         let Ahead { mut batch, seqs } = self.ahead.take()?;
         batch.tokens.iter_mut().zip(tokens).for_each(|(to, token)| *to = token);
-        Some((batch, seqs.into_iter().map(|(id, _)| (id, 1)).collect()))
+        Some((batch, seqs.into_iter().map(|(id, _)| Part { id, len: 1, guessed: 0 }).collect()))
     }
 
     /// Drops what was prepared, if anything was, and gives back its pages.

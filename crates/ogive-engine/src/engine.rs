@@ -6,9 +6,12 @@
 
 use crate::ahead::Ahead;
 use crate::backend::{Backend, Cache};
+use crate::compute::Draw;
+use crate::draft::Draft;
 use crate::pool::{Held, Pool};
 use crate::request::{Event, Finish, Request, SeqId};
-use crate::sampler::{Chain, LogProbs, SampleError};
+use crate::sampler::Chain;
+use crate::speculate::{Guesses, Speculation};
 use crate::tensor::{Error, Result};
 use crate::{Limits, Session, nn::Model};
 use std::{
@@ -32,17 +35,19 @@ pub(crate) struct Seq {
     /// The last step it was in.
     pub(crate) last_step: u64,
     pub(crate) chain: Chain,
-    stop: Vec<u32>,
+    pub(crate) stop: Vec<u32>,
     pub(crate) keep: bool,
     pub(crate) logprobs: Option<usize>,
     /// The state of the chain that it was saved with, until it is resumed.
     pub(crate) saved_chain: Option<Vec<u8>>,
+    /// What was guessed of its next tokens, and what came of it.
+    pub(crate) guesses: Guesses,
 }
 
 impl Seq {
     /// Kept, with nothing to draw.
     pub(crate) fn waiting(tokens: Vec<u32>, chain: Chain) -> Self {
-        let (held, arrived, stop, last_step, saved_chain) = Default::default();
+        let (held, arrived, stop, last_step, saved_chain, guesses) = Default::default();
         Self {
             tokens,
             past: 0,
@@ -55,7 +60,13 @@ impl Seq {
             keep: true,
             logprobs: None,
             saved_chain,
+            guesses,
         }
+    }
+
+    /// Reads from now on the states that were written last.
+    pub(crate) fn swap(&mut self) {
+        self.held.slots = self.held.slots.map(|[read, written]| [written, read]);
     }
 
     /// Rows it wants computed before its next token can be drawn.
@@ -76,6 +87,10 @@ pub struct Stats {
     pub preempted: u64,
     /// Tokens that sequences had from others that begin alike, instead of computing them.
     pub shared: u64,
+    /// Tokens that were guessed and computed in these steps ([`Engine::speculate`]).
+    pub drafted: u64,
+    /// Those of them that were drawn as well.
+    pub accepted: u64,
 }
 
 /// A model, a backend and the sequences in flight.
@@ -92,6 +107,8 @@ pub struct Engine {
     pub(crate) inbox: VecDeque<Event>,
     /// The next step, if it was prepared.
     pub(crate) ahead: Option<Ahead>,
+    /// Who guesses, if anyone does.
+    pub(crate) speculation: Option<Speculation>,
     next: SeqId,
     arrivals: u64,
 }
@@ -113,9 +130,23 @@ impl Engine {
         let spec = limits.cache_spec(model.cache_layout())?;
         let (cache, pool) = (backend.new_cache(&spec)?, Pool::new(&spec));
         tracing::debug!(blocks = ?spec.blocks, bytes = spec.bytes(), element = spec.element.name, "cache reserved");
-        let (seqs, stats, inbox, ahead, next, arrivals) = Default::default();
+        let (seqs, stats, inbox, ahead, speculation, next, arrivals) = Default::default();
         let key = ENGINES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { backend, model, limits, cache, pool, seqs, stats, key, inbox, ahead, next, arrivals })
+        Ok(Self {
+            backend,
+            model,
+            limits,
+            cache,
+            pool,
+            seqs,
+            stats,
+            key,
+            inbox,
+            ahead,
+            speculation,
+            next,
+            arrivals,
+        })
     }
 
     /// How large sequences and steps may grow.
@@ -152,6 +183,7 @@ impl Engine {
     /// Takes a sequence in, under a name of its own.
     pub(crate) fn insert(&mut self, mut seq: Seq) -> SeqId {
         seq.arrived = self.arrive();
+        seq.guesses.length = self.speculation.as_ref().map_or(0, |s| s.most);
         self.seqs.insert(self.next, seq);
         self.next += 1;
         self.next - 1
@@ -267,6 +299,9 @@ impl Engine {
     fn forget(&mut self, id: SeqId) -> bool {
         let Some(mut seq) = self.seqs.remove(&id) else { return false };
         self.pool.release(&mut seq.held);
+        if let Some(speculation) = &mut self.speculation {
+            speculation.draft.forget(id);
+        }
         true
     }
 
@@ -274,6 +309,9 @@ impl Engine {
     pub fn pause(&mut self, id: SeqId) -> bool {
         let Some(seq) = self.seqs.get_mut(&id).filter(|s| s.keep && s.left > 0) else { return false };
         seq.left = 0;
+        // As it will not be given what was drawn ahead, it is as if that had not been.
+        seq.guesses.clear();
+        self.pool.shrink(&mut seq.held, seq.past);
         self.inbox.retain(|e| e.id != id);
         true
     }
@@ -311,8 +349,27 @@ impl Engine {
         Session::new(self, id)
     }
 
+    /// Has `draft` guess what sequences draw next: up to `most` tokens in each step, shared out among those that draw. They are computed in the same step
+    /// as the tokens before them, and kept as far as they turn out to be what is drawn. So nothing of what is drawn changes, and a step may
+    /// bring several tokens of a sequence, which [`step`](Self::step) gives one call after the other. [`Draft`] tells more. `None` guesses no
+    /// more.
+    pub fn speculate(&mut self, draft: Option<Box<dyn Draft>>, most: usize) {
+        self.speculation = draft.map(|draft| Speculation { draft, most });
+        self.seqs.values_mut().for_each(|seq| seq.guesses.length = most);
+    }
+
     pub(crate) fn forward(&mut self) -> Result<Vec<Event>> {
-        let (batch, ran) = self.take_next().unwrap_or_else(|| self.schedule());
+        let drawn = self.drawn_ahead();
+        if !drawn.is_empty() {
+            return Ok(drawn);
+        }
+        let (batch, ran) = match self.take_next() {
+            Some(next) => next,
+            None => {
+                self.guess()?;
+                self.schedule()
+            }
+        };
         if ran.is_empty() {
             return if self.is_idle() {
                 Ok(Vec::new())
@@ -320,35 +377,34 @@ impl Engine {
                 Err(Error::cache_full("no sequence can move"))
             };
         }
-        let rows = ran.iter().map(|(_, len)| len).sum::<usize>();
+        let rows = ran.iter().map(|part| part.len + part.guessed).sum::<usize>();
         let started = self.launch(batch, &ran)?;
         // While it runs.
         self.prepare_next(&ran);
         let drawn = self.draw(&started, &ran).inspect_err(|_| self.drop_next())?;
         self.stats.steps += 1;
         self.stats.rows += rows as u64;
-        tracing::trace!(rows, sequences = ran.len(), drawn = drawn.len(), "step");
-        for (id, len) in ran {
-            let Some(seq) = self.seqs.get_mut(&id) else { continue };
-            seq.past += len;
-            seq.last_step = self.stats.steps;
-            seq.held.slots = seq.held.slots.map(|[read, written]| [written, read]);
+        tracing::trace!(
+            rows,
+            sequences = ran.len(),
+            drawn = drawn.iter().map(VecDeque::len).sum::<usize>(),
+            "step"
+        );
+        let mut events = Vec::with_capacity(ran.len());
+        for (part, draws) in ran.into_iter().zip(drawn) {
+            self.count(&part, draws.len());
+            if let Some(seq) = self.seqs.get_mut(&part.id) {
+                seq.guesses.drawn = draws;
+                events.extend(self.give(part.id));
+            }
         }
-        let take = |(id, chain, token, logprobs)| self.take(id, chain, token, logprobs);
-        Ok(drawn.into_iter().map(take).collect())
+        Ok(events)
     }
 
-    /// Appends a drawn token, and ends the sequence where it says so.
-    fn take(
-        &mut self,
-        id: SeqId,
-        chain: Chain,
-        drawn: Result<u32, SampleError>,
-        logprobs: Option<LogProbs>,
-    ) -> Event {
-        let Some(seq) = self.seqs.get_mut(&id) else {
-            return Event { id, token: None, finish: None, logprobs };
-        };
+    /// The next token of a sequence that has one drawn: appends it, and ends the sequence where it says so.
+    pub(crate) fn give(&mut self, id: SeqId) -> Option<Event> {
+        let seq = self.seqs.get_mut(&id)?;
+        let Draw { chain, token: drawn, logprobs } = seq.guesses.drawn.pop_front()?;
         seq.chain = chain;
         let (token, finish) = match drawn {
             Err(e) => (None, Some(Finish::Failed(e))),
@@ -371,6 +427,6 @@ impl Engine {
                 self.forget(id);
             }
         }
-        Event { id, token, finish, logprobs }
+        Some(Event { id, token, finish, logprobs })
     }
 }

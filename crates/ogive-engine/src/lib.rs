@@ -43,6 +43,7 @@
 mod ahead;
 mod compute;
 mod digest;
+mod draft;
 mod embed;
 mod engine;
 mod evaluate;
@@ -52,8 +53,10 @@ mod request;
 mod saved;
 mod schedule;
 mod session;
+mod speculate;
 
 pub use digest::Digest;
+pub use draft::{Asked, Draft, DraftModel, Lookup};
 pub use embed::{Embed, Pooling, embed, embed_after, embed_tokens};
 pub use engine::{Engine, Stats};
 pub use evaluate::{Evaluate, evaluate, score};

@@ -261,6 +261,11 @@ impl Pool {
         slot && self.groups.iter().enumerate().all(has_room)
     }
 
+    /// Whether sequences have states, of which there is no way back.
+    pub(crate) fn has_states(&self) -> bool {
+        self.has_states
+    }
+
     /// Whether a sequence could get a block of each group without anyone's giving one up.
     pub(crate) fn has_free(&self) -> bool {
         self.groups.iter().all(|group| !group.free.is_empty())

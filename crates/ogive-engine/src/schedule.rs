@@ -21,6 +21,16 @@ use crate::request::SeqId;
 /// waiting that end before they have drawn as many.
 const AHEAD: usize = 256;
 
+/// A sequence's part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) id: SeqId,
+    /// Rows of its own tokens.
+    pub(crate) len: usize,
+    /// Rows behind those, of tokens that were guessed.
+    pub(crate) guessed: usize,
+}
+
 /// Who holds pages that others may take.
 #[derive(Debug)]
 struct Holders {
@@ -42,7 +52,7 @@ enum Share {
 impl Engine {
     /// Fills a step, padded as the backend wants it, and says which sequences are in it with how many rows. Reserves
     /// pages, but counts nothing.
-    pub(crate) fn schedule(&mut self) -> (Batch, Vec<(SeqId, usize)>) {
+    pub(crate) fn schedule(&mut self) -> (Batch, Vec<Part>) {
         let (mut batch, mut ran) = (Batch::default(), Vec::new());
         let ids = self.due();
         let (mut holders, mut taken) = (self.holders(), self.stats.preempted);
@@ -69,13 +79,15 @@ impl Engine {
                 }
             }
             let Some(len) = self.reserve(id, room, &holders) else { continue };
+            let guessed = self.reserve_guessed(id, len, room - len);
             let Some(seq) = self.seqs.get(&id) else { continue };
-            let tokens = &seq.tokens[seq.past..seq.past + len];
-            batch.push(tokens, seq.past, seq.held.tables.clone(), seq.held.slots.unwrap_or_default());
+            let (own, guesses) = (&seq.tokens[seq.past..seq.past + len], &seq.guesses.tokens[..guessed]);
+            let (tables, slots) = (seq.held.tables.clone(), seq.held.slots.unwrap_or_default());
+            batch.push(&[own, guesses].concat(), seq.past, tables, slots);
             if seq.past + len == seq.tokens.len() {
-                batch.want_last();
+                batch.want_last_of(1 + guessed);
             }
-            ran.push((id, len));
+            ran.push(Part { id, len, guessed });
         }
         if !ran.is_empty() {
             batch = self.backend.bucket(batch);
@@ -151,6 +163,18 @@ impl Engine {
             }
         }
         None
+    }
+
+    /// Finds pages for what was guessed of a sequence, behind its next `len` rows: those that are free, and no more than `room` rows. Gives the
+    /// number of them.
+    fn reserve_guessed(&mut self, id: SeqId, len: usize, room: usize) -> usize {
+        let Some(seq) = self.seqs.get_mut(&id).filter(|seq| seq.unseen() == len) else { return 0 };
+        let end = seq.tokens.len();
+        let mut guessed = seq.guesses.tokens.len().min(room);
+        while guessed > 0 && !self.pool.grow(&mut seq.held, seq.past, end + guessed) {
+            guessed -= 1;
+        }
+        guessed
     }
 
     /// Who may lose pages to sequence `id`, first to last: those that wait, the longest idle first, then those that came

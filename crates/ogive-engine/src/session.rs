@@ -65,12 +65,11 @@ impl Drop for Session<'_> {
         if self.ended {
             return;
         }
-        match self.engine.seqs.get_mut(&self.id).filter(|s| s.keep) {
-            Some(kept) => {
-                kept.left = 0;
-                self.engine.inbox.retain(|e| e.id != self.id);
-            }
-            None => drop(self.engine.cancel(self.id)),
+        if self.engine.seqs.get(&self.id).is_some_and(|seq| seq.keep) {
+            self.engine.pause(self.id);
+            self.engine.inbox.retain(|e| e.id != self.id);
+        } else {
+            self.engine.cancel(self.id);
         }
     }
 }

@@ -5,15 +5,18 @@ mod common;
 
 use common::*;
 use ogive_conformance::Oracle;
-use ogive_engine::{Engine, Limits, Request, SeqId};
+use ogive_engine::{Asked, Draft, Engine, Limits, Request, SeqId, Stats};
 use ogive_nn::backend::Backend;
-use ogive_nn::tensor::F32;
+use ogive_nn::tensor::{Error, F32, Result};
 use random::Random;
 use recorder::Recorder;
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const CONTEXT: usize = 40;
 
+#[derive(Debug)]
 struct Dice(u64);
 
 impl Dice {
@@ -27,7 +30,7 @@ impl Dice {
 }
 
 /// What a sequence began its turn with, and the rest of the request.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Turn {
     from: Vec<u32>,
     n: usize,
@@ -44,12 +47,52 @@ impl Turn {
     }
 }
 
+/// Who is there and has not ended.
+#[derive(Clone, Debug, Default)]
+struct Running(Arc<Mutex<BTreeMap<SeqId, Turn>>>);
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SeqId, Turn>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Knows what everyone will draw, and says it with mistakes; or says nothing, or too much, or fails.
+#[derive(Debug)]
+struct Liar {
+    running: Running,
+    alone: Engine,
+    dice: Dice,
+}
+
+impl Draft for Liar {
+    fn guess(&mut self, asked: &[Asked<'_>]) -> Result<Vec<Vec<u32>>> {
+        if self.dice.below(40) == 0 {
+            return Err(Error::invalid("guessing", "no inspiration"));
+        }
+        let mut guesses = Vec::new();
+        for asked in asked {
+            let turn = self.running.lock()[&asked.id].clone();
+            let drawn = self.alone.run(turn.request(&turn.from)).unwrap().map(|e| e.unwrap().token.unwrap());
+            let drawn = drawn.skip(asked.tokens.len() - turn.from.len());
+            let mut guess: Vec<u32> = drawn.take(asked.most + self.dice.below(2)).collect();
+            if !guess.is_empty() && self.dice.below(3) == 0 {
+                let i = self.dice.below(guess.len());
+                // There are 128 tokens.
+                guess[i] = self.dice.below(150) as u32;
+            }
+            guesses.push(guess);
+        }
+        Ok(guesses)
+    }
+}
+
 struct World {
     engine: Engine,
     recorder: Arc<Recorder>,
     /// Runs one sequence at a time, with room for all of it.
     alone: Engine,
-    running: BTreeMap<SeqId, Turn>,
+    running: Running,
     waiting: Vec<SeqId>,
     turns: usize,
 }
@@ -73,10 +116,14 @@ impl World {
         let events = self.engine.step();
         self.recorder.log().fail_after = None;
         for event in events.unwrap_or_default() {
-            let turn = self.running.get_mut(&event.id).expect("only who runs is told of");
-            turn.told.extend(event.token);
+            self.running
+                .lock()
+                .get_mut(&event.id)
+                .expect("only who runs is told of")
+                .told
+                .extend(event.token);
             if event.finish.is_some() {
-                let turn = self.running.remove(&event.id).unwrap();
+                let turn = self.running.lock().remove(&event.id).unwrap();
                 if turn.keep {
                     assert_eq!(self.engine.tokens(event.id).unwrap()[turn.from.len()..], turn.told);
                     self.waiting.push(event.id);
@@ -103,7 +150,7 @@ impl World {
                 dice.tokens(n)
             };
             // Every other one begins as another does, and shares what that has computed.
-            let others: Vec<_> = self.running.keys().chain(&self.waiting).copied().collect();
+            let others: Vec<_> = self.running.lock().keys().chain(&self.waiting).copied().collect();
             if !others.is_empty() && dice.below(2) == 0 {
                 let other = self.engine.tokens(others[dice.below(others.len())]).unwrap();
                 let alike = dice.below(other.len() + 1);
@@ -111,7 +158,7 @@ impl World {
                 turn.from.truncate(CONTEXT - 1);
             }
             let id = self.engine.add(turn.request(&turn.from)).unwrap();
-            self.running.insert(id, turn);
+            self.running.lock().insert(id, turn);
             return;
         };
         let id = self.waiting[i];
@@ -127,7 +174,7 @@ impl World {
         match self.engine.resume(id, turn.request(&more)) {
             Ok(()) => {
                 self.waiting.swap_remove(i);
-                self.running.insert(id, turn);
+                self.running.lock().insert(id, turn);
             }
             Err(e) => {
                 assert!(turn.from.len() >= CONTEXT, "{e}");
@@ -138,8 +185,9 @@ impl World {
 
     /// Someone who runs is paused, cancelled, or followed for a while and then dropped.
     fn break_off(&mut self, dice: &mut Dice) {
-        let Some((&id, _)) = self.running.iter().nth(dice.below(self.running.len().max(1))) else { return };
-        let turn = self.running.remove(&id).unwrap();
+        let ids: Vec<_> = self.running.lock().keys().copied().collect();
+        let Some(id) = ids.get(dice.below(ids.len().max(1))).copied() else { return };
+        let turn = self.running.lock()[&id].clone();
         let drawn = self.engine.tokens(id).unwrap()[turn.from.len()..].to_vec();
         self.check(&turn, &drawn, false);
         match dice.below(3) {
@@ -147,12 +195,18 @@ impl World {
             1 => {
                 let n = dice.below(4);
                 let mut session = self.engine.follow(id);
-                let more = session.by_ref().take(n).map(|e| e.unwrap().token.unwrap()).collect::<Vec<_>>();
+                let more = session
+                    .by_ref()
+                    .filter_map(Result::ok)
+                    .take(n)
+                    .map(|e| e.token.unwrap())
+                    .collect::<Vec<_>>();
                 drop(session);
                 self.check(&turn, &[drawn, more].concat(), false);
             }
             _ => assert!(self.engine.cancel(id)),
         }
+        self.running.lock().remove(&id);
         if self.engine.tokens(id).is_some() && turn.keep {
             self.waiting.push(id);
         }
@@ -163,7 +217,7 @@ impl World {
     fn live(&mut self, dice: &mut Dice) {
         for _ in 0..90 {
             match dice.below(12) {
-                0..3 if self.running.len() < 6 => self.start(dice),
+                0..3 if self.running.lock().len() < 6 => self.start(dice),
                 3 => self.break_off(dice),
                 4 if !self.waiting.is_empty() && dice.below(3) == 0 => {
                     let i = dice.below(self.waiting.len());
@@ -179,7 +233,7 @@ impl World {
             assert!(i < 5000, "wedged");
             self.step(dice);
         }
-        assert!(self.running.is_empty());
+        assert!(self.running.lock().is_empty());
         for id in std::mem::take(&mut self.waiting) {
             assert!(self.engine.cancel(id));
         }
@@ -188,13 +242,27 @@ impl World {
 
 #[test]
 fn what_is_drawn_does_not_depend_on_the_traffic_and_all_is_given_back() {
+    let shared: u64 = lives(0..4, false).iter().map(|stats| stats.shared).sum();
+    assert!(shared > 300, "{shared} tokens were shared");
+}
+
+#[test]
+fn nor_does_it_on_what_is_guessed() {
+    let lives = lives(4..6, true);
+    let [drafted, accepted] =
+        [|s: &Stats| s.drafted, |s: &Stats| s.accepted].map(|of| lives.iter().map(of).sum::<u64>());
+    assert!(accepted > 700 && drafted > accepted + 100, "{accepted} of {drafted} were right");
+}
+
+/// Lives of every architecture; what was done in each.
+fn lives(rounds: Range<usize>, guessed: bool) -> Vec<Stats> {
     let mut zoo = zoo();
     let mut windowed = Random::llama(false, false, false);
     windowed.config.0["sliding_window"] = 6.into();
     zoo.push(("MistralForCausalLM", windowed));
-    let mut shared = 0;
+    let mut done = Vec::new();
     for (i, (arch, r)) in zoo.iter().enumerate() {
-        for round in 0..4 {
+        for round in rounds.clone() {
             let mut dice = Dice((100 * i + round) as u64);
             let sequences = 1 + dice.below(3);
             let limits = Limits::new(CONTEXT)
@@ -203,20 +271,27 @@ fn what_is_drawn_does_not_depend_on_the_traffic_and_all_is_given_back() {
                 .block_len(1 + dice.below(5))
                 .element(&F32);
             // Too little for all, or just enough: then nobody has to wait in the end.
-            let tight = round != 2;
+            let tight = round % 4 != 2;
             let limits = if tight { limits.cache_tokens(CONTEXT + dice.below(CONTEXT)) } else { limits };
             let recorder = Arc::new(Recorder::default());
+            let alone = || engine(Arc::new(Oracle), arch, r, Limits::new(CONTEXT).block_len(4).element(&F32));
             let mut world = World {
                 engine: engine(Arc::clone(&recorder) as Arc<dyn Backend>, arch, r, limits),
                 recorder,
-                alone: engine(Arc::new(Oracle), arch, r, Limits::new(CONTEXT).block_len(4).element(&F32)),
-                running: BTreeMap::new(),
+                alone: alone(),
+                running: Running::default(),
                 waiting: Vec::new(),
                 turns: 0,
             };
+            if guessed {
+                let (running, dice) = (world.running.clone(), Dice(dice.below(1000) as u64));
+                let liar = Liar { running, alone: alone(), dice };
+                world.engine.speculate(Some(Box::new(liar)), 1 + round);
+            }
             world.live(&mut dice);
             assert!(world.turns > 5, "{arch}: {} turns", world.turns);
-            shared += world.engine.stats().shared;
+            done.push(world.engine.stats());
+            world.engine.speculate(None, 0);
             // Whole contexts, as many as the limits promise, find room without anyone giving way.
             let preempted = world.engine.stats().preempted;
             let together = if tight { 1 } else { sequences };
@@ -231,5 +306,5 @@ fn what_is_drawn_does_not_depend_on_the_traffic_and_all_is_given_back() {
             assert_eq!(world.engine.stats().preempted, preempted, "{arch}: blocks or slots were lost");
         }
     }
-    assert!(shared > 300, "{shared} tokens were shared");
+    done
 }
