@@ -79,6 +79,23 @@ fn a_service_answers_who_listens() {
 }
 
 #[test]
+fn guesses_change_no_text() {
+    let Some(model) = stories() else { return };
+    let prompt = "Once upon a time";
+    let text = run("13_guess_ahead", &[&model, &model, prompt.as_ref()]);
+    let [alone, by_model, by_words, tale] = text.splitn(4, '\n').collect::<Vec<_>>()[..] else {
+        panic!("{text}")
+    };
+    assert!(alone.ends_with(" 0 of 0 guesses right)") && by_words.starts_with("(its own words: "), "{text}");
+    let numbers: Vec<u32> = by_model.split([' ', '(']).filter_map(|word| word.parse().ok()).collect();
+    let [right, guessed] = numbers[..] else { panic!("{text}") };
+    assert!(right <= guessed && guessed > 50, "{text}");
+    let alone = run("01_generate", &[&model, prompt.as_ref()]);
+    let both = tale.chars().zip(alone.chars()).take_while(|(a, b)| a == b).count();
+    assert!(tale.starts_with(prompt) && both > prompt.len() + 40, "{text}\n{alone}");
+}
+
+#[test]
 fn many_sequences_tell_what_each_tells_alone() {
     let Some(model) = stories() else { return };
     let text = run("03_many_sequences", &[&model]);

@@ -122,8 +122,10 @@ pub(crate) fn figures(generation: &Generation<'_>, ended: Ended) -> String {
         Ended::Context => "the context is full",
         Ended::Interrupted => "interrupted",
     };
+    let (right, drafted) = (times.accepted, times.drafted);
+    let guesses = if drafted > 0 { format!(", {right} of {drafted} guesses right") } else { String::new() };
     format!(
-        "prompt: {}{held}{}; answer: {}{}; {why}",
+        "prompt: {}{held}{}; answer: {}{}{guesses}; {why}",
         times.prompt_tokens,
         at(times.prefill_rate()),
         generation.ids().len(),

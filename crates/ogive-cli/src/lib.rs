@@ -9,6 +9,7 @@ mod answer;
 mod args;
 mod commands;
 mod constraint;
+mod drafting;
 mod error;
 mod figures;
 mod files;

@@ -160,12 +160,17 @@ impl Machine {
 
     /// The same for a context of so many tokens, where that is said.
     pub(crate) fn options_for(&self, tokens: Option<usize>) -> Result<Options> {
+        let options = self.options_without_adapters(tokens)?;
+        Ok(self.adapters()?.into_iter().fold(options, |options, (path, by)| options.adapter(path, by)))
+    }
+
+    /// The same for another model than that which the adapters are for.
+    pub(crate) fn options_without_adapters(&self, tokens: Option<usize>) -> Result<Options> {
         if tokens == Some(0) {
             return Err(Error::Usage("--context 0: ask for at least one token".into()));
         }
         self.agree()?;
-        let options = tokens.into_iter().fold(self.options(), Options::context);
-        Ok(self.adapters()?.into_iter().fold(options, |options, (path, by)| options.adapter(path, by)))
+        Ok(tokens.into_iter().fold(self.options(), Options::context))
     }
 
     /// Adapters, and how often each counts.

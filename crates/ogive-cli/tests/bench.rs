@@ -41,6 +41,35 @@ fn figures_for_scripts_and_for_people() {
 }
 
 #[test]
+fn guesses_are_measured_right_and_wrong() {
+    let fixed = args![
+        "bench",
+        "-m",
+        "ogive:demo",
+        "--device",
+        "cpu",
+        "--threads",
+        "2",
+        "-p",
+        "0",
+        "-n",
+        "12",
+        "-r",
+        "1"
+    ];
+    let run = |more: &[&str]| ogive(fixed.iter().cloned().chain(more.iter().map(Into::into)));
+    let json = run(&["--guesses", "3", "--json"]).json();
+    assert_eq!(json["guesses"], 3);
+    for kind in ["right", "wrong"] {
+        let rate = &json[format!("decode_guessed_{kind}_tokens_per_second")]["median"];
+        assert!(rate.as_f64().unwrap() > 0.0, "{json}");
+    }
+    let text = run(&["--guesses", "3"]).text();
+    assert!(text.contains("\n..right ") && text.contains("\n..wrong "), "{text}");
+    assert!(run(&["--json"]).json().get("guesses").is_none());
+}
+
+#[test]
 fn devices_say_why_not() {
     let text = ogive(args!["devices"]).text();
     assert!(text.contains("cpu") && text.contains("threads") || text.contains("thread,"), "{text}");

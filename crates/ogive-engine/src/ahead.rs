@@ -21,8 +21,8 @@ pub(crate) struct Ahead {
 impl Engine {
     /// Prepares the step after the one that runs with these rows, where that is to be known.
     pub(crate) fn prepare_next(&mut self, ran: &[Part]) {
-        // What is guessed of a sequence hangs on what it draws.
-        if self.speculation.is_some() {
+        // What is guessed of a sequence hangs on what it draws; of too many there are no guesses.
+        if self.speculation.as_ref().is_some_and(|speculation| speculation.most >= ran.len()) {
             return;
         }
         let mut ahead = Ahead::default();

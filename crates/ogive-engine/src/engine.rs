@@ -355,7 +355,10 @@ impl Engine {
     /// more.
     pub fn speculate(&mut self, draft: Option<Box<dyn Draft>>, most: usize) {
         self.speculation = draft.map(|draft| Speculation { draft, most });
-        self.seqs.values_mut().for_each(|seq| seq.guesses.length = most);
+        for seq in self.seqs.values_mut() {
+            seq.guesses.tokens.clear();
+            seq.guesses.length = most;
+        }
     }
 
     pub(crate) fn forward(&mut self) -> Result<Vec<Event>> {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use ogive_engine::{Engine, Limits};
+use ogive_engine::{Engine, Limits, Lookup};
 use ogive_nn::backend::Backend;
 use recorder::Recorder;
 use std::sync::Arc;
@@ -72,5 +72,18 @@ fn the_next_step_is_made_while_one_runs() {
         b.log().fail_after = None;
         assert_eq!(order(&b, &mut e), ["bucket", "plan", "replay", "bucket", "download"], "{arch}");
         assert_eq!(order(&b, &mut e), PREPARED, "{arch}");
+    }
+}
+
+#[test]
+fn the_next_step_waits_for_guesses_only() {
+    let (arch, r) = &zoo()[0];
+    for (most, prepared) in [(4, true), (5, false)] {
+        let (b, mut e) = five(arch, r);
+        e.speculate(Some(Box::new(Lookup::new())), most);
+        e.step().unwrap();
+        let order = order(&b, &mut e);
+        let ahead = order.ends_with(&["bucket", "download"]);
+        assert_eq!(ahead, prepared, "{most} guesses for five sequences: {order:?}");
     }
 }

@@ -8,7 +8,7 @@ use crate::tensor::{Config, Error as ModelError, ErrorKind, Source};
 use crate::tokenizer::{EncodeOptions, Tokenizer, template::ChatTemplate};
 use crate::vocabulary::Words;
 use crate::weights::Checkpoint;
-use crate::{Chat, Error, Options, Prompt, Result, Session, device, embed, fits, notes};
+use crate::{Chat, Draft, Error, Options, Prompt, Result, Session, device, embed, fits, notes};
 use ndarray::Array2;
 #[cfg(feature = "grammar")]
 use std::sync::OnceLock;
@@ -16,7 +16,11 @@ use std::{path::Path, sync::Arc, time::Instant};
 
 /// A model, its vocabulary and the machine it is on. Cheap to clone; `Send` and `Sync`.
 #[derive(Clone, Debug)]
-pub struct Model(Arc<Inner>);
+pub struct Model {
+    inner: Arc<Inner>,
+    /// What its engines guess by.
+    draft: Option<Arc<Draft>>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -111,7 +115,7 @@ impl Model {
         let number = noted.number(&architecture, &config, words, &means);
         tracing::info!(%architecture, device, seconds = start.elapsed().as_secs_f32(), "model open");
         notes.iter().for_each(|note| tracing::info!("{note}"));
-        Ok(Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             backend,
             device,
             notes,
@@ -125,56 +129,57 @@ impl Model {
             embeds,
             #[cfg(feature = "grammar")]
             vocabulary: OnceLock::new(),
-        })))
+        });
+        Ok(Self { inner, draft: None })
     }
 
     /// What it is known again by: see [`fingerprint`](crate::fingerprint).
     pub(crate) fn number(&self) -> u64 {
-        self.0.number
+        self.inner.number
     }
 
     #[cfg(feature = "grammar")]
     pub(crate) fn vocabulary_cell(
         &self,
     ) -> &OnceLock<Result<ogive_grammar::Vocabulary, ogive_grammar::GrammarError>> {
-        &self.0.vocabulary
+        &self.inner.vocabulary
     }
 
     /// The name of its architecture.
     pub fn architecture(&self) -> &str {
-        &self.0.architecture
+        &self.inner.architecture
     }
 
     /// Its settings, under the keys of `config.json`.
     pub fn config(&self) -> &Config {
-        &self.0.config
+        &self.inner.config
     }
 
     /// One line that says which device was taken and why.
     pub fn device(&self) -> &str {
-        &self.0.device
+        &self.inner.device
     }
 
     /// What else there is to know of how it was loaded, a line each: weights that could not stay as packed as the file has them, and why,
     /// and what the file has otherwise than its settings say.
     /// Of most models nothing.
     pub fn notes(&self) -> &[String] {
-        &self.0.notes
+        &self.inner.notes
     }
 
     /// Tokens that a session may have, prompt and answer together.
     pub fn context(&self) -> usize {
-        self.0.limits.context
+        self.inner.limits.context
     }
 
     /// Where it computes.
     pub fn backend(&self) -> &Arc<dyn Backend> {
-        &self.0.backend
+        &self.inner.backend
     }
 
     /// The layers themselves, for those who drive them.
     pub fn layers(&self) -> &Arc<dyn nn::Model> {
-        &self.0.model
+        &self.inner.model
     }
 
     /// Its vocabulary.
@@ -182,12 +187,12 @@ impl Model {
     /// # Errors
     /// If the checkpoint has none, or one that cannot be read; the message says why.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
-        self.0.tokenizer.as_ref().map_err(|e| Error::NoTokenizer(e.clone()))
+        self.inner.tokenizer.as_ref().map_err(|e| Error::NoTokenizer(e.clone()))
     }
 
     /// Its chat template's source, if it has one.
     pub fn chat_template(&self) -> Option<&str> {
-        self.0.template.as_deref()
+        self.inner.template.as_deref()
     }
 
     /// What a session may take, as the [`Options`] said it: tokens, rows of a step, and what keys and values are kept in. Limits of an
@@ -200,25 +205,51 @@ impl Model {
     /// # Ok(()) }
     /// ```
     pub fn limits(&self) -> &Limits {
-        &self.0.limits
+        &self.inner.limits
     }
 
     /// What the checkpoint says of its vectors.
     pub(crate) fn embeds(&self) -> &embed::Says {
-        &self.0.embeds
+        &self.inner.embeds
     }
 
     /// Whether it is an encoder: it has vectors of texts ([`embed`](Self::embed)) and draws no tokens.
     pub fn is_encoder(&self) -> bool {
-        !self.0.model.causal()
+        !self.inner.model.causal()
     }
 
-    /// A session with a cache of its own.
+    /// The same model, whose sessions and engines have `draft` guess which tokens come next, so that a step may bring several: the same text,
+    /// sooner.
+    ///
+    /// ```no_run
+    /// # fn main() -> ogive::Result<()> {
+    /// let small = ogive::open("qwen3-0.6b.gguf")?;
+    /// let model = ogive::open("qwen3-8b.gguf")?.with_draft(ogive::Draft::model(&small))?;
+    /// let mut session = model.session()?;
+    /// let mut tale = session.generate("Once upon a time", &ogive::Generate::new())?;
+    /// println!("{}", tale.text()?);
+    /// println!("{} of {} guesses were right", tale.times().accepted, tale.times().drafted);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If it is a model that cannot draft for this one: its vocabulary is another, it keeps states, or it draws no tokens.
+    pub fn with_draft(&self, draft: Draft) -> Result<Self> {
+        draft.check(self)?;
+        Ok(Self { inner: Arc::clone(&self.inner), draft: Some(Arc::new(draft)) })
+    }
+
+    /// What its sessions guess by.
+    pub fn draft(&self) -> Option<&Draft> {
+        self.draft.as_deref()
+    }
+
+    /// A session with a cache of its own, and one for its [draft](Self::with_draft).
     ///
     /// # Errors
     /// If there is no memory for a cache of [`context`](Self::context) tokens; the message says how much was missing.
     pub fn session(&self) -> Result<Session> {
-        Ok(Session::new(self.clone(), self.engine(self.0.limits.clone())?))
+        Ok(Session::new(self.clone(), self.engine(self.inner.limits.clone())?))
     }
 
     /// A conversation by the model's own template.
@@ -246,12 +277,14 @@ impl Model {
     /// the cache is in [`Model::limits`], for sessions and for who takes it from there. A context beyond [`context`](Self::context) is
     /// taken as it is, though models with a scaled RoPE were loaded for the shorter one.
     ///
+    /// It guesses by what the model was [told to](Self::with_draft).
+    ///
     /// # Errors
     /// If a limit is 0 or contradicts another, or if there is no memory for the cache.
     pub fn engine(&self, limits: Limits) -> Result<Engine> {
-        let (backend, model) = (&self.0.backend, &self.0.model);
+        let (backend, model) = (&self.inner.backend, &self.inner.model);
         let engine = Engine::new(Arc::clone(backend), Arc::clone(model), limits.clone());
-        Ok(engine.map_err(|e| {
+        let mut engine = engine.map_err(|e| {
             let what = match e.kind() {
                 ErrorKind::Memory { .. } => fits::cache(&**backend, &**model, &limits).ok(),
                 _ => None,
@@ -260,7 +293,11 @@ impl Model {
                 Some(what) => fits::tell(e, &what, &fits::free(&**backend)),
                 None => e,
             }
-        })?)
+        })?;
+        if let Some(draft) = &self.draft {
+            draft.guide(&mut engine)?;
+        }
+        Ok(engine)
     }
 
     /// The ids that a prompt stands for. Text gets what the vocabulary begins a text with; no text at all is that alone.
@@ -306,12 +343,12 @@ impl Model {
 
     /// Sets what a session would compute with.
     pub(crate) fn adjust(&self, how: &mut Evaluate<'_>) {
-        how.chunk = self.0.limits.step_tokens;
-        how.element = self.0.limits.element;
+        how.chunk = self.inner.limits.step_tokens;
+        how.element = self.inner.limits.element;
     }
 
     fn evaluate(&self, ids: &[u32], mut how: Evaluate<'_>) -> Result<Array2<f32>> {
         self.adjust(&mut how);
-        Ok(evaluate(&*self.0.backend, &*self.0.model, ids, &how)?)
+        Ok(evaluate(&*self.inner.backend, &*self.inner.model, ids, &how)?)
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::endless;
 use crate::engine::sampler::{Chain, Stage};
-use crate::engine::{Engine, Event, Finish, Request, SeqId};
+use crate::engine::{Engine, Event, Finish, Request, SeqId, Stats};
 use crate::saved::Note;
 use crate::stop::StopFilter;
 use crate::thinking::{Cut, Parts};
@@ -131,7 +131,7 @@ impl Session {
         }
         let (held, given) = (std::mem::take(&mut self.note.held), std::mem::take(&mut self.note.given));
         Ok(Generation {
-            rows: self.engine.stats().rows,
+            before: self.engine.stats(),
             model: &self.model,
             note: &mut self.note,
             engine: &mut self.engine,
@@ -198,6 +198,10 @@ pub struct Times {
     pub decoded: usize,
     /// From the first token to the last.
     pub decode: Duration,
+    /// Tokens that were guessed and computed ([`Model::with_draft`]).
+    pub drafted: usize,
+    /// Those of them that were drawn as well.
+    pub accepted: usize,
 }
 
 impl Times {
@@ -231,8 +235,8 @@ pub struct Generation<'s> {
     stop: StopFilter,
     end: Vec<u32>,
     prompt: usize,
-    /// Rows the engine had computed before.
-    rows: u64,
+    /// What the engine had done before.
+    before: Stats,
     ids: Vec<u32>,
     /// All pieces that were given.
     pub(crate) written: String,
@@ -307,7 +311,7 @@ impl Generation<'_> {
 
     /// Tokens of the prompt that have been computed so far, of the [`Times::prompt_tokens`] there are to compute.
     pub fn prompt_read(&self) -> usize {
-        let rows = self.engine.stats().rows - self.rows;
+        let rows = self.engine.stats().rows - self.before.rows;
         usize::try_from(rows).unwrap_or(usize::MAX).min(self.times.prompt_tokens)
     }
 
@@ -332,6 +336,9 @@ impl Generation<'_> {
             self.times.decoded = self.ids.len();
             self.times.decode = self.start.elapsed().saturating_sub(self.times.prefill);
         }
+        let (now, count) = (self.engine.stats(), |n| usize::try_from(n).unwrap_or(usize::MAX));
+        self.times.drafted = count(now.drafted - self.before.drafted);
+        self.times.accepted = count(now.accepted - self.before.accepted);
     }
 
     /// Runs one step of the model and gives the text that came of it, which is none while a prompt is read, a character

@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use ogive::cuda::CudaBackend;
-use ogive::engine::{Limits, Request};
+use ogive::engine::{Asked, Draft, Engine, Limits, Request};
 use ogive::tokenizer::EncodeOptions;
 use ogive::{DEMO, Device, Model, Options};
 use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
@@ -29,15 +29,38 @@ const PROMPT: &str = "Once upon a time there was a little girl who";
 /// Tokens that are drawn: after the first two, steps are records that are replayed.
 const DRAWN: usize = 6;
 
-/// The prompt's logits, and the text that is drawn after it.
+/// Knows how the text goes on.
+#[derive(Debug)]
+struct Known(Vec<u32>);
+
+impl Draft for Known {
+    fn guess(&mut self, asked: &[Asked<'_>]) -> ogive::tensor::Result<Vec<Vec<u32>>> {
+        Ok(asked.iter().map(|asked| self.0[asked.tokens.len()..].to_vec()).collect())
+    }
+}
+
+/// The prompt's logits, and the text that is drawn after it; in single precision also as it is when all of it was guessed before.
 fn run(options: Options) -> (Vec<f32>, String) {
     let model: Model = options.context(64).open(DEMO).unwrap();
     let tokenizer = model.tokenizer().unwrap();
     let ids = tokenizer.encode(PROMPT, EncodeOptions::default()).unwrap();
     let logits = model.logits(&ids).unwrap();
     let mut engine = model.engine(Limits::new(64)).unwrap();
-    let events = engine.run(Request::new(ids, DRAWN)).unwrap();
-    let drawn: Vec<u32> = events.map(|e| e.unwrap().token.unwrap()).collect();
+    let draw = |engine: &mut Engine| -> Vec<u32> {
+        let events = engine.run(Request::new(&*ids, DRAWN)).unwrap();
+        events.map(|e| e.unwrap().token.unwrap()).collect()
+    };
+    let drawn = draw(&mut engine);
+    if model.backend().facts().exact {
+        let steps = engine.stats().steps;
+        engine.speculate(Some(Box::new(Known([&*ids, &*drawn].concat()))), 3);
+        assert_eq!(draw(&mut engine), drawn);
+        assert_eq!(
+            engine.stats().steps - steps,
+            3,
+            "the prompt's, one with three guesses, one with what is left"
+        );
+    }
     (logits.iter().copied().collect(), tokenizer.decode(&drawn).unwrap())
 }
 

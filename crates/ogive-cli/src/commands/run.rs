@@ -6,6 +6,7 @@
 use crate::answer::{self, Ended, Steps};
 use crate::args::Context;
 use crate::commands::chat::conversation;
+use crate::drafting::Drafting;
 use crate::error::{Doing, Error, Result, both};
 use crate::files;
 use crate::interrupt::Patience;
@@ -32,6 +33,8 @@ pub(crate) struct Args {
     model: ModelPath,
     #[command(flatten)]
     machine: Machine,
+    #[command(flatten)]
+    drafting: Drafting,
     /// Tokens of prompt and answer together [default: the model's, up to 4096]
     #[arg(short, long, value_name = "N")]
     context: Option<usize>,
@@ -77,6 +80,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     args.save.as_deref().map_or(Ok(()), |save| files::check_session(save, path))?;
     how.logprobs = args.logprobs;
     let model = args.machine.open(path, args.context, context)?;
+    let model = args.drafting.over(model, &args.machine, args.context, context)?;
     let mut session = match &args.load {
         Some(file) => model.load_session(file)?,
         None => model.session()?,
@@ -243,6 +247,10 @@ fn object(generation: &Generation<'_>, said: &Parts, how: &Generate) -> Value {
         "prefill_tokens_per_second": answer::measured(times.prefill_rate()),
         "decode_tokens_per_second": answer::measured(times.decode_rate()),
     });
+    if times.drafted > 0 {
+        object["drafted"] = json!(times.drafted);
+        object["accepted"] = json!(times.accepted);
+    }
     if !said.thinking.is_empty() {
         object["thinking"] = json!(said.thinking);
     }

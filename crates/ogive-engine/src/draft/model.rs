@@ -1,6 +1,8 @@
 //! Guesses by another model, which is smaller and so draws faster.
 
 use super::{Asked, Draft};
+use crate::backend::LayerCache;
+use crate::nn::Model;
 use crate::tensor::{Error, Result};
 use crate::{Engine, Request, SeqId};
 use std::collections::HashMap;
@@ -23,14 +25,23 @@ impl DraftModel {
     /// mean the same is for the caller to know.
     ///
     /// # Errors
-    /// If its model has states: each wrong guess would have all before it computed again.
+    /// As [`check`](Self::check).
     pub fn new(engine: Engine) -> Result<Self> {
-        if engine.pool.has_states() {
+        Self::check(&*engine.model)?;
+        Ok(Self { engine, seqs: HashMap::new(), least: 0.5f64.ln() })
+    }
+
+    /// Whether `model` can be one.
+    ///
+    /// # Errors
+    /// If it has states: each wrong guess would have all before it computed again.
+    pub fn check(model: &dyn Model) -> Result<()> {
+        if model.cache_layout().iter().any(|layer| matches!(layer, LayerCache::State { .. })) {
             let why =
                 "it keeps states, which cannot go back behind a wrong guess; take one that only attends";
             return Err(Error::unsupported("draft model", why));
         }
-        Ok(Self { engine, seqs: HashMap::new(), least: 0.5f64.ln() })
+        Ok(())
     }
 
     /// How likely the model must find a token to guess it, 0 to 1: 0.5 unless said otherwise. What is less is not worth a row.

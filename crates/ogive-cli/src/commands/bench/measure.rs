@@ -3,6 +3,7 @@
 //! The tokens that a sequence has before (its depth) are read once and kept: after a measurement the sequences are wound
 //! back. Where a cache cannot be wound back, as that of a recurrent model, they are read again, outside the clock.
 
+use super::guesses::Known;
 use crate::error::{Error, Result};
 use ogive::Model;
 use ogive::backend::{Trace, TraceEntry};
@@ -63,8 +64,12 @@ pub(super) struct Bench {
     load: Load,
     vocabulary: u64,
     rng: Rng,
+    /// What sequences have before.
+    depths: Vec<Vec<u32>>,
     /// Sequences that have their depth, and one token more that was drawn and not yet read.
     filled: Vec<SeqId>,
+    /// What was drawn last, behind all that came before.
+    texts: Vec<Vec<u32>>,
 }
 
 impl Bench {
@@ -93,7 +98,8 @@ impl Bench {
         };
         let vocabulary = u64::try_from(vocabulary)?.clamp(1, u64::from(u32::MAX));
         // One seed for all: whoever compares two runs compares the same tokens.
-        Ok(Self { engine, trace, load, vocabulary, rng: Rng::new(0), filled: Vec::new() })
+        let (depths, filled, texts) = Default::default();
+        Ok(Self { engine, trace, load, vocabulary, rng: Rng::new(0), depths, filled, texts })
     }
 
     /// Reads a prompt, as one sequence.
@@ -119,8 +125,22 @@ impl Bench {
             let request = || Request::new([], bench.load.tokens).keep();
             bench.filled.iter().try_for_each(|id| bench.engine.resume(*id, request()))
         })?;
+        let text = |id: &SeqId| self.engine.tokens(*id).map(<[u32]>::to_vec);
+        self.texts = self.filled.iter().filter_map(text).collect();
         self.wind_back()?;
         Ok(window)
+    }
+
+    /// The same with up to `most` guesses in a step, all of them right or all wrong.
+    pub(super) fn decode_guessed(&mut self, most: usize, right: bool) -> Result<Window> {
+        if self.texts.is_empty() {
+            self.decode()?;
+        }
+        let known = Known { texts: self.texts.clone(), right };
+        self.engine.speculate(Some(Box::new(known)), most);
+        let window = self.decode();
+        self.engine.speculate(None, 0);
+        window
     }
 
     /// Starts something and runs it to its end.
@@ -141,8 +161,12 @@ impl Bench {
     /// Gives `sequences` sequences their depth.
     fn fill(&mut self, sequences: usize) -> Result<()> {
         while self.filled.len() < sequences {
-            let prompt = self.random(self.load.filled());
-            self.filled.push(self.engine.add(Request::new(prompt, 1).keep())?);
+            let i = self.filled.len();
+            if i == self.depths.len() {
+                let prompt = self.random(self.load.filled());
+                self.depths.push(prompt);
+            }
+            self.filled.push(self.engine.add(Request::new(&*self.depths[i], 1).keep())?);
         }
         self.finish()
     }

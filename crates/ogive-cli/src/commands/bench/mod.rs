@@ -4,6 +4,7 @@
 //! run of each kind goes first; what is told is the median of the others, for a machine that does something else for a
 //! moment makes a mean worthless.
 
+mod guesses;
 mod measure;
 mod trace;
 mod traffic;
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     /// Sequences that decode together
     #[arg(short = 'b', long, value_name = "N", default_value = "1")]
     sequences: NonZeroUsize,
+    /// Also decodes with N guessed tokens in a step, all of them right or all wrong: what --model-draft and --lookup of `ogive run` can bring
+    #[arg(long, value_name = "N")]
+    guesses: Option<NonZeroUsize>,
     /// Measurements of each kind
     #[arg(short, long, value_name = "N", default_value = "5")]
     repetitions: NonZeroUsize,
@@ -77,7 +81,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     }
     let traffic = Traffic::of(path, &model, &load)?;
     let mut bench = Bench::new(&model, load)?;
-    let (prefill, decode) = measure(&mut bench, args, context)?;
+    let Rates { prefill, decode, right, wrong } = measure(&mut bench, args, context)?;
     drop(bench);
     let traced = args.trace.then(|| Traced::measure(&model, load, args)).transpose()?;
     let reads = decode.map(|d| traffic.gigabytes_per_second(d.median, args.sequences.get()));
@@ -99,6 +103,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
             "bytes_per_token": traffic.per_token(args.sequences),
             "decode_gigabytes_per_second": reads,
         });
+        if let Some(guesses) = args.guesses {
+            all["guesses"] = json!(guesses);
+            all["decode_guessed_right_tokens_per_second"] = spread(right);
+            all["decode_guessed_wrong_tokens_per_second"] = spread(wrong);
+        }
         if let Some(traced) = &traced {
             all["trace"] = traced.json();
         }
@@ -108,9 +117,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         "{:<8} {:>7} {:>7} {:>9} {:>12} {:>10} {:>10}",
         "", "tokens", "depth", "sequences", "tokens/s", "min", "max"
     ))?;
-    for (name, tokens, sequences, spread) in
-        [("prefill", args.prompt, 1, prefill), ("decode", args.tokens, args.sequences.get(), decode)]
-    {
+    let sequences = args.sequences.get();
+    for (name, tokens, sequences, spread) in [
+        ("prefill", args.prompt, 1, prefill),
+        ("decode", args.tokens, sequences, decode),
+        ("..right", args.tokens, sequences, right),
+        ("..wrong", args.tokens, sequences, wrong),
+    ] {
         let Some(Spread { median, min, max }) = spread else { continue };
         let depth = args.depth;
         output::line(format_args!(
@@ -134,14 +147,24 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     }
 }
 
-/// Tokens a second of prefill and of decode, whichever are asked for.
-fn measure(bench: &mut Bench, args: &Args, context: &Context) -> Result<(Option<Spread>, Option<Spread>)> {
+/// Tokens a second, of what is asked for.
+struct Rates {
+    prefill: Option<Spread>,
+    decode: Option<Spread>,
+    /// Decoding where every guess is right.
+    right: Option<Spread>,
+    /// Where every guess is wrong.
+    wrong: Option<Spread>,
+}
+
+fn measure(bench: &mut Bench, args: &Args, context: &Context) -> Result<Rates> {
     let each = args.repetitions.get();
-    let kinds = u64::from(args.prompt > 0) + u64::from(args.tokens > 0);
+    let guesses = args.guesses.filter(|_| args.tokens > 0).map_or(0, NonZeroUsize::get);
+    let kinds = u64::from(args.prompt > 0) + u64::from(args.tokens > 0) + 2 * u64::from(guesses > 0);
     let bar = progress(context, "measuring", kinds * (each as u64 + 1), " runs");
-    let series = |run: &mut dyn FnMut() -> Result<Window>| {
+    let series = |wanted: bool, run: &mut dyn FnMut() -> Result<Window>| {
         let mut rates = Vec::new();
-        for i in 0..=each {
+        for i in 0..if wanted { each + 1 } else { 0 } {
             let rate = run()?.rate();
             bar.inc(1);
             if i > 0 {
@@ -150,10 +173,14 @@ fn measure(bench: &mut Bench, args: &Args, context: &Context) -> Result<(Option<
         }
         Ok::<_, Error>(Spread::of(rates))
     };
-    let prefill = if args.prompt > 0 { series(&mut || bench.prefill())? } else { None };
-    let decode = if args.tokens > 0 { series(&mut || bench.decode())? } else { None };
+    let rates = Rates {
+        prefill: series(args.prompt > 0, &mut || bench.prefill())?,
+        decode: series(args.tokens > 0, &mut || bench.decode())?,
+        right: series(guesses > 0, &mut || bench.decode_guessed(guesses, true))?,
+        wrong: series(guesses > 0, &mut || bench.decode_guessed(guesses, false))?,
+    };
     bar.finish_and_clear();
-    Ok((prefill, decode))
+    Ok(rates)
 }
 
 fn spread(spread: Option<Spread>) -> Value {

@@ -10,6 +10,7 @@ mod slash;
 use crate::answer::{self, Ended};
 use crate::args::Context;
 use crate::commands::template::read_template;
+use crate::drafting::Drafting;
 use crate::error::{Doing, Error, Result, both};
 use crate::files;
 use crate::options::{Machine, ModelPath};
@@ -29,6 +30,8 @@ pub(crate) struct Args {
     model: ModelPath,
     #[command(flatten)]
     machine: Machine,
+    #[command(flatten)]
+    drafting: Drafting,
     /// Tokens of prompt and answer together [default: the model's, up to 4096]
     #[arg(short, long, value_name = "N")]
     context: Option<usize>,
@@ -71,6 +74,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let how = args.sampling.generate()?;
     args.session.as_deref().map_or(Ok(()), |file| files::check_session(file, path))?;
     let model = args.machine.open(path, args.context, context)?;
+    let model = args.drafting.over(model, &args.machine, args.context, context)?;
     args.sampling.show_seed(&how, context);
     let session = match args.session.as_deref().filter(|file| file.exists()) {
         Some(file) => model.load_session(file)?,
