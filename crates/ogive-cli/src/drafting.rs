@@ -5,6 +5,7 @@
 use crate::args::Context;
 use crate::error::Result;
 use crate::options::Machine;
+use clap::ArgGroup;
 use ogive::{Draft, Model};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,18 +13,19 @@ use std::sync::Arc;
 
 /// By what tokens are guessed.
 #[derive(Clone, Debug, clap::Args)]
+#[command(group = ArgGroup::new("by").multiple(true))]
 pub(crate) struct Drafting {
     /// Guesses tokens by a smaller model with the same vocabulary, and computes several in a step: the same answer, sooner
     #[arg(long, value_name = "MODEL", group = "by")]
     model_draft: Option<PathBuf>,
-    /// The same by what is there: that what followed the last tokens before follows again
+    /// The same by what is there: that what followed the last tokens before follows again. With --model-draft, that model guesses where nothing did
     #[arg(long, group = "by")]
     lookup: bool,
     /// Tokens to guess in a step at most [default: 4]
     #[arg(long, value_name = "N", requires = "by")]
     draft_max: Option<NonZeroUsize>,
     /// How likely the smaller model must find a token to guess it [default: 0.5]
-    #[arg(long, value_name = "P", requires = "by", conflicts_with = "lookup", value_parser = probability)]
+    #[arg(long, value_name = "P", requires = "model_draft", value_parser = probability)]
     draft_p_min: Option<f32>,
 }
 
@@ -41,19 +43,25 @@ impl Drafting {
         tokens: Option<usize>,
         context: &Context,
     ) -> Result<Model> {
-        let mut draft = match &self.model_draft {
-            Some(path) => {
-                let mut options = machine.options_without_adapters(tokens)?;
-                if model.backend().facts().name == "cpu" {
-                    options = options.backend(Arc::clone(model.backend()));
-                }
-                Draft::model(&Machine::open_with(&options, path, context)?)
-            }
-            None if self.lookup => Draft::lookup(),
-            None => return Ok(model),
+        let Some(path) = &self.model_draft else {
+            return if self.lookup { self.told(Draft::lookup(), &model) } else { Ok(model) };
         };
-        draft = self.draft_max.into_iter().fold(draft, |draft, n| draft.most(n.get()));
-        draft = self.draft_p_min.into_iter().fold(draft, Draft::sure);
+        let mut options = machine.options_without_adapters(tokens)?;
+        let shared = model.backend().facts().name == "cpu";
+        if shared {
+            options = options.backend(Arc::clone(model.backend()));
+        }
+        let small = Machine::open_quietly(&options, path, context)?;
+        let device = if shared { "on the same threads" } else { small.device() };
+        context.note(format_args!("{} guesses, {device}", path.display()));
+        small.notes().iter().for_each(|note| context.note(note));
+        self.told(if self.lookup { Draft::lookup().or_model(&small) } else { Draft::model(&small) }, &model)
+    }
+
+    /// The model that guesses by `draft`, as it is said how.
+    fn told(&self, draft: Draft, model: &Model) -> Result<Model> {
+        let draft = self.draft_max.into_iter().fold(draft, |draft, n| draft.most(n.get()));
+        let draft = self.draft_p_min.into_iter().fold(draft, Draft::sure);
         Ok(model.with_draft(draft)?)
     }
 }

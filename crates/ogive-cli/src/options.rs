@@ -226,15 +226,20 @@ impl Machine {
 
     /// The same with these options.
     pub(crate) fn open_with(options: &Options, path: &Path, context: &Context) -> Result<Model> {
+        let model = Self::open_quietly(options, path, context)?;
+        context.note(model.device());
+        model.notes().iter().for_each(|note| context.note(note));
+        Ok(model)
+    }
+
+    /// The same without a word on what it computes.
+    pub(crate) fn open_quietly(options: &Options, path: &Path, context: &Context) -> Result<Model> {
         let opening = one_line(&format!("opening {}", path.display()));
         let bar = progress(context, opening, 0, " MB");
         let shown = bar.clone();
         let model = options.clone().progress(move |done, total| megabytes(&shown, done, total)).open(path);
         bar.finish_and_clear();
-        let model = model?;
-        context.note(model.device());
-        model.notes().iter().for_each(|note| context.note(note));
-        Ok(model)
+        Ok(model?)
     }
 }
 

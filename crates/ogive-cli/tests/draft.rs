@@ -50,11 +50,9 @@ fn what_cannot_guess_is_refused() {
         ran.error(2);
         assert!(ran.stderr.contains(says), "{more:?}: {}", ran.stderr);
     };
-    usage(&["--lookup", "--model-draft", "x"], "cannot be used with");
     usage(&["--draft-max", "3"], "--model-draft <MODEL>|--lookup");
     usage(&["--lookup", "--draft-max", "0"], "at least 1");
-    usage(&["--lookup", "--draft-p-min", "0.3"], "cannot be used with");
-    usage(&["--draft-p-min", "0.3"], "--model-draft <MODEL>|--lookup");
+    usage(&["--lookup", "--draft-p-min", "0.3"], "--model-draft <MODEL>");
     usage(&["--model-draft", "ogive:demo", "--draft-p-min", "1.5"], "a number from 0 to 1");
     let ran = ogive(args!["run", "--model-draft", "nowhere", "hello"]);
     assert!(ran.error(1).contains("nowhere: no such file"), "{}", ran.stderr);

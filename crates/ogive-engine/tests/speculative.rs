@@ -409,3 +409,35 @@ fn a_model_with_states_is_no_draft() {
     let why = DraftModel::new(engine).unwrap_err().to_string();
     assert!(why.contains("states"), "{why}");
 }
+
+#[test]
+fn of_several_the_next_guesses_what_the_first_cannot() {
+    /// Knows nothing of what begins with 9.
+    const SOME: Says = |a| if a.tokens[0] == 9 { Vec::new() } else { vec![1; a.most] };
+    const ALL: Says = |a| vec![2; a.most];
+    let gone = Arc::<Mutex<Vec<SeqId>>>::default();
+    let mut both: Vec<Box<dyn Draft>> =
+        vec![Box::new(By(SOME, Arc::clone(&gone))), Box::new(By(ALL, Arc::clone(&gone)))];
+    let r = Random::llama(false, false, false);
+    // What an engine asks.
+    #[derive(Debug)]
+    struct Asks(Vec<Box<dyn Draft>>, Arc<Mutex<Vec<Vec<Vec<u32>>>>>);
+    impl Draft for Asks {
+        fn guess(&mut self, asked: &[Asked<'_>]) -> Result<Vec<Vec<u32>>> {
+            let guesses = self.0.guess(asked)?;
+            self.1.lock().unwrap().push(guesses.clone());
+            Ok(guesses)
+        }
+    }
+    both.forget(7);
+    assert_eq!(*gone.lock().unwrap(), [7, 7]);
+    let told = Arc::default();
+    let mut e = engine(Arc::new(Oracle), "LlamaForCausalLM", &r, wide());
+    e.speculate(Some(Box::new(Asks(both, Arc::clone(&told)))), 4);
+    for first in [9, 5, 9] {
+        e.add(Request::new([first, 1], 3)).unwrap();
+    }
+    e.step().unwrap();
+    e.step().unwrap();
+    assert_eq!(told.lock().unwrap()[0], [[2], [1], [2]]);
+}

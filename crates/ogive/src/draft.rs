@@ -1,6 +1,6 @@
 //! What sessions guess their next tokens by.
 
-use crate::engine::{DraftModel, Engine, Lookup};
+use crate::engine::{self, DraftModel, Engine, Lookup};
 use crate::tensor::Error as ModelError;
 use crate::tokenizer::Tokenizer;
 use crate::{Model, Result};
@@ -13,7 +13,7 @@ use crate::{Model, Result};
 /// the weights, once for all its tokens. [`engine::Draft`](crate::engine::Draft) tells how it is done, and takes guesses of one's own.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    by: By,
+    by: Vec<By>,
     most: usize,
     sure: f32,
 }
@@ -28,13 +28,24 @@ impl Draft {
     /// By the text itself: what followed its last tokens where they stood before. Takes no model and no memory, and guesses well where an
     /// answer repeats its prompt or itself: summaries, code that is changed, lists.
     pub fn lookup() -> Self {
-        Self { by: By::Lookup, most: 4, sure: 0.0 }
+        Self::by(By::Lookup)
     }
 
     /// By a smaller model with the same vocabulary, of the same family as a rule: a tenth of the size or less. It may be on another device; on
     /// the same one it best shares the backend ([`Options::backend`](crate::Options::backend)). Each session keeps a cache of both.
     pub fn model(small: &Model) -> Self {
-        Self { by: By::Model(small.clone()), most: 4, sure: 0.5 }
+        Self::by(By::Model(small.clone()))
+    }
+
+    fn by(by: By) -> Self {
+        Self { by: vec![by], most: 4, sure: 0.5 }
+    }
+
+    /// By the text itself where it has something to go by, else by a model.
+    #[must_use]
+    pub fn or_model(mut self, small: &Model) -> Self {
+        self.by.push(By::Model(small.clone()));
+        self
     }
 
     /// Guesses up to so many tokens in each step, instead of 4: of all sequences of an [engine](Model::engine) together.
@@ -51,34 +62,44 @@ impl Draft {
 
     /// Whether this can guess for `model`.
     pub(crate) fn check(&self, model: &Model) -> Result<()> {
-        let By::Model(small) = &self.by else { return Ok(()) };
-        if small.is_encoder() {
-            return Err(ModelError::unsupported("draft model", "it is an encoder and draws no tokens").into());
-        }
-        DraftModel::check(&**small.layers())?;
-        if let (Ok(own), Ok(theirs)) = (model.tokenizer(), small.tokenizer())
-            && let Some(why) = difference(own, theirs)
-        {
-            let why = format!("{why}; take a model of the same family");
-            return Err(ModelError::unsupported("draft model", why).into());
-        }
-        Ok(())
+        self.by.iter().try_for_each(|by| match by {
+            By::Lookup => Ok(()),
+            By::Model(small) => fits(small, model),
+        })
     }
 
     /// Has it guess for `engine`.
     pub(crate) fn guide(&self, engine: &mut Engine) -> Result<()> {
-        let draft: Box<dyn crate::engine::Draft> = match &self.by {
-            By::Lookup => Box::new(Lookup::new()),
-            By::Model(small) => {
-                let own = small.limits();
-                let limits = engine.limits().clone().element(own.element);
-                let context = limits.context.min(own.context);
-                Box::new(DraftModel::new(small.engine(limits.context(context))?)?.sure(self.sure))
-            }
-        };
-        engine.speculate(Some(draft), self.most);
+        let mut drafts: Vec<Box<dyn engine::Draft>> = Vec::new();
+        for by in &self.by {
+            drafts.push(match by {
+                By::Lookup => Box::new(Lookup::new()),
+                By::Model(small) => {
+                    let own = small.limits();
+                    let limits = engine.limits().clone().element(own.element);
+                    let context = limits.context.min(own.context);
+                    Box::new(DraftModel::new(small.engine(limits.context(context))?)?.sure(self.sure))
+                }
+            });
+        }
+        engine.speculate(Some(Box::new(drafts)), self.most);
         Ok(())
     }
+}
+
+/// Whether one model can guess for another.
+fn fits(small: &Model, model: &Model) -> Result<()> {
+    if small.is_encoder() {
+        return Err(ModelError::unsupported("draft model", "it is an encoder and draws no tokens").into());
+    }
+    DraftModel::check(&**small.layers())?;
+    if let (Ok(own), Ok(theirs)) = (model.tokenizer(), small.tokenizer())
+        && let Some(why) = difference(own, theirs)
+    {
+        let why = format!("{why}; take a model of the same family");
+        return Err(ModelError::unsupported("draft model", why).into());
+    }
+    Ok(())
 }
 
 /// In what the second vocabulary is another than the first. Models of a family differ in the names of tokens that are kept free for later, and in

@@ -26,12 +26,13 @@ fn pair() -> Option<(Model, Model)> {
 }
 
 /// The model with each kind of guesses.
-fn drafted(model: &Model, small: &Model) -> [Model; 4] {
+fn drafted(model: &Model, small: &Model) -> [Model; 5] {
     let drafts = [
         Draft::lookup(),
         Draft::lookup().most(9),
         Draft::model(small),
         Draft::model(small).most(7).sure(0.0),
+        Draft::lookup().or_model(small),
     ];
     drafts.map(|draft| model.with_draft(draft).unwrap())
 }

@@ -31,7 +31,7 @@ pub struct Asked<'a> {
 ///
 /// How many tokens are asked for follows how many were right: twice as many after a step in which all were, else one more than were.
 ///
-/// [`Lookup`] finds them in what the sequence has, [`DraftModel`] has a smaller model draw them. Leviathan, Kalman and Matias 2022,
+/// [`Lookup`] finds them in what the sequence has, [`DraftModel`] has a smaller model draw them, and a vector of drafts asks one after the other. Leviathan, Kalman and Matias 2022,
 /// <https://arxiv.org/abs/2211.17192>; drawing and comparing, instead of their rejecting by a quotient of probabilities, accepts a guess as
 /// often where there is one best token and less often where many are alike, but leaves the text what it would have been.
 ///
@@ -63,5 +63,25 @@ pub trait Draft: Debug + Send + Sync {
     /// A sequence is gone, and will not be asked for again.
     fn forget(&mut self, id: SeqId) {
         let _ = id;
+    }
+}
+
+/// Several that guess in turn: each is asked for the sequences of which those before it have no guess. Who computes comes last.
+impl Draft for Vec<Box<dyn Draft>> {
+    fn guess(&mut self, asked: &[Asked<'_>]) -> Result<Vec<Vec<u32>>> {
+        let mut guesses = vec![Vec::new(); asked.len()];
+        for draft in self {
+            let left: Vec<usize> = (0..asked.len()).filter(|i| guesses[*i].is_empty()).collect();
+            if left.is_empty() {
+                break;
+            }
+            let still: Vec<Asked<'_>> = left.iter().map(|i| asked[*i]).collect();
+            left.into_iter().zip(draft.guess(&still)?).for_each(|(i, guess)| guesses[i] = guess);
+        }
+        Ok(guesses)
+    }
+
+    fn forget(&mut self, id: SeqId) {
+        self.iter_mut().for_each(|draft| draft.forget(id));
     }
 }
