@@ -60,8 +60,8 @@ impl Drafting {
 
     /// The model that guesses by `draft`, as it is said how.
     fn told(&self, draft: Draft, model: &Model) -> Result<Model> {
-        let draft = self.draft_max.into_iter().fold(draft, |draft, n| draft.most(n.get()));
-        let draft = self.draft_p_min.into_iter().fold(draft, Draft::sure);
+        let draft = self.draft_max.into_iter().fold(draft, |draft, n| draft.max_tokens(n.get()));
+        let draft = self.draft_p_min.into_iter().fold(draft, Draft::min_probability);
         Ok(model.with_draft(draft)?)
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Between the launch of a step and the wait for what it gives, the host has nothing else to do. If every sequence that the step leaves
 //! something to draw goes on, all of the next one but its tokens is known: who is in it, at which positions, with which pages. So that is
-//! made then. If it turns out otherwise, what was made is dropped and the step is made as any other: it hangs on no guess, no one
-//! loses pages for it, and after an error the engine is as it was.
+//! made then. If it turns out otherwise, what was made is dropped and the step is made as any other: no one loses pages for it, and after an
+//! error the engine is as it was.
 
 use crate::Engine;
 use crate::backend::Batch;
@@ -21,8 +21,9 @@ pub(crate) struct Ahead {
 impl Engine {
     /// Prepares the step after the one that runs with these rows, where that is to be known.
     pub(crate) fn prepare_next(&mut self, ran: &[Part]) {
-        // What is guessed of a sequence hangs on what it draws; of too many there are no guesses.
-        if self.speculation.as_ref().is_some_and(|speculation| speculation.most >= ran.len()) {
+        // Where there are guesses it is not known how far a sequence gets, and where there may be some next it is not known which.
+        let may_guess = self.speculation.as_ref().is_some_and(|speculation| speculation.most >= ran.len());
+        if may_guess || ran.iter().any(|part| part.guessed > 0) {
             return;
         }
         let mut ahead = Ahead::default();

@@ -89,7 +89,7 @@ pub struct Stats {
     pub shared: u64,
     /// Tokens that were guessed and computed in these steps ([`Engine::speculate`]).
     pub drafted: u64,
-    /// Those of them that were drawn as well.
+    /// Those of them that were drawn as well, given or not.
     pub accepted: u64,
 }
 
@@ -128,7 +128,7 @@ impl Engine {
             return Err(Error::unsupported("engine", why));
         }
         let spec = limits.cache_spec(model.cache_layout())?;
-        let (cache, pool) = (backend.new_cache(&spec)?, Pool::new(&spec));
+        let (cache, pool) = (backend.new_cache(&spec)?, Pool::new(&spec, limits.rewind));
         tracing::debug!(blocks = ?spec.blocks, bytes = spec.bytes(), element = spec.element.name, "cache reserved");
         let (seqs, stats, inbox, ahead, speculation, next, arrivals) = Default::default();
         let key = ENGINES.fetch_add(1, Ordering::Relaxed);
@@ -309,9 +309,10 @@ impl Engine {
     pub fn pause(&mut self, id: SeqId) -> bool {
         let Some(seq) = self.seqs.get_mut(&id).filter(|s| s.keep && s.left > 0) else { return false };
         seq.left = 0;
-        // As it will not be given what was drawn ahead, it is as if that had not been.
-        seq.guesses.clear();
-        self.pool.shrink(&mut seq.held, seq.past);
+        // It will not be given what was drawn ahead: it is as if that had not been. (Else its pages may be those of a step that is prepared.)
+        if seq.guesses.clear() {
+            self.pool.shrink(&mut seq.held, seq.past);
+        }
         self.inbox.retain(|e| e.id != id);
         true
     }
@@ -321,7 +322,8 @@ impl Engine {
         self.inbox.is_empty() && self.seqs.values().all(|s| s.left == 0)
     }
 
-    /// Runs one step and returns what it did. After an error the engine is as it was: the step can be tried again. It
+    /// Runs one step and returns what it did; where a step has drawn several tokens of a sequence ([`speculate`](Self::speculate)), the next
+    /// calls give those, one each, before anything is computed again. After an error the engine is as it was: the step can be tried again. It
     /// fails for all that are in it, so a sequence that can never be computed must be cancelled for the others to go on.
     ///
     /// # Errors
@@ -352,13 +354,18 @@ impl Engine {
     /// Has `draft` guess what sequences draw next: up to `most` tokens in each step, shared out among those that draw. They are computed in the same step
     /// as the tokens before them, and kept as far as they turn out to be what is drawn. So nothing of what is drawn changes, and a step may
     /// bring several tokens of a sequence, which [`step`](Self::step) gives one call after the other. [`Draft`] tells more. `None` guesses no
-    /// more.
+    /// more; nor does an engine whose draft has failed, which only a warning in the log tells and [`speculates`](Self::speculates).
     pub fn speculate(&mut self, draft: Option<Box<dyn Draft>>, most: usize) {
         self.speculation = draft.map(|draft| Speculation { draft, most });
         for seq in self.seqs.values_mut() {
             seq.guesses.tokens.clear();
             seq.guesses.length = most;
         }
+    }
+
+    /// Whether anyone guesses.
+    pub fn speculates(&self) -> bool {
+        self.speculation.is_some()
     }
 
     pub(crate) fn forward(&mut self) -> Result<Vec<Event>> {
@@ -369,7 +376,7 @@ impl Engine {
         let (batch, ran) = match self.take_next() {
             Some(next) => next,
             None => {
-                self.guess()?;
+                self.guess();
                 self.schedule()
             }
         };

@@ -19,13 +19,23 @@ pub struct Limits {
     pub cache_tokens: Option<usize>,
     /// What keys and values are kept in.
     pub element: &'static Format,
+    /// Tokens by which sequences can always be cut without being computed anew, where layers have windows.
+    pub rewind: usize,
 }
 
 impl Limits {
     /// One sequence of up to `context` tokens, steps of 512 rows, blocks of 32 tokens, keys and values in half
     /// precision.
     pub fn new(context: usize) -> Self {
-        Self { context, sequences: 1, step_tokens: 512, block_len: 32, cache_tokens: None, element: &F16 }
+        Self {
+            context,
+            sequences: 1,
+            step_tokens: 512,
+            block_len: 32,
+            cache_tokens: None,
+            element: &F16,
+            rewind: 0,
+        }
     }
 
     /// Another length of a sequence, prompt and answer together.
@@ -64,6 +74,13 @@ impl Limits {
         Self { element, ..self }
     }
 
+    /// Keeps so many tokens more than windows see: a sequence that is cut by no more ([`Engine::rewind`](crate::Engine::rewind)) goes on from there.
+    /// Layers without windows keep all anyway, and states cannot be cut.
+    #[must_use]
+    pub fn rewind(self, tokens: usize) -> Self {
+        Self { rewind: tokens, ..self }
+    }
+
     /// What a model with these cache layers needs reserved.
     ///
     /// # Errors
@@ -95,7 +112,8 @@ impl Limits {
             if self.cache_tokens.is_some() { all.div_ceil(self.block_len) } else { one * self.sequences };
         let blocks = |window: &Option<usize>| match window {
             Some(w) => {
-                let each = windowed_blocks(*w, self.step_tokens, self.block_len).min(one);
+                let kept = w.saturating_add(self.rewind);
+                let each = windowed_blocks(kept, self.step_tokens, self.block_len).min(one);
                 full.min(each.saturating_mul(self.sequences))
             }
             None => full,

@@ -22,6 +22,8 @@ pub(crate) struct Pool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     window: Option<usize>,
+    /// Tokens that are kept beside those that are seen.
+    rewind: usize,
     /// Those that no sequence holds.
     free: Vec<u32>,
     /// How many sequences hold each block.
@@ -29,13 +31,18 @@ struct Group {
 }
 
 impl Group {
-    fn new(window: Option<usize>, blocks: usize) -> Self {
-        Self { window, free: (0..blocks as u32).rev().collect(), holders: vec![0; blocks] }
+    fn new(window: Option<usize>, rewind: usize, blocks: usize) -> Self {
+        Self { window, rewind, free: (0..blocks as u32).rev().collect(), holders: vec![0; blocks] }
     }
 
     /// How many blocks come before the first that the token after `past` others sees.
     fn unseen(&self, past: usize, block_len: usize) -> usize {
         self.window.map_or(0, |w| (past + 1).saturating_sub(w)) / block_len
+    }
+
+    /// How many of them are not kept either.
+    fn gone(&self, past: usize, block_len: usize) -> usize {
+        self.unseen(past.saturating_sub(self.rewind), block_len)
     }
 
     /// Blocks that nobody holds, for one sequence.
@@ -97,8 +104,10 @@ fn missing(table: &BlockTable, end: usize, block_len: usize) -> usize {
 }
 
 impl Pool {
-    pub(crate) fn new(spec: &CacheSpec) -> Self {
-        let groups = spec.groups().into_iter().zip(&spec.blocks).map(|(w, n)| Group::new(w, *n)).collect();
+    /// Of windows `rewind` tokens more are kept than they see.
+    pub(crate) fn new(spec: &CacheSpec, rewind: usize) -> Self {
+        let groups = spec.groups().into_iter().zip(&spec.blocks);
+        let groups = groups.map(|(window, n)| Group::new(window, rewind, *n)).collect();
         Self {
             groups,
             slots: (0..spec.slots as u32 / 2).rev().map(|s| [2 * s, 2 * s + 1]).collect(),
@@ -119,7 +128,7 @@ impl Pool {
         held.tables.resize(self.groups.len(), BlockTable::default());
         let mut more = Vec::with_capacity(self.groups.len());
         for (table, group) in held.tables.iter_mut().zip(&mut self.groups) {
-            let gone = group.unseen(past, self.block_len).saturating_sub(table.first).min(table.blocks.len());
+            let gone = group.gone(past, self.block_len).saturating_sub(table.first).min(table.blocks.len());
             self.shared -= group.give_back(table.blocks.drain(..gone));
             table.first += gone;
             more.push(missing(table, end, self.block_len));
@@ -274,7 +283,8 @@ impl Pool {
     /// Blocks of a group for `tokens`, in steps of up to `step`.
     fn needed(&self, group: &Group, tokens: usize, step: usize) -> usize {
         let all = tokens.div_ceil(self.block_len);
-        group.window.map_or(all, |w| all.min(windowed_blocks(w, step, self.block_len)))
+        let kept = |window: usize| window.saturating_add(group.rewind);
+        group.window.map_or(all, |w| all.min(windowed_blocks(kept(w), step, self.block_len)))
     }
 
     /// Takes back the last `blocks` of each group, or all that `held` holds where what is left would not do to go on with. Gives the number
@@ -316,7 +326,7 @@ mod tests {
     use crate::Limits;
 
     fn pool(limits: &Limits, layers: Vec<LayerCache>) -> Pool {
-        Pool::new(&limits.cache_spec(layers).unwrap())
+        Pool::new(&limits.cache_spec(layers).unwrap(), limits.rewind)
     }
 
     #[test]

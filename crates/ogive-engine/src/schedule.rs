@@ -53,14 +53,14 @@ impl Engine {
     /// Fills a step, padded as the backend wants it, and says which sequences are in it with how many rows. Reserves
     /// pages, but counts nothing.
     pub(crate) fn schedule(&mut self) -> (Batch, Vec<Part>) {
-        let (mut batch, mut ran) = (Batch::default(), Vec::new());
+        let (mut ran, mut rows) = (Vec::new(), 0);
         let ids = self.due();
         let (mut holders, mut taken) = (self.holders(), self.stats.preempted);
         for (i, &id) in ids.iter().enumerate() {
             if ran.len() == self.limits.sequences {
                 break;
             }
-            let free = self.limits.step_tokens.saturating_sub(batch.tokens.len());
+            let free = self.limits.step_tokens.saturating_sub(rows);
             // No more of them than can still be in the step.
             let others = (ids.len() - i - 1).min(self.limits.sequences - ran.len() - 1);
             let room = free.saturating_sub(others).max(free.min(1));
@@ -79,20 +79,32 @@ impl Engine {
                 }
             }
             let Some(len) = self.reserve(id, room, &holders) else { continue };
-            let guessed = self.reserve_guessed(id, len, room - len);
-            let Some(seq) = self.seqs.get(&id) else { continue };
-            let (own, guesses) = (&seq.tokens[seq.past..seq.past + len], &seq.guesses.tokens[..guessed]);
-            let (tables, slots) = (seq.held.tables.clone(), seq.held.slots.unwrap_or_default());
-            batch.push(&[own, guesses].concat(), seq.past, tables, slots);
-            if seq.past + len == seq.tokens.len() {
-                batch.want_last_of(1 + guessed);
-            }
-            ran.push(Part { id, len, guessed });
+            rows += len;
+            ran.push(Part { id, len, guessed: 0 });
         }
+        // Guesses have what all tokens that there are leave.
+        for part in &mut ran {
+            part.guessed = self.reserve_guessed(part, self.limits.step_tokens - rows);
+            rows += part.guessed;
+        }
+        let mut batch = Batch::default();
+        ran.iter().for_each(|part| self.push(&mut batch, part));
         if !ran.is_empty() {
             batch = self.backend.bucket(batch);
         }
         (batch, ran)
+    }
+
+    /// Puts a sequence's part into a step.
+    fn push(&self, batch: &mut Batch, part: &Part) {
+        let Some(seq) = self.seqs.get(&part.id) else { return };
+        let end = seq.past + part.len;
+        let (own, guesses) = (&seq.tokens[seq.past..end], &seq.guesses.tokens[..part.guessed]);
+        let (tables, slots) = (seq.held.tables.clone(), seq.held.slots.unwrap_or_default());
+        batch.push(&[own, guesses].concat(), seq.past, tables, slots);
+        if end == seq.tokens.len() {
+            batch.want_last_of(1 + part.guessed);
+        }
     }
 
     /// Has a sequence without pages begin with those of the one that has computed most of what both begin with. Only what a step has left
@@ -165,10 +177,10 @@ impl Engine {
         None
     }
 
-    /// Finds pages for what was guessed of a sequence, behind its next `len` rows: those that are free, and no more than `room` rows. Gives the
-    /// number of them.
-    fn reserve_guessed(&mut self, id: SeqId, len: usize, room: usize) -> usize {
-        let Some(seq) = self.seqs.get_mut(&id).filter(|seq| seq.unseen() == len) else { return 0 };
+    /// Finds pages for what was guessed of a sequence, behind its own rows: those that are free, and no more than `room` rows. Gives the number
+    /// of them.
+    fn reserve_guessed(&mut self, part: &Part, room: usize) -> usize {
+        let Some(seq) = self.seqs.get_mut(&part.id).filter(|seq| seq.unseen() == part.len) else { return 0 };
         let end = seq.tokens.len();
         let mut guessed = seq.guesses.tokens.len().min(room);
         while guessed > 0 && !self.pool.grow(&mut seq.held, seq.past, end + guessed) {

@@ -13,7 +13,6 @@ use crate::draft::{Asked, Draft};
 use crate::engine::Seq;
 use crate::request::{Event, SeqId};
 use crate::schedule::Part;
-use crate::tensor::Result;
 use crate::{Engine, Limits};
 use std::collections::VecDeque;
 
@@ -35,22 +34,43 @@ pub(crate) struct Guesses {
     pub(crate) drawn: VecDeque<Draw>,
     /// Rows that count when all of that is given, where a sequence has states; 0 where some are to be computed again.
     rows: usize,
+    /// Guesses in a row of which nothing was right.
+    misses: usize,
+    /// Steps without a guess that are left.
+    rest: usize,
 }
 
 impl Guesses {
-    /// Forgets what was guessed and drawn.
-    pub(crate) fn clear(&mut self) {
+    /// After so many guesses in a row of which nothing was right, steps without one come between.
+    const PATIENCE: usize = 2;
+    /// Up to so many.
+    const LONGEST_REST: usize = 16;
+
+    /// Forgets what was guessed, and what was drawn and not given: whether there was any of that.
+    pub(crate) fn clear(&mut self) -> bool {
+        let any = !self.drawn.is_empty();
         self.tokens.clear();
         self.drawn.clear();
         self.rows = 0;
+        any
+    }
+
+    /// Whether it is time to guess; if not, it is a step nearer.
+    fn rested(&mut self) -> bool {
+        let rested = self.rest == 0;
+        self.rest = self.rest.saturating_sub(1);
+        rested
     }
 
     /// Of `guessed` tokens so many were right.
     fn learn(&mut self, guessed: usize, right: usize, most: usize) {
-        if guessed > 0 {
-            let next = if right == guessed { 2 * self.length } else { right + 1 };
-            self.length = next.clamp(1, most.max(1));
+        if guessed == 0 {
+            return;
         }
+        let next = if right == guessed { self.length.saturating_mul(2) } else { right + 1 };
+        self.length = next.clamp(1, most.max(1));
+        self.misses = if right == 0 { self.misses + 1 } else { 0 };
+        self.rest = self.misses.saturating_sub(Self::PATIENCE).min(Self::LONGEST_REST);
     }
 }
 
@@ -61,33 +81,51 @@ fn room(seq: &Seq, limits: &Limits) -> usize {
 
 impl Engine {
     /// Asks for guesses of all sequences that draw in the next step, if anyone guesses.
-    pub(crate) fn guess(&mut self) -> Result<()> {
-        let Some(Speculation { draft, most }) = &mut self.speculation else { return Ok(()) };
-        let (most, states) = (*most, self.pool.has_states());
-        let drawing =
-            |seq: &Seq| seq.unseen() == 1 || (states && (1..=most).contains(&seq.unseen()) && seq.past > 0);
-        let ids: Vec<SeqId> = self.seqs.iter().filter(|(_, seq)| drawing(seq)).map(|(id, _)| *id).collect();
+    pub(crate) fn guess(&mut self) {
+        let Some(most) = self.speculation.as_ref().map(|speculation| speculation.most) else { return };
+        let states = self.pool.has_states();
+        // Those who may be in the step, and of them those who draw.
+        let mut ids = self.due();
+        ids.truncate(self.limits.sequences);
+        let draws = |seq: &Seq| match seq.unseen() {
+            1 => true,
+            // What was right and is computed once more.
+            n => states && n <= most && seq.past > 0,
+        };
+        ids.retain(|id| self.seqs.get(id).is_some_and(draws));
         self.seqs.values_mut().for_each(|seq| seq.guesses.tokens.clear());
         let each = most / ids.len().max(1);
+        if each == 0 {
+            return;
+        }
+        ids.retain(|id| self.seqs.get_mut(id).is_some_and(|seq| seq.guesses.rested()));
         let ask = |id: &SeqId| {
             let seq = self.seqs.get(id)?;
             // Rows that are computed once more count too, so that they do not become ever more.
             let again = seq.unseen() - 1;
-            let most = each.min(seq.guesses.length).saturating_sub(again).min(room(seq, &self.limits));
-            (most > 0).then_some(Asked { id: *id, tokens: &seq.tokens, most })
+            let max_tokens = each.min(seq.guesses.length).saturating_sub(again).min(room(seq, &self.limits));
+            (max_tokens > 0).then_some(Asked { id: *id, tokens: &seq.tokens, max_tokens })
         };
         let asked: Vec<Asked<'_>> = ids.iter().filter_map(ask).collect();
         if asked.is_empty() {
-            return Ok(());
+            return;
         }
-        let found = draft.guess(&asked)?;
+        let Some(speculation) = &mut self.speculation else { return };
+        let found = match speculation.draft.guess(&asked) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, "guessing failed: from here on nothing is guessed");
+                self.speculation = None;
+                return;
+            }
+        };
         let known =
             |token: &u32| self.model.vocab().is_none_or(|n| usize::try_from(*token).is_ok_and(|t| t < n));
         let found: Vec<(SeqId, Vec<u32>)> = asked
             .iter()
             .zip(found)
             .map(|(asked, tokens)| {
-                (asked.id, tokens.into_iter().take(asked.most).take_while(known).collect())
+                (asked.id, tokens.into_iter().take(asked.max_tokens).take_while(known).collect())
             })
             .collect();
         for (id, tokens) in found {
@@ -95,7 +133,6 @@ impl Engine {
                 seq.guesses.tokens = tokens;
             }
         }
-        Ok(())
     }
 
     /// Counts what a step has computed of a sequence, for which `draws` tokens were drawn.

@@ -14,8 +14,9 @@ use crate::{Model, Result};
 #[derive(Clone, Debug)]
 pub struct Draft {
     by: Vec<By>,
-    most: usize,
-    sure: f32,
+    max_tokens: usize,
+    min_probability: f32,
+    min_match: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ impl Draft {
     }
 
     fn by(by: By) -> Self {
-        Self { by: vec![by], most: 4, sure: 0.5 }
+        Self { by: vec![by], max_tokens: 4, min_probability: 0.5, min_match: 2 }
     }
 
     /// By the text itself where it has something to go by, else by a model.
@@ -50,14 +51,20 @@ impl Draft {
 
     /// Guesses up to so many tokens in each step, instead of 4: of all sequences of an [engine](Model::engine) together.
     #[must_use]
-    pub fn most(self, tokens: usize) -> Self {
-        Self { most: tokens, ..self }
+    pub fn max_tokens(self, tokens: usize) -> Self {
+        Self { max_tokens: tokens, ..self }
     }
 
     /// How likely a model must find a token to guess it, 0 to 1, instead of 0.5. Of no account where no model guesses.
     #[must_use]
-    pub fn sure(self, probability: f32) -> Self {
-        Self { sure: probability, ..self }
+    pub fn min_probability(self, probability: f32) -> Self {
+        Self { min_probability: probability, ..self }
+    }
+
+    /// How many of the last tokens must have stood there before for the text to be gone by, instead of 2. Of no account where only a model guesses.
+    #[must_use]
+    pub fn min_match(self, tokens: usize) -> Self {
+        Self { min_match: tokens, ..self }
     }
 
     /// Whether this can guess for `model`.
@@ -73,16 +80,19 @@ impl Draft {
         let mut drafts: Vec<Box<dyn engine::Draft>> = Vec::new();
         for by in &self.by {
             drafts.push(match by {
-                By::Lookup => Box::new(Lookup::new()),
+                By::Lookup => Box::new(Lookup::new().min_match(self.min_match)),
                 By::Model(small) => {
                     let own = small.limits();
                     let limits = engine.limits().clone().element(own.element);
-                    let context = limits.context.min(own.context);
-                    Box::new(DraftModel::new(small.engine(limits.context(context))?)?.sure(self.sure))
+                    let limits = limits.context(engine.limits().context.min(own.context));
+                    // As far as guesses may have been wrong.
+                    let limits = limits.rewind(self.max_tokens.saturating_add(1));
+                    let draft = DraftModel::new(small.engine(limits)?)?;
+                    Box::new(draft.min_probability(self.min_probability))
                 }
             });
         }
-        engine.speculate(Some(Box::new(drafts)), self.most);
+        engine.speculate(Some(Box::new(drafts)), self.max_tokens);
         Ok(())
     }
 }

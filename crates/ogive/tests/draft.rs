@@ -29,9 +29,9 @@ fn pair() -> Option<(Model, Model)> {
 fn drafted(model: &Model, small: &Model) -> [Model; 5] {
     let drafts = [
         Draft::lookup(),
-        Draft::lookup().most(9),
+        Draft::lookup().max_tokens(9),
         Draft::model(small),
-        Draft::model(small).most(7).sure(0.0),
+        Draft::model(small).max_tokens(7).min_probability(0.0),
         Draft::lookup().or_model(small),
     ];
     drafts.map(|draft| model.with_draft(draft).unwrap())
@@ -138,7 +138,7 @@ fn an_engine_guesses_for_all_its_sequences() {
         (ids.map(|id| engine.tokens(id).unwrap().to_vec()), engine.stats())
     };
     let (want, plain) = texts(&model, limits.clone());
-    let (got, stats) = texts(&model.with_draft(Draft::model(&small).most(12)).unwrap(), limits);
+    let (got, stats) = texts(&model.with_draft(Draft::model(&small).max_tokens(12)).unwrap(), limits);
     assert_eq!(got, want);
     assert!(stats.accepted > 30 && stats.steps < plain.steps, "{stats:?} and {plain:?}");
 }

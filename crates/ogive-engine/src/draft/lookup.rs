@@ -10,7 +10,7 @@ use crate::tensor::Result;
 /// <https://github.com/apoorvumang/prompt-lookup-decoding>.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup {
-    least: usize,
+    min_match: usize,
 }
 
 impl Lookup {
@@ -19,21 +19,22 @@ impl Lookup {
 
     /// Where at least two tokens are the same.
     pub fn new() -> Self {
-        Self { least: 2 }
+        Self { min_match: 2 }
     }
 
     /// Where at least so many tokens are the same, at least one: fewer guess more often, and are right less often.
     #[must_use]
-    pub fn least(self, tokens: usize) -> Self {
-        Self { least: tokens.max(1) }
+    pub fn min_match(self, tokens: usize) -> Self {
+        Self { min_match: tokens.max(1) }
     }
 
     /// Up to `most` tokens that may follow `tokens`.
     fn find(self, tokens: &[u32], most: usize) -> Vec<u32> {
-        let mut best = (self.least - 1, 0);
+        let mut best = (self.min_match - 1, 0);
         for end in (1..tokens.len()).rev() {
             // How much of what stands before `end` is as what stands at the end of all.
-            let alike = tokens[..end].iter().rev().zip(tokens.iter().rev()).take(Self::MOST.max(self.least));
+            let alike =
+                tokens[..end].iter().rev().zip(tokens.iter().rev()).take(Self::MOST.max(self.min_match));
             let alike = alike.take_while(|(a, b)| a == b).count();
             if alike > best.0 {
                 best = (alike, end);
@@ -61,7 +62,7 @@ impl Default for Lookup {
 
 impl Draft for Lookup {
     fn guess(&mut self, asked: &[Asked<'_>]) -> Result<Vec<Vec<u32>>> {
-        Ok(asked.iter().map(|asked| self.find(asked.tokens, asked.most)).collect())
+        Ok(asked.iter().map(|asked| self.find(asked.tokens, asked.max_tokens)).collect())
     }
 }
 
@@ -87,8 +88,8 @@ mod tests {
         for tokens in [&[][..], &[1], &[1, 2, 3, 4], &[1, 2, 3, 2]] {
             assert!(Lookup::new().find(tokens, 4).is_empty(), "{tokens:?}");
         }
-        assert_eq!(Lookup::new().least(1).find(&[1, 2, 3, 2], 2), [3, 2]);
-        assert_eq!(Lookup::new().least(0).find(&[1, 2, 3, 2], 1), [3]);
+        assert_eq!(Lookup::new().min_match(1).find(&[1, 2, 3, 2], 2), [3, 2]);
+        assert_eq!(Lookup::new().min_match(0).find(&[1, 2, 3, 2], 1), [3]);
         assert!(Lookup::new().find(&[1, 1, 1], 0).is_empty());
     }
 }

@@ -19,7 +19,7 @@ pub struct Asked<'a> {
     /// What it has so far, its prompt included. Between two questions it may have grown, and it may have been cut.
     pub tokens: &'a [u32],
     /// Tokens to guess at most; at least one.
-    pub most: usize,
+    pub max_tokens: usize,
 }
 
 /// Guesses what sequences draw next: what [`Engine::speculate`](crate::Engine::speculate) takes.
@@ -29,7 +29,8 @@ pub struct Asked<'a> {
 /// draws is thus the same whoever guesses and however well, seeds and constraints included, as far as the backend's logits do
 /// not depend on the number of rows (the CPU's do not); only the number of steps changes.
 ///
-/// How many tokens are asked for follows how many were right: twice as many after a step in which all were, else one more than were.
+/// How many tokens are asked for follows how many were right: twice as many after a step in which all were, else one more than were. Where nothing
+/// is right again and again, ever more steps pass between two guesses.
 ///
 /// [`Lookup`] finds them in what the sequence has, [`DraftModel`] has a smaller model draw them, and a vector of drafts asks one after the other. Leviathan, Kalman and Matias 2022,
 /// <https://arxiv.org/abs/2211.17192>; drawing and comparing, instead of their rejecting by a quotient of probabilities, accepts a guess as
@@ -53,11 +54,10 @@ pub struct Asked<'a> {
 /// ```
 pub trait Draft: Debug + Send + Sync {
     /// For each sequence, in their order, the tokens that may follow: none where there is nothing to go by. Those beyond
-    /// [`most`](Asked::most) are not looked at, nor is any from the first on that the model does not know.
+    /// [`max_tokens`](Asked::max_tokens) are not looked at, nor is any from the first on that the model does not know.
     ///
     /// # Errors
-    /// As computing fails. The step is not taken then, and can be tried again; or the engine is told to
-    /// [guess no more](crate::Engine::speculate).
+    /// As computing fails. The engine then goes on without guesses, and logs a warning.
     fn guess(&mut self, asked: &[Asked<'_>]) -> Result<Vec<Vec<u32>>>;
 
     /// A sequence is gone, and will not be asked for again.
@@ -66,7 +66,7 @@ pub trait Draft: Debug + Send + Sync {
     }
 }
 
-/// Several that guess in turn: each is asked for the sequences of which those before it have no guess. Who computes comes last.
+/// Several that guess in turn: each is asked for the sequences of which those before it have no guess. One that computes belongs last.
 impl Draft for Vec<Box<dyn Draft>> {
     fn guess(&mut self, asked: &[Asked<'_>]) -> Result<Vec<Vec<u32>>> {
         let mut guesses = vec![Vec::new(); asked.len()];

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// Guesses what another model finds most likely: one that has the same tokens and takes a small part of the time.
 ///
 /// It has an engine of its own, whose sequences follow those they guess for. Several are drafted together, and a guess ends before the first token
-/// that the model is not [sure](Self::sure) of. A sequence that is longer than that engine's context is not guessed for.
+/// that the model does not find [likely](Self::min_probability). A sequence that is longer than that engine's context is not guessed for.
 #[derive(Debug)]
 pub struct DraftModel {
     engine: Engine,
@@ -21,8 +21,8 @@ pub struct DraftModel {
 }
 
 impl DraftModel {
-    /// Guesses by `engine`, whose limits are to allow as many sequences of as long a context as there are to be guessed for. Whether its tokens
-    /// mean the same is for the caller to know.
+    /// Guesses by `engine`, whose limits are to allow as many sequences of as long a context as there are to be guessed for, and to
+    /// [take them back](crate::Limits::rewind) by one token more than are guessed. Whether its tokens mean the same is for the caller to know.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -44,16 +44,21 @@ impl DraftModel {
         Ok(())
     }
 
-    /// How likely the model must find a token to guess it, 0 to 1: 0.5 unless said otherwise. What is less is not worth a row.
+    /// How likely the model must find a token to guess it, 0 to 1: 0.5 unless said otherwise. What is less likely is not worth a row. With 0, or
+    /// what is no number, every token is guessed, and a device need not send whole rows of logits.
     #[must_use]
-    pub fn sure(self, probability: f32) -> Self {
-        Self { least: f64::from(probability).ln(), ..self }
+    pub fn min_probability(self, probability: f32) -> Self {
+        let least = if probability > 0.0 { f64::from(probability.min(1.0)).ln() } else { f64::NEG_INFINITY };
+        Self { least, ..self }
     }
 
     /// Has the model go on behind what a sequence has; `None` where it cannot.
     fn start(&mut self, asked: &Asked<'_>) -> Result<Option<SeqId>> {
-        let Asked { id, tokens, most } = *asked;
-        let mut request = Request::new(tokens, most).logprobs(0).keep();
+        let Asked { id, tokens, max_tokens } = *asked;
+        let mut request = Request::new(tokens, max_tokens).keep();
+        if self.least > f64::NEG_INFINITY {
+            request = request.logprobs(0);
+        }
         if tokens.len() >= self.engine.limits().context || self.engine.would_take(&request).is_err() {
             return Ok(None);
         }
@@ -62,11 +67,13 @@ impl DraftModel {
             self.seqs.insert(id, own);
             return Ok(Some(own));
         };
-        // A draft that failed may have left it running.
+        // It may still read a prompt, or draw what it guessed last.
         self.engine.pause(own);
         let had = self.engine.tokens(own).unwrap_or_default();
         let common = had.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        self.engine.rewind(own, common)?;
+        if common < had.len() {
+            self.engine.rewind(own, common)?;
+        }
         request.prompt.drain(..common);
         self.engine.resume(own, request)?;
         Ok(Some(own))
@@ -81,10 +88,15 @@ impl Draft for DraftModel {
         }
         let mut guesses = vec![Vec::new(); asked.len()];
         while !self.engine.is_idle() {
-            for event in self.engine.step()? {
+            let events = self.engine.step()?;
+            // Who still reads a long prompt goes on when it is asked again: nobody is to wait for all of it.
+            if events.is_empty() {
+                break;
+            }
+            for event in events {
                 let Some(i) = own.iter().position(|own| *own == Some(event.id)) else { continue };
-                let likely = event.logprobs.as_ref().is_some_and(|found| found.chosen.logprob >= self.least);
-                match event.token.filter(|_| likely) {
+                let sure = event.logprobs.as_ref().is_none_or(|found| found.chosen.logprob >= self.least);
+                match event.token.filter(|_| sure) {
                     Some(token) => guesses[i].push(token),
                     None => drop(self.engine.pause(event.id)),
                 }

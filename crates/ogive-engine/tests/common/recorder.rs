@@ -64,7 +64,12 @@ impl Backend for Recorder {
 
     fn bucket(&self, mut batch: Batch) -> Batch {
         self.log().order.push("bucket");
-        batch.pad(batch.tokens.len().next_multiple_of(self.pad_to.max(1)));
+        let to = self.pad_to.max(1);
+        batch.pad(batch.tokens.len().next_multiple_of(to));
+        // As a backend may that records steps for several numbers of sequences.
+        if let Some(last) = batch.outputs.last().copied() {
+            batch.outputs.resize(batch.outputs.len().next_multiple_of(to), last);
+        }
         batch
     }
 }

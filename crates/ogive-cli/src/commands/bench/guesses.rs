@@ -17,7 +17,7 @@ pub(super) struct Known {
 impl Known {
     fn of(&self, asked: &Asked<'_>) -> Vec<u32> {
         let rest = self.texts.iter().find_map(|text| text.strip_prefix(asked.tokens)).unwrap_or_default();
-        let guess = rest.iter().take(asked.most);
+        let guess = rest.iter().take(asked.max_tokens);
         // Token 0 is in every vocabulary, and 1 in all that can be drawn from.
         guess.map(|token| if self.right { *token } else { u32::from(*token == 0) }).collect()
     }
