@@ -78,7 +78,7 @@ fn no_step_is_prepared_behind_guesses() {
     for right in [true, false] {
         for len in 3..12 {
             let prompts: Vec<Vec<u32>> =
-                vec![vec![5, 6], vec![7, 8], vec![20, 3, 4], vec![21, 3, 4], vec![22, 3, 4]];
+                vec![vec![5, 6], vec![7, 8, 1], vec![20, 3, 4], vec![21, 3, 4], vec![22, 3, 4]];
             let want: Vec<Vec<u32>> = prompts.iter().map(|prompt| text(prompt, 24)).collect();
             let mut other = llama(wide());
             let saved = other.add(Request::new([9; 14], 1).keep()).unwrap();
