@@ -34,6 +34,15 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ];
             deepseek(256, 1).into_iter().chain(more).collect()
         }
+        "Ernie4_5" => ernie(&[("num_key_value_heads", 2), ("head_dim", 128)]),
+        "Ernie4_5_Moe" => ernie(&[
+            ("num_key_value_heads", 4),
+            ("moe_num_experts", 64),
+            ("moe_k", 6),
+            ("moe_num_shared_experts", 2),
+            ("moe_layer_start_index", 1),
+        ]),
+        "Exaone4" => vec![("rms_norm_eps", json!(1e-5)), ("sliding_window", json!(4096))],
         "FalconH1" => falcon_h1(),
         "Glm" | "Glm4" => vec![
             ("num_key_value_heads", json!(2)),
@@ -41,6 +50,7 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ("partial_rotary_factor", json!(0.5)),
             ("rms_norm_eps", json!(1.5625e-7)),
         ],
+        "Glm4Moe" => glm4_moe(),
         "GptOss" => gpt_oss(),
         "Granite" => vec![("attention_multiplier", json!(1.0))],
         "GraniteMoe" | "GraniteMoeShared" => granite_moe(&[]),
@@ -50,6 +60,13 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         "Lfm2" => lfm2(&[]),
         "Lfm2Moe" => lfm2(&[("num_experts", 32), ("num_experts_per_tok", 4), ("num_dense_layers", 2)]),
         "Mamba2" => spaces(["num_heads", "head_dim", "n_groups", "state_size"], [128, 64, 8, 128]),
+        "MiniMaxM2" => vec![
+            ("num_key_value_heads", json!(8)),
+            ("head_dim", json!(128)),
+            ("rope_theta", json!(5e6)),
+            ("num_local_experts", json!(256)),
+            ("num_experts_per_tok", json!(8)),
+        ],
         "Mistral" => vec![("sliding_window", json!(4096))],
         "Mixtral" => vec![("rope_theta", json!(1e6)), ("rms_norm_eps", json!(1e-5))],
         "NemotronH" => vec![
@@ -76,6 +93,7 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         "Qwen3Next" => hybrid(2, &[("num_experts", 512), ("num_experts_per_tok", 10)]),
         "Qwen3_5" => hybrid(4, &[]),
         "Qwen3_5Moe" => hybrid(2, &[("num_experts", 256), ("num_experts_per_tok", 8)]),
+        "SeedOss" => vec![("num_key_value_heads", json!(8)), ("head_dim", json!(128))],
         "SmolLM3" => vec![("num_key_value_heads", json!(4)), ("rope_theta", json!(2e6))],
         _ => Vec::new(),
     }
@@ -108,6 +126,29 @@ fn falcon_h1() -> Vec<(&'static str, Value)> {
     let keys = ["mamba_d_ssm", "mamba_n_heads", "mamba_n_groups", "mamba_d_state"];
     let of_attention = [("num_key_value_heads", json!(8)), ("rope_theta", json!(1e5))];
     spaces(keys, [1024, 128, 1, 256]).into_iter().chain(of_attention).collect()
+}
+
+/// Baidu's ERNIE 4.5.
+fn ernie(whole: &[(&'static str, usize)]) -> Vec<(&'static str, Value)> {
+    let whole = whole.iter().map(|(key, value)| (*key, json!(value)));
+    let others =
+        [("rms_norm_eps", json!(1e-5)), ("rope_theta", json!(5e5)), ("tie_word_embeddings", json!(true))];
+    whole.chain(others).collect()
+}
+
+/// GLM-4.5.
+fn glm4_moe() -> Vec<(&'static str, Value)> {
+    let whole = [
+        ("num_key_value_heads", 8),
+        ("n_routed_experts", 128),
+        ("n_shared_experts", 1),
+        ("num_experts_per_tok", 8),
+        ("first_k_dense_replace", 1),
+    ];
+    let whole = whole.map(|(key, value)| (key, json!(value))).into_iter();
+    let others =
+        [("partial_rotary_factor", json!(0.5)), ("rms_norm_eps", json!(1e-5)), ("use_qk_norm", json!(false))];
+    whole.chain(others).collect()
 }
 
 /// Those with linear attention in most layers.
@@ -235,6 +276,15 @@ fn nemotron_names(settings: &mut Map<String, Value>) {
     settings.insert("layer_types".into(), kinds.into());
 }
 
+/// The part of MiniMax-M2's heads that turns, of which its files have the elements.
+fn minimax_names(settings: &mut Map<String, Value>) {
+    let head = settings.get("head_dim").and_then(Value::as_f64).unwrap_or(128.0);
+    let said = settings.get("partial_rotary_factor").is_some_and(|part| !part.is_null());
+    if let Some(turned) = settings.get("rotary_dim").and_then(Value::as_f64).filter(|_| !said && head > 0.0) {
+        settings.insert("partial_rotary_factor".into(), json!(turned / head));
+    }
+}
+
 /// The epsilon of norms under the name that most classes have for it.
 fn epsilon(settings: &mut Map<String, Value>) {
     if let Some(eps) = settings.get("layer_norm_epsilon").filter(|v| !v.is_null()).cloned() {
@@ -275,6 +325,7 @@ fn fill_in(class: &str, settings: &mut Map<String, Value>) {
         "Lfm2MoeForCausalLM" | "Lfm2MoeModel" => lfm2_names(settings, false),
         "NemotronHForCausalLM" => nemotron_names(settings),
         "Mamba2ForCausalLM" | "Mamba2Model" => epsilon(settings),
+        "MiniMaxM2ForCausalLM" => minimax_names(settings),
         _ => {}
     }
     for (key, value) in all {
@@ -337,6 +388,12 @@ mod tests {
                     "rms_norm_eps": 1.5625e-7}),
             ),
             (
+                "Glm4MoeForCausalLM",
+                json!({"num_key_value_heads": 8, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-5,
+                    "n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 8,
+                    "first_k_dense_replace": 1, "use_qk_norm": false}),
+            ),
+            (
                 "Qwen3_5MoeForConditionalGeneration",
                 json!({"num_key_value_heads": 2, "head_dim": 256, "linear_conv_kernel_dim": 4,
                     "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
@@ -352,6 +409,23 @@ mod tests {
                 "Mamba2ForCausalLM",
                 json!({"num_heads": 128, "head_dim": 64, "n_groups": 8, "state_size": 128, "rms_norm_eps": 1e-5}),
             ),
+            (
+                "Ernie4_5ForCausalLM",
+                json!({"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5,
+                    "tie_word_embeddings": true}),
+            ),
+            (
+                "Ernie4_5_MoeForCausalLM",
+                json!({"num_key_value_heads": 4, "moe_num_experts": 64, "moe_k": 6, "moe_num_shared_experts": 2,
+                    "moe_layer_start_index": 1, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": true}),
+            ),
+            ("Exaone4ForCausalLM", json!({"rms_norm_eps": 1e-5, "sliding_window": 4096})),
+            (
+                "MiniMaxM2ForCausalLM",
+                json!({"num_key_value_heads": 8, "head_dim": 128, "rope_theta": 5e6, "num_local_experts": 256,
+                    "num_experts_per_tok": 8}),
+            ),
+            ("SeedOssForCausalLM", json!({"num_key_value_heads": 8, "head_dim": 128})),
             ("GraniteForCausalLM", json!({"attention_multiplier": 1.0})),
             (
                 "GraniteMoeForCausalLM",
@@ -475,6 +549,20 @@ mod tests {
             json!({"architectures": ["Lfm2MoeForCausalLM"], "intermediate_size": 71, "norm_eps": 0.5});
         let mixture = filled(mixture);
         assert_eq!((&mixture["intermediate_size"], &mixture["rms_norm_eps"]), (&json!(71), &json!(0.5)));
+    }
+
+    #[test]
+    fn minimaxs_heads_turn_in_so_many_elements_as_its_files_say() {
+        let of = |more: Value| {
+            let mut settings = json!({"architectures": ["MiniMaxM2ForCausalLM"]});
+            settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            filled(settings).get("partial_rotary_factor").cloned()
+        };
+        assert_eq!(of(json!({"rotary_dim": 64})), Some(json!(0.5)));
+        assert_eq!(of(json!({"rotary_dim": 14, "head_dim": 20})), Some(json!(0.7)));
+        assert_eq!(of(json!({"rotary_dim": 14, "partial_rotary_factor": 0.25})), Some(json!(0.25)));
+        let odd = [json!({}), json!({"rotary_dim": "x"}), json!({"rotary_dim": 8, "head_dim": 0})];
+        assert_eq!(odd.map(of), [None, None, None]);
     }
 
     #[test]

@@ -270,3 +270,160 @@ fn halves_of_deepseeks_projection_stay_as_they_are() {
     let shape = |name: &str| source.get(&format!("model.layers.1.self_attn.{name}.weight")).unwrap().shape;
     assert_eq!((shape("k_b_proj"), shape("v_b_proj")), ([4, 32, 24], [4, 20, 32]));
 }
+
+fn numbers(keys: &[(&'static str, u32)]) -> Vec<(&'static str, Value)> {
+    keys.iter().map(|(key, n)| (*key, Value::from(*n))).collect()
+}
+
+/// Their names are those of DeepSeek's, but for the second norm's.
+#[test]
+fn glm_4_5s_mixtures_have_deepseeks_names_and_end_where_layers_foretell() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("blk.0.attn_norm.weight", &[8]),
+        ("blk.0.post_attention_norm.weight", &[8]),
+        ("blk.0.attn_q_norm.weight", &[4]),
+        ("blk.0.exp_probs_b.bias", &[4]),
+        ("blk.0.ffn_up_exps.weight", &[4, 6, 8]),
+        ("blk.0.ffn_up_shexp.weight", &[6, 8]),
+    ];
+    let mut keys = numbers(&[
+        ("attention.key_length", 8),
+        ("rope.dimension_count", 4),
+        ("leading_dense_block_count", 1),
+        ("expert_count", 4),
+        ("expert_used_count", 2),
+        ("expert_shared_count", 1),
+        ("expert_gating_func", 2),
+        ("nextn_predict_layers", 1),
+    ]);
+    keys.push(("expert_weights_scale", 2.5f32.into()));
+    let model = open("glm4moe", &keys, tensors).unwrap();
+    assert_eq!(model.architecture, "Glm4MoeForCausalLM");
+    let c = &model.config;
+    let names = ["num_hidden_layers", "first_k_dense_replace", "n_routed_experts", "n_shared_experts"];
+    // The second layer is counted, and is not there.
+    assert_eq!(names.map(|name| c.usize(name).unwrap()), [1, 1, 4, 1]);
+    let numbers_of = ["partial_rotary_factor", "routed_scaling_factor"];
+    assert_eq!(numbers_of.map(|name| c.f32_or(name, 0.0).unwrap()), [0.5, 2.5]);
+    assert!(!c.bool_or("norm_topk_prob", true).unwrap());
+    for name in [
+        "post_attention_layernorm.weight",
+        "self_attn.q_norm.weight",
+        "mlp.gate.e_score_correction_bias",
+        "mlp.experts.up_proj.weight",
+        "mlp.shared_experts.up_proj.weight",
+    ] {
+        assert!(model.source.get(&format!("model.layers.0.{name}")).is_ok(), "{name}");
+    }
+    let layers = |last: &[(&str, &[u64])]| {
+        let more = [tensors, &[("blk.1.attn_norm.weight", &[8])], last].concat();
+        open("glm4moe", &keys, &more).unwrap().config.usize("num_hidden_layers").unwrap()
+    };
+    assert_eq!((layers(&[]), layers(&[("blk.1.nextn.eh_proj.weight", &[8, 4])])), (2, 1));
+    let none = [("expert_weights_scale", Value::from(0f32))];
+    assert!(!config("glm4moe", &none).unwrap().has("routed_scaling_factor"));
+}
+
+#[test]
+fn what_newer_architectures_do_not_know_is_refused_by_name() {
+    for (arch, key, value, why) in [
+        ("glm4moe", "expert_gating_func", Value::from(1u32), "the sigmoid"),
+        ("glm4moe", "rope.dimension_sections", vec![8i32, 12, 12, 0].into(), "several dimensions"),
+        ("minimax-m2", "expert_gating_func", 1u32.into(), "the sigmoid"),
+        ("minimax-m2", "expert_weights_scale", 2.5f32.into(), "shares of experts are scaled"),
+        ("ernie4_5", "rope.dimension_sections", vec![8i32, 12, 12, 0].into(), "several dimensions"),
+        ("ernie4_5-moe", "rope.dimension_sections", vec![8i32, 12, 12, 0].into(), "several dimensions"),
+        ("exaone4", "rope.freq_base_swa", 500f32.into(), "a base of their own"),
+    ] {
+        let e = config(arch, &[(key, value)]).unwrap_err().to_string();
+        assert!(e.contains(key) && e.contains(why), "{arch}: {e}");
+    }
+}
+
+#[test]
+fn minimaxs_experts_have_mixtrals_names() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("blk.0.attn_k_norm.weight", &[16]),
+        ("blk.0.exp_probs_b.bias", &[4]),
+        ("blk.0.ffn_gate_exps.weight", &[4, 6, 8]),
+        ("blk.0.ffn_down_exps.weight", &[4, 8, 6]),
+    ];
+    let keys = numbers(&[("expert_count", 4), ("expert_used_count", 2), ("expert_gating_func", 2)]);
+    let model = open("minimax-m2", &keys, tensors).unwrap();
+    assert_eq!(model.architecture, "MiniMaxM2ForCausalLM");
+    let names = ["num_local_experts", "num_experts_per_tok"];
+    assert_eq!(names.map(|name| model.config.usize(name).unwrap()), [4, 2]);
+    let moe = "block_sparse_moe";
+    for name in [
+        "self_attn.k_norm.weight",
+        &format!("{moe}.e_score_correction_bias"),
+        &format!("{moe}.experts.w1.weight"),
+        &format!("{moe}.experts.w2.weight"),
+    ] {
+        assert!(model.source.get(&format!("model.layers.0.{name}")).is_ok(), "{name}");
+    }
+}
+
+/// Whether there is an MLP that all rows share is asked of its width.
+#[test]
+fn ernies_mixtures_say_where_they_begin_and_what_is_shared() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("blk.1.exp_probs_b.bias", &[4]),
+        ("blk.1.ffn_up_exps.weight", &[4, 6, 8]),
+        ("blk.1.ffn_up_shexp.weight", &[6, 8]),
+    ];
+    let keys = [
+        ("expert_count", 4),
+        ("expert_used_count", 2),
+        ("leading_dense_block_count", 1),
+        ("interleave_moe_layer_step", 1),
+    ];
+    let model = open("ernie4_5-moe", &numbers(&keys), tensors).unwrap();
+    assert_eq!(model.architecture, "Ernie4_5_MoeForCausalLM");
+    let names = ["moe_num_experts", "moe_k", "moe_layer_start_index", "moe_layer_interval"];
+    assert_eq!(names.map(|name| model.config.usize(name).unwrap()), [4, 2, 1, 1]);
+    for name in
+        ["moe_statics.e_score_correction_bias", "experts.up_proj.weight", "shared_experts.up_proj.weight"]
+    {
+        assert!(model.source.get(&format!("model.layers.1.mlp.{name}")).is_ok(), "{name}");
+    }
+    for (count, width, want) in [(2, 0, 0), (2, 12, 2), (0, 12, 1)] {
+        let shared = [("expert_shared_count", count), ("expert_shared_feed_forward_length", width)];
+        let c = config("ernie4_5-moe", &numbers(&shared)).unwrap();
+        assert_eq!(c.usize("moe_num_shared_experts").unwrap(), want);
+    }
+    assert_eq!(config("ernie4_5-moe", &[]).unwrap().usize("moe_layer_start_index").unwrap(), 0);
+    assert_eq!(open("ernie4_5", &[], &[]).unwrap().architecture, "Ernie4_5ForCausalLM");
+}
+
+#[test]
+fn exaone_has_windows_in_models_of_64_layers_and_in_no_others() {
+    let of = |keys: &[(&'static str, u32)]| config("exaone4", &numbers(keys)).unwrap();
+    let c = of(&[("block_count", 64), ("attention.sliding_window", 32)]);
+    let types = c.opt_strs("layer_types").unwrap().unwrap();
+    assert_eq!(types[..5].iter().map(|t| &t[..1]).collect::<String>(), "sssfs");
+    assert_eq!((types.len(), c.usize("sliding_window").unwrap()), (64, 32));
+    assert_eq!(of(&[("block_count", 64)]).usize("sliding_window").unwrap(), 4096);
+    let c = of(&[("block_count", 30), ("attention.sliding_window", 32)]);
+    assert!(!c.has("sliding_window") && !c.has("layer_types"));
+    let tensors: &[(&str, &[u64])] =
+        &[("blk.0.post_attention_norm.weight", &[8]), ("blk.0.post_ffw_norm.weight", &[8])];
+    let source = open("exaone4", &[], tensors).unwrap().source;
+    for name in ["post_attention_layernorm", "post_feedforward_layernorm"] {
+        assert!(source.get(&format!("model.layers.0.{name}.weight")).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn seed_oss_has_its_second_norm_and_its_biases_under_their_names() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("blk.0.post_attention_norm.weight", &[8]),
+        ("blk.0.attn_q.bias", &[8]),
+        ("blk.0.attn_output.bias", &[8]),
+    ];
+    let model = open("seed_oss", &[], tensors).unwrap();
+    assert_eq!(model.architecture, "SeedOssForCausalLM");
+    for name in ["post_attention_layernorm.weight", "self_attn.q_proj.bias", "self_attn.o_proj.bias"] {
+        assert!(model.source.get(&format!("model.layers.0.{name}")).is_ok(), "{name}");
+    }
+}

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub type Settings = Map<String, Value>;
 
 /// More layers than any model has; it bounds what a false count can make us list.
-const MOST_LAYERS: u64 = 10_000;
+pub(super) const MOST_LAYERS: u64 = 10_000;
 
 /// GGUF's keys (below the architecture) and Hugging Face's.
 const COPIED: &[(&str, &str)] = &[
@@ -156,13 +156,25 @@ pub(super) fn only_sigmoids(header: &Header<'_>) -> Result<()> {
     Err(Error::unsupported("expert_gating_func", why))
 }
 
+/// Refuses a model that also sees, whose rows some converters reorder.
+pub(super) fn of_one_dimension(header: &Header<'_>) -> Result<()> {
+    let key = "rope.dimension_sections";
+    if header.value(key)?.is_none() {
+        return Ok(());
+    }
+    Err(Error::unsupported(key, "the file has positions of several dimensions, which are not known"))
+}
+
 /// Takes layers at the end that foretell more than one token off the count: they are no part of the model.
 pub(super) fn without_foretelling(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     if let Some((layers, behind)) =
         whole(settings, "num_hidden_layers").zip(header.usize("nextn_predict_layers")?)
     {
         let first = layers.saturating_sub(behind as u64);
-        if header.has_tensor(&format!("blk.{first}.nextn.eh_proj.weight")) {
+        let attends = |layer: u64| header.has_tensor(&format!("blk.{layer}.attn_norm.weight"));
+        // A file may count them and have none.
+        let left_out = first > 0 && attends(first - 1) && !attends(first);
+        if left_out || header.has_tensor(&format!("blk.{first}.nextn.eh_proj.weight")) {
             settings.insert("num_hidden_layers".into(), first.into());
         }
     }

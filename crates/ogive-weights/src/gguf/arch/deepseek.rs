@@ -9,7 +9,7 @@ use ogive_tensor::Result;
 use serde_json::json;
 
 pub(super) fn deepseek2() -> Translation {
-    Translation::decoder("deepseek2", "DeepseekV2ForCausalLM")
+    with_experts(Translation::decoder("deepseek2", "DeepseekV2ForCausalLM"))
         .rename("blk.{}.attn_q_a", "model.layers.{}.self_attn.q_a_proj")
         .rename("blk.{}.attn_q_a_norm", "model.layers.{}.self_attn.q_a_layernorm")
         .rename("blk.{}.attn_q_b", "model.layers.{}.self_attn.q_b_proj")
@@ -18,7 +18,12 @@ pub(super) fn deepseek2() -> Translation {
         .rename("blk.{}.attn_kv_b", "model.layers.{}.self_attn.kv_b_proj")
         .rename("blk.{}.attn_k_b", "model.layers.{}.self_attn.k_b_proj")
         .rename("blk.{}.attn_v_b", "model.layers.{}.self_attn.v_b_proj")
-        .rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
+        .settings(settings)
+}
+
+/// The router, experts and what all rows share, under the names of their classes, added to another architecture.
+pub(super) fn with_experts(to: Translation) -> Translation {
+    to.rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
         .rule(Rule::new("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias"))
         .rename("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.gate_proj")
         .rename("blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.up_proj")
@@ -26,27 +31,32 @@ pub(super) fn deepseek2() -> Translation {
         .rename("blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_experts.gate_proj")
         .rename("blk.{}.ffn_up_shexp", "model.layers.{}.mlp.shared_experts.up_proj")
         .rename("blk.{}.ffn_down_shexp", "model.layers.{}.mlp.shared_experts.down_proj")
-        .settings(settings)
+        .settings(|header, settings| {
+            settings.insert("norm_topk_prob".into(), json!(false));
+            copy(
+                header,
+                settings,
+                &[
+                    ("leading_dense_block_count", "first_k_dense_replace"),
+                    ("expert_count", "n_routed_experts"),
+                    ("expert_used_count", "num_experts_per_tok"),
+                    ("expert_shared_count", "n_shared_experts"),
+                    ("expert_group_count", "n_group"),
+                    ("expert_group_used_count", "topk_group"),
+                    ("expert_feed_forward_length", "moe_intermediate_size"),
+                    ("expert_weights_scale", "routed_scaling_factor"),
+                    ("expert_weights_norm", "norm_topk_prob"),
+                ],
+            )?;
+            without_foretelling(header, settings)
+        })
 }
 
 fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
-    settings.insert("norm_topk_prob".into(), json!(false));
     copy(
         header,
         settings,
-        &[
-            ("attention.q_lora_rank", "q_lora_rank"),
-            ("attention.kv_lora_rank", "kv_lora_rank"),
-            ("leading_dense_block_count", "first_k_dense_replace"),
-            ("expert_count", "n_routed_experts"),
-            ("expert_used_count", "num_experts_per_tok"),
-            ("expert_shared_count", "n_shared_experts"),
-            ("expert_group_count", "n_group"),
-            ("expert_group_used_count", "topk_group"),
-            ("expert_feed_forward_length", "moe_intermediate_size"),
-            ("expert_weights_scale", "routed_scaling_factor"),
-            ("expert_weights_norm", "norm_topk_prob"),
-        ],
+        &[("attention.q_lora_rank", "q_lora_rank"), ("attention.kv_lora_rank", "kv_lora_rank")],
     )?;
     // GGUF calls latent attention what it computes: one key head. Hugging Face counts the heads it expands to.
     if let Some(heads) = settings.get("num_attention_heads").cloned() {
@@ -63,7 +73,6 @@ fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     if let Some(value) = value {
         settings.insert("v_head_dim".into(), value.into());
     }
-    without_foretelling(header, settings)?;
     // V3 scores by sigmoids and balances by a bias; V2 by softmax, its large model within groups.
     let sigmoid = header.usize("expert_gating_func")? == Some(2);
     let grouped = whole(settings, "n_group").is_some_and(|n| n > 1);

@@ -5,6 +5,8 @@
 mod bert;
 mod cohere;
 mod deepseek;
+mod ernie;
+mod exaone4;
 mod falcon_h1;
 mod gemma;
 mod glm;
@@ -14,11 +16,13 @@ mod granite;
 mod lfm2;
 mod llama;
 mod mamba2;
+mod minimax;
 mod nemotron_h;
 mod olmo;
 mod phi3;
 mod qwen;
 mod qwen_hybrid;
+mod seed_oss;
 mod smollm3;
 
 use super::Translation;
@@ -53,6 +57,12 @@ pub fn translations() -> Vec<Translation> {
         smollm3::smollm3(),
         glm::chatglm(),
         glm::glm4(),
+        glm::glm4_moe(),
+        minimax::minimax_m2(),
+        seed_oss::seed_oss(),
+        ernie::ernie(),
+        ernie::ernie_moe(),
+        exaone4::exaone4(),
         cohere::cohere2(),
         gpt2::gpt2(),
         gpt_oss::gpt_oss(),
