@@ -5,12 +5,14 @@
 //! that a model which GGUF cannot say is an error here and not a model that answers differently.
 
 mod check;
+mod exaone4;
 mod falcon_h1;
 mod granite;
 mod hybrid;
 mod latent;
 mod lfm2;
 mod mamba2;
+mod mixtures;
 mod nemotron_h;
 mod pieces;
 mod settings;
@@ -62,6 +64,12 @@ const CLASSES: &[(&str, &str)] = &[
     ("SmolLM3ForCausalLM", "smollm3"),
     ("GlmForCausalLM", "chatglm"),
     ("Glm4ForCausalLM", "glm4"),
+    ("Glm4MoeForCausalLM", mixtures::GLM),
+    ("MiniMaxM2ForCausalLM", mixtures::MINIMAX),
+    ("SeedOssForCausalLM", "seed_oss"),
+    ("Ernie4_5ForCausalLM", "ernie4_5"),
+    ("Ernie4_5_MoeForCausalLM", mixtures::ERNIE),
+    ("Exaone4ForCausalLM", exaone4::ARCHITECTURE),
     ("Cohere2ForCausalLM", "cohere2"),
     ("GPT2LMHeadModel", "gpt2"),
     ("BertModel", "bert"),

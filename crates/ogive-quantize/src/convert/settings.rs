@@ -3,7 +3,9 @@
 //! The keys are those llama.cpp's converter writes, with one more habit: what a class takes for granted where the file is
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
-use super::{Keys, Model, falcon_h1, granite, hybrid, latent, lfm2, mamba2, nemotron_h, refuse};
+use super::{
+    Keys, Model, exaone4, falcon_h1, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h, refuse,
+};
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
 use std::f64::consts::TAU;
@@ -99,6 +101,12 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             falcon_h1::set(keys, model)?;
         }
         "glm4" | "chatglm" => turning(keys, config, head_dim)?,
+        mixtures::GLM | mixtures::MINIMAX => {
+            turning(keys, config, head_dim)?;
+            mixtures::set(keys, model)?;
+        }
+        mixtures::ERNIE => mixtures::set_ernie(keys, model)?,
+        exaone4::ARCHITECTURE => exaone4::set(keys, model, whole("head_dim", head_dim)?)?,
         "cohere2" => {
             turning(keys, config, head_dim)?;
             keys.set("logit_scale", config.f32_or("logit_scale", 0.0625)?);
@@ -125,6 +133,11 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "SmolLM3ForCausalLM"
         | "GlmForCausalLM"
         | "Glm4ForCausalLM"
+        | "Glm4MoeForCausalLM"
+        | "MiniMaxM2ForCausalLM"
+        | "SeedOssForCausalLM"
+        | "Ernie4_5ForCausalLM"
+        | "Ernie4_5_MoeForCausalLM"
         | "FalconH1ForCausalLM"
         | "Lfm2ForCausalLM"
         | "Lfm2MoeForCausalLM"
@@ -262,6 +275,12 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         }
         if config.opt_usizes("mlp_only_layers")?.is_some_and(|dense| !dense.is_empty()) {
             return refuse("mlp_only_layers", why);
+        }
+    }
+    // Readers pass them over, or do not read the file.
+    for (class, flag) in [("Seed", "attention_out_bias"), ("Seed", "mlp_bias"), ("Ernie", "use_bias")] {
+        if model.class.starts_with(class) && config.bool_or(flag, false)? {
+            return refuse(flag, "GGUF has no such biases for this architecture");
         }
     }
     if *architecture == "olmoe" && config.has("clip_qkv") {

@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, falcon_h1, granite, hybrid, latent, lfm2, mamba2, nemotron_h};
+use super::{Model, falcon_h1, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -27,6 +27,7 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
         let head = model.is_encoder() && HEADS.iter().any(|h| name.starts_with(h));
         head || hybrid::is_beside(model, name)
             || nemotron_h::is_beside(model, name)
+            || mixtures::is_beside(model, name)
             || BUFFERS.iter().any(|b| name.ends_with(b))
             || tied && name == "lm_head.weight"
     };
@@ -34,12 +35,12 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
         // It fails, and says of which type the elements are.
         source.get(name)?;
     }
-    let has_latents = model.architecture == latent::ARCHITECTURE;
+    let foretells = [latent::ARCHITECTURE, mixtures::GLM].contains(&model.architecture);
     let mut plain: Vec<Tensor> = Vec::new();
     let mut stacks: BTreeMap<String, BTreeMap<u64, WeightInfo>> = BTreeMap::new();
     for info in source.tensors() {
         let name = full_name(model, &info.name);
-        if is_beside(&name) || has_latents && latent::is_behind(model.config, &name)? {
+        if is_beside(&name) || foretells && latent::is_behind(model.config, &name)? {
             continue;
         }
         let two = latent::halves(model, &name).or_else(|| granite::halves(model, &name));
@@ -87,7 +88,10 @@ fn repeats_embedding(model: &Model<'_>, source: &dyn Source) -> Result<bool> {
 
 /// Whether config.json says that the embedding is the head too. Classes differ in what they take silence for.
 fn tied(model: &Model<'_>) -> Result<bool> {
-    let silent = matches!(model.architecture, "gemma" | "gemma2" | "gemma3" | "gpt2" | "smollm3" | "cohere2");
+    let silent = matches!(
+        model.architecture,
+        "gemma" | "gemma2" | "gemma3" | "gpt2" | "smollm3" | "cohere2" | "ernie4_5" | mixtures::ERNIE
+    );
     Ok(model.config.bool_or("tie_word_embeddings", silent)?)
 }
 
@@ -153,7 +157,7 @@ fn one(model: &Model<'_>, name: String, info: &WeightInfo, change: Option<Change
 /// Experts as one tensor; all must be there and alike.
 fn stack(model: &Model<'_>, name: String, experts: BTreeMap<u64, WeightInfo>) -> Result<Tensor> {
     let wrong = |why: String| Error::convert(format!("the experts of {name}"), why);
-    let said = ["num_local_experts", "num_experts", "n_routed_experts"];
+    let said = ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
     let said =
         said.into_iter().map(|key| model.config.opt_usize(key)).find_map(Result::transpose).transpose()?;
     let said = said.ok_or_else(|| wrong("config.json does not say how many there are".into()))?;
@@ -222,7 +226,7 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     // DeepSeek's first layers have no experts: in what follows attention they are like each other and not like the rest.
     let first = match model.architecture {
         latent::ARCHITECTURE => model.config.usize_or("first_k_dense_replace", 0)? as u64,
-        _ => lfm2::dense_layers(model)?,
+        _ => lfm2::dense_layers(model)?.max(mixtures::dense_layers(model)?),
     };
     let follows = |name: &str| first > 0 && [".ffn_", ".exp_probs_b."].iter().any(|part| name.contains(part));
     let mut counts: BTreeMap<u64, [usize; 2]> = BTreeMap::new();
