@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 import lfm2_moe
 import mamba2
+import minimax_m2
 import nemotron_h
 import qwen3_5
 from nomic_bert import NomicBertConfig, NomicBertModel
@@ -331,6 +332,61 @@ ARCHITECTURES = {
     # Heads of 20, of which 14 elements turn.
     "glm": ("glm", dict(BASE, head_dim=20, partial_rotary_factor=0.7, rms_norm_eps=1.5625e-7)),
     "glm4": ("glm4", dict(BASE, head_dim=16, partial_rotary_factor=0.5, rms_norm_eps=1.5625e-7)),
+    # Heads of 20, of which 14 elements turn, in groups of which some are chosen, and biases; and what GGUF can say besides: norms on heads, one
+    # group, shares as they are.
+    "glm4-moe": (
+        "glm4_moe",
+        dict(
+            BASE, head_dim=20, partial_rotary_factor=0.7, attention_bias=True, n_routed_experts=12,
+            n_shared_experts=2, num_experts_per_tok=3, moe_intermediate_size=12, n_group=4, topk_group=2,
+            first_k_dense_replace=1, routed_scaling_factor=1.7,
+        ),
+    ),
+    "glm4-moe-norm": (
+        "glm4_moe",
+        dict(
+            BASE, head_dim=16, partial_rotary_factor=0.5, use_qk_norm=True, attention_bias=True, n_routed_experts=7,
+            n_shared_experts=1, num_experts_per_tok=3, moe_intermediate_size=20, first_k_dense_replace=0,
+            norm_topk_prob=False, tie_word_embeddings=True,
+        ),
+    ),
+    "minimax-m2": (
+        "minimax_m2",
+        dict(
+            BASE, head_dim=20, rotary_dim=14, intermediate_size=20, num_local_experts=7, num_experts_per_tok=3,
+            rope_theta=5e3,
+        ),
+    ),
+    # One that GGUF can say, and one with what it cannot: biases on all other matrices.
+    "seed-oss": ("seed_oss", dict(BASE, head_dim=12, attention_bias=True)),
+    "seed-oss-bias": (
+        "seed_oss",
+        dict(BASE, head_dim=12, attention_bias=True, attention_out_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    ),
+    # So too of ERNIE, whose mixtures have biases even on heads: those that end with layers without experts, and have some in between.
+    "ernie4-5": ("ernie4_5", dict(BASE, head_dim=12, tie_word_embeddings=True)),
+    "ernie4-5-bias": ("ernie4_5", dict(BASE, head_dim=16, use_bias=True)),
+    "ernie4-5-moe": (
+        "ernie4_5_moe",
+        dict(
+            BASE, moe_num_experts=7, moe_k=3, moe_num_shared_experts=2, moe_intermediate_size=12,
+            moe_layer_start_index=1,
+        ),
+    ),
+    "ernie4-5-moe-bias": (
+        "ernie4_5_moe",
+        dict(
+            BASE, num_hidden_layers=4, intermediate_size=40, use_bias=True, moe_num_experts=5, moe_k=2,
+            moe_num_shared_experts=0, moe_intermediate_size=16, moe_layer_start_index=0, moe_layer_end_index=2,
+            moe_layer_interval=2,
+        ),
+    ),
+    # With windows, where the last layer's positions are not turned, and without any.
+    "exaone4": ("exaone4", dict(BASE, head_dim=8, sliding_window=None, layer_types=["full_attention"] * 2)),
+    "exaone4-window": (
+        "exaone4",
+        dict(BASE, num_hidden_layers=3, head_dim=12, sliding_window=9, sliding_window_pattern=3, tie_word_embeddings=True),
+    ),
     "cohere2": (
         "cohere2",
         dict(
@@ -371,11 +427,14 @@ ARCHITECTURES = {
 # whose tokens choose every pair of groups, and other experts than they would without groups: V2's shares are 0.004 apart, 0.1 as logits.
 # LFM2's are the best of 150 and of 500, 0.013 and 0.012 ahead, OLMoE's of 300, by shares 0.005, Nemotron 3's among the best of 400, 0.014
 # and 0.016 ahead, the latter of those that choose every pair of groups. Qwen's hybrids' are the ones of 150 whose logits rounding to bfloat16
-# moves least, 1.5e-4 of their square, of those that the delta rule in chunks and token by token gives within 7e-6.
+# moves least, 1.5e-4 of their square, of those that the delta rule in chunks and token by token gives within 7e-6. GLM-4.5's are of 800 and
+# 1000, 0.011 and 0.012 ahead, the former of those that choose every pair of groups, MiniMax's the best of 1200, 0.011, ERNIE's of 800, by
+# shares 0.006 and 0.021, of those whose tokens choose every expert.
 SALT = {
     "qwen2-moe": 120, "qwen3-moe": 21, "deepseek-v2": 128, "deepseek-v3": 132,
     "qwen3-next": 119, "qwen3-5": 53, "qwen3-5-moe": 108, "lfm2-moe": 146, "lfm2-moe-bias": 293,
     "olmoe": 50, "nemotron-h-moe": 41, "nemotron-h-moe-bias": 312,
+    "glm4-moe": 163, "glm4-moe-norm": 469, "minimax-m2": 919, "ernie4-5-moe": 172, "ernie4-5-moe-bias": 253,
 }
 
 # Models whose tokens see all of a text: no logits, but hidden states, a vocabulary, and vectors of whole texts.
@@ -419,6 +478,8 @@ def build(name):
         return lfm2_moe.build(settings)
     if model_type == "mamba2":
         return mamba2.build(settings)
+    if model_type == "minimax_m2":
+        return minimax_m2.build(settings)
     if model_type == "nemotron_h":
         return nemotron_h.build(settings)
     config = AutoConfig.for_model(model_type, **settings)

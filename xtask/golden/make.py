@@ -61,6 +61,9 @@ def fill(model, generator):
             # Decays that leave something of the first tokens.
             centre = -2.0 if name.endswith("A_log") else centre
             value = centre + 0.3 * uniform
+        elif name.endswith("e_score_correction_bias"):
+            # About as much as the shares of experts differ by.
+            value = 0.1 * uniform
         else:
             value = uniform * (1.7 * p.shape[-1] ** -0.5)
         p.data = value.to(torch.bfloat16).to(torch.float32)

@@ -43,6 +43,12 @@ pub(crate) fn load(
     load_mixed(class, c, [root, &model], &mixer, feed_forward)
 }
 
+/// Whether the weights have norms of queries, by those of the first layer.
+pub(crate) fn norms_heads(root: &Loader<'_>) -> Result<bool> {
+    let first = root.at_or_here("model", "embed_tokens")?.at("layers.0.self_attn");
+    Ok(root.optional(first.host("q_norm"))?.is_some())
+}
+
 /// Reads a model of a class, the head from the first of two places and all else from the second. What mixes tokens `mixer` reads from the
 /// block's place, given the block's number, and what follows `feed_forward`.
 pub(crate) fn load_mixed(

@@ -40,13 +40,30 @@ fn load(
     router: &dyn Fn(&Loader<'_>) -> Result<RouterSpec>,
 ) -> Result<Box<dyn Model>> {
     let rope = rope_of(c, root, c.usize("qk_rope_head_dim")?)?.layout(layout);
-    let activation = activation(c, "hidden_act", Activation::Silu)?;
-    let (dense, every) = (c.usize_or("first_k_dense_replace", 0)?, c.usize_or("moe_layer_freq", 1)?);
+    let every = c.usize_or("moe_layer_freq", 1)?;
     if every == 0 {
         return Err(Error::invalid("config", "`moe_layer_freq` is 0: no layer is each 0th"));
     }
+    let feed_forward = mixtures(c, every, router)?;
+    let mixer = |l: &Loader<'_>, i: usize| {
+        let attn = LatentAttention::load(&l.at("self_attn"), c, i, rope.clone())?;
+        Ok(Mixer::Latent(attn.into()))
+    };
+    let model = root.at_or_here("model", "embed_tokens")?;
+    decoder::load_mixed(&LLAMA, c, [root, &model], &mixer, &feed_forward)
+}
+
+/// Reads what follows attention: in the first layers one gated MLP, in each `every`-th of the others experts and a gated MLP that all tokens
+/// share. How a layer chooses experts `router` reads, from the block's `mlp`.
+pub(crate) fn mixtures<'a>(
+    c: &Config,
+    every: usize,
+    router: &'a dyn Fn(&Loader<'_>) -> Result<RouterSpec>,
+) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<'a>> {
+    let activation = activation(c, "hidden_act", Activation::Silu)?;
+    let dense = c.usize_or("first_k_dense_replace", 0)?;
     let (experts, shared) = (c.usize_or("n_routed_experts", 0)?, c.usize_or("n_shared_experts", 0)?);
-    let feed_forward = |l: &Loader<'_>, i: usize| {
+    Ok(move |l: &Loader<'_>, i: usize| {
         let l = &l.at("mlp");
         if experts == 0 || i < dense || !i.is_multiple_of(every) {
             return Ok(FeedForward::Dense(GatedMlp::load(l, activation)?));
@@ -60,11 +77,5 @@ fn load(
         }
         let shared = FeedForward::Dense(GatedMlp::load(&l.at("shared_experts"), activation)?);
         Ok(FeedForward::Shared(moe, Box::new(shared)))
-    };
-    let mixer = |l: &Loader<'_>, i: usize| {
-        let attn = LatentAttention::load(&l.at("self_attn"), c, i, rope.clone())?;
-        Ok(Mixer::Latent(attn.into()))
-    };
-    let model = root.at_or_here("model", "embed_tokens")?;
-    decoder::load_mixed(&LLAMA, c, [root, &model], &mixer, &feed_forward)
+    })
 }

@@ -1,12 +1,14 @@
 //! GLM-4: Llama with biases on q, k and v, gate and up in one matrix, and rotary positions that turn neighbours in half of a head. Its
-//! models of 2025 have norms after each block as well as before it.
+//! models of 2025 have norms after each block as well as before it. GLM-4.5 and 4.6 have Llama's norms again, halves that turn, norms on
+//! heads in the larger model, and DeepSeek-V3's mixtures.
 //!
-//! GLM Team 2024, <https://arxiv.org/abs/2406.12793>; transformers' `modeling_glm` and `modeling_glm4`.
+//! GLM Team 2024, <https://arxiv.org/abs/2406.12793>, and 2025, <https://arxiv.org/abs/2508.06471>; transformers' `modeling_glm`,
+//! `modeling_glm4` and `modeling_glm4_moe`. Layers behind `num_hidden_layers`, which foretell more than one token, are not read.
 
 use crate::class::{Class, LLAMA};
-use crate::{decoder, llama};
+use crate::{decoder, deepseek, llama, routers};
 use ogive_nn::backend::RopeLayout;
-use ogive_nn::tensor::Result;
+use ogive_nn::tensor::{Error, Result};
 use ogive_nn::{Config, Loader, Model};
 
 const GLM: Class = Class { layout: RopeLayout::Pairs, ..LLAMA };
@@ -35,6 +37,22 @@ pub fn load_glm(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// As [`load_glm`].
 pub fn load_glm4(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     load(&GLM_4, c, root)
+}
+
+/// Reads a mixture (GLM-4.5, its Air, 4.6) with Hugging Face's names; experts stacked or one by one.
+///
+/// # Errors
+/// Where groups of experts do not fit, and where `use_qk_norm` says otherwise than the weights.
+pub fn load_glm4_moe(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let normed = decoder::norms_heads(root)?;
+    if c.bool_or("use_qk_norm", normed)? != normed {
+        let (said, there) = if normed { ("off", "there") } else { ("on", "not") };
+        let why = format!("`use_qk_norm` is {said}, and norms of queries are {there} in the weights");
+        return Err(Error::invalid("config", why));
+    }
+    let router = |l: &Loader<'_>| routers::deepseek_v3(c, l.numbers("gate.e_score_correction_bias")?);
+    let feed_forward = deepseek::mixtures(c, 1, &router)?;
+    decoder::load(&LLAMA, c, root, |_, rope, spec| (Some(rope), spec), &feed_forward)
 }
 
 fn load(class: &Class, c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {

@@ -31,6 +31,8 @@ mod class;
 pub mod cohere2;
 mod decoder;
 pub mod deepseek;
+pub mod ernie;
+pub mod exaone4;
 pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
@@ -45,6 +47,7 @@ mod hybrid;
 pub mod lfm2;
 pub mod llama;
 pub mod mamba2;
+pub mod minimax;
 mod mixer;
 pub mod mixtral;
 pub mod nemotron_h;
@@ -54,6 +57,7 @@ pub mod phi3;
 pub mod qwen3_next;
 pub mod qwen_moe;
 mod routers;
+pub mod seed_oss;
 pub mod smollm3;
 mod windows;
 
@@ -69,6 +73,9 @@ pub fn registry() -> ogive_nn::Registry {
         .with("DeepseekV2Model", deepseek::load_v2)
         .with("DeepseekV3ForCausalLM", deepseek::load_v3)
         .with("DeepseekV3Model", deepseek::load_v3)
+        .with("Ernie4_5ForCausalLM", ernie::load)
+        .with("Ernie4_5_MoeForCausalLM", ernie::load_moe)
+        .with("Exaone4ForCausalLM", exaone4::load)
         .with("FalconH1ForCausalLM", falcon_h1::load)
         .with("FalconH1Model", falcon_h1::load)
         .with("GemmaForCausalLM", gemma::load)
@@ -77,6 +84,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Gemma2Model", gemma2::load)
         .with("GlmForCausalLM", glm::load_glm)
         .with("Glm4ForCausalLM", glm::load_glm4)
+        .with("Glm4MoeForCausalLM", glm::load_glm4_moe)
         .with("GPT2LMHeadModel", gpt2::load)
         .with("GptOssForCausalLM", gpt_oss::load)
         .with("GraniteForCausalLM", granite::load)
@@ -93,6 +101,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("LlamaModel", llama::load)
         .with("Mamba2ForCausalLM", mamba2::load)
         .with("Mamba2Model", mamba2::load)
+        .with("MiniMaxM2ForCausalLM", minimax::load)
         .with("MistralForCausalLM", llama::load_mistral)
         .with("MistralModel", llama::load_mistral)
         .with("MixtralForCausalLM", mixtral::load)
@@ -118,5 +127,6 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Qwen3_5MoeForCausalLM", qwen3_next::load_qwen3_5)
         .with("Qwen3_5MoeTextModel", qwen3_next::load_qwen3_5)
         .with("Qwen3_5MoeForConditionalGeneration", qwen3_next::load_nested)
+        .with("SeedOssForCausalLM", seed_oss::load)
         .with("SmolLM3ForCausalLM", smollm3::load)
 }

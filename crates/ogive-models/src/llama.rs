@@ -1,7 +1,7 @@
 //! Llama, and the models that differ from it only in their configuration: Mistral (a sliding window), Qwen2 (biases on
 //! q, k and v), Qwen3 (norms on the query and key heads). Mixtral and Qwen's mixtures build on it with other blocks after attention, Phi-3
 //! with fused matrices, the first Gemma with scaled embeddings. Of each there are encoders of texts, by a setting (`is_causal`).
-//! The model itself is `decoder.rs`, which OLMo, Granite, SmolLM3 and GLM-4 have too.
+//! The model itself is `decoder.rs`, which OLMo, Granite, SmolLM3, GLM-4, ERNIE and others have too.
 //!
 //! Touvron et al. 2023, <https://arxiv.org/abs/2302.13971>; transformers' `modeling_llama`.
 

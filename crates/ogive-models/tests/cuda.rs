@@ -96,8 +96,9 @@ fn golden_models_as_programs_have_them() {
 
 /// Golden models that are grown and packed, how, and how far rounded activations may lead: attention with biases, experts, one that all tokens
 /// share, soft caps and a head that is the table of tokens, latents, the delta rule, short convolutions, a state space, one beside attention,
-/// experts without a gate, and state spaces alone.
-const PACKED: [(&str, Mix, f64); 14] = [
+/// experts without a gate, state spaces alone, experts scored each by itself
+/// behind norms of all heads, and such as a bias chooses from a softmax.
+const PACKED: [(&str, Mix, f64); 16] = [
     ("llama", q4_k_m, INTEGERS),
     ("mixtral", q4_k_m, INTEGERS),
     ("mixtral", q8_0, INTEGERS),
@@ -112,6 +113,8 @@ const PACKED: [(&str, Mix, f64); 14] = [
     ("nemotron-h-moe", q4_k_m, INTEGERS),
     ("nemotron-h-moe", q8_0, INTEGERS),
     ("mamba2", q8_0, INTEGERS),
+    ("minimax-m2", q4_k_m, INTEGERS),
+    ("ernie4-5-moe", q4_k_m, INTEGERS),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.

@@ -17,6 +17,9 @@ use std::path::Path;
 
 /// Models that no GGUF file can be, and what the refusal names.
 const REFUSED: &[(&str, &str)] = &[
+    ("ernie4-5-bias", "use_bias"),
+    ("ernie4-5-moe-bias", "some of its tensors are missing"),
+    ("exaone4-window", "sliding_window"),
     ("falcon-h1-bias", "ssm_in.bias"),
     ("gemma2", "query_pre_attn_scalar"),
     ("gemma3", "query_pre_attn_scalar"),
@@ -32,6 +35,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("qwen2-moe-normed", "some of its tensors are missing"),
     ("qwen3", "use_sliding_window"),
     ("qwen3-moe-window", "some of its tensors are missing"),
+    ("seed-oss-bias", "attention_out_bias"),
     ("smollm3-window", "use_sliding_window"),
 ];
 
@@ -192,6 +196,17 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         ("lfm2-moe", "norm_topk_prob", |c| c["norm_topk_prob"] = json!(false)),
         ("lfm2-moe", "use_expert_bias", |c| c["use_expert_bias"] = json!(false)),
         ("lfm2-moe", "routed_scaling_factor", |c| c["routed_scaling_factor"] = json!(2.0)),
+        ("glm4-moe", "routed_scaling_factor", |c| c["routed_scaling_factor"] = json!(0.0)),
+        ("minimax-m2", "scoring_func", |c| c["scoring_func"] = json!("softmax")),
+        ("minimax-m2", "attn_type_list", |c| c["attn_type_list"] = json!([1, 0])),
+        ("minimax-m2", "use_routing_bias", |c| c["use_routing_bias"] = json!(false)),
+        ("seed-oss", "mlp_bias", |c| c["mlp_bias"] = json!(true)),
+        ("ernie4-5", "use_bias", |c| c["use_bias"] = json!(true)),
+        ("ernie4-5-moe", "moe_layer_end_index", |c| c["moe_layer_end_index"] = json!(0)),
+        ("ernie4-5-moe", "moe_layer_interval", |c| c["moe_layer_interval"] = json!(2)),
+        ("ernie4-5-moe", "moe_norm_min", |c| c["moe_norm_min"] = json!(0.1)),
+        ("exaone4", "sliding_window", |c| c["sliding_window"] = json!(9)),
+        ("exaone4", "rope.freq_base_swa", |c| c["rope_local_base_freq"] = json!(500.0)),
     ];
     for (name, word, change) in refused {
         let e = as_gguf(&named(name), "bf16", change).map(|_| ()).unwrap_err().to_string();
@@ -238,7 +253,7 @@ impl Random {
     }
 }
 
-/// Of a hybrid's file, which layers attend is told by lists, and states are as large as it says.
+/// Of a hybrid's and a mixture's file, which layers attend is told by lists, and states are as large as it says.
 #[test]
 fn damaged_hybrids_end_in_an_error_or_in_a_model_that_runs() {
     let b = exact();
@@ -250,9 +265,17 @@ fn damaged_hybrids_end_in_an_error_or_in_a_model_that_runs() {
         let model = ogive_models::registry().build(&file.architecture, &file.config, &loader);
         model.is_ok_and(|model| evaluate(&b, &*model, &[1, 2, 3], &Evaluate::new()).is_ok())
     };
-    for name in
-        ["lfm2", "lfm2-moe", "falcon-h1-norm", "mamba2", "qwen3-next", "qwen3-5-moe", "nemotron-h-moe"]
-    {
+    for name in [
+        "lfm2",
+        "lfm2-moe",
+        "glm4-moe",
+        "ernie4-5-moe",
+        "falcon-h1-norm",
+        "mamba2",
+        "qwen3-next",
+        "qwen3-5-moe",
+        "nemotron-h-moe",
+    ] {
         let good = gguf_bytes(&named(name), "f32", |_| {}).unwrap();
         // The header, before the vocabulary and the weights.
         let header = good.windows(5).position(|w| w == b"[PAD]").unwrap();

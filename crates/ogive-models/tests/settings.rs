@@ -67,6 +67,21 @@ fn lfm2_knows_no_windows_and_no_activation() {
     unchanged("lfm2", &[window, json!({"hidden_act": "gelu"})]);
 }
 
+/// What GLM-4.5's files and MiniMax's keep of other models, and what both keep for training.
+#[test]
+fn what_mixtures_do_not_know_changes_nothing() {
+    let deepseeks = json!({"moe_layer_freq": 2, "num_nextn_predict_layers": 1, "moe_intermediate_size": 3});
+    unchanged("glm4-moe", &[deepseeks, json!({"attention_bias": false})]);
+    let of_minimax_01 = json!({"n_group": 3, "topk_group": 1, "norm_topk_prob": false, "routed_scaling_factor": 2.0,
+        "mlp_intermediate_size": 3, "num_mtp_modules": 3, "use_mtp": true, "shared_moe_mode": "sigmoid"});
+    unchanged("minimax-m2", &[of_minimax_01]);
+    let of_ernie = json!({"moe_capacity": [64, 64, 64], "moe_use_aux_free": true, "moe_gate": "topk", "norm_topk_prob": false,
+        "num_nextn_predict_layers": 1, "moe_layer_end_index": 1, "use_bias": true});
+    unchanged("ernie4-5-moe", &[of_ernie]);
+    unchanged("seed-oss", &[json!({"attention_dropout": 0.5, "residual_dropout": 0.5, "pretraining_tp": 2})]);
+    unchanged("exaone4", &[json!({"sliding_window_pattern": "LLLG"}), json!({"layer_types": null})]);
+}
+
 #[test]
 fn gemma_3_caps_no_scores() {
     unchanged("gemma3", &[json!({"attn_logit_softcapping": 0.5})]);
@@ -76,7 +91,8 @@ fn gemma_3_caps_no_scores() {
 fn classes_without_windows_know_no_key_of_one() {
     let window = json!({"sliding_window": 5});
     let types = json!({"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]});
-    for name in ["olmo2", "granite", "granite-moe", "glm", "glm4"] {
+    let newer = ["glm4-moe", "minimax-m2", "seed-oss", "ernie4-5", "ernie4-5-moe"];
+    for name in ["olmo2", "granite", "granite-moe", "glm", "glm4"].into_iter().chain(newer) {
         unchanged(name, &[window.clone(), types.clone()]);
     }
     unchanged("smollm3", &[window]);
@@ -100,6 +116,31 @@ fn what_a_class_has_of_its_own_counts() {
         ("smollm3-window", json!({"use_sliding_window": false, "layer_types": null})),
         ("glm", json!({"partial_rotary_factor": 1.0})),
         ("glm4", json!({"partial_rotary_factor": 1.0})),
+        ("glm4-moe", json!({"partial_rotary_factor": 1.0})),
+        ("glm4-moe", json!({"num_experts_per_tok": 4})),
+        ("glm4-moe", json!({"n_group": 1, "topk_group": 1})),
+        ("glm4-moe", json!({"topk_group": 4})),
+        ("glm4-moe", json!({"norm_topk_prob": false})),
+        ("glm4-moe", json!({"routed_scaling_factor": null})),
+        ("glm4-moe", json!({"n_shared_experts": 0})),
+        ("glm4-moe-norm", json!({"norm_topk_prob": null})),
+        ("glm4-moe-norm", json!({"rms_norm_eps": 0.1})),
+        ("minimax-m2", json!({"partial_rotary_factor": 1.0})),
+        ("minimax-m2", json!({"num_experts_per_tok": 2})),
+        ("minimax-m2", json!({"rope_theta": 100.0})),
+        ("minimax-m2", json!({"hidden_act": "gelu"})),
+        ("seed-oss", json!({"hidden_act": "gelu"})),
+        ("seed-oss", json!({"rope_scaling": {"rope_type": "linear", "factor": 4.0}})),
+        ("ernie4-5", json!({"hidden_act": "gelu"})),
+        ("ernie4-5-moe", json!({"moe_k": 2})),
+        ("ernie4-5-moe", json!({"moe_num_shared_experts": 0})),
+        ("ernie4-5-moe", json!({"hidden_act": "gelu"})),
+        ("exaone4", json!({"sliding_window": 9})),
+        ("exaone4", json!({"rope_scaling": {"rope_type": "linear", "factor": 4.0}})),
+        ("exaone4-window", json!({"sliding_window": 12})),
+        ("exaone4-window", json!({"sliding_window": null, "layer_types": null})),
+        ("exaone4-window", json!({"layer_types": null, "sliding_window_pattern": "LG"})),
+        ("exaone4-window", full(3)),
         ("cohere2", json!({"logit_scale": 0.25})),
         ("cohere2", json!({"sliding_window": 12})),
         ("cohere2", full(5)),
@@ -125,6 +166,32 @@ fn what_has_no_meaning_is_refused() {
         ("smollm3", json!({"no_rope_layers": [1]}), "no_rope_layers"),
         ("cohere2", json!({"sliding_window": null}), "sliding_window"),
         ("glm4", json!({"partial_rotary_factor": 1.5}), "should rotate"),
+        ("glm4-moe", json!({"use_qk_norm": true}), "`use_qk_norm` is on"),
+        ("glm4-moe-norm", json!({"use_qk_norm": false}), "`use_qk_norm` is off"),
+        ("glm4-moe", json!({"n_group": 5}), "12 experts in 5 groups"),
+        ("glm4-moe", json!({"n_routed_experts": 8}), "12 biases for 8 experts"),
+        ("glm4-moe", json!({"first_k_dense_replace": 0}), "e_score_correction_bias"),
+        ("glm4-moe", json!({"first_k_dense_replace": 2}), "mlp.gate_proj"),
+        ("glm4-moe", json!({"scoring_func": "softmax"}), "`scoring_func` is `softmax`"),
+        ("minimax-m2", json!({"scoring_func": "softmax"}), "`scoring_func`"),
+        ("minimax-m2", json!({"qk_norm_type": "per_head"}), "`qk_norm_type`"),
+        ("minimax-m2", json!({"use_qk_norm": false}), "`use_qk_norm` is off"),
+        ("minimax-m2", json!({"use_routing_bias": false}), "`use_routing_bias` is off"),
+        ("minimax-m2", json!({"attn_type_list": [1, 0]}), "`attn_type_list`"),
+        ("minimax-m2", json!({"shared_intermediate_size": 3}), "`shared_intermediate_size`"),
+        ("minimax-m2", json!({"layernorm_mlp_beta": 3.5}), "`layernorm_mlp_beta`"),
+        ("minimax-m2", json!({"num_local_experts": 6}), "7 biases for 6 experts"),
+        ("minimax-m2", json!({"num_experts_per_tok": 8}), "8 experts of 7"),
+        ("ernie4-5-moe", json!({"moe_norm_min": 0.5}), "`moe_norm_min`"),
+        ("ernie4-5-moe", json!({"moe_layer_interval": 0}), "`moe_layer_interval` is 0"),
+        ("ernie4-5-moe", json!({"moe_num_experts": 8}), "7 biases for 8 experts"),
+        ("ernie4-5-moe", json!({"moe_layer_start_index": 0}), "e_score_correction_bias"),
+        ("exaone4-window", json!({"sliding_window": null}), "sliding_window"),
+        (
+            "exaone4-window",
+            json!({"layer_types": null, "sliding_window_pattern": "LGL"}),
+            "sliding_window_pattern",
+        ),
     ] {
         let e = errors(name, &extra).unwrap_err().to_string();
         assert!(e.contains(word), "{name} with {extra}: {e}");

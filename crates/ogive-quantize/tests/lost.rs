@@ -112,7 +112,16 @@ fn nothing_is_lost_without_a_word() {
         ),
         ("own/lfm2", ends, |t| without(t, "layers.1.feed_forward.w3"), &["layer 1 of 4", "are missing"]),
     ];
-    for (model, settings, tensors, why) in lfm2.iter().chain(cases) {
+    // So are mixtures whose first layers are dense.
+    let newer: &[(&str, Settings, Tensors, &[&str])] = &[
+        ("own/glm4-moe", ends, |t| without(t, "layers.0.self_attn.k_proj.bias"), &["layer 0 of 2"]),
+        ("own/glm4-moe", ends, |t| without(t, "layers.1.mlp.experts.11."), &["number 11 of 12 is missing"]),
+        ("own/ernie4-5-moe", ends, |t| without(t, "layers.1.self_attn.k_proj"), &["layer 1 of 2"]),
+        ("own/ernie4-5-moe", ends, |t| without(t, "layers.1.mlp.experts.2."), &["number 2 is missing"]),
+        ("own/minimax-m2", ends, |t| without(t, "layers.1.block_sparse_moe.e_score"), &["layer 1 of 2"]),
+        ("own/exaone4", ends, |t| without(t, "layers.1.post_feedforward_layernorm"), &["layer 1 of 2"]),
+    ];
+    for (model, settings, tensors, why) in newer.iter().chain(lfm2).chain(cases) {
         let Some(folder) = rewritten(model, settings, tensors) else { return };
         let e = message(folder.path());
         assert!(why.iter().all(|why| e.contains(why)), "{why:?}: {e}");
@@ -170,6 +179,29 @@ fn layers_behind_deepseeks_own_are_no_part_of_the_model() {
     // Where nothing says what they are, they are told.
     let folder = rewritten("deepseek-v2", |_| {}, behind).unwrap();
     assert!(message(folder.path()).contains("model.layers.3.eh_proj.weight"));
+}
+
+/// GLM-4.5's behind its layers, ERNIE's beside them.
+#[test]
+fn what_foretells_in_newer_models_is_no_part_of_them() {
+    let more =
+        |name: &str| Tensor { name: name.into(), dtype: "F32".into(), shape: vec![4], bytes: vec![0; 16] };
+    let ends: Settings = |c| {
+        (c["bos_token_id"], c["eos_token_id"], c["num_nextn_predict_layers"]) =
+            (json!(2), json!(3), json!(1));
+    };
+    for (model, foretells) in [
+        ("own/glm4-moe", ["model.layers.2.eh_proj.weight", "model.layers.2.input_layernorm.weight"]),
+        ("own/ernie4-5-moe", ["model.mtp_emb_norm.0.weight", "model.mtp_block.0.input_layernorm.weight"]),
+    ] {
+        let tensors = |with: bool| {
+            let folder = rewritten(model, ends, |all| {
+                all.extend(foretells.into_iter().filter(|_| with).map(more));
+            });
+            packed(&format("f32"), folder.unwrap().path()).unwrap().tensors().len()
+        };
+        assert_eq!(tensors(true), tensors(false), "{model}");
+    }
 }
 
 #[test]

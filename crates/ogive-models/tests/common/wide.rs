@@ -9,9 +9,10 @@ use ogive_nn::{Config, Loader, Model, Source};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How many experts there are, by Mixtral's name, by Qwen's or by DeepSeek's.
+/// How many experts there are, by Mixtral's name, by Qwen's, by DeepSeek's or by ERNIE's.
 fn experts_of(config: &serde_json::Value) -> Option<&serde_json::Value> {
-    ["num_local_experts", "num_experts", "n_routed_experts"].into_iter().find_map(|key| config.get(key))
+    let names = ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
+    names.into_iter().find_map(|key| config.get(key))
 }
 
 /// What decides how a model grows.
@@ -19,6 +20,8 @@ fn experts_of(config: &serde_json::Value) -> Option<&serde_json::Value> {
 enum Kind {
     Dense,
     Experts,
+    /// Experts of another width than a layer without them has, or heads of which a part turns.
+    Uneven,
     /// Attention to latents, and experts.
     Latent,
     /// Linear attention in some layers.
@@ -50,6 +53,9 @@ impl Kind {
         if config.get("mamba_num_heads").is_some() {
             return Self::Blocks;
         }
+        if ["moe_k", "rotary_dim"].into_iter().any(|key| config.get(key).is_some()) {
+            return Self::Uneven;
+        }
         match (config.get("kv_lora_rank"), experts_of(config)) {
             (Some(_), _) => Self::Latent,
             (None, Some(_)) => Self::Experts,
@@ -73,7 +79,7 @@ fn settings(config: &mut serde_json::Value) {
         config[key] = value.into();
     }
     let own: &[(&str, usize)] = match kind {
-        Kind::Dense | Kind::Experts => &[],
+        Kind::Dense | Kind::Experts | Kind::Uneven => &[],
         Kind::Latent => {
             &[("kv_lora_rank", 256), ("qk_nope_head_dim", 128), ("qk_rope_head_dim", 64), ("v_head_dim", 128)]
         }
@@ -108,7 +114,8 @@ fn settings(config: &mut serde_json::Value) {
         config["topk_group"] = config["n_group"].clone();
     }
     if let Some(experts) = experts {
-        config["num_experts_per_tok"] = experts;
+        let key = if config.get("moe_k").is_some() { "moe_k" } else { "num_experts_per_tok" };
+        config[key] = experts;
     }
 }
 
@@ -156,6 +163,12 @@ fn grown(n: usize, kind: Kind) -> usize {
             20 | 48 | 72 => 256, // experts, hidden, all heads of either kind
             40 | 132 => 512,     // what is beside experts, what is convolved
             210 => 772,          // what is projected at once
+            other => other,
+        },
+        Kind::Uneven => match n {
+            16 | 40 => 128,            // keys and values
+            12 | 20 | 48 | 120 => 256, // experts, hidden, and all heads
+            24 | 56 => 512,            // what all rows share, and a layer without experts
             other => other,
         },
         Kind::Latent => match n {
