@@ -117,7 +117,7 @@ impl Plan {
             self.vector(&name("post_attention_norm.weight"), dim, Fill::Near(attention));
         }
         let norm = match shape.family {
-            Family::GptOss | Family::Qwen35 => "post_attention_norm.weight",
+            Family::GptOss | Family::Qwen35 | Family::SeedOss => "post_attention_norm.weight",
             // As the converter leaves it.
             Family::FalconH1 => "ffn_norm",
             _ => "ffn_norm.weight",
@@ -144,7 +144,7 @@ impl Plan {
         self.matrix(&name("attn_q.weight"), dim, rows, even(dim));
         self.matrix(&name("attn_k.weight"), dim, kv, even(dim));
         self.matrix(&name("attn_v.weight"), dim, kv, even(dim));
-        if matches!(shape.family, Family::Qwen2 | Family::GptOss) {
+        if matches!(shape.family, Family::Qwen2 | Family::GptOss | Family::SeedOss) {
             self.vector(&name("attn_q.bias"), q, Fill::Random(BIAS));
             self.vector(&name("attn_k.bias"), kv, Fill::Random(BIAS));
             self.vector(&name("attn_v.bias"), kv, Fill::Random(BIAS));

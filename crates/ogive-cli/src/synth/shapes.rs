@@ -28,6 +28,10 @@ pub(crate) enum Family {
     FalconH1,
     /// Layers that are one thing each: a selective state space, attention, or a mixture without gates beside an MLP that all tokens share.
     NemotronMoe,
+    /// Llama whose neighbours of a head turn together.
+    Ernie,
+    /// Biases on q, k and v, and the second norm under another name.
+    SeedOss,
 }
 
 impl Family {
@@ -45,6 +49,8 @@ impl Family {
             Self::GraniteHybrid => "granitehybrid",
             Self::FalconH1 => "falcon-h1",
             Self::NemotronMoe => "nemotron_h_moe",
+            Self::Ernie => "ernie4_5",
+            Self::SeedOss => "seed_oss",
         }
     }
 
@@ -342,6 +348,36 @@ pub(crate) const SHAPES: &[Shape] = &[
         tied: false,
         rope_factor: Some(8.0),
         ..LLAMA_3_2_1B
+    },
+    Shape {
+        name: "ernie-4.5-0.3b",
+        family: Family::Ernie,
+        layers: 18,
+        dim: 1024,
+        heads: 16,
+        kv_heads: 2,
+        head_dim: 128,
+        ffn: 3072,
+        vocab: 103_424,
+        context: 131_072,
+        theta: 500_000.0,
+        ..TINY
+    },
+    Shape {
+        name: "seed-oss-36b",
+        family: Family::SeedOss,
+        layers: 64,
+        dim: 5120,
+        heads: 80,
+        kv_heads: 8,
+        head_dim: 128,
+        ffn: 27_648,
+        vocab: 155_136,
+        context: 524_288,
+        theta: 10_000_000.0,
+        eps: 1e-6,
+        tied: false,
+        ..TINY
     },
     // 20.9 billion parameters, of which a token meets 3.6.
     Shape {

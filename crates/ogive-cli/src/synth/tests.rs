@@ -85,6 +85,8 @@ fn every_family_runs() {
         ("granite-4.0-h-micro", "q4_k_m"),
         ("falcon-h1-1.5b", "q4_k_m"),
         ("nemotron-3-nano-30b-a3b", "q4_k_m"),
+        ("ernie-4.5-0.3b", "q4_k_m"),
+        ("seed-oss-36b", "q4_k_m"),
     ] {
         let real = Shape::find(name).unwrap();
         // Rows that 256 does not divide, so that the older types are seen too.
@@ -274,6 +276,8 @@ fn shapes_have_their_published_sizes() {
         ("gpt-oss-20b", 20_914_757_184),
         ("qwen3-30b-a3b", 30_532_122_624),
         ("nemotron-3-nano-30b-a3b", 31_577_940_288),
+        ("ernie-4.5-0.3b", 360_748_032),
+        ("seed-oss-36b", 36_151_104_512),
     ] {
         let plan = plan(Shape::find(name).unwrap(), FileFormat::find("f32").unwrap());
         // The factors of rotary frequencies are no parameters.
