@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Models of the repository with states and with keys, of which one also sees, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 12] = [
+/// Models of the repository with states and with keys, of which one also sees, mixtures and one with windows, and settings that they have besides all others'.
+const HYBRIDS: [(&str, &[&str]); 16] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -25,7 +25,44 @@ const HYBRIDS: [(&str, &[&str]); 12] = [
     ("falcon-h1-norm", &BESIDE),
     ("mamba2", &ALONE),
     ("nemotron-h-moe", &MIXTURES),
+    ("glm4-moe", &GROUPED),
+    ("minimax-m2", &TURNED_IN_PART),
+    ("ernie4-5-moe", &FROM_LAYER_TO_LAYER),
+    ("exaone4", &SLIDING),
 ];
+
+const GROUPED: [&str; 9] = [
+    "first_k_dense_replace",
+    "n_routed_experts",
+    "n_shared_experts",
+    "num_experts_per_tok",
+    "n_group",
+    "topk_group",
+    "routed_scaling_factor",
+    "partial_rotary_factor",
+    "use_qk_norm",
+];
+
+const TURNED_IN_PART: [&str; 6] = [
+    "rotary_dim",
+    "num_local_experts",
+    "num_experts_per_tok",
+    "attn_type_list",
+    "qk_norm_type",
+    "shared_intermediate_size",
+];
+
+const FROM_LAYER_TO_LAYER: [&str; 7] = [
+    "moe_num_experts",
+    "moe_k",
+    "moe_num_shared_experts",
+    "moe_layer_start_index",
+    "moe_layer_end_index",
+    "moe_layer_interval",
+    "moe_norm_min",
+];
+
+const SLIDING: [&str; 3] = ["sliding_window", "sliding_window_pattern", "layer_types"];
 
 const DELTA: [&str; 16] = [
     "linear_num_key_heads",

@@ -53,6 +53,9 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/nemotron-h"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/falcon-h1"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/nemotron-h-moe"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/glm4-moe"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/minimax-m2"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/exaone4-window"),
         // There are no keys and values at all.
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/mamba2"),
     ];

@@ -33,7 +33,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// Models, their layers, and whether the table of tokens is the head.
-const MODELS: [(&str, usize, bool); 13] = [
+const MODELS: [(&str, usize, bool); 16] = [
     ("llama", 2, false),
     ("gemma2", 2, true),
     ("qwen3", 3, false),
@@ -47,6 +47,9 @@ const MODELS: [(&str, usize, bool); 13] = [
     ("mamba2", 2, false),
     ("lfm2-moe-bias", 3, false),
     ("gpt2", 2, true),
+    ("glm4-moe", 2, false),
+    ("minimax-m2", 2, false),
+    ("exaone4-window", 3, true),
 ];
 
 /// The first layer on the first part, the others on the second.
