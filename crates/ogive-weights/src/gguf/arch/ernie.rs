@@ -1,7 +1,7 @@
 //! `ernie4_5` and `ernie4_5-moe`: Baidu's ERNIE 4.5. Neighbours turn together in Hugging Face's files as well, so nothing is reordered.
 
 use crate::gguf::settings::{copy, of_one_dimension, whole};
-use crate::gguf::{Change, Header, Rule, Settings, Translation};
+use crate::gguf::{Header, Rule, Settings, Translation};
 use ogive_tensor::Result;
 use serde_json::json;
 
@@ -12,11 +12,7 @@ pub(super) fn ernie() -> Translation {
 pub(super) fn ernie_moe() -> Translation {
     Translation::decoder("ernie4_5-moe", "Ernie4_5_MoeForCausalLM")
         .rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
-        .rule(Rule::changed(
-            ["blk.{}.exp_probs_b.bias"],
-            "model.layers.{}.mlp.moe_statics.e_score_correction_bias",
-            Change::flat(None),
-        ))
+        .rule(Rule::new("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.moe_statics.e_score_correction_bias"))
         .rename("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.gate_proj")
         .rename("blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.up_proj")
         .rename("blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.down_proj")
