@@ -14,11 +14,16 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 24] = [
+const READ: [&str; 31] = [
     "cohere2",
+    "ernie4-5",
+    "ernie4-5-moe",
+    "exaone4",
     "falcon-h1",
     "falcon-h1-norm",
     "glm4",
+    "glm4-moe",
+    "glm4-moe-norm",
     "granite",
     "granite-hybrid",
     "granite-hybrid-moe",
@@ -31,6 +36,7 @@ const READ: [&str; 24] = [
     "llama-yarn",
     "llama3-rope",
     "mamba2",
+    "minimax-m2",
     "nemotron-h",
     "nemotron-h-moe",
     "olmoe",
@@ -38,6 +44,7 @@ const READ: [&str; 24] = [
     "qwen3-5",
     "qwen3-5-moe",
     "qwen3-moe",
+    "seed-oss",
     "smollm3",
 ];
 
