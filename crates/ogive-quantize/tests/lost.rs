@@ -204,6 +204,55 @@ fn what_foretells_in_newer_models_is_no_part_of_them() {
     }
 }
 
+/// EXAONE's windows, in a model of as many layers as readers tell the larger one by: those of three, again and again.
+#[test]
+fn exaones_windows_are_written_where_readers_have_them() {
+    let of = |window: Value, types: Value, pattern: Value| {
+        let settings = |c: &mut Value| {
+            (c["num_hidden_layers"], c["sliding_window"], c["layer_types"]) = (json!(64), window, types);
+            c["sliding_window_pattern"] = pattern;
+        };
+        let repeat = |all: &mut Vec<Tensor>| {
+            let layers: Vec<Tensor> = (0..64)
+                .flat_map(|i| {
+                    let (from, to) = (format!("model.layers.{}.", i % 3), format!("model.layers.{i}."));
+                    let of_it = all.iter().filter(|t| t.name.starts_with(&from));
+                    let copies = of_it.map(|t| Tensor {
+                        name: t.name.replace(&from, &to),
+                        dtype: t.dtype.clone(),
+                        shape: t.shape.clone(),
+                        bytes: t.bytes.clone(),
+                    });
+                    copies.collect::<Vec<_>>()
+                })
+                .collect();
+            all.retain(|t| !t.name.starts_with("model.layers."));
+            all.extend(layers);
+        };
+        rewritten("own/exaone4-window", settings, repeat).unwrap()
+    };
+    for pattern in [json!(4), json!("LLLG"), Value::Null] {
+        let folder = of(json!(9), Value::Null, pattern);
+        let file = packed(&format("f32"), folder.path()).unwrap();
+        assert_eq!(file.metadata().u32("exaone4.attention.sliding_window").unwrap(), 9);
+        let back = ogive_weights::OpenOptions::new().of_gguf(file.into()).unwrap();
+        let types = back.config.opt_strs("layer_types").unwrap().unwrap();
+        let slides =
+            |(i, kind): (usize, &String)| (kind == "sliding_attention") == !(i + 1).is_multiple_of(4);
+        assert!(types.len() == 64 && types.iter().enumerate().all(slides));
+    }
+    let full = json!(vec!["full_attention"; 64]);
+    for (window, types, pattern, why) in [
+        (json!(9), Value::Null, json!("LLG"), "sliding_window_pattern"),
+        (json!(9), Value::Null, json!(3), "sliding_window_pattern"),
+        (json!(9), full.clone(), Value::Null, "layer_types"),
+        (Value::Null, full, Value::Null, "the setting sliding_window"),
+    ] {
+        let e = message(of(window, types, pattern).path());
+        assert!(e.contains(why), "{why}: {e}");
+    }
+}
+
 #[test]
 fn a_head_of_its_own_stays_whatever_the_settings_say() {
     let tied = |c: &mut Value| c["tie_word_embeddings"] = json!(true);
