@@ -237,8 +237,7 @@ fn exaones_windows_are_written_where_readers_have_them() {
         assert_eq!(file.metadata().u32("exaone4.attention.sliding_window").unwrap(), 9);
         let back = ogive_weights::OpenOptions::new().of_gguf(file.into()).unwrap();
         let types = back.config.opt_strs("layer_types").unwrap().unwrap();
-        let slides =
-            |(i, kind): (usize, &String)| (kind == "sliding_attention") == !(i + 1).is_multiple_of(4);
+        let slides = |(i, kind): (usize, &String)| (kind == "sliding_attention") != (i + 1).is_multiple_of(4);
         assert!(types.len() == 64 && types.iter().enumerate().all(slides));
     }
     let full = json!(vec!["full_attention"; 64]);
