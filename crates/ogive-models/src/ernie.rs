@@ -29,8 +29,8 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// Reads a mixture with Hugging Face's names; experts stacked or one by one.
 ///
 /// # Errors
-/// If there are not `moe_num_experts` of each projection, if `moe_layer_interval` is 0, and for a `moe_norm_min` that is more than a guard
-/// against dividing by 0.
+/// If there are not `moe_num_experts` of each projection, if experts have biases of several sizes, if `moe_layer_interval` is 0, and for
+/// a `moe_norm_min` that is more than a guard against dividing by 0.
 pub fn load_moe(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     if c.f32_or("moe_norm_min", 0.0)? > NEARLY_NOTHING {
         let why = format!(
@@ -78,7 +78,7 @@ fn biases(l: &Loader<'_>, n: usize, name: &str) -> Result<Tensor> {
         let bias = l.at(expert).tensor(&format!("{name}.bias"))?;
         let values = bias.to_vec();
         if all.len() != expert * values.len() {
-            let why = format!("{} elements, and another number of experts before it", values.len());
+            let why = format!("{} elements, where those of the experts before it have others", values.len());
             return Err(Error::invalid(&bias.name, why));
         }
         all.extend(values);

@@ -51,7 +51,7 @@ pub(crate) fn every_second(c: &Config, usual: usize) -> Result<impl Fn(usize) ->
     Ok(move |i: usize| window.filter(|_| types.as_ref().map_or(i.is_multiple_of(2), |slides| slides[i])))
 }
 
-/// OLMo 3's rule and Cohere's: by `layer_types`, else all layers but each `every`-th.
+/// OLMo 3's rule, Cohere's and EXAONE's: by `layer_types`, else all layers but each `every`-th.
 pub(crate) fn all_but(c: &Config, every: usize) -> Result<impl Fn(usize) -> Option<usize> + use<>> {
     let (window, types) = (c.opt_usize("sliding_window")?.filter(|w| *w > 0), listed(c)?);
     let some_slide = types.as_ref().map_or(every != 1, |slides| slides.contains(&true));
