@@ -6,7 +6,7 @@ use crate::args::Context;
 use crate::error::Result;
 use crate::options::Machine;
 use clap::ArgGroup;
-use ogive::{Draft, Model};
+use ogive::{Device, Draft, Model};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +21,9 @@ pub(crate) struct Drafting {
     /// The same by what is there: that what followed the last tokens before follows again. With --model-draft, that model guesses where nothing did
     #[arg(long, group = "by")]
     lookup: bool,
+    /// Where the smaller model computes [default: where the model does]
+    #[arg(long, value_name = "DEVICE", requires = "model_draft")]
+    device_draft: Option<Device>,
     /// Tokens to guess in a step at most [default: 4]
     #[arg(long, value_name = "N", requires = "by")]
     draft_max: Option<NonZeroUsize>,
@@ -47,7 +50,11 @@ impl Drafting {
             return if self.lookup { self.told(Draft::lookup(), &model) } else { Ok(model) };
         };
         let mut options = machine.options_without_adapters(tokens)?;
-        let shared = model.backend().facts().name == "cpu";
+        let on_cpu = model.backend().facts().name == "cpu";
+        let shared = on_cpu && self.device_draft.is_none_or(|device| device == Device::Cpu);
+        if let Some(device) = self.device_draft {
+            options = options.device(device);
+        }
         if shared {
             options = options.backend(Arc::clone(model.backend()));
         }

@@ -64,6 +64,12 @@ fn guesses_are_measured_right_and_wrong() {
         let rate = &json[format!("decode_guessed_{kind}_tokens_per_second")]["median"];
         assert!(rate.as_f64().unwrap() > 0.0, "{json}");
     }
+    let [right, wrong] = ["right", "wrong"].map(|kind| &json[format!("guessed_{kind}")]);
+    // Twelve tokens: four steps with three guesses each, of which the last has but two.
+    assert!(right["drafted"] == 9 && right["accepted"] == 9, "{json}");
+    assert!(wrong["drafted"].as_u64().unwrap() > 2 && wrong["accepted"] == 0, "{json}");
+    let few = run(&["--guesses", "3", "-b", "4"]);
+    assert!(few.error(2).contains("less than one for each of 4 sequences"), "{}", few.stderr);
     let text = run(&["--guesses", "3"]).text();
     assert!(text.contains("\n..right ") && text.contains("\n..wrong "), "{text}");
     assert!(run(&["--json"]).json().get("guesses").is_none());

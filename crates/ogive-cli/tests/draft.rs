@@ -21,7 +21,16 @@ fn answers_are_the_same_and_guesses_are_counted() {
     {
         assert_eq!(run(&by).text(), text, "{by:?}");
     }
-    let sure = args!["--model-draft", small.clone(), "--draft-max", "6", "--draft-p-min", "0"];
+    let sure = args![
+        "--model-draft",
+        small.clone(),
+        "--draft-max",
+        "6",
+        "--draft-p-min",
+        "0",
+        "--device-draft",
+        "cpu"
+    ];
     let guessed = run(&sure);
     assert_eq!(guessed.text(), text);
     let line = guessed.stderr.lines().last().unwrap();
@@ -52,6 +61,7 @@ fn what_cannot_guess_is_refused() {
     };
     usage(&["--draft-max", "3"], "--model-draft <MODEL>|--lookup");
     usage(&["--lookup", "--draft-max", "0"], "at least 1");
+    usage(&["--lookup", "--device-draft", "cpu"], "--model-draft <MODEL>");
     usage(&["--lookup", "--draft-p-min", "0.3"], "--model-draft <MODEL>");
     usage(&["--model-draft", "ogive:demo", "--draft-p-min", "1.5"], "a number from 0 to 1");
     let ran = ogive(args!["run", "--model-draft", "nowhere", "hello"]);

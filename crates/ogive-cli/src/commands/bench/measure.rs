@@ -70,6 +70,8 @@ pub(super) struct Bench {
     filled: Vec<SeqId>,
     /// What was drawn last, behind all that came before.
     texts: Vec<Vec<u32>>,
+    /// How many guesses there were when guesses were measured last, and how many of them were right.
+    pub(super) guesses: [u64; 2],
 }
 
 impl Bench {
@@ -98,8 +100,8 @@ impl Bench {
         };
         let vocabulary = u64::try_from(vocabulary)?.clamp(1, u64::from(u32::MAX));
         // One seed for all: whoever compares two runs compares the same tokens.
-        let (depths, filled, texts) = Default::default();
-        Ok(Self { engine, trace, load, vocabulary, rng: Rng::new(0), depths, filled, texts })
+        let (depths, filled, texts, guesses) = Default::default();
+        Ok(Self { engine, trace, load, vocabulary, rng: Rng::new(0), depths, filled, texts, guesses })
     }
 
     /// Reads a prompt, as one sequence.
@@ -131,15 +133,18 @@ impl Bench {
         Ok(window)
     }
 
-    /// The same with up to `most` guesses in a step, all of them right or all wrong.
+    /// The same with up to `most` guesses in a step, all of them right or all wrong. Of wrong ones an engine makes fewer and fewer.
     pub(super) fn decode_guessed(&mut self, most: usize, right: bool) -> Result<Window> {
         if self.texts.is_empty() {
             self.decode()?;
         }
         let known = Known { texts: self.texts.clone(), right };
+        let before = self.engine.stats();
         self.engine.speculate(Some(Box::new(known)), most);
         let window = self.decode();
         self.engine.speculate(None, 0);
+        let now = self.engine.stats();
+        self.guesses = [now.drafted - before.drafted, now.accepted - before.accepted];
         window
     }
 

@@ -39,7 +39,8 @@ pub(crate) struct Args {
     /// Sequences that decode together
     #[arg(short = 'b', long, value_name = "N", default_value = "1")]
     sequences: NonZeroUsize,
-    /// Also decodes with N guessed tokens in a step, all of them right or all wrong: what --model-draft and --lookup of `ogive run` can bring
+    /// Also decodes with up to N guessed tokens in a step, for all sequences together, all of them right or all wrong: the most and the least that
+    /// --model-draft and --lookup of `ogive run` bring
     #[arg(long, value_name = "N")]
     guesses: Option<NonZeroUsize>,
     /// Measurements of each kind
@@ -57,6 +58,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
     if args.prompt == 0 && args.tokens == 0 {
         return Err(Error::Usage("there is nothing to measure: -p and -n are both 0".into()));
+    }
+    if let Some(guesses) = args.guesses.filter(|n| *n < args.sequences) {
+        let why = format!("--guesses {guesses} is less than one for each of {} sequences", args.sequences);
+        return Err(Error::Usage(why));
     }
     check_plain(path, "measured")?;
     let load = Load {
@@ -105,8 +110,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         });
         if let Some(guesses) = args.guesses {
             all["guesses"] = json!(guesses);
-            all["decode_guessed_right_tokens_per_second"] = spread(right);
-            all["decode_guessed_wrong_tokens_per_second"] = spread(wrong);
+            for (kind, guessed) in [("right", &right), ("wrong", &wrong)] {
+                let [drafted, accepted] = guessed.guesses;
+                all[format!("decode_guessed_{kind}_tokens_per_second")] = spread(guessed.rate);
+                all[format!("guessed_{kind}")] = json!({ "drafted": drafted, "accepted": accepted });
+            }
         }
         if let Some(traced) = &traced {
             all["trace"] = traced.json();
@@ -121,13 +129,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     for (name, tokens, sequences, spread) in [
         ("prefill", args.prompt, 1, prefill),
         ("decode", args.tokens, sequences, decode),
-        ("..right", args.tokens, sequences, right),
-        ("..wrong", args.tokens, sequences, wrong),
+        ("..right", args.tokens, sequences, right.rate),
+        ("..wrong", args.tokens, sequences, wrong.rate),
     ] {
         let Some(Spread { median, min, max }) = spread else { continue };
         let depth = args.depth;
         output::line(format_args!(
             "{name:<8} {tokens:>7} {depth:>7} {sequences:>9} {median:>12.2} {min:>10.2} {max:>10.2}"
+        ))?;
+    }
+    if right.rate.is_some() {
+        let [of_right, of_wrong] =
+            [right, wrong].map(|Guessed { guesses: [all, right], .. }| format!("{right} of {all}"));
+        output::line(format_args!(
+            "of guesses {of_right} were right where all should be, {of_wrong} where none should be"
         ))?;
     }
     if let Some(reads) = reads {
@@ -152,9 +167,16 @@ struct Rates {
     prefill: Option<Spread>,
     decode: Option<Spread>,
     /// Decoding where every guess is right.
-    right: Option<Spread>,
+    right: Guessed,
     /// Where every guess is wrong.
-    wrong: Option<Spread>,
+    wrong: Guessed,
+}
+
+/// Tokens a second with guesses.
+struct Guessed {
+    rate: Option<Spread>,
+    /// Guesses of one run, and how many of them were right: on a GPU a step of several tokens may round otherwise than one of one.
+    guesses: [u64; 2],
 }
 
 fn measure(bench: &mut Bench, args: &Args, context: &Context) -> Result<Rates> {
@@ -173,14 +195,15 @@ fn measure(bench: &mut Bench, args: &Args, context: &Context) -> Result<Rates> {
         }
         Ok::<_, Error>(Spread::of(rates))
     };
-    let rates = Rates {
-        prefill: series(args.prompt > 0, &mut || bench.prefill())?,
-        decode: series(args.tokens > 0, &mut || bench.decode())?,
-        right: series(guesses > 0, &mut || bench.decode_guessed(guesses, true))?,
-        wrong: series(guesses > 0, &mut || bench.decode_guessed(guesses, false))?,
+    let prefill = series(args.prompt > 0, &mut || bench.prefill())?;
+    let decode = series(args.tokens > 0, &mut || bench.decode())?;
+    let mut guessed = |right| {
+        let rate = series(guesses > 0, &mut || bench.decode_guessed(guesses, right))?;
+        Ok::<_, Error>(Guessed { rate, guesses: bench.guesses })
     };
+    let (right, wrong) = (guessed(true)?, guessed(false)?);
     bar.finish_and_clear();
-    Ok(rates)
+    Ok(Rates { prefill, decode, right, wrong })
 }
 
 fn spread(spread: Option<Spread>) -> Value {
