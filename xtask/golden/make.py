@@ -40,7 +40,8 @@ torch.backends.mkldnn.enabled = False
 def kept_less_one(model_type, name):
     """Whether a norm's factors are what is kept, and one."""
     hybrid = model_type.startswith(("qwen3_next", "qwen3_5"))
-    return "gemma" in model_type or hybrid and not name.endswith("linear_attn.norm.weight")
+    gemma = "gemma" in model_type and not model_type.startswith("gemma4")
+    return gemma or hybrid and not name.endswith("linear_attn.norm.weight")
 
 
 def fill(model, generator):
@@ -49,7 +50,7 @@ def fill(model, generator):
     Norms are near 1 and biases are not 0, as their defaults would hide a mistake; matrices keep what passes through
     them at its size.
     """
-    seen = set()
+    seen, gemma4 = set(), model.config.model_type.startswith("gemma4")
     for name, p in sorted(model.named_parameters()):
         if p.data_ptr() in seen:
             continue
@@ -60,18 +61,23 @@ def fill(model, generator):
             centre = 0.0 if name.endswith("bias") or kept_less_one(model.config.model_type, name) else 1.0
             # Decays that leave something of the first tokens.
             centre = -2.0 if name.endswith("A_log") else centre
+            # Scores that nothing else makes small.
+            centre = 0.5 if gemma4 and name.endswith(("q_norm.weight", "k_norm.weight")) else centre
             value = centre + 0.3 * uniform
         elif name.endswith("e_score_correction_bias"):
             # About as much as the shares of experts differ by.
             value = 0.1 * uniform
         else:
-            value = uniform * (1.7 * p.shape[-1] ** -0.5)
+            # Gemma 4's router is given what was divided by the root already.
+            value = uniform * (1.7 * p.shape[-1] ** (0 if gemma4 and name.endswith("router.proj.weight") else -0.5))
         p.data = value.to(torch.bfloat16).to(torch.float32)
-    # What training moves by hand, and no gradient: the choice of experts.
+    # What training moves by hand, and no gradient: the choice of experts, and what blocks are multiplied by.
+    centres = {"e_score_correction_bias": 0.0, "expert_bias": 0.0, "layer_scalar": 1.0}
     for name, b in sorted(model.named_buffers()):
-        if name.endswith(("e_score_correction_bias", "expert_bias")):
+        if (centre := centres.get(name.rsplit(".")[-1])) is not None:
             whole = generator.integers(-32768, 32768, size=tuple(b.shape), dtype=numpy.int32)
-            b.copy_((0.3 * torch.from_numpy(whole.astype(numpy.float32) / 32768)).to(torch.bfloat16).to(torch.float32))
+            value = centre + 0.3 * torch.from_numpy(whole.astype(numpy.float32) / 32768)
+            b.copy_(value.to(torch.bfloat16).to(torch.float32))
 
 
 def make(name, out):

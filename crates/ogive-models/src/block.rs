@@ -1,7 +1,7 @@
 //! A block of `decoder.rs`: what mixes tokens and then what is done to each alone, both between the norms that the class has. Where blocks are
 //! one thing each, nothing follows, and a block without attention or a state is what follows it elsewhere (`Mixer::Alone`).
 
-use crate::{class::Class, mixer::Mixer};
+use crate::{class::Class, layer_inputs::OfLayer, mixer::Mixer};
 use ogive_nn::backend::LayerCache;
 use ogive_nn::tensor::{Result, Tensor};
 use ogive_nn::{FeedForward, Loader, Residual, RmsNorm, Step};
@@ -19,6 +19,10 @@ pub(crate) struct Block {
     mlp: Option<FeedForward>,
     /// Before and after the one, before and after the other.
     norms: [[Option<RmsNorm>; 2]; 2],
+    /// What is made of the layer's own input.
+    input: Option<OfLayer>,
+    /// What the stream is multiplied by, last of all.
+    scale: Option<Tensor>,
 }
 
 impl Block {
@@ -34,7 +38,11 @@ impl Block {
         let [a, b, c, d] = class.norms.map(norm);
         let norms = [[a?, b?], [c?, d?]];
         let mixer = mixer(l, number)?;
-        Ok(Self { number, mixer, mlp: mlp.map(|mlp| mlp(l, number)).transpose()?, norms })
+        let mlp = mlp.map(|mlp| mlp(l, number)).transpose()?;
+        let input = class.layer_inputs.map(|(_, f)| OfLayer::load(class, l, f, eps)).transpose()?;
+        // One that is missing is 1.
+        let scale = class.block_scale.map(|name| l.optional(l.numbers(name))).transpose()?.flatten();
+        Ok(Self { number, mixer, mlp, norms, input, scale })
     }
 
     /// Whether tokens see earlier ones only.
@@ -47,13 +55,26 @@ impl Block {
         self.mixer.cache(self.number * n, n)
     }
 
-    /// Adds what it makes of the stream, times `scale`.
-    pub(crate) fn forward(&self, s: &Step<'_>, x: Residual, scale: Option<&Tensor>) -> Result<Residual> {
+    /// Adds what it makes of the stream, times `scale`, and of `input`, where layers have inputs of their own.
+    pub(crate) fn forward(
+        &self,
+        s: &Step<'_>,
+        x: Residual,
+        scale: Option<&Tensor>,
+        input: Option<&Tensor>,
+    ) -> Result<Residual> {
         let [of_mixer, of_mlp] = &self.norms;
-        let x =
+        let mut x =
             self.branch(s, x, scale, of_mixer, self.mixer.name(), &|h: &Tensor| self.mixer.forward(s, h))?;
-        match &self.mlp {
-            Some(mlp) => self.branch(s, x, scale, of_mlp, "mlp", &|h: &Tensor| mlp.forward(s, h)),
+        if let Some(mlp) = &self.mlp {
+            x = self.branch(s, x, scale, of_mlp, "mlp", &|h: &Tensor| mlp.forward(s, h))?;
+        }
+        if let Some((own, input)) = self.input.as_ref().zip(input) {
+            let (stream, h) = x.plain(s)?;
+            x = stream.add(s, own.forward(s, &h, input)?)?;
+        }
+        match &self.scale {
+            Some(scale) => Ok(Residual::new(s.backend.mul(x.value(s)?, scale)?)),
             None => Ok(x),
         }
     }

@@ -1,7 +1,7 @@
 //! In what the classes differ whose model is `decoder.rs`: what a block's norms are called and where they stand, and factors here and
 //! there.
 
-use ogive_nn::backend::{AttnSpec, RopeLayout};
+use ogive_nn::backend::{Activation, AttnSpec, RopeLayout};
 use ogive_nn::tensor::Result;
 use ogive_nn::{Config, Loader, RmsNorm};
 
@@ -30,6 +30,12 @@ pub(crate) struct Class {
     pub(crate) residual_scale: Option<f32>,
     /// What logits are multiplied by.
     pub(crate) logit_scale: Option<f32>,
+    /// What logits are kept within, softly.
+    pub(crate) logit_cap: Option<f32>,
+    /// What the number is called that a block's stream is multiplied by, last of all.
+    pub(crate) block_scale: Option<&'static str>,
+    /// How many elements the inputs of layers have, and what their gates are activated by; see `layer_inputs.rs`.
+    pub(crate) layer_inputs: Option<(usize, Activation)>,
     /// Whether the embedding is the head too where the settings do not say.
     pub(crate) tied: bool,
 }
@@ -48,6 +54,9 @@ pub(crate) const LLAMA: Class = Class {
     embed_scale: None,
     residual_scale: None,
     logit_scale: None,
+    logit_cap: None,
+    block_scale: None,
+    layer_inputs: None,
     tied: false,
 };
 

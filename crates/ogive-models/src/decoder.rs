@@ -2,7 +2,8 @@
 //! factors here and there, which of its layers attend otherwise, and what they have in place of attention.
 
 use crate::block::{Block, ReadsFeedForward, ReadsMixer, scaled};
-use crate::{class::Class, head::Head, mixer::Mixer};
+use crate::head::{Cap, Head};
+use crate::{class::Class, layer_inputs::LayerInputs, mixer::Mixer};
 use ogive_nn::backend::{AttnOption, AttnSpec, LayerCache, Rope};
 use ogive_nn::tensor::{Result, Tensor};
 use ogive_nn::{Attention, Config, Embedding, Loader, Model, Residual, RmsNorm, Step};
@@ -11,6 +12,7 @@ use ogive_nn::{Attention, Config, Embedding, Loader, Model, Residual, RmsNorm, S
 struct Decoder {
     embed: Embedding,
     embed_scale: Option<Tensor>,
+    inputs: Option<LayerInputs>,
     blocks: Vec<Block>,
     /// Cache layers of each.
     caches: usize,
@@ -18,6 +20,7 @@ struct Decoder {
     norm: RmsNorm,
     head: Head,
     logit_scale: Option<Tensor>,
+    logit_cap: Option<Cap>,
 }
 
 /// Reads a model of a class whose layers all attend. What one attends by, `layer` makes of what the settings say, given its number; what
@@ -84,6 +87,7 @@ fn load_blocks(
         .map(|i| Block::load(class, &model.at("layers").at(i), (i, eps), mixer, feed_forward));
     let embed = model.embedding(class.embed)?;
     let constant = |value: Option<f32>| value.map(|value| model.constant(value)).transpose();
+    let inputs = class.layer_inputs.map(|(width, _)| LayerInputs::load(class, c, model, width, eps));
     Ok(Box::new(Decoder {
         blocks: blocks.collect::<Result<_>>()?,
         caches: class.caches,
@@ -91,8 +95,10 @@ fn load_blocks(
         head: Head::load(c, head, &embed, class.tied)?,
         embed,
         embed_scale: constant(class.embed_scale)?,
+        inputs: inputs.transpose()?,
         residual_scale: constant(class.residual_scale)?,
         logit_scale: constant(class.logit_scale)?,
+        logit_cap: class.logit_cap.map(|cap| Cap::of(model, cap)).transpose()?,
     }))
 }
 
@@ -111,14 +117,21 @@ impl Model for Decoder {
     }
 
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
-        let mut x = Residual::new(scaled(s, self.embed.forward(s)?, self.embed_scale.as_ref())?); // [n, dim]
+        let x = scaled(s, self.embed.forward(s)?, self.embed_scale.as_ref())?; // [n, dim]
+        let inputs = self.inputs.as_ref().map(|inputs| inputs.forward(s, &x)).transpose()?;
+        let mut inputs = inputs.into_iter().flatten();
+        let mut x = Residual::new(x);
         for block in &self.blocks {
-            x = block.forward(s, x, self.residual_scale.as_ref())?;
+            x = block.forward(s, x, self.residual_scale.as_ref(), inputs.next().as_ref())?;
         }
         Ok(x.normed(s, &self.norm)?.1)
     }
 
     fn head(&self, s: &Step<'_>, hidden: Tensor) -> Result<Tensor> {
-        scaled(s, self.head.forward(s, &hidden)?, self.logit_scale.as_ref())
+        let logits = scaled(s, self.head.forward(s, &hidden)?, self.logit_scale.as_ref())?;
+        match &self.logit_cap {
+            Some(cap) => cap.forward(s, logits),
+            None => Ok(logits),
+        }
     }
 }

@@ -30,7 +30,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let every = c.usize_or("sliding_window_pattern", c.usize_or("_sliding_window_pattern", 6)?)?;
     let listed = crate::windows::listed(c)?;
     let (head, model) = places(root)?;
-    gemma2::load_with(c, &head, &model, &|l, i| {
+    gemma2::load_with(c, [&head, &model], &|l, i| {
         let slides = window > 0 && listed.as_ref().map_or(!(i + 1).is_multiple_of(every), |slides| slides[i]);
         let (rope, spec) = match slides {
             true => (&local, spec.clone().with(AttnOption::Window(window))),

@@ -2,6 +2,7 @@
 //!
 //! That there is none is an error of whoever asks for logits and not of loading, as vectors need no head.
 
+use ogive_nn::backend::Activation;
 use ogive_nn::tensor::{Error, Result, Tensor};
 use ogive_nn::{Config, Embedding, Linear, Loader, Step};
 
@@ -33,6 +34,41 @@ impl Head {
             Self::Missing => ": the checkpoint has no head, and `tie_word_embeddings` is off",
         };
         Err(no_logits("lm_head.weight", why))
+    }
+}
+
+/// `cap * tanh(x / cap)`, as factors before and after.
+#[derive(Debug)]
+pub(crate) struct Cap {
+    before: Tensor,
+    after: Tensor,
+}
+
+impl Cap {
+    /// The cap that is set under `key`, if there is one. With 0 or less every logit would be no number.
+    pub(crate) fn set(c: &Config, key: &str) -> Result<Option<f32>> {
+        above_zero(key, c.opt_f32(key)?)
+    }
+
+    pub(crate) fn of(l: &Loader<'_>, cap: f32) -> Result<Self> {
+        Ok(Self { before: l.constant(cap.recip())?, after: l.constant(cap)? })
+    }
+
+    /// `[m, vocab] -> [m, vocab]`
+    pub(crate) fn forward(&self, s: &Step<'_>, logits: Tensor) -> Result<Tensor> {
+        let capped = s.backend.activate(s.backend.mul(logits, &self.before)?, Activation::Tanh)?;
+        s.backend.mul(capped, &self.after)
+    }
+}
+
+/// A number that others are divided by, if there is one.
+pub(crate) fn above_zero(key: &str, value: Option<f32>) -> Result<Option<f32>> {
+    match value {
+        Some(v) if !(v > 0.0 && v.is_finite()) => Err(Error::invalid(
+            "config",
+            format!("`{key}` should be above 0 and is {v}; null turns a cap off"),
+        )),
+        other => Ok(other),
     }
 }
 

@@ -37,6 +37,8 @@ pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
+pub mod gemma4;
+mod gemma4_layers;
 pub mod glm;
 pub mod gpt2;
 pub mod gpt_oss;
@@ -44,6 +46,7 @@ pub mod granite;
 pub mod granite_hybrid;
 mod head;
 mod hybrid;
+mod layer_inputs;
 pub mod lfm2;
 pub mod llama;
 pub mod mamba2;
@@ -93,6 +96,9 @@ pub fn registry() -> ogive_nn::Registry {
         .with("GraniteMoeHybridForCausalLM", granite_hybrid::load)
         .with("Gemma3ForCausalLM", gemma3::load)
         .with("Gemma3ForConditionalGeneration", gemma3::load_nested)
+        .with("Gemma4ForCausalLM", gemma4::load)
+        .with("Gemma4TextModel", gemma4::load)
+        .with("Gemma4ForConditionalGeneration", gemma4::load_nested)
         .with("Lfm2ForCausalLM", lfm2::load)
         .with("Lfm2Model", lfm2::load)
         .with("Lfm2MoeForCausalLM", lfm2::load_moe)

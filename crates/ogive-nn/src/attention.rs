@@ -34,16 +34,34 @@ pub fn spec_of(c: &Config, heads: usize, kv_heads: usize, dim: usize) -> Result<
 pub struct Attention {
     layer: usize,
     q: Linear,
-    k: Linear,
-    v: Linear,
+    keys: Keys,
     o: Linear,
     q_norm: Option<RmsNorm>,
-    k_norm: Option<RmsNorm>,
     rope: Option<Rope>,
     spec: AttnSpec,
     /// Whether a head's queries come with as many numbers that gate its output.
     gated: bool,
 }
+
+/// Where keys and values are from.
+#[derive(Debug)]
+enum Keys {
+    /// Of the layer's own projections; without one of values, these are the keys before they are normed and turned.
+    Own { k: Box<Linear>, v: Option<Box<Linear>>, k_norm: Option<RmsNorm>, v_norm: Option<RmsNorm> },
+    /// What an earlier cache layer stored.
+    Of(usize),
+}
+
+/// How a layer is read.
+#[derive(Clone, Copy)]
+struct How<'a> {
+    gated: bool,
+    output: &'a str,
+    /// Whether values are keys.
+    one: bool,
+}
+
+const USUAL: How<'static> = How { gated: false, output: "o_proj", one: false };
 
 impl Attention {
     /// Reads `q_proj`, `k_proj`, `v_proj` (the three may be one matrix, `qkv_proj`) and `o_proj`, and `q_norm` and
@@ -60,7 +78,59 @@ impl Attention {
         rope: impl Into<Option<Rope>>,
         spec: AttnSpec,
     ) -> Result<Self> {
-        Self::load_as(l, c, layer, rope.into(), spec, false, "o_proj")
+        Self::load_as(l, c, layer, rope.into(), spec, USUAL)
+    }
+
+    /// The same where keys are values, too: there is no `v_proj`, and what `k_proj` gives is both, as a value neither normed as keys are nor
+    /// turned.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and if values are not as long as keys.
+    pub fn load_of_keys(
+        l: &Loader<'_>,
+        c: &Config,
+        layer: usize,
+        rope: impl Into<Option<Rope>>,
+        spec: AttnSpec,
+    ) -> Result<Self> {
+        if spec.k_dim != spec.v_dim {
+            let why = format!("values of {} elements cannot be keys of {}", spec.v_dim, spec.k_dim);
+            return Err(Error::invalid("config", why));
+        }
+        Self::load_as(l, c, layer, rope.into(), spec, How { one: true, ..USUAL })
+    }
+
+    /// Reads `q_proj`, `o_proj` and, if it is there, `q_norm`, for a layer that attends to what the cache layer `of` has stored, which is an
+    /// earlier one (Brandon et al. 2024, <https://arxiv.org/abs/2405.12981>). `layer` is the cache layer that it would own.
+    ///
+    /// # Errors
+    /// If `of` is not before `layer`, or the attention looks to both sides, so that nothing is stored; else as [`load`](Self::load).
+    pub fn load_sharing(
+        l: &Loader<'_>,
+        c: &Config,
+        [layer, of]: [usize; 2],
+        rope: impl Into<Option<Rope>>,
+        spec: AttnSpec,
+    ) -> Result<Self> {
+        if of >= layer {
+            let why = format!("layer {layer} cannot attend to keys of layer {of}, which comes later");
+            return Err(Error::invalid("config", why));
+        }
+        let [q, ..] = widths(&spec, false)?;
+        if !looks_back(&spec) {
+            let why = "layers that share keys look to both sides, which is not known";
+            return Err(Error::unsupported("config", why));
+        }
+        Ok(Self {
+            layer,
+            q: alone(l, "q_proj", q)?,
+            keys: Keys::Of(of),
+            o: l.linear(USUAL.output)?,
+            q_norm: l.optional(l.rms_norm("q_norm", c.f32_or("rms_norm_eps", 1e-6)?))?,
+            rope: rope.into(),
+            spec,
+            gated: false,
+        })
     }
 
     /// The same where the file calls the output projection `output`.
@@ -75,7 +145,7 @@ impl Attention {
         spec: AttnSpec,
         output: &str,
     ) -> Result<Self> {
-        Self::load_as(l, c, layer, rope.into(), spec, false, output)
+        Self::load_as(l, c, layer, rope.into(), spec, How { output, ..USUAL })
     }
 
     /// The same where `q_proj` gives for each head a query and then a gate, the sigmoid of which its output is multiplied by
@@ -94,7 +164,7 @@ impl Attention {
             let why = format!("values of {} elements have gates of {}", spec.v_dim, spec.k_dim);
             return Err(Error::invalid("config", why));
         }
-        Self::load_as(l, c, layer, rope.into(), spec, true, "o_proj")
+        Self::load_as(l, c, layer, rope.into(), spec, How { gated: true, ..USUAL })
     }
 
     fn load_as(
@@ -103,48 +173,46 @@ impl Attention {
         layer: usize,
         rope: Option<Rope>,
         spec: AttnSpec,
-        gated: bool,
-        output: &str,
+        how: How<'_>,
     ) -> Result<Self> {
         let eps = c.f32_or("rms_norm_eps", 1e-6)?;
-        if spec.kv_heads == 0 || !spec.heads.is_multiple_of(spec.kv_heads) {
-            let why =
-                format!("{} query heads cannot share {} key and value heads", spec.heads, spec.kv_heads);
-            return Err(Error::invalid("config", why));
-        }
-        if !looks_back(&spec) && spec.window().is_some() {
-            let why =
-                "`is_causal` is off and layers have a window; one to both sides of a token is not known";
-            return Err(Error::unsupported("config", why));
-        }
-        let width = |heads: usize, dim: usize| {
-            let why = || format!("{heads} heads of {dim} elements are more than can be counted");
-            heads.checked_mul(dim).ok_or_else(|| Error::invalid("config", why()))
+        let sizes = widths(&spec, how.gated)?;
+        let (q, k, v) = if how.one {
+            (alone(l, "q_proj", sizes[0])?, alone(l, "k_proj", sizes[1])?, None)
+        } else {
+            let [q, k, v] = l.linears("qkv_proj", ["q_proj", "k_proj", "v_proj"], sizes)?;
+            (q, k, Some(v.into()))
         };
-        let sizes = [
-            width(spec.heads, spec.k_dim.saturating_mul(if gated { 2 } else { 1 }))?,
-            width(spec.kv_heads, spec.k_dim)?,
-            width(spec.kv_heads, spec.v_dim)?,
-        ];
-        let [q, k, v] = l.linears("qkv_proj", ["q_proj", "k_proj", "v_proj"], sizes)?;
+        let k_norm = l.optional(l.rms_norm("k_norm", eps))?;
         Ok(Self {
             layer,
             q,
-            k,
-            v,
-            o: l.linear(output)?,
+            keys: Keys::Own { k: k.into(), v, k_norm, v_norm: None },
+            o: l.linear(how.output)?,
             q_norm: l.optional(l.rms_norm("q_norm", eps))?,
-            k_norm: l.optional(l.rms_norm("k_norm", eps))?,
             rope,
             spec,
-            gated,
+            gated: how.gated,
         })
     }
 
     /// The same with other norms on queries and keys, for models that keep them otherwise.
     #[must_use]
-    pub fn head_norms(self, q: RmsNorm, k: RmsNorm) -> Self {
-        Self { q_norm: Some(q), k_norm: Some(k), ..self }
+    pub fn head_norms(mut self, q: RmsNorm, k: RmsNorm) -> Self {
+        self.q_norm = Some(q);
+        if let Keys::Own { k_norm, .. } = &mut self.keys {
+            *k_norm = Some(k);
+        }
+        self
+    }
+
+    /// The same with a norm on each head's values. A layer that shares another's has them as they were stored.
+    #[must_use]
+    pub fn value_norm(mut self, norm: RmsNorm) -> Self {
+        if let Keys::Own { v_norm, .. } = &mut self.keys {
+            *v_norm = Some(norm);
+        }
+        self
     }
 
     /// The same of inputs multiplied by `input`, with what comes out multiplied by `output`.
@@ -153,8 +221,14 @@ impl Attention {
     /// As [`Linear::scaled`].
     pub fn scaled(self, l: &Loader<'_>, input: f32, output: f32) -> Result<Self> {
         let of_inputs = |linear: Linear| linear.scaled(l, input, &[1.0]);
-        let (q, k, v) = (of_inputs(self.q)?, of_inputs(self.k)?, of_inputs(self.v)?);
-        Ok(Self { q, k, v, o: self.o.scaled(l, 1.0, &[output])?, ..self })
+        let keys = match self.keys {
+            Keys::Own { k, v, k_norm, v_norm } => {
+                let v = v.map(|v| of_inputs(*v)).transpose()?.map(Box::new);
+                Keys::Own { k: of_inputs(*k)?.into(), v, k_norm, v_norm }
+            }
+            shared => shared,
+        };
+        Ok(Self { q: of_inputs(self.q)?, keys, o: self.o.scaled(l, 1.0, &[output])?, ..self })
     }
 
     /// Whether tokens see earlier ones only; see [`spec_of`].
@@ -165,6 +239,9 @@ impl Attention {
     /// What this layer keeps, in group 0; see [`group_by_window`]. One that is not [`causal`](Self::causal) keeps nothing, and has no
     /// place in a model's layout.
     pub fn cache(&self) -> LayerCache {
+        if let Keys::Of(layer) = self.keys {
+            return LayerCache::Shares(layer);
+        }
         let (k, v) = (self.spec.kv_heads * self.spec.k_dim, self.spec.kv_heads * self.spec.v_dim);
         match self.spec.window() {
             Some(window) => LayerCache::windowed(k, v, window, 0),
@@ -177,16 +254,55 @@ impl Attention {
     /// # Errors
     /// Where tokens see later ones, if a text is not whole in the step; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
-        let [q, k, v] = Linear::forward_many(s, x, [&self.q, &self.k, &self.v])?;
         let (b, spec) = (s.backend, &self.spec);
+        let (q, kv) = match &self.keys {
+            Keys::Own { k, v: Some(v), .. } => {
+                let [q, k, v] = Linear::forward_many(s, x, [&self.q, k, v])?;
+                (q, Some((k, v)))
+            }
+            Keys::Own { k, v: None, .. } => {
+                let [q, k] = Linear::forward_many(s, x, [&self.q, k])?;
+                (q, Some((k.clone(), k)))
+            }
+            Keys::Of(_) => (self.q.forward(s, x)?, None),
+        };
         let (q, gate) = if self.gated { self.apart(s, q)? } else { (q, None) };
         let q = in_heads(s, q, self.q_norm.as_ref(), spec.heads, spec.k_dim)?;
-        let k = in_heads(s, k, self.k_norm.as_ref(), spec.kv_heads, spec.k_dim)?;
-        let o = match (&self.rope, self.causal()) {
-            (Some(rope), true) => b.rope_attend(self.layer, q, k, &v, rope, s.cache, spec, s.plan)?,
-            (None, true) => {
-                b.store_kv(self.layer, &k, Some(&v), s.cache, s.plan)?;
+        let o = match (kv, &self.keys) {
+            (Some((k, v)), Keys::Own { k_norm, v_norm, .. }) => {
+                let k = in_heads(s, k, k_norm.as_ref(), spec.kv_heads, spec.k_dim)?;
+                let v = match v_norm {
+                    None => v,
+                    norm => {
+                        let (rows, all) = (v.shape().rows(), spec.kv_heads * spec.v_dim);
+                        in_heads(s, v, norm.as_ref(), spec.kv_heads, spec.v_dim)?.reshape([rows, all])?
+                    }
+                };
+                self.attend(s, q, k, &v)?
+            }
+            _ => {
+                let q = match &self.rope {
+                    Some(rope) => b.rope(q, rope, s.plan)?,
+                    None => q,
+                };
                 b.attend_cache(self.layer, &q, s.cache, spec, s.plan)?
+            }
+        };
+        let o = match gate {
+            Some(gate) => b.gated(gate, &o, Activation::Sigmoid)?,
+            None => o,
+        };
+        self.o.forward(s, &o) // [n, heads * v_dim] -> [n, dim]
+    }
+
+    /// Attention to what is stored, now and before, of heads that are not turned yet. `[n, heads, dim], [n, kv_heads, dim], [n, kv_heads * dim]`
+    fn attend(&self, s: &Step<'_>, q: Tensor, k: Tensor, v: &Tensor) -> Result<Tensor> {
+        let (b, spec) = (s.backend, &self.spec);
+        match (&self.rope, self.causal()) {
+            (Some(rope), true) => b.rope_attend(self.layer, q, k, v, rope, s.cache, spec, s.plan),
+            (None, true) => {
+                b.store_kv(self.layer, &k, Some(v), s.cache, s.plan)?;
+                b.attend_cache(self.layer, &q, s.cache, spec, s.plan)
             }
             (rope, false) => {
                 // As encoders do it: what was just computed is all there is to see, unrounded.
@@ -195,14 +311,9 @@ impl Attention {
                     Some(rope) => (b.rope(q, rope, s.plan)?, b.rope(k, rope, s.plan)?),
                     None => (q, k),
                 };
-                b.attend(&q, &k, &v, spec, s.plan)?
+                b.attend(&q, &k, v, spec, s.plan)
             }
-        };
-        let o = match gate {
-            Some(gate) => b.gated(gate, &o, Activation::Sigmoid)?,
-            None => o,
-        };
-        self.o.forward(s, &o) // [n, heads * v_dim] -> [n, dim]
+        }
     }
 
     /// Queries, and what gates each head's output. `[n, heads * 2 * dim] -> [n, heads * dim], [n, heads * dim]`
@@ -228,6 +339,34 @@ fn in_heads(s: &Step<'_>, x: Tensor, norm: Option<&RmsNorm>, heads: usize, dim: 
         Some(norm) => norm.forward(s, &x.reshape(cut)?),
         None => x.reshape(cut),
     }
+}
+
+/// A projection that no other is in one matrix with.
+fn alone(l: &Loader<'_>, name: &str, outputs: usize) -> Result<Linear> {
+    let linear = l.linear(name)?;
+    l.fits(&format!("{name}.weight"), linear.weight.shape()[1], outputs)?;
+    Ok(linear)
+}
+
+/// How many elements queries, keys and values of a token have, all heads; with gates, of as many queries again.
+fn widths(spec: &AttnSpec, gated: bool) -> Result<[usize; 3]> {
+    if spec.kv_heads == 0 || !spec.heads.is_multiple_of(spec.kv_heads) {
+        let why = format!("{} query heads cannot share {} key and value heads", spec.heads, spec.kv_heads);
+        return Err(Error::invalid("config", why));
+    }
+    if !looks_back(spec) && spec.window().is_some() {
+        let why = "`is_causal` is off and layers have a window; one to both sides of a token is not known";
+        return Err(Error::unsupported("config", why));
+    }
+    let width = |heads: usize, dim: usize| {
+        let why = || format!("{heads} heads of {dim} elements are more than can be counted");
+        heads.checked_mul(dim).ok_or_else(|| Error::invalid("config", why()))
+    };
+    Ok([
+        width(spec.heads, spec.k_dim.saturating_mul(if gated { 2 } else { 1 }))?,
+        width(spec.kv_heads, spec.k_dim)?,
+        width(spec.kv_heads, spec.v_dim)?,
+    ])
 }
 
 fn looks_back(spec: &AttnSpec) -> bool {

@@ -71,6 +71,7 @@
 
 mod attention;
 mod delta_net;
+mod expert_factors;
 mod latent;
 mod layers;
 mod loader;

@@ -1,8 +1,9 @@
 //! What follows attention in a block: an MLP, gated or not, or a mixture of such.
 
 use crate::backend::{Activation, Experts, RouterSpec, Scoring};
-use crate::tensor::{Config, Error, Result, Tensor};
-use crate::{Linear, Loader, Step};
+use crate::expert_factors::ExpertFactors;
+use crate::tensor::{Config, Error, HostWeight, Result, Tensor};
+use crate::{Linear, Loader, RmsNorm, Step};
 
 /// The activation that a configuration names under `key`; `default` where it names none.
 ///
@@ -118,6 +119,9 @@ pub struct Moe {
     router: Linear,
     spec: RouterSpec,
     experts: Experts,
+    factors: Option<Box<ExpertFactors>>,
+    /// Of what the router is given, and before and after the experts.
+    norms: Option<Box<[RmsNorm; 3]>>,
 }
 
 impl Moe {
@@ -151,7 +155,22 @@ impl Moe {
         }
         spec.check(n)?;
         experts.check(dim)?;
-        Ok(Self { router, spec, experts })
+        Ok(Self { router, spec, experts, factors: None, norms: None })
+    }
+
+    /// The same with each expert's share multiplied by its factor of `factors`, after shares were made to sum to one.
+    ///
+    /// # Errors
+    /// If there is not a factor for each expert; else as [`Loader::weight`].
+    pub fn weighted(self, l: &Loader<'_>, factors: &HostWeight) -> Result<Self> {
+        let factors = ExpertFactors::new(l, factors, self.experts.up.shape()[0])?;
+        Ok(Self { factors: Some(factors.into()), ..self })
+    }
+
+    /// The same with a norm of what the router is given, another of what the experts are, and a third of what they give.
+    #[must_use]
+    pub fn normed(self, router: RmsNorm, before: RmsNorm, after: RmsNorm) -> Self {
+        Self { norms: Some([router, before, after].into()), ..self }
     }
 
     /// Reads an expert that all rows go through: below `name` its projections `names` (gate, up, down), and in `router` what the
@@ -173,7 +192,7 @@ impl Moe {
         });
         let experts = Experts::new([gate?, up?, down?], activation);
         let spec = RouterSpec::new(1, Scoring::Sigmoid).unnormalised(1.0);
-        Ok(Self { router: l.linear(router)?, spec, experts })
+        Ok(Self { router: l.linear(router)?, spec, experts, factors: None, norms: None })
     }
 
     /// Applies the block. `[n, dim] -> [n, dim]`
@@ -182,8 +201,20 @@ impl Moe {
     /// If the router has fewer outputs than a row has experts, or sends one to an expert that there is not; else as
     /// [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
-        let logits = self.router.forward(s, x)?; // [n, experts]
-        s.backend.moe(x, &logits, &self.spec, &self.experts)
+        let Some([router, before, after]) = self.norms.as_deref() else {
+            return self.mixed(s, x, &self.router.forward(s, x)?);
+        };
+        let logits = self.router.forward(s, &router.forward(s, x)?)?;
+        after.forward(s, &self.mixed(s, &before.forward(s, x)?, &logits)?)
+    }
+
+    /// What the experts give. `[n, dim], [n, experts] -> [n, dim]`
+    fn mixed(&self, s: &Step<'_>, x: &Tensor, logits: &Tensor) -> Result<Tensor> {
+        let Some(factors) = &self.factors else {
+            return s.backend.moe(x, logits, &self.spec, &self.experts);
+        };
+        let routing = factors.weigh(s, s.backend.route(logits, &self.spec)?)?;
+        s.backend.experts(x, &routing, &self.experts)
     }
 }
 
@@ -198,6 +229,8 @@ pub enum FeedForward {
     Moe(Moe),
     /// A mixture, and beside it what all rows share; their outputs are added.
     Shared(Moe, Box<Self>),
+    /// Another between two norms.
+    Normed(RmsNorm, Box<Self>, RmsNorm),
 }
 
 impl FeedForward {
@@ -213,6 +246,9 @@ impl FeedForward {
             Self::Shared(moe, shared) => {
                 let y = moe.forward(s, x)?;
                 s.backend.add(y, &shared.forward(s, x)?)
+            }
+            Self::Normed(before, inner, after) => {
+                after.forward(s, &inner.forward(s, &before.forward(s, x)?)?)
             }
         }
     }

@@ -18,8 +18,8 @@ pub fn rope(dim: usize, theta: f32) -> Rope {
 }
 
 /// The rotary embedding that a configuration asks for, for heads of `head_dim` elements: `rope_theta`,
-/// `partial_rotary_factor`, and `rope_scaling` of type `default`, `linear`, `dynamic`, `llama3`, `yarn`, `longrope` or
-/// `factors` (GGUF's list of divisors, the tensor `rope_freqs.weight`).
+/// `partial_rotary_factor`, and `rope_scaling` of type `default`, `linear`, `dynamic`, `llama3`, `yarn`, `longrope`, `proportional` (Gemma 4's)
+/// or `factors` (GGUF's list of divisors, the tensor `rope_freqs.weight`).
 ///
 /// # Errors
 /// If a setting is of a wrong type or out of range, if the type of scaling is not known or lacks one of its settings, or if a list of
@@ -30,8 +30,9 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
     if theta.is_nan() || theta <= 0.0 {
         return Err(Error::invalid("config", format!("`rope_theta` should be above 0 and is {theta}")));
     }
-    let dim = turned(head_dim, c.f32_or("partial_rotary_factor", 1.0)?);
-    if dim == 0 || dim > head_dim || dim > LARGEST {
+    let part = c.opt_f32("partial_rotary_factor")?.or(scaling.opt_f32("partial_rotary_factor")?);
+    let dim = turned(head_dim, part.unwrap_or(1.0));
+    if dim == 0 || dim > head_dim || head_dim > LARGEST {
         let why = format!("{dim} of {head_dim} elements of a head should rotate; 2 to {LARGEST} can");
         return Err(Error::invalid("config", why));
     }
@@ -55,12 +56,19 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
         // As early checkpoints of Phi-3 call theirs.
         "yarn" if !scaling.has("long_factor") => stretch.yarn(&freqs),
         "longrope" | "su" | "yarn" => stretch.long(&freqs, root),
+        "proportional" => {
+            // Pairs are as far apart as the head has them, and those that do not turn stand behind those that do.
+            let factor = stretch.number("factor", Some(1.0))?;
+            let all = plain(head_dim, f64::from(theta));
+            let turning = |(i, f): (usize, &f64)| if i < dim / 2 { f / factor } else { 0.0 };
+            Ok(Rope::new(rounded(&all.iter().enumerate().map(turning).collect::<Vec<_>>())))
+        }
         "factors" => {
             let host = root.tensor("rope_freqs.weight")?;
             Ok(Rope::new(divided(&freqs, &host.to_vec(), "rope_freqs.weight")?))
         }
         other => {
-            let known = "default, linear, dynamic, llama3, yarn, longrope, factors";
+            let known = "default, linear, dynamic, llama3, yarn, longrope, proportional, factors";
             Err(Error::unsupported("config", format!("rope scaling `{other}`; known are {known}")))
         }
     }

@@ -19,7 +19,8 @@ impl Share {
             experts = experts.or(config.opt_usize(key)?);
         }
         let experts = experts.unwrap_or(1).max(1);
-        let used = config.usize_or("num_experts_per_tok", experts)?.min(experts);
+        let used = config.opt_usize("num_experts_per_tok")?.or(config.opt_usize("top_k_experts")?);
+        let used = used.unwrap_or(experts).min(experts);
         Ok(Self(used as f64 / experts as f64))
     }
 
@@ -76,6 +77,7 @@ mod tests {
             assert_eq!(mixture.of_token(&w), 1.0);
         }
         assert_eq!(of(json!({"n_routed_experts": 4, "num_experts_per_tok": 1})), Share(0.25));
+        assert_eq!(of(json!({"num_experts": 4, "top_k_experts": 1})), Share(0.25));
         let seeing = json!({"text_config": {"num_experts": 4, "num_experts_per_tok": 1}});
         assert_eq!(of(seeing), Share(0.25));
         assert_eq!(of(json!({"num_experts": 0, "num_experts_per_tok": 3})).of_token(&stack), 1.0);

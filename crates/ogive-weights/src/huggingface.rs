@@ -138,6 +138,7 @@ fn read_config(path: &Path) -> Result<Config> {
 /// Brings settings of any age to the names that models read.
 fn rename(settings: &mut Map<String, Value>) {
     join_rope_parameters(settings);
+    join_layer_config(settings);
     add_later_names(settings);
     if let Some(Value::Object(scaling)) = settings.get_mut("rope_scaling")
         && let Some(kind) = scaling.get("type").cloned()
@@ -196,6 +197,40 @@ fn join_rope_parameters(settings: &mut Map<String, Value>) {
     }
 }
 
+/// Turns `per_layer_config` into the keys for all layers without a window that Gemma 4's checkpoints have. What those cannot say stays as it
+/// is, for the model to refuse: layers of other kinds, of several sizes, and other settings.
+fn join_layer_config(settings: &mut Map<String, Value>) {
+    let by_layer = settings.get("per_layer_config").and_then(Value::as_object);
+    let Some((own, by_layer)) = by_layer.and_then(|all| Some((all.values().next()?.as_object()?, all)))
+    else {
+        return;
+    };
+    let is_full = |kind: &Value| *kind == "full_attention";
+    let layers = settings.get("layer_types").and_then(Value::as_array);
+    let full = layers.map_or(0, |kinds| kinds.iter().filter(|kind| is_full(kind)).count());
+    let names_full = |layer: &String| {
+        let kind = layers.zip(layer.parse::<usize>().ok()).and_then(|(kinds, i)| kinds.get(i));
+        kind.is_some_and(is_full)
+    };
+    let known = [("head_dim", "global_head_dim"), ("num_key_value_heads", "num_global_key_value_heads")];
+    let are_sizes = own.keys().all(|key| known.iter().any(|(name, _)| name == key));
+    // The other number of heads counts only where keys are values.
+    let counts = !own.contains_key("num_key_value_heads")
+        || settings.get("attention_k_eq_v").is_some_and(|one| *one == true);
+    let alike = by_layer.len() == full
+        && by_layer.iter().all(|(layer, sizes)| names_full(layer) && sizes.as_object() == Some(own));
+    if !(are_sizes && counts && alike) {
+        return;
+    }
+    let own = own.clone();
+    for (name, global) in known {
+        if let Some(value) = own.get(name) {
+            fill(settings, global, value);
+        }
+    }
+    settings.remove("per_layer_config");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +262,32 @@ mod tests {
             let sets = json!({(full): {"rope_theta": 1e6}, "sliding_attention": {"rope_type": sliding}});
             let c = joined(json!({"rope_parameters": sets}));
             assert_eq!((&c["rope_parameters"], c.get("rope_theta")), (&sets, None));
+        }
+    }
+
+    #[test]
+    fn settings_of_single_layers_are_those_of_a_kind_or_stay() {
+        let joined = |layers: Value, one: bool| {
+            let kinds = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"];
+            let all = json!({"per_layer_config": layers, "layer_types": kinds, "attention_k_eq_v": one});
+            let Value::Object(mut settings) = all else { return [Value::Null, Value::Null, Value::Null] };
+            join_layer_config(&mut settings);
+            ["per_layer_config", "global_head_dim", "num_global_key_value_heads"]
+                .map(|key| settings.get(key).cloned().unwrap_or(Value::Null))
+        };
+        let sizes = json!({"head_dim": 24, "num_key_value_heads": 1});
+        assert_eq!(joined(json!({"1": sizes, "3": sizes}), true), [Value::Null, json!(24), json!(1)]);
+        let longer = json!({"head_dim": 24});
+        assert_eq!(joined(json!({"1": longer, "3": longer}), false), [Value::Null, json!(24), Value::Null]);
+        for (layers, one) in [
+            (json!({"1": sizes, "3": sizes}), false),
+            (json!({"1": sizes}), true),
+            (json!({"0": sizes, "1": sizes}), true),
+            (json!({"1": sizes, "3": longer}), true),
+            (json!({"1": {"sliding_window": 3}, "3": {"sliding_window": 3}}), true),
+            (json!({"1": 3, "3": 3}), true),
+        ] {
+            assert_eq!(joined(layers.clone(), one), [layers, Value::Null, Value::Null]);
         }
     }
 
