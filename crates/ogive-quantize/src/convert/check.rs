@@ -21,6 +21,9 @@ const OTHERWISE: &[&str] = &[
     "sliding_window",
     // Phi-3 has it beside the scaling, and not every reader looks for it.
     "original_max_position_embeddings",
+    // Gemma 4's.
+    "attention_k_eq_v",
+    "enable_moe_block",
 ];
 
 /// Settings that `null` turns off; to others it means what silence means.
@@ -64,7 +67,7 @@ fn scaling(config: &Config) -> Result<&'static str> {
         Some("yarn") if scaling.has("long_factor") => "longrope",
         Some("yarn") if stretches => "yarn",
         // Its factors are a tensor.
-        Some("llama3" | "factors") => "llama3",
+        Some("llama3" | "factors" | "proportional") => "llama3",
         Some("longrope" | "su") => "longrope",
         Some("default" | "linear" | "yarn") | None => "none",
         Some(_) => "another",

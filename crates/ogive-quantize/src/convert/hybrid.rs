@@ -24,9 +24,10 @@ pub(super) fn is(model: &Model<'_>) -> bool {
     [NEXT, DENSE, MIXTURE].contains(&model.architecture)
 }
 
-/// Leaves of Qwen3.5's settings what its classes know, and of a checkpoint that also sees those of its text.
+/// Leaves of Qwen3.5's settings what its classes know, and of a checkpoint that also sees, here or of Gemma 4, those of its text.
 pub(crate) fn only_known(checkpoint: &mut Checkpoint) {
-    if !checkpoint.architecture.starts_with("Qwen3_5") {
+    let is_qwen = checkpoint.architecture.starts_with("Qwen3_5");
+    if !is_qwen && checkpoint.architecture != "Gemma4ForConditionalGeneration" {
         return;
     }
     if checkpoint.config.has("text_config") {
@@ -44,7 +45,7 @@ pub(crate) fn only_known(checkpoint: &mut Checkpoint) {
         }
         checkpoint.config = text;
     }
-    if let Some(settings) = checkpoint.config.0.as_object_mut() {
+    if let Some(settings) = checkpoint.config.0.as_object_mut().filter(|_| is_qwen) {
         for key in ["norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"] {
             settings.remove(key);
         }

@@ -7,6 +7,7 @@
 mod check;
 mod exaone4;
 mod falcon_h1;
+mod gemma4;
 mod granite;
 mod hybrid;
 mod latent;
@@ -53,6 +54,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("GemmaForCausalLM", "gemma"),
     ("Gemma2ForCausalLM", "gemma2"),
     ("Gemma3ForCausalLM", "gemma3"),
+    ("Gemma4ForCausalLM", gemma4::ARCHITECTURE),
+    ("Gemma4ForConditionalGeneration", gemma4::ARCHITECTURE),
     ("Phi3ForCausalLM", "phi3"),
     ("Olmo2ForCausalLM", "olmo2"),
     ("Olmo3ForCausalLM", "olmo2"),
@@ -116,7 +119,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let by_layers = granite::architecture(class, config)?.or(nemotron_h::architecture(class, config)?);
     let architecture = by_layers.unwrap_or(architecture);
     let config = nemotron_h::settled(architecture, granite::settled(class, config)?);
-    let config = &mamba2::settled(class, falcon_h1::settled(class, config)?);
+    let config = &gemma4::settled(class, mamba2::settled(class, falcon_h1::settled(class, config)?))?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation };
@@ -134,6 +137,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     nemotron_h::check(&model, &tensors)?;
     falcon_h1::check(&model, &tensors)?;
     mamba2::check(&model, &tensors)?;
+    gemma4::check(&model, &tensors)?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;

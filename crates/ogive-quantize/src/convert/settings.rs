@@ -4,7 +4,8 @@
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
 use super::{
-    Keys, Model, exaone4, falcon_h1, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h, refuse,
+    Keys, Model, exaone4, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h,
+    refuse,
 };
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
@@ -96,6 +97,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         granite::DENSE | granite::MIXTURE | granite::HYBRID => granite::set(keys, model)?,
         nemotron_h::DENSE | nemotron_h::MIXTURE => nemotron_h::set(keys, model)?,
         mamba2::ARCHITECTURE => mamba2::set(keys, model)?,
+        gemma4::ARCHITECTURE => gemma4::set(keys, model)?,
         falcon_h1::ARCHITECTURE => {
             turning(keys, config, head_dim)?;
             falcon_h1::set(keys, model)?;
@@ -230,7 +232,7 @@ fn encoder(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<()
 }
 
 /// How many elements of a head turn. A part that was a count once, divided and rounded to a single, is that count again.
-fn turned(head_dim: usize, part: f32) -> usize {
+pub(super) fn turned(head_dim: usize, part: f32) -> usize {
     (head_dim as f64 * (f64::from(part) + f64::from(f32::EPSILON))) as usize
 }
 
@@ -347,6 +349,7 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
             }
         }
         "llama3" => return llama3(model.config, &scaling, head_dim),
+        "proportional" if gemma4::is(model) => return gemma4::factors(model.config),
         "longrope" | "su" => return long_rope(keys, model, &scaling),
         other => {
             let why =

@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, falcon_h1, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h};
+use super::{Model, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -40,7 +40,10 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
     let mut stacks: BTreeMap<String, BTreeMap<u64, WeightInfo>> = BTreeMap::new();
     for info in source.tensors() {
         let name = full_name(model, &info.name);
-        if is_beside(&name) || foretells && latent::is_behind(model.config, &name)? {
+        if is_beside(&name)
+            || gemma4::is_beside(model, &name)?
+            || foretells && latent::is_behind(model.config, &name)?
+        {
             continue;
         }
         let two = latent::halves(model, &name).or_else(|| granite::halves(model, &name));
@@ -90,7 +93,15 @@ fn repeats_embedding(model: &Model<'_>, source: &dyn Source) -> Result<bool> {
 fn tied(model: &Model<'_>) -> Result<bool> {
     let silent = matches!(
         model.architecture,
-        "gemma" | "gemma2" | "gemma3" | "gpt2" | "smollm3" | "cohere2" | "ernie4_5" | mixtures::ERNIE
+        "gemma"
+            | "gemma2"
+            | "gemma3"
+            | "gemma4"
+            | "gpt2"
+            | "smollm3"
+            | "cohere2"
+            | "ernie4_5"
+            | mixtures::ERNIE
     );
     Ok(model.config.bool_or("tie_word_embeddings", silent)?)
 }
@@ -104,7 +115,7 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
         return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or_else(|| name.to_owned());
     }
     let own = hybrid::text_name(model, name).or_else(|| granite::dense_name(model, name));
-    let own = own.or_else(|| nemotron_h::own_name(model, name));
+    let own = own.or_else(|| nemotron_h::own_name(model, name)).or_else(|| gemma4::text_name(model, name));
     if let Some(name) = own.or_else(|| mamba2::own_name(model, name)) {
         return name;
     }
@@ -195,7 +206,7 @@ fn place(name: &str) -> (u8, u64) {
     }
 }
 
-fn layer(name: &str) -> Option<u64> {
+pub(super) fn layer(name: &str) -> Option<u64> {
     name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
@@ -236,10 +247,11 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     // A hybrid's layers have other tensors where something else is in the place of attention.
     let (linear, convolves) = (hybrid::linear(model)?, lfm2::convolves(model)?);
     let (space, kinds) = (granite::has_space(model)?, nemotron_h::kinds(model)?);
+    let keys = gemma4::kinds(model)?;
     let otherwise = |layer: u64| match kinds.get(layer as usize) {
         Some(kind) => kind,
         None if linear(layer) || convolves(layer) || space(layer) => "another",
-        None => "attention",
+        None => keys(layer).unwrap_or("attention"),
     };
     let kind = |part: usize, layer: u64| match part {
         0 => otherwise(layer),

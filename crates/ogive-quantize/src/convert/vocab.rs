@@ -93,16 +93,24 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
     let names = spellings(&file.model.vocab, &file.added_tokens, &tokenizer, rows)?;
     let kinds: Vec<i32> = (0..names.len() as u32).map(|id| number(tokenizer.token_kind(id))).collect();
     let pieces = file.model.byte_fallback;
-    metadata.set("tokenizer.ggml.model", if pieces { "llama" } else { "gpt2" });
-    let pre =
-        if pieces { "default" } else { pre_tokenizer_name(&file.pre_tokenizer, file.model.ignore_merges)? };
+    // Gemma 4's merges are its own, and go by their ranks.
+    let gemma4 = pieces && metadata.str("general.architecture").is_ok_and(|own| own == "gemma4");
+    let kind = if gemma4 { "gemma4" } else { "llama" };
+    metadata.set("tokenizer.ggml.model", if pieces { kind } else { "gpt2" });
+    let pre = if gemma4 {
+        "gemma4"
+    } else if pieces {
+        "default"
+    } else {
+        pre_tokenizer_name(&file.pre_tokenizer, file.model.ignore_merges)?
+    };
     metadata.set("tokenizer.ggml.pre", pre);
     metadata.set("tokenizer.ggml.tokens", names.iter().collect::<StringArray>());
     if pieces {
         metadata.set("tokenizer.ggml.scores", scores(&file, &names)?);
     }
     metadata.set("tokenizer.ggml.token_type", kinds);
-    if !pieces {
+    if !pieces || gemma4 {
         metadata.set("tokenizer.ggml.merges", merges(&file)?);
     }
     roles(metadata, &tokenizer);

@@ -6,6 +6,7 @@
 //! without bars (Qwen's `</s>`) does not end generation; and a damaged vocabulary is an error.
 
 mod bert;
+mod gemma4;
 
 use crate::added::{Added, AddedTokens};
 use crate::bpe::Bpe;
@@ -41,10 +42,11 @@ impl Tokenizer {
             Some("llama") => spm(metadata),
             Some("gpt2") => bpe(metadata),
             Some("bert") => bert::bert(metadata),
+            Some("gemma4") => gemma4::gemma4(metadata),
             Some(other) => Err(TokenizerError::unsupported(
                 "tokenizer.ggml.model",
                 other,
-                "llama (SentencePiece BPE), gpt2 (byte-level BPE), bert (WordPiece)",
+                "llama (SentencePiece BPE), gpt2 (byte-level BPE), bert (WordPiece), gemma4 (BPE of characters)",
             )),
             None => Err(TokenizerError::Gguf(
                 "the key tokenizer.ggml.model is missing; the file has no vocabulary".into(),

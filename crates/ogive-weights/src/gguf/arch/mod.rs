@@ -9,6 +9,7 @@ mod ernie;
 mod exaone4;
 mod falcon_h1;
 mod gemma;
+mod gemma4;
 mod glm;
 mod gpt2;
 mod gpt_oss;
@@ -42,6 +43,7 @@ pub fn translations() -> Vec<Translation> {
         gemma::gemma(),
         gemma::gemma2(),
         gemma::gemma3(),
+        gemma4::gemma4(),
         phi3::phi3(),
         olmo::olmo2(),
         olmo::olmoe(),
