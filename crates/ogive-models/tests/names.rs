@@ -51,6 +51,7 @@ fn a_checkpoint_without_a_head_has_vectors_and_says_that_it_has_no_logits() {
         ("falcon-h1", "FalconH1Model"),
         ("gemma", "GemmaModel"),
         ("gemma2", "Gemma2Model"),
+        ("gemma4", "Gemma4TextModel"),
     ] {
         let source = Renamed(source(name), bare);
         for tied in [false, true] {

@@ -165,7 +165,9 @@ impl<'a> Layers<'a> {
         let (last, tied) = (parts.len().saturating_sub(1), self.tied);
         // The table of tokens is looked up first, and where it is the head it is read last.
         let first = |name: &str| ["embed", "wte", "wpe"].iter().any(|part| name.contains(part));
-        let place = move |name: &str| if first(name) && !tied { 0 } else { last };
+        // Inputs of layers are cut from one table, by rows of tokens, and from the embeddings.
+        let inputs = |name: &str| name.contains("per_layer_model_") || name.contains("_tokens_per_layer");
+        let place = move |name: &str| if inputs(name) || first(name) && !tied { 0 } else { last };
         Ok(Split::new(parts, homes.layers.clone(), place)?)
     }
 

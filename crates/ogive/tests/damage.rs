@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, mixtures and one with windows, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 16] = [
+const HYBRIDS: [(&str, &[&str]); 18] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -29,6 +29,27 @@ const HYBRIDS: [(&str, &[&str]); 16] = [
     ("minimax-m2", &TURNED_IN_PART),
     ("ernie4-5-moe", &FROM_LAYER_TO_LAYER),
     ("exaone4", &SLIDING),
+    ("gemma4-moe", &GEMMA4),
+    ("gemma4-shared", &GEMMA4),
+];
+
+const GEMMA4: [&str; 16] = [
+    "attention_k_eq_v",
+    "enable_moe_block",
+    "final_logit_softcapping",
+    "global_head_dim",
+    "hidden_activation",
+    "hidden_size_per_layer_input",
+    "layer_types",
+    "num_experts",
+    "num_global_key_value_heads",
+    "num_kv_shared_layers",
+    "per_layer_config",
+    "rope_parameters",
+    "sliding_window",
+    "top_k_experts",
+    "use_bidirectional_attention",
+    "use_double_wide_mlp",
 ];
 
 const GROUPED: [&str; 9] = [

@@ -158,6 +158,12 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
             How::Default,
             &F16,
         ),
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma4-moe"), How::Default, &F16),
+        (
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma4-shared"),
+            How::Default,
+            &F16,
+        ),
     ] {
         check(&golden.join(file), how, element);
     }

@@ -34,12 +34,17 @@ enum Kind {
     Blocks,
     /// State spaces alone.
     Alone,
+    /// Two kinds of heads.
+    Heads,
 }
 
 impl Kind {
     fn of(config: &serde_json::Value) -> Self {
         if config.get("linear_num_key_heads").is_some() {
             return Self::Hybrid;
+        }
+        if config.get("global_head_dim").is_some() {
+            return Self::Heads;
         }
         if config.get("mamba_d_ssm").is_some() {
             return Self::Beside;
@@ -69,6 +74,7 @@ impl Kind {
 /// send a near tie to another one, and then an error says nothing of the arithmetic.
 fn settings(config: &mut serde_json::Value) {
     let (experts, kind) = (experts_of(config).cloned(), Kind::of(config));
+    let key_heads = config["num_key_value_heads"].clone();
     for (key, value) in [
         ("hidden_size", 256),
         ("head_dim", 64),
@@ -106,9 +112,22 @@ fn settings(config: &mut serde_json::Value) {
             &[("mamba_num_heads", 4), ("mamba_head_dim", 64), ("ssm_state_size", 64), ("n_groups", 2)]
         }
         Kind::Alone => &[("num_heads", 4), ("n_groups", 2), ("state_size", 64)],
+        Kind::Heads => &[("global_head_dim", 128), ("hidden_size_per_layer_input", 64)],
     };
+    let (has_inputs, has_own) =
+        (config["hidden_size_per_layer_input"] != 0, !config["num_global_key_value_heads"].is_null());
     for (key, value) in own {
         config[key] = (*value).into();
+    }
+    if kind == Kind::Heads {
+        config["num_key_value_heads"] = key_heads;
+        if !has_inputs {
+            config["hidden_size_per_layer_input"] = 0.into();
+        }
+        if has_own {
+            config["num_global_key_value_heads"] = 2.into();
+        }
+        config["top_k_experts"] = experts.clone().unwrap_or_default();
     }
     if kind == Kind::Latent {
         config["topk_group"] = config["n_group"].clone();
@@ -169,6 +188,13 @@ fn grown(n: usize, kind: Kind) -> usize {
             16 | 40 => 128,            // keys and values
             12 | 20 | 48 | 120 => 256, // experts, hidden, and all heads
             24 | 56 => 512,            // what all rows share, and a layer without experts
+            other => other,
+        },
+        Kind::Heads => match n {
+            8 | 12 => 64, // a layer's input, a short head
+            24 => 128,    // a long head, two short ones
+            20 | 48 | 72 => 256,
+            40 | 144 => 512,
             other => other,
         },
         Kind::Latent => match n {
@@ -234,7 +260,10 @@ impl Random {
 /// A weight of the golden model, grown. Sums over more columns shall be no larger than over the golden ones.
 fn grow(golden: &HostWeight, kind: Kind, mix: Mix, random: &mut Random) -> HostWeight {
     let [stack, rows, cols] = golden.shape;
-    let (values, to) = (golden.to_vec(), grown(cols, kind));
+    // Inputs of all layers are as many as the model is wide there.
+    let inputs = |n: usize| n / 8 * 64;
+    let to = if golden.name.contains("_tokens_per_layer") { inputs(cols) } else { grown(cols, kind) };
+    let values = golden.to_vec();
     if rows == 1 {
         // Norms, biases and the taps of a convolution's channels: the golden values, over and over.
         let shape = [grown(stack, kind), 1, to];
@@ -250,17 +279,22 @@ fn grow(golden: &HostWeight, kind: Kind, mix: Mix, random: &mut Random) -> HostW
     let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
     let size = (3.0 * square * cols as f32 / to as f32).sqrt();
     // Of a hybrid's heads, which are as many as one has elements elsewhere.
-    let down = if golden.name.contains("in_proj_ba") { 8 } else { grown(rows, kind) };
+    let down = match &*golden.name {
+        name if name.contains("in_proj_ba") => 8,
+        name if name.contains("per_layer_model_") => inputs(rows),
+        _ => grown(rows, kind),
+    };
     // What decides about experts stays as it is kept: files pack it no more than norms.
-    let format = if golden.name.contains("gate.weight") { &F32 } else { mix(&golden.name) };
+    let plain = ["gate.weight", "router.proj"].iter().any(|part| golden.name.contains(part));
+    let format = Some(mix(&golden.name)).filter(|f| !plain && to.is_multiple_of(f.block_len)).unwrap_or(&F32);
     let mut bytes = Vec::new();
-    for _ in 0..down {
+    for _ in 0..stack * down {
         let row: Vec<f32> = (0..to).map(|_| size * random.next()).collect();
         let mut packed = vec![0; format.row_bytes(to)];
         format.encode_row(&row, &mut packed).unwrap();
         bytes.extend(packed);
     }
-    HostWeight::new(golden.name.as_str(), [1, down, to], format, bytes.into()).unwrap()
+    HostWeight::new(golden.name.as_str(), [stack, down, to], format, bytes.into()).unwrap()
 }
 
 /// A golden model that was grown and packed.
@@ -274,7 +308,11 @@ pub(crate) struct WideModel {
 impl WideModel {
     /// Grows the golden model at `path`.
     pub(crate) fn of(path: &Path, mix: Mix) -> Self {
-        let golden = ogive_weights::open(path).unwrap();
+        let mut golden = ogive_weights::open(path).unwrap();
+        if golden.config.has("text_config") {
+            golden.config = golden.config.at("text_config");
+            golden.architecture = golden.architecture.replace("ForConditionalGeneration", "ForCausalLM");
+        }
         let kind = Kind::of(&golden.config.0);
         let (mut config, mut random) = (golden.config, Random(7));
         settings(&mut config.0);
