@@ -28,6 +28,12 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
     if !class.starts_with("Gemma4") {
         return Ok(config);
     }
+    if config.has("per_layer_config") {
+        return refuse(
+            "per_layer_config",
+            "it has more than the sizes of heads of all layers without a window",
+        );
+    }
     let n = config.usize("num_hidden_layers")?;
     let one = config.bool_or("attention_k_eq_v", false)?;
     let wide =
@@ -157,6 +163,10 @@ pub(super) fn text_name(model: &Model<'_>, name: &str) -> Option<String> {
 pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     let config = model.config;
     let layers = Layers::read(config)?;
+    if config.at("rope_scaling").opt_str("rope_type")? != Some("proportional") {
+        let why = "readers of GGUF want factors of frequencies for layers without a window, as `proportional` has them";
+        return refuse("rope_scaling", why);
+    }
     let of_each = |of: &dyn Fn(usize) -> u32| (0..layers.slides.len()).map(of).collect::<Vec<u32>>();
     for (key, setting, dim) in [("", "global_head_dim", layers.dims[1]), ("_swa", "head_dim", layers.dims[0])]
     {
