@@ -27,6 +27,7 @@
 //! - **GGUF** (`tokenizer.ggml.model`): `llama`, SentencePiece's BPE by scores with byte fallback; `gpt2`, byte-level BPE with
 //!   73 pre-tokenizers by name. An unknown name is an error that lists the known ones; a missing one is llama.cpp's `default`, with
 //!   a warning. No normalisation, as in llama.cpp. `bert`, word pieces with BERT's own normaliser.
+//!   `gemma4`, BPE of characters by ranks with byte fallback.
 //! - **tokenizer.json**: BPE, Unigram, WordPiece and WordLevel with the usual normalizers, pre-tokenizers, post-processors and
 //!   decoders. What is not understood is an error that names it, never left out. Without it, BERT's `vocab.txt`.
 //!

@@ -70,3 +70,66 @@ pub(super) fn gemma4(metadata: &Metadata) -> Result<Tokenizer> {
     };
     finish(metadata, &table, rest).map(Tokenizer::from_parts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EncodeOptions;
+    use gguf_file::StringArray;
+
+    /// Bytes, then marks and letters, then what merges make.
+    fn metadata(more: &[&str], merges: &[&str]) -> Metadata {
+        let bytes = (0..=255u8).map(|b| format!("<0x{b:02X}>"));
+        let names =
+            ["<bos>", "<unk>", "▁", "a", "b", "c", "ab", "▁ab", "bc", "\n", "\n\n"].iter().chain(more);
+        let tokens: Vec<String> = bytes.chain(names.map(|name| (*name).to_owned())).collect();
+        let kinds: Vec<i32> = (0..tokens.len())
+            .map(|id| match id {
+                0..=255 => 6,
+                256 => 3,
+                257 => 2,
+                _ => 1,
+            })
+            .collect();
+        let mut m = Metadata::new();
+        m.set("tokenizer.ggml.model", "gemma4")
+            .set("tokenizer.ggml.tokens", tokens.iter().collect::<StringArray>())
+            .set("tokenizer.ggml.token_type", kinds)
+            .set("tokenizer.ggml.merges", merges.iter().collect::<StringArray>())
+            .set("tokenizer.ggml.bos_token_id", 256_u32)
+            .set("tokenizer.ggml.unknown_token_id", 257_u32);
+        m
+    }
+
+    #[test]
+    fn merges_go_by_rank_and_what_has_no_token_by_bytes() {
+        // The first merge counts first, wherever it stands: a score of what it makes could say the same, the ranks of two for one token not.
+        let t = Tokenizer::from_gguf(&metadata(&[], &["b c", "a b", "▁ ab", "\n \n"])).unwrap();
+        let ids =
+            |text: &str| t.encode(text, EncodeOptions { add_special: false, parse_special: false }).unwrap();
+        let [mark, a, c, ab, mark_ab, bc, line, lines] = [258, 259, 261, 262, 263, 264, 265, 266];
+        assert_eq!(ids("abc"), [a, bc]);
+        assert_eq!(ids(" ab ab"), [mark_ab, mark_ab]);
+        assert_eq!(ids("  ab"), [mark, mark_ab]);
+        assert_eq!(ids("c\n\n\nab"), [c, lines, line, ab]);
+        // Two bytes of a letter that is none of them.
+        assert_eq!(ids("é"), [0xc3, 0xa9]);
+        assert_eq!(t.decode(&[mark_ab, 0xc3, 0xa9]).unwrap(), " abé");
+        let with = t.encode("c", EncodeOptions { add_special: true, parse_special: false }).unwrap();
+        assert_eq!(with, [256, c]);
+    }
+
+    #[test]
+    fn a_vocabulary_that_contradicts_itself_is_refused() {
+        let refused = |m: Metadata, why: &str| {
+            let e = Tokenizer::from_gguf(&m).map(|_| ()).unwrap_err().to_string();
+            assert!(e.contains(why), "{e}");
+        };
+        refused(metadata(&["ab"], &[]), "are both \"ab\"");
+        refused(metadata(&[], &["ab"]), "merge 0 (\"ab\") is not two tokens");
+        refused(metadata(&[], &["a x"]), "its merges do not fit its tokens");
+        let mut m = metadata(&[], &[]);
+        m.remove("tokenizer.ggml.merges");
+        refused(m, "tokenizer.ggml.merges");
+    }
+}
