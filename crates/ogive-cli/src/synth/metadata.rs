@@ -2,6 +2,7 @@
 //!
 //! Including keys that Ogive can do without, because other programs insist on them.
 
+use super::gemma4;
 use super::shapes::{
     FULL_EACH, Family, LINEAR_DIM, Mixer, NEMOTRON_SCALE, NEMOTRON_SHARED, SPACE_DIM, Shape, TAPS,
 };
@@ -40,6 +41,23 @@ pub(crate) fn set(w: &mut GgufWriter, shape: &Shape, format: &FileFormat, seed: 
         w.set(&key("attn_logit_softcapping"), 50.0_f32);
         w.set(&key("final_logit_softcapping"), 30.0_f32);
         w.set(&key("attention.sliding_window"), 4096_u32);
+    }
+    if shape.family == Family::Gemma4 {
+        let layers = || 0..shape.layers;
+        for (name, dim) in [("", gemma4::long_head(shape)), ("_swa", shape.head_dim)] {
+            for size in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
+                w.set(&key(&format!("{size}{name}")), dim as u32);
+            }
+        }
+        let shared = shape.layers - gemma4::sharing_from(shape);
+        w.set(&key("final_logit_softcapping"), 30.0_f32)
+            .set(&key("attention.sliding_window"), gemma4::WINDOW as u32)
+            .set(&key("rope.freq_base_swa"), 10_000.0_f32)
+            .set(&key("attention.shared_kv_layers"), shared as u32)
+            .set(&key("embedding_length_per_layer_input"), gemma4::INPUT as u32);
+        let slides: Vec<bool> = layers().map(|layer| gemma4::slides(shape, layer)).collect();
+        let widths: Vec<u32> = layers().map(|layer| gemma4::width(shape, layer) as u32).collect();
+        w.set(&key("attention.sliding_window_pattern"), slides).set(&key("feed_forward_length"), widths);
     }
     if shape.has_experts() {
         let [experts, used] = shape.experts;

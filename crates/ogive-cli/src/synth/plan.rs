@@ -43,7 +43,7 @@ const LOGITS: f32 = 2.5;
 /// Size of an embedding in the residual stream, to which each layer adds about 1.
 const EMBEDDING: f32 = 0.02;
 /// Size of what attention adds, beside the feed-forward block's 1.
-const ATTENTION: f32 = 0.5;
+pub(crate) const ATTENTION: f32 = 0.5;
 /// Deviation of biases: beside queries and keys of 1.
 const BIAS: f32 = 0.1;
 
@@ -66,7 +66,7 @@ fn bare(shape: &Shape) -> Vec<TensorPlan> {
     let mut p = Plan { tensors: Vec::new() };
     let root = (shape.dim as f32).sqrt();
     // Gemma's embedding enters the stream sqrt(dim) times as large.
-    let scale = if shape.family == Family::Gemma2 { root } else { shape.family.embedding_scale() };
+    let scale = if shape.family.is_gemma() { root } else { shape.family.embedding_scale() };
     let embed = EMBEDDING / scale;
     let gain = LOGITS * shape.family.logit_scale() / (root * embed);
 
@@ -74,6 +74,9 @@ fn bare(shape: &Shape) -> Vec<TensorPlan> {
         p.vector("rope_freqs.weight", factors.len(), Fill::Values(factors));
     }
     p.matrix("token_embd.weight", shape.dim, shape.vocab, embed);
+    if shape.family == Family::Gemma4 {
+        p.layer_inputs(shape);
+    }
     for layer in 0..shape.layers {
         p.layer(shape, layer);
     }
@@ -85,11 +88,12 @@ fn bare(shape: &Shape) -> Vec<TensorPlan> {
 }
 
 /// The deviation of weights whose products with so many inputs of 1 are as large.
-fn even(inputs: usize) -> f32 {
+pub(crate) fn even(inputs: usize) -> f32 {
     1.0 / (inputs as f32).sqrt()
 }
 
-struct Plan {
+/// Tensors that are being listed.
+pub(crate) struct Plan {
     tensors: Vec<TensorPlan>,
 }
 
@@ -100,6 +104,9 @@ impl Plan {
         // The first layer's is added to nothing but the embedding.
         let attention = if layer == 0 { EMBEDDING } else { ATTENTION } / shape.family.residual_scale();
 
+        if shape.family == Family::Gemma4 {
+            return self.gemma4_layer(shape, layer, attention);
+        }
         self.vector(&name("attn_norm.weight"), dim, Fill::Near(1.0));
         match shape.mixer(layer) {
             Mixer::Linear if shape.family.has_spaces() => self.space(shape, layer, attention),
@@ -230,11 +237,11 @@ impl Plan {
         self.matrix(&name("ffn_down_shexp.weight"), shared, dim, half * even(shared));
     }
 
-    fn matrix(&mut self, name: &str, cols: usize, rows: usize, std: f32) {
+    pub(crate) fn matrix(&mut self, name: &str, cols: usize, rows: usize, std: f32) {
         self.push(name, vec![cols as u64, rows as u64], Fill::Random(std));
     }
 
-    fn vector(&mut self, name: &str, len: usize, fill: Fill) {
+    pub(crate) fn vector(&mut self, name: &str, len: usize, fill: Fill) {
         self.push(name, vec![len as u64], fill);
     }
 

@@ -3,6 +3,8 @@
 //! A table and not a way to give one's own numbers: figures can be compared when a shape's name says all of it. A shape
 //! is the model's as it is run, so tied heads are tied, and the vocabulary has its real size (its words are made up).
 
+use super::gemma4;
+
 /// How a family's tensors are named, normed and filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
@@ -14,6 +16,8 @@ pub(crate) enum Family {
     Qwen3,
     /// Norms after each block too, soft caps, windows.
     Gemma2,
+    /// Two kinds of heads, inputs of layers, keys that the later layers share.
+    Gemma4,
     /// Qwen3 with a mixture of experts in each layer.
     Qwen3Moe,
     /// Llama with factors on embeddings, scores, what a block adds and logits, and a mixture in each layer.
@@ -42,6 +46,7 @@ impl Family {
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
             Self::Gemma2 => "gemma2",
+            Self::Gemma4 => "gemma4",
             Self::Qwen3Moe => "qwen3moe",
             Self::GraniteMoe => "granitemoe",
             Self::GptOss => "gpt-oss",
@@ -71,6 +76,11 @@ impl Family {
             Self::GraniteHybrid => 8.0,
             _ => 1.0,
         }
+    }
+
+    /// Whether embeddings are multiplied by the root of the width.
+    pub(crate) fn is_gemma(self) -> bool {
+        matches!(self, Self::Gemma2 | Self::Gemma4)
     }
 
     /// Whether it has Granite's factors.
@@ -324,6 +334,22 @@ pub(crate) const SHAPES: &[Shape] = &[
         tied: false,
         ..TINY
     },
+    // 4.6 billion parameters, half of them in the table of layers' inputs.
+    Shape {
+        name: "gemma-4-e2b",
+        family: Family::Gemma4,
+        layers: 35,
+        dim: 1536,
+        heads: 8,
+        kv_heads: 1,
+        head_dim: 256,
+        ffn: 6144,
+        vocab: 262_144,
+        context: 131_072,
+        theta: 1_000_000.0,
+        eps: 1e-6,
+        ..TINY
+    },
     // Version 0.3: without the window of 0.1.
     Shape {
         name: "mistral-7b",
@@ -461,6 +487,9 @@ impl Shape {
     /// What Llama 3's scaling divides each inverse frequency by, as converters write it to `rope_freqs.weight`:
     /// `[head_dim / 2]`. Source: `rope_type: llama3` of transformers' `modeling_rope_utils`.
     pub(crate) fn rope_factors(&self) -> Option<Vec<f32>> {
+        if self.family == Family::Gemma4 {
+            return Some(gemma4::rope_factors(self));
+        }
         const TRAINED: f64 = 8192.0;
         const LOW: f64 = 1.0;
         const HIGH: f64 = 4.0;

@@ -77,6 +77,7 @@ fn every_family_runs() {
         ("qwen2.5-0.5b", "q4_k_m"),
         ("qwen3-0.6b", "q4_k_m"),
         ("gemma-2-2b", "q4_k_m"),
+        ("gemma-4-e2b", "q4_k_m"),
         ("mistral-7b", "q4_k_m"),
         ("granite-3.1-3b-a800m", "q4_k_m"),
         ("qwen3-30b-a3b", "q4_k_m"),
@@ -270,6 +271,8 @@ fn shapes_have_their_published_sizes() {
         ("qwen3.5-4b", 4_205_751_296),
         ("mistral-7b", 7_248_023_552),
         ("gemma-2-2b", 2_614_341_888),
+        // And a number for each of 35 layers, which transformers does not count.
+        ("gemma-4-e2b", 4_628_569_344 + 35),
         ("granite-3.1-3b-a800m", 3_298_793_472),
         ("granite-4.0-h-micro", 3_191_396_096),
         ("falcon-h1-1.5b", 1_554_863_488),
