@@ -3,7 +3,7 @@
 //! layers attend to what the last one of their kind before them stored; in the larger ones keys are values, too, where all is seen; and one has a
 //! mixture beside the MLP of each block, each of the two between norms of its own.
 //!
-//! Gemma Team 2026, <https://ai.google.dev/gemma/docs/core/model_card_4>; transformers' `modeling_gemma4`. Norms are kept as the factors.
+//! Gemma Team 2026, <https://huggingface.co/google/gemma-4-E2B-it>; transformers' `modeling_gemma4`. Norms are kept as the factors.
 
 use crate::class::{Class, LLAMA};
 use crate::gemma2::NORMS;

@@ -38,7 +38,14 @@ impl Layers {
         let of_full = if said { c } else { &Config(usual) };
         let ropes =
             (ogive_nn::rope_of(&turning, root, local.k_dim)?, ogive_nn::rope_of(of_full, root, full.k_dim)?);
-        let local = local.with(AttnOption::Window(c.usize_or("sliding_window", 512)?));
+        let window = c.usize_or("sliding_window", 512)?;
+        if window == 0 {
+            return Err(Error::invalid(
+                "config",
+                "`sliding_window` is 0: layers with a window would see nothing",
+            ));
+        }
+        let local = local.with(AttnOption::Window(window));
         let (slides, sharing) = (slides(c)?, c.usize_or("num_kv_shared_layers", 0)?);
         let sharing_from = slides.len().checked_sub(sharing).ok_or_else(|| {
             let why = format!("{sharing} `num_kv_shared_layers` of {} layers", slides.len());

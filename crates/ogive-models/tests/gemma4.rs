@@ -124,6 +124,7 @@ fn what_is_not_known_or_does_not_fit_is_refused_by_name() {
         ),
         ("gemma4", json!({"num_global_key_value_heads": 4}), "6 query heads cannot share 4"),
         ("gemma4", json!({"attention_k_eq_v": false}), "layers.1.self_attn.k_proj"),
+        ("gemma4", json!({"sliding_window": 0}), "`sliding_window` is 0"),
         ("gemma4", json!({"num_kv_shared_layers": 5}), "5 `num_kv_shared_layers` of 4 layers"),
         ("gemma4", json!({"num_kv_shared_layers": 4}), "no layer of its kind stores what layer 0 shares"),
         ("gemma4", json!({"num_kv_shared_layers": 3}), "no layer of its kind stores what layer 1 shares"),

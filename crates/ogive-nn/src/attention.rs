@@ -113,7 +113,7 @@ impl Attention {
         spec: AttnSpec,
     ) -> Result<Self> {
         if of >= layer {
-            let why = format!("layer {layer} cannot attend to keys of layer {of}, which comes later");
+            let why = format!("layer {layer} cannot attend to keys of layer {of}, which is not before it");
             return Err(Error::invalid("config", why));
         }
         let [q, ..] = widths(&spec, false)?;

@@ -97,7 +97,7 @@ pub use ogive_backend::{self as backend, tensor};
 pub use registry::{Build, Registry};
 pub use residual::Residual;
 pub use rope::{rope, rope_of};
-pub use share::{Share, is_token_table};
+pub use share::{Share, is_layer_table, is_token_table};
 pub use short_conv::ShortConv;
 pub use step::{Observer, Step};
 pub use tensor::{Config, Source};

@@ -41,6 +41,11 @@ pub fn is_token_table(name: &str) -> bool {
         .any(|end| name.ends_with(end))
 }
 
+/// Whether a weight of this name is the table of layers' inputs (Gemma 4's), of which a step reads a row for each token and nothing else.
+pub fn is_layer_table(name: &str) -> bool {
+    name.ends_with("embed_tokens_per_layer.weight")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +64,9 @@ mod tests {
         for name in ["transformer.wpe.weight", "embeddings.position_embeddings.weight", "lm_head.weight"] {
             assert!(!is_token_table(name), "{name}");
         }
+        let of_layers = "model.language_model.embed_tokens_per_layer.weight";
+        assert!(is_layer_table(of_layers) && !is_token_table(of_layers));
+        assert!(!is_layer_table("model.embed_tokens.weight"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! be: there is no second idea of what a layer takes.
 
 use crate::memory::{self, Memory, On};
-use crate::nn::{Loader, is_token_table};
+use crate::nn::{Loader, is_layer_table, is_token_table};
 use crate::tensor::Error as ModelError;
 use crate::weights::Checkpoint;
 use crate::{Error, Options, Result, model};
@@ -165,8 +165,8 @@ impl<'a> Layers<'a> {
         let (last, tied) = (parts.len().saturating_sub(1), self.tied);
         // The table of tokens is looked up first, and where it is the head it is read last.
         let first = |name: &str| ["embed", "wte", "wpe"].iter().any(|part| name.contains(part));
-        // Inputs of layers are cut from one table, by rows of tokens, and from the embeddings.
-        let inputs = |name: &str| name.contains("per_layer_model_") || name.contains("_tokens_per_layer");
+        // Inputs of layers are cut from a table of their own, by rows of tokens, and from the embeddings.
+        let inputs = |name: &str| is_layer_table(name) || name.contains("per_layer_model_projection");
         let place = move |name: &str| if inputs(name) || first(name) && !tied { 0 } else { last };
         Ok(Split::new(parts, homes.layers.clone(), place)?)
     }

@@ -7,7 +7,7 @@
 use super::measure::Load;
 use crate::error::Result;
 use ogive::engine::Limits;
-use ogive::nn::{Share, is_token_table};
+use ogive::nn::{Share, is_layer_table, is_token_table};
 use ogive::tensor::{Config, WeightInfo};
 use ogive::{Model, Options};
 use std::num::NonZeroUsize;
@@ -47,7 +47,7 @@ impl Traffic {
 fn weights(tensors: &[WeightInfo], config: &Config) -> Result<u64> {
     let share = Share::of(config)?;
     let has_head = tensors.iter().any(|t| t.name == "lm_head.weight");
-    let is_read = |t: &&WeightInfo| !(has_head && is_token_table(&t.name));
+    let is_read = |t: &&WeightInfo| !(has_head && is_token_table(&t.name) || is_layer_table(&t.name));
     let bytes = |t: &WeightInfo| (t.bytes() as f64 * share.of_token(t)) as u64;
     Ok(tensors.iter().filter(is_read).map(bytes).fold(0, u64::saturating_add))
 }
@@ -64,6 +64,8 @@ mod tests {
         let plain = [w("model.embed_tokens.weight", 100), w("model.norm.weight", 1)];
         let none = Config(json!({}));
         assert_eq!(weights(&plain, &none).unwrap(), 4040, "tied: the table is the head");
+        let inputs = [plain.to_vec(), vec![w("model.embed_tokens_per_layer.weight", 100)]].concat();
+        assert_eq!(weights(&inputs, &none).unwrap(), 4040, "rows of tokens alone");
         let untied = [plain.to_vec(), vec![w("lm_head.weight", 100)]].concat();
         assert_eq!(weights(&untied, &none).unwrap(), 4040);
         let moe = [w("model.layers.0.block_sparse_moe.experts.w1.weight", 80)];
