@@ -133,6 +133,7 @@ impl Backend for CpuBackend {
     }
     fn upload_weight(&self, w: &HostWeight) -> Result<Weight> {
         check_weight(w)?;
+        let by_rows = w.by_rows;
         let rounded = match self.precision {
             Precision::Bf16 => Some(weight::rounded(&self.pool, w)?),
             _ => None,
@@ -141,7 +142,7 @@ impl Backend for CpuBackend {
         let taken = CpuWeight::new(w, self.precision, self.path)?;
         let mut owned = Owned::new(taken);
         match &self.repacker {
-            _ if !self.repack => {}
+            _ if !self.repack || by_rows => {}
             Some(repacker) => repacker.lay(&mut owned),
             None => owned.lay(&self.pool, &self.rooms),
         }

@@ -280,6 +280,20 @@ mod tests {
         assert_eq!(laid, if b.path().has_dense_strips() { all.len() } else { 0 });
     }
 
+    /// What is only looked up stays where it is; should something be multiplied by it, that is right.
+    #[test]
+    fn a_table_of_rows_is_not_laid() {
+        let plain = CpuBackend::builder().threads(2).repack(false).build().unwrap();
+        for background in [false, true] {
+            let b = CpuBackend::builder().threads(2).background(background).build().unwrap();
+            let table = b.upload_weight(&host(3).looked_up()).unwrap();
+            b.settle();
+            assert!(super::now(&table).unwrap().strips().is_none());
+            let want = product(&plain, &plain.upload_weight(&host(3)).unwrap(), 5);
+            assert_eq!(product(&b, &table, 5), want);
+        }
+    }
+
     /// Bytes that notice whether they are read when that is over.
     struct Watched {
         bytes: Vec<u8>,

@@ -30,7 +30,7 @@ impl LayerInputs {
     /// If the table or the projection are not as wide as all layers' inputs together.
     pub(crate) fn load(class: &Class, c: &Config, l: &Loader<'_>, width: usize, eps: f32) -> Result<Self> {
         let layers = c.usize("num_hidden_layers")?;
-        let table = l.embedding("embed_tokens_per_layer")?;
+        let table = l.lookup("embed_tokens_per_layer")?;
         let projection = l.linear("per_layer_model_projection")?;
         let found = [table.weight.shape()[2], projection.weight.shape()[1]];
         if found.iter().any(|found| Some(*found) != layers.checked_mul(width)) {

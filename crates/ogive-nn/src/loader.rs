@@ -428,6 +428,14 @@ impl<'a> Loader<'a> {
         self.table(name, &self.host(name)?)
     }
 
+    /// The same of a table whose rows are looked up and that is no head, so that no backend lays it anew for products.
+    ///
+    /// # Errors
+    /// As [`embedding`](Self::embedding).
+    pub fn lookup(&self, name: &str) -> Result<Embedding> {
+        self.table(name, &self.host(name)?.looked_up())
+    }
+
     fn table(&self, name: &str, host: &HostWeight) -> Result<Embedding> {
         Ok(Embedding { weight: self.weight(host)?, name: self.name(&format!("{name}.weight")) })
     }

@@ -59,6 +59,9 @@ pub struct HostWeight {
     pub shard: Option<Shard>,
     /// What the file has instead, where this was decoded on its way here.
     pub unpacked: Option<Unpacked>,
+    /// Whether rows of it are looked up and nothing is multiplied by it, so that there is no use in laying it anew for products. These are
+    /// right all the same.
+    pub by_rows: bool,
 }
 
 impl HostWeight {
@@ -91,7 +94,18 @@ impl HostWeight {
             );
             return Err(Error::invalid(&name, why));
         }
-        Ok(Self { name, shape, format, bytes, scale: None, input_perm: None, shard: None, unpacked: None })
+        let plain = Self {
+            name,
+            shape,
+            format,
+            bytes,
+            scale: None,
+            input_perm: None,
+            shard: None,
+            unpacked: None,
+            by_rows: false,
+        };
+        Ok(plain)
     }
 
     /// A weight made of numbers.
@@ -135,6 +149,12 @@ impl HostWeight {
     #[must_use]
     pub fn with_unpacked(self, unpacked: Option<Unpacked>) -> Self {
         Self { unpacked, ..self }
+    }
+
+    /// The same weight, of which rows are looked up and nothing else is done.
+    #[must_use]
+    pub fn looked_up(self) -> Self {
+        Self { by_rows: true, ..self }
     }
 
     /// The same weight under another name.
