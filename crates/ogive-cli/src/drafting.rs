@@ -24,7 +24,7 @@ pub(crate) struct Drafting {
     /// Where the smaller model computes [default: where the model does]
     #[arg(long, value_name = "DEVICE", requires = "model_draft")]
     device_draft: Option<Device>,
-    /// Tokens to guess in a step at most [default: 4]
+    /// Tokens to guess in a step at most [default: 7]
     #[arg(long, value_name = "N", requires = "by")]
     draft_max: Option<NonZeroUsize>,
     /// How likely the smaller model must find a token to guess it [default: 0.5]

@@ -39,7 +39,7 @@ impl Draft {
     }
 
     fn by(by: By) -> Self {
-        Self { by: vec![by], max_tokens: 4, min_probability: 0.5, min_match: 2 }
+        Self { by: vec![by], max_tokens: 7, min_probability: 0.5, min_match: 2 }
     }
 
     /// By the text itself where it has something to go by, else by a model.
@@ -49,7 +49,8 @@ impl Draft {
         self
     }
 
-    /// Guesses up to so many tokens in each step, instead of 4: of all sequences of an [engine](Model::engine) together.
+    /// Guesses up to so many tokens in each step, instead of 7, with which a step of one text has eight rows: of all sequences of an
+    /// [engine](Model::engine) together.
     #[must_use]
     pub fn max_tokens(self, tokens: usize) -> Self {
         Self { max_tokens: tokens, ..self }

@@ -2,10 +2,9 @@
 //!
 //! Including keys that Ogive can do without, because other programs insist on them.
 
+use super::family::Family;
 use super::gemma4;
-use super::shapes::{
-    FULL_EACH, Family, LINEAR_DIM, Mixer, NEMOTRON_SCALE, NEMOTRON_SHARED, SPACE_DIM, Shape, TAPS,
-};
+use super::shapes::{FULL_EACH, LINEAR_DIM, Mixer, NEMOTRON_SCALE, NEMOTRON_SHARED, SPACE_DIM, Shape, TAPS};
 use super::vocabulary::{TEMPLATE, Vocabulary};
 use ogive::weights::gguf_file::GgufWriter;
 use ogive_quantize::FileFormat;

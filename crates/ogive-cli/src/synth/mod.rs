@@ -6,6 +6,7 @@
 //! about a megabyte, in parallel, and written in order, so memory stays small whatever the model's size.
 
 mod blocks;
+mod family;
 mod gemma4;
 mod metadata;
 mod plan;

@@ -6,7 +6,8 @@
 //! what the residual stream still holds of a token speaks for that token. And attention, an average that hardly changes
 //! from step to step, is smaller than what it is added to: the next token must depend on the last one most of all.
 
-use super::shapes::{Family, LINEAR_DIM, Mixer, NEMOTRON_SCALE, NEMOTRON_SHARED, SPACE_DIM, Shape, TAPS};
+use super::family::Family;
+use super::shapes::{LINEAR_DIM, Mixer, NEMOTRON_SCALE, NEMOTRON_SHARED, SPACE_DIM, Shape, TAPS};
 use ogive::weights::gguf_file::GgmlType;
 use ogive_quantize::{Facts, FileFormat, Mix};
 
