@@ -38,7 +38,7 @@ fn answers_are_the_same_and_guesses_are_counted() {
     let json = run(&[sure, args!["--json"]].concat()).json();
     let [drafted, accepted] = ["drafted", "accepted"].map(|key| json[key].as_u64().unwrap());
     assert!(drafted >= accepted && accepted > 20, "{json}");
-    assert!(run(&args!["--json"]).json().get("drafted").is_none());
+    assert!(run(&["--json".into()]).json().get("drafted").is_none());
     // A conversation.
     let chat = |by: &[OsString]| {
         let args = args!["chat", "--temp", "0", "--quiet"].into_iter().chain(by.iter().cloned());

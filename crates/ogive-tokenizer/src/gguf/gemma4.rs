@@ -3,34 +3,19 @@
 //! As Gemma's tokenizer.json has it, a text is one word. llama.cpp cuts it at line breaks, and makes a row of those one token if there is such;
 //! no merge of Gemma's is across them, and its merges make that token too.
 
-use super::{Rest, bad, damaged, finish, replace, table};
+use super::{Rest, bad, damaged, finish, table};
 use crate::model::Model;
 use crate::normalize::{Normalizer, SPACE_MARK};
 use crate::tokenizer::Strip;
-use crate::vocab::{TokenKind, Vocab, byte_token};
 use crate::{Result, Tokenizer};
 use gguf_file::Metadata;
 use tokenizers::models::bpe::{BPE, Vocab as Ids};
 
 pub(super) fn gemma4(metadata: &Metadata) -> Result<Tokenizer> {
     let table = table(metadata)?;
-    let count = table.texts.len();
-    let mut vocab = Vocab::with_capacity(count);
-    let mut bytes = Box::new([None; 256]);
-    let mut ids = Ids::with_capacity(count);
-    for (id, text, kind) in table.iter() {
-        let byte = if kind == TokenKind::Byte { byte_token(text) } else { None };
-        match (byte, kind) {
-            (Some(b), _) => {
-                bytes[usize::from(b)] = Some(id);
-                vocab.push(&[b], kind);
-            }
-            (None, TokenKind::Control | TokenKind::Unknown) => vocab.push(text, kind),
-            (None, TokenKind::Byte) => {
-                return Err(damaged(format!("token {id} is a byte, but {:?} names none", table.text(id))));
-            }
-            (None, _) => vocab.push(&replace(text, SPACE_MARK.as_bytes(), b' '), kind),
-        }
+    let (vocab, bytes) = table.spelt_with_marks()?;
+    let mut ids = Ids::with_capacity(table.texts.len());
+    for (id, text, _) in table.iter() {
         let spelling = std::str::from_utf8(text);
         let spelling =
             spelling.map_err(|_| damaged(format!("token {id} ({:?}) is not UTF-8", table.text(id))))?;

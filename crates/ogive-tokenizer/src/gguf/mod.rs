@@ -103,6 +103,26 @@ impl Table<'_> {
         (0u32..).zip(self.texts.iter()).zip(&self.kinds).map(|((id, text), kind)| (id, text, *kind))
     }
 
+    /// What tokens stand for where a mark stands for a space, as in SentencePiece's vocabularies, and which of them are single bytes.
+    fn spelt_with_marks(&self) -> Result<(Vocab, Box<[Option<u32>; 256]>)> {
+        let mut vocab = Vocab::with_capacity(self.texts.len());
+        let mut bytes = Box::new([None; 256]);
+        for (id, text, kind) in self.iter() {
+            match kind {
+                TokenKind::Byte => {
+                    let damage =
+                        || damaged(format!("token {id} is a byte, but {:?} names none", self.text(id)));
+                    let byte = byte_token(text).ok_or_else(damage)?;
+                    bytes[usize::from(byte)] = Some(id);
+                    vocab.push(&[byte], kind);
+                }
+                TokenKind::Control | TokenKind::Unknown => vocab.push(text, kind),
+                _ => vocab.push(&replace(text, SPACE_MARK.as_bytes(), b' '), kind),
+            }
+        }
+        Ok((vocab, bytes))
+    }
+
     fn text(&self, id: u32) -> String {
         String::from_utf8_lossy(self.texts.get(id as usize).unwrap_or_default()).into_owned()
     }
@@ -238,29 +258,16 @@ fn spm(metadata: &Metadata) -> Result<Tokenizer> {
     if let Some(id) = scores.iter().position(|s| s.is_nan()) {
         return Err(damaged(format!("the score of token {id} is not a number")));
     }
-    let mut vocab = Vocab::with_capacity(count);
+    let (vocab, bytes) = table.spelt_with_marks()?;
     let mut ids: AHashMap<Box<[u8]>, u32> = AHashMap::with_capacity(count);
-    let mut bytes = Box::new([None; 256]);
     for (id, text, kind) in table.iter() {
-        let byte = if kind == TokenKind::Byte { byte_token(text) } else { None };
-        match (byte, kind) {
-            (Some(b), _) => {
-                bytes[usize::from(b)] = Some(id);
-                vocab.push(&[b], kind);
-            }
-            // Literal names; text never merges into them.
-            (None, TokenKind::Control | TokenKind::Unknown) => vocab.push(text, kind),
-            (None, TokenKind::Byte) => {
-                return Err(damaged(format!("token {id} is a byte, but {:?} names none", table.text(id))));
-            }
-            (None, _) => {
-                vocab.push(&replace(text, SPACE_MARK.as_bytes(), b' '), kind);
-                if !text.is_empty()
-                    && let Some(other) = ids.insert(text.into(), id)
-                {
-                    return Err(table.duplicate(other, id));
-                }
-            }
+        // Others are literal names or bytes; text never merges into them.
+        let merges = !matches!(kind, TokenKind::Control | TokenKind::Unknown | TokenKind::Byte);
+        if merges
+            && !text.is_empty()
+            && let Some(other) = ids.insert(text.into(), id)
+        {
+            return Err(table.duplicate(other, id));
         }
     }
     // Adding zero makes one zero of two, so that ties are ties.

@@ -21,16 +21,21 @@ pub(super) fn deepseek2() -> Translation {
         .settings(settings)
 }
 
-/// The router, experts and what all rows share, under the names of their classes, added to another architecture.
-pub(super) fn with_experts(to: Translation) -> Translation {
+/// The matrices of experts, of their router and of what all rows share, under the names of their classes.
+pub(super) fn with_stacks(to: Translation) -> Translation {
     to.rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
-        .rule(Rule::new("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias"))
         .rename("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.gate_proj")
         .rename("blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.up_proj")
         .rename("blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.down_proj")
         .rename("blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_experts.gate_proj")
         .rename("blk.{}.ffn_up_shexp", "model.layers.{}.mlp.shared_experts.up_proj")
         .rename("blk.{}.ffn_down_shexp", "model.layers.{}.mlp.shared_experts.down_proj")
+}
+
+/// The same with a bias by which experts are chosen and with their settings, added to another architecture.
+pub(super) fn with_experts(to: Translation) -> Translation {
+    with_stacks(to)
+        .rule(Rule::new("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias"))
         .settings(|header, settings| {
             settings.insert("norm_topk_prob".into(), json!(false));
             copy(

@@ -1,5 +1,6 @@
 //! `ernie4_5` and `ernie4_5-moe`: Baidu's ERNIE 4.5. Neighbours turn together in Hugging Face's files as well, so nothing is reordered.
 
+use super::deepseek::with_stacks;
 use crate::gguf::settings::{copy, of_one_dimension, whole};
 use crate::gguf::{Header, Rule, Settings, Translation};
 use ogive_tensor::Result;
@@ -10,15 +11,8 @@ pub(super) fn ernie() -> Translation {
 }
 
 pub(super) fn ernie_moe() -> Translation {
-    Translation::decoder("ernie4_5-moe", "Ernie4_5_MoeForCausalLM")
-        .rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
+    with_stacks(Translation::decoder("ernie4_5-moe", "Ernie4_5_MoeForCausalLM"))
         .rule(Rule::new("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.moe_statics.e_score_correction_bias"))
-        .rename("blk.{}.ffn_gate_exps", "model.layers.{}.mlp.experts.gate_proj")
-        .rename("blk.{}.ffn_up_exps", "model.layers.{}.mlp.experts.up_proj")
-        .rename("blk.{}.ffn_down_exps", "model.layers.{}.mlp.experts.down_proj")
-        .rename("blk.{}.ffn_gate_shexp", "model.layers.{}.mlp.shared_experts.gate_proj")
-        .rename("blk.{}.ffn_up_shexp", "model.layers.{}.mlp.shared_experts.up_proj")
-        .rename("blk.{}.ffn_down_shexp", "model.layers.{}.mlp.shared_experts.down_proj")
         .settings(|header, settings| {
             of_one_dimension(header)?;
             mixture(header, settings)
