@@ -32,9 +32,10 @@ pub struct Asked<'a> {
 /// How many tokens are asked for follows how many were right: twice as many after a step in which all were, else one more than were. Where nothing
 /// is right again and again, ever more steps pass between two guesses.
 ///
-/// [`Lookup`] finds them in what the sequence has, [`DraftModel`] has a smaller model draw them, and a vector of drafts asks one after the other. Leviathan, Kalman and Matias 2022,
-/// <https://arxiv.org/abs/2211.17192>; drawing and comparing, instead of their rejecting by a quotient of probabilities, accepts a guess as
-/// often where there is one best token and less often where many are alike, but leaves the text what it would have been.
+/// [`Lookup`] finds them in what the sequence has, [`DraftModel`] has a smaller model draw them, and a vector of drafts asks one after the other.
+/// Leviathan, Kalman and Matias 2022, <https://arxiv.org/abs/2211.17192>; drawing and comparing, instead of their rejecting by a quotient of
+/// probabilities, accepts a guess as often where there is one best token and less often where many are alike, but leaves the text what it would
+/// have been.
 ///
 /// ```
 /// use ogive_engine::{Asked, Draft, tensor::Result};
