@@ -9,7 +9,7 @@
 //! stays at the state it had before the step, which is still there ([`Seq::held`]'s other slot), and computes the right ones again in its next step.
 
 use crate::compute::Draw;
-use crate::draft::{Asked, Draft};
+use crate::draft::{Asked, Draft, Patience};
 use crate::engine::Seq;
 use crate::request::{Event, SeqId};
 use crate::schedule::Part;
@@ -34,18 +34,10 @@ pub(crate) struct Guesses {
     pub(crate) drawn: VecDeque<Draw>,
     /// Rows that count when all of that is given, where a sequence has states; 0 where some are to be computed again.
     rows: usize,
-    /// Guesses in a row of which nothing was right.
-    misses: usize,
-    /// Steps without a guess that are left.
-    rest: usize,
+    patience: Patience,
 }
 
 impl Guesses {
-    /// After so many guesses in a row of which nothing was right, steps without one come between.
-    const PATIENCE: usize = 2;
-    /// Up to so many.
-    const LONGEST_REST: usize = 16;
-
     /// Forgets what was guessed, and what was drawn and not given: whether there was any of that.
     pub(crate) fn clear(&mut self) -> bool {
         let any = !self.drawn.is_empty();
@@ -55,13 +47,6 @@ impl Guesses {
         any
     }
 
-    /// Whether it is time to guess; if not, it is a step nearer.
-    fn rested(&mut self) -> bool {
-        let rested = self.rest == 0;
-        self.rest = self.rest.saturating_sub(1);
-        rested
-    }
-
     /// Of `guessed` tokens so many were right.
     fn learn(&mut self, guessed: usize, right: usize, most: usize) {
         if guessed == 0 {
@@ -69,8 +54,7 @@ impl Guesses {
         }
         let next = if right == guessed { self.length.saturating_mul(2) } else { right + 1 };
         self.length = next.clamp(1, most.max(1));
-        self.misses = if right == 0 { self.misses + 1 } else { 0 };
-        self.rest = self.misses.saturating_sub(Self::PATIENCE).min(Self::LONGEST_REST);
+        self.patience.learn(right == 0);
     }
 }
 
@@ -98,7 +82,7 @@ impl Engine {
         if each == 0 {
             return;
         }
-        ids.retain(|id| self.seqs.get_mut(id).is_some_and(|seq| seq.guesses.rested()));
+        ids.retain(|id| self.seqs.get_mut(id).is_some_and(|seq| seq.guesses.patience.rested()));
         let ask = |id: &SeqId| {
             let seq = self.seqs.get(id)?;
             // Rows that are computed once more count too, so that they do not become ever more.

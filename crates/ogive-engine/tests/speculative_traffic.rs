@@ -173,6 +173,21 @@ fn a_draft_reads_a_long_prompt_step_by_step() {
 }
 
 #[test]
+fn a_draft_that_is_never_sure_is_asked_ever_more_seldom() {
+    let r = Random::llama(false, false, false);
+    let recorder = Arc::new(Recorder::default());
+    let small = engine(Arc::clone(&recorder) as Arc<dyn Backend>, "LlamaForCausalLM", &r, wide());
+    let mut e = llama(wide());
+    e.speculate(Some(Box::new(DraftModel::new(small).unwrap().min_probability(1.0))), 3);
+    let id = e.add(Request::new([5, 6], 60).keep()).unwrap();
+    finish(&mut e);
+    assert_eq!(e.tokens(id).unwrap(), text(&[5, 6], 60));
+    assert_eq!((e.stats().drafted, e.stats().steps), (0, 60));
+    // Steps 1, 2 and 3, then with one between, with two, with three and so on: 5, 8, 12, 17, 23, 30, 38, 47, 57.
+    assert_eq!(recorder.log().calls.get("plan").copied(), Some(12));
+}
+
+#[test]
 fn who_keeps_more_than_a_window_sees_can_go_back() {
     let mut r = Random::llama(false, false, false);
     r.config.0["sliding_window"] = 24.into();

@@ -2,9 +2,11 @@
 
 mod lookup;
 mod model;
+mod patience;
 
 pub use lookup::Lookup;
 pub use model::DraftModel;
+pub(crate) use patience::Patience;
 
 use crate::SeqId;
 use crate::tensor::Result;

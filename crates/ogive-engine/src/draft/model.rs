@@ -1,6 +1,6 @@
 //! Guesses by another model, which is smaller and so draws faster.
 
-use super::{Asked, Draft};
+use super::{Asked, Draft, Patience};
 use crate::backend::LayerCache;
 use crate::nn::Model;
 use crate::tensor::{Error, Result};
@@ -10,14 +10,22 @@ use std::collections::HashMap;
 /// Guesses what another model finds most likely: one that has the same tokens and takes a small part of the time.
 ///
 /// It has an engine of its own, whose sequences follow those they guess for. Several are drafted together, and a guess ends before the first token
-/// that the model does not find [likely](Self::min_probability). A sequence that is longer than that engine's context is not guessed for.
+/// that the model does not find [likely](Self::min_probability). Of a text in which it is not sure again and again it is asked ever more seldom. A sequence that is longer than that engine's context is not guessed for.
 #[derive(Debug)]
 pub struct DraftModel {
     engine: Engine,
     /// By the names of those that are guessed for.
-    seqs: HashMap<SeqId, SeqId>,
+    seqs: HashMap<SeqId, Own>,
     /// The least logarithm of a probability.
     least: f64,
+}
+
+/// A sequence of the draft's engine.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    id: SeqId,
+    /// With tokens that the model is not sure of.
+    patience: Patience,
 }
 
 impl DraftModel {
@@ -62,11 +70,15 @@ impl DraftModel {
         if tokens.len() >= self.engine.limits().context || self.engine.would_take(&request).is_err() {
             return Ok(None);
         }
-        let Some(own) = self.seqs.get(&id).copied() else {
+        let Some(own) = self.seqs.get_mut(&id) else {
             let own = self.engine.add(request)?;
-            self.seqs.insert(id, own);
+            self.seqs.insert(id, Own { id: own, patience: Patience::default() });
             return Ok(Some(own));
         };
+        if !own.patience.rested() {
+            return Ok(None);
+        }
+        let own = own.id;
         // It may still read a prompt, or draw what it guessed last.
         self.engine.pause(own);
         let had = self.engine.tokens(own).unwrap_or_default();
@@ -96,6 +108,11 @@ impl Draft for DraftModel {
             for event in events {
                 let Some(i) = own.iter().position(|own| *own == Some(event.id)) else { continue };
                 let sure = event.logprobs.as_ref().is_none_or(|found| found.chosen.logprob >= self.least);
+                if guesses[i].is_empty()
+                    && let Some(own) = self.seqs.get_mut(&asked[i].id)
+                {
+                    own.patience.learn(!sure);
+                }
                 match event.token.filter(|_| sure) {
                     Some(token) => guesses[i].push(token),
                     None => drop(self.engine.pause(event.id)),
@@ -107,7 +124,7 @@ impl Draft for DraftModel {
 
     fn forget(&mut self, id: SeqId) {
         if let Some(own) = self.seqs.remove(&id) {
-            self.engine.cancel(own);
+            self.engine.cancel(own.id);
         }
     }
 }
