@@ -93,10 +93,6 @@ impl Attention {
         rope: impl Into<Option<Rope>>,
         spec: AttnSpec,
     ) -> Result<Self> {
-        if spec.k_dim != spec.v_dim {
-            let why = format!("values of {} elements cannot be keys of {}", spec.v_dim, spec.k_dim);
-            return Err(Error::invalid("config", why));
-        }
         Self::load_as(l, c, layer, rope.into(), spec, How { one: true, ..USUAL })
     }
 
@@ -160,10 +156,6 @@ impl Attention {
         rope: impl Into<Option<Rope>>,
         spec: AttnSpec,
     ) -> Result<Self> {
-        if spec.k_dim != spec.v_dim {
-            let why = format!("values of {} elements have gates of {}", spec.v_dim, spec.k_dim);
-            return Err(Error::invalid("config", why));
-        }
         Self::load_as(l, c, layer, rope.into(), spec, How { gated: true, ..USUAL })
     }
 
@@ -175,6 +167,11 @@ impl Attention {
         spec: AttnSpec,
         how: How<'_>,
     ) -> Result<Self> {
+        if (how.one || how.gated) && spec.k_dim != spec.v_dim {
+            let how = if how.one { "cannot be keys" } else { "have gates" };
+            let why = format!("values of {} elements {how} of {}", spec.v_dim, spec.k_dim);
+            return Err(Error::invalid("config", why));
+        }
         let eps = c.f32_or("rms_norm_eps", 1e-6)?;
         let sizes = widths(&spec, how.gated)?;
         let (q, k, v) = if how.one {

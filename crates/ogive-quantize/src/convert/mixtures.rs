@@ -1,7 +1,7 @@
 //! Mixtures that attend as Llama does, some of whose first layers have no experts: what GGUF has of them besides all others' keys.
 
 use super::settings::whole;
-use super::{Keys, Model, refuse};
+use super::{Keys, Model, latent, refuse};
 use crate::Result;
 
 /// GGUF's names of the architectures: GLM-4.5, MiniMax-M2 and ERNIE 4.5.
@@ -24,7 +24,7 @@ const WHOLE: &[(&str, &str)] = &[
 /// How many of the first layers have no experts: in what follows attention they are like each other and not like the rest.
 pub(super) fn dense_layers(model: &Model<'_>) -> Result<u64> {
     Ok(match model.architecture {
-        GLM => model.config.usize_or("first_k_dense_replace", 0)? as u64,
+        GLM | latent::ARCHITECTURE => model.config.usize_or("first_k_dense_replace", 0)? as u64,
         ERNIE => model.config.usize_or("moe_layer_start_index", 1)? as u64,
         _ => 0,
     })

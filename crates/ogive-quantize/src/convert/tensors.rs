@@ -234,11 +234,8 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
         return needed("output.weight", why);
     }
     let layers = model.config.usize("num_hidden_layers")? as u64;
-    // DeepSeek's first layers have no experts: in what follows attention they are like each other and not like the rest.
-    let first = match model.architecture {
-        latent::ARCHITECTURE => model.config.usize_or("first_k_dense_replace", 0)? as u64,
-        _ => lfm2::dense_layers(model)?.max(mixtures::dense_layers(model)?),
-    };
+    // The first layers of some have no experts: in what follows attention they are like each other and not like the rest.
+    let first = lfm2::dense_layers(model)?.max(mixtures::dense_layers(model)?);
     let follows = |name: &str| first > 0 && [".ffn_", ".exp_probs_b."].iter().any(|part| name.contains(part));
     let mut counts: BTreeMap<u64, [usize; 2]> = BTreeMap::new();
     for (n, t) in tensors.iter().filter_map(|t| Some((layer(&t.name)?, t))) {

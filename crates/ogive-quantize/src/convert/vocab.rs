@@ -95,15 +95,12 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
     let pieces = file.model.byte_fallback;
     // Gemma 4's merges are its own, and go by their ranks.
     let gemma4 = pieces && metadata.str("general.architecture").is_ok_and(|own| own == "gemma4");
-    let kind = if gemma4 { "gemma4" } else { "llama" };
-    metadata.set("tokenizer.ggml.model", if pieces { kind } else { "gpt2" });
-    let pre = if gemma4 {
-        "gemma4"
-    } else if pieces {
-        "default"
-    } else {
-        pre_tokenizer_name(&file.pre_tokenizer, file.model.ignore_merges)?
+    let (kind, pre) = match pieces {
+        true if gemma4 => ("gemma4", "gemma4"),
+        true => ("llama", "default"),
+        false => ("gpt2", pre_tokenizer_name(&file.pre_tokenizer, file.model.ignore_merges)?),
     };
+    metadata.set("tokenizer.ggml.model", kind);
     metadata.set("tokenizer.ggml.pre", pre);
     metadata.set("tokenizer.ggml.tokens", names.iter().collect::<StringArray>());
     if pieces {

@@ -21,6 +21,16 @@ pub(super) fn deepseek2() -> Translation {
         .settings(settings)
 }
 
+/// How many experts there are, how many of them a token has, how they are grouped, and how wide they are.
+pub(super) const EXPERTS: [(&str, &str); 6] = [
+    ("expert_count", "n_routed_experts"),
+    ("expert_used_count", "num_experts_per_tok"),
+    ("expert_shared_count", "n_shared_experts"),
+    ("expert_group_count", "n_group"),
+    ("expert_group_used_count", "topk_group"),
+    ("expert_feed_forward_length", "moe_intermediate_size"),
+];
+
 /// The matrices of experts, of their router and of what all rows share, under the names of their classes.
 pub(super) fn with_stacks(to: Translation) -> Translation {
     to.rename("blk.{}.ffn_gate_inp", "model.layers.{}.mlp.gate")
@@ -38,17 +48,12 @@ pub(super) fn with_experts(to: Translation) -> Translation {
         .rule(Rule::new("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias"))
         .settings(|header, settings| {
             settings.insert("norm_topk_prob".into(), json!(false));
+            copy(header, settings, &EXPERTS)?;
             copy(
                 header,
                 settings,
                 &[
                     ("leading_dense_block_count", "first_k_dense_replace"),
-                    ("expert_count", "n_routed_experts"),
-                    ("expert_used_count", "num_experts_per_tok"),
-                    ("expert_shared_count", "n_shared_experts"),
-                    ("expert_group_count", "n_group"),
-                    ("expert_group_used_count", "topk_group"),
-                    ("expert_feed_forward_length", "moe_intermediate_size"),
                     ("expert_weights_scale", "routed_scaling_factor"),
                     ("expert_weights_norm", "norm_topk_prob"),
                 ],

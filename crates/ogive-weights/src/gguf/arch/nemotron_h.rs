@@ -3,7 +3,7 @@
 //! Which it is, is told by two numbers for each layer: key heads and hidden elements of an MLP. Where both are 0 there is a state space, where
 //! only the second is, attention; and what has hidden elements is a mixture in a file with experts, in others an MLP.
 
-use super::mamba2;
+use super::{deepseek::EXPERTS, mamba2};
 use crate::gguf::settings::{copy, key_heads, of_each_layer, only_sigmoids, whole, without_foretelling};
 use crate::gguf::{Header, Rule, Settings, Translation};
 use ogive_tensor::Result;
@@ -81,13 +81,8 @@ fn experts(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     if header.f32("expert_weights_scale")?.is_some_and(|scale| scale != 0.0) {
         copy(header, settings, &[("expert_weights_scale", "routed_scaling_factor")])?;
     }
+    copy(header, settings, &EXPERTS)?;
     let keys = [
-        ("expert_count", "n_routed_experts"),
-        ("expert_used_count", "num_experts_per_tok"),
-        ("expert_shared_count", "n_shared_experts"),
-        ("expert_group_count", "n_group"),
-        ("expert_group_used_count", "topk_group"),
-        ("expert_feed_forward_length", "moe_intermediate_size"),
         ("expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size"),
         ("expert_weights_norm", "norm_topk_prob"),
         ("moe_latent_size", "moe_latent_size"),
