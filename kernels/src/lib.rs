@@ -279,7 +279,7 @@ pub const ROPE: Source = Source {
     name: "rope",
     files: &[PRELUDE, STEP, ROTATION, file!("rope.cu")],
     kernels: &["rope"],
-    samples: &[&[]],
+    samples: &[&[], &[("PLACES", "1")]],
 };
 
 /// Rotating queries and keys and storing keys and values, at once.

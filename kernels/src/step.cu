@@ -22,6 +22,8 @@ struct Step {
     METHOD u32 spans() const { return p[1]; }
     // 0 tokens, 1 positions, 2 types.
     METHOD const u32* ids(int kind) const { return p + p[4 + kind]; }
+    // Where a row stands in time, down and across, in steps whose rows have places.
+    METHOD const u32* places(u32 row) const { return p + p[13] + 3u * row; }
     // The span of a row, or NOBODY.
     METHOD u32 owner(u32 row) const { return (p + p[7])[row]; }
     // The same, with the first 64 words on their way together, which of one row over some hundred tokens is all that leads from its owner to its

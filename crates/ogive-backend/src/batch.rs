@@ -3,6 +3,8 @@
 //! Prefill, decode, chunked prefill and continuous batching are thus one forward pass; only the spans tell them apart.
 //! Rows after the last span belong to nobody: [`bucket`](crate::Backend::bucket) adds them.
 
+use crate::inputs::Input;
+use ogive_tensor::{Error, Result};
 use std::{any::Any, ops::Range, sync::Arc};
 
 /// The blocks of a sequence in one group of cache layers. A windowed group gives its oldest blocks back, so the table
@@ -69,12 +71,17 @@ pub struct BlockCopy {
 pub struct Batch {
     /// The token of each row.
     pub tokens: Vec<u32>,
-    /// The position of each row in its own sequence.
+    /// The position of each row in its own sequence: how many tokens are before it, unless there are such with [places](Self::places).
     pub positions: Vec<u32>,
+    /// Where each row stands in time, down and across, for rotations that tell these apart ([`Rope::axes`](crate::Rope::axes)); none where
+    /// all three are every row's position.
+    pub places: Vec<[u32; 3]>,
     /// The segment of each row, for models that tell segments apart.
     pub types: Vec<u32>,
     /// Who owns which rows, in order, without gaps.
     pub spans: Vec<Span>,
+    /// Rows that have vectors in place of their tokens, in order. A model puts them there, not a backend.
+    pub inputs: Vec<Input>,
     /// The rows whose logits are wanted.
     pub outputs: Vec<u32>,
     /// Blocks to copy first, in this order.
@@ -95,6 +102,10 @@ impl Batch {
         self.tokens.extend(tokens);
         self.positions.extend((past..past + tokens.len()).map(|p| u32::try_from(p).unwrap_or(u32::MAX)));
         self.types.resize(self.tokens.len(), 0);
+        if !self.places.is_empty() {
+            let known = self.places.len();
+            self.places.extend(self.positions.iter().skip(known).map(|p| [*p; 3]));
+        }
     }
 
     /// Wants the logits of the row last pushed.
@@ -120,6 +131,39 @@ impl Batch {
         self.tokens.resize(rows, 0);
         self.positions.resize(rows, 0);
         self.types.resize(rows, 0);
+        if !self.places.is_empty() {
+            self.places.resize(rows, [0; 3]);
+        }
+    }
+
+    /// Has the rows from `start` on, all that were pushed since, stand at these places, one for each.
+    pub fn place(&mut self, start: usize, places: &[[u32; 3]]) {
+        for (position, [time, ..]) in self.positions.iter_mut().skip(start).zip(places) {
+            *position = *time;
+        }
+        let flat = |places: &[[u32; 3]]| places.iter().all(|[t, h, w]| t == h && t == w);
+        if self.places.is_empty() && flat(places) {
+            return;
+        }
+        let known = self.places.len();
+        self.places.extend(self.positions.iter().skip(known).map(|p| [*p; 3]));
+        for (to, place) in self.places.iter_mut().skip(start).zip(places) {
+            *to = *place;
+        }
+    }
+
+    /// Checks that there is a position and a type for each row and, where rows have places, one of those.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn check_rows(&self) -> Result<()> {
+        let (rows, places) = (self.tokens.len(), self.places.len());
+        let (p, t) = (self.positions.len(), self.types.len());
+        if p == rows && t == rows && (places == 0 || places == rows) {
+            return Ok(());
+        }
+        let why = format!("{rows} tokens with {p} positions, {t} types and {places} places");
+        Err(Error::invalid("plan", why))
     }
 
     /// Rows of each span, then those that belong to nobody.
@@ -182,11 +226,12 @@ pub struct StepKey {
 
 impl StepKey {
     /// The key of a step, if it can be replayed: only where each sequence has one row (definitions may split rows by
-    /// sequence) and no block is copied. What a model asks for in a step whose sequences have no states (slots are all 0) must not hang
+    /// sequence), no block is copied and all rows are tokens. What a model asks for in a step whose sequences have no states (slots are all 0) must not hang
     /// on how many of its rows are nobody's.
     pub fn of(model: u64, batch: &Batch) -> Option<Self> {
         let longest = batch.spans.iter().map(Span::context).max()?;
-        let same = batch.copies.is_empty() && batch.spans.iter().all(|s| s.len == 1);
+        let plain = batch.copies.is_empty() && batch.inputs.is_empty() && batch.places.is_empty();
+        let same = plain && batch.spans.iter().all(|s| s.len == 1);
         // Each state has two slots of its own.
         let stateless = batch.spans.iter().all(|s| s.slots == [0; 2]);
         same.then(|| Self {

@@ -51,6 +51,7 @@ mod composed;
 mod estimate;
 mod facts;
 mod forward;
+mod inputs;
 mod ledger;
 mod moe;
 mod plain;
@@ -65,6 +66,7 @@ pub use best::best_of;
 pub use cache::{Cache, CacheSpec, LayerCache, group_windows};
 pub use estimate::Estimate;
 pub use facts::Facts;
+pub use inputs::{Input, Vectors};
 pub use ledger::{Activations, Attended, Left, Mixed, Multiplied, Sizes};
 pub use moe::{Experts, Gating, RouterSpec, Routing, Scoring};
 pub use ogive_tensor::{self as tensor, HostWeight};
@@ -120,7 +122,8 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// Sends a step's ids, positions, tables and slots to the device, once.
     ///
     /// # Errors
-    /// If spans leave gaps or do not fit the rows, or an output is none of the rows; else as [all](Self#errors).
+    /// If spans leave gaps or do not fit the rows, if a list of something for each row is longer or shorter, or if an output is none of the
+    /// rows; else as [all](Self#errors).
     fn plan(&self, batch: Batch) -> Result<Plan>;
 
     // ---- required operators ----------------------------------------------
@@ -176,11 +179,12 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// # Errors
     /// If there are none, or they differ in another extent than that; else as [all](Self#errors).
     fn concat(&self, xs: &[&Tensor], axis: Axis) -> Result<Tensor>;
-    /// Rotates each head by its row's position (RoPE; Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
-    /// `[n, heads, dim] -> [n, heads, dim]`
+    /// Rotates each head by its row's position (RoPE; Su et al. 2021, <https://arxiv.org/abs/2104.09864>), or by its row's
+    /// [places](Batch::places) where those and the rotation tell axes apart. `[n, heads, dim] -> [n, heads, dim]`
     ///
     /// # Errors
-    /// If `x` is of another shape or has other rows than the step, if heads have fewer elements than turn; else as [all](Self#errors).
+    /// If `x` is of another shape or has other rows than the step, if heads have fewer elements than turn, or if it has not
+    /// a frequency by each place for each pair; else as [all](Self#errors).
     fn rope(&self, x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor>;
     /// Appends this step's keys, and values if the layer keeps any: `k` `[n, k_dim]`, `v` `[n, v_dim]`, all heads of a token in one row.
     ///

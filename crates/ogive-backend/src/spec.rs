@@ -3,7 +3,8 @@
 //! Attention's options are a list and not a struct of optional fields: a backend that does not know one must fail, and
 //! with a list the compiler makes it say what it does with those it does not know.
 
-use ogive_tensor::Tensor;
+use crate::Batch;
+use ogive_tensor::{Error, Result, Tensor};
 use std::sync::Arc;
 
 /// Elementwise nonlinearities.
@@ -73,12 +74,34 @@ pub struct Rope {
     pub factor: f32,
     /// Which elements are a pair.
     pub layout: RopeLayout,
+    /// What each pair turns by time, down and across: its angle is the sum of a row's three [places](crate::Batch::places), each times its
+    /// frequency here (M-RoPE; Wang et al. 2024, <https://arxiv.org/abs/2409.12191>). Where no row's places differ, and where this is
+    /// `None`, it is position times `inv_freq`, which is the sum of the three. Kept as `inv_freq` is.
+    pub axes: Option<[Arc<[f32]>; 3]>,
 }
 
 impl Rope {
     /// Halves, factor 1.
     pub fn new(inv_freq: impl Into<Arc<[f32]>>) -> Self {
-        Self { inv_freq: inv_freq.into(), factor: 1.0, layout: RopeLayout::Halves }
+        Self { inv_freq: inv_freq.into(), factor: 1.0, layout: RopeLayout::Halves, axes: None }
+    }
+    /// By several places: the axis of each pair, 0 time, 1 down, 2 across.
+    ///
+    /// # Errors
+    /// If there is not one for each pair, or one is none of these.
+    pub fn axes(self, axes: &[u8]) -> Result<Self> {
+        if axes.len() != self.inv_freq.len() || axes.iter().any(|axis| *axis > 2) {
+            let (n, pairs) = (axes.len(), self.inv_freq.len());
+            let why = format!(
+                "{n} axes, of which there are 0 to 2, for {pairs} pairs; there should be one for each"
+            );
+            return Err(Error::invalid("rope", why));
+        }
+        let of = |axis: u8| {
+            let own = self.inv_freq.iter().zip(axes).map(|(f, of)| if *of == axis { *f } else { 0.0 });
+            own.collect()
+        };
+        Ok(Self { axes: Some([of(0), of(1), of(2)]), ..self })
     }
     /// Another layout.
     #[must_use]
@@ -89,6 +112,21 @@ impl Rope {
     #[must_use]
     pub fn factor(self, factor: f32) -> Self {
         Self { factor, ..self }
+    }
+    /// The frequencies by place, where rows of the step have places that differ.
+    ///
+    /// # Errors
+    /// If there is not one by each for each pair.
+    pub fn axes_in(&self, batch: &Batch) -> Result<Option<&[Arc<[f32]>; 3]>> {
+        let Some(axes) = self.axes.as_ref().filter(|_| !batch.places.is_empty()) else { return Ok(None) };
+        if axes.iter().any(|of| of.len() != self.inv_freq.len()) {
+            let (n, pairs) = (axes.each_ref().map(|of| of.len()), self.inv_freq.len());
+            return Err(Error::invalid(
+                "rope",
+                format!("frequencies of {n:?} pairs by place, and {pairs} by position"),
+            ));
+        }
+        Ok(Some(axes))
     }
 }
 

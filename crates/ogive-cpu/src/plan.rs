@@ -12,8 +12,8 @@ pub(crate) struct CpuPlan {
     angles: Mutex<Vec<(Key, Arc<Angles>)>>,
 }
 
-/// Frequencies, by their address, which the entry keeps alive; and the factor's bits.
-type Key = (Arc<[f32]>, u32);
+/// Frequencies, by their address, which the entry keeps alive; those by the first place, if by several; and the factor's bits.
+type Key = (Arc<[f32]>, Option<Arc<[f32]>>, u32);
 
 /// Cosine and sine for each row of a step and each frequency.
 #[derive(Debug)]
@@ -25,17 +25,22 @@ pub(crate) struct Angles {
 }
 
 impl CpuPlan {
-    /// The angles of `rope` at `positions`.
-    pub(crate) fn angles(&self, rope: &Rope, positions: &[u32]) -> Result<Arc<Angles>> {
+    /// The angles of `rope` at the places of `batch`.
+    pub(crate) fn angles(&self, rope: &Rope, batch: &Batch) -> Result<Arc<Angles>> {
         let poisoned = |_| Error::invalid("rope", "another thread failed while it computed the angles");
+        let (axes, factor) = (rope.axes_in(batch)?, rope.factor.to_bits());
+        let first = axes.map(|[first, ..]| first);
         let mut known = self.angles.lock().map_err(poisoned)?;
-        let factor = rope.factor.to_bits();
-        let same = |(of, by): &Key| Arc::ptr_eq(of, &rope.inv_freq) && *by == factor;
+        let same = |(of, by, factor_of): &Key| {
+            Arc::ptr_eq(of, &rope.inv_freq)
+                && by.as_ref().map(Arc::as_ptr) == first.map(Arc::as_ptr)
+                && *factor_of == factor
+        };
         if let Some((_, angles)) = known.iter().find(|(key, _)| same(key)) {
             return Ok(Arc::clone(angles));
         }
-        let angles = Arc::new(Angles::new(rope, positions));
-        known.push(((Arc::clone(&rope.inv_freq), factor), Arc::clone(&angles)));
+        let angles = Arc::new(Angles::new(rope, batch, axes));
+        known.push(((Arc::clone(&rope.inv_freq), first.cloned(), factor), Arc::clone(&angles)));
         Ok(angles)
     }
 }
@@ -43,17 +48,28 @@ impl CpuPlan {
 impl Angles {
     /// The product of position and frequency is rounded to single precision, as the models were trained with; its sine
     /// is then computed in double precision, because at position 100,000 a single's is no longer the same everywhere.
-    pub(crate) fn new(rope: &Rope, positions: &[u32]) -> Self {
-        let n = positions.len() * rope.inv_freq.len();
-        let (mut cos, mut sin) = (Vec::with_capacity(n), Vec::with_capacity(n));
-        for &position in positions {
-            for &frequency in rope.inv_freq.iter() {
-                let (s, c) = f64::from(position as f32 * frequency).sin_cos();
-                cos.push(c as f32 * rope.factor);
-                sin.push(s as f32 * rope.factor);
+    fn new(rope: &Rope, batch: &Batch, axes: Option<&[Arc<[f32]>; 3]>) -> Self {
+        let n = batch.positions.len() * rope.inv_freq.len();
+        let mut angles = Self { cos: Vec::with_capacity(n), sin: Vec::with_capacity(n) };
+        let mut push = |angle: f32| {
+            let (s, c) = f64::from(angle).sin_cos();
+            angles.cos.push(c as f32 * rope.factor);
+            angles.sin.push(s as f32 * rope.factor);
+        };
+        match axes {
+            None => {
+                for position in &batch.positions {
+                    rope.inv_freq.iter().for_each(|frequency| push(*position as f32 * frequency));
+                }
+            }
+            Some([time, down, across]) => {
+                for [t, h, w] in &batch.places {
+                    let by = time.iter().zip(down.iter()).zip(across.iter());
+                    by.for_each(|((a, b), c)| push(*t as f32 * a + *h as f32 * b + *w as f32 * c));
+                }
             }
         }
-        Self { cos, sin }
+        angles
     }
 }
 
@@ -61,10 +77,7 @@ impl Angles {
 pub(crate) fn check(batch: &Batch) -> Result<()> {
     let rows = batch.tokens.len();
     let wrong = |why: String| Err(Error::invalid("plan", why));
-    if batch.positions.len() != rows || batch.types.len() != rows {
-        let (p, t) = (batch.positions.len(), batch.types.len());
-        return wrong(format!("{rows} tokens with {p} positions and {t} segments"));
-    }
+    batch.check_rows()?;
     let mut next = 0usize;
     for (i, span) in batch.spans.iter().enumerate() {
         let end = span.start.checked_add(span.len);
@@ -133,9 +146,16 @@ mod tests {
     #[test]
     fn angles_are_computed_once() {
         let (plan, rope) = (CpuPlan::default(), Rope::new([1.0, 0.01]));
-        let a = plan.angles(&rope, &[0, 100_000]).unwrap();
-        assert!(Arc::ptr_eq(&a, &plan.angles(&rope.clone(), &[0, 100_000]).unwrap()));
-        assert!(!Arc::ptr_eq(&a, &plan.angles(&rope.factor(0.5), &[0, 100_000]).unwrap()));
+        let mut batch = Batch::default();
+        batch.push(&[0; 2], 0, Vec::new(), [0, 1]);
+        batch.positions = vec![0, 100_000];
+        let a = plan.angles(&rope, &batch).unwrap();
+        assert!(Arc::ptr_eq(&a, &plan.angles(&rope.clone(), &batch).unwrap()));
+        assert!(!Arc::ptr_eq(&a, &plan.angles(&rope.clone().factor(0.5), &batch).unwrap()));
+        batch.place(0, &[[0; 3], [100_000, 5, 5]]);
+        let by_place = plan.angles(&rope.clone().axes(&[0, 1]).unwrap(), &batch).unwrap();
+        assert!(!Arc::ptr_eq(&a, &by_place));
+        assert_eq!((by_place.sin[2], by_place.sin[3]), (a.sin[2], f64::from(5.0f32 * 0.01).sin() as f32));
         assert_eq!((a.cos[0], a.sin[0]), (1.0, 0.0));
         assert!((f64::from(a.sin[2]) - 100_000f64.sin()).abs() < 1e-7);
     }

@@ -108,10 +108,7 @@ fn wrong<T>(why: String) -> Result<T> {
 /// Checks that a batch is what it says; the rows of all contexts.
 fn check(batch: &Batch) -> Result<u32> {
     let rows = batch.tokens.len();
-    if batch.positions.len() != rows || batch.types.len() != rows {
-        let (p, t) = (batch.positions.len(), batch.types.len());
-        return wrong(format!("{rows} tokens with {p} positions and {t} types"));
-    }
+    batch.check_rows()?;
     if u32::try_from(rows).is_err() {
         return wrong(format!("{rows} rows are more than can be counted"));
     }
@@ -181,6 +178,7 @@ fn words(batch: &Batch) -> Result<Vec<u32>> {
     all.resize(all.len().max(ASKED), 0);
     // Sent as zeros with every step, so that no step leans on how the one before ended.
     section(&mut all, 12, if batch.tokens.len() <= TICKETS { &[0; TICKETS] } else { &[] })?;
+    section(&mut all, 13, batch.places.as_flattened())?;
     let counts = [batch.tokens.len(), batch.spans.len(), batch.outputs.len(), groups];
     for (to, n) in all.iter_mut().zip(counts) {
         *to = word(n)?;

@@ -6,7 +6,7 @@ use crate::head::{Cap, Head};
 use crate::{class::Class, layer_inputs::LayerInputs, mixer::Mixer};
 use ogive_nn::backend::{AttnOption, AttnSpec, LayerCache, Rope};
 use ogive_nn::tensor::{Result, Tensor};
-use ogive_nn::{Attention, Config, Embedding, Loader, Model, Residual, RmsNorm, Step};
+use ogive_nn::{Attention, Config, Embedding, Loader, Model, Residual, RmsNorm, Step, inputs};
 
 #[derive(Debug)]
 struct Decoder {
@@ -116,13 +116,22 @@ impl Model for Decoder {
         Some(self.embed.rows())
     }
 
+    fn takes_vectors(&self) -> bool {
+        true
+    }
+
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
         let x = scaled(s, self.embed.forward(s)?, self.embed_scale.as_ref())?; // [n, dim]
-        let inputs = self.inputs.as_ref().map(|inputs| inputs.forward(s, &x)).transpose()?;
-        let mut inputs = inputs.into_iter().flatten();
+        let (x, mask, depth) = (inputs::placed(s, x)?, inputs::mutual_mask(s)?, inputs::depth(s));
+        let s = &s.masked(mask.as_ref());
+        let layer_inputs = self.inputs.as_ref().map(|inputs| inputs.forward(s, &x)).transpose()?;
+        let mut layer_inputs = layer_inputs.into_iter().flatten();
         let mut x = Residual::new(x);
-        for block in &self.blocks {
-            x = block.forward(s, x, self.residual_scale.as_ref(), inputs.next().as_ref())?;
+        for (i, block) in self.blocks.iter().enumerate() {
+            x = block.forward(s, x, self.residual_scale.as_ref(), layer_inputs.next().as_ref())?;
+            if i < depth {
+                x = Residual::new(inputs::deepened(s, x.value(s)?, i)?);
+            }
         }
         Ok(x.normed(s, &self.norm)?.1)
     }

@@ -282,7 +282,7 @@ impl Attention {
                     Some(rope) => b.rope(q, rope, s.plan)?,
                     None => q,
                 };
-                b.attend_cache(self.layer, &q, s.cache, spec, s.plan)?
+                b.attend_cache(self.layer, &q, s.cache, &s.attention(spec), s.plan)?
             }
         };
         let o = match gate {
@@ -294,7 +294,7 @@ impl Attention {
 
     /// Attention to what is stored, now and before, of heads that are not turned yet. `[n, heads, dim], [n, kv_heads, dim], [n, kv_heads * dim]`
     fn attend(&self, s: &Step<'_>, q: Tensor, k: Tensor, v: &Tensor) -> Result<Tensor> {
-        let (b, spec) = (s.backend, &self.spec);
+        let (b, spec) = (s.backend, &*s.attention(&self.spec));
         match (&self.rope, self.causal()) {
             (Some(rope), true) => b.rope_attend(self.layer, q, k, v, rope, s.cache, spec, s.plan),
             (None, true) => {

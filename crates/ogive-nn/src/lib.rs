@@ -72,6 +72,7 @@
 mod attention;
 mod delta_net;
 mod expert_factors;
+pub mod inputs;
 mod latent;
 mod layers;
 mod loader;
@@ -84,6 +85,7 @@ mod rope;
 mod share;
 mod short_conv;
 mod step;
+mod tower;
 
 pub use attention::{Attention, group_by_window, heads_of, spec_of};
 pub use delta_net::GatedDeltaNet;
@@ -94,13 +96,14 @@ pub use low_rank::LowRank;
 pub use mamba2::{Mamba2, Mamba2Spec};
 pub use mlp::{FeedForward, GatedMlp, Mlp, Moe, activation};
 pub use ogive_backend::{self as backend, tensor};
-pub use registry::{Build, Registry};
+pub use registry::{Build, BuildTower, Registry};
 pub use residual::Residual;
 pub use rope::{rope, rope_of};
 pub use share::{Share, is_layer_table, is_token_table};
 pub use short_conv::ShortConv;
 pub use step::{Observer, Step};
 pub use tensor::{Config, Source};
+pub use tower::{Patches, Tower};
 
 use backend::{Cache, LayerCache};
 use std::fmt::Debug;
@@ -126,6 +129,10 @@ pub trait Model: Debug + Send + Sync {
     /// steps they are in.
     fn vocab(&self) -> Option<usize> {
         None
+    }
+    /// Whether it takes [vectors in place of tokens](backend::Batch::inputs). An engine refuses them for others.
+    fn takes_vectors(&self) -> bool {
+        false
     }
     /// Whether a token's result depends on no later one. Encoders say no: a text must be whole in one step, and no engine
     /// draws from them.

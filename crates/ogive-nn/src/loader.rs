@@ -229,7 +229,7 @@ impl<'a> Loader<'a> {
         fixed(names[0], names.into_iter().zip(outputs).map(linear).collect::<Result<_>>()?)
     }
 
-    fn with_bias(&self, name: &str, host: HostWeight) -> Result<Linear> {
+    pub(crate) fn with_bias(&self, name: &str, host: HostWeight) -> Result<Linear> {
         let bias = self.optional(self.numbers(&format!("{name}.bias")))?;
         if let Some(b) = &bias
             && b.shape().len() != host.shape[1]

@@ -2,15 +2,21 @@
 //! back.
 
 use crate::tensor::{Config, Error, Result};
-use crate::{Loader, Model};
+use crate::{Loader, Model, Tower};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Builds a model from its configuration and weights.
 pub type Build = Arc<dyn Fn(&Config, &Loader<'_>) -> Result<Box<dyn Model>> + Send + Sync>;
 
+/// Builds what lets a model see.
+pub type BuildTower = Arc<dyn Fn(&Config, &Loader<'_>) -> Result<Box<dyn Tower>> + Send + Sync>;
+
 /// Architecture names, as `config.json` has them under `architectures`, and their builders.
 #[derive(Clone, Default)]
-pub struct Registry(BTreeMap<String, Build>);
+pub struct Registry {
+    models: BTreeMap<String, Build>,
+    towers: BTreeMap<String, BuildTower>,
+}
 
 impl Registry {
     /// No architectures.
@@ -25,13 +31,24 @@ impl Registry {
         name: &str,
         build: impl Fn(&Config, &Loader<'_>) -> Result<Box<dyn Model>> + Send + Sync + 'static,
     ) -> Self {
-        self.0.insert(name.into(), Arc::new(build));
+        self.models.insert(name.into(), Arc::new(build));
+        self
+    }
+
+    /// Has models of an architecture see, or otherwise: `build` gets the same configuration and weights as the model.
+    #[must_use]
+    pub fn with_tower(
+        mut self,
+        name: &str,
+        build: impl Fn(&Config, &Loader<'_>) -> Result<Box<dyn Tower>> + Send + Sync + 'static,
+    ) -> Self {
+        self.towers.insert(name.into(), Arc::new(build));
         self
     }
 
     /// The names, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.models.keys().map(String::as_str)
     }
 
     /// Builds the model called `name`.
@@ -45,8 +62,27 @@ impl Registry {
             let known = format!("{known}; a program can bring its own with `Registry::with`");
             Error::missing_among(&format!("architecture `{name}`"), &known)
         };
-        self.0.get(name).ok_or_else(unknown)?(config, loader)
+        self.models.get(name).ok_or_else(unknown)?(config, loader)
             .map_err(|e| e.within(&format!("loading {name}")))
+    }
+
+    /// Whether models called `name` may see.
+    pub fn sees(&self, name: &str) -> bool {
+        self.towers.contains_key(name)
+    }
+
+    /// Builds what lets the model called `name` see.
+    ///
+    /// # Errors
+    /// If no model of this name sees; else as [`build`](Self::build).
+    pub fn tower(&self, name: &str, config: &Config, loader: &Loader<'_>) -> Result<Box<dyn Tower>> {
+        let blind = || {
+            let seeing = self.towers.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let seeing = format!("{seeing}; a program can bring its own with `Registry::with_tower`");
+            Error::missing_among(&format!("what lets `{name}` see"), &seeing)
+        };
+        self.towers.get(name).ok_or_else(blind)?(config, loader)
+            .map_err(|e| e.within(&format!("loading what lets {name} see")))
     }
 }
 

@@ -19,13 +19,56 @@ pub fn rope(dim: usize, theta: f32) -> Rope {
 
 /// The rotary embedding that a configuration asks for, for heads of `head_dim` elements: `rope_theta`,
 /// `partial_rotary_factor`, and `rope_scaling` of type `default`, `linear`, `dynamic`, `llama3`, `yarn`, `longrope`, `proportional` (Gemma 4's)
-/// or `factors` (GGUF's list of divisors, the tensor `rope_freqs.weight`).
+/// or `factors` (GGUF's list of divisors, the tensor `rope_freqs.weight`). With `mrope_section` pairs turn by places (Qwen2-VL's M-RoPE): so many by
+/// time, down and across, or in turn where `mrope_interleaved` is on.
 ///
 /// # Errors
 /// If a setting is of a wrong type or out of range, if the type of scaling is not known or lacks one of its settings, or if a list of
 /// divisors has not one above 0 for each pair that turns.
 pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
     let scaling = scaling(c);
+    let rope = by_position(c, &scaling, root, head_dim)?;
+    match sections(&scaling)? {
+        Some(sections) => rope_by_places(rope, &sections, scaling.bool_or("mrope_interleaved", false)?),
+        None => Ok(rope),
+    }
+}
+
+/// How many pairs turn by time, down and across.
+fn sections(scaling: &Config) -> Result<Option<[usize; 3]>> {
+    let Some(list) = scaling.0.get("mrope_section") else { return Ok(None) };
+    let numbers =
+        list.as_array().map(|list| list.iter().map(|n| n.as_u64().and_then(|n| usize::try_from(n).ok())));
+    let sections = numbers.and_then(|numbers| numbers.collect::<Option<Vec<_>>>()?.try_into().ok());
+    let why = || format!("`mrope_section` should be three whole numbers and is {list}");
+    sections.map(Some).ok_or_else(|| Error::invalid("config", why()))
+}
+
+/// The same rotation by places: the first pairs by time, then those by what is down and across; or (Qwen3-VL) one of each in turn as long as
+/// there are, and by time what is left.
+fn rope_by_places(rope: Rope, sections: &[usize; 3], in_turn: bool) -> Result<Rope> {
+    let pairs = rope.inv_freq.len();
+    if sections.iter().try_fold(0usize, |sum, n| sum.checked_add(*n)) != Some(pairs) {
+        let why = format!("`mrope_section` {sections:?} should add up to the {pairs} pairs that turn");
+        return Err(Error::invalid("config", why));
+    }
+    let [time, down, _] = *sections;
+    let axis = |i: usize| match i % 3 {
+        turn @ 1..3 if in_turn => {
+            if i < 3 * sections[turn] {
+                turn as u8
+            } else {
+                0
+            }
+        }
+        _ if in_turn => 0,
+        _ => u8::from(i >= time) + u8::from(i >= time + down),
+    };
+    rope.axes(&(0..pairs).map(axis).collect::<Vec<_>>())
+}
+
+/// The rotation without a look at places.
+fn by_position(c: &Config, scaling: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
     let theta = c.f32_or("rope_theta", scaling.f32_or("rope_theta", 10_000.0)?)?;
     if theta.is_nan() || theta <= 0.0 {
         return Err(Error::invalid("config", format!("`rope_theta` should be above 0 and is {theta}")));
@@ -40,13 +83,13 @@ pub fn rope_of(c: &Config, root: &Loader<'_>, head_dim: usize) -> Result<Rope> {
     let kind = match scaling.opt_str("rope_type")?.or(scaling.opt_str("type")?) {
         Some(kind) => kind,
         None => {
-            one_set(&scaling)?;
+            one_set(scaling)?;
             "default"
         }
     };
-    let stretch = Stretch { c, s: &scaling, dim, theta: f64::from(theta) };
+    let stretch = Stretch { c, s: scaling, dim, theta: f64::from(theta) };
     match kind {
-        "default" => Ok(Rope::new(rounded(&freqs))),
+        "default" | "mrope" => Ok(Rope::new(rounded(&freqs))),
         "linear" => {
             let factor = stretch.factor()?;
             Ok(Rope::new(rounded(&freqs.iter().map(|f| f / factor).collect::<Vec<_>>())))

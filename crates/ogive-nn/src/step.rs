@@ -1,8 +1,8 @@
 //! What a layer needs besides its input.
 
-use crate::backend::{Backend, Cache, Plan};
+use crate::backend::{AttnOption, AttnSpec, Backend, Cache, Plan};
 use crate::tensor::{Error, Result, Tensor};
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// Sees intermediate results by name, for comparing layers with another implementation.
 pub type Observer<'a> = &'a (dyn Fn(&str, &Tensor) + 'a);
@@ -18,18 +18,34 @@ pub struct Step<'a> {
     /// What the sequences have seen so far.
     pub cache: &'a Cache,
     observer: Option<Observer<'a>>,
+    /// Who sees whom, where that is not as each layer has it.
+    mask: Option<&'a Tensor>,
 }
 
 impl<'a> Step<'a> {
     /// A step of `plan` on `backend`.
     pub fn new(backend: &'a dyn Backend, plan: &'a Plan, cache: &'a Cache) -> Self {
-        Self { backend, plan, cache, observer: None }
+        Self { backend, plan, cache, observer: None, mask: None }
     }
 
     /// The same step, with someone looking on.
     #[must_use]
     pub fn observed(self, observer: Observer<'a>) -> Self {
         Self { observer: Some(observer), ..self }
+    }
+
+    /// The same step with what [`mutual_mask`](crate::inputs::mutual_mask) gave for it, if anything.
+    #[must_use]
+    pub fn masked(self, mask: Option<&'a Tensor>) -> Self {
+        Self { mask, ..self }
+    }
+
+    /// How a layer that looks back attends in this step.
+    pub(crate) fn attention<'s>(&self, spec: &'s AttnSpec) -> Cow<'s, AttnSpec> {
+        let Some(mask) = self.mask else { return Cow::Borrowed(spec) };
+        let mut spec = spec.clone();
+        spec.options.retain(|option| !matches!(option, AttnOption::Causal));
+        Cow::Owned(spec.with(AttnOption::Mask(mask.clone())))
     }
 
     /// That each text is whole in this step, which models want whose tokens see later ones.

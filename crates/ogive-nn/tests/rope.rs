@@ -230,3 +230,32 @@ fn settings_that_make_no_sense_are_refused_by_name() {
     }
     assert!(rope(json!({}), 1 << 40, None, &[]).is_err());
 }
+
+#[test]
+fn pairs_turn_by_places_in_sections_or_in_turn() {
+    let by = |scaling: Value, dim: usize| {
+        let rope = rope(json!({"rope_scaling": scaling}), dim, None, &[])?;
+        let axes = rope.axes.clone().unwrap();
+        // Each pair has its frequency by one of the three places.
+        let of = |i: usize| {
+            let by: Vec<usize> = (0..3).filter(|a| axes[*a][i] == rope.inv_freq[i]).collect();
+            let others = (0..3).filter(|a| axes[*a][i] == 0.0).count();
+            assert_eq!((by.len(), others), (1, 2), "pair {i}");
+            by[0]
+        };
+        Ok::<_, Error>((0..rope.inv_freq.len()).map(of).collect::<Vec<_>>())
+    };
+    let sections = json!({"type": "mrope", "mrope_section": [2, 3, 3]});
+    assert_eq!(by(sections, 16).unwrap(), [0, 0, 1, 1, 1, 2, 2, 2]);
+    let in_turn = json!({"rope_type": "default", "mrope_section": [4, 2, 2], "mrope_interleaved": true});
+    assert_eq!(by(in_turn, 16).unwrap(), [0, 1, 2, 0, 1, 2, 0, 0]);
+    for (bad, why) in [
+        (json!({"type": "mrope", "mrope_section": [2, 3, 2]}), "add up to the 8 pairs"),
+        (json!({"type": "mrope", "mrope_section": [2, 3]}), "three whole numbers"),
+        (json!({"type": "mrope", "mrope_section": [2, 3.5, 3]}), "three whole numbers"),
+        (json!({"type": "mrope", "mrope_section": [u64::MAX, 1, 8]}), "add up"),
+    ] {
+        let e = by(bad, 16).unwrap_err().to_string();
+        assert!(e.contains(why), "{e}");
+    }
+}

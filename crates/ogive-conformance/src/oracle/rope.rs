@@ -11,7 +11,8 @@ use ogive_backend::{Plan, Rope, RopeLayout};
 
 /// Rotates the first `2 * inv_freq.len()` elements of each head of `[n, heads, dim]`.
 pub(super) fn rope(x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor> {
-    let (shape, positions) = (x.shape(), &batch("rope", plan)?.positions);
+    let (shape, batch) = (x.shape(), batch("rope", plan)?);
+    let positions = &batch.positions;
     let &[n, heads, dim] = shape.dims() else {
         return Err(Error::invalid("rope", format!("needs [rows, heads, dim] and was given {shape:?}")));
     };
@@ -25,10 +26,16 @@ pub(super) fn rope(x: Tensor, rope: &Rope, plan: &Plan) -> Result<Tensor> {
         RopeLayout::Pairs => Ok((2 * i, 2 * i + 1)),
         other => Err(Error::unsupported("rope", format!("the oracle does not know {other:?}"))),
     };
+    let axes = rope.axes_in(batch)?;
     let mut values = take("rope", x)?;
-    for (row, position) in values.chunks_mut((heads * dim).max(1)).zip(positions) {
+    for (r, row) in values.chunks_mut((heads * dim).max(1)).enumerate() {
         for (i, freq) in rope.inv_freq.iter().enumerate() {
-            let (sin, cos) = f64::from(*position as f32 * freq).sin_cos();
+            let angle = match axes {
+                None => positions[r] as f32 * freq,
+                // As a pair has one axis in models, two of these are zero.
+                Some(axes) => axes.iter().zip(batch.places[r]).map(|(of, at)| at as f32 * of[i]).sum(),
+            };
+            let (sin, cos) = f64::from(angle).sin_cos();
             let (sin, cos) = (sin * f64::from(rope.factor), cos * f64::from(rope.factor));
             let (a, b) = places(i)?;
             for head in row.chunks_mut(dim) {

@@ -12,13 +12,7 @@ struct Checked;
 pub(super) fn plan(batch: Batch) -> Result<Plan> {
     let wrong = |why: String| Err(Error::invalid("plan", why));
     let n = batch.tokens.len();
-    if batch.positions.len() != n || batch.types.len() != n {
-        return wrong(format!(
-            "{n} tokens with {} positions and {} types",
-            batch.positions.len(),
-            batch.types.len()
-        ));
-    }
+    batch.check_rows()?;
     let (mut rows, mut contexts) = (0usize, 0usize);
     for (i, span) in batch.spans.iter().enumerate() {
         if span.start != rows {

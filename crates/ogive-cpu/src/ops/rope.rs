@@ -34,7 +34,7 @@ impl Rotation {
                 return Err(Error::unsupported("rope", format!("the CPU backend has no layout {other:?}")));
             }
         };
-        let angles = plan::device(plan)?.angles(rope, &plan.batch().positions)?;
+        let angles = plan::device(plan)?.angles(rope, plan.batch())?;
         Ok(Self { angles, dim, half, pairs })
     }
 

@@ -21,19 +21,30 @@ pub(crate) fn rope(device: &Device, x: Tensor, rope: &Rope, plan: &Plan) -> Resu
         return Err(Error::invalid(at, why));
     }
     let neighbours = neighbours(at, rope)?;
-    let frequencies = device.constant(at, &rope.inv_freq)?;
+    let axes = rope.axes_in(plan.batch())?;
+    let [of_position, down, across] = match axes {
+        Some(axes) => axes.each_ref().map(|of| device.constant(at, of).map(Some)),
+        None => [device.constant(at, &rope.inv_freq).map(Some), Ok(None), Ok(None)],
+    };
+    let frequencies = [of_position?, down?, across?];
+    let [by_position, by_place @ ..] = frequencies.each_ref().map(|of| of.as_ref().map(|of| of.address()));
     let x = device.owned(at, x)?;
     if pairs == 0 || heads == 0 {
         return Ok(x);
     }
-    Call::new(device, at, &ROPE, "rope")
+    let call = Call::new(device, at, &ROPE, "rope")
+        .flag("PLACES", axes.is_some())
         .at(device.read(at, &x)?)
-        .at(frequencies.address())
+        .at(by_position.unwrap_or_default())
         .float(rope.factor)
         .count("heads", heads)
         .count("elements of a head", dim)
         .count("pairs", pairs)
-        .yes(neighbours)
+        .yes(neighbours);
+    by_place
+        .into_iter()
+        .flatten()
+        .fold(call, Call::at)
         .at(step.address())
         .run([n, 1, 1], block(device, n, heads))?;
     Ok(x)
@@ -87,6 +98,10 @@ pub(crate) fn rope_store(
     let Some(values) = pages.v.filter(|_| pages.owner == layer && pages.element != "q8_0") else {
         return Ok((q, false));
     };
+    // Rows of images: a few steps of many rows.
+    if rope.axes_in(plan.batch())?.is_some() {
+        return Ok((q, false));
+    }
     let fits = [q_rows, k_rows, v.shape().first()] == [n; 3]
         && k_dim == dim
         && pairs <= dim / 2

@@ -5,7 +5,7 @@ use super::{Case, up};
 use crate::suite::Options;
 use crate::suite::lab::Lab;
 use ogive_backend::tensor::{F32, Format, HostWeight, Result, Scale, Tensor};
-use ogive_backend::{Backend, Batch, Ids, Rope, RopeLayout};
+use ogive_backend::{AttnSpec, Backend, Batch, BlockTable, CacheSpec, Ids, LayerCache, Rope, RopeLayout};
 use std::sync::Arc;
 
 pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
@@ -70,6 +70,11 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         }));
     }
 
+    cases.push(Case::new("rope/places", |lab| {
+        places(lab);
+        Ok(())
+    }));
+
     cases.push(Case::new("rope/many-lists", |lab| {
         // Lists are known by their address: two of one length must not be confused, nor one that came after another was
         // dropped.
@@ -98,6 +103,52 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
         lab.refuses("no heads", setup(&[2, 8]), turn(4));
         Ok(())
     }));
+}
+
+/// Rotations by places in time, down and across: pair by pair, of rows that are tokens and rows of an image, by lists that stand beside one
+/// by positions alone; alone and on the way to the cache.
+fn places(lab: &mut Lab<'_>) {
+    let (rows, heads, kv_heads, dim) = (11, 4, 2, 32);
+    let [q, k, v] = [heads, kv_heads, kv_heads].map(|n| lab.random.normal(rows * n * dim));
+    let freq: Arc<[f32]> = (0..12).map(|i| 1e4f32.powf(-(i as f32) / 12.0)).collect();
+    // Three tokens, six places of a grid of two by three, two tokens behind it.
+    let grid = (0..6).map(|i| [3, 3 + i / 3, 3 + i % 3]);
+    let at: Vec<[u32; 3]> = (0..3).map(|p| [p; 3]).chain(grid).chain((6..8).map(|p| [p; 3])).collect();
+    let sections = [0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2];
+    let woven: Vec<u8> = (0..12).map(|i| (i % 3) as u8).collect();
+    for (what, axes) in [("in sections", &sections[..]), ("in turn", &woven[..])] {
+        for placed in [true, false] {
+            lab.same(&format!("{what}, {placed}"), lab.exact(), &|b| {
+                let cache =
+                    b.new_cache(&CacheSpec::new(vec![LayerCache::full(64, 64)], 4, 3, 0).element(&F32))?;
+                let mut batch = Batch::default();
+                batch.push(&[0; 11], 0, vec![BlockTable { first: 0, blocks: vec![2, 0, 1] }], [0, 1]);
+                if placed {
+                    batch.place(0, &at);
+                }
+                let plan = b.plan(batch)?;
+                let plain = Rope::new(Arc::clone(&freq)).factor(1.1);
+                let rope = plain.clone().axes(axes)?;
+                let spec = AttnSpec::causal(heads, kv_heads, dim);
+                let (qs, ks) = (up(b, &q, &[rows, heads, dim])?, up(b, &k, &[rows, kv_heads, dim])?);
+                let turned = b.rope(qs.clone(), &rope, &plan)?;
+                let flat = b.rope(qs.clone(), &plain, &plan)?;
+                let vs = up(b, &v, &[rows, kv_heads * dim])?;
+                let attended = b.rope_attend(0, qs, ks, &vs, &rope, &cache, &spec, &plan)?;
+                Ok(vec![turned, flat, attended])
+            });
+        }
+    }
+    let setup = |b: &dyn Backend| {
+        let mut batch = positions(&[0, 1]);
+        batch.place(0, &[[0, 1, 2], [3; 3]]);
+        Ok((up(b, &[1.0; 16], &[2, 1, 8])?, b.plan(batch)?))
+    };
+    lab.refuses("too few frequencies by a place", setup, |b, (x, plan)| {
+        let mut rope = Rope::new(vec![1.0; 4]).axes(&[0, 1, 2, 0])?;
+        rope.axes = rope.axes.map(|[time, down, _]| [time, down, vec![1.0; 3].into()]);
+        b.rope(x, &rope, &plan)
+    });
 }
 
 /// A step of rows at these positions.

@@ -8,7 +8,7 @@ use ogive_backend::{AttnSpec, Backend, Batch, BlockTable, Cache, CacheSpec, Laye
 
 type Edit = (&'static str, fn(&mut Batch));
 
-const PLANS: [Edit; 12] = [
+const PLANS: [Edit; 13] = [
     ("an output past the rows", |b| b.outputs.push(5)),
     ("the largest output", |b| b.outputs.push(u32::MAX)),
     ("a span past the rows", |b| b.spans[1].len = 3),
@@ -21,6 +21,7 @@ const PLANS: [Edit; 12] = [
     ("pasts that add up beyond counting", |b| b.spans.iter_mut().for_each(|s| s.past = usize::MAX / 2)),
     ("too few positions", |b| b.positions.truncate(4)),
     ("too few types", |b| b.types.clear()),
+    ("too few places", |b| b.places.push([0; 3])),
 ];
 
 /// What `store_kv` and `gather_kv` must both find.
