@@ -7,6 +7,7 @@
 
 use crate::Engine;
 use crate::backend::Batch;
+use crate::inputs;
 use crate::request::SeqId;
 use crate::schedule::Part;
 
@@ -55,7 +56,9 @@ impl Engine {
             }
             ahead.seqs.push((id, past));
             let [read, written] = seq.held.slots.unwrap_or_default();
+            let start = ahead.batch.tokens.len();
             ahead.batch.push(&[0], past, seq.held.tables.clone(), [written, read]);
+            inputs::push(&seq.inputs, &mut ahead.batch, start, past);
             ahead.batch.want_last();
         }
         let any = !ahead.seqs.is_empty();

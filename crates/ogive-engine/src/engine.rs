@@ -8,6 +8,7 @@ use crate::ahead::Ahead;
 use crate::backend::{Backend, Cache};
 use crate::compute::Draw;
 use crate::draft::Draft;
+use crate::inputs::{self, Placed};
 use crate::pool::{Held, Pool};
 use crate::request::{Event, Finish, Request, SeqId};
 use crate::sampler::Chain;
@@ -25,6 +26,8 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Seq {
     pub(crate) tokens: Vec<u32>,
+    /// What stands in place of some of them.
+    pub(crate) inputs: Vec<Placed>,
     /// Tokens whose keys and values are in the cache.
     pub(crate) past: usize,
     /// Tokens still to draw; 0 for a kept sequence that waits.
@@ -47,9 +50,10 @@ pub(crate) struct Seq {
 impl Seq {
     /// Kept, with nothing to draw.
     pub(crate) fn waiting(tokens: Vec<u32>, chain: Chain) -> Self {
-        let (held, arrived, stop, last_step, saved_chain, guesses) = Default::default();
+        let (inputs, held, arrived, stop, last_step, saved_chain, guesses) = Default::default();
         Self {
             tokens,
+            inputs,
             past: 0,
             left: 0,
             held,
@@ -172,12 +176,13 @@ impl Engine {
     /// states shares nothing, and one with windows only what is there and nobody waits for.
     ///
     /// # Errors
-    /// If it has no prompt, nothing to draw, or no room to draw a token into, if the cache could not hold it even alone, and if it has a
-    /// token that the model [says](Model::vocab) it does not know.
+    /// If it has no prompt, nothing to draw, or no room to draw a token into, if the cache could not hold it even alone, if it has a
+    /// token that the model [says](Model::vocab) it does not know, and if it has vectors in place of tokens that are not there, that the model
+    /// [does not take](Model::takes_vectors), or that must be in one step, or one window, and have no room there.
     pub fn add(&mut self, request: Request) -> Result<SeqId> {
         self.would_take(&request)?;
-        let Request { prompt, max_tokens: left, chain, stop, keep, logprobs } = request;
-        Ok(self.insert(Seq { left, stop, keep, logprobs, ..Seq::waiting(prompt, chain) }))
+        let Request { prompt, inputs, max_tokens: left, chain, stop, keep, logprobs } = request;
+        Ok(self.insert(Seq { inputs, left, stop, keep, logprobs, ..Seq::waiting(prompt, chain) }))
     }
 
     /// Takes a sequence in, under a name of its own.
@@ -200,20 +205,22 @@ impl Engine {
     /// # Errors
     /// Those of [`add`](Self::add).
     pub fn would_take(&self, request: &Request) -> Result<()> {
-        self.check("adding a sequence", &request.prompt, request.prompt.len(), request.max_tokens)
+        self.check("adding a sequence", request, request.prompt.len())
     }
 
-    /// Goes on with a kept sequence that has ended: the request's prompt is appended, and its other fields hold from
-    /// here on. It is served after those who are there. Events of its last turn that nobody has taken are dropped. On an
+    /// Goes on with a kept sequence that has ended: the request's prompt is appended, with its vectors, which are placed in that prompt, and its
+    /// other fields hold from here on. It is served after those who are there. Events of its last turn that nobody has taken are dropped. On an
     /// error the sequence is as it was.
     ///
     /// # Errors
     /// If there is no such sequence or it has not ended, and as [`add`](Self::add), the prompt being all tokens together.
     pub fn resume(&mut self, id: SeqId, request: Request) -> Result<()> {
         let doing = "resuming a sequence";
-        let Request { prompt, max_tokens, chain, stop, keep, logprobs } = request;
-        let len = self.ended(doing, id)?.tokens.len() + prompt.len();
-        self.check(doing, &prompt, len, max_tokens)?;
+        let before = self.ended(doing, id)?.tokens.len();
+        let len = before + request.prompt.len();
+        self.check(doing, &request, len)?;
+        let Request { prompt, mut inputs, max_tokens, chain, stop, keep, logprobs } = request;
+        inputs.iter_mut().for_each(|input| input.at += before);
         if prompt.is_empty() {
             // A draw that failed has left no token unseen, so the last one's logits must be computed again.
             self.rewind(id, len)?;
@@ -223,6 +230,7 @@ impl Engine {
         let seq = self.ended(doing, id)?;
         seq.arrived = arrived;
         seq.tokens.extend(prompt);
+        seq.inputs.extend(inputs);
         (seq.left, seq.chain, seq.stop, seq.keep) = (max_tokens, chain, stop, keep);
         (seq.logprobs, seq.saved_chain) = (logprobs, None);
         Ok(())
@@ -233,19 +241,37 @@ impl Engine {
     /// is computed anew when it goes on, as the end of a block is that others share. Gives the number of tokens that need not be.
     ///
     /// # Errors
-    /// If there is no such sequence, or it has not ended.
+    /// If there is no such sequence, if it has not ended, or if `len` is in the middle of vectors that stand in place of tokens.
     pub fn rewind(&mut self, id: SeqId, len: usize) -> Result<usize> {
-        let seq = self.ended("rewinding a sequence", id)?;
+        let doing = "rewinding a sequence";
+        let seq = self.ended(doing, id)?;
+        if let Some(cut) = seq.inputs.iter().map(Placed::tokens).find(|of| of.start < len && len < of.end) {
+            let why =
+                format!("vectors stand for its tokens {} to {}, and {len} is among them", cut.start, cut.end);
+            return Err(Error::invalid(doing, why));
+        }
         seq.tokens.truncate(len);
+        seq.inputs.retain(|input| input.at < len);
         // The last token is computed again, for its logits are not kept.
         let past = seq.past.min(seq.tokens.len().saturating_sub(1));
         if past == seq.past {
             return Ok(past);
         }
-        seq.past = past;
-        let Some(seq) = self.seqs.get_mut(&id) else { return Ok(0) };
-        seq.past = self.pool.rewind(&mut seq.held, past);
-        Ok(seq.past)
+        Ok(self.go_back(id, past))
+    }
+
+    /// Has a sequence hold no more than its first `past` tokens: fewer where it could not go on from there. Gives their number.
+    pub(crate) fn go_back(&mut self, id: SeqId, past: usize) -> usize {
+        let Some(seq) = self.seqs.get_mut(&id) else { return 0 };
+        let mut end = past;
+        // What a sequence can go on from may be within what must be together, and the other way round.
+        loop {
+            end = self.pool.rewind(&mut seq.held, inputs::floor(&seq.inputs, end));
+            if inputs::floor(&seq.inputs, end) == end {
+                seq.past = end;
+                return end;
+            }
+        }
     }
 
     /// A sequence that is there and waits.
@@ -260,7 +286,10 @@ impl Engine {
         Ok(seq)
     }
 
-    fn check(&self, doing: &str, prompt: &[u32], len: usize, max_tokens: usize) -> Result<()> {
+    /// Checks a request for a sequence that has `len` tokens with it.
+    fn check(&self, doing: &str, request: &Request, len: usize) -> Result<()> {
+        let Request { prompt, inputs, max_tokens, .. } = request;
+        let max_tokens = *max_tokens;
         if len == 0 || max_tokens == 0 {
             return Err(Error::invalid(doing, "it needs at least one token to start from and one to draw"));
         }
@@ -277,6 +306,7 @@ impl Engine {
                 format!("token {id} is none of the {vocab} that the model knows"),
             ));
         }
+        self.check_inputs(doing, inputs, prompt.len())?;
         let longest = len.saturating_add(max_tokens).min(self.limits.context);
         if !self.pool.fits(longest, self.limits.step_tokens) {
             return Err(Error::cache_full(format!("{longest} tokens could not be kept even alone")));

@@ -3,6 +3,7 @@
 
 use crate::Limits;
 use crate::backend::{Backend, Batch, BlockTable, Plan};
+use crate::inputs::{self, Placed};
 use crate::nn::{self, Model, Observer, Step};
 use crate::sampler::LogProbs;
 use crate::tensor::{Error, F32, Format, Result};
@@ -20,6 +21,8 @@ pub struct Evaluate<'a> {
     pub chunk: usize,
     /// What keys and values are kept in.
     pub element: &'static Format,
+    /// Vectors in place of some of the tokens, in order.
+    pub inputs: &'a [Placed],
     /// Sees intermediate results.
     pub observer: Option<Observer<'a>>,
 }
@@ -27,7 +30,7 @@ pub struct Evaluate<'a> {
 impl Evaluate<'_> {
     /// Logits of every token, in steps of 512 rows, with a cache in single precision.
     pub fn new() -> Self {
-        Self { hidden: false, last: false, chunk: 512, element: &F32, observer: None }
+        Self { hidden: false, last: false, chunk: 512, element: &F32, inputs: &[], observer: None }
     }
 }
 
@@ -39,16 +42,20 @@ impl Default for Evaluate<'_> {
 
 impl std::fmt::Debug for Evaluate<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { hidden, last, chunk, element, .. } = self;
-        write!(f, "Evaluate {{ hidden: {hidden}, last: {last}, chunk: {chunk}, element: {element:?} }}")
+        let Self { hidden, last, chunk, element, inputs, .. } = self;
+        let inputs = inputs.len();
+        write!(
+            f,
+            "Evaluate {{ hidden: {hidden}, last: {last}, chunk: {chunk}, element: {element:?}, inputs: {inputs} }}"
+        )
     }
 }
 
 /// The logits (or hidden states) of `tokens`, one row for each. `[tokens, vocab]`
 ///
 /// # Errors
-/// If there are no tokens, if `chunk` is 0, if there is no memory for the cache, or if logits are asked for and the model has none; else as
-/// [all operators](crate::backend::Backend#errors).
+/// If there are no tokens, if `chunk` is 0, if there is no memory for the cache, if logits are asked for and the model has none, or if vectors
+/// stand in place of tokens that are not there, or the model takes none or others; else as [all operators](crate::backend::Backend#errors).
 pub fn evaluate(
     b: &dyn Backend,
     model: &dyn Model,
@@ -100,8 +107,11 @@ fn each_step(
     if tokens.is_empty() || how.chunk == 0 {
         return Err(Error::invalid("evaluate", "it needs at least one token, and steps of at least one row"));
     }
+    inputs::check("evaluate", how.inputs, tokens.len(), model.takes_vectors())?;
     // What looks ahead must be in one step.
-    let chunk = if model.causal() { how.chunk.min(tokens.len()) } else { tokens.len() };
+    let mutual = how.inputs.iter().filter(|input| input.vectors.mutual).map(|input| input.vectors.rows());
+    let least = mutual.max().unwrap_or(1);
+    let chunk = if model.causal() { how.chunk.max(least).min(tokens.len()) } else { tokens.len() };
     let limits = Limits::new(tokens.len()).step_tokens(chunk).element(how.element);
     let spec = limits.cache_spec(model.cache_layout())?;
     // Windowed groups keep all their blocks here, for the tables below hold every token.
@@ -110,10 +120,13 @@ fn each_step(
     let cache = b.new_cache(&spec)?;
     let table = BlockTable { first: 0, blocks: (0..blocks as u32).collect() };
     let (mut past, mut slots) = (0, [0, 1]);
-    for chunk in tokens.chunks(chunk) {
+    while past < tokens.len() {
+        // Steps have room for all that must be together.
+        let end = inputs::floor(how.inputs, (past + chunk).min(tokens.len()));
         let mut batch = Batch::default();
-        batch.push(chunk, past, vec![table.clone(); spec.blocks.len()], slots);
-        past += chunk.len();
+        batch.push(&tokens[past..end], past, vec![table.clone(); spec.blocks.len()], slots);
+        inputs::push(how.inputs, &mut batch, 0, past);
+        past = end;
         slots.reverse();
         match (how.last, past == tokens.len()) {
             (false, _) => batch.want_all(),

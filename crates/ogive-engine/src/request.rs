@@ -1,5 +1,6 @@
 //! What is asked of the engine, and what it answers.
 
+use crate::inputs::Placed;
 use crate::sampler::{Chain, LogProbs, SampleError};
 
 /// Names a sequence of one engine; never used twice.
@@ -11,6 +12,8 @@ pub type SeqId = u64;
 pub struct Request {
     /// The tokens to start from; at least one.
     pub prompt: Vec<u32>,
+    /// Vectors in place of some of them, in order: images.
+    pub inputs: Vec<Placed>,
     /// Tokens to draw at most.
     pub max_tokens: usize,
     /// How to draw them.
@@ -28,7 +31,14 @@ impl Request {
     /// Draws up to `max_tokens` after `prompt`, always the best.
     pub fn new(prompt: impl Into<Vec<u32>>, max_tokens: usize) -> Self {
         let (prompt, chain) = (prompt.into(), Chain::greedy());
-        Self { prompt, max_tokens, chain, stop: Vec::new(), keep: false, logprobs: None }
+        let (inputs, stop) = Default::default();
+        Self { prompt, inputs, max_tokens, chain, stop, keep: false, logprobs: None }
+    }
+
+    /// Has vectors in place of some of the prompt's tokens, in order.
+    #[must_use]
+    pub fn inputs(self, inputs: impl Into<Vec<Placed>>) -> Self {
+        Self { inputs: inputs.into(), ..self }
     }
 
     /// Draws by `chain`.

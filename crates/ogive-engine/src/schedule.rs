@@ -14,6 +14,7 @@
 use crate::Engine;
 use crate::backend::Batch;
 use crate::engine::Seq;
+use crate::inputs;
 use crate::pool::Loan;
 use crate::request::SeqId;
 
@@ -101,7 +102,9 @@ impl Engine {
         let end = seq.past + part.len;
         let (own, guesses) = (&seq.tokens[seq.past..end], &seq.guesses.tokens[..part.guessed]);
         let (tables, slots) = (seq.held.tables.clone(), seq.held.slots.unwrap_or_default());
+        let start = batch.tokens.len();
         batch.push(&[own, guesses].concat(), seq.past, tables, slots);
+        inputs::push(&seq.inputs, batch, start, seq.past);
         if end == seq.tokens.len() {
             batch.want_last_of(1 + part.guessed);
         }
@@ -115,13 +118,23 @@ impl Engine {
         };
         // The last one is computed, for its logits.
         let own = &seq.tokens[..seq.tokens.len().saturating_sub(1)];
-        let alike = |seen: &[u32]| own.iter().zip(seen).take_while(|(a, b)| a == b).count();
-        let common = |other: &Seq| self.pool.common(&other.held, alike(&other.tokens[..other.past]));
+        let alike = |other: &Seq, seen: usize| {
+            inputs::alike((own, &seq.inputs), (&other.tokens[..seen], &other.inputs))
+        };
+        // As much of it as ends where a block does and cuts nothing that must be together.
+        let whole = |mut end: usize, blocks: &dyn Fn(usize) -> usize| loop {
+            end = blocks(inputs::floor(&seq.inputs, end));
+            if inputs::floor(&seq.inputs, end) == end {
+                return end;
+            }
+        };
+        let common = |other: &Seq| whole(alike(other, other.past), &|end| self.pool.common(&other.held, end));
         let best = self.seqs.values().map(|other| (common(other), other)).max_by_key(|(end, _)| *end);
         let (end, from) = best.map_or((0, seq), |best| best);
         // Those before it move first, so who waits for one of them waits for no longer than that computes.
         let before = self.seqs.values().filter(|other| other.arrived < seq.arrived && other.unseen() > 0);
-        if before.map(|other| self.pool.whole(alike(&other.tokens))).any(|soon| soon > end) {
+        let soon = |other: &Seq| whole(alike(other, other.tokens.len()), &|end| self.pool.whole(end));
+        if before.map(soon).any(|soon| soon > end) {
             return Share::Soon;
         }
         if end == 0 {
@@ -155,9 +168,10 @@ impl Engine {
     /// all that others hold would not do for more, and none before anyone has lost pages in vain.
     fn reserve(&mut self, id: SeqId, room: usize, holders: &Holders) -> Option<usize> {
         let mut len = self.seqs.get(&id)?.unseen().min(room);
-        while len > 0 {
+        loop {
             let seq = self.seqs.get_mut(&id)?;
-            let end = seq.past + len;
+            let end = inputs::floor(&seq.inputs, seq.past + len);
+            len = end.checked_sub(seq.past).filter(|len| *len > 0)?;
             if self.pool.grow(&mut seq.held, seq.past, end) {
                 return Some(len);
             }
@@ -174,7 +188,6 @@ impl Engine {
                 len = reach.saturating_sub(seq.past);
             }
         }
-        None
     }
 
     /// Finds pages for what was guessed of a sequence, behind its own rows: those that are free, and no more than `room` rows. Gives the number
@@ -220,9 +233,10 @@ impl Engine {
     /// chain, so that it goes on as if nothing had been.
     fn take_back(&mut self, id: SeqId, blocks: usize) {
         if let Some(seq) = self.seqs.get_mut(&id) {
-            let past = self.pool.give_up(&mut seq.held, blocks).min(seq.past);
-            tracing::debug!(id, tokens = seq.past, left = past, free = ?self.pool.free(), "preempted");
+            let (had, past) = (seq.past, self.pool.give_up(&mut seq.held, blocks).min(seq.past));
             seq.past = past;
+            let left = if inputs::floor(&seq.inputs, past) < past { self.go_back(id, past) } else { past };
+            tracing::debug!(id, tokens = had, left, free = ?self.pool.free(), "preempted");
             self.stats.preempted += 1;
         }
     }

@@ -182,8 +182,8 @@ fn what_was_saved_elsewhere_is_refused_with_a_reason() {
     assert!(refused(&mut e, MODEL, b"GGUF and so on").contains("not a saved session"));
     assert!(refused(&mut e, MODEL, b"").contains("not a saved session"));
     let mut newer = bytes.clone();
-    newer[8] = 2;
-    assert!(refused(&mut e, MODEL, &newer).contains("version 2"));
+    newer[8] = 3;
+    assert!(refused(&mut e, MODEL, &newer).contains("of version 3"));
     assert!(refused(&mut e, MODEL, &[&*bytes, b"x"].concat()).contains("damaged"));
     // A reader that has less than was promised.
     assert!(e.load(MODEL, &mut &bytes[..40], len).is_err());

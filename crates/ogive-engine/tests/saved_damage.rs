@@ -5,18 +5,32 @@
 #[path = "common/touch.rs"]
 mod touch;
 
-use ogive_engine::Request;
+use ogive_engine::backend::Vectors;
 use ogive_engine::sampler::SamplerParams;
+use ogive_engine::{Placed, Request};
 use std::fs;
 use std::path::{Path, PathBuf};
-use touch::{MODEL, engine, sealed, touch, touch_both};
+use touch::{DIM, MODEL, engine, sealed, touch, touch_both};
 
 /// A session of so many tokens.
 fn session(prompt: usize, n: usize, note: &[u8]) -> Vec<u8> {
+    session_with(&[], prompt, n, note)
+}
+
+/// The same with two images in it: one in a grid, with more for a later block, and one whose rows see each other.
+fn seeing() -> Vec<u8> {
+    let numbers = |n: usize| (0..n * DIM).map(|i| i as f32).collect::<Vec<_>>();
+    let grid = Vectors::new(numbers(4), DIM).unwrap().deeper(vec![numbers(4).into()]).unwrap();
+    let grid = grid.places(vec![[0; 3], [0, 0, 1], [0, 1, 0], [0, 1, 1]]).unwrap();
+    let other = Vectors::new(numbers(3), DIM).unwrap().mutual();
+    session_with(&[Placed::new(1, grid), Placed::new(6, other)], 10, 2, b"")
+}
+
+fn session_with(inputs: &[Placed], prompt: usize, n: usize, note: &[u8]) -> Vec<u8> {
     let mut e = engine();
     let chain = SamplerParams { mirostat: 2, ..SamplerParams::default() }.build().unwrap();
     let prompt: Vec<u32> = (0..prompt as u32).map(|i| i * 5 % 8).collect();
-    let id = e.add(Request::new(prompt, n).chain(chain).keep()).unwrap();
+    let id = e.add(Request::new(prompt, n).inputs(inputs).chain(chain).keep()).unwrap();
     if n < 100 {
         assert_eq!(e.follow(id).count(), n);
     }
@@ -30,6 +44,18 @@ fn seeds() -> Vec<(&'static str, Vec<u8>, bool)> {
     let good = session(5, 4, b"{}");
     let changed = |at: usize, bytes: &[u8]| {
         let mut bad = good.clone();
+        bad[at..at + bytes.len()].copy_from_slice(bytes);
+        sealed(&bad)
+    };
+    let images = seeing();
+    // Behind the fixed fields, the element's name, an empty note, the chain's state and the tokens: the images, their count first.
+    let at =
+        |bytes: &[u8], from: usize| u64::from_le_bytes(bytes[from..from + 8].try_into().unwrap()) as usize;
+    let chain = 28 + 11 + 8;
+    let tokens = chain + 8 + at(&images, chain);
+    let first = tokens + 8 + 4 * at(&images, tokens) + 8;
+    let blind = |at: usize, bytes: &[u8]| {
+        let mut bad = images.clone();
         bad[at..at + bytes.len()].copy_from_slice(bytes);
         sealed(&bad)
     };
@@ -50,12 +76,20 @@ fn seeds() -> Vec<(&'static str, Vec<u8>, bool)> {
             },
             false,
         ),
-        ("next-version", changed(8, &[2]), false),
+        ("next-version", changed(8, &[3]), false),
         ("other-model", changed(12, &[9]), false),
         ("huge-element", changed(28, &[255; 8]), false),
         ("huge-note", changed(39, &[255; 7]), false),
         ("huge-chain", changed(chain, &[255; 4]), false),
         ("longer", [&*good, &[0; 9]].concat(), false),
+        ("images", images.clone(), true),
+        ("image-beyond-its-tokens", blind(first, &[9]), false),
+        ("image-of-many-rows", blind(first + 8, &[255; 7]), false),
+        ("image-of-no-rows", blind(first + 8, &[0]), false),
+        ("image-of-wide-rows", blind(first + 16, &[5]), false),
+        ("image-of-another-kind", blind(first + 24, &[8]), false),
+        ("image-with-many-depths", blind(first + 28, &[255; 5]), false),
+        ("image-in-an-older-version", blind(8, &[1]), false),
     ]
 }
 
@@ -84,7 +118,11 @@ fn every_file_of_the_corpus_is_harmless() {
 
 #[test]
 fn damage_never_loads_and_never_panics() {
-    let good = session(9, 6, b"{\"held\":\"\"}");
+    damage(&session(9, 6, b"{\"held\":\"\"}"));
+    damage(&seeing());
+}
+
+fn damage(good: &[u8]) {
     let mut state = 1u64;
     let mut below = |n: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -95,7 +133,7 @@ fn damage_never_loads_and_never_panics() {
         if bit > 400 * 8 && bit % 37 != 0 {
             continue;
         }
-        let mut bad = good.clone();
+        let mut bad = good.to_vec();
         bad[bit / 8] ^= 1 << (bit % 8);
         assert!(!touch(&bad), "bit {bit}");
         touch(&sealed(&bad));
@@ -104,7 +142,7 @@ fn damage_never_loads_and_never_panics() {
         assert!(!touch(&good[..len]), "{len} bytes");
     }
     for _ in 0..300 {
-        let mut bad = good.clone();
+        let mut bad = good.to_vec();
         for _ in 0..=below(4) {
             let (at, len) = (below(bad.len()), below(9));
             match below(3) {

@@ -116,8 +116,8 @@ impl Model for Decoder {
         Some(self.embed.rows())
     }
 
-    fn takes_vectors(&self) -> bool {
-        true
+    fn takes_vectors(&self) -> Option<usize> {
+        Some(self.embed.weight.shape()[2])
     }
 
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {

@@ -130,9 +130,9 @@ pub trait Model: Debug + Send + Sync {
     fn vocab(&self) -> Option<usize> {
         None
     }
-    /// Whether it takes [vectors in place of tokens](backend::Batch::inputs). An engine refuses them for others.
-    fn takes_vectors(&self) -> bool {
-        false
+    /// How many elements [vectors in place of tokens](backend::Batch::inputs) have, where it takes such. An engine refuses them for others.
+    fn takes_vectors(&self) -> Option<usize> {
+        None
     }
     /// Whether a token's result depends on no later one. Encoders say no: a text must be whole in one step, and no engine
     /// draws from them.

@@ -4,7 +4,7 @@
 //! pages not fit the engine that loads (another block length with a window, no pages free), the tokens are enough: the
 //! sequence is then computed anew when it goes on, and what it draws is the same.
 //!
-//! # The format, version 1
+//! # The format, versions 1 and 2
 //!
 //! All numbers are little-endian; a *count* is 8 bytes.
 //!
@@ -18,6 +18,7 @@
 //! | a note of whoever saved, behind a count | |
 //! | the chain's [state](crate::sampler::Chain::state), behind a count | |
 //! | tokens, behind a count | 4 each |
+//! | in version 2, vectors in place of tokens, behind a count: below | |
 //! | tokens whose rows are in the cache | 8 |
 //! | the first token that is there, for each group behind their count | 8 each |
 //! | rows: below | |
@@ -26,13 +27,18 @@
 //!
 //! Rows come in chunks of 256 tokens, counted from token 0. In each chunk there are, layer by layer, the rows of the
 //! tokens that the layer's group has: one byte, 0 if they are packed in the cache's element and 1 if in single precision, then
-//! all keys, then all values. States are there where any token is in the cache.
+//! all keys, then all values. Vectors have the number of their first token, their rows and the numbers in each (8 bytes each), 4 bytes of
+//! which the lowest bit says whether rows see each other to both sides and the next whether they have places, the number of blocks behind which
+//! something is added to them (8), the vectors, what is added, and three places of 4 bytes for each row. Version 1 is written where there are
+//! none. States are there where any token is in the cache.
 
 mod input;
 mod rows;
+mod vectors;
 
 use crate::backend::{BlockTable, CacheSpec, LayerCache};
 use crate::engine::Seq;
+use crate::inputs::{self, Placed};
 use crate::pool::Held;
 use crate::request::SeqId;
 use crate::sampler::Chain;
@@ -43,7 +49,8 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 
 const MAGIC: &[u8; 8] = b"OGIVESES";
-const VERSION: u32 = 1;
+/// Of sessions without vectors in place of tokens, and of those with some.
+const VERSIONS: [u32; 2] = [1, 2];
 
 /// What was loaded beside the sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +69,7 @@ struct Head {
     note: Vec<u8>,
     chain: Vec<u8>,
     tokens: Vec<u32>,
+    inputs: Vec<Placed>,
     /// Tokens whose rows are there.
     past: usize,
     /// From where on, for each group.
@@ -146,7 +154,8 @@ impl Engine {
         let spec = self.cache.spec();
         let mut out = Output { to, digest: Digest::new() };
         out.put(MAGIC)?;
-        out.put(&VERSION.to_le_bytes())?;
+        let [plain, seeing] = VERSIONS;
+        out.put(&if seq.inputs.is_empty() { plain } else { seeing }.to_le_bytes())?;
         out.put(&model.to_le_bytes())?;
         out.put(&Digest::of(&layout(&spec.layers)).to_le_bytes())?;
         out.counted(spec.element.name.as_bytes())?;
@@ -155,6 +164,9 @@ impl Engine {
         out.count(seq.tokens.len())?;
         let tokens: Vec<u8> = seq.tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
         out.put(&tokens)?;
+        if !seq.inputs.is_empty() {
+            vectors::write(&mut out, &seq.inputs)?;
+        }
         out.count(seq.past)?;
         let first = |group: usize| seq.held.tables.get(group).map_or(0, |t| t.first * spec.block_len);
         out.count(spec.blocks.len())?;
@@ -199,7 +211,7 @@ impl Engine {
         // Its pages may be wanted.
         self.drop_next();
         let mut input = Input::new(from, len);
-        let Head { note, chain, tokens, past, firsts } = self.read_head(model, &mut input)?;
+        let Head { note, chain, tokens, inputs, past, firsts } = self.read_head(model, &mut input)?;
         let mut held = Held::default();
         if past > 0 {
             held = self.pool.place(past, &firsts).unwrap_or_default();
@@ -208,9 +220,13 @@ impl Engine {
             self.pool.release(&mut held);
             return Err(e);
         }
+        // What must be together is not cut where it was saved, unless the file says so.
+        if !held.any() || inputs::floor(&inputs, past) < past {
+            self.pool.release(&mut held);
+        }
         let cached = if held.any() { past } else { 0 };
         let mut seq = Seq::waiting(tokens, Chain::greedy());
-        (seq.held, seq.past, seq.saved_chain) = (held, cached, Some(chain));
+        (seq.held, seq.past, seq.saved_chain, seq.inputs) = (held, cached, Some(chain), inputs);
         Ok(Loaded { id: self.insert(seq), note, cached })
     }
 
@@ -234,9 +250,11 @@ impl Engine {
 
     /// All that stands before rows and states.
     fn read_head(&self, model: u64, input: &mut Input<'_>) -> Result<Head> {
-        self.check_header(model, input)?;
+        let version = self.check_header(model, input)?;
         let (note, chain) = (input.counted()?, input.counted()?);
         let tokens = self.read_tokens(input)?;
+        let inputs = if version == VERSIONS[1] { vectors::read(input)? } else { Vec::new() };
+        self.check_inputs(DOING, &inputs, tokens.len())?;
         let groups = self.cache.spec().blocks.len();
         let past = input.u64()?;
         let past = usize::try_from(past).ok().filter(|p| *p <= tokens.len());
@@ -249,7 +267,7 @@ impl Engine {
             let first = usize::try_from(input.u64()?).ok().filter(|first| *first <= past);
             firsts.push(first.ok_or_else(|| damaged("its pages begin after its end"))?);
         }
-        Ok(Head { note, chain, tokens, past, firsts })
+        Ok(Head { note, chain, tokens, inputs, past, firsts })
     }
 
     /// The rest. Where `held` has no place for it, it is read all the same: the checksum is at its end.
@@ -268,16 +286,18 @@ impl Engine {
         input.end()
     }
 
-    fn check_header(&self, model: u64, input: &mut Input<'_>) -> Result<()> {
+    /// Checks what it begins with, and gives the version of its format.
+    fn check_header(&self, model: u64, input: &mut Input<'_>) -> Result<u32> {
         let spec = self.cache.spec();
         let wrong = |why: String| Err(Error::invalid(DOING, why));
         if input.bytes(8).map_or(true, |magic| magic != MAGIC) {
             return wrong("this is not a saved session".into());
         }
         let version = input.u32()?;
-        if version != VERSION {
+        if !VERSIONS.contains(&version) {
+            let [plain, seeing] = VERSIONS;
             return wrong(format!(
-                "it is of version {version} of the format, and this program reads version {VERSION}; save it again"
+                "it is of version {version} of the format, and this program reads versions {plain} and {seeing}; save it again"
             ));
         }
         let (saved, digest) = (input.u64()?, input.u64()?);
@@ -291,7 +311,7 @@ impl Engine {
             let why = format!("its keys and values are kept in {element:?}, and here in {own:?}");
             return wrong(format!("{why}; open the model with the same cache element"));
         }
-        Ok(())
+        Ok(version)
     }
 
     fn read_tokens(&self, input: &mut Input<'_>) -> Result<Vec<u32>> {

@@ -3,13 +3,13 @@
 
 use ogive_conformance::Oracle;
 use ogive_engine::backend::{Axis, Ids, LayerCache, Weight};
-use ogive_engine::nn::{Model, Step};
+use ogive_engine::nn::{Model, Step, inputs};
 use ogive_engine::tensor::{F32, HostWeight, Result, Tensor};
 use ogive_engine::{Digest, Engine, Limits, Request};
 use ogive_nn::backend::{AttnOption, AttnSpec, Backend};
 use std::sync::Arc;
 
-const DIM: usize = 4;
+pub(crate) const DIM: usize = 4;
 pub(crate) const VOCAB: usize = 8;
 pub(crate) const MODEL: u64 = 1;
 
@@ -23,7 +23,7 @@ impl Model for Toy {
     }
     fn hidden(&self, step: &Step<'_>) -> Result<Tensor> {
         let (b, plan, cache) = (step.backend, step.plan, step.cache);
-        let mut x = b.embed(&self.0, Ids::Tokens, plan)?; // [n, DIM]
+        let mut x = inputs::placed(step, b.embed(&self.0, Ids::Tokens, plan)?)?; // [n, DIM]
         for (layer, option) in [None, Some(AttnOption::Window(3))].into_iter().enumerate() {
             b.store_kv(layer, &x, Some(&x), cache, plan)?;
             let spec = AttnSpec::causal(1, 1, DIM);
@@ -48,6 +48,9 @@ impl Model for Toy {
     }
     fn vocab(&self) -> Option<usize> {
         Some(VOCAB)
+    }
+    fn takes_vectors(&self) -> Option<usize> {
+        Some(DIM)
     }
 }
 
