@@ -13,7 +13,7 @@ use super::Finding;
 const RULE: &str = "the arrows are in docs/ARCHITECTURE.md and xtask/src/tidy/arrows.rs";
 
 /// Every library and what it may depend on.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("gguf-file", &[]),
     ("ogive-tensor", &[]),
     ("ogive-sampler", &[]),
@@ -27,6 +27,8 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("ogive-cpu", &["ogive-backend"]),
     ("ogive-cuda", &["ogive-backend", "ogive-kernels"]),
     ("ogive-weights", &["ogive-tensor", "gguf-file"]),
+    // Pictures in, numbers and text out. It computes with no model, so it knows none.
+    ("ogive-vision", &["ogive-tensor"]),
     ("ogive-nn", &["ogive-backend"]),
     ("ogive-models", &["ogive-nn"]),
     ("ogive-tokenizer", &["gguf-file"]),
@@ -60,8 +62,8 @@ const FACTS: [(&str, &[&str], &[&str]); 3] = [
     ("models and the engine know no backend", &["ogive-nn", "ogive-models", "ogive-engine"], &BACKENDS),
     ("backends know no model", &BACKENDS, &["ogive-nn", "ogive-models", "ogive-engine"]),
     (
-        "tensor, sampler, tokenizer and weights know no machine",
-        &["ogive-tensor", "ogive-sampler", "ogive-tokenizer", "ogive-weights", "gguf-file"],
+        "tensor, sampler, tokenizer, vision and weights know no machine",
+        &["ogive-tensor", "ogive-sampler", "ogive-tokenizer", "ogive-vision", "ogive-weights", "gguf-file"],
         &[
             "ogive-backend",
             "ogive-nn",
