@@ -49,6 +49,7 @@ impl Image {
             return Err(unreadable(&format!("this is a {format:?} file")));
         }
         let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+        // For what decoders allocate besides pixels, whose number is looked at below.
         let mut limits = Limits::no_limits();
         limits.max_alloc = Some(MAX_PIXELS as u64 * 8);
         reader.limits(limits);
@@ -124,4 +125,41 @@ fn of_pixels(decoded: DynamicImage) -> Result<Image> {
         other => other.into_rgb8().into_raw(),
     };
     Image::new(width, height, rgb)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::image::ImageBuffer;
+
+    #[test]
+    fn every_kind_of_pixel() {
+        // Red, green, blue and alpha, and of grey the first and the last.
+        let (eight, sixteen) = (vec![1u8, 2, 3, 4], vec![0x01fe_u16, 0x02ff, 0x0300, 0xffff]);
+        let some = |values: &[usize]| values.iter().map(|i| (eight[*i], sixteen[*i])).unzip();
+        let [(rgb, rgb16), (rgba, rgba16)] = [some(&[0, 1, 2]), some(&[0, 1, 2, 3])];
+        let [(grey, grey16), (both, both16)] = [some(&[0]), some(&[0, 3])];
+        let one = |image: DynamicImage| of_pixels(image).unwrap().pixels().to_vec();
+        assert_eq!(one(DynamicImage::ImageRgb8(ImageBuffer::from_raw(1, 1, rgb).unwrap())), [1, 2, 3]);
+        assert_eq!(one(DynamicImage::ImageRgba8(ImageBuffer::from_raw(1, 1, rgba).unwrap())), [1, 2, 3]);
+        assert_eq!(one(DynamicImage::ImageLuma8(ImageBuffer::from_raw(1, 1, grey).unwrap())), [1, 1, 1]);
+        assert_eq!(one(DynamicImage::ImageLumaA8(ImageBuffer::from_raw(1, 1, both).unwrap())), [1, 1, 1]);
+        assert_eq!(one(DynamicImage::ImageRgb16(ImageBuffer::from_raw(1, 1, rgb16).unwrap())), [1, 2, 3]);
+        assert_eq!(one(DynamicImage::ImageRgba16(ImageBuffer::from_raw(1, 1, rgba16).unwrap())), [1, 2, 3]);
+        assert_eq!(one(DynamicImage::ImageLuma16(ImageBuffer::from_raw(1, 1, grey16).unwrap())), [1, 1, 1]);
+        assert_eq!(one(DynamicImage::ImageLumaA16(ImageBuffer::from_raw(1, 1, both16).unwrap())), [1, 1, 1]);
+    }
+
+    #[test]
+    fn where_a_jpeg_file_ends() {
+        let begin = [0xff, 0xd8];
+        let thumbnail = [0xff, 0xe1, 0, 6, 0xff, 0xd8, 0xff, 0xd9];
+        let pixels = [0xff, 0xda, 0, 3, 7, 1, 0xff, 0, 2, 0xff, 0xd0, 3, 0xff];
+        let unfinished = [&begin[..], &thumbnail, &pixels].concat();
+        assert!(!jpeg_ends(&unfinished));
+        assert!(jpeg_ends(&[&unfinished[..], &[0xff, 0xd9]].concat()));
+        // A segment that is longer than what is left.
+        assert!(!jpeg_ends(&[0xff, 0xd8, 0xff, 0xe1, 0, 9, 0xff, 0xd9]));
+        assert!(!jpeg_ends(&[]) && !jpeg_ends(&[0xff, 0xd8, 0xff, 0xe1, 0]));
+    }
 }

@@ -85,6 +85,18 @@ fn an_image_processors_settings_may_be_in_the_processors() {
 }
 
 #[test]
+fn qwens_bounds_are_said_in_three_ways() {
+    for settings in [
+        json!({"min_pixels": 784, "max_pixels": 784, "size": {"shortest_edge": 9, "longest_edge": 99999}}),
+        json!({"size": {"shortest_edge": 784, "longest_edge": 784}}),
+        json!({"size": {"min_pixels": 784, "max_pixels": 784}}),
+    ] {
+        let qwen = load(vision("qwen2_vl"), settings, Value::Null).unwrap().unwrap();
+        assert_eq!(qwen.prepare(&grey(200, 200)).unwrap().rows(), 1);
+    }
+}
+
+#[test]
 fn settings_that_are_not_followed_are_refused() {
     let said = refused(vision("gemma3"), json!({"do_resize": false}), Value::Null);
     assert_eq!(said, "image settings: do_resize: it is false, and images are prepared with it only");

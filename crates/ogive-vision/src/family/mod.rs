@@ -32,8 +32,10 @@ pub(crate) fn load(settings: &Settings) -> Result<Option<Box<dyn Family>>> {
         Some("idefics3" | "smolvlm") => some(idefics3::Idefics3::load(settings)?),
         Some("internvl") => some(internvl::InternVl::load(settings)?),
         Some("lfm2_vl" | "lfm2-vl") => some(lfm2_vl::Lfm2Vl::load(settings)?),
-        Some("llava") if tower == Some("clip_vision_model") => some(llava::Llava::load(settings, true)?),
         Some("llava") if tower == Some("siglip_vision_model") => some(llava::Llava::load(settings, false)?),
+        Some("llava") if tower.is_none_or(|tower| tower == "clip_vision_model") => {
+            some(llava::Llava::load(settings, true)?)
+        }
         _ => None,
     })
 }

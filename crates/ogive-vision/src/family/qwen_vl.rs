@@ -36,12 +36,15 @@ pub(super) struct QwenVl {
 impl QwenVl {
     pub(super) fn load(s: &Settings, defaults: &Defaults) -> Result<Self> {
         s.always(&["do_resize"])?;
+        // Older settings say it in plain words, beside `size` or in it.
         let size = s.image.at("size");
-        let pixels = |i: usize, old: &str, new: &str| -> Result<usize> {
-            match s.image.has(old) {
-                true => whole(&s.image, old, 0, 1..=MAX_PIXELS),
-                false => whole(&size, new, defaults.pixels[i], 1..=MAX_PIXELS).map_err(|e| e.within("size")),
-            }
+        let pixels = |i: usize, plain: &str, edge: &str| {
+            let (place, key) = match (s.image.has(plain), size.has(edge)) {
+                (true, _) => (&s.image, plain),
+                (false, true) => (&size, edge),
+                (false, false) => (&size, plain),
+            };
+            whole(place, key, defaults.pixels[i], 1..=MAX_PIXELS)
         };
         let pixels @ [least, most] =
             [pixels(0, "min_pixels", "shortest_edge")?, pixels(1, "max_pixels", "longest_edge")?];
