@@ -5,6 +5,7 @@ Run by hand, from the repository's root, with the versions of `requirements.txt`
     pillow==13.0.0 torch==2.11.0 torchvision==0.26.0
 
     python xtask/golden/images.py          # writes crates/ogive-vision/tests/data
+    python xtask/golden/images.py FOLDER   # and all levels of every tile, a byte each, into a folder that is there
 
 Processors are the ones on torchvision ("fast"). torch's kernels for 8-bit images are taken where there is AVX2, and only those round as they are said to.
 Of values there are, for each tile, a sum and a checksum over all levels, some levels (what a pixel had before it was normalised) and some
@@ -145,7 +146,7 @@ def planes(pixels, patch):
 
 
 class Family:
-    """How a family's processor is made and called, and its outcome as patches with channels in the middle: [patches, before, 3, behind]."""
+    """How a family's processor is made and called, and its outcome as tiles: grids, and patches as [patches, 3, pixels of all frames]."""
 
     def __init__(self, image_class, processor_class, tokens, marker, patches, video=None):
         self.image_class, self.processor_class, self.tokens, self.marker = image_class, processor_class, tokens, marker
@@ -190,6 +191,8 @@ IDEFICS3 = Family(
     "Idefics3ImageProcessorFast", "Idefics3Processor",
     dict(image_token="<image>", fake_image_token="<fake_token_around_image>", global_image_token="<global-img>"), "<image>", squares,
 )
+# Both have the same source, and the text of one is the other's; SmolVLM's own processor wants a package for numbers in words, of videos.
+SMOLVLM = Family("SmolVLMImageProcessorFast", "Idefics3Processor", IDEFICS3.tokens, IDEFICS3.marker, squares)
 INTERNVL = Family(
     "GotOcr2ImageProcessorFast", "InternVLProcessor",
     dict(start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>", video_token="<video>"), "<IMG_CONTEXT>", squares, video=True,
@@ -200,7 +203,6 @@ LFM2 = Family(
 )
 LLAVA = Family("CLIPImageProcessorFast", "LlavaProcessor", dict(image_token="<image>"), "<image>", squares)
 SIGLIP = Family("SiglipImageProcessorFast", "LlavaProcessor", dict(image_token="<image>"), "<image>", squares)
-
 
 
 def rows_first(processor):
@@ -243,7 +245,7 @@ CASES = [
         "pixtral", PIXTRAL, vision("llava", 16, "pixtral"), dict(size=dict(longest_edge=320), patch_size=dict(height=16, width=16), **CLIP),
         dict(patch_size=16), ["smooth", "noise", "large", "dot"], {},
     ),
-    ("smolvlm", IDEFICS3, dict(vision("smolvlm", 16), scale_factor=4), dict(size=dict(longest_edge=2048), max_image_size=dict(longest_edge=512), resample=1, **HALVES), dict(image_seq_len=64), ["smooth", "large"], {}),
+    ("smolvlm", SMOLVLM, dict(vision("smolvlm", 16), scale_factor=4), dict(size=dict(longest_edge=2048), max_image_size=dict(longest_edge=512), resample=1, **HALVES), dict(image_seq_len=64), ["smooth", "large"], {}),
     ("idefics3", IDEFICS3, dict(vision("idefics3", 14), scale_factor=2), dict(size=dict(longest_edge=336), max_image_size=dict(longest_edge=112), resample=1, **HALVES), dict(image_seq_len=16), SIX, {}),
     (
         "idefics3-whole", IDEFICS3, dict(vision("idefics3", 14), scale_factor=2), dict(
