@@ -13,6 +13,7 @@ import mamba2
 import minimax_m2
 import nemotron_h
 import qwen3_5
+import vision
 from nomic_bert import NomicBertConfig, NomicBertModel
 
 VOCAB = 131
@@ -493,13 +494,21 @@ ENCODERS = {
 POOLING = {"bert": "cls_token", "nomic-bert": "mean_tokens"}
 
 
+# Models that also see, `-vision` behind the names of what they are in `vision.py`.
+SEEING = {f"{name}-vision": name for name in vision.MODELS}
+
+
 def folder(name):
     """Where the tests look for it, from the repository's root."""
+    if name in SEEING:
+        return f"crates/ogive-models/tests/vision/{SEEING[name]}"
     return "examples/outside/golden" if name == "gpt-neox" else f"crates/ogive-models/tests/golden/{name}"
 
 
 def build(name):
     """The model of that name, its weights still transformers' own."""
+    if name in SEEING:
+        return vision.build(SEEING[name])
     if name == "nomic-bert":
         return NomicBertModel(NomicBertConfig(**ENCODERS[name][1])).eval()
     if name in ENCODERS:

@@ -31,7 +31,8 @@ import transformers
 from safetensors.torch import save_file
 
 import texts
-from architectures import ARCHITECTURES, ENCODERS, LENGTHS, POOLING, SALT, VOCAB, build, folder
+import vision
+from architectures import ARCHITECTURES, ENCODERS, LENGTHS, POOLING, SALT, SEEING, VOCAB, build, folder
 
 torch.set_num_threads(1)
 torch.backends.mkldnn.enabled = False
@@ -40,7 +41,7 @@ torch.backends.mkldnn.enabled = False
 def kept_less_one(model_type, name):
     """Whether a norm's factors are what is kept, and one."""
     hybrid = model_type.startswith(("qwen3_next", "qwen3_5"))
-    gemma = "gemma" in model_type and not model_type.startswith("gemma4")
+    gemma = "gemma" in model_type and not model_type.startswith("gemma4") and "vision_tower" not in name
     return gemma or hybrid and not name.endswith("linear_attn.norm.weight")
 
 
@@ -68,8 +69,9 @@ def fill(model, generator):
             # About as much as the shares of experts differ by.
             value = 0.1 * uniform
         else:
-            # Gemma 4's router is given what was divided by the root already.
-            value = uniform * (1.7 * p.shape[-1] ** (0 if gemma4 and name.endswith("router.proj.weight") else -0.5))
+            # Gemma 4's router is given what was divided by the root already. A patch is all that a convolution over it is given.
+            fan_in = p[0].numel() if p.dim() > 3 else p.shape[-1]
+            value = uniform * (1.7 * fan_in ** (0 if gemma4 and name.endswith("router.proj.weight") else -0.5))
         p.data = value.to(torch.bfloat16).to(torch.float32)
     # What training moves by hand, and no gradient: the choice of experts, and what blocks are multiplied by.
     centres = {"e_score_correction_bias": 0.0, "expert_bias": 0.0, "layer_scalar": 1.0}
@@ -91,6 +93,9 @@ def make(name, out):
     for old in [path for path in out.rglob("*") if path.is_file()]:
         old.unlink()
 
+    if name in SEEING:
+        save(model, vision.show(model, SEEING[name], generator, out), name, seed, out)
+        return
     cases = []
     for case, length in LENGTHS.items():
         ids = generator.integers(0, VOCAB, size=length).tolist()
@@ -104,7 +109,11 @@ def make(name, out):
     golden = dict(cases=cases)
     if name in ENCODERS:
         golden["texts"] = encode(model, POOLING[name], out)
+    save(model, golden, name, seed, out)
 
+
+def save(model, golden, name, seed, out):
+    """Weights, settings, and what is told of what was computed with them."""
     # A head that is the embedding once more is not in a checkpoint.
     tied = (model._tied_weights_keys or []) if model.config.tie_word_embeddings else []
     kept = {key: value for key, value in model.state_dict().items() if key not in tied}
@@ -151,7 +160,7 @@ def write(path, value):
 
 if __name__ == "__main__":
     root, *names = sys.argv[1:]
-    known = {**ARCHITECTURES, **ENCODERS}
+    known = {**ARCHITECTURES, **ENCODERS, **SEEING}
     for name in known if names == ["all"] else names:
         if name not in known:
             sys.exit(f"no architecture `{name}`; known are {', '.join(known)}")

@@ -62,6 +62,7 @@ pub mod qwen_moe;
 mod routers;
 pub mod seed_oss;
 pub mod smollm3;
+pub mod vision;
 mod windows;
 
 /// Every architecture in this crate, under the names that `config.json` has for them. `LlamaModel` and the like are what was
@@ -135,4 +136,5 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Qwen3_5MoeForConditionalGeneration", qwen3_next::load_nested)
         .with("SeedOssForCausalLM", seed_oss::load)
         .with("SmolLM3ForCausalLM", smollm3::load)
+        .with_tower("Gemma3ForConditionalGeneration", vision::gemma3::load)
 }

@@ -4,6 +4,8 @@
 mod common;
 #[path = "common/device.rs"]
 mod device;
+#[path = "common/vision.rs"]
+mod vision;
 #[path = "common/wide.rs"]
 mod wide;
 
@@ -13,7 +15,7 @@ use ndarray::Array2;
 use ogive_cuda::{Activations, Builder, Compute, CudaBackend};
 use ogive_engine::{Engine, Evaluate, Limits, Request, evaluate};
 use ogive_nn::backend::Backend;
-use ogive_nn::tensor::F16;
+use ogive_nn::tensor::{F16, F32};
 use ogive_nn::{Loader, Model};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 use std::path::Path;
@@ -45,6 +47,36 @@ fn golden_encoders() {
             assert!(error < EXACT, "{name}, {case}: {error:.1e}");
         }
     }
+}
+
+/// What towers make of images, and prompts with these in them: heads of odd sizes, attention in windows, places in a grid, masks.
+fn golden_towers() {
+    let (b, auto, mut failed) = (CudaBackend::new().unwrap(), as_programs_have_it(), Vec::new());
+    for (name, folder) in vision::seeing() {
+        let all: Vec<_> = vision::seen(&folder, &b).into_iter().zip(vision::seen(&folder, &auto)).collect();
+        for (i, ((exact, near), image)) in all.iter().zip(vision::images(&folder)).enumerate() {
+            let deeper = exact.deeper.iter().zip(&near.deeper).zip(&image.deeper);
+            for ((exact, near), want) in deeper.chain([((&exact.values, &near.values), &image.rows)]) {
+                let [exact, near] = [exact, near].map(|of| vision::matrix(of, want.ncols()));
+                let (error, drift) = (worst(&exact, want), nmse(&near, want));
+                println!("{name:20} image {i} {error:.1e}, as programs have it nmse {drift:.1e}");
+                if error.is_nan() || error > EXACT || !(1e-7..=HALVES).contains(&drift) {
+                    failed.push(format!("{name}, image {i}: {error:.1e}, nmse {drift:.1e}"));
+                }
+            }
+        }
+        let exact: Vec<_> = all.into_iter().map(|(exact, _)| exact).collect();
+        let model = load(&folder, &b);
+        for prompt in vision::prompts(&folder) {
+            let got = vision::logits_of(&b, &*model, &prompt, &exact, &F32, prompt.ids.len());
+            let error = worst(&got, &prompt.logits);
+            println!("{name:20} {:8} {error:.1e}", prompt.name);
+            if error.is_nan() || error > EXACT {
+                failed.push(format!("{name}, {}: {error:.1e}", prompt.name));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// Models with adapters over them, which are computed beside their matrices.
@@ -225,6 +257,10 @@ macro_rules! compilers {
             #[test]
             fn hidden_states_of_encoders_are_those_of_transformers() {
                 on_device(test_name!(), $nvrtc, golden_encoders);
+            }
+            #[test]
+            fn what_is_seen_is_what_transformers_sees() {
+                on_device(test_name!(), $nvrtc, golden_towers);
             }
             #[test]
             fn logits_with_adapters_are_those_of_peft() {

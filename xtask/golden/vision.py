@@ -1,0 +1,125 @@
+"""Models that also see: what is switched on in each, the images they are shown, and prompts with these in them.
+
+An image is what an image processor leaves of one: patches of random numbers. The families whose tower is given whole pictures get them put together of those. For
+each image a model's folder has the patches and the rows that its tower makes of them (and, for DeepStack, what is added behind the
+first blocks), and for each prompt the logits of the whole.
+"""
+
+import numpy
+import torch
+from transformers import AutoConfig, AutoModelForImageTextToText
+
+VOCAB = 131
+# Tokens that no text has: what stands for an image, a film, and what stands before and behind images.
+IMAGE, FILM, BEFORE, BEHIND = 130, 129, 128, 127
+TEXTS = 120
+
+TEXT = dict(
+    vocab_size=VOCAB, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=2, max_position_embeddings=128, rms_norm_eps=1e-5, tie_word_embeddings=False,
+    bos_token_id=1, eos_token_id=2, pad_token_id=0,
+)
+SIGLIP = dict(hidden_size=36, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3, patch_size=4)
+QWEN = dict(depth=3, num_heads=3, patch_size=2, temporal_patch_size=2, spatial_merge_size=2)
+QWEN_TOKENS = dict(image_token_id=IMAGE, video_token_id=FILM, vision_start_token_id=BEFORE, vision_end_token_id=BEHIND)
+
+# Settings, the grids of two images, and how many tokens of the prompt one of them takes the place of.
+MODELS = {
+    # The window is as long as an image.
+    "gemma3": (
+        "gemma3",
+        dict(
+            text_config=dict(
+                TEXT, num_hidden_layers=3, num_attention_heads=6, head_dim=12, query_pre_attn_scalar=20, sliding_window=9,
+                layer_types=["sliding_attention", "full_attention", "sliding_attention"], rope_theta=1e6,
+                rope_local_base_freq=1e4, tie_word_embeddings=True,
+            ),
+            vision_config=dict(SIGLIP, image_size=24, layer_norm_eps=1e-4, vision_use_head=False),
+            mm_tokens_per_image=9, image_token_index=IMAGE, boi_token_index=BEFORE, eoi_token_index=BEHIND,
+        ),
+        [[6, 6], [6, 6]],
+        4,
+    ),
+}
+
+
+def build(name):
+    """The model of that name, its weights still transformers' own."""
+    model_type, settings, _, _ = MODELS[name]
+    config = AutoConfig.for_model(model_type, **settings)
+    return AutoModelForImageTextToText.from_config(config, attn_implementation="eager").eval()
+
+
+def patch_len(config):
+    """How many numbers a patch is."""
+    c = config.vision_config
+    channels = getattr(c, "in_channels", None) or c.num_channels
+    size = c.patch_size if isinstance(c.patch_size, int) else c.patch_size[0]
+    return channels * getattr(c, "temporal_patch_size", 1) * size * size
+
+
+def picture(patches, grid, config):
+    """The patches side by side. [n, patch_len] -> [channels, height, width]"""
+    c = config.vision_config
+    size = c.patch_size if isinstance(c.patch_size, int) else c.patch_size[0]
+    x = torch.from_numpy(patches).reshape(*grid, c.num_channels, size, size)
+    return x.permute(2, 0, 3, 1, 4).reshape(c.num_channels, grid[0] * size, grid[1] * size)
+
+
+def shown(model, images, grids):
+    """What transformers' model takes for images."""
+    kind = model.config.model_type
+    if kind.startswith("qwen"):
+        grid = torch.tensor([[1, *grid] for grid in grids])
+        return dict(pixel_values=torch.from_numpy(numpy.concatenate(images)), image_grid_thw=grid)
+    pictures = [picture(*image, model.config) for image in zip(images, grids)]
+    return dict(pixel_values=torch.stack(pictures))
+
+
+def rows_of(model, images, grids):
+    """What the tower makes of each image: its rows, and what is added to them behind the first blocks."""
+    given = shown(model, images, grids)
+    rows = model.model.get_image_features(**given)
+    rows, deeper = rows if isinstance(rows, tuple) and isinstance(rows[1], list) else (rows, [])
+    ends = numpy.cumsum([len(of) for of in rows])[:-1].tolist()
+    return list(rows), list(zip(*[numpy.split(of.numpy(), ends) for of in deeper])) or [()] * len(images)
+
+
+def prompt(generator, rows, qwen):
+    """Ids of a text with all images in it, and where each of these is."""
+    text = lambda n: generator.integers(3, TEXTS, size=n).tolist()
+    ids, at = text(5), []
+    for of in rows:
+        ids.append(BEFORE)
+        at.append(len(ids))
+        ids += [IMAGE] * len(of) + [BEHIND] + text(3)
+    return ids, at
+
+
+def show(model, name, generator, out):
+    """Saves images, rows and logits, and gives what `golden.json` says of them."""
+    grids = MODELS[name][2]
+    draw = lambda n: generator.integers(-32768, 32768, size=(n, patch_len(model.config)), dtype=numpy.int32)
+    images = [(draw(h * w) / numpy.float32(32768)).astype(numpy.float32) for h, w in grids]
+    with torch.no_grad():
+        rows, deeper = rows_of(model, images, grids)
+    golden = dict(images=[], cases=[])
+    for i, (patches, grid) in enumerate(zip(images, grids)):
+        entry = dict(grid=grid, patches=f"patches_{i}.npy", rows=f"rows_{i}.npy")
+        numpy.save(out / entry["patches"], patches)
+        numpy.save(out / entry["rows"], rows[i].numpy())
+        entry["deeper"] = [f"deeper_{i}_{layer}.npy" for layer in range(len(deeper[i]))]
+        for file, values in zip(entry["deeper"], deeper[i]):
+            numpy.save(out / file, values)
+        golden["images"].append(entry)
+    ids, at = prompt(generator, rows, model.config.model_type.startswith("qwen"))
+    given = shown(model, images, grids)
+    if model.config.model_type == "gemma3":
+        given["token_type_ids"] = (torch.tensor([ids]) == IMAGE).int()
+    text = generator.integers(3, TEXTS, size=14).tolist()
+    for case, ids, at, given in [("images", ids, at, given), ("text", text, [], {})]:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([ids]), use_cache=False, **given).logits[0]
+        golden["cases"].append(dict(name=case, ids=ids, images=at, logits=f"logits_{case}.npy"))
+        numpy.save(out / f"logits_{case}.npy", logits.numpy())
+    return golden
