@@ -115,7 +115,7 @@ def make(name, out):
 def save(model, golden, name, seed, out):
     """Weights, settings, and what is told of what was computed with them."""
     # A head that is the embedding once more is not in a checkpoint.
-    tied = (model._tied_weights_keys or []) if model.config.tie_word_embeddings else []
+    tied = (model._tied_weights_keys or []) if model.config.get_text_config(decoder=True).tie_word_embeddings else []
     kept = {key: value for key, value in model.state_dict().items() if key not in tied}
     tensors = {key: value.to(torch.bfloat16).contiguous() for key, value in sorted(kept.items())}
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})

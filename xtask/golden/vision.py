@@ -20,10 +20,10 @@ TEXT = dict(
     bos_token_id=1, eos_token_id=2, pad_token_id=0,
 )
 SIGLIP = dict(hidden_size=36, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3, patch_size=4)
-QWEN = dict(depth=3, num_heads=3, patch_size=2, temporal_patch_size=2, spatial_merge_size=2)
+QWEN = dict(depth=3, num_heads=2, patch_size=2, temporal_patch_size=2, spatial_merge_size=2)
 QWEN_TOKENS = dict(image_token_id=IMAGE, video_token_id=FILM, vision_start_token_id=BEFORE, vision_end_token_id=BEHIND)
 
-# Settings, the grids of two images, and how many tokens of the prompt one of them takes the place of.
+# transformers' name, settings, and the grids of two images.
 MODELS = {
     # The window is as long as an image.
     "gemma3": (
@@ -38,14 +38,49 @@ MODELS = {
             mm_tokens_per_image=9, image_token_index=IMAGE, boi_token_index=BEFORE, eoi_token_index=BEHIND,
         ),
         [[6, 6], [6, 6]],
-        4,
+    ),
+    "qwen2-vl": (
+        "qwen2_vl",
+        dict(
+            text_config=dict(TEXT, rope_scaling=dict(type="mrope", mrope_section=[1, 2, 3])),
+            vision_config=dict(QWEN, embed_dim=24, hidden_size=48, mlp_ratio=1.5), **QWEN_TOKENS,
+        ),
+        [[4, 6], [2, 2]],
+    ),
+    # Two windows across and two down, of which the last ones have less; one layer looks everywhere.
+    "qwen2.5-vl": (
+        "qwen2_5_vl",
+        dict(
+            text_config=dict(TEXT, rope_scaling=dict(type="mrope", mrope_section=[1, 3, 2]), tie_word_embeddings=True),
+            vision_config=dict(
+                QWEN, hidden_size=32, intermediate_size=52, out_hidden_size=48, window_size=8, fullatt_block_indexes=[1],
+            ),
+            **QWEN_TOKENS,
+        ),
+        [[6, 8], [4, 2]],
+    ),
+    # More places than were learned down, fewer across.
+    "qwen3-vl": (
+        "qwen3_vl",
+        dict(
+            text_config=dict(
+                TEXT, num_hidden_layers=3, head_dim=16,
+                rope_scaling=dict(rope_type="default", mrope_section=[4, 2, 2], mrope_interleaved=True),
+            ),
+            vision_config=dict(
+                QWEN, hidden_size=24, intermediate_size=44, out_hidden_size=48, num_position_embeddings=25,
+                deepstack_visual_indexes=[0, 1],
+            ),
+            **QWEN_TOKENS,
+        ),
+        [[6, 4], [2, 4]],
     ),
 }
 
 
 def build(name):
     """The model of that name, its weights still transformers' own."""
-    model_type, settings, _, _ = MODELS[name]
+    model_type, settings, _ = MODELS[name]
     config = AutoConfig.for_model(model_type, **settings)
     return AutoModelForImageTextToText.from_config(config, attn_implementation="eager").eval()
 
@@ -85,7 +120,7 @@ def rows_of(model, images, grids):
     return list(rows), list(zip(*[numpy.split(of.numpy(), ends) for of in deeper])) or [()] * len(images)
 
 
-def prompt(generator, rows, qwen):
+def prompt(generator, rows):
     """Ids of a text with all images in it, and where each of these is."""
     text = lambda n: generator.integers(3, TEXTS, size=n).tolist()
     ids, at = text(5), []
@@ -112,14 +147,16 @@ def show(model, name, generator, out):
         for file, values in zip(entry["deeper"], deeper[i]):
             numpy.save(out / file, values)
         golden["images"].append(entry)
-    ids, at = prompt(generator, rows, model.config.model_type.startswith("qwen"))
+    ids, at = prompt(generator, rows)
     given = shown(model, images, grids)
     if model.config.model_type == "gemma3":
         given["token_type_ids"] = (torch.tensor([ids]) == IMAGE).int()
     text = generator.integers(3, TEXTS, size=14).tolist()
     for case, ids, at, given in [("images", ids, at, given), ("text", text, [], {})]:
+        # Without a mask, a prompt whose positions do not count up would be taken for several texts.
+        ids_of = torch.tensor([ids])
         with torch.no_grad():
-            logits = model(input_ids=torch.tensor([ids]), use_cache=False, **given).logits[0]
+            logits = model(input_ids=ids_of, attention_mask=torch.ones_like(ids_of), use_cache=False, **given).logits[0]
         golden["cases"].append(dict(name=case, ids=ids, images=at, logits=f"logits_{case}.npy"))
         numpy.save(out / f"logits_{case}.npy", logits.numpy())
     return golden

@@ -2,7 +2,7 @@
 //! factors here and there, which of its layers attend otherwise, and what they have in place of attention.
 
 use crate::block::{Block, ReadsFeedForward, ReadsMixer, scaled};
-use crate::head::{Cap, Head};
+use crate::head::{Cap, Head, places};
 use crate::{class::Class, layer_inputs::LayerInputs, mixer::Mixer};
 use ogive_nn::backend::{AttnOption, AttnSpec, LayerCache, Rope};
 use ogive_nn::tensor::{Result, Tensor};
@@ -42,8 +42,8 @@ pub(crate) fn load(
         }
         Ok(Mixer::Attention(Attention::load(&l, c, i, rope, spec)?.into()))
     };
-    let model = root.at_or_here("model", "embed_tokens")?;
-    load_mixed(class, c, [root, &model], &mixer, feed_forward)
+    let (head, model) = places(root)?;
+    load_mixed(class, c, [&head, &model], &mixer, feed_forward)
 }
 
 /// Whether the weights have norms of queries, by those of the first layer.

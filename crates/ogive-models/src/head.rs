@@ -73,12 +73,14 @@ pub(crate) fn above_zero(key: &str, value: Option<f32>) -> Result<Option<f32>> {
 }
 
 /// Where the head is in a checkpoint that may also see, and where all else is: `model`, or `language_model.model` with the head in `language_model` (transformers to
-/// 4.51), or `model.language_model` (from then on).
+/// 4.51), or `model.language_model` (from then on), or `model.text_model` (Idefics).
 pub(crate) fn places<'a>(file: &Loader<'a>) -> Result<(Loader<'a>, Loader<'a>)> {
     let here = |l: &Loader<'_>| Ok(l.optional(l.host("embed_tokens"))?.is_some());
-    let later = file.at("model.language_model");
-    if here(&later)? {
-        return Ok((file.clone(), later));
+    for name in ["model.language_model", "model.text_model"] {
+        let later = file.at(name);
+        if here(&later)? {
+            return Ok((file.clone(), later));
+        }
     }
     let seeing = file.at("language_model");
     let head = if here(&seeing.at("model"))? || here(&seeing)? { seeing } else { file.clone() };

@@ -54,6 +54,7 @@ pub mod minimax;
 mod mixer;
 pub mod mixtral;
 pub mod nemotron_h;
+pub mod nested;
 pub mod nomic_bert;
 pub mod olmo;
 pub mod phi3;
@@ -122,12 +123,15 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Qwen2Model", llama::load_qwen)
         .with("Qwen2MoeForCausalLM", qwen_moe::load_qwen2)
         .with("Qwen2MoeModel", qwen_moe::load_qwen2)
+        .with("Qwen2VLForConditionalGeneration", nested::load_qwen2_vl)
+        .with("Qwen2_5_VLForConditionalGeneration", nested::load_qwen2_vl)
         .with("Qwen3ForCausalLM", llama::load_qwen)
         .with("Qwen3Model", llama::load_qwen)
         .with("Qwen3MoeForCausalLM", qwen_moe::load_qwen3)
         .with("Qwen3MoeModel", qwen_moe::load_qwen3)
         .with("Qwen3NextForCausalLM", qwen3_next::load)
         .with("Qwen3NextModel", qwen3_next::load)
+        .with("Qwen3VLForConditionalGeneration", nested::load_qwen3_vl)
         .with("Qwen3_5ForCausalLM", qwen3_next::load_qwen3_5)
         .with("Qwen3_5TextModel", qwen3_next::load_qwen3_5)
         .with("Qwen3_5ForConditionalGeneration", qwen3_next::load_nested)
@@ -137,4 +141,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("SeedOssForCausalLM", seed_oss::load)
         .with("SmolLM3ForCausalLM", smollm3::load)
         .with_tower("Gemma3ForConditionalGeneration", vision::gemma3::load)
+        .with_tower("Qwen2VLForConditionalGeneration", vision::qwen2_vl::load)
+        .with_tower("Qwen2_5_VLForConditionalGeneration", vision::qwen2_vl::load_qwen2_5)
+        .with_tower("Qwen3VLForConditionalGeneration", vision::qwen3_vl::load)
 }

@@ -7,6 +7,9 @@
 pub(crate) mod block;
 pub mod gemma3;
 pub(crate) mod grid;
+pub(crate) mod merger;
+pub mod qwen2_vl;
+pub mod qwen3_vl;
 
 use ogive_nn::backend::{Backend, Vectors};
 use ogive_nn::tensor::{Error, Result, Tensor};

@@ -55,8 +55,10 @@ pub(crate) struct Common {
 impl Common {
     /// Blocks of `dim` elements whose heads cut that evenly, with norms that have means.
     pub(crate) fn new(dim: usize, heads: usize, activation: Activation, eps: f32) -> Result<Self> {
-        if heads == 0 || dim == 0 || !dim.is_multiple_of(heads) {
-            let why = format!("{dim} elements cannot be cut into {heads} heads");
+        /// No model's heads come near it; it bounds what a false configuration can make us allocate.
+        const LARGEST: usize = 1 << 16;
+        if heads == 0 || dim == 0 || !dim.is_multiple_of(heads) || dim / heads > LARGEST {
+            let why = format!("{dim} elements cannot be cut into {heads} heads of {LARGEST} at most");
             return Err(Error::invalid("config", format!("of the vision tower: {why}")));
         }
         let spec = AttnSpec::new(heads, heads, dim / heads, dim / heads);

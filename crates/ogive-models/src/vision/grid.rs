@@ -141,6 +141,47 @@ impl Positions {
         }
         b.upload(&gathered(&self.table, self.dim, order), [order.len(), self.dim].into())
     }
+
+    /// The same table if it is a square of places.
+    ///
+    /// # Errors
+    /// If it is none, or has none.
+    pub(crate) fn square(self) -> Result<Self> {
+        let (known, side) = (self.table.len() / self.dim, self.side());
+        if side == 0 || side * side != known {
+            return Err(refused(format!("{known} places were learned, which are no square")));
+        }
+        Ok(self)
+    }
+
+    fn side(&self) -> usize {
+        (self.table.len() / self.dim).isqrt()
+    }
+
+    /// A [`square`](Self::square) of places, stretched over a grid so that its corners are the grid's: what is between four of them has its part of each. `[n, dim]`
+    ///
+    /// # Errors
+    /// As [all operators](Backend#errors).
+    pub(crate) fn between(&self, b: &dyn Backend, grid: Grid, order: &[usize]) -> Result<Tensor> {
+        let (side, dim) = (self.side(), self.dim);
+        // The place before it, the one behind, and the part of the latter.
+        let at = |i: usize, of: usize| {
+            let (whole, left) = (i * (side - 1) / (of - 1).max(1), i * (side - 1) % (of - 1).max(1));
+            (whole, (whole + 1).min(side - 1), left as f32 / (of - 1).max(1) as f32)
+        };
+        let mut rows = Vec::with_capacity(order.len() * dim);
+        for i in order {
+            let ((up, down, y), (left, right, x)) =
+                (at(i / grid.cols, grid.rows), at(i % grid.cols, grid.cols));
+            let corner = |row: usize, col: usize| &self.table[(row * side + col) * dim..][..dim];
+            let corners = [corner(up, left), corner(up, right), corner(down, left), corner(down, right)];
+            let parts = [(1.0 - y) * (1.0 - x), (1.0 - y) * x, y * (1.0 - x), y * x];
+            let sum =
+                |c: usize| corners.iter().zip(parts).map(|(corner, part)| corner[c] * part).sum::<f32>();
+            rows.extend((0..dim).map(sum));
+        }
+        b.upload(&rows, [order.len(), dim].into())
+    }
 }
 
 #[cfg(test)]
