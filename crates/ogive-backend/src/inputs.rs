@@ -69,6 +69,23 @@ impl Vectors {
         Self { mutual: true, ..self }
     }
 
+    /// Some of the rows by themselves, copied.
+    ///
+    /// # Errors
+    /// If there are no such rows, or if rows must stay together: they see each other, or have places.
+    pub fn part(&self, rows: Range<usize>) -> Result<Self> {
+        let wrong = |why: String| Err(Error::invalid("vectors in place of tokens", why));
+        if rows.start >= rows.end || rows.end > self.rows() {
+            return wrong(format!("rows {} to {} of {} were asked for", rows.start, rows.end, self.rows()));
+        }
+        if self.mutual || !self.places.is_empty() {
+            return wrong("rows that see each other, or stand in a grid, cannot be taken apart".into());
+        }
+        let of = |values: &[f32]| values[rows.start * self.dim..rows.end * self.dim].into();
+        let deeper = self.deeper.iter().map(|values| of(values)).collect();
+        Self::new(of(&self.values) as Arc<[f32]>, self.dim)?.deeper(deeper)
+    }
+
     /// How many tokens they stand for.
     pub fn rows(&self) -> usize {
         self.values.len() / self.dim.max(1)
@@ -152,6 +169,11 @@ mod tests {
         assert!(six().places(vec![[0; 3]; 5]).is_err());
         assert!(six().places(vec![[0, 6, 0]; 6]).is_err());
         assert!(six().deeper(vec![vec![0.0; 11].into()]).is_err());
-        assert_eq!(six().deeper(vec![vec![0.0; 12].into()]).unwrap().deeper.len(), 1);
+        let deep = six().deeper(vec![vec![0.5; 12].into()]).unwrap();
+        let part = deep.part(2..4).unwrap();
+        assert_eq!((&*part.values, &*part.deeper[0]), (&[4., 5., 6., 7.][..], &[0.5; 4][..]));
+        let grid = || six().places(vec![[0; 3]; 6]);
+        assert!(deep.part(2..7).is_err() && deep.part(2..2).is_err());
+        assert!(deep.clone().mutual().part(0..2).is_err() && grid().unwrap().part(0..2).is_err());
     }
 }

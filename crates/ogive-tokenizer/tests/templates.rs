@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ogive_tokenizer::template::{ChatOptions, ChatTemplate, DateTime, Message, TemplateError};
+use ogive_tokenizer::template::{Attached, ChatOptions, ChatTemplate, DateTime, Message, TemplateError};
 use serde_json::{Map, Value, json};
 
 /// Template, conversation, reason.
@@ -144,4 +144,29 @@ fn thoughts_are_there_where_there_are_any() {
         }
     }
     assert!(seen >= 10, "{seen}");
+}
+
+#[test]
+fn what_is_attached_stands_before_what_is_said() {
+    // As Qwen2-VL's does it: texts as they are, and parts by their kind.
+    let both = "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}\
+        {% if part.type == 'image' %}[IMG]{% elif 'text' in part %}{{ part.text }}{% endif %}{% endfor %}{% endif %}{% endfor %}";
+    // As SmolVLM's: parts alone.
+    let parts = "{% for m in messages %}<{{ m.role }}>{% for part in m['content'] %}\
+        {% if part['type'] == 'text' %}{{ part['text'] }}{% elif part['type'] == 'image' %}{{ '[IMG]' }}{% endif %}{% endfor %}{% endfor %}";
+    let image = Attached::new("image", 7u8);
+    assert_eq!((image.kind(), image.get::<u8>(), image.get::<u16>()), ("image", Some(&7), None));
+    assert!(image == image.clone() && image != Attached::new("image", 7u8));
+    let seen = [
+        Message::new("user", "What is it?").attach(image.clone()).attach(image),
+        Message::new("assistant", "A cat, twice."),
+    ];
+    for source in [both, parts] {
+        let template = ChatTemplate::new(source).unwrap();
+        let rendered =
+            |messages: &[Message]| template.render_chat(messages, &ChatOptions::default()).unwrap();
+        assert_eq!(rendered(&seen), "<user>[IMG][IMG]What is it?<assistant>A cat, twice.");
+        assert_eq!(rendered(&seen[1..]), "<assistant>A cat, twice.");
+        assert_eq!(rendered(&[Message::new("user", "")]), "<user>");
+    }
 }

@@ -21,6 +21,9 @@ pub struct Chat {
     template: ChatTemplate,
     pub(crate) messages: Vec<Message>,
     options: ChatOptions,
+    /// What the next message shows.
+    #[cfg(feature = "vision")]
+    shown: Vec<crate::Image>,
 }
 
 impl Chat {
@@ -36,7 +39,14 @@ impl Chat {
         options.bos_token = spelling(tokenizer.bos())?.unwrap_or_default();
         options.eos_token = spelling(tokenizer.eos())?.unwrap_or_default();
         let messages = std::mem::take(&mut session.note.messages);
-        Ok(Self { session, template, messages, options })
+        Ok(Self {
+            session,
+            template,
+            messages,
+            options,
+            #[cfg(feature = "vision")]
+            shown: Vec::new(),
+        })
     }
 
     /// Begins with what the assistant is to be, instead of what it was told before.
@@ -50,6 +60,18 @@ impl Chat {
     /// The conversation so far; may be edited.
     pub fn messages(&mut self) -> &mut Vec<Message> {
         &mut self.messages
+    }
+
+    /// Shows an image with what is said next, before it. The model must [see](crate::Options::vision).
+    #[cfg(feature = "vision")]
+    pub fn show(&mut self, image: crate::Image) {
+        self.shown.push(image);
+    }
+
+    /// Images that the next message [shows](Self::show); may be edited.
+    #[cfg(feature = "vision")]
+    pub fn shown(&mut self) -> &mut Vec<crate::Image> {
+        &mut self.shown
     }
 
     /// What the template is given beside the messages: further variables, the date.
@@ -77,13 +99,18 @@ impl Chat {
     /// # Errors
     /// As of [`send`](Self::send).
     pub fn send_with(&mut self, text: impl Into<String>, how: &Generate, chain: Chain) -> Result<Reply<'_>> {
-        self.messages.push(Message::new("user", text));
-        let asked = self.rendered().and_then(|prompt| {
-            let cut = Cut::after(&prompt, self.session.model().tokenizer()?, how);
-            Ok((cut, self.session.generate_with(Prompt::Rendered(prompt), how, chain)?))
+        let message = Message::new("user", text);
+        #[cfg(feature = "vision")]
+        let message = self.shown.iter().fold(message, |message, image| message.attach(image.clone()));
+        self.messages.push(message);
+        let asked = self.rendered().and_then(|(prompt, text)| {
+            let cut = Cut::after(&text, self.session.model().tokenizer()?, how);
+            Ok((cut, self.session.generate_with(prompt, how, chain)?))
         });
         match asked {
             Ok((cut, mut generation)) => {
+                #[cfg(feature = "vision")]
+                self.shown.clear();
                 generation.cut = cut;
                 Ok(Reply { generation, messages: &mut self.messages, failed: false })
             }
@@ -94,9 +121,17 @@ impl Chat {
         }
     }
 
-    /// What the model reads of the conversation.
-    pub(crate) fn rendered(&self) -> Result<String> {
-        Ok(self.template.render_chat(&self.messages, &self.options)?)
+    /// What the model reads of the conversation, and its text.
+    pub(crate) fn rendered(&self) -> Result<(Prompt, String)> {
+        let render = |messages: &[Message]| -> Result<String> {
+            Ok(self.template.render_chat(messages, &self.options)?)
+        };
+        #[cfg(feature = "vision")]
+        if self.messages.iter().any(|message| !message.attached.is_empty()) {
+            return crate::vision::rendered(self.session.model(), &self.messages, &render);
+        }
+        let text = render(&self.messages)?;
+        Ok((Prompt::Rendered(text.clone()), text))
     }
 }
 

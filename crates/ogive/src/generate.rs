@@ -16,6 +16,16 @@ pub enum Prompt {
     Rendered(String),
     /// Token ids, as they are.
     Ids(Vec<u32>),
+    /// Text with images, for a [model that sees](crate::Options::vision).
+    #[cfg(feature = "vision")]
+    Shown {
+        /// Text, with the model's [marker](crate::Model::image_marker) where each image stands. Special tokens in it count.
+        text: String,
+        /// The images, in the order of their markers.
+        images: Vec<crate::Image>,
+        /// Whether a chat template made the text, and what the vocabulary begins a text with is in it.
+        rendered: bool,
+    },
 }
 
 impl From<&str> for Prompt {

@@ -49,6 +49,8 @@ mod saved;
 mod session;
 mod stop;
 mod thinking;
+#[cfg(feature = "vision")]
+mod vision;
 mod vocabulary;
 
 pub use chat::{Chat, Reply};
@@ -66,6 +68,8 @@ pub use perplexity::{Perplexity, Score};
 pub use placement::GpuLayers;
 pub use session::{Generation, Session, Times};
 pub use thinking::Parts;
+#[cfg(feature = "vision")]
+pub use vision::Image;
 pub use vocabulary::open_tokenizer;
 
 #[cfg(feature = "cpu")]
@@ -77,6 +81,8 @@ pub use ogive_engine::{self as engine, Pooling, backend, nn, sampler, tensor};
 pub use ogive_grammar as grammar;
 pub use ogive_models as models;
 pub use ogive_tokenizer as tokenizer;
+#[cfg(feature = "vision")]
+pub use ogive_vision as images;
 pub use ogive_weights as weights;
 
 pub use ndarray;

@@ -1,6 +1,6 @@
 //! A model that is open: immutable, shared by cloning, and the place sessions come from.
 
-use crate::engine::{Engine, Evaluate, Limits, backend::Backend, evaluate};
+use crate::engine::{Engine, Evaluate, Limits, Placed, backend::Backend, evaluate};
 use crate::fingerprint::Noted;
 use crate::nn::{self, Loader};
 use crate::sampler::{Chain, SamplerParams};
@@ -35,6 +35,8 @@ struct Inner {
     template: Option<String>,
     number: u64,
     embeds: embed::Says,
+    #[cfg(feature = "vision")]
+    vision: Option<Arc<crate::vision::Vision>>,
     /// Its vocabulary as grammars see it, once one was used.
     #[cfg(feature = "grammar")]
     vocabulary: OnceLock<Result<ogive_grammar::Vocabulary, ogive_grammar::GrammarError>>,
@@ -71,15 +73,15 @@ impl Model {
             Some(own) => (Arc::clone(own), format!("using {}", device::describe(&**own))),
             None => device::backend(options, &checkpoint)?,
         };
-        let Checkpoint { config, architecture, source, gguf, folder, .. } = checkpoint;
-        let limits = limits(&config, options)?;
+        let Checkpoint { config, architecture, source, gguf, folder, .. } = &checkpoint;
+        let limits = limits(config, options)?;
         // Once for a model, and not for each estimate that its placement takes.
         if let (Some(asked), Some(trained)) = (options.context, config.opt_usize("max_position_embeddings")?)
             && asked > trained
         {
             tracing::warn!(asked, trained, "the context is longer than the model was made for");
         }
-        let noted = Noted::new(&*source, options.listener.as_ref());
+        let noted = Noted::new(&**source, options.listener.as_ref());
         let loader = Loader::new(&noted, &*backend).for_context(limits.context);
         let free = fits::free(&*backend);
         let at = |e: ModelError| {
@@ -96,7 +98,7 @@ impl Model {
                 None => e.within(&path.display().to_string()),
             }
         };
-        let model = options.registry.build(&architecture, &config, &loader).map_err(at)?.into();
+        let model = options.registry.build(architecture, config, &loader).map_err(at)?.into();
         if let Some(left) = noted.unused().first() {
             let why =
                 format!("{architecture} does not read this as a matrix by itself, and an adapter changes it");
@@ -104,15 +106,27 @@ impl Model {
         }
         noted.finish();
         let (notes, means) = (notes::of(&loader), loader.context_means());
-        let tokenizer = match (&gguf, &folder) {
+        let tokenizer = match (gguf, folder) {
             (Some(gguf), _) => Tokenizer::from_gguf(gguf.metadata()).map_err(|e| e.to_string()),
             (None, Some(folder)) => Tokenizer::from_folder(folder).map_err(|e| e.to_string()),
             (None, None) => Err("the file has none".into()),
         };
-        let embeds = embed::Says::read(&config, folder.as_deref());
+        let embeds = embed::Says::read(config, folder.as_deref());
         let template = tokenizer.as_ref().ok().and_then(|t| t.chat_template()).map(Into::into);
         let words = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
-        let number = noted.number(&architecture, &config, words, &means);
+        let number = noted.number(architecture, config, words, &means);
+        // Not by `noted`: what sees is no part of what a session goes on with.
+        #[cfg(feature = "vision")]
+        let vision = match (&options.vision, &tokenizer) {
+            (None, _) => None,
+            (Some(_), Err(e)) => return Err(Error::NoTokenizer(e.clone())),
+            (Some(from), Ok(tokenizer)) => {
+                let other = from.as_ref().map(|path| options.files.open(path)).transpose()?;
+                let from = other.as_ref().unwrap_or(&checkpoint);
+                Some(Arc::new(crate::vision::Vision::load(from, &options.registry, &*backend, tokenizer)?))
+            }
+        };
+        let Checkpoint { config, architecture, .. } = checkpoint;
         tracing::info!(%architecture, device, seconds = start.elapsed().as_secs_f32(), "model open");
         notes.iter().for_each(|note| tracing::info!("{note}"));
         let inner = Arc::new(Inner {
@@ -127,6 +141,8 @@ impl Model {
             template,
             number,
             embeds,
+            #[cfg(feature = "vision")]
+            vision,
             #[cfg(feature = "grammar")]
             vocabulary: OnceLock::new(),
         });
@@ -211,6 +227,11 @@ impl Model {
     /// What the checkpoint says of its vectors.
     pub(crate) fn embeds(&self) -> &embed::Says {
         &self.inner.embeds
+    }
+
+    #[cfg(feature = "vision")]
+    pub(crate) fn vision(&self) -> Option<&Arc<crate::vision::Vision>> {
+        self.inner.vision.as_ref()
     }
 
     /// Whether it is an encoder: it has vectors of texts ([`embed`](Self::embed)) and draws no tokens.
@@ -317,8 +338,24 @@ impl Model {
             Prompt::Rendered(text) => {
                 self.tokenizer()?.encode(text, EncodeOptions { add_special: false, parse_special: true })?
             }
+            #[cfg(feature = "vision")]
+            Prompt::Shown { text, images, rendered } => self.encode_shown(text, images, *rendered)?,
         };
         if ids.is_empty() { Err(Error::EmptyPrompt) } else { Ok(ids) }
+    }
+
+    /// The same, with what stands in place of some of them: of a prompt with images, what the model sees of those, which takes as long as it
+    /// takes unless it saw them before. For a [`Request`](crate::engine::Request) to an [engine](Self::engine).
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode); and of images, if the model was not opened to see or cannot read one, if the text has not a marker for each,
+    /// and if computing fails.
+    pub fn read(&self, prompt: &Prompt) -> Result<(Vec<u32>, Vec<Placed>)> {
+        #[cfg(feature = "vision")]
+        if let Prompt::Shown { text, images, rendered } = prompt {
+            return self.read_shown(text, images, *rendered);
+        }
+        Ok((self.encode(prompt)?, Vec::new()))
     }
 
     /// The logits of every token of `ids`, computed as a session would: with the options' precision and cache element.

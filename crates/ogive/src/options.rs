@@ -50,6 +50,8 @@ pub struct Options {
     pub(crate) registry: Registry,
     pub(crate) files: OpenOptions,
     pub(crate) adapters: Vec<(PathBuf, f32)>,
+    #[cfg(feature = "vision")]
+    pub(crate) vision: Option<Option<PathBuf>>,
     pub(crate) backend: Option<Arc<dyn Backend>>,
     pub(crate) listener: Option<Listener>,
 }
@@ -79,6 +81,8 @@ impl Options {
             registry: ogive_models::registry(),
             files: OpenOptions::new(),
             adapters: Vec::new(),
+            #[cfg(feature = "vision")]
+            vision: None,
             backend: None,
             listener: None,
         }
@@ -197,6 +201,30 @@ impl Options {
     pub fn adapter(mut self, path: impl Into<PathBuf>, strength: f32) -> Self {
         self.adapters.push((path.into(), strength));
         self
+    }
+
+    /// Has the model see: reads, beside what it knows text by, what turns images into what it reads. Of a checkpoint that has none of that it is an
+    /// error.
+    ///
+    /// ```no_run
+    /// # fn main() -> ogive::Result<()> {
+    /// let model = ogive::Options::new().vision().open("gemma-3-4b-it")?;
+    /// let mut chat = model.chat()?;
+    /// chat.show(ogive::Image::open("photo.jpg")?);
+    /// print!("{}", chat.send("What is this?", &ogive::Generate::new())?.text()?);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "vision")]
+    #[must_use]
+    pub fn vision(self) -> Self {
+        Self { vision: Some(None), ..self }
+    }
+
+    /// The same by what another checkpoint has of it: a GGUF file of its own (`mmproj-….gguf`), or a Hugging Face folder of the same model.
+    #[cfg(feature = "vision")]
+    #[must_use]
+    pub fn vision_from(self, path: impl Into<PathBuf>) -> Self {
+        Self { vision: Some(Some(path.into())), ..self }
     }
 
     /// A backend of one's own, or one that several models share (the CPU's, with its threads). `device`, `gpu_layers`, `threads`, `bf16`,

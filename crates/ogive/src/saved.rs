@@ -4,13 +4,13 @@
 //! [`Engine::save`](crate::engine::Engine::save) writes it has a note, a JSON object: text that was drawn and not yet given
 //! away (`held`), and the messages of a conversation with what was thought at each. So a conversation is a session too, and either opens as the other.
 
-use crate::engine::{Request, sampler::Chain};
+use crate::engine::{Request, SeqId, sampler::Chain};
 use crate::session::is_of_one_answer;
 use crate::tensor::serde_json::{Value, from_slice, json};
 use crate::tensor::{Error as ModelError, ErrorKind};
 use crate::thinking::Place;
 use crate::tokenizer::template::{ChatTemplate, Message};
-use crate::{Chat, Error, Generate, Generation, Model, Prompt, Result, Session};
+use crate::{Chat, Error, Generate, Generation, Model, Result, Session};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub(crate) struct Note {
     /// Text at the end of an answer that was cut which may be the beginning of a stop string, and was given away.
     pub(crate) given: String,
     pub(crate) messages: Vec<Message>,
+    /// What these show, in order, until it is with them: the message, what stands for it in the prompt, and how many tokens of that are rows.
+    pub(crate) images: Vec<(usize, String, usize)>,
     /// Whether the last of them is over: the tokens go on with a question that was not answered and is none of the messages.
     pub(crate) closed: bool,
     /// Where in that message it stands, where thoughts are told apart, and what waits there.
@@ -50,14 +52,20 @@ impl Note {
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        let message = |m: &Message| {
+        let message = |(i, m): (usize, &Message)| {
             let mut object = json!({ "role": m.role, "content": m.content });
             if !m.thinking.is_empty() {
                 object["thinking"] = json!(m.thinking);
             }
+            let own = self.images.iter().filter(|(of, ..)| *of == i);
+            let images: Vec<Value> =
+                own.map(|(_, text, rows)| json!({ "text": text, "rows": rows })).collect();
+            if !images.is_empty() {
+                object["images"] = images.into();
+            }
             object
         };
-        let said: Vec<Value> = self.messages.iter().map(message).collect();
+        let said: Vec<Value> = self.messages.iter().enumerate().map(message).collect();
         let mut note =
             json!({ "held": self.held, "given": self.given, "messages": said, "closed": self.closed });
         if let Some((place, waits)) = &self.place {
@@ -79,8 +87,15 @@ impl Note {
         let closed = note.get("closed").and_then(Value::as_bool).unwrap_or_default();
         let place = |value: &Value| Some((Place::named(value.get(0)?.as_str()?)?, text(value.get(1)?)?));
         let place = note.get("place").and_then(place);
+        let image = |of: usize, value: &Value| {
+            let rows = value.get("rows").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+            Some((of, text(value.get("text")?)?, rows?))
+        };
+        let list = |m: &Value| m.get("images").and_then(Value::as_array).cloned().unwrap_or_default();
+        let images = messages.iter().enumerate().flat_map(|(i, m)| list(m).into_iter().map(move |v| (i, v)));
+        let images = images.map(|(i, value)| image(i, &value)).collect::<Option<_>>()?;
         let messages = messages.iter().map(message).collect::<Option<_>>()?;
-        Some(Self { held, given, messages, closed, place })
+        Some(Self { held, given, messages, images, closed, place })
     }
 }
 
@@ -151,6 +166,8 @@ impl Session {
 
     pub(crate) fn save_with(&self, path: &Path, note: &Note) -> Result<()> {
         let id = self.seq.ok_or_else(|| nothing(SAVING))?;
+        #[cfg(feature = "vision")]
+        let note = &Note { images: crate::vision::noted(self, id, &note.messages)?, ..note.clone() };
         let note = note.to_bytes();
         whole_file(path, |out| self.engine.save(id, self.model.number(), &note, out))
             .map_err(|e| in_file(path, e))
@@ -207,7 +224,8 @@ impl Session {
         if anew && constraint.is_some() {
             chain.restore_first(&state)?;
         }
-        let generation = self.start(self.tokens().to_vec(), how, chain, true)?;
+        let inputs = self.seq.and_then(|id| self.engine.inputs(id)).unwrap_or_default().to_vec();
+        let generation = self.start(self.tokens().to_vec(), inputs, how, chain, true)?;
         #[cfg(feature = "grammar")]
         let generation = generation.held_to(constraint);
         Ok(generation)
@@ -230,9 +248,14 @@ impl Chat {
 
     /// Has the session hold the conversation unread, as a saved one has tokens: as much as it could go on with.
     fn hold(&mut self) -> Result<()> {
-        let mut ids = self.session.model.encode(&Prompt::Rendered(self.rendered()?))?;
+        let (prompt, _) = self.rendered()?;
+        let (mut ids, mut inputs) = self.session.model.read(&prompt)?;
         ids.truncate(self.session.model.context().saturating_sub(1).max(1));
-        let (id, _) = self.session.place(Request::new(ids, 1).keep())?;
+        if let Some(first) = inputs.iter().position(|input| input.tokens().end > ids.len()) {
+            ids.truncate(inputs[first].at.max(1));
+            inputs.truncate(first);
+        }
+        let (id, _) = self.session.place(Request::new(ids, 1).inputs(inputs).keep())?;
         self.session.engine.pause(id);
         // What is drawn from here on belongs to no message.
         self.session.note.closed = true;
@@ -276,11 +299,27 @@ impl<'p> Saved<'p> {
     fn fill(mut self, session: &mut Session) -> Result<()> {
         let loaded = session.engine.load(session.model.number(), &mut self.file, self.len);
         let loaded = loaded.map_err(|e| in_file(self.path, e))?;
-        let note = self.note(&loaded.note).inspect_err(|_| {
+        let note = self.note(&loaded.note).and_then(|note| self.seen(note, session, loaded.id));
+        let note = note.inspect_err(|_| {
             session.engine.cancel(loaded.id);
         })?;
         (session.seq, session.note) = (Some(loaded.id), note);
         Ok(())
+    }
+
+    /// The note, with the images that its messages show as the session has them.
+    #[cfg_attr(not(feature = "vision"), expect(unused, reason = "such a build has no images"))]
+    fn seen(&self, mut note: Note, session: &Session, id: SeqId) -> Result<Note> {
+        #[cfg(feature = "vision")]
+        let wrong = (!crate::vision::restore(&mut note, session, id))
+            .then_some("its messages show other images than it has");
+        #[cfg(not(feature = "vision"))]
+        let wrong = (!note.images.is_empty())
+            .then_some("its messages show images, and this build of Ogive does not see");
+        match wrong {
+            Some(why) => Err(in_file(self.path, ModelError::invalid(LOADING, why))),
+            None => Ok(note),
+        }
     }
 
     fn note(&self, bytes: &[u8]) -> Result<Note> {

@@ -5,7 +5,7 @@
 
 use crate::endless;
 use crate::engine::sampler::{Chain, Stage};
-use crate::engine::{Engine, Event, Finish, Request, SeqId, Stats};
+use crate::engine::{Engine, Event, Finish, Placed, Request, SeqId, Stats};
 use crate::saved::Note;
 use crate::stop::StopFilter;
 use crate::thinking::{Cut, Parts};
@@ -78,13 +78,13 @@ impl Session {
         how: &Generate,
         chain: Chain,
     ) -> Result<Generation<'_>> {
-        let ids = self.model.encode(&prompt.into())?;
+        let (ids, inputs) = self.model.read(&prompt.into())?;
         // What the answer that it was cloned from had asked for was for that answer.
         let chain = chain.without(is_of_one_answer);
         let chain = self.model.endless(how, chain)?;
         #[cfg(feature = "grammar")]
         let (chain, constraint) = self.model.constrained(how, chain)?;
-        let generation = self.start(ids, how, chain, false)?;
+        let generation = self.start(ids, inputs, how, chain, false)?;
         #[cfg(feature = "grammar")]
         let generation = generation.held_to(constraint);
         Ok(generation)
@@ -94,6 +94,7 @@ impl Session {
     pub(crate) fn start(
         &mut self,
         ids: Vec<u32>,
+        inputs: Vec<Placed>,
         how: &Generate,
         chain: Chain,
         on: bool,
@@ -123,7 +124,7 @@ impl Session {
         let end = tokenizer.filter(|_| !how.is_endless()).map(|t| t.eog().to_vec()).unwrap_or_default();
         let max_tokens = how.max_tokens.unwrap_or(self.model.context());
         let start = Instant::now();
-        let mut request = Request::new(&*ids, max_tokens).chain(chain).stop(&*end).keep();
+        let mut request = Request::new(&*ids, max_tokens).inputs(inputs).chain(chain).stop(&*end).keep();
         request.logprobs = how.logprobs;
         let (id, cached) = self.place(request)?;
         if !on {
@@ -159,12 +160,13 @@ impl Session {
         // Before anything of the old sequence goes: what is refused leaves the session as it was.
         self.engine.would_take(&request)?;
         if let Some(id) = self.seq {
-            let had = self.engine.tokens(id).unwrap_or_default();
-            let common = had.iter().zip(&request.prompt).take_while(|(a, b)| a == b).count();
+            let common = self.engine.common(id, &request.prompt, &request.inputs);
             if common > 0 {
                 self.engine.pause(id);
                 let cached = self.engine.rewind(id, common)?;
                 request.prompt.drain(..common);
+                request.inputs.retain(|input| input.at >= common);
+                request.inputs.iter_mut().for_each(|input| input.at -= common);
                 self.engine.resume(id, request)?;
                 return Ok((id, cached));
             }

@@ -44,6 +44,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "ogive-cpu",
             "ogive-cuda",
             "ogive-demo-model",
+            "ogive-vision",
         ],
     ),
     ("ogive-quantize", &["ogive-weights", "ogive-tokenizer"]),

@@ -27,6 +27,7 @@ mod format;
 mod json;
 mod lex;
 mod lower;
+mod message;
 mod methods;
 mod operators;
 mod predicates;
@@ -38,6 +39,7 @@ mod text;
 mod values;
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueOrKwargs};
@@ -46,6 +48,7 @@ use serde_json::Value as Json;
 
 pub use date::DateTime;
 pub use error::TemplateError;
+pub use message::{Attached, Message};
 
 use arguments::{bind, integer, required, string};
 use values::{MAX_DEPTH, charge, charge_elements, check_plain, fail, raised};
@@ -77,53 +80,13 @@ type Builtin = fn(&mut State<'_, '_>, &Value, &[Value]) -> Result<Value, minijin
 pub struct ChatTemplate {
     env: Environment<'static>,
     source: String,
+    /// Whether it reads no message that is not in parts, once that was found out.
+    wants_parts: OnceLock<bool>,
 }
 
 impl fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChatTemplate").field("source", &self.source).finish_non_exhaustive()
-    }
-}
-
-/// One turn of a conversation, in its plainest form.
-///
-/// ```
-/// use ogive_tokenizer::template::Message;
-///
-/// let message = Message::new("assistant", "It is 4.").thinking("2 and 2 make 4.");
-/// assert_eq!((&*message.content, &*message.thinking), ("It is 4.", "2 and 2 make 4."));
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant`, `tool`.
-    pub role: String,
-    /// What is said.
-    pub content: String,
-    /// What was thought before that; empty for nothing. Templates see it as `reasoning_content` and as `thinking`, as some read one and some
-    /// the other, and see neither where it is empty.
-    pub thinking: String,
-}
-
-impl Message {
-    /// A message of `role` that says `content`.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into(), thinking: String::new() }
-    }
-
-    /// The same with what was thought before it was said.
-    #[must_use]
-    pub fn thinking(self, thinking: impl Into<String>) -> Self {
-        Self { thinking: thinking.into(), ..self }
-    }
-
-    fn to_json(&self) -> Json {
-        let mut message = serde_json::json!({ "role": self.role, "content": self.content });
-        if !self.thinking.is_empty() {
-            message["reasoning_content"] = self.thinking.as_str().into();
-            message["thinking"] = self.thinking.as_str().into();
-        }
-        message
     }
 }
 
@@ -169,7 +132,7 @@ impl ChatTemplate {
             .map_err(|fault| TemplateError::Syntax { line: fault.line, message: fault.message })?;
         let mut env = environment();
         env.add_template_owned(NAME, rewritten).map_err(|e| TemplateError::syntax(&e))?;
-        Ok(Self { env, source: source.to_string() })
+        Ok(Self { env, source: source.to_string(), wants_parts: OnceLock::new() })
     }
 
     /// The template as it was given.
@@ -212,12 +175,34 @@ impl ChatTemplate {
         template.render(Value::from_pairs(context)).map_err(|e| TemplateError::render(&e))
     }
 
-    /// Renders a plain conversation.
+    /// Renders a conversation. What its messages say is a text each; if any has something [attached](Message::attached), or the template takes
+    /// no texts, it is a list of parts each, as transformers' processors have it: `{"type": "image"}`, then `{"type": "text", "text": …}`.
     ///
     /// # Errors
     /// As [`ChatTemplate::render`].
     pub fn render_chat(&self, messages: &[Message], options: &ChatOptions) -> Result<String, TemplateError> {
-        let messages: Vec<Json> = messages.iter().map(Message::to_json).collect();
+        let in_parts = messages.iter().any(|m| !m.attached.is_empty()) || self.wants_parts();
+        self.render_messages(messages, in_parts, options)
+    }
+
+    /// Whether the template reads messages in parts alone, as those of some models that see do: it loses what a text says.
+    fn wants_parts(&self) -> bool {
+        const PROBE: &str = "what-is-said";
+        let says = |in_parts| {
+            let rendered =
+                self.render_messages(&[Message::new("user", PROBE)], in_parts, &ChatOptions::default());
+            rendered.is_ok_and(|text| text.contains(PROBE))
+        };
+        *self.wants_parts.get_or_init(|| !says(false) && says(true))
+    }
+
+    fn render_messages(
+        &self,
+        messages: &[Message],
+        in_parts: bool,
+        options: &ChatOptions,
+    ) -> Result<String, TemplateError> {
+        let messages: Vec<Json> = messages.iter().map(|message| message.to_json(in_parts)).collect();
         let mut variables = serde_json::Map::new();
         variables.insert("messages".into(), messages.into());
         variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());

@@ -1,0 +1,105 @@
+//! A turn of a conversation, as templates see it.
+
+use serde_json::{Value as Json, json};
+use std::{any::Any, fmt, sync::Arc};
+
+/// One turn of a conversation, in its plainest form.
+///
+/// ```
+/// use ogive_tokenizer::template::Message;
+///
+/// let message = Message::new("assistant", "It is 4.").thinking("2 and 2 make 4.");
+/// assert_eq!((&*message.content, &*message.thinking), ("It is 4.", "2 and 2 make 4."));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Message {
+    /// Who speaks: `system`, `user`, `assistant`, `tool`.
+    pub role: String,
+    /// What is said.
+    pub content: String,
+    /// What was thought before that; empty for nothing. Templates see it as `reasoning_content` and as `thinking`, as some read one and some
+    /// the other, and see neither where it is empty.
+    pub thinking: String,
+    /// What is shown before that is said: images.
+    pub attached: Vec<Attached>,
+}
+
+impl Message {
+    /// A message of `role` that says `content`.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        let (thinking, attached) = Default::default();
+        Self { role: role.into(), content: content.into(), thinking, attached }
+    }
+
+    /// The same with what was thought before it was said.
+    #[must_use]
+    pub fn thinking(self, thinking: impl Into<String>) -> Self {
+        Self { thinking: thinking.into(), ..self }
+    }
+
+    /// The same with something more that is shown before it is said.
+    #[must_use]
+    pub fn attach(mut self, what: impl Into<Attached>) -> Self {
+        self.attached.push(what.into());
+        self
+    }
+
+    /// What a template sees. In parts, a list of what is shown and of what is said, or as what is said alone.
+    pub(super) fn to_json(&self, in_parts: bool) -> Json {
+        let content = if in_parts {
+            let shown = self.attached.iter().map(|what| json!({ "type": what.kind }));
+            let said = Some(&self.content).filter(|said| !said.is_empty() || self.attached.is_empty());
+            shown.chain(said.map(|said| json!({ "type": "text", "text": said }))).collect()
+        } else {
+            Json::from(self.content.as_str())
+        };
+        let mut message = json!({ "role": self.role, "content": content });
+        if !self.thinking.is_empty() {
+            message["reasoning_content"] = self.thinking.as_str().into();
+            message["thinking"] = self.thinking.as_str().into();
+        }
+        message
+    }
+}
+
+/// Something that a message shows beside what it says. Templates know no more of it than its kind; what it is, is for whoever attached it and
+/// whoever reads what a template made of it. Two are the same if one is a clone of the other.
+#[derive(Clone)]
+pub struct Attached {
+    kind: &'static str,
+    what: Arc<dyn Any + Send + Sync>,
+}
+
+impl Attached {
+    /// Something of a kind that templates know: `image`.
+    pub fn new(kind: &'static str, what: impl Any + Send + Sync) -> Self {
+        Self { kind, what: Arc::new(what) }
+    }
+
+    /// What kind of thing it is, as templates see it under `type`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// The thing itself, if it is a `T`.
+    #[must_use]
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.what.downcast_ref()
+    }
+}
+
+impl PartialEq for Attached {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && Arc::ptr_eq(&self.what, &other.what)
+    }
+}
+
+impl Eq for Attached {}
+
+impl fmt::Debug for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attached").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,374 @@
+//! Images: from a file to the rows that stand in a prompt for it.
+//!
+//! A model that was opened to [see](crate::Options::vision) has two things more: a processor, which cuts an image and says what text stands for
+//! it, and a tower, which makes rows of the pieces. The text has a token for each row, so that lengths are known before anything is computed;
+//! the engine gets the rows in place of those tokens. What was made of an image stays with it as long as the program has it, since a
+//! conversation shows it in every turn anew.
+
+use crate::engine::backend::{Backend, Vectors};
+use crate::engine::{Placed, SeqId};
+use crate::images::{self, Picture, Processor};
+use crate::nn::{Loader, Registry, Tower};
+use crate::saved::Note;
+use crate::tensor::{Config, Error as ModelError, ErrorKind, serde_json};
+use crate::tokenizer::template::{Attached, Message};
+use crate::tokenizer::{EncodeOptions, Tokenizer};
+use crate::weights::Checkpoint;
+use crate::{Error, Model, Prompt, Result, Session};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// What lets a model see.
+#[derive(Debug)]
+pub(crate) struct Vision {
+    processor: Processor,
+    tower: Box<dyn Tower>,
+    /// The token that stands for a row.
+    row: u32,
+}
+
+/// What a model has made of an image.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    /// What stands for it in a prompt.
+    text: String,
+    /// Rows, in one piece or several, as they were made.
+    parts: Vec<Arc<Vectors>>,
+}
+
+impl Seen {
+    /// How many tokens of the text are rows.
+    fn rows(&self) -> usize {
+        self.parts.iter().map(|part| part.rows()).sum()
+    }
+}
+
+/// An image to show to a model. Cheap to clone; what a model makes of it is kept with it, for the model that saw it last.
+#[derive(Clone, Debug)]
+pub struct Image(Arc<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    /// None of one that came back with a saved conversation.
+    pixels: Option<images::Image>,
+    seen: Mutex<Option<(Weak<Vision>, Arc<Seen>)>>,
+}
+
+impl Image {
+    /// Reads a PNG, JPEG or WebP file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is none of these or damaged, or has more pixels than [an image may](images::MAX_PIXELS).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(images::Image::open(path.as_ref())?.into())
+    }
+
+    /// The same of a file's bytes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        Ok(images::Image::decode(bytes)?.into())
+    }
+
+    /// Its pixels; `None` of one that came back with a saved conversation, which has what the model saw and no more.
+    pub fn pixels(&self) -> Option<&images::Image> {
+        self.0.pixels.as_ref()
+    }
+
+    /// One that was seen before, by `vision` if that is there.
+    fn restored(vision: Option<&Arc<Vision>>, seen: Seen) -> Self {
+        let by = vision.map(Arc::downgrade).unwrap_or_default();
+        Self(Arc::new(Kept { pixels: None, seen: Mutex::new(Some((by, Arc::new(seen)))) }))
+    }
+
+    /// What `vision` made of it, if that was the last to see it.
+    fn seen(&self, vision: &Arc<Vision>) -> Option<Arc<Seen>> {
+        let seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (by, seen) = seen.as_ref()?;
+        Weak::ptr_eq(by, &Arc::downgrade(vision)).then(|| Arc::clone(seen))
+    }
+}
+
+impl From<images::Image> for Image {
+    fn from(pixels: images::Image) -> Self {
+        Self(Arc::new(Kept { pixels: Some(pixels), seen: Mutex::default() }))
+    }
+}
+
+impl From<Image> for Attached {
+    fn from(image: Image) -> Self {
+        Self::new("image", image)
+    }
+}
+
+impl PartialEq for Image {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.pixels.is_some() && self.0.pixels == other.0.pixels)
+    }
+}
+
+impl Eq for Image {}
+
+fn seeing(why: impl Into<String>) -> Error {
+    ModelError::invalid("images", why).into()
+}
+
+impl Vision {
+    /// Reads what a checkpoint has of it, for a model of `tokenizer`'s vocabulary.
+    pub(crate) fn load(
+        checkpoint: &Checkpoint,
+        registry: &Registry,
+        backend: &dyn Backend,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self> {
+        let Checkpoint { config, architecture, source, folder, .. } = checkpoint;
+        let read = |name: &str| folder.as_deref().map(|folder| settings(&folder.join(name))).transpose();
+        let whole = read("processor_config.json")?.flatten();
+        // Newer checkpoints have one within the other.
+        let nested = whole.as_ref().map(|all| all.at("image_processor")).filter(|c| c.0.is_object());
+        let own = read("preprocessor_config.json")?.flatten().or(nested);
+        let processor = Processor::load(config, own.as_ref(), whole.as_ref())?.ok_or_else(|| {
+            let why =
+                format!("{architecture} is of no family whose images are known, or has no `vision_config`");
+            ModelError::unsupported("images", why)
+        })?;
+        let tower = registry.tower(architecture, config, &Loader::new(&**source, backend))?;
+        let options = EncodeOptions { add_special: false, parse_special: true };
+        let ids = tokenizer.encode(processor.row_token(), options)?;
+        let &[row] = &*ids else {
+            let (name, n) = (processor.row_token(), ids.len());
+            return Err(seeing(format!(
+                "`{name}` stands for a row of an image, and is {n} tokens of this vocabulary"
+            )));
+        };
+        Ok(Self { processor, tower, row })
+    }
+
+    fn picture(&self, image: &Image) -> Result<Picture> {
+        let gone = "an image that came back with a saved conversation was seen by another model than this";
+        let pixels = image.pixels().ok_or_else(|| seeing(format!("{gone}; show it anew")))?;
+        Ok(self.processor.prepare(pixels)?)
+    }
+
+    /// What stands for an image, and its rows: made now, unless they were before.
+    fn see(self: &Arc<Self>, b: &dyn Backend, image: &Image) -> Result<Arc<Seen>> {
+        if let Some(seen) = image.seen(self) {
+            return Ok(seen);
+        }
+        let Picture { text, tiles, .. } = self.picture(image)?;
+        let mut parts = Vec::with_capacity(tiles.len());
+        for tile in &tiles {
+            let vectors = self.tower.see(b, &tile.patches, tile.grid)?;
+            if vectors.rows() != tile.rows {
+                let (made, grid) = (vectors.rows(), tile.grid);
+                let why =
+                    format!("{made} rows were made of {grid:?} patches that {} tokens stand for", tile.rows);
+                return Err(seeing(format!("{why}; do weights and settings belong together?")));
+            }
+            parts.push(Arc::new(vectors));
+        }
+        let seen = Arc::new(Seen { text, parts });
+        let kept = Some((Arc::downgrade(self), Arc::clone(&seen)));
+        *image.0.seen.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        Ok(seen)
+    }
+
+    /// `text` with what stands for each image where its marker is.
+    fn written(&self, text: &str, standing: &[String]) -> Result<String> {
+        let marker = self.processor.marker();
+        let pieces: Vec<&str> = text.split(marker).collect();
+        if pieces.len() != standing.len() + 1 {
+            let (markers, images) = (pieces.len() - 1, standing.len());
+            let why = format!(
+                "the text has `{marker}` {markers} times, for {images} images; write it once for each"
+            );
+            return Err(seeing(why));
+        }
+        let mut all = String::from(pieces[0]);
+        for (image, piece) in standing.iter().zip(&pieces[1..]) {
+            all += image;
+            all += piece;
+        }
+        Ok(all)
+    }
+
+    /// Where in `ids` the rows of these images stand.
+    fn place(&self, ids: &[u32], seen: &[Arc<Seen>]) -> Result<Vec<Placed>> {
+        let mut at = ids.iter().enumerate().filter(|(_, id)| **id == self.row).map(|(at, _)| at).peekable();
+        let mut placed = Vec::new();
+        for part in seen.iter().flat_map(|seen| &seen.parts) {
+            let mut done = 0;
+            while done < part.rows() {
+                let Some(first) = at.next() else { return Err(self.miscounted(ids, seen)) };
+                let mut n = 1;
+                while done + n < part.rows() && at.next_if_eq(&(first + n)).is_some() {
+                    n += 1;
+                }
+                let whole = n == part.rows();
+                let vectors = if whole { Arc::clone(part) } else { part.part(done..done + n)?.into() };
+                placed.push(Placed::new(first, vectors));
+                done += n;
+            }
+        }
+        if at.peek().is_some() { Err(self.miscounted(ids, seen)) } else { Ok(placed) }
+    }
+
+    fn miscounted(&self, ids: &[u32], seen: &[Arc<Seen>]) -> Error {
+        let there = ids.iter().filter(|id| **id == self.row).count();
+        let (name, rows) = (self.processor.row_token(), seen.iter().map(|seen| seen.rows()).sum::<usize>());
+        seeing(format!(
+            "the prompt has `{name}` {there} times, for {rows} rows of its images; does its text spell it?"
+        ))
+    }
+}
+
+/// A file of settings, if it is there.
+fn settings(path: &Path) -> Result<Option<Config>> {
+    let at = |e: ModelError| e.within(&path.display().to_string());
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(at(ModelError::new("reading settings", ErrorKind::Io(e))).into()),
+    };
+    let value =
+        serde_json::from_slice(&bytes).map_err(|e| at(ModelError::invalid("settings", e.to_string())))?;
+    Ok(Some(Config(value)))
+}
+
+impl Model {
+    /// Whether it was opened to [see](crate::Options::vision).
+    pub fn sees(&self) -> bool {
+        self.vision().is_some()
+    }
+
+    /// What stands in a text where an image is to be, for [`Prompt::Shown`]. `None` of a model that does not see.
+    pub fn image_marker(&self) -> Option<&str> {
+        self.vision().map(|vision| vision.processor.marker())
+    }
+
+    fn eyes(&self) -> Result<&Arc<Vision>> {
+        let blind = "the model was not opened to see; open it with `Options::vision` or `vision_from`";
+        self.vision().ok_or_else(|| seeing(blind))
+    }
+
+    /// The text that these images make of `text`, to its ids.
+    fn shown_ids(&self, text: &str, standing: &[String], rendered: bool) -> Result<Vec<u32>> {
+        let text = self.eyes()?.written(text, standing)?;
+        let options = EncodeOptions { add_special: !rendered, parse_special: true };
+        Ok(self.tokenizer()?.encode(&text, options)?)
+    }
+
+    /// The ids of a text with images, whose rows are not made yet.
+    pub(crate) fn encode_shown(&self, text: &str, images: &[Image], rendered: bool) -> Result<Vec<u32>> {
+        let vision = self.eyes()?;
+        let standing = |image: &Image| match image.seen(vision) {
+            Some(seen) => Ok(seen.text.clone()),
+            None => Ok(vision.picture(image)?.text),
+        };
+        let standing: Vec<String> = images.iter().map(standing).collect::<Result<_>>()?;
+        self.shown_ids(text, &standing, rendered)
+    }
+
+    /// The same with their rows.
+    pub(crate) fn read_shown(
+        &self,
+        text: &str,
+        images: &[Image],
+        rendered: bool,
+    ) -> Result<(Vec<u32>, Vec<Placed>)> {
+        let vision = self.eyes()?;
+        // Before anything is computed that a wrong text would be in vain for.
+        vision.written(text, &vec![String::new(); images.len()])?;
+        let see = |image: &Image| vision.see(&**self.backend(), image);
+        let seen: Vec<Arc<Seen>> = images.iter().map(see).collect::<Result<_>>()?;
+        let standing: Vec<String> = seen.iter().map(|seen| seen.text.clone()).collect();
+        let ids = self.shown_ids(text, &standing, rendered)?;
+        let placed = vision.place(&ids, &seen)?;
+        Ok((ids, placed))
+    }
+}
+
+/// Images that messages show, in order.
+fn shown(messages: &[Message]) -> Result<Vec<Image>> {
+    let image = |what: &Attached| {
+        let other = || {
+            seeing(format!("a message shows something of the kind `{}`; only images are known", what.kind()))
+        };
+        what.get::<Image>().cloned().ok_or_else(other)
+    };
+    messages.iter().flat_map(|message| &message.attached).map(image).collect()
+}
+
+/// A conversation with images as `render` makes it of messages, and its text. A template that leaves out what is shown gets markers in texts.
+pub(crate) fn rendered(
+    model: &Model,
+    messages: &[Message],
+    render: &dyn Fn(&[Message]) -> Result<String>,
+) -> Result<(Prompt, String)> {
+    let (images, marker) = (shown(messages)?, model.eyes()?.processor.marker());
+    let mut text = render(messages);
+    if text.as_ref().map_or(true, |text| text.matches(marker).count() != images.len()) {
+        let in_text = |message: &Message| {
+            let said = marker.repeat(message.attached.len()) + &message.content;
+            Message::new(&*message.role, said).thinking(&*message.thinking)
+        };
+        let plain: Vec<Message> = messages.iter().map(in_text).collect();
+        text = render(&plain).or(text);
+    }
+    let text = text?;
+    Ok((Prompt::Shown { text: text.clone(), images, rendered: true }, text))
+}
+
+/// What a saved session notes of the images that its messages show: the message of each, what stands for it, and its rows, which must be those
+/// that the sequence has.
+pub(crate) fn noted(
+    session: &Session,
+    id: SeqId,
+    messages: &[Message],
+) -> Result<Vec<(usize, String, usize)>> {
+    let model = session.model();
+    let mut noted = Vec::new();
+    for (i, message) in messages.iter().enumerate() {
+        for image in shown(std::slice::from_ref(message))? {
+            let kept = |image: &Image| image.0.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let (text, rows) = match model.vision().map(|vision| (image.seen(vision), vision)) {
+                Some((Some(seen), _)) => (seen.text.clone(), seen.rows()),
+                Some((None, vision)) if image.pixels().is_some() => {
+                    let picture = vision.picture(&image)?;
+                    (picture.text.clone(), picture.rows())
+                }
+                _ => kept(&image).map(|(_, seen)| (seen.text.clone(), seen.rows())).unwrap_or_default(),
+            };
+            noted.push((i, text, rows));
+        }
+    }
+    // A question that was not answered may be there as well, and is none of the messages.
+    let there: usize =
+        session.engine.inputs(id).unwrap_or_default().iter().map(|input| input.vectors.rows()).sum();
+    let wanted: usize = noted.iter().map(|(.., rows)| rows).sum();
+    if wanted > there {
+        let why = "messages show images that the model has not read yet; say something to it, and save then";
+        return Err(seeing(why));
+    }
+    Ok(noted)
+}
+
+/// Gives the messages of a loaded note their images back, from the rows that the sequence has. False where those are others.
+pub(crate) fn restore(note: &mut Note, session: &Session, id: SeqId) -> bool {
+    let mut inputs = session.engine.inputs(id).unwrap_or_default().iter();
+    for (of, text, rows) in std::mem::take(&mut note.images) {
+        let (mut parts, mut left) = (Vec::new(), rows);
+        while left > 0 {
+            let Some(input) = inputs.next().filter(|input| input.vectors.rows() <= left) else {
+                return false;
+            };
+            left -= input.vectors.rows();
+            parts.push(Arc::clone(&input.vectors));
+        }
+        let Some(message) = note.messages.get_mut(of) else { return false };
+        let image = Image::restored(session.model().vision(), Seen { text, parts });
+        message.attached.push(image.into());
+    }
+    true
+}
