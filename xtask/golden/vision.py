@@ -5,8 +5,11 @@ each image a model's folder has the patches and the rows that its tower makes of
 first blocks), and for each prompt the logits of the whole.
 """
 
+import types
+
 import numpy
 import torch
+from torch.nn import functional
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 VOCAB = 131
@@ -21,6 +24,9 @@ TEXT = dict(
 )
 SIGLIP = dict(hidden_size=36, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3, patch_size=4)
 QWEN = dict(depth=3, num_heads=2, patch_size=2, temporal_patch_size=2, spatial_merge_size=2)
+PIXTRAL = dict(
+    model_type="pixtral", hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, patch_size=4,
+)
 QWEN_TOKENS = dict(image_token_id=IMAGE, video_token_id=FILM, vision_start_token_id=BEFORE, vision_end_token_id=BEHIND)
 
 # transformers' name, settings, and the grids of two images.
@@ -43,7 +49,7 @@ MODELS = {
         "qwen2_vl",
         dict(
             text_config=dict(TEXT, rope_scaling=dict(type="mrope", mrope_section=[1, 2, 3])),
-            vision_config=dict(QWEN, embed_dim=24, hidden_size=48, mlp_ratio=1.5), **QWEN_TOKENS,
+            vision_config=dict(QWEN, embed_dim=24, hidden_size=48, mlp_ratio=2), **QWEN_TOKENS,
         ),
         [[4, 6], [2, 2]],
     ),
@@ -75,6 +81,73 @@ MODELS = {
         ),
         [[6, 4], [2, 4]],
     ),
+    "mistral3": (
+        "mistral3",
+        dict(
+            text_config=dict(TEXT, model_type="mistral", head_dim=16, sliding_window=None),
+            vision_config=dict(PIXTRAL, image_size=32), spatial_merge_size=2, image_token_index=IMAGE,
+        ),
+        [[4, 6], [6, 2]],
+    ),
+    # Heads of seven pairs, of which four turn by row.
+    "pixtral": (
+        "llava",
+        dict(
+            text_config=dict(TEXT, model_type="mistral", sliding_window=9),
+            vision_config=dict(PIXTRAL, hidden_size=28, image_size=20, rope_theta=500.0), image_token_index=IMAGE,
+            vision_feature_layer=-1, vision_feature_select_strategy="full",
+        ),
+        [[2, 5], [3, 1]],
+    ),
+    # More patches than places.
+    "smolvlm": (
+        "smolvlm",
+        dict(
+            text_config=dict(TEXT, model_type="llama"), vision_config=dict(SIGLIP, image_size=16), scale_factor=2,
+            image_token_id=IMAGE,
+        ),
+        [[6, 6], [6, 6]],
+    ),
+    "idefics3": (
+        "idefics3",
+        dict(
+            text_config=dict(TEXT, model_type="llama", tie_word_embeddings=True),
+            vision_config=dict(SIGLIP, image_size=36, layer_norm_eps=1e-4), scale_factor=3, image_token_id=IMAGE,
+            tie_word_embeddings=True,
+        ),
+        [[9, 9]],
+    ),
+    "llava": (
+        "llava",
+        dict(
+            text_config=dict(TEXT, model_type="llama"),
+            vision_config=dict(SIGLIP, model_type="clip_vision_model", image_size=12, num_hidden_layers=3, layer_norm_eps=1e-4),
+            image_token_index=IMAGE,
+        ),
+        [[3, 3], [3, 3]],
+    ),
+    "internvl": (
+        "internvl",
+        dict(
+            text_config=dict(TEXT, model_type="qwen2"),
+            vision_config=dict(SIGLIP, image_size=[16, 16], patch_size=[4, 4], attention_bias=True, layer_norm_eps=1e-4),
+            image_token_id=IMAGE,
+        ),
+        [[4, 4], [4, 4]],
+    ),
+    # All that the largest one has on.
+    "internvl-norms": (
+        "internvl",
+        dict(
+            text_config=dict(TEXT, model_type="qwen3", head_dim=16),
+            vision_config=dict(
+                SIGLIP, hidden_size=24, image_size=[16, 16], patch_size=[4, 4], norm_type="rms_norm", use_qk_norm=True,
+                use_mean_pooling=False,
+            ),
+            image_token_id=IMAGE, downsample_ratio=0.25, projector_hidden_act="gelu_pytorch_tanh",
+        ),
+        [[4, 4]],
+    ),
 }
 
 
@@ -82,7 +155,20 @@ def build(name):
     """The model of that name, its weights still transformers' own."""
     model_type, settings, _ = MODELS[name]
     config = AutoConfig.for_model(model_type, **settings)
-    return AutoModelForImageTextToText.from_config(config, attn_implementation="eager").eval()
+    model = AutoModelForImageTextToText.from_config(config, attn_implementation="eager").eval()
+    if model_type in ["smolvlm", "idefics3"]:
+        embeddings = model.model.vision_model.embeddings
+        embeddings.forward = types.MethodType(stretched, embeddings)
+    return model
+
+
+def stretched(self, pixel_values, patch_attention_mask):
+    """What SmolVLM's and Idefics3's towers begin with, as transformers has it from version 5 on. In 4.57 the first two patches of a row and of a column
+    have one place, which those have not whom the models were trained with. What is computed so was compared once with 5.24's own classes."""
+    x = self.patch_embedding(pixel_values)
+    n, side = x.shape[-1], self.num_patches_per_side
+    bucket = torch.arange(n) * side // n
+    return x.flatten(2).transpose(1, 2) + self.position_embedding((bucket[:, None] * side + bucket).flatten())
 
 
 def patch_len(config):
@@ -108,6 +194,13 @@ def shown(model, images, grids):
         grid = torch.tensor([[1, *grid] for grid in grids])
         return dict(pixel_values=torch.from_numpy(numpy.concatenate(images)), image_grid_thw=grid)
     pictures = [picture(*image, model.config) for image in zip(images, grids)]
+    if model.config.vision_config.model_type == "pixtral":
+        sizes = torch.tensor([of.shape[1:] for of in pictures])
+        height, width = sizes.max(dim=0).values.tolist()
+        padded = [functional.pad(of, (0, width - of.shape[2], 0, height - of.shape[1])) for of in pictures]
+        return dict(pixel_values=torch.stack(padded), image_sizes=sizes)
+    if kind in ["smolvlm", "idefics3"]:
+        return dict(pixel_values=torch.stack(pictures)[None])
     return dict(pixel_values=torch.stack(pictures))
 
 
@@ -120,14 +213,18 @@ def rows_of(model, images, grids):
     return list(rows), list(zip(*[numpy.split(of.numpy(), ends) for of in deeper])) or [()] * len(images)
 
 
-def prompt(generator, rows):
-    """Ids of a text with all images in it, and where each of these is."""
+def prompt(generator, rows, cols):
+    """Ids of a text with all images in it, and what stands where: the first token, the image, its first row and the first that does not stand there.
+    With `cols` a token stands behind each so many rows of an image, as Pixtral's prompts have it."""
     text = lambda n: generator.integers(3, TEXTS, size=n).tolist()
     ids, at = text(5), []
-    for of in rows:
+    for image, of in enumerate(rows):
         ids.append(BEFORE)
-        at.append(len(ids))
-        ids += [IMAGE] * len(of) + [BEHIND] + text(3)
+        each = cols[image] if cols else len(of)
+        for first in range(0, len(of), each):
+            at.append([len(ids), image, first, first + each])
+            ids += [IMAGE] * each + [BEHIND]
+        ids += text(3)
     return ids, at
 
 
@@ -147,7 +244,9 @@ def show(model, name, generator, out):
         for file, values in zip(entry["deeper"], deeper[i]):
             numpy.save(out / file, values)
         golden["images"].append(entry)
-    ids, at = prompt(generator, rows)
+    pixtral = model.config.vision_config.model_type == "pixtral"
+    size = getattr(model.config, "spatial_merge_size", 1)
+    ids, at = prompt(generator, rows, [grid[1] // size for grid in grids] if pixtral else None)
     given = shown(model, images, grids)
     if model.config.model_type == "gemma3":
         given["token_type_ids"] = (torch.tensor([ids]) == IMAGE).int()

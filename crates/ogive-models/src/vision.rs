@@ -7,13 +7,17 @@
 pub(crate) mod block;
 pub mod gemma3;
 pub(crate) mod grid;
+pub mod idefics3;
+pub mod internvl;
+pub mod llava;
 pub(crate) mod merger;
+pub mod pixtral;
 pub mod qwen2_vl;
 pub mod qwen3_vl;
 
-use ogive_nn::backend::{Backend, Vectors};
+use ogive_nn::backend::{Activation, Backend, Vectors};
 use ogive_nn::tensor::{Error, Result, Tensor};
-use ogive_nn::{Config, Loader};
+use ogive_nn::{Config, Loader, Mlp, activation};
 
 /// The first of these places that has `weight`; the last where none has, so that the error names it.
 pub(crate) fn place<'a>(root: &Loader<'a>, places: &[&str], weight: &str) -> Result<Loader<'a>> {
@@ -53,4 +57,34 @@ pub(crate) fn side(c: &Config, usual: [usize; 2]) -> Result<usize> {
             Err(Error::invalid("config", why))
         }
     }
+}
+
+/// How many of `n` layers there are up to the one whose output is taken, by `vision_feature_layer`: counted from the input, or from behind as Python does.
+pub(crate) fn layers_of(c: &Config, n: usize, usual: i64) -> Result<usize> {
+    let said = c.0.get("vision_feature_layer").filter(|said| !said.is_null());
+    let layer = match said {
+        None => Some(usual),
+        // A list of one is that one.
+        Some(said) => said
+            .as_array()
+            .map_or(Some(said), |list| if list.len() == 1 { list.first() } else { None })
+            .and_then(|one| one.as_i64()),
+    };
+    let counted = layer.and_then(|layer| match usize::try_from(layer) {
+        Ok(from_input) => Some(from_input),
+        Err(_) => n.checked_add(1)?.checked_sub(usize::try_from(layer.unsigned_abs()).ok()?),
+    });
+    counted.filter(|layers| *layers <= n).ok_or_else(|| {
+        let said = said.cloned().unwrap_or_default();
+        Error::unsupported(
+            "config",
+            format!("`vision_feature_layer` is {said}; known is one of the {n} layers"),
+        )
+    })
+}
+
+/// Two matrices to the width of the text, `linear_1` and `linear_2`.
+pub(crate) fn project(l: &Loader<'_>, c: &Config) -> Result<Mlp> {
+    let activation = activation(c, "projector_hidden_act", Activation::Gelu)?;
+    Ok(Mlp { up: l.linear("linear_1")?, down: l.linear("linear_2")?, activation })
 }

@@ -11,6 +11,7 @@ use ogive_nn::backend::Backend;
 use ogive_nn::tensor::{Config, F16, F32, HostWeight, Result, WeightInfo};
 use ogive_nn::{Loader, Source};
 use serde_json::Value;
+use std::{collections::BTreeSet, sync::Mutex};
 use vision::*;
 
 /// The largest difference from transformers' results in single precision.
@@ -142,32 +143,34 @@ fn numbers(value: &Value, path: &str) -> Vec<String> {
     }
 }
 
-/// Every tensor of the tower in turn with one row or column fewer, and with none.
+/// Every tensor that the tower reads in turn with one row or column fewer, and with none.
 #[test]
 fn weights_of_another_shape_are_errors_and_no_panics() {
     for (name, folder) in seeing() {
         let image = images(&folder).remove(0);
-        let all = ogive_weights::open(&folder).unwrap().source.tensors();
-        let own = all.iter().filter(|info| !is_text(&info.name));
+        let file = ogive_weights::open(&folder).unwrap();
+        let source =
+            Shorter { of: file.source, name: String::new(), cut: Cut::Rows(0), asked: Mutex::default() };
+        let see = |source: &Shorter| {
+            let loader = Loader::new(source, &Oracle);
+            let tower = ogive_models::registry().tower(&file.architecture, &file.config, &loader)?;
+            tower.see(&Oracle, &image.patches, image.grid)
+        };
+        see(&source).unwrap();
+        let own = source.asked.into_inner().unwrap();
+        let mut source = Shorter { asked: Mutex::default(), ..source };
         let (mut refused, mut tried) = (0, 0);
-        for info in own {
+        for own in own {
+            source.name = own;
             for cut in [Cut::Rows(1), Cut::Cols(1), Cut::Rows(usize::MAX), Cut::Cols(usize::MAX)] {
-                let file = ogive_weights::open(&folder).unwrap();
-                let source = Shorter { of: file.source, name: info.name.clone(), cut };
-                let loader = Loader::new(&source, &Oracle);
-                let tower = ogive_models::registry().tower(&file.architecture, &file.config, &loader);
-                let seen = tower.and_then(|tower| tower.see(&Oracle, &image.patches, image.grid));
-                (tried, refused) = (tried + 1, refused + usize::from(seen.is_err()));
+                source.cut = cut;
+                (tried, refused) = (tried + 1, refused + usize::from(see(&source).is_err()));
             }
         }
         println!("{name}: {refused} of {tried} refused");
-        // What is left: a vector with none of its rows cut, as it has one alone, and matrices after which nothing has a width of its own.
-        assert!(tried > 40 && refused * 20 > tried * 19, "{name}: {refused} of {tried}");
+        // One is left: the last matrix may have fewer outputs, of which an engine says that they do not fit its model.
+        assert!(tried > 90 && refused + 1 >= tried, "{name}: {refused} of {tried}");
     }
-}
-
-fn is_text(name: &str) -> bool {
-    name.contains("language_model") || name.contains("text_model") || name.starts_with("lm_head")
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -182,11 +185,14 @@ struct Shorter {
     of: Box<dyn Source>,
     name: String,
     cut: Cut,
+    /// What was asked for and is there.
+    asked: Mutex<BTreeSet<String>>,
 }
 
 impl Source for Shorter {
     fn get(&self, name: &str) -> Result<HostWeight> {
         let host = self.of.get(name)?;
+        self.asked.lock().unwrap().insert(name.to_owned());
         if name != self.name {
             return Ok(host);
         }

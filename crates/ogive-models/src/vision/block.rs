@@ -36,7 +36,7 @@ pub(crate) struct Names {
     pub(crate) out: &'static str,
     /// Up and down; or gate, up and down.
     pub(crate) mlp: &'static [&'static str],
-    /// Norms of all of a row's queries and keys, where a file may have them.
+    /// Norms of all of a row's queries and keys, if there are any.
     pub(crate) qk_norms: Option<[&'static str; 2]>,
     /// Factors on what attention and the MLP give, where there are any.
     pub(crate) scales: Option<[&'static str; 2]>,
@@ -97,12 +97,11 @@ pub(crate) struct Block {
 
 impl Block {
     fn load(common: &Common, l: &Loader<'_>, names: &Names) -> Result<Self> {
-        let Common { spec, rope, activation, eps, .. } = common;
+        let Common { spec, rope, activation, .. } = common;
         let [before, between] = names.norms.map(|name| common.norm(l, name));
         let qk_norms = match names.qk_norms {
-            Some([q, k]) => {
-                l.optional(l.rms_norm(q, *eps))?.map(|q| Ok([q, l.rms_norm(k, *eps)?])).transpose()?
-            }
+            // InternVL's, whose epsilon is no setting.
+            Some([q, k]) => Some([l.rms_norm(q, 1e-6)?, l.rms_norm(k, 1e-6)?]),
             None => None,
         };
         let scale = |i: usize, linear: Linear| match names.scales {

@@ -1,8 +1,8 @@
 //! Patches in rows and columns, and what is learned of their places: all of it on the host.
 
-use ogive_nn::Loader;
-use ogive_nn::backend::Backend;
-use ogive_nn::tensor::{Error, Result, Tensor};
+use ogive_nn::backend::{Axis, Backend};
+use ogive_nn::tensor::{Error, HostWeight, Result, Tensor};
+use ogive_nn::{Loader, Step};
 
 /// The patches of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,30 @@ impl Grid {
         }
         let why =
             format!("{} rows of {}; the tower was made for {side} rows of {side}", self.rows, self.cols);
+        Err(refused(why))
+    }
+
+    /// The same if it has as many rows as columns.
+    ///
+    /// # Errors
+    /// If it has others.
+    pub(crate) fn square(self) -> Result<Self> {
+        match self.rows == self.cols {
+            true => Ok(self),
+            false => Err(refused(format!("{} rows of {}; the tower sees squares", self.rows, self.cols))),
+        }
+    }
+
+    /// The same if it has no more than `side` rows and columns.
+    ///
+    /// # Errors
+    /// If it has more.
+    pub(crate) fn within(self, side: usize) -> Result<Self> {
+        if self.rows <= side && self.cols <= side {
+            return Ok(self);
+        }
+        let why =
+            format!("{} rows of {}; the tower knows {side} rows of {side} at most", self.rows, self.cols);
         Err(refused(why))
     }
 
@@ -107,6 +131,16 @@ pub(crate) fn gathered(values: &[f32], width: usize, order: &[usize]) -> Vec<f32
     order.iter().flat_map(|row| &values[row * width..][..width]).copied().collect()
 }
 
+/// All rows but the first, which is a token of its own. `[1 + n, dim] -> [n, dim]`
+pub(crate) fn behind_class(s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
+    let n = x.shape().rows().saturating_sub(1);
+    let parts = s.backend.split(x, Axis::Rows, &[1, n])?;
+    parts
+        .into_iter()
+        .nth(1)
+        .ok_or_else(|| Error::invalid("split", "the backend gave another number of parts"))
+}
+
 /// What is learned of places, added to patches.
 #[derive(Debug)]
 pub(crate) struct Positions {
@@ -140,6 +174,27 @@ impl Positions {
             return Err(refused(format!("one is at place {beyond}, and {known} were learned")));
         }
         b.upload(&gathered(&self.table, self.dim, order), [order.len(), self.dim].into())
+    }
+
+    /// The same where the first row is that of a token of its own, `class`, that is computed as a patch of zeros: with what it is, and without what a
+    /// convolution with biases makes of zeros.
+    ///
+    /// # Errors
+    /// If they have other elements.
+    pub(crate) fn with_class(mut self, class: &HostWeight, bias: Option<&HostWeight>) -> Result<Self> {
+        for (host, sign) in [(Some(class), 1.0), (bias, -1.0)] {
+            let Some(host) = host else { continue };
+            let values = host.to_vec();
+            if values.len() != self.dim || self.table.len() < self.dim {
+                let why = format!("{:?} where {} elements are configured", host.shape, self.dim);
+                return Err(Error::invalid(
+                    &host.name,
+                    format!("{why}; do weights and config belong together?"),
+                ));
+            }
+            self.table.iter_mut().zip(values).for_each(|(to, value)| *to += sign * value);
+        }
+        Ok(self)
     }
 
     /// The same table if it is a square of places.

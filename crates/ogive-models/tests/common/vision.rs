@@ -8,7 +8,7 @@ use ogive_nn::backend::{Backend, Batch, BlockTable, Input, Vectors};
 use ogive_nn::tensor::{Config, Format, Result};
 use ogive_nn::{Loader, Model, Step, Tower};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// What a tower was given and what it made of it.
 pub(crate) struct Image {
@@ -18,11 +18,18 @@ pub(crate) struct Image {
     pub(crate) deeper: Vec<Array2<f32>>,
 }
 
-/// A text, the rows at which images begin in it, and its logits.
+/// Rows of an image in a text.
+pub(crate) struct Part {
+    pub(crate) at: usize,
+    pub(crate) image: usize,
+    pub(crate) rows: Range<usize>,
+}
+
+/// A text, what of images stands where in it, and its logits.
 pub(crate) struct Prompt {
     pub(crate) name: String,
     pub(crate) ids: Vec<u32>,
-    pub(crate) images: Vec<usize>,
+    pub(crate) images: Vec<Part>,
     pub(crate) logits: Array2<f32>,
 }
 
@@ -56,10 +63,14 @@ pub(crate) fn images(folder: &Path) -> Vec<Image> {
 }
 
 pub(crate) fn prompts(folder: &Path) -> Vec<Prompt> {
+    let part = |of: &serde_json::Value| {
+        let [at, image, from, to] = ids(of)[..] else { panic!("{of}") };
+        Part { at: at as usize, image: image as usize, rows: from as usize..to as usize }
+    };
     let prompt = |of: &serde_json::Value| Prompt {
         name: of["name"].as_str().unwrap().into(),
         ids: ids(&of["ids"]),
-        images: ids(&of["images"]).into_iter().map(|at| at as usize).collect(),
+        images: of["images"].as_array().unwrap().iter().map(part).collect(),
         logits: npy(&folder.join(of["logits"].as_str().unwrap())),
     };
     golden(folder)["cases"].as_array().unwrap().iter().map(prompt).collect()
@@ -107,13 +118,14 @@ pub(crate) fn logits_of(
     let groups = spec.blocks.len();
     let cache = b.new_cache(&spec.blocks(vec![blocks; groups])).unwrap();
     let table = BlockTable { first: 0, blocks: (0..blocks as u32).collect() };
-    let places = places(prompt, seen);
+    let placed: Vec<_> = prompt.images.iter().map(|part| (part.at, part_of(part, seen))).collect();
+    let places = places(n, &placed);
     let (mut all, mut past, mut slots) = (Vec::new(), 0, [0, 1]);
     for tokens in prompt.ids.chunks(chunk) {
         let (mut batch, end) = (Batch::default(), past + tokens.len());
         batch.push(tokens, past, vec![table.clone(); groups], slots);
         batch.place(0, &places[past..end]);
-        for (at, of) in prompt.images.iter().zip(seen) {
+        for (at, of) in &placed {
             let (from, to) = (past.max(*at), end.min(at + of.rows()));
             if from < to {
                 batch.inputs.push(Input::new(from - past, from - at..to - at, Arc::clone(of)));
@@ -129,12 +141,21 @@ pub(crate) fn logits_of(
     matrix(&all, all.len() / n)
 }
 
-/// Where each row stands: tokens one after the other, rows of an image where it has them, and what follows behind the furthest.
-fn places(prompt: &Prompt, seen: &[Arc<Vectors>]) -> Vec<[u32; 3]> {
+fn part_of(part: &Part, seen: &[Arc<Vectors>]) -> Arc<Vectors> {
+    let whole = &seen[part.image];
+    if part.rows == (0..whole.rows()) {
+        Arc::clone(whole)
+    } else {
+        Arc::new(whole.part(part.rows.clone()).unwrap())
+    }
+}
+
+/// Where each of `n` rows stands: tokens one after the other, rows of an image where it has them, and what follows behind the furthest.
+fn places(n: usize, placed: &[(usize, Arc<Vectors>)]) -> Vec<[u32; 3]> {
     let (mut places, mut next) = (Vec::new(), 0u32);
-    let mut images = prompt.images.iter().zip(seen).peekable();
-    while places.len() < prompt.ids.len() {
-        match images.next_if(|(at, _)| **at == places.len()) {
+    let mut placed = placed.iter().peekable();
+    while places.len() < n {
+        match placed.next_if(|(at, _)| *at == places.len()) {
             Some((_, of)) => {
                 places.extend((0..of.rows()).map(|row| of.place(row).map(|at| next + at)));
                 next += of.advance() as u32;
