@@ -124,8 +124,11 @@ pub(crate) fn figures(generation: &Generation<'_>, ended: Ended) -> String {
     };
     let (right, drafted) = (times.accepted, times.drafted);
     let guesses = if drafted > 0 { format!(", {right} of {drafted} guesses right") } else { String::new() };
+    // Of those that were seen before there is nothing to tell.
+    let seeing = times.seeing.as_secs_f64();
+    let seen = if seeing < 0.05 { String::new() } else { format!("images: {seeing:.1} s; ") };
     format!(
-        "prompt: {}{held}{}; answer: {}{}{guesses}; {why}",
+        "{seen}prompt: {}{held}{}; answer: {}{}{guesses}; {why}",
         times.prompt_tokens,
         at(times.prefill_rate()),
         generation.ids().len(),

@@ -20,6 +20,7 @@ mod npy;
 mod options;
 mod output;
 mod sampling;
+mod seeing;
 mod synth;
 
 use clap::Parser;

@@ -78,13 +78,16 @@ impl Session {
         how: &Generate,
         chain: Chain,
     ) -> Result<Generation<'_>> {
+        let asked = Instant::now();
         let (ids, inputs) = self.model.read(&prompt.into())?;
+        let seeing = if inputs.is_empty() { Duration::ZERO } else { asked.elapsed() };
         // What the answer that it was cloned from had asked for was for that answer.
         let chain = chain.without(is_of_one_answer);
         let chain = self.model.endless(how, chain)?;
         #[cfg(feature = "grammar")]
         let (chain, constraint) = self.model.constrained(how, chain)?;
-        let generation = self.start(ids, inputs, how, chain, false)?;
+        let mut generation = self.start(ids, inputs, how, chain, false)?;
+        generation.times.seeing = seeing;
         #[cfg(feature = "grammar")]
         let generation = generation.held_to(constraint);
         Ok(generation)
@@ -204,6 +207,8 @@ pub struct Times {
     pub drafted: usize,
     /// Those of them that were drawn as well.
     pub accepted: usize,
+    /// What it took to see the images of the prompt, before all that: next to nothing for those that were seen before.
+    pub seeing: Duration,
 }
 
 impl Times {

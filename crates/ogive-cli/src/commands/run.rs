@@ -14,6 +14,7 @@ use crate::logprobs;
 use crate::options::{Machine, ModelPath};
 use crate::output;
 use crate::sampling::{Sampling, plain_chain};
+use crate::seeing::{self, Seeing};
 use ogive::sampler::{Chain, SampleError};
 use ogive::{Generate, Generation, Parts, Prompt, Session};
 use serde_json::{Value, json};
@@ -35,6 +36,8 @@ pub(crate) struct Args {
     machine: Machine,
     #[command(flatten)]
     drafting: Drafting,
+    #[command(flatten)]
+    seeing: Seeing,
     /// Tokens of prompt and answer together [default: the model's, up to 4096]
     #[arg(short, long, value_name = "N")]
     context: Option<usize>,
@@ -75,11 +78,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let prompt = prompt(args, context)?;
     check_template(args, prompt.as_deref())?;
+    let images = args.seeing.images()?;
     let path = args.model.get(context);
     let mut how = args.sampling.generate()?;
     args.save.as_deref().map_or(Ok(()), |save| files::check_session(save, path))?;
     how.logprobs = args.logprobs;
-    let model = args.machine.open(path, args.context, context)?;
+    let model = args.seeing.open(&args.machine, path, args.context, false, context)?;
     let model = args.drafting.over(model, &args.machine, args.context, context)?;
     let mut session = match &args.load {
         Some(file) => model.load_session(file)?,
@@ -94,10 +98,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
     if templated && !args.raw && !args.special && !prompt.is_empty() {
         let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
+        images.into_iter().for_each(|image| chat.show(image));
         let said = say(chat.send(prompt, &how)?, &how, args, context);
         finish(said, args, |file| chat.save(file))
     } else {
-        let prompt = if args.special { Prompt::Special(prompt) } else { Prompt::Text(prompt) };
+        let prompt = match (images.is_empty(), args.special) {
+            (false, _) => seeing::prompt(&model, prompt, images),
+            (true, true) => Prompt::Special(prompt),
+            (true, false) => Prompt::Text(prompt),
+        };
         let said = say(session.generate(prompt, &how)?, &how, args, context);
         finish(said, args, |file| session.save(file))
     }
@@ -147,8 +156,10 @@ fn check_template(args: &Args, prompt: Option<&str>) -> Result<()> {
         Some(_) => return Ok(()),
     };
     let (system, template) = (args.system.is_some(), args.chat_template.is_some());
-    let special = args.special && prompt.is_none();
-    for (given, option) in [(system, "--system"), (template, "--chat-template"), (special, "--special")] {
+    let (special, image) = (args.special && prompt.is_none(), args.seeing.any() && prompt.is_none());
+    let options =
+        [(system, "--system"), (template, "--chat-template"), (special, "--special"), (image, "--image")];
+    for (given, option) in options {
         if given {
             let why = format!("{option} is for a PROMPT, and {why}: give a text, or leave {option} out");
             return Err(Error::Usage(why));

@@ -16,6 +16,7 @@ use crate::files;
 use crate::options::{Machine, ModelPath};
 use crate::output;
 use crate::sampling::Sampling;
+use crate::seeing::{Seeing, open_image};
 use input::{Input, Reader};
 use ogive::tokenizer::template::{ChatTemplate, Message};
 use ogive::{Chat, Generate, Session};
@@ -32,6 +33,11 @@ pub(crate) struct Args {
     machine: Machine,
     #[command(flatten)]
     drafting: Drafting,
+    #[command(flatten)]
+    seeing: Seeing,
+    /// Has the model see from the beginning, so that /image can show it something; --image and --mmproj do that, too
+    #[arg(long)]
+    vision: bool,
     /// Tokens of prompt and answer together [default: the model's, up to 4096]
     #[arg(short, long, value_name = "N")]
     context: Option<usize>,
@@ -73,7 +79,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
     let how = args.sampling.generate()?;
     args.session.as_deref().map_or(Ok(()), |file| files::check_session(file, path))?;
-    let model = args.machine.open(path, args.context, context)?;
+    let images = args.seeing.images()?;
+    let model = args.seeing.open(&args.machine, path, args.context, args.vision, context)?;
     let model = args.drafting.over(model, &args.machine, args.context, context)?;
     args.sampling.show_seed(&how, context);
     let session = match args.session.as_deref().filter(|file| file.exists()) {
@@ -81,6 +88,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         None => model.session()?,
     };
     let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
+    images.into_iter().for_each(|image| chat.show(image));
     let read = chat.session().tokens().len();
     if read > 0 {
         context.note(format_args!("{} messages, {read} tokens read", chat.messages().len()));
@@ -230,6 +238,17 @@ impl Talk<'_> {
                 }
                 output::note("from the next answer on");
             }
+            Slash::Image(path) => match open_image(&path) {
+                Ok(_) if !self.chat.session().model().sees() => self.complain(
+                    "the model was not opened to see: begin with --vision, --image or --mmproj, if it is one that can",
+                ),
+                Ok(image) => {
+                    self.chat.show(image);
+                    output::note("with the next message");
+                }
+                Err(Error::Failed(why)) => self.complain(&why),
+                Err(_) => {}
+            },
             Slash::Save(path) => match self.save(&path) {
                 Ok(()) => output::note(format_args!("saved to {}", path.display())),
                 Err(Error::Failed(why)) => self.complain(&why),
@@ -251,6 +270,10 @@ impl Talk<'_> {
         let _patience = self.context.interrupt.patience();
         if !is_json(path) {
             return Ok(self.chat.save(path)?);
+        }
+        if self.chat.messages().iter().any(|m| !m.attached.is_empty()) {
+            let why = "the conversation has images, which a list of messages has not; save it under a name that does not end in .json";
+            return Err(Error::failed(why));
         }
         let message = |m: &Message| {
             let mut object = json!({ "role": m.role, "content": m.content });
