@@ -11,6 +11,7 @@ mod general;
 mod options;
 mod softmax;
 mod source;
+mod tiled;
 mod unit;
 mod unpack;
 
@@ -27,6 +28,7 @@ use options::Options;
 use softmax::{CHUNK, merge};
 use source::{Kept, Laid, Layer};
 use std::{ops::Range, sync::Arc};
+use tiled::Tiled;
 use unit::{Place, Unit};
 
 /// Queries of a unit: enough that fetching and unpacking keys and values costs little beside using them, few enough that short prompts make
@@ -60,7 +62,18 @@ pub(crate) fn attend(
         first.push(next);
         next += span.context();
     }
-    compute(b, AT, q, Laid { kv: [k.clone(), v.clone()], widths, first }, spec, plan)
+    let laid = Laid { kv: [k.clone(), v.clone()], widths, first };
+    let (n, batch) = (q.shape().first(), plan.batch());
+    // More than one unit's queries of each head read what was laid once.
+    let many = n.saturating_mul(spec.heads / spec.kv_heads) > QUERIES;
+    let queries = spec.heads.checked_mul(spec.k_dim).and_then(|width| n.checked_mul(width));
+    if !many || batch.tokens.len() != n || queries != Some(q.shape().len()) {
+        return compute(b, AT, q, laid, spec, plan);
+    }
+    read(AT, q)?;
+    let (q, whole) = tiled::in_whole_vectors(b, q, spec)?;
+    let tiled = Tiled::new(b, &laid, spec, batch);
+    tiled::without_filling(b, compute(b, AT, &q, tiled, &whole, plan)?, spec)
 }
 
 pub(crate) fn attend_cache(

@@ -281,6 +281,20 @@ pub(super) struct EndToEnd<'a> {
     first: &'a [usize],
 }
 
+impl EndToEnd<'_> {
+    /// A token's key of a head of `dim` elements.
+    #[inline(always)]
+    pub(super) fn key(&self, span: usize, head: usize, dim: usize, t: usize) -> &[f32] {
+        &self.k[(self.first[span] + t) * self.widths[0] + head * dim..][..dim]
+    }
+
+    /// Its value.
+    #[inline(always)]
+    pub(super) fn value(&self, span: usize, head: usize, dim: usize, t: usize) -> &[f32] {
+        &self.v[(self.first[span] + t) * self.widths[1] + head * dim..][..dim]
+    }
+}
+
 impl Source for EndToEnd<'_> {
     #[inline(always)]
     fn keys<S: Isa>(
@@ -294,7 +308,7 @@ impl Source for EndToEnd<'_> {
     ) {
         let dim = tile.len() / LANES;
         for t in tokens {
-            let key = &self.k[(self.first[span] + t) * self.widths[0] + head * dim..][..dim];
+            let key = self.key(span, head, dim, t);
             for (column, v) in tile.chunks_exact_mut(LANES).map(|c| &mut c[t % LANES]).zip(key) {
                 *column = *v;
             }
@@ -314,7 +328,7 @@ impl Source for EndToEnd<'_> {
     ) {
         let stride = rows.len() / LANES;
         for t in tokens {
-            let value = &self.v[(self.first[span] + t) * self.widths[1] + head * dim..][..dim];
+            let value = self.value(span, head, dim, t);
             rows[t % LANES * stride..][..dim].copy_from_slice(value);
         }
     }
