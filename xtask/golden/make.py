@@ -40,8 +40,10 @@ torch.backends.mkldnn.enabled = False
 
 def kept_less_one(model_type, name):
     """Whether a norm's factors are what is kept, and one."""
+    if "vision_tower" in name or "visual" in name:
+        return False
     hybrid = model_type.startswith(("qwen3_next", "qwen3_5"))
-    gemma = "gemma" in model_type and not model_type.startswith("gemma4") and "vision_tower" not in name
+    gemma = "gemma" in model_type and not model_type.startswith("gemma4")
     return gemma or hybrid and not name.endswith("linear_attn.norm.weight")
 
 
@@ -115,7 +117,9 @@ def make(name, out):
 def save(model, golden, name, seed, out):
     """Weights, settings, and what is told of what was computed with them."""
     # A head that is the embedding once more is not in a checkpoint.
-    tied = (model._tied_weights_keys or []) if model.config.get_text_config(decoder=True).tie_word_embeddings else []
+    of = model.config.get_text_config(decoder=True)
+    said = of["tie_word_embeddings"] if isinstance(of, dict) else of.tie_word_embeddings
+    tied = (model._tied_weights_keys or []) if said else []
     kept = {key: value for key, value in model.state_dict().items() if key not in tied}
     tensors = {key: value.to(torch.bfloat16).contiguous() for key, value in sorted(kept.items())}
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})

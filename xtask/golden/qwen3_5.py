@@ -2,13 +2,16 @@
 deeper and its settings apart.
 
 transformers has it only from version 5 on, and the other models are made with 4.57. What is computed here was compared once with
-transformers 5.24's own classes on the weights that `make.py` draws: no logit was off by more than 2e-5, at once and token by token.
+transformers 5.24's own classes on the weights that `make.py` draws: no logit was off by more than 2e-5, at once and token by token. One that really sees has
+Qwen3-VL's tower, without what is added behind the text's first blocks, and Qwen3-VL's positions; it was compared in the same way.
 """
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel, PretrainedConfig, Qwen3NextConfig
+from transformers import PreTrainedModel, PretrainedConfig, Qwen3NextConfig, Qwen3VLModel
 from transformers.models.qwen3_next import modeling_qwen3_next as next_
+from transformers.models.qwen3_vl import modeling_qwen3_vl as vl
+from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLVisionConfig
 
 
 class TextConfig(Qwen3NextConfig):
@@ -106,6 +109,63 @@ class Qwen3_5MoeForConditionalGeneration(PreTrainedModel):
             kept[at + "gate_up_proj"] = torch.stack(gate_up)
             kept[at + "down_proj"] = torch.stack([e.down_proj.weight for e in layer.mlp.experts])
         return kept
+
+
+class TowerConfig(Qwen3VLVisionConfig):
+    """Qwen3-VL's settings under the keys that Qwen3.5's have."""
+
+    model_type = "qwen3_5_vision"
+
+    def to_dict(self):
+        settings = super().to_dict()
+        settings.pop("deepstack_visual_indexes", None)
+        return settings
+
+
+class Qwen3_5Config(PretrainedConfig):
+    model_type = "qwen3_5"
+
+    def __init__(self, text_config=None, vision_config=None, **more):
+        self.text_config = DenseConfig(num_experts=0, **(text_config or {}))
+        self.vision_config = TowerConfig(deepstack_visual_indexes=[], **(vision_config or {}))
+        super().__init__(tie_word_embeddings=self.text_config.tie_word_embeddings, **more)
+
+
+class Qwen3_5Model(nn.Module):
+    """What sees and what reads, before the head."""
+
+    get_rope_index = Qwen3VLModel.get_rope_index
+
+    def __init__(self, config, language_model):
+        super().__init__()
+        self.config, self.language_model = config, language_model
+        self.visual = vl.Qwen3VLVisionModel._from_config(config.vision_config)
+        language_model.rotary_emb = vl.Qwen3VLTextRotaryEmbedding(config=config.text_config)
+
+    def get_image_features(self, pixel_values, image_grid_thw):
+        rows, _ = self.visual(pixel_values, grid_thw=image_grid_thw)
+        return torch.split(rows, (image_grid_thw.prod(-1) // self.visual.spatial_merge_unit).tolist())
+
+
+class Qwen3_5ForConditionalGeneration(PreTrainedModel):
+    config_class = Qwen3_5Config
+    _tied_weights_keys = None
+
+    def __init__(self, config):
+        super().__init__(config)
+        text = Qwen3_5ForCausalLM(config.text_config)
+        self.model, self.lm_head = Qwen3_5Model(config, text.model), text.lm_head
+        self.text = [text]
+
+    def forward(self, input_ids, attention_mask, use_cache, pixel_values=None, image_grid_thw=None):
+        x = self.model.language_model.embed_tokens(input_ids)
+        if pixel_values is not None:
+            rows = torch.cat(self.model.get_image_features(pixel_values, image_grid_thw))
+            x = x.masked_scatter((input_ids == self.config.image_token_id)[..., None].expand_as(x), rows)
+        places, _ = self.model.get_rope_index(input_ids, image_grid_thw, attention_mask=attention_mask)
+        return self.text[0](
+            inputs_embeds=x, attention_mask=attention_mask, position_ids=places, use_cache=use_cache,
+        )
 
 
 def build(name, settings):

@@ -12,6 +12,8 @@ import torch
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForImageTextToText
 
+import qwen3_5
+
 VOCAB = 131
 # Tokens that no text has: what stands for an image, a film, and what stands before and behind images.
 IMAGE, FILM, BEFORE, BEHIND = 130, 129, 128, 127
@@ -80,6 +82,39 @@ MODELS = {
             **QWEN_TOKENS,
         ),
         [[6, 4], [2, 4]],
+    ),
+    # A layer without experts behind one that has some.
+    "qwen3-vl-moe": (
+        "qwen3_vl_moe",
+        dict(
+            text_config=dict(
+                TEXT, head_dim=12, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, mlp_only_layers=[1],
+                rope_scaling=dict(rope_type="default", mrope_section=[2, 2, 2]),
+            ),
+            vision_config=dict(
+                QWEN, depth=2, hidden_size=24, intermediate_size=44, out_hidden_size=48, num_position_embeddings=9,
+                deepstack_visual_indexes=[1],
+            ),
+            **QWEN_TOKENS,
+        ),
+        [[2, 6]],
+    ),
+    # Layers with states, and one whose heads turn in part by places.
+    "qwen3.5": (
+        "qwen3_5",
+        dict(
+            text_config=dict(
+                TEXT, num_hidden_layers=3, head_dim=24, full_attention_interval=2, partial_rotary_factor=0.5,
+                linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8,
+                rope_scaling=dict(rope_type="default", mrope_section=[2, 2, 2]), attn_implementation="eager",
+            ),
+            vision_config=dict(
+                QWEN, depth=2, hidden_size=24, intermediate_size=44, out_hidden_size=48, num_position_embeddings=16,
+                attn_implementation="eager",
+            ),
+            **QWEN_TOKENS,
+        ),
+        [[2, 4], [4, 4]],
     ),
     "mistral3": (
         "mistral3",
@@ -154,6 +189,8 @@ MODELS = {
 def build(name):
     """The model of that name, its weights still transformers' own."""
     model_type, settings, _ = MODELS[name]
+    if model_type == "qwen3_5":
+        return qwen3_5.Qwen3_5ForConditionalGeneration(qwen3_5.Qwen3_5Config(**settings)).eval()
     config = AutoConfig.for_model(model_type, **settings)
     model = AutoModelForImageTextToText.from_config(config, attn_implementation="eager").eval()
     if model_type in ["smolvlm", "idefics3"]:

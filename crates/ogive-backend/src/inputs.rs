@@ -69,25 +69,21 @@ impl Vectors {
         Self { mutual: true, ..self }
     }
 
-    /// Some of the rows alone, for prompts that have tokens between those of one image (Pixtral's, behind each row of its grid).
+    /// Some of the rows by themselves, copied.
     ///
     /// # Errors
-    /// If there are none of these rows, or if they are at places of a grid or see each other, which parts could not.
+    /// If there are no such rows, or if rows must stay together: they see each other, or have places.
     pub fn part(&self, rows: Range<usize>) -> Result<Self> {
-        let of = |values: &Arc<[f32]>| -> Option<Arc<[f32]>> {
-            let range = rows.start.checked_mul(self.dim)?..rows.end.checked_mul(self.dim)?;
-            values.get(range).filter(|values| !values.is_empty()).map(Arc::from)
-        };
-        let deeper = self.deeper.iter().map(of).collect();
-        match (of(&self.values), deeper) {
-            (Some(values), Some(deeper)) if self.places.is_empty() && !self.mutual => {
-                Ok(Self { values, dim: self.dim, deeper, places: Vec::new(), mutual: false })
-            }
-            _ => {
-                let why = format!("rows {rows:?} of {} cannot stand alone", self.rows());
-                Err(Error::invalid("vectors in place of tokens", why))
-            }
+        let wrong = |why: String| Err(Error::invalid("vectors in place of tokens", why));
+        if rows.start >= rows.end || rows.end > self.rows() {
+            return wrong(format!("rows {} to {} of {} were asked for", rows.start, rows.end, self.rows()));
         }
+        if self.mutual || !self.places.is_empty() {
+            return wrong("rows that see each other, or stand in a grid, cannot be taken apart".into());
+        }
+        let of = |values: &[f32]| values[rows.start * self.dim..rows.end * self.dim].into();
+        let deeper = self.deeper.iter().map(|values| of(values)).collect();
+        Self::new(of(&self.values) as Arc<[f32]>, self.dim)?.deeper(deeper)
     }
 
     /// How many tokens they stand for.
@@ -158,22 +154,6 @@ mod tests {
     }
 
     #[test]
-    fn rows_may_stand_alone() {
-        let deep = six().deeper(vec![(20..32).map(|i| i as f32).collect()]).unwrap();
-        let part = deep.part(2..4).unwrap();
-        assert_eq!(
-            (&part.values[..], &part.deeper[0][..]),
-            (&[4., 5., 6., 7.][..], &[24., 25., 26., 27.][..])
-        );
-        for rows in [3..3, 5..7, 9..12, usize::MAX - 1..usize::MAX] {
-            assert!(deep.part(rows.clone()).is_err(), "{rows:?}");
-        }
-        assert!(
-            six().mutual().part(0..2).is_err() && six().places(vec![[0; 3]; 6]).unwrap().part(0..2).is_err()
-        );
-    }
-
-    #[test]
     fn what_follows_stands_behind_the_furthest() {
         assert_eq!((six().advance(), six().place(4)), (6, [4; 3]));
         let grid = (0..6).map(|i| [0, i / 3, i % 3]).collect();
@@ -189,6 +169,11 @@ mod tests {
         assert!(six().places(vec![[0; 3]; 5]).is_err());
         assert!(six().places(vec![[0, 6, 0]; 6]).is_err());
         assert!(six().deeper(vec![vec![0.0; 11].into()]).is_err());
-        assert_eq!(six().deeper(vec![vec![0.0; 12].into()]).unwrap().deeper.len(), 1);
+        let deep = six().deeper(vec![vec![0.5; 12].into()]).unwrap();
+        let part = deep.part(2..4).unwrap();
+        assert_eq!((&*part.values, &*part.deeper[0]), (&[4., 5., 6., 7.][..], &[0.5; 4][..]));
+        let grid = || six().places(vec![[0; 3]; 6]);
+        assert!(deep.part(2..7).is_err() && deep.part(2..2).is_err());
+        assert!(deep.clone().mutual().part(0..2).is_err() && grid().unwrap().part(0..2).is_err());
     }
 }

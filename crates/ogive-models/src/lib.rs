@@ -136,6 +136,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Qwen3NextForCausalLM", qwen3_next::load)
         .with("Qwen3NextModel", qwen3_next::load)
         .with("Qwen3VLForConditionalGeneration", nested::load_qwen3_vl)
+        .with("Qwen3VLMoeForConditionalGeneration", nested::load_qwen3_vl_moe)
         .with("Qwen3_5ForCausalLM", qwen3_next::load_qwen3_5)
         .with("Qwen3_5TextModel", qwen3_next::load_qwen3_5)
         .with("Qwen3_5ForConditionalGeneration", qwen3_next::load_nested)
@@ -153,5 +154,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with_tower("Qwen2VLForConditionalGeneration", vision::qwen2_vl::load)
         .with_tower("Qwen2_5_VLForConditionalGeneration", vision::qwen2_vl::load_qwen2_5)
         .with_tower("Qwen3VLForConditionalGeneration", vision::qwen3_vl::load)
+        .with_tower("Qwen3VLMoeForConditionalGeneration", vision::qwen3_vl::load)
+        .with_tower("Qwen3_5ForConditionalGeneration", vision::qwen3_vl::load)
+        .with_tower("Qwen3_5MoeForConditionalGeneration", vision::qwen3_vl::load)
         .with_tower("SmolVLMForConditionalGeneration", vision::idefics3::load)
 }

@@ -62,25 +62,45 @@ fn filled(mut c: Config, own: &[(&str, Value)]) -> Config {
 /// # Errors
 /// If there is no `mrope_section`; else as [every `load`](crate#errors).
 pub fn load_qwen2_vl(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    llama::load_qwen(&by_places(text_of(c), false)?, root)
-}
-
-/// Reads the text's part of Qwen3-VL: Qwen3, whose positions are places, of which pairs take turns.
-///
-/// # Errors
-/// As [`load_qwen2_vl`].
-pub fn load_qwen3_vl(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    llama::load_qwen(&by_places(text_of(c), true)?, root)
-}
-
-/// The settings of positions that are places. Without sections a text would be right and an image silently wrong.
-fn by_places(mut c: Config, in_turn: bool) -> Result<Config> {
-    let key = if c.has("rope_scaling") { "rope_scaling" } else { "rope_parameters" };
-    if !c.at(key).has("mrope_section") {
+    let text = by_places(text_of(c), false, None);
+    if !text.at("rope_scaling").has("mrope_section") {
+        // A text would be right, and an image silently wrong.
         return Err(Error::missing("config `rope_scaling.mrope_section`"));
     }
-    if in_turn {
-        c.0[key]["mrope_interleaved"] = true.into();
+    llama::load_qwen(&text, root)
+}
+
+/// Reads the text's part of Qwen3-VL: Qwen3, whose positions are places that pairs turn by in turn.
+///
+/// # Errors
+/// None of its own; those of [every `load`](crate#errors).
+pub fn load_qwen3_vl(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    llama::load_qwen(&by_places(text_of(c), true, Some([24, 20, 20])), root)
+}
+
+/// Reads the text's part of Qwen3-VL's mixtures of experts.
+///
+/// # Errors
+/// None of its own; those of [every `load`](crate#errors).
+pub fn load_qwen3_vl_moe(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    qwen_moe::load_qwen3_vl(&by_places(text_of(c), true, Some([24, 20, 20])), root)
+}
+
+/// The settings of a class whose pairs turn by places, `in_turn` or one after the other, and by how many if nothing is said of it. transformers 5 has them among
+/// other parameters, of which `ogive-weights` makes a key of its own.
+pub(crate) fn by_places(mut c: Config, in_turn: bool, usual: Option<[usize; 3]>) -> Config {
+    let said = |c: &Config| c.0.get("mrope_section").filter(|said| !said.is_null()).cloned();
+    let sections = said(&c.at("rope_scaling")).or_else(|| said(&c));
+    let Some(sections) = sections.or(usual.map(|usual| json!(usual))) else { return c };
+    if let Some(settings) = c.0.as_object_mut() {
+        let rope = settings.entry("rope_scaling").or_insert(Value::Null);
+        if rope.is_null() {
+            *rope = json!({"rope_type": "default"});
+        }
+        if let Some(rope) = rope.as_object_mut() {
+            rope.insert("mrope_section".into(), sections);
+            rope.insert("mrope_interleaved".into(), in_turn.into());
+        }
     }
-    Ok(c)
+    c
 }

@@ -3,16 +3,14 @@
 //!
 //! Qwen Team 2025; Yang et al. 2024, <https://arxiv.org/abs/2412.06464>; transformers' `modeling_qwen3_next` and `modeling_qwen3_5`. All are one
 //! function: the two differ in how a file cuts projections and experts, which is looked for. Of a checkpoint that also sees, the part that reads
-//! and writes text; there a token has one position, so the three that Qwen3.5 counts by are one. Layers that foretell more than one token
+//! and writes text; there a token has one position, so the three that Qwen3.5 counts by are one, but for images (`vision/qwen3_vl.rs`). Layers that foretell more than one token
 //! (`mtp`) are not read: logits do not depend on them.
 
 use crate::block::ReadsFeedForward;
 use crate::class::{Class, LLAMA};
-use crate::{decoder, head::places, hybrid, llama, mixer::Mixer, qwen_moe};
+use crate::{decoder, head::places, hybrid, llama, mixer::Mixer, nested, qwen_moe};
 use ogive_nn::tensor::Result;
 use ogive_nn::{Attention, Config, GatedDeltaNet, Loader, Model, rope_of, spec_of};
-
-const TIED: &str = "tie_word_embeddings";
 
 /// Norms are kept less one. The convolution of linear attention has a state, and its rule another.
 const QWEN3_NEXT: Class = Class { norm: |l, name, eps| l.rms_norm_less_one(name, eps), caches: 2, ..LLAMA };
@@ -57,10 +55,5 @@ pub fn load_qwen3_5(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// # Errors
 /// As [`load`], of what is below `text_config`.
 pub fn load_nested(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
-    let mut text = c.at("text_config");
-    // Said of the whole or of the text; a head of its own counts whatever they say.
-    if let (true, Some(settings)) = (c.bool_or(TIED, false)?, text.0.as_object_mut()) {
-        settings.insert(TIED.into(), true.into());
-    }
-    load_qwen3_5(&text, root)
+    load_qwen3_5(&nested::by_places(nested::text_of(c), true, Some([11, 11, 10])), root)
 }

@@ -29,18 +29,29 @@ pub fn load_qwen3(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     llama::load_with(c, root, windows::qwen3_moe(c)?, &alone(c, sparse(c)?)?)
 }
 
+/// Reads the text's part of Qwen3-VL's mixtures: Qwen3, whose shares sum to one and whose stacked experts have columns for rows.
+pub(crate) fn load_qwen3_vl(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
+    let mut c = c.clone();
+    if let Some(settings) = c.0.as_object_mut() {
+        settings.insert("norm_topk_prob".into(), true.into());
+    }
+    let turned = Some([c.usize("hidden_size")?, c.usize("moe_intermediate_size")?]);
+    let feed_forward = mixture(&c, sparse(&c)?, turned, |_, moe| Ok(FeedForward::Moe(moe)))?;
+    llama::load_with(&c, root, windows::qwen3_moe(&c)?, &feed_forward)
+}
+
 /// Reads what follows attention in a block: a mixture where `sparse` says so, else one gated MLP.
 pub(crate) fn alone<S: Fn(usize) -> bool>(
     c: &Config,
     sparse: S,
 ) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<S>> {
-    mixture(c, sparse, |_, moe| Ok(FeedForward::Moe(moe)))
+    mixture(c, sparse, None, |_, moe| Ok(FeedForward::Moe(moe)))
 }
 
 /// The same by Qwen's rule, with an expert that all rows share beside the mixture.
 pub(crate) fn sharing(c: &Config) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<>> {
     let activation = ogive_nn::activation(c, "hidden_act", Activation::Silu)?;
-    mixture(c, sparse(c)?, move |l, moe| {
+    mixture(c, sparse(c)?, None, move |l, moe| {
         let shared = Moe::shared(l, "shared_expert_gate", "shared_expert", NAMES, activation)?;
         Ok(FeedForward::Shared(moe, Box::new(FeedForward::Moe(shared))))
     })
@@ -50,6 +61,7 @@ pub(crate) fn sharing(c: &Config) -> Result<impl Fn(&Loader<'_>, usize) -> Resul
 fn mixture<S: Fn(usize) -> bool, F: Fn(&Loader<'_>, Moe) -> Result<FeedForward>>(
     c: &Config,
     sparse: S,
+    turned: Option<[usize; 2]>,
     finish: F,
 ) -> Result<impl Fn(&Loader<'_>, usize) -> Result<FeedForward> + use<S, F>> {
     // Later versions of transformers save it under the name that Mixtral has for it.
@@ -64,18 +76,31 @@ fn mixture<S: Fn(usize) -> bool, F: Fn(&Loader<'_>, Moe) -> Result<FeedForward>>
             return dense(l, i);
         }
         let l = l.at("mlp");
-        finish(&l, experts(&l, n, router.clone(), activation)?)
+        finish(&l, experts(&l, n, turned, router.clone(), activation)?)
     })
 }
 
-/// Reads a mixture: experts one by one or stacked, of which gate and up may be one matrix, as later versions of transformers keep them.
-fn experts(l: &Loader<'_>, n: usize, router: RouterSpec, activation: Activation) -> Result<Moe> {
+/// Reads a mixture: experts one by one or stacked, of which gate and up may be one matrix, as later versions of transformers keep them. Where files have
+/// columns for rows of them, `turned` are the inputs and outputs of gate and up, by which it is seen whether this one has.
+fn experts(
+    l: &Loader<'_>,
+    n: usize,
+    turned: Option<[usize; 2]>,
+    router: RouterSpec,
+    activation: Activation,
+) -> Result<Moe> {
     let inner = l.at("experts");
     let Some(both) = l.optional(inner.tensor("gate_up_proj"))? else {
         return Moe::load(l, n, router, NAMES, activation);
     };
-    let [gate, up] = inner.parts_of_stack(&both, n, [both.shape[1] / 2; 2])?;
     let down = inner.tensor("down_proj")?;
+    let (both, down) = match turned {
+        Some([dim, ffn]) if both.shape[1] == dim && down.shape[1] == ffn => {
+            (both.transposed()?, down.transposed()?)
+        }
+        _ => (both, down),
+    };
+    let [gate, up] = inner.parts_of_stack(&both, n, [both.shape[1] / 2; 2])?;
     Moe::new(l.linear("gate")?, router, Experts::new([gate, up, l.weight(&down)?], activation))
 }
 

@@ -10,8 +10,9 @@ use ogive_conformance::Oracle;
 use ogive_nn::backend::Backend;
 use ogive_nn::tensor::{Config, F16, F32, HostWeight, Result, WeightInfo};
 use ogive_nn::{Loader, Source};
-use serde_json::Value;
-use std::{collections::BTreeSet, sync::Mutex};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use vision::*;
 
 /// The largest difference from transformers' results in single precision.
@@ -105,6 +106,113 @@ fn patches_of_another_grid_are_refused() {
         let fewer = &image.patches[1..];
         assert!(tower.see(&Oracle, fewer, image.grid).is_err(), "{name}: fewer numbers");
         assert!(tower.see(&Oracle, &[], image.grid).is_err(), "{name}: none");
+    }
+}
+
+/// As checkpoints had them that were saved before transformers 4.52, or by others since.
+#[test]
+fn first_names_of_weights_and_settings_are_read_too() {
+    fn of_qwen(name: &str) -> Option<String> {
+        if name.starts_with("model.visual.") || name.starts_with("model.language_model.") {
+            return None;
+        }
+        let text = name.strip_prefix("model.").map(|rest| format!("model.language_model.{rest}"));
+        let tower = name.starts_with("visual.").then(|| format!("model.{name}"));
+        text.or(tower).or_else(|| name.starts_with("lm_head.").then(|| name.to_owned()))
+    }
+    fn of_others(name: &str) -> Option<String> {
+        if let Some(rest) = name.strip_prefix("language_model.") {
+            let rest = rest.strip_prefix("model.").map(|rest| format!("model.language_model.{rest}"));
+            return rest.or_else(|| name.ends_with("lm_head.weight").then(|| "lm_head.weight".into()));
+        }
+        let beside = name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.");
+        beside.then(|| format!("model.{name}"))
+    }
+    let names = ["qwen2-vl", "qwen2.5-vl", "gemma3", "mistral3", "pixtral", "llava", "internvl"];
+    for name in names {
+        let folder = seeing().into_iter().find(|(own, _)| own == name).unwrap().1;
+        let mut file = ogive_weights::open(&folder).unwrap();
+        let qwen = name.starts_with("qwen");
+        if qwen {
+            // Among all other settings.
+            let text = file.config.0["text_config"].take();
+            file.config.0.as_object_mut().unwrap().extend(text.as_object().unwrap().clone());
+        }
+        let source = Renamed(file.source, if qwen { of_qwen } else { of_others });
+        let (loader, registry) = (Loader::new(&source, &Oracle), ogive_models::registry());
+        let tower = registry.tower(&file.architecture, &file.config, &loader).unwrap();
+        let see = |image: &Image| Arc::new(tower.see(&Oracle, &image.patches, image.grid).unwrap());
+        let seen: Vec<_> = images(&folder).iter().map(see).collect();
+        let model = registry.build(&file.architecture, &file.config, &loader).unwrap();
+        for prompt in prompts(&folder) {
+            let got = logits_of(&Oracle, &*model, &prompt, &seen, &F32, prompt.ids.len());
+            let error = worst(&got, &prompt.logits);
+            assert!(error < EXACT, "{name}, {}: {error:.1e}", prompt.name);
+        }
+    }
+}
+
+/// Of settings that decide where rows of an image stand, or what a tower is.
+#[test]
+fn what_a_family_does_not_know_is_refused() {
+    let text = |name: &str, change: &dyn Fn(&mut Value)| {
+        let (_, folder) = seeing().into_iter().find(|(own, _)| own == name).unwrap();
+        let mut file = ogive_weights::open(folder).unwrap();
+        change(&mut file.config.0);
+        let loader = Loader::new(&*file.source, &Oracle);
+        ogive_models::registry().build(&file.architecture, &file.config, &loader).map(|_| ())
+    };
+    let sections = |c: &mut Value| c["text_config"]["rope_scaling"]["mrope_section"] = Value::Null;
+    let type_of = |c: &mut Value| c["text_config"]["model_type"] = "opt".into();
+    for (result, why) in [
+        (text("qwen2-vl", &|c| c["text_config"]["rope_scaling"] = Value::Null), "mrope_section"),
+        (text("qwen2-vl", &sections), "mrope_section"),
+        (text("qwen3-vl", &sections), "should add up to the 8 pairs"),
+        (text("llava", &type_of), "`text_config` of type `opt`; known are llama"),
+    ] {
+        let e = result.unwrap_err().to_string();
+        assert!(e.contains(why), "{e}");
+    }
+    let tower = |name: &str, pointer: &str, value: Value| {
+        let (_, folder) = seeing().into_iter().find(|(own, _)| own == name).unwrap();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        let change = |c: &mut Config| c.0.pointer_mut(parent).unwrap()[key] = value;
+        tower_with(&folder, &Oracle, change).map(|_| ()).unwrap_err().to_string()
+    };
+    for (name, pointer, value, why) in [
+        ("gemma3", "/mm_tokens_per_image", json!(8), "should be a square"),
+        ("gemma3", "/text_config/sliding_window", json!(8), "no more than the window of 8"),
+        ("gemma3", "/vision_config/num_attention_heads", json!(0), "36 elements cannot be cut into 0 heads"),
+        ("gemma3", "/vision_config/hidden_act", json!("gelo"), "`hidden_act` is `gelo`"),
+        ("qwen2.5-vl", "/vision_config/window_size", json!(3), "less than a block of patches"),
+        ("qwen2.5-vl", "/vision_config/num_heads", json!(16), "cannot turn by row and column"),
+        (
+            "qwen3-vl",
+            "/vision_config/deepstack_visual_indexes",
+            json!([0, 3]),
+            "has block 3, and there are 3",
+        ),
+        (
+            "qwen3-vl",
+            "/vision_config/num_position_embeddings",
+            json!(24),
+            "24 places of 24 elements are configured",
+        ),
+        ("pixtral", "/vision_feature_select_strategy", json!("default"), "Pixtral has all patches"),
+        ("pixtral", "/vision_config/rope_theta", json!(0.0), "a theta of 0"),
+        ("mistral3", "/vision_feature_layer", json!([-1, -2]), "`vision_feature_layer` is [-1,-2]"),
+        ("mistral3", "/vision_feature_layer", json!(-9), "known is one of the 2 layers"),
+        ("mistral3", "/spatial_merge_size", json!(3), "is not of blocks of 3 by 3 patches"),
+        ("llava", "/vision_config/model_type", json!("siglip"), "known are clip_vision_model, pixtral"),
+        ("llava", "/vision_feature_select_strategy", json!("cls"), "known are default, full"),
+        ("internvl", "/vision_config/norm_type", json!("batch_norm"), "known are layer_norm, rms_norm"),
+        ("internvl", "/vision_config/image_size", json!([16, 12]), "of which no square is made"),
+        ("internvl", "/downsample_ratio", json!(0.3), "not one part of a whole number"),
+        ("internvl", "/vision_feature_layer", json!(1), "other than the last layer's patches"),
+        ("smolvlm", "/scale_factor", json!(0), "`scale_factor` is 0"),
+    ] {
+        let e = tower(name, pointer, value);
+        assert!(e.contains(why), "{name}, {pointer}: {e}");
     }
 }
 
