@@ -79,6 +79,16 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         Ok(())
     }));
 
+    // Vision towers' heads, which are no multiples of 32, of patches that see each other, in windows and all of them.
+    cases.push(Case::new("attend/towers", |lab| {
+        for heads in [[2, 2, 72, 72], [2, 2, 80, 80], [1, 1, 88, 88]] {
+            for spans in [(&[(0, 70)][..], 0), (&[(0, 16), (0, 16), (0, 8)], 3)] {
+                attend(lab, spans, heads, |_, _| Ok(vec![]));
+            }
+        }
+        Ok(())
+    }));
+
     cases.push(Case::new("attend/scale", |lab| {
         let (q, kv) = (lab.random.normal(3 * 8), lab.random.normal(3 * 4));
         for scale in [0.0, 0.5, -1.0, 8.0] {
