@@ -34,12 +34,19 @@ pub(crate) struct Names {
     pub(crate) each: [&'static str; 3],
     /// What attention's heads go through.
     pub(crate) out: &'static str,
-    /// Up and down; or gate, up and down.
-    pub(crate) mlp: &'static [&'static str],
+    pub(crate) mlp: MlpNames,
     /// Norms of all of a row's queries and keys, if there are any.
     pub(crate) qk_norms: Option<[&'static str; 2]>,
-    /// Factors on what attention and the MLP give, where there are any.
+    /// Factors on what attention and an MLP without a gate give, where there are any.
     pub(crate) scales: Option<[&'static str; 2]>,
+}
+
+/// What a block's MLP is, and what its matrices are called.
+pub(crate) enum MlpNames {
+    /// Up and down.
+    Plain([&'static str; 2]),
+    /// Gate, up and down.
+    Gated([&'static str; 3]),
 }
 
 /// What all blocks of a tower have in common.
@@ -109,15 +116,12 @@ impl Block {
             None => Ok(linear),
         };
         let mlp = match names.mlp {
-            [up, down] => FeedForward::Plain(Mlp {
+            MlpNames::Plain([up, down]) => FeedForward::Plain(Mlp {
                 up: l.linear(up)?,
                 down: scale(1, l.linear(down)?)?,
                 activation: *activation,
             }),
-            [gate, up, down] => FeedForward::Dense(GatedMlp::named(l, [gate, up, down], *activation)?),
-            other => {
-                return Err(Error::invalid("vision tower", format!("an MLP of {} matrices", other.len())));
-            }
+            MlpNames::Gated(names) => FeedForward::Dense(GatedMlp::named(l, names, *activation)?),
         };
         Ok(Self {
             norms: [before?, between?],

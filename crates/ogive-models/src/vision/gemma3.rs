@@ -4,7 +4,7 @@
 //! `modeling_gemma3` and `modeling_siglip`. Rows of an image see each other to both sides. So they do in layers with a window too, further back than that
 //! as well; no image is longer than the windows there are, and one that is gets refused.
 
-use super::block::{self, Block, Common, Names, Norm};
+use super::block::{self, Block, Common, MlpNames, Names, Norm};
 use super::grid::{Grid, Positions, gathered};
 use super::{above_zero, place, side, vectors};
 use ogive_nn::backend::{Activation, Axis, Backend, Vectors};
@@ -17,7 +17,7 @@ pub(crate) const SIGLIP: Names = Names {
     qkv: "self_attn.qkv_proj",
     each: ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
     out: "self_attn.out_proj",
-    mlp: &["mlp.fc1", "mlp.fc2"],
+    mlp: MlpNames::Plain(["mlp.fc1", "mlp.fc2"]),
     qk_norms: None,
     scales: None,
 };

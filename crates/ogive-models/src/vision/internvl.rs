@@ -3,7 +3,7 @@
 //!
 //! Chen et al. 2023, <https://arxiv.org/abs/2312.14238>; transformers' `modeling_internvl`.
 
-use super::block::{self, Block, Common, Names, Norm};
+use super::block::{self, Block, Common, MlpNames, Names, Norm};
 use super::grid::{Grid, Positions, behind_class, gathered};
 use super::merger::merged;
 use super::{place, project, vectors};
@@ -16,7 +16,7 @@ const NAMES: Names = Names {
     qkv: "attention.qkv_proj",
     each: ["attention.q_proj", "attention.k_proj", "attention.v_proj"],
     out: "attention.projection_layer",
-    mlp: &["mlp.fc1", "mlp.fc2"],
+    mlp: MlpNames::Plain(["mlp.fc1", "mlp.fc2"]),
     qk_norms: None,
     scales: Some(["lambda_1", "lambda_2"]),
 };

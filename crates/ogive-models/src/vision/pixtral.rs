@@ -4,7 +4,7 @@
 //! Agrawal et al. 2024, <https://arxiv.org/abs/2410.07073>; transformers' `modeling_pixtral`, `modeling_mistral3` and `modeling_llava`. A prompt has a token of its own
 //! behind each row of an image's grid, so that what stands in it of one is cut by whoever writes the prompt.
 
-use super::block::{self, Block, Common, Names};
+use super::block::{self, Block, Common, MlpNames, Names};
 use super::grid::{Grid, gathered};
 use super::merger::merged;
 use super::qwen2_vl::merge_of;
@@ -18,7 +18,7 @@ const NAMES: Names = Names {
     qkv: "attention.qkv_proj",
     each: ["attention.q_proj", "attention.k_proj", "attention.v_proj"],
     out: "attention.o_proj",
-    mlp: &["feed_forward.gate_proj", "feed_forward.up_proj", "feed_forward.down_proj"],
+    mlp: MlpNames::Gated(["feed_forward.gate_proj", "feed_forward.up_proj", "feed_forward.down_proj"]),
     qk_norms: None,
     scales: None,
 };

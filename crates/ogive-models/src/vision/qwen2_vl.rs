@@ -5,7 +5,7 @@
 //! `modeling_qwen2_5_vl`. Patches come in blocks, as Qwen's image processor gives them. Windows are runs of patches in a plan of their own,
 //! for which the host puts blocks in the order of windows, and rows back.
 
-use super::block::{Block, Common, Names};
+use super::block::{Block, Common, MlpNames, Names};
 use super::grid::{Grid, gathered};
 use super::merger::Merger;
 use super::{above_zero, place, vectors};
@@ -18,7 +18,7 @@ const NAMES: Names = Names {
     qkv: "attn.qkv",
     each: ["attn.q", "attn.k", "attn.v"],
     out: "attn.proj",
-    mlp: &["mlp.fc1", "mlp.fc2"],
+    mlp: MlpNames::Plain(["mlp.fc1", "mlp.fc2"]),
     qk_norms: None,
     scales: None,
 };
@@ -61,7 +61,7 @@ pub fn load_qwen2_5(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Tower>> {
     let v = &c.at("vision_config");
     let (dim, act) = (v.usize_or("hidden_size", 3584)?, activation(v, "hidden_act", Activation::Silu)?);
     let common = Common { rms: true, ..Common::new(dim, v.usize_or("num_heads", 16)?, act, 1e-6)? };
-    let names = Names { mlp: &["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"], ..NAMES };
+    let names = Names { mlp: MlpNames::Gated(["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]), ..NAMES };
     let (window, patch) = (v.usize_or("window_size", 112)?, above_zero(v, "patch_size", 14)?);
     let side = window / above_zero(v, "spatial_merge_size", 2)? / patch;
     if side == 0 {
@@ -129,7 +129,8 @@ impl Tower for Qwen2Vl {
             grid.places(&blocks.iter().flat_map(|i| &order[i * unit..][..unit]).copied().collect::<Vec<_>>());
         let patches = Patches::new(b, &gathered(patches, unit * len, &blocks), [grid.rows, grid.cols])?;
         let lengths: Vec<usize> = lengths.iter().map(|blocks| blocks * unit).collect();
-        let [full, near] = [patches.plan(b, &[grid.len()], &places)?, patches.plan(b, &lengths, &places)?];
+        let full = patches.plan(b, &[grid.len()], &places)?;
+        let near = if lengths.len() == 1 { full.clone() } else { patches.plan(b, &lengths, &places)? };
         let [full, near] = [&full, &near].map(|plan| Step::new(b, plan, patches.cache()));
         let mut x = self.patch.forward(&full, &patches.values)?; // [n, dim]
         for (i, block) in self.blocks.iter().enumerate() {

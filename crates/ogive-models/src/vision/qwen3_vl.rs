@@ -3,7 +3,7 @@
 //!
 //! Bai et al. 2025, <https://arxiv.org/abs/2511.21631>; of DeepStack Meng et al. 2024, <https://arxiv.org/abs/2406.04334>; transformers' `modeling_qwen3_vl`.
 
-use super::block::{Block, Common, Names, Norm};
+use super::block::{Block, Common, MlpNames, Names, Norm};
 use super::grid::{Grid, Positions};
 use super::merger::Merger;
 use super::qwen2_vl::{merge_of, rope};
@@ -17,7 +17,7 @@ const NAMES: Names = Names {
     qkv: "attn.qkv",
     each: ["attn.q", "attn.k", "attn.v"],
     out: "attn.proj",
-    mlp: &["mlp.linear_fc1", "mlp.linear_fc2"],
+    mlp: MlpNames::Plain(["mlp.linear_fc1", "mlp.linear_fc2"]),
     qk_norms: None,
     scales: None,
 };
