@@ -112,7 +112,9 @@ pub(crate) fn run(root: &Path, target: &Path, args: &[&str]) -> Result<(), Strin
         let to = if name.starts_with("test-") { &tests } else { &bin }.join(name);
         fs::copy(&program, &to).map_err(|e| failed("copying to", &to, e))?;
     }
-    copy(&root.join("crates/ogive-models/tests/golden"), &out.join("golden"))?;
+    for folder in ["golden", "vision"] {
+        copy(&root.join("crates/ogive-models/tests").join(folder), &out.join(folder))?;
+    }
     // With `-dirty` where the tree is not what was committed.
     let describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"];
     let commit = Command::new("git").current_dir(root).args(describe).output();

@@ -52,7 +52,8 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Tower>> {
     let l = projector(root)?;
     let (dim, size) = (c.at("vision_config").usize_or("hidden_size", 1024)?, merge_of(c)?);
     let host = l.host("patch_merger.merging_layer")?;
-    if Some(host.shape[2]) != dim.checked_mul(size * size) {
+    // Where there are no bytes, nothing bounds the shape.
+    if Some(host.shape[2]) != dim.checked_mul(size * size) || host.bytes.is_empty() {
         let why = format!("{:?} is not of blocks of {size} by {size} patches of {dim} elements", host.shape);
         return Err(Error::invalid(&host.name, format!("{why}; do weights and config belong together?")));
     }

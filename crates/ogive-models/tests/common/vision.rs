@@ -33,9 +33,10 @@ pub(crate) struct Prompt {
     pub(crate) logits: Array2<f32>,
 }
 
-/// The models that `cargo xtask golden` makes and that see, by name.
+/// The models that `cargo xtask golden` makes and that see, by name; beside the folder that `OGIVE_GOLDEN` names if it is set.
 pub(crate) fn seeing() -> Vec<(String, PathBuf)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vision");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let folder = std::env::var_os("OGIVE_GOLDEN").map_or(here, PathBuf::from).with_file_name("vision");
     let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<_> =
         all.map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path)).collect();
