@@ -15,8 +15,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use vision::*;
 
-/// The largest difference from transformers' results in single precision.
-const EXACT: f32 = 2e-5;
+/// The largest difference from transformers' results in single precision: rows are within 2e-6, logits within 5e-6, but for Qwen3.5's delta rule, which
+/// transformers computes in chunks: 1.7e-5.
+const EXACT: f32 = 5e-5;
 
 #[test]
 fn towers_make_the_rows_that_transformers_makes() {
@@ -65,6 +66,7 @@ fn logits_with_images_are_those_of_transformers() {
 /// As programs have them that do not choose: weights are BF16, so what they multiply is rounded to it, and the cache is of halves.
 #[test]
 fn what_is_seen_by_default_is_near() {
+    // 1.6e-4 was measured of Qwen3.5's states, and 7e-5 of all others.
     const HALVES: f64 = 3e-4;
     let b = ogive_cpu::CpuBackend::builder().build().unwrap();
     let mut failed = Vec::new();
