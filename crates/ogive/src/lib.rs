@@ -15,6 +15,7 @@
 //! | `cpu` (default) | the CPU backend |
 //! | `cuda-11`, `cuda-12`, `cuda-13` | NVIDIA GPUs, by that generation of NVIDIA's libraries; they add up, and building needs nothing of CUDA |
 //! | `grammar` | answers held to a JSON Schema, a GBNF grammar or a regular expression |
+//! | `vision` | images in prompts and conversations, for models that see: `Options::vision` |
 //! | `demo-model` | [`DEMO`], which stands for a path too: a small model that is part of Ogive, for first steps and tests |
 //!
 //! A [`Model`] is immutable, `Send` and `Sync`, and cheap to clone; what a text has seen so far is in a [`Session`] (or a

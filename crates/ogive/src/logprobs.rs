@@ -69,10 +69,11 @@ impl Model {
     /// ```
     ///
     /// # Errors
-    /// As [`encode`](Self::encode) and [`logits`](Self::logits).
+    /// As [`read`](Self::read) and [`logits`](Self::logits).
     pub fn score(&self, text: impl Into<Prompt>, best: usize) -> Result<Vec<TokenLogprobs>> {
-        let ids = self.encode(&text.into())?;
+        let (ids, inputs) = self.read(&text.into())?;
         let mut how = Evaluate::new();
+        how.inputs = &inputs;
         self.adjust(&mut how);
         let found = score(&**self.backend(), &**self.layers(), &ids, best, &how)?;
         Ok(found.into_iter().map(|found| TokenLogprobs::of(self, found)).collect())

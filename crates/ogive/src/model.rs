@@ -353,7 +353,8 @@ impl Model {
     pub fn read(&self, prompt: &Prompt) -> Result<(Vec<u32>, Vec<Placed>)> {
         #[cfg(feature = "vision")]
         if let Prompt::Shown { text, images, rendered } = prompt {
-            return self.read_shown(text, images, *rendered);
+            let (ids, placed) = self.read_shown(text, images, *rendered)?;
+            return if ids.is_empty() { Err(Error::EmptyPrompt) } else { Ok((ids, placed)) };
         }
         Ok((self.encode(prompt)?, Vec::new()))
     }

@@ -88,6 +88,12 @@ impl Image {
         let (by, seen) = seen.as_ref()?;
         Weak::ptr_eq(by, &Arc::downgrade(vision)).then(|| Arc::clone(seen))
     }
+
+    /// What the last model that saw it made of it.
+    fn seen_last(&self) -> Option<Arc<Seen>> {
+        let seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.as_ref().map(|(_, seen)| Arc::clone(seen))
+    }
 }
 
 impl From<images::Image> for Image {
@@ -320,38 +326,49 @@ pub(crate) fn rendered(
     Ok((Prompt::Shown { text: text.clone(), images, rendered: true }, text))
 }
 
-/// What a saved session notes of the images that its messages show: the message of each, what stands for it, and its rows, which must be those
-/// that the sequence has.
+/// What a saved session notes of the images that its messages show: the message of each, what stands for it, and its rows, which must be the
+/// first that the sequence has: that is where they are found again. Behind them may be more, of a question that was not answered and is none of
+/// the messages.
 pub(crate) fn noted(
     session: &Session,
     id: SeqId,
     messages: &[Message],
 ) -> Result<Vec<(usize, String, usize)>> {
     let model = session.model();
+    let mut inputs = session.engine.inputs(id).unwrap_or_default().iter();
     let mut noted = Vec::new();
     for (i, message) in messages.iter().enumerate() {
         for image in shown(std::slice::from_ref(message))? {
-            let kept = |image: &Image| image.0.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let (text, rows) = match model.vision().map(|vision| (image.seen(vision), vision)) {
-                Some((Some(seen), _)) => (seen.text.clone(), seen.rows()),
-                Some((None, vision)) if image.pixels().is_some() => {
-                    let picture = vision.picture(&image)?;
-                    (picture.text.clone(), picture.rows())
-                }
-                _ => kept(&image).map(|(_, seen)| (seen.text.clone(), seen.rows())).unwrap_or_default(),
+            let seen = match model.vision() {
+                Some(vision) => vision.see(&**model.backend(), &image)?,
+                None => image.seen_last().ok_or_else(unread)?,
             };
-            noted.push((i, text, rows));
+            for part in &seen.parts {
+                follows(part, &mut inputs)?;
+            }
+            noted.push((i, seen.text.clone(), seen.rows()));
         }
     }
-    // A question that was not answered may be there as well, and is none of the messages.
-    let there: usize =
-        session.engine.inputs(id).unwrap_or_default().iter().map(|input| input.vectors.rows()).sum();
-    let wanted: usize = noted.iter().map(|(.., rows)| rows).sum();
-    if wanted > there {
-        let why = "messages show images that the model has not read yet; say something to it, and save then";
-        return Err(seeing(why));
-    }
     Ok(noted)
+}
+
+/// Takes what a part of an image stands as, in one piece or several, if that comes next.
+fn follows<'i>(part: &Arc<Vectors>, inputs: &mut impl Iterator<Item = &'i Placed>) -> Result<()> {
+    let mut done = 0;
+    while done < part.rows() {
+        let Placed { vectors, .. } = inputs.next().ok_or_else(unread)?;
+        let end = done + vectors.rows();
+        let whole = Arc::ptr_eq(part, vectors) || part == vectors;
+        if !whole && !part.part(done..end).is_ok_and(|part| part == **vectors) {
+            return Err(unread());
+        }
+        done = end;
+    }
+    Ok(())
+}
+
+fn unread() -> Error {
+    seeing("messages show images that the model has not read last; say something to it, and save then")
 }
 
 /// Gives the messages of a loaded note their images back, from the rows that the sequence has. False where those are others.
