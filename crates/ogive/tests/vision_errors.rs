@@ -1,0 +1,122 @@
+//! Images and texts that do not fit together, and files that do not: each is told, and nothing else comes of it.
+#![cfg(all(feature = "cpu", feature = "vision"))]
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/vision.rs"]
+mod vision;
+
+use ogive::{Generate, Image};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use vision::*;
+
+#[test]
+fn what_does_not_fit_is_told() {
+    let how = Generate::greedy().max_tokens(1);
+    let row_tokens = [
+        ("gemma3", "<image_soft_token>"),
+        ("qwen2-vl", "<|image_pad|>"),
+        ("mistral3", "[IMG]"),
+        ("smolvlm", "<image>"),
+        ("internvl", "<IMG_CONTEXT>"),
+        ("llava", "<image>"),
+    ];
+    for (name, row) in row_tokens {
+        let model = open(name);
+        let marker = model.image_marker().unwrap().to_owned();
+        let error = |text: &str, images: &[Image]| model.read(&shown(text, images)).unwrap_err().to_string();
+        let one = image("grey.png");
+        let more = error(&format!("{marker} and {marker}"), std::slice::from_ref(&one));
+        assert!(
+            more.contains(&format!("`{marker}` 2 times, for 1 images; write it once for each")),
+            "{more}"
+        );
+        let fewer = error("None.", std::slice::from_ref(&one));
+        assert!(fewer.contains("0 times, for 1 images"), "{fewer}");
+        assert!(error(&format!("{marker}."), &[]).contains("1 times, for 0 images"));
+
+        // Words that spell what a row stands as, in a prompt and in what a user says.
+        let spelled = error(&format!("{marker} {row}"), std::slice::from_ref(&one));
+        let wanted = if row == marker { "2 times, for 1 images" } else { "does its text spell it?" };
+        assert!(spelled.contains(wanted), "{spelled}");
+        let mut chat = model.chat().unwrap();
+        chat.show(one.clone());
+        let spelled = chat.send(format!("What is {row}?"), &how).unwrap_err().to_string();
+        assert!(spelled.contains(wanted), "{spelled}");
+        assert!(chat.messages().is_empty() && chat.shown().len() == 1, "as if nothing was said");
+        chat.send("What is this?", &how).unwrap().text().unwrap();
+        assert!(chat.shown().is_empty());
+
+        let blind = options().open(folder(name).path()).unwrap();
+        let why = blind.read(&shown(&marker, &[one.clone()])).unwrap_err().to_string();
+        assert!(why.contains("not opened to see") && why.contains("Options::vision"), "{why}");
+        let mut chat = blind.chat().unwrap();
+        chat.show(one);
+        let why = chat.send("What is this?", &how).unwrap_err().to_string();
+        assert!(why.contains("not opened to see"), "{why}");
+        chat.shown().clear();
+        chat.send("Who are you?", &how).unwrap().text().unwrap();
+    }
+    assert!(matches!(open("qwen2-vl").read(&shown("", &[])), Err(ogive::Error::EmptyPrompt)));
+}
+
+#[test]
+fn files_that_do_not_see_or_contradict_each_other_are_refused() {
+    let refused = |folder: &Path| options().vision().open(folder).unwrap_err().to_string();
+    // A model of texts.
+    let plain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/golden/nomic-bert");
+    assert!(refused(&plain).contains("vision_config"), "{}", refused(&plain));
+
+    // Weights of the text alone: names of the tower are others.
+    let without = folder("qwen2-vl");
+    let path = without.path().join("model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let head = usize::try_from(u64::from_le_bytes(bytes[..8].try_into().unwrap())).unwrap();
+    for at in 8..8 + head - 6 {
+        if &bytes[at..at + 6] == b"visual" {
+            bytes[at..at + 6].copy_from_slice(b"absent");
+        }
+    }
+    fs::write(&path, bytes).unwrap();
+    let why = refused(without.path());
+    assert!(why.contains("visual.patch_embed"), "{why}");
+    assert!(options().open(without.path()).is_ok(), "it reads and writes all the same");
+
+    for (name, file, key, value, wanted) in [
+        ("qwen2-vl", "preprocessor_config.json", "patch_size", json!(4), "patch_size"),
+        ("qwen2-vl", "preprocessor_config.json", "do_resize", json!(false), "do_resize"),
+        ("gemma3", "preprocessor_config.json", "image_mean", json!([0.5]), "image_mean"),
+        ("gemma3", "processor_config.json", "image_seq_length", json!(16), "mm_tokens_per_image"),
+        ("mistral3", "processor_config.json", "spatial_merge_size", json!(1), "spatial_merge_size"),
+        ("idefics3", "processor_config.json", "image_seq_len", json!("nine"), "image_seq_len"),
+        ("llava", "preprocessor_config.json", "size", json!({ "shortest_edge": 0 }), "shortest_edge"),
+        ("internvl", "preprocessor_config.json", "max_patches", json!(100_000), "max_patches"),
+        ("pixtral", "processor_config.json", "image_token", json!("Look"), "is 4 tokens"),
+    ] {
+        let folder = folder(name);
+        let path = folder.path().join(file);
+        let mut settings: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        settings[key] = value;
+        fs::write(&path, settings.to_string()).unwrap();
+        let why = refused(folder.path());
+        assert!(why.contains(wanted), "{name}, {key}: {why}");
+        fs::write(&path, "{").unwrap();
+        let why = refused(folder.path());
+        assert!(why.contains(file), "{name}: {why}");
+    }
+
+    // A tower that makes other rows than the settings say: told when it is first asked.
+    let wide = folder("gemma3");
+    let path = wide.path().join("preprocessor_config.json");
+    let mut settings: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    settings["size"] = json!({ "height": 36, "width": 36 });
+    fs::write(&path, settings.to_string()).unwrap();
+    let opened = options().vision().open(wide.path());
+    let why =
+        match opened.map(|model| model.read(&shown("<start_of_image>", &[image("grey.png")])).map(|_| ())) {
+            Ok(read) => read.unwrap_err().to_string(),
+            Err(e) => e.to_string(),
+        };
+    assert!(why.contains("patches"), "{why}");
+}
