@@ -37,6 +37,16 @@ fn run(example: &str, args: &[&Path]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// How many tokens of each prompt were read, and how many there are, as a conversation tells it.
+fn read(text: &str) -> Vec<(usize, usize)> {
+    let told = text.lines().filter(|l| l.starts_with('(') && l.ends_with("tokens had to be read)"));
+    told.map(|l| {
+        let mut numbers = l.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    })
+    .collect()
+}
+
 #[test]
 fn generate_tells_the_published_story() {
     let Some(model) = stories() else { return };
@@ -51,19 +61,33 @@ fn generate_tells_the_published_story() {
 fn chat_reads_only_what_is_new() {
     let Some(model) = stories() else { return };
     let text = run("02_chat", &[&model]);
-    let read: Vec<(usize, usize)> = text
-        .lines()
-        .filter(|l| l.starts_with('('))
-        .map(|l| {
-            let mut numbers = l.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
-            (numbers.next().unwrap(), numbers.next().unwrap())
-        })
-        .collect();
-    let [(first, whole), (second, both)] = read[..] else { panic!("{text}") };
+    let [(first, whole), (second, both)] = *read(&text) else { panic!("{text}") };
     assert!(first == whole && both > whole + 40 && second < both - whole, "{text}");
 
     let template = shared("templates/Qwen-Qwen2.5-7B-Instruct.jinja").unwrap();
     assert!(run("02_chat", &[&model, &template]).contains("user: And of Japan?"));
+}
+
+#[test]
+fn an_image_is_read_once() {
+    // Small and random: what it says of the image is noise.
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let model = tempfile::tempdir().unwrap();
+    for part in ["ogive-models/tests/vision/qwen2.5-vl", "ogive/tests/vision/qwen2.5-vl"] {
+        for entry in std::fs::read_dir(crates.join(part)).unwrap() {
+            let file = entry.unwrap();
+            std::fs::copy(file.path(), model.path().join(file.file_name())).unwrap();
+        }
+    }
+    let image = crates.join("ogive-vision/tests/data/smooth.png");
+    let text = run("14_look", &[model.path(), &image, "Is it smooth?".as_ref()]);
+    assert!(text.starts_with("200 x 133 pixels\nuser: Is it smooth?\nassistant: "), "{text}");
+    let [(first, whole), (second, both)] = *read(&text) else { panic!("{text}") };
+    assert!(first == whole && both > whole && second < both - whole + 60, "{text}");
+    let output = start("14_look", &[model.path()]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("MODEL IMAGE [QUESTION]"), "{output:?}");
+    let output = start("14_look", &[model.path(), "nowhere.png".as_ref()]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nowhere.png"), "{output:?}");
 }
 
 #[test]

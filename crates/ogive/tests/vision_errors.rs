@@ -49,7 +49,7 @@ fn what_does_not_fit_is_told() {
         assert!(chat.shown().is_empty());
 
         let blind = options().open(folder(name).path()).unwrap();
-        let why = blind.read(&shown(&marker, &[one.clone()])).unwrap_err().to_string();
+        let why = blind.read(&shown(&marker, std::slice::from_ref(&one))).unwrap_err().to_string();
         assert!(why.contains("not opened to see") && why.contains("Options::vision"), "{why}");
         let mut chat = blind.chat().unwrap();
         chat.show(one);
@@ -82,6 +82,11 @@ fn files_that_do_not_see_or_contradict_each_other_are_refused() {
     let why = refused(without.path());
     assert!(why.contains("visual.patch_embed"), "{why}");
     assert!(options().open(without.path()).is_ok(), "it reads and writes all the same");
+    // What it lacks may be elsewhere.
+    let whole = folder("qwen2-vl");
+    let borrowed = options().vision_from(whole.path()).open(without.path()).unwrap();
+    let prompt = shown("<|image_pad|> is the", &[image("smooth.png")]);
+    assert!(borrowed.read(&prompt).unwrap() == open("qwen2-vl").read(&prompt).unwrap());
 
     for (name, file, key, value, wanted) in [
         ("qwen2-vl", "preprocessor_config.json", "patch_size", json!(4), "patch_size"),
