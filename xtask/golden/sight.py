@@ -192,7 +192,8 @@ def qwen(least, most):
     return dict(min_pixels=least, max_pixels=most, patch_size=2, merge_size=2, temporal_patch_size=2)
 
 
-# Family, settings of the image processor and of the processor, and two images.
+# Family, settings of the image processor and of the processor, and two images. Those of SmolVLM and Idefics 3, which resize in single precision, are such
+# that no level is rounded otherwise by `ogive-vision`.
 MODELS = {
     "gemma3": (GEMMA3, dict(squares(24), resample=2, **HALVES), dict(image_seq_length=9), ["noise", "wide"]),
     "qwen2-vl": (QWEN2, dict(qwen(32, 320), **CLIP), {}, ["smooth", "noise"]),

@@ -237,7 +237,8 @@ impl Chat {
     /// it has read of them, if it has read any.
     ///
     /// # Errors
-    /// If nothing was said yet, or writing fails; if nothing was read yet, and the template does not take the messages.
+    /// If nothing was said yet, or writing fails; if nothing was read yet, and the template does not take the messages; if these were changed, and
+    /// show other images than the session has read.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         if self.session.seq.is_none() && !self.messages.is_empty() {
             self.hold()?;
