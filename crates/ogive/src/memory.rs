@@ -17,12 +17,12 @@ use std::{fmt, path::Path, sync::Arc};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Packed weights. Where files are mapped these are the file's own pages, which the system may drop and read again.
+    /// Packed weights, with those that the model is to see by. Where files are mapped these are the file's own pages, which the system may drop and read again.
     pub weights: u64,
     /// Keys, values and states of all sequences at their whole context.
     pub cache: u64,
     /// What a step needs besides: the most that activations take at a time, reading a prompt with a row of logits at its end or a token
-    /// after a whole context.
+    /// after a whole context. What images take while they are seen is not counted: it depends on their size.
     pub working: u64,
     /// What recorded steps keep for themselves; 0 where none are recorded.
     pub graphs: u64,
@@ -151,6 +151,8 @@ fn count(
     let limits = model::limits_of_all(config, options)?;
     let loader = Loader::new(&*checkpoint.source, backend).for_context(limits.context);
     let model = options.registry.build(&checkpoint.architecture, config, &loader)?;
+    #[cfg(feature = "vision")]
+    let _tower = crate::vision::tower(checkpoint, options, backend)?;
     let spec = limits.cache_spec(model.cache_layout())?;
     let cache = backend.new_cache(&spec)?;
     let none = || vec![Activations::default(); counters.len()];

@@ -9,7 +9,7 @@ use crate::nn::{Loader, is_layer_table, is_token_table};
 use crate::tensor::Error as ModelError;
 use crate::weights::Checkpoint;
 use crate::{Error, Options, Result, model};
-use ogive_engine::backend::{Backend, Estimate, Split, layer_of};
+use ogive_engine::backend::{Backend, Estimate, Split, is_of_tower, layer_of};
 use std::{fmt, str::FromStr, sync::Arc};
 
 /// How many of a model's layers GPUs get; the others stay on the CPU.
@@ -164,7 +164,8 @@ impl<'a> Layers<'a> {
     pub(crate) fn split(&self, parts: Vec<Arc<dyn Backend>>, homes: &Homes) -> Result<Split> {
         let (last, tied) = (parts.len().saturating_sub(1), self.tied);
         // The table of tokens is looked up first, and where it is the head it is read last.
-        let first = |name: &str| ["embed", "wte", "wpe"].iter().any(|part| name.contains(part));
+        let table = |name: &str| ["embed", "wte", "wpe"].iter().any(|part| name.contains(part));
+        let first = move |name: &str| table(name) && !is_of_tower(name);
         // Inputs of layers are cut from a table of their own, by rows of tokens, and from the embeddings.
         let inputs = |name: &str| is_layer_table(name) || name.contains("per_layer_model_projection");
         let place = move |name: &str| if inputs(name) || first(name) && !tied { 0 } else { last };

@@ -14,7 +14,7 @@ use crate::tensor::{Config, Error as ModelError, ErrorKind, serde_json};
 use crate::tokenizer::template::{Attached, Message};
 use crate::tokenizer::{EncodeOptions, Tokenizer};
 use crate::weights::Checkpoint;
-use crate::{Error, Model, Prompt, Result, Session};
+use crate::{Error, Model, Options, Prompt, Result, Session};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -136,7 +136,7 @@ impl Vision {
         let own = read("preprocessor_config.json")?.flatten().or(nested);
         let processor = Processor::load(config, own.as_ref(), whole.as_ref())?.ok_or_else(|| {
             let why =
-                format!("{architecture} is of no family whose images are known, or has no `vision_config`");
+                format!("{architecture} is of no family whose images are known, or has no `vision_config`: open a model that sees, or this one without");
             ModelError::unsupported("images", why)
         })?;
         let tower = registry.tower(architecture, config, &Loader::new(&**source, backend))?;
@@ -229,6 +229,18 @@ impl Vision {
     }
 }
 
+/// What a model sees by, on its own, as these options ask for it; for estimates.
+pub(crate) fn tower(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    backend: &dyn Backend,
+) -> Result<Option<Box<dyn Tower>>> {
+    let Some(from) = &options.vision else { return Ok(None) };
+    let other = from.as_ref().map(|path| options.files.open(path)).transpose()?;
+    let Checkpoint { config, architecture, source, .. } = other.as_ref().unwrap_or(checkpoint);
+    Ok(Some(options.registry.tower(architecture, config, &Loader::new(&**source, backend))?))
+}
+
 /// A file of settings, if it is there.
 fn settings(path: &Path) -> Result<Option<Config>> {
     let at = |e: ModelError| e.within(&path.display().to_string());
@@ -254,7 +266,7 @@ impl Model {
     }
 
     fn eyes(&self) -> Result<&Arc<Vision>> {
-        let blind = "the model was not opened to see; open it with `Options::vision` or `vision_from`";
+        let blind = "the model was not opened to see; open it with `Options::vision` or `vision_from` (`--vision`, `--mmproj`)";
         self.vision().ok_or_else(|| seeing(blind))
     }
 

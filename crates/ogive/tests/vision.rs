@@ -7,9 +7,12 @@
 mod vision;
 
 use ndarray::{Array2, Axis};
+use ogive::backend::{Backend, Split};
+use ogive::cpu::{CpuBackend, Precision};
 use ogive::engine::{Evaluate, Placed, Request, SeqId, evaluate};
 use ogive::{Draft, Generate, Model, Prompt};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vision::*;
 
@@ -157,5 +160,33 @@ fn sequences_with_images_draw_among_others_what_they_draw_alone() {
         for draft in [Draft::lookup(), Draft::model(&blind)] {
             assert_eq!(drawn(&model.with_draft(draft).unwrap()), drawn(&model), "{name}");
         }
+    }
+}
+
+#[test]
+fn what_sees_is_on_one_part_of_a_split_and_counted() {
+    for name in names() {
+        let folder = folder(&name);
+        let plain = options().vision().open(folder.path()).unwrap();
+        let part = || -> Arc<dyn Backend> {
+            Arc::new(CpuBackend::builder().precision(Precision::Exact).threads(1).build().unwrap())
+        };
+        // Layers in turn, and what has none on the last, as programs share it out; what is looked up by tokens is on the first.
+        let first = |name: &str| name.contains("embed_tokens");
+        let split = Split::new(vec![part(), part()], vec![0, 1, 0, 1], move |name| usize::from(!first(name)));
+        let split: Arc<dyn Backend> = Arc::new(split.unwrap());
+        let shared = options().vision().backend(split).open(folder.path()).unwrap();
+        let case = cases(&name).into_iter().find(|case| case.text.is_some()).unwrap();
+        let prompt = shown(case.text.as_ref().unwrap(), &case.images);
+        let (ids, inputs) = plain.read(&prompt).unwrap();
+        let (same, others) = shared.read(&prompt).unwrap();
+        assert_eq!((&ids, inputs.len()), (&same, others.len()), "{name}");
+        assert!(inputs == others, "{name}: the same rows");
+        let rows = case.logits.nrows();
+        let of = |model: &Model, inputs: &[Placed]| logits(model, &ids, inputs, rows);
+        assert!(worst(&of(&plain, &inputs), &of(&shared, &others)) == 0.0, "{name}");
+        let [blind, seeing] = [options(), options().vision()]
+            .map(|options| options.estimate_memory(folder.path()).unwrap().weights);
+        assert!(seeing > blind + 1000, "{name}: {blind} without and {seeing} with");
     }
 }

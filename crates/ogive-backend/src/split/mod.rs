@@ -55,10 +55,18 @@ struct Shared {
     homes: Vec<usize>,
 }
 
-/// The number of the layer that a weight belongs to: the first part of its name that is one (`model.layers.7.mlp.up_proj`).
+/// The number of the layer that a weight belongs to: the first part of its name that is one (`model.layers.7.mlp.up_proj`). What
+/// [lets a model see](is_of_tower) has layers of its own, which do not count.
 #[must_use]
 pub fn layer_of(name: &str) -> Option<usize> {
-    name.split('.').find_map(|part| part.parse().ok())
+    if is_of_tower(name) { None } else { name.split('.').find_map(|part| part.parse().ok()) }
+}
+
+/// Whether a weight belongs to what lets a model see or hear, by Hugging Face's names (`model.vision_tower.…`, `visual.…`).
+#[must_use]
+pub fn is_of_tower(name: &str) -> bool {
+    let tower = |part: &str| part == "visual" || part.starts_with("vision") || part.starts_with("audio");
+    name.split('.').any(tower)
 }
 
 impl Split {
