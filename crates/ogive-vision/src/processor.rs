@@ -77,7 +77,7 @@ impl Processor {
 
     /// The processor of a checkpoint, by its files: `config` is `config.json`; `settings` is `preprocessor_config.json`, or what
     /// `processor_config.json` holds under `image_processor`; `processor` is `processor_config.json` itself. The last two may be missing: then what the
-    /// configuration says, and else the family's defaults, hold.
+    /// configuration says, under `image_processor` where it is of a GGUF file, and else the family's defaults, hold.
     ///
     /// `None` where the model does not see (there is no `vision_config`), or is of no family that is [known here](crate#families).
     ///

@@ -40,7 +40,11 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn new(config: &Config, image: Option<&Config>, processor: Option<&Config>) -> Self {
         let processor = processor.cloned().unwrap_or_default();
-        let image = image.cloned().unwrap_or_else(|| processor.at("image_processor"));
+        // As a GGUF file has it, where there are no files beside it.
+        let own = || config.at("image_processor");
+        let within =
+            || if processor.has("image_processor") { processor.at("image_processor") } else { own() };
+        let image = image.cloned().unwrap_or_else(within);
         Self { config: config.clone(), vision: config.at("vision_config"), image, processor }
     }
 

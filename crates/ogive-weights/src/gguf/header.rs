@@ -1,6 +1,6 @@
 //! A GGUF file's settings, asked for without the architecture's prefix.
 
-use gguf_file::{Gguf, Value as Stored};
+use gguf_file::{Array, Gguf, Value as Stored};
 use ogive_tensor::{Error, HostWeight, Result};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ impl<'a> Header<'a> {
         Self { gguf, architecture }
     }
 
-    /// The name under `general.architecture`.
+    /// The name under `general.architecture`, with which keys begin; `clip.vision` of files that a model sees with.
     pub fn architecture(&self) -> &'a str {
         self.architecture
     }
@@ -86,6 +86,17 @@ impl<'a> Header<'a> {
         self.gguf.metadata().get(&key).map(|v| to_json(&key, v)).transpose()
     }
 
+    /// The list of numbers under `ARCHITECTURE.key`, however many of them are the same, as JSON.
+    ///
+    /// # Errors
+    /// If the value is no list, or as [`value`](Self::value).
+    pub fn list(&self, key: &str) -> Result<Option<Vec<Value>>> {
+        let key = self.key(key);
+        let Some(value) = self.gguf.metadata().get(&key) else { return Ok(None) };
+        let wrong = || Error::invalid(&key, format!("its value {value} should be a list"));
+        list_of(&key, value, value.as_array().ok_or_else(wrong)?).map(Some)
+    }
+
     /// The whole number under `key`, without a prefix, as JSON.
     ///
     /// # Errors
@@ -133,8 +144,7 @@ fn failed(e: gguf_file::Error) -> Error {
 
 /// A metadata value as JSON.
 fn to_json(key: &str, value: &Stored) -> Result<Value> {
-    let wrong =
-        |what: &str| Error::invalid(key, format!("its value {value} is {what}, which no setting can be"));
+    let wrong = |what: &str| no_setting(key, value, what);
     let int = |i: i128| {
         let unsigned = u64::try_from(i).map(Value::from);
         unsigned.or_else(|_| i64::try_from(i).map(Value::from)).map_err(|_| wrong("too large"))
@@ -143,16 +153,7 @@ fn to_json(key: &str, value: &Stored) -> Result<Value> {
         return int(i);
     }
     if let Some(array) = value.as_array() {
-        let list = if let Some(v) = array.as_bool() {
-            v.iter().map(|&b| Value::from(b)).collect()
-        } else if array.element_type().is_integer() {
-            array.to_i64().ok_or_else(|| wrong("too large"))?.iter().map(|&i| Value::from(i)).collect()
-        } else if let Some(v) = array.to_f32() {
-            v.iter().map(|&v| number(key, v)).collect::<Result<Vec<_>>>()?
-        } else {
-            let Some(strings) = array.strings() else { return Err(wrong("a nested array")) };
-            strings.iter().map(|s| Value::from(String::from_utf8_lossy(s).into_owned())).collect()
-        };
+        let list = list_of(key, value, array)?;
         return Ok(match list.split_first() {
             Some((first, rest)) if rest.iter().all(|v| v == first) => first.clone(),
             _ => Value::Array(list),
@@ -169,6 +170,25 @@ fn to_json(key: &str, value: &Stored) -> Result<Value> {
             Ok(Value::from(text))
         }
     }
+}
+
+/// The elements of an array.
+fn list_of(key: &str, value: &Stored, array: &Array) -> Result<Vec<Value>> {
+    let wrong = |what: &str| no_setting(key, value, what);
+    Ok(if let Some(v) = array.as_bool() {
+        v.iter().map(|&b| Value::from(b)).collect()
+    } else if array.element_type().is_integer() {
+        array.to_i64().ok_or_else(|| wrong("too large"))?.iter().map(|&i| Value::from(i)).collect()
+    } else if let Some(v) = array.to_f32() {
+        v.iter().map(|&v| number(key, v)).collect::<Result<Vec<_>>>()?
+    } else {
+        let Some(strings) = array.strings() else { return Err(wrong("a nested array")) };
+        strings.iter().map(|s| Value::from(String::from_utf8_lossy(s).into_owned())).collect()
+    })
+}
+
+fn no_setting(key: &str, value: &Stored, what: &str) -> Error {
+    Error::invalid(key, format!("its value {value} is {what}, which no setting can be"))
 }
 
 /// A single as the shortest decimal that means it: `1e-6` and not the double nearest to the single.

@@ -6,6 +6,7 @@
 mod arch;
 mod change;
 mod header;
+mod mmproj;
 mod rope;
 mod settings;
 mod source;

@@ -46,6 +46,7 @@ impl GgufSource {
         config: &Config,
         formats: Formats,
     ) -> Result<Self> {
+        let translation = &translation.fitted(&gguf);
         let places: HashMap<&str, usize> =
             gguf.tensors().iter().enumerate().map(|(i, t)| (t.name(), i)).collect();
         let mut taken = HashSet::new();

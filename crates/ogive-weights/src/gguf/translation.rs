@@ -4,7 +4,7 @@
 //! in a table, and no two can disagree about a name.
 
 use super::settings::{self, Settings};
-use super::{Change, Header};
+use super::{Change, Header, mmproj};
 use gguf_file::Gguf;
 use ogive_tensor::{Config, Error, Result};
 use serde_json::{Value, json};
@@ -13,6 +13,9 @@ use std::{collections::HashMap, fmt, sync::Arc};
 /// A function that fills in settings; see [`Translation::settings`].
 type Fill = Arc<dyn Fn(&Header<'_>, &mut Settings) -> Result<()> + Send + Sync>;
 
+/// A function that fits the rules to a file; see [`Translation::for_file`].
+type Fit = Arc<dyn Fn(Translation, &Header<'_>) -> Translation + Send + Sync>;
+
 /// What llama.cpp's converter makes of sentence-transformers' layers `Dense`.
 const PROJECTIONS: &[&str] = &["dense_2.weight", "dense_3.weight"];
 
@@ -20,10 +23,13 @@ const PROJECTIONS: &[&str] = &["dense_2.weight", "dense_3.weight"];
 #[derive(Clone)]
 pub struct Translation {
     architecture: String,
+    /// The name under `clip.projector_type`, of files that a model sees with.
+    projector: Option<String>,
     class: String,
     /// By the first name that a rule takes.
     rules: HashMap<String, Rule>,
     fill: Vec<Fill>,
+    fit: Vec<Fit>,
     factors_in_weights: bool,
 }
 
@@ -58,11 +64,25 @@ impl Translation {
     pub fn new(architecture: impl Into<String>, class: impl Into<String>) -> Self {
         Self {
             architecture: architecture.into(),
+            projector: None,
             class: class.into(),
             rules: HashMap::new(),
             fill: Vec::new(),
+            fit: Vec::new(),
             factors_in_weights: false,
         }
+    }
+
+    /// Files of what models see with (llama.cpp's `mmproj`, of the architecture `clip`) whose projector has this name, as the tower that is
+    /// registered for the Hugging Face class `class`. The settings that such files share come as `vision_config`, and means and deviations of
+    /// colours as `image_processor`.
+    pub fn mmproj(projector: impl Into<String>, class: impl Into<String>) -> Self {
+        Self { projector: Some(projector.into()), ..Self::new(mmproj::ARCHITECTURE, class) }
+    }
+
+    /// The name of the projector, where this is for files that a model sees with.
+    pub fn projector(&self) -> Option<&str> {
+        self.projector.as_deref()
     }
 
     /// Files whose writer multiplied factors of the settings into the weights, so that the settings have none. An adapter, which was trained
@@ -155,9 +175,27 @@ impl Translation {
         self
     }
 
+    /// Fits the rules to a file, after those of earlier calls: where what a tensor is called says less than its shape, or a number in its name is
+    /// counted in another way.
+    #[must_use]
+    pub fn for_file(mut self, fit: impl Fn(Self, &Header<'_>) -> Self + Send + Sync + 'static) -> Self {
+        self.fit.push(Arc::new(fit));
+        self
+    }
+
+    /// The same with its rules fitted to this file.
+    pub(crate) fn fitted(&self, gguf: &Gguf) -> Self {
+        let header = self.header(gguf);
+        self.fit.iter().fold(self.clone(), |t, fit| fit(t, &header))
+    }
+
     /// The name under `general.architecture`.
     pub fn architecture(&self) -> &str {
         &self.architecture
+    }
+
+    fn header<'a>(&'a self, gguf: &'a Gguf) -> Header<'a> {
+        Header::new(gguf, if self.projector.is_some() { mmproj::KEYS } else { &self.architecture })
     }
 
     /// The settings of a file, under the keys of `config.json`.
@@ -166,10 +204,13 @@ impl Translation {
     /// If a setting is of a wrong type, if a function of [`settings`](Self::settings) fails, or if the file goes on with a layer `Dense`
     /// after its model that has no rule.
     pub fn config(&self, gguf: &Gguf) -> Result<Config> {
-        let header = Header::new(gguf, &self.architecture);
+        let header = self.header(gguf);
         let mut settings = Settings::new();
         settings.insert("architectures".into(), json!([self.class]));
-        settings::common(&header, &mut settings)?;
+        match self.projector {
+            Some(_) => mmproj::common(&header, &mut settings)?,
+            None => settings::common(&header, &mut settings)?,
+        }
         for fill in &self.fill {
             fill(&header, &mut settings)?;
         }
@@ -191,8 +232,8 @@ impl Translation {
     pub fn gguf_name(&self, name: &str) -> Option<(String, Option<Change>)> {
         let (pattern, numbers) = pattern(name);
         // Where several rules give a name, that of the tensor which sorts first, so that the answer is always the same.
-        let rules = self.rules.values().filter(|r| r.to == pattern && r.from.len() == 1);
-        let rule = rules.min_by(|a, b| a.from.cmp(&b.from))?;
+        let rules = self.rules.values().filter(|r| (r.to == name || r.to == pattern) && r.from.len() == 1);
+        let rule = rules.min_by_key(|r| (r.to != name, &r.from))?;
         let back = match &rule.change {
             Some(change) => Some(change.reversed()?),
             None => None,
@@ -200,8 +241,11 @@ impl Translation {
         Some((fill_in(rule.from.first()?, &numbers), back))
     }
 
-    /// The rule for a tensor, and the numbers in the tensor's name.
+    /// The rule for a tensor, and the numbers in the tensor's name. One for this very name comes before one with `{}`.
     pub(crate) fn rule_for<'a>(&self, tensor: &'a str) -> Option<(&Rule, Vec<&'a str>)> {
+        if let Some(rule) = self.rules.get(tensor) {
+            return Some((rule, Vec::new()));
+        }
         let (pattern, numbers) = pattern(tensor);
         Some((self.rules.get(&pattern)?, numbers))
     }
@@ -221,8 +265,12 @@ impl fmt::Debug for Translation {
 pub(crate) fn find<'a>(all: &'a [Translation], gguf: &Gguf) -> Result<&'a Translation> {
     const KEY: &str = "general.architecture";
     let name = gguf.metadata().str(KEY).map_err(|e| Error::other("reading the architecture", e))?;
+    if name == mmproj::ARCHITECTURE {
+        return mmproj::find(all, gguf);
+    }
     all.iter().rev().find(|t| t.architecture == name).ok_or_else(|| {
-        let mut known: Vec<&str> = all.iter().map(Translation::architecture).collect();
+        let texts = all.iter().filter(|t| t.projector.is_none());
+        let mut known: Vec<&str> = texts.map(Translation::architecture).collect();
         known.sort_unstable();
         known.dedup();
         let why =
@@ -287,5 +335,11 @@ mod tests {
         assert_eq!(back("model.layers.12.self_attn.q_proj.bias").unwrap(), "blk.12.attn_q.bias");
         assert_eq!(back("l.3.experts.7.w1.weight").unwrap(), "blk.3.ffn_gate.7.weight");
         assert_eq!((back("model.layers.x.mlp.up_proj.weight"), back("")), (None, None));
+        // A rule for one number stands before that for all.
+        let t = t.rename("blk.7.attn_q", "first");
+        let to = |name: &str| t.rule_for(name).map(|(rule, n)| fill_in(&rule.to, &n));
+        assert_eq!(to("blk.7.attn_q.bias").unwrap(), "first.bias");
+        assert_eq!(to("blk.70.attn_q.bias").unwrap(), "model.layers.70.self_attn.q_proj.bias");
+        assert_eq!(t.gguf_name("first.bias").unwrap().0, "blk.7.attn_q.bias");
     }
 }

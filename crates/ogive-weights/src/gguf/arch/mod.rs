@@ -23,13 +23,20 @@ mod olmo;
 mod phi3;
 mod qwen;
 mod qwen_hybrid;
+mod qwen_vl;
 mod seed_oss;
 mod smollm3;
 
-use super::Translation;
+use super::{Translation, mmproj};
 
-/// The translations this crate has.
+/// The translations this crate has: of architectures, and of what models see with.
 pub fn translations() -> Vec<Translation> {
+    let mut all = texts();
+    all.extend(mmproj::translations());
+    all
+}
+
+fn texts() -> Vec<Translation> {
     vec![
         llama::llama(),
         llama::mistral3(),
@@ -37,6 +44,9 @@ pub fn translations() -> Vec<Translation> {
         qwen::qwen3(),
         qwen::qwen2_moe(),
         qwen::qwen3_moe(),
+        qwen_vl::qwen2_vl(),
+        qwen_vl::qwen3_vl(),
+        qwen_vl::qwen3_vl_moe(),
         qwen_hybrid::qwen3_next(),
         qwen_hybrid::qwen3_5(),
         qwen_hybrid::qwen3_5_moe(),
