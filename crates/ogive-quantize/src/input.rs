@@ -8,7 +8,7 @@ use crate::format::decoder;
 use crate::{Error, Result, convert};
 use gguf_file::{GgmlType, Gguf, Metadata, TensorInfo};
 use ogive_tensor::{Config, HostWeight, Source};
-use ogive_weights::{Change, OpenOptions, bytes_of, is_gguf, is_piped, read_piped};
+use ogive_weights::{Change, Checkpoint, OpenOptions, bytes_of, is_gguf, is_piped, read_piped};
 use std::path::{Path, PathBuf};
 
 /// A model that can be packed.
@@ -51,6 +51,13 @@ pub(crate) enum Piece {
     Made(HostWeight),
 }
 
+impl Piece {
+    /// Whether it is made of the weight of this name.
+    fn is_of(&self, name: &str) -> bool {
+        matches!(self, Self::Named(own, _) if own == name)
+    }
+}
+
 impl Input {
     /// Opens a GGUF file (of a split, the first part) or a Hugging Face folder (or one of its files). Nothing but headers
     /// and the vocabulary is read, unless a GGUF file comes out of a pipe.
@@ -88,10 +95,37 @@ impl Input {
 
     fn from_folder(path: &Path) -> Result<Self> {
         let mut checkpoint = OpenOptions::new().open(path)?;
-        convert::only_known(&mut checkpoint);
         let folder = checkpoint.folder.clone().unwrap_or_default();
-        let (metadata, tensors) = convert::convert(&checkpoint, &folder)?;
-        let bytes = checkpoint.source.tensors().iter().map(|t| t.bytes() as u64).sum();
+        let (metadata, tensors) = convert::convert(&mut checkpoint, &folder)?;
+        Self::of_folder(path, checkpoint, metadata, tensors)
+    }
+
+    /// Opens what the model of a Hugging Face folder sees with (llama.cpp's `mmproj`, which is a file of its own); [`open`](Self::open) of
+    /// the same folder gives its text's part.
+    ///
+    /// # Errors
+    /// If it is no folder, if its model does not see, or by a tower that is not converted; if something of the tower has no place in a GGUF file.
+    pub fn open_mmproj(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if is_piped(path) || is_gguf(path)? {
+            let why = "a GGUF file has one part of a model; what it sees with is read from the folder that both were made of";
+            return Err(Error::convert(path.display().to_string(), why));
+        }
+        let checkpoint = OpenOptions::new().open(path)?;
+        let folder = checkpoint.folder.clone().unwrap_or_default();
+        let (metadata, tensors) = convert::mmproj::convert(&checkpoint, &folder)?;
+        Self::of_folder(path, checkpoint, metadata, tensors)
+    }
+
+    fn of_folder(
+        path: &Path,
+        checkpoint: Checkpoint,
+        metadata: Metadata,
+        tensors: Vec<Tensor>,
+    ) -> Result<Self> {
+        let read = |name: &str| tensors.iter().flat_map(|t| &t.pieces).any(|piece| piece.is_of(name));
+        let own = checkpoint.source.tensors().into_iter().filter(|t| read(&t.name));
+        let bytes = own.map(|t| t.bytes() as u64).sum();
         let origin = Origin::Folder { source: checkpoint.source, config: checkpoint.config };
         Self { metadata, tensors, path: path.to_owned(), bytes, origin }.with_tensors()
     }

@@ -166,7 +166,9 @@ impl Mix {
         }
         let cols = dims.first().copied().unwrap_or(0);
         // Counted whatever a rule says: a rule for one tensor must not move the others.
-        let chosen = if self.pure || !self.format.is_packed() {
+        let chosen = if facts.architecture == CLIP {
+            of_tower(name, self.format.base)
+        } else if self.pure || !self.format.is_packed() {
             self.format.base
         } else {
             self.mixed(facts, name, dims, counts)
@@ -383,6 +385,17 @@ const LEFT_ALONE: &[&str] = &[
     "a.rvq.codebook",
     "mm.a.code_embd",
 ];
+
+/// What models see with. llama.cpp's quantiser does not take such files; its converter gives all matrices one type.
+const CLIP: &str = "clip";
+
+/// The type of a tower's matrix. One is turned by its readers, which take it in halves or singles only.
+fn of_tower(name: &str, base: GgmlType) -> GgmlType {
+    match name {
+        "mm.input_projection.weight" if base != GgmlType::F32 => GgmlType::F16,
+        _ => base,
+    }
+}
 
 /// An architecture with names of its own that are left alone, and with some that get no less than eight bits.
 const GLM5_NEXT: &str = "glm5-next";

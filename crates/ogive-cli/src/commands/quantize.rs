@@ -23,9 +23,12 @@ pub(crate) struct Args {
     /// The GGUF file to write
     #[arg(value_name = "OUT", required_unless_present = "plan")]
     out: Option<PathBuf>,
-    /// What to pack it as: llama.cpp's names, as in q4_k_m, q8_0 or f16; a wrong name lists all
-    #[arg(short, long, value_name = "FORMAT", value_parser = FileFormat::find)]
-    format: &'static FileFormat,
+    /// What to pack it as: llama.cpp's names, as in q4_k_m, q8_0 or f16; a wrong name lists all [default with --mmproj: f16]
+    #[arg(short, long, value_name = "FORMAT", value_parser = FileFormat::find, required_unless_present = "mmproj")]
+    format: Option<&'static FileFormat>,
+    /// Packs what the model of a folder sees with, which is a file of its own beside the model's
+    #[arg(long)]
+    mmproj: bool,
     /// The format's own type for every matrix, with no better ones where it matters most
     #[arg(long)]
     pure: bool,
@@ -68,25 +71,27 @@ impl Args {
     /// What is to be packed. Ogive's own model has a name and no path.
     fn open(&self) -> Result<Input> {
         Ok(match ogive::is_demo(&self.input) {
+            _ if self.mmproj => Input::open_mmproj(&self.input)?,
             true => Input::from_gguf(ogive::open_gguf(&self.input)?, &self.input)?,
             false => Input::open(&self.input)?,
         })
     }
 
-    fn quantize(&self) -> Quantize {
-        let all = Quantize::new(self.format)
+    fn quantize(&self) -> Result<Quantize> {
+        let format = self.format.map_or_else(|| FileFormat::find("f16"), Ok)?;
+        let all = Quantize::new(format)
             .pure(self.pure)
             .output_type(self.output_tensor_type)
             .embedding_type(self.token_embedding_type)
             .rules(self.tensor_type.iter().map(|r| r.rule.clone()).collect())
             .allow_requantize(self.allow_requantize)
             .overwrite(self.force);
-        self.threads.into_iter().fold(all, |all, n| all.threads(n))
+        Ok(self.threads.into_iter().fold(all, |all, n| all.threads(n)))
     }
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
-    let quantize = args.quantize();
+    let quantize = args.quantize()?;
     let out = match (&args.out, args.plan) {
         (Some(out), false) => out,
         _ => return plan(args, &args.open()?, context),
@@ -125,7 +130,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
 
 /// What every tensor would become, whether or not it may be packed again.
 fn planned(args: &Args, input: &Input) -> Result<Vec<Packed>> {
-    Ok(args.quantize().allow_requantize(true).plan(input)?)
+    Ok(args.quantize()?.allow_requantize(true).plan(input)?)
 }
 
 /// Prints the plan.

@@ -36,6 +36,24 @@ pub(crate) fn gguf_bytes(
     format: &str,
     change: impl FnOnce(&mut Value),
 ) -> ogive_quantize::Result<Vec<u8>> {
+    packed(folder, format, change, |copy| Input::open(copy))
+}
+
+/// What the folder's model sees with as a GGUF file's bytes, or the refusal.
+pub(crate) fn mmproj_bytes(
+    folder: &Path,
+    format: &str,
+    change: impl FnOnce(&mut Value),
+) -> ogive_quantize::Result<Vec<u8>> {
+    packed(folder, format, change, |copy| Input::open_mmproj(copy))
+}
+
+fn packed(
+    folder: &Path,
+    format: &str,
+    change: impl FnOnce(&mut Value),
+    open: impl FnOnce(&Path) -> ogive_quantize::Result<Input>,
+) -> ogive_quantize::Result<Vec<u8>> {
     let copy = tempfile::tempdir().unwrap();
     let to = |name: &str| copy.path().join(name);
     std::fs::copy(folder.join("model.safetensors"), to("model.safetensors")).unwrap();
@@ -49,6 +67,6 @@ pub(crate) fn gguf_bytes(
     std::fs::write(to("config.json"), config.to_string()).unwrap();
     let mut file = Vec::new();
     let quantize = Quantize::new(FileFormat::find(format)?);
-    quantize.write_to(&Input::open(copy.path())?, &mut file, |_| true)?;
+    quantize.write_to(&open(copy.path())?, &mut file, |_| true)?;
     Ok(file)
 }

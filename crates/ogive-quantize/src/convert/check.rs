@@ -69,13 +69,13 @@ fn scaling(config: &Config) -> Result<&'static str> {
         // Its factors are a tensor.
         Some("llama3" | "factors" | "proportional") => "llama3",
         Some("longrope" | "su") => "longrope",
-        Some("default" | "linear" | "yarn") | None => "none",
+        Some("default" | "mrope" | "linear" | "yarn") | None => "none",
         Some(_) => "another",
     })
 }
 
 /// Equal but for the rounding to single precision.
-fn alike(a: &Value, b: &Value) -> bool {
+pub(super) fn alike(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-6 * a.abs().max(b.abs()),
         _ => match (a.as_array(), b.as_array()) {

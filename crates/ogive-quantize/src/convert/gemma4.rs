@@ -135,7 +135,7 @@ pub(super) fn kinds(model: &Model<'_>) -> Result<impl Fn(u64) -> Option<&'static
 
 /// Whether a tensor is of no part that GGUF has, or of none that the class has.
 pub(super) fn is_beside(model: &Model<'_>, name: &str) -> Result<bool> {
-    const SENSES: [&str; 4] = ["vision_tower.", "audio_tower.", "embed_vision.", "embed_audio."];
+    const SENSES: [&str; 3] = ["audio_tower.", "embed_vision.", "embed_audio."];
     const KEYS: [&str; 4] = ["k_proj.", "v_proj.", "k_norm.", "v_norm."];
     if !is(model) {
         return Ok(false);
@@ -151,12 +151,6 @@ pub(super) fn is_beside(model: &Model<'_>, name: &str) -> Result<bool> {
         _ => false,
     };
     Ok(unread || SENSES.iter().any(|part| bare.starts_with(part)))
-}
-
-/// The text's name for a tensor of a checkpoint that also sees.
-pub(super) fn text_name(model: &Model<'_>, name: &str) -> Option<String> {
-    let rest = name.strip_prefix("model.language_model.").filter(|_| is(model))?;
-    Some(format!("model.{rest}"))
 }
 
 /// Sets what this architecture has besides.

@@ -3,9 +3,9 @@
 //! A checkpoint that also sees gives its text's part. What it sees with, and what foretells more than one token (`mtp`), is left out.
 
 use super::settings::whole;
-use super::{Keys, Model, granite, layer_types, refuse, tensors::Part};
+use super::{Keys, Model, granite, layer_types, refuse, seeing, tensors::Part};
+use crate::Result;
 use crate::input::Tensor;
-use crate::{Error, Result};
 use ogive_tensor::{Config, WeightInfo};
 use ogive_weights::{Change, Checkpoint};
 
@@ -17,35 +17,17 @@ pub(super) const MIXTURE: &str = "qwen35moe";
 /// What such layers are called.
 const LINEAR: &str = "linear_attention";
 
-const TIED: &str = "tie_word_embeddings";
-
 /// Whether it is one of these.
 pub(super) fn is(model: &Model<'_>) -> bool {
     [NEXT, DENSE, MIXTURE].contains(&model.architecture)
 }
 
-/// Leaves of Qwen3.5's settings what its classes know, and of a checkpoint that also sees, here or of Gemma 4, those of its text.
-pub(crate) fn only_known(checkpoint: &mut Checkpoint) {
-    let is_qwen = checkpoint.architecture.starts_with("Qwen3_5");
-    if !is_qwen && checkpoint.architecture != "Gemma4ForConditionalGeneration" {
+/// Leaves of Qwen3.5's settings what its classes know.
+pub(super) fn only_known(checkpoint: &mut Checkpoint) {
+    if !checkpoint.architecture.starts_with("Qwen3_5") {
         return;
     }
-    if checkpoint.config.has("text_config") {
-        let mut text = checkpoint.config.at("text_config");
-        if let (Some(whole), Some(text)) = (checkpoint.config.0.as_object(), text.0.as_object_mut()) {
-            for key in ["bos_token_id", "eos_token_id", "pad_token_id", "quantization_config"] {
-                if let (Some(value), None) = (whole.get(key), text.get(key)) {
-                    text.insert(key.into(), value.clone());
-                }
-            }
-            // Said of the whole or of the text; a head of its own is kept whatever they say.
-            if let Some(tied) = whole.get(TIED).filter(|tied| !tied.is_null() && **tied != false) {
-                text.insert(TIED.into(), tied.clone());
-            }
-        }
-        checkpoint.config = text;
-    }
-    if let Some(settings) = checkpoint.config.0.as_object_mut().filter(|_| is_qwen) {
+    if let Some(settings) = checkpoint.config.0.as_object_mut() {
         for key in ["norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"] {
             settings.remove(key);
         }
@@ -54,13 +36,7 @@ pub(crate) fn only_known(checkpoint: &mut Checkpoint) {
 
 /// Whether a tensor is of no part that GGUF has.
 pub(super) fn is_beside(model: &Model<'_>, name: &str) -> bool {
-    is(model) && ["mtp.", "model.visual.", "visual."].iter().any(|part| name.starts_with(part))
-}
-
-/// The text's name for a tensor of a checkpoint that also sees.
-pub(super) fn text_name(model: &Model<'_>, name: &str) -> Option<String> {
-    let rest = name.strip_prefix("model.language_model.").filter(|_| is(model))?;
-    Some(format!("model.{rest}"))
+    is(model) && name.starts_with("mtp.")
 }
 
 /// Whether a layer has linear attention; no layer of another architecture.
@@ -109,18 +85,9 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Re
         None => keys.set("attention.recurrent_layers", (0..layers).map(linear).collect::<Vec<bool>>()),
     }
     if model.architecture != NEXT {
-        // Of three positions that are the same for text, as Qwen3.5 counts them; the fourth is no one's.
+        // Of three positions that are the same for text, as Qwen3.5 counts them.
         let sections = config.opt_usizes("mrope_section")?.unwrap_or_else(|| vec![11, 11, 10]);
-        let misfit = || {
-            let why = format!("it is {sections:?}, and GGUF has four numbers of 31 bits, not all of them 0");
-            Error::convert("the setting mrope_section", why)
-        };
-        let four = sections.iter().copied().chain([0; 4]).take(sections.len().max(4));
-        let four: Vec<i32> = four.map(|n| i32::try_from(n).map_err(|_| misfit())).collect::<Result<_>>()?;
-        if four.len() > 4 || four.iter().all(|n| *n == 0) {
-            return Err(misfit());
-        }
-        keys.set("rope.dimension_sections", four);
+        seeing::set_sections(keys, sections)?;
     }
     Ok(())
 }

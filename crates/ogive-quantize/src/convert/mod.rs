@@ -14,14 +14,14 @@ mod latent;
 mod lfm2;
 mod mamba2;
 mod mixtures;
+pub(crate) mod mmproj;
 mod nemotron_h;
 mod pieces;
+mod seeing;
 mod settings;
 mod space;
 mod tensors;
 mod vocab;
-
-pub(crate) use hybrid::only_known;
 
 use crate::input::Tensor;
 use crate::{Error, Result};
@@ -39,6 +39,9 @@ const CLASSES: &[(&str, &str)] = &[
     ("Qwen3ForCausalLM", "qwen3"),
     ("Qwen2MoeForCausalLM", "qwen2moe"),
     ("Qwen3MoeForCausalLM", "qwen3moe"),
+    ("Qwen2VLForConditionalGeneration", seeing::QWEN2),
+    ("Qwen2_5_VLForConditionalGeneration", seeing::QWEN2),
+    ("Qwen3VLForConditionalGeneration", seeing::QWEN3),
     ("Qwen3NextForCausalLM", hybrid::NEXT),
     ("Qwen3_5ForCausalLM", hybrid::DENSE),
     ("Qwen3_5ForConditionalGeneration", hybrid::DENSE),
@@ -87,6 +90,8 @@ pub(crate) struct Model<'a> {
     pub(crate) class: &'a str,
     pub(crate) architecture: &'static str,
     pub(crate) translation: Translation,
+    /// Whether the checkpoint has what it sees with too.
+    pub(crate) sees: bool,
 }
 
 impl Model<'_> {
@@ -109,10 +114,15 @@ impl Keys<'_> {
     }
 }
 
-pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadata, Vec<Tensor>)> {
-    let Checkpoint { config, architecture: class, source, .. } = checkpoint;
+pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Metadata, Vec<Tensor>)> {
+    let sees = seeing::text_alone(checkpoint)?;
+    hybrid::only_known(checkpoint);
+    let Checkpoint { config, architecture: class, source, .. } = &*checkpoint;
     let known = || {
-        let known: Vec<&str> = CLASSES.iter().map(|(class, _)| *class).collect();
+        let seeing = seeing::CLASSES.iter().map(|(class, _)| class);
+        let mut known: Vec<&str> = CLASSES.iter().map(|(class, _)| class).chain(seeing).copied().collect();
+        known.sort_unstable();
+        known.dedup();
         Error::convert(class, format!("this architecture is not converted; known are {}", known.join(", ")))
     };
     let architecture = CLASSES.iter().find(|(c, _)| c == class).ok_or_else(known)?.1;
@@ -122,7 +132,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let config = &gemma4::settled(class, mamba2::settled(class, falcon_h1::settled(class, config)?))?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
-    let model = Model { config, class, architecture, translation };
+    let model = Model { config, class, architecture, translation, sees };
     if config.has("quantization_config") {
         let why = "the weights are packed already, and are not packed again; start from the original model";
         return Err(Error::convert("config.json", why));
@@ -176,13 +186,17 @@ fn layer_types(config: &Config, kinds: &[&'static str]) -> Result<Option<Vec<&'s
 }
 
 fn general(metadata: &mut Metadata, model: &Model<'_>, tensors: &[Tensor], folder: &Path) -> Result<()> {
-    let name = folder.canonicalize().ok().and_then(|f| Some(f.file_name()?.to_string_lossy().into_owned()));
     metadata
         .set("general.architecture", model.architecture)
         .set("general.type", "model")
-        .set("general.name", name.unwrap_or_else(|| model.class.to_owned()))
+        .set("general.name", name_of(folder).unwrap_or_else(|| model.class.to_owned()))
         .set("general.size_label", size_label(tensors));
     Ok(())
+}
+
+/// What the folder is called.
+fn name_of(folder: &Path) -> Option<String> {
+    Some(folder.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned())
 }
 
 /// The number of weights as llama.cpp's converter puts it: `1.2B`, `8x7B`.

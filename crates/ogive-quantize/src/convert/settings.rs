@@ -5,7 +5,7 @@
 
 use super::{
     Keys, Model, exaone4, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h,
-    refuse,
+    refuse, seeing,
 };
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
@@ -93,6 +93,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             turning(keys, config, head_dim)?;
             hybrid::set(keys, model, head_dim)?;
         }
+        seeing::QWEN2 | seeing::QWEN3 => seeing::set(keys, model)?,
         lfm2::DENSE | lfm2::MIXTURE => lfm2::set(keys, model)?,
         granite::DENSE | granite::MIXTURE | granite::HYBRID => granite::set(keys, model)?,
         nemotron_h::DENSE | nemotron_h::MIXTURE => nemotron_h::set(keys, model)?,
@@ -310,7 +311,8 @@ fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<H
         scaling.opt_f32(key)?.ok_or_else(missing)
     };
     match kind {
-        "default" => {}
+        // The second is the first checkpoints' name of positions that are places.
+        "default" | "mrope" => {}
         "linear" => {
             keys.set("rope.scaling.type", "linear");
             keys.set("rope.scaling.factor", need("factor")?);

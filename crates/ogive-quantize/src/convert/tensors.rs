@@ -3,7 +3,7 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h};
+use super::{Model, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h, seeing};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -25,7 +25,8 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
     let tied = tied(model)? && repeats_embedding(model, source)?;
     let is_beside = |name: &str| {
         let head = model.is_encoder() && HEADS.iter().any(|h| name.starts_with(h));
-        head || hybrid::is_beside(model, name)
+        head || model.sees && seeing::is_of_tower(name)
+            || hybrid::is_beside(model, name)
             || nemotron_h::is_beside(model, name)
             || mixtures::is_beside(model, name)
             || BUFFERS.iter().any(|b| name.ends_with(b))
@@ -114,8 +115,8 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
         let leaf = |old, new| name.strip_suffix(old).map(|norm| format!("{norm}{new}"));
         return leaf(".gamma", ".weight").or(leaf(".beta", ".bias")).unwrap_or_else(|| name.to_owned());
     }
-    let own = hybrid::text_name(model, name).or_else(|| granite::dense_name(model, name));
-    let own = own.or_else(|| nemotron_h::own_name(model, name)).or_else(|| gemma4::text_name(model, name));
+    let own = seeing::text_name(model, name).or_else(|| granite::dense_name(model, name));
+    let own = own.or_else(|| nemotron_h::own_name(model, name));
     if let Some(name) = own.or_else(|| mamba2::own_name(model, name)) {
         return name;
     }
@@ -133,7 +134,7 @@ fn expert_of(model: &Model<'_>, name: &str) -> Option<(String, u64)> {
     change.is_none().then_some((stacked, expert))
 }
 
-fn ggml_type(info: &WeightInfo) -> Result<GgmlType> {
+pub(super) fn ggml_type(info: &WeightInfo) -> Result<GgmlType> {
     let found = GgmlType::ALL.iter().find(|t| t.name().eq_ignore_ascii_case(info.format.name));
     found.copied().filter(|t| t.is_plain()).ok_or_else(|| {
         Error::convert(
@@ -144,7 +145,7 @@ fn ggml_type(info: &WeightInfo) -> Result<GgmlType> {
 }
 
 /// Fastest first, without dimensions of one element in front.
-fn dims(shape: [usize; 3]) -> Vec<u64> {
+pub(super) fn dims(shape: [usize; 3]) -> Vec<u64> {
     let [experts, rows, cols] = shape.map(|n| n as u64);
     match (experts, rows) {
         (1, 1) => vec![cols],

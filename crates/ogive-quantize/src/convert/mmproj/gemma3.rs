@@ -1,0 +1,51 @@
+//! Gemma 3's: SigLIP's encoder, and a norm that is kept as factors.
+
+use super::{Family, HALVES, Keys, Part, Tower};
+use crate::Result;
+use crate::convert::{refuse, settings::whole};
+
+pub(super) const GEMMA3: Family = Family {
+    class: "Gemma3ForConditionalGeneration",
+    projector: "gemma3",
+    colours: HALVES,
+    set,
+    parts,
+    needed: &[
+        "v.patch_embd.weight",
+        "v.patch_embd.bias",
+        "v.position_embd.weight",
+        "v.post_ln.weight",
+        "mm.input_projection.weight",
+        "mm.soft_emb_norm.weight",
+    ],
+};
+
+fn set(keys: &mut Keys<'_>, tower: &Tower<'_>) -> Result<()> {
+    let v = &tower.vision;
+    let image = v.usize("image_size")?;
+    keys.set("image_size", whole("image_size", image)?);
+    keys.set("attention.layer_norm_epsilon", v.f32_or("layer_norm_eps", 1e-6)?);
+    keys.metadata.set("clip.use_gelu", true);
+    // Patches of the side of a square that becomes one row; readers take silence for four.
+    let rows = tower.config.usize_or("mm_tokens_per_image", 256)?.isqrt();
+    let pool = image.checked_div(tower.patch).and_then(|side| side.checked_div(rows)).unwrap_or(0);
+    if pool == 0 {
+        return refuse("mm_tokens_per_image", "no image has so many patches");
+    }
+    if pool != 4 {
+        keys.set("projector.scale_factor", whole("mm_tokens_per_image", pool)?);
+    }
+    Ok(())
+}
+
+fn parts(tower: &Tower<'_>, name: &str) -> Result<Option<Vec<Part>>> {
+    // Some versions of transformers leave out the name of the encoder within its tower.
+    let within = name.strip_prefix("model.vision_tower.").filter(|rest| !rest.starts_with("vision_model."));
+    let name =
+        within.map_or_else(|| name.to_owned(), |rest| format!("model.vision_tower.vision_model.{rest}"));
+    let part = tower.renamed(&name).map(|part| {
+        let dims = (part.name == "v.patch_embd.weight").then(|| tower.convolution());
+        Part { dims, ..part }
+    });
+    Ok(part.map(|part| vec![part]))
+}
