@@ -45,7 +45,12 @@ pub(crate) fn mmproj_bytes(
     format: &str,
     change: impl FnOnce(&mut Value),
 ) -> ogive_quantize::Result<Vec<u8>> {
-    packed(folder, format, change, |copy| Input::open_mmproj(copy))
+    packed(folder, format, change, |copy| {
+        // Pixtral's files have the vector of a token, which no vocabulary here has; any will do.
+        let added = json!({"added_tokens_decoder": {"130": {"content": "[IMG_BREAK]"}}});
+        std::fs::write(copy.join("tokenizer_config.json"), added.to_string()).unwrap();
+        Input::open_mmproj(copy)
+    })
 }
 
 fn packed(

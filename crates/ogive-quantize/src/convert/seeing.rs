@@ -73,8 +73,17 @@ pub(crate) fn text_alone(checkpoint: &mut Checkpoint) -> Result<bool> {
         Some(class) => (*class).to_owned(),
         None => by_type(&checkpoint.config)?.to_owned(),
     };
-    if checkpoint.architecture == "Gemma3ForCausalLM" {
-        gemma3(&mut checkpoint.config);
+    let usual: &[(&str, Value)] = match (text_class, &*checkpoint.architecture) {
+        (_, "Gemma3ForCausalLM") => &gemma3(),
+        (None, "LlamaForCausalLM") => &llama(),
+        (None, "MistralForCausalLM") => &mistral(),
+        _ => &[],
+    };
+    if let Some(settings) = checkpoint.config.0.as_object_mut() {
+        for (key, value) in usual {
+            // `null` is no default: it turns a window off.
+            settings.entry(*key).or_insert_with(|| value.clone());
+        }
     }
     Ok(true)
 }
@@ -91,9 +100,8 @@ fn by_type(text: &Config) -> Result<&'static str> {
 }
 
 /// What `Gemma3TextConfig` takes for granted: settings of texts are sparse in checkpoints that also see.
-fn gemma3(config: &mut Config) {
-    let Some(settings) = config.0.as_object_mut() else { return };
-    let usual = [
+fn gemma3() -> [(&'static str, Value); 9] {
+    [
         ("num_attention_heads", json!(8)),
         ("num_key_value_heads", json!(4)),
         ("head_dim", json!(256)),
@@ -103,13 +111,23 @@ fn gemma3(config: &mut Config) {
         ("rope_theta", json!(1e6)),
         ("rope_local_base_freq", json!(1e4)),
         ("sliding_window", json!(4096)),
-    ];
-    for (key, value) in usual {
-        let place = settings.entry(key).or_insert(Value::Null);
-        if place.is_null() {
-            *place = value;
-        }
-    }
+    ]
+}
+
+/// What `LlamaConfig` does.
+fn llama() -> [(&'static str, Value); 4] {
+    [
+        ("num_attention_heads", json!(32)),
+        ("num_hidden_layers", json!(32)),
+        ("hidden_size", json!(4096)),
+        ("rms_norm_eps", json!(1e-6)),
+    ]
+}
+
+/// What `MistralConfig` does.
+fn mistral() -> Vec<(&'static str, Value)> {
+    let own = [("num_key_value_heads", json!(8)), ("sliding_window", json!(4096))];
+    llama().into_iter().chain(own).collect()
 }
 
 /// Whether a tensor is of what a model sees with.

@@ -110,6 +110,20 @@ impl Change {
         })
     }
 
+    /// The same by the settings below this key.
+    pub(super) fn within(self, key: &'static str) -> Self {
+        let below = |change: Self| {
+            let other = change.clone();
+            Self::new(
+                move |of, config| other.info(of, &config.at(key)),
+                move |of, config| change.apply(of, &config.at(key)),
+            )
+        };
+        let back = self.reversed().map(below);
+        let there = below(self);
+        if let Some(back) = back { there.undone_by(back) } else { there }
+    }
+
     /// This change and then another, of one tensor each.
     #[must_use]
     pub fn then(self, next: Self) -> Self {

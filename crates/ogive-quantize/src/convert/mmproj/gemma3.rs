@@ -6,7 +6,15 @@ use crate::convert::{refuse, settings::whole};
 
 pub(super) const GEMMA3: Family = Family {
     class: "Gemma3ForConditionalGeneration",
+    tower: None,
     projector: "gemma3",
+    usual: &[
+        ("hidden_size", 768),
+        ("num_attention_heads", 12),
+        ("num_hidden_layers", 12),
+        ("image_size", 224),
+        ("patch_size", 16),
+    ],
     colours: HALVES,
     set,
     parts,
@@ -43,9 +51,5 @@ fn parts(tower: &Tower<'_>, name: &str) -> Result<Option<Vec<Part>>> {
     let within = name.strip_prefix("model.vision_tower.").filter(|rest| !rest.starts_with("vision_model."));
     let name =
         within.map_or_else(|| name.to_owned(), |rest| format!("model.vision_tower.vision_model.{rest}"));
-    let part = tower.renamed(&name).map(|part| {
-        let dims = (part.name == "v.patch_embd.weight").then(|| tower.convolution());
-        Part { dims, ..part }
-    });
-    Ok(part.map(|part| vec![part]))
+    Ok(tower.convolved(&name))
 }

@@ -5,6 +5,10 @@
 //! kept in single precision whatever the format, as learned places are: they are a thousandth of the file, and see every pixel.
 
 mod gemma3;
+mod idefics3;
+mod internvl;
+mod llava;
+mod pixtral;
 mod qwen_vl;
 
 use super::{Keys, check, name_of, refuse, seeing, settings::whole, tensors};
@@ -21,19 +25,37 @@ use std::path::Path;
 /// What a family has for others to go by.
 struct Family {
     class: &'static str,
+    /// The type of its tower, where the class goes with several.
+    tower: Option<&'static str>,
     /// GGUF's name of it.
     projector: &'static str,
+    /// Settings of the tower that are taken for granted.
+    usual: &'static [(&'static str, usize)],
     /// Means and deviations of colours where the folder does not say.
     colours: [[f32; 3]; 2],
     /// Sets the family's own keys.
     set: fn(&mut Keys<'_>, &Tower<'_>) -> Result<()>,
-    /// What tensors a weight becomes, by its name as the class has it, where it is not another name alone.
+    /// What tensors a weight becomes, by its name as the class has it: none if readers do not need it, and `None` if GGUF has no name for it.
     parts: fn(&Tower<'_>, &str) -> Result<Option<Vec<Part>>>,
     /// Tensors that there must be besides a block's.
     needed: &'static [&'static str],
 }
 
-const FAMILIES: &[Family] = &[gemma3::GEMMA3, qwen_vl::QWEN2, qwen_vl::QWEN2_5, qwen_vl::QWEN3];
+const FAMILIES: &[Family] = &[
+    gemma3::GEMMA3,
+    qwen_vl::QWEN2,
+    qwen_vl::QWEN2_5,
+    qwen_vl::QWEN3,
+    qwen_vl::QWEN3_MOE,
+    qwen_vl::QWEN3_5,
+    qwen_vl::QWEN3_5_MOE,
+    pixtral::PIXTRAL,
+    pixtral::MISTRAL3,
+    idefics3::IDEFICS3,
+    idefics3::SMOLVLM,
+    internvl::INTERNVL,
+    llava::LLAVA,
+];
 
 /// Colours of many towers: every value between -1 and 1.
 const HALVES: [[f32; 3]; 2] = [[0.5; 3]; 2];
@@ -41,12 +63,17 @@ const HALVES: [[f32; 3]; 2] = [[0.5; 3]; 2];
 const CLIP: [[f32; 3]; 2] =
     [[0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]];
 
+/// Those of ImageNet.
+const IMAGENET: [[f32; 3]; 2] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
+
 /// What is converted.
 struct Tower<'a> {
     family: &'static Family,
     config: &'a Config,
-    /// Its `vision_config`.
+    /// Its `vision_config`, with what is taken for granted.
     vision: Config,
+    /// The settings of the image processor.
+    images: Config,
     translation: Translation,
     /// Elements of a patch's row.
     dim: usize,
@@ -62,30 +89,62 @@ struct Part {
 
 pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadata, Vec<Tensor>)> {
     let Checkpoint { config, architecture: class, source, .. } = checkpoint;
-    let family = FAMILIES.iter().find(|family| family.class == class).ok_or_else(|| {
-        let known: Vec<&str> = FAMILIES.iter().map(|family| family.class).collect();
-        let why =
-            format!("what models of this class see with is not converted; known are {}", known.join(", "));
+    if FAMILIES.iter().any(|family| family.class == class) && !config.has("vision_config") {
+        return refuse("vision_config", "there is none: the model does not see");
+    }
+    let mut vision = config.at("vision_config");
+    let kind = vision.opt_str("model_type")?;
+    // A tower that is not named is CLIP's.
+    let is = |tower: &str| kind.map_or(tower == "clip_vision_model", |kind| kind == tower);
+    let fits = |family: &&Family| family.class == class && family.tower.is_none_or(is);
+    let family = FAMILIES.iter().find(fits).ok_or_else(|| {
+        let mut known: Vec<&str> = FAMILIES.iter().map(|family| family.class).collect();
+        known.dedup();
+        let with = kind.map(|kind| format!(" with a tower of type `{kind}`")).unwrap_or_default();
+        let why = format!(
+            "what models of this class{with} see with is not converted; known are {}",
+            known.join(", ")
+        );
         Error::convert(class, why)
     })?;
-    let known = || Error::convert(class, "there is no translation of its projector");
-    let translation = translations().into_iter().find(|t| t.projector() == Some(family.projector));
     if config.has("quantization_config") {
         let why = "the weights are packed already, and are not packed again; start from the original model";
         return Err(Error::convert("config.json", why));
     }
-    let vision = config.at("vision_config");
-    if !config.has("vision_config") {
-        return refuse("vision_config", "there is none: the model does not see");
-    }
+    let known = || Error::convert(class, "there is no translation of its projector");
+    let translation = translations().into_iter().find(|t| t.projector() == Some(family.projector));
+    fill(&mut vision, family.usual);
     let dim = vision.usize(if vision.has("embed_dim") { "embed_dim" } else { "hidden_size" })?;
     let patch = vision.usize("patch_size")?;
-    let tower = Tower { family, config, vision, translation: translation.ok_or_else(known)?, dim, patch };
-    let tensors = tower.tensors(&**source)?;
+    let (images, translation) = (images(folder)?, translation.ok_or_else(known)?);
+    let tower = Tower { family, config, vision, images, translation, dim, patch };
+    let mut tensors = tower.tensors(&**source)?;
+    if family.projector == pixtral::PIXTRAL.projector {
+        let (table, part) = pixtral::row_end(&**source, folder)?;
+        tensors.push(tower.tensor(&table, part)?);
+    }
     let mut keys = Keys { metadata: Metadata::new(), architecture: "clip.vision" };
     tower.set(&mut keys, folder, &tensors)?;
     tower.check(&keys.metadata, &tensors)?;
     Ok((keys.metadata, tensors))
+}
+
+/// Fills in what is taken for granted. Sizes of images and patches that stand in lists of two become one number, where both are the same.
+fn fill(vision: &mut Config, usual: &[(&str, usize)]) {
+    let Some(settings) = vision.0.as_object_mut() else { return };
+    for (key, value) in usual {
+        let place = settings.entry(*key).or_insert(Value::Null);
+        if place.is_null() {
+            *place = (*value).into();
+        }
+    }
+    for key in ["image_size", "patch_size"] {
+        let side = settings.get(key).and_then(|value| match value.as_array().map(Vec::as_slice) {
+            Some([height, width]) if height == width => Some(height.clone()),
+            _ => None,
+        });
+        settings.extend(side.map(|side| (key.to_owned(), side)));
+    }
 }
 
 impl Tower<'_> {
@@ -104,12 +163,11 @@ impl Tower<'_> {
             let name = format!("model.{bare}");
             let parts = match (self.family.parts)(self, &name)? {
                 Some(parts) => parts,
-                None => self.renamed(&name).into_iter().collect(),
+                None => {
+                    let why = format!("GGUF has no name for it with the projector {}", self.family.projector);
+                    return Err(Error::convert(format!("the tensor {}", info.name), why));
+                }
             };
-            if parts.is_empty() {
-                let why = format!("GGUF has no name for it with the projector {}", self.family.projector);
-                return Err(Error::convert(format!("the tensor {}", info.name), why));
-            }
             for part in parts {
                 tensors.push(self.tensor(info, part)?);
             }
@@ -123,6 +181,13 @@ impl Tower<'_> {
     fn renamed(&self, name: &str) -> Option<Part> {
         let (to, change) = self.translation.gguf_name(name)?;
         Some(Part { name: to, change, dims: None })
+    }
+
+    /// The same of towers whose first convolution is the one tensor of more than three dimensions.
+    fn convolved(&self, name: &str) -> Option<Vec<Part>> {
+        let part = self.renamed(name)?;
+        let dims = (part.name == "v.patch_embd.weight").then(|| self.convolution());
+        Some(vec![Part { dims, ..part }])
     }
 
     fn tensor(&self, info: &WeightInfo, part: Part) -> Result<Tensor> {
@@ -152,6 +217,23 @@ impl Tower<'_> {
     /// How many blocks there are.
     fn depth(&self) -> Result<usize> {
         Ok(self.vision.usize(if self.vision.has("depth") { "depth" } else { "num_hidden_layers" })?)
+    }
+
+    /// How many blocks are read, by `vision_feature_layer`: counted from the input, or from behind as Python does.
+    fn blocks_read(&self, usual: i64) -> Result<usize> {
+        let (depth, said) = (self.depth()?, self.config.0.get("vision_feature_layer"));
+        let one = match said.filter(|said| !said.is_null()) {
+            None => Some(usual),
+            Some(Value::Array(list)) if list.len() == 1 => list[0].as_i64(),
+            Some(said) => said.as_i64(),
+        };
+        let blocks = one.and_then(|one| match usize::try_from(one) {
+            Ok(blocks) => Some(blocks),
+            Err(_) => depth.checked_add(1)?.checked_sub(usize::try_from(one.unsigned_abs()).ok()?),
+        });
+        let why =
+            || format!("it should be one of {depth} blocks, and is {}", said.cloned().unwrap_or_default());
+        blocks.filter(|n| *n <= depth).map_or_else(|| refuse("vision_feature_layer", why()), Ok)
     }
 
     /// That every block is there and like the others, and what stands before and behind them: a download that broke off may lack some.
@@ -215,9 +297,8 @@ impl Tower<'_> {
         ] {
             keys.set(key, whole(key, size)?);
         }
-        let images = images(folder)?;
         for (key, usual) in ["image_mean", "image_std"].iter().zip(self.family.colours) {
-            let own = images.opt_f32s(key)?.unwrap_or_else(|| usual.into());
+            let own = self.images.opt_f32s(key)?.unwrap_or_else(|| usual.into());
             if own.len() != 3 {
                 return refuse(key, format!("it has {} numbers in place of 3", own.len()));
             }

@@ -11,7 +11,9 @@ const NEEDED: &[&str] = &["v.patch_embd.weight", "v.post_ln.weight", "mm.0.weigh
 
 pub(super) const QWEN2: Family = Family {
     class: "Qwen2VLForConditionalGeneration",
+    tower: None,
     projector: "qwen2vl_merger",
+    usual: &[("embed_dim", 1280), ("num_heads", 16), ("depth", 32), ("patch_size", 14)],
     colours: CLIP,
     set: |keys, tower| shared(keys, tower, IMAGE),
     parts,
@@ -21,13 +23,16 @@ pub(super) const QWEN2: Family = Family {
 pub(super) const QWEN2_5: Family = Family {
     class: "Qwen2_5_VLForConditionalGeneration",
     projector: "qwen2.5vl_merger",
+    usual: &[("hidden_size", 3584), ("num_heads", 16), ("depth", 32), ("patch_size", 14)],
     set: set_windows,
     ..QWEN2
 };
 
 pub(super) const QWEN3: Family = Family {
     class: "Qwen3VLForConditionalGeneration",
+    tower: None,
     projector: "qwen3vl_merger",
+    usual: &[("hidden_size", 1152), ("num_heads", 16), ("depth", 27), ("patch_size", 16)],
     colours: HALVES,
     set: set_places,
     parts,
@@ -40,6 +45,10 @@ pub(super) const QWEN3: Family = Family {
         "mm.2.weight",
     ],
 };
+
+pub(super) const QWEN3_MOE: Family = Family { class: "Qwen3VLMoeForConditionalGeneration", ..QWEN3 };
+pub(super) const QWEN3_5: Family = Family { class: "Qwen3_5ForConditionalGeneration", ..QWEN3 };
+pub(super) const QWEN3_5_MOE: Family = Family { class: "Qwen3_5MoeForConditionalGeneration", ..QWEN3 };
 
 /// Pixels of a side that the converter writes where there is no usual image.
 const IMAGE: usize = 560;
@@ -103,13 +112,13 @@ fn parts(tower: &Tower<'_>, name: &str) -> Result<Option<Vec<Part>>> {
         return Ok(Some(vec![frame(0, "v.patch_embd.weight"), frame(1, "v.patch_embd.weight.1")]));
     }
     if let Some(rest) = name.strip_prefix("model.visual.deepstack_merger_list.") {
-        return of_block(tower, rest).map(Some);
+        return of_block(tower, rest);
     }
     // One matrix in the last, which has learned places.
     let Some((at, leaf)) =
         name.split_once(".attn.qkv.").filter(|_| tower.family.projector != QWEN3.projector)
     else {
-        return Ok(None);
+        return Ok(tower.renamed(name).map(|part| vec![part]));
     };
     let third = |i: usize, part: &str| {
         let part = tower.renamed(&format!("{at}.attn.{part}.{leaf}"))?;
@@ -119,7 +128,7 @@ fn parts(tower: &Tower<'_>, name: &str) -> Result<Option<Vec<Part>>> {
 }
 
 /// What is merged of an earlier block: `0.norm.weight` and the like, where the first number is a place in the list of blocks.
-fn of_block(tower: &Tower<'_>, rest: &str) -> Result<Vec<Part>> {
+fn of_block(tower: &Tower<'_>, rest: &str) -> Result<Option<Vec<Part>>> {
     let named = || {
         let (i, leaf) = rest.split_once('.')?;
         let (leaf, kind) = leaf.rsplit_once('.')?;
@@ -131,13 +140,13 @@ fn of_block(tower: &Tower<'_>, rest: &str) -> Result<Vec<Part>> {
         };
         Some((i.parse::<usize>().ok()?, to, kind))
     };
-    let Some((i, leaf, kind)) = named() else { return Ok(Vec::new()) };
+    let Some((i, leaf, kind)) = named() else { return Ok(None) };
     let blocks = deep(tower)?;
     let Some(block) = blocks.get(i) else {
         let why = format!("it has {} blocks, and there are weights of number {i}", blocks.len());
         return refuse("deepstack_visual_indexes", why);
     };
-    Ok(vec![Part { name: format!("v.deepstack.{block}.{leaf}.{kind}"), change: None, dims: None }])
+    Ok(Some(vec![Part { name: format!("v.deepstack.{block}.{leaf}.{kind}"), change: None, dims: None }]))
 }
 
 /// The convolution of one of two frames: `[outputs, 3, 2, p, p]` becomes `[outputs, 3, p, p]`.

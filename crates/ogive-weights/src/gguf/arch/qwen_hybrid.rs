@@ -5,6 +5,7 @@
 //! that share the next. Rows are moved, packed as they are; the output's columns get an order of their own, since blocks run along them.
 
 use super::qwen::{with_experts, with_shared_expert};
+use super::qwen_vl::in_turn;
 use crate::gguf::change::elements_in;
 use crate::gguf::settings::{copy, whole, without_foretelling};
 use crate::gguf::{Change, Header, Rule, Settings, Translation};
@@ -37,6 +38,7 @@ fn tiled(architecture: &str, class: &str) -> Translation {
     hybrid(architecture, class, order)
         .rename_changed("blk.{}.ssm_beta", "model.layers.{}.linear_attn.in_proj_b", &each)
         .rename_changed("blk.{}.ssm_alpha", "model.layers.{}.linear_attn.in_proj_a", &each)
+        .settings(in_turn)
 }
 
 /// What all share; `order` adds to each change what the order of heads takes.

@@ -22,9 +22,10 @@ pub(super) fn qwen3_vl_moe() -> Translation {
     with_experts(t, true).settings(sections)
 }
 
+const KEY: &str = "rope.dimension_sections";
+
 /// How many pairs turn by time, down and across. A fourth number is nobody's.
 fn sections(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
-    const KEY: &str = "rope.dimension_sections";
     let list =
         header.list(KEY)?.ok_or_else(|| Error::missing(&format!("{}.{KEY}", header.architecture())))?;
     let sections = match list.split_at_checked(3) {
@@ -37,6 +38,22 @@ fn sections(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
     let scaling = settings.entry("rope_scaling").or_insert_with(|| json!({"rope_type": "default"}));
     if let Some(scaling) = scaling.as_object_mut() {
         scaling.insert("mrope_section".into(), sections.into());
+    }
+    Ok(())
+}
+
+/// The same of Qwen3.5, whose pairs take turns, and whose files may be of a text alone: there nothing hangs on sections, and those that are not
+/// of all pairs are passed over.
+pub(super) fn in_turn(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
+    let pairs = header.usize("rope.dimension_count")?.map(|turned| turned as u64 / 2);
+    let list = header.list(KEY)?.unwrap_or_default();
+    let sum = list.iter().try_fold(0_u64, |sum, n| sum.checked_add(n.as_u64()?));
+    if list.is_empty() || sum != pairs {
+        return Ok(());
+    }
+    sections(header, settings)?;
+    if let Some(scaling) = settings.get_mut("rope_scaling").and_then(Value::as_object_mut) {
+        scaling.insert("mrope_interleaved".into(), true.into());
     }
     Ok(())
 }

@@ -5,6 +5,10 @@
 //! `tools/mtmd/clip.cpp`, which reads such files, and the converter that writes them.
 
 mod gemma3;
+mod idefics3;
+mod internvl;
+mod llava;
+mod pixtral;
 mod qwen_vl;
 mod siglip;
 
@@ -22,7 +26,16 @@ pub(super) const KEYS: &str = "clip.vision";
 
 /// The translations this crate has.
 pub(super) fn translations() -> Vec<Translation> {
-    vec![gemma3::gemma3(), qwen_vl::qwen2_vl(), qwen_vl::qwen2_5_vl(), qwen_vl::qwen3_vl()]
+    vec![
+        gemma3::gemma3(),
+        qwen_vl::qwen2_vl(),
+        qwen_vl::qwen2_5_vl(),
+        qwen_vl::qwen3_vl(),
+        pixtral::pixtral(),
+        idefics3::idefics3(),
+        internvl::internvl(),
+        llava::llava(),
+    ]
 }
 
 /// The last of `all` that is for this file.
