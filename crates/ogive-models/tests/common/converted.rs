@@ -1,4 +1,5 @@
 //! The repository's models as GGUF files, made by `ogive-quantize` of their folders.
+#![allow(dead_code)]
 
 use crate::common::every;
 use ogive_nn::tensor::serde_json::{self, Value, json};

@@ -119,13 +119,13 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
     let (images, translation) = (images(folder)?, translation.ok_or_else(known)?);
     let tower = Tower { family, config, vision, images, translation, dim, patch };
     let mut tensors = tower.tensors(&**source)?;
+    let mut keys = Keys { metadata: Metadata::new(), architecture: "clip.vision" };
+    tower.set(&mut keys, folder, &tensors)?;
+    tower.check(&keys.metadata, &tensors)?;
     if family.projector == pixtral::PIXTRAL.projector {
         let (table, part) = pixtral::row_end(&**source, folder)?;
         tensors.push(tower.tensor(&table, part)?);
     }
-    let mut keys = Keys { metadata: Metadata::new(), architecture: "clip.vision" };
-    tower.set(&mut keys, folder, &tensors)?;
-    tower.check(&keys.metadata, &tensors)?;
     Ok((keys.metadata, tensors))
 }
 

@@ -32,7 +32,9 @@ pub(super) fn pixtral() -> Translation {
 }
 
 fn settings(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
-    let merges = header.has_tensor("mm.patch_merger.weight");
+    // Either of what merging takes: a file that has lost one is not taken for another's.
+    let merges =
+        ["mm.patch_merger.weight", "mm.input_norm.weight"].iter().any(|name| header.has_tensor(name));
     types(settings, if merges { "mistral3" } else { "llava" }, "pixtral");
     tower(settings, |tower| {
         // ggml computes it by its tangent, and the class by the error function.

@@ -119,9 +119,10 @@ fn windows(header: &Header<'_>, settings: &mut Settings) -> Result<()> {
 
 /// The blocks behind which something is merged, as the file's tensors have it.
 fn deep(header: &Header<'_>) -> Vec<u64> {
-    let block = |name: &str| name.strip_prefix("v.deepstack.")?.strip_suffix(".norm.weight")?.parse().ok();
+    let block = |name: &str| name.strip_prefix("v.deepstack.")?.split_once('.')?.0.parse().ok();
     let mut blocks: Vec<u64> = header.gguf().tensors().iter().filter_map(|t| block(t.name())).collect();
     blocks.sort_unstable();
+    blocks.dedup();
     blocks
 }
 
