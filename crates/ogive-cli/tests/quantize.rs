@@ -50,6 +50,26 @@ fn folders_become_files_that_compute_the_same() {
     }
 }
 
+/// What a model sees with is a file of its own, in halves where nothing is said.
+#[test]
+fn what_a_model_sees_with_is_packed_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let model =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../ogive-models/tests/vision/qwen2-vl");
+    let out = folder.path().join("mmproj.gguf");
+    let plan = ogive(args!["quantize", model, "--plan", "--mmproj"]).text();
+    assert!(plan.lines().all(|line| line.starts_with("v.") || line.starts_with("mm.")), "{plan}");
+    let line = plan.lines().find(|line| line.starts_with("v.blk.0.attn_q.weight")).unwrap();
+    assert!(line.contains("24x24") && line.contains("f16"), "{line}");
+    let made = ogive(args!["quantize", model, out, "--mmproj"]);
+    assert!(made.text().is_empty() && made.stderr.contains("f16"), "{}", made.stderr);
+    let again = folder.path().join("again.gguf");
+    let e = ogive(args!["quantize", out, again, "--mmproj"]);
+    assert!(e.stderr.contains("the folder that both were made of"), "{}", e.stderr);
+    let e = ogive(args!["quantize", out, again]);
+    assert!(e.stderr.contains("--format"), "{}", e.stderr);
+}
+
 #[test]
 fn stories_get_less_likely_as_bits_get_fewer() {
     let Some(model) = shared("models/stories260K/stories260K-f32.gguf") else { return };

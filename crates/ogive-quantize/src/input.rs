@@ -9,6 +9,7 @@ use crate::{Error, Result, convert};
 use gguf_file::{GgmlType, Gguf, Metadata, TensorInfo};
 use ogive_tensor::{Config, HostWeight, Source};
 use ogive_weights::{Change, Checkpoint, OpenOptions, bytes_of, is_gguf, is_piped, read_piped};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// A model that can be packed.
@@ -52,9 +53,12 @@ pub(crate) enum Piece {
 }
 
 impl Piece {
-    /// Whether it is made of the weight of this name.
-    fn is_of(&self, name: &str) -> bool {
-        matches!(self, Self::Named(own, _) if own == name)
+    /// The weight of a folder that it is made of.
+    fn of(&self) -> Option<&str> {
+        match self {
+            Self::Named(name, _) => Some(name),
+            Self::Gguf(_) | Self::Made(_) => None,
+        }
     }
 }
 
@@ -123,8 +127,8 @@ impl Input {
         metadata: Metadata,
         tensors: Vec<Tensor>,
     ) -> Result<Self> {
-        let read = |name: &str| tensors.iter().flat_map(|t| &t.pieces).any(|piece| piece.is_of(name));
-        let own = checkpoint.source.tensors().into_iter().filter(|t| read(&t.name));
+        let read: HashSet<&str> = tensors.iter().flat_map(|t| &t.pieces).filter_map(Piece::of).collect();
+        let own = checkpoint.source.tensors().into_iter().filter(|t| read.contains(&*t.name));
         let bytes = own.map(|t| t.bytes() as u64).sum();
         let origin = Origin::Folder { source: checkpoint.source, config: checkpoint.config };
         Self { metadata, tensors, path: path.to_owned(), bytes, origin }.with_tensors()
@@ -140,7 +144,7 @@ impl Input {
         &self.metadata
     }
 
-    /// Bytes of the input: of a file, all of it; of a folder, its weights.
+    /// Bytes of the input: of a file, all of it; of a folder, the weights that are read.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -163,6 +163,8 @@ fn what_has_no_place_is_refused() {
         ("gemma3", |c| c["vision_config"]["num_hidden_layers"] = json!(1_u64 << 60), same, "block 2"),
         ("gemma3", |c| c["vision_config"]["patch_size"] = json!(2), same, "patch_embedding"),
         ("gemma3", |c| c["vision_config"]["hidden_size"] = json!(48), same, "in place of"),
+        ("gemma3", |c| c["vision_config"]["image_size"] = json!(48), same, "position_embd"),
+        ("internvl", |c| c["vision_feature_layer"] = json!(1), same, "vision_feature_layer"),
         ("gemma3", |c| c["mm_tokens_per_image"] = json!(0), same, "mm_tokens_per_image"),
         ("gemma3", |c| c["mm_tokens_per_image"] = json!(8), same, "mm_tokens_per_image"),
         ("gemma3", |_| (), |t| t.retain(|t| !t.name.ends_with("fc1.weight")), "block 0 of 2"),
@@ -191,7 +193,7 @@ fn what_has_no_place_is_refused() {
             same,
             "deepstack",
         ),
-        ("qwen3-vl", |c| c["vision_config"]["num_position_embeddings"] = json!(26), same, "no square"),
+        ("qwen3-vl", |c| c["vision_config"]["num_position_embeddings"] = json!(26), same, "in place of 26"),
         ("mistral3", |_| (), same, "[IMG_BREAK]"),
         ("mistral3", |c| c["text_config"]["rms_norm_eps"] = json!(1e-6), same, "rms_norm_eps"),
         ("pixtral", |c| c["vision_config"]["model_type"] = json!("siglip_vision_model"), same, "siglip"),
@@ -206,6 +208,17 @@ fn what_has_no_place_is_refused() {
         let e = Input::open_mmproj(folder.path()).map(|_| ()).expect_err(why).to_string();
         assert!(e.contains(why) && !e.contains('\n'), "{model}, {why}: {e}");
     }
+}
+
+/// Of three blocks the last is not read, however that is said; of two, another is written down.
+#[test]
+fn the_layer_that_is_read_may_be_counted_from_behind() {
+    let layer = |said: Value| {
+        let folder = rewritten_own("../vision/llava", |c| c["vision_feature_layer"] = said, |_| ());
+        input(folder.path()).metadata().get("clip.vision.feature_layer").map(text)
+    };
+    assert_eq!([json!(-2), json!(2), json!([-2]), Value::Null].map(layer), [const { None }; 4]);
+    assert!(layer(json!(-3)).unwrap().contains('1') && layer(json!(3)).unwrap().contains('3'));
 }
 
 #[test]

@@ -166,6 +166,21 @@ fn what_is_too_long_or_too_much_is_refused() {
     assert!(said.contains("16777217 rows of a prompt") && said.contains("smaller"), "{said}");
 }
 
+/// As a GGUF file has it, in its settings; files beside it come first.
+#[test]
+fn colours_may_stand_in_the_configuration() {
+    let mut config = vision("gemma3");
+    config["image_processor"] = json!({"image_mean": [0.0, 0.0, 0.0], "image_std": [1.0, 1.0, 1.0]});
+    let first = |settings: Value, processor: Value| {
+        let processor = load(config.clone(), settings, processor).unwrap().unwrap();
+        processor.prepare(&grey(8, 8)).unwrap().tiles[0].patches[0]
+    };
+    assert_eq!(first(Value::Null, Value::Null), 127.0 / 255.0);
+    let halves = json!({"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]});
+    let other = first(halves.clone(), Value::Null);
+    assert!(other < 0.0 && first(Value::Null, json!({"image_processor": halves})) == other, "{other}");
+}
+
 /// A family of one's own, of the parts that others are made of.
 #[derive(Debug)]
 struct Thumbnail(Normalize);

@@ -32,7 +32,8 @@ pub struct Checkpoint {
 
 /// Opens a GGUF file (of a split, the first part) or a Hugging Face folder (or its `config.json`, or an index or safetensors file in it,
 /// whose weights are then the model's; a file that `model.safetensors.index.json` lists stands for all of them). Files are mapped: they
-/// must not change while anything of them is in use. A GGUF file may also come out of a pipe, into memory.
+/// must not change while anything of them is in use. A GGUF file may also come out of a pipe, into memory, and may be of what a model sees with
+/// (llama.cpp's `mmproj`): then the architecture is the class whose tower it is, and nothing is there of its text.
 ///
 /// # Errors
 /// If the file is none of these, contradicts itself, or is of a GGUF architecture that has no translation. What is wrong with a weight is

@@ -48,6 +48,12 @@ fn set(keys: &mut Keys<'_>, tower: &Tower<'_>) -> Result<()> {
         );
         return refuse("norm_type", why);
     }
+    if tower.blocks_read(-1)? != tower.depth()? {
+        return refuse(
+            "vision_feature_layer",
+            "it is not the last, and GGUF has no other for this projector",
+        );
+    }
     let block = tower.config.f32_or("downsample_ratio", 0.5)?.recip().round();
     keys.set("projector.scale_factor", whole("downsample_ratio", block as usize)?);
     for (setting, key) in [("min_patches", "preproc_min_tiles"), ("max_patches", "preproc_max_tiles")] {

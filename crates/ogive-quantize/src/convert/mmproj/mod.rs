@@ -62,7 +62,6 @@ const HALVES: [[f32; 3]; 2] = [[0.5; 3]; 2];
 /// Those of the pictures that OpenAI's CLIP was trained on.
 const CLIP: [[f32; 3]; 2] =
     [[0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]];
-
 /// Those of ImageNet.
 const IMAGENET: [[f32; 3]; 2] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
 
@@ -261,8 +260,14 @@ impl Tower<'_> {
             let why = format!("config.json says {depth} blocks, and the weights are of {}", blocks.len());
             return Err(Error::convert("the tower", why));
         }
-        let dim = self.dim;
+        let (dim, v) = (self.dim, &self.vision);
+        // Learned places are those of the usual image's patches, and one of a token before them.
+        let side = v.opt_usize("image_size")?.and_then(|image| image.checked_div(self.patch)).unwrap_or(0);
+        let class = usize::from(has("v.class_embd"));
+        let places =
+            v.usize_or("num_position_embeddings", side.saturating_mul(side).saturating_add(class))?;
         let sizes = [
+            ("v.position_embd.weight", 1, places),
             (".ln1.weight", 0, dim),
             (".ln2.weight", 0, dim),
             (".attn_out.weight", 1, dim),
@@ -327,9 +332,14 @@ impl Tower<'_> {
     }
 
     fn compare(&self, at: &str, found: &Value, wanted: &Config) -> Result<()> {
-        /// What towers are called beside their class, and what tensors say.
-        const OTHERWISE: [&str; 4] =
-            ["architectures", "model_type", "image_processor", "num_position_embeddings"];
+        /// What towers are called beside their class, what tensors say, and what each family has looked at, as it may be counted from behind.
+        const OTHERWISE: [&str; 5] = [
+            "architectures",
+            "model_type",
+            "image_processor",
+            "num_position_embeddings",
+            "vision_feature_layer",
+        ];
         for (key, value) in found.as_object().into_iter().flatten() {
             let said = wanted.0.get(key).filter(|said| !said.is_null() && !OTHERWISE.contains(&key.as_str()));
             if let Some(said) = said.filter(|said| !check::alike(value, said)) {
