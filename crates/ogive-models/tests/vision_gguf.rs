@@ -14,7 +14,7 @@ use ogive_nn::backend::{Backend, Vectors};
 use ogive_nn::tensor::serde_json::{Value, json};
 use ogive_nn::tensor::{Config, F32, Result};
 use ogive_nn::{Loader, Model, Tower};
-use ogive_quantize::gguf_file::{GgmlType, Gguf, GgufWriter};
+use ogive_quantize::gguf_file::Gguf;
 use ogive_weights::{Checkpoint, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
