@@ -69,6 +69,13 @@ impl Model {
     /// Loads what `options` found at `path`, or a checkpoint that is at no path.
     pub(crate) fn load(checkpoint: Checkpoint, path: Option<&Path>, options: &Options) -> Result<Self> {
         let start = Instant::now();
+        let config = &checkpoint.config;
+        if checkpoint.gguf.is_some() && config.has("vision_config") && !config.has("num_hidden_layers") {
+            let name = path.map_or("a GGUF file".into(), |path| path.display().to_string());
+            let why = "it is what a model sees by (mmproj) and no model; open the model itself, and give this beside it \
+                (`Options::vision_from`, `--mmproj`)";
+            return Err(ModelError::invalid(&name, why).into());
+        }
         let (backend, device) = match &options.backend {
             Some(own) => (Arc::clone(own), format!("using {}", device::describe(&**own))),
             None => device::backend(options, &checkpoint)?,

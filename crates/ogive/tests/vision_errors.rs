@@ -6,6 +6,7 @@
 mod vision;
 
 use ogive::{Generate, Image};
+use ogive_quantize::{FileFormat, Input, Quantize};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -120,4 +121,29 @@ fn files_that_do_not_see_or_contradict_each_other_are_refused() {
     let model = options().vision().open(wide.path()).unwrap();
     let why = model.read(&shown("<start_of_image>", &[image("grey.png")])).unwrap_err().to_string();
     assert!(why.contains("9 rows of 9; the tower was made for 6 rows of 6"), "{why}");
+}
+
+#[test]
+fn a_file_of_what_a_model_sees_by_is_told_from_a_model_and_goes_beside_one() {
+    // Those whose images are cut as GGUF files of theirs say.
+    for name in ["gemma3", "mistral3", "idefics3", "internvl", "llava"] {
+        let folder = folder(name);
+        let mmproj = folder.path().join("mmproj.gguf");
+        let quantize = Quantize::new(FileFormat::find("f32").unwrap());
+        let mut file = fs::File::create(&mmproj).unwrap();
+        quantize.write_to(&Input::open_mmproj(folder.path()).unwrap(), &mut file, |_| true).unwrap();
+        let alone = options().open(&mmproj).unwrap_err().to_string();
+        assert!(alone.contains("mmproj.gguf") && alone.contains("no model"), "{alone}");
+        // Beside a model of whose own nothing is left.
+        let own = open(name);
+        for file in ["preprocessor_config.json", "processor_config.json"] {
+            let _ = fs::remove_file(folder.path().join(file));
+        }
+        let beside = options().vision_from(&mmproj).open(folder.path()).unwrap();
+        let prompt = shown(own.image_marker().unwrap(), &[image("noise.png")]);
+        let ((ids, inputs), (other_ids, others)) =
+            (own.read(&prompt).unwrap(), beside.read(&prompt).unwrap());
+        assert_eq!(ids, other_ids, "{name}");
+        assert!(inputs == others, "{name}");
+    }
 }

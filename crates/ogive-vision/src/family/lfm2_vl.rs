@@ -7,6 +7,7 @@
 //! has those that the tower makes.
 
 use super::tiles::{MOST_TILES, grid, split};
+use super::within;
 use crate::processor::check;
 use crate::settings::{HALVES, MERGES, PATCHES, SIDES, Settings, agreed, number, whole};
 use crate::{Cut, Family, Filter, Image, Normalize, Picture};
@@ -78,19 +79,8 @@ impl Lfm2Vl {
     fn whole(&self, image: &Image) -> [usize; 2] {
         let factor = self.factor();
         let sides = [image.width() as f64, image.height() as f64];
-        let area = sides[0] * sides[1];
         let near = sides.map(|side| ((side / factor).round_ties_even() * factor).max(factor));
-        let [least, most] = self.rows.map(|rows| self.pixels(rows));
-        let size = if near[0] * near[1] > most {
-            let shrink = (area / most).sqrt();
-            sides.map(|side| ((side / shrink / factor).floor() * factor).max(factor))
-        } else if near[0] * near[1] < least {
-            let grow = (least / area).sqrt();
-            sides.map(|side| (side * grow / factor).ceil() * factor)
-        } else {
-            near
-        };
-        size.map(|side| side as usize)
+        within(sides, near, factor, self.rows.map(|rows| self.pixels(rows)))
     }
 
     /// Whether an image is cut.

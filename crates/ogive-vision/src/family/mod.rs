@@ -39,3 +39,19 @@ pub(crate) fn load(settings: &Settings) -> Result<Option<Box<dyn Family>>> {
         _ => None,
     })
 }
+
+/// Sides of an image that has such, in whole multiples of `factor`: `near` where that has no fewer pixels than `least` and no more than `most`, else as
+/// near to its proportions as it gets within the two. Qwen's and LFM2-VL's processors do it alike ("smart resize").
+fn within(sides: [f64; 2], near: [f64; 2], factor: f64, [least, most]: [f64; 2]) -> [usize; 2] {
+    let (area, wanted) = (sides[0] * sides[1], near[0] * near[1]);
+    let size = if wanted > most {
+        let shrink = (area / most).sqrt();
+        sides.map(|side| ((side / shrink / factor).floor() * factor).max(factor))
+    } else if wanted < least {
+        let grow = (least / area).sqrt();
+        sides.map(|side| (side * grow / factor).ceil() * factor)
+    } else {
+        near
+    };
+    size.map(|side| side as usize)
+}

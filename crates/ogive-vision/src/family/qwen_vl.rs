@@ -4,6 +4,7 @@
 //!
 //! Source: transformers' `processing_qwen2_vl.py` and `image_processing_qwen2_vl_fast.py`.
 
+use super::within;
 use crate::settings::{CLIP, Colours, HALVES, MERGES, PATCHES, Settings, agreed, whole};
 use crate::{Cut, Family, Filter, Image, MAX_PIXELS, Normalize, Picture};
 use ogive_tensor::{Error, Result};
@@ -81,19 +82,8 @@ impl QwenVl {
             return Err(Error::invalid("image", why));
         }
         let factor = (self.cut.patch * self.cut.block) as f64;
-        let [least, most] = self.pixels.map(|pixels| pixels as f64);
-        let area = sides[0] * sides[1];
         let near = sides.map(|side| (side / factor).round_ties_even() * factor);
-        let size = if near[0] * near[1] > most {
-            let shrink = (area / most).sqrt();
-            sides.map(|side| ((side / shrink / factor).floor() * factor).max(factor))
-        } else if near[0] * near[1] < least {
-            let grow = (least / area).sqrt();
-            sides.map(|side| (side * grow / factor).ceil() * factor)
-        } else {
-            near
-        };
-        Ok(size.map(|side| side as usize))
+        Ok(within(sides, near, factor, self.pixels.map(|pixels| pixels as f64)))
     }
 }
 
