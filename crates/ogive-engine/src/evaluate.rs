@@ -114,6 +114,10 @@ fn each_step(
     let chunk = if model.causal() { how.chunk.max(least).min(tokens.len()) } else { tokens.len() };
     let limits = Limits::new(tokens.len()).step_tokens(chunk).element(how.element);
     let spec = limits.cache_spec(model.cache_layout())?;
+    if let Some(window) = spec.groups().into_iter().flatten().min().filter(|window| least > *window) {
+        let why = format!("{least} rows of an image see each other, in a window of {window}");
+        return Err(Error::unsupported("evaluate", why));
+    }
     // Windowed groups keep all their blocks here, for the tables below hold every token.
     let blocks = tokens.len().div_ceil(limits.block_len);
     let spec = spec.clone().blocks(vec![blocks; spec.blocks.len()]);

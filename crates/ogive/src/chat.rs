@@ -62,7 +62,8 @@ impl Chat {
         &mut self.messages
     }
 
-    /// Shows an image with what is said next, before it. The model must [see](crate::Options::vision).
+    /// Shows an image with what is said next, before it, and as long as that fails or nothing comes of it, with what is said then. The model
+    /// must [see](crate::Options::vision).
     #[cfg(feature = "vision")]
     pub fn show(&mut self, image: crate::Image) {
         self.shown.push(image);
@@ -109,10 +110,16 @@ impl Chat {
         });
         match asked {
             Ok((cut, mut generation)) => {
+                generation.cut = cut;
                 #[cfg(feature = "vision")]
                 self.shown.clear();
-                generation.cut = cut;
-                Ok(Reply { generation, messages: &mut self.messages, failed: false })
+                Ok(Reply {
+                    generation,
+                    messages: &mut self.messages,
+                    #[cfg(feature = "vision")]
+                    shown: &mut self.shown,
+                    failed: false,
+                })
             }
             Err(e) => {
                 self.messages.pop();
@@ -152,6 +159,9 @@ impl Chat {
 pub struct Reply<'c> {
     generation: Generation<'c>,
     messages: &'c mut Vec<Message>,
+    /// What the next message shows.
+    #[cfg(feature = "vision")]
+    shown: &'c mut Vec<crate::Image>,
     /// The iterator has given an error.
     failed: bool,
 }
@@ -214,7 +224,12 @@ impl Drop for Reply<'_> {
     fn drop(&mut self) {
         if self.generation.ids().is_empty() {
             // The question that was not answered: asked again, it would be there twice. The session has read it.
-            self.messages.pop();
+            let question = self.messages.pop();
+            // What it showed is shown with the next.
+            #[cfg(feature = "vision")]
+            self.shown.extend(crate::vision::shown(question.as_slice()).unwrap_or_default());
+            #[cfg(not(feature = "vision"))]
+            drop(question);
             self.generation.note.closed = true;
         } else {
             let generation = &mut self.generation;

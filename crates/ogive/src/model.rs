@@ -358,9 +358,15 @@ impl Model {
     /// As [`encode`](Self::encode); and of images, if the model was not opened to see or cannot read one, if the text has not a marker for each,
     /// and if computing fails.
     pub fn read(&self, prompt: &Prompt) -> Result<(Vec<u32>, Vec<Placed>)> {
+        self.read_within(prompt, usize::MAX)
+    }
+
+    /// The same for a session of so many tokens: nothing is computed of images that have no room there.
+    #[cfg_attr(not(feature = "vision"), expect(unused_variables, reason = "there are no images"))]
+    pub(crate) fn read_within(&self, prompt: &Prompt, context: usize) -> Result<(Vec<u32>, Vec<Placed>)> {
         #[cfg(feature = "vision")]
         if let Prompt::Shown { text, images, rendered } = prompt {
-            let (ids, placed) = self.read_shown(text, images, *rendered)?;
+            let (ids, placed) = self.read_shown(text, images, *rendered, context)?;
             return if ids.is_empty() { Err(Error::EmptyPrompt) } else { Ok((ids, placed)) };
         }
         Ok((self.encode(prompt)?, Vec::new()))

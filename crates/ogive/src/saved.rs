@@ -4,7 +4,7 @@
 //! [`Engine::save`](crate::engine::Engine::save) writes it has a note, a JSON object: text that was drawn and not yet given
 //! away (`held`), and the messages of a conversation with what was thought at each. So a conversation is a session too, and either opens as the other.
 
-use crate::engine::{Request, SeqId, sampler::Chain};
+use crate::engine::{Placed, Request, sampler::Chain};
 use crate::session::is_of_one_answer;
 use crate::tensor::serde_json::{Value, from_slice, json};
 use crate::tensor::{Error as ModelError, ErrorKind};
@@ -291,8 +291,9 @@ impl<'p> Saved<'p> {
     /// That `session` would take it; it is at its beginning again then.
     fn check(&mut self, session: &Session) -> Result<()> {
         let number = session.model.number();
-        let note = session.engine.would_load(number, &mut self.file, self.len);
-        self.note(&note.map_err(|e| in_file(self.path, e))?)?;
+        let would = session.engine.would_load(number, &mut self.file, self.len);
+        let (note, inputs) = would.map_err(|e| in_file(self.path, e))?;
+        self.note(&note, &session.model, &inputs)?;
         self.file.rewind().map_err(|e| unread(self.path, e))
     }
 
@@ -300,32 +301,29 @@ impl<'p> Saved<'p> {
     fn fill(mut self, session: &mut Session) -> Result<()> {
         let loaded = session.engine.load(session.model.number(), &mut self.file, self.len);
         let loaded = loaded.map_err(|e| in_file(self.path, e))?;
-        let note = self.note(&loaded.note).and_then(|note| self.seen(note, session, loaded.id));
-        let note = note.inspect_err(|_| {
+        let inputs = session.engine.inputs(loaded.id).unwrap_or_default();
+        let note = self.note(&loaded.note, &session.model, inputs).inspect_err(|_| {
             session.engine.cancel(loaded.id);
         })?;
         (session.seq, session.note) = (Some(loaded.id), note);
         Ok(())
     }
 
-    /// The note, with the images that its messages show as the session has them.
+    /// The note, with the images that its messages show, of which the session has what stands in place of its tokens.
     #[cfg_attr(not(feature = "vision"), expect(unused, reason = "such a build has no images"))]
-    fn seen(&self, mut note: Note, session: &Session, id: SeqId) -> Result<Note> {
+    fn note(&self, bytes: &[u8], model: &Model, inputs: &[Placed]) -> Result<Note> {
+        let wrong = |why: &str| in_file(self.path, ModelError::invalid(LOADING, why));
+        let none = || wrong("its note is not one of this program's");
+        let mut note = Note::from_bytes(bytes).ok_or_else(none)?;
         #[cfg(feature = "vision")]
-        let wrong = (!crate::vision::restore(&mut note, session, id))
-            .then_some("its messages show other images than it has");
-        #[cfg(not(feature = "vision"))]
-        let wrong = (!note.images.is_empty())
-            .then_some("its messages show images, and this build of Ogive does not see");
-        match wrong {
-            Some(why) => Err(in_file(self.path, ModelError::invalid(LOADING, why))),
-            None => Ok(note),
+        if !crate::vision::restore(&mut note, model, inputs) {
+            return Err(wrong("its messages show other images than it has"));
         }
-    }
-
-    fn note(&self, bytes: &[u8]) -> Result<Note> {
-        let wrong = || ModelError::invalid(LOADING, "its note is not one of this program's");
-        Note::from_bytes(bytes).ok_or_else(|| in_file(self.path, wrong()))
+        #[cfg(not(feature = "vision"))]
+        if !note.images.is_empty() {
+            return Err(wrong("its messages show images, and this build of Ogive does not see"));
+        }
+        Ok(note)
     }
 }
 

@@ -79,7 +79,7 @@ impl Session {
         chain: Chain,
     ) -> Result<Generation<'_>> {
         let asked = Instant::now();
-        let (ids, inputs) = self.model.read(&prompt.into())?;
+        let (ids, inputs) = self.model.read_within(&prompt.into(), self.model.context())?;
         let seeing = if inputs.is_empty() { Duration::ZERO } else { asked.elapsed() };
         // What the answer that it was cloned from had asked for was for that answer.
         let chain = chain.without(is_of_one_answer);

@@ -43,6 +43,28 @@ impl Seen {
     }
 }
 
+/// An image before it is seen by a model: what that made of it before, or what it is cut into.
+enum Look {
+    Seen(Arc<Seen>),
+    Cut(Picture),
+}
+
+impl Look {
+    fn text(&self) -> &str {
+        match self {
+            Self::Seen(seen) => &seen.text,
+            Self::Cut(picture) => &picture.text,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        match self {
+            Self::Seen(seen) => seen.rows(),
+            Self::Cut(picture) => picture.rows(),
+        }
+    }
+}
+
 /// An image to show to a model. Cheap to clone; what a model makes of it is kept with it, for the model that saw it last.
 #[derive(Clone, Debug)]
 pub struct Image(Arc<Kept>);
@@ -157,12 +179,20 @@ impl Vision {
         Ok(self.processor.prepare(pixels)?)
     }
 
-    /// What stands for an image, and its rows: made now, unless they were before.
-    fn see(self: &Arc<Self>, b: &dyn Backend, image: &Image) -> Result<Arc<Seen>> {
-        if let Some(seen) = image.seen(self) {
-            return Ok(seen);
+    /// An image as far as that takes no computing.
+    fn look(self: &Arc<Self>, image: &Image) -> Result<Look> {
+        match image.seen(self) {
+            Some(seen) => Ok(Look::Seen(seen)),
+            None => Ok(Look::Cut(self.picture(image)?)),
         }
-        let Picture { text, tiles, .. } = self.picture(image)?;
+    }
+
+    /// What stands for an image, and its rows: made now, unless they were before.
+    fn see(self: &Arc<Self>, b: &dyn Backend, image: &Image, look: Look) -> Result<Arc<Seen>> {
+        let Picture { text, tiles, .. } = match (image.seen(self), look) {
+            (Some(seen), _) | (None, Look::Seen(seen)) => return Ok(seen),
+            (None, Look::Cut(picture)) => picture,
+        };
         let mut parts = Vec::with_capacity(tiles.len());
         for tile in &tiles {
             let vectors = self.tower.see(b, &tile.patches, tile.grid)?;
@@ -206,7 +236,7 @@ impl Vision {
         for part in seen.iter().flat_map(|seen| &seen.parts) {
             let mut done = 0;
             while done < part.rows() {
-                let Some(first) = at.next() else { return Err(self.miscounted(ids, seen)) };
+                let Some(first) = at.next() else { return Err(self.miscounted(ids, part.rows())) };
                 let mut n = 1;
                 while done + n < part.rows() && at.next_if_eq(&(first + n)).is_some() {
                     n += 1;
@@ -217,12 +247,17 @@ impl Vision {
                 done += n;
             }
         }
-        if at.peek().is_some() { Err(self.miscounted(ids, seen)) } else { Ok(placed) }
+        Ok(placed)
     }
 
-    fn miscounted(&self, ids: &[u32], seen: &[Arc<Seen>]) -> Error {
+    /// Checks that as many of `ids` stand for rows as there are.
+    fn count(&self, ids: &[u32], rows: usize) -> Result<()> {
         let there = ids.iter().filter(|id| **id == self.row).count();
-        let (name, rows) = (self.processor.row_token(), seen.iter().map(|seen| seen.rows()).sum::<usize>());
+        if there == rows { Ok(()) } else { Err(self.miscounted(ids, rows)) }
+    }
+
+    fn miscounted(&self, ids: &[u32], rows: usize) -> Error {
+        let (name, there) = (self.processor.row_token(), ids.iter().filter(|id| **id == self.row).count());
         seeing(format!(
             "the prompt has `{name}` {there} times, for {rows} rows of its images; does its text spell it?"
         ))
@@ -280,35 +315,41 @@ impl Model {
     /// The ids of a text with images, whose rows are not made yet.
     pub(crate) fn encode_shown(&self, text: &str, images: &[Image], rendered: bool) -> Result<Vec<u32>> {
         let vision = self.eyes()?;
-        let standing = |image: &Image| match image.seen(vision) {
-            Some(seen) => Ok(seen.text.clone()),
-            None => Ok(vision.picture(image)?.text),
-        };
+        let standing = |image: &Image| Ok(vision.look(image)?.text().to_owned());
         let standing: Vec<String> = images.iter().map(standing).collect::<Result<_>>()?;
         self.shown_ids(text, &standing, rendered)
     }
 
-    /// The same with their rows.
+    /// The same with their rows, unless there are more ids than leave room in `context` tokens. Nothing is computed for a prompt that cannot be
+    /// gone on from.
     pub(crate) fn read_shown(
         &self,
         text: &str,
         images: &[Image],
         rendered: bool,
+        context: usize,
     ) -> Result<(Vec<u32>, Vec<Placed>)> {
         let vision = self.eyes()?;
-        // Before anything is computed that a wrong text would be in vain for.
         vision.written(text, &vec![String::new(); images.len()])?;
-        let see = |image: &Image| vision.see(&**self.backend(), image);
-        let seen: Vec<Arc<Seen>> = images.iter().map(see).collect::<Result<_>>()?;
-        let standing: Vec<String> = seen.iter().map(|seen| seen.text.clone()).collect();
+        let looks: Vec<Look> = images.iter().map(|image| vision.look(image)).collect::<Result<_>>()?;
+        let standing: Vec<String> = looks.iter().map(|look| look.text().to_owned()).collect();
         let ids = self.shown_ids(text, &standing, rendered)?;
+        let rows = looks.iter().map(Look::rows).sum();
+        vision.count(&ids, rows)?;
+        if ids.len() >= context {
+            let why = format!("a prompt of {} tokens, {rows} of which are rows of images,", ids.len());
+            let what = format!("{why} leaves no room in a context of {context}");
+            return Err(seeing(format!("{what}; ask for a longer context, or show smaller images")));
+        }
+        let see = |(image, look): (&Image, Look)| vision.see(&**self.backend(), image, look);
+        let seen: Vec<Arc<Seen>> = images.iter().zip(looks).map(see).collect::<Result<_>>()?;
         let placed = vision.place(&ids, &seen)?;
         Ok((ids, placed))
     }
 }
 
 /// Images that messages show, in order.
-fn shown(messages: &[Message]) -> Result<Vec<Image>> {
+pub(crate) fn shown(messages: &[Message]) -> Result<Vec<Image>> {
     let image = |what: &Attached| {
         let other = || {
             seeing(format!("a message shows something of the kind `{}`; only images are known", what.kind()))
@@ -352,7 +393,7 @@ pub(crate) fn noted(
     for (i, message) in messages.iter().enumerate() {
         for image in shown(std::slice::from_ref(message))? {
             let seen = match model.vision() {
-                Some(vision) => vision.see(&**model.backend(), &image)?,
+                Some(vision) => vision.see(&**model.backend(), &image, vision.look(&image)?)?,
                 None => image.seen_last().ok_or_else(unread)?,
             };
             for part in &seen.parts {
@@ -384,8 +425,8 @@ fn unread() -> Error {
 }
 
 /// Gives the messages of a loaded note their images back, from the rows that the sequence has. False where those are others.
-pub(crate) fn restore(note: &mut Note, session: &Session, id: SeqId) -> bool {
-    let mut inputs = session.engine.inputs(id).unwrap_or_default().iter();
+pub(crate) fn restore(note: &mut Note, model: &Model, inputs: &[Placed]) -> bool {
+    let mut inputs = inputs.iter();
     for (of, text, rows) in std::mem::take(&mut note.images) {
         let (mut parts, mut left) = (Vec::new(), rows);
         while left > 0 {
@@ -396,7 +437,7 @@ pub(crate) fn restore(note: &mut Note, session: &Session, id: SeqId) -> bool {
             parts.push(Arc::clone(&input.vectors));
         }
         let Some(message) = note.messages.get_mut(of) else { return false };
-        let image = Image::restored(session.model().vision(), Seen { text, parts });
+        let image = Image::restored(model.vision(), Seen { text, parts });
         message.attached.push(image.into());
     }
     true

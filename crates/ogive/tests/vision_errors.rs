@@ -147,3 +147,17 @@ fn a_file_of_what_a_model_sees_by_is_told_from_a_model_and_goes_beside_one() {
         assert!(inputs == others, "{name}");
     }
 }
+
+#[test]
+fn nothing_is_computed_of_images_that_have_no_room() {
+    let folder = folder("qwen3-vl");
+    let wide = options().vision().open(folder.path()).unwrap();
+    let marker = wide.image_marker().unwrap();
+    let prompt = shown(marker, &[image("noise.png")]);
+    let n = wide.encode(&prompt).unwrap().len();
+    let (narrow, seen) = counted(options().context(n), folder.path());
+    let error =
+        narrow.session().unwrap().generate(prompt, &Generate::greedy()).map(drop).unwrap_err().to_string();
+    assert!(error.contains(&format!("{n} tokens")) && error.contains(&format!("context of {n}")), "{error}");
+    assert_eq!(seen.load(std::sync::atomic::Ordering::Relaxed), 0);
+}

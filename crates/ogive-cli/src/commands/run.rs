@@ -103,7 +103,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         finish(said, args, |file| chat.save(file))
     } else {
         let prompt = match (images.is_empty(), args.special) {
-            (false, _) => seeing::prompt(&model, prompt, images),
+            (false, special) => {
+                if !special {
+                    context.note("with an image, special tokens that PROMPT spells count, as with --special");
+                }
+                seeing::prompt(&model, prompt, images)
+            }
             (true, true) => Prompt::Special(prompt),
             (true, false) => Prompt::Text(prompt),
         };

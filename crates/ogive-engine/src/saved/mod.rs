@@ -230,16 +230,16 @@ impl Engine {
         Ok(Loaded { id: self.insert(seq), note, cached })
     }
 
-    /// Reads what [`load`](Self::load) would take in, to its end and its checksum, and gives its note: for who has to give a sequence up
-    /// before there is room for another.
+    /// Reads what [`load`](Self::load) would take in, to its end and its checksum, and gives its note and what stands in place of its tokens: for
+    /// who has to give a sequence up before there is room for another.
     ///
     /// # Errors
     /// Those of [`load`](Self::load), but for a device's.
-    pub fn would_load(&self, model: u64, from: &mut dyn Read, len: u64) -> Result<Vec<u8>> {
+    pub fn would_load(&self, model: u64, from: &mut dyn Read, len: u64) -> Result<(Vec<u8>, Vec<Placed>)> {
         let mut input = Input::new(from, len);
         let head = self.read_head(model, &mut input)?;
         self.read_cache(input, &Held::default(), head.past, &head.firsts)?;
-        Ok(head.note)
+        Ok((head.note, head.inputs))
     }
 
     /// Where a sequence's chain stands, for [`Chain::restore`]: of one that was loaded, where it stood when it was saved.
@@ -253,7 +253,11 @@ impl Engine {
         let version = self.check_header(model, input)?;
         let (note, chain) = (input.counted()?, input.counted()?);
         let tokens = self.read_tokens(input)?;
-        let inputs = if version == VERSIONS[1] { vectors::read(input)? } else { Vec::new() };
+        let inputs = if version == VERSIONS[1] {
+            vectors::read(input, self.model.takes_vectors())?
+        } else {
+            Vec::new()
+        };
         self.check_inputs(DOING, &inputs, tokens.len())?;
         let groups = self.cache.spec().blocks.len();
         let past = input.u64()?;

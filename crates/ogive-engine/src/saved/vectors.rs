@@ -32,23 +32,30 @@ pub(super) fn write(out: &mut Output<'_>, inputs: &[Placed]) -> Result<()> {
     Ok(())
 }
 
-/// Reads what [`write`] wrote. Whether it fits the sequence and its model is for the caller to check.
-pub(super) fn read(input: &mut Input<'_>) -> Result<Vec<Placed>> {
+/// Blocks behind which something may be added: more than any model has.
+const MOST_DEEPER: usize = 1024;
+
+/// Reads what [`write`] wrote, of rows of `dim` numbers. Whether it fits the sequence is for the caller to check.
+pub(super) fn read(input: &mut Input<'_>, dim: Option<usize>) -> Result<Vec<Placed>> {
     let count = input.count(8 * 4 + 4)?;
     let mut all = Vec::new();
     for _ in 0..count {
         let at = usize::try_from(input.u64()?).map_err(|_| damaged("vectors stand beyond its end"))?;
-        let (rows, dim) = (input.count(4)?, input.count(4)?);
+        let (rows, width) = (input.count(4)?, input.count(4)?);
         let flags = input.u32()?;
         let layers = input.count(4)?;
-        let numbers = rows.checked_mul(dim).and_then(|n| n.checked_mul(4)).filter(|n| *n > 0);
+        // Before anything is made of the numbers.
+        if dim != Some(width) || layers > MOST_DEEPER {
+            return Err(damaged("vectors in it are another model's, or none"));
+        }
+        let numbers = rows.checked_mul(width).and_then(|n| n.checked_mul(4)).filter(|n| *n > 0);
         let numbers =
             numbers.ok_or_else(|| damaged("vectors have no numbers, or more than can be counted"))?;
         if flags & !(MUTUAL | PLACES) != 0 {
             return Err(damaged("vectors are of a kind that there is not"));
         }
         let values = values(&input.bytes(numbers)?);
-        let mut vectors = Vectors::new(values, dim)?;
+        let mut vectors = Vectors::new(values, width)?;
         let mut deeper = Vec::new();
         for _ in 0..layers {
             deeper.push(self::values(&input.bytes(numbers)?));

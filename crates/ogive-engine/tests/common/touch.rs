@@ -78,7 +78,8 @@ pub(crate) fn touch(bytes: &[u8]) -> bool {
             return false;
         }
     };
-    assert_eq!(would.expect("what loads would load"), loaded.note);
+    let (note, inputs) = would.expect("what loads would load");
+    assert_eq!((note, inputs.len()), (loaded.note.clone(), e.inputs(loaded.id).map_or(0, <[_]>::len)));
     let id = loaded.id;
     let mut saved = Vec::new();
     e.save(id, MODEL, &loaded.note, &mut saved).expect("what was loaded can be saved");

@@ -101,12 +101,17 @@ impl Tower for Counted {
 
 /// A model that counts how often its tower sees something.
 pub(crate) fn open_counted(name: &str) -> (Model, Arc<AtomicUsize>) {
-    let (folder, count) = (folder(name), Arc::<AtomicUsize>::default());
-    let architecture = options().checkpoint(folder.path()).unwrap().architecture;
+    counted(options(), folder(name).path())
+}
+
+/// The same of a folder, with these options.
+pub(crate) fn counted(options: Options, folder: &Path) -> (Model, Arc<AtomicUsize>) {
+    let count = Arc::<AtomicUsize>::default();
+    let architecture = options.checkpoint(folder).unwrap().architecture;
     let (of, counter) = (architecture.clone(), Arc::clone(&count));
     let registry = models::registry().with_tower(&architecture, move |config, loader| {
         let tower = models::registry().tower(&of, config, loader)?;
         Ok(Box::new(Counted(tower, Arc::clone(&counter))))
     });
-    (options().registry(registry).vision().open(folder.path()).unwrap(), count)
+    (options.registry(registry).vision().open(folder).unwrap(), count)
 }

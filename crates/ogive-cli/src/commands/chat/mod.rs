@@ -208,7 +208,12 @@ impl Talk<'_> {
         // The next answer's draws are others, and still follow from the one seed.
         self.how.sampler.seed = self.how.sampler.seed.wrapping_add(1);
         match ended {
-            Err(Error::Failed(why)) => self.complain(&why),
+            Err(Error::Failed(why)) => {
+                self.complain(&why);
+                if !self.chat.shown().is_empty() {
+                    output::note("the image still waits for the next message: /image alone takes it back");
+                }
+            }
             Err(e) => return Err(e),
             Ok(Ended::Context) => {
                 output::note("the context is full: /reset begins anew, --context N asks for more")
@@ -228,6 +233,7 @@ impl Talk<'_> {
             Slash::Help => output::note(slash::HELP),
             Slash::Reset => {
                 self.chat.messages().retain(|m| m.role == "system");
+                self.chat.shown().clear();
                 output::note("a new conversation");
             }
             Slash::System(text) => {
@@ -238,7 +244,11 @@ impl Talk<'_> {
                 }
                 output::note("from the next answer on");
             }
-            Slash::Image(path) => match open_image(&path) {
+            Slash::Image(None) => {
+                self.chat.shown().clear();
+                output::note("the next message shows no image");
+            }
+            Slash::Image(Some(path)) => match open_image(&path) {
                 Ok(_) if !self.chat.session().model().sees() => self.complain(
                     "the model was not opened to see: begin with --vision, --image or --mmproj, if it is one that can",
                 ),
@@ -305,6 +315,7 @@ impl Talk<'_> {
         } else {
             self.chat.load(path)?;
         }
+        self.chat.shown().clear();
         Ok(self.chat.messages().len())
     }
 

@@ -8,7 +8,7 @@ pub(super) const HELP: &str = "\
 /help         this list
 /reset        forgets the conversation, but not what the assistant is to be
 /system TEXT  says what the assistant is to be; without TEXT, nothing in particular
-/image FILE   shows an image with the next message, before it
+/image FILE   shows an image with the next message, before it; without FILE, none
 /save FILE    writes the conversation and what the model has read of it; only the messages, where FILE ends in .json
 /load FILE    goes on with a conversation that was saved, either way
 /stats        the context used, and how fast the last answer came
@@ -25,7 +25,7 @@ pub(super) enum Slash {
     Exit,
     Reset,
     System(String),
-    Image(PathBuf),
+    Image(Option<PathBuf>),
     Save(PathBuf),
     Load(PathBuf),
     Stats,
@@ -42,10 +42,10 @@ impl Slash {
         let rest = rest.trim();
         let command = match name {
             "/system" => return Some(Ok(Self::System(rest.into()))),
-            "/image" | "/save" | "/load" if rest.is_empty() => {
+            "/save" | "/load" if rest.is_empty() => {
                 return Some(Err(format!("{name} needs the name of a file")));
             }
-            "/image" => return Some(Ok(Self::Image(rest.into()))),
+            "/image" => return Some(Ok(Self::Image(Some(rest.into()).filter(|_| !rest.is_empty())))),
             "/save" => return Some(Ok(Self::Save(rest.into()))),
             "/load" => return Some(Ok(Self::Load(rest.into()))),
             "/help" => Self::Help,
@@ -73,8 +73,9 @@ mod tests {
         assert_eq!(ok("/system a\nb"), Slash::System("a\nb".into()));
         assert_eq!(ok("/save a b.json"), Slash::Save("a b.json".into()));
         assert_eq!(ok("/load a b.session"), Slash::Load("a b.session".into()));
-        assert_eq!(ok("/image a b.png"), Slash::Image("a b.png".into()));
-        for bad in ["/", "/load", "/image", "/quit", "/Help", "/help me", "/save", "/?"] {
+        assert_eq!(ok("/image a b.png"), Slash::Image(Some("a b.png".into())));
+        assert_eq!(ok("/image"), Slash::Image(None));
+        for bad in ["/", "/load", "/quit", "/Help", "/help me", "/save", "/?"] {
             assert!(Slash::parse(bad).unwrap().is_err(), "{bad}");
         }
         for message in ["", "hi", "a /help", "//help", "  "] {
