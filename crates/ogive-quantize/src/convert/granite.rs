@@ -1,9 +1,9 @@
 //! Granite as GGUF has it: its factors, the matrix that experts and shared MLPs have for gate and up as two, and of Granite 4 which layers have
 //! a selective state space, by the number of their key heads, which is 0 for those.
 
-use super::{Keys, Model, layer_types, refuse, settings::whole, space::Space};
+use super::{Keys, Model, layer_types, refuse, settings::whole, space::Space, tensors::of_one};
 use crate::{Result, input::Tensor};
-use ogive_tensor::{Config, HostWeight, WeightInfo};
+use ogive_tensor::{Config, HostWeight};
 use ogive_weights::Change;
 use serde_json::json;
 
@@ -158,26 +158,12 @@ pub(super) fn halves(model: &Model<'_>, name: &str) -> Option<[(String, Change);
 /// Of each expert's rows the first half, or the second.
 pub(super) fn half(which: usize) -> Change {
     let misfit = || ogive_tensor::Error::invalid("input_linear", "its experts have no two halves");
-    let shape = move |[experts, rows, cols]: [usize; 3]| {
-        if rows.is_multiple_of(2) { Ok([experts, rows / 2, cols]) } else { Err(misfit()) }
-    };
-    Change::new(
-        move |of, _| {
-            let w = of.first().ok_or_else(misfit)?;
-            Ok(WeightInfo::new(&*w.name, shape(w.shape)?, w.format))
-        },
-        move |of, _| {
-            let w = of.first().ok_or_else(misfit)?;
-            let [experts, half, cols] = shape(w.shape)?;
-            if w.bytes.is_empty() {
-                // Nothing bounds the shape.
-                return Err(misfit());
-            }
-            let flat = HostWeight::new(&*w.name, [1, experts * 2 * half, cols], w.format, w.bytes.clone())?;
-            let begins = (0..experts).map(|e| (2 * e + which) * half);
-            let parts =
-                begins.map(|at| flat.rows(at..at + half)).collect::<ogive_tensor::Result<Vec<_>>>()?;
-            HostWeight::stack(&*w.name, &parts)
-        },
-    )
+    let shape =
+        |[experts, rows, cols]: [usize; 3]| rows.is_multiple_of(2).then_some([experts, rows / 2, cols]);
+    of_one(misfit, shape, move |w, [experts, half, cols]| {
+        let flat = HostWeight::new(&*w.name, [1, experts * 2 * half, cols], w.format, w.bytes.clone())?;
+        let begins = (0..experts).map(|e| (2 * e + which) * half);
+        let parts = begins.map(|at| flat.rows(at..at + half)).collect::<ogive_tensor::Result<Vec<_>>>()?;
+        HostWeight::stack(&*w.name, &parts)
+    })
 }

@@ -297,3 +297,22 @@ pub(super) fn add_factors(tensors: &mut Vec<Tensor>, factors: Vec<HostWeight>) {
         tensors.insert(0, Tensor { name, dims, ty: GgmlType::F32, pieces: vec![Piece::Made(weight)] });
     }
 }
+
+/// A change of one weight: to another shape, where its own has one, by what `make` makes of it. A weight without bytes is a misfit, too, as
+/// nothing bounds its shape.
+pub(super) fn of_one(
+    misfit: impl Fn() -> ogive_tensor::Error + Copy + Send + Sync + 'static,
+    shape: impl Fn([usize; 3]) -> Option<[usize; 3]> + Copy + Send + Sync + 'static,
+    make: impl Fn(&HostWeight, [usize; 3]) -> ogive_tensor::Result<HostWeight> + Send + Sync + 'static,
+) -> Change {
+    Change::new(
+        move |of, _| {
+            let w = of.first().ok_or_else(misfit)?;
+            Ok(WeightInfo::new(&*w.name, shape(w.shape).ok_or_else(misfit)?, w.format))
+        },
+        move |of, _| {
+            let w = of.first().filter(|w| !w.bytes.is_empty()).ok_or_else(misfit)?;
+            make(w, shape(w.shape).ok_or_else(misfit)?)
+        },
+    )
+}

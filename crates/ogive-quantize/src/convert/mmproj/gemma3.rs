@@ -1,6 +1,6 @@
 //! Gemma 3's: SigLIP's encoder, and a norm that is kept as factors.
 
-use super::{Family, HALVES, Keys, Part, Tower};
+use super::{Family, HALVES, Keys, Part, Tower, siglip};
 use crate::Result;
 use crate::convert::{refuse, settings::whole};
 
@@ -29,11 +29,7 @@ pub(super) const GEMMA3: Family = Family {
 };
 
 fn set(keys: &mut Keys<'_>, tower: &Tower<'_>) -> Result<()> {
-    let v = &tower.vision;
-    let image = v.usize("image_size")?;
-    keys.set("image_size", whole("image_size", image)?);
-    keys.set("attention.layer_norm_epsilon", v.f32_or("layer_norm_eps", 1e-6)?);
-    keys.metadata.set("clip.use_gelu", true);
+    let image = siglip(keys, tower)?;
     // Patches of the side of a square that becomes one row; readers take silence for four.
     let rows = tower.config.usize_or("mm_tokens_per_image", 256)?.isqrt();
     let pool = image.checked_div(tower.patch).and_then(|side| side.checked_div(rows)).unwrap_or(0);

@@ -1,6 +1,6 @@
 //! Idefics3's and SmolVLM's: SigLIP's encoder of parts of images.
 
-use super::{Family, HALVES, Keys, Part, Tower};
+use super::{Family, HALVES, Keys, Part, Tower, siglip};
 use crate::Result;
 use crate::convert::settings::whole;
 
@@ -30,10 +30,7 @@ pub(super) const IDEFICS3: Family = Family {
 pub(super) const SMOLVLM: Family = Family { class: "SmolVLMForConditionalGeneration", ..IDEFICS3 };
 
 fn set(keys: &mut Keys<'_>, tower: &Tower<'_>) -> Result<()> {
-    let v = &tower.vision;
-    keys.set("image_size", whole("image_size", v.usize("image_size")?)?);
-    keys.set("attention.layer_norm_epsilon", v.f32_or("layer_norm_eps", 1e-6)?);
-    keys.metadata.set("clip.use_gelu", true);
+    siglip(keys, tower)?;
     let scale = tower.config.usize_or("scale_factor", 2)?;
     keys.set("projector.scale_factor", whole("scale_factor", scale)?);
     // What an image is made as long as before it is cut.

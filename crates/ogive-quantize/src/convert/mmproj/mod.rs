@@ -65,6 +65,16 @@ const CLIP: [[f32; 3]; 2] =
 /// Those of ImageNet.
 const IMAGENET: [[f32; 3]; 2] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
 
+/// What all towers of SigLIP's set; gives the pixels of an image's side.
+fn siglip(keys: &mut Keys<'_>, tower: &Tower<'_>) -> Result<usize> {
+    let (v, setting) = (&tower.vision, "image_size");
+    let image = v.usize(setting)?;
+    keys.set(setting, whole(setting, image)?);
+    keys.set("attention.layer_norm_epsilon", v.f32_or("layer_norm_eps", 1e-6)?);
+    keys.metadata.set("clip.use_gelu", true);
+    Ok(image)
+}
+
 /// What is converted.
 struct Tower<'a> {
     family: &'static Family,

@@ -3,8 +3,8 @@
 
 use super::{CLIP, Family, HALVES, Keys, Part, Tower};
 use crate::Result;
-use crate::convert::{refuse, settings::whole};
-use ogive_tensor::{HostWeight, WeightInfo};
+use crate::convert::{refuse, settings::whole, tensors::of_one};
+use ogive_tensor::HostWeight;
 use ogive_weights::Change;
 
 const NEEDED: &[&str] = &["v.patch_embd.weight", "v.post_ln.weight", "mm.0.weight", "mm.2.weight"];
@@ -152,31 +152,17 @@ fn of_block(tower: &Tower<'_>, rest: &str) -> Result<Option<Vec<Part>>> {
 /// The convolution of one of two frames: `[outputs, 3, 2, p, p]` becomes `[outputs, 3, p, p]`.
 fn frame(which: usize) -> Change {
     let misfit = || ogive_tensor::Error::invalid("patch_embed.proj", "it is no convolution of two frames");
-    let shape = move |[kernels, rows, cols]: [usize; 3]| {
-        if kernels.is_multiple_of(2) { Ok([kernels / 2, rows, cols]) } else { Err(misfit()) }
-    };
-    Change::new(
-        move |of, _| {
-            let w = of.first().ok_or_else(misfit)?;
-            Ok(WeightInfo::new(&*w.name, shape(w.shape)?, w.format))
-        },
-        move |of, _| {
-            let w = of.first().ok_or_else(misfit)?;
-            let [kernels, rows, cols] = shape(w.shape)?;
-            // Of kernels that follow each other, one frame's and the other's.
-            let size = rows * cols * w.format.block_bytes;
-            if w.bytes.is_empty() || size == 0 || w.format.block_len != 1 {
-                return Err(misfit());
-            }
-            let own = w.bytes.chunks_exact(size).skip(which).step_by(2);
-            HostWeight::new(
-                &*w.name,
-                [kernels, rows, cols],
-                w.format,
-                own.collect::<Vec<_>>().concat().into(),
-            )
-        },
-    )
+    let shape =
+        |[kernels, rows, cols]: [usize; 3]| kernels.is_multiple_of(2).then_some([kernels / 2, rows, cols]);
+    of_one(misfit, shape, move |w, shape| {
+        // Of kernels that follow each other, one frame's and the other's.
+        let size = shape[1] * shape[2] * w.format.block_bytes;
+        if size == 0 || w.format.block_len != 1 {
+            return Err(misfit());
+        }
+        let own = w.bytes.chunks_exact(size).skip(which).step_by(2);
+        HostWeight::new(&*w.name, shape, w.format, own.collect::<Vec<_>>().concat().into())
+    })
 }
 
 /// Queries, keys or values: one of three parts of the rows of a matrix, or of a bias's elements.
@@ -184,24 +170,16 @@ fn third(which: usize) -> Change {
     let misfit =
         || ogive_tensor::Error::invalid("attn.qkv", "its rows are not those of queries, keys and values");
     // Rows of a part, and what each is long.
-    let shape = move |shape: [usize; 3]| match shape {
-        [1, 1, n] if n.is_multiple_of(3) => Ok([1, 1, n / 3]),
-        [1, n, cols] if n.is_multiple_of(3) => Ok([1, n / 3, cols]),
-        _ => Err(misfit()),
+    let shape = |shape: [usize; 3]| match shape {
+        [1, 1, n] if n.is_multiple_of(3) => Some([1, 1, n / 3]),
+        [1, n, cols] if n.is_multiple_of(3) => Some([1, n / 3, cols]),
+        _ => None,
     };
-    Change::new(
-        move |of, _| {
-            let w = of.first().ok_or_else(misfit)?;
-            Ok(WeightInfo::new(&*w.name, shape(w.shape)?, w.format))
-        },
-        move |of, _| {
-            let w = of.first().ok_or_else(misfit)?;
-            let part = shape(w.shape)?;
-            let n = w.bytes.len() / 3;
-            if w.bytes.is_empty() || w.format.block_len != 1 {
-                return Err(misfit());
-            }
-            HostWeight::new(&*w.name, part, w.format, w.bytes.part(which * n..(which + 1) * n)?)
-        },
-    )
+    of_one(misfit, shape, move |w, part| {
+        let n = w.bytes.len() / 3;
+        if w.format.block_len != 1 {
+            return Err(misfit());
+        }
+        HostWeight::new(&*w.name, part, w.format, w.bytes.part(which * n..(which + 1) * n)?)
+    })
 }
