@@ -1,7 +1,7 @@
 //! Arguments that show a model images.
 
 use crate::args::Context;
-use crate::error::{Doing, Error, Result};
+use crate::error::Result;
 use crate::options::Machine;
 use ogive::{Image, Model, Options, Prompt};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Seeing {
 
     /// The images, in order.
     pub(crate) fn images(&self) -> Result<Vec<Image>> {
-        self.image.iter().map(|path| open_image(path)).collect()
+        Ok(self.image.iter().map(Image::open).collect::<ogive::Result<_>>()?)
     }
 
     /// Whether any are shown.
@@ -48,22 +48,9 @@ impl Seeing {
     }
 }
 
-/// Reads an image, with its name in errors.
-pub(crate) fn open_image(path: &Path) -> Result<Image> {
-    let bytes = std::fs::metadata(path).doing(format_args!("reading {}", path.display()))?.len();
-    if bytes > ogive::images::MAX_FILE_BYTES as u64 {
-        let most = ogive::images::MAX_FILE_BYTES;
-        let why =
-            format_args!("{} has {bytes} bytes, and at most {most} of an image are read", path.display());
-        return Err(Error::failed(why));
-    }
-    Ok(Image::open(path)?)
-}
-
 /// A text with images that no chat template places: where it has the model's marker for each, else before it.
 pub(crate) fn prompt(model: &Model, text: String, images: Vec<Image>) -> Prompt {
     let marker = model.image_marker().unwrap_or_default();
-    let missing = images.len().saturating_sub(text.matches(marker).count());
-    let text = marker.repeat(if missing == images.len() { missing } else { 0 }) + &text;
+    let text = if text.contains(marker) { text } else { marker.repeat(images.len()) + &text };
     Prompt::Shown { text, images, rendered: false }
 }

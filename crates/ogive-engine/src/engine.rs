@@ -263,15 +263,9 @@ impl Engine {
     /// Has a sequence hold no more than its first `past` tokens: fewer where it could not go on from there. Gives their number.
     pub(crate) fn go_back(&mut self, id: SeqId, past: usize) -> usize {
         let Some(seq) = self.seqs.get_mut(&id) else { return 0 };
-        let mut end = past;
         // What a sequence can go on from may be within what must be together, and the other way round.
-        loop {
-            end = self.pool.rewind(&mut seq.held, inputs::floor(&seq.inputs, end));
-            if inputs::floor(&seq.inputs, end) == end {
-                seq.past = end;
-                return end;
-            }
-        }
+        seq.past = inputs::settled(&seq.inputs, past, |end| self.pool.rewind(&mut seq.held, end));
+        seq.past
     }
 
     /// A sequence that is there and waits.

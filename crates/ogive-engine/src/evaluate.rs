@@ -109,15 +109,11 @@ fn each_step(
     }
     inputs::check("evaluate", how.inputs, tokens.len(), model.takes_vectors())?;
     // What looks ahead must be in one step.
-    let mutual = how.inputs.iter().filter(|input| input.vectors.mutual).map(|input| input.vectors.rows());
-    let least = mutual.max().unwrap_or(1);
+    let least = inputs::together(how.inputs);
     let chunk = if model.causal() { how.chunk.max(least).min(tokens.len()) } else { tokens.len() };
     let limits = Limits::new(tokens.len()).step_tokens(chunk).element(how.element);
     let spec = limits.cache_spec(model.cache_layout())?;
-    if let Some(window) = spec.groups().into_iter().flatten().min().filter(|window| least > *window) {
-        let why = format!("{least} rows of an image see each other, in a window of {window}");
-        return Err(Error::unsupported("evaluate", why));
-    }
+    inputs::check_windows("evaluate", least, &spec)?;
     // Windowed groups keep all their blocks here, for the tables below hold every token.
     let blocks = tokens.len().div_ceil(limits.block_len);
     let spec = spec.clone().blocks(vec![blocks; spec.blocks.len()]);

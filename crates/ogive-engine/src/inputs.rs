@@ -4,7 +4,7 @@
 //! Two sequences begin alike as far as their tokens are the same and their vectors too. Where rows see each other to both sides
 //! ([`Vectors::mutual`]) a sequence is never cut between them: neither by steps nor by what is taken from it or shared.
 
-use crate::backend::{Batch, Input, Vectors};
+use crate::backend::{Batch, CacheSpec, Input, Vectors};
 use crate::tensor::{Error, Result};
 use crate::{Engine, SeqId};
 use std::{ops::Range, sync::Arc};
@@ -60,6 +60,33 @@ pub(crate) fn check(doing: &str, inputs: &[Placed], tokens: usize, dim: Option<u
 pub(crate) fn floor(inputs: &[Placed], end: usize) -> usize {
     let cut = |input: &&Placed| input.vectors.mutual && input.at < end && end < input.tokens().end;
     inputs.iter().find(cut).map_or(end, |input| input.at)
+}
+
+/// The same of beginnings that `cut` makes shorter still: what both leave as it is.
+pub(crate) fn settled(inputs: &[Placed], mut end: usize, mut cut: impl FnMut(usize) -> usize) -> usize {
+    loop {
+        end = cut(floor(inputs, end));
+        if floor(inputs, end) == end {
+            return end;
+        }
+    }
+}
+
+/// The most rows that must be together; 1 where none must.
+pub(crate) fn together(inputs: &[Placed]) -> usize {
+    let mutual = inputs.iter().filter(|input| input.vectors.mutual);
+    mutual.map(|input| input.vectors.rows()).max().unwrap_or(1)
+}
+
+/// Checks that rows which see each other do so in every window.
+pub(crate) fn check_windows(doing: &str, rows: usize, spec: &CacheSpec) -> Result<()> {
+    match spec.groups().into_iter().flatten().min() {
+        Some(window) if rows > window => {
+            let why = format!("{rows} rows of an image see each other, in a window of {window}");
+            Err(Error::unsupported(doing, why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How many tokens two sequences begin with alike.
@@ -129,24 +156,17 @@ impl Engine {
     /// window.
     pub(crate) fn check_inputs(&self, doing: &str, inputs: &[Placed], tokens: usize) -> Result<()> {
         check(doing, inputs, tokens, self.model.takes_vectors())?;
-        let mutual = inputs.iter().filter(|input| input.vectors.mutual).map(|input| input.vectors.rows());
-        let Some(rows) = mutual.max() else { return Ok(()) };
+        let rows = together(inputs);
         // Each of the others may have a row.
         let step = self.limits.step_tokens.saturating_sub(self.limits.sequences.saturating_sub(1));
-        let windows = self.cache.spec().groups();
-        let window = windows.iter().flatten().copied().min().unwrap_or(usize::MAX);
-        if rows > step {
+        if rows > step.max(1) {
             let why = format!("{rows} rows of an image must be in one step, which has room for {step}");
             return Err(Error::invalid(
                 doing,
                 format!("{why}; ask for larger steps (`Limits::step_tokens`)"),
             ));
         }
-        if rows > window {
-            let why = format!("{rows} rows of an image see each other, in a window of {window}");
-            return Err(Error::unsupported(doing, why));
-        }
-        Ok(())
+        check_windows(doing, rows, self.cache.spec())
     }
 }
 

@@ -122,12 +122,7 @@ impl Engine {
             inputs::alike((own, &seq.inputs), (&other.tokens[..seen], &other.inputs))
         };
         // As much of it as ends where a block does and cuts nothing that must be together.
-        let whole = |mut end: usize, blocks: &dyn Fn(usize) -> usize| loop {
-            end = blocks(inputs::floor(&seq.inputs, end));
-            if inputs::floor(&seq.inputs, end) == end {
-                return end;
-            }
-        };
+        let whole = |end: usize, blocks: &dyn Fn(usize) -> usize| inputs::settled(&seq.inputs, end, blocks);
         let common = |other: &Seq| whole(alike(other, other.past), &|end| self.pool.common(&other.held, end));
         let best = self.seqs.values().map(|other| (common(other), other)).max_by_key(|(end, _)| *end);
         let (end, from) = best.map_or((0, seq), |best| best);

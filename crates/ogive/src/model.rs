@@ -124,15 +124,7 @@ impl Model {
         let number = noted.number(architecture, config, words, &means);
         // Not by `noted`: what sees is no part of what a session goes on with.
         #[cfg(feature = "vision")]
-        let vision = match (&options.vision, &tokenizer) {
-            (None, _) => None,
-            (Some(_), Err(e)) => return Err(Error::NoTokenizer(e.clone())),
-            (Some(from), Ok(tokenizer)) => {
-                let other = from.as_ref().map(|path| options.files.open(path)).transpose()?;
-                let from = other.as_ref().unwrap_or(&checkpoint);
-                Some(Arc::new(crate::vision::Vision::load(from, &options.registry, &*backend, tokenizer)?))
-            }
-        };
+        let vision = crate::vision::Vision::of(&checkpoint, options, &*backend, &tokenizer)?;
         let Checkpoint { config, architecture, .. } = checkpoint;
         tracing::info!(%architecture, device, seconds = start.elapsed().as_secs_f32(), "model open");
         notes.iter().for_each(|note| tracing::info!("{note}"));

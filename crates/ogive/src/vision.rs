@@ -142,9 +142,31 @@ fn seeing(why: impl Into<String>) -> Error {
     ModelError::invalid("images", why).into()
 }
 
+/// The checkpoint that has what a model sees by, where these options name another than the model's own.
+fn other(options: &Options) -> Result<Option<Checkpoint>> {
+    let path = options.vision.as_ref().and_then(Option::as_ref);
+    Ok(path.map(|path| options.files.open(path)).transpose()?)
+}
+
 impl Vision {
+    /// What these options ask for, if they ask for any.
+    pub(crate) fn of(
+        checkpoint: &Checkpoint,
+        options: &Options,
+        backend: &dyn Backend,
+        tokenizer: &Result<Tokenizer, String>,
+    ) -> Result<Option<Arc<Self>>> {
+        if options.vision.is_none() {
+            return Ok(None);
+        }
+        let tokenizer = tokenizer.as_ref().map_err(|e| Error::NoTokenizer(e.clone()))?;
+        let other = other(options)?;
+        let from = other.as_ref().unwrap_or(checkpoint);
+        Self::load(from, &options.registry, backend, tokenizer).map(|vision| Some(vision.into()))
+    }
+
     /// Reads what a checkpoint has of it, for a model of `tokenizer`'s vocabulary.
-    pub(crate) fn load(
+    fn load(
         checkpoint: &Checkpoint,
         registry: &Registry,
         backend: &dyn Backend,
@@ -270,8 +292,10 @@ pub(crate) fn tower(
     options: &Options,
     backend: &dyn Backend,
 ) -> Result<Option<Box<dyn Tower>>> {
-    let Some(from) = &options.vision else { return Ok(None) };
-    let other = from.as_ref().map(|path| options.files.open(path)).transpose()?;
+    if options.vision.is_none() {
+        return Ok(None);
+    }
+    let other = other(options)?;
     let Checkpoint { config, architecture, source, .. } = other.as_ref().unwrap_or(checkpoint);
     Ok(Some(options.registry.tower(architecture, config, &Loader::new(&**source, backend))?))
 }

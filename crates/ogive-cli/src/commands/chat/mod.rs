@@ -16,10 +16,10 @@ use crate::files;
 use crate::options::{Machine, ModelPath};
 use crate::output;
 use crate::sampling::Sampling;
-use crate::seeing::{Seeing, open_image};
+use crate::seeing::Seeing;
 use input::{Input, Reader};
 use ogive::tokenizer::template::{ChatTemplate, Message};
-use ogive::{Chat, Generate, Session};
+use ogive::{Chat, Generate, Image, Session};
 use serde_json::{Value, json};
 use slash::Slash;
 use std::path::{Path, PathBuf};
@@ -248,16 +248,15 @@ impl Talk<'_> {
                 self.chat.shown().clear();
                 output::note("the next message shows no image");
             }
-            Slash::Image(Some(path)) => match open_image(&path) {
-                Ok(_) if !self.chat.session().model().sees() => self.complain(
-                    "the model was not opened to see: begin with --vision, --image or --mmproj, if it is one that can",
-                ),
+            Slash::Image(Some(_)) if !self.chat.session().model().sees() => self.complain(
+                "the model was not opened to see: begin with --vision, --image or --mmproj, if it is one that can",
+            ),
+            Slash::Image(Some(path)) => match Image::open(&path) {
                 Ok(image) => {
                     self.chat.show(image);
                     output::note("with the next message");
                 }
-                Err(Error::Failed(why)) => self.complain(&why),
-                Err(_) => {}
+                Err(e) => self.complain(&e.to_string()),
             },
             Slash::Save(path) => match self.save(&path) {
                 Ok(()) => output::note(format_args!("saved to {}", path.display())),
