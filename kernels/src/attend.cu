@@ -22,7 +22,7 @@ KERNEL __launch_bounds__(THREADS, (HEADS > 4 || HEADS * V_DIM > 512 || V_DIM % 3
     if (owner != NOBODY) {
         Span span = s.span(owner);
         rows = span.len;
-        sight = Sight::of(span, row, window);
+        sight = Sight::of(s, span, row, window);
         context = Context::of(k, k_bytes, v, v_bytes, block_len, group, s, owner);
         place = context.own(sight, sight.first());
     }

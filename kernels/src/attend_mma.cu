@@ -28,7 +28,7 @@
 // of those not rounded. What of a query, or of a cache with a wider range, is beyond that of f16 is cut to it: as an infinity it would spoil
 // its whole row.
 // Defines: HALF, ELEMENT, SAME if that is HALF, K_DIM and V_DIM in eights, VECTOR, GROUP, KEYS, SIXTEENS of a warp's queries, one where no
-// device has `cp.async`; CAUSAL; KIND1 to KIND3. PAGED is always.
+// device has `cp.async`; CAUSAL; MUTUAL; KIND1 to KIND3; PAGED, or rows lie end to end, a block of `block_len` 1 each.
 
 #define ROWS (64 * SIXTEENS)
 #define K_PAD ((K_DIM + 31) / 32 * 32)
@@ -52,7 +52,7 @@
 #define LOWEST -3.40282347e38f
 // The sum of a lane's weights of a tile beyond which they are made smaller: far below what f16 holds.
 #define MOST 256.0f
-// Tokens that a warp's last row sees and its first does not, at most.
+// Tokens that a warp's last row sees and its first does not, at most, unless the step says how many.
 #ifdef CAUSAL
 #define LATER ((16 * SIXTEENS + GROUP - 2) / GROUP)
 #else
@@ -152,9 +152,14 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
         const Span span = s.span(owner);
         next = min(tile0 + tile, span.start + span.len);
         if (span.len < least) continue;
-        const u32 begin = Sight::of(span, row0, window).begin / KEYS * KEYS, end = Sight::of(span, next - 1, window).end;
+        const u32 begin = Sight::of(s, span, row0, window).begin / KEYS * KEYS, end = Sight::of(s, span, next - 1, window).end;
         // A lane looks for one of its warp's tokens.
-        Walk walk = Walk::of(Pages::of(k, k_bytes, block_len, s, group, owner), begin + OF_WARP * warp() + lane() % OF_WARP, KEYS, end);
+        const u32 own = begin + OF_WARP * warp() + lane() % OF_WARP;
+#ifdef PAGED
+        Walk walk = Walk::of(Pages::of(k, k_bytes, block_len, s, group, owner), own, KEYS, end);
+#else
+        Stroll walk = Stroll::of(span.context0, own, KEYS, end);
+#endif
         // Takes the tile of keys and values that the walk is at, and takes the walk on.
         auto fetch = [&](u32 from) {
             u8* to = sides + (from / KEYS & 1u) * SIDES;
@@ -210,10 +215,16 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
 
         // What all queries of this warp see. Later rows see no earlier beginning and no earlier end.
         u32 all_begin = 0u, all_end = 0u;
+#ifdef MUTUAL
+        u32 last_end = 0u;
+#endif
         if (query0 / GROUP < (int)tile && row0 + query0 / GROUP < next) {
             u32 high = min(row0 + min((query0 + 16 * SIXTEENS - 1) / GROUP, (int)tile - 1), next - 1u);
-            all_begin = Sight::of(span, high, window).begin;
-            all_end = Sight::of(span, row0 + query0 / GROUP, window).end;
+            all_begin = Sight::of(s, span, high, window).begin;
+#ifdef MUTUAL
+            last_end = Sight::of(s, span, high, window).end;
+#endif
+            all_end = Sight::of(s, span, row0 + query0 / GROUP, window).end;
         }
         // Of the lane's queries: what weights are relative to, the sum of those that the lane has itself, and of weighted values.
         float base[SIXTEENS][2], total[SIXTEENS][2], acc[SIXTEENS][V_PAD / 8][4];
@@ -236,7 +247,11 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
             __syncthreads();
             fetch(from + KEYS);
             // Where no query of this warp sees any of it.
+#ifdef MUTUAL
+            if (from >= last_end) continue;
+#else
             if (from >= all_end + LATER) continue;
+#endif
             const u32 side = (from / KEYS & 1u) * SIDES;
             float score[SIXTEENS][KEYS / 8][4];
 #pragma unroll
@@ -272,7 +287,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
                     for (int h = 0; h < 2; h++) {
                         int query = query0 + 16 * m + 8 * h + at;
-                        Sight sight = Sight::of(span_here, row0 + query / GROUP, window);
+                        Sight sight = Sight::of(s, span_here, row0 + query / GROUP, window);
 #pragma unroll
                         for (int t = 0; t < KEYS / 8; t++)
 #pragma unroll

@@ -137,7 +137,7 @@ KERNEL __launch_bounds__(THREADS, (FEWER_WARPS ? 8 : 16) / WARPS)
     if (owner != NOBODY) {
         Span span = s.span(owner);
         rows = span.len;
-        sight = Sight::of(span, row, window);
+        sight = Sight::of(s, span, row, window);
         context = Context::of(k, k_bytes, v, v_bytes, block_len, group, s, owner);
         if (rows < less) place = context.own(sight, sight.first() + blockIdx.y * sight.chunk());
         ask_for(context, place, h.kv);

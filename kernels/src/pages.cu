@@ -74,6 +74,26 @@ struct Walk {
     }
 };
 
+// The same where rows lie end to end: each token is a block of one.
+struct Stroll {
+    u32 stride, left, held, within;
+
+    // From `token` on, of a sequence whose first row is `first`.
+    DEVICE Stroll of(u32 first, u32 token, u32 stride, u32 end) {
+        Stroll s;
+        s.stride = stride;
+        s.left = token < end ? end - token : 0u;
+        s.held = s.left ? first + token : Walk::GONE;
+        s.within = 0u;
+        return s;
+    }
+
+    METHOD void on() {
+        left = left > stride ? left - stride : 0u;
+        held = left ? held + stride : Walk::GONE;
+    }
+};
+
 // Element `i` of a row, rounded to nearest, for element types without blocks.
 DEVICE void put(f32, u8* row, int i, float v) { ((float*)row)[i] = v; }
 DEVICE void put(f16, u8* row, int i, float v) { ((u16*)row)[i] = float_to_half(v); }

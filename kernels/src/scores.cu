@@ -11,7 +11,8 @@
 // contracts one of them and not the other.
 //
 // Defines: K_DIM, V_DIM, VECTOR, ELEMENT; HEADS, one unless said otherwise; PAGED if keys and values are in the cache and not rows laid
-// end to end; CAUSAL; WARPS, four unless said otherwise; KIND1 to KIND3, the kinds of the options, none unless said otherwise.
+// end to end; CAUSAL, and MUTUAL beside it if rows of the step see each other to both sides; WARPS, four unless said otherwise; KIND1 to KIND3,
+// the kinds of the options, none unless said otherwise.
 
 #ifndef HEADS
 #define HEADS 1
@@ -83,12 +84,17 @@ template <int KIND> DEVICE float known(Edit e, float score, u32 row, int head, u
 // What a row of the step sees of its sequence: tokens from `begin` to before `end`.
 struct Sight {
     u32 here, begin, end;
-    DEVICE Sight of(const Span& span, u32 row, u32 window) {
+    DEVICE Sight of(const Step& step, const Span& span, u32 row, u32 window) {
         Sight s;
         s.here = span.past + row - span.start;
         s.end = span.context();
 #ifdef CAUSAL
+#ifdef MUTUAL
+        // A tile may have rows past the last.
+        s.end = min(s.end, step.end(min(row, step.rows() - 1u)));
+#else
         s.end = min(s.end, s.here + 1u);
+#endif
 #endif
         s.begin = s.here + 1u > window ? s.here + 1u - window : 0u;
         s.begin = min(s.begin, s.end);

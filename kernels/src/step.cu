@@ -24,6 +24,8 @@ struct Step {
     METHOD const u32* ids(int kind) const { return p + p[4 + kind]; }
     // Where a row stands in time, down and across, in steps whose rows have places.
     METHOD const u32* places(u32 row) const { return p + p[13] + 3u * row; }
+    // Tokens of its sequence that a row sees, in steps where rows see each other to both sides.
+    METHOD u32 end(u32 row) const { return (p + p[14])[row]; }
     // The span of a row, or NOBODY.
     METHOD u32 owner(u32 row) const { return (p + p[7])[row]; }
     // The same, with the first 64 words on their way together, which of one row over some hundred tokens is all that leads from its owner to its

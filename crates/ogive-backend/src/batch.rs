@@ -152,18 +152,49 @@ impl Batch {
         }
     }
 
-    /// Checks that there is a position and a type for each row and, where rows have places, one of those.
+    /// Checks that there is a position and a type for each row and, where rows have places, one of those; and that rows which see each other to
+    /// both sides are all there, in one sequence.
     ///
     /// # Errors
     /// If not.
     pub fn check_rows(&self) -> Result<()> {
         let (rows, places) = (self.tokens.len(), self.places.len());
         let (p, t) = (self.positions.len(), self.types.len());
-        if p == rows && t == rows && (places == 0 || places == rows) {
-            return Ok(());
+        if p != rows || t != rows || (places != 0 && places != rows) {
+            let why = format!("{rows} tokens with {p} positions, {t} types and {places} places");
+            return Err(Error::invalid("plan", why));
         }
-        let why = format!("{rows} tokens with {p} positions, {t} types and {places} places");
-        Err(Error::invalid("plan", why))
+        let together = |input: &Input| {
+            let one =
+                |span: &Span| span.rows().start <= input.rows.start && input.rows.end <= span.rows().end;
+            input.is_whole() && self.spans.iter().any(one)
+        };
+        if self.inputs.iter().any(|input| input.of.mutual && !together(input)) {
+            let why = "rows that see each other to both sides are in several steps or sequences; they must be in one";
+            return Err(Error::invalid("plan", why));
+        }
+        Ok(())
+    }
+
+    /// For each row how many tokens of its sequence it sees where attention is [`Mutual`](crate::AttnOption::Mutual): those up to itself, and all that
+    /// came in with it. They never grow fewer from one row of a sequence to the next. Nobody's rows see none. `None` where all rows look back.
+    pub fn mutual(&self) -> Option<Vec<usize>> {
+        let inputs = || self.inputs.iter().filter(|input| input.of.mutual);
+        inputs().next()?;
+        let mut ends = vec![0; self.tokens.len()];
+        for span in &self.spans {
+            let end = |row: usize| span.past + (row + 1).saturating_sub(span.start);
+            for (row, to) in ends.iter_mut().enumerate().take(span.rows().end).skip(span.start) {
+                *to = end(row);
+            }
+            for input in inputs().filter(|input| span.rows().contains(&input.rows.start)) {
+                let last = input.rows.end.min(span.rows().end);
+                for to in ends.iter_mut().take(last).skip(input.rows.start) {
+                    *to = end(last - 1);
+                }
+            }
+        }
+        Some(ends)
     }
 
     /// Rows of each span, then those that belong to nobody.
@@ -275,6 +306,26 @@ mod tests {
         assert_eq!(batch(3, 4, false), batch(4, 4, false));
         assert_ne!(batch(3, 4, true), batch(4, 4, true));
         assert_ne!(batch(3, 4, false), batch(3, 8, false));
+    }
+
+    #[test]
+    fn who_came_in_together_sees_all_of_it() {
+        let vectors = |rows: usize| crate::Vectors::new(vec![0.0; rows], 1).unwrap();
+        let mut batch = Batch::default();
+        batch.push(&[0; 6], 4, Vec::new(), [0; 2]);
+        batch.push(&[0; 3], 0, Vec::new(), [0; 2]);
+        batch.pad(10);
+        batch.inputs = vec![Input::new(0, 0..2, Arc::new(vectors(2)))];
+        assert_eq!(batch.mutual(), None);
+        let mutual = |start: usize, rows: usize| Input::new(start, 0..rows, Arc::new(vectors(rows).mutual()));
+        batch.inputs.extend([mutual(2, 3), mutual(7, 2)]);
+        assert_eq!(batch.mutual(), Some(vec![5, 6, 9, 9, 9, 10, 1, 3, 3, 0]));
+        batch.check_rows().unwrap();
+        // Some in another step, in two sequences, nobody's.
+        for wrong in [Input::new(2, 1..3, Arc::new(vectors(3).mutual())), mutual(5, 2), mutual(8, 2)] {
+            batch.inputs[1] = wrong;
+            assert!(batch.check_rows().is_err());
+        }
     }
 
     #[test]

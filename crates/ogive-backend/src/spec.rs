@@ -137,6 +137,9 @@ impl Rope {
 pub enum AttnOption {
     /// A query sees no later token.
     Causal,
+    /// Beside [`Causal`](Self::Causal): rows that came in together and see each other to both sides ([`Vectors::mutual`](crate::Vectors::mutual))
+    /// see all of these. [`Batch::mutual`](crate::Batch::mutual) counts them.
+    Mutual,
     /// A query sees this many tokens back, itself included.
     Window(usize),
     /// `cap * tanh(score / cap)`
@@ -194,10 +197,21 @@ impl AttnSpec {
     pub fn window(&self) -> Option<usize> {
         self.options.iter().find_map(|o| if let AttnOption::Window(w) = o { Some(*w) } else { None })
     }
+    /// Whether a query sees no later token, but for those that it came in with.
+    pub fn looks_back(&self) -> bool {
+        self.options.iter().any(|o| matches!(o, AttnOption::Causal))
+    }
+    /// What is seen beyond the query's own place in a step with these rows, where options say so.
+    pub fn mutual(&self, batch: &Batch) -> Option<Vec<usize>> {
+        self.options.iter().any(|o| matches!(o, AttnOption::Mutual)).then(|| batch.mutual()).flatten()
+    }
     /// The tokens that a query at position `here` of a context of `context` sees, by the options that say so.
     pub fn visible(&self, here: usize, context: usize) -> std::ops::Range<usize> {
-        let causal = self.options.iter().any(|o| matches!(o, AttnOption::Causal));
-        let end = if causal { context.min(here + 1) } else { context };
+        self.visible_until(here, here + 1, context)
+    }
+    /// The same of a query that sees tokens before `until`, where it looks back: its own place or, of those that came in together, the last one's.
+    pub fn visible_until(&self, here: usize, until: usize, context: usize) -> std::ops::Range<usize> {
+        let end = if self.looks_back() { context.min(until) } else { context };
         let begin = self.window().map_or(0, |w| (here + 1).saturating_sub(w));
         begin.min(end)..end
     }

@@ -25,7 +25,7 @@ pub enum Compute {
     F16,
     /// As the weight is kept: F32 in single precision, F16 in half precision, which loses nothing of it, BF16 and packed formats in
     /// bfloat16, or in half precision on a device that is too old for that. Attention over a cache goes by the cache: half precision for
-    /// F16 and Q8_0.
+    /// F16 and Q8_0. That of towers and encoders, whose rows see all others, is in half precision.
     Auto,
 }
 

@@ -283,7 +283,7 @@ impl Backend for CudaBackend {
         cache::gather_kv(&self.device, layer, cache, plan)
     }
     fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: &Plan) -> Result<Tensor> {
-        attend::attend(&self.device, q, k, v, spec, plan)
+        attend::attend(&self.device, self.compute, q, k, v, spec, plan)
     }
     fn copy_blocks(&self, cache: &Cache, plan: &Plan) -> Result<()> {
         cache::copy_blocks(&self.device, cache, plan)

@@ -98,6 +98,8 @@ pub(crate) struct CudaPlan {
     pub(crate) contexts: usize,
     /// The longest context.
     pub(crate) longest: usize,
+    /// Whether some rows see each other to both sides.
+    pub(crate) mutual: bool,
     checked: Mutex<Vec<Checked>>,
 }
 
@@ -179,6 +181,8 @@ fn words(batch: &Batch) -> Result<Vec<u32>> {
     // Sent as zeros with every step, so that no step leans on how the one before ended.
     section(&mut all, 12, if batch.tokens.len() <= TICKETS { &[0; TICKETS] } else { &[] })?;
     section(&mut all, 13, batch.places.as_flattened())?;
+    let ends = batch.mutual().unwrap_or_default();
+    section(&mut all, 14, &ends.into_iter().map(word).collect::<Result<Vec<_>>>()?)?;
     let counts = [batch.tokens.len(), batch.spans.len(), batch.outputs.len(), groups];
     for (to, n) in all.iter_mut().zip(counts) {
         *to = word(n)?;
@@ -204,8 +208,9 @@ pub(crate) fn plan(device: &Device, batch: Batch) -> Result<Plan> {
     let largest =
         [&batch.tokens, &batch.positions, &batch.types].map(|ids| ids.iter().copied().max().unwrap_or(0));
     let longest = batch.spans.iter().map(|s| s.context()).max().unwrap_or(0);
+    let mutual = batch.inputs.iter().any(|input| input.of.mutual);
     let (device, checked) = (device.id(), Mutex::default());
-    Ok(Plan::new(batch, CudaPlan { buffer, lasts, device, largest, contexts, longest, checked }))
+    Ok(Plan::new(batch, CudaPlan { buffer, lasts, device, largest, contexts, longest, mutual, checked }))
 }
 
 /// What this backend made of a step.

@@ -122,8 +122,7 @@ impl Model for Decoder {
 
     fn hidden(&self, s: &Step<'_>) -> Result<Tensor> {
         let x = scaled(s, self.embed.forward(s)?, self.embed_scale.as_ref())?; // [n, dim]
-        let (x, mask, depth) = (inputs::placed(s, x)?, inputs::mutual_mask(s)?, inputs::depth(s));
-        let s = &s.masked(mask.as_ref());
+        let (x, depth) = (inputs::placed(s, x)?, inputs::depth(s));
         let layer_inputs = self.inputs.as_ref().map(|inputs| inputs.forward(s, &x)).transpose()?;
         let mut layer_inputs = layer_inputs.into_iter().flatten();
         let mut x = Residual::new(x);

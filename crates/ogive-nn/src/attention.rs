@@ -1,7 +1,7 @@
 //! Grouped-query attention (Ainslie et al. 2023, <https://arxiv.org/abs/2305.13245>), with rotary positions or without and, where
 //! the file has them, biases and norms on queries and keys.
 
-use crate::backend::{Activation, AttnOption, AttnSpec, Axis, LayerCache, Rope};
+use crate::backend::{Activation, AttnSpec, Axis, LayerCache, Rope};
 use crate::tensor::{Config, Error, Result, Tensor};
 use crate::{Linear, Loader, RmsNorm, Step};
 
@@ -113,7 +113,7 @@ impl Attention {
             return Err(Error::invalid("config", why));
         }
         let [q, ..] = widths(&spec, false)?;
-        if !looks_back(&spec) {
+        if !spec.looks_back() {
             let why = "layers that share keys look to both sides, which is not known";
             return Err(Error::unsupported("config", why));
         }
@@ -230,7 +230,7 @@ impl Attention {
 
     /// Whether tokens see earlier ones only; see [`spec_of`].
     pub fn causal(&self) -> bool {
-        looks_back(&self.spec)
+        self.spec.looks_back()
     }
 
     /// What this layer keeps, in group 0; see [`group_by_window`]. One that is not [`causal`](Self::causal) keeps nothing, and has no
@@ -351,7 +351,7 @@ fn widths(spec: &AttnSpec, gated: bool) -> Result<[usize; 3]> {
         let why = format!("{} query heads cannot share {} key and value heads", spec.heads, spec.kv_heads);
         return Err(Error::invalid("config", why));
     }
-    if !looks_back(spec) && spec.window().is_some() {
+    if !spec.looks_back() && spec.window().is_some() {
         let why = "`is_causal` is off and layers have a window; one to both sides of a token is not known";
         return Err(Error::unsupported("config", why));
     }
@@ -364,10 +364,6 @@ fn widths(spec: &AttnSpec, gated: bool) -> Result<[usize; 3]> {
         width(spec.kv_heads, spec.k_dim)?,
         width(spec.kv_heads, spec.v_dim)?,
     ])
-}
-
-fn looks_back(spec: &AttnSpec) -> bool {
-    spec.options.iter().any(|option| matches!(option, AttnOption::Causal))
 }
 
 /// Puts layers of one window into one group each, so that windowed layers give pages back while others keep theirs.

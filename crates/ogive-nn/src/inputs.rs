@@ -1,10 +1,10 @@
-//! Rows that come in as vectors in place of tokens, as images do: where a decoder takes them in, and who sees whom among them.
+//! Rows that come in as vectors in place of tokens, as images do: where a decoder takes them in.
 //!
 //! A few operators that there are do all of it, so that every backend can. Their numbers go up within the step: it is one of many rows, which
 //! is not recorded.
 
 use crate::Step;
-use crate::backend::{Axis, Batch, Input};
+use crate::backend::{Axis, Input};
 use crate::tensor::{Error, Result, Tensor};
 use std::{ops::Range, sync::Arc};
 
@@ -28,40 +28,6 @@ pub fn deepened(s: &Step<'_>, x: Tensor, block: usize) -> Result<Tensor> {
 /// For how many blocks the step's vectors bring something.
 pub fn depth(s: &Step<'_>) -> usize {
     s.plan.batch().inputs.iter().map(|input| input.of.deeper.len()).max().unwrap_or(0)
-}
-
-/// What is hidden from whom where rows of the step see each other to both sides: 0 for what a row sees, minus infinity for other tokens, all that
-/// come after it but those that came in with it. `[n, longest context]`; `None` where all rows look back.
-///
-/// # Errors
-/// If such rows are not all in the step; else as [all operators](crate::backend::Backend#errors).
-pub fn mutual_mask(s: &Step<'_>) -> Result<Option<Tensor>> {
-    let batch = s.plan.batch();
-    let mut mutual = batch.inputs.iter().filter(|input| input.of.mutual).peekable();
-    if mutual.peek().is_none() {
-        return Ok(None);
-    }
-    if mutual.any(|input| !input.is_whole()) {
-        let why = "rows that see each other to both sides are in several steps; they must be in one";
-        return Err(Error::invalid("step", why));
-    }
-    let width = batch.spans.iter().map(|span| span.context()).max().unwrap_or(0);
-    let rows = batch.tokens.len();
-    let all = rows.checked_mul(width).ok_or_else(|| Error::invalid("step", "its mask is beyond counting"))?;
-    let mut mask = vec![f32::NEG_INFINITY; all];
-    for span in &batch.spans {
-        for row in span.rows() {
-            let end = span.past + until(batch, row) - span.start;
-            mask[row * width..][..end].fill(0.0);
-        }
-    }
-    s.backend.upload(&mask, [rows, width].into()).map(Some)
-}
-
-/// The first row that `row` does not see any more.
-fn until(batch: &Batch, row: usize) -> usize {
-    let own = batch.inputs.iter().find(|input| input.of.mutual && input.rows.contains(&row));
-    own.map_or(row + 1, |input| input.rows.end)
 }
 
 /// `x` with the rows of each input that has `values` replaced by what `f` makes of them and of what is given for them.

@@ -122,7 +122,7 @@ impl LatentAttention {
         let row = b.concat(&[&self.kv_norm.forward(s, &kv)?, &k_turned], Axis::Cols)?; // [n, rank + rope]
         b.store_kv(self.layer, &row, None, s.cache, s.plan)?;
         let q = b.concat(&[&b.linear_each(&q, &self.keys)?, &q_turned], Axis::Cols)?; // [n, heads, rank + rope]
-        let o = b.attend_latent(self.layer, &q, s.cache, &self.spec, s.plan)?; // [n, heads * rank]
+        let o = b.attend_latent(self.layer, &q, s.cache, &s.attention(&self.spec), s.plan)?; // [n, heads * rank]
         let o = b.linear_each(&o.reshape([n, heads, rank])?, &self.values)?;
         self.o.forward(s, &o.reshape([n, heads * value])?)
     }

@@ -18,14 +18,12 @@ pub struct Step<'a> {
     /// What the sequences have seen so far.
     pub cache: &'a Cache,
     observer: Option<Observer<'a>>,
-    /// Who sees whom, where that is not as each layer has it.
-    mask: Option<&'a Tensor>,
 }
 
 impl<'a> Step<'a> {
     /// A step of `plan` on `backend`.
     pub fn new(backend: &'a dyn Backend, plan: &'a Plan, cache: &'a Cache) -> Self {
-        Self { backend, plan, cache, observer: None, mask: None }
+        Self { backend, plan, cache, observer: None }
     }
 
     /// The same step, with someone looking on.
@@ -34,18 +32,14 @@ impl<'a> Step<'a> {
         Self { observer: Some(observer), ..self }
     }
 
-    /// The same step with what [`mutual_mask`](crate::inputs::mutual_mask) gave for it, if anything.
-    #[must_use]
-    pub fn masked(self, mask: Option<&'a Tensor>) -> Self {
-        Self { mask, ..self }
-    }
-
-    /// How a layer that looks back attends in this step.
+    /// How a layer attends in this step: where some of its rows see each other to both sides, so do those of a layer that looks back.
     pub(crate) fn attention<'s>(&self, spec: &'s AttnSpec) -> Cow<'s, AttnSpec> {
-        let Some(mask) = self.mask else { return Cow::Borrowed(spec) };
-        let mut spec = spec.clone();
-        spec.options.retain(|option| !matches!(option, AttnOption::Causal));
-        Cow::Owned(spec.with(AttnOption::Mask(mask.clone())))
+        let mutual = self.plan.batch().inputs.iter().any(|input| input.of.mutual);
+        if mutual && spec.looks_back() {
+            Cow::Owned(spec.clone().with(AttnOption::Mutual))
+        } else {
+            Cow::Borrowed(spec)
+        }
     }
 
     /// That each text is whole in this step, which models want whose tokens see later ones.

@@ -58,8 +58,14 @@ impl Work {
 
     /// The products of attention: with the key of each token that a row sees, and with its value.
     pub(super) fn attend(spec: &AttnSpec, plan: &Plan) -> Self {
+        let ends = spec.mutual(plan.batch());
         let seen = |span: &Span| {
-            let row = |i| spec.visible(span.past.saturating_add(i), span.context()).len() as u64;
+            let row = |i| {
+                let here = span.past.saturating_add(i);
+                let until =
+                    ends.as_ref().and_then(|ends| ends.get(span.start + i).copied()).unwrap_or(here + 1);
+                spec.visible_until(here, until, span.context()).len() as u64
+            };
             (0..span.len).map(row).fold(0, u64::saturating_add)
         };
         let pairs = plan.batch().spans.iter().map(seen).fold(0, u64::saturating_add);

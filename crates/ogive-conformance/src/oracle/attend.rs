@@ -44,7 +44,7 @@ fn options<'a>(spec: &'a AttnSpec, n: usize, longest: usize) -> Result<(Vec<Edit
     };
     for option in &spec.options {
         match option {
-            AttnOption::Causal | AttnOption::Window(_) => {}
+            AttnOption::Causal | AttnOption::Mutual | AttnOption::Window(_) => {}
             AttnOption::SoftCap(cap) => edits.push(Edit::SoftCap(f64::from(*cap))),
             AttnOption::Alibi(slopes) => {
                 per_head("slopes", slopes.len())?;
@@ -87,11 +87,13 @@ pub(super) fn attend(q: &Tensor, k: &Tensor, v: &Tensor, spec: &AttnSpec, plan: 
     let longest = batch.spans.iter().map(|s| s.context()).max().unwrap_or(0);
     let (edits, sinks) = options(spec, n, longest)?;
 
+    let ends = spec.mutual(batch);
     let mut out = zeros(at, &[n, heads, v_dim])?;
     let mut first = 0; // the context's first row
     for span in &batch.spans {
         for (here, row_of_step) in (span.past..).zip(span.rows()) {
-            let seen = spec.visible(here, span.context());
+            let until = ends.as_ref().map_or(here + 1, |ends| ends[row_of_step]);
+            let seen = spec.visible_until(here, until, span.context());
             for head in 0..heads {
                 let query = Query { row: row_of_step, head, here };
                 let kv = head / (heads / kv_heads);

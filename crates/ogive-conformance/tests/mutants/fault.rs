@@ -6,6 +6,7 @@ pub(crate) enum Fault {
     Nothing,
     IgnoresWindow,
     IgnoresCausal,
+    IgnoresMutual,
     IgnoresSoftCap,
     IgnoresSinks,
     IgnoresAlibi,

@@ -28,6 +28,8 @@ fn every_fault_is_caught_by_the_case_that_names_it() {
         (IgnoresWindow, "attend/window"),
         (IgnoresWindow, "attend_cache/window/f32-cache"),
         (IgnoresCausal, "attend/causal"),
+        (IgnoresMutual, "attend/mutual"),
+        (IgnoresMutual, "attend_cache/mutual/f32-cache"),
         (IgnoresSoftCap, "attend/soft-cap"),
         (IgnoresSinks, "attend/sinks"),
         (IgnoresAlibi, "attend/alibi"),

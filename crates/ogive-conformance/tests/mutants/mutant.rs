@@ -36,6 +36,7 @@ impl Mutant {
         spec.options.retain(|o| match o {
             AttnOption::Window(_) => fault != IgnoresWindow,
             AttnOption::Causal => fault != IgnoresCausal,
+            AttnOption::Mutual => fault != IgnoresMutual,
             AttnOption::SoftCap(_) => fault != IgnoresSoftCap,
             AttnOption::Sinks(_) => fault != IgnoresSinks,
             AttnOption::Alibi(_) => fault != IgnoresAlibi,

@@ -64,7 +64,8 @@ impl<T: Source> Kernel for General<'_, T> {
         for chunk in place.chunks.clone() {
             let begin = chunk * CHUNK;
             for (i, seen) in s.seen.iter_mut().enumerate() {
-                let all = unit.options.visible(place.here + i / group, place.context);
+                let row = i / group;
+                let all = unit.options.visible(place.rows.start + row, place.here + row, place.context);
                 let of = |t: usize| t.clamp(begin, begin + CHUNK) - begin;
                 *seen = of(all.start)..of(all.end);
             }

@@ -22,9 +22,9 @@ use crate::{
     simd::ops::{Isa, Kernel, run},
     spare::Values,
 };
-use ogive_backend::{AttnSpec, Batch, Cache, Plan, Span};
+use ogive_backend::{AttnSpec, Cache, Plan, Span};
 use ogive_tensor::{Error, Result, Tensor};
-use options::Options;
+use options::{Extent, Options};
 use softmax::{CHUNK, merge};
 use source::{Kept, Laid, Layer};
 use std::{ops::Range, sync::Arc};
@@ -99,16 +99,12 @@ pub(crate) fn attend_cache(
     } else if widths != [pages.k_dim, pages.v_dim] {
         return Err(Error::shape(at, widths.into(), [pages.k_dim, pages.v_dim].into()));
     }
-    let options = Options::new(at, spec, size(plan.batch()))?;
+    let extent = Extent::of(spec, plan.batch());
+    let options = Options::new(at, spec, &extent)?;
     let seen: Vec<_> = plan.batch().spans.iter().map(|span| seen(&options, span)).collect();
     let source = Layer::new(lock, &pages, &tables, &seen, latent)?;
     drop(pages);
     compute(b, at, q, source, spec, plan)
-}
-
-/// Rows of a step, and tokens of its longest context.
-fn size(batch: &Batch) -> [usize; 2] {
-    [batch.tokens.len(), batch.spans.iter().map(|span| span.context()).max().unwrap_or(0)]
 }
 
 /// Elements of a token's keys and of its values.
@@ -133,10 +129,8 @@ fn seen(options: &Options<'_>, span: &Span) -> Range<usize> {
     match span.len {
         0 => 0..0,
         n => {
-            let (first, last) = (span.past, span.past + n - 1);
-            let (first, last) =
-                (options.visible(first, span.context()), options.visible(last, span.context()));
-            first.start..last.end
+            let of = |i| options.visible(span.start + i, span.past + i, span.context());
+            of(0).start..of(n - 1).end
         }
     }
 }
@@ -262,8 +256,7 @@ struct Call<K> {
     q: Tensor,
     kept: K,
     spec: AttnSpec,
-    /// As [`size`] has it.
-    step: [usize; 2],
+    extent: Extent,
     places: Vec<Place>,
     path: Path,
 }
@@ -273,7 +266,7 @@ impl<K: Kept> Call<K> {
     fn unit(&self, i: usize, out: &mut [f32]) {
         const AT: &str = "attend";
         // Both were read once before, and cannot fail.
-        let (Ok(q), Ok(options)) = (read(AT, &self.q), Options::new(AT, &self.spec, self.step)) else {
+        let (Ok(q), Ok(options)) = (read(AT, &self.q), Options::new(AT, &self.spec, &self.extent)) else {
             return;
         };
         let (spec, source) = (&self.spec, &self.kept.source());
@@ -295,8 +288,8 @@ fn compute(
     let (n, spans) = (q.shape().first(), &plan.batch().spans);
     let width = spec.heads.checked_mul(spec.k_dim).filter(|w| n * w == q.shape().len());
     width.ok_or_else(|| Error::shape(at, q.shape(), [n, spec.heads, spec.k_dim].into()))?;
-    let step = size(plan.batch());
-    let options = Options::new(at, spec, step)?;
+    let extent = Extent::of(spec, plan.batch());
+    let options = Options::new(at, spec, &extent)?;
     read(at, q)?;
     let seen: Vec<_> = spans.iter().map(|span| seen(&options, span)).collect();
     let cuts = cuts(spans, &seen, spec, b.pool.threads());
@@ -314,7 +307,7 @@ fn compute(
     });
     let starts: Arc<[usize]> = std::iter::once(0).chain(ends).collect();
     let mut states = Values::of(&b.spare, b.spare.take(starts[places.len()]));
-    let call = Call { q: q.clone(), kept, spec: spec.clone(), step, places, path: b.path };
+    let call = Call { q: q.clone(), kept, spec: spec.clone(), extent: extent.clone(), places, path: b.path };
     b.pool.compute_pieces(&mut states, &starts, move |i, out| call.unit(i, out));
     let mut out = b.spare.take(n * spec.heads * spec.v_dim);
     by_rows(b, &mut out, spec.heads * spec.v_dim, |first, part| {

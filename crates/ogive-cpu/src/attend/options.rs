@@ -1,9 +1,9 @@
 //! Attention's options, checked once for a call and put into the form the kernel reads.
 
 use crate::ops::read;
-use ogive_backend::{AttnOption, AttnSpec};
+use ogive_backend::{AttnOption, AttnSpec, Batch};
 use ogive_tensor::{Error, Result};
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 /// Something done to a score, in the order the caller gave.
 #[derive(Clone, Copy, Debug)]
@@ -16,10 +16,30 @@ pub(super) enum Edit<'a> {
     Mask(&'a [f32], usize),
 }
 
+/// What options hang on in a step.
+#[derive(Clone, Debug)]
+pub(super) struct Extent {
+    rows: usize,
+    /// Tokens of the longest context.
+    longest: usize,
+    /// As [`AttnSpec::mutual`] gives it.
+    ends: Option<Arc<[usize]>>,
+}
+
+impl Extent {
+    /// Of a step that is attended so.
+    pub(super) fn of(spec: &AttnSpec, batch: &Batch) -> Self {
+        let longest = batch.spans.iter().map(|span| span.context()).max().unwrap_or(0);
+        Self { rows: batch.tokens.len(), longest, ends: spec.mutual(batch).map(Into::into) }
+    }
+}
+
 /// The options of one call.
 #[derive(Debug)]
 pub(super) struct Options<'a> {
     causal: bool,
+    /// For each row how far it sees beyond its own place, where some rows see each other to both sides.
+    ends: Option<&'a [usize]>,
     window: Option<usize>,
     /// What to do to each score.
     pub(super) edits: Vec<Edit<'a>>,
@@ -28,10 +48,10 @@ pub(super) struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the options of `spec` for a step of so many rows and tokens of the longest context; an error for one this backend does
-    /// not know, or whose numbers do not fit.
-    pub(super) fn new(at: &'static str, spec: &'a AttnSpec, step: [usize; 2]) -> Result<Self> {
-        let mut options = Self { causal: false, window: None, edits: Vec::new(), sinks: None };
+    /// Reads the options of `spec` for a step; an error for one this backend does not know, or whose numbers do not fit.
+    pub(super) fn new(at: &'static str, spec: &'a AttnSpec, step: &'a Extent) -> Result<Self> {
+        let ends = step.ends.as_deref();
+        let mut options = Self { causal: false, ends, window: None, edits: Vec::new(), sinks: None };
         let per_head = |what: &str, n: usize| match n == spec.heads {
             true => Ok(()),
             false => Err(Error::invalid(at, format!("{n} {what} for {} heads", spec.heads))),
@@ -39,6 +59,8 @@ impl<'a> Options<'a> {
         for option in &spec.options {
             match option {
                 AttnOption::Causal => options.causal = true,
+                // The step says whose rows these are.
+                AttnOption::Mutual => {}
                 // The first counts, as where the specification is read.
                 AttnOption::Window(w) => options.window = options.window.or(Some(*w)),
                 AttnOption::SoftCap(cap) => options.edits.push(Edit::SoftCap(*cap)),
@@ -53,8 +75,8 @@ impl<'a> Options<'a> {
                 }
                 AttnOption::Mask(mask) => {
                     let (rows, cols) = (mask.shape().rows(), mask.shape().cols());
-                    if rows != step[0] || cols < step[1] {
-                        return Err(Error::shape(at, mask.shape(), step.into()));
+                    if rows != step.rows || cols < step.longest {
+                        return Err(Error::shape(at, mask.shape(), [step.rows, step.longest].into()));
                     }
                     options.edits.push(Edit::Mask(read(at, mask)?, cols));
                 }
@@ -66,9 +88,10 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// The tokens that a query at position `here` of a context of `context` sees.
-    pub(super) fn visible(&self, here: usize, context: usize) -> Range<usize> {
-        let end = if self.causal { context.min(here + 1) } else { context };
+    /// The tokens that a query sees which is row `row` of the step, at position `here` of a context of `context`.
+    pub(super) fn visible(&self, row: usize, here: usize, context: usize) -> Range<usize> {
+        let until = self.ends.map_or(here + 1, |ends| ends[row]);
+        let end = if self.causal { context.min(until) } else { context };
         let begin = self.window.map_or(0, |w| (here + 1).saturating_sub(w));
         begin.min(end)..end
     }

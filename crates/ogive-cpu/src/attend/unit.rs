@@ -145,7 +145,8 @@ impl<T: Source, const N: usize> Blocks<'_, T, N> {
     /// What a query of the unit sees.
     fn sees(&self, query: usize) -> Range<usize> {
         let place = self.unit.place;
-        self.unit.options.visible(place.here + query / place.heads.len(), place.context)
+        let row = query / place.heads.len();
+        self.unit.options.visible(place.rows.start + row, place.here + row, place.context)
     }
 
     /// Adds a chunk, of which `tokens` are seen by some, to the states of all queries. Meanwhile the values of the first of `soon` and then the

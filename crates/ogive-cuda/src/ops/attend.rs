@@ -41,6 +41,8 @@ pub(super) struct Rows {
 /// The options as the kernel takes them.
 pub(super) struct Options {
     pub(super) causal: bool,
+    /// Whether rows of the step see each other to both sides.
+    pub(super) mutual: bool,
     pub(super) window: u32,
     pub(super) edits: [(u32, f32, Address); EDITS],
     pub(super) sinks: Address,
@@ -52,6 +54,7 @@ pub(super) struct Options {
 fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan) -> Result<Options> {
     let mut o = Options {
         causal: false,
+        mutual: false,
         window: 0,
         edits: [(0, 0.0, 0); EDITS],
         sinks: 0,
@@ -66,6 +69,7 @@ fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan
     for option in &spec.options {
         match option {
             AttnOption::Causal => o.causal = true,
+            AttnOption::Mutual => o.mutual = step.mutual,
             AttnOption::Window(_) => {}
             AttnOption::SoftCap(cap) => edits.push((1, *cap, 0)),
             AttnOption::Alibi(slopes) => {
@@ -124,6 +128,7 @@ fn fits(device: &Device, at: &str, x: &Tensor, [rows, heads, dim]: [usize; 3]) -
 /// `[n, heads * k_dim] -> [n, heads * v_dim]`
 pub(crate) fn attend(
     device: &Device,
+    compute: Compute,
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
@@ -144,7 +149,9 @@ pub(crate) fn attend(
         v_cols: spec.kv_heads * spec.v_dim,
         paged: None,
     };
-    launch(device, Compute::F32, at, from, &rows, spec, plan, step, PARTS)
+    // What sees all is an encoder's or a tower's: long, and what a cache would hold in half precision.
+    let compute = if spec.looks_back() { Compute::F32 } else { compute.over(&device.info, "f16") };
+    launch(device, compute, at, from, &rows, spec, plan, step, PARTS)
 }
 
 /// Attention over what the layer holds; `latent` where values are the beginning of the keys. Parts of chunks take no more than `parts`
@@ -214,8 +221,8 @@ fn window(spec: &AttnSpec) -> u32 {
 
 /// Tokens that a row sees, at most.
 fn seen(spec: &AttnSpec) -> u32 {
-    let causal = spec.options.iter().any(|option| matches!(option, AttnOption::Causal));
-    if causal { window(spec) } else { u32::MAX }
+    let mutual = spec.options.iter().any(|option| matches!(option, AttnOption::Mutual));
+    if spec.looks_back() && !mutual { window(spec) } else { u32::MAX }
 }
 
 /// Bytes that attention over a cache takes beside its result: for parts of chunks, and for the result rounded.
@@ -322,6 +329,7 @@ fn launch(
             .define("KIND3", options.edits[2].0 as usize)
             .flag("PAGED", rows.paged.is_some())
             .flag("CAUSAL", options.causal)
+            .flag("MUTUAL", options.mutual)
             .at(q)
             .at(rows.k)
             .long(rows.k_bytes)

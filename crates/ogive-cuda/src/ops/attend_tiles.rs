@@ -1,5 +1,7 @@
 //! Attention of prompts by tensor cores: which rows, on which devices, and the call.
 //!
+//! Rows that were just computed, as towers and encoders have them, are decoded to the half on their way as those of a cache in single precision are.
+//!
 //! By spans and not by steps: a prompt's rows are computed in the chosen half whatever else is in the step, and a sequence that decodes
 //! beside it is computed as it would be alone. So the bits of neither hang on its company.
 
@@ -88,12 +90,11 @@ pub(super) fn launch(
 ) -> Result<bool> {
     let n = plan.batch().tokens.len();
     let able = can(&device.info, compute, spec, [rows.k_cols, rows.v_cols]);
-    let Some((block_len, group, element)) = rows.paged.filter(|_| able && o.mask_width == 0) else {
-        return Ok(false);
-    };
-    if long_rows(plan.batch()) == 0 {
+    if !able || o.mask_width > 0 || long_rows(plan.batch()) == 0 {
         return Ok(false);
     }
+    // Rows laid end to end are blocks of one.
+    let (block_len, group, element) = rows.paged.unwrap_or((1, 0, "f32"));
     let sixteens = sixteens(&device.info, spec, o.edits[0].0 != 0, n);
     let mut call = Call::new(device, at, &ATTEND_MMA, "attend_mma")
         .word("HALF", compute.name())
@@ -104,11 +105,12 @@ pub(super) fn launch(
         .define("GROUP", spec.heads / spec.kv_heads)
         .define("KEYS", keys(spec))
         .define("SIXTEENS", sixteens)
-        .define("PAGED", 1)
+        .flag("PAGED", rows.paged.is_some())
         .define("KIND1", o.edits[0].0 as usize)
         .define("KIND2", o.edits[1].0 as usize)
         .define("KIND3", o.edits[2].0 as usize)
         .flag("CAUSAL", o.causal)
+        .flag("MUTUAL", o.mutual)
         .flag("SAME", element == compute.name())
         .at(q)
         .at(rows.k)

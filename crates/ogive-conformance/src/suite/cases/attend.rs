@@ -1,13 +1,14 @@
 //! Attention over keys and values that are given: the required operator, option by option.
 
 use super::cache::one;
+use super::sequences::together;
 use super::{Case, owned, up};
 use crate::suite::lab::Lab;
 use ogive_backend::tensor::{Result, Tensor};
 use ogive_backend::{AttnOption, AttnSpec, Backend, Batch, Plan};
 use std::sync::Arc;
 
-use AttnOption::{Alibi, Causal, Mask, Other, Sinks, SoftCap, Window};
+use AttnOption::{Alibi, Causal, Mask, Mutual, Other, Sinks, SoftCap, Window};
 
 /// Past and rows of each sequence, and rows of nobody.
 type Spans = (&'static [(usize, usize)], usize);
@@ -47,9 +48,12 @@ impl Numbers<'_> {
 }
 
 pub(super) fn add(cases: &mut Vec<Case>) {
-    let all: [(&str, Options); 12] = [
+    let all: [(&str, Options); 15] = [
         ("no-options", |_, _| Ok(vec![])),
         ("causal", |_, _| Ok(vec![Causal])),
+        ("mutual", |_, _| Ok(vec![Causal, Mutual])),
+        ("mutual-window", |_, _| Ok(vec![Window(3), Mutual, Causal])),
+        ("mutual-without-causal", |_, _| Ok(vec![Mutual])),
         ("window", |_, _| Ok(vec![Causal, Window(3)])),
         ("window-without-causal", |_, _| Ok(vec![Window(3)])),
         ("soft-cap", |_, _| Ok(vec![Causal, SoftCap(2.0)])),
@@ -75,6 +79,16 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     cases.push(Case::new("attend/dims", |lab| {
         for heads in [[2, 1, 256, 256], [2, 1, 576, 512]] {
             SPANS[1..3].iter().for_each(|spans| attend(lab, *spans, heads, |_, _| Ok(vec![Causal])));
+        }
+        Ok(())
+    }));
+
+    // So many queries that keys are laid for all of them.
+    cases.push(Case::new("attend/mutual-many", |lab| {
+        for options in
+            [(|_, _| Ok(vec![Causal, Mutual])) as Options, |_, _| Ok(vec![Causal, Mutual, Window(40)])]
+        {
+            attend(lab, (&[(3, 130), (250, 70)], 0), [4, 2, 16, 16], options);
         }
         Ok(())
     }));
@@ -198,6 +212,8 @@ fn attend(
         batch.push(&vec![1; len], past, Vec::new(), [0, 1]);
     }
     batch.pad(batch.tokens.len() + nobody);
+    // Heard of by who asks.
+    together(&mut batch);
     let (n, contexts) = (batch.tokens.len(), batch.contexts());
     let longest = batch.spans.iter().map(|s| s.context()).max().unwrap_or(0);
     let q: Vec<f32> = lab.random.normal(n * heads * k_dim).iter().map(|v| 2.0 * v).collect();

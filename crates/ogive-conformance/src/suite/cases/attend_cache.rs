@@ -1,6 +1,6 @@
 //! Attention over the cache: store, then attend, for sequences of several lengths side by side.
 
-use super::sequences::Sequences;
+use super::sequences::{Sequences, together};
 use super::{Case, owned, up};
 use crate::suite::Options;
 use crate::suite::lab::Lab;
@@ -26,6 +26,7 @@ pub(super) struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Causal,
+    Mutual,
     Window(usize),
     SoftCap,
     Sinks,
@@ -75,9 +76,11 @@ static IMPOSTOR: Format = Format {
 };
 
 pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
-    let options_and_names: [(&str, &[Choice]); 9] = [
+    let options_and_names: [(&str, &[Choice]); 11] = [
         ("causal", &[Causal]),
         ("bidirectional", &[]),
+        ("mutual", &[Causal, Mutual]),
+        ("mutual-window", &[Causal, Mutual, Window(4), Alibi, SoftCap]),
         ("window", &[Causal, Window(4)]),
         ("window-of-one", &[Causal, Window(1)]),
         ("soft-cap", &[Causal, SoftCap]),
@@ -145,18 +148,12 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     cases.push(Case::new("attend_cache/long", |lab| {
         const LONG: &[(&[(usize, usize)], usize)] =
             &[(&[(0, 300), (1, 257)], 0), (&[(0, 1), (1, 1)], 0), (&[(0, 260), (1, 1)], 3), (&[(0, 1)], 0)];
-        story(lab, &Setting { block_len: 16, k_dim: 16, v_dim: 16, steps: LONG, ..BASE })?;
-        story(
-            lab,
-            &Setting {
-                block_len: 16,
-                k_dim: 16,
-                v_dim: 16,
-                steps: LONG,
-                options: &[Causal, Window(40)],
-                ..BASE
-            },
-        )
+        for options in
+            [&[Causal][..], &[Causal, Window(40)], &[Causal, Mutual], &[Causal, Mutual, Window(40)]]
+        {
+            story(lab, &Setting { block_len: 16, k_dim: 16, v_dim: 16, steps: LONG, options, ..BASE })?;
+        }
+        Ok(())
     }));
 }
 
@@ -193,6 +190,9 @@ impl Setting {
         // Two that begin alike, in the same blocks: each goes on in its own.
         sequences.begin_as(7, 1);
         batches.extend([sequences.step(&[(7, 2), (1, 1)], 0), sequences.step(&[(1, 1), (7, 1)], 0)]);
+        if self.options.contains(&Mutual) {
+            batches.iter_mut().for_each(together);
+        }
         let mut numbers = Vec::new();
         for batch in batches {
             let n = batch.tokens.len();
@@ -232,6 +232,7 @@ impl Setting {
             let per_head = |f: fn(f32) -> f32| (0..self.heads).map(|h| f(h as f32)).collect::<Vec<_>>();
             spec = spec.with(match choice {
                 Causal => AttnOption::Causal,
+                Mutual => AttnOption::Mutual,
                 Window(w) => AttnOption::Window(*w),
                 SoftCap => AttnOption::SoftCap(3.0),
                 Sinks => AttnOption::Sinks(up(b, &per_head(|h| 2.0 - h), &[self.heads])?),

@@ -2,12 +2,27 @@
 //! a window has passed them and used again by others, or held by two sequences that begin alike; states swapped between two slots.
 
 use crate::suite::random::Random;
-use ogive_backend::{Batch, BlockTable, CacheSpec};
+use ogive_backend::{Batch, BlockTable, CacheSpec, Input, Vectors};
+use std::sync::Arc;
 
 struct Sequence {
     len: usize,
     tables: Vec<BlockTable>,
     slots: [u32; 2],
+}
+
+/// Has rows of each sequence see each other to both sides, as images do: of three rows or more one in their middle, of twelve or more two that
+/// follow each other.
+pub(super) fn together(batch: &mut Batch) {
+    for span in &batch.spans {
+        let (first, end) = (span.start + 1, (span.start + span.len).saturating_sub(1));
+        let middle = if span.len < 12 { end } else { first + span.len / 3 };
+        for (from, to) in [(first, middle), (middle, end)] {
+            let vectors = Vectors::new(vec![0.0; to.saturating_sub(from)], 1);
+            let input = vectors.map(|vectors| Input::new(from, 0..to - from, Arc::new(vectors.mutual())));
+            batch.inputs.extend(input);
+        }
+    }
 }
 
 /// Sequences over one cache.
