@@ -6,6 +6,10 @@
 use crate::engine::backend::{
     Activations, Backend, Batch, BlockTable, Cache, CacheSpec, Estimate, Plan, Sizes, Split, StepKey,
 };
+#[cfg(feature = "vision")]
+use crate::images::Tile;
+#[cfg(feature = "vision")]
+use crate::nn::Tower;
 use crate::nn::{Loader, Model, Step};
 use crate::placement::SLACK;
 use crate::tensor::Error;
@@ -22,7 +26,7 @@ pub struct Memory {
     /// Keys, values and states of all sequences at their whole context.
     pub cache: u64,
     /// What a step needs besides: the most that activations take at a time, reading a prompt with a row of logits at its end or a token
-    /// after a whole context. What images take while they are seen is not counted: it depends on their size.
+    /// after a whole context, or seeing an image of four million pixels, or of as many as the context has room for.
     pub working: u64,
     /// What recorded steps keep for themselves; 0 where none are recorded.
     pub graphs: u64,
@@ -152,7 +156,7 @@ fn count(
     let loader = Loader::new(&*checkpoint.source, backend).for_context(limits.context);
     let model = options.registry.build(&checkpoint.architecture, config, &loader)?;
     #[cfg(feature = "vision")]
-    let _tower = crate::vision::tower(checkpoint, options, backend)?;
+    let eyes = crate::vision::largest(checkpoint, options, backend, limits.context)?;
     let spec = limits.cache_spec(model.cache_layout())?;
     let cache = backend.new_cache(&spec)?;
     let none = || vec![Activations::default(); counters.len()];
@@ -171,18 +175,44 @@ fn count(
     let mut tokens: Vec<Batch> = (fewest..=n).map(|n| backend.bucket(ends(n, n))).collect();
     tokens.dedup_by_key(|batch| batch.tokens.len());
     let token = if model.causal() { steps(tokens).unwrap_or_else(|_| none()) } else { none() };
-    let part =
-        |(((counter, on), prompt), token): (((&&Estimate, &&On), &Activations), &Activations)| Memory {
-            weights: counter.weight_bytes() + counter.tensor_bytes(),
-            cache: counter.reserved_bytes(),
-            // Few rows over a long context may take more than many.
-            working: prompt.peak.max(token.peak),
-            graphs: if on.graphs { token.kept } else { 0 },
-            context,
-            sequences: n,
-        };
-    let parts = counters.iter().zip(ons).zip(&prompt).zip(&token).map(part).collect();
+    let weights: Vec<u64> = counters.iter().map(|of| of.weight_bytes() + of.tensor_bytes()).collect();
+    #[cfg(feature = "vision")]
+    let image = eyes.and_then(|(tower, tile)| seeing(backend, counters, &*tower, &tile?).ok());
+    #[cfg(not(feature = "vision"))]
+    let image: Option<Vec<Activations>> = None;
+    let image = image.unwrap_or_else(none);
+    let part = |(i, (counter, on)): (usize, (&&Estimate, &&On))| Memory {
+        weights: weights[i],
+        cache: counter.reserved_bytes(),
+        // Few rows over a long context may take more than many.
+        working: prompt[i].peak.max(token[i].peak).max(image[i].peak),
+        graphs: if on.graphs { token[i].kept } else { 0 },
+        context,
+        sequences: n,
+    };
+    let parts = counters.iter().zip(ons).enumerate().map(part).collect();
     Ok(Counted { parts, notes: notes::of(&loader) })
+}
+
+/// What a tower takes while it sees a piece of an image.
+#[cfg(feature = "vision")]
+fn seeing(
+    backend: &dyn Backend,
+    counters: &[&Estimate],
+    tower: &dyn Tower,
+    tile: &Tile,
+) -> Result<Vec<Activations>> {
+    let before: Vec<u64> = counters.iter().map(|of| of.tensor_bytes()).collect();
+    let mut all = Estimate::activations_of(counters, || {
+        // It ends where its rows would come to the host: an estimate has none.
+        drop(tower.see(backend, &tile.patches, tile.grid));
+        backend.upload(&[0.0], [1].into())
+    })?;
+    for ((of, counter), before) in all.iter_mut().zip(counters).zip(before) {
+        // What goes up is counted as if it stayed, and is gone with the image.
+        of.peak = of.peak.saturating_add(counter.tensor_bytes() - before);
+    }
+    Ok(all)
 }
 
 /// Numbers of sequences whose steps are recorded at most.

@@ -105,7 +105,8 @@ impl Model {
                 None => e.within(&path.display().to_string()),
             }
         };
-        let model = options.registry.build(architecture, config, &loader).map_err(at)?.into();
+        let model: Arc<dyn nn::Model> =
+            options.registry.build(architecture, config, &loader).map_err(at)?.into();
         if let Some(left) = noted.unused().first() {
             let why =
                 format!("{architecture} does not read this as a matrix by itself, and an adapter changes it");
@@ -124,7 +125,7 @@ impl Model {
         let number = noted.number(architecture, config, words, &means);
         // Not by `noted`: what sees is no part of what a session goes on with.
         #[cfg(feature = "vision")]
-        let vision = crate::vision::Vision::of(&checkpoint, options, &*backend, &tokenizer)?;
+        let vision = crate::vision::Vision::of(&checkpoint, options, &*backend, &tokenizer, &*model)?;
         let Checkpoint { config, architecture, .. } = checkpoint;
         tracing::info!(%architecture, device, seconds = start.elapsed().as_secs_f32(), "model open");
         notes.iter().for_each(|note| tracing::info!("{note}"));

@@ -8,7 +8,7 @@
 use crate::engine::backend::{Backend, Vectors};
 use crate::engine::{Placed, SeqId};
 use crate::images::{self, Picture, Processor};
-use crate::nn::{Loader, Registry, Tower};
+use crate::nn::{self, Loader, Registry, Tower};
 use crate::saved::Note;
 use crate::tensor::{Config, Error as ModelError, ErrorKind, serde_json};
 use crate::tokenizer::template::{Attached, Message};
@@ -155,6 +155,7 @@ impl Vision {
         options: &Options,
         backend: &dyn Backend,
         tokenizer: &Result<Tokenizer, String>,
+        model: &dyn nn::Model,
     ) -> Result<Option<Arc<Self>>> {
         if options.vision.is_none() {
             return Ok(None);
@@ -162,7 +163,15 @@ impl Vision {
         let tokenizer = tokenizer.as_ref().map_err(|e| Error::NoTokenizer(e.clone()))?;
         let other = other(options)?;
         let from = other.as_ref().unwrap_or(checkpoint);
-        Self::load(from, &options.registry, backend, tokenizer).map(|vision| Some(vision.into()))
+        let vision = Self::load(from, &options.registry, backend, tokenizer)?;
+        let (made, taken) = (vision.tower.dim(), model.takes_vectors());
+        if taken != Some(made) {
+            let text = &checkpoint.architecture;
+            let takes = taken.map_or("none in place of tokens".into(), |taken| format!("rows of {taken}"));
+            let why = format!("rows of {made} elements are made of images, and {text} takes {takes}");
+            return Err(seeing(format!("{why}; open what this model sees by, and not another's")));
+        }
+        Ok(Some(vision.into()))
     }
 
     /// Reads what a checkpoint has of it, for a model of `tokenizer`'s vocabulary.
@@ -172,18 +181,7 @@ impl Vision {
         backend: &dyn Backend,
         tokenizer: &Tokenizer,
     ) -> Result<Self> {
-        let Checkpoint { config, architecture, source, folder, .. } = checkpoint;
-        let read = |name: &str| folder.as_deref().map(|folder| settings(&folder.join(name))).transpose();
-        let whole = read("processor_config.json")?.flatten();
-        // Newer checkpoints have one within the other.
-        let nested = whole.as_ref().map(|all| all.at("image_processor")).filter(|c| c.0.is_object());
-        let own = read("preprocessor_config.json")?.flatten().or(nested);
-        let processor = Processor::load(config, own.as_ref(), whole.as_ref())?.ok_or_else(|| {
-            let why =
-                format!("{architecture} is of no family whose images are known, or has no `vision_config`: open a model that sees, or this one without");
-            ModelError::unsupported("images", why)
-        })?;
-        let tower = registry.tower(architecture, config, &Loader::new(&**source, backend))?;
+        let (processor, tower) = eyes(checkpoint, registry, backend)?;
         let options = EncodeOptions { add_special: false, parse_special: true };
         let ids = tokenizer.encode(processor.row_token(), options)?;
         let &[row] = &*ids else {
@@ -286,19 +284,56 @@ impl Vision {
     }
 }
 
-/// What a model sees by, on its own, as these options ask for it; for estimates.
-pub(crate) fn tower(
+/// What cuts the images of a checkpoint, and what sees them.
+fn eyes(
+    checkpoint: &Checkpoint,
+    registry: &Registry,
+    backend: &dyn Backend,
+) -> Result<(Processor, Box<dyn Tower>)> {
+    let Checkpoint { config, architecture, source, folder, .. } = checkpoint;
+    let read = |name: &str| folder.as_deref().map(|folder| settings(&folder.join(name))).transpose();
+    let whole = read("processor_config.json")?.flatten();
+    // Newer checkpoints have one within the other.
+    let nested = whole.as_ref().map(|all| all.at("image_processor")).filter(|c| c.0.is_object());
+    let own = read("preprocessor_config.json")?.flatten().or(nested);
+    let processor = Processor::load(config, own.as_ref(), whole.as_ref())?.ok_or_else(|| {
+        let why =
+            format!("{architecture} is of no family whose images are known, or has no `vision_config`: open a model that sees, or this one without");
+        ModelError::unsupported("images", why)
+    })?;
+    Ok((processor, registry.tower(architecture, config, &Loader::new(&**source, backend))?))
+}
+
+/// A tower for estimates, and the largest piece of an image that it is given: of as many pixels as [`SIDE`] says, or of as many as `context` has
+/// room for.
+pub(crate) fn largest(
     checkpoint: &Checkpoint,
     options: &Options,
     backend: &dyn Backend,
-) -> Result<Option<Box<dyn Tower>>> {
+    context: usize,
+) -> Result<Option<(Box<dyn Tower>, Option<images::Tile>)>> {
     if options.vision.is_none() {
         return Ok(None);
     }
     let other = other(options)?;
-    let Checkpoint { config, architecture, source, .. } = other.as_ref().unwrap_or(checkpoint);
-    Ok(Some(options.registry.tower(architecture, config, &Loader::new(&**source, backend))?))
+    let (processor, tower) = eyes(other.as_ref().unwrap_or(checkpoint), &options.registry, backend)?;
+    let mut side = SIDE;
+    // Rows grow with pixels where they do at all: the second is near, and the third below.
+    for _ in 0..3 {
+        let image = images::Image::new(side, side, vec![0; 3 * side * side])?;
+        let Ok(picture) = processor.prepare(&image) else { break };
+        let rows = picture.rows();
+        if rows < context {
+            let largest = picture.tiles.into_iter().max_by_key(|tile| tile.patches.len());
+            return Ok(Some((tower, largest)));
+        }
+        side = ((side as f64 * (0.9 * context as f64 / rows as f64).sqrt()) as usize).max(1);
+    }
+    Ok(Some((tower, None)))
 }
+
+/// Of an image that an estimate counts with, in pixels: what a telephone takes, halved once.
+const SIDE: usize = 2048;
 
 /// A file of settings, if it is there.
 fn settings(path: &Path) -> Result<Option<Config>> {

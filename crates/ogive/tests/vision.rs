@@ -190,3 +190,24 @@ fn what_sees_is_on_one_part_of_a_split_and_counted() {
         assert!(seeing > blind + 1000, "{name}: {blind} without and {seeing} with");
     }
 }
+
+#[test]
+fn an_image_is_in_the_estimate_as_far_as_the_context_has_room_for_it() {
+    let mut grown = 0;
+    for name in names() {
+        let folder = folder(&name);
+        let working = |options: ogive::Options, context: usize| {
+            options.context(context).estimate_memory(folder.path()).unwrap().working
+        };
+        // One token a step leaves what an image takes as the most.
+        let one = || options().step_tokens(1);
+        let [small, large] = [16, 4096].map(|context| working(one().vision(), context));
+        let blind = [16, 4096].map(|context| working(one(), context));
+        assert!(
+            small >= blind[0] && large > blind[1].max(small - 1),
+            "{name}: {small}, {large} of {blind:?}"
+        );
+        grown += usize::from(large > small);
+    }
+    assert!(grown > 2, "images of several models are as large as the context lets them be");
+}

@@ -5,12 +5,28 @@
 #[path = "common/vision.rs"]
 mod vision;
 
-use ogive::{Generate, Image};
+use ogive::backend::{Backend, Vectors};
+use ogive::nn::Tower;
+use ogive::{Generate, Image, models};
 use ogive_quantize::{FileFormat, Input, Quantize};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use vision::*;
+
+/// A tower of another model.
+#[derive(Debug)]
+struct Seven;
+
+impl Tower for Seven {
+    fn dim(&self) -> usize {
+        7
+    }
+
+    fn see(&self, _: &dyn Backend, _: &[f32], _: [usize; 2]) -> ogive::tensor::Result<Vectors> {
+        Vectors::new(vec![0.0; 7], 7)
+    }
+}
 
 #[test]
 fn what_does_not_fit_is_told() {
@@ -111,6 +127,16 @@ fn files_that_do_not_see_or_contradict_each_other_are_refused() {
         let why = refused(folder.path());
         assert!(why.contains(file), "{name}: {why}");
     }
+
+    // A tower that is not for this text: told at once.
+    let other = folder("gemma3");
+    let registry =
+        models::registry().with_tower("Gemma3ForConditionalGeneration", |_, _| Ok(Box::new(Seven)));
+    let why = options().registry(registry).vision().open(other.path()).unwrap_err().to_string();
+    assert!(
+        why.contains("rows of 7 elements are made of images") && why.contains("takes rows of 48"),
+        "{why}"
+    );
 
     // A tower that makes other rows than the settings say: told when it is first asked.
     let wide = folder("gemma3");

@@ -78,6 +78,10 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Tower>> {
 }
 
 impl Tower for Gemma3 {
+    fn dim(&self) -> usize {
+        self.project.weight.shape()[1]
+    }
+
     fn see(&self, b: &dyn Backend, patches: &[f32], grid: [usize; 2]) -> Result<Vectors> {
         let len = self.patch.weight.shape()[2];
         let order = Grid::of(patches, grid, len)?.only(self.side)?.in_blocks(self.pool)?;

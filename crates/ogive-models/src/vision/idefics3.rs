@@ -50,6 +50,10 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Tower>> {
 }
 
 impl Tower for Idefics3 {
+    fn dim(&self) -> usize {
+        self.project.weight.shape()[1]
+    }
+
     fn see(&self, b: &dyn Backend, patches: &[f32], grid: [usize; 2]) -> Result<Vectors> {
         let len = self.patch.weight.shape()[2];
         let grid = Grid::of(patches, grid, len)?.square()?;

@@ -114,6 +114,10 @@ fn blocks(c: &Config) -> Result<usize> {
 }
 
 impl Tower for InternVl {
+    fn dim(&self) -> usize {
+        self.project.down.weight.shape()[1]
+    }
+
     fn see(&self, b: &dyn Backend, patches: &[f32], grid: [usize; 2]) -> Result<Vectors> {
         let len = self.patch.weight.shape()[2];
         let order = Grid::of(patches, grid, len)?.only(self.side)?.in_blocks(self.merge)?;

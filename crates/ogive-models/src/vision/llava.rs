@@ -70,6 +70,10 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Tower>> {
 }
 
 impl Tower for Llava {
+    fn dim(&self) -> usize {
+        self.project.down.weight.shape()[1]
+    }
+
     fn see(&self, b: &dyn Backend, patches: &[f32], grid: [usize; 2]) -> Result<Vectors> {
         let len = self.patch.weight.shape()[2];
         let n = 1 + Grid::of(patches, grid, len)?.only(self.side)?.len();

@@ -22,6 +22,11 @@ impl Merger {
         Ok(Self { norm, mlp, unit, whole: false })
     }
 
+    /// Elements of what it makes.
+    pub(crate) fn dim(&self) -> usize {
+        self.mlp.down.weight.shape()[1]
+    }
+
     /// `[n, dim] -> [n / unit, out]`
     pub(crate) fn forward(&self, s: &Step<'_>, x: Tensor) -> Result<Tensor> {
         let x = match self.whole {

@@ -118,6 +118,10 @@ fn rope(head_dim: usize, theta: f32) -> Result<Rope> {
 }
 
 impl Tower for Pixtral {
+    fn dim(&self) -> usize {
+        self.project.down.weight.shape()[1]
+    }
+
     fn see(&self, b: &dyn Backend, patches: &[f32], grid: [usize; 2]) -> Result<Vectors> {
         let len = self.patch.weight.shape()[2];
         let grid = Grid::of(patches, grid, len)?.within(self.side)?;

@@ -119,6 +119,10 @@ pub(crate) fn rope(head_dim: usize) -> Result<Rope> {
 }
 
 impl Tower for Qwen2Vl {
+    fn dim(&self) -> usize {
+        self.merger.dim()
+    }
+
     fn see(&self, b: &dyn Backend, patches: &[f32], grid: [usize; 2]) -> Result<Vectors> {
         let (len, unit) = (self.patch.weight.shape()[2], self.merge * self.merge);
         let grid = Grid::of(patches, grid, len)?;

@@ -72,6 +72,10 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Tower>> {
 }
 
 impl Tower for Qwen3Vl {
+    fn dim(&self) -> usize {
+        self.merger.dim()
+    }
+
     fn see(&self, b: &dyn Backend, patches: &[f32], grid: [usize; 2]) -> Result<Vectors> {
         let grid = Grid::of(patches, grid, self.patch.weight.shape()[2])?;
         let (merged, order) = (grid.merged(self.merge)?, grid.in_blocks(self.merge)?);

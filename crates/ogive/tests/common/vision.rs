@@ -93,6 +93,10 @@ pub(crate) fn shown(text: &str, images: &[Image]) -> Prompt {
 struct Counted(Box<dyn Tower>, Arc<AtomicUsize>);
 
 impl Tower for Counted {
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
     fn see(&self, b: &dyn Backend, patches: &[f32], grid: [usize; 2]) -> ogive::tensor::Result<Vectors> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.see(b, patches, grid)
