@@ -1,17 +1,8 @@
 //! Weights as a file has them: packed bytes with a name, and what else some files keep beside the elements.
 
-use crate::{Bytes, Error, F32, Format, Result};
+use crate::{Bytes, Error, F32, Format, Result, Scale};
 use ndarray::Array3;
 use std::{ops::Range, sync::Arc};
-
-/// Factors beside the packed elements, each for a tile of rows and columns. FP8 files have one for 128 by 128.
-#[derive(Clone, Debug)]
-pub struct Scale {
-    /// The factors, row-major over the tiles of one expert, expert after expert.
-    pub values: Arc<[f32]>,
-    /// Rows and columns that one factor covers; neither may be 0.
-    pub tile: [usize; 2],
-}
 
 /// Which part of a larger weight this is: `index` of `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,12 +113,10 @@ impl HostWeight {
     /// # Errors
     /// Unless there is one factor for each tile, and tiles are not empty.
     pub fn with_scale(self, scale: Scale) -> Result<Self> {
-        let ([e, r, c], [tr, tc]) = (self.shape, scale.tile);
-        if tr == 0 || tc == 0 || scale.values.len() != e * r.div_ceil(tr) * c.div_ceil(tc) {
-            return Err(Error::invalid(
-                &self.name,
-                format!("{} scales do not cover {:?}", scale.values.len(), self.shape),
-            ));
+        if !scale.covers(self.shape) {
+            let (count, tile) = (scale.values.len(), scale.tile);
+            let why = format!("{count} scales for {tile:?} elements each do not cover {:?}", self.shape);
+            return Err(Error::invalid(&self.name, why));
         }
         Ok(Self { scale: Some(scale), ..self })
     }
@@ -209,11 +198,9 @@ impl HostWeight {
     pub fn decode_packed_row(&self, packed: &[u8], row: usize, out: &mut [f32]) {
         let out = &mut out[..self.shape[2]];
         self.format.decode_row(packed, out);
-        if let Some(Scale { values, tile: [tr, tc] }) = &self.scale {
-            let (wide, high) = (out.len().div_ceil(*tc), self.shape[1].div_ceil(*tr));
-            let (expert, r) = (row / self.shape[1], row % self.shape[1]);
-            let line = &values[(expert * high + r / tr) * wide..][..wide];
-            out.iter_mut().enumerate().for_each(|(c, v)| *v *= line[c / tc]);
+        if let Some(scale) = &self.scale {
+            let tiles = out.chunks_mut(scale.tile[1]).zip(scale.of_row(self.shape, row));
+            tiles.for_each(|(tile, factor)| tile.iter_mut().for_each(|v| *v *= factor));
         }
         if let Some(perm) = &self.input_perm {
             let packed = out.to_vec();
@@ -248,7 +235,7 @@ impl HostWeight {
         Ok(Self { shard: self.shard, unpacked, ..decoded })
     }
 
-    /// Rows `range` of a weight with one expert, sharing its bytes where nothing stands beside them in tiles of rows.
+    /// Rows `range` of a weight with one expert, sharing its bytes.
     ///
     /// # Errors
     /// If it has more than one expert, or `range` is not within its rows.
@@ -259,12 +246,10 @@ impl HostWeight {
                 format!("rows {range:?} are not within {:?}", self.shape),
             ));
         }
-        if self.scale.is_some() {
-            return self.decoded()?.rows(range);
-        }
         let stride = self.row_bytes();
         let bytes = self.bytes.part(range.start * stride..range.end * stride)?;
-        Ok(Self { shape: [1, range.len(), self.shape[2]], bytes, ..self.clone() })
+        let scale = self.scale.as_ref().map(|scale| scale.rows(self.shape, range.clone()));
+        Ok(Self { shape: [1, range.len(), self.shape[2]], bytes, scale, ..self.clone() })
     }
 
     /// Rows in another order: row `i` of the result is row `order[i]`. Copies packed rows; nothing is decoded.
@@ -275,13 +260,36 @@ impl HostWeight {
         if self.shape[0] != 1 || order.len() != self.shape[1] || order.iter().any(|&r| r >= self.shape[1]) {
             return Err(Error::invalid(&self.name, "the order of rows does not fit the weight"));
         }
-        if self.scale.is_some() {
-            return self.decoded()?.reordered(order);
-        }
         let stride = self.row_bytes();
         let mut bytes = Vec::with_capacity(self.bytes.len());
         order.iter().for_each(|&r| bytes.extend_from_slice(&self.bytes[r * stride..][..stride]));
-        Ok(Self { bytes: bytes.into(), ..self.clone() })
+        let scale = self.scale.as_ref().map(|scale| scale.reordered(self.shape, order));
+        Ok(Self { bytes: bytes.into(), scale, ..self.clone() })
+    }
+
+    /// The same rows, in their order, as those of so many experts: of one, to take them together, or of several again.
+    ///
+    /// # Errors
+    /// If there are not as many rows for each.
+    pub fn regrouped(&self, experts: usize) -> Result<Self> {
+        let [before, rows, cols] = self.shape;
+        let all = before.checked_mul(rows).filter(|all| all.is_multiple_of(experts.max(1)) && experts > 0);
+        let Some(all) = all else {
+            let why = format!("{:?} is not {experts} experts of as many rows each", self.shape);
+            return Err(Error::invalid(&self.name, why));
+        };
+        let scale = self.scale.as_ref().map(|scale| scale.regrouped(self.shape, all / experts));
+        Ok(Self { shape: [experts, all / experts, cols], scale, ..self.clone() })
+    }
+
+    /// The same elements, in their order, in another shape; decoded where something stands beside them.
+    ///
+    /// # Errors
+    /// Unless the shape has as many elements, each row in whole blocks.
+    pub fn reshaped(&self, shape: [usize; 3]) -> Result<Self> {
+        let of = if self.is_plain() { self.clone() } else { self.decoded()? };
+        let reshaped = Self::new(of.name, shape, of.format, of.bytes)?;
+        Ok(reshaped.with_unpacked(of.unpacked))
     }
 
     /// Rows become columns (GPT-2 keeps `[in, out]`). Blocks of several elements run along the input, and are decoded; others stay what
@@ -291,9 +299,10 @@ impl HostWeight {
     /// If it is more bytes than can be counted then.
     pub fn transposed(&self) -> Result<Self> {
         let [e, r, c] = self.shape;
-        if self.format.block_len == 1 && self.is_plain() {
+        if self.format.block_len == 1 && self.input_perm.is_none() {
             let bytes = self.turned_bytes(self.format.block_bytes).into();
-            return Ok(Self { shape: [e, c, r], bytes, ..self.clone() });
+            let scale = self.scale.as_ref().map(|scale| scale.transposed(self.shape));
+            return Ok(Self { shape: [e, c, r], bytes, scale, ..self.clone() });
         }
         let values: Vec<f32> = self.to_array().permuted_axes([0, 2, 1]).iter().copied().collect();
         let unpacked = self.unpacked_for("the file has them transposed");
@@ -320,8 +329,8 @@ impl HostWeight {
         turned
     }
 
-    /// Matrices of one shape as one weight with an expert each. Copies the packed bytes, when they are first read. A weight has one format
-    /// and one order of columns, so experts that have several (act-order), or factors beside their elements, are decoded then.
+    /// Matrices of one shape as one weight with an expert each. Copies the packed bytes, when they are first read. A weight has one format,
+    /// one order of columns (act-order) and one size of tiles with factors, so experts that have several are decoded then.
     ///
     /// # Errors
     /// If there are no `parts`, if they have several shapes, or if together they are more bytes than can be counted.
@@ -339,8 +348,9 @@ impl HostWeight {
         if parts.iter().any(|p| p.format != first.format) {
             return Self::stack_decoded(name, parts, "experts are packed in different formats");
         }
-        if parts.iter().any(|p| p.scale.is_some()) {
-            return Self::stack_decoded(name, parts, "experts have factors beside their elements");
+        let tile = |p: &Self| p.scale.as_ref().map(|scale| scale.tile);
+        if parts.iter().any(|p| tile(p) != tile(first)) {
+            return Self::stack_decoded(name, parts, "experts have factors for tiles of different sizes");
         }
         if parts.iter().any(|p| p.input_perm != first.input_perm) {
             return Self::stack_decoded(name, parts, "experts have their columns in orders of their own");
@@ -354,6 +364,9 @@ impl HostWeight {
         });
         let shape = [parts.len() * first.shape[0], first.shape[1], first.shape[2]];
         let whole = Self::new(name, shape, first.format, bytes)?.with_unpacked(unpacked);
+        let factors = parts.iter().filter_map(|p| p.scale.as_ref()).flat_map(|scale| scale.values.iter());
+        let scale = tile(first).map(|tile| Scale { values: factors.copied().collect(), tile });
+        let whole = scale.map_or(Ok(whole.clone()), |scale| whole.with_scale(scale))?;
         Ok(Self { input_perm: first.input_perm.clone(), ..whole })
     }
 

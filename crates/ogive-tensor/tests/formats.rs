@@ -32,6 +32,8 @@ fn bound(format: &Format) -> f32 {
         "f16" => 1.0 / 2048.0,
         "bf16" => 1.0 / 256.0,
         "q8_0" => 0.004,
+        // Half a step of sixteen between two powers of two.
+        "f8_e4m3" => 0.032,
         "q6_k" => 0.02,
         "q5_0" | "q5_1" => 0.033,
         "q5_k" => 0.05,
@@ -84,8 +86,8 @@ fn zeros_stay_zero_and_constants_stay_constant() {
         assert!(there_and_back(format, &[0.0; 256]).iter().all(|&v| v == 0.0), "{format:?}");
         for value in [1.0, -1.0, 0.25, -0.07] {
             let back = there_and_back(format, &[value; 256]);
-            // MXFP4 has powers of two for scales.
-            let off = if format.name == "mxfp4" { 0.11 } else { 4e-3 };
+            // MXFP4 has powers of two for scales, FP8 none.
+            let off = if ["mxfp4", "f8_e4m3"].contains(&format.name) { 0.11 } else { 4e-3 };
             let far = back.iter().find(|v| (**v - value).abs() > off * value.abs());
             assert_eq!(far, None, "{format:?}: {value}");
         }

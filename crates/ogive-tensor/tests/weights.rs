@@ -94,7 +94,7 @@ fn lazy_bytes_are_made_once_and_when_they_are_read() {
 }
 
 #[test]
-fn experts_with_factors_or_orders_of_their_own_are_decoded_when_they_are_read() {
+fn experts_with_tiles_or_orders_of_their_own_are_decoded_when_they_are_read() {
     let made = Arc::new(Mutex::new(0));
     let count = Arc::clone(&made);
     let bytes = Bytes::lazy(8, move |bytes| {
@@ -107,7 +107,8 @@ fn experts_with_factors_or_orders_of_their_own_are_decoded_when_they_are_read() 
     let one = HostWeight::stack("one", &[turned.clone(), turned.clone()]).unwrap();
     assert_eq!((one.format.name, one.input_perm.as_deref()), ("byte", Some(&[3, 2, 1, 0][..])));
     let orders = HostWeight::stack("orders", &[plain.clone(), turned]).unwrap();
-    let factors = HostWeight::stack("factors", &[scaled.clone(), scaled]).unwrap();
+    let by_row = plain.clone().with_scale(Scale { values: Arc::from([2.0, 2.0]), tile: [1, 4] }).unwrap();
+    let factors = HostWeight::stack("factors", &[scaled, by_row]).unwrap();
     assert_eq!((orders.bytes.len(), orders.file_bits(), *made.lock().unwrap()), (64, 8.0, 0));
     assert_eq!(
         orders.unpacked.as_ref().map(|u| &*u.why),
@@ -115,7 +116,7 @@ fn experts_with_factors_or_orders_of_their_own_are_decoded_when_they_are_read() 
     );
     assert_eq!(
         factors.unpacked.as_ref().map(|u| &*u.why),
-        Some("experts have factors beside their elements")
+        Some("experts have factors for tiles of different sizes")
     );
     let ones = [0., 1., 2., 3., 4., 5., 6., 7.];
     assert_eq!(orders.to_vec(), [ones, [3., 2., 1., 0., 7., 6., 5., 4.]].concat());
@@ -159,4 +160,57 @@ fn what_does_not_fit_is_an_error() {
     let other = HostWeight::from_f32("v", [1, 1, 2], &[0.0; 2]).unwrap();
     let e = HostWeight::stack("experts", &[w, other]).unwrap_err().to_string();
     assert!(e.contains("experts: `v` has the shape [1, 1, 2] and `w` [1, 2, 2]"), "{e}");
+}
+
+/// Whatever is done to a weight with factors is what is done to its numbers, and nothing is decoded for it: with tiles that are cut, that are
+/// whole, that are a row, a column or all.
+#[test]
+fn factors_go_where_their_elements_go() {
+    let (experts, rows, cols) = (2, 12, 10);
+    let bytes: Vec<u8> = (0..experts * rows * cols).map(|i| (i * 7 % 251) as u8).collect();
+    let plain = HostWeight::new("w", [experts, rows, cols], &BYTE, bytes.into()).unwrap();
+    for tile @ [tr, tc] in [[4, 5], [4, 3], [5, 4], [1, 10], [12, 10], [3, 1], [100, 100], [1, 1], [6, 20]] {
+        let count = experts * rows.div_ceil(tr) * cols.div_ceil(tc);
+        let values = (0..count).map(|i| 1.0 + i as f32 / 64.0).collect();
+        let w = plain.clone().with_scale(Scale { values, tile }).unwrap();
+        let same = |got: HostWeight, want: HostWeight, what: &str| {
+            assert_eq!((got.shape, got.to_vec()), (want.shape, want.to_vec()), "{what}, tiles of {tile:?}");
+            assert!(got.format == &BYTE && got.unpacked.is_none(), "{what}, tiles of {tile:?}");
+            got.clone().with_scale(got.scale.unwrap()).unwrap();
+        };
+        let decoded = w.decoded().unwrap();
+        same(w.transposed().unwrap(), decoded.transposed().unwrap(), "transposed");
+        for n in [1, 2, 3, 4, 6, 8, 24] {
+            same(w.regrouped(n).unwrap(), decoded.regrouped(n).unwrap(), &format!("{n} experts"));
+        }
+        let (one, of) = (w.regrouped(1).unwrap(), decoded.regrouped(1).unwrap());
+        for range in [0..24, 0..4, 4..12, 3..20, 13..14, 5..5, 24..24] {
+            same(one.rows(range.clone()).unwrap(), of.rows(range.clone()).unwrap(), &format!("{range:?}"));
+        }
+        let orders = [
+            (0..24).rev().collect::<Vec<_>>(),
+            (0..24).map(|i| (i + 4) % 24).collect(),
+            (0..24).map(|i| i * 5 % 24).collect(),
+        ];
+        for order in orders {
+            same(one.reordered(&order).unwrap(), of.reordered(&order).unwrap(), "in an order");
+        }
+        let both = [one.rows(0..12).unwrap(), one.rows(12..24).unwrap()];
+        if both[0].scale.as_ref().unwrap().tile == both[1].scale.as_ref().unwrap().tile {
+            same(HostWeight::stack("w", &both).unwrap(), decoded, "stacked");
+        }
+    }
+    assert!(plain.regrouped(5).is_err() && plain.regrouped(0).is_err());
+}
+
+#[test]
+fn factors_that_do_not_cover_a_weight_are_refused() {
+    let w = HostWeight::from_f32("w", [2, 3, 4], &[1.0; 24]).unwrap();
+    for (count, tile) in
+        [(7, [1, 4]), (5, [1, 4]), (6, [0, 4]), (6, [3, 0]), (0, [3, 4]), (2, [usize::MAX, 4])]
+    {
+        let scale = Scale { values: vec![1.0; count].into(), tile };
+        let is_right = count == 2;
+        assert_eq!(w.clone().with_scale(scale).is_ok(), is_right, "{count} for {tile:?}");
+    }
 }

@@ -2,9 +2,10 @@
 //! it says how to decode a block, and every backend can then run it, if slowly.
 
 //!
-//! Every decoder here gives the same bits as ggml's, also where sums and products could be ordered otherwise; tests hold
+//! Every decoder of a format that ggml has gives the same bits as ggml's, also where sums and products could be ordered otherwise; tests hold
 //! that against blocks that ggml made.
 
+mod float8;
 mod k_encode;
 mod k_quants;
 mod legacy;
@@ -13,6 +14,7 @@ mod nonlinear;
 mod plain;
 mod search;
 
+pub use float8::F8_E4M3;
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use nonlinear::{IQ4_NL, IQ4_XS, MXFP4};
@@ -114,7 +116,7 @@ impl fmt::Debug for Format {
 /// Every format of this crate.
 pub static FORMATS: &[&Format] = &[
     &F32, &F16, &BF16, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q8_0, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &IQ4_NL,
-    &IQ4_XS, &MXFP4,
+    &IQ4_XS, &MXFP4, &F8_E4M3,
 ];
 
 /// The format called `name`, in any case; `None` for a name this crate does not know.

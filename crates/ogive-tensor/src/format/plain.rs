@@ -1,6 +1,9 @@
 //! Formats that keep each element by itself: single, half and bfloat16, little-endian.
 
-use super::Format;
+use super::{
+    Format,
+    float8::{F8_E4M3, VALUES},
+};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
@@ -48,6 +51,8 @@ pub(super) fn decode_row(format: &Format, bytes: &[u8], out: &mut [f32]) -> bool
         out.iter_mut().zip(bytes.as_chunks().0).for_each(|(o, b)| *o = bf16::from_le_bytes(*b).to_f32());
     } else if std::ptr::eq(format, &F32) {
         out.iter_mut().zip(bytes.as_chunks().0).for_each(|(o, b)| *o = f32::from_le_bytes(*b));
+    } else if std::ptr::eq(format, &F8_E4M3) {
+        out.iter_mut().zip(bytes).for_each(|(o, b)| *o = VALUES[usize::from(*b)]);
     } else {
         return false;
     }
@@ -61,14 +66,14 @@ mod tests {
     /// Whatever the bits, as many as are there on both sides.
     #[test]
     fn rows_are_decoded_as_their_elements() {
-        for format in [&F16, &BF16, &F32] {
+        for format in [&F16, &BF16, &F32, &F8_E4M3] {
             let size = format.block_bytes;
             let bytes: Vec<u8> = (0..=u16::MAX)
                 .flat_map(|v| {
-                    if size == 2 {
-                        v.to_le_bytes().to_vec()
-                    } else {
+                    if size == 4 {
                         u32::from(v).wrapping_mul(65_537).to_le_bytes().to_vec()
+                    } else {
+                        v.to_le_bytes()[..size].to_vec()
                     }
                 })
                 .collect();
@@ -86,7 +91,7 @@ mod tests {
             }
             // Half an element is none.
             let mut out = [7.0; 2];
-            format.decode_row(&bytes[..2 * size - 1], &mut out);
+            format.decode_row(&bytes[..2 * size - size.div_ceil(2)], &mut out);
             assert_eq!(out[1], 7.0);
         }
     }
