@@ -3,7 +3,7 @@
 //! A packed weight is laid in [`Strips`] where the machine has kernels for them, and else stays where it is: in a mapped file.
 
 use crate::{
-    linear::{Dense, Form, Of, Packed, Side, Strips},
+    linear::{Dense, Form, Of, Packed, Side, Strips, is_float8},
     pool::Pool,
     simd::Path,
 };
@@ -36,6 +36,8 @@ pub(crate) enum Kernel {
     Dense(Dense),
     /// Dense elements in bf16, in the order of AMX's tiles.
     Tiled,
+    /// Bytes that are numbers, with factors for tiles beside them, in single precision: the same product as [`Self::Decoded`].
+    Float8,
     /// Packed codes times 8-bit activations.
     Packed(Packed),
 }
@@ -82,6 +84,7 @@ impl CpuWeight {
             Kernel::Packed(format) if self.path.has_strips() => Of::Packed(format),
             Kernel::Dense(kind) if self.path.has_dense_strips() => Of::Dense(kind),
             Kernel::Tiled => Of::Dense(Dense::Bf16),
+            Kernel::Float8 if self.path.has_dense_strips() => Of::Words,
             _ => return None,
         };
         let [experts, rows, _] = self.host.shape;
@@ -157,7 +160,7 @@ impl CpuWeight {
     pub(crate) fn order(&self) -> Option<&[u32]> {
         match self.kernel {
             Kernel::Packed(_) => self.host.input_perm.as_deref(),
-            Kernel::Decoded | Kernel::Dense(_) | Kernel::Tiled => None,
+            Kernel::Decoded | Kernel::Float8 | Kernel::Dense(_) | Kernel::Tiled => None,
         }
     }
 
@@ -210,6 +213,7 @@ fn kernel(w: &HostWeight, precision: Precision, path: Path) -> Kernel {
     let is = |f| std::ptr::eq(w.format, f);
     match Packed::of(w.format) {
         Some(packed) if w.scale.is_none() && precision != Precision::Exact => Kernel::Packed(packed),
+        _ if is_float8(w) => Kernel::Float8,
         _ if !w.is_plain() => Kernel::Decoded,
         _ if is(&F32) => Kernel::Dense(Dense::F32),
         _ if is(&F16) => Kernel::Dense(Dense::F16),

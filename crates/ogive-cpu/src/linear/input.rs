@@ -132,7 +132,9 @@ impl Input {
                 Kernel::Dense(Dense::Bf16) if input.bf16.is_none() => {
                     input.bf16 = Some(dense::prepare(Dense::Bf16, x, k).into_owned());
                 }
-                Kernel::Decoded | Kernel::Dense(Dense::F32 | Dense::F16) if input.f32.is_none() => {
+                Kernel::Decoded | Kernel::Float8 | Kernel::Dense(Dense::F32 | Dense::F16)
+                    if input.f32.is_none() =>
+                {
                     input.f32 = Some(dense::prepare(Dense::F32, x, k).into_owned());
                 }
                 _ => {}

@@ -8,6 +8,7 @@
 mod apart;
 mod columns;
 mod dense;
+mod float8;
 mod group;
 mod input;
 mod lines;
@@ -29,6 +30,9 @@ pub(crate) use dense::CHUNK;
 pub(crate) use dense::{Dense, LANES};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use dense::{Quads, TILE, lay};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use float8::Factors;
+pub(crate) use float8::is_read as is_float8;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use group::{GROUP, Group, Tokens};
 pub(crate) use input::{Form, Input};
@@ -87,6 +91,12 @@ impl Job<'_> {
     /// The strip that row `r` of the stripe begins, if the weight lies in strips.
     pub(crate) fn strip(&self, r: usize) -> Option<&[u8]> {
         self.w.strips().map(|strips| strips.strip(self.first + r).0)
+    }
+
+    /// Factors of the strip that row `r` of the stripe begins.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn factors(&self, r: usize, factors: &mut Factors) {
+        factors.fill(self.w.host(), self.first + r);
     }
 
     /// Row `r` of the stripe in single precision.

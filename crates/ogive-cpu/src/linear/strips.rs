@@ -190,6 +190,8 @@ pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
 pub(crate) enum Of {
     Packed(Packed),
     Dense(Dense),
+    /// Rows of whole words, one after the other.
+    Words,
 }
 
 /// A weight in strips, or its first rows.
@@ -220,7 +222,7 @@ impl Strips {
         }
         let strip = STRIP
             * match of {
-                Of::Packed(_) => row_bytes,
+                Of::Packed(_) | Of::Words => row_bytes,
                 Of::Dense(kind) => kind.strip_row_bytes(row_bytes / kind.bytes()),
             };
         experts.checked_mul(rows.div_ceil(STRIP))?.checked_mul(strip).filter(|len| *len > 0)?;
@@ -246,6 +248,7 @@ impl Strips {
             match of {
                 Of::Packed(format) => pack(format, &rows, strip),
                 Of::Dense(kind) => columns::pack(kind, &rows, strip),
+                Of::Words => columns::pack(Dense::F32, &rows, strip),
             }
             if of == Of::Dense(Dense::Bf16) {
                 let pairs = strip.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b));
@@ -298,6 +301,7 @@ impl Strips {
         match self.of {
             Of::Packed(format) => unpack(format, strip, r, &mut bytes),
             Of::Dense(kind) => columns::unpack(kind, strip, r, &mut bytes),
+            Of::Words => columns::unpack(Dense::F32, strip, r, &mut bytes),
         }
         bytes
     }

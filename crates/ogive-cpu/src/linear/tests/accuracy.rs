@@ -26,7 +26,7 @@ fn rounding_activations_costs_what_it_should() {
             let w = weight(&mut noise, format, [1, 24, k]);
             let x = noise.values(4 * k);
             let bound = match format.name {
-                "f32" | "f16" => 1e-12,
+                "f32" | "f16" | "f8_e4m3" => 1e-12,
                 "bf16" => 1e-5,
                 _ => 1e-4,
             };

@@ -5,7 +5,7 @@ use crate::{
     linear::{linear_each, linear_gated, linear_many},
     room::Rooms,
 };
-use ogive_tensor::{Q4_0, Q4_K, Q8_0, Scale};
+use ogive_tensor::{F8_E4M3, Q4_0, Q4_K, Q8_0, Scale};
 
 fn taken(w: &HostWeight, path: Path) -> Arc<CpuWeight> {
     let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
@@ -156,6 +156,71 @@ fn another_format_and_scales_are_decoded() {
                 let decoded = w.decoded().unwrap();
                 let want = product(&pool, &x, n, &decoded, Precision::Default, Path::Scalar);
                 assert_same(&got, &want, &format!("{w:?} {path} n={n}"));
+            }
+        }
+    }
+}
+
+/// As FP8's files have them: for tiles, for rows, for all, and none. Where kernels read them and where they do not, the product is that of the numbers.
+#[test]
+fn factors_of_eight_bit_floats_are_multiplied_by() {
+    let mut noise = Noise(23);
+    let pool = Pool::new(2);
+    let (experts, rows, k) = (2, 37, 264);
+    let mut plain = weight(&mut noise, &F8_E4M3, [experts, rows, k]);
+    // A row with what is no number, behind all others' tokens.
+    let mut bytes = plain.bytes.to_vec();
+    bytes[5 * k + 9] = 0xff;
+    plain.bytes = bytes.into();
+    let mut all = vec![plain.clone()];
+    for [tr, tc] in [[16, 128], [7, 32], [1, k], [rows, k], [64, 300], [1, 4], [5, 33], [rows, 2]] {
+        let count = experts * rows.div_ceil(tr) * k.div_ceil(tc);
+        let values = noise.values(count).into();
+        all.push(plain.clone().with_scale(Scale { values, tile: [tr, tc] }).unwrap());
+    }
+    // Too large to be raised, and none.
+    for value in [3e35, f32::MIN_POSITIVE, 0.0, f32::INFINITY] {
+        let scale = Scale { values: [value, 1.0].into(), tile: [rows, k] };
+        all.push(plain.clone().with_scale(scale).unwrap());
+    }
+    for w in all {
+        let (decoded, precision) = (w.decoded().unwrap(), Precision::Default);
+        for n in [1, 2, 3, 4, 5, 6, 11] {
+            let x = noise.values(n * k);
+            let want = product(&pool, &x, n, &decoded, precision, Path::Scalar);
+            assert!(
+                want.iter().filter(|v| v.is_nan()).count() < want.len() / 2
+                    || !w.scale.as_ref().unwrap().values[0].is_finite()
+            );
+            for path in all_paths() {
+                let what = format!("tiles {:?} {path} n={n}", w.scale.as_ref().map(|s| s.tile));
+                assert_same(&product(&pool, &x, n, &w, precision, path), &want, &what);
+                assert_same(&product(&pool, &x, n, &w, Precision::Exact, path), &want, &what);
+            }
+        }
+    }
+}
+
+/// What every byte is multiplied as, in every place of a word; what is no number makes its row none.
+#[test]
+fn every_eight_bit_float_is_what_it_is() {
+    let pool = Pool::new(1);
+    let (rows, k) = (64, 4);
+    for shift in 0..4 {
+        let bytes: Vec<u8> = (0..rows * k).map(|i| (i + 67 * shift) as u8).collect();
+        let w = HostWeight::new("w", [1, rows, k], &F8_E4M3, bytes.into()).unwrap();
+        let values = w.to_vec();
+        for (path, col) in all_paths().flat_map(|path| (0..k).map(move |col| (path, col))) {
+            let mut x = vec![0.0; k];
+            x[col] = 1.0;
+            let got = product(&pool, &x, 1, &w, Precision::Default, path);
+            for (row, (got, values)) in got.iter().zip(values.chunks(k)).enumerate() {
+                let is_none = values.iter().any(|v| v.is_nan());
+                let want = if is_none { f32::NAN } else { values[col] };
+                assert!(
+                    *got == want || got.is_nan() && is_none,
+                    "{path} row {row} column {col}: {got} and {want}"
+                );
             }
         }
     }

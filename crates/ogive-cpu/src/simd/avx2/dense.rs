@@ -132,7 +132,7 @@ pub(super) fn many<const T: usize>(tile: &[Quads], x: [&[f32]; T]) -> [[f32; TIL
 /// Both rows' lanes: neighbours are added, then pairs of them.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn add_lanes(s: __m256) -> [f32; 2] {
+pub(super) fn add_lanes(s: __m256) -> [f32; 2] {
     let s = _mm256_add_ps(s, _mm256_permute_ps::<0b10_11_00_01>(s));
     let s = _mm256_add_ps(s, _mm256_permute_ps::<0b01_00_11_10>(s));
     [_mm256_cvtss_f32(s), _mm_cvtss_f32(_mm256_extractf128_ps::<1>(s))]
@@ -141,7 +141,7 @@ fn add_lanes(s: __m256) -> [f32; 2] {
 /// Four elements, for each of two rows.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn quad(x: &[f32; LANES]) -> __m256 {
+pub(super) fn quad(x: &[f32; LANES]) -> __m256 {
     // SAFETY: 16 bytes are read from an array of 16.
     let x = unsafe { _mm_loadu_ps(x.as_ptr()) };
     _mm256_set_m128(x, x)
@@ -158,7 +158,7 @@ fn twice(x: &[f32; CHUNK]) -> [__m256; 2] {
 /// Rows `2 * p` and the next.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn pair(quads: &Quads, p: usize) -> __m256 {
+pub(super) fn pair(quads: &Quads, p: usize) -> __m256 {
     let both = &quads.as_chunks::<2>().0[p];
     // SAFETY: 32 bytes are read from an array of 32.
     unsafe { _mm256_loadu_ps(both.as_ptr().cast()) }
@@ -166,7 +166,7 @@ fn pair(quads: &Quads, p: usize) -> __m256 {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store(v: __m256, to: &mut [f32; CHUNK]) {
+pub(super) fn store(v: __m256, to: &mut [f32; CHUNK]) {
     // SAFETY: 32 bytes are written to an array of 32.
     unsafe { _mm256_storeu_ps(to.as_mut_ptr(), v) };
 }

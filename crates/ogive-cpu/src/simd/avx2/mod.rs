@@ -8,6 +8,7 @@ pub(super) mod codes;
 pub(super) mod columns;
 pub(super) mod dense;
 pub(super) mod few;
+pub(super) mod float8;
 mod many;
 pub(super) mod panel;
 mod quantise;
@@ -66,7 +67,8 @@ thread_local! {
 pub(super) fn stripe<const V: u8>(job: &Job<'_>, out: &mut Stripe<'_>) {
     let n = job.input.n();
     match job.w.kernel() {
-        Kernel::Decoded => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
+        Kernel::Float8 if job.strip(0).is_some() => float8::stripe(job, out),
+        Kernel::Decoded | Kernel::Float8 => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) if job.strip(0).is_some() => columns::stripe(job, kind, out),
         Kernel::Dense(kind) if n >= DENSE_FROM => {
             dense_many(job, kind, out, |r, row| dense::decode(kind, job.row(r), row));

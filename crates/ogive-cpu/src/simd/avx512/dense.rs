@@ -5,7 +5,7 @@ use crate::linear::{LANES, Quads, TILE};
 use std::arch::x86_64::*;
 
 /// Registers of a tile's rows.
-const WIDE: usize = TILE / LANES;
+pub(super) const WIDE: usize = TILE / LANES;
 
 /// Products of a tile's rows with `T` tokens, padded to as many elements.
 #[target_feature(enable = "avx512f")]
@@ -23,8 +23,7 @@ pub(super) fn many<const T: usize>(tile: &[Quads], x: [&[f32]; T]) -> [[f32; TIL
             *w = unsafe { _mm512_loadu_ps(four.as_ptr().cast()) };
         }
         for t in 0..T {
-            // SAFETY: 16 bytes are read from an array of 16.
-            let x = _mm512_broadcast_f32x4(unsafe { _mm_loadu_ps(xs[t][i].as_ptr()) });
+            let x = quad(&xs[t][i]);
             for r in 0..WIDE {
                 sums[t][r] = _mm512_fmadd_ps(x, w[r], sums[t][r]);
             }
@@ -39,10 +38,18 @@ pub(super) fn many<const T: usize>(tile: &[Quads], x: [&[f32]; T]) -> [[f32; TIL
     out
 }
 
+/// Four elements, for each of four rows.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn quad(x: &[f32; LANES]) -> __m512 {
+    // SAFETY: 16 bytes are read from an array of 16.
+    _mm512_broadcast_f32x4(unsafe { _mm_loadu_ps(x.as_ptr()) })
+}
+
 /// Each row's lanes: neighbours are added, then pairs of them.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn add_lanes(s: __m512) -> [f32; LANES] {
+pub(super) fn add_lanes(s: __m512) -> [f32; LANES] {
     let s = _mm512_add_ps(s, _mm512_permute_ps::<0b10_11_00_01>(s));
     let s = _mm512_add_ps(s, _mm512_permute_ps::<0b01_00_11_10>(s));
     // All four of a row are its sum now.

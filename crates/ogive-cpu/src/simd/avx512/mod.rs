@@ -8,6 +8,7 @@
 pub(super) mod columns;
 mod dense;
 mod few;
+mod float8;
 mod many;
 mod pairs;
 pub(super) mod panel;
@@ -59,11 +60,14 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
     }
     let format = match job.w.kernel() {
         Kernel::Packed(format) => format,
-        Kernel::Decoded | Kernel::Dense(_) if job.input.n() < DENSE_FROM => {
+        Kernel::Float8 if job.strip(0).is_some() => return float8::stripe(job, out),
+        Kernel::Decoded | Kernel::Float8 | Kernel::Dense(_) if job.input.n() < DENSE_FROM => {
             return avx2::stripe::<{ vnni::NONE }>(job, out);
         }
         Kernel::Tiled => return crate::linear::scalar::stripe(job, out), // AMX has them, and its twin
-        Kernel::Decoded => return dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
+        Kernel::Decoded | Kernel::Float8 => {
+            return dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row));
+        }
         Kernel::Dense(kind) => {
             return dense_many(job, kind, out, |r, row| avx2::dense::decode(kind, job.row(r), row));
         }

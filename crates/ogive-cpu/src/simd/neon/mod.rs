@@ -59,7 +59,7 @@ thread_local! {
 #[target_feature(enable = "neon")]
 pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_>) {
     match job.w.kernel() {
-        Kernel::Decoded => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
+        Kernel::Decoded | Kernel::Float8 => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) if job.input.n() >= DENSE_FROM => {
             dense_many(job, kind, out, |r, row| dense::decode(kind, job.row(r), row));
         }
