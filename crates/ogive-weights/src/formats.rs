@@ -66,20 +66,20 @@ mod tests {
     #[test]
     fn a_format_can_be_added_and_the_error_names_what_is_known() {
         static F8: Format = Format {
-            name: "f8_e4m3",
+            name: "f8_e5m2",
             block_len: 1,
             block_bytes: 1,
             decode: |b, o| o[0] = f32::from(b[0]),
             encode: None,
         };
         let mut formats = Formats::default();
-        assert_eq!(formats.find("F8_E4M3"), None);
-        let e = formats.unknown("model.norm.weight", "F8_E4M3").to_string();
+        assert_eq!(formats.find("F8_E5M2"), None);
+        let e = formats.unknown("model.norm.weight", "F8_E5M2").to_string();
         assert!(
-            e.starts_with("model.norm.weight: its elements are of type F8_E4M3") && e.contains("q4_k"),
+            e.starts_with("model.norm.weight: its elements are of type F8_E5M2") && e.contains("q4_k"),
             "{e}"
         );
         formats.add(&F8);
-        assert_eq!(formats.find("F8_E4M3"), Some(&F8));
+        assert_eq!(formats.find("F8_E5M2"), Some(&F8));
     }
 }

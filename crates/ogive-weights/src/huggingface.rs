@@ -21,6 +21,8 @@ const INDEX: &str = "model.safetensors.index.json";
 
 /// Where AutoGPTQ kept what is now `quantization_config`.
 const GPTQ_CONFIG: &str = "quantize_config.json";
+/// Where ModelOpt says how it packed the weights, in versions that say nothing in `config.json`.
+const MODELOPT_CONFIG: &str = "hf_quant_config.json";
 
 /// Names of a folder that are looked at for advice.
 const MOST_NAMES: usize = 10_000;
@@ -50,7 +52,8 @@ pub(crate) fn open(path: &Path, load: Load, formats: Formats) -> Result<(Config,
         Weights::Index(index) => Safetensors::open_index(&index, load, formats)?,
     };
     if !config.has(QUANTIZATION) && packed::unsettled(&source).is_some() {
-        add_gptq_config(&mut config, &folder.join(GPTQ_CONFIG))?;
+        add_packing(&mut config, &folder.join(GPTQ_CONFIG), "gptq")?;
+        add_packing(&mut config, &folder.join(MODELOPT_CONFIG), "modelopt")?;
     }
     let source = source.with_config(&config).map_err(|e| e.within(&folder.display().to_string()))?;
     Ok((config, source, folder.to_path_buf()))
@@ -88,15 +91,18 @@ fn weights(path: &Path, folder: &Path) -> Result<Weights> {
     }
 }
 
-/// Fills in how AutoGPTQ packed the weights, if it says so in its file.
-fn add_gptq_config(config: &mut Config, path: &Path) -> Result<()> {
+/// Fills in how AutoGPTQ or ModelOpt packed the weights, if it says so in its file, at its top or under `quantization`.
+fn add_packing(config: &mut Config, path: &Path, method: &str) -> Result<()> {
     if !path.is_file() {
         return Ok(());
     }
     let Value::Object(mut packing) = json::read(path)? else {
         return Err(Error::invalid(&path.display().to_string(), "the settings are no JSON object"));
     };
-    fill(&mut packing, "quant_method", &Value::from("gptq"));
+    if let Some(Value::Object(inner)) = packing.remove("quantization") {
+        packing = inner;
+    }
+    fill(&mut packing, "quant_method", &Value::from(method));
     if let Value::Object(settings) = &mut config.0 {
         fill(settings, QUANTIZATION, &Value::Object(packing));
     }

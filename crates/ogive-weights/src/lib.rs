@@ -49,5 +49,6 @@ pub use files::is_of_model;
 pub use gguf::{Change, GgufSource, Header, Rule, Settings, Translation, translations};
 pub use ogive_tensor as tensor;
 pub use open::{Checkpoint, OpenOptions, is_gguf, is_piped, open, read_piped};
+pub use packed::is_float8;
 pub use safetensors::Safetensors;
 pub use sentence::SentenceSettings;

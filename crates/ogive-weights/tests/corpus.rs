@@ -8,7 +8,7 @@ mod packer;
 mod touch;
 
 use ogive_weights::tensor::F16;
-use packer::Numbers;
+use packer::{Numbers, tensor};
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {
@@ -37,11 +37,18 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     scattered.groups.iter_mut().step_by(2).for_each(|group| *group = 1 - *group);
     let mut outside = Numbers::new(3, [32, 64], 32, None);
     outside.groups[9] = 9;
+    let float8 = [
+        tensor("a.", "weight", "F8_E4M3", &[5, 10], (0..50).collect()),
+        tensor("a.", "weight_scale_inv", "F32", &[3, 3], [0, 0, 128, 63].repeat(9)),
+        tensor("e", "", "F8_E4M3", &[2, 3, 4], (90..114).collect()),
+        tensor("e", "_scale_inv", "BF16", &[2, 3, 1], [128, 63].repeat(6)),
+    ];
     vec![
         ("gptq", packer::file(&scattered.gptq("a.", 1, &F16))),
         ("gptq-outside", packer::file(&outside.gptq("a.", 1, &F16))),
         ("awq", packer::file(&whole.awq("a.", &F16))),
         ("compressed", packer::file(&scattered.compressed("a.", true, true, &F16))),
+        ("float8", packer::file(&float8)),
         ("empty", Vec::new()),
         ("small", ok.clone()),
         ("truncated", ok[..ok.len() - 5].to_vec()),
@@ -78,7 +85,7 @@ fn every_file_of_the_corpus_is_harmless() {
     for (name, bytes) in seeds() {
         let should = ["small", "scalar", "five-dims", "huge-zero", "unknown-dtype", "packed", "metadata"]
             .into_iter()
-            .chain(["gptq", "gptq-outside", "awq", "compressed"])
+            .chain(["gptq", "gptq-outside", "awq", "compressed", "float8"])
             .any(|whole| whole == name);
         assert_eq!(touch::touch(&bytes), should, "{name}");
     }

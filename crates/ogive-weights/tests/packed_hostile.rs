@@ -62,7 +62,7 @@ fn settings_that_are_not_known_are_named_with_those_that_are() {
         &other,
         &none,
         &[
-            "`bitsandbytes` is not read; known are gptq, awq (version gemm), compressed-tensors (pack-quantized) and mxfp4",
+            "`bitsandbytes` is not read; known are gptq, awq (version gemm), compressed-tensors (pack-quantized, float-quantized), fp8, fbgemm_fp8, modelopt (FP8) and mxfp4",
         ],
     );
     for (key, value, what) in [
@@ -90,9 +90,9 @@ fn settings_that_are_not_known_are_named_with_those_that_are() {
         &["`gemv_fast` of awq is not read; known is gemm"],
     );
     says(
-        &with(compressed(), "format", json!("float-quantized")),
+        &with(compressed(), "format", json!("marlin-24")),
         &none,
-        &["`float-quantized`", "pack-quantized"],
+        &["`marlin-24`", "pack-quantized and float-quantized"],
     );
     says(&json!({"quant_method": "compressed-tensors"}), &none, &["`none`"]);
     let turned = json!({"config_groups": {"u": {"type": "hadamard"}}});
@@ -284,7 +284,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_file_gives_whole_weights_or_errors(at in any::<prop::sample::Index>(), bit in 0..8_u32, header in any::<bool>(), which in 0..5_usize) {
+    fn a_damaged_file_gives_whole_weights_or_errors(at in any::<prop::sample::Index>(), bit in 0..8_u32, header in any::<bool>(), which in 0..6_usize) {
         let numbers = Numbers::new(if which == 3 { 3 } else { 4 }, [32, 64], 32, None);
         let tensors = match which {
             0 | 3 => numbers.gptq("a.", 1, &F16),
@@ -292,6 +292,12 @@ proptest! {
             4 => vec![
                 tensor("a", "_blocks", "U8", &[2, 3, 2, 16], vec![0x5a; 192]),
                 tensor("a", "_scales", "U8", &[2, 3, 2], vec![127; 12]),
+            ],
+            5 => vec![
+                tensor("a.", "weight", "F8_E4M3", &[5, 10], vec![0x3c; 50]),
+                tensor("a.", "weight_scale_inv", "F32", &[3, 3], [0, 0, 128, 63].repeat(9)),
+                tensor("e", "", "F8_E4M3", &[2, 3, 4], vec![0x45; 24]),
+                tensor("e", "_scale_inv", "BF16", &[2, 3, 1], [128, 63].repeat(6)),
             ],
             _ => numbers.compressed("a.", true, true, &F16),
         };

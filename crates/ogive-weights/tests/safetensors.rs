@@ -215,7 +215,7 @@ fn a_folder_that_lacks_something_says_what() {
 
 /// Another crate's format: one byte an element.
 static F8: Format = Format {
-    name: "f8_e4m3",
+    name: "f8_e5m2",
     block_len: 1,
     block_bytes: 1,
     decode: |b, o| o[0] = f32::from(b[0]),
@@ -226,10 +226,10 @@ static F8: Format = Format {
 fn another_crate_can_bring_a_format() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "config.json", CONFIG);
-    let header = r#"{"w":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]}}"#;
+    let header = r#"{"w":{"dtype":"F8_E5M2","shape":[2,2],"data_offsets":[0,4]}}"#;
     write(folder.path(), "model.safetensors", safetensors(header, 4));
     let e = open(folder.path()).unwrap().source.get("w").unwrap_err().to_string();
-    assert!(e.contains("w: its elements are of type F8_E4M3, which is not read"), "{e}");
+    assert!(e.contains("w: its elements are of type F8_E5M2, which is not read"), "{e}");
     let read: HostWeight =
         OpenOptions::new().format(&F8).open(folder.path()).unwrap().source.get("w").unwrap();
     assert_eq!((read.shape, read.to_vec()), ([1, 2, 2], vec![0., 1., 2., 3.]));

@@ -167,7 +167,7 @@ impl Change {
         let keep = Self::of_one(WeightInfo::clone, |w, _| Ok(w.clone()));
         keep.undone_by(Self::of_one(
             move |w| WeightInfo::new(&*w.name, shape(w.shape), w.format),
-            move |w, _| HostWeight::new(&*w.name, shape(w.shape), w.format, w.bytes.clone()),
+            move |w, _| w.reshaped(shape(w.shape)),
         ))
     }
 
@@ -200,7 +200,7 @@ impl Change {
 
     /// A vector that GGUF keeps as a matrix with so many rows as the setting says, or with a row for each element.
     pub(super) fn flat(rows: Option<&'static str>) -> Self {
-        let reshaped = |w: &HostWeight, shape| HostWeight::new(&*w.name, shape, w.format, w.bytes.clone());
+        let reshaped = |w: &HostWeight, shape| w.reshaped(shape);
         let vector = |[a, b, c]: [usize; 3]| [1, 1, a.saturating_mul(b).saturating_mul(c)];
         let matrix = move |name: &str, shape: [usize; 3], config: &Config| {
             let [.., len] = vector(shape);

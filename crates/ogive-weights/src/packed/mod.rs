@@ -1,6 +1,6 @@
-//! Weights that were packed for PyTorch: AutoGPTQ's, AutoAWQ's, compressed-tensors' and gpt-oss's safetensors files.
+//! Weights that were packed for PyTorch: AutoGPTQ's, AutoAWQ's, compressed-tensors' and gpt-oss's safetensors files, and those of FP8 ([`float8`]).
 //!
-//! Such a file has two to four tensors in place of a weight. They are given as one, under the weight's own name and in one of ggml's
+//! A file of the former has two to four tensors in place of a weight. They are given as one, under the weight's own name and in one of ggml's
 //! formats, so that every backend has kernels for it: the values are those of the file, to the bit ([`matrix`]). What the
 //! files have as it is (norms, embeddings, biases, whatever was not to be packed) is given as it is: the tensors that are there
 //! say which weights were packed, and not the settings' lists of names.
@@ -10,6 +10,7 @@
 mod awq;
 mod codes;
 mod compressed;
+mod float8;
 mod gptq;
 mod matrix;
 mod method;
@@ -17,8 +18,9 @@ mod mxfp4;
 mod parts;
 
 use crate::safetensors::Safetensors;
+use float8::Scaled;
 pub(crate) use method::AT as QUANTIZATION;
-use method::{KNOWN, Method};
+use method::{KNOWN, Method, Packing};
 use ogive_tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
 use parts::Parts;
 use std::collections::{HashMap, HashSet};
@@ -60,7 +62,7 @@ impl Leaves {
 #[derive(Debug)]
 pub(crate) struct Packed {
     files: Safetensors,
-    method: Method,
+    packing: Packing,
     /// By the weight's name: what its tensors' names begin with.
     stems: HashMap<String, String>,
 }
@@ -72,23 +74,30 @@ pub(crate) fn open(config: &Config, files: Safetensors) -> Result<Box<dyn Source
             None => Box::new(files),
             Some(name) => {
                 let why = format!(
-                    "the weight is packed, and nothing says how: config.json has no `{QUANTIZATION}`, and AutoGPTQ's \
-                     quantize_config.json is not beside it. Add what the weights came with; {KNOWN}"
+                    "the weight is packed, and nothing says how: config.json has no `{QUANTIZATION}`, and neither AutoGPTQ's \
+                     quantize_config.json nor ModelOpt's hf_quant_config.json is beside it. Add what the weights came with; {KNOWN}"
                 );
                 return Err(Error::invalid(name, why));
             }
         },
-        Some(method) => Box::new(Packed::new(files, method)?),
+        Some(Method::Float8(how)) => Box::new(Scaled::new(files, how)),
+        Some(Method::Packed(packing)) => Box::new(Packed::new(files, packing)?),
     })
+}
+
+/// Whether `quantization_config` of a model's settings says that its weights are FP8: numbers with factors, which can be packed otherwise as any can,
+/// and not codes that were searched for.
+pub fn is_float8(config: &Config) -> bool {
+    matches!(Method::of(config), Ok(Some(Method::Float8(_))))
 }
 
 /// A tensor of packed weights, of which settings have to say what it means.
 pub(crate) fn unsettled(files: &Safetensors) -> Option<&str> {
     let is_packed = |name: &&str| [GPTQ, COMPRESSED, MXFP4].iter().any(|l| l.cut(name).1 == l.first);
-    files.names().find(is_packed)
+    files.names().find(is_packed).or_else(|| float8::unsettled(files))
 }
 
-impl Method {
+impl Packing {
     fn leaves(self) -> Leaves {
         match self {
             Self::Gptq(_) | Self::Awq(_) => GPTQ,
@@ -99,8 +108,8 @@ impl Method {
 }
 
 impl Packed {
-    fn new(files: Safetensors, method: Method) -> Result<Self> {
-        let leaves = method.leaves();
+    fn new(files: Safetensors, packing: Packing) -> Result<Self> {
+        let leaves = packing.leaves();
         let stem = |name: &str| {
             let (stem, leaf) = leaves.cut(name);
             (leaf == leaves.first).then(|| (leaves.name(stem), stem.to_owned()))
@@ -109,23 +118,23 @@ impl Packed {
         if let Some(name) = files.names().find(|name| stems.contains_key(*name)) {
             return Err(Error::invalid(name, "the weight is in the files twice, packed and as it was"));
         }
-        Ok(Self { files, method, stems })
+        Ok(Self { files, packing, stems })
     }
 
     fn weight(&self, name: &str, stem: &str) -> Result<HostWeight> {
         let parts = Parts { files: &self.files, stem };
-        let matrix = match self.method {
-            Method::Gptq(gptq) => gptq.matrix(name, &parts)?,
-            Method::Awq(awq) => awq.matrix(name, &parts)?,
-            Method::Compressed => compressed::matrix(name, &parts)?,
-            Method::Mxfp4 => return mxfp4::weight(name, &parts),
+        let matrix = match self.packing {
+            Packing::Gptq(gptq) => gptq.matrix(name, &parts)?,
+            Packing::Awq(awq) => awq.matrix(name, &parts)?,
+            Packing::Compressed => compressed::matrix(name, &parts)?,
+            Packing::Mxfp4 => return mxfp4::weight(name, &parts),
         };
         matrix.weight()
     }
 
     /// The name of the weight whose part or parts this tensor is, and whether it is the first of them.
     fn whole(&self, tensor: &str) -> Option<(String, bool)> {
-        let leaves = self.method.leaves();
+        let leaves = self.packing.leaves();
         let (stem, leaf) = leaves.cut(tensor);
         let (name, is_first) = (leaves.name(stem), leaf == leaves.first);
         let is_part = is_first || leaves.beside.contains(&leaf);

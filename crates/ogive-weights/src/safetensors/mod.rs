@@ -46,7 +46,8 @@ impl Safetensors {
     }
 
     /// The weights of these files as `quantization_config` of a model's settings says that they are packed: AutoGPTQ's, AutoAWQ's
-    /// and compressed-tensors' become ggml's formats, without losing a bit. The files as they are if it says nothing.
+    /// and compressed-tensors' become ggml's formats, without losing a bit; FP8 keeps its bytes and has its factors beside them. The files as they are
+    /// if it says nothing.
     ///
     /// # Errors
     /// If the settings name a way of packing that is not known, or none and there are packed weights. What is wrong with a weight is said
@@ -136,6 +137,11 @@ impl Safetensors {
     /// The names of all tensors, in the order of the files.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.iter().map(|(_, entry)| &*entry.name)
+    }
+
+    /// What the file calls the type of the tensor's elements.
+    pub(crate) fn dtype(&self, name: &str) -> Option<&str> {
+        self.entry(name).map(|(_, entry)| &*entry.dtype)
     }
 
     /// The tensor called `name`, whatever its elements are; `None` if there is none.

@@ -7,7 +7,7 @@ use ogive_weights::tensor::{Config, Source, WeightInfo, serde_json};
 use std::sync::Arc;
 
 /// Ways of packing that the bytes are read as.
-const METHODS: [&str; 7] = [
+const METHODS: [&str; 9] = [
     r#"{"quant_method": "mxfp4"}"#,
     r#"{"quant_method": "gptq", "bits": 4, "group_size": 32}"#,
     r#"{"quant_method": "gptq", "bits": 3, "group_size": 32}"#,
@@ -15,6 +15,8 @@ const METHODS: [&str; 7] = [
     r#"{"quant_method": "awq", "bits": 4, "group_size": 32}"#,
     r#"{"quant_method": "awq", "bits": 4, "group_size": -1}"#,
     r#"{"quant_method": "compressed-tensors", "format": "pack-quantized"}"#,
+    r#"{"quant_method": "fp8", "weight_block_size": [2, 4]}"#,
+    r#"{"quant_method": "compressed-tensors", "format": "float-quantized"}"#,
 ];
 
 /// Opens the bytes as a safetensors file. What opens must be whole: every listed tensor can be had, has the shape and
