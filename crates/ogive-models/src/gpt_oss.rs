@@ -70,19 +70,13 @@ fn fused(l: &Loader<'_>, n: usize) -> Result<Experts> {
 
 /// The even and the odd rows of each expert, as packed as they are.
 fn apart(both: &HostWeight) -> Result<(HostWeight, HostWeight)> {
-    let [n, rows, cols] = both.shape;
+    let [n, rows, _] = both.shape;
     if !rows.is_multiple_of(2) {
         let why = format!("{rows} outputs, where gate and up have as many each");
         return Err(Error::invalid(&both.name, why));
     }
-    let mut flat = both.clone();
-    flat.shape = [1, n * rows, cols];
     let order: Vec<usize> = (0..2).flat_map(|first| (first..n * rows).step_by(2)).collect();
-    let (sorted, half) = (flat.reordered(&order)?, n * rows / 2);
-    let part = |range| -> Result<HostWeight> {
-        let mut part = sorted.rows(range)?;
-        part.shape = [n, rows / 2, cols];
-        Ok(part)
-    };
+    let (sorted, half) = (both.regrouped(1)?.reordered(&order)?, n * rows / 2);
+    let part = |range| sorted.rows(range)?.regrouped(n);
     Ok((part(0..half)?, part(half..2 * half)?))
 }

@@ -197,13 +197,7 @@ fn flat(w: &HostWeight, [rows, cols]: [usize; 2]) -> Result<HostWeight> {
     if parts.checked_mul(of) != Some(rows) || found != cols {
         return Err(misfit(&w.name, w.shape, [rows, cols]));
     }
-    // Factors beside the elements, as FP8 has them, would be multiplied by for each head anew.
-    let w = if w.scale.is_some() || parts > 1 && !w.is_plain() { w.decoded()? } else { w.clone() };
-    if parts == 1 {
-        return Ok(w);
-    }
-    let flat = HostWeight::new(w.name, [1, rows, cols], w.format, w.bytes)?;
-    Ok(flat.with_unpacked(w.unpacked))
+    w.regrouped(1)
 }
 
 /// Of each head's rows those in `range`, changed, as a weight.

@@ -327,9 +327,8 @@ impl<'a> Loader<'a> {
             let why = format!("{:?} is not {n} experts whose parts have {outputs:?} outputs", host.shape);
             return Err(Error::invalid(&host.name, format!("{why}; do weights and config belong together?")));
         }
-        let host = &if host.is_plain() { host.clone() } else { host.decoded()? };
-        let [_, each, cols] = host.shape;
-        let flat = HostWeight::new(&*host.name, [1, n * each, cols], host.format, host.bytes.clone())?;
+        let each = host.shape[1];
+        let flat = host.regrouped(1)?;
         let mut from = 0;
         let part = |outputs: usize| {
             let begin = from;

@@ -1,7 +1,7 @@
 //! What lets a decoder see: a tower, that turns an image into vectors which stand in a prompt in place of tokens.
 
 use crate::backend::{Backend, Batch, Cache, CacheSpec, Plan, Vectors};
-use crate::tensor::{Error, HostWeight, Result, Tensor};
+use crate::tensor::{Error, Result, Tensor};
 use crate::{Linear, Loader};
 use std::fmt::Debug;
 
@@ -87,7 +87,7 @@ impl Loader<'_> {
             let why = format!("{:?} is no convolution of {outputs} outputs", host.shape);
             return Err(Error::invalid(&host.name, format!("{why}; do weights and config belong together?")));
         };
-        let flat = HostWeight::new(&*host.name, [1, outputs, inputs], host.format, host.bytes.clone())?;
+        let flat = host.reshaped([1, outputs, inputs])?;
         self.with_bias(name, flat)
     }
 }
@@ -95,7 +95,7 @@ impl Loader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Step, inputs};
+    use crate::{Step, inputs, tensor::HostWeight};
     use ogive_backend::{AttnSpec, Vectors, Weight};
     use ogive_conformance::Oracle;
 
