@@ -77,6 +77,7 @@ fn some(weight: &HostWeight, to: &'static Format, rows: Range<usize>) -> Result<
 fn greatest(format: &Format) -> f32 {
     let times = match format.name {
         "f32" | "bf16" | "mxfp4" => return f32::MAX,
+        "f8_e4m3" => return 448.0,
         "q4_0" => 7.0,
         "q5_0" => 15.0,
         "q8_0" | "iq4_nl" => 100.0,

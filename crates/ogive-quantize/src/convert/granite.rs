@@ -160,8 +160,8 @@ pub(super) fn half(which: usize) -> Change {
     let misfit = || ogive_tensor::Error::invalid("input_linear", "its experts have no two halves");
     let shape =
         |[experts, rows, cols]: [usize; 3]| rows.is_multiple_of(2).then_some([experts, rows / 2, cols]);
-    of_one(misfit, shape, move |w, [experts, half, cols]| {
-        let flat = HostWeight::new(&*w.name, [1, experts * 2 * half, cols], w.format, w.bytes.clone())?;
+    of_one(misfit, shape, move |w, [experts, half, _]| {
+        let flat = w.regrouped(1)?;
         let begins = (0..experts).map(|e| (2 * e + which) * half);
         let parts = begins.map(|at| flat.rows(at..at + half)).collect::<ogive_tensor::Result<Vec<_>>>()?;
         HostWeight::stack(&*w.name, &parts)

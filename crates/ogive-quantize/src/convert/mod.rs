@@ -27,7 +27,7 @@ use crate::input::Tensor;
 use crate::{Error, Result};
 use gguf_file::{Metadata, Value};
 use ogive_tensor::Config;
-use ogive_weights::{Checkpoint, SentenceSettings, Translation, translations};
+use ogive_weights::{Checkpoint, SentenceSettings, Translation, is_float8, translations};
 use std::path::Path;
 
 /// Hugging Face's classes and GGUF's architectures.
@@ -133,7 +133,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation, sees };
-    if config.has("quantization_config") {
+    if config.has("quantization_config") && !is_float8(config) {
         let why = "the weights are packed already, and are not packed again; start from the original model";
         return Err(Error::convert("config.json", why));
     }

@@ -7,7 +7,7 @@ use super::{Model, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mix
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
-use ogive_tensor::{HostWeight, Source, WeightInfo, optional};
+use ogive_tensor::{F8_E4M3, HostWeight, Source, WeightInfo, optional};
 use ogive_weights::Change;
 use std::collections::BTreeMap;
 
@@ -134,7 +134,11 @@ fn expert_of(model: &Model<'_>, name: &str) -> Option<(String, u64)> {
     change.is_none().then_some((stacked, expert))
 }
 
+/// What a tensor's elements are in GGUF where nobody asks for another type. FP8 has none, and becomes what is as wide in its exponent: bf16.
 pub(super) fn ggml_type(info: &WeightInfo) -> Result<GgmlType> {
+    if info.format == &F8_E4M3 {
+        return Ok(GgmlType::BF16);
+    }
     let found = GgmlType::ALL.iter().find(|t| t.name().eq_ignore_ascii_case(info.format.name));
     found.copied().filter(|t| t.is_plain()).ok_or_else(|| {
         Error::convert(

@@ -16,7 +16,7 @@ use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::{GgmlType, Gguf, GgufWriter, Metadata};
 use ogive_tensor::{Config, Source, WeightInfo};
-use ogive_weights::{Change, Checkpoint, Translation, translations};
+use ogive_weights::{Change, Checkpoint, Translation, is_float8, translations};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -116,7 +116,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, folder: &Path) -> Result<(Metadat
         );
         Error::convert(class, why)
     })?;
-    if config.has("quantization_config") {
+    if config.has("quantization_config") && !is_float8(config) {
         let why = "the weights are packed already, and are not packed again; start from the original model";
         return Err(Error::convert("config.json", why));
     }

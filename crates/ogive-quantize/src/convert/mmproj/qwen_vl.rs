@@ -157,7 +157,7 @@ fn frame(which: usize) -> Change {
     of_one(misfit, shape, move |w, shape| {
         // Of kernels that follow each other, one frame's and the other's.
         let size = shape[1] * shape[2] * w.format.block_bytes;
-        if size == 0 || w.format.block_len != 1 {
+        if size == 0 || w.format.block_len != 1 || !w.is_plain() {
             return Err(misfit());
         }
         let own = w.bytes.chunks_exact(size).skip(which).step_by(2);
@@ -176,10 +176,13 @@ fn third(which: usize) -> Change {
         _ => None,
     };
     of_one(misfit, shape, move |w, part| {
-        let n = w.bytes.len() / 3;
         if w.format.block_len != 1 {
             return Err(misfit());
         }
+        if w.shape[1] > 1 {
+            return w.rows(which * part[1]..(which + 1) * part[1]);
+        }
+        let n = w.bytes.len() / 3;
         HostWeight::new(&*w.name, part, w.format, w.bytes.part(which * n..(which + 1) * n)?)
     })
 }
