@@ -75,6 +75,23 @@ fn files_compute_what_their_folders_do() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// A GGUF file has no FP8: what is made of it are its numbers, times their factors.
+#[test]
+fn folders_of_eight_bit_floats_become_files() {
+    for name in ["llama", "deepseek-v3", "qwen3-moe"] {
+        let folder = float8(name);
+        let file = as_gguf(&folder, "f32", |_| {}).unwrap();
+        let b = exact();
+        for (case, ids, want) in cases(&folder) {
+            let loader = Loader::new(&*file.source, &b).for_context(ids.len());
+            let model = ogive_models::registry().build(&file.architecture, &file.config, &loader).unwrap();
+            let error = worst(&evaluate(&b, &*model, &ids, &Evaluate::new()).unwrap(), &want);
+            println!("{name:20} {case:8} {error:.1e}");
+            assert!(error < 2e-5, "{name}, {case}: {error:.1e}");
+        }
+    }
+}
+
 /// The file as it was written before llama.cpp attended to latents: both halves of a projection in one, by Hugging Face's matrix, and the
 /// sizes of heads as they would be computed.
 fn before_latents(file: &Gguf, folder: &Path) -> Vec<u8> {
