@@ -340,6 +340,22 @@ struct mxfp4 : Packed<mxfp4, 32, 17> {
     }
 };
 
+// FP8 (E4M3) as it lies on a device: a factor in single precision and 32 elements. Those of files have one for a tile of a matrix, which every format
+// could have; so that no kernel but this struct knows of them, each 32 columns have theirs again, an eighth more.
+struct f8_blocks : Packed<f8_blocks, 32, 36> {
+    DEVICE void eight(const u8* b, int g, float (&v)[8]) {
+        float d = __int_as_float((int)load4<4>(b));
+        u32 low = load4<4>(b + 4 + 8 * g), high = load4<4>(b + 8 + 8 * g);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            u32 code = byte_of(low, high, j), magnitude = code & 127u;
+            // Exponent and fraction in their places, with a bias that is 120 less: what is denormal in one is so in the other. The last is no number.
+            u32 bits = magnitude == 127u ? 0x7fc00000u : magnitude << 20 | (code & 128u) << 24;
+            v[j] = __fmul_rn(__fmul_rn(__int_as_float((int)bits), __int_as_float(247 << 23)), d);
+        }
+    }
+};
+
 // Whether two weights are of one format, so that their rows may go side by side.
 template <class A, class B> struct Same {
     enum { is = 0 };

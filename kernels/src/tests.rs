@@ -113,7 +113,7 @@ fn kernels_of_rows_fit_whole_blocks() {
 
 #[test]
 fn every_format_has_a_struct() {
-    for name in WEIGHT_FORMATS.iter().chain(&CACHE_FORMATS) {
+    for name in WEIGHT_FORMATS.iter().chain(&CACHE_FORMATS).chain([&F8_BLOCKS]) {
         assert!(FORMATS.1.contains(&format!("struct {name} ")), "{name}");
     }
     for name in WEIGHT_FORMATS.iter().filter(|name| !["f32", "f16", "bf16"].contains(name)) {

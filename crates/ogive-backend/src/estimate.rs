@@ -26,7 +26,7 @@ pub struct Estimate {
 /// What a weight of an estimate holds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
-    scaled: bool,
+    factors: Option<usize>,
     ordered: bool,
 }
 
@@ -138,14 +138,14 @@ impl Estimate {
 /// Rows of `x` that meet `w`.
 fn multiplied(x: &Tensor, w: &Weight) -> Multiplied {
     // A weight of another backend's is none of ours, and is not counted.
-    let Held { scaled, ordered } = w.data().copied().unwrap_or_default();
+    let Held { factors, ordered } = w.data().copied().unwrap_or_default();
     let gated = x.data::<Piece>().ok().and_then(|x| x.kind);
     let normed = gated.is_none() && x.data::<Piece>().is_ok_and(|x| x.beside.is_some());
     Multiplied {
         rows: x.shape().rows(),
         shape: w.shape(),
         format: w.format(),
-        scaled,
+        factors,
         ordered,
         normed,
         gated,
@@ -173,7 +173,8 @@ impl Backend for Estimate {
         if w.shape[0] > 1 {
             self.has_experts.store(true, Ordering::Relaxed);
         }
-        let held = Held { scaled: w.scale.is_some(), ordered: w.input_perm.is_some() };
+        let factors = w.scale.as_ref().map(|scale| scale.tile[1]);
+        let held = Held { factors, ordered: w.input_perm.is_some() };
         Ok(Weight::new(w, held).with_unpacked(self.sizes.why_unpacked(w)))
     }
     fn new_cache(&self, spec: &CacheSpec) -> Result<Cache> {

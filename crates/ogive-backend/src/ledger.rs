@@ -19,8 +19,8 @@ pub struct Multiplied {
     pub shape: [usize; 3],
     /// How the file has it packed.
     pub format: &'static Format,
-    /// Whether factors stand beside its elements.
-    pub scaled: bool,
+    /// Of how many columns each, if factors stand beside its elements.
+    pub factors: Option<usize>,
     /// Whether its columns are in another order than the input's (act-order).
     pub ordered: bool,
     /// Whether the input is what an RMS norm gave, with what [`Sizes::norm`] says beside it.

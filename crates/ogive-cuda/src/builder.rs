@@ -57,7 +57,7 @@ impl Compute {
     }
 }
 
-/// What few rows of activations are rounded to before they meet packed weights, those of every format but F32, F16 and BF16: up to 64 rows from
+/// What few rows of activations are rounded to before they meet packed weights, those of every format but F32, F16, BF16 and FP8: up to 64 rows from
 /// compute capability 8.0, eight before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

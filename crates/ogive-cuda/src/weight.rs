@@ -1,6 +1,7 @@
 //! A weight on the device: the packed bytes as they came, and how kernels read them.
 //!
-//! Nothing is decoded that a kernel can decode: the sixteen formats of ogive-tensor stay as the file has them. Where the columns of a packed
+//! Nothing is decoded that a kernel can decode: sixteen formats of ogive-tensor stay as the file has them. FP8 keeps its bytes, too, and the factors of
+//! its tiles are laid among them, one for each 32 columns, so that what reads a weight reads these where it reads elements. Where the columns of a packed
 //! weight are in another order than its inputs (act-order), that order lies behind the rows, four bytes a column. A stranger's format,
 //! weights with factors beside their elements, and stacks of experts in an order (no file has one for all experts) are decoded row by
 //! row on their way up.
@@ -9,8 +10,8 @@ use crate::device::Device;
 use crate::driver::Address;
 use crate::memory::{Buffer, Pool};
 use ogive_backend::{Multiplied, Weight};
-use ogive_kernels::WEIGHT_FORMATS;
-use ogive_tensor::{Error, FORMATS, Format, HostWeight, Result, Unpacked};
+use ogive_kernels::{F8_BLOCKS, WEIGHT_FORMATS};
+use ogive_tensor::{Error, F8_E4M3, FORMATS, Format, HostWeight, Result, Unpacked};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -56,9 +57,30 @@ fn check(w: &HostWeight) -> Result<()> {
 /// Where an order begins: at a multiple of this.
 const ALIGNED: usize = 16;
 
-/// The kernels' name of the format, if they read the bytes as they come: of a weight that has factors beside its elements, or whose columns
-/// are in an order. Plain numbers are put in order once and for all.
+/// Bytes of blocks of FP8 that are laid before they are sent.
+const AT_A_TIME: usize = 1 << 20;
+/// Elements and bytes of a block of FP8, its factor first.
+const F8_BLOCK: (usize, usize) = (32, 36);
+
+/// Whether a weight has factors beside its elements that kernels do not read, or columns in an order. Factors of FP8 are read where they are for whole
+/// blocks; `columns` are those of a tile.
+fn beside(format: &Format, columns: Option<usize>, ordered: bool, [.., cols]: [usize; 3]) -> [bool; 2] {
+    let is_read = |n: usize| std::ptr::eq(format, &F8_E4M3) && (n.is_multiple_of(F8_BLOCK.0) || n >= cols);
+    [columns.is_some_and(|n| !is_read(n)), ordered]
+}
+
+/// The same of a host's weight.
+fn beside_of(w: &HostWeight) -> [bool; 2] {
+    beside(w.format, w.scale.as_ref().map(|scale| scale.tile[1]), w.input_perm.is_some(), w.shape)
+}
+
+/// The kernels' name of the format, if they read the bytes as they come, or as blocks of FP8: of a weight that has factors beside its elements
+/// which they do not read, or whose columns are in an order. Plain numbers are put in order once and for all.
 fn named(format: &Format, [scaled, ordered]: [bool; 2], shape: [usize; 3]) -> Option<&'static str> {
+    if std::ptr::eq(format, &F8_E4M3) {
+        let readable = !scaled && !ordered && shape[2].is_multiple_of(F8_BLOCK.0);
+        return readable.then_some(F8_BLOCKS);
+    }
     let known = FORMATS.iter().any(|f| std::ptr::eq(*f, format));
     let readable = !scaled && (!ordered || (format.block_len > 1 && shape[0] == 1));
     WEIGHT_FORMATS.into_iter().find(|name| known && readable && *name == format.name)
@@ -78,9 +100,13 @@ struct Layout {
 
 /// `None`: more bytes than can be counted.
 fn layout(w: &HostWeight) -> Option<Layout> {
-    let beside = [w.scale.is_some(), w.input_perm.is_some()];
+    let beside = beside_of(w);
     let (kept, packed) = (Kept::of(w.format, beside, w.shape), named(w.format, beside, w.shape).is_some());
-    let row_bytes = if packed { w.row_bytes() } else { w.shape[2].checked_mul(4)? };
+    let row_bytes = match kept.block() {
+        (len, bytes) if kept.format == F8_BLOCKS => (w.shape[2] / len).checked_mul(bytes)?,
+        _ if packed => w.row_bytes(),
+        _ => w.shape[2].checked_mul(4)?,
+    };
     let rows = w.shape[0].checked_mul(w.shape[1])?.checked_mul(row_bytes)?;
     if !kept.ordered {
         return Some(Layout { packed, kept, row_bytes, rows, bytes: rows });
@@ -110,7 +136,18 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
     let at = || format!("upload_weight `{}`", w.name);
     let buffer = device.take_lasting(&at(), bytes)?;
     let (stream, transfer) = (device.stream(), &device.transfer);
-    if packed {
+    if kept.format == F8_BLOCKS {
+        let (all, each) = (w.shape[0] * w.shape[1], (AT_A_TIME / row_bytes.max(1)).max(1));
+        let mut blocks = vec![0; each.min(all) * row_bytes];
+        for first in (0..all).step_by(each) {
+            let blocks = &mut blocks[..each.min(all - first) * row_bytes];
+            blocks
+                .chunks_exact_mut(row_bytes.max(1))
+                .zip(first..)
+                .for_each(|(to, row)| lay_blocks(w, row, to));
+            transfer.send(stream, buffer.address() + (first * row_bytes) as u64, blocks)?;
+        }
+    } else if packed {
         transfer.send(stream, buffer.address(), &w.bytes)?;
     } else {
         let mut decoded = vec![0.0; w.shape[2]];
@@ -135,9 +172,23 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
     Ok(weight.with_unpacked(unpacked(w)))
 }
 
+/// A row of FP8 as kernels read it.
+fn lay_blocks(w: &HostWeight, row: usize, to: &mut [u8]) {
+    let (len, bytes) = F8_BLOCK;
+    let stride = w.row_bytes();
+    let factors = w.scale.as_ref().map(|scale| (scale.of_row(w.shape, row), scale.tile[1]));
+    let blocks = w.bytes[row * stride..][..stride].chunks_exact(len);
+    for (i, (to, from)) in to.chunks_exact_mut(bytes).zip(blocks).enumerate() {
+        let factor = factors.map_or(1.0, |(of_row, columns)| of_row[i * len / columns]);
+        let (first, elements) = to.split_at_mut(bytes - len);
+        first.copy_from_slice(&factor.to_le_bytes());
+        elements.copy_from_slice(from);
+    }
+}
+
 /// What the file has instead, where a weight is not kept as packed as there.
 pub(crate) fn unpacked(w: &HostWeight) -> Option<Unpacked> {
-    match named(w.format, [w.scale.is_some(), w.input_perm.is_some()], w.shape) {
+    match named(w.format, beside_of(w), w.shape) {
         Some(_) => w.unpacked.clone(),
         None => w.unpacked_for(&why_decoded(w)),
     }
@@ -147,6 +198,9 @@ pub(crate) fn unpacked(w: &HostWeight) -> Option<Unpacked> {
 fn why_decoded(w: &HostWeight) -> String {
     let experts = if w.shape[0] > 1 { "stacks of experts" } else { "plain numbers" };
     match w {
+        _ if std::ptr::eq(w.format, &F8_E4M3) && w.input_perm.is_none() => {
+            "CUDA has kernels for FP8 in whole blocks of 32 columns, and for factors of such".into()
+        }
         _ if w.scale.is_some() => "CUDA has no kernels for factors beside the elements".into(),
         _ if named(w.format, [false; 2], w.shape).is_none() => {
             format!("CUDA has no kernels for the format {}", w.format.name)
@@ -206,13 +260,21 @@ impl Kept {
 
     /// How the weight of a product that is to be counted would be kept.
     pub(crate) fn of_product(p: &Multiplied) -> Self {
-        Self::of(p.format, [p.scaled, p.ordered], p.shape)
+        Self::of(p.format, beside(p.format, p.factors, p.ordered, p.shape), p.shape)
     }
 
     /// Elements and bytes of a block of its format.
     pub(crate) fn block(&self) -> (usize, usize) {
+        if self.format == F8_BLOCKS {
+            return F8_BLOCK;
+        }
         let format = FORMATS.iter().find(|f| f.name == self.format);
         format.map_or((1, 4), |f| (f.block_len, f.block_bytes))
+    }
+
+    /// Whether it is packed in codes that products of integers are made of.
+    pub(crate) fn has_codes(&self) -> bool {
+        self.block().0 > 1 && self.format != F8_BLOCKS
     }
 
     /// As [`CudaWeight::is_wide`].
@@ -247,6 +309,19 @@ mod tests {
         for (format, experts) in [(&Q4_0, 2), (&F16, 1), (&F32, 1)] {
             assert_eq!(kept(format, [false, true], experts), ("f32", false), "{} {experts}", format.name);
         }
+        // FP8 is kept in blocks with a factor, if it has such.
+        for (columns, name) in [
+            (None, F8_BLOCKS),
+            (Some(128), F8_BLOCKS),
+            (Some(64), F8_BLOCKS),
+            (Some(16), "f32"),
+            (Some(48), "f32"),
+        ] {
+            let beside = beside(&F8_E4M3, columns, false, [3, 8, 64]);
+            assert_eq!(kept(&F8_E4M3, beside, 3), (name, false), "{columns:?}");
+        }
+        assert_eq!(Kept::of(&F8_E4M3, [false; 2], [1, 8, 40]).format, "f32");
+        assert_eq!(kept(&F8_E4M3, [false, true], 1), ("f32", false));
         let other = Format { name: "q4_0", ..Q4_0 };
         assert_eq!(kept(&other, [false, true], 1), ("f32", false));
     }
@@ -281,6 +356,48 @@ mod tests {
             // What was known before is not forgotten.
             let before = Unpacked::new(4.25, "so");
             assert_eq!(said(host(&F32, 1).with_unpacked(Some(before))), is(4.25, "so"));
+        });
+    }
+
+    /// By each kernel: of one row, a few and many, and of rows that are looked up; an element in nine is of another byte, so that all are there.
+    #[test]
+    fn floats_of_eight_bits_are_multiplied_as_they_are() {
+        on(test_name!(), Nvrtc::V12, "sm_80", || {
+            let (b, [experts, rows, cols]) = (CudaBackend::new().unwrap(), [2, 70, 192]);
+            let bytes: Vec<u8> = (0..experts * rows * cols).map(|i| (i * 9 / 8) as u8).collect();
+            let bytes: Vec<u8> = bytes.into_iter().map(|b| if b & 0x7f == 0x7f { 0x80 } else { b }).collect();
+            let plain = HostWeight::new("w", [experts, rows, cols], &F8_E4M3, bytes.into()).unwrap();
+            let mut all = vec![plain.clone()];
+            for tile @ [tr, tc] in [[16, 64], [1, cols], [rows, 1000], [33, 96], [5, 20]] {
+                let count = experts * rows.div_ceil(tr) * cols.div_ceil(tc);
+                let values = (0..count).map(|i| 0.01 + i as f32 / 997.0).collect();
+                all.push(plain.clone().with_scale(Scale { values, tile }).unwrap());
+            }
+            for (i, w) in all.iter().enumerate() {
+                let one = w.regrouped(1).unwrap();
+                let uploaded = b.upload_weight(&one).unwrap();
+                let is_packed = i < 5;
+                assert_eq!(uploaded.unpacked().is_none(), is_packed, "{i}");
+                let all_rows = one.shape[1];
+                let bytes = if is_packed { all_rows * cols / 32 * 36 } else { all_rows * cols * 4 };
+                assert_eq!(size(&one), bytes as u64, "{i}");
+                let values = one.to_vec();
+                for n in [1, 3, 20, 70] {
+                    let x: Vec<f32> =
+                        (0..n * cols).map(|i| ((i * 7919) % 1009) as f32 / 1009.0 - 0.5).collect();
+                    let y = b.linear(&b.upload(&x, [n, cols].into()).unwrap(), &uploaded).unwrap();
+                    for (j, got) in b.download(&y).unwrap().iter().enumerate() {
+                        let (x, w) =
+                            (&x[j / all_rows * cols..][..cols], &values[j % all_rows * cols..][..cols]);
+                        let terms = || x.iter().zip(w).map(|(x, w)| f64::from(*x) * f64::from(*w));
+                        let (want, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+                        assert!(
+                            (f64::from(*got) - want).abs() <= 1e-6 * size,
+                            "{i}, {n} rows, element {j}: {got} and {want}"
+                        );
+                    }
+                }
+            }
         });
     }
 

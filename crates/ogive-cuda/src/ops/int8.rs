@@ -69,7 +69,7 @@ fn tile(info: &DeviceInfo, n: usize, kept: &[Kept]) -> Tile {
 
 /// Whether products of `n` rows with a weight that is kept so are computed in integers.
 pub(crate) fn is_for(info: &DeviceInfo, activations: Activations, n: usize, w: &Kept) -> bool {
-    let able = activations == Activations::Int8 && info.capability >= OLDEST && w.block().0 > 1;
+    let able = activations == Activations::Int8 && info.capability >= OLDEST && w.has_codes();
     able && ((1..=FEW).contains(&n) || goes_to_tiles(info, n))
 }
 

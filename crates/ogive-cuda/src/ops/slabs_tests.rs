@@ -11,7 +11,7 @@ use crate::blas::CublasUse;
 use crate::launch::tests::on;
 use crate::weight;
 use ogive_backend::Backend;
-use ogive_tensor::{BF16, F16, F32, FORMATS, Format, HostWeight, Q4_K, Q8_0};
+use ogive_tensor::{BF16, F8_E4M3, F16, F32, FORMATS, Format, HostWeight, Q4_K, Q8_0};
 use ptx_emulator_launcher::{Nvrtc, test_name};
 
 fn backend(compute: Compute) -> CudaBackend {
@@ -26,6 +26,7 @@ fn computes(b: &CudaBackend) -> impl Iterator<Item = Compute> + use<> {
 /// Inputs that fill nothing, where the format has such.
 fn inputs(format: &Format) -> usize {
     match format.block_len {
+        1 if format == &F8_E4M3 => 32 * 7,
         1 => 203,
         32 => 32 * 7,
         len => 2 * len,
