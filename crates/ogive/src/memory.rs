@@ -7,7 +7,7 @@ use crate::engine::backend::{
     Activations, Backend, Batch, BlockTable, Cache, CacheSpec, Estimate, Plan, Sizes, Split, StepKey,
 };
 #[cfg(feature = "vision")]
-use crate::images::Tile;
+use crate::images::{Image, Processor, Tile};
 #[cfg(feature = "vision")]
 use crate::nn::Tower;
 use crate::nn::{Loader, Model, Step};
@@ -156,7 +156,7 @@ fn count(
     let loader = Loader::new(&*checkpoint.source, backend).for_context(limits.context);
     let model = options.registry.build(&checkpoint.architecture, config, &loader)?;
     #[cfg(feature = "vision")]
-    let eyes = crate::vision::largest(checkpoint, options, backend, limits.context)?;
+    let eyes = crate::vision::asked(checkpoint, options, backend)?;
     let spec = limits.cache_spec(model.cache_layout())?;
     let cache = backend.new_cache(&spec)?;
     let none = || vec![Activations::default(); counters.len()];
@@ -177,7 +177,9 @@ fn count(
     let token = if model.causal() { steps(tokens).unwrap_or_else(|_| none()) } else { none() };
     let weights: Vec<u64> = counters.iter().map(|of| of.weight_bytes() + of.tensor_bytes()).collect();
     #[cfg(feature = "vision")]
-    let image = eyes.and_then(|(tower, tile)| seeing(backend, counters, &*tower, &tile?).ok());
+    let image = eyes.and_then(|(processor, tower)| {
+        seeing(backend, counters, &*tower, &largest(&processor, context)?).ok()
+    });
     #[cfg(not(feature = "vision"))]
     let image: Option<Vec<Activations>> = None;
     let image = image.unwrap_or_else(none);
@@ -192,6 +194,27 @@ fn count(
     };
     let parts = counters.iter().zip(ons).enumerate().map(part).collect();
     Ok(Counted { parts, notes: notes::of(&loader) })
+}
+
+/// Pixels along a side of the image that an estimate counts with: what a telephone takes, halved once.
+#[cfg(feature = "vision")]
+const SIDE: usize = 2048;
+
+/// The largest piece of an image of [`SIDE`], or of as many pixels as a context has room for.
+#[cfg(feature = "vision")]
+fn largest(processor: &Processor, context: usize) -> Option<Tile> {
+    let mut side = SIDE;
+    // Rows grow with pixels where they do at all: the second is near, and the third below.
+    for _ in 0..3 {
+        let image = Image::new(side, side, vec![0; 3 * side * side]).ok()?;
+        let picture = processor.prepare(&image).ok()?;
+        let rows = picture.rows();
+        if rows < context {
+            return picture.tiles.into_iter().max_by_key(|tile| tile.patches.len());
+        }
+        side = ((side as f64 * (0.9 * context as f64 / rows as f64).sqrt()) as usize).max(1);
+    }
+    None
 }
 
 /// What a tower takes while it sees a piece of an image.

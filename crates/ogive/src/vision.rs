@@ -284,6 +284,19 @@ impl Vision {
     }
 }
 
+/// What these options would have a model see by; for estimates.
+pub(crate) fn asked(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    backend: &dyn Backend,
+) -> Result<Option<(Processor, Box<dyn Tower>)>> {
+    if options.vision.is_none() {
+        return Ok(None);
+    }
+    let other = other(options)?;
+    eyes(other.as_ref().unwrap_or(checkpoint), &options.registry, backend).map(Some)
+}
+
 /// What cuts the images of a checkpoint, and what sees them.
 fn eyes(
     checkpoint: &Checkpoint,
@@ -303,37 +316,6 @@ fn eyes(
     })?;
     Ok((processor, registry.tower(architecture, config, &Loader::new(&**source, backend))?))
 }
-
-/// A tower for estimates, and the largest piece of an image that it is given: of as many pixels as [`SIDE`] says, or of as many as `context` has
-/// room for.
-pub(crate) fn largest(
-    checkpoint: &Checkpoint,
-    options: &Options,
-    backend: &dyn Backend,
-    context: usize,
-) -> Result<Option<(Box<dyn Tower>, Option<images::Tile>)>> {
-    if options.vision.is_none() {
-        return Ok(None);
-    }
-    let other = other(options)?;
-    let (processor, tower) = eyes(other.as_ref().unwrap_or(checkpoint), &options.registry, backend)?;
-    let mut side = SIDE;
-    // Rows grow with pixels where they do at all: the second is near, and the third below.
-    for _ in 0..3 {
-        let image = images::Image::new(side, side, vec![0; 3 * side * side])?;
-        let Ok(picture) = processor.prepare(&image) else { break };
-        let rows = picture.rows();
-        if rows < context {
-            let largest = picture.tiles.into_iter().max_by_key(|tile| tile.patches.len());
-            return Ok(Some((tower, largest)));
-        }
-        side = ((side as f64 * (0.9 * context as f64 / rows as f64).sqrt()) as usize).max(1);
-    }
-    Ok(Some((tower, None)))
-}
-
-/// Of an image that an estimate counts with, in pixels: what a telephone takes, halved once.
-const SIDE: usize = 2048;
 
 /// A file of settings, if it is there.
 fn settings(path: &Path) -> Result<Option<Config>> {
