@@ -114,6 +114,23 @@ KERNEL activate(TRACED const float* x, float* out, u32 n, int f) {
     keep(v, out, n);
 }
 
+// xIELU with a model's own numbers. `expm1f`, as near 0 an exponential less 1 has no digits left; comparisons, as `fminf` would make the bound
+// of what is no number.
+KERNEL xielu(TRACED const float* x, float* out, u32 n, float positive, float negative, float linear, float bound) {
+    after_the_last();
+    float v[QUADS][4];
+    fetch(x, n, v);
+#pragma unroll
+    for (int i = 0; i < QUADS; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float e = v[i][j], curved = positive * e * e;
+            if (!(e > 0.0f)) curved = negative * (expm1f(e > bound ? bound : e) - e);
+            v[i][j] = curved + linear * e;
+        }
+    keep(v, out, n);
+}
+
 // f(gate) * up
 KERNEL gated(TRACED const float* gate, const float* up, float* out, u32 n, int f) {
     after_the_last();

@@ -113,7 +113,7 @@ pub const CACHE_FORMATS: [&str; 4] = ["f32", "f16", "bf16", "q8_0"];
 pub const ELEMENTWISE: Source = Source {
     name: "elementwise",
     files: &[PRELUDE, file!("elementwise.cu")],
-    kernels: &["add", "mul", "add_broadcast", "mul_broadcast", "activate", "gated"],
+    kernels: &["add", "mul", "add_broadcast", "mul_broadcast", "activate", "xielu", "gated"],
     samples: &[&[]],
 };
 

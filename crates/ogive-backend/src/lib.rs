@@ -71,7 +71,7 @@ pub use ledger::{Activations, Attended, Left, Mixed, Multiplied, Sizes};
 pub use moe::{Experts, Gating, RouterSpec, Routing, Scoring};
 pub use ogive_tensor::{self as tensor, HostWeight};
 pub use plain::Plain;
-pub use spec::{Activation, AttnOption, AttnSpec, Axis, Ids, Rope, RopeLayout};
+pub use spec::{Activation, AttnOption, AttnSpec, Axis, Ids, Rope, RopeLayout, Xielu};
 pub use split::{Place, Split, is_of_tower, layer_of};
 pub use trace::{Trace, TraceEntry, Work};
 pub use weight::Weight;

@@ -29,7 +29,37 @@ pub enum Activation {
     Sigmoid,
     /// `max(0, x)^2` (So et al. 2021, <https://arxiv.org/abs/2109.08668>). What is no number stays none.
     ReluSquared,
+    /// xIELU with these numbers (Huang and Schlag 2024, <https://arxiv.org/abs/2411.13010>).
+    Xielu(Xielu),
 }
+
+/// The numbers of xIELU, which a model learns for each layer: above 0 it is `positive * x^2 + linear * x`, else
+/// `negative * (e^min(x, bound) - 1 - x) + linear * x`. Two are the same if their bits are.
+#[derive(Clone, Copy, Debug)]
+pub struct Xielu {
+    /// Of the square above 0.
+    pub positive: f32,
+    /// Of what the exponential is beside its tangent.
+    pub negative: f32,
+    /// Of the tangent at 0.
+    pub linear: f32,
+    /// What the exponent is no more than, a little below 0.
+    pub bound: f32,
+}
+
+impl Xielu {
+    fn bits(self) -> [u32; 4] {
+        [self.positive, self.negative, self.linear, self.bound].map(f32::to_bits)
+    }
+}
+
+impl PartialEq for Xielu {
+    fn eq(&self, other: &Self) -> bool {
+        self.bits() == other.bits()
+    }
+}
+
+impl Eq for Xielu {}
 
 /// Which of a row's numbers looks a table up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,6 +44,11 @@ fn norms_and_functions_have_their_textbook_values() {
     assert_eq!(down(Oracle.sum(&up(&[1., 2., 3., 4.], [2, 2]))), [3., 7.]);
     let squares = down(Oracle.activate(up(&[-3., -0., 0.5, 3.], [4]), Activation::ReluSquared));
     assert_eq!(squares, [0., 0., 0.25, 9.]);
+    // Above 0, at it, below the bound, and between.
+    let numbers = Xielu { positive: 2.0, negative: 4.0, linear: 0.5, bound: -0.25 };
+    let xielu = down(Oracle.activate(up(&[3., 0., -1., -0.125], [4]), Activation::Xielu(numbers)));
+    let below = |x: f64| 4.0 * (x.min(-0.25).exp() - 1.0 - x) + 0.5 * x;
+    assert_eq!(xielu, [19.5, below(0.0) as f32, below(-1.0) as f32, below(-0.125) as f32]);
     let at_one = |f| down(Oracle.activate(up(&[1.0], [1]), f))[0];
     for (f, want) in [
         (Activation::Silu, 0.731_058_6),

@@ -5,8 +5,8 @@
 
 use super::erf::erfc;
 use super::values::{make, read, take};
-use ogive_backend::Activation;
 use ogive_backend::tensor::{Error, Result, Shape, Tensor};
+use ogive_backend::{Activation, Xielu};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
 /// `f(x, y)` with rows and columns of either side repeated to fit the other.
@@ -45,8 +45,19 @@ pub(super) fn activate(x: Tensor, f: Activation) -> Result<Tensor> {
 }
 
 /// An activation as a function of one number.
-pub(super) fn function(f: Activation) -> Result<fn(f64) -> f64> {
-    Ok(match f {
+pub(super) fn function(f: Activation) -> Result<Box<dyn Fn(f64) -> f64>> {
+    if let Activation::Xielu(numbers) = f {
+        let Xielu { positive, negative, linear, bound } = numbers;
+        let [positive, negative, linear, bound] = [positive, negative, linear, bound].map(f64::from);
+        return Ok(Box::new(move |x| {
+            let curved = match x > 0.0 {
+                true => positive * x * x,
+                false => negative * (x.min(bound).exp_m1() - x),
+            };
+            curved + linear * x
+        }));
+    }
+    let f: fn(f64) -> f64 = match f {
         Activation::Silu => |x| x / (1.0 + (-x).exp()),
         // Φ(x) is erfc(-x / √2) / 2, which keeps its precision where 1 + erf would cancel.
         Activation::Gelu => |x| 0.5 * x * erfc(-x * FRAC_1_SQRT_2),
@@ -63,5 +74,6 @@ pub(super) fn function(f: Activation) -> Result<fn(f64) -> f64> {
         other => {
             return Err(Error::unsupported("activate", format!("the oracle does not know {other:?}")));
         }
-    })
+    };
+    Ok(Box::new(f))
 }

@@ -71,7 +71,7 @@ pub(super) fn route(logits: &Tensor, spec: &RouterSpec) -> Result<Routing> {
 }
 
 /// What an activated gate and what it gates are multiplied as.
-fn gated(gating: Gating, f: fn(f64) -> f64, g: f64, u: f64) -> Result<(f64, f64)> {
+fn gated(gating: Gating, f: &dyn Fn(f64) -> f64, g: f64, u: f64) -> Result<(f64, f64)> {
     match gating {
         Gating::Product => Ok((f(g), u)),
         Gating::Clamped { limit } => {
@@ -120,7 +120,7 @@ pub(super) fn experts(x: &Tensor, routing: &Routing, experts: &Experts) -> Resul
         match gate {
             Some(gate) => {
                 for (u, g) in h.iter_mut().zip(biased(0, e, product(&xs, gate, e), hidden)) {
-                    let (f, by) = gated(experts.gating, f, f64::from(g), f64::from(*u))?;
+                    let (f, by) = gated(experts.gating, &f, f64::from(g), f64::from(*u))?;
                     *u = f as f32 * by as f32;
                 }
             }

@@ -23,6 +23,11 @@ pub(crate) fn function(f: Activation) -> Result<u32> {
     })
 }
 
+/// Whether a function has numbers of its own, which no kernel that computes more than the function takes.
+pub(crate) fn is_alone(f: Activation) -> bool {
+    matches!(f, Activation::Xielu(_))
+}
+
 /// A function of two numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Two {
@@ -96,21 +101,26 @@ pub(crate) fn broadcast(device: &Device, f: Two, mut x: Tensor, y: &Tensor) -> R
 /// `f` on each element.
 pub(crate) fn activate(device: &Device, mut x: Tensor, f: Activation) -> Result<Tensor> {
     let at = "activate";
-    let (f, from, n) = (function(f)?, device.read(at, &x)?, x.shape().len());
+    let (from, n) = (device.read(at, &x)?, x.shape().len());
+    let kernel = if is_alone(f) { "xielu" } else { "activate" };
     let fresh = if Device::is_free(&mut x) { None } else { Some(device.tensor(at, x.shape())?) };
     let to = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;
-    let call = Call::new(device, at, &ELEMENTWISE, "activate").at(from).at(to);
-    over(call.count("elements", n).number(f), n)?;
+    let call = Call::new(device, at, &ELEMENTWISE, kernel).at(from).at(to).count("elements", n);
+    let call = match f {
+        Activation::Xielu(f) => call.float(f.positive).float(f.negative).float(f.linear).float(f.bound),
+        _ => call.number(function(f)?),
+    };
+    over(call, n)?;
     Ok(fresh.unwrap_or(x))
 }
 
 /// `f(gate) * up`
 pub(crate) fn gated(device: &Device, mut gate: Tensor, up: &Tensor, f: Activation) -> Result<Tensor> {
     let at = "gated";
-    let (number, from, other) = (function(f)?, device.read(at, &gate)?, device.read(at, up)?);
-    if gate.shape() != up.shape() {
+    if gate.shape() != up.shape() || is_alone(f) {
         return broadcast(device, Two::Mul, activate(device, gate, f)?, up);
     }
+    let (number, from, other) = (function(f)?, device.read(at, &gate)?, device.read(at, up)?);
     let n = gate.shape().len();
     let fresh = if Device::is_free(&mut gate) { None } else { Some(device.tensor(at, gate.shape())?) };
     let to = fresh.as_ref().map_or(Ok(from), |t| device.read(at, t))?;

@@ -160,6 +160,11 @@ pub(crate) fn linear_gated(
     [gate, up]: [&Weight; 2],
     f: Activation,
 ) -> Result<Tensor> {
+    if elementwise::is_alone(f) {
+        let (at, mut shared) = ("linear_gated", Shared::default());
+        let [gate, up] = [gate, up].map(|w| one(device, at, compute, x, w, &mut shared));
+        return elementwise::gated(device, gate?, &up?, f);
+    }
     if let Some(y) = fused(device, compute, x, [gate, up], f)? {
         return Ok(y);
     }

@@ -3,10 +3,14 @@
 use super::{Case, up};
 use crate::suite::lab::Lab;
 use ogive_backend::tensor::{Result, Tensor};
-use ogive_backend::{Activation, Backend};
+use ogive_backend::{Activation, Backend, Xielu};
+
+/// Numbers of xIELU that differ from each other.
+pub(super) const XIELU: Activation =
+    Activation::Xielu(Xielu { positive: 0.7, negative: 1.3, linear: 0.5, bound: -1e-3 });
 
 /// Every function there is, with the range tested and how much of its value may be lost near zero.
-const FUNCTIONS: [(&str, Activation, f32, f32); 9] = [
+const FUNCTIONS: [(&str, Activation, f32, f32); 10] = [
     ("silu", Activation::Silu, 100.0, 0.01),
     ("gelu", Activation::Gelu, 100.0, 1.0),
     ("gelu-tanh", Activation::GeluTanh, 100.0, 1.0),
@@ -16,6 +20,7 @@ const FUNCTIONS: [(&str, Activation, f32, f32); 9] = [
     ("softplus", Activation::Softplus, 100.0, 0.01),
     ("sigmoid", Activation::Sigmoid, 80.0, 0.001),
     ("relu-squared", Activation::ReluSquared, 100.0, 0.001),
+    ("xielu", XIELU, 100.0, 0.01),
 ];
 
 /// Operands that fit, by repeating rows or columns of either side.
