@@ -2,6 +2,7 @@
 //! the file has them, biases and norms on queries and keys.
 
 use crate::backend::{Activation, AttnSpec, Axis, LayerCache, Rope};
+use crate::head_norm::{HeadNorm, in_heads};
 use crate::tensor::{Config, Error, Result, Tensor};
 use crate::{Linear, Loader, RmsNorm, Step};
 
@@ -36,7 +37,9 @@ pub struct Attention {
     q: Linear,
     keys: Keys,
     o: Linear,
-    q_norm: Option<RmsNorm>,
+    q_norm: Option<HeadNorm>,
+    /// Whether queries and keys are normed behind their rotation and not before.
+    late: bool,
     rope: Option<Rope>,
     spec: AttnSpec,
     /// Whether a head's queries come with as many numbers that gate its output.
@@ -47,7 +50,7 @@ pub struct Attention {
 #[derive(Debug)]
 enum Keys {
     /// Of the layer's own projections; without one of values, these are the keys before they are normed and turned.
-    Own { k: Box<Linear>, v: Option<Box<Linear>>, k_norm: Option<RmsNorm>, v_norm: Option<RmsNorm> },
+    Own { k: Box<Linear>, v: Option<Box<Linear>>, k_norm: Option<HeadNorm>, v_norm: Option<HeadNorm> },
     /// What an earlier cache layer stored.
     Of(usize),
 }
@@ -122,7 +125,8 @@ impl Attention {
             q: alone(l, "q_proj", q)?,
             keys: Keys::Of(of),
             o: l.linear(USUAL.output)?,
-            q_norm: l.optional(l.rms_norm("q_norm", c.f32_or("rms_norm_eps", 1e-6)?))?,
+            q_norm: l.optional(l.rms_norm("q_norm", c.f32_or("rms_norm_eps", 1e-6)?))?.map(HeadNorm::Rms),
+            late: false,
             rope: rope.into(),
             spec,
             gated: false,
@@ -180,13 +184,15 @@ impl Attention {
             let [q, k, v] = l.linears("qkv_proj", ["q_proj", "k_proj", "v_proj"], sizes)?;
             (q, k, Some(v.into()))
         };
-        let k_norm = l.optional(l.rms_norm("k_norm", eps))?;
+        let norm = |name| Ok::<_, Error>(l.optional(l.rms_norm(name, eps))?.map(HeadNorm::Rms));
+        let (q_norm, k_norm) = (norm("q_norm")?, norm("k_norm")?);
         Ok(Self {
             layer,
             q,
             keys: Keys::Own { k: k.into(), v, k_norm, v_norm: None },
             o: l.linear(how.output)?,
-            q_norm: l.optional(l.rms_norm("q_norm", eps))?,
+            q_norm,
+            late: false,
             rope,
             spec,
             gated: how.gated,
@@ -195,7 +201,24 @@ impl Attention {
 
     /// The same with other norms on queries and keys, for models that keep them otherwise.
     #[must_use]
-    pub fn head_norms(mut self, q: RmsNorm, k: RmsNorm) -> Self {
+    pub fn head_norms(self, q: RmsNorm, k: RmsNorm) -> Self {
+        self.with_norms(HeadNorm::Rms(q), HeadNorm::Rms(k))
+    }
+
+    /// The same with layer norms on each head's queries and keys, called so: of factors that all heads share, or of some for each head by
+    /// itself (Command R+).
+    ///
+    /// # Errors
+    /// If there are factors neither for one head nor for all, or summands where each head has factors of its own; else as
+    /// [all that read](Loader#errors).
+    pub fn head_layer_norms(self, l: &Loader<'_>, [q, k]: [&str; 2], eps: f32) -> Result<Self> {
+        let AttnSpec { heads, kv_heads, k_dim, .. } = self.spec;
+        let q = HeadNorm::layer(l, q, [heads, k_dim], eps)?;
+        let k = HeadNorm::layer(l, k, [kv_heads, k_dim], eps)?;
+        Ok(self.with_norms(q, k))
+    }
+
+    fn with_norms(mut self, q: HeadNorm, k: HeadNorm) -> Self {
         self.q_norm = Some(q);
         if let Keys::Own { k_norm, .. } = &mut self.keys {
             *k_norm = Some(k);
@@ -203,11 +226,17 @@ impl Attention {
         self
     }
 
+    /// The same with queries and keys normed behind their rotation (HunYuan).
+    #[must_use]
+    pub fn normed_late(self) -> Self {
+        Self { late: true, ..self }
+    }
+
     /// The same with a norm on each head's values. A layer that shares another's has them as they were stored.
     #[must_use]
     pub fn value_norm(mut self, norm: RmsNorm) -> Self {
         if let Keys::Own { v_norm, .. } = &mut self.keys {
-            *v_norm = Some(norm);
+            *v_norm = Some(HeadNorm::Rms(norm));
         }
         self
     }
@@ -264,10 +293,10 @@ impl Attention {
             Keys::Of(_) => (self.q.forward(s, x)?, None),
         };
         let (q, gate) = if self.gated { self.apart(s, q)? } else { (q, None) };
-        let q = in_heads(s, q, self.q_norm.as_ref(), spec.heads, spec.k_dim)?;
+        let q = in_heads(s, q, self.early(self.q_norm.as_ref()), spec.heads, spec.k_dim)?;
         let o = match (kv, &self.keys) {
             (Some((k, v)), Keys::Own { k_norm, v_norm, .. }) => {
-                let k = in_heads(s, k, k_norm.as_ref(), spec.kv_heads, spec.k_dim)?;
+                let k = in_heads(s, k, self.early(k_norm.as_ref()), spec.kv_heads, spec.k_dim)?;
                 let v = match v_norm {
                     None => v,
                     norm => {
@@ -275,13 +304,17 @@ impl Attention {
                         in_heads(s, v, norm.as_ref(), spec.kv_heads, spec.v_dim)?.reshape([rows, all])?
                     }
                 };
-                self.attend(s, q, k, &v)?
+                match self.late {
+                    true => {
+                        let q = self.turned(s, q, self.q_norm.as_ref(), spec.heads)?;
+                        let k = self.turned(s, k, k_norm.as_ref(), spec.kv_heads)?;
+                        self.attend(s, q, k, &v, None)?
+                    }
+                    false => self.attend(s, q, k, &v, self.rope.as_ref())?,
+                }
             }
             _ => {
-                let q = match &self.rope {
-                    Some(rope) => b.rope(q, rope, s.plan)?,
-                    None => q,
-                };
+                let q = self.turned(s, q, self.q_norm.as_ref().filter(|_| self.late), spec.heads)?;
                 b.attend_cache(self.layer, &q, s.cache, &s.attention(spec), s.plan)?
             }
         };
@@ -292,10 +325,28 @@ impl Attention {
         self.o.forward(s, &o) // [n, heads * v_dim] -> [n, dim]
     }
 
-    /// Attention to what is stored, now and before, of heads that are not turned yet. `[n, heads, dim], [n, kv_heads, dim], [n, kv_heads * dim]`
-    fn attend(&self, s: &Step<'_>, q: Tensor, k: Tensor, v: &Tensor) -> Result<Tensor> {
+    /// The norm where it stands before the rotation.
+    fn early<'a>(&self, norm: Option<&'a HeadNorm>) -> Option<&'a HeadNorm> {
+        norm.filter(|_| !self.late)
+    }
+
+    /// Heads that are turned, where any are, and then normed. `[n, heads, dim] -> [n, heads, dim]`
+    fn turned(&self, s: &Step<'_>, x: Tensor, norm: Option<&HeadNorm>, heads: usize) -> Result<Tensor> {
+        let cut = [x.shape().first(), heads, self.spec.k_dim];
+        let x = match &self.rope {
+            Some(rope) => s.backend.rope(x, rope, s.plan)?,
+            None => x,
+        };
+        match norm {
+            Some(norm) => norm.forward(s, x, cut),
+            None => Ok(x),
+        }
+    }
+
+    /// Attention to what is stored, now and before, of heads that `rope` turns first. `[n, heads, dim], [n, kv_heads, dim], [n, kv_heads * dim]`
+    fn attend(&self, s: &Step<'_>, q: Tensor, k: Tensor, v: &Tensor, rope: Option<&Rope>) -> Result<Tensor> {
         let (b, spec) = (s.backend, &*s.attention(&self.spec));
-        match (&self.rope, self.causal()) {
+        match (rope, self.causal()) {
             (Some(rope), true) => b.rope_attend(self.layer, q, k, v, rope, s.cache, spec, s.plan),
             (None, true) => {
                 b.store_kv(self.layer, &k, Some(v), s.cache, s.plan)?;
@@ -324,17 +375,6 @@ impl Attention {
             }
             _ => Err(Error::invalid("split", "the backend gave another number of parts")),
         }
-    }
-}
-
-/// Queries or keys cut into heads, and normed if there is a norm: over each head, or over all of a row before it is cut.
-/// `[n, heads * dim] -> [n, heads, dim]`
-fn in_heads(s: &Step<'_>, x: Tensor, norm: Option<&RmsNorm>, heads: usize, dim: usize) -> Result<Tensor> {
-    let cut = [x.shape().rows(), heads, dim];
-    match norm {
-        Some(norm) if norm.weight.shape().len() == heads * dim => norm.forward(s, &x)?.reshape(cut),
-        Some(norm) => norm.forward(s, &x.reshape(cut)?),
-        None => x.reshape(cut),
     }
 }
 

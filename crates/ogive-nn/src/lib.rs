@@ -72,6 +72,7 @@
 mod attention;
 mod delta_net;
 mod expert_factors;
+mod head_norm;
 pub mod inputs;
 mod latent;
 mod layers;
