@@ -20,6 +20,21 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ("attn_logit_softcapping", json!(50.0)),
             ("final_logit_softcapping", json!(30.0)),
         ],
+        "Apertus" => vec![
+            ("rms_norm_eps", json!(1e-5)),
+            ("rope_theta", json!(12e6)),
+            (
+                "rope_scaling",
+                json!({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192,
+                    "low_freq_factor": 1.0, "high_freq_factor": 4.0}),
+            ),
+        ],
+        "Arcee" | "HunYuanDenseV1" => vec![("rms_norm_eps", json!(1e-5))],
+        "Cohere" => vec![
+            ("logit_scale", json!(0.0625)),
+            ("layer_norm_eps", json!(1e-5)),
+            ("use_qk_norm", json!(false)),
+        ],
         "Cohere2" => vec![
             ("logit_scale", json!(0.0625)),
             ("layer_norm_eps", json!(1e-5)),
@@ -59,6 +74,9 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         "GraniteMoeHybrid" => {
             granite_moe(&[("mamba_n_heads", 128), ("mamba_n_groups", 1), ("mamba_d_state", 256)])
         }
+        "HunYuanMoEV1" => {
+            vec![("rms_norm_eps", json!(1e-5)), ("num_experts", json!(1)), ("moe_topk", json!(1))]
+        }
         "Lfm2" => lfm2(&[]),
         "Lfm2Moe" => lfm2(&[("num_experts", 32), ("num_experts_per_tok", 4), ("num_dense_layers", 2)]),
         "Mamba2" => spaces(["num_heads", "head_dim", "n_groups", "state_size"], [128, 64, 8, 128]),
@@ -89,6 +107,7 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ("num_experts_per_tok", json!(8)),
             ("norm_topk_prob", json!(false)),
         ],
+        "Phi" => vec![("partial_rotary_factor", json!(0.5)), ("qk_layernorm", json!(false))],
         "Phi3" => vec![("rms_norm_eps", json!(1e-5))],
         "Qwen2Moe" => mixture(16, 4),
         "Qwen3Moe" => mixture(4, 8),
@@ -97,6 +116,12 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         "Qwen3_5Moe" => hybrid(2, &[("num_experts", 256), ("num_experts_per_tok", 8)]),
         "SeedOss" => vec![("num_key_value_heads", json!(8)), ("head_dim", json!(128))],
         "SmolLM3" => vec![("num_key_value_heads", json!(4)), ("rope_theta", json!(2e6))],
+        "StableLm" => vec![
+            ("num_key_value_heads", json!(32)),
+            ("partial_rotary_factor", json!(0.25)),
+            ("qk_layernorm", json!(false)),
+        ],
+        "Starcoder2" => vec![("num_key_value_heads", json!(2))],
         _ => Vec::new(),
     }
 }
@@ -332,6 +357,21 @@ mod tests {
                     "num_experts_per_tok": 8}),
             ),
             ("SeedOssForCausalLM", json!({"num_key_value_heads": 8, "head_dim": 128})),
+            (
+                "ApertusForCausalLM",
+                json!({"rms_norm_eps": 1e-5, "rope_theta": 12e6, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+                    "original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0}}),
+            ),
+            (
+                "CohereForCausalLM",
+                json!({"logit_scale": 0.0625, "layer_norm_eps": 1e-5, "use_qk_norm": false}),
+            ),
+            ("PhiForCausalLM", json!({"partial_rotary_factor": 0.5, "qk_layernorm": false})),
+            (
+                "StableLmForCausalLM",
+                json!({"num_key_value_heads": 32, "partial_rotary_factor": 0.25, "qk_layernorm": false}),
+            ),
+            ("HunYuanMoEV1ForCausalLM", json!({"rms_norm_eps": 1e-5, "num_experts": 1, "moe_topk": 1})),
             ("GraniteForCausalLM", json!({"attention_multiplier": 1.0})),
             (
                 "GraniteMoeForCausalLM",

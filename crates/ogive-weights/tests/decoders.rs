@@ -146,6 +146,29 @@ fn cohere_has_windows_in_three_of_four_layers() {
     assert!((c.f32_or("layer_norm_eps", 0.0).unwrap() - 1e-4).abs() < 1e-9);
 }
 
+#[test]
+fn command_r_is_told_by_its_own_name() {
+    let keys =
+        [("logit_scale", Value::from(0.25f32)), ("attention.layer_norm_epsilon", Value::from(1e-4f32))];
+    let model = open("command-r", &keys, &[("blk.0.attn_q_norm.weight", &[2, 4])]).unwrap();
+    assert_eq!(model.architecture, "CohereForCausalLM");
+    assert_eq!(model.config.f32_or("logit_scale", 0.0).unwrap(), 0.25);
+    assert_eq!(model.source.get("model.layers.0.self_attn.q_norm.weight").unwrap().shape, [1, 2, 4]);
+}
+
+/// A norm that is not there says that the MLP stands beside attention.
+#[test]
+fn stablelms_blocks_are_told_by_their_norms() {
+    let norms: &[(&str, &[u64])] = &[("blk.0.ffn_norm.weight", &[8])];
+    let heads: &[(&str, &[u64])] = &[("blk.0.attn_q_norm.weight", &[2, 4])];
+    for (tensors, beside) in [(norms, false), (heads, true)] {
+        let model = open("stablelm", &[], tensors).unwrap();
+        assert_eq!(model.config.bool_or("use_parallel_residual", !beside).unwrap(), beside);
+    }
+    let model = open("stablelm", &[], heads).unwrap();
+    assert_eq!(model.source.get("model.layers.0.self_attn.q_layernorm.weight").unwrap().shape, [1, 2, 4]);
+}
+
 /// Of two layers.
 #[test]
 fn lfm2s_layers_attend_where_they_have_key_heads() {

@@ -2,6 +2,8 @@
 //!
 //! A list that is made anew for each caller and not a global table: who adds to it adds to his own.
 
+mod apertus;
+mod arcee;
 mod bert;
 mod cohere;
 mod deepseek;
@@ -14,18 +16,22 @@ mod glm;
 mod gpt2;
 mod gpt_oss;
 mod granite;
+mod hunyuan;
 mod lfm2;
 mod llama;
 mod mamba2;
 mod minimax;
 mod nemotron_h;
 mod olmo;
+mod phi2;
 mod phi3;
 mod qwen;
 mod qwen_hybrid;
 mod qwen_vl;
 mod seed_oss;
 mod smollm3;
+mod stablelm;
+mod starcoder2;
 
 use super::{Translation, mmproj};
 
@@ -54,7 +60,9 @@ fn texts() -> Vec<Translation> {
         gemma::gemma2(),
         gemma::gemma3(),
         gemma4::gemma4(),
+        phi2::phi2(),
         phi3::phi3(),
+        stablelm::stablelm(),
         olmo::olmo2(),
         olmo::olmoe(),
         granite::granite(),
@@ -75,7 +83,13 @@ fn texts() -> Vec<Translation> {
         ernie::ernie(),
         ernie::ernie_moe(),
         exaone4::exaone4(),
+        cohere::command_r(),
         cohere::cohere2(),
+        starcoder2::starcoder2(),
+        apertus::apertus(),
+        arcee::arcee(),
+        hunyuan::dense(),
+        hunyuan::moe(),
         gpt2::gpt2(),
         gpt_oss::gpt_oss(),
         bert::bert(),
