@@ -120,6 +120,15 @@ fn nothing_is_lost_without_a_word() {
         ("own/ernie4-5-moe", ends, |t| without(t, "layers.1.mlp.experts.2."), &["number 2 is missing"]),
         ("own/minimax-m2", ends, |t| without(t, "layers.1.block_sparse_moe.e_score"), &["layer 1 of 2"]),
         ("own/exaone4", ends, |t| without(t, "layers.1.post_feedforward_layernorm"), &["layer 1 of 2"]),
+        ("own/starcoder2", ends, |t| without(t, "layers.1.mlp.c_fc.bias"), &["layer 1 of 3"]),
+        (
+            "own/apertus",
+            ends,
+            |t| without(t, "layers.1.mlp.act_fn.alpha_n"),
+            &["layers.1.mlp.act_fn.alpha_n"],
+        ),
+        ("own/hunyuan-moe", ends, |t| without(t, "layers.1.mlp.experts.2."), &["number 2 is missing"]),
+        ("own/hunyuan-moe", ends, |t| without(t, "layers.0.mlp.shared_mlp.up_proj"), &["layer 0 of 2"]),
     ];
     for (model, settings, tensors, why) in newer.iter().chain(lfm2).chain(cases) {
         let Some(folder) = rewritten(model, settings, tensors) else { return };
@@ -204,6 +213,49 @@ fn what_foretells_in_newer_models_is_no_part_of_them() {
     }
 }
 
+/// So many layers again and again, to 64.
+fn repeat(all: &mut Vec<Tensor>, layers: usize) {
+    let many: Vec<Tensor> = (0..64)
+        .flat_map(|i| {
+            let (from, to) = (format!("model.layers.{}.", i % layers), format!("model.layers.{i}."));
+            let of_it = all.iter().filter(|t| t.name.starts_with(&from));
+            let copies = of_it.map(|t| Tensor {
+                name: t.name.replace(&from, &to),
+                dtype: t.dtype.clone(),
+                shape: t.shape.clone(),
+                bytes: t.bytes.clone(),
+            });
+            copies.collect::<Vec<_>>()
+        })
+        .collect();
+    all.retain(|t| !t.name.starts_with("model.layers."));
+    all.extend(many);
+}
+
+/// Readers have norms on Command R's heads in models of so many layers alone.
+#[test]
+fn norms_of_command_rs_heads_are_in_files_of_64_layers() {
+    let of = |normed: bool| {
+        let settings = |c: &mut Value| {
+            (c["num_hidden_layers"], c["attention_bias"]) = (json!(64), json!(false));
+            c["use_qk_norm"] = json!(normed);
+        };
+        let tensors = |all: &mut Vec<Tensor>| {
+            repeat(all, 2);
+            all.retain(|t| !t.name.ends_with(".bias"));
+        };
+        rewritten("own/command-r-norm", settings, tensors).unwrap()
+    };
+    let file = packed(&format("f32"), of(true).path()).unwrap();
+    assert_eq!(file.tensor("blk.63.attn_q_norm.weight").unwrap().dims(), &[12, 6]);
+    let back = ogive_weights::OpenOptions::new().of_gguf(file.into()).unwrap();
+    let name = "self_attn.k_norm.weight";
+    let (norm, first) = (format!("model.layers.63.{name}"), format!("model.layers.1.{name}"));
+    let norm = back.source.get(&norm).unwrap();
+    assert_eq!((norm.shape, norm.to_vec()), ([1, 2, 12], back.source.get(&first).unwrap().to_vec()));
+    assert!(message(of(false).path()).contains("use_qk_norm"));
+}
+
 /// EXAONE's windows, in a model of as many layers as readers tell the larger one by: those of three, again and again.
 #[test]
 fn exaones_windows_are_written_where_readers_have_them() {
@@ -212,24 +264,7 @@ fn exaones_windows_are_written_where_readers_have_them() {
             (c["num_hidden_layers"], c["sliding_window"], c["layer_types"]) = (json!(64), window, types);
             c["sliding_window_pattern"] = pattern;
         };
-        let repeat = |all: &mut Vec<Tensor>| {
-            let layers: Vec<Tensor> = (0..64)
-                .flat_map(|i| {
-                    let (from, to) = (format!("model.layers.{}.", i % 3), format!("model.layers.{i}."));
-                    let of_it = all.iter().filter(|t| t.name.starts_with(&from));
-                    let copies = of_it.map(|t| Tensor {
-                        name: t.name.replace(&from, &to),
-                        dtype: t.dtype.clone(),
-                        shape: t.shape.clone(),
-                        bytes: t.bytes.clone(),
-                    });
-                    copies.collect::<Vec<_>>()
-                })
-                .collect();
-            all.retain(|t| !t.name.starts_with("model.layers."));
-            all.extend(layers);
-        };
-        rewritten("own/exaone4-window", settings, repeat).unwrap()
+        rewritten("own/exaone4-window", settings, |all| repeat(all, 3)).unwrap()
     };
     for pattern in [json!(4), json!("LLLG"), Value::Null] {
         let folder = of(json!(9), Value::Null, pattern);

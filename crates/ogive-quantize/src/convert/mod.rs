@@ -4,11 +4,13 @@
 //! was written is read back before it is believed, the settings by the translation and the vocabulary by the tokenizer, so
 //! that a model which GGUF cannot say is an error here and not a model that answers differently.
 
+mod apertus;
 mod check;
 mod exaone4;
 mod falcon_h1;
 mod gemma4;
 mod granite;
+mod hunyuan;
 mod hybrid;
 mod latent;
 mod lfm2;
@@ -76,7 +78,15 @@ const CLASSES: &[(&str, &str)] = &[
     ("Ernie4_5ForCausalLM", "ernie4_5"),
     ("Ernie4_5_MoeForCausalLM", mixtures::ERNIE),
     ("Exaone4ForCausalLM", exaone4::ARCHITECTURE),
+    ("CohereForCausalLM", "command-r"),
     ("Cohere2ForCausalLM", "cohere2"),
+    ("Starcoder2ForCausalLM", "starcoder2"),
+    ("PhiForCausalLM", "phi2"),
+    ("StableLmForCausalLM", "stablelm"),
+    ("ApertusForCausalLM", apertus::ARCHITECTURE),
+    ("ArceeForCausalLM", "arcee"),
+    ("HunYuanDenseV1ForCausalLM", hunyuan::DENSE),
+    ("HunYuanMoEV1ForCausalLM", hunyuan::MIXTURE),
     ("GPT2LMHeadModel", "gpt2"),
     ("BertModel", "bert"),
     ("BertForMaskedLM", "bert"),
@@ -129,6 +139,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     let by_layers = granite::architecture(class, config)?.or(nemotron_h::architecture(class, config)?);
     let architecture = by_layers.unwrap_or(architecture);
     let config = nemotron_h::settled(architecture, granite::settled(class, config)?);
+    let config = hunyuan::settled(class, config)?;
     let config = &gemma4::settled(class, mamba2::settled(class, falcon_h1::settled(class, config)?))?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
@@ -151,6 +162,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;
+    apertus::set(&mut keys, &model, &**source)?;
     if let Some(pooling) = pooling {
         keys.set("pooling_type", pooling);
     }

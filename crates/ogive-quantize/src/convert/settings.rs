@@ -4,8 +4,8 @@
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
 use super::{
-    Keys, Model, exaone4, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h,
-    refuse, seeing,
+    Keys, Model, apertus, exaone4, falcon_h1, gemma4, granite, hunyuan, hybrid, latent, lfm2, mamba2,
+    mixtures, nemotron_h, refuse, seeing,
 };
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
@@ -34,12 +34,16 @@ const REAL: &[(&str, &str)] = &[
     ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
     ("layer_norm_epsilon", "attention.layer_norm_epsilon"),
     ("layer_norm_eps", "attention.layer_norm_epsilon"),
+    ("norm_epsilon", "attention.layer_norm_epsilon"),
     ("final_logit_softcapping", "final_logit_softcapping"),
     ("rope_local_base_freq", "rope.freq_base_swa"),
 ];
 
 /// More layers than any model has; it bounds what a false configuration can make us write.
 const MOST_LAYERS: usize = 10_000;
+
+/// From how many layers on a Command R has norms on heads.
+const NORMED_FROM: usize = 64;
 
 /// Sets the keys, and gives the factors of rotary frequencies, which GGUF keeps as tensors.
 pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeight>> {
@@ -103,14 +107,27 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             turning(keys, config, head_dim)?;
             falcon_h1::set(keys, model)?;
         }
-        "glm4" | "chatglm" => turning(keys, config, head_dim)?,
+        "glm4"
+        | "chatglm"
+        | "starcoder2"
+        | "arcee"
+        | "phi2"
+        | "stablelm"
+        | apertus::ARCHITECTURE
+        | hunyuan::DENSE => {
+            turning(keys, config, head_dim)?;
+        }
+        hunyuan::MIXTURE => {
+            turning(keys, config, head_dim)?;
+            hunyuan::set(keys, model)?;
+        }
         mixtures::GLM | mixtures::MINIMAX => {
             turning(keys, config, head_dim)?;
             mixtures::set(keys, model)?;
         }
         mixtures::ERNIE => mixtures::set_ernie(keys, model)?,
         exaone4::ARCHITECTURE => exaone4::set(keys, model, whole("head_dim", head_dim)?)?,
-        "cohere2" => {
+        "cohere2" | "command-r" => {
             turning(keys, config, head_dim)?;
             keys.set("logit_scale", config.f32_or("logit_scale", 0.0625)?);
         }
@@ -141,6 +158,13 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "SeedOssForCausalLM"
         | "Ernie4_5ForCausalLM"
         | "Ernie4_5_MoeForCausalLM"
+        | "CohereForCausalLM"
+        | "PhiForCausalLM"
+        | "StableLmForCausalLM"
+        | "ApertusForCausalLM"
+        | "ArceeForCausalLM"
+        | "HunYuanDenseV1ForCausalLM"
+        | "HunYuanMoEV1ForCausalLM"
         | "FalconH1ForCausalLM"
         | "Lfm2ForCausalLM"
         | "Lfm2MoeForCausalLM"
@@ -281,9 +305,30 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         }
     }
     // Readers pass them over, or do not read the file.
-    for (class, flag) in [("Seed", "attention_out_bias"), ("Seed", "mlp_bias"), ("Ernie", "use_bias")] {
+    for (class, flag) in [
+        ("Seed", "attention_out_bias"),
+        ("Seed", "mlp_bias"),
+        ("Ernie", "use_bias"),
+        ("CohereFor", "attention_bias"),
+        ("Arcee", "attention_bias"),
+        ("Arcee", "mlp_bias"),
+        ("HunYuan", "attention_bias"),
+    ] {
         if model.class.starts_with(class) && config.bool_or(flag, false)? {
             return refuse(flag, "GGUF has no such biases for this architecture");
+        }
+    }
+    if *architecture == "starcoder2" && !config.bool_or("use_bias", true)? {
+        return refuse("use_bias", "readers of GGUF want biases in this architecture");
+    }
+    // By the number of layers readers tell whether there are norms.
+    if *architecture == "command-r" {
+        let normed = config.bool_or("use_qk_norm", false)?;
+        if normed != (config.usize("num_hidden_layers")? >= NORMED_FROM) {
+            let why = format!(
+                "readers of GGUF have norms on heads in models of {NORMED_FROM} layers and more alone"
+            );
+            return refuse("use_qk_norm", why);
         }
     }
     if *architecture == "olmoe" && config.has("clip_qkv") {

@@ -3,7 +3,9 @@
 //! Names and changes are the reverse of `ogive-weights`' translation. Experts, which Hugging Face keeps one by one, become
 //! one tensor each kind, of parts that are still fetched one by one.
 
-use super::{Model, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h, seeing};
+use super::{
+    Model, apertus, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h, seeing,
+};
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
 use gguf_file::GgmlType;
@@ -29,6 +31,7 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
             || hybrid::is_beside(model, name)
             || nemotron_h::is_beside(model, name)
             || mixtures::is_beside(model, name)
+            || apertus::is_beside(model, name)
             || BUFFERS.iter().any(|b| name.ends_with(b))
             || tied && name == "lm_head.weight"
     };
@@ -101,6 +104,8 @@ fn tied(model: &Model<'_>) -> Result<bool> {
             | "gpt2"
             | "smollm3"
             | "cohere2"
+            | "command-r"
+            | "starcoder2"
             | "ernie4_5"
             | mixtures::ERNIE
     );
@@ -225,7 +230,7 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
         nemotron_h::DENSE | nemotron_h::MIXTURE | mamba2::ARCHITECTURE => {
             ("output_norm.weight", "backbone.norm_f.weight")
         }
-        falcon_h1::ARCHITECTURE => ("output_norm.weight", "model.final_layernorm.weight"),
+        falcon_h1::ARCHITECTURE | "phi2" => ("output_norm.weight", "model.final_layernorm.weight"),
         _ => ("output_norm.weight", "model.norm.weight"),
     };
     if lacks(last) {
