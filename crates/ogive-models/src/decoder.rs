@@ -3,7 +3,7 @@
 
 use crate::block::{Block, ReadsFeedForward, ReadsMixer, scaled};
 use crate::head::{Cap, Head, places};
-use crate::{class::Class, layer_inputs::LayerInputs, mixer::Mixer};
+use crate::{class::Class, layer_inputs::LayerInputs, layer_normed, mixer::Mixer};
 use ogive_nn::backend::{AttnOption, AttnSpec, LayerCache, Rope};
 use ogive_nn::tensor::{Result, Tensor};
 use ogive_nn::{Attention, Config, Embedding, Loader, Model, Residual, RmsNorm, Step, inputs};
@@ -48,8 +48,7 @@ pub(crate) fn load(
 
 /// Whether the weights have norms of queries, by those of the first layer.
 pub(crate) fn norms_heads(root: &Loader<'_>) -> Result<bool> {
-    let first = root.at_or_here("model", "embed_tokens")?.at("layers.0.self_attn");
-    Ok(root.optional(first.host("q_norm"))?.is_some())
+    layer_normed::norms_queries(root, "q_norm")
 }
 
 /// Reads a model of a class, the head from the first of two places and all else from the second. What mixes tokens `mixer` reads from the

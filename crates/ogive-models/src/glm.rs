@@ -6,9 +6,9 @@
 //! `modeling_glm4` and `modeling_glm4_moe`. Layers behind `num_hidden_layers`, which foretell more than one token, are not read.
 
 use crate::class::{Class, LLAMA};
-use crate::{decoder, deepseek, llama, routers};
+use crate::{decoder, deepseek, layer_normed, llama, routers};
 use ogive_nn::backend::RopeLayout;
-use ogive_nn::tensor::{Error, Result};
+use ogive_nn::tensor::Result;
 use ogive_nn::{Config, Loader, Model};
 
 const GLM: Class = Class { layout: RopeLayout::Pairs, ..LLAMA };
@@ -45,11 +45,7 @@ pub fn load_glm4(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
 /// Where groups of experts do not fit, and where `use_qk_norm` says otherwise than the weights.
 pub fn load_glm4_moe(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     let normed = decoder::norms_heads(root)?;
-    if c.bool_or("use_qk_norm", normed)? != normed {
-        let (said, there) = if normed { ("off", "there") } else { ("on", "not") };
-        let why = format!("`use_qk_norm` is {said}, and norms of queries are {there} in the weights");
-        return Err(Error::invalid("config", why));
-    }
+    layer_normed::as_said(c, "use_qk_norm", normed)?;
     let router = |l: &Loader<'_>| routers::deepseek_v3(c, l.numbers("gate.e_score_correction_bias")?);
     let feed_forward = deepseek::mixtures(c, 1, &router)?;
     decoder::load(&LLAMA, c, root, |_, rope, spec| (Some(rope), spec), &feed_forward)

@@ -25,10 +25,12 @@
 //! Every `load` fails if a setting is missing, of a wrong type, or asks for what the architecture does not know; if a weight is missing or
 //! has another shape than the settings say; and if the backend cannot take one. The message names the setting or the weight.
 
+pub mod apertus;
+pub mod arcee;
 pub mod bert;
 mod block;
 mod class;
-pub mod cohere2;
+pub mod cohere;
 mod decoder;
 pub mod deepseek;
 pub mod ernie;
@@ -45,8 +47,10 @@ pub mod gpt_oss;
 pub mod granite;
 pub mod granite_hybrid;
 mod head;
+pub mod hunyuan;
 mod hybrid;
 mod layer_inputs;
+mod layer_normed;
 pub mod lfm2;
 pub mod llama;
 pub mod mamba2;
@@ -57,12 +61,15 @@ pub mod nemotron_h;
 pub mod nested;
 pub mod nomic_bert;
 pub mod olmo;
+pub mod phi;
 pub mod phi3;
 pub mod qwen3_next;
 pub mod qwen_moe;
 mod routers;
 pub mod seed_oss;
 pub mod smollm3;
+pub mod stablelm;
+pub mod starcoder2;
 pub mod vision;
 mod windows;
 
@@ -70,10 +77,13 @@ mod windows;
 /// saved without a head, for vectors of texts.
 pub fn registry() -> ogive_nn::Registry {
     ogive_nn::Registry::new()
+        .with("ApertusForCausalLM", apertus::load)
+        .with("ArceeForCausalLM", arcee::load)
         .with("BertModel", bert::load)
         .with("BertForMaskedLM", bert::load)
         .with("BertForPreTraining", bert::load)
-        .with("Cohere2ForCausalLM", cohere2::load)
+        .with("CohereForCausalLM", cohere::load)
+        .with("Cohere2ForCausalLM", cohere::load_cohere2)
         .with("DeepseekV2ForCausalLM", deepseek::load_v2)
         .with("DeepseekV2Model", deepseek::load_v2)
         .with("DeepseekV3ForCausalLM", deepseek::load_v3)
@@ -101,6 +111,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Gemma4ForCausalLM", gemma4::load)
         .with("Gemma4TextModel", gemma4::load)
         .with("Gemma4ForConditionalGeneration", gemma4::load_nested)
+        .with("HunYuanDenseV1ForCausalLM", hunyuan::load)
+        .with("HunYuanMoEV1ForCausalLM", hunyuan::load_moe)
         .with("Idefics3ForConditionalGeneration", nested::load)
         .with("InternVLForConditionalGeneration", nested::load)
         .with("Lfm2ForCausalLM", lfm2::load)
@@ -122,6 +134,7 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Olmo2ForCausalLM", olmo::load_olmo2)
         .with("Olmo3ForCausalLM", olmo::load_olmo3)
         .with("OlmoeForCausalLM", olmo::load_olmoe)
+        .with("PhiForCausalLM", phi::load)
         .with("Phi3ForCausalLM", phi3::load)
         .with("Qwen2ForCausalLM", llama::load_qwen)
         .with("Qwen2Model", llama::load_qwen)
@@ -146,6 +159,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("SeedOssForCausalLM", seed_oss::load)
         .with("SmolLM3ForCausalLM", smollm3::load)
         .with("SmolVLMForConditionalGeneration", nested::load)
+        .with("StableLmForCausalLM", stablelm::load)
+        .with("Starcoder2ForCausalLM", starcoder2::load)
         .with_tower("Gemma3ForConditionalGeneration", vision::gemma3::load)
         .with_tower("Idefics3ForConditionalGeneration", vision::idefics3::load)
         .with_tower("InternVLForConditionalGeneration", vision::internvl::load)

@@ -17,6 +17,7 @@ use std::path::Path;
 
 /// Models that no GGUF file can be, and what the refusal names.
 const REFUSED: &[(&str, &str)] = &[
+    ("command-r-norm", "attention_bias"),
     ("ernie4-5-bias", "use_bias"),
     ("ernie4-5-moe-bias", "some of its tensors are missing"),
     ("exaone4-window", "sliding_window"),
@@ -32,12 +33,15 @@ const REFUSED: &[(&str, &str)] = &[
     ("mamba2-bias", "ssm_in.bias"),
     ("llama-yarn-mscale", "magnitude"),
     ("nemotron-h-moe-bias", "ssm_in.bias"),
+    ("phi2-norm", "_layernorm"),
     ("qwen2", "use_sliding_window"),
     ("qwen2-moe-normed", "some of its tensors are missing"),
     ("qwen3", "use_sliding_window"),
     ("qwen3-moe-window", "some of its tensors are missing"),
     ("seed-oss-bias", "attention_out_bias"),
     ("smollm3-window", "use_sliding_window"),
+    ("stablelm-parallel", "_layernorm.norms."),
+    ("starcoder2-window", "use_bias"),
 ];
 
 #[test]
@@ -224,6 +228,17 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         ("ernie4-5-moe", "moe_layer_interval", |c| c["moe_layer_interval"] = json!(2)),
         ("ernie4-5-moe", "moe_norm_min", |c| c["moe_norm_min"] = json!(0.1)),
         ("exaone4", "sliding_window", |c| c["sliding_window"] = json!(9)),
+        ("command-r", "use_qk_norm", |c| c["use_qk_norm"] = json!(true)),
+        ("starcoder2", "use_bias", |c| c["use_bias"] = json!(false)),
+        ("starcoder2", "hidden_act", |c| c["hidden_act"] = json!("silu")),
+        ("apertus", "hidden_act", |c| c["hidden_act"] = json!("silu")),
+        ("hunyuan-dense", "attention_bias", |c| c["attention_bias"] = json!(true)),
+        ("arcee", "attention_bias", |c| c["attention_bias"] = json!(true)),
+        ("arcee", "mlp_bias", |c| c["mlp_bias"] = json!(true)),
+        ("arcee", "hidden_act", |c| c["hidden_act"] = json!("silu")),
+        ("hunyuan-dense", "rope_scaling", |c| c["rope_scaling"]["alpha"] = json!(0.0)),
+        ("hunyuan-moe", "moe_topk", |c| c["moe_topk"] = json!([3, 2])),
+        ("hunyuan-moe", "num_experts", |c| c["num_experts"] = json!([7, 6])),
         ("exaone4", "rope.freq_base_swa", |c| c["rope_local_base_freq"] = json!(500.0)),
     ];
     for (name, word, change) in refused {
@@ -233,6 +248,15 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
     // The magnitude that YaRN has anyhow, as OLMo 3's files have it.
     let usual = |c: &mut Value| c["rope_scaling"]["attention_factor"] = json!(1.138_629_4);
     as_gguf(&named("olmo3"), "bf16", usual).unwrap();
+}
+
+/// llama.cpp passes it over, and a folder says it: what the file names counts when it is read.
+#[test]
+fn starcoder2s_window_is_in_its_file() {
+    let file = as_gguf(&named("starcoder2"), "f32", |c| c["sliding_window"] = json!(9)).unwrap();
+    assert_eq!(file.config.opt_usize("sliding_window").unwrap(), Some(9));
+    let file = as_gguf(&named("starcoder2"), "f32", |_| {}).unwrap();
+    assert_eq!(file.config.opt_usize("sliding_window").unwrap(), None);
 }
 
 /// The width of its MLPs, which layers attend, and what the class knows no window for.
@@ -288,6 +312,7 @@ fn damaged_hybrids_end_in_an_error_or_in_a_model_that_runs() {
         "lfm2-moe",
         "glm4-moe",
         "ernie4-5-moe",
+        "apertus",
         "falcon-h1-norm",
         "gemma4-shared",
         "mamba2",

@@ -80,6 +80,9 @@ fn what_mixtures_do_not_know_changes_nothing() {
     unchanged("ernie4-5-moe", &[of_ernie]);
     unchanged("seed-oss", &[json!({"attention_dropout": 0.5, "residual_dropout": 0.5, "pretraining_tp": 2})]);
     unchanged("exaone4", &[json!({"sliding_window_pattern": "LLLG"}), json!({"layer_types": null})]);
+    let of_hunyuan = json!({"moe_intermediate_size": [3, 3], "num_shared_expert": [1, 1], "use_mixed_mlp_moe": true,
+        "moe_topk": 3, "num_experts": [7, 7]});
+    unchanged("hunyuan-moe", &[of_hunyuan]);
 }
 
 #[test]
@@ -94,6 +97,18 @@ fn classes_without_windows_know_no_key_of_one() {
     let newer = ["glm4-moe", "minimax-m2", "seed-oss", "ernie4-5", "ernie4-5-moe"];
     for name in ["olmo2", "granite", "granite-moe", "glm", "glm4"].into_iter().chain(newer) {
         unchanged(name, &[window.clone(), types.clone()]);
+    }
+    for name in [
+        "command-r",
+        "command-r-norm",
+        "phi2",
+        "stablelm",
+        "apertus",
+        "arcee",
+        "hunyuan-dense",
+        "hunyuan-moe",
+    ] {
+        unchanged(name, std::slice::from_ref(&window));
     }
     unchanged("smollm3", &[window]);
 }
@@ -144,6 +159,25 @@ fn what_a_class_has_of_its_own_counts() {
         ("cohere2", json!({"logit_scale": 0.25})),
         ("cohere2", json!({"sliding_window": 12})),
         ("cohere2", full(5)),
+        ("command-r", json!({"logit_scale": 0.25})),
+        ("command-r", json!({"layer_norm_eps": 0.1})),
+        ("command-r-norm", json!({"rope_scaling": null})),
+        ("starcoder2", json!({"sliding_window": 9})),
+        ("starcoder2", json!({"norm_epsilon": 0.1})),
+        ("starcoder2", json!({"hidden_act": "silu"})),
+        ("starcoder2-window", json!({"sliding_window": 12})),
+        ("phi2", json!({"partial_rotary_factor": 1.0})),
+        ("phi2", json!({"hidden_act": "silu"})),
+        ("stablelm", json!({"partial_rotary_factor": 1.0})),
+        ("stablelm", json!({"use_parallel_residual": true})),
+        ("stablelm", json!({"layer_norm_eps": 0.1})),
+        ("apertus", json!({"hidden_act": "relu2"})),
+        ("apertus", json!({"rope_scaling": null})),
+        ("arcee", json!({"hidden_act": "silu"})),
+        ("hunyuan-dense", json!({"rope_scaling": null})),
+        ("hunyuan-dense", json!({"rms_norm_eps": 0.1})),
+        ("hunyuan-moe", json!({"moe_topk": 2})),
+        ("hunyuan-moe", json!({"hidden_act": "gelu"})),
     ];
     for (name, extra) in factors("granite").into_iter().chain(factors("granite-moe")).chain(others) {
         let errors = errors(name, &extra).unwrap();
@@ -165,6 +199,18 @@ fn what_has_no_meaning_is_refused() {
         ),
         ("smollm3", json!({"no_rope_layers": [1]}), "no_rope_layers"),
         ("cohere2", json!({"sliding_window": null}), "sliding_window"),
+        ("command-r", json!({"use_qk_norm": true}), "`use_qk_norm` is on"),
+        ("command-r-norm", json!({"use_qk_norm": false}), "`use_qk_norm` is off"),
+        ("command-r-norm", json!({"num_attention_heads": 4, "num_key_value_heads": 2}), "outputs"),
+        ("phi2", json!({"qk_layernorm": true}), "`qk_layernorm` is on"),
+        ("phi2-norm", json!({"qk_layernorm": false}), "`qk_layernorm` is off"),
+        ("stablelm-parallel", json!({"qk_layernorm": false}), "`qk_layernorm` is off"),
+        ("stablelm-parallel", json!({"use_parallel_residual": false}), "post_attention_layernorm"),
+        ("apertus", json!({"hidden_act": "tent"}), "`hidden_act` is `tent`"),
+        ("hunyuan-dense", json!({"rope_scaling": {"rope_type": "dynamic", "alpha": -2.0}}), "`alpha` -2"),
+        ("hunyuan-moe", json!({"moe_topk": [3]}), "`moe_topk` has no number for layer 1"),
+        ("hunyuan-moe", json!({"moe_topk": 8}), "8 experts of 7"),
+        ("hunyuan-moe", json!({"num_experts": 8}), "experts.7.gate_proj"),
         ("glm4", json!({"partial_rotary_factor": 1.5}), "should rotate"),
         ("glm4-moe", json!({"use_qk_norm": true}), "`use_qk_norm` is on"),
         ("glm4-moe-norm", json!({"use_qk_norm": false}), "`use_qk_norm` is off"),
