@@ -160,6 +160,18 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
         ),
         (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma4-moe"), How::Default, &F16),
         (
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/command-r-norm"),
+            How::Default,
+            &F16,
+        ),
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/starcoder2"), How::Default, &F16),
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/apertus"), How::Default, &F16),
+        (
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/hunyuan-moe"),
+            How::Default,
+            &F16,
+        ),
+        (
             concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma4-shared"),
             How::Default,
             &F16,

@@ -56,6 +56,8 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/glm4-moe"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/minimax-m2"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/exaone4-window"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/starcoder2-window"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/hunyuan-dense"),
         // Layers attend to what others store, behind windows too.
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma4-shared"),
         // There are no keys and values at all.

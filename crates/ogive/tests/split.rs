@@ -33,7 +33,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// Models, their layers, and whether the table of tokens is the head.
-const MODELS: [(&str, usize, bool); 18] = [
+const MODELS: [(&str, usize, bool); 21] = [
     ("llama", 2, false),
     ("gemma2", 2, true),
     ("qwen3", 3, false),
@@ -50,6 +50,9 @@ const MODELS: [(&str, usize, bool); 18] = [
     ("glm4-moe", 2, false),
     ("minimax-m2", 2, false),
     ("exaone4-window", 3, true),
+    ("command-r-norm", 2, false),
+    ("apertus", 2, false),
+    ("hunyuan-moe", 2, false),
     ("gemma4-moe", 3, true),
     ("gemma4-shared", 6, true),
 ];
