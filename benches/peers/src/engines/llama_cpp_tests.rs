@@ -14,8 +14,11 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 34] = [
+const READ: [&str; 42] = [
+    "apertus",
+    "arcee",
     "cohere2",
+    "command-r",
     "ernie4-5",
     "ernie4-5-moe",
     "exaone4",
@@ -32,6 +35,8 @@ const READ: [&str; 34] = [
     "granite-hybrid-moe",
     "granite-moe",
     "granite-moe-shared",
+    "hunyuan-dense",
+    "hunyuan-moe",
     "lfm2",
     "lfm2-moe",
     "llama",
@@ -43,12 +48,15 @@ const READ: [&str; 34] = [
     "nemotron-h",
     "nemotron-h-moe",
     "olmoe",
+    "phi2",
     "qwen2-moe",
     "qwen3-5",
     "qwen3-5-moe",
     "qwen3-moe",
     "seed-oss",
     "smollm3",
+    "stablelm",
+    "starcoder2",
 ];
 
 fn golden(name: &str) -> PathBuf {
