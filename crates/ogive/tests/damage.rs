@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, mixtures and one with windows, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 22] = [
+const HYBRIDS: [(&str, &[&str]); 21] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -29,8 +29,7 @@ const HYBRIDS: [(&str, &[&str]); 22] = [
     ("minimax-m2", &TURNED_IN_PART),
     ("ernie4-5-moe", &FROM_LAYER_TO_LAYER),
     ("exaone4", &SLIDING),
-    ("command-r-norm", &OF_COMMAND_R),
-    ("starcoder2", &OF_STARCODER2),
+    ("command-r", &OF_COMMAND_R),
     ("apertus", &OF_APERTUS),
     ("hunyuan-moe", &OF_HUNYUAN),
     ("gemma4-moe", &GEMMA4),
@@ -38,8 +37,6 @@ const HYBRIDS: [(&str, &[&str]); 22] = [
 ];
 
 const OF_COMMAND_R: [&str; 3] = ["layer_norm_eps", "logit_scale", "use_qk_norm"];
-
-const OF_STARCODER2: [&str; 3] = ["norm_epsilon", "sliding_window", "use_bias"];
 
 const OF_APERTUS: [&str; 2] = ["hidden_act", "rope_scaling"];
 
