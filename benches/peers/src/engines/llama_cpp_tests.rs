@@ -107,10 +107,11 @@ fn llama_cpp_reads_what_we_write() {
             let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             println!("{name:14} {} {worst:.1e}", case["name"]);
             // What keeps queries and keys of length one from a division by 0 is another thing there, and the rule magnifies it.
-            // GELU is a table of halves: with halves before and after it in transformers, Gemma 4's logits move as far.
+            // GELU is a table of halves: with halves before and after it in transformers, Gemma 4's logits move as far, and Phi-2's and
+            // StarCoder2's moved by 7e-4.
             let bound = match name {
                 "qwen3-5" | "qwen3-5-moe" => 5e-4,
-                "gemma4" | "gemma4-moe" | "gemma4-shared" => 5e-3,
+                "gemma4" | "gemma4-moe" | "gemma4-shared" | "phi2" | "starcoder2" => 5e-3,
                 _ => 2e-5,
             };
             if worst.is_nan() || worst > bound || got.iter().any(|v| v.is_nan()) {
