@@ -11,7 +11,7 @@ pub(crate) enum HeadNorm {
     /// Of each head, or of all of a row, as it has factors for.
     Rms(RmsNorm),
     /// Of each head, with a factor for each of its elements, or besides one for each element of all heads.
-    Layer(LayerNorm, Option<Tensor>),
+    Layer(Box<(LayerNorm, Option<Tensor>)>),
 }
 
 impl HeadNorm {
@@ -29,7 +29,7 @@ impl HeadNorm {
         };
         let factors = norm.weight.shape().len();
         if factors == dim {
-            return Ok(Self::Layer(norm, None));
+            return Ok(Self::Layer((norm, None).into()));
         }
         l.fits(&format!("{name}.weight"), factors, heads.saturating_mul(dim))?;
         if norm.bias.is_some() {
@@ -38,7 +38,7 @@ impl HeadNorm {
         }
         let factors = Some(norm.weight.reshape([factors])?);
         let weight = l.backend().upload(&vec![1.0; dim], [dim].into())?;
-        Ok(Self::Layer(LayerNorm { weight, ..norm }, factors))
+        Ok(Self::Layer((LayerNorm { weight, ..norm }, factors).into()))
     }
 
     /// `[n, heads * dim]` or as `cut` says, `[n, heads, dim]`, `-> [n, heads, dim]`
@@ -50,10 +50,13 @@ impl HeadNorm {
                 norm.forward(s, &x.reshape(row)?)?.reshape(cut)
             }
             Self::Rms(norm) => norm.forward(s, &x.reshape(cut)?),
-            Self::Layer(norm, None) => norm.forward(s, &x.reshape(cut)?),
-            Self::Layer(norm, Some(factors)) => {
-                let normed = norm.forward(s, &x.reshape(cut)?)?.reshape(row)?;
-                s.backend.mul(normed, factors)?.reshape(cut)
+            Self::Layer(layer) => {
+                let (norm, factors) = &**layer;
+                let normed = norm.forward(s, &x.reshape(cut)?)?;
+                match factors {
+                    Some(factors) => s.backend.mul(normed.reshape(row)?, factors)?.reshape(cut),
+                    None => Ok(normed),
+                }
             }
         }
     }
