@@ -8,8 +8,8 @@ use crate::ggml_type::GgmlType;
 /// Where in a block of the format there are numbers of several bytes, and how many each has; `None` where it is not known.
 const fn numbers(ty: GgmlType) -> Option<&'static [(usize, usize)]> {
     Some(match ty {
-        // `d`
-        GgmlType::Q4_0 | GgmlType::Q8_0 | GgmlType::IQ4_NL => &[(0, 2)],
+        // `d`; what else IQ2_S and IQ3_S have is bytes
+        GgmlType::Q4_0 | GgmlType::Q8_0 | GgmlType::IQ4_NL | GgmlType::IQ2_S | GgmlType::IQ3_S => &[(0, 2)],
         // `d` and `m`, or `dmin`; the small scales of K-quants are bytes
         GgmlType::Q4_1 | GgmlType::Q4_K | GgmlType::Q5_K => &[(0, 2), (2, 2)],
         // `qh`, which ggml copies out of a number of 32 bits
@@ -20,6 +20,8 @@ const fn numbers(ty: GgmlType) -> Option<&'static [(usize, usize)]> {
         GgmlType::Q6_K => &[(208, 2)],
         // `d` and `scales_h`
         GgmlType::IQ4_XS => &[(0, 2), (2, 2)],
+        GgmlType::TQ1_0 => &[(52, 2)],
+        GgmlType::TQ2_0 => &[(64, 2)],
         GgmlType::MXFP4 => &[],
         _ => return None,
     })

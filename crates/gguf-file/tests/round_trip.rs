@@ -164,7 +164,7 @@ fn big_blocks(ty: GgmlType, bytes: &[u8]) -> Gguf {
 /// By what stands where in the documents of the formats (and in `ogive-tensor`): halves, and the fifth bits of Q5_0 and Q5_1.
 #[test]
 fn blocks_of_a_big_endian_file_are_swapped_where_they_have_numbers() {
-    let halves: [(GgmlType, &[usize]); 13] = [
+    let halves: [(GgmlType, &[usize]); 17] = [
         (GgmlType::Q4_0, &[0]),
         (GgmlType::Q4_1, &[0, 2]),
         (GgmlType::Q5_0, &[0]),
@@ -177,6 +177,10 @@ fn blocks_of_a_big_endian_file_are_swapped_where_they_have_numbers() {
         (GgmlType::Q6_K, &[208]),
         (GgmlType::IQ4_NL, &[0]),
         (GgmlType::IQ4_XS, &[0, 2]),
+        (GgmlType::IQ2_S, &[0]),
+        (GgmlType::IQ3_S, &[0]),
+        (GgmlType::TQ1_0, &[52]),
+        (GgmlType::TQ2_0, &[64]),
         (GgmlType::MXFP4, &[]),
     ];
     for &ty in GgmlType::ALL.iter().filter(|t| !t.is_plain()) {

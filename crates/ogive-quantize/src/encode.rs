@@ -147,7 +147,7 @@ mod tests {
             packed(&w, to, 2).map_err(|e| e.to_string())
         };
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            for to in FORMATS {
+            for to in FORMATS.iter().filter(|f| f.encode.is_some()) {
                 let e = bad(value, to).unwrap_err();
                 assert!(
                     e.starts_with("blk.0.attn_q.weight: element 5 of row 129 is") && e.contains("damaged"),
@@ -161,7 +161,7 @@ mod tests {
             to.decode_row(&bad(70_000.0, to).unwrap()[129 * to.row_bytes(4096)..], &mut out);
             assert!(out.iter().all(|v| v.is_finite()) && (out[5] / 70_000.0 - 1.0).abs() < 0.01);
         }
-        for to in FORMATS {
+        for to in FORMATS.iter().filter(|f| f.encode.is_some()) {
             let most = greatest(to).min(1e30);
             let mut out = vec![0.0; 4096];
             to.decode_row(&bad(most, to).unwrap()[129 * to.row_bytes(4096)..], &mut out);
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_keeps_its_format_keeps_its_bytes() {
-        for format in FORMATS.iter().filter(|f| f.block_bytes > 4) {
+        for format in FORMATS.iter().filter(|f| f.block_bytes > 4 && f.encode.is_some()) {
             let mut state = 7_u32;
             let mut bytes: Vec<u8> = (0..3 * format.row_bytes(512))
                 .map(|_| {

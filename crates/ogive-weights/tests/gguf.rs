@@ -300,16 +300,16 @@ fn unknown_architectures_and_formats_are_named() {
     assert!(e.contains("general.architecture"), "{e}");
     let mut writer = gguf_file::GgufWriter::new();
     writer.set("general.architecture", "llama");
-    writer.tensor("output.weight", &[256], gguf_file::GgmlType::IQ2_XXS).unwrap();
+    writer.tensor("output.weight", &[256], gguf_file::GgmlType::NVFP4).unwrap();
     let mut file = Vec::new();
     let mut data = writer.write_to(&mut file).unwrap();
-    data.write_data("output.weight", &[0; 66]).unwrap();
+    data.write_data("output.weight", &[0; 144]).unwrap();
     data.finish().unwrap();
     let model = open(file).unwrap();
     assert!(model.source.tensors().is_empty());
     assert_eq!(model.source.left_out(), ["lm_head.weight"]);
     let e = model.source.get("lm_head.weight").unwrap_err().to_string();
-    assert!(e.contains("output.weight") && e.contains("IQ2_XXS") && e.contains("q4_k, q5_k"), "{e}");
+    assert!(e.contains("output.weight") && e.contains("NVFP4") && e.contains("q4_k, q5_k"), "{e}");
 }
 
 /// An architecture that this crate knows nothing of, from outside.

@@ -1,11 +1,12 @@
 //! Weight formats. A format is a value, not an enum variant, so that a crate outside this workspace can bring its own:
 //! it says how to decode a block, and every backend can then run it, if slowly.
-
 //!
 //! Every decoder of a format that ggml has gives the same bits as ggml's, also where sums and products could be ordered otherwise; tests hold
 //! that against blocks that ggml made.
 
+mod codebook;
 mod float8;
+pub mod grids;
 mod k_encode;
 mod k_quants;
 mod legacy;
@@ -13,12 +14,15 @@ mod level_encode;
 mod nonlinear;
 mod plain;
 mod search;
+mod ternary;
 
+pub use codebook::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 pub use float8::F8_E4M3;
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use nonlinear::{IQ4_NL, IQ4_XS, MXFP4};
 pub use plain::{BF16, F16, F32};
+pub use ternary::{TQ1_0, TQ2_0};
 
 use crate::{Error, Result};
 use half::f16;
@@ -116,7 +120,8 @@ impl fmt::Debug for Format {
 /// Every format of this crate.
 pub static FORMATS: &[&Format] = &[
     &F32, &F16, &BF16, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q8_0, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &IQ4_NL,
-    &IQ4_XS, &MXFP4, &F8_E4M3,
+    &IQ4_XS, &MXFP4, &F8_E4M3, &IQ1_S, &IQ1_M, &IQ2_XXS, &IQ2_XS, &IQ2_S, &IQ3_XXS, &IQ3_S, &TQ1_0,
+    &TQ2_0,
 ];
 
 /// The format called `name`, in any case; `None` for a name this crate does not know.
