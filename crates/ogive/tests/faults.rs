@@ -7,7 +7,7 @@
 
 use ogive::engine::{Limits, Request};
 use ogive::{Device, Options};
-use ptx_emulator_launcher::test::faults::{After, Faults, Walk, each, wider};
+use ptx_emulator_launcher::test::faults::{After, Faults, Walk, each};
 use ptx_emulator_launcher::{Launcher, Nvrtc, test, test_name};
 use std::collections::BTreeSet;
 use std::error::Error as AnyError;
@@ -57,6 +57,12 @@ fn faults(name: &str, nvrtc: Nvrtc) -> Faults {
         .set("OGIVE_CUDA_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"))
         .patience(Duration::from_secs(300));
     Faults::new(name, "worked", launcher).first()
+}
+
+/// Each of the first calls, then ever further apart: a model makes the same ones again and again. Operators, which make each once, have each fail
+/// or every few (`wider`).
+fn sparser(at: u64) -> u64 {
+    at + 1 + at / 4
 }
 
 /// What is said where a context failed.
@@ -122,14 +128,14 @@ fn no_page_locked_memory() {
 /// A kernel that fails takes its context along, wherever that is: ever further apart.
 #[test]
 fn a_kernel_fails() {
-    let (counts, next, after) = (&["launches"], wider, After::Fails);
+    let (counts, next, after) = (&["launches"], sparser, After::Fails);
     take(test_name!(), &[Walk { fault: "launch:N", counts, next, after, wanted: GONE }]);
 }
 
-/// A launch that the driver refuses leaves everything as it was. Operators are refused each of theirs, a model every fifth of some 300.
+/// A launch that the driver refuses leaves everything as it was. Operators are refused each of theirs, a model every eleventh of some 300.
 #[test]
 fn a_launch_is_refused() {
-    let (counts, next, after) = (&["launches"], |at| at + 5, After::WorksAgain);
+    let (counts, next, after) = (&["launches"], |at| at + 11, After::WorksAgain);
     let wanted = &["launching", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)"];
     take(test_name!(), &[Walk { fault: "launch:N:701", counts, next, after, wanted }]);
 }
@@ -164,16 +170,22 @@ fn a_graph_fails() {
     );
 }
 
-/// As launches.
+/// As launches: operators have each of theirs fail.
 #[test]
 fn a_copy_fails() {
-    let (counts, next) = (&["uploads", "downloads", "device_copies"], each);
+    let counts = &["uploads", "downloads", "device_copies"];
     let refused = &["bytes", "CUDA_ERROR_INVALID_VALUE (1)"];
     take(
         test_name!(),
         &[
-            Walk { fault: "memcpy:N", counts, next, after: After::Fails, wanted: GONE },
-            Walk { fault: "memcpy:N:1", counts, next, after: After::WorksAgain, wanted: refused },
+            Walk { fault: "memcpy:N", counts, next: sparser, after: After::Fails, wanted: GONE },
+            Walk {
+                fault: "memcpy:N:1",
+                counts,
+                next: |at| at + 3,
+                after: After::WorksAgain,
+                wanted: refused,
+            },
         ],
     );
 }
@@ -181,7 +193,7 @@ fn a_copy_fails() {
 /// Not at each of all calls, of which there are hundreds: that would take minutes.
 #[test]
 fn the_device_is_lost() {
-    let (counts, next) = (&["calls"], wider);
+    let (counts, next) = (&["calls"], sparser);
     let wanted = &["CUDA_ERROR_UNKNOWN (999)"];
     take(test_name!(), &[Walk { fault: "lost:N", counts, next, after: After::FailsOrEnds, wanted }]);
 }
