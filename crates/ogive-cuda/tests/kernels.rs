@@ -2,8 +2,8 @@
 //! keeps an array in memory.
 //!
 //! All samples for all architectures, `-- --ignored --nocapture every_architecture`, take a core half an hour, at some 0.2 s each, and say
-//! after each module how far they are. So every day a compiler makes all samples for the architectures that paths and tables were made
-//! for, which are those that [`ALL_SAMPLES`] names, and of each other family one sample of each module: what is code for a family alone
+//! after each module how far they are. So every day the compilers that programs have make all samples for the architectures that paths and tables
+//! were made for, each for one fewer than [`SAMPLES_FOR`] names, and of other families one sample of each module: what is code for a family alone
 //! stands behind a condition that one sample shows, and how registers are given out hardly differs between devices of a family.
 //! `OGIVE_CUDA_FILTER=attend,norm` takes only modules whose names contain one of these, `OGIVE_CUDA_ARCHITECTURES=80,90` only those
 //! architectures.
@@ -22,7 +22,7 @@ fn compiler(nvrtc: Nvrtc) -> Option<Compiler> {
 
 /// The architectures for which a compiler of this generation makes samples every day, each for all of them but one, in turn: where tensor cores
 /// have no bf16, where they have, and where kernels may begin before the last has ended; of the newest compiler the last of these and the newest
-/// that it knows. What programs run is what NVRTC 12 and 13 make; 11 makes one sample of each module for every family.
+/// that it knows. What programs run is what NVRTC 12 and 13 make; 11 makes one sample of each module for every family, and they for every second one.
 const SAMPLES_FOR: [(Nvrtc, &[u32]); 2] = [(Nvrtc::V12, &[75, 80, 90]), (Nvrtc::V13, &[90, NEWEST])];
 /// Stands for the newest architecture that a compiler knows.
 const NEWEST: u32 = u32::MAX;
@@ -65,12 +65,16 @@ fn daily(turns: &[u32], known: &[u32], number: usize, samples: usize) -> Vec<(u3
         families.entry(family(architecture)).or_default().push(architecture);
     }
     let in_turn = turns.iter().enumerate().flat_map(|(turn, a)| (0..samples).map(move |i| (turn, *a, i)));
-    let in_turn =
-        in_turn.filter(|(turn, _, i)| (number + turn + i) % turns.len() > 0).map(|(_, a, i)| (a, i));
-    // Another member for each module, and another sample in each family.
+    let in_turn = in_turn
+        .filter(|(turn, _, i)| !(number + turn + i).is_multiple_of(turns.len()))
+        .map(|(_, a, i)| (a, i));
+    // Another member for each module, and another sample in each family; of compilers with such turns every second family.
+    let every = if turns.is_empty() { 1 } else { 2 };
     let rest = families.values().enumerate().filter_map(|(i, members)| {
         let others: Vec<u32> = members.iter().copied().filter(|a| !turns.contains(a)).collect();
-        others.get(number % others.len().max(1)).map(|a| (*a, (number + i) % samples))
+        let member =
+            others.get(number / every % others.len().max(1)).filter(|_| (number + i).is_multiple_of(every));
+        member.map(|a| (*a, (number + i / every) % samples))
     });
     in_turn.chain(rest).collect()
 }
