@@ -1,7 +1,7 @@
 //! The modules for mixtures of experts.
 
-use crate::int8::{DIRECT, PACKED, STREAM};
-use crate::{FORMATS, HALF, MATRIX, PRELUDE, Source, TILE, TILE_MMA};
+use crate::int8::{DIRECT, FEW_CODES, PACKED, STREAM};
+use crate::{FEW, FORMATS, GRIDS, HALF, MATRIX, PRELUDE, Source, TILE, TILE_MMA};
 
 const GATING: (&str, &str) = file!("gating.cu");
 
@@ -12,7 +12,7 @@ pub const ROUTE: Source =
 /// Rows through their experts.
 pub const EXPERTS: Source = Source {
     name: "experts",
-    files: &[PRELUDE, FORMATS, GATING, file!("experts.cu")],
+    files: &[PRELUDE, FORMATS, GRIDS, FEW, GATING, file!("experts.cu")],
     kernels: &["experts_up", "experts_down"],
     samples: &[
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("VECTOR", "1")],
@@ -25,7 +25,19 @@ pub const EXPERTS: Source = Source {
 /// Rows through their experts in integers, few rows.
 pub const EXPERTS_INT8: Source = Source {
     name: "experts_int8",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, GATING, file!("experts_int8.cu")],
+    files: &[
+        PRELUDE,
+        MATRIX,
+        FORMATS,
+        GRIDS,
+        FEW,
+        PACKED,
+        FEW_CODES,
+        STREAM,
+        DIRECT,
+        GATING,
+        file!("experts_int8.cu"),
+    ],
     kernels: &["experts_up_int8", "experts_down_int8"],
     samples: &[
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("ROWS", "1")],
@@ -57,7 +69,7 @@ macro_rules! many {
 /// Rows through their experts in single precision, many rows.
 pub const EXPERTS_MANY: Source = Source {
     name: "experts_many",
-    files: &[PRELUDE, FORMATS, TILE, GATING, file!("experts_many.cu")],
+    files: &[PRELUDE, FORMATS, GRIDS, FEW, TILE, GATING, file!("experts_many.cu")],
     kernels: &["experts_up_many", "experts_down_many"],
     samples: &[
         &many!("q4_k", "q4_k", "q6_k", "1", "0"),
@@ -93,7 +105,7 @@ macro_rules! up {
 /// Rows through the gates of their experts, or on their way up where nothing is gated, by tensor cores.
 pub const EXPERTS_UP_MMA: Source = Source {
     name: "experts_up_mma",
-    files: &[PRELUDE, FORMATS, MATRIX, HALF, TILE_MMA, GATING, file!("experts_up_mma.cu")],
+    files: &[PRELUDE, FORMATS, GRIDS, FEW, MATRIX, HALF, TILE_MMA, GATING, file!("experts_up_mma.cu")],
     kernels: &["experts_up_mma"],
     samples: &[
         &up!("q4_k", "q4_k", "1", "bf16", "4", "1", "16", "64", "256", "144", "0"),
@@ -114,7 +126,7 @@ pub const EXPERTS_UP_MMA: Source = Source {
 /// What experts made of their rows, back to the width of those, by tensor cores.
 pub const EXPERTS_DOWN_MMA: Source = Source {
     name: "experts_down_mma",
-    files: &[PRELUDE, FORMATS, MATRIX, HALF, TILE_MMA, file!("experts_down_mma.cu")],
+    files: &[PRELUDE, FORMATS, GRIDS, FEW, MATRIX, HALF, TILE_MMA, file!("experts_down_mma.cu")],
     kernels: &["experts_down_mma"],
     samples: &[
         &mma!("q6_k", "1", "bf16", "4", "1", "2", "16", "64", "256", "240"),

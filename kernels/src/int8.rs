@@ -1,8 +1,9 @@
 //! The modules for products of packed weights with 8-bit activations. Those with one row, by blocks that stay, are for halves as well.
 
-use crate::{FORMATS, MATRIX, PRELUDE, QUADS, Source};
+use crate::{FEW, FORMATS, GRIDS, MATRIX, PRELUDE, QUADS, Source};
 
 pub(crate) const PACKED: (&str, &str) = file!("packed.cu");
+pub(crate) const FEW_CODES: (&str, &str) = file!("few_codes.cu");
 pub(crate) const ROUNDING: (&str, &str) = file!("rounding.cu");
 pub(crate) const STREAM: (&str, &str) = file!("stream.cu");
 pub(crate) const DIRECT: (&str, &str) = file!("direct.cu");
@@ -33,7 +34,19 @@ macro_rules! int8_mma {
 /// Products of packed weights with few rows of 8-bit activations.
 pub const LINEAR_INT8: Source = Source {
     name: "linear_int8",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, PRODUCTS, file!("linear_int8.cu")],
+    files: &[
+        PRELUDE,
+        MATRIX,
+        FORMATS,
+        GRIDS,
+        FEW,
+        PACKED,
+        FEW_CODES,
+        STREAM,
+        DIRECT,
+        PRODUCTS,
+        file!("linear_int8.cu"),
+    ],
     kernels: &["linear_int8"],
     samples: &[
         &int8!("q4_k", "1", "1"),
@@ -50,6 +63,9 @@ pub const LINEAR_INT8: Source = Source {
         &int8!("iq4_nl", "8", "2"),
         &int8!("iq4_xs", "8", "2"),
         &int8!("mxfp4", "8", "2"),
+        &int8!("iq1_m", "8", "2"),
+        &int8!("iq3_xxs", "8", "2"),
+        &int8!("tq1_0", "8", "2"),
         &int8!("q6_k", "1", "1"),
         &int8!("q8_0", "1", "1"),
         &int8!("q4_k", "4", "2"),
@@ -82,7 +98,10 @@ pub const LINEAR_ONE: Source = Source {
         PRELUDE,
         MATRIX,
         FORMATS,
+        GRIDS,
+        FEW,
         PACKED,
+        FEW_CODES,
         ROUNDING,
         QUADS,
         file!("one.cu"),
@@ -119,13 +138,16 @@ pub const LINEAR_ONE: Source = Source {
         &one!("iq4_nl", "16", "5760", "0", "1"),
         &one!("iq4_xs", "16", "5760", "0", "1"),
         &one!("mxfp4", "16", "5760", "0", "1"),
+        &one!("iq1_s", "16", "5760", "0", "1"),
+        &one!("iq2_xs", "16", "5760", "0", "1"),
+        &one!("tq1_0", "16", "5760", "0", "1"),
     ],
 };
 
 /// Products of packed weights with some rows of 8-bit activations, by tensor cores.
 pub const LINEAR_INT8_MMA: Source = Source {
     name: "linear_int8_mma",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, PRODUCTS, file!("linear_int8_mma.cu")],
+    files: &[PRELUDE, MATRIX, FORMATS, GRIDS, FEW, PACKED, FEW_CODES, PRODUCTS, file!("linear_int8_mma.cu")],
     kernels: &["linear_int8_mma"],
     samples: &[
         &int8_mma!("q4_k", "1", "1", "176"),
@@ -147,6 +169,9 @@ pub const LINEAR_INT8_MMA: Source = Source {
         &int8_mma!("iq4_nl", "2", "8", "176"),
         &int8_mma!("iq4_xs", "2", "8", "176"),
         &int8_mma!("mxfp4", "2", "8", "176"),
+        &int8_mma!("iq2_s", "2", "8", "112"),
+        &int8_mma!("iq2_xxs", "2", "8", "112"),
+        &int8_mma!("tq2_0", "2", "8", "112"),
         &int8_mma!("q4_k", "1", "4", "176"),
         &int8_mma!("q2_k", "1", "1", "112"),
         &int8_mma!("q2_k", "1", "2", "112"),
@@ -173,7 +198,18 @@ pub const LINEAR_INT8_MMA: Source = Source {
 /// Two such products at once, with a function of the one.
 pub const LINEAR_GATED_INT8: Source = Source {
     name: "linear_gated_int8",
-    files: &[PRELUDE, MATRIX, FORMATS, PACKED, STREAM, DIRECT, file!("linear_gated_int8.cu")],
+    files: &[
+        PRELUDE,
+        MATRIX,
+        FORMATS,
+        GRIDS,
+        FEW,
+        PACKED,
+        FEW_CODES,
+        STREAM,
+        DIRECT,
+        file!("linear_gated_int8.cu"),
+    ],
     kernels: &["linear_gated_int8"],
     samples: &[
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("ROWS", "1")],

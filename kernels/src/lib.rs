@@ -88,6 +88,8 @@ pub use recurrent::{CAUSAL_CONV, LINEAR_ATTENTION, SELECTIVE_SCAN};
 
 const PRELUDE: (&str, &str) = file!("prelude.cu");
 const FORMATS: (&str, &str) = file!("formats.cu");
+const GRIDS: (&str, &str) = file!("grids.cu");
+const FEW: (&str, &str) = file!("few_bits.cu");
 const STEP: (&str, &str) = file!("step.cu");
 const PAGES: (&str, &str) = file!("pages.cu");
 const MATRIX: (&str, &str) = file!("matrix.cu");
@@ -98,9 +100,10 @@ const TILE_MMA: (&str, &str) = file!("tile_mma.cu");
 const ROTATION: (&str, &str) = file!("rotation.cu");
 
 /// Formats that kernels decode, by the names that weight files use.
-pub const WEIGHT_FORMATS: [&str; 16] = [
+pub const WEIGHT_FORMATS: [&str; 25] = [
     "f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k",
-    "iq4_nl", "iq4_xs", "mxfp4",
+    "iq4_nl", "iq4_xs", "mxfp4", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "tq1_0",
+    "tq2_0",
 ];
 
 /// What kernels decode and no file has: blocks of a factor in single precision and 32 elements of FP8 (E4M3). No product of integers is made with it.
@@ -136,7 +139,7 @@ pub const MOVES: Source = Source {
 /// Rows of a table.
 pub const EMBED: Source = Source {
     name: "embed",
-    files: &[PRELUDE, FORMATS, STEP, file!("embed.cu")],
+    files: &[PRELUDE, FORMATS, GRIDS, FEW, STEP, file!("embed.cu")],
     kernels: &["embed"],
     samples: &[
         &[("FORMAT", "q4_k"), ("VECTOR", "1"), ("KIND", "0")],
@@ -147,7 +150,7 @@ pub const EMBED: Source = Source {
 /// Products with weights, few rows.
 pub const LINEAR_FEW: Source = Source {
     name: "linear_few",
-    files: &[PRELUDE, FORMATS, file!("linear_few.cu")],
+    files: &[PRELUDE, FORMATS, GRIDS, FEW, file!("linear_few.cu")],
     kernels: &["linear_few", "linear_gated_few"],
     samples: &[
         &[("FORMAT", "f32"), ("VECTOR", "0"), ("ROWS", "8")],
@@ -168,7 +171,7 @@ pub const LINEAR_FEW: Source = Source {
 /// Products with weights, many rows.
 pub const LINEAR_MANY: Source = Source {
     name: "linear_many",
-    files: &[PRELUDE, FORMATS, TILE, file!("linear_many.cu")],
+    files: &[PRELUDE, FORMATS, GRIDS, FEW, TILE, file!("linear_many.cu")],
     kernels: &["linear_many"],
     samples: &[
         &[("FORMAT", "bf16"), ("VECTOR", "0")],
@@ -210,7 +213,7 @@ pub const GATED_HALVES: Source = Source {
 /// Packed weights as halves, for products by cuBLAS.
 pub const UNPACK: Source = Source {
     name: "unpack",
-    files: &[PRELUDE, FORMATS, MATRIX, HALF, file!("unpack.cu")],
+    files: &[PRELUDE, FORMATS, GRIDS, FEW, MATRIX, HALF, file!("unpack.cu")],
     kernels: &["unpack"],
     samples: &[
         &[("FORMAT", "q4_k"), ("VECTOR", "1"), ("HALF", "bf16")],
@@ -230,6 +233,7 @@ pub const UNPACK: Source = Source {
         &[("FORMAT", "iq4_xs"), ("VECTOR", "1"), ("HALF", "bf16")],
         &[("FORMAT", "mxfp4"), ("VECTOR", "1"), ("HALF", "bf16")],
         &[("FORMAT", "f8_blocks"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "iq3_s"), ("VECTOR", "1"), ("HALF", "bf16")],
         &[("FORMAT", "q6_k"), ("VECTOR", "1"), ("HALF", "f16")],
         &[("FORMAT", "f16"), ("VECTOR", "0"), ("HALF", "f16")],
         &[("FORMAT", "f32"), ("VECTOR", "0"), ("HALF", "f16")],
@@ -239,7 +243,7 @@ pub const UNPACK: Source = Source {
 /// Products with weights, by tensor cores.
 pub const LINEAR_MMA: Source = Source {
     name: "linear_mma",
-    files: &[PRELUDE, FORMATS, MATRIX, HALF, TILE_MMA, file!("linear_mma.cu")],
+    files: &[PRELUDE, FORMATS, GRIDS, FEW, MATRIX, HALF, TILE_MMA, file!("linear_mma.cu")],
     kernels: &["linear_mma"],
     samples: &[
         &mma!("f32", "1", "bf16", "4", "1", "2", "16", "64", "64", "272"),
@@ -259,6 +263,7 @@ pub const LINEAR_MMA: Source = Source {
         &mma!("iq4_xs", "1", "bf16", "4", "1", "2", "16", "64", "256", "176"),
         &mma!("mxfp4", "1", "bf16", "4", "1", "2", "16", "64", "64", "80"),
         &mma!("f8_blocks", "1", "bf16", "4", "1", "2", "16", "64", "64", "112"),
+        &mma!("iq3_s", "1", "bf16", "4", "1", "2", "16", "64", "256", "144"),
         &mma!("q4_k", "1", "f16", "4", "1", "1", "8", "64", "256", "144"),
         &mma!("q8_0", "1", "f16", "4", "1", "1", "8", "64", "64", "112"),
         &mma!("q6_k", "1", "f16", "4", "1", "1", "8", "64", "256", "240"),

@@ -1,6 +1,6 @@
 //! A weight on the device: the packed bytes as they came, and how kernels read them.
 //!
-//! Nothing is decoded that a kernel can decode: sixteen formats of ogive-tensor stay as the file has them. FP8 keeps its bytes, too, and the factors of
+//! Nothing is decoded that a kernel can decode: the formats of ogive-tensor stay as the file has them. FP8 keeps its bytes, too, and the factors of
 //! its tiles are laid among them, one for each 32 columns, so that what reads a weight reads these where it reads elements. Where the columns of a packed
 //! weight are in another order than its inputs (act-order), that order lies behind the rows, four bytes a column. A stranger's format,
 //! weights with factors beside their elements, and stacks of experts in an order (no file has one for all experts) are decoded row by

@@ -6,6 +6,7 @@
 use super::*;
 use crate::CudaBackend;
 use crate::launch::tests::on;
+use crate::ops::few_tests::{FEW, factor, group_of_few, is_few, set_factor};
 use crate::weight;
 use ogive_backend::{Activation, Backend};
 use ogive_tensor::{F16, FORMATS, Format, HostWeight, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0};
@@ -15,7 +16,7 @@ use ptx_emulator_launcher::{Nvrtc, test_name};
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn bits(&mut self) -> u32 {
+    pub(crate) fn bits(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 32) as u32
     }
@@ -26,7 +27,7 @@ impl Random {
     }
 }
 
-fn half(b: &[u8], at: usize) -> f32 {
+pub(crate) fn half(b: &[u8], at: usize) -> f32 {
     let bits = u16::from_le_bytes([b[at], b[at + 1]]);
     let (sign, e, m) = (if bits >> 15 == 1 { -1.0 } else { 1.0 }, bits >> 10 & 31, f32::from(bits & 1023));
     match (e, bits & 1023) {
@@ -63,6 +64,9 @@ const E2M1: [i32; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 
 /// The i-th 32 of a block's elements.
 pub(crate) fn group(name: &str, b: &[u8], i: usize) -> Group {
+    if let Some((_, unit)) = FEW.iter().find(|(few, _)| *few == name) {
+        return group_of_few(*unit, name, b, i);
+    }
     let byte = |at: usize| i32::from(b[at]);
     let nibble = |at: usize, j: usize| byte(at + j % 16) >> (4 * (j / 16)) & 15;
     let (n, j4) = (i / 4, i % 4);
@@ -205,7 +209,7 @@ fn product_in_parts(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
         let w = group(format.name, block, g % per);
         let sum = |j: usize| (0..16).map(|k| w.codes[16 * j + k] * a[16 * j + k]).sum::<i32>();
         let all = |j: usize| a[16 * j..][..16].iter().sum::<i32>() as f32;
-        let halves = ["q2_k", "q3_k", "q6_k"].contains(&format.name);
+        let halves = ["q2_k", "q3_k", "q6_k", "iq1_m", "iq2_xs", "iq2_s"].contains(&format.name);
         let mut p = match halves {
             true => {
                 let [low, high] = w.scales.map(|scale| w.d * scale as f32);
@@ -241,6 +245,11 @@ pub(crate) fn weight_of(
 ) -> HostWeight {
     let mut bytes: Vec<u8> = (0..out * format.row_bytes(cols)).map(|_| r.bits() as u8).collect();
     for block in bytes.chunks_mut(format.block_bytes).filter(|_| !wild) {
+        if is_few(format.name) {
+            let half = factor(format.name, block);
+            set_factor(format.name, block, if half & 0x7c00 == 0x7c00 { half ^ 0x4000 } else { half });
+            continue;
+        }
         for at in halves(format.name) {
             if block[at + 1] & 0x7c == 0x7c {
                 block[at + 1] ^= 0x40;
@@ -292,6 +301,12 @@ pub(crate) fn lengths(format: &Format) -> [usize; 4] {
     if format.block_len == 32 { [32, 416, 1056, 3 * 1024 + 96] } else { [256, 768, 1280, 4096 + 256] }
 }
 
+/// The same with their numbers; of a format of very few bits one of them, more than a chunk: it differs from others in how a group is read alone.
+pub(crate) fn numbered(format: &Format) -> impl Iterator<Item = (usize, usize)> {
+    let one = is_few(format.name);
+    lengths(format).into_iter().enumerate().filter(move |(i, _)| !one || *i == 2)
+}
+
 /// A product of random rows and a random weight is its definition, a row of the weight's bytes with one of the activations, however it is made.
 pub(crate) fn is_defined(
     b: &CudaBackend,
@@ -316,7 +331,7 @@ fn products(formats: impl Iterator<Item = &'static Format>) {
     let (b, mut r, mut count) = (backend(), Random(1), 0);
     let (d, at) = (&b.device, "test");
     for format in formats {
-        for (i, cols) in lengths(format).into_iter().enumerate() {
+        for (i, cols) in numbered(format) {
             for (n, outs) in [(1, 1), ([2, 3, 4, 2][i], 2), ([5, 8, 7, 6][i], 2), (8, 1)] {
                 let out = [13, 3, 9, 1][i];
                 let what = format!("{} [{n}, {cols}] to {out}, {outs} of a warp", format.name);
@@ -354,7 +369,7 @@ fn tiles(formats: impl Iterator<Item = &'static Format>) {
     let (b, mut r, mut count) = (backend(), Random(4), 0);
     let (d, at) = (&b.device, "test");
     for format in formats {
-        for (i, cols) in lengths(format).into_iter().enumerate() {
+        for (i, cols) in numbered(format) {
             for (n, mt) in [[(2, 1), (64, 2)], [(8, 2), (13, 1)], [(24, 2), (16, 2)], [(5, 1), (40, 1)]][i] {
                 let out = [37, 3, 50, 16][i];
                 let what = format!("{} [{n}, {cols}] to {out}, {mt} sixteens", format.name);

@@ -19,3 +19,6 @@ pub(crate) mod recurrent;
 pub(crate) mod rope;
 pub(crate) mod slabs;
 pub(crate) mod split;
+
+#[cfg(test)]
+mod few_tests;

@@ -72,7 +72,7 @@ fn rows_alone(formats: impl Iterator<Item = &'static Format>) {
     let (b, mut r, mut count) = (persistent(), Random(5), 0);
     let (d, at) = (&b.device, "test");
     for format in formats {
-        for (i, cols) in lengths(format).into_iter().enumerate() {
+        for (i, cols) in numbered(format) {
             for coded in [false, true] {
                 // More rows than a grid has warps, so that some warps have several.
                 let out =
