@@ -1,6 +1,6 @@
 //! What operators are measured on: packed weights, activations, caches with sequences in them.
 //!
-//! Weights are sixteen rows repeated. A device does not look at what it multiplies, but it does look at addresses: each copy of a
+//! Weights are sixteen rows repeated. A device does not look at what it multiplies (numbers or not), but it does look at addresses: each copy of a
 //! weight lies in memory of its own, so that one after the other comes from memory and not from the L2.
 
 use crate::{Result, Run};
@@ -31,13 +31,24 @@ pub(crate) fn weights(
     let [experts, rows, cols] = shape;
     let (row_bytes, count) = (format.row_bytes(cols), experts * rows);
     let mut some = vec![0; 16 * row_bytes];
-    for (row, values) in some.chunks_mut(row_bytes).zip(values(16 * cols).chunks(cols)) {
-        format.encode_row(values, row)?;
+    match format.encode {
+        Some(_) => {
+            for (row, values) in some.chunks_mut(row_bytes).zip(values(16 * cols).chunks(cols)) {
+                format.encode_row(values, row)?;
+            }
+        }
+        // A format that is only read: any bytes, so that lanes look all over its tables, as they would.
+        None => some.iter_mut().enumerate().for_each(|(i, byte)| *byte = any_byte(i)),
     }
     let bytes: Vec<u8> = some.iter().copied().cycle().take(count * row_bytes).collect();
     let copies = (rotate / bytes.len().max(1)).clamp(1, 64);
     let host = HostWeight::new("w", shape, format, bytes.into())?;
     (0..copies).map(|_| Ok(b.upload_weight(&host)?)).collect()
+}
+
+/// Bytes without an order that a device could lean on: the upper bits of a generator's `i`-th state.
+fn any_byte(i: usize) -> u8 {
+    ((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 /// Sequences in a cache.

@@ -79,6 +79,7 @@ fn a_smoke_run_reports_everything() {
         "linear f32",
         "linear q4_k",
         "linear iq4_xs",
+        "linear iq1_s",
         "linear mxfp4",
         "linear_gated q4_k",
         "linear_many q4_k",

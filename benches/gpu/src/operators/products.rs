@@ -13,7 +13,9 @@ fn product(format: &Format, rows: usize, cols: usize, inner: usize) -> [f64; 2] 
 
 pub(super) fn linear(bench: &mut Bench<'_>) -> Result<()> {
     let (b, s) = (bench.b, bench.s);
-    let all = FORMATS.iter().map(|f| (*f, [s.ffn, s.dim]));
+    // Formats that are only read are many and one source: a trial run has the first of them.
+    let all = FORMATS.iter().filter(|f| f.encode.is_some() || !bench.run.smoke || f.name == "iq1_s");
+    let all = all.map(|f| (*f, [s.ffn, s.dim]));
     let others =
         [&F16, &Q8_0, &Q4_K].map(|f| [(f, [s.dim, s.ffn]), (f, [s.dim, s.dim]), (f, [s.vocab, s.dim])]);
     for (format, [cols, inner]) in all.chain(others.into_iter().flatten()) {
