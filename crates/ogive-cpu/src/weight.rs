@@ -3,7 +3,7 @@
 //! A packed weight is laid in [`Strips`] where the machine has kernels for them, and else stays where it is: in a mapped file.
 
 use crate::{
-    linear::{Dense, Form, Of, Packed, Side, Strips, is_float8},
+    linear::{Book, Dense, Form, Of, Packed, Side, Strips, is_float8},
     pool::Pool,
     simd::Path,
 };
@@ -40,6 +40,8 @@ pub(crate) enum Kernel {
     Float8,
     /// Packed codes times 8-bit activations.
     Packed(Packed),
+    /// The same of rows that are unpacked to such codes before.
+    Coded(Book),
 }
 
 /// A weight taken in.
@@ -159,7 +161,7 @@ impl CpuWeight {
     /// The column of the activations that each of its columns meets, if its kernel takes them as the columns are.
     pub(crate) fn order(&self) -> Option<&[u32]> {
         match self.kernel {
-            Kernel::Packed(_) => self.host.input_perm.as_deref(),
+            Kernel::Packed(_) | Kernel::Coded(_) => self.host.input_perm.as_deref(),
             Kernel::Decoded | Kernel::Float8 | Kernel::Dense(_) | Kernel::Tiled => None,
         }
     }
@@ -211,8 +213,10 @@ pub(crate) fn rounded(pool: &Pool, w: &HostWeight) -> Result<HostWeight> {
 
 fn kernel(w: &HostWeight, precision: Precision, path: Path) -> Kernel {
     let is = |f| std::ptr::eq(w.format, f);
-    match Packed::of(w.format) {
-        Some(packed) if w.scale.is_none() && precision != Precision::Exact => Kernel::Packed(packed),
+    let rounds = w.scale.is_none() && precision != Precision::Exact;
+    match (Packed::of(w.format), Book::of(w.format)) {
+        (Some(packed), _) if rounds => Kernel::Packed(packed),
+        (_, Some(book)) if rounds => Kernel::Coded(book),
         _ if is_float8(w) => Kernel::Float8,
         _ if !w.is_plain() => Kernel::Decoded,
         _ if is(&F32) => Kernel::Dense(Dense::F32),

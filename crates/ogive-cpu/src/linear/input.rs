@@ -103,7 +103,7 @@ impl Input {
         };
         for w in ws.iter().flat_map(|w| w.forms()) {
             match w.kernel() {
-                Kernel::Packed(_) => {
+                Kernel::Packed(_) | Kernel::Coded(_) => {
                     if input.quantised.is_empty() {
                         input.quantised = quantise(pool, x, n, k, w.path());
                     }

@@ -6,6 +6,7 @@
 //! results that read it infinite or not a number, and never anything else; which payload a NaN carries is not promised.
 
 mod apart;
+mod book;
 mod columns;
 mod dense;
 mod float8;
@@ -22,6 +23,9 @@ mod tests;
 mod tile;
 
 pub(crate) use apart::{Part, gated_apart, linear_apart};
+pub(crate) use book::{Book, CODED, unpack};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use book::{FACTOR, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, RAISE, SCALES};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use columns::stay_normal;
 pub(crate) use columns::{Columns, Few, Side};
@@ -70,6 +74,8 @@ const STRIPE_ROWS: usize = 128;
 const TILED_ROWS: usize = 512;
 /// And for packed products in tiles: results are written a row of a stripe at a time, each to a page of its own.
 const GROUPS_ROWS: usize = 256;
+/// Up to so many tokens a few rows of [`Packed::Coded`] are unpacked at a time.
+const FEW_CODED: usize = 5;
 /// Stripes for each thread, where there are enough rows: the last to finish holds the others up by one.
 const STRIPES: usize = 8;
 
@@ -80,12 +86,22 @@ pub(crate) struct Job<'a> {
     pub(crate) input: &'a Input,
     /// The stripe's first row, counted through all experts.
     first: usize,
+    /// The stripe's rows as [`Packed::Coded`] and bytes of one, where they were unpacked for it.
+    coded: Option<(&'a [u8], usize)>,
 }
 
 impl Job<'_> {
+    /// How its rows are multiplied.
+    pub(crate) fn kernel(&self) -> Kernel {
+        if self.coded.is_some() { Kernel::Packed(Packed::Coded) } else { self.w.kernel() }
+    }
+
     /// The packed bytes of row `r` of the stripe, if the weight lies as the file has it.
     pub(crate) fn row(&self, r: usize) -> &[u8] {
-        self.w.row(self.first + r)
+        match self.coded {
+            Some((rows, len)) => &rows[r * len..][..len],
+            None => self.w.row(self.first + r),
+        }
     }
 
     /// The strip that row `r` of the stripe begins, if the weight lies in strips.
@@ -231,7 +247,10 @@ fn stripe_width(pool: &Pool, w: &CpuWeight, rows: usize, n: usize) -> usize {
 /// Computes the stripe that begins at row `first` of `w`, counted through all experts.
 fn fill(w: &CpuWeight, input: &Input, first: usize, out: &mut Stripe<'_>) {
     let w = w.form(first..first + out.width());
-    w.path().stripe(&Job { w, input, first }, out);
+    match w.kernel() {
+        Kernel::Coded(book) => book::stripe(w, book, input, first, out),
+        _ => w.path().stripe(&Job { w, input, first, coded: None }, out),
+    }
 }
 
 /// Whether `x`, `expert` and a result of `len` fit the weight.

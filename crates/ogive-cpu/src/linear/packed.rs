@@ -12,7 +12,10 @@
 //! sum = fma(activation scale, p, sum)
 //! ```
 
-use super::quantise::{Quantised, block_len};
+use super::{
+    book::{CODED, FACTOR, RAISE, SCALES},
+    quantise::{Quantised, block_len},
+};
 use half::f16;
 use ogive_tensor as t;
 use ogive_tensor::Format;
@@ -34,6 +37,8 @@ pub(crate) enum Packed {
     Q5K,
     Q6K,
     Iq4Xs,
+    /// What [`Book`](super::Book)s come to.
+    Coded,
 }
 
 impl Packed {
@@ -73,6 +78,7 @@ impl Packed {
             Self::Q5K => (256, 176),
             Self::Q6K => (256, 210),
             Self::Iq4Xs => (256, 136),
+            Self::Coded => (256, CODED),
         }
     }
 
@@ -110,6 +116,11 @@ impl Block {
         let half = |at: usize| f16::from_le_bytes([b[at], b[at + 1]]).to_f32();
         o.d = half(0);
         match format {
+            Packed::Coded => {
+                o.d = f32::from_le_bytes([b[FACTOR], b[FACTOR + 1], b[FACTOR + 2], b[FACTOR + 3]]);
+                o.scales.iter_mut().zip(&b[SCALES..]).for_each(|(s, b)| *s = i16::from(*b));
+                o.codes.iter_mut().zip(b).for_each(|(c, b)| *c = b.wrapping_sub(RAISE).cast_signed());
+            }
             Packed::Q4_0 => o.nibbles(&b[2..], |q| q as i8 - 8),
             Packed::Q4_1 => {
                 o.m = half(2);

@@ -10,11 +10,12 @@ use crate::{pool::Stripe, weight::Kernel};
 
 /// Fills a stripe of the result.
 pub(crate) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
-    match job.w.kernel() {
+    match job.kernel() {
         Kernel::Decoded | Kernel::Float8 => rows(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) => rows(job, kind, out, |r, row| kind.decode(job.row(r), row)),
         Kernel::Tiled => tiled(job, out),
         Kernel::Packed(format) => packed(job, format, out),
+        Kernel::Coded(_) => {} // is unpacked before
     }
 }
 

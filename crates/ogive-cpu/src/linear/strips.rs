@@ -7,7 +7,7 @@
 //! (see [`Packed::odd`] for the two bytes that stand in the way, and [`Packed::high`] for the word that is given such an order), so one
 //! rule serves all, and no format needs a packed form of its own. The price is a copy; the file's pages are given back when it is made.
 
-use super::{columns, dense::Dense, packed::Packed};
+use super::{book::CODED, columns, dense::Dense, packed::Packed};
 use crate::{
     pool::Pool,
     room::{Room, Rooms},
@@ -33,7 +33,7 @@ impl Packed {
             Self::Mxfp4 => (0, 1),
             Self::Q3K => (108, 2),
             Self::Q6K => (208, 2),
-            Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K | Self::Iq4Xs => (0, 0),
+            Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K | Self::Iq4Xs | Self::Coded => (0, 0),
         }
     }
 
@@ -131,6 +131,7 @@ pub(crate) fn pack(format: Packed, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
         Packed::Q2K => lay::<84, 0, 0>(rows, strip, as_is),
         Packed::Q3K => lay::<110, 108, 2>(rows, strip, |w| Packed::Q3K.place(w)),
         Packed::Iq4Xs => lay::<136, 0, 0>(rows, strip, as_is),
+        Packed::Coded => lay::<CODED, 0, 0>(rows, strip, as_is),
         Packed::Q4K => lay::<144, 0, 0>(rows, strip, as_is),
         Packed::Q5K => lay::<176, 0, 0>(rows, strip, |w| Packed::Q5K.place(w)),
         Packed::Q6K => lay::<210, 208, 2>(rows, strip, |w| Packed::Q6K.place(w)),

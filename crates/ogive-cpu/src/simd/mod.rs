@@ -30,7 +30,7 @@ mod neon;
 mod vendor;
 
 use crate::{
-    linear::{self, Columns, Few, Form, Job, Lines, Quantised, Side},
+    linear::{self, Book, Columns, Few, Form, Job, Lines, Quantised, Side},
     pool::Stripe,
     weight::Kernel,
 };
@@ -184,6 +184,23 @@ impl Path {
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Self::NeonI8mm => unsafe { neon::stripe(neon::I8mm::new(), job, out) },
             _ => linear::scalar::stripe(job, out),
+        }
+    }
+
+    /// Unpacks a row of a weight whose codes name groups of levels.
+    pub(crate) fn unpack(self, book: Book, row: &[u8], to: &mut [u8]) {
+        match self {
+            // SAFETY: weights are only made for paths that the machine supports.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 | Self::Amx if avx512::book::is_supported() => unsafe {
+                avx512::book::unpack(book, row, to);
+            },
+            // SAFETY: the same.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 | Self::AvxVnni | Self::Avx512 | Self::Amx => unsafe {
+                avx2::book::unpack(book, row, to);
+            },
+            _ => linear::unpack(book, row, to),
         }
     }
 

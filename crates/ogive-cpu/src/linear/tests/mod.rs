@@ -50,7 +50,18 @@ fn factors_of(format: &Format) -> &'static [usize] {
         "q2_k" => &[80, 82],
         "q3_k" => &[108],
         "q6_k" => &[208],
+        "tq1_0" => &[52],
+        "tq2_0" => &[64],
+        name if name.starts_with("iq") && name != "iq1_m" => &[0],
         _ => &[],
+    }
+}
+
+/// Writes the factor of a block of IQ1_M, which is in four words' highest bits.
+fn set_iq1_m(block: &mut [u8], d: f16) {
+    for i in 0..4 {
+        let byte = &mut block[49 + 2 * i];
+        *byte = *byte & 15 | (d.to_bits() >> (4 * i) << 4) as u8;
     }
 }
 
@@ -76,6 +87,9 @@ fn weight(noise: &mut Noise, format: &'static Format, shape: [usize; 3]) -> Host
         }
         if format.name == "mxfp4" {
             block[0] = 120 + block[0] % 8;
+        }
+        if format.name == "iq1_m" {
+            set_iq1_m(block, f16::from_f32(noise.value() / 64.0));
         }
     }
     HostWeight::new("w", shape, format, bytes.into()).unwrap()
@@ -150,7 +164,7 @@ fn fast_paths() -> Vec<Path> {
 fn counts(w: &HostWeight, path: Path) -> Vec<usize> {
     let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
     let many = match taken.kernel() {
-        Kernel::Packed(_) => vec![9, 14, 20, FEW, FEW + 1, FEW + 8],
+        Kernel::Packed(_) | Kernel::Coded(_) => vec![9, 14, 20, FEW, FEW + 1, FEW + 8],
         Kernel::Float8 => vec![3, 4, 5, 7, 10, 15],
         _ => {
             let side = taken.in_strips(&Pool::new(1)).and_then(|strips| strips.side());

@@ -35,6 +35,7 @@ pub(super) fn from(kernel: Kernel, strips: bool) -> usize {
         Kernel::Packed(Packed::Q2K | Packed::Q3K) if strips => 5,
         Kernel::Packed(Packed::Q4K | Packed::Q5K) if strips => 8,
         Kernel::Packed(Packed::Q6K) if strips => 12,
+        Kernel::Coded(_) => usize::MAX, // scales of 16 elements, and too large for planes
         _ => 20,
     }
 }
@@ -60,13 +61,13 @@ thread_local! {
 /// The machine has what is enabled here, and tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) unsafe fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
-    if job.w.kernel() == Kernel::Tiled {
+    if job.kernel() == Kernel::Tiled {
         // SAFETY: the caller says that there are tiles.
         return unsafe { dense::stripe(job, out) };
     }
     // There may be groups for another weight with the same input.
     let groups = if job.w.wants(job.input.n()) == Form::Groups { job.input.groups() } else { &[] };
-    let (Kernel::Packed(format), groups @ [_, ..]) = (job.w.kernel(), groups) else {
+    let (Kernel::Packed(format), groups @ [_, ..]) = (job.kernel(), groups) else {
         return avx512::stripe(job, out);
     };
     if let [alone] = groups
@@ -101,6 +102,7 @@ pub(super) unsafe fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
         Packed::Q5K => packed::<{ codes::Q5_K }, 176>(&tiles, job, groups, format, out),
         Packed::Q6K => packed::<{ codes::Q6_K }, 210>(&tiles, job, groups, format, out),
         Packed::Iq4Xs => packed::<{ codes::IQ4_XS }, 136>(&tiles, job, groups, format, out),
+        Packed::Coded => unreachable!("sub-scales of 16 are no planes and no blocks of 32"),
     }
 }
 

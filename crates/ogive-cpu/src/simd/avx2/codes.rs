@@ -5,7 +5,7 @@
 //! constant costs nothing.
 #![allow(unsafe_code)]
 
-use crate::linear::{E2M1_LEVELS, IQ4_LEVELS, iq4_xs_scales, k_pairs, q3_scales};
+use crate::linear::{E2M1_LEVELS, FACTOR, IQ4_LEVELS, RAISE, SCALES, iq4_xs_scales, k_pairs, q3_scales};
 use std::arch::x86_64::*;
 
 pub(in crate::simd) use crate::simd::formats::*;
@@ -23,6 +23,7 @@ pub(in crate::simd) const fn offset(f: u8) -> i16 {
         MXFP4 => 12,
         Q3_K => 4,
         Q6_K => 32,
+        CODED => RAISE as i16,
         _ => 0,
     }
 }
@@ -49,7 +50,7 @@ pub(in crate::simd) fn load<const N: usize>(b: &[u8; N], at: usize) -> __m256i {
 /// 16 bytes of a block.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load_half<const N: usize>(b: &[u8; N], at: usize) -> __m128i {
+pub(in crate::simd) fn load_half<const N: usize>(b: &[u8; N], at: usize) -> __m128i {
     assert!(at + 16 <= N);
     // SAFETY: the 16 bytes from `at` are inside the array.
     unsafe { _mm_loadu_si128(b.as_ptr().add(at).cast()) }
@@ -119,6 +120,7 @@ pub(in crate::simd) fn codes<const F: u8, const N: usize>(b: &[u8; N], j: usize)
             let high = _mm256_slli_epi16::<4>(bits(load(b, 128 + 32 * n), 2 * i, 3));
             _mm256_or_si256(bits(load(b, 64 * n + 32 * (i % 2)), 4 * (i / 2), 15), high)
         }
+        CODED => load(b, 32 * j),
         _ => look_up(&IQ4_LEVELS, nibbles(b, 8 + 16 * j)),
     }
 }
@@ -150,6 +152,7 @@ pub(in crate::simd) fn scales<const F: u8, const N: usize>(b: &[u8; N]) -> (__m2
             (twice(i64::from_le_bytes(s.map(|v| v))), twice(i64::from_le_bytes(m)))
         }
         Q6_K => (_mm256_cvtepi8_epi16(load_half(b, 192)), zero),
+        CODED => (_mm256_cvtepu8_epi16(load_half(b, SCALES)), zero),
         _ => {
             let s = iq4_xs_scales(b);
             (words(&std::array::from_fn(|i| s[i / 2])), zero)
@@ -173,7 +176,7 @@ pub(in crate::simd) fn words(v: &[i16; 16]) -> __m256i {
 }
 
 /// Sums of products of pairs: codes of a weight with activations. 16 bits never saturate: activations are within ±127,
-/// unsigned codes below 64, and magnitudes of signed ones at most 128.
+/// unsigned codes below 127, and magnitudes of signed ones at most 128.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(in crate::simd) fn pairs<const F: u8>(codes: __m256i, a: __m256i) -> __m256i {
@@ -182,6 +185,11 @@ pub(in crate::simd) fn pairs<const F: u8>(codes: __m256i, a: __m256i) -> __m256i
     } else {
         _mm256_maddubs_epi16(codes, a)
     }
+}
+
+/// The factor of a block of [`CODED`].
+pub(in crate::simd) fn single<const N: usize>(b: &[u8; N]) -> f32 {
+    f32::from_le_bytes([b[FACTOR], b[FACTOR + 1], b[FACTOR + 2], b[FACTOR + 3]])
 }
 
 /// Where the factors of codes and minima stand, in halves; a format without minima gives any place.

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    codes::{self, codes, has_min, offset, pairs, words},
+    codes::{self, codes, has_min, offset, pairs, single, words},
     vnni::{NONE, add_words, short},
 };
 use crate::linear::{Quantised, half_power};
@@ -214,6 +214,8 @@ pub(in crate::simd) fn factors<const F: u8, const N: usize>(b: [&[u8; N]; 4]) ->
     let (at, min_at) = codes::factors_at(F);
     let d = if F == codes::MXFP4 {
         _mm_setr_ps(half_power(b[0][0]), half_power(b[1][0]), half_power(b[2][0]), half_power(b[3][0]))
+    } else if F == codes::CODED {
+        _mm_setr_ps(single(b[0]), single(b[1]), single(b[2]), single(b[3]))
     } else {
         halves(b, at)
     };

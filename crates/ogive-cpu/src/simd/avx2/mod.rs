@@ -4,6 +4,7 @@
 //! bits, so where one takes over from the other is a matter of speed alone.
 
 pub(super) mod ahead;
+pub(super) mod book;
 pub(super) mod codes;
 pub(super) mod columns;
 pub(super) mod dense;
@@ -19,7 +20,7 @@ pub(super) mod vnni;
 pub(super) use quantise::quantise;
 
 use crate::{
-    linear::{Dense, Job, LANES, Packed, Quads, Quantised, STRIP, TILE, lay},
+    linear::{CODED, Dense, Job, LANES, Packed, Quads, Quantised, STRIP, TILE, lay},
     pool::Stripe,
     weight::Kernel,
 };
@@ -66,7 +67,7 @@ thread_local! {
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn stripe<const V: u8>(job: &Job<'_>, out: &mut Stripe<'_>) {
     let n = job.input.n();
-    match job.w.kernel() {
+    match job.kernel() {
         Kernel::Float8 if job.strip(0).is_some() => float8::stripe(job, out),
         Kernel::Decoded | Kernel::Float8 => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) if job.strip(0).is_some() => columns::stripe(job, kind, out),
@@ -77,6 +78,7 @@ pub(super) fn stripe<const V: u8>(job: &Job<'_>, out: &mut Stripe<'_>) {
         Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }, 16>(job, Dense::F16, out),
         Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }, 16>(job, Dense::Bf16, out),
         Kernel::Tiled => crate::linear::scalar::stripe(job, out), // AMX has them, and its twin
+        Kernel::Coded(_) => {}                                    // is unpacked before
         Kernel::Packed(format) => match format {
             Packed::Q4_0 => packed::<V, { codes::Q4_0 }, 18>(job, out),
             Packed::Q4_1 => packed::<V, { codes::Q4_1 }, 20>(job, out),
@@ -91,6 +93,7 @@ pub(super) fn stripe<const V: u8>(job: &Job<'_>, out: &mut Stripe<'_>) {
             Packed::Q5K => packed::<V, { codes::Q5_K }, 176>(job, out),
             Packed::Q6K => packed::<V, { codes::Q6_K }, 210>(job, out),
             Packed::Iq4Xs => packed::<V, { codes::IQ4_XS }, 136>(job, out),
+            Packed::Coded => packed::<V, { codes::CODED }, CODED>(job, out),
         },
     }
 }

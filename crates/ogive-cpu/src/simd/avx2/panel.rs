@@ -129,7 +129,11 @@ impl Panel {
         let (at, min_at) = codes::factors_at(F);
         for r in 0..ROWS {
             let block = &rows[r][b];
-            self.d[b].0[r] = if F == codes::MXFP4 { half_power(block[0]) } else { half(block, at) };
+            self.d[b].0[r] = match F {
+                codes::MXFP4 => half_power(block[0]),
+                codes::CODED => codes::single(block),
+                _ => half(block, at),
+            };
             if has_min(F) {
                 self.m[b].0[r] =
                     if codes::super_block(F) { -half(block, min_at) } else { half(block, min_at) };

@@ -8,7 +8,7 @@
 
 use super::codes::{self, bits, look_up, offset, raised};
 use crate::{
-    linear::{E2M1_LEVELS, IQ4_LEVELS, STRIP},
+    linear::{E2M1_LEVELS, FACTOR, IQ4_LEVELS, SCALES, STRIP},
     simd::formats::{fine, super_block},
 };
 use std::arch::x86_64::*;
@@ -99,6 +99,7 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
             let low = bits(word(first + j % 2), 4 * (j / 2), 15);
             _mm256_or_si256(low, _mm256_slli_epi16::<4>(bits(word(first + 2), 2 * j, 3)))
         }
+        codes::CODED => word(4 * p + i),
         _ => look_up(&IQ4_LEVELS, bits(word(2 + 4 * p + i % 4), 4 * (i / 4), 15)),
     }
 }
@@ -142,9 +143,10 @@ impl Scales {
                 mins[0] = bits(b, 0, 63);
                 mins[1] = _mm256_or_si256(bits(c, 4, 15), top(b));
             }
-            codes::Q6_K => {
+            codes::Q6_K | codes::CODED => {
+                let first = if F == codes::CODED { SCALES / 4 } else { 0 };
                 for i in 0..4 {
-                    scales[i] = word(i);
+                    scales[i] = word(first + i);
                 }
             }
             _ => (scales[0], scales[1]) = (word(0), word(1)),
@@ -225,6 +227,7 @@ pub(super) fn factors<const F: u8, const N: usize>(b: &Block<N>, h: usize) -> (_
             (lower(both), _mm256_xor_ps(m, _mm256_set1_ps(-0.0)))
         }
         codes::IQ4_XS => (lower(word(0)), zero),
+        codes::CODED => (_mm256_castsi256_ps(word(FACTOR / 4)), zero),
         codes::MXFP4 => {
             assert!(h < 2);
             // SAFETY: eight of the block's last 16 bytes are read.

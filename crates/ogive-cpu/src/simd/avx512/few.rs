@@ -97,6 +97,11 @@ fn codes<const F: u8, const N: usize>(b: &[u8; N], j: usize) -> __m512i {
             let low = _mm512_and_si512(low, _mm512_set1_epi8(15));
             _mm512_or_si512(low, _mm512_slli_epi16::<4>(bits(load(b, 128 + 32 * n), 2 * i, 2, 3)))
         }
+        codes::CODED => {
+            assert!(64 * j + 64 <= N);
+            // SAFETY: the 64 bytes are inside the array.
+            unsafe { _mm512_loadu_si512(b.as_ptr().add(64 * j).cast()) }
+        }
         _ => {
             let both = _mm512_castsi256_si512(load(b, 8 + 32 * j));
             let both = _mm512_shuffle_i64x2::<0b01_01_00_00>(both, both);
@@ -136,7 +141,7 @@ fn spread(scales: __m256i, j: usize) -> __m512i {
     _mm512_permutexvar_epi16(index, _mm512_castsi256_si512(scales))
 }
 
-/// Sums of products of pairs. 16 bits never saturate: activations are within ±127, unsigned codes below 64, and
+/// Sums of products of pairs. 16 bits never saturate: activations are within ±127, unsigned codes below 127, and
 /// magnitudes of signed ones at most 127.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]

@@ -5,6 +5,7 @@
 //! with rows unpacked beforehand. Weights that lie as the file has them are laid in strips on the way for many tokens, and
 //! for few are read 64 codes at a time, or as AVX2 with VNNI reads them. Dense rows for many tokens take sixteen rows at once.
 
+pub(super) mod book;
 pub(super) mod columns;
 mod dense;
 mod few;
@@ -17,7 +18,7 @@ pub(super) mod strip;
 
 use super::avx2::{self, DENSE_FROM, codes, dense_tiles, panel::Lanes, put_all, rows, rows_of, vnni};
 use crate::{
-    linear::{Dense, FEW, Job, Packed, SLICE, STRIP, Tile, block_len, pack},
+    linear::{CODED, Dense, FEW, Job, Packed, SLICE, STRIP, Tile, block_len, pack},
     pool::Stripe,
     weight::Kernel,
 };
@@ -30,7 +31,7 @@ pub(super) fn laid_from(kernel: Kernel) -> usize {
         Kernel::Packed(Packed::Iq4Xs) => 4,
         Kernel::Packed(Packed::Q2K | Packed::Q4K) => 6,
         Kernel::Packed(Packed::Q3K) => 7,
-        Kernel::Packed(Packed::Q5K | Packed::Iq4Nl) => 8,
+        Kernel::Packed(Packed::Q5K | Packed::Iq4Nl | Packed::Coded) | Kernel::Coded(_) => 8,
         Kernel::Packed(Packed::Q8_0) => 12,
         Kernel::Packed(Packed::Q6K) => 20,
         Kernel::Packed(Packed::Q4_0 | Packed::Mxfp4) => 24,
@@ -55,16 +56,17 @@ thread_local! {
 /// Fills a stripe of the result.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
-    if let (Kernel::Dense(kind), Some(side)) = (job.w.kernel(), job.w.side()) {
+    if let (Kernel::Dense(kind), Some(side)) = (job.kernel(), job.w.side()) {
         return columns::stripe(job, kind, side, out);
     }
-    let format = match job.w.kernel() {
+    let format = match job.kernel() {
         Kernel::Packed(format) => format,
         Kernel::Float8 if job.strip(0).is_some() => return float8::stripe(job, out),
         Kernel::Decoded | Kernel::Float8 | Kernel::Dense(_) if job.input.n() < DENSE_FROM => {
             return avx2::stripe::<{ vnni::NONE }>(job, out);
         }
         Kernel::Tiled => return crate::linear::scalar::stripe(job, out), // AMX has them, and its twin
+        Kernel::Coded(_) => return,                                      // is unpacked before
         Kernel::Decoded | Kernel::Float8 => {
             return dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row));
         }
@@ -86,6 +88,7 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
         Packed::Q5K => packed::<{ codes::Q5_K }, 176>(job, format, out),
         Packed::Q6K => packed::<{ codes::Q6_K }, 210>(job, format, out),
         Packed::Iq4Xs => packed::<{ codes::IQ4_XS }, 136>(job, format, out),
+        Packed::Coded => packed::<{ codes::CODED }, CODED>(job, format, out),
     }
 }
 
@@ -94,8 +97,8 @@ fn packed<const F: u8, const N: usize>(job: &Job<'_>, format: Packed, out: &mut 
     let n = job.input.n();
     match job.strip(0) {
         Some(_) if n <= FEW => streamed::<F, N>(job, out),
-        None if n < laid_from(job.w.kernel()) && codes::super_block(F) => packed_few::<F, N>(job, out),
-        None if n < laid_from(job.w.kernel()) => avx2::stripe::<{ vnni::EVEX }>(job, out),
+        None if n < laid_from(job.kernel()) && codes::super_block(F) => packed_few::<F, N>(job, out),
+        None if n < laid_from(job.kernel()) => avx2::stripe::<{ vnni::EVEX }>(job, out),
         _ => packed_many::<F, N>(job, format, out),
     }
 }

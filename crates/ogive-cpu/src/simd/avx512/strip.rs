@@ -7,7 +7,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use crate::{
-    linear::{E2M1_LEVELS, IQ4_LEVELS, STRIP},
+    linear::{E2M1_LEVELS, FACTOR, IQ4_LEVELS, SCALES, STRIP},
     simd::avx2::codes::{self, fine, offset, signed},
 };
 use std::arch::x86_64::*;
@@ -116,6 +116,7 @@ pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize,
             let high = bits(word(b, first + 2), 2 * j + 28, 48);
             join(_mm512_srlv_epi32(low, _mm512_set1_epi32(4 * (j / 2) as i32)), high, 15)
         }
+        codes::CODED => word(b, 4 * p + i),
         _ => look_up::<F>(&IQ4_LEVELS, bits(word(b, 2 + 4 * p + i % 4), 4 * (i / 4), 15)),
     }
 }
@@ -157,9 +158,10 @@ impl Scales {
                 mins[0] = bits(b, 0, 63);
                 mins[1] = _mm512_or_si512(bits(c, 4, 15), bits(b, 2, 48));
             }
-            codes::Q6_K => {
+            codes::Q6_K | codes::CODED => {
+                let first = if F == codes::CODED { SCALES / 4 } else { 0 };
                 for i in 0..4 {
-                    scales[i] = word(b, i);
+                    scales[i] = word(b, first + i);
                 }
             }
             _ => scales[..2].copy_from_slice(&[word(b, 0), word(b, 1)]),
@@ -232,6 +234,7 @@ pub(in crate::simd) fn factors<const F: u8, const N: usize>(b: &Block<N>) -> (__
             (half(both), _mm512_sub_ps(_mm512_set1_ps(-0.0), half(_mm512_srli_epi32::<16>(both))))
         }
         codes::IQ4_XS => (half(word(b, 0)), zero),
+        codes::CODED => (_mm512_castsi512_ps(word(b, FACTOR / 4)), zero),
         codes::MXFP4 => {
             // SAFETY: the block's last 16 bytes are read.
             let e = unsafe { _mm_loadu_si128(b.as_ptr().cast::<u8>().add(STRIP * N - 16).cast()) };

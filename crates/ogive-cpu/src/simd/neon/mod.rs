@@ -20,7 +20,7 @@ pub(super) use quantise::quantise;
 
 use super::formats as f;
 use crate::{
-    linear::{Dense, Job, Packed, Quantised, STRIP, block_len, pack},
+    linear::{CODED, Dense, Job, Packed, Quantised, STRIP, block_len, pack},
     pool::Stripe,
     weight::Kernel,
 };
@@ -58,7 +58,7 @@ thread_local! {
 /// Fills a stripe of the result.
 #[target_feature(enable = "neon")]
 pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_>) {
-    match job.w.kernel() {
+    match job.kernel() {
         Kernel::Decoded | Kernel::Float8 => dense_many(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) if job.input.n() >= DENSE_FROM => {
             dense_many(job, kind, out, |r, row| dense::decode(kind, job.row(r), row));
@@ -67,6 +67,7 @@ pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_>) {
         Kernel::Dense(Dense::F16) => dense_few::<{ dense::F16 }, 16>(job, Dense::F16, out),
         Kernel::Dense(Dense::Bf16) => dense_few::<{ dense::BF16 }, 16>(job, Dense::Bf16, out),
         Kernel::Tiled => crate::linear::scalar::stripe(job, out), // AMX has them, and its twin
+        Kernel::Coded(_) => {}                                    // is unpacked before
         Kernel::Packed(format) => match format {
             Packed::Q4_0 => packed::<D, { f::Q4_0 }, 18>(d, job, format, out),
             Packed::Q4_1 => packed::<D, { f::Q4_1 }, 20>(d, job, format, out),
@@ -81,6 +82,7 @@ pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_>) {
             Packed::Q5K => packed::<D, { f::Q5_K }, 176>(d, job, format, out),
             Packed::Q6K => packed::<D, { f::Q6_K }, 210>(d, job, format, out),
             Packed::Iq4Xs => packed::<D, { f::IQ4_XS }, 136>(d, job, format, out),
+            Packed::Coded => packed::<D, { f::CODED }, CODED>(d, job, format, out),
         },
     }
 }

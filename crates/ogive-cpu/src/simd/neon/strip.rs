@@ -7,7 +7,7 @@
 
 use super::asm::widen;
 use crate::{
-    linear::{E2M1_LEVELS, IQ4_LEVELS, STRIP},
+    linear::{E2M1_LEVELS, FACTOR, IQ4_LEVELS, RAISE, SCALES, STRIP},
     simd::formats::{self as f, fine, super_block},
 };
 use std::arch::aarch64::*;
@@ -22,6 +22,7 @@ pub(super) const fn raise(format: u8) -> i8 {
         f::Q5_0 => 16,
         f::Q3_K => 4,
         f::Q6_K => 32,
+        f::CODED => RAISE as i8,
         _ => 0,
     }
 }
@@ -126,6 +127,7 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
             let high = bits(word(first + 2), 4 - pair, 48);
             join(shift(word(first + j % 2), -4 * (j / 2).cast_signed()), high, 15)
         }
+        f::CODED => word(4 * p + i),
         _ => look_up(&IQ4_LEVELS, bits(word(2 + 4 * p + i % 4), -4 * (i / 4).cast_signed(), 15)),
     };
     vreinterpretq_s8_u8(codes)
@@ -168,9 +170,10 @@ impl Scales {
                 mins[0] = bits(b, 0, 63);
                 mins[1] = vorrq_u8(shift(c, -4), bits(b, -2, 48));
             }
-            f::Q6_K => {
+            f::Q6_K | f::CODED => {
+                let first = if F == f::CODED { SCALES / 4 } else { 0 };
                 for i in 0..4 {
-                    scales[i] = word(i);
+                    scales[i] = word(first + i);
                 }
             }
             _ => (scales[0], scales[1]) = (word(0), word(1)),
@@ -216,6 +219,7 @@ pub(super) fn factors<const F: u8, const N: usize>(b: &Block<N>, g: usize) -> (f
             (widen(vmovn_u32(both)), vnegq_f32(widen(vshrn_n_u32::<16>(both))))
         }
         f::IQ4_XS => (widen(vmovn_u32(whole(0))), zero),
+        f::CODED => (vreinterpretq_f32_u32(whole(FACTOR / 4)), zero),
         f::MXFP4 => {
             let tail = b.as_flattened().last_chunk::<STRIP>().unwrap_or(&[0; STRIP]);
             let e = lanes([tail[4 * g], tail[4 * g + 1], tail[4 * g + 2], tail[4 * g + 3]].map(u32::from));

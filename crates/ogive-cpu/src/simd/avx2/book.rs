@@ -1,0 +1,311 @@
+//! Formats of one to three bits, unpacked for the kernels of [`Packed::Coded`](crate::linear::Packed).
+//!
+//! Groups are looked up one by one, four or eight to a register: a gather is no faster on Intel's processors, and far slower on AMD's. Signs and
+//! scales are made for a block at a time.
+#![allow(unsafe_code)]
+
+use super::codes::{bits, load, load_half};
+use crate::linear::{Book, CODED, FACTOR, IQ1, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, RAISE, SCALES};
+use std::arch::x86_64::*;
+
+/// A block that is unpacked.
+type Coded = [u8; CODED];
+
+/// Unpacks a row.
+#[target_feature(enable = "avx2,f16c")]
+pub(in crate::simd) fn unpack(book: Book, row: &[u8], to: &mut [u8]) {
+    let to = to.as_chunks_mut().0;
+    match book {
+        Book::Iq1S => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| iq1_s(b, to)),
+        Book::Iq1M => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| iq1_m(b, to)),
+        Book::Iq2Xxs => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| iq2_xxs(b, to)),
+        Book::Iq2Xs => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| iq2_xs(b, to)),
+        Book::Iq2S => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| iq2_s(b, to)),
+        Book::Iq3Xxs => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| iq3_xxs(b, to)),
+        Book::Iq3S => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| iq3_s(b, to)),
+        Book::Tq1 => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| tq1_0(b, to)),
+        Book::Tq2 => row.as_chunks().0.iter().zip(to).for_each(|(b, to)| tq2_0(b, to)),
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn iq1_s(b: &[u8; 50], to: &mut Coded) {
+    put_factor(to, half([b[0], b[1]]) / 8.0);
+    let rest = load_half(b, 34);
+    let scale = _mm_and_si128(_mm_srli_epi16::<12>(rest), _mm_set1_epi16(7));
+    put_scales(to, _mm_or_si128(scale, _mm_slli_epi16::<8>(scale)));
+    let codes: &[[u8; 4]] = b[2..34].as_chunks().0;
+    for j in 0..8 {
+        let rest = u16::from_le_bytes([b[34 + 2 * j], b[35 + 2 * j]]);
+        let code = |i: usize| usize::from(codes[j][i]) | usize::from(rest >> (3 * i) & 7) << 8;
+        let down = _mm256_set1_epi8(-((rest >> 15) as i8));
+        put(to, j, shifted(eights(&IQ1, [code(0), code(1), code(2), code(3)]), down));
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn iq1_m(b: &[u8; 56], to: &mut Coded) {
+    put_factor(to, Book::Iq1M.factor(b));
+    put_scales(to, iq1_m_scales(b));
+    let codes: &[[u8; 4]] = b[..32].as_chunks().0;
+    let rests: &[[u8; 2]] = b[32..48].as_chunks().0;
+    for j in 0..8 {
+        let rest = u16::from_le_bytes(rests[j]);
+        let code = |i: usize| usize::from(codes[j][i]) | usize::from(rest >> (4 * i) & 7) << 8;
+        let bit = _mm256_setr_epi64x(8, 8 << 4, 8 << 8, 8 << 12);
+        let down = _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(rest.into()), bit), bit);
+        put(to, j, shifted(eights(&IQ1, [code(0), code(1), code(2), code(3)]), down));
+    }
+}
+
+/// Sub-scales of IQ1_M: three bits each, four to 16 bits.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn iq1_m_scales(b: &[u8; 56]) -> __m128i {
+    let words = i64::from_le_bytes([b[48], b[49], b[50], b[51], b[52], b[53], b[54], b[55]]);
+    let each = _mm256_setr_epi64x(
+        0x0100_0100_0100_0100,
+        0x0302_0302_0302_0302,
+        0x0504_0504_0504_0504,
+        0x0706_0706_0706_0706,
+    );
+    let words = _mm256_shuffle_epi8(_mm256_set1_epi64x(words), each);
+    // Up to the same place, and down from there.
+    let up = _mm256_set1_epi64x(0x0001_0008_0040_0200);
+    let s = _mm256_srli_epi16::<9>(_mm256_mullo_epi16(words, up));
+    let s = _mm256_and_si256(s, _mm256_set1_epi16(7));
+    _mm_packus_epi16(_mm256_castsi256_si128(s), _mm256_extracti128_si256::<1>(s))
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn iq2_xxs(b: &[u8; 66], to: &mut Coded) {
+    put_factor(to, half([b[0], b[1]]) / 8.0);
+    let both = [load(b, 2), load(b, 34)].map(|v| _mm256_castsi256_ps(v));
+    let words = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(both[0], both[1]));
+    let signs = sevens(_mm256_permute4x64_epi64::<0b11_01_10_00>(words), to);
+    let codes: &[[u8; 8]] = b[2..].as_chunks().0;
+    for j in 0..8 {
+        let levels = eights(&IQ2_XXS, std::array::from_fn(|i| usize::from(codes[j][i])));
+        put(to, j, signed(levels, signs[j]));
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn iq2_xs(b: &[u8; 74], to: &mut Coded) {
+    put_factor(to, half([b[0], b[1]]) / 8.0);
+    put_scales(to, nibbles([b[66], b[67], b[68], b[69], b[70], b[71], b[72], b[73]]));
+    let high = [_mm256_srli_epi16::<9>(load(b, 2)), _mm256_srli_epi16::<9>(load(b, 34))];
+    let signs = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi16(high[0], high[1]));
+    let signs = array(even(signs));
+    let codes: &[[[u8; 2]; 4]] = b[2..66].as_chunks().0.as_chunks().0;
+    for j in 0..8 {
+        let levels = eights(&IQ2_XS, codes[j].map(|c| usize::from(u16::from_le_bytes(c) & 511)));
+        put(to, j, signed(levels, signs[j]));
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn iq2_s(b: &[u8; 82], to: &mut Coded) {
+    put_factor(to, half([b[0], b[1]]) / 8.0);
+    put_scales(to, nibbles([b[74], b[75], b[76], b[77], b[78], b[79], b[80], b[81]]));
+    let signs = array(load(b, 34));
+    let codes: &[[u8; 4]] = b[2..34].as_chunks().0;
+    for j in 0..8 {
+        let high = usize::from(b[66 + j]);
+        let code = |i: usize| usize::from(codes[j][i]) | high << (8 - 2 * i) & 0x300;
+        put(to, j, signed(eights(&IQ2_S, [code(0), code(1), code(2), code(3)]), signs[j]));
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn iq3_xxs(b: &[u8; 98], to: &mut Coded) {
+    put_factor(to, half([b[0], b[1]]) / 4.0);
+    let signs = sevens(load(b, 66), to);
+    let codes: &[[u8; 8]] = b[2..66].as_chunks().0;
+    for j in 0..8 {
+        put(to, j, signed(fours(&IQ3_XXS, codes[j].map(usize::from)), signs[j]));
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn iq3_s(b: &[u8; 110], to: &mut Coded) {
+    put_factor(to, half([b[0], b[1]]));
+    let s = nibbles([b[106], b[107], b[108], b[109], 0, 0, 0, 0]);
+    put_scales(to, _mm_unpacklo_epi8(s, s));
+    let signs = array(load(b, 74));
+    let codes: &[[u8; 8]] = b[2..66].as_chunks().0;
+    for j in 0..8 {
+        let high = usize::from(b[66 + j]);
+        let code = |i: usize| usize::from(codes[j][i]) | high << (8 - i) & 256;
+        let all = std::array::from_fn(code);
+        put(to, j, signed(fours(&IQ3_S, all), signs[j]));
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn tq1_0(b: &[u8; 54], to: &mut Coded) {
+    put_factor(to, half([b[52], b[53]]));
+    put_scales(to, _mm_setzero_si128());
+    let mut v = load(b, 0);
+    for j in 0..5 {
+        put(to, j, digit(v));
+        v = three(v);
+    }
+    // Digit after digit of sixteen bytes, two in a register.
+    let one = _mm256_castsi128_si256(load_half(b, 32));
+    let mut v = _mm256_inserti128_si256::<1>(one, _mm256_castsi256_si128(three(one)));
+    for j in 5..7 {
+        put(to, j, digit(v));
+        v = three(three(v));
+    }
+    // The last of them, and four digits of four bytes.
+    let last = _mm_set1_epi32(i32::from_le_bytes([b[48], b[49], b[50], b[51]]));
+    let powers = _mm_setr_epi32(0x0001_0001, 0x0003_0003, 0x0009_0009, 0x001b_001b);
+    let mask = _mm_set1_epi16(255);
+    let even = _mm_and_si128(_mm_mullo_epi16(_mm_and_si128(last, mask), powers), mask);
+    let odd = _mm_slli_epi16::<8>(_mm_mullo_epi16(_mm_srli_epi16::<8>(last), powers));
+    let last = _mm_or_si128(even, odd);
+    put(to, 7, digit(_mm256_inserti128_si256::<1>(v, last)));
+}
+
+#[target_feature(enable = "avx2,f16c")]
+fn tq2_0(b: &[u8; 66], to: &mut Coded) {
+    put_factor(to, half([b[64], b[65]]));
+    put_scales(to, _mm_setzero_si128());
+    for j in 0..8 {
+        let q = bits(load(b, 32 * (j / 4)), 2 * (j % 4), 3);
+        put(to, j, _mm256_add_epi8(q, _mm256_set1_epi8(RAISE as i8 - 1)));
+    }
+}
+
+/// Bytes times three.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn three(v: __m256i) -> __m256i {
+    _mm256_add_epi8(_mm256_add_epi8(v, v), v)
+}
+
+/// `byte · 3 / 256`, raised and less by one.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn digit(v: __m256i) -> __m256i {
+    let from = |v, least: u8| {
+        let least = _mm256_set1_epi8(least.cast_signed());
+        _mm256_cmpeq_epi8(_mm256_max_epu8(v, least), v)
+    };
+    // What is true is -1.
+    let less = _mm256_sub_epi8(_mm256_set1_epi8(RAISE as i8 - 1), from(v, 86));
+    _mm256_sub_epi8(less, from(v, 171))
+}
+
+#[inline]
+#[target_feature(enable = "f16c")]
+pub(in crate::simd) fn half(b: [u8; 2]) -> f32 {
+    _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(u16::from_le_bytes(b).into())))
+}
+
+pub(in crate::simd) fn put_factor(to: &mut Coded, d: f32) {
+    to[FACTOR..FACTOR + 4].copy_from_slice(&d.to_le_bytes());
+}
+
+/// Sixteen sub-scales, of which each is `2 s + 1`.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn put_scales(to: &mut Coded, s: __m128i) {
+    let s = _mm_add_epi8(_mm_add_epi8(s, s), _mm_set1_epi8(1));
+    const { assert!(SCALES + 16 <= CODED) };
+    // SAFETY: the 16 bytes are inside the array.
+    unsafe { _mm_storeu_si128(to.as_mut_ptr().add(SCALES).cast(), s) };
+}
+
+/// Writes codes `32 j..32 j + 32`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn put(to: &mut Coded, j: usize, codes: __m256i) {
+    assert!(32 * j + 32 <= CODED);
+    // SAFETY: the 32 bytes are inside the array.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().add(32 * j).cast(), codes) };
+}
+
+/// The halves of eight bytes, one after the other.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn nibbles(b: [u8; 8]) -> __m128i {
+    let (v, low) = (_mm_cvtsi64_si128(i64::from_le_bytes(b)), _mm_set1_epi8(15));
+    _mm_unpacklo_epi8(_mm_and_si128(v, low), _mm_and_si128(_mm_srli_epi16::<4>(v), low))
+}
+
+/// Four eights of a grid.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn eights<const N: usize>(grid: &[[i8; 8]; N], codes: [usize; 4]) -> __m256i {
+    const { assert!(N.is_power_of_two()) };
+    let e = |i: usize| i64::from_le_bytes(grid[codes[i] & (N - 1)].map(i8::cast_unsigned));
+    _mm256_setr_epi64x(e(0), e(1), e(2), e(3))
+}
+
+/// Eight fours of a grid.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn fours<const N: usize>(grid: &[[i8; 4]; N], codes: [usize; 8]) -> __m256i {
+    const { assert!(N.is_power_of_two()) };
+    let e = |i: usize| i32::from_le_bytes(grid[codes[i] & (N - 1)].map(i8::cast_unsigned));
+    _mm256_setr_epi32(e(0), e(1), e(2), e(3), e(4), e(5), e(6), e(7))
+}
+
+/// Levels with signs, a bit each, raised.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn signed(levels: __m256i, signs: u32) -> __m256i {
+    let spread = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
+    let all = _mm256_shuffle_epi8(_mm256_set1_epi32(signs.cast_signed()), spread);
+    let mask = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+    let set = _mm256_cmpeq_epi8(_mm256_and_si256(all, mask), mask);
+    let turned = _mm256_sub_epi8(_mm256_xor_si256(levels, set), set);
+    _mm256_add_epi8(turned, _mm256_set1_epi8(RAISE as i8))
+}
+
+/// Levels of IQ1, which are raised, less two where `down` is -1.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn shifted(levels: __m256i, down: __m256i) -> __m256i {
+    _mm256_add_epi8(_mm256_add_epi8(levels, down), down)
+}
+
+/// Of eight words with four times seven signs and a scale: the signs of 32 codes each. The scales are written.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn sevens(words: __m256i, to: &mut Coded) -> [u32; 8] {
+    let s = _mm256_srli_epi32::<28>(words);
+    let s = _mm256_or_si256(s, _mm256_slli_epi32::<8>(s));
+    put_scales(to, _mm_packus_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256::<1>(s)));
+    let byte = |v: __m256i, mask: i32| _mm256_and_si256(v, _mm256_set1_epi32(mask));
+    let low = _mm256_or_si256(byte(words, 0x7f), byte(_mm256_slli_epi32::<1>(words), 0x7f00));
+    let high = _mm256_or_si256(
+        byte(_mm256_slli_epi32::<2>(words), 0x7f_0000),
+        byte(_mm256_slli_epi32::<3>(words), 0x7f00_0000),
+    );
+    array(even(_mm256_or_si256(low, high)))
+}
+
+/// Bytes of seven signs with the eighth: an even number of them is set.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn even(sevens: __m256i) -> __m256i {
+    // Of four bits.
+    let odd = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0,
+    ));
+    let four = _mm256_xor_si256(sevens, _mm256_srli_epi16::<4>(sevens));
+    let four = _mm256_and_si256(four, _mm256_set1_epi8(15));
+    _mm256_or_si256(sevens, _mm256_shuffle_epi8(odd, four))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn array(v: __m256i) -> [u32; 8] {
+    let mut out = [0; 8];
+    // SAFETY: 32 bytes are written to an array of 32.
+    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), v) };
+    out
+}
