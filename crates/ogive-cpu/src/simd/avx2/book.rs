@@ -34,27 +34,46 @@ fn iq1_s(b: &[u8; 50], to: &mut Coded) {
     let rest = load_half(b, 34);
     let scale = _mm_and_si128(_mm_srli_epi16::<12>(rest), _mm_set1_epi16(7));
     put_scales(to, _mm_or_si128(scale, _mm_slli_epi16::<8>(scale)));
-    let codes: &[[u8; 4]] = b[2..34].as_chunks().0;
-    for j in 0..8 {
-        let rest = u16::from_le_bytes([b[34 + 2 * j], b[35 + 2 * j]]);
-        let code = |i: usize| usize::from(codes[j][i]) | usize::from(rest >> (3 * i) & 7) << 8;
-        let down = _mm256_set1_epi8(-((rest >> 15) as i8));
-        put(to, j, shifted(eights(&IQ1, [code(0), code(1), code(2), code(3)]), down));
+    // Three bits each, of four to a word: up to the same place, and down from there.
+    let up = _mm256_set1_epi64x(0x0010_0080_0400_2000);
+    let mut codes = [0; 8];
+    for half in 0..2 {
+        let rest = _mm256_broadcastsi128_si256(if half == 0 { rest } else { _mm_srli_si128::<8>(rest) });
+        let each = _mm256_setr_epi64x(
+            0x0100_0100_0100_0100,
+            0x0302_0302_0302_0302,
+            0x0504_0504_0504_0504,
+            0x0706_0706_0706_0706,
+        );
+        let high = _mm256_srli_epi16::<5>(_mm256_mullo_epi16(_mm256_shuffle_epi8(rest, each), up));
+        put_codes(&mut codes, half, load_half(b, 2 + 16 * half), high, 0x0700);
+    }
+    for (j, codes) in codes.into_iter().enumerate() {
+        let down = _mm256_set1_epi8(-((b[35 + 2 * j] >> 7).cast_signed()));
+        put(to, j, shifted(eights(&IQ1, codes), down));
     }
 }
 
 #[target_feature(enable = "avx2,f16c")]
 fn iq1_m(b: &[u8; 56], to: &mut Coded) {
-    put_factor(to, Book::Iq1M.factor(b));
+    let words = u64::from_le_bytes([b[48], b[49], b[50], b[51], b[52], b[53], b[54], b[55]]);
+    let d = words >> 12 & 15 | words >> 24 & 0xf0 | words >> 36 & 0xf00 | words >> 48 & 0xf000;
+    put_factor(to, half((d as u16).to_le_bytes()) / 8.0);
     put_scales(to, iq1_m_scales(b));
-    let codes: &[[u8; 4]] = b[..32].as_chunks().0;
+    let mut codes = [0; 8];
+    for half in 0..2 {
+        // The halves of bytes are four bits: the higher ones come to the next.
+        let rest = i64::from_le_bytes(std::array::from_fn(|i| b[32 + 8 * half + i]));
+        let rest = _mm_cvtsi64_si128(rest);
+        let rest = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(rest, _mm_srli_epi16::<4>(rest)));
+        put_codes(&mut codes, half, load_half(b, 16 * half), _mm256_slli_epi16::<8>(rest), 0x0700);
+    }
     let rests: &[[u8; 2]] = b[32..48].as_chunks().0;
-    for j in 0..8 {
-        let rest = u16::from_le_bytes(rests[j]);
-        let code = |i: usize| usize::from(codes[j][i]) | usize::from(rest >> (4 * i) & 7) << 8;
+    for (j, codes) in codes.into_iter().enumerate() {
         let bit = _mm256_setr_epi64x(8, 8 << 4, 8 << 8, 8 << 12);
-        let down = _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(rest.into()), bit), bit);
-        put(to, j, shifted(eights(&IQ1, [code(0), code(1), code(2), code(3)]), down));
+        let rest = _mm256_set1_epi64x(u16::from_le_bytes(rests[j]).into());
+        let down = _mm256_cmpeq_epi64(_mm256_and_si256(rest, bit), bit);
+        put(to, j, shifted(eights(&IQ1, codes), down));
     }
 }
 
@@ -85,8 +104,8 @@ fn iq2_xxs(b: &[u8; 66], to: &mut Coded) {
     let signs = sevens(_mm256_permute4x64_epi64::<0b11_01_10_00>(words), to);
     let codes: &[[u8; 8]] = b[2..].as_chunks().0;
     for j in 0..8 {
-        let levels = eights(&IQ2_XXS, std::array::from_fn(|i| usize::from(codes[j][i])));
-        put(to, j, signed(levels, signs[j]));
+        let e = |i: usize| i64::from_le_bytes(IQ2_XXS[usize::from(codes[j][i])].map(i8::cast_unsigned));
+        put(to, j, signed(_mm256_setr_epi64x(e(0), e(1), e(2), e(3)), signs[j]));
     }
 }
 
@@ -97,10 +116,9 @@ fn iq2_xs(b: &[u8; 74], to: &mut Coded) {
     let high = [_mm256_srli_epi16::<9>(load(b, 2)), _mm256_srli_epi16::<9>(load(b, 34))];
     let signs = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi16(high[0], high[1]));
     let signs = array(even(signs));
-    let codes: &[[[u8; 2]; 4]] = b[2..66].as_chunks().0.as_chunks().0;
+    let codes: &[[u8; 8]] = b[2..66].as_chunks().0;
     for j in 0..8 {
-        let levels = eights(&IQ2_XS, codes[j].map(|c| usize::from(u16::from_le_bytes(c) & 511)));
-        put(to, j, signed(levels, signs[j]));
+        put(to, j, signed(eights(&IQ2_XS, u64::from_le_bytes(codes[j])), signs[j]));
     }
 }
 
@@ -109,11 +127,23 @@ fn iq2_s(b: &[u8; 82], to: &mut Coded) {
     put_factor(to, half([b[0], b[1]]) / 8.0);
     put_scales(to, nibbles([b[74], b[75], b[76], b[77], b[78], b[79], b[80], b[81]]));
     let signs = array(load(b, 34));
-    let codes: &[[u8; 4]] = b[2..34].as_chunks().0;
-    for j in 0..8 {
-        let high = usize::from(b[66 + j]);
-        let code = |i: usize| usize::from(codes[j][i]) | high << (8 - 2 * i) & 0x300;
-        put(to, j, signed(eights(&IQ2_S, [code(0), code(1), code(2), code(3)]), signs[j]));
+    // Two bits each, of four to a byte.
+    let up = _mm256_set1_epi64x(0x0100_0400_1000_4000);
+    let mut codes = [0; 8];
+    for half in 0..2 {
+        let rest = i32::from_le_bytes(std::array::from_fn(|i| b[66 + 4 * half + i]));
+        let four = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(rest));
+        // The byte of each quarter, in its four words.
+        let each = _mm256_broadcastsi128_si256(_mm_set_epi64x(
+            0x8008_8008_8008_8008_u64.cast_signed(),
+            0x8000_8000_8000_8000_u64.cast_signed(),
+        ));
+        let high = _mm256_shuffle_epi8(four, each);
+        let high = _mm256_srli_epi16::<6>(_mm256_mullo_epi16(high, up));
+        put_codes(&mut codes, half, load_half(b, 2 + 16 * half), high, 0x0300);
+    }
+    for (j, codes) in codes.into_iter().enumerate() {
+        put(to, j, signed(eights(&IQ2_S, codes), signs[j]));
     }
 }
 
@@ -123,7 +153,9 @@ fn iq3_xxs(b: &[u8; 98], to: &mut Coded) {
     let signs = sevens(load(b, 66), to);
     let codes: &[[u8; 8]] = b[2..66].as_chunks().0;
     for j in 0..8 {
-        put(to, j, signed(fours(&IQ3_XXS, codes[j].map(usize::from)), signs[j]));
+        let e = |i: usize| i32::from_le_bytes(IQ3_XXS[usize::from(codes[j][i])].map(i8::cast_unsigned));
+        let levels = _mm256_setr_epi32(e(0), e(1), e(2), e(3), e(4), e(5), e(6), e(7));
+        put(to, j, signed(levels, signs[j]));
     }
 }
 
@@ -133,12 +165,22 @@ fn iq3_s(b: &[u8; 110], to: &mut Coded) {
     let s = nibbles([b[106], b[107], b[108], b[109], 0, 0, 0, 0]);
     put_scales(to, _mm_unpacklo_epi8(s, s));
     let signs = array(load(b, 74));
-    let codes: &[[u8; 8]] = b[2..66].as_chunks().0;
+    let mut codes = [[0; 8]; 2];
+    for half in 0..4 {
+        // A bit each, of sixteen to a word.
+        let bit = _mm256_setr_epi64x(
+            0x0008_0004_0002_0001,
+            0x0080_0040_0020_0010,
+            0x0800_0400_0200_0100,
+            0x8000_4000_2000_1000_u64.cast_signed(),
+        );
+        let rest = i16::from_le_bytes([b[66 + 2 * half], b[67 + 2 * half]]);
+        let high = _mm256_cmpeq_epi16(_mm256_and_si256(_mm256_set1_epi16(rest), bit), bit);
+        put_codes(&mut codes[half / 2], half % 2, load_half(b, 2 + 16 * half), high, 0x0100);
+    }
+    let codes: &[[u64; 2]] = codes.as_flattened().as_chunks().0;
     for j in 0..8 {
-        let high = usize::from(b[66 + j]);
-        let code = |i: usize| usize::from(codes[j][i]) | high << (8 - i) & 256;
-        let all = std::array::from_fn(code);
-        put(to, j, signed(fours(&IQ3_S, all), signs[j]));
+        put(to, j, signed(fours(&IQ3_S, codes[j]), signs[j]));
     }
 }
 
@@ -198,6 +240,17 @@ fn digit(v: __m256i) -> __m256i {
     _mm256_sub_epi8(less, from(v, 171))
 }
 
+/// Writes half `i` of 32 codes, 16 bits each: their low bytes, and high bits as a mask has them. Four are a word, because a compiler that sees
+/// sixteen bits takes them one by one from the register, which is slower than shifts.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn put_codes(codes: &mut [u64; 8], i: usize, low: __m128i, high: __m256i, mask: i16) {
+    let high = _mm256_and_si256(high, _mm256_set1_epi16(mask));
+    let to: &mut [u64; 4] = &mut codes.as_chunks_mut().0[i];
+    // SAFETY: 32 bytes are written to an array of 32.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm256_or_si256(_mm256_cvtepu8_epi16(low), high)) };
+}
+
 #[inline]
 #[target_feature(enable = "f16c")]
 pub(in crate::simd) fn half(b: [u8; 2]) -> f32 {
@@ -238,18 +291,20 @@ pub(in crate::simd) fn nibbles(b: [u8; 8]) -> __m128i {
 /// Four eights of a grid.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn eights<const N: usize>(grid: &[[i8; 8]; N], codes: [usize; 4]) -> __m256i {
+fn eights<const N: usize>(grid: &[[i8; 8]; N], codes: u64) -> __m256i {
     const { assert!(N.is_power_of_two()) };
-    let e = |i: usize| i64::from_le_bytes(grid[codes[i] & (N - 1)].map(i8::cast_unsigned));
+    let e =
+        |i: usize| i64::from_le_bytes(grid[(codes >> (16 * i)) as usize & (N - 1)].map(i8::cast_unsigned));
     _mm256_setr_epi64x(e(0), e(1), e(2), e(3))
 }
 
 /// Eight fours of a grid.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn fours<const N: usize>(grid: &[[i8; 4]; N], codes: [usize; 8]) -> __m256i {
+fn fours<const N: usize>(grid: &[[i8; 4]; N], codes: [u64; 2]) -> __m256i {
     const { assert!(N.is_power_of_two()) };
-    let e = |i: usize| i32::from_le_bytes(grid[codes[i] & (N - 1)].map(i8::cast_unsigned));
+    let code = |i: usize| (codes[i / 4] >> (16 * (i % 4))) as usize & (N - 1);
+    let e = |i: usize| i32::from_le_bytes(grid[code(i)].map(i8::cast_unsigned));
     _mm256_setr_epi32(e(0), e(1), e(2), e(3), e(4), e(5), e(6), e(7))
 }
 

@@ -13,7 +13,7 @@ use crate::{
 use std::arch::x86_64::*;
 
 /// Products of four rows with `T` tokens, `N` bytes to a superblock.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn few<const F: u8, const N: usize, const T: usize>(
     bytes: [&[u8]; ROWS],
     x: [&Quantised; T],
@@ -42,7 +42,7 @@ pub(super) fn few<const F: u8, const N: usize, const T: usize>(
                 let scale = spread(scale, j);
                 for t in 0..T {
                     let p = pairs::<F>(c, activations(a[t], j));
-                    wide[t] = _mm512_add_epi32(wide[t], _mm512_madd_epi16(p, scale));
+                    wide[t] = _mm512_dpwssd_epi32(wide[t], p, scale);
                 }
             }
             for t in 0..T {
