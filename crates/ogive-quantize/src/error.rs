@@ -28,8 +28,8 @@ pub enum Error {
         /// Why it cannot be.
         why: String,
     },
-    /// A format's name is not known.
-    #[error("the format `{name}` is not known; known are {known}")]
+    /// A format's name is not known, or it is one that is only read.
+    #[error("the format `{name}` is none that can be written; those that can are {known}")]
     UnknownFormat {
         /// What was asked for.
         name: String,
