@@ -212,18 +212,21 @@ thread_local! {
 /// Fills a stripe of the result that begins at row `first`, counted through all experts.
 pub(super) fn stripe(w: &CpuWeight, book: Book, input: &Input, first: usize, out: &mut Stripe<'_>) {
     let (n, width, path) = (input.n(), out.width(), w.path());
-    let each = if n <= FEW_CODED { FEW_ROWS } else { ROWS };
+    let most = if n <= FEW_CODED { FEW_ROWS } else { ROWS };
+    let each = most.min(width);
     SCRATCH.with_borrow_mut(|Scratch { rows, sums }| {
         let row = w.shape()[2] / 256 * CODED;
-        rows.resize(each * row + 64, 0);
+        // They only grow: what is there is not cleared again for another weight.
+        rows.resize(rows.len().max(each * row + 64), 0);
+        sums.resize(sums.len().max(n * each), 0.0);
         let at = rows.as_ptr().align_offset(64).min(64);
         let rows = &mut rows[at..][..each * row];
-        for start in (0..width).step_by(each) {
+        for start in (0..width).step_by(each.max(1)) {
             let count = each.min(width - start);
             for (r, to) in rows.chunks_exact_mut(row.max(1)).take(count).enumerate() {
                 path.unpack(book, w.row(first + start + r), to);
             }
-            sums.resize(n * count, 0.0);
+            let sums = &mut sums[..n * count];
             let job = Job { w, input, first: first + start, coded: Some((&*rows, row)) };
             path.stripe(&job, &mut Stripe::new(sums, count));
             for (t, sums) in sums.chunks_exact(count).enumerate() {
