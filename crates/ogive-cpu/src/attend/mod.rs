@@ -383,6 +383,7 @@ impl Kernel for Finish<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ogive_backend::Batch;
 
     /// How these spans of `[len, past]` are cut, of Llama 3's heads.
     fn cuts_of(spans: &[[usize; 2]], threads: usize) -> Vec<Cut> {
