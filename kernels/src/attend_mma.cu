@@ -28,7 +28,7 @@
 // of those not rounded. What of a query, or of a cache with a wider range, is beyond that of f16 is cut to it: as an infinity it would spoil
 // its whole row.
 // Defines: HALF, ELEMENT, SAME if that is HALF, K_DIM and V_DIM in eights, VECTOR, GROUP, KEYS, SIXTEENS of a warp's queries, one where no
-// device has `cp.async`; CAUSAL; MUTUAL; KIND1 to KIND3; PAGED, or rows lie end to end, a block of `block_len` 1 each.
+// device has `cp.async`; CAUSAL; MUTUAL; CHUNKED; KIND1 to KIND3; PAGED, or rows lie end to end, a block of `block_len` 1 each.
 
 #define ROWS (64 * SIXTEENS)
 #define K_PAD ((K_DIM + 31) / 32 * 32)

@@ -11,8 +11,9 @@
 // contracts one of them and not the other.
 //
 // Defines: K_DIM, V_DIM, VECTOR, ELEMENT; HEADS, one unless said otherwise; PAGED if keys and values are in the cache and not rows laid
-// end to end; CAUSAL, and MUTUAL beside it if rows of the step see each other to both sides; WARPS, four unless said otherwise; KIND1 to KIND3,
-// the kinds of the options, none unless said otherwise.
+// end to end; CAUSAL, and MUTUAL beside it if rows of the step see each other to both sides; CHUNKED if `window` is the length of the chunks that
+// sequences are cut into, of which a row sees its own; WARPS, four unless said otherwise; KIND1 to KIND3, the kinds of the options, none unless
+// said otherwise.
 
 #ifndef HEADS
 #define HEADS 1
@@ -96,7 +97,11 @@ struct Sight {
         s.end = min(s.end, s.here + 1u);
 #endif
 #endif
+#ifdef CHUNKED
+        s.begin = s.here - s.here % window;
+#else
         s.begin = s.here + 1u > window ? s.here + 1u - window : 0u;
+#endif
         s.begin = min(s.begin, s.end);
         return s;
     }

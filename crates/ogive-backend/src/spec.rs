@@ -172,6 +172,8 @@ pub enum AttnOption {
     Mutual,
     /// A query sees this many tokens back, itself included.
     Window(usize),
+    /// Sequences are cut into chunks of this many tokens, and a query sees none before its own (as Llama 4 has it). A chunk of 0 is one of 1.
+    Chunk(usize),
     /// `cap * tanh(score / cap)`
     SoftCap(f32),
     /// One score for each head that takes part in the softmax only.
@@ -235,6 +237,14 @@ impl AttnSpec {
     pub fn mutual(&self, batch: &Batch) -> Option<Vec<usize>> {
         self.options.iter().any(|o| matches!(o, AttnOption::Mutual)).then(|| batch.mutual()).flatten()
     }
+    /// The length of the chunks that sequences are cut into, if they are.
+    pub fn chunk(&self) -> Option<usize> {
+        self.options.iter().find_map(|o| if let AttnOption::Chunk(n) = o { Some((*n).max(1)) } else { None })
+    }
+    /// How many tokens back a query sees at most, itself included, if that is bounded: by a window, or by a chunk that is all behind it.
+    pub fn reach(&self) -> Option<usize> {
+        self.window().into_iter().chain(self.chunk()).min()
+    }
     /// The tokens that a query at position `here` of a context of `context` sees, by the options that say so.
     pub fn visible(&self, here: usize, context: usize) -> std::ops::Range<usize> {
         self.visible_until(here, here + 1, context)
@@ -243,6 +253,7 @@ impl AttnSpec {
     pub fn visible_until(&self, here: usize, until: usize, context: usize) -> std::ops::Range<usize> {
         let end = if self.looks_back() { context.min(until) } else { context };
         let begin = self.window().map_or(0, |w| (here + 1).saturating_sub(w));
+        let begin = begin.max(self.chunk().map_or(0, |n| here - here % n));
         begin.min(end)..end
     }
 }

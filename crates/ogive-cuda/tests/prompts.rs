@@ -68,6 +68,7 @@ fn all_agree(b: &CudaBackend, compute: Compute, widest: usize) {
         case("all of the context", &F16, AttnSpec::new(2, 2, 16, 16)),
         case("a window", &F16, window(20)),
         case("a window over tiles", &BF16, window(100)),
+        case("chunks", &F16, AttnSpec::causal(4, 2, 32).with(AttnOption::Chunk(50))),
         case("a soft cap", &F16, AttnSpec::causal(4, 2, 32).with(AttnOption::SoftCap(2.0))),
         case(
             "slopes",

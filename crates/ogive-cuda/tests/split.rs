@@ -65,6 +65,11 @@ fn all_agree(name: &str, nvrtc: Nvrtc) {
                 &[511, 512, 767, 255],
             ),
             Case::new(
+                "chunks",
+                AttnSpec::causal(2, 1, 16).with(AttnOption::Chunk(300)),
+                &[299, 300, 620, 20],
+            ),
+            Case::new(
                 "a window that is not causal",
                 AttnSpec::new(2, 2, 16, 16).with(AttnOption::Window(64)),
                 &[600],

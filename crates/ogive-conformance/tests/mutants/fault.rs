@@ -5,6 +5,7 @@
 pub(crate) enum Fault {
     Nothing,
     IgnoresWindow,
+    IgnoresChunk,
     IgnoresCausal,
     IgnoresMutual,
     IgnoresSoftCap,

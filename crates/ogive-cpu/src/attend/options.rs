@@ -41,6 +41,7 @@ pub(super) struct Options<'a> {
     /// For each row how far it sees beyond its own place, where some rows see each other to both sides.
     ends: Option<&'a [usize]>,
     window: Option<usize>,
+    chunk: Option<usize>,
     /// What to do to each score.
     pub(super) edits: Vec<Edit<'a>>,
     /// A score for each head that takes part in the softmax only.
@@ -50,8 +51,8 @@ pub(super) struct Options<'a> {
 impl<'a> Options<'a> {
     /// Reads the options of `spec` for a step; an error for one this backend does not know, or whose numbers do not fit.
     pub(super) fn new(at: &'static str, spec: &'a AttnSpec, step: &'a Extent) -> Result<Self> {
-        let ends = step.ends.as_deref();
-        let mut options = Self { causal: false, ends, window: None, edits: Vec::new(), sinks: None };
+        let (ends, window, chunk) = (step.ends.as_deref(), None, spec.chunk());
+        let mut options = Self { causal: false, ends, window, chunk, edits: Vec::new(), sinks: None };
         let per_head = |what: &str, n: usize| match n == spec.heads {
             true => Ok(()),
             false => Err(Error::invalid(at, format!("{n} {what} for {} heads", spec.heads))),
@@ -63,6 +64,7 @@ impl<'a> Options<'a> {
                 AttnOption::Mutual => {}
                 // The first counts, as where the specification is read.
                 AttnOption::Window(w) => options.window = options.window.or(Some(*w)),
+                AttnOption::Chunk(_) => {}
                 AttnOption::SoftCap(cap) => options.edits.push(Edit::SoftCap(*cap)),
                 AttnOption::Alibi(slopes) => {
                     per_head("slopes", slopes.len())?;
@@ -93,6 +95,7 @@ impl<'a> Options<'a> {
         let until = self.ends.map_or(here + 1, |ends| ends[row]);
         let end = if self.causal { context.min(until) } else { context };
         let begin = self.window.map_or(0, |w| (here + 1).saturating_sub(w));
+        let begin = begin.max(self.chunk.map_or(0, |n| here - here % n));
         begin.min(end)..end
     }
 }

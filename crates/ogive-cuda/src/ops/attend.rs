@@ -43,7 +43,9 @@ pub(super) struct Options {
     pub(super) causal: bool,
     /// Whether rows of the step see each other to both sides.
     pub(super) mutual: bool,
+    /// Tokens of a window, or of a chunk where sequences are cut into such.
     pub(super) window: u32,
+    pub(super) chunked: bool,
     pub(super) edits: [(u32, f32, Address); EDITS],
     pub(super) sinks: Address,
     pub(super) mask_width: usize,
@@ -55,7 +57,8 @@ fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan
     let mut o = Options {
         causal: false,
         mutual: false,
-        window: 0,
+        window: u32::MAX,
+        chunked: spec.chunk().is_some(),
         edits: [(0, 0.0, 0); EDITS],
         sinks: 0,
         mask_width: 0,
@@ -70,7 +73,7 @@ fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan
         match option {
             AttnOption::Causal => o.causal = true,
             AttnOption::Mutual => o.mutual = step.mutual,
-            AttnOption::Window(_) => {}
+            AttnOption::Window(_) | AttnOption::Chunk(_) => {}
             AttnOption::SoftCap(cap) => edits.push((1, *cap, 0)),
             AttnOption::Alibi(slopes) => {
                 per_head("slopes", slopes.len())?;
@@ -102,6 +105,9 @@ fn options(device: &Device, at: &str, spec: &AttnSpec, n: usize, step: &CudaPlan
         return Err(Error::unsupported(at, why));
     }
     o.edits.iter_mut().zip(edits).for_each(|(to, edit)| *to = edit);
+    if o.chunked && spec.window().is_some() {
+        return Err(Error::unsupported(at, "CUDA knows windows, and it knows chunks, but not both at once"));
+    }
     o.window = window(spec);
     Ok(o)
 }
@@ -215,8 +221,9 @@ fn tiles(spec: &AttnSpec, heads: usize) -> usize {
     spec.kv_heads * (spec.heads / spec.kv_heads).div_ceil(heads)
 }
 
+/// Tokens of a window or of a chunk.
 fn window(spec: &AttnSpec) -> u32 {
-    spec.window().and_then(|w| u32::try_from(w).ok()).unwrap_or(u32::MAX)
+    spec.reach().and_then(|w| u32::try_from(w).ok()).unwrap_or(u32::MAX)
 }
 
 /// Tokens that a row sees, at most.
@@ -330,6 +337,7 @@ fn launch(
             .flag("PAGED", rows.paged.is_some())
             .flag("CAUSAL", options.causal)
             .flag("MUTUAL", options.mutual)
+            .flag("CHUNKED", options.chunked)
             .at(q)
             .at(rows.k)
             .long(rows.k_bytes)

@@ -111,6 +111,7 @@ pub(super) fn launch(
         .define("KIND3", o.edits[2].0 as usize)
         .flag("CAUSAL", o.causal)
         .flag("MUTUAL", o.mutual)
+        .flag("CHUNKED", o.chunked)
         .flag("SAME", element == compute.name())
         .at(q)
         .at(rows.k)

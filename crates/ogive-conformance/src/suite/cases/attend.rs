@@ -8,7 +8,7 @@ use ogive_backend::tensor::{Result, Tensor};
 use ogive_backend::{AttnOption, AttnSpec, Backend, Batch, Plan};
 use std::sync::Arc;
 
-use AttnOption::{Alibi, Causal, Mask, Mutual, Other, Sinks, SoftCap, Window};
+use AttnOption::{Alibi, Causal, Chunk, Mask, Mutual, Other, Sinks, SoftCap, Window};
 
 /// Past and rows of each sequence, and rows of nobody.
 type Spans = (&'static [(usize, usize)], usize);
@@ -48,7 +48,7 @@ impl Numbers<'_> {
 }
 
 pub(super) fn add(cases: &mut Vec<Case>) {
-    let all: [(&str, Options); 15] = [
+    let all: [(&str, Options); 17] = [
         ("no-options", |_, _| Ok(vec![])),
         ("causal", |_, _| Ok(vec![Causal])),
         ("mutual", |_, _| Ok(vec![Causal, Mutual])),
@@ -56,6 +56,8 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         ("mutual-without-causal", |_, _| Ok(vec![Mutual])),
         ("window", |_, _| Ok(vec![Causal, Window(3)])),
         ("window-without-causal", |_, _| Ok(vec![Window(3)])),
+        ("chunks", |_, _| Ok(vec![Causal, Chunk(3)])),
+        ("chunks-without-causal", |_, _| Ok(vec![Chunk(2)])),
         ("soft-cap", |_, _| Ok(vec![Causal, SoftCap(2.0)])),
         ("sinks", |b, n| Ok(vec![Causal, n.sinks(b)?])),
         ("alibi", |_, n| Ok(vec![Causal, n.alibi()])),

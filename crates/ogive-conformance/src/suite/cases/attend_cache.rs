@@ -28,6 +28,7 @@ pub(super) enum Choice {
     Causal,
     Mutual,
     Window(usize),
+    Chunk(usize),
     SoftCap,
     Sinks,
     Alibi,
@@ -76,13 +77,14 @@ static IMPOSTOR: Format = Format {
 };
 
 pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
-    let options_and_names: [(&str, &[Choice]); 11] = [
+    let options_and_names: [(&str, &[Choice]); 12] = [
         ("causal", &[Causal]),
         ("bidirectional", &[]),
         ("mutual", &[Causal, Mutual]),
         ("mutual-window", &[Causal, Mutual, Window(4), Alibi, SoftCap]),
         ("window", &[Causal, Window(4)]),
         ("window-of-one", &[Causal, Window(1)]),
+        ("chunks", &[Causal, Chunk(5)]),
         ("soft-cap", &[Causal, SoftCap]),
         ("sinks", &[Causal, Sinks]),
         ("alibi", &[Causal, Alibi]),
@@ -168,8 +170,9 @@ pub(super) struct Step {
 }
 
 impl Setting {
+    /// What is behind it may be gone.
     pub(super) fn window(&self) -> Option<usize> {
-        self.options.iter().find_map(|o| if let Window(w) = o { Some(*w) } else { None })
+        self.options.iter().find_map(|o| if let Window(w) | Chunk(w) = o { Some(*w) } else { None })
     }
 
     /// One layer with as much room as the steps can need.
@@ -234,6 +237,7 @@ impl Setting {
                 Causal => AttnOption::Causal,
                 Mutual => AttnOption::Mutual,
                 Window(w) => AttnOption::Window(*w),
+                Chunk(n) => AttnOption::Chunk(*n),
                 SoftCap => AttnOption::SoftCap(3.0),
                 Sinks => AttnOption::Sinks(up(b, &per_head(|h| 2.0 - h), &[self.heads])?),
                 Alibi => AttnOption::Alibi(Arc::from(per_head(|h| 0.5 / (1.0 + h)))),

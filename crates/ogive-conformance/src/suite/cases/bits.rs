@@ -102,9 +102,10 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     }));
 
     for &element in &options.elements {
-        let choices: [(&str, &[Choice]); 3] = [
+        let choices: [(&str, &[Choice]); 4] = [
             ("causal", &[Choice::Causal]),
             ("window", &[Choice::Causal, Choice::Window(37)]),
+            ("chunks", &[Choice::Causal, Choice::Chunk(37)]),
             ("sinks-and-cap", &[Choice::Causal, Choice::SoftCap, Choice::Sinks, Choice::Alibi]),
         ];
         for (name, options) in choices {
