@@ -1,10 +1,10 @@
 //! Grouped-query attention (Ainslie et al. 2023, <https://arxiv.org/abs/2305.13245>), with rotary positions or without and, where
 //! the file has them, biases and norms on queries and keys.
 
-use crate::backend::{Activation, AttnSpec, Axis, LayerCache, Rope};
+use crate::backend::{Activation, AttnSpec, Axis, Ids, LayerCache, Rope};
 use crate::head_norm::{HeadNorm, in_heads};
 use crate::tensor::{Config, Error, Result, Tensor};
-use crate::{Linear, Loader, RmsNorm, Step};
+use crate::{Embedding, Linear, Loader, RmsNorm, Step};
 
 /// How many heads `num_attention_heads` says there are, and how many elements each has of `hidden_size`: for architectures that
 /// cut it evenly and say no `head_dim`.
@@ -44,6 +44,8 @@ pub struct Attention {
     spec: AttnSpec,
     /// Whether a head's queries come with as many numbers that gate its output.
     gated: bool,
+    /// What queries are multiplied by, a number for each position.
+    growth: Option<Embedding>,
 }
 
 /// Where keys and values are from.
@@ -130,6 +132,7 @@ impl Attention {
             rope: rope.into(),
             spec,
             gated: false,
+            growth: None,
         })
     }
 
@@ -196,6 +199,7 @@ impl Attention {
             rope,
             spec,
             gated: how.gated,
+            growth: None,
         })
     }
 
@@ -241,6 +245,13 @@ impl Attention {
         self
     }
 
+    /// The same with each query multiplied by the number that `growth` has for its position, `[positions, 1]`, last of all before scores: what is seen of long
+    /// contexts stays sharp so (Nakanishi 2025, <https://arxiv.org/abs/2501.19399>).
+    #[must_use]
+    pub fn growing(self, growth: Embedding) -> Self {
+        Self { growth: Some(growth), ..self }
+    }
+
     /// The same of inputs multiplied by `input`, with what comes out multiplied by `output`.
     ///
     /// # Errors
@@ -269,7 +280,7 @@ impl Attention {
             return LayerCache::Shares(layer);
         }
         let (k, v) = (self.spec.kv_heads * self.spec.k_dim, self.spec.kv_heads * self.spec.v_dim);
-        match self.spec.window() {
+        match self.spec.reach() {
             Some(window) => LayerCache::windowed(k, v, window, 0),
             None => LayerCache::full(k, v),
         }
@@ -294,6 +305,7 @@ impl Attention {
         };
         let (q, gate) = if self.gated { self.apart(s, q)? } else { (q, None) };
         let q = in_heads(s, q, self.early(self.q_norm.as_ref()), spec.heads, spec.k_dim)?;
+        let q = self.grown(s, q)?;
         let o = match (kv, &self.keys) {
             (Some((k, v)), Keys::Own { k_norm, v_norm, .. }) => {
                 let k = in_heads(s, k, self.early(k_norm.as_ref()), spec.kv_heads, spec.k_dim)?;
@@ -364,6 +376,14 @@ impl Attention {
         }
     }
 
+    /// Queries times what their positions have for them. `[n, heads, dim] -> [n, heads, dim]`
+    fn grown(&self, s: &Step<'_>, q: Tensor) -> Result<Tensor> {
+        let Some(growth) = &self.growth else { return Ok(q) };
+        let (shape, n) = (q.shape(), q.shape().first());
+        let flat = q.reshape([n, self.spec.heads * self.spec.k_dim])?;
+        s.backend.mul(flat, &growth.of(s, Ids::Positions)?)?.reshape(shape)
+    }
+
     /// Queries, and what gates each head's output. `[n, heads * 2 * dim] -> [n, heads * dim], [n, heads * dim]`
     fn apart(&self, s: &Step<'_>, both: Tensor) -> Result<(Tensor, Option<Tensor>)> {
         let (n, heads, dim) = (both.shape().rows(), self.spec.heads, self.spec.k_dim);
@@ -391,7 +411,7 @@ fn widths(spec: &AttnSpec, gated: bool) -> Result<[usize; 3]> {
         let why = format!("{} query heads cannot share {} key and value heads", spec.heads, spec.kv_heads);
         return Err(Error::invalid("config", why));
     }
-    if !spec.looks_back() && spec.window().is_some() {
+    if !spec.looks_back() && spec.reach().is_some() {
         let why = "`is_causal` is off and layers have a window; one to both sides of a token is not known";
         return Err(Error::unsupported("config", why));
     }

@@ -1,6 +1,6 @@
 //! What follows attention in a block: an MLP, gated or not, or a mixture of such.
 
-use crate::backend::{Activation, Experts, RouterSpec, Scoring};
+use crate::backend::{Activation, Axis, Experts, RouterSpec, Routing, Scoring};
 use crate::expert_factors::ExpertFactors;
 use crate::tensor::{Config, Error, HostWeight, Result, Tensor};
 use crate::{Linear, Loader, RmsNorm, Step};
@@ -122,6 +122,8 @@ pub struct Moe {
     factors: Option<Box<ExpertFactors>>,
     /// Of what the router is given, and before and after the experts.
     norms: Option<Box<[RmsNorm; 3]>>,
+    /// Nothing and one, where shares are of what experts are given and not of what they give.
+    of_inputs: Option<[Tensor; 2]>,
 }
 
 impl Moe {
@@ -155,7 +157,7 @@ impl Moe {
         }
         spec.check(n)?;
         experts.check(dim)?;
-        Ok(Self { router, spec, experts, factors: None, norms: None })
+        Ok(Self { router, spec, experts, factors: None, norms: None, of_inputs: None })
     }
 
     /// The same with each expert's share multiplied by its factor of `factors`, after shares were made to sum to one.
@@ -165,6 +167,14 @@ impl Moe {
     pub fn weighted(self, l: &Loader<'_>, factors: &HostWeight) -> Result<Self> {
         let factors = ExpertFactors::new(l, factors, self.experts.up.shape()[0])?;
         Ok(Self { factors: Some(factors.into()), ..self })
+    }
+
+    /// The same with experts that are given their share of the input, and not weighed by it (Llama 4's).
+    ///
+    /// # Errors
+    /// If the backend cannot take two numbers ([`Backend::upload`](crate::backend::Backend::upload)).
+    pub fn weighing_inputs(self, l: &Loader<'_>) -> Result<Self> {
+        Ok(Self { of_inputs: Some([l.constant(0.0)?, l.constant(1.0)?]), ..self })
     }
 
     /// The same with a norm of what the router is given, another of what the experts are, and a third of what they give.
@@ -192,7 +202,7 @@ impl Moe {
         });
         let experts = Experts::new([gate?, up?, down?], activation);
         let spec = RouterSpec::new(1, Scoring::Sigmoid).unnormalised(1.0);
-        Ok(Self { router: l.linear(router)?, spec, experts, factors: None, norms: None })
+        Ok(Self { router: l.linear(router)?, spec, experts, factors: None, norms: None, of_inputs: None })
     }
 
     /// Applies the block. `[n, dim] -> [n, dim]`
@@ -210,11 +220,35 @@ impl Moe {
 
     /// What the experts give. `[n, dim], [n, experts] -> [n, dim]`
     fn mixed(&self, s: &Step<'_>, x: &Tensor, logits: &Tensor) -> Result<Tensor> {
+        if let Some(numbers) = &self.of_inputs {
+            return self.of_shares(s, x, s.backend.route(logits, &self.spec)?, numbers);
+        }
         let Some(factors) = &self.factors else {
             return s.backend.moe(x, logits, &self.spec, &self.experts);
         };
         let routing = factors.weigh(s, s.backend.route(logits, &self.spec)?)?;
         s.backend.experts(x, &routing, &self.experts)
+    }
+
+    /// What experts give that are given shares of `x`, each of which is a row of its own. `[n, dim] -> [n, dim]`
+    fn of_shares(
+        &self,
+        s: &Step<'_>,
+        x: &Tensor,
+        routing: Routing,
+        [nothing, one]: &[Tensor; 2],
+    ) -> Result<Tensor> {
+        let (b, dim) = (s.backend, x.shape().cols());
+        let (n, k) = (routing.ids.shape().first(), routing.ids.shape().cols());
+        let shares = b.split(&routing.weights, Axis::Cols, &vec![1; k])?; // [n, 1] each
+        let parts = shares.iter().map(|share| b.mul(x.clone(), share)).collect::<Result<Vec<_>>>()?;
+        let all = b.concat(&parts.iter().collect::<Vec<_>>(), Axis::Cols)?.reshape([n * k, dim])?;
+        let weights = b.add(b.mul(routing.weights.reshape([n * k, 1])?, nothing)?, one)?;
+        let each = Routing { ids: routing.ids.reshape([n * k, 1])?, weights };
+        let y = b.experts(&all, &each, &self.experts)?.reshape([n, k * dim])?;
+        let mut parts = b.split(&y, Axis::Cols, &vec![dim; k])?.into_iter();
+        let first = parts.next().ok_or_else(|| Error::invalid("experts", "no row has any"))?;
+        parts.try_fold(first, |sum, part| b.add(sum, &part))
     }
 }
 
