@@ -79,6 +79,14 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
         }
         "Lfm2" => lfm2(&[]),
         "Lfm2Moe" => lfm2(&[("num_experts", 32), ("num_experts_per_tok", 4), ("num_dense_layers", 2)]),
+        "Llama4" => vec![
+            ("num_key_value_heads", json!(8)),
+            ("head_dim", json!(128)),
+            ("rms_norm_eps", json!(1e-5)),
+            ("rope_theta", json!(5e5)),
+            ("num_local_experts", json!(16)),
+            ("num_experts_per_tok", json!(1)),
+        ],
         "Mamba2" => spaces(["num_heads", "head_dim", "n_groups", "state_size"], [128, 64, 8, 128]),
         "MiniMaxM2" => vec![
             ("num_key_value_heads", json!(8)),
@@ -355,6 +363,11 @@ mod tests {
                 "MiniMaxM2ForCausalLM",
                 json!({"num_key_value_heads": 8, "head_dim": 128, "rope_theta": 5e6, "num_local_experts": 256,
                     "num_experts_per_tok": 8}),
+            ),
+            (
+                "Llama4ForConditionalGeneration",
+                json!({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5,
+                    "num_local_experts": 16, "num_experts_per_tok": 1}),
             ),
             ("SeedOssForCausalLM", json!({"num_key_value_heads": 8, "head_dim": 128})),
             (

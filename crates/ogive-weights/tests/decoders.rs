@@ -352,6 +352,10 @@ fn what_newer_architectures_do_not_know_is_refused_by_name() {
     for (arch, key, value, why) in [
         ("glm4moe", "expert_gating_func", Value::from(1u32), "the sigmoid"),
         ("glm4moe", "rope.dimension_sections", vec![8i32, 12, 12, 0].into(), "several dimensions"),
+        ("llama4", "expert_gating_func", 1u32.into(), "the sigmoid"),
+        ("llama4", "expert_weights_scale", 2.5f32.into(), "shares of experts are scaled"),
+        ("llama4", "attention.sliding_window", 0u32.into(), "MobileLLM"),
+        ("llama4", "attention.sliding_window_pattern", 3u32.into(), "other layers than each fourth"),
         ("minimax-m2", "expert_gating_func", 1u32.into(), "the sigmoid"),
         ("minimax-m2", "expert_weights_scale", 2.5f32.into(), "shares of experts are scaled"),
         ("ernie4_5", "rope.dimension_sections", vec![8i32, 12, 12, 0].into(), "several dimensions"),
@@ -360,6 +364,51 @@ fn what_newer_architectures_do_not_know_is_refused_by_name() {
     ] {
         let e = config(arch, &[(key, value)]).unwrap_err().to_string();
         assert!(e.contains(key) && e.contains(why), "{arch}: {e}");
+    }
+}
+
+/// What llama.cpp has in its program.
+#[test]
+fn llama_4_has_its_numbers_from_its_readers() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("blk.0.ffn_gate.weight", &[8, 8]),
+        ("blk.1.ffn_gate_inp.weight", &[8, 4]),
+        ("blk.1.ffn_gate_exps.weight", &[8, 6, 4]),
+        ("blk.1.ffn_down_shexp.weight", &[6, 8]),
+    ];
+    let of = |experts: u32| {
+        let keys = numbers(&[
+            ("block_count", 5),
+            ("expert_count", experts),
+            ("expert_used_count", 1),
+            ("interleave_moe_layer_step", 2),
+            ("attention.sliding_window", 77),
+            ("feed_forward_length", 20),
+            ("expert_feed_forward_length", 6),
+        ]);
+        open("llama4", &keys, tensors).unwrap()
+    };
+    let model = of(4);
+    assert_eq!(model.architecture, "Llama4ForCausalLM");
+    let c = &model.config;
+    let names = [
+        "num_local_experts",
+        "intermediate_size_mlp",
+        "intermediate_size",
+        "attention_chunk_size",
+        "floor_scale",
+    ];
+    assert_eq!(names.map(|name| c.usize(name).unwrap()), [4, 20, 6, 8192, 8192]);
+    assert_eq!(c.opt_usizes("moe_layers").unwrap().unwrap(), [1, 3]);
+    assert_eq!(c.opt_usizes("no_rope_layers").unwrap().unwrap(), [1, 1, 1, 0, 1]);
+    assert_eq!(c.opt_strs("layer_types").unwrap().unwrap()[2..4], ["chunked_attention", "full_attention"]);
+    assert!(c.bool_or("use_qk_norm", false).unwrap() && !c.has("sliding_window"));
+    assert!(!of(128).config.bool_or("use_qk_norm", true).unwrap());
+    for name in ["0.feed_forward.gate_proj", "1.feed_forward.router", "1.feed_forward.experts.gate_proj"]
+        .into_iter()
+        .chain(["1.feed_forward.shared_expert.down_proj"])
+    {
+        assert!(model.source.get(&format!("model.layers.{name}.weight")).is_ok(), "{name}");
     }
 }
 

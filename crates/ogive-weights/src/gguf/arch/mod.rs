@@ -19,6 +19,7 @@ mod granite;
 mod hunyuan;
 mod lfm2;
 mod llama;
+mod llama4;
 mod mamba2;
 mod minimax;
 mod nemotron_h;
@@ -46,6 +47,7 @@ fn texts() -> Vec<Translation> {
     vec![
         llama::llama(),
         llama::mistral3(),
+        llama4::llama4(),
         qwen::qwen2(),
         qwen::qwen3(),
         qwen::qwen2_moe(),
