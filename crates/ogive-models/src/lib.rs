@@ -53,6 +53,7 @@ mod layer_inputs;
 mod layer_normed;
 pub mod lfm2;
 pub mod llama;
+pub mod llama4;
 pub mod mamba2;
 pub mod minimax;
 mod mixer;
@@ -121,6 +122,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Lfm2MoeModel", lfm2::load_moe)
         .with("LlamaForCausalLM", llama::load)
         .with("LlamaModel", llama::load)
+        .with("Llama4ForCausalLM", llama4::load)
+        .with("Llama4ForConditionalGeneration", llama4::load_nested)
         .with("LlavaForConditionalGeneration", nested::load)
         .with("Mamba2ForCausalLM", mamba2::load)
         .with("Mamba2Model", mamba2::load)

@@ -19,9 +19,10 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     decoder::load(&Class { tied: true, ..LLAMA }, c, root, layer, &llama::dense(c)?)
 }
 
-/// Whether a layer's positions are turned: `no_rope_layers` has a 1 for those where they are.
-fn turns(c: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
+/// Whether a layer's positions are turned: `no_rope_layers` has a 1 for those where they are. An empty list says nothing.
+pub(crate) fn turns(c: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
     let (said, n) = (c.opt_usizes("no_rope_layers")?, c.usize("num_hidden_layers")?);
+    let said = said.filter(|said| !said.is_empty());
     if let Some(said) = said.as_ref().filter(|said| said.len() != n) {
         return Err(Error::invalid("config", format!("{} `no_rope_layers` for {n} layers", said.len())));
     }

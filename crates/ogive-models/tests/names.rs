@@ -157,3 +157,15 @@ fn gemma_3_finds_a_head_of_its_own() {
         assert!(worst(&got, &want) < 2e-5);
     }
 }
+
+/// The text of a model that also sees stands below `language_model`.
+#[test]
+fn llama_4_is_read_below_a_model_that_sees() {
+    let below = |name: &str| name.strip_prefix("language_model.").map(str::to_owned);
+    let c = Config(json!({"text_config": config("llama4").0, "tie_word_embeddings": false}));
+    let model = build("Llama4ForConditionalGeneration", &c, &Renamed(source("llama4"), below)).unwrap();
+    for (case, ids, want) in cases(&folder("llama4")) {
+        let error = worst(&evaluate(&exact(), &*model, &ids, &Evaluate::new()).unwrap(), &want);
+        assert!(error < 2e-5, "{case}: {error:.1e}");
+    }
+}

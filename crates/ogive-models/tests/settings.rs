@@ -78,6 +78,10 @@ fn what_mixtures_do_not_know_changes_nothing() {
     let of_ernie = json!({"moe_capacity": [64, 64, 64], "moe_use_aux_free": true, "moe_gate": "topk", "norm_topk_prob": false,
         "num_nextn_predict_layers": 1, "moe_layer_end_index": 1, "use_bias": true});
     unchanged("ernie4-5-moe", &[of_ernie]);
+    let of_training =
+        json!({"output_router_logits": true, "router_jitter_noise": 0.5, "for_llm_compression": true});
+    unchanged("llama4", &[of_training, json!({"attn_temperature_tuning": 4, "attention_bias": true})]);
+    unchanged("llama4", &[json!({"no_rope_layers": [], "moe_layers": null, "layer_types": null})]);
     unchanged("seed-oss", &[json!({"attention_dropout": 0.5, "residual_dropout": 0.5, "pretraining_tp": 2})]);
     unchanged("exaone4", &[json!({"sliding_window_pattern": "LLLG"}), json!({"layer_types": null})]);
     let of_hunyuan = json!({"moe_intermediate_size": [3, 3], "num_shared_expert": [1, 1], "use_mixed_mlp_moe": true,
@@ -140,6 +144,18 @@ fn what_a_class_has_of_its_own_counts() {
         ("glm4-moe", json!({"n_shared_experts": 0})),
         ("glm4-moe-norm", json!({"norm_topk_prob": null})),
         ("glm4-moe-norm", json!({"rms_norm_eps": 0.1})),
+        ("llama4", json!({"use_qk_norm": false})),
+        ("llama4", json!({"rope_scaling": null})),
+        ("llama4", json!({"no_rope_layers": [1, 1, 1, 1, 1]})),
+        ("llama4", json!({"attention_chunk_size": 16})),
+        ("llama4-chunks", json!({"use_qk_norm": true})),
+        ("llama4-chunks", json!({"attention_chunk_size": 12})),
+        ("llama4-chunks", json!({"layer_types": null})),
+        ("llama4-chunks", json!({"no_rope_layers": null})),
+        ("llama4-chunks", json!({"floor_scale": 5})),
+        ("llama4-chunks", json!({"attn_scale": null})),
+        ("llama4-chunks", json!({"attn_temperature_tuning": false})),
+        ("llama4-chunks", json!({"num_experts_per_tok": 1})),
         ("minimax-m2", json!({"partial_rotary_factor": 1.0})),
         ("minimax-m2", json!({"num_experts_per_tok": 2})),
         ("minimax-m2", json!({"rope_theta": 100.0})),
@@ -219,6 +235,20 @@ fn what_has_no_meaning_is_refused() {
         ("glm4-moe", json!({"first_k_dense_replace": 0}), "e_score_correction_bias"),
         ("glm4-moe", json!({"first_k_dense_replace": 2}), "mlp.gate_proj"),
         ("glm4-moe", json!({"scoring_func": "softmax"}), "`scoring_func` is `softmax`"),
+        ("llama4", json!({"is_causal": false}), "`is_causal` is off"),
+        ("llama4", json!({"no_rope_layers": [1]}), "no_rope_layers"),
+        ("llama4", json!({"layer_types": ["full_attention"]}), "layer_types"),
+        ("llama4", json!({"attention_chunk_size": null}), "`attention_chunk_size`"),
+        ("llama4", json!({"floor_scale": 0}), "`floor_scale`"),
+        ("llama4", json!({"attn_temperature_tuning": "often"}), "attn_temperature_tuning"),
+        (
+            "llama4",
+            json!({"moe_layers": null, "interleave_moe_layer_step": 0}),
+            "`interleave_moe_layer_step`",
+        ),
+        ("llama4", json!({"moe_layers": [0]}), "layers.0.feed_forward"),
+        ("llama4", json!({"num_local_experts": 4}), "4 experts"),
+        ("llama4", json!({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}), "`llama3`"),
         ("minimax-m2", json!({"scoring_func": "softmax"}), "`scoring_func`"),
         ("minimax-m2", json!({"qk_norm_type": "per_head"}), "`qk_norm_type`"),
         ("minimax-m2", json!({"use_qk_norm": false}), "`use_qk_norm` is off"),
