@@ -30,6 +30,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("lfm2-moe-bias", "conv_bias"),
     ("granite-hybrid-rope", "mamba_proj_bias"),
     ("llama-dynamic", "dynamic"),
+    ("llama4-chunks", "moe_layers"),
     ("mamba2-bias", "ssm_in.bias"),
     ("llama-yarn-mscale", "magnitude"),
     ("nemotron-h-moe-bias", "ssm_in.bias"),
@@ -206,6 +207,16 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         ("smollm3", "no_rope_layer_interval", |c| {
             (c["no_rope_layers"], c["no_rope_layer_interval"]) = (Value::Null, json!(3));
         }),
+        ("llama4", "no_rope_layers", |c| c["no_rope_layers"] = json!([1, 1, 1, 1, 0])),
+        ("llama4", "layer_types", |c| c["layer_types"] = json!(vec!["full_attention"; 5])),
+        ("llama4", "attention_chunk_size", |c| c["attention_chunk_size"] = json!(4096)),
+        ("llama4", "attention_chunk_size", |c| c["attention_chunk_size"] = Value::Null),
+        ("llama4", "attn_temperature_tuning", |c| c["attn_temperature_tuning"] = json!(0)),
+        ("llama4", "floor_scale", |c| c["floor_scale"] = json!(4096)),
+        ("llama4", "attn_scale", |c| c["attn_scale"] = json!(0.2)),
+        ("llama4", "use_qk_norm", |c| c["use_qk_norm"] = json!(false)),
+        ("llama4", "ffn_gate.weight", |c| c["intermediate_size_mlp"] = json!(48)),
+        ("llama4", "ffn_gate_exps.weight", |c| c["intermediate_size"] = json!(24)),
         ("cohere2", "layer_types", |c| c["layer_types"] = json!(vec!["full_attention"; 5])),
         ("cohere2", "sliding_window_pattern", |c| {
             (c["layer_types"], c["sliding_window_pattern"]) = (Value::Null, json!(2));

@@ -119,6 +119,10 @@ fn nothing_is_lost_without_a_word() {
         ("own/ernie4-5-moe", ends, |t| without(t, "layers.1.self_attn.k_proj"), &["layer 1 of 2"]),
         ("own/ernie4-5-moe", ends, |t| without(t, "layers.1.mlp.experts.2."), &["number 2 is missing"]),
         ("own/minimax-m2", ends, |t| without(t, "layers.1.block_sparse_moe.e_score"), &["layer 1 of 2"]),
+        // Some of whose layers have experts, in between.
+        ("own/llama4", ends, |t| without(t, "layers.3.feed_forward.shared_expert.up"), &["layer 3 of 5"]),
+        ("own/llama4", ends, |t| without(t, "layers.2.feed_forward.up_proj"), &["layer 2 of 5"]),
+        ("own/llama4", ends, |t| without(t, "layers.4.self_attn.k_proj"), &["layer 4 of 5"]),
         ("own/exaone4", ends, |t| without(t, "layers.1.post_feedforward_layernorm"), &["layer 1 of 2"]),
         ("own/starcoder2", ends, |t| without(t, "layers.1.mlp.c_fc.bias"), &["layer 1 of 3"]),
         (

@@ -160,10 +160,14 @@ pub(super) fn half(which: usize) -> Change {
     let misfit = || ogive_tensor::Error::invalid("input_linear", "its experts have no two halves");
     let shape =
         |[experts, rows, cols]: [usize; 3]| rows.is_multiple_of(2).then_some([experts, rows / 2, cols]);
-    of_one(misfit, shape, move |w, [experts, half, _]| {
-        let flat = w.regrouped(1)?;
-        let begins = (0..experts).map(|e| (2 * e + which) * half);
-        let parts = begins.map(|at| flat.rows(at..at + half)).collect::<ogive_tensor::Result<Vec<_>>>()?;
-        HostWeight::stack(&*w.name, &parts)
-    })
+    of_one(misfit, shape, move |w, _| half_of(w, which))
+}
+
+/// The same of a weight that has halves.
+pub(super) fn half_of(w: &HostWeight, which: usize) -> ogive_tensor::Result<HostWeight> {
+    let [experts, rows, _] = w.shape;
+    let (half, flat) = (rows / 2, w.regrouped(1)?);
+    let begins = (0..experts).map(|e| (2 * e + which) * half);
+    let parts = begins.map(|at| flat.rows(at..at + half)).collect::<ogive_tensor::Result<Vec<_>>>()?;
+    HostWeight::stack(&*w.name, &parts)
 }

@@ -14,6 +14,7 @@ mod hunyuan;
 mod hybrid;
 mod latent;
 mod lfm2;
+mod llama4;
 mod mamba2;
 mod mixtures;
 pub(crate) mod mmproj;
@@ -35,6 +36,7 @@ use std::path::Path;
 /// Hugging Face's classes and GGUF's architectures.
 const CLASSES: &[(&str, &str)] = &[
     ("LlamaForCausalLM", "llama"),
+    ("Llama4ForCausalLM", llama4::ARCHITECTURE),
     ("MistralForCausalLM", "llama"),
     ("MixtralForCausalLM", "llama"),
     ("Qwen2ForCausalLM", "qwen2"),
@@ -140,7 +142,8 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     let architecture = by_layers.unwrap_or(architecture);
     let config = nemotron_h::settled(architecture, granite::settled(class, config)?);
     let config = hunyuan::settled(class, config)?;
-    let config = &gemma4::settled(class, mamba2::settled(class, falcon_h1::settled(class, config)?))?;
+    let config = gemma4::settled(class, mamba2::settled(class, falcon_h1::settled(class, config)?))?;
+    let config = &llama4::settled(class, config)?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation, sees };
@@ -159,6 +162,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     falcon_h1::check(&model, &tensors)?;
     mamba2::check(&model, &tensors)?;
     gemma4::check(&model, &tensors)?;
+    llama4::check(&model, &tensors)?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;

@@ -24,6 +24,7 @@ pub(super) const CLASSES: &[(&str, Option<&str>)] = &[
     ("Qwen3_5MoeForConditionalGeneration", Some("Qwen3_5MoeForConditionalGeneration")),
     ("Idefics3ForConditionalGeneration", None),
     ("InternVLForConditionalGeneration", None),
+    ("Llama4ForConditionalGeneration", Some("Llama4ForCausalLM")),
     ("LlavaForConditionalGeneration", None),
     ("Mistral3ForConditionalGeneration", None),
     ("SmolVLMForConditionalGeneration", None),

@@ -4,7 +4,7 @@
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
 use super::{
-    Keys, Model, apertus, exaone4, falcon_h1, gemma4, granite, hunyuan, hybrid, latent, lfm2, mamba2,
+    Keys, Model, apertus, exaone4, falcon_h1, gemma4, granite, hunyuan, hybrid, latent, lfm2, llama4, mamba2,
     mixtures, nemotron_h, refuse, seeing,
 };
 use crate::{Error, Result};
@@ -101,6 +101,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         lfm2::DENSE | lfm2::MIXTURE => lfm2::set(keys, model)?,
         granite::DENSE | granite::MIXTURE | granite::HYBRID => granite::set(keys, model)?,
         nemotron_h::DENSE | nemotron_h::MIXTURE => nemotron_h::set(keys, model)?,
+        llama4::ARCHITECTURE => llama4::set(keys, model, head_dim)?,
         mamba2::ARCHITECTURE => mamba2::set(keys, model)?,
         gemma4::ARCHITECTURE => gemma4::set(keys, model)?,
         falcon_h1::ARCHITECTURE => {
@@ -168,6 +169,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "FalconH1ForCausalLM"
         | "Lfm2ForCausalLM"
         | "Lfm2MoeForCausalLM"
+        | "Llama4ForCausalLM"
         | "Mamba2ForCausalLM" => false,
         _ if hybrid::is(model) => false,
         class => !class.starts_with("Qwen") || config.bool_or("use_sliding_window", true)?,

@@ -4,7 +4,8 @@
 //! one tensor each kind, of parts that are still fetched one by one.
 
 use super::{
-    Model, apertus, falcon_h1, gemma4, granite, hybrid, latent, lfm2, mamba2, mixtures, nemotron_h, seeing,
+    Model, apertus, falcon_h1, gemma4, granite, hybrid, latent, lfm2, llama4, mamba2, mixtures, nemotron_h,
+    seeing,
 };
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
@@ -52,7 +53,8 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
         }
         let two = latent::halves(model, &name).or_else(|| granite::halves(model, &name));
         let two = two.map(|halves| halves.map(|(to, change)| (to, Some(change))).into());
-        let parts = match two.or_else(|| hybrid::parts(model, &name)) {
+        let parts = match two.or_else(|| hybrid::parts(model, &name)).or_else(|| llama4::parts(model, &name))
+        {
             None => falcon_h1::parts(model, &name, tied)?,
             some => some,
         };
@@ -246,7 +248,10 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     let layers = model.config.usize("num_hidden_layers")? as u64;
     // The first layers of some have no experts: in what follows attention they are like each other and not like the rest.
     let first = lfm2::dense_layers(model)?.max(mixtures::dense_layers(model)?);
-    let follows = |name: &str| first > 0 && [".ffn_", ".exp_probs_b."].iter().any(|part| name.contains(part));
+    let (sparse, mixed) = (llama4::sparse(model)?, model.architecture == llama4::ARCHITECTURE);
+    let follows = |name: &str| {
+        (first > 0 || mixed) && [".ffn_", ".exp_probs_b."].iter().any(|part| name.contains(part))
+    };
     let mut counts: BTreeMap<u64, [usize; 2]> = BTreeMap::new();
     for (n, t) in tensors.iter().filter_map(|t| Some((layer(&t.name)?, t))) {
         counts.entry(n).or_default()[usize::from(follows(&t.name))] += 1;
@@ -262,7 +267,7 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     };
     let kind = |part: usize, layer: u64| match part {
         0 => otherwise(layer),
-        _ if layer < first => "dense",
+        _ if layer < first || mixed && !sparse(layer) => "dense",
         _ => "sparse",
     };
     let most = |part: usize, layer: u64| {
