@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, mixtures and one with windows, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 21] = [
+const HYBRIDS: [(&str, &[&str]); 22] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -27,6 +27,7 @@ const HYBRIDS: [(&str, &[&str]); 21] = [
     ("nemotron-h-moe", &MIXTURES),
     ("glm4-moe", &GROUPED),
     ("minimax-m2", &TURNED_IN_PART),
+    ("llama4", &CHUNKED),
     ("ernie4-5-moe", &FROM_LAYER_TO_LAYER),
     ("exaone4", &SLIDING),
     ("command-r", &OF_COMMAND_R),
@@ -71,6 +72,19 @@ const GROUPED: [&str; 9] = [
     "routed_scaling_factor",
     "partial_rotary_factor",
     "use_qk_norm",
+];
+
+const CHUNKED: [&str; 10] = [
+    "attention_chunk_size",
+    "attn_scale",
+    "attn_temperature_tuning",
+    "floor_scale",
+    "interleave_moe_layer_step",
+    "layer_types",
+    "moe_layers",
+    "no_rope_layers",
+    "num_experts_per_tok",
+    "num_local_experts",
 ];
 
 const TURNED_IN_PART: [&str; 6] = [

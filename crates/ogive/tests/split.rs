@@ -33,7 +33,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// Models, their layers, and whether the table of tokens is the head.
-const MODELS: [(&str, usize, bool); 21] = [
+const MODELS: [(&str, usize, bool); 22] = [
     ("llama", 2, false),
     ("gemma2", 2, true),
     ("qwen3", 3, false),
@@ -53,6 +53,7 @@ const MODELS: [(&str, usize, bool); 21] = [
     ("command-r-norm", 2, false),
     ("apertus", 2, false),
     ("hunyuan-moe", 2, false),
+    ("llama4-chunks", 4, true),
     ("gemma4-moe", 3, true),
     ("gemma4-shared", 6, true),
 ];

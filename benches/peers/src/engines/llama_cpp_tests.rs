@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 42] = [
+const READ: [&str; 43] = [
     "apertus",
     "arcee",
     "cohere2",
@@ -42,6 +42,7 @@ const READ: [&str; 42] = [
     "llama",
     "llama-linear",
     "llama-yarn",
+    "llama4",
     "llama3-rope",
     "mamba2",
     "minimax-m2",
