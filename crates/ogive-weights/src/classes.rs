@@ -87,6 +87,12 @@ fn defaults(class: &str) -> Vec<(&'static str, Value)> {
             ("num_local_experts", json!(16)),
             ("num_experts_per_tok", json!(1)),
         ],
+        "Mamba" => vec![("rms_norm_eps", json!(1e-5)), ("tie_word_embeddings", json!(true))],
+        "FalconMamba" => vec![
+            ("rms_norm_eps", json!(1e-5)),
+            ("mixer_rms_eps", json!(1e-6)),
+            ("tie_word_embeddings", json!(true)),
+        ],
         "Mamba2" => spaces(["num_heads", "head_dim", "n_groups", "state_size"], [128, 64, 8, 128]),
         "MiniMaxM2" => vec![
             ("num_key_value_heads", json!(8)),
@@ -263,7 +269,12 @@ fn fill_in(class: &str, settings: &mut Map<String, Value>) {
         "Lfm2ForCausalLM" | "Lfm2Model" => names::lfm2_names(settings, true),
         "Lfm2MoeForCausalLM" | "Lfm2MoeModel" => names::lfm2_names(settings, false),
         "NemotronHForCausalLM" => names::nemotron_names(settings),
-        "Mamba2ForCausalLM" | "Mamba2Model" => names::epsilon(settings),
+        "MambaForCausalLM"
+        | "MambaModel"
+        | "FalconMambaForCausalLM"
+        | "FalconMambaModel"
+        | "Mamba2ForCausalLM"
+        | "Mamba2Model" => names::epsilon(settings),
         "MiniMaxM2ForCausalLM" => names::minimax_names(settings),
         _ => {}
     }
@@ -343,6 +354,10 @@ mod tests {
                 "FalconH1ForCausalLM",
                 json!({"num_key_value_heads": 8, "rope_theta": 1e5, "rms_norm_eps": 1e-5, "mamba_d_ssm": 1024,
                     "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256}),
+            ),
+            (
+                "FalconMambaModel",
+                json!({"rms_norm_eps": 1e-5, "mixer_rms_eps": 1e-6, "tie_word_embeddings": true}),
             ),
             (
                 "Mamba2ForCausalLM",

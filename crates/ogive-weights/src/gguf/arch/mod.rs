@@ -20,6 +20,7 @@ mod hunyuan;
 mod lfm2;
 mod llama;
 mod llama4;
+mod mamba;
 mod mamba2;
 mod minimax;
 mod nemotron_h;
@@ -73,6 +74,7 @@ fn texts() -> Vec<Translation> {
         falcon_h1::falcon_h1(),
         lfm2::lfm2(),
         lfm2::lfm2_moe(),
+        mamba::mamba(),
         mamba2::mamba2(),
         nemotron_h::nemotron_h(),
         nemotron_h::nemotron_h_moe(),
