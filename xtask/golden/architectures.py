@@ -70,6 +70,12 @@ def falcon_h1(**settings):
     return dict(BASE, **whole) | settings
 
 
+def mamba(**settings):
+    """The first Mamba's settings of all models', and sizes that are no multiples."""
+    known = ["vocab_size", "hidden_size", "num_hidden_layers", "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id"]
+    return {key: BASE[key] for key in known} | dict(state_size=10, layer_norm_epsilon=1e-4) | settings
+
+
 ARCHITECTURES = {
     "llama": ("llama", dict(BASE, head_dim=12, attention_bias=True, mlp_bias=True)),
     "llama-linear": scaled(rope_type="linear", factor=4.0),
@@ -358,6 +364,13 @@ ARCHITECTURES = {
             n_group=3, topk_group=2, norm_topk_prob=False, routed_scaling_factor=1.4, tie_word_embeddings=True,
         ),
     ),
+    # Two that GGUF can say, and one with what it cannot: another width within, biases on projections, none on convolutions, another activation.
+    "mamba": ("mamba", mamba(time_step_rank=5)),
+    "mamba-bias": (
+        "mamba",
+        mamba(expand=1.5, use_bias=True, use_conv_bias=False, conv_kernel=3, hidden_act="gelu", tie_word_embeddings=True),
+    ),
+    "falcon-mamba": ("falcon_mamba", mamba(time_step_rank=6, mixer_rms_eps=1e-4)),
     # One that GGUF can say, and one with what it cannot: biases on projections, none on convolutions.
     "mamba2": ("mamba2", mamba2.settings(BASE, n_groups=3)),
     "mamba2-bias": (

@@ -54,6 +54,7 @@ mod layer_normed;
 pub mod lfm2;
 pub mod llama;
 pub mod llama4;
+pub mod mamba;
 pub mod mamba2;
 pub mod minimax;
 mod mixer;
@@ -94,6 +95,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Exaone4ForCausalLM", exaone4::load)
         .with("FalconH1ForCausalLM", falcon_h1::load)
         .with("FalconH1Model", falcon_h1::load)
+        .with("FalconMambaForCausalLM", mamba::load_falcon)
+        .with("FalconMambaModel", mamba::load_falcon)
         .with("GemmaForCausalLM", gemma::load)
         .with("GemmaModel", gemma::load)
         .with("Gemma2ForCausalLM", gemma2::load)
@@ -125,6 +128,8 @@ pub fn registry() -> ogive_nn::Registry {
         .with("Llama4ForCausalLM", llama4::load)
         .with("Llama4ForConditionalGeneration", llama4::load_nested)
         .with("LlavaForConditionalGeneration", nested::load)
+        .with("MambaForCausalLM", mamba::load)
+        .with("MambaModel", mamba::load)
         .with("Mamba2ForCausalLM", mamba2::load)
         .with("Mamba2Model", mamba2::load)
         .with("MiniMaxM2ForCausalLM", minimax::load)

@@ -6,7 +6,7 @@
 
 use ogive_nn::backend::LayerCache;
 use ogive_nn::tensor::{Result, Tensor};
-use ogive_nn::{Attention, FeedForward, GatedDeltaNet, LatentAttention, Mamba2, ShortConv, Step};
+use ogive_nn::{Attention, FeedForward, GatedDeltaNet, LatentAttention, Mamba, Mamba2, ShortConv, Step};
 
 /// One of them.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) enum Mixer {
     Latent(Box<LatentAttention>),
     Delta(Box<GatedDeltaNet>),
     Mamba(Box<Mamba2>),
+    /// The first Mamba's state space.
+    Space(Box<Mamba>),
     Conv(Box<ShortConv>),
     /// Two beside each other, on the same input. Their outputs are added.
     Both(Box<(Attention, Mamba2)>),
@@ -28,7 +30,7 @@ impl Mixer {
         match self {
             Self::Attention(_) | Self::Latent(_) => "self_attn",
             Self::Delta(_) => "linear_attn",
-            Self::Mamba(_) => "mamba",
+            Self::Mamba(_) | Self::Space(_) => "mamba",
             Self::Conv(_) => "conv",
             Self::Both(_) => "self_attn+mamba",
             Self::Alone(_) => "mlp",
@@ -40,7 +42,12 @@ impl Mixer {
         match self {
             Self::Attention(attn) => attn.causal(),
             Self::Both(both) => both.0.causal(),
-            Self::Latent(_) | Self::Delta(_) | Self::Mamba(_) | Self::Conv(_) | Self::Alone(_) => true,
+            Self::Latent(_)
+            | Self::Delta(_)
+            | Self::Mamba(_)
+            | Self::Space(_)
+            | Self::Conv(_)
+            | Self::Alone(_) => true,
         }
     }
 
@@ -52,6 +59,7 @@ impl Mixer {
             Self::Latent(attn) => vec![attn.cache()],
             Self::Delta(delta) => delta.cache().into(),
             Self::Mamba(mamba) => mamba.cache().into(),
+            Self::Space(space) => space.cache().into(),
             Self::Conv(conv) => vec![conv.cache()],
             Self::Both(both) => [both.0.cache()].into_iter().chain(both.1.cache()).collect(),
             // The cache layers are numbered alike all the same.
@@ -68,6 +76,7 @@ impl Mixer {
             Self::Latent(attn) => attn.forward(s, x),
             Self::Delta(delta) => delta.forward(s, x),
             Self::Mamba(mamba) => mamba.forward(s, x),
+            Self::Space(space) => space.forward(s, x),
             Self::Conv(conv) => conv.forward(s, x),
             Self::Both(both) => s.backend.add(both.0.forward(s, x)?, &both.1.forward(s, x)?),
             Self::Alone(mlp) => mlp.forward(s, x),
