@@ -31,6 +31,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("granite-hybrid-rope", "mamba_proj_bias"),
     ("llama-dynamic", "dynamic"),
     ("llama4-chunks", "moe_layers"),
+    ("mamba-bias", "ssm_in.bias"),
     ("mamba2-bias", "ssm_in.bias"),
     ("llama-yarn-mscale", "magnitude"),
     ("nemotron-h-moe-bias", "ssm_in.bias"),

@@ -15,6 +15,7 @@ mod hybrid;
 mod latent;
 mod lfm2;
 mod llama4;
+mod mamba;
 mod mamba2;
 mod mixtures;
 pub(crate) mod mmproj;
@@ -55,6 +56,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("Lfm2MoeForCausalLM", lfm2::MIXTURE),
     ("NemotronHForCausalLM", nemotron_h::DENSE),
     ("FalconH1ForCausalLM", falcon_h1::ARCHITECTURE),
+    ("MambaForCausalLM", mamba::ARCHITECTURE),
+    ("FalconMambaForCausalLM", mamba::ARCHITECTURE),
     ("Mamba2ForCausalLM", mamba2::ARCHITECTURE),
     ("DeepseekV2ForCausalLM", latent::ARCHITECTURE),
     ("DeepseekV3ForCausalLM", latent::ARCHITECTURE),
@@ -143,7 +146,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     let config = nemotron_h::settled(architecture, granite::settled(class, config)?);
     let config = hunyuan::settled(class, config)?;
     let config = gemma4::settled(class, mamba2::settled(class, falcon_h1::settled(class, config)?))?;
-    let config = &llama4::settled(class, config)?;
+    let config = &mamba::settled(class, llama4::settled(class, config)?)?;
     let translation =
         translations().into_iter().find(|t| t.architecture() == architecture).ok_or_else(known)?;
     let model = Model { config, class, architecture, translation, sees };
@@ -160,6 +163,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     granite::check(&model, &tensors)?;
     nemotron_h::check(&model, &tensors)?;
     falcon_h1::check(&model, &tensors)?;
+    mamba::check(&model, &tensors)?;
     mamba2::check(&model, &tensors)?;
     gemma4::check(&model, &tensors)?;
     llama4::check(&model, &tensors)?;

@@ -4,8 +4,8 @@
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
 use super::{
-    Keys, Model, apertus, exaone4, falcon_h1, gemma4, granite, hunyuan, hybrid, latent, lfm2, llama4, mamba2,
-    mixtures, nemotron_h, refuse, seeing,
+    Keys, Model, apertus, exaone4, falcon_h1, gemma4, granite, hunyuan, hybrid, latent, lfm2, llama4, mamba,
+    mamba2, mixtures, nemotron_h, refuse, seeing,
 };
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
@@ -102,6 +102,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         granite::DENSE | granite::MIXTURE | granite::HYBRID => granite::set(keys, model)?,
         nemotron_h::DENSE | nemotron_h::MIXTURE => nemotron_h::set(keys, model)?,
         llama4::ARCHITECTURE => llama4::set(keys, model, head_dim)?,
+        mamba::ARCHITECTURE => mamba::set(keys, model)?,
         mamba2::ARCHITECTURE => mamba2::set(keys, model)?,
         gemma4::ARCHITECTURE => gemma4::set(keys, model)?,
         falcon_h1::ARCHITECTURE => {
@@ -170,6 +171,8 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "Lfm2ForCausalLM"
         | "Lfm2MoeForCausalLM"
         | "Llama4ForCausalLM"
+        | "MambaForCausalLM"
+        | "FalconMambaForCausalLM"
         | "Mamba2ForCausalLM" => false,
         _ if hybrid::is(model) => false,
         class => !class.starts_with("Qwen") || config.bool_or("use_sliding_window", true)?,

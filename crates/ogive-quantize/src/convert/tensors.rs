@@ -4,7 +4,8 @@
 //! one tensor each kind, of parts that are still fetched one by one.
 
 use super::{
-    Model, apertus, falcon_h1, gemma4, granite, hybrid, latent, lfm2, llama4, mamba2, mixtures, nemotron_h,
+    Model, apertus, falcon_h1, gemma4, granite, hybrid, latent, lfm2, llama4, mamba, mamba2, mixtures,
+    nemotron_h,
     seeing,
 };
 use crate::input::{Piece, Tensor};
@@ -110,6 +111,7 @@ fn tied(model: &Model<'_>) -> Result<bool> {
             | "starcoder2"
             | "ernie4_5"
             | mixtures::ERNIE
+            | mamba::ARCHITECTURE
     );
     Ok(model.config.bool_or("tie_word_embeddings", silent)?)
 }
@@ -124,7 +126,8 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
     }
     let own = seeing::text_name(model, name).or_else(|| granite::dense_name(model, name));
     let own = own.or_else(|| nemotron_h::own_name(model, name));
-    if let Some(name) = own.or_else(|| mamba2::own_name(model, name)) {
+    if let Some(name) = own.or_else(|| mamba::own_name(model, name)).or_else(|| mamba2::own_name(model, name))
+    {
         return name;
     }
     let bare =
@@ -229,7 +232,7 @@ pub(super) fn complete(model: &Model<'_>, tensors: &[Tensor], embeds: bool) -> R
     let needed = |name: &str, why: &str| Err(Error::convert(format!("the tensor {name}"), why));
     let (last, own) = match model.architecture {
         lfm2::DENSE | lfm2::MIXTURE => ("token_embd_norm.weight", "model.embedding_norm.weight"),
-        nemotron_h::DENSE | nemotron_h::MIXTURE | mamba2::ARCHITECTURE => {
+        nemotron_h::DENSE | nemotron_h::MIXTURE | mamba::ARCHITECTURE | mamba2::ARCHITECTURE => {
             ("output_norm.weight", "backbone.norm_f.weight")
         }
         falcon_h1::ARCHITECTURE | "phi2" => ("output_norm.weight", "model.final_layernorm.weight"),
