@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Models of the repository with states and with keys, of which one also sees, mixtures and one with windows, and settings that they have besides all others'.
-const HYBRIDS: [(&str, &[&str]); 22] = [
+const HYBRIDS: [(&str, &[&str]); 23] = [
     ("qwen3-next", &DELTA),
     ("qwen3-5", &DELTA),
     ("qwen3-5-moe", &DELTA),
@@ -24,6 +24,7 @@ const HYBRIDS: [(&str, &[&str]); 22] = [
     ("falcon-h1", &BESIDE),
     ("falcon-h1-norm", &BESIDE),
     ("mamba2", &ALONE),
+    ("falcon-mamba", &CHANNELS),
     ("nemotron-h-moe", &MIXTURES),
     ("glm4-moe", &GROUPED),
     ("minimax-m2", &TURNED_IN_PART),
@@ -72,6 +73,17 @@ const GROUPED: [&str; 9] = [
     "routed_scaling_factor",
     "partial_rotary_factor",
     "use_qk_norm",
+];
+
+const CHANNELS: [&str; 8] = [
+    "conv_kernel",
+    "expand",
+    "hidden_act",
+    "intermediate_size",
+    "layer_norm_epsilon",
+    "mixer_rms_eps",
+    "state_size",
+    "time_step_rank",
 ];
 
 const CHUNKED: [&str; 10] = [

@@ -145,6 +145,11 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
             &F16,
         ),
         (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/mamba2"), How::Default, &F16),
+        (
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/falcon-mamba"),
+            How::Default,
+            &F16,
+        ),
         (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/glm4-moe"), How::Default, &F16),
         (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/minimax-m2"), How::Default, &F16),
         (

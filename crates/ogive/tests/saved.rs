@@ -64,6 +64,7 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma4-shared"),
         // There are no keys and values at all.
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/mamba2"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/mamba"),
     ];
     for (i, name) in models.into_iter().enumerate() {
         for (j, element) in [&F32, &F16, &BF16, &Q8_0].into_iter().enumerate() {

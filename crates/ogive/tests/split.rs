@@ -33,7 +33,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// Models, their layers, and whether the table of tokens is the head.
-const MODELS: [(&str, usize, bool); 22] = [
+const MODELS: [(&str, usize, bool); 23] = [
     ("llama", 2, false),
     ("gemma2", 2, true),
     ("qwen3", 3, false),
@@ -45,6 +45,7 @@ const MODELS: [(&str, usize, bool); 22] = [
     ("falcon-h1", 2, false),
     ("nemotron-h-moe", 4, false),
     ("mamba2", 2, false),
+    ("falcon-mamba", 2, false),
     ("lfm2-moe-bias", 3, false),
     ("gpt2", 2, true),
     ("glm4-moe", 2, false),

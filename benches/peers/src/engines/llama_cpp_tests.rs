@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const READ: [&str; 43] = [
+const READ: [&str; 45] = [
     "apertus",
     "arcee",
     "cohere2",
@@ -24,6 +24,7 @@ const READ: [&str; 43] = [
     "exaone4",
     "falcon-h1",
     "falcon-h1-norm",
+    "falcon-mamba",
     "gemma4",
     "gemma4-moe",
     "gemma4-shared",
@@ -44,6 +45,7 @@ const READ: [&str; 43] = [
     "llama-yarn",
     "llama4",
     "llama3-rope",
+    "mamba",
     "mamba2",
     "minimax-m2",
     "nemotron-h",

@@ -5,8 +5,7 @@
 
 use super::{
     Model, apertus, falcon_h1, gemma4, granite, hybrid, latent, lfm2, llama4, mamba, mamba2, mixtures,
-    nemotron_h,
-    seeing,
+    nemotron_h, seeing,
 };
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
