@@ -262,6 +262,7 @@ pub(crate) fn fill(settings: &mut Map<String, Value>) {
 
 fn fill_in(class: &str, settings: &mut Map<String, Value>) {
     let all = defaults(class);
+    names::trained_context(class, settings);
     if matches!(class, "GemmaForCausalLM" | "GemmaModel") {
         names::gemma(settings);
     }

@@ -15,6 +15,28 @@ pub(super) fn gemma(settings: &mut Map<String, Value>) {
     }
 }
 
+/// The context that a model was trained for, where `max_position_embeddings` is a smaller one: Command R has it as `model_max_length`, and the
+/// HunYuan that turn by an `alpha` say 32 Ki for 256 Ki tokens. So llama.cpp's converter has it. Where positions of Command R are stretched, it is
+/// by the other number.
+pub(super) fn trained_context(class: &str, settings: &mut Map<String, Value>) {
+    const KEY: &str = "max_position_embeddings";
+    let scaling = settings.get("rope_scaling").filter(|v| !v.is_null());
+    let by_alpha = |s: &Value| s["rope_type"] == "dynamic" && s["alpha"].as_f64().is_some_and(|n| n != 0.0);
+    let context = match class {
+        "CohereForCausalLM" if scaling.is_none() => {
+            settings.get("model_max_length").filter(|n| n.is_u64()).cloned()
+        }
+        "HunYuanDenseV1ForCausalLM" | "HunYuanMoEV1ForCausalLM" => {
+            let short = settings.get(KEY).is_some_and(|n| *n == 32 << 10) && scaling.is_some_and(by_alpha);
+            short.then(|| json!(256 << 10))
+        }
+        _ => None,
+    };
+    if let Some(context) = context {
+        settings.insert(KEY.into(), context);
+    }
+}
+
 /// LFM2's keys under the names that other classes have for them; where both are there, its own count. And how wide a dense MLP is, which the
 /// class makes of `intermediate_size` and three settings more: here it is `intermediate_size`, as it is in GGUF.
 pub(super) fn lfm2_names(settings: &mut Map<String, Value>, dense: bool) {
