@@ -9,7 +9,7 @@ use crate::class::LLAMA;
 use crate::head::places;
 use crate::{decoder, llama, mixer::Mixer};
 use ogive_nn::backend::{Activation, Experts, Rope, RouterSpec, Scoring};
-use ogive_nn::tensor::{Error, Result, serde_json::Value};
+use ogive_nn::tensor::{Error, Result, rope_theta_by_alpha, serde_json::Value};
 use ogive_nn::{Attention, Config, FeedForward, GatedMlp, Loader, Model, Moe};
 
 /// Reads a dense checkpoint with Hugging Face's names.
@@ -54,20 +54,10 @@ fn load_with(c: &Config, root: &Loader<'_>, feed_forward: &ReadsFeedForward<'_>)
 
 /// The rotation: `alpha` is a factor of the base by itself, whatever the context.
 fn rope(c: &Config, root: &Loader<'_>) -> Result<Rope> {
-    let (dim, scaling) = (LLAMA.head_dim_of(c)?, c.at("rope_scaling"));
-    let alpha = scaling.opt_f32("alpha")?.filter(|alpha| *alpha != 0.0);
-    let Some(alpha) = alpha.filter(|_| scaling.0.get("rope_type").is_some_and(|kind| kind == "dynamic"))
-    else {
-        return ogive_nn::rope_of(c, root, dim);
-    };
-    let theta = f64::from(c.f32_or("rope_theta", 10_000.0)?);
-    let grown = theta * f64::from(alpha).powf(dim as f64 / (dim as f64 - 2.0).max(1.0));
-    if !(grown > 0.0 && grown.is_finite()) {
-        let why = format!("`rope_theta` {theta} and `alpha` {alpha} should be above 0");
-        return Err(Error::invalid("config", why));
-    }
+    let dim = LLAMA.head_dim_of(c)?;
+    let Some(theta) = rope_theta_by_alpha(c, dim)? else { return ogive_nn::rope_of(c, root, dim) };
     let mut plain = c.clone();
-    plain.0["rope_theta"] = grown.into();
+    plain.0["rope_theta"] = theta.into();
     plain.0["rope_scaling"] = Value::Null;
     ogive_nn::rope_of(&plain, root, dim)
 }

@@ -134,7 +134,17 @@ fn nothing_is_lost_without_a_word() {
         ("own/hunyuan-moe", ends, |t| without(t, "layers.1.mlp.experts.2."), &["number 2 is missing"]),
         ("own/hunyuan-moe", ends, |t| without(t, "layers.0.mlp.shared_mlp.up_proj"), &["layer 0 of 2"]),
     ];
-    for (model, settings, tensors, why) in newer.iter().chain(lfm2).chain(cases) {
+    let beside: Settings = |c| c["use_parallel_residual"] = json!(true);
+    let stablelm: &[(&str, Settings, Tensors, &[&str])] = &[
+        ("own/stablelm", beside, |_| {}, &["use_parallel_residual", "it is true"]),
+        (
+            "own/stablelm",
+            same,
+            |t| without(t, "post_attention_layernorm"),
+            &["use_parallel_residual", "it is false"],
+        ),
+    ];
+    for (model, settings, tensors, why) in newer.iter().chain(stablelm).chain(lfm2).chain(cases) {
         let Some(folder) = rewritten(model, settings, tensors) else { return };
         let e = message(folder.path());
         assert!(why.iter().all(|why| e.contains(why)), "{why:?}: {e}");
@@ -382,4 +392,93 @@ fn a_longrope_has_the_magnitude_that_its_folder_has() {
         assert_eq!(file.metadata().f32("phi3.rope.scaling.attn_factor").unwrap(), want, "{kind} {outer}");
         assert_eq!(values(&file, "rope_factors_long.weight"), [2.0; 8]);
     }
+}
+
+/// A file with a tensor more than it knows is none that llama.cpp opens.
+#[test]
+fn factors_are_written_where_readers_have_a_place_for_them() {
+    let scaled = |c: &mut Value| {
+        let scaling = json!({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 16});
+        c["rope_scaling"] = scaling;
+    };
+    for model in ["command-r", "starcoder2", "phi2", "stablelm", "hunyuan-dense", "hunyuan-moe", "qwen3-moe"]
+    {
+        let folder = rewritten(&format!("own/{model}"), scaled, |_| {}).unwrap();
+        let e = message(folder.path());
+        assert!(e.contains("rope_scaling") && e.contains("factors"), "{model}: {e}");
+    }
+    for model in ["arcee", "exaone4", "granite", "granite-moe"] {
+        let folder = rewritten(&format!("own/{model}"), scaled, |_| {}).unwrap();
+        assert!(packed(&format("f32"), folder.path()).unwrap().tensor("rope_freqs.weight").is_some());
+    }
+}
+
+#[test]
+fn a_magnitude_counts_if_it_is_said_twice() {
+    let of = |more: Value| {
+        let settings = |c: &mut Value| {
+            let scaling = c["rope_scaling"].as_object_mut().unwrap();
+            scaling.remove("mscale");
+            scaling.extend(more.as_object().unwrap().clone());
+        };
+        rewritten("own/arcee", settings, |_| {}).unwrap()
+    };
+    for more in
+        [json!({"mscale": 1.3}), json!({"mscale_all_dim": 1.3}), json!({"mscale": 1.0, "mscale_all_dim": 0})]
+    {
+        Input::open(of(more).path()).unwrap();
+    }
+    for more in [json!({"mscale": 1.0, "mscale_all_dim": 1.0}), json!({"attention_factor": 1.0})] {
+        let e = message(of(more).path());
+        assert!(e.contains("rope_scaling") && e.contains("magnitude"), "{e}");
+    }
+}
+
+#[test]
+fn a_base_that_is_none_is_refused() {
+    for (alpha, theta) in [(-2.0, 1e4), (1e38, 1e4), (50.0, -1.0)] {
+        let settings = |c: &mut Value| {
+            (c["rope_scaling"]["alpha"], c["rope_theta"]) = (json!(alpha), json!(theta));
+        };
+        let e = message(rewritten("own/hunyuan-dense", settings, |_| {}).unwrap().path());
+        assert!(e.contains("`alpha`") && e.contains("`rope_theta`"), "{e}");
+    }
+}
+
+/// The converter of llama.cpp has these contexts, too.
+#[test]
+fn a_context_is_the_one_that_was_trained_for() {
+    let stretched = json!({"rope_type": "linear", "factor": 2.0});
+    for (model, key, said, scaling, context) in [
+        ("command-r", "model_max_length", 131_072, None, 131_072),
+        ("command-r", "model_max_length", 131_072, Some(stretched), 64),
+        ("cohere2", "model_max_length", 131_072, None, 64),
+        ("hunyuan-dense", "max_position_embeddings", 32_768, None, 262_144),
+        ("hunyuan-moe", "max_position_embeddings", 16_384, None, 16_384),
+    ] {
+        let settings = |c: &mut Value| {
+            c[key] = json!(said);
+            if let Some(scaling) = scaling {
+                c["rope_scaling"] = scaling;
+            }
+        };
+        let folder = rewritten(&format!("own/{model}"), settings, |_| {}).unwrap();
+        let opened = ogive_weights::open(folder.path()).unwrap();
+        assert_eq!(opened.config.usize("max_position_embeddings").unwrap(), context, "{model}");
+        let input = Input::open(folder.path()).unwrap();
+        let key = format!("{model}.context_length");
+        assert_eq!(input.metadata().u32(&key).unwrap() as usize, context, "{model}");
+    }
+}
+
+/// The embedding once more, as llama.cpp wants one of this architecture.
+#[test]
+fn an_apertus_that_is_tied_has_a_head() {
+    let tied = |c: &mut Value| c["tie_word_embeddings"] = json!(true);
+    let folder = rewritten("own/apertus", tied, |all| without(all, "lm_head")).unwrap();
+    let file = packed(&format("f32"), folder.path()).unwrap();
+    assert_eq!(values(&file, "output.weight"), values(&file, "token_embd.weight"));
+    // One that is its own stays.
+    let file = packed(&format("f32"), rewritten("own/apertus", tied, |_| {}).unwrap().path()).unwrap();
+    assert_ne!(values(&file, "output.weight"), values(&file, "token_embd.weight"));
 }

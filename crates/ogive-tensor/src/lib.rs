@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod alpha;
 mod bytes;
 mod config;
 mod error;
@@ -35,6 +36,7 @@ mod source;
 mod tensor;
 mod weight;
 
+pub use alpha::rope_theta_by_alpha;
 pub use bytes::Bytes;
 pub use config::Config;
 pub use error::{Error, ErrorKind, Result, optional};

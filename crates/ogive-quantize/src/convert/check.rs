@@ -21,7 +21,7 @@ const OTHERWISE: &[&str] = &[
     "sliding_window",
     // Phi-3 has it beside the scaling, and not every reader looks for it.
     "original_max_position_embeddings",
-    // StableLM's.
+    // StableLM's, which was compared with the weights.
     "use_parallel_residual",
     // Gemma 4's.
     "attention_k_eq_v",

@@ -3,7 +3,7 @@
 use super::settings::whole;
 use super::{Keys, Model, refuse};
 use crate::Result;
-use ogive_tensor::Config;
+use ogive_tensor::{Config, rope_theta_by_alpha};
 use serde_json::{Value, json};
 
 /// GGUF's names of the architectures.
@@ -15,17 +15,15 @@ pub(super) fn settled(class: &str, config: Config) -> Result<Config> {
     if !class.starts_with("HunYuan") {
         return Ok(config);
     }
-    let (scaling, mut config) = (config.at("rope_scaling"), config);
-    let alpha = scaling.opt_f32("alpha")?.map_or(0.0, f64::from);
+    let mut config = config;
     let head_dim = match config.opt_usize("head_dim")? {
         Some(dim) => dim,
         None => config.usize("hidden_size")? / config.usize("num_attention_heads")?.max(1),
     };
-    let theta = f64::from(config.f32_or("rope_theta", 10_000.0)?);
+    let theta = rope_theta_by_alpha(&config, head_dim)?;
     if let Some(settings) = config.0.as_object_mut() {
-        if alpha != 0.0 && scaling.opt_str("rope_type")? == Some("dynamic") {
-            let grown = theta * alpha.powf(head_dim as f64 / (head_dim as f64 - 2.0).max(1.0));
-            settings.insert("rope_theta".into(), json!(grown as f32));
+        if let Some(theta) = theta {
+            settings.insert("rope_theta".into(), json!(theta));
             settings.remove("rope_scaling");
         }
         for key in ["num_experts", "moe_topk"] {

@@ -21,9 +21,11 @@ mod mixtures;
 pub(crate) mod mmproj;
 mod nemotron_h;
 mod pieces;
+mod rope;
 mod seeing;
 mod settings;
 mod space;
+mod stablelm;
 mod tensors;
 mod vocab;
 
@@ -87,7 +89,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("Cohere2ForCausalLM", "cohere2"),
     ("Starcoder2ForCausalLM", "starcoder2"),
     ("PhiForCausalLM", "phi2"),
-    ("StableLmForCausalLM", "stablelm"),
+    ("StableLmForCausalLM", stablelm::ARCHITECTURE),
     ("ApertusForCausalLM", apertus::ARCHITECTURE),
     ("ArceeForCausalLM", "arcee"),
     ("HunYuanDenseV1ForCausalLM", hunyuan::DENSE),
@@ -167,6 +169,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     mamba2::check(&model, &tensors)?;
     gemma4::check(&model, &tensors)?;
     llama4::check(&model, &tensors)?;
+    stablelm::check(&model, &tensors)?;
     let mut keys = Keys { metadata: Metadata::new(), architecture };
     general(&mut keys.metadata, &model, &tensors, folder)?;
     let factors = settings::set(&mut keys, &model)?;

@@ -5,11 +5,10 @@
 
 use super::{
     Keys, Model, apertus, exaone4, falcon_h1, gemma4, granite, hunyuan, hybrid, latent, lfm2, llama4, mamba,
-    mamba2, mixtures, nemotron_h, refuse, seeing,
+    mamba2, mixtures, nemotron_h, refuse, rope, seeing, stablelm,
 };
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
-use std::f64::consts::TAU;
 
 /// Whole numbers: settings, and keys below the architecture.
 const WHOLE: &[(&str, &str)] = &[
@@ -79,7 +78,8 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             let part = config.f32_or("partial_rotary_factor", 1.0)?;
             keys.set("rope.dimension_count", whole("head_dim", turned(head_dim, part))?);
             let context = config.usize_or("max_position_embeddings", 4096)?;
-            let original = original(config, &config.at("rope_scaling"))?.map_or(context, |n| n as usize);
+            let original =
+                rope::original(config, &config.at("rope_scaling"))?.map_or(context, |n| n as usize);
             keys.set(
                 "rope.scaling.original_context_length",
                 whole("original_max_position_embeddings", original)?,
@@ -114,7 +114,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         | "starcoder2"
         | "arcee"
         | "phi2"
-        | "stablelm"
+        | stablelm::ARCHITECTURE
         | apertus::ARCHITECTURE
         | hunyuan::DENSE => {
             turning(keys, config, head_dim)?;
@@ -203,7 +203,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
             keys.set("attention.sliding_window_pattern", whole("sliding_window_pattern", every)?);
         }
     }
-    rope(keys, model, head_dim)
+    rope::set(keys, model, head_dim)
 }
 
 /// Sets how many tokens there are, where that is said.
@@ -350,123 +350,6 @@ fn refuse_what_has_no_key(model: &Model<'_>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The scaling of rotary positions, by keys or by factors.
-fn rope(keys: &mut Keys<'_>, model: &Model<'_>, head_dim: usize) -> Result<Vec<HostWeight>> {
-    let scaling = model.config.at("rope_scaling");
-    let Some(kind) = scaling.opt_str("rope_type")? else { return Ok(Vec::new()) };
-    let need = |key: &str| {
-        let missing = || Error::convert("the setting rope_scaling", format!("it has no `{key}`"));
-        scaling.opt_f32(key)?.ok_or_else(missing)
-    };
-    match kind {
-        // The second is the first checkpoints' name of positions that are places.
-        "default" | "mrope" => {}
-        "linear" => {
-            keys.set("rope.scaling.type", "linear");
-            keys.set("rope.scaling.factor", need("factor")?);
-        }
-        // As early checkpoints of Phi-3 call theirs.
-        "yarn" if scaling.has("long_factor") => return long_rope(keys, model, &scaling),
-        "yarn" => {
-            keys.set("rope.scaling.type", "yarn");
-            keys.set("rope.scaling.factor", need("factor")?);
-            let original = original(model.config, &scaling)?;
-            let original = original.map_or_else(|| need("original_max_position_embeddings"), Ok)?;
-            keys.set("rope.scaling.original_context_length", original as u32);
-            for (setting, key) in [("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")] {
-                if let Some(value) = scaling.opt_f32(setting)? {
-                    keys.set(&format!("rope.scaling.{key}"), value);
-                }
-            }
-            let usual = 0.1 * need("factor")?.max(1.0).ln() + 1.0;
-            let own =
-                scaling.opt_f32("attention_factor")?.is_some_and(|own| (own - usual).abs() > 1e-6 * usual);
-            let magnitude = match model.architecture {
-                latent::ARCHITECTURE => latent::log_multiplier(model.config)?,
-                _ => None,
-            };
-            if let Some(value) = magnitude {
-                keys.set("rope.scaling.yarn_log_multiplier", value);
-            }
-            let scaled = scaling.has("mscale") || scaling.has("mscale_all_dim");
-            if own || scaled && (magnitude.is_none() || scaling.has("attention_factor")) {
-                let why = "a YaRN of its own magnitude is not converted";
-                return refuse("rope_scaling", why);
-            }
-            if !scaling.bool_or("truncate", true)? {
-                let why = "a YaRN whose ramp begins and ends between dimensions (`truncate` is false) is none that GGUF can say";
-                return refuse("rope_scaling", why);
-            }
-        }
-        "llama3" => return llama3(model.config, &scaling, head_dim),
-        "proportional" if gemma4::is(model) => return gemma4::factors(model.config),
-        "longrope" | "su" => return long_rope(keys, model, &scaling),
-        other => {
-            let why =
-                format!("GGUF has no scaling of type `{other}`; known are linear, yarn, llama3, longrope");
-            return refuse("rope_scaling", why);
-        }
-    }
-    Ok(Vec::new())
-}
-
-/// The context that the model was trained for, as when a folder is run: what stands beside the model's own counts before what the
-/// scaling says, and silence means the model's own.
-fn original(config: &Config, scaling: &Config) -> Result<Option<f32>> {
-    let key = "original_max_position_embeddings";
-    let said = config.opt_f32(key)?.or(scaling.opt_f32(key)?);
-    Ok(said.or(config.opt_f32("max_position_embeddings")?))
-}
-
-/// Llama 3's scaling as finished factors: 1 for fast turns, the whole factor for slow ones, between them smoothly.
-fn llama3(config: &Config, scaling: &Config, head_dim: usize) -> Result<Vec<HostWeight>> {
-    let number = |key: &str, usual: f32| Ok::<_, Error>(f64::from(scaling.f32_or(key, usual)?));
-    let theta = config.f32_or("rope_theta", 10_000.0)?;
-    let (factor, original) =
-        (number("factor", 8.0)?, f64::from(original(config, scaling)?.unwrap_or(8192.0)));
-    let (low, high) = (number("low_freq_factor", 1.0)?, number("high_freq_factor", 4.0)?);
-    if head_dim > 1 << 16 || factor <= 0.0 || low >= high {
-        return refuse("rope_scaling", "its numbers make no sense");
-    }
-    let of = |pair: usize| {
-        let turns = original * f64::from(theta).powf(-(2.0 * pair as f64) / head_dim as f64) / TAU;
-        let smooth = ((turns - low) / (high - low)).clamp(0.0, 1.0);
-        (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
-    };
-    let factors: Vec<f32> = (0..head_dim / 2).map(of).collect();
-    Ok(vec![HostWeight::from_f32("rope_freqs.weight", [1, 1, factors.len()], &factors)?])
-}
-
-/// Phi-3's two lists, for texts within the original context and for longer ones.
-fn long_rope(keys: &mut Keys<'_>, model: &Model<'_>, scaling: &Config) -> Result<Vec<HostWeight>> {
-    if model.architecture != "phi3" {
-        let why = format!(
-            "GGUF has no scaling by two lists of factors (LongRoPE) for {}; only Phi-3's has",
-            model.architecture
-        );
-        return refuse("rope_scaling", why);
-    }
-    let list = |key: &str, name: &str| {
-        let missing = || Error::convert("the setting rope_scaling", format!("it has no `{key}`"));
-        let factors = scaling.opt_f32s(key)?.ok_or_else(missing)?;
-        Ok::<_, Error>(HostWeight::from_f32(name, [1, 1, factors.len()], &factors)?)
-    };
-    let (long, short) = (
-        list("long_factor", "rope_factors_long.weight")?,
-        list("short_factor", "rope_factors_short.weight")?,
-    );
-    let context = model.config.usize("max_position_embeddings")? as f64;
-    let original = original(model.config, scaling)?.map_or(context, f64::from);
-    // A factor counts only where no trained context stands beside the model's.
-    let stretch = match scaling.opt_f32("factor")? {
-        Some(factor) if !model.config.has("original_max_position_embeddings") => f64::from(factor),
-        _ => context / original,
-    };
-    let usual = if stretch <= 1.0 { 1.0 } else { (1.0 + stretch.ln() / original.ln()).sqrt() as f32 };
-    keys.set("rope.scaling.attn_factor", scaling.f32_or("attention_factor", usual)?);
-    Ok(vec![long, short])
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::{
     Model, apertus, falcon_h1, gemma4, granite, hybrid, latent, lfm2, llama4, mamba, mamba2, mixtures,
-    nemotron_h, seeing,
+    nemotron_h, seeing, stablelm,
 };
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
@@ -19,6 +19,10 @@ const BUFFERS: &[&str] = &[".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_b
 
 /// What encoders have for their training and for other answers than hidden states.
 const HEADS: &[&str] = &["pooler.", "cls."];
+
+/// Architectures of which readers of GGUF want a head, be it the embedding once more.
+const HEADED: &[&str] =
+    &[apertus::ARCHITECTURE, stablelm::ARCHITECTURE, mixtures::MINIMAX, "phi2", "olmo2", "olmoe", "qwen2moe"];
 
 /// What a tensor becomes, or a part of it: GGUF's name, and how.
 pub(super) type Part = (String, Option<Change>);
@@ -73,6 +77,9 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
             Error::convert(format!("the tensor {}", info.name), why)
         };
         let (to, change) = model.translation.gguf_name(&name).ok_or_else(unknown)?;
+        if tied && to == "token_embd.weight" && HEADED.contains(&model.architecture) {
+            plain.push(one(model, "output.weight".into(), &info, change.clone())?);
+        }
         plain.push(one(model, to, &info, change)?);
     }
     for (name, experts) in stacks {
