@@ -506,7 +506,11 @@ ARCHITECTURES = {
             ),
         ),
     ),
-    "arcee": ("arcee", dict(BASE, head_dim=12)),
+    # With one of YaRN's two magnitudes, which counts for nothing without the other.
+    "arcee": (
+        "arcee",
+        dict(BASE, head_dim=12, rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=4.0, mscale=0.8, original_max_position_embeddings=16)),
+    ),
     # With a larger base for longer contexts.
     "hunyuan-dense": (
         "hunyuan_v1_dense",
