@@ -34,7 +34,7 @@ fn settings_that_are_missing_or_have_no_place() {
         ("llama", |c| _ = c.as_object_mut().unwrap().remove("num_hidden_layers"), "num_hidden_layers"),
         ("llama", |c| _ = c.as_object_mut().unwrap().remove("hidden_size"), "hidden_size"),
         ("llama", |c| _ = c.as_object_mut().unwrap().remove("architectures"), "architectures"),
-        ("llama", |c| c["architectures"] = json!(["MambaForCausalLM"]), "not converted; known are "),
+        ("llama", |c| c["architectures"] = json!(["RwkvForCausalLM"]), "not converted; known are "),
         ("llama", |c| c["num_attention_heads"] = json!("four"), "a whole number"),
         ("llama", |c| c["num_hidden_layers"] = json!(3), "layer"),
         ("llama", |c| c["num_hidden_layers"] = json!(1), "layers"),
