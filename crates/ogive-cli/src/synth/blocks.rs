@@ -26,6 +26,15 @@ pub(crate) fn fill(ty: GgmlType, std: f32, rng: &mut Rng, out: &mut [u8]) {
         GgmlType::Q4_K => q4_k,
         GgmlType::Q5_K => q5_k,
         GgmlType::Q6_K => q6_k,
+        GgmlType::IQ1_S => |std, rng, b| coded(b, 0, signed_scale(std, 7.1995, rng), rng),
+        GgmlType::IQ1_M => iq1_m,
+        GgmlType::IQ2_XXS => |std, rng, b| coded(b, 0, scale(std, 53.362, rng), rng),
+        GgmlType::IQ2_XS => |std, rng, b| coded(b, 0, scale(std, 55.9, rng), rng),
+        GgmlType::IQ2_S => |std, rng, b| coded(b, 0, scale(std, 56.392, rng), rng),
+        GgmlType::IQ3_XXS => |std, rng, b| coded(b, 0, scale(std, 142.414, rng), rng),
+        GgmlType::IQ3_S => |std, rng, b| coded(b, 0, scale(std, 140.236, rng), rng),
+        GgmlType::TQ1_0 => tq1_0,
+        GgmlType::TQ2_0 => tq2_0,
         _ => return,
     };
     for b in out.chunks_exact_mut(len) {
@@ -126,6 +135,45 @@ fn q6_k(std: f32, rng: &mut Rng, b: &mut [u8]) {
     b[208..].copy_from_slice(&scale(std, 1797.53, rng).to_le_bytes());
 }
 
+/// Any bits but for `d`, f16 from byte `at` on: in formats whose codes are places in a table every code, sign and scale is as good as
+/// another. What scales of 0 to 15, `2 s + 1` times, have for a mean square is 341, those of 0 to 7 have 85; levels have that of their
+/// table (`ogive_tensor::grids`).
+fn coded(b: &mut [u8], at: usize, d: f16, rng: &mut Rng) {
+    rng.fill(b);
+    b[at..at + 2].copy_from_slice(&d.to_le_bytes());
+}
+
+/// The same, with four bits of `d` at the top of each of the last four words.
+fn iq1_m(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    let d = signed_scale(std, 7.1995, rng).to_bits();
+    rng.fill(b);
+    for (i, high) in b[49..].iter_mut().step_by(2).enumerate() {
+        *high = *high & 15 | ((d >> (4 * i) & 15) as u8) << 4;
+    }
+}
+
+/// -1, 0 and 1, each as often: 2/3. Five to a byte, four to the last ones, whose fifth digit is 0.
+fn tq1_0(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    coded(b, 52, scale(std, 0.816_497, rng), rng);
+    for (i, q) in b[..52].iter_mut().enumerate() {
+        let digits = if i < 48 { below(243, rng) } else { 3 * below(81, rng) };
+        *q = (256 * digits).div_ceil(243) as u8;
+    }
+}
+
+/// The same, four to a byte.
+fn tq2_0(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    for q in &mut b[..64] {
+        let digits = below(81, rng);
+        *q = [1, 3, 9, 27].iter().fold(0, |q, power| q << 2 | (digits / power % 3) as u8);
+    }
+    b[64..].copy_from_slice(&scale(std, 0.816_497, rng).to_le_bytes());
+}
+
+fn below(n: u64, rng: &mut Rng) -> u64 {
+    ((rng.bits() >> 32) * n) >> 32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,7 +181,8 @@ mod tests {
 
     #[test]
     fn every_type_decodes_to_the_deviation_that_was_asked_for() {
-        for ty in ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q5_1", "MXFP4", "Q4_K", "Q5_K", "Q6_K"] {
+        let listed = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q5_1", "MXFP4", "Q4_K", "Q5_K", "Q6_K"];
+        for ty in listed.into_iter().chain(crate::synth::READ_ONLY.iter().map(|f| f.base.name())) {
             let format = format_by_name(ty).unwrap();
             let ty = *GgmlType::ALL.iter().find(|t| t.name() == ty).unwrap();
             // The scales of a wide matrix are subnormal halves.

@@ -17,7 +17,7 @@ mod tests;
 mod text;
 mod vocabulary;
 
-use ogive::weights::gguf_file::GgufWriter;
+use ogive::weights::gguf_file::{GgmlType, GgufWriter};
 use ogive_quantize::FileFormat;
 use plan::{Fill, TensorPlan, plan};
 use rng::Rng;
@@ -58,8 +58,31 @@ pub(crate) enum Error {
     Thread,
 }
 
-/// The formats whose blocks can be drawn at random.
+/// The formats whose blocks can be drawn at random, of those that `ogive quantize` writes.
 const FORMATS: [&str; 9] = ["f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "mxfp4_moe"];
+
+/// Those that it does not write. llama.cpp's files of these names mix several of them, by importance; here every matrix has the one, but
+/// for the embedding and the head.
+static READ_ONLY: [FileFormat; 9] = [
+    read_only("iq3_s", GgmlType::IQ3_S, 26),
+    read_only("iq3_xxs", GgmlType::IQ3_XXS, 23),
+    read_only("iq2_s", GgmlType::IQ2_S, 28),
+    read_only("iq2_xs", GgmlType::IQ2_XS, 20),
+    read_only("iq2_xxs", GgmlType::IQ2_XXS, 19),
+    read_only("tq2_0", GgmlType::TQ2_0, 37),
+    read_only("iq1_m", GgmlType::IQ1_M, 31),
+    read_only("tq1_0", GgmlType::TQ1_0, 36),
+    read_only("iq1_s", GgmlType::IQ1_S, 24),
+];
+
+const fn read_only(name: &'static str, base: GgmlType, file_type: u32) -> FileFormat {
+    FileFormat { name, base, file_type }
+}
+
+/// All of both, the largest first.
+fn formats() -> impl Iterator<Item = &'static FileFormat> {
+    FORMATS.iter().filter_map(|name| FileFormat::find(name).ok()).chain(&READ_ONLY)
+}
 
 /// Names of all shapes, for messages.
 pub(crate) fn shape_names() -> String {
@@ -68,7 +91,7 @@ pub(crate) fn shape_names() -> String {
 
 /// Names of all formats, for messages.
 pub(crate) fn format_names() -> String {
-    FORMATS.join(", ")
+    formats().map(|f| f.name).collect::<Vec<_>>().join(", ")
 }
 
 /// A model that can be written.
@@ -89,8 +112,9 @@ impl Synth {
         let known = || Error::Shape { name: shape.to_owned(), known: shape_names() };
         let shape = Shape::find(shape).ok_or_else(known)?;
         let known = || Error::Format { name: format.to_owned(), known: format_names() };
-        let drawn = |f: &&FileFormat| FORMATS.contains(&f.name);
-        let format = FileFormat::find(format).ok().filter(drawn).ok_or_else(known)?;
+        // As the quantiser understands it, shorter names included.
+        let name = FileFormat::find(format).map_or(format, |f| f.name);
+        let format = formats().find(|f| f.name.eq_ignore_ascii_case(name)).ok_or_else(known)?;
         let threads = thread::available_parallelism().map_or(1, usize::from);
         Ok(Self { shape, format, seed, threads })
     }

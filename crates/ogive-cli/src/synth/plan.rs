@@ -48,16 +48,24 @@ pub(crate) const ATTENTION: f32 = 0.5;
 /// Deviation of biases: beside queries and keys of 1.
 const BIAS: f32 = 0.1;
 
-/// The tensors of `shape` in `format`, with the types that `ogive quantize` would give them.
+/// The tensors of `shape` in `format`, with the types that `ogive quantize` would give them if it wrote all formats.
 pub(crate) fn plan(shape: &Shape, format: &'static FileFormat) -> Vec<TensorPlan> {
     let mut tensors = bare(shape);
     let facts =
         Facts::new(shape.family.architecture(), shape.layers, shape.heads, shape.kv_heads, shape.experts[0]);
     let shapes: Vec<_> = tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
-    // It fails for types that were asked for by a tensor's name alone.
-    let types = Mix::new(format).choose(&facts, &shapes).unwrap_or_default();
+    let read_only = super::READ_ONLY.contains(format);
+    let mut mix = Mix::new(format);
+    // An embedding that is the head, too, is packed as that.
+    mix.embedding = (read_only && !shape.tied && shape.dim.is_multiple_of(256)).then_some(GgmlType::Q4_K);
+    // It fails for types that were asked for by a tensor's name alone and do not fit.
+    let types = mix.choose(&facts, &shapes).unwrap_or_default();
     for (tensor, ty) in tensors.iter_mut().zip(types) {
-        tensor.ty = ty.unwrap_or(GgmlType::F32);
+        tensor.ty = match ty {
+            // The choice knows nothing smaller for rows that are no whole superblocks.
+            Some(GgmlType::F16) if read_only && tensor.dims[0].is_multiple_of(32) => GgmlType::Q4_0,
+            ty => ty.unwrap_or(GgmlType::F32),
+        };
     }
     tensors
 }

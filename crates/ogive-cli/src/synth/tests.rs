@@ -56,8 +56,7 @@ fn check_logits(model: &dyn Model, vocab: usize, what: &str) {
 
 #[test]
 fn the_tiny_shape_runs_in_every_format() {
-    for name in FORMATS {
-        let format = FileFormat::find(name).unwrap();
+    for format in formats() {
         let (_folder, path) = written(&Synth::new("tiny", format.name, 1).unwrap());
         let checkpoint = ogive::weights::open(&path).unwrap();
         let gguf = checkpoint.gguf.as_ref().unwrap();
@@ -188,7 +187,8 @@ fn errors_list_what_is_known_and_leave_no_file() {
     );
     let e = Synth::new("TINY", "q4", 1).unwrap_err().to_string();
     assert!(
-        e.contains("`q4`") && e.contains("f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, q4_0, mxfp4_moe"),
+        e.contains("`q4`")
+            && e.contains("f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, q4_0, mxfp4_moe, iq3_s, iq3_xxs"),
         "{e}"
     );
     let folder = tempfile::tempdir().unwrap();
