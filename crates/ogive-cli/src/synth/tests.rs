@@ -2,10 +2,12 @@
 #![allow(clippy::print_stdout)]
 
 use super::*;
+use ogive::cpu::{CpuBackend, Precision};
 use ogive::engine::{Evaluate, evaluate};
 use ogive::nn::{Loader, Model};
-use ogive::tensor::F32;
+use ogive::tensor::{F32, format_by_name};
 use ogive::tokenizer::{EncodeOptions, Tokenizer};
+use ogive::weights::{OpenOptions, gguf_file::Gguf};
 use ogive_conformance::Oracle;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -29,7 +31,12 @@ fn best(row: &[f32]) -> u32 {
 }
 
 fn check_logits(model: &dyn Model, vocab: usize, what: &str) {
-    let mut ids: Vec<u32> = (0..6).map(|i| (i * 83 + 40) % vocab as u32).collect();
+    check_spread(model, vocab, what);
+    check_wandering(model, what);
+}
+
+fn check_spread(model: &dyn Model, vocab: usize, what: &str) {
+    let ids: Vec<u32> = (0..6).map(|i| (i * 83 + 40) % vocab as u32).collect();
     let all = logits(model, &ids);
     assert_eq!(all.dim(), (6, vocab), "{what}");
     assert!(all.iter().all(|v| v.is_finite()), "{what}");
@@ -39,11 +46,13 @@ fn check_logits(model: &dyn Model, vocab: usize, what: &str) {
         let deviation = (row.iter().map(|v| (v - mean).powi(2)).sum::<f32>() / n).sqrt();
         assert!(mean.abs() < 1.0 && (1.0..5.0).contains(&deviation), "{what}: {mean} {deviation}");
     }
-    // Greedy output wanders. Of so few tokens one may by chance be its own best successor, so several texts are tried.
+}
+
+/// Greedy output wanders. Of so few tokens one may by chance be its own best successor, so several texts are tried.
+fn check_wandering(model: &dyn Model, what: &str) {
     let (mut steps, mut still, mut drawn) = (0, 0, HashSet::new());
     for start in 0..5 {
-        ids.truncate(1);
-        ids[0] = start * 97 + 20;
+        let mut ids = vec![start * 97 + 20];
         for _ in 0..8 {
             let next = best(logits(model, &ids).rows().into_iter().next_back().unwrap().as_slice().unwrap());
             (steps, still) = (steps + 1, still + usize::from(ids.last() == Some(&next)));
@@ -64,8 +73,65 @@ fn the_tiny_shape_runs_in_every_format() {
         let registry = ogive::models::registry();
         let loader = Loader::new(&*checkpoint.source, &Oracle);
         let model = registry.build(&checkpoint.architecture, &checkpoint.config, &loader).unwrap();
-        check_logits(&*model, 512, format.name);
+        check_spread(&*model, 512, format.name);
+        // Some, as what wanders are shapes more than formats.
+        if FORMATS.contains(&format.name) {
+            check_wandering(&*model, format.name);
+        }
     }
+}
+
+/// A file of the tiny shape with these tensors, as it is or with every number in single precision.
+fn file_of(tensors: &[TensorPlan], decoded: bool) -> ogive::weights::Checkpoint {
+    let mut writer = GgufWriter::new();
+    metadata::set(&mut writer, Shape::find("tiny").unwrap(), &READ_ONLY[0], 1);
+    let mut all = Vec::new();
+    for t in tensors {
+        let mut bytes: Vec<u8> = chunks(t).flat_map(|chunk| chunk.make(1)).collect();
+        if decoded {
+            let mut values = vec![0.0; t.dims.iter().product::<u64>() as usize];
+            format_by_name(t.ty.name()).unwrap().decode_row(&bytes, &mut values);
+            bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        }
+        writer.tensor(&t.name, &t.dims, if decoded { GgmlType::F32 } else { t.ty }).unwrap();
+        all.push(bytes);
+    }
+    let mut file = Vec::new();
+    let mut data = writer.write_to(&mut file).unwrap();
+    for bytes in &all {
+        data.append(bytes).unwrap();
+    }
+    data.finish().unwrap();
+    OpenOptions::new().of_gguf(Gguf::from_bytes(file).unwrap().into()).unwrap()
+}
+
+/// Nothing encodes these formats, so other tests have rows of them and no model: read, loaded and multiplied packed, a file gives in single
+/// precision the bits that its numbers give, and nearly those with activations in eight bits.
+#[test]
+fn a_file_of_all_formats_that_are_only_read_computes_what_its_numbers_do() {
+    let mut tensors = plan(Shape::find("tiny").unwrap(), &READ_ONLY[0]);
+    let base = READ_ONLY[0].base;
+    for (t, f) in tensors.iter_mut().filter(|t| t.ty == base).zip(READ_ONLY.iter().cycle()) {
+        t.ty = f.base;
+    }
+    assert!(READ_ONLY.iter().all(|f| tensors.iter().any(|t| t.ty == f.base)));
+    let (packed, plain) = (file_of(&tensors, false), file_of(&tensors, true));
+    let ids: Vec<u32> = (0..20).map(|i| (i * 83 + 40) % 512).collect();
+    let run = |file: &ogive::weights::Checkpoint, precision| {
+        let cpu = CpuBackend::builder().precision(precision).build().unwrap();
+        let loader = Loader::new(&*file.source, &cpu);
+        let model = ogive::models::registry().build(&file.architecture, &file.config, &loader).unwrap();
+        assert!(loader.unpacked().is_empty());
+        let mut how = Evaluate::new();
+        how.element = &F32;
+        evaluate(&cpu, &*model, &ids, &how).unwrap()
+    };
+    let want = run(&plain, Precision::Exact);
+    assert!(run(&packed, Precision::Exact) == want);
+    let near = run(&packed, Precision::Default);
+    let error = (&near - &want).mapv(|v| v * v).sum() / want.mapv(|v| v * v).sum();
+    println!("activations in eight bits: normalised mean square error {error:.1e}");
+    assert!(error > 0.0 && error < 2e-3, "{error:.1e}");
 }
 
 #[test]
@@ -254,6 +320,17 @@ fn q4_k_m_chooses_types_as_llama_cpp_does() {
     let llama = types("llama-3.1-8b");
     assert_eq!((&*llama["token_embd.weight"], &*llama["output.weight"]), (&["Q4_K"][..], &["Q6_K"][..]));
     assert_eq!(llama["attn_v.weight"].iter().filter(|t| **t == "Q6_K").count(), 16);
+}
+
+#[test]
+fn formats_that_are_only_read_leave_the_embedding_and_the_head_more_bits() {
+    let types = |shape: &str| kinds(&plan(Shape::find(shape).unwrap(), &READ_ONLY[4]));
+    let (tied, own, odd) = (types("llama-3.2-1b"), types("llama-3.1-8b"), types("qwen2.5-0.5b"));
+    assert_eq!((tied["token_embd.weight"][0], tied["ffn_down.weight"][3]), ("Q6_K", "IQ2_XXS"));
+    assert_eq!((own["token_embd.weight"][0], own["output.weight"][0]), ("Q4_K", "Q6_K"));
+    // Rows of 896 are no multiple of 256.
+    assert_eq!((odd["token_embd.weight"][0], odd["attn_q.weight"][0]), ("Q8_0", "Q4_0"));
+    assert_eq!((odd["ffn_down.weight"][0], odd["attn_q.bias"][0]), ("IQ2_XXS", "F32"));
 }
 
 #[test]
