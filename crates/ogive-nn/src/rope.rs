@@ -206,22 +206,22 @@ impl Stretch<'_> {
         Ok(Rope::new(rounded(&plain(self.dim, self.theta * grown))))
     }
 
-    /// Llama 3.1: long waves are stretched, short ones are not, those between in part.
+    /// Llama 3.1: long waves are stretched, short ones are not, those between in part. Where both factors are the same (Llama 4) there are none between.
     fn llama3(&self, freqs: &[f64]) -> Result<Rope> {
         let (factor, old) = (self.factor()?, self.original()?);
         let (low, high) =
             (self.number("low_freq_factor", Some(1.0))?, self.number("high_freq_factor", Some(4.0))?);
-        if high <= low {
+        if high < low {
             return Err(Error::invalid(
                 "config",
-                "`rope_scaling.high_freq_factor` should be above `low_freq_factor`",
+                "`rope_scaling.high_freq_factor` should not be below `low_freq_factor`",
             ));
         }
         let stretched = |f: &f64| {
             let wave = 2.0 * PI / f;
             if wave > old / low {
                 f / factor
-            } else if wave < old / high {
+            } else if wave < old / high || high == low {
                 *f
             } else {
                 let smooth = (old / wave - low) / (high - low);

@@ -50,6 +50,23 @@ fn frequencies_are_those_of_the_reference() {
     check(&rope(llama3, 64, None, &[]).unwrap(), 1.0, want);
 }
 
+/// Of Llama 4 Scout, by transformers 4.57.
+#[test]
+fn llama_3s_stretch_may_be_a_step() {
+    let scout = json!({"rope_theta": 5e5, "max_position_embeddings": 10_485_760, "rope_scaling": {"rope_type": "llama3",
+        "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0, "original_max_position_embeddings": 8192}});
+    let stretched = rope(scout.clone(), 128, None, &[]).unwrap();
+    check(&stretched, 1.0, [1.0, 0.037_606_03, 0.001_414_213_4, 3.323_934_8e-6, 1.534_463e-7]);
+    let plain = rope(json!({"rope_theta": 5e5}), 128, None, &[]).unwrap();
+    let by: Vec<f32> =
+        plain.inv_freq.iter().zip(stretched.inv_freq.iter()).map(|(p, s)| (p / s).round()).collect();
+    assert_eq!(by, [vec![1.0; 35], vec![16.0; 64 - 35]].concat());
+    // A wave as long as the context is not stretched.
+    let mut even = scout;
+    even["rope_scaling"]["original_max_position_embeddings"] = json!(std::f32::consts::TAU);
+    assert_eq!(rope(even, 128, None, &[]).unwrap().inv_freq[0], 1.0);
+}
+
 #[test]
 fn yarn_ramps_and_scales() {
     let qwen = json!({"rope_theta": 1e6, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
@@ -212,7 +229,7 @@ fn settings_that_make_no_sense_are_refused_by_name() {
         (scaled(json!({"rope_type": "linear"})), "factor"),
         (scaled(json!({"rope_type": "linear", "factor": 0.0})), "factor"),
         (scaled(json!({"rope_type": "linear", "factor": "4"})), "factor"),
-        (scaled(json!({"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 4.0})), "high_freq_factor"),
+        (scaled(json!({"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 4.5})), "high_freq_factor"),
         (json!({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}), "original_max_position_embeddings"),
         (scaled(json!({"rope_type": "longrope", "short_factor": [1.0]})), "32 divisors"),
         (scaled(json!({"rope_type": "longrope", "long_factor": [1.0]})), "short_factor"),
