@@ -213,6 +213,8 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         ("llama4", "attention_chunk_size", |c| c["attention_chunk_size"] = json!(4096)),
         ("llama4", "attention_chunk_size", |c| c["attention_chunk_size"] = Value::Null),
         ("llama4", "attn_temperature_tuning", |c| c["attn_temperature_tuning"] = json!(0)),
+        ("llama4", "attn_temperature_tuning", |c| c["attn_temperature_tuning"] = Value::Null),
+        ("llama4", "use_qk_norm", |c| c["use_qk_norm"] = Value::Null),
         ("llama4", "floor_scale", |c| c["floor_scale"] = json!(4096)),
         ("llama4", "attn_scale", |c| c["attn_scale"] = json!(0.2)),
         ("llama4", "use_qk_norm", |c| c["use_qk_norm"] = json!(false)),

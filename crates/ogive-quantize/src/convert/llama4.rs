@@ -39,18 +39,18 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
     }
     let turns = turns.unwrap_or_else(|| (1..=n).map(|i| usize::from(!i.is_multiple_of(every))).collect());
     let Some(settings) = config.0.as_object_mut() else { return Ok(config) };
-    // Of which only counts whether it is one.
-    if let Some(number) = settings.get("attn_temperature_tuning").and_then(Value::as_u64) {
-        settings.insert("attn_temperature_tuning".into(), json!(number > 0));
+    for switch in ["attn_temperature_tuning", "use_qk_norm"] {
+        // Of a number only counts whether it is one; `null` is no default, and off.
+        let on = match settings.get(switch) {
+            None => json!(true),
+            Some(Value::Null) => json!(false),
+            Some(said) => said.as_u64().map_or_else(|| said.clone(), |number| json!(number > 0)),
+        };
+        settings.insert(switch.into(), on);
     }
     let kind = |turns: &usize| if *turns == 0 { "full_attention" } else { "chunked_attention" };
     let sparse = || (1..=n).filter(|i| i.is_multiple_of(step.max(1))).map(|i| i - 1).collect::<Vec<_>>();
-    for (key, value) in [
-        ("layer_types", turns.iter().map(kind).collect()),
-        ("moe_layers", json!(sparse())),
-        ("use_qk_norm", json!(true)),
-        ("attn_temperature_tuning", json!(true)),
-    ] {
+    for (key, value) in [("layer_types", turns.iter().map(kind).collect()), ("moe_layers", json!(sparse()))] {
         let place = settings.entry(key).or_insert(Value::Null);
         if place.is_null() {
             *place = value;

@@ -107,12 +107,15 @@ fn llama3(config: &Config, scaling: &Config, dim: usize) -> Result<Vec<HostWeigh
     let (factor, original) =
         (number("factor", 8.0)?, f64::from(original(config, scaling)?.unwrap_or(8192.0)));
     let (low, high) = (number("low_freq_factor", 1.0)?, number("high_freq_factor", 4.0)?);
-    if dim > 1 << 16 || factor <= 0.0 || low >= high {
+    if dim > 1 << 16 || factor <= 0.0 || low > high {
         return refuse("rope_scaling", "its numbers make no sense");
     }
     let of = |pair: usize| {
         let turns = original * f64::from(theta).powf(-(2.0 * pair as f64) / dim as f64) / TAU;
-        let smooth = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+        let smooth = match low == high {
+            true => f64::from(turns >= low),
+            false => ((turns - low) / (high - low)).clamp(0.0, 1.0),
+        };
         (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
     };
     let factors: Vec<f32> = (0..dim / 2).map(of).collect();
