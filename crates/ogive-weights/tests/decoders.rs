@@ -404,10 +404,9 @@ fn llama_4_has_its_numbers_from_its_readers() {
     assert_eq!(c.opt_strs("layer_types").unwrap().unwrap()[2..4], ["chunked_attention", "full_attention"]);
     assert!(c.bool_or("use_qk_norm", false).unwrap() && !c.has("sliding_window"));
     assert!(!of(128).config.bool_or("use_qk_norm", true).unwrap());
-    for name in ["0.feed_forward.gate_proj", "1.feed_forward.router", "1.feed_forward.experts.gate_proj"]
-        .into_iter()
-        .chain(["1.feed_forward.shared_expert.down_proj"])
-    {
+    let dense = ["0.feed_forward.gate_proj", "1.feed_forward.router"];
+    let experts = ["experts.gate_proj", "shared_expert.down_proj"].map(|e| format!("1.feed_forward.{e}"));
+    for name in dense.map(str::to_owned).into_iter().chain(experts) {
         assert!(model.source.get(&format!("model.layers.{name}.weight")).is_ok(), "{name}");
     }
 }
