@@ -2,18 +2,14 @@
 //! rows share; texts in chunks, beyond which most layers see nothing; and in the others positions that are not turned, by which queries grow instead.
 //!
 //! Meta 2025, <https://ai.meta.com/blog/llama-4-multimodal-intelligence/>; transformers' `modeling_llama4`. Queries and keys are normed before they are turned and
-//! not after, which is the same: a turn leaves a head as long as it is. Growth is looked up by positions, in a table as long as the context that is asked for, and
-//! none where that ends before it begins. Experts are chosen by sigmoids, as they are weighed, and not by what these are of: where those of two are 1 as singles
-//! the lower index is chosen.
+//! not after, which is the same: a turn leaves a head as long as it is. Experts are chosen by sigmoids, as they are weighed, and not by what these are of:
+//! where those of two are 1 as singles the lower index is chosen.
 
 use crate::class::{Class, LLAMA};
 use crate::{decoder, head::places, hybrid, mixer::Mixer, smollm3};
 use ogive_nn::backend::{Activation, AttnOption, AttnSpec, Experts, RopeLayout, RouterSpec, Scoring};
-use ogive_nn::tensor::{Error, HostWeight, Result};
-use ogive_nn::{Attention, Config, Embedding, FeedForward, GatedMlp, Loader, Model, Moe, RmsNorm};
-
-/// Positions that a single counts exactly.
-const MOST: usize = 1 << 24;
+use ogive_nn::tensor::{Error, Result};
+use ogive_nn::{Attention, Config, FeedForward, GatedMlp, Loader, Model, Moe, RmsNorm};
 
 const LLAMA4: Class = Class { head_dim: Some(128), layout: RopeLayout::Pairs, ..LLAMA };
 
@@ -31,8 +27,8 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
     }
     let (spec, eps) = (LLAMA4.attention_of(c)?, c.f32_or("rms_norm_eps", 1e-5)?);
     let rope = ogive_nn::rope_of(c, root, spec.k_dim)?.layout(LLAMA4.layout);
-    let (turns, chunks, growth) = (smollm3::turns(c)?, Chunks::read(c)?, growth(c, root)?);
-    let normed = c.bool_or("use_qk_norm", true)?;
+    let (turns, chunks, growth) = (smollm3::turns(c)?, Chunks::read(c)?, growth(c)?);
+    let (normed, reach) = (on(c, "use_qk_norm")?, c.usize_or("max_position_embeddings", 131_072)?);
     let mixer = |l: &Loader<'_>, i: usize| {
         let (l, rope) = (l.at("self_attn"), turns(i).then(|| rope.clone()));
         let chunk = chunks.of(i, turns(i))?.map(AttnOption::Chunk);
@@ -44,7 +40,7 @@ pub fn load(c: &Config, root: &Loader<'_>) -> Result<Box<dyn Model>> {
                 let norm = RmsNorm { weight: ones, eps };
                 attn.head_norms(norm.clone(), norm)
             }
-            (false, Some(growth)) => attn.growing(growth.clone()),
+            (false, Some(growth)) => attn.growing(&l, reach, growth)?,
             _ => attn,
         })))
     };
@@ -122,29 +118,23 @@ impl Chunks {
     }
 }
 
-/// What queries of each position are multiplied by where they are not turned, if by anything: more every `floor_scale` tokens.
-fn growth(c: &Config, root: &Loader<'_>) -> Result<Option<Embedding>> {
-    const SWITCH: &str = "attn_temperature_tuning";
-    // Early checkpoints have a number, of which counts whether it is one.
-    let grows = match c.0.get(SWITCH) {
-        Some(said) if said.is_u64() => c.usize(SWITCH)? > 0,
-        Some(said) if said.is_null() => false,
-        _ => c.bool_or(SWITCH, true)?,
-    };
-    let (step, by) = (c.usize_or("floor_scale", 8192)?, c.f32_or("attn_scale", 0.1)?);
-    if grows && step == 0 {
-        return Err(Error::invalid("config", "`floor_scale` is 0: queries cannot grow every 0 tokens"));
+/// Whether a switch is on, as it is where nothing is said; `null` is off. Early checkpoints have a number, of which counts whether it is one.
+fn on(c: &Config, switch: &str) -> Result<bool> {
+    match c.0.get(switch) {
+        Some(said) if said.is_u64() => Ok(c.usize(switch)? > 0),
+        Some(said) if said.is_null() => Ok(false),
+        _ => c.bool_or(switch, true),
     }
-    let places = root.context_as(|_| 0).map_or_else(|| c.usize_or("max_position_embeddings", 131_072), Ok)?;
-    if !grows || places < step {
+}
+
+/// What queries of each position are multiplied by where they are not turned, if by anything: more every `floor_scale` tokens.
+fn growth(c: &Config) -> Result<Option<impl Fn(usize) -> f32 + use<>>> {
+    if !on(c, "attn_temperature_tuning")? {
         return Ok(None);
     }
-    if places > MOST {
-        let why = format!("{places} positions are more than {MOST}; ask for a shorter context");
-        return Err(Error::unsupported("max_position_embeddings", why));
+    let (step, by) = (c.usize_or("floor_scale", 8192)?, c.f32_or("attn_scale", 0.1)?);
+    if step == 0 {
+        return Err(Error::invalid("config", "`floor_scale` is 0: queries cannot grow every 0 tokens"));
     }
-    let of = |place: usize| (((place + 1) / step) as f32).ln_1p() * by + 1.0;
-    let name = "queries' growth";
-    let table = HostWeight::from_f32(name, [1, places, 1], &(0..places).map(of).collect::<Vec<_>>())?;
-    Ok(Some(Embedding { weight: root.weight(&table)?, name: name.into() }))
+    Ok(Some(move |place: usize| (((place + 1) / step) as f32).ln_1p() * by + 1.0))
 }

@@ -4,11 +4,12 @@ mod common;
 
 use common::*;
 use ogive_engine::{Evaluate, evaluate};
-use ogive_nn::backend::Estimate;
+use ogive_nn::backend::{Backend, Estimate, Split};
 use ogive_nn::tensor::{Config, Result, Source};
 use ogive_nn::{Loader, Model};
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 fn folder(name: &str) -> PathBuf {
     own().into_iter().find(|(own, _)| own == name).unwrap().1
@@ -168,4 +169,19 @@ fn llama_4_is_read_below_a_model_that_sees() {
         let error = worst(&evaluate(&exact(), &*model, &ids, &Evaluate::new()).unwrap(), &want);
         assert!(error < 2e-5, "{case}: {error:.1e}");
     }
+}
+
+/// Also what no file has: numbers by which queries grow are wanted where the layer is.
+#[test]
+fn whatever_llama_4_has_in_layers_is_placed_by_the_layer() {
+    let of_none = ["model.embed_tokens.weight", "model.norm.weight"];
+    let place = move |name: &str| {
+        assert!(of_none.contains(&name), "{name} is of no layer");
+        1
+    };
+    let parts = [(); 2].map(|()| Arc::new(exact()) as Arc<dyn Backend>);
+    let both = Split::new(parts.into(), vec![0, 0, 0, 1], place).unwrap();
+    let path = folder("llama4-chunks");
+    let (_, ids, want) = cases(&path).remove(0);
+    assert!(worst(&logits(&path, &both, &ids), &want) < 2e-5);
 }

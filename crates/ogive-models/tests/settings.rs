@@ -22,6 +22,38 @@ fn errors(name: &str, extra: &Value) -> Result<Vec<f32>> {
     cases(&folder).into_iter().map(error).collect()
 }
 
+/// Of a model that was opened for fewer tokens than it is given.
+#[test]
+fn llama_4s_queries_grow_however_short_the_context_is() {
+    let (path, b) = (golden("llama4-chunks"), exact());
+    let model = load_for(&path, &b, Some(3));
+    for (case, ids, want) in cases(&path) {
+        let error = worst(&evaluate(&b, &*model, &ids, &Evaluate::new()).unwrap(), &want);
+        assert!(error < 2e-5, "{case}: {error:.1e}");
+    }
+    // Past the table nothing is known; it reaches as far as what was asked for.
+    let (_, ids, _) = cases(&path).into_iter().find(|(case, ..)| case == "long").unwrap();
+    let short = with_settings("llama4-chunks", &json!({"max_position_embeddings": 8})).unwrap();
+    let e = evaluate(&b, &*short, &ids, &Evaluate::new()).unwrap_err().to_string();
+    assert!(e.contains("position 8 is outside a table of 8 rows"), "{e}");
+    assert!(evaluate(&b, &*short, &ids[..8], &Evaluate::new()).is_ok());
+    let file = ogive_weights::open(&path).unwrap();
+    let loader = Loader::new(&*file.source, &b).for_context(1 << 40);
+    let e = ogive_models::registry().build(&file.architecture, &file.config, &loader).unwrap_err();
+    assert!(e.to_string().contains("ask for fewer"), "{e}");
+}
+
+/// As transformers takes it, which has other defaults where nothing is said.
+#[test]
+fn null_turns_switches_of_llama_4_off() {
+    for (name, switch) in [("llama4", "use_qk_norm"), ("llama4-chunks", "attn_temperature_tuning")] {
+        let (off, null) = (json!({switch: false}), json!({switch: null}));
+        let errors = [off, null].map(|settings| errors(name, &settings).unwrap());
+        assert!(errors[0] == errors[1] && errors[0].iter().any(|error| *error > 1e-4), "{name}: {errors:?}");
+    }
+    unchanged("llama4-chunks", &[json!({"use_qk_norm": null})]);
+}
+
 /// That these settings change nothing of what the model `name` computes.
 fn unchanged(name: &str, settings: &[Value]) {
     for extra in settings {

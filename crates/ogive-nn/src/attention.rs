@@ -3,7 +3,7 @@
 
 use crate::backend::{Activation, AttnSpec, Axis, Ids, LayerCache, Rope};
 use crate::head_norm::{HeadNorm, in_heads};
-use crate::tensor::{Config, Error, Result, Tensor};
+use crate::tensor::{Config, Error, HostWeight, Result, Tensor};
 use crate::{Embedding, Linear, Loader, RmsNorm, Step};
 
 /// How many heads `num_attention_heads` says there are, and how many elements each has of `hidden_size`: for architectures that
@@ -65,6 +65,12 @@ struct How<'a> {
     /// Whether values are keys.
     one: bool,
 }
+
+/// The most positions that queries grow by: 64 MiB a layer.
+const MOST_GROWTH: usize = 1 << 24;
+
+/// The most of them that nobody asked for: 4 MiB a layer. Llama 4 Scout says ten times as many.
+const UNASKED: usize = 1 << 20;
 
 const USUAL: How<'static> = How { gated: false, output: "o_proj", one: false };
 
@@ -245,11 +251,24 @@ impl Attention {
         self
     }
 
-    /// The same with each query multiplied by the number that `growth` has for its position, `[positions, 1]`, last of all before scores: what is seen of long
-    /// contexts stays sharp so (Nakanishi 2025, <https://arxiv.org/abs/2501.19399>).
-    #[must_use]
-    pub fn growing(self, growth: Embedding) -> Self {
-        Self { growth: Some(growth), ..self }
+    /// The same with each query multiplied by what `growth` says of its position, behind its norm wherever that stands: what is seen of long contexts stays sharp
+    /// so (Nakanishi 2025, <https://arxiv.org/abs/2501.19399>). It is looked up in a table of this layer, of the context that was asked for and no less than
+    /// `positions`, of which the first 2²⁰ count; where a text is longer than that its step fails.
+    ///
+    /// # Errors
+    /// If a context of more than 2²⁴ positions was asked for; else as [all that read](Loader#errors).
+    pub fn growing(self, l: &Loader<'_>, positions: usize, growth: impl Fn(usize) -> f32) -> Result<Self> {
+        let own = positions.clamp(1, UNASKED);
+        let rows = l.context_as(|_| 0).map_or(own, |asked| asked.max(own));
+        if rows > MOST_GROWTH {
+            let why =
+                format!("queries grow by at most {MOST_GROWTH} positions, and it has {rows}; ask for fewer");
+            return Err(Error::unsupported("the context", why));
+        }
+        // The name is of this layer, so that the table is where the layer is.
+        let (name, table) = (l.name("growth"), (0..rows).map(growth).collect::<Vec<_>>());
+        let weight = l.weight(&HostWeight::from_f32(&*name, [1, rows, 1], &table)?)?;
+        Ok(Self { growth: Some(Embedding { weight, name }), ..self })
     }
 
     /// The same of inputs multiplied by `input`, with what comes out multiplied by `output`.
@@ -305,6 +324,11 @@ impl Attention {
         };
         let (q, gate) = if self.gated { self.apart(s, q)? } else { (q, None) };
         let q = in_heads(s, q, self.early(self.q_norm.as_ref()), spec.heads, spec.k_dim)?;
+        // A norm behind the rotation would undo what is before it; the rotation itself undoes nothing.
+        let q = match self.late {
+            true => self.turned(s, q, self.q_norm.as_ref(), spec.heads)?,
+            false => q,
+        };
         let q = self.grown(s, q)?;
         let o = match (kv, &self.keys) {
             (Some((k, v)), Keys::Own { k_norm, v_norm, .. }) => {
@@ -318,7 +342,6 @@ impl Attention {
                 };
                 match self.late {
                     true => {
-                        let q = self.turned(s, q, self.q_norm.as_ref(), spec.heads)?;
                         let k = self.turned(s, k, k_norm.as_ref(), spec.kv_heads)?;
                         self.attend(s, q, k, &v, None)?
                     }
@@ -326,7 +349,10 @@ impl Attention {
                 }
             }
             _ => {
-                let q = self.turned(s, q, self.q_norm.as_ref().filter(|_| self.late), spec.heads)?;
+                let q = match self.late {
+                    true => q,
+                    false => self.turned(s, q, None, spec.heads)?,
+                };
                 b.attend_cache(self.layer, &q, s.cache, &s.attention(spec), s.plan)?
             }
         };

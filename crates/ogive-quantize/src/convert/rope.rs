@@ -100,7 +100,8 @@ pub(super) fn original(config: &Config, scaling: &Config) -> Result<Option<f32>>
     Ok(said.or(config.opt_f32("max_position_embeddings")?))
 }
 
-/// Llama 3's scaling as finished factors, for `dim` elements that turn: 1 for fast turns, the whole factor for slow ones, between them smoothly.
+/// Llama 3's scaling as finished factors, for `dim` elements that turn: 1 for fast turns, the whole factor for slow ones, between them smoothly,
+/// if anything is between.
 fn llama3(config: &Config, scaling: &Config, dim: usize) -> Result<Vec<HostWeight>> {
     let number = |key: &str, usual: f32| Ok::<_, Error>(f64::from(scaling.f32_or(key, usual)?));
     let theta = config.f32_or("rope_theta", 10_000.0)?;
