@@ -7,7 +7,7 @@ mod packer;
 use common::write;
 use ogive_tensor::serde_json::{Value, json};
 use ogive_tensor::{BF16, Config, F8_E4M3, F16, F32, Format, Result, Source};
-use ogive_weights::{Safetensors, open};
+use ogive_weights::{OpenOptions, Safetensors, open};
 use packer::{Tensor, file, tensor};
 use std::sync::Arc;
 
@@ -65,6 +65,7 @@ fn factors_of_every_kind_are_read() {
     let structure = json!({"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [16, 32]});
     let channel = json!({"num_bits": 8, "type": "float", "strategy": "channel"});
     let pb = json!({"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"});
+    let nested = json!({"quant_method": "modelopt", "quantization": {"quant_algo": "FP8_BLOCK_SCALES"}});
     let whole = [rows, cols];
     for (settings, leaf, shape, tile) in [
         (fp8(block.clone()), "weight_scale_inv", &[2, 2][..], [128, 128]),
@@ -91,6 +92,10 @@ fn factors_of_every_kind_are_read() {
             [1, cols],
         ),
         (pb, "weight_scale", &[2, 1, 2, 1], [128, 128]),
+        (nested, "weight_scale", &[2, 2], [128, 128]),
+        // What is packed says nothing of what is not.
+        (json!({"quant_method": "mxfp4"}), "weight_scale", &[rows, 1], [1, cols]),
+        (json!({"quant_method": "awq", "bits": 4, "group_size": 32}), "weight_scale_inv", &[1], whole),
     ] {
         for format in [&F32, &BF16, &F16] {
             let tensors = [
@@ -142,6 +147,12 @@ fn what_is_said_of_activations_and_the_cache_is_left_out() {
         one("a.weight_scale"),
         one("a.input_scale"),
         one("self_attn.k_scale"),
+        one("self_attn.kv_scale"),
+        one("mlp.experts.gate_up_proj_activation_scale"),
+        one("mlp.experts.down_proj_activation_scale"),
+        tensor("a.", "input_zero_point", "I8", &[1], vec![3]),
+        tensor("a.", "weight_zero_point", "I8", &[4, 1], vec![0; 4]),
+        tensor("a.", "weight_g_idx", "I32", &[8], vec![0xff; 32]),
         one("self_attn.v_proj.output_scale"),
         tensor("", "norm.weight", "BF16", &[4], vec![0; 8]),
     ];
@@ -150,6 +161,35 @@ fn what_is_said_of_activations_and_the_cache_is_left_out() {
     let source = source(&settings, &tensors).unwrap();
     let names: Vec<String> = source.tensors().into_iter().map(|t| t.name).collect();
     assert_eq!((names, source.left_out()), (vec!["a.weight".to_owned(), "norm.weight".into()], vec![]));
+}
+
+/// Elements without their factors would be numbers, and wrong ones.
+#[test]
+fn matrices_without_settings_and_factors_that_are_known_are_refused() {
+    let matrix = tensor("a.", "weight", "F8_E4M3", &[4, 8], codes(32));
+    let open = |settings: &Value, tensors: &[Tensor]| {
+        Safetensors::from_bytes(Arc::new(file(tensors))).unwrap().with_config(&Config(settings.clone()))
+    };
+    let e = open(&json!({}), &[matrix, factors("a.scale_weight", &F32, &[])]).unwrap_err().to_string();
+    assert!(e.contains("a.weight: the weight is packed, and nothing says how"), "{e}");
+    let vector = [tensor("norm.", "weight", "F8_E4M3", &[8], codes(8))];
+    assert_eq!(open(&json!({}), &vector).unwrap().get("norm.weight").unwrap().shape, [1, 1, 8]);
+}
+
+/// A format of a stranger's by this name says itself what its bytes are.
+#[test]
+fn a_replaced_format_is_whole_without_factors() {
+    static OWN: Format =
+        Format { encode: None, decode: |bytes, out| out[0] = f32::from(bytes[0]), ..F8_E4M3 };
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "config.json", r#"{"architectures": ["LlamaForCausalLM"]}"#);
+    write(
+        folder.path(),
+        "model.safetensors",
+        file(&[tensor("a.", "weight", "F8_E4M3", &[2, 2], vec![1, 2, 3, 4])]),
+    );
+    let source = OpenOptions::new().format(&OWN).open(folder.path()).unwrap().source;
+    assert_eq!(source.get("a.weight").unwrap().to_vec(), [1.0, 2.0, 3.0, 4.0]);
 }
 
 #[test]
@@ -217,7 +257,34 @@ fn factors_that_are_missing_or_do_not_fit_are_named() {
     let scale = tensor("a.", "weight_scale", "F8_E8M0", &[1], vec![255]);
     says(&none, &[weight.clone(), scale], "factor 0 is NaN");
     let scale = tensor("a.", "weight_scale", "I32", &[1], vec![0; 4]);
-    says(&none, &[weight, scale], "factors in F32, BF16, F16 or F8_E8M0 are needed and these are I32");
+    says(
+        &none,
+        &[weight.clone(), scale],
+        "factors in F32, BF16, F16 or F8_E8M0 are needed and these are I32",
+    );
+    // What is packed has its own parts; so has what is not.
+    let gptq = json!({"quant_method": "gptq", "bits": 4, "group_size": 32});
+    let compressed = json!({"quant_method": "compressed-tensors", "format": "pack-quantized"});
+    for settings in [gptq, compressed] {
+        says(&settings, std::slice::from_ref(&weight), "no factors are beside it");
+        let tiles = factors("a.weight_scale_inv", &F32, &[2, 2]);
+        says(&settings, &[weight.clone(), tiles], "its shape is [2, 2]");
+    }
+}
+
+/// An asymmetric weight is no elements times factors, and columns in an order stand elsewhere.
+#[test]
+fn zero_points_and_orders_of_columns_are_refused() {
+    let weights = json!({"num_bits": 8, "type": "float", "strategy": "channel"});
+    let zeros = tensor("a.", "weight_zero_point", "F8_E4M3", &[4, 1], vec![0, 0x38, 0, 0]);
+    let order = tensor("a.", "weight_g_idx", "I32", &[8], (0..8).flat_map(i32::to_le_bytes).collect());
+    for (more, what) in [
+        (zeros, "it is in FP8 and has zero points beside it (`a.weight_zero_point`)"),
+        (order, "an order of its columns beside it (`a.weight_g_idx`)"),
+    ] {
+        let weight = tensor("a.", "weight", "F8_E4M3", &[4, 8], codes(32));
+        says(&floats(weights.clone()), &[weight, factors("a.weight_scale", &F32, &[4, 1]), more], what);
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! in the file, and the factors become the weight's own ([`Scale`]).
 //!
 //! What such files say of activations and of the cache (`input_scale`, `activation_scale`, `k_scale`, `v_scale`) is left out: it says how their packer
-//! rounded those to FP8, which loses something and is not done here.
+//! rounded those to FP8, which loses something and is not done here. Zero points of a weight and an order of its columns, which compressed-tensors can write, are not read:
+//! a weight that has some is refused.
 
 use crate::safetensors::{Raw, Safetensors};
 use ogive_tensor::{BF16, Error, F8_E4M3, F16, F32, Format, HostWeight, Result, Scale, Source, WeightInfo};
@@ -20,17 +21,29 @@ pub(super) struct Float8 {
 
 /// What ends the name of a tensor with factors. With `weight` or a stack's name before it, the rest is the weight's.
 const FACTORS: [&str; 2] = ["_scale_inv", "_scale"];
-/// Tensors of other factors, which are not read: of activations and of the cache.
-const IGNORED: [&str; 8] = [
+/// Tensors of other factors and zero points, which are not read: of activations and of the cache.
+const IGNORED: [&str; 16] = [
     "input_scale",
     "activation_scale",
+    "gate_up_proj_activation_scale",
+    "down_proj_activation_scale",
     "input_scale_ub",
     "output_scale",
+    "kv_scale",
     "k_scale",
     "v_scale",
     "q_scale",
     "prob_output_scale",
+    "input_zero_point",
+    "output_zero_point",
+    "k_zero_point",
+    "v_zero_point",
+    "q_zero_point",
 ];
+/// What ends the names of tensors that change a weight, what has no effect in them, and what they are. With all of that they are as good as not there:
+/// zero points of zeros are written for symmetric weights, and an order of -1 was never filled in.
+const CHANGES: [(&str, u8, &str); 2] =
+    [("_zero_point", 0, "zero points"), ("_g_idx", 0xff, "an order of its columns")];
 
 /// Files of FP8.
 #[derive(Debug)]
@@ -47,13 +60,24 @@ fn weight_of<'a>(files: &Safetensors, tensor: &'a str) -> Option<&'a str> {
     files.dtype(weight).is_some_and(is_float8).then_some(weight)
 }
 
+/// Whether this tensor is one of those that would change an FP8 weight.
+fn changes_one(files: &Safetensors, tensor: &str) -> bool {
+    let weight = CHANGES.iter().find_map(|(end, ..)| tensor.strip_suffix(end));
+    weight.and_then(|weight| files.dtype(weight)).is_some_and(is_float8)
+}
+
 fn is_float8(dtype: &str) -> bool {
     dtype.eq_ignore_ascii_case(F8_E4M3.name)
 }
 
-/// A weight in FP8 with factors beside it: settings have to say how those lie.
+/// A weight in FP8 with factors beside it, whose settings have to say how those lie; else a matrix in it, which has factors under a name that is not known, or has lost
+/// them: nobody publishes bare ones. A stranger's format of the same name is nobody's business but its own.
 pub(super) fn unsettled(files: &Safetensors) -> Option<&str> {
-    files.names().find_map(|name| weight_of(files, name))
+    let is_matrix = |name: &&str| {
+        let info = files.dtype(name).filter(|dtype| is_float8(dtype)).and_then(|_| files.get(name).ok());
+        info.is_some_and(|w| std::ptr::eq(w.format, &F8_E4M3) && w.shape[0] * w.shape[1] > 1)
+    };
+    files.names().find_map(|name| weight_of(files, name)).or_else(|| files.names().find(is_matrix))
 }
 
 impl Scaled {
@@ -63,10 +87,29 @@ impl Scaled {
         Self { factors: factors.collect(), files, how }
     }
 
+    /// The tensors as the files have them.
+    pub(super) fn files(&self) -> &Safetensors {
+        &self.files
+    }
+
     /// Whether a tensor is part of another, or of nothing that is computed.
     fn is_beside(&self, name: &str) -> bool {
         let leaf = name.rsplit('.').next().unwrap_or(name);
-        weight_of(&self.files, name).is_some() || IGNORED.contains(&leaf)
+        weight_of(&self.files, name).is_some() || changes_one(&self.files, name) || IGNORED.contains(&leaf)
+    }
+
+    /// An error if something else than factors is to be done with an FP8 weight.
+    fn unchanged(&self, name: &str) -> Result<()> {
+        for (end, nothing, what) in CHANGES {
+            let raw = self.files.raw(&format!("{name}{end}"))?;
+            if raw.is_some_and(|raw| raw.bytes.iter().any(|b| *b != nothing)) {
+                let why = format!(
+                    "it is in FP8 and has {what} beside it (`{name}{end}`), which are not read there; take a checkpoint without"
+                );
+                return Err(Error::unsupported(name, why));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a tensor has what it needs beside it.
@@ -171,7 +214,10 @@ impl Source for Scaled {
     fn get(&self, name: &str) -> Result<HostWeight> {
         let weight = self.files.get(name)?;
         match self.factors.get(name) {
-            Some(factors) => weight.clone().with_scale(self.scale(&weight, factors)?),
+            Some(factors) => {
+                self.unchanged(name)?;
+                weight.clone().with_scale(self.scale(&weight, factors)?)
+            }
             None if self.files.dtype(name).is_some_and(is_float8) => {
                 let why = "its elements are in FP8, and no factors are beside it; are all files of the checkpoint here?";
                 Err(Error::invalid(name, why))

@@ -179,9 +179,12 @@ fn tile(value: &Value) -> Result<[usize; 2]> {
 
 /// NVIDIA's. Factors for rows and for tiles say themselves which they are; tiles are of 128 by 128.
 fn modelopt(settings: &Config) -> Result<Float8> {
-    match settings.opt_str("quant_algo")? {
+    // In config.json, some versions write it as in a file of its own.
+    const INNER: &str = "quantization";
+    let (inner, nested) = (settings.at(INNER), settings.has(INNER) && !settings.has("quant_algo"));
+    match if nested { &inner } else { settings }.opt_str("quant_algo")? {
         Some("FP8" | "FP8_PER_CHANNEL_PER_TOKEN") => Ok(Float8 { block: None }),
-        Some("FP8_PB_WO" | "FP8_PB_REAL_QUANT") => Ok(Float8 { block: Some([128; 2]) }),
+        Some("FP8_PB_WO" | "FP8_PB_REAL_QUANT" | "FP8_BLOCK_SCALES") => Ok(Float8 { block: Some([128; 2]) }),
         Some(other) => {
             let why = format!(
                 "`{other}` of modelopt is not read; known is FP8, for all, for rows or for tiles of a weight"

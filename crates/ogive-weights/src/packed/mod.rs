@@ -3,7 +3,7 @@
 //! A file of the former has two to four tensors in place of a weight. They are given as one, under the weight's own name and in one of ggml's
 //! formats, so that every backend has kernels for it: the values are those of the file, to the bit ([`matrix`]). What the
 //! files have as it is (norms, embeddings, biases, whatever was not to be packed) is given as it is: the tensors that are there
-//! say which weights were packed, and not the settings' lists of names.
+//! say which weights were packed, and not the settings' lists of names. What is in FP8 beside packed weights has its factors, too.
 //!
 //! A weight is packed anew when its bytes are first read. Whoever only counts memory pays for its zero points.
 
@@ -18,7 +18,7 @@ mod mxfp4;
 mod parts;
 
 use crate::safetensors::Safetensors;
-use float8::Scaled;
+use float8::{Float8, Scaled};
 pub(crate) use method::AT as QUANTIZATION;
 use method::{KNOWN, Method, Packing};
 use ogive_tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
@@ -61,7 +61,8 @@ impl Leaves {
 /// Files of packed weights.
 #[derive(Debug)]
 pub(crate) struct Packed {
-    files: Safetensors,
+    /// What is not packed may be in FP8.
+    files: Scaled,
     packing: Packing,
     /// By the weight's name: what its tensors' names begin with.
     stems: HashMap<String, String>,
@@ -118,11 +119,12 @@ impl Packed {
         if let Some(name) = files.names().find(|name| stems.contains_key(*name)) {
             return Err(Error::invalid(name, "the weight is in the files twice, packed and as it was"));
         }
-        Ok(Self { files, packing, stems })
+        // Settings of the packed say nothing of tiles.
+        Ok(Self { files: Scaled::new(files, Float8 { block: None }), packing, stems })
     }
 
     fn weight(&self, name: &str, stem: &str) -> Result<HostWeight> {
-        let parts = Parts { files: &self.files, stem };
+        let parts = Parts { files: self.files.files(), stem };
         let matrix = match self.packing {
             Packing::Gptq(gptq) => gptq.matrix(name, &parts)?,
             Packing::Awq(awq) => awq.matrix(name, &parts)?,
@@ -161,7 +163,7 @@ impl Source for Packed {
                 Some(WeightInfo::new(name, weight.shape, weight.format))
             }
         };
-        self.files.names().filter_map(of).collect()
+        self.files.files().names().filter_map(of).collect()
     }
 
     fn left_out(&self) -> Vec<String> {
@@ -171,6 +173,6 @@ impl Source for Packed {
             Some((_, false)) => None,
             Some((name, true)) => self.get(&name).is_err().then_some(name),
         };
-        self.files.names().filter_map(of).collect()
+        self.files.files().names().filter_map(of).collect()
     }
 }
