@@ -1,7 +1,7 @@
 //! Factors beside packed elements.
 //!
 //! They stay in tiles as long as what is made of a weight has whole ones: parts, other orders of rows, columns for rows, stacks. Where a tile would be
-//! cut, each row gets factors of its own, the same numbers, so that nothing has to be decoded for them.
+//! cut, each row gets factors of its own, the same numbers, so that nothing has to be decoded for a cut.
 
 use std::{ops::Range, sync::Arc};
 
@@ -33,9 +33,10 @@ impl Scale {
         &self.values[line * wide..][..wide]
     }
 
-    /// The same, each row with factors of its own.
-    fn by_row(&self, shape: [usize; 3]) -> Self {
-        let rows = 0..if shape[2] == 0 { 0 } else { shape[0] * shape[1] };
+    /// Those of some rows, counted through all experts, each with factors of its own.
+    fn by_row(&self, shape: [usize; 3], rows: Range<usize>) -> Self {
+        // Without columns there are no factors, and nothing bounds the rows.
+        let rows = if shape[2] == 0 { 0..0 } else { rows };
         let values = rows.flat_map(|row| self.of_row(shape, row)).copied().collect();
         Self { values, tile: [1, self.tile[1]] }
     }
@@ -46,7 +47,7 @@ impl Scale {
         let wide = cols.div_ceil(self.tile[1]);
         let is_within_one = range.start / tr == range.end.saturating_sub(1) / tr;
         if !range.start.is_multiple_of(tr) && !is_within_one && !range.is_empty() {
-            return self.by_row(shape).rows(shape, range);
+            return self.by_row(shape, range);
         }
         let tiles = if range.is_empty() { 0..0 } else { range.start / tr..range.end.div_ceil(tr) };
         Self { values: self.values[tiles.start * wide..tiles.end * wide].into(), tile: self.tile }
@@ -78,6 +79,6 @@ impl Scale {
         if shape[1].is_multiple_of(tr) && rows.is_multiple_of(tr) {
             return self.clone();
         }
-        self.by_row(shape)
+        self.by_row(shape, 0..shape[0] * shape[1])
     }
 }

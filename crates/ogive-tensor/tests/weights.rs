@@ -1,6 +1,6 @@
 //! Weights are ranges of what someone owns, and every field means what it says.
 
-use ogive_tensor::{Bytes, F32, Format, HostWeight, Scale};
+use ogive_tensor::{Bytes, F8_E4M3, F32, Format, HostWeight, Scale};
 use std::sync::{Arc, Mutex};
 
 fn row(w: &HostWeight, r: usize) -> Vec<f32> {
@@ -39,6 +39,20 @@ fn an_owner_hears_of_what_is_no_longer_needed() {
     part.release();
     assert_eq!(*heard.lock().unwrap(), [8..48, 18..28]);
     assert_eq!(*part, [7; 10], "it is still there");
+}
+
+/// A cut through tiles looks at no other row: as many cuts as rows are still as many factors as elements.
+#[test]
+fn many_cuts_of_many_rows_are_as_many_factors() {
+    let experts = 65_536;
+    let values: Arc<[f32]> = (0..experts * 2).map(|i| i as f32).collect();
+    let bytes = vec![0x38; experts * 24]; // ones
+    let w = HostWeight::new("w", [1, experts * 6, 4], &F8_E4M3, bytes.into()).unwrap();
+    let w = w.with_scale(Scale { values, tile: [3, 4] }).unwrap();
+    for e in 0..experts {
+        let part = w.rows(e * 6 + 2..e * 6 + 6).unwrap();
+        assert_eq!([0, 1, 3].map(|r| row(&part, r)[3]), [0, 1, 1].map(|i| (e * 2 + i) as f32));
+    }
 }
 
 /// Strangers' formats, that make no sense.
