@@ -67,16 +67,28 @@ impl<'s> Noted<'s> {
     }
 }
 
-/// A tensor's shape, format and length, and some of its bytes.
+/// A tensor's shape, format and length, some of its bytes, and of what stands beside them.
 fn sample(w: &HostWeight) -> u64 {
     let mut digest = Digest::new();
     digest.push(w.format.name.as_bytes());
     w.shape.iter().chain([&w.bytes.len()]).for_each(|n| digest.push(&(*n as u64).to_le_bytes()));
-    let some = |from: usize| w.bytes.get(from..w.bytes.len().min(from.saturating_add(SAMPLE)));
-    for from in [0, w.bytes.len() / 2] {
-        digest.push(some(from).unwrap_or_default());
+    for part in some(&w.bytes, SAMPLE) {
+        digest.push(part);
+    }
+    if let Some(scale) = &w.scale {
+        scale.tile.iter().for_each(|n| digest.push(&(*n as u64).to_le_bytes()));
+        let values = some(&scale.values, SAMPLE / 4).into_iter().flatten();
+        values.for_each(|v| digest.push(&v.to_le_bytes()));
+    }
+    if let Some(order) = &w.input_perm {
+        some(order, SAMPLE / 4).into_iter().flatten().for_each(|i| digest.push(&i.to_le_bytes()));
     }
     digest.value()
+}
+
+/// So many from where they begin, and from their middle.
+fn some<T>(all: &[T], count: usize) -> [&[T]; 2] {
+    [0, all.len() / 2].map(|from| &all[from..all.len().min(from + count)])
 }
 
 impl Source for Noted<'_> {
@@ -103,5 +115,33 @@ impl Source for Noted<'_> {
 
     fn unused(&self) -> Vec<String> {
         self.source.unused()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::{F8_E4M3, Scale};
+    use std::sync::Arc;
+
+    /// Two models may have the same codes and other factors, or columns in another order.
+    #[test]
+    fn what_stands_beside_elements_counts() {
+        let plain = HostWeight::new("w", [1, 4, 4], &F8_E4M3, vec![0x38; 16].into()).unwrap();
+        let scaled = |values: [f32; 2], tile| {
+            sample(&plain.clone().with_scale(Scale { values: values.into(), tile }).unwrap())
+        };
+        let ordered = |order: [u32; 4]| sample(&plain.clone().with_input_perm(Arc::new(order)).unwrap());
+        let all = [
+            sample(&plain),
+            scaled([1.0, 2.0], [2, 4]),
+            scaled([1.0, 2.0], [4, 2]),
+            scaled([1.0, 3.0], [4, 2]),
+            ordered([0, 1, 3, 2]),
+            ordered([0, 3, 1, 2]),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            assert!(!all[..i].contains(a), "{i}");
+        }
     }
 }
