@@ -17,6 +17,10 @@ use std::ops::Range;
 /// Of the norms within, whatever `rms_norm_eps` says: the classes give them none, and this is what a norm then has.
 const EPS: f32 = 1e-6;
 
+/// Columns that a factor has to be for, at least, if kernels are to read it among elements: whole registers, and blocks of 32. With fewer, rows would be
+/// decoded each time that they are used.
+const NARROW: usize = 32;
+
 /// How many heads, and how many elements of what.
 #[derive(Clone, Copy, Debug)]
 struct Dims {
@@ -51,8 +55,8 @@ pub struct LatentAttention {
 
 impl LatentAttention {
     /// Reads `q_proj`, or where `q_lora_rank` is set `q_a_proj`, `q_a_layernorm` and `q_b_proj`; then `kv_a_proj_with_mqa`,
-    /// `kv_a_layernorm`, `kv_b_proj` and `o_proj`. Of `kv_b_proj` the keys' half is transposed, for which it is decoded if it is packed. Files
-    /// that have the halves apart, as GGUF's newer ones do, keep it packed: `k_b_proj` `[heads, rank, nope]` and `v_b_proj`
+    /// `kv_a_layernorm`, `kv_b_proj` and `o_proj`. Of `kv_b_proj` the keys' half is transposed, for which it is decoded if it is packed in blocks, or
+    /// has factors for few of its rows. Files that have the halves apart, as GGUF's newer ones do, keep it packed: `k_b_proj` `[heads, rank, nope]` and `v_b_proj`
     /// `[heads, value, rank]`. `layer` is the cache layer it owns, and `rope` rotates `qk_rope_head_dim` elements.
     ///
     /// # Errors
@@ -76,12 +80,13 @@ impl LatentAttention {
             Some(keys) => {
                 let keys = flat(&keys, [heads * rank, nope])?;
                 let values = flat(&l.host("v_b_proj")?, [heads * value, rank])?;
-                [by_head(l, &keys, heads, 0..rank, Ok)?, by_head(l, &values, heads, 0..value, Ok)?]
+                [by_head(l, &keys, heads, 0..rank)?, by_head(l, &values, heads, 0..value)?]
             }
             None => {
                 let both = flat(&l.host("kv_b_proj")?, [heads * (nope + value), rank])?;
-                let values = by_head(l, &both, heads, nope..nope + value, Ok)?;
-                [by_head(l, &both, heads, 0..nope, turned)?, values]
+                let keys = turned(&parts(&both, heads, 0..nope)?)?;
+                let keys = keys.iter().map(|w| l.weight(w)).collect::<Result<_>>()?;
+                [keys, by_head(l, &both, heads, nope..nope + value)?]
             }
         };
         let spec = AttnSpec::new(heads, 1, k_dim, rank).with(AttnOption::Causal);
@@ -200,27 +205,32 @@ fn flat(w: &HostWeight, [rows, cols]: [usize; 2]) -> Result<HostWeight> {
     w.regrouped(1)
 }
 
-/// Of each head's rows those in `range`, changed, as a weight.
-fn by_head(
-    l: &Loader<'_>,
-    w: &HostWeight,
-    heads: usize,
-    range: Range<usize>,
-    change: fn(HostWeight) -> Result<HostWeight>,
-) -> Result<Vec<Weight>> {
+/// Of each head's rows those in `range`.
+fn parts(w: &HostWeight, heads: usize, range: Range<usize>) -> Result<Vec<HostWeight>> {
     let rows = w.shape[1] / heads;
-    let part = |head: usize| w.rows(head * rows + range.start..head * rows + range.end);
-    (0..heads).map(|head| l.weight(&change(part(head)?)?)).collect()
+    (0..heads).map(|head| w.rows(head * rows + range.start..head * rows + range.end)).collect()
 }
 
-/// Rows as columns: of a format without blocks in that format, else decoded.
-fn turned(w: HostWeight) -> Result<HostWeight> {
-    let turned = w.transposed()?;
-    if turned.format == w.format {
-        return Ok(turned);
-    }
+/// The same, each as a weight.
+fn by_head(l: &Loader<'_>, w: &HostWeight, heads: usize, range: Range<usize>) -> Result<Vec<Weight>> {
+    parts(w, heads, range)?.iter().map(|part| l.weight(part)).collect()
+}
+
+/// Rows of all heads as columns: of a format without blocks in that format, else decoded. Decoded they are, too, if one's factors would be for
+/// fewer of the new columns than [`NARROW`]: heads whose products are made in one go are of one kind.
+fn turned(parts: &[HostWeight]) -> Result<Vec<HostWeight>> {
+    let is_narrow = |w: &HostWeight| w.scale.as_ref().is_some_and(|s| s.tile[0] < NARROW.min(w.shape[1]));
+    let narrow = parts.iter().any(is_narrow);
     let why = "keys of latent attention are computed the other way round";
-    Ok(turned.with_unpacked(w.unpacked_for(why)))
+    let turned = |w: &HostWeight| {
+        let turned = w.transposed()?;
+        let turned = if narrow { turned.decoded()? } else { turned };
+        match turned.format == w.format {
+            true => Ok(turned),
+            false => Ok(turned.with_unpacked(w.unpacked_for(why))),
+        }
+    };
+    parts.iter().map(turned).collect()
 }
 
 /// Two parts of the last dimension.
