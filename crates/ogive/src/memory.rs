@@ -177,12 +177,13 @@ fn count(
     let token = if model.causal() { steps(tokens).unwrap_or_else(|_| none()) } else { none() };
     let weights: Vec<u64> = counters.iter().map(|of| of.weight_bytes() + of.tensor_bytes()).collect();
     #[cfg(feature = "vision")]
-    let image = eyes.and_then(|(processor, tower)| {
-        seeing(backend, counters, &*tower, &largest(&processor, context)?).ok()
-    });
+    let image = eyes
+        .and_then(|(processor, tower)| {
+            seeing(backend, counters, &*tower, &largest(&processor, context)?).ok()
+        })
+        .unwrap_or_else(none);
     #[cfg(not(feature = "vision"))]
-    let image: Option<Vec<Activations>> = None;
-    let image = image.unwrap_or_else(none);
+    let image = none();
     let part = |(i, (counter, on)): (usize, (&&Estimate, &&On))| Memory {
         weights: weights[i],
         cache: counter.reserved_bytes(),
