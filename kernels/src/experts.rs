@@ -1,6 +1,6 @@
 //! The modules for mixtures of experts.
 
-use crate::int8::{DIRECT, FEW_CODES, PACKED, STREAM};
+use crate::int8::{DIRECT, STREAM};
 use crate::{FEW, FORMATS, GRIDS, HALF, MATRIX, PRELUDE, Source, TILE, TILE_MMA};
 
 const GATING: (&str, &str) = file!("gating.cu");
@@ -25,19 +25,7 @@ pub const EXPERTS: Source = Source {
 /// Rows through their experts in integers, few rows.
 pub const EXPERTS_INT8: Source = Source {
     name: "experts_int8",
-    files: &[
-        PRELUDE,
-        MATRIX,
-        FORMATS,
-        GRIDS,
-        FEW,
-        PACKED,
-        FEW_CODES,
-        STREAM,
-        DIRECT,
-        GATING,
-        file!("experts_int8.cu"),
-    ],
+    files: packed![STREAM, DIRECT, GATING, file!("experts_int8.cu")],
     kernels: &["experts_up_int8", "experts_down_int8"],
     samples: &[
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("DOWN", "q6_k"), ("ROWS", "1")],

@@ -1,6 +1,6 @@
 //! The modules for products of packed weights with 8-bit activations. Those with one row, by blocks that stay, are for halves as well.
 
-use crate::{FEW, FORMATS, GRIDS, MATRIX, PRELUDE, QUADS, Source};
+use crate::{PRELUDE, QUADS, Source};
 
 pub(crate) const PACKED: (&str, &str) = file!("packed.cu");
 pub(crate) const FEW_CODES: (&str, &str) = file!("few_codes.cu");
@@ -34,19 +34,7 @@ macro_rules! int8_mma {
 /// Products of packed weights with few rows of 8-bit activations.
 pub const LINEAR_INT8: Source = Source {
     name: "linear_int8",
-    files: &[
-        PRELUDE,
-        MATRIX,
-        FORMATS,
-        GRIDS,
-        FEW,
-        PACKED,
-        FEW_CODES,
-        STREAM,
-        DIRECT,
-        PRODUCTS,
-        file!("linear_int8.cu"),
-    ],
+    files: packed![STREAM, DIRECT, PRODUCTS, file!("linear_int8.cu")],
     kernels: &["linear_int8"],
     samples: &[
         &int8!("q4_k", "1", "1"),
@@ -94,20 +82,7 @@ macro_rules! one {
 /// Products of packed weights, or halves, with one row, by blocks that stay.
 pub const LINEAR_ONE: Source = Source {
     name: "linear_one",
-    files: &[
-        PRELUDE,
-        MATRIX,
-        FORMATS,
-        GRIDS,
-        FEW,
-        PACKED,
-        FEW_CODES,
-        ROUNDING,
-        QUADS,
-        file!("one.cu"),
-        PRODUCTS,
-        file!("linear_one.cu"),
-    ],
+    files: packed![ROUNDING, QUADS, file!("one.cu"), PRODUCTS, file!("linear_one.cu")],
     kernels: &["linear_one", "linear_gated_one"],
     samples: &[
         &one!("q4_k", "16", "5760", "3", "4"),
@@ -147,7 +122,7 @@ pub const LINEAR_ONE: Source = Source {
 /// Products of packed weights with some rows of 8-bit activations, by tensor cores.
 pub const LINEAR_INT8_MMA: Source = Source {
     name: "linear_int8_mma",
-    files: &[PRELUDE, MATRIX, FORMATS, GRIDS, FEW, PACKED, FEW_CODES, PRODUCTS, file!("linear_int8_mma.cu")],
+    files: packed![PRODUCTS, file!("linear_int8_mma.cu")],
     kernels: &["linear_int8_mma"],
     samples: &[
         &int8_mma!("q4_k", "1", "1", "176"),
@@ -198,18 +173,7 @@ pub const LINEAR_INT8_MMA: Source = Source {
 /// Two such products at once, with a function of the one.
 pub const LINEAR_GATED_INT8: Source = Source {
     name: "linear_gated_int8",
-    files: &[
-        PRELUDE,
-        MATRIX,
-        FORMATS,
-        GRIDS,
-        FEW,
-        PACKED,
-        FEW_CODES,
-        STREAM,
-        DIRECT,
-        file!("linear_gated_int8.cu"),
-    ],
+    files: packed![STREAM, DIRECT, file!("linear_gated_int8.cu")],
     kernels: &["linear_gated_int8"],
     samples: &[
         &[("FORMAT", "q4_k"), ("UP", "q4_k"), ("ROWS", "1")],

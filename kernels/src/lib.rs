@@ -76,6 +76,22 @@ macro_rules! mma {
     };
 }
 
+/// The files of a module that multiplies packed weights in integers: what decodes their codes, then its own.
+macro_rules! packed {
+    ($($more:expr),+ $(,)?) => {
+        &[
+            crate::PRELUDE,
+            crate::MATRIX,
+            crate::FORMATS,
+            crate::GRIDS,
+            crate::FEW,
+            crate::int8::PACKED,
+            crate::int8::FEW_CODES,
+            $($more),+
+        ]
+    };
+}
+
 mod attention;
 mod experts;
 mod int8;

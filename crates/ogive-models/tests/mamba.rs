@@ -3,16 +3,8 @@
 mod common;
 
 use common::*;
-use ogive_engine::{Evaluate, evaluate};
-use ogive_nn::Model;
 use ogive_nn::backend::LayerCache;
 use serde_json::json;
-
-/// How far the model's shorter case is from what transformers computes.
-fn error(name: &str, model: &dyn Model) -> f32 {
-    let (_, ids, want) = cases(&golden(name)).remove(1);
-    worst(&evaluate(&exact(), model, &ids, &Evaluate::new()).unwrap(), &want)
-}
 
 #[test]
 fn what_the_classes_do_not_know_changes_nothing() {
@@ -25,11 +17,11 @@ fn what_the_classes_do_not_know_changes_nothing() {
         ("mamba", &before),
         ("mamba", &json!({"mixer_rms_eps": 9.0})),
     ] {
-        let error = error(name, &*with_settings(name, more).unwrap());
+        let error = error_of(name, &*with_settings(name, more).unwrap());
         assert!(error < 2e-5, "{name} with {more}: {error:.1e}");
     }
     let silent = json!({"time_step_rank": "auto", "intermediate_size": null});
-    assert!(error("mamba-bias", &*with_settings("mamba-bias", &silent).unwrap()) < 2e-5);
+    assert!(error_of("mamba-bias", &*with_settings("mamba-bias", &silent).unwrap()) < 2e-5);
 }
 
 #[test]
@@ -40,12 +32,12 @@ fn what_the_classes_know_counts() {
         ("falcon-mamba", json!({"mixer_rms_eps": 0.1})),
         ("falcon-mamba", json!({"mixer_rms_eps": null, "rms_norm_eps": 0.1})),
     ] {
-        let error = error(name, &*with_settings(name, &more).unwrap());
+        let error = error_of(name, &*with_settings(name, &more).unwrap());
         assert!(error > 1e-3, "{name} with {more}: {error:.1e}");
     }
 }
 
-/// state-spaces calls the table of tokens otherwise, and a part of a checkpoint may be called nothing.
+/// state-spaces calls the table of tokens of both Mambas otherwise, and a part of a checkpoint may be called nothing.
 #[test]
 fn weights_are_found_under_every_name_that_programs_give_them() {
     let first = |name: &str| Some(name.replace("embedding.", "embeddings."));
@@ -55,10 +47,12 @@ fn weights_are_found_under_every_name_that_programs_give_them() {
         _ => Some(format!("backbone.{name}")),
     };
     let names: [fn(&str) -> Option<String>; 2] = [first, bare];
-    for (i, renamed) in names.into_iter().enumerate() {
-        let model = with_weights("mamba", &json!({}), |source| Box::new(Renamed(source, renamed)));
-        let error = error("mamba", &*model.unwrap());
-        assert!(error < 2e-5, "names {i}: {error:.1e}");
+    for name in ["mamba", "mamba2"] {
+        for (i, renamed) in names.into_iter().enumerate() {
+            let model = with_weights(name, &json!({}), |source| Box::new(Renamed(source, renamed)));
+            let error = error_of(name, &*model.unwrap());
+            assert!(error < 2e-5, "{name}, names {i}: {error:.1e}");
+        }
     }
 }
 

@@ -3,50 +3,25 @@
 mod common;
 
 use common::*;
-use ogive_engine::{Evaluate, evaluate};
-use ogive_nn::Model;
 use ogive_nn::backend::LayerCache;
 use serde_json::json;
 
 const NAME: &str = "mamba2";
-
-/// How far the model's shorter case is from what transformers computes.
-fn error(model: &dyn Model) -> f32 {
-    let (_, ids, want) = cases(&golden(NAME)).remove(1);
-    worst(&evaluate(&exact(), model, &ids, &Evaluate::new()).unwrap(), &want)
-}
 
 #[test]
 fn what_the_class_does_not_know_changes_nothing() {
     let left_over = json!({"expand": 7, "chunk_size": 3, "time_step_min": 1.0, "time_step_max": 2.0, "time_step_rank": 3,
         "residual_in_fp32": false, "use_bias": true, "use_conv_bias": false, "num_attention_heads": 5,
         "sliding_window": 3, "rope_theta": 3.0, "time_step_limit": null});
-    let error = error(&*with_settings(NAME, &left_over).unwrap());
+    let error = error_of(NAME, &*with_settings(NAME, &left_over).unwrap());
     assert!(error < 2e-5, "{error:.1e}");
 }
 
 #[test]
 fn what_the_class_knows_counts() {
     for more in [json!({"hidden_act": "gelu"}), json!({"rms_norm_eps": 0.1})] {
-        let error = error(&*with_settings(NAME, &more).unwrap());
+        let error = error_of(NAME, &*with_settings(NAME, &more).unwrap());
         assert!(error > 1e-3, "{more}: {error:.1e}");
-    }
-}
-
-/// state-spaces calls the table of tokens otherwise, and a part of a checkpoint may be called nothing.
-#[test]
-fn weights_are_found_under_every_name_that_programs_give_them() {
-    let first = |name: &str| Some(name.replace("embedding.", "embeddings."));
-    let bare = |name: &str| match name.split('.').next() {
-        Some("lm_head") => Some(name.to_owned()),
-        Some("backbone") => None,
-        _ => Some(format!("backbone.{name}")),
-    };
-    let names: [fn(&str) -> Option<String>; 2] = [first, bare];
-    for (i, renamed) in names.into_iter().enumerate() {
-        let model = with_weights(NAME, &json!({}), |source| Box::new(Renamed(source, renamed)));
-        let error = error(&*model.unwrap());
-        assert!(error < 2e-5, "names {i}: {error:.1e}");
     }
 }
 

@@ -2,26 +2,10 @@
 
 mod common;
 
-use common::{Tensor, format, packed, rewritten_own, values};
-use ogive_quantize::Input;
+use common::{Tensor, format, none, packed, refusal, rewritten_own, set, values};
 use ogive_quantize::gguf_file::Gguf;
 use ogive_tensor::{BF16, Format};
 use serde_json::{Value, json};
-
-/// Sets these settings.
-fn set(more: Value) -> impl FnOnce(&mut Value) {
-    move |config| config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone())
-}
-
-fn none(_: &mut Vec<Tensor>) {}
-
-/// What opening a folder with these settings and tensors fails with.
-fn refusal(name: &str, settings: Value, tensors: impl FnOnce(&mut Vec<Tensor>)) -> String {
-    let folder = rewritten_own(name, set(settings), tensors);
-    let e = Input::open(folder.path()).map(|_| ()).unwrap_err().to_string();
-    assert!(!e.contains('\n'), "{e}");
-    e
-}
 
 /// The model as a file of singles, and its tensors as they were.
 fn converted(name: &str, settings: Value) -> (Gguf, Vec<(String, Vec<f32>)>) {

@@ -2,29 +2,9 @@
 
 mod common;
 
-use common::{Tensor, format, packed, rewritten_own, values};
-use ogive_quantize::Input;
+use common::{Tensor, format, none, packed, refusal, rewritten_own, set, values};
 use ogive_quantize::gguf_file::Gguf;
 use serde_json::{Value, json};
-
-/// Sets these settings, of the text where it also sees.
-fn set(more: Value) -> impl FnOnce(&mut Value) {
-    move |config| {
-        let text = config["text_config"].is_object();
-        let settings = if text { &mut config["text_config"] } else { config };
-        settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    }
-}
-
-fn none(_: &mut Vec<Tensor>) {}
-
-/// What opening a folder with these settings and tensors fails with.
-fn refusal(name: &str, settings: Value, tensors: impl FnOnce(&mut Vec<Tensor>)) -> String {
-    let folder = rewritten_own(name, set(settings), tensors);
-    let e = Input::open(folder.path()).map(|_| ()).unwrap_err().to_string();
-    assert!(!e.contains('\n'), "{e}");
-    e
-}
 
 fn converted(name: &str, settings: Value) -> Gguf {
     packed(&format("f32"), rewritten_own(name, set(settings), none).path()).unwrap()

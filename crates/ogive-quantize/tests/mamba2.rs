@@ -2,24 +2,8 @@
 
 mod common;
 
-use common::{Tensor, format, packed, rewritten_own};
-use ogive_quantize::Input;
-use serde_json::{Value, json};
-
-/// Sets these settings.
-fn set(more: Value) -> impl FnOnce(&mut Value) {
-    move |config| config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone())
-}
-
-fn none(_: &mut Vec<Tensor>) {}
-
-/// What opening a folder with these settings and tensors fails with.
-fn refusal(settings: Value, tensors: impl FnOnce(&mut Vec<Tensor>)) -> String {
-    let folder = rewritten_own("mamba2", set(settings), tensors);
-    let e = Input::open(folder.path()).map(|_| ()).unwrap_err().to_string();
-    assert!(!e.contains('\n'), "{e}");
-    e
-}
+use common::{Tensor, format, none, packed, refusal, rewritten_own, set};
+use serde_json::json;
 
 /// As readers ask for it, of state-spaces' own names too.
 #[test]
@@ -53,7 +37,7 @@ fn what_a_file_cannot_say_or_its_readers_pass_over_is_refused_by_name() {
         (json!({"conv_kernel": 3}), "blk.0.ssm_conv1d.weight: 4 in place of 3"),
         (json!({"head_dim": null}), "mamba_head_dim"),
     ] {
-        let e = refusal(settings.clone(), none);
+        let e = refusal("mamba2", settings.clone(), none);
         assert!(e.contains(why), "{settings}: {e}");
     }
     let bias = |all: &mut Vec<Tensor>| {
@@ -65,7 +49,7 @@ fn what_a_file_cannot_say_or_its_readers_pass_over_is_refused_by_name() {
         };
         all.extend([0, 1].map(tensor));
     };
-    assert!(refusal(json!({}), bias).contains("blk.0.ssm_in.bias"));
+    assert!(refusal("mamba2", json!({}), bias).contains("blk.0.ssm_in.bias"));
     let without = |part: &'static str| move |all: &mut Vec<Tensor>| all.retain(|t| !t.name.contains(part));
     for (part, why) in [
         ("conv1d.bias", "want biases"),
@@ -73,7 +57,7 @@ fn what_a_file_cannot_say_or_its_readers_pass_over_is_refused_by_name() {
         ("layers.1.mixer.D", "layer 1 of 2: some of its tensors are missing"),
         ("lm_head", "output.weight"),
     ] {
-        let e = refusal(json!({}), without(part));
+        let e = refusal("mamba2", json!({}), without(part));
         assert!(e.contains(why), "{part}: {e}");
     }
 }

@@ -52,6 +52,12 @@ pub(crate) fn every() -> Vec<(String, PathBuf)> {
     all
 }
 
+/// How far the shorter case of one of our own models is from what transformers computes, with this in the model's place.
+pub(crate) fn error_of(name: &str, model: &dyn Model) -> f32 {
+    let (_, ids, want) = cases(&golden(name)).remove(1);
+    worst(&evaluate(&exact(), model, &ids, &Evaluate::new()).unwrap(), &want)
+}
+
 pub(crate) fn exact() -> CpuBackend {
     CpuBackend::builder().precision(Precision::Exact).build().unwrap()
 }

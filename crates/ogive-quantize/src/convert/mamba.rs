@@ -1,7 +1,7 @@
 //! The first Mamba and Falcon-Mamba as GGUF has them: models without attention and MLPs, whose numbers are 0 there, and twice as wide within.
 
 use super::settings::{set_vocab_size, whole};
-use super::{Keys, Model, refuse, space, tensors};
+use super::{Keys, Model, mamba2, refuse, space, tensors};
 use crate::{Result, input::Tensor};
 use ogive_tensor::Config;
 use serde_json::json;
@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: &str = "mamba";
 const CLASSES: [&str; 2] = ["MambaForCausalLM", "FalconMambaForCausalLM"];
 
 /// Tokens of a text, which nothing bounds; the converter has the same number.
-const CONTEXT: usize = 1 << 20;
+pub(super) const CONTEXT: usize = 1 << 20;
 
 /// Whether it is one.
 fn is(model: &Model<'_>) -> bool {
@@ -48,9 +48,10 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
     Ok(config)
 }
 
-/// transformers' name for the table of tokens that state-spaces calls otherwise.
+/// transformers' name for the table of tokens that state-spaces calls otherwise, of both Mambas.
 pub(super) fn own_name(model: &Model<'_>, name: &str) -> Option<String> {
-    (is(model) && name == "backbone.embedding.weight").then(|| "backbone.embeddings.weight".into())
+    let either = is(model) || mamba2::is(model);
+    (either && name == "backbone.embedding.weight").then(|| "backbone.embeddings.weight".into())
 }
 
 /// Sets what this architecture has besides.

@@ -1,5 +1,6 @@
 //! Mamba-2 as GGUF has it: a model without attention and MLPs, whose numbers are 0 there.
 
+use super::mamba::CONTEXT;
 use super::space::{self, Space};
 use super::{Keys, Model, settings::set_vocab_size};
 use crate::{Result, input::Tensor};
@@ -11,9 +12,6 @@ pub(super) const ARCHITECTURE: &str = "mamba2";
 
 /// Elements of a head, which are no attention's.
 const HEAD_DIM: &str = "mamba_head_dim";
-
-/// Tokens of a text, which nothing bounds; the converter has the same number.
-const CONTEXT: usize = 1 << 20;
 
 /// Whether it is one.
 pub(super) fn is(model: &Model<'_>) -> bool {
@@ -34,11 +32,6 @@ pub(super) fn settled(class: &str, mut config: Config) -> Config {
         }
     }
     config
-}
-
-/// transformers' name for the table of tokens that state-spaces calls otherwise.
-pub(super) fn own_name(model: &Model<'_>, name: &str) -> Option<String> {
-    (is(model) && name == "backbone.embedding.weight").then(|| "backbone.embeddings.weight".into())
 }
 
 /// Sets what this architecture has besides.

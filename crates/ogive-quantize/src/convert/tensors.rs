@@ -132,8 +132,7 @@ fn full_name(model: &Model<'_>, name: &str) -> String {
     }
     let own = seeing::text_name(model, name).or_else(|| granite::dense_name(model, name));
     let own = own.or_else(|| nemotron_h::own_name(model, name));
-    if let Some(name) = own.or_else(|| mamba::own_name(model, name)).or_else(|| mamba2::own_name(model, name))
-    {
+    if let Some(name) = own.or_else(|| mamba::own_name(model, name)) {
         return name;
     }
     let bare =

@@ -67,6 +67,26 @@ pub(crate) fn rewritten_own(
     rewritten_from(&own.join(model), &own.join("bert"), settings, tensors)
 }
 
+/// Sets these settings, of the text where a model also sees.
+pub(crate) fn set(more: Value) -> impl FnOnce(&mut Value) {
+    move |config| {
+        let text = config["text_config"].is_object();
+        let settings = if text { &mut config["text_config"] } else { config };
+        settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    }
+}
+
+/// Leaves tensors as they are.
+pub(crate) fn none(_: &mut Vec<Tensor>) {}
+
+/// What opening a folder of one of our own models with these settings and tensors fails with.
+pub(crate) fn refusal(name: &str, settings: Value, tensors: impl FnOnce(&mut Vec<Tensor>)) -> String {
+    let folder = rewritten_own(name, set(settings), tensors);
+    let e = Input::open(folder.path()).map(|_| ()).unwrap_err().to_string();
+    assert!(!e.contains('\n'), "{e}");
+    e
+}
+
 fn rewritten_from(
     from: &Path,
     vocabulary: &Path,
