@@ -58,6 +58,7 @@ mod spm;
 mod stream;
 pub mod template;
 mod tokenizer;
+pub mod tools;
 mod unicode;
 mod vocab;
 mod vocab_txt;

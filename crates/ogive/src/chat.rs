@@ -1,10 +1,12 @@
 //! A conversation: messages, the model's template, and a session that remembers what it has read.
 
+use crate::calls::Listener;
 use crate::engine::Finish;
 use crate::sampler::Chain;
 use crate::session::next_piece;
 use crate::thinking::{Cut, Parts};
 use crate::tokenizer::template::{ChatOptions, ChatTemplate, Message};
+use crate::tokenizer::tools::{Tool, ToolCall};
 use crate::{Generate, Generation, Prompt, Result, Session};
 
 /// A conversation by a chat template.
@@ -14,7 +16,7 @@ use crate::{Generate, Generation, Prompt, Result, Session};
 ///
 /// What a model thinks is told apart from what it answers, where its vocabulary has the marks for it: `<think>` and `</think>` (Qwen3,
 /// DeepSeek-R1), or gpt-oss's channels. It is the message's [`thinking`](Message::thinking), and the template decides what the model sees of
-/// it in the next turn. Where special tokens [show](Generate::show_special) or a grammar holds the answer, all is answer.
+/// it in the next turn. So are calls of [tools](Self::tools). Where special tokens [show](Generate::show_special) or a grammar holds the answer, all is answer.
 #[derive(Debug)]
 pub struct Chat {
     pub(crate) session: Session,
@@ -55,6 +57,47 @@ impl Chat {
         self.messages.retain(|m| m.role != "system");
         self.messages.insert(0, Message::new("system", text));
         self
+    }
+
+    /// Lets the model call these functions, instead of those it had. It is told of them by the template, which also shows how it
+    /// [writes calls](crate::tokenizer::tools::CallSyntax). What it calls is in [`Reply::calls`], and nothing is run: you do that, say what
+    /// came of it by [`ToolCall::result`], and have the model [go on](Self::reply).
+    ///
+    /// ```no_run
+    /// # fn main() -> ogive::Result<()> {
+    /// use ogive::tensor::serde_json::json;
+    /// let city = json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] });
+    /// let weather = ogive::Tool::new("get_weather", "The weather in a city now", city);
+    /// let mut chat = ogive::open("model.gguf")?.chat()?.tools([weather])?;
+    /// let how = ogive::Generate::new();
+    /// let mut reply = chat.send("Do I need an umbrella in Bergen?", &how)?;
+    /// loop {
+    ///     println!("{}", reply.text()?);
+    ///     let calls = reply.calls().to_vec();
+    ///     drop(reply);
+    ///     if calls.is_empty() {
+    ///         break Ok(());
+    ///     }
+    ///     for call in &calls {
+    ///         println!("{} {:?}", call.name, call.arguments);
+    ///         chat.messages().push(call.result(r#"{"rain": true, "degrees": 7}"#));
+    ///     }
+    ///     reply = chat.reply(&how)?;
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the template shows no calls. Some models have another for this, under the name `tool_use`: it is taken then, if there is one.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Result<Self> {
+        self.options.tools = tools.into_iter().collect();
+        if let Err(none) = self.template.call_syntax() {
+            let tokenizer = self.session.model().tokenizer()?;
+            let other = tokenizer.chat_template_named("tool_use").ok_or(none)?;
+            self.template = ChatTemplate::new(other)?;
+            self.template.call_syntax()?;
+        }
+        Ok(self)
     }
 
     /// The conversation so far; may be edited.
@@ -104,11 +147,34 @@ impl Chat {
         #[cfg(feature = "vision")]
         let message = self.shown.iter().fold(message, |message, image| message.attach(image.clone()));
         self.messages.push(message);
-        let asked = self.rendered().and_then(|(prompt, text)| {
-            let cut = Cut::after(&text, self.session.model().tokenizer()?, how);
+        self.go_on(how, chain, true)
+    }
+
+    /// Answers what the messages say as they are, as after [results](ToolCall::result) of calls.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send).
+    pub fn reply(&mut self, how: &Generate) -> Result<Reply<'_>> {
+        let chain = self.session.model().chain(&how.sampler)?;
+        self.reply_with(how, chain)
+    }
+
+    /// The same by a chain of stages of one's own; see [`Session::generate_with`].
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send).
+    pub fn reply_with(&mut self, how: &Generate, chain: Chain) -> Result<Reply<'_>> {
+        self.go_on(how, chain, false)
+    }
+
+    /// `asked`: the last message is a question that goes where it is not answered.
+    fn go_on(&mut self, how: &Generate, chain: Chain, asked: bool) -> Result<Reply<'_>> {
+        let answer = self.listener().and_then(|listener| Ok((listener, self.rendered()?)));
+        let answer = answer.and_then(|(listener, (prompt, text))| {
+            let cut = Cut::after(&text, self.session.model().tokenizer()?, how, listener);
             Ok((cut, self.session.generate_with(prompt, how, chain)?))
         });
-        match asked {
+        match answer {
             Ok((cut, mut generation)) => {
                 generation.cut = cut;
                 #[cfg(feature = "vision")]
@@ -118,14 +184,27 @@ impl Chat {
                     messages: &mut self.messages,
                     #[cfg(feature = "vision")]
                     shown: &mut self.shown,
+                    asked,
                     failed: false,
                 })
             }
             Err(e) => {
-                self.messages.pop();
+                if asked {
+                    self.messages.pop();
+                }
                 Err(e)
             }
         }
+    }
+
+    /// Who listens for calls of tools, if there are any.
+    fn listener(&self) -> Result<Option<Listener>> {
+        let tools = &self.options.tools;
+        if tools.is_empty() {
+            return Ok(None);
+        }
+        let made = self.messages.iter().map(|message| message.calls.len()).sum();
+        Ok(Some(Listener::new(self.template.call_syntax()?.clone(), tools.clone(), made)))
     }
 
     /// What the model reads of the conversation, and its text.
@@ -162,6 +241,8 @@ pub struct Reply<'c> {
     /// What the next message shows.
     #[cfg(feature = "vision")]
     shown: &'c mut Vec<crate::Image>,
+    /// Whether a question came with it.
+    asked: bool,
     /// The iterator has given an error.
     failed: bool,
 }
@@ -175,6 +256,11 @@ impl<'c> Reply<'c> {
     /// What the model has thought so far; empty for one that does not, or not in marks that are known.
     pub fn thinking(&self) -> &str {
         self.generation.cut.as_ref().map_or("", |cut| &cut.said.thinking)
+    }
+
+    /// What it calls, once it has ended: none without [tools](Chat::tools), and none of a call that was cut short, which is text.
+    pub fn calls(&self) -> &[ToolCall] {
+        self.generation.cut.as_ref().map_or(&[], |cut| &cut.said.calls)
     }
 
     /// One step of the model and what came of the answer; see [`Generation::step`]. It is empty while the model thinks.
@@ -222,7 +308,9 @@ impl Iterator for Reply<'_> {
 
 impl Drop for Reply<'_> {
     fn drop(&mut self) {
-        if self.generation.ids().is_empty() {
+        if self.generation.ids().is_empty() && !self.asked {
+            self.generation.note.closed = true;
+        } else if self.generation.ids().is_empty() {
             // The question that was not answered: asked again, it would be there twice. The session has read it.
             let question = self.messages.pop();
             // What it showed is shown with the next.
@@ -233,11 +321,19 @@ impl Drop for Reply<'_> {
             self.generation.note.closed = true;
         } else {
             let generation = &mut self.generation;
-            let said = match &mut generation.cut {
-                Some(cut) => std::mem::take(&mut cut.said),
+            let mut said = match &mut generation.cut {
+                Some(cut) => {
+                    cut.end();
+                    std::mem::take(&mut cut.said)
+                }
                 None => std::mem::take(&mut generation.written).into(),
             };
-            self.messages.push(Message::new("assistant", said.answer).thinking(said.thinking));
+            if !said.calls.is_empty() {
+                // Templates have their own spaces before calls.
+                said.answer.truncate(said.answer.trim_end().len());
+            }
+            let message = Message::new("assistant", said.answer).thinking(said.thinking).calls(said.calls);
+            self.messages.push(message);
         }
     }
 }

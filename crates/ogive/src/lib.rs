@@ -26,6 +26,7 @@
 //! All of it is synchronous: give it a thread of its own in an asynchronous program. A model computes with one pool of threads, at which
 //! sessions of several threads take turns. Drop a [`Generation`] to cancel it.
 
+mod calls;
 mod chat;
 #[cfg(feature = "grammar")]
 mod constrained;
@@ -82,6 +83,7 @@ pub use ogive_engine::{self as engine, Pooling, backend, nn, sampler, tensor};
 pub use ogive_grammar as grammar;
 pub use ogive_models as models;
 pub use ogive_tokenizer as tokenizer;
+pub use ogive_tokenizer::tools::{Tool, ToolCall};
 #[cfg(feature = "vision")]
 pub use ogive_vision as images;
 pub use ogive_weights as weights;

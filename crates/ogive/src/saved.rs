@@ -10,6 +10,7 @@ use crate::tensor::serde_json::{Value, from_slice, json};
 use crate::tensor::{Error as ModelError, ErrorKind};
 use crate::thinking::Place;
 use crate::tokenizer::template::{ChatTemplate, Message};
+use crate::tokenizer::tools::ToolCall;
 use crate::{Chat, Error, Generate, Generation, Model, Result, Session};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
@@ -57,6 +58,13 @@ impl Note {
             if !m.thinking.is_empty() {
                 object["thinking"] = json!(m.thinking);
             }
+            if !m.calls.is_empty() {
+                let call = |call: &ToolCall| json!({ "id": call.id, "name": call.name, "arguments": call.arguments });
+                object["calls"] = m.calls.iter().map(call).collect();
+            }
+            if let Some((id, name)) = &m.result_of {
+                object["result_of"] = json!([id, name]);
+            }
             let own = self.images.iter().filter(|(of, ..)| *of == i);
             let images: Vec<Value> =
                 own.map(|(_, text, rows)| json!({ "text": text, "rows": rows })).collect();
@@ -80,7 +88,18 @@ impl Note {
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
         let message = |m: &Value| {
             let thinking = m.get("thinking").map_or(Some(String::new()), text)?;
-            Some(Message::new(text(m.get("role")?)?, text(m.get("content")?)?).thinking(thinking))
+            let call = |call: &Value| {
+                let arguments = call.get("arguments")?.as_object()?.clone();
+                Some(ToolCall::new(text(call.get("id")?)?, text(call.get("name")?)?, arguments))
+            };
+            let calls = m.get("calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            let calls = calls.iter().map(call).collect::<Option<_>>()?;
+            let message = Message::new(text(m.get("role")?)?, text(m.get("content")?)?);
+            let mut message = message.thinking(thinking).calls(calls);
+            if let Some(result) = m.get("result_of") {
+                message.result_of = Some((text(result.get(0)?)?, text(result.get(1)?)?));
+            }
+            Some(message)
         };
         let messages = note.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let [held, given] = ["held", "given"].map(|key| note.get(key).and_then(text).unwrap_or_default());

@@ -374,8 +374,12 @@ impl Generation<'_> {
             let is_word = self.model.tokenizer().is_ok_and(|t| (id as usize) < t.vocab_size());
             if let Some(text) = self.text.as_mut().filter(|_| is_word && !self.end.contains(&id)) {
                 let said = text.push(id)?;
-                if let Some(cut) = &mut self.cut {
-                    cut.hear(id, &said);
+                if let (Some(cut), Ok(tokenizer)) = (&mut self.cut, self.model.tokenizer()) {
+                    let special = || {
+                        tokenizer.token_kind(id).filter(|kind| kind.is_special())?;
+                        tokenizer.decode_with_special(&[id]).ok()
+                    };
+                    cut.hear(id, &said, special);
                 }
                 piece = self.stop.push(&said);
             }

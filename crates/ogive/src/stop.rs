@@ -70,7 +70,7 @@ impl StopFilter {
 }
 
 /// Bytes of the longest end of `text` that `stop` begins with, the whole of `stop` excepted.
-fn overlap(text: &str, stop: &str) -> usize {
+pub(crate) fn overlap(text: &str, stop: &str) -> usize {
     let most = text.len().min(stop.len() - 1);
     (1..=most).rev().find(|&n| stop.is_char_boundary(n) && text.ends_with(&stop[..n])).unwrap_or(0)
 }

@@ -1,15 +1,17 @@
-//! What a model thinks, told apart from what it answers.
+//! What a model thinks and what it calls, told apart from what it answers.
 //!
 //! Marks are found by their tokens and not by their letters. A model that writes about `<|channel|>` spells the name, so what it says
 //! stays whole; and nothing waits for what may yet become a mark. Tags open a thought only where the answer begins, for whoever writes
 //! about `<think>` may well draw its token.
 
 use crate::Generate;
+use crate::calls::Listener;
 use crate::saved::Note;
 use crate::tokenizer::Tokenizer;
+use crate::tokenizer::tools::ToolCall;
 use std::collections::VecDeque;
 
-/// A piece of a reply. Either part may be empty.
+/// A piece of a reply. Any part may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Parts {
@@ -17,17 +19,20 @@ pub struct Parts {
     pub thinking: String,
     /// What it answers.
     pub answer: String,
+    /// What it calls: comes with the last piece.
+    pub calls: Vec<ToolCall>,
 }
 
 impl Parts {
-    /// Whether there is neither.
+    /// Whether there is none of it.
     pub fn is_empty(&self) -> bool {
-        self.thinking.is_empty() && self.answer.is_empty()
+        self.thinking.is_empty() && self.answer.is_empty() && self.calls.is_empty()
     }
 
     fn push(&mut self, more: &Self) {
         self.thinking.push_str(&more.thinking);
         self.answer.push_str(&more.answer);
+        self.calls.extend_from_slice(&more.calls);
     }
 }
 
@@ -95,16 +100,19 @@ pub(crate) enum Place {
     Header,
     /// In the name of a channel.
     Channel,
+    /// In the arguments of a call.
+    Call,
 }
 
 /// As files name them.
-const PLACES: [(&str, Place); 6] = [
+const PLACES: [(&str, Place); 7] = [
     ("before", Place::Before),
     ("thinking", Place::Thinking),
     ("answer", Place::Answer),
     ("begun", Place::Begun),
     ("header", Place::Header),
     ("channel", Place::Channel),
+    ("call", Place::Call),
 ];
 
 impl Place {
@@ -128,6 +136,10 @@ struct State {
     spoke: [bool; 2],
     /// Whether it is tags that tell them apart: newlines around their contents are theirs.
     tags: bool,
+    /// Whom a message is to, by its header.
+    to: Option<String>,
+    /// Who listens for calls, where there are tools.
+    listener: Option<Listener>,
 }
 
 const THINKING: usize = 0;
@@ -160,7 +172,7 @@ impl State {
                 _ => (Place::Answer, ""),
             }
         };
-        Self { place, held: held.to_owned(), spoke: [false; 2], tags }
+        Self { place, held: held.to_owned(), spoke: [false; 2], tags, to: None, listener: None }
     }
 
     fn enter(&mut self, place: Place) {
@@ -178,6 +190,9 @@ impl State {
     }
 
     fn mark(&mut self, token: Token, out: &mut Parts) {
+        if matches!(self.place, Place::Begun | Place::Header | Place::Channel) {
+            self.to = self.to.take().or_else(|| recipient(&self.held));
+        }
         match (token.mark, self.place) {
             (Mark::Open, Place::Before) => self.enter(Place::Thinking),
             // The prompt had it already.
@@ -188,20 +203,44 @@ impl State {
             (Mark::Open | Mark::Close, _) => {}
             (Mark::Start, _) => self.enter(Place::Header),
             (Mark::Channel, _) => self.enter(Place::Channel),
+            (Mark::Message, Place::Begun | Place::Header | Place::Channel) if self.is_called() => {
+                self.place = Place::Call;
+                self.held.clear();
+            }
             (Mark::Message, Place::Channel) => self.enter(of_channel(&self.held)),
             (Mark::Message, Place::Begun | Place::Header) | (Mark::End, _) => self.enter(Place::Answer),
             (Mark::Message, _) => {}
         }
     }
 
+    /// Begins a call, if the message is to a tool.
+    fn is_called(&mut self) -> bool {
+        let begun = self.listener.as_mut().zip(self.to.take()).map(|(listener, name)| listener.call(name));
+        begun.is_some()
+    }
+
+    /// A special token that is no mark.
+    fn special(&mut self, spelling: &str, out: &mut Parts) {
+        let begins = self.listener.as_ref().is_some_and(|listener| listener.may_begin(spelling));
+        if self.place == Place::Before && begins {
+            self.answers(out);
+        }
+        if let Some(listener) = self.listener.as_mut().filter(|_| self.place == Place::Answer) {
+            out.answer += &listener.special(spelling);
+        }
+    }
+
     fn text(&mut self, text: &str, out: &mut Parts) {
+        if let (Place::Call, Some(listener)) = (self.place, &mut self.listener) {
+            return listener.argument(text);
+        }
         self.held.push_str(text);
         match self.place {
             Place::Begun | Place::Header | Place::Channel => {}
             Place::Before if self.held.trim().is_empty() => {}
             Place::Before => self.answers(out),
             Place::Thinking => self.say(THINKING, &mut out.thinking),
-            Place::Answer => self.say(ANSWER, &mut out.answer),
+            Place::Answer | Place::Call => self.say(ANSWER, &mut out.answer),
         }
     }
 
@@ -220,7 +259,10 @@ impl State {
             self.held = text.split_off(text.trim_end_matches('\n').len());
         }
         self.spoke[part] |= !text.is_empty();
-        out.push_str(&text);
+        match self.listener.as_mut().filter(|_| part == ANSWER) {
+            Some(listener) => *out += &listener.text(&text),
+            None => out.push_str(&text),
+        }
     }
 
     /// When no more will come: what waited for a mark, and was an answer.
@@ -228,7 +270,18 @@ impl State {
         if matches!(self.place, Place::Before | Place::Begun) && !self.held.is_empty() {
             self.answers(out);
         }
+        if let Some(listener) = &mut self.listener {
+            let (text, calls) = listener.finish();
+            out.answer += &text;
+            out.calls = calls;
+        }
     }
+}
+
+/// The tool that a header's message is to: `assistant to=functions.f`.
+fn recipient(header: &str) -> Option<String> {
+    let (_, to) = header.split_once("to=")?;
+    Some(to.split_whitespace().next()?.strip_prefix("functions.")?.to_owned())
 }
 
 /// What a message of a channel is: `name` may be followed by more of the header.
@@ -236,25 +289,41 @@ fn of_channel(name: &str) -> Place {
     if name.split_whitespace().next() == Some(THOUGHTS) { Place::Thinking } else { Place::Answer }
 }
 
+/// What bytes are.
+#[derive(Clone, Debug)]
+enum Heard {
+    Text,
+    Mark(Token),
+    /// A special token that is no mark, of which texts show nothing.
+    Special(String),
+}
+
 /// Cuts an answer into its parts, behind the filter of stop strings.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     marks: Vec<Token>,
-    /// What has gone into the filter and not come out: bytes, of a text or of a mark.
-    ahead: VecDeque<(usize, Option<Token>)>,
+    /// What has gone into the filter and not come out: bytes, of a text or of a token.
+    ahead: VecDeque<(usize, Heard)>,
     state: State,
     /// All that came of this answer.
     pub(crate) said: Parts,
 }
 
 impl Cut {
-    /// For an answer to a prompt; `None` where it is not to be cut: no marks, or somebody wants every token or a grammar's sentence.
-    pub(crate) fn after(prompt: &str, tokenizer: &Tokenizer, how: &Generate) -> Option<Self> {
+    /// For an answer to a prompt; `None` where it is not to be cut: no marks and no tools, or somebody wants every token or a grammar's
+    /// sentence.
+    pub(crate) fn after(
+        prompt: &str,
+        tokenizer: &Tokenizer,
+        how: &Generate,
+        listener: Option<Listener>,
+    ) -> Option<Self> {
         let whole = how.show_special;
         #[cfg(feature = "grammar")]
         let whole = whole || how.grammar.is_some();
-        let marks = marks(tokenizer).filter(|_| !whole)?;
+        let marks = marks(tokenizer).or_else(|| listener.is_some().then(Vec::new)).filter(|_| !whole)?;
         let state = State::after(prompt, marks.iter().any(|token| token.mark == Mark::Open));
+        let state = State { listener, ..state };
         Some(Self { marks, ahead: VecDeque::new(), state, said: Parts::default() })
     }
 
@@ -262,10 +331,10 @@ impl Cut {
     pub(crate) fn going_on(note: &Note, tokenizer: &Tokenizer, how: &Generate) -> Option<Self> {
         let answer = note.answer()?;
         let (place, held) = note.place.clone()?;
-        let mut cut = Self::after("", tokenizer, how)?;
+        let mut cut = Self::after("", tokenizer, how, None)?;
         let spoke = [&answer.thinking, &answer.content].map(|part| !part.is_empty());
         cut.state = State { place, held, spoke, ..cut.state };
-        cut.ahead.push_back((note.held.len(), None));
+        cut.ahead.push_back((note.held.len(), Heard::Text));
         Some(cut)
     }
 
@@ -274,31 +343,43 @@ impl Cut {
         (self.state.place, self.state.held.clone())
     }
 
-    /// What a token says, on its way into the filter. A mark that texts do not show says nothing.
-    pub(crate) fn hear(&mut self, id: u32, said: &str) {
+    /// What a token says, on its way into the filter. A mark that texts do not show says nothing. `special` spells a special token.
+    pub(crate) fn hear(&mut self, id: u32, said: &str, special: impl FnOnce() -> Option<String>) {
         let mark = self.marks.iter().find(|token| token.id == id).copied();
         let spelled =
             mark.map_or(0, |mark| if said.ends_with(mark.spelling) { mark.spelling.len() } else { 0 });
         // Before it there may be the rest of a character that it ends.
         self.hear_text(said.len() - spelled);
-        self.ahead.extend(mark.map(|mark| (spelled, Some(mark))));
+        self.ahead.extend(mark.map(|mark| (spelled, Heard::Mark(mark))));
+        if mark.is_none() && self.state.listener.is_some() {
+            self.ahead.extend(special().map(|spelling| (0, Heard::Special(spelling))));
+        }
     }
 
     /// Bytes of no token, on their way into the filter.
     pub(crate) fn hear_text(&mut self, len: usize) {
-        self.ahead.push_back((len, None));
+        self.ahead.push_back((len, Heard::Text));
+    }
+
+    /// Ends an answer that nobody waits for: what was held back is a call if it is whole, and text if not.
+    pub(crate) fn end(&mut self) {
+        if let Some(mut listener) = self.state.listener.take() {
+            let (answer, calls) = listener.finish();
+            self.said.push(&Parts { answer, calls, ..Parts::default() });
+        }
     }
 
     /// What came out of the filter, in parts. `last`: no more will come.
     pub(crate) fn give(&mut self, mut text: &str, last: bool) -> Parts {
         let mut parts = Parts::default();
-        while let Some((len, mark)) = self.ahead.front_mut() {
+        while let Some((len, heard)) = self.ahead.front_mut() {
             let Some((now, rest)) = text.split_at_checked((*len).min(text.len())) else { break };
             (*len, text) = (*len - now.len(), rest);
             let over = *len == 0;
-            match *mark {
-                None if !now.is_empty() => self.state.text(now, &mut parts),
-                Some(mark) if over => self.state.mark(mark, &mut parts),
+            match heard {
+                Heard::Text if !now.is_empty() => self.state.text(now, &mut parts),
+                Heard::Mark(mark) if over => self.state.mark(*mark, &mut parts),
+                Heard::Special(spelling) if over => self.state.special(spelling, &mut parts),
                 _ => {}
             }
             if !over {
@@ -315,164 +396,4 @@ impl Cut {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::stop::StopFilter;
-
-    fn cut(prompt: &str, shown: bool) -> impl Fn(bool) -> Cut {
-        move |tags| {
-            let kind = if tags { &TAGS[..] } else { &CHANNELS };
-            let marks = (1..).zip(kind).map(|(id, &(mark, spelling))| Token { id, mark, spelling, shown });
-            let (state, ahead, said) = (State::after(prompt, tags), VecDeque::new(), Parts::default());
-            Cut { marks: marks.collect(), ahead, state, said }
-        }
-    }
-
-    /// Text as tokens: marks, each with its id, and what is between them.
-    fn tokens<'t>(cut: &Cut, mut text: &'t str) -> Vec<(u32, &'t str)> {
-        let mut tokens = Vec::new();
-        while !text.is_empty() {
-            let found = cut.marks.iter().filter_map(|m| Some((text.find(m.spelling)?, m)));
-            let (at, id, len) = found
-                .min_by_key(|(at, _)| *at)
-                .map_or((text.len(), 0, 0), |(at, m)| (at, m.id, m.spelling.len()));
-            let (before, rest) = text.split_at(at);
-            let (mark, rest) = rest.split_at(len);
-            tokens.extend([(0, before), (id, mark)].into_iter().filter(|(_, t)| !t.is_empty()));
-            text = rest;
-        }
-        tokens
-    }
-
-    /// Thoughts, the answer and the text that shows, in the end.
-    fn told(mut cut: Cut, tokens: &[(u32, &str)], stops: &[&str]) -> [String; 3] {
-        let mut stop = StopFilter::new(&stops.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
-        let (mut all, mut shows) = (Parts::default(), String::new());
-        let mut give = |cut: &mut Cut, text: &str, last| {
-            shows += text;
-            all.push(&cut.give(text, last));
-        };
-        for (id, text) in tokens {
-            let shown = *id == 0 || cut.marks[0].shown;
-            let said = if shown { *text } else { "" };
-            cut.hear(*id, said);
-            let piece = stop.push(said);
-            give(&mut cut, &piece, stop.stopped());
-            if stop.stopped() {
-                break;
-            }
-        }
-        give(&mut cut, &stop.finish(), true);
-        assert_eq!(cut.said, all);
-        [all.thinking, all.answer, shows]
-    }
-
-    /// By every way of cutting what is between the marks, and with stop strings that hold it back.
-    fn check(tags: bool, prompt: &str, text: &str, thinking: &str, answer: &str) {
-        for (shown, stops) in [
-            (true, &[][..]),
-            (false, &[]),
-            (true, &["</think>!", "<|message|>!", "\n\n\n\n", "think>!"]),
-            (false, &["Über 2\n\nund 2.\n\n\n4!", "é.\nassistantfinal\n4!", "ab!", "\n\n\n\n5"]),
-        ] {
-            let cut = cut(prompt, shown);
-            let whole = tokens(&cut(tags), text);
-            let shows: String = whole.iter().filter(|(id, _)| shown || *id == 0).map(|(_, t)| *t).collect();
-            let want = [thinking.to_owned(), answer.to_owned(), shows];
-            assert_eq!(told(cut(tags), &whole, stops), want, "{text:?} {stops:?}");
-            for at in (1..text.len()).filter(|at| text.is_char_boundary(*at)) {
-                let (mut start, mut two) = (0, Vec::new());
-                for &(id, token) in &whole {
-                    let inner = at.checked_sub(start).filter(|n| id == 0 && *n < token.len()).unwrap_or(0);
-                    let (a, b) = token.split_at(inner);
-                    two.extend([(id, a), (id, b)].into_iter().filter(|(_, t)| !t.is_empty()));
-                    start += token.len();
-                }
-                assert_eq!(told(cut(tags), &two, stops), want, "{text:?} at {at}, {stops:?}");
-            }
-            let letters = whole.iter().flat_map(|&(id, token)| {
-                let n = if id == 0 { token.chars().count() } else { 1 };
-                let ends = (0..=n).map(move |i| {
-                    if i == n { token.len() } else { token.char_indices().nth(i).map_or(0, |(at, _)| at) }
-                });
-                ends.clone().zip(ends.skip(1)).map(move |(a, b)| (id, &token[a..b]))
-            });
-            assert_eq!(told(cut(tags), &letters.collect::<Vec<_>>(), stops), want, "{text:?} by letters");
-        }
-    }
-
-    #[test]
-    fn tags_part_a_thought_from_the_answer() {
-        let check = |prompt, text, thinking, answer| check(true, prompt, text, thinking, answer);
-        check("", "<think>\nÜber 2\n\nund 2.\n</think>\n\n4.\n", "Über 2\n\nund 2.", "4.\n");
-        check("", " \n<think>a</think>b", "a", "b");
-        check("", "<think>\n\n</think>\n\n4", "", "4");
-        check("", "<think>\nIt is\n", "It is", "");
-        check("", "<think>", "", "");
-        // None, and what is said about them.
-        check("", "\n\n 4 ", "", "\n\n 4 ");
-        check("", "  \n", "", "  \n");
-        check("", "", "", "");
-        check("Q: <think>\n", "\na</think>b", "a", "b");
-        check("Q: <think>\n", "<think>\na\n</think>\nb", "a", "b");
-        check("Q: <think>\n\n</think>\n\n", "\nb\n", "", "b\n");
-        check("Q: <think> A:", "b", "", "b");
-    }
-
-    #[test]
-    fn tags_are_spoken_of_elsewhere() {
-        let said = |prompt, text| {
-            let cut = cut(prompt, true)(true);
-            told(cut.clone(), &tokens(&cut, text), &[])
-        };
-        let text = "Use <think> and </think>.";
-        assert_eq!(said("", text), ["", text, text]);
-        assert_eq!(said("", "</think>."), ["", "</think>.", "</think>."]);
-        let text = "<think>a <think> b</think>c <think>d</think>";
-        assert_eq!(said("", text), ["a <think> b", "c <think>d</think>", text]);
-        // Letters are no mark.
-        let letters = told(cut("", true)(true), &[(0, "<think>"), (0, "a</think>")], &[]);
-        assert_eq!(letters, ["", "<think>a</think>", "<think>a</think>"]);
-    }
-
-    #[test]
-    fn channels_part_thoughts_from_the_answer() {
-        let check = |prompt, text, thinking, answer| check(false, prompt, text, thinking, answer);
-        let prompt = "<|start|>user<|message|>2+2?<|end|><|start|>assistant";
-        let two = "<|channel|>analysis<|message|>\nHm, é.\n<|end|><|start|>assistant<|channel|>final<|message|>\n4.\n";
-        check(prompt, two, "\nHm, é.\n", "\n4.\n");
-        // Several of each, and a header that has more.
-        check(
-            prompt,
-            "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary<|message|>b<|end|>\
-             <|start|>assistant<|channel|>analysis<|message|>c<|end|>\
-             <|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}",
-            "a\n\nc",
-            "b\n\n{}",
-        );
-        check(prompt, "<|message|>b", "", "b");
-        check(prompt, "<|channel|>anal", "", "");
-        check(prompt, "<|channel|>analysis<|message|>a<|end|><|start|>assis", "a", "");
-        // Without a header, and where the prompt began more of it.
-        check("", "b", "", "b");
-        check(prompt, "4.", "", "4.");
-        check("<|start|>assistant<|channel|>anal", "ysis<|message|>a", "a", "");
-        check("<|start|>assistant<|channel|>analysis<|message|>", "a<|end|>b", "a", "b");
-        check("<|start|>assistant<|channel|>final<|message|>", "b", "", "b");
-        check("<|start|>assistant<|message|>", "b", "", "b");
-        check("<|start|>user<|message|>2+2?<|end|>", "b", "", "b");
-        let letters =
-            told(cut(prompt, false)(false), &[(2, ""), (0, "final"), (3, ""), (0, "<|end|>a")], &[]);
-        assert_eq!(letters, ["", "<|end|>a", "final<|end|>a"]);
-    }
-
-    #[test]
-    fn a_stop_string_ends_either_part() {
-        let cut = |tags| cut("", true)(tags);
-        let text = tokens(&cut(true), "<think>\na b\nc</think>\n\nd e").into_iter().collect::<Vec<_>>();
-        assert_eq!(told(cut(true), &text, &["b"]), ["a ", "", "<think>\na "]);
-        assert_eq!(told(cut(true), &text, &["e"])[..2], ["a b\nc", "d "]);
-        assert_eq!(told(cut(true), &text, &["c</think>"])[..2], ["a b", ""]);
-        assert_eq!(told(cut(true), &text, &["think>\n\n"]), ["a b\nc", "", "<think>\na b\nc</"]);
-    }
-}
+mod tests;

@@ -1,15 +1,12 @@
 //! What a model thinks is no part of its answer: as it comes, in the next turn, and in files.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/script.rs"]
-mod script;
+#[path = "common/words.rs"]
+mod words;
 
 use ogive::sampler::Chain;
 use ogive::tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use ogive::{Chat, Generate, Model, Prompt};
-use script::script_after;
-use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
 
 /// Reads `reasoning_content`, as Qwen3's does.
@@ -37,40 +34,19 @@ const ANALYSIS: [&str; 11] = [
     "Four.",
 ];
 
-/// Small and random, with words of our own: the marks of `template`, and what is said here.
+/// With the marks of `template`, and what is said here.
 fn model(folder: &Path, template: &str) -> Model {
-    let golden = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/llama"));
-    for file in ["config.json", "model.safetensors"] {
-        fs::copy(golden.join(file), folder.join(file)).unwrap();
-    }
-    let special = ["<unk>", "<s>", "<|im_end|>", "<|user|>", "<|assistant|>", "<|return|>", "<|call|>"];
+    let special = ["<|im_end|>", "<|user|>", "<|assistant|>", "<|return|>", "<|call|>"];
     let channels = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>"];
     let channels = if template == CHANNELS { &channels[..] } else { &[] };
     let plain = ["<think>", "</think>", "Hm.", "Four.", "user", "assistant", "analysis", "final"];
-    let special = special.iter().chain(channels);
-    let added = special.map(|name| (name, true)).chain(plain.iter().map(|name| (name, false)));
-    let added = (0..).zip(added).map(|(id, (name, special))| {
-        json!({ "id": id, "content": name, "special": special, "single_word": false, "lstrip": false,
-            "rstrip": false, "normalized": false })
-    });
-    let added: Vec<Value> = added.collect();
-    let letters = ('a'..='z').chain(['Ċ', 'Ġ']).map(String::from);
-    let vocab = (added.len()..).zip(letters).map(|(id, letter)| (letter, json!(id)));
-    let bytes = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true });
-    let tokenizer = json!({ "version": "1.0", "added_tokens": added, "pre_tokenizer": bytes, "decoder": bytes,
-        "model": { "type": "BPE", "vocab": serde_json::Map::from_iter(vocab), "merges": [] } });
-    fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
-    let config = json!({ "eos_token": "<|im_end|>" });
-    fs::write(folder.join("tokenizer_config.json"), config.to_string()).unwrap();
-    ogive::open(folder).unwrap()
+    words::model(folder, &[&special, channels].concat(), &plain)
 }
 
 /// Draws these words after what `template` makes of the messages.
 fn script(model: &Model, template: &str, messages: &[Message], words: &[&str]) -> Chain {
     let prompt = ChatTemplate::new(template).unwrap().render_chat(messages, &ChatOptions::default()).unwrap();
-    let encode = |text: &str| model.encode(&Prompt::Rendered(text.into())).unwrap();
-    let ids = words.iter().flat_map(|word| encode(word)).collect();
-    script_after(encode(&prompt).len(), ids)
+    words::script(model, &prompt, words)
 }
 
 fn chat(model: &Model, template: &str) -> Chat {

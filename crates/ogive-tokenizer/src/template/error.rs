@@ -42,6 +42,11 @@ pub enum TemplateError {
         /// What is wrong with them.
         message: String,
     },
+    /// Tools were to be called, and the template has no place for that.
+    #[error(
+        "chat template does not show how its model calls tools; is the model made for that? (some have another template for it)"
+    )]
+    NoCalls,
 }
 
 impl TemplateError {

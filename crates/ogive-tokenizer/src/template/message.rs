@@ -1,5 +1,6 @@
 //! A turn of a conversation, as templates see it.
 
+use crate::tools::{CallSyntax, ToolCall};
 use serde_json::{Value as Json, json};
 use std::{any::Any, fmt, sync::Arc};
 
@@ -23,13 +24,17 @@ pub struct Message {
     pub thinking: String,
     /// What is shown before that is said: images.
     pub attached: Vec<Attached>,
+    /// What is called after that is said.
+    pub calls: Vec<ToolCall>,
+    /// The id and name of the call that this is the [result](ToolCall::result) of.
+    pub result_of: Option<(String, String)>,
 }
 
 impl Message {
     /// A message of `role` that says `content`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        let (thinking, attached) = Default::default();
-        Self { role: role.into(), content: content.into(), thinking, attached }
+        let (thinking, attached, calls, result_of) = Default::default();
+        Self { role: role.into(), content: content.into(), thinking, attached, calls, result_of }
     }
 
     /// The same with what was thought before it was said.
@@ -45,8 +50,21 @@ impl Message {
         self
     }
 
+    /// The same with calls after it.
+    #[must_use]
+    pub fn calls(self, calls: Vec<ToolCall>) -> Self {
+        Self { calls, ..self }
+    }
+
     /// What a template sees. In parts, a list of what is shown and of what is said, or as what is said alone.
-    pub(super) fn to_json(&self, in_parts: bool) -> Json {
+    pub(super) fn to_json(&self, in_parts: bool, syntax: Option<&CallSyntax>) -> Json {
+        if syntax.is_some_and(|syntax| syntax.one_text)
+            && ![&self.content, &self.thinking].iter().any(|t| t.is_empty())
+        {
+            let thinking = [self.thinking.as_str(), &self.content].join("\n\n");
+            let content = String::new();
+            return Self { thinking, content, ..self.clone() }.to_json(in_parts, syntax);
+        }
         let content = if in_parts {
             let shown = self.attached.iter().map(|what| json!({ "type": what.kind }));
             let said = Some(&self.content).filter(|said| !said.is_empty() || self.attached.is_empty());
@@ -58,6 +76,14 @@ impl Message {
         if !self.thinking.is_empty() {
             message["reasoning_content"] = self.thinking.as_str().into();
             message["thinking"] = self.thinking.as_str().into();
+        }
+        if !self.calls.is_empty() {
+            let as_text = syntax.is_some_and(|syntax| syntax.arguments_as_text);
+            message["tool_calls"] = self.calls.iter().map(|call| call.to_json(as_text)).collect();
+        }
+        if let Some((id, name)) = &self.result_of {
+            message["tool_call_id"] = id.as_str().into();
+            message["name"] = name.as_str().into();
         }
         message
     }

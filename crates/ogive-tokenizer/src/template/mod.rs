@@ -41,6 +41,7 @@ mod values;
 use std::fmt;
 use std::sync::OnceLock;
 
+use crate::tools::{CallSyntax, Tool};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Output, State, Value};
@@ -82,6 +83,8 @@ pub struct ChatTemplate {
     source: String,
     /// Whether it reads no message that is not in parts, once that was found out.
     wants_parts: OnceLock<bool>,
+    /// How it writes calls, if it does, once that was found out.
+    pub(crate) calls: OnceLock<Option<CallSyntax>>,
 }
 
 impl fmt::Debug for ChatTemplate {
@@ -100,7 +103,9 @@ pub struct ChatOptions {
     pub bos_token: String,
     /// The text of the token that ends a sequence; empty where there is none.
     pub eos_token: String,
-    /// Further variables, such as `enable_thinking` or `tools`. They win over the fields above.
+    /// Functions that the model may call.
+    pub tools: Vec<Tool>,
+    /// Further variables, such as `enable_thinking`. They win over the fields above.
     pub variables: serde_json::Map<String, Json>,
     /// What `strftime_now` prints; the system's clock, in UTC, if absent.
     pub now: Option<DateTime>,
@@ -112,6 +117,7 @@ impl Default for ChatOptions {
             add_generation_prompt: true,
             bos_token: String::new(),
             eos_token: String::new(),
+            tools: Vec::new(),
             variables: serde_json::Map::new(),
             now: None,
         }
@@ -132,7 +138,7 @@ impl ChatTemplate {
             .map_err(|fault| TemplateError::Syntax { line: fault.line, message: fault.message })?;
         let mut env = environment();
         env.add_template_owned(NAME, rewritten).map_err(|e| TemplateError::syntax(&e))?;
-        Ok(Self { env, source: source.to_string(), wants_parts: OnceLock::new() })
+        Ok(Self { env, source: source.to_string(), wants_parts: OnceLock::new(), calls: OnceLock::new() })
     }
 
     /// The template as it was given.
@@ -202,9 +208,16 @@ impl ChatTemplate {
         in_parts: bool,
         options: &ChatOptions,
     ) -> Result<String, TemplateError> {
-        let messages: Vec<Json> = messages.iter().map(|message| message.to_json(in_parts)).collect();
+        let json = |message: &Message| {
+            let syntax = Some(message).filter(|m| !m.calls.is_empty()).and_then(|_| self.call_syntax().ok());
+            message.to_json(in_parts, syntax)
+        };
+        let messages: Vec<Json> = messages.iter().map(json).collect();
         let mut variables = serde_json::Map::new();
         variables.insert("messages".into(), messages.into());
+        if !options.tools.is_empty() {
+            variables.insert("tools".into(), options.tools.iter().map(Tool::to_json).collect());
+        }
         variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
         variables.insert("bos_token".into(), options.bos_token.as_str().into());
         variables.insert("eos_token".into(), options.eos_token.as_str().into());

@@ -1,0 +1,95 @@
+//! Calls whose arguments stand between tags, each by itself: `<function=f><parameter=a>1</parameter></function>`.
+
+use super::{Tool, ToolCall, literal, name};
+use serde_json::{Map, Value as Json};
+
+/// What stands where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tags {
+    /// Before the name.
+    pub(super) open: String,
+    /// Before an argument's name.
+    pub(super) key: String,
+    /// Between an argument's name and its value.
+    pub(super) value: Between,
+    /// Behind a value.
+    pub(super) end: String,
+    /// Behind the call.
+    pub(super) close: String,
+}
+
+/// What stands between an argument's name and its value, which may say what kind of value it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Between {
+    Always(String),
+    /// `before`, something, `after`. That something is `text` for a text.
+    By {
+        before: String,
+        text: String,
+        after: String,
+    },
+}
+
+impl Between {
+    /// Passes it; whether it says that a text follows, or that none does.
+    fn pass<'t>(&self, text: &'t str) -> Option<(Option<bool>, &'t str)> {
+        match self {
+            Self::Always(between) => Some((None, after(text, between)?)),
+            Self::By { before, text: of_text, after: behind } => {
+                let rest = after(text, before)?;
+                let at = rest.find(behind.as_str())?;
+                Some((Some(rest[..at] == **of_text), &rest[at + behind.len()..]))
+            }
+        }
+    }
+}
+
+impl Tags {
+    /// The call that a text begins with, behind its `open`, and what follows it.
+    pub(super) fn call<'t>(&self, text: &'t str, tools: &[Tool]) -> Option<(ToolCall, &'t str)> {
+        let (name, mut rest) = name(text)?;
+        let tool = tools.iter().find(|tool| tool.name == name);
+        let (key_mark, close) = (self.key.trim(), self.close.trim());
+        let mut arguments = Map::new();
+        loop {
+            let next = rest.find(key_mark);
+            let over = rest.find(close).filter(|_| !close.is_empty());
+            let Some(at) = next.filter(|key| over.is_none_or(|over| *key < over)) else {
+                // The end of what a call without a closing tag has, or one that was cut short.
+                let rest = over
+                    .map_or_else(|| close.is_empty().then_some(rest), |at| Some(&rest[at + close.len()..]))?;
+                return Some((ToolCall::new("", name, arguments), rest));
+            };
+            let text = &rest[at + key_mark.len()..];
+            let between = match &self.value {
+                Between::Always(between) => between,
+                Between::By { before, .. } => before,
+            };
+            let end = text.find(between.trim())?;
+            let key = text[..end].trim();
+            let (is_text, text) = self.value.pass(&text[end..])?;
+            let end = text.find(self.end.trim())?;
+            // A newline on either side belongs to tags that have one.
+            let lines = self.end.starts_with('\n');
+            let said = text[..end].strip_suffix('\n').filter(|_| lines).unwrap_or(&text[..end]);
+            let is_text = is_text.unwrap_or_else(|| tool.is_some_and(|tool| tool.takes_text(key)));
+            arguments.insert(key.to_owned(), value(said, is_text));
+            rest = &text[end + self.end.trim().len()..];
+        }
+    }
+}
+
+/// A value as it stands between tags. What is no text is JSON, and of some templates Python, by the way they print it.
+fn value(said: &str, is_text: bool) -> Json {
+    let whole = said.trim().strip_prefix("<![CDATA[").and_then(|said| said.strip_suffix("]]>"));
+    let said = whole.unwrap_or(said);
+    let read = || serde_json::from_str(said.trim()).ok().or_else(|| literal::python(said.trim()));
+    (!is_text).then(read).flatten().unwrap_or_else(|| said.into())
+}
+
+/// What follows `mark`, which the text begins with, but for spaces around it that models may leave out; those at its end are its own.
+fn after<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
+    let rest = text.trim_start().strip_prefix(mark.trim())?;
+    let spaces = &mark[mark.trim_end().len()..];
+    Some(rest.strip_prefix(spaces).unwrap_or(rest))
+}

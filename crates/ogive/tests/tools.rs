@@ -1,0 +1,260 @@
+//! Calls of tools are no part of an answer, and the template writes them as the model did.
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/words.rs"]
+mod words;
+
+use ogive::tokenizer::template::{ChatOptions, ChatTemplate, Message};
+use ogive::{Chat, Generate, Model, Tool, ToolCall};
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::path::Path;
+
+const NOW: &str = r#"{"name": "now", "arguments": {"zone": "cet"}}"#;
+const ZONE: &str = r#"{"zone": "cet"}"#;
+
+/// Between tags that texts show, as Qwen's.
+const TAGS: &str = "{% if tools %}{{ tools|length }}{% endif %}{% for m in messages %}{{ '<|' ~ m.role ~ '|>' ~ m.content }}\
+    {% for c in m.tool_calls or [] %}{{ '\n<tool_call>\n' if m.content or not loop.first else '<tool_call>\n' }}\
+    {{ {'name': c.function.name, 'arguments': c.function.arguments}|tojson ~ '\n</tool_call>' }}{% endfor %}\
+    <|im_end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
+/// Behind marks that texts do not show, as Mistral's.
+const MARKS: &str = "{% for m in messages %}{{ '<|' ~ m.role ~ '|>' ~ m.content }}\
+    {% for c in m.tool_calls or [] %}{{ '[TOOL_CALLS]' ~ c.function.name ~ '[ARGS]' ~ c.function.arguments|tojson }}{% endfor %}\
+    <|im_end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
+/// Without any, as Llama 3's.
+const BARE: &str = "{% for m in messages %}{{ '<|' ~ m.role ~ '|>' }}{% if m.tool_calls %}\
+    {{ {'name': m.tool_calls[0].function.name, 'arguments': m.tool_calls[0].function.arguments}|tojson }}\
+    {% else %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
+/// To whom a message is, as gpt-oss's, which has either a text or a thought before a call.
+const CHANNELS: &str = "{% for m in messages %}{% if m.tool_calls %}\
+    {% if m.content and m.thinking %}{{ raise_exception('both') }}{% endif %}\
+    {% if m.content or m.thinking %}{{ '<|start|>assistant<|channel|>analysis<|message|>' ~ (m.content or m.thinking) ~ '<|end|>' }}{% endif %}\
+    {% set c = m.tool_calls[0].function %}\
+    {{ '<|start|>assistant to=functions.' ~ c.name ~ '<|channel|>commentary json<|message|>' ~ c.arguments|tojson ~ '<|call|>' }}\
+    {% elif m.role == 'tool' %}{{ '<|start|>functions.' ~ m.name ~ ' to=assistant<|channel|>commentary<|message|>' ~ m.content ~ '<|end|>' }}\
+    {% else %}{{ '<|start|>' ~ m.role ~ ('<|channel|>final' if m.role == 'assistant' else '') ~ '<|message|>' ~ m.content ~ '<|end|>' }}\
+    {% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}";
+
+/// A template, what is said, and what that is: thoughts, answer, and whether `now` is called.
+const SAID: [(&str, &[&str], [&str; 2], bool); 15] = [
+    (TAGS, &["<tool_call>", "\n", NOW, "\n", "</tool_call>", "<|im_end|>"], ["", ""], true),
+    (TAGS, &["See.", "\n", "<tool_call>", NOW, "</tool_call>", "\n", "<|im_end|>"], ["", "See.\n"], true),
+    (
+        TAGS,
+        &["<think>", "Hm.", "</think>", "\n", "<tool_call>", NOW, "</tool_call>", "<|im_end|>"],
+        ["Hm.", ""],
+        true,
+    ),
+    (TAGS, &["<think>", "<tool_call>", "</think>", "See.", "<|im_end|>"], ["<tool_call>", "See."], false),
+    // No call, half of one, and none of a call.
+    (TAGS, &["See.", "<|im_end|>"], ["", "See."], false),
+    (TAGS, &["See.", "\n", "<tool_call>", "\n", "{"], ["", "See.\n<tool_call>\n{"], false),
+    (
+        TAGS,
+        &["<tool_call>", ZONE, "</tool_call>", "<|im_end|>"],
+        ["", "<tool_call>{\"zone\": \"cet\"}</tool_call>"],
+        false,
+    ),
+    (MARKS, &["[TOOL_CALLS]", "now", "[ARGS]", ZONE, "<|im_end|>"], ["", ""], true),
+    (MARKS, &["See.", "[TOOL_CALLS]", "now", "[ARGS]", ZONE, "<|im_end|>"], ["", "See."], true),
+    (MARKS, &["See.", "[ARGS]", "now", "[TOOL_CALLS]", "<|im_end|>"], ["", "See.now"], false),
+    (BARE, &[NOW, "<|im_end|>"], ["", ""], true),
+    (BARE, &["\n", "{", "See.", "<|im_end|>"], ["", "\n{See."], false),
+    (
+        BARE,
+        &["See.", NOW, "<|im_end|>"],
+        ["", "See.{\"name\": \"now\", \"arguments\": {\"zone\": \"cet\"}}"],
+        false,
+    ),
+    (
+        CHANNELS,
+        &[
+            "<|channel|>",
+            "analysis",
+            "<|message|>",
+            "Hm.",
+            "<|end|>",
+            "<|start|>",
+            "assistant",
+            "<|channel|>",
+            "commentary",
+            "<|message|>",
+            "See.",
+            "<|end|>",
+            "<|start|>",
+            "assistant",
+            "<|channel|>",
+            "commentary",
+            " to=functions.now",
+            " ",
+            "<|constrain|>",
+            "json",
+            "<|message|>",
+            ZONE,
+            "<|call|>",
+        ],
+        ["Hm.", "See."],
+        true,
+    ),
+    (
+        CHANNELS,
+        &[" to=functions.now", "<|channel|>", "commentary", "<|message|>", "{", "<|call|>"],
+        ["", "{"],
+        false,
+    ),
+];
+
+fn model(folder: &Path, template: &str) -> Model {
+    let special = [
+        "<|im_end|>",
+        "<|user|>",
+        "<|assistant|>",
+        "<|tool|>",
+        "<|return|>",
+        "<|call|>",
+        "[TOOL_CALLS]",
+        "[ARGS]",
+    ];
+    let channels = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|constrain|>"];
+    let channels = if template == CHANNELS { &channels[..] } else { &[] };
+    let plain = [
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+        NOW,
+        ZONE,
+        "{",
+        "Hm.",
+        "See.",
+        "now",
+        "assistant",
+        "analysis",
+        "commentary",
+        "json",
+        " to=functions.now",
+    ];
+    words::model(folder, &[&special, channels].concat(), &plain)
+}
+
+fn tool() -> Tool {
+    let zone = json!({ "type": "object", "properties": { "zone": { "type": "string" } } });
+    Tool::new("now", "What time it is", zone)
+}
+
+fn chat(model: &Model, template: &str) -> Chat {
+    let chat = Chat::new(model.session().unwrap(), ChatTemplate::new(template).unwrap()).unwrap();
+    chat.tools([tool()]).unwrap()
+}
+
+fn rendered(template: &str, messages: &[Message]) -> String {
+    let mut options = ChatOptions::default();
+    options.tools = vec![tool()];
+    ChatTemplate::new(template).unwrap().render_chat(messages, &options).unwrap()
+}
+
+fn call(n: usize) -> ToolCall {
+    let arguments: Map<String, Value> = serde_json::from_str(ZONE).unwrap();
+    ToolCall::new(format!("call{n:05}"), "now", arguments)
+}
+
+#[test]
+fn calls_are_told_from_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    for (template, words, [thinking, answer], called) in SAID {
+        let model = model(folder.path(), template);
+        let mut chat = chat(&model, template);
+        let question = Message::new("user", "q");
+        let chain = words::script(&model, &rendered(template, std::slice::from_ref(&question)), words);
+        let mut reply = chat.send_with("q", &Generate::greedy().max_tokens(words.len()), chain).unwrap();
+        let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
+        while let Some(parts) = reply.step_parts().unwrap() {
+            text += &parts.answer;
+            thought += &parts.thinking;
+            calls.extend(parts.calls);
+        }
+        let want = if called { vec![call(1)] } else { Vec::new() };
+        assert_eq!((&*thought, &*text, &calls), (thinking, answer, &want), "{words:?}");
+        assert_eq!((reply.thinking(), reply.calls()), (thinking, &*want), "{words:?}");
+        drop(reply);
+        let content = if called { answer.trim_end() } else { answer };
+        let message = Message::new("assistant", content).thinking(thinking).calls(want);
+        assert_eq!(chat.messages()[..], [question, message], "{words:?}");
+    }
+}
+
+#[test]
+fn the_model_goes_on_with_what_came_of_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("talk.session");
+    for (template, words, ..) in SAID.into_iter().filter(|said| said.3) {
+        let model = model(folder.path(), template);
+        let mut first = chat(&model, template);
+        let mut said = vec![Message::new("user", "q")];
+        let chain = words::script(&model, &rendered(template, &said), words);
+        first.send_with("q", &Generate::greedy(), chain).unwrap().text().unwrap();
+        let result = call(1).result("noon");
+        first.messages().push(result.clone());
+        first.save(&path).unwrap();
+        said = first.messages().clone();
+        let later = Chat::new(model.load_session(&path).unwrap(), ChatTemplate::new(template).unwrap());
+        for mut chat in [first, later.unwrap().tools([tool()]).unwrap()] {
+            assert_eq!(*chat.messages(), said);
+            let prompt = rendered(template, &said);
+            assert!(prompt.contains("cet") && prompt.contains("noon"), "{prompt}");
+            let mut reply =
+                chat.reply_with(&Generate::greedy(), words::script(&model, &prompt, words)).unwrap();
+            reply.text().unwrap();
+            assert_eq!(reply.calls(), [call(2)], "ids are counted on");
+            drop(reply);
+            assert_eq!(chat.messages().len(), 4);
+            // Without a token the result stays, where a question would go.
+            let none =
+                chat.reply_with(&Generate::greedy().max_tokens(1), ogive::sampler::Chain::greedy()).unwrap();
+            drop(none);
+            assert_eq!((chat.messages().len(), &chat.messages()[2]), (4, &result));
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_dropped_keeps_what_was_held_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model(folder.path(), TAGS);
+    let words = ["See.", "<tool_call>", NOW, "</tool_call>", "<|im_end|>"];
+    for (drawn, content, calls) in [(2, "See.<tool_call>", vec![]), (3, "See.", vec![call(1)])] {
+        let mut chat = chat(&model, TAGS);
+        let chain = words::script(&model, &rendered(TAGS, &[Message::new("user", "q")]), &words);
+        let mut reply = chat.send_with("q", &Generate::greedy(), chain).unwrap();
+        while reply.generation().ids().len() < drawn {
+            reply.step().unwrap();
+        }
+        drop(reply);
+        assert_eq!(chat.messages()[1], Message::new("assistant", content).calls(calls));
+    }
+}
+
+#[test]
+fn a_template_for_tools_is_taken_where_the_main_one_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    model(folder.path(), TAGS);
+    let mut config = json!({ "eos_token": "<|im_end|>", "chat_template": plain });
+    for there in [false, true] {
+        if there {
+            config["chat_template"] =
+                json!([{ "name": "default", "template": plain }, { "name": "tool_use", "template": TAGS }]);
+        }
+        fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+        let chat = ogive::open(folder.path()).unwrap().chat().unwrap();
+        let had = chat.tools([tool()]);
+        assert_eq!(had.is_ok(), there);
+        if let Err(e) = had {
+            assert!(
+                e.to_string().starts_with("chat template does not show how its model calls tools"),
+                "{e}"
+            );
+        }
+    }
+}
