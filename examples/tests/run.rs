@@ -4,6 +4,10 @@
 //! for `--example` is where people look; Cargo tells a test no path to those, so it is found beside the test itself.
 #![allow(clippy::unwrap_used)]
 
+// Both run programs as users do.
+#[path = "../../crates/ogive-cli/tests/common/chain.rs"]
+mod chain;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -88,6 +92,30 @@ fn an_image_is_read_once() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("MODEL IMAGE [QUESTION]"), "{output:?}");
     let output = start("14_look", &[model.path(), "nowhere.png".as_ref()]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("nowhere.png"), "{output:?}");
+}
+
+/// Multiplies whatever it is asked, and says what came of it.
+#[test]
+fn a_model_calls_functions() {
+    let tokens = [
+        ("<s>", true),
+        ("<|im_end|>", true),
+        ("<|asked|>", true),
+        ("<|told|>", true),
+        ("<call>", false),
+        (r#"{"name": "multiply", "arguments": {"a": 3, "b": 4}}"#, false),
+        ("12.", false),
+        (r#"{"result":12.0}"#, false),
+    ];
+    let template = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}\
+        {{ '<call>' ~ {'name': c.function.name, 'arguments': c.function.arguments}|tojson }}{% endfor %}<|im_end|>{% endfor %}\
+        {% if add_generation_prompt %}{{ '<|told|>' if messages[-1].role == 'tool' else '<|asked|>' }}{% endif %}";
+    let folder = tempfile::tempdir().unwrap();
+    chain::write_model(folder.path(), &tokens, &[&[2, 4, 5, 1], &[3, 6, 1]], template);
+    let text = run("15_tools", &[folder.path(), "o".as_ref()]);
+    assert_eq!(text, "\nmultiply {\"a\":3,\"b\":4} -> {\"result\":12.0}\n12.\n");
+    let output = start("15_tools", &[]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("MODEL [QUESTION]"), "{output:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! One loop for `run` and `chat`, over what the library gives for plain prompts and for conversations.
 
 use crate::args::Context;
+use crate::calling;
 use crate::error::Result;
 use crate::options::progress;
 use crate::output;
@@ -60,12 +61,35 @@ impl Ended {
     }
 }
 
-/// Writes a piece where it belongs: what is thought is for people.
-pub(crate) fn write(parts: &Parts, context: &Context) -> Result<()> {
-    if !context.quiet {
-        output::thought(&parts.thinking);
+/// Writes pieces where they belong: what is thought is for people.
+pub(crate) struct Writer<'c> {
+    context: &'c Context,
+    /// Whether a line of the answer is begun.
+    begun: bool,
+}
+
+impl<'c> Writer<'c> {
+    pub(crate) fn new(context: &'c Context) -> Self {
+        Self { context, begun: false }
     }
-    if parts.answer.is_empty() { Ok(()) } else { output::write(parts.answer.as_bytes()) }
+
+    pub(crate) fn write(&mut self, parts: &Parts) -> Result<()> {
+        if !self.context.quiet {
+            output::thought(&parts.thinking);
+        }
+        if !parts.answer.is_empty() {
+            self.begun = !parts.answer.ends_with('\n');
+            output::write(parts.answer.as_bytes())?;
+        }
+        for call in &parts.calls {
+            // A line each, whatever was said before.
+            if std::mem::replace(&mut self.begun, true) {
+                output::write(b"\n")?;
+            }
+            output::write(calling::json(call).to_string().as_bytes())?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs an answer to its end or to Ctrl-C and hands each piece on.

@@ -7,6 +7,7 @@
 
 mod answer;
 mod args;
+mod calling;
 mod commands;
 mod constraint;
 mod drafting;

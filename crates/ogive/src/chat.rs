@@ -61,7 +61,8 @@ impl Chat {
 
     /// Lets the model call these functions, instead of those it had. It is told of them by the template, which also shows how it
     /// [writes calls](crate::tokenizer::tools::CallSyntax). What it calls is in [`Reply::calls`], and nothing is run: you do that, say what
-    /// came of it by [`ToolCall::result`], and have the model [go on](Self::reply).
+    /// came of it by [`ToolCall::result`], and have the model [go on](Self::reply). Saved conversations have the calls, and not the tools: give
+    /// them again.
     ///
     /// ```no_run
     /// # fn main() -> ogive::Result<()> {
@@ -88,13 +89,14 @@ impl Chat {
     /// ```
     ///
     /// # Errors
-    /// If the template shows no calls. Some models have another for this, under the name `tool_use`: it is taken then, if there is one.
+    /// If the template shows no calls. Some models have another for this, under the name `tool_use`: it is taken in place of their main one then.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Result<Self> {
         self.options.tools = tools.into_iter().collect();
         if let Err(none) = self.template.call_syntax() {
-            let tokenizer = self.session.model().tokenizer()?;
-            let other = tokenizer.chat_template_named("tool_use").ok_or(none)?;
-            self.template = ChatTemplate::new(other)?;
+            let model = self.session.model();
+            let own = Some(self.template.source()) == model.chat_template();
+            let other = model.tokenizer()?.chat_template_named("tool_use").filter(|_| own);
+            self.template = ChatTemplate::new(other.ok_or(none)?)?;
             self.template.call_syntax()?;
         }
         Ok(self)
@@ -110,6 +112,14 @@ impl Chat {
     #[cfg(feature = "vision")]
     pub fn show(&mut self, image: crate::Image) {
         self.shown.push(image);
+    }
+
+    /// The first call of the last answer that has no [result](ToolCall::result) yet.
+    #[must_use]
+    pub fn waits_for(&self) -> Option<&ToolCall> {
+        let results = self.messages.iter().rev().take_while(|message| message.role == "tool").count();
+        let answer = self.messages.len().checked_sub(results + 1)?;
+        self.messages[answer].calls.get(results)
     }
 
     /// Images that the next message [shows](Self::show); may be edited.

@@ -10,7 +10,6 @@ use crate::tensor::serde_json::{Value, from_slice, json};
 use crate::tensor::{Error as ModelError, ErrorKind};
 use crate::thinking::Place;
 use crate::tokenizer::template::{ChatTemplate, Message};
-use crate::tokenizer::tools::ToolCall;
 use crate::{Chat, Error, Generate, Generation, Model, Result, Session};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
@@ -54,17 +53,7 @@ impl Note {
 
     fn to_bytes(&self) -> Vec<u8> {
         let message = |(i, m): (usize, &Message)| {
-            let mut object = json!({ "role": m.role, "content": m.content });
-            if !m.thinking.is_empty() {
-                object["thinking"] = json!(m.thinking);
-            }
-            if !m.calls.is_empty() {
-                let call = |call: &ToolCall| json!({ "id": call.id, "name": call.name, "arguments": call.arguments });
-                object["calls"] = m.calls.iter().map(call).collect();
-            }
-            if let Some((id, name)) = &m.result_of {
-                object["result_of"] = json!([id, name]);
-            }
+            let mut object = m.to_json();
             let own = self.images.iter().filter(|(of, ..)| *of == i);
             let images: Vec<Value> =
                 own.map(|(_, text, rows)| json!({ "text": text, "rows": rows })).collect();
@@ -86,21 +75,6 @@ impl Note {
         // Other programs on the same engine may write notes of their own.
         let Ok(note) = from_slice::<Value>(bytes) else { return Some(Self::default()) };
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
-        let message = |m: &Value| {
-            let thinking = m.get("thinking").map_or(Some(String::new()), text)?;
-            let call = |call: &Value| {
-                let arguments = call.get("arguments")?.as_object()?.clone();
-                Some(ToolCall::new(text(call.get("id")?)?, text(call.get("name")?)?, arguments))
-            };
-            let calls = m.get("calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            let calls = calls.iter().map(call).collect::<Option<_>>()?;
-            let message = Message::new(text(m.get("role")?)?, text(m.get("content")?)?);
-            let mut message = message.thinking(thinking).calls(calls);
-            if let Some(result) = m.get("result_of") {
-                message.result_of = Some((text(result.get(0)?)?, text(result.get(1)?)?));
-            }
-            Some(message)
-        };
         let messages = note.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let [held, given] = ["held", "given"].map(|key| note.get(key).and_then(text).unwrap_or_default());
         let closed = note.get("closed").and_then(Value::as_bool).unwrap_or_default();
@@ -113,7 +87,7 @@ impl Note {
         let list = |m: &Value| m.get("images").and_then(Value::as_array).cloned().unwrap_or_default();
         let images = messages.iter().enumerate().flat_map(|(i, m)| list(m).into_iter().map(move |v| (i, v)));
         let images = images.map(|(i, value)| image(i, &value)).collect::<Option<_>>()?;
-        let messages = messages.iter().map(message).collect::<Option<_>>()?;
+        let messages = messages.iter().map(Message::from_json).collect::<Option<_>>()?;
         Some(Self { held, given, messages, images, closed, place })
     }
 }
@@ -421,6 +395,6 @@ mod tests {
         note.place = Some((Place::Thinking, "\n".into()));
         let read = Note::from_bytes(&note.to_bytes()).unwrap();
         assert_eq!((read.messages, read.place), (note.messages, note.place));
-        assert!(Note::from_bytes(br#"{"messages":[{"role":"user","content":"","thinking":1}]}"#).is_none());
+        assert!(Note::from_bytes(br#"{"messages":[{"role":"user"}]}"#).is_none());
     }
 }

@@ -29,7 +29,8 @@ impl Parts {
         self.thinking.is_empty() && self.answer.is_empty() && self.calls.is_empty()
     }
 
-    fn push(&mut self, more: &Self) {
+    /// Adds a piece that came after it.
+    pub fn push(&mut self, more: &Self) {
         self.thinking.push_str(&more.thinking);
         self.answer.push_str(&more.answer);
         self.calls.extend_from_slice(&more.calls);

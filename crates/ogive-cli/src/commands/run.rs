@@ -3,8 +3,9 @@
 //! Nothing is added to the text, not even a line break at its end, unless stdout is a terminal: what a script reads is
 //! what the model wrote.
 
-use crate::answer::{self, Ended, Steps};
+use crate::answer::{self, Ended, Steps, Writer};
 use crate::args::Context;
+use crate::calling::{self, Calling};
 use crate::commands::chat::conversation;
 use crate::drafting::Drafting;
 use crate::error::{Doing, Error, Result, both};
@@ -38,14 +39,16 @@ pub(crate) struct Args {
     drafting: Drafting,
     #[command(flatten)]
     seeing: Seeing,
+    #[command(flatten)]
+    calling: Calling,
     /// Tokens of prompt and answer together [default: the model's, up to 4096]
     #[arg(short, long, value_name = "N")]
     context: Option<usize>,
     /// Plain text in, whatever chat template the model has
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tools")]
     raw: bool,
     /// The same, and special tokens that PROMPT spells count, as those of fill-in-the-middle do
-    #[arg(long, conflicts_with_all = ["system", "chat_template"])]
+    #[arg(long, conflicts_with_all = ["system", "chat_template", "tools"])]
     special: bool,
     /// Prints one JSON object in the end instead of text as it comes; what a model thinks is apart in it, as `thinking`
     #[arg(long)]
@@ -97,9 +100,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     args.sampling.show_seed(&how, context);
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
     if templated && !args.raw && !args.special && !prompt.is_empty() {
-        let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
+        let chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
+        let mut chat = args.calling.over(chat, &how)?;
         images.into_iter().for_each(|image| chat.show(image));
-        let said = say(chat.send(prompt, &how)?, &how, args, context);
+        let several = "the last answer has several calls, and PROMPT is what came of one: `ogive chat --session` takes them one by one";
+        let reply = calling::say(&mut chat, &prompt, &how)?.ok_or_else(|| Error::failed(several))?;
+        let said = say(reply, &how, args, context);
         finish(said, args, |file| chat.save(file))
     } else {
         let prompt = match (images.is_empty(), args.special) {
@@ -162,8 +168,14 @@ fn check_template(args: &Args, prompt: Option<&str>) -> Result<()> {
     };
     let (system, template) = (args.system.is_some(), args.chat_template.is_some());
     let (special, image) = (args.special && prompt.is_none(), args.seeing.any() && prompt.is_none());
-    let options =
-        [(system, "--system"), (template, "--chat-template"), (special, "--special"), (image, "--image")];
+    let tools = args.calling.any();
+    let options = [
+        (system, "--system"),
+        (template, "--chat-template"),
+        (special, "--special"),
+        (image, "--image"),
+        (tools, "--tools"),
+    ];
     for (given, option) in options {
         if given {
             let why = format!("{option} is for a PROMPT, and {why}: give a text, or leave {option} out");
@@ -227,13 +239,13 @@ fn finish(said: Said<'_>, args: &Args, save: impl FnOnce(&Path) -> ogive::Result
 fn say<'c>(mut steps: impl Steps, how: &Generate, args: &Args, context: &'c Context) -> Said<'c> {
     let patience = context.interrupt.patience();
     let mut said = Parts::default();
+    let mut writer = Writer::new(context);
     let ended = answer::follow(&mut steps, context, |parts| {
         if args.json {
-            said.thinking.push_str(&parts.thinking);
-            said.answer.push_str(&parts.answer);
+            said.push(parts);
             return Ok(());
         }
-        answer::write(parts, context)
+        writer.write(parts)
     });
     let generation = steps.generation();
     let drawn = !generation.ids().is_empty();
@@ -269,6 +281,9 @@ fn object(generation: &Generation<'_>, said: &Parts, how: &Generate) -> Value {
     }
     if !said.thinking.is_empty() {
         object["thinking"] = json!(said.thinking);
+    }
+    if !said.calls.is_empty() {
+        object["tool_calls"] = said.calls.iter().map(calling::json).collect();
     }
     if how.logprobs.is_some() {
         object["logprobs"] = logprobs::json(generation.logprobs());

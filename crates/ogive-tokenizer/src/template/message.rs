@@ -56,34 +56,57 @@ impl Message {
         Self { calls, ..self }
     }
 
-    /// What a template sees. In parts, a list of what is shown and of what is said, or as what is said alone.
-    pub(super) fn to_json(&self, in_parts: bool, syntax: Option<&CallSyntax>) -> Json {
-        if syntax.is_some_and(|syntax| syntax.one_text)
-            && ![&self.content, &self.thinking].iter().any(|t| t.is_empty())
-        {
-            let thinking = [self.thinking.as_str(), &self.content].join("\n\n");
-            let content = String::new();
-            return Self { thinking, content, ..self.clone() }.to_json(in_parts, syntax);
-        }
-        let content = if in_parts {
-            let shown = self.attached.iter().map(|what| json!({ "type": what.kind }));
-            let said = Some(&self.content).filter(|said| !said.is_empty() || self.attached.is_empty());
-            shown.chain(said.map(|said| json!({ "type": "text", "text": said }))).collect()
-        } else {
-            Json::from(self.content.as_str())
-        };
-        let mut message = json!({ "role": self.role, "content": content });
+    /// Reads one as OpenAI's interface and most programs have it: `role`, `content` (a text), `reasoning_content` or `thinking`, `tool_calls`,
+    /// and of a tool's result `tool_call_id` and `name`. `None` where there is no role, nothing is said nor called, or a call is none.
+    #[must_use]
+    pub fn from_json(json: &Json) -> Option<Self> {
+        let text = |key: &str| json.get(key).and_then(Json::as_str);
+        let calls = json.get("tool_calls").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+        let calls = calls.iter().map(ToolCall::from_json).collect::<Option<Vec<_>>>()?;
+        let content = text("content").or((!calls.is_empty()).then_some(""))?;
+        let thinking = text("reasoning_content").or(text("thinking")).unwrap_or_default();
+        let mut message = Self::new(text("role")?, content).thinking(thinking).calls(calls);
+        message.result_of =
+            text("tool_call_id").map(|id| (id.to_owned(), text("name").unwrap_or_default().to_owned()));
+        Some(message)
+    }
+
+    /// What [`from_json`](Self::from_json) reads; what is [attached](Self::attached) is not in it.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        let mut message = json!({ "role": self.role, "content": self.content });
         if !self.thinking.is_empty() {
             message["reasoning_content"] = self.thinking.as_str().into();
-            message["thinking"] = self.thinking.as_str().into();
         }
         if !self.calls.is_empty() {
-            let as_text = syntax.is_some_and(|syntax| syntax.arguments_as_text);
-            message["tool_calls"] = self.calls.iter().map(|call| call.to_json(as_text)).collect();
+            message["tool_calls"] = self.calls.iter().map(|call| call.to_json(false)).collect();
         }
         if let Some((id, name)) = &self.result_of {
             message["tool_call_id"] = id.as_str().into();
             message["name"] = name.as_str().into();
+        }
+        message
+    }
+
+    /// What a template sees. In parts, a list of what is shown and of what is said, or as what is said alone. `syntax` says how it wants calls.
+    pub(super) fn for_template(&self, in_parts: bool, syntax: Option<&CallSyntax>) -> Json {
+        let both = !self.content.is_empty() && !self.thinking.is_empty();
+        if both && syntax.is_some_and(|syntax| syntax.one_text) {
+            let thinking = [self.thinking.as_str(), &self.content].join("\n\n");
+            return Self { thinking, content: String::new(), ..self.clone() }.for_template(in_parts, syntax);
+        }
+        let mut message = self.to_json();
+        if in_parts {
+            let shown = self.attached.iter().map(|what| json!({ "type": what.kind }));
+            let said = Some(&self.content).filter(|said| !said.is_empty() || self.attached.is_empty());
+            let said = said.map(|said| json!({ "type": "text", "text": said }));
+            message["content"] = shown.chain(said).collect();
+        }
+        if !self.thinking.is_empty() {
+            message["thinking"] = self.thinking.as_str().into();
+        }
+        if syntax.is_some_and(|syntax| syntax.arguments_as_text) {
+            message["tool_calls"] = self.calls.iter().map(|call| call.to_json(true)).collect();
         }
         message
     }

@@ -210,7 +210,7 @@ impl ChatTemplate {
     ) -> Result<String, TemplateError> {
         let json = |message: &Message| {
             let syntax = Some(message).filter(|m| !m.calls.is_empty()).and_then(|_| self.call_syntax().ok());
-            message.to_json(in_parts, syntax)
+            message.for_template(in_parts, syntax)
         };
         let messages: Vec<Json> = messages.iter().map(json).collect();
         let mut variables = serde_json::Map::new();

@@ -270,14 +270,14 @@ fn piece_ends(text: &str) -> Vec<usize> {
     ends
 }
 
-/// The marks by themselves, without brackets and quotes of JSON.
+/// The marks by themselves, without brackets and quotes of JSON and of Python.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let ends = piece_ends(text);
     let starts = [0].into_iter().chain(ends.clone());
     let pieces = starts.zip(ends).map(|(start, end)| text[start..end].trim());
     pieces
         .map(|piece| piece.trim_matches(['{', '}', ',', '"', ':']))
-        .filter(|piece| !matches!(*piece, "" | "[" | "]"))
+        .filter(|piece| piece.len() > 1 && !piece.contains(['{', '}', '"']))
 }
 
 /// Bytes that two texts begin with.

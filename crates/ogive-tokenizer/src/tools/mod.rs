@@ -108,7 +108,17 @@ impl ToolCall {
         message
     }
 
-    /// What templates see. The arguments as an object, or as a text that has one.
+    /// Reads one as OpenAI's interface has it, `{"id": …, "type": "function", "function": {"name": …, "arguments": …}}`, or without what is
+    /// around the function; the arguments are an object, or a text that has one.
+    #[must_use]
+    pub fn from_json(json: &Json) -> Option<Self> {
+        let function = json.get("function").unwrap_or(json);
+        let arguments = function.get("arguments").map_or_else(|| Some(Map::new()), json::object_in)?;
+        let id = json.get("id").and_then(Json::as_str).unwrap_or_default();
+        Some(Self::new(id, function.get("name")?.as_str()?, arguments))
+    }
+
+    /// What templates see, and [`from_json`](Self::from_json) reads. The arguments as an object, or as a text that has one.
     pub(crate) fn to_json(&self, as_text: bool) -> Json {
         let arguments = Json::Object(self.arguments.clone());
         let arguments = if as_text { Json::String(arguments.to_string()) } else { arguments };

@@ -65,7 +65,9 @@ impl CallSyntax {
             Form::Literal { open, dialect } => {
                 // Those of a list are parted by commas.
                 let listed = || text.trim_start().strip_prefix([',', '[']).map(str::trim_start);
-                dialect.call(self.opened(text, open).or_else(listed)?).map(one)
+                let (call, rest) = dialect.call(self.opened(text, open).or_else(listed)?)?;
+                let end = rest.trim_start().strip_prefix(']').filter(|_| open.trim_end().ends_with('['));
+                Some(one((call, end.unwrap_or(rest))))
             }
         }
     }

@@ -7,8 +7,9 @@ mod history;
 mod input;
 mod slash;
 
-use crate::answer::{self, Ended};
+use crate::answer::{self, Ended, Writer};
 use crate::args::Context;
+use crate::calling::{self, Calling};
 use crate::commands::template::read_template;
 use crate::drafting::Drafting;
 use crate::error::{Doing, Error, Result, both};
@@ -20,7 +21,7 @@ use crate::seeing::Seeing;
 use input::{Input, Reader};
 use ogive::tokenizer::template::{ChatTemplate, Message};
 use ogive::{Chat, Generate, Image, Session};
-use serde_json::{Value, json};
+use serde_json::Value;
 use slash::Slash;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,8 @@ pub(crate) struct Args {
     drafting: Drafting,
     #[command(flatten)]
     seeing: Seeing,
+    #[command(flatten)]
+    calling: Calling,
     /// Has the model see from the beginning, so that /image can show it something; --image and --mmproj do that, too
     #[arg(long)]
     vision: bool,
@@ -87,7 +90,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         Some(file) => model.load_session(file)?,
         None => model.session()?,
     };
-    let mut chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
+    let chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
+    let mut chat = args.calling.over(chat, &how)?;
     images.into_iter().for_each(|image| chat.show(image));
     let read = chat.session().tokens().len();
     if read > 0 {
@@ -98,6 +102,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         context.note("Write a message and press Enter. /help lists the commands, Ctrl-D leaves.");
     }
     let mut talk = Talk { chat, how, figures: None, context, failed: false, path };
+    talk.tell_what_waits();
     // From the first message until all is written: whatever comes meanwhile, what was said before is not to be lost by it.
     let patience = match args.session {
         Some(_) => context.interrupt.keeping(),
@@ -193,12 +198,21 @@ impl Talk<'_> {
         output::error(why);
     }
 
-    /// Sends a message and writes the answer. What goes wrong with it does not end the conversation.
+    /// For whom a call waits whose result is the next message.
+    fn tell_what_waits(&self) {
+        if let Some(call) = self.chat.waits_for() {
+            output::note(format_args!("what comes of {}? The next message is that", call.name));
+        }
+    }
+
+    /// Sends a message, or what came of a call, and writes the answer. What goes wrong with it does not end the conversation.
     fn say(&mut self, text: &str) -> Result<()> {
-        let (ended, figures) = match self.chat.send(text, &self.how) {
-            Ok(mut reply) => {
-                let ended =
-                    answer::follow(&mut reply, self.context, |parts| answer::write(parts, self.context));
+        let (ended, figures) = match calling::say(&mut self.chat, text, &self.how) {
+            // Another call waits.
+            Ok(None) => (Ok(Ended::Stop), None),
+            Ok(Some(mut reply)) => {
+                let mut writer = Writer::new(self.context);
+                let ended = answer::follow(&mut reply, self.context, |parts| writer.write(parts));
                 let figures = ended.as_ref().ok().map(|e| answer::figures(reply.generation(), *e));
                 output::write(b"\n")?;
                 (ended, figures)
@@ -224,6 +238,7 @@ impl Talk<'_> {
             }
             Ok(Ended::Stop | Ended::Length) => {}
         }
+        self.tell_what_waits();
         self.figures = figures;
         Ok(())
     }
@@ -284,14 +299,7 @@ impl Talk<'_> {
             let why = "the conversation has images, which a list of messages has not; save it under a name that does not end in .json";
             return Err(Error::failed(why));
         }
-        let message = |m: &Message| {
-            let mut object = json!({ "role": m.role, "content": m.content });
-            if !m.thinking.is_empty() {
-                object["reasoning_content"] = json!(m.thinking);
-            }
-            object
-        };
-        let messages: Vec<Value> = self.chat.messages().iter().map(message).collect();
+        let messages: Vec<Value> = self.chat.messages().iter().map(Message::to_json).collect();
         let text = serde_json::to_string_pretty(&messages)?;
         files::write(path, |file| writeln!(file, "{text}"))
     }
@@ -301,14 +309,7 @@ impl Talk<'_> {
         if is_json(path) {
             let at = || format!("reading a conversation from {}", path.display());
             let said: Vec<Value> = serde_json::from_slice(&files::read(path, at())?).doing(at())?;
-            let text = |m: &Value, key: &str| m.get(key)?.as_str().map(ToOwned::to_owned);
-            // Those of other programs may have no thought there, or null.
-            let thinking = |m: &Value| text(m, "reasoning_content").or_else(|| text(m, "thinking"));
-            let message = |m: &Value| {
-                let message = Message::new(text(m, "role")?, text(m, "content")?);
-                Some(message.thinking(thinking(m).unwrap_or_default()))
-            };
-            let messages: Option<Vec<Message>> = said.iter().map(message).collect();
+            let messages: Option<Vec<Message>> = said.iter().map(Message::from_json).collect();
             let wrong = || Error::failed(format_args!("{}: a message needs a role and a content", at()));
             *self.chat.messages() = messages.ok_or_else(wrong)?;
         } else {
