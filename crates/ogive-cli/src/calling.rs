@@ -16,13 +16,12 @@ pub(crate) struct Calling {
 }
 
 impl Calling {
-    /// Gives a conversation the tools, if there are any.
-    pub(crate) fn over(&self, chat: Chat, how: &Generate) -> Result<Chat> {
-        let Some(path) = &self.tools else { return Ok(chat) };
+    /// The tools.
+    pub(crate) fn read(&self, how: &Generate) -> Result<Vec<Tool>> {
+        let Some(path) = &self.tools else { return Ok(Vec::new()) };
         if how.grammar.is_some() {
-            return Err(Error::Usage(
-                "an answer that a grammar holds calls nothing: leave out --tools or the grammar".into(),
-            ));
+            let why = "an answer that a grammar holds calls nothing: leave out --tools or the grammar";
+            return Err(Error::Usage(why.into()));
         }
         let at = || format!("reading tools from {}", path.display());
         let tools: Value = serde_json::from_slice(&files::read(path, at())?).doing(at())?;
@@ -36,8 +35,7 @@ impl Calling {
             };
             Tool::from_json(tool).ok_or_else(none)
         };
-        let tools = (1..).zip(tools).map(read).collect::<Result<Vec<_>>>()?;
-        Ok(chat.tools(tools)?)
+        (1..).zip(tools).map(read).collect()
     }
 
     /// Whether there are any.
@@ -46,12 +44,14 @@ impl Calling {
     }
 }
 
+/// Gives a conversation tools, if there are any.
+pub(crate) fn over(chat: Chat, tools: Vec<Tool>) -> Result<Chat> {
+    if tools.is_empty() { Ok(chat) } else { Ok(chat.tools(tools)?) }
+}
+
 /// Says something in a conversation: where a call waits, what came of it. `None` while another one does.
 pub(crate) fn say<'c>(chat: &'c mut Chat, text: &str, how: &Generate) -> ogive::Result<Option<Reply<'c>>> {
-    let Some(call) = chat.waits_for() else { return chat.send(text, how).map(Some) };
-    let result = call.result(text);
-    chat.messages().push(result);
-    if chat.waits_for().is_some() { Ok(None) } else { chat.reply(how).map(Some) }
+    if chat.waits_for().is_some() { chat.tell(text, how) } else { chat.send(text, how).map(Some) }
 }
 
 /// A call for scripts.

@@ -97,6 +97,7 @@ fn wrong_tools_are_told() {
         (TEMPLATE, TOOLS, &["--regex", "a"], "an answer that a grammar holds calls nothing"),
         (TEMPLATE, TOOLS, &["--raw"], "cannot be used with"),
         (plain, TOOLS, &[], "chat template does not show how its model calls tools"),
+        ("", TOOLS, &[], "this model has no chat template"),
     ] {
         chain::write_model(folder.path(), &TOKENS, &FOLLOWS, template);
         let file = folder.path().join("tools.list");

@@ -1,11 +1,12 @@
 //! Calls of tools, told apart from what a model answers, as it comes.
 //!
-//! What may be a call is held back: from the mark that calls begin with to the answer's end, when it is [read](CallSyntax::read). A call that
+//! What may be a call is held back: from a mark that calls begin with, or a bracket that the answer begins with, to the answer's end, when it
+//! is [read](CallSyntax::read). A call that
 //! cannot be read is given as text then, so nothing that the model said is lost. gpt-oss's marks have no text; what they say is told here by
 //! who hears them.
 
 use crate::stop::overlap;
-use crate::tensor::serde_json::{Value, from_str};
+use crate::tensor::serde_json::{Map, Value, from_str};
 use crate::tokenizer::tools::{CallSyntax, Tool, ToolCall};
 
 /// Listens for calls in an answer.
@@ -74,7 +75,7 @@ impl Listener {
 
     /// Whether this may be the beginning of calls.
     pub(crate) fn may_begin(&self, spelling: &str) -> bool {
-        self.syntax.mark().is_some_and(|mark| mark.starts_with(spelling))
+        self.syntax.marks().iter().any(|mark| mark.starts_with(spelling))
     }
 
     fn hear(&mut self, said: &str, special: bool) -> String {
@@ -83,28 +84,21 @@ impl Listener {
             return String::new();
         }
         self.held.push(said, special);
-        let len = self.held.text.len();
-        let keep = match self.syntax.mark() {
-            Some(mark) => match self.held.text.find(mark) {
-                Some(at) => {
-                    let before = self.held.give(at);
-                    self.tail = Some(std::mem::take(&mut self.held));
-                    return before;
-                }
-                None => overlap(&self.held.text, mark),
-            },
-            None if self.answers || special => 0,
-            None if self.syntax.begins(&self.held.text) => {
-                self.tail = Some(std::mem::take(&mut self.held));
-                return String::new();
-            }
-            // Spaces may be the beginning.
-            None => {
-                self.answers = !self.held.text.trim().is_empty();
-                if self.answers { 0 } else { len }
-            }
+        let text = self.held.text.as_str();
+        let at = match self.syntax.begins(text) && !self.answers {
+            true => Some(0),
+            false => self.syntax.marks().iter().filter_map(|mark| text.find(mark.as_str())).min(),
         };
-        self.held.give(len - keep)
+        if let Some(at) = at {
+            let before = self.held.give(at);
+            self.tail = Some(std::mem::take(&mut self.held));
+            return before;
+        }
+        let keep = self.syntax.marks().iter().map(|mark| overlap(text, mark)).max().unwrap_or(0);
+        self.answers |= !special && !text.trim().is_empty();
+        // Spaces may be in front of a bracket.
+        let keep = if self.answers || special { keep } else { text.len() };
+        self.held.give(self.held.text.len() - keep)
     }
 
     /// A call begins whose marks have no text, of what is spoken to.
@@ -127,16 +121,28 @@ impl Listener {
         if let Some(mut tail) = self.tail.take() {
             let spoken = self.syntax.read(&tail.text, &self.tools, self.made);
             let len = tail.text.len();
-            text += &if spoken.calls.is_empty() { tail.give(len) } else { spoken.text };
             calls = spoken.calls;
+            if calls.is_empty() {
+                text += &tail.give(len);
+            } else {
+                // What is left shows no special tokens either.
+                let special = tail.special.iter().map(|&(start, end)| &tail.text[start..end]);
+                let left = special.fold(spoken.text, |left, special| left.replace(special, ""));
+                text += left.trim();
+            }
         }
         for (name, arguments) in std::mem::take(&mut self.told) {
-            match from_str(&arguments) {
+            let given = if arguments.trim().is_empty() {
+                Ok(Value::Object(Map::new()))
+            } else {
+                from_str(&arguments)
+            };
+            match given {
                 Ok(Value::Object(given)) => {
                     let id = format!("call{:05}", self.made + calls.len() + 1);
                     calls.push(ToolCall::new(id, name, given));
                 }
-                _ => text += &arguments,
+                _ => text += &format!("to={name} {arguments}"),
             }
         }
         (text, calls)

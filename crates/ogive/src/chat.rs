@@ -7,7 +7,7 @@ use crate::session::next_piece;
 use crate::thinking::{Cut, Parts};
 use crate::tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use crate::tokenizer::tools::{Tool, ToolCall};
-use crate::{Generate, Generation, Prompt, Result, Session};
+use crate::{Generate, Generation, Prompt, Result, Session, tensor};
 
 /// A conversation by a chat template.
 ///
@@ -89,9 +89,14 @@ impl Chat {
     /// ```
     ///
     /// # Errors
-    /// If the template shows no calls. Some models have another for this, under the name `tool_use`: it is taken in place of their main one then.
+    /// If a tool's name or schema is none; if the template shows no calls. Some models have another for this, under the name `tool_use`: it is taken in place of their main one then.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Result<Self> {
         self.options.tools = tools.into_iter().collect();
+        let whole = |tool: &Tool| Tool::from_json(&tool.to_json()).is_some();
+        if let Some(wrong) = self.options.tools.iter().find(|tool| !whole(tool)) {
+            let why = "its name needs letters, digits, `_`, `-` and `.` alone, and its parameters are an object, a JSON Schema";
+            return Err(tensor::Error::invalid("giving a model tools", why).within(&wrong.name).into());
+        }
         if let Err(none) = self.template.call_syntax() {
             let model = self.session.model();
             let own = Some(self.template.source()) == model.chat_template();
@@ -157,7 +162,29 @@ impl Chat {
         #[cfg(feature = "vision")]
         let message = self.shown.iter().fold(message, |message, image| message.attach(image.clone()));
         self.messages.push(message);
-        self.go_on(how, chain, true)
+        self.go_on(how, chain, Begins::Question)
+    }
+
+    /// Says what came of the call that [waits](Self::waits_for), and gives the answer to it; `None` while another one waits. Where none does, it
+    /// answers what the messages say as [`reply`](Self::reply). On an error here, or where not one token has come, the conversation is as it was.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send).
+    pub fn tell(&mut self, result: impl Into<String>, how: &Generate) -> Result<Option<Reply<'_>>> {
+        let Some(call) = self.waits_for() else { return self.reply(how).map(Some) };
+        let result = call.result(result);
+        self.messages.push(result);
+        if self.waits_for().is_some() {
+            return Ok(None);
+        }
+        let chain = match self.session.model().chain(&how.sampler) {
+            Ok(chain) => chain,
+            Err(e) => {
+                self.messages.pop();
+                return Err(e);
+            }
+        };
+        self.go_on(how, chain, Begins::Result).map(Some)
     }
 
     /// Answers what the messages say as they are, as after [results](ToolCall::result) of calls.
@@ -174,11 +201,11 @@ impl Chat {
     /// # Errors
     /// As of [`send`](Self::send).
     pub fn reply_with(&mut self, how: &Generate, chain: Chain) -> Result<Reply<'_>> {
-        self.go_on(how, chain, false)
+        self.go_on(how, chain, Begins::Nothing)
     }
 
-    /// `asked`: the last message is a question that goes where it is not answered.
-    fn go_on(&mut self, how: &Generate, chain: Chain, asked: bool) -> Result<Reply<'_>> {
+    /// `with`: what the last message is, which goes where it is not answered.
+    fn go_on(&mut self, how: &Generate, chain: Chain, with: Begins) -> Result<Reply<'_>> {
         let answer = self.listener().and_then(|listener| Ok((listener, self.rendered()?)));
         let answer = answer.and_then(|(listener, (prompt, text))| {
             let cut = Cut::after(&text, self.session.model().tokenizer()?, how, listener);
@@ -188,18 +215,20 @@ impl Chat {
             Ok((cut, mut generation)) => {
                 generation.cut = cut;
                 #[cfg(feature = "vision")]
-                self.shown.clear();
+                if with == Begins::Question {
+                    self.shown.clear();
+                }
                 Ok(Reply {
                     generation,
                     messages: &mut self.messages,
                     #[cfg(feature = "vision")]
                     shown: &mut self.shown,
-                    asked,
+                    with,
                     failed: false,
                 })
             }
             Err(e) => {
-                if asked {
+                if with != Begins::Nothing {
                     self.messages.pop();
                 }
                 Err(e)
@@ -231,6 +260,16 @@ impl Chat {
     }
 }
 
+/// What an answer came with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    /// A message, which shows what waited for it.
+    Question,
+    /// The result of a call.
+    Result,
+    Nothing,
+}
+
 /// An answer as it comes: an iterator over its pieces, without what the model thinks. For both there is
 /// [`step_parts`](Self::step_parts). A stop string ends thoughts too, and with them the answer.
 ///
@@ -251,8 +290,8 @@ pub struct Reply<'c> {
     /// What the next message shows.
     #[cfg(feature = "vision")]
     shown: &'c mut Vec<crate::Image>,
-    /// Whether a question came with it.
-    asked: bool,
+    /// What came with it.
+    with: Begins,
     /// The iterator has given an error.
     failed: bool,
 }
@@ -318,7 +357,7 @@ impl Iterator for Reply<'_> {
 
 impl Drop for Reply<'_> {
     fn drop(&mut self) {
-        if self.generation.ids().is_empty() && !self.asked {
+        if self.generation.ids().is_empty() && self.with == Begins::Nothing {
             self.generation.note.closed = true;
         } else if self.generation.ids().is_empty() {
             // The question that was not answered: asked again, it would be there twice. The session has read it.

@@ -202,7 +202,10 @@ impl State {
             // Spoken of.
             (Mark::Open | Mark::Close, _) if token.shown => self.text(token.spelling, out),
             (Mark::Open | Mark::Close, _) => {}
-            (Mark::Start, _) => self.enter(Place::Header),
+            (Mark::Start, _) => {
+                self.to = None;
+                self.enter(Place::Header);
+            }
             (Mark::Channel, _) => self.enter(Place::Channel),
             (Mark::Message, Place::Begun | Place::Header | Place::Channel) if self.is_called() => {
                 self.place = Place::Call;
@@ -223,8 +226,13 @@ impl State {
     /// A special token that is no mark.
     fn special(&mut self, spelling: &str, out: &mut Parts) {
         let begins = self.listener.as_ref().is_some_and(|listener| listener.may_begin(spelling));
-        if self.place == Place::Before && begins {
-            self.answers(out);
+        match self.place {
+            Place::Before if begins => self.answers(out),
+            // A thought that nobody has ended.
+            Place::Thinking if begins => self.enter(Place::Answer),
+            // Parts of a header.
+            Place::Begun | Place::Header | Place::Channel => self.held.push(' '),
+            _ => {}
         }
         if let Some(listener) = self.listener.as_mut().filter(|_| self.place == Place::Answer) {
             out.answer += &listener.special(spelling);

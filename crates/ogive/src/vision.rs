@@ -411,7 +411,9 @@ pub(crate) fn rendered(
     if text.as_ref().map_or(true, |text| text.matches(marker).count() != images.len()) {
         let in_text = |message: &Message| {
             let said = marker.repeat(message.attached.len()) + &message.content;
-            Message::new(&*message.role, said).thinking(&*message.thinking)
+            let mut plain = message.clone();
+            (plain.content, plain.attached) = (said, Vec::new());
+            plain
         };
         let plain: Vec<Message> = messages.iter().map(in_text).collect();
         text = render(&plain).or(text);

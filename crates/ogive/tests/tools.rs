@@ -37,7 +37,7 @@ const CHANNELS: &str = "{% for m in messages %}{% if m.tool_calls %}\
     {% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}";
 
 /// A template, what is said, and what that is: thoughts, answer, and whether `now` is called.
-const SAID: [(&str, &[&str], [&str; 2], bool); 15] = [
+const SAID: [(&str, &[&str], [&str; 2], bool); 22] = [
     (TAGS, &["<tool_call>", "\n", NOW, "\n", "</tool_call>", "<|im_end|>"], ["", ""], true),
     (TAGS, &["See.", "\n", "<tool_call>", NOW, "</tool_call>", "\n", "<|im_end|>"], ["", "See.\n"], true),
     (
@@ -100,7 +100,60 @@ const SAID: [(&str, &[&str], [&str; 2], bool); 15] = [
     (
         CHANNELS,
         &[" to=functions.now", "<|channel|>", "commentary", "<|message|>", "{", "<|call|>"],
-        ["", "{"],
+        ["", "to=now {"],
+        false,
+    ),
+    (
+        CHANNELS,
+        &[
+            "<|channel|>",
+            "commentary",
+            " to=functions.now",
+            "<|constrain|>",
+            "json",
+            "<|message|>",
+            ZONE,
+            "<|call|>",
+        ],
+        ["", ""],
+        true,
+    ),
+    (
+        CHANNELS,
+        &[
+            " to=functions.now",
+            "<|end|>",
+            "<|start|>",
+            "assistant",
+            "<|channel|>",
+            "final",
+            "<|message|>",
+            "See.",
+        ],
+        ["", "See."],
+        false,
+    ),
+    // Special tokens end a thought, marks of letters do not; a mark that is spoken of hides no call.
+    (MARKS, &["<think>", "Hm.", "[TOOL_CALLS]", "now", "[ARGS]", ZONE, "<|im_end|>"], ["Hm.", ""], true),
+    (
+        TAGS,
+        &["See.", "<tool_call>", "Hm.", "<tool_call>", NOW, "</tool_call>", "<|im_end|>"],
+        ["", "See.<tool_call>Hm."],
+        true,
+    ),
+    // Of a second call that is cut short no special token shows.
+    (
+        MARKS,
+        &["[TOOL_CALLS]", "now", "[ARGS]", ZONE, "[TOOL_CALLS]", "now", "[ARGS]", "{"],
+        ["", "now{"],
+        true,
+    ),
+    // An object by itself is a call if there is such a tool.
+    (TAGS, &[NOW, "<|im_end|>"], ["", ""], true),
+    (
+        BARE,
+        &["{", "\"", "name", "\"", ":", "\"", "See.", "\"", "}", "<|im_end|>"],
+        ["", "{\"name\":\"See.\"}"],
         false,
     ),
 ];
@@ -129,6 +182,8 @@ fn model(folder: &Path, template: &str) -> Model {
         "Hm.",
         "See.",
         "now",
+        "name",
+        "final",
         "assistant",
         "analysis",
         "commentary",
@@ -193,7 +248,8 @@ fn the_model_goes_on_with_what_came_of_a_call() {
         let mut first = chat(&model, template);
         let mut said = vec![Message::new("user", "q")];
         let chain = words::script(&model, &rendered(template, &said), words);
-        first.send_with("q", &Generate::greedy(), chain).unwrap().text().unwrap();
+        let how = Generate::greedy().max_tokens(words.len());
+        first.send_with("q", &how, chain).unwrap().text().unwrap();
         let result = call(1).result("noon");
         first.messages().push(result.clone());
         first.save(&path).unwrap();
@@ -203,8 +259,7 @@ fn the_model_goes_on_with_what_came_of_a_call() {
             assert_eq!(*chat.messages(), said);
             let prompt = rendered(template, &said);
             assert!(prompt.contains("cet") && prompt.contains("noon"), "{prompt}");
-            let mut reply =
-                chat.reply_with(&Generate::greedy(), words::script(&model, &prompt, words)).unwrap();
+            let mut reply = chat.reply_with(&how, words::script(&model, &prompt, words)).unwrap();
             reply.text().unwrap();
             assert_eq!(reply.calls(), [call(2)], "ids are counted on");
             drop(reply);

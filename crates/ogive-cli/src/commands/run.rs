@@ -84,6 +84,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let images = args.seeing.images()?;
     let path = args.model.get(context);
     let mut how = args.sampling.generate()?;
+    let tools = args.calling.read(&how)?;
     args.save.as_deref().map_or(Ok(()), |save| files::check_session(save, path))?;
     how.logprobs = args.logprobs;
     let model = args.seeing.open(&args.machine, path, args.context, false, context)?;
@@ -101,12 +102,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let templated = args.chat_template.is_some() || args.system.is_some() || model.chat_template().is_some();
     if templated && !args.raw && !args.special && !prompt.is_empty() {
         let chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
-        let mut chat = args.calling.over(chat, &how)?;
+        let mut chat = calling::over(chat, tools)?;
         images.into_iter().for_each(|image| chat.show(image));
         let several = "the last answer has several calls, and PROMPT is what came of one: `ogive chat --session` takes them one by one";
         let reply = calling::say(&mut chat, &prompt, &how)?.ok_or_else(|| Error::failed(several))?;
         let said = say(reply, &how, args, context);
         finish(said, args, |file| chat.save(file))
+    } else if !tools.is_empty() {
+        let why =
+            "--tools is for a conversation, and this model has no chat template, or the prompt is empty";
+        Err(Error::Usage(why.into()))
     } else {
         let prompt = match (images.is_empty(), args.special) {
             (false, special) => {

@@ -7,7 +7,7 @@ use std::path::Path;
 const WIDTH: usize = 32;
 
 /// Writes one to a folder: its first tokens, each with whether it is special, of which these follow each other; the others are letters.
-/// `<|im_end|>` ends its texts.
+/// `<|im_end|>` ends its texts. Without a template it has none.
 pub(crate) fn write_model(folder: &Path, tokens: &[(&str, bool)], follows: &[&[usize]], template: &str) {
     let config = json!({ "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
         "hidden_size": WIDTH, "intermediate_size": WIDTH, "head_dim": WIDTH, "num_attention_heads": 1,
@@ -24,7 +24,10 @@ pub(crate) fn write_model(folder: &Path, tokens: &[(&str, bool)], follows: &[&[u
         "pre_tokenizer": bytes,
         "model": { "type": "BPE", "vocab": serde_json::Map::from_iter(letters), "merges": [] } });
     fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
-    let config = json!({ "eos_token": "<|im_end|>", "chat_template": template });
+    let mut config = json!({ "eos_token": "<|im_end|>" });
+    if !template.is_empty() {
+        config["chat_template"] = template.into();
+    }
     fs::write(folder.join("tokenizer_config.json"), config.to_string()).unwrap();
 
     // What a token is embedded as, the head finds again in the row of the one after it; between them nothing is added.

@@ -61,13 +61,19 @@ impl Message {
     #[must_use]
     pub fn from_json(json: &Json) -> Option<Self> {
         let text = |key: &str| json.get(key).and_then(Json::as_str);
-        let calls = json.get("tool_calls").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
-        let calls = calls.iter().map(ToolCall::from_json).collect::<Option<Vec<_>>>()?;
+        let calls = match json.get("tool_calls") {
+            None | Some(Json::Null) => Vec::new(),
+            Some(calls) => calls.as_array()?.iter().map(ToolCall::from_json).collect::<Option<_>>()?,
+        };
         let content = text("content").or((!calls.is_empty()).then_some(""))?;
-        let thinking = text("reasoning_content").or(text("thinking")).unwrap_or_default();
+        let thinking = ["reasoning_content", "thinking"].iter().filter_map(|key| json.get(*key));
+        let thinking = thinking.filter(|thinking| !thinking.is_null()).map(Json::as_str).next();
+        let thinking = thinking.unwrap_or(Some(""))?;
         let mut message = Self::new(text("role")?, content).thinking(thinking).calls(calls);
-        message.result_of =
-            text("tool_call_id").map(|id| (id.to_owned(), text("name").unwrap_or_default().to_owned()));
+        // A name alone is enough to some.
+        let of = ["tool_call_id", "name"].map(text);
+        let is_result = of[0].is_some() || message.role == "tool" && of[1].is_some();
+        message.result_of = is_result.then(|| of.map(|text| text.unwrap_or_default().to_owned()).into());
         Some(message)
     }
 
@@ -82,10 +88,22 @@ impl Message {
             message["tool_calls"] = self.calls.iter().map(|call| call.to_json(false)).collect();
         }
         if let Some((id, name)) = &self.result_of {
-            message["tool_call_id"] = id.as_str().into();
-            message["name"] = name.as_str().into();
+            for (key, text) in
+                [("tool_call_id", id), ("name", name)].into_iter().filter(|(_, text)| !text.is_empty())
+            {
+                message[key] = text.as_str().into();
+            }
         }
         message
+    }
+
+    /// One call a message.
+    pub(super) fn call_by_call(&self) -> Vec<Self> {
+        let mut messages = vec![self.clone()];
+        for call in messages[0].calls.split_off(1.min(self.calls.len())) {
+            messages.push(Self::new(self.role.as_str(), "").calls(vec![call]));
+        }
+        messages
     }
 
     /// What a template sees. In parts, a list of what is shown and of what is said, or as what is said alone. `syntax` says how it wants calls.
@@ -96,7 +114,9 @@ impl Message {
             return Self { thinking, content: String::new(), ..self.clone() }.for_template(in_parts, syntax);
         }
         let mut message = self.to_json();
-        if in_parts {
+        if self.content.is_empty() && syntax.is_some_and(|syntax| syntax.no_text) {
+            message["content"] = Json::Null;
+        } else if in_parts {
             let shown = self.attached.iter().map(|what| json!({ "type": what.kind }));
             let said = Some(&self.content).filter(|said| !said.is_empty() || self.attached.is_empty());
             let said = said.map(|said| json!({ "type": "text", "text": said }));

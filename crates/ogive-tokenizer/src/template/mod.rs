@@ -187,8 +187,11 @@ impl ChatTemplate {
     /// # Errors
     /// As [`ChatTemplate::render`].
     pub fn render_chat(&self, messages: &[Message], options: &ChatOptions) -> Result<String, TemplateError> {
-        let in_parts = messages.iter().any(|m| !m.attached.is_empty()) || self.wants_parts();
-        self.render_messages(messages, in_parts, options)
+        let shows = messages.iter().any(|m| !m.attached.is_empty());
+        let all = self.wants_parts();
+        // Results of calls, and calls without a word, are told in parts where a template knows nothing else.
+        let is_called = |m: &Message| m.result_of.is_some() || m.content.is_empty() && !m.calls.is_empty();
+        self.render_messages(messages, |m| all || shows && !is_called(m), options)
     }
 
     /// Whether the template reads messages in parts alone, as those of some models that see do: it loses what a text says.
@@ -196,7 +199,7 @@ impl ChatTemplate {
         const PROBE: &str = "what-is-said";
         let says = |in_parts| {
             let rendered =
-                self.render_messages(&[Message::new("user", PROBE)], in_parts, &ChatOptions::default());
+                self.render_messages(&[Message::new("user", PROBE)], |_| in_parts, &ChatOptions::default());
             rendered.is_ok_and(|text| text.contains(PROBE))
         };
         *self.wants_parts.get_or_init(|| !says(false) && says(true))
@@ -205,14 +208,19 @@ impl ChatTemplate {
     fn render_messages(
         &self,
         messages: &[Message],
-        in_parts: bool,
+        in_parts: impl Fn(&Message) -> bool,
         options: &ChatOptions,
     ) -> Result<String, TemplateError> {
-        let json = |message: &Message| {
+        let json = |message: &Message| -> Vec<Json> {
             let syntax = Some(message).filter(|m| !m.calls.is_empty()).and_then(|_| self.call_syntax().ok());
-            message.for_template(in_parts, syntax)
+            match syntax {
+                Some(syntax) if syntax.one_call => {
+                    message.call_by_call().iter().map(|m| m.for_template(in_parts(m), Some(syntax))).collect()
+                }
+                _ => vec![message.for_template(in_parts(message), syntax)],
+            }
         };
-        let messages: Vec<Json> = messages.iter().map(json).collect();
+        let messages: Vec<Json> = messages.iter().flat_map(json).collect();
         let mut variables = serde_json::Map::new();
         variables.insert("messages".into(), messages.into());
         if !options.tools.is_empty() {

@@ -1,6 +1,6 @@
 //! Calls that are JSON: whole, or their arguments.
 
-use super::ToolCall;
+use super::{MAX_DEPTH, ToolCall};
 use serde_json::{Map, Value as Json};
 
 /// Under which keys of a call's object its parts are.
@@ -32,9 +32,19 @@ impl Keys {
                 }
                 let (name, arguments) = match &self.name {
                     Some(key) => {
-                        let given = object.get(&self.arguments);
+                        let is_arguments = |key: &str| key == self.arguments || ARGUMENTS.contains(&key);
+                        let known = |other: &String| {
+                            other == key || is_arguments(other) || BESIDE.contains(&&**other)
+                        };
+                        if !object.keys().all(known) {
+                            return None;
+                        }
+                        let given = object.iter().find(|(key, _)| is_arguments(key));
                         // Models leave out what there is not.
-                        (object.get(key)?.as_str()?, given.map_or_else(|| Some(Map::new()), object_in)?)
+                        (
+                            object.get(key)?.as_str()?,
+                            given.map_or_else(|| Some(Map::new()), |(_, given)| object_in(given))?,
+                        )
                     }
                     None => {
                         let mut pairs = object.iter();
@@ -51,11 +61,28 @@ impl Keys {
     }
 }
 
-/// The object that a value is, or that a text is as JSON.
+impl Default for Keys {
+    /// Those of most.
+    fn default() -> Self {
+        Self { name: Some("name".into()), arguments: "arguments".into() }
+    }
+}
+
+/// What models take for each other.
+const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
+/// What may be beside a name and arguments.
+const BESIDE: [&str; 4] = ["id", "tool_call_id", "type", "index"];
+
+/// The object that a value is, or that a text is as JSON; an empty one for nothing.
 pub(super) fn object_in(value: &Json) -> Option<Map<String, Json>> {
     match value {
         Json::Object(object) => Some(object.clone()),
-        Json::String(text) => serde_json::from_str(text).ok(),
+        Json::String(text) if text.trim().is_empty() => Some(Map::new()),
+        Json::String(text) => match self::value(text)? {
+            (Json::Object(object), rest) if rest.trim().is_empty() => Some(object),
+            _ => None,
+        },
+        Json::Null => Some(Map::new()),
         _ => None,
     }
 }
@@ -64,5 +91,14 @@ pub(super) fn object_in(value: &Json) -> Option<Map<String, Json>> {
 pub(super) fn value(text: &str) -> Option<(Json, &str)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter();
     let value = values.next()?.ok()?;
+    is_shallow(&value, MAX_DEPTH).then_some(())?;
     Some((value, text.get(values.byte_offset()..)?))
+}
+
+fn is_shallow(value: &Json, depth: usize) -> bool {
+    match value {
+        Json::Array(items) => depth > 0 && items.iter().all(|item| is_shallow(item, depth - 1)),
+        Json::Object(items) => depth > 0 && items.values().all(|item| is_shallow(item, depth - 1)),
+        _ => true,
+    }
 }

@@ -4,7 +4,9 @@
 //! again is the answer's beginning and end; around the name and the arguments, which are known, stand the marks. Of what two texts have in
 //! common only whole tags count, for `</a` is no mark. A syntax that does not read back the calls it was read off is none.
 
-use super::{CallSyntax, Dialect, Form, Keys, Tags, Tool, ToolCall, json, tagged::Between};
+use super::{
+    CallSyntax, Dialect, Form, Keys, Tags, Tool, ToolCall, json, piece_ends, pieces, tagged::Between,
+};
 use crate::template::{ChatTemplate, TemplateError};
 use serde_json::{Map, Value as Json};
 
@@ -32,11 +34,18 @@ struct Way {
     arguments_as_text: bool,
     /// An id has the name in it, as Kimi K2's: its template writes no other.
     in_id: bool,
+    /// There is no text before a call.
+    no_text: bool,
+}
+
+impl Way {
+    fn content(self) -> Json {
+        if self.no_text { Json::Null } else { "".into() }
+    }
 }
 
 fn learn(template: &ChatTemplate) -> Option<CallSyntax> {
-    let ways = [(false, false), (true, false), (false, true), (true, true)];
-    let ways = ways.map(|(arguments_as_text, in_id)| Way { arguments_as_text, in_id });
+    let ways = (0..8).map(|n| Way { arguments_as_text: n & 1 > 0, in_id: n & 2 > 0, no_text: n & 4 > 0 });
     ways.into_iter().find_map(|way| {
         let shown = Shown::of(template, way)?;
         let syntax = shown.syntax(way)?;
@@ -63,6 +72,7 @@ struct Shown {
     /// What follows an answer of text.
     behind: String,
     one_text: bool,
+    own_ids: bool,
 }
 
 impl Shown {
@@ -79,7 +89,7 @@ impl Shown {
         };
         let calls = |calls: &[&ToolCall]| {
             let calls: Vec<Json> = calls.iter().map(|call| call.to_json(way.arguments_as_text)).collect();
-            render(serde_json::json!({ "role": "assistant", "content": "", "tool_calls": calls }))
+            render(serde_json::json!({ "role": "assistant", "content": way.content(), "tool_calls": calls }))
         };
         let first = call(0, arguments(VALUES.map(Json::from)), way);
         let second = call(1, arguments(VALUES.map(Json::from)), way);
@@ -95,16 +105,18 @@ impl Shown {
         let two = calls(&[&first, &second]).and_then(|whole| cut(&whole));
         let number = call(0, arguments([Json::from(4711), Json::from(VALUES[1])]), way);
         let number = calls(&[&number]).and_then(|whole| cut(&whole));
-        let thoughtful = |content: &str| {
+        let foreign = ToolCall { id: "q".into(), ..first.clone() };
+        let own_ids = !way.in_id && calls(&[&foreign]).is_none();
+        let thoughtful = |content: Json| {
             let calls = [first.to_json(way.arguments_as_text)];
             let message = serde_json::json!({
                 "role": "assistant", "content": content, "tool_calls": calls, "thinking": SAID, "reasoning_content": SAID,
             });
             render(message).is_some()
         };
-        let one_text = thoughtful("") && !thoughtful(SAID);
+        let one_text = thoughtful(way.content()) && !thoughtful(SAID.into());
         let two = two.map(|text| ([first.clone(), second], text));
-        Some(Self { tools, one: (first, one), number, two, behind: behind.to_owned(), one_text })
+        Some(Self { tools, one: (first, one), number, two, behind: behind.to_owned(), one_text, own_ids })
     }
 
     fn is_read_by(&self, syntax: &CallSyntax) -> bool {
@@ -137,30 +149,33 @@ impl Shown {
         let mut around: Vec<String> = Vec::new();
         let second = self.two.as_ref().map_or("", |(_, text)| text);
         let between = self.between(second).unwrap_or_default();
-        for piece in [open, close, between].into_iter().flat_map(pieces) {
+        for piece in [open, close, between].into_iter().flat_map(plain_pieces) {
             if !piece.contains(ID) && !around.iter().any(|known| known == piece) {
                 around.push(piece.to_owned());
             }
         }
-        let mark = self.mark(open);
-        if mark.as_ref().is_some_and(|mark| mark.contains(NAMES[0])) {
-            return None;
-        }
-        Some(CallSyntax {
-            mark,
-            form,
-            around,
-            arguments_as_text: way.arguments_as_text,
-            one_text: self.one_text,
-        })
+        let marks = self.marks(open, &form)?;
+        let one_call = !self.two.as_ref().is_some_and(|(_, text)| text.contains(NAMES[1]));
+        let (arguments_as_text, no_text, one_text) = (way.arguments_as_text, way.no_text, self.one_text);
+        let own_ids = self.own_ids;
+        Some(CallSyntax { marks, form, around, arguments_as_text, one_text, one_call, no_text, own_ids })
     }
 
-    /// What an answer's first call begins with: as many tags as an answer of text does not end with.
-    fn mark(&self, open: &str) -> Option<String> {
+    /// What an answer's first call begins with: as many tags as an answer of text does not end with; and what each begins with, if that is
+    /// something else, for models may leave out what is around it. None if these have the name, which may be any.
+    fn marks(&self, open: &str, form: &Form) -> Option<Vec<String>> {
         let open = open.trim();
         let mut tags = piece_ends(open).into_iter().map(|end| &open[..end]);
-        let tags = tags.find(|tags| !self.behind.contains(*tags)).filter(|tags| *tags != "[")?;
-        Some(tags.to_owned())
+        let first = tags.find(|tags| !self.behind.contains(*tags)).filter(|tags| *tags != "[");
+        let each = match form {
+            Form::Named { open, .. } => open.trim(),
+            Form::Tagged(tags) => tags.open.trim(),
+            _ => "",
+        };
+        let each = Some(each).filter(|each| each.starts_with('<') && !self.behind.contains(each));
+        let mut marks: Vec<String> = first.into_iter().chain(each).map(str::to_owned).collect();
+        marks.dedup();
+        (!marks.iter().any(|mark| mark.contains(NAMES[0]))).then_some(marks)
     }
 
     /// A name, and arguments that are JSON.
@@ -224,7 +239,10 @@ impl Shown {
         let second = self.two.as_ref().and_then(|(_, text)| self.between(text));
         let common =
             second.map(|between| common_suffix(open, between)).filter(|common| !common.trim().is_empty());
-        common.unwrap_or(open).to_owned()
+        let open = common.unwrap_or(open);
+        // Of `<tool_call>\n<function=` the tag that the name is in: the one around it may be missing.
+        let own = open.rfind('<').filter(|at| !open[*at..].contains('>'));
+        own.map_or(open, |at| &open[at..]).to_owned()
     }
 
     /// What stands between two calls, from the last value of the first to the name of the second.
@@ -251,33 +269,9 @@ fn without_thoughts(text: &str) -> &str {
     thought.and_then(|at| Some(&text[at + text[at..name].find('>')? + 1..])).unwrap_or(text)
 }
 
-/// Where the marks of a text end: tags, and what is between them and spaces.
-fn piece_ends(text: &str) -> Vec<usize> {
-    let mut ends = Vec::new();
-    let mut at = 0;
-    while let Some(next) = text[at..].find(|c: char| !c.is_whitespace()) {
-        at += next;
-        let rest = &text[at..];
-        let end = match rest.as_bytes()[0] {
-            b'<' => rest.find('>').map(|end| end + 1),
-            b'[' => rest.find(']').map(|end| end + 1),
-            _ => rest.find(['<', '[']),
-        };
-        let space = rest.find(char::is_whitespace);
-        at += [end, space].into_iter().flatten().min().unwrap_or(rest.len());
-        ends.push(at);
-    }
-    ends
-}
-
-/// The marks by themselves, without brackets and quotes of JSON and of Python.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let ends = piece_ends(text);
-    let starts = [0].into_iter().chain(ends.clone());
-    let pieces = starts.zip(ends).map(|(start, end)| text[start..end].trim());
-    pieces
-        .map(|piece| piece.trim_matches(['{', '}', ',', '"', ':']))
-        .filter(|piece| piece.len() > 1 && !piece.contains(['{', '}', '"']))
+/// The pieces that are marks, and no brackets of JSON or Python.
+fn plain_pieces(text: &str) -> impl Iterator<Item = &str> {
+    pieces(text).filter(|piece| piece.len() > 1 && !piece.contains(['{', '}', '"', '\'']))
 }
 
 /// Bytes that two texts begin with.

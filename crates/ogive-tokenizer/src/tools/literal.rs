@@ -1,10 +1,7 @@
 //! Calls as languages write them: `f(a='x', b=[1, None])` as Python does (LFM2, Llama 4), and `call:f{a:<|"|>x<|"|>}` of Gemma 4.
 
-use super::{ToolCall, name};
+use super::{MAX_DEPTH, ToolCall, name};
 use serde_json::{Map, Value as Json};
-
-/// Values within each other that are read.
-const MAX_DEPTH: usize = 64;
 
 /// How it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

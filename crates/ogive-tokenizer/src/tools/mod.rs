@@ -66,19 +66,37 @@ impl Tool {
         serde_json::json!({ "type": "function", "function": { "name": name, "description": description, "parameters": parameters } })
     }
 
-    /// Whether an argument of this name is a text, whatever it looks like; by a schema that does not say, it is not.
+    /// Whether an argument of this name is a text, whatever it looks like, or nothing; by a schema that does not say, it is not.
     fn takes_text(&self, argument: &str) -> bool {
-        let kind = self
-            .parameters
-            .get("properties")
-            .and_then(|p| p.get(argument))
-            .map(|p| (p.get("type"), p.get("enum")));
-        match kind {
-            Some((Some(Json::String(kind)), _)) => kind == "string",
-            Some((None, Some(Json::Array(values)))) => values.iter().all(Json::is_string),
-            _ => false,
-        }
+        let schema = self.parameters.get("properties").and_then(|properties| properties.get(argument));
+        schema.is_some_and(|schema| is_text(schema, MAX_DEPTH))
     }
+}
+
+/// Whether a schema has texts, and besides none but null.
+fn is_text(schema: &Json, depth: usize) -> bool {
+    let is = |kind: &Json| kind == "string";
+    let or_null =
+        |kinds: &[Json]| kinds.iter().any(is) && kinds.iter().all(|kind| is(kind) || kind == "null");
+    match schema.get("type") {
+        Some(Json::Array(kinds)) => return or_null(kinds),
+        Some(kind) => return is(kind),
+        None => {}
+    }
+    if let Some(values) = schema.get("enum").and_then(Json::as_array) {
+        return values.iter().all(Json::is_string);
+    }
+    let any = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(*key)?.as_array());
+    any.is_some_and(|any| {
+        let mut some = false;
+        depth > 0
+            && any.iter().all(|one| {
+                let text = is_text(one, depth - 1);
+                some |= text;
+                text || one.get("type").is_some_and(|kind| kind == "null")
+            })
+            && some
+    }) || schema.get("const").is_some_and(Json::is_string)
 }
 
 /// A call of a function by a model.
@@ -150,8 +168,8 @@ pub struct Spoken {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallSyntax {
-    /// What calls begin with; `None` where that is their own first bracket, which counts at the beginning of an answer alone.
-    mark: Option<String>,
+    /// What calls begin with; none where that is their own first bracket.
+    marks: Vec<String>,
     form: Form,
     /// What may stand around calls and is no text.
     around: Vec<String>,
@@ -159,6 +177,12 @@ pub struct CallSyntax {
     pub(crate) arguments_as_text: bool,
     /// Whether the template refuses a text and a thought before a call (gpt-oss): they are one then.
     pub(crate) one_text: bool,
+    /// Whether the template has one call a message.
+    pub(crate) one_call: bool,
+    /// Whether the template wants no text, where others take an empty one, before a call.
+    pub(crate) no_text: bool,
+    /// Whether the template takes no ids but such as are made here.
+    own_ids: bool,
 }
 
 /// The kinds of syntax there are.
@@ -186,18 +210,59 @@ enum Form {
 }
 
 impl CallSyntax {
-    /// What the first call of an answer begins with, or `None` where calls have no mark: there the answer is nothing else, and begins with
-    /// [a bracket](Self::begins).
+    /// What calls begin with: any of these. There may be none, as a call's [first bracket](Self::begins) is enough at an answer's beginning.
     #[must_use]
-    pub fn mark(&self) -> Option<&str> {
-        self.mark.as_deref()
+    pub fn marks(&self) -> &[String] {
+        &self.marks
     }
 
-    /// Whether an answer that begins so may be a call, where there is no [mark](Self::mark).
+    /// Whether an answer that begins so may be a call without a mark. It is one if there is a tool of the name.
     #[must_use]
     pub fn begins(&self, answer: &str) -> bool {
-        self.mark.is_none() && answer.trim_start().starts_with(['{', '['])
+        answer.trim_start().starts_with(['{', '['])
     }
+}
+
+/// Values within each other that are read; templates write little more.
+const MAX_DEPTH: usize = 48;
+
+/// Where a mark is in a text, from its first letter to behind its last. Between its tags there may be other spaces than its own.
+fn find(text: &str, mark: &str) -> Option<(usize, usize)> {
+    let mut pieces = pieces(mark);
+    let first = pieces.next()?;
+    let rest: Vec<&str> = pieces.collect();
+    text.match_indices(first).find_map(|(at, _)| {
+        let behind = rest
+            .iter()
+            .try_fold(&text[at + first.len()..], |text, piece| text.trim_start().strip_prefix(*piece));
+        Some((at, text.len() - behind?.len()))
+    })
+}
+
+/// A mark's tags, and what is between them and spaces.
+fn pieces(mark: &str) -> impl Iterator<Item = &str> {
+    let ends = piece_ends(mark);
+    let starts = [0].into_iter().chain(ends.clone());
+    starts.zip(ends).map(|(start, end)| mark[start..end].trim_start())
+}
+
+/// Where each of them ends.
+fn piece_ends(mark: &str) -> Vec<usize> {
+    let mut ends = Vec::new();
+    let mut at = 0;
+    while let Some(next) = mark[at..].find(|c: char| !c.is_whitespace()) {
+        at += next;
+        let rest = &mark[at..];
+        let end = match rest.as_bytes()[0] {
+            b'<' => rest.find('>').map(|end| end + 1),
+            b'[' => rest.find(']').map(|end| end + 1),
+            _ => rest.find(['<', '[']),
+        };
+        let space = rest.find(char::is_whitespace);
+        at += [end, space].into_iter().flatten().min().unwrap_or(rest.len());
+        ends.push(at);
+    }
+    ends
 }
 
 /// Letters of functions' names.

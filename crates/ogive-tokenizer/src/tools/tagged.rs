@@ -1,6 +1,6 @@
 //! Calls whose arguments stand between tags, each by itself: `<function=f><parameter=a>1</parameter></function>`.
 
-use super::{Tool, ToolCall, literal, name};
+use super::{Tool, ToolCall, find, json, literal, name};
 use serde_json::{Map, Value as Json};
 
 /// What stands where.
@@ -49,32 +49,33 @@ impl Tags {
     pub(super) fn call<'t>(&self, text: &'t str, tools: &[Tool]) -> Option<(ToolCall, &'t str)> {
         let (name, mut rest) = name(text)?;
         let tool = tools.iter().find(|tool| tool.name == name);
-        let (key_mark, close) = (self.key.trim(), self.close.trim());
         let mut arguments = Map::new();
         loop {
-            let next = rest.find(key_mark);
-            let over = rest.find(close).filter(|_| !close.is_empty());
-            let Some(at) = next.filter(|key| over.is_none_or(|over| *key < over)) else {
+            let over = find(rest, &self.close);
+            let Some((_, at)) = find(rest, &self.key).filter(|key| over.is_none_or(|over| key.0 < over.0))
+            else {
                 // The end of what a call without a closing tag has, or one that was cut short.
-                let rest = over
-                    .map_or_else(|| close.is_empty().then_some(rest), |at| Some(&rest[at + close.len()..]))?;
+                let rest = match over {
+                    Some((_, end)) => &rest[end..],
+                    None => self.close.trim().is_empty().then_some(rest)?,
+                };
                 return Some((ToolCall::new("", name, arguments), rest));
             };
-            let text = &rest[at + key_mark.len()..];
+            let text = &rest[at..];
             let between = match &self.value {
                 Between::Always(between) => between,
                 Between::By { before, .. } => before,
             };
-            let end = text.find(between.trim())?;
+            let (end, _) = find(text, between)?;
             let key = text[..end].trim();
             let (is_text, text) = self.value.pass(&text[end..])?;
-            let end = text.find(self.end.trim())?;
+            let (end, behind) = find(text, &self.end)?;
             // A newline on either side belongs to tags that have one.
             let lines = self.end.starts_with('\n');
             let said = text[..end].strip_suffix('\n').filter(|_| lines).unwrap_or(&text[..end]);
             let is_text = is_text.unwrap_or_else(|| tool.is_some_and(|tool| tool.takes_text(key)));
             arguments.insert(key.to_owned(), value(said, is_text));
-            rest = &text[end + self.end.trim().len()..];
+            rest = &text[behind..];
         }
     }
 }
@@ -83,13 +84,15 @@ impl Tags {
 fn value(said: &str, is_text: bool) -> Json {
     let whole = said.trim().strip_prefix("<![CDATA[").and_then(|said| said.strip_suffix("]]>"));
     let said = whole.unwrap_or(said);
-    let read = || serde_json::from_str(said.trim()).ok().or_else(|| literal::python(said.trim()));
+    let json = || json::value(said).filter(|(_, rest)| rest.trim().is_empty()).map(|(value, _)| value);
+    let read = || json().or_else(|| literal::python(said.trim()));
     (!is_text).then(read).flatten().unwrap_or_else(|| said.into())
 }
 
 /// What follows `mark`, which the text begins with, but for spaces around it that models may leave out; those at its end are its own.
 fn after<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
-    let rest = text.trim_start().strip_prefix(mark.trim())?;
+    let (_, end) = find(text, mark).filter(|(at, _)| text[..*at].trim().is_empty())?;
+    let rest = &text[end..];
     let spaces = &mark[mark.trim_end().len()..];
     Some(rest.strip_prefix(spaces).unwrap_or(rest))
 }

@@ -81,6 +81,7 @@ pub(crate) fn conversation(session: Session, template: Option<&Path>, system: Op
 pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
     let path = args.model.get(context);
     let how = args.sampling.generate()?;
+    let tools = args.calling.read(&how)?;
     args.session.as_deref().map_or(Ok(()), |file| files::check_session(file, path))?;
     let images = args.seeing.images()?;
     let model = args.seeing.open(&args.machine, path, args.context, args.vision, context)?;
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<()> {
         None => model.session()?,
     };
     let chat = conversation(session, args.chat_template.as_deref(), args.system.as_deref())?;
-    let mut chat = args.calling.over(chat, &how)?;
+    let mut chat = calling::over(chat, tools)?;
     images.into_iter().for_each(|image| chat.show(image));
     let read = chat.session().tokens().len();
     if read > 0 {
