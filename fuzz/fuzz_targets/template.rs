@@ -1,5 +1,5 @@
 //! Arbitrary text as a chat template: compiling and rendering must not panic, overflow a stack, take gigabytes or run
-//! for more than seconds, and rendering twice must give the same.
+//! for more than seconds, and rendering twice must give the same. How it writes calls is learned from it, too.
 #![no_main]
 
 use ogive_tokenizer::template::{ChatTemplate, DateTime};
@@ -20,4 +20,9 @@ libfuzzer_sys::fuzz_target!(|source: &str| {
     let now = DateTime::new(2025, 1, 15, 12, 34, 56);
     let first = template.render(&variables, now);
     assert_eq!(first, template.render(&variables, now));
+    // Whatever it shows of calls, what it writes is read or comes back.
+    if let (Ok(text), Ok(syntax)) = (first, template.call_syntax()) {
+        let spoken = syntax.read(&text, &[], 0);
+        assert!(!spoken.calls.is_empty() || spoken.text == text);
+    }
 });

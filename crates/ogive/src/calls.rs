@@ -1,12 +1,11 @@
 //! Calls of tools, told apart from what a model answers, as it comes.
 //!
-//! What may be a call is held back: from a mark that calls begin with, or a bracket that the answer begins with, to the answer's end, when it
-//! is [read](CallSyntax::read). A call that
-//! cannot be read is given as text then, so nothing that the model said is lost. gpt-oss's marks have no text; what they say is told here by
-//! who hears them.
+//! What may be a call is held back: from a mark that calls begin with, or a bracket that the answer begins with, to the answer's end, when
+//! it is [read](CallSyntax::read). A call that cannot be read is given as text then, so nothing that the model said is lost. gpt-oss's marks
+//! have no text; what they say is told here by who hears them.
 
 use crate::stop::overlap;
-use crate::tensor::serde_json::{Map, Value, from_str};
+use crate::tensor::serde_json::json;
 use crate::tokenizer::tools::{CallSyntax, Tool, ToolCall};
 
 /// Listens for calls in an answer.
@@ -46,13 +45,14 @@ impl Said {
         let rest = self.text.split_off(len);
         let given = std::mem::replace(&mut self.text, rest);
         let (mut shown, mut from) = (String::new(), 0);
+        // One that goes on in the rest, as a mark may begin within it, is special there too.
         for &(start, end) in self.special.iter().filter(|(start, _)| *start < len) {
             shown.push_str(&given[from..start]);
-            from = end;
+            from = end.min(len);
         }
         shown.push_str(&given[from..]);
-        let behind = self.special.iter().filter(|(start, _)| *start >= len);
-        self.special = behind.map(|(start, end)| (start - len, end - len)).collect();
+        let behind = self.special.iter().filter(|(_, end)| *end > len);
+        self.special = behind.map(|(start, end)| (start.saturating_sub(len), end - len)).collect();
         shown
     }
 }
@@ -132,19 +132,75 @@ impl Listener {
             }
         }
         for (name, arguments) in std::mem::take(&mut self.told) {
-            let given = if arguments.trim().is_empty() {
-                Ok(Value::Object(Map::new()))
-            } else {
-                from_str(&arguments)
-            };
-            match given {
-                Ok(Value::Object(given)) => {
-                    let id = format!("call{:05}", self.made + calls.len() + 1);
-                    calls.push(ToolCall::new(id, name, given));
+            match ToolCall::from_json(&json!({ "name": name, "arguments": arguments })) {
+                Some(mut call) => {
+                    call.id = format!("call{:05}", self.made + calls.len() + 1);
+                    calls.push(call);
                 }
-                _ => text += &format!("to={name} {arguments}"),
+                None => text += &format!("to={name} {arguments}"),
             }
         }
         (text, calls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokenizer::template::ChatTemplate;
+
+    fn listener(mark: &str) -> Listener {
+        let template = format!(
+            "{{% for m in messages %}}<|{{{{ m.role }}}}|>{{{{ m.content }}}}{{% for c in m.tool_calls or [] %}}\
+             {mark}{{{{ c.function|tojson }}}}{{% endfor %}}{{% endfor %}}{{{{ tools|tojson }}}}"
+        );
+        let template = ChatTemplate::new(&template).unwrap();
+        Listener::new(template.call_syntax().unwrap().clone(), Vec::new(), 0)
+    }
+
+    /// What is shown as it comes, in the end, and the number of calls; of pieces that are special or not.
+    fn heard(mark: &str, pieces: &[(&str, bool)]) -> (String, String, usize) {
+        let mut listener = listener(mark);
+        let hear = |(piece, special): &(&str, bool)| {
+            if *special { listener.special(piece) } else { listener.text(piece) }
+        };
+        let shown: String = pieces.iter().map(hear).collect();
+        let (rest, calls) = listener.finish();
+        (shown, rest, calls.len())
+    }
+
+    #[test]
+    fn a_mark_is_heard_however_it_is_cut() {
+        let said = "é <cal <call>{\"name\": \"now\"} ü";
+        for at in (0..said.len()).filter(|at| said.is_char_boundary(*at)) {
+            let (a, b) = said.split_at(at);
+            assert_eq!(heard("<call>", &[(a, false), (b, false)]), ("é <cal ".into(), "ü".into(), 1), "{at}");
+        }
+        let letters: Vec<String> = said.chars().map(String::from).collect();
+        let letters: Vec<(&str, bool)> = letters.iter().map(|letter| (letter.as_str(), false)).collect();
+        assert_eq!(heard("<call>", &letters), ("é <cal ".into(), "ü".into(), 1));
+    }
+
+    #[test]
+    fn special_tokens_are_marks_and_do_not_show() {
+        let now = ("{\"name\": \"now\"}", false);
+        assert_eq!(
+            heard("<call>", &[("<other>", true), ("a", false), ("<call>", true), now]),
+            ("a".into(), String::new(), 1)
+        );
+        assert_eq!(
+            heard("<call>", &[("a", false), ("<call>", true), ("b", false)]),
+            ("a".into(), "b".into(), 0)
+        );
+        // One within another, and one that is not ended.
+        assert_eq!(
+            heard("<call>", &[("|<call>|", true), now, ("b", false)]),
+            (String::new(), "{\"name\": \"now\"}b".into(), 0)
+        );
+        assert_eq!(heard("<call>", &[("|<ca", true), ("d", false)]), ("d".into(), String::new(), 0));
+        assert_eq!(
+            heard("<call>", &[("|<ca", true), ("ll>", false), now]),
+            (String::new(), String::new(), 1)
+        );
     }
 }
