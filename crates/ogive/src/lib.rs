@@ -38,6 +38,8 @@ mod endless;
 mod error;
 mod fingerprint;
 mod fits;
+#[cfg(feature = "grammar")]
+mod forced;
 mod generate;
 mod gpus;
 mod logprobs;

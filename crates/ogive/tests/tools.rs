@@ -313,3 +313,60 @@ fn a_template_for_tools_is_taken_where_the_main_one_has_none() {
         }
     }
 }
+
+#[test]
+#[cfg(feature = "grammar")]
+fn a_model_that_has_to_calls_by_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let zone = json!({ "enum": ["est", "utc"] });
+    let tool = |name: &str| {
+        let schema = json!({ "type": "object", "properties": { "zone": zone }, "required": ["zone"], "additionalProperties": false });
+        Tool::new(name, "", schema)
+    };
+    for template in [TAGS, MARKS, BARE, CHANNELS] {
+        let model = model(folder.path(), template);
+        let chat = || {
+            let chat = Chat::new(model.session().unwrap(), ChatTemplate::new(template).unwrap()).unwrap();
+            let mut chat = chat.tools([tool("now"), tool("day.of")]).unwrap();
+            chat.messages().push(Message::new("user", "q"));
+            chat
+        };
+        let how = |seed| Generate::new().seed(seed).max_tokens(40);
+        for (seed, name) in (1..).zip([None, None, Some("now"), Some("day.of")]) {
+            let mut chat = chat();
+            let call = chat.call(name, &how(seed)).unwrap();
+            assert!(
+                ["now", "day.of"].contains(&&*call.name) && name.is_none_or(|name| name == call.name),
+                "{call:?}"
+            );
+            assert!(
+                call.arguments.len() == 1
+                    && zone["enum"].as_array().unwrap().contains(&call.arguments["zone"]),
+                "{call:?}"
+            );
+            assert_eq!(chat.waits_for(), Some(&call));
+            assert_eq!(chat.messages()[1..], [Message::new("assistant", "").calls(vec![call])]);
+            // The template writes what the model has filled in.
+            let reply = chat.tell("noon", &how(seed)).unwrap().unwrap();
+            let text =
+                model.tokenizer().unwrap().decode_with_special(reply.generation().prompt_ids()).unwrap();
+            assert!(reply.generation().times().prompt_tokens < text.len() / 2, "{text}");
+        }
+        for (tool, how, why) in [
+            (Some("then"), how(1), "there is no such tool"),
+            (None, how(1).max_tokens(2), "cut short"),
+            (None, how(1).regex("a").unwrap(), "held to another grammar"),
+        ] {
+            let mut chat = chat();
+            let e = chat.call(tool, &how).unwrap_err();
+            assert!(e.to_string().contains(why), "{e}");
+            assert_eq!(chat.messages().len(), 1);
+        }
+    }
+    let tags = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<f={{ c.function.name }}>\
+        {% for k, v in c.function.arguments.items() %}<k={{ k }}>{{ v }}</k>{% endfor %}</f>{% endfor %}{% endfor %}{{ tools|length }}";
+    let model = model(folder.path(), TAGS);
+    let chat = Chat::new(model.session().unwrap(), ChatTemplate::new(tags).unwrap()).unwrap();
+    let e = chat.tools([tool("now")]).unwrap().call(None, &Generate::new()).unwrap_err();
+    assert!(e.to_string().contains("not written as JSON"), "{e}");
+}

@@ -1,0 +1,103 @@
+//! Calls that a model has to make, with arguments of the form that the tool wants.
+//!
+//! The template writes a call of the tool, and the model fills in what is not known: the name, if there are several, and the arguments, held
+//! to their schema. So it works for every template whose arguments are JSON, and nothing has to be read of what the model has said.
+
+use crate::tensor::serde_json::{Map, Value, from_str};
+use crate::tokenizer::template::Message;
+use crate::tokenizer::tools::{Tool, ToolCall};
+use crate::{Chat, Error, Generate, Prompt, Result, tensor};
+
+/// An argument that no template has a word like.
+const MARK: &str = "xyzzy_plugh";
+
+impl Chat {
+    /// Has the model call one of its [tools](Self::tools), whatever it would say to what the messages say: `tool`, or the one it would rather.
+    /// The arguments are as the tool's schema has them. The call is part of the conversation then, and [waits](Self::waits_for) for its result.
+    /// The model does not think before.
+    ///
+    /// ```no_run
+    /// # fn main() -> ogive::Result<()> {
+    /// use ogive::tokenizer::template::Message;
+    /// # let (model, weather): (ogive::Model, ogive::Tool) = todo!();
+    /// let mut chat = model.chat()?.tools([weather])?;
+    /// chat.messages().push(Message::new("user", "I fly to Bergen tomorrow."));
+    /// let call = chat.call(Some("get_weather"), &ogive::Generate::new())?;
+    /// println!("{}", call.arguments["city"]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such tool, if the template writes arguments otherwise than as JSON, or one call a turn and another waits, if a schema asks
+    /// for what cannot be enforced, if `how` is held to a grammar itself, and as of [`send`](Self::send); if the arguments are not whole within
+    /// [`max_tokens`](Generate::max_tokens). The conversation is then as it was.
+    pub fn call(&mut self, tool: Option<&str>, how: &Generate) -> Result<ToolCall> {
+        if how.grammar.is_some() {
+            return Err(wrong("the answer is held to another grammar already"));
+        }
+        let tools = self.options().tools.clone();
+        let tool = match (tool, &*tools) {
+            (Some(name), _) => tools.iter().find(|tool| tool.name == name),
+            (None, [only]) => Some(only),
+            (None, []) => None,
+            (None, [first, ..]) => {
+                let (name, _) = self.around(first)?;
+                let names: Vec<String> = tools.iter().map(|tool| tool.name.replace('.', "\\.")).collect();
+                let how = how.clone().regex(&format!("({})", names.join("|")))?;
+                let name = self.said(name, &how)?;
+                tools.iter().find(|tool| tool.name == name)
+            }
+        };
+        let tool = tool.ok_or_else(|| wrong("there is no such tool"))?;
+        let (_, arguments) = self.around(tool)?;
+        let how = how.clone().json_schema(&tool.parameters.to_string())?;
+        let said = self.said(arguments, &how)?;
+        let arguments: Map<String, Value> = from_str(&said).map_err(|e| Error::Json(e.to_string()))?;
+        let made: usize = self.messages().iter().map(|message| message.calls.len()).sum();
+        let call = ToolCall::new(format!("call{:05}", made + 1), &*tool.name, arguments);
+        self.messages().push(Message::new("assistant", "").calls(vec![call.clone()]));
+        Ok(call)
+    }
+
+    /// What the model reads before it names a tool, and before it gives this one its arguments.
+    fn around(&mut self, tool: &Tool) -> Result<(Prompt, Prompt)> {
+        let arguments = Map::from_iter([(MARK.to_owned(), Value::from(MARK))]);
+        let call = ToolCall::new("call00001", &*tool.name, arguments.clone());
+        self.messages().push(Message::new("assistant", "").calls(vec![call]));
+        let opens = std::mem::replace(&mut self.options().add_generation_prompt, false);
+        let rendered = self.rendered();
+        self.options().add_generation_prompt = opens;
+        self.messages().pop();
+        let (prompt, text) = rendered?;
+        let object = |at: &usize| {
+            let mut values = tensor::serde_json::Deserializer::from_str(&text[*at..]).into_iter();
+            values.next().and_then(std::result::Result::ok) == Some(Value::Object(arguments.clone()))
+        };
+        let before = text.find(MARK).and_then(|mark| text[..mark].rfind('{')).filter(object);
+        let named = before.and_then(|at| Some((text[..at].rfind(&tool.name)?, at)));
+        let none = "this model's arguments are not written as JSON, so they cannot be held to a schema";
+        let (name, arguments) = named.ok_or_else(|| wrong(none))?;
+        let cut = |at: usize| match &prompt {
+            #[cfg(feature = "vision")]
+            Prompt::Shown { images, rendered, .. } => {
+                Prompt::Shown { text: text[..at].to_owned(), images: images.clone(), rendered: *rendered }
+            }
+            _ => Prompt::Rendered(text[..at].to_owned()),
+        };
+        Ok((cut(name), cut(arguments)))
+    }
+
+    /// What the model says there, whole.
+    fn said(&mut self, prompt: Prompt, how: &Generate) -> Result<String> {
+        let mut answer = self.session.generate(prompt, how)?;
+        let said = answer.text()?;
+        if answer.is_complete() == Some(false) {
+            return Err(Error::CutShort { tokens: answer.ids().len() });
+        }
+        Ok(said)
+    }
+}
+
+fn wrong(why: &str) -> Error {
+    tensor::Error::invalid("having a tool called", why).into()
+}
