@@ -6,31 +6,15 @@
 // Skips and counts are said aloud.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod common;
 
+use common::{json as read_json, shared};
 use ogive_tokenizer::template::{Attached, ChatOptions, ChatTemplate, DateTime, Message, TemplateError};
 use serde_json::{Map, Value, json};
+use std::fs;
 
 /// Template, conversation, reason.
 const EXCEPTIONS: [(&str, &str, &str); 0] = [];
-
-fn shared() -> Option<PathBuf> {
-    let found = match std::env::var_os("OGIVE_SHARED") {
-        Some(path) => Some(PathBuf::from(path)),
-        None => {
-            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|a| a.join("shared")).find(|p| p.is_dir())
-        }
-    };
-    if found.is_none() {
-        eprintln!("skipped: shared test data not found");
-    }
-    found
-}
-
-fn read_json(path: &Path) -> Value {
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
-}
 
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_else(|| panic!("{key} is no string in {value}"))

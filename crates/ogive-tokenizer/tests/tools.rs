@@ -3,23 +3,13 @@
 // Skips and counts are said aloud.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod common;
+
+use common::shared;
 use ogive_tokenizer::template::{ChatOptions, ChatTemplate, Message};
 use ogive_tokenizer::tools::{Tool, ToolCall};
 use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
-
-fn shared() -> Option<PathBuf> {
-    let found = match std::env::var_os("OGIVE_SHARED") {
-        Some(path) => Some(PathBuf::from(path)),
-        None => {
-            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|a| a.join("shared")).find(|p| p.is_dir())
-        }
-    };
-    if found.is_none() {
-        eprintln!("skipped: shared test data not found");
-    }
-    found
-}
+use std::path::PathBuf;
 
 fn object(value: Value) -> Map<String, Value> {
     serde_json::from_value(value).unwrap()
