@@ -1,10 +1,12 @@
 //! `cargo xtask platforms`: whether everything compiles, mostly tests and examples too, for platforms that this machine is not.
 //!
+//! What says nothing of a platform compiles on one as on another, so not all is compiled for each: who says something is looked up in the sources.
+//!
 //! The compiler needs only their standard libraries. Dependencies that would compile C or assembler get a stand-in that makes
 //! nothing, for nothing is linked. Whether the code is right there is another question: `cargo xtask arm` asks it for one of them.
 
 use crate::{ci::command, golden::done};
-use cargo_metadata::MetadataCommand;
+use cargo_metadata::{Metadata, MetadataCommand};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,22 +16,25 @@ pub(crate) const HELP: &str =
     "  platforms           clippy as on Linux on ARM, macOS and Windows (fetches standard libraries by rustup)
 ";
 
-/// What is compiled for a platform besides libraries and programs.
+/// What is compiled for a platform.
 #[derive(Clone, Copy, PartialEq)]
-enum Tests {
-    /// Nothing: Linux on ARM shares tests with Linux and with ARM.
-    None,
-    /// Tests that name a platform. The others compile as they do for Linux and for Windows, where all are linted.
+enum Part {
+    /// Libraries and programs of packages that name an architecture. Linux on ARM shares the others with Linux and with macOS on ARM.
+    Architecture,
+    /// Libraries, programs, and tests that name a platform. Others compile as they do for Linux and for Windows, where all are linted.
     Unix,
-    /// With examples and benches.
+    /// With all tests, examples and benches.
     All,
 }
 
-const PLATFORMS: [(&str, Tests); 3] = [
-    ("aarch64-unknown-linux-gnu", Tests::None),
-    ("aarch64-apple-darwin", Tests::Unix),
-    ("x86_64-pc-windows-gnu", Tests::All),
+const PLATFORMS: [(&str, Part); 3] = [
+    ("aarch64-unknown-linux-gnu", Part::Architecture),
+    ("aarch64-apple-darwin", Part::Unix),
+    ("x86_64-pc-windows-gnu", Part::All),
 ];
+
+/// What a source says of architectures. C's `char` has no sign on ARM, but for Apple's.
+const ARCHITECTURES: [&str; 4] = ["target_arch", "target_endian", "target_pointer_width", "c_char"];
 
 /// What a test says of platforms, in its file or in one that it shares.
 const WORDS: [&str; 4] = ["unix", "target_os", "nix::", "libc"];
@@ -42,8 +47,10 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         return Ok(());
     }
     let libraries = libraries(root)?;
+    let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec();
+    let metadata = metadata.map_err(|e| format!("cargo metadata failed: {e}"))?;
     let here = |triple: &str| libraries.join(triple).join("lib").is_dir();
-    for (triple, tests) in PLATFORMS {
+    for (triple, part) in PLATFORMS {
         eprintln!("platforms: {triple}");
         if !here(triple) {
             let mut add = Command::new("rustup");
@@ -54,15 +61,17 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
             }
         }
         let mut clippy = command(root);
-        clippy.args(["clippy", "--workspace", "--target", triple]);
-        match tests {
-            Tests::None => {}
-            Tests::Unix => {
-                clippy.args(["--lib", "--bins"]);
-                clippy.args(naming_platforms(root)?.iter().flat_map(|name| ["--test", name]));
+        clippy.args(["clippy", "--target", triple]);
+        match part {
+            Part::Architecture => {
+                clippy.args(naming_architectures(&metadata).iter().flat_map(|name| ["--package", name]));
             }
-            Tests::All => {
-                clippy.arg("--all-targets");
+            Part::Unix => {
+                clippy.args(["--workspace", "--lib", "--bins"]);
+                clippy.args(naming_platforms(&metadata).iter().flat_map(|name| ["--test", name]));
+            }
+            Part::All => {
+                clippy.args(["--workspace", "--all-targets"]);
             }
         }
         clippy.args(["--", "-D", "warnings"]);
@@ -72,13 +81,27 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Names of the packages whose libraries or programs name an architecture.
+fn naming_architectures(metadata: &Metadata) -> Vec<String> {
+    let packages = metadata.workspace_packages().into_iter().filter(|package| {
+        let folder = package.manifest_path.parent().map(|folder| folder.join("src"));
+        folder.is_some_and(|folder| below(folder.as_std_path(), &ARCHITECTURES))
+    });
+    packages.map(|package| package.name.to_string()).collect()
+}
+
+/// Whether a file in this folder, or below it, says one of these words.
+fn below(folder: &Path, words: &[&str]) -> bool {
+    let mut entries = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.any(|path| if path.is_dir() { below(&path, words) } else { says(&path, words) })
+}
+
+fn says(path: &Path, words: &[&str]) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| words.iter().any(|word| text.contains(word)))
+}
+
 /// Names of the tests that name a platform.
-fn naming_platforms(root: &Path) -> Result<Vec<String>, String> {
-    let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec();
-    let metadata = metadata.map_err(|e| format!("cargo metadata failed: {e}"))?;
-    let says = |path: &Path| {
-        std::fs::read_to_string(path).is_ok_and(|text| WORDS.iter().any(|word| text.contains(word)))
-    };
+fn naming_platforms(metadata: &Metadata) -> Vec<String> {
     let mut names = BTreeSet::new();
     for package in metadata.workspace_packages() {
         for test in package.targets.iter().filter(|target| target.is_test()) {
@@ -87,12 +110,12 @@ fn naming_platforms(root: &Path) -> Result<Vec<String>, String> {
             let shared = path.parent().into_iter().flat_map(|tests| tests.read_dir().into_iter().flatten());
             let shared = shared.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
             let mut shared = shared.flat_map(|folder| folder.read_dir().into_iter().flatten().flatten());
-            if says(path) || shared.any(|entry| says(&entry.path())) {
+            if says(path, &WORDS) || shared.any(|entry| says(&entry.path(), &WORDS)) {
                 names.insert(test.name.clone());
             }
         }
     }
-    Ok(names.into_iter().collect())
+    names.into_iter().collect()
 }
 
 /// The folder of the compiler's standard libraries, one to a platform.
@@ -105,19 +128,28 @@ fn libraries(root: &Path) -> Result<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
-    fn tests_that_name_a_platform_are_found() {
-        let names = super::naming_platforms(&crate::root()).unwrap();
+    fn who_names_a_platform_is_found() {
+        let manifest = crate::root().join("Cargo.toml");
+        let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap();
+        let names = naming_platforms(&metadata);
         for name in ["open", "terminal", "faults"] {
             assert!(names.iter().any(|n| n == name), "{name}: {names:?}");
         }
         // They are few, which is what this is for.
         assert!(names.len() < 90 && !names.iter().any(|n| n == "vocabularies"), "{names:?}");
+        let names = naming_architectures(&metadata);
+        for name in ["ogive-cpu", "ogive-cuda", "ptx-emulator"] {
+            assert!(names.iter().any(|n| n == name), "{name}: {names:?}");
+        }
+        assert!(names.len() < 9 && !names.iter().any(|n| n == "ogive"), "{names:?}");
     }
 
     #[test]
     fn this_machine_s_own_library_is_found() {
-        let libraries = super::libraries(&crate::root()).unwrap();
+        let libraries = libraries(&crate::root()).unwrap();
         assert!(libraries.read_dir().unwrap().count() > 0, "{}", libraries.display());
     }
 }
