@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cargo_metadata::{Metadata, MetadataCommand};
+use cargo_metadata::{Metadata, MetadataCommand, Package};
 use ptx_emulator_launcher::{Error, Nvrtc, test::REQUIRED};
 
 /// One check: its name, and what to run.
@@ -19,8 +19,8 @@ struct Step<'a> {
 
 /// Workspaces of their own: what trains the demo model, what measures other engines (but for llama.cpp, which wants a C++ compiler), and
 /// what fuzzes.
-const OUTSIDE: [&str; 3] = ["crates/ogive-demo-model/train/Cargo.toml", PEERS, "fuzz/Cargo.toml"];
-const PEERS: &str = "benches/peers/Cargo.toml";
+const OUTSIDE: [&str; 3] =
+    ["crates/ogive-demo-model/train/Cargo.toml", "benches/peers/Cargo.toml", "fuzz/Cargo.toml"];
 
 /// The generations of NVRTC and cuBLAS that a build may load.
 const GENERATIONS: [&str; 3] = ["cuda-11", "cuda-12", "cuda-13"];
@@ -28,6 +28,26 @@ const GENERATIONS: [&str; 3] = ["cuda-11", "cuda-12", "cuda-13"];
 /// What leaves a command of cargo's with `generation` alone.
 fn alone(generation: &str) -> [&str; 5] {
     ["--package", "ogive-cuda", "--no-default-features", "--features", generation]
+}
+
+/// What leaves a command of cargo's with a workspace in which `ogive-cuda` has `generation` alone, and all else the features that it has in
+/// all of the workspace: so only `ogive-cuda` is compiled again.
+fn alone_among_all(metadata: &Metadata, generation: &str) -> Vec<String> {
+    let mut args = vec!["--workspace".to_owned()];
+    for package in metadata.workspace_packages().into_iter().filter(|package| takes_generations(package)) {
+        args.extend(["--exclude".to_owned(), package.name.to_string()]);
+    }
+    args.extend(["--no-default-features".to_owned(), "--features".to_owned()]);
+    args.push(format!("ogive-cuda/{generation}"));
+    args
+}
+
+/// Whether a package depends on generations whatever its own features are.
+fn takes_generations(package: &Package) -> bool {
+    package.dependencies.iter().any(|dependency| {
+        let named = dependency.features.iter().any(|name| GENERATIONS.contains(&name.as_str()));
+        named || dependency.name == "ogive-cuda" && dependency.uses_default_features
+    })
 }
 
 /// Runs all steps; stops at the first failure unless `keep_going`.
@@ -125,15 +145,14 @@ fn steps<'a>(root: &'a Path, metadata: &Metadata) -> Vec<Step<'a>> {
         let clippy = [&clippy[..], &["--target-dir", target, "--", "-D", "warnings"]].concat();
         steps.push(cargo(&clippy, &[("CARGO_PROFILE_DEV_OPT_LEVEL", "1")]));
     }
-    // What makes figures of what is measured; of the engines ours alone.
-    let peers =
-        ["test", "--locked", "--no-default-features", "--manifest-path", PEERS, "--target-dir", target];
-    steps.push(cargo(&peers, &[("CARGO_PROFILE_DEV_OPT_LEVEL", "1")]));
     // All at once, so that dependencies are built with the features that the tests use too, and only once.
     steps.push(cargo(&["build", "--workspace", "--lib", "--examples"], &[]));
     // What is told of the generations that a build leaves out: these two builds leave out each of them. They find the emulator that was built just now.
     for generation in [GENERATIONS[0], GENERATIONS[2]] {
-        let test = [&["test"], &alone(generation)[..], &["--test", "missing"]].concat();
+        let args = alone_among_all(metadata, generation);
+        let mut test = vec!["test"];
+        test.extend(args.iter().map(String::as_str));
+        test.extend(["--test", "missing"]);
         steps.push(cargo(&test, &[(REQUIRED, required)]));
     }
     steps.push(cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]));
@@ -234,6 +253,31 @@ mod tests {
         }
         for wanted in ["cargo fmt --all -- --check", "tidy", "cargo doc --workspace --no-deps"] {
             assert!(names.iter().any(|name| name == wanted), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_generation_alone_is_alone() {
+        let root = crate::root();
+        let metadata =
+            MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec().unwrap();
+        for generation in GENERATIONS {
+            let mut tree = command(&root);
+            tree.args([
+                "tree",
+                "--locked",
+                "--edges",
+                "normal,dev",
+                "--invert",
+                "ogive-cuda",
+                "--depth",
+                "0",
+            ]);
+            tree.args(["--format", "{p} [{f}]"]).args(alone_among_all(&metadata, generation));
+            let output = tree.stdin(Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let wanted = format!("[{generation}]");
+            assert!(said.contains(&wanted), "{said}{}", String::from_utf8_lossy(&output.stderr));
         }
     }
 
