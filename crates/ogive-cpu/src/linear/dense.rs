@@ -113,6 +113,7 @@ pub(crate) const CHUNK: usize = 32;
 ///
 /// The source is the operation of `TDPBF16PS` in Intel's Software Developer's Manual, volume 2. Where the definition says so, a number that
 /// would be rounded up to the least normal one is zero here, and the instruction keeps it.
+#[inline(always)]
 pub(crate) fn dot_in_tiles(x: &[u16], w: &[u16]) -> f32 {
     let flush = |v: f32| if v.abs() < f32::MIN_POSITIVE { 0.0_f32.copysign(v) } else { v };
     let value = |bits: u16| flush(bf16::from_bits(bits).to_f32());
@@ -128,6 +129,7 @@ pub(crate) fn dot_in_tiles(x: &[u16], w: &[u16]) -> f32 {
 }
 
 /// `x · w` of two rows, padded and in order.
+#[inline(always)]
 pub(crate) fn dot(x: &[f32], w: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
     for (x, w) in x.chunks_exact(LANES).zip(w.chunks_exact(LANES)) {

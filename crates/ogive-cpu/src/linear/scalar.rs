@@ -10,6 +10,12 @@ use crate::{pool::Stripe, weight::Kernel};
 
 /// Fills a stripe of the result.
 pub(crate) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
+    inlined(job, out);
+}
+
+/// The same, compiled with the instructions of whoever calls it.
+#[inline(always)]
+pub(crate) fn inlined(job: &Job<'_>, out: &mut Stripe<'_>) {
     match job.kernel() {
         Kernel::Decoded | Kernel::Float8 => rows(job, Dense::F32, out, |r, row| job.decode_row(r, row)),
         Kernel::Dense(kind) => rows(job, kind, out, |r, row| kind.decode(job.row(r), row)),
@@ -19,6 +25,7 @@ pub(crate) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
     }
 }
 
+#[inline(always)]
 fn tiled(job: &Job<'_>, out: &mut Stripe<'_>) {
     let mut t = 0;
     for group in job.input.lines() {
@@ -34,6 +41,7 @@ fn tiled(job: &Job<'_>, out: &mut Stripe<'_>) {
     }
 }
 
+#[inline(always)]
 fn rows(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>, decode: impl Fn(usize, &mut [f32])) {
     let (x, len) = job.input.dense(kind);
     let mut row = vec![0.0; len];
