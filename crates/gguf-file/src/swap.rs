@@ -22,7 +22,7 @@ const fn numbers(ty: GgmlType) -> Option<&'static [(usize, usize)]> {
         GgmlType::IQ4_XS => &[(0, 2), (2, 2)],
         GgmlType::TQ1_0 => &[(52, 2)],
         GgmlType::TQ2_0 => &[(64, 2)],
-        GgmlType::MXFP4 => &[],
+        GgmlType::MXFP4 | GgmlType::NVFP4 => &[],
         _ => return None,
     })
 }

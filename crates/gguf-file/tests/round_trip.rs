@@ -182,6 +182,7 @@ fn blocks_of_a_big_endian_file_are_swapped_where_they_have_numbers() {
         (GgmlType::TQ1_0, &[52]),
         (GgmlType::TQ2_0, &[64]),
         (GgmlType::MXFP4, &[]),
+        (GgmlType::NVFP4, &[]),
     ];
     for &ty in GgmlType::ALL.iter().filter(|t| !t.is_plain()) {
         let size = ty.block_bytes() as usize;

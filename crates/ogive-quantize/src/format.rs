@@ -47,6 +47,7 @@ pub static FILE_FORMATS: &[FileFormat] = &[
     format("q4_k_s", GgmlType::Q4_K, 14),
     format("iq4_nl", GgmlType::IQ4_NL, 25),
     format("iq4_xs", GgmlType::IQ4_XS, 30),
+    format("nvfp4", GgmlType::NVFP4, 39),
     format("mxfp4_moe", GgmlType::MXFP4, 38),
     format("mxfp4", GgmlType::MXFP4, 38),
     format("q3_k_l", GgmlType::Q3_K, 13),

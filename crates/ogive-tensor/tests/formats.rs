@@ -40,7 +40,7 @@ fn bound(format: &Format) -> f32 {
         "q4_0" | "q4_1" => 0.065,
         // Uneven levels: the widest gap decides, and MXFP4's largest value may be cut off by a quarter.
         "iq4_nl" | "iq4_xs" => 0.11,
-        "mxfp4" => 0.15,
+        "mxfp4" | "nvfp4" => 0.15,
         "q4_k" => 0.08,
         "q3_k" => 0.25,
         "q2_k" => 0.35,
@@ -86,8 +86,8 @@ fn zeros_stay_zero_and_constants_stay_constant() {
         assert!(there_and_back(format, &[0.0; 256]).iter().all(|&v| v == 0.0), "{format:?}");
         for value in [1.0, -1.0, 0.25, -0.07] {
             let back = there_and_back(format, &[value; 256]);
-            // MXFP4 has powers of two for scales, FP8 none.
-            let off = if ["mxfp4", "f8_e4m3"].contains(&format.name) { 0.11 } else { 4e-3 };
+            // MXFP4 has powers of two for scales, NVFP4 few small ones, FP8 none.
+            let off = if ["mxfp4", "nvfp4", "f8_e4m3"].contains(&format.name) { 0.11 } else { 4e-3 };
             let far = back.iter().find(|v| (**v - value).abs() > off * value.abs());
             assert_eq!(far, None, "{format:?}: {value}");
         }

@@ -5,7 +5,9 @@ mod common;
 use ndarray_npy::NpzReader;
 use ogive_tensor::half::f16;
 use ogive_tensor::ndarray::Array2;
-use ogive_tensor::{FORMATS, Format, IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, TQ1_0, TQ2_0};
+use ogive_tensor::{
+    FORMATS, Format, IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, NVFP4, TQ1_0, TQ2_0,
+};
 use std::fs::File;
 
 struct Golden {
@@ -40,11 +42,11 @@ fn decodes_bit_for_bit() {
         seen.push(format.name);
     }
     if common::shared().is_some() {
-        let others = 3 + SUMS.len();
+        let others = 4 + SUMS.len();
         assert_eq!(
             seen.len(),
             FORMATS.len() - others,
-            "f32, iq4_xs, f8_e4m3 and those of `SUMS` have none; seen {seen:?}"
+            "f32, iq4_xs, nvfp4, f8_e4m3 and those of `SUMS` have none; seen {seen:?}"
         );
     }
 }
@@ -115,5 +117,30 @@ fn random_blocks_decode_to_the_bits_that_ggml_makes() {
             sum = out.iter().fold(sum, |s, v| (s ^ u64::from(v.to_bits())).wrapping_mul(0x0100_0000_01b3));
         }
         assert_eq!(sum, want, "{format:?}: {sum:#x}");
+    }
+}
+
+/// As above, of blocks of which the first have every scale there is; and what ggml's `quantize_row_nvfp4_ref` of the same llama.cpp is off by, as a
+/// part of what zeros would be: the smaller numbers are, the fewer scales there are for them, and ggml's come to zeros.
+#[test]
+fn nvfp4_decodes_to_the_bits_that_ggml_makes_and_encodes_no_worse() {
+    let (mut numbers, mut sum, mut out) = (common::Numbers(2025), 0xcbf2_9ce4_8422_2325_u64, [0.0; 64]);
+    for i in 0..1000 {
+        let mut block = numbers.bytes(NVFP4.block_bytes);
+        if i < 64 {
+            (0..4).for_each(|j| block[j] = (4 * i + j) as u8);
+        }
+        (NVFP4.decode)(&block, &mut out);
+        sum = out.iter().fold(sum, |s, v| (s ^ u64::from(v.to_bits())).wrapping_mul(0x0100_0000_01b3));
+    }
+    assert_eq!(sum, 0x5346_975a_8b84_ab25, "{sum:#x}");
+    for (size, theirs, ours) in [(1.0, 0.0952, 0.082), (0.02, 0.1028, 0.09), (0.002, 0.966, 0.16)] {
+        let mut numbers = common::Numbers(7);
+        let x: Vec<f32> = (0..64 * 500).map(|_| numbers.bell() * size).collect();
+        let (mut row, mut back) = (vec![0; NVFP4.row_bytes(x.len())], vec![0.0; x.len()]);
+        NVFP4.encode_row(&x, &mut row).unwrap();
+        NVFP4.decode_row(&row, &mut back);
+        let error = common::rmse(&back, &x) / f64::from(size);
+        assert!(error < ours && ours < theirs, "{size}: {error} against {ours}, and ggml's {theirs}");
     }
 }

@@ -23,6 +23,7 @@ pub(crate) fn fill(ty: GgmlType, std: f32, rng: &mut Rng, out: &mut [u8]) {
         GgmlType::Q5_0 => q5_0,
         GgmlType::Q5_1 => q5_1,
         GgmlType::MXFP4 => mxfp4,
+        GgmlType::NVFP4 => nvfp4,
         GgmlType::Q4_K => q4_k,
         GgmlType::Q5_K => q5_k,
         GgmlType::Q6_K => q6_k,
@@ -95,6 +96,22 @@ fn mxfp4(std: f32, rng: &mut Rng, b: &mut [u8]) {
     let drawn = (rng.bits() >> 40) as f32 / (1_u32 << 24) as f32;
     b[0] = (127.0 + low) as u8 + u8::from(drawn < upper);
     rng.fill(&mut b[1..]);
+}
+
+/// The same levels with a scale that has three bits of fraction, of which one of two neighbours is drawn likewise.
+fn nvfp4(std: f32, rng: &mut Rng, b: &mut [u8]) {
+    let value = |s: u8| match s >> 3 {
+        0 => f32::from(s) / 512.0,
+        e => f32::from(8 | s & 7) * 2.0_f32.powi(i32::from(e) - 10),
+    };
+    let want = std / 2.926_174;
+    let low = (0..0x7e_u8).rev().find(|s| value(*s) <= want).unwrap_or(0);
+    let (below, above) = (value(low).powi(2), value(low + 1).powi(2));
+    for s in &mut b[..4] {
+        let drawn = (rng.bits() >> 40) as f32 / (1_u32 << 24) as f32;
+        *s = low + u8::from(drawn < (want.powi(2) - below) / (above - below));
+    }
+    rng.fill(&mut b[4..]);
 }
 
 /// Codes 0 to 15 times scales of 31 to 62, less 7.5 times as much: 47787.5.
@@ -181,7 +198,8 @@ mod tests {
 
     #[test]
     fn every_type_decodes_to_the_deviation_that_was_asked_for() {
-        let listed = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q5_1", "MXFP4", "Q4_K", "Q5_K", "Q6_K"];
+        let listed =
+            ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q5_1", "MXFP4", "NVFP4", "Q4_K", "Q5_K", "Q6_K"];
         for ty in listed.into_iter().chain(crate::synth::READ_ONLY.iter().map(|f| f.base.name())) {
             let format = format_by_name(ty).unwrap();
             let ty = *GgmlType::ALL.iter().find(|t| t.name() == ty).unwrap();

@@ -59,7 +59,8 @@ pub(crate) enum Error {
 }
 
 /// The formats whose blocks can be drawn at random, of those that `ogive quantize` writes.
-const FORMATS: [&str; 9] = ["f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "mxfp4_moe"];
+const FORMATS: [&str; 10] =
+    ["f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "nvfp4", "mxfp4_moe"];
 
 /// Those that it does not write. llama.cpp's files of these names mix several of them, by importance; here every matrix has the one, but
 /// for the embedding and the head.

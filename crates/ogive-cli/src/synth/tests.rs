@@ -254,7 +254,9 @@ fn errors_list_what_is_known_and_leave_no_file() {
     let e = Synth::new("TINY", "q4", 1).unwrap_err().to_string();
     assert!(
         e.contains("`q4`")
-            && e.contains("f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, q4_0, mxfp4_moe, iq3_s, iq3_xxs"),
+            && e.contains(
+                "f32, f16, bf16, q8_0, q6_k, q5_k_m, q4_k_m, q4_0, nvfp4, mxfp4_moe, iq3_s, iq3_xxs"
+            ),
         "{e}"
     );
     let folder = tempfile::tempdir().unwrap();

@@ -38,7 +38,7 @@ const fn values() -> [f32; 256] {
     all
 }
 
-fn encoded(v: f32) -> u8 {
+pub(super) fn encoded(v: f32) -> u8 {
     let (bits, sign) = (v.to_bits() & 0x7fff_ffff, (v.to_bits() >> 24) as u8 & 0x80);
     if v.is_nan() {
         return sign | 0x7f;

@@ -3,7 +3,8 @@
 //! Every element's error counts alike, as in `k_encode`: ggml weighs large elements more. The nearest level is found by a
 //! table of half steps and not by comparisons, because all borders between levels are multiples of one half.
 
-use super::nonlinear::{E2M1_LEVELS, IQ4_LEVELS, half_power};
+use super::float8;
+use super::nonlinear::{E2M1_LEVELS, IQ4_LEVELS, half_power, half_scale};
 use super::put_half;
 use super::search::inverse;
 use half::f16;
@@ -160,6 +161,12 @@ pub(super) fn iq4_xs(x: &[f32], b: &mut [u8]) {
 /// The code of the doubled E2M1 level nearest to a number between `i / 2` and the next half; the last of all beyond.
 static NEAREST_E2M1: [u8; 21] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 6, 6, 7];
 
+/// The code of the level nearest to `x / d`.
+fn nearest_e2m1(x: f32, d: f32) -> u8 {
+    let size = NEAREST_E2M1[((x.abs() / d * 2.0) as usize).min(20)];
+    size | u8::from(x < 0.0 && size > 0) << 3
+}
+
 /// MXFP4 by the exponent with the least error of three: the one that ggml takes, which lets the largest value be cut off
 /// by up to a quarter, and its neighbours.
 pub(super) fn mxfp4(x: &[f32], b: &mut [u8]) {
@@ -173,8 +180,7 @@ pub(super) fn mxfp4(x: &[f32], b: &mut [u8]) {
         let (d, mut q, mut error) = (half_power(e), [0; 32], 0.0_f32);
         for (q, &x) in q.iter_mut().zip(x) {
             // A division, for the inverse of the least power is infinite.
-            let size = NEAREST_E2M1[((x.abs() / d * 2.0) as usize).min(20)];
-            *q = size | u8::from(x < 0.0 && size > 0) << 3;
+            *q = nearest_e2m1(x, d);
             error += ((d * f32::from(E2M1_LEVELS[usize::from(*q)]) - x) / unit).powi(2);
         }
         if error < least {
@@ -183,6 +189,36 @@ pub(super) fn mxfp4(x: &[f32], b: &mut [u8]) {
     }
     b[0] = best.0;
     put_pairs(&best.1, &mut b[1..17]);
+}
+
+/// NVFP4 by the scale with the least error of six: those that make the furthest value the last level, as ggml's does, or the one before
+/// it, and their neighbours.
+pub(super) fn nvfp4(x: &[f32], b: &mut [u8]) {
+    let (scales, codes) = b.split_at_mut(4);
+    for ((s, to), x) in scales.iter_mut().zip(codes.chunks_exact_mut(8)).zip(x.chunks_exact(16)) {
+        let furthest = x.iter().fold(0.0_f32, |m, v| m.max(v.abs()));
+        let (mut least, mut best) = (f32::INFINITY, (0, [0; 16]));
+        let near = |last: f32| {
+            let usual = float8::encoded(furthest / last) & 0x7f;
+            [usual, usual + 1, usual.saturating_sub(1)].map(|s| s.clamp(1, 0x7e))
+        };
+        for s in [6.0, 4.0].into_iter().flat_map(near) {
+            let (d, mut q, mut error) = (half_scale(s), [0; 16], 0.0_f32);
+            for (q, &x) in q.iter_mut().zip(x) {
+                *q = nearest_e2m1(x, d);
+                // Parts of what there is: squares of large numbers would be infinite.
+                error += ((d * f32::from(E2M1_LEVELS[usize::from(*q)]) - x) / furthest).powi(2);
+            }
+            if error < least {
+                (least, best) = (error, (s, q));
+            }
+        }
+        *s = best.0;
+        let (low, high) = best.1.split_at(8);
+        for ((b, l), h) in to.iter_mut().zip(low).zip(high) {
+            *b = l | h << 4;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub use codebook::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 pub use float8::F8_E4M3;
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-pub use nonlinear::{IQ4_NL, IQ4_XS, MXFP4};
+pub use nonlinear::{IQ4_NL, IQ4_XS, MXFP4, NVFP4};
 pub use plain::{BF16, F16, F32};
 pub use ternary::{TQ1_0, TQ2_0};
 
@@ -120,7 +120,8 @@ impl fmt::Debug for Format {
 /// Every format of this crate.
 pub static FORMATS: &[&Format] = &[
     &F32, &F16, &BF16, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q8_0, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &IQ4_NL,
-    &IQ4_XS, &MXFP4, &F8_E4M3, &IQ1_S, &IQ1_M, &IQ2_XXS, &IQ2_XS, &IQ2_S, &IQ3_XXS, &IQ3_S, &TQ1_0, &TQ2_0,
+    &IQ4_XS, &MXFP4, &NVFP4, &F8_E4M3, &IQ1_S, &IQ1_M, &IQ2_XXS, &IQ2_XS, &IQ2_S, &IQ3_XXS, &IQ3_S, &TQ1_0,
+    &TQ2_0,
 ];
 
 /// The format called `name`, in any case; `None` for a name this crate does not know.

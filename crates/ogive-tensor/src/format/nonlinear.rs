@@ -2,13 +2,13 @@
 //!
 //! Each layout is written down once, in the byte table of its static; `level_encode` writes what is read here.
 
-use super::{Format, half_at, level_encode};
+use super::{Format, float8, half_at, level_encode};
 
 /// The levels of [`IQ4_NL`] and [`IQ4_XS`]: denser near zero, as trained weights are.
 pub(super) static IQ4_LEVELS: [i8; 16] =
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// The levels of [`MXFP4`], doubled: 0, ½, 1, 1½, 2, 3, 4, 6 with either sign (E2M1).
+/// The levels of [`MXFP4`] and [`NVFP4`], doubled: 0, ½, 1, 1½, 2, 3, 4, 6 with either sign (E2M1).
 pub(super) static E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// 4 bits that choose from 16 uneven levels: `d · level[q]`, in blocks of 32.
@@ -67,6 +67,41 @@ pub static MXFP4: Format = Format {
     decode: |b, out| look_up(&b[1..17], half_power(b[0]), &E2M1_LEVELS, out),
     encode: Some(level_encode::mxfp4),
 };
+
+/// NVIDIA's NVFP4: E2M1 elements in blocks of 64 with a scale in E4M3 for each 16, `s · value[q]` (ggml's `block_nvfp4`).
+///
+/// | bytes | what |
+/// |---|---|
+/// | 0–3 | `s` of 16 elements each, E4M3 whose sign is ignored |
+/// | 4–35 | 8 bytes of `q` for each 16 elements: the low half of byte `j` is element `j`, the high half element `j + 8` |
+///
+/// The values are those of [`MXFP4`]. As in ggml, a scale of `0x7f` is no NaN but 0, and `0xff` is 480. What multiplies a whole
+/// matrix beside it is a [`Scale`](crate::Scale).
+pub static NVFP4: Format = Format {
+    name: "nvfp4",
+    block_len: 64,
+    block_bytes: 36,
+    decode: |b, out| {
+        let (scales, codes) = b.split_at(4);
+        for ((s, q), o) in scales.iter().zip(codes.chunks_exact(8)).zip(out.chunks_exact_mut(16)) {
+            let (d, (low, high)) = (half_scale(*s), o.split_at_mut(8));
+            for ((&q, l), h) in q.iter().zip(low).zip(high) {
+                *l = d * f32::from(E2M1_LEVELS[usize::from(q & 15)]);
+                *h = d * f32::from(E2M1_LEVELS[usize::from(q >> 4)]);
+            }
+        }
+    },
+    encode: Some(level_encode::nvfp4),
+};
+
+/// Half of what a scale of [`NVFP4`] means, because the levels are doubled.
+pub(super) fn half_scale(s: u8) -> f32 {
+    match s {
+        0x7f => 0.0,
+        0xff => 240.0,
+        s => float8::VALUES[usize::from(s & 0x7f)] * 0.5,
+    }
+}
 
 /// 32 elements from 16 bytes of codes.
 fn look_up(codes: &[u8], d: f32, levels: &[i8; 16], out: &mut [f32]) {
