@@ -292,6 +292,36 @@ fn a_projection_after_the_model_is_refused_where_no_rule_takes_it() {
     }
 }
 
+/// llama.cpp's companions of NVFP4, of one matrix and of experts.
+#[test]
+fn factors_of_matrices_and_of_experts_go_along() {
+    let tensors: &[(&str, &[u64])] = &[
+        ("blk.0.attn_q.weight", &[8, 8]),
+        ("blk.0.attn_q.scale", &[1]),
+        ("blk.0.attn_q.input_scale", &[1]),
+        ("blk.0.ffn_up_exps.weight", &[3, 4, 8]),
+        ("blk.0.ffn_up_exps.scale", &[3]),
+        ("blk.0.attn_k.weight", &[4, 8]),
+        ("blk.0.attn_k.scale", &[3]),
+    ];
+    let model = open(gguf(&llama([]), tensors)).unwrap();
+    let q = model.source.get("model.layers.0.self_attn.q_proj.weight").unwrap();
+    // The first number of a tensor is 0 in these files.
+    let scale = q.scale.as_ref().unwrap();
+    assert_eq!((&*scale.values, scale.covers(q.shape), q.to_vec()), (&[0.0][..], true, vec![0.0; 64]));
+    let names: Vec<_> = model.source.tensors().into_iter().map(|t| t.name).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    let up = model.source.get(&names[1]).unwrap();
+    let plain = HostWeight::new("up", up.shape, up.format, up.bytes.clone()).unwrap().to_vec();
+    let want: Vec<f32> = plain.iter().enumerate().map(|(i, v)| v * (i / 32) as f32).collect();
+    assert_eq!(up.to_vec(), want);
+    let e = model.source.get("model.layers.0.self_attn.k_proj.weight").unwrap_err().to_string();
+    assert!(
+        e.contains("attn_k.scale") && e.contains("for each of 1 matrices") && e.contains("[1, 1, 3]"),
+        "{e}"
+    );
+}
+
 #[test]
 fn unknown_architectures_and_formats_are_named() {
     let e = open(gguf(&set("mamba9", []), &[])).unwrap_err().to_string();
@@ -300,16 +330,16 @@ fn unknown_architectures_and_formats_are_named() {
     assert!(e.contains("general.architecture"), "{e}");
     let mut writer = gguf_file::GgufWriter::new();
     writer.set("general.architecture", "llama");
-    writer.tensor("output.weight", &[256], gguf_file::GgmlType::NVFP4).unwrap();
+    writer.tensor("output.weight", &[256], gguf_file::GgmlType::Q1_0).unwrap();
     let mut file = Vec::new();
     let mut data = writer.write_to(&mut file).unwrap();
-    data.write_data("output.weight", &[0; 144]).unwrap();
+    data.write_data("output.weight", &[0; 36]).unwrap();
     data.finish().unwrap();
     let model = open(file).unwrap();
     assert!(model.source.tensors().is_empty());
     assert_eq!(model.source.left_out(), ["lm_head.weight"]);
     let e = model.source.get("lm_head.weight").unwrap_err().to_string();
-    assert!(e.contains("output.weight") && e.contains("NVFP4") && e.contains("q4_k, q5_k"), "{e}");
+    assert!(e.contains("output.weight") && e.contains("Q1_0") && e.contains("q4_k, q5_k"), "{e}");
 }
 
 /// An architecture that this crate knows nothing of, from outside.

@@ -1,4 +1,8 @@
 //! A GGUF file's tensors under Hugging Face's names.
+//!
+//! What llama.cpp's converter writes beside an NVFP4 matrix has no name of its own: a factor for all of it or for each expert (`….scale`)
+//! becomes the weight's [`Scale`], whatever the matrix is packed in now, and what activations were rounded by (`….input_scale`) is left
+//! out, as they are not rounded so here. An architecture whose rules name such a tensor has it instead.
 
 use super::translation::fill_in;
 use super::{Change, Translation};
@@ -7,7 +11,7 @@ use crate::{
     formats::{Formats, fold_shape},
 };
 use gguf_file::{Gguf, TensorInfo};
-use ogive_tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
+use ogive_tensor::{Config, Error, F32, HostWeight, Result, Scale, Source, WeightInfo};
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry as Slot},
     fmt,
@@ -21,6 +25,8 @@ pub struct GgufSource {
     formats: Formats,
     entries: Vec<Entry>,
     by_name: HashMap<String, usize>,
+    /// By a matrix's place: that of its factors.
+    scales: HashMap<usize, usize>,
 }
 
 /// A tensor that can be had.
@@ -61,6 +67,16 @@ impl GgufSource {
             of.iter().for_each(|i| _ = taken.insert(*i));
             entries.push(Entry { name: fill_in(&rule.to, &numbers), of, change: rule.change.clone() });
         }
+        let mut scales = HashMap::new();
+        for (i, tensor) in gguf.tensors().iter().enumerate() {
+            let Some(stem) = tensor.name().strip_suffix(".weight") else { continue };
+            for beside in [".scale", ".input_scale"] {
+                let place = places.get(&*format!("{stem}{beside}"));
+                if let Some(place) = place.filter(|place| taken.insert(**place)) {
+                    scales.extend((beside == ".scale").then_some((i, *place)));
+                }
+            }
+        }
         for (i, tensor) in gguf.tensors().iter().enumerate().filter(|(i, _)| !taken.contains(i)) {
             entries.push(Entry { name: tensor.name().to_owned(), of: vec![i], change: None });
         }
@@ -75,7 +91,7 @@ impl GgufSource {
                 }
             };
         }
-        Ok(Self { config: config.clone(), formats, entries, by_name, gguf })
+        Ok(Self { config: config.clone(), formats, entries, by_name, scales, gguf })
     }
 
     /// The file.
@@ -85,6 +101,28 @@ impl GgufSource {
 
     fn tensors_of<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = &'a TensorInfo> {
         entry.of.iter().filter_map(|&i| self.gguf.tensors().get(i))
+    }
+
+    /// A tensor as the file has it, with its factors.
+    fn read(&self, place: usize) -> Result<HostWeight> {
+        let tensor = |place: usize| self.gguf.tensors().get(place).ok_or_else(|| Error::missing("a tensor"));
+        let weight = read(&self.gguf, tensor(place)?, &self.formats)?;
+        let Some(scale) = self.scales.get(&place) else { return Ok(weight) };
+        let scale = read(&self.gguf, tensor(*scale)?, &self.formats)?;
+        let [experts, rows, cols] = weight.shape;
+        if !std::ptr::eq(scale.format, &F32) || scale.shape != [1, 1, experts] {
+            let why = format!(
+                "one F32 for each of {experts} matrices of `{}` is needed and this is {:?} {}",
+                weight.name, scale.shape, scale.format.name
+            );
+            return Err(Error::invalid(&scale.name, why));
+        }
+        let values = scale.to_vec();
+        if let Some(v) = values.iter().find(|v| !v.is_finite()) {
+            let why = format!("a factor is {v}, and all of a matrix would be; is the download complete?");
+            return Err(Error::invalid(&scale.name, why));
+        }
+        weight.with_scale(Scale { values: values.into(), tile: [rows.max(1), cols.max(1)] })
     }
 
     fn info(&self, entry: &Entry) -> Result<WeightInfo> {
@@ -102,8 +140,8 @@ impl Source for GgufSource {
         let entry =
             self.by_name.get(name).and_then(|&i| self.entries.get(i)).ok_or_else(|| Error::missing(name))?;
         let mut of = Vec::with_capacity(entry.of.len());
-        for tensor in self.tensors_of(entry) {
-            of.push(read(&self.gguf, tensor, &self.formats).map_err(|e| e.within(name))?);
+        for place in &entry.of {
+            of.push(self.read(*place).map_err(|e| e.within(name))?);
         }
         let made = match &entry.change {
             Some(change) => {
