@@ -13,7 +13,7 @@ use ogive_conformance::Oracle;
 use ogive_engine::{Evaluate, evaluate};
 use ogive_nn::Loader;
 use ogive_nn::backend::{Backend, LayerCache};
-use ogive_nn::tensor::{F16, F32, Unpacked, WeightInfo};
+use ogive_nn::tensor::{F16, F32, NVFP4, Unpacked, WeightInfo};
 use std::path::{Path, PathBuf};
 
 /// Backend, model and prompt in turn: what `compute` makes of it is held to the result `what`.
@@ -177,6 +177,32 @@ fn float8_checkpoints_give_the_logits_of_their_numbers() {
             let drift = nmse(&logits(&folder, &fast, &ids), &want);
             println!("{name:12} default  {case:8} nmse {drift:.1e}");
             assert!(drift < 1e-4, "{name}, {case}: normalised mean square error {drift:.1e}");
+        }
+    }
+}
+
+/// NVFP4 as compressed-tensors and ModelOpt have it (`xtask/golden/fp4.py`), the latter with experts one by one: packed as it is.
+#[test]
+fn fp4_checkpoints_give_the_logits_of_their_numbers() {
+    let fast = ogive_cpu::CpuBackend::builder().build().expect("a CPU");
+    for name in ["llama", "qwen3-moe"] {
+        let folder = fp4(name);
+        let c = ogive_weights::open(&folder).unwrap();
+        let packed = c.source.tensors().iter().filter(|w| w.format == &NVFP4).count();
+        // Two layers of four projections and three, or of three for each of six experts.
+        assert_eq!(packed, if name == "llama" { 14 } else { 44 }, "{name}");
+        let loader = Loader::new(&*c.source, &fast);
+        ogive_models::registry().build(&c.architecture, &c.config, &loader).unwrap();
+        assert!(loader.unpacked().is_empty(), "{name}: {:?}", loader.unpacked());
+        for (case, ids, want) in cases(&folder) {
+            for (backend, b) in exact_backends() {
+                let error = worst(&logits(&folder, &*b, &ids), &want);
+                println!("{name:12} {backend:8} {case:8} {error:.1e}");
+                assert!(error < 2e-5, "{name} on {backend}, {case}: {error:.1e}");
+            }
+            let drift = nmse(&logits(&folder, &fast, &ids), &want);
+            println!("{name:12} default  {case:8} nmse {drift:.1e}");
+            assert!(drift < 2e-3, "{name}, {case}: normalised mean square error {drift:.1e}");
         }
     }
 }

@@ -300,8 +300,8 @@ fn settings_that_are_not_known_are_named() {
         (fp8(json!("128")), "it is \"128\""),
         (json!({"quant_method": "fp8", "fmt": "e5m2"}), "fmt: `e5m2` of fp8 is not read; known is e4m3"),
         (
-            json!({"quant_method": "modelopt", "quant_algo": "NVFP4"}),
-            "quant_algo: `NVFP4` of modelopt is not read; known is FP8",
+            json!({"quant_method": "modelopt", "quant_algo": "NVFP4_AWQ"}),
+            "quant_algo: `NVFP4_AWQ` of modelopt is not read; known are FP8",
         ),
         (json!({"quant_method": "modelopt"}), "quant_algo: nothing is said"),
         (
@@ -314,8 +314,8 @@ fn settings_that_are_not_known_are_named() {
             "group_0: tiles: it is [0,1]",
         ),
         (
-            json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}),
-            "`nvfp4-pack-quantized` of compressed-tensors is not read",
+            json!({"quant_method": "compressed-tensors", "format": "marlin-24"}),
+            "`marlin-24` of compressed-tensors is not read",
         ),
     ] {
         says(&settings, &[], what);

@@ -62,7 +62,7 @@ fn settings_that_are_not_known_are_named_with_those_that_are() {
         &other,
         &none,
         &[
-            "`bitsandbytes` is not read; known are gptq, awq (version gemm), compressed-tensors (pack-quantized, float-quantized), fp8, fbgemm_fp8, modelopt (FP8) and mxfp4",
+            "`bitsandbytes` is not read; known are gptq, awq (version gemm), compressed-tensors (pack-quantized, float-quantized, nvfp4- and mxfp4-pack-quantized), fp8, fbgemm_fp8, modelopt (FP8, NVFP4) and mxfp4",
         ],
     );
     for (key, value, what) in [
@@ -92,7 +92,7 @@ fn settings_that_are_not_known_are_named_with_those_that_are() {
     says(
         &with(compressed(), "format", json!("marlin-24")),
         &none,
-        &["`marlin-24`", "pack-quantized and float-quantized"],
+        &["`marlin-24`", "pack-quantized, float-quantized", "mixed-precision of NVFP4 and FP8"],
     );
     says(&json!({"quant_method": "compressed-tensors"}), &none, &["`none`"]);
     let turned = json!({"config_groups": {"u": {"type": "hadamard"}}});

@@ -244,6 +244,11 @@ pub(crate) fn float8(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/float8").join(name)
 }
 
+/// The folder of this name whose weights are NVFP4.
+pub(crate) fn fp4(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fp4").join(name)
+}
+
 /// Folders of weights that were packed for PyTorch, by name.
 pub(crate) fn packed_folders(shared: &Path) -> Vec<(String, PathBuf)> {
     ["qwen2-awq-g128", "qwen2-gptq-4bit-g128-sym"]

@@ -3,7 +3,7 @@
 //! A way of packing that is not known is an error at once and not when a weight is asked for: its weights have other names or
 //! other types, and "there is nothing of this name" would be the answer.
 
-use super::{awq::Awq, float8::Float8, gptq::Gptq};
+use super::{awq::Awq, float8::Float8, fp4::Fp4, gptq::Gptq};
 use ogive_tensor::{Config, Error, Result, serde_json::Value};
 
 /// How weights are packed.
@@ -21,6 +21,7 @@ pub(super) enum Packing {
     Gptq(Gptq),
     Awq(Awq),
     Compressed,
+    Fp4(Fp4),
     Mxfp4,
 }
 
@@ -47,14 +48,14 @@ impl Method {
             "mxfp4" => Ok(Self::Packed(Packing::Mxfp4)),
             "fp8" => fine_grained(settings).map(Self::Float8),
             "fbgemm_fp8" => Ok(Self::Float8(Float8 { block: None })),
-            "modelopt" => modelopt(settings).map(Self::Float8),
+            "modelopt" => modelopt(settings),
             other => Err(Error::unsupported("quant_method", format!("`{other}` is not read; {KNOWN}"))),
         }
     }
 }
 
-pub(super) const KNOWN: &str = "known are gptq, awq (version gemm), compressed-tensors (pack-quantized, float-quantized), fp8, fbgemm_fp8, \
-    modelopt (FP8) and mxfp4; take one of those, the \
+pub(super) const KNOWN: &str = "known are gptq, awq (version gemm), compressed-tensors (pack-quantized, float-quantized, nvfp4- and mxfp4-pack-quantized), \
+    fp8, fbgemm_fp8, modelopt (FP8, NVFP4) and mxfp4; take one of those, the \
     model as it was before it was packed, or a GGUF of it";
 
 fn gptq(settings: &Config) -> Result<Gptq> {
@@ -113,25 +114,67 @@ fn compressed(settings: &Config) -> Result<Method> {
     match settings.opt_str("format")?.unwrap_or("none") {
         "pack-quantized" => Ok(Method::Packed(Packing::Compressed)),
         "float-quantized" => floats(settings).map(Method::Float8),
+        "nvfp4-pack-quantized" => {
+            fours(settings, 16, false).map(|()| Method::Packed(Packing::Fp4(Fp4::Nvfp4)))
+        }
+        "mxfp4-pack-quantized" => {
+            fours(settings, 32, false).map(|()| Method::Packed(Packing::Fp4(Fp4::Mxfp4)))
+        }
+        // NVFP4 beside FP8, for rows or for all, which say themselves which they are.
+        "mixed-precision" => fours(settings, 16, true).map(|()| Method::Packed(Packing::Fp4(Fp4::Nvfp4))),
         other => {
             let why = format!(
-                "`{other}` of compressed-tensors is not read; known are pack-quantized and float-quantized"
+                "`{other}` of compressed-tensors is not read; known are pack-quantized, float-quantized, \
+                 nvfp4-pack-quantized, mxfp4-pack-quantized, and mixed-precision of NVFP4 and FP8"
             );
             Err(Error::unsupported("format", why))
         }
     }
 }
 
+/// Where groups of weights are told of.
+const GROUPS: &str = "config_groups";
+
+/// The groups of weights there are, each with its name.
+fn groups(settings: &Config) -> impl Iterator<Item = (&String, &Value)> {
+    let groups = settings.0.get(GROUPS).and_then(|v| v.as_object());
+    groups.into_iter().flatten().filter_map(|(name, group)| {
+        let weights = group.get("weights").filter(|v| !v.is_null())?;
+        Some((name, weights))
+    })
+}
+
+/// Whether a group's weights are floating point of so many bits.
+fn is_float(weights: &Value, bits: u64) -> bool {
+    let (kind, found) = (weights.get("type").and_then(|v| v.as_str()), weights.get("num_bits"));
+    kind == Some("float") && found.and_then(|v| v.as_u64()) == Some(bits)
+}
+
+/// Refuses groups of weights that are no four bits of floating point with a scale for so many columns, nor FP8 where that may stand beside them.
+fn fours(settings: &Config, group: u64, with_eights: bool) -> Result<()> {
+    for (name, weights) in groups(settings) {
+        if with_eights && is_float(weights, 8) && weights.get("block_structure").is_none_or(Value::is_null) {
+            continue;
+        }
+        let size = weights.get("group_size").filter(|v| !v.is_null());
+        let asymmetric = weights.get("symmetric").and_then(Value::as_bool) == Some(false);
+        if !is_float(weights, 4) || asymmetric || size.is_some_and(|v| v.as_u64() != Some(group)) {
+            let also = if with_eights { ", or of 8 bits with one for a row or for all" } else { "" };
+            let why = format!(
+                "`{name}` has weights that are no symmetric floating point of 4 bits with a scale for {group} columns{also}, which alone is read here"
+            );
+            return Err(Error::unsupported(GROUPS, why));
+        }
+    }
+    Ok(())
+}
+
 /// compressed-tensors' FP8: its groups of weights have to be of FP8, and those that have tiles tiles of one size. Whether others have factors for
 /// rows or for all, these say themselves.
 fn floats(settings: &Config) -> Result<Float8> {
-    const GROUPS: &str = "config_groups";
-    let groups = settings.0.get(GROUPS).and_then(|v| v.as_object());
     let mut block = None;
-    for (name, group) in groups.into_iter().flatten() {
-        let Some(weights) = group.get("weights").filter(|v| !v.is_null()) else { continue };
-        let (kind, bits) = (weights.get("type").and_then(|v| v.as_str()), weights.get("num_bits"));
-        if kind != Some("float") || bits.and_then(|v| v.as_u64()) != Some(8) {
+    for (name, weights) in groups(settings) {
+        if !is_float(weights, 8) {
             let why = format!(
                 "`{name}` has weights that are no floating point of 8 bits, which alone is read here"
             );
@@ -178,21 +221,47 @@ fn tile(value: &Value) -> Result<[usize; 2]> {
 }
 
 /// NVIDIA's. Factors for rows and for tiles say themselves which they are; tiles are of 128 by 128.
-fn modelopt(settings: &Config) -> Result<Float8> {
+fn modelopt(settings: &Config) -> Result<Method> {
     // In config.json, some versions write it as in a file of its own.
     const INNER: &str = "quantization";
     let (inner, nested) = (settings.at(INNER), settings.has(INNER) && !settings.has("quant_algo"));
-    match if nested { &inner } else { settings }.opt_str("quant_algo")? {
-        Some("FP8" | "FP8_PER_CHANNEL_PER_TOKEN") => Ok(Float8 { block: None }),
-        Some("FP8_PB_WO" | "FP8_PB_REAL_QUANT" | "FP8_BLOCK_SCALES") => Ok(Float8 { block: Some([128; 2]) }),
+    let said = if nested { &inner } else { settings };
+    match said.opt_str("quant_algo")? {
+        Some("FP8" | "FP8_PER_CHANNEL_PER_TOKEN") => Ok(Method::Float8(Float8 { block: None })),
+        Some("FP8_PB_WO" | "FP8_PB_REAL_QUANT" | "FP8_BLOCK_SCALES") => {
+            Ok(Method::Float8(Float8 { block: Some([128; 2]) }))
+        }
+        Some(algo @ ("NVFP4" | "MIXED_PRECISION")) => {
+            if let Some(size) = said.opt_usize("group_size")?.filter(|size| *size != 16) {
+                let why = format!("groups of {size} columns of NVFP4 are not read; known is 16");
+                return Err(Error::unsupported("group_size", why));
+            }
+            fours(settings, 16, algo == "MIXED_PRECISION")?;
+            mixed(said)?;
+            Ok(Method::Packed(Packing::Fp4(Fp4::ModelOpt)))
+        }
         Some(other) => {
             let why = format!(
-                "`{other}` of modelopt is not read; known is FP8, for all, for rows or for tiles of a weight"
+                "`{other}` of modelopt is not read; known are FP8, for all, for rows or for tiles of a weight, NVFP4, and MIXED_PRECISION of both"
             );
             Err(Error::unsupported("quant_algo", why))
         }
-        None => Err(Error::invalid("quant_algo", "nothing is said; known is FP8")),
+        None => Err(Error::invalid("quant_algo", "nothing is said; known are FP8 and NVFP4")),
     }
+}
+
+/// Refuses what layers are packed in beside NVFP4 if it is not FP8, for all or for rows.
+fn mixed(settings: &Config) -> Result<()> {
+    const LAYERS: &str = "quantized_layers";
+    let layers = settings.0.get(LAYERS).and_then(|v| v.as_object());
+    for (name, layer) in layers.into_iter().flatten() {
+        let algo = layer.get("quant_algo").and_then(|v| v.as_str()).unwrap_or("nothing");
+        if !["NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"].contains(&algo) {
+            let why = format!("`{name}` is packed as `{algo}`; known are NVFP4 and FP8, for all or for rows");
+            return Err(Error::unsupported(LAYERS, why));
+        }
+    }
+    Ok(())
 }
 
 /// Columns of a group; `None` for -1, which is all of them.

@@ -1,4 +1,4 @@
-//! Weights that were packed for PyTorch: AutoGPTQ's, AutoAWQ's, compressed-tensors' and gpt-oss's safetensors files, and those of FP8 ([`float8`]).
+//! Weights that were packed for PyTorch: AutoGPTQ's, AutoAWQ's, compressed-tensors', ModelOpt's and gpt-oss's safetensors files, and those of FP8 ([`float8`]).
 //!
 //! A file of the former has two to four tensors in place of a weight. They are given as one, under the weight's own name and in one of ggml's
 //! formats, so that every backend has kernels for it: the values are those of the file, to the bit ([`matrix`]). What the
@@ -11,6 +11,7 @@ mod awq;
 mod codes;
 mod compressed;
 mod float8;
+mod fp4;
 mod gptq;
 mod matrix;
 mod method;
@@ -19,6 +20,7 @@ mod parts;
 
 use crate::safetensors::Safetensors;
 use float8::{Float8, Scaled};
+use fp4::Fp4;
 pub(crate) use method::AT as QUANTIZATION;
 use method::{KNOWN, Method, Packing};
 use ogive_tensor::{Config, Error, HostWeight, Result, Source, WeightInfo};
@@ -41,6 +43,14 @@ const COMPRESSED: Leaves = Leaves {
     first: "weight_packed",
     beside: &["weight_scale", "weight_zero_point", "weight_shape", "weight_g_idx"],
 };
+const FP4: Leaves = Leaves {
+    joint: '.',
+    first: "weight_packed",
+    beside: &["weight_scale", "weight_global_scale", "input_global_scale"],
+};
+/// The codes have the weight's own name.
+const MODELOPT: Leaves =
+    Leaves { joint: '.', first: "weight_scale_2", beside: &["weight", "weight_scale", "input_scale"] };
 const MXFP4: Leaves = Leaves { joint: '_', first: "blocks", beside: &["scales"] };
 
 impl Leaves {
@@ -94,7 +104,8 @@ pub fn is_float8(config: &Config) -> bool {
 
 /// A tensor of packed weights, of which settings have to say what it means.
 pub(crate) fn unsettled(files: &Safetensors) -> Option<&str> {
-    let is_packed = |name: &&str| [GPTQ, COMPRESSED, MXFP4].iter().any(|l| l.cut(name).1 == l.first);
+    let is_packed =
+        |name: &&str| [GPTQ, COMPRESSED, MODELOPT, MXFP4].iter().any(|l| l.cut(name).1 == l.first);
     files.names().find(is_packed).or_else(|| float8::unsettled(files))
 }
 
@@ -103,6 +114,8 @@ impl Packing {
         match self {
             Self::Gptq(_) | Self::Awq(_) => GPTQ,
             Self::Compressed => COMPRESSED,
+            Self::Fp4(Fp4::ModelOpt) => MODELOPT,
+            Self::Fp4(Fp4::Nvfp4 | Fp4::Mxfp4) => FP4,
             Self::Mxfp4 => MXFP4,
         }
     }
@@ -116,7 +129,8 @@ impl Packed {
             (leaf == leaves.first).then(|| (leaves.name(stem), stem.to_owned()))
         };
         let stems: HashMap<_, _> = files.names().filter_map(stem).collect();
-        if let Some(name) = files.names().find(|name| stems.contains_key(*name)) {
+        let is_part = leaves.beside.contains(&"weight");
+        if let Some(name) = files.names().find(|name| !is_part && stems.contains_key(*name)) {
             return Err(Error::invalid(name, "the weight is in the files twice, packed and as it was"));
         }
         // Settings of the packed say nothing of tiles.
@@ -129,9 +143,18 @@ impl Packed {
             Packing::Gptq(gptq) => gptq.matrix(name, &parts)?,
             Packing::Awq(awq) => awq.matrix(name, &parts)?,
             Packing::Compressed => compressed::matrix(name, &parts)?,
+            Packing::Fp4(fp4) => return fp4.weight(name, &parts),
             Packing::Mxfp4 => return mxfp4::weight(name, &parts),
         };
         matrix.weight()
+    }
+
+    /// What a weight is; nothing that would read all of it.
+    fn info(&self, name: &str, stem: &str) -> Result<WeightInfo> {
+        if let Packing::Fp4(fp4) = self.packing {
+            return fp4.info(name, &Parts { files: self.files.files(), stem });
+        }
+        self.weight(name, stem).map(|weight| WeightInfo::new(name, weight.shape, weight.format))
     }
 
     /// The name of the weight whose part or parts this tensor is, and whether it is the first of them.
@@ -158,10 +181,7 @@ impl Source for Packed {
         let of = |tensor: &str| match self.whole(tensor) {
             None => all.remove(tensor),
             Some((_, false)) => None,
-            Some((name, true)) => {
-                let weight = self.get(&name).ok()?;
-                Some(WeightInfo::new(name, weight.shape, weight.format))
-            }
+            Some((name, true)) => self.info(&name, self.stems.get(&name)?).ok(),
         };
         self.files.files().names().filter_map(of).collect()
     }
@@ -171,7 +191,7 @@ impl Source for Packed {
         let of = |tensor: &str| match self.whole(tensor) {
             None => unread.contains(tensor).then(|| tensor.to_owned()),
             Some((_, false)) => None,
-            Some((name, true)) => self.get(&name).is_err().then_some(name),
+            Some((name, true)) => self.info(&name, self.stems.get(&name)?).is_err().then_some(name),
         };
         self.files.files().names().filter_map(of).collect()
     }

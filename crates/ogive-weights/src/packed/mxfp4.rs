@@ -54,10 +54,16 @@ fn fill(blocks: &[u8], scales: &[u8], to: &mut [u8]) {
     for ((to, from), scale) in to.as_chunks_mut::<{ HALVES + 1 }>().0.iter_mut().zip(blocks).zip(scales) {
         let [first, pairs @ ..] = to;
         *first = *scale;
-        let (low, high) = from.split_at(HALVES / 2);
-        for ((to, low), high) in pairs.as_chunks_mut::<2>().0.iter_mut().zip(low).zip(high) {
-            *to = [low & 15 | high << 4, low >> 4 | high & 0xf0];
-        }
+        apart(from, pairs);
+    }
+}
+
+/// Pairs of neighbours become pairs of elements that are half of them all apart.
+#[inline(always)]
+pub(super) fn apart<const N: usize>(from: &[u8; N], to: &mut [u8]) {
+    let (low, high) = from.split_at(N / 2);
+    for ((to, low), high) in to.as_chunks_mut::<2>().0.iter_mut().zip(low).zip(high) {
+        *to = [low & 15 | high << 4, low >> 4 | high & 0xf0];
     }
 }
 
