@@ -40,7 +40,7 @@ pub(crate) enum Kernel {
     Float8,
     /// Packed codes times 8-bit activations.
     Packed(Packed),
-    /// The same of rows that are unpacked to such codes before.
+    /// The same of rows that are unpacked to such codes before. Factors for rows, of either, multiply their results.
     Coded(Book),
 }
 
@@ -213,9 +213,11 @@ pub(crate) fn rounded(pool: &Pool, w: &HostWeight) -> Result<HostWeight> {
 
 fn kernel(w: &HostWeight, precision: Precision, path: Path) -> Kernel {
     let is = |f| std::ptr::eq(w.format, f);
-    let rounds = w.scale.is_none() && precision != Precision::Exact;
+    // Factors that are for a row or more can wait for its sum.
+    let waits = w.scale.as_ref().is_none_or(|scale| scale.tile[1] >= w.shape[2] && w.shape[2] > 0);
+    let rounds = waits && precision != Precision::Exact;
     match (Packed::of(w.format), Book::of(w.format)) {
-        (Some(packed), _) if rounds => Kernel::Packed(packed),
+        (Some(packed), _) if rounds && path.reads(packed) => Kernel::Packed(packed),
         (_, Some(book)) if rounds => Kernel::Coded(book),
         _ if is_float8(w) => Kernel::Float8,
         _ if !w.is_plain() => Kernel::Decoded,

@@ -253,6 +253,14 @@ fn fill(w: &CpuWeight, input: &Input, first: usize, out: &mut Stripe<'_>) {
         Kernel::Coded(book) => book::stripe(w, book, input, first, out),
         _ => w.path().stripe(&Job { w, input, first, coded: None }, out),
     }
+    let host = w.host();
+    if let (Kernel::Packed(_) | Kernel::Coded(_), Some(scale)) = (w.kernel(), &host.scale) {
+        let factors: Vec<f32> =
+            (first..first + out.width()).map(|row| scale.of_row(host.shape, row)[0]).collect();
+        for t in 0..input.n() {
+            out.row(t).iter_mut().zip(&factors).for_each(|(v, factor)| *v *= factor);
+        }
+    }
 }
 
 /// Whether `x`, `expert` and a result of `len` fit the weight.

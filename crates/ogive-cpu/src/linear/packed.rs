@@ -1,6 +1,6 @@
 //! Packed weights times 8-bit activations: which formats have kernels, and the definition of their product.
 //!
-//! Within a scale block of the weight (32 elements, or 256 of a K-quant with its integer sub-scales) the sum is an exact
+//! Within a scale block of the weight (16 of NVFP4, 32 elements, or 256 of a K-quant with its integer sub-scales) the sum is an exact
 //! integer; only then is it scaled and added, block after block. So the result does not depend on how a kernel lays its
 //! lanes, and one with wider registers or repacked weights gives the same bits. For each block of activations in order:
 //!
@@ -11,6 +11,8 @@
 //!     p = fma(m, Σ min_i Σ a_j, p)            (formats with minima)
 //! sum = fma(activation scale, p, sum)
 //! ```
+//!
+//! A factor that the weight has for a whole row beside that multiplies the sum.
 
 use super::{
     book::{CODED, FACTOR, RAISE, SCALES},
@@ -31,6 +33,7 @@ pub(crate) enum Packed {
     Q8_0,
     Iq4Nl,
     Mxfp4,
+    Nvfp4,
     Q2K,
     Q3K,
     Q4K,
@@ -50,6 +53,7 @@ impl Packed {
         (Self::Q8_0, &t::Q8_0),
         (Self::Iq4Nl, &t::IQ4_NL),
         (Self::Mxfp4, &t::MXFP4),
+        (Self::Nvfp4, &t::NVFP4),
         (Self::Q2K, &t::Q2_K),
         (Self::Q3K, &t::Q3_K),
         (Self::Q4K, &t::Q4_K),
@@ -63,7 +67,7 @@ impl Packed {
         Self::ALL.iter().find(|(_, f)| std::ptr::eq(*f, format)).map(|p| p.0)
     }
 
-    /// Elements and bytes of a scale block.
+    /// Elements and bytes of a block, which is a scale block but for NVFP4: its blocks have four.
     pub(crate) const fn block(self) -> (usize, usize) {
         match self {
             Self::Q4_0 | Self::Iq4Nl => (32, 18),
@@ -72,6 +76,7 @@ impl Packed {
             Self::Q5_1 => (32, 24),
             Self::Q8_0 => (32, 34),
             Self::Mxfp4 => (32, 17),
+            Self::Nvfp4 => (64, 36),
             Self::Q2K => (256, 84),
             Self::Q3K => (256, 110),
             Self::Q4K => (256, 144),
@@ -79,6 +84,14 @@ impl Packed {
             Self::Q6K => (256, 210),
             Self::Iq4Xs => (256, 136),
             Self::Coded => (256, CODED),
+        }
+    }
+
+    /// Elements of a scale block.
+    pub(crate) const fn scaled(self) -> usize {
+        match self {
+            Self::Nvfp4 => 16,
+            _ => self.block().0,
         }
     }
 
@@ -92,12 +105,12 @@ impl Packed {
 pub(crate) const IQ4_LEVELS: [i8; 16] =
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// The levels of MXFP4, doubled.
+/// The levels of MXFP4 and NVFP4, doubled.
 pub(crate) const E2M1_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// A scale block as integers and its two factors.
 pub(crate) struct Block {
-    /// Signed codes; a block of 32 fills the first.
+    /// Signed codes; a block of 16 or 32 fills the first.
     pub(crate) codes: [i8; 256],
     /// What each 16 codes are multiplied with.
     pub(crate) scales: [i16; 16],
@@ -110,8 +123,28 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Unpacks the bytes of one block.
-    pub(crate) fn read(format: Packed, b: &[u8]) -> Self {
+    /// Unpacks the bytes of a row.
+    pub(crate) fn row(format: Packed, row: &[u8]) -> Vec<Self> {
+        let blocks = row.chunks_exact(format.block().1);
+        match format {
+            Packed::Nvfp4 => blocks.flat_map(|b| (0..4).map(|i| Self::sixteen(b, i))).collect(),
+            _ => blocks.map(|b| Self::read(format, b)).collect(),
+        }
+    }
+
+    /// Scale block `i` of a block of NVFP4.
+    fn sixteen(b: &[u8], i: usize) -> Self {
+        let d = half_scale(b[i]);
+        let mut o = Self { codes: [0; 256], scales: [1; 16], mins: [1; 16], d, m: 0.0 };
+        for (j, q) in b[4 + 8 * i..][..8].iter().enumerate() {
+            let level = |q: u8| E2M1_LEVELS[usize::from(q)];
+            (o.codes[j], o.codes[j + 8]) = (level(q & 15), level(q >> 4));
+        }
+        o
+    }
+
+    /// Unpacks the bytes of one block that is one scale block.
+    fn read(format: Packed, b: &[u8]) -> Self {
         let mut o = Self { codes: [0; 256], scales: [1; 16], mins: [1; 16], d: 0.0, m: 0.0 };
         let half = |at: usize| f16::from_le_bytes([b[at], b[at + 1]]).to_f32();
         o.d = half(0);
@@ -137,6 +170,7 @@ impl Block {
                 o.d = half_power(b[0]);
                 o.nibbles(&b[1..], |q| E2M1_LEVELS[usize::from(q)]);
             }
+            Packed::Nvfp4 => unreachable!("it has four scale blocks, which are read one by one"),
             Packed::Q2K => {
                 (o.d, o.m) = (half(80), -half(82));
                 for (&b, (s, m)) in b.iter().zip(o.scales.iter_mut().zip(&mut o.mins)) {
@@ -248,9 +282,16 @@ pub(crate) fn half_power(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
 
+/// Half of NVFP4's scale for doubled levels: E4M3 whose sign is ignored, but for ggml's zero (`0x7f`).
+#[inline(always)]
+pub(crate) fn half_scale(s: u8) -> f32 {
+    // E4M3's bits are those of an f16 that is 2^8 times as small.
+    if s == 0x7f { 0.0 } else { f16::from_bits(u16::from(s & 0x7f) << 7).to_f32() * 128.0 }
+}
+
 /// One row, unpacked, times one row of activations.
 pub(crate) fn dot(format: Packed, row: &[Block], x: &Quantised) -> f32 {
-    let len = format.block().0;
+    let len = format.scaled();
     let a_len = block_len(x.codes.len());
     let blocks = row.chunks(a_len / len).zip(x.codes.chunks(a_len)).zip(x.sums.chunks(a_len / 16));
     blocks.zip(&x.scales).fold(0.0, |sum, (((ws, codes), sums), &scale)| {

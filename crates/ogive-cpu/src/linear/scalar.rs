@@ -55,8 +55,7 @@ fn rows(job: &Job<'_>, kind: Dense, out: &mut Stripe<'_>, decode: impl Fn(usize,
 
 fn packed(job: &Job<'_>, format: Packed, out: &mut Stripe<'_>) {
     for r in 0..out.width() {
-        let row: Vec<Block> =
-            job.row(r).chunks_exact(format.block().1).map(|b| Block::read(format, b)).collect();
+        let row = Block::row(format, job.row(r));
         for (t, x) in job.input.quantised().iter().enumerate() {
             out.row(t)[r] = packed::dot(format, &row, x);
         }

@@ -5,7 +5,8 @@
 //! each, in the order in which a kernel with one token wants them ([`Packed::place`]); last the bytes that fill no word, as rows have
 //! them. Every format with kernels keeps four neighbouring elements in the same bits of one word's bytes, or a multiple of four of them
 //! (see [`Packed::odd`] for the two bytes that stand in the way, and [`Packed::high`] for the word that is given such an order), so one
-//! rule serves all, and no format needs a packed form of its own. The price is a copy; the file's pages are given back when it is made.
+//! rule serves all, and no format needs a packed form of its own, but for NVFP4: its blocks of four scales are laid as four of one, each with its scale
+//! behind it, so that kernels meet MXFP4's form with half as many codes. The price is a copy; the file's pages are given back when it is made.
 
 use super::{book::CODED, columns, dense::Dense, packed::Packed};
 use crate::{
@@ -30,7 +31,7 @@ impl Packed {
     pub(crate) const fn odd(self) -> (usize, usize) {
         match self {
             Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::Iq4Nl => (0, 2),
-            Self::Mxfp4 => (0, 1),
+            Self::Mxfp4 | Self::Nvfp4 => (0, 1),
             Self::Q3K => (108, 2),
             Self::Q6K => (208, 2),
             Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K | Self::Iq4Xs | Self::Coded => (0, 0),
@@ -123,6 +124,7 @@ pub(crate) fn pack(format: Packed, rows: &[&[u8]; STRIP], strip: &mut [u8]) {
     let as_is = |w| w;
     match format {
         Packed::Mxfp4 => lay::<17, 0, 1>(rows, strip, as_is),
+        Packed::Nvfp4 => lay_sixteens(rows, strip),
         Packed::Q4_0 | Packed::Iq4Nl => lay::<18, 0, 2>(rows, strip, as_is),
         Packed::Q4_1 => lay::<20, 0, 0>(rows, strip, as_is),
         Packed::Q5_0 => lay::<22, 0, 2>(rows, strip, as_is),
@@ -165,11 +167,42 @@ fn lay<const SIZE: usize, const AT: usize, const ODD: usize>(
     }
 }
 
+/// The same for NVFP4, with blocks of 16: two words of codes of each row, then each row's scale.
+fn lay_sixteens(rows: &[&[u8]; STRIP], strip: &mut [u8]) {
+    let fours = strip.as_chunks_mut::<{ 9 * STRIP }>().0.as_chunks_mut::<4>().0;
+    for (r, row) in rows.iter().enumerate() {
+        for (block, to) in row.as_chunks::<36>().0.iter().zip(&mut *fours) {
+            let (scales, codes) = block.split_at(4);
+            for ((to, scale), codes) in to.iter_mut().zip(scales).zip(codes.as_chunks::<8>().0) {
+                to[4 * r..][..4].copy_from_slice(&codes[..4]);
+                to[4 * STRIP + 4 * r..][..4].copy_from_slice(&codes[4..]);
+                to[8 * STRIP + r] = *scale;
+            }
+        }
+    }
+}
+
+/// And back.
+fn sixteens(strip: &[u8], r: usize, row: &mut [u8]) {
+    let fours = strip.as_chunks::<{ 9 * STRIP }>().0.as_chunks::<4>().0;
+    for (block, from) in row.as_chunks_mut::<36>().0.iter_mut().zip(fours) {
+        let (scales, codes) = block.split_at_mut(4);
+        for ((from, scale), codes) in from.iter().zip(scales).zip(codes.as_chunks_mut::<8>().0) {
+            codes[..4].copy_from_slice(&from[4 * r..][..4]);
+            codes[4..].copy_from_slice(&from[4 * STRIP + 4 * r..][..4]);
+            *scale = from[8 * STRIP + r];
+        }
+    }
+}
+
 /// Gives back row `r` of a strip: [`pack`], read backwards.
 ///
 /// # Panics
 /// If there is no such row, or `row` is not a sixteenth of the strip.
 pub(crate) fn unpack(format: Packed, strip: &[u8], r: usize, row: &mut [u8]) {
+    if format == Packed::Nvfp4 {
+        return sixteens(strip, r, row);
+    }
     let ((_, size), (at, odd)) = (format.block(), format.odd());
     assert!(r < STRIP && row.len() * STRIP == strip.len());
     for (from, to) in strip.chunks_exact(STRIP * size).zip(row.chunks_exact_mut(size)) {

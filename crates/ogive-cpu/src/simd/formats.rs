@@ -9,6 +9,7 @@ pub(in crate::simd) const Q5_1: u8 = Packed::Q5_1 as u8;
 pub(in crate::simd) const Q8_0: u8 = Packed::Q8_0 as u8;
 pub(in crate::simd) const IQ4_NL: u8 = Packed::Iq4Nl as u8;
 pub(in crate::simd) const MXFP4: u8 = Packed::Mxfp4 as u8;
+pub(in crate::simd) const NVFP4: u8 = Packed::Nvfp4 as u8;
 pub(in crate::simd) const Q2_K: u8 = Packed::Q2K as u8;
 pub(in crate::simd) const Q3_K: u8 = Packed::Q3K as u8;
 pub(in crate::simd) const Q4_K: u8 = Packed::Q4K as u8;
@@ -20,6 +21,15 @@ pub(in crate::simd) const CODED: u8 = Packed::Coded as u8;
 /// Whether blocks have minima.
 pub(in crate::simd) const fn has_min(f: u8) -> bool {
     matches!(f, Q4_1 | Q5_1 | Q2_K | Q4_K | Q5_K)
+}
+
+/// Elements of a scale block, of a strip at least.
+pub(in crate::simd) const fn elements(f: u8) -> usize {
+    match f {
+        _ if super_block(f) => 256,
+        NVFP4 => 16,
+        _ => 32,
+    }
 }
 
 /// Whether a sub-scale of a superblock is for 16 elements, and not for 32.

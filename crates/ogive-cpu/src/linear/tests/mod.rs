@@ -88,6 +88,11 @@ fn weight(noise: &mut Noise, format: &'static Format, shape: [usize; 3]) -> Host
         if format.name == "mxfp4" {
             block[0] = 120 + block[0] % 8;
         }
+        if format.name == "nvfp4" {
+            // With small scales, of which all are subnormal numbers, and what ggml takes for nothing.
+            block[..3].iter_mut().for_each(|s| *s &= 0x27);
+            block[3] = if block[3] < 32 { 0x7f } else { block[3] & 0x9f };
+        }
         if format.name == "iq1_m" {
             set_iq1_m(block, f16::from_f32(noise.value() / 64.0));
         }

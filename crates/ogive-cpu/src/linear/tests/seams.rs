@@ -5,7 +5,7 @@ use crate::{
     linear::{linear_each, linear_gated, linear_many},
     room::Rooms,
 };
-use ogive_tensor::{F8_E4M3, Q4_0, Q4_K, Q8_0, Scale};
+use ogive_tensor::{F8_E4M3, IQ3_S, NVFP4, Q4_0, Q4_K, Q8_0, Scale};
 
 fn taken(w: &HostWeight, path: Path) -> Arc<CpuWeight> {
     let taken = CpuWeight::new(w, Precision::Default, path).unwrap();
@@ -156,6 +156,37 @@ fn another_format_and_scales_are_decoded() {
                 let decoded = w.decoded().unwrap();
                 let want = product(&pool, &x, n, &decoded, Precision::Default, Path::Scalar);
                 assert_same(&got, &want, &format!("{w:?} {path} n={n}"));
+            }
+        }
+    }
+}
+
+/// As NVFP4's files have them, for all or for an expert, and as they come to be for rows: packed products wait for their sums.
+#[test]
+fn factors_of_rows_multiply_packed_products() {
+    let mut noise = Noise(29);
+    let pool = Pool::new(2);
+    for (format, k) in [(&NVFP4, 320), (&Q4_K, 256), (&IQ3_S, 256)] {
+        let (rows, n) = (37, 5);
+        let plain = weight(&mut noise, format, [2, rows, k]);
+        let x = noise.values(n * k);
+        for tile in [[rows, k], [1, k], [20, 2 * k]] {
+            let values: Vec<f32> = noise.values(2 * rows.div_ceil(tile[0]));
+            let w = plain.clone().with_scale(Scale { values: values.into(), tile }).unwrap();
+            for path in all_paths() {
+                for expert in 0..2 {
+                    let of = |w: &HostWeight| {
+                        let mut out = vec![0.0; n * rows];
+                        linear(&pool, &x, n, &taken(w, path), expert, &mut out).unwrap();
+                        out
+                    };
+                    let is_packed = matches!(taken(&w, path).kernel(), Kernel::Packed(_) | Kernel::Coded(_));
+                    assert!(is_packed || cfg!(target_arch = "aarch64"));
+                    let factor = |r: usize| w.scale.as_ref().unwrap().of_row(w.shape, expert * rows + r)[0];
+                    let want: Vec<f32> =
+                        of(&plain).iter().enumerate().map(|(i, v)| v * factor(i % rows)).collect();
+                    assert_same(&of(&w), &want, &format!("{format:?} {tile:?} {path} expert {expert}"));
+                }
             }
         }
     }

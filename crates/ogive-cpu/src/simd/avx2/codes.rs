@@ -20,7 +20,7 @@ pub(in crate::simd) const fn offset(f: u8) -> i16 {
     match f {
         Q4_0 => 8,
         Q5_0 => 16,
-        MXFP4 => 12,
+        MXFP4 | NVFP4 => 12,
         Q3_K => 4,
         Q6_K => 32,
         CODED => RAISE as i16,
@@ -32,7 +32,7 @@ pub(in crate::simd) const fn offset(f: u8) -> i16 {
 pub(in crate::simd) const fn adds(f: u8) -> usize {
     match f {
         Q4_0 | Q4_1 | Q4_K => 8,
-        Q5_0 | Q5_1 | Q5_K | MXFP4 | Q2_K | Q3_K => 4,
+        Q5_0 | Q5_1 | Q5_K | MXFP4 | NVFP4 | Q2_K | Q3_K => 4,
         Q6_K => 2,
         _ => 1,
     }
@@ -123,6 +123,15 @@ pub(in crate::simd) fn codes<const F: u8, const N: usize>(b: &[u8; N], j: usize)
         CODED => load(b, 32 * j),
         _ => look_up(&IQ4_LEVELS, nibbles(b, 8 + 16 * j)),
     }
+}
+
+/// Scales of NVFP4 as halves that are 2^8 times as small: E4M3's bits without the sign, and ggml's zero for what would be NaN.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn small_halves(scales: __m128i) -> __m256i {
+    let nothing = _mm_cmpeq_epi8(scales, _mm_set1_epi8(0x7f));
+    let magnitudes = _mm_andnot_si128(nothing, _mm_and_si128(scales, _mm_set1_epi8(0x7f)));
+    _mm256_slli_epi16::<7>(_mm256_cvtepu8_epi16(magnitudes))
 }
 
 pub(super) const fn raised(mut levels: [i8; 16], by: i8) -> [i8; 16] {

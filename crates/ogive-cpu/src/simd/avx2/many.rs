@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    codes::{Pairs, has_min, offset, super_block},
+    codes::{Pairs, elements, has_min, offset, super_block},
     panel::{Lanes, Panel, mins, subs},
     vnni::{add_scaled, add_short, pays_in_order, short, short_in_order, step},
 };
@@ -35,6 +35,8 @@ pub(super) fn many<const V: u8, const F: u8, const T: usize>(
     }
     if super_block(F) {
         superblocks::<V, F, T>(panel, x, from, &mut out);
+    } else if elements(F) == 16 {
+        sixteens::<V, F, T>(panel, x, from, &mut out);
     } else {
         blocks::<V, F, T>(panel, x, from, &mut out);
     }
@@ -182,6 +184,48 @@ fn blocks<const V: u8, const F: u8, const T: usize>(
         }
         for t in 0..T {
             let scale = _mm256_set1_ps(x[t].scales[first / each.max(1) + group]);
+            for r in 0..2 {
+                out[t][r] = _mm256_fmadd_ps(scale, p[t][r], out[t][r]);
+            }
+        }
+    }
+}
+
+/// The same of blocks of 16, which have no minima.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn sixteens<const V: u8, const F: u8, const T: usize>(
+    panel: &Panel,
+    x: [&Quantised; T],
+    from: usize,
+    out: &mut [Sums; T],
+) {
+    let first = from / 16;
+    let codes_of: [&[[i8; 16]]; T] = std::array::from_fn(|t| &x[t].codes.as_chunks().0[first..]);
+    let sums_of: [&[i16]; T] = std::array::from_fn(|t| &x[t].sums[first..]);
+    let each = (x[0].codes.len() / 16 / x[0].scales.len().max(1)).max(1);
+    for (group, codes) in panel.codes.as_chunks::<4>().0.chunks(each).enumerate() {
+        let mut p = [[_mm256_setzero_ps(); 2]; T];
+        for (i, codes) in codes.iter().enumerate() {
+            let b = group * each + i;
+            let (mut a, mut sums) = ([&[0; 16]; T], [[_mm256_setzero_si256(); 2]; T]);
+            for t in 0..T {
+                a[t] = &codes_of[t][b];
+                sums[t] = [_mm256_set1_epi32(-i32::from(offset(F)) * i32::from(sums_of[t][b])); 2];
+            }
+            let step = step(V, F, 4);
+            for (g, codes) in codes.chunks_exact(step).enumerate() {
+                add_all::<V, T>(&mut sums, short_sums::<V, F, T, _>(codes, a, 4 * g * step));
+            }
+            let d = floats(&panel.d[b]);
+            for t in 0..T {
+                for r in 0..2 {
+                    p[t][r] = _mm256_fmadd_ps(d[r], _mm256_cvtepi32_ps(sums[t][r]), p[t][r]);
+                }
+            }
+        }
+        for t in 0..T {
+            let scale = _mm256_set1_ps(x[t].scales[first / each + group]);
             for r in 0..2 {
                 out[t][r] = _mm256_fmadd_ps(scale, p[t][r], out[t][r]);
             }

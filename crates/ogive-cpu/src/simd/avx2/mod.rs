@@ -20,7 +20,7 @@ pub(super) mod vnni;
 pub(super) use quantise::quantise;
 
 use crate::{
-    linear::{CODED, Dense, Job, LANES, Packed, Quads, Quantised, STRIP, TILE, lay},
+    linear::{CODED, Dense, Job, LANES, Packed, Quads, Quantised, STRIP, TILE, lay, pack},
     pool::Stripe,
     weight::Kernel,
 };
@@ -43,7 +43,7 @@ const fn panel_from_strips(v: u8, f: u8) -> usize {
         (_, codes::Q8_0) => usize::MAX,
         (_, codes::Q3_K) => 10,
         (vnni::VEX | vnni::EVEX, codes::Q4_0 | codes::Q4_1 | codes::Q2_K | codes::Q4_K) => 32,
-        (vnni::VEX | vnni::EVEX, codes::Q5_0 | codes::Q5_1 | codes::MXFP4) => 10,
+        (vnni::VEX | vnni::EVEX, codes::Q5_0 | codes::Q5_1 | codes::MXFP4 | codes::NVFP4) => 10,
         _ => 16,
     }
 }
@@ -57,6 +57,8 @@ struct Scratch {
     panel: Panel,
     tile: Vec<Quads>,
     row: Vec<f32>,
+    /// A strip, or a part of one, of a format that is read in no other form.
+    laid: Vec<u8>,
 }
 
 thread_local! {
@@ -87,6 +89,7 @@ pub(super) fn stripe<const V: u8>(job: &Job<'_>, out: &mut Stripe<'_>) {
             Packed::Q8_0 => packed::<V, { codes::Q8_0 }, 34>(job, out),
             Packed::Iq4Nl => packed::<V, { codes::IQ4_NL }, 18>(job, out),
             Packed::Mxfp4 => packed::<V, { codes::MXFP4 }, 17>(job, out),
+            Packed::Nvfp4 => packed::<V, { codes::NVFP4 }, 9>(job, out),
             Packed::Q2K => packed::<V, { codes::Q2_K }, 84>(job, out),
             Packed::Q3K => packed::<V, { codes::Q3_K }, 110>(job, out),
             Packed::Q4K => packed::<V, { codes::Q4_K }, 144>(job, out),
@@ -126,6 +129,7 @@ fn packed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Str
     let n = job.input.n();
     match job.strip(0) {
         Some(_) if n < panel_from_strips(V, F) => streamed::<V, F, N>(job, out),
+        None if codes::elements(F) == 16 && n < panel_from_strips(V, F) => streamed::<V, F, N>(job, out),
         None if n < panel_from(F) => packed_few::<V, F, N>(job, out),
         _ => packed_many::<V, F, N>(job, out),
     }
@@ -133,8 +137,12 @@ fn packed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Str
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn streamed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
+    let mut laid = SCRATCH.with_borrow_mut(|scratch| std::mem::take(&mut scratch.laid));
     for first in (0..out.width()).step_by(STRIP) {
-        let Some(strip) = job.strip(first) else { return };
+        let strip = match job.strip(first) {
+            Some(strip) => strip,
+            None => lay_strip(&rows(job, first, out.width()), &mut laid),
+        };
         let x = job.input.quantised();
         let mut t = 0;
         while t < x.len() {
@@ -153,6 +161,14 @@ fn streamed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut S
             };
         }
     }
+    SCRATCH.with_borrow_mut(|scratch| scratch.laid = laid);
+}
+
+/// Rows of NVFP4 as a strip, which its kernels read alone.
+fn lay_strip<'a>(rows: &[&[u8]; STRIP], laid: &'a mut Vec<u8>) -> &'a [u8] {
+    laid.resize(STRIP * rows[0].len(), 0);
+    pack(Packed::Nvfp4, rows, laid);
+    laid
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -174,8 +190,8 @@ fn packed_few<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn packed_many<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
-    let len = if codes::super_block(F) { 256 } else { 32 };
-    SCRATCH.with_borrow_mut(|Scratch { panel, .. }| {
+    let len = codes::elements(F);
+    SCRATCH.with_borrow_mut(|Scratch { panel, laid, .. }| {
         for first in (0..out.width()).step_by(panel::ROWS) {
             let strip = job.strip(first);
             let rows: [&[u8]; panel::ROWS] = match strip {
@@ -191,6 +207,10 @@ fn packed_many<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mu
                         let part = &strip[start * STRIP..end * STRIP];
                         panel.unpack_strip::<F, N>(part);
                         next = Some(Ahead::after(part));
+                    }
+                    None if len == 16 => {
+                        let part = std::array::from_fn(|r| &rows[r][start..end]);
+                        panel.unpack_strip::<F, N>(lay_strip(&part, laid));
                     }
                     None => panel.unpack::<F, N>(&std::array::from_fn(|r| &rows[r][start..end])),
                 }

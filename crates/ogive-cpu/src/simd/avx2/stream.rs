@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     linear::{Quantised, STRIP, block_len},
-    simd::formats::fine,
+    simd::formats::{elements, fine},
 };
 use std::arch::x86_64::*;
 
@@ -49,8 +49,11 @@ pub(super) fn stream<const V: u8, const F: u8, const N: usize, const T: usize>(
     x: [&Quantised; T],
 ) -> [[f32; STRIP]; T] {
     let blocks = blocks::<N>(strip);
-    let sums =
-        if super_block(F) { superblocks::<V, F, N, T>(blocks, x) } else { small::<V, F, N, T>(blocks, x) };
+    let sums = match elements(F) {
+        256 => superblocks::<V, F, N, T>(blocks, x),
+        16 => sixteens::<V, F, N, T>(blocks, x),
+        _ => small::<V, F, N, T>(blocks, x),
+    };
     let mut out = [Lanes([0.0; STRIP]); T];
     for t in 0..T {
         let to = out[t].0.as_mut_ptr();
@@ -237,6 +240,58 @@ fn small<const V: u8, const F: u8, const N: usize, const T: usize>(
                         let total = _mm256_cvtepi32_ps(_mm256_madd_epi16(pair, ones));
                         p[t][r] = _mm256_fmadd_ps(m, total, p[t][r]);
                     }
+                }
+            }
+        }
+        for t in 0..T {
+            let scale = _mm256_set1_ps(x[t].scales[group]);
+            for r in 0..2 {
+                out[t][r] = _mm256_fmadd_ps(scale, p[t][r], out[t][r]);
+            }
+        }
+    }
+    out
+}
+
+/// The same of blocks of 16, which have no minima.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn sixteens<const V: u8, const F: u8, const N: usize, const T: usize>(
+    blocks: &[Block<N>],
+    x: [&Quantised; T],
+) -> [Both<__m256>; T] {
+    let each = block_len(16 * blocks.len()) / 16;
+    let mut out = [[_mm256_setzero_ps(); 2]; T];
+    let level = if T == 1 { Level::while_waiting() } else { Some(Level::here()) };
+    for (group, blocks) in blocks.chunks_exact(each).enumerate() {
+        let mut p = [[_mm256_setzero_ps(); 2]; T];
+        for (i, block) in blocks.iter().enumerate() {
+            let b = group * each + i;
+            Ahead::of(block.as_flattened(), 0, 1, level, distance(T)).ask(0, 1);
+            let (mut a, mut sums) = ([&[0; 16]; T], [_mm256_setzero_si256(); T]);
+            for t in 0..T {
+                a[t] = &x[t].codes.as_chunks().0[b];
+                sums[t] = _mm256_set1_epi32(-i32::from(offset(F)) * i32::from(x[t].sums[b]));
+            }
+            let mut products = [[_mm256_setzero_si256(); 2]; T];
+            for i in 0..4 {
+                let c = [quad::<F, N>(block, 0, i, 0), quad::<F, N>(block, 0, i, 1)];
+                for t in 0..T {
+                    let a = four(a[t], i);
+                    if const { written_out(V, F, T) } {
+                        short_in_order(&mut products[t], i == 0, c, a);
+                        continue;
+                    }
+                    for r in 0..2 {
+                        products[t][r] = short::<V, F>(products[t][r], c[r], a);
+                    }
+                }
+            }
+            for r in 0..2 {
+                let (d, _) = factors::<F, N>(block, r);
+                for t in 0..T {
+                    let sum = add_short::<V>(sums[t], products[t][r]);
+                    p[t][r] = _mm256_fmadd_ps(d, _mm256_cvtepi32_ps(sum), p[t][r]);
                 }
             }
         }

@@ -9,7 +9,7 @@
 use super::codes::{self, bits, look_up, offset, raised};
 use crate::{
     linear::{E2M1_LEVELS, FACTOR, IQ4_LEVELS, SCALES, STRIP},
-    simd::formats::{fine, super_block},
+    simd::formats::{elements, fine, super_block},
 };
 use std::arch::x86_64::*;
 
@@ -32,7 +32,7 @@ pub(super) const fn parts(f: u8) -> usize {
 
 /// Fours of codes of a part.
 pub(super) const fn quads(f: u8) -> usize {
-    if fine(f) { 4 } else { 8 }
+    if fine(f) || elements(f) == 16 { 4 } else { 8 }
 }
 
 /// Word `w` of eight rows.
@@ -83,6 +83,10 @@ pub(super) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize
         codes::Q8_0 => word(i),
         codes::IQ4_NL => look_up(&IQ4_LEVELS, halves(0)),
         codes::MXFP4 => look_up(&const { raised(E2M1_LEVELS, offset(codes::MXFP4) as i8) }, halves(0)),
+        codes::NVFP4 => {
+            let halves = bits(word(i % 2), 4 * (i / 2), 15);
+            look_up(&const { raised(E2M1_LEVELS, offset(codes::NVFP4) as i8) }, halves)
+        }
         codes::Q2_K => bits(word(4 + 8 * n + 4 * h + i), 2 * j, 3),
         codes::Q3_K => {
             let third = one_bit(word(4 + 2 * (4 * h + i)), 4 * n + j, 4);
@@ -237,6 +241,13 @@ pub(super) fn factors<const F: u8, const N: usize>(b: &Block<N>, h: usize) -> (_
             let small = _mm256_sllv_epi32(_mm256_set1_epi32(0x0020_0000), e);
             let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
             (_mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, below)), zero)
+        }
+        codes::NVFP4 => {
+            assert!(h < 2);
+            // SAFETY: eight of the block's last 16 bytes are read.
+            let s = unsafe { _mm_loadl_epi64(b.as_ptr().cast::<u8>().add(STRIP * N - 16 + 8 * h).cast()) };
+            let halves = _mm256_castsi256_si128(codes::small_halves(s));
+            (_mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(128.0)), zero)
         }
         _ => {
             assert!(h < 2);

@@ -8,7 +8,7 @@
 
 use super::{
     panel::{Both, Panel, Scaling, bytes, exact, floats, integers, words},
-    strip::parts,
+    strip::{elements, parts},
 };
 use crate::{
     linear::Tile,
@@ -99,7 +99,10 @@ pub(super) fn many<const F: u8, const T: usize>(
     if super_block(F) {
         superblocks::<F, T>(panel, [tile, next], sums);
     } else {
-        blocks::<F, T>(panel, [tile, next], block, sums);
+        match elements(F) {
+            16 => blocks::<F, T, 4>(panel, [tile, next], block, sums),
+            _ => blocks::<F, T, 8>(panel, [tile, next], block, sums),
+        }
     }
 }
 
@@ -219,25 +222,27 @@ fn scaled_parts<const F: u8, const T: usize, const SINGLES: bool>(
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn blocks<const F: u8, const T: usize>(
+fn blocks<const F: u8, const T: usize, const QUADS: usize>(
     panel: &Panel,
     [tile, next]: [&Tile; 2],
     block: usize,
     out: &mut [Both<f32>; T],
 ) {
-    let each = (block / 32).max(1);
+    let each = (block / (4 * QUADS)).max(1);
     let count = panel.d.len();
-    let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<8>().0[..count];
-    let totals = &tile.totals.as_chunks::<T>().0[..count];
-    let codes = &panel.codes.as_chunks::<8>().0[..count];
+    let acts = &tile.codes.as_chunks::<T>().0.as_chunks::<QUADS>().0[..count];
+    let totals = tile.totals.as_chunks::<T>().0;
+    // Blocks of 16 have no minima, and there are half as many sums.
+    let totals = if has_min(F) { &totals[..count] } else { totals };
+    let codes = &panel.codes.as_chunks::<QUADS>().0[..count];
     for group in 0..count / each {
         let mut p = [[_mm512_setzero_si512(); 2]; T];
         for b in group * each..(group + 1) * each {
-            ask(&next.codes, b * 8 * T, 32 * T);
+            ask(&next.codes, b * QUADS * T, 4 * QUADS * T);
             if has_min(F) {
                 ask(&next.totals, b * T, 4 * T);
             }
-            add_part::<T, 8, true, _>(&mut p, &panel.starts[b], &codes[b], &acts[b], &panel.d[b]);
+            add_part::<T, QUADS, true, _>(&mut p, &panel.starts[b], &codes[b], &acts[b], &panel.d[b]);
             if has_min(F) {
                 for t in 0..T {
                     let total = _mm512_set1_ps(totals[b][t]);

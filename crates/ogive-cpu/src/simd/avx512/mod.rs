@@ -28,7 +28,8 @@ use std::{cell::RefCell, ops::Range};
 /// From so many tokens on it pays to lay rows in strips on the way, by measurement (docs/EXPERIMENTS.md).
 pub(super) fn laid_from(kernel: Kernel) -> usize {
     match kernel {
-        Kernel::Packed(Packed::Iq4Xs) => 4,
+        // It is laid on the way for fewer as well.
+        Kernel::Packed(Packed::Iq4Xs | Packed::Nvfp4) => 4,
         Kernel::Packed(Packed::Q2K | Packed::Q4K) => 6,
         Kernel::Packed(Packed::Q3K) => 7,
         Kernel::Packed(Packed::Q5K | Packed::Iq4Nl | Packed::Coded) | Kernel::Coded(_) => 8,
@@ -82,6 +83,7 @@ pub(super) fn stripe(job: &Job<'_>, out: &mut Stripe<'_>) {
         Packed::Q8_0 => packed::<{ codes::Q8_0 }, 34>(job, format, out),
         Packed::Iq4Nl => packed::<{ codes::IQ4_NL }, 18>(job, format, out),
         Packed::Mxfp4 => packed::<{ codes::MXFP4 }, 17>(job, format, out),
+        Packed::Nvfp4 => packed::<{ codes::NVFP4 }, 9>(job, format, out),
         Packed::Q2K => packed::<{ codes::Q2_K }, 84>(job, format, out),
         Packed::Q3K => packed::<{ codes::Q3_K }, 110>(job, format, out),
         Packed::Q4K => packed::<{ codes::Q4_K }, 144>(job, format, out),

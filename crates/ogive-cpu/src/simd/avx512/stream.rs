@@ -47,6 +47,8 @@ pub(super) fn stream<const F: u8, const N: usize, const T: usize>(
     let blocks = strip::blocks::<N>(strip);
     let sums = if super_block(F) {
         superblocks::<F, N, T>(blocks, tile)
+    } else if elements(F) == 16 {
+        sixteens::<F, N, T>(blocks, tile, (block / 16).max(2))
     } else {
         small::<F, N, T>(blocks, tile, (block / elements(F)).max(1))
     };
@@ -166,14 +168,14 @@ fn small<const F: u8, const N: usize, const T: usize>(
             if T <= WAITS {
                 eight!(i => {
                     ahead.ask(i, 8);
-                    add_quad::<F, N, T>(block, acts, i, &mut part);
+                    add_quad::<F, N, T, 8>(block, acts, i, &mut part);
                     in_order();
                 });
             } else {
                 // At once: requests between products keep a compiler from ordering these, and cost up to a seventh of their rate.
                 ahead.ask(0, 1);
                 for i in 0..8 {
-                    add_quad::<F, N, T>(block, acts, i, &mut part);
+                    add_quad::<F, N, T, 8>(block, acts, i, &mut part);
                 }
             }
             let (d, m) = factors::<F, N>(block);
@@ -191,12 +193,55 @@ fn small<const F: u8, const N: usize, const T: usize>(
     out
 }
 
+/// The same of blocks of 16, two by two: sums of activations stand so.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+fn sixteens<const F: u8, const N: usize, const T: usize>(
+    blocks: &[Block<N>],
+    tile: &Tile,
+    each: usize,
+) -> [__m512; T] {
+    let acts = tile.codes.as_chunks::<T>().0.as_chunks::<4>().0;
+    let pairs = tile.sixteens.as_chunks::<T>().0;
+    // The lower word of each lane, or the upper.
+    let raised = i32::from(-raise(F));
+    let raised = [_mm512_set1_epi32(raised & 0xffff), _mm512_set1_epi32(raised << 16)];
+    let mut out = [_mm512_setzero_ps(); T];
+    let level = if T <= WAITS { Level::while_waiting() } else { Some(Level::here()) };
+    let groups = blocks.chunks_exact(each).zip(acts.chunks_exact(each)).zip(pairs.chunks_exact(each / 2));
+    for (((blocks, acts), pairs), scales) in groups.zip(tile.scales.as_chunks::<T>().0) {
+        let mut sums = [_mm512_setzero_ps(); T];
+        let twos = blocks.as_chunks::<2>().0.iter().zip(acts.as_chunks::<2>().0).zip(pairs);
+        for ((blocks, acts), pair) in twos {
+            for h in 0..2 {
+                let ahead = Ahead::of(blocks[h].as_flattened(), 0, 1, level, AHEAD);
+                let mut part = [_mm512_setzero_si512(); T];
+                for t in 0..T {
+                    part[t] = _mm512_madd_epi16(two(pair[t]), raised[h]);
+                }
+                ahead.ask(0, 1);
+                for i in 0..4 {
+                    add_quad::<F, N, T, 4>(&blocks[h], &acts[h], i, &mut part);
+                }
+                let (d, _) = factors::<F, N>(&blocks[h]);
+                for t in 0..T {
+                    sums[t] = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(part[t]), sums[t]);
+                }
+            }
+        }
+        for t in 0..T {
+            out[t] = _mm512_fmadd_ps(_mm512_set1_ps(scales[t]), sums[t], out[t]);
+        }
+    }
+    out
+}
+
 /// Adds the products of a short block's quad `i`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn add_quad<const F: u8, const N: usize, const T: usize>(
+fn add_quad<const F: u8, const N: usize, const T: usize, const QUADS: usize>(
     block: &Block<N>,
-    acts: &[[[i8; 4]; T]; 8],
+    acts: &[[[i8; 4]; T]; QUADS],
     i: usize,
     sums: &mut [__m512i; T],
 ) {

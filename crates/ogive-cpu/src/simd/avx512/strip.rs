@@ -12,13 +12,15 @@ use crate::{
 };
 use std::arch::x86_64::*;
 
+pub(in crate::simd) use crate::simd::formats::elements;
+
 /// A block of sixteen rows, of `N` bytes each.
 pub(in crate::simd) type Block<const N: usize> = [[u8; N]; STRIP];
 
 /// What [`quad`] adds to codes: nothing, or a power of two, so that what it adds to products is found by a shift.
 pub(in crate::simd) const fn raise(f: u8) -> i16 {
     match f {
-        codes::MXFP4 => 16,
+        codes::MXFP4 | codes::NVFP4 => 16,
         _ if signed(f) => 128,
         _ => offset(f),
     }
@@ -27,11 +29,6 @@ pub(in crate::simd) const fn raise(f: u8) -> i16 {
 /// Parts of a superblock, each with a sub-scale.
 pub(in crate::simd) const fn parts(f: u8) -> usize {
     if fine(f) { 16 } else { 8 }
-}
-
-/// Elements of a block.
-pub(in crate::simd) const fn elements(f: u8) -> usize {
-    if codes::super_block(f) { 256 } else { 32 }
 }
 
 /// The blocks of a strip.
@@ -73,7 +70,7 @@ fn look_up<const F: u8>(levels: &[i8; 16], q: __m512i) -> __m512i {
     _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), q)
 }
 
-/// Codes `4 i..4 i + 4` of part `p`, raised by [`raise`]. A block of 32 has one part.
+/// Codes `4 i..4 i + 4` of part `p`, raised by [`raise`]. A block of 16 or 32 has one part.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize, i: usize) -> __m512i {
@@ -98,6 +95,7 @@ pub(in crate::simd) fn quad<const F: u8, const N: usize>(b: &Block<N>, p: usize,
         codes::Q8_0 => _mm512_xor_si512(word(b, i), _mm512_set1_epi8(-128)),
         codes::IQ4_NL => look_up::<F>(&IQ4_LEVELS, halves(0)),
         codes::MXFP4 => look_up::<F>(&E2M1_LEVELS, halves(0)),
+        codes::NVFP4 => look_up::<F>(&E2M1_LEVELS, bits(word(b, i % 2), 4 * (i / 2), 15)),
         codes::Q2_K => bits(word(b, 4 + 8 * n + 4 * h + i), 2 * j, 3),
         codes::Q3_K => {
             let low = word(b, if n == 0 { 3 + 2 * (4 * h + i) } else { 19 + 4 * h + i });
@@ -243,6 +241,11 @@ pub(in crate::simd) fn factors<const F: u8, const N: usize>(b: &Block<N>) -> (__
             let small = _mm512_sllv_epi32(_mm512_set1_epi32(0x0020_0000), e);
             let below = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
             (_mm512_castsi512_ps(_mm512_mask_blend_epi32(below, normal, small)), zero)
+        }
+        codes::NVFP4 => {
+            // SAFETY: the block's last 16 bytes are read.
+            let s = unsafe { _mm_loadu_si128(b.as_ptr().cast::<u8>().add(STRIP * N - 16).cast()) };
+            (_mm512_mul_ps(_mm512_cvtph_ps(codes::small_halves(s)), _mm512_set1_ps(128.0)), zero)
         }
         _ => {
             // SAFETY: the block's last 32 bytes are read.
