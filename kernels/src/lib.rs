@@ -125,6 +125,9 @@ pub const WEIGHT_FORMATS: [&str; 25] = [
 /// What kernels decode and no file has: blocks of a factor in single precision and 32 elements of FP8 (E4M3). No product of integers is made with it.
 pub const F8_BLOCKS: &str = "f8_blocks";
 
+/// The same of NVFP4: a factor before each block of 64 elements.
+pub const NVFP4_BLOCKS: &str = "nvfp4_blocks";
+
 /// Formats the cache may keep keys and values in.
 pub const CACHE_FORMATS: [&str; 4] = ["f32", "f16", "bf16", "q8_0"];
 
@@ -181,6 +184,7 @@ pub const LINEAR_FEW: Source = Source {
         &[("FORMAT", "iq4_xs"), ("VECTOR", "1"), ("ROWS", "8")],
         &[("FORMAT", "mxfp4"), ("VECTOR", "1"), ("ROWS", "8")],
         &[("FORMAT", "f8_blocks"), ("VECTOR", "1"), ("ROWS", "8")],
+        &[("FORMAT", "nvfp4_blocks"), ("VECTOR", "1"), ("ROWS", "8")],
     ],
 };
 
@@ -249,6 +253,7 @@ pub const UNPACK: Source = Source {
         &[("FORMAT", "iq4_xs"), ("VECTOR", "1"), ("HALF", "bf16")],
         &[("FORMAT", "mxfp4"), ("VECTOR", "1"), ("HALF", "bf16")],
         &[("FORMAT", "f8_blocks"), ("VECTOR", "1"), ("HALF", "bf16")],
+        &[("FORMAT", "nvfp4_blocks"), ("VECTOR", "1"), ("HALF", "bf16")],
         &[("FORMAT", "iq3_s"), ("VECTOR", "1"), ("HALF", "bf16")],
         &[("FORMAT", "q6_k"), ("VECTOR", "1"), ("HALF", "f16")],
         &[("FORMAT", "f16"), ("VECTOR", "0"), ("HALF", "f16")],
@@ -279,6 +284,7 @@ pub const LINEAR_MMA: Source = Source {
         &mma!("iq4_xs", "1", "bf16", "4", "1", "2", "16", "64", "256", "176"),
         &mma!("mxfp4", "1", "bf16", "4", "1", "2", "16", "64", "64", "80"),
         &mma!("f8_blocks", "1", "bf16", "4", "1", "2", "16", "64", "64", "112"),
+        &mma!("nvfp4_blocks", "1", "bf16", "4", "1", "2", "16", "64", "64", "80"),
         &mma!("iq3_s", "1", "bf16", "4", "1", "2", "16", "64", "256", "144"),
         &mma!("q4_k", "1", "f16", "4", "1", "1", "8", "64", "256", "144"),
         &mma!("q8_0", "1", "f16", "4", "1", "1", "8", "64", "64", "112"),

@@ -113,7 +113,7 @@ fn kernels_of_rows_fit_whole_blocks() {
 
 #[test]
 fn every_format_has_a_struct() {
-    for name in WEIGHT_FORMATS.iter().chain(&CACHE_FORMATS).chain([&F8_BLOCKS]) {
+    for name in WEIGHT_FORMATS.iter().chain(&CACHE_FORMATS).chain([&F8_BLOCKS, &NVFP4_BLOCKS]) {
         let is = |text: &str, end| text.contains(&format!(" {name}{end}"));
         assert!(is(FORMATS.1, " :") || is(FEW.1, " :") || is(FEW.1, ";"), "{name}");
     }

@@ -1,7 +1,7 @@
 //! A weight on the device: the packed bytes as they came, and how kernels read them.
 //!
-//! Nothing is decoded that a kernel can decode: the formats of ogive-tensor stay as the file has them. FP8 keeps its bytes, too, and the factors of
-//! its tiles are laid among them, one for each 32 columns, so that what reads a weight reads these where it reads elements. Where the columns of a packed
+//! Nothing is decoded that a kernel can decode: the formats of ogive-tensor stay as the file has them. FP8 and NVFP4 keep their bytes, too, and the factors of
+//! tiles are laid among them, one for each 32 or 64 columns, so that what reads a weight reads these where it reads elements. Where the columns of a packed
 //! weight are in another order than its inputs (act-order), that order lies behind the rows, four bytes a column. A stranger's format,
 //! weights with factors beside their elements, and stacks of experts in an order (no file has one for all experts) are decoded row by
 //! row on their way up.
@@ -10,8 +10,8 @@ use crate::device::Device;
 use crate::driver::Address;
 use crate::memory::{Buffer, Pool};
 use ogive_backend::{Multiplied, Weight};
-use ogive_kernels::{F8_BLOCKS, WEIGHT_FORMATS};
-use ogive_tensor::{Error, F8_E4M3, FORMATS, Format, HostWeight, Result, Unpacked};
+use ogive_kernels::{F8_BLOCKS, NVFP4_BLOCKS, WEIGHT_FORMATS};
+use ogive_tensor::{Error, F8_E4M3, FORMATS, Format, HostWeight, NVFP4, Result, Unpacked};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -57,15 +57,20 @@ fn check(w: &HostWeight) -> Result<()> {
 /// Where an order begins: at a multiple of this.
 const ALIGNED: usize = 16;
 
-/// Bytes of blocks of FP8 that are laid before they are sent.
+/// Bytes of blocks with factors that are laid before they are sent.
 const AT_A_TIME: usize = 1 << 20;
-/// Elements and bytes of a block of FP8, its factor first.
-const F8_BLOCK: (usize, usize) = (32, 36);
+/// Formats that are laid in blocks with a factor first, what kernels call those, and their elements.
+static LAID: [(&Format, &str, usize); 2] = [(&F8_E4M3, F8_BLOCKS, 32), (&NVFP4, NVFP4_BLOCKS, 64)];
 
-/// Whether a weight has factors beside its elements that kernels do not read, or columns in an order. Factors of FP8 are read where they are for whole
-/// blocks; `columns` are those of a tile.
+/// What a format is laid as, and the elements of a block of that.
+fn laid(format: &Format) -> Option<(&'static str, usize)> {
+    LAID.iter().find(|(of, ..)| std::ptr::eq(*of, format)).map(|(_, name, len)| (*name, *len))
+}
+
+/// Whether a weight has factors beside its elements that kernels do not read, or columns in an order. Factors of FP8 and NVFP4 are read where they are for
+/// whole blocks; `columns` are those of a tile.
 fn beside(format: &Format, columns: Option<usize>, ordered: bool, [.., cols]: [usize; 3]) -> [bool; 2] {
-    let is_read = |n: usize| std::ptr::eq(format, &F8_E4M3) && (n.is_multiple_of(F8_BLOCK.0) || n >= cols);
+    let is_read = |n: usize| laid(format).is_some_and(|(_, len)| n.is_multiple_of(len) || n >= cols);
     [columns.is_some_and(|n| !is_read(n)), ordered]
 }
 
@@ -74,12 +79,12 @@ fn beside_of(w: &HostWeight) -> [bool; 2] {
     beside(w.format, w.scale.as_ref().map(|scale| scale.tile[1]), w.input_perm.is_some(), w.shape)
 }
 
-/// The kernels' name of the format, if they read the bytes as they come, or as blocks of FP8: of a weight that has factors beside its elements
+/// The kernels' name of the format, if they read the bytes as they come, or as blocks with a factor: of a weight that has factors beside its elements
 /// which they do not read, or whose columns are in an order. Plain numbers are put in order once and for all.
 fn named(format: &Format, [scaled, ordered]: [bool; 2], shape: [usize; 3]) -> Option<&'static str> {
-    if std::ptr::eq(format, &F8_E4M3) {
-        let readable = !scaled && !ordered && shape[2].is_multiple_of(F8_BLOCK.0);
-        return readable.then_some(F8_BLOCKS);
+    if let Some((name, len)) = laid(format) {
+        let readable = !scaled && !ordered && shape[2].is_multiple_of(len);
+        return readable.then_some(name);
     }
     let known = FORMATS.iter().any(|f| std::ptr::eq(*f, format));
     let readable = !scaled && (!ordered || (format.block_len > 1 && shape[0] == 1));
@@ -103,7 +108,7 @@ fn layout(w: &HostWeight) -> Option<Layout> {
     let beside = beside_of(w);
     let (kept, packed) = (Kept::of(w.format, beside, w.shape), named(w.format, beside, w.shape).is_some());
     let row_bytes = match kept.block() {
-        (len, bytes) if kept.format == F8_BLOCKS => (w.shape[2] / len).checked_mul(bytes)?,
+        (len, bytes) if kept.is_laid() => (w.shape[2] / len).checked_mul(bytes)?,
         _ if packed => w.row_bytes(),
         _ => w.shape[2].checked_mul(4)?,
     };
@@ -136,7 +141,7 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
     let at = || format!("upload_weight `{}`", w.name);
     let buffer = device.take_lasting(&at(), bytes)?;
     let (stream, transfer) = (device.stream(), &device.transfer);
-    if kept.format == F8_BLOCKS {
+    if kept.is_laid() {
         let (all, each) = (w.shape[0] * w.shape[1], (AT_A_TIME / row_bytes.max(1)).max(1));
         let mut blocks = vec![0; each.min(all) * row_bytes];
         for first in (0..all).step_by(each) {
@@ -144,7 +149,7 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
             blocks
                 .chunks_exact_mut(row_bytes.max(1))
                 .zip(first..)
-                .for_each(|(to, row)| lay_blocks(w, row, to));
+                .for_each(|(to, row)| lay_blocks(w, kept.block(), row, to));
             transfer.send(stream, buffer.address() + (first * row_bytes) as u64, blocks)?;
         }
     } else if packed {
@@ -172,15 +177,14 @@ pub(crate) fn upload(device: &Device, w: &HostWeight) -> Result<Weight> {
     Ok(weight.with_unpacked(unpacked(w)))
 }
 
-/// A row of FP8 as kernels read it.
-fn lay_blocks(w: &HostWeight, row: usize, to: &mut [u8]) {
-    let (len, bytes) = F8_BLOCK;
-    let stride = w.row_bytes();
+/// A row as kernels read it that have blocks of so many elements and bytes, their factor first.
+fn lay_blocks(w: &HostWeight, (len, bytes): (usize, usize), row: usize, to: &mut [u8]) {
+    let (stride, own) = (w.row_bytes(), w.format.row_bytes(len));
     let factors = w.scale.as_ref().map(|scale| (scale.of_row(w.shape, row), scale.tile[1]));
-    let blocks = w.bytes[row * stride..][..stride].chunks_exact(len);
+    let blocks = w.bytes[row * stride..][..stride].chunks_exact(own);
     for (i, (to, from)) in to.chunks_exact_mut(bytes).zip(blocks).enumerate() {
         let factor = factors.map_or(1.0, |(of_row, columns)| of_row[i * len / columns]);
-        let (first, elements) = to.split_at_mut(bytes - len);
+        let (first, elements) = to.split_at_mut(bytes - own);
         first.copy_from_slice(&factor.to_le_bytes());
         elements.copy_from_slice(from);
     }
@@ -200,6 +204,9 @@ fn why_decoded(w: &HostWeight) -> String {
     match w {
         _ if std::ptr::eq(w.format, &F8_E4M3) && w.input_perm.is_none() => {
             "CUDA has kernels for FP8 in whole blocks of 32 columns, and for factors of such".into()
+        }
+        _ if std::ptr::eq(w.format, &NVFP4) && w.input_perm.is_none() => {
+            "CUDA has kernels for NVFP4 whose factors are for whole blocks of 64 columns".into()
         }
         _ if w.scale.is_some() => "CUDA has no kernels for factors beside the elements".into(),
         _ if named(w.format, [false; 2], w.shape).is_none() => {
@@ -265,8 +272,9 @@ impl Kept {
 
     /// Elements and bytes of a block of its format.
     pub(crate) fn block(&self) -> (usize, usize) {
-        if self.format == F8_BLOCKS {
-            return F8_BLOCK;
+        // A factor in single precision and the file's bytes.
+        if let Some((format, _, len)) = LAID.iter().find(|(_, name, _)| *name == self.format) {
+            return (*len, 4 + format.row_bytes(*len));
         }
         let format = FORMATS.iter().find(|f| f.name == self.format);
         format.map_or((1, 4), |f| (f.block_len, f.block_bytes))
@@ -274,7 +282,12 @@ impl Kept {
 
     /// Whether it is packed in codes that products of integers are made of.
     pub(crate) fn has_codes(&self) -> bool {
-        self.block().0 > 1 && self.format != F8_BLOCKS
+        self.block().0 > 1 && !self.is_laid()
+    }
+
+    /// Whether it is in blocks with a factor.
+    fn is_laid(&self) -> bool {
+        LAID.iter().any(|(_, name, _)| *name == self.format)
     }
 
     /// As [`CudaWeight::is_wide`].
@@ -320,6 +333,10 @@ mod tests {
             let beside = beside(&F8_E4M3, columns, false, [3, 8, 64]);
             assert_eq!(kept(&F8_E4M3, beside, 3), (name, false), "{columns:?}");
         }
+        for (columns, name) in [(None, NVFP4_BLOCKS), (Some(128), NVFP4_BLOCKS), (Some(32), "f32")] {
+            let beside = beside(&NVFP4, columns, false, [3, 8, 64]);
+            assert_eq!(kept(&NVFP4, beside, 3), (name, false), "{columns:?}");
+        }
         assert_eq!(Kept::of(&F8_E4M3, [false; 2], [1, 8, 40]).format, "f32");
         assert_eq!(kept(&F8_E4M3, [false, true], 1), ("f32", false));
         let other = Format { name: "q4_0", ..Q4_0 };
@@ -360,44 +377,50 @@ mod tests {
     }
 
     /// By each kernel: of one row, a few and many, and of rows that are looked up; an element in nine is of another byte, so that all are there.
-    #[test]
-    fn floats_of_eight_bits_are_multiplied_as_they_are() {
-        on(test_name!(), Nvrtc::V12, "sm_80", || {
-            let (b, [experts, rows, cols]) = (CudaBackend::new().unwrap(), [2, 70, 192]);
-            let bytes: Vec<u8> = (0..experts * rows * cols).map(|i| (i * 9 / 8) as u8).collect();
-            let bytes: Vec<u8> = bytes.into_iter().map(|b| if b & 0x7f == 0x7f { 0x80 } else { b }).collect();
-            let plain = HostWeight::new("w", [experts, rows, cols], &F8_E4M3, bytes.into()).unwrap();
-            let mut all = vec![plain.clone()];
-            for tile @ [tr, tc] in [[16, 64], [1, cols], [rows, 1000], [33, 96], [5, 20]] {
-                let count = experts * rows.div_ceil(tr) * cols.div_ceil(tc);
-                let values = (0..count).map(|i| 0.01 + i as f32 / 997.0).collect();
-                all.push(plain.clone().with_scale(Scale { values, tile }).unwrap());
-            }
-            for (i, w) in all.iter().enumerate() {
-                let one = w.regrouped(1).unwrap();
-                let uploaded = b.upload_weight(&one).unwrap();
-                let is_packed = i < 5;
-                assert_eq!(uploaded.unpacked().is_none(), is_packed, "{i}");
-                let all_rows = one.shape[1];
-                let bytes = if is_packed { all_rows * cols / 32 * 36 } else { all_rows * cols * 4 };
-                assert_eq!(size(&one), bytes as u64, "{i}");
-                let values = one.to_vec();
-                for n in [1, 3, 20, 70] {
-                    let x: Vec<f32> =
-                        (0..n * cols).map(|i| ((i * 7919) % 1009) as f32 / 1009.0 - 0.5).collect();
-                    let y = b.linear(&b.upload(&x, [n, cols].into()).unwrap(), &uploaded).unwrap();
-                    for (j, got) in b.download(&y).unwrap().iter().enumerate() {
-                        let (x, w) =
-                            (&x[j / all_rows * cols..][..cols], &values[j % all_rows * cols..][..cols]);
-                        let terms = || x.iter().zip(w).map(|(x, w)| f64::from(*x) * f64::from(*w));
-                        let (want, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
-                        assert!(
-                            (f64::from(*got) - want).abs() <= 1e-6 * size,
-                            "{i}, {n} rows, element {j}: {got} and {want}"
-                        );
-                    }
+    fn small_floats(format: &'static Format) {
+        let (b, [experts, rows, cols]) = (CudaBackend::new().unwrap(), [2, 70, 192]);
+        let (len, block) = (laid(format).unwrap().1, format.row_bytes(laid(format).unwrap().1) + 4);
+        let bytes: Vec<u8> =
+            (0..experts * rows * format.row_bytes(cols)).map(|i| (i * 9 / 8) as u8).collect();
+        let bytes: Vec<u8> = bytes.into_iter().map(|b| if b & 0x7f == 0x7f { 0x80 } else { b }).collect();
+        let plain = HostWeight::new("w", [experts, rows, cols], format, bytes.into()).unwrap();
+        let mut all = vec![plain.clone()];
+        for tile @ [tr, tc] in [[16, 64], [1, cols], [rows, 1000], [33, 96], [5, 20]] {
+            let count = experts * rows.div_ceil(tr) * cols.div_ceil(tc);
+            let values = (0..count).map(|i| 0.01 + i as f32 / 997.0).collect();
+            all.push(plain.clone().with_scale(Scale { values, tile }).unwrap());
+        }
+        for (i, w) in all.iter().enumerate() {
+            let one = w.regrouped(1).unwrap();
+            let uploaded = b.upload_weight(&one).unwrap();
+            // Tiles of 96 columns are whole blocks of 32 alone.
+            let is_packed = i < if len == 32 { 5 } else { 4 };
+            assert_eq!(uploaded.unpacked().is_none(), is_packed, "{i}");
+            let all_rows = one.shape[1];
+            let bytes = if is_packed { all_rows * cols / len * block } else { all_rows * cols * 4 };
+            assert_eq!(size(&one), bytes as u64, "{i}");
+            let values = one.to_vec();
+            for n in [1, 3, 20, 70] {
+                let x: Vec<f32> = (0..n * cols).map(|i| ((i * 7919) % 1009) as f32 / 1009.0 - 0.5).collect();
+                let y = b.linear(&b.upload(&x, [n, cols].into()).unwrap(), &uploaded).unwrap();
+                for (j, got) in b.download(&y).unwrap().iter().enumerate() {
+                    let (x, w) = (&x[j / all_rows * cols..][..cols], &values[j % all_rows * cols..][..cols]);
+                    let terms = || x.iter().zip(w).map(|(x, w)| f64::from(*x) * f64::from(*w));
+                    let (want, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+                    assert!(
+                        (f64::from(*got) - want).abs() <= 1e-6 * size,
+                        "{i}, {n} rows, element {j}: {got} and {want}"
+                    );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn floats_of_eight_and_of_four_bits_are_multiplied_as_they_are() {
+        on(test_name!(), Nvrtc::V12, "sm_80", || {
+            small_floats(&F8_E4M3);
+            small_floats(&NVFP4);
         });
     }
 

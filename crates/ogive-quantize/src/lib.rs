@@ -13,7 +13,7 @@
 //! # What can be relied on
 //!
 //! - **The choice of types is llama.cpp's** ([`Mix`]), tensor by tensor, and so are the bytes of the older formats (Q4_0,
-//!   Q4_1, Q5_0, Q5_1, Q8_0). K-quants, IQ4 and MXFP4 are searched for a small error, every element's counting alike; of the
+//!   Q4_1, Q5_0, Q5_1, Q8_0). K-quants, IQ4, MXFP4 and NVFP4 are searched for a small error, every element's counting alike; of the
 //!   tests' weights it is no larger than ggml's. Where a tensor has its type already, its bytes are copied.
 //! - **Memory is bounded** by the largest tensor; of most only a few megabytes for each thread are made at a time.
 //! - **The same bytes** come out on any number of threads.
