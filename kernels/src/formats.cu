@@ -359,11 +359,13 @@ struct f8_blocks : Packed<f8_blocks, 32, 36> {
 // NVFP4 as it lies on a device: a factor in single precision before a block of the file's, as FP8 has one, a ninth more. Of the file's blocks the factor
 // may be that of all of a matrix.
 struct nvfp4_blocks : Packed<nvfp4_blocks, 64, 40> {
+    // Half of a scale, for doubled levels: E4M3 as above without its sign, and ggml's nothing where it would be no number.
+    DEVICE float half(u32 s) {
+        u32 bits = s == 127u ? 0u : (s & 127u) << 20;
+        return __fmul_rn(__int_as_float((int)bits), __int_as_float(246 << 23));
+    }
     DEVICE void eight(const u8* b, int g, float (&v)[8]) {
-        float factor = __int_as_float((int)load4<4>(b));
-        // E4M3 without its sign, as above, and half of it for doubled levels; ggml has nothing where it would be no number.
-        u32 s = b[4 + g / 2], bits = s == 127u ? 0u : (s & 127u) << 20;
-        float d = __fmul_rn(__int_as_float((int)bits), __int_as_float(246 << 23));
+        float factor = __int_as_float((int)load4<4>(b)), d = half(b[4 + g / 2]);
         const u8* q = b + 8 + 8 * (g / 2);
         u32 low = load4<4>(q) >> 4 * (g & 1), high = load4<4>(q + 4) >> 4 * (g & 1);
 #pragma unroll

@@ -39,6 +39,10 @@ template <int OFFSET> struct Kind<Halved<OFFSET>> {
         f[0] = __fmul_rn(g.d, (float)g.low), f[1] = __fmul_rn(g.d, (float)g.high);
     }
 };
+template <> struct Kind<Twofold> {
+    enum { HALVES = 1, MINIMA = 0, COUNT = 2, OFF = 0 };
+    DEVICE void factors(const Twofold& g, float (&f)[4]) { f[0] = g.low, f[1] = g.high; }
+};
 template <> struct Kind<HalvedShifted> {
     enum { HALVES = 1, MINIMA = 1, COUNT = 4, OFF = 0 };
     DEVICE void factors(const HalvedShifted& g, float (&f)[4]) {
@@ -117,7 +121,7 @@ template <class F> struct Rows {
         u32 before = BYTES % 16 ? odd[m] + (u32)c * BYTES & 15u : odd[m];
         const u8* from = area + (stage * OUTPUTS + 16 * m + lane() % 16) * PITCH + before;
         if (F::len == 32) F::group(from + g * F::bytes, 0, o);
-        else F::group(from, g, o);
+        else F::group(from + g / (F::len / 32) * F::bytes, g % (F::len / 32), o);
     }
 };
 

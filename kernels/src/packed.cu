@@ -1,7 +1,7 @@
 // Packed formats as integers: 32 neighbouring elements of a row as eight words of four codes, and what multiplies their sums.
 //
 // A struct `NAME_codes` for each format that `formats.cu` decodes, with its block's length and bytes, the alignment its blocks are sure
-// of, and `group(b, i)`: elements 32 i to 32 i + 31 of block b. What it gives is one of four kinds, which differ in what a group has
+// of, and `group(b, i)`: elements 32 i to 32 i + 31 of block b. What it gives is one of five kinds, which differ in what a group has
 // beside its codes. All have `times(a, sums)`: the product with 32 codes of activations, but for the activations' scale. Sums of codes
 // are integers and exact; so is a block's factor times that of a part of it, of 11 and at most 8 bits; what is rounded is the sum's
 // product with its factor, the addition of the minimum's product (as one), and nothing else.
@@ -66,6 +66,15 @@ struct HalvedShifted {
         int first = first_sum(sums), second = whole_sum(sums) - first;
         int sum = low * dot(q, a.q, 4) + high * dot(q + 4, a.q + 4, 4);
         return fmaf(m, (float)(low_min * first + high_min * second), __fmul_rn(d, (float)sum));
+    }
+};
+
+// Factors of the two sixteens that nothing whole relates.
+struct Twofold {
+    u32 q[8];
+    float low, high;
+    METHOD float times(const Codes& a, u32) const {
+        return fmaf(high, (float)dot(q + 4, a.q + 4, 4), __fmul_rn(low, (float)dot(q, a.q, 4)));
     }
 };
 
@@ -313,5 +322,25 @@ struct mxfp4_codes : Block<32, 17> {
         u32 e = b[0];
         o.d = __int_as_float((int)(e < 2u ? 0x00200000u << e : (e - 1u) << 23));
         levels<1>(0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu, b + 1, o.q);
+    }
+};
+
+// A factor before a file's block of 64: its scales are of sixteen, and so are eight bytes of codes, the low halves and then the high ones.
+struct nvfp4_blocks_codes : Block<64, 40> {
+    typedef Twofold Group;
+    DEVICE void group(const u8* b, int i, Group& o) {
+        float factor = __int_as_float((int)load4<4>(b));
+        u32 scales = load2<2>(b + 4 + 2 * i), w[4];
+        o.low = __fmul_rn(factor, nvfp4_blocks::half(scales & 255u));
+        o.high = __fmul_rn(factor, nvfp4_blocks::half(scales >> 8));
+        words<4, 8>(b + 8 + 16 * i, w);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            u32 front = levels_of(0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu, w[j]);
+            u32 back = levels_of(0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu, w[j] >> 16);
+            int first = 4 * (j / 2) + j % 2;
+            o.q[first] = __byte_perm(front, back, 0x6420u);
+            o.q[first + 2] = __byte_perm(front, back, 0x7531u);
+        }
     }
 };

@@ -282,7 +282,7 @@ impl Kept {
 
     /// Whether it is packed in codes that products of integers are made of.
     pub(crate) fn has_codes(&self) -> bool {
-        self.block().0 > 1 && !self.is_laid()
+        self.block().0 > 1 && self.format != F8_BLOCKS
     }
 
     /// Whether it is in blocks with a factor.

@@ -51,8 +51,7 @@ fn every_packed_format_agrees_and_is_the_same_in_company() {
         // Whatever many rows are computed in.
         let [b, stays] = builders().map(|b| b.compute(Compute::Bf16).build().unwrap());
         assert!(!b.facts().exact && !builder().build().unwrap().facts().exact);
-        // NVFP4 is not multiplied so.
-        for format in FORMATS.iter().filter(|f| f.block_len > 1 && f.encode.is_some() && f.name != "nvfp4") {
+        for format in FORMATS.iter().filter(|f| f.block_len > 1 && f.encode.is_some()) {
             let (cols, out) = (format.block_len.max(64) * 3, 37);
             let (ws, x) = ([1, 2].map(|salt| weight(format, salt, [out, cols])), numbers(3, 8 * cols));
             let eight = all(&b, &ws, &x);

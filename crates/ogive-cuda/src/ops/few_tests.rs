@@ -5,7 +5,7 @@
 
 use super::int8::tests::{Group, Random};
 use ogive_kernels::EMBED;
-use ogive_tensor::{Format, format_by_name, grids};
+use ogive_tensor::{Format, NVFP4, format_by_name, grids};
 
 /// Formats of very few bits, and what their block's factor is a multiple of.
 pub(crate) const FEW: [(&str, f32); 9] = [
@@ -71,7 +71,30 @@ pub(crate) fn group_of_few(unit: f32, name: &str, b: &[u8], i: usize) -> Group {
         code as i32
     });
     let half = factor(name, b).to_le_bytes();
-    Group { codes, scales, mins: [1; 2], d: super::int8::tests::half(&half, 0) * unit, m: None }
+    Group { codes, scales, mins: [1; 2], d: self::half(&half, 0) * unit, m: None, apart: None }
+}
+
+pub(crate) fn half(b: &[u8], at: usize) -> f32 {
+    let bits = u16::from_le_bytes([b[at], b[at + 1]]);
+    let (sign, e, m) = (if bits >> 15 == 1 { -1.0 } else { 1.0 }, bits >> 10 & 31, f32::from(bits & 1023));
+    match (e, bits & 1023) {
+        (31, 0) => sign * f32::INFINITY,
+        (31, _) => f32::NAN,
+        (0, _) => sign * m * 2f32.powi(-24),
+        _ => sign * (1024.0 + m) * 2f32.powi(i32::from(e) - 25),
+    }
+}
+
+/// The i-th 32 of a block's elements of NVFP4, by its decoder: of scales of two, levels are what they are, and of levels of one half scales are.
+pub(crate) fn group_of_nvfp4(b: &[u8], i: usize) -> Group {
+    let (mut levels, mut scales, mut values) = ([0x40; 36], [0x11; 36], [[0.0; 64]; 2]);
+    levels[4..].copy_from_slice(&b[4..]);
+    scales[..4].copy_from_slice(&b[..4]);
+    NVFP4.decode_row(&levels, &mut values[0]);
+    NVFP4.decode_row(&scales, &mut values[1]);
+    let codes = std::array::from_fn(|j| values[0][32 * i + j] as i32);
+    let apart = Some([values[1][32 * i], values[1][32 * i + 16]]);
+    Group { codes, scales: [1; 2], mins: [1; 2], d: 1.0, m: None, apart }
 }
 
 /// Rows of random bytes with factors that leave elements below one.

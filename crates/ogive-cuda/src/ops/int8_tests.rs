@@ -6,7 +6,7 @@
 use super::*;
 use crate::CudaBackend;
 use crate::launch::tests::on;
-use crate::ops::few_tests::{FEW, factor, group_of_few, is_few, set_factor};
+use crate::ops::few_tests::{FEW, factor, group_of_few, group_of_nvfp4, half, is_few, set_factor};
 use crate::weight;
 use ogive_backend::{Activation, Backend};
 use ogive_tensor::{F16, FORMATS, Format, HostWeight, Q4_0, Q4_K, Q5_K, Q6_K, Q8_0};
@@ -27,21 +27,10 @@ impl Random {
     }
 }
 
-pub(crate) fn half(b: &[u8], at: usize) -> f32 {
-    let bits = u16::from_le_bytes([b[at], b[at + 1]]);
-    let (sign, e, m) = (if bits >> 15 == 1 { -1.0 } else { 1.0 }, bits >> 10 & 31, f32::from(bits & 1023));
-    match (e, bits & 1023) {
-        (31, 0) => sign * f32::INFINITY,
-        (31, _) => f32::NAN,
-        (0, _) => sign * m * 2f32.powi(-24),
-        _ => sign * (1024.0 + m) * 2f32.powi(i32::from(e) - 25),
-    }
-}
-
 /// Where a block has halves.
 fn halves(name: &str) -> &'static [usize] {
     match name {
-        "mxfp4" => &[],
+        "mxfp4" | "nvfp4" => &[],
         "q4_0" | "q5_0" | "q8_0" | "iq4_nl" | "iq4_xs" => &[0],
         "q2_k" => &[80, 82],
         "q3_k" => &[108],
@@ -50,13 +39,14 @@ fn halves(name: &str) -> &'static [usize] {
     }
 }
 
-/// 32 elements of a weight: element `j` is `d * scales[j / 16] * codes[j] + m * mins[j / 16]`.
+/// 32 elements of a weight: element `j` is `d * scales[j / 16] * codes[j] + m * mins[j / 16]`, or `apart[j / 16] * codes[j]`.
 pub(crate) struct Group {
     pub(crate) codes: [i32; 32],
     pub(crate) scales: [i32; 2],
     pub(crate) mins: [i32; 2],
     pub(crate) d: f32,
     pub(crate) m: Option<f32>,
+    pub(crate) apart: Option<[f32; 2]>,
 }
 
 const IQ4: [i32; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
@@ -67,10 +57,13 @@ pub(crate) fn group(name: &str, b: &[u8], i: usize) -> Group {
     if let Some((_, unit)) = FEW.iter().find(|(few, _)| *few == name) {
         return group_of_few(*unit, name, b, i);
     }
+    if name == "nvfp4" {
+        return group_of_nvfp4(b, i);
+    }
     let byte = |at: usize| i32::from(b[at]);
     let nibble = |at: usize, j: usize| byte(at + j % 16) >> (4 * (j / 16)) & 15;
     let (n, j4) = (i / 4, i % 4);
-    let mut o = Group { codes: [0; 32], scales: [1; 2], mins: [1; 2], d: f32::NAN, m: None };
+    let mut o = Group { codes: [0; 32], scales: [1; 2], mins: [1; 2], d: f32::NAN, m: None, apart: None };
     if let [first, second @ ..] = halves(name) {
         o.d = half(b, *first);
         o.m = second.first().map(|at| half(b, *at));
@@ -155,6 +148,9 @@ pub(crate) fn product_of(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
         let sum = |j: usize| (0..16).map(|k| w.codes[16 * j + k] * a[16 * j + k]).sum::<i32>();
         let all = |j: usize| a[16 * j..][..16].iter().sum::<i32>();
         let mut p = w.d * (w.scales[0] * sum(0) + w.scales[1] * sum(1)) as f32;
+        if let Some([low, high]) = w.apart {
+            p = high.mul_add(sum(1) as f32, low * sum(0) as f32);
+        }
         if let Some(m) = w.m {
             p = m.mul_add((w.mins[0] * all(0) + w.mins[1] * all(1)) as f32, p);
         }
@@ -209,10 +205,10 @@ fn product_in_parts(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
         let w = group(format.name, block, g % per);
         let sum = |j: usize| (0..16).map(|k| w.codes[16 * j + k] * a[16 * j + k]).sum::<i32>();
         let all = |j: usize| a[16 * j..][..16].iter().sum::<i32>() as f32;
-        let halves = ["q2_k", "q3_k", "q6_k", "iq1_m", "iq2_xs", "iq2_s"].contains(&format.name);
+        let halves = ["q2_k", "q3_k", "q6_k", "nvfp4", "iq1_m", "iq2_xs", "iq2_s"].contains(&format.name);
         let mut p = match halves {
             true => {
-                let [low, high] = w.scales.map(|scale| w.d * scale as f32);
+                let [low, high] = w.apart.unwrap_or(w.scales.map(|scale| w.d * scale as f32));
                 high.mul_add(sum(1) as f32, low * sum(0) as f32)
             }
             false => w.d * w.scales[0] as f32 * (sum(0) + sum(1)) as f32,
@@ -233,8 +229,7 @@ fn product_in_parts(format: &Format, bytes: &[u8], x: &[f32]) -> f32 {
 
 /// Packed formats.
 pub(crate) fn packed() -> impl Iterator<Item = &'static Format> {
-    // NVFP4 has no codes that products of integers are made of.
-    FORMATS.iter().copied().filter(|f| f.block_len > 1 && f.name != "nvfp4")
+    FORMATS.iter().copied().filter(|f| f.block_len > 1)
 }
 
 /// Random bytes; halves are finite unless they may be `wild`.
