@@ -146,7 +146,7 @@ pub const LINEAR_INT8_MMA: Source = Source {
         &int8_mma!("iq4_nl", "2", "8", "176"),
         &int8_mma!("iq4_xs", "2", "8", "176"),
         &int8_mma!("mxfp4", "2", "8", "176"),
-        &int8_mma!("nvfp4_blocks", "2", "8", "176"),
+        &int8_mma!("nvfp4_blocks", "2", "8", "208"),
         &int8_mma!("iq2_s", "2", "8", "112"),
         &int8_mma!("iq2_xxs", "2", "8", "112"),
         &int8_mma!("tq2_0", "2", "8", "112"),

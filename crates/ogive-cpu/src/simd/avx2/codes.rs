@@ -134,6 +134,36 @@ pub(in crate::simd) fn small_halves(scales: __m128i) -> __m256i {
     _mm256_slli_epi16::<7>(_mm256_cvtepu8_epi16(magnitudes))
 }
 
+/// The scales of four blocks of NVFP4, halved: of the first sixteens in the lower half of the first register, of the second in its upper half, and so on.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+pub(in crate::simd) fn four_scales(b: [&[u8; 36]; 4]) -> [__m256; 2] {
+    let of = |r: usize| i32::from_le_bytes([b[r][0], b[r][1], b[r][2], b[r][3]]);
+    let rows = _mm_setr_epi32(of(0), of(1), of(2), of(3));
+    let turned = _mm_shuffle_epi8(rows, _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    let halves = small_halves(turned);
+    let larger = _mm256_set1_ps(128.0);
+    let (low, high) = (_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves));
+    [_mm256_mul_ps(_mm256_cvtph_ps(low), larger), _mm256_mul_ps(_mm256_cvtph_ps(high), larger)]
+}
+
+/// Codes of elements `32 i..32 i + 32` of a block of NVFP4, too large by [`offset`].
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(in crate::simd) fn two_sixteens(b: &[u8; 36], i: usize) -> __m256i {
+    let both = _mm256_broadcastsi128_si256(load_half(b, 4 + 16 * i));
+    // The first eight bytes twice, and the others twice: low halves of each come first.
+    let eights = _mm256_setr_epi64x(
+        0x0706_0504_0302_0100,
+        0x0706_0504_0302_0100,
+        0x0f0e_0d0c_0b0a_0908,
+        0x0f0e_0d0c_0b0a_0908,
+    );
+    let halves = _mm256_srlv_epi64(_mm256_shuffle_epi8(both, eights), _mm256_setr_epi64x(0, 4, 0, 4));
+    let levels = &const { raised(E2M1_LEVELS, offset(NVFP4) as i8) };
+    look_up(levels, _mm256_and_si256(halves, _mm256_set1_epi8(15)))
+}
+
 pub(super) const fn raised(mut levels: [i8; 16], by: i8) -> [i8; 16] {
     let mut i = 0;
     while i < 16 {

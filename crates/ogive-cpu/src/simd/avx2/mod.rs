@@ -31,9 +31,13 @@ use std::cell::RefCell;
 /// From so many tokens on, rows are unpacked for them.
 pub(super) const DENSE_FROM: usize = 4;
 
-/// The same for packed rows; scales of 16 elements make unpacking dearer.
+/// The same for packed rows; scales of 16 elements make unpacking dearer, and NVFP4 is laid in strips before.
 const fn panel_from(f: u8) -> usize {
-    if codes::fine(f) { 6 } else { 4 }
+    match codes::elements(f) {
+        16 => 8,
+        _ if codes::fine(f) => 6,
+        _ => 4,
+    }
 }
 
 /// The same for strips, by measurement, of weights that come from memory: a stream waits less for them than whoever unpacks first. For Q8_0
@@ -57,7 +61,7 @@ struct Scratch {
     panel: Panel,
     tile: Vec<Quads>,
     row: Vec<f32>,
-    /// A strip, or a part of one, of a format that is read in no other form.
+    /// A part of a strip of NVFP4, whose rows are unpacked in no other form.
     laid: Vec<u8>,
 }
 
@@ -129,7 +133,6 @@ fn packed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Str
     let n = job.input.n();
     match job.strip(0) {
         Some(_) if n < panel_from_strips(V, F) => streamed::<V, F, N>(job, out),
-        None if codes::elements(F) == 16 && n < panel_from_strips(V, F) => streamed::<V, F, N>(job, out),
         None if n < panel_from(F) => packed_few::<V, F, N>(job, out),
         _ => packed_many::<V, F, N>(job, out),
     }
@@ -137,12 +140,8 @@ fn packed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Str
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn streamed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut Stripe<'_>) {
-    let mut laid = SCRATCH.with_borrow_mut(|scratch| std::mem::take(&mut scratch.laid));
     for first in (0..out.width()).step_by(STRIP) {
-        let strip = match job.strip(first) {
-            Some(strip) => strip,
-            None => lay_strip(&rows(job, first, out.width()), &mut laid),
-        };
+        let Some(strip) = job.strip(first) else { return };
         let x = job.input.quantised();
         let mut t = 0;
         while t < x.len() {
@@ -161,14 +160,6 @@ fn streamed<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mut S
             };
         }
     }
-    SCRATCH.with_borrow_mut(|scratch| scratch.laid = laid);
-}
-
-/// Rows of NVFP4 as a strip, which its kernels read alone.
-fn lay_strip<'a>(rows: &[&[u8]; STRIP], laid: &'a mut Vec<u8>) -> &'a [u8] {
-    laid.resize(STRIP * rows[0].len(), 0);
-    pack(Packed::Nvfp4, rows, laid);
-    laid
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -209,8 +200,9 @@ fn packed_many<const V: u8, const F: u8, const N: usize>(job: &Job<'_>, out: &mu
                         next = Some(Ahead::after(part));
                     }
                     None if len == 16 => {
-                        let part = std::array::from_fn(|r| &rows[r][start..end]);
-                        panel.unpack_strip::<F, N>(lay_strip(&part, laid));
+                        laid.resize(STRIP * (end - start), 0);
+                        pack(Packed::Nvfp4, &std::array::from_fn(|r| &rows[r][start..end]), laid);
+                        panel.unpack_strip::<F, N>(laid);
                     }
                     None => panel.unpack::<F, N>(&std::array::from_fn(|r| &rows[r][start..end])),
                 }

@@ -28,11 +28,10 @@ use std::{cell::RefCell, ops::Range};
 /// From so many tokens on it pays to lay rows in strips on the way, by measurement (docs/EXPERIMENTS.md).
 pub(super) fn laid_from(kernel: Kernel) -> usize {
     match kernel {
-        // It is laid on the way for fewer as well.
-        Kernel::Packed(Packed::Iq4Xs | Packed::Nvfp4) => 4,
+        Kernel::Packed(Packed::Iq4Xs) => 4,
         Kernel::Packed(Packed::Q2K | Packed::Q4K) => 6,
         Kernel::Packed(Packed::Q3K) => 7,
-        Kernel::Packed(Packed::Q5K | Packed::Iq4Nl | Packed::Coded) | Kernel::Coded(_) => 8,
+        Kernel::Packed(Packed::Q5K | Packed::Iq4Nl | Packed::Nvfp4 | Packed::Coded) | Kernel::Coded(_) => 8,
         Kernel::Packed(Packed::Q8_0) => 12,
         Kernel::Packed(Packed::Q6K) => 20,
         Kernel::Packed(Packed::Q4_0 | Packed::Mxfp4) => 24,
