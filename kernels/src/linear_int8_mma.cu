@@ -121,7 +121,8 @@ template <class F> struct Rows {
         u32 before = BYTES % 16 ? odd[m] + (u32)c * BYTES & 15u : odd[m];
         const u8* from = area + (stage * OUTPUTS + 16 * m + lane() % 16) * PITCH + before;
         if (F::len == 32) F::group(from + g * F::bytes, 0, o);
-        else F::group(from + g / (F::len / 32) * F::bytes, g % (F::len / 32), o);
+        else if (F::len == 64) F::group(from + g / 2 * F::bytes, g % 2, o);
+        else F::group(from, g, o);
     }
 };
 

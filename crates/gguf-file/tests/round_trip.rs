@@ -164,7 +164,7 @@ fn big_blocks(ty: GgmlType, bytes: &[u8]) -> Gguf {
 /// By what stands where in the documents of the formats (and in `ogive-tensor`): halves, and the fifth bits of Q5_0 and Q5_1.
 #[test]
 fn blocks_of_a_big_endian_file_are_swapped_where_they_have_numbers() {
-    let halves: [(GgmlType, &[usize]); 17] = [
+    let halves: [(GgmlType, &[usize]); 18] = [
         (GgmlType::Q4_0, &[0]),
         (GgmlType::Q4_1, &[0, 2]),
         (GgmlType::Q5_0, &[0]),
