@@ -217,7 +217,7 @@ fn kernel(w: &HostWeight, precision: Precision, path: Path) -> Kernel {
     let waits = w.scale.as_ref().is_none_or(|scale| scale.tile[1] >= w.shape[2] && w.shape[2] > 0);
     let rounds = waits && precision != Precision::Exact;
     match (Packed::of(w.format), Book::of(w.format)) {
-        (Some(packed), _) if rounds && path.reads(packed) => Kernel::Packed(packed),
+        (Some(packed), _) if rounds && packed.is_multiplied() => Kernel::Packed(packed),
         (_, Some(book)) if rounds => Kernel::Coded(book),
         _ if is_float8(w) => Kernel::Float8,
         _ if !w.is_plain() => Kernel::Decoded,

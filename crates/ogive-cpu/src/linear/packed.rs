@@ -95,6 +95,11 @@ impl Packed {
         }
     }
 
+    /// Whether this architecture has kernels for it. Where it has none a weight is decoded, by its scalar twin as well.
+    pub(crate) const fn is_multiplied(self) -> bool {
+        cfg!(target_arch = "x86_64") || !matches!(self, Self::Nvfp4)
+    }
+
     /// Whether blocks have minima.
     pub(crate) const fn has_min(self) -> bool {
         matches!(self, Self::Q4_1 | Self::Q5_1 | Self::Q2K | Self::Q4K | Self::Q5K)

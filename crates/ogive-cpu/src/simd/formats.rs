@@ -9,6 +9,7 @@ pub(in crate::simd) const Q5_1: u8 = Packed::Q5_1 as u8;
 pub(in crate::simd) const Q8_0: u8 = Packed::Q8_0 as u8;
 pub(in crate::simd) const IQ4_NL: u8 = Packed::Iq4Nl as u8;
 pub(in crate::simd) const MXFP4: u8 = Packed::Mxfp4 as u8;
+#[cfg(target_arch = "x86_64")]
 pub(in crate::simd) const NVFP4: u8 = Packed::Nvfp4 as u8;
 pub(in crate::simd) const Q2_K: u8 = Packed::Q2K as u8;
 pub(in crate::simd) const Q3_K: u8 = Packed::Q3K as u8;
@@ -24,6 +25,7 @@ pub(in crate::simd) const fn has_min(f: u8) -> bool {
 }
 
 /// Elements of a scale block, of a strip at least.
+#[cfg(target_arch = "x86_64")]
 pub(in crate::simd) const fn elements(f: u8) -> usize {
     match f {
         _ if super_block(f) => 256,

@@ -30,7 +30,7 @@ mod neon;
 mod vendor;
 
 use crate::{
-    linear::{self, Book, Columns, Few, Form, Job, Lines, Packed, Quantised, Side},
+    linear::{self, Book, Columns, Few, Form, Job, Lines, Quantised, Side},
     pool::Stripe,
     weight::Kernel,
 };
@@ -211,15 +211,6 @@ impl Path {
                 avx2::book::unpack(book, row, to);
             },
             _ => linear::unpack(book, row, to),
-        }
-    }
-
-    /// Whether it has kernels for a packed format; what it has none for is decoded.
-    pub(crate) fn reads(self, format: Packed) -> bool {
-        match self {
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Self::Neon | Self::NeonDotprod | Self::NeonI8mm => format != Packed::Nvfp4,
-            _ => format != Packed::Coded,
         }
     }
 

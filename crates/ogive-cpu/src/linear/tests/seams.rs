@@ -181,7 +181,10 @@ fn factors_of_rows_multiply_packed_products() {
                         out
                     };
                     let is_packed = matches!(taken(&w, path).kernel(), Kernel::Packed(_) | Kernel::Coded(_));
-                    assert!(is_packed || cfg!(target_arch = "aarch64"));
+                    assert!(is_packed || format == &NVFP4 && cfg!(not(target_arch = "x86_64")));
+                    if !is_packed {
+                        continue;
+                    }
                     let factor = |r: usize| w.scale.as_ref().unwrap().of_row(w.shape, expert * rows + r)[0];
                     let want: Vec<f32> =
                         of(&plain).iter().enumerate().map(|(i, v)| v * factor(i % rows)).collect();

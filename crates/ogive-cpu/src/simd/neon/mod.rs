@@ -76,7 +76,7 @@ pub(super) fn stripe<D: Dot>(d: D, job: &Job<'_>, out: &mut Stripe<'_>) {
             Packed::Q8_0 => packed::<D, { f::Q8_0 }, 34>(d, job, format, out),
             Packed::Iq4Nl => packed::<D, { f::IQ4_NL }, 18>(d, job, format, out),
             Packed::Mxfp4 => packed::<D, { f::MXFP4 }, 17>(d, job, format, out),
-            Packed::Nvfp4 => {} // is decoded: `Path::reads`
+            Packed::Nvfp4 => {} // is decoded: `Packed::is_multiplied`
             Packed::Q2K => packed::<D, { f::Q2_K }, 84>(d, job, format, out),
             Packed::Q3K => packed::<D, { f::Q3_K }, 110>(d, job, format, out),
             Packed::Q4K => packed::<D, { f::Q4_K }, 144>(d, job, format, out),
