@@ -125,7 +125,7 @@ pub const WEIGHT_FORMATS: [&str; 25] = [
 /// What kernels decode and no file has: blocks of a factor in single precision and 32 elements of FP8 (E4M3). No product of integers is made with it.
 pub const F8_BLOCKS: &str = "f8_blocks";
 
-/// The same of NVFP4: a factor before each block of 64 elements.
+/// The same of NVFP4: a factor before each block of 64 elements. Products of integers are made with it.
 pub const NVFP4_BLOCKS: &str = "nvfp4_blocks";
 
 /// Formats the cache may keep keys and values in.

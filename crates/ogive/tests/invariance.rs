@@ -132,7 +132,6 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
             &F16,
         ),
         (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/lfm2-moe"), How::Default, &F16),
-        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/fp4/qwen3-moe"), How::Default, &F16),
         (
             concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/granite-hybrid-moe"),
             How::Default,
