@@ -208,6 +208,9 @@ fn why_decoded(w: &HostWeight) -> String {
         _ if std::ptr::eq(w.format, &NVFP4) && w.input_perm.is_none() => {
             "CUDA has kernels for NVFP4 whose factors are for whole blocks of 64 columns".into()
         }
+        _ if laid(w.format).is_some() => {
+            format!("CUDA has no kernels for {} whose columns are in an order", w.format.name)
+        }
         _ if w.scale.is_some() => "CUDA has no kernels for factors beside the elements".into(),
         _ if named(w.format, [false; 2], w.shape).is_none() => {
             format!("CUDA has no kernels for the format {}", w.format.name)
@@ -338,7 +341,9 @@ mod tests {
             assert_eq!(kept(&NVFP4, beside, 3), (name, false), "{columns:?}");
         }
         assert_eq!(Kept::of(&F8_E4M3, [false; 2], [1, 8, 40]).format, "f32");
-        assert_eq!(kept(&F8_E4M3, [false, true], 1), ("f32", false));
+        for format in [&F8_E4M3, &NVFP4] {
+            assert_eq!(kept(format, [false, true], 1), ("f32", false));
+        }
         let other = Format { name: "q4_0", ..Q4_0 };
         assert_eq!(kept(&other, [false, true], 1), ("f32", false));
     }
@@ -367,6 +372,7 @@ mod tests {
             let ordered = "whose columns are in an order";
             assert_eq!(said(turned(host(&F16, 1))), is(16.0, &format!("plain numbers {ordered}")));
             assert_eq!(said(turned(host(&Q4_0, 2))), is(4.5, &format!("stacks of experts {ordered}")));
+            assert_eq!(said(turned(scaled(host(&NVFP4, 1)))), is(4.5, &format!("nvfp4 {ordered}")));
             assert_eq!(said(scaled(host(&Q4_0, 1))), is(4.5, "factors beside the elements"));
             static OTHER: Format = Format { name: "other", ..Q4_0 };
             assert_eq!(said(host(&OTHER, 1)), is(4.5, "the format other"));

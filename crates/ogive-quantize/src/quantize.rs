@@ -147,7 +147,11 @@ impl Quantize {
         let facts = Facts::of(&input.metadata);
         let shapes: Vec<Shape<'_>> = input.tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
         let types = self.mix.choose(&facts, &shapes)?;
+        // llama.cpp has the factor of a head in NVFP4, and knows of none beside another.
+        let has_factor = input.tensors.iter().any(|t| t.name == "output.scale");
+        let is_bound = |t: &Tensor| has_factor && t.name == "output.weight" && t.ty == GgmlType::NVFP4;
         let to = |(t, ty): (&Tensor, Option<GgmlType>)| match ty {
+            Some(_) if is_bound(t) && !self.mix.names(&t.name) => t.ty,
             // Whole numbers stay without a word, unless somebody asks for something else by name.
             Some(ty) if !is_integer(t.ty) || self.mix.names(&t.name) => ty,
             None if input.widens() && !self.mix.keeps(&facts, &t.name, &t.dims) => GgmlType::F32,

@@ -61,6 +61,22 @@ fn packing_the_same_again_changes_nothing() {
     }
 }
 
+/// llama.cpp reads it beside such a head alone.
+#[test]
+fn a_head_with_a_factor_of_its_own_stays() {
+    let blocks: Vec<u8> = (0..2 * 36).map(|i| if i % 36 < 4 { 56 } else { i }).collect();
+    let factor = 0.5_f32.to_le_bytes();
+    let head = ("output.weight", [64, 2], GgmlType::NVFP4, &*blocks);
+    let scale = ("output.scale", [1, 1], GgmlType::F32, &factor[..]);
+    for (tensors, ty) in [(&[head, scale][..], GgmlType::NVFP4), (&[head], GgmlType::Q8_0)] {
+        let output = again(&format("q8_0").allow_requantize(true), file(tensors)).unwrap();
+        assert_eq!(output.tensor("output.weight").unwrap().ggml_type(), Some(ty));
+    }
+    let ruled = format("q8_0").allow_requantize(true).rules(vec!["output=q8_0".parse().unwrap()]);
+    let output = again(&ruled, file(&[head, scale])).unwrap();
+    assert_eq!(output.tensor("output.weight").unwrap().ggml_type(), Some(GgmlType::Q8_0));
+}
+
 #[test]
 fn rules_keep_what_cannot_be_decoded() {
     let codes: Vec<u8> = (0..2 * 256 / 32 * 36).map(|i| (i * 37) as u8).collect();

@@ -66,8 +66,7 @@ fn matrix(stem: &str, settings: &Value, shape: &[usize]) -> (Vec<Tensor>, Vec<f3
     let scales = if is_mx { (0..n).map(|i| 120 + (i % 9) as u8).collect() } else { scales(n) };
     let factors: Vec<f32> = (0..experts).map(|e| 0.3 + e as f32).collect();
     let outer = if shape.len() == 2 { vec![] } else { vec![experts] };
-    let (name, kind) =
-        if settings["quant_method"] == "modelopt" { ("weight", 0) } else { ("weight_packed", 1) };
+    let (name, kind) = if settings["format"].is_null() { ("weight", 0) } else { ("weight_packed", 1) };
     let mut tensors = vec![
         tensor(stem, name, "U8", &with(cols / 2), codes.clone()),
         tensor(stem, "weight_scale", if is_mx { "U8" } else { "F8_E4M3" }, &with(cols / of), scales.clone()),
@@ -102,11 +101,16 @@ fn both_packers_weights_have_the_numbers_of_their_files() {
     }});
     let layers = json!({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
         "quantized_layers": {"a": {"quant_algo": "NVFP4", "group_size": 16}, "b": {"quant_algo": "FP8"}}});
+    let kept = json!({"quant_method": "modelopt_mixed", "quant_algo": "MIXED_PRECISION",
+        "quantized_layers": {"a": {"quant_algo": "W4A16_NVFP4", "group_size": 16}, "b": {"quant_algo": "FP8_PB_WO"}}});
+    let alone = json!({"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4"});
     let nvfp4 = compressed("nvfp4-pack-quantized", 16);
     let mxfp4 = compressed("mxfp4-pack-quantized", 32);
     for (settings, shape, format) in [
         (&modelopt(), &[5, 128][..], &NVFP4),
         (&layers, &[3, 64], &NVFP4),
+        (&kept, &[3, 64], &NVFP4),
+        (&alone, &[3, 64], &NVFP4),
         (&modelopt(), &[3, 4, 192], &NVFP4),
         (&nvfp4, &[5, 128], &NVFP4),
         (&mixed, &[5, 64], &NVFP4),
@@ -176,9 +180,14 @@ fn settings_that_are_not_known_are_named() {
             ct("mxfp4-pack-quantized", json!({"num_bits": 4, "type": "float", "group_size": 16})),
             "a scale for 32 columns",
         ),
+        (ct("mixed-precision", json!({"num_bits": 4, "type": "int", "group_size": 16})), "or of 8 bits"),
         (
-            ct("mixed-precision", json!({"num_bits": 4, "type": "int", "group_size": 16})),
-            "or of 8 bits with one for a row",
+            opt(
+                "MIXED_PRECISION",
+                "quantized_layers",
+                json!({"l.0": {"quant_algo": "NVFP4", "group_size": 32}}),
+            ),
+            "quantized_layers: l.0: group_size: groups of 32",
         ),
     ] {
         let e = source(&settings, &[]).err().map(|e| e.to_string()).unwrap_or_default();
@@ -238,7 +247,7 @@ fn parts_that_are_missing_or_do_not_fit_are_named() {
         (
             &nvfp4,
             "weight_zero_point",
-            Some(tensor("a.", "weight_zero_point", "I8", &[1], vec![0])),
+            Some(tensor("a.", "weight_zero_point", "I8", &[1], vec![1])),
             "a.weight_zero_point",
         ),
     ] {
@@ -256,4 +265,50 @@ fn parts_that_are_missing_or_do_not_fit_are_named() {
     tensors[1] = tensor("a.", "weight_scale", "F8_E4M3", &[5, 8], [vec![0x38; 17], vec![0xff; 23]].concat());
     let e = source(&modelopt(), &tensors).unwrap().get("a.weight").unwrap_err().to_string();
     assert!(e.contains("scale 17 is NaN"), "{e}");
+    let mxfp4 = compressed("mxfp4-pack-quantized", 32);
+    let (mut tensors, _) = matrix("a.", &mxfp4, &[1, 64]);
+    tensors[1] = tensor("a.", "weight_scale", "U8", &[1, 2], vec![254, 255]);
+    let e = source(&mxfp4, &tensors).unwrap().get("a.weight").unwrap_err().to_string();
+    assert!(e.contains("scale 1 is NaN"), "{e}");
+    // Zero points of zeros change nothing.
+    let (mut tensors, want) = matrix("a.", &nvfp4, &[5, 128]);
+    tensors.push(tensor("a.", "weight_zero_point", "I8", &[5, 8], vec![0; 40]));
+    let source = source(&nvfp4, &tensors).unwrap();
+    assert_eq!(source.get("a.weight").unwrap().to_vec(), want);
+    assert_eq!((source.tensors().len(), source.left_out()), (1, vec![]));
+}
+
+#[test]
+fn eights_beside_have_their_tiles() {
+    let ct = json!({"quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups": {
+        "a": {"weights": {"num_bits": 4, "type": "float", "group_size": 16}},
+        "b": {"weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [2, 3]}},
+    }});
+    let (mut tensors, _) = matrix("a.", &ct, &[1, 64]);
+    tensors.push(tensor("b.", "weight", "F8_E4M3", &[3, 4], vec![0x38; 12]));
+    tensors.push(single("b.", "weight_scale", &[1.0, 2.0, 3.0, 4.0], &[2, 2]));
+    let b = source(&ct, &tensors).unwrap().get("b.weight").unwrap();
+    assert_eq!(b.to_vec(), [1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 4.0]);
+}
+
+#[test]
+fn stacks_of_modelopt_are_named_and_what_is_empty_takes_nothing() {
+    let stack = [
+        tensor("experts.", "gate_up_proj", "U8", &[2, 4, 32], vec![0; 256]),
+        tensor("experts.", "gate_up_proj_weight_scale", "F8_E4M3", &[2, 4, 4], vec![0; 32]),
+        single("experts.", "gate_up_proj_weight_scale_2", &[1.0], &[]),
+    ];
+    let e = source(&modelopt(), &stack).unwrap().get("experts.gate_up_proj").unwrap_err().to_string();
+    assert!(e.contains("a stack of experts in NVFP4"), "{e}");
+    let wide = 1 << 40;
+    for rows in [[0, 1], [1, 0]] {
+        let empty = [
+            tensor("a.", "weight", "U8", &[rows[0], rows[1], wide + 8], vec![]),
+            tensor("a.", "weight_scale", "F8_E4M3", &[rows[0], rows[1], wide / 8 + 1], vec![]),
+            single("a.", "weight_scale_2", &vec![1.0; rows[0]], &[rows[0]]),
+        ];
+        if let Ok(w) = source(&modelopt(), &empty).unwrap().get("a.weight") {
+            assert_eq!(w.bytes.len(), 0);
+        }
+    }
 }

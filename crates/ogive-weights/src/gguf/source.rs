@@ -103,20 +103,29 @@ impl GgufSource {
         entry.of.iter().filter_map(|&i| self.gguf.tensors().get(i))
     }
 
-    /// A tensor as the file has it, with its factors.
-    fn read(&self, place: usize) -> Result<HostWeight> {
-        let tensor = |place: usize| self.gguf.tensors().get(place).ok_or_else(|| Error::missing("a tensor"));
-        let weight = read(&self.gguf, tensor(place)?, &self.formats)?;
-        let Some(scale) = self.scales.get(&place) else { return Ok(weight) };
-        let scale = read(&self.gguf, tensor(*scale)?, &self.formats)?;
-        let [experts, rows, cols] = weight.shape;
+    /// The factors of a tensor, if it has some, held to it by what the file says of both.
+    fn factors(&self, place: usize, of: &WeightInfo) -> Result<Option<&TensorInfo>> {
+        let Some(tensor) = self.scales.get(&place).and_then(|scale| self.gguf.tensors().get(*scale)) else {
+            return Ok(None);
+        };
+        let (scale, experts) = (info(tensor, &self.formats)?, of.shape[0]);
         if !std::ptr::eq(scale.format, &F32) || scale.shape != [1, 1, experts] {
             let why = format!(
                 "one F32 for each of {experts} matrices of `{}` is needed and this is {:?} {}",
-                weight.name, scale.shape, scale.format.name
+                of.name, scale.shape, scale.format.name
             );
             return Err(Error::invalid(&scale.name, why));
         }
+        Ok(Some(tensor))
+    }
+
+    /// A tensor as the file has it, with its factors.
+    fn read(&self, place: usize) -> Result<HostWeight> {
+        let tensor = self.gguf.tensors().get(place).ok_or_else(|| Error::missing("a tensor"))?;
+        let weight = read(&self.gguf, tensor, &self.formats)?;
+        let Some(scale) = self.factors(place, &info(tensor, &self.formats)?)? else { return Ok(weight) };
+        let scale = read(&self.gguf, scale, &self.formats)?;
+        let [_, rows, cols] = weight.shape;
         let values = scale.to_vec();
         if let Some(v) = values.iter().find(|v| !v.is_finite()) {
             let why = format!("a factor is {v}, and all of a matrix would be; is the download complete?");
@@ -127,6 +136,9 @@ impl GgufSource {
 
     fn info(&self, entry: &Entry) -> Result<WeightInfo> {
         let mut of = self.tensors_of(entry).map(|t| info(t, &self.formats)).collect::<Result<Vec<_>>>()?;
+        for (place, info) in entry.of.iter().zip(&of) {
+            self.factors(*place, info)?;
+        }
         let made = match &entry.change {
             Some(change) => change.info(&of, &self.config)?,
             None => of.pop().ok_or_else(|| Error::missing(&entry.name))?,

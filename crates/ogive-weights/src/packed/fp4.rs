@@ -11,6 +11,7 @@
 //! What the files say of activations (`input_scale`, `input_global_scale`) is left out, as for FP8: here they are not rounded to four bits.
 
 use super::{mxfp4::apart, parts::Parts};
+use crate::formats::fold_shape;
 use crate::safetensors::Raw;
 use ogive_tensor::{
     Bytes, Error, F32, Format, HostWeight, MXFP4, NVFP4, Result, Scale, Unpacked, WeightInfo,
@@ -24,8 +25,9 @@ pub(super) enum Fp4 {
     Mxfp4,
 }
 
-/// Tensors beside a matrix that change it in ways that are not computed.
-const CHANGES: [&str; 3] = ["weight_zero_point", "weight_g_idx", "pre_quant_scale"];
+/// Tensors beside a matrix that change it in ways that are not computed, and the byte that would change nothing, as in FP8.
+const CHANGES: [(&str, Option<u8>); 3] =
+    [("weight_zero_point", Some(0)), ("weight_g_idx", Some(0xff)), ("pre_quant_scale", None)];
 
 /// The tensors of a matrix, held to each other.
 struct Found {
@@ -65,8 +67,9 @@ impl Fp4 {
     }
 
     fn find(self, parts: &Parts<'_>) -> Result<Found> {
-        for leaf in CHANGES {
-            if parts.raw(leaf)?.is_some() {
+        for (leaf, nothing) in CHANGES {
+            let changes = |raw: Raw| nothing.is_none_or(|nothing| raw.bytes.iter().any(|b| *b != nothing));
+            if parts.raw(leaf)?.is_some_and(changes) {
                 let why = "a matrix in four bits has it beside it, and what it does is not computed; take a checkpoint without";
                 return Err(Error::unsupported(&format!("{}{leaf}", parts.stem), why));
             }
@@ -104,9 +107,9 @@ impl Fp4 {
         let Found { codes, scales, shape } = self.find(parts)?;
         let [experts, rows, cols] = shape;
         let (group, of) = self.scales();
-        if of != "U8"
-            && let Some(at) = scales.bytes.iter().position(|s| s & 0x7f == 0x7f)
-        {
+        // In E4M3 with either sign, in E8M0 the last.
+        let is_nan = |s: &u8| if of == "U8" { *s == 0xff } else { s & 0x7f == 0x7f };
+        if let Some(at) = scales.bytes.iter().position(is_nan) {
             let why = format!("scale {at} is NaN, and {group} numbers would be; is the download complete?");
             return Err(parts.wrong("weight_scale", why));
         }
@@ -160,6 +163,10 @@ impl Fp4 {
 
     /// Blocks, or what they decode to where rows are no whole ones.
     fn fill(self, codes: &[u8], scales: &[u8], cols: usize, to: &mut [u8]) {
+        // Rows that there are none of may be said to be of any length.
+        if to.is_empty() {
+            return;
+        }
         if std::ptr::eq(self.format_of(cols), self.format()) {
             return self.lay(codes, scales, to);
         }
@@ -204,14 +211,9 @@ impl Fp4 {
 
 /// Experts, rows and columns of codes of this shape.
 fn shape(of: &[u64], group: usize) -> Option<[usize; 3]> {
-    let [experts @ .., rows, halves] = of else { return None };
-    let experts = match experts {
-        [] => 1,
-        [n] => *n,
-        _ => return None,
-    };
-    let size = |n: u64| usize::try_from(n).ok();
-    let cols = size(*halves)?.checked_mul(2)?;
-    cols.is_multiple_of(group).then_some(())?;
-    Some([size(experts)?, size(*rows)?, cols])
+    let mut of = matches!(of.len(), 2 | 3).then(|| of.to_vec())?;
+    let halves = of.last_mut()?;
+    *halves = halves.checked_mul(2)?;
+    let shape = fold_shape("", &of).ok()?;
+    shape[2].is_multiple_of(group).then_some(shape)
 }

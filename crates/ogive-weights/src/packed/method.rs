@@ -21,7 +21,8 @@ pub(super) enum Packing {
     Gptq(Gptq),
     Awq(Awq),
     Compressed,
-    Fp4(Fp4),
+    /// And how factors of FP8 lie that stand beside it.
+    Fp4(Fp4, Float8),
     Mxfp4,
 }
 
@@ -48,7 +49,8 @@ impl Method {
             "mxfp4" => Ok(Self::Packed(Packing::Mxfp4)),
             "fp8" => fine_grained(settings).map(Self::Float8),
             "fbgemm_fp8" => Ok(Self::Float8(Float8 { block: None })),
-            "modelopt" => modelopt(settings),
+            // Some say there what they pack in, too.
+            _ if method.starts_with("modelopt") => modelopt(settings),
             other => Err(Error::unsupported("quant_method", format!("`{other}` is not read; {KNOWN}"))),
         }
     }
@@ -114,14 +116,9 @@ fn compressed(settings: &Config) -> Result<Method> {
     match settings.opt_str("format")?.unwrap_or("none") {
         "pack-quantized" => Ok(Method::Packed(Packing::Compressed)),
         "float-quantized" => floats(settings).map(Method::Float8),
-        "nvfp4-pack-quantized" => {
-            fours(settings, 16, false).map(|()| Method::Packed(Packing::Fp4(Fp4::Nvfp4)))
-        }
-        "mxfp4-pack-quantized" => {
-            fours(settings, 32, false).map(|()| Method::Packed(Packing::Fp4(Fp4::Mxfp4)))
-        }
-        // NVFP4 beside FP8, for rows or for all, which say themselves which they are.
-        "mixed-precision" => fours(settings, 16, true).map(|()| Method::Packed(Packing::Fp4(Fp4::Nvfp4))),
+        "nvfp4-pack-quantized" => fours(settings, 16, false).map(|eights| packed(Fp4::Nvfp4, eights)),
+        "mxfp4-pack-quantized" => fours(settings, 32, false).map(|eights| packed(Fp4::Mxfp4, eights)),
+        "mixed-precision" => fours(settings, 16, true).map(|eights| packed(Fp4::Nvfp4, eights)),
         other => {
             let why = format!(
                 "`{other}` of compressed-tensors is not read; known are pack-quantized, float-quantized, \
@@ -130,6 +127,10 @@ fn compressed(settings: &Config) -> Result<Method> {
             Err(Error::unsupported("format", why))
         }
     }
+}
+
+fn packed(fp4: Fp4, eights: Float8) -> Method {
+    Method::Packed(Packing::Fp4(fp4, eights))
 }
 
 /// Where groups of weights are told of.
@@ -150,36 +151,40 @@ fn is_float(weights: &Value, bits: u64) -> bool {
     kind == Some("float") && found.and_then(|v| v.as_u64()) == Some(bits)
 }
 
-/// Refuses groups of weights that are no four bits of floating point with a scale for so many columns, nor FP8 where that may stand beside them.
-fn fours(settings: &Config, group: u64, with_eights: bool) -> Result<()> {
-    for (name, weights) in groups(settings) {
-        if with_eights && is_float(weights, 8) && weights.get("block_structure").is_none_or(Value::is_null) {
-            continue;
-        }
+/// Refuses groups of weights that are no four bits of floating point with a scale for so many columns, nor FP8 where that may stand beside them, whose
+/// tiles it gives.
+fn fours(settings: &Config, group: u64, with_eights: bool) -> Result<Float8> {
+    let (eights, others): (Vec<_>, Vec<_>) =
+        groups(settings).partition(|(_, weights)| with_eights && is_float(weights, 8));
+    for (name, weights) in others {
         let size = weights.get("group_size").filter(|v| !v.is_null());
         let asymmetric = weights.get("symmetric").and_then(Value::as_bool) == Some(false);
         if !is_float(weights, 4) || asymmetric || size.is_some_and(|v| v.as_u64() != Some(group)) {
-            let also = if with_eights { ", or of 8 bits with one for a row or for all" } else { "" };
+            let also = if with_eights { ", or of 8 bits" } else { "" };
             let why = format!(
                 "`{name}` has weights that are no symmetric floating point of 4 bits with a scale for {group} columns{also}, which alone is read here"
             );
             return Err(Error::unsupported(GROUPS, why));
         }
     }
-    Ok(())
+    eights_of(eights.into_iter())
 }
 
 /// compressed-tensors' FP8: its groups of weights have to be of FP8, and those that have tiles tiles of one size. Whether others have factors for
 /// rows or for all, these say themselves.
 fn floats(settings: &Config) -> Result<Float8> {
+    if let Some((name, _)) = groups(settings).find(|(_, weights)| !is_float(weights, 8)) {
+        let why =
+            format!("`{name}` has weights that are no floating point of 8 bits, which alone is read here");
+        return Err(Error::unsupported(GROUPS, why));
+    }
+    eights_of(groups(settings))
+}
+
+/// How factors lie in groups of FP8.
+fn eights_of<'s>(groups: impl Iterator<Item = (&'s String, &'s Value)>) -> Result<Float8> {
     let mut block = None;
-    for (name, weights) in groups(settings) {
-        if !is_float(weights, 8) {
-            let why = format!(
-                "`{name}` has weights that are no floating point of 8 bits, which alone is read here"
-            );
-            return Err(Error::unsupported(GROUPS, why));
-        }
+    for (name, weights) in groups {
         let structure = weights.get("block_structure").filter(|v| !v.is_null());
         let Some(found) =
             structure.map(|v| tile(v).map_err(|e| e.within(name).within(GROUPS))).transpose()?
@@ -228,17 +233,11 @@ fn modelopt(settings: &Config) -> Result<Method> {
     let said = if nested { &inner } else { settings };
     match said.opt_str("quant_algo")? {
         Some("FP8" | "FP8_PER_CHANNEL_PER_TOKEN") => Ok(Method::Float8(Float8 { block: None })),
-        Some("FP8_PB_WO" | "FP8_PB_REAL_QUANT" | "FP8_BLOCK_SCALES") => {
-            Ok(Method::Float8(Float8 { block: Some([128; 2]) }))
-        }
-        Some(algo @ ("NVFP4" | "MIXED_PRECISION")) => {
-            if let Some(size) = said.opt_usize("group_size")?.filter(|size| *size != 16) {
-                let why = format!("groups of {size} columns of NVFP4 are not read; known is 16");
-                return Err(Error::unsupported("group_size", why));
-            }
+        Some(algo) if IN_TILES.contains(&algo) => Ok(Method::Float8(Float8 { block: Some([128; 2]) })),
+        Some(algo) if IN_FOUR.contains(&algo) || algo == "MIXED_PRECISION" => {
+            sixteens(said)?;
             fours(settings, 16, algo == "MIXED_PRECISION")?;
-            mixed(said)?;
-            Ok(Method::Packed(Packing::Fp4(Fp4::ModelOpt)))
+            Ok(packed(Fp4::ModelOpt, mixed(said)?))
         }
         Some(other) => {
             let why = format!(
@@ -250,18 +249,38 @@ fn modelopt(settings: &Config) -> Result<Method> {
     }
 }
 
-/// Refuses what layers are packed in beside NVFP4 if it is not FP8, for all or for rows.
-fn mixed(settings: &Config) -> Result<()> {
-    const LAYERS: &str = "quantized_layers";
-    let layers = settings.0.get(LAYERS).and_then(|v| v.as_object());
-    for (name, layer) in layers.into_iter().flatten() {
-        let algo = layer.get("quant_algo").and_then(|v| v.as_str()).unwrap_or("nothing");
-        if !["NVFP4", "FP8", "FP8_PER_CHANNEL_PER_TOKEN"].contains(&algo) {
-            let why = format!("`{name}` is packed as `{algo}`; known are NVFP4 and FP8, for all or for rows");
-            return Err(Error::unsupported(LAYERS, why));
-        }
+/// FP8 with factors for tiles, and NVFP4, which is the same where activations stay as they are (`W4A16`).
+const IN_TILES: [&str; 3] = ["FP8_PB_WO", "FP8_PB_REAL_QUANT", "FP8_BLOCK_SCALES"];
+const IN_FOUR: [&str; 2] = ["NVFP4", "W4A16_NVFP4"];
+
+/// Refuses scales for other than sixteen columns.
+fn sixteens(settings: &Config) -> Result<()> {
+    if let Some(size) = settings.opt_usize("group_size")?.filter(|size| *size != 16) {
+        let why = format!("groups of {size} columns of NVFP4 are not read; known is 16");
+        return Err(Error::unsupported("group_size", why));
     }
     Ok(())
+}
+
+/// Refuses what layers are packed in beside NVFP4 if it is not FP8, whose tiles it gives.
+fn mixed(settings: &Config) -> Result<Float8> {
+    const LAYERS: &str = "quantized_layers";
+    let layers = settings.0.get(LAYERS).and_then(|v| v.as_object());
+    let mut block = None;
+    for (name, layer) in layers.into_iter().flatten() {
+        match layer.get("quant_algo").and_then(|v| v.as_str()).unwrap_or("nothing") {
+            algo if IN_FOUR.contains(&algo) => {
+                sixteens(&Config(layer.clone())).map_err(|e| e.within(name).within(LAYERS))?;
+            }
+            algo if IN_TILES.contains(&algo) => block = Some([128; 2]),
+            "FP8" | "FP8_PER_CHANNEL_PER_TOKEN" => {}
+            algo => {
+                let why = format!("`{name}` is packed as `{algo}`; known are NVFP4 and FP8");
+                return Err(Error::unsupported(LAYERS, why));
+            }
+        }
+    }
+    Ok(Float8 { block })
 }
 
 /// Columns of a group; `None` for -1, which is all of them.

@@ -5,7 +5,7 @@
 //! files have as it is (norms, embeddings, biases, whatever was not to be packed) is given as it is: the tensors that are there
 //! say which weights were packed, and not the settings' lists of names. What is in FP8 beside packed weights has its factors, too.
 //!
-//! A weight is packed anew when its bytes are first read. Whoever only counts memory pays for its zero points.
+//! A weight is packed anew when its bytes are first read. Whoever only counts memory pays for its zero points, or scales of four bits.
 
 mod awq;
 mod codes;
@@ -46,7 +46,13 @@ const COMPRESSED: Leaves = Leaves {
 const FP4: Leaves = Leaves {
     joint: '.',
     first: "weight_packed",
-    beside: &["weight_scale", "weight_global_scale", "input_global_scale"],
+    beside: &[
+        "weight_scale",
+        "weight_global_scale",
+        "input_global_scale",
+        "weight_zero_point",
+        "weight_g_idx",
+    ],
 };
 /// The codes have the weight's own name.
 const MODELOPT: Leaves =
@@ -114,8 +120,8 @@ impl Packing {
         match self {
             Self::Gptq(_) | Self::Awq(_) => GPTQ,
             Self::Compressed => COMPRESSED,
-            Self::Fp4(Fp4::ModelOpt) => MODELOPT,
-            Self::Fp4(Fp4::Nvfp4 | Fp4::Mxfp4) => FP4,
+            Self::Fp4(Fp4::ModelOpt, _) => MODELOPT,
+            Self::Fp4(Fp4::Nvfp4 | Fp4::Mxfp4, _) => FP4,
             Self::Mxfp4 => MXFP4,
         }
     }
@@ -133,8 +139,12 @@ impl Packed {
         if let Some(name) = files.names().find(|name| !is_part && stems.contains_key(*name)) {
             return Err(Error::invalid(name, "the weight is in the files twice, packed and as it was"));
         }
-        // Settings of the packed say nothing of tiles.
-        Ok(Self { files: Scaled::new(files, Float8 { block: None }), packing, stems })
+        let eights = match packing {
+            Packing::Fp4(_, eights) => eights,
+            // Their settings say nothing of tiles.
+            _ => Float8 { block: None },
+        };
+        Ok(Self { files: Scaled::new(files, eights), packing, stems })
     }
 
     fn weight(&self, name: &str, stem: &str) -> Result<HostWeight> {
@@ -143,7 +153,7 @@ impl Packed {
             Packing::Gptq(gptq) => gptq.matrix(name, &parts)?,
             Packing::Awq(awq) => awq.matrix(name, &parts)?,
             Packing::Compressed => compressed::matrix(name, &parts)?,
-            Packing::Fp4(fp4) => return fp4.weight(name, &parts),
+            Packing::Fp4(fp4, _) => return fp4.weight(name, &parts),
             Packing::Mxfp4 => return mxfp4::weight(name, &parts),
         };
         matrix.weight()
@@ -151,7 +161,7 @@ impl Packed {
 
     /// What a weight is; nothing that would read all of it.
     fn info(&self, name: &str, stem: &str) -> Result<WeightInfo> {
-        if let Packing::Fp4(fp4) = self.packing {
+        if let Packing::Fp4(fp4, _) = self.packing {
             return fp4.info(name, &Parts { files: self.files.files(), stem });
         }
         self.weight(name, stem).map(|weight| WeightInfo::new(name, weight.shape, weight.format))
@@ -171,6 +181,10 @@ impl Source for Packed {
     fn get(&self, name: &str) -> Result<HostWeight> {
         match self.stems.get(name) {
             Some(stem) => self.weight(name, stem),
+            None if self.files.files().dtype(&format!("{name}_weight_scale_2")).is_some() => {
+                let why = "it is a stack of experts in NVFP4, which is not read; take a checkpoint that has experts one by one, or a GGUF";
+                Err(Error::unsupported(name, why))
+            }
             None => self.files.get(name),
         }
     }
