@@ -30,6 +30,8 @@
 //!   `gemma4`, BPE of characters by ranks with byte fallback.
 //! - **tokenizer.json**: BPE, Unigram, WordPiece and WordLevel with the usual normalizers, pre-tokenizers, post-processors and
 //!   decoders. What is not understood is an error that names it, never left out. Without it, BERT's `vocab.txt`.
+//! - **Chat templates** ([`template`]), as transformers renders them, and the calls of [`tools`] that a model writes as its template
+//!   does.
 //!
 //! # What can be relied on
 //!
