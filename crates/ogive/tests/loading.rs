@@ -117,7 +117,13 @@ fn what_goes_up_and_what_is_taken_is_the_files_bytes() {
         let (packed, used) = (said(&report, "packed"), said(&report, "used"));
         let most = report.counted(&["most_bytes"]);
         println!("{case}: {packed} bytes packed, {used} in use, {most} of the device at most");
-        assert_eq!(report.counted(&["upload_bytes"]), packed, "{case}");
+        let sent = report.counted(&["upload_bytes"]);
+        if case == "nvfp4" {
+            // 36 bytes of the file become 40: a factor is laid before them.
+            assert!(sent > packed && sent * 36 <= packed * 40, "{case}: {sent} for {packed}");
+        } else {
+            assert_eq!(sent, packed, "{case}");
+        }
         // Nothing is computed, nothing comes back, and nothing goes the long way through the driver's own buffers.
         let others = ["pageable_copies", "downloads", "device_copies", "launches", "fills"];
         assert_eq!(others.map(|count| report.counted(&[count])), [0; 5], "{case}");
