@@ -173,17 +173,11 @@ impl Chat {
     pub fn tell(&mut self, result: impl Into<String>, how: &Generate) -> Result<Option<Reply<'_>>> {
         let Some(call) = self.waits_for() else { return self.reply(how).map(Some) };
         let result = call.result(result);
+        let chain = self.session.model().chain(&how.sampler)?;
         self.messages.push(result);
         if self.waits_for().is_some() {
             return Ok(None);
         }
-        let chain = match self.session.model().chain(&how.sampler) {
-            Ok(chain) => chain,
-            Err(e) => {
-                self.messages.pop();
-                return Err(e);
-            }
-        };
         self.go_on(how, chain, Begins::Result).map(Some)
     }
 

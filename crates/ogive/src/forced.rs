@@ -18,9 +18,10 @@ impl Chat {
     ///
     /// ```no_run
     /// # fn main() -> ogive::Result<()> {
-    /// use ogive::tokenizer::template::Message;
-    /// # let (model, weather): (ogive::Model, ogive::Tool) = todo!();
-    /// let mut chat = model.chat()?.tools([weather])?;
+    /// use ogive::{tensor::serde_json::json, tokenizer::template::Message};
+    /// let city = json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"], "additionalProperties": false });
+    /// let weather = ogive::Tool::new("get_weather", "The weather in a city now", city);
+    /// let mut chat = ogive::open("model.gguf")?.chat()?.tools([weather])?;
     /// chat.messages().push(Message::new("user", "I fly to Bergen tomorrow."));
     /// let call = chat.call(Some("get_weather"), &ogive::Generate::new())?;
     /// println!("{}", call.arguments["city"]);

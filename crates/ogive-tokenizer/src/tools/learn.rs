@@ -45,8 +45,8 @@ impl Way {
 }
 
 fn learn(template: &ChatTemplate) -> Option<CallSyntax> {
-    let ways = (0..8).map(|n| Way { arguments_as_text: n & 1 > 0, in_id: n & 2 > 0, no_text: n & 4 > 0 });
-    ways.into_iter().find_map(|way| {
+    let way = |n| Way { arguments_as_text: n & 1 > 0, in_id: n & 2 > 0, no_text: n & 4 > 0 };
+    (0..8).map(way).find_map(|way| {
         let shown = Shown::of(template, way)?;
         let syntax = shown.syntax(way)?;
         shown.is_read_by(&syntax).then_some(syntax)
