@@ -200,20 +200,16 @@ pub(crate) fn unpacked(w: &HostWeight) -> Option<Unpacked> {
 
 /// Why the kernels do not read a weight's bytes as they come.
 fn why_decoded(w: &HostWeight) -> String {
+    let name = w.format.name;
     let experts = if w.shape[0] > 1 { "stacks of experts" } else { "plain numbers" };
-    match w {
-        _ if std::ptr::eq(w.format, &F8_E4M3) && w.input_perm.is_none() => {
-            "CUDA has kernels for FP8 in whole blocks of 32 columns, and for factors of such".into()
+    match (laid(w.format), &w.input_perm) {
+        (Some((_, len)), None) => {
+            format!("CUDA has kernels for {name} in whole blocks of {len} columns, and for factors of such")
         }
-        _ if std::ptr::eq(w.format, &NVFP4) && w.input_perm.is_none() => {
-            "CUDA has kernels for NVFP4 whose factors are for whole blocks of 64 columns".into()
-        }
-        _ if laid(w.format).is_some() => {
-            format!("CUDA has no kernels for {} whose columns are in an order", w.format.name)
-        }
+        (Some(_), Some(_)) => format!("CUDA has no kernels for {name} whose columns are in an order"),
         _ if w.scale.is_some() => "CUDA has no kernels for factors beside the elements".into(),
         _ if named(w.format, [false; 2], w.shape).is_none() => {
-            format!("CUDA has no kernels for the format {}", w.format.name)
+            format!("CUDA has no kernels for the format {name}")
         }
         _ => format!("CUDA has no kernels for {experts} whose columns are in an order"),
     }
