@@ -20,7 +20,7 @@ static F8_E5M2: Format = Format {
     block_len: 1,
     block_bytes: 1,
     decode: |bytes, out| out[0] = f16::from_bits(u16::from(bytes[0]) << 8).to_f32(),
-    encode: Some(|values, bytes| {
+    encode: Some(|values, _, bytes| {
         let half = f16::from_f32(values[0]).to_bits();
         // To the nearest, and of two as near to the even one; what is larger than all is infinite.
         bytes[0] = (half.saturating_add(0x7f + (half >> 8 & 1)) >> 8) as u8;

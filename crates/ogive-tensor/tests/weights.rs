@@ -59,7 +59,7 @@ fn many_cuts_of_many_rows_are_as_many_factors() {
 #[test]
 fn blocks_of_nothing_are_refused() {
     const fn format(block_len: usize, block_bytes: usize) -> Format {
-        Format { name: "empty", block_len, block_bytes, decode: |_, _| {}, encode: Some(|_, _| {}) }
+        Format { name: "empty", block_len, block_bytes, decode: |_, _| {}, encode: Some(|_, _, _| {}) }
     }
     static EMPTY: [Format; 3] = [format(0, 1), format(4, 0), format(0, 0)];
     for format in &EMPTY {

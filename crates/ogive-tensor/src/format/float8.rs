@@ -15,7 +15,7 @@ pub static F8_E4M3: Format = Format {
     block_len: 1,
     block_bytes: 1,
     decode: |b, o| o[0] = VALUES[usize::from(b[0])],
-    encode: Some(|v, b| b[0] = encoded(v[0])),
+    encode: Some(|v, _, b| b[0] = encoded(v[0])),
 };
 
 /// The value of each byte.

@@ -165,7 +165,7 @@ impl SymmetricBlock {
     }
 }
 
-pub(super) fn q2_k(x: &[f32], b: &mut [u8]) {
+pub(super) fn q2_k(x: &[f32], _: &[f32], b: &mut [u8]) {
     let it = AffineBlock::<16>::of(x, 3, 15);
     b.fill(0);
     for ((b, s), m) in b.iter_mut().zip(it.scales).zip(it.mins) {
@@ -176,7 +176,7 @@ pub(super) fn q2_k(x: &[f32], b: &mut [u8]) {
     put_half(b, 82, it.dmin);
 }
 
-pub(super) fn q3_k(x: &[f32], b: &mut [u8]) {
+pub(super) fn q3_k(x: &[f32], _: &[f32], b: &mut [u8]) {
     let it = SymmetricBlock::of(x, 4, 32.0);
     b.fill(0);
     for (e, q) in it.codes.iter().enumerate() {
@@ -191,13 +191,13 @@ pub(super) fn q3_k(x: &[f32], b: &mut [u8]) {
     put_half(b, 108, it.d);
 }
 
-pub(super) fn q4_k(x: &[f32], b: &mut [u8]) {
+pub(super) fn q4_k(x: &[f32], _: &[f32], b: &mut [u8]) {
     let it = AffineBlock::<8>::of(x, 15, 63);
     put_pairs(b, &it);
     put_nibbles(&mut b[16..144], &it.codes);
 }
 
-pub(super) fn q5_k(x: &[f32], b: &mut [u8]) {
+pub(super) fn q5_k(x: &[f32], _: &[f32], b: &mut [u8]) {
     let it = AffineBlock::<8>::of(x, 31, 63);
     put_pairs(b, &it);
     b[16..48].fill(0);
@@ -207,7 +207,7 @@ pub(super) fn q5_k(x: &[f32], b: &mut [u8]) {
     put_nibbles(&mut b[48..176], &it.codes);
 }
 
-pub(super) fn q6_k(x: &[f32], b: &mut [u8]) {
+pub(super) fn q6_k(x: &[f32], _: &[f32], b: &mut [u8]) {
     let it = SymmetricBlock::of(x, 32, 128.0);
     b.fill(0);
     for (i, q) in it.codes.chunks_exact(16).enumerate() {

@@ -30,7 +30,7 @@ pub static Q4_0: Format = Format {
             *h = f32::from((q >> 4) as i8 - 8) * d;
         }
     },
-    encode: Some(|v, b| {
+    encode: Some(|v, _, b| {
         let (d, inverse) = symmetric_scale(v, -8.0);
         put_half(b, 0, d);
         for (j, q) in b[2..18].iter_mut().enumerate() {
@@ -58,7 +58,7 @@ pub static Q4_1: Format = Format {
             *h = f32::from(q >> 4) * d + m;
         }
     },
-    encode: Some(|v, b| {
+    encode: Some(|v, _, b| {
         let (d, inverse, min) = affine_scale(v, 15.0);
         put_half(b, 0, d);
         put_half(b, 2, min);
@@ -90,7 +90,7 @@ pub static Q5_0: Format = Format {
             *h = f32::from(z as i8 - 16) * d;
         }
     },
-    encode: Some(|v, b| {
+    encode: Some(|v, _, b| {
         let (d, inverse) = symmetric_scale(v, -16.0);
         put_half(b, 0, d);
         put_five_bits(&mut b[2..22], |j| code(v[j] * inverse + 16.5, 31));
@@ -119,7 +119,7 @@ pub static Q5_1: Format = Format {
             *h = f32::from(z) * d + m;
         }
     },
-    encode: Some(|v, b| {
+    encode: Some(|v, _, b| {
         let (d, inverse, min) = affine_scale(v, 31.0);
         put_half(b, 0, d);
         put_half(b, 2, min);
@@ -143,7 +143,7 @@ pub static Q8_0: Format = Format {
             *o = f32::from(q as i8) * d;
         }
     },
-    encode: Some(|v, b| {
+    encode: Some(|v, _, b| {
         // Eight at a time: which is the largest does not depend on the order. By their bits, of which those of no number are the
         // largest: the scale then is none either, and with it the block.
         let mut largest = [0_i32; 8];

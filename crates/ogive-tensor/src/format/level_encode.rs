@@ -86,7 +86,7 @@ fn put_pairs(codes: &[u8], b: &mut [u8]) {
     }
 }
 
-pub(super) fn iq4_nl(x: &[f32], b: &mut [u8]) {
+pub(super) fn iq4_nl(x: &[f32], _: &[f32], b: &mut [u8]) {
     let first = f16::from_f32(search(x)).to_f32();
     let (mut at_first, mut at_second) = ([0; 32], [0; 32]);
     let error = codes(x, first, &mut at_first);
@@ -129,7 +129,7 @@ impl Block {
     }
 }
 
-pub(super) fn iq4_xs(x: &[f32], b: &mut [u8]) {
+pub(super) fn iq4_xs(x: &[f32], _: &[f32], b: &mut [u8]) {
     let mut fits = [0.0_f32; 8];
     for (fit, x) in fits.iter_mut().zip(x.chunks_exact(32)) {
         *fit = search(x);
@@ -169,7 +169,7 @@ fn nearest_e2m1(x: f32, d: f32) -> u8 {
 
 /// MXFP4 by the exponent with the least error of three: the one that ggml takes, which lets the largest value be cut off
 /// by up to a quarter, and its neighbours.
-pub(super) fn mxfp4(x: &[f32], b: &mut [u8]) {
+pub(super) fn mxfp4(x: &[f32], _: &[f32], b: &mut [u8]) {
     let furthest = x.iter().fold(0.0_f32, |m, v| m.max(v.abs()));
     let usual = (furthest.to_bits() >> 23) as i32 - 2;
     // What errors are counted in: the squares of large ones would be infinite.
@@ -193,7 +193,7 @@ pub(super) fn mxfp4(x: &[f32], b: &mut [u8]) {
 
 /// NVFP4 by the scale with the least error of six: those that make the furthest value the last level, as ggml's does, or the one before
 /// it, and their neighbours.
-pub(super) fn nvfp4(x: &[f32], b: &mut [u8]) {
+pub(super) fn nvfp4(x: &[f32], _: &[f32], b: &mut [u8]) {
     let (scales, codes) = b.split_at_mut(4);
     for ((s, to), x) in scales.iter_mut().zip(codes.chunks_exact_mut(8)).zip(x.chunks_exact(16)) {
         let furthest = x.iter().fold(0.0_f32, |m, v| m.max(v.abs()));

@@ -31,8 +31,9 @@ use std::fmt;
 /// Turns one packed block into its elements.
 pub type Decode = fn(&[u8], &mut [f32]);
 
-/// Packs the elements of one block.
-pub type Encode = fn(&[f32], &mut [u8]);
+/// Packs the elements of one block, so that their squared errors, each times its element's importance, add up to little. The second
+/// argument has the importances, none of them negative: as many as elements, or none where all count alike.
+pub type Encode = fn(&[f32], &[f32], &mut [u8]);
 
 /// How a weight's elements are packed along the input dimension.
 pub struct Format {
@@ -81,6 +82,15 @@ impl Format {
     /// # Errors
     /// If the format is only read, if `values` are not whole blocks, or if `out` has more or fewer bytes than they take.
     pub fn encode_row(&self, values: &[f32], out: &mut [u8]) -> Result<()> {
+        self.encode_row_by(values, &[], out)
+    }
+
+    /// Packs a row into `out` by the importance of its elements: their squared errors count so many times. All zero within a block is as if all
+    /// counted alike.
+    ///
+    /// # Errors
+    /// As [`Format::encode_row`], and if there are importances, but not one for each element, or one that is negative or no finite number.
+    pub fn encode_row_by(&self, values: &[f32], importance: &[f32], out: &mut [u8]) -> Result<()> {
         let encode = self
             .encode
             .ok_or_else(|| Error::unsupported(self.name, "this format can be read but not written"))?;
@@ -96,8 +106,26 @@ impl Format {
                 ),
             ));
         }
+        if !importance.is_empty() {
+            if importance.len() != values.len() || !importance.iter().all(|v| (0.0..=f32::MAX).contains(v)) {
+                return Err(Error::invalid(
+                    self.name,
+                    format!(
+                        "{} importances of {} elements, not one for each, or not all of them finite and at least 0",
+                        importance.len(),
+                        values.len()
+                    ),
+                ));
+            }
+            let blocks = values.chunks_exact(self.block_len).zip(importance.chunks_exact(self.block_len));
+            for (b, (v, importance)) in out.chunks_exact_mut(self.block_bytes).zip(blocks) {
+                let says = importance.iter().any(|&v| v > 0.0);
+                encode(v, if says { importance } else { &[] }, b);
+            }
+            return Ok(());
+        }
         for (b, v) in out.chunks_exact_mut(self.block_bytes).zip(values.chunks_exact(self.block_len)) {
-            encode(v, b);
+            encode(v, &[], b);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ pub static F32: Format = Format {
     block_len: 1,
     block_bytes: 4,
     decode: |b, o| o[0] = f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
-    encode: Some(|v, b| b.copy_from_slice(&v[0].to_le_bytes())),
+    encode: Some(|v, _, b| b.copy_from_slice(&v[0].to_le_bytes())),
 };
 
 /// IEEE half precision; encoding rounds to nearest even.
@@ -22,7 +22,7 @@ pub static F16: Format = Format {
     block_len: 1,
     block_bytes: 2,
     decode: |b, o| o[0] = f16::from_le_bytes([b[0], b[1]]).to_f32(),
-    encode: Some(|v, b| b.copy_from_slice(&f16::from_f32(v[0]).to_le_bytes())),
+    encode: Some(|v, _, b| b.copy_from_slice(&f16::from_f32(v[0]).to_le_bytes())),
 };
 
 /// The upper half of a single; encoding rounds to nearest even.
@@ -31,7 +31,7 @@ pub static BF16: Format = Format {
     block_len: 1,
     block_bytes: 2,
     decode: |b, o| o[0] = bf16::from_le_bytes([b[0], b[1]]).to_f32(),
-    encode: Some(|v, b| b.copy_from_slice(&bf16::from_f32(v[0]).to_le_bytes())),
+    encode: Some(|v, _, b| b.copy_from_slice(&bf16::from_f32(v[0]).to_le_bytes())),
 };
 
 /// Elements of half precision that are decoded together.

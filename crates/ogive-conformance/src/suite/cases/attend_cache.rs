@@ -69,9 +69,9 @@ static IMPOSTOR: Format = Format {
     block_len: 1,
     block_bytes: 2,
     decode: |bytes, out| (F16.decode)(bytes, out),
-    encode: Some(|values, bytes| {
+    encode: Some(|values, importance, bytes| {
         if let Some(encode) = F16.encode {
-            encode(values, bytes);
+            encode(values, importance, bytes);
         }
     }),
 };
