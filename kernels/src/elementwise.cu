@@ -102,7 +102,8 @@ DEVICE void activations(int f, float (&v)[QUADS][4]) {
         case 5: return each<5>(v);
         case 6: return each<6>(v);
         case 7: return each<7>(v);
-        default: return each<8>(v);
+        case 8: return each<8>(v);
+        default: return each<9>(v);
     }
 }
 

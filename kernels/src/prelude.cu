@@ -164,7 +164,8 @@ DEVICE float activation(int f, float x) {
         case 5: return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
         case 6: return x / (1.0f + expf(-1.702f * x));
         case 7: return 1.0f / (1.0f + expf(-x));
-        // A comparison: `fmaxf` would make 0 of what is no number.
-        default: return x < 0.0f ? 0.0f : x * x;
+        // Comparisons: `fmaxf` would make 0 of what is no number.
+        case 8: return x < 0.0f ? 0.0f : x * x;
+        default: return x < 0.0f ? 0.0f : x;
     }
 }

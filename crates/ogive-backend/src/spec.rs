@@ -27,6 +27,8 @@ pub enum Activation {
     Softplus,
     /// `1 / (1 + e^-x)`
     Sigmoid,
+    /// `max(0, x)`. What is no number stays none.
+    Relu,
     /// `max(0, x)^2` (So et al. 2021, <https://arxiv.org/abs/2109.08668>). What is no number stays none.
     ReluSquared,
     /// xIELU with these numbers (Huang and Schlag 2024, <https://arxiv.org/abs/2411.13010>).

@@ -42,6 +42,8 @@ fn norms_and_functions_have_their_textbook_values() {
     let b = up(&[10., 20.], [2]);
     assert_eq!(down(Oracle.layer_norm(&x, &up(&[1., 2.], [2]), Some(&b), 0.0)), [9., 22.]);
     assert_eq!(down(Oracle.sum(&up(&[1., 2., 3., 4.], [2, 2]))), [3., 7.]);
+    let above = down(Oracle.activate(up(&[-3., -0., 0.5, 3.], [4]), Activation::Relu));
+    assert_eq!(above, [0., 0., 0.5, 3.]);
     let squares = down(Oracle.activate(up(&[-3., -0., 0.5, 3.], [4]), Activation::ReluSquared));
     assert_eq!(squares, [0., 0., 0.25, 9.]);
     // Above 0, at it, below the bound, and between.

@@ -69,7 +69,8 @@ pub(super) fn function(f: Activation) -> Result<Box<dyn Fn(f64) -> f64>> {
         // ln(1 + e^x) written so that neither side overflows.
         Activation::Softplus => |x| x.max(0.0) + (-x.abs()).exp().ln_1p(),
         Activation::Sigmoid => |x| 1.0 / (1.0 + (-x).exp()),
-        // A comparison, as `max` would make 0 of what is no number.
+        // Comparisons, as `max` would make 0 of what is no number.
+        Activation::Relu => |x| if x < 0.0 { 0.0 } else { x },
         Activation::ReluSquared => |x| if x < 0.0 { 0.0 } else { x * x },
         other => {
             return Err(Error::unsupported("activate", format!("the oracle does not know {other:?}")));

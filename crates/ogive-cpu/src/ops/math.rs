@@ -147,11 +147,17 @@ pub(crate) fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
 
+/// `max(0, x)`
+#[inline(always)]
+pub(crate) fn relu(x: f32) -> f32 {
+    // A comparison, as `max` would make 0 of what is no number.
+    if x < 0.0 { 0.0 } else { x }
+}
+
 /// `max(0, x)^2`, rounded once.
 #[inline(always)]
 pub(crate) fn relu_squared(x: f32) -> f32 {
-    // A comparison, as `max` would make 0 of what is no number.
-    let x = if x < 0.0 { 0.0 } else { x };
+    let x = relu(x);
     x * x
 }
 
@@ -199,6 +205,7 @@ pub(crate) enum Function {
     Exp,
     Softplus,
     Sigmoid,
+    Relu,
     ReluSquared,
     Xielu(Xielu),
 }
@@ -215,6 +222,7 @@ impl Function {
             Activation::Exp => Self::Exp,
             Activation::Softplus => Self::Softplus,
             Activation::Sigmoid => Self::Sigmoid,
+            Activation::Relu => Self::Relu,
             Activation::ReluSquared => Self::ReluSquared,
             Activation::Xielu(numbers) => Self::Xielu(numbers),
             other => return Err(Error::unsupported("activate", format!("the CPU backend has no {other:?}"))),
@@ -233,6 +241,7 @@ impl Function {
             Self::Exp => x.iter_mut().for_each(|v| *v = exp(*v)),
             Self::Softplus => x.iter_mut().for_each(|v| *v = softplus(*v)),
             Self::Sigmoid => x.iter_mut().for_each(|v| *v = sigmoid(*v)),
+            Self::Relu => x.iter_mut().for_each(|v| *v = relu(*v)),
             Self::ReluSquared => x.iter_mut().for_each(|v| *v = relu_squared(*v)),
             Self::Xielu(numbers) => x.iter_mut().for_each(|v| *v = xielu(*v, numbers)),
         }
@@ -318,8 +327,9 @@ mod tests {
         assert_eq!((exp(-inf), exp(inf), exp(0.0), exp(-104.5), exp(89.0)), (0.0, inf, 1.0, 0.0, inf));
         assert_eq!((tanh(inf), tanh(-inf), sigmoid(inf), sigmoid(-inf)), (1.0, -1.0, 1.0, 0.0));
         assert_eq!((gelu(inf), gelu(-inf), softplus(inf), softplus(-inf)), (inf, 0.0, inf, 0.0));
+        assert_eq!((relu(inf), relu(-inf), relu(-2.0)), (inf, 0.0, 0.0));
         assert_eq!((relu_squared(inf), relu_squared(-inf), relu_squared(-2.0)), (inf, 0.0, 0.0));
-        for f in [exp, tanh, sigmoid, gelu, softplus, silu, gelu_tanh, quick_gelu, relu_squared] {
+        for f in [exp, tanh, sigmoid, gelu, softplus, silu, gelu_tanh, quick_gelu, relu, relu_squared] {
             assert!(f(f32::NAN).is_nan());
         }
         // Subnormal results are there too, rounded once or nearly so.

@@ -19,6 +19,7 @@ pub(crate) fn function(f: Activation) -> Result<u32> {
         Activation::QuickGelu => 6,
         Activation::Sigmoid => 7,
         Activation::ReluSquared => 8,
+        Activation::Relu => 9,
         other => return Err(Error::unsupported("activate", format!("CUDA does not know {other:?}"))),
     })
 }

@@ -82,6 +82,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
                 Activation::QuickGelu,
                 Activation::Softplus,
                 Activation::Sigmoid,
+                Activation::Relu,
                 Activation::ReluSquared,
             ] {
                 cut(lab, &format!("gated, {f:?}"), &|b, r| {

@@ -10,7 +10,7 @@ pub(super) const XIELU: Activation =
     Activation::Xielu(Xielu { positive: 0.7, negative: 1.3, linear: 0.5, bound: -1e-3 });
 
 /// Every function there is, with the range tested and how much of its value may be lost near zero.
-const FUNCTIONS: [(&str, Activation, f32, f32); 10] = [
+const FUNCTIONS: [(&str, Activation, f32, f32); 11] = [
     ("silu", Activation::Silu, 100.0, 0.01),
     ("gelu", Activation::Gelu, 100.0, 1.0),
     ("gelu-tanh", Activation::GeluTanh, 100.0, 1.0),
@@ -19,6 +19,7 @@ const FUNCTIONS: [(&str, Activation, f32, f32); 10] = [
     ("exp", Activation::Exp, 80.0, 0.001),
     ("softplus", Activation::Softplus, 100.0, 0.01),
     ("sigmoid", Activation::Sigmoid, 80.0, 0.001),
+    ("relu", Activation::Relu, 100.0, 0.001),
     ("relu-squared", Activation::ReluSquared, 100.0, 0.001),
     ("xielu", XIELU, 100.0, 0.01),
 ];

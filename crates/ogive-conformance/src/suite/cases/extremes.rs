@@ -85,7 +85,7 @@ pub(super) fn add(cases: &mut Vec<Case>, options: &Options) {
     cases.push(Case::new("extremes/elementwise", |lab| {
         use Activation::*;
         let xielu = super::elementwise::XIELU;
-        for f in [Silu, Gelu, GeluTanh, QuickGelu, Tanh, Exp, Softplus, Sigmoid, ReluSquared, xielu] {
+        for f in [Silu, Gelu, GeluTanh, QuickGelu, Tanh, Exp, Softplus, Sigmoid, Relu, ReluSquared, xielu] {
             isolated(lab, lab.each(1.0), 21, &|b, x| b.activate(x, f));
         }
         // Sums and products of extremes are what IEEE 754 says; subnormals may be flushed.
