@@ -43,7 +43,7 @@ def kept_less_one(model_type, name):
     if "vision_tower" in name or "visual" in name:
         return False
     hybrid = model_type.startswith(("qwen3_next", "qwen3_5"))
-    gemma = "gemma" in model_type and not model_type.startswith("gemma4")
+    gemma = "gemma" in model_type and not model_type.startswith(("gemma3n", "gemma4"))
     return gemma or hybrid and not name.endswith("linear_attn.norm.weight")
 
 
@@ -53,7 +53,7 @@ def fill(model, generator):
     Norms are near 1 and biases are not 0, as their defaults would hide a mistake; matrices keep what passes through
     them at its size.
     """
-    seen, gemma4 = set(), model.config.model_type.startswith("gemma4")
+    seen, gemma4 = set(), model.config.model_type.startswith(("gemma3n", "gemma4"))
     for name, p in sorted(model.named_parameters()):
         if p.data_ptr() in seen:
             continue
@@ -71,9 +71,12 @@ def fill(model, generator):
             # About as much as the shares of experts differ by.
             value = 0.1 * uniform
         else:
-            # Gemma 4's router is given what was divided by the root already. A patch is all that a convolution over it is given.
+            # Gemma 4's router is given what was divided by the root already, and Gemma 3n's what was divided by the width. A patch is all that a convolution over it is given.
             fan_in = p[0].numel() if p.dim() > 3 else p.shape[-1]
-            value = uniform * (1.7 * fan_in ** (0 if gemma4 and name.endswith("router.proj.weight") else -0.5))
+            power = 0 if gemma4 and name.endswith("router.proj.weight") else 0.5 if name.endswith("modality_router.weight") else -0.5
+            # Streams that are not mixed so much that they take each other away.
+            size = 0.5 if name.endswith(("prediction_coefs.weight", "correction_coefs.weight")) else 1.7
+            value = uniform * (size * fan_in**power)
         p.data = value.to(torch.bfloat16).to(torch.float32)
     # What training moves by hand, and no gradient: the choice of experts, and what blocks are multiplied by.
     centres = {"e_score_correction_bias": 0.0, "expert_bias": 0.0, "layer_scalar": 1.0}
@@ -100,7 +103,7 @@ def make(name, out):
         return
     cases = []
     for case, length in LENGTHS.items():
-        ids = generator.integers(0, VOCAB, size=length).tolist()
+        ids = generator.integers(0, getattr(model, "tokens", VOCAB), size=length).tolist()
         with torch.no_grad():
             got = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
         cases.append(dict(name=case, ids=ids))

@@ -1,4 +1,4 @@
-//! How Gemma 4's layers attend: of which of the two kinds each is, and whose keys it attends to.
+//! How layers attend that share keys, Gemma 3n's and Gemma 4's: of which of the two kinds each is, and whose keys it attends to.
 
 use crate::windows;
 use ogive_nn::backend::{AttnOption, AttnSpec, Rope};
@@ -38,20 +38,23 @@ impl Layers {
         let of_full = if said { c } else { &Config(usual) };
         let ropes =
             (ogive_nn::rope_of(&turning, root, local.k_dim)?, ogive_nn::rope_of(of_full, root, full.k_dim)?);
-        let window = c.usize_or("sliding_window", 512)?;
-        if window == 0 {
-            return Err(Error::invalid(
-                "config",
-                "`sliding_window` is 0: layers with a window would see nothing",
-            ));
-        }
-        let local = local.with(AttnOption::Window(window));
-        let (slides, sharing) = (slides(c)?, c.usize_or("num_kv_shared_layers", 0)?);
+        let local = local.with(AttnOption::Window(window(c)?));
+        let kinds = [(ropes.0, local), (ropes.1, full)];
+        Self::new(slides(c)?, c.usize_or("num_kv_shared_layers", 0)?, kinds, one)
+    }
+
+    /// Layers with windows or without, the last `sharing` of which store nothing; the first of the two `kinds` is that with a window.
+    pub(crate) fn new(
+        slides: Vec<bool>,
+        sharing: usize,
+        kinds: [(Rope, AttnSpec); 2],
+        one: bool,
+    ) -> Result<Self> {
         let sharing_from = slides.len().checked_sub(sharing).ok_or_else(|| {
             let why = format!("{sharing} `num_kv_shared_layers` of {} layers", slides.len());
             Error::invalid("config", why)
         })?;
-        Ok(Self { slides, sharing_from, kinds: [(ropes.0, local), (ropes.1, full)], one })
+        Ok(Self { slides, sharing_from, kinds, one })
     }
 
     /// Reads layer `i` from its place.
@@ -73,24 +76,45 @@ impl Layers {
     }
 }
 
+/// The window of layers that have one.
+pub(crate) fn window(c: &Config) -> Result<usize> {
+    match c.usize_or("sliding_window", 512)? {
+        0 => Err(Error::invalid("config", "`sliding_window` is 0: layers with a window would see nothing")),
+        window => Ok(window),
+    }
+}
+
+/// Whether each layer has a window, by `layer_types` where those are said.
+pub(crate) fn said(c: &Config) -> Result<Option<Vec<bool>>> {
+    let kinds = c.opt_strs("layer_types")?.unwrap_or_default();
+    if let Some(other) = kinds.iter().find(|kind| !KINDS.contains(&&***kind)) {
+        let why = format!("a layer of `layer_types` is `{other}`; known are {}", KINDS.join(", "));
+        return Err(Error::unsupported("config", why));
+    }
+    windows::listed(c)
+}
+
+/// Whether each layer has a window where nothing is said: all but those that `full` says.
+pub(crate) fn usual(n: usize, full: impl Fn(usize) -> bool) -> Result<Vec<bool>> {
+    if n > MOST {
+        let why = format!("{n} layers and no `layer_types`; {MOST} layers are known at most");
+        return Err(Error::unsupported("config", why));
+    }
+    Ok((0..n).map(|i| !full(i)).collect())
+}
+
 /// Whether each layer has a window: by `layer_types`, else all but each sixth and the last. A list that has one for the last is refused, as
 /// transformers does not obey it and llama.cpp does.
 fn slides(c: &Config) -> Result<Vec<bool>> {
     let n = c.usize("num_hidden_layers")?;
-    let kinds = c.opt_strs("layer_types")?.unwrap_or_default();
-    let other = kinds.into_iter().find(|kind| !KINDS.contains(&&**kind));
-    let why = match (other, windows::listed(c)?) {
-        (Some(other), _) => format!("a layer of `layer_types` is `{other}`; known are {}", KINDS.join(", ")),
-        (None, Some(slides)) if slides.last() == Some(&true) => {
-            "`layer_types` has a window for the last layer, which is not settled".into()
+    match said(c)? {
+        Some(slides) if slides.last() == Some(&true) => {
+            let why = "`layer_types` has a window for the last layer, which is not settled";
+            Err(Error::unsupported("config", why))
         }
-        (None, Some(slides)) => return Ok(slides),
-        (None, None) if n > MOST => {
-            format!("{n} layers and no `layer_types`; {MOST} layers are known at most")
-        }
-        (None, None) => return Ok((1..=n).map(|i| !i.is_multiple_of(6) && i != n).collect()),
-    };
-    Err(Error::unsupported("config", why))
+        Some(slides) => Ok(slides),
+        None => usual(n, |i| (i + 1).is_multiple_of(6) || i + 1 == n),
+    }
 }
 
 #[cfg(test)]

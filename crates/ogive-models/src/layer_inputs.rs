@@ -51,6 +51,11 @@ impl LayerInputs {
         })
     }
 
+    /// How many tokens there are inputs for.
+    pub(crate) fn rows(&self) -> usize {
+        self.table.rows()
+    }
+
     /// An input for each layer, given the embeddings. `[n, dim] -> [n, width]` each
     pub(crate) fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Vec<Tensor>> {
         let (b, n) = (s.backend, x.shape().rows());

@@ -39,6 +39,9 @@ pub mod falcon_h1;
 pub mod gemma;
 pub mod gemma2;
 pub mod gemma3;
+pub mod gemma3n;
+mod gemma3n_block;
+mod gemma3n_settings;
 pub mod gemma4;
 mod gemma4_layers;
 pub mod glm;
@@ -112,6 +115,9 @@ pub fn registry() -> ogive_nn::Registry {
         .with("GraniteMoeHybridForCausalLM", granite_hybrid::load)
         .with("Gemma3ForCausalLM", gemma3::load)
         .with("Gemma3ForConditionalGeneration", gemma3::load_nested)
+        .with("Gemma3nForCausalLM", gemma3n::load)
+        .with("Gemma3nTextModel", gemma3n::load)
+        .with("Gemma3nForConditionalGeneration", gemma3n::load_nested)
         .with("Gemma4ForCausalLM", gemma4::load)
         .with("Gemma4TextModel", gemma4::load)
         .with("Gemma4ForConditionalGeneration", gemma4::load_nested)

@@ -101,7 +101,7 @@ fn what_makes_no_sense_is_refused() {
         ("deepseek-v3", json!({"topk_method": "greedy"}), "`topk_method` is `greedy`"),
         ("deepseek-v3", json!({"n_routed_experts": 6}), "9 biases for 6 experts"),
         ("deepseek-v3", json!({"is_causal": false}), "looks ahead"),
-        ("deepseek-v3", json!({"hidden_act": "relu"}), "`hidden_act` is `relu`"),
+        ("deepseek-v3", json!({"hidden_act": "relu3"}), "`hidden_act` is `relu3`"),
     ] {
         let e = build(name, &more, |w| w).map(|_| ()).unwrap_err().to_string();
         assert!(e.contains(why), "{name}, {more}: {e}");

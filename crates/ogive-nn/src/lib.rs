@@ -69,6 +69,7 @@
 //! # }
 //! ```
 
+mod alt_up;
 mod attention;
 mod delta_net;
 mod expert_factors;
@@ -87,8 +88,10 @@ mod rope;
 mod share;
 mod short_conv;
 mod step;
+mod top_k;
 mod tower;
 
+pub use alt_up::{AltUp, AltUpEnds};
 pub use attention::{Attention, group_by_window, heads_of, spec_of};
 pub use delta_net::GatedDeltaNet;
 pub use latent::LatentAttention;
@@ -106,6 +109,7 @@ pub use share::{Share, is_layer_table, is_token_table};
 pub use short_conv::ShortConv;
 pub use step::{Observer, Step};
 pub use tensor::{Config, Source};
+pub use top_k::GaussianTopK;
 pub use tower::{Patches, Tower};
 
 use backend::{Cache, LayerCache};

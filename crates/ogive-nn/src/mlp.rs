@@ -3,7 +3,7 @@
 use crate::backend::{Activation, Axis, Experts, RouterSpec, Routing, Scoring};
 use crate::expert_factors::ExpertFactors;
 use crate::tensor::{Config, Error, HostWeight, Result, Tensor};
-use crate::{Linear, Loader, RmsNorm, Step};
+use crate::{GaussianTopK, Linear, Loader, RmsNorm, Step};
 
 /// The activation that a configuration names under `key`; `default` where it names none.
 ///
@@ -17,9 +17,10 @@ pub fn activation(c: &Config, key: &str, default: Activation) -> Result<Activati
         Some("gelu_new" | "gelu_fast" | "gelu_pytorch_tanh") => Activation::GeluTanh,
         Some("quick_gelu") => Activation::QuickGelu,
         Some("tanh") => Activation::Tanh,
+        Some("relu") => Activation::Relu,
         Some("relu2") => Activation::ReluSquared,
         Some(other) => {
-            let known = "silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, tanh, relu2";
+            let known = "silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, tanh, relu, relu2";
             return Err(Error::unsupported("config", format!("`{key}` is `{other}`; known are {known}")));
         }
     })
@@ -59,6 +60,8 @@ pub struct GatedMlp {
     up: Linear,
     down: Linear,
     activation: Activation,
+    /// What is cut off the gate before it is activated.
+    sparse: Option<Box<GaussianTopK>>,
 }
 
 impl GatedMlp {
@@ -77,7 +80,7 @@ impl GatedMlp {
     pub fn fused(l: &Loader<'_>, both: &str, names: [&str; 3], activation: Activation) -> Result<Self> {
         let Some(host) = l.optional(l.host(both))? else { return Self::named(l, names, activation) };
         let [gate, up] = fixed(both, l.linear_parts(both, &[host.shape[1] / 2; 2])?)?;
-        Ok(Self { gate, up, down: l.linear(names[2])?, activation })
+        Ok(Self { gate, up, down: l.linear(names[2])?, activation, sparse: None })
     }
 
     /// Reads gate, up and down from under other names.
@@ -86,7 +89,7 @@ impl GatedMlp {
     /// As [`Loader::linear`], for each of the three.
     pub fn named(l: &Loader<'_>, names: [&str; 3], activation: Activation) -> Result<Self> {
         let [gate, up, down] = names.map(|name| l.linear(name));
-        Ok(Self { gate: gate?, up: up?, down: down?, activation })
+        Ok(Self { gate: gate?, up: up?, down: down?, activation, sparse: None })
     }
 
     /// The same with what the gate's activation is given multiplied by `gate`, and what comes out by `down`.
@@ -98,15 +101,28 @@ impl GatedMlp {
         Ok(Self { gate, down, ..self })
     }
 
+    /// The same with so much of what the gate's activation is given cut off before; see [`GaussianTopK`].
+    ///
+    /// # Errors
+    /// As [`GaussianTopK::new`].
+    pub fn sparse(self, l: &Loader<'_>, sparsity: f32) -> Result<Self> {
+        let sparse = GaussianTopK::new(l, sparsity, self.gate.weight.shape()[1])?;
+        Ok(Self { sparse: Some(sparse.into()), ..self })
+    }
+
     /// Applies the block. `[n, dim] -> [n, dim]`
     ///
     /// # Errors
     /// If `x` has not as many columns as the projections have inputs; else as [all operators](crate::backend::Backend#errors).
     pub fn forward(&self, s: &Step<'_>, x: &Tensor) -> Result<Tensor> {
-        let h = if self.gate.is_bare() && self.up.is_bare() {
+        let h = if self.gate.is_bare() && self.up.is_bare() && self.sparse.is_none() {
             s.backend.linear_gated(x, &self.gate.weight, &self.up.weight, self.activation)?
         } else {
             let [gate, up] = Linear::forward_many(s, x, [&self.gate, &self.up])?;
+            let gate = match &self.sparse {
+                Some(sparse) => sparse.forward(s, gate)?,
+                None => gate,
+            };
             s.backend.gated(gate, &up, self.activation)?
         };
         self.down.forward(s, &h)

@@ -30,6 +30,7 @@ mod bytes;
 mod config;
 mod error;
 mod format;
+pub mod normal;
 mod scale;
 mod shape;
 mod source;
