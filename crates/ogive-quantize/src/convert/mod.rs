@@ -8,6 +8,7 @@ mod apertus;
 mod check;
 mod exaone4;
 mod falcon_h1;
+mod gemma3n;
 mod gemma4;
 mod granite;
 mod hunyuan;
@@ -66,6 +67,8 @@ const CLASSES: &[(&str, &str)] = &[
     ("GemmaForCausalLM", "gemma"),
     ("Gemma2ForCausalLM", "gemma2"),
     ("Gemma3ForCausalLM", "gemma3"),
+    ("Gemma3nForCausalLM", gemma3n::ARCHITECTURE),
+    ("Gemma3nForConditionalGeneration", gemma3n::ARCHITECTURE),
     ("Gemma4ForCausalLM", gemma4::ARCHITECTURE),
     ("Gemma4ForConditionalGeneration", gemma4::ARCHITECTURE),
     ("Phi3ForCausalLM", "phi3"),
@@ -147,6 +150,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     let architecture = by_layers.unwrap_or(architecture);
     let config = nemotron_h::settled(architecture, granite::settled(class, config)?);
     let config = hunyuan::settled(class, config)?;
+    let config = gemma3n::settled(class, config)?;
     let config = gemma4::settled(class, mamba2::settled(class, falcon_h1::settled(class, config)?))?;
     let config = &mamba::settled(class, llama4::settled(class, config)?)?;
     let translation =
@@ -167,6 +171,7 @@ pub(crate) fn convert(checkpoint: &mut Checkpoint, folder: &Path) -> Result<(Met
     falcon_h1::check(&model, &tensors)?;
     mamba::check(&model, &tensors)?;
     mamba2::check(&model, &tensors)?;
+    gemma3n::check(&model, &tensors)?;
     gemma4::check(&model, &tensors)?;
     llama4::check(&model, &tensors)?;
     stablelm::check(&model, &tensors)?;

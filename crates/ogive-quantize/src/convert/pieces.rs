@@ -35,7 +35,7 @@ pub(super) fn set(metadata: &mut Metadata, tokenizer: &Tokenizer, json: &[u8], r
         return Err(wrong("word pieces that are not cut by BERT's rules have no place in a GGUF file"));
     }
     let lowercase = usual(normalizer, "lowercase");
-    let names = spellings(&model.vocab, &file.added_tokens, tokenizer, rows)?;
+    let names = spellings(&model.vocab, &file.added_tokens, tokenizer, rows, false)?;
     let special = |id| tokenizer.token_kind(id).is_some_and(TokenKind::is_special);
     let kind =
         |id| if special(id) { number(Some(TokenKind::Control)) } else { number(tokenizer.token_kind(id)) };

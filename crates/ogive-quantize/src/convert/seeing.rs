@@ -16,6 +16,7 @@ pub(super) const QWEN3: &str = "qwen3vl";
 /// Classes, and that of their text where it is always the same. Of others the type of the text says it.
 pub(super) const CLASSES: &[(&str, Option<&str>)] = &[
     ("Gemma3ForConditionalGeneration", Some("Gemma3ForCausalLM")),
+    ("Gemma3nForConditionalGeneration", Some("Gemma3nForConditionalGeneration")),
     ("Gemma4ForConditionalGeneration", Some("Gemma4ForConditionalGeneration")),
     ("Qwen2VLForConditionalGeneration", Some("Qwen2VLForConditionalGeneration")),
     ("Qwen2_5_VLForConditionalGeneration", Some("Qwen2_5_VLForConditionalGeneration")),

@@ -4,8 +4,8 @@
 //! silent (Gemma's head size) is written down, because GGUF's readers take other things for granted.
 
 use super::{
-    Keys, Model, apertus, exaone4, falcon_h1, gemma4, granite, hunyuan, hybrid, latent, lfm2, llama4, mamba,
-    mamba2, mixtures, nemotron_h, refuse, rope, seeing, stablelm,
+    Keys, Model, apertus, exaone4, falcon_h1, gemma3n, gemma4, granite, hunyuan, hybrid, latent, lfm2,
+    llama4, mamba, mamba2, mixtures, nemotron_h, refuse, rope, seeing, stablelm,
 };
 use crate::{Error, Result};
 use ogive_tensor::{Config, HostWeight};
@@ -104,6 +104,7 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<Vec<HostWeig
         llama4::ARCHITECTURE => llama4::set(keys, model, head_dim)?,
         mamba::ARCHITECTURE => mamba::set(keys, model)?,
         mamba2::ARCHITECTURE => mamba2::set(keys, model)?,
+        gemma3n::ARCHITECTURE => gemma3n::set(keys, model)?,
         gemma4::ARCHITECTURE => gemma4::set(keys, model)?,
         falcon_h1::ARCHITECTURE => {
             turning(keys, config, head_dim)?;

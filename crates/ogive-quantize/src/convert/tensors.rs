@@ -4,8 +4,8 @@
 //! one tensor each kind, of parts that are still fetched one by one.
 
 use super::{
-    Model, apertus, falcon_h1, gemma4, granite, hybrid, latent, lfm2, llama4, mamba, mamba2, mixtures,
-    nemotron_h, seeing, stablelm,
+    Model, apertus, falcon_h1, gemma3n, gemma4, granite, hybrid, latent, lfm2, llama4, mamba, mamba2,
+    mixtures, nemotron_h, seeing, stablelm,
 };
 use crate::input::{Piece, Tensor};
 use crate::{Error, Result};
@@ -37,6 +37,7 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
             || nemotron_h::is_beside(model, name)
             || mixtures::is_beside(model, name)
             || apertus::is_beside(model, name)
+            || gemma3n::is_beside(model, name)
             || BUFFERS.iter().any(|b| name.ends_with(b))
             || tied && name == "lm_head.weight"
     };
@@ -62,13 +63,14 @@ pub(super) fn tensors(model: &Model<'_>, source: &dyn Source) -> Result<Vec<Tens
             None => falcon_h1::parts(model, &name, tied)?,
             some => some,
         };
+        let parts = if parts.is_none() { gemma3n::parts(model, &name)? } else { parts };
         if let Some(parts) = parts {
             for (to, change) in parts {
                 plain.push(one(model, to, &info, change)?);
             }
             continue;
         }
-        if let Some((stacked, expert)) = expert_of(model, &name) {
+        if let Some((stacked, expert)) = expert_of(model, &name).or_else(|| gemma3n::stacked(model, &name)) {
             stacks.entry(stacked).or_default().insert(expert, info);
             continue;
         }
@@ -109,6 +111,7 @@ fn tied(model: &Model<'_>) -> Result<bool> {
         "gemma"
             | "gemma2"
             | "gemma3"
+            | gemma3n::ARCHITECTURE
             | "gemma4"
             | "gpt2"
             | "smollm3"
@@ -191,6 +194,7 @@ fn stack(model: &Model<'_>, name: String, experts: BTreeMap<u64, WeightInfo>) ->
     let said = ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
     let said =
         said.into_iter().map(|key| model.config.opt_usize(key)).find_map(Result::transpose).transpose()?;
+    let said = gemma3n::in_stack(model, &name)?.or(said);
     let said = said.ok_or_else(|| wrong("config.json does not say how many there are".into()))?;
     let Some(first) = experts.values().next().cloned() else { return Err(wrong("there are none".into())) };
     let mut pieces = Vec::with_capacity(experts.len());

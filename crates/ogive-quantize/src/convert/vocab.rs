@@ -5,7 +5,7 @@
 //! token's score is the rank of the first merge that makes it. That is not the same in every case, and neither are
 //! normalizers, which GGUF does not have. So the vocabulary that was made is opened and both are tried on a text.
 
-use super::pieces;
+use super::{gemma3n, pieces};
 use crate::{Error, Result};
 use gguf_file::{Metadata, StringArray};
 use ogive_tokenizer::{EncodeOptions, TokenKind, Tokenizer, pre_tokenizer_name};
@@ -90,11 +90,13 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
         }
     }
     let file: File<Model> = serde_json::from_slice(&bytes).map_err(parse)?;
-    let names = spellings(&file.model.vocab, &file.added_tokens, &tokenizer, rows)?;
+    let own = |name: &str| metadata.str("general.architecture").is_ok_and(|own| own == name);
+    let cut = own(gemma3n::ARCHITECTURE);
+    let names = spellings(&file.model.vocab, &file.added_tokens, &tokenizer, rows, cut)?;
     let kinds: Vec<i32> = (0..names.len() as u32).map(|id| number(tokenizer.token_kind(id))).collect();
     let pieces = file.model.byte_fallback;
     // Gemma 4's merges are its own, and go by their ranks.
-    let gemma4 = pieces && metadata.str("general.architecture").is_ok_and(|own| own == "gemma4");
+    let gemma4 = pieces && own("gemma4");
     let (kind, pre) = match pieces {
         true if gemma4 => ("gemma4", "gemma4"),
         true => ("llama", "default"),
@@ -123,16 +125,18 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
     check(&tokenizer, metadata)
 }
 
-/// How each token is spelt, by id; what no file names is filled up, as llama.cpp's converter does.
+/// How each token is spelt, by id; what no file names is filled up, as llama.cpp's converter does. Where the table was `cut`, tokens behind its end
+/// are left out.
 pub(super) fn spellings(
     vocab: &HashMap<String, u32>,
     added: &[Added],
     tokenizer: &Tokenizer,
     rows: u64,
+    cut: bool,
 ) -> Result<Vec<String>> {
     let count = tokenizer.vocab_size();
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-    if count > rows {
+    if count > rows && !cut {
         return Err(wrong(format!("it has {count} tokens, and the embedding {rows} rows")));
     }
     let mut names: Vec<Option<String>> = vec![None; rows];
@@ -260,7 +264,7 @@ mod tests {
         let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
         assert_eq!(tokenizer.token_bytes(3).unwrap(), b"  ");
         let vocab = HashMap::from([("a".to_owned(), 0), ("▁".to_owned(), 1)]);
-        let names = spellings(&vocab, &[], &tokenizer, 5).unwrap();
+        let names = spellings(&vocab, &[], &tokenizer, 5, false).unwrap();
         assert_eq!(names, ["a", "▁", "[PAD2]", "▁▁", "[PAD4]"]);
     }
 }

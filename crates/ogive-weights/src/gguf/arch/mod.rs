@@ -11,6 +11,7 @@ mod ernie;
 mod exaone4;
 mod falcon_h1;
 mod gemma;
+mod gemma3n;
 mod gemma4;
 mod glm;
 mod gpt2;
@@ -62,6 +63,7 @@ fn texts() -> Vec<Translation> {
         gemma::gemma(),
         gemma::gemma2(),
         gemma::gemma3(),
+        gemma3n::gemma3n(),
         gemma4::gemma4(),
         phi2::phi2(),
         phi3::phi3(),
