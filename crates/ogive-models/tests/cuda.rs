@@ -129,8 +129,9 @@ fn golden_models_as_programs_have_them(number: usize) {
 /// Golden models that are grown and packed, how, and how far rounded activations may lead: attention with biases, experts, one that all tokens
 /// share, soft caps and a head that is the table of tokens, latents, the delta rule, short convolutions, a state space, one beside attention,
 /// experts without a gate, state spaces alone, experts scored each by itself
-/// behind norms of all heads, such as a bias chooses from a softmax, experts with a factor each, and inputs of layers and keys of other layers.
-const PACKED: [(&str, Mix, f64); 18] = [
+/// behind norms of all heads, such as a bias chooses from a softmax, experts with a factor each, inputs of layers and keys of other layers, and streams
+/// beside each other.
+const PACKED: [(&str, Mix, f64); 19] = [
     ("llama", q4_k_m, INTEGERS),
     ("mixtral", q4_k_m, INTEGERS),
     ("mixtral", q8_0, INTEGERS),
@@ -149,6 +150,7 @@ const PACKED: [(&str, Mix, f64); 18] = [
     ("ernie4-5-moe", q4_k_m, INTEGERS),
     ("gemma4-moe", q4_k_m, INTEGERS),
     ("gemma4-shared", q8_0, INTEGERS),
+    ("gemma3n", q4_k_m, INTEGERS),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.

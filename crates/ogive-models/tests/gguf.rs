@@ -328,6 +328,7 @@ fn damaged_hybrids_end_in_an_error_or_in_a_model_that_runs() {
         "ernie4-5-moe",
         "apertus",
         "falcon-h1-norm",
+        "gemma3n",
         "gemma4-shared",
         "mamba2",
         "qwen3-next",

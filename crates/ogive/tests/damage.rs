@@ -36,6 +36,7 @@ const HYBRIDS: [(&str, &[&str]); 23] = [
     ("hunyuan-moe", &OF_HUNYUAN),
     ("gemma4-moe", &GEMMA4),
     ("gemma4-shared", &GEMMA4),
+    ("gemma3n", &GEMMA3N),
 ];
 
 const OF_COMMAND_R: [&str; 3] = ["layer_norm_eps", "logit_scale", "use_qk_norm"];
@@ -43,6 +44,19 @@ const OF_COMMAND_R: [&str; 3] = ["layer_norm_eps", "logit_scale", "use_qk_norm"]
 const OF_APERTUS: [&str; 2] = ["hidden_act", "rope_scaling"];
 
 const OF_HUNYUAN: [&str; 3] = ["moe_topk", "num_experts", "rope_scaling"];
+
+const GEMMA3N: [&str; 10] = [
+    "activation_sparsity_pattern",
+    "altup_active_idx",
+    "altup_coef_clip",
+    "altup_correct_scale",
+    "altup_num_inputs",
+    "final_logit_softcapping",
+    "hidden_size_per_layer_input",
+    "layer_types",
+    "num_kv_shared_layers",
+    "sliding_window",
+];
 
 const GEMMA4: [&str; 16] = [
     "attention_k_eq_v",

@@ -33,7 +33,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// Models, their layers, and whether the table of tokens is the head.
-const MODELS: [(&str, usize, bool); 23] = [
+const MODELS: [(&str, usize, bool); 24] = [
     ("llama", 2, false),
     ("gemma2", 2, true),
     ("qwen3", 3, false),
@@ -57,6 +57,7 @@ const MODELS: [(&str, usize, bool); 23] = [
     ("llama4-chunks", 4, true),
     ("gemma4-moe", 3, true),
     ("gemma4-shared", 6, true),
+    ("gemma3n", 5, true),
 ];
 
 /// The first layer on the first part, the others on the second.

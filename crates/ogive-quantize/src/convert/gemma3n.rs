@@ -60,7 +60,7 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
     if let Some(Value::Array(widths)) = settings.get("intermediate_size").cloned() {
         settings.remove("intermediate_size");
         match widths.first() {
-            Some(first) if widths.iter().all(|width| width == first) => {
+            Some(first) if widths.len() == n && widths.iter().all(|width| width == first) => {
                 settings.insert("intermediate_size".into(), first.clone());
             }
             _ => _ = settings.insert(WIDTHS.into(), widths.into()),

@@ -20,7 +20,13 @@ struct Model {
 }
 
 /// Sets the vocabulary's keys, for an embedding of so many rows.
-pub(super) fn set(metadata: &mut Metadata, tokenizer: &Tokenizer, json: &[u8], rows: u64) -> Result<()> {
+pub(super) fn set(
+    metadata: &mut Metadata,
+    tokenizer: &Tokenizer,
+    json: &[u8],
+    rows: u64,
+    cut: bool,
+) -> Result<()> {
     let file: File<Model> =
         serde_json::from_slice(json).map_err(|e| wrong(format!("reading word pieces failed: {e}")))?;
     let File { model, normalizer, pre_tokenizer, .. } = &file;
@@ -35,7 +41,7 @@ pub(super) fn set(metadata: &mut Metadata, tokenizer: &Tokenizer, json: &[u8], r
         return Err(wrong("word pieces that are not cut by BERT's rules have no place in a GGUF file"));
     }
     let lowercase = usual(normalizer, "lowercase");
-    let names = spellings(&model.vocab, &file.added_tokens, tokenizer, rows, false)?;
+    let names = spellings(&model.vocab, &file.added_tokens, tokenizer, rows, cut)?;
     let special = |id| tokenizer.token_kind(id).is_some_and(TokenKind::is_special);
     let kind =
         |id| if special(id) { number(Some(TokenKind::Control)) } else { number(tokenizer.token_kind(id)) };

@@ -78,10 +78,13 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
     let tokenizer = Tokenizer::from_folder(folder)?;
     let bytes = std::fs::read(folder.join("tokenizer.json")).map_err(|e| wrong(e.to_string()))?;
     let parse = |e: serde_json::Error| wrong(format!("reading it failed: {e}"));
+    // Of Gemma 3n those that its layers have inputs for.
+    let of = |name: &str| metadata.str("general.architecture").is_ok_and(|own| own == name);
+    let (cut, gemma4) = (of(gemma3n::ARCHITECTURE), of("gemma4"));
     let kind: Kind = serde_json::from_slice(&bytes).map_err(parse)?;
     match kind.model.r#type.as_deref() {
         None | Some("BPE") => {}
-        Some("WordPiece") => return pieces::set(metadata, &tokenizer, &bytes, rows),
+        Some("WordPiece") => return pieces::set(metadata, &tokenizer, &bytes, rows, cut),
         Some(kind) => {
             let known = "BPE, WordPiece";
             return Err(wrong(format!(
@@ -90,13 +93,11 @@ pub(super) fn set(metadata: &mut Metadata, folder: &Path, rows: u64) -> Result<(
         }
     }
     let file: File<Model> = serde_json::from_slice(&bytes).map_err(parse)?;
-    let own = |name: &str| metadata.str("general.architecture").is_ok_and(|own| own == name);
-    let cut = own(gemma3n::ARCHITECTURE);
     let names = spellings(&file.model.vocab, &file.added_tokens, &tokenizer, rows, cut)?;
     let kinds: Vec<i32> = (0..names.len() as u32).map(|id| number(tokenizer.token_kind(id))).collect();
     let pieces = file.model.byte_fallback;
     // Gemma 4's merges are its own, and go by their ranks.
-    let gemma4 = pieces && own("gemma4");
+    let gemma4 = pieces && gemma4;
     let (kind, pre) = match pieces {
         true if gemma4 => ("gemma4", "gemma4"),
         true => ("llama", "default"),
