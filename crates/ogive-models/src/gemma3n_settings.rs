@@ -6,7 +6,7 @@ use ogive_nn::Config;
 use ogive_nn::tensor::{Error, Result, serde_json::json};
 
 /// How much each layer's MLP cuts off: what `activation_sparsity_pattern` says, else 95 of 100 in the first ten of more than ten layers.
-pub(crate) fn sparsity(c: &Config) -> Result<impl Fn(usize) -> f32> {
+pub(crate) fn sparsity(c: &Config) -> Result<impl Fn(usize) -> f32 + use<>> {
     let (said, n) = (c.opt_f32s("activation_sparsity_pattern")?, c.usize("num_hidden_layers")?);
     if let Some(other) = said.as_ref().map(Vec::len).filter(|len| *len != n) {
         let why = format!("{other} numbers in `activation_sparsity_pattern` for {n} layers");

@@ -150,7 +150,7 @@ const PACKED: [(&str, Mix, f64); 19] = [
     ("ernie4-5-moe", q4_k_m, INTEGERS),
     ("gemma4-moe", q4_k_m, INTEGERS),
     ("gemma4-shared", q8_0, INTEGERS),
-    ("gemma3n", q4_k_m, INTEGERS),
+    ("gemma3n", q8_0, INTEGERS),
 ];
 
 /// They are held against the same weights decoded on the CPU: up to 64 rows in integers, more in bf16.

@@ -32,7 +32,7 @@ impl AltUp {
     /// `altup_coef_clip` is below 0; else as [all that read](Loader#errors).
     pub fn load(l: &Loader<'_>, c: &Config) -> Result<Self> {
         let (streams, active) = streams_of(c)?;
-        let all = streams.checked_mul(streams).unwrap_or(usize::MAX);
+        let all = streams.saturating_mul(streams);
         let clip = if c.has("altup_coef_clip") { c.opt_f32("altup_coef_clip")? } else { None };
         if clip.is_some_and(|clip| clip.is_nan() || clip < 0.0) {
             return Err(Error::invalid(

@@ -68,6 +68,7 @@ fn settings_that_a_file_cannot_say_are_refused_by_name() {
         (json!({"altup_correct_scale": false}), "altup_correct_scale"),
         (json!({"altup_coef_clip": -1.0}), "altup_coef_clip"),
         (json!({"altup_num_inputs": 4}), "altup_"),
+        (json!({"altup_active_idx": 3}), "altup_active_idx: it is 3, of 3 streams"),
         (json!({"layer_types": [full, full, full, full, "other"]}), "layer_types"),
         (json!({"layer_types": [full, slides, slides, slides, full]}), "num_kv_shared_layers"),
         (json!({"num_kv_shared_layers": 9}), "num_kv_shared_layers: it is 9, of 5 layers"),

@@ -129,6 +129,9 @@ fn settings(config: &mut serde_json::Value) {
         }
         config["top_k_experts"] = experts.clone().unwrap_or_default();
     }
+    if kind == Kind::Dense && config.get("hidden_size_per_layer_input").is_some() {
+        config["hidden_size_per_layer_input"] = 64.into();
+    }
     if kind == Kind::Latent {
         config["topk_group"] = config["n_group"].clone();
     }

@@ -138,6 +138,10 @@ pub(super) fn set(keys: &mut Keys<'_>, model: &Model<'_>) -> Result<()> {
     if !config.bool_or("altup_correct_scale", true)? {
         return refuse("altup_correct_scale", "readers of GGUF want streams multiplied by it");
     }
+    let (streams, active) = (config.usize("altup_num_inputs")?, config.usize("altup_active_idx")?);
+    if active >= streams {
+        return refuse("altup_active_idx", format!("it is {active}, of {streams} streams"));
+    }
     let types = layer_types(config, &KINDS)?.unwrap_or_default();
     let slides: Vec<bool> = types.iter().map(|kind| *kind == KINDS[0]).collect();
     let shared = config.usize("num_kv_shared_layers")?;
