@@ -20,8 +20,9 @@ pub(crate) fn sparsity(c: &Config) -> Result<impl Fn(usize) -> f32 + use<>> {
 pub(crate) fn with_defaults(c: &Config) -> Config {
     let mut c = c.clone();
     let Some(settings) = c.0.as_object_mut() else { return c };
-    // `null` turns a cap off.
+    // `null` turns either off.
     settings.entry("final_logit_softcapping").or_insert(json!(30.0));
+    settings.entry("altup_coef_clip").or_insert(json!(120.0));
     let usual = [
         ("num_attention_heads", json!(8)),
         ("num_key_value_heads", json!(2)),

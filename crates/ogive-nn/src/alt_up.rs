@@ -33,7 +33,7 @@ impl AltUp {
     pub fn load(l: &Loader<'_>, c: &Config) -> Result<Self> {
         let (streams, active) = streams_of(c)?;
         let all = streams.saturating_mul(streams);
-        let clip = if c.has("altup_coef_clip") { c.opt_f32("altup_coef_clip")? } else { None };
+        let clip = c.opt_f32("altup_coef_clip")?;
         if clip.is_some_and(|clip| clip.is_nan() || clip < 0.0) {
             return Err(Error::invalid(
                 "config",
@@ -168,13 +168,18 @@ impl AltUpEnds {
     pub fn load(l: &Loader<'_>, c: &Config) -> Result<Self> {
         let (dim, (streams, _)) = (c.usize("hidden_size")?, streams_of(c)?);
         let square = |host: &HostWeight| {
-            l.fits(&host.name, host.shape[1], dim)?;
-            l.fits(&host.name, host.shape[2], dim)
+            let fits = host.shape[1..] == [dim, dim] && !host.bytes.is_empty();
+            let why = format!(
+                "{:?} in place of {:?}; do weights and config belong together?",
+                &host.shape[1..],
+                [dim, dim]
+            );
+            if fits { Ok(()) } else { Err(Error::invalid(&host.name, why)) }
         };
         let all = |name: &str| {
             if let Some(stack) = l.optional(l.host(name))? {
-                l.fits(&stack.name, stack.shape[0], streams - 1)?;
                 square(&stack)?;
+                l.fits(&format!("{name}.weight"), stack.shape[0], streams - 1)?;
                 let flat = stack.regrouped(1)?;
                 let matrix = |i: usize| Ok(Linear::new(l.weight(&flat.rows(i * dim..(i + 1) * dim)?)?, None));
                 return (0..streams - 1).map(matrix).collect::<Result<Vec<_>>>();
@@ -200,8 +205,7 @@ impl AltUpEnds {
     /// # Errors
     /// If `x` has not as many columns as the matrices have inputs; else as [all operators](crate::backend::Backend#errors).
     pub fn begin(&self, s: &Step<'_>, x: Tensor) -> Result<Vec<Tensor>> {
-        let ws: Vec<_> = self.projections.iter().collect();
-        let made = ws.iter().map(|w| w.forward(s, &x)).collect::<Result<Vec<_>>>()?;
+        let made = self.projections.iter().map(|w| w.forward(s, &x)).collect::<Result<Vec<_>>>()?;
         self.as_large(s, x, made)
     }
 
@@ -239,7 +243,7 @@ struct Size {
     unit: RmsNorm,
     /// One for each column.
     part: Tensor,
-    /// What a size is counted in below which rows are left small, and one less than that.
+    /// What makes a size a part of the smallest that rows are made large from, less than nothing; one; and one less than nothing.
     floor: [Tensor; 3],
 }
 

@@ -186,6 +186,7 @@ fn packed_and_dense_models_do_not_see_their_neighbours() {
             How::Default,
             &F16,
         ),
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma3n"), How::Default, &F16),
     ] {
         check(&golden.join(file), how, element);
     }

@@ -62,6 +62,7 @@ fn the_text_goes_on_to_the_letter_with_every_cache_and_after_windows() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/llama4-chunks"),
         // Layers attend to what others store, behind windows too.
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma4-shared"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/gemma3n"),
         // There are no keys and values at all.
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/mamba2"),
         concat!(env!("CARGO_MANIFEST_DIR"), "/../ogive-models/tests/golden/mamba"),

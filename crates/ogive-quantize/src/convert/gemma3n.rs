@@ -32,6 +32,7 @@ pub(super) fn settled(class: &str, mut config: Config) -> Result<Config> {
     let n = config.usize("num_hidden_layers")?;
     let Some(settings) = config.0.as_object_mut() else { return Ok(config) };
     settings.entry("final_logit_softcapping").or_insert(json!(30.0));
+    settings.entry("altup_coef_clip").or_insert(json!(120.0));
     let few = n.min(10_000);
     let kind = |i: usize| KINDS[usize::from((i + 1).is_multiple_of(5))];
     let sparse = |i: usize| if n > 10 && i < 10 { 0.95 } else { 0.0 };
