@@ -104,9 +104,14 @@ impl GatedMlp {
     /// The same with so much of what the gate's activation is given cut off before; see [`GaussianTopK`].
     ///
     /// # Errors
-    /// As [`GaussianTopK::new`].
+    /// If the gate's matrix has no inputs; else as [`GaussianTopK::new`].
     pub fn sparse(self, l: &Loader<'_>, sparsity: f32) -> Result<Self> {
-        let sparse = GaussianTopK::new(l, sparsity, self.gate.weight.shape()[1])?;
+        let [_, rows, cols] = self.gate.weight.shape();
+        // Where there are no bytes, nothing bounds the shape.
+        if cols == 0 {
+            return Err(Error::invalid(&l.name("mlp"), "its matrices have no inputs"));
+        }
+        let sparse = GaussianTopK::new(l, sparsity, rows)?;
         Ok(Self { sparse: Some(sparse.into()), ..self })
     }
 
