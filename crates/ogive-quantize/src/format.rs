@@ -30,7 +30,7 @@ const fn format(name: &'static str, base: GgmlType, file_type: u32) -> FileForma
     FileFormat { name, base, file_type }
 }
 
-/// All formats that can be written, the largest first.
+/// All formats, the largest first. Those whose base has no encoder are not [found](FileFormat::find).
 pub static FILE_FORMATS: &[FileFormat] = &[
     format("f32", GgmlType::F32, 0),
     format("f16", GgmlType::F16, 1),
@@ -52,9 +52,22 @@ pub static FILE_FORMATS: &[FileFormat] = &[
     format("mxfp4", GgmlType::MXFP4, 38),
     format("q3_k_l", GgmlType::Q3_K, 13),
     format("q3_k_m", GgmlType::Q3_K, 12),
+    format("iq3_m", GgmlType::IQ3_S, 27),
     format("q3_k_s", GgmlType::Q3_K, 11),
+    format("iq3_s", GgmlType::IQ3_S, 26),
+    format("iq3_xs", GgmlType::IQ3_S, 22),
+    format("iq3_xxs", GgmlType::IQ3_XXS, 23),
     format("q2_k", GgmlType::Q2_K, 10),
     format("q2_k_s", GgmlType::Q2_K, 21),
+    format("iq2_m", GgmlType::IQ2_S, 29),
+    // The name says more than the type.
+    format("iq2_s", GgmlType::IQ2_XS, 28),
+    format("iq2_xs", GgmlType::IQ2_XS, 20),
+    format("iq2_xxs", GgmlType::IQ2_XXS, 19),
+    format("tq2_0", GgmlType::TQ2_0, 37),
+    format("iq1_m", GgmlType::IQ1_M, 31),
+    format("tq1_0", GgmlType::TQ1_0, 36),
+    format("iq1_s", GgmlType::IQ1_S, 24),
 ];
 
 /// Shorter names of the middle sizes, as in llama.cpp.
@@ -68,8 +81,9 @@ impl FileFormat {
     pub fn find(name: &str) -> Result<&'static Self> {
         let full =
             ALIASES.iter().find(|(short, _)| short.eq_ignore_ascii_case(name)).map_or(name, |(_, f)| f);
-        FILE_FORMATS.iter().find(|f| f.name.eq_ignore_ascii_case(full)).ok_or_else(|| {
-            let known: Vec<&str> = FILE_FORMATS.iter().map(|f| f.name).collect();
+        let written = || FILE_FORMATS.iter().filter(|f| encoder(f.base).is_some());
+        written().find(|f| f.name.eq_ignore_ascii_case(full)).ok_or_else(|| {
+            let known: Vec<&str> = written().map(|f| f.name).collect();
             Error::UnknownFormat { name: name.to_owned(), known: known.join(", ") }
         })
     }
@@ -94,6 +108,18 @@ pub fn tensor_type(name: &str) -> Result<GgmlType> {
     })
 }
 
+/// Whether llama.cpp packs a tensor so by importances only, in a file of this format: without them so few bits would be spent where they help little.
+/// Source: `tensor_requires_imatrix` of its quantiser.
+pub(crate) fn wants_importance(format: &FileFormat, ty: GgmlType, tensor: &str) -> bool {
+    use GgmlType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_XXS, Q2_K};
+    let few = match ty {
+        IQ3_XXS | IQ2_XXS | IQ2_XS | IQ2_S | IQ1_M | IQ1_S => true,
+        Q2_K => format.name == "q2_k_s",
+        _ => false,
+    };
+    few && !["token_embd.weight", "per_layer_token_embd.weight", "output.weight"].contains(&tensor)
+}
+
 /// Whether elements are whole numbers: lists and tables, which are no weights and are not packed.
 pub(crate) fn is_integer(ty: GgmlType) -> bool {
     matches!(ty, GgmlType::I8 | GgmlType::I16 | GgmlType::I32 | GgmlType::I64)
@@ -116,8 +142,8 @@ mod tests {
     #[test]
     fn every_format_can_be_written_and_found() {
         for f in FILE_FORMATS {
-            assert_eq!(FileFormat::find(&f.name.to_uppercase()).unwrap(), f);
-            assert!(encoder(f.base).is_some(), "{f:?}");
+            let found = FileFormat::find(&f.name.to_uppercase());
+            assert_eq!(found.ok(), encoder(f.base).map(|_| f));
         }
         assert_eq!(FileFormat::find("Q4_K").unwrap().name, "q4_k_m");
         let e = FileFormat::find("q9").unwrap_err().to_string();

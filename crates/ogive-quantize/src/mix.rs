@@ -1,12 +1,15 @@
 //! Which tensor gets which type: llama.cpp's choice, so that a file is what people know under its name.
 //!
-//! Source: `llama_tensor_get_type` of llama.cpp's quantiser, without the branches for formats that choose by importance.
+//! Source: `llama_tensor_get_type` of llama.cpp's quantiser.
 //! Its mixes spend bits where errors hurt most: on the head, and on `attn_v` and `ffn_down` in the outer layers and every
-//! third of the others. The choice is a function of names and shapes alone, so that it can be asked before anything is read
-//! (`ogive synth` draws its random blocks by it).
+//! third of the others. The choice is a function of names and shapes, and of whether there are importances, and of nothing else, so that it
+//! can be asked before anything is read (`ogive synth` draws its random blocks by it).
+
+mod choice;
 
 use crate::format::FileFormat;
 use crate::{Error, Result, tensor_type};
+use choice::{Counts, is_embedding, is_value, layer};
 use gguf_file::{GgmlType, Metadata};
 use regex::Regex;
 
@@ -125,6 +128,8 @@ pub struct Mix {
     pub embedding: Option<GgmlType>,
     /// Types by name. The first rule that matches counts, before everything else.
     pub rules: Vec<Rule>,
+    /// Whether matrices are packed by importances. Some then get fewer bits, and of Q4_0 and Q5_0 some more.
+    pub has_importance: bool,
 }
 
 /// A tensor's name and its dimensions, fastest first.
@@ -133,7 +138,7 @@ pub type Shape<'a> = (&'a str, &'a [u64]);
 impl Mix {
     /// llama.cpp's choice for a format.
     pub fn new(format: &'static FileFormat) -> Self {
-        Self { format, pure: false, output: None, embedding: None, rules: Vec::new() }
+        Self { format, pure: false, output: None, embedding: None, rules: Vec::new(), has_importance: false }
     }
 
     /// The type of each tensor; `None` for those that are no matrices to be packed, or that a rule keeps: they stay as they
@@ -146,11 +151,8 @@ impl Mix {
         let mut order: Vec<usize> = (0..tensors.len()).collect();
         order.sort_by_key(|&i| tensors.get(i).map(|(name, _)| (layer(name).map_or(-1, i128::from), *name)));
         let has = |name: &str| tensors.iter().any(|(n, _)| *n == name);
-        let mut counts = Counts {
-            has_output: has("output.weight"),
-            values: tensors.iter().filter(|(n, _)| is_value(n)).count(),
-            ..Counts::default()
-        };
+        let values = tensors.iter().filter(|(n, _)| is_value(n)).count();
+        let mut counts = Counts::new(has("output.weight"), values);
         let mut types = vec![None; tensors.len()];
         for i in order {
             if let (Some((name, dims)), Some(ty)) = (tensors.get(i), types.get_mut(i)) {
@@ -186,111 +188,6 @@ impl Mix {
         }
     }
 
-    fn mixed(&self, facts: &Facts, name: &str, dims: &[u64], counts: &mut Counts) -> GgmlType {
-        use GgmlType::{IQ4_NL, IQ4_XS, MXFP4, Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
-        let (format, base) = (self.format.name, self.format.base);
-        let falcon = facts.architecture == "falcon";
-        let iq4 = matches!(base, IQ4_NL | IQ4_XS);
-        let eight_experts = facts.experts == 8;
-        let has = |part: &str| name.contains(part);
-        if facts.architecture == GLM5_NEXT && GLM5_NEXT_IN_EIGHT_BITS.iter().any(|part| has(part)) {
-            return Q8_0;
-        }
-        if counts.is_head(name) {
-            let whole = dims.first().is_some_and(|n| n.is_multiple_of(base.block_len()));
-            return if format == "mxfp4_moe" || falcon || !whole || base == Q8_0 { Q8_0 } else { Q6_K };
-        }
-        if format == "mxfp4_moe" {
-            // One architecture has stacks that are no experts.
-            let is_expert = facts.architecture != "bailingmoe3"
-                || ["ffn_up", "ffn_gate", "ffn_down"].iter().any(|part| has(part));
-            return if is_expert && dims.get(2).is_some_and(|n| *n > 1) { MXFP4 } else { Q8_0 };
-        }
-        if is_embedding(name) {
-            return base;
-        }
-        if is_value(name) {
-            let i = counts.value;
-            counts.value += 1;
-            let ty = match format {
-                "q2_k" => {
-                    if facts.sharing() >= 4 {
-                        Q4_K
-                    } else {
-                        Q3_K
-                    }
-                }
-                "q2_k_s" if facts.sharing() >= 4 => Q4_K,
-                "q3_k_m" => {
-                    if i < 2 {
-                        Q5_K
-                    } else {
-                        Q4_K
-                    }
-                }
-                "q3_k_l" => Q5_K,
-                _ if iq4 && facts.sharing() >= 4 => Q5_K,
-                "q4_k_m" | "q5_k_m" if more_bits(i, counts.values) => Q6_K,
-                "q4_k_s" if i < 4 => Q5_K,
-                _ => base,
-            };
-            return match ty {
-                _ if eight_experts => Q8_0,
-                Q3_K | Q4_K if facts.is_70b() => Q5_K,
-                ty => ty,
-            };
-        }
-        if has("attn_k.weight") && eight_experts {
-            return Q8_0;
-        }
-        if has("ffn_down") {
-            // With experts several tensors belong to a layer, so its number is read from the name.
-            let named = layer(name).and_then(|l| usize::try_from(l).ok()).filter(|_| facts.experts > 1);
-            let (i, n) = (named.unwrap_or(counts.down), facts.layers);
-            counts.down += 1;
-            return match format {
-                "q2_k" => Q3_K,
-                "q2_k_s" if i < n / 8 => Q4_K,
-                "q3_k_m" if i < n / 16 => Q5_K,
-                "q3_k_m" if !falcon || more_bits(i, n) => Q4_K,
-                "q3_k_l" => {
-                    if falcon {
-                        Q4_K
-                    } else {
-                        Q5_K
-                    }
-                }
-                "q4_k_m" if falcon && i < n / 16 => Q6_K,
-                "q4_k_m" if more_bits(i, n) => {
-                    if falcon {
-                        Q5_K
-                    } else {
-                        Q6_K
-                    }
-                }
-                "q5_k_m" if more_bits(i, n) => Q6_K,
-                _ if iq4 && i < n / 8 => Q5_K,
-                "q4_k_s" if !falcon && i < n / 8 => Q5_K,
-                _ => base,
-            };
-        }
-        if has("attn_output.weight") {
-            return match format {
-                "q3_k_l" if falcon => Q4_K,
-                _ if falcon => base,
-                "q2_k" | "q3_k_s" | "q3_k_m" | "q4_k_s" | "q4_k_m" | "iq4_nl" | "iq4_xs" if eight_experts => {
-                    Q5_K
-                }
-                _ if eight_experts => base,
-                "q2_k" => Q3_K,
-                "q3_k_m" => Q4_K,
-                "q3_k_l" => Q5_K,
-                _ => base,
-            };
-        }
-        base
-    }
-
     /// Whether a rule leaves this tensor as it is, which would get a type without it.
     pub(crate) fn keeps(&self, facts: &Facts, name: &str, dims: &[u64]) -> bool {
         self.rule(name).is_some_and(|r| r.ty.is_none()) && is_matrix(&facts.architecture, name, dims)
@@ -305,45 +202,6 @@ impl Mix {
     fn rule(&self, name: &str) -> Option<&Rule> {
         self.rules.iter().find(|r| r.matches(name))
     }
-}
-
-/// What was met so far.
-#[derive(Debug, Default)]
-struct Counts {
-    has_output: bool,
-    /// Tensors that hold values, and which comes next.
-    values: usize,
-    value: usize,
-    /// Which `ffn_down` comes next.
-    down: usize,
-}
-
-impl Counts {
-    /// Whether the tensor makes logits: the head, or an embedding that is the head too. llama.cpp makes no difference between
-    /// that and the embeddings of layers.
-    fn is_head(&self, name: &str) -> bool {
-        name == "output.weight" || !self.has_output && is_embedding(name)
-    }
-}
-
-fn is_embedding(name: &str) -> bool {
-    name == "token_embd.weight" || name == "per_layer_token_embd.weight"
-}
-
-/// Whether it makes values, alone or with queries and keys.
-fn is_value(name: &str) -> bool {
-    ["attn_v.weight", "attn_qkv.weight", "attn_kv_b.weight"].iter().any(|part| name.contains(part))
-}
-
-/// Whether it is one of the layers whose sensitive tensors get more bits.
-fn more_bits(layer: usize, layers: usize) -> bool {
-    let edge = layers / 8;
-    layer < edge || layer >= 7 * layers / 8 || (layer - edge) % 3 == 2
-}
-
-/// The number in `blk.N.`.
-fn layer(name: &str) -> Option<u64> {
-    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
 /// Names that no matrix to be packed has, whatever its shape: small ones, and those that decide (which expert, which
@@ -397,7 +255,7 @@ fn of_tower(name: &str, base: GgmlType) -> GgmlType {
     }
 }
 
-/// An architecture with names of its own that are left alone, and with some that get no less than eight bits.
+/// An architecture with names of its own that are left alone.
 const GLM5_NEXT: &str = "glm5-next";
 const GLM5_NEXT_LEFT_ALONE: &[&str] = &[
     "hc_",
@@ -415,8 +273,6 @@ const GLM5_NEXT_LEFT_ALONE: &[&str] = &[
     "attn_k_b.weight",
     "attn_v_b.weight",
 ];
-const GLM5_NEXT_IN_EIGHT_BITS: &[&str] = &["attn_q_a", "attn_q_b", "nextn.eh_proj"];
-
 fn is_matrix(architecture: &str, name: &str, dims: &[u64]) -> bool {
     let more = if architecture == GLM5_NEXT { GLM5_NEXT_LEFT_ALONE } else { &[] };
     let dimensions = dims.iter().rposition(|d| *d > 1).map_or(1, |i| i + 1);
@@ -428,14 +284,14 @@ fn is_matrix(architecture: &str, name: &str, dims: &[u64]) -> bool {
 
 /// The type, or the nearest that rows of `cols` elements can have.
 fn fitting(ty: GgmlType, cols: u64) -> GgmlType {
-    use GgmlType::{F16, IQ4_NL, IQ4_XS, Q2_K, Q3_K, Q4_0, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
+    use GgmlType::*;
     let fits = |ty: GgmlType| cols.is_multiple_of(ty.block_len());
     if fits(ty) {
         return ty;
     }
     let other = match ty {
-        Q2_K | Q3_K => Q4_0,
-        IQ4_XS => IQ4_NL,
+        Q2_K | Q3_K | TQ1_0 | TQ2_0 => Q4_0,
+        IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S | IQ4_XS => IQ4_NL,
         Q4_K => Q5_0,
         Q5_K => Q5_1,
         Q6_K => Q8_0,

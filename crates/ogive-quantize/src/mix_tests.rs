@@ -3,6 +3,11 @@
 use super::*;
 use crate::format::FILE_FORMATS;
 
+/// The format of this name, whether or not its base has an encoder.
+fn named(name: &str) -> &'static FileFormat {
+    FILE_FORMATS.iter().find(|f| f.name == name).unwrap()
+}
+
 fn names(layers: usize) -> Vec<String> {
     let parts = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
     let mut all: Vec<String> =
@@ -15,11 +20,15 @@ fn names(layers: usize) -> Vec<String> {
 }
 
 fn types(format: &str, facts: &Facts, cols: u64) -> Vec<(String, &'static str)> {
+    types_by(&Mix::new(named(format)), facts, cols)
+}
+
+fn types_by(mix: &Mix, facts: &Facts, cols: u64) -> Vec<(String, &'static str)> {
     let (names, dims) = (names(facts.layers), [cols, 64]);
     let norm = [cols];
     let shapes: Vec<Shape<'_>> =
         names.iter().map(|n| (&**n, if n.contains("norm") { &norm[..] } else { &dims[..] })).collect();
-    let types = Mix::new(FileFormat::find(format).unwrap()).choose(facts, &shapes).unwrap();
+    let types = mix.choose(facts, &shapes).unwrap();
     let named = |t: Option<GgmlType>| t.map_or("-", GgmlType::name);
     names.into_iter().zip(types).map(|(n, t)| (n, named(t))).collect()
 }
@@ -84,7 +93,7 @@ fn each_mix_spends_its_bits_where_llama_cpp_does() {
     );
 
     for format in ["iq4_nl", "iq4_xs"] {
-        let base = FileFormat::find(format).unwrap().base.name();
+        let base = named(format).base.name();
         let m = run(format);
         assert_eq!(by_layer(&m, "attn_v", 16), vec!["Q5_K"; 16]);
         assert_eq!(by_layer(&m, "ffn_down", 16), sixes(&[0, 1], "Q5_K", base));
@@ -93,8 +102,139 @@ fn each_mix_spends_its_bits_where_llama_cpp_does() {
     let m = run("mxfp4_moe");
     assert!(m.iter().all(|(n, t)| *t == if n.contains("norm") { "-" } else { "Q8_0" }), "{m:?}");
     for format in ["q8_0", "f16", "f32", "bf16"] {
-        let base = FileFormat::find(format).unwrap().base.name();
+        let base = named(format).base.name();
         assert!(run(format).iter().all(|(n, t)| *t == if n.contains("norm") { "-" } else { base }));
+    }
+}
+
+/// What a model of 16 layers gets, by format: the head, the embedding, then, of each layer, the types of those that are not the base's, in the
+/// order `q k v output gate up down`; `first` of the first two layers, `middle` of the others up to the 14th.
+struct Few {
+    format: &'static str,
+    head: &'static str,
+    embedding: &'static str,
+    first: [&'static str; 7],
+    middle: [&'static str; 7],
+    last: [&'static str; 7],
+}
+
+fn layers_are(all: &[(String, &'static str)], want: &Few, which: &str) {
+    assert_eq!((all[1].1, all[0].1), (want.head, want.embedding), "{} {which}", want.format);
+    let parts = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+    for (i, part) in parts.into_iter().enumerate() {
+        let layers = (0..16).map(|l| match l {
+            0 | 1 => want.first[i],
+            14 | 15 => want.last[i],
+            _ => want.middle[i],
+        });
+        assert_eq!(by_layer(all, part, 16), layers.collect::<Vec<_>>(), "{} {which} {part}", want.format);
+    }
+}
+
+/// Read from the source by hand, branch by branch.
+#[test]
+fn formats_of_few_bits_spend_them_by_whether_there_are_importances() {
+    // Two query heads share a key head, and then four.
+    let (two, four) = (Facts::new("llama", 16, 32, 16, 0), Facts::new("llama", 16, 32, 8, 0));
+    let alike =
+        |format, head, embedding, all| Few { format, head, embedding, first: all, middle: all, last: all };
+    let by = |format: &'static str, facts: &Facts, has_importance| {
+        types_by(&Mix { has_importance, ..Mix::new(named(format)) }, facts, 2048)
+    };
+    let of = |head, embedding, v, o, down, base, format| Few {
+        first: [base, base, v, o, base, base, down],
+        ..alike(format, head, embedding, [base, base, v, o, base, base, base])
+    };
+    for (want, shared) in [
+        (of("Q5_K", "Q2_K", "Q2_K", "IQ2_XXS", "Q2_K", "IQ1_S", "iq1_s"), "Q4_K"),
+        (of("Q5_K", "Q2_K", "Q2_K", "IQ2_XXS", "Q2_K", "IQ1_M", "iq1_m"), "Q4_K"),
+        (of("Q5_K", "Q2_K", "Q2_K", "IQ2_XXS", "Q2_K", "IQ2_XXS", "iq2_xxs"), "Q4_K"),
+        (of("Q5_K", "Q2_K", "Q2_K", "IQ2_XS", "Q2_K", "IQ2_XS", "iq2_xs"), "Q4_K"),
+        (of("Q5_K", "IQ3_S", "IQ3_S", "IQ3_S", "IQ3_S", "IQ2_XS", "iq2_s"), "Q4_K"),
+        (of("Q5_K", "IQ3_S", "IQ3_S", "IQ3_S", "IQ3_S", "IQ2_S", "iq2_m"), "Q4_K"),
+        (of("Q6_K", "IQ3_S", "Q4_K", "Q4_K", "Q4_K", "IQ3_S", "iq3_m"), "Q4_K"),
+        (of("Q6_K", "IQ3_S", "IQ3_S", "IQ3_S", "IQ3_S", "IQ3_S", "iq3_s"), "Q4_K"),
+        (of("Q6_K", "Q4_K", "TQ1_0", "TQ1_0", "TQ1_0", "TQ1_0", "tq1_0"), "TQ1_0"),
+        (of("Q6_K", "Q4_K", "TQ2_0", "TQ2_0", "TQ2_0", "TQ2_0", "tq2_0"), "TQ2_0"),
+    ] {
+        for has_importance in [false, true] {
+            layers_are(&by(want.format, &two, has_importance), &want, "of two");
+            assert_eq!(by_layer(&by(want.format, &four, has_importance), "attn_v", 16), [shared; 16]);
+        }
+    }
+    // Gates and ups of three quarters of the layers, and queries and keys.
+    let (s, x) = ("IQ3_S", "IQ3_XXS");
+    let want = Few { middle: [x, x, s, s, x, x, s], ..alike("iq3_xs", "Q6_K", s, [x, x, s, s, s, s, s]) };
+    layers_are(&by("iq3_xs", &two, true), &want, "of two");
+    layers_are(&by("iq3_xs", &two, false), &want, "of two");
+    assert_eq!(by_layer(&by("iq3_xs", &four, true), "attn_v", 16), ["Q4_K"; 16]);
+    let want = alike("iq3_xxs", "Q5_K", s, ["IQ2_S", "IQ2_S", x, s, x, x, x]);
+    layers_are(&by("iq3_xxs", &two, true), &want, "by importance");
+    let all = ["IQ2_S", "IQ2_S", s, s, x, x, "Q3_K"];
+    let want = Few { first: ["IQ2_S", "IQ2_S", s, s, x, x, "Q4_K"], ..alike("iq3_xxs", "Q5_K", s, all) };
+    layers_are(&by("iq3_xxs", &two, false), &want, "without");
+    for has_importance in [false, true] {
+        assert_eq!(by_layer(&by("iq3_xxs", &four, has_importance), "attn_v", 16), ["Q4_K"; 16]);
+    }
+    for (format, first, otherwise) in [
+        ("q4_0", "Q4_1", "Q4_0"),
+        ("q5_0", "Q5_1", "Q5_0"),
+        ("iq4_nl", "IQ4_NL", "Q5_K"),
+        ("iq4_xs", "IQ4_XS", "Q5_K"),
+    ] {
+        assert_eq!(by_layer(&by(format, &two, true), "ffn_down", 3)[..2], [first; 2]);
+        assert_eq!(by_layer(&by(format, &two, false), "ffn_down", 3)[..2], [otherwise; 2]);
+        assert_eq!(
+            by_layer(&by(format, &two, true), "ffn_up", 3),
+            by_layer(&by(format, &two, false), "ffn_up", 3)
+        );
+    }
+}
+
+#[test]
+fn experts_have_mixes_of_few_bits_of_their_own() {
+    let (eight, four) = (Facts::new("llama", 16, 32, 16, 8), Facts::new("llama", 16, 32, 16, 4));
+    for (format, k, v, o) in [
+        ("iq1_s", "Q4_K", "Q4_K", "Q5_K"),
+        ("iq2_m", "Q4_K", "Q4_K", "Q5_K"),
+        ("iq3_xxs", "Q8_0", "Q8_0", "Q5_K"),
+        ("iq3_xs", "Q8_0", "Q8_0", "Q5_K"),
+        ("iq3_m", "Q8_0", "Q8_0", "Q5_K"),
+        ("tq1_0", "Q8_0", "Q8_0", "TQ1_0"),
+    ] {
+        let all = types(format, &eight, 2048);
+        let of = |part| by_layer(&all, part, 3);
+        assert_eq!(
+            (of("attn_k"), of("attn_v"), of("attn_output")),
+            (vec![k; 3], vec![v; 3], vec![o; 3]),
+            "{format}"
+        );
+    }
+    assert_eq!(by_layer(&types("iq2_xxs", &four, 2048), "attn_v", 2), ["Q4_K"; 2]);
+    // Every third layer between the outer ones.
+    let down = by_layer(&types("iq3_m", &eight, 2048), "ffn_down", 16);
+    let better: Vec<usize> = (0..16).filter(|l| down[*l] == "Q4_K").collect();
+    assert_eq!(better, [0, 1, 4, 7, 10, 13, 14, 15]);
+}
+
+/// `tensor_requires_imatrix` of its source.
+#[test]
+fn some_types_are_for_importances() {
+    let wants = |format: &str, ty, name| crate::format::wants_importance(named(format), ty, name);
+    let q = "blk.0.attn_q.weight";
+    for ty in [
+        GgmlType::IQ1_S,
+        GgmlType::IQ1_M,
+        GgmlType::IQ2_XXS,
+        GgmlType::IQ2_XS,
+        GgmlType::IQ2_S,
+        GgmlType::IQ3_XXS,
+    ] {
+        assert!(wants("q4_k_m", ty, q) && !wants("q4_k_m", ty, "output.weight"));
+    }
+    assert!(wants("q2_k_s", GgmlType::Q2_K, q) && !wants("q2_k", GgmlType::Q2_K, q));
+    for ty in [GgmlType::IQ3_S, GgmlType::TQ1_0, GgmlType::Q3_K, GgmlType::IQ4_XS] {
+        assert!(!wants("q2_k_s", ty, q));
     }
 }
 
@@ -108,9 +248,7 @@ fn experts_and_seventy_billions_are_exceptions() {
     assert_eq!(by_layer(&m, "attn_v", 13)[9..], ["Q6_K", "Q5_K", "Q5_K", "Q6_K"]);
     let (name, stacked) = ("blk.3.ffn_down_exps.weight", [2048, 4096, 16]);
     let facts = Facts::new("qwen3moe", 48, 32, 4, 16);
-    let ty = |format: &str| {
-        Mix::new(FileFormat::find(format).unwrap()).choose(&facts, &[(name, &stacked)]).unwrap()
-    };
+    let ty = |format: &str| Mix::new(named(format)).choose(&facts, &[(name, &stacked)]).unwrap();
     assert_eq!((ty("mxfp4_moe"), ty("q4_k_m")), (vec![Some(GgmlType::MXFP4)], vec![Some(GgmlType::Q6_K)]));
 }
 
@@ -121,7 +259,7 @@ fn values_are_values_whatever_stands_with_them() {
     let of = |part: &str, format: &str, facts: &Facts| -> Vec<&'static str> {
         let names: Vec<String> = (0..16).map(|l| format!("blk.{l}.{part}.weight")).collect();
         let shapes: Vec<Shape<'_>> = names.iter().map(|n| (&**n, &[2048, 64][..])).collect();
-        let types = Mix::new(FileFormat::find(format).unwrap()).choose(facts, &shapes).unwrap();
+        let types = Mix::new(named(format)).choose(facts, &shapes).unwrap();
         types.into_iter().map(|t| t.unwrap().name()).collect()
     };
     let table: &[(&str, &[usize], &str, &str)] = &[
@@ -173,7 +311,7 @@ fn embeddings_of_layers_go_with_that_of_tokens() {
     let shape = [256_u64, 64];
     let all: [Shape<'_>; 3] =
         [("token_embd.weight", &shape), ("per_layer_token_embd.weight", &shape), ("output.weight", &shape)];
-    let mut mix = Mix::new(FileFormat::find("q4_k_m").unwrap());
+    let mut mix = Mix::new(named("q4_k_m"));
     let of = |mix: &Mix, all: &[Shape<'_>]| -> Vec<&str> {
         mix.choose(&Facts::default(), all).unwrap().iter().map(|t| t.unwrap().name()).collect()
     };
@@ -189,7 +327,7 @@ fn embeddings_of_layers_go_with_that_of_tokens() {
 fn some_architectures_have_rules_of_their_own() {
     let shape = [256_u64, 64, 4];
     let ty = |architecture: &str, format: &str, name: &str| {
-        let mix = Mix::new(FileFormat::find(format).unwrap());
+        let mix = Mix::new(named(format));
         let facts = Facts { architecture: architecture.to_owned(), ..Facts::default() };
         mix.choose(&facts, &[(name, &shape)]).unwrap()[0].map_or("-", GgmlType::name)
     };
@@ -222,6 +360,11 @@ fn rows_that_do_not_fit_get_the_nearest_older_type() {
         ("q4_k_m", "Q5_0"),
         ("q5_k_m", "Q5_1"),
         ("q6_k", "Q8_0"),
+        ("iq1_s", "IQ4_NL"),
+        ("iq2_xs", "IQ4_NL"),
+        ("iq3_s", "IQ4_NL"),
+        ("tq1_0", "Q4_0"),
+        ("tq2_0", "Q4_0"),
     ] {
         assert_eq!(base(format, 896), fallback, "{format}");
         assert_eq!(base(format, 100), "F16", "{format}");
@@ -241,7 +384,7 @@ fn what_is_asked_for_by_name_comes_first() {
         ("blk.0.attn_v.weight", &shape),
         ("blk.1.attn_q.weight", &shape),
     ];
-    let mut mix = Mix::new(FileFormat::find("q4_k_m").unwrap());
+    let mut mix = Mix::new(named("q4_k_m"));
     mix.output = Some(GgmlType::F16);
     mix.embedding = Some(GgmlType::Q8_0);
     mix.rules = vec![
@@ -257,7 +400,7 @@ fn what_is_asked_for_by_name_comes_first() {
     assert_eq!(mix.choose(&facts, &all[..1]).unwrap(), [Some(GgmlType::Q8_0)]);
     mix.embedding = None;
     assert_eq!(mix.choose(&facts, &all[..1]).unwrap(), [Some(GgmlType::F16)]);
-    let mut pure = Mix::new(FileFormat::find("q3_k_l").unwrap());
+    let mut pure = Mix::new(named("q3_k_l"));
     pure.pure = true;
     assert_eq!(names(&pure), ["Q3_K"; 4]);
 
