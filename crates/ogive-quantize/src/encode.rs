@@ -13,10 +13,13 @@ const CHUNK: usize = 1 << 19;
 
 /// Packs `weight` as `to` on so many threads and gives the bytes to `take`, in order.
 ///
+/// `importance` says what errors of each column count, `[experts, cols]`, or is empty where all count alike.
+///
 /// Every element is looked at: what is no finite number, or is too large for `to`, is an error that names it. Where the format
 /// stays, so do the bytes: packing what was packed would lose once more, for nothing.
 pub(crate) fn pack(
     weight: &HostWeight,
+    importance: &[f32],
     to: &'static Format,
     threads: usize,
     mut take: impl FnMut(&[u8]) -> Result<()>,
@@ -31,7 +34,7 @@ pub(crate) fn pack(
     let chunk = |i: usize| i * each..all.min((i + 1) * each);
     let threads = threads.clamp(1, chunks);
     if threads == 1 {
-        return (0..chunks).try_for_each(|i| take(&some(weight, to, chunk(i))?));
+        return (0..chunks).try_for_each(|i| take(&some(weight, importance, to, chunk(i))?));
     }
     thread::scope(|scope| {
         let queues: Vec<mpsc::Receiver<Result<Vec<u8>>>> = (0..threads)
@@ -39,7 +42,8 @@ pub(crate) fn pack(
                 let (send, receive) = mpsc::sync_channel(1);
                 scope.spawn(move || {
                     // Nobody takes any more after an error: the thread ends.
-                    (first..chunks).step_by(threads).all(|i| send.send(some(weight, to, chunk(i))).is_ok())
+                    let mut mine = (first..chunks).step_by(threads);
+                    mine.all(|i| send.send(some(weight, importance, to, chunk(i))).is_ok())
                 });
                 receive
             })
@@ -52,7 +56,8 @@ pub(crate) fn pack(
 }
 
 /// Some rows.
-fn some(weight: &HostWeight, to: &'static Format, rows: Range<usize>) -> Result<Vec<u8>> {
+fn some(weight: &HostWeight, importance: &[f32], to: &'static Format, rows: Range<usize>) -> Result<Vec<u8>> {
+    let [_, each, cols] = weight.shape;
     let mut values = vec![0.0; weight.shape[2]];
     let stays = weight.is_plain() && weight.format == to;
     // What stands in a file may be larger than what packing makes of any numbers.
@@ -66,7 +71,11 @@ fn some(weight: &HostWeight, to: &'static Format, rows: Range<usize>) -> Result<
         }
         match weight.bytes.get(row * len..(row + 1) * len).filter(|_| stays) {
             Some(bytes) => out.copy_from_slice(bytes),
-            None => to.encode_row(&values, out)?,
+            None => {
+                let expert = row / each.max(1) * cols;
+                let importance = importance.get(expert..expert + cols).unwrap_or_default();
+                to.encode_row_by(&values, importance, out)?;
+            }
         }
     }
     Ok(out)
@@ -108,7 +117,7 @@ mod tests {
 
     fn packed(w: &HostWeight, to: &'static Format, threads: usize) -> Result<Vec<u8>> {
         let mut all = Vec::new();
-        pack(w, to, threads, |bytes| {
+        pack(w, &[], to, threads, |bytes| {
             all.extend_from_slice(bytes);
             Ok(())
         })?;
@@ -206,10 +215,35 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_packed_by_what_their_expert_met() {
+        /// Writes what it was told of the first of two elements.
+        static TOLD: Format = Format {
+            name: "told",
+            block_len: 2,
+            block_bytes: 1,
+            decode: |_, out| out.fill(0.0),
+            encode: Some(|_, importance, out| out[0] = importance.first().map_or(255, |v| *v as u8)),
+        };
+        // The second of three experts met nothing that counts.
+        let (w, importance) =
+            (weight([3, 2, 4]), [1.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0, 0.0, 6.0, 0.0]);
+        let told = |importance: &[f32]| {
+            let mut all = Vec::new();
+            pack(&w, importance, &TOLD, 2, |bytes| {
+                all.extend_from_slice(bytes);
+                Ok(())
+            })?;
+            Ok::<_, Error>(all)
+        };
+        assert_eq!(told(&importance).unwrap(), [1, 2, 1, 2, 255, 255, 255, 255, 5, 6, 5, 6]);
+        assert_eq!(told(&[]).unwrap(), [255; 12]);
+    }
+
+    #[test]
     fn nothing_takes_nothing_and_an_error_ends_it() {
         assert!(packed(&weight([3, 0, 32]), &Q8_0, 4).unwrap().is_empty());
         let mut left = 2;
-        let stopped = pack(&weight([1, 4000, 1024]), &Q8_0, 3, |_| {
+        let stopped = pack(&weight([1, 4000, 1024]), &[], &Q8_0, 3, |_| {
             left -= 1;
             if left == 0 { Err(Error::Stopped) } else { Ok(()) }
         });

@@ -28,6 +28,14 @@ pub enum Error {
         /// Why it cannot be.
         why: String,
     },
+    /// An importance matrix cannot be read, or is none of this model.
+    #[error("{doing}: {why}")]
+    Importance {
+        /// What was being done, and with which file.
+        doing: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A format's name is not known, or it is one that is only read.
     #[error("the format `{name}` is none that can be written; those that can are {known}")]
     UnknownFormat {
@@ -91,6 +99,16 @@ pub enum Error {
          (`--tensor-type`)"
     )]
     NotDecoded {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        ty: &'static str,
+    },
+    /// A mix, or a rule, gives a tensor a type that is only read.
+    #[error(
+        "{tensor}: it would get the type {ty}, which is only read; choose another for it (`--tensor-type`)"
+    )]
+    NotEncoded {
         /// The tensor.
         tensor: String,
         /// Its type.

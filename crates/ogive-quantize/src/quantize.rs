@@ -5,7 +5,8 @@
 //! goes out in chunks.
 
 use crate::encode::pack;
-use crate::format::{FileFormat, decoder, encoder, is_integer};
+use crate::format::{FileFormat, decoder, encoder, is_integer, wants_importance};
+use crate::importance::Importance;
 use crate::input::{Input, Tensor};
 use crate::mix::{Facts, Mix, Rule, Shape};
 use crate::{Error, Result};
@@ -14,11 +15,13 @@ use ogive_tensor::Format;
 use ogive_weights::is_of_model;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 /// How to pack a model.
 #[derive(Clone, Debug)]
 pub struct Quantize {
     mix: Mix,
+    importance: Option<Arc<Importance>>,
     allow_requantize: bool,
     overwrite: bool,
     threads: usize,
@@ -76,6 +79,8 @@ pub struct Summary {
     pub bytes_before: u64,
     /// Bytes of tensors in the output.
     pub bytes_after: u64,
+    /// The tensors that were packed without importances, though there were some for others; none where there were none at all.
+    pub without_importance: Vec<String>,
 }
 
 impl Summary {
@@ -90,7 +95,7 @@ impl Quantize {
     /// Packs as `format`, on all cores.
     pub fn new(format: &'static FileFormat) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { mix: Mix::new(format), allow_requantize: false, overwrite: false, threads }
+        Self { mix: Mix::new(format), importance: None, allow_requantize: false, overwrite: false, threads }
     }
 
     /// The same type for every matrix.
@@ -121,6 +126,16 @@ impl Quantize {
         self
     }
 
+    /// Packs by what columns count, as collected by `ogive imatrix` or by llama.cpp's `llama-imatrix`. A tensor of which nothing is known is packed
+    /// as without ([`Summary::without_importance`]); mostly these are the embedding and the head. The file says by what it was packed, under
+    /// llama.cpp's keys (`quantize.imatrix.file` and the like).
+    #[must_use]
+    pub fn importance(mut self, importance: Importance) -> Self {
+        self.mix.has_importance = true;
+        self.importance = Some(Arc::new(importance));
+        self
+    }
+
     /// Whether tensors that are packed already may be packed again.
     #[must_use]
     pub fn allow_requantize(self, allow_requantize: bool) -> Self {
@@ -142,7 +157,8 @@ impl Quantize {
     /// What every tensor would become.
     ///
     /// # Errors
-    /// If a tensor cannot have its type, or may not be packed again.
+    /// If a tensor cannot have its type, or may not be packed again; if importances are of a tensor of another shape, or of no tensor of
+    /// the model.
     pub fn plan(&self, input: &Input) -> Result<Vec<Packed>> {
         let facts = Facts::of(&input.metadata);
         let shapes: Vec<Shape<'_>> = input.tensors.iter().map(|t| (&*t.name, &*t.dims)).collect();
@@ -157,7 +173,19 @@ impl Quantize {
             None if input.widens() && !self.mix.keeps(&facts, &t.name, &t.dims) => GgmlType::F32,
             _ => t.ty,
         };
+        if let Some(importance) = &self.importance {
+            check(importance, input)?;
+        }
         input.tensors.iter().zip(types).map(|(t, ty)| self.packed(t, to((t, ty)))).collect()
+    }
+
+    /// The tensors of a plan that get so few bits that llama.cpp refuses to pack them without importances, and of which none are known. They can be
+    /// packed, and the model will be poor: for a model that answers well, collect importances first, or choose more bits.
+    pub fn wants_importance<'p>(&self, plan: &'p [Packed]) -> Vec<&'p str> {
+        let known = |name: &str| self.importance.as_ref().is_some_and(|all| all.get(name).is_some());
+        let wants =
+            |t: &&Packed| weighs(t) && wants_importance(self.mix.format, t.to, &t.name) && !known(&t.name);
+        plan.iter().filter(wants).map(|t| &*t.name).collect()
     }
 
     fn packed(&self, tensor: &Tensor, to: GgmlType) -> Result<Packed> {
@@ -166,6 +194,9 @@ impl Quantize {
             let (tensor, ty) = (tensor.name.clone(), from.name());
             if decoder(from).is_none() {
                 return Err(Error::NotDecoded { tensor, ty });
+            }
+            if encoder(to).is_none() {
+                return Err(Error::NotEncoded { tensor, ty: to.name() });
             }
             if !from.is_plain() && !self.allow_requantize {
                 return Err(Error::Requantize { tensor, from: ty, to: to.name() });
@@ -248,6 +279,9 @@ impl Quantize {
         let tensors = self.plan(input)?;
         let mut writer = GgufWriter::with_metadata(input.metadata.clone());
         writer.set("general.quantization_version", 2_u32).set("general.file_type", self.mix.format.file_type);
+        if let Some(importance) = &self.importance {
+            tell(importance, &mut writer);
+        }
         for t in &tensors {
             writer.tensor(&t.name, &t.dims, t.to)?;
         }
@@ -263,6 +297,7 @@ impl Quantize {
     ) -> Result<Summary> {
         let (total, count) = (tensors.iter().map(Packed::bytes).sum(), tensors.len());
         let mut written = 0;
+        let mut without = Vec::new();
         for (index, (tensor, from)) in tensors.iter().zip(&input.tensors).enumerate() {
             let mut take = |bytes: &[u8]| {
                 data.append(bytes)?;
@@ -271,7 +306,13 @@ impl Quantize {
                 if progress(&now) { Ok(()) } else { Err(Error::Stopped) }
             };
             match (decoder(tensor.from), encoder(tensor.to)) {
-                (Some(_), Some(to)) => self.pack(input, from, to, &mut take)?,
+                (Some(_), Some(to)) => {
+                    let counts = self.counts(tensor)?;
+                    if counts.is_empty() && self.importance.is_some() && weighs(tensor) {
+                        without.push(tensor.name.clone());
+                    }
+                    self.pack(input, from, &counts, to, &mut take)?;
+                }
                 // Integers, and types that nobody here can read.
                 _ => input.raw(from)?.into_iter().try_for_each(|d| {
                     take(d.bytes())?;
@@ -281,21 +322,78 @@ impl Quantize {
             }
         }
         data.finish()?;
-        Ok(Summary { tensors, bytes_before: input.bytes, bytes_after: total })
+        Ok(Summary { tensors, bytes_before: input.bytes, bytes_after: total, without_importance: without })
+    }
+
+    /// What columns of a tensor that is packed in blocks count; nothing where all count alike.
+    fn counts(&self, tensor: &Packed) -> Result<Vec<f32>> {
+        let Some(importance) = self.importance.as_ref().filter(|_| weighs(tensor)) else {
+            return Ok(Vec::new());
+        };
+        let [matrices, cols] = sides(&tensor.dims);
+        Ok(importance.of(&tensor.name, matrices, cols)?.unwrap_or_default())
     }
 
     fn pack(
         &self,
         input: &Input,
         tensor: &Tensor,
+        mut counts: &[f32],
         to: &'static Format,
         take: &mut impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         for piece in &tensor.pieces {
             let weight = input.weight(tensor, piece)?;
-            pack(&weight, to, self.threads, &mut *take)?;
+            // Parts are experts, one or more.
+            let [experts, _, cols] = weight.shape;
+            let (own, rest) = counts.split_at_checked(experts * cols).unwrap_or_default();
+            counts = rest;
+            pack(&weight, own, to, self.threads, &mut *take)?;
             weight.bytes.release();
         }
         Ok(())
+    }
+}
+
+/// Whether errors of the tensor's elements are weighed against each other.
+fn weighs(tensor: &Packed) -> bool {
+    tensor.from != tensor.to && !tensor.to.is_plain()
+}
+
+/// `[matrices, cols]` of dimensions fastest first.
+fn sides(dims: &[u64]) -> [usize; 2] {
+    let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let matrices = dims.iter().skip(2).fold(1, |n: usize, d| n.saturating_mul(size(*d)));
+    [matrices, dims.first().map_or(0, |n| size(*n))]
+}
+
+/// That importances are of this model's tensors, as far as their names and shapes tell.
+fn check(importance: &Importance, input: &Input) -> Result<()> {
+    let mut found = 0;
+    for t in &input.tensors {
+        let [matrices, cols] = sides(&t.dims);
+        found += usize::from(importance.of(&t.name, matrices, cols)?.is_some());
+    }
+    if found > 0 {
+        return Ok(());
+    }
+    let first = importance.iter().next().map_or("nothing", |(name, _)| name);
+    Err(importance.wrong(format!(
+        "none of its {} tensors ({first} is the first) is one of this model",
+        importance.len()
+    )))
+}
+
+/// What llama.cpp's quantiser says of importances in a file that was packed by them (`prepare_imatrix` and `main` of its `quantize`).
+fn tell(importance: &Importance, writer: &mut GgufWriter) {
+    if let Some(path) = &importance.path {
+        writer.set("quantize.imatrix.file", path.to_string_lossy().into_owned());
+    }
+    if let Some(dataset) = importance.datasets.first() {
+        writer.set("quantize.imatrix.dataset", dataset.clone());
+    }
+    writer.set("quantize.imatrix.entries_count", u32::try_from(importance.len()).unwrap_or(u32::MAX));
+    if importance.chunks > 0 {
+        writer.set("quantize.imatrix.chunks_count", importance.chunks);
     }
 }
